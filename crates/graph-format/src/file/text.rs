@@ -28,18 +28,31 @@ pub(crate) enum Text {
 }
 
 impl Text {
-    /// Maps a file, or unpacks it when its name ends in `.gz`.
+    /// Maps a file, or unpacks it when its name ends in `.gz`, into half of the memory that is free: what is read from
+    /// it takes as much again.
     pub(crate) fn read(path: &Path) -> Result<Self, FormatError> {
         let map = map_file(path)?;
         if !is_gzip(path) {
             return Ok(Self::Mapped(map));
         }
-        let mut text = Vec::new();
-        match MultiGzDecoder::new(&map[..]).read_to_end(&mut text) {
-            Ok(_) => Ok(Self::Unpacked(text)),
-            Err(error) => Err(FormatError::corrupt(format!("not a readable gzip file: {error}")).at(path)),
-        }
+        let most = girih_machine::memory::free_bytes().map_or(u64::MAX, |free| free / 2);
+        unpacked(&map, most).map(Self::Unpacked).map_err(|error| error.at(path))
     }
+}
+
+/// The text that is packed, of so many bytes at most.
+fn unpacked(packed: &[u8], most: u64) -> Result<Vec<u8>, FormatError> {
+    let mut text = Vec::new();
+    // One byte more than may be, so that more is seen.
+    let read = MultiGzDecoder::new(packed).take(most.saturating_add(1)).read_to_end(&mut text);
+    read.map_err(|error| FormatError::corrupt(format!("not a readable gzip file: {error}")))?;
+    if text.len() as u64 > most {
+        return Err(FormatError::invalid(format!(
+            "it unpacks to more than {most} bytes, half of the memory that is free; unpack it with gunzip and read that \
+             file, which need not fit into memory"
+        )));
+    }
+    Ok(text)
 }
 
 impl Deref for Text {
@@ -262,5 +275,15 @@ mod tests {
         assert_eq!(fields(" 1,\"2\" , x,,", Separator::Comma), ["1", "2", "x", "", ""]);
         assert_eq!(fields("\t1  \"2\" x ", Separator::Blank), ["1", "2", "x"]);
         assert!(fields("  ", Separator::Blank).is_empty());
+    }
+
+    #[test]
+    fn text_that_unpacks_to_more_than_may_be_is_refused() {
+        let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::default());
+        packed.write_all(&[b'1'; 1000]).unwrap();
+        let packed = packed.finish().unwrap();
+        assert_eq!(unpacked(&packed, 1000).unwrap().len(), 1000);
+        let refused = unpacked(&packed, 999).unwrap_err().to_string();
+        assert!(refused.contains("more than 999 bytes") && refused.contains("gunzip"), "{refused}");
     }
 }
