@@ -20,7 +20,9 @@ use girih_graph_format::{Coo, Csr, Duplicates, FormatError, NodeId};
 use crate::sparse::csr_from_arrays;
 use crate::{Dataset, DatasetError, Features, Labels, LoadOptions, Split, SplitRule, arrays, memory};
 
-const FEATURES: [&str; 3] = ["x", "features", "feat"];
+/// What sparse features are told by.
+const SPARSE_FEATURES: &str = "features_indptr";
+const FEATURES: [&str; 4] = ["x", "features", "feat", SPARSE_FEATURES];
 const LABELS: [&str; 3] = ["y", "labels", "label"];
 
 /// Arrays by name, wherever they lie.
@@ -91,9 +93,7 @@ pub(crate) fn holds_graph(source: &dyn NamedArrays) -> bool {
 
 /// Whether there is a graph among the arrays, and something that a bare graph has not.
 pub(crate) fn holds_data_set(source: &dyn NamedArrays) -> bool {
-    source.has("edge_index")
-        || holds_graph(source)
-            && FEATURES.iter().chain(&LABELS).chain(&["features_indptr"]).any(|name| source.has(name))
+    source.has("edge_index") || holds_graph(source) && FEATURES.iter().chain(&LABELS).any(|name| source.has(name))
 }
 
 /// Loads a data set; edges stay as they are stored unless `options` say otherwise. Labels without masks and ids get
@@ -131,11 +131,14 @@ fn read(source: &mut dyn NamedArrays, name: &str, options: &LoadOptions) -> Resu
     Dataset::new(name, graph, features, labels, splits)
 }
 
-/// The first array of these names that is there.
-fn find_any(source: &mut dyn NamedArrays, names: &[&str]) -> Result<Option<Array>, DatasetError> {
-    match names.iter().find(|name| source.has(name)) {
-        Some(name) => Ok(source.find(name)?),
-        None => Ok(None),
+/// Which of several names for the same thing there is an array of.
+fn only_one<'n>(source: &dyn NamedArrays, names: &[&'n str]) -> Result<Option<&'n str>, DatasetError> {
+    let mut there = names.iter().copied().filter(|name| source.has(name));
+    match (there.next(), there.next()) {
+        (Some(one), Some(other)) => Err(DatasetError::invalid(format!(
+            "arrays {one} and {other} say the same thing, perhaps not alike; remove or rename the one that is not meant"
+        ))),
+        (found, _) => Ok(found),
     }
 }
 
@@ -155,7 +158,8 @@ fn scalar(source: &mut dyn NamedArrays, name: &str) -> Result<Option<usize>, Dat
 }
 
 fn read_features(source: &mut dyn NamedArrays) -> Result<Option<Features>, DatasetError> {
-    if source.has("features_indptr") {
+    let Some(name) = only_one(source, &FEATURES)? else { return Ok(None) };
+    if name == SPARSE_FEATURES {
         let shape = required(source, "features_shape")?;
         let origin = shape.origin().to_owned();
         let [n_rows, n_cols] = shape.into_ids()?[..] else {
@@ -165,18 +169,18 @@ fn read_features(source: &mut dyn NamedArrays) -> Result<Option<Features>, Datas
         let csr = csr_from_arrays(
             n_rows as usize,
             n_cols as usize,
-            &required(source, "features_indptr")?.into_i64()?,
+            &required(source, SPARSE_FEATURES)?.into_i64()?,
             &required(source, "features_indices")?.into_i64()?,
             values.map(|values| values.into_vec()),
         );
         return Ok(Some(Features::Sparse(csr.map_err(|e| e.at(&origin))?)));
     }
-    let dense = find_any(source, &FEATURES)?.map(Array::into_matrix).transpose()?;
-    Ok(dense.map(Features::Dense))
+    Ok(Some(Features::Dense(required(source, name)?.into_matrix()?)))
 }
 
 fn read_labels(source: &mut dyn NamedArrays) -> Result<Option<Labels>, DatasetError> {
-    let Some(labels) = find_any(source, &LABELS)?.map(arrays::labels_or_nan).transpose()? else { return Ok(None) };
+    let Some(name) = only_one(source, &LABELS)? else { return Ok(None) };
+    let labels = arrays::labels_or_nan(required(source, name)?)?;
     Ok(Some(match (labels, scalar(source, "num_classes")?) {
         (Labels::Single { classes, .. }, Some(n_classes)) => Labels::Single { n_classes, classes },
         (labels, _) => labels,
@@ -184,6 +188,7 @@ fn read_labels(source: &mut dyn NamedArrays) -> Result<Option<Labels>, DatasetEr
 }
 
 fn read_graph(source: &mut dyn NamedArrays, n_nodes: Option<usize>) -> Result<Csr, DatasetError> {
+    only_one(source, &["edge_index", "indptr"])?;
     if let Some(array) = source.find("edge_index")? {
         let weights = source.find("edge_weight")?.map(Array::into_f32).transpose()?;
         return from_edge_index(array, weights.map(|w| w.into_vec()), n_nodes);
@@ -257,17 +262,17 @@ fn read_part(
     names: &[&str],
     n_nodes: usize,
 ) -> Result<Option<Vec<Vec<NodeId>>>, DatasetError> {
-    for name in names {
-        if let Some(array) = source.find(&format!("{name}_mask"))? {
-            return nodes_of_masks(array, n_nodes).map(Some);
-        }
-        if let Some(array) = source.find(&format!("{name}_idx"))? {
-            let mut ids = array.into_ids()?.into_vec();
-            ids.sort_unstable();
-            return Ok(Some(vec![ids]));
-        }
+    let masks: Vec<String> = names.iter().map(|name| format!("{name}_mask")).collect();
+    let lists: Vec<String> = names.iter().map(|name| format!("{name}_idx")).collect();
+    let known: Vec<&str> = masks.iter().chain(&lists).map(String::as_str).collect();
+    let Some(name) = only_one(source, &known)? else { return Ok(None) };
+    let array = required(source, name)?;
+    if masks.iter().any(|mask| mask == name) {
+        return nodes_of_masks(array, n_nodes).map(Some);
     }
-    Ok(None)
+    let mut ids = array.into_ids()?.into_vec();
+    ids.sort_unstable();
+    Ok(Some(vec![ids]))
 }
 
 /// The nodes of one mask, or of every column of several.

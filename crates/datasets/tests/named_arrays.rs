@@ -166,7 +166,7 @@ fn a_chosen_split_is_drawn_like_the_one_of_that_run() {
 #[test]
 fn arrays_that_contradict_each_other_are_refused() {
     type Change = fn(&Case);
-    let cases: [(Change, &str); 13] = [
+    let cases: [(Change, &str); 17] = [
         (
             |case| write_npy(&case.file("edge_index"), &[3, 3], &[0i64; 9]).unwrap(),
             "edge_index.npy: edges of shape 3 × 3",
@@ -181,6 +181,16 @@ fn arrays_that_contradict_each_other_are_refused() {
         (|case| write_npy(&case.file("x"), &[4, 1], &[f32::NAN; 4]).unwrap(), "row 0, column 0"),
         (|case| write_npy(&case.file("y"), &[3], &[0i64; 3]).unwrap(), "3 labels for 4 nodes"),
         (|case| write_npy(&case.file("y"), &[4], &[0.5f32; 4]).unwrap(), "y.npy: node 0 has class 0.5"),
+        (
+            |case| write_npy(&case.file("indptr"), &[5], &[0i64; 5]).unwrap(),
+            "arrays edge_index and indptr say the same thing",
+        ),
+        (|case| write_npy(&case.file("feat"), &[4, 1], &[0f32; 4]).unwrap(), "arrays x and feat say the same thing"),
+        (|case| write_npy(&case.file("labels"), &[4], &[0i64; 4]).unwrap(), "arrays y and labels say the same thing"),
+        (
+            |case| write_npy(&case.file("val_idx"), &[1], &[0i64]).unwrap(),
+            "arrays val_mask and val_idx say the same thing",
+        ),
         (|case| write_npy(&case.file("num_nodes"), &[2], &[4i64; 2]).unwrap(), "num_nodes.npy: 2 values"),
         (
             |case| write_npy(&case.file("num_nodes"), &[1], &[2_000_000_000i64]).unwrap(),
