@@ -349,6 +349,39 @@ impl BlockPlan {
         }
     }
 
+    /// What travels for a rank in an exchange of these steps: to each member of its group, and from each. `of` says what
+    /// of the panel of a step (its place among the rank's) is for the member with a place.
+    pub fn travelling<T: Clone + Default>(
+        &self,
+        rank: usize,
+        together: &StepsTogether,
+        of: impl Fn(usize, usize) -> T,
+    ) -> (Vec<T>, Vec<T>) {
+        let RankPlan { steps, group, .. } = &self.ranks[rank];
+        let (mut sent, mut received) = (vec![T::default(); group.len()], vec![T::default(); group.len()]);
+        let place = place_in(group, rank);
+        for &i in &together.steps {
+            match place_in(group, steps[i].root) {
+                root if root != place => received[root] = of(i, place),
+                _ => {
+                    let is_receiver = |member: &usize| *member != place && together.receivers.contains(*member);
+                    (0..group.len()).filter(is_receiver).for_each(|member| sent[member] = of(i, member));
+                }
+            }
+        }
+        (sent, received)
+    }
+
+    /// Those of some steps of a rank whose panels come from others.
+    pub fn from_others<'p>(
+        &'p self,
+        rank: usize,
+        together: &'p StepsTogether,
+    ) -> impl Iterator<Item = (usize, &'p Step)> {
+        let steps = &self.ranks[rank].steps;
+        together.steps.iter().map(move |&i| (i, &steps[i])).filter(move |(_, step)| step.root != rank)
+    }
+
     /// The same plan, in which products are taken in so many chunks, of which none is without a row of any rank; in one
     /// where nothing follows the steps.
     #[must_use]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use girih_comm::{CommError, Parcel};
 use girih_compute::{Backend, ComputeError, Dtype, EntryNames, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Matrix, NodeId, Scales, places_of};
-use girih_partition::{Exchange, Receivers, Step, StepsTogether, place_in};
+use girih_partition::{BlockPlan, Exchange, RankPlan, Receivers, Step, StepsTogether, place_in};
 
 use super::adjacency::AllScales;
 use super::looped::LoopedRows;
@@ -87,17 +87,17 @@ pub(crate) enum Panels {
 }
 
 impl Panels {
-    /// Of the member at `place`, which has a panel of so many rows for `receivers`, or none.
-    pub(super) fn new((place, n_own): (usize, usize), receivers: Receivers, mut received: Vec<usize>) -> Self {
-        match receivers {
+    /// Those of some steps of a rank.
+    pub(super) fn of(plan: &BlockPlan, rank: usize, together: &StepsTogether) -> Self {
+        let RankPlan { steps, group, .. } = &plan.ranks[rank];
+        let n_rows = |i: usize| plan.panels[steps[i].panel].len();
+        let (sent, mut received) = plan.travelling(rank, together, |i, _| n_rows(i));
+        match together.receivers {
+            Receivers::One(_) => Self::ToOne { sent, received },
             Receivers::All => {
-                received[place] = n_own;
+                let own = together.steps.iter().find(|&&i| steps[i].root == rank);
+                received[place_in(group, rank)] = own.map_or(0, |&i| n_rows(i));
                 Self::ToAll(received)
-            }
-            Receivers::One(receiver) => {
-                let mut sent = vec![0; received.len()];
-                sent[receiver] = n_own;
-                Self::ToOne { sent, received }
             }
         }
     }
@@ -161,7 +161,7 @@ impl HostBlocks {
             } else {
                 whole_panels(&together, ranks)
             };
-            let is_from_others = together.steps.iter().any(|&i| mine.steps[i].root != ranks.rank());
+            let is_from_others = ranks.plan().from_others(ranks.rank(), &together).next().is_some();
             (is_from_others.then(|| block(columns)), lists)
         };
         Ok(Self { own, together: ranks.plan().together(ranks.rank()).into_iter().map(of_steps).collect() })
@@ -206,19 +206,10 @@ impl HostBlocks {
 
 /// All rows of other ranks' panels come.
 fn whole_panels<B: Backend>(together: &StepsTogether, ranks: &Ranks<B>) -> (Columns, Lists) {
-    let (mine, group) = (ranks.mine(), &ranks.mine().group);
-    let (mut columns, mut received, mut own) = (Vec::new(), vec![0; group.len()], 0);
-    for step in together.steps.iter().map(|&i| mine.steps[i]) {
-        let rows = ranks.plan().panels[step.panel].clone();
-        if step.root == ranks.rank() {
-            own = rows.len();
-        } else {
-            received[place_in(group, step.root)] = rows.len();
-            columns.extend(rows.map(|column| column as NodeId));
-        }
-    }
-    let own = (place_in(group, ranks.rank()), own);
-    (Columns(columns), Lists::Panels(Panels::new(own, together.receivers, received)))
+    let (plan, rank) = (ranks.plan(), ranks.rank());
+    let panels = plan.from_others(rank, together).map(|(_, step)| plan.panels[step.panel].clone());
+    let columns = panels.flatten().map(|column| column as NodeId).collect();
+    (Columns(columns), Lists::Panels(Panels::of(plan, rank, together)))
 }
 
 impl Touched {
@@ -251,27 +242,20 @@ impl Touched {
 
     /// Rows of each panel come that this rank's block touches, and all of them where that is as good.
     fn rows_of<B: Backend>(&self, together: &StepsTogether, ranks: &Ranks<B>) -> (Columns, Lists) {
-        let (mine, group) = (ranks.mine(), &ranks.mine().group);
-        let (mut columns, mut sent, mut received) = (Vec::new(), vec![Vec::new(); group.len()], vec![0; group.len()]);
-        for &i in &together.steps {
-            let step = &mine.steps[i];
-            let panel = ranks.plan().panels[step.panel].clone();
-            let rows_of = |rows: &Vec<NodeId>| match self.by_rows[i] {
-                true => rows.clone(),
-                false => (0..panel.len() as NodeId).collect(),
-            };
-            if step.root == ranks.rank() {
-                let is_receiver = |member: usize| group[member] != step.root && together.receivers.contains(member);
-                for (member, sent) in sent.iter_mut().enumerate().filter(|(member, _)| is_receiver(*member)) {
-                    *sent = rows_of(&self.by_others[member]);
-                }
-            } else {
-                let rows = rows_of(&self.rows[i]);
-                received[place_in(group, step.root)] = rows.len();
-                columns.extend(rows.iter().map(|&row| panel.start as NodeId + row));
-            }
-        }
-        (Columns(columns), Lists::Rows { sent, received })
+        let (plan, rank) = (ranks.plan(), ranks.rank());
+        let RankPlan { steps, group, .. } = ranks.mine();
+        let rows_for = |i: usize, member: usize| match (self.by_rows[i], group[member] == rank) {
+            (false, _) => (0..plan.panels[steps[i].panel].len() as NodeId).collect(),
+            (true, true) => self.rows[i].clone(),
+            (true, false) => self.by_others[member].clone(),
+        };
+        let (sent, received) = plan.travelling(rank, together, rows_for);
+        let of_panel = |(_, step): (usize, &Step)| {
+            let first = plan.panels[step.panel].start as NodeId;
+            received[place_in(group, step.root)].iter().map(move |row| first + row)
+        };
+        let columns = plan.from_others(rank, together).flat_map(of_panel).collect();
+        (Columns(columns), Lists::Rows { sent, received: received.iter().map(Vec::len).collect() })
     }
 }
 

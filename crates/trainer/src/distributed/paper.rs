@@ -2,6 +2,7 @@
 //! has blocks of which only the sizes are known. The code that trains runs on them as it is, so that a plan for ranks
 //! says what they will do.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -253,37 +254,24 @@ impl PaperBlocks {
         &self,
         meter: &Meter,
         ranks: &Ranks<Meter>,
-        StepsTogether { steps, receivers }: &StepsTogether,
+        together: &StepsTogether,
         transpose: Transpose,
     ) -> Together<Meter> {
-        let (rank, group) = (ranks.rank(), &ranks.mine().group);
-        let place = place_in(group, rank);
-        let rows: Vec<Option<Vec<usize>>> = steps.iter().map(|&i| self.rows(rank, i, transpose)).collect();
-        let by_rows = rows.iter().any(Option::is_some);
-        let (mut sent, mut received) = (vec![0; group.len()], vec![0; group.len()]);
-        let (mut nnz, mut n_own, mut is_from_others) = (0, 0, false);
-        for (&i, rows) in steps.iter().zip(&rows) {
-            let step = &ranks.mine().steps[i];
-            let whole = self.plan.panels[step.panel].len();
-            let rows_for = |member: usize| rows.as_ref().map_or(whole, |rows| rows[member]);
-            let root = place_in(group, step.root);
-            if root != place {
-                received[root] = rows_for(place);
-                nnz += self.nnz(rank, i, transpose);
-                is_from_others = true;
-            } else {
-                n_own = whole;
-                let is_receiver = |member: usize| member != place && receivers.contains(member);
-                sent = (0..group.len()).map(|member| if is_receiver(member) { rows_for(member) } else { 0 }).collect();
-            }
-        }
-        let n_columns = received.iter().sum();
-        let exchange = match by_rows {
-            true => StepsExchange::Rows(exchange_of(meter, sent, received)),
-            false => StepsExchange::Panels(Panels::new((place, n_own), *receivers, received)),
+        let (plan, rank, steps) = (&self.plan, ranks.rank(), &ranks.mine().steps);
+        let lists: BTreeMap<usize, Vec<usize>> =
+            together.steps.iter().filter_map(|&i| Some((i, self.rows(rank, i, transpose)?))).collect();
+        let rows_for = |i: usize, member: usize| {
+            lists.get(&i).map_or_else(|| plan.panels[steps[i].panel].len(), |rows| rows[member])
         };
-        let chunks = || self.chunks(meter, rank, BlockKind::Others, (n_columns, nnz));
-        Together { matrix: is_from_others.then(chunks), exchange }
+        let (sent, received) = plan.travelling(rank, together, rows_for);
+        let n_columns = received.iter().sum();
+        let exchange = match lists.is_empty() {
+            true => StepsExchange::Panels(Panels::of(plan, rank, together)),
+            false => StepsExchange::Rows(exchange_of(meter, sent, received)),
+        };
+        let nnz: Vec<usize> = plan.from_others(rank, together).map(|(i, _)| self.nnz(rank, i, transpose)).collect();
+        let chunks = || self.chunks(meter, rank, BlockKind::Others, (n_columns, nnz.iter().sum()));
+        Together { matrix: (!nnz.is_empty()).then(chunks), exchange }
     }
 }
 
