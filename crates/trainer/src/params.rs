@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use girih_comm::{Collective, CommError};
 use girih_compute::{Backend, ComputeError, Dtype, Shape};
 use girih_graph_format::Matrix;
 use girih_random::{Key, purpose};
@@ -237,10 +238,16 @@ impl<B: Backend> Gradients<B> {
         self.written[id.0] = true;
     }
 
-    /// The gradients that the last pass wrote, of the parameters that all ranks share, in the order of parameters.
-    pub(crate) fn shared_mut(&mut self) -> impl Iterator<Item = &mut B::Matrix> {
+    /// Makes those that the last pass wrote the sums of those of all ranks, but for parameters of which a rank has its
+    /// own rows: these have theirs already.
+    ///
+    /// # Errors
+    /// When a rank fails.
+    pub(crate) fn sum_over(&mut self, ranks: &dyn Collective<B>) -> Result<(), CommError> {
         let slots = self.slots.iter_mut().zip(&self.written).zip(&self.per_node);
-        slots.filter(|((_, written), per_node)| **written && !**per_node).filter_map(|((slot, _), _)| slot.as_mut())
+        let shared = slots.filter(|((_, written), per_node)| **written && !**per_node);
+        let mut shared: Vec<&mut B::Matrix> = shared.filter_map(|((slot, _), _)| slot.as_mut()).collect();
+        ranks.all_reduce_each(&mut shared)
     }
 
     /// The gradient of a parameter; `None` when the last pass did not use it.

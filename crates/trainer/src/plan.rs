@@ -266,7 +266,6 @@ impl Plan {
         let mut tape = Tape::new(meter, &params, &mut pool, Mode::Train(Key::new(0, 0))).among(among);
         let loss = task.loss(&mut tape, &*model, seen, config)?;
         let loss = tape.backward(loss, &mut gradients)?;
-        among.map_or(Ok(()), |ranks| ranks.sum_gradients(&mut gradients))?;
         let step = optimizer.begin(config.optimizer.lr);
         optimizer.apply(meter, step, &gradients, &mut params)?;
         pool.give(meter, loss);

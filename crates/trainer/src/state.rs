@@ -260,7 +260,6 @@ impl<'a, B: Backend> RunState<'a, B> {
         let loss = forward(&mut tape)?;
         let forward = lap.next();
         let loss = tape.backward(loss, &mut self.gradients)?;
-        self.ranks.map_or(Ok(()), |ranks| ranks.sum_gradients(&mut self.gradients))?;
         Ok((loss, StageTimes { forward, backward: lap.next(), ..StageTimes::default() }))
     }
 

@@ -100,14 +100,12 @@ impl<B: Backend> Ranks<B> {
         self.peers.all_reduce(matrix).map_err(|error| failed(&error))
     }
 
-    /// Makes the gradient of every parameter that ranks share the sum of those of all ranks. A rank's own rows of the
-    /// others have theirs already.
+    /// Makes the gradients of parameters the sums of those of all ranks, each share of the nodes counted once.
     ///
     /// # Errors
     /// When a rank fails.
     pub(crate) fn sum_gradients(&self, gradients: &mut Gradients<B>) -> Result<(), ComputeError> {
-        let mut shared: Vec<&mut B::Matrix> = gradients.shared_mut().collect();
-        self.peers.all_reduce_each(&mut shared).map_err(|error| failed(&error))
+        gradients.sum_over(&*self.peers).map_err(|error| failed(&error))
     }
 
     /// The nodes of each of the ranks that together hold every node once: ascending ranges, in the order of `peers`.

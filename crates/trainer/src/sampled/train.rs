@@ -194,8 +194,7 @@ fn change_together<B: Backend>(
 ) -> Result<(), TrainError> {
     let (backend, inputs) = (state.backend, StepInputs { keys: Vec::new(), optimizer: step });
     backend.repeat(recording, &inputs, &mut || -> Result<(), TrainError> {
-        let mut gradients: Vec<&mut B::Matrix> = state.gradients.shared_mut().collect();
-        world.all_reduce_each(&mut gradients)?;
+        state.gradients.sum_over(world)?;
         state.step(step)
     })
 }

@@ -266,11 +266,12 @@ impl<'a, B: Backend> Tape<'a, B> {
         }
     }
 
-    /// Walks back from `loss` and overwrites `gradients` with the gradient of every parameter that was used. Returns
-    /// the value of the loss, `1 × 1`, so that the host need not wait for it before all that follows is on its way.
+    /// Walks back from `loss` and overwrites `gradients` with the gradient of every parameter that was used: of several
+    /// ranks, the sum of those of all. Returns the value of the loss, `1 × 1`, so that the host need not wait for it
+    /// before all that follows is on its way.
     ///
     /// # Errors
-    /// When the backend fails.
+    /// When the backend or another rank fails.
     ///
     /// # Panics
     /// When the tape evaluates instead of training.
@@ -289,6 +290,7 @@ impl<'a, B: Backend> Tape<'a, B> {
             pass.grads[var.0] = Some(grad);
         }
         pass.run()?;
+        self.ranks.map_or(Ok(()), |ranks| ranks.sum_gradients(gradients))?;
         Ok(loss.value)
     }
 
