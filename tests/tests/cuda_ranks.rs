@@ -641,7 +641,7 @@ fn patches_take_no_more_of_cards_than_their_plan() {
         let config = TrainConfig { epochs: 2, batch, batch_size: Some(4096), model, tiers, codec, ..base };
         let graph = PaperGraph::of(&dataset.graph, &config, &sizes).expect("a graph to plan for");
         let (device, network) = (PlanDevice::Card(None), Network::one_host(links, true));
-        let planner = RankPlanner { config: &config, data: &sizes, graph: &graph, device, network };
+        let planner = RankPlanner { config: &config, data: &sizes, graph: &graph, devices: &[device], network };
         let grid = ProcessGrid::new(Scheme::OneD, n, 1).expect("ranks that can be arranged");
         let ranks =
             RankOptions { stages: Stages::Parts(1), layout, ..RankOptions::new(grid, Exchange::Rows, DEADLINE) };

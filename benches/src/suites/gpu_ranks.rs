@@ -69,7 +69,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
             let inside = ordered(&dataset, &Order::inside(kind, n, &dataset.graph)?)?;
             for (where_, dataset, cuts) in [("whole", &whole, Cuts::Weighted), ("inside", &inside, Cuts::Equal)] {
                 for ((precision, one), times) in DTYPES.into_iter().zip(&alone).zip(&mut by_storage) {
-                    let predicted = predictions.of(dataset, &suite.config(precision), n)?;
+                    let predicted = predictions.of(dataset, &suite.config(precision), (n, cuts))?;
                     let group = format!("{kind}-{where_}/{}/{n}", precision.name());
                     let all = named_plans(n, transports).into_iter().filter(|(_, (plan, _))| plan.suits(precision));
                     for (name, (sharing, transport)) in

@@ -3,8 +3,9 @@
 use girih_comm::CardTransport;
 use girih_datasets::Dataset;
 use girih_kernels::{Cuda, Device};
+use girih_partition::Cuts;
 use girih_planner::{Figures, Forecast, Planner, measure};
-use girih_trainer::distributed::{PaperGraph, RankOptions, RankPlanner};
+use girih_trainer::distributed::{Network, PaperGraph, RankOptions, RankPlanner};
 use girih_trainer::{DataSizes, PlanDevice, TrainConfig};
 
 use crate::{Case, Error, Goal};
@@ -40,7 +41,14 @@ pub(super) struct Predicted {
     config: TrainConfig,
     sizes: DataSizes,
     graph: PaperGraph,
-    figures: Vec<(CardTransport, Figures)>,
+    by_transport: Vec<OnCards>,
+}
+
+/// What ranks compute with, and how they exchange rows.
+struct OnCards {
+    transport: CardTransport,
+    devices: Vec<PlanDevice>,
+    network: Network,
 }
 
 impl Predictions {
@@ -54,15 +62,18 @@ impl Predictions {
         Ok(Self { figures: transports.iter().map(of).collect::<Result<_, Error>>()?, outcomes: Vec::new() })
     }
 
-    /// Measures what a session takes on a card, and plans a session of so many ranks on it.
-    pub(super) fn of(&self, dataset: &Dataset, config: &TrainConfig, n_ranks: usize) -> Result<Predicted, Error> {
+    /// Measures what a session of so many ranks takes on a card, whose nodes are cut so.
+    pub(super) fn of(&self, dataset: &Dataset, config: &TrainConfig, ranks: (usize, Cuts)) -> Result<Predicted, Error> {
         let cuda = Cuda::new(Device::open(0)?).storing(config.precision);
-        let rates = measure::session(&cuda, (dataset, config), true, n_ranks)?;
+        let rates = measure::session(&cuda, (dataset, config), true, ranks)?;
         let sizes = DataSizes::of(dataset);
         let graph = PaperGraph::of(&dataset.graph, config, &sizes)?;
-        let of_session = |(by, figures): &(CardTransport, Figures)| (*by, figures.clone().with_session(rates));
-        let figures = self.figures.iter().map(of_session).collect();
-        Ok(Predicted { config: config.clone(), sizes, graph, figures })
+        let of_session = |(by, figures): &(CardTransport, Figures)| {
+            let devices = figures.cards_of(&rates).into_iter().map(|card| PlanDevice::Card(Some(card))).collect();
+            OnCards { transport: *by, devices, network: figures.host() }
+        };
+        let by_transport = self.figures.iter().map(of_session).collect();
+        Ok(Predicted { config: config.clone(), sizes, graph, by_transport })
     }
 
     /// Puts a prediction beside a measurement; plans of one `group` compete.
@@ -106,12 +117,11 @@ impl Predictions {
 impl Predicted {
     /// An epoch on ranks that share the work so.
     pub(super) fn forecast(&self, ranks: &RankOptions) -> Result<Forecast, Error> {
-        let Self { config, sizes: data, graph, figures } = self;
+        let Self { config, sizes: data, graph, by_transport } = self;
         let transport = ranks.transport.unwrap_or_default();
-        let figures = figures.iter().find(|(by, _)| *by == transport);
-        let (_, figures) = figures.ok_or_else(|| format!("{transport} was not measured"))?;
-        let device = PlanDevice::Card(Some(figures.card));
-        let planner = RankPlanner { config, data, graph, device, network: figures.host() };
+        let cards = by_transport.iter().find(|cards| cards.transport == transport);
+        let OnCards { devices, network, .. } = cards.ok_or_else(|| format!("{transport} was not measured"))?;
+        let planner = RankPlanner { config, data, graph, devices, network: *network };
         Ok(Planner { ranks: planner, free_bytes: None }.forecast(ranks)?)
     }
 }

@@ -158,8 +158,8 @@ impl Planned {
     fn table(&self, cards: usize) -> Result<Table, Error> {
         let Self { config, sizes: data, figures } = self;
         let graph = PaperGraph::even(config, data)?;
-        let device = PlanDevice::Card(Some(figures.card));
-        let ranks = RankPlanner { config, data, graph: &graph, device, network: figures.hosts() };
+        let devices = &[PlanDevice::Card(Some(figures.card))];
+        let ranks = RankPlanner { config, data, graph: &graph, devices, network: figures.hosts() };
         let by_rows = ProcessGrid::new(Scheme::OneD, cards, 1)?;
         // Equal panels, operands as they are; nobody waits on paper.
         let like = RankOptions::new(by_rows, Exchange::Dense, Duration::ZERO);

@@ -2,6 +2,7 @@
 
 use girih_comm::CommError;
 use girih_compute::ComputeError;
+use girih_partition::PartitionError;
 use girih_trainer::TrainError;
 
 /// Why nothing can be planned; the message says what to do.
@@ -11,6 +12,9 @@ pub enum PlannerError {
     /// The session is refused.
     #[error(transparent)]
     Train(#[from] TrainError),
+    /// Nodes cannot be cut over ranks.
+    #[error(transparent)]
+    Partition(#[from] PartitionError),
     /// Cards cannot be measured.
     #[error("cannot measure the cards: {0}")]
     Measure(String),

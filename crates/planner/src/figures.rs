@@ -20,10 +20,10 @@ pub struct Figures {
 }
 
 /// What a card takes for the operations of one session, beside what others of its kind take for any.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SessionRates {
-    /// Products with the adjacency, which depend on the graph and its order.
-    pub entries: ByDtype<BlockSeconds>,
+    /// Products with the adjacency, which depend on the graph and its order: of each rank by rows.
+    pub entries: Vec<ByDtype<BlockSeconds>>,
     /// How many times as fast all else is: it depends on numbers of rows and columns.
     pub speed: f64,
 }
@@ -78,10 +78,11 @@ impl Figures {
         Self { card: CardRates { entries, ..self.card }, ..self }
     }
 
-    /// The same as a session finds them.
+    /// The card of each rank as a session finds it.
     #[must_use]
-    pub fn with_session(self, SessionRates { entries, speed }: SessionRates) -> Self {
-        Self { card: self.card.times(speed), ..self }.with_entries(entries)
+    pub fn cards_of(&self, session: &SessionRates) -> Vec<CardRates> {
+        let card = self.card.times(session.speed);
+        session.entries.iter().map(|&entries| CardRates { entries, ..card }).collect()
     }
 
     /// Seconds until each of `n` cards has a panel of all others, of so many bytes each, and what products beside it
@@ -114,12 +115,15 @@ mod tests {
     fn a_session_has_its_own_speed_and_entries() {
         let (usual, entries) = (Figures::h200(), ByDtype { f32: 1e-12, bf16: 2e-12 });
         let alike = |seconds| BlockSeconds::alike(EntrySeconds::new([seconds; EntrySeconds::WIDTHS.len()]));
-        let entries = ByDtype { f32: alike(entries.f32), bf16: alike(entries.bf16) };
-        let found = usual.clone().with_session(SessionRates { entries, speed: 2.0 });
-        assert_eq!(found.card.entries, entries);
-        assert_eq!(found.card.stream_bytes, 2.0 * usual.card.stream_bytes);
-        assert_eq!(found.card.flops.bf16, 2.0 * usual.card.flops.bf16);
-        assert_eq!((found.card.launch_seconds, found.links), (usual.card.launch_seconds, usual.links));
+        let [entries, others] = [entries, ByDtype { f32: 3e-12, bf16: 4e-12 }]
+            .map(|entries| ByDtype { f32: alike(entries.f32), bf16: alike(entries.bf16) });
+        let [card, other] = usual.cards_of(&SessionRates { entries: vec![entries, others], speed: 2.0 })[..] else {
+            panic!("two ranks have two cards");
+        };
+        assert_eq!((card.entries, other.entries), (entries, others));
+        assert_eq!(card.stream_bytes, 2.0 * usual.card.stream_bytes);
+        assert_eq!(card.flops.bf16, 2.0 * usual.card.flops.bf16);
+        assert_eq!(card.launch_seconds, usual.card.launch_seconds);
     }
 
     #[test]

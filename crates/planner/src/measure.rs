@@ -1,6 +1,7 @@
 //! Figures measured on the cards at hand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 
 use girih_comm::threads::{self, ThreadRank};
@@ -12,7 +13,7 @@ use girih_compute::{
 use girih_datasets::{Dataset, Features, Labels, Split};
 use girih_graph_format::{Csr, Matrix, NodeId, Norm};
 use girih_kernels::{Cuda, Device, Driver, NcclRank};
-use girih_partition::{LinkRates, part};
+use girih_partition::{BlockPlan, Cuts, LinkRates, ProcessGrid, Scheme};
 use girih_trainer::distributed::Links;
 use girih_trainer::{
     BatchConfig, Control, DataSizes, Event, ModelConfig, ModelKind, Plan, PlanDevice, SessionOptions, TaskKind,
@@ -45,8 +46,8 @@ const COLUMNS: usize = 256;
 const SCATTERED_DEGREE: usize = 32;
 /// More than that is not lost: a measurement that was disturbed.
 const SLOWDOWN_MAX: f64 = 0.9;
-/// How many times as long as planned NCCL may take: on two and four H200 two layers on Products took 1.13 to 1.46 times
-/// as long as planned, and copies at most 1.17.
+/// How many times as long as planned NCCL may take: on two H100 it took up to 1.23 times as long, where copies took at
+/// most 1.16.
 const NCCL_DOUBT: f64 = 1.2;
 /// Exchanges that are timed together.
 const EXCHANGES: usize = 10;
@@ -99,7 +100,8 @@ pub fn transport(
 }
 
 /// What is planned for a transport, with what plans leave out where transports are compared: kernels of NCCL keep
-/// products of narrow rows, which want all multiprocessors, from more of these than is measured on wide ones.
+/// products of narrow rows, which want all multiprocessors, from more of these than is measured on wide ones (of 16
+/// columns a third, of 64 and more a seventh).
 #[must_use]
 pub fn with_doubt(transport: Option<CardTransport>, planned: f64) -> f64 {
     planned * if transport == Some(CardTransport::Nccl) { NCCL_DOUBT } else { 1.0 }
@@ -173,23 +175,34 @@ fn card_rates(cuda: &Cuda, known: CardRates) -> Result<CardRates, PlannerError> 
     Ok(with(share))
 }
 
-/// What a card takes for the operations of a session that is shared by `n_ranks`: on the graph at hand, and on as many
-/// rows as a rank has.
+/// What a card takes for the operations of a session that is shared by `n_ranks`: on the blocks of the graph that each
+/// has by rows, with nodes cut so, and on as many rows as a rank has.
 ///
 /// # Errors
-/// When the card fails.
+/// When the card fails, or there are fewer nodes than ranks.
 pub fn session(
     cuda: &Cuda,
     (dataset, config): (&Dataset, &TrainConfig),
     has_bf16: bool,
-    n_ranks: usize,
+    (n_ranks, cuts): (usize, Cuts),
 ) -> Result<SessionRates, PlannerError> {
-    let entries = entries(cuda, &dataset.graph, has_bf16, n_ranks)?;
-    let speed = speed(cuda, (dataset, config), entries, n_ranks).unwrap_or_else(|error| {
+    let widths = widths(dataset, config);
+    let entries = entries(cuda, &dataset.graph, (&widths, has_bf16), (n_ranks, cuts))?;
+    let speed = speed(cuda, (dataset, config), entries[0], n_ranks).unwrap_or_else(|error| {
         tracing::warn!("plans take usual rates, because the session cannot be measured without edges: {error}");
         1.0
     });
     Ok(SessionRates { entries, speed })
+}
+
+/// The columns at which products of a session are timed, ascending: besides the usual ones those of its features, hidden
+/// rows and scores, since narrow rows that are no power of two take longer than lines between the others say.
+fn widths(dataset: &Dataset, config: &TrainConfig) -> Vec<usize> {
+    let widest = EntrySeconds::WIDTHS[EntrySeconds::WIDTHS.len() - 1];
+    let n_classes = dataset.labels.as_ref().map_or(0, Labels::n_classes);
+    let own =
+        [dataset.n_features(), config.model.hidden, n_classes].into_iter().filter(|cols| (1..widest).contains(cols));
+    EntrySeconds::WIDTHS.into_iter().chain(own).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// How many times as fast as by the figures of the card a session is on as many nodes as a rank has, without edges: all
@@ -298,30 +311,46 @@ fn flops(cuda: &Cuda) -> Result<ByDtype<f64>, ComputeError> {
     Ok(ByDtype { f32: of(Dtype::F32)?, bf16: of(Dtype::Bf16)? })
 }
 
-/// Times of the entries of `graph` in sparse products, as one card multiplies and as one of `n_ranks` that hold panels
-/// of as many rows does: of all rows, or of as many as fit into the memory that is free. Of operands of bf16 only where
-/// there are some, stored so or rounded on their way.
+/// Times of the entries of `graph` in sparse products at some widths, as one card multiplies and as each of `n_ranks`
+/// that hold panels of rows does: of all rows, or of as many as fit into the memory that is free. Of operands of bf16 only
+/// where there are some, stored so or rounded on their way.
 ///
 /// # Errors
-/// When the card fails.
-fn entries(cuda: &Cuda, graph: &Csr, has_bf16: bool, n_ranks: usize) -> Result<ByDtype<BlockSeconds>, PlannerError> {
-    let of = |csr: &Csr, kind: BlockKind| entries_of(cuda, csr, kind, has_bf16);
+/// When the card fails, or there are fewer nodes than ranks.
+fn entries(
+    cuda: &Cuda,
+    graph: &Csr,
+    at: (&[usize], bool),
+    (n_ranks, cuts): (usize, Cuts),
+) -> Result<Vec<ByDtype<BlockSeconds>>, PlannerError> {
+    let of = |csr: &Csr, kind: BlockKind| entries_of(cuda, csr, kind, at);
     let whole = of(graph, BlockKind::Whole)?;
-    let [own, others] = if n_ranks > 1 {
-        // In the middle, where an order has neither its densest rows nor its emptiest.
-        let panel = part(&(0..graph.n_rows()), n_ranks / 2, n_ranks);
+    let of_panel = |panel: &Range<usize>| -> Result<ByDtype<BlockSeconds>, PlannerError> {
         let own = graph.block(panel.clone(), panel.clone()).expect("rows and columns of the graph");
+        let own = of(&own, BlockKind::Own)?;
         let others = graph.row_slice(panel.clone()).filtered(|_, column| !panel.contains(&(column as usize)));
-        [of(&own, BlockKind::Own)?, of(&others, BlockKind::Others)?]
-    } else {
-        [whole; 2]
+        let others = of(&others, BlockKind::Others)?;
+        Ok(by_dtype(|dtype| BlockSeconds { whole: whole.of(dtype), own: own.of(dtype), others: others.of(dtype) }))
     };
-    let blocks = |dtype: Dtype| BlockSeconds { whole: whole.of(dtype), own: own.of(dtype), others: others.of(dtype) };
-    Ok(ByDtype { f32: blocks(Dtype::F32), bf16: blocks(Dtype::Bf16) })
+    if n_ranks == 1 {
+        return Ok(vec![by_dtype(|dtype| BlockSeconds::alike(whole.of(dtype)))]);
+    }
+    let by_rows = ProcessGrid::new(Scheme::OneD, n_ranks, 1)?;
+    let plan = BlockPlan::of_graph(&by_rows, graph.indptr(), cuts)?;
+    plan.panels.iter().map(of_panel).collect()
+}
+
+fn by_dtype<T>(of: impl Fn(Dtype) -> T) -> ByDtype<T> {
+    ByDtype { f32: of(Dtype::F32), bf16: of(Dtype::Bf16) }
 }
 
 /// Those of a matrix, multiplied as blocks of its kind are.
-fn entries_of(cuda: &Cuda, csr: &Csr, kind: BlockKind, has_bf16: bool) -> Result<ByDtype<EntrySeconds>, PlannerError> {
+fn entries_of(
+    cuda: &Cuda,
+    csr: &Csr,
+    kind: BlockKind,
+    (widths, has_bf16): (&[usize], bool),
+) -> Result<ByDtype<EntrySeconds>, PlannerError> {
     let (free, _) = cuda.device().memory().map_err(|error| PlannerError::Measure(error.to_string()))?;
     let fitting = part_that_fits(csr, free / FREE_SHARE);
     let csr = fitting.as_ref().unwrap_or(csr);
@@ -343,11 +372,8 @@ fn entries_of(cuda: &Cuda, csr: &Csr, kind: BlockKind, has_bf16: bool) -> Result
         Ok(entry_seconds(seconds, csr.nnz(), (passed_over * cols * dtype.n_bytes()) as f64 / copied_bytes))
     };
     let of = |dtype: Dtype| -> Result<EntrySeconds, ComputeError> {
-        let mut seconds = [0.0; EntrySeconds::WIDTHS.len()];
-        for (seconds, cols) in seconds.iter_mut().zip(EntrySeconds::WIDTHS) {
-            *seconds = at(cols, dtype)?;
-        }
-        Ok(EntrySeconds::new(seconds))
+        let times = widths.iter().map(|&cols| Ok((cols, at(cols, dtype)?)));
+        Ok(EntrySeconds::at_widths(times.collect::<Result<Vec<_>, ComputeError>>()?))
     };
     let f32 = of(Dtype::F32)?;
     let entries = ByDtype { f32, bf16: if has_bf16 { of(Dtype::Bf16)? } else { f32 } };
@@ -550,6 +576,19 @@ mod tests {
         let seconds = planned(0.7).unwrap();
         assert!((where_it_takes(seconds, STREAM_SHARES, planned).unwrap() - 0.7).abs() < 1e-3);
         assert!(planned(0.5).unwrap() > 1.1 * seconds, "passes are much of it");
+    }
+
+    #[test]
+    fn products_are_timed_at_the_widths_of_the_session() {
+        let some = without_edges(100, Labels::Single { n_classes: 47, classes: vec![0; 9] }).unwrap();
+        let hidden = |hidden| {
+            let usual = without_graph(Dtype::F32);
+            widths(&some, &TrainConfig { model: ModelConfig { hidden, ..usual.model.clone() }, ..usual })
+        };
+        assert_eq!(hidden(128), [16, 32, 47, 64, 100, 128, 256]);
+        assert_eq!(hidden(80), [16, 32, 47, 64, 80, 100, 128, 256]);
+        assert_eq!(hidden(512), [16, 32, 47, 64, 100, 128, 256]);
+        assert!(hidden(80).len() <= EntrySeconds::MOST);
     }
 
     #[test]

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use girih_compute::Dtype;
+use girih_compute::{CardRates, Dtype};
 use girih_graph_format::Csr;
-use girih_partition::{Cuts, Exchange, ProcessGrid, Scheme};
+use girih_partition::{Cuts, Exchange, ProcessGrid, Scheme, Stages};
 use girih_planner::{Figures, Forecast, Planner, Table, grids};
 use girih_trainer::distributed::{Network, PaperGraph, RankOptions, RankPlanner};
 use girih_trainer::{DataSizes, ModelConfig, ModelKind, Plan, PlanDevice, TrainConfig};
@@ -31,15 +31,23 @@ fn gcn() -> TrainConfig {
     TrainConfig { model: ModelConfig { hidden: 128, dropout: 0.0, ..ModelConfig::default() }, ..TrainConfig::default() }
 }
 
-fn planner<'a>(config: &'a TrainConfig, data: &'a DataSizes, graph: &'a PaperGraph) -> Planner<'a> {
-    let figures = Figures::h200();
-    let device = PlanDevice::Card(Some(figures.card));
-    Planner { ranks: RankPlanner { config, data, graph, device, network: figures.hosts() }, free_bytes: None }
+fn h200() -> [PlanDevice; 1] {
+    [PlanDevice::Card(Some(Figures::h200().card))]
+}
+
+fn planner<'a>(
+    devices: &'a [PlanDevice],
+    config: &'a TrainConfig,
+    data: &'a DataSizes,
+    graph: &'a PaperGraph,
+) -> Planner<'a> {
+    let network = Figures::h200().hosts();
+    Planner { ranks: RankPlanner { config, data, graph, devices, network }, free_bytes: None }
 }
 
 fn table(config: &TrainConfig, sizes: &DataSizes, ranks: usize, free_bytes: Option<u64>) -> Table {
     let graph = PaperGraph::even(config, sizes).unwrap();
-    Planner { free_bytes, ..planner(config, sizes, &graph) }.table(&by_rows(ranks)).unwrap()
+    Planner { free_bytes, ..planner(&h200(), config, sizes, &graph) }.table(&by_rows(ranks)).unwrap()
 }
 
 fn by_rows(ranks: usize) -> RankOptions {
@@ -47,7 +55,7 @@ fn by_rows(ranks: usize) -> RankOptions {
 }
 
 fn alone(config: &TrainConfig) -> Plan {
-    Plan::on_device(config, &SIZES, PlanDevice::Card(Some(Figures::h200().card))).unwrap()
+    Plan::on_device(config, &SIZES, h200()[0]).unwrap()
 }
 
 fn of(table: &Table, scheme: Scheme, replication: usize, exchange: Exchange) -> &Forecast {
@@ -116,7 +124,8 @@ fn planners_that_share_counts_plan_what_each_does() {
     let graph = || PaperGraph::of(&csr, &config, &sizes).unwrap();
     let slower = |planner: Planner<'_>| -> Network { Network { slowdown: 0.5, ..planner.ranks.network } };
     let (shared, like) = (graph(), by_rows(4));
-    let usual = || planner(&config, &sizes, &shared);
+    let h200 = h200();
+    let usual = || planner(&h200, &config, &sizes, &shared);
     let network = slower(usual());
     let planners = [usual(), Planner { ranks: RankPlanner { network, ..usual().ranks }, free_bytes: Some(1) }];
     let together = Planner::tables(&planners, &like).unwrap();
@@ -150,10 +159,13 @@ fn what_was_counted_for_one_partition_changes_no_other() {
             let (like, config) = (RankOptions { cuts, ..by_rows(ranks) }, gcn());
             let graph = || PaperGraph::of(&csr, &config, &sizes).unwrap();
             let of_one_graph = graph();
-            let together = planner(&config, &sizes, &of_one_graph).table(&like).unwrap();
+            let together = planner(&h200(), &config, &sizes, &of_one_graph).table(&like).unwrap();
             for forecast in &together.forecasts {
                 let fresh = graph();
-                assert_eq!(&planner(&config, &sizes, &fresh).forecast(&forecast.options(&like)).unwrap(), forecast);
+                assert_eq!(
+                    &planner(&h200(), &config, &sizes, &fresh).forecast(&forecast.options(&like)).unwrap(),
+                    forecast
+                );
             }
         }
     }
@@ -221,13 +233,28 @@ fn every_network_of_features_can_be_planned() {
 }
 
 #[test]
+fn each_rank_computes_with_what_is_its_own() {
+    let (config, usual) = (gcn(), Figures::h200());
+    let graph = PaperGraph::even(&config, &SIZES).unwrap();
+    let slower = CardRates { stream_bytes: usual.card.stream_bytes / 4.0, ..usual.card };
+    // All panels come at once, so that ranks do alike.
+    let at_once = RankOptions { stages: Stages::Parts(1), ..by_rows(2) };
+    let epoch_ms = |cards: &[CardRates]| {
+        let devices: Vec<PlanDevice> = cards.iter().map(|&card| PlanDevice::Card(Some(card))).collect();
+        planner(&devices, &config, &SIZES, &graph).forecast(&at_once).unwrap().epoch_ms
+    };
+    let [fast, slow] = [usual.card, slower].map(|card| epoch_ms(&[card]));
+    assert!(slow > 1.1 * fast, "{slow} ms, {fast} ms");
+    assert_eq!([epoch_ms(&[usual.card, slower]), epoch_ms(&[slower, usual.card])], [slow, slow], "the slowest decides");
+}
+
+#[test]
 fn what_ranks_do_not_share_is_refused() {
     let recommender = TrainConfig::for_model(ModelKind::LightGcn);
     let graph = PaperGraph::even(&gcn(), &SIZES).unwrap();
-    let figures = Figures::h200();
-    let device = PlanDevice::Card(Some(figures.card));
+    let network = Figures::h200().host();
     let plan = |config: &TrainConfig, ranks| {
-        let ranks_on = RankPlanner { config, data: &SIZES, graph: &graph, device, network: figures.host() };
+        let ranks_on = RankPlanner { config, data: &SIZES, graph: &graph, devices: &h200(), network };
         ranks_on.plan(&by_rows(ranks)).unwrap_err().to_string()
     };
     assert!(plan(&recommender, 2).contains("plans for ranks are of networks"));

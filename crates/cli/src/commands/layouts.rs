@@ -115,8 +115,8 @@ impl<'a> OnPaper<'a> {
     fn bytes(&self, ranks: &RankOptions) -> Result<u64, TrainError> {
         let Self { config, sizes: data, graph } = self;
         // Bytes depend on no figures.
-        let (device, network) = (PlanDevice::Card(None), Figures::h200().hosts());
-        let ranks_on_cards = RankPlanner { config, data, graph, device, network };
+        let (devices, network) = (&[PlanDevice::Card(None)], Figures::h200().hosts());
+        let ranks_on_cards = RankPlanner { config, data, graph, devices, network };
         Planner { ranks: ranks_on_cards, free_bytes: None }.bytes_of_patches(ranks)
     }
 }

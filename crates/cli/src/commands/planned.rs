@@ -32,7 +32,8 @@ pub struct RankDevices {
     name: String,
     /// Whether ranks have cards.
     are_cards: bool,
-    device: PlanDevice,
+    /// One for all ranks, or one for each.
+    devices: Vec<PlanDevice>,
     network: Network,
     /// Bytes that are free for each rank, as far as that is known.
     free_bytes: Option<u64>,
@@ -65,11 +66,11 @@ impl RankDevices {
             transport: None,
             name: "the processor here, in equal shares".to_owned(),
             are_cards: false,
-            device: PlanDevice::Processor(girih_compute::Rates {
+            devices: vec![PlanDevice::Processor(girih_compute::Rates {
                 stream_bytes: share(all.stream_bytes),
                 gather_bytes: share(all.gather_bytes),
                 flops: share(all.flops),
-            }),
+            })],
             network: Network::one_host(Links::alike(link), false),
             free_bytes: memory.map(|memory| memory / n as u64),
         })
@@ -80,7 +81,7 @@ impl RankDevices {
             transport,
             name: figures.name.clone(),
             are_cards: true,
-            device: PlanDevice::Card(Some(figures.card)),
+            devices: vec![PlanDevice::Card(Some(figures.card))],
             network: figures.hosts(),
             free_bytes,
         }
@@ -108,7 +109,8 @@ impl RankDevices {
             cards.iter().map(free).collect::<Result<Vec<_>, _>>().map_err(failed)?.into_iter().min().unwrap_or(0);
         let measured = |error: girih_planner::PlannerError| CliError::Other(error.to_string());
         let has_bf16 = [config.precision, ranks.wire].contains(&Dtype::Bf16);
-        let rates = measure::session(&cards[0], (dataset, config), has_bf16, ranks.grid.ranks()).map_err(measured)?;
+        let by_rows = (ranks.grid.ranks(), ranks.cuts);
+        let rates = measure::session(&cards[0], (dataset, config), has_bf16, by_rows).map_err(measured)?;
         let transports = match ranks.transport {
             Some(told) => vec![told],
             None => measure::transports(cards.len()).map_err(measured)?,
@@ -116,8 +118,9 @@ impl RankDevices {
         drop(cards);
         // Cards join ranks once, which takes others for each transport.
         let by = |transport: CardTransport| -> Result<Self, CliError> {
-            let figures = measure::figures(&all()?, transport).map_err(measured)?.with_session(rates);
-            Ok(Self::on_cards(&figures, Some(transport), Some(free as u64)))
+            let figures = measure::figures(&all()?, transport).map_err(measured)?;
+            let devices = figures.cards_of(&rates).into_iter().map(|card| PlanDevice::Card(Some(card))).collect();
+            Ok(Self { devices, ..Self::on_cards(&figures, Some(transport), Some(free as u64)) })
         };
         transports.into_iter().map(by).collect()
     }
@@ -185,8 +188,10 @@ pub fn choose(
 pub fn check(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainConfig) -> Result<(), CliError> {
     let sizes = DataSizes::of(dataset);
     let figures = Figures::h200();
-    let devices =
-        RankDevices { device: PlanDevice::Card(None), ..RankDevices::on_cards(&figures, ranks.transport, Some(free)) };
+    let devices = RankDevices {
+        devices: vec![PlanDevice::Card(None)],
+        ..RankDevices::on_cards(&figures, ranks.transport, Some(free))
+    };
     // What cannot be planned is not refused for its size.
     let Ok(graph) = PaperGraph::of(&dataset.graph, config, &sizes) else { return Ok(()) };
     let Ok(forecast) = planner(&devices, config, &sizes, &graph).forecast(ranks) else {
@@ -236,13 +241,13 @@ fn planned<'d>(
 }
 
 fn planner<'a>(
-    devices: &RankDevices,
+    on: &'a RankDevices,
     config: &'a TrainConfig,
     data: &'a DataSizes,
     graph: &'a PaperGraph,
 ) -> Planner<'a> {
-    let RankDevices { device, network, free_bytes, .. } = *devices;
-    Planner { ranks: RankPlanner { config, data, graph, device, network }, free_bytes }
+    let ranks = RankPlanner { config, data, graph, devices: &on.devices, network: on.network };
+    Planner { ranks, free_bytes: on.free_bytes }
 }
 
 /// One line a partition.

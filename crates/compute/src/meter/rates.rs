@@ -114,33 +114,48 @@ impl BlockSeconds {
 /// Seconds of a stored entry in a sparse product, besides passing over operand and result once: which depends on the
 /// graph and on the order of its nodes, because caches and dense blocks decide.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EntrySeconds([f64; N_WIDTHS]);
-
-/// How many widths there are times for.
-const N_WIDTHS: usize = 5;
+pub struct EntrySeconds {
+    /// Columns of operands that times are known for, ascending; the last again and again where there are fewer.
+    widths: [usize; Self::MOST],
+    seconds: [f64; Self::MOST],
+}
 
 impl EntrySeconds {
-    /// The columns of operands that times are known for, ascending.
-    pub const WIDTHS: [usize; N_WIDTHS] = [16, 32, 64, 128, 256];
+    /// The columns of operands that times are known for wherever they come from.
+    pub const WIDTHS: [usize; 5] = [16, 32, 64, 128, 256];
+    /// As many there may be.
+    pub const MOST: usize = Self::WIDTHS.len() + 3;
 
     /// From a time for each of [`WIDTHS`](Self::WIDTHS).
     #[must_use]
-    pub const fn new(seconds: [f64; N_WIDTHS]) -> Self {
-        Self(seconds)
+    pub fn new(seconds: [f64; Self::WIDTHS.len()]) -> Self {
+        Self::at_widths(Self::WIDTHS.into_iter().zip(seconds))
+    }
+
+    /// From columns, ascending, with their times.
+    ///
+    /// # Panics
+    /// When there are none, or more than [`MOST`](Self::MOST).
+    #[must_use]
+    pub fn at_widths(times: impl IntoIterator<Item = (usize, f64)>) -> Self {
+        let times: Vec<(usize, f64)> = times.into_iter().collect();
+        assert!((1..=Self::MOST).contains(&times.len()), "some times");
+        let at = |i: usize| times[i.min(times.len() - 1)];
+        Self { widths: std::array::from_fn(|i| at(i).0), seconds: std::array::from_fn(|i| at(i).1) }
     }
 
     /// The time at `cols` columns: on straight lines between those that are known; for fewer columns the first one,
     /// since an id costs what it costs; for more in proportion.
     #[must_use]
     pub fn at(&self, cols: usize) -> f64 {
-        let (widths, last) = (Self::WIDTHS, Self::WIDTHS.len() - 1);
+        let Self { widths, seconds } = self;
         match widths.iter().position(|&width| cols <= width) {
-            Some(0) => self.0[0],
+            Some(0) => seconds[0],
             Some(i) => {
                 let share = (cols - widths[i - 1]) as f64 / (widths[i] - widths[i - 1]) as f64;
-                self.0[i - 1] + share * (self.0[i] - self.0[i - 1])
+                seconds[i - 1] + share * (seconds[i] - seconds[i - 1])
             }
-            None => self.0[last] * cols as f64 / widths[last] as f64,
+            None => seconds[Self::MOST - 1] * cols as f64 / widths[Self::MOST - 1] as f64,
         }
     }
 }
@@ -184,5 +199,7 @@ mod tests {
     fn times_between_widths_lie_on_lines() {
         let entries = EntrySeconds::new([1.0, 2.0, 4.0, 8.0, 16.0]);
         assert_eq!([1, 16, 24, 64, 96, 256, 512].map(|cols| entries.at(cols)), [1.0, 1.0, 1.5, 4.0, 6.0, 16.0, 32.0]);
+        let more = EntrySeconds::at_widths([(16, 1.0), (47, 5.0), (64, 4.0)]);
+        assert_eq!([16, 47, 64, 128].map(|cols| more.at(cols)), [1.0, 5.0, 4.0, 8.0]);
     }
 }

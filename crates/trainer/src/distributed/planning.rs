@@ -23,8 +23,8 @@ pub struct RankPlanner<'a> {
     pub data: &'a DataSizes,
     /// The graph, as its network reads it.
     pub graph: &'a PaperGraph,
-    /// What each rank computes with.
-    pub device: PlanDevice,
+    /// What ranks compute with: one for all of them, or one for each.
+    pub devices: &'a [PlanDevice],
     /// How ranks exchange matrices.
     pub network: Network,
 }
@@ -83,19 +83,21 @@ impl RankPlanner<'_> {
     }
 
     fn of_ranks(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
-        let Self { config, data, graph, device, network } = *self;
+        let Self { config, data, graph, devices, network } = *self;
         let reads_graph = data.needs(config)?.graph.is_some();
         let blocks = Arc::new(graph.cut(data.n_nodes, ranks)?);
         let layout = ranks.layout;
+        let n_ranks = ranks.grid.ranks();
         let of_rank = |rank: usize| {
+            let device = devices[rank * devices.len() / n_ranks];
             let meter = device.meter(config);
             let ranks = PaperRank::ranks(&blocks.plan, rank, network, &meter);
             let graph = reads_graph
                 .then(|| Graph::Cut(Box::new(CutGraph::new(Arc::clone(&ranks), Arc::<PaperBlocks>::clone(&blocks)))));
             Plan::on((&meter, device), config, (data, PlacedRows::AtMost), Some(Share { ranks, graph, layout }))
         };
-        let last = ranks.grid.ranks() - 1;
-        let ranks: Vec<usize> = if graph.is_even() && last > 0 { vec![0, last] } else { (0..=last).collect() };
+        let ranks: Vec<usize> =
+            if graph.is_even() && n_ranks > 1 { vec![0, n_ranks - 1] } else { (0..n_ranks).collect() };
         Ok(RankPlans { ranks: ranks.into_par_iter().map(of_rank).collect::<Result<_, _>>()? })
     }
 }

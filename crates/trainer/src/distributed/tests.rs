@@ -333,8 +333,8 @@ fn plans_exchange_what_ranks_do() {
         let graph = PaperGraph::of(&dataset.graph, &config, &data).unwrap();
         for options in sharings() {
             let found = epoch_traffic(&dataset, &config, &options);
-            let device = PlanDevice::Card(None);
-            let planner = RankPlanner { config: &config, data: &data, graph: &graph, device, network: network(true) };
+            let (devices, network) = (&[PlanDevice::Card(None)], network(true));
+            let planner = RankPlanner { config: &config, data: &data, graph: &graph, devices, network };
             let plans = planner.plan(&options).unwrap();
             let planned: Vec<Traffic> = plans.ranks.iter().map(|plan| plan.exchanged).collect();
             assert_eq!(planned, found, "{:?}, {options:?}", config.model.kind);
@@ -351,8 +351,8 @@ fn bytes_of_layout(layout: Layout, n_ranks: usize, config: &TrainConfig, data: &
     let grid = ProcessGrid::new(Scheme::OneD, n_ranks, 1).unwrap();
     let options = RankOptions::new(grid, Exchange::Rows, Duration::from_secs(30));
     let options = RankOptions { layout, stages: Stages::Parts(1), ..options };
-    let (graph, device) = (PaperGraph::even(config, data).unwrap(), PlanDevice::Card(None));
-    let planner = RankPlanner { config, data, graph: &graph, device, network: network(true) };
+    let (graph, devices) = (PaperGraph::even(config, data).unwrap(), &[PlanDevice::Card(None)]);
+    let planner = RankPlanner { config, data, graph: &graph, devices, network: network(true) };
     assert!(planner.plan_patches(&RankOptions { layout: Layout::Replicated, ..options }).is_err());
     assert!(planner.plan(&options).is_err(), "batches have no times");
     planner.plan_patches(&options).unwrap().most(|plan| plan.peak_bytes)
@@ -413,8 +413,8 @@ fn planned_by((rates, network): (Rates, Network), options: &RankOptions, layers:
     let usual = TrainConfig::default();
     let config = TrainConfig { model: ModelConfig { hidden: 256, layers, ..usual.model.clone() }, ..usual };
     let graph = PaperGraph::even(&config, &data).unwrap();
-    let device = PlanDevice::Processor(rates);
-    let planner = RankPlanner { config: &config, data: &data, graph: &graph, device, network };
+    let devices = &[PlanDevice::Processor(rates)];
+    let planner = RankPlanner { config: &config, data: &data, graph: &graph, devices, network };
     let plans = planner.plan(options).unwrap();
     let slowest = plans.ranks.iter().max_by(|a, b| a.epoch_seconds.total_cmp(&b.epoch_seconds));
     *slowest.unwrap()
