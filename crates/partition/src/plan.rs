@@ -351,7 +351,7 @@ impl BlockPlan {
 
     /// What travels for a rank in an exchange of these steps: to each member of its group, and from each. `of` says what
     /// of the panel of a step (its place among the rank's) is for the member with a place.
-    pub fn travelling<T: Clone + Default>(
+    pub fn sent_and_received<T: Clone + Default>(
         &self,
         rank: usize,
         together: &StepsTogether,

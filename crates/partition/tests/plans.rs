@@ -115,6 +115,28 @@ proptest! {
         }
     }
 
+    /// In each exchange a member gets from another what that sends to it: of the panel that it is the root of, or nothing.
+    #[test]
+    fn what_is_sent_is_what_comes(grid in grids(), extra in 0..50usize, stages in stages()) {
+        let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap().in_stages(stages);
+        let exchanges = |rank: usize| -> Vec<_> {
+            let panel_for = |i: usize, member: usize| Some((plan.ranks[rank].steps[i].panel, member));
+            plan.together(rank).iter().map(|some| plan.sent_and_received(rank, some, panel_for)).collect()
+        };
+        for rank in 0..grid.ranks() {
+            let group = &plan.ranks[rank].group;
+            let place = place_in(group, rank);
+            for (other, &member) in group.iter().enumerate() {
+                for ((sent, received), (_, of_member)) in exchanges(rank).into_iter().zip(exchanges(member)) {
+                    prop_assert_eq!(sent[other], of_member[place], "to {} from {}", member, rank);
+                    let own = plan.ranks[member].panel;
+                    prop_assert!(received[other].is_none_or(|found| found == (own, place)));
+                    prop_assert!(member != rank || (sent[other], received[other]) == (None, None));
+                }
+            }
+        }
+    }
+
     /// Parts have each column once, and begin where lines of memory do; none is narrower than two of these.
     #[test]
     fn parts_have_every_column_once(cols in 0..600usize, n in 1..12usize, of_f32: bool) {

@@ -91,7 +91,7 @@ impl Panels {
     pub(super) fn of(plan: &BlockPlan, rank: usize, together: &StepsTogether) -> Self {
         let RankPlan { steps, group, .. } = &plan.ranks[rank];
         let n_rows = |i: usize| plan.panels[steps[i].panel].len();
-        let (sent, mut received) = plan.travelling(rank, together, |i, _| n_rows(i));
+        let (sent, mut received) = plan.sent_and_received(rank, together, |i, _| n_rows(i));
         match together.receivers {
             Receivers::One(_) => Self::ToOne { sent, received },
             Receivers::All => {
@@ -249,7 +249,7 @@ impl Touched {
             (true, true) => self.rows[i].clone(),
             (true, false) => self.by_others[member].clone(),
         };
-        let (sent, received) = plan.travelling(rank, together, rows_for);
+        let (sent, received) = plan.sent_and_received(rank, together, rows_for);
         let of_panel = |(_, step): (usize, &Step)| {
             let first = plan.panels[step.panel].start as NodeId;
             received[place_in(group, step.root)].iter().map(move |row| first + row)

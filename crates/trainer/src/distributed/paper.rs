@@ -263,7 +263,7 @@ impl PaperBlocks {
         let rows_for = |i: usize, member: usize| {
             lists.get(&i).map_or_else(|| plan.panels[steps[i].panel].len(), |rows| rows[member])
         };
-        let (sent, received) = plan.travelling(rank, together, rows_for);
+        let (sent, received) = plan.sent_and_received(rank, together, rows_for);
         let n_columns = received.iter().sum();
         let exchange = match lists.is_empty() {
             true => StepsExchange::Panels(Panels::of(plan, rank, together)),
