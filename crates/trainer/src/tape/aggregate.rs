@@ -152,8 +152,9 @@ impl<'a, B: Backend> Tape<'a, B> {
 impl<B: Backend> Operation<B> for Aggregated<'_, B> {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, mut grad: B::Matrix) -> Result<(), ComputeError> {
         self.epilogue.backward(pass, out, &mut grad)?;
-        // ∂X = Âᵀ·∂Z, or of a product that of it; every rank takes part, whether or not it wants the result.
-        let mut x_grad = pass.buffer(pass.backend.shape(&grad))?;
+        // ∂X = Âᵀ·∂Z, or of a product that of it; every rank takes part, whether or not it wants the result. It is stored
+        // as ∂Z is: in bf16 what follows is multiplied so, too.
+        let mut x_grad = pass.pool.take_like(pass.backend, &grad)?;
         pass.waiting(|backend, pool, beside| {
             let (transpose, plain) = (Transpose::Yes, Epilogue::default());
             self.graph.multiply_beside(backend, (pool, beside), transpose, OwnRows::Of(&grad), &plain, &mut x_grad)
