@@ -113,11 +113,11 @@ impl<B: Backend> RowExchange<B> {
         let cols = backend.shape(grad).cols;
         let mut returned = pool.take(backend, Shape::new(self.sent.iter().sum(), cols), backend.dtype(grad))?;
         group.all_to_all(&self.received, grad, &self.sent, &mut returned).map_err(|error| failed(&error))?;
-        let mut x_grad = pool.take(backend, Shape::new(n_rows, cols), Dtype::F32)?;
-        backend.set_zero(&mut x_grad)?;
-        backend.scatter_add_rows(&returned, &self.ids, &mut x_grad)?;
+        let mut sums = pool.take(backend, Shape::new(n_rows, cols), Dtype::F32)?;
+        backend.set_zero(&mut sums)?;
+        backend.scatter_add_rows(&returned, &self.ids, &mut sums)?;
         pool.give(backend, returned);
-        Ok(x_grad)
+        Ok(sums)
     }
 }
 
@@ -188,7 +188,7 @@ impl<B: Backend> PeerRows<B> {
     }
 
     /// The way back of [`fetch`](Self::fetch): the gradient of each of the rank's own rows, added up over all who
-    /// fetched it, in the order of ranks.
+    /// fetched it, in the order of ranks, and stored as `grad` is.
     ///
     /// # Errors
     /// When the backend or another rank fails.
@@ -199,14 +199,18 @@ impl<B: Backend> PeerRows<B> {
         grad: &B::Matrix,
         wire: Dtype,
     ) -> Result<B::Matrix, ComputeError> {
-        let (peers, n_rows) = (&*self.ranks.peers, self.ranks.own().len());
-        let travelling = travelling(backend.dtype(grad), wire);
-        if travelling == backend.dtype(grad) {
-            return self.exchange.give_back(backend, pool, peers, grad, n_rows);
+        let (peers, n_rows, dtype) = (&*self.ranks.peers, self.ranks.own().len(), backend.dtype(grad));
+        let travelling = travelling(dtype, wire);
+        let rounded = (travelling != dtype).then(|| pool.converted(backend, grad, travelling)).transpose()?;
+        let sums = self.exchange.give_back(backend, pool, peers, rounded.as_ref().unwrap_or(grad), n_rows)?;
+        if let Some(rounded) = rounded {
+            pool.give(backend, rounded);
         }
-        let rounded = pool.converted(backend, grad, travelling)?;
-        let x_grad = self.exchange.give_back(backend, pool, peers, &rounded, n_rows)?;
-        pool.give(backend, rounded);
+        if backend.dtype(&sums) == dtype {
+            return Ok(sums);
+        }
+        let x_grad = pool.converted(backend, &sums, dtype)?;
+        pool.give(backend, sums);
         Ok(x_grad)
     }
 }
