@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use girih_compute::{CardRates, Dtype};
+use girih_compute::{ByDtype, CardRates, Dtype};
 use girih_graph_format::Csr;
 use girih_partition::{Cuts, Exchange, ProcessGrid, Scheme, Stages};
 use girih_planner::{Figures, Forecast, Planner, Table, grids};
@@ -246,6 +246,28 @@ fn each_rank_computes_with_what_is_its_own() {
     let [fast, slow] = [usual.card, slower].map(|card| epoch_ms(&[card]));
     assert!(slow > 1.1 * fast, "{slow} ms, {fast} ms");
     assert_eq!([epoch_ms(&[usual.card, slower]), epoch_ms(&[slower, usual.card])], [slow, slow], "the slowest decides");
+}
+
+/// Products in `f32` take several times as long on cards: of what is stored in bf16 ranks make none.
+#[test]
+fn ranks_multiply_in_the_precision_they_store() {
+    use ModelKind::{Appnp, Gat, Gatv2, Gcn, Gin, Ngcn, Sage, Sgc};
+    let usual = Figures::h200().card;
+    let flops = ByDtype { f32: usual.flops.f32 / 1e3, ..usual.flops };
+    for kind in [Gcn, Sgc, Sage, Gat, Gatv2, Gin, Ngcn, Appnp] {
+        let of_kind = TrainConfig::for_model(kind);
+        let config = TrainConfig { precision: Dtype::Bf16, ..of_kind };
+        let graph = PaperGraph::even(&config, &SIZES).unwrap();
+        for exchange in [Exchange::Dense, Exchange::Rows] {
+            let ranks = RankOptions { stages: Stages::Parts(1), exchange, ..by_rows(2) };
+            let computed = |card: CardRates| {
+                let devices = [PlanDevice::Card(Some(card))];
+                let plans = planner(&devices, &config, &SIZES, &graph).ranks.plan(&ranks).unwrap();
+                plans.longest(|plan| plan.computed_seconds)
+            };
+            assert_eq!(computed(CardRates { flops, ..usual }), computed(usual), "{kind:?}, {exchange}");
+        }
+    }
 }
 
 #[test]
