@@ -254,9 +254,11 @@ fn ranks_multiply_in_the_precision_they_store() {
     use ModelKind::{Appnp, Gat, Gatv2, Gcn, Gin, Ngcn, Sage, Sgc};
     let usual = Figures::h200().card;
     let flops = ByDtype { f32: usual.flops.f32 / 1e3, ..usual.flops };
-    for kind in [Gcn, Sgc, Sage, Gat, Gatv2, Gin, Ngcn, Appnp] {
-        let of_kind = TrainConfig::for_model(kind);
-        let config = TrainConfig { precision: Dtype::Bf16, ..of_kind };
+    let deep = ModelConfig { layers: 4, hidden: 256, dropout: 0.0, ..TrainConfig::for_model(Gcn).model };
+    let usual_models = [Gcn, Sgc, Sage, Gat, Gatv2, Gin, Ngcn, Appnp].map(|kind| TrainConfig::for_model(kind).model);
+    for model in usual_models.into_iter().chain([deep]) {
+        let kind = model.kind;
+        let config = TrainConfig { model, precision: Dtype::Bf16, ..TrainConfig::for_model(kind) };
         let graph = PaperGraph::even(&config, &SIZES).unwrap();
         for exchange in [Exchange::Dense, Exchange::Rows] {
             let ranks = RankOptions { stages: Stages::Parts(1), exchange, ..by_rows(2) };
