@@ -68,9 +68,10 @@ impl Predictions {
         let rates = measure::session(&cuda, (dataset, config), true, ranks)?;
         let sizes = DataSizes::of(dataset);
         let graph = PaperGraph::of(&dataset.graph, config, &sizes)?;
-        let of_session = |(by, figures): &(CardTransport, Figures)| {
-            let devices = figures.cards_of(&rates).into_iter().map(|card| PlanDevice::Card(Some(card))).collect();
-            OnCards { transport: *by, devices, network: figures.host() }
+        let of_session = |(by, figures): &(CardTransport, Figures)| OnCards {
+            transport: *by,
+            devices: figures.devices_of(&rates),
+            network: figures.host(),
         };
         let by_transport = self.figures.iter().map(of_session).collect();
         Ok(Predicted { config: config.clone(), sizes, graph, by_transport })

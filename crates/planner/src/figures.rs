@@ -2,6 +2,7 @@
 
 use girih_compute::{BlockSeconds, ByDtype, CardRates, EntrySeconds};
 use girih_partition::LinkRates;
+use girih_trainer::PlanDevice;
 use girih_trainer::distributed::{Links, Network};
 use serde::{Deserialize, Serialize};
 
@@ -78,11 +79,11 @@ impl Figures {
         Self { card: CardRates { entries, ..self.card }, ..self }
     }
 
-    /// The card of each rank as a session finds it.
+    /// What each rank computes with, as a session finds it.
     #[must_use]
-    pub fn cards_of(&self, session: &SessionRates) -> Vec<CardRates> {
+    pub fn devices_of(&self, session: &SessionRates) -> Vec<PlanDevice> {
         let card = self.card.times(session.speed);
-        session.entries.iter().map(|&entries| CardRates { entries, ..card }).collect()
+        session.entries.iter().map(|&entries| PlanDevice::Card(Some(CardRates { entries, ..card }))).collect()
     }
 
     /// Seconds until each of `n` cards has a panel of all others, of so many bytes each, and what products beside it
@@ -117,8 +118,9 @@ mod tests {
         let alike = |seconds| BlockSeconds::alike(EntrySeconds::new([seconds; EntrySeconds::WIDTHS.len()]));
         let [entries, others] = [entries, ByDtype { f32: 3e-12, bf16: 4e-12 }]
             .map(|entries| ByDtype { f32: alike(entries.f32), bf16: alike(entries.bf16) });
-        let [card, other] = usual.cards_of(&SessionRates { entries: vec![entries, others], speed: 2.0 })[..] else {
-            panic!("two ranks have two cards");
+        let devices = usual.devices_of(&SessionRates { entries: vec![entries, others], speed: 2.0 });
+        let [PlanDevice::Card(Some(card)), PlanDevice::Card(Some(other))] = devices[..] else {
+            panic!("two ranks have two cards: {devices:?}");
         };
         assert_eq!((card.entries, other.entries), (entries, others));
         assert_eq!(card.stream_bytes, 2.0 * usual.card.stream_bytes);

@@ -119,7 +119,7 @@ impl RankDevices {
         // Cards join ranks once, which takes others for each transport.
         let by = |transport: CardTransport| -> Result<Self, CliError> {
             let figures = measure::figures(&all()?, transport).map_err(measured)?;
-            let devices = figures.cards_of(&rates).into_iter().map(|card| PlanDevice::Card(Some(card))).collect();
+            let devices = figures.devices_of(&rates);
             Ok(Self { devices, ..Self::on_cards(&figures, Some(transport), Some(free as u64)) })
         };
         transports.into_iter().map(by).collect()
