@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::slice;
 
 use girih_comm::Pending;
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Shape, Transpose};
@@ -27,12 +28,15 @@ fn stages_ahead(stages: Stages, overlap: bool) -> usize {
     }
 }
 
+/// Columns of `X·W` that are computed at once, at least: of fewer, tensor cores compute the others for nothing.
+const PRODUCT_COLUMNS: usize = 128;
+
 /// A rank's own rows of an operand.
 #[derive(Clone, Copy)]
 pub(crate) enum OwnRows<'x, B: Backend> {
     /// Those of a matrix.
     Of(&'x B::Matrix),
-    /// `X·W`, of which each part of the columns is computed when it is to travel: the first is on its way while the
+    /// `X·W`, whose columns are computed some at a time when they are to travel: the first are on their way while the
     /// others are made.
     Product {
         /// `X`.
@@ -93,23 +97,36 @@ pub(super) struct Operand<'x, B: Backend> {
 }
 
 impl<B: Backend> Operand<'_, B> {
-    /// Some columns as they travel; `None` where that is all of a matrix as it is.
-    fn columns(
+    /// Parts of the columns that follow each other, as they travel; `None` for one that is all of a matrix as it is.
+    fn parts(
         &self,
         backend: &B,
         pool: &mut Pool<B>,
-        columns: &Range<usize>,
-    ) -> Result<Option<B::Matrix>, ComputeError> {
-        let made = match self.rows {
-            OwnRows::Of(x) => return self.columns_of(x, backend, pool, columns),
-            OwnRows::Product { x, weight } => product_of((backend, pool), x, weight, columns)?,
+        columns: &[Range<usize>],
+    ) -> Result<Vec<Option<B::Matrix>>, ComputeError> {
+        let (x, weight) = match self.rows {
+            OwnRows::Of(x) => return columns.iter().map(|some| self.columns_of(x, backend, pool, some)).collect(),
+            OwnRows::Product { x, weight } => (x, weight),
         };
-        match self.columns_of(&made, backend, pool, &(0..columns.len()))? {
-            Some(travelling) => {
-                pool.give(backend, made);
-                Ok(Some(travelling))
+        let all = columns[0].start..columns[columns.len() - 1].end;
+        let made = product_of((backend, pool), x, weight, &all)?;
+        let of_made = columns.iter().map(|some| some.start - all.start..some.end - all.start);
+        let parts = of_made.map(|some| self.columns_of(&made, backend, pool, &some)).collect::<Result<Vec<_>, _>>()?;
+        if let [None] = parts[..] {
+            return Ok(vec![Some(made)]);
+        }
+        pool.give(backend, made);
+        Ok(parts)
+    }
+
+    /// How many of the parts are made at once that come next.
+    fn n_at_once(&self, columns: &[Range<usize>]) -> usize {
+        match self.rows {
+            OwnRows::Of(_) => 1,
+            OwnRows::Product { .. } => {
+                let fills = |some: &Range<usize>| some.end - columns[0].start >= PRODUCT_COLUMNS;
+                columns.iter().position(fills).map_or(columns.len(), |last| last + 1)
             }
-            None => Ok(Some(made)),
         }
     }
 
@@ -239,7 +256,8 @@ impl<B: Backend> Product<'_, '_, B> {
             self.steps(blocks, operand, &mut Sums::Chunks(&mut tail))?;
             return self.end(tail);
         };
-        let whole = operand.columns(self.backend, self.pool, &(0..shape.cols))?;
+        let all = 0..shape.cols;
+        let whole = operand.parts(self.backend, self.pool, slice::from_ref(&all))?.pop().expect("one part");
         let slice = self.cut_columns(slicing, operand.made(&whole))?;
         self.give(whole);
         let mut tail = self.tail(shape, self.backend.shape(&slice).cols)?;
@@ -329,12 +347,13 @@ impl<B: Backend> Product<'_, '_, B> {
         stages: &[Stage<'_, B>],
     ) -> Result<(Parts<B>, VecDeque<Arriving<B>>), ComputeError> {
         let (mut parts, mut arriving) = (Vec::with_capacity(columns.len()), VecDeque::with_capacity(stages.len()));
-        for (part, columns) in columns.iter().enumerate() {
-            let made = operand.columns(self.backend, self.pool, columns)?;
-            for stage in stages.iter().filter(|stage| stage.part == part) {
-                arriving.push_back(self.begin(stage.together, operand.made(&made))?);
+        while parts.len() < columns.len() {
+            let rest = &columns[parts.len()..];
+            let next = parts.len()..parts.len() + operand.n_at_once(rest);
+            parts.extend(operand.parts(self.backend, self.pool, &rest[..next.len()])?);
+            for stage in stages.iter().filter(|stage| next.contains(&stage.part)) {
+                arriving.push_back(self.begin(stage.together, operand.made(&parts[stage.part]))?);
             }
-            parts.push(made);
         }
         Ok((parts, arriving))
     }
