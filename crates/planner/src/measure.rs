@@ -49,8 +49,8 @@ const SLOWDOWN_MAX: f64 = 0.9;
 /// How many times as long as planned NCCL may take: on two H100 it took up to 1.21 times as long, where copies took at
 /// most 1.06.
 const NCCL_DOUBT: f64 = 1.2;
-/// Exchanges that are timed together.
-const EXCHANGES: usize = 10;
+/// Calls that are timed together.
+const CALLS: usize = 10;
 /// Steps that a device is watched for, and records, before it repeats them without the host.
 const STEPS_BEFORE: usize = 5;
 /// How long a card waits for another.
@@ -144,6 +144,7 @@ fn measured((name, cards): (&str, &[Cuda]), transport: CardTransport) -> Result<
     // Before the cards are ranks of each other.
     let card = kept_card(&cards[0])?;
     let (links, slowdown) = if cards.len() > 1 { links(cards, transport)? } else { (known.links, known.slowdown) };
+    tracing::debug!("{} cards by {transport}: products beside exchanges lose {slowdown:.3}, {links:?}", cards.len());
     let name = format!("{name}{}", if cards.len() > 1 { ", links measured" } else { ", links built in" });
     Ok(Figures { name, card, links, slowdown })
 }
@@ -325,19 +326,25 @@ fn entries(
 ) -> Result<Vec<ByDtype<BlockSeconds>>, PlannerError> {
     let of = |csr: &Csr, kind: BlockKind| entries_of(cuda, csr, kind, at);
     let whole = of(graph, BlockKind::Whole)?;
-    let of_panel = |panel: &Range<usize>| -> Result<ByDtype<BlockSeconds>, PlannerError> {
-        let own = graph.block(panel.clone(), panel.clone()).expect("rows and columns of the graph");
-        let own = of(&own, BlockKind::Own)?;
+    let block = |rows: &Range<usize>, columns: &Range<usize>| {
+        graph.block(rows.clone(), columns.clone()).expect("rows and columns of the graph")
+    };
+    let of_panel = |(panel, next): (&Range<usize>, &Range<usize>)| -> Result<ByDtype<BlockSeconds>, PlannerError> {
+        let own = of(&block(panel, panel), BlockKind::Own)?;
         let others = graph.row_slice(panel.clone()).filtered(|_, column| !panel.contains(&(column as usize)));
         let others = of(&others, BlockKind::Others)?;
-        Ok(by_dtype(|dtype| BlockSeconds { whole: whole.of(dtype), own: own.of(dtype), others: others.of(dtype) }))
+        let single = if n_ranks > 2 { of(&block(panel, next), BlockKind::Single)? } else { others };
+        Ok(by_dtype(|dtype| {
+            let [whole, own, others, single] = [whole, own, others, single].map(|seconds| seconds.of(dtype));
+            BlockSeconds { whole, own, others, single }
+        }))
     };
     if n_ranks == 1 {
         return Ok(vec![by_dtype(|dtype| BlockSeconds::alike(whole.of(dtype)))]);
     }
     let by_rows = ProcessGrid::new(Scheme::OneD, n_ranks, 1)?;
     let plan = BlockPlan::of_graph(&by_rows, graph.indptr(), cuts)?;
-    plan.panels.iter().map(of_panel).collect()
+    plan.panels.iter().zip(plan.panels.iter().cycle().skip(1)).map(of_panel).collect()
 }
 
 fn by_dtype<T>(of: impl Fn(Dtype) -> T) -> ByDtype<T> {
@@ -361,7 +368,7 @@ fn entries_of(
     let copied_bytes = 1e9 * cuda.copy_gb_s()?;
     let (rows, operand_rows) = (csr.n_rows(), csr.n_cols());
     // Results of others' blocks are added to those of the own one.
-    let accumulate = kind == BlockKind::Others;
+    let accumulate = matches!(kind, BlockKind::Others | BlockKind::Single);
     let passed_over = kind.operand_passes() * operand_rows + BlockKind::result_passes(accumulate) * rows;
     let at = |cols: usize, dtype: Dtype| -> Result<f64, ComputeError> {
         let x = cuda.zeros(Shape::new(operand_rows, cols), dtype)?;
@@ -503,23 +510,40 @@ fn scattered(n: usize, degree: usize) -> Csr {
     Csr::new(n, n, indptr, indices, None).expect("ascending columns")
 }
 
-/// What an exchange takes of a step that is repeated as training repeats steps: from its second or third time on,
-/// devices need no host for it.
+/// What an exchange takes that cards begin together, as they do in training, where products come between exchanges. Of
+/// exchanges that follow each other at once, cards fall out of step, and several copy from one: on four H200 that took
+/// half as long again.
 fn seconds_of(
     cuda: &Cuda,
     world: &dyn Collective<Cuda>,
     exchange: &mut dyn FnMut() -> Result<(), CommError>,
 ) -> Result<f64, ComputeError> {
+    let mut number = cuda.zeros(Shape::new(1, 1), Dtype::F32)?;
+    let meetings = repeated(cuda, world, &mut || world.all_reduce(&mut number))?;
+    let both = repeated(cuda, world, &mut || {
+        world.all_reduce(&mut number)?;
+        exchange()
+    })?;
+    Ok((both - meetings).max(0.0))
+}
+
+/// What one of many calls takes of a step that is repeated as training repeats steps: from its second or third time on,
+/// devices need no host for it.
+fn repeated(
+    cuda: &Cuda,
+    world: &dyn Collective<Cuda>,
+    call: &mut dyn FnMut() -> Result<(), CommError>,
+) -> Result<f64, ComputeError> {
     let nothing = AdamStep { lr: 0.0, beta1: 0.0, beta2: 0.0, eps: 0.0, decoupled: false, step: 1 };
     let inputs = StepInputs { keys: Vec::new(), optimizer: nothing };
     let failed = |error: CommError| ComputeError::device("an exchange between ranks", error.to_string());
     let mut recording = <Cuda as Backend>::Recording::default();
-    let mut step = || (0..EXCHANGES).try_for_each(|_| exchange()).map_err(failed);
+    let mut step = || (0..CALLS).try_for_each(|_| call()).map_err(failed);
     for _ in 0..STEPS_BEFORE {
         cuda.repeat(&mut recording, &inputs, &mut step)?;
     }
     world.barrier().map_err(failed)?;
-    Ok(cuda.elapsed(|| cuda.repeat(&mut recording, &inputs, &mut step))? / EXCHANGES as f64)
+    Ok(cuda.elapsed(|| cuda.repeat(&mut recording, &inputs, &mut step))? / CALLS as f64)
 }
 
 #[cfg(test)]

@@ -66,6 +66,9 @@ pub enum BlockKind {
     Own,
     /// Those of other ranks' columns: fewer in each row, and farther from each other. Operands come times factors.
     Others,
+    /// Those of one of several others, whose panels are multiplied one after the other: fewest in each row. Operands
+    /// come times factors.
+    Single,
 }
 
 impl BlockKind {
@@ -91,13 +94,15 @@ pub struct BlockSeconds {
     pub own: EntrySeconds,
     /// Of [`BlockKind::Others`].
     pub others: EntrySeconds,
+    /// Of [`BlockKind::Single`].
+    pub single: EntrySeconds,
 }
 
 impl BlockSeconds {
     /// Entries that take as long in every block.
     #[must_use]
     pub const fn alike(seconds: EntrySeconds) -> Self {
-        Self { whole: seconds, own: seconds, others: seconds }
+        Self { whole: seconds, own: seconds, others: seconds, single: seconds }
     }
 
     /// Those of a block.
@@ -107,6 +112,7 @@ impl BlockSeconds {
             BlockKind::Whole => self.whole,
             BlockKind::Own => self.own,
             BlockKind::Others => self.others,
+            BlockKind::Single => self.single,
         }
     }
 }

@@ -270,7 +270,8 @@ impl PaperBlocks {
             false => StepsExchange::Rows(exchange_of(meter, sent, received)),
         };
         let nnz: Vec<usize> = plan.from_others(rank, together).map(|(i, _)| self.nnz(rank, i, transpose)).collect();
-        let chunks = || self.chunks(meter, rank, BlockKind::Others, (n_columns, nnz.iter().sum()));
+        let kind = if nnz.len() == 1 && steps.len() > 2 { BlockKind::Single } else { BlockKind::Others };
+        let chunks = || self.chunks(meter, rank, kind, (n_columns, nnz.iter().sum()));
         Together { matrix: (!nnz.is_empty()).then(chunks), exchange }
     }
 }
