@@ -53,10 +53,9 @@ impl BlockPlan {
         let times: Vec<(f64, f64)> =
             ranks().map(|(rank, (volume, nnz))| self.rank_seconds(machine, rank, *volume, nnz, cols)).collect();
         let total = |(rank, (compute, exchange)): (usize, &(f64, f64))| {
-            let n_stages = self.n_stages(rank, cols) as f64;
-            // The first exchange has nothing to run under.
+            // What comes last is multiplied when nothing else travels.
             if machine.overlap {
-                compute.max(*exchange) + compute.min(*exchange) / n_stages
+                compute.max(*exchange) + compute.min(*exchange) * self.last_share(rank, cols)
             } else {
                 compute + exchange
             }
@@ -67,6 +66,14 @@ impl BlockPlan {
             exchange_seconds: times.iter().map(|time| time.1).collect(),
             memory: ranks().map(|(rank, (_, nnz))| self.rank_memory(machine, rank, nnz, cols)).collect(),
         }
+    }
+
+    /// The part of what a rank gets that comes in the last stage.
+    fn last_share(&self, rank: usize, cols: usize) -> f64 {
+        let width = self.ranks[rank].width(cols);
+        let last = self.stages.columns(width, size_of::<f32>()).pop().map_or(0, |part| part.len());
+        let of_columns = if width == 0 { 1.0 } else { last as f64 / width as f64 };
+        of_columns / self.together(rank).len().max(1) as f64
     }
 
     /// Exchanges in which the panels of a rank's steps come.

@@ -58,8 +58,8 @@ pub enum Stages {
 }
 
 impl Stages {
-    /// Bytes of the shortest rows that are gathered about as fast as longer ones, byte for byte: two lines of memory.
-    const SHORT: usize = 256;
+    /// Bytes of a line of memory.
+    const LINE: usize = 128;
 
     /// In how many parts a panel travels, at most.
     #[must_use]
@@ -70,16 +70,24 @@ impl Stages {
         }
     }
 
-    /// The columns of each part of an operand of so many, whose elements have so many bytes: rows of whole lines of
-    /// memory that are not too short, but for the last part, which has what is left over. Of uneven parts the wider ones
-    /// come first: what is multiplied when all have come is little.
+    /// The columns of each part of an operand of so many, whose elements have so many bytes. Each part is half of what is
+    /// left, in whole lines of memory, and the last two are about alike: the first is large, since the own block is
+    /// multiplied while it travels, and the last small, since nothing else is left when it has come. What is left that
+    /// fits into a line, or would leave less than a quarter of one, is not cut.
     #[must_use]
     pub fn columns(&self, cols: usize, element_bytes: usize) -> Vec<Range<usize>> {
-        let short = Self::SHORT / element_bytes;
-        let n_short = (cols / short).max(1);
-        let n_parts = self.n_parts().clamp(1, n_short);
-        let start = |i: usize| if i == n_parts { cols } else { (n_short * i).div_ceil(n_parts) * short };
-        (0..n_parts).map(|i| start(i)..start(i + 1)).collect()
+        let line = Self::LINE / element_bytes;
+        let (mut parts, mut start) = (Vec::new(), 0);
+        while parts.len() + 1 < self.n_parts() {
+            let half = (cols - start).div_ceil(2).next_multiple_of(line);
+            if start + half + line / 4 > cols {
+                break;
+            }
+            parts.push(start..start + half);
+            start += half;
+        }
+        parts.push(start..cols);
+        parts
     }
 }
 

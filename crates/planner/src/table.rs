@@ -1,5 +1,7 @@
 //! [`Planner`]: every partition that so many ranks allow, and the quickest that fits.
 
+use std::ops::RangeInclusive;
+
 use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
 use girih_trainer::distributed::{RankOptions, RankPlanner, RankPlans};
 use girih_trainer::{Plan, PlanDevice, TrainError};
@@ -16,7 +18,7 @@ const CHUNKS: usize = 4;
 
 /// Parts in which rows are planned to come where products go on meanwhile: each costs an exchange of its own, and shorter
 /// rows, which are gathered more slowly.
-const PARTS: [usize; 3] = [1, 2, 4];
+const PARTS: RangeInclusive<usize> = 1..=4;
 
 /// A session, and how much memory each rank has.
 pub struct Planner<'a> {
@@ -152,8 +154,8 @@ impl Planner<'_> {
     /// products go on beside what comes for them and what follows them.
     fn ways(&self, grid: &ProcessGrid) -> Vec<(Stages, usize)> {
         let overlaps = self.ranks.network.overlaps;
-        let parts = if overlaps && grid.side() > 1 { &PARTS[..] } else { &[1] };
-        let in_parts = parts.iter().map(|&n| (Stages::Parts(n), 1));
+        let parts = if overlaps && grid.side() > 1 { PARTS } else { 1..=1 };
+        let in_parts = parts.map(|n| (Stages::Parts(n), 1));
         let stepwise = (grid.steps() > 1).then_some((Stages::Steps, 1));
         // Of two members each gets the panel of the other, at once.
         let in_turns = (overlaps && grid.side() > 2).then_some((Stages::Turns, 1));
