@@ -424,7 +424,7 @@ fn links(cards: &[Cuda], transport: CardTransport) -> Result<(Links, f64), Plann
 
 /// The same, as each of the ranks sees it; all wait for each other, so that they see the same but for noise.
 fn links_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<Links, CommError> {
-    let size = world.size();
+    let (rank, size) = (world.rank(), world.size());
     let failed = |error: ComputeError| CommError::Library { operation: "measuring links", message: error.to_string() };
     let zeros = |rows: usize| cuda.zeros(Shape::new(rows, COLUMNS), Dtype::F32).map_err(failed);
     // Rates from a small and a large exchange, of which so many bytes count.
@@ -439,6 +439,7 @@ fn links_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<Links, CommErro
         };
     let others = (size - 1) as f64;
     let mut whole = ROWS.iter().map(|&rows| zeros(rows)).collect::<Result<Vec<_>, _>>()?;
+    let mut received = ROWS.iter().map(|&rows| zeros(rows)).collect::<Result<Vec<_>, _>>()?;
     let all = ROWS.iter().map(|&rows| zeros(rows * size)).collect::<Result<Vec<_>, _>>()?;
     let mut gathered = ROWS.iter().map(|&rows| zeros(rows * (size - 1))).collect::<Result<Vec<_>, _>>()?;
     let mut more = ROWS.iter().map(|&rows| zeros(rows * size)).collect::<Result<Vec<_>, _>>()?;
@@ -455,6 +456,11 @@ fn links_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<Links, CommErro
         })?,
         all_to_all: rates(others, &mut |rows| {
             world.all_to_all(&pieces(rows), &all[at(rows)], &pieces(rows), &mut more[at(rows)])
+        })?,
+        one_to_one: rates(1.0, &mut |rows| {
+            let piece_of = |member: usize| (0..size).map(|i| if i == member { rows } else { 0 }).collect::<Vec<_>>();
+            let (next, previous) = (piece_of((rank + 1) % size), piece_of((rank + size - 1) % size));
+            world.all_to_all(&next, &whole[at(rows)], &previous, &mut received[at(rows)])
         })?,
     })
 }
@@ -512,7 +518,7 @@ fn scattered(n: usize, degree: usize) -> Csr {
 
 /// What an exchange takes that cards begin together, as they do in training, where products come between exchanges. Of
 /// exchanges that follow each other at once, cards fall out of step, and several copy from one: on four H200 that took
-/// half as long again.
+/// two thirds longer.
 fn seconds_of(
     cuda: &Cuda,
     world: &dyn Collective<Cuda>,

@@ -19,13 +19,22 @@ pub struct Links {
     pub reduce_scatter: LinkRates,
     /// Pieces from each rank for each.
     pub all_to_all: LinkRates,
+    /// A piece from each rank for one other, and no two for the same: NCCL gives a pair of ranks a part of its channels.
+    pub one_to_one: LinkRates,
 }
 
 impl Links {
     /// Links that are as fast for all operations.
     #[must_use]
     pub fn alike(rates: LinkRates) -> Self {
-        Self { broadcast: rates, all_gather: rates, all_reduce: rates, reduce_scatter: rates, all_to_all: rates }
+        Self {
+            broadcast: rates,
+            all_gather: rates,
+            all_reduce: rates,
+            reduce_scatter: rates,
+            all_to_all: rates,
+            one_to_one: rates,
+        }
     }
 
     fn of(&self, operation: Operation) -> LinkRates {
@@ -35,6 +44,7 @@ impl Links {
             Operation::AllReduce => self.all_reduce,
             Operation::ReduceScatter => self.reduce_scatter,
             Operation::AllToAll => self.all_to_all,
+            Operation::OneToOne => self.one_to_one,
         }
     }
 }
@@ -47,6 +57,7 @@ pub(super) enum Operation {
     AllReduce,
     ReduceScatter,
     AllToAll,
+    OneToOne,
 }
 
 /// The links of all ranks. Ranks are on hosts in their order, as many on each.
@@ -92,7 +103,9 @@ impl Network {
         }
         let (size, per_host) = (members.len() as f64, members.len() as f64 / n_hosts as f64);
         let (crossing, adapters) = match operation {
-            Operation::AllGather | Operation::AllToAll => (bytes * (size - per_host) / (size - 1.0).max(1.0), 1.0),
+            Operation::AllGather | Operation::AllToAll | Operation::OneToOne => {
+                (bytes * (size - per_host) / (size - 1.0).max(1.0), 1.0)
+            }
             Operation::Broadcast | Operation::AllReduce | Operation::ReduceScatter => (bytes, per_host),
         };
         let rounds = f64::from((n_hosts - 1).ilog2() + 1);

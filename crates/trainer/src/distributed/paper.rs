@@ -477,11 +477,14 @@ impl Collective<Meter> for PaperRank {
         let (sent, received) = (others(send_rows), others(receive_rows));
         let traffic =
             Traffic { sent: bytes_of(input, sent.iter().sum()), received: bytes_of(out, received.iter().sum()) };
-        let bytes = match (&sent[..], &received[..]) {
-            ([], [_]) if !self.shared.is_in_turns => traffic.received * (self.members.len() as u64 - 1),
-            _ => traffic.sent.max(traffic.received),
+        let most = traffic.sent.max(traffic.received);
+        let (operation, bytes) = match (&sent[..], &received[..]) {
+            ([_], [_]) => (Operation::OneToOne, most),
+            ([_], []) | ([], [_]) if self.shared.is_in_turns => (Operation::OneToOne, most),
+            ([], [_]) => (Operation::AllToAll, traffic.received * (self.members.len() as u64 - 1)),
+            _ => (Operation::AllToAll, most),
         };
-        self.exchange(Operation::AllToAll, bytes as f64, traffic);
+        self.exchange(operation, bytes as f64, traffic);
         Ok(())
     }
 
