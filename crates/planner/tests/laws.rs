@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use girih_compute::{ByDtype, CardRates, Dtype};
+use girih_compute::{ByDtype, CardRates, Dtype, EntrySeconds};
 use girih_graph_format::Csr;
-use girih_partition::{Cuts, Exchange, ProcessGrid, Scheme, Stages};
+use girih_partition::{Cuts, Exchange, LinkRates, ProcessGrid, Scheme, Stages};
 use girih_planner::{Figures, Forecast, Planner, Table, grids};
-use girih_trainer::distributed::{Network, PaperGraph, RankOptions, RankPlanner};
+use girih_trainer::distributed::{Links, Network, PaperGraph, RankOptions, RankPlanner};
 use girih_trainer::{DataSizes, ModelConfig, ModelKind, Plan, PlanDevice, TrainConfig};
 
 const SIZES: DataSizes = DataSizes {
@@ -102,13 +102,13 @@ fn rows_come_at_once_in_parts_in_turns_or_step_by_step_and_products_in_chunks_wh
     let of = |ways: &[(&str, usize)]| -> Vec<(String, usize)> {
         ways.iter().map(|&(stages, chunks)| (stages.to_owned(), chunks)).collect()
     };
-    assert_eq!(ways(&of_8, Scheme::OneD, 1), of(&[("1", 1), ("2", 1), ("4", 1), ("turns", 1), ("steps", 1)]));
-    let all = of(&[("1", 1), ("2", 1), ("4", 1), ("turns", 1), ("steps", 1), ("1", 4)]);
+    assert_eq!(ways(&of_8, Scheme::OneD, 1), of(&[("1", 1), ("2", 1), ("3", 1), ("4", 1), ("turns", 1), ("steps", 1)]));
+    let all = of(&[("1", 1), ("2", 1), ("3", 1), ("4", 1), ("turns", 1), ("steps", 1), ("1", 4)]);
     assert_eq!(ways(&of_8, Scheme::OneAndHalfD, 2), all);
     // In a group of two each gets the panel of the other, at once.
-    assert_eq!(ways(&of_8, Scheme::ThreeD, 1), of(&[("1", 1), ("2", 1), ("4", 1), ("steps", 1), ("1", 4)]));
+    assert_eq!(ways(&of_8, Scheme::ThreeD, 1), of(&[("1", 1), ("2", 1), ("3", 1), ("4", 1), ("steps", 1), ("1", 4)]));
     // Of four replicas each has a step alone.
-    assert_eq!(ways(&of_8, Scheme::OneAndHalfD, 4), of(&[("1", 1), ("2", 1), ("4", 1), ("1", 4)]));
+    assert_eq!(ways(&of_8, Scheme::OneAndHalfD, 4), of(&[("1", 1), ("2", 1), ("3", 1), ("4", 1), ("1", 4)]));
     assert_eq!(ways(&table(&gcn(), &SIZES, 1, None), Scheme::OneD, 1), of(&[("1", 1)]));
     let chosen = of_8.choice().unwrap();
     let options = chosen.options(&RankOptions { wire: Dtype::Bf16, ..by_rows(8) });
@@ -268,6 +268,44 @@ fn ranks_multiply_in_the_precision_they_store() {
                 plans.longest(|plan| plan.computed_seconds)
             };
             assert_eq!(computed(CardRates { flops, ..usual }), computed(usual), "{kind:?}, {exchange}");
+        }
+    }
+}
+
+/// Of more than two ranks turns multiply one other's block at a time, and bring its rows over the link of a pair.
+#[test]
+fn turns_take_what_single_others_and_pairs_of_ranks_do() {
+    let (config, usual) = (gcn(), Figures::h200());
+    let graph = PaperGraph::even(&config, &SIZES).unwrap();
+    let mut of_single = usual.card;
+    for entries in [&mut of_single.entries.f32, &mut of_single.entries.bf16] {
+        let slower = EntrySeconds::WIDTHS.map(|cols| (cols, 2.0 * entries.others.at(cols)));
+        entries.single = EntrySeconds::at_widths(slower);
+    }
+    let slow = LinkRates { bytes_per_second: usual.links.all_to_all.bytes_per_second / 4.0, ..usual.links.all_to_all };
+    let links = |one_to_one| Links { one_to_one, ..usual.links };
+    for (ranks, stages, are_slower) in [
+        (4, Stages::Turns, true),
+        (4, Stages::Parts(2), false),
+        (2, Stages::Turns, false),
+        (2, Stages::Parts(1), false),
+    ] {
+        for exchange in [Exchange::Dense, Exchange::Rows] {
+            let options = RankOptions { stages, exchange, ..by_rows(ranks) };
+            let planned = |card: CardRates, links: Links| {
+                let devices = [PlanDevice::Card(Some(card))];
+                let network = Network::one_host(links, true);
+                let planner = RankPlanner { config: &config, data: &SIZES, graph: &graph, devices: &devices, network };
+                let plans = planner.plan(&options).unwrap();
+                (plans.longest(|plan| plan.product_seconds), plans.longest(|plan| plan.exchange_seconds))
+            };
+            let (products, exchanges) = planned(usual.card, links(usual.links.all_to_all));
+            assert_eq!(planned(of_single, usual.links).0 > products, are_slower, "{ranks} ranks, {stages}, {exchange}");
+            assert_eq!(
+                planned(usual.card, links(slow)).1 > exchanges,
+                are_slower,
+                "{ranks} ranks, {stages}, {exchange}"
+            );
         }
     }
 }

@@ -478,9 +478,11 @@ impl Collective<Meter> for PaperRank {
         let traffic =
             Traffic { sent: bytes_of(input, sent.iter().sum()), received: bytes_of(out, received.iter().sum()) };
         let most = traffic.sent.max(traffic.received);
+        // Two ranks have all channels between them.
+        let has_others = self.members.len() > 2;
         let (operation, bytes) = match (&sent[..], &received[..]) {
-            ([_], [_]) => (Operation::OneToOne, most),
-            ([_], []) | ([], [_]) if self.shared.is_in_turns => (Operation::OneToOne, most),
+            ([_], [_]) if has_others => (Operation::OneToOne, most),
+            ([_], []) | ([], [_]) if has_others && self.shared.is_in_turns => (Operation::OneToOne, most),
             ([], [_]) => (Operation::AllToAll, traffic.received * (self.members.len() as u64 - 1)),
             _ => (Operation::AllToAll, most),
         };
