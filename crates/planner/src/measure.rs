@@ -46,8 +46,8 @@ const COLUMNS: usize = 256;
 const SCATTERED_DEGREE: usize = 32;
 /// More than that is not lost: a measurement that was disturbed.
 const SLOWDOWN_MAX: f64 = 0.9;
-/// How many times as long as planned NCCL may take: on two H100 it took up to 1.21 times as long, and on four H200 1.37,
-/// where copies took at most 1.06.
+/// How many times as long as planned NCCL may take: on two H100 it took up to 1.21 times as long, and on four H200
+/// 1.37, where copies took at most 1.06.
 const NCCL_DOUBT: f64 = 1.4;
 /// Calls that are timed together.
 const CALLS: usize = 10;
@@ -326,25 +326,33 @@ fn entries(
 ) -> Result<Vec<ByDtype<BlockSeconds>>, PlannerError> {
     let of = |csr: &Csr, kind: BlockKind| entries_of(cuda, csr, kind, at);
     let whole = of(graph, BlockKind::Whole)?;
-    let block = |rows: &Range<usize>, columns: &Range<usize>| {
-        graph.block(rows.clone(), columns.clone()).expect("rows and columns of the graph")
-    };
-    let of_panel = |(panel, next): (&Range<usize>, &Range<usize>)| -> Result<ByDtype<BlockSeconds>, PlannerError> {
-        let own = of(&block(panel, panel), BlockKind::Own)?;
+    if n_ranks == 1 {
+        return Ok(vec![by_dtype(|dtype| BlockSeconds::alike(whole.of(dtype)))]);
+    }
+    let by_rows = ProcessGrid::new(Scheme::OneD, n_ranks, 1)?;
+    let panels = BlockPlan::of_graph(&by_rows, graph.indptr(), cuts)?.panels;
+    let of_panel = |panel: &Range<usize>| -> Result<ByDtype<BlockSeconds>, PlannerError> {
+        let own = of(&block(graph, panel, panel), BlockKind::Own)?;
         let others = graph.row_slice(panel.clone()).filtered(|_, column| !panel.contains(&(column as usize)));
         let others = of(&others, BlockKind::Others)?;
-        let single = if n_ranks > 2 { of(&block(panel, next), BlockKind::Single)? } else { others };
+        let single = if n_ranks > 2 { of(&fullest(graph, panel, &panels), BlockKind::Single)? } else { others };
         Ok(by_dtype(|dtype| {
             let [whole, own, others, single] = [whole, own, others, single].map(|seconds| seconds.of(dtype));
             BlockSeconds { whole, own, others, single }
         }))
     };
-    if n_ranks == 1 {
-        return Ok(vec![by_dtype(|dtype| BlockSeconds::alike(whole.of(dtype)))]);
-    }
-    let by_rows = ProcessGrid::new(Scheme::OneD, n_ranks, 1)?;
-    let plan = BlockPlan::of_graph(&by_rows, graph.indptr(), cuts)?;
-    plan.panels.iter().zip(plan.panels.iter().cycle().skip(1)).map(of_panel).collect()
+    panels.iter().map(of_panel).collect()
+}
+
+fn block(graph: &Csr, rows: &Range<usize>, columns: &Range<usize>) -> Csr {
+    graph.block(rows.clone(), columns.clone()).expect("rows and columns of the graph")
+}
+
+/// Of the blocks that the rows of a panel have in the others' columns the one with most entries: of one without any
+/// nothing can be told.
+fn fullest(graph: &Csr, panel: &Range<usize>, panels: &[Range<usize>]) -> Csr {
+    let others = panels.iter().filter(|&other| other != panel);
+    others.map(|other| block(graph, panel, other)).max_by_key(Csr::nnz).expect("other panels")
 }
 
 fn by_dtype<T>(of: impl Fn(Dtype) -> T) -> ByDtype<T> {
@@ -619,6 +627,17 @@ mod tests {
         assert_eq!(hidden(80), [16, 32, 47, 64, 80, 100, 128, 256]);
         assert_eq!(hidden(512), [16, 32, 47, 64, 100, 128, 256]);
         assert!(hidden(80).len() <= EntrySeconds::MOST);
+    }
+
+    #[test]
+    fn a_single_block_is_one_that_has_entries() {
+        let (graph, panels) = (ring(40), [0..10, 10..20, 20..30, 30..40]);
+        for (i, panel) in panels.iter().enumerate() {
+            let next = &panels[(i + 1) % 4];
+            assert_eq!(fullest(&graph, panel, &panels), block(&graph, panel, next), "an edge leads to the next");
+            let before = fullest(&graph.transposed(), next, &panels);
+            assert_eq!(before.nnz(), 1, "and one comes from the panel before");
+        }
     }
 
     #[test]
