@@ -1,5 +1,7 @@
 //! [`Estimate`]: what a plan will take, before a rank runs.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{BlockPlan, Schedule, Stages, StepsTogether, Volume};
@@ -68,17 +70,21 @@ impl BlockPlan {
         }
     }
 
+    /// The columns of each part in which the panels of a rank's steps come.
+    fn parts(&self, rank: usize, cols: usize) -> Vec<Range<usize>> {
+        self.stages.columns(self.ranks[rank].width(cols), size_of::<f32>())
+    }
+
     /// The part of what a rank gets that comes in the last stage.
     fn last_share(&self, rank: usize, cols: usize) -> f64 {
-        let width = self.ranks[rank].width(cols);
-        let last = self.stages.columns(width, size_of::<f32>()).pop().map_or(0, |part| part.len());
-        let of_columns = if width == 0 { 1.0 } else { last as f64 / width as f64 };
+        let last = self.parts(rank, cols).pop().map_or(0, |part| part.len());
+        let of_columns = last.max(1) as f64 / self.ranks[rank].width(cols).max(1) as f64;
         of_columns / self.together(rank).len().max(1) as f64
     }
 
     /// Exchanges in which the panels of a rank's steps come.
     fn n_stages(&self, rank: usize, cols: usize) -> usize {
-        self.together(rank).len() * self.stages.columns(self.ranks[rank].width(cols), size_of::<f32>()).len()
+        self.together(rank).len() * self.parts(rank, cols).len()
     }
 
     /// Seconds of a rank in products and in exchanges.
@@ -110,7 +116,7 @@ impl BlockPlan {
         let under_way = match self.stages {
             Stages::Steps | Stages::Turns if machine.overlap => together.len().min(2) * width,
             Stages::Parts(_) if machine.overlap => width,
-            stages => stages.columns(width, size_of::<f32>()).iter().map(|part| part.len()).max().unwrap_or(0),
+            _ => self.parts(rank, cols).first().map_or(0, |widest| widest.len()),
         };
         let elements = 2 * plan.own.len() * cols + largest * under_way + self.n_product_rows(rank) * width;
         ids + offsets + (elements * size_of::<f32>()) as u64

@@ -70,8 +70,8 @@ impl Stages {
         }
     }
 
-    /// The columns of each part of an operand of so many, whose elements have so many bytes. Each part is half of what is
-    /// left, in whole lines of memory, and the last two are about alike: the first is large, since the own block is
+    /// The columns of each part of an operand of so many, whose elements have so many bytes. Each part is half of what
+    /// is left, in whole lines of memory, and the last two are about alike: the first is large, since the own block is
     /// multiplied while it travels, and the last small, since nothing else is left when it has come. What is left that
     /// fits into a line, or would leave less than a quarter of one, is not cut.
     #[must_use]

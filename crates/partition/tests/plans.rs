@@ -137,13 +137,18 @@ proptest! {
         }
     }
 
-    /// Parts have each column once, begin where lines of memory do, and are no wider than those before.
+    /// Parts have each column once, begin where lines of memory do, and are half of what is left, as long as that is more
+    /// than a line.
     #[test]
     fn parts_have_every_column_once(cols in 0..600usize, n in 1..12usize, of_f32: bool) {
         let (n_bytes, line) = if of_f32 { (4, 32) } else { (2, 64) };
         prop_assert!(matches!(&Stages::Steps.columns(cols, n_bytes)[..], [all] if *all == (0..cols)));
         let parts = Stages::Parts(n).columns(cols, n_bytes);
-        prop_assert!((1..=n).contains(&parts.len()));
+        let half = |part: &Range<usize>| (cols - part.start).div_ceil(2).next_multiple_of(line);
+        let (last, before) = parts.split_last().unwrap();
+        prop_assert!(before.iter().all(|part| part.len() == half(part)), "{:?}", parts);
+        let is_cut_as_often_as_it_may = parts.len() == n || last.len() < half(last) + line / 4;
+        prop_assert!(parts.len() <= n && is_cut_as_often_as_it_may, "{:?}", parts);
         prop_assert_eq!(parts.iter().cloned().flatten().collect::<Vec<_>>(), (0..cols).collect::<Vec<_>>());
         prop_assert!(parts.iter().all(|part| part.start % line == 0));
         prop_assert!(parts.is_sorted_by(|before, after| before.len() >= after.len()), "{:?}", parts);

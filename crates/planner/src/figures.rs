@@ -46,8 +46,8 @@ impl Figures {
     /// Times of entries are means over the four graphs there in community order, from 32 columns on. The other five
     /// numbers were fitted to the sixteen epochs of `gpu-fullbatch`, which then come out within 6 % each: they are what
     /// training reaches, not what the card could. Links: NCCL on four cards of one host: broadcasts 336 GB/s, whole
-    /// panels from each to each 300 to 400 GB/s a card, rows for each 407, for one other 157, and all-reduces 214 of the matrix, which
-    /// moves 1.5 times as much; calls take 20 to 40 µs until their first byte.
+    /// panels from each to each 300 to 400 GB/s a card, rows for each 407, for one other 157, and all-reduces 214 of the
+    /// matrix, which moves 1.5 times as much; calls take 20 to 40 µs until their first byte.
     #[must_use]
     pub fn h200() -> Self {
         let link = |bytes_per_second| LinkRates { latency: 25e-6, bytes_per_second };

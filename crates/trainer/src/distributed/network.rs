@@ -19,8 +19,8 @@ pub struct Links {
     pub reduce_scatter: LinkRates,
     /// Pieces from each rank for each.
     pub all_to_all: LinkRates,
-    /// A piece from each of more than two ranks for one other, and no two for the same: NCCL gives a pair of them a part
-    /// of its channels.
+    /// A piece from each of more than two ranks for one other, and no two for the same: NCCL gives a pair of them a
+    /// part of its channels.
     pub one_to_one: LinkRates,
 }
 

@@ -100,8 +100,8 @@ impl<B: Backend> RowExchange<B> {
         Ok(Arriving { pending, rows: incoming, sent: Some(outgoing) })
     }
 
-    /// The way back of [`send`](Self::send): the gradient of each of the rank's `n_rows` rows, added up in `f32` over all
-    /// who got it, in the order of members.
+    /// The way back of [`send`](Self::send): the gradient of each of the rank's `n_rows` rows, added up in `f32` over
+    /// all who got it, in the order of members.
     pub(super) fn give_back(
         &self,
         backend: &B,
