@@ -30,8 +30,7 @@ pub fn catch() -> Result<(), CliError> {
         if watched && asked_at.get_or_insert_with(Instant::now).elapsed() < ONE_REQUEST {
             ASKED.store(true, Ordering::Relaxed);
         } else {
-            file::remove_unfinished();
-            end(signal);
+            file::remove_unfinished(|| end(signal));
         }
     })
     .map_err(|error| CliError::Other(format!("cannot catch Ctrl-C: {error}")))

@@ -113,21 +113,25 @@ fn one_session_at_a_time_trains_into_a_folder() {
     assert_eq!(losses(&work.path("out/metrics.jsonl")).len(), 3);
 }
 
-/// Nothing waits for a command that writes one file, and what it has of that is of no use.
+/// Nothing waits for a command that writes one file, and what it has of that is of no use. The signals come at the
+/// beginning and while arrays are written, one after the other.
 #[test]
 fn a_signal_ends_other_commands_without_a_trace() {
-    for (name, number) in [("-INT", 2), ("-TERM", 15)] {
-        let work = Workspace::new();
-        let spec = "planted,nodes=200000,degree=10,features=256";
-        let mut child = command(&["generate", spec, "--out", &work.arg("graph")]).spawn().unwrap();
-        let unfinished = || names_in(work.folder()).iter().any(|name| name.starts_with(".girih-"));
-        while !unfinished() {
-            assert!(child.try_wait().unwrap().is_none(), "it ended before it wrote");
-            std::thread::sleep(Duration::from_millis(1));
+    for wait in [0, 5, 10, 20, 40].map(Duration::from_millis) {
+        for (name, number) in [("-INT", 2), ("-TERM", 15)] {
+            let work = Workspace::new();
+            let spec = "planted,nodes=100000,degree=10,features=256";
+            let mut child = command(&["generate", spec, "--out", &work.arg("graph")]).spawn().unwrap();
+            let unfinished = || names_in(work.folder()).iter().any(|name| name.starts_with(".girih-"));
+            while !unfinished() {
+                assert!(child.try_wait().unwrap().is_none(), "it ended before it wrote");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::thread::sleep(wait);
+            signal(name, child.id());
+            assert_eq!(child.wait().unwrap().signal(), Some(number), "{name} after {wait:?}");
+            assert_eq!(names_in(work.folder()), Vec::<String>::new(), "{name} after {wait:?}");
         }
-        signal(name, child.id());
-        assert_eq!(child.wait().unwrap().signal(), Some(number));
-        assert_eq!(names_in(work.folder()), Vec::<String>::new(), "{name}");
     }
 }
 

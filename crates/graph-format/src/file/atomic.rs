@@ -29,8 +29,8 @@ pub fn write_file(
         return Err(FormatError::invalid("exists and is no regular file; choose another name").at(path));
     }
     // The kind alone: the message would name the temporary file, which nobody asked for.
-    let temporary = builder(0o666).tempfile_in(parent(real)).map_err(|e| at(e.kind().into()))?;
-    let _unfinished = Unfinished::begin(temporary.path());
+    let create = || builder(0o666).tempfile_in(parent(real));
+    let (temporary, _unfinished) = Unfinished::begin(create).map_err(|e| at(e.kind().into()))?;
     let mut out = BufWriter::with_capacity(WRITE_BUFFER, temporary.as_file().try_clone().map_err(at)?);
     write(&mut out).map_err(|e| e.at(path))?;
     out.flush().map_err(at)?;
@@ -63,8 +63,8 @@ impl NewFolder {
             }
         }
         let target = real_path(target).map_err(at)?;
-        let temporary = builder(0o777).tempdir_in(parent(&target)).map_err(|e| at(e.kind().into()))?;
-        let unfinished = Unfinished::begin(temporary.path());
+        let create = || builder(0o777).tempdir_in(parent(&target));
+        let (temporary, unfinished) = Unfinished::begin(create).map_err(|e| at(e.kind().into()))?;
         Ok(Self { target, temporary, _unfinished: unfinished })
     }
 
@@ -96,7 +96,10 @@ impl NewFolder {
             }
             let old = self.replace()?;
             unfinished.remove(self.temporary.path());
-            old
+            old.map(|aside| {
+                let listed = Unfinished::list(&mut unfinished, aside.path());
+                (aside, listed)
+            })
         };
         drop(old);
         sync_folder(parent(&self.target)).map_err(at)
@@ -129,13 +132,23 @@ fn unfinished() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes what [`write_file`] and [`NewFolder`] are writing: for a process that is told to end, and ends right after
-/// it. What is complete stays.
-pub fn remove_unfinished() {
-    for path in unfinished().iter() {
+/// Removes what [`write_file`] and [`NewFolder`] are writing, and calls `end`, which is to end the process: whatever
+/// would begin or finish meanwhile waits. What is complete stays.
+pub fn remove_unfinished(end: impl FnOnce()) {
+    let unfinished = unfinished();
+    for path in unfinished.iter() {
         // Whatever cannot be removed lies there as after a crash.
-        let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        let _ = if path.is_dir() { remove_folder(path) } else { fs::remove_file(path) };
     }
+    end();
+}
+
+/// Removes a folder in which other threads may be creating files. It gets another name first: nothing is added to it
+/// any more, and it can become empty. Where open files keep a system from renaming it, it is removed as it is.
+fn remove_folder(path: &Path) -> std::io::Result<()> {
+    let aside = path.with_extension("removed");
+    let renamed = fs::rename(path, &aside).is_ok();
+    fs::remove_dir_all(if renamed { &aside } else { path })
 }
 
 /// A temporary path that is listed as long as this lives.
@@ -143,8 +156,16 @@ pub fn remove_unfinished() {
 struct Unfinished(PathBuf);
 
 impl Unfinished {
-    fn begin(path: &Path) -> Self {
-        unfinished().insert(path.to_owned());
+    /// Creates something temporary and lists it, so that there is no moment at which it is there and not listed.
+    fn begin<T: AsRef<Path>>(create: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<(T, Self)> {
+        let mut unfinished = unfinished();
+        let temporary = create()?;
+        let listed = Self::list(&mut unfinished, temporary.as_ref());
+        Ok((temporary, listed))
+    }
+
+    fn list(unfinished: &mut BTreeSet<PathBuf>, path: &Path) -> Self {
+        unfinished.insert(path.to_owned());
         Self(path.to_owned())
     }
 }
@@ -184,4 +205,29 @@ fn is_empty(folder: &Path) -> std::io::Result<bool> {
 /// Makes renames inside `folder` durable; only Unix can open a folder to flush it.
 fn sync_folder(folder: &Path) -> std::io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As when a signal comes while a graph is written, array by array.
+    #[test]
+    fn a_folder_that_others_fill_is_removed() {
+        const N_FILES: u32 = 100_000;
+        let work = tempfile::tempdir().unwrap();
+        let folder = work.path().join(".girih-folder.tmp");
+        let create = |i: &u32| File::create(folder.join(i.to_string())).is_ok();
+        let fill = || (0..N_FILES).take_while(create).count() as u32;
+        for _ in 0..20 {
+            fs::create_dir(&folder).unwrap();
+            std::thread::scope(|scope| {
+                let filler = scope.spawn(fill);
+                while is_empty(&folder).unwrap() {}
+                remove_folder(&folder).unwrap();
+                assert!(filler.join().unwrap() < N_FILES, "it ended before the folder was removed");
+            });
+            assert!(is_empty(work.path()).unwrap());
+        }
+    }
 }
