@@ -66,6 +66,12 @@ fn as_text<T: std::fmt::Display, S: serde::Serializer>(value: &T, serializer: S)
 }
 
 impl Forecast {
+    /// Whether this plan comes to another one of fewer parts: no row is wide enough for more.
+    fn repeats(&self, fewer: &Self) -> bool {
+        let in_parts = |plan: &Self| matches!(plan.stages, Stages::Parts(_));
+        in_parts(self) && in_parts(fewer) && Self { stages: fewer.stages, ..self.clone() } == *fewer
+    }
+
     /// How ranks share the work by this plan, all else as in `like`.
     #[must_use]
     pub fn options(&self, like: &RankOptions) -> RankOptions {
@@ -76,7 +82,8 @@ impl Forecast {
 /// What all partitions take.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// In the order of [`grids`]; of each, whole panels first, and of these those that come all at once.
+    /// In the order of [`grids`]; of each, whole panels first, and of these those that come all at once. Rows that are too
+    /// narrow for more parts come as in fewer, which stand for both.
     pub forecasts: Vec<Forecast>,
 }
 
@@ -87,8 +94,7 @@ impl Table {
         self.choice_of(|_| true)
     }
 
-    /// The quickest that fits, of those that `may` be chosen; of those that take the same to a nanosecond the first,
-    /// because rows that are too narrow for parts come at once in any case.
+    /// The quickest that fits, of those that `may` be chosen; of those that take the same to a nanosecond the first.
     #[must_use]
     pub fn choice_of(&self, may: impl Fn(&Forecast) -> bool) -> Option<&Forecast> {
         let nanoseconds = |plan: &Forecast| (1e6 * plan.epoch_ms).round();
@@ -142,7 +148,10 @@ impl Planner<'_> {
                 for (planner, table) in planners.iter().zip(&mut tables) {
                     for (stages, chunks) in planner.ways(&grid) {
                         let ranks = RankOptions { grid, exchange, stages, chunks, ..*like };
-                        table.forecasts.push(planner.forecast(&ranks)?);
+                        let forecast = planner.forecast(&ranks)?;
+                        if !table.forecasts.last().is_some_and(|last| forecast.repeats(last)) {
+                            table.forecasts.push(forecast);
+                        }
                     }
                 }
             }

@@ -445,14 +445,18 @@ fn a_plan_for_ranks_tries_every_partition_and_names_the_quickest() {
     let plans = result["plans"].as_array().unwrap();
     let partitions: Vec<&str> = plans.iter().map(|plan| plan["grid"].as_str().unwrap()).collect();
     let schemes: Vec<&str> = partitions.iter().map(|grid| grid.split(',').next().unwrap()).collect();
-    let [rows, replicas, square] = [["1d"; 12].as_slice(), &["1.5d"; 14], &["2d"; 12]];
+    let [rows, replicas, square] = [["1d"; 6].as_slice(), &["1.5d"; 8], &["2d"; 6]];
     assert_eq!(schemes, [rows, replicas, square].concat());
-    let stages: Vec<&str> = plans.iter().map(|plan| plan["stages"].as_str().unwrap()).collect();
+    let stages_of = |plans: &[serde_json::Value]| -> Vec<String> {
+        plans.iter().map(|plan| plan["stages"].as_str().unwrap().to_owned()).collect()
+    };
     let of_a_grid = |stages: &[&'static str]| stages.repeat(2);
-    // Four replicas hold all rows, so that none come.
-    let ways = |after: &[&'static str]| [&["1", "2", "3", "4"], after].concat();
-    let grids = [ways(&["turns", "steps"]), ways(&["1"]), vec!["1", "1"], ways(&["steps", "1"])];
-    assert_eq!(stages, grids.map(|stages| of_a_grid(&stages)).concat());
+    // Rows are too narrow for parts. Four replicas hold all rows, so that none come.
+    let grids = [&["1", "turns", "steps"][..], &["1", "1"], &["1", "1"], &["1", "steps", "1"]];
+    assert_eq!(stages_of(plans), grids.map(of_a_grid).concat());
+    let wide = ["--gpus", "4", "--memory", "80GB", "--hidden", "256", "--layers", "3", "--json"];
+    let wide = plan(&wide).ok().result();
+    assert_eq!(stages_of(wide["plans"].as_array().unwrap())[..6], ["1", "2", "3", "4", "turns", "steps"]);
     let chunks = plans.iter().filter(|plan| plan["chunks"] == 4).map(|plan| &plan["stages"]);
     assert_eq!(chunks.collect::<Vec<_>>(), ["1"; 6]);
     let epoch = |plan: &serde_json::Value| plan["epoch_ms"].as_f64().unwrap();
