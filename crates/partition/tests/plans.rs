@@ -137,8 +137,8 @@ proptest! {
         }
     }
 
-    /// Parts have each column once, begin where lines of memory do, and are half of what is left, as long as that is more
-    /// than a line.
+    /// Parts have each column once, begin where lines of memory do, and are half of what is left, as long as that is
+    /// more than a line.
     #[test]
     fn parts_have_every_column_once(cols in 0..600usize, n in 1..12usize, of_f32: bool) {
         let (n_bytes, line) = if of_f32 { (4, 32) } else { (2, 64) };

@@ -13,7 +13,7 @@ use girih_compute::{
 use girih_datasets::{Dataset, Features, Labels, Split};
 use girih_graph_format::{Csr, Matrix, NodeId, Norm};
 use girih_kernels::{Cuda, Device, Driver, NcclRank};
-use girih_partition::{BlockPlan, Cuts, LinkRates, ProcessGrid, Scheme};
+use girih_partition::{BlockPlan, Cuts, LinkRates, ProcessGrid, Scheme, block_nnz};
 use girih_trainer::distributed::Links;
 use girih_trainer::{
     BatchConfig, Control, DataSizes, Event, ModelConfig, ModelKind, Plan, PlanDevice, SessionOptions, TaskKind,
@@ -331,28 +331,31 @@ fn entries(
     }
     let by_rows = ProcessGrid::new(Scheme::OneD, n_ranks, 1)?;
     let panels = BlockPlan::of_graph(&by_rows, graph.indptr(), cuts)?.panels;
-    let of_panel = |panel: &Range<usize>| -> Result<ByDtype<BlockSeconds>, PlannerError> {
+    let nnz = block_nnz(graph, &panels);
+    let of_panel = |(rank, panel): (usize, &Range<usize>)| -> Result<ByDtype<BlockSeconds>, PlannerError> {
         let own = of(&block(graph, panel, panel), BlockKind::Own)?;
         let others = graph.row_slice(panel.clone()).filtered(|_, column| !panel.contains(&(column as usize)));
         let others = of(&others, BlockKind::Others)?;
-        let single = if n_ranks > 2 { of(&fullest(graph, panel, &panels), BlockKind::Single)? } else { others };
+        let single = match n_ranks > 2 {
+            true => of(&block(graph, panel, &panels[fullest(rank, &nnz[rank])]), BlockKind::Single)?,
+            false => others,
+        };
         Ok(by_dtype(|dtype| {
             let [whole, own, others, single] = [whole, own, others, single].map(|seconds| seconds.of(dtype));
             BlockSeconds { whole, own, others, single }
         }))
     };
-    panels.iter().map(of_panel).collect()
+    panels.iter().enumerate().map(of_panel).collect()
 }
 
 fn block(graph: &Csr, rows: &Range<usize>, columns: &Range<usize>) -> Csr {
     graph.block(rows.clone(), columns.clone()).expect("rows and columns of the graph")
 }
 
-/// Of the blocks that the rows of a panel have in the others' columns the one with most entries: of one without any
-/// nothing can be told.
-fn fullest(graph: &Csr, panel: &Range<usize>, panels: &[Range<usize>]) -> Csr {
-    let others = panels.iter().filter(|&other| other != panel);
-    others.map(|other| block(graph, panel, other)).max_by_key(Csr::nnz).expect("other panels")
+/// Of the blocks in a row of them, whose entries are counted, the one with most that is not the own one: of one without
+/// any nothing can be told.
+fn fullest(own: usize, nnz: &[u64]) -> usize {
+    (0..nnz.len()).filter(|&other| other != own).max_by_key(|&other| nnz[other]).expect("other panels")
 }
 
 fn by_dtype<T>(of: impl Fn(Dtype) -> T) -> ByDtype<T> {
@@ -632,10 +635,13 @@ mod tests {
     #[test]
     fn a_single_block_is_one_that_has_entries() {
         let (graph, panels) = (ring(40), [0..10, 10..20, 20..30, 30..40]);
+        let back = graph.transposed();
+        let [nnz, nnz_back] = [&graph, &back].map(|graph| block_nnz(graph, &panels));
         for (i, panel) in panels.iter().enumerate() {
-            let next = &panels[(i + 1) % 4];
-            assert_eq!(fullest(&graph, panel, &panels), block(&graph, panel, next), "an edge leads to the next");
-            let before = fullest(&graph.transposed(), next, &panels);
+            let (i_next, next) = ((i + 1) % 4, &panels[(i + 1) % 4]);
+            let found = block(&graph, panel, &panels[fullest(i, &nnz[i])]);
+            assert_eq!(found, block(&graph, panel, next), "an edge leads to the next");
+            let before = block(&back, next, &panels[fullest(i_next, &nnz_back[i_next])]);
             assert_eq!(before.nnz(), 1, "and one comes from the panel before");
         }
     }

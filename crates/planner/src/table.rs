@@ -82,8 +82,8 @@ impl Forecast {
 /// What all partitions take.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// In the order of [`grids`]; of each, whole panels first, and of these those that come all at once. Rows that are too
-    /// narrow for more parts come as in fewer, which stand for both.
+    /// In the order of [`grids`]; of each, whole panels first, and of these those that come all at once. Where rows are
+    /// too narrow for more parts, fewer stand for both.
     pub forecasts: Vec<Forecast>,
 }
 
