@@ -143,12 +143,23 @@ pub fn remove_unfinished(end: impl FnOnce()) {
     end();
 }
 
-/// Removes a folder in which other threads may be creating files. It gets another name first: nothing is added to it
-/// any more, and it can become empty. Where open files keep a system from renaming it, it is removed as it is.
+/// How often a folder is emptied that files still come to.
+const REMOVALS_MAX: u32 = 100;
+
+/// Removes a folder in which other threads may be creating files. It gets another name first, under which nobody looks
+/// for it: only files whose creation had begun still come to it, and are removed when it was not empty. Where open
+/// files keep a system from renaming it, it is removed as it is.
 fn remove_folder(path: &Path) -> std::io::Result<()> {
     let aside = path.with_extension("removed");
-    let renamed = fs::rename(path, &aside).is_ok();
-    fs::remove_dir_all(if renamed { &aside } else { path })
+    let folder = if fs::rename(path, &aside).is_ok() { &aside } else { path };
+    let is_filled = |error: &std::io::Error| error.kind() == std::io::ErrorKind::DirectoryNotEmpty;
+    for _ in 1..REMOVALS_MAX {
+        match fs::remove_dir_all(folder) {
+            Err(error) if is_filled(&error) => {}
+            outcome => return outcome,
+        }
+    }
+    fs::remove_dir_all(folder)
 }
 
 /// A temporary path that is listed as long as this lives.
