@@ -49,10 +49,8 @@ const SLOWDOWN_MAX: f64 = 0.9;
 /// How many times as long as planned NCCL may take: on two H100 it took up to 1.21 times as long, and on four H200
 /// 1.37, where copies took at most 1.06.
 const NCCL_DOUBT: f64 = 1.4;
-/// Calls that are timed together, and how often: the shortest time counts, since whatever else a host does makes it
-/// longer alone.
+/// Calls that are timed together.
 const CALLS: usize = 10;
-const TRIALS: usize = 5;
 /// Steps that a device is watched for, and records, before it repeats them without the host.
 const STEPS_BEFORE: usize = 5;
 /// How long a card waits for another.
@@ -561,12 +559,11 @@ fn repeated(
     for _ in 0..STEPS_BEFORE {
         cuda.repeat(&mut recording, &inputs, &mut step)?;
     }
-    let mut shortest = f64::INFINITY;
-    for _ in 0..TRIALS {
+    let seconds = shortest(|| {
         world.barrier().map_err(failed)?;
-        shortest = shortest.min(cuda.elapsed(|| cuda.repeat(&mut recording, &inputs, &mut step))?);
-    }
-    Ok(shortest / CALLS as f64)
+        cuda.elapsed(|| cuda.repeat(&mut recording, &inputs, &mut step))
+    })?;
+    Ok(seconds / CALLS as f64)
 }
 
 #[cfg(test)]
