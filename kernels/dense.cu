@@ -13,15 +13,17 @@
 //
 // HELD: tiles of B that stay in shared memory from beginning to end, all of its columns' tiles; 0 where they travel with those of A.
 // TA, TB: whether A and B are read transposed. SPLIT: whether the summed dimension is cut into parts, each a block's, whose sums
-// go to `partials`. BACK: whether the result goes back through an activation, and its columns are summed.
-// Constants: X=float Y=float B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 PAIR=0 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=0 MASKS=1
-// Constants: X=float Y=float B=float V=float ROWS=128 COLS=48 TA=0 TB=1 SPLIT=0 PAIR=0 BACK=1 ACTIVATION=2 ACCUMULATE=0 HELD=4 MASKS=0
-// Constants: X=float Y=float B=float V=float ROWS=64 COLS=64 TA=1 TB=0 SPLIT=1 PAIR=0 BACK=0 ACTIVATION=0 ACCUMULATE=1 HELD=0 MASKS=0
-// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=64 TA=0 TB=0 SPLIT=0 PAIR=0 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=2 MASKS=1
-// Constants: X=bf16 Y=bf16 B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 PAIR=1 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=0 MASKS=0
-// Constants: X=float Y=float B=float V=float ROWS=128 COLS=48 TA=0 TB=0 SPLIT=0 PAIR=1 BACK=0 ACTIVATION=1 ACCUMULATE=1 HELD=4 MASKS=1
-// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=128 TA=0 TB=1 SPLIT=0 PAIR=0 BACK=1 ACTIVATION=2 ACCUMULATE=0 HELD=2 MASKS=0
-// Constants: X=bf16 Y=float B=float V=float ROWS=128 COLS=48 TA=1 TB=0 SPLIT=1 PAIR=0 BACK=0 ACTIVATION=0 ACCUMULATE=1 HELD=0 MASKS=0
+// go to `partials`. BACK: whether the result goes back through an activation, and its columns are summed. FACTORS: whether each row
+// is multiplied by a factor of its own as it is stored.
+// Constants: X=float Y=float B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 PAIR=0 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=0 MASKS=1 FACTORS=0
+// Constants: X=float Y=float B=float V=float ROWS=128 COLS=48 TA=0 TB=1 SPLIT=0 PAIR=0 BACK=1 ACTIVATION=2 ACCUMULATE=0 HELD=4 MASKS=0 FACTORS=1
+// Constants: X=float Y=float B=float V=float ROWS=64 COLS=64 TA=1 TB=0 SPLIT=1 PAIR=0 BACK=0 ACTIVATION=0 ACCUMULATE=1 HELD=0 MASKS=0 FACTORS=0
+// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=64 TA=0 TB=0 SPLIT=0 PAIR=0 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=2 MASKS=1 FACTORS=0
+// Constants: X=bf16 Y=bf16 B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 PAIR=1 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=0 MASKS=0 FACTORS=0
+// Constants: X=float Y=float B=float V=float ROWS=128 COLS=48 TA=0 TB=0 SPLIT=0 PAIR=1 BACK=0 ACTIVATION=1 ACCUMULATE=1 HELD=4 MASKS=1 FACTORS=0
+// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=128 TA=0 TB=1 SPLIT=0 PAIR=0 BACK=1 ACTIVATION=2 ACCUMULATE=0 HELD=2 MASKS=0 FACTORS=0
+// Constants: X=bf16 Y=bf16 B=float V=bf16 ROWS=128 COLS=128 TA=0 TB=1 SPLIT=0 PAIR=0 BACK=1 ACTIVATION=1 ACCUMULATE=0 HELD=2 MASKS=0 FACTORS=1
+// Constants: X=bf16 Y=float B=float V=float ROWS=128 COLS=48 TA=1 TB=0 SPLIT=1 PAIR=0 BACK=0 ACTIVATION=0 ACCUMULATE=1 HELD=0 MASKS=0 FACTORS=0
 // Warps side by side.
 static const int ABREAST = COLS % 32 == 0 ? 2 : 1;
 #include "common.cuh"

@@ -41,6 +41,10 @@ struct Out {
     const B *bias;
     // Of the way back: what went through the activation.
     const V *through;
+    // Elements from row to row of that.
+    u64 through_pitch;
+    // What each row is multiplied by as it is stored.
+    const float *factors;
     // The sums of parts, row after row as in `out`, part after part; or of columns, row after row of blocks.
     float *partials;
     u64 rows, cols;
@@ -74,7 +78,7 @@ struct Through {
 };
 __device__ __forceinline__ void read_through(const Out &to, u64 row, u64 col, Through &through) {
     const int left = row < to.rows ? (int)to.cols - (int)col : 0;
-    const Two<V> *from = reinterpret_cast<const Two<V> *>(to.through + row * pitch_of(to.cols) + col);
+    const Two<V> *from = reinterpret_cast<const Two<V> *>(to.through + row * to.through_pitch + col);
 #pragma unroll
     for (int n = 0; n < WIDE; n++)
         if (8 * n < left) through.of[n] = from[4 * n];
@@ -121,6 +125,7 @@ __device__ __forceinline__ void finish(const Out &to, u64 row, u64 col, const Co
 #pragma unroll
     for (int n = 0; n < WIDE; n++)
         if (ACCUMULATE && 8 * n < left) before[n] = out[4 * n];
+    const float factor = FACTORS && row < to.rows ? to.factors[row] : 1.0f;
     const int lane_offset = threadIdx.x % 4 * 2;
     [[maybe_unused]] u32 kept[KEPT_WORDS];
 #if MASKS
@@ -137,8 +142,9 @@ __device__ __forceinline__ void finish(const Out &to, u64 row, u64 col, const Co
 #if MASKS
             made[n][i] *= to.mask.draws.factor(kept[n / 4] >> (8 * (n % 4) + lane_offset + i) & 1);
 #endif
-            // Of what is stored.
+            // Of what is stored, or would be without factors.
             if (BACK && 8 * n < left) column_sums[n][i] += to_f32(from_f32<Y>(made[n][i]));
+            if (FACTORS) made[n][i] *= factor;
         }
     }
 #pragma unroll

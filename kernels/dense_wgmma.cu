@@ -8,10 +8,11 @@
 // read half of the time, is written once more only for B.
 //
 //   column n of a stage's B: 32 numbers in 128 bytes, chunks of four exchanged: chunk q is at q ^ (n % 8)
-// Constants: X=float Y=float B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 PAIR=1 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=0 MASKS=1
-// Constants: X=float Y=float B=float V=float ROWS=128 COLS=128 TA=0 TB=1 SPLIT=0 PAIR=0 BACK=1 ACTIVATION=2 ACCUMULATE=0 HELD=0 MASKS=0
-// Constants: X=float Y=bf16 B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 PAIR=0 BACK=0 ACTIVATION=0 ACCUMULATE=1 HELD=0 MASKS=0
-// Constants: X=float Y=float B=float V=float ROWS=128 COLS=128 TA=1 TB=0 SPLIT=1 PAIR=0 BACK=0 ACTIVATION=0 ACCUMULATE=1 HELD=0 MASKS=0
+// Constants: X=float Y=float B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 PAIR=1 BACK=0 ACTIVATION=1 ACCUMULATE=0 HELD=0 MASKS=1 FACTORS=0
+// Constants: X=float Y=float B=float V=float ROWS=128 COLS=128 TA=0 TB=1 SPLIT=0 PAIR=0 BACK=1 ACTIVATION=2 ACCUMULATE=0 HELD=0 MASKS=0 FACTORS=1
+// Constants: X=float Y=float B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 PAIR=0 BACK=0 ACTIVATION=0 ACCUMULATE=0 HELD=0 MASKS=0 FACTORS=1
+// Constants: X=float Y=bf16 B=float V=float ROWS=128 COLS=128 TA=0 TB=0 SPLIT=0 PAIR=0 BACK=0 ACTIVATION=0 ACCUMULATE=1 HELD=0 MASKS=0 FACTORS=0
+// Constants: X=float Y=float B=float V=float ROWS=128 COLS=128 TA=1 TB=0 SPLIT=1 PAIR=0 BACK=0 ACTIVATION=0 ACCUMULATE=1 HELD=0 MASKS=0 FACTORS=0
 #include "common.cuh"
 
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000

@@ -1,9 +1,9 @@
 //! Dense products with one long side on a CUDA device against sums in `f64`. Without a device the tests say so and
 //! pass, unless `GIRIH_REQUIRE_GPU` is set.
 
-use girih_compute::{Activation, Backend, Dropout, Dtype, Epilogue, Shape, Slope, Transpose};
+use girih_compute::{Activation, Backend, Dropout, Dtype, Epilogue, Shape, Slope, Transpose, WayBack};
 use girih_graph_format::Matrix;
-use girih_kernels::Cuda;
+use girih_kernels::{Cuda, CudaMatrix};
 use girih_random::Key;
 
 /// More than all blocks of a product take at once, and no multiple of a tile.
@@ -242,7 +242,7 @@ fn through(cuda: &Cuda, (cols, depth): (usize, usize), slope: Slope, seed: u64, 
     let (a, b) = ((&grad, Transpose::No), (&weight, Transpose::Yes));
     cuda.gemm(a, None, b, Epilogue::default(), &mut expected).expect("a product");
     cuda.epilogue_backward(slope, &y, &mut expected, None).expect("a pass");
-    cuda.gemm_backward(a, b, (slope, &y), &mut found, Some(&mut sums)).expect("a product");
+    cuda.gemm_backward(a, b, WayBack::through(slope, &y), &mut found, Some(&mut sums)).expect("a product");
     let [expected, found, sums] = [&expected, &found, &sums].map(|matrix| cuda.download(matrix).expect("memory"));
     let rounding = if dtype == Dtype::Bf16 { 4e-3 } else { 1e-6 };
     let mut of_columns = vec![(0.0, 0.0); cols];
@@ -257,6 +257,66 @@ fn through(cuda: &Cuda, (cols, depth): (usize, usize), slope: Slope, seed: u64, 
     for (j, (sum, sizes)) in of_columns.into_iter().enumerate() {
         let found = f64::from(sums.data()[j]);
         assert!((found - sum).abs() <= 1e-6 * sizes, "{slope:?} {dtype:?}: column {j} sums to {found}, not {sum}");
+    }
+}
+
+/// Some columns of a gradient, with factors, and a product with factors, beside the same without and a pass.
+#[test]
+fn rows_are_stored_times_their_factors() {
+    for dtype in [Dtype::F32, Dtype::Bf16] {
+        let Some(cuda) = cuda(dtype) else { return };
+        for (seed, (n_rows, width, first, cols, depth)) in [
+            (LONG, 256, 128, 128, 256),
+            (LONG, 256, 0, 128, 47),
+            (LONG, 296, 256, 40, 100),
+            (LONG, 47, 0, 47, 128),
+            (LONG, 200, 64, 136, 33),
+            (300, 64, 32, 32, 16),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let draw = |rows, cols, seed| random(Shape::new(rows, cols), seed, dtype);
+            let upload = |matrix: &Matrix, dtype| cuda.upload(matrix, dtype).expect("memory");
+            let zeros = |rows, cols| cuda.zeros(Shape::new(rows, cols), dtype).expect("memory");
+            let seed = 10 * seed as u64;
+            let factors = upload(&draw(n_rows, 1, seed), Dtype::F32);
+            let y = draw(n_rows, width, seed + 1);
+            let some: Vec<f32> = (0..n_rows).flat_map(|row| y.row(row)[first..first + cols].to_vec()).collect();
+            let some = upload(&Matrix::new(n_rows, cols, some).expect("a matrix"), dtype);
+            let (y, x) = (upload(&y, dtype), upload(&draw(n_rows, depth, seed + 2), dtype));
+            // Weights are stored as f32.
+            let weight = upload(&draw(cols, depth, seed + 3), Dtype::F32);
+            let (a, b) = ((&x, Transpose::No), (&weight, Transpose::Yes));
+            let beside = |found: &CudaMatrix, plain: &CudaMatrix, what: &str| {
+                let mut expected = cuda.zeros(Shape::new(n_rows, cols), Dtype::F32).expect("memory");
+                cuda.scale_rows(&factors, (plain, 0), &mut expected).expect("a pass");
+                let [found, expected] = [found, &expected].map(|matrix| cuda.download(matrix).expect("memory"));
+                // Plain products were rounded before.
+                let rounding = if dtype == Dtype::Bf16 { 1e-2 } else { 1e-6 };
+                for (at, (found, expected)) in found.data().iter().zip(expected.data()).enumerate() {
+                    let bound = rounding * expected.abs().max(1e-3);
+                    assert!((found - expected).abs() <= bound, "{what}, {dtype:?}, {at}: {found}, not {expected}");
+                }
+            };
+
+            let (mut plain, mut found) = (zeros(n_rows, cols), zeros(n_rows, cols));
+            cuda.gemm(a, None, b, Epilogue::default(), &mut plain).expect("a product");
+            cuda.gemm_scaled(&factors, a, b, &mut found).expect("a product");
+            beside(&found, &plain, "a product");
+
+            let slope = Slope::of(Activation::Relu, Some(mask(0.3, 1)));
+            let sums = || cuda.zeros(Shape::new(1, cols), Dtype::F32).expect("memory");
+            let (mut plain_sums, mut found_sums) = (sums(), sums());
+            let way_back = WayBack::through(slope, &some);
+            cuda.gemm_backward(a, b, way_back, &mut plain, Some(&mut plain_sums)).expect("a product");
+            let way_back = WayBack { slope, y: &y, first, factors: Some(&factors) };
+            cuda.gemm_backward(a, b, way_back, &mut found, Some(&mut found_sums)).expect("a product");
+            beside(&found, &plain, "a gradient");
+            let [plain_sums, found_sums] =
+                [&plain_sums, &found_sums].map(|matrix| cuda.download(matrix).expect("memory"));
+            assert_eq!(plain_sums, found_sums, "{dtype:?}, columns {first} and {cols} of {width}");
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use girih_tiers::{HostReads, Placement};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{ComputeError, Dropout, FarRows, NeighborGraph, NeighborOperand, RowReader, RowStore, SplitRows};
+use crate::{ComputeError, Dropout, FarRows, NeighborGraph, NeighborOperand, RowReader, RowStore, SplitRows, checks};
 
 /// Rows and columns of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -137,6 +137,27 @@ impl Slope {
     #[must_use]
     pub fn of(activation: Activation, dropout: Option<Dropout>) -> Self {
         Self { activation, kept: dropout.map_or(1.0, Dropout::scale) }
+    }
+}
+
+/// How a gradient goes back through an [`Epilogue`] as [`gemm_backward`](Backend::gemm_backward) stores it.
+#[derive(Debug)]
+pub struct WayBack<'a, M> {
+    /// The derivative of the epilogue.
+    pub slope: Slope,
+    /// The epilogue's result.
+    pub y: &'a M,
+    /// Which of the columns of `y` is the first that the gradient has.
+    pub first: usize,
+    /// What rows are multiplied by behind the epilogue: a column of `f32`.
+    pub factors: Option<&'a M>,
+}
+
+impl<'a, M> WayBack<'a, M> {
+    /// Of all columns, without factors.
+    #[must_use]
+    pub fn through(slope: Slope, y: &'a M) -> Self {
+        Self { slope, y, first: 0, factors: None }
     }
 }
 
@@ -643,21 +664,48 @@ pub trait Backend: Send + Sync + 'static {
         bias_grad: Option<&mut Self::Matrix>,
     ) -> Result<(), ComputeError>;
 
-    /// `out = (op(A)·op(B)) ⊙ slope(y)`, and, if wanted, `bias_grad = column sums of out`: the gradient of `y` as a
-    /// dense product, taken back through the epilogue whose result `y` is. Both results are overwritten.
+    /// `G = (op(A)·op(B)) ⊙ slope(Y)`, `out = diag(factors)·G`, and, if wanted, `bias_grad = column sums of G`: the
+    /// gradient of some columns `Y` of `y` as a dense product, taken back through the epilogue whose result `y` is.
+    /// Columns begin and end as those of [`spmm_columns`](Self::spmm_columns). Both results are overwritten.
     ///
     /// # Errors
-    /// On shapes that do not fit.
+    /// On shapes, columns or storage that do not fit.
     fn gemm_backward(
         &self,
         a: (&Self::Matrix, Transpose),
         b: (&Self::Matrix, Transpose),
-        (slope, y): (Slope, &Self::Matrix),
+        WayBack { slope, y, first, factors }: WayBack<'_, Self::Matrix>,
         out: &mut Self::Matrix,
         bias_grad: Option<&mut Self::Matrix>,
     ) -> Result<(), ComputeError> {
+        let shape = self.shape(out);
+        let of_factors = factors.map(|factors| (self.shape(factors), self.dtype(factors)));
+        checks::gemm_backward((self.shape(y), first), of_factors, shape)?;
         self.gemm(a, None, b, Epilogue::default(), out)?;
-        self.epilogue_backward(slope, y, out, bias_grad)
+        if shape == self.shape(y) {
+            self.epilogue_backward(slope, y, out, bias_grad)?;
+        } else {
+            let mut some = self.zeros(shape, self.dtype(y))?;
+            self.copy_block(shape, y, (0, first), &mut some, (0, 0))?;
+            self.epilogue_backward(slope, &some, out, bias_grad)?;
+        }
+        factors.map_or(Ok(()), |factors| self.scale_rows_in_place(factors, out))
+    }
+
+    /// `out = diag(factors)·op(A)·op(B)`, with a factor of `f32` for each row.
+    ///
+    /// # Errors
+    /// On shapes or storage that do not fit.
+    fn gemm_scaled(
+        &self,
+        factors: &Self::Matrix,
+        a: (&Self::Matrix, Transpose),
+        b: (&Self::Matrix, Transpose),
+        out: &mut Self::Matrix,
+    ) -> Result<(), ComputeError> {
+        checks::row_factors("gemm_scaled", (self.shape(factors), self.dtype(factors)), self.shape(out).rows)?;
+        self.gemm(a, None, b, Epilogue::default(), out)?;
+        self.scale_rows_in_place(factors, out)
     }
 
     /// `out = mask ⊙ x`; with a gradient for `x` it is its own backward.
@@ -964,6 +1012,12 @@ pub trait Backend: Send + Sync + 'static {
         x: (&Self::Matrix, usize),
         out: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
+
+    /// `X = diag(factors)·X`, in place.
+    ///
+    /// # Errors
+    /// On shapes or storage that do not fit.
+    fn scale_rows_in_place(&self, factors: &Self::Matrix, x: &mut Self::Matrix) -> Result<(), ComputeError>;
 
     /// Mean Bayesian personalised ranking loss (Rendle et al., UAI 2009, section 4) of `b` triples, into `loss`
     /// (`1 × 1`): `mean log(1 + exp(⟨u, n⟩ - ⟨u, p⟩))`, where row `t` of `triples` (`3b × d`) is the user `u` of triple

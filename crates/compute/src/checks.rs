@@ -345,11 +345,30 @@ pub fn scale_rows((factors, dtype): (Shape, Dtype), (x, first): (Shape, usize), 
     const OPERATION: &str = "scale_rows";
     expect(OPERATION, "out", out, Shape::new(x.rows, out.cols))?;
     columns(OPERATION, first..first + out.cols, x.cols)?;
-    expect(OPERATION, "factors", factors, Shape::new(x.rows, 1))?;
+    row_factors(OPERATION, (factors, dtype), x.rows)
+}
+
+/// `X = diag(factors)·X`, or a product whose rows have factors as it is stored.
+///
+/// # Errors
+/// When `factors`, shape and storage, is not a column of `f32` with a row for each of `n_rows`.
+pub fn row_factors(operation: &'static str, (factors, dtype): (Shape, Dtype), n_rows: usize) -> Checked {
+    expect(operation, "factors", factors, Shape::new(n_rows, 1))?;
     if dtype == Dtype::F32 {
         return Ok(());
     }
-    Err(ComputeError::argument(OPERATION, format!("factors are stored as {}; store them as f32", dtype.name())))
+    Err(ComputeError::argument(operation, format!("factors are stored as {}; store them as f32", dtype.name())))
+}
+
+/// A product that goes back through an epilogue, for columns of its result `y` from `first` on.
+///
+/// # Errors
+/// When `out` has other rows than `y`, columns do not suit, or factors, shape and storage, are not a column of `f32`.
+pub fn gemm_backward((y, first): (Shape, usize), factors: Option<(Shape, Dtype)>, out: Shape) -> Checked {
+    const OPERATION: &str = "gemm_backward";
+    expect(OPERATION, "out", out, Shape::new(y.rows, out.cols))?;
+    columns(OPERATION, first..first + out.cols, y.cols)?;
+    factors.map_or(Ok(()), |factors| row_factors(OPERATION, factors, y.rows))
 }
 
 /// `out += factor · x`, on the first rows of `out` where `x` has fewer.

@@ -27,7 +27,7 @@ pub mod testing;
 
 pub use backend::{
     Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, Dtype, EntryNames, Epilogue,
-    HostMatrix, NO_COLUMN, SgdUpdate, Shape, Slope, SparseOperand, StepInputs, Transpose,
+    HostMatrix, NO_COLUMN, SgdUpdate, Shape, Slope, SparseOperand, StepInputs, Transpose, WayBack,
 };
 pub use cpu::Cpu;
 pub use dropout::Dropout;

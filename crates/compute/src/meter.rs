@@ -15,7 +15,7 @@ use girih_random::Key;
 
 use crate::{
     Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
-    Epilogue, NO_COLUMN, SgdUpdate, Shape, Slope, SparseOperand, Transpose,
+    Epilogue, NO_COLUMN, SgdUpdate, Shape, Slope, SparseOperand, Transpose, WayBack,
 };
 
 pub use clock::MeterClock;
@@ -373,6 +373,32 @@ impl Backend for Meter {
         Ok(())
     }
 
+    /// Factors are applied as rows are stored.
+    fn gemm_scaled(
+        &self,
+        _factors: &MeterMatrix,
+        a: (&MeterMatrix, Transpose),
+        b: (&MeterMatrix, Transpose),
+        out: &mut MeterMatrix,
+    ) -> Result<(), ComputeError> {
+        self.gemm(a, None, b, Epilogue::default(), out)
+    }
+
+    /// Factors likewise; columns of `y` are read where they lie.
+    fn gemm_backward(
+        &self,
+        a: (&MeterMatrix, Transpose),
+        b: (&MeterMatrix, Transpose),
+        _way_back: WayBack<'_, MeterMatrix>,
+        out: &mut MeterMatrix,
+        _bias_grad: Option<&mut MeterMatrix>,
+    ) -> Result<(), ComputeError> {
+        self.gemm(a, None, b, Epilogue::default(), out)?;
+        self.scratch(|| cuda::columns(out.shape));
+        self.pass(&[out, out, out]);
+        Ok(())
+    }
+
     fn spmm(
         &self,
         (a, ta): (&MeterSparse, Transpose),
@@ -718,6 +744,11 @@ impl Backend for Meter {
     ) -> Result<(), ComputeError> {
         let read = out.shape.len() * x.dtype.n_bytes();
         self.operation((read as u64 + out.n_bytes()) as f64, 0.0, Dtype::F32);
+        Ok(())
+    }
+
+    fn scale_rows_in_place(&self, _factors: &MeterMatrix, x: &mut MeterMatrix) -> Result<(), ComputeError> {
+        self.pass(&[x, x]);
         Ok(())
     }
 

@@ -753,6 +753,12 @@ impl Backend for Reference {
         Ok(())
     }
 
+    fn scale_rows_in_place(&self, factors: &RefMatrix, x: &mut RefMatrix) -> Result<(), ComputeError> {
+        checks::row_factors("scale_rows_in_place", (factors.shape, self.dtype(factors)), x.shape.rows)?;
+        x.update(|r, _, value| factors.get(r, 0) * value);
+        Ok(())
+    }
+
     fn bpr_loss(
         &self,
         triples: &RefMatrix,

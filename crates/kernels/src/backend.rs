@@ -8,7 +8,7 @@ use girih_compress::CompressedFeatures;
 use girih_compute::{
     Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
     Epilogue, FarRows, NeighborGraph, NeighborOperand, RowReader, RowStore, SgdUpdate, Shape, Slope, SparseOperand,
-    SplitRows, StepInputs, Transpose,
+    SplitRows, StepInputs, Transpose, WayBack,
 };
 use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
@@ -293,11 +293,21 @@ impl Backend for Cuda {
         &self,
         a: (&CudaMatrix, Transpose),
         b: (&CudaMatrix, Transpose),
-        y: (Slope, &CudaMatrix),
+        way_back: WayBack<'_, CudaMatrix>,
         out: &mut CudaMatrix,
         bias_grad: Option<&mut CudaMatrix>,
     ) -> Result<(), ComputeError> {
-        Self::gemm_backward(self, a, b, y, out, bias_grad)
+        Self::gemm_backward(self, a, b, way_back, out, bias_grad)
+    }
+
+    fn gemm_scaled(
+        &self,
+        factors: &CudaMatrix,
+        a: (&CudaMatrix, Transpose),
+        b: (&CudaMatrix, Transpose),
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        Self::gemm_scaled(self, factors, a, b, out)
     }
 
     fn epilogue_backward(
@@ -519,6 +529,10 @@ impl Backend for Cuda {
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         Self::scale_rows(self, factors, x, out)
+    }
+
+    fn scale_rows_in_place(&self, factors: &CudaMatrix, x: &mut CudaMatrix) -> Result<(), ComputeError> {
+        Self::scale_rows_in_place(self, factors, x)
     }
 
     fn bpr_loss(

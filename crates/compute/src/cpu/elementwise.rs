@@ -76,6 +76,25 @@ pub(crate) fn scale_rows<X: Element, Y: Element>(
     });
 }
 
+/// `x = diag(factors)·x`, of so many columns.
+pub(crate) fn scale_rows_in_place<X: Element>(factors: &[f32], (x, cols): (&mut [X], usize)) {
+    let cols = cols.max(1);
+    let rows_at_once = (CHUNK / cols).max(1);
+    let arch = Arch::new();
+    x.par_chunks_mut(rows_at_once * cols).zip(factors.par_chunks(rows_at_once)).for_each(|(x, factors)| {
+        arch.dispatch(
+            #[inline(always)]
+            || {
+                for (x, factor) in x.chunks_mut(cols).zip(factors) {
+                    for x in x {
+                        *x = X::from_f32(factor * x.to_f32());
+                    }
+                }
+            },
+        );
+    });
+}
+
 /// Overwrites `out` with zeros.
 pub(crate) fn set_zero<Y: Element>(out: &mut [Y]) {
     out.par_chunks_mut(CHUNK).for_each(|out| out.fill(Y::zeroed()));

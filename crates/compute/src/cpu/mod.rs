@@ -584,6 +584,14 @@ impl Backend for Cpu {
         Ok(())
     }
 
+    fn scale_rows_in_place(&self, factors: &CpuMatrix, x: &mut CpuMatrix) -> Result<(), ComputeError> {
+        let Shape { rows, cols } = x.shape();
+        checks::row_factors("scale_rows_in_place", (factors.shape(), self.dtype(factors)), rows)?;
+        let factors = as_f32(factors);
+        typed!(x = x.storage_mut() => elementwise::scale_rows_in_place(&factors, (x, cols)));
+        Ok(())
+    }
+
     fn bpr_loss(
         &self,
         triples: &CpuMatrix,

@@ -4,7 +4,7 @@ use girih_graph_format::{Csr, Matrix};
 use girih_random::{Key, Stream};
 use proptest::prelude::*;
 
-use crate::{Activation, Backend, Dropout, Dtype, EntryNames, Epilogue, Shape};
+use crate::{Activation, Backend, Dropout, Dtype, EntryNames, Epilogue, Shape, Slope};
 
 /// Purpose of the keys of this suite; no run of a model uses it.
 const PURPOSE: u32 = u32::MAX;
@@ -30,6 +30,14 @@ pub(super) fn dtype() -> impl Strategy<Value = Dtype> {
 
 pub(super) fn activation() -> impl Strategy<Value = Activation> {
     prop_oneof![Just(Activation::Identity), Just(Activation::Relu), Just(Activation::Elu)]
+}
+
+/// The derivative of an epilogue.
+pub(super) fn slope() -> impl Strategy<Value = Slope> {
+    prop_oneof![
+        2 => activation().prop_map(|activation| Slope::of(activation, None)),
+        1 => (1.0f32..10.0).prop_map(|kept| Slope { activation: Activation::Relu, kept }),
+    ]
 }
 
 /// An epilogue whose bias is drawn later.

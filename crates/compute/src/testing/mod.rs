@@ -85,6 +85,7 @@ trait Visitor {
 fn visit_laws(visitor: &impl Visitor) {
     visitor.visit::<products::Gemm>();
     visitor.visit::<products::GemmPair>();
+    visitor.visit::<products::GemmOfRows>();
     visitor.visit::<products::Spmm>();
     visitor.visit::<products::SpmmColumns>();
     visitor.visit::<passes::Storage>();

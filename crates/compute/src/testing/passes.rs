@@ -4,7 +4,7 @@ use girih_random::Key;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::inputs::{Draws, activation, dtype, host, n_rows, n_rows_some, width};
+use super::inputs::{Draws, activation, dtype, host, n_rows, n_rows_some, slope, width};
 use super::{Law, Output, Results};
 use crate::checks::COLUMNS;
 use crate::{Activation, AdamStep, AdamUpdate, Backend, ColumnMoments, Dropout, Dtype, SgdUpdate, Shape, Slope};
@@ -73,11 +73,7 @@ impl Law for EpilogueBackward {
     type Case = (PassCase, Slope);
 
     fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
-        let slope = prop_oneof![
-            2 => activation().prop_map(|activation| Slope::of(activation, None)),
-            1 => (1.0f32..10.0).prop_map(|kept| Slope { activation: Activation::Relu, kept }),
-        ];
-        (passes(n_rows(rows_max)), slope)
+        (passes(n_rows(rows_max)), slope())
     }
 
     fn run<B: Backend>(backend: &B, (case, slope): &Self::Case) -> Results {
@@ -137,7 +133,7 @@ impl Law for AddScaled {
     }
 }
 
-/// `out = diag(factors)·x`, of all columns, and of those from a multiple of eight on.
+/// `out = diag(factors)·x`, of all columns, of those from a multiple of eight on, and in place.
 pub(super) struct ScaleRows;
 
 impl Law for ScaleRows {
@@ -159,7 +155,12 @@ impl Law for ScaleRows {
             backend.scale_rows(&factors, (&x, first), &mut out).expect("scale_rows");
             Output::of(backend, &out)
         };
-        [0, cols.saturating_sub(1) / COLUMNS / 2 * COLUMNS].map(|first| scaled(first, &mut draws)).into()
+        let firsts = [0, cols.saturating_sub(1) / COLUMNS / 2 * COLUMNS];
+        let mut results = Vec::from(firsts.map(|first| scaled(first, &mut draws)));
+        let mut in_place = draws.matrix(backend, case.shape, case.dtypes[0]);
+        backend.scale_rows_in_place(&factors, &mut in_place).expect("scale_rows_in_place");
+        results.push(Output::of(backend, &in_place));
+        results
     }
 }
 

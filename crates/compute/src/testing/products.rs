@@ -4,10 +4,10 @@ use girih_graph_format::{Csr, Norm, Scales};
 use girih_random::Key;
 use proptest::prelude::*;
 
-use super::inputs::{Draws, EpilogueCase, dtype, epilogue, n_rows, width};
+use super::inputs::{Draws, EpilogueCase, dtype, epilogue, n_rows, slope, width};
 use super::{Law, Output, Results};
 use crate::checks::COLUMNS;
-use crate::{Backend, Dropout, Dtype, Shape, SparseOperand, Transpose};
+use crate::{Backend, Dropout, Dtype, Shape, Slope, SparseOperand, Transpose, WayBack};
 
 /// The sum of two dense products.
 pub(super) struct GemmPair;
@@ -95,6 +95,77 @@ impl Law for Gemm {
         let operands = ((&a, case.transposes.0), (&b, case.transposes.1));
         backend.gemm(operands.0, dropout, operands.1, case.epilogue.with(&bias), &mut out).expect("gemm");
         vec![Output::of(backend, &out)]
+    }
+}
+
+/// Dense products whose rows have factors, and those that go back through an epilogue: all columns of its result, or
+/// those from a multiple of eight on.
+pub(super) struct GemmOfRows;
+
+#[derive(Debug)]
+pub(super) struct GemmOfRowsCase {
+    /// Rows, columns of what is gone back through, summed dimension.
+    dimensions: (usize, usize, usize),
+    transpose: Transpose,
+    slope: Slope,
+    /// Of `A`, `B`, results, and the sums of columns.
+    dtypes: [Dtype; 4],
+    seed: u64,
+}
+
+impl Law for GemmOfRows {
+    const NAME: &'static str = "gemm_scaled, gemm_backward";
+    const TOLERANCE: f64 = Gemm::TOLERANCE;
+    type Case = GemmOfRowsCase;
+
+    /// A backend may round once what others round after the product, the activation and the factors.
+    fn tolerance(case: &GemmOfRowsCase) -> f64 {
+        if case.dtypes[2] == Dtype::Bf16 { 0.02 } else { Self::TOLERANCE }
+    }
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = GemmOfRowsCase> {
+        let transpose = prop_oneof![Just(Transpose::No), Just(Transpose::Yes)];
+        let dtypes = [dtype(), dtype(), dtype(), dtype()];
+        ((n_rows(rows_max), width(), width()), transpose, slope(), dtypes, any::<u64>()).prop_map(
+            |(dimensions, transpose, slope, dtypes, seed)| GemmOfRowsCase {
+                dimensions,
+                transpose,
+                slope,
+                dtypes,
+                seed,
+            },
+        )
+    }
+
+    fn run<B: Backend>(backend: &B, case: &GemmOfRowsCase) -> Results {
+        let (mut draws, (rows, width, depth)) = (Draws::new(case.seed), case.dimensions);
+        let [of_a, of_b, of_out, of_sums] = case.dtypes;
+        let factors = draws.matrix(backend, Shape::new(rows, 1), Dtype::F32);
+        let a = draws.matrix(backend, Shape::new(rows, depth), of_a);
+        let y = draws.matrix(backend, Shape::new(rows, width), of_out);
+        let mut results = Vec::new();
+        for (first, factors) in
+            [(0, None), (0, Some(&factors)), (width.saturating_sub(1) / COLUMNS / 2 * COLUMNS, Some(&factors))]
+        {
+            let cols = width - first;
+            let shape = Shape::new(depth, cols);
+            let stored = if case.transpose == Transpose::Yes { shape.transposed() } else { shape };
+            let b = draws.matrix(backend, stored, of_b);
+            let (a, b) = ((&a, Transpose::No), (&b, case.transpose));
+            let mut out = draws.matrix(backend, Shape::new(rows, cols), of_out);
+            if let Some(factors) = factors {
+                backend.gemm_scaled(factors, a, b, &mut out).expect("gemm_scaled");
+                results.push(Output::of(backend, &out));
+            }
+            for wants_sums in [true, false] {
+                let mut sums = draws.matrix(backend, Shape::new(1, cols), of_sums);
+                let way_back = WayBack { slope: case.slope, y: &y, first, factors };
+                let bias_grad = wants_sums.then_some(&mut sums);
+                backend.gemm_backward(a, b, way_back, &mut out, bias_grad).expect("gemm_backward");
+                results.extend([&out, &sums].map(|matrix| Output::of(backend, matrix)));
+            }
+        }
+        results
     }
 }
 

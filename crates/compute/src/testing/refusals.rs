@@ -5,7 +5,7 @@ use girih_graph_format::{Csr, Matrix, Scales};
 use super::inputs::host;
 use crate::{
     Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dtype, Epilogue,
-    Reference, SgdUpdate, Shape, Slope, SparseOperand, Transpose,
+    Reference, SgdUpdate, Shape, Slope, SparseOperand, Transpose, WayBack,
 };
 
 /// A call that should have been refused.
@@ -108,7 +108,18 @@ impl<B: Backend> Trial<'_, B> {
         };
         let columns =
             |out: (&mut B::Matrix, usize)| self.backend.spmm_columns((&sparse, no), &b, Epilogue::default(), out);
+        let (y, factors) = (self.matrix(4, 18), self.matrix(3, 1));
+        let back = |first, factors, out: &mut B::Matrix| {
+            let slope = Slope::of(Activation::Relu, None);
+            self.backend.gemm_backward((&a, no), (&b, no), WayBack { slope, y: &y, first, factors }, out, None)
+        };
         vec![
+            self.refuses("gemm_scaled: factors", (4, 2), |out| {
+                self.backend.gemm_scaled(&factors, (&a, no), (&b, no), out)
+            }),
+            self.refuses("gemm_backward: columns", (4, 2), |out| back(8, None, out)),
+            self.refuses("gemm_backward: out", (3, 2), |out| back(16, None, out)),
+            self.refuses("gemm_backward: factors", (4, 2), |out| back(16, Some(&factors), out)),
             self.refuses("gemm: inner", (4, 4), |out| gemm((&a, no), (&a, no), out)),
             self.refuses("gemm: out", (4, 3), |out| gemm((&a, no), (&b, no), out)),
             self.refuses("gemm: TT", (3, 3), |out| gemm((&a, yes), (&b, yes), out)),
@@ -148,6 +159,7 @@ impl<B: Backend> Trial<'_, B> {
             self.refuses("scale_rows: factors", (4, 3), |out| backend.scale_rows(&bias, (&x, 0), out)),
             self.refuses("scale_rows: columns", (4, 2), |out| backend.scale_rows(&factors, (&x, 0), out)),
             self.refuses("scale_rows: beyond", (4, 3), |out| backend.scale_rows(&factors, (&x, 8), out)),
+            self.refuses("scale_rows_in_place", (4, 3), |out| backend.scale_rows_in_place(&bias, out)),
             self.refuses("activate: bias", (4, 3), |out| backend.activate(Activation::Relu, Some(&bias), out)),
             self.refuses("copy_block: rows", (3, 3), |out| backend.copy_block(block, &x, (0, 0), out, (0, 0))),
             self.refuses("copy_block: from", (4, 3), |out| backend.copy_block(block, &x, (0, 2), out, (0, 0))),

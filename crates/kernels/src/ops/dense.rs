@@ -7,7 +7,7 @@
 use std::ops::RangeInclusive;
 
 use cudarc::driver::{CudaFunction, DeviceRepr, LaunchConfig, PushKernelArg};
-use girih_compute::{Activation, ComputeError, Dtype, Epilogue, Shape, Slope, Transpose};
+use girih_compute::{Activation, ComputeError, Dtype, Epilogue, Shape, Transpose, WayBack};
 
 use super::gemm::Dense;
 use super::mask::Mask;
@@ -55,6 +55,8 @@ struct Out {
     out: u64,
     bias: u64,
     through: u64,
+    through_pitch: u64,
+    factors: u64,
     partials: u64,
     rows: u64,
     cols: u64,
@@ -263,13 +265,31 @@ impl Cuda {
         Ok(true)
     }
 
+    /// A product of long rows, each of which is multiplied by its factor as it is stored; `false`, and nothing is done,
+    /// for others.
+    pub(super) fn multiply_long_scaled(
+        &self,
+        dense: Dense,
+        (a, b): (&CudaMatrix, &CudaMatrix),
+        factors: &CudaMatrix,
+        out: &CudaMatrix,
+    ) -> Result<bool, ComputeError> {
+        if !is_suited(dense, (a, b)) || dense.transposes.0 == Transpose::Yes || !has_long_rows(dense.shape) {
+            return Ok(false);
+        }
+        let (variant, to) = self.forward_out(dense, &Epilogue::default(), out)?;
+        let to = Out { factors: self.pointer(Some(&factors.data)), ..to };
+        self.product_of(dense, (a, b).into(), self.cut(dense, false, a.dtype), variant, to)?;
+        Ok(true)
+    }
+
     /// A product of long rows that goes back through the activation whose result is `y`, and the sums of its columns;
     /// `false`, and nothing is done, for others.
     pub(super) fn multiply_long_backward(
         &self,
         dense: Dense,
         (a, b): (&CudaMatrix, &CudaMatrix),
-        (slope, y): (Slope, &CudaMatrix),
+        WayBack { slope, y, first, factors }: WayBack<'_, CudaMatrix>,
         out: &mut CudaMatrix,
         sums: Option<&mut CudaMatrix>,
     ) -> Result<bool, ComputeError> {
@@ -280,7 +300,9 @@ impl Cuda {
         let cols = dense.shape.cols;
         let partials = sums.as_deref().map(|_| self.scratch::<f32>(OPERATION, cut.blocks * cols)).transpose()?;
         let to = Out {
-            through: self.pointer(Some(&y.data)),
+            through: self.pointer(Some(&y.data)) + (first * y.dtype.n_bytes()) as u64,
+            through_pitch: y.pitch() as u64,
+            factors: self.pointer(factors.map(|factors| &factors.data)),
             partials: self.pointer(partials.as_ref()),
             kept: slope.kept,
             ..self.plain_out(dense, out)
@@ -323,6 +345,8 @@ impl Cuda {
             out: self.pointer(Some(&out.data)),
             bias: 0,
             through: 0,
+            through_pitch: 0,
+            factors: 0,
             partials: 0,
             rows: dense.shape.rows as u64,
             cols: dense.shape.cols as u64,
@@ -416,6 +440,7 @@ impl Cuda {
             ("ACTIVATION", number(activation) as usize),
             ("ACCUMULATE", usize::from(accumulate)),
             ("MASKS", usize::from(masks)),
+            ("FACTORS", usize::from(to.factors != 0)),
         ];
         let constants = constants.map(|(name, value)| (name, value.to_string()));
         let defines: Defines = types.into_iter().chain(constants).collect();

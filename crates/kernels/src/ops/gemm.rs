@@ -5,7 +5,7 @@ use std::ptr;
 
 use cudarc::cublas::{result, sys};
 use cudarc::driver::{DevicePtr, PushKernelArg};
-use girih_compute::{Activation, ComputeError, Dropout, Dtype, Epilogue, Shape, Slope, Transpose, checks};
+use girih_compute::{Activation, ComputeError, Dropout, Dtype, Epilogue, Shape, Transpose, WayBack, checks};
 
 use super::dense::has_long_rows;
 use super::passes::{NULL, number};
@@ -112,22 +112,59 @@ impl Cuda {
         &self,
         (a, ta): (&CudaMatrix, Transpose),
         (b, tb): (&CudaMatrix, Transpose),
-        (slope, y): (Slope, &CudaMatrix),
+        WayBack { slope, y, first, factors }: WayBack<'_, CudaMatrix>,
         out: &mut CudaMatrix,
         mut bias_grad: Option<&mut CudaMatrix>,
     ) -> Result<(), ComputeError> {
         checks::gemm((a.shape, ta), (b.shape, tb), None, out.shape)?;
-        checks::epilogue_backward(y.shape, out.shape, bias_grad.as_deref().map(|bias_grad| bias_grad.shape))?;
-        let depth = if ta == Transpose::No { a.shape.cols } else { a.shape.rows };
-        let common = if a.dtype == b.dtype { a.dtype } else { self.precision };
-        let (of_a, of_b) = (self.converted(a, None, common)?, self.converted(b, None, common)?);
-        let dense = Dense { shape: out.shape, depth, transposes: (ta, tb), alpha: 1.0, beta: 0.0 };
-        let operands = (of_a.get(), of_b.get());
-        if self.multiply_long_backward(dense, operands, (slope, y), out, bias_grad.as_deref_mut())? {
+        let of_factors = factors.map(|factors| (factors.shape, factors.dtype));
+        checks::gemm_backward((y.shape, first), of_factors, out.shape)?;
+        checks::epilogue_backward(out.shape, out.shape, bias_grad.as_deref().map(|bias_grad| bias_grad.shape))?;
+        let (dense, of_a, of_b) = self.plain_operands((a, ta), (b, tb), out.shape)?;
+        let (operands, way_back) = ((of_a.get(), of_b.get()), WayBack { slope, y, first, factors });
+        if self.multiply_long_backward(dense, operands, way_back, out, bias_grad.as_deref_mut())? {
             return Ok(());
         }
         self.gemm((a, ta), None, (b, tb), Epilogue::default(), out)?;
-        self.epilogue_backward(slope, y, out, bias_grad)
+        if out.shape == y.shape {
+            self.epilogue_backward(slope, y, out, bias_grad)?;
+        } else {
+            let mut some = self.uninitialized(out.shape, y.dtype)?;
+            self.copy_block(out.shape, y, (0, first), &mut some, (0, 0))?;
+            self.epilogue_backward(slope, &some, out, bias_grad)?;
+        }
+        factors.map_or(Ok(()), |factors| self.scale_rows_in_place(factors, out))
+    }
+
+    /// [`Backend::gemm_scaled`](girih_compute::Backend::gemm_scaled).
+    pub(crate) fn gemm_scaled(
+        &self,
+        factors: &CudaMatrix,
+        (a, ta): (&CudaMatrix, Transpose),
+        (b, tb): (&CudaMatrix, Transpose),
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::row_factors("gemm_scaled", (factors.shape, factors.dtype), out.shape.rows)?;
+        checks::gemm((a.shape, ta), (b.shape, tb), None, out.shape)?;
+        let (dense, of_a, of_b) = self.plain_operands((a, ta), (b, tb), out.shape)?;
+        if self.multiply_long_scaled(dense, (of_a.get(), of_b.get()), factors, out)? {
+            return Ok(());
+        }
+        self.gemm((a, ta), None, (b, tb), Epilogue::default(), out)?;
+        self.scale_rows_in_place(factors, out)
+    }
+
+    /// A product that masks nothing, and its operands in one type.
+    fn plain_operands<'a>(
+        &self,
+        (a, ta): (&'a CudaMatrix, Transpose),
+        (b, tb): (&'a CudaMatrix, Transpose),
+        shape: Shape,
+    ) -> Result<(Dense, Operand<'a>, Operand<'a>), ComputeError> {
+        let depth = if ta == Transpose::No { a.shape.cols } else { a.shape.rows };
+        let common = if a.dtype == b.dtype { a.dtype } else { self.precision };
+        let dense = Dense { shape, depth, transposes: (ta, tb), alpha: 1.0, beta: 0.0 };
+        Ok((dense, self.converted(a, None, common)?, self.converted(b, None, common)?))
     }
 
     fn masked_result(&self, dropout: Option<Dropout>, out: &mut CudaMatrix) -> Result<(), ComputeError> {

@@ -34,24 +34,49 @@ impl Cuda {
         (x, first): (&CudaMatrix, usize),
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        const OPERATION: &str = "scale_rows";
         checks::scale_rows((factors.shape, factors.dtype), (x.shape, first), out.shape)?;
+        let from = self.pointer(Some(&x.data)) + (first * x.dtype.n_bytes()) as u64;
+        // SAFETY: columns begin and end where rows may, so that as many as lie from row to row of the result lie inside
+        // those of `x`; there is a factor for each row, and `out` is ours to write.
+        unsafe { self.scale_rows_from("scale_rows", factors, (from, x.dtype, x.pitch()), out) }
+    }
+
+    /// [`Backend::scale_rows_in_place`](girih_compute::Backend::scale_rows_in_place).
+    pub(crate) fn scale_rows_in_place(&self, factors: &CudaMatrix, x: &mut CudaMatrix) -> Result<(), ComputeError> {
+        const OPERATION: &str = "scale_rows_in_place";
+        checks::row_factors(OPERATION, (factors.shape, factors.dtype), x.shape.rows)?;
+        let from = (self.pointer(Some(&x.data)), x.dtype, x.pitch());
+        // SAFETY: a matrix with a factor for each row, which is ours to write; every element is read and then written by
+        // one thread.
+        unsafe { self.scale_rows_from(OPERATION, factors, from, x) }
+    }
+
+    /// `out = diag(factors)·X`, for an `X` of that address and type, with so many elements from row to row.
+    ///
+    /// # Safety
+    /// At the address are as many rows as `out` has, with as many columns as lie from row to row there, and there is a
+    /// factor for each of them; it is that of `out` itself, or overlaps it nowhere.
+    unsafe fn scale_rows_from(
+        &self,
+        operation: &'static str,
+        factors: &CudaMatrix,
+        (from, dtype, x_pitch): (u64, Dtype, usize),
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
         if out.shape.is_empty() {
             return Ok(());
         }
-        let (x_pitch, out_pitch) = (x.pitch(), out.pitch());
+        let out_pitch = out.pitch();
         let in_fours = x_pitch.is_multiple_of(4) && out_pitch.is_multiple_of(4);
         let (name, at_once) = if in_fours { ("scale_rows_of_fours", 4) } else { ("scale_rows", 1) };
-        let kernel = self.kernel(OPERATION, Source::PASSES, name, &[("X", x.dtype), ("Y", out.dtype)])?;
-        let from = self.pointer(Some(&x.data)) + (first * x.dtype.n_bytes()) as u64;
+        let kernel = self.kernel(operation, Source::PASSES, name, &[("X", dtype), ("Y", out.dtype)])?;
         let (rows, cols) = (out.shape.rows, out_pitch / at_once);
         let [x_pitch, n_rows, n_columns] = [x_pitch / at_once, rows, cols].map(|n| n as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&from).arg(&x_pitch).arg(&factors.data).arg(&mut out.data).arg(&n_rows).arg(&n_columns);
-        // SAFETY: both matrices have the types that the kernel was compiled for and as many rows, for each of which
-        // there is a factor. Columns begin and end where rows may, so that as many as lie from row to row of the result
-        // lie inside those of `x`, and fours begin where they may.
-        unsafe { launch.launch(columns_of(Shape::new(rows, cols))) }.map_err(Self::failed(OPERATION))?;
+        // SAFETY: the caller vouches for what is read and written, of the types that the kernel was compiled for; fours
+        // begin where they may.
+        unsafe { launch.launch(columns_of(Shape::new(rows, cols))) }.map_err(Self::failed(operation))?;
         Ok(())
     }
 

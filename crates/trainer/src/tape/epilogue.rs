@@ -1,6 +1,6 @@
 //! The way back through a fused epilogue: `out = mask ⊙ activation(sum + add + bias)`.
 
-use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Shape, Slope, Transpose};
+use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Shape, Slope, Transpose, WayBack};
 
 use super::{BackwardPass, Tape, Var};
 
@@ -78,23 +78,29 @@ impl Recorded {
         let mut grad = pass.grad_buffer(out)?;
         let mut bias_grad = self.bias_buffer(pass)?;
         let (a, b, y) = ((a, Transpose::No), (pass.value(b.0), b.1), pass.value(out));
-        pass.backend().gemm_backward(a, b, (self.slope(), y), &mut grad, bias_grad.as_mut())?;
+        let way_back = WayBack::through(self.slope(), y);
+        pass.backend().gemm_backward(a, b, way_back, &mut grad, bias_grad.as_mut())?;
         self.give_bias(pass, bias_grad)?;
         pass.put_through(out, grad);
         Ok(())
     }
 
-    fn slope(self) -> Slope {
+    /// The derivative in terms of the result.
+    pub(super) fn slope(self) -> Slope {
         Slope::of(self.activation, self.mask)
     }
 
     /// Room for the gradient of the bias, if anybody wants it.
-    fn bias_buffer<B: Backend>(self, pass: &mut BackwardPass<'_, '_, B>) -> Result<Option<B::Matrix>, ComputeError> {
+    pub(super) fn bias_buffer<B: Backend>(
+        self,
+        pass: &mut BackwardPass<'_, '_, B>,
+    ) -> Result<Option<B::Matrix>, ComputeError> {
         let bias = self.bias.filter(|&bias| pass.needs_grad(bias));
         bias.map(|bias| pass.grad_buffer(bias)).transpose()
     }
 
-    fn give_bias<B: Backend>(
+    /// Hands the bias its gradient, if it has one.
+    pub(super) fn give_bias<B: Backend>(
         self,
         pass: &mut BackwardPass<'_, '_, B>,
         bias_grad: Option<B::Matrix>,
