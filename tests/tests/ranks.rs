@@ -6,7 +6,7 @@ use std::time::Duration;
 use girih_compute::Cpu;
 use girih_datasets::{Dataset, Labels, LoadOptions, load};
 use girih_graph_format::Permutation;
-use girih_partition::{Exchange, ProcessGrid, Scheme};
+use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
 use girih_reorder::quality::{Block, coverage_of};
 use girih_reorder::{Community, Degree, OrderKind, Reorder, ReverseCuthillMckee};
 use girih_tests::{losses_of, real};
@@ -20,18 +20,33 @@ fn dataset(name: &str) -> Option<Dataset> {
     Some(load(path.to_str().expect("a path of Unicode"), &LoadOptions::default()).expect("a readable data set"))
 }
 
-/// The training losses of all epochs, on one rank or on those of a partition.
-fn losses(dataset: Dataset, config: &TrainConfig, partition: Option<(Scheme, usize, usize)>) -> Vec<f32> {
+/// The training losses of all epochs, on one rank.
+fn losses(dataset: Dataset, config: &TrainConfig) -> Vec<f32> {
     let session = SessionOptions::default();
-    let losses = losses_of(|observe| match partition {
-        None => girih_trainer::train(&Cpu::new(), dataset, config, &session, observe),
-        Some((scheme, ranks, replication)) => {
-            let grid = ProcessGrid::new(scheme, ranks, replication).expect("ranks that can be arranged");
-            let ranks = RankOptions::new(grid, Exchange::Auto, Duration::from_secs(120));
-            TrainJob::new(dataset, config, &ranks, &session, observe).on_threads(Cpu::new)
-        }
-    });
+    let losses = losses_of(|observe| girih_trainer::train(&Cpu::new(), dataset, config, &session, observe));
     losses.expect("training succeeds")
+}
+
+/// Those on the ranks of a partition.
+fn shared_losses(
+    dataset: Dataset,
+    config: &TrainConfig,
+    (scheme, ranks, replication): (Scheme, usize, usize),
+    stages: Stages,
+) -> Vec<f32> {
+    let session = SessionOptions::default();
+    let grid = ProcessGrid::new(scheme, ranks, replication).expect("ranks that can be arranged");
+    let ranks = RankOptions { stages, ..RankOptions::new(grid, Exchange::Auto, Duration::from_secs(120)) };
+    let losses = losses_of(|observe| TrainJob::new(dataset, config, &ranks, &session, observe).on_threads(Cpu::new));
+    losses.expect("training succeeds")
+}
+
+/// Compares losses epoch by epoch.
+fn assert_alike(single: &[f32], shared: &[f32], tolerance: f32, what: &str) {
+    assert_eq!(single.len(), shared.len());
+    for (epoch, (a, b)) in single.iter().zip(shared).enumerate() {
+        assert!((a - b).abs() <= tolerance * a.abs(), "{what}: epoch {epoch}: {b}, on one rank {a}");
+    }
 }
 
 fn config(kind: ModelKind) -> TrainConfig {
@@ -41,16 +56,12 @@ fn config(kind: ModelKind) -> TrainConfig {
 fn assert_same(name: &str, configs: &[TrainConfig]) {
     let Some(dataset) = dataset(name) else { return };
     for config in configs {
-        let single = losses(dataset.clone(), config, None);
+        let single = losses(dataset.clone(), config);
         for partition in
             [(Scheme::OneD, 4, 1), (Scheme::OneAndHalfD, 4, 2), (Scheme::TwoD, 4, 1), (Scheme::ThreeD, 8, 1)]
         {
-            let shared = losses(dataset.clone(), config, Some(partition));
-            assert_eq!(single.len(), shared.len());
-            for (epoch, (a, b)) in single.iter().zip(&shared).enumerate() {
-                let what = format!("{name}, {:?} on {partition:?}: epoch {epoch}", config.model.kind);
-                assert!((a - b).abs() <= 1e-5 * a.abs(), "{what}: {b}, on one rank {a}");
-            }
+            let shared = shared_losses(dataset.clone(), config, partition, Stages::Parts(1));
+            assert_alike(&single, &shared, 1e-5, &format!("{name}, {:?} on {partition:?}", config.model.kind));
         }
     }
 }
@@ -74,6 +85,29 @@ fn ranks_train_gowalla_as_one_rank_does() {
     let published = config(ModelKind::LightGcn);
     let narrow = ModelConfig { hidden: 8, ..published.model };
     assert_same("gowalla", &[TrainConfig { model: narrow, batch_size: None, epochs: 2, ..published }]);
+}
+
+/// Rows of hidden layers so wide that they travel in parts, of which the first are on their way while others are made.
+#[test]
+fn ranks_train_deep_networks_in_parts_as_one_rank_does() {
+    let spec = "synth:planted,nodes=400,degree=9,features=12,classes=3";
+    let dataset = load(spec, &LoadOptions::default()).expect("a generated graph");
+    for (kind, dropout) in [(ModelKind::Gcn, 0.0), (ModelKind::Gcn, 0.4), (ModelKind::Sage, 0.4)] {
+        let published = TrainConfig { epochs: 6, ..config(kind) };
+        let model = ModelConfig { hidden: 296, layers: 3, dropout, ..published.model };
+        let config = TrainConfig { model, ..published };
+        let single = losses(dataset.clone(), &config);
+        for (grid, stages) in [
+            ((Scheme::OneD, 3, 1), Stages::Steps),
+            ((Scheme::OneD, 3, 1), Stages::Turns),
+            ((Scheme::OneD, 4, 1), Stages::Parts(3)),
+            ((Scheme::OneAndHalfD, 4, 2), Stages::Parts(4)),
+            ((Scheme::TwoD, 4, 1), Stages::Parts(2)),
+        ] {
+            let what = format!("{kind:?}, dropout {dropout}, {grid:?} by {stages}");
+            assert_alike(&single, &shared_losses(dataset.clone(), &config, grid, stages), 1e-4, &what);
+        }
+    }
 }
 
 /// Blocks of 256 × 64 filled to 2 %, ids shuffled first: bounds a little below what was measured (docs/reordering.md).

@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Transpose};
 
 use super::blocks::{BlockSource, Blocks, Pattern, travelling};
-use super::product::{Beside, Operand, OwnRows, Product, Sums};
+use super::operand::{Operand, OwnRows};
+use super::product::{Beside, Product, Sums};
 use super::ranks::Ranks;
 use crate::tape::Pool;
 
@@ -75,7 +76,7 @@ impl<B: Backend> CutGraph<B> {
         epilogue: &Epilogue<'_, B::Matrix>,
         out: &mut B::Matrix,
     ) -> Result<(), ComputeError> {
-        self.multiply_beside(backend, (pool, &mut |_| Ok(())), transpose, rows, epilogue, out)
+        self.multiply_beside(backend, (pool, &mut || Ok(())), transpose, rows, epilogue, out)
     }
 
     /// The same, with something that the rank does `beside` it: while the first rows of others travel.
@@ -85,7 +86,7 @@ impl<B: Backend> CutGraph<B> {
     pub(crate) fn multiply_beside(
         &self,
         backend: &B,
-        (pool, beside): (&mut Pool<B>, &mut Beside<'_, B>),
+        (pool, beside): (&mut Pool<B>, &mut Beside<'_>),
         transpose: Transpose,
         rows: OwnRows<'_, B>,
         epilogue: &Epilogue<'_, B::Matrix>,
@@ -100,9 +101,9 @@ impl<B: Backend> CutGraph<B> {
         let is_sum = self.ranks.slices.is_none() && self.ranks.sums.is_none();
         if is_sum && (backend.dtype(out) == Dtype::F32 || blocks.n_products() <= ROUNDED_MAX) {
             // Nothing follows the steps: they add up where the result belongs.
-            return product.steps(blocks, &operand, &mut Sums::Out(out, epilogue));
+            return product.steps(blocks, operand, &mut Sums::Out(out, epilogue));
         }
-        let sums = product.summed(blocks, &operand)?;
+        let sums = product.summed(blocks, operand)?;
         if epilogue.accumulate {
             backend.add_scaled(1.0, &sums, out)?;
         } else {

@@ -1,19 +1,20 @@
 //! [`Product`]: a product under way: what comes for it, what is multiplied, and what follows.
 //!
 //! ```text
-//! for each part of columns: begin what comes ──▶ what waits ──▶ own block ──▶ each stage as it has come: its blocks, chunk by chunk
+//! for each part of columns: begin what comes ──▶ what waits ──▶ own block, band by band ──▶ each stage as it has come: its blocks,
+//!                                                                                                                  chunk by chunk
 //!                                 of the last one, when a chunk is multiplied: add up ──▶ whole rows ──▶ own rows of the result
 //! ```
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::slice;
 
 use girih_comm::Pending;
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Shape, Transpose};
 use girih_partition::{Reduce, Slicing, Stages};
 
 use super::blocks::{Blocks, Panels, StepsExchange, Together};
+use super::operand::{Operand, OwnColumns, OwnRows};
 use super::ranks::{Ranks, failed};
 use super::rows::Arriving;
 use crate::tape::Pool;
@@ -27,143 +28,6 @@ fn stages_ahead(stages: Stages, overlap: bool) -> usize {
         Stages::Parts(n) => n,
     }
 }
-
-/// Columns of `X·W` that are computed at once, at least: of fewer, tensor cores compute the others for nothing.
-const PRODUCT_COLUMNS: usize = 128;
-
-/// A rank's own rows of an operand.
-#[derive(Clone, Copy)]
-pub(crate) enum OwnRows<'x, B: Backend> {
-    /// Those of a matrix.
-    Of(&'x B::Matrix),
-    /// `X·W`, whose columns are computed some at a time when they are to travel: the first are on their way while the
-    /// others are made.
-    Product {
-        /// `X`.
-        x: &'x B::Matrix,
-        /// `W`.
-        weight: &'x B::Matrix,
-    },
-}
-
-impl<B: Backend> OwnRows<'_, B> {
-    fn shape(&self, backend: &B) -> Shape {
-        match self {
-            Self::Of(x) => backend.shape(x),
-            Self::Product { x, weight } => Shape::new(backend.shape(x).rows, backend.shape(weight).cols),
-        }
-    }
-
-    /// How they are stored.
-    pub(super) fn dtype(&self, backend: &B) -> Dtype {
-        match self {
-            Self::Of(x) => backend.dtype(x),
-            Self::Product { .. } => backend.activations(),
-        }
-    }
-}
-
-/// Some columns of `X·W`, in a buffer of the pool.
-fn product_of<B: Backend>(
-    (backend, pool): (&B, &mut Pool<B>),
-    x: &B::Matrix,
-    weight: &B::Matrix,
-    columns: &Range<usize>,
-) -> Result<B::Matrix, ComputeError> {
-    let Shape { rows: inner, cols } = backend.shape(weight);
-    let mut out = pool.take(backend, Shape::new(backend.shape(x).rows, columns.len()), backend.activations())?;
-    let mut multiply = |weight: &B::Matrix| {
-        backend.gemm((x, Transpose::No), None, (weight, Transpose::No), Epilogue::default(), &mut out)
-    };
-    if columns.len() == cols {
-        multiply(weight)?;
-    } else {
-        let shape = Shape::new(inner, columns.len());
-        let mut some = pool.take(backend, shape, backend.dtype(weight))?;
-        backend.copy_block(shape, weight, (0, columns.start), &mut some, (0, 0))?;
-        multiply(&some)?;
-        pool.give(backend, some);
-    }
-    Ok(out)
-}
-
-/// A rank's own rows of the operand, from which those are made that travel.
-pub(super) struct Operand<'x, B: Backend> {
-    pub(super) rows: OwnRows<'x, B>,
-    /// What rows are multiplied by before they travel.
-    pub(super) factors: Option<&'x B::Matrix>,
-    /// How they travel.
-    pub(super) dtype: Dtype,
-}
-
-impl<B: Backend> Operand<'_, B> {
-    /// Parts of the columns that follow each other, as they travel; `None` for one that is all of a matrix as it is.
-    fn parts(
-        &self,
-        backend: &B,
-        pool: &mut Pool<B>,
-        columns: &[Range<usize>],
-    ) -> Result<Vec<Option<B::Matrix>>, ComputeError> {
-        let (x, weight) = match self.rows {
-            OwnRows::Of(x) => return columns.iter().map(|some| self.columns_of(x, backend, pool, some)).collect(),
-            OwnRows::Product { x, weight } => (x, weight),
-        };
-        let all = columns[0].start..columns[columns.len() - 1].end;
-        let made = product_of((backend, pool), x, weight, &all)?;
-        let of_made = columns.iter().map(|some| some.start - all.start..some.end - all.start);
-        let parts = of_made.map(|some| self.columns_of(&made, backend, pool, &some)).collect::<Result<Vec<_>, _>>()?;
-        if let [None] = parts[..] {
-            return Ok(vec![Some(made)]);
-        }
-        pool.give(backend, made);
-        Ok(parts)
-    }
-
-    /// How many of the parts are made at once that come next.
-    fn n_at_once(&self, columns: &[Range<usize>]) -> usize {
-        match self.rows {
-            OwnRows::Of(_) => 1,
-            OwnRows::Product { .. } => {
-                let fills = |some: &Range<usize>| some.end - columns[0].start >= PRODUCT_COLUMNS;
-                columns.iter().position(fills).map_or(columns.len(), |last| last + 1)
-            }
-        }
-    }
-
-    /// Those of a matrix.
-    fn columns_of(
-        &self,
-        x: &B::Matrix,
-        backend: &B,
-        pool: &mut Pool<B>,
-        columns: &Range<usize>,
-    ) -> Result<Option<B::Matrix>, ComputeError> {
-        let Shape { rows, cols } = backend.shape(x);
-        let (is_all, shape) = (columns.len() == cols, Shape::new(rows, columns.len()));
-        if self.factors.is_none() && is_all {
-            let travels_as_it_is = self.dtype == backend.dtype(x);
-            return if travels_as_it_is { Ok(None) } else { pool.converted(backend, x, self.dtype).map(Some) };
-        }
-        let mut some = pool.take(backend, shape, self.dtype)?;
-        match self.factors {
-            Some(factors) => backend.scale_rows(factors, (x, columns.start), &mut some)?,
-            None => backend.copy_block(shape, x, (0, columns.start), &mut some, (0, 0))?,
-        }
-        Ok(Some(some))
-    }
-
-    /// Columns that were made, or all of the matrix that travels as it is.
-    fn made<'m>(&'m self, columns: &'m Option<B::Matrix>) -> &'m B::Matrix {
-        match (columns, &self.rows) {
-            (Some(columns), _) => columns,
-            (None, OwnRows::Of(x)) => x,
-            (None, OwnRows::Product { .. }) => panic!("columns of a product are made"),
-        }
-    }
-}
-
-/// Own rows of each part of the columns as they travel; `None` where that is the operand as it is.
-type Parts<B> = Vec<Option<<B as Backend>::Matrix>>;
 
 /// Which of the products that are added up comes next.
 #[derive(Clone, Copy)]
@@ -236,33 +100,34 @@ impl<B: Backend> Sums<'_, B> {
     }
 }
 
-/// What a rank does of other things while the first rows of a product travel, with buffers of the pool.
-pub(crate) type Beside<'b, B> = dyn FnMut(&mut Pool<B>) -> Result<(), ComputeError> + 'b;
+/// What a rank does of other things while the first rows of a product travel.
+pub(crate) type Beside<'b> = dyn FnMut() -> Result<(), ComputeError> + 'b;
 
 /// A product under way.
 pub(super) struct Product<'p, 'b, B: Backend> {
     pub(super) ranks: &'p Ranks<B>,
     pub(super) backend: &'p B,
     pub(super) pool: &'p mut Pool<B>,
-    pub(super) beside: &'p mut Beside<'b, B>,
+    pub(super) beside: &'p mut Beside<'b>,
 }
 
 impl<B: Backend> Product<'_, '_, B> {
     /// The rank's own rows of the product, in a buffer of the pool.
-    pub(super) fn summed(&mut self, blocks: &Blocks<B>, operand: &Operand<'_, B>) -> Result<B::Matrix, ComputeError> {
+    pub(super) fn summed(&mut self, blocks: &Blocks<B>, operand: Operand<'_, B>) -> Result<B::Matrix, ComputeError> {
         let (shape, ranks) = (operand.rows.shape(self.backend), self.ranks);
         let Some(slicing) = &ranks.mine().slice else {
             let mut tail = self.tail(shape, shape.cols)?;
             self.steps(blocks, operand, &mut Sums::Chunks(&mut tail))?;
             return self.end(tail);
         };
-        let all = 0..shape.cols;
-        let whole = operand.parts(self.backend, self.pool, slice::from_ref(&all))?.pop().expect("one part");
-        let slice = self.cut_columns(slicing, operand.made(&whole))?;
-        self.give(whole);
+        let dtype = operand.dtype;
+        let mut own = OwnColumns::none_of(&operand, self.backend);
+        own.make_all(operand, (self.backend, self.pool))?;
+        let slice = self.cut_columns(slicing, own.part(0))?;
+        own.give_back(self.backend, self.pool);
         let mut tail = self.tail(shape, self.backend.shape(&slice).cols)?;
-        let sliced = Operand { rows: OwnRows::Of(&slice), factors: None, dtype: operand.dtype };
-        self.steps(blocks, &sliced, &mut Sums::Chunks(&mut tail))?;
+        let sliced = Operand { rows: OwnRows::Of(&slice), factors: None, dtype };
+        self.steps(blocks, sliced, &mut Sums::Chunks(&mut tail))?;
         self.give(Some(slice));
         self.end(tail)
     }
@@ -283,7 +148,7 @@ impl<B: Backend> Product<'_, '_, B> {
     pub(super) fn steps(
         &mut self,
         blocks: &Blocks<B>,
-        operand: &Operand<'_, B>,
+        operand: Operand<'_, B>,
         sums: &mut Sums<'_, B>,
     ) -> Result<(), ComputeError> {
         let plan = self.ranks.plan();
@@ -294,19 +159,16 @@ impl<B: Backend> Product<'_, '_, B> {
         let columns = plan.stages.columns(operand.rows.shape(self.backend).cols, operand.dtype.n_bytes());
         let stages = blocks.stages(columns.len());
         let ahead = stages_ahead(plan.stages, self.ranks.steps.overlaps());
-        let (parts, mut arriving) = self.begin_first(operand, &columns, &stages[..ahead.min(stages.len())])?;
-        (self.beside)(self.pool)?;
-        let own_rows = |part: usize| operand.made(&parts[part]);
+        let (own_columns, mut arriving) = self.begin_first(operand, &columns, &stages[..ahead.min(stages.len())])?;
+        (self.beside)()?;
         // The rank's own rows are here already: its block is multiplied while those of others travel. Where nothing
         // else is, all chunks but the first are left to what follows the first.
         let n_before = if n_products == 1 { 1 } else { n_chunks };
         let first = Turn { n_before: 0, n_products };
         let multiply_own = |product: &Self, sums: &mut Sums<'_, B>, chunk: usize| -> Result<(), ComputeError> {
             let Some(own) = &blocks.own else { return Ok(()) };
-            let mut parts = columns.iter().enumerate();
-            parts.try_for_each(|(part, columns)| {
-                product.multiply((&own[chunk], own_rows(part)), first, (sums, chunk), columns)
-            })
+            let mut bands = own_columns.bands();
+            bands.try_for_each(|(columns, rows)| product.multiply((&own[chunk], rows), first, (sums, chunk), columns))
         };
         for chunk in 0..n_before {
             multiply_own(self, sums, chunk)?;
@@ -330,32 +192,34 @@ impl<B: Backend> Product<'_, '_, B> {
             self.give(Some(received));
             // What begins now waits for the products that were asked for: the next one goes on meanwhile.
             if let Some(next) = stages.get(i + ahead) {
-                arriving.push_back(self.begin(next.together, own_rows(next.part))?);
+                arriving.push_back(self.begin(next.together, own_columns.part(next.part))?);
             }
         }
-        for part in parts {
-            self.give(part);
-        }
+        own_columns.give_back(self.backend, self.pool);
         Ok(())
     }
 
-    /// Makes all parts of the operand, and begins what comes in the first stages, each as soon as its part is there.
-    fn begin_first(
+    /// Makes all columns of the operand, and begins what comes in the first stages, each as soon as its part is there.
+    fn begin_first<'x>(
         &mut self,
-        operand: &Operand<'_, B>,
+        mut operand: Operand<'x, B>,
         columns: &[Range<usize>],
         stages: &[Stage<'_, B>],
-    ) -> Result<(Parts<B>, VecDeque<Arriving<B>>), ComputeError> {
-        let (mut parts, mut arriving) = (Vec::with_capacity(columns.len()), VecDeque::with_capacity(stages.len()));
-        while parts.len() < columns.len() {
-            let rest = &columns[parts.len()..];
-            let next = parts.len()..parts.len() + operand.n_at_once(rest);
-            parts.extend(operand.parts(self.backend, self.pool, &rest[..next.len()])?);
-            for stage in stages.iter().filter(|stage| next.contains(&stage.part)) {
-                arriving.push_back(self.begin(stage.together, operand.made(&parts[stage.part]))?);
+    ) -> Result<(OwnColumns<'x, B>, VecDeque<Arriving<B>>), ComputeError> {
+        let mut arriving = VecDeque::with_capacity(stages.len());
+        let mut own = OwnColumns::none_of(&operand, self.backend);
+        let mut n_made = 0;
+        while n_made < columns.len() {
+            let band = own.make_band(&mut operand, (self.backend, self.pool), columns)?;
+            n_made = band.end;
+            for part in band {
+                let rows = own.cut((self.backend, self.pool), &columns[part])?;
+                for stage in stages.iter().filter(|stage| stage.part == part) {
+                    arriving.push_back(self.begin(stage.together, rows)?);
+                }
             }
         }
-        Ok((parts, arriving))
+        Ok((own, arriving))
     }
 
     /// Adds the product of a block to some columns of the sums of a chunk, with what is applied to the result if

@@ -1,10 +1,11 @@
 //! Products move exactly the bytes that plans predict, and are the products of the whole; ranks end with the same bits.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use girih_comm::{Traffic, threads};
-use girih_compute::{Backend, Cpu, Dtype, Epilogue, Rates, Shape, Transpose};
+use girih_compute::{Activation, Backend, ComputeError, Cpu, Dtype, Epilogue, Rates, Shape, Slope, Transpose};
 use girih_datasets::{DataSource, Dataset, Interactions, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_partition::{BlockPlan, Cuts, Exchange, Halo, LinkRates, ProcessGrid, Schedule, Scheme, Stages};
@@ -13,7 +14,7 @@ use super::blocks::{BlockSource, Blocks, Chunks, Panels, StepsExchange};
 use super::data::CutData;
 use super::paper::PaperRank;
 use super::session::{Layout, RankOptions};
-use super::{CutAdjacency, CutGraph, Links, Network, OwnRows, PaperGraph, RankPlanner, Ranks};
+use super::{CutAdjacency, CutGraph, Links, Network, OwnProduct, OwnRows, PaperGraph, RankPlanner, Ranks, Through};
 use crate::batching::{BatchConfig, BatchKind};
 use crate::checkpoint::Checkpoint;
 use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, TrainConfig};
@@ -133,6 +134,67 @@ fn check(
         }
         for (a, b) in expected.data().iter().zip(found.data()) {
             assert!((a - b).abs() <= error * a.abs().max(1.0), "{what}: {b} instead of {a}");
+        }
+    }
+}
+
+/// Small whole numbers, so that sums are exact in any order.
+fn whole_numbers(rows: Range<usize>, cols: usize, period: usize) -> Matrix {
+    let values = (rows.start * cols..rows.end * cols).map(|i| (i * i % period) as f32 - (period / 2) as f32);
+    Matrix::new(rows.len(), cols, values.collect::<Vec<_>>()).unwrap()
+}
+
+/// `X·W`, and gradients that are such products on their way through an epilogue, are multiplied as the matrices that
+/// they are, though columns travel before others are made.
+#[test]
+fn dense_products_are_multiplied_while_they_are_made() {
+    const INNER: usize = 5;
+    for (scheme, p, r, stages) in [
+        (Scheme::OneD, 3, 1, Stages::Steps),
+        (Scheme::OneD, 3, 1, Stages::Turns),
+        (Scheme::OneD, 3, 1, Stages::Parts(3)),
+        (Scheme::OneAndHalfD, 4, 2, Stages::Parts(2)),
+        (Scheme::TwoD, 4, 1, Stages::Parts(3)),
+    ] {
+        let plan = Arc::new(BlockPlan::new(&ProcessGrid::new(scheme, p, r).unwrap(), N).unwrap().in_stages(stages));
+        for (graph, adjacency) in adjacencies() {
+            for wire in [Dtype::F32, Dtype::Bf16] {
+                let dataset = Dataset::new("small", graph.clone(), None, None, Vec::new()).unwrap();
+                let source = Arc::new(DataSource::from(dataset));
+                let checked = threads::run(p, Duration::from_secs(30), |world| -> Result<_, TrainError> {
+                    let (cpu, mut pool) = (Cpu::new(), Pool::default());
+                    let ranks = Arc::new(Ranks::<Cpu>::new(Arc::clone(&plan), Box::new(world))?);
+                    let cut = CutAdjacency::new(Arc::clone(&source), adjacency, &ranks, (Exchange::Auto, wire))?;
+                    let (graph, own) = (CutGraph::new(Arc::clone(&ranks), Arc::new(cut)), ranks.own());
+                    let shape = Shape::new(own.len(), COLS);
+                    let zeros = |shape| cpu.zeros(shape, Dtype::F32);
+                    let mut multiplied = |rows: OwnRows<'_, Cpu>| -> Result<Matrix, ComputeError> {
+                        let mut out = zeros(shape)?;
+                        graph.multiply(&cpu, &mut pool, Transpose::Yes, rows, &Epilogue::default(), &mut out)?;
+                        cpu.download(&out)
+                    };
+                    let upload = |matrix: Matrix| cpu.upload(&matrix, Dtype::F32);
+                    let (x, y) = (upload(whole_numbers(own.clone(), INNER, 7))?, upload(whole_numbers(own, COLS, 5))?);
+                    let slope = Slope { activation: Activation::Relu, kept: 2.0 };
+                    for (transpose, (rows, cols)) in [(Transpose::No, (INNER, COLS)), (Transpose::Yes, (COLS, INNER))] {
+                        let weight = upload(whole_numbers(0..rows, cols, 11))?;
+                        let weight = (&weight, transpose);
+                        let mut made = zeros(shape)?;
+                        cpu.gemm((&x, Transpose::No), None, weight, Epilogue::default(), &mut made)?;
+                        let product = OwnProduct { x: &x, weight, through: None };
+                        assert_eq!(multiplied(OwnRows::Product(product))?, multiplied(OwnRows::Of(&made))?);
+
+                        let (mut sums, mut expected) = (zeros(Shape::new(1, COLS))?, zeros(Shape::new(1, COLS))?);
+                        cpu.epilogue_backward(slope, &y, &mut made, Some(&mut expected))?;
+                        let through = Some(Through { slope, y: &y, bias_grad: Some(&mut sums) });
+                        let product = OwnProduct { x: &x, weight, through };
+                        assert_eq!(multiplied(OwnRows::Product(product))?, multiplied(OwnRows::Of(&made))?);
+                        assert_eq!(cpu.download(&sums)?, cpu.download(&expected)?);
+                    }
+                    Ok(())
+                });
+                checked.unwrap_or_else(|failure| panic!("{stages}, {wire:?}: {}", failure.message));
+            }
         }
     }
 }

@@ -3,10 +3,11 @@
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, Transpose};
 
+use super::backward::LeftProduct;
 use super::epilogue::Recorded;
 use super::linear::Linear;
 use super::{BackwardPass, LinearOptions, Operation, SpmmOptions, Tape, Var};
-use crate::distributed::{CutGraph, OwnRows, Pattern, PeerRows};
+use crate::distributed::{CutGraph, OwnProduct, OwnRows, Pattern, PeerRows, Through};
 use crate::graph::{BlockGraph, Graph};
 
 /// What goes into a [`Tape::aggregate`] besides its operands.
@@ -97,7 +98,10 @@ impl<'a, B: Backend> Tape<'a, B> {
         let value = |var: Var| self.nodes[var.0].matrix();
         let rows = match operand {
             Aggregand::Rows(x) => OwnRows::Of(value(x)),
-            Aggregand::Product(x, weight) => OwnRows::Product { x: value(x), weight: value(weight) },
+            Aggregand::Product(x, weight) => {
+                let weight = (value(weight), Transpose::No);
+                OwnRows::Product(OwnProduct { x: value(x), weight, through: None })
+            }
         };
         let Recorded { bias, activation, mask, .. } = epilogue;
         let applied = Epilogue { accumulate, bias: bias.map(value), activation, dropout: mask };
@@ -149,21 +153,42 @@ impl<'a, B: Backend> Tape<'a, B> {
     }
 }
 
-impl<B: Backend> Operation<B> for Aggregated<'_, B> {
-    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, mut grad: B::Matrix) -> Result<(), ComputeError> {
-        self.epilogue.backward(pass, out, &mut grad)?;
-        // ∂X = Âᵀ·∂Z, or of a product that of it; every rank takes part, whether or not it wants the result. It is stored
-        // as ∂Z is: in bf16 what follows is multiplied so, too.
-        let mut x_grad = pass.pool.take_like(pass.backend, &grad)?;
-        pass.waiting(|backend, pool, beside| {
-            let (transpose, plain) = (Transpose::Yes, Epilogue::default());
-            self.graph.multiply_beside(backend, (pool, beside), transpose, OwnRows::Of(&grad), &plain, &mut x_grad)
-        })?;
-        self.epilogue.finish(pass, grad)?;
+impl<B: Backend> Aggregated<'_, B> {
+    /// Hands on `∂X = Âᵀ·∂Z`, or of a product what is that of it. Every rank takes part in making it, whether or not it
+    /// wants the result. It is stored as `∂Z` is: in bf16 what follows is multiplied so, too.
+    fn hand_on(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, x_grad: B::Matrix) -> Result<(), ComputeError> {
         match self.operand {
             Aggregand::Rows(x) => pass.give(x, x_grad),
             Aggregand::Product(x, weight) => Linear::plain(x, weight).backward(pass, out, x_grad),
         }
+    }
+}
+
+impl<B: Backend> Operation<B> for Aggregated<'_, B> {
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, mut grad: B::Matrix) -> Result<(), ComputeError> {
+        self.epilogue.backward(pass, out, &mut grad)?;
+        let mut x_grad = pass.pool.take_like(pass.backend, &grad)?;
+        pass.waiting(|backend, pool, _, beside| {
+            let rows = OwnRows::Of(&grad);
+            self.graph.multiply_beside(backend, (pool, beside), Transpose::Yes, rows, &Epilogue::default(), &mut x_grad)
+        })?;
+        self.epilogue.finish(pass, grad)?;
+        self.hand_on(pass, out, x_grad)
+    }
+
+    fn backward_of_left(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var) -> Result<(), ComputeError> {
+        let mut bias_grad = self.epilogue.bias_buffer(pass)?;
+        let mut x_grad = pass.grad_buffer(out)?;
+        pass.waiting(|backend, pool, (left, nodes), beside| {
+            let LeftProduct { dz, weight } = left.expect("the gradient was left");
+            let through =
+                Through { slope: self.epilogue.slope(), y: nodes[out.0].matrix(), bias_grad: bias_grad.as_mut() };
+            let product = OwnProduct { x: dz, weight: (weight, Transpose::Yes), through: Some(through) };
+            let (rows, plain) = (OwnRows::Product(product), Epilogue::default());
+            self.graph.multiply_beside(backend, (pool, beside), Transpose::Yes, rows, &plain, &mut x_grad)
+        })?;
+        self.epilogue.give_bias(pass, bias_grad)?;
+        self.hand_on(pass, out, x_grad)
     }
 
     fn epilogue(&self) -> Option<Recorded> {

@@ -1,6 +1,6 @@
 //! [`BackwardPass`]: the walk back over a tape.
 
-use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Shape};
+use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Shape, Transpose};
 
 use super::epilogue::Recorded;
 use super::linear::weight_gradient;
@@ -15,6 +15,32 @@ pub(super) struct WeightGradients<B: Backend> {
     pub(super) dropout: Option<Dropout>,
     /// `∂Z`, which goes back to the pool then.
     pub(super) grad: B::Matrix,
+    /// Whether the gradient of the operand, of which there is one, is also left: the product `∂Z·Wᵀ`, its only share,
+    /// on its way back through the epilogue that made the operand. Whoever takes it on from there makes it.
+    pub(super) leaves_operand: bool,
+}
+
+impl<B: Backend> WeightGradients<B> {
+    /// Computes them, of values of `nodes`.
+    fn compute(
+        &self,
+        (backend, nodes): (&B, &[Node<'_, B>]),
+        gradients: &mut Gradients<B>,
+    ) -> Result<(), ComputeError> {
+        for &(x, weight) in self.terms.iter().rev() {
+            let Node { param: Some(param), needs_grad: true, .. } = nodes[weight.0] else { continue };
+            let (mut weight_grad, accumulate) = gradients.take(param);
+            weight_gradient(backend, (nodes[x.0].matrix(), self.dropout), &self.grad, &mut weight_grad, accumulate)?;
+            gradients.put(param, weight_grad);
+        }
+        Ok(())
+    }
+}
+
+/// A gradient that was left to whoever takes it back further: `∂Z·Wᵀ`.
+pub(super) struct LeftProduct<'p, B: Backend> {
+    pub(super) dz: &'p B::Matrix,
+    pub(super) weight: &'p B::Matrix,
 }
 
 /// The walk back over a tape, as an [`Operation`](super::Operation) sees it.
@@ -119,20 +145,51 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
     }
 
     /// Leaves gradients of parameters until the rank waits for others.
-    pub(super) fn put_off(&mut self, gradients: WeightGradients<B>) {
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub(super) fn put_off(&mut self, gradients: WeightGradients<B>) -> Result<(), ComputeError> {
+        if gradients.leaves_operand && self.left().is_some() {
+            self.do_put_off()?;
+        }
         self.put_off.push(gradients);
+        Ok(())
     }
 
-    /// Lets `wait` wait for other ranks, and do meanwhile what was put off.
-    pub(super) fn waiting<T>(&mut self, wait: impl FnOnce(&'a B, &mut Pool<B>, &mut Beside<'_, B>) -> T) -> T {
+    /// The value whose gradient was left to be made of what was put off.
+    fn left(&self) -> Option<Var> {
+        self.put_off.iter().find(|put_off| put_off.leaves_operand).map(|put_off| put_off.terms[0].0)
+    }
+
+    /// Lets `wait` wait for other ranks, and do meanwhile what was put off. It is given the gradient that was left, if
+    /// one was, and the values of nodes.
+    pub(super) fn waiting<T>(
+        &mut self,
+        wait: impl FnOnce(&'a B, &mut Pool<B>, (Option<LeftProduct<'_, B>>, &[Node<'a, B>]), &mut Beside<'_>) -> T,
+    ) -> T {
         let Self { backend, pool, nodes, gradients, put_off, .. } = self;
-        let backend = *backend;
-        wait(backend, pool, &mut |pool| do_put_off((backend, nodes), gradients, put_off, pool))
+        let (backend, nodes, put_off) = (*backend, &nodes[..], std::mem::take(put_off));
+        let left = put_off.iter().find(|put_off| put_off.leaves_operand);
+        let left = left.map(|left| LeftProduct { dz: &left.grad, weight: nodes[left.terms[0].1.0].matrix() });
+        let done = wait(backend, pool, (left, nodes), &mut || {
+            put_off.iter().try_for_each(|put_off| put_off.compute((backend, nodes), gradients))
+        });
+        put_off.into_iter().for_each(|put_off| pool.give(backend, put_off.grad));
+        done
     }
 
-    /// Does what was put off, without a wait.
+    /// Does what was put off, without a wait, and makes the gradient that was left.
     fn do_put_off(&mut self) -> Result<(), ComputeError> {
-        do_put_off((self.backend, &self.nodes), self.gradients, &mut self.put_off, self.pool)
+        for put_off in std::mem::take(&mut self.put_off) {
+            put_off.compute((self.backend, &self.nodes), self.gradients)?;
+            if put_off.leaves_operand {
+                let (x, weight) = put_off.terms[0];
+                let epilogue = self.next_epilogue(x).expect("it was left because of its epilogue");
+                epilogue.backward_of_product(self, x, &put_off.grad, (weight, Transpose::Yes))?;
+            }
+            self.recycle(put_off.grad);
+        }
+        Ok(())
     }
 
     /// Gives a buffer back to the pool.
@@ -202,43 +259,31 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
     /// Runs every operation's backward, last first, and frees each node's buffers right after its own.
     pub(super) fn run(mut self) -> Result<(), ComputeError> {
         for i in (0..self.nodes.len()).rev() {
-            let node = &self.nodes[i];
+            let (node, left) = (&self.nodes[i], self.left());
+            let is_left = left == Some(Var(i));
             let waits = node.operation.as_ref().is_some_and(|operation| operation.waits_for_others());
+            let does_put_off = waits && (is_left || (left.is_none() && self.grads[i].is_some()));
             // What was put off reads values of nodes before this one: it is done before any of them is freed.
-            if !(waits && self.grads[i].is_some()) && matches!(node.value, Value::Owned(_)) {
+            if !does_put_off && (waits || matches!(node.value, Value::Owned(_))) {
                 self.do_put_off()?;
             }
-            if let Some(grad) = self.grads[i].take() {
+            if is_left {
+                let operation = self.nodes[i].operation.take().expect("what is left is the result of an operation");
+                operation.backward_of_left(&mut self, Var(i))?;
+            } else if let Some(grad) = self.grads[i].take() {
                 match self.nodes[i].operation.take() {
                     Some(operation) => operation.backward(&mut self, Var(i), grad)?,
                     None => self.recycle(grad),
                 }
             }
             let shape = Shape::new(0, 0);
-            if let Value::Owned(matrix) = std::mem::replace(&mut self.nodes[i].value, Value::Moved(shape)) {
-                self.recycle(matrix);
+            match std::mem::replace(&mut self.nodes[i].value, Value::Moved(shape)) {
+                Value::Owned(matrix) => self.recycle(matrix),
+                // Of what is not freed, weights may still be read by what was put off.
+                kept => self.nodes[i].value = kept,
             }
         }
         debug_assert!(self.put_off.is_empty(), "a product that waits does what was put off");
         Ok(())
     }
-}
-
-/// Computes the gradients that were put off, of values of `nodes`.
-fn do_put_off<B: Backend>(
-    (backend, nodes): (&B, &[Node<'_, B>]),
-    gradients: &mut Gradients<B>,
-    put_off: &mut Vec<WeightGradients<B>>,
-    pool: &mut Pool<B>,
-) -> Result<(), ComputeError> {
-    for WeightGradients { terms, dropout, grad } in put_off.drain(..) {
-        for &(x, weight) in terms.iter().rev() {
-            let Node { param: Some(param), needs_grad: true, .. } = nodes[weight.0] else { continue };
-            let (mut weight_grad, accumulate) = gradients.take(param);
-            weight_gradient(backend, (nodes[x.0].matrix(), dropout), &grad, &mut weight_grad, accumulate)?;
-            gradients.put(param, weight_grad);
-        }
-        pool.give(backend, grad);
-    }
-    Ok(())
 }

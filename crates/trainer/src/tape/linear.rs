@@ -77,11 +77,14 @@ impl<B: Backend> Operation<B> for Linear {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, mut grad: B::Matrix) -> Result<(), ComputeError> {
         self.epilogue.backward(pass, out, &mut grad)?;
         if self.may_put_off(pass) {
-            for &term in self.terms.iter().rev() {
-                self.operand_backward(pass, term, &grad)?;
+            let leaves_operand = self.may_leave_operand(pass);
+            if !leaves_operand {
+                for &term in self.terms.iter().rev() {
+                    self.operand_backward(pass, term, &grad)?;
+                }
             }
-            pass.put_off(WeightGradients { terms: self.terms.clone(), dropout: self.dropout, grad });
-            return Ok(());
+            let (terms, dropout) = (self.terms.clone(), self.dropout);
+            return pass.put_off(WeightGradients { terms, dropout, grad, leaves_operand });
         }
         for &(x, weight) in self.terms.iter().rev() {
             pass.with_grad(weight, |pass, weight_grad, accumulate| {
@@ -122,6 +125,13 @@ impl Linear {
         self.epilogue.add.is_none()
             && terms.all(|&(_, weight)| pass.is_param(weight))
             && pass.may_put_off(self.terms[0].0)
+    }
+
+    /// Whether the operation that made the operand may make its gradient, too, column by column as it travels: it has no
+    /// other share, and goes through an epilogue that adds to nothing.
+    fn may_leave_operand<B: Backend>(&self, pass: &BackwardPass<'_, '_, B>) -> bool {
+        let [(x, _)] = self.terms[..] else { return false };
+        self.dropout.is_none() && pass.next_epilogue(x).is_some_and(|epilogue| epilogue.add.is_none())
     }
 
     /// `∂X = mask ⊙ (∂Z·Wᵀ)`

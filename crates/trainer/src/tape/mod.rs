@@ -78,6 +78,18 @@ pub trait Operation<B: Backend> {
     fn waits_for_others(&self) -> bool {
         false
     }
+
+    /// As [`backward`](Self::backward), of a gradient that is left to be made, before its way through the
+    /// [epilogue](Self::epilogue): [`BackwardPass::waiting`] has it. Only asked of those who wait for others.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    ///
+    /// # Panics
+    /// When the operation does not wait for others.
+    fn backward_of_left(&self, _pass: &mut BackwardPass<'_, '_, B>, _out: Var) -> Result<(), ComputeError> {
+        panic!("gradients are left to operations that wait for others");
+    }
 }
 
 enum Value<'a, B: Backend> {

@@ -1,0 +1,293 @@
+//! [`Operand`]: a rank's own rows of the operand of a product, how they are made, and what of them travels.
+//!
+//! ```text
+//! columns   0 ─────────── 128 ───── 192 ───── 256
+//! bands     │      1       │         2         │     made at once, and multiplied by the rank's own block
+//! parts     │      1       │    2    │    3    │     on their way as soon as their band is made
+//! ```
+
+use std::ops::Range;
+use std::slice;
+
+use girih_compute::{Backend, ComputeError, Dtype, Epilogue, Shape, Slope, Transpose, WayBack};
+
+use crate::tape::Pool;
+
+/// Columns of a band, at least: of fewer, tensor cores compute others for nothing, and sparse products pass over their
+/// entries for little.
+const BAND_COLUMNS: usize = 128;
+
+/// A rank's own rows of an operand.
+pub(crate) enum OwnRows<'x, B: Backend> {
+    /// Those of a matrix.
+    Of(&'x B::Matrix),
+    /// Those of a dense product, which is not stored: the first columns are on their way while others are made.
+    Product(OwnProduct<'x, B>),
+}
+
+/// `X·op(W)`, or a gradient that is this product, taken back through an epilogue.
+pub(crate) struct OwnProduct<'x, B: Backend> {
+    /// `X`.
+    pub(crate) x: &'x B::Matrix,
+    /// `W`, and `op`.
+    pub(crate) weight: (&'x B::Matrix, Transpose),
+    /// The epilogue of what it is the gradient of.
+    pub(crate) through: Option<Through<'x, B>>,
+}
+
+/// The epilogue that a gradient goes back through.
+pub(crate) struct Through<'x, B: Backend> {
+    /// Its derivative.
+    pub(crate) slope: Slope,
+    /// Its result.
+    pub(crate) y: &'x B::Matrix,
+    /// Where the gradient of its bias goes, if anybody wants that.
+    pub(crate) bias_grad: Option<&'x mut B::Matrix>,
+}
+
+impl<B: Backend> OwnRows<'_, B> {
+    pub(super) fn shape(&self, backend: &B) -> Shape {
+        match self {
+            Self::Of(x) => backend.shape(x),
+            Self::Product(OwnProduct { x, weight: (weight, transpose), .. }) => {
+                let Shape { rows, cols } = backend.shape(weight);
+                Shape::new(backend.shape(x).rows, if *transpose == Transpose::Yes { rows } else { cols })
+            }
+        }
+    }
+
+    /// How they are stored: a gradient as what it is the gradient of.
+    pub(super) fn dtype(&self, backend: &B) -> Dtype {
+        match self {
+            Self::Of(x) => backend.dtype(x),
+            Self::Product(OwnProduct { through: Some(through), .. }) => backend.dtype(through.y),
+            Self::Product(_) => backend.activations(),
+        }
+    }
+}
+
+impl<B: Backend> OwnProduct<'_, B> {
+    /// Some columns, times a factor for each row, in a buffer of the pool.
+    fn columns(
+        &mut self,
+        (backend, pool): (&B, &mut Pool<B>),
+        factors: Option<&B::Matrix>,
+        (columns, dtype): (&Range<usize>, Dtype),
+    ) -> Result<B::Matrix, ComputeError> {
+        let mut out = pool.take(backend, Shape::new(backend.shape(self.x).rows, columns.len()), dtype)?;
+        let (weight, transpose) = self.weight;
+        let some = some_columns((backend, pool), self.weight, columns)?;
+        let (x, w) = ((self.x, Transpose::No), (some.as_ref().unwrap_or(weight), transpose));
+        match (&mut self.through, factors) {
+            (Some(through), _) => through.multiply((backend, pool), x, w, factors, (columns, &mut out))?,
+            (None, Some(factors)) => backend.gemm_scaled(factors, x, w, &mut out)?,
+            (None, None) => backend.gemm(x, None, w, Epilogue::default(), &mut out)?,
+        }
+        if let Some(some) = some {
+            pool.give(backend, some);
+        }
+        Ok(out)
+    }
+}
+
+/// Some columns of `op(W)` in a buffer of the pool; `None` for all of them.
+fn some_columns<B: Backend>(
+    (backend, pool): (&B, &mut Pool<B>),
+    (weight, transpose): (&B::Matrix, Transpose),
+    columns: &Range<usize>,
+) -> Result<Option<B::Matrix>, ComputeError> {
+    let Shape { rows, cols } = backend.shape(weight);
+    let (shape, from) = match transpose {
+        Transpose::No => (Shape::new(rows, columns.len()), (0, columns.start)),
+        Transpose::Yes => (Shape::new(columns.len(), cols), (columns.start, 0)),
+    };
+    if shape == backend.shape(weight) {
+        return Ok(None);
+    }
+    let mut some = pool.take(backend, shape, backend.dtype(weight))?;
+    backend.copy_block(shape, weight, from, &mut some, (0, 0))?;
+    Ok(Some(some))
+}
+
+impl<B: Backend> Through<'_, B> {
+    /// Some columns of a gradient that is a product, behind the epilogue; their sums are those of the bias.
+    fn multiply(
+        &mut self,
+        (backend, pool): (&B, &mut Pool<B>),
+        a: (&B::Matrix, Transpose),
+        b: (&B::Matrix, Transpose),
+        factors: Option<&B::Matrix>,
+        (columns, out): (&Range<usize>, &mut B::Matrix),
+    ) -> Result<(), ComputeError> {
+        let way_back = WayBack { slope: self.slope, y: self.y, first: columns.start, factors };
+        let Some(bias_grad) = &mut self.bias_grad else { return backend.gemm_backward(a, b, way_back, out, None) };
+        let shape = Shape::new(1, columns.len());
+        if shape == backend.shape(bias_grad) {
+            return backend.gemm_backward(a, b, way_back, out, Some(bias_grad));
+        }
+        let mut sums = pool.take(backend, shape, backend.dtype(bias_grad))?;
+        backend.gemm_backward(a, b, way_back, out, Some(&mut sums))?;
+        backend.copy_block(shape, &sums, (0, 0), bias_grad, (0, columns.start))?;
+        pool.give(backend, sums);
+        Ok(())
+    }
+}
+
+/// A rank's own rows of the operand, of which those are made that travel.
+pub(super) struct Operand<'x, B: Backend> {
+    pub(super) rows: OwnRows<'x, B>,
+    /// What rows are multiplied by before they travel.
+    pub(super) factors: Option<&'x B::Matrix>,
+    /// How they travel.
+    pub(super) dtype: Dtype,
+}
+
+impl<'x, B: Backend> Operand<'x, B> {
+    /// The matrix that travels as it is, if there is one.
+    fn as_it_is(&self, backend: &B) -> Option<&'x B::Matrix> {
+        match self.rows {
+            OwnRows::Of(x) if self.factors.is_none() && backend.dtype(x) == self.dtype => Some(x),
+            _ => None,
+        }
+    }
+
+    /// Some columns as they travel.
+    fn columns(&mut self, backend: &B, pool: &mut Pool<B>, columns: &Range<usize>) -> Result<B::Matrix, ComputeError> {
+        let stored = self.rows.dtype(backend);
+        let x = match &mut self.rows {
+            OwnRows::Of(x) => *x,
+            OwnRows::Product(product) => {
+                let made = product.columns((backend, pool), self.factors, (columns, stored))?;
+                if stored == self.dtype {
+                    return Ok(made);
+                }
+                let rounded = pool.converted(backend, &made, self.dtype)?;
+                pool.give(backend, made);
+                return Ok(rounded);
+            }
+        };
+        match self.factors {
+            None => copied((backend, pool), x, columns, self.dtype),
+            Some(factors) => {
+                let shape = Shape::new(backend.shape(x).rows, columns.len());
+                let mut some = pool.take(backend, shape, self.dtype)?;
+                backend.scale_rows(factors, (x, columns.start), &mut some)?;
+                Ok(some)
+            }
+        }
+    }
+
+    /// How many of the parts that come next are a band.
+    fn n_in_band(&self, backend: &B, parts: &[Range<usize>]) -> usize {
+        if self.as_it_is(backend).is_some() {
+            return parts.len();
+        }
+        let fills = |part: &Range<usize>| part.end - parts[0].start >= BAND_COLUMNS;
+        parts.iter().position(fills).map_or(parts.len(), |last| last + 1)
+    }
+}
+
+/// Some columns of a matrix in a buffer of the pool.
+fn copied<B: Backend>(
+    (backend, pool): (&B, &mut Pool<B>),
+    x: &B::Matrix,
+    columns: &Range<usize>,
+    dtype: Dtype,
+) -> Result<B::Matrix, ComputeError> {
+    let Shape { rows, cols } = backend.shape(x);
+    if columns.len() == cols {
+        return pool.converted(backend, x, dtype);
+    }
+    let shape = Shape::new(rows, columns.len());
+    let mut some = pool.take(backend, shape, dtype)?;
+    backend.copy_block(shape, x, (0, columns.start), &mut some, (0, 0))?;
+    Ok(some)
+}
+
+/// Own rows as far as they are made.
+pub(super) struct OwnColumns<'x, B: Backend> {
+    as_it_is: Option<&'x B::Matrix>,
+    bands: Vec<Band<B>>,
+    /// The band of each part, and its own columns of it; `None` where these are the whole band.
+    parts: Vec<(usize, Option<B::Matrix>)>,
+}
+
+struct Band<B: Backend> {
+    columns: Range<usize>,
+    /// `None` for the matrix as it is.
+    rows: Option<B::Matrix>,
+}
+
+impl<'x, B: Backend> OwnColumns<'x, B> {
+    pub(super) fn none_of(operand: &Operand<'x, B>, backend: &B) -> Self {
+        Self { as_it_is: operand.as_it_is(backend), bands: Vec::new(), parts: Vec::new() }
+    }
+
+    /// Makes the next band of an operand whose columns travel in these parts; says which of them it is. They are yet to
+    /// be [cut](Self::cut).
+    pub(super) fn make_band(
+        &mut self,
+        operand: &mut Operand<'x, B>,
+        (backend, pool): (&B, &mut Pool<B>),
+        parts: &[Range<usize>],
+    ) -> Result<Range<usize>, ComputeError> {
+        let first = self.parts.len();
+        let n = operand.n_in_band(backend, &parts[first..]);
+        let columns = parts[first].start..parts[first + n - 1].end;
+        let rows = self.as_it_is.is_none().then(|| operand.columns(backend, pool, &columns)).transpose()?;
+        self.bands.push(Band { columns, rows });
+        Ok(first..first + n)
+    }
+
+    /// Makes all columns, in one part.
+    pub(super) fn make_all(
+        &mut self,
+        mut operand: Operand<'x, B>,
+        (backend, pool): (&B, &mut Pool<B>),
+    ) -> Result<(), ComputeError> {
+        let all = 0..operand.rows.shape(backend).cols;
+        self.make_band(&mut operand, (backend, pool), slice::from_ref(&all))?;
+        self.cut((backend, pool), &all).map(drop)
+    }
+
+    /// Cuts the next part out of the last band.
+    pub(super) fn cut(
+        &mut self,
+        (backend, pool): (&B, &mut Pool<B>),
+        columns: &Range<usize>,
+    ) -> Result<&B::Matrix, ComputeError> {
+        let last = self.bands.len() - 1;
+        let of_band = self.bands[last].columns.clone();
+        let band = self.band(last).1;
+        let is_whole = *columns == of_band;
+        let within = columns.start - of_band.start..columns.end - of_band.start;
+        let dtype = backend.dtype(band);
+        let part = (!is_whole).then(|| copied((backend, pool), band, &within, dtype)).transpose()?;
+        self.parts.push((last, part));
+        Ok(self.part(self.parts.len() - 1))
+    }
+
+    /// Columns and rows of a band.
+    fn band(&self, i: usize) -> (&Range<usize>, &B::Matrix) {
+        let Band { columns, rows } = &self.bands[i];
+        (columns, rows.as_ref().or(self.as_it_is).expect("a band that is not made is the matrix as it is"))
+    }
+
+    /// Columns and rows of all bands.
+    pub(super) fn bands(&self) -> impl Iterator<Item = (&Range<usize>, &B::Matrix)> {
+        (0..self.bands.len()).map(|i| self.band(i))
+    }
+
+    /// A part as it travels.
+    pub(super) fn part(&self, i: usize) -> &B::Matrix {
+        let (band, part) = &self.parts[i];
+        part.as_ref().unwrap_or_else(|| self.band(*band).1)
+    }
+
+    /// Gives buffers back.
+    pub(super) fn give_back(self, backend: &B, pool: &mut Pool<B>) {
+        let (bands, parts) = (self.bands.into_iter(), self.parts.into_iter());
+        let made = bands.filter_map(|band| band.rows).chain(parts.filter_map(|(_, part)| part));
+        made.for_each(|matrix| pool.give(backend, matrix));
+    }
+}
