@@ -324,7 +324,9 @@ impl Cuda {
         *self.recorder.now() = Now::Captured { inputs: inputs.clone(), page: address };
         let done = step();
         *self.recorder.now() = Now::Neither;
-        let captured = stream.end_capture(CUgraphInstantiate_flags(0));
+        // Exchanges by NCCL keep the priority of the stream on which they were begun.
+        let keeps_priorities = CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+        let captured = stream.end_capture(keeps_priorities);
         done.map_err(|error| error.to_string())?;
         let graph = captured.map_err(failed)?.ok_or("nothing was captured")?;
         // Here memory is taken, so that no launch can fail for want of it.

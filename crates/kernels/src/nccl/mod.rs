@@ -50,7 +50,9 @@ pub struct NcclRank<T> {
     comm: Option<Arc<Comm>>,
     /// The device's own stream.
     stream: Arc<CudaStream>,
-    /// Where calls are that were begun and go on beside what is on the device's own.
+    /// Where calls are that were begun and go on beside what is on the device's own. Its kernels come first: those of
+    /// NCCL all have to be there before one of them goes on, and would wait for the end of a product that fills the
+    /// card.
     side: Arc<CudaStream>,
     /// Whether calls are being begun.
     is_beginning: AtomicBool,
@@ -79,7 +81,7 @@ impl<T: Transport> NcclRank<T> {
         let shares_context = check_cards(cuda, &*transport)?;
         let peers = Arc::new(Peers::new(&transport, deadline, shares_context));
         cuda.device.join(Arc::clone(&peers));
-        let side = stream.context().new_stream().map_err(|error| failed(error.to_string()))?;
+        let side = cuda.device.urgent_stream().map_err(|error| failed(error.to_string()))?;
         let (is_beginning, counters) = (AtomicBool::new(false), Arc::default());
         let (place, size) = (transport.rank(), transport.size());
         let mut rank = Self { one_sided: None, transport, comm: None, stream, side, is_beginning, peers, counters };
