@@ -252,7 +252,7 @@ impl Cuda {
         epilogue: &Epilogue<'_, CudaMatrix>,
         out: &mut CudaMatrix,
     ) -> Result<bool, ComputeError> {
-        if !is_suited(dense, first) || !is_suited(dense, second) || !has_long_rows(dense.shape) {
+        if !is_of_long_rows(dense, first) || !is_suited(dense, second) {
             return Ok(false);
         }
         let (variant, to) = self.forward_out(dense, epilogue, out)?;
@@ -274,7 +274,7 @@ impl Cuda {
         factors: &CudaMatrix,
         out: &CudaMatrix,
     ) -> Result<bool, ComputeError> {
-        if !is_suited(dense, (a, b)) || dense.transposes.0 == Transpose::Yes || !has_long_rows(dense.shape) {
+        if !is_of_long_rows(dense, (a, b)) {
             return Ok(false);
         }
         let (variant, to) = self.forward_out(dense, &Epilogue::default(), out)?;
@@ -293,7 +293,7 @@ impl Cuda {
         out: &mut CudaMatrix,
         sums: Option<&mut CudaMatrix>,
     ) -> Result<bool, ComputeError> {
-        if !is_suited(dense, (a, b)) || dense.transposes.0 == Transpose::Yes || !has_long_rows(dense.shape) {
+        if !is_of_long_rows(dense, (a, b)) {
             return Ok(false);
         }
         let cut = self.cut(dense, false, a.dtype);
@@ -456,6 +456,11 @@ pub(super) fn has_long_rows(shape: Shape) -> bool {
 /// Whether the columns of a product suit tiles. Rows of narrower operands begin where no copy of 16 bytes may.
 fn is_suited(dense: Dense, (a, b): (&CudaMatrix, &CudaMatrix)) -> bool {
     COLS.contains(&dense.shape.cols) && a.shape.cols.min(b.shape.cols) >= WIDE
+}
+
+/// Whether rows of nodes are multiplied by a weight, both as tiles want them.
+fn is_of_long_rows(dense: Dense, operands: (&CudaMatrix, &CudaMatrix)) -> bool {
+    is_suited(dense, operands) && dense.transposes.0 == Transpose::No && has_long_rows(dense.shape)
 }
 
 #[cfg(test)]

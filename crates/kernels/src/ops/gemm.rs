@@ -116,9 +116,9 @@ impl Cuda {
         out: &mut CudaMatrix,
         mut bias_grad: Option<&mut CudaMatrix>,
     ) -> Result<(), ComputeError> {
-        checks::gemm((a.shape, ta), (b.shape, tb), None, out.shape)?;
         let of_factors = factors.map(|factors| (factors.shape, factors.dtype));
         checks::gemm_backward((y.shape, first), of_factors, out.shape)?;
+        checks::gemm((a.shape, ta), (b.shape, tb), None, out.shape)?;
         checks::epilogue_backward(out.shape, out.shape, bias_grad.as_deref().map(|bias_grad| bias_grad.shape))?;
         let (dense, of_a, of_b) = self.plain_operands((a, ta), (b, tb), out.shape)?;
         let (operands, way_back) = ((of_a.get(), of_b.get()), WayBack { slope, y, first, factors });

@@ -219,7 +219,8 @@ struct Band<B: Backend> {
 }
 
 impl<'x, B: Backend> OwnColumns<'x, B> {
-    pub(super) fn none_of(operand: &Operand<'x, B>, backend: &B) -> Self {
+    /// None yet.
+    pub(super) fn new(operand: &Operand<'x, B>, backend: &B) -> Self {
         Self { as_it_is: operand.as_it_is(backend), bands: Vec::new(), parts: Vec::new() }
     }
 

@@ -121,7 +121,7 @@ impl<B: Backend> Product<'_, '_, B> {
             return self.end(tail);
         };
         let dtype = operand.dtype;
-        let mut own = OwnColumns::none_of(&operand, self.backend);
+        let mut own = OwnColumns::new(&operand, self.backend);
         own.make_all(operand, (self.backend, self.pool))?;
         let slice = self.cut_columns(slicing, own.part(0))?;
         own.give_back(self.backend, self.pool);
@@ -207,7 +207,7 @@ impl<B: Backend> Product<'_, '_, B> {
         stages: &[Stage<'_, B>],
     ) -> Result<(OwnColumns<'x, B>, VecDeque<Arriving<B>>), ComputeError> {
         let mut arriving = VecDeque::with_capacity(stages.len());
-        let mut own = OwnColumns::none_of(&operand, self.backend);
+        let mut own = OwnColumns::new(&operand, self.backend);
         let mut n_made = 0;
         while n_made < columns.len() {
             let band = own.make_band(&mut operand, (self.backend, self.pool), columns)?;
