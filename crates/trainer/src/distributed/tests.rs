@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use girih_comm::{Traffic, threads};
-use girih_compute::{Activation, Backend, ComputeError, Cpu, Dtype, Epilogue, Rates, Shape, Slope, Transpose};
+use girih_compute::{
+    Activation, Backend, ComputeError, Cpu, Dtype, Epilogue, Rates, Shape, Slope, SparseOperand, Transpose,
+};
 use girih_datasets::{DataSource, Dataset, Interactions, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_partition::{BlockPlan, Cuts, Exchange, Halo, LinkRates, ProcessGrid, Schedule, Scheme, Stages};
+use girih_random::Key;
 
 use super::blocks::{BlockSource, Blocks, Chunks, Panels, StepsExchange};
 use super::data::CutData;
@@ -18,8 +21,11 @@ use super::{CutAdjacency, CutGraph, Links, Network, OwnProduct, OwnRows, PaperGr
 use crate::batching::{BatchConfig, BatchKind};
 use crate::checkpoint::Checkpoint;
 use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, TrainConfig};
+use crate::graph::Graph;
 use crate::inputs::Adjacency;
-use crate::tape::Pool;
+use crate::params::{Gradients, ParamInit};
+use crate::tape::{AggregateOptions, LinearOptions, Mode, Pool, Tape};
+use crate::targets::Targets;
 use crate::{Control, DataSizes, Event, Plan, PlanDevice, SessionOptions, TierConfig, TrainError, checkpoint_path};
 
 const N: usize = 53;
@@ -57,7 +63,7 @@ fn whole(graph: &Csr, adjacency: Adjacency, transpose: Transpose) -> Matrix {
     let scales = csr.scales(adjacency.norm);
     let csr = if transpose == Transpose::Yes { csr.transposed() } else { csr };
     let scales = if transpose == Transpose::Yes { scales.transposed() } else { scales };
-    let operand_ = girih_compute::SparseOperand { csr: &csr, scales, symmetric: false, names: None };
+    let operand_ = SparseOperand { csr: &csr, scales, symmetric: false, names: None };
     let (a, x) = (cpu.upload_sparse(&operand_).unwrap(), cpu.upload(&operand(), Dtype::F32).unwrap());
     let mut out = cpu.zeros(Shape::new(N, COLS), Dtype::F32).unwrap();
     cpu.spmm((&a, Transpose::No), None, &x, Epilogue::default(), &mut out).unwrap();
@@ -195,6 +201,62 @@ fn dense_products_are_multiplied_while_they_are_made() {
                 });
                 checked.unwrap_or_else(|failure| panic!("{stages}, {wire:?}: {}", failure.message));
             }
+        }
+    }
+}
+
+/// The gradients of two branches that aggregate the same rows and are added up.
+fn gradients_of_branches(cpu: &Cpu, graph: &Graph<Cpu>) -> Result<Vec<Matrix>, ComputeError> {
+    const INNER: usize = 5;
+    let mut init = ParamInit::new(cpu, 3, 0);
+    let mut branch = |layer| -> Result<_, ComputeError> {
+        let weight = init.glorot(layer, "weight", Shape::new(INNER, COLS), INNER)?;
+        let bias = init.zeros(layer, "bias", Shape::new(1, COLS))?;
+        Ok((weight, bias, init.glorot(layer, "head", Shape::new(COLS, 3), COLS)?))
+    };
+    let branches = [branch(0)?, branch(1)?];
+    let params = init.finish();
+    let x = cpu.upload(&whole_numbers(0..N, INNER, 7), Dtype::F32)?;
+    let targets = Targets::Single(cpu.upload_ids(&(0..N as u32).map(|node| node % 3).collect::<Vec<_>>())?);
+    let (rows, mut pool) = (cpu.upload_ids(&(0..N as u32).collect::<Vec<_>>())?, Pool::default());
+    let mut tape = Tape::new(cpu, &params, &mut pool, Mode::Train(Key::new(5, 1)));
+    let x = tape.constant(&x);
+    let hidden = branches.map(|(weight, bias, _)| {
+        let (weight, bias) = (tape.param(weight), Some(tape.param(bias)));
+        let options = AggregateOptions { bias, activation: Activation::Relu, ..AggregateOptions::default() };
+        tape.aggregate_product(graph, (x, weight), options)
+    });
+    let [first, second] = hidden;
+    let head = tape.param(branches[0].2);
+    let sum = tape.linear(first?, head, LinearOptions::default())?;
+    let head = tape.param(branches[1].2);
+    let logits = tape.linear(second?, head, LinearOptions { add: Some(sum), ..LinearOptions::default() })?;
+    let loss = tape.loss(logits, &targets, &rows)?;
+    let mut gradients = Gradients::new(cpu, &params)?;
+    tape.backward(loss, &mut gradients)?;
+    params.iter().map(|(id, _)| cpu.download(gradients.get(id).expect("a share for each"))).collect()
+}
+
+/// The way back comes to the second branch's aggregation while the gradient of what the first has aggregated is left to
+/// the first.
+#[test]
+fn a_gradient_that_is_left_is_made_before_another_product_waits() {
+    let (graph, adjacency) = adjacencies().into_iter().nth(1).unwrap();
+    let (cpu, csr) = (Cpu::new(), looped(&graph, adjacency));
+    let operand = SparseOperand { csr: &csr, scales: csr.scales(adjacency.norm), symmetric: false, names: None };
+    let whole = gradients_of_branches(&cpu, &Graph::Whole(cpu.upload_sparse(&operand).unwrap())).unwrap();
+    let plan = Arc::new(BlockPlan::new(&ProcessGrid::new(Scheme::OneD, 1, 1).unwrap(), N).unwrap());
+    let source = Arc::new(DataSource::from(Dataset::new("small", graph, None, None, Vec::new()).unwrap()));
+    let cut = threads::run(1, Duration::from_secs(30), |world| -> Result<_, TrainError> {
+        let ranks = Arc::new(Ranks::<Cpu>::new(Arc::clone(&plan), Box::new(world))?);
+        let cut = CutAdjacency::new(Arc::clone(&source), adjacency, &ranks, (Exchange::Auto, Dtype::F32))?;
+        Ok(gradients_of_branches(&cpu, &Graph::Cut(Box::new(CutGraph::new(ranks, Arc::new(cut)))))?)
+    });
+    let cut = cut.unwrap_or_else(|failure| panic!("{}", failure.message)).pop().unwrap();
+    for (param, (whole, cut)) in whole.iter().zip(&cut).enumerate() {
+        assert!(whole.data().iter().any(|x| *x != 0.0), "parameter {param}");
+        for (a, b) in whole.data().iter().zip(cut.data()) {
+            assert!((a - b).abs() <= 1e-5 * a.abs().max(1e-2), "parameter {param}: {b} instead of {a}");
         }
     }
 }
