@@ -1,6 +1,6 @@
 //! Batches that devices sample, against those of the host.
 
-use girih_compute::{Backend, Dtype, Epilogue, NeighborBatch, Shape, Transpose};
+use girih_compute::{Backend, Dtype, Epilogue, NeighborBatch, Shape, Transpose, checks};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId};
 use girih_kernels::Cuda;
 use girih_sampling::Block;
@@ -24,8 +24,7 @@ pub fn graph(n: u32, weighted: bool) -> Csr {
 
 /// A matrix in full: its product with the identity, which is exact.
 fn dense(cuda: &Cuda, rows: &<Cuda as Backend>::Sparse, transpose: Transpose) -> Matrix {
-    let shape = cuda.sparse_shape(rows);
-    let shape = if transpose == Transpose::Yes { shape.transposed() } else { shape };
+    let shape = checks::read(cuda.sparse_shape(rows), transpose);
     let identity: Vec<f32> =
         (0..shape.cols * shape.cols).map(|i| f32::from(u8::from(i % (shape.cols + 1) == 0))).collect();
     let identity = cuda.upload(&Matrix::new(shape.cols, shape.cols, identity).unwrap(), Dtype::F32).unwrap();

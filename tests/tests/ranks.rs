@@ -60,7 +60,7 @@ fn assert_same(name: &str, configs: &[TrainConfig]) {
         for partition in
             [(Scheme::OneD, 4, 1), (Scheme::OneAndHalfD, 4, 2), (Scheme::TwoD, 4, 1), (Scheme::ThreeD, 8, 1)]
         {
-            let shared = shared_losses(dataset.clone(), config, partition, Stages::Parts(1));
+            let shared = shared_losses(dataset.clone(), config, partition, Stages::Steps);
             assert_alike(&single, &shared, 1e-5, &format!("{name}, {:?} on {partition:?}", config.model.kind));
         }
     }

@@ -45,7 +45,8 @@ fn expect(operation: &'static str, operand: &'static str, found: Shape, expected
 }
 
 /// The shape of `op(x)`.
-fn read(shape: Shape, transpose: Transpose) -> Shape {
+#[must_use]
+pub fn read(shape: Shape, transpose: Transpose) -> Shape {
     match transpose {
         Transpose::No => shape,
         Transpose::Yes => shape.transposed(),

@@ -4,6 +4,7 @@ use girih_graph_format::{Csr, Matrix};
 use girih_random::{Key, Stream};
 use proptest::prelude::*;
 
+use crate::checks::COLUMNS;
 use crate::{Activation, Backend, Dropout, Dtype, EntryNames, Epilogue, Shape, Slope};
 
 /// Purpose of the keys of this suite; no run of a model uses it.
@@ -22,6 +23,11 @@ pub(super) fn n_rows_some(max: usize) -> impl Strategy<Value = usize> {
 /// Widths around vectors and cache lines.
 pub(super) fn width() -> impl Strategy<Value = usize> {
     1..70usize
+}
+
+/// A column about the middle from which on operations take columns by themselves.
+pub(super) fn middle(width: usize) -> usize {
+    width.saturating_sub(1) / COLUMNS / 2 * COLUMNS
 }
 
 pub(super) fn dtype() -> impl Strategy<Value = Dtype> {

@@ -4,9 +4,9 @@ use girih_graph_format::{Csr, Norm, Scales};
 use girih_random::Key;
 use proptest::prelude::*;
 
-use super::inputs::{Draws, EpilogueCase, dtype, epilogue, n_rows, slope, width};
+use super::inputs::{Draws, EpilogueCase, dtype, epilogue, middle, n_rows, slope, width};
 use super::{Law, Output, Results};
-use crate::checks::COLUMNS;
+use crate::checks::{COLUMNS, read};
 use crate::{Backend, Dropout, Dtype, Shape, Slope, SparseOperand, Transpose, WayBack};
 
 /// The sum of two dense products.
@@ -86,9 +86,8 @@ impl Law for Gemm {
 
     fn run<B: Backend>(backend: &B, case: &GemmCase) -> Results {
         let (mut draws, (rows, cols, depth)) = (Draws::new(case.seed), case.dimensions);
-        let stored = |transpose, shape: Shape| if transpose == Transpose::Yes { shape.transposed() } else { shape };
-        let a = draws.matrix(backend, stored(case.transposes.0, Shape::new(rows, depth)), case.dtypes[0]);
-        let b = draws.matrix(backend, stored(case.transposes.1, Shape::new(depth, cols)), case.dtypes[1]);
+        let a = draws.matrix(backend, read(Shape::new(rows, depth), case.transposes.0), case.dtypes[0]);
+        let b = draws.matrix(backend, read(Shape::new(depth, cols), case.transposes.1), case.dtypes[1]);
         let bias = draws.matrix(backend, Shape::new(1, cols), case.dtypes[2]);
         let mut out = draws.matrix(backend, Shape::new(rows, cols), case.dtypes[3]);
         let dropout = case.dropout.map(|p| Dropout::new(p, Key::new(case.seed, 0)).from_row(case.seed as usize % 3));
@@ -144,13 +143,9 @@ impl Law for GemmOfRows {
         let a = draws.matrix(backend, Shape::new(rows, depth), of_a);
         let y = draws.matrix(backend, Shape::new(rows, width), of_out);
         let mut results = Vec::new();
-        for (first, factors) in
-            [(0, None), (0, Some(&factors)), (width.saturating_sub(1) / COLUMNS / 2 * COLUMNS, Some(&factors))]
-        {
+        for (first, factors) in [(0, None), (0, Some(&factors)), (middle(width), Some(&factors))] {
             let cols = width - first;
-            let shape = Shape::new(depth, cols);
-            let stored = if case.transpose == Transpose::Yes { shape.transposed() } else { shape };
-            let b = draws.matrix(backend, stored, of_b);
+            let b = draws.matrix(backend, read(Shape::new(depth, cols), case.transpose), of_b);
             let (a, b) = ((&a, Transpose::No), (&b, case.transpose));
             let mut out = draws.matrix(backend, Shape::new(rows, cols), of_out);
             if let Some(factors) = factors {
@@ -256,7 +251,7 @@ impl Law for Spmm {
         let (csr, scales, symmetric) = case.operand(&mut draws);
         let a = backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric, names: None }).expect("upload");
         assert_eq!((backend.sparse_shape(&a), backend.nnz(&a)), (case.shape, csr.nnz()));
-        let read = if case.transpose == Transpose::Yes { case.shape.transposed() } else { case.shape };
+        let read = read(case.shape, case.transpose);
         let x = draws.matrix(backend, Shape::new(read.cols, case.width), case.dtypes[0]);
         let weights = draws.matrix(backend, Shape::new(csr.nnz(), 1), case.dtypes[1]);
         let bias = draws.matrix(backend, Shape::new(1, case.width), case.dtypes[2]);
@@ -292,10 +287,10 @@ impl Law for SpmmColumns {
         let mut draws = Draws::new(case.seed);
         let (csr, scales, symmetric) = case.operand(&mut draws);
         let a = backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric, names: None }).expect("upload");
-        let read = if case.transpose == Transpose::Yes { case.shape.transposed() } else { case.shape };
+        let read = read(case.shape, case.transpose);
         let bias = draws.matrix(backend, Shape::new(1, case.width), case.dtypes[2]);
         let mut out = draws.matrix(backend, Shape::new(read.rows, case.width), case.dtypes[3]);
-        let middle = case.width.saturating_sub(1) / COLUMNS / 2 * COLUMNS;
+        let middle = middle(case.width);
         for columns in [middle..case.width, COLUMNS.min(middle)..middle] {
             let x = draws.matrix(backend, Shape::new(read.cols, columns.len()), case.dtypes[0]);
             let epilogue = case.epilogue.with(&bias);

@@ -9,6 +9,7 @@
 use std::ops::Range;
 use std::slice;
 
+use girih_compute::checks::read;
 use girih_compute::{Backend, ComputeError, Dtype, Epilogue, Shape, Slope, Transpose, WayBack};
 
 use crate::tape::Pool;
@@ -50,8 +51,7 @@ impl<B: Backend> OwnRows<'_, B> {
         match self {
             Self::Of(x) => backend.shape(x),
             Self::Product(OwnProduct { x, weight: (weight, transpose), .. }) => {
-                let Shape { rows, cols } = backend.shape(weight);
-                Shape::new(backend.shape(x).rows, if *transpose == Transpose::Yes { rows } else { cols })
+                Shape::new(backend.shape(x).rows, read(backend.shape(weight), *transpose).cols)
             }
         }
     }
@@ -176,15 +176,6 @@ impl<'x, B: Backend> Operand<'x, B> {
             }
         }
     }
-
-    /// How many of the parts that come next are a band.
-    fn n_in_band(&self, backend: &B, parts: &[Range<usize>]) -> usize {
-        if self.as_it_is(backend).is_some() {
-            return parts.len();
-        }
-        let fills = |part: &Range<usize>| part.end - parts[0].start >= BAND_COLUMNS;
-        parts.iter().position(fills).map_or(parts.len(), |last| last + 1)
-    }
 }
 
 /// Some columns of a matrix in a buffer of the pool.
@@ -206,6 +197,8 @@ fn copied<B: Backend>(
 
 /// Own rows as far as they are made.
 pub(super) struct OwnColumns<'x, B: Backend> {
+    operand: Operand<'x, B>,
+    /// The matrix that travels as it is, if there is one.
     as_it_is: Option<&'x B::Matrix>,
     bands: Vec<Band<B>>,
     /// The band of each part, and its own columns of it; `None` where these are the whole band.
@@ -220,34 +213,40 @@ struct Band<B: Backend> {
 
 impl<'x, B: Backend> OwnColumns<'x, B> {
     /// None yet.
-    pub(super) fn new(operand: &Operand<'x, B>, backend: &B) -> Self {
-        Self { as_it_is: operand.as_it_is(backend), bands: Vec::new(), parts: Vec::new() }
+    pub(super) fn new(operand: Operand<'x, B>, backend: &B) -> Self {
+        Self { as_it_is: operand.as_it_is(backend), operand, bands: Vec::new(), parts: Vec::new() }
+    }
+
+    /// Parts that are cut.
+    pub(super) fn n_parts(&self) -> usize {
+        self.parts.len()
     }
 
     /// Makes the next band of an operand whose columns travel in these parts; says which of them it is. They are yet to
     /// be [cut](Self::cut).
     pub(super) fn make_band(
         &mut self,
-        operand: &mut Operand<'x, B>,
         (backend, pool): (&B, &mut Pool<B>),
         parts: &[Range<usize>],
     ) -> Result<Range<usize>, ComputeError> {
-        let first = self.parts.len();
-        let n = operand.n_in_band(backend, &parts[first..]);
+        let first = self.n_parts();
+        let n = self.n_in_band(&parts[first..]);
         let columns = parts[first].start..parts[first + n - 1].end;
-        let rows = self.as_it_is.is_none().then(|| operand.columns(backend, pool, &columns)).transpose()?;
+        let rows = self.as_it_is.is_none().then(|| self.operand.columns(backend, pool, &columns)).transpose()?;
         self.bands.push(Band { columns, rows });
         Ok(first..first + n)
     }
 
+    /// How many of the parts that come next are a band.
+    fn n_in_band(&self, parts: &[Range<usize>]) -> usize {
+        let fills = |part: &Range<usize>| self.as_it_is.is_none() && part.end - parts[0].start >= BAND_COLUMNS;
+        parts.iter().position(fills).map_or(parts.len(), |last| last + 1)
+    }
+
     /// Makes all columns, in one part.
-    pub(super) fn make_all(
-        &mut self,
-        mut operand: Operand<'x, B>,
-        (backend, pool): (&B, &mut Pool<B>),
-    ) -> Result<(), ComputeError> {
-        let all = 0..operand.rows.shape(backend).cols;
-        self.make_band(&mut operand, (backend, pool), slice::from_ref(&all))?;
+    pub(super) fn make_all(&mut self, (backend, pool): (&B, &mut Pool<B>)) -> Result<(), ComputeError> {
+        let all = 0..self.operand.rows.shape(backend).cols;
+        self.make_band((backend, pool), slice::from_ref(&all))?;
         self.cut((backend, pool), &all).map(drop)
     }
 

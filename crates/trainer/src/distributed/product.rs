@@ -121,8 +121,8 @@ impl<B: Backend> Product<'_, '_, B> {
             return self.end(tail);
         };
         let dtype = operand.dtype;
-        let mut own = OwnColumns::new(&operand, self.backend);
-        own.make_all(operand, (self.backend, self.pool))?;
+        let mut own = OwnColumns::new(operand, self.backend);
+        own.make_all((self.backend, self.pool))?;
         let slice = self.cut_columns(slicing, own.part(0))?;
         own.give_back(self.backend, self.pool);
         let mut tail = self.tail(shape, self.backend.shape(&slice).cols)?;
@@ -202,17 +202,14 @@ impl<B: Backend> Product<'_, '_, B> {
     /// Makes all columns of the operand, and begins what comes in the first stages, each as soon as its part is there.
     fn begin_first<'x>(
         &mut self,
-        mut operand: Operand<'x, B>,
+        operand: Operand<'x, B>,
         columns: &[Range<usize>],
         stages: &[Stage<'_, B>],
     ) -> Result<(OwnColumns<'x, B>, VecDeque<Arriving<B>>), ComputeError> {
         let mut arriving = VecDeque::with_capacity(stages.len());
-        let mut own = OwnColumns::new(&operand, self.backend);
-        let mut n_made = 0;
-        while n_made < columns.len() {
-            let band = own.make_band(&mut operand, (self.backend, self.pool), columns)?;
-            n_made = band.end;
-            for part in band {
+        let mut own = OwnColumns::new(operand, self.backend);
+        while own.n_parts() < columns.len() {
+            for part in own.make_band((self.backend, self.pool), columns)? {
                 let rows = own.cut((self.backend, self.pool), &columns[part])?;
                 for stage in stages.iter().filter(|stage| stage.part == part) {
                     arriving.push_back(self.begin(stage.together, rows)?);

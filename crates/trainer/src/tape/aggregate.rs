@@ -179,10 +179,9 @@ impl<B: Backend> Operation<B> for Aggregated<'_, B> {
     fn backward_of_left(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var) -> Result<(), ComputeError> {
         let mut bias_grad = self.epilogue.bias_buffer(pass)?;
         let mut x_grad = pass.grad_buffer(out)?;
-        pass.waiting(|backend, pool, (left, nodes), beside| {
-            let LeftProduct { dz, weight } = left.expect("the gradient was left");
-            let through =
-                Through { slope: self.epilogue.slope(), y: nodes[out.0].matrix(), bias_grad: bias_grad.as_mut() };
+        pass.waiting(|backend, pool, left, beside| {
+            let LeftProduct { dz, weight, y } = left.expect("the gradient was left");
+            let through = Through { slope: self.epilogue.slope(), y, bias_grad: bias_grad.as_mut() };
             let product = OwnProduct { x: dz, weight: (weight, Transpose::Yes), through: Some(through) };
             let (rows, plain) = (OwnRows::Product(product), Epilogue::default());
             self.graph.multiply_beside(backend, (pool, beside), Transpose::Yes, rows, &plain, &mut x_grad)

@@ -37,10 +37,11 @@ impl<B: Backend> WeightGradients<B> {
     }
 }
 
-/// A gradient that was left to whoever takes it back further: `∂Z·Wᵀ`.
+/// A gradient that was left to whoever takes it back further: `∂Z·Wᵀ`, that of `y`.
 pub(super) struct LeftProduct<'p, B: Backend> {
     pub(super) dz: &'p B::Matrix,
     pub(super) weight: &'p B::Matrix,
+    pub(super) y: &'p B::Matrix,
 }
 
 /// The walk back over a tape, as an [`Operation`](super::Operation) sees it.
@@ -162,16 +163,18 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
     }
 
     /// Lets `wait` wait for other ranks, and do meanwhile what was put off. It is given the gradient that was left, if
-    /// one was, and the values of nodes.
+    /// one was.
     pub(super) fn waiting<T>(
         &mut self,
-        wait: impl FnOnce(&'a B, &mut Pool<B>, (Option<LeftProduct<'_, B>>, &[Node<'a, B>]), &mut Beside<'_>) -> T,
+        wait: impl FnOnce(&'a B, &mut Pool<B>, Option<LeftProduct<'_, B>>, &mut Beside<'_>) -> T,
     ) -> T {
         let Self { backend, pool, nodes, gradients, put_off, .. } = self;
         let (backend, nodes, put_off) = (*backend, &nodes[..], std::mem::take(put_off));
-        let left = put_off.iter().find(|put_off| put_off.leaves_operand);
-        let left = left.map(|left| LeftProduct { dz: &left.grad, weight: nodes[left.terms[0].1.0].matrix() });
-        let done = wait(backend, pool, (left, nodes), &mut || {
+        let left = put_off.iter().find(|put_off| put_off.leaves_operand).map(|left| {
+            let (y, weight) = left.terms[0];
+            LeftProduct { dz: &left.grad, weight: nodes[weight.0].matrix(), y: nodes[y.0].matrix() }
+        });
+        let done = wait(backend, pool, left, &mut || {
             put_off.iter().try_for_each(|put_off| put_off.compute((backend, nodes), gradients))
         });
         put_off.into_iter().for_each(|put_off| pool.give(backend, put_off.grad));

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 
 use super::*;
+use crate::checks::read;
 use crate::{Activation, Dtype};
 
 fn matrix(shape: Shape, dtype: Dtype, seed: usize) -> CpuMatrix {
@@ -99,12 +100,11 @@ prop_compose! {
         p in prop::option::of(0.0f32..0.9),
         (biased, accumulate, relu) in any::<(bool, bool, bool)>(),
     ) -> Case {
-        let shaped = |shape: Shape, transpose| if transpose == Transpose::Yes { shape.transposed() } else { shape };
         Case {
-            a: matrix(shaped(Shape::new(n_rows, n_inner), transposes.0), dtypes.0, 1),
+            a: matrix(read(Shape::new(n_rows, n_inner), transposes.0), dtypes.0, 1),
             transpose_a: transposes.0,
             dropout: p.map(|p| Dropout::new(p, Key::new(5, 2))),
-            b: matrix(shaped(Shape::new(n_inner, n_cols), transposes.1), dtypes.1, 2),
+            b: matrix(read(Shape::new(n_inner, n_cols), transposes.1), dtypes.1, 2),
             transpose_b: transposes.1,
             bias: biased.then(|| matrix(Shape::new(1, n_cols), Dtype::F32, 3)),
             accumulate,
