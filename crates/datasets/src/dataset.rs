@@ -1,7 +1,7 @@
 //! [`Dataset`]: everything that training needs to know about one set of nodes.
 
 use girih_compress::{CodecSpec, CompressedFeatures, RowSource};
-use girih_graph_format::{Csr, Matrix, NodeId, Permutation};
+use girih_graph_format::{Csr, Matrix, NodeId, Notes, Permutation};
 use rayon::prelude::*;
 
 use crate::{DatasetError, Interactions};
@@ -14,7 +14,7 @@ pub const UNLABELLED: u32 = u32::MAX;
 /// # Invariants
 /// What [`Dataset::validate`] checks; [`Dataset::new`] and every loader and generator of this crate return only sets
 /// that pass it. Fields are public so that a caller can swap one (a reordered graph, another split) and validate again.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Dataset {
     /// Name for people and records, such as `cora` or `synth:reddit@0.1`.
     pub name: String,
@@ -30,6 +30,21 @@ pub struct Dataset {
     pub interactions: Option<Interactions>,
     /// Whether a generator made this data: such sets say so wherever they are reported.
     pub generated: bool,
+    /// What its loader left out, made up or found doubtful.
+    pub notes: Notes,
+}
+
+/// Equal data: all but the notes, which tell how it was read.
+impl PartialEq for Dataset {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.graph == other.graph
+            && self.features == other.features
+            && self.labels == other.labels
+            && self.splits == other.splits
+            && self.interactions == other.interactions
+            && self.generated == other.generated
+    }
 }
 
 /// Node features, `n_nodes × width`.
@@ -85,7 +100,8 @@ impl Dataset {
         labels: Option<Labels>,
         splits: Vec<Split>,
     ) -> Result<Self, DatasetError> {
-        let dataset = Self { name: name.into(), graph, features, labels, splits, interactions: None, generated: false };
+        let (name, interactions, notes) = (name.into(), None, Notes::default());
+        let dataset = Self { name, graph, features, labels, splits, interactions, generated: false, notes };
         dataset.validate()?;
         Ok(dataset)
     }

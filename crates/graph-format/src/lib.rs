@@ -8,6 +8,7 @@
 //! - [`Norm`] and [`Scales`]: normalisation as two vectors beside a binary adjacency.
 //! - [`Matrix`]: dense rows of `f32`.
 //! - [`mod@file`]: reading and writing all of it; every byte is in `docs/formats.md`.
+//! - [`Notes`]: what reading a file left out, made up or found doubtful.
 //! - [`Buffer`]: an array that is owned or mapped from a file; all of the above stand on it.
 //!
 //! ```
@@ -31,6 +32,7 @@ mod error;
 pub mod file;
 mod matrix;
 mod normalize;
+mod notes;
 mod ops;
 mod permutation;
 mod reuse;
@@ -50,6 +52,7 @@ pub use csr::{Csr, MAX_NODES};
 pub use error::FormatError;
 pub use matrix::Matrix;
 pub use normalize::{Norm, Scales, scale_factors};
+pub use notes::{MadeUp, NotUsed, Notes};
 pub use ops::Transposed;
 pub use permutation::Permutation;
 pub use reuse::ReuseCurve;

@@ -1,0 +1,89 @@
+//! [`Notes`]: what reading a file left out, made up or found doubtful.
+
+/// The record of one reading: everything that is not plainly "as the file has it".
+///
+/// Readers add to it; programs print it. An empty record means that all that was met is used, and nothing else is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// Files, arrays, columns, header lines and keys that were met and are not used.
+    pub not_used: Vec<NotUsed>,
+    /// Values that no file holds: drawn splits, merged or mirrored edges, added nodes, invented features.
+    pub made_up: Vec<MadeUp>,
+    /// Input that can be read but may not be what its user means.
+    pub warnings: Vec<String>,
+}
+
+/// Something that was met and is not used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotUsed {
+    /// Name as the user knows it, such as `edge_attr.npy` or `column 4 (time)`.
+    pub what: String,
+    /// Reason in a few words, such as `edge features`.
+    pub why: String,
+}
+
+/// Values that no file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MadeUp {
+    /// Kind for programs, in snake case: `merged_edges`, `drawn_split` and so on.
+    pub kind: &'static str,
+    /// Description for people: what was made, how many, and the rule.
+    pub text: String,
+    /// Named numbers for programs.
+    pub counts: Vec<(&'static str, u64)>,
+}
+
+impl Notes {
+    /// Records something that is not used; `why` may be empty.
+    pub fn leave_out(&mut self, what: impl Into<String>, why: impl Into<String>) {
+        self.not_used.push(NotUsed { what: what.into(), why: why.into() });
+    }
+
+    /// Records values that no file holds.
+    pub fn make_up(&mut self, kind: &'static str, text: impl Into<String>, counts: &[(&'static str, u64)]) {
+        self.made_up.push(MadeUp { kind, text: text.into(), counts: counts.to_vec() });
+    }
+
+    /// Records a doubt.
+    pub fn warn(&mut self, message: impl Into<String>) {
+        self.warnings.push(message.into());
+    }
+
+    /// Adds the record of another reading.
+    pub fn append(&mut self, other: Self) {
+        self.not_used.extend(other.not_used);
+        self.made_up.extend(other.made_up);
+        self.warnings.extend(other.warnings);
+    }
+
+    /// Whether all that was met is used, and nothing else is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// One line that names everything not used, `not used: a: why; b`; `None` where all is used.
+    #[must_use]
+    pub fn not_used_line(&self) -> Option<String> {
+        let one = |NotUsed { what, why }: &NotUsed| match why.as_str() {
+            "" => what.clone(),
+            why => format!("{what}: {why}"),
+        };
+        let all: Vec<String> = self.not_used.iter().map(one).collect();
+        (!all.is_empty()).then(|| format!("not used: {}", all.join("; ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_not_used_is_in_one_line() {
+        let mut notes = Notes::default();
+        assert!(notes.is_empty() && notes.not_used_line().is_none());
+        notes.leave_out("edge_attr.npy", "edge features");
+        notes.leave_out("edge_type.npy", "");
+        assert_eq!(notes.not_used_line().unwrap(), "not used: edge_attr.npy: edge features; edge_type.npy");
+    }
+}
