@@ -14,10 +14,12 @@
 use std::path::Path;
 
 use girih_compress::CompressedFeatures;
-use girih_graph_format::file::{Array, Folder, FolderWriter, Verify};
-use girih_graph_format::{Csr, FormatError, Matrix, NodeId};
+use girih_graph_format::file::{Array, Folder, FolderWriter, MANIFEST, Verify};
+use girih_graph_format::{Csr, FormatError, Matrix, NodeId, Notes};
 use serde::{Deserialize, Serialize};
 
+use crate::edges::refuse_duplicates_option;
+use crate::inventory::{Inventory, reason};
 use crate::load::{CHECKSUM_LIMIT, open_matrix, open_store};
 use crate::{Dataset, DatasetError, FEATURE_STORE, Features, Interactions, Labels, LoadOptions, Split, UNLABELLED};
 
@@ -173,8 +175,81 @@ pub fn saved_name(path: &Path) -> Option<String> {
 /// # Errors
 /// When a file is missing, differs from the manifest, or breaks a rule of [`Dataset`].
 pub(crate) fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    refuse_duplicates_option(options, "a girih folder stores each pair of nodes once").map_err(|e| e.at(path))?;
     let folder = Folder::open(path, Verify::UpTo(CHECKSUM_LIMIT))?;
-    read(&folder, options).map_err(|e| e.at(path))
+    let notes = notes_of(&folder).map_err(|e| e.at(path))?;
+    let dataset = read(&folder, options).map_err(|e| e.at(path))?;
+    Ok(Dataset { notes, ..dataset })
+}
+
+/// The order that `girih reorder` leaves in a folder for its user: not data.
+const ORDER: &str = "new_of_old";
+/// Sections of the manifest that are read.
+const SECTIONS: [&str; 2] = ["graph", SECTION];
+
+/// The files, arrays and sections of a folder that loading does not use.
+pub(crate) fn notes_of(folder: &Folder) -> Result<Notes, DatasetError> {
+    let section = folder.section::<DatasetSection>(SECTION)?;
+    let mut notes = Notes::default();
+    let mut files = Inventory::of_folder(folder.path())?;
+    files.take(MANIFEST);
+    files.take(FEATURE_STORE);
+    folder.names().filter(|name| is_read(name, section.as_ref())).for_each(|name| files.take(&format!("{name}.npy")));
+    for file in files.left() {
+        let listed = file.strip_suffix(".npy").is_some_and(|name| folder.contains(name));
+        let why = if listed { "no section of girih.toml names it" } else { reason(file) };
+        notes.leave_out(file, if why.is_empty() { "girih.toml does not list it" } else { why });
+    }
+    let replaced = section.is_some_and(|section| matches!(section.features, FeatureKind::Dense | FeatureKind::Sparse));
+    if replaced && folder.path().join(FEATURE_STORE).is_file() {
+        let text = format!("features are the codes of {FEATURE_STORE}, in the place of the arrays of features");
+        notes.make_up("compressed_features", text, &[]);
+    }
+    for section in folder.section_names().filter(|name| !SECTIONS.contains(name)) {
+        notes.leave_out(format!("girih.toml: [{section}]"), "unknown section");
+    }
+    Ok(notes)
+}
+
+/// Whether an array that the manifest lists is read.
+fn is_read(name: &str, section: Option<&DatasetSection>) -> bool {
+    let Some(section) = section else { return matches!(name, "indptr" | "indices" | "values" | ORDER) };
+    let part_of_split = || {
+        let (i, part) = name.strip_prefix("split")?.split_once('_')?;
+        Some(i.parse::<usize>().is_ok_and(|i| i < section.n_splits) && matches!(part, "train" | "val" | "test"))
+    };
+    match name {
+        "indptr" | "indices" | "values" | ORDER => true,
+        "features" => section.features == FeatureKind::Dense,
+        "features_indptr" | "features_indices" | "features_values" => section.features == FeatureKind::Sparse,
+        "labels" => section.labels != LabelKind::None,
+        "test_indptr" | "test_indices" => section.n_users.is_some(),
+        _ => part_of_split().unwrap_or(false),
+    }
+}
+
+/// Refuses a folder that girih has written and that has lost its manifest: without it, its splits and labels would be
+/// read as something else.
+///
+/// # Errors
+/// When the folder has arrays that only girih names so.
+pub(crate) fn refuse_without_manifest(path: &Path) -> Result<(), DatasetError> {
+    let has = |name: &str| path.join(format!("{name}.npy")).is_file();
+    let tell_tale = ["split0_train", "split0_val", "split0_test", "test_indptr", "features_indptr"];
+    let is_named_sparse = has("features_shape");
+    let Some(name) = tell_tale.into_iter().find(|name| has(name) && !(is_named_sparse && *name == "features_indptr"))
+    else {
+        return Ok(());
+    };
+    if !has("indptr") || !has("indices") {
+        return Ok(());
+    }
+    Err(DatasetError::invalid(format!(
+        "{name}.npy is an array of a girih folder, and the folder's {MANIFEST} is missing, which says what its arrays \
+         mean; copy {MANIFEST} from where the folder comes from, or rename {name}.npy and its like to be read as loose \
+         arrays (train_idx, val_idx, test_idx)"
+    ))
+    .at(path))
 }
 
 fn read(folder: &Folder, options: &LoadOptions) -> Result<Dataset, DatasetError> {

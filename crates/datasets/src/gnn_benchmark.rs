@@ -1,36 +1,54 @@
-//! The `.npz` files of gnn-benchmark (Shchur et al., "Pitfalls of Graph Neural Network Evaluation", 2018).
+//! The `.npz` files of gnn-benchmark (Shchur et al., "Pitfalls of Graph Neural Network Evaluation", 2018), and those of
+//! Nettack in the same form.
 //!
 //! ```text
 //! adj_data  adj_indices  adj_indptr  adj_shape      adjacency, CSR; directed as shipped
-//! attr_data attr_indices attr_indptr attr_shape     features, CSR; or one dense array `attr_matrix`
+//! attr_data attr_indices attr_indptr attr_shape     features, CSR; or one dense array `attr_matrix`; may be missing
 //! labels                                            one integer per node
 //! ```
-//! Other members, such as `class_names` (pickled objects), are never read. As `PyG` does: weights and self loops are
-//! dropped, edges are stored in both directions, features become zeros and ones, and all nodes stay. The paper keeps
-//! the largest connected component only (section 3); so splits are drawn from its nodes, and the others are neither
-//! trained on nor tested.
+//! Other members, such as `class_names` (pickled objects), are never read, and named. As `PyG` does: weights and self
+//! loops are dropped, edges are stored in both directions, features become zeros and ones, and all nodes stay. The paper
+//! keeps the largest connected component only (section 3); so splits are drawn from its nodes, and the others are
+//! neither trained on nor tested.
 
 use girih_graph_format::file::{Npz, sparse_from_npz};
-use girih_graph_format::{Csr, NodeId};
+use girih_graph_format::{Csr, Duplicates, NodeId, Notes};
 
+use crate::edges::{directed_as, refuse_duplicates_option, without_loops};
+use crate::inventory::Inventory;
+use crate::splits::drawn_by;
 use crate::{
-    Components, Dataset, DatasetError, FeatureNorm, Features, Labels, LoadOptions, SplitRule, UNLABELLED, arrays,
+    Components, Dataset, DatasetError, FeatureNorm, Features, Labels, LoadOptions, SplitRule, UNLABELLED, labels,
 };
 
-/// Loads an open archive; splits are drawn by [`SplitRule::GNN_BENCHMARK`].
+/// Loads an open archive; splits are drawn by [`SplitRule::GNN_BENCHMARK`], and none where a class is too small for it.
 ///
 /// # Errors
-/// When members are missing, damaged or contradict each other, or a class has too few nodes for the split.
+/// When members are missing, damaged or contradict each other.
 pub(crate) fn load(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let origin = npz.origin().to_owned();
-    let graph = adjacency(npz, options.symmetrize.unwrap_or(true))?;
+    read(npz, name, options).map_err(|e| e.at(&origin))
+}
+
+fn read(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    refuse_duplicates_option(options, "gnn-benchmark archives have edges without weights, each once")?;
+    let mut notes = Notes::default();
+    let graph = adjacency(npz, options, &mut notes)?;
     let norm = options.feature_norm.unwrap_or(FeatureNorm::RootLength);
-    let features = norm.apply(features(npz)?).map_err(|e| e.at(&origin))?;
-    let labels = arrays::labels(npz.array("labels")?)?;
+    let features = features(npz)?.map(|features| norm.apply(features)).transpose()?;
+    let labels = labels::as_published(npz.array("labels")?)?;
+    let mut members = Inventory::of_names(npz.members().iter().cloned());
+    members.take_all(is_used);
+    members.note(&mut notes);
     let eligible = labels_of_largest_component(&graph, &labels);
-    let splits = SplitRule::GNN_BENCHMARK.draw_many(&eligible, options.seed, options.n_drawn());
-    let dataset = splits.and_then(|splits| Dataset::new(name, graph, Some(features), Some(labels), splits));
-    dataset.map_err(|e| e.at(&origin))
+    let splits = drawn_by(SplitRule::GNN_BENCHMARK, &eligible, options, &mut notes);
+    Ok(Dataset { notes, ..Dataset::new(name, graph, features, Some(labels), splits)? })
+}
+
+fn is_used(member: &str) -> bool {
+    let array = member.strip_suffix(".npy").unwrap_or_default();
+    let is_part = |part: &str| matches!(part, "data" | "indices" | "indptr" | "shape" | "matrix");
+    array == "labels" || array.strip_prefix("adj_").or_else(|| array.strip_prefix("attr_")).is_some_and(is_part)
 }
 
 /// The labels of the nodes that splits are drawn from; the others count as unlabelled.
@@ -49,22 +67,27 @@ pub(crate) fn recognizes(npz: &Npz) -> bool {
     npz.contains("adj_indptr") && npz.contains("labels")
 }
 
-fn adjacency(npz: &mut Npz, symmetrize: bool) -> Result<Csr, DatasetError> {
-    let graph = sparse_from_npz(npz, "adj_")?.with_values(None)?.without_self_loops();
-    if !graph.is_square() {
-        return Err(
-            DatasetError::invalid(format!("an adjacency of {} × {}", graph.n_rows(), graph.n_cols())).at(npz.origin())
-        );
+fn adjacency(npz: &mut Npz, options: &LoadOptions, notes: &mut Notes) -> Result<Csr, DatasetError> {
+    let stored = sparse_from_npz(npz, "adj_", Duplicates::Merge)?.0;
+    if !stored.is_square() {
+        return Err(DatasetError::invalid(format!("an adjacency of {} × {}", stored.n_rows(), stored.n_cols())));
     }
-    Ok(if symmetrize { graph.symmetrized() } else { graph })
+    if stored.values().is_some() {
+        notes.leave_out("adj_data", "weights, which the published loaders drop");
+    }
+    let graph = without_loops(stored.with_values(None)?, notes);
+    Ok(directed_as(graph, options, true, notes))
 }
 
-fn features(npz: &mut Npz) -> Result<Features, DatasetError> {
+fn features(npz: &mut Npz) -> Result<Option<Features>, DatasetError> {
     if let Some(array) = npz.try_array("attr_matrix")? {
-        return Ok(Features::Dense(array.into_matrix()?));
+        return Ok(Some(Features::Dense(array.into_matrix()?)));
     }
-    let stored = sparse_from_npz(npz, "attr_")?;
+    if !npz.contains("attr_indptr") {
+        return Ok(None);
+    }
+    let stored = sparse_from_npz(npz, "attr_", Duplicates::Sum)?.0;
     let is_bag_of_words = stored.values().is_none_or(|values| values.iter().all(|&v| v > 0.0));
     let features = if is_bag_of_words { stored.with_values(None)? } else { stored };
-    Ok(Features::Sparse(features))
+    Ok(Some(Features::Sparse(features)))
 }

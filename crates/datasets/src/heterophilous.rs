@@ -7,9 +7,15 @@
 //! ```
 
 use girih_graph_format::file::{Array, Npz};
-use girih_graph_format::{Coo, Csr, Duplicates, NodeId};
+use girih_graph_format::{Coo, Csr, Duplicates, NodeId, Notes};
 
-use crate::{Dataset, DatasetError, Features, LoadOptions, Split, arrays};
+use crate::edges::{directed_as, to_graph, without_loops};
+use crate::inventory::Inventory;
+use crate::{Dataset, DatasetError, Features, LoadOptions, Split, labels};
+
+/// Members that are read.
+const MEMBERS: [&str; 6] =
+    ["node_features.npy", "node_labels.npy", "edges.npy", "train_masks.npy", "val_masks.npy", "test_masks.npy"];
 
 /// Loads an open archive with the split sets that it ships.
 ///
@@ -17,15 +23,22 @@ use crate::{Dataset, DatasetError, Features, LoadOptions, Split, arrays};
 /// When members are missing, damaged or contradict each other.
 pub(crate) fn load(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let origin = npz.origin().to_owned();
+    read(npz, name, options).map_err(|e| e.at(&origin))
+}
+
+fn read(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    let mut notes = Notes::default();
     let features = npz.array("node_features")?.into_matrix()?;
     let n_nodes = features.n_rows();
-    let features = options.feature_norm.unwrap_or_default().apply(Features::Dense(features));
-    let features = features.map_err(|e| e.at(&origin))?;
-    let graph = adjacency(npz.array("edges")?, n_nodes)?;
-    let graph = if options.symmetrize.unwrap_or(true) { graph.symmetrized() } else { graph };
-    let labels = arrays::labels(npz.array("node_labels")?)?;
+    let features = options.feature_norm.unwrap_or_default().apply(Features::Dense(features))?;
+    let graph = adjacency(npz.array("edges")?, n_nodes, options, &mut notes)?;
+    let graph = directed_as(graph, options, true, &mut notes);
+    let labels = labels::as_published(npz.array("node_labels")?)?;
     let splits = splits(npz, n_nodes)?;
-    Dataset::new(name, graph, Some(features), Some(labels), splits).map_err(|e| e.at(&origin))
+    let mut members = Inventory::of_names(npz.members().iter().cloned());
+    members.take_all(|name| MEMBERS.contains(&name));
+    members.note(&mut notes);
+    Ok(Dataset { notes, ..Dataset::new(name, graph, Some(features), Some(labels), splits)? })
 }
 
 /// Whether an archive has the members of this format.
@@ -33,7 +46,7 @@ pub(crate) fn recognizes(npz: &Npz) -> bool {
     npz.contains("node_features") && npz.contains("edges")
 }
 
-fn adjacency(edges: Array, n_nodes: usize) -> Result<Csr, DatasetError> {
+fn adjacency(edges: Array, n_nodes: usize, options: &LoadOptions, notes: &mut Notes) -> Result<Csr, DatasetError> {
     let origin = edges.origin().to_owned();
     let (_, n_ends) = edges.expect_2d()?;
     if n_ends != 2 {
@@ -43,7 +56,8 @@ fn adjacency(edges: Array, n_nodes: usize) -> Result<Csr, DatasetError> {
     let (pairs, _) = ends.as_chunks::<2>();
     let (sources, destinations): (Vec<NodeId>, Vec<NodeId>) = pairs.iter().map(|&[u, v]| (u, v)).unzip();
     let coo = Coo::new(n_nodes, n_nodes, destinations, sources, None).map_err(|e| e.at(&origin))?;
-    Ok(coo.to_csr(Duplicates::Merge)?.without_self_loops())
+    let graph = to_graph(&coo, options, Duplicates::Merge, notes).map_err(|e| e.at(&origin))?;
+    Ok(without_loops(graph, notes))
 }
 
 fn splits(npz: &mut Npz, n_nodes: usize) -> Result<Vec<Split>, DatasetError> {

@@ -12,10 +12,11 @@
 //!
 //! Not here: sparse file formats (`girih-graph-format`), how to train (`girih-trainer`).
 
-mod arrays;
 mod components;
 mod dataset;
 mod digest;
+mod edge_list;
+mod edges;
 mod error;
 mod feature_norm;
 mod file_kind;
@@ -24,6 +25,8 @@ pub mod generate;
 mod gnn_benchmark;
 mod heterophilous;
 mod interactions;
+mod inventory;
+mod labels;
 mod lightgcn;
 mod load;
 mod memory;
@@ -34,6 +37,7 @@ mod outline;
 mod output;
 mod pickle;
 mod planetoid;
+mod recognize;
 mod rows;
 mod source;
 mod sparse;

@@ -11,9 +11,11 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use girih_graph_format::file::read_sparse_npz;
-use girih_graph_format::{Coo, Csr, Duplicates, MAX_NODES, NodeId};
+use girih_graph_format::{Coo, Csr, Duplicates, MAX_NODES, NodeId, Notes};
 
-use crate::{Dataset, DatasetError, Interactions};
+use crate::edges::refuse_duplicates_option;
+use crate::inventory::Inventory;
+use crate::{Dataset, DatasetError, Interactions, LoadOptions};
 
 const TRAIN: &str = "train.txt";
 const TEST: &str = "test.txt";
@@ -31,7 +33,8 @@ pub(crate) fn recognizes(folder: &Path) -> bool {
 ///
 /// # Errors
 /// When a file is missing or damaged, names users or items that do not exist, or contradicts another one.
-pub(crate) fn load(folder: &Path) -> Result<Dataset, DatasetError> {
+pub(crate) fn load(folder: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    refuse_duplicates_option(options, "a user may list an item once").map_err(|e| e.at(folder))?;
     let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let listed = Listed { users: count_lines(&folder.join(USERS))?, items: count_lines(&folder.join(ITEMS))? };
     let test = Pairs::read(&folder.join(TEST))?;
@@ -48,7 +51,14 @@ pub(crate) fn load(folder: &Path) -> Result<Dataset, DatasetError> {
     test.refuse_known(&train)?;
     let test = test.to_csr(train.n_rows(), train.n_cols())?;
     let interactions = Interactions::new(train, test).map_err(|e| e.at(&train_path))?;
-    Dataset::of_interactions(name, interactions)
+    let mut notes = Notes::default();
+    let mut files = Inventory::of_folder(folder)?;
+    files.take_all(|name| [TEST, USERS, ITEMS].contains(&name) || train_path.ends_with(name));
+    for name in files.left() {
+        let why = if name == ADJACENCY { "train.txt has the same" } else { crate::inventory::reason(name) };
+        notes.leave_out(name, why);
+    }
+    Ok(Dataset { notes, ..Dataset::of_interactions(name, interactions)? })
 }
 
 /// Numbers of users and items, where a file lists them.

@@ -1,26 +1,22 @@
 //! [`load`]: from a SPEC to a data set, whatever the format.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use girih_compress::CompressedFeatures;
 use girih_graph_format::file::{
-    Array, EdgeListOptions, MANIFEST, NpyRows, Npz, Tensors, Verify, read_edge_list, read_matrix_market, read_metis,
+    Array, Missing, NpyRows, Npz, Table, Tensors, Verify, read_matrix_market, read_metis, read_sparse_npz, read_table,
     sparse_from_npz,
 };
-use girih_graph_format::{Coo, Csr, Duplicates};
-use tracing::warn;
+use girih_graph_format::{Csr, Duplicates, Notes};
 
+use crate::edges::{directed_as, note_merged, refuse_duplicates_option};
 use crate::file_kind::FileKind;
+use crate::inventory::Inventory;
 use crate::named_arrays::ArrayFolder;
+use crate::recognize::{Format, Recognized, SUPPORTED, recognize};
+use crate::splits::{drawn_as_asked, drawn_by};
 use crate::{Dataset, DatasetError, FeatureNorm, Features, LoadOptions, Spec, SplitRule};
-use crate::{arrays, folder, gnn_benchmark, heterophilous, lightgcn, named_arrays, ogb, planetoid};
-
-/// What an unrecognised path is told.
-const SUPPORTED: &str = "supported are girih's own folder (girih.toml), Planetoid (ind.NAME.graph and its seven \
-     companions), an OGB raw folder (edge.csv.gz or data.npz), LightGCN (test.txt with train.txt or s_adj_mat.npz), \
-     named arrays (edge_index, or indptr and indices, as .npy in a \
-     folder, .safetensors or .npz), .npz of gnn-benchmark, of the heterophilous graphs or of scipy.sparse (also as the only \
-     file in a .zip), Matrix Market (.mtx), METIS (.graph) and edge lists (.csv, .tsv, .txt, .edges); text also as .gz";
+use crate::{edge_list, folder, gnn_benchmark, heterophilous, labels, lightgcn, named_arrays, ogb, planetoid};
 
 /// The file of compressed features in a folder of data: they take the place of what features the folder has besides.
 pub const FEATURE_STORE: &str = "features.codes";
@@ -29,21 +25,52 @@ pub(crate) const CHECKSUM_LIMIT: u64 = 1 << 28;
 
 /// Loads or generates the data set of a SPEC: a path, whose format is recognised, or `synth:NAME[@SCALE][,key=value…]`.
 ///
-/// `options.features` and `options.labels` replace what the files hold; with labels from there, splits are drawn anew.
+/// `options.features` and `options.labels` replace what the files hold; labels from there get splits as the data ships
+/// them, or else drawn ones. [`Dataset::notes`] says what was left out, made up or doubtful.
 ///
 /// # Errors
 /// When the SPEC is wrong ([`DatasetError::is_spec`]), the format is not recognised, a file is damaged or contradicts
-/// another one, or a generated set does not fit into memory. Each error names its file.
+/// another one, or a generated set does not fit into memory; with `options.strict`, when something is not used or
+/// doubtful. Each error names its file.
 pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-    let dataset = match spec.parse()? {
+    let (dataset, path) = match spec.parse()? {
         Spec::Synth { name, recipe } => {
+            refuse_duplicates_option(options, "generated edges are distinct")?;
             let options = &until_divided(options);
             let codec = options.codec.map(|codec| (codec, options.seed));
-            as_told(recipe.generate_encoded(&name, options.n_drawn(), codec)?, options)?
+            (as_told(recipe.generate_encoded(&name, options.n_drawn(), codec)?, options)?, None)
         }
-        Spec::Path(path) => load_path(&path, options)?,
+        Spec::Path(path) => (load_path(&path, options)?, Some(path)),
     };
-    choose_split(attach(dataset, options)?.with_codec(options.codec, options.seed)?, options.split)
+    let dataset = attach(dataset, options)?.with_codec(options.codec, options.seed)?;
+    let dataset = choose_split(with_split(dataset, options)?, options.split)?;
+    check_strict(&dataset.notes, options).map_err(|e| path.iter().fold(e, |e, path| e.at(path)))?;
+    Ok(dataset)
+}
+
+/// Refuses data of which something is not used or doubtful, if the options ask for that.
+pub(crate) fn check_strict(notes: &Notes, options: &LoadOptions) -> Result<(), DatasetError> {
+    let found: Vec<String> = notes.not_used_line().into_iter().chain(notes.warnings.iter().cloned()).collect();
+    if !options.strict || found.is_empty() {
+        return Ok(());
+    }
+    Err(DatasetError::invalid(format!("{}; --strict refuses such data", found.join("; "))))
+}
+
+/// The data with splits that are drawn, if the options ask for them.
+fn with_split(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    if options.random_split {
+        if !dataset.splits.is_empty() {
+            let n = dataset.splits.len();
+            dataset.notes.make_up(
+                "replaced_splits",
+                "the data's own split is not used (--split random)",
+                &[("splits", n as u64)],
+            );
+        }
+        dataset.splits = drawn_as_asked(dataset.labels.as_ref(), options, &mut dataset.notes)?;
+    }
+    Ok(dataset)
 }
 
 /// The compressed features at a path, mapped, for a graph of `n_nodes` nodes.
@@ -86,8 +113,8 @@ fn as_told(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datas
             "users and items have edges in both directions and no features; leave what symmetrizes or divides out",
         ));
     }
-    if symmetrizes && dataset.graph.is_square() && !dataset.graph.is_symmetric() {
-        dataset.graph = dataset.graph.symmetrized();
+    if symmetrizes && !dataset.graph.is_symmetric() {
+        dataset.graph = directed_as(dataset.graph, options, true, &mut dataset.notes);
     }
     if options.features.is_none() {
         dataset.features = dataset.features.map(|features| norm.apply(features)).transpose()?;
@@ -108,109 +135,82 @@ fn choose_split(mut dataset: Dataset, split: Option<usize>) -> Result<Dataset, D
     Ok(dataset)
 }
 
-/// The formats that a path may have.
-enum Format {
-    Girih,
-    Planetoid,
-    OgbRaw,
-    LightGcn,
-    ArrayFolder,
-    File(FileKind),
+fn load_path(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    let Recognized { format, path, beside } = recognize(path)?;
+    refuse_list_options(format, options).map_err(|e| e.at(&path))?;
+    let mut dataset = match format {
+        Format::Girih => as_told(folder::load(&path, &until_divided(options))?, options).map_err(|e| e.at(&path))?,
+        Format::Planetoid => planetoid::load(&path, options)?,
+        Format::OgbRaw => with_store(ogb::load(&path, options)?, &path)?,
+        Format::LightGcn => as_told(lightgcn::load(&path, options)?, options).map_err(|e| e.at(&path))?,
+        Format::ArrayFolder => {
+            folder::refuse_without_manifest(&path)?;
+            with_store(named_arrays::load(&mut ArrayFolder::open(&path)?, &stem(&path), options)?, &path)?
+        }
+        Format::File(kind) => load_file(kind, &path, options)?,
+    };
+    beside.note(&mut dataset.notes);
+    Ok(dataset)
 }
 
-fn load_path(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-    let (format, path) = recognize(path)?;
-    match format {
-        Format::Girih => as_told(folder::load(&path, &until_divided(options))?, options).map_err(|e| e.at(&path)),
-        Format::Planetoid => planetoid::load(&path, options),
-        Format::OgbRaw => with_store(ogb::load(&path, options)?, &path),
-        Format::LightGcn => as_told(lightgcn::load(&path)?, options).map_err(|e| e.at(&path)),
-        Format::ArrayFolder => {
-            with_store(named_arrays::load(&mut ArrayFolder(path.clone()), &stem(&path), options)?, &path)
+/// Refuses options that only edge lists know, for other formats.
+fn refuse_list_options(format: Format, options: &LoadOptions) -> Result<(), DatasetError> {
+    if format == Format::File(FileKind::EdgeList) {
+        return Ok(());
+    }
+    let given = [
+        (options.columns.is_some(), "--columns"),
+        (options.bipartite.is_some(), "--bipartite"),
+        (options.ids_from.is_some(), "--ids-from"),
+    ];
+    match given.into_iter().find(|(is_given, _)| *is_given) {
+        None => Ok(()),
+        Some((_, flag)) => {
+            Err(DatasetError::invalid(format!("{flag} is for edge lists, and this is none; leave it out")))
         }
-        Format::File(kind) => load_file(kind, &path, options),
     }
 }
 
 fn load_file(kind: FileKind, path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     match kind {
         FileKind::Npz => load_npz(&mut Npz::open(path)?, &stem(path), options),
-        FileKind::Zip => load_npz(&mut only_npz_in(path)?, &stem(path), options),
+        FileKind::Zip => load_zip(path, options),
         FileKind::Tensors => named_arrays::load(&mut Tensors::open(path)?, &stem(path), options),
-        FileKind::EdgeList => load_edge_list(path, options),
-        FileKind::MatrixMarket => topology(path, read_matrix_market(path)?, options.symmetrize.unwrap_or(false)),
-        FileKind::Metis => topology(path, read_metis(path)?, false),
+        FileKind::EdgeList => edge_list::load(path, options),
+        FileKind::MatrixMarket => load_matrix_market(path, options),
+        FileKind::Metis => load_metis(path, options),
     }
 }
 
-/// The format of a path, and the file to open: a folder's only data file stands for the folder.
-fn recognize(path: &Path) -> Result<(Format, PathBuf), DatasetError> {
-    if path.is_dir() {
-        return recognize_folder(path);
-    }
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    if name.starts_with("ind.") && path.with_file_name(format!("{}.graph", name.trim_end_matches('.'))).is_file() {
-        return Ok((Format::Planetoid, path.to_owned()));
-    }
-    if let Err(error) = std::fs::metadata(path) {
-        return Err(DatasetError::from(error).at(path));
-    }
-    match FileKind::of(path) {
-        Some(FileKind::Metis) if name.starts_with("ind.") => Ok((Format::Planetoid, path.with_extension(""))),
-        Some(kind) => Ok((Format::File(kind), path.to_owned())),
-        None => Err(DatasetError::invalid(format!("the format of this file is not recognised; {SUPPORTED}")).at(path)),
-    }
+fn load_matrix_market(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    let rule = options.duplicates.unwrap_or(Duplicates::Sum);
+    let (graph, notes) = read_matrix_market(path, rule)?;
+    topology(path, graph, options, notes)
 }
 
-/// The formats of folders, from the most telling content to the least; the last is a folder's only data file.
-fn recognize_folder(path: &Path) -> Result<(Format, PathBuf), DatasetError> {
-    if path.join(MANIFEST).is_file() {
-        return Ok((Format::Girih, path.to_owned()));
-    }
-    if !planetoid::names_in(path).is_empty() {
-        return Ok((Format::Planetoid, path.to_owned()));
-    }
-    if lightgcn::recognizes(path) {
-        return Ok((Format::LightGcn, path.to_owned()));
-    }
-    if let Some(raw) = ogb::find_raw(path) {
-        return Ok((Format::OgbRaw, raw));
-    }
-    if named_arrays::holds_graph(&ArrayFolder(path.to_owned())) {
-        return Ok((Format::ArrayFolder, path.to_owned()));
-    }
-    only_data_file(path)
+fn load_metis(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    refuse_duplicates_option(options, "a METIS graph lists each neighbour once").map_err(|e| e.at(path))?;
+    let (graph, notes) = read_metis(path)?;
+    topology(path, graph, &LoadOptions { symmetrize: Some(false), ..options.clone() }, notes)
 }
 
-fn only_data_file(path: &Path) -> Result<(Format, PathBuf), DatasetError> {
-    let entries = std::fs::read_dir(path).map_err(|e| DatasetError::from(e).at(path))?;
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    files.sort();
-    let mut known = files.iter().filter_map(|file| Some((FileKind::of(file)?, file.clone())));
-    match (known.next(), known.next()) {
-        (Some((kind, only)), None) => Ok((Format::File(kind), only)),
-        (first, _) => {
-            let names: Vec<_> = files.iter().filter_map(|f| f.file_name()).map(|n| n.to_string_lossy()).collect();
-            let problem = if first.is_some() { "holds several data files, name one" } else { "holds no data set" };
-            Err(DatasetError::invalid(format!("the folder {problem} (found: {}); {SUPPORTED}", names.join(", ")))
-                .at(path))
-        }
-    }
-}
-
-/// The one `.npz` that a `.zip` holds.
-fn only_npz_in(path: &Path) -> Result<Npz, DatasetError> {
+/// The data set of the one `.npz` that a `.zip` holds; its other members are noted.
+fn load_zip(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let mut zip = Npz::open(path)?;
     let archives: Vec<String> = zip.members().iter().filter(|m| m.ends_with(".npz")).cloned().collect();
-    match &archives[..] {
-        [member] => Ok(zip.inner(member)?),
-        _ => Err(DatasetError::invalid(format!(
+    let [member] = &archives[..] else {
+        return Err(DatasetError::invalid(format!(
             "the archive holds {} .npz files among: {}; one is expected",
             archives.len(),
             zip.members().join(", ")
         ))
-        .at(path)),
-    }
+        .at(path));
+    };
+    let mut others = Inventory::of_names(zip.members().iter().cloned());
+    others.take(member);
+    let mut dataset = load_npz(&mut zip.inner(member)?, &stem(path), options)?;
+    others.note(&mut dataset.notes);
+    Ok(dataset)
 }
 
 fn load_npz(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
@@ -232,83 +232,116 @@ fn load_npz(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset,
         let message = format!("the arrays of this archive ({}) are of no known format; {SUPPORTED}", names.join(", "));
         return Err(DatasetError::invalid(message).at(npz.origin()));
     }
-    let graph = sparse_from_npz(npz, "")?;
-    topology(npz.origin(), graph, options.symmetrize.unwrap_or(false))
+    let rule = options.duplicates.unwrap_or(Duplicates::Sum);
+    let (graph, n_merged) = sparse_from_npz(npz, "", rule)?;
+    let mut notes = Notes::default();
+    note_merged(n_merged, rule, graph.values().is_some(), &mut notes);
+    let mut members = Inventory::of_names(npz.names().map(str::to_owned));
+    members.take_all(|name| SPARSE_MEMBERS.contains(&name));
+    members.note(&mut notes);
+    topology(npz.origin(), graph, options, notes)
 }
 
-fn load_edge_list(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-    let edges = match &options.features {
-        Some(features) => edges_among(path, features)?,
-        None => {
-            let edges = read_edge_list(path, &EdgeListOptions::default())?;
-            warn_of_gaps(path, &edges);
-            edges
-        }
-    };
-    let graph = edges.to_csr(Duplicates::Merge).map_err(|e| e.at(path))?;
-    topology(path, graph, options.symmetrize.unwrap_or(true))
-}
+/// Members of the archives of `scipy.sparse.save_npz`; `_is_array` tells arrays from matrices.
+const SPARSE_MEMBERS: [&str; 8] = ["format", "shape", "data", "indptr", "indices", "row", "col", "_is_array"];
 
-/// The edges of a list among as many nodes as there are rows of features.
-fn edges_among(path: &Path, features: &Path) -> Result<Coo, DatasetError> {
-    let n_nodes = match is_store(features) {
-        true => CompressedFeatures::open(features, Verify::Structure)?.n_rows(),
-        false => Array::map(features)?.expect_2d()?.0,
-    };
-    read_edge_list(path, &EdgeListOptions { n_nodes: Some(n_nodes) }).map_err(|error| {
-        // A list that reads well by itself names more nodes: which of the two files is wrong, their user knows.
-        match read_edge_list(path, &EdgeListOptions::default()) {
-            Ok(_) => DatasetError::invalid(format!("{error}; {} has a row for each of these", features.display())),
-            Err(_) => error.into(),
-        }
-    })
-}
-
-/// Says when most ids never occur: they may not have been meant as positions.
-fn warn_of_gaps(path: &Path, edges: &Coo) {
-    let mut occurs = vec![false; edges.n_rows()];
-    edges.rows().iter().chain(edges.cols()).for_each(|&id| occurs[id as usize] = true);
-    let n_missing = occurs.iter().filter(|&&occurs| !occurs).count();
-    if n_missing > occurs.len() / 2 {
-        let n = occurs.len();
-        warn!("{}: {n_missing} of the ids below {n} never occur; each is a node without edges", path.display());
-    }
-}
-
-/// A data set that is a graph alone.
-fn topology(path: &Path, graph: Csr, symmetrize: bool) -> Result<Dataset, DatasetError> {
-    let graph = if symmetrize && graph.is_square() { graph.symmetrized() } else { graph };
-    Dataset::new(stem(path), graph, None, None, Vec::new()).map_err(|e| e.at(path))
+/// A data set that is a graph alone, with its edges as they are stored unless the options say otherwise.
+fn topology(path: &Path, graph: Csr, options: &LoadOptions, mut notes: Notes) -> Result<Dataset, DatasetError> {
+    let graph = directed_as(graph, options, false, &mut notes);
+    let dataset = Dataset::new(stem(path), graph, None, None, Vec::new()).map_err(|e| e.at(path))?;
+    Ok(Dataset { notes, ..dataset })
 }
 
 /// Adds the features and labels that the options name.
 fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     if let Some(path) = &options.features {
+        if dataset.features.is_some() {
+            let text = format!("features of the data are not used: {} takes their place", path.display());
+            dataset.notes.make_up("replaced_features", text, &[]);
+        }
         let norm = options.feature_norm.unwrap_or_default();
-        let features = match is_store(path) {
-            true => open_store(path, dataset.n_nodes())?,
-            false if norm == FeatureNorm::None => open_matrix(path, options)?,
-            false => Features::Dense(Array::map(path)?.into_matrix()?),
-        };
+        let features = read_features(path, dataset.n_nodes(), norm, options)?;
         dataset.features = Some(norm.apply(features).map_err(|e| e.at(path))?);
-        dataset.validate().map_err(|e| e.at(path))?;
+        dataset.validate().map_err(|e| with_hint(e, &dataset).at(path))?;
     }
     if let Some(path) = &options.labels {
-        let labels = arrays::labels(Array::read(path)?)?;
-        dataset.splits = SplitRule::UNSPLIT.draw_many(&labels, options.seed, options.n_drawn())?;
+        if dataset.labels.is_some() {
+            let text = format!("labels of the data are not used: {} takes their place", path.display());
+            dataset.notes.make_up("replaced_labels", text, &[]);
+        }
+        let labels = read_labels(path, dataset.n_nodes(), options, &mut dataset.notes)?;
+        if dataset.splits.is_empty() {
+            let drawn = LoadOptions { labels: None, ..options.clone() };
+            dataset.splits = drawn_by(SplitRule::UNSPLIT, &labels, &drawn, &mut dataset.notes);
+        }
         dataset.labels = Some(labels);
-        dataset.validate().map_err(|e| e.at(path))?;
+        dataset.validate().map_err(|e| with_hint(e, &dataset).at(path))?;
     }
     Ok(dataset)
 }
 
-/// Whether a file's name is that of compressed features.
-fn is_store(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "codes")
+/// An error about rows that do not fit the nodes, with what a first node without edges suggests.
+fn with_hint(error: DatasetError, dataset: &Dataset) -> DatasetError {
+    let n = dataset.n_nodes();
+    let rows = [dataset.features.as_ref().map(Features::n_rows), dataset.labels.as_ref().map(crate::Labels::n_nodes)];
+    let lacks_one = rows.into_iter().flatten().any(|rows| rows + 1 == n);
+    if !lacks_one || n == 0 || dataset.graph.degree(0) > 0 || dataset.graph.indices().contains(&0) {
+        return error;
+    }
+    DatasetError::invalid(format!("{error}; node 0 has no edges: where ids count from 1, give --ids-from 1"))
+}
+
+/// The features at a path: a store, SciPy's sparse `.npz`, a text table, or an array.
+fn read_features(
+    path: &Path,
+    n_nodes: usize,
+    norm: FeatureNorm,
+    options: &LoadOptions,
+) -> Result<Features, DatasetError> {
+    match ending(path).as_str() {
+        "codes" => open_store(path, n_nodes),
+        "npz" => Ok(Features::Sparse(read_sparse_npz(path).map_err(|e| sparse_expected(e.into(), path))?)),
+        "csv" | "tsv" | "txt" => {
+            let Table { rows, .. } = read_table(path, Missing::Refuse)?;
+            Ok(Features::Dense(rows))
+        }
+        _ if norm == FeatureNorm::None => open_matrix(path, options),
+        _ => Ok(Features::Dense(Array::map(path)?.into_matrix()?)),
+    }
+}
+
+fn sparse_expected(error: DatasetError, path: &Path) -> DatasetError {
+    if error.is_corrupt() || error.is_not_found() {
+        return error;
+    }
+    let remedy = "features in an .npz are one sparse matrix (scipy.sparse.save_npz); save a dense one with numpy.save";
+    DatasetError::invalid(format!("{error}; {remedy}")).at(path)
+}
+
+/// The labels at a path: an array, or a text table.
+fn read_labels(
+    path: &Path,
+    n_nodes: usize,
+    options: &LoadOptions,
+    notes: &mut Notes,
+) -> Result<crate::Labels, DatasetError> {
+    match ending(path).as_str() {
+        "csv" | "tsv" | "txt" => {
+            labels::of_table(read_table(path, Missing::Nan)?, n_nodes, options, notes).map_err(|e| e.at(path))
+        }
+        _ => labels::of_array(Array::read(path)?, None, options, notes),
+    }
+}
+
+/// The ending of a file's name in small letters, without `.gz`.
+pub(crate) fn ending(path: &Path) -> String {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    name.rsplit_once('.').map_or(String::new(), |(_, ending)| ending.to_owned())
 }
 
 /// The file's name without its extensions.
-fn stem(path: &Path) -> String {
+pub(crate) fn stem(path: &Path) -> String {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     name.split('.').next().unwrap_or_default().to_owned()
 }

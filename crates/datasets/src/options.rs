@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use girih_compress::CodecSpec;
+use girih_graph_format::Duplicates;
+use girih_graph_format::file::Columns;
 
 use crate::FeatureNorm;
 
@@ -27,8 +29,25 @@ pub struct LoadOptions {
     pub features: Option<PathBuf>,
     /// How features are compressed as they are read, by a codec fitted with `seed`; `None`: as the data has them.
     pub codec: Option<CodecSpec>,
-    /// Labels (`.npy`, one integer per node, negative when unknown) for formats that hold none.
+    /// Labels for formats that hold none: `.npy` or a text table (`.csv`, `.tsv`, `.txt`), one class per node, negative
+    /// or NaN when unknown; or a row of 0 and 1 per node.
     pub labels: Option<PathBuf>,
+    /// Draw splits of 60 % train, 20 % val and 20 % test, whatever splits the data ships.
+    pub random_split: bool,
+    /// The class that labels count from, 0 or 1; `None`: 0, and refuse labels among which there is no 0.
+    pub labels_from: Option<u32>,
+    /// Whether a row of 0 and 1 holds several labels or one class; `None`: one class where every row has exactly one 1.
+    pub multi_label: Option<bool>,
+    /// What becomes of parallel edges; `None`: what the format's own loader makes of them.
+    pub duplicates: Option<Duplicates>,
+    /// What the columns of an edge list hold; `None`: what its header says, or else source, target and weight.
+    pub columns: Option<Columns>,
+    /// Whether the two ends of an edge list's edges have ids of their own; `None`: as its header says.
+    pub bipartite: Option<bool>,
+    /// The id of the first node in an edge list, 0 or 1; `None`: 0.
+    pub ids_from: Option<u32>,
+    /// Refuse data of which something is not used or doubtful.
+    pub strict: bool,
 }
 
 impl Default for LoadOptions {
@@ -42,6 +61,14 @@ impl Default for LoadOptions {
             features: None,
             codec: None,
             labels: None,
+            random_split: false,
+            labels_from: None,
+            multi_label: None,
+            duplicates: None,
+            columns: None,
+            bipartite: None,
+            ids_from: None,
+            strict: false,
         }
     }
 }

@@ -21,8 +21,8 @@ pub struct Outline {
     pub n_classes: usize,
     /// Whether a node may have several labels.
     pub multi_label: bool,
-    /// Split sets.
-    pub n_splits: usize,
+    /// Nodes to train, validate and test with, of each split set.
+    pub splits: Vec<[usize; 3]>,
     /// Users among the nodes, of data for a recommender: the first ones. All others are items, and each interaction is
     /// two edges.
     pub n_users: Option<usize>,
@@ -46,7 +46,7 @@ impl Dataset {
             },
             n_classes: self.n_classes(),
             multi_label: self.is_multi_label(),
-            n_splits: self.splits.len(),
+            splits: self.splits.iter().map(|split| split.parts().map(|(_, nodes)| nodes.len())).collect(),
             n_users: self.interactions.as_ref().map(Interactions::n_users),
         }
     }

@@ -122,6 +122,9 @@ impl Dataset {
         if let Some(labels) = &self.labels {
             add("y", label_tensor(labels));
             add("num_classes", Tensor::new::<i64>(&[1], vec![labels.n_classes() as i64]));
+            if self.is_multi_label() {
+                add("multi_label", Tensor::new::<i64>(&[1], vec![1]));
+            }
         }
         for (part, name) in ["train_mask", "val_mask", "test_mask"].into_iter().enumerate() {
             if !self.splits.is_empty() {

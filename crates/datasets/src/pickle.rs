@@ -15,6 +15,7 @@ pub(crate) mod arrays;
 mod cursor;
 mod literal;
 mod machine;
+pub(crate) mod torch;
 
 use std::path::Path;
 use std::rc::Rc;
@@ -78,6 +79,9 @@ pub(crate) enum Global {
     PlainObject,
     CopyReconstructor,
     CodecsEncode,
+    TorchTensor,
+    /// A reference to values that lie in another member of the archive.
+    TorchStorage(torch::Storage),
 }
 
 impl Global {
@@ -94,6 +98,8 @@ impl Global {
             ("__builtin__" | "builtins", "object") => Self::PlainObject,
             ("copy_reg" | "copyreg", "_reconstructor") => Self::CopyReconstructor,
             ("_codecs", "encode") => Self::CodecsEncode,
+            ("torch._utils", "_rebuild_tensor_v2") => Self::TorchTensor,
+            ("torch", name) => Self::TorchStorage(torch::Storage::find(name)?),
             _ => return None,
         })
     }
@@ -114,7 +120,15 @@ impl Pickle {
     /// # Errors
     /// As [`Pickle::open`], each naming the byte.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, DatasetError> {
-        machine::run(bytes)
+        machine::run(bytes, false)
+    }
+
+    /// Reads the bytes of a pickle that PyTorch wrote: values of tensors lie outside it.
+    ///
+    /// # Errors
+    /// As [`Pickle::parse`].
+    pub(crate) fn parse_torch(bytes: &[u8]) -> Result<Self, DatasetError> {
+        machine::run(bytes, true)
     }
 
     /// The value that the pickle stands for.

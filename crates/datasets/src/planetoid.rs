@@ -11,12 +11,16 @@
 
 use std::path::{Path, PathBuf};
 
-use girih_graph_format::{Coo, Csr, Duplicates, NodeId};
+use girih_graph_format::{Coo, Csr, Duplicates, NodeId, Notes};
 
+use crate::edges::{directed_as, to_graph, without_loops};
+use crate::inventory::Inventory;
 use crate::pickle::Pickle;
 use crate::pickle::arrays::PickledArray;
 use crate::{Dataset, DatasetError, FeatureNorm, Features, Labels, LoadOptions, Split, UNLABELLED};
 
+/// The files of a data set, by the last part of their names.
+const PARTS: [&str; 8] = ["x", "y", "tx", "ty", "allx", "ally", "graph", "test.index"];
 /// Nodes after the training nodes that validate.
 const N_VAL: usize = 500;
 
@@ -27,7 +31,11 @@ const N_VAL: usize = 500;
 /// When files are missing, damaged or contradict each other; each error names its file.
 pub fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let files = Files::find(path)?;
-    let graph = files.graph(options.symmetrize.unwrap_or(true))?;
+    let mut notes = Notes::default();
+    let graph = files.graph(options, &mut notes)?;
+    if path.is_dir() {
+        files.note_others(&mut notes)?;
+    }
     let n_nodes = graph.n_rows();
     let test_ids = files.test_ids(n_nodes)?;
 
@@ -53,7 +61,8 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError>
         val: (n_train as NodeId..n_val_end as NodeId).collect(),
         test,
     };
-    Dataset::new(&files.name, graph, Some(features), Some(labels), vec![split]).map_err(|e| e.at(&files.path("graph")))
+    let dataset = Dataset::new(&files.name, graph, Some(features), Some(labels), vec![split]);
+    Ok(Dataset { notes, ..dataset.map_err(|e| e.at(&files.path("graph")))? })
 }
 
 /// The names of the data sets whose `ind.NAME.graph` lies in a folder, ascending.
@@ -107,11 +116,23 @@ impl Files {
         Pickle::open(&path)?.root_array().and_then(|array| OneHot::from_array(&array)).map_err(|e| e.at(&path))
     }
 
-    fn graph(&self, symmetrize: bool) -> Result<Csr, DatasetError> {
+    fn graph(&self, options: &LoadOptions, notes: &mut Notes) -> Result<Csr, DatasetError> {
         let path = self.path("graph");
         let pickle = Pickle::open(&path)?;
-        let graph = adjacency(&pickle).map_err(|e| e.at(&path))?.without_self_loops();
-        Ok(if symmetrize { graph.symmetrized() } else { graph })
+        let graph = adjacency(&pickle)
+            .and_then(|edges| Ok(to_graph(&edges, options, Duplicates::Merge, notes)?))
+            .map_err(|e| e.at(&path))?;
+        let graph = without_loops(graph, notes);
+        Ok(directed_as(graph, options, true, notes))
+    }
+
+    /// Notes the files of the folder that are not of this data set.
+    fn note_others(&self, notes: &mut Notes) -> Result<(), DatasetError> {
+        let mut others = Inventory::of_folder(&self.dir)?;
+        let own = PARTS.map(|part| format!("ind.{}.{part}", self.name));
+        others.take_all(|name| own.iter().any(|own| own == name));
+        others.note(notes);
+        Ok(())
     }
 
     /// The node of every row of `tx` and `ty`.
@@ -137,8 +158,8 @@ impl Files {
     }
 }
 
-/// The adjacency of a dictionary of lists; it has one key per node.
-fn adjacency(pickle: &Pickle) -> Result<Csr, DatasetError> {
+/// The edges of a dictionary of lists; it has one key per node.
+fn adjacency(pickle: &Pickle) -> Result<Coo, DatasetError> {
     let nodes = pickle.dict(pickle.root())?;
     let n_nodes = nodes.len();
     let mut seen = vec![false; n_nodes];
@@ -161,7 +182,7 @@ fn adjacency(pickle: &Pickle) -> Result<Csr, DatasetError> {
             cols.push(id(neighbour)? as NodeId);
         }
     }
-    Ok(Coo::new(n_nodes, n_nodes, rows, cols, None)?.to_csr(Duplicates::Merge)?)
+    Ok(Coo::new(n_nodes, n_nodes, rows, cols, None)?)
 }
 
 struct OneHot {

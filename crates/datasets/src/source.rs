@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use girih_compress::CodecSpec;
-use girih_graph_format::{Buffer, Csr};
+use girih_graph_format::{Buffer, Csr, Notes};
 
 use crate::{Dataset, DatasetError, LoadOptions, NodeRows, Outline, StoredDataset, load};
 
@@ -41,6 +41,15 @@ impl DataSource {
         match self {
             Self::Loaded(dataset) => dataset.outline(),
             Self::Stored(stored) => stored.outline().clone(),
+        }
+    }
+
+    /// What loading left out, made up or found doubtful.
+    #[must_use]
+    pub fn notes(&self) -> &Notes {
+        match self {
+            Self::Loaded(dataset) => &dataset.notes,
+            Self::Stored(stored) => stored.notes(),
         }
     }
 

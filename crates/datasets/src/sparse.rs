@@ -7,10 +7,8 @@ use crate::DatasetError;
 /// A matrix from CSR arrays as files hold them; columns may come in any order, repeated entries add up, stored zeros
 /// stay.
 ///
-/// Nothing larger than the given arrays is allocated before they are known to fit the dimensions.
-///
 /// # Errors
-/// When offsets or columns break a rule of CSR, naming the row or entry.
+/// As [`coo_from_arrays`].
 pub(crate) fn csr_from_arrays(
     n_rows: usize,
     n_cols: usize,
@@ -18,6 +16,22 @@ pub(crate) fn csr_from_arrays(
     indices: &[i64],
     values: Option<Vec<f32>>,
 ) -> Result<Csr, DatasetError> {
+    Ok(coo_from_arrays(n_rows, n_cols, indptr, indices, values)?.to_csr(Duplicates::Sum)?)
+}
+
+/// The entries of CSR arrays as files hold them, in their order.
+///
+/// Nothing larger than the given arrays is allocated before they are known to fit the dimensions.
+///
+/// # Errors
+/// When offsets or columns break a rule of CSR, naming the row or entry.
+pub(crate) fn coo_from_arrays(
+    n_rows: usize,
+    n_cols: usize,
+    indptr: &[i64],
+    indices: &[i64],
+    values: Option<Vec<f32>>,
+) -> Result<Coo, DatasetError> {
     if n_rows.max(n_cols) > MAX_NODES {
         return Err(DatasetError::invalid(format!("{n_rows} × {n_cols} exceeds the limit of {MAX_NODES} nodes")));
     }
@@ -33,7 +47,7 @@ pub(crate) fn csr_from_arrays(
             })
         })
         .collect::<Result<Vec<NodeId>, _>>()?;
-    Ok(Coo::new(n_rows, n_cols, rows, cols, values)?.to_csr(Duplicates::Merge)?)
+    Ok(Coo::new(n_rows, n_cols, rows, cols, values)?)
 }
 
 /// The row of every entry.

@@ -1,9 +1,9 @@
 //! [`SplitRule`]: random splits for data that ships none.
 
-use girih_graph_format::NodeId;
+use girih_graph_format::{NodeId, Notes};
 use girih_random::{Key, purpose, unit_f64};
 
-use crate::{DatasetError, Labels, Split, UNLABELLED};
+use crate::{DatasetError, Labels, LoadOptions, Split, UNLABELLED};
 
 /// How nodes are dealt to train, validation and test; only labelled nodes take part.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,6 +58,61 @@ impl SplitRule {
     pub fn draw_many(self, labels: &Labels, seed: u64, n: usize) -> Result<Vec<Split>, DatasetError> {
         (0..n as u64).map(|run| self.draw(labels, seed, run)).collect()
     }
+}
+
+/// The splits that data without any get by the convention of their format, with a note that says so. None are drawn
+/// where the options bring other labels or a rule of their own, and none where a class has too few nodes, which is noted.
+pub(crate) fn drawn_by(rule: SplitRule, labels: &Labels, options: &LoadOptions, notes: &mut Notes) -> Vec<Split> {
+    if options.random_split || options.labels.is_some() {
+        return Vec::new();
+    }
+    match rule.draw_many(labels, options.seed, options.n_drawn()) {
+        Ok(splits) => {
+            note_drawn(rule, &splits, options, notes);
+            splits
+        }
+        Err(error) => {
+            notes.warn(format!(
+                "no split is drawn: {error}; --split random draws one of 60 % train, 20 % val, 20 % test"
+            ));
+            Vec::new()
+        }
+    }
+}
+
+/// The splits that are drawn because the user asks for it.
+///
+/// # Errors
+/// When there are no labels.
+pub(crate) fn drawn_as_asked(
+    labels: Option<&Labels>,
+    options: &LoadOptions,
+    notes: &mut Notes,
+) -> Result<Vec<Split>, DatasetError> {
+    let labels = labels.ok_or_else(|| {
+        DatasetError::invalid("--split random deals nodes with labels, and there are no labels; leave it out")
+    })?;
+    let rule = SplitRule::UNSPLIT;
+    let splits = rule.draw_many(labels, options.seed, options.n_drawn())?;
+    note_drawn(rule, &splits, options, notes);
+    Ok(splits)
+}
+
+fn note_drawn(rule: SplitRule, splits: &[Split], options: &LoadOptions, notes: &mut Notes) {
+    let Some(split) = splits.first() else { return };
+    let how = match rule {
+        SplitRule::PerClass { train, val } => format!("{train} nodes of each class train, {val} val, the rest test"),
+        SplitRule::Fractions { train, val, test } => {
+            let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+            let test = test.unwrap_or(1.0 - train - val);
+            format!("{} train, {} val, {} test", percent(train), percent(val), percent(test))
+        }
+    };
+    let sizes = split.parts().map(|(_, nodes)| nodes.len());
+    let [train, val, test] = sizes;
+    let text = format!("split drawn at random, {how}: {train}, {val} and {test} nodes, seed {}", options.seed);
+    let counts = [("splits", splits.len()), ("train", train), ("val", val), ("test", test)].map(|(k, n)| (k, n as u64));
+    notes.make_up("drawn_split", text, &[&counts[..], &[("seed", options.seed)]].concat());
 }
 
 fn per_class(n_classes: usize, classes: &[u32], train: usize, val: usize, key: Key) -> Result<Split, DatasetError> {

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use girih_compress::{CodecSpec, CompressedFeatures};
 use girih_graph_format::file::{Array, Folder, GraphSizes, MANIFEST, Values, Verify};
-use girih_graph_format::{Buffer, Csr, NodeId, places_of};
+use girih_graph_format::{Buffer, Csr, NodeId, Notes, places_of};
 
-use crate::folder::{DatasetSection, FeatureKind, LabelKind, SECTION, labels_of, read_store};
+use crate::folder::{DatasetSection, FeatureKind, LabelKind, SECTION, labels_of, notes_of, read_store};
+use crate::load::check_strict;
 use crate::{Dataset, DatasetError, FeatureNorm, Features, Labels, LoadOptions, NodeRows, Outline, Spec, Split, load};
 
 /// The arrays of sparse features.
@@ -26,6 +27,7 @@ pub struct StoredDataset {
     pub(crate) graph: GraphSizes,
     pub(crate) store: Option<CompressedFeatures>,
     outline: Outline,
+    notes: Notes,
 }
 
 impl StoredDataset {
@@ -40,6 +42,8 @@ impl StoredDataset {
         let is_changed = options.features.is_some()
             || options.labels.is_some()
             || options.symmetrize == Some(true)
+            || options.random_split
+            || options.duplicates.is_some()
             || options.feature_norm.is_some_and(|norm| norm != FeatureNorm::None);
         if !path.join(MANIFEST).is_file() || is_changed {
             return Ok(None);
@@ -56,11 +60,12 @@ impl StoredDataset {
             return Ok(None);
         }
         let store = read_store(&folder, &section, graph.n_rows, Verify::Structure)?;
-        let outline = outline(&section, &graph, store.as_ref());
-        let n_splits = options.split.map_or(section.n_splits, |_| 1);
+        let notes = notes_of(&folder)?;
+        check_strict(&notes, options)?;
+        let splits = split_sizes(&folder, options.split.map_or(0..section.n_splits, |split| split..split + 1))?;
+        let outline = outline(&section, &graph, store.as_ref(), splits);
         let (spec, options, folder) = (spec.to_owned(), options.clone(), folder.into());
-        let outline = Outline { n_splits, ..outline };
-        let stored = Self { spec, options, folder, section, graph, store, outline };
+        let stored = Self { spec, options, folder, section, graph, store, outline, notes };
         let is_encoded = stored.options.codec.is_none_or(|codec| stored.has_codes_of(codec));
         Ok((is_encoded && stored.lies_as_it_is_used()?).then_some(stored))
     }
@@ -132,6 +137,12 @@ impl StoredDataset {
     #[must_use]
     pub fn outline(&self) -> &Outline {
         &self.outline
+    }
+
+    /// What is there and not used.
+    #[must_use]
+    pub fn notes(&self) -> &Notes {
+        &self.notes
     }
 
     /// A hash of the sizes and checksums that the folder states, and of which split is used.
@@ -270,7 +281,18 @@ fn split_array(i: usize, part: &str) -> String {
     format!("split{i}_{part}")
 }
 
-fn outline(section: &DatasetSection, graph: &GraphSizes, store: Option<&CompressedFeatures>) -> Outline {
+/// Sizes of the parts of some split sets, from the headers of their arrays.
+fn split_sizes(folder: &Folder, sets: Range<usize>) -> Result<Vec<[usize; 3]>, DatasetError> {
+    let size = |i: usize, part: &str| Ok::<_, DatasetError>(folder.array(&split_array(i, part))?.values().len());
+    sets.map(|i| Ok([size(i, PARTS[0])?, size(i, PARTS[1])?, size(i, PARTS[2])?])).collect()
+}
+
+fn outline(
+    section: &DatasetSection,
+    graph: &GraphSizes,
+    store: Option<&CompressedFeatures>,
+    splits: Vec<[usize; 3]>,
+) -> Outline {
     Outline {
         name: section.name.clone(),
         generated: section.generated,
@@ -280,7 +302,7 @@ fn outline(section: &DatasetSection, graph: &GraphSizes, store: Option<&Compress
         codes: store.map(|store| (store.codec().spec().to_string(), store.codec().row_bytes())),
         n_classes: if section.labels == LabelKind::None { 0 } else { section.n_classes },
         multi_label: section.labels == LabelKind::Multi,
-        n_splits: section.n_splits,
+        splits,
         n_users: None,
     }
 }

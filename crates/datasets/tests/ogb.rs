@@ -57,17 +57,82 @@ fn several_labels_and_several_splits() {
     assert!(refusal(root, &LoadOptions::default()).contains("node 1, class 1: the target is 2"));
 }
 
-#[test]
-fn splits_for_pytorch_are_left_out_and_labels_get_one() {
+/// A file that PyTorch 2.11 has written.
+fn torch_file(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/torch").join(name)
+}
+
+/// A folder without a split as text, whose split `target` is these files of `torch.save`.
+fn with_torch_split(files: &[(&str, &str)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     write_ogb_text(dir.path(), "csv.gz");
     std::fs::remove_dir_all(dir.path().join("split")).unwrap();
-    write_text(&dir.path().join("split/target/train.pt"), "");
+    std::fs::create_dir_all(dir.path().join("split/target")).unwrap();
+    for (name, golden) in files {
+        std::fs::copy(torch_file(golden), dir.path().join("split/target").join(name)).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn splits_that_pytorch_has_saved_are_read() {
+    let all = Split { train: vec![0, 2], val: vec![1], test: vec![3] };
+    for golden in ["dict_tensors.pt", "dict_numpy.pt"] {
+        assert_eq!(load_default(with_torch_split(&[("split_dict.pt", golden)]).path()).splits, [all.clone()], "{golden}");
+    }
+    for golden in ["tensor_i64.pt", "tensor_i32.pt", "numpy.pt"] {
+        let small = load_default(with_torch_split(&[("train.pt", golden)]).path());
+        assert_eq!(small.splits, [Split { train: vec![0, 2], ..Split::default() }], "{golden}");
+        assert_eq!(small.notes.made_up.iter().filter(|made| made.kind == "empty_part").count(), 2);
+    }
+    let strided = with_torch_split(&[("train.pt", "tensor_strided.pt")]);
+    assert!(refusal(strided.path(), &LoadOptions::default()).contains("node 5 does not exist"), "every other of six");
+}
+
+#[test]
+fn what_pytorch_has_saved_and_is_no_split_of_nodes_is_named() {
+    for (file, golden) in [("train.pt", "links.pt"), ("split_dict.pt", "nested.pt")] {
+        let small = load_default(with_torch_split(&[(file, golden)]).path());
+        assert!(small.splits.is_empty(), "{golden}");
+        let named: Vec<&str> = small.notes.not_used.iter().map(|entry| entry.what.as_str()).collect();
+        assert!(named.contains(&format!("split/target/{file}").as_str()), "{named:?}");
+        assert!(small.notes.warnings[0].contains("--split random"), "{golden}");
+    }
+    for (golden, expected) in [
+        ("tensor_float.pt", "a tensor of floats"),
+        ("tensor_2d.pt", "a tensor of 2 dimensions"),
+        ("legacy.pt", "before version 1.6"),
+        ("hostile.pt", "not on the list of allowed names"),
+    ] {
+        let dir = with_torch_split(&[("train.pt", golden)]);
+        let message = refusal(dir.path(), &LoadOptions::default());
+        assert!(message.contains("train.pt") && message.contains(expected), "{golden}: {message}");
+    }
+}
+
+#[test]
+fn labels_without_a_split_get_one() {
+    let dir = with_torch_split(&[]);
     let options = LoadOptions { n_splits: 3, ..LoadOptions::default() };
     let small = load(dir.path().to_str().unwrap(), &options).unwrap();
     assert_eq!(small.splits.len(), 3);
+    assert!(small.notes.made_up.iter().any(|made| made.kind == "drawn_split"));
     let n_dealt = |split: &Split| split.parts().iter().map(|(_, ids)| ids.len()).sum::<usize>();
     assert!(small.splits.iter().all(|split| n_dealt(split) == 2), "two of four nodes are labelled");
+}
+
+#[test]
+fn weights_of_edges_are_read_and_other_files_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    write_ogb_text(dir.path(), "csv.gz");
+    write_text(&dir.path().join("raw/edge_weight.csv.gz"), "0.5\n2\n");
+    write_text(&dir.path().join("raw/edge_year.csv.gz"), "2001\n2002\n");
+    let small = load_default(dir.path());
+    assert_eq!((small.graph.row(1), small.graph.values()), (&[0, 2][..], Some(&[0.5, 0.5, 2.0, 2.0][..])));
+    let named: Vec<&str> = small.notes.not_used.iter().map(|entry| entry.what.as_str()).collect();
+    assert_eq!(named, ["raw/edge_year.csv.gz", "raw/node_year.csv.gz"]);
+    write_text(&dir.path().join("raw/edge_weight.csv.gz"), "0.5\n");
+    assert!(refusal(dir.path(), &LoadOptions::default()).contains("1 lines of 1 columns for 2 edges"));
 }
 
 #[test]
@@ -84,7 +149,7 @@ fn text_that_contradicts_itself_is_refused_by_file_and_line() {
         ("raw/node-feat.csv.gz", "1\n1\nnan\n1\n", "node-feat.csv.gz: line 3: \"nan\""),
         ("raw/node-feat.csv.gz", "1\n1\n", "2 rows of features for 4 nodes"),
         ("raw/node-label.csv.gz", "1\n1\n0.5\n1\n", "node-label.csv.gz: node 2 has class 0.5"),
-        ("raw/node-label.csv.gz", "1\n1\n", "2 labels for 4 nodes"),
+        ("raw/node-label.csv.gz", "1\n0\n", "2 labels for 4 nodes"),
         ("split/time/train.csv.gz", "x\n", "train.csv.gz: line 1"),
         ("split/time/train.csv.gz", "4\n", "node 4 does not exist"),
         ("split/time/train.csv.gz", "3000000000\n", "train.csv.gz: line 1: node 3000000000 does not exist"),
@@ -100,9 +165,12 @@ fn text_that_contradicts_itself_is_refused_by_file_and_line() {
     let dir = tempfile::tempdir().unwrap();
     write_ogb_text(dir.path(), "csv.gz");
     std::fs::remove_file(dir.path().join("split/time/valid.csv.gz")).unwrap();
-    assert!(refusal(dir.path(), &LoadOptions::default()).contains("expected train.csv.gz, valid.csv.gz"));
+    assert_eq!(load_default(dir.path()).splits, [Split { train: vec![2], val: vec![], test: vec![1, 3] }]);
     std::fs::remove_file(dir.path().join("raw/num-edge-list.csv.gz")).unwrap();
-    assert!(refusal(dir.path(), &LoadOptions::default()).contains("no num-edge-list.csv.gz"));
+    assert!(refusal(dir.path(), &LoadOptions::default()).contains("no num-edge-list.csv.gz beside"));
+    std::fs::remove_file(dir.path().join("raw/num-node-list.csv.gz")).unwrap();
+    let message = refusal(dir.path(), &LoadOptions::default());
+    assert!(message.contains("no num-node-list.csv.gz and num-edge-list.csv.gz"), "{message}");
 }
 
 /// The binary form of a graph of three nodes, with `edge_index` and the declared number of edges.

@@ -257,7 +257,7 @@ impl Csr {
 
     /// The same matrix, without weights when all are one.
     #[must_use]
-    pub(crate) fn without_unit_weights(self) -> Self {
+    pub fn without_unit_weights(self) -> Self {
         let values = self.values.filter(|values| !values.par_iter().all(|&w| w == 1.0));
         Self { values, ..self }
     }

@@ -413,7 +413,7 @@ pub(crate) fn check_trainable(outline: &Outline, config: &TrainConfig) -> Result
             "training needs a class per node; give it a file of labels, or choose the task links",
         ));
     }
-    if outline.n_splits == 0 {
+    if outline.splits.is_empty() {
         return Err(missing(
             outline,
             "split",

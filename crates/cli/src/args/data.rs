@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use girih_datasets::{FeatureNorm, LoadOptions};
+use girih_datasets::LoadOptions;
 
-use super::{CacheArgs, OutputArgs, RowDivisor};
+use super::{CacheArgs, OutputArgs, ReadArgs};
 
 /// The data of `girih train` without `--data`.
 pub const DEFAULT_DATA: &str = "synth:planted,nodes=10000,degree=20";
@@ -21,40 +21,11 @@ friendster, with @SCALE and ,key=value…, for instance synth:reddit@0.1 or synt
 pub struct DataArgs {
     #[arg(long, value_name = "SPEC", help = DATA_HELP)]
     pub data: Option<String>,
-    /// Features for an edge list: a `.npy` with one row of floats per node, or what `girih compress` made of one, a
-    /// `.codes`
-    #[arg(long, value_name = "FILE")]
-    pub features: Option<PathBuf>,
-    /// Labels for an edge list: a `.npy` with one integer per node, negative where unknown, or with a row of 0 and 1 for
-    /// each, of several labels a node
-    #[arg(long, value_name = "FILE")]
-    pub labels: Option<PathBuf>,
-    /// Store every edge in both directions [default: of edge lists yes, of other files as the format's published loader
-    /// does]
-    #[arg(long, value_name = "BOOL")]
-    pub symmetrize: Option<bool>,
-    /// What to divide each row of features by [default: sum for Planetoid, root-length for gnn-benchmark, else none]
-    #[arg(long, value_enum)]
-    pub normalize_features: Option<RowDivisor>,
-    /// Which of the data's split sets to use, counted from 0, or all: run r takes set r [default: all]
-    #[arg(long, value_name = "I|all", value_parser = parse_split)]
-    pub split: Option<SplitChoice>,
-}
-
-/// The split sets to use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SplitChoice {
-    /// All of them, one a run.
-    All,
-    /// One of them, in every run.
-    One(usize),
-}
-
-fn parse_split(text: &str) -> Result<SplitChoice, String> {
-    match text {
-        "all" => Ok(SplitChoice::All),
-        _ => text.parse().map(SplitChoice::One).map_err(|_| "expected a number from 0, or all".to_owned()),
-    }
+    #[command(flatten)]
+    pub read: ReadArgs,
+    /// Stop when something in the data is not used or doubtful, instead of saying so
+    #[arg(long)]
+    pub strict: bool,
 }
 
 impl DataArgs {
@@ -65,19 +36,7 @@ impl DataArgs {
 
     /// The options for the loaders; `seed` and `n_splits` decide the splits of data that ships none.
     pub fn options(&self, seed: u64, n_splits: usize) -> LoadOptions {
-        LoadOptions {
-            feature_norm: self.normalize_features.map(FeatureNorm::from),
-            symmetrize: self.symmetrize,
-            seed,
-            n_splits,
-            split: match self.split {
-                None | Some(SplitChoice::All) => None,
-                Some(SplitChoice::One(split)) => Some(split),
-            },
-            features: self.features.clone(),
-            codec: None,
-            labels: self.labels.clone(),
-        }
+        self.read.options(seed, n_splits, self.strict)
     }
 }
 

@@ -7,6 +7,7 @@ mod data;
 mod device;
 mod order;
 mod ranks;
+mod reading;
 mod sample;
 mod settings;
 mod train;
@@ -19,10 +20,11 @@ pub use self::choices::{
     Optimizer, Precision, RowDivisor, Saint, SampledBatch, ScoreByArg, TaskArg,
 };
 pub use self::codec::{CodecChoice, CompressArgs, DecompressArgs};
-pub use self::data::{ConvertArgs, DEFAULT_DATA, DataArgs, GenerateArgs, SplitChoice, StatsArgs};
+pub use self::data::{ConvertArgs, DEFAULT_DATA, DataArgs, GenerateArgs, StatsArgs};
 pub use self::device::{Device, DeviceArgs};
 pub use self::order::{CacheArgs, ReorderArgs};
 pub use self::ranks::{LaunchArgs, PartitionArgs, PartitionChoice, PartitionKind, RankArgs};
+pub use self::reading::{ReadArgs, SplitChoice};
 pub use self::sample::{CutChoice, Importance, SampleArgs};
 pub use self::settings::{Settings, TierMemory};
 pub use self::train::{EvaluateArgs, PredictArgs, TrainArgs};

@@ -16,7 +16,7 @@ use super::device::{Chosen, choose, on_backend, use_threads};
 use super::ranks::{Company, Place};
 use super::sharing::stages;
 use super::train::data_of;
-use super::{process_grid, required};
+use super::{process_grid, reading, required};
 use crate::args::{CodecChoice, DataArgs, DeviceArgs, EvaluateArgs, OutputArgs, PredictArgs, RankArgs};
 use crate::error::CliError;
 use crate::output::Results;
@@ -255,6 +255,7 @@ impl Loaded {
         let speaks = company.speaks();
         if speaks {
             company.tell_what_is_read(&data);
+            reading::warn_of(data.notes());
         }
         Ok(Self { checkpoint, data, backend, device, ranks, company, speaks })
     }

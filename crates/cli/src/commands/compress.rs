@@ -76,6 +76,7 @@ fn open_source(spec: &str) -> Result<Box<dyn RowSource>, CliError> {
         return Ok(Box::new(NpyRows::open(path)?));
     }
     let dataset = load(spec, &LoadOptions::default())?;
+    super::reading::warn_of(&dataset.notes);
     match dataset.features {
         Some(Features::Dense(matrix)) => Ok(Box::new(matrix)),
         Some(Features::Sparse(csr)) => Ok(Box::new(csr)),

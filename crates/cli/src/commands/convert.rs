@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use girih_datasets::{Dataset, LoadOptions, OutputFormat, load};
 
-use super::load_required;
+use super::{load_required, reading};
 use crate::args::{ConvertArgs, GenerateArgs, OutputArgs};
 use crate::error::CliError;
 use crate::output::Results;
@@ -47,7 +47,9 @@ fn report(dataset: &Dataset, format: OutputFormat, out: &Path, seconds: f64, out
         .add("nodes", dataset.n_nodes(), "Nodes", dataset.n_nodes().to_string())
         .add("edges", dataset.n_edges(), "Edges", dataset.n_edges().to_string())
         .add("features", dataset.n_features(), "Features", dataset.n_features().to_string())
-        .add("classes", dataset.n_classes(), "Classes", dataset.n_classes().to_string())
+        .add("classes", dataset.n_classes(), "Classes", dataset.n_classes().to_string());
+    reading::add(&mut results, &dataset.outline().splits, &dataset.notes);
+    results
         .add("seconds", seconds, "Seconds", format!("{seconds:.2}"))
         .add("format", format.name(), "Format", format.name())
         .add("out", out.display().to_string(), "Written to", out.display().to_string());

@@ -14,6 +14,7 @@ mod partition;
 mod plan;
 mod planned;
 mod ranks;
+mod reading;
 mod reorder;
 mod sample;
 mod sharing;
@@ -58,6 +59,13 @@ pub fn run(command: Command) -> Result<ExitCode, CliError> {
 /// Loads what `--data` names; commands other than `train` have no default.
 fn load_required(data: &DataArgs, options: &LoadOptions) -> Result<Dataset, CliError> {
     Ok(load(required(data)?, options)?)
+}
+
+/// As [`load_required`], with warnings of what is not used or doubtful.
+fn load_with_warnings(data: &DataArgs, options: &LoadOptions) -> Result<Dataset, CliError> {
+    let dataset = load_required(data, options)?;
+    reading::warn_of(&dataset.notes);
+    Ok(dataset)
 }
 
 /// What `--data` names.

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::ordering::Wanted;
 use super::plan::GATHER_SHARE;
-use super::{doctor, load_required, process_grid};
+use super::{doctor, load_with_warnings, process_grid};
 use crate::args::{PartitionArgs, PartitionKind, Precision};
 use crate::error::CliError;
 use crate::output::Results;
@@ -32,7 +32,7 @@ pub fn run(args: &PartitionArgs) -> Result<(), CliError> {
     }
     let grid = process_grid(&args.partition, args.ranks)?;
     args.plot.as_deref().map_or(Ok(()), paths::check)?;
-    let dataset = load_required(&args.data, &args.data.options(0, 1))?;
+    let dataset = load_with_warnings(&args.data, &args.data.options(0, 1))?;
     let graph = &dataset.graph;
     let machine = machine(args)?;
     let as_it_is = Figures::of("as it is".to_owned(), graph, &grid, &machine, args)?;

@@ -45,6 +45,7 @@ pub fn run(
 ) -> Result<(), CliError> {
     let target = Target::of(device, memory, config.precision)?;
     let dataset = load(spec, options)?;
+    super::reading::warn_of(&dataset.notes);
     let results = begun(spec, config);
     match target {
         Target::Processor(memory) => on_processor(memory, config, &DataSizes::of(&dataset), results, output),

@@ -16,7 +16,7 @@ use girih_reorder::quality::Quality;
 use girih_reorder::{Auto, OrderKind, Random, Reorder};
 use serde_json::Value;
 
-use super::load_required;
+use super::load_with_warnings;
 use super::ordering::{Ordered, PRODUCTS_PER_LAYER, Wanted};
 use crate::args::{CacheArgs, ReorderArgs};
 use crate::error::CliError;
@@ -41,7 +41,7 @@ struct Found {
 /// Orders, reports, and writes what was asked for.
 pub fn run(args: &ReorderArgs) -> Result<(), CliError> {
     [&args.out, &args.plot, &args.report].into_iter().flatten().try_for_each(|path| paths::check(path))?;
-    let mut dataset = load_required(&args.data, &args.data.options(args.seed, 1))?;
+    let mut dataset = load_with_warnings(&args.data, &args.data.options(args.seed, 1))?;
     check_output(args, &dataset)?;
     let mut renamed = Permutation::identity(dataset.n_nodes());
     if args.shuffle {

@@ -8,7 +8,7 @@ use girih_partition::counted;
 use girih_reorder::quality::{Quality, WINDOWS};
 use serde_json::{Value, json};
 
-use super::load_required;
+use super::{load_required, reading};
 use super::reorder::{rows_held, shown_gap};
 use crate::args::{CacheArgs, StatsArgs};
 use crate::error::CliError;
@@ -191,16 +191,7 @@ fn add_contents(results: &mut Results, dataset: &Dataset) {
         let sizes = json!({ "users": users, "items": items, "train": train, "test": test });
         results.add("interactions", sizes, "Interactions", shown);
     }
-    let splits: Vec<Value> = dataset
-        .splits
-        .iter()
-        .map(|s| json!({ "train": s.train.len(), "val": s.val.len(), "test": s.test.len() }))
-        .collect();
-    if let Some(split) = dataset.splits.first() {
-        let (train, val, test) = (split.train.len(), split.val.len(), split.test.len());
-        let shown = format!("{} of train {train}, val {val}, test {test}", splits.len());
-        results.add("splits", splits, "Splits", shown);
-    }
+    reading::add(results, &dataset.outline().splits, &dataset.notes);
 }
 
 /// A store: its codec, what it takes, and what the same features would take as `f32`.

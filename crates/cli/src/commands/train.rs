@@ -25,6 +25,7 @@ use super::layouts;
 use super::memory::{ON_ONE, Room, Session};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
+use super::reading;
 use super::planned::{self, RankDevices};
 use super::ranks::{Carried, Company, Place, transport};
 use super::sharing::{check_layout, check_planned, check_trained, sharing, stages};
@@ -86,6 +87,7 @@ fn in_order(
     (spec, options, config): (&str, &LoadOptions, &TrainConfig),
 ) -> Result<Dataset, CliError> {
     let dataset = load(spec, options)?;
+    reading::warn_of(&dataset.notes);
     match wanted_order(args, usize::from(n), config) {
         Some(wanted) => Ok(ordered(dataset, &wanted, config, args.output)?.0),
         None => Ok(dataset),
@@ -166,7 +168,7 @@ fn train(
         Some(ranks) if wanted.is_none() && !is_planned && !holds_all(ranks, config) => DataSource::open(spec, options)?,
         _ => load(spec, options)?.into(),
     };
-    let facts = Facts::of(&data.outline(), spec, config, backend.name());
+    let facts = Facts::of(&data, spec, config, backend.name());
     let mut order = OrderKind::None.to_string();
     if let Some(wanted) = wanted {
         let (dataset, name) = ordered(data.into_dataset()?, &wanted, config, output)?;
@@ -187,6 +189,7 @@ fn train(
     if !output.json {
         let is_cut = ranks.is_some_and(|ranks| !holds_all(ranks, config));
         eprintln!("{}", facts.headline());
+        facts.lines().iter().for_each(|line| eprintln!("{line}"));
         divided.iter().flat_map(|divided| divided.lines()).for_each(|line| eprintln!("{line}"));
         if is_cut {
             company.tell_what_is_read(&data);

@@ -2,6 +2,7 @@
 //! status.
 
 mod bad_input;
+mod cases;
 mod codec;
 mod compress;
 mod cuda;

@@ -142,7 +142,7 @@ impl Pickle {
         }
     }
 
-    fn array(&self, value: &Value) -> Result<PickledArray, DatasetError> {
+    pub(super) fn array(&self, value: &Value) -> Result<PickledArray, DatasetError> {
         let instance = self.instance_of(value, Global::NumpyArray, "a NumPy array")?;
         let [_, shape, dtype, Value::Bool(is_fortran), data] = self.sequence(self.state(instance)?)? else {
             return Err(at(instance, "an array's state is not (version, shape, dtype, order, bytes)"));

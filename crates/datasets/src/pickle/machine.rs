@@ -16,8 +16,8 @@ const NEWEST_PROTOCOL: u8 = 4;
 /// The most arguments that an allowed call takes; more would let a small file ask for much memory.
 const MAX_ARGS: usize = 8;
 
-/// Runs a pickle to its `STOP`.
-pub(super) fn run(bytes: &[u8]) -> Result<Pickle, DatasetError> {
+/// Runs a pickle to its `STOP`; only with `persistent` may it refer to values outside itself.
+pub(super) fn run(bytes: &[u8], persistent: bool) -> Result<Pickle, DatasetError> {
     let mut machine = Machine {
         cursor: Cursor::new(bytes),
         offset: 0,
@@ -26,6 +26,7 @@ pub(super) fn run(bytes: &[u8]) -> Result<Pickle, DatasetError> {
         marks: Vec::new(),
         memo: HashMap::new(),
         encodable: bytes.len(),
+        persistent,
     };
     loop {
         machine.offset = machine.cursor.position();
@@ -50,6 +51,8 @@ struct Machine<'a> {
     memo: HashMap<u32, Value>,
     /// Bytes that `_codecs.encode` may still yield: without memo tricks, no more than the file is long.
     encodable: usize,
+    /// Whether `BINPERSID` is allowed.
+    persistent: bool,
 }
 
 impl Machine<'_> {
@@ -66,6 +69,7 @@ impl Machine<'_> {
             b'c' | 0x93 => self.global(opcode),
             b'R' | 0x81 => self.call(),
             b'b' => self.build(),
+            b'Q' if self.persistent => self.refer(),
             other => Err(self.corrupt(format!("instruction {other:#04x} is not one that data sets use"))),
         }
     }
@@ -279,9 +283,26 @@ impl Machine<'_> {
             }
             (Global::NumpyReconstruct, [Value::Global(Global::NumpyArray), ..]) => Global::NumpyArray,
             (Global::CopyReconstructor, [Value::Global(Global::ScipyCsr), ..]) => Global::ScipyCsr,
-            (Global::NumpyDtype | Global::NumpyScalar | Global::ScipyCsr, _) => callable,
+            (Global::NumpyDtype | Global::NumpyScalar | Global::ScipyCsr | Global::TorchTensor, _) => callable,
             _ => return Err(self.invalid(format!("{callable:?} is called with arguments that data sets do not use"))),
         };
+        self.push_object(Object::Instance(Instance { class, args, state: None, offset: self.offset }));
+        Ok(())
+    }
+
+    /// `BINPERSID`: notes which values outside the pickle are meant; PyTorch names them
+    /// `("storage", type, key, device, length)`.
+    fn refer(&mut self) -> Result<(), DatasetError> {
+        let Value::Object(ObjectId(at)) = self.pop()? else {
+            return Err(self.corrupt("a reference that is no tuple"));
+        };
+        let Object::Tuple(args) = &self.objects[at] else {
+            return Err(self.corrupt("a reference that is no tuple"));
+        };
+        let (Some(Value::Global(class @ Global::TorchStorage(_))), true) = (args.get(1), args.len() <= MAX_ARGS) else {
+            return Err(self.invalid("a reference to something other than the values of a tensor"));
+        };
+        let (class, args) = (*class, args.clone());
         self.push_object(Object::Instance(Instance { class, args, state: None, offset: self.offset }));
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! Rows of numbers as text, separated by commas, without a header: features, labels and lists of ids.
+//! Rows of numbers as text, separated by commas: features, labels and lists of ids.
 
 use std::path::Path;
 
 use super::number::{float, integer};
-use super::text::{Fields, Separator, Text, concat, parse_lines, shown, without_mark};
+use super::text::{Fields, Lines, Separator, Text, concat, parse_lines, shown, without_mark};
 use crate::{FormatError, Matrix};
 
 /// What a field without a number means: an empty one, or `nan`.
@@ -13,6 +13,15 @@ pub enum Missing {
     Refuse,
     /// The value is not known; it becomes NaN.
     Nan,
+}
+
+/// A table of numbers under the names of its columns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// Names of the columns, where the first line has some.
+    pub header: Option<Vec<String>>,
+    /// The numbers, a row a line.
+    pub rows: Matrix,
 }
 
 /// Reads a matrix, one row a line, unpacking the file when its name ends in `.gz`.
@@ -31,11 +40,52 @@ pub fn read_csv(path: &Path, missing: Missing) -> Result<Matrix, FormatError> {
 /// As [`read_csv`].
 pub fn parse_csv(text: &[u8], missing: Missing) -> Result<Matrix, FormatError> {
     let text = without_mark(text);
-    let first = text.split(|&b| b == b'\n').next().unwrap_or_default();
-    let width = if text.is_empty() { 0 } else { Fields::new(first, Separator::Comma).count() };
-    let chunks = parse_lines(text, 0, |line, rows: &mut Rows| rows.push_line(line, width, missing))?;
+    parse_rows(text, 0, &Row { width: width(text, Separator::Comma), separator: Separator::Comma, missing })
+}
+
+/// Reads a table whose first line may be a header: one with a field that is neither empty nor a number. Fields are
+/// separated by commas where the first line has one, else by blanks and tabs.
+///
+/// # Errors
+/// As [`read_csv`], and when the header has another number of names than the lines have fields.
+pub fn read_table(path: &Path, missing: Missing) -> Result<Table, FormatError> {
+    let text = Text::read(path)?;
+    parse_table(&text, missing).map_err(|e| e.at(path))
+}
+
+fn parse_table(text: &[u8], missing: Missing) -> Result<Table, FormatError> {
+    let text = without_mark(text);
+    let mut lines = Lines::new(text);
+    let first = lines.next().unwrap_or_default();
+    let separator = if first.contains(&b',') { Separator::Comma } else { Separator::Blank };
+    let is_name = |field: &[u8]| !field.is_empty() && float(field).is_none();
+    if !Fields::new(first, separator).any(is_name) {
+        let rows = parse_rows(text, 0, &Row { width: width(text, separator), separator, missing })?;
+        return Ok(Table { header: None, rows });
+    }
+    let header: Vec<String> = Fields::new(first, separator).map(shown).collect();
+    let rows = parse_rows(lines.rest(), 1, &Row { width: header.len(), separator, missing })?;
+    Ok(Table { header: Some(header), rows })
+}
+
+/// Number of fields of the first line.
+fn width(text: &[u8], separator: Separator) -> usize {
+    let first = Lines::new(text).next();
+    first.map_or(0, |line| Fields::new(line, separator).count())
+}
+
+fn parse_rows(text: &[u8], n_lines_before: usize, row: &Row) -> Result<Matrix, FormatError> {
+    let chunks = parse_lines(text, n_lines_before, |line, rows: &mut Rows| rows.push_line(line, row))?;
     let n_rows = chunks.iter().map(|c| c.n_rows).sum();
-    Matrix::new(n_rows, width, concat(&chunks, |c| &c.values))
+    Matrix::new(n_rows, row.width, concat(&chunks, |c| &c.values))
+}
+
+/// The form of a line.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    width: usize,
+    separator: Separator,
+    missing: Missing,
 }
 
 #[derive(Debug, Default)]
@@ -45,13 +95,17 @@ struct Rows {
 }
 
 impl Rows {
-    fn push_line(&mut self, line: &[u8], width: usize, missing: Missing) -> Result<(), String> {
+    fn push_line(&mut self, line: &[u8], row: &Row) -> Result<(), String> {
         let start = self.values.len();
-        for field in Fields::new(line, Separator::Comma) {
-            self.values.push(parse_value(field, missing)?);
+        for field in Fields::new(line, row.separator) {
+            self.values.push(parse_value(field, row.missing)?);
+        }
+        // Blanks separate no empty field: in one column an empty line is one.
+        if self.values.len() == start && row.width == 1 {
+            self.values.push(parse_value(b"", row.missing)?);
         }
         self.n_rows += 1;
-        let n_fields = self.values.len() - start;
+        let (n_fields, width) = (self.values.len() - start, row.width);
         if n_fields == width { Ok(()) } else { Err(format!("{n_fields} fields; the first line has {width}")) }
     }
 }
@@ -80,4 +134,23 @@ pub fn read_integers(path: &Path) -> Result<Vec<u64>, FormatError> {
         Ok(())
     };
     Ok(parse_lines(without_mark(&text), 0, parse).map_err(|e| e.at(path))?.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_a_header_where_its_first_line_has_a_name() {
+        let table = |text: &str| parse_table(text.as_bytes(), Missing::Nan).unwrap();
+        let named = table("node,label\n0,2\n1,\n");
+        assert_eq!(named.header, Some(vec!["node".to_owned(), "label".to_owned()]));
+        assert_eq!((named.rows.n_rows(), named.rows.data()[..3].to_vec()), (2, vec![0.0, 2.0, 1.0]));
+        assert!(named.rows.data()[3].is_nan());
+        assert_eq!(table("1\t2\n3\t4\n").rows.data(), [1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(table("nan\n1\n").header, None);
+        assert_eq!(table("").rows.n_rows(), 0);
+        let error = parse_table(b"label\n0\nAI\n", Missing::Nan).unwrap_err().to_string();
+        assert!(error.contains("line 3: \"AI\""), "{error}");
+    }
 }

@@ -29,7 +29,7 @@ mod text;
 
 pub use array::{Array, Element, Values};
 pub use atomic::{NewFolder, remove_unfinished, write_file};
-pub use csv::{Missing, parse_csv, read_csv, read_integers};
+pub use csv::{Missing, Table, parse_csv, read_csv, read_integers, read_table};
 pub use edge_list::{EdgeListOptions, parse_edge_list, read_edge_list, write_edge_list};
 pub use folder::{ArrayWriter, FOLDER_VERSION, Folder, FolderWriter, GraphSizes, MANIFEST, Verify};
 pub use matrix_market::{parse_matrix_market, read_matrix_market, write_matrix_market};

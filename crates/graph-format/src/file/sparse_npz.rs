@@ -8,30 +8,34 @@ use crate::coo::check_proportion;
 use crate::csr::check_indptr;
 use crate::{Buffer, Coo, Csr, Duplicates, FormatError, MAX_NODES, NodeId, rows};
 
-/// Reads a matrix that `SciPy` saved in the formats csr, csc or coo, or an archive of `indptr` and `indices`.
+/// Reads a matrix that `SciPy` saved in the formats csr, csc or coo, or an archive of `indptr` and `indices`; repeated
+/// entries add up, as `SciPy` does.
 ///
 /// # Errors
 /// As [`sparse_from_npz`].
 pub fn read_sparse_npz(path: &Path) -> Result<Csr, FormatError> {
-    sparse_from_npz(&mut Npz::open(path)?, "")
+    sparse_from_npz(&mut Npz::open(path)?, "", Duplicates::Sum).map(|(csr, _)| csr)
 }
 
 /// The matrix whose arrays are named `{prefix}indptr`, `{prefix}indices` and so on.
 ///
-/// Rows are those of the stored matrix. Columns are sorted and repeated entries added up, as `SciPy` does. Weights are
-/// rounded to `f32`; when all are one, the matrix has none. Without a `shape` it is square.
+/// Rows are those of the stored matrix, columns are sorted. Weights are rounded to `f32`; when all are one, the matrix
+/// has none. Without a `shape` it is square. Also returned is the number of entries that were merged into others.
 ///
 /// # Errors
 /// When an array is missing, damaged or of another type, or the arrays do not make a matrix.
-pub fn sparse_from_npz(npz: &mut Npz, prefix: &str) -> Result<Csr, FormatError> {
+pub fn sparse_from_npz(npz: &mut Npz, prefix: &str, duplicates: Duplicates) -> Result<(Csr, usize), FormatError> {
     let origin = npz.origin().to_owned();
-    let mut source = Source { npz, prefix };
-    source.read().map(Csr::without_unit_weights).map_err(|e| e.at(&origin))
+    let mut source = Source { npz, prefix, duplicates };
+    let (csr, n_stored) = source.read().map_err(|e| e.at(&origin))?;
+    let n_merged = n_stored - csr.nnz();
+    Ok((csr.without_unit_weights(), n_merged))
 }
 
 struct Source<'a> {
     npz: &'a mut Npz,
     prefix: &'a str,
+    duplicates: Duplicates,
 }
 
 /// Refuses a shape that no entry stands for, before memory is taken for its rows.
@@ -40,7 +44,8 @@ fn check_shape((n_rows, n_cols): (usize, usize), nnz: usize) -> Result<(), Forma
 }
 
 impl Source<'_> {
-    fn read(&mut self) -> Result<Csr, FormatError> {
+    /// The matrix, and the number of entries that are stored.
+    fn read(&mut self) -> Result<(Csr, usize), FormatError> {
         let format = self.format()?;
         let shape = self.shape()?;
         let weights = self.weights()?;
@@ -49,14 +54,17 @@ impl Source<'_> {
                 let (indptr, indices) = self.compressed()?;
                 let n_rows = indptr.len().saturating_sub(1);
                 let (n_rows, n_cols) = shape.unwrap_or((n_rows, n_rows));
-                from_compressed(n_rows, n_cols, &indptr, indices, weights)
+                let n_stored = indices.len();
+                Ok((self.from_compressed((n_rows, n_cols), &indptr, indices, weights)?, n_stored))
             }
             "csc" => {
                 let (indptr, indices) = self.compressed()?;
                 let n_cols = indptr.len().saturating_sub(1);
                 let (n_rows, n_cols) = shape.unwrap_or((n_cols, n_cols));
                 check_shape((n_rows, n_cols), indices.len())?;
-                Ok(from_compressed(n_cols, n_rows, &indptr, indices, weights)?.transposed())
+                let n_stored = indices.len();
+                let columns = self.from_compressed((n_cols, n_rows), &indptr, indices, weights)?;
+                Ok((columns.transposed(), n_stored))
             }
             "coo" => {
                 let rows = self.array("row")?.into_ids()?.into_vec();
@@ -64,9 +72,8 @@ impl Source<'_> {
                 let (n_rows, n_cols) =
                     shape.ok_or_else(|| FormatError::invalid("a matrix in the format coo needs a `shape`"))?;
                 check_shape((n_rows, n_cols), rows.len())?;
-                Coo::new(n_rows, n_cols, rows, cols, weights.map(Buffer::into_vec))?
-                    .to_csr(Duplicates::Merge)
-                    .map(Csr::without_unit_weights)
+                let entries = Coo::new(n_rows, n_cols, rows, cols, weights.map(Buffer::into_vec))?;
+                Ok((entries.to_csr(self.duplicates)?, entries.len()))
             }
             other => Err(FormatError::invalid(format!(
                 "a sparse matrix in the format {other:?}; expected csr, csc or coo, so save `matrix.tocsr()`"
@@ -107,25 +114,23 @@ impl Source<'_> {
     fn compressed(&mut self) -> Result<(Buffer<u64>, Buffer<NodeId>), FormatError> {
         Ok((self.array("indptr")?.into_offsets()?, self.array("indices")?.into_ids()?))
     }
-}
 
-/// A matrix from compressed rows whose columns may be unsorted or repeated.
-fn from_compressed(
-    n_rows: usize,
-    n_cols: usize,
-    indptr: &Buffer<u64>,
-    indices: Buffer<NodeId>,
-    weights: Option<Buffer<f32>>,
-) -> Result<Csr, FormatError> {
-    check_indptr(indptr, n_rows, indices.len())?;
-    if let Ok(csr) = Csr::new(n_rows, n_cols, indptr.clone(), indices.clone(), weights.clone()) {
-        return Ok(csr);
+    /// A matrix from compressed rows whose columns may be unsorted or repeated.
+    fn from_compressed(
+        &self,
+        (n_rows, n_cols): (usize, usize),
+        indptr: &Buffer<u64>,
+        indices: Buffer<NodeId>,
+        weights: Option<Buffer<f32>>,
+    ) -> Result<Csr, FormatError> {
+        check_indptr(indptr, n_rows, indices.len())?;
+        if let Ok(csr) = Csr::new(n_rows, n_cols, indptr.clone(), indices.clone(), weights.clone()) {
+            return Ok(csr);
+        }
+        // Columns are unsorted or repeated, or something is wrong that the list of edges refuses as well.
+        let (rows, weights) = (rows::row_of_entry(indptr), weights.map(Buffer::into_vec));
+        Coo::new(n_rows, n_cols, rows, indices.into_vec(), weights)?.to_csr(self.duplicates)
     }
-    // Columns are unsorted or repeated, or something is wrong that the list of edges refuses as well.
-    // Repeated entries of a matrix of ones add up to more than one: their weights must be spelled out.
-    let weights = weights.map_or_else(|| vec![1.0; indices.len()], Buffer::into_vec);
-    let coo = Coo::new(n_rows, n_cols, rows::row_of_entry(indptr), indices.into_vec(), Some(weights))?;
-    coo.to_csr(Duplicates::Merge)
 }
 
 /// Writes a matrix so that `scipy.sparse.load_npz` reads it, in the format csr.

@@ -137,7 +137,7 @@ fn cut<B: Backend>(
 fn labelled(data: DataSource, checkpoint: &Checkpoint) -> Result<DataSource, TrainError> {
     let Progress { config, data: trained, .. } = &checkpoint.progress;
     let outline = data.outline();
-    let has_all = outline.n_classes >= trained.n_classes && outline.n_splits > 0;
+    let has_all = outline.n_classes >= trained.n_classes && !outline.splits.is_empty();
     if config.model.kind.is_recommender() || (has_all && matches!(data, DataSource::Stored(_))) {
         return Ok(data);
     }

@@ -5,7 +5,7 @@ use girih_trainer::Similarity;
 use super::{best_checkpoint, describe};
 use crate::args::{CodecChoice, EvaluateArgs};
 use crate::commands::device::{choose, on_backend};
-use crate::commands::load_required;
+use crate::commands::load_with_warnings;
 use crate::commands::train::data_of;
 use crate::error::CliError;
 
@@ -23,7 +23,7 @@ pub fn report(args: &EvaluateArgs) -> Result<(), CliError> {
     let config = &checkpoint.progress.config;
     let backend = choose(&args.device, config.precision)?;
     let data = data_of(&args.checkpoint, &args.data)?;
-    let dataset = load_required(&data, &data.options(config.seed, config.runs as usize))?;
+    let dataset = load_with_warnings(&data, &data.options(config.seed, config.runs as usize))?;
     let mut results = describe(&checkpoint, &backend);
     let found = on_backend!(&backend, backend => girih_trainer::similarity(backend, dataset, &checkpoint, chosen))?;
     let Similarity { codec, inputs, initial, trained } = found;

@@ -11,7 +11,7 @@ use girih_datasets::Dataset;
 use girih_sampling::digest_of;
 use girih_trainer::BatchConfig;
 
-use super::load_required;
+use super::load_with_warnings;
 use crate::args::SampleArgs;
 use crate::error::CliError;
 use crate::output::{Results, median_ms, under_spinner};
@@ -27,7 +27,7 @@ pub fn run(args: &SampleArgs) -> Result<(), CliError> {
         let found = config.kind.name();
         return Err(CliError::Usage(format!("{flag} is for {kind} batches; leave it out for {found} batches")));
     }
-    let dataset = load_required(&args.data, &args.data.options(args.seed, 1))?;
+    let dataset = load_with_warnings(&args.data, &args.data.options(args.seed, 1))?;
     if args.ranks.ranks.is_some() {
         return run_on_ranks(args, &config, dataset);
     }

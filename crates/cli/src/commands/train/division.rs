@@ -14,6 +14,7 @@ use crate::args::{Device, DeviceArgs, TierMemory, TrainArgs};
 use crate::commands::device::{Chosen, choose};
 use crate::commands::memory::{ON_ONE, Room, Session};
 use crate::commands::plan;
+use crate::commands::reading;
 use crate::commands::ranks::Place;
 use crate::error::CliError;
 
@@ -102,6 +103,7 @@ impl Asked {
             }
         };
         let dataset = load(spec, options)?;
+        reading::warn_of(&dataset.notes);
         let divided = self.divided((bytes, host_bytes), &dataset, config)?;
         let mut results = plan::begun(spec, config);
         results.add("division", divided.to_json(), "Division", divided.lines().join("\n"));

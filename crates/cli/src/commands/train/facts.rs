@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use girih_datasets::Outline;
+use girih_datasets::DataSource;
+use girih_graph_format::Notes;
 use girih_machine::{memory, readable_bytes};
 use girih_partition::counted;
 use girih_trainer::{
@@ -10,6 +11,7 @@ use girih_trainer::{
     TierShare, TrainConfig, mean_over_labels,
 };
 
+use crate::commands::reading;
 use crate::history::Point;
 use crate::output::{Results, median_ms, ms};
 
@@ -28,12 +30,15 @@ pub struct Facts {
     codes: Option<(String, usize)>,
     task: TaskKind,
     model: &'static str,
+    splits: Vec<[usize; 3]>,
+    notes: Notes,
 }
 
 impl Facts {
-    /// Of a data set and a configuration, on a device.
-    pub fn of(outline: &Outline, spec: &str, config: &TrainConfig, device: String) -> Self {
-        let &Outline { generated, n_nodes, n_edges, n_features, n_classes, multi_label, .. } = outline;
+    /// Of data and a configuration, on a device.
+    pub fn of(data: &DataSource, spec: &str, config: &TrainConfig, device: String) -> Self {
+        let outline = data.outline();
+        let &Outline { generated, n_nodes, n_edges, n_features, n_classes, multi_label, .. } = &outline;
         let sizes = |n_users| InteractionSizes { n_users, n_items: n_nodes - n_users, n_train: n_edges / 2 };
         Self {
             data: spec.to_owned(),
@@ -48,6 +53,8 @@ impl Facts {
             codes: outline.codes.clone(),
             task: config.task,
             model: config.model.kind.name(),
+            splits: outline.splits,
+            notes: data.notes().clone(),
         }
     }
 
@@ -76,6 +83,13 @@ impl Facts {
             .as_ref()
             .map_or(String::new(), |(codec, row_bytes)| format!(" as {codec}, {row_bytes} bytes a row"));
         format!("{}{task} on {}{generated}: {sizes}{codes}; device {}", self.model, self.data, self.device)
+    }
+
+    /// Lines for people below the headline: sizes of the split, and how the data was read.
+    pub fn lines(&self) -> Vec<String> {
+        let has_split = self.task == TaskKind::Nodes && self.interactions.is_none();
+        let split = has_split.then(|| format!("split: {}", reading::shown_splits(&self.splits)));
+        split.into_iter().chain(reading::lines(&self.notes)).collect()
     }
 
     /// The result of training, with the epochs of these and earlier sessions, which took so many bytes of a device with
@@ -124,6 +138,7 @@ impl Facts {
             .add_hidden("peak_device_bytes", peak_device_bytes)
             .add_hidden("nodes", self.n_nodes)
             .add_hidden("edges", self.n_edges);
+        reading::add_hidden(&mut results, &self.splits, &self.notes);
         results
     }
 

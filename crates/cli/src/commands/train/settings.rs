@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use girih_trainer::{ModelKind, TaskKind, TrainConfig};
 use serde::{Deserialize, Serialize};
 
-use crate::args::{DataArgs, RowDivisor, SplitChoice, TrainArgs};
+use crate::args::{DataArgs, ReadArgs, TrainArgs};
 use crate::error::CliError;
 
 /// What the settings of a session are called in its folder.
@@ -18,37 +18,9 @@ struct FileConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    read: Option<ReadConfig>,
+    read: Option<ReadArgs>,
     #[serde(flatten)]
     train: toml::Table,
-}
-
-/// How data are read, as the flags of the same names say.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct ReadConfig {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    features: Option<PathBuf>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    labels: Option<PathBuf>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    symmetrize: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    normalize_features: Option<RowDivisor>,
-    /// The split set of all runs; `None` for one a run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    split: Option<usize>,
-}
-
-impl ReadConfig {
-    fn of(args: &DataArgs) -> Self {
-        let split = match args.split {
-            None | Some(SplitChoice::All) => None,
-            Some(SplitChoice::One(split)) => Some(split),
-        };
-        let DataArgs { features, labels, symmetrize, normalize_features, .. } = args.clone();
-        Self { features, labels, symmetrize, normalize_features, split }
-    }
 }
 
 /// What flags say of that which decides the defaults.
@@ -69,7 +41,7 @@ pub fn resolve(args: &TrainArgs) -> Result<(DataArgs, TrainConfig), CliError> {
         Some(path) => read(&path, chosen)?,
         None => {
             let config = TrainConfig::for_task(chosen.task.unwrap_or_default(), chosen.model.unwrap_or_default());
-            (None, ReadConfig::default(), config)
+            (None, ReadArgs::default(), config)
         }
     };
     args.settings.override_in(&mut config);
@@ -99,18 +71,11 @@ pub fn data_of(checkpoint: &Path, flags: &DataArgs) -> Result<DataArgs, CliError
 }
 
 /// What flags say of data, and where they say nothing, a file. How its own data are read says nothing of others.
-fn below(spec: Option<String>, read: ReadConfig, flags: &DataArgs) -> DataArgs {
+fn below(spec: Option<String>, read: ReadArgs, flags: &DataArgs) -> DataArgs {
     let is_its_own = flags.data.is_none() || spec.is_none() || flags.data == spec;
-    let read = if is_its_own { read } else { ReadConfig::default() };
+    let read = if is_its_own { read } else { ReadArgs::default() };
     let flags = flags.clone();
-    DataArgs {
-        data: flags.data.or(spec),
-        features: flags.features.or(read.features),
-        labels: flags.labels.or(read.labels),
-        symmetrize: flags.symmetrize.or(read.symmetrize),
-        normalize_features: flags.normalize_features.or(read.normalize_features),
-        split: flags.split.or(read.split.map(SplitChoice::One)),
-    }
+    DataArgs { data: flags.data.or(spec), read: flags.read.or(read), ..flags }
 }
 
 /// The settings of the session that is resumed, if it has left some.
@@ -139,13 +104,13 @@ fn resumed(args: &TrainArgs) -> Result<Option<PathBuf>, CliError> {
 pub fn to_toml(data: &DataArgs, config: &TrainConfig) -> Result<String, CliError> {
     let other = |e: toml::ser::Error| CliError::Other(e.to_string());
     let train = toml::Table::try_from(config).map_err(other)?;
-    let read = Some(ReadConfig::of(data)).filter(|read| *read != ReadConfig::default());
+    let read = Some(data.read.clone()).filter(|read| *read != ReadArgs::default());
     toml::to_string(&FileConfig { data: Some(data.spec().to_owned()), read, train }).map_err(other)
 }
 
 /// The data and the configuration of a file, on top of the settings of task and model: the `chosen` ones, or else the
 /// file's.
-fn read(path: &Path, chosen: Chosen) -> Result<(Option<String>, ReadConfig, TrainConfig), CliError> {
+fn read(path: &Path, chosen: Chosen) -> Result<(Option<String>, ReadArgs, TrainConfig), CliError> {
     let text = std::fs::read_to_string(path).map_err(|e| CliError::io(path, e))?;
     let wrong = |e: toml::de::Error| CliError::Config { path: path.display().to_string(), message: e.to_string() };
     let file: FileConfig = toml::from_str(&text).map_err(wrong)?;
@@ -177,7 +142,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::args::{Cli, Command, RowDivisor, SplitChoice};
 
     fn read_text(text: &str, chosen: Chosen) -> TrainConfig {
         let folder = tempfile::tempdir().unwrap();
@@ -220,14 +185,15 @@ mod tests {
     fn how_data_are_read_survives_its_file_and_belongs_to_these_data() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.toml");
-        let read_so = DataArgs {
-            data: Some("edges.csv".to_owned()),
+        let read = ReadArgs {
             features: Some("x.npy".into()),
             labels: Some("y.npy".into()),
             symmetrize: Some(false),
             normalize_features: Some(RowDivisor::RootLength),
             split: Some(SplitChoice::One(3)),
+            ..ReadArgs::default()
         };
+        let read_so = DataArgs { data: Some("edges.csv".to_owned()), read, strict: false };
         std::fs::write(&file, to_toml(&read_so, &TrainConfig::default()).unwrap()).unwrap();
         let resolved = |flags: &[&str]| {
             let program = ["girih", "train", "--config", file.to_str().unwrap()];
@@ -238,7 +204,8 @@ mod tests {
         assert_eq!(resolved(&[]), read_so);
         let flags = ["--data", "edges.csv", "--labels", "z.npy", "--split", "all"];
         let labels = Some("z.npy".into());
-        assert_eq!(resolved(&flags), DataArgs { labels, split: Some(SplitChoice::All), ..read_so.clone() });
+        let read = ReadArgs { labels, split: Some(SplitChoice::All), ..read_so.read.clone() };
+        assert_eq!(resolved(&flags), DataArgs { read, ..read_so.clone() });
         let other = Some("other.npz".to_owned());
         assert_eq!(resolved(&["--data", "other.npz"]), DataArgs { data: other, ..DataArgs::default() });
     }

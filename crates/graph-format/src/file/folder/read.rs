@@ -122,6 +122,11 @@ impl Folder {
         if self.contains(name) { self.array(name).map(Some) } else { Ok(None) }
     }
 
+    /// Names of all sections of the manifest.
+    pub fn section_names(&self) -> impl Iterator<Item = &str> {
+        self.manifest.sections.keys().map(String::as_str)
+    }
+
     /// A section of the manifest, if there is one.
     ///
     /// # Errors
@@ -129,7 +134,7 @@ impl Folder {
     pub fn section<S: DeserializeOwned>(&self, name: &str) -> Result<Option<S>, FormatError> {
         let Some(value) = self.manifest.sections.get(name) else { return Ok(None) };
         value.clone().try_into().map(Some).map_err(|e| {
-            FormatError::corrupt(format!("section [{name}]: {}", e.message())).at(&self.path.join(MANIFEST))
+            FormatError::invalid(format!("section [{name}]: {}", e.message())).at(&self.path.join(MANIFEST))
         })
     }
 

@@ -1,0 +1,229 @@
+//! Flags that say how files are read; also the section `[read]` of a configuration file.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use girih_datasets::LoadOptions;
+use girih_graph_format::Duplicates;
+use girih_graph_format::file::Columns;
+use serde::{Deserialize, Serialize};
+
+use super::RowDivisor;
+
+/// How files become a data set, as flags or in a configuration file under the same names.
+#[derive(Clone, Debug, Default, PartialEq, Args, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReadArgs {
+    /// Features for data without any: `.npy` or text with one row of numbers per node, a scipy sparse `.npz`, or what
+    /// `girih compress` made of one, a `.codes`
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features: Option<PathBuf>,
+    /// Labels for data without any: `.npy` or text with one class per node, negative where unknown, or with a row of 0
+    /// and 1 for each, of several labels a node; text may also have the columns `node,label`
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub labels: Option<PathBuf>,
+    /// Store every edge in both directions [default: of edge lists yes, of other files as the format's published loader
+    /// does]
+    #[arg(long, value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub symmetrize: Option<bool>,
+    /// Parallel edges: add their weights (sum), store each pair once with the first weight (merge), count every one of
+    /// them (keep), or stop (refuse) [default: as the format's own loader does, see docs/formats.md]
+    #[arg(long, value_name = "sum|merge|keep|refuse", ignore_case = true)]
+    #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
+    pub duplicates: Option<Duplicates>,
+    /// Columns of an edge list, such as source,target,-,weight; roles are source, target, weight, time and - for none
+    /// [default: as its header says, else source,target or source,target,weight]
+    #[arg(long, value_name = "ROLE,ROLE,…")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
+    pub columns: Option<Columns>,
+    /// Whether sources and targets of an edge list have ids of their own, as users and items [default: as its header
+    /// says, else false]
+    #[arg(long, value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bipartite: Option<bool>,
+    /// Id of the first node in an edge list: 0 or 1 [default: 0]
+    #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u32).range(0..=1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ids_from: Option<u32>,
+    /// First class of labels: 0 or 1 [default: 0, and labels without a 0 are refused]
+    #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u32).range(0..=1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub labels_from: Option<u32>,
+    /// Whether a row of 0 and 1 holds several labels of a node, or its one class [default: one class where every row has
+    /// exactly one 1]
+    #[arg(long, value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub multi_label: Option<bool>,
+    /// What to divide each row of features by [default: sum for Planetoid, root-length for gnn-benchmark, else none]
+    #[arg(long, value_enum, ignore_case = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub normalize_features: Option<RowDivisor>,
+    /// Split sets to use: one by its number from 0, all (run r takes set r), or random, which draws 60 % train, 20 % val
+    /// and 20 % test whatever the data has [default: all]
+    #[arg(long, value_name = "I|all|random", value_parser = parse_split)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split: Option<SplitChoice>,
+}
+
+/// The split sets to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "SplitValue", into = "SplitValue")]
+pub enum SplitChoice {
+    /// All of them, one a run.
+    All,
+    /// One of them, in every run.
+    One(usize),
+    /// Drawn ones, one a run.
+    Random,
+}
+
+/// A split as a configuration file has it: a number, or a word.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum SplitValue {
+    Number(usize),
+    Word(String),
+}
+
+impl TryFrom<SplitValue> for SplitChoice {
+    type Error = String;
+
+    fn try_from(value: SplitValue) -> Result<Self, String> {
+        match value {
+            SplitValue::Number(split) => Ok(Self::One(split)),
+            SplitValue::Word(word) => parse_split(&word),
+        }
+    }
+}
+
+impl From<SplitChoice> for SplitValue {
+    fn from(choice: SplitChoice) -> Self {
+        match choice {
+            SplitChoice::One(split) => Self::Number(split),
+            SplitChoice::All => Self::Word("all".to_owned()),
+            SplitChoice::Random => Self::Word("random".to_owned()),
+        }
+    }
+}
+
+fn parse_split(text: &str) -> Result<SplitChoice, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "all" => Ok(SplitChoice::All),
+        "random" => Ok(SplitChoice::Random),
+        _ => text.parse().map(SplitChoice::One).map_err(|_| "expected a number from 0, all, or random".to_owned()),
+    }
+}
+
+impl ReadArgs {
+    /// These, and where they say nothing, `others`.
+    pub fn or(self, others: Self) -> Self {
+        let Self {
+            features,
+            labels,
+            symmetrize,
+            duplicates,
+            columns,
+            bipartite,
+            ids_from,
+            labels_from,
+            multi_label,
+            normalize_features,
+            split,
+        } = self;
+        Self {
+            features: features.or(others.features),
+            labels: labels.or(others.labels),
+            symmetrize: symmetrize.or(others.symmetrize),
+            duplicates: duplicates.or(others.duplicates),
+            columns: columns.or(others.columns),
+            bipartite: bipartite.or(others.bipartite),
+            ids_from: ids_from.or(others.ids_from),
+            labels_from: labels_from.or(others.labels_from),
+            multi_label: multi_label.or(others.multi_label),
+            normalize_features: normalize_features.or(others.normalize_features),
+            split: split.or(others.split),
+        }
+    }
+
+    /// The options for the loaders; `seed` and `n_splits` decide the splits that are drawn.
+    pub fn options(&self, seed: u64, n_splits: usize, strict: bool) -> LoadOptions {
+        let read = self.clone();
+        LoadOptions {
+            feature_norm: read.normalize_features.map(Into::into),
+            symmetrize: read.symmetrize,
+            seed,
+            n_splits,
+            split: match read.split {
+                None | Some(SplitChoice::All | SplitChoice::Random) => None,
+                Some(SplitChoice::One(split)) => Some(split),
+            },
+            random_split: read.split == Some(SplitChoice::Random),
+            features: read.features,
+            codec: None,
+            labels: read.labels,
+            labels_from: read.labels_from,
+            multi_label: read.multi_label,
+            duplicates: read.duplicates,
+            columns: read.columns,
+            bipartite: read.bipartite,
+            ids_from: read.ids_from,
+            strict,
+        }
+    }
+}
+
+/// Values that are written as their names.
+mod by_name {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<T: Display, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.as_ref().map(ToString::to_string).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        let name = Option::<String>::deserialize(deserializer)?;
+        name.map(|name| name.parse().map_err(serde::de::Error::custom)).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_to_a_file_is_read_back() {
+        let read = ReadArgs {
+            duplicates: Some(Duplicates::Merge),
+            columns: Some("target,source,-,weight".parse().unwrap()),
+            ids_from: Some(1),
+            split: Some(SplitChoice::Random),
+            ..ReadArgs::default()
+        };
+        let text = toml::to_string(&read).unwrap();
+        assert!(text.contains("duplicates = \"merge\"") && text.contains("split = \"random\""), "{text}");
+        assert_eq!(toml::from_str::<ReadArgs>(&text).unwrap(), read);
+        for split in [SplitChoice::All, SplitChoice::One(3)] {
+            let read = ReadArgs { split: Some(split), ..ReadArgs::default() };
+            assert_eq!(toml::from_str::<ReadArgs>(&toml::to_string(&read).unwrap()).unwrap(), read);
+        }
+        assert_eq!(toml::to_string(&ReadArgs::default()).unwrap(), "");
+    }
+
+    #[test]
+    fn flags_come_before_others() {
+        let flags = ReadArgs { symmetrize: Some(true), ..ReadArgs::default() };
+        let file = ReadArgs { symmetrize: Some(false), ids_from: Some(1), ..ReadArgs::default() };
+        let both = flags.or(file);
+        assert_eq!((both.symmetrize, both.ids_from), (Some(true), Some(1)));
+    }
+}

@@ -1,0 +1,95 @@
+//! What reading data left out, made up or found doubtful, for people and for programs.
+
+use girih_graph_format::Notes;
+use serde_json::{Map, Value, json};
+
+use crate::output::Results;
+
+/// One line each for people: everything made up, everything not used, every warning.
+pub fn lines(notes: &Notes) -> Vec<String> {
+    let made_up = notes.made_up.iter().map(|made| made.text.clone());
+    let warnings = notes.warnings.iter().map(|warning| format!("warning: {warning}"));
+    made_up.chain(notes.not_used_line()).chain(warnings).collect()
+}
+
+/// Warns of what is not used or doubtful: for commands whose results do not list it.
+pub fn warn_of(notes: &Notes) {
+    notes.not_used_line().into_iter().chain(notes.warnings.iter().cloned()).for_each(|line| tracing::warn!("{line}"));
+}
+
+/// Sizes of the parts of the splits, in one line: `140 train, 500 val, 1000 test`.
+pub fn shown_splits(splits: &[[usize; 3]]) -> String {
+    let Some([train, val, test]) = splits.first() else { return "none".to_owned() };
+    let sizes = format!("{train} train, {val} val, {test} test");
+    match splits.len() {
+        1 => sizes,
+        n if splits.iter().all(|split| split == &splits[0]) => format!("{n} of {sizes} each"),
+        n => format!("{n}, the first of {sizes}"),
+    }
+}
+
+/// Adds sizes of splits and the record of reading.
+pub fn add(results: &mut Results, splits: &[[usize; 3]], notes: &Notes) {
+    let made_up: Vec<&str> = notes.made_up.iter().map(|made| made.text.as_str()).collect();
+    let not_used = notes.not_used_line().unwrap_or_default();
+    results
+        .add("splits", splits_json(splits), "Splits", shown_splits(splits))
+        .add("made_up", made_up_json(notes), "Made up", made_up.join("\n"))
+        .add("not_used", not_used_json(notes), "Not used", not_used.trim_start_matches("not used: "))
+        .add("warnings", notes.warnings.clone(), "Warnings", notes.warnings.join("\n"));
+}
+
+/// As [`add`], for programs alone: people have seen it before.
+pub fn add_hidden(results: &mut Results, splits: &[[usize; 3]], notes: &Notes) {
+    results
+        .add_hidden("splits", splits_json(splits))
+        .add_hidden("made_up", made_up_json(notes))
+        .add_hidden("not_used", not_used_json(notes))
+        .add_hidden("warnings", notes.warnings.clone());
+}
+
+fn splits_json(splits: &[[usize; 3]]) -> Value {
+    splits.iter().map(|[train, val, test]| json!({ "train": train, "val": val, "test": test })).collect()
+}
+
+fn made_up_json(notes: &Notes) -> Value {
+    let one = |made: &girih_graph_format::MadeUp| {
+        let counts = made.counts.iter().map(|&(key, n)| (key.to_owned(), json!(n)));
+        let told = [("kind".to_owned(), json!(made.kind)), ("text".to_owned(), json!(made.text))];
+        Value::Object(told.into_iter().chain(counts).collect::<Map<_, _>>())
+    };
+    notes.made_up.iter().map(one).collect()
+}
+
+fn not_used_json(notes: &Notes) -> Value {
+    notes.not_used.iter().map(|entry| json!({ "what": entry.what, "why": entry.why })).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_and_programs_see_the_same() {
+        let mut notes = Notes::default();
+        notes.make_up("merged_edges", "3 edges are parallel to another", &[("edges", 3)]);
+        notes.leave_out("edge_attr.npy", "edge features");
+        notes.warn("most ids never occur");
+        let shown = ["3 edges are parallel to another", "not used: edge_attr.npy: edge features", "warning: most ids never occur"];
+        assert_eq!(lines(&notes), shown);
+        let mut results = Results::default();
+        add(&mut results, &[[1, 2, 3]], &notes);
+        let json = results.to_json();
+        assert_eq!(json["made_up"][0]["edges"], 3);
+        assert_eq!(json["not_used"][0]["what"], "edge_attr.npy");
+        assert_eq!(json["warnings"][0], "most ids never occur");
+        assert_eq!(json["splits"][0]["test"], 3);
+    }
+
+    #[test]
+    fn splits_are_counted() {
+        assert_eq!(shown_splits(&[]), "none");
+        assert_eq!(shown_splits(&[[1, 2, 3]; 2]), "2 of 1 train, 2 val, 3 test each");
+        assert_eq!(shown_splits(&[[1, 2, 3], [1, 2, 4]]), "2, the first of 1 train, 2 val, 3 test");
+    }
+}

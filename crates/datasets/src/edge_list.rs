@@ -1,0 +1,80 @@
+//! Edge lists as data sets: the graph of a text file.
+
+use std::path::Path;
+
+use girih_compress::CompressedFeatures;
+use girih_graph_format::file::{
+    Array, EdgeList, EdgeListOptions, Missing, Verify, read_edge_list, read_sparse_npz, read_table,
+};
+use girih_graph_format::{Coo, Duplicates, NodeId};
+
+use crate::edges::{directed_as, to_graph};
+use crate::load::{ending, stem};
+use crate::{Dataset, DatasetError, LoadOptions};
+
+/// Loads a list. Every edge is stored in both directions, unless the file or the options say that it has one.
+///
+/// # Errors
+/// As [`read_edge_list`], and when there are more nodes than rows of features.
+pub(crate) fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    let list = read(path, options)?;
+    let mut notes = list.notes;
+    let edges = from_first(list.edges, options.ids_from.unwrap_or(0)).map_err(|e| e.at(path))?;
+    // Pairs without weights say that there is an edge; weights of one edge in several lines are parts of it.
+    let default = if edges.values().is_some() { Duplicates::Sum } else { Duplicates::Merge };
+    let graph = to_graph(&edges, options, default, &mut notes).map_err(|e| e.at(path))?;
+    let graph = directed_as(graph, options, list.directed != Some(true), &mut notes);
+    let dataset = Dataset::new(stem(path), graph, None, None, Vec::new()).map_err(|e| e.at(path))?;
+    Ok(Dataset { notes, ..dataset })
+}
+
+/// The edges of a list, among as many nodes as there are rows of features where these are given.
+fn read(path: &Path, options: &LoadOptions) -> Result<EdgeList, DatasetError> {
+    let read = |n_nodes| {
+        let LoadOptions { columns, bipartite, .. } = options.clone();
+        read_edge_list(path, &EdgeListOptions { n_nodes, columns, bipartite })
+    };
+    let Some(features) = options.features.as_deref() else { return Ok(read(None)?) };
+    let first = options.ids_from.unwrap_or(0) as usize;
+    let n_nodes = n_rows(features)? + first;
+    read(Some(n_nodes)).map_err(|error| match read(None) {
+        // A list that reads well by itself names more nodes: which of the two files is wrong, their user knows.
+        Ok(list) if first == 0 && list.edges.n_rows() == n_nodes + 1 && !names_first(&list.edges) => {
+            DatasetError::invalid(format!(
+                "{error}; {} has a row for each of these, and no edge names node 0: where ids count from 1, give \
+                 --ids-from 1",
+                features.display()
+            ))
+        }
+        Ok(_) => DatasetError::invalid(format!("{error}; {} has a row for each of these", features.display())),
+        Err(_) => error.into(),
+    })
+}
+
+fn names_first(edges: &Coo) -> bool {
+    edges.rows().contains(&0) || edges.cols().contains(&0)
+}
+
+fn n_rows(features: &Path) -> Result<usize, DatasetError> {
+    Ok(match ending(features).as_str() {
+        "codes" => CompressedFeatures::open(features, Verify::Structure)?.n_rows(),
+        "npz" => read_sparse_npz(features)?.n_rows(),
+        "csv" | "tsv" | "txt" => read_table(features, Missing::Refuse)?.rows.n_rows(),
+        _ => Array::map(features)?.expect_2d()?.0,
+    })
+}
+
+/// The same edges among ids that count from 0.
+fn from_first(edges: Coo, first: u32) -> Result<Coo, DatasetError> {
+    if first == 0 {
+        return Ok(edges);
+    }
+    let shifted = |ids: &[NodeId]| -> Result<Vec<NodeId>, DatasetError> {
+        let less = |&id: &NodeId| id.checked_sub(first);
+        ids.iter().map(less).collect::<Option<_>>().ok_or_else(|| {
+            DatasetError::invalid(format!("an edge names node 0, and ids count from {first} by --ids-from; leave that out"))
+        })
+    };
+    let n = edges.n_rows().saturating_sub(first as usize);
+    Ok(Coo::new(n, n, shifted(edges.rows())?, shifted(edges.cols())?, edges.values().map(<[f32]>::to_vec))?)
+}

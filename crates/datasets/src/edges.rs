@@ -1,0 +1,88 @@
+//! From listed edges to a graph: what becomes of parallel edges, and which directions are stored.
+
+use girih_graph_format::{Coo, Csr, Duplicates, FormatError, Notes};
+
+use crate::{DatasetError, LoadOptions};
+
+/// The graph of listed edges. Parallel edges become what the options ask for, or else the format's own loader makes of
+/// them; their number goes into the notes.
+///
+/// # Errors
+/// As [`Coo::to_csr`].
+pub(crate) fn to_graph(
+    edges: &Coo,
+    options: &LoadOptions,
+    default: Duplicates,
+    notes: &mut Notes,
+) -> Result<Csr, FormatError> {
+    let rule = options.duplicates.unwrap_or(default);
+    let graph = edges.to_csr(rule).map_err(|error| match options.duplicates {
+        Some(_) => error,
+        None => with_remedy(&error, rule),
+    })?;
+    note_merged(edges.len() - graph.nnz(), rule, edges.values().is_some(), notes);
+    Ok(graph)
+}
+
+fn with_remedy(error: &FormatError, rule: Duplicates) -> FormatError {
+    if rule == Duplicates::Refuse {
+        FormatError::invalid(format!("{error}; --duplicates sum, merge or keep reads them all the same"))
+    } else {
+        FormatError::invalid(error.to_string())
+    }
+}
+
+/// Notes that `n_merged` entries were stored with others.
+pub(crate) fn note_merged(n_merged: usize, rule: Duplicates, weighted: bool, notes: &mut Notes) {
+    if n_merged == 0 {
+        return;
+    }
+    let what = match (rule, weighted) {
+        (Duplicates::Merge, false) => "stored once",
+        (Duplicates::Merge, true) => "stored once, with the first weight",
+        (_, false) => "counted: k parallel edges are one of weight k",
+        (_, true) => "their weights are added",
+    };
+    let noun = if n_merged == 1 { "edge is" } else { "edges are" };
+    let text = format!("{n_merged} {noun} parallel to another: {what} (--duplicates {rule})");
+    notes.make_up("merged_edges", text, &[("edges", n_merged as u64)]);
+}
+
+/// The graph with every edge in both directions, where the options or else the format's convention ask for it; the
+/// number of edges that are added goes into the notes.
+pub(crate) fn directed_as(graph: Csr, options: &LoadOptions, default: bool, notes: &mut Notes) -> Csr {
+    if !options.symmetrize.unwrap_or(default) || !graph.is_square() {
+        return graph;
+    }
+    let n_before = graph.nnz();
+    let graph = graph.symmetrized();
+    let n_added = graph.nnz() - n_before;
+    if n_added > 0 {
+        let text = format!("{n_added} reverse edges are added (--symmetrize false leaves the edges as they are)");
+        notes.make_up("symmetrized_edges", text, &[("edges", n_added as u64)]);
+    }
+    graph
+}
+
+/// Refuses the option that says what becomes of parallel edges, for formats in which there are none to decide on.
+///
+/// # Errors
+/// When the option is given.
+pub(crate) fn refuse_duplicates_option(options: &LoadOptions, why: &str) -> Result<(), DatasetError> {
+    match options.duplicates {
+        None => Ok(()),
+        Some(_) => Err(DatasetError::invalid(format!("--duplicates has no effect here: {why}; leave it out"))),
+    }
+}
+
+/// Drops self loops, with a note of how many.
+pub(crate) fn without_loops(graph: Csr, notes: &mut Notes) -> Csr {
+    let n_stored = graph.nnz();
+    let graph = graph.without_self_loops();
+    let n_loops = n_stored - graph.nnz();
+    if n_loops > 0 {
+        let text = format!("{n_loops} self loops are dropped, as the published loaders do");
+        notes.make_up("dropped_self_loops", text, &[("edges", n_loops as u64)]);
+    }
+    graph
+}

@@ -1,0 +1,142 @@
+//! The splits below a data set's folder `split`, as text or as files of `torch.save`.
+
+use std::path::{Path, PathBuf};
+
+use girih_graph_format::file::read_integers;
+use girih_graph_format::{MAX_NODES, NodeId, Notes};
+
+use super::table;
+use crate::inventory::Inventory;
+use crate::named_arrays::note_empty;
+use crate::pickle::torch::TorchFile;
+use crate::{DatasetError, Split};
+
+/// The parts of a split, as files are named after them.
+const PARTS: [&str; 3] = ["train", "valid", "test"];
+/// One file for all parts.
+const DICTIONARY: &str = "split_dict.pt";
+
+/// The splits that were found.
+#[derive(Default)]
+pub(super) struct Found {
+    /// The split sets, in the order of their names.
+    pub(super) splits: Vec<Split>,
+    /// Whether there is a split at all, even one that is not read.
+    pub(super) is_there: bool,
+}
+
+/// The split sets below `split`; none when there is no such folder.
+pub(super) fn read(split: &Path, notes: &mut Notes) -> Result<Found, DatasetError> {
+    let mut found = Found::default();
+    if !split.is_dir() {
+        return Ok(found);
+    }
+    for entry in Inventory::of_folder(split)?.left() {
+        match entry.strip_suffix('/') {
+            Some(name) => found.add(read_set(&split.join(name), name, notes)?),
+            None => notes.leave_out(format!("split/{entry}"), "splits are folders of train, valid and test"),
+        }
+    }
+    if found.splits.is_empty() && found.is_there {
+        notes.warn("no split is drawn: the folder split holds one that is not of nodes; --split random draws one");
+    }
+    Ok(found)
+}
+
+impl Found {
+    fn add(&mut self, set: Set) {
+        match set {
+            Set::Nodes(split) => {
+                self.is_there = true;
+                self.splits.push(split);
+            }
+            Set::Other => self.is_there = true,
+            Set::Nothing => {}
+        }
+    }
+}
+
+/// What a folder of a split set holds.
+enum Set {
+    Nodes(Split),
+    /// Something that is no split of nodes, such as one of links.
+    Other,
+    Nothing,
+}
+
+fn read_set(folder: &Path, name: &str, notes: &mut Notes) -> Result<Set, DatasetError> {
+    let mut files = Inventory::of_folder(folder)?;
+    let text: Vec<(&str, PathBuf)> = PARTS.iter().filter_map(|part| Some((*part, table(folder, part)?))).collect();
+    let set = if !text.is_empty() {
+        text.iter().for_each(|(_, path)| files.take(&path.file_name().unwrap_or_default().to_string_lossy()));
+        let parts = text.iter().map(|(part, path)| Ok((*part, read_ids(path)?)));
+        Set::Nodes(split_of(parts.collect::<Result<_, DatasetError>>()?, notes))
+    } else {
+        read_torch(folder, &mut files)?.map_or(Set::Nothing, |parts| match parts {
+            Some(parts) => Set::Nodes(split_of(parts, notes)),
+            None => Set::Other,
+        })
+    };
+    files.left().for_each(|file| {
+        let why = if file.ends_with(".pt") { "no ids of nodes" } else { "" };
+        notes.leave_out(format!("split/{name}/{file}"), why);
+    });
+    Ok(set)
+}
+
+/// The parts of a split; one that is not there is empty, which is noted.
+fn split_of(mut parts: Vec<(&str, Vec<NodeId>)>, notes: &mut Notes) -> Split {
+    let shown = |part: &str| if part == "valid" { "val" } else { part }.to_owned();
+    let there: Vec<String> = parts.iter().map(|(part, _)| shown(part)).collect();
+    note_empty(&there.iter().map(String::as_str).collect::<Vec<_>>(), notes);
+    let mut part = |name: &str| {
+        let mut ids = parts.iter_mut().find(|(part, _)| *part == name).map_or(Vec::new(), |(_, ids)| std::mem::take(ids));
+        ids.sort_unstable();
+        ids
+    };
+    Split { train: part("train"), val: part("valid"), test: part("test") }
+}
+
+type Parts = Vec<(&'static str, Vec<NodeId>)>;
+
+/// The parts in files of `torch.save`: `None` without such files, `Some(None)` where these hold no ids.
+fn read_torch(folder: &Path, files: &mut Inventory) -> Result<Option<Option<Parts>>, DatasetError> {
+    if files.has(DICTIONARY) {
+        let path = folder.join(DICTIONARY);
+        let mut file = TorchFile::open(&path)?;
+        let Some(entries) = file.entries() else { return Ok(Some(None)) };
+        let mut parts = Parts::new();
+        for (key, value) in entries {
+            match PARTS.into_iter().find(|part| *part == key) {
+                Some(part) if !file.is_dict(&value) => parts.push((part, file.ids(&value).map_err(|e| e.at(&path))?)),
+                _ => return Ok(Some(None)),
+            }
+        }
+        files.take(DICTIONARY);
+        return Ok(Some(Some(parts)));
+    }
+    let there: Vec<&str> = PARTS.into_iter().filter(|part| files.has(&format!("{part}.pt"))).collect();
+    if there.is_empty() {
+        return Ok(None);
+    }
+    let mut parts = Parts::new();
+    for part in there {
+        let path = folder.join(format!("{part}.pt"));
+        let mut file = TorchFile::open(&path)?;
+        let root = file.root();
+        if file.is_dict(&root) {
+            return Ok(Some(None));
+        }
+        parts.push((part, file.ids(&root).map_err(|e| e.at(&path))?));
+    }
+    parts.iter().for_each(|(part, _)| files.take(&format!("{part}.pt")));
+    Ok(Some(Some(parts)))
+}
+
+fn read_ids(path: &Path) -> Result<Vec<NodeId>, DatasetError> {
+    let ids = read_integers(path)?;
+    if let Some(at) = ids.iter().position(|&id| id >= MAX_NODES as u64) {
+        return Err(DatasetError::invalid(format!("line {}: node {} does not exist", at + 1, ids[at])).at(path));
+    }
+    Ok(ids.into_iter().map(|id| id as NodeId).collect())
+}

@@ -1,0 +1,125 @@
+//! [`recognize`]: the format of a path.
+
+use std::path::{Path, PathBuf};
+
+use girih_graph_format::file::MANIFEST;
+
+use crate::file_kind::FileKind;
+use crate::inventory::Inventory;
+use crate::named_arrays::{self, ArrayFolder};
+use crate::{DatasetError, lightgcn, ogb, planetoid};
+
+/// What an unrecognised path is told.
+pub(crate) const SUPPORTED: &str = "supported are girih's own folder (girih.toml), Planetoid (ind.NAME.graph and its seven \
+     companions), an OGB raw folder (edge.csv.gz or data.npz), LightGCN (test.txt with train.txt or s_adj_mat.npz), \
+     named arrays (edge_index, or indptr and indices, as .npy in a \
+     folder, .safetensors or .npz), .npz of gnn-benchmark, of the heterophilous graphs or of scipy.sparse (also as the only \
+     file in a .zip), Matrix Market (.mtx), METIS (.graph) and edge lists (.csv, .tsv, .txt, .edges, .edgelist, .el, \
+     out.NAME); text also as .gz; and folders that hold one of these in raw/";
+
+/// The formats that a path may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Girih,
+    Planetoid,
+    OgbRaw,
+    LightGcn,
+    ArrayFolder,
+    File(FileKind),
+}
+
+/// A path whose format is known.
+pub(crate) struct Recognized {
+    pub(crate) format: Format,
+    /// The file or folder to open.
+    pub(crate) path: PathBuf,
+    /// What lies beside it in the folder that was named, and is not used.
+    pub(crate) beside: Inventory,
+}
+
+impl Recognized {
+    fn alone(format: Format, path: &Path) -> Self {
+        Self { format, path: path.to_owned(), beside: Inventory::default() }
+    }
+}
+
+/// The format of a path, and the file to open: a folder's only data file, or its folder `raw`, stands for the folder.
+///
+/// # Errors
+/// When nothing is there, or nothing that is known.
+pub(crate) fn recognize(path: &Path) -> Result<Recognized, DatasetError> {
+    if path.is_dir() {
+        return recognize_folder(path);
+    }
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    if name.starts_with("ind.") && path.with_file_name(format!("{}.graph", name.trim_end_matches('.'))).is_file() {
+        return Ok(Recognized::alone(Format::Planetoid, path));
+    }
+    if let Err(error) = std::fs::metadata(path) {
+        return Err(DatasetError::from(error).at(path));
+    }
+    match FileKind::of_input(path) {
+        Some(FileKind::Metis) if name.starts_with("ind.") => {
+            Ok(Recognized::alone(Format::Planetoid, &path.with_extension("")))
+        }
+        Some(kind) => Ok(Recognized::alone(Format::File(kind), path)),
+        None => Err(DatasetError::invalid(format!("the format of this file is not recognised; {SUPPORTED}")).at(path)),
+    }
+}
+
+/// The formats of folders, from the most telling content to the least; the last is a folder's only data file.
+fn recognize_folder(path: &Path) -> Result<Recognized, DatasetError> {
+    if let Some(found) = recognize_contents(path)? {
+        return Ok(found);
+    }
+    let raw = path.join("raw");
+    let beside = |used: &str| {
+        let mut beside = Inventory::of_folder(path)?;
+        beside.take(used);
+        Ok::<_, DatasetError>(beside)
+    };
+    if raw.is_dir() {
+        let found = match recognize_contents(&raw)? {
+            Some(found) => found,
+            None => only_data_file(&raw)?,
+        };
+        return Ok(Recognized { beside: beside("raw/")?, ..found });
+    }
+    only_data_file(path)
+}
+
+/// The format of a folder that is told by several of its files.
+fn recognize_contents(path: &Path) -> Result<Option<Recognized>, DatasetError> {
+    let format = if path.join(MANIFEST).is_file() {
+        Format::Girih
+    } else if !planetoid::names_in(path).is_empty() {
+        Format::Planetoid
+    } else if lightgcn::recognizes(path) {
+        Format::LightGcn
+    } else if let Some(raw) = ogb::find_raw(path) {
+        return Ok(Some(Recognized::alone(Format::OgbRaw, &raw)));
+    } else if named_arrays::holds_graph(&ArrayFolder::open(path)?) {
+        Format::ArrayFolder
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(Recognized::alone(format, path)))
+}
+
+fn only_data_file(path: &Path) -> Result<Recognized, DatasetError> {
+    let mut beside = Inventory::of_folder(path)?;
+    let mut known = beside.left().filter_map(|name| Some((FileKind::of_input(&path.join(name))?, name.to_owned())));
+    let found = (known.next(), known.next());
+    drop(known);
+    match found {
+        (Some((kind, only)), None) => {
+            beside.take(&only);
+            Ok(Recognized { format: Format::File(kind), path: path.join(only), beside })
+        }
+        (first, _) => {
+            let problem = if first.is_some() { "holds several data files, name one" } else { "holds no data set" };
+            let names = beside.left().collect::<Vec<_>>().join(", ");
+            Err(DatasetError::invalid(format!("the folder {problem} (found: {names}); {SUPPORTED}")).at(path))
+        }
+    }
+}
