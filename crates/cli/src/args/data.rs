@@ -18,25 +18,35 @@ friendster, with @SCALE and ,key=value…, for instance synth:reddit@0.1 or synt
 
 /// Which data, and how files become a data set.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
+#[command(next_help_heading = "Data")]
 pub struct DataArgs {
-    #[arg(long, value_name = "SPEC", help = DATA_HELP)]
+    /// Data: a file or folder of any supported format, or synth:NAME
+    #[arg(value_name = "PATH", conflicts_with = "data")]
+    pub path: Option<String>,
+    /// The same as PATH
+    #[arg(long, value_name = "SPEC", long_help = DATA_HELP)]
     pub data: Option<String>,
-    /// Features for an edge list: a `.npy` with one row of floats per node, or what `girih compress` made of one, a
-    /// `.codes`
+    /// Features of an edge list: .npy with a row of floats for each node, or .codes
+    ///
+    /// `girih compress` makes .codes of a .npy.
     #[arg(long, value_name = "FILE")]
     pub features: Option<PathBuf>,
-    /// Labels for an edge list: a `.npy` with one integer per node, negative where unknown, or with a row of 0 and 1 for
-    /// each, of several labels a node
+    /// Labels of an edge list: .npy with an integer for each node, negative where unknown
+    ///
+    /// With several labels a node: a row of 0 and 1 for each node.
     #[arg(long, value_name = "FILE")]
     pub labels: Option<PathBuf>,
-    /// Store every edge in both directions [default: of edge lists yes, of other files as the format's published loader
-    /// does]
+    /// Store every edge in both directions
+    ///
+    /// [default: of edge lists true, of other files as the format's published loader does]
     #[arg(long, value_name = "BOOL")]
     pub symmetrize: Option<bool>,
-    /// What to divide each row of features by [default: sum for Planetoid, root-length for gnn-benchmark, else none]
+    /// Divisor of each row of features
+    ///
+    /// [default: sum for Planetoid, root-length for gnn-benchmark, else none]
     #[arg(long, value_enum)]
     pub normalize_features: Option<RowDivisor>,
-    /// Which of the data's split sets to use, counted from 0, or all: run r takes set r [default: all]
+    /// Split of the data to use, counted from 0; all: run r takes split r [default: all]
     #[arg(long, value_name = "I|all", value_parser = parse_split)]
     pub split: Option<SplitChoice>,
 }
@@ -52,7 +62,7 @@ pub enum SplitChoice {
 
 fn parse_split(text: &str) -> Result<SplitChoice, String> {
     match text {
-        "all" => Ok(SplitChoice::All),
+        _ if text.eq_ignore_ascii_case("all") => Ok(SplitChoice::All),
         _ => text.parse().map(SplitChoice::One).map_err(|_| "expected a number from 0, or all".to_owned()),
     }
 }
@@ -101,7 +111,7 @@ pub struct GenerateArgs {
     )]
     pub spec: String,
     /// Folder to write
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: PathBuf,
     #[command(flatten)]
     pub output: OutputArgs,
@@ -112,9 +122,11 @@ pub struct GenerateArgs {
 pub struct ConvertArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// Folder to write; a name ending in `.safetensors` writes all arrays to one file, and these write the graph alone:
-    /// `.npz` for scipy, `.mtx`, `.graph`, and edge lists `.csv`, `.tsv` and `.txt`, text also as `.gz`
-    #[arg(long, value_name = "PATH")]
+    /// Folder to write, or file whose extension names the format
+    ///
+    /// A .safetensors file holds all arrays. These hold the graph alone: .npz for scipy, .mtx, .graph, and edge lists
+    /// .csv, .tsv and .txt, text also as .gz.
+    #[arg(long, value_name = "PATH", help_heading = "Output")]
     pub out: PathBuf,
     #[command(flatten)]
     pub output: OutputArgs,

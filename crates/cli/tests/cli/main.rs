@@ -10,6 +10,7 @@ mod girih;
 mod interrupted;
 mod launch;
 mod links;
+mod messages;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod ranks;

@@ -11,7 +11,7 @@ use girih_trainer::{
 };
 
 use crate::history::Point;
-use crate::output::{Results, median_ms, ms};
+use crate::output::{self, Results, as_written, median_ms, ms};
 
 /// What is known before training.
 pub struct Facts {
@@ -109,12 +109,7 @@ impl Facts {
             self.add_scores(&mut results, outcome, config.metric);
         }
         if let Some(error) = outcome.wire_error {
-            results.add(
-                "wire_error",
-                error,
-                "Error of logits by rounding on the wire",
-                format!("{:.2} %", 100.0 * error),
-            );
+            results.add("wire_error", error, "Error of logits by rounding on the wire", output::percent(error));
         }
         add_times(&mut results, outcome, points);
         add_tiers(&mut results, &outcome.tiers);
@@ -157,7 +152,7 @@ impl Facts {
             .add_hidden("test_f1_micro", f1.map(|f1| f1.micro))
             .add_hidden("test_f1_macro", f1.map(|f1| f1.macro_))
             .add_hidden("test_average_precision", average_precision)
-            .add_hidden("train_loss", over(|run| Some(f64::from(run.train_loss))))
+            .add_hidden("train_loss", over(|run| Some(as_written(run.train_loss))))
             .add_hidden("val_loss", over(|run| run.last.val_loss))
             .add_hidden("test_loss", over(|run| run.last.test_loss));
     }
@@ -174,9 +169,9 @@ fn add_tiers(results: &mut Results, tiers: &[TierShare]) {
 
 /// What lies in one kind of memory, in words.
 pub fn of_share(share: &TierShare) -> String {
-    let (bytes, percent) = (readable_bytes(share.bytes), 100.0 * share.reads);
+    let (bytes, reads) = (readable_bytes(share.bytes), output::percent(share.reads));
     let TierShare { of, tier, n_nodes, .. } = share;
-    format!("{of} of {n_nodes} nodes, {}: {bytes}, {percent:.1} % of reads", tier.name())
+    format!("{of} of {n_nodes} nodes, {}: {bytes}, {reads} of reads", tier.name())
 }
 
 /// A share, with its deviation over several runs.
@@ -184,7 +179,7 @@ fn percent(outcome: &Outcome, spread: Option<Spread>) -> String {
     match spread {
         None => String::new(),
         Some(s) if outcome.runs.len() > 1 => format!("{:.2} ± {:.2} %", 100.0 * s.mean, 100.0 * s.std),
-        Some(s) => format!("{:.2} %", 100.0 * s.mean),
+        Some(s) => output::percent(s.mean),
     }
 }
 
@@ -207,7 +202,7 @@ fn add_links(results: &mut Results, outcome: &Outcome) {
         .add("test_mrr", mean(mrr), "Test mean reciprocal rank", shown(mrr))
         .add("val_roc_auc", mean(val), "Validation ROC-AUC", shown(val))
         .add_hidden("best_epoch", mean(over(|run| Some(run.best_epoch as f64))))
-        .add_hidden("train_loss", mean(over(|run| Some(f64::from(run.train_loss)))))
+        .add_hidden("train_loss", mean(over(|run| Some(as_written(run.train_loss)))))
         .add_hidden("val_loss", mean(over(|run| run.last.val_loss)))
         .add_hidden("test_loss", mean(over(|run| run.last.test_loss)));
 }
@@ -244,7 +239,7 @@ fn add_ranking(results: &mut Results, outcome: &Outcome) {
             "NDCG@20 at the last epoch",
             shown(last(|r| r.ndcg_at_20)),
         )
-        .add_hidden("train_loss", mean(outcome.over_runs(|run| Some(f64::from(run.train_loss)))));
+        .add_hidden("train_loss", mean(outcome.over_runs(|run| Some(as_written(run.train_loss)))));
 }
 
 /// Times of the epochs of this session; where all were trained in earlier ones, of those.

@@ -64,7 +64,7 @@ struct Chosen {
 /// When the file cannot be read or says something that is no setting.
 pub fn resolve(args: &TrainArgs) -> Result<(DataArgs, TrainConfig), CliError> {
     let chosen =
-        Chosen { task: args.settings.task.map(TaskKind::from), model: args.settings.model.map(ModelKind::from) };
+        Chosen { task: args.settings.task.map(TaskKind::from), model: args.settings.model.model.map(ModelKind::from) };
     let (spec, read_so, mut config) = match args.config.clone().map_or_else(|| resumed(args), |file| Ok(Some(file)))? {
         Some(path) => read(&path, chosen)?,
         None => {
@@ -74,9 +74,9 @@ pub fn resolve(args: &TrainArgs) -> Result<(DataArgs, TrainConfig), CliError> {
     };
     args.settings.override_in(&mut config);
     // In files it is a size that networks share.
-    if args.settings.hidden.is_some() && config.model.kind == ModelKind::Sgc {
+    if args.settings.model.hidden.is_some() && config.model.kind == ModelKind::Sgc {
         return Err(CliError::Usage(
-            "--hidden is the width of hidden layers, and sgc has none: leave it out".to_owned(),
+            "--hidden has no effect on sgc, which has no hidden layers: leave it out".to_owned(),
         ));
     }
     Ok((below(spec, read_so, &args.data), config))
@@ -104,6 +104,7 @@ fn below(spec: Option<String>, read: ReadConfig, flags: &DataArgs) -> DataArgs {
     let read = if is_its_own { read } else { ReadConfig::default() };
     let flags = flags.clone();
     DataArgs {
+        path: None,
         data: flags.data.or(spec),
         features: flags.features.or(read.features),
         labels: flags.labels.or(read.labels),
@@ -127,7 +128,7 @@ fn resumed(args: &TrainArgs) -> Result<Option<PathBuf>, CliError> {
         return Ok(None);
     }
     Err(CliError::Usage(format!(
-        "{}: there is no {CONFIG_FILE} to go on from; name the folder that training has written, or the data to begin with (--data)",
+        "{}: no {CONFIG_FILE} to resume from; give the --out of an earlier training, or --data to start one",
         folder.display()
     )))
 }
@@ -141,6 +142,14 @@ pub fn to_toml(data: &DataArgs, config: &TrainConfig) -> Result<String, CliError
     let train = toml::Table::try_from(config).map_err(other)?;
     let read = Some(ReadConfig::of(data)).filter(|read| *read != ReadConfig::default());
     toml::to_string(&FileConfig { data: Some(data.spec().to_owned()), read, train }).map_err(other)
+}
+
+/// The settings of a file, without its data.
+///
+/// # Errors
+/// When it cannot be read or says something that is no setting.
+pub fn read_train(path: &Path) -> Result<TrainConfig, CliError> {
+    read(path, Chosen::default()).map(|(_, _, config)| config)
 }
 
 /// The data and the configuration of a file, on top of the settings of task and model: the `chosen` ones, or else the
@@ -221,6 +230,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.toml");
         let read_so = DataArgs {
+            path: None,
             data: Some("edges.csv".to_owned()),
             features: Some("x.npy".into()),
             labels: Some("y.npy".into()),
