@@ -1,9 +1,9 @@
 //! `cargo xtask dist` and `cargo xtask gpu-test`: what runs on a machine with a GPU, and the record that it did.
 //!
 //! Machines with a GPU often have no Rust. `dist` therefore makes a folder of programs that need nothing but the driver
-//! and CUDA's libraries: `girih`, the benchmarks, the tests that need a GPU, this program, and the hashes of the CUDA
-//! sources in them. There, `DIR/xtask gpu-test --prebuilt DIR` runs the tests and writes the record; with Rust, `cargo
-//! xtask gpu-test` does both.
+//! and CUDA's libraries: `girih` with its shell completions and manual pages, the benchmarks, the tests that need a
+//! GPU, this program, and the hashes of the CUDA sources in them. There, `DIR/xtask gpu-test --prebuilt DIR` runs the
+//! tests and writes the record; with Rust, `cargo xtask gpu-test` does both.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,6 +31,15 @@ const TESTS: [(&str, &str); 9] = [
     ("girih-tests", "cuda_patches"),
     ("girih-tests", "cuda_sampling"),
     ("girih-tests", "cuda_minibatch"),
+];
+/// What `girih completions` writes, and the folder for it.
+const SCRIPTS: [(&str, &str); 6] = [
+    ("bash", "completions"),
+    ("zsh", "completions"),
+    ("fish", "completions"),
+    ("powershell", "completions"),
+    ("elvish", "completions"),
+    ("man", "man"),
 ];
 /// Where the hashes of a folder's sources are.
 const SOURCES: &str = "sources.json";
@@ -60,6 +69,7 @@ pub fn dist(root: &Path, out: &Path) -> Result<(), String> {
     for ((_, name), built) in PROGRAMS.iter().zip(built(root, &["build"], "--bin", &PROGRAMS)?) {
         fs::copy(&built, out.join(name)).map_err(failed)?;
     }
+    write_scripts(out)?;
     for ((package, test), built) in TESTS.iter().zip(test_programs(root)?) {
         fs::copy(&built, out.join(program_name(package, test))).map_err(failed)?;
     }
@@ -68,6 +78,20 @@ pub fn dist(root: &Path, out: &Path) -> Result<(), String> {
     fs::write(out.join(SOURCES), text).map_err(failed)?;
     fs::write(out.join(COMMIT), commit(root)?).map_err(failed)?;
     println!("made {}; on a machine with a GPU: {0}/xtask gpu-test --prebuilt {0}", out.display());
+    Ok(())
+}
+
+/// Writes completions of all shells and manual pages beside the program that makes them.
+fn write_scripts(out: &Path) -> Result<(), String> {
+    let girih = out.join("girih");
+    for (script, folder) in SCRIPTS {
+        let failed = |why: String| format!("{} completions {script}: {why}", girih.display());
+        let status = Command::new(&girih).args(["completions", script, "--out"]).arg(out.join(folder)).status();
+        let status = status.map_err(|error| failed(error.to_string()))?;
+        if !status.success() {
+            return Err(failed(status.to_string()));
+        }
+    }
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use girih_graph_format::file;
 use girih_trainer::EpochReport;
@@ -48,6 +49,9 @@ pub struct Point {
     pub lr: f64,
     /// Milliseconds of the training step.
     pub ms: f64,
+    /// End of the epoch, in seconds since 1970-01-01 UTC, to the millisecond; zero in files of an earlier program.
+    #[serde(default)]
+    pub time: f64,
 }
 
 impl Point {
@@ -70,8 +74,20 @@ impl Point {
             ndcg_at_20: scores.and_then(|s| s.ranking).map(|r| r.ndcg_at_20),
             lr: report.lr,
             ms: ms(report.times.steps),
+            time: now(),
         }
     }
+
+    /// The point as a line of `metrics.jsonl`, which `--json` prints, too.
+    pub fn to_line(&self) -> Result<String, CliError> {
+        serde_json::to_string(self).map_err(|e| CliError::Other(e.to_string()))
+    }
+}
+
+/// Seconds since 1970-01-01 UTC, to the millisecond.
+fn now() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as f64 / 1e3
 }
 
 /// All points so far, in memory and, if there is an output folder, in its `metrics.jsonl`.
@@ -122,7 +138,7 @@ impl History {
     /// Adds a point; its line is in the file when this returns.
     pub fn push(&mut self, point: Point) -> Result<(), CliError> {
         if let Some((path, writer)) = &mut self.file {
-            let line = serde_json::to_string(&point).map_err(|e| CliError::Other(e.to_string()))?;
+            let line = point.to_line()?;
             writeln!(writer, "{line}").and_then(|()| writer.flush()).map_err(|e| CliError::io(path, e))?;
         }
         self.points.push(point);
@@ -159,7 +175,7 @@ fn read(path: &Path) -> Result<Vec<Point>, CliError> {
             Err(_) if lines.peek().is_none() => break,
             Err(error) => {
                 let message = format!(
-                    "{}: line {} is not an epoch ({error}); remove it, or train into another folder",
+                    "{}: line {} is not an epoch ({error}); correct the line, or choose another --out",
                     path.display(),
                     number + 1
                 );
@@ -191,6 +207,7 @@ mod tests {
             ndcg_at_20: Some(0.125),
             lr: 0.01,
             ms: 1.5,
+            time: 1.7e9,
         }
     }
 

@@ -2,7 +2,7 @@
 //! second, and the first of any other command, ends the process, which leaves no unfinished file behind.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use girih_graph_format::file;
@@ -19,6 +19,12 @@ static WATCHED: AtomicBool = AtomicBool::new(false);
 /// Whether an end was asked for.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
+/// Signal that asked for it; 0 before.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+/// Exit status of a process that a signal ended, as shells have it, less the signal.
+pub const ENDED_BY_SIGNAL: i32 = 128;
+
 /// Catches the signals from now on. To be called once in a process.
 ///
 /// # Errors
@@ -28,7 +34,8 @@ pub fn catch() -> Result<(), CliError> {
     listen(move |signal| {
         let watched = WATCHED.load(Ordering::Relaxed);
         if watched && asked_at.get_or_insert_with(Instant::now).elapsed() < ONE_REQUEST {
-            ASKED.store(true, Ordering::Relaxed);
+            let _ = SIGNAL.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
+            ASKED.store(true, Ordering::Release);
         } else {
             file::remove_unfinished(|| end(signal));
         }
@@ -40,6 +47,15 @@ pub fn catch() -> Result<(), CliError> {
 pub fn watch() -> &'static AtomicBool {
     WATCHED.store(true, Ordering::Relaxed);
     &ASKED
+}
+
+/// Exit status of a command that a signal asked for an end, 130 after Ctrl-C and 143 after SIGTERM; `None` where none
+/// has asked.
+pub fn status() -> Option<u8> {
+    match SIGNAL.load(Ordering::Relaxed) {
+        0 => None,
+        signal => u8::try_from(ENDED_BY_SIGNAL + signal).ok(),
+    }
 }
 
 /// Calls `heard` with every signal, on a thread of its own.

@@ -1,8 +1,9 @@
 //! The command line `girih`.
 //!
-//! - [`args`]: what a user can write.
+//! - [`args`]: commands and flags.
 //! - [`commands`]: one module a command.
 //! - [`output`]: tables for people, JSON lines for programs.
+//! - [`messages`]: errors, warnings and notes.
 //!
 //! Everything that computes lives in the libraries; this crate parses, reports and writes files.
 
@@ -11,48 +12,41 @@ mod commands;
 mod error;
 mod history;
 mod interrupt;
+mod messages;
 mod output;
 mod paths;
 mod plots;
+mod progress;
 mod report;
+mod shell;
 mod sizes;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
-
-use clap::Parser;
-use miette::MietteHandlerOpts;
-use tracing_subscriber::EnvFilter;
 
 use crate::args::Cli;
 
-/// Exit status of a command line that cannot be meant, as clap has it.
+/// Exit status of a command that failed.
+const FAILURE: u8 = 1;
+/// Exit status of wrong usage, as clap has it.
 const USAGE_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    // Paths in messages stay whole, so that they can be copied.
-    let handler = |_: &_| Box::new(MietteHandlerOpts::new().wrap_lines(false).break_words(false).build()) as Box<_>;
-    miette::set_hook(Box::new(handler)).expect("the first hook");
-    start_logging();
+    let words: Vec<OsString> = std::env::args_os().collect();
+    // Also of the command that a launcher starts, and where the command line cannot be parsed.
+    let json = words.iter().any(|word| word == "--json");
+    let cli = match Cli::parse_line(&words) {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(messages::of_clap(&error, json)),
+    };
+    messages::start(cli.messages, json);
     match commands::run(cli.command).and_then(|code| output::check_printed().map(|()| code)) {
         Ok(code) => code,
         Err(error) => {
-            let code = if error.is_usage() { ExitCode::from(USAGE_ERROR) } else { ExitCode::FAILURE };
-            if commands::has_to_say(&error) {
-                eprintln!("{:?}", miette::Report::new(error));
-            }
-            code
+            let status = if error.is_usage() { USAGE_ERROR } else { FAILURE };
+            let is_told = commands::has_to_say(&error);
+            messages::error(error, (json, is_told), status);
+            ExitCode::from(status)
         }
     }
-}
-
-/// Logs go to standard error; `GIRIH_LOG=debug` shows more of them.
-fn start_logging() {
-    let filter = EnvFilter::try_from_env("GIRIH_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .without_time()
-        .init();
 }

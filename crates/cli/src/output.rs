@@ -4,17 +4,15 @@ use std::io::{self, Write};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use indicatif::ProgressBar;
 use serde_json::{Map, Value};
 
 use crate::args::OutputArgs;
 use crate::error::CliError;
+use crate::progress;
 
-/// Runs `work` under a sign of life that says `what` is done.
+/// Runs `work` beside a spinner that says `what` is done; where standard error is no terminal, a line says it.
 pub fn under_spinner<T>(what: impl Into<String>, output: OutputArgs, work: impl FnOnce() -> T) -> T {
-    let bar = if output.json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-    bar.set_message(what.into());
-    bar.enable_steady_tick(Duration::from_millis(100));
+    let bar = progress::spinner(what.into(), output);
     let result = work();
     bar.finish_and_clear();
     result
@@ -25,8 +23,19 @@ static LOST: OnceLock<io::Error> = OnceLock::new();
 
 /// Prints a JSON object on a line of its own.
 pub fn print_json(value: &Value) {
+    print_line(&value.to_string());
+}
+
+/// Prints text on standard output, as it is.
+pub fn print_text(text: &[u8]) {
     let mut out = io::stdout().lock();
-    note(writeln!(out, "{value}"));
+    note(out.write_all(text));
+}
+
+/// Prints a line on standard output.
+pub fn print_line(line: &str) {
+    let mut out = io::stdout().lock();
+    note(writeln!(out, "{line}"));
 }
 
 /// Takes note of what was not printed. A closed pipe is not worth reporting: nobody reads any more.
@@ -54,9 +63,19 @@ pub fn median_ms(times: impl Iterator<Item = Duration>) -> Option<f64> {
     times.get(times.len() / 2).copied().map(ms)
 }
 
-/// A time in milliseconds.
+/// A time in milliseconds, to the microsecond: the digits that every output shows.
 pub fn ms(time: Duration) -> f64 {
-    1e3 * time.as_secs_f64()
+    (1e6 * time.as_secs_f64()).round() / 1e3
+}
+
+/// The number that an `f32` is written as, such as 0.1 where widening gives 0.10000000149.
+pub fn as_written(value: f32) -> f64 {
+    value.to_string().parse().expect("a number is written as one")
+}
+
+/// A share of one as people read it.
+pub fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
 }
 
 /// A result: named values in order, shown as a table or as `{"event":"result", …}`.
@@ -131,6 +150,14 @@ impl Results {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_have_the_digits_of_their_precision() {
+        assert_eq!(as_written(0.1).to_string(), "0.1");
+        assert_eq!(as_written(2.302_585).to_string(), "2.302585");
+        assert!(as_written(f32::NAN).is_nan() && as_written(f32::INFINITY).is_infinite());
+        assert_eq!(ms(Duration::from_nanos(1_234_567)), 1.235);
+    }
 
     #[test]
     fn programs_see_all_values_and_people_the_labelled_ones() {

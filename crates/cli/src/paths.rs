@@ -10,7 +10,7 @@ use crate::error::CliError;
 /// When the path is under a file, or in a folder that takes no files, or has no name of its own, like `.`.
 pub fn check(path: &Path) -> Result<(), CliError> {
     if path.file_name().is_none() {
-        let message = "is a folder that is there, and output takes the place of a name; give one";
+        let message = "is a folder: give the name of a file, or of a new folder, in it";
         return Err(CliError::Other(format!("{}: {message}", path.display())));
     }
     let refuse = |folder: &Path, why: &str| {
@@ -77,7 +77,7 @@ pub fn json(path: PathBuf) -> Result<PathBuf, String> {
 fn expect(extension: &str, path: PathBuf) -> Result<PathBuf, String> {
     match path.extension() {
         Some(found) if found.eq_ignore_ascii_case(extension) => Ok(path),
-        _ => Err(format!("the file is a .{extension}; give it a name that ends so")),
+        _ => Err(format!("the name of this file has to end in .{extension}")),
     }
 }
 

@@ -435,6 +435,21 @@ pub trait Backend: Send + Sync + 'static {
     /// When the device's memory does not suffice.
     fn upload(&self, host: &Matrix, dtype: Dtype) -> Result<Self::Matrix, ComputeError>;
 
+    /// A matrix of the values that `make` returns, row by row, as many as `shape` has. A backend that only counts does
+    /// not call it, so that no plan allocates what it plans.
+    ///
+    /// # Errors
+    /// When there are not as many values, or the device's memory does not suffice.
+    fn upload_made(
+        &self,
+        shape: Shape,
+        dtype: Dtype,
+        make: &mut dyn FnMut() -> Vec<f32>,
+    ) -> Result<Self::Matrix, ComputeError> {
+        let host = Matrix::new(shape.rows, shape.cols, make());
+        self.upload(&host.map_err(|e| ComputeError::argument("upload", e.to_string()))?, dtype)
+    }
+
     /// The elements of `matrix` on the host, as `f32`.
     ///
     /// # Errors
@@ -446,6 +461,16 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// When shapes differ.
     fn write(&self, host: &Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
+
+    /// The same with the values that `make` returns, row by row, as [`upload_made`](Self::upload_made) has them.
+    ///
+    /// # Errors
+    /// When there are not as many values as `out` has.
+    fn write_made(&self, make: &mut dyn FnMut() -> Vec<f32>, out: &mut Self::Matrix) -> Result<(), ComputeError> {
+        let Shape { rows, cols } = self.shape(out);
+        let host = Matrix::new(rows, cols, make());
+        self.write(&host.map_err(|e| ComputeError::argument("write", e.to_string()))?, out)
+    }
 
     /// Overwrites `out` with rows that `fill` makes, keeping its storage: `fill(first, rows)` writes whole rows of
     /// `f32`, that of number `first` and those behind it. It is called for a few rows at a time, on any threads and in

@@ -126,10 +126,11 @@ impl Meter {
     /// A dense matrix of which only the shape is known.
     #[must_use]
     pub fn matrix(&self, shape: Shape, dtype: Dtype) -> MeterMatrix {
-        let allocated = (shape.rows * self.stride(shape.cols, dtype)) as u64;
+        // Plans may be of sizes that no machine has.
+        let allocated = (shape.rows as u64).saturating_mul(self.stride(shape.cols, dtype) as u64);
         let matrix = MeterMatrix { shape, dtype, allocated, cost: Arc::clone(&self.cost) };
         update(&self.cost, |cost| {
-            cost.live_bytes += allocated;
+            cost.live_bytes = cost.live_bytes.saturating_add(allocated);
             cost.peak_bytes = cost.peak_bytes.max(cost.live_bytes);
         });
         matrix
@@ -170,7 +171,9 @@ impl Meter {
     /// An operation allocates so many bytes while it runs, on a CUDA device.
     fn scratch(&self, bytes: impl FnOnce() -> usize) {
         if self.cuda {
-            update(&self.cost, |cost| cost.peak_bytes = cost.peak_bytes.max(cost.live_bytes + bytes() as u64));
+            update(&self.cost, |cost| {
+                cost.peak_bytes = cost.peak_bytes.max(cost.live_bytes.saturating_add(bytes() as u64))
+            });
         }
     }
 
@@ -267,7 +270,7 @@ impl MeterMatrix {
 impl Drop for MeterMatrix {
     fn drop(&mut self) {
         let bytes = self.allocated;
-        update(&self.cost, |cost| cost.live_bytes -= bytes);
+        update(&self.cost, |cost| cost.live_bytes = cost.live_bytes.saturating_sub(bytes));
     }
 }
 
@@ -293,6 +296,15 @@ impl Backend for Meter {
         Ok(self.uploaded(Shape::new(host.n_rows(), host.n_cols()), dtype))
     }
 
+    fn upload_made(
+        &self,
+        shape: Shape,
+        dtype: Dtype,
+        _make: &mut dyn FnMut() -> Vec<f32>,
+    ) -> Result<MeterMatrix, ComputeError> {
+        Ok(self.uploaded(shape, dtype))
+    }
+
     /// Zeros: there are no values to return.
     fn download(&self, matrix: &MeterMatrix) -> Result<Matrix, ComputeError> {
         let Shape { rows, cols } = matrix.shape;
@@ -300,6 +312,10 @@ impl Backend for Meter {
     }
 
     fn write(&self, _host: &Matrix, _out: &mut MeterMatrix) -> Result<(), ComputeError> {
+        Ok(())
+    }
+
+    fn write_made(&self, _make: &mut dyn FnMut() -> Vec<f32>, _out: &mut MeterMatrix) -> Result<(), ComputeError> {
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Figures on disk: what was measured once is read from then on.
+//! Measurements on disk: what was measured once is read from then on.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -9,35 +9,47 @@ use girih_graph_format::file::write_file;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::PlannerError;
-
-/// What was measured `of` something: what is on disk, else what `measure` returns now, which is then kept there if it
-/// can be.
+/// Measurement `of` something: the one on disk, else what `measure` returns now, which is then kept there if it can be.
 ///
 /// # Errors
 /// Those of `measure`.
-pub(crate) fn kept<T: Serialize + DeserializeOwned>(
+pub fn load_or_measure<T: Serialize + DeserializeOwned, E>(
     of: &str,
-    measure: impl FnOnce() -> Result<T, PlannerError>,
-) -> Result<T, PlannerError> {
-    kept_in(girih_machine::cache_folder("figures").map(|folder| folder.join(file_name(of))).as_deref(), measure)
+    measure: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    kept_in(path_of(of).as_deref(), measure)
 }
 
-fn kept_in<T: Serialize + DeserializeOwned>(
+/// Puts a measurement `of` something in the place of the one on disk, if it can be.
+pub fn keep(of: &str, measured: &impl Serialize) {
+    if let Some(path) = path_of(of) {
+        write_if_possible(&path, measured);
+    }
+}
+
+fn path_of(of: &str) -> Option<PathBuf> {
+    girih_machine::cache_folder("figures").map(|folder| folder.join(file_name(of)))
+}
+
+fn kept_in<T: Serialize + DeserializeOwned, E>(
     path: Option<&Path>,
-    measure: impl FnOnce() -> Result<T, PlannerError>,
-) -> Result<T, PlannerError> {
+    measure: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
     let read = |path: &Path| serde_json::from_str(&fs::read_to_string(path).ok()?).ok();
     if let Some(found) = path.and_then(read) {
         return Ok(found);
     }
     let measured = measure()?;
-    if let Some(path) = path
-        && let Err(error) = write(path, &measured)
-    {
-        tracing::debug!("figures are not kept in {}: {error}", path.display());
+    if let Some(path) = path {
+        write_if_possible(path, &measured);
     }
     Ok(measured)
+}
+
+fn write_if_possible(path: &Path, measured: &impl Serialize) {
+    if let Err(error) = write(path, measured) {
+        tracing::debug!("measurements are not kept in {}: {error}", path.display());
+    }
 }
 
 fn write(path: &Path, figures: &impl Serialize) -> Result<(), FormatError> {
@@ -59,12 +71,13 @@ fn file_name(of: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PlannerError;
 
     #[test]
     fn what_is_kept_is_not_measured_again_and_what_is_damaged_is() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("below").join("a.json");
-        let measured = |value: f64| move || Ok(value);
+        let measured = |value: f64| move || Ok::<_, PlannerError>(value);
         assert_eq!(kept_in(Some(&path), measured(1.0)).unwrap(), 1.0);
         assert_eq!(kept_in(Some(&path), measured(2.0)).unwrap(), 1.0);
         fs::write(&path, "1.").unwrap();

@@ -22,4 +22,5 @@ mod table;
 
 pub use error::PlannerError;
 pub use figures::{Figures, H200_BYTES, SessionRates};
+pub use kept::{keep, load_or_measure};
 pub use table::{EXCHANGE_BYTES, Forecast, Planner, Table, grids};

@@ -20,7 +20,7 @@ use girih_trainer::{
     TrainConfig,
 };
 
-use crate::kept::kept;
+use crate::kept::load_or_measure;
 use crate::{Figures, PlannerError, SessionRates};
 
 /// Measurements of each thing, of which the shortest counts: other programs may be at work, too.
@@ -129,7 +129,7 @@ fn kept_figures(
 ) -> Result<Figures, PlannerError> {
     let mut kinds: BTreeMap<_, usize> = BTreeMap::new();
     links_of_cards(n)?.into_iter().for_each(|link| *kinds.entry(link).or_default() += 1);
-    kept(&format!("{name}, {n} of them, links {kinds:?}, {transport}, {}", software()?), measure)
+    load_or_measure(&format!("{name}, {n} of them, links {kinds:?}, {transport}, {}", software()?), measure)
 }
 
 /// What measurements depend on besides cards.
@@ -153,7 +153,7 @@ fn measured((name, cards): (&str, &[Cuda]), transport: CardTransport) -> Result<
 /// of cards.
 fn kept_card(cuda: &Cuda) -> Result<CardRates, PlannerError> {
     let measure = || card_rates(cuda, Figures::h200().card);
-    kept(&format!("{}, a card, {}", cuda.device().name(), software()?), measure)
+    load_or_measure(&format!("{}, a card, {}", cuda.device().name(), software()?), measure)
 }
 
 /// The shortest of some measurements, after one that does not count.

@@ -8,8 +8,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use girih_compress::CodecSpec;
 use girih_datasets::{Dataset, Outline};
 use girih_graph_format::{FormatError, Matrix, file};
 use girih_partition::counted;
@@ -17,6 +18,7 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
+use crate::arrangement::Arrangement;
 use crate::config::TrainConfig;
 use crate::report::Scores;
 use crate::state::PartialEpoch;
@@ -26,8 +28,8 @@ pub const CHECKPOINT_VERSION: u32 = 3;
 /// The one metadata key: with several, their order would change from file to file.
 const METADATA_KEY: &str = "girih";
 
-/// The state of a run after some epochs.
-#[derive(Clone, Debug, PartialEq)]
+/// The state of a run after some epochs. Two are equal wherever they were read from.
+#[derive(Clone, Debug)]
 pub struct Checkpoint {
     /// Everything but the tensors.
     pub progress: Progress,
@@ -37,6 +39,15 @@ pub struct Checkpoint {
     pub moments: BTreeMap<String, (Matrix, Matrix)>,
     /// Parameters at the best validation score, by name; empty before the first evaluation.
     pub best_params: BTreeMap<String, Matrix>,
+    /// File that it was read from, for messages.
+    pub file: Option<PathBuf>,
+}
+
+impl PartialEq for Checkpoint {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.progress, &self.params, &self.moments, &self.best_params)
+            == (&other.progress, &other.params, &other.moments, &other.best_params)
+    }
 }
 
 /// Where a run stands.
@@ -65,6 +76,9 @@ pub struct Progress {
     pub last: Option<Scores>,
     /// Training loss of the latest epoch; zero before the first.
     pub train_loss: f32,
+    /// Device and ranks of the session that wrote it, where that recorded them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrangement: Option<Arrangement>,
 }
 
 /// What every version of [`Progress`] holds.
@@ -118,13 +132,13 @@ impl DataShape {
     /// When it can not, saying why.
     pub fn check_same(&self, other: &Self, run: u64) -> Result<(), String> {
         if self.sizes() != other.sizes() {
-            return Err(format!("it was trained on {self}, not on {other}; choose another output folder"));
+            return Err(format!("it was trained on {self}, not on {other}; choose another --out"));
         }
         if self.of_run(run) != other.of_run(run) {
             return Err(format!(
                 "it was trained on {self} with other contents, another split or another order of nodes; resume with the same \
                  --data, --split, --reorder and --reorder-blocks (by default as many as --ranks and --partition have row \
-                 blocks), or choose another output folder"
+                 blocks), or choose another --out"
             ));
         }
         Ok(())
@@ -144,41 +158,41 @@ impl DataShape {
     ///
     /// # Errors
     /// When it can not, saying why.
-    pub fn check_nodes(&self, other: &Self) -> Result<(), TrainError> {
-        if (self.n_nodes, self.n_users) == (other.n_nodes, other.n_users) {
-            return Ok(());
-        }
-        Err(TrainError::invalid(format!(
-            "the model was trained on {self} and cannot be applied to {other}; it knows the users and items of its \
-             training only"
-        )))
+    pub fn check_nodes(&self, other: &Outline) -> Result<(), String> {
+        let is_same = (self.n_nodes, self.n_users) == (other.n_nodes, other.n_users);
+        self.fits(other, is_same, "users and items")
     }
 
     /// Whether a link predictor trained on this data can be applied to `other`: any graph with as many features.
     ///
     /// # Errors
     /// When it can not, saying why.
-    pub fn check_features(&self, other: &Self) -> Result<(), TrainError> {
-        if self.n_features == other.n_features {
-            return Ok(());
-        }
-        Err(TrainError::invalid(format!(
-            "the model was trained on {self} and cannot be applied to {other}; features must agree"
-        )))
+    pub fn check_features(&self, other: &Outline) -> Result<(), String> {
+        self.fits(other, self.n_features == other.n_features, "features")
     }
 
-    /// Whether a model trained on this data can be applied to `other`: any graph with as many features and classes.
+    /// Whether a classifier trained on this data can be applied to `other`: any graph with as many features, and with
+    /// labels of the same kind and of no more classes, if it has some.
     ///
     /// # Errors
     /// When it can not, saying why.
-    pub fn check_widths(&self, other: &Self) -> Result<(), TrainError> {
-        let widths = |shape: &Self| (shape.n_features, shape.n_classes, shape.multi_label);
-        if widths(self) == widths(other) {
+    pub fn check_widths(&self, other: &Outline) -> Result<(), String> {
+        let as_many =
+            if self.multi_label { other.n_classes == self.n_classes } else { other.n_classes <= self.n_classes };
+        let fits = other.n_classes == 0 || (other.multi_label == self.multi_label && as_many);
+        match (self.n_features == other.n_features, fits) {
+            (false, false) => self.fits(other, false, "features and classes"),
+            (false, true) => self.fits(other, false, "features"),
+            (true, fits) => self.fits(other, fits, "classes"),
+        }
+    }
+
+    fn fits(&self, other: &Outline, fits: bool, what: &str) -> Result<(), String> {
+        if fits {
             return Ok(());
         }
-        Err(TrainError::invalid(format!(
-            "the model was trained on {self} and cannot be applied to {other}; features and classes must agree"
-        )))
+        let other = Self::of_outline(other, Vec::new());
+        Err(format!("the model was trained on {self} and cannot be applied to {other}: their {what} differ"))
     }
 }
 
@@ -214,15 +228,32 @@ impl Checkpoint {
         hash.finalize()
     }
 
+    /// The same for features by another codec, or by none: contents are then not compared with those of the training,
+    /// whose hash is of its codes.
+    ///
+    /// # Errors
+    /// When the configuration does not allow a codec.
+    pub fn with_codec(mut self, codec: Option<CodecSpec>) -> Result<Self, TrainError> {
+        let Progress { config, data, .. } = &mut self.progress;
+        if config.codec != codec {
+            config.codec = codec;
+            data.fingerprints.clear();
+        }
+        config.validate()?;
+        Ok(self)
+    }
+
     /// Tells people, where data are of the size of those that it was trained on but not the same, that nodes of its
     /// training may be tested.
     pub(crate) fn note_other_contents(&self, found: &DataShape) {
         let Progress { data, run, .. } = &self.progress;
-        if data.sizes() == found.sizes() && data.of_run(*run) != found.of_run(*run) {
+        // Contents by another codec have another hash.
+        let Some(trained) = data.of_run(*run) else { return };
+        if data.sizes() == found.sizes() && Some(trained) != found.of_run(*run) {
+            let file = self.file.as_deref().map_or("the checkpoint".to_owned(), |file| file.display().to_string());
             tracing::warn!(
-                "this is not what the checkpoint was trained on, but of the same size: other contents, another split, or, after training with \
-                 --reorder, another order; without the --split, --features, --symmetrize and --normalize-features of the training its nodes \
-                 may be tested"
+                "{file}: trained on data of the same size with other contents, another split or another order of nodes: training nodes may be \
+                 among the test nodes; give --split, --features, --symmetrize and --normalize-features as in training"
             );
         }
     }
@@ -242,8 +273,7 @@ impl Checkpoint {
         let failed = |what: String| TrainError::checkpoint(path, what);
         if let Some((group, name, _)) = self.matrices().find(|(.., matrix)| matrix.check_finite().is_err()) {
             return Err(failed(format!(
-                "`{group}.{name}` is not finite any more, so that nothing could go on from there; an earlier checkpoint stays as it is; \
-                 train with a lower --lr"
+                "not written: `{group}.{name}` has become infinite or NaN; an earlier checkpoint is kept as it is; train with a lower --lr"
             )));
         }
         let tensors = self.matrices().map(|(group, name, matrix)| {
@@ -264,9 +294,18 @@ impl Checkpoint {
     /// When the file cannot be read, is damaged, or was written by another version.
     pub fn load(path: &Path) -> Result<Self, TrainError> {
         let bytes = std::fs::read(path).map_err(|e| FormatError::io(e).at(path))?;
-        Self::parse(&bytes).map_err(|what| {
+        let checkpoint = Self::parse(&bytes).map_err(|what| {
             TrainError::checkpoint(path, format!("not a usable checkpoint: {what}; train again or use another file"))
-        })
+        })?;
+        Ok(Self { file: Some(path.to_owned()), ..checkpoint })
+    }
+
+    /// Why it cannot be used, with its file.
+    pub(crate) fn refused(&self, what: impl Into<String>) -> TrainError {
+        match &self.file {
+            Some(path) => TrainError::checkpoint(path, what),
+            None => TrainError::invalid(what),
+        }
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, String> {
@@ -284,7 +323,7 @@ impl Checkpoint {
             (group("param"), group("moment1"), group("moment2"), group("best"));
         let moments = first.into_iter().map(|(name, a)| second.remove(&name).map(|b| (name, (a, b))));
         let moments = moments.collect::<Option<_>>().ok_or("the optimiser's state is incomplete")?;
-        let checkpoint = Self { progress, params, moments, best_params };
+        let checkpoint = Self { progress, params, moments, best_params, file: None };
         let checksum = format!("{:08x}", checkpoint.checksum(text));
         if stated != checksum {
             return Err(format!("its contents have the checksum {checksum}, but it states {stated}"));

@@ -38,7 +38,7 @@ enum Kind {
     Invalid(String),
     #[error("{path}: {what}", path = .path.display())]
     Checkpoint { path: PathBuf, what: String },
-    #[error("epoch {epoch} of run {}: {source}; {}", run + 1, kept_in_words(kept.as_ref()))]
+    #[error("epoch {epoch} of run {run}: {source}; {}", kept_in_words(kept.as_ref()))]
     Epoch { run: u64, epoch: u64, source: ComputeError, kept: Option<(PathBuf, u64)> },
     #[error("rank {rank}: {message}")]
     Rank { rank: usize, message: String },
@@ -84,7 +84,7 @@ impl TrainError {
 fn kept_in_words(kept: Option<&(PathBuf, u64)>) -> String {
     match kept {
         Some((path, epoch)) => {
-            format!("its checkpoint of epoch {epoch} is kept, and training can resume from it: {}", path.display())
+            format!("its checkpoint of epoch {epoch} is kept, and --resume continues from it: {}", path.display())
         }
         None => "it has no checkpoint yet".to_owned(),
     }

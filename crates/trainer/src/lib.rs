@@ -11,6 +11,7 @@
 //!
 //! Not here: how an operation is computed (`girih-compute`), where data comes from (`girih-datasets`).
 
+mod arrangement;
 mod batching;
 mod checkpoint;
 mod classifier;
@@ -39,6 +40,7 @@ mod state;
 mod tape;
 mod targets;
 
+pub use arrangement::{Arrangement, differences};
 pub use batching::{
     BatchConfig, BatchKind, DEFAULT_BATCH_SIZE, DEFAULT_FANOUT, DEFAULT_LAYER_NODES, SaintKind, ScoreBy,
 };

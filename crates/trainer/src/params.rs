@@ -122,8 +122,7 @@ impl<'a, B: Backend> ParamInit<'a, B> {
     pub fn glorot(&mut self, layer: usize, name: &str, shape: Shape, fan_in: usize) -> Result<ParamId, ComputeError> {
         let bound = (6.0 / (fan_in + shape.cols) as f32).sqrt();
         let mut stream = self.key.child(self.params.len() as u64).stream(0, 0);
-        let values: Vec<f32> = (0..shape.len()).map(|_| (2.0 * stream.unit_f32() - 1.0) * bound).collect();
-        self.push(layer, name, shape, values)
+        self.push(layer, name, shape, || (0..shape.len()).map(|_| (2.0 * stream.unit_f32() - 1.0) * bound).collect())
     }
 
     /// A row of normal values around zero for each of `shape.rows` nodes: an embedding. On one of several ranks, the
@@ -140,8 +139,10 @@ impl<'a, B: Backend> ParamInit<'a, B> {
     ) -> Result<ParamId, ComputeError> {
         let own = self.own.clone().unwrap_or(0..shape.rows);
         let mut stream = self.key.child(self.params.len() as u64).stream(0, 0);
-        let drawn = (0..own.end * shape.cols).map(|_| deviation * stream.normal());
-        let values: Vec<f32> = drawn.skip(own.start * shape.cols).collect();
+        let values = || {
+            let drawn = (0..own.end * shape.cols).map(|_| deviation * stream.normal());
+            drawn.skip(own.start * shape.cols).collect()
+        };
         let id = self.push(layer, name, Shape::new(own.len(), shape.cols), values)?;
         self.params.entries[id.0].per_node = true;
         Ok(id)
@@ -152,7 +153,7 @@ impl<'a, B: Backend> ParamInit<'a, B> {
     /// # Errors
     /// When the device's memory does not suffice.
     pub fn zeros(&mut self, layer: usize, name: &str, shape: Shape) -> Result<ParamId, ComputeError> {
-        self.push(layer, name, shape, vec![0.0; shape.len()])
+        self.push(layer, name, shape, || vec![0.0; shape.len()])
     }
 
     /// A parameter of ones: a gain.
@@ -160,7 +161,7 @@ impl<'a, B: Backend> ParamInit<'a, B> {
     /// # Errors
     /// When the device's memory does not suffice.
     pub fn ones(&mut self, layer: usize, name: &str, shape: Shape) -> Result<ParamId, ComputeError> {
-        self.push(layer, name, shape, vec![1.0; shape.len()])
+        self.push(layer, name, shape, || vec![1.0; shape.len()])
     }
 
     /// A weight of shape `n × n` that multiplies by `factor`.
@@ -168,13 +169,19 @@ impl<'a, B: Backend> ParamInit<'a, B> {
     /// # Errors
     /// When the device's memory does not suffice.
     pub fn diagonal(&mut self, layer: usize, name: &str, n: usize, factor: f32) -> Result<ParamId, ComputeError> {
-        let values = (0..n * n).map(|i| if i % (n + 1) == 0 { factor } else { 0.0 }).collect();
-        self.push(layer, name, Shape::new(n, n), values)
+        let value = |i: usize| if i.is_multiple_of(n + 1) { factor } else { 0.0 };
+        self.push(layer, name, Shape::new(n, n), || (0..n * n).map(value).collect())
     }
 
-    fn push(&mut self, layer: usize, name: &str, shape: Shape, values: Vec<f32>) -> Result<ParamId, ComputeError> {
-        let host = Matrix::new(shape.rows, shape.cols, values).expect("as many values as the shape has");
-        let value = self.backend.upload(&host, Dtype::F32)?;
+    /// Adds a parameter of the values that `make` returns, which a plan does not ask for.
+    fn push(
+        &mut self,
+        layer: usize,
+        name: &str,
+        shape: Shape,
+        mut make: impl FnMut() -> Vec<f32>,
+    ) -> Result<ParamId, ComputeError> {
+        let value = self.backend.upload_made(shape, Dtype::F32, &mut make)?;
         let name = format!("layer{layer}.{name}");
         assert!(self.params.entries.iter().all(|param| param.name != name), "two parameters are called {name}");
         self.params.entries.push(Param { name, layer, per_node: false, value });

@@ -8,6 +8,7 @@ use girih_datasets::{Dataset, Features, Labels, Outline, Split, UNLABELLED};
 use girih_graph_format::{Matrix, NodeId};
 
 use crate::TrainError;
+use crate::arrangement::{Arrangement, differences};
 use crate::batching::BatchConfig;
 use crate::checkpoint::{Checkpoint, DataShape};
 use crate::classifier::Task;
@@ -37,11 +38,13 @@ pub struct SessionOptions {
     /// Set, it asks for an end, as an observer does by [`Control::Stop`]. Of several ranks each looks at its own, and
     /// all end when one is asked.
     pub stop: Option<&'static AtomicBool>,
+    /// Device and ranks, which checkpoints record: a resumed run warns where they are others. `None`: not recorded.
+    pub arrangement: Option<Arrangement>,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        Self { checkpoints: None, checkpoint_every: None, resume: false, writes: true, stop: None }
+        Self { checkpoints: None, checkpoint_every: None, resume: false, writes: true, stop: None, arrangement: None }
     }
 }
 
@@ -241,7 +244,7 @@ fn train_run<'a, B: Backend + 'a>(
 ) -> Result<(), TrainError> {
     let mut checkpoint = None;
     if let Some(path) = file.filter(|path| options.resume && path.exists()) {
-        checkpoint = Some(resume(trainer.state_mut(), path, config, data)?);
+        checkpoint = Some(resume(trainer.state_mut(), path, (config, data, options))?);
         reached.kept = Some(trainer.state().epochs_done());
     }
     let epochs_done = trainer.state().epochs_done();
@@ -264,7 +267,8 @@ fn train_run<'a, B: Backend + 'a>(
         if let Some(path) = file.filter(|_| due || last) {
             // Rows that are spread over ranks come together on the first, which writes them.
             let checkpoint = trainer.state().checkpoint(data.clone())?;
-            if let Some(checkpoint) = checkpoint.filter(|_| options.writes) {
+            if let Some(mut checkpoint) = checkpoint.filter(|_| options.writes) {
+                checkpoint.progress.arrangement.clone_from(&options.arrangement);
                 checkpoint.save(path)?;
             }
             reached.kept = Some(trainer.state().epochs_done());
@@ -293,9 +297,10 @@ pub fn apply<B: Backend>(
     checkpoint: &Checkpoint,
 ) -> Result<(Scores, TestReport, Matrix), TrainError> {
     let config = &checkpoint.progress.config;
-    let dataset = with_labels_for(&checkpoint.progress.data, dataset.with_codec(config.codec, config.seed)?);
+    let dataset = dataset.with_codec(config.codec, config.seed)?;
+    checkpoint.progress.data.check_widths(&dataset.outline()).map_err(|what| checkpoint.refused(what))?;
+    let dataset = with_labels_for(&checkpoint.progress.data, dataset);
     let found = DataShape::of(&dataset);
-    checkpoint.progress.data.check_widths(&found)?;
     checkpoint.note_other_contents(&found);
     // What devices do not hold, a processor does.
     let tiers = if backend.has_own_memory() { config.tiers } else { TierConfig::default() };
@@ -410,7 +415,7 @@ pub(crate) fn check_trainable(outline: &Outline, config: &TrainConfig) -> Result
         return Err(missing(
             outline,
             "labels",
-            "training needs a class per node; give it a file of labels, or choose the task links",
+            "training needs a class for each node: give --labels FILE.npy, or --task links",
         ));
     }
     if outline.splits.is_empty() {
@@ -422,7 +427,7 @@ pub(crate) fn check_trainable(outline: &Outline, config: &TrainConfig) -> Result
     }
     if config.metric == Metric::RocAuc && !outline.multi_label && outline.n_classes != 2 {
         return Err(TrainError::invalid(format!(
-            "{} has {} classes; ROC-AUC is defined for two classes or several labels a node, choose metric accuracy",
+            "{} has {} classes; ROC-AUC is defined for two classes, or for several labels a node: give --metric accuracy",
             outline.name, outline.n_classes
         )));
     }
@@ -441,10 +446,10 @@ fn check_features(outline: &Outline) -> Result<(), TrainError> {
     }
     if outline.n_users.is_some() {
         let what = "features or classes, but users and items";
-        return Err(missing(outline, what, "train it with the model lightgcn"));
+        return Err(missing(outline, what, "train it with --model lightgcn"));
     }
     if outline.n_features == 0 {
-        let remedy = "training needs a row of numbers per node; give it a file of features";
+        let remedy = "training needs a row of numbers for each node: give --features FILE.npy";
         return Err(missing(outline, "features", remedy));
     }
     Ok(())
@@ -478,23 +483,37 @@ pub(crate) fn build_model<B: Backend>(
 fn resume<B: Backend>(
     state: &mut RunState<'_, B>,
     path: &Path,
-    config: &TrainConfig,
-    data: &DataShape,
+    (config, data, options): (&TrainConfig, &DataShape, &SessionOptions),
 ) -> Result<u32, TrainError> {
     let checkpoint = Checkpoint::load(path)?;
     let saved = &checkpoint.progress;
     saved.data.check_same(data, saved.run).map_err(|what| TrainError::checkpoint(path, what))?;
-    // More epochs or runs, or other patience, lengthen the same training, unless rates go by how many epochs there are.
-    // How far batches are made ahead, and how many of the rows that are placed lie where, changes nothing; anything
-    // else would be another training.
+    // More epochs or runs, other patience and other epochs that are scored lengthen or cut short the same training,
+    // unless rates go by how many epochs there are. How far batches are made ahead, and how many of the rows that are
+    // placed lie where, changes nothing; anything else would be another training.
     let comparable = |c: &TrainConfig| {
         let batch = BatchConfig { prefetch: 0, ..c.batch.clone() };
         let epochs = if c.optimizer.schedule == (Schedule::Cosine {}) { c.epochs } else { 0 };
-        TrainConfig { epochs, runs: 0, patience: None, batch, tiers: c.tiers.without_shares(), ..c.clone() }
+        let (runs, patience, eval_every, tiers) = (0, None, 1, c.tiers.without_shares());
+        TrainConfig { epochs, runs, patience, eval_every, batch, tiers, ..c.clone() }
     };
-    if comparable(&saved.config) != comparable(config) {
-        let what = "it was trained with other settings; resume with the same ones, or choose another output folder";
-        return Err(TrainError::checkpoint(path, what));
+    let (before, now) = (comparable(&saved.config), comparable(config));
+    if before != now {
+        return Err(TrainError::checkpoint(
+            path,
+            format!(
+                "it was trained with other settings: {}; resume with those of the checkpoint, or choose another --out",
+                differences(&before, &now).join(", ")
+            ),
+        ));
+    }
+    if let (Some(before), Some(now), true) = (&saved.arrangement, &options.arrangement, options.writes)
+        && before != now
+    {
+        tracing::warn!(
+            "{}: trained so far by {before}, and from here by {now}: results agree up to the order of sums, not bit for bit",
+            path.display()
+        );
     }
     state.restore(&checkpoint)?;
     Ok(checkpoint.identity())
@@ -647,15 +666,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = checkpoint_path(folder.path(), 0);
         let first = failure_in(1, folder.path(), false);
-        assert!(first.starts_with("epoch 1 of run 1: spmm failed on the device: its memory failed"), "{first}");
+        assert!(first.starts_with("epoch 1 of run 0: spmm failed on the device: its memory failed"), "{first}");
         assert!(first.ends_with("no checkpoint yet") && !file.exists(), "{first}");
 
         let later = failure_in(6, folder.path(), false);
-        assert!(later.starts_with("epoch 6 of run 1") && later.contains("epoch 4 is kept"), "{later}");
+        assert!(later.starts_with("epoch 6 of run 0") && later.contains("epoch 4 is kept"), "{later}");
         assert!(later.ends_with(file.to_str().unwrap()), "{later}");
         assert_eq!(Checkpoint::load(&file).unwrap().progress.epoch, 4);
 
         let resumed = failure_in(5, folder.path(), true);
-        assert!(resumed.starts_with("epoch 5 of run 1") && resumed.contains("epoch 4 is kept"), "{resumed}");
+        assert!(resumed.starts_with("epoch 5 of run 0") && resumed.contains("epoch 4 is kept"), "{resumed}");
     }
 }

@@ -9,7 +9,7 @@ use girih_datasets::{Dataset, Features};
 use girih_graph_format::{Csr, Matrix};
 
 use crate::TrainError;
-use crate::checkpoint::{Checkpoint, DataShape};
+use crate::checkpoint::Checkpoint;
 use crate::config::TaskKind;
 use crate::inputs::{Inputs, Needs, Propagation};
 use crate::links::LinkSplit;
@@ -51,14 +51,14 @@ pub fn similarity<B: Backend>(
 ) -> Result<Similarity, TrainError> {
     let config = &checkpoint.progress.config;
     let codec = codec.or(config.codec).ok_or_else(|| {
-        TrainError::invalid("the model was trained without a codec to compare features with; name one, such as topk:8")
+        TrainError::invalid("the model was trained without a codec: name one to compare with, such as --codec topk:8")
     })?;
     let links = config.task == TaskKind::Links;
-    let (trained_on, shape) = (&checkpoint.progress.data, DataShape::of(&dataset));
-    let fits = if links { trained_on.check_features(&shape) } else { trained_on.check_widths(&shape) };
-    fits?;
+    let (trained_on, found) = (&checkpoint.progress.data, dataset.outline());
+    let fits = if links { trained_on.check_features(&found) } else { trained_on.check_widths(&found) };
+    fits.map_err(|what| checkpoint.refused(what))?;
     let of_dataset = Dims::of(&dataset);
-    let dims = Dims { n_classes: if links { config.links.width } else { of_dataset.n_classes }, ..of_dataset };
+    let dims = Dims { n_classes: if links { config.links.width } else { trained_on.n_classes }, ..of_dataset };
     let features = take_features(&mut dataset)?;
     if matches!(features, Features::Compressed(_)) {
         return Err(TrainError::invalid(format!(

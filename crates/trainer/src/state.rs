@@ -288,7 +288,7 @@ impl<'a, B: Backend> RunState<'a, B> {
         match losses.iter().find(|loss| !loss.is_finite()) {
             None => Ok(()),
             Some(loss) => Err(TrainError::invalid(format!(
-                "the training loss is {loss} in epoch {}; lower the learning rate (now {lr}) or check the features",
+                "the training loss is {loss} in epoch {}: give a lower --lr (now {lr}), or check the features",
                 self.epoch + 1
             ))),
         }
@@ -300,7 +300,7 @@ impl<'a, B: Backend> RunState<'a, B> {
         let chooses = scores.ranking.is_some() || scores.val(self.config.metric).is_some();
         if self.last.is_none() && !chooses && self.config.patience.is_some() {
             tracing::warn!(
-                "patience waits for a better validation score, of which there is none: no validation node has a label, or all have the same; the run goes through all epochs"
+                "--patience has no effect: there is no validation score, because no validation node has a label, or all have the same"
             );
         }
         if self.best.as_ref().is_none_or(|best| scores.better_than(&best.scores, self.config.metric)) {
@@ -353,10 +353,12 @@ impl<'a, B: Backend> RunState<'a, B> {
                 best: self.best.as_ref().map(|best| (best.epoch, best.scores)),
                 last: self.last,
                 train_loss: self.train_loss,
+                arrangement: None,
             },
             moments: moments.map(|((name, first), (_, second))| (name, (first, second))).collect(),
             params: params.into_iter().collect(),
             best_params: best_params.into_iter().collect(),
+            file: None,
         }))
     }
 

@@ -11,50 +11,58 @@ use super::{Batch, Saint, ScoreByArg};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Mini-batches")]
 pub struct BatchSettings {
-    /// What a training step sees: the full graph; sampled neighbours of some training nodes (neighbor), some nodes for
-    /// each whole layer (layer), some clusters (cluster), or a drawn subgraph (saint). Scores are those of the full
-    /// graph in any case [default: full]
+    /// Graph of a training step [default: full]
+    ///
+    /// Full graph; sampled neighbours of some training nodes (neighbor); nodes sampled for each whole layer (layer);
+    /// some clusters (cluster); or a sampled subgraph (saint). Scores are those of the full graph in any case.
     #[arg(long, value_enum)]
     pub batch: Option<Batch>,
-    /// Neighbours of each node, for each layer from the seeds outward, -1 for all; of layer batches, nodes of each
-    /// whole layer [default: 15,10,5; layer 2048]
+    /// Sampled neighbours of a node in each hop, from the seeds outward; -1 for all
+    ///
+    /// Of layer batches, nodes of each whole layer. [default: 15,10,5; layer 2048]
     #[arg(long, value_name = "K,…", allow_hyphen_values = true)]
     pub fanout: Option<FanOut>,
-    /// Training nodes or links in a neighbor batch, nodes in a layer batch; draws of a saint batch: nodes, edges or
-    /// walks; interactions in a step of lightgcn [default: 1024; lightgcn 2048]
+    /// Seeds of a batch [default: 1024; lightgcn 2048]
+    ///
+    /// Training nodes or links of a neighbor or layer batch; nodes, edges or walks that a saint batch samples;
+    /// interactions in a step of lightgcn.
     #[arg(long, value_name = "N")]
     pub batch_size: Option<usize>,
-    /// Draw neighbours or nodes of a layer with replacement
+    /// Sample with replacement (neighbor, layer)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub replace: Option<bool>,
     #[command(flatten)]
     pub subgraphs: SubgraphSettings,
-    /// Cluster or saint batches in a step, each a graph of its own; ranks share them [default: 1]
+    /// Cluster or saint batches in a step, each a graph of its own [default: 1]
+    ///
+    /// Ranks divide them.
     #[arg(long, value_name = "N")]
     pub subgraphs_per_step: Option<usize>,
-    /// Batches that the host makes ahead while a step computes; results do not depend on it [default: 2]
+    /// Batches that are sampled ahead of the step; results do not depend on it [default: 2]
     #[arg(long, value_name = "N")]
     pub prefetch: Option<usize>,
-    /// How scores of the full graph are computed, without sampling: in one pass over all of it (graph), or layer by
-    /// layer, for some nodes at a time (layers), which takes less memory [default: graph; layers with a feature or
-    /// topology cache]
+    /// Evaluation on the full graph, without sampling [default: graph]
+    ///
+    /// In one pass over all nodes (graph), or layer by layer for some nodes at a time (layers), which takes less
+    /// memory. With --feature-cache or --topology-cache the default is layers.
     #[arg(long, value_enum)]
     pub score_by: Option<ScoreByArg>,
 }
 
 /// Settings of batches that are subgraphs.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Mini-batches")]
 pub struct SubgraphSettings {
-    /// Clusters that the graph is cut into for cluster batches [default: one for 200 nodes]
+    /// Clusters of the graph, for cluster batches [default: one for 200 nodes]
     #[arg(long, value_name = "N")]
     pub clusters: Option<usize>,
     /// Clusters in a batch [default: a quarter of them, at most 20]
     #[arg(long, value_name = "N")]
     pub clusters_per_batch: Option<usize>,
-    /// What saint batches are drawn by [default: walk]
+    /// Sampler of saint batches [default: walk]
     #[arg(long, value_enum)]
     pub saint: Option<Saint>,
-    /// Steps of the walks of saint batches [default: 2]
+    /// Length of the random walks of saint batches [default: 2]
     #[arg(long, value_name = "N")]
     pub walk_length: Option<u32>,
 }
@@ -73,16 +81,18 @@ impl SubgraphSettings {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Links (--task links)")]
 pub struct LinkSettings {
-    /// Pairs that no edge joins for each training link, drawn anew in every epoch [default: 1]
+    /// Negative samples for each training link, new in every epoch [default: 1]
     #[arg(long, value_name = "N")]
     pub negatives: Option<usize>,
-    /// Share of the links that choose the epoch [default: 0.05]
+    /// Share of the links for validation [default: 0.05]
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     pub val_links: Option<f64>,
-    /// Share of the links that are reported; messages travel over neither [default: 0.1]
+    /// Share of the links for the test [default: 0.1]
+    ///
+    /// Messages are passed along the other links only.
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     pub test_links: Option<f64>,
-    /// Columns of the embeddings, whose products are the scores of pairs [default: 16]
+    /// Width of the embeddings whose inner products are scores of links [default: 16]
     #[arg(long, value_name = "N")]
     pub embedding_width: Option<usize>,
 }

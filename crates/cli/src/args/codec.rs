@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use girih_compress::CodecSpec;
 
-use super::OutputArgs;
+use super::{OutputArgs, any_case};
 use crate::paths;
 
 /// How features are compressed.
@@ -29,34 +29,49 @@ impl CodecChoice {
 }
 
 pub(super) fn parse_codec(text: &str) -> Result<CodecChoice, String> {
-    Ok(girih_trainer::parse_codec(text)?.map_or(CodecChoice::None, CodecChoice::Codec))
+    Ok(girih_trainer::parse_codec(&text.to_ascii_lowercase())?.map_or(CodecChoice::None, CodecChoice::Codec))
 }
 
 /// `girih compress`.
 #[derive(Debug, Args)]
 pub struct CompressArgs {
-    /// Data with features, as for `girih train`; or a matrix `.npy` of float16, float32 or float64 with a row for each
-    /// node, which may be larger than memory
-    #[arg(long, value_name = "SPEC")]
-    pub data: String,
-    /// Code of a row: topk:K (K largest and K smallest values of each 256), topk-residual:K, f16, bf16, int8, int4,
-    /// pca:R (R components), pq:M (M pieces), or auto:BYTES (the one with the least error in so many bytes)
-    #[arg(long, value_name = "CODEC", default_value = "topk:8")]
+    /// Data with features, as --data of `girih train`; or a matrix
+    ///
+    /// A matrix is a .npy of float16, float32 or float64 with a row for each node, and may be larger than memory.
+    #[arg(value_name = "PATH", conflicts_with = "data", required_unless_present = "data")]
+    path: Option<String>,
+    /// The same as PATH
+    #[arg(long, value_name = "SPEC", help_heading = "Data")]
+    data: Option<String>,
+    /// Codec
+    ///
+    /// One of topk:K (the K largest and K smallest values of each 256), topk-residual:K, f16, bf16, int8, int4, pca:R
+    /// (R components), pq:M (M subvectors), or auto:BYTES (the codec with the least error in so many bytes a row).
+    #[arg(long, value_name = "CODEC", default_value = "topk:8", value_parser = any_case::<CodecSpec>)]
     pub codec: CodecSpec,
-    /// Folder that gets the store, `features.codes`; interrupted, the same call goes on
-    #[arg(long, value_name = "DIR")]
+    /// Folder for the store, features.codes
+    ///
+    /// After an interruption, the same command goes on.
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: PathBuf,
-    /// Threads to encode with [default: one per core]
+    /// CPU threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
-    /// Rows that the codec learns from, drawn at random
+    /// Rows of the random sample that the codec is fitted to
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(2..))]
     pub sample: u32,
-    /// Seed of what is drawn
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+impl CompressArgs {
+    /// The data to compress.
+    pub fn spec(&self) -> &str {
+        self.data.as_deref().or(self.path.as_deref()).expect("one of the two is required")
+    }
 }
 
 /// `girih decompress`.
@@ -66,7 +81,7 @@ pub struct DecompressArgs {
     #[arg(value_name = "DIR")]
     pub store: PathBuf,
     /// Array to write, of float32
-    #[arg(long, value_name = "FILE.npy")]
+    #[arg(long, value_name = "FILE.npy", help_heading = "Output")]
     #[arg(value_parser = PathBufValueParser::new().try_map(paths::npy))]
     pub out: PathBuf,
     #[command(flatten)]

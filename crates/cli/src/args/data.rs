@@ -18,8 +18,13 @@ friendster, with @SCALE and ,key=value…, for instance synth:reddit@0.1 or synt
 
 /// Which data, and how files become a data set.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
+#[command(next_help_heading = "Data")]
 pub struct DataArgs {
-    #[arg(long, value_name = "SPEC", help = DATA_HELP)]
+    /// Data: a file or folder of any supported format, or synth:NAME
+    #[arg(value_name = "PATH", conflicts_with = "data")]
+    pub path: Option<String>,
+    /// The same as PATH
+    #[arg(long, value_name = "SPEC", long_help = DATA_HELP)]
     pub data: Option<String>,
     #[command(flatten)]
     pub read: ReadArgs,
@@ -60,7 +65,7 @@ pub struct GenerateArgs {
     )]
     pub spec: String,
     /// Folder to write
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: PathBuf,
     #[command(flatten)]
     pub output: OutputArgs,
@@ -71,9 +76,11 @@ pub struct GenerateArgs {
 pub struct ConvertArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// Folder to write; a name ending in `.safetensors` writes all arrays to one file, and these write the graph alone:
-    /// `.npz` for scipy, `.mtx`, `.graph`, and edge lists `.csv`, `.tsv` and `.txt`, text also as `.gz`
-    #[arg(long, value_name = "PATH")]
+    /// Folder to write, or file whose extension names the format
+    ///
+    /// A .safetensors file holds all arrays. These hold the graph alone: .npz for scipy, .mtx, .graph, and edge lists
+    /// .csv, .tsv and .txt, text also as .gz.
+    #[arg(long, value_name = "PATH", help_heading = "Output")]
     pub out: PathBuf,
     #[command(flatten)]
     pub output: OutputArgs,

@@ -3,18 +3,21 @@
 use clap::Args;
 use girih_kernels::Tiling;
 
+use super::any_case;
+
 /// Where computation happens.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Device")]
 pub struct DeviceArgs {
-    /// Device to compute on: auto (the fastest that is there), cpu, cuda, or cuda:N for the N-th CUDA device
+    /// Device: auto (the fastest here), cpu, cuda, or cuda:N for the N-th CUDA device
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = parse_device)]
     pub device: Device,
-    /// Which 256 × 64 blocks of the adjacency a CUDA device multiplies with tensor cores: those in which at least this
-    /// share of places is taken, like 0.05; none with never
-    #[arg(long, value_name = "SHARE", default_value = "auto")]
+    /// Density from which a CUDA device multiplies 256 × 64 tiles with tensor cores
+    ///
+    /// Share of the tile's entries that are non-zero, like 0.05; auto, or never.
+    #[arg(long, value_name = "SHARE", default_value = "auto", value_parser = any_case::<Tiling>)]
     pub density_threshold: Tiling,
-    /// Threads to compute with [default: one per core]
+    /// CPU threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
     /// Processes that share each CUDA device, as `--ranks-per-gpu` of the flags for ranks says; set where the device is
@@ -35,8 +38,9 @@ pub enum Device {
 }
 
 fn parse_device(text: &str) -> Result<Device, String> {
+    let text = text.to_ascii_lowercase();
     let ordinal = text.strip_prefix("cuda:").map(str::parse);
-    match (text, ordinal) {
+    match (&*text, ordinal) {
         ("auto", _) => Ok(Device::Auto),
         ("cpu", _) => Ok(Device::Cpu),
         ("cuda", _) => Ok(Device::Cuda(0)),

@@ -1,18 +1,24 @@
-//! What a user can write: commands and flags.
+//! Commands and flags of the command line.
 
 mod batches;
 mod choices;
 mod codec;
+mod completions;
 mod data;
 mod device;
+mod help;
 mod order;
 mod ranks;
 mod reading;
 mod sample;
 mod settings;
+mod suggest;
 mod train;
 
-use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::str::FromStr;
+
+use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub use self::batches::{BatchSettings, LinkSettings, SubgraphSettings};
 pub use self::choices::{
@@ -20,6 +26,7 @@ pub use self::choices::{
     Optimizer, Precision, RowDivisor, Saint, SampledBatch, ScoreByArg, TaskArg,
 };
 pub use self::codec::{CodecChoice, CompressArgs, DecompressArgs};
+pub use self::completions::{CompletionsArgs, Script};
 pub use self::data::{ConvertArgs, DEFAULT_DATA, DataArgs, GenerateArgs, StatsArgs};
 pub use self::device::{Device, DeviceArgs};
 pub use self::order::{CacheArgs, ReorderArgs};
@@ -29,11 +36,12 @@ pub use self::sample::{CutChoice, Importance, SampleArgs};
 pub use self::settings::{Settings, TierMemory};
 pub use self::train::{EvaluateArgs, PredictArgs, TrainArgs};
 
-/// Trains graph neural networks, from two laptop cores up.
+/// Trains graph neural networks, from two laptop cores up
 #[derive(Debug, Parser)]
-#[command(name = "girih", version, propagate_version = true, max_term_width = 120)]
+#[command(name = "girih", version, propagate_version = true, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    #[command(flatten)]
+    pub messages: MessageArgs,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -43,7 +51,7 @@ pub struct Cli {
 pub enum Command {
     /// Train a model; without flags, a GCN on a small generated graph
     Train(Box<TrainArgs>),
-    /// Start processes that train together, each a rank: `girih launch --nproc 4 -- train …`
+    /// Start processes that train together, one per rank
     Launch(LaunchArgs),
     /// Score a trained model on a data set
     Evaluate(EvaluateArgs),
@@ -51,11 +59,11 @@ pub enum Command {
     Predict(PredictArgs),
     /// Describe a data set: degrees, components, order quality, tile densities
     Stats(StatsArgs),
-    /// Number the nodes anew, so that neighbours come near, and say what it brings
+    /// Renumber the nodes so that neighbours are near each other in memory
     Reorder(ReorderArgs),
-    /// Say how ranks would share a product: blocks, bytes, time
+    /// Show how ranks would divide a product: blocks, bytes, time
     Partition(PartitionArgs),
-    /// Make mini-batches of sampled neighbours, and say how many and how fast
+    /// Sample mini-batches, and report their number, size and speed
     Sample(SampleArgs),
     /// Encode features into a compressed store
     Compress(CompressArgs),
@@ -65,14 +73,33 @@ pub enum Command {
     Generate(GenerateArgs),
     /// Read a data set in any format and write it in another
     Convert(ConvertArgs),
-    /// Say what this machine offers and what is missing
+    /// Show what this machine offers and what is missing
     Doctor(DoctorArgs),
+    /// Print shell completions, or write man pages
+    Completions(CompletionsArgs),
 }
 
-/// Where results go.
+/// Amount of messages on standard error.
+#[derive(Clone, Copy, Debug, Default, Args)]
+#[command(next_help_heading = "Messages")]
+pub struct MessageArgs {
+    /// Print no progress and no notes; -qq no warnings either
+    #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "verbose")]
+    pub quiet: u8,
+    /// Print what is decided on the way; -vv also details for finding faults
+    ///
+    /// The environment variable GIRIH_LOG overrides both, for instance GIRIH_LOG=debug.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// Form of the results.
 #[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Output")]
 pub struct OutputArgs {
-    /// Print one JSON object a line on standard output, and nothing else there
+    /// Print JSON, one object a line, and nothing else on standard output
+    ///
+    /// Errors and warnings are events there, too: {"event":"error", ...}.
     #[arg(long)]
     pub json: bool,
 }
@@ -84,14 +111,166 @@ pub struct DoctorArgs {
     pub output: OutputArgs,
 }
 
+impl Cli {
+    /// The parsed command line, whose first word is the program.
+    ///
+    /// # Errors
+    /// Those of clap, with the flag of girih where another tool's was given; help and version are among them.
+    pub fn parse_line(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Self, clap::Error> {
+        let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+        let mut command = command();
+        let parsed = command.try_get_matches_from_mut(&words).and_then(|matches| Self::from_arg_matches(&matches));
+        let mut cli = parsed.map_err(|error| suggest::with_flag_of_girih(error, &command, &words))?;
+        cli.command.take_path();
+        Ok(cli)
+    }
+}
+
+impl Command {
+    /// Takes the data that were given without `--data` as if they were given with it.
+    fn take_path(&mut self) {
+        let data = match self {
+            Self::Train(args) => &mut args.data,
+            Self::Evaluate(args) => &mut args.data,
+            Self::Predict(args) => &mut args.data,
+            Self::Stats(args) => &mut args.data,
+            Self::Reorder(args) => &mut args.data,
+            Self::Partition(args) => &mut args.data,
+            Self::Sample(args) => &mut args.data,
+            Self::Convert(args) => &mut args.data,
+            Self::Launch(_)
+            | Self::Compress(_)
+            | Self::Decompress(_)
+            | Self::Generate(_)
+            | Self::Doctor(_)
+            | Self::Completions(_) => return,
+        };
+        data.data = data.data.take().or_else(|| data.path.take());
+    }
+}
+
+/// The grammar of the command line: values of enums in any case, short help of common flags, examples.
+pub fn command() -> clap::Command {
+    let any_case = |arg: clap::Arg| match arg.get_possible_values().is_empty() {
+        true => arg,
+        false => arg.ignore_case(true),
+    };
+    Cli::command().mut_subcommands(|command| help::completed(command.mut_args(any_case)))
+}
+
+/// Parses a name whose letters may be of either case.
+fn any_case<T: FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
+    text.to_ascii_lowercase().parse().map_err(|error: T::Err| error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use std::path::{Path, PathBuf};
 
     use super::*;
 
+    fn parsed(line: &str) -> Result<Command, clap::Error> {
+        Cli::parse_line(line.split(' ')).map(|cli| cli.command)
+    }
+
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
+    }
+
+    #[test]
+    fn a_path_is_the_data() {
+        for (line, spec) in [("train a.mtx", "a.mtx"), ("train --data a.mtx", "a.mtx"), ("train a --epochs 3", "a")] {
+            let Ok(Command::Train(args)) = parsed(&format!("girih {line}")) else { panic!("{line}") };
+            assert_eq!(args.data.data.as_deref(), Some(spec), "{line}");
+        }
+        for line in ["stats a", "convert a --out b", "reorder a --order rcm", "sample a", "partition a --ranks 2"] {
+            assert!(parsed(&format!("girih {line}")).is_ok(), "{line}");
+        }
+        let both = parsed("girih train a.mtx --data b.mtx").unwrap_err();
+        assert_eq!(both.kind(), clap::error::ErrorKind::ArgumentConflict);
+    }
+
+    /// Flags of other programs that messages name.
+    const OF_OTHERS: [&str; 3] = ["--release", "--gpu-architecture", "--std"];
+
+    /// A remedy that names a flag works: the text of every crate names flags of some command alone.
+    #[test]
+    fn flags_in_messages_exist() {
+        let girih = command();
+        let exists = |flag: &str| {
+            let name = &flag[2..];
+            let of = |arg: &clap::Arg| {
+                let aliases = arg.get_visible_aliases().unwrap_or_default();
+                arg.get_long() == Some(name) || aliases.contains(&name)
+            };
+            ["help", "version"].contains(&name)
+                || girih.get_arguments().chain(girih.get_subcommands().flat_map(clap::Command::get_arguments)).any(of)
+        };
+        let mut n_found = 0;
+        for (file, text) in sources() {
+            for flag in flags_in(&text) {
+                n_found += 1;
+                assert!(exists(&flag) || OF_OTHERS.contains(&flag.as_str()), "{}: {flag}", file.display());
+            }
+        }
+        assert!(n_found > 200, "{n_found} flags are named: the sources are not where they were");
+    }
+
+    /// The sources of all crates, without their tests, comments, and the table of other tools' flags.
+    fn sources() -> Vec<(PathBuf, String)> {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let (mut folders, mut found) = (Vec::new(), Vec::new());
+        folders.extend(std::fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path().join("src")));
+        while let Some(folder) = folders.pop() {
+            for path in std::fs::read_dir(&folder).into_iter().flatten().map(|entry| entry.unwrap().path()) {
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("args/suggest.rs") {
+                    let text = std::fs::read_to_string(&path).unwrap();
+                    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+                    let code = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+                    found.push((path, code.collect::<Vec<_>>().join("\n")));
+                }
+            }
+        }
+        found
+    }
+
+    /// Words of a text that are long flags.
+    fn flags_in(text: &str) -> Vec<String> {
+        let is_of_flag = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let starts = text.match_indices("--").filter(|(at, _)| {
+            let before = text[..*at].chars().next_back();
+            let after = text[at + 2..].chars().next();
+            before.is_none_or(|c| !c.is_ascii_alphanumeric() && c != '-')
+                && after.is_some_and(|c| c.is_ascii_lowercase())
+        });
+        starts.map(|(at, _)| text[at..].chars().take_while(|c| is_of_flag(*c)).collect::<String>()).collect()
+    }
+
+    #[test]
+    fn flags_are_found_in_text() {
+        assert_eq!(flags_in("give --lr (now 1), `--out DIR` or --a=b; a--b --- -- --, x--y"), ["--lr", "--out", "--a"]);
+    }
+
+    /// Every flag whose values are names takes them in capitals, too.
+    #[test]
+    fn names_are_read_in_any_case() {
+        for line in [
+            "train --model GCN --optimizer AdamW --device CPU --reorder RCM --precision BF16 --codec TOPK:8",
+            "train --partition 1D --exchange Rows --cuts Weighted --stages Steps --transport NCCL --schedule Cosine",
+            "train --hotness Degree --host-reads Staged --tier-memory AUTO --density-threshold Never",
+            "reorder x --order Degree,METIS",
+            "sample x --batch Layer --relabel Fused --hotness Presampled --plan",
+            "partition x --ranks 4 --partition 2D --compare Parts",
+            "train x --split ALL --normalize-features Root-Length",
+            "compress x --codec Int8 --out y",
+            "completions Bash",
+        ] {
+            if let Err(error) = parsed(&format!("girih {line}")) {
+                panic!("{line}: {error}");
+            }
+        }
     }
 }

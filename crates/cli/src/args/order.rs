@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use girih_reorder::OrderKind;
 
-use super::{DataArgs, OutputArgs};
+use super::{DataArgs, OutputArgs, any_case};
 use crate::paths;
 
 /// `girih reorder`.
@@ -14,40 +14,47 @@ use crate::paths;
 pub struct ReorderArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// The order: degree, slashburn, rcm (reverse Cuthill-McKee), metis (clusters of 200 nodes), parts (--blocks of
-    /// METIS's parts, which few edges leave), community (nested communities, nodes by falling degree inside), auto
-    /// (what is predicted to be quickest), random, none; several, separated by commas, are compared
+    /// Order of the nodes; several, separated by commas, are compared
+    ///
+    /// One of degree, slashburn, rcm (reverse Cuthill-McKee), metis (clusters of 200 nodes), parts (--blocks parts of
+    /// METIS, with few edges between them), community (nested communities, by falling degree inside), auto (the one
+    /// that is predicted to be fastest), random, none.
     #[arg(long, value_name = "ORDER,…", value_delimiter = ',', required_unless_present = "permutation")]
+    #[arg(value_parser = any_case::<OrderKind>, help_heading = "Order of nodes")]
     pub order: Vec<OrderKind>,
-    /// Order inside so many equal ranges of ids, so that blocks of a partition keep their non-zeros; of parts, how many
-    /// there are
-    #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Number of equal id ranges that nodes stay in; of parts, the number of parts
+    ///
+    /// With as many ranges as a partition has row blocks, blocks keep their non-zeros.
+    #[arg(long, help_heading = "Order of nodes", value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub blocks: u32,
-    /// Take the order from a file instead: the new id of every node, as `.npy`
-    #[arg(long, value_name = "FILE.npy", conflicts_with_all = ["order", "blocks"])]
+    /// File with the order instead: the new id of every node
+    #[arg(long, help_heading = "Order of nodes", value_name = "FILE.npy", conflicts_with_all = ["order", "blocks"])]
     #[arg(value_parser = PathBufValueParser::new().try_map(paths::npy))]
     pub permutation: Option<PathBuf>,
-    /// GB/s that the device which auto chooses for gathers from its cache, of --cache KiB [default: the processor here]
-    #[arg(long, value_name = "GB/S", requires = "memory_gb_s", value_parser = parse_rate, allow_negative_numbers = true)]
+    /// Bandwidth of gathers from the cache, of the device that auto chooses for
+    ///
+    /// With --memory-gb-s and the size --cache. [default: the CPU here]
+    #[arg(long, help_heading = "Order of nodes", value_name = "GB/S", requires = "memory_gb_s", value_parser = parse_rate, allow_negative_numbers = true)]
     pub cache_gb_s: Option<f64>,
-    /// GB/s that it gathers from its memory
-    #[arg(long, value_name = "GB/S", requires = "cache_gb_s", value_parser = parse_rate, allow_negative_numbers = true)]
+    /// Bandwidth of gathers from the memory of that device
+    #[arg(long, help_heading = "Order of nodes", value_name = "GB/S", requires = "cache_gb_s", value_parser = parse_rate, allow_negative_numbers = true)]
     pub memory_gb_s: Option<f64>,
-    /// Write the reordered data to this folder, with the order as new_of_old.npy; of several orders, that with the
-    /// largest coverage
-    #[arg(long, value_name = "DIR")]
+    /// Folder for the reordered data, with the order as new_of_old.npy
+    ///
+    /// Of several orders, the one with the largest coverage is written.
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: Option<PathBuf>,
-    /// Draw the non-zeros to this file: left as they are before, right after
-    #[arg(long, value_name = "FILE.png", value_parser = PathBufValueParser::new().try_map(paths::png))]
+    /// Picture of the non-zeros, before (left) and after
+    #[arg(long, help_heading = "Output", value_name = "FILE.png", value_parser = PathBufValueParser::new().try_map(paths::png))]
     pub plot: Option<PathBuf>,
-    /// Write figures, pictures and the balance of blocks to this page
-    #[arg(long, value_name = "FILE.html")]
+    /// Page with figures, pictures and the balance of blocks
+    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     pub report: Option<PathBuf>,
-    /// Shuffle the ids first: what an order gains is then not what the files brought along
-    #[arg(long)]
+    /// Shuffle the ids first, so that the order of the files does not count
+    #[arg(long, help_heading = "Order of nodes")]
     pub shuffle: bool,
-    /// Seed of shuffled and random orders
-    #[arg(long, default_value_t = 0)]
+    /// Random seed
+    #[arg(long, default_value_t = 0, help_heading = "Order of nodes")]
     pub seed: u64,
     #[command(flatten)]
     pub cache: CacheArgs,
@@ -55,13 +62,14 @@ pub struct ReorderArgs {
     pub output: OutputArgs,
 }
 
-/// The cache whose hits are simulated.
+/// Cache whose hit rate is simulated.
 #[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Simulated cache")]
 pub struct CacheArgs {
-    /// Size of the simulated cache in KiB [default: the last-level cache of this machine]
+    /// Size of the cache in KiB [default: the last-level cache of this machine]
     #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u64).range(1..))]
     pub cache: Option<u64>,
-    /// Columns of the operand whose rows it holds, as f32
+    /// Columns of the f32 operand whose rows it holds
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     pub width: u32,
 }

@@ -12,70 +12,84 @@ use girih_partition::{Cuts, Exchange, Scheme, Stages};
 use girih_reorder::OrderKind;
 
 use super::order::parse_rate;
-use super::{DataArgs, OutputArgs, Precision};
+use super::{DataArgs, OutputArgs, Precision, any_case};
 use crate::paths;
 
 /// How ranks share the work.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Ranks")]
 pub struct RankArgs {
-    /// Work on this many ranks, threads of this process, each of which holds a part of the graph and of the features
-    /// [default: one, or as many as `girih launch` or another launcher started processes]
+    /// Ranks that are threads of this process, each with its part of graph and features
+    ///
+    /// [default: one, or as many as a launcher started processes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub ranks: Option<u16>,
-    /// Work on this many CUDA devices of this machine, a rank each
+    /// CUDA devices of this machine to train on, one rank each
     #[arg(long, value_name = "N", conflicts_with = "ranks", value_parser = clap::value_parser!(u16).range(1..))]
     pub gpus: Option<u16>,
-    /// Of processes that a launcher started, so many share each CUDA device: to try what more devices would come to,
-    /// slower than they. Needs NCCL 2.30 or later, and NCCL_MULTI_RANK_GPU_ENABLE=1 in the environment
+    /// Processes of a launcher that share each CUDA device
+    ///
+    /// For trying more ranks than there are devices; slower than as many devices. Needs NCCL 2.30 or later, and
+    /// NCCL_MULTI_RANK_GPU_ENABLE=1 in the environment.
     #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub ranks_per_gpu: u16,
     #[command(flatten)]
     pub partition: PartitionKind,
-    /// In how many chunks of rows products are taken that sums of ranks or slices of columns follow (1.5d, 2d, 3d): on
-    /// CUDA devices these are exchanged while the next chunk is multiplied
+    /// Row chunks of a product whose sums are exchanged (1.5d, 2d, 3d)
+    ///
+    /// On CUDA devices a chunk is exchanged while the next one is multiplied.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub chunks: u16,
-    /// What carries rows between the CUDA devices of --gpus: NCCL, whose kernels run beside those of products, or each
-    /// takes them from the memory of the others (peer), which have to be able to read it, by its copy engines, those of
-    /// patches by kernels [default: in training the faster one, which is measured; else nccl]
-    #[arg(long, value_name = "nccl|peer")]
+    /// Transport of rows between the CUDA devices of --gpus: nccl or peer
+    ///
+    /// Peer: each device copies rows out of the memory of the others, which it has to be able to read. [default: in
+    /// training the faster one, which is measured; else nccl]
+    #[arg(long, value_name = "nccl|peer", value_parser = any_case::<CardTransport>)]
     pub transport: Option<CardTransport>,
-    /// Seconds that a rank waits for another before it gives up [default: 300]
+    /// Seconds that a rank waits for another one before it fails [default: 300]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub rank_deadline: Option<u64>,
-    /// Where processes that a launcher started meet: rank 0's host and a free port there [default: what the launcher
-    /// says]
+    /// Host of rank 0 and a free port there, where processes of a launcher meet
+    ///
+    /// [default: as the launcher says]
     #[arg(long, value_name = "HOST:PORT")]
     pub rendezvous: Option<String>,
 }
 
-/// Which rank holds and multiplies which block, and what travels.
+/// Which rank holds and multiplies which block, and what is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Ranks")]
 pub struct PartitionKind {
-    /// How the adjacency is cut: by rows (1d), by rows that several ranks hold (1.5d), in a square of ranks (2d), in a
-    /// cube (3d); in training also as a plan predicts to be quickest, exchange, stages and chunks included (auto)
-    #[arg(long, value_name = "1d|1.5d|2d|3d|auto", default_value_t)]
+    /// Partition of the adjacency matrix: 1d, 1.5d, 2d, 3d or auto
+    ///
+    /// By rows (1d), by rows that several ranks hold (1.5d), in a square of ranks (2d), in a cube of ranks (3d). Auto,
+    /// in training: the one that is planned to be fastest, with its exchange, stages and chunks.
+    #[arg(long, value_name = "NAME", default_value_t, value_parser = any_case::<PartitionChoice>)]
     pub partition: PartitionChoice,
-    /// Ranks that hold the same rows, of 1.5d
+    /// Ranks that hold the same rows (1.5d)
     #[arg(long, value_name = "R", default_value_t = 1)]
     pub replication: usize,
-    /// What is sent for a step: whole blocks of rows (dense), only those that the receiver touches (rows), or whichever
-    /// is less (auto)
-    #[arg(long, value_name = "dense|rows|auto", default_value_t)]
+    /// Rows that are sent for a product: dense, rows or auto
+    ///
+    /// Whole blocks of rows (dense), those that the receiver reads (rows), or whichever is less (auto).
+    #[arg(long, value_name = "NAME", default_value_t, value_parser = any_case::<Exchange>)]
     pub exchange: Exchange,
-    /// Where nodes are cut: into equal numbers (equal), or into equal shares of nodes and edges (weighted), for graphs
-    /// in an order of the whole
-    #[arg(long, value_name = "equal|weighted", default_value_t)]
+    /// Division of the nodes: equal numbers, or weighted by their edges
+    ///
+    /// Weighted suits graphs in an order of the whole, such as rcm.
+    #[arg(long, value_name = "equal|weighted", default_value_t, value_parser = any_case::<Cuts>)]
     pub cuts: Cuts,
-    /// In which stages the rows of other ranks come, each while those of the one before are multiplied: so many parts
-    /// of their columns, of rows that are wide enough; those of one rank at a time, each rank from another one (turns)
-    /// or all from the same (steps), which takes least memory [default: on CUDA devices 1, on processors steps]
-    #[arg(long, value_name = "N|turns|steps")]
+    /// Stages in which rows of other ranks arrive: a number, turns or steps
+    ///
+    /// Each arrives while the one before is multiplied. A number: so many parts of their columns, of rows that are wide
+    /// enough. Turns: the rows of one rank at a time, each rank from another one. Steps: all from the same rank, which
+    /// takes least memory. [default: on CUDA devices 1, on CPUs steps]
+    #[arg(long, value_name = "N|turns|steps", value_parser = any_case::<Stages>)]
     pub stages: Option<Stages>,
-    /// How f32 rows travel and are multiplied: as they are, or rounded, in half the bytes, with the error in the
-    /// result. With --precision bf16 all do
-    #[arg(long, value_name = "f32|bf16", value_enum, default_value = "f32")]
+    /// Precision of f32 rows that are sent and multiplied
+    ///
+    /// bf16 halves the bytes; the result states the error. With --precision bf16 all rows are bf16.
+    #[arg(long, value_enum, default_value = "f32")]
     pub wire: Precision,
 }
 
@@ -138,30 +152,32 @@ pub struct PartitionArgs {
     #[command(flatten)]
     pub data: DataArgs,
     /// Number of ranks
-    #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "P", help_heading = "Ranks", value_parser = clap::value_parser!(u16).range(1..))]
     pub ranks: u16,
     #[command(flatten)]
     pub partition: PartitionKind,
-    /// Columns of the operand of the product that is counted
-    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Columns of the dense operand
+    #[arg(long, help_heading = "Machine", value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     pub width: u32,
-    /// Bytes a second that a rank exchanges, in GB/s
-    #[arg(long, value_name = "GB/S", default_value_t = 10.0, value_parser = parse_rate, allow_negative_numbers = true)]
+    /// Bandwidth of a rank's link
+    #[arg(long, help_heading = "Machine", value_name = "GB/S", default_value_t = 10.0, value_parser = parse_rate, allow_negative_numbers = true)]
     pub link: f64,
-    /// Microseconds before the first byte of an exchange
-    #[arg(long, value_name = "US", default_value_t = 10.0, value_parser = parse_latency, allow_negative_numbers = true)]
+    /// Latency of an exchange, in microseconds
+    #[arg(long, help_heading = "Machine", value_name = "US", default_value_t = 10.0, value_parser = parse_latency, allow_negative_numbers = true)]
     pub latency: f64,
-    /// GB/s at which a rank gathers rows of the operand [default: measured here, as if each rank had such a machine]
-    #[arg(long, value_name = "GB/S", value_parser = parse_rate, allow_negative_numbers = true)]
+    /// Bandwidth at which a rank gathers rows of the operand
+    ///
+    /// [default: measured here, as if each rank had such a machine]
+    #[arg(long, help_heading = "Machine", value_name = "GB/S", value_parser = parse_rate, allow_negative_numbers = true)]
     pub gather: Option<f64>,
-    /// Exchange the operand of a step while the step before multiplies
-    #[arg(long)]
+    /// Exchange the operand of a step while the step before is multiplied
+    #[arg(long, help_heading = "Machine")]
     pub overlap: bool,
-    /// Draw the non-zeros of every block to this file
-    #[arg(long, value_name = "FILE.svg", value_parser = PathBufValueParser::new().try_map(paths::svg))]
+    /// Picture of the non-zeros of every block
+    #[arg(long, help_heading = "Output", value_name = "FILE.svg", value_parser = PathBufValueParser::new().try_map(paths::svg))]
     pub plot: Option<PathBuf>,
-    /// Say (and draw) it also after ordering the whole graph, and after ordering inside each block's ids
-    #[arg(long, value_name = "ORDER")]
+    /// Order of nodes to compare with: of the whole graph, and inside each row block
+    #[arg(long, value_name = "ORDER", help_heading = "Ranks", value_parser = any_case::<OrderKind>)]
     pub compare: Option<OrderKind>,
     #[command(flatten)]
     pub output: OutputArgs,
@@ -170,19 +186,21 @@ pub struct PartitionArgs {
 /// `girih launch`.
 #[derive(Debug, Args)]
 pub struct LaunchArgs {
-    /// Processes to start on this host, each a rank
+    /// Processes to start on this host, one rank each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub nproc: u16,
-    /// Where they meet: a name or address of the first host, and a free port there [default, on one host: found]
+    /// Name or address of the first host, and a free port there
+    ///
+    /// All processes meet there. On one host, girih finds a port.
     #[arg(long, value_name = "HOST:PORT")]
     pub rendezvous: Option<String>,
-    /// Hosts on which this command is called, with the same flags but --node
+    /// Hosts that run this command, with the same flags but --node
     #[arg(long, value_name = "M", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub nodes: u16,
-    /// Which of the hosts this is, from 0
+    /// Number of this host, from 0
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub node: u16,
-    /// What each process does: `train`, `evaluate` or `predict` and its flags
+    /// Command of each process: train, evaluate or predict, with its flags
     #[arg(last = true, required = true, value_name = "train …")]
     pub command: Vec<OsString>,
 }

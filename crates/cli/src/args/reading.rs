@@ -12,34 +12,45 @@ use super::RowDivisor;
 
 /// How files become a data set, as flags or in a configuration file under the same names.
 #[derive(Clone, Debug, Default, PartialEq, Args, Serialize, Deserialize)]
+#[command(next_help_heading = "Data")]
 #[serde(default, deny_unknown_fields)]
 pub struct ReadArgs {
-    /// Features for data without any: `.npy` or text with one row of numbers per node, a scipy sparse `.npz`, or what
-    /// `girih compress` made of one, a `.codes`
+    /// Features from another file: .npy, .csv, sparse .npz of scipy, or .codes
+    ///
+    /// One row for each node. `girih compress` makes .codes of a .npy.
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features: Option<PathBuf>,
-    /// Labels for data without any: `.npy` or text with one class per node, negative where unknown, or with a row of 0
-    /// and 1 for each, of several labels a node; text may also have the columns `node,label`
+    /// Labels from another file: .npy, .csv or .txt
+    ///
+    /// One class for each node, negative where unknown; for several labels a node, a row of 0 and 1 each. Text may have
+    /// the columns `node,label`.
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<PathBuf>,
-    /// Store every edge in both directions [default: of edge lists yes, of other files as the format's published loader
-    /// does]
+    /// Store every edge in both directions
+    ///
+    /// [default: of edge lists true, of other files as the format's published loader does]
     #[arg(long, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub symmetrize: Option<bool>,
-    /// Parallel edges: add their weights (sum), store each pair once with the first weight (merge), count every one of
-    /// them (keep), or stop (refuse) [default: as the format's own loader does, see docs/formats.md]
-    #[arg(long, value_name = "sum|merge|keep|refuse", ignore_case = true)]
+    /// Rule for parallel edges: sum, merge, keep or refuse
+    ///
+    /// sum adds their weights; merge stores a pair once, with the first weight; keep counts every one of them, as PyG
+    /// and DGL do; refuse stops. [default: as the format's own loader does, see docs/formats.md]
+    #[arg(long, value_name = "RULE", ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
     pub duplicates: Option<Duplicates>,
-    /// Columns of an edge list, such as source,target,-,weight; roles are source, target, weight, time and - for none
-    /// [default: as its header says, else source,target or source,target,weight]
-    #[arg(long, value_name = "ROLE,ROLE,…")]
+    /// Columns of an edge list, such as source,target,-,weight
+    ///
+    /// Roles are source, target, weight, time, and - for a column that is not used. [default: as the header says, else
+    /// source,target or source,target,weight]
+    #[arg(long, value_name = "ROLES")]
     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
     pub columns: Option<Columns>,
-    /// Whether sources and targets of an edge list have ids of their own, as users and items [default: as its header
+    /// Sources and targets of an edge list have ids of their own
+    ///
+    /// Such as users and items: target i becomes the node after the last source and i more. [default: as the header
     /// says, else false]
     #[arg(long, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,21 +59,31 @@ pub struct ReadArgs {
     #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u32).range(0..=1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ids_from: Option<u32>,
-    /// First class of labels: 0 or 1 [default: 0, and labels without a 0 are refused]
+    /// First class of labels: 0 or 1
+    ///
+    /// [default: 0, and labels without a 0 are refused]
     #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u32).range(0..=1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels_from: Option<u32>,
-    /// Whether a row of 0 and 1 holds several labels of a node, or its one class [default: one class where every row has
-    /// exactly one 1]
+    /// Whether a row of 0 and 1 holds several labels of a node
+    ///
+    /// [default: one class where every row has exactly one 1, else several labels]
     #[arg(long, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multi_label: Option<bool>,
-    /// What to divide each row of features by [default: sum for Planetoid, root-length for gnn-benchmark, else none]
+    /// Divisor of each row of features
+    ///
+    /// [default: sum for Planetoid, root-length for gnn-benchmark, else none]
     #[arg(long, value_enum, ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub normalize_features: Option<RowDivisor>,
-    /// Split sets to use: one by its number from 0, all (run r takes set r), or random, which draws 60 % train, 20 % val
-    /// and 20 % test whatever the data has [default: all]
+    /// Split to use: a number from 0, all, or random
+    ///
+    /// With all, run r takes split r. random draws 60     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
+ train, 20     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
+ val and 20     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
+ test, whatever splits the data has.
+    /// [default: all]
     #[arg(long, value_name = "I|all|random", value_parser = parse_split)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<SplitChoice>,

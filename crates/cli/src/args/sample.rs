@@ -12,58 +12,68 @@ use super::codec::parse_codec;
 use super::settings::set;
 use super::{
     CodecChoice, DataArgs, DrawsChoice, ExpandChoice, LayoutChoice, OutputArgs, SampledBatch, SubgraphSettings,
+    any_case,
 };
 use crate::sizes;
 
 /// `girih sample`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Mini-batches")]
 pub struct SampleArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// What a batch is: sampled neighbours of its seeds (neighbor), some nodes for each whole layer (layer), some
-    /// clusters (cluster), or a drawn subgraph (saint)
+    /// Kind of mini-batch
+    ///
+    /// Sampled neighbours of its seeds (neighbor), nodes sampled for each whole layer (layer), some clusters (cluster),
+    /// or a sampled subgraph (saint).
     #[arg(long, value_enum, default_value_t = SampledBatch::Neighbor)]
     pub batch: SampledBatch,
-    /// Neighbours of each node, for each hop from the seeds outward, -1 for all; of layer batches, nodes of each whole
-    /// layer [default: 15,10,5; layer 2048,2048,2048]
+    /// Sampled neighbours of a node in each hop, from the seeds outward; -1 for all
+    ///
+    /// Of layer batches, nodes of each whole layer. [default: 15,10,5; layer 2048,2048,2048]
     #[arg(long, value_name = "K,…", allow_hyphen_values = true)]
     pub fanout: Option<FanOut>,
-    /// Seeds of a batch; draws of a saint batch: nodes, edges or walks [default: 1024]
+    /// Seeds of a batch; of saint batches, sampled nodes, edges or walks [default: 1024]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub batch_size: Option<u32>,
     #[command(flatten)]
     pub subgraphs: SubgraphSettings,
-    /// Who draws neighbours: each node for itself, nodes of a hop together (layer), or with numbers in common (labor)
-    /// [default: node]
+    /// Sampler of neighbours [default: node]
+    ///
+    /// Each node for itself (node), the nodes of a hop together (layer), or with common random numbers (labor).
     #[arg(long, value_enum)]
     pub draws: Option<DrawsChoice>,
-    /// What makes a node of a layer batch likely: its edges to the layer above (ladies), or all its edges (fastgcn)
-    /// [default: ladies]
+    /// Sampling probability of a node of a layer batch [default: ladies]
+    ///
+    /// By its edges to the layer above (ladies), or by all its edges (fastgcn).
     #[arg(long, value_enum)]
     pub importance: Option<Importance>,
-    /// Times that all seeds, or as many nodes as there are, are gone through
+    /// Passes over all seeds
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub epochs: u32,
-    /// How global ids of neighbor batches become local ones: to-block, to-block-fast, fused or rank; batches are the
-    /// same [default: rank]
-    #[arg(long, value_name = "WAY")]
+    /// Relabelling of global ids to local ones: to-block, to-block-fast, fused or rank
+    ///
+    /// Batches are the same. [default: rank]
+    #[arg(long, value_name = "NAME", value_parser = any_case::<Relabel>)]
     pub relabel: Option<Relabel>,
-    /// Nodes that each hop draws for: those that the hop before found, or all found so far [default: per-layer]
+    /// Nodes whose neighbours a hop samples [default: per-layer]
+    ///
+    /// Those that the hop before found (once), or all found so far (per-layer).
     #[arg(long, value_enum)]
     pub expand: Option<ExpandChoice>,
-    /// Draw neighbours or nodes of a layer with replacement
+    /// Sample with replacement (neighbor, layer)
     #[arg(long)]
     pub replace: bool,
-    /// Draw edges as often as their weights say, not all alike
+    /// Sample edges in proportion to their weights
     #[arg(long)]
     pub weighted: bool,
-    /// Leave the columns of the block at the inputs in global ids
+    /// Leave the columns of the input block in global ids
     #[arg(long)]
     pub global_inputs: bool,
-    /// Seed of orders and draws
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// Batches that are made side by side [default: one per core]
+    /// CPU threads, one batch each [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
     #[command(flatten)]
@@ -76,19 +86,23 @@ pub struct SampleArgs {
 
 /// Ranks of `girih sample`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Ranks")]
 pub struct SampleRankArgs {
-    /// Share every batch among so many ranks, threads of this process, and say what they send each other
+    /// Ranks, threads of this process, that divide every batch; reports what they send
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub ranks: Option<u16>,
-    /// What each rank holds: its patches of the graph and of features, all of the graph and its patches of features
-    /// (split-features), or all [default: patches]
+    /// Graph and features that each rank holds [default: patches]
+    ///
+    /// Its patches of both (patches), all of the graph and its patches of features (split-features), or all
+    /// (replicated).
     #[arg(long, value_enum, requires = "ranks")]
     pub layout: Option<LayoutChoice>,
-    /// Patches that the graph is cut into, which ranks share; batches are the same on any number of ranks
-    /// [default: one a rank]
+    /// Patches of the graph, which ranks divide [default: one a rank]
+    ///
+    /// Batches are the same on any number of ranks.
     #[arg(long, value_name = "P", requires = "ranks", value_parser = clap::value_parser!(u16).range(1..))]
     pub patches: Option<u16>,
-    /// How the graph is cut: by METIS, along few edges, or into equal ranges of the ids that there are [default: metis]
+    /// Partitioner of the graph: METIS, or equal ranges of the ids [default: metis]
     #[arg(long, value_enum, requires = "ranks")]
     pub cut: Option<CutChoice>,
 }
@@ -129,8 +143,9 @@ impl CutChoice {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Placement on CUDA devices")]
 pub struct TierArgs {
-    /// Say where topology and features would lie on CUDA devices, which need not be here, and how often each place
-    /// would be read; batches are made only to count
+    /// Plan the placement of topology and features on CUDA devices
+    ///
+    /// The devices need not be here. Batches are sampled to count reads.
     #[arg(long)]
     pub plan: bool,
     /// CUDA devices of one host
@@ -139,22 +154,24 @@ pub struct TierArgs {
     /// Memory of each device, like 80GB [default: that of an H200]
     #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse)]
     pub memory: Option<u64>,
-    /// Of these, what training takes [default: what GraphSAGE with 256 hidden columns takes]
+    /// Memory of each device that training takes
+    ///
+    /// [default: that of GraphSAGE with 256 hidden columns]
     #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse)]
     pub training_memory: Option<u64>,
-    /// Host memory that may be pinned; what it does not hold of the features stays on disk [default: as much as it
-    /// takes]
+    /// Host memory that may be pinned; other features stay on disk [default: no limit]
     #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse)]
     pub host_memory: Option<u64>,
-    /// What tells which nodes are read most: in how many lists of neighbours they are (degree), walks along edges
-    /// (pagerank), walks from the seeds as sampling goes (reverse-pagerank), or batches of the sampler (presampled)
-    #[arg(long, value_name = "degree|pagerank|reverse-pagerank|presampled", requires = "plan", default_value_t)]
+    /// Prediction of which nodes are read most
+    ///
+    /// One of degree (lists of neighbours that have a node), pagerank (walks along edges), reverse-pagerank (walks from
+    /// the seeds, as sampling goes), presampled (counts over sampled batches).
+    #[arg(long, value_name = "NAME", requires = "plan", default_value_t, value_parser = any_case::<Hotness>)]
     pub hotness: Hotness,
-    /// Keep features as codes of this codec, like topk:8 [default: as the data have them]
+    /// Codec of the features, like topk:8 [default: as the data have them]
     #[arg(long, value_name = "CODEC", requires = "plan", value_parser = parse_codec)]
     pub codec: Option<CodecChoice>,
-    /// Share, from 0 to 1, that features get of the memory that training leaves [default: what is predicted to be
-    /// quickest]
+    /// Share of the cache memory for features, from 0 to 1 [default: the fastest, predicted]
     #[arg(long, value_name = "SHARE", requires = "plan")]
     pub cache_share: Option<f64>,
 }

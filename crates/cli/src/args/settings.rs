@@ -4,149 +4,182 @@ use clap::Args;
 use girih_compute::Dtype;
 use girih_tiers::{CacheShares, HostReads, Hotness};
 use girih_trainer::{
-    Aggregator, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, Schedule, TaskKind, TierConfig, TrainConfig,
+    Aggregator, Decay, Jump, Metric, ModelConfig, ModelKind, NormKind, OptimizerKind, Schedule, TaskKind, TierConfig,
+    TrainConfig,
 };
 
 use super::codec::parse_codec;
 use super::{
     AggregatorArg, BatchSettings, CodecChoice, DecayArg, JumpArg, LinkSettings, MetricArg, Model, NormArg, Optimizer,
-    Precision, TaskArg,
+    Precision, TaskArg, any_case,
 };
 use crate::sizes;
 
 /// Settings that end up in a [`TrainConfig`]; what is not given comes from the file or the defaults.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Settings")]
 pub struct Settings {
-    /// What is learnt: classes of nodes, or which pairs of nodes an edge joins [default: nodes]
-    #[arg(long, value_enum)]
+    /// Task: classes of nodes, or links between them [default: nodes]
+    #[arg(long, value_enum, help_heading = "Model")]
     pub task: Option<TaskArg>,
-    /// Network: gcn, sgc, sage, attention (gat, gatv2), gin, powers of the adjacency (ngcn), appnp; lightgcn recommends
-    /// items to users; mlp is the control. Defaults below that differ for a network name it
+    #[command(flatten)]
+    pub model: ModelSettings,
+    #[command(flatten)]
+    pub training: TrainingSettings,
+    #[command(flatten)]
+    pub batches: BatchSettings,
+    #[command(flatten)]
+    pub links: LinkSettings,
+    /// Storage of features and gathered rows; sums are f32 in any case [default: f32]
+    #[arg(long, value_enum, help_heading = "Features")]
+    pub precision: Option<Precision>,
+    /// Codec of the features, or none [default: none]
+    ///
+    /// Features are encoded once, before training, and rows are decoded where they are used. `girih compress --help`
+    /// lists the codecs.
+    #[arg(long, value_name = "CODEC", value_parser = parse_codec, help_heading = "Features")]
+    pub codec: Option<CodecChoice>,
+    #[command(flatten)]
+    pub tiers: TierSettings,
+}
+
+/// Settings of the network.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Model")]
+pub struct ModelSettings {
+    /// Network; mlp, which reads no edges, is the control [default: gcn]
+    ///
+    /// Defaults below that differ for a network name it.
     #[arg(long, value_enum)]
     pub model: Option<Model>,
     /// Layers; for sgc and lightgcn, hops [default: 2; lightgcn 3]
     #[arg(long, value_name = "N")]
     pub layers: Option<usize>,
-    /// Width of hidden layers, of which sgc has none; for lightgcn, of embeddings [default: 16; links 32, lightgcn 64]
+    /// Width of hidden layers [default: 16; links 32, lightgcn 64]
+    ///
+    /// For lightgcn, of the embeddings; for gat and gatv2, of each head [default: 8]. sgc has no hidden layers.
     #[arg(long, value_name = "N", visible_alias = "dim")]
     pub hidden: Option<usize>,
-    /// Share of hidden activations dropped out in training [default: 0.5; links and lightgcn 0]
+    /// Dropout rate of hidden activations [default: 0.5; links and lightgcn 0]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub dropout: Option<f64>,
-    /// Share of input features dropped out; at 0 the first aggregation is computed once [default: as --dropout]
+    /// Dropout rate of input features [default: as --dropout]
+    ///
+    /// At 0 the first aggregation is a constant, which is computed once.
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub input_dropout: Option<f64>,
-    /// Whether a first aggregation that is a constant is computed once, before training, or in every epoch [default:
-    /// true]
+    /// Compute a constant first aggregation once, before training [default: true]
     #[arg(long, value_name = "BOOL")]
     pub aggregate_once: Option<bool>,
-    /// Heads of attention networks' hidden layers, each --hidden wide [default: 8]
+    /// Attention heads of hidden layers (gat, gatv2) [default: 8]
     #[arg(long, value_name = "N")]
     pub heads: Option<usize>,
-    /// Heads of their last layer, averaged [default: 1]
+    /// Attention heads of the last layer, averaged (gat, gatv2) [default: 1]
     #[arg(long, value_name = "N")]
     pub out_heads: Option<usize>,
-    /// Share of attention dropped out after the softmax [default: as --dropout]
+    /// Dropout rate of attention coefficients [default: as --dropout]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub attention_dropout: Option<f64>,
-    /// Hops of appnp's propagation; highest power of ngcn
+    /// Hops of appnp's propagation [default: 10]; highest power of ngcn [default: 4]
     #[arg(long, value_name = "N")]
     pub hops: Option<usize>,
     /// Teleport probability of appnp [default: 0.1]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub teleport: Option<f64>,
-    /// Whether ngcn's powers go through a last linear layer or are averaged [default: true]
+    /// Combine ngcn's powers by a linear layer; false: by their mean [default: true]
     #[arg(long, value_name = "BOOL")]
     pub mixing: Option<bool>,
-    /// Hidden layers of gcn, gat, gatv2 and gin add to what they read
+    /// Residual connections of hidden layers (gcn, gat, gatv2, gin)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub residual: Option<bool>,
-    /// What normalises hidden layers of gcn, gat, gatv2 and gin [default: none]
+    /// Normalisation of hidden layers (gcn, gat, gatv2, gin) [default: none]
     #[arg(long, value_enum)]
     pub norm: Option<NormArg>,
-    /// Whether logits of gcn, gat, gatv2 and gin read all hidden layers [default: none]
+    /// Jumping knowledge: logits read all hidden layers (gcn, gat, gatv2, gin) [default: none]
     #[arg(long, value_enum)]
     pub jump: Option<JumpArg>,
-    /// How GraphSAGE aggregates over neighbours: their mean, maximum, or an LSTM's last state [default: mean]
+    /// Aggregator of GraphSAGE [default: mean]
     #[arg(long, value_enum)]
     pub aggregator: Option<AggregatorArg>,
-    /// Rule that changes the weights [default: adam]
+}
+
+/// Settings of the optimiser and of runs.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Training")]
+pub struct TrainingSettings {
+    /// Optimiser [default: adam]
     #[arg(long, value_enum)]
     pub optimizer: Option<Optimizer>,
     /// Learning rate [default: 0.01; lightgcn 0.001]
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     pub lr: Option<f64>,
-    /// How the learning rate falls: constant, cosine, or step:EVERY:FACTOR [default: constant]
+    /// Learning rate schedule [default: constant]
+    ///
+    /// One of constant, cosine, step:EVERY:FACTOR; for instance step:100:0.5.
     #[arg(long, value_parser = parse_schedule)]
     pub schedule: Option<Schedule>,
     /// Epochs over which the learning rate first rises [default: 0]
     #[arg(long, value_name = "N")]
     pub warmup: Option<u64>,
-    /// Weight decay; for lightgcn, of the embeddings of a batch [default: 0.0005; links 0, lightgcn 0.0001]
+    /// Weight decay [default: 0.0005; links 0, lightgcn 0.0001]
+    ///
+    /// For lightgcn, of the embeddings of a batch.
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     pub weight_decay: Option<f64>,
-    /// Parameters that decay: those of the first layer, or all [default: first]
+    /// Parameters that decay: of the first layer, or all [default: first]
     #[arg(long, value_enum)]
     pub decay: Option<DecayArg>,
     /// Epochs of a run, at most [default: 200; lightgcn 1000]
     #[arg(long, value_name = "N")]
     pub epochs: Option<u64>,
-    /// End a run after N epochs without a better validation score [default: never]
+    /// Epochs without a better validation score before a run ends [default: no end]
     #[arg(long, value_name = "N")]
     pub patience: Option<u64>,
-    /// Score on the validation nodes that chooses the epoch; links go by roc-auc [default: accuracy]
+    /// Validation score that selects the best epoch; of links, roc-auc [default: accuracy]
     #[arg(long, value_enum)]
     pub metric: Option<MetricArg>,
-    /// Take scores every N epochs, and at the last [default: 1; lightgcn 10]
+    /// Epochs between two evaluations [default: 1; lightgcn 10]
+    ///
+    /// The last epoch is evaluated in any case.
     #[arg(long, value_name = "N")]
     pub eval_every: Option<u64>,
     /// Independent runs, reported as mean and deviation [default: 1]
     #[arg(long, value_name = "N")]
     pub runs: Option<u64>,
-    /// Names every random draw: one seed, one result [default: 0]
+    /// Random seed [default: 0]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Storage of features and gathered rows; sums are f32 in any case [default: f32]
-    #[arg(long, value_enum)]
-    pub precision: Option<Precision>,
-    /// Compress features once, before training, and decode rows where they are used: CODEC of `girih compress`, or none
-    /// [default: none]
-    #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
-    pub codec: Option<CodecChoice>,
-    #[command(flatten)]
-    pub tiers: TierSettings,
-    #[command(flatten)]
-    pub batches: BatchSettings,
-    #[command(flatten)]
-    pub links: LinkSettings,
 }
 
-/// Settings of where CUDA devices have what mini-batches are sampled from and read, and the memory that decides it.
+/// Settings of the caches of CUDA devices, for mini-batches whose graph or features stay in host memory.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Tiers of memory")]
+#[command(next_help_heading = "Caches of CUDA devices")]
 pub struct TierSettings {
-    /// Keep features in the host's memory, where CUDA devices read the rows of mini-batches, and on every device this
-    /// share of them, from 0 to 1, those of the hottest nodes; behind a comma a share that is on one device each, from
-    /// which the others read [default: every device has all]
+    /// Share of the nodes whose features every device caches; the host has all
+    ///
+    /// From 0 to 1, the nodes that are read most. A second share, behind a comma: cached on one device each, where the
+    /// other devices read them. [default: every device has all features]
     #[arg(long, value_name = "EVERY[,ONE]")]
     pub feature_cache: Option<CacheShares>,
-    /// The same for the neighbours that devices draw from [default: every device has all]
+    /// Share of the nodes whose neighbours every device caches, as --feature-cache
+    ///
+    /// [default: every device has all neighbours]
     #[arg(long, value_name = "EVERY[,ONE]")]
     pub topology_cache: Option<CacheShares>,
-    /// What tells which nodes are hot: in how many lists of neighbours they are (degree), walks along edges (pagerank),
-    /// walks from the seeds as sampling goes (reverse-pagerank), or batches of the sampler (presampled) [default:
-    /// presampled]
-    #[arg(long, value_name = "degree|pagerank|reverse-pagerank|presampled")]
+    /// Prediction of which nodes are read most [default: presampled]
+    ///
+    /// One of degree (lists of neighbours that have a node), pagerank (walks along edges), reverse-pagerank (walks from
+    /// the seeds, as sampling goes), presampled (counts over sampled batches).
+    #[arg(long, value_name = "NAME", value_parser = any_case::<Hotness>)]
     pub hotness: Option<Hotness>,
-    /// How devices get rows of features that are on the host: its cores gather them and copies bring them (staged), or
-    /// they read pinned memory themselves (in-place) [default: auto, what is expected to be faster; staged where rows
-    /// would be copied to half of the free memory and more]
-    #[arg(long, value_name = "auto|staged|in-place")]
+    /// Transfer of features from host memory: auto, staged or in-place [default: auto]
+    ///
+    /// Staged: threads of the host gather rows, and copies bring them. In-place: devices read pinned memory. Auto: the
+    /// one that is expected to be faster; staged where rows would be copied to half of the free memory and more.
+    #[arg(long, value_name = "NAME", value_parser = any_case::<HostReads>)]
     pub host_reads: Option<HostReads>,
-    /// Choose both shares so that training takes so much memory of each device, like 80GB, at most, and batches are
-    /// read in the least time; auto for what is free on the device, of several the least. The configuration that is
-    /// written has the shares
+    /// Memory of each device from which both shares follow, like 80GB; auto: what is free
+    ///
+    /// Training then takes that much at most. The configuration that is written has the shares.
     #[arg(long, value_name = "SIZE|auto", value_parser = parse_tier_memory, conflicts_with_all = ["feature_cache", "topology_cache"])]
     pub tier_memory: Option<TierMemory>,
 }
@@ -162,7 +195,7 @@ pub enum TierMemory {
 
 fn parse_tier_memory(text: &str) -> Result<TierMemory, String> {
     match text {
-        "auto" => Ok(TierMemory::Auto),
+        _ if text.eq_ignore_ascii_case("auto") => Ok(TierMemory::Auto),
         _ => sizes::parse(text).map(TierMemory::Size).map_err(|error| format!("{error}, or auto")),
     }
 }
@@ -187,7 +220,18 @@ impl Settings {
     /// Puts what was given into `config`.
     pub fn override_in(&self, config: &mut TrainConfig) {
         set(&mut config.task, self.task.map(TaskKind::from));
-        let model = &mut config.model;
+        self.model.override_in(&mut config.model);
+        self.training.override_in(config);
+        self.batches.override_in(config);
+        self.links.override_in(config);
+        set(&mut config.precision, self.precision.map(Dtype::from));
+        set(&mut config.codec, self.codec.map(CodecChoice::codec));
+        self.tiers.override_in(&mut config.tiers);
+    }
+}
+
+impl ModelSettings {
+    fn override_in(&self, model: &mut ModelConfig) {
         set(&mut model.kind, self.model.map(ModelKind::from));
         set(&mut model.layers, self.layers);
         set(&mut model.hidden, self.hidden);
@@ -204,6 +248,11 @@ impl Settings {
         set(&mut model.norm, self.norm.map(NormKind::from));
         set(&mut model.jump, self.jump.map(Jump::from));
         set(&mut model.aggregator, self.aggregator.map(Aggregator::from));
+    }
+}
+
+impl TrainingSettings {
+    fn override_in(&self, config: &mut TrainConfig) {
         let optimizer = &mut config.optimizer;
         set(&mut optimizer.kind, self.optimizer.map(OptimizerKind::from));
         set(&mut optimizer.lr, self.lr);
@@ -211,21 +260,17 @@ impl Settings {
         set(&mut optimizer.warmup, self.warmup);
         set(&mut optimizer.weight_decay, self.weight_decay);
         set(&mut optimizer.decay, self.decay.map(Decay::from));
-        self.batches.override_in(config);
-        self.links.override_in(config);
         set(&mut config.epochs, self.epochs);
         set(&mut config.patience, self.patience.map(Some));
         set(&mut config.eval_every, self.eval_every);
         set(&mut config.runs, self.runs);
         set(&mut config.seed, self.seed);
         set(&mut config.metric, self.metric.map(Metric::from));
-        set(&mut config.precision, self.precision.map(Dtype::from));
-        set(&mut config.codec, self.codec.map(CodecChoice::codec));
-        self.tiers.override_in(&mut config.tiers);
     }
 }
 
 fn parse_schedule(text: &str) -> Result<Schedule, String> {
+    let text = text.to_ascii_lowercase();
     let parts: Vec<&str> = text.split(':').collect();
     match parts[..] {
         ["constant"] => Ok(Schedule::Constant {}),

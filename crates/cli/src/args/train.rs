@@ -7,7 +7,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use girih_reorder::OrderKind;
 
 use super::codec::parse_codec;
-use super::{CodecChoice, DataArgs, DeviceArgs, LayoutChoice, OutputArgs, RankArgs, Settings};
+use super::{CodecChoice, DataArgs, DeviceArgs, LayoutChoice, OutputArgs, RankArgs, Settings, any_case};
 use crate::{paths, sizes};
 
 /// `girih train`.
@@ -17,48 +17,61 @@ pub struct TrainArgs {
     pub data: DataArgs,
     #[command(flatten)]
     pub settings: Settings,
+    /// Read settings from a TOML file; flags override it
+    #[arg(long, value_name = "FILE", help_heading = "Settings")]
+    pub config: Option<PathBuf>,
     #[command(flatten)]
     pub device: DeviceArgs,
     #[command(flatten)]
     pub ranks: RankArgs,
-    /// Of neighbor batches, what each rank holds: all of graph and features (replicated), its own rows of both
-    /// (patches), or all of the graph and its own rows of features (split-features), of which with --feature-cache a
-    /// CUDA device has the hottest of all and the host its own; what it needs of others' it asks them for [default:
-    /// replicated]
+    /// Graph and features that each rank holds, for neighbor batches [default: replicated]
+    ///
+    /// Patches: its own rows of both. Split-features: all of the graph and its own rows of features; with
+    /// --feature-cache, a CUDA device has the hottest rows of all and the host its own. A rank asks the others for the
+    /// rest.
     #[arg(long, value_enum, help_heading = "Ranks")]
     pub layout: Option<LayoutChoice>,
-    /// Number the nodes in this order first; results keep their own numbers: none, degree, slashburn, rcm, metis,
-    /// parts, community, auto (what is predicted to be quickest here), random
-    #[arg(long, value_name = "ORDER", default_value_t)]
+    /// Order in which nodes are numbered for training; results keep the original ids
+    ///
+    /// One of none, degree, slashburn, rcm, metis, parts, community, random, or auto: the order that is predicted to be
+    /// fastest on this machine.
+    #[arg(long, value_name = "ORDER", default_value_t, value_parser = any_case::<OrderKind>)]
+    #[arg(help_heading = "Order of nodes")]
     pub reorder: OrderKind,
-    /// With --reorder, order inside so many equal ranges of ids; of parts, how many there are [default: one for each
-    /// row block of the partition]
-    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Number of equal id ranges that --reorder keeps nodes in
+    ///
+    /// For the order parts, the number of parts. [default: the number of row blocks of the partition]
+    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Order of nodes")]
     pub reorder_blocks: Option<u32>,
-    /// Read settings from a TOML file; flags override it
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Write configuration, metrics, checkpoints and report.html to this folder
-    #[arg(long, value_name = "DIR")]
+    /// Predict memory and time, and train nothing
+    ///
+    /// With --gpus or --ranks: a table of every partition and exchange, with the fastest one that fits. For
+    /// mini-batches with --gpus: the memory of every layout.
+    #[arg(long, help_heading = "Plan")]
+    pub plan: bool,
+    /// Memory of the planned CUDA device, like 80GB; the device need not be here
+    ///
+    /// With --device cpu, the main memory of the planned machine.
+    #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse, help_heading = "Plan")]
+    pub memory: Option<u64>,
+    /// Folder for configuration, metrics, checkpoints and report.html
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: Option<PathBuf>,
-    /// Write a checkpoint every N epochs, besides the one at the end
+    /// Epochs between two checkpoints; one is written at the end in any case
     #[arg(long, value_name = "N", requires = "out", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(help_heading = "Output")]
     pub checkpoint_every: Option<u64>,
     /// Continue from the checkpoints in --out, bit for bit
-    #[arg(long, requires = "out")]
+    ///
+    /// Data and settings are those of its config.toml; flags may change --epochs, --runs, --patience, --eval-every,
+    /// --prefetch and shares of caches. Other settings are refused. Another device or other ranks are a warning: their
+    /// results agree up to the order of sums.
+    #[arg(long, requires = "out", help_heading = "Output")]
     pub resume: bool,
-    /// Record what CUDA devices do, the last 200 000 kernels and copies, to a file for ui.perfetto.dev
+    /// Record of the last 200 000 kernels and copies of CUDA devices, for ui.perfetto.dev
     #[arg(long, value_name = "FILE.json", value_parser = PathBufValueParser::new().try_map(paths::json))]
+    #[arg(help_heading = "Output")]
     pub timeline: Option<PathBuf>,
-    /// Predict memory and time, and train nothing; with --gpus or --ranks for every partition, exchange, and number of
-    /// stages and chunks, which are then not told, with the ones to choose; of mini-batches, with --gpus, memory for
-    /// each layout
-    #[arg(long)]
-    pub plan: bool,
-    /// With --plan, for a CUDA device with so much memory, which need not be here, like 80GB; with --device cpu, for a
-    /// machine
-    #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse)]
-    pub memory: Option<u64>,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -68,19 +81,21 @@ pub struct TrainArgs {
 pub struct EvaluateArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// Output folder of `girih train`, which also says what data it was trained on, or one checkpoint file of it
-    #[arg(long, value_name = "DIR")]
+    /// Output folder of `girih train`, or one checkpoint file of it
+    ///
+    /// Without --data, the data are those of its config.toml.
+    #[arg(long, value_name = "DIR", help_heading = "Model")]
     pub checkpoint: PathBuf,
-    /// Compress features by another codec than in training, or not at all: none
-    #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
+    /// Codec of the features, where it is not that of the training; none for no compression
+    #[arg(long, value_name = "CODEC", value_parser = parse_codec, help_heading = "Model")]
     pub codec: Option<CodecChoice>,
-    /// Say how alike inputs and layers are on features and on their codes, before and after training, instead of scores
-    #[arg(long)]
+    /// Report the similarity of layers on features and on their codes, instead of scores
+    #[arg(long, help_heading = "Model")]
     pub similarity: bool,
     #[command(flatten)]
-    pub ranks: RankArgs,
-    #[command(flatten)]
     pub device: DeviceArgs,
+    #[command(flatten)]
+    pub ranks: RankArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -90,21 +105,25 @@ pub struct EvaluateArgs {
 pub struct PredictArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// Output folder of `girih train`, which also says what data it was trained on, or one checkpoint file of it
-    #[arg(long, value_name = "DIR")]
+    /// Output folder of `girih train`, or one checkpoint file of it
+    ///
+    /// Without --data, the data are those of its config.toml.
+    #[arg(long, value_name = "DIR", help_heading = "Model")]
     pub checkpoint: PathBuf,
-    /// File to write: an integer class per node; with several labels a node, a row of 0 and 1; of a recommender, a row
-    /// of 20 items per user, best first
-    #[arg(long, value_name = "FILE.npy")]
-    #[arg(value_parser = PathBufValueParser::new().try_map(paths::npy))]
-    pub out: PathBuf,
-    /// Write the logits, a row of floats per node, instead
-    #[arg(long)]
+    /// Logits, a row of floats for each node, instead of classes
+    #[arg(long, help_heading = "Model")]
     pub logits: bool,
     #[command(flatten)]
-    pub ranks: RankArgs,
-    #[command(flatten)]
     pub device: DeviceArgs,
+    #[command(flatten)]
+    pub ranks: RankArgs,
+    /// File to write: one class for each node
+    ///
+    /// With several labels a node: a row of 0 and 1 for each node. Of a recommender: a row of 20 items for each user,
+    /// best first.
+    #[arg(long, value_name = "FILE.npy", help_heading = "Output")]
+    #[arg(value_parser = PathBufValueParser::new().try_map(paths::npy))]
+    pub out: PathBuf,
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -19,7 +19,7 @@ use super::train::data_of;
 use super::{process_grid, reading, required};
 use crate::args::{CodecChoice, DataArgs, DeviceArgs, EvaluateArgs, OutputArgs, PredictArgs, RankArgs};
 use crate::error::CliError;
-use crate::output::Results;
+use crate::output::{Results, percent};
 use crate::paths;
 
 /// A trained model, the data that it is to be applied to, and who does it.
@@ -45,7 +45,7 @@ struct Applied {
 /// Scores the best checkpoint on the data.
 pub fn evaluate(args: &EvaluateArgs) -> Result<(), CliError> {
     if args.similarity {
-        let one = "--similarity compares networks in one process: leave --ranks, --gpus and launchers out";
+        let one = "--similarity works in one process: leave --ranks, --gpus and launchers out";
         return alone(&args.ranks, one, || similarity::report(args));
     }
     together(&args.ranks, |company, ranks| {
@@ -62,7 +62,7 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<(), CliError> {
         let Scores { train_accuracy, val_accuracy, test_accuracy, .. } = applied.scores;
         if [train_accuracy, val_accuracy, test_accuracy].iter().all(Option::is_none) {
             return Err(CliError::Other(format!(
-                "{name}: no node of its split has a label to hold predictions against; girih predict writes what the model says of them"
+                "{name}: no node of the split has a label, so that there is no score; `girih predict` writes predictions without labels"
             )));
         }
         if speaks {
@@ -98,7 +98,7 @@ fn alone(args: &RankArgs, why: &str, work: impl FnOnce() -> Result<(), CliError>
 
 impl Applied {
     fn print(self, output: OutputArgs) {
-        let percent = |value: Option<f64>| value.map_or(String::new(), |v| format!("{:.2} %", 100.0 * v));
+        let percent = |value: Option<f64>| value.map_or(String::new(), percent);
         let four = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.4}"));
         let Self { description: mut results, scores, test } = self;
         let (micro, macro_) = (test.f1.map(|f1| f1.micro), test.f1.map(|f1| f1.macro_));
@@ -118,21 +118,21 @@ impl Applied {
 /// Metrics of scores against yes or no: their mean over labels and, with several labels, each of them.
 fn add_ranked(results: &mut Results, test: &TestReport) {
     let metrics = [
-        (["test_roc_auc", "test_roc_auc_per_label"], ["Test ROC-AUC", "of each label, %"], &test.roc_auc),
+        (["test_roc_auc", "test_roc_auc_per_label"], ["Test ROC-AUC", "of each label"], &test.roc_auc),
         (
             ["test_average_precision", "test_average_precision_per_label"],
-            ["Test average precision", "of each label, %"],
+            ["Test average precision", "of each label"],
             &test.average_precision,
         ),
     ];
     for ([key, key_of_each], [title, title_of_each], values) in metrics {
         if let Some(mean) = mean_over_labels(values) {
-            results.add(key, mean, title, format!("{:.2} %", 100.0 * mean));
+            results.add(key, mean, title, percent(mean));
         }
         if values.len() > 1 {
-            let shown = |value: &Option<f64>| value.map_or("–".to_owned(), |v| format!("{:.1}", 100.0 * v));
+            let shown = |value: &Option<f64>| value.map_or("–".to_owned(), percent);
             let each: Vec<String> = values.iter().map(shown).collect();
-            results.add(key_of_each, values.clone(), title_of_each, each.join(" "));
+            results.add(key_of_each, values.clone(), title_of_each, each.join("  "));
         }
     }
 }
@@ -237,11 +237,10 @@ impl Loaded {
     ) -> Result<Self, CliError> {
         use_threads(device.threads)?;
         let mut checkpoint = best_checkpoint(path)?;
-        let config = &mut checkpoint.progress.config;
         if let Some(choice) = codec {
-            config.codec = choice.codec();
-            config.validate()?;
+            checkpoint = checkpoint.with_codec(choice.codec())?;
         }
+        let config = &checkpoint.progress.config;
         let device = device_of(device, args, company.local_rank())?;
         let backend = choose(&device, config.precision)?;
         // The splits that the training drew, so that its test nodes are tested.
@@ -254,7 +253,7 @@ impl Loaded {
         let ranks = ranks.map(|ranks| RankOptions { stages: stages(args, &backend), ..ranks });
         let speaks = company.speaks();
         if speaks {
-            company.tell_what_is_read(&data);
+            company.tell_what_is_read(&data, OutputArgs { json: false });
             reading::warn_of(data.notes());
         }
         Ok(Self { checkpoint, data, backend, device, ranks, company, speaks })
@@ -296,8 +295,7 @@ impl Loaded {
         let Self { checkpoint, data, backend, ranks, .. } = self;
         if ranks.is_some() {
             return Err(CliError::Usage(
-                "ranks do not share the pairs that links are predicted for: leave --ranks, --gpus and launchers out"
-                    .to_owned(),
+                "links are predicted by one rank: leave --ranks, --gpus and launchers out".to_owned(),
             ));
         }
         let dataset = data.into_dataset()?;
@@ -330,7 +328,7 @@ fn describe(checkpoint: &Checkpoint, backend: &Chosen) -> Results {
     results
         .add("model", progress.config.model.kind.name(), "Model", progress.config.model.kind.name())
         .add_hidden("device", backend.name())
-        .add("run", progress.run, "Run", (progress.run + 1).to_string())
+        .add("run", progress.run, "Run", progress.run.to_string())
         .add("epoch", best_epoch, "Epoch", best_epoch.map_or(String::new(), |e| e.to_string()));
     results
 }
@@ -361,7 +359,10 @@ fn best_checkpoint(path: &Path) -> Result<Checkpoint, CliError> {
         }
     }
     best.ok_or_else(|| {
-        let message = format!("{}: no checkpoint (run-*.safetensors) in this folder; train with --out", path.display());
+        let message = format!(
+            "{}: no checkpoint (run-*.safetensors) in this folder; give a folder that `girih train --out DIR` wrote",
+            path.display()
+        );
         CliError::Other(message)
     })
 }

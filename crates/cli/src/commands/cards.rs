@@ -15,8 +15,7 @@ pub fn device_of(args: &DeviceArgs, ranks: &RankArgs, local_rank: Option<usize>)
     let usage = |message: String| Err(CliError::Usage(message));
     if ranks.ranks_per_gpu > 1 && (local_rank.is_none() || !matches!(args.device, Device::Cuda(_))) {
         return usage(
-            "--ranks-per-gpu is for processes on CUDA devices, which take turns there: start them, `girih launch --nproc N -- train … \
-             --device cuda --ranks-per-gpu R`, or leave it out"
+            "--ranks-per-gpu is for processes on CUDA devices: start them with `girih launch --nproc N -- train … --device cuda --ranks-per-gpu R`, or leave it out"
                 .to_owned(),
         );
     }
@@ -27,7 +26,7 @@ pub fn device_of(args: &DeviceArgs, ranks: &RankArgs, local_rank: Option<usize>)
             ),
             Device::Auto | Device::Cuda(0) => on(Device::Cuda(0)),
             Device::Cpu => {
-                usage("--gpus asks for CUDA devices, and --device for the processor; leave one of them out".to_owned())
+                usage("--gpus asks for CUDA devices, and --device cpu for the CPU: leave one of them out".to_owned())
             }
             Device::Cuda(_) => usage(FIRST.to_owned()),
         };
@@ -41,8 +40,8 @@ pub fn device_of(args: &DeviceArgs, ranks: &RankArgs, local_rank: Option<usize>)
     }
 }
 
-const FIRST: &str = "ranks are on the CUDA devices from the first one on; give --device cuda, and choose devices by \
-                     CUDA_VISIBLE_DEVICES";
+const FIRST: &str =
+    "ranks use the CUDA devices from number 0 on: give --device cuda, and choose devices with CUDA_VISIBLE_DEVICES";
 
 /// The first device and those that follow it, as many as there are ranks.
 pub fn cards(first: Cuda, device: &DeviceArgs, n_ranks: usize, precision: Dtype) -> Result<Vec<Cuda>, CliError> {

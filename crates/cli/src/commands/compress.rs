@@ -12,27 +12,26 @@ use girih_compress::{
 use girih_datasets::{FEATURE_STORE, Features, LoadOptions, load};
 use girih_graph_format::file::{NpyRows, Verify, write_npy_rows};
 use girih_machine::{memory, readable_bytes};
-use indicatif::ProgressBar;
 use rayon::prelude::*;
 
 use super::device::use_threads;
 use crate::args::{CompressArgs, DecompressArgs, OutputArgs};
 use crate::error::CliError;
 use crate::output::{Results, under_spinner};
-use crate::{interrupt, paths};
+use crate::{interrupt, paths, progress};
 
 /// Fits a codec to the features, then encodes them all.
 pub fn compress(args: &CompressArgs) -> Result<(), CliError> {
     let store = args.out.join(FEATURE_STORE);
     paths::check(&store)?;
     use_threads(args.threads)?;
-    let source = open_source(&args.data)?;
+    let source = open_source(args.spec())?;
     let start = Instant::now();
     let (codec, errors) = under_spinner("fitting the codec", args.output, || fitted(args, &*source))?;
     paths::make_parents(&store)?;
-    let encoded = encode(&store, &*codec, (&*source, Path::new(&args.data)), args.output)?;
+    let encoded = encode(&store, &*codec, (&*source, Path::new(args.spec())), args.output)?;
     let mut results = Results::default();
-    results.add("data", args.data.as_str(), "Data", args.data.as_str());
+    results.add("data", args.spec(), "Data", args.spec());
     describe_codec(&*codec, source.n_rows(), encoded.file_bytes, &mut results);
     describe_errors(errors, &mut results);
     if encoded.rows_resumed > 0 {
@@ -94,7 +93,7 @@ fn open_source(spec: &str) -> Result<Box<dyn RowSource>, CliError> {
 
 /// The codec, fitted to a sample, and its errors on that.
 fn fitted(args: &CompressArgs, source: &dyn RowSource) -> Result<(Box<dyn FeatureCodec>, ErrorReport), CliError> {
-    let of_source = |error: CompressError| error.at(Path::new(&args.data));
+    let of_source = |error: CompressError| error.at(Path::new(args.spec()));
     let options = SampleOptions { n_rows: args.sample as usize, seed: args.seed };
     let sample = draw_sample(source, options).map_err(of_source)?;
     let codec = fit(args.codec, &sample, args.seed).map_err(of_source)?;
@@ -110,7 +109,7 @@ fn encode(
     output: OutputArgs,
 ) -> Result<Encoded, CliError> {
     let interrupted = interrupt::watch();
-    let bar = if output.json { ProgressBar::hidden() } else { ProgressBar::new(source.n_rows() as u64) };
+    let bar = progress::bar(source.n_rows() as u64, output);
     let progress = |progress: Progress| {
         bar.set_position(progress.rows_done);
         if interrupted.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

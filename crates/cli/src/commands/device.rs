@@ -77,7 +77,7 @@ pub fn choose(args: &DeviceArgs, precision: Dtype) -> Result<Chosen, CliError> {
             if error.is_no_card() {
                 tracing::debug!("on the processor: {error}");
             } else {
-                tracing::warn!("computing on the processor, because {error}");
+                tracing::warn!("computing on the CPU, because {error}");
             }
             cpu()
         }),

@@ -3,6 +3,7 @@
 use girih_compute::{Backend, Cpu};
 use girih_kernels::{Card, Driver, FoundLibrary, KernelError, Survey};
 use girih_machine::{Ceilings, Machine, readable_bytes};
+use girih_planner::keep;
 use serde_json::json;
 
 use crate::args::OutputArgs;
@@ -12,26 +13,46 @@ use crate::output::{Results, under_spinner};
 /// A machine below this reads main memory slower than training likes.
 const SLOW_DRAM_GB_S: f64 = 10.0;
 
+/// Columns of a terminal that the report fits.
+const WIDTH: usize = 80;
+/// Columns of its labels.
+const LABEL_WIDTH: usize = 18;
+
 /// Measures the machine for a few seconds and says what to expect of it.
 pub fn run(output: OutputArgs) -> Result<(), CliError> {
     let machine = Machine::here();
-    let ceilings = measure(&machine, "", output)?;
+    let ceilings = measure(&machine, output)?;
+    keep(&key(&machine), &ceilings);
     let backend = Cpu::new();
     let mut results = Results::default();
     results
         .add("version", env!("CARGO_PKG_VERSION"), "girih", env!("CARGO_PKG_VERSION"))
-        .add("machine", serde_json::to_value(&machine).unwrap_or_default(), "Machine", machine.describe())
+        .add("machine", serde_json::to_value(&machine).unwrap_or_default(), "Machine", wrapped(&machine.describe()))
         .add("instruction_set", backend.instruction_set(), "Instruction set", backend.instruction_set())
-        .add("ceilings", serde_json::to_value(&ceilings).unwrap_or_default(), "Ceilings", ceilings.describe())
+        .add("ceilings", serde_json::to_value(&ceilings).unwrap_or_default(), "Ceilings", wrapped(&ceilings.describe()))
         .add("devices", vec![backend.name()], "Devices", backend.name());
     add_cuda(&mut results, &Survey::here());
     let advice = advice(&machine, &ceilings);
-    results.add("advice", advice.clone(), "Advice", if advice.is_empty() { "none" } else { "" });
+    let lines: Vec<String> = advice.iter().map(|line| wrapped(line)).collect();
+    let shown = if lines.is_empty() { "none".to_owned() } else { lines.join("\n") };
+    results.add("advice", advice, "Advice", shown);
     results.print(output.json);
-    if !output.json {
-        advice.iter().for_each(|line| println!("- {line}"));
-    }
     Ok(())
+}
+
+/// Text in lines that fit beside the labels; a word that is longer, such as a path, stays whole.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is always one");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH - LABEL_WIDTH {
+            lines.push(word.to_owned());
+        } else {
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+        }
+    }
+    lines.join("\n")
 }
 
 /// What there is of CUDA, and for each piece that is missing what to do.
@@ -45,13 +66,9 @@ fn add_cuda(results: &mut Results, survey: &Survey) {
         && survey.libraries.iter().all(|library| library.found.is_ok() || !library.is_needed)
         && survey.cards.first().is_some_and(usable);
     let driver = survey.driver.as_ref().map_or_else(KernelError::to_string, describe_driver);
-    results.add(
-        "cuda",
-        ready,
-        "CUDA",
-        if ready { "ready: --device cuda" } else { "not ready, so the processor computes" },
-    );
-    results.add("cuda_driver", driver.clone(), "  driver", driver);
+    results.add("cuda", ready, "CUDA", if ready { "ready: --device cuda" } else { "not ready: the CPU computes" });
+    let shown = wrapped(&driver);
+    results.add("cuda_driver", driver, "  driver", shown);
     let libraries = survey.libraries.iter();
     let found = |library: &FoundLibrary| json!({"ok": library.found.is_ok(), "text": text(&library.found)});
     let values: serde_json::Map<_, _> = libraries.clone().map(|l| (l.file.to_owned(), found(l))).collect();
@@ -59,12 +76,13 @@ fn add_cuda(results: &mut Results, survey: &Survey) {
         Ok(found) => format!("{} ({}): {found}", library.file, library.purpose),
         Err(missing) => missing.to_string(),
     };
-    let lines: Vec<String> = libraries.map(line).collect();
+    let lines: Vec<String> = libraries.map(|library| wrapped(&line(library))).collect();
     results.add("cuda_libraries", values, "  libraries", lines.join("\n"));
     let lines: Vec<String> = survey.cards.iter().map(describe_card).collect();
     let cards: Vec<_> =
         survey.cards.iter().zip(&lines).map(|(c, text)| json!({"ok": usable(c), "text": text})).collect();
-    results.add("cuda_cards", cards, "  cards", if lines.is_empty() { "none".to_owned() } else { lines.join("\n") });
+    let lines: Vec<String> = lines.iter().map(|line| wrapped(line)).collect();
+    results.add("cuda_cards", cards, "  GPUs", if lines.is_empty() { "none".to_owned() } else { lines.join("\n") });
 }
 
 /// The driver in a line.
@@ -87,12 +105,21 @@ fn describe_card(card: &Result<Card, KernelError>) -> String {
     refused.as_ref().map_or(found.clone(), |refused| format!("{found}: {refused}"))
 }
 
-/// The ceilings of this machine, which take seconds to measure; `remedy` says how to do without.
-pub fn measure(machine: &Machine, remedy: &str, output: OutputArgs) -> Result<Ceilings, CliError> {
-    let what = "measuring what this machine reads and computes in a second";
-    let what = if remedy.is_empty() { what.to_owned() } else { format!("{what}; {remedy}") };
+/// Ceilings of this machine, as measured once; `girih doctor` measures them anew.
+pub fn load_or_measure(machine: &Machine, output: OutputArgs) -> Result<Ceilings, CliError> {
+    girih_planner::load_or_measure(&key(machine), || measure(machine, output))
+}
+
+/// Ceilings of this machine, which take seconds to measure.
+fn measure(machine: &Machine, output: OutputArgs) -> Result<Ceilings, CliError> {
+    let what = "measuring memory bandwidth and arithmetic of this machine, some seconds";
     let measured = under_spinner(what, output, || Ceilings::measure(machine));
     measured.map_err(|e| CliError::Other(format!("cannot start threads to measure with: {e}")))
+}
+
+/// Name of the ceilings of a machine among measurements.
+fn key(machine: &Machine) -> String {
+    format!("{}, {} threads, girih {}", machine.describe(), rayon::current_num_threads(), env!("CARGO_PKG_VERSION"))
 }
 
 fn advice(machine: &Machine, ceilings: &Ceilings) -> Vec<String> {
@@ -110,4 +137,21 @@ fn advice(machine: &Machine, ceilings: &Ceilings) -> Vec<String> {
         advice.push(format!("{} of {} cores are used; RAYON_NUM_THREADS limits them", ceilings.threads, machine.cores));
     }
     advice
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_fit_beside_labels_and_paths_stay_whole() {
+        let path = format!("/{}", "a".repeat(90));
+        let text =
+            format!("some library that is found in the folder {path} and is needed for dense products of all kinds");
+        let lines = wrapped(&text);
+        assert_eq!(lines.split_whitespace().collect::<Vec<_>>(), text.split_whitespace().collect::<Vec<_>>());
+        for line in lines.lines() {
+            assert!(line.chars().count() <= WIDTH - LABEL_WIDTH || line == path, "{line}");
+        }
+    }
 }

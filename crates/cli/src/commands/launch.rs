@@ -7,11 +7,11 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::Parser as _;
 use girih_comm::tcp;
 
 use crate::args::{Cli, Command, LaunchArgs};
 use crate::error::CliError;
+use crate::messages;
 
 /// Names the launcher's process to those that it starts.
 #[cfg(unix)]
@@ -90,9 +90,11 @@ fn check(args: &LaunchArgs) -> Result<(), CliError> {
         return usage(format!("--node {} of --nodes {}: hosts are counted from 0", args.node, args.nodes));
     }
     let program = OsString::from("girih");
-    let parsed = Cli::try_parse_from(std::iter::once(&program).chain(&args.command));
+    let parsed = Cli::parse_line(std::iter::once(&program).chain(&args.command));
     // Also what is no error: help, the version.
-    let ranks = match parsed.unwrap_or_else(|error| error.exit()).command {
+    let is_json = args.command.iter().any(|word| word == "--json");
+    let parsed = parsed.unwrap_or_else(|error| std::process::exit(messages::of_clap(&error, is_json).into()));
+    let ranks = match parsed.command {
         Command::Train(train) if train.plan => {
             return usage("--plan trains nothing: call it alone, without girih launch".to_owned());
         }
@@ -117,12 +119,12 @@ fn check(args: &LaunchArgs) -> Result<(), CliError> {
 
 /// Whether the launcher started this process; one on the way would be somebody else's.
 #[cfg(unix)]
-fn is_launched() -> bool {
+pub fn is_launched() -> bool {
     number(LAUNCHER) == Some(std::os::unix::process::parent_id())
 }
 
 #[cfg(not(unix))]
-fn is_launched() -> bool {
+pub fn is_launched() -> bool {
     false
 }
 

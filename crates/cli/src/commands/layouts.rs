@@ -15,9 +15,10 @@ use crate::args::OutputArgs;
 use crate::error::CliError;
 
 /// What helps whatever is trained, where every card holds all.
-pub const ON_EACH: &str = "take fewer seeds or subgraphs a step (--batch-size, --subgraphs-per-step), more ranks, or cards with more memory each";
+pub const ON_EACH: &str =
+    "take fewer seeds or subgraphs a step (--batch-size, --subgraphs-per-step), more ranks, or GPUs with more memory";
 /// The same where each holds a patch.
-const IN_PATCHES: &str = "take fewer seeds a batch (--batch-size), more ranks, or cards with more memory each";
+const IN_PATCHES: &str = "take fewer seeds a batch (--batch-size), more ranks, or GPUs with more memory";
 
 /// What a layout takes of a card.
 struct Planned {
@@ -89,7 +90,7 @@ pub fn check_patches(ranks: &RankOptions, free: u64, dataset: &Dataset, config: 
     }
     let fits = |config: &TrainConfig| needed(config).is_ok_and(|bytes| bytes <= free);
     Err(CliError::Other(format!(
-        "training needs {} ({bytes} bytes) on each card, with --layout {} a part of {}, but {} ({free} bytes) are free; {}",
+        "training needs {} ({bytes} bytes) on each GPU with --layout {} over {} ranks, but {} ({free} bytes) are free; {}",
         readable_bytes(bytes),
         ranks.layout.name(),
         ranks.grid.ranks(),
@@ -141,7 +142,7 @@ mod tests {
         let config = TrainConfig { batch, batch_size: Some(64), ..TrainConfig::for_model(ModelKind::Sage) };
         assert!(check_patches(&ranks, 80 << 30, &dataset, &config).is_ok());
         let message = check_patches(&ranks, 1 << 30, &dataset, &config).unwrap_err().to_string();
-        for part in ["--layout patches a part of 2", "1073741824 bytes", "--batch-size", "more ranks"] {
+        for part in ["--layout patches over 2 ranks", "1073741824 bytes", "--batch-size", "more ranks"] {
             assert!(message.contains(part), "no {part}: {message}");
         }
     }

@@ -1,9 +1,9 @@
 //! Whether a training session fits into the memory of a CUDA device.
 
-use girih_compute::Dtype;
+use girih_compute::{Dtype, Rates};
 use girih_datasets::Dataset;
 use girih_kernels::Cuda;
-use girih_machine::readable_bytes;
+use girih_machine::{Machine, readable_bytes};
 use girih_planner::EXCHANGE_BYTES;
 use girih_trainer::{DataSizes, ModelConfig, Plan, RowsOnDevice, TrainConfig, TrainError};
 
@@ -13,7 +13,7 @@ use crate::args::DeviceArgs;
 use crate::error::CliError;
 
 /// What helps where one card is too small.
-pub const ON_ONE: &str = "take --device cpu, or a card with more memory";
+pub const ON_ONE: &str = "take --device cpu, or a GPU with more memory";
 
 /// A device's memory.
 #[derive(Clone, Debug)]
@@ -114,6 +114,34 @@ impl Room {
             remedies(config, |config| session.plan(config).is_ok_and(|plan| session.needed(&plan) <= self.free), last)
         )))
     }
+}
+
+/// Refuses a session on the CPU whose parameters and activations exceed main memory, before anything of it is
+/// allocated. Graph and features may lie in mapped files, and are not counted.
+pub fn check_host(dataset: &Dataset, config: &TrainConfig) -> Result<(), CliError> {
+    let Some(memory) = Machine::here().memory_bytes else { return Ok(()) };
+    let width = config.model.hidden.saturating_mul(config.model.heads.max(config.model.out_heads));
+    let activations = dataset.n_nodes().max(width).saturating_mul(width).saturating_mul(size_of::<f32>());
+    // Sizes of large data take a while to find.
+    if (activations as u64) < memory / 64 {
+        return Ok(());
+    }
+    let sizes = DataSizes::of(dataset);
+    // Bytes depend on no rates.
+    let rates = Rates { stream_bytes: 1.0, gather_bytes: 1.0, flops: 1.0 };
+    let needed = |config: &TrainConfig| Plan::new(config, &sizes, rates).map(|plan| plan.peak_bytes - plan.input_bytes);
+    // What cannot be planned cannot be trained either, and training says why.
+    let Ok(bytes) = needed(config) else { return Ok(()) };
+    if bytes <= memory {
+        return Ok(());
+    }
+    let fits = |config: &TrainConfig| needed(config).is_ok_and(|bytes| bytes <= memory);
+    Err(CliError::Other(format!(
+        "training needs {} of main memory beside graph and features, and the machine has {}; {}",
+        readable_bytes(bytes),
+        readable_bytes(memory),
+        remedies(config, fits, "take a machine with more memory")
+    )))
 }
 
 /// What `fits` instead, from what changes least; what helps whatever is trained comes `last`.

@@ -2,6 +2,7 @@
 
 mod apply;
 mod cards;
+mod completions;
 mod compress;
 mod convert;
 mod device;
@@ -23,7 +24,7 @@ mod train;
 
 use std::process::ExitCode;
 
-pub use self::launch::has_to_say;
+pub use self::launch::{has_to_say, is_launched};
 
 use girih_datasets::{Dataset, LoadOptions, load};
 use girih_partition::ProcessGrid;
@@ -32,7 +33,7 @@ use crate::args::{Command, DEFAULT_DATA, DataArgs, PartitionChoice, PartitionKin
 use crate::error::CliError;
 use crate::interrupt;
 
-/// Runs a command; the status is that of the processes which it starts.
+/// Runs a command; its exit status, of a launcher that of its processes.
 pub fn run(command: Command) -> Result<ExitCode, CliError> {
     // The launcher hears signals for those that it started.
     if !matches!(command, Command::Launch(_)) {
@@ -40,7 +41,7 @@ pub fn run(command: Command) -> Result<ExitCode, CliError> {
     }
     let done = match command {
         Command::Launch(args) => return launch::run(&args),
-        Command::Train(args) => train::run(&args),
+        Command::Train(args) => return train::run(&args),
         Command::Evaluate(args) => apply::evaluate(&args),
         Command::Predict(args) => apply::predict(&args),
         Command::Stats(args) => stats::run(&args),
@@ -52,6 +53,7 @@ pub fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Generate(args) => convert::generate(&args),
         Command::Convert(args) => convert::convert(&args),
         Command::Doctor(args) => doctor::run(args.output),
+        Command::Completions(args) => completions::run(&args),
     };
     done.map(|()| ExitCode::SUCCESS)
 }
@@ -70,16 +72,15 @@ fn load_with_warnings(data: &DataArgs, options: &LoadOptions) -> Result<Dataset,
 
 /// What `--data` names.
 fn required(data: &DataArgs) -> Result<&str, CliError> {
-    let missing = || CliError::Usage(format!("which data? give --data SPEC, for instance --data {DEFAULT_DATA}"));
+    let missing =
+        || CliError::Usage(format!("no data is named: give a PATH or a generator, for instance {DEFAULT_DATA}"));
     data.data.as_deref().ok_or_else(missing)
 }
 
 /// The arrangement of ranks that the flags ask for.
 fn process_grid(kind: &PartitionKind, ranks: u16) -> Result<ProcessGrid, CliError> {
     let PartitionChoice::Of(scheme) = kind.partition else {
-        return Err(CliError::Usage(
-            "auto is what training chooses: give it to girih train, and here one of 1d, 1.5d, 2d, 3d".to_owned(),
-        ));
+        return Err(CliError::Usage("--partition auto is for girih train: give 1d, 1.5d, 2d or 3d here".to_owned()));
     };
     let grid = ProcessGrid::new(scheme, usize::from(ranks), kind.replication);
     grid.map_err(|error| CliError::Usage(error.to_string()))

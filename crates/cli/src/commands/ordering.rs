@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use girih_graph_format::{Csr, Permutation};
 use girih_reorder::{Auto, Choice, OrderKind, Progress};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressStyle;
 
 use crate::args::OutputArgs;
 use crate::error::CliError;
+use crate::{messages, progress};
 
 /// Products with the adjacency in an epoch, for each layer: one forward, one backward.
 pub const PRODUCTS_PER_LAYER: usize = 2;
@@ -48,14 +49,13 @@ impl Wanted {
     pub fn find(&self, graph: &Csr, output: OutputArgs) -> Result<Ordered, CliError> {
         if self.kind == OrderKind::Parts && self.blocks == 1 {
             return Err(CliError::Usage(
-                "the order parts has as many parts as there are blocks, and here there is one: give --blocks N, in training --ranks N, \
-                 --gpus N or --reorder-blocks N; or take community"
+                "the order parts needs the number of parts: give --blocks N (in training --reorder-blocks N, --ranks N or --gpus N), or choose another order, such as community"
                     .to_owned(),
             ));
         }
         if self.blocks > graph.n_rows().max(1) {
             return Err(CliError::Other(format!(
-                "{} blocks are more than the {} nodes of the graph; take fewer (--blocks, in training --reorder-blocks)",
+                "{} blocks are more than the {} nodes of the graph: give a smaller --blocks (in training --reorder-blocks)",
                 self.blocks,
                 graph.n_rows()
             )));
@@ -86,10 +86,12 @@ impl Chosen {
     pub fn describe(&self, products_per_epoch: usize) -> String {
         let [before, after] = self.seconds.map(|seconds| 1e3 * seconds);
         let Some(products) = self.break_even else {
-            return format!("no order makes a product faster, predicted {before:.2} ms");
+            return format!("no order is predicted to make a product faster than {before:.2} ms");
         };
         let epochs = products / products_per_epoch.max(1) as f64;
-        format!("a product takes {after:.2} ms for {before:.2} ms, predicted; pays for itself after {epochs:.0} epochs")
+        format!(
+            "predicted: a product takes {after:.2} ms instead of {before:.2} ms, which pays off after {epochs:.0} epochs"
+        )
     }
 }
 
@@ -100,7 +102,10 @@ fn found(
     work: impl FnOnce(&Progress<'_>) -> Result<(Permutation, Option<Chosen>), CliError>,
 ) -> Result<Ordered, CliError> {
     const STEPS: u64 = 1000;
-    let bar = if output.json { ProgressBar::hidden() } else { ProgressBar::new(STEPS) };
+    let bar = progress::bar(STEPS, output);
+    if !progress::is_drawn() {
+        messages::note(output, format!("ordering: {name}"));
+    }
     // Not all orders can tell how far they are: time and a wheel show that they are at work.
     let style = ProgressStyle::with_template("{spinner} {msg} {elapsed} {wide_bar} {percent:>3} %");
     bar.set_style(style.expect("a template of known keys"));

@@ -14,7 +14,7 @@ use super::plan::GATHER_SHARE;
 use super::{doctor, load_with_warnings, process_grid};
 use crate::args::{PartitionArgs, PartitionKind, Precision};
 use crate::error::CliError;
-use crate::output::Results;
+use crate::output::{Results, under_spinner};
 use crate::paths;
 use crate::plots::heat::{self, Panel};
 
@@ -25,8 +25,7 @@ const SHOWN_BLOCKS: usize = 8;
 pub fn run(args: &PartitionArgs) -> Result<(), CliError> {
     if args.partition.wire != Precision::F32 {
         return Err(CliError::Usage(
-            "girih partition counts rows of f32, as they are multiplied: leave --wire out; `girih train --ranks N --plan` counts rounded \
-             rows, too"
+            "girih partition counts f32 rows: leave --wire out; `girih train --ranks N --plan` counts bf16 rows"
                 .to_owned(),
         ));
     }
@@ -35,7 +34,9 @@ pub fn run(args: &PartitionArgs) -> Result<(), CliError> {
     let dataset = load_with_warnings(&args.data, &args.data.options(0, 1))?;
     let graph = &dataset.graph;
     let machine = machine(args)?;
-    let as_it_is = Figures::of("as it is".to_owned(), graph, &grid, &machine, args)?;
+    let as_it_is = under_spinner("counting the blocks and what is sent", args.output, || {
+        Figures::of("as it is".to_owned(), graph, &grid, &machine, args)
+    })?;
     let mut results = Results::default();
     results
         .add("ranks", grid.ranks(), "Plan", grid.to_string())
@@ -103,13 +104,13 @@ impl Figures {
         let Self { blocks, imbalance, rank_imbalance, sent, estimate, .. } = self;
         results
             .add("nnz_per_block", json!(blocks), "Non-zeros of blocks", shown(blocks))
-            .add("imbalance", *imbalance, "Largest block over the mean", format!("{imbalance:.3}"))
-            .add("rank_imbalance", *rank_imbalance, "Most work over the mean", format!("{rank_imbalance:.3}"))
-            .add("bytes_sent_per_rank", json!(sent), "Sent by a rank, at most", readable_bytes(most(sent)))
+            .add("imbalance", *imbalance, "Imbalance of blocks (max/mean)", format!("{imbalance:.3}"))
+            .add("rank_imbalance", *rank_imbalance, "Load imbalance (max/mean)", format!("{rank_imbalance:.3}"))
+            .add("bytes_sent_per_rank", json!(sent), "Sent by a rank (max)", readable_bytes(most(sent)))
             .add(
                 "memory_per_rank",
                 json!(estimate.memory),
-                "Memory of a rank, at most",
+                "Memory of a rank (max)",
                 readable_bytes(most(&estimate.memory)),
             )
             .add("predicted_ms", 1e3 * estimate.seconds, "One product, predicted", shares(estimate));
@@ -154,14 +155,14 @@ fn compared(
 /// One line an order.
 fn table(all: &[&Figures]) -> String {
     let row = |order: &str, [block, rank, sent, product]: [&str; 4]| {
-        format!("{order:<26} {block:>13} {rank:>9} {sent:>11} {product:>11}")
+        format!("{order:<26} {block:>15} {rank:>13} {sent:>11} {product:>11}")
     };
     let figures = |figures: &&Figures| {
         let (block, rank) = (format!("{:.3}", figures.imbalance), format!("{:.3}", figures.rank_imbalance));
         let product = format!("{:.2} ms", 1e3 * figures.estimate.seconds);
         row(&figures.order, [&block, &rank, &readable_bytes(most(&figures.sent)), &product])
     };
-    let head = row("order", ["largest block", "most work", "sent", "one product"]);
+    let head = row("order", ["blocks max/mean", "load max/mean", "sent", "one product"]);
     std::iter::once(head).chain(all.iter().map(figures)).collect::<Vec<_>>().join("\n")
 }
 
@@ -174,7 +175,7 @@ fn draw(path: &Path, all: impl Iterator<Item = Figures>) -> Result<(), CliError>
 /// What ranks compute and exchange with.
 fn machine(args: &PartitionArgs) -> Result<Machine, CliError> {
     let measure = || -> Result<f64, CliError> {
-        let here = doctor::measure(&Host::here(), "--gather GB/S skips it", args.output)?;
+        let here = doctor::load_or_measure(&Host::here(), args.output)?;
         Ok(GATHER_SHARE * here.l3_read_gb_s_all)
     };
     let gather = args.gather.map_or_else(measure, Ok)?;

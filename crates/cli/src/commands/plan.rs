@@ -7,7 +7,7 @@ use girih_trainer::{DataSizes, Plan, TrainConfig};
 
 use super::device::choose;
 use super::doctor;
-use super::memory::{ON_ONE, Room, Session};
+use super::memory::{ON_ONE, Room, Session, remedies};
 use crate::args::{Device, DeviceArgs, OutputArgs};
 use crate::error::CliError;
 use crate::output::Results;
@@ -68,7 +68,7 @@ fn on_processor(
     mut results: Results,
     output: OutputArgs,
 ) -> Result<(), CliError> {
-    let rates = rates(&doctor::measure(&Machine::here(), "", output)?, config.precision);
+    let rates = rates(&doctor::load_or_measure(&Machine::here(), output)?, config.precision);
     let plan = Plan::new(config, sizes, rates)?;
     let ms = |seconds: f64| format!("{:.2} ms", 1e3 * seconds);
     add_bytes(&mut results, &plan);
@@ -78,15 +78,17 @@ fn on_processor(
         .add("predicted_epoch_ms", 1e3 * plan.epoch_seconds, "Epoch", ms(plan.epoch_seconds))
         .add("predicted_evaluate_ms", 1e3 * plan.evaluate_seconds, "Evaluation", ms(plan.evaluate_seconds))
         .add("predicted_seconds", plan.total_seconds, "All epochs and runs", format!("{:.1} s", plan.total_seconds));
+    let fits = memory.is_none_or(|memory| plan.peak_bytes <= memory);
+    results.add("fits", fits, "Fits", if fits { "yes" } else { "no" });
     results.print(output.json);
-    match memory {
-        Some(memory) if plan.peak_bytes > memory => Err(CliError::Other(format!(
-            "the plan needs {}, but the machine has {}; try --precision bf16, a smaller --hidden, or a larger machine",
-            readable_bytes(plan.peak_bytes),
-            readable_bytes(memory)
-        ))),
-        _ => Ok(()),
-    }
+    let Some(memory) = memory.filter(|_| !fits) else { return Ok(()) };
+    let fits = |config: &TrainConfig| Plan::new(config, sizes, rates).is_ok_and(|plan| plan.peak_bytes <= memory);
+    Err(CliError::Other(format!(
+        "training needs {} of main memory, and the machine has {}; {}",
+        readable_bytes(plan.peak_bytes),
+        readable_bytes(memory),
+        remedies(config, fits, "take a machine with more memory")
+    )))
 }
 
 /// Prints what a session takes of the memory of a CUDA device.

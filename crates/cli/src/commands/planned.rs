@@ -17,10 +17,13 @@ use super::memory::remedies;
 use super::plan::rates;
 use crate::args::{Device, DeviceArgs, OutputArgs};
 use crate::error::CliError;
-use crate::output::Results;
+use crate::messages;
+use crate::output::{Results, under_spinner};
 
 /// Of the bytes that memory streams a second, what an exchange through it moves: they are written and read again.
 const COPIED_SHARE: f64 = 0.5;
+/// What takes a while before the table is there.
+const PLANNING: &str = "planning every partition and exchange";
 /// Seconds until threads have met.
 const MEETING_SECONDS: f64 = 20e-6;
 
@@ -52,14 +55,17 @@ impl RankDevices {
         match (args.device, memory) {
             (Device::Cpu, memory) => Ok(vec![Self::on_processor(ranks.grid.ranks(), config, memory, output)?]),
             (_, Some(memory)) => Ok(vec![Self::on_cards(&Figures::h200(), ranks.transport, Some(memory))]),
-            (_, None) => Self::on_cards_here(args, ranks, dataset, config),
+            (_, None) => {
+                let what = "measuring the GPUs, their links and products of this graph";
+                under_spinner(what, output, || Self::on_cards_here(args, ranks, dataset, config))
+            }
         }
     }
 
     fn on_processor(n: usize, config: &TrainConfig, memory: Option<u64>, output: OutputArgs) -> Result<Self, CliError> {
         let here = Machine::here();
         let memory = memory.or(here.memory_bytes);
-        let all = rates(&doctor::measure(&here, "", output)?, config.precision);
+        let all = rates(&doctor::load_or_measure(&here, output)?, config.precision);
         let share = |rate: f64| rate / n as f64;
         let link = LinkRates { latency: MEETING_SECONDS, bytes_per_second: share(COPIED_SHARE * all.stream_bytes) };
         Ok(Self {
@@ -95,7 +101,7 @@ impl RankDevices {
     ) -> Result<Vec<Self>, CliError> {
         let failed = |error: KernelError| {
             CliError::Other(format!(
-                "{error}; to plan for cards that are not here, say how much memory they have: --memory 80GB"
+                "{error}; to plan for GPUs that are not here, give their memory, like --memory 80GB"
             ))
         };
         let all = || -> Result<Vec<Cuda>, CliError> {
@@ -134,7 +140,8 @@ pub fn run(
     output: OutputArgs,
 ) -> Result<(), CliError> {
     let n = ranks.grid.ranks();
-    let Planned { ref ranks, devices, sizes, table } = planned(ranks, devices, dataset, config)?;
+    let plan = || planned(ranks, devices, dataset, config);
+    let Planned { ref ranks, devices, sizes, table } = under_spinner(PLANNING, output, plan)?;
     let mut results = Results::default();
     results
         .add("model", config.model.kind.name(), "Model", config.model.kind.name())
@@ -167,20 +174,22 @@ pub fn choose(
     config: &TrainConfig,
     output: OutputArgs,
 ) -> Result<RankOptions, CliError> {
-    let Planned { ref ranks, devices, sizes, table } = planned(ranks, devices, dataset, config)?;
+    let plan = || planned(ranks, devices, dataset, config);
+    let Planned { ref ranks, devices, sizes, table } = under_spinner(PLANNING, output, plan)?;
     let Some(choice) = table.choice() else {
         return Err(nothing_fits(ranks, devices, dataset, (config, &sizes), &table));
     };
-    if !output.json {
-        eprintln!(
+    messages::note(
+        output,
+        format!(
             "partition {}, exchange {}, stages {}, {}: {:.2} ms an epoch planned",
             choice.grid,
             choice.exchange,
             choice.stages,
             counted(choice.chunks, "chunk"),
             choice.epoch_ms
-        );
-    }
+        ),
+    );
     Ok(choice.options(ranks))
 }
 
@@ -203,8 +212,7 @@ pub fn check(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainCo
     let remedies = smaller(&devices, (config, &sizes), &graph, ranks);
     let needed = forecast.needed_bytes;
     Err(CliError::Other(format!(
-        "training needs {} ({needed} bytes) on each card by the partition {}, exchange {}, but {} ({free} bytes) are free; {remedies}, \
-         or see other partitions with --plan",
+        "training needs {} ({needed} bytes) on each GPU by the partition {}, exchange {}, but {} ({free} bytes) are free; {remedies}, or see other partitions with --plan",
         readable_bytes(needed),
         ranks.grid,
         ranks.exchange,

@@ -12,8 +12,9 @@ use girih_trainer::distributed::{RankJob, RankOptions};
 use super::cards::cards;
 use super::device::{Chosen, open, peak_bytes_of};
 use super::{launch, sharing};
-use crate::args::{DeviceArgs, RankArgs};
+use crate::args::{DeviceArgs, OutputArgs, RankArgs};
 use crate::error::CliError;
+use crate::messages;
 
 /// This process's place among those that were started with it.
 pub enum Place {
@@ -44,7 +45,7 @@ impl Place {
         if let Some(ranks) = args.ranks.filter(|&ranks| usize::from(ranks) != launch.size) {
             let found = launch.size;
             return Err(CliError::Usage(format!(
-                "{found} ranks are there for a plan of {ranks}; start as many processes, or leave --ranks out"
+                "a launcher started {found} processes, one rank each, but --ranks is {ranks}: start {ranks} processes, or leave --ranks out"
             )));
         }
         launch::end_with_the_launcher();
@@ -142,11 +143,12 @@ impl Company {
     }
 
     /// Tells people that every process reads all of the data, where it could read a part.
-    pub fn tell_what_is_read(&self, data: &DataSource) {
+    pub fn tell_what_is_read(&self, data: &DataSource, output: OutputArgs) {
         if self.local_rank().is_some() && !data.is_stored() {
-            eprintln!(
-                "each process reads all of the data; of a folder in its order, as `girih convert` and `girih reorder` write it, and with the \
-                 codec that its features have, its own part"
+            messages::note(
+                output,
+                "each process reads all of the data; of a folder that `girih convert` or `girih reorder` wrote, without \
+                 --reorder and with the codec of its features, each reads its own rows",
             );
         }
     }

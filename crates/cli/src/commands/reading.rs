@@ -5,14 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::output::Results;
 
-/// One line each for people: everything made up, everything not used, every warning.
-pub fn lines(notes: &Notes) -> Vec<String> {
-    let made_up = notes.made_up.iter().map(|made| made.text.clone());
-    let warnings = notes.warnings.iter().map(|warning| format!("warning: {warning}"));
-    made_up.chain(notes.not_used_line()).chain(warnings).collect()
-}
-
-/// Warns of what is not used or doubtful: for commands whose results do not list it.
+/// Warns of what is not used or doubtful: for commands whose table does not list it.
 pub fn warn_of(notes: &Notes) {
     notes.not_used_line().into_iter().chain(notes.warnings.iter().cloned()).for_each(|line| tracing::warn!("{line}"));
 }
@@ -75,10 +68,15 @@ mod tests {
         notes.make_up("merged_edges", "3 edges are parallel to another", &[("edges", 3)]);
         notes.leave_out("edge_attr.npy", "edge features");
         notes.warn("most ids never occur");
-        let shown = ["3 edges are parallel to another", "not used: edge_attr.npy: edge features", "warning: most ids never occur"];
-        assert_eq!(lines(&notes), shown);
         let mut results = Results::default();
         add(&mut results, &[[1, 2, 3]], &notes);
+        let shown = [
+            ("Splits", "1 train, 2 val, 3 test"),
+            ("Made up", "3 edges are parallel to another"),
+            ("Not used", "edge_attr.npy: edge features"),
+            ("Warnings", "most ids never occur"),
+        ];
+        assert_eq!(results.shown().collect::<Vec<_>>(), shown);
         let json = results.to_json();
         assert_eq!(json["made_up"][0]["edges"], 3);
         assert_eq!(json["not_used"][0]["what"], "edge_attr.npy");

@@ -21,8 +21,8 @@ use super::ordering::{Ordered, PRODUCTS_PER_LAYER, Wanted};
 use crate::args::{CacheArgs, ReorderArgs};
 use crate::error::CliError;
 use crate::output::Results;
-use crate::paths;
 use crate::plots::spy;
+use crate::{messages, paths};
 
 /// The file of an order beside the data that it ordered.
 const ORDER_FILE: &str = "new_of_old.npy";
@@ -59,8 +59,8 @@ pub fn run(args: &ReorderArgs) -> Result<(), CliError> {
     }
     // Of equals the last would win; the first is the user's first choice.
     let best = found.iter().rev().max_by(|a, b| by_merit(&a.quality, &b.quality)).expect("at least one order");
-    if by_merit(&best.quality, &before).is_lt() && !args.output.json {
-        eprintln!("no order is better than the one that there is");
+    if by_merit(&best.quality, &before).is_lt() {
+        messages::note(args.output, "no order is better than the one that the data have");
     }
     let mut results = describe(&dataset, &before, best);
     if found.len() > 1 {
@@ -121,7 +121,7 @@ fn check_output(args: &ReorderArgs, dataset: &Dataset) -> Result<(), CliError> {
     let name = &dataset.name;
     if dataset.interactions.is_some() && (args.out.is_some() || args.shuffle) {
         return Err(CliError::Other(format!(
-            "{name} has users and items, which keep their ids; leave out --out and --shuffle to see what an order would bring"
+            "{name} has users and items, which keep their ids: leave --out and --shuffle out, and the effect of the order is reported"
         )));
     }
     let Some(out) = &args.out else { return Ok(()) };
@@ -131,7 +131,7 @@ fn check_output(args: &ReorderArgs, dataset: &Dataset) -> Result<(), CliError> {
         return Ok(());
     }
     let held = held.map_or("something else".to_owned(), |other| format!("another data set, {other}"));
-    let message = format!("{}: holds {held}; choose another folder for {name}, or remove it", out.display());
+    let message = format!("{}: holds {held}; choose another --out for {name}", out.display());
     Err(CliError::Other(message))
 }
 
@@ -235,7 +235,7 @@ fn describe(dataset: &Dataset, before: &Quality, found: &Found) -> Results {
     let keys = ["coverage_before", "coverage_after"];
     add_share(keys, "Entries in 256×64 blocks filled to 2 %", both(|q| q.coverage_256));
     let holds_all = before.rows_held >= dataset.n_nodes();
-    let hits = if holds_all { "Reads that a cache of all rows would hit" } else { "Reads that a cache would hit" };
+    let hits = if holds_all { "Simulated cache hit rate" } else { "Reads that a cache would hit" };
     add_share(["lru_hit_rate_before", "lru_hit_rate_after"], hits, both(|q| q.lru_hit_rate));
     results
 }

@@ -36,15 +36,13 @@ pub fn asked(args: &RankArgs, processes: Option<usize>) -> Result<Option<RankOpt
     };
     if args.transport == Some(CardTransport::Peer) && processes.is_some() {
         return Err(CliError::Usage(
-            "--transport peer is for devices of one process, which read each other's memory: give --gpus N instead of starting \
-             several processes, or leave it out"
+            "--transport peer is for the GPUs of one process: give --gpus N instead of starting several processes, or leave it out"
                 .to_owned(),
         ));
     }
     if args.partition.partition == PartitionChoice::Auto && processes.is_some() {
         return Err(CliError::Usage(
-            "processes that a launcher started would each choose for themselves: give the partition that \
-             `girih train --plan` names with --gpus N --transport nccl, or on processors with --ranks N, instead of auto"
+            "--partition auto is for one process: give the partition that `girih train --plan` names with --gpus N --transport nccl, or on CPUs with --ranks N"
                 .to_owned(),
         ));
     }
@@ -57,15 +55,13 @@ pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
     let PartitionKind { partition, exchange, cuts, wire, .. } = args.partition;
     if partition == PartitionChoice::Auto && tells_how(args) {
         return Err(CliError::Usage(
-            "--partition auto chooses replication, exchange, stages and chunks, too: leave --replication, --exchange, --stages and \
-             --chunks out, or name a partition"
+            "--partition auto chooses these, too: leave --replication, --exchange, --stages and --chunks out, or name a partition"
                 .to_owned(),
         ));
     }
     if partition == PartitionChoice::Of(Scheme::OneD) && args.chunks > 1 {
         return Err(CliError::Usage(
-            "--chunks is for partitions whose products sums or slices follow: leave it out, or take --partition 1.5d, 2d or 3d"
-                .to_owned(),
+            "--chunks has no effect on the partition 1d: leave it out, or take --partition 1.5d, 2d or 3d".to_owned(),
         ));
     }
     let usual = RankOptions::new(process_grid(&args.partition.or_rows(), ranks)?, exchange, deadline(args));
@@ -101,9 +97,7 @@ fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
         return Ok(());
     }
     Err(CliError::Usage(
-        "--partition, --replication, --exchange, --cuts, --stages, --chunks, --wire, --transport, --ranks-per-gpu and \
-         --rank-deadline say how ranks work together; give --ranks N or --gpus N, or start \
-         several processes with girih launch"
+        "--partition, --replication, --exchange, --cuts, --stages, --chunks, --wire, --transport, --ranks-per-gpu and --rank-deadline have no effect on one rank: give --ranks N or --gpus N, or start several processes with girih launch"
             .to_owned(),
     ))
 }
@@ -125,8 +119,7 @@ pub fn check_planned(args: &TrainArgs) -> Result<(), CliError> {
         return Ok(());
     }
     Err(CliError::Usage(
-        "--plan tries every partition, exchange, and number of stages and chunks of full batches, every layout of mini-batches, and no rank \
-         waits: leave --partition, --replication, --exchange, --stages, --chunks, --layout and --rank-deadline out"
+        "--plan tries every partition, exchange, number of stages and chunks, and for mini-batches every layout: leave --partition, --replication, --exchange, --stages, --chunks, --layout and --rank-deadline out"
             .to_owned(),
     ))
 }
@@ -137,20 +130,16 @@ pub fn check_trained(args: &TrainArgs, config: &TrainConfig) -> Result<(), CliEr
     let TrainArgs { ranks: RankArgs { partition: kind, chunks, transport, .. }, layout, .. } = args;
     let is_sampled = config.batch.is_sampled();
     let refused = if kind.partition == PartitionChoice::Auto && (is_sampled || config.model.kind.is_recommender()) {
-        "--partition auto goes by plans, and these are of networks that read the full graph and its features: name a \
-         partition, or for mini-batches leave it out"
+        "--partition auto is for full batches of networks that read features: name a partition, or for mini-batches leave it out"
     } else if layout.is_some() && !is_sampled {
-        "--layout says what ranks hold for mini-batches, and full batches cut the graph by --partition: leave it \
-         out, or give --batch neighbor"
+        "--layout has no effect on full batches, whose graph --partition divides: leave it out, or give --batch neighbor"
     } else if is_sampled
         && layout.is_none_or(|layout| layout == LayoutChoice::Replicated)
         && (*kind, *chunks) != (PartitionKind::USUAL, 1)
     {
-        "--partition, --replication, --exchange, --cuts, --stages, --chunks and --wire say how a graph is cut and what is \
-         sent of it, and for mini-batches ranks hold it whole: leave them out, or cut it by --layout patches or split-features"
+        "--partition, --replication, --exchange, --cuts, --stages, --chunks and --wire have no effect on mini-batches of ranks that hold the whole graph: leave them out, or give --layout patches or split-features"
     } else if is_sampled && layout.is_none_or(|layout| layout == LayoutChoice::Replicated) && transport.is_some() {
-        "--transport says what carries rows between devices, and for mini-batches that each draws for itself none travel: \
-         leave it out, or cut the graph by --layout patches"
+        "--transport has no effect on mini-batches of ranks that hold the whole graph: leave it out, or give --layout patches"
     } else {
         return Ok(());
     };
@@ -163,7 +152,7 @@ pub fn check_layout(layout: Option<LayoutChoice>, ranks: Option<&RankOptions>) -
         return Ok(());
     }
     Err(CliError::Usage(
-        "--layout says what each of several ranks holds; give --ranks N or --gpus N, or start several processes with girih launch"
+        "--layout has no effect on one rank: give --ranks N or --gpus N, or start several processes with girih launch"
             .to_owned(),
     ))
 }
@@ -181,7 +170,7 @@ fn check_threads(ranks: u16) -> Result<(), CliError> {
         )));
     }
     if ranks > cores {
-        tracing::warn!("{ranks} ranks share {}: fewer would be faster", counted(cores, "core"));
+        tracing::warn!("{ranks} ranks on {}: fewer would be faster", counted(cores, "core"));
     }
     Ok(())
 }

@@ -1,19 +1,23 @@
 //! `girih train`.
 
 mod division;
+mod end;
 mod facts;
 mod observer;
 mod outputs;
 mod settings;
 mod timeline;
 
+use std::process::ExitCode;
+
 use girih_comm::CardTransport;
 use girih_datasets::{DataSource, Dataset, LoadOptions, load};
 use girih_reorder::{Auto, OrderKind};
 use girih_trainer::distributed::{Layout, RankOptions, TrainJob};
-use girih_trainer::{Event, SessionOptions, TaskKind, TrainConfig};
+use girih_trainer::{Arrangement, Event, SessionOptions, TaskKind, TrainConfig};
 
 use self::division::Asked;
+use self::end::End;
 use self::facts::Facts;
 use self::observer::Observer;
 use self::outputs::OutputFolder;
@@ -22,7 +26,7 @@ use self::timeline::Timeline;
 use super::cards::device_of;
 use super::device::{Chosen, choose, on_backend};
 use super::layouts;
-use super::memory::{ON_ONE, Room, Session};
+use super::memory::{ON_ONE, Room, Session, check_host};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
 use super::reading;
@@ -31,20 +35,22 @@ use super::ranks::{Carried, Company, Place, transport};
 use super::sharing::{check_layout, check_planned, check_trained, sharing, stages};
 use crate::args::{DataArgs, DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
 use crate::error::CliError;
-use crate::interrupt;
 use crate::output::Results;
+use crate::{interrupt, messages};
 
 /// Trains, reports, and writes the output folder.
-pub fn run(args: &TrainArgs) -> Result<(), CliError> {
+pub fn run(args: &TrainArgs) -> Result<ExitCode, CliError> {
     let place = Place::of(&args.ranks)?;
     if args.reorder == OrderKind::None && args.reorder_blocks.is_some() {
-        return Err(CliError::Usage("--reorder-blocks needs an order to apply; give --reorder ORDER too".to_owned()));
+        return Err(CliError::Usage(
+            "--reorder-blocks has no effect without an order: give --reorder ORDER, too".to_owned(),
+        ));
     }
     let (data, config) = settings::resolve(args)?;
     if config.task == TaskKind::Links && args.reorder != OrderKind::None {
         return Err(CliError::Usage(
-            "links are dealt by the ids of nodes, and --reorder changes them for training alone, so that evaluate would deal others: \
-             write the order once, `girih reorder --out FOLDER`, and train on that"
+            "--reorder cannot be combined with --task links: the split of the links depends on node ids, and girih evaluate \
+             would test other links; write the order once with `girih reorder --out DIR`, and train on DIR"
                 .to_owned(),
         ));
     }
@@ -64,13 +70,14 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
         }
         let device = device_of(&args.device, &args.ranks, None)?;
         if let Some(asked) = asked {
-            return asked.plan(args, (spec, &options, &config), &device);
+            return asked.plan(args, (spec, &options, &config), &device).map(|()| ExitCode::SUCCESS);
         }
-        return match args.ranks.ranks.or(args.ranks.gpus) {
+        let planned = match args.ranks.ranks.or(args.ranks.gpus) {
             None => plan::run(spec, &options, &config, (&device, args.memory), args.output),
             Some(n) if config.batch.is_sampled() => plan_layouts(args, n, (spec, &options, &config), &device),
             Some(n) => plan_ranks(args, n, (spec, &options, &config), &device),
         };
+        return planned.map(|()| ExitCode::SUCCESS);
     }
     let layout = args.layout.map(Into::into).unwrap_or_default();
     let ranks = place.options(&args.ranks)?.map(|ranks| RankOptions { layout, ..ranks });
@@ -116,8 +123,7 @@ fn plan_layouts(
 ) -> Result<(), CliError> {
     if args.ranks.gpus.is_none() {
         return Err(CliError::Usage(
-            "plans of mini-batches on ranks are of cards, whose memory no system extends: give --gpus N instead of --ranks, and \
-             --memory 80GB for cards that are not here; or leave --plan out"
+            "--plan for mini-batches on ranks is for GPUs: give --gpus N instead of --ranks, with --memory 80GB for GPUs that are not here, or leave --plan out"
                 .to_owned(),
         ));
     }
@@ -137,13 +143,16 @@ fn train(
     asked: Option<Asked>,
     ranks: Option<&RankOptions>,
     company: Company,
-) -> Result<(), CliError> {
+) -> Result<ExitCode, CliError> {
     let spec = asked_data.spec();
     let speaks = company.speaks();
     // Of several processes one speaks to people, as if the others spoke to programs.
     let output = OutputArgs { json: args.output.json || !speaks };
-    let outputs =
-        args.out.as_deref().map(|path| OutputFolder::new(path, asked_data, config, args.resume)).transpose()?;
+    let outputs = args
+        .out
+        .as_deref()
+        .map(|path| OutputFolder::new(path, (asked_data, config), args.resume, output))
+        .transpose()?;
     let device = device_of(&args.device, &args.ranks, company.local_rank())?;
     let backend = choose(&device, config.precision)?;
     let to_divide =
@@ -186,23 +195,24 @@ fn train(
     let (ranks, divided) = (ranks.as_ref(), divided.as_ref());
     let config = &divided.map_or_else(|| config.clone(), |divided| divided.config(config));
     let outputs = outputs.map(|folder| folder.with(asked_data, config)).transpose()?;
-    if !output.json {
-        let is_cut = ranks.is_some_and(|ranks| !holds_all(ranks, config));
-        eprintln!("{}", facts.headline());
-        facts.lines().iter().for_each(|line| eprintln!("{line}"));
-        divided.iter().flat_map(|divided| divided.lines()).for_each(|line| eprintln!("{line}"));
-        if is_cut {
-            company.tell_what_is_read(&data);
-        }
+    messages::note(output, facts.headline());
+    facts.lines().into_iter().for_each(|line| messages::note(output, line));
+    if speaks {
+        facts.warn();
+    }
+    divided.iter().flat_map(|divided| divided.lines()).for_each(|line| messages::note(output, line));
+    if ranks.is_some_and(|ranks| !holds_all(ranks, config)) {
+        company.tell_what_is_read(&data, output);
     }
     let session = SessionOptions {
         checkpoints: args.out.clone(),
         checkpoint_every: args.checkpoint_every,
         resume: args.resume,
         stop: Some(interrupt::watch()),
+        arrangement: Some(arrangement(&backend, ranks, config)),
         ..SessionOptions::default()
     };
-    let mut observer = Observer::new(config, output.json, outputs.clone());
+    let mut observer = Observer::new(config, output, outputs.clone());
     let mut observe = |event: Event<'_>| {
         let marked = timeline.as_ref().map_or(Ok(()), |timeline| timeline.mark(&event));
         observer.observe(&event, marked)
@@ -224,8 +234,9 @@ fn train(
     let history = observer.finish()?;
     let Carried { done: outcome, peak_device_bytes } = carried?;
     timeline.map_or(Ok(()), Timeline::finish)?;
+    let end = End::of(args, &outcome, has_begun);
     if !speaks {
-        return Ok(());
+        return Ok(end.code());
     }
     let mut results = facts.results(config, &outcome, history.points(), peak_device_bytes);
     add_arrangement(&mut results, ranks, config, &order);
@@ -235,26 +246,31 @@ fn train(
     if let Some(outputs) = &outputs {
         outputs.finish(&facts.title(), &results, history.points())?;
     }
-    if !args.output.json && outcome.stopped {
-        eprintln!("{}", how_it_stopped(args, config, has_begun));
-    }
+    results.add_hidden("epochs_trained", outcome.times.len()).add_hidden("continue", end.command());
     results.print(args.output.json);
-    if !args.output.json {
+    if let Some(line) = end.line(args, config, &outcome.runs) {
+        messages::note(args.output, line);
+    } else {
         print_next_steps(args, outputs.as_ref());
     }
-    Ok(())
+    Ok(end.code())
 }
 
-/// Where training was stopped, and what follows.
-fn how_it_stopped(args: &TrainArgs, config: &TrainConfig, has_begun: bool) -> String {
-    match &args.out {
-        Some(out) if !has_begun => format!("stopped before training began; nothing was written to {}", out.display()),
-        None if !has_begun => "stopped before training began".to_owned(),
-        out => {
-            let step = if config.batch.is_sampled() { "batch" } else { "epoch" };
-            format!("stopped after the {step}{}", if out.is_some() { "; continue with --resume" } else { "" })
-        }
-    }
+/// Device and ranks that the bits of a run depend on.
+fn arrangement(backend: &Chosen, ranks: Option<&RankOptions>, config: &TrainConfig) -> Arrangement {
+    let one = Arrangement::of_one(matches!(backend, Chosen::Cuda(_)));
+    let Some(ranks @ RankOptions { grid, cuts, stages, chunks, wire, .. }) = ranks else { return one };
+    let division = if holds_all(ranks, config) {
+        "each with all of the graph".to_owned()
+    } else {
+        let wire = wire.name();
+        format!(
+            "{grid}, cuts {cuts}, stages {stages}, chunks {chunks}, wire {wire}{}{}",
+            carrier(ranks),
+            layout_of(ranks.layout, config)
+        )
+    };
+    Arrangement { ranks: grid.ranks(), division, ..one }
 }
 
 /// Whether each rank holds all of the data.
@@ -289,7 +305,9 @@ fn check_memory(
 ) -> Result<(), CliError> {
     let n_ranks = ranks.map_or(1, |ranks| ranks.grid.ranks());
     let n_devices = if local_rank.is_some() { 1 } else { n_ranks };
-    let Some(room) = Room::of_ranks(backend, device, n_devices, config.precision)? else { return Ok(()) };
+    let Some(room) = Room::of_ranks(backend, device, n_devices, config.precision)? else {
+        return if n_ranks == 1 { check_host(dataset, config) } else { Ok(()) };
+    };
     if let Some(ranks) = ranks.filter(|ranks| !holds_all(ranks, config)) {
         let check = if config.batch.is_sampled() { layouts::check_patches } else { planned::check };
         return check(ranks, room.free, dataset, config);
@@ -374,22 +392,22 @@ fn ordered(
     output: OutputArgs,
 ) -> Result<(Dataset, String), CliError> {
     let found = wanted.find(&dataset.graph, output)?;
-    if !output.json {
-        eprintln!("ordered by {} in {:.2} s", found.name, found.seconds);
-        if let Some(choice) = &found.choice {
-            eprintln!("{}", choice.describe(products_per_epoch(config)));
-        }
+    messages::note(output, format!("ordered by {} in {:.2} s", found.name, found.seconds));
+    if let Some(choice) = &found.choice {
+        messages::note(output, choice.describe(products_per_epoch(config)));
     }
     Ok((dataset.permuted(&found.order)?, found.name))
 }
 
 fn print_next_steps(args: &TrainArgs, outputs: Option<&OutputFolder>) {
-    if let Some(outputs) = outputs {
-        eprintln!("\nwritten to {}: report.html, config.toml, metrics.jsonl, checkpoints", outputs.path().display());
+    let line = if let Some(outputs) = outputs {
+        format!("\nwritten to {}: report.html, config.toml, metrics.jsonl, checkpoints", outputs.path().display())
     } else if args.data.data.is_none() && args.config.is_none() {
-        eprintln!(
-            "\nnext: --model sage or mlp to compare, --data PATH for your own graph, --runs 5 for a deviation,\n      \
-             --out DIR to keep checkpoints and curves; `girih train --help` lists everything"
-        );
-    }
+        "\nnext: girih train PATH for your own graph, --model sage or mlp to compare, --runs 5 for a deviation,\n      \
+         --out DIR to keep checkpoints and curves; `girih train --help` lists everything"
+            .to_owned()
+    } else {
+        return;
+    };
+    messages::note(args.output, line);
 }

@@ -29,7 +29,7 @@ pub struct Panel {
 }
 
 /// Panels side by side: darker blocks hold more, on one scale for all, and empty ones are white; below each title the
-/// largest block over the mean.
+/// imbalance of blocks (max/mean).
 pub fn draw(panels: &[Panel]) -> String {
     let cells: Vec<Cells> = panels.iter().map(|panel| Cells::of(&panel.blocks)).collect();
     let most = cells.iter().flat_map(|cells| cells.counts.iter().flatten()).copied().max().unwrap_or(0).max(1);
@@ -53,7 +53,7 @@ fn draw_head(svg: &mut String, panel: &Panel, cells: &Cells, left: f64) {
     let _ = write!(
         svg,
         "<text x=\"{left}\" y=\"16\" font-size=\"15\" font-weight=\"600\">{}</text>\
-         <text x=\"{left}\" y=\"34\" font-size=\"13\" fill=\"#555\">largest block over the mean: {:.3}</text>",
+         <text x=\"{left}\" y=\"34\" font-size=\"13\" fill=\"#555\">imbalance of blocks (max/mean): {:.3}</text>",
         panel.title,
         imbalance(&all)
     );
@@ -175,7 +175,7 @@ mod tests {
         let blocks = || vec![vec![1, 2_000_000], vec![30_000, 0]];
         let svg = draw(&[panel("before", blocks()), panel("after", blocks())]);
         assert_eq!(svg.matches("<rect").count(), 2 * 3);
-        for text in ["before", "after", ">2.00M<", ">30.0k<", ">0<", "largest block over the mean"] {
+        for text in ["before", "after", ">2.00M<", ">30.0k<", ">0<", "imbalance of blocks (max/mean)"] {
             assert!(svg.contains(text), "{text}");
         }
     }

@@ -116,7 +116,7 @@ fn an_old_driver_is_refused_and_missed() {
     let old = [("FAKE_DRIVER", "12020")];
     assert_says(&refused("cuda", &old), &["too old", "CUDA 12.2", "CUDA 13.0", "580.65.06", "--device cpu"]);
     let auto = on_fake(&["train", "--data", SMALL, "--epochs", "1", "--json"], &old).ok();
-    assert!(auto.err.contains("computing on the processor") && auto.err.contains("12.2"), "{}", auto.err);
+    assert!(auto.err.contains("computing on the CPU") && auto.err.contains("12.2"), "{}", auto.err);
 }
 
 #[test]

@@ -13,7 +13,9 @@ pub const SMALL: &str = "synth:planted,nodes=600,degree=8,features=24,classes=4"
 /// The binary with arguments; output is not a terminal.
 pub fn command(args: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_girih"));
-    command.args(args).env("NO_COLOR", "1").env_remove("GIRIH_LOG");
+    // Measurements of tests are kept apart from those of users.
+    let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/girih-cache");
+    command.args(args).env("NO_COLOR", "1").env_remove("GIRIH_LOG").env("GIRIH_CACHE", cache);
     command
 }
 
@@ -48,11 +50,20 @@ impl Finished {
         self
     }
 
-    /// Asserts that it failed with `code` and printed nothing but a message; the message without line breaks.
+    /// Asserts that a signal stopped it after a checkpoint, with the exit status `code`.
+    pub fn stopped(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{}{}", self.out, self.err);
+        self
+    }
+
+    /// Asserts that it failed with `code` and printed nothing but a message, under `--json` also as the event of an
+    /// error; the message without line breaks.
     pub fn refused(self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{}{}", self.out, self.err);
         assert!(!self.err.contains("panicked"), "{}", self.err);
-        assert_eq!(self.out, "", "a refusal prints no result");
+        for event in self.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+            assert!(event["event"] == "error" || event["event"] == "warning", "a refusal prints no result: {event}");
+        }
         unwrapped(&self.err)
     }
 

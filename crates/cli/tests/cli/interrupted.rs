@@ -47,25 +47,26 @@ fn assert_resumes_to_the_same_end(work: &Workspace) {
 
 #[test]
 fn ctrl_c_stops_after_the_epoch_and_resume_goes_on() {
-    stops_after_the_epoch_and_goes_on("-INT");
+    stops_after_the_epoch_and_goes_on("-INT", 130);
 }
 
 /// As schedulers of clusters do at the end of a job's time.
 #[test]
 fn sigterm_stops_after_the_epoch_and_resume_goes_on() {
-    stops_after_the_epoch_and_goes_on("-TERM");
+    stops_after_the_epoch_and_goes_on("-TERM", 143);
 }
 
-fn stops_after_the_epoch_and_goes_on(name: &str) {
+fn stops_after_the_epoch_and_goes_on(name: &str, status: i32) {
     let work = Workspace::new();
     let out = work.arg("out");
     let (child, mut rest) = start_and_read(&arguments(&out), 5);
     signal(name, child.id());
     let mut text = String::new();
     rest.read_to_string(&mut text).unwrap();
-    let finished = Finished { out: text, ..Finished::new(child.wait_with_output().unwrap()) }.ok();
+    let finished = Finished { out: text, ..Finished::new(child.wait_with_output().unwrap()) }.stopped(status);
     let result = finished.result();
     assert_eq!(result["stopped"], true, "{result}");
+    assert!(result["continue"].as_str().unwrap().contains("train --resume --data"), "{result}");
     let epochs = result["epochs"].as_u64().unwrap() as usize;
     assert!((5..N_EPOCHS).contains(&epochs), "{epochs} epochs");
     assert_eq!(losses(&work.path("out/metrics.jsonl")).len(), epochs);
@@ -88,7 +89,7 @@ fn ctrl_c_stops_after_a_batch_and_resume_goes_on() {
     signal("-INT", child.id());
     let mut text = String::new();
     rest.read_to_string(&mut text).unwrap();
-    let stopped = Finished { out: text, ..Finished::new(child.wait_with_output().unwrap()) }.ok().result();
+    let stopped = Finished { out: text, ..Finished::new(child.wait_with_output().unwrap()) }.stopped(130).result();
     assert_eq!(stopped["stopped"], true, "{stopped}");
     girih(&[args, vec!["--resume".to_owned()]].concat()).ok();
     girih(&train(&straight)).ok();
@@ -241,7 +242,7 @@ fn a_resumed_session_keeps_its_settings() {
     let message = girih(&["train", "--out", &out, "--resume", "--hidden", "9"]).refused(1);
     assert!(says(&message, "other settings"), "{message}");
     let nowhere = girih(&["train", "--data", SMALL, "--epochs", "1", "--out", &work.arg("none"), "--resume"]).ok();
-    assert!(nowhere.err.contains("no checkpoint in"), "{}", nowhere.err);
+    assert!(nowhere.err.contains("no checkpoint to resume"), "{}", nowhere.err);
 }
 
 /// Points of runs that are done already are kept, whichever run is resumed first.

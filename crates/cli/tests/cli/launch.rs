@@ -282,10 +282,13 @@ fn variables_that_make_no_sense_are_refused() {
     };
     let two = [("RANK", "0"), ("WORLD_SIZE", "2")];
     assert!(says(&refused(&two[..1], &[]), "the environment variable WORLD_SIZE is not set, but RANK is"));
-    assert!(says(&refused(&two, &["--rendezvous", "a:1", "--ranks", "4"]), "2 ranks are there for a plan of 4"));
+    assert!(says(
+        &refused(&two, &["--rendezvous", "a:1", "--ranks", "4"]),
+        "a launcher started 2 processes, one rank each, but --ranks is 4"
+    ));
     assert!(says(&refused(&two, &["--plan", "--rendezvous", "a:1"]), "call it alone"));
     let peer = ["--transport", "peer", "--rendezvous", "a:1"];
-    assert!(says(&refused(&two, &peer), "--transport peer is for devices of one process"));
+    assert!(says(&refused(&two, &peer), "--transport peer is for the GPUs of one process"));
     assert!(says(&refused(&[], &["--rendezvous", "a:1"]), "no launcher says which of them this is"));
     let pmi = [("PMI_RANK", "0"), ("PMI_SIZE", "2")];
     for unmet in [&two[..], if cfg!(feature = "mpi") { &two } else { &pmi }] {
@@ -375,7 +378,10 @@ fn ctrl_c_ends_a_launch_after_the_epoch() {
     let work = Workspace::new();
     let (child, lines) = under_way(&work.arg("out"));
     signal("-INT", child.id());
-    let result = rest(child, lines).ok().out;
+    let finished = rest(child, lines).stopped(130);
+    assert!(finished.err.contains("launch --nproc 3 -- train --resume --data"), "{}", finished.err);
+    assert!(!finished.err.contains("failed"), "{}", finished.err);
+    let result = finished.out;
     assert!(result.lines().last().unwrap().contains("\"stopped\":true"), "{result}");
     assert!(work.path("out/run-000.safetensors").is_file());
 }
@@ -396,7 +402,7 @@ mod of_linux {
         let work = Workspace::new();
         let (child, lines) = under_way(&work.arg("out"));
         signal("-TERM", ranks_of(child.id())[2]);
-        let result = rest(child, lines).ok().out;
+        let result = rest(child, lines).stopped(143).out;
         assert!(result.lines().last().unwrap().contains("\"stopped\":true"), "{result}");
         assert!(work.path("out/run-000.safetensors").is_file());
     }
@@ -484,7 +490,7 @@ mod of_linux {
     /// Also ranks whose launcher is gone hear of its end, and save what they have.
     #[test]
     fn a_launch_that_is_told_to_end_takes_its_ranks_along() {
-        for (name, code) in [("-TERM", Some(0)), ("-KILL", None)] {
+        for (name, code) in [("-TERM", Some(143)), ("-KILL", None)] {
             let work = Workspace::new();
             let (child, lines) = under_way(&work.arg("out"));
             let ranks = ranks_of(child.id());

@@ -11,6 +11,7 @@ mod girih;
 mod interrupted;
 mod launch;
 mod links;
+mod messages;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod ranks;

@@ -85,5 +85,5 @@ fn processes_that_do_not_fit_the_plan_end_with_one_message() {
     let output = mpirun("2", SMALL, &["--ranks", "4"]);
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("2 ranks are there for a plan of 4"), "{said}");
+    assert!(said.contains("a launcher started 2 processes, one rank each, but --ranks is 4"), "{said}");
 }

@@ -329,7 +329,7 @@ fn ranks_that_cannot_share_are_refused() {
     assert!(says(&refusal(2, &["--ranks", "1000"]), "1000 ranks are too many for threads of one process"));
     assert!(says(&refusal(2, &["--reorder-blocks", "3"]), "give --reorder ORDER"));
     let on_processors = ["--ranks", "2", "--device", "cpu", "--transport", "peer"];
-    assert!(says(&refusal(1, &on_processors), "these ranks are on processors"));
+    assert!(says(&refusal(1, &on_processors), "these ranks are on CPUs"));
     assert!(says(&refusal(2, &["--ranks", "2", "--transport", "shared"]), "choose one of nccl, peer"));
     for unused in [
         ["--partition", "2d"],
@@ -376,9 +376,9 @@ fn partition_refuses_what_cannot_be() {
     for flags in [["--latency", "nan"], ["--latency", "-1"], ["--link", "0"], ["--gather", "0"], ["--gather", "inf"]] {
         assert!(says(&refusal(&flags), "expected a"), "{flags:?}");
     }
-    assert!(says(&refusal(&["--plot", "blocks.png"]), "the file is a .svg"));
+    assert!(says(&refusal(&["--plot", "blocks.png"]), "has to end in .svg"));
     assert!(says(&refusal(&["--replication", "3"]), "choose 1.5d"));
-    assert!(says(&girih(&["partition", "--ranks", "4"]).refused(2), "which data?"));
+    assert!(says(&girih(&["partition", "--ranks", "4"]).refused(2), "no data is named"));
 }
 
 #[test]
@@ -402,9 +402,9 @@ fn output_that_cannot_be_written_is_refused_before_the_work() {
         assert!(says(&message, "file is a file"), "{message}");
     }
     let message = girih(&["reorder", "--data", SMALL, "--order", "rcm", "--plot", "spy.svg"]).refused(2);
-    assert!(says(&message, "the file is a .png"), "{message}");
+    assert!(says(&message, "has to end in .png"), "{message}");
     let message = girih(&["generate", SMALL, "--out", "."]).refused(1);
-    assert!(says(&message, "is a folder that is there"), "{message}");
+    assert!(says(&message, "is a folder: give the name"), "{message}");
 }
 
 /// What reordering replaces is an earlier order of the same data, not another data set.
@@ -521,16 +521,16 @@ fn flags_that_say_nothing_of_what_is_trained_are_refused() {
         &["--layout", "replicated", "--wire", "bf16"],
     ] {
         let said = refused(&[&["--batch", "neighbor"], flag].concat());
-        assert!(says(&said, "for mini-batches ranks hold it whole"), "{flag:?}: {said}");
+        assert!(says(&said, "have no effect on mini-batches of ranks that hold the whole graph"), "{flag:?}: {said}");
     }
     let said = refused(&["--batch", "neighbor", "--transport", "peer"]);
-    assert!(says(&said, "none travel"), "{said}");
+    assert!(says(&said, "--transport has no effect"), "{said}");
     for kind in [["--batch", "neighbor"], ["--model", "lightgcn"]] {
         let said = refused(&[&kind[..], &["--partition", "auto"]].concat());
-        assert!(says(&said, "--partition auto goes by plans") && !says(&said, "--plan"), "{said}");
+        assert!(says(&said, "--partition auto is for full batches") && !says(&said, "--plan"), "{said}");
     }
     for layout in ["patches", "split-features", "replicated"] {
-        assert!(says(&refused(&["--layout", layout]), "--layout says what ranks hold for mini-batches"));
+        assert!(says(&refused(&["--layout", layout]), "--layout has no effect on full batches"));
     }
 }
 
@@ -630,5 +630,5 @@ fn what_no_partition_fits_is_refused_with_remedies() {
     let too_many = girih(&["train", "--data", SMALL, "--gpus", "1000", "--plan", "--memory", "80GB"]).refused(1);
     assert!(says(&too_many, "at most one rank a node"), "{too_many}");
     let links = girih(&["train", "--data", SMALL, "--task", "links", "--gpus", "2", "--plan", "--memory", "80GB"]);
-    assert!(says(&links.refused(1), "ranks do not share the pairs"));
+    assert!(says(&links.refused(1), "--task links trains on one rank"));
 }

@@ -122,7 +122,7 @@ fn failures_have_status_one_and_name_their_cause() {
     let message = girih(&["evaluate", "--data", SMALL, "--checkpoint", empty]).refused(1);
     assert!(says(&message, empty) && says(&message, "no checkpoint"), "{message}");
     assert!(says(&girih(&["train", "--dropout", "1.5"]).refused(1), "setting `dropout` must be"));
-    assert!(says(&girih(&["train", "--model", "sgc", "--hidden", "8"]).refused(2), "sgc has none"));
+    assert!(says(&girih(&["train", "--model", "sgc", "--hidden", "8"]).refused(2), "sgc, which has no hidden layers"));
     assert!(names_in(work.folder()).is_empty(), "failures leave nothing behind");
 }
 
@@ -411,7 +411,7 @@ fn memory_is_divided_for_devices_that_are_not_here() {
         }
     }
     let text = girih(&[&DIVIDED[..], &["--plan", "--tier-memory", "80GB"]].concat()).ok().out;
-    assert!(text.contains("every device has all") && text.contains("100.0 % of reads expected"), "{text}");
+    assert!(text.contains("every device has all") && text.contains("100.00 % of reads expected"), "{text}");
     assert_eq!(planned(&["--memory", "80GB", "--tier-memory", "auto"])["division"]["memory_bytes"], 80_000_000_000u64);
     let too_much = girih(&[&DIVIDED[..], &["--plan", "--memory", "1MB", "--tier-memory", "80GB"]].concat());
     assert!(

@@ -137,6 +137,9 @@ fn cut<B: Backend>(
 fn labelled(data: DataSource, checkpoint: &Checkpoint) -> Result<DataSource, TrainError> {
     let Progress { config, data: trained, .. } = &checkpoint.progress;
     let outline = data.outline();
+    if !config.model.kind.is_recommender() {
+        trained.check_widths(&outline).map_err(|what| checkpoint.refused(what))?;
+    }
     let has_all = outline.n_classes >= trained.n_classes && !outline.splits.is_empty();
     if config.model.kind.is_recommender() || (has_all && matches!(data, DataSource::Stored(_))) {
         return Ok(data);

@@ -111,7 +111,9 @@ impl CutData {
         take: Option<&mut TakeLogits<'_>>,
     ) -> Result<(Scores, TestReport), TrainError> {
         let Progress { config, data, run, .. } = &checkpoint.progress;
-        data.check_widths(&self.shape(ranks)?)?;
+        data.check_widths(&self.outline).map_err(|what| checkpoint.refused(what))?;
+        // What was read is compared with the checksums of its folder.
+        self.shape(ranks)?;
         let own = self.own_rows(backend, ranks, config)?;
         let mut trained = own.start_run(backend, (config, Dims::of_outline(&self.outline)), *run)?;
         let (scores, report) = apply_best(&mut trained, checkpoint)?;
@@ -130,7 +132,8 @@ impl CutData {
         checkpoint: &Checkpoint,
     ) -> Result<Recommendations, TrainError> {
         let Progress { config, data, run, .. } = &checkpoint.progress;
-        data.check_nodes(&self.shape(ranks)?)?;
+        data.check_nodes(&self.outline).map_err(|what| checkpoint.refused(what))?;
+        self.shape(ranks)?;
         let interactions = self.interactions().expect("checked");
         let inputs = self.graph(ranks)?;
         let model = (config, Dims::of_outline(&self.outline));

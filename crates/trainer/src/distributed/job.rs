@@ -51,8 +51,7 @@ pub trait RankJob: Sized {
     {
         if let Some(transport) = self.ranks().transport {
             return Err(TrainError::invalid(format!(
-                "the transport {transport} carries rows between cards, and these ranks are on processors, where messages carry them; \
-                 leave the transport out, or take CUDA devices"
+                "--transport {transport} is for CUDA devices, and these ranks are on CPUs: leave it out, or give --gpus N"
             )));
         }
         let backends: Vec<B> = (0..self.ranks().grid.ranks()).map(|_| backend()).collect();

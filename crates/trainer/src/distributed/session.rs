@@ -239,7 +239,7 @@ impl Shared {
 pub(super) fn check_task(config: &TrainConfig) -> Result<(), TrainError> {
     if config.task == TaskKind::Links {
         return Err(TrainError::invalid(
-            "ranks do not share the pairs that links are predicted for; leave --ranks out, or choose the task nodes",
+            "--task links trains on one rank: leave --ranks and --gpus out, or give --task nodes",
         ));
     }
     Ok(())

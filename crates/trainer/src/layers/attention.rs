@@ -1,7 +1,6 @@
 //! Attention layers: GAT (Veličković et al., ICLR 2018) and GATv2 (Brody et al., ICLR 2022).
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
-use girih_graph_format::Matrix;
 
 use super::{Linear, Rows};
 use crate::graph::Graph;
@@ -121,10 +120,10 @@ impl GraphAttention {
     fn mean_of_heads<B: Backend>(&self, tape: &mut Tape<'_, B>) -> Result<Var, ComputeError> {
         let AttentionSizes { heads, width, .. } = self.sizes;
         let share = |c: usize, k: usize| if c / heads == k { 1.0 / heads as f32 } else { 0.0 };
-        let values: Vec<f32> = (0..heads * width).flat_map(|c| (0..width).map(move |k| share(c, k))).collect();
-        let host = Matrix::new(heads * width, width, values).expect("as many values as the shape has");
+        let mut values =
+            || -> Vec<f32> { (0..heads * width).flat_map(|c| (0..width).map(move |k| share(c, k))).collect() };
         let mut mean = tape.buffer(Shape::new(heads * width, width))?;
-        tape.backend().write(&host, &mut mean)?;
+        tape.backend().write_made(&mut values, &mut mean)?;
         Ok(tape.keep(mean))
     }
 }

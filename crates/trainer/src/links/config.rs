@@ -35,21 +35,19 @@ impl LinkConfig {
         let refused = |what: String| Err(TrainError::invalid(what));
         if model.kind.is_recommender() {
             return refused(format!(
-                "{} ranks items for users and makes no embeddings of features; predict links with another model, such as gcn \
-                 or sage",
+                "{} cannot be trained for --task links: it computes no embeddings of features; give another --model, such as gcn or sage",
                 model.kind.name()
             ));
         }
         if model.kind == ModelKind::Sgc {
             return refused(
-                "sgc starts from weights of zero, where products of embeddings have no slope to learn by; predict links with \
-                 another model, such as gcn"
+                "sgc cannot be trained for --task links: from its initial weights of zero, inner products have no gradient; give another --model, such as gcn"
                     .to_owned(),
             );
         }
         if !matches!(batch.kind, BatchKind::Full | BatchKind::Neighbor) {
             return refused(format!(
-                "{} batches are not made of links; predict links on neighbor batches, or on the full graph",
+                "--task links trains on neighbor batches or the full graph, not on {} batches: give --batch neighbor or full",
                 batch.kind.name()
             ));
         }

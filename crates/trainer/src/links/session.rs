@@ -50,7 +50,7 @@ impl<B: Backend> Prepared<B> {
         let links = split.deal(&dataset.graph);
         if links.train.is_empty() {
             return Err(TrainError::invalid(format!(
-                "{} has {} links, none of which is left to train on; hold out fewer, or choose data with more edges",
+                "{} has {} links, and none is left to train on: give smaller --val-links and --test-links, or data with more edges",
                 dataset.name,
                 links.n_all()
             )));
@@ -125,8 +125,8 @@ pub struct Embedded {
 pub fn embed<B: Backend>(backend: &B, dataset: Dataset, checkpoint: &Checkpoint) -> Result<Embedded, TrainError> {
     let config = &checkpoint.progress.config;
     let dataset = dataset.with_codec(config.codec, config.seed)?;
+    checkpoint.progress.data.check_features(&dataset.outline()).map_err(|what| checkpoint.refused(what))?;
     let found = DataShape::of(&dataset);
-    checkpoint.progress.data.check_features(&found)?;
     checkpoint.note_other_contents(&found);
     let session = Prepared::new(backend, dataset, config)?;
     let mut trainer = session.predictor(backend, config, checkpoint.progress.run)?;

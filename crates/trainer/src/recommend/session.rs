@@ -101,8 +101,8 @@ pub fn recommend<B: Backend>(
     checkpoint: &Checkpoint,
 ) -> Result<Recommendations, TrainError> {
     let config = &checkpoint.progress.config;
+    checkpoint.progress.data.check_nodes(&dataset.outline()).map_err(|what| checkpoint.refused(what))?;
     let found = DataShape::of(&dataset);
-    checkpoint.progress.data.check_nodes(&found)?;
     checkpoint.note_other_contents(&found);
     let session = Prepared::new(backend, dataset, config)?;
     Recommendations::of(session.run(backend, config, checkpoint.progress.run)?, checkpoint)

@@ -269,7 +269,7 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
         let PartialEpoch { loss_sum, n_losses, .. } = state.partial;
         if is_done && n_losses == 0 {
             return Err(TrainError::invalid(
-                "no batch of an epoch had a training node with a label, so that nothing was learnt; take larger batches (--batch-size)",
+                "no batch of an epoch had a training node with a label: give a larger --batch-size",
             ));
         }
         Ok(is_done.then_some(((loss_sum / n_losses as f64) as f32, times)))

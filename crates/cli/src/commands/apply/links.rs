@@ -30,7 +30,7 @@ pub fn evaluate(loaded: Loaded, args: &EvaluateArgs) -> Result<(), CliError> {
 /// Writes the embedding of every node.
 pub fn predict(loaded: Loaded, args: &PredictArgs) -> Result<(), CliError> {
     if args.logits {
-        let message = "a link predictor has no logits of nodes; leave --logits out to write their embeddings";
+        let message = "a link predictor has no logits: leave --logits out, and the embeddings of the nodes are written";
         return Err(CliError::Other(message.to_owned()));
     }
     let mut results = loaded.describe();

@@ -33,7 +33,7 @@ pub fn evaluate(loaded: Loaded, args: &EvaluateArgs) -> Result<(), CliError> {
 /// Writes the items ranked first for every user, best first; -1 where there are fewer.
 pub fn predict(loaded: Loaded, args: &PredictArgs) -> Result<(), CliError> {
     if args.logits {
-        let message = "a recommender has no logits; leave --logits out to write the items ranked first for every user";
+        let message = "a recommender has no logits: leave --logits out, and the top items of each user are written";
         return Err(CliError::Other(message.to_owned()));
     }
     let (mut results, speaks) = (loaded.describe(), loaded.speaks);

@@ -13,8 +13,7 @@ use crate::error::CliError;
 pub fn report(args: &EvaluateArgs) -> Result<(), CliError> {
     let chosen = match args.codec {
         Some(CodecChoice::None) => {
-            let message =
-                "--similarity compares features with their codes; name a codec, or leave --codec out for the model's";
+            let message = "--similarity compares features with their codes: name a codec, or leave --codec out for that of the training";
             return Err(CliError::Usage(message.to_owned()));
         }
         chosen => chosen.and_then(CodecChoice::codec),

@@ -1,5 +1,6 @@
 //! [`Crew`]: the processes that a launcher started.
 
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::num::NonZero;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -14,6 +15,8 @@ use signal_hook::iterator::Signals;
 
 use super::{LAUNCHER, LOCAL_RANK, Orders, RANK};
 use crate::error::CliError;
+use crate::interrupt::ENDED_BY_SIGNAL;
+use crate::{progress, shell};
 
 /// How often the launcher looks around.
 const LOOK: Duration = Duration::from_millis(20);
@@ -24,8 +27,8 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How long ranks may take to end when asked.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The status of a process that a signal ended, as shells have it, less the signal.
-const ENDED_BY_SIGNAL: i32 = 128;
+/// Exit status of a rank that Ctrl-C or SIGTERM stopped after a checkpoint.
+const STOPPED: [i32; 2] = [ENDED_BY_SIGNAL + SIGINT, ENDED_BY_SIGNAL + SIGTERM];
 
 /// The processes that a launcher started on this host.
 pub struct Crew {
@@ -34,6 +37,8 @@ pub struct Crew {
     ending: Ending,
     /// Those that failed by themselves, the first ones first.
     failed: Vec<(usize, ExitStatus)>,
+    /// Exit status of the first rank that a signal stopped after a checkpoint.
+    stopped: Option<i32>,
 }
 
 struct Member {
@@ -61,7 +66,8 @@ impl Crew {
     pub fn start(orders: &Orders) -> Result<Self, CliError> {
         let other = |what: &str, error: io::Error| CliError::Other(format!("{what}: {error}"));
         let signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| other("cannot catch Ctrl-C", error))?;
-        let mut crew = Self { members: Vec::new(), signals, ending: Ending::NotYet, failed: Vec::new() };
+        let (members, failed) = (Vec::new(), Vec::new());
+        let mut crew = Self { members, signals, ending: Ending::NotYet, failed, stopped: None };
         for local in 0..orders.nproc {
             match Member::start(orders, local) {
                 Ok(member) => crew.members.push(member),
@@ -92,7 +98,7 @@ impl Crew {
     fn pass_signals_on(&mut self) {
         let signals: Vec<i32> = self.signals.pending().collect();
         for signal in signals {
-            // The first asks ranks to end well, which may take an epoch.
+            // The first asks ranks to stop with a checkpoint, which may take an epoch.
             self.send(if signal == SIGINT { Signal::SIGINT } else { Signal::SIGTERM });
         }
     }
@@ -104,6 +110,10 @@ impl Crew {
             let ended = ended.map_err(|error| CliError::Other(format!("cannot wait for ranks: {error}")))?;
             let Some(status) = ended else { continue };
             member.has_ended = true;
+            if let Some(code) = status.code().filter(|code| STOPPED.contains(code)) {
+                self.stopped.get_or_insert(code);
+                continue;
+            }
             // Who was told to end did not fail.
             let by_itself = !matches!((&self.ending, status.signal()), (Ending::Asked(_) | Ending::Killed, Some(_)));
             if !status.success() && (by_itself || self.failed.is_empty()) {
@@ -153,7 +163,7 @@ impl Crew {
     /// Says who failed. Ranks that fail because of another end with an error; one that a signal ended was the cause.
     fn verdict(&self) -> ExitCode {
         let by_signal = self.failed.iter().find(|(_, status)| status.signal().is_some());
-        let Some((rank, status)) = by_signal.or(self.failed.first()) else { return ExitCode::SUCCESS };
+        let Some((rank, status)) = by_signal.or(self.failed.first()) else { return self.stopped() };
         let code = match (status.signal(), status.code()) {
             (Some(signal), _) => {
                 let name = Signal::try_from(signal).map_or_else(|_| signal.to_string(), |signal| signal.to_string());
@@ -166,6 +176,18 @@ impl Crew {
                 code
             }
         };
+        ExitCode::from(u8::try_from(code).unwrap_or(1))
+    }
+}
+
+impl Crew {
+    /// The status of ranks of which none failed, with the command that goes on where a signal stopped them.
+    fn stopped(&self) -> ExitCode {
+        let Some(code) = self.stopped else { return ExitCode::SUCCESS };
+        let words: Vec<OsString> = std::env::args_os().collect();
+        if words.iter().any(|word| word == "--out" || word.to_string_lossy().starts_with("--out=")) {
+            progress::print_line(&format!("continue with\n  {}", shell::resuming(&words)));
+        }
         ExitCode::from(u8::try_from(code).unwrap_or(1))
     }
 }

@@ -103,5 +103,5 @@ fn balance(panels: &[Panel]) -> String {
         format!("{} {:.3}", panel.title, imbalance(&ranks))
     };
     let all: Vec<String> = panels.iter().map(of_panel).collect();
-    format!("A rank multiplies a row of blocks. Most work of a rank over the mean: {}.", all.join(", "))
+    format!("A rank multiplies a row of blocks. Load imbalance (max/mean): {}.", all.join(", "))
 }

@@ -51,7 +51,7 @@ fn check_ranks(args: &SampleArgs) -> Result<(), CliError> {
     let flags = [
         (
             args.threads.is_some(),
-            "--threads says how many batches one process makes side by side, and each rank makes one",
+            "--threads has no effect with --ranks, each of which samples one batch at a time: leave one of them out",
         ),
         (args.tiers.plan, "--plan counts what one process samples"),
     ];

@@ -51,8 +51,7 @@ impl<'a> Sharing<'a> {
     pub(super) fn new(args: &'a SampleArgs, config: &BatchConfig, dataset: Dataset) -> Result<Self, CliError> {
         if config.kind != BatchKind::Neighbor {
             return Err(CliError::Usage(format!(
-                "ranks share the seeds of a batch, and {} batches are not made of what single seeds draw; choose neighbor \
-                 batches, or leave --ranks out",
+                "ranks divide the seeds of a batch, which {} batches do not sample one by one: give --batch neighbor, or leave --ranks out",
                 config.kind.name()
             )));
         }

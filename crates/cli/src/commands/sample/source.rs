@@ -193,5 +193,5 @@ pub(super) fn check_weighted(dataset: &Dataset) -> Result<(), CliError> {
         return Ok(());
     }
     let name = &dataset.name;
-    Err(CliError::Other(format!("edges of {name} have no weights to be drawn by; leave --weighted out")))
+    Err(CliError::Other(format!("{name} has no edge weights to sample by: leave --weighted out")))
 }

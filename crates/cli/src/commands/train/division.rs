@@ -39,14 +39,13 @@ impl Asked {
         let layout = args.layout.map_or(Layout::Replicated, Layout::from);
         if layout != Layout::Replicated {
             return Err(CliError::Usage(format!(
-                "--tier-memory divides what every rank reads of the whole, and of --layout {} each holds its own rows alone; leave one of \
-                 them out",
+                "--tier-memory cannot be combined with --layout {}, where each rank holds its own rows: leave one of them out",
                 layout.name()
             )));
         }
         if memory == TierMemory::Auto {
             place.refuse_several(
-                "processes that a launcher started would each find other memory free: give --tier-memory a size, like 80GB, instead of auto",
+                "--tier-memory auto is for one process: give --tier-memory a size, like 80GB, instead of auto",
             )?;
         }
         let n_ranks = args.ranks.ranks.or(args.ranks.gpus).map_or(1, usize::from);

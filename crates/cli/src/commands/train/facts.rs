@@ -13,7 +13,7 @@ use girih_trainer::{
 
 use crate::commands::reading;
 use crate::history::Point;
-use crate::output::{Results, median_ms, ms};
+use crate::output::{self, Results, as_written, median_ms, ms};
 
 /// What is known before training.
 pub struct Facts {
@@ -85,11 +85,16 @@ impl Facts {
         format!("{}{task} on {}{generated}: {sizes}{codes}; device {}", self.model, self.data, self.device)
     }
 
-    /// Lines for people below the headline: sizes of the split, and how the data was read.
+    /// Lines for people below the headline: sizes of the split, and what was made up.
     pub fn lines(&self) -> Vec<String> {
         let has_split = self.task == TaskKind::Nodes && self.interactions.is_none();
         let split = has_split.then(|| format!("split: {}", reading::shown_splits(&self.splits)));
-        split.into_iter().chain(reading::lines(&self.notes)).collect()
+        split.into_iter().chain(self.notes.made_up.iter().map(|made| made.text.clone())).collect()
+    }
+
+    /// Warns of data that is not used or doubtful.
+    pub fn warn(&self) {
+        reading::warn_of(&self.notes);
     }
 
     /// The result of training, with the epochs of these and earlier sessions, which took so many bytes of a device with
@@ -123,12 +128,7 @@ impl Facts {
             self.add_scores(&mut results, outcome, config.metric);
         }
         if let Some(error) = outcome.wire_error {
-            results.add(
-                "wire_error",
-                error,
-                "Error of logits by rounding on the wire",
-                format!("{:.2} %", 100.0 * error),
-            );
+            results.add("wire_error", error, "Error of logits by rounding on the wire", output::percent(error));
         }
         add_times(&mut results, outcome, points);
         add_tiers(&mut results, &outcome.tiers);
@@ -172,7 +172,7 @@ impl Facts {
             .add_hidden("test_f1_micro", f1.map(|f1| f1.micro))
             .add_hidden("test_f1_macro", f1.map(|f1| f1.macro_))
             .add_hidden("test_average_precision", average_precision)
-            .add_hidden("train_loss", over(|run| Some(f64::from(run.train_loss))))
+            .add_hidden("train_loss", over(|run| Some(as_written(run.train_loss))))
             .add_hidden("val_loss", over(|run| run.last.val_loss))
             .add_hidden("test_loss", over(|run| run.last.test_loss));
     }
@@ -189,9 +189,9 @@ fn add_tiers(results: &mut Results, tiers: &[TierShare]) {
 
 /// What lies in one kind of memory, in words.
 pub fn of_share(share: &TierShare) -> String {
-    let (bytes, percent) = (readable_bytes(share.bytes), 100.0 * share.reads);
+    let (bytes, reads) = (readable_bytes(share.bytes), output::percent(share.reads));
     let TierShare { of, tier, n_nodes, .. } = share;
-    format!("{of} of {n_nodes} nodes, {}: {bytes}, {percent:.1} % of reads", tier.name())
+    format!("{of} of {n_nodes} nodes, {}: {bytes}, {reads} of reads", tier.name())
 }
 
 /// A share, with its deviation over several runs.
@@ -199,7 +199,7 @@ fn percent(outcome: &Outcome, spread: Option<Spread>) -> String {
     match spread {
         None => String::new(),
         Some(s) if outcome.runs.len() > 1 => format!("{:.2} ± {:.2} %", 100.0 * s.mean, 100.0 * s.std),
-        Some(s) => format!("{:.2} %", 100.0 * s.mean),
+        Some(s) => output::percent(s.mean),
     }
 }
 
@@ -222,7 +222,7 @@ fn add_links(results: &mut Results, outcome: &Outcome) {
         .add("test_mrr", mean(mrr), "Test mean reciprocal rank", shown(mrr))
         .add("val_roc_auc", mean(val), "Validation ROC-AUC", shown(val))
         .add_hidden("best_epoch", mean(over(|run| Some(run.best_epoch as f64))))
-        .add_hidden("train_loss", mean(over(|run| Some(f64::from(run.train_loss)))))
+        .add_hidden("train_loss", mean(over(|run| Some(as_written(run.train_loss)))))
         .add_hidden("val_loss", mean(over(|run| run.last.val_loss)))
         .add_hidden("test_loss", mean(over(|run| run.last.test_loss)));
 }
@@ -259,7 +259,7 @@ fn add_ranking(results: &mut Results, outcome: &Outcome) {
             "NDCG@20 at the last epoch",
             shown(last(|r| r.ndcg_at_20)),
         )
-        .add_hidden("train_loss", mean(outcome.over_runs(|run| Some(f64::from(run.train_loss)))));
+        .add_hidden("train_loss", mean(outcome.over_runs(|run| Some(as_written(run.train_loss)))));
 }
 
 /// Times of the epochs of this session; where all were trained in earlier ones, of those.

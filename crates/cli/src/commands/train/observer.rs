@@ -1,19 +1,24 @@
 //! [`Observer`]: follows training, prints and records it, and stops it when that fails.
 
-use std::io::IsTerminal;
+use std::time::{Duration, Instant};
 
 use girih_trainer::{BatchDone, Control, Event, RunSummary, TrainConfig};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::outputs::OutputFolder;
+use crate::args::OutputArgs;
 use crate::error::CliError;
 use crate::history::{History, Point};
-use crate::output::print_json;
+use crate::messages;
+use crate::output::{percent, print_line};
+use crate::progress::{self, INTERVAL, Pace};
 
 /// Follows training: prints and records it.
 pub struct Observer {
-    json: bool,
+    output: OutputArgs,
     bar: Option<ProgressBar>,
+    /// Where no bar can be drawn.
+    lines: Option<Lines>,
     /// The folder to make when the first run starts; before that, a refused training leaves nothing behind.
     outputs: Option<OutputFolder>,
     has_begun: bool,
@@ -25,15 +30,16 @@ pub struct Observer {
 
 impl Observer {
     /// An observer of `config`'s training that fills `outputs`, if there are any.
-    pub fn new(config: &TrainConfig, json: bool, outputs: Option<OutputFolder>) -> Self {
-        let show_bar = !json && std::io::stderr().is_terminal();
-        let bar = show_bar.then(|| {
+    pub fn new(config: &TrainConfig, output: OutputArgs, outputs: Option<OutputFolder>) -> Self {
+        let (is_shown, is_drawn) = (messages::are_shown(output), progress::is_drawn());
+        let bar = (is_shown && is_drawn).then(|| {
             let template = "{prefix}{bar:30.cyan/blue} {pos}/{len} {msg}  {eta} left";
             let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-            ProgressBar::new(config.epochs).with_style(style)
+            progress::bar(config.epochs, output).with_style(style)
         });
         let (epochs, runs, history) = (config.epochs, config.runs, History::in_memory());
-        Self { json, bar, outputs, has_begun: false, history, epochs, runs, failure: None }
+        let lines = (is_shown && !is_drawn).then(|| Lines::new((epochs, runs), INTERVAL, Instant::now()));
+        Self { output, bar, lines, outputs, has_begun: false, history, epochs, runs, failure: None }
     }
 
     /// Takes note of an event, and of whether another has; says to stop when something cannot be written.
@@ -42,10 +48,10 @@ impl Observer {
             Event::Prepared => Ok(()),
             Event::RunStarted { run, epochs_done, .. } => self.start(*run, *epochs_done),
             Event::Batch { done, .. } => {
-                self.batch(*done);
+                self.batch(*done, Instant::now());
                 Ok(())
             }
-            Event::Epoch { run, report } => self.epoch(Point::new(*run, report)),
+            Event::Epoch { run, report } => self.epoch(Point::new(*run, report), Instant::now()),
             Event::RunFinished(summary) => {
                 self.finish_run(summary);
                 Ok(())
@@ -67,8 +73,11 @@ impl Observer {
             bar.reset();
             bar.set_position(epochs_done);
             if self.runs > 1 {
-                bar.set_prefix(format!("run {}/{} ", run + 1, self.runs));
+                bar.set_prefix(format!("run {run} of {} ", self.runs));
             }
+        }
+        if let Some(lines) = &mut self.lines {
+            lines.begin(run, epochs_done, Instant::now());
         }
         self.has_begun = true;
         if let Some(outputs) = self.outputs.take() {
@@ -77,32 +86,34 @@ impl Observer {
         self.history.truncate(run, epochs_done)
     }
 
-    fn batch(&self, done: BatchDone) {
+    fn batch(&mut self, done: BatchDone, now: Instant) {
         if let Some(bar) = &self.bar {
             bar.set_message(format!("batch {}/{}", done.batches, done.n_batches));
         }
+        if let Some(line) = self.lines.as_mut().and_then(|lines| lines.of_batch(done, now)) {
+            progress::print_line(&line);
+        }
     }
 
-    fn epoch(&mut self, point: Point) -> Result<(), CliError> {
-        if self.json {
-            print_json(&serde_json::to_value(&point).map_err(|e| CliError::Other(e.to_string()))?);
+    fn epoch(&mut self, point: Point, now: Instant) -> Result<(), CliError> {
+        if self.output.json {
+            print_line(&point.to_line()?);
         }
         if let Some(bar) = &self.bar {
             bar.set_position(point.epoch);
-            let val = point.val_accuracy.map_or(String::new(), |a| format!("  val {:.1} %", 100.0 * a));
-            let recall = point.recall_at_20.map_or(String::new(), |r| format!("  recall@20 {r:.4}"));
-            let auc = point.val_roc_auc.filter(|_| point.val_accuracy.is_none());
-            let auc = auc.map_or(String::new(), |a| format!("  val ROC-AUC {:.1} %", 100.0 * a));
-            bar.set_message(format!("loss {:.4}{val}{recall}{auc}", point.train_loss));
+            bar.set_message(in_words(&point));
+        }
+        if let Some(line) = self.lines.as_mut().and_then(|lines| lines.of_epoch(&point, now)) {
+            progress::print_line(&line);
         }
         self.history.push(point)
     }
 
     fn finish_run(&self, summary: &RunSummary) {
-        if self.json || self.runs == 1 {
+        if self.runs == 1 {
             return;
         }
-        let score = |value: Option<f64>| value.map_or("–".to_owned(), |a| format!("{:.2} %", 100.0 * a));
+        let score = |value: Option<f64>| value.map_or("–".to_owned(), percent);
         let scores = match summary.best.ranking {
             Some(ranking) => format!("recall@20 {:.4}  NDCG@20 {:.4}", ranking.recall_at_20, ranking.ndcg_at_20),
             None if summary.best.links.is_some() => {
@@ -114,15 +125,9 @@ impl Observer {
         };
         let line = format!(
             "run {:>3}  epochs {:>4}/{}  best epoch {:>4}  {scores}",
-            summary.run + 1,
-            summary.epochs,
-            self.epochs,
-            summary.best_epoch
+            summary.run, summary.epochs, self.epochs, summary.best_epoch
         );
-        match &self.bar {
-            Some(bar) => bar.println(line),
-            None => eprintln!("{line}"),
-        }
+        messages::note(self.output, line);
     }
 
     /// The history, or what went wrong while observing.
@@ -134,5 +139,103 @@ impl Observer {
             Some(failure) => Err(failure),
             None => Ok(self.history),
         }
+    }
+}
+
+/// Loss and validation score of an epoch.
+fn in_words(point: &Point) -> String {
+    let val = point.val_accuracy.map(|a| format!("  val {}", percent(a)));
+    let recall = point.recall_at_20.map(|r| format!("  recall@20 {r:.4}"));
+    let auc = point.val_roc_auc.filter(|_| point.val_accuracy.is_none());
+    let auc = auc.map(|a| format!("  val ROC-AUC {}", percent(a)));
+    let scores: String = [val, recall, auc].into_iter().flatten().collect();
+    format!("loss {:.4}{scores}", point.train_loss)
+}
+
+/// Progress in lines, one an interval.
+struct Lines {
+    pace: Pace,
+    /// Epochs of a run, and runs.
+    sizes: (u64, u64),
+    run: u64,
+    /// Epoch that is under way, from 1.
+    epoch: u64,
+    /// Epochs of this session, and when they began.
+    done: u64,
+    begun: Instant,
+}
+
+impl Lines {
+    fn new(sizes: (u64, u64), interval: Duration, now: Instant) -> Self {
+        Self { pace: Pace::new(interval, now), sizes, run: 0, epoch: 1, done: 0, begun: now }
+    }
+
+    fn begin(&mut self, run: u64, epochs_done: u64, now: Instant) {
+        (self.run, self.epoch) = (run, epochs_done + 1);
+        if self.done == 0 {
+            self.begun = now;
+        }
+    }
+
+    /// The line of an epoch that is done, if one is due.
+    fn of_epoch(&mut self, point: &Point, now: Instant) -> Option<String> {
+        self.done += 1;
+        self.epoch = point.epoch + 1;
+        let is_due = self.pace.is_due(now);
+        is_due.then(|| format!("{}  {}  {} left", self.place(point.epoch), in_words(point), self.left(now)))
+    }
+
+    /// The line of a batch that is done, if one is due.
+    fn of_batch(&mut self, done: BatchDone, now: Instant) -> Option<String> {
+        let is_due = self.pace.is_due(now);
+        is_due.then(|| format!("{}  batch {}/{}", self.place(self.epoch), done.batches, done.n_batches))
+    }
+
+    fn place(&self, epoch: u64) -> String {
+        let (epochs, runs) = self.sizes;
+        let run = if runs > 1 { format!("run {} of {runs}  ", self.run) } else { String::new() };
+        format!("{run}epoch {epoch}/{epochs}")
+    }
+
+    /// Time that is left when patience never runs out.
+    fn left(&self, now: Instant) -> String {
+        let (epochs, runs) = self.sizes;
+        let n_left = epochs.saturating_sub(self.epoch - 1) + runs.saturating_sub(self.run + 1) * epochs;
+        let each = now.duration_since(self.begun).as_secs_f64() / self.done.max(1) as f64;
+        Duration::try_from_secs_f64(each * n_left as f64).map_or("long".to_owned(), progress::readable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(epoch: u64) -> Point {
+        Point { epoch, train_loss: 0.5, val_accuracy: Some(0.7125), ..Point::default() }
+    }
+
+    #[test]
+    fn a_line_an_interval_says_where_training_is_and_what_is_left() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut lines = Lines::new((100, 1), INTERVAL, start);
+        lines.begin(0, 20, start);
+        let told: Vec<String> = (1..=30).filter_map(|i| lines.of_epoch(&point(20 + i), at(i))).collect();
+        assert_eq!(told[0], "epoch 30/100  loss 0.5000  val 71.25 %  70 s left");
+        assert_eq!(told[2], "epoch 50/100  loss 0.5000  val 71.25 %  50 s left");
+        assert_eq!(told.len(), 3);
+    }
+
+    #[test]
+    fn a_long_epoch_is_told_by_its_batches_and_runs_are_counted_from_zero() {
+        let start = Instant::now();
+        let mut lines = Lines::new((10, 3), INTERVAL, start);
+        lines.begin(1, 0, start);
+        let done = BatchDone { batches: 40, n_batches: 900 };
+        assert_eq!(lines.of_batch(done, start + INTERVAL / 2), None);
+        let told = lines.of_batch(done, start + INTERVAL);
+        assert_eq!(told.unwrap(), "run 1 of 3  epoch 1/10  batch 40/900");
+        let told = lines.of_epoch(&point(1), start + 2 * INTERVAL);
+        assert_eq!(told.unwrap(), "run 1 of 3  epoch 1/10  loss 0.5000  val 71.25 %  6 min left");
     }
 }

@@ -5,12 +5,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use girih_graph_format::file;
-use girih_trainer::{TrainConfig, checkpoint_path};
+use girih_trainer::{TrainConfig, checkpoint_path, differences};
 
 use super::settings::{self, CONFIG_FILE};
-use crate::args::DataArgs;
+use crate::args::{DataArgs, OutputArgs};
 use crate::error::CliError;
 use crate::history::{History, Point};
+use crate::messages;
 use crate::output::Results;
 use crate::paths;
 use crate::report;
@@ -21,7 +22,9 @@ pub struct OutputFolder {
     path: PathBuf,
     /// Contents of `config.toml`.
     config: String,
+    settings: TrainConfig,
     resume: bool,
+    output: OutputArgs,
 }
 
 impl OutputFolder {
@@ -29,8 +32,14 @@ impl OutputFolder {
     ///
     /// # Errors
     /// When files are there already and training does not resume, or none can be written.
-    pub fn new(path: &Path, data: &DataArgs, config: &TrainConfig, resume: bool) -> Result<Self, CliError> {
-        let folder = Self { path: path.to_owned(), config: settings::to_toml(data, config)?, resume };
+    pub fn new(
+        path: &Path,
+        (data, config): (&DataArgs, &TrainConfig),
+        resume: bool,
+        output: OutputArgs,
+    ) -> Result<Self, CliError> {
+        let (text, settings) = (settings::to_toml(data, config)?, config.clone());
+        let folder = Self { path: path.to_owned(), config: text, settings, resume, output };
         paths::check(path)?;
         if path.is_file() {
             let message = "is a file, and training writes a folder; choose another path";
@@ -56,7 +65,7 @@ impl OutputFolder {
     /// # Errors
     /// Never in practice: every setting has a TOML form.
     pub fn with(self, data: &DataArgs, config: &TrainConfig) -> Result<Self, CliError> {
-        Ok(Self { config: settings::to_toml(data, config)?, ..self })
+        Ok(Self { config: settings::to_toml(data, config)?, settings: config.clone(), ..self })
     }
 
     /// Where it is.
@@ -78,10 +87,24 @@ impl OutputFolder {
         // Another training may have written here since.
         self.refuse_used()?;
         if self.resume && !checkpoint_path(&self.path, 0).exists() {
-            eprintln!("no checkpoint in {}: training begins at its start", self.path.display());
+            tracing::warn!("{}: no checkpoint to resume; training starts from epoch 1", self.path.display());
         }
+        self.tell_changes()?;
         file::write_file(&self.config_file(), |out| Ok(out.write_all(self.config.as_bytes())?))?;
         Ok(History::open(&self.path.join("metrics.jsonl"), self.resume)?.holding(lock))
+    }
+
+    /// Names the settings that a resumed session changes.
+    fn tell_changes(&self) -> Result<(), CliError> {
+        let file = self.config_file();
+        if !self.resume || !file.exists() {
+            return Ok(());
+        }
+        let changed = differences(&settings::read_train(&file)?, &self.settings);
+        if !changed.is_empty() {
+            messages::note(self.output, format!("resumed with {}", changed.join(", ")));
+        }
+        Ok(())
     }
 
     /// Writes the result and the page with the curves.

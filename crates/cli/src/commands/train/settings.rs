@@ -36,7 +36,7 @@ struct Chosen {
 /// When the file cannot be read or says something that is no setting.
 pub fn resolve(args: &TrainArgs) -> Result<(DataArgs, TrainConfig), CliError> {
     let chosen =
-        Chosen { task: args.settings.task.map(TaskKind::from), model: args.settings.model.map(ModelKind::from) };
+        Chosen { task: args.settings.task.map(TaskKind::from), model: args.settings.model.model.map(ModelKind::from) };
     let (spec, read_so, mut config) = match args.config.clone().map_or_else(|| resumed(args), |file| Ok(Some(file)))? {
         Some(path) => read(&path, chosen)?,
         None => {
@@ -46,9 +46,9 @@ pub fn resolve(args: &TrainArgs) -> Result<(DataArgs, TrainConfig), CliError> {
     };
     args.settings.override_in(&mut config);
     // In files it is a size that networks share.
-    if args.settings.hidden.is_some() && config.model.kind == ModelKind::Sgc {
+    if args.settings.model.hidden.is_some() && config.model.kind == ModelKind::Sgc {
         return Err(CliError::Usage(
-            "--hidden is the width of hidden layers, and sgc has none: leave it out".to_owned(),
+            "--hidden has no effect on sgc, which has no hidden layers: leave it out".to_owned(),
         ));
     }
     Ok((below(spec, read_so, &args.data), config))
@@ -75,7 +75,7 @@ fn below(spec: Option<String>, read: ReadArgs, flags: &DataArgs) -> DataArgs {
     let is_its_own = flags.data.is_none() || spec.is_none() || flags.data == spec;
     let read = if is_its_own { read } else { ReadArgs::default() };
     let flags = flags.clone();
-    DataArgs { data: flags.data.or(spec), read: flags.read.or(read), ..flags }
+    DataArgs { path: None, data: flags.data.or(spec), read: flags.read.or(read), strict: flags.strict }
 }
 
 /// The settings of the session that is resumed, if it has left some.
@@ -92,7 +92,7 @@ fn resumed(args: &TrainArgs) -> Result<Option<PathBuf>, CliError> {
         return Ok(None);
     }
     Err(CliError::Usage(format!(
-        "{}: there is no {CONFIG_FILE} to go on from; name the folder that training has written, or the data to begin with (--data)",
+        "{}: no {CONFIG_FILE} to resume from; give the --out of an earlier training, or --data to start one",
         folder.display()
     )))
 }
@@ -106,6 +106,14 @@ pub fn to_toml(data: &DataArgs, config: &TrainConfig) -> Result<String, CliError
     let train = toml::Table::try_from(config).map_err(other)?;
     let read = Some(data.read.clone()).filter(|read| *read != ReadArgs::default());
     toml::to_string(&FileConfig { data: Some(data.spec().to_owned()), read, train }).map_err(other)
+}
+
+/// The settings of a file, without its data.
+///
+/// # Errors
+/// When it cannot be read or says something that is no setting.
+pub fn read_train(path: &Path) -> Result<TrainConfig, CliError> {
+    read(path, Chosen::default()).map(|(_, _, config)| config)
 }
 
 /// The data and the configuration of a file, on top of the settings of task and model: the `chosen` ones, or else the
@@ -193,7 +201,7 @@ mod tests {
             split: Some(SplitChoice::One(3)),
             ..ReadArgs::default()
         };
-        let read_so = DataArgs { data: Some("edges.csv".to_owned()), read, strict: false };
+        let read_so = DataArgs { data: Some("edges.csv".to_owned()), read, ..DataArgs::default() };
         std::fs::write(&file, to_toml(&read_so, &TrainConfig::default()).unwrap()).unwrap();
         let resolved = |flags: &[&str]| {
             let program = ["girih", "train", "--config", file.to_str().unwrap()];

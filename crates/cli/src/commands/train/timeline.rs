@@ -42,7 +42,7 @@ impl Timeline {
     pub fn mark(&self, event: &Event<'_>) -> Result<(), CliError> {
         let name = match event {
             Event::Prepared => "preparation".to_owned(),
-            Event::Epoch { run, report } if *run > 0 => format!("epoch {} of run {}", report.epoch, run + 1),
+            Event::Epoch { run, report } if *run > 0 => format!("epoch {} of run {run}", report.epoch),
             Event::Epoch { report, .. } => format!("epoch {}", report.epoch),
             Event::RunStarted { .. } | Event::Batch { .. } | Event::RunFinished(_) => return Ok(()),
         };

@@ -1,0 +1,163 @@
+//! Flags of other tools, and what girih calls them.
+
+use std::ffi::OsString;
+
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// Flag of other tools, and what to write instead; the first word of that is a flag of girih.
+const FOREIGN: &[(&str, &str)] = &[
+    ("--learning-rate", "--lr"),
+    ("--learning_rate", "--lr"),
+    ("--wd", "--weight-decay"),
+    ("--weight_decay", "--weight-decay"),
+    ("--l2", "--weight-decay"),
+    ("--workers", "--threads"),
+    ("--num-workers", "--threads"),
+    ("--num_workers", "--threads"),
+    ("--num-threads", "--threads"),
+    ("--jobs", "--threads"),
+    ("--hidden-channels", "--hidden"),
+    ("--hidden_channels", "--hidden"),
+    ("--hidden-dim", "--hidden"),
+    ("--hidden-size", "--hidden"),
+    ("--num-hidden", "--hidden"),
+    ("--n-hidden", "--hidden"),
+    ("--num-layers", "--layers"),
+    ("--num_layers", "--layers"),
+    ("--n-layers", "--layers"),
+    ("--num-heads", "--heads"),
+    ("--num_heads", "--heads"),
+    ("--batchsize", "--batch-size"),
+    ("--batch_size", "--batch-size"),
+    ("--bs", "--batch-size"),
+    ("--num-neighbors", "--fanout"),
+    ("--num_neighbors", "--fanout"),
+    ("--fan-out", "--fanout"),
+    ("--gpu", "--device cuda"),
+    ("--cuda", "--device cuda"),
+    ("--use-cuda", "--device cuda"),
+    ("--cpu", "--device cpu"),
+    ("--num-gpus", "--gpus"),
+    ("--n-gpus", "--gpus"),
+    ("--output", "--out"),
+    ("--output-dir", "--out"),
+    ("--save-dir", "--out"),
+    ("--log-dir", "--out"),
+    ("--num-epochs", "--epochs"),
+    ("--num_epochs", "--epochs"),
+    ("--n-epochs", "--epochs"),
+    ("--max-epochs", "--epochs"),
+    ("--num-runs", "--runs"),
+    ("--n-runs", "--runs"),
+    ("--random-seed", "--seed"),
+    ("--random-state", "--seed"),
+    ("--drop-rate", "--dropout"),
+    ("--feat-drop", "--input-dropout"),
+    ("--attn-drop", "--attention-dropout"),
+    ("--early-stopping", "--patience"),
+    ("--early-stop", "--patience"),
+    ("--lr-scheduler", "--schedule"),
+    ("--scheduler", "--schedule"),
+    ("--optim", "--optimizer"),
+    ("--arch", "--model"),
+    ("--network", "--model"),
+    ("--dataset", "--data"),
+    ("--data-path", "--data"),
+    ("--data-dir", "--data"),
+    ("--dataset-path", "--data"),
+    ("--input", "--data"),
+    ("--graph", "--data"),
+    ("--checkpoint-path", "--checkpoint"),
+    ("--ckpt", "--checkpoint"),
+    ("--model-path", "--checkpoint"),
+    ("--save-every", "--checkpoint-every"),
+    ("--world-size", "--ranks"),
+    ("--num-parts", "--ranks"),
+    ("--fp16", "--precision bf16"),
+    ("--bf16", "--precision bf16"),
+    ("--amp", "--precision bf16"),
+    ("--dry-run", "--plan"),
+    ("--nproc-per-node", "--nproc"),
+    ("--nproc_per_node", "--nproc"),
+    ("--nnodes", "--nodes"),
+    ("--node-rank", "--node"),
+    ("--node_rank", "--node"),
+];
+
+/// The error with the flag of girih in the place of clap's guess, where the unknown flag is one of another tool and the
+/// command at hand has girih's.
+pub(super) fn with_flag_of_girih(mut error: clap::Error, command: &clap::Command, words: &[OsString]) -> clap::Error {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return error };
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let subcommand = words.iter().filter_map(|word| command.find_subcommand(word)).next();
+    let Some(girihs) = subcommand.and_then(|command| girihs(unknown, command)) else { return error };
+    for guess in [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::TrailingArg] {
+        error.remove(guess);
+    }
+    let tip = StyledStr::from(format!("girih's flag is `{girihs}`"));
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    error
+}
+
+/// What to write in a command instead of another tool's flag.
+fn girihs(unknown: &str, command: &clap::Command) -> Option<&'static str> {
+    let name = unknown.split('=').next().unwrap_or(unknown).to_ascii_lowercase();
+    let here = |girihs: &str| {
+        let flag = girihs.split(' ').next().unwrap_or(girihs).trim_start_matches('-').to_owned();
+        command.get_arguments().any(|arg| arg.get_long() == Some(&flag))
+    };
+    FOREIGN.iter().find(|(foreign, girihs)| *foreign == name && here(girihs)).map(|(_, girihs)| *girihs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, command};
+
+    fn message(line: &str) -> String {
+        Cli::parse_line(line.split(' ')).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_flag_of_another_tool_is_an_error_that_names_girihs() {
+        for (line, girihs) in [
+            ("girih train --learning-rate 0.1", "--lr"),
+            ("girih train --workers=4", "--threads"),
+            ("girih train --hidden-channels 8", "--hidden"),
+            ("girih train --num-layers 3", "--layers"),
+            ("girih train --batchsize 8", "--batch-size"),
+            ("girih train --gpu", "--device cuda"),
+            ("girih convert x --output y", "--out"),
+            ("girih train --num-epochs 3", "--epochs"),
+            ("girih train --wd 0", "--weight-decay"),
+            ("girih -v train x --fp16", "--precision bf16"),
+        ] {
+            let message = message(line);
+            assert!(message.contains(&format!("girih's flag is `{girihs}`")), "{line}: {message}");
+            assert!(!message.contains("similar argument"), "{line}: {message}");
+        }
+    }
+
+    /// No foreign flag is girih's own, and what is written instead exists somewhere.
+    #[test]
+    fn the_table_holds_no_flag_of_girih_and_leads_to_one() {
+        let command = command();
+        let has = |flag: &str| {
+            let of = |c: &clap::Command| c.get_arguments().any(|arg| arg.get_long() == Some(flag));
+            command.get_subcommands().any(of)
+        };
+        for (foreign, girihs) in FOREIGN {
+            assert!(!has(foreign.trim_start_matches('-')), "{foreign} is a flag of girih");
+            let flag = girihs.split(' ').next().unwrap().trim_start_matches('-');
+            assert!(has(flag), "{girihs} does not exist");
+        }
+    }
+
+    #[test]
+    fn a_command_is_told_of_its_own_flags_alone() {
+        assert!(!message("girih stats x --learning-rate 1").contains("girih's flag"));
+    }
+}

@@ -1,0 +1,99 @@
+//! Progress of long work: bars and spinners on a terminal, a line now and then elsewhere.
+
+use std::io::IsTerminal;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar};
+
+use crate::args::OutputArgs;
+use crate::messages;
+
+/// Time between two lines of progress where standard error is no terminal.
+pub const INTERVAL: Duration = Duration::from_secs(10);
+
+/// All bars that are drawn; lines are printed above them.
+static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
+
+/// Whether progress can be drawn, instead of told line by line.
+pub fn is_drawn() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+/// A bar of `len` steps; hidden where no progress is wanted.
+pub fn bar(len: u64, output: OutputArgs) -> ProgressBar {
+    if messages::are_shown(output) { BARS.add(ProgressBar::new(len)) } else { ProgressBar::hidden() }
+}
+
+/// A spinner beside `what` on a terminal; elsewhere `what` is a line.
+pub fn spinner(what: String, output: OutputArgs) -> ProgressBar {
+    if !messages::are_shown(output) {
+        return ProgressBar::hidden();
+    }
+    if !is_drawn() {
+        print_line(&what);
+        return ProgressBar::hidden();
+    }
+    let bar = BARS.add(ProgressBar::new_spinner());
+    bar.set_message(what);
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
+}
+
+/// Prints a line on standard error, above what is drawn there.
+pub fn print_line(line: &str) {
+    BARS.suspend(|| eprintln!("{line}"));
+}
+
+/// When the next line of progress is due.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    interval: Duration,
+    told: Instant,
+}
+
+impl Pace {
+    /// The first line is due an `interval` after `now`.
+    pub fn new(interval: Duration, now: Instant) -> Self {
+        Self { interval, told: now }
+    }
+
+    /// Whether a line is due; if so, the next one is due an interval later.
+    pub fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = now.duration_since(self.told) >= self.interval;
+        if is_due {
+            self.told = now;
+        }
+        is_due
+    }
+}
+
+/// A duration for people: `45 s`, `12 min`, `3 h 20 min`.
+pub fn readable(time: Duration) -> String {
+    let seconds = time.as_secs_f64().round() as u64;
+    match seconds {
+        0..100 => format!("{seconds} s"),
+        100..6000 => format!("{} min", (seconds + 30) / 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_due_once_an_interval() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut pace = Pace::new(INTERVAL, start);
+        let due: Vec<u64> = (0..45).filter(|&second| pace.is_due(at(second))).collect();
+        assert_eq!(due, [10, 20, 30, 40]);
+    }
+
+    #[test]
+    fn durations_are_readable() {
+        let of = |seconds| readable(Duration::from_secs_f64(seconds));
+        assert_eq!([of(0.4), of(45.0), of(150.0), of(12_000.0)], ["0 s", "45 s", "3 min", "3 h 20 min"]);
+    }
+}

@@ -1,0 +1,348 @@
+//! Messages, word for word: of errors, warnings and notes, for people and as events.
+
+use std::fs;
+use std::path::Path;
+
+use girih_graph_format::file::write_npy;
+use serde_json::{Value, json};
+
+use crate::girih::{Finished, SMALL, Workspace, command, girih};
+
+/// What a failed command says, in one line, without the frame that miette draws.
+fn said(finished: &Finished) -> String {
+    let words = finished.err.split(|c: char| c.is_whitespace() || "│├╰─▶×".contains(c));
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// The message of a command line that is refused with this status.
+fn refusal(status: i32, line: &str) -> String {
+    let finished = girih(&line.split(' ').collect::<Vec<_>>());
+    assert_eq!(finished.code, Some(status), "{line}: {}", finished.err);
+    said(&finished)
+}
+
+/// A graph of six nodes as named arrays, with labels of so many classes.
+fn write_graph(folder: &Path, n_classes: i64, n_features: usize) {
+    fs::create_dir_all(folder).unwrap();
+    let edges: Vec<i64> = (0..6).chain((0..6).map(|v| (v + 1) % 6)).collect();
+    write_npy(&folder.join("edge_index.npy"), &[2, 6], &edges).unwrap();
+    write_npy(&folder.join("x.npy"), &[6, n_features], &vec![1.0f32; 6 * n_features]).unwrap();
+    write_npy(&folder.join("y.npy"), &[6], &(0..6).map(|v| v % n_classes).collect::<Vec<i64>>()).unwrap();
+    for (name, first) in [("train", 0), ("val", 2), ("test", 4)] {
+        let mask: Vec<u8> = (0..6).map(|v| u8::from(v / 2 == first / 2)).collect();
+        write_npy(&folder.join(format!("{name}_mask.npy")), &[6], &mask).unwrap();
+    }
+}
+
+#[test]
+fn wrong_usage_is_said_in_the_words_of_the_flags() {
+    for (line, expected) in [
+        ("train --model sgc --hidden 8", "--hidden has no effect on sgc, which has no hidden layers: leave it out"),
+        ("train --reorder-blocks 2", "--reorder-blocks has no effect without an order: give --reorder ORDER, too"),
+        (
+            "train --task links --reorder rcm",
+            "--reorder cannot be combined with --task links: the split of the links depends on node ids, and girih \
+             evaluate would test other links; write the order once with `girih reorder --out DIR`, and train on DIR",
+        ),
+        (
+            "train --layout patches --ranks 2",
+            "--layout has no effect on full batches, whose graph --partition divides: leave it out, or give --batch \
+             neighbor",
+        ),
+        (
+            "train --ranks 2 --chunks 2",
+            "--chunks has no effect on the partition 1d: leave it out, or take --partition 1.5d, 2d or 3d",
+        ),
+        ("stats", "no data is named: give a PATH or a generator, for instance synth:planted,nodes=10000,degree=20"),
+        ("partition x --ranks 4 --partition auto", "--partition auto is for girih train: give 1d, 1.5d, 2d or 3d here"),
+    ] {
+        assert_eq!(refusal(2, line), expected, "{line}");
+    }
+}
+
+#[test]
+fn settings_that_cannot_be_trained_name_the_flag_that_helps() {
+    let links = format!("train --data {SMALL} --epochs 1 --task links");
+    assert_eq!(
+        refusal(1, &format!("{links} --model sgc")),
+        "sgc cannot be trained for --task links: from its initial weights of zero, inner products have no gradient; \
+         give another --model, such as gcn"
+    );
+    assert_eq!(
+        refusal(1, &format!("{links} --ranks 2")),
+        "--task links trains on one rank: leave --ranks and --gpus out, or give --task nodes"
+    );
+    assert_eq!(
+        refusal(1, &format!("train --data {SMALL} --metric roc-auc")),
+        "planted,nodes=600,degree=8,features=24,classes=4 has 4 classes; ROC-AUC is defined for two classes, or for \
+         several labels a node: give --metric accuracy"
+    );
+}
+
+/// The other data's own classes are told, not those of the model.
+#[test]
+fn a_model_on_other_data_names_both_as_they_are() {
+    let work = Workspace::new();
+    write_graph(&work.path("data"), 3, 4);
+    write_graph(&work.path("other"), 2, 5);
+    let (data, other, out) = (work.arg("data"), work.arg("other"), work.arg("out"));
+    girih(&["train", &data, "--epochs", "2", "--out", &out]).ok();
+    let finished = girih(&["evaluate", "--checkpoint", &out, "--data", &other]);
+    assert_eq!(finished.code, Some(1));
+    let expected = format!(
+        "{out}/run-000.safetensors: the model was trained on data (6 nodes, 12 edges, 4 features, 3 classes) and cannot be \
+         applied to other (6 nodes, 12 edges, 5 features, 2 classes): their features differ"
+    );
+    let sizes = |text: &str| text.replace("12 edges", "E edges").replace("6 edges", "E edges");
+    assert_eq!(sizes(&said(&finished)), sizes(&expected));
+}
+
+#[test]
+fn a_resumed_session_names_settings_that_differ() {
+    let work = Workspace::new();
+    let out = work.arg("out");
+    girih(&["train", "--data", SMALL, "--epochs", "2", "--out", &out]).ok();
+    let other = girih(&["train", "--out", &out, "--resume", "--hidden", "9", "--lr", "0.5"]);
+    assert_eq!(other.code, Some(1));
+    assert_eq!(
+        said(&other),
+        format!(
+            "gcn on {SMALL} (generated): 600 nodes, 4800 edges, 24 features, 4 classes; device cpu \
+             {out}/run-000.safetensors: it was trained with other settings: model.hidden 9 (was 16), optimizer.lr 0.5 (was \
+             0.01); resume with those of the checkpoint, or choose another --out"
+        )
+        .replace("4800 edges", &edges_in(&other.err))
+        .replace("device cpu", &device_in(&other.err))
+    );
+    let longer = girih(&["train", "--out", &out, "--resume", "--epochs", "4", "--eval-every", "2"]).ok();
+    assert!(longer.err.contains("resumed with epochs 4 (was 2), eval_every 2 (was 1)\n"), "{}", longer.err);
+}
+
+/// The number of edges of a headline, which is the generator's.
+fn edges_in(text: &str) -> String {
+    let words: Vec<&str> = text.split(", ").collect();
+    words.iter().find(|word| word.ends_with(" edges")).unwrap().to_string()
+}
+
+fn device_in(text: &str) -> String {
+    text.lines().next().unwrap().rsplit_once("; ").unwrap().1.to_owned()
+}
+
+#[test]
+fn a_finished_session_that_is_resumed_says_that_nothing_is_left() {
+    let work = Workspace::new();
+    let out = work.arg("out");
+    let train = |flags: &[&str]| girih(&[&["train", "--data", SMALL, "--out", &out], flags].concat()).ok();
+    train(&["--epochs", "3"]);
+    let again = train(&["--resume"]);
+    let expected = format!(
+        "nothing is left to do: all epochs in {out} are done; train on with --epochs above 3, or add runs with --runs\n"
+    );
+    assert!(again.err.ends_with(&expected), "{}", again.err);
+    let result = train(&["--resume", "--json"]).result();
+    assert_eq!((&result["epochs_trained"], &result["epochs"]), (&json!(0), &json!(3)));
+    assert_eq!(train(&["--resume", "--epochs", "5", "--json"]).result()["epochs_trained"], 2);
+}
+
+/// "Bit for bit" holds for as many ranks as before.
+#[test]
+fn other_ranks_than_before_are_a_warning() {
+    let work = Workspace::new();
+    let out = work.arg("out");
+    let train = |flags: &[&str]| {
+        girih(&[&["train", "--data", SMALL, "--device", "cpu", "--out", &out, "--json", "-q"], flags].concat()).ok()
+    };
+    train(&["--epochs", "2", "--ranks", "2"]);
+    let same = train(&["--epochs", "3", "--ranks", "2", "--resume"]);
+    assert!(!same.err.contains("bit for bit"), "{}", same.err);
+    let one = train(&["--epochs", "4", "--resume"]);
+    let warning = one.events().into_iter().find(|event| event["event"] == "warning").expect("a warning");
+    let message = warning["message"].as_str().unwrap();
+    assert!(
+        message.starts_with(&format!("{out}/run-000.safetensors: trained so far by 2 ranks on cpu (")),
+        "{message}"
+    );
+    let end = "and from here by one rank on cpu: results agree up to the order of sums, not bit for bit";
+    assert!(message.ends_with(end), "{message}");
+    assert!(one.err.contains(&format!("warning: {message}\n")), "{}", one.err);
+}
+
+#[test]
+fn an_error_is_the_last_event_under_json() {
+    let failed = girih(&["stats", "nowhere.mtx", "--json"]);
+    let event = failed.events().pop().unwrap();
+    assert_eq!((&event["event"], &event["status"]), (&json!("error"), &json!(1)));
+    assert!(event["message"].as_str().unwrap().contains("nowhere.mtx"), "{event}");
+    assert!(said(&failed).contains(event["message"].as_str().unwrap()), "{}", failed.err);
+
+    let usage = girih(&["train", "--json", "--learning-rate", "1"]);
+    assert_eq!(usage.code, Some(2));
+    let expected = json!({
+        "event": "error",
+        "message": "unexpected argument '--learning-rate' found",
+        "help": "girih's flag is `--lr`",
+        "status": 2,
+    });
+    assert_eq!(usage.events(), [expected]);
+    assert!(usage.err.contains("tip: girih's flag is `--lr`"), "{}", usage.err);
+
+    let launched = girih(&["launch", "--nproc", "2", "--", "train", "--plan", "--json"]);
+    let events = launched.events();
+    assert_eq!((launched.code, events.len()), (Some(2), 1));
+    assert_eq!(events[0]["message"], "--plan trains nothing: call it alone, without girih launch");
+}
+
+#[test]
+fn a_config_that_is_wrong_says_where_and_has_help_in_its_event() {
+    let work = Workspace::new();
+    fs::write(work.path("a.toml"), "epochs = 3\nlearning_rate = 0.1\n").unwrap();
+    let failed = girih(&["train", "--config", &work.arg("a.toml"), "--json"]);
+    let event = failed.events().pop().unwrap();
+    assert!(event["message"].as_str().unwrap().contains("learning_rate"), "{event}");
+    assert!(event["help"].as_str().unwrap().contains("docs/configuration.md"), "{event}");
+}
+
+/// `-q` leaves warnings, `-qq` errors alone, and JSON stays whole.
+#[test]
+fn quiet_is_quiet_and_quieter() {
+    let ranks = (std::thread::available_parallelism().map_or(1, usize::from) + 1).to_string();
+    let warning = format!("warning: {ranks} ranks on ");
+    let many = ["train", "--data", SMALL, "--epochs", "1", "--device", "cpu", "--ranks", &ranks];
+    let err = |flags: &[&str]| girih(&[&many, flags].concat()).ok().err;
+    let usual = err(&[]);
+    assert!(usual.contains("gcn on ") && usual.contains(&warning), "{usual}");
+    let quiet = err(&["-q"]);
+    assert!(quiet.starts_with(&warning) && quiet.lines().count() == 1, "{quiet}");
+    assert_eq!(err(&["-qq"]), "");
+    let logged = command(&[&many[..], &["-qq"]].concat()).env("GIRIH_LOG", "warn").output().unwrap();
+    assert!(String::from_utf8(logged.stderr).unwrap().starts_with(&warning));
+    let conflict = girih(&["train", "-q", "-v"]);
+    assert_eq!(conflict.code, Some(2), "{}", conflict.err);
+}
+
+/// A terminal gets a bar; a file gets a line for what takes a while, which `-q` leaves out.
+#[test]
+fn long_work_without_a_terminal_says_what_it_does() {
+    let partition = ["partition", "--data", SMALL, "--ranks", "4"];
+    let told = girih(&partition).ok().err;
+    assert!(told.contains("counting the blocks and what is sent\n"), "{told}");
+    assert_eq!(girih(&[&partition[..], &["-q"]].concat()).ok().err, "");
+    assert_eq!(girih(&[&partition[..], &["--json"]].concat()).ok().err, "");
+}
+
+/// The measured speeds of this machine are kept: only the first plan measures them.
+#[test]
+fn a_plan_measures_the_machine_once() {
+    let work = Workspace::new();
+    let plan = || {
+        let args = ["train", "--data", SMALL, "--device", "cpu", "--plan"];
+        Finished::new(command(&args).env("GIRIH_CACHE", work.path("cache")).output().unwrap()).ok()
+    };
+    assert!(plan().err.contains("measuring memory bandwidth"));
+    let second = plan();
+    assert!(!second.err.contains("measuring memory bandwidth"), "{}", second.err);
+}
+
+/// A plan is of any size: 200 000 columns of three matrices would take a terabyte.
+#[test]
+fn a_plan_allocates_nothing_of_what_it_plans() {
+    for model in ["gcn", "gat", "sage", "lightgcn", "gin", "ngcn", "appnp", "mlp"] {
+        let data = if model == "lightgcn" { "synth:planted,nodes=600,degree=8" } else { SMALL };
+        let layers = ["--layers", "3", "--hidden", "200000", "--model", model];
+        let args = [&["train", "--data", data, "--device", "cpu", "--plan", "--json"], &layers[..]].concat();
+        let finished = girih(&args);
+        assert!(!finished.err.contains("panicked") && finished.code.is_some(), "{model}: {}", finished.err);
+        let plans = finished.events();
+        if model == "lightgcn" {
+            continue;
+        }
+        assert_eq!((finished.code, &plans[0]["fits"]), (Some(1), &json!(false)), "{model}: {}", finished.err);
+        let refused = plans.last().unwrap()["message"].as_str().unwrap();
+        assert!(refused.starts_with("training needs ") && refused.contains("--hidden "), "{model}: {refused}");
+    }
+}
+
+/// Nor does training that cannot fit begin to allocate.
+#[test]
+fn training_beyond_main_memory_is_refused() {
+    let message = refusal(1, &format!("train --data {SMALL} --device cpu --layers 3 --hidden 1000000"));
+    let told = message.split_once("; ").map_or("", |(_, rest)| rest);
+    assert!(message.contains("training needs ") && message.contains(" of main memory beside graph"), "{message}");
+    assert!(told.contains("--hidden ") && told.contains("fits"), "{message}");
+}
+
+/// The same number has the same digits wherever it is written.
+#[test]
+fn numbers_have_the_same_digits_everywhere() {
+    let work = Workspace::new();
+    let out = work.arg("out");
+    let finished = girih(&["train", "--data", SMALL, "--epochs", "3", "--out", &out, "--json"]).ok();
+    let metrics = fs::read_to_string(work.path("out/metrics.jsonl")).unwrap();
+    let printed: Vec<&str> = finished.out.lines().take(3).collect();
+    assert_eq!(metrics.lines().collect::<Vec<_>>(), printed, "epochs are printed as they are kept");
+    let last: Value = serde_json::from_str(printed[2]).unwrap();
+    let result = finished.result();
+    assert_eq!(result["train_loss"].to_string(), last["train_loss"].to_string());
+    assert!(result["train_loss"].to_string().len() < 12, "an f32 has no digits of an f64: {}", result["train_loss"]);
+    assert_eq!(result["val_loss"], last["val_loss"]);
+    let kept: Value = serde_json::from_str(&fs::read_to_string(work.path("out/result.json")).unwrap()).unwrap();
+    assert_eq!(kept, result);
+    let percent = format!("{:.2} %", 100.0 * result["test_accuracy"].as_f64().unwrap());
+    assert!(fs::read_to_string(work.path("out/report.html")).unwrap().contains(&percent));
+    assert!(girih(&["evaluate", "--checkpoint", &out]).ok().out.contains(&percent));
+    let time = last["time"].as_f64().unwrap();
+    assert!((1.7e9..1e10).contains(&time), "{time}");
+}
+
+#[test]
+fn runs_are_counted_from_zero_as_their_files_are() {
+    let work = Workspace::new();
+    let out = work.arg("out");
+    let train = ["train", "--data", SMALL, "--epochs", "2", "--runs", "2", "--out", &out];
+    let told = girih(&train).ok().err;
+    let runs: Vec<&str> = told.lines().filter(|line| line.starts_with("run ")).collect();
+    assert!(runs[0].starts_with("run   0 ") && runs[1].starts_with("run   1 "), "{told}");
+    assert!(work.path("out/run-001.safetensors").is_file());
+    let shown = girih(&["evaluate", "--checkpoint", &format!("{out}/run-001.safetensors")]).ok().out;
+    assert!(shown.lines().any(|line| line.split_whitespace().eq(["Run", "1"])), "{shown}");
+}
+
+/// The codec of an evaluation is no sign of other data, and other data are one.
+#[test]
+fn another_codec_is_no_alarm() {
+    let work = Workspace::new();
+    let out = work.arg("out");
+    for codec in [None, Some("int8")] {
+        let out = format!("{out}{}", codec.unwrap_or_default());
+        let codec = codec.map_or(vec![], |codec| vec!["--codec", codec]);
+        girih(&[&["train", "--data", SMALL, "--epochs", "2", "--out", &out], &codec[..]].concat()).ok();
+        for other in ["none", "int8", "topk:2"] {
+            let evaluated = girih(&["evaluate", "--checkpoint", &out, "--codec", other]).ok();
+            assert!(!evaluated.err.contains("warning"), "{other}: {}", evaluated.err);
+        }
+        let other = girih(&["evaluate", "--checkpoint", &out, "--data", &format!("{SMALL},seed=9")]).ok();
+        assert!(other.err.contains("warning: "), "{}", other.err);
+    }
+}
+
+#[test]
+fn doctor_fits_80_columns() {
+    let doctor = girih(&["doctor"]).ok().out;
+    for line in doctor.lines().filter(|line| !line.contains('/')) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+#[test]
+fn completions_and_manual_pages_name_every_command() {
+    let bash = girih(&["completions", "bash"]).ok().out;
+    assert!(bash.contains("girih__subcmd__train") || bash.contains("girih__train"), "{}", &bash[..400]);
+    for shell in ["zsh", "fish", "powershell", "elvish"] {
+        assert!(girih(&["completions", shell]).ok().out.contains("weight-decay"), "{shell}");
+    }
+    let work = Workspace::new();
+    girih(&["completions", "man", "--out", &work.arg("man")]).ok();
+    let page = fs::read_to_string(work.path("man/girih-train.1")).unwrap();
+    assert!(page.contains("weight\\-decay") && page.contains("Examples"), "{page}");
+    assert!(work.path("man/girih.1").is_file() && work.path("man/girih-doctor.1").is_file());
+}
