@@ -909,4 +909,30 @@ mod tests {
         assert!((meter.cost().flops - 1e7).abs() < 1.0);
         assert!((meter.cost().seconds - 1e-3).abs() < 1e-9, "arithmetic decides here: {}", meter.cost().seconds);
     }
+
+    /// Plans are of sizes that no machine has: no value is made, and bytes stay at the largest number there is.
+    #[test]
+    fn what_is_planned_is_not_made() {
+        let meter = Meter::cuda(Dtype::F32, None);
+        let shape = Shape::new(1 << 30, 1 << 30);
+        let mut made = || -> Vec<f32> { panic!("a plan makes no values") };
+        let mut all = Vec::new();
+        for _ in 0..5 {
+            let mut matrix = meter.upload_made(shape, Dtype::F32, &mut made).unwrap();
+            meter.write_made(&mut made, &mut matrix).unwrap();
+            all.push(matrix);
+        }
+        assert_eq!(meter.cost().peak_bytes, u64::MAX);
+    }
+
+    #[test]
+    fn values_that_are_made_are_those_that_are_uploaded() {
+        let (cpu, shape) = (crate::Cpu::new(), Shape::new(2, 3));
+        let values = || (0..6).map(|i| i as f32).collect::<Vec<_>>();
+        let mut matrix = cpu.upload_made(shape, Dtype::F32, &mut || values()).unwrap();
+        assert_eq!(cpu.download(&matrix).unwrap().data(), values());
+        cpu.write_made(&mut || vec![7.0; 6], &mut matrix).unwrap();
+        assert_eq!(cpu.download(&matrix).unwrap().data(), [7.0; 6]);
+        assert!(cpu.upload_made(shape, Dtype::F32, &mut || vec![0.0; 5]).is_err());
+    }
 }

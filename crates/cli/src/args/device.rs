@@ -9,7 +9,9 @@ use super::any_case;
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Device")]
 pub struct DeviceArgs {
-    /// Device: auto (the fastest here), cpu, cuda, or cuda:N for the N-th CUDA device
+    /// Device: auto, cpu, cuda or cuda:N
+    ///
+    /// Auto is the fastest that is here; cuda:N is the N-th CUDA device, from 0.
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = parse_device)]
     pub device: Device,
     /// Density from which a CUDA device multiplies 256 × 64 tiles with tensor cores

@@ -12,15 +12,14 @@ struct Help {
 }
 
 /// Flags that every `-h` shows.
-const EVERYWHERE: &[&str] = &["path", "json", "quiet", "verbose", "help"];
+const EVERYWHERE: &[&str] = &["path", "json", "help"];
+/// Examples that `-h` shows, at most.
+const SHORT_EXAMPLES_MAX: usize = 3;
 
 const HELP: &[Help] = &[
     Help {
         command: "train",
-        common: &[
-            "model", "layers", "hidden", "task", "lr", "epochs", "patience", "seed", "runs", "batch", "device", "gpus",
-            "out", "resume", "plan",
-        ],
+        common: &["model", "layers", "hidden", "lr", "epochs", "batch", "device", "out", "resume"],
         examples: &[
             ("A GCN on a small generated graph", "girih train"),
             ("A graph of your own, kept", "girih train PATH --model sage --out runs/first"),
@@ -132,7 +131,8 @@ const HELP: &[Help] = &[
 /// The command with its examples, and with a short help of common flags.
 pub(super) fn completed(command: Command) -> Command {
     let Some(help) = HELP.iter().find(|help| help.command == command.get_name()) else { return command };
-    let command = command.after_help(examples(help.examples));
+    let shown = &help.examples[..help.examples.len().min(SHORT_EXAMPLES_MAX)];
+    let command = command.after_help(short_examples(shown)).after_long_help(examples(help.examples));
     if help.common.is_empty() {
         return command;
     }
@@ -141,6 +141,12 @@ pub(super) fn completed(command: Command) -> Command {
         let is_common = help.common.contains(&id) || EVERYWHERE.contains(&id);
         arg.hide_short_help(!is_common)
     })
+}
+
+/// Examples as the end of a short help text, a line each.
+fn short_examples(all: &[(&str, &str)]) -> String {
+    let lines = all.iter().map(|(_, line)| format!("  {line}"));
+    std::iter::once("Examples:".to_owned()).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
 /// Examples as the end of a help text, two lines each.
@@ -240,6 +246,9 @@ mod tests {
             ("quiet", "Messages"),
         ] {
             assert_eq!(heading("train", id), expected, "{id}");
+        }
+        for id in ["batch", "fanout", "batch_size", "clusters", "epochs", "seed", "threads"] {
+            assert_eq!(heading("sample", id), "Mini-batches", "{id}");
         }
         for command in ["evaluate", "predict", "stats", "sample", "partition", "reorder", "convert"] {
             assert_eq!(heading(command, "json"), "Output", "{command}");

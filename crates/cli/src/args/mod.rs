@@ -84,12 +84,12 @@ pub enum Command {
 #[command(next_help_heading = "Messages")]
 pub struct MessageArgs {
     /// Print no progress and no notes; -qq no warnings either
-    #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "verbose", hide_short_help = true)]
     pub quiet: u8,
     /// Print what is decided on the way; -vv also details for finding faults
     ///
     /// The environment variable GIRIH_LOG overrides both, for instance GIRIH_LOG=debug.
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(short, long, global = true, action = ArgAction::Count, hide_short_help = true)]
     pub verbose: u8,
 }
 
@@ -97,9 +97,9 @@ pub struct MessageArgs {
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
-    /// Print JSON, one object a line, and nothing else on standard output
+    /// Print JSON, one object a line
     ///
-    /// Errors and warnings are events there, too: {"event":"error", ...}.
+    /// Nothing else goes to standard output. Errors and warnings are events there, too: {"event":"error", ...}.
     #[arg(long)]
     pub json: bool,
 }
@@ -151,9 +151,9 @@ impl Command {
 
 /// The grammar of the command line: values of enums in any case, short help of common flags, examples.
 pub fn command() -> clap::Command {
-    let any_case = |arg: clap::Arg| match arg.get_possible_values().is_empty() {
-        true => arg,
-        false => arg.ignore_case(true),
+    let any_case = |arg: clap::Arg| {
+        let has_names = arg.get_action().takes_values() && !arg.get_possible_values().is_empty();
+        if has_names { arg.ignore_case(true) } else { arg }
     };
     Cli::command().mut_subcommands(|command| help::completed(command.mut_args(any_case)))
 }

@@ -18,7 +18,6 @@ use crate::sizes;
 
 /// `girih sample`.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Mini-batches")]
 pub struct SampleArgs {
     #[command(flatten)]
     pub data: DataArgs,
@@ -26,55 +25,55 @@ pub struct SampleArgs {
     ///
     /// Sampled neighbours of its seeds (neighbor), nodes sampled for each whole layer (layer), some clusters (cluster),
     /// or a sampled subgraph (saint).
-    #[arg(long, value_enum, default_value_t = SampledBatch::Neighbor)]
+    #[arg(long, help_heading = "Mini-batches", value_enum, default_value_t = SampledBatch::Neighbor)]
     pub batch: SampledBatch,
     /// Sampled neighbours of a node in each hop, from the seeds outward; -1 for all
     ///
     /// Of layer batches, nodes of each whole layer. [default: 15,10,5; layer 2048,2048,2048]
-    #[arg(long, value_name = "K,…", allow_hyphen_values = true)]
+    #[arg(long, help_heading = "Mini-batches", value_name = "K,…", allow_hyphen_values = true)]
     pub fanout: Option<FanOut>,
     /// Seeds of a batch; of saint batches, sampled nodes, edges or walks [default: 1024]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, help_heading = "Mini-batches", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub batch_size: Option<u32>,
     #[command(flatten)]
     pub subgraphs: SubgraphSettings,
     /// Sampler of neighbours [default: node]
     ///
     /// Each node for itself (node), the nodes of a hop together (layer), or with common random numbers (labor).
-    #[arg(long, value_enum)]
+    #[arg(long, help_heading = "Mini-batches", value_enum)]
     pub draws: Option<DrawsChoice>,
     /// Sampling probability of a node of a layer batch [default: ladies]
     ///
     /// By its edges to the layer above (ladies), or by all its edges (fastgcn).
-    #[arg(long, value_enum)]
+    #[arg(long, help_heading = "Mini-batches", value_enum)]
     pub importance: Option<Importance>,
     /// Passes over all seeds
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, help_heading = "Mini-batches", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub epochs: u32,
     /// Relabelling of global ids to local ones: to-block, to-block-fast, fused or rank
     ///
     /// Batches are the same. [default: rank]
-    #[arg(long, value_name = "NAME", value_parser = any_case::<Relabel>)]
+    #[arg(long, help_heading = "Mini-batches", value_name = "NAME", value_parser = any_case::<Relabel>)]
     pub relabel: Option<Relabel>,
     /// Nodes whose neighbours a hop samples [default: per-layer]
     ///
     /// Those that the hop before found (once), or all found so far (per-layer).
-    #[arg(long, value_enum)]
+    #[arg(long, help_heading = "Mini-batches", value_enum)]
     pub expand: Option<ExpandChoice>,
     /// Sample with replacement (neighbor, layer)
-    #[arg(long)]
+    #[arg(long, help_heading = "Mini-batches")]
     pub replace: bool,
     /// Sample edges in proportion to their weights
-    #[arg(long)]
+    #[arg(long, help_heading = "Mini-batches")]
     pub weighted: bool,
     /// Leave the columns of the input block in global ids
-    #[arg(long)]
+    #[arg(long, help_heading = "Mini-batches")]
     pub global_inputs: bool,
     /// Random seed
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, help_heading = "Mini-batches", value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// CPU threads, one batch each [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, help_heading = "Mini-batches", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
     #[command(flatten)]
     pub ranks: SampleRankArgs,

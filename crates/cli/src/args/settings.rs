@@ -54,9 +54,10 @@ pub struct ModelSettings {
     /// Layers; for sgc and lightgcn, hops [default: 2; lightgcn 3]
     #[arg(long, value_name = "N")]
     pub layers: Option<usize>,
-    /// Width of hidden layers [default: 16; links 32, lightgcn 64]
+    /// Width of hidden layers [default: 16]
     ///
-    /// For lightgcn, of the embeddings; for gat and gatv2, of each head [default: 8]. sgc has no hidden layers.
+    /// With --task links [default: 32]. For gat and gatv2, of each head [default: 8]; for lightgcn, of the embeddings
+    /// [default: 64]. sgc has no hidden layers.
     #[arg(long, value_name = "N", visible_alias = "dim")]
     pub hidden: Option<usize>,
     /// Dropout rate of hidden activations [default: 0.5; links and lightgcn 0]

@@ -61,7 +61,10 @@ fn write_pages(folder: &Path) -> Result<(), CliError> {
             format!("{PROGRAM}-{}", command.get_name())
         };
         let mut page = Vec::new();
-        Man::new(command.clone()).title(name.as_str()).render(&mut page).map_err(|error| CliError::Other(format!("{name}.1: {error}")))?;
+        Man::new(command.clone())
+            .title(name.as_str())
+            .render(&mut page)
+            .map_err(|error| CliError::Other(format!("{name}.1: {error}")))?;
         write(folder, &format!("{name}.1"), &page)?;
     }
     Ok(())

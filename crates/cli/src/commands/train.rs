@@ -240,13 +240,13 @@ fn train(
     }
     let mut results = facts.results(config, &outcome, history.points(), peak_device_bytes);
     add_arrangement(&mut results, ranks, config, &order);
+    results.add_hidden("epochs_trained", outcome.times.len()).add_hidden("continue", end.command());
     if let Some(divided) = divided {
         results.add_hidden("division", divided.to_json());
     }
     if let Some(outputs) = &outputs {
         outputs.finish(&facts.title(), &results, history.points())?;
     }
-    results.add_hidden("epochs_trained", outcome.times.len()).add_hidden("continue", end.command());
     results.print(args.output.json);
     if let Some(line) = end.line(args, config, &outcome.runs) {
         messages::note(args.output, line);

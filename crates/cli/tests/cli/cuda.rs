@@ -225,7 +225,7 @@ fn a_plan_is_made_for_a_card_that_is_not_here() {
 
     let small = plan(&["--memory", "1MB", "--device", "cuda"]);
     assert_eq!(small.code, Some(1));
-    assert_eq!(small.result()["fits"], false);
+    assert_eq!((&small.events()[0]["event"], &small.events()[0]["fits"]), (&"result".into(), &false.into()));
     assert!(small.err.contains("training needs"), "{}", small.err);
 
     let processor = plan(&["--memory", "2GiB", "--device", "cpu"]).ok().result();

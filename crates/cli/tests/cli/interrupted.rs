@@ -74,6 +74,22 @@ fn stops_after_the_epoch_and_goes_on(name: &str, status: i32) {
     assert_resumes_to_the_same_end(&work);
 }
 
+/// The first signal waits for the epoch, here for as long as nobody reads what it prints; the second does not wait.
+#[test]
+fn a_second_signal_ends_at_once() {
+    let work = Workspace::new();
+    let out = work.arg("out");
+    let args = ["train", "--data", SMALL, "--epochs", "1000000", "--out", &out, "--json"];
+    let (mut child, _rest) = start_and_read(&args, 2);
+    // Until the pipe is full.
+    std::thread::sleep(Duration::from_secs(4));
+    signal("-INT", child.id());
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(child.try_wait().unwrap().is_none(), "it waits for its epoch to be printed");
+    signal("-INT", child.id());
+    assert_eq!(child.wait().unwrap().signal(), Some(2));
+}
+
 /// An epoch has so many batches that the signal comes in the middle of one.
 #[test]
 fn ctrl_c_stops_after_a_batch_and_resume_goes_on() {

@@ -15,7 +15,8 @@ use crate::girih::{Finished, SMALL, Workspace, command, girih, losses, says, sig
 fn curve(finished: Finished) -> Vec<String> {
     let finished = finished.ok();
     let numbers = |event: &serde_json::Value| format!("{} {}", event["train_loss"], event["test_loss"]);
-    finished.events().iter().map(numbers).collect()
+    // More ranks than cores are a warning.
+    finished.events().iter().filter(|event| event["event"] != "warning").map(numbers).collect()
 }
 
 fn launch(n: &str, train: &[&str]) -> Finished {

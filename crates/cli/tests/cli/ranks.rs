@@ -106,7 +106,7 @@ fn ranks_apply_what_one_rank_applies() {
     }
     assert!(says(
         &with("evaluate", &["--ranks", "2", "--partition", "auto"]).refused(2),
-        "auto is what training chooses"
+        "--partition auto is for girih train"
     ));
     assert!(says(&with("evaluate", &["--partition", "2d"]).refused(2), "--ranks N"));
     // A model is applied to the whole graph.
@@ -276,7 +276,7 @@ fn orders_that_are_none_are_refused() {
     for (name, code, reason) in [
         ("table.npy", 1, "expected one dimension"),
         ("floats.npy", 1, "integers"),
-        ("order.txt", 2, "the file is a .npy"),
+        ("order.txt", 2, "has to end in .npy"),
     ] {
         let message = girih(&["reorder", "--data", SMALL, "--permutation", &work.arg(name)]).refused(code);
         assert!(says(&message, reason) && message.matches(name).count() == 1, "{message}");

@@ -128,6 +128,21 @@ fn more_epochs_lengthen_a_finished_session() {
     assert_same_checkpoints(once.path(), twice.path(), 1);
 }
 
+/// Which epochs are scored changes no step.
+#[test]
+fn other_epochs_may_be_scored_when_a_run_goes_on() {
+    let (once, twice) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let dataset = planted("nodes=300");
+    let scored = |every, epochs| TrainConfig { eval_every: every, ..config(ModelKind::Gcn, epochs) };
+    train_into(once.path(), dataset.clone(), &scored(3, 12), None);
+    train_into(twice.path(), dataset.clone(), &scored(1, 5), None);
+    train_into(twice.path(), dataset, &scored(3, 12), None);
+    let last = |folder: &Path| Checkpoint::load(&checkpoint_path(folder, 0)).unwrap();
+    let (once, twice) = (last(once.path()), last(twice.path()));
+    assert!(once.params == twice.params && once.moments == twice.moments, "the steps differ");
+    assert_eq!(once.progress.last, twice.progress.last);
+}
+
 #[test]
 fn another_configuration_or_data_set_does_not_resume() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +157,7 @@ fn another_configuration_or_data_set_does_not_resume() {
     };
     let wider = TrainConfig { model: ModelConfig { hidden: 8, ..ModelConfig::default() }, ..short.clone() };
     let message = refusal(planted("nodes=300"), &wider);
-    assert!(message.contains("run-000.safetensors") && message.contains("other settings"), "{message}");
+    assert!(message.contains("run-000.safetensors") && message.contains("model.hidden 8 (was 16)"), "{message}");
     let message = refusal(planted("nodes=301"), &short);
     assert!(message.contains("run-000.safetensors") && message.contains("not on"), "{message}");
 }

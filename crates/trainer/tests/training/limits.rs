@@ -89,7 +89,7 @@ fn a_loss_that_is_no_number_ends_the_run_with_advice() {
         for model in ALL_MODELS {
             let optimizer = OptimizerConfig { kind, lr: 1e30, ..OptimizerConfig::default() };
             let message = refusal(planted("nodes=200"), &TrainConfig { optimizer, ..config(model, 50) });
-            let says_why = message.contains("training loss is") && message.contains("lower the learning rate");
+            let says_why = message.contains("training loss is") && message.contains("give a lower --lr");
             assert!(says_why, "{model:?} {kind:?}: {message}");
         }
     }

@@ -194,7 +194,7 @@ fn what_makes_no_sense_is_refused_by_name() {
     assert!(message.contains("no features"), "{message}");
     let no_edges = girih_graph_format::Csr::empty(400, 400).unwrap();
     let message = refused(Dataset { graph: no_edges, ..communities() });
-    assert!(message.contains("none of which is left to train on"), "{message}");
+    assert!(message.contains("none is left to train on"), "{message}");
     let message = train(without_labels(communities()), &config(ModelKind::Gcn, 1)).unwrap_err().to_string();
     assert!(message.contains("task links"), "{message}");
     let grid = ProcessGrid::new(Scheme::OneD, 2, 1).unwrap();

@@ -52,7 +52,7 @@ pub(crate) fn lightgcn(epochs: u64) -> TrainConfig {
 fn a_batch_whose_loss_is_no_number_ends_the_run_with_its_epoch() {
     let steep = |lr| TrainConfig { optimizer: OptimizerConfig { lr, ..lightgcn(9).optimizer }, ..lightgcn(9) };
     let message = train(tastes(), &steep(1e30)).unwrap_err().to_string();
-    let says_why = message.contains("training loss is") && message.contains("in epoch 1; lower the learning rate");
+    let says_why = message.contains("training loss is") && message.contains("in epoch 1: give a lower --lr");
     assert!(says_why, "{message}");
 }
 

@@ -84,7 +84,10 @@ fn nothing_left(args: &TrainArgs, config: &TrainConfig, runs: &[RunSummary]) -> 
         None if config.optimizer.schedule == (Schedule::Cosine {}) => {
             "the cosine schedule ends with the last epoch; to train longer, choose another --out".to_owned()
         }
-        None => format!("train on with --epochs above {}, or add runs with --runs", config.epochs),
+        None => {
+            let done = runs.iter().map(|run| run.epochs).max().unwrap_or(config.epochs);
+            format!("train on with --epochs above {done}, or add runs with --runs")
+        }
     };
     format!("nothing is left to do: all epochs{folder} are done; {remedy}")
 }
