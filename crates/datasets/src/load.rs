@@ -43,7 +43,8 @@ pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> 
         }
         Spec::Path(path) => load_path(&path, options)?,
     };
-    choose_split(attach(dataset, options)?.with_codec(options.codec, options.seed)?, options.split)
+    let dataset = attach(dataset, options)?.with_features_from(options.features_from)?;
+    choose_split(dataset.with_codec(options.codec, options.seed)?, options.split)
 }
 
 /// The compressed features at a path, mapped, for a graph of `n_nodes` nodes.

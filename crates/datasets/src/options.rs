@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use girih_compress::CodecSpec;
 
-use crate::FeatureNorm;
+use crate::{FeatureNorm, FeaturesFrom};
 
 /// How files become a data set; every default is the convention of the format's published loader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct LoadOptions {
     /// Dense features (`.npy`) or compressed ones (`.codes`), one row per node, for formats that hold none, such as
     /// edge lists.
     pub features: Option<PathBuf>,
+    /// Rule that makes features for data that has none; `None` for as the data is. Data with features is refused then.
+    pub features_from: Option<FeaturesFrom>,
     /// How features are compressed as they are read, by a codec fitted with `seed`; `None`: as the data has them.
     pub codec: Option<CodecSpec>,
     /// Labels (`.npy`, one integer per node, negative when unknown) for formats that hold none.
@@ -40,6 +42,7 @@ impl Default for LoadOptions {
             n_splits: 1,
             split: None,
             features: None,
+            features_from: None,
             codec: None,
             labels: None,
         }

@@ -59,7 +59,7 @@ impl StoredDataset {
         let outline = outline(&section, &graph, store.as_ref());
         let n_splits = options.split.map_or(section.n_splits, |_| 1);
         let (spec, options, folder) = (spec.to_owned(), options.clone(), folder.into());
-        let outline = Outline { n_splits, ..outline };
+        let outline = Outline { n_splits, ..outline.with_features_from(options.features_from)? };
         let stored = Self { spec, options, folder, section, graph, store, outline };
         let is_encoded = stored.options.codec.is_none_or(|codec| stored.has_codes_of(codec));
         Ok((is_encoded && stored.lies_as_it_is_used()?).then_some(stored))
@@ -277,6 +277,8 @@ fn outline(section: &DatasetSection, graph: &GraphSizes, store: Option<&Compress
         n_nodes: graph.n_rows,
         n_edges: graph.nnz,
         n_features: store.map_or(section.n_features, CompressedFeatures::width),
+        features_from: None,
+        weighted: graph.weighted,
         codes: store.map(|store| (store.codec().spec().to_string(), store.codec().row_bytes())),
         n_classes: if section.labels == LabelKind::None { 0 } else { section.n_classes },
         multi_label: section.labels == LabelKind::Multi,

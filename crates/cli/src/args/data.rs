@@ -76,6 +76,7 @@ impl DataArgs {
             },
             features: self.features.clone(),
             codec: None,
+            features_from: None,
             labels: self.labels.clone(),
         }
     }
