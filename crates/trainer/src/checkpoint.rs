@@ -67,6 +67,34 @@ pub struct Progress {
     pub train_loss: f32,
 }
 
+impl Progress {
+    /// Whether a model of nodes can be applied to `other` data: any graph with as many features and classes; with
+    /// features that stand for the nodes of training, a graph of as many nodes.
+    ///
+    /// # Errors
+    /// When it can not, saying why.
+    pub fn check_data(&self, other: &DataShape) -> Result<(), TrainError> {
+        self.check_known_nodes(other)?;
+        self.data.check_widths(other)
+    }
+
+    /// Whether `other` data has the nodes that features stand for, if they stand for some.
+    ///
+    /// # Errors
+    /// When it has others.
+    pub(crate) fn check_known_nodes(&self, other: &DataShape) -> Result<(), TrainError> {
+        let Some(rule) = self.config.features_from.filter(|rule| rule.knows_nodes()) else { return Ok(()) };
+        if self.data.n_nodes == other.n_nodes {
+            return Ok(());
+        }
+        Err(TrainError::invalid(format!(
+            "the model was trained on {} with features from {rule}, which has a row for each of these nodes and none for others: it \
+             cannot be applied to {other}; train with --features-from degree or random-walk:16, which any graph has",
+            self.data
+        )))
+    }
+}
+
 /// What every version of [`Progress`] holds.
 #[derive(Deserialize)]
 struct Version {
