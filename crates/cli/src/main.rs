@@ -11,10 +11,12 @@ mod commands;
 mod error;
 mod history;
 mod interrupt;
+mod notes;
 mod output;
 mod paths;
 mod plots;
 mod report;
+mod scores;
 mod sizes;
 
 use std::process::ExitCode;

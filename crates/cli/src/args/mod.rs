@@ -16,7 +16,7 @@ use clap::{Args, Parser, Subcommand};
 pub use self::batches::{BatchSettings, LinkSettings, SubgraphSettings};
 pub use self::choices::{
     AggregatorArg, Batch, DecayArg, DrawsChoice, ExpandChoice, JumpArg, LayoutChoice, MetricArg, Model, NormArg,
-    Optimizer, Precision, RowDivisor, Saint, SampledBatch, ScoreByArg, TaskArg,
+    NormalizationArg, Optimizer, Precision, RowDivisor, Saint, SampledBatch, ScoreByArg, TaskArg,
 };
 pub use self::codec::{CodecChoice, CompressArgs, DecompressArgs};
 pub use self::data::{ConvertArgs, DEFAULT_DATA, DataArgs, GenerateArgs, SplitChoice, StatsArgs};

@@ -2,6 +2,8 @@
 
 use clap::Args;
 use girih_compute::Dtype;
+use girih_datasets::FeaturesFrom;
+use girih_graph_format::Degrees;
 use girih_tiers::{CacheShares, HostReads, Hotness};
 use girih_trainer::{
     Aggregator, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, Schedule, TaskKind, TierConfig, TrainConfig,
@@ -9,8 +11,8 @@ use girih_trainer::{
 
 use super::codec::parse_codec;
 use super::{
-    AggregatorArg, BatchSettings, CodecChoice, DecayArg, JumpArg, LinkSettings, MetricArg, Model, NormArg, Optimizer,
-    Precision, TaskArg,
+    AggregatorArg, BatchSettings, CodecChoice, DecayArg, JumpArg, LinkSettings, MetricArg, Model, NormArg,
+    NormalizationArg, Optimizer, Precision, TaskArg,
 };
 use crate::sizes;
 
@@ -62,6 +64,10 @@ pub struct Settings {
     /// Hidden layers of gcn, gat, gatv2 and gin add to what they read
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub residual: Option<bool>,
+    /// Degrees by which gcn, sgc, sage, ngcn, appnp and lightgcn divide: sums of weights as they are, or of absolute
+    /// weights, for graphs with negative ones [default: default]
+    #[arg(long, value_enum)]
+    pub normalization: Option<NormalizationArg>,
     /// What normalises hidden layers of gcn, gat, gatv2 and gin [default: none]
     #[arg(long, value_enum)]
     pub norm: Option<NormArg>,
@@ -110,6 +116,10 @@ pub struct Settings {
     /// Storage of features and gathered rows; sums are f32 in any case [default: f32]
     #[arg(long, value_enum)]
     pub precision: Option<Precision>,
+    /// Make features for data that has none: degree (local degree profile), onehot (a column for each node),
+    /// embedding:WIDTH (learned rows, one a node), random-walk:STEPS (return probabilities)
+    #[arg(long, value_name = "RULE")]
+    pub features_from: Option<FeaturesFrom>,
     /// Compress features once, before training, and decode rows where they are used: CODEC of `girih compress`, or none
     /// [default: none]
     #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
@@ -200,6 +210,7 @@ impl Settings {
         set(&mut model.hops, self.hops);
         set(&mut model.teleport, self.teleport);
         set(&mut model.mixing, self.mixing);
+        set(&mut model.normalization, self.normalization.map(Degrees::from));
         set(&mut model.residual, self.residual);
         set(&mut model.norm, self.norm.map(NormKind::from));
         set(&mut model.jump, self.jump.map(Jump::from));
@@ -221,6 +232,7 @@ impl Settings {
         set(&mut config.metric, self.metric.map(Metric::from));
         set(&mut config.precision, self.precision.map(Dtype::from));
         set(&mut config.codec, self.codec.map(CodecChoice::codec));
+        set(&mut config.features_from, self.features_from.map(Some));
         self.tiers.override_in(&mut config.tiers);
     }
 }

@@ -4,6 +4,7 @@ mod division;
 mod facts;
 mod observer;
 mod outputs;
+mod scores;
 mod settings;
 mod timeline;
 
@@ -31,7 +32,9 @@ use super::sharing::{check_layout, check_planned, check_trained, sharing, stages
 use crate::args::{DataArgs, DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
 use crate::error::CliError;
 use crate::interrupt;
+use crate::notes;
 use crate::output::Results;
+use crate::scores::NodeScore;
 
 /// Trains, reports, and writes the output folder.
 pub fn run(args: &TrainArgs) -> Result<(), CliError> {
@@ -52,7 +55,11 @@ pub fn run(args: &TrainArgs) -> Result<(), CliError> {
     if asked.is_none() {
         config.validate()?;
     }
-    let options = LoadOptions { codec: config.codec, ..data.options(config.seed, config.runs as usize) };
+    let options = LoadOptions {
+        codec: config.codec,
+        features_from: config.features_from,
+        ..data.options(config.seed, config.runs as usize)
+    };
     if args.plan {
         place.refuse_several("--plan trains nothing: call it alone, without a launcher")?;
         check_planned(args)?;
@@ -167,6 +174,8 @@ fn train(
         _ => load(spec, options)?.into(),
     };
     let facts = Facts::of(&data.outline(), spec, config, backend.name());
+    let mut notes = data.notes();
+    notes.append(config.notes(data.outline().weighted));
     let mut order = OrderKind::None.to_string();
     if let Some(wanted) = wanted {
         let (dataset, name) = ordered(data.into_dataset()?, &wanted, config, output)?;
@@ -187,6 +196,7 @@ fn train(
     if !output.json {
         let is_cut = ranks.is_some_and(|ranks| !holds_all(ranks, config));
         eprintln!("{}", facts.headline());
+        notes::lines(&notes).iter().for_each(|line| eprintln!("{line}"));
         divided.iter().flat_map(|divided| divided.lines()).for_each(|line| eprintln!("{line}"));
         if is_cut {
             company.tell_what_is_read(&data);
@@ -199,7 +209,8 @@ fn train(
         stop: Some(interrupt::watch()),
         ..SessionOptions::default()
     };
-    let mut observer = Observer::new(config, output.json, outputs.clone());
+    let multi_label = data.outline().multi_label;
+    let mut observer = Observer::new((config, multi_label), output.json, outputs.clone());
     let mut observe = |event: Event<'_>| {
         let marked = timeline.as_ref().map_or(Ok(()), |timeline| timeline.mark(&event));
         observer.observe(&event, marked)
@@ -226,11 +237,13 @@ fn train(
     }
     let mut results = facts.results(config, &outcome, history.points(), peak_device_bytes);
     add_arrangement(&mut results, ranks, config, &order);
+    results.add_hidden("notes", notes::to_json(&notes));
     if let Some(divided) = divided {
         results.add_hidden("division", divided.to_json());
     }
     if let Some(outputs) = &outputs {
-        outputs.finish(&facts.title(), &results, history.points())?;
+        let score = NodeScore::of_metric(config.metric, multi_label);
+        outputs.finish(&facts.title(), &results, (history.points(), score))?;
     }
     if !args.output.json && outcome.stopped {
         eprintln!("{}", how_it_stopped(args, config, has_begun));

@@ -10,9 +10,11 @@ mod girih;
 mod interrupted;
 mod launch;
 mod links;
+mod made_features;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod ranks;
 mod recommend;
 mod sample;
+mod scores;
 mod train;

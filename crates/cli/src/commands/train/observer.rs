@@ -9,6 +9,7 @@ use super::outputs::OutputFolder;
 use crate::error::CliError;
 use crate::history::{History, Point};
 use crate::output::print_json;
+use crate::scores::{NodeScore, Part, percent_or};
 
 /// Follows training: prints and records it.
 pub struct Observer {
@@ -20,12 +21,14 @@ pub struct Observer {
     history: History,
     epochs: u64,
     runs: u64,
+    /// Score that chooses the epoch, of classified nodes.
+    score: NodeScore,
     failure: Option<CliError>,
 }
 
 impl Observer {
-    /// An observer of `config`'s training that fills `outputs`, if there are any.
-    pub fn new(config: &TrainConfig, json: bool, outputs: Option<OutputFolder>) -> Self {
+    /// An observer of `config`'s training, with several labels a node or one, that fills `outputs`, if there are any.
+    pub fn new((config, multi_label): (&TrainConfig, bool), json: bool, outputs: Option<OutputFolder>) -> Self {
         let show_bar = !json && std::io::stderr().is_terminal();
         let bar = show_bar.then(|| {
             let template = "{prefix}{bar:30.cyan/blue} {pos}/{len} {msg}  {eta} left";
@@ -33,7 +36,8 @@ impl Observer {
             ProgressBar::new(config.epochs).with_style(style)
         });
         let (epochs, runs, history) = (config.epochs, config.runs, History::in_memory());
-        Self { json, bar, outputs, has_begun: false, history, epochs, runs, failure: None }
+        let score = NodeScore::of_metric(config.metric, multi_label);
+        Self { json, bar, outputs, has_begun: false, history, epochs, runs, score, failure: None }
     }
 
     /// Takes note of an event, and of whether another has; says to stop when something cannot be written.
@@ -45,7 +49,7 @@ impl Observer {
                 self.batch(*done);
                 Ok(())
             }
-            Event::Epoch { run, report } => self.epoch(Point::new(*run, report)),
+            Event::Epoch { run, report } => self.epoch(Point::new(*run, report).with_reasons(report, self.score)),
             Event::RunFinished(summary) => {
                 self.finish_run(summary);
                 Ok(())
@@ -89,9 +93,11 @@ impl Observer {
         }
         if let Some(bar) = &self.bar {
             bar.set_position(point.epoch);
-            let val = point.val_accuracy.map_or(String::new(), |a| format!("  val {:.1} %", 100.0 * a));
+            let title = self.score.title();
+            let value = if self.score == NodeScore::RocAuc { point.val_roc_auc } else { point.val_accuracy };
+            let val = value.map_or(String::new(), |value| format!("  val {title} {:.1} %", 100.0 * value));
             let recall = point.recall_at_20.map_or(String::new(), |r| format!("  recall@20 {r:.4}"));
-            let auc = point.val_roc_auc.filter(|_| point.val_accuracy.is_none());
+            let auc = point.val_roc_auc.filter(|_| value.is_none());
             let auc = auc.map_or(String::new(), |a| format!("  val ROC-AUC {:.1} %", 100.0 * a));
             bar.set_message(format!("loss {:.4}{val}{recall}{auc}", point.train_loss));
         }
@@ -103,13 +109,17 @@ impl Observer {
             return;
         }
         let score = |value: Option<f64>| value.map_or("–".to_owned(), |a| format!("{:.2} %", 100.0 * a));
+        let of_nodes = |part| {
+            let (value, why) = (self.score.value(&summary.best, part), self.score.why_undefined(&summary.best, part));
+            percent_or(value, why)
+        };
         let scores = match summary.best.ranking {
             Some(ranking) => format!("recall@20 {:.4}  NDCG@20 {:.4}", ranking.recall_at_20, ranking.ndcg_at_20),
             None if summary.best.links.is_some() => {
                 format!("ROC-AUC: val {}  test {}", score(summary.best.val_roc_auc), score(summary.best.test_roc_auc))
             }
             None => {
-                format!("val {}  test {}", score(summary.best.val_accuracy), score(summary.best.test_accuracy))
+                format!("{}: val {}  test {}", self.score.title(), of_nodes(Part::Val), of_nodes(Part::Test))
             }
         };
         let line = format!(

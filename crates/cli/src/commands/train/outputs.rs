@@ -14,6 +14,7 @@ use crate::history::{History, Point};
 use crate::output::Results;
 use crate::paths;
 use crate::report;
+use crate::scores::NodeScore;
 
 /// The folder of a training session, with what goes into it before training.
 #[derive(Clone, Debug)]
@@ -84,13 +85,18 @@ impl OutputFolder {
         Ok(History::open(&self.path.join("metrics.jsonl"), self.resume)?.holding(lock))
     }
 
-    /// Writes the result and the page with the curves.
+    /// Writes the result and the page with the curves, of classified nodes those of `score`.
     ///
     /// # Errors
     /// When they cannot be written.
-    pub fn finish(&self, title: &str, results: &Results, points: &[Point]) -> Result<(), CliError> {
+    pub fn finish(
+        &self,
+        title: &str,
+        results: &Results,
+        (points, score): (&[Point], NodeScore),
+    ) -> Result<(), CliError> {
         file::write_file(&self.path.join("result.json"), |out| Ok(writeln!(out, "{}", results.to_json())?))?;
-        report::write(&self.path.join("report.html"), title, &self.config, results, points)
+        report::write(&self.path.join("report.html"), (title, &self.config), results, (points, score))
     }
 }
 
