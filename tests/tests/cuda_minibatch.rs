@@ -33,7 +33,7 @@ fn rows_of_the_device_are_those_of_the_host() {
         (true, false, Norm::Row),
     ] {
         let graph = graph(600, weighted);
-        let neighborhoods = Neighborhoods::new(&graph, Adjacency { self_loops, norm });
+        let neighborhoods = Neighborhoods::new(&graph, Adjacency::new(self_loops, norm)).unwrap();
         let on_device = cuda.neighbor_graph(&neighborhoods.operand()).unwrap().unwrap();
         for (fan_out, inputs, expand) in [
             ("5,3", Columns::Local, Expand::PerLayer),
@@ -71,7 +71,7 @@ fn columns_may_be_long() {
     };
     let (rows, cols) = (0..n).flat_map(named).unzip();
     let graph = Coo::new(n as usize, n as usize, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap();
-    let neighborhoods = Neighborhoods::new(&graph, Adjacency { self_loops: false, norm: Norm::Row });
+    let neighborhoods = Neighborhoods::new(&graph, Adjacency::new(false, Norm::Row)).unwrap();
     let sampler = sampler("-1", Columns::Local, Expand::PerLayer);
     let on_device = cuda.neighbor_graph(&neighborhoods.operand()).unwrap().unwrap();
     let mut source = on_device.source(&cuda, &sampler, 2800).unwrap().unwrap();
@@ -86,7 +86,7 @@ fn columns_may_be_long() {
 fn what_was_not_asked_for_is_not_given() {
     let Some(cuda) = cuda() else { return };
     let graph = graph(60, false);
-    let neighborhoods = Neighborhoods::new(&graph, Adjacency { self_loops: false, norm: Norm::Row });
+    let neighborhoods = Neighborhoods::new(&graph, Adjacency::new(false, Norm::Row)).unwrap();
     let sampler = sampler("2", Columns::Local, Expand::PerLayer);
     let on_device = cuda.neighbor_graph(&neighborhoods.operand()).unwrap().unwrap();
     let mut source = on_device.source(&cuda, &sampler, 4).unwrap().unwrap();

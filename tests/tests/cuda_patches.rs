@@ -85,7 +85,7 @@ fn sampler(fan_out: &str, expand: Expand) -> NeighborSampler {
 fn cards_draw_from_patches_what_the_processor_draws_from_the_graph() {
     for adjacency in [(false, Norm::Row), (true, Norm::Symmetric)] {
         let Some(cards) = group() else { return };
-        let whole = Neighborhoods::new(&graph(N, false), Adjacency { self_loops: adjacency.0, norm: adjacency.1 });
+        let whole = Neighborhoods::new(&graph(N, false), Adjacency::new(adjacency.0, adjacency.1)).unwrap();
         let outcome = on_each(&cards, |cuda, world| {
             let on_device = patch_graphs(cuda, world, &whole)?;
             let cases = [
@@ -124,7 +124,7 @@ fn cards_draw_from_patches_what_the_processor_draws_from_the_graph() {
 #[test]
 fn what_patches_do_not_do_is_refused() {
     let Some(cards) = group() else { return };
-    let whole = Neighborhoods::new(&graph(N, false), Adjacency { self_loops: false, norm: Norm::Row });
+    let whole = Neighborhoods::new(&graph(N, false), Adjacency::new(false, Norm::Row)).unwrap();
     let outcome = on_each(&cards, |cuda, world| {
         let with = |options| NeighborSampler::new("2".parse().unwrap(), options).unwrap();
         let places = with(NeighborOptions { edge_ids: true, ..NeighborOptions::default() });
@@ -313,7 +313,7 @@ fn codes_that_hosts_have_in_part_are_decoded_and_summed_on_cards() {
     let rows = Matrix::new(N as usize, width, values).expect("as many values");
     let spec = parse_codec("topk:4").expect("a codec").expect("not none");
     let codes = CompressedFeatures::fitted(spec, &rows, 1).expect("rows to learn from");
-    let whole = Neighborhoods::new(&graph(N, false), Adjacency { self_loops: false, norm: Norm::Row });
+    let whole = Neighborhoods::new(&graph(N, false), Adjacency::new(false, Norm::Row)).unwrap();
     let outcome = on_each(&cards, |cuda, world| {
         let all = cuda.code_rows(&codes, dtype, None)?.expect("cards decode such codes");
         let graph = cuda.neighbor_graph(&whole.operand())?.expect("cards draw");
@@ -377,7 +377,7 @@ fn a_rank_that_fails_ends_those_who_want_rows_of_its_host() {
 #[test]
 fn a_rank_that_fails_ends_those_who_draw_from_its_patch() {
     let Some(cards) = several() else { return };
-    let whole = Neighborhoods::new(&graph(N, false), Adjacency { self_loops: false, norm: Norm::Row });
+    let whole = Neighborhoods::new(&graph(N, false), Adjacency::new(false, Norm::Row)).unwrap();
     let start = Instant::now();
     let outcome = on_each(&cards, |cuda, world| {
         // Who reads in place waits for nobody.
@@ -400,7 +400,7 @@ fn a_rank_that_fails_ends_those_who_draw_from_its_patch() {
 #[test]
 fn a_rank_that_fails_ends_those_who_draw_behind_its_sums() {
     let Some(cards) = several() else { return };
-    let whole = Neighborhoods::new(&graph(N, false), Adjacency { self_loops: false, norm: Norm::Row });
+    let whole = Neighborhoods::new(&graph(N, false), Adjacency::new(false, Norm::Row)).unwrap();
     let start = Instant::now();
     let outcome = on_each(&cards, |cuda, world| {
         let graph = cuda.neighbor_graph(&whole.operand())?.expect("cards draw");

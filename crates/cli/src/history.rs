@@ -1,5 +1,6 @@
 //! The curve of a training session: one point an epoch, kept in `metrics.jsonl`.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
 use crate::output::ms;
+use crate::scores::{NodeScore, Part};
 
 /// One epoch of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -45,6 +47,9 @@ pub struct Point {
     /// Of a recommender: discounted gain of the first 20 over the best possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ndcg_at_20: Option<f64>,
+    /// Why the score that chooses the epoch has no value, by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub undefined: BTreeMap<String, String>,
     /// Learning rate.
     pub lr: f64,
     /// Milliseconds of the training step.
@@ -72,6 +77,7 @@ impl Point {
             test_roc_auc: scores.and_then(|s| s.test_roc_auc),
             recall_at_20: scores.and_then(|s| s.ranking).map(|r| r.recall_at_20),
             ndcg_at_20: scores.and_then(|s| s.ranking).map(|r| r.ndcg_at_20),
+            undefined: BTreeMap::new(),
             lr: report.lr,
             ms: ms(report.times.steps),
             time: now(),
@@ -88,6 +94,25 @@ impl Point {
 fn now() -> f64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_millis() as f64 / 1e3
+}
+
+impl Point {
+    /// The same, with the reasons why the score that chooses an epoch of classified nodes has no value.
+    pub fn with_reasons(mut self, report: &EpochReport, score: NodeScore) -> Self {
+        let Some(scores) = report.scores.filter(|scores| scores.ranking.is_none() && scores.train_accuracy.is_some())
+        else {
+            return self;
+        };
+        let keys = match score {
+            NodeScore::RocAuc => ["val_roc_auc", "test_roc_auc"],
+            NodeScore::Accuracy | NodeScore::MicroF1 => ["val_accuracy", "test_accuracy"],
+        };
+        for (key, part) in keys.into_iter().zip([Part::Val, Part::Test]) {
+            let why = score.why_undefined(&scores, part);
+            self.undefined.extend(why.map(|why| (key.to_owned(), why.to_owned())));
+        }
+        self
+    }
 }
 
 /// All points so far, in memory and, if there is an output folder, in its `metrics.jsonl`.
@@ -205,6 +230,7 @@ mod tests {
             test_roc_auc: Some(0.75),
             recall_at_20: None,
             ndcg_at_20: Some(0.125),
+            undefined: BTreeMap::new(),
             lr: 0.01,
             ms: 1.5,
             time: 1.7e9,

@@ -18,6 +18,7 @@ mod paths;
 mod plots;
 mod progress;
 mod report;
+mod scores;
 mod shell;
 mod sizes;
 

@@ -11,6 +11,7 @@ use plotters::prelude::*;
 use crate::error::CliError;
 use crate::history::Point;
 use crate::output::Results;
+use crate::scores::NodeScore;
 
 /// How pages look.
 pub const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;\
@@ -46,8 +47,13 @@ impl Curve {
     }
 }
 
-/// Writes the page.
-pub fn write(path: &Path, title: &str, config: &str, results: &Results, history: &[Point]) -> Result<(), CliError> {
+/// Writes the page of a title and a configuration; of classified nodes, the curves of `score`.
+pub fn write(
+    path: &Path,
+    (title, config): (&str, &str),
+    results: &Results,
+    (history, score): (&[Point], NodeScore),
+) -> Result<(), CliError> {
     let losses = [
         Curve::new("training", TRAIN, history, |p| Some(f64::from(p.train_loss))),
         Curve::new("validation", VAL, history, |p| p.val_loss),
@@ -69,8 +75,10 @@ pub fn write(path: &Path, title: &str, config: &str, results: &Results, history:
     let any = |of: fn(&Point) -> bool| history.iter().any(of);
     let (what, scores) = if any(|p| p.recall_at_20.is_some()) {
         ("Ranking", &rankings[..])
-    } else if any(|p| p.test_roc_auc.or(p.val_roc_auc).is_some() && p.train_accuracy.is_none()) {
+    } else if score == NodeScore::RocAuc || !any(|p| p.train_accuracy.is_some()) {
         ("ROC-AUC", &areas[..])
+    } else if score == NodeScore::MicroF1 {
+        ("Micro-F1", &accuracies[..])
     } else {
         ("Accuracy", &accuracies[..])
     };
@@ -157,7 +165,7 @@ mod tests {
         let mut results = Results::default();
         results.add("test_accuracy", 0.8, "Test accuracy", "80 % <of nodes>");
         let history = [Point { epoch: 1, train_loss: 2.0, val_loss: Some(1.5), ..Point::default() }];
-        write(&path, "gcn & co", "epochs = 1", &results, &history).unwrap();
+        write(&path, ("gcn & co", "epochs = 1"), &results, (&history, NodeScore::Accuracy)).unwrap();
         let page = std::fs::read_to_string(path).unwrap();
         assert_eq!(page.matches("training</span>").count(), 1, "a legend names the curves that there are");
         assert_eq!(page.matches("test</span>").count(), 0);
@@ -166,5 +174,20 @@ mod tests {
         let ticks = page.lines().map(str::trim).filter(|line| line.parse::<u64>().is_ok()).collect::<Vec<_>>();
         assert_eq!(ticks, ["1", "2", "1", "2"], "each epoch once");
         assert!(!page.contains("http:") || page.contains("http://www.w3.org/2000/svg"), "nothing is fetched");
+    }
+
+    #[test]
+    fn curves_are_of_the_score_that_chooses_the_epoch() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.html");
+        let point = Point { epoch: 1, train_accuracy: Some(0.5), val_roc_auc: Some(0.9), ..Point::default() };
+        for (score, title) in [
+            (NodeScore::RocAuc, "<h2>ROC-AUC</h2>"),
+            (NodeScore::MicroF1, "<h2>Micro-F1</h2>"),
+            (NodeScore::Accuracy, "<h2>Accuracy</h2>"),
+        ] {
+            write(&path, ("gcn", ""), &Results::default(), (std::slice::from_ref(&point), score)).unwrap();
+            assert!(std::fs::read_to_string(&path).unwrap().contains(title), "{title}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use girih_compress::{CodecSpec, CompressedFeatures, RowSource};
 use girih_graph_format::{Csr, Matrix, NodeId, Notes, Permutation};
 use rayon::prelude::*;
 
-use crate::{DatasetError, Interactions};
+use crate::{DatasetError, FeaturesFrom, Interactions};
 
 /// The class of a node whose label is not known.
 pub const UNLABELLED: u32 = u32::MAX;
@@ -22,6 +22,8 @@ pub struct Dataset {
     pub graph: Csr,
     /// One row per node, if there are features.
     pub features: Option<Features>,
+    /// Rule by which training makes features, if there are none; set by [`Dataset::with_features_from`].
+    pub features_from: Option<FeaturesFrom>,
     /// One label (or one row of targets) per node, if there are labels.
     pub labels: Option<Labels>,
     /// Split sets; several when the data set ships several or several were drawn. May be empty.
@@ -40,6 +42,7 @@ impl PartialEq for Dataset {
         self.name == other.name
             && self.graph == other.graph
             && self.features == other.features
+            && self.features_from == other.features_from
             && self.labels == other.labels
             && self.splits == other.splits
             && self.interactions == other.interactions
@@ -100,8 +103,17 @@ impl Dataset {
         labels: Option<Labels>,
         splits: Vec<Split>,
     ) -> Result<Self, DatasetError> {
-        let (name, interactions, notes) = (name.into(), None, Notes::default());
-        let dataset = Self { name, graph, features, labels, splits, interactions, generated: false, notes };
+        let dataset = Self {
+            name: name.into(),
+            graph,
+            features,
+            features_from: None,
+            labels,
+            splits,
+            interactions: None,
+            generated: false,
+            notes: Notes::default(),
+        };
         dataset.validate()?;
         Ok(dataset)
     }
@@ -217,7 +229,8 @@ impl Dataset {
     /// `order.inverse().apply_rows(&result)`.
     ///
     /// # Errors
-    /// When the order is of another number of nodes, or the data are users and items, whose ids mean something.
+    /// When the order is of another number of nodes, or ids mean something: the data are users and items, or features
+    /// are to be made of ids.
     pub fn permuted(self, order: &Permutation) -> Result<Self, DatasetError> {
         if order.len() != self.n_nodes() {
             return Err(DatasetError::invalid(format!(
@@ -228,6 +241,12 @@ impl Dataset {
         }
         if self.interactions.is_some() {
             return Err(DatasetError::invalid("users and items keep their ids; leave the order out".to_owned()));
+        }
+        if let Some(rule) = self.features_from.filter(|rule| rule.knows_nodes()) {
+            return Err(DatasetError::invalid(format!(
+                "{rule} has a row of its own for each id, and another order gives nodes other ids for training alone; write \
+                 the order once (`girih reorder --out DIR`) and train on that, or leave --reorder out"
+            )));
         }
         let renamed = |ids: Vec<NodeId>| {
             let mut ids: Vec<NodeId> = ids.into_iter().map(|v| order.map(v)).collect();
@@ -261,6 +280,22 @@ impl Dataset {
         }
     }
 
+    /// The same, with features to be made by `rule`; `None` for no rule. The rule is noted; training makes the features.
+    ///
+    /// # Errors
+    /// When the data has features already, or users and items.
+    pub fn with_features_from(self, rule: Option<FeaturesFrom>) -> Result<Self, DatasetError> {
+        let Some(rule) = rule.filter(|_| rule != self.features_from) else {
+            return Ok(Self { features_from: rule, ..self });
+        };
+        let own = Self { features_from: None, ..self };
+        rule.check_data(&own.outline())?;
+        let (n_nodes, n_edges) = (own.n_nodes(), own.n_edges());
+        let mut notes = own.notes;
+        rule.note(&mut notes, n_nodes, n_edges);
+        Ok(Self { features_from: Some(rule), notes, ..own })
+    }
+
     /// Number of nodes.
     #[must_use]
     pub fn n_nodes(&self) -> usize {
@@ -273,10 +308,11 @@ impl Dataset {
         self.graph.nnz()
     }
 
-    /// Width of the features; 0 without features.
+    /// Width of the features, also of those that are to be made; 0 without features.
     #[must_use]
     pub fn n_features(&self) -> usize {
-        self.features.as_ref().map_or(0, Features::width)
+        let made = self.features_from.map_or(0, |rule| rule.width(self.n_nodes()));
+        self.features.as_ref().map_or(made, Features::width)
     }
 
     /// Whether a node may have several labels.

@@ -3,6 +3,7 @@
 //! - [`load()`]: from what a user writes for `--data` to a [`Dataset`]. Start here.
 //! - [`Dataset`]: graph, [`Features`], [`Labels`] and [`Split`]s of one set of nodes.
 //! - [`DataSource`]: the same for ranks that each read some rows: of a [`StoredDataset`] nothing else is touched.
+//! - [`FeaturesFrom`]: features made from the graph, for data that has none.
 //! - [`Interactions`]: users and items, for recommenders.
 //! - [`Spec`] and [`LoadOptions`]: which data, and how.
 //! - [`OutputFormat`]: the way out, with [`Dataset::save_as`].
@@ -19,6 +20,7 @@ mod edge_list;
 mod edges;
 mod error;
 mod feature_norm;
+mod features_from;
 mod file_kind;
 mod folder;
 pub mod generate;
@@ -50,6 +52,7 @@ pub use dataset::{Dataset, Features, Labels, Split, UNLABELLED};
 pub use digest::RowsDigest;
 pub use error::DatasetError;
 pub use feature_norm::FeatureNorm;
+pub use features_from::{FeaturesFrom, WalkMethod};
 pub use folder::saved_name;
 pub use interactions::Interactions;
 pub use load::{FEATURE_STORE, load};

@@ -6,7 +6,7 @@ use girih_compress::CodecSpec;
 use girih_graph_format::Duplicates;
 use girih_graph_format::file::Columns;
 
-use crate::FeatureNorm;
+use crate::{FeatureNorm, FeaturesFrom};
 
 /// How files become a data set; every default is the convention of the format's published loader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct LoadOptions {
     /// Dense features (`.npy`) or compressed ones (`.codes`), one row per node, for formats that hold none, such as
     /// edge lists.
     pub features: Option<PathBuf>,
+    /// Rule that makes features for data that has none; `None` for as the data is. Data with features is refused then.
+    pub features_from: Option<FeaturesFrom>,
     /// How features are compressed as they are read, by a codec fitted with `seed`; `None`: as the data has them.
     pub codec: Option<CodecSpec>,
     /// Labels for formats that hold none: `.npy` or a text table (`.csv`, `.tsv`, `.txt`), one class per node, negative
@@ -59,6 +61,7 @@ impl Default for LoadOptions {
             n_splits: 1,
             split: None,
             features: None,
+            features_from: None,
             codec: None,
             labels: None,
             random_split: false,

@@ -1,6 +1,6 @@
 //! [`Outline`]: what is known of a data set before its rows are read.
 
-use crate::{Dataset, Features, Interactions};
+use crate::{Dataset, DatasetError, Features, FeaturesFrom, Interactions};
 
 /// What is known of a data set before its rows are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,10 @@ pub struct Outline {
     pub n_edges: usize,
     /// Width of the features; 0 without features.
     pub n_features: usize,
+    /// Rule that makes the features, if the data has none.
+    pub features_from: Option<FeaturesFrom>,
+    /// Whether edges carry weights.
+    pub weighted: bool,
     /// Codec and bytes of a row of compressed features.
     pub codes: Option<(String, usize)>,
     /// Classes; 0 without labels.
@@ -28,6 +32,18 @@ pub struct Outline {
     pub n_users: Option<usize>,
 }
 
+impl Outline {
+    /// The same, with features to be made by `rule`; as [`Dataset::with_features_from`].
+    ///
+    /// # Errors
+    /// When the data has features already, or users and items.
+    pub(crate) fn with_features_from(self, rule: Option<FeaturesFrom>) -> Result<Self, DatasetError> {
+        let Some(rule) = rule else { return Ok(self) };
+        rule.check_data(&self)?;
+        Ok(Self { features_from: Some(rule), n_features: rule.width(self.n_nodes), ..self })
+    }
+}
+
 impl Dataset {
     /// Its outline.
     #[must_use]
@@ -38,6 +54,8 @@ impl Dataset {
             n_nodes: self.n_nodes(),
             n_edges: self.n_edges(),
             n_features: self.n_features(),
+            features_from: self.features_from,
+            weighted: self.graph.values().is_some(),
             codes: match &self.features {
                 Some(Features::Compressed(features)) => {
                     Some((features.codec().spec().to_string(), features.codec().row_bytes()))

@@ -5,7 +5,7 @@ use std::ops::Range;
 use girih_compress::CodecSpec;
 use girih_graph_format::{Buffer, Csr, Notes};
 
-use crate::{Dataset, DatasetError, LoadOptions, NodeRows, Outline, StoredDataset, load};
+use crate::{Dataset, DatasetError, FeaturesFrom, LoadOptions, NodeRows, Outline, StoredDataset, load};
 
 /// Where the rows of nodes come from, for ranks that each take some.
 #[derive(Clone, Debug)]
@@ -44,12 +44,19 @@ impl DataSource {
         }
     }
 
-    /// What loading left out, made up or found doubtful.
+    /// What loading left out, made up or found doubtful; of a folder of which rows are read later, also features that
+    /// are to be made.
     #[must_use]
-    pub fn notes(&self) -> &Notes {
+    pub fn notes(&self) -> Notes {
         match self {
-            Self::Loaded(dataset) => &dataset.notes,
-            Self::Stored(stored) => stored.notes(),
+            Self::Loaded(dataset) => dataset.notes.clone(),
+            Self::Stored(stored) => {
+                let (mut notes, outline) = (stored.notes().clone(), stored.outline());
+                if let Some(rule) = outline.features_from {
+                    rule.note(&mut notes, outline.n_nodes, outline.n_edges);
+                }
+                notes
+            }
         }
     }
 
@@ -111,6 +118,22 @@ impl DataSource {
         match self {
             Self::Stored(stored) if codec.is_none_or(|codec| stored.has_codes_of(codec)) => Ok(Self::Stored(stored)),
             _ => Ok(self.into_dataset()?.with_codec(codec, seed)?.into()),
+        }
+    }
+
+    /// The same, with features to be made by `rule`, as [`Dataset::with_features_from`]. Where features are computed from
+    /// the graph, it is read whole.
+    ///
+    /// # Errors
+    /// As [`Dataset::with_features_from`] and [`load()`].
+    pub fn with_features_from(self, rule: Option<FeaturesFrom>) -> Result<Self, DatasetError> {
+        match self {
+            Self::Stored(stored)
+                if rule == stored.outline().features_from && rule.is_none_or(FeaturesFrom::is_learned) =>
+            {
+                Ok(Self::Stored(stored))
+            }
+            _ => Ok(self.into_dataset()?.with_features_from(rule)?.into()),
         }
     }
 

@@ -65,6 +65,7 @@ impl StoredDataset {
         let splits = split_sizes(&folder, options.split.map_or(0..section.n_splits, |split| split..split + 1))?;
         let outline = outline(&section, &graph, store.as_ref(), splits);
         let (spec, options, folder) = (spec.to_owned(), options.clone(), folder.into());
+        let outline = outline.with_features_from(options.features_from)?;
         let stored = Self { spec, options, folder, section, graph, store, outline, notes };
         let is_encoded = stored.options.codec.is_none_or(|codec| stored.has_codes_of(codec));
         Ok((is_encoded && stored.lies_as_it_is_used()?).then_some(stored))
@@ -299,6 +300,8 @@ fn outline(
         n_nodes: graph.n_rows,
         n_edges: graph.nnz,
         n_features: store.map_or(section.n_features, CompressedFeatures::width),
+        features_from: None,
+        weighted: graph.weighted,
         codes: store.map(|store| (store.codec().spec().to_string(), store.codec().row_bytes())),
         n_classes: if section.labels == LabelKind::None { 0 } else { section.n_classes },
         multi_label: section.labels == LabelKind::Multi,

@@ -51,7 +51,7 @@ pub use coo::{Coo, Duplicates};
 pub use csr::{Csr, MAX_NODES};
 pub use error::FormatError;
 pub use matrix::Matrix;
-pub use normalize::{Norm, Scales, scale_factors};
+pub use normalize::{Degrees, Norm, Scales, UndefinedDegree, WeightSum, degree_factors, scale_factors};
 pub use notes::{MadeUp, NotUsed, Notes};
 pub use ops::Transposed;
 pub use permutation::Permutation;

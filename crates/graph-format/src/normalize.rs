@@ -33,6 +33,73 @@ impl Norm {
     }
 }
 
+/// Weights that a degree is the sum of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Degrees {
+    /// Weights as they are. Where they sum to zero or below, normalisation is not defined.
+    #[default]
+    Default,
+    /// Absolute values of weights, for graphs with negative ones: the degrees of the signed Laplacian (Kunegis et al., SDM
+    /// 2010).
+    Absolute,
+}
+
+/// Sum of the weights of a row or column, and of their absolute values.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WeightSum {
+    /// Sum of the weights.
+    pub signed: f64,
+    /// Sum of their absolute values.
+    pub absolute: f64,
+}
+
+impl WeightSum {
+    /// Adds a weight.
+    pub fn add(&mut self, weight: f32) {
+        self.signed += f64::from(weight);
+        self.absolute += f64::from(weight).abs();
+    }
+
+    /// The degree.
+    #[must_use]
+    pub fn degree(self, degrees: Degrees) -> f64 {
+        match degrees {
+            Degrees::Default => self.signed,
+            Degrees::Absolute => self.absolute,
+        }
+    }
+}
+
+/// Row or column whose degree has no finite positive inverse.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UndefinedDegree {
+    /// Number of the row or column.
+    pub node: usize,
+    /// Whether it is a column: the sum is over the edges that leave the node.
+    pub is_column: bool,
+    /// Sum of the weights, as [`Degrees`] has it.
+    pub degree: f64,
+}
+
+/// Degrees to a power below zero. A row or column without weights other than zero gets the factor zero.
+///
+/// # Errors
+/// At the first other one for which there is no factor: its degree is zero or below, or so small that the factor is
+/// no `f32`.
+pub fn degree_factors(sums: &[WeightSum], degrees: Degrees, power: f64) -> Result<Vec<f32>, UndefinedDegree> {
+    let factor = |(node, sum): (usize, &WeightSum)| {
+        let degree = sum.degree(degrees);
+        let factor = degree.powf(power);
+        match sum.absolute {
+            0.0 => Ok(0.0),
+            _ if degree > 0.0 && factor <= f64::from(f32::MAX) => Ok(factor as f32),
+            _ => Err(UndefinedDegree { node, is_column: false, degree }),
+        }
+    };
+    sums.iter().enumerate().map(factor).collect()
+}
+
 /// Degrees to a power below zero; zero for those of zero or below, and the largest number for those so small that there
 /// is none for them.
 #[must_use]
@@ -86,6 +153,67 @@ impl Csr {
             sums
         };
         Scales::of(norm, || with_loops(self.row_sums()), || with_loops(self.column_sums()))
+    }
+
+    /// The two scale vectors of `norm` for this matrix, from degrees as `degrees` has them.
+    ///
+    /// # Errors
+    /// At the first row or column whose degree has no inverse, as [`degree_factors`].
+    pub fn checked_scales(&self, norm: Norm, degrees: Degrees) -> Result<Scales, UndefinedDegree> {
+        if self.values().is_none() {
+            return Ok(self.scales(norm));
+        }
+        self.weighted_scales(norm, degrees, false)
+    }
+
+    /// Those of [`with_self_loops`](Self::with_self_loops), without that matrix.
+    ///
+    /// # Errors
+    /// As [`checked_scales`](Self::checked_scales).
+    ///
+    /// # Panics
+    /// When the matrix is not square.
+    pub fn checked_scales_with_self_loops(&self, norm: Norm, degrees: Degrees) -> Result<Scales, UndefinedDegree> {
+        if self.values().is_none() {
+            return Ok(self.scales_with_self_loops(norm));
+        }
+        assert!(self.is_square(), "only a square matrix has self loops");
+        self.weighted_scales(norm, degrees, true)
+    }
+
+    /// Scales from sums of weights, with a weight of one for each missing self loop if `adds_loops`.
+    fn weighted_scales(&self, norm: Norm, degrees: Degrees, adds_loops: bool) -> Result<Scales, UndefinedDegree> {
+        let loops = |mut sums: Vec<WeightSum>| {
+            let missing = |node: &usize| adds_loops && !self.has_self_loop(*node);
+            (0..sums.len()).filter(missing).for_each(|node| sums[node].add(1.0));
+            sums
+        };
+        let [left, right] = norm.powers();
+        let of_rows = |power| degree_factors(&loops(self.row_weight_sums()), degrees, power);
+        let of_columns = |power| {
+            let factors = degree_factors(&loops(self.column_weight_sums()), degrees, power);
+            factors.map_err(|undefined| UndefinedDegree { is_column: true, ..undefined })
+        };
+        Ok(Scales { left: left.map(of_rows).transpose()?, right: right.map(of_columns).transpose()? })
+    }
+
+    /// Sums of the weights of each row; a weight of one where there are none.
+    fn row_weight_sums(&self) -> Vec<WeightSum> {
+        let of_row = |r: usize| {
+            let mut sum = WeightSum::default();
+            self.row_entries(r).for_each(|(_, weight)| sum.add(weight));
+            sum
+        };
+        (0..self.n_rows()).into_par_iter().map(of_row).collect()
+    }
+
+    /// Sums of the weights of each column; a weight of one where there are none.
+    fn column_weight_sums(&self) -> Vec<WeightSum> {
+        let mut sums = vec![WeightSum::default(); self.n_cols()];
+        for (e, &c) in self.indices().iter().enumerate() {
+            sums[c as usize].add(self.values().map_or(1.0, |v| v[e]));
+        }
+        sums
     }
 
     /// Whether a node is its own neighbour.

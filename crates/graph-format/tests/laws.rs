@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use common::{any_coo, any_csr, any_graph, any_pattern, dense, graph_and_permutation, permutation_of};
 use girih_graph_format::{
-    BlockLayout, BlockMatrix, Coo, Csr, Duplicates, Norm, Permutation, ReuseCurve, TileHistogram, TileMatrix,
+    BlockLayout, BlockMatrix, Coo, Csr, Degrees, Duplicates, Norm, Permutation, ReuseCurve, TileHistogram, TileMatrix,
 };
 use proptest::prelude::*;
 
@@ -174,6 +174,50 @@ proptest! {
         prop_assert_eq!(a.scales(Norm::Symmetric).left, scaled(&row_sums, -0.5));
         prop_assert_eq!(a.scales(Norm::Symmetric).right, scaled(&col_sums, -0.5));
         prop_assert_eq!(a.transposed().scales(Norm::Symmetric), a.scales(Norm::Symmetric).transposed());
+    }
+
+    #[test]
+    fn degrees_without_an_inverse_are_refused_and_others_scale(a in any_graph(), signs in any::<u64>(), loops: bool) {
+        // Weights of zero, too, and some that cancel.
+        let weight = |e: usize| [1.0, -1.0, 0.0, 2.5][(signs.rotate_left(e as u32) & 3) as usize];
+        let weights: Vec<f32> = (0..a.nnz()).map(weight).collect();
+        let a = a.with_values(Some(weights.into())).unwrap();
+        let entries = dense(&if loops { a.with_self_loops() } else { a.clone() });
+        let n = entries.len();
+        for degrees in [Degrees::Default, Degrees::Absolute] {
+            let found = if loops {
+                a.checked_scales_with_self_loops(Norm::Symmetric, degrees)
+            } else {
+                a.checked_scales(Norm::Symmetric, degrees)
+            };
+            let of = |node: usize, is_column: bool| -> Vec<f64> {
+                let entry = |other: usize| if is_column { entries[other][node] } else { entries[node][other] };
+                (0..n).filter_map(entry).map(f64::from).collect()
+            };
+            let degree = |weights: &[f64]| -> f64 {
+                let absolute = degrees == Degrees::Absolute;
+                weights.iter().map(|w| if absolute { w.abs() } else { *w }).sum()
+            };
+            let undefined = |node: usize, is_column: bool| {
+                let weights = of(node, is_column);
+                weights.iter().any(|&w| w != 0.0) && degree(&weights) <= 0.0
+            };
+            let is_refused = (0..n).any(|v| undefined(v, false) || undefined(v, true));
+            prop_assert_eq!(found.is_err(), is_refused);
+            match found {
+                Err(error) => {
+                    prop_assert!(undefined(error.node, error.is_column));
+                    prop_assert!((error.degree - degree(&of(error.node, error.is_column))).abs() < 1e-9);
+                }
+                Ok(scales) => for (factors, is_column) in [(scales.left, false), (scales.right, true)] {
+                    for (v, factor) in factors.unwrap().into_iter().enumerate() {
+                        let degree = degree(&of(v, is_column));
+                        let expected = if degree > 0.0 { degree.powf(-0.5) } else { 0.0 };
+                        prop_assert!((f64::from(factor) - expected).abs() < 1e-6, "{} for {}", factor, expected);
+                    }
+                },
+            }
+        }
     }
 
     // Blocks.

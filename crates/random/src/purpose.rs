@@ -24,6 +24,8 @@ pub const SAMPLING: u32 = 8;
 pub const LINKS: u32 = 9;
 /// The rows that a codec of features learns from, and what it draws while it learns.
 pub const COMPRESSION: u32 = 10;
+/// Random walks that features are made from.
+pub const FEATURES: u32 = 11;
 
 #[cfg(test)]
 mod tests {
@@ -43,6 +45,7 @@ mod tests {
             ("SAMPLING", SAMPLING),
             ("LINKS", LINKS),
             ("COMPRESSION", COMPRESSION),
+            ("FEATURES", FEATURES),
         ];
         for (name, number) in purposes {
             let row = format!("| `{name}` | {number} |");

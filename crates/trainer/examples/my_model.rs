@@ -33,12 +33,12 @@ impl DotAttention {
 
 impl<B: Backend> Model<B> for DotAttention {
     fn needs(&self) -> Needs {
-        let graph = Some(Adjacency { self_loops: true, norm: Norm::None });
+        let graph = Some(Adjacency::new(true, Norm::None));
         Needs { graph, hops: 0, raw_features: true, propagation: Propagation::Never }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
-        let (graph, features) = (inputs.graph(0), Rows::raw_input(tape, inputs));
+        let (graph, features) = (inputs.graph(0), Rows::raw_input(tape, inputs)?);
         let keys = self.keys.forward(tape, &features, LinearOptions::default())?;
         let queries = self.queries.forward(tape, &features, LinearOptions::default())?;
         // On one device these are the graph and the keys themselves; of several ranks, what this one needs of them.

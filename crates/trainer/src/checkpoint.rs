@@ -81,6 +81,35 @@ pub struct Progress {
     pub arrangement: Option<Arrangement>,
 }
 
+impl Progress {
+    /// Whether a model of nodes can be applied to `other` data: any graph with as many features and classes; with
+    /// features that stand for the nodes of training, a graph of as many nodes.
+    ///
+    /// # Errors
+    /// When it can not, saying why.
+    pub fn check_data(&self, other: &Outline) -> Result<(), String> {
+        self.check_known_nodes(other)?;
+        self.data.check_widths(other)
+    }
+
+    /// Whether `other` data has the nodes that features stand for, if they stand for some.
+    ///
+    /// # Errors
+    /// When it has others.
+    pub(crate) fn check_known_nodes(&self, other: &Outline) -> Result<(), String> {
+        let Some(rule) = self.config.features_from.filter(|rule| rule.knows_nodes()) else { return Ok(()) };
+        if self.data.n_nodes == other.n_nodes {
+            return Ok(());
+        }
+        let other = DataShape::of_outline(other, Vec::new());
+        Err(format!(
+            "the model was trained on {} with features from {rule}, which has a row for each of these nodes and none for \
+             others: it cannot be applied to {other}; train with --features-from degree or random-walk:16, which any graph has",
+            self.data
+        ))
+    }
+}
+
 /// What every version of [`Progress`] holds.
 #[derive(Deserialize)]
 struct Version {

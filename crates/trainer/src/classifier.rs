@@ -7,7 +7,7 @@ use girih_graph_format::{Matrix, NodeId};
 use crate::TrainError;
 use crate::distributed::Ranks;
 use crate::inputs::Inputs;
-use crate::metrics::{mean_over_labels, roc_auc};
+use crate::metrics::{mean_over_labels, n_left_out, roc_auc};
 use crate::models::Model;
 use crate::predictions::Predictions;
 use crate::report::{Scores, TestReport};
@@ -55,6 +55,11 @@ impl<'a, B: Backend> Task<'a, B> {
         let all = Ranks::totals(ranks, &here)?;
         let part = |i: usize| Part::new(backend, &labelled[i], all[i] as usize);
         Ok(Self { labels, split, targets, train: part(0)?, val: part(1)?, test: part(2)? })
+    }
+
+    /// Whether validation nodes have labels, on any rank.
+    pub(crate) fn has_validation(&self) -> bool {
+        self.val.n_all > 0
     }
 
     /// Refuses to train without a node to learn from: a model may be applied without any.
@@ -168,12 +173,16 @@ impl<'a, B: Backend> Classifier<'a, B> {
             _ => {
                 let predictions = Predictions::of(backend, tape.value(logits), self.task.labels, ranks)?;
                 drop(tape);
+                let val_roc_auc = predictions.ranked(roc_auc, &split.val)?;
+                let test_roc_auc = predictions.ranked(roc_auc, &split.test)?;
                 Scores {
                     train_accuracy: predictions.score(&split.train)?,
                     val_accuracy: predictions.score(&split.val)?,
                     test_accuracy: predictions.score(&split.test)?,
-                    val_roc_auc: mean_over_labels(&predictions.ranked(roc_auc, &split.val)?),
-                    test_roc_auc: mean_over_labels(&predictions.ranked(roc_auc, &split.test)?),
+                    val_roc_auc: mean_over_labels(&val_roc_auc),
+                    test_roc_auc: mean_over_labels(&test_roc_auc),
+                    val_labels_left_out: n_left_out(&val_roc_auc),
+                    test_labels_left_out: n_left_out(&test_roc_auc),
                     ..Scores::default()
                 }
             }
@@ -208,6 +217,10 @@ impl<'a, B: Backend> Scorer<'a, B> for Classifier<'a, B> {
 
     fn check_trains(&self) -> Result<(), TrainError> {
         self.task.check_trains()
+    }
+
+    fn has_validation(&self) -> bool {
+        self.task.has_validation()
     }
 
     fn is_shared(&self) -> bool {

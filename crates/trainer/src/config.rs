@@ -2,6 +2,8 @@
 
 use girih_compress::{CodecSpec, CompressError};
 use girih_compute::Dtype;
+use girih_datasets::FeaturesFrom;
+use girih_graph_format::{Degrees, Notes};
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
@@ -45,6 +47,9 @@ pub struct TrainConfig {
     /// How features are compressed before training, by a codec fitted with `seed`; `None`: as the data has them.
     #[serde(with = "codec_text", skip_serializing_if = "Option::is_none")]
     pub codec: Option<CodecSpec>,
+    /// Rule that makes features for data that has none; `None`: features are those of the data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features_from: Option<FeaturesFrom>,
     /// Where devices have what mini-batches are sampled from and read.
     #[serde(default, skip_serializing_if = "TierConfig::is_default")]
     pub tiers: TierConfig,
@@ -92,9 +97,9 @@ fn is_nodes(task: &TaskKind) -> bool {
     *task == TaskKind::Nodes
 }
 
-/// Whether links are dealt and learnt as they are unless said otherwise.
-fn is_default(links: &LinkConfig) -> bool {
-    *links == LinkConfig::default()
+/// Whether a setting is as it is unless said otherwise.
+fn is_default<T: Default + PartialEq>(setting: &T) -> bool {
+    *setting == T::default()
 }
 
 /// What is learnt.
@@ -146,6 +151,7 @@ impl Default for TrainConfig {
             links: LinkConfig::default(),
             precision: Dtype::F32,
             codec: None,
+            features_from: None,
             tiers: TierConfig::default(),
             metric: Metric::Accuracy,
         }
@@ -289,6 +295,18 @@ pub enum Aggregator {
     Lstm,
 }
 
+impl Aggregator {
+    /// The name on the command line and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::Pool => "pool",
+            Self::Lstm => "lstm",
+        }
+    }
+}
+
 /// The network and its sizes. What a network does not read stays as [`TrainConfig::for_model`] has it, or is refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -323,6 +341,9 @@ pub struct ModelConfig {
     pub teleport: f64,
     /// Whether N-GCN's powers go through a last linear layer; otherwise they are averaged.
     pub mixing: bool,
+    /// Weights that degrees are sums of where the network normalises by degree.
+    #[serde(skip_serializing_if = "is_default")]
+    pub normalization: Degrees,
     /// Hidden layers of GCN, GAT, GATv2 and GIN add to what they read.
     pub residual: bool,
     /// What normalises hidden layers of GCN, GAT, GATv2 and GIN.
@@ -363,8 +384,25 @@ impl ModelConfig {
         matches!(self.kind, ModelKind::Gcn | ModelKind::Gat | ModelKind::Gatv2 | ModelKind::Gin)
     }
 
+    /// Whether the network divides by degrees.
+    #[must_use]
+    pub fn normalizes(&self) -> bool {
+        match self.kind {
+            ModelKind::Gcn | ModelKind::Sgc | ModelKind::Ngcn | ModelKind::Appnp | ModelKind::LightGcn => true,
+            ModelKind::Sage => self.aggregator == Aggregator::Mean,
+            ModelKind::Gat | ModelKind::Gatv2 | ModelKind::Gin | ModelKind::Mlp => false,
+        }
+    }
+
+    /// Whether the network reads weights of edges.
+    #[must_use]
+    pub fn reads_weights(&self) -> bool {
+        self.normalizes() || self.kind == ModelKind::Gin
+    }
+
     /// The first setting that the network does not read, but that is not as `usual`, and which networks read it.
     fn unread(&self, usual: &Self) -> Option<Unread> {
+        const NORMALIZE: &str = "gcn, sgc, ngcn, appnp, lightgcn and sage with the aggregator mean";
         let recommends = self.kind.is_recommender();
         let (attends, hops) = (self.kind.has_heads(), matches!(self.kind, ModelKind::Ngcn | ModelKind::Appnp));
         let settings = [
@@ -379,6 +417,7 @@ impl ModelConfig {
             (hops || self.hops == usual.hops, "hops", "ngcn and appnp"),
             (self.kind == ModelKind::Appnp || self.teleport == usual.teleport, "teleport", "appnp"),
             (self.kind == ModelKind::Ngcn || self.mixing == usual.mixing, "mixing", "ngcn"),
+            (self.normalizes() || self.normalization == usual.normalization, "normalization", NORMALIZE),
             (!recommends || self.aggregate_once == usual.aggregate_once, "aggregate_once", "all others"),
         ];
         Unread::first(self.kind.name(), &settings)
@@ -429,6 +468,7 @@ impl Default for ModelConfig {
             hops: 2,
             teleport: 0.1,
             mixing: true,
+            normalization: Degrees::Default,
             residual: false,
             norm: NormKind::None,
             jump: Jump::None,
@@ -569,6 +609,55 @@ impl TrainConfig {
         Self { batch_size, batch, ..self.clone() }
     }
 
+    /// What the model leaves unused of a graph, whose edges may be `weighted`.
+    #[must_use]
+    pub fn notes(&self, weighted: bool) -> Notes {
+        let mut notes = Notes::default();
+        if weighted && !self.model.reads_weights() {
+            let (kind, aggregator) = (self.model.kind.name(), self.model.aggregator);
+            let why = match self.model.kind {
+                ModelKind::Mlp => "mlp reads no edges".to_owned(),
+                ModelKind::Sage => format!(
+                    "sage with the aggregator {} reads which nodes are neighbours, not how much an edge weighs",
+                    aggregator.name()
+                ),
+                _ => format!("{kind} learns how much each neighbour counts, and reads no weights"),
+            };
+            notes.leave_out("edge weights", why);
+        }
+        notes
+    }
+
+    /// Whether features are parameters of the model.
+    #[must_use]
+    pub fn learns_features(&self) -> bool {
+        self.features_from.is_some_and(FeaturesFrom::is_learned)
+    }
+
+    /// Refuses a rule for features beside settings that do not go with it.
+    fn check_features_from(&self) -> Result<(), TrainError> {
+        let Some(rule) = self.features_from else { return Ok(()) };
+        let (learns, kind) = (rule.is_learned(), self.model.kind);
+        let rules = [
+            (!kind.is_recommender(), "left out: lightgcn learns a row of its own for each user and item"),
+            (self.codec.is_none(), "left out, or codec: features that are made are not compressed"),
+            (
+                kind != ModelKind::Sgc || !rule.knows_nodes(),
+                "degree or random-walk for sgc: it aggregates features once before training, where onehot would fill a matrix \
+                 of nodes × nodes and embeddings are not known yet",
+            ),
+            (
+                !learns || self.precision == Dtype::F32,
+                "another rule with precision bf16: embeddings are parameters, which are f32",
+            ),
+            (!learns || self.tiers.is_default(), "another rule with tiers: embeddings change where they are computed"),
+        ];
+        match rules.iter().find(|(holds, _)| !holds) {
+            None => Ok(()),
+            Some((_, what)) => Err(TrainError::invalid(format!("setting `features_from` ({rule}) must be {what}"))),
+        }
+    }
+
     /// The first setting that is not as usual, and that nothing reads.
     fn unread(&self) -> Option<Unread> {
         let usual = Self::for_task(self.task, self.model.kind);
@@ -665,6 +754,7 @@ impl TrainConfig {
                 if let Some(codec) = self.codec {
                     codec.check().map_err(|error| TrainError::invalid(format!("setting `codec`: {error}")))?;
                 }
+                self.check_features_from()?;
                 self.batch.validate(&self.model)
             }
             Some((_, setting, rule)) => Err(TrainError::invalid(format!("setting `{setting}` must be {rule}"))),

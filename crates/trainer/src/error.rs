@@ -50,6 +50,15 @@ impl TrainError {
         Self(Box::new(Kind::Invalid(message.into())))
     }
 
+    /// Says of an error about data that it is about a part of it, such as a batch.
+    #[must_use]
+    pub(crate) fn inside(self, part: &str) -> Self {
+        match *self.0 {
+            Kind::Invalid(message) => Self::invalid(format!("inside {part}: {message}")),
+            other => Self(Box::new(other)),
+        }
+    }
+
     /// The rank that failed, of several, if it is known.
     #[must_use]
     pub fn failed_rank(&self) -> Option<usize> {

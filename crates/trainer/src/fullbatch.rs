@@ -93,6 +93,10 @@ impl<'a, B: Backend> Run<'a, B> for FullBatch<'a, B> {
         self.classifier.task.check_trains()
     }
 
+    fn has_validation(&self) -> bool {
+        self.classifier.task.has_validation()
+    }
+
     /// One step on the whole graph: run, or repeated by the device.
     fn train_once(&mut self, lr: f64, _watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
         let key = self.state.key(purpose::DROPOUT);

@@ -7,12 +7,15 @@ use std::sync::Arc;
 
 use girih_compute::{Backend, ComputeError, Dtype, Epilogue, SparseOperand, Transpose};
 use girih_datasets::Features;
-use girih_graph_format::{Csr, Matrix, Norm};
+use girih_graph_format::{Csr, Degrees, Matrix, Norm, UndefinedDegree};
 
+use crate::TrainError;
 use crate::config::ModelConfig;
 use crate::distributed::{BlockSource, CutAdjacency, CutGraph, Ranks};
 use crate::encoded::EncodedInput;
+use crate::features::NodeFeatures;
 use crate::graph::Graph;
+use crate::params::ParamId;
 use crate::tape::Pool;
 
 /// What a model reads.
@@ -54,6 +57,42 @@ pub struct Adjacency {
     pub self_loops: bool,
     /// How it is normalised.
     pub norm: Norm,
+    /// Weights that degrees are sums of.
+    pub degrees: Degrees,
+}
+
+impl Adjacency {
+    /// An adjacency whose degrees are sums of weights as they are.
+    #[must_use]
+    pub const fn new(self_loops: bool, norm: Norm) -> Self {
+        Self { self_loops, norm, degrees: Degrees::Default }
+    }
+
+    /// The same with degrees that are sums of other weights.
+    #[must_use]
+    pub const fn with_degrees(self, degrees: Degrees) -> Self {
+        Self { degrees, ..self }
+    }
+
+    /// Why a graph cannot be normalised so, with what helps.
+    pub(crate) fn undefined(self, undefined: UndefinedDegree) -> TrainError {
+        let UndefinedDegree { node, is_column, degree } = undefined;
+        let (edges, sum) =
+            (if is_column { "out of" } else { "into" }, if self.self_loops { ", its self loop included," } else { "" });
+        let weights = match self.degrees {
+            Degrees::Default => "weights",
+            Degrees::Absolute => "absolute weights",
+        };
+        let what = format!("the {weights} of the edges {edges} node {node}{sum} sum to {degree}");
+        TrainError::invalid(if degree > 0.0 {
+            format!("{what}, whose inverse is larger than any 32-bit float: multiply all weights by one factor")
+        } else {
+            format!(
+                "{what}, by which this model would divide: normalise by sums of absolute weights (--normalization absolute), or choose a \
+                 model that does not normalise (--model gin)"
+            )
+        })
+    }
 }
 
 /// Features on the device.
@@ -71,6 +110,17 @@ pub enum FeatureInput<B: Backend> {
     },
     /// Codes or rows on the host, read block by block.
     Encoded(EncodedInput),
+    /// A parameter with a row for each node at hand.
+    Learned(ParamId),
+    /// Rows of such a parameter, of the nodes of a mini-batch: row `i` is that of node `ids[i]`.
+    LearnedRows {
+        /// The parameter, with a row for each node of the graph.
+        param: ParamId,
+        /// Nodes of the mini-batch.
+        ids: B::Ids,
+        /// How many there are.
+        n_ids: usize,
+    },
 }
 
 impl<B: Backend> FeatureInput<B> {
@@ -115,21 +165,38 @@ pub struct Inputs<B: Backend> {
 const DENSE_FROM: f64 = 0.125;
 
 impl<B: Backend> Inputs<B> {
-    /// Moves graph and features to the device. Takes them by value, so that the host's copies are freed on the way.
+    /// Moves a graph and given features to the device, or a graph alone where features are learned.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
+    pub(crate) fn of_features(
+        backend: &B,
+        graph: Csr,
+        features: NodeFeatures,
+        needs: &Needs,
+        precision: Dtype,
+    ) -> Result<Self, TrainError> {
+        match features {
+            NodeFeatures::Given(features) => Self::prepare(backend, graph, features, needs, precision),
+            NodeFeatures::Learned => Self::with_learned(backend, graph, needs),
+        }
+    }
+
+    /// Moves graph and features to the device. Takes them by value, so that the host's copies are freed on the way.
+    ///
+    /// # Errors
+    /// When the graph cannot be normalised as the model wants it, or the device's memory does not suffice.
     pub fn prepare(
         backend: &B,
         graph: Csr,
         features: Features,
         needs: &Needs,
         precision: Dtype,
-    ) -> Result<Self, ComputeError> {
+    ) -> Result<Self, TrainError> {
         let n_nodes = graph.n_rows();
         let graph = needs.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
         let features = upload_features(backend, features, needs, precision)?;
-        Self::assemble(backend, graph, features, n_nodes, needs, precision)
+        Ok(Self::assemble(backend, graph, features, n_nodes, needs, precision)?)
     }
 
     /// What one of several ranks holds: its part of the adjacency, and the features of its own nodes. `first_value`
@@ -168,11 +235,20 @@ impl<B: Backend> Inputs<B> {
     /// Moves a graph without features to the device, for a model that learns a row per node.
     ///
     /// # Errors
-    /// When the device's memory does not suffice.
-    pub fn of_graph(backend: &B, graph: Csr, needs: &Needs) -> Result<Self, ComputeError> {
+    /// When the graph cannot be normalised as the model wants it, or the device's memory does not suffice.
+    pub fn of_graph(backend: &B, graph: Csr, needs: &Needs) -> Result<Self, TrainError> {
         let n_nodes = graph.n_rows();
         let graph = needs.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
         Ok(Self { graphs: graph.into(), features: None, propagated: None, n_nodes, ranks: None })
+    }
+
+    /// Moves a graph to the device whose features are the parameter [`ParamId::FEATURES`].
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub(crate) fn with_learned(backend: &B, graph: Csr, needs: &Needs) -> Result<Self, TrainError> {
+        let features = Some(FeatureInput::Learned(ParamId::FEATURES));
+        Ok(Self { features, ..Self::of_graph(backend, graph, needs)? })
     }
 
     /// As [`of_graph`](Self::of_graph), on one of several ranks: its part of the adjacency.
@@ -241,12 +317,14 @@ pub(crate) fn upload_adjacency<B: Backend>(
     backend: &B,
     mut graph: Csr,
     adjacency: Adjacency,
-) -> Result<Graph<B>, ComputeError> {
+) -> Result<Graph<B>, TrainError> {
     if adjacency.self_loops {
         graph = graph.with_self_loops();
     }
-    let (scales, symmetric) = (graph.scales(adjacency.norm), graph.is_symmetric());
-    backend.upload_sparse(&SparseOperand { csr: &graph, scales, symmetric, names: None }).map(Graph::Whole)
+    let scales = graph.checked_scales(adjacency.norm, adjacency.degrees).map_err(|node| adjacency.undefined(node))?;
+    let symmetric = graph.is_symmetric();
+    let uploaded = backend.upload_sparse(&SparseOperand { csr: &graph, scales, symmetric, names: None })?;
+    Ok(Graph::Whole(uploaded))
 }
 
 fn upload_features<B: Backend>(

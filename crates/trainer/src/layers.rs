@@ -28,27 +28,38 @@ pub enum Rows<'a, B: Backend> {
 impl<'a, B: Backend> Rows<'a, B> {
     /// The first operand of a model that aggregates first: the propagated features if there are any, else the raw ones.
     ///
+    /// # Errors
+    /// When the backend fails.
+    ///
     /// # Panics
     /// When the inputs hold neither.
-    pub fn aggregated_input(tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Self {
+    pub fn aggregated_input(tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Self, ComputeError> {
         match &inputs.propagated {
-            Some(propagated) => Self::Propagated(tape.constant(propagated)),
+            Some(propagated) => Ok(Self::Propagated(tape.constant(propagated))),
             None => Self::raw_input(tape, inputs),
         }
     }
 
     /// The raw features.
     ///
+    /// # Errors
+    /// When the backend fails.
+    ///
     /// # Panics
     /// When the inputs do not hold them: the model must ask for them in its [`Needs`](crate::Needs).
-    pub fn raw_input(tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Self {
-        match inputs.features.as_ref().expect("the model asked for raw features") {
+    pub fn raw_input(tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Self, ComputeError> {
+        Ok(match inputs.features.as_ref().expect("the model asked for raw features") {
             FeatureInput::Dense(matrix) => Self::Dense(tape.constant(matrix)),
             FeatureInput::Sparse { matrix, values, first_value } => {
                 Self::Sparse(matrix, tape.constant(values), *first_value)
             }
             FeatureInput::Encoded(encoded) => Self::Encoded(encoded, None),
-        }
+            FeatureInput::Learned(param) => Self::Dense(tape.param(*param)),
+            FeatureInput::LearnedRows { param, ids, n_ids } => {
+                let all = tape.param(*param);
+                Self::Dense(tape.gather_rows(all, ids, *n_ids)?)
+            }
+        })
     }
 
     /// The rows masked by `dropout`, stored: for rows that several products read in an order that cannot fuse it.

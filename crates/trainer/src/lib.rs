@@ -19,6 +19,7 @@ mod config;
 pub mod distributed;
 mod encoded;
 mod error;
+mod features;
 mod fullbatch;
 mod graph;
 mod inputs;
@@ -61,14 +62,14 @@ pub use links::{
 };
 pub use metrics::{
     Confusion, F1, RankedMetric, accuracy, average_precision, f1_scores, hits_at, mean_over_labels,
-    mean_reciprocal_rank, roc_auc,
+    mean_reciprocal_rank, n_left_out, roc_auc,
 };
 pub use models::{Dims, Model};
 pub use optim::Optimizer;
 pub use params::{Gradients, ParamId, ParamInit, Params};
 pub use plan::{DataSizes, InteractionSizes, Plan, PlanDevice};
 pub use recommend::{Ranking, Recommendations, Recommender, TOP_K, recommend};
-pub use report::{EpochReport, EpochTimes, RunSummary, Scores, StageTimes, TestReport};
+pub use report::{ChosenBy, EpochReport, EpochTimes, RunSummary, Scores, StageTimes, TestReport};
 pub use sampled::{Division, MiniBatch, Neighborhoods, RowsOnDevice, TierConfig, TierShare};
 pub use session::{Control, Event, Observer, Outcome, SessionOptions, Spread, apply, checkpoint_path, train};
 pub use similarity::{Similarity, similarity};

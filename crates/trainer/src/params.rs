@@ -13,14 +13,20 @@ use crate::distributed::Ranks;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ParamId(usize);
 
+impl ParamId {
+    /// Learned features of nodes ([`FeaturesFrom::Embedding`](girih_datasets::FeaturesFrom)), created before all other
+    /// parameters.
+    pub(crate) const FEATURES: Self = Self(0);
+}
+
 /// A named matrix that training changes.
 pub struct Param<B: Backend> {
     /// The name in checkpoints: `layer0.weight`.
     pub name: String,
     /// The layer it belongs to, from 0.
     pub layer: usize,
-    /// Whether it has a row for each node. A rank then holds the rows of its own nodes alone, with their gradients and
-    /// the optimiser's state; other parameters are the same on all ranks.
+    /// Whether this is one of several ranks and the parameter has a row for each of its own nodes alone, with their
+    /// gradients and the optimiser's state; other parameters are the same on all ranks.
     pub per_node: bool,
     /// Its value on the device.
     pub value: B::Matrix,
@@ -144,7 +150,7 @@ impl<'a, B: Backend> ParamInit<'a, B> {
             drawn.skip(own.start * shape.cols).collect()
         };
         let id = self.push(layer, name, Shape::new(own.len(), shape.cols), values)?;
-        self.params.entries[id.0].per_node = true;
+        self.params.entries[id.0].per_node = self.own.is_some();
         Ok(id)
     }
 

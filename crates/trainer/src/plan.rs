@@ -21,11 +21,12 @@ use crate::encoded::{EncodedInput, OnPaper};
 use crate::graph::Graph;
 use crate::inputs::{self, Adjacency, FeatureInput, Inputs, Needs, Propagation};
 use crate::links::{LinkSizes, Pairs};
-use crate::models::{self, Dims, Model};
+use crate::models::{Dims, Model};
 use crate::optim::Optimizer;
 use crate::params::{Gradients, ParamId, ParamInit};
 use crate::recommend::{self, Batch};
 use crate::sampled::{self, BatchPlan, LayerCosts, LayerPlan, NODES_AT_ONCE, PlacedRows, RowsOnDevice, TierConfig};
+use crate::session::build_network;
 use crate::tape::{Loss, Mode, Pool, Tape, Var};
 use crate::targets::{Part, Targets};
 
@@ -230,7 +231,7 @@ impl Plan {
         let _all_links = links.as_ref().filter(|_| is_main_memory).map(|links| links.on_host(meter, data));
         let mut init = ParamInit::new(meter, config.seed, 0).among(among);
         let dims = Dims { n_nodes: data.n_nodes, n_features: data.n_features, n_classes: data.n_classes };
-        let model = models::build(&config.model, dims, &mut init)?;
+        let model = build_network(config, dims, &mut init)?;
         let mut params = init.finish();
         let mut gradients = Gradients::new(meter, &params)?;
         let mut optimizer = Optimizer::new(meter, &config.optimizer, &params)?;
@@ -245,7 +246,7 @@ impl Plan {
             false => model.needs(),
         };
         let graph = blocks.unwrap_or_else(|| needs.graph.map(|adjacency| data.whole_graph(meter, adjacency)));
-        let inputs = data.inputs((meter, is_main_memory), graph, &needs, config.precision)?;
+        let inputs = data.inputs((meter, is_main_memory), graph, &needs, config)?;
         let inputs = Inputs { ranks: ranks.clone(), ..inputs };
         let task = data.task(meter, config, &*model, (links.as_ref(), n_train))?;
         // Of ranks with a share of the data, those that train on batches hold patches.
@@ -424,6 +425,7 @@ impl DataSizes {
             n_features: dataset.n_features(),
             feature_nnz: match &dataset.features {
                 Some(Features::Sparse(csr)) => Some(csr.nnz()),
+                None => dataset.features_from.and_then(|rule| rule.n_stored(dataset.n_nodes())),
                 _ => None,
             },
             code_bytes: match &dataset.features {
@@ -471,7 +473,7 @@ impl DataSizes {
         config.validate()?;
         let meter = Meter::cuda(config.precision, None);
         let dims = Dims { n_nodes: self.n_nodes, n_features: self.n_features, n_classes: self.n_classes };
-        Ok(models::build(&config.model, dims, &mut ParamInit::new(&meter, config.seed, 0))?.needs())
+        Ok(build_network(config, dims, &mut ParamInit::new(&meter, config.seed, 0))?.needs())
     }
 
     /// What one of several ranks has of them, with so many nodes.
@@ -497,12 +499,13 @@ impl DataSizes {
         (meter, is_main_memory): (&Meter, bool),
         graph: Option<Graph<Meter>>,
         needs: &Needs,
-        precision: Dtype,
+        config: &TrainConfig,
     ) -> Result<Inputs<Meter>, TrainError> {
-        if self.interactions.is_some() {
+        let precision = config.precision;
+        if self.interactions.is_some() || config.learns_features() {
             return Ok(Inputs {
                 graphs: graph.into(),
-                features: None,
+                features: config.learns_features().then_some(FeatureInput::Learned(ParamId::FEATURES)),
                 propagated: None,
                 n_nodes: self.n_nodes,
                 ranks: None,

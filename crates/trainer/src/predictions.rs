@@ -48,7 +48,8 @@ impl<'l, B: Backend> Predictions<'l, B> {
         Ok(Self { labels, ranks, said })
     }
 
-    /// Accuracy, or micro-F1 with several labels a node; `None` without labelled rows.
+    /// Accuracy, or micro-F1 with several labels a node; `None` without labelled rows, and of labels that neither occur
+    /// nor are predicted.
     ///
     /// # Errors
     /// When another rank fails.
@@ -58,11 +59,7 @@ impl<'l, B: Backend> Predictions<'l, B> {
                 let counts = self.totals(&count_correct(found, classes, rows))?;
                 Ok((counts[1] > 0).then(|| counts[0] as f64 / counts[1] as f64))
             }
-            _ => {
-                let n_rows = self.totals(&[rows.len() as u64])?[0];
-                let confusion = self.confusion(rows)?;
-                Ok((n_rows > 0).then(|| confusion.f1().micro))
-            }
+            _ => Ok(self.confusion(rows)?.f1().map(|f1| f1.micro)),
         }
     }
 
@@ -116,7 +113,7 @@ impl<'l, B: Backend> Predictions<'l, B> {
     pub(crate) fn report(&self, rows: &[NodeId], n_labelled: usize) -> Result<TestReport, TrainError> {
         let confusion = self.confusion(rows)?;
         Ok(TestReport {
-            f1: (n_labelled > 0).then(|| confusion.f1()),
+            f1: confusion.f1().filter(|_| n_labelled > 0),
             roc_auc: self.ranked(roc_auc, rows)?,
             average_precision: self.ranked(average_precision, rows)?,
         })

@@ -28,6 +28,12 @@ pub struct Scores {
     /// As `val_roc_auc`, on the test nodes or links.
     #[serde(default)]
     pub test_roc_auc: Option<f64>,
+    /// Of several labels a node, those without both answers on the validation nodes, which `val_roc_auc` leaves out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub val_labels_left_out: usize,
+    /// As `val_labels_left_out`, on the test nodes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub test_labels_left_out: usize,
     /// Mean loss on the validation nodes, or on the validation links and as many other pairs.
     pub val_loss: Option<f64>,
     /// As `val_loss`, on the test nodes or links.
@@ -38,6 +44,40 @@ pub struct Scores {
     /// How a link predictor ranks the test links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<LinkScores>,
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
+/// What an epoch was chosen by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChosenBy {
+    /// Accuracy on the validation nodes; with several labels a node, micro-F1.
+    ValAccuracy,
+    /// ROC-AUC on the validation nodes or links.
+    ValRocAuc,
+    /// Recall of the test items.
+    RecallAt20,
+    /// Loss on the validation nodes: the metric is not defined there.
+    ValLoss,
+    /// Nothing: it is the last one, since there is nothing to validate on.
+    LastEpoch,
+}
+
+impl ChosenBy {
+    /// The name in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ValAccuracy => "val_accuracy",
+            Self::ValRocAuc => "val_roc_auc",
+            Self::RecallAt20 => "recall_at_20",
+            Self::ValLoss => "val_loss",
+            Self::LastEpoch => "last_epoch",
+        }
+    }
 }
 
 impl Scores {
@@ -52,16 +92,30 @@ impl Scores {
         }
     }
 
+    /// What chooses an epoch with these scores.
+    #[must_use]
+    pub fn chosen_by(&self, metric: Metric) -> ChosenBy {
+        if self.ranking.is_some() {
+            return ChosenBy::RecallAt20;
+        }
+        match (self.val(metric), metric) {
+            (Some(_), Metric::Accuracy) if self.val_accuracy.is_some() => ChosenBy::ValAccuracy,
+            (Some(_), _) => ChosenBy::ValRocAuc,
+            (None, _) if self.val_loss.is_some() => ChosenBy::ValLoss,
+            (None, _) => ChosenBy::LastEpoch,
+        }
+    }
+
     /// Whether these scores choose their epoch over those of an earlier one: a better score on the validation nodes, or
-    /// as good a one at a lower loss. Without validation nodes the later epoch is chosen. Recommenders go by their
-    /// recall.
+    /// as good a one at a lower loss; where the score is not defined, a lower loss. Without validation nodes the later
+    /// epoch is chosen. Recommenders go by their recall.
     #[must_use]
     pub fn better_than(&self, earlier: &Self, metric: Metric) -> bool {
         if let (Some(ranking), Some(earlier)) = (&self.ranking, &earlier.ranking) {
             return ranking.recall_at_20 > earlier.recall_at_20;
         }
         let rank = |scores: &Self| (scores.val(metric), scores.val_loss.map(|loss| -loss));
-        self.val(metric).is_none() || rank(self) > rank(earlier)
+        rank(self) == (None, None) || rank(self) > rank(earlier)
     }
 }
 
@@ -135,6 +189,8 @@ pub struct RunSummary {
     pub epochs: u64,
     /// Epoch of the best validation score, from 1.
     pub best_epoch: u64,
+    /// What chose that epoch.
+    pub chosen_by: ChosenBy,
     /// Scores at that epoch.
     pub best: Scores,
     /// Scores at the last epoch.

@@ -17,6 +17,9 @@ pub(crate) trait Scorer<'a, B: Backend> {
         Ok(())
     }
 
+    /// As [`Run::has_validation`](crate::Run::has_validation).
+    fn has_validation(&self) -> bool;
+
     /// Whether ranks that each have all take scores together, and not one for all of them.
     fn is_shared(&self) -> bool {
         false

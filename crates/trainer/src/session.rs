@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use girih_compute::Backend;
-use girih_datasets::{Dataset, Features, Labels, Outline, Split, UNLABELLED};
+use girih_compute::{Backend, ComputeError, Shape};
+use girih_datasets::{Dataset, FeaturesFrom, Labels, Outline, Split, UNLABELLED};
 use girih_graph_format::{Matrix, NodeId};
 
 use crate::TrainError;
@@ -14,10 +14,11 @@ use crate::checkpoint::{Checkpoint, DataShape};
 use crate::classifier::Task;
 use crate::config::{Metric, Schedule, TaskKind, TrainConfig};
 use crate::distributed::Ranks;
+use crate::features::NodeFeatures;
 use crate::fullbatch::FullBatch;
 use crate::inputs::Inputs;
 use crate::models::{self, Dims, Model};
-use crate::params::{ParamInit, Params};
+use crate::params::{ParamId, ParamInit, Params};
 use crate::report::{EpochReport, EpochTimes, RunSummary, Scores, TestReport};
 use crate::sampled::{TierConfig, TierShare};
 use crate::state::{BatchDone, Run, RunState};
@@ -163,7 +164,7 @@ pub fn train<B: Backend>(
     observe: &mut Observer<'_>,
 ) -> Result<Outcome, TrainError> {
     config.validate()?;
-    let dataset = dataset.with_codec(config.codec, config.seed)?;
+    let dataset = dataset.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
     let data = DataShape::of(&dataset);
     if config.model.kind.is_recommender() {
         let session = recommend::Prepared::new(backend, dataset, config)?;
@@ -210,6 +211,9 @@ pub(crate) fn train_runs<'a, B: Backend + 'a>(
         }
         let mut trainer = start(run)?;
         trainer.check_trains()?;
+        if !trainer.has_validation() {
+            check_patience(config, run)?;
+        }
         let file = options.checkpoints.as_deref().map(|folder| checkpoint_path(folder, run));
         let mut reached = Reached { epoch: 1, kept: None };
         let done = train_run(
@@ -224,6 +228,30 @@ pub(crate) fn train_runs<'a, B: Backend + 'a>(
         done.map_err(|error| error.in_epoch(run, reached.epoch, file.zip(reached.kept)))?;
     }
     Ok(outcome)
+}
+
+/// Refuses to wait for better scores where nothing is scored. Where a model's published settings have patience, the run
+/// goes through all epochs, which is said once.
+fn check_patience(config: &TrainConfig, run: u64) -> Result<(), TrainError> {
+    let Some(patience) = config.patience else { return Ok(()) };
+    let what = match config.task {
+        _ if config.model.kind.is_recommender() => "test items",
+        TaskKind::Links => "validation links",
+        TaskKind::Nodes => "validation nodes with a label",
+    };
+    if TrainConfig::for_task(config.task, config.model.kind).patience != Some(patience) {
+        return Err(TrainError::invalid(format!(
+            "patience ends a run after {patience} epochs without a better score, and there are no {what} to score: leave --patience \
+             out, or give data with such a part"
+        )));
+    }
+    if run == 0 {
+        tracing::warn!(
+            "patience ({patience} epochs, the usual of {}) has no effect: there are no {what}; the run goes through all epochs",
+            config.model.kind.name()
+        );
+    }
+    Ok(())
 }
 
 /// How far a run has come: the epoch that it is at, and that of the checkpoint that is in its file.
@@ -297,8 +325,8 @@ pub fn apply<B: Backend>(
     checkpoint: &Checkpoint,
 ) -> Result<(Scores, TestReport, Matrix), TrainError> {
     let config = &checkpoint.progress.config;
-    let dataset = dataset.with_codec(config.codec, config.seed)?;
-    checkpoint.progress.data.check_widths(&dataset.outline()).map_err(|what| checkpoint.refused(what))?;
+    let dataset = dataset.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
+    checkpoint.progress.check_data(&dataset.outline()).map_err(|what| checkpoint.refused(what))?;
     let dataset = with_labels_for(&checkpoint.progress.data, dataset);
     let found = DataShape::of(&dataset);
     checkpoint.note_other_contents(&found);
@@ -383,7 +411,7 @@ impl<B: Backend> Prepared<B> {
         let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
         let (model, _) = build_model(backend, config, dims, 0, None)?;
         let targets = Targets::upload(backend, &labels)?;
-        let inputs = Inputs::prepare(backend, dataset.graph, features, &model.needs(), config.precision)?;
+        let inputs = Inputs::of_features(backend, dataset.graph, features, &model.needs(), config.precision)?;
         Ok(Self { inputs, targets, labels, splits: dataset.splits, dims })
     }
 
@@ -396,14 +424,15 @@ impl<B: Backend> Prepared<B> {
 /// A data set that has what training needs.
 pub(crate) struct Trainable {
     pub(crate) dataset: Dataset,
-    pub(crate) features: Features,
+    pub(crate) features: NodeFeatures,
     pub(crate) labels: Labels,
 }
 
 impl Trainable {
     pub(crate) fn check(mut dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
         check_trainable(&dataset.outline(), config)?;
-        let (features, labels) = (dataset.features.take().expect("checked"), dataset.labels.take().expect("checked"));
+        let features = NodeFeatures::take(&mut dataset, None, config.seed)?;
+        let labels = dataset.labels.take().expect("checked");
         Ok(Self { dataset, features, labels })
     }
 }
@@ -440,7 +469,7 @@ fn missing(outline: &Outline, what: &str, remedy: &str) -> TrainError {
 }
 
 /// Refuses data without nodes, with users and items instead, or without features.
-fn check_features(outline: &Outline) -> Result<(), TrainError> {
+pub(crate) fn check_features(outline: &Outline) -> Result<(), TrainError> {
     if outline.n_nodes == 0 {
         return Err(missing(outline, "nodes", "there is nothing to train on"));
     }
@@ -449,19 +478,14 @@ fn check_features(outline: &Outline) -> Result<(), TrainError> {
         return Err(missing(outline, what, "train it with --model lightgcn"));
     }
     if outline.n_features == 0 {
-        let remedy = "training needs a row of numbers for each node: give --features FILE.npy";
-        return Err(missing(outline, "features", remedy));
+        let remedy = format!(
+            "training needs a row of numbers for each node: give --features FILE.npy, or have them made by \
+             --features-from {}",
+            FeaturesFrom::VALUES
+        );
+        return Err(missing(outline, "features", &remedy));
     }
     Ok(())
-}
-
-/// Takes the features out of data that a model of features can be trained on.
-///
-/// # Errors
-/// When it has no nodes, users and items instead, or no features.
-pub(crate) fn take_features(dataset: &mut Dataset) -> Result<Features, TrainError> {
-    check_features(&dataset.outline())?;
-    Ok(dataset.features.take().expect("checked"))
 }
 
 type ModelWithParams<B> = (Box<dyn Model<B>>, Params<B>);
@@ -475,8 +499,23 @@ pub(crate) fn build_model<B: Backend>(
     ranks: Option<&Ranks<B>>,
 ) -> Result<ModelWithParams<B>, TrainError> {
     let mut init = ParamInit::new(backend, config.seed, run).among(ranks);
-    let model = models::build(&config.model, dims, &mut init)?;
+    let model = build_network(config, dims, &mut init)?;
     Ok((model, init.finish()))
+}
+
+/// The network of a configuration, behind its learned features if there are some. These start as normal values whose
+/// rows are of length one on average.
+pub(crate) fn build_network<B: Backend>(
+    config: &TrainConfig,
+    dims: Dims,
+    init: &mut ParamInit<'_, B>,
+) -> Result<Box<dyn Model<B>>, ComputeError> {
+    if let Some(FeaturesFrom::Embedding(width)) = config.features_from {
+        let deviation = 1.0 / (width as f32).sqrt();
+        let features = init.embedding(0, "features", Shape::new(dims.n_nodes, width), deviation)?;
+        debug_assert_eq!(features, ParamId::FEATURES);
+    }
+    models::build(&config.model, dims, init)
 }
 
 /// Continues a run from the checkpoint at `path`, if it is one of the same run; a hash of all that it holds.
@@ -522,7 +561,7 @@ fn resume<B: Backend>(
 #[cfg(test)]
 mod tests {
     use girih_compress::CodecSpec;
-    use girih_compute::{ComputeError, Cpu, HostMatrix};
+    use girih_compute::{Cpu, HostMatrix};
     use girih_datasets::{LoadOptions, load};
 
     use super::*;
@@ -543,6 +582,10 @@ mod tests {
 
         fn state_mut(&mut self) -> &mut RunState<'a, Cpu> {
             self.run.state_mut()
+        }
+
+        fn has_validation(&self) -> bool {
+            self.run.has_validation()
         }
 
         fn train_once(&mut self, lr: f64, watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {

@@ -16,7 +16,7 @@ use crate::links::LinkSplit;
 use crate::models::{Dims, Model};
 use crate::params::Params;
 use crate::sampled;
-use crate::session::{build_model, take_features};
+use crate::session::{build_model, check_features};
 use crate::state::RunState;
 use crate::tape::{Mode, Pool, Tape};
 
@@ -45,7 +45,7 @@ pub struct Similarity {
 /// backend fails.
 pub fn similarity<B: Backend>(
     backend: &B,
-    mut dataset: Dataset,
+    dataset: Dataset,
     checkpoint: &Checkpoint,
     codec: Option<CodecSpec>,
 ) -> Result<Similarity, TrainError> {
@@ -53,13 +53,21 @@ pub fn similarity<B: Backend>(
     let codec = codec.or(config.codec).ok_or_else(|| {
         TrainError::invalid("the model was trained without a codec: name one to compare with, such as --codec topk:8")
     })?;
+    if let Some(rule) = config.features_from {
+        return Err(TrainError::invalid(format!(
+            "the model was trained with features from {rule}, which no codec compresses; compare a model that was trained on \
+             features of the data"
+        )));
+    }
+    let mut dataset = dataset.with_features_from(None)?;
     let links = config.task == TaskKind::Links;
     let (trained_on, found) = (&checkpoint.progress.data, dataset.outline());
     let fits = if links { trained_on.check_features(&found) } else { trained_on.check_widths(&found) };
     fits.map_err(|what| checkpoint.refused(what))?;
     let of_dataset = Dims::of(&dataset);
     let dims = Dims { n_classes: if links { config.links.width } else { trained_on.n_classes }, ..of_dataset };
-    let features = take_features(&mut dataset)?;
+    check_features(&dataset.outline())?;
+    let features = dataset.features.take().expect("checked");
     if matches!(features, Features::Compressed(_)) {
         return Err(TrainError::invalid(format!(
             "the features of {} are compressed already; give them as they were, to compare them with their codes",

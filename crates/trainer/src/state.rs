@@ -104,6 +104,9 @@ pub trait Run<'a, B: Backend + 'a> {
         Ok(())
     }
 
+    /// Whether there is something to choose the epoch by: validation nodes with labels, validation links, or test items.
+    fn has_validation(&self) -> bool;
+
     /// Goes through the training data once at learning rate `lr`, or through what is left of it; returns the mean loss,
     /// and the time of stages as the host's clock tells it. `None` when `watch` said to stop: the epoch can go on after
     /// that, from a [checkpoint](RunState::checkpoint) also. An epoch that cannot does not ask.
@@ -297,12 +300,6 @@ impl<'a, B: Backend> RunState<'a, B> {
     /// Takes note of the latest scores, and keeps the parameters when they are the best so far.
     fn keep_if_best(&mut self, scores: Option<Scores>) -> Result<(), TrainError> {
         let Some(scores) = scores else { return Ok(()) };
-        let chooses = scores.ranking.is_some() || scores.val(self.config.metric).is_some();
-        if self.last.is_none() && !chooses && self.config.patience.is_some() {
-            tracing::warn!(
-                "--patience has no effect: there is no validation score, because no validation node has a label, or all have the same"
-            );
-        }
         if self.best.as_ref().is_none_or(|best| scores.better_than(&best.scores, self.config.metric)) {
             self.best = Some(Best { epoch: self.epoch, scores, params: self.params.download(self.backend)? });
         }
@@ -319,6 +316,7 @@ impl<'a, B: Backend> RunState<'a, B> {
             epochs: self.epoch,
             best_epoch: best.epoch,
             best: best.scores,
+            chosen_by: best.scores.chosen_by(self.config.metric),
             last,
             train_loss: self.train_loss,
         })

@@ -10,9 +10,9 @@ use girih_random::Key;
 use girih_sampling::{Block, Columns, DrawKey, NeighborOptions, NeighborSampler, Sampler};
 use girih_trainer::models::{self, Dims};
 use girih_trainer::{
-    Aggregator, AttentionOperands, AttentionOptions, BlockGraph, Gradients, Graph, Inputs, Jump, LayerGraphs,
-    LinearOptions, Loss, Mode, Model, ModelConfig, ModelKind, Needs, Neighborhoods, NormKind, Pairs, ParamId,
-    ParamInit, Params, Pool, Propagation, SpmmOptions, Tape, Targets, Var,
+    Aggregator, AttentionOperands, AttentionOptions, BlockGraph, FeatureInput, Gradients, Graph, Inputs, Jump,
+    LayerGraphs, LinearOptions, Loss, Mode, Model, ModelConfig, ModelKind, Needs, Neighborhoods, NormKind, Pairs,
+    ParamId, ParamInit, Params, Pool, Propagation, SpmmOptions, Tape, Targets, Var,
 };
 
 const NODES: usize = 7;
@@ -533,6 +533,60 @@ fn stacks_on_batches() {
     }
 }
 
+/// Features that are learned, on the whole graph and on batches, which gather some of their rows.
+#[test]
+fn learned_features() {
+    for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Gin] {
+        for (hidden, dropout, residual) in [(3, 0.0, false), (20, 0.3, false), (3, 0.0, true)] {
+            let residual = residual && kind != ModelKind::Sage;
+            let config = ModelConfig { kind, layers: 2, hidden, dropout, residual, heads: 2, ..ModelConfig::default() };
+            check_learned(&config);
+        }
+    }
+    for kind in [ModelKind::Mlp, ModelKind::Ngcn, ModelKind::Appnp] {
+        check_learned(&ModelConfig { kind, layers: 2, hidden: 3, dropout: 0.0, hops: 2, ..ModelConfig::default() });
+    }
+    for aggregator in [Aggregator::Pool, Aggregator::Lstm] {
+        check_learned(&ModelConfig {
+            kind: ModelKind::Sage,
+            layers: 2,
+            hidden: 3,
+            aggregator,
+            ..ModelConfig::default()
+        });
+    }
+}
+
+fn check_learned(config: &ModelConfig) {
+    let built = || {
+        let mut init = ParamInit::new(&Reference, 7, 0);
+        let features = init.embedding(0, "features", Shape::new(NODES, FEATURES), 0.5).unwrap();
+        let model: Box<dyn Model<Reference>> = models::build(config, DIMS, &mut init).unwrap();
+        let mut params = init.finish();
+        move_off_zero(&mut params);
+        (features, model, params)
+    };
+    let (features, model, params) = built();
+    let needs = model.needs();
+    let whole = Inputs::of_graph(&Reference, graph(), &needs).unwrap();
+    let whole: &'static _ = Box::leak(Box::new(Inputs { features: Some(FeatureInput::Learned(features)), ..whole }));
+    check(params, &single_targets(), &|tape| model.forward(tape, whole).unwrap());
+    // Networks whose layers read more than the rows of the layer before have no batches of blocks.
+    if model.as_layers().is_none() {
+        return;
+    }
+    let (param, model, params) = built();
+    let (inputs, nodes) = batch_of_nodes(&needs, config.layers, false, false);
+    let ids = Reference.upload_ids(&nodes).unwrap();
+    let rows = FeatureInput::LearnedRows { param, ids, n_ids: nodes.len() };
+    let inputs: &'static _ = Box::leak(Box::new(Inputs { features: Some(rows), propagated: None, ..inputs }));
+    let (targets, rows) = (single_targets_of(3), Reference.upload_ids(&[0, 2]).unwrap());
+    check_loss(params, &|tape| {
+        let logits = model.forward(tape, inputs).unwrap();
+        tape.loss(logits, &targets, &rows).unwrap()
+    });
+}
+
 fn check_batch(config: &ModelConfig, sparse: bool, in_place: bool) {
     let mut init = ParamInit::new(&Reference, 7, 0);
     let model: Box<dyn Model<Reference>> = models::build(config, DIMS, &mut init).unwrap();
@@ -553,7 +607,12 @@ fn single_targets_of(n: usize) -> Targets<Reference> {
 
 /// A batch for three seeds, with two neighbours for each node of each layer.
 fn batch(needs: &Needs, n_layers: usize, sparse: bool, in_place: bool) -> Inputs<Reference> {
-    let neighborhoods = Neighborhoods::new(&graph(), needs.graph.unwrap());
+    batch_of_nodes(needs, n_layers, sparse, in_place).0
+}
+
+/// The same with the nodes whose features it reads.
+fn batch_of_nodes(needs: &Needs, n_layers: usize, sparse: bool, in_place: bool) -> (Inputs<Reference>, Vec<u32>) {
+    let neighborhoods = Neighborhoods::new(&graph(), needs.graph.unwrap()).unwrap();
     let columns = if in_place { Columns::Global } else { Columns::Local };
     let options = NeighborOptions { edge_ids: true, inputs: columns, ..NeighborOptions::default() };
     let fan_out = vec!["2"; n_layers].join(",");
@@ -577,7 +636,7 @@ fn batch(needs: &Needs, n_layers: usize, sparse: bool, in_place: bool) -> Inputs
     };
     let n_nodes = batch.inputs().len();
     let of_batch = Inputs::prepare(&Reference, Csr::empty(n_nodes, n_nodes).unwrap(), features, &whole, Dtype::F32);
-    Inputs { graphs, ..of_batch.unwrap() }
+    (Inputs { graphs, ..of_batch.unwrap() }, batch.inputs().to_vec())
 }
 
 /// Some rows of features, stored as those of all are.

@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use girih_compute::Dtype;
 use girih_datasets::FeatureNorm;
+use girih_graph_format::Degrees;
 use girih_sampling::{Draws, Expand};
 use girih_trainer::distributed::Layout;
 use girih_trainer::{
@@ -67,6 +68,11 @@ value_enum! {
 value_enum! {
     /// What normalises hidden layers.
     NormArg for NormKind { None, Layer, Batch }
+}
+
+value_enum! {
+    /// Weights that degrees are sums of.
+    NormalizationArg for Degrees { Default, Absolute }
 }
 
 value_enum! {

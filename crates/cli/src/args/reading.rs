@@ -184,6 +184,7 @@ impl ReadArgs {
             random_split: read.split == Some(SplitChoice::Random),
             features: read.features,
             codec: None,
+            features_from: None,
             labels: read.labels,
             labels_from: read.labels_from,
             multi_label: read.multi_label,

@@ -2,6 +2,8 @@
 
 use clap::Args;
 use girih_compute::Dtype;
+use girih_datasets::FeaturesFrom;
+use girih_graph_format::Degrees;
 use girih_tiers::{CacheShares, HostReads, Hotness};
 use girih_trainer::{
     Aggregator, Decay, Jump, Metric, ModelConfig, ModelKind, NormKind, OptimizerKind, Schedule, TaskKind, TierConfig,
@@ -10,8 +12,8 @@ use girih_trainer::{
 
 use super::codec::parse_codec;
 use super::{
-    AggregatorArg, BatchSettings, CodecChoice, DecayArg, JumpArg, LinkSettings, MetricArg, Model, NormArg, Optimizer,
-    Precision, TaskArg, any_case,
+    AggregatorArg, BatchSettings, CodecChoice, DecayArg, JumpArg, LinkSettings, MetricArg, Model, NormArg,
+    NormalizationArg, Optimizer, Precision, TaskArg, any_case,
 };
 use crate::sizes;
 
@@ -38,6 +40,12 @@ pub struct Settings {
     /// lists the codecs.
     #[arg(long, value_name = "CODEC", value_parser = parse_codec, help_heading = "Features")]
     pub codec: Option<CodecChoice>,
+    /// Features for data that has none: degree, onehot, embedding:WIDTH or random-walk:STEPS
+    ///
+    /// The local degree profile; a column for each node; learned rows, one a node; or return probabilities of random
+    /// walks. docs/configuration.md has the details.
+    #[arg(long, value_name = "RULE", help_heading = "Features")]
+    pub features_from: Option<FeaturesFrom>,
     #[command(flatten)]
     pub tiers: TierSettings,
 }
@@ -92,6 +100,11 @@ pub struct ModelSettings {
     /// Residual connections of hidden layers (gcn, gat, gatv2, gin)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub residual: Option<bool>,
+    /// Degrees that gcn, sgc, sage, ngcn, appnp and lightgcn divide by: default or absolute
+    ///
+    /// Sums of weights as they are, or of absolute weights, for graphs with negative ones. [default: default]
+    #[arg(long, value_enum, ignore_case = true)]
+    pub normalization: Option<NormalizationArg>,
     /// Normalisation of hidden layers (gcn, gat, gatv2, gin) [default: none]
     #[arg(long, value_enum)]
     pub norm: Option<NormArg>,
@@ -227,6 +240,7 @@ impl Settings {
         self.links.override_in(config);
         set(&mut config.precision, self.precision.map(Dtype::from));
         set(&mut config.codec, self.codec.map(CodecChoice::codec));
+        set(&mut config.features_from, self.features_from.map(Some));
         self.tiers.override_in(&mut config.tiers);
     }
 }
@@ -245,6 +259,7 @@ impl ModelSettings {
         set(&mut model.hops, self.hops);
         set(&mut model.teleport, self.teleport);
         set(&mut model.mixing, self.mixing);
+        set(&mut model.normalization, self.normalization.map(Degrees::from));
         set(&mut model.residual, self.residual);
         set(&mut model.norm, self.norm.map(NormKind::from));
         set(&mut model.jump, self.jump.map(Jump::from));

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use girih_datasets::{DataSource, LoadOptions, load};
 use girih_graph_format::{Matrix, file};
 use girih_trainer::distributed::{ApplyJob, RankOptions, RecommendJob, TakeLogits};
-use girih_trainer::{Checkpoint, Embedded, Recommendations, Scores, TaskKind, TestReport, mean_over_labels};
+use girih_trainer::{
+    Checkpoint, Embedded, Recommendations, Scores, TaskKind, TestReport, mean_over_labels, n_left_out,
+};
 
 use super::cards::device_of;
 use super::device::{Chosen, choose, on_backend, use_threads};
@@ -21,6 +23,7 @@ use crate::args::{CodecChoice, DataArgs, DeviceArgs, EvaluateArgs, OutputArgs, P
 use crate::error::CliError;
 use crate::output::{Results, percent};
 use crate::paths;
+use crate::scores::{NodeScore, Part, Undefined, percent_or};
 
 /// A trained model, the data that it is to be applied to, and who does it.
 struct Loaded {
@@ -40,6 +43,8 @@ struct Applied {
     description: Results,
     scores: Scores,
     test: TestReport,
+    /// Whether a node may have several labels.
+    multi_label: bool,
 }
 
 /// Scores the best checkpoint on the data.
@@ -98,37 +103,61 @@ fn alone(args: &RankArgs, why: &str, work: impl FnOnce() -> Result<(), CliError>
 
 impl Applied {
     fn print(self, output: OutputArgs) {
-        let percent = |value: Option<f64>| value.map_or(String::new(), percent);
         let four = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.4}"));
-        let Self { description: mut results, scores, test } = self;
+        let Self { description: mut results, scores, test, multi_label } = self;
+        let classes = NodeScore::of_classes(multi_label);
         let (micro, macro_) = (test.f1.map(|f1| f1.micro), test.f1.map(|f1| f1.macro_));
+        let mut undefined = Undefined::default();
+        let titles = match classes {
+            NodeScore::MicroF1 => ["Test micro-F1", "Validation micro-F1", "Training micro-F1"],
+            _ => ["Test accuracy", "Validation accuracy", "Training accuracy"],
+        };
+        let parts = [("test_accuracy", Part::Test), ("val_accuracy", Part::Val), ("train_accuracy", Part::Train)];
+        for ((key, part), title) in parts.into_iter().zip(titles) {
+            let (value, why) = (classes.value(&scores, part), classes.why_undefined(&scores, part));
+            results.add(key, value, title, percent_or(value, why));
+            undefined.note(key, why);
+        }
         results
-            .add("test_accuracy", scores.test_accuracy, "Test score", percent(scores.test_accuracy))
-            .add("val_accuracy", scores.val_accuracy, "Validation score", percent(scores.val_accuracy))
-            .add("train_accuracy", scores.train_accuracy, "Training score", percent(scores.train_accuracy))
+            .add_hidden("accuracy_is", classes.key())
             .add("test_f1_micro", micro, "Test F1, micro", four(micro))
             .add("test_f1_macro", macro_, "Test F1, macro", four(macro_))
+            .add_hidden("test_f1_classes_absent", test.f1.map(|f1| f1.n_absent))
             .add_hidden("val_loss", scores.val_loss)
             .add("test_loss", scores.test_loss, "Test loss", four(scores.test_loss));
-        add_ranked(&mut results, &test);
+        add_ranked(&mut results, (&test, scores.test_loss.is_some()), &mut undefined);
+        undefined.add_to(&mut results);
         results.print(output.json);
     }
 }
 
 /// Metrics of scores against yes or no: their mean over labels and, with several labels, each of them.
-fn add_ranked(results: &mut Results, test: &TestReport) {
+fn add_ranked(results: &mut Results, (test, has_nodes): (&TestReport, bool), undefined: &mut Undefined) {
     let metrics = [
-        (["test_roc_auc", "test_roc_auc_per_label"], ["Test ROC-AUC", "of each label"], &test.roc_auc),
+        (
+            ["test_roc_auc", "test_roc_auc_per_label"],
+            ["Test ROC-AUC", "of each label"],
+            (&test.roc_auc, "one class only"),
+        ),
         (
             ["test_average_precision", "test_average_precision_per_label"],
             ["Test average precision", "of each label"],
-            &test.average_precision,
+            (&test.average_precision, "no positives"),
         ),
     ];
-    for ([key, key_of_each], [title, title_of_each], values) in metrics {
-        if let Some(mean) = mean_over_labels(values) {
-            results.add(key, mean, title, percent(mean));
+    for ([key, key_of_each], [title, title_of_each], (values, why)) in metrics {
+        // Of more than two classes there are none.
+        if values.is_empty() {
+            continue;
         }
+        let mean = mean_over_labels(values);
+        let why = mean.is_none().then_some(if has_nodes { why } else { "no test nodes with a label" });
+        let left_out = match n_left_out(values) {
+            n if n > 0 && mean.is_some() => format!(" ({n} of {} labels left out: undefined for them)", values.len()),
+            _ => String::new(),
+        };
+        results.add(key, mean, title, format!("{}{left_out}", percent_or(mean, why)));
+        undefined.note(key, why);
         if values.len() > 1 {
             let shown = |value: &Option<f64>| value.map_or("–".to_owned(), percent);
             let each: Vec<String> = values.iter().map(shown).collect();
@@ -245,7 +274,11 @@ impl Loaded {
         let backend = choose(&device, config.precision)?;
         // The splits that the training drew, so that its test nodes are tested.
         let data = data_of(path, data)?;
-        let options = LoadOptions { codec: config.codec, ..data.options(config.seed, config.runs as usize) };
+        let options = LoadOptions {
+            codec: config.codec,
+            features_from: config.features_from,
+            ..data.options(config.seed, config.runs as usize)
+        };
         let data = match ranks {
             Some(_) => DataSource::open(required(&data)?, &options)?,
             None => load(required(&data)?, &options)?.into(),
@@ -254,21 +287,21 @@ impl Loaded {
         let speaks = company.speaks();
         if speaks {
             company.tell_what_is_read(&data, OutputArgs { json: false });
-            reading::warn_of(data.notes());
+            reading::warn_of(&data.notes());
         }
         Ok(Self { checkpoint, data, backend, device, ranks, company, speaks })
     }
 
     /// The classifier applied to all nodes; on the first rank, `take` gets their logits.
     fn apply(self, take: Option<&mut TakeLogits<'_>>) -> Result<Applied, CliError> {
-        let description = self.describe();
+        let (description, multi_label) = (self.describe(), self.checkpoint.progress.data.multi_label);
         let Self { checkpoint, data, backend, device, ranks, company, .. } = self;
         let Some(ranks) = ranks else {
             let dataset = data.into_dataset()?;
             let applied = on_backend!(&backend, backend => girih_trainer::apply(backend, dataset, &checkpoint));
             let (scores, test, logits) = applied?;
             take.into_iter().for_each(|take| take(&logits));
-            return Ok(Applied { description, scores, test });
+            return Ok(Applied { description, scores, test, multi_label });
         };
         let job = ApplyJob::new(data, &checkpoint, &ranks);
         let job = match take {
@@ -276,7 +309,7 @@ impl Loaded {
             None => job,
         };
         let (scores, test) = company.carry_out(backend, &device, checkpoint.progress.config.precision, job)?.done;
-        Ok(Applied { description, scores, test })
+        Ok(Applied { description, scores, test, multi_label })
     }
 
     /// The recommender applied to all users.

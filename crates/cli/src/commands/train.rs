@@ -5,6 +5,7 @@ mod end;
 mod facts;
 mod observer;
 mod outputs;
+mod scores;
 mod settings;
 mod timeline;
 
@@ -36,6 +37,7 @@ use super::sharing::{check_layout, check_planned, check_trained, sharing, stages
 use crate::args::{DataArgs, DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
 use crate::error::CliError;
 use crate::output::Results;
+use crate::scores::NodeScore;
 use crate::{interrupt, messages};
 
 /// Trains, reports, and writes the output folder.
@@ -59,7 +61,11 @@ pub fn run(args: &TrainArgs) -> Result<ExitCode, CliError> {
     if asked.is_none() {
         config.validate()?;
     }
-    let options = LoadOptions { codec: config.codec, ..data.options(config.seed, config.runs as usize) };
+    let options = LoadOptions {
+        codec: config.codec,
+        features_from: config.features_from,
+        ..data.options(config.seed, config.runs as usize)
+    };
     if args.plan {
         place.refuse_several("--plan trains nothing: call it alone, without a launcher")?;
         check_planned(args)?;
@@ -212,7 +218,8 @@ fn train(
         arrangement: Some(arrangement(&backend, ranks, config)),
         ..SessionOptions::default()
     };
-    let mut observer = Observer::new(config, output, outputs.clone());
+    let multi_label = data.outline().multi_label;
+    let mut observer = Observer::new((config, multi_label), output, outputs.clone());
     let mut observe = |event: Event<'_>| {
         let marked = timeline.as_ref().map_or(Ok(()), |timeline| timeline.mark(&event));
         observer.observe(&event, marked)
@@ -245,7 +252,8 @@ fn train(
         results.add_hidden("division", divided.to_json());
     }
     if let Some(outputs) = &outputs {
-        outputs.finish(&facts.title(), &results, history.points())?;
+        let score = NodeScore::of_metric(config.metric, multi_label);
+        outputs.finish(&facts.title(), &results, (history.points(), score))?;
     }
     results.print(args.output.json);
     if let Some(line) = end.line(args, config, &outcome.runs) {

@@ -11,10 +11,12 @@ mod girih;
 mod interrupted;
 mod launch;
 mod links;
+mod made_features;
 mod messages;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod ranks;
 mod recommend;
 mod sample;
+mod scores;
 mod train;

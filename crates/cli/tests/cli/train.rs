@@ -33,7 +33,7 @@ const RESULT_KEYS: [&str; 20] = [
 #[test]
 fn without_a_flag_a_network_learns() {
     let finished = girih(&["train"]).ok();
-    let score = finished.out.lines().find(|line| line.starts_with("Test score at the best epoch")).unwrap();
+    let score = finished.out.lines().find(|line| line.starts_with("Test accuracy at the best epoch")).unwrap();
     let percent: f64 = score.split_whitespace().rev().nth(1).unwrap().parse().unwrap();
     assert!(percent >= 85.0, "{score}");
     assert!(finished.err.contains("generated") && finished.err.contains("next:"), "{}", finished.err);

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use girih_compute::{Backend, ComputeError, Dtype, Transpose};
 use girih_datasets::DataSource;
-use girih_graph_format::scale_factors;
+use girih_graph_format::{UndefinedDegree, WeightSum, degree_factors};
 use girih_partition::Exchange;
 
 use super::blocks::{BlockSource, Blocks, HostBlocks, Pattern};
@@ -55,12 +55,18 @@ impl CutAdjacency {
         let rows = LoopedRows::new(source.graph_rows(own.clone())?, own.start, adjacency.self_loops);
         let symmetric = is_symmetric(&rows, ranks)?;
         let [left, right] = adjacency.norm.powers();
-        let joined = |sums: Vec<f64>, power| ranks.join_rows(&scale_factors(&sums, power)).map(Arc::from);
-        let left: Option<Arc<[f32]>> = left.map(|power| joined(rows.sums(), power)).transpose()?;
+        let joined = |sums: &[WeightSum], power, is_column: bool| -> Result<Arc<[f32]>, TrainError> {
+            let undefined = |undefined: UndefinedDegree| {
+                adjacency.undefined(UndefinedDegree { node: own.start + undefined.node, is_column, ..undefined })
+            };
+            let factors = degree_factors(sums, adjacency.degrees, power).map_err(undefined)?;
+            Ok(ranks.join_rows(&factors).map(Arc::from)?)
+        };
+        let left = left.map(|power| joined(&rows.sums(), power, false)).transpose()?;
         let right = match right {
             None => None,
             Some(power) if symmetric && adjacency.norm.powers()[0] == Some(power) => left.clone(),
-            Some(power) => Some(joined(column_sums(&rows, ranks)?, power)?),
+            Some(power) => Some(joined(&column_sums(&rows, ranks)?, power, true)?),
         };
         let (self_loops, blocks) = (adjacency.self_loops, Mutex::default());
         Ok(Self { source, self_loops, exchange, wire, scales: [left, right], symmetric, blocks })

@@ -128,7 +128,8 @@ fn cut<B: Backend>(
 ) -> Result<CutData, TrainError> {
     let config = &checkpoint.progress.config;
     check_task(config)?;
-    let data = labelled(data.with_codec(config.codec, config.seed)?, checkpoint)?;
+    let data = data.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
+    let data = labelled(data, checkpoint)?;
     CutData::new(backend, data, config, ranks)
 }
 

@@ -14,9 +14,11 @@ use super::session::{Layout, RankOptions};
 use crate::TrainError;
 use crate::checkpoint::{Checkpoint, DataShape, Progress};
 use crate::config::TrainConfig;
+use crate::features::NodeFeatures;
 use crate::fullbatch::FullBatch;
-use crate::inputs::{Inputs, Needs};
+use crate::inputs::{FeatureInput, Inputs, Needs};
 use crate::models::Dims;
+use crate::params::ParamId;
 use crate::recommend::{self, Recommendations};
 use crate::report::{Scores, TestReport};
 use crate::sampled::Held;
@@ -50,7 +52,7 @@ impl CutData {
         config: &TrainConfig,
         ranks: &RankOptions,
     ) -> Result<Self, TrainError> {
-        let source = source.into();
+        let source = source.into().with_features_from(config.features_from)?;
         let outline = source.outline();
         if config.model.kind.is_recommender() {
             recommend::check_interactions(&outline, config)?;
@@ -65,7 +67,7 @@ impl CutData {
         };
         Ok(Self {
             plan,
-            source: Arc::new(source),
+            source: Arc::new(with_made_features(source, config)?),
             outline,
             shape,
             exchange: ranks.exchange,
@@ -110,8 +112,8 @@ impl CutData {
         checkpoint: &Checkpoint,
         take: Option<&mut TakeLogits<'_>>,
     ) -> Result<(Scores, TestReport), TrainError> {
-        let Progress { config, data, run, .. } = &checkpoint.progress;
-        data.check_widths(&self.outline).map_err(|what| checkpoint.refused(what))?;
+        let Progress { config, run, .. } = &checkpoint.progress;
+        checkpoint.progress.check_data(&self.outline).map_err(|what| checkpoint.refused(what))?;
         // What was read is compared with the checksums of its folder.
         self.shape(ranks)?;
         let own = self.own_rows(backend, ranks, config)?;
@@ -154,9 +156,14 @@ impl CutData {
     ) -> Result<OwnRows<B>, TrainError> {
         let adjacency = self.adjacency(ranks)?;
         let NodeRows { features, first_value, labels, splits } = self.source.rows(ranks.own())?;
-        let features = (features.expect("checked"), first_value);
-        let ranks = Arc::clone(ranks);
-        let inputs = Inputs::of_rank(backend, ranks, adjacency, features, &self.needs, config.precision)?;
+        let (ranks, needs, precision) = (Arc::clone(ranks), &self.needs, config.precision);
+        let inputs = if config.learns_features() {
+            let learned = FeatureInput::Learned(ParamId::FEATURES);
+            Inputs::of_rank_with(backend, ranks, adjacency, learned, needs, precision)?
+        } else {
+            let features = (features.expect("checked"), first_value);
+            Inputs::of_rank(backend, ranks, adjacency, features, needs, precision)?
+        };
         let labels = labels.expect("checked");
         Ok(OwnRows { inputs, targets: Targets::upload(backend, &labels)?, labels, splits })
     }
@@ -212,6 +219,18 @@ impl CutData {
             DataSource::Stored(_) => None,
         }
     }
+}
+
+/// Data with the features that are made from the graph, which all ranks read then.
+fn with_made_features(source: DataSource, config: &TrainConfig) -> Result<DataSource, TrainError> {
+    let DataSource::Loaded(mut dataset) = source else { return Ok(source) };
+    if config.features_from.is_none() || config.learns_features() {
+        return Ok(DataSource::Loaded(dataset));
+    }
+    if let NodeFeatures::Given(features) = NodeFeatures::take(&mut dataset, None, config.seed)? {
+        dataset.features = Some(features);
+    }
+    Ok(DataSource::Loaded(dataset))
 }
 
 /// A rank's own rows: inputs and targets on the device, labels and splits on the host.

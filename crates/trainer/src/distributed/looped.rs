@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use girih_graph_format::{Csr, NodeId};
+use girih_graph_format::{Csr, NodeId, WeightSum};
 
 /// Consecutive rows of a square matrix, each with an entry on the diagonal if that is asked for: one of weight one
 /// where there is none.
@@ -64,12 +64,16 @@ impl LoopedRows {
         }
     }
 
-    /// Sum of the weights of each row; the degree where there are none.
-    pub(super) fn sums(&self) -> Vec<f64> {
+    /// Sums of the weights of each row; a weight of one where there are none.
+    pub(super) fn sums(&self) -> Vec<WeightSum> {
         let mut sums = Vec::with_capacity(self.csr.n_rows());
         self.for_each(&(0..self.csr.n_cols()), |_, ids, weights| {
-            let weighed = || weights.iter().map(|&w| f64::from(w)).sum();
-            sums.push(if self.csr.values().is_some() { weighed() } else { ids.len() as f64 });
+            let mut sum = WeightSum { signed: ids.len() as f64, absolute: ids.len() as f64 };
+            if self.csr.values().is_some() {
+                sum = WeightSum::default();
+                weights.iter().for_each(|&weight| sum.add(weight));
+            }
+            sums.push(sum);
         });
         sums
     }

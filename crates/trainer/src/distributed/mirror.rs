@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use girih_comm::{CommError, Parcel};
 use girih_compute::Backend;
-use girih_graph_format::{Csr, NodeId};
+use girih_graph_format::{Csr, NodeId, WeightSum};
 
 use super::looped::LoopedRows;
 use super::ranks::{Ranks, numbers, words};
@@ -47,7 +47,7 @@ fn mixed(pair: u64, weight: u32, seed: u64) -> u64 {
 
 /// The sums of the columns whose numbers are those of a rank's own rows: of what peers have in their rows, in the order
 /// of rows.
-pub(super) fn column_sums<B: Backend>(rows: &LoopedRows, ranks: &Ranks<B>) -> Result<Vec<f64>, CommError> {
+pub(super) fn column_sums<B: Backend>(rows: &LoopedRows, ranks: &Ranks<B>) -> Result<Vec<WeightSum>, CommError> {
     let entries_of = |nodes: Range<usize>| -> Parcel {
         let mut message = Vec::new();
         rows.for_each(&nodes, |_, ids, weights| {
@@ -58,11 +58,11 @@ pub(super) fn column_sums<B: Backend>(rows: &LoopedRows, ranks: &Ranks<B>) -> Re
         bytemuck::cast_slice(&message).into()
     };
     let all = ranks.peers.all_to_all_bytes(ranks.peer_nodes().map(entries_of).collect())?;
-    let mut sums = vec![0.0; ranks.own().len()];
+    let mut sums = vec![WeightSum::default(); ranks.own().len()];
     for entries in &all {
         let mut words = words(entries);
         while let (Some(id), Some(weight)) = (words.next(), words.next()) {
-            sums[id as usize] += f64::from(f32::from_bits(weight));
+            sums[id as usize].add(f32::from_bits(weight));
         }
     }
     Ok(sums)

@@ -130,7 +130,7 @@ impl RankJob for TrainJob<'_, '_> {
         let Self { data, config, ranks, options, observe } = self;
         config.validate()?;
         check_devices(backends, ranks)?;
-        let data = data.with_codec(config.codec, config.seed)?;
+        let data = data.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
         let shared = Shared::new(&backends[0], data, config, ranks)?;
         let observe = Mutex::new(observe);
         on_each(backends, connect, ranks, |backend, world| {
@@ -146,7 +146,7 @@ impl RankJob for TrainJob<'_, '_> {
         let Self { data, config, ranks, options, observe } = self;
         config.validate()?;
         check_world(backend, &*world, ranks)?;
-        let mut data = data.with_codec(config.codec, config.seed)?;
+        let mut data = data.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
         if config.batch.is_sampled() && ranks.layout == Layout::Replicated {
             // Read whole in any case, and so hashed whole.
             data = data.into_dataset()?.into();

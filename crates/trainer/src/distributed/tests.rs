@@ -46,8 +46,8 @@ fn operand() -> Matrix {
 fn adjacencies() -> [(Csr, Adjacency); 3] {
     let weights: Vec<f32> = (0..graph().nnz()).map(|e| 0.25 + (e % 7) as f32).collect();
     let weighted = graph().with_values(Some(weights.into())).unwrap();
-    let looped = Adjacency { self_loops: true, norm: Norm::Symmetric };
-    let rows = Adjacency { self_loops: false, norm: Norm::Row };
+    let looped = Adjacency::new(true, Norm::Symmetric);
+    let rows = Adjacency::new(false, Norm::Row);
     [(graph(), rows), (weighted.symmetrized(), looped), (weighted, looped)]
 }
 
@@ -267,7 +267,7 @@ fn neighbours_of_own_rows_are_fetched_from_who_holds_them() {
         [(Scheme::OneD, 3, 1), (Scheme::OneAndHalfD, 4, 2), (Scheme::TwoD, 4, 1), (Scheme::ThreeD, 8, 1)]
     {
         let plan = Arc::new(BlockPlan::new(&ProcessGrid::new(scheme, p, r).unwrap(), N).unwrap());
-        let adjacency = Adjacency { self_loops: true, norm: Norm::None };
+        let adjacency = Adjacency::new(true, Norm::None);
         let halo = Halo::new(&plan, &looped(&graph(), adjacency));
         let source = Arc::new(DataSource::from(Dataset::new("small", graph(), None, None, Vec::new()).unwrap()));
         let fetched = threads::run(p, Duration::from_secs(30), |world| -> Result<_, TrainError> {

@@ -88,6 +88,10 @@ impl<'a, B: Backend> Scorer<'a, B> for LinkScorer<'a, B> {
         &*self.model
     }
 
+    fn has_validation(&self) -> bool {
+        self.held_out.val.is_some()
+    }
+
     fn evaluate(&self, state: &mut RunState<'a, B>) -> Result<Scores, TrainError> {
         let backend = state.backend;
         let mut tape = Tape::new(backend, &state.params, &mut state.pool, Mode::Evaluate);

@@ -9,11 +9,12 @@ use super::{Link, LinkEpochs, LinkPredictor, LinkSplit, NonLinks};
 use crate::TrainError;
 use crate::checkpoint::{Checkpoint, DataShape};
 use crate::config::TrainConfig;
+use crate::features::NodeFeatures;
 use crate::inputs::Inputs;
 use crate::models::Dims;
 use crate::report::Scores;
 use crate::sampled::{self, Batches, MiniBatch};
-use crate::session::{build_model, take_features};
+use crate::session::{build_model, check_features};
 use crate::state::{Run, RunState};
 
 /// The graph of the training links on the device, and all links on the host.
@@ -44,8 +45,8 @@ impl<B: Backend> MessageGraph<B> {
 
 impl<B: Backend> Prepared<B> {
     pub(crate) fn new(backend: &B, mut dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
+        check_features(&dataset.outline())?;
         let dims = Dims { n_classes: config.links.width, ..Dims::of(&dataset) };
-        let features = take_features(&mut dataset)?;
         let split = LinkSplit::new(&config.links, config.seed);
         let links = split.deal(&dataset.graph);
         if links.train.is_empty() {
@@ -56,6 +57,7 @@ impl<B: Backend> Prepared<B> {
             )));
         }
         let messages = split.messages(&dataset.graph);
+        let features = NodeFeatures::take(&mut dataset, Some(&messages), config.seed)?;
         let non_links = NonLinks::new(dataset.graph, links.n_all())?;
         let held_out = HeldOut::new(backend, (&links.val, &links.test), &non_links, config.seed)?;
         let needs = build_model(backend, config, dims, 0, None)?.0.needs();
@@ -63,7 +65,7 @@ impl<B: Backend> Prepared<B> {
             let whole = sampled::Material::new(backend, messages, features, &needs, config, (&[], 1, false))?;
             MessageGraph::Sampled(Box::new(whole))
         } else {
-            MessageGraph::Full(Inputs::prepare(backend, messages, features, &needs, config.precision)?)
+            MessageGraph::Full(Inputs::of_features(backend, messages, features, &needs, config.precision)?)
         };
         Ok(Self { graph, train: links.train, non_links, held_out, dims })
     }
@@ -124,8 +126,10 @@ pub struct Embedded {
 /// When data set and checkpoint do not fit each other, or the backend fails.
 pub fn embed<B: Backend>(backend: &B, dataset: Dataset, checkpoint: &Checkpoint) -> Result<Embedded, TrainError> {
     let config = &checkpoint.progress.config;
-    let dataset = dataset.with_codec(config.codec, config.seed)?;
-    checkpoint.progress.data.check_features(&dataset.outline()).map_err(|what| checkpoint.refused(what))?;
+    let dataset = dataset.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
+    let (progress, outline) = (&checkpoint.progress, dataset.outline());
+    let fits = progress.check_known_nodes(&outline).and_then(|()| progress.data.check_features(&outline));
+    fits.map_err(|what| checkpoint.refused(what))?;
     let found = DataShape::of(&dataset);
     checkpoint.note_other_contents(&found);
     let session = Prepared::new(backend, dataset, config)?;

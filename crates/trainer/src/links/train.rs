@@ -41,6 +41,10 @@ impl<'a, B: Backend> Run<'a, B> for LinkPredictor<'a, B> {
         &mut self.state
     }
 
+    fn has_validation(&self) -> bool {
+        self.scorer.has_validation()
+    }
+
     /// One step. Drawing its pairs counts as making a batch; since they are others in every step, no device can repeat
     /// it.
     fn train_once(&mut self, lr: f64, _watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {

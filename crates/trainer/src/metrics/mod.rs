@@ -5,7 +5,9 @@ mod ranked;
 use girih_datasets::UNLABELLED;
 use girih_graph_format::{Matrix, NodeId};
 
-pub use self::ranked::{RankedMetric, average_precision, hits_at, mean_over_labels, mean_reciprocal_rank, roc_auc};
+pub use self::ranked::{
+    RankedMetric, average_precision, hits_at, mean_over_labels, mean_reciprocal_rank, n_left_out, roc_auc,
+};
 
 /// Share of `rows` whose prediction is their class; `None` when no row has a label.
 #[must_use]
@@ -35,6 +37,8 @@ pub struct F1 {
     pub micro: f64,
     /// Over classes, each with the same weight; a class that neither occurs nor is predicted counts zero.
     pub macro_: f64,
+    /// Classes that neither occur nor are predicted.
+    pub n_absent: usize,
 }
 
 impl Confusion {
@@ -95,26 +99,29 @@ impl Confusion {
         }
     }
 
-    /// The two averages.
+    /// The two averages; `None` where no class occurs and none is predicted.
     #[must_use]
-    pub fn f1(&self) -> F1 {
+    pub fn f1(&self) -> Option<F1> {
         let f1 = |tp: u64, fp: u64, fneg: u64| {
             let decisions = 2 * tp + fp + fneg;
             if decisions == 0 { 0.0 } else { 2.0 * tp as f64 / decisions as f64 }
         };
         let sum = |counts: &[u64]| counts.iter().sum();
-        let per_class = (0..self.true_positives.len())
-            .map(|c| f1(self.true_positives[c], self.false_positives[c], self.false_negatives[c]));
-        F1 {
+        let counts_of = |c: usize| [self.true_positives[c], self.false_positives[c], self.false_negatives[c]];
+        let n_classes = self.true_positives.len();
+        let per_class = (0..n_classes).map(counts_of).map(|[tp, fp, fneg]| f1(tp, fp, fneg));
+        let n_absent = (0..n_classes).filter(|&c| counts_of(c) == [0; 3]).count();
+        (n_absent < n_classes).then(|| F1 {
             micro: f1(sum(&self.true_positives), sum(&self.false_positives), sum(&self.false_negatives)),
-            macro_: per_class.sum::<f64>() / self.true_positives.len().max(1) as f64,
-        }
+            macro_: per_class.sum::<f64>() / n_classes as f64,
+            n_absent,
+        })
     }
 }
 
-/// F1 of one predicted class per node.
+/// F1 of one predicted class per node; `None` when no row has a label.
 #[must_use]
-pub fn f1_scores(n_classes: usize, predicted: &[u32], classes: &[u32], rows: &[NodeId]) -> F1 {
+pub fn f1_scores(n_classes: usize, predicted: &[u32], classes: &[u32], rows: &[NodeId]) -> Option<F1> {
     Confusion::of_classes(n_classes, predicted, classes, rows).f1()
 }
 
@@ -132,7 +139,8 @@ mod tests {
     /// Worked by hand: class 0 has tp 1, fn 1; class 1 tp 1, fp 1; class 2 never occurs.
     #[test]
     fn f1_of_a_small_case() {
-        let f1 = f1_scores(3, &[0, 1, 1], &[0, 0, 1], &[0, 1, 2]);
+        let f1 = f1_scores(3, &[0, 1, 1], &[0, 0, 1], &[0, 1, 2]).unwrap();
+        assert_eq!(f1.n_absent, 1);
         assert!((f1.micro - 2.0 / 3.0).abs() < 1e-12);
         assert!((f1.macro_ - (2.0 / 3.0 + 2.0 / 3.0) / 3.0).abs() < 1e-12);
     }
@@ -141,7 +149,17 @@ mod tests {
     fn multi_label_f1_counts_every_decision() {
         let logits = Matrix::new(2, 2, vec![1.0, -1.0, 2.0, 3.0]).unwrap();
         let targets = Matrix::new(2, 2, vec![1.0, 1.0, 0.0, 1.0]).unwrap();
-        let f1 = Confusion::of_logits(&logits, &targets, &[0, 1]).f1();
+        let f1 = Confusion::of_logits(&logits, &targets, &[0, 1]).f1().unwrap();
         assert!((f1.micro - 4.0 / 6.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn f1_without_a_positive_label_or_prediction_is_undefined() {
+        let (logits, targets) =
+            (Matrix::new(1, 2, vec![-1.0, -2.0]).unwrap(), Matrix::new(1, 2, vec![0.0; 2]).unwrap());
+        assert_eq!(Confusion::of_logits(&logits, &targets, &[0]).f1(), None);
+        assert_eq!(f1_scores(3, &[0], &[UNLABELLED], &[0]), None);
+        let predicted = Matrix::new(1, 2, vec![1.0, -2.0]).unwrap();
+        assert_eq!(Confusion::of_logits(&predicted, &targets, &[0]).f1().unwrap().micro, 0.0);
     }
 }

@@ -79,6 +79,12 @@ fn falling(scores: &[f32]) -> Vec<usize> {
     order
 }
 
+/// Labels where the metric is not defined, which [`mean_over_labels`] leaves out.
+#[must_use]
+pub fn n_left_out(values: &[Option<f64>]) -> usize {
+    values.iter().filter(|value| value.is_none()).count()
+}
+
 /// The mean over labels where the metric is defined.
 #[must_use]
 pub fn mean_over_labels(values: &[Option<f64>]) -> Option<f64> {
@@ -147,6 +153,6 @@ mod tests {
     fn labels_without_both_answers_are_left_out_of_the_mean() {
         let values = [[false, true], [true, true]].map(|labels| roc_auc(&[1.0, 2.0], &labels));
         assert_eq!(values, [Some(1.0), None]);
-        assert_eq!(mean_over_labels(&values), Some(1.0));
+        assert_eq!((mean_over_labels(&values), n_left_out(&values)), (Some(1.0), 1));
     }
 }

@@ -1,7 +1,7 @@
 //! [`Appnp`]: predict, then propagate (Gasteiger et al., ICLR 2019).
 
 use girih_compute::{Activation, Backend, ComputeError};
-use girih_graph_format::Norm;
+use girih_graph_format::{Degrees, Norm};
 
 use super::mlp::Mlp;
 use super::{Dims, Model};
@@ -16,6 +16,7 @@ pub struct Appnp {
     predict: Mlp,
     hops: usize,
     teleport: f32,
+    degrees: Degrees,
 }
 
 impl Appnp {
@@ -28,13 +29,14 @@ impl Appnp {
         dims: Dims,
         init: &mut ParamInit<'_, B>,
     ) -> Result<Self, ComputeError> {
-        Ok(Self { predict: Mlp::new(config, dims, init)?, hops: config.hops, teleport: config.teleport as f32 })
+        let ModelConfig { hops, teleport, normalization, .. } = *config;
+        Ok(Self { predict: Mlp::new(config, dims, init)?, hops, teleport: teleport as f32, degrees: normalization })
     }
 }
 
 impl<B: Backend> Model<B> for Appnp {
     fn needs(&self) -> Needs {
-        let graph = Some(Adjacency { self_loops: true, norm: Norm::Symmetric });
+        let graph = Some(Adjacency::new(true, Norm::Symmetric).with_degrees(self.degrees));
         Needs { graph, ..Model::<B>::needs(&self.predict) }
     }
 

@@ -27,7 +27,7 @@ pub struct GatLayer<const DYNAMIC: bool> {
 
 impl<const DYNAMIC: bool> Convolution for GatLayer<DYNAMIC> {
     const ACTIVATION: Activation = Activation::Elu;
-    const ADJACENCY: Adjacency = Adjacency { self_loops: true, norm: Norm::None };
+    const ADJACENCY: Adjacency = Adjacency::new(true, Norm::None);
 
     fn hidden_width(config: &ModelConfig) -> usize {
         config.hidden * config.heads

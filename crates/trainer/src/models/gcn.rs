@@ -15,7 +15,7 @@ use crate::tape::{Masks, Tape, Var};
 pub type Gcn = Stack<GraphConv>;
 
 impl Convolution for GraphConv {
-    const ADJACENCY: Adjacency = Adjacency { self_loops: true, norm: Norm::Symmetric };
+    const ADJACENCY: Adjacency = Adjacency::new(true, Norm::Symmetric);
     const AGGREGATES_FIRST: bool = true;
 
     fn new<B: Backend>(init: &mut ParamInit<'_, B>, _: &ModelConfig, place: Place) -> Result<Self, ComputeError> {

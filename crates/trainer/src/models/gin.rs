@@ -22,7 +22,7 @@ pub struct GinLayer {
 }
 
 impl Convolution for GinLayer {
-    const ADJACENCY: Adjacency = Adjacency { self_loops: true, norm: Norm::None };
+    const ADJACENCY: Adjacency = Adjacency::new(true, Norm::None);
     const AGGREGATES_FIRST: bool = true;
 
     fn new<B: Backend>(init: &mut ParamInit<'_, B>, config: &ModelConfig, place: Place) -> Result<Self, ComputeError> {

@@ -1,7 +1,7 @@
 //! [`LightGcn`]: graph convolutions without weights, for recommenders (He et al., SIGIR 2020).
 
 use girih_compute::{Backend, ComputeError, Shape};
-use girih_graph_format::Norm;
+use girih_graph_format::{Degrees, Norm};
 
 use super::Model;
 use crate::config::ModelConfig;
@@ -17,6 +17,7 @@ const INITIAL_DEVIATION: f32 = 0.1;
 pub struct LightGcn {
     embedding: ParamId,
     hops: usize,
+    degrees: Degrees,
 }
 
 impl LightGcn {
@@ -30,13 +31,13 @@ impl LightGcn {
         init: &mut ParamInit<'_, B>,
     ) -> Result<Self, ComputeError> {
         let embedding = init.embedding(0, "embedding", Shape::new(n_nodes, config.hidden), INITIAL_DEVIATION)?;
-        Ok(Self { embedding, hops: config.layers })
+        Ok(Self { embedding, hops: config.layers, degrees: config.normalization })
     }
 }
 
 impl<B: Backend> Model<B> for LightGcn {
     fn needs(&self) -> Needs {
-        let graph = Some(Adjacency { self_loops: false, norm: Norm::Symmetric });
+        let graph = Some(Adjacency::new(false, Norm::Symmetric).with_degrees(self.degrees));
         Needs { graph, hops: 0, raw_features: false, propagation: Propagation::Never }
     }
 

@@ -37,7 +37,7 @@ impl<B: Backend> Model<B> for Mlp {
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
         let mut dropout = tape.next_dropout(self.config.input_dropout());
-        let mut rows = Rows::raw_input(tape, inputs);
+        let mut rows = Rows::raw_input(tape, inputs)?;
         let (last, hidden) = self.layers.split_last().expect("at least one layer");
         for layer in hidden {
             let (activation, mask) = (Activation::Relu, tape.next_dropout(self.config.dropout));

@@ -50,7 +50,7 @@ impl Ngcn {
         k: usize,
         mut dropout: Option<Dropout>,
     ) -> Result<Var, ComputeError> {
-        let mut rows = Rows::raw_input(tape, inputs);
+        let mut rows = Rows::raw_input(tape, inputs)?;
         let (last, hidden) = self.instances[k].split_last().expect("at least one layer");
         for layer in hidden {
             rows = Rows::Dense(propagated(tape, inputs, k, layer, (&rows, dropout), Activation::Relu)?);
@@ -82,7 +82,7 @@ fn propagated<'a, B: Backend>(
 
 impl<B: Backend> Model<B> for Ngcn {
     fn needs(&self) -> Needs {
-        let graph = Some(Adjacency { self_loops: true, norm: Norm::Symmetric });
+        let graph = Some(Adjacency::new(true, Norm::Symmetric).with_degrees(self.config.normalization));
         Needs { graph, hops: 0, raw_features: true, propagation: Propagation::Never }
     }
 

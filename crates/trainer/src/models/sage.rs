@@ -54,13 +54,14 @@ impl<B: Backend> Model<B> for Sage {
             Aggregator::Mean => (Norm::Row, 1, Propagation::of(&self.config)),
             Aggregator::Pool | Aggregator::Lstm => (Norm::None, 0, Propagation::Never),
         };
-        Needs { graph: Some(Adjacency { self_loops: false, norm }), hops, raw_features: true, propagation }
+        let graph = Some(Adjacency::new(false, norm).with_degrees(self.config.normalization));
+        Needs { graph, hops, raw_features: true, propagation }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
         let n_layers = self.layers.len();
         let dropout = tape.next_dropout(self.config.input_dropout());
-        let mut rows = Rows::raw_input(tape, inputs).masked(tape, dropout)?;
+        let mut rows = Rows::raw_input(tape, inputs)?.masked(tape, dropout)?;
         for (i, layer) in self.layers.iter().enumerate() {
             let mean = inputs.propagated.as_ref().filter(|_| i == 0).map(|m| Rows::Propagated(tape.constant(m)));
             let mask = if i + 1 == n_layers { None } else { tape.next_dropout(self.config.dropout) };
@@ -85,7 +86,7 @@ impl<B: Backend> Layers<B> for Sage {
     }
 
     fn layer<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>, layer: usize) -> Result<Var, ComputeError> {
-        let (rows, ends) = (Rows::raw_input(tape, inputs), (self.activation(layer), None));
+        let (rows, ends) = (Rows::raw_input(tape, inputs)?, (self.activation(layer), None));
         self.layers[layer].forward(tape, inputs.graph(0), &rows, None, ends)
     }
 }

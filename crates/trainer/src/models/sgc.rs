@@ -34,7 +34,7 @@ impl Sgc {
 impl<B: Backend> Model<B> for Sgc {
     fn needs(&self) -> Needs {
         Needs {
-            graph: Some(Adjacency { self_loops: true, norm: Norm::Symmetric }),
+            graph: Some(Adjacency::new(true, Norm::Symmetric).with_degrees(self.config.normalization)),
             hops: self.config.layers,
             raw_features: false,
             propagation: Propagation::Always,
@@ -43,7 +43,7 @@ impl<B: Backend> Model<B> for Sgc {
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
         let dropout = tape.next_dropout(self.config.input_dropout());
-        let rows = Rows::aggregated_input(tape, inputs);
+        let rows = Rows::aggregated_input(tape, inputs)?;
         self.linear.forward(tape, &rows, LinearOptions { dropout, ..LinearOptions::default() })
     }
 }

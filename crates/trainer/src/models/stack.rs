@@ -130,9 +130,9 @@ impl<C: Convolution> Stack<C> {
     fn layers<'a, B: Backend>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Vec<Var>, ComputeError> {
         let mut dropout = tape.next_dropout(self.config.input_dropout());
         let mut rows = if C::AGGREGATES_FIRST && self.entry.is_none() {
-            Rows::aggregated_input(tape, inputs)
+            Rows::aggregated_input(tape, inputs)?
         } else {
-            Rows::raw_input(tape, inputs)
+            Rows::raw_input(tape, inputs)?
         };
         if let Some(entry) = &self.entry {
             rows = Self::entered(tape, entry, &rows, dropout)?;
@@ -266,7 +266,7 @@ impl<B: Backend, C: Convolution> Model<B> for Stack<C> {
     fn needs(&self) -> Needs {
         let aggregates_first = C::AGGREGATES_FIRST && self.entry.is_none();
         Needs {
-            graph: Some(C::ADJACENCY),
+            graph: Some(C::ADJACENCY.with_degrees(self.config.normalization)),
             hops: usize::from(aggregates_first),
             raw_features: !aggregates_first,
             propagation: if aggregates_first { Propagation::of(&self.config) } else { Propagation::Never },
@@ -316,7 +316,7 @@ impl<B: Backend, C: Convolution> Layers<B> for Stack<C> {
     }
 
     fn layer<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>, layer: usize) -> Result<Var, ComputeError> {
-        let mut rows = Rows::raw_input(tape, inputs);
+        let mut rows = Rows::raw_input(tape, inputs)?;
         if let Some(entry) = self.entry.as_ref().filter(|_| layer == 0) {
             rows = Self::entered(tape, entry, &rows, None)?;
         }

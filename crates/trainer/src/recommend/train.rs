@@ -110,6 +110,11 @@ impl<'a, B: Backend> Run<'a, B> for Recommender<'a, B> {
         &mut self.state
     }
 
+    /// Users' test items choose the epoch: there is no other part.
+    fn has_validation(&self) -> bool {
+        self.interactions.test().nnz() > 0
+    }
+
     /// One step on every batch; drawing a batch counts as part of the forward pass. Losses stay on the device until the
     /// last step is on its way.
     fn train_once(&mut self, lr: f64, _watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {

@@ -187,6 +187,9 @@ impl<'a, B: Backend> Whole<'a, B> {
                 rows.gathered(backend, pool, &all)?
             }
             (BatchRows::Dense(_), FeatureInput::Sparse { .. }) => unreachable!("sparse features are not cut"),
+            (BatchRows::Dense(_), FeatureInput::Learned(_) | FeatureInput::LearnedRows { .. }) => {
+                unreachable!("learned features are not cut")
+            }
         }))
     }
 
@@ -209,6 +212,10 @@ impl<'a, B: Backend> Whole<'a, B> {
                 Ok(upload_sparse_features(backend, &rows_of(sparse, nodes)?)?)
             }
             (FeatureInput::Sparse { .. }, None) => unreachable!("sparse features are kept on the host, too"),
+            (&FeatureInput::Learned(param), _) => {
+                Ok(FeatureInput::LearnedRows { param, ids: backend.upload_ids(nodes)?, n_ids: nodes.len() })
+            }
+            (FeatureInput::LearnedRows { .. }, _) => unreachable!("a batch takes rows of all nodes"),
         }
     }
 }
@@ -233,13 +240,18 @@ fn upload_graphs<B: Backend>(
     backend: &B,
     graphs: &HostGraphs,
     adjacency: Adjacency,
-) -> Result<LayerGraphs<B>, ComputeError> {
+) -> Result<LayerGraphs<B>, TrainError> {
     Ok(match graphs {
         HostGraphs::Blocks(blocks) => {
             LayerGraphs::Blocks(blocks.iter().map(|block| upload_block(backend, block)).collect::<Result<_, _>>()?)
         }
         HostGraphs::Weighted(rows) => LayerGraphs::Shared(Graph::Whole(backend.upload_sparse(&operand(rows))?)),
-        HostGraphs::Plain(graph) => LayerGraphs::Shared(upload_adjacency(backend, graph.clone(), adjacency)?),
+        HostGraphs::Plain(graph) => {
+            let uploaded = upload_adjacency(backend, graph.clone(), adjacency);
+            LayerGraphs::Shared(
+                uploaded.map_err(|error| error.inside("a cluster batch, whose nodes are counted from 0"))?,
+            )
+        }
     })
 }
 

@@ -500,8 +500,8 @@ mod tests {
         let split = LinkSplit::new(&LinkConfig { val: 0.1, test: 0.2, ..LinkConfig::default() }, 7);
         let (links, messages) = (split.deal(&graph), split.messages(&graph));
         let non_links = NonLinks::new(graph, links.n_all()).unwrap();
-        let adjacency = Adjacency { self_loops: false, norm: Norm::Row };
-        let neighborhoods = Neighborhoods::new(&messages, adjacency);
+        let adjacency = Adjacency::new(false, Norm::Row);
+        let neighborhoods = Neighborhoods::new(&messages, adjacency).unwrap();
         let epochs = LinkEpochs::new(&links.train, &non_links, &config, 0);
         let batches = Batches::of_links(&neighborhoods, adjacency, epochs, &config, (0, false)).unwrap();
         let (epoch, plan) = (batches.epoch(3), epochs.epoch(3, 9));

@@ -182,7 +182,7 @@ fn check_data(dataset: &Dataset, config: &TrainConfig) -> Result<(), TrainError>
 fn drawn_from(dataset: &Dataset, config: &TrainConfig) -> Result<Neighborhoods, TrainError> {
     let needs = DataSizes::of(dataset).needs(config)?;
     let adjacency = needs.graph.ok_or_else(|| no_neighbours(config))?;
-    Ok(Neighborhoods::new(&dataset.graph, adjacency))
+    Neighborhoods::new(&dataset.graph, adjacency)
 }
 
 /// Why a model that reads no neighbours is refused.

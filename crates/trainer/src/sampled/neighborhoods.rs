@@ -4,6 +4,7 @@ use girih_compute::{NeighborOperand, PatchOperand, SelfLoops};
 use girih_graph_format::{Csr, FormatError, NodeId, Scales};
 use girih_sampling::{Block, Columns};
 
+use crate::TrainError;
 use crate::distributed::AllScales;
 use crate::inputs::Adjacency;
 
@@ -38,16 +39,21 @@ enum Loops {
 
 impl Neighborhoods {
     /// Of the graph that a model reads as `adjacency`.
-    #[must_use]
-    pub fn new(graph: &Csr, adjacency: Adjacency) -> Self {
+    ///
+    /// # Errors
+    /// When the graph cannot be normalised so.
+    pub fn new(graph: &Csr, adjacency: Adjacency) -> Result<Self, TrainError> {
+        let Adjacency { norm, degrees, .. } = adjacency;
+        let undefined = |node| adjacency.undefined(node);
         if !adjacency.self_loops {
-            let scales = graph.scales(adjacency.norm);
-            return Self { graph: graph.clone(), degrees: None, scales, loops: Loops::AsDrawn };
+            let scales = graph.checked_scales(norm, degrees).map_err(undefined)?;
+            return Ok(Self { graph: graph.clone(), degrees: None, scales, loops: Loops::AsDrawn });
         }
         let is_weighted = graph.values().is_some();
         let loops = if is_weighted { Loops::Weights(Self::own_loops(graph, 0)) } else { Loops::Ones };
         let drawn = Self::rows_to_draw(graph, 0, adjacency);
-        Self { graph: drawn, degrees: None, scales: graph.scales_with_self_loops(adjacency.norm), loops }
+        let scales = graph.checked_scales_with_self_loops(norm, degrees).map_err(undefined)?;
+        Ok(Self { graph: drawn, degrees: None, scales, loops })
     }
 
     /// Of the rows of some consecutive nodes from `first` on: those that are drawn from.
@@ -256,8 +262,8 @@ mod tests {
             n in 5..40u32, weighted in any::<bool>(), self_loops in any::<bool>(), norm in 0..3usize,
             in_place in any::<bool>(),
         ) {
-            let (graph, adjacency) = (graph(n, weighted), Adjacency { self_loops, norm: NORMS[norm] });
-            let (neighborhoods, expected) = (Neighborhoods::new(&graph, adjacency), dense(&graph, adjacency));
+            let (graph, adjacency) = (graph(n, weighted), Adjacency::new(self_loops, NORMS[norm]));
+            let (neighborhoods, expected) = (Neighborhoods::new(&graph, adjacency).unwrap(), dense(&graph, adjacency));
             let inputs = if in_place { Columns::Global } else { Columns::Local };
             let seeds: Vec<u32> = (0..n).step_by(2).collect();
             let sampler = sampler("-1,-1", false, inputs);
@@ -281,7 +287,7 @@ mod tests {
     fn check_mean(adjacency: Adjacency, weighted: bool, sample: impl Fn(&Csr, u32) -> Block) {
         const BATCHES: u32 = 4000;
         let graph = graph(17, weighted);
-        let (neighborhoods, expected) = (Neighborhoods::new(&graph, adjacency), dense(&graph, adjacency));
+        let (neighborhoods, expected) = (Neighborhoods::new(&graph, adjacency).unwrap(), dense(&graph, adjacency));
         let mut sums = vec![vec![[0.0f64; 2]; 17]; 17];
         let mut n_rows = [0.0f64; 17];
         for batch in 0..BATCHES {
@@ -313,7 +319,7 @@ mod tests {
         let seeds: Vec<u32> = (0..17).collect();
         for norm in NORMS {
             for (self_loops, weighted, replace) in [(true, false, false), (false, true, true), (true, true, false)] {
-                let adjacency = Adjacency { self_loops, norm };
+                let adjacency = Adjacency::new(self_loops, norm);
                 check_mean(adjacency, weighted, |graph, batch| {
                     let sampler = sampler("2", replace, Columns::Local);
                     sampler.sample(graph, &seeds, DrawKey::new(1, 0, batch)).unwrap().blocks.remove(0)
@@ -324,7 +330,7 @@ mod tests {
 
     #[test]
     fn so_do_layers_and_drawn_subgraphs() {
-        let adjacency = Adjacency { self_loops: true, norm: Norm::Symmetric };
+        let adjacency = Adjacency::new(true, Norm::Symmetric);
         let seeds: Vec<u32> = (0..17).collect();
         check_mean(adjacency, true, |graph, batch| {
             let sampler = LayerSampler::ladies("5".parse().unwrap(), true);

@@ -22,7 +22,7 @@ use girih_collective_sampling::{CollectiveError, RankGraph, RankRows, SpareRepli
 use girih_comm::{CardTransport, Collective};
 use girih_compress::{CodecSpec, CompressedFeatures};
 use girih_compute::{Backend, Dtype, NeighborGraph, NeighborOperand, PatchRowsOperand, SplitRows, StoredAs};
-use girih_datasets::{Features, Labels, NodeRows, Split};
+use girih_datasets::{Features, FeaturesFrom, Labels, NodeRows, Split};
 use girih_graph_format::{Csr, Matrix, NodeId};
 use girih_partition::Patches;
 use girih_sampling::{DrawKey, LoaderOptions, MiniBatch as Sampled, NeighborSampler, Sampler};
@@ -127,7 +127,7 @@ impl<B: Backend> Held<B> {
         let (own, labels) = (features.expect("checked"), labels.expect("checked"));
         check_patches_of(matches!(own, Features::Sparse(_)))?;
         let neighborhoods = match layout {
-            Layout::SplitFeatures => Neighborhoods::new(&rows, adjacency),
+            Layout::SplitFeatures => Neighborhoods::new(&rows, adjacency)?,
             Layout::Patches | Layout::Replicated => patch(ranks, &rows, &cut, adjacency)?,
         };
         // What is stored as bf16 where it arrives need not travel as more.
@@ -358,6 +358,11 @@ pub(crate) fn check_patches(config: &TrainConfig, layout: Layout) -> Result<(), 
     let settings = [
         (is_cut && config.tiers.features.is_some(), "a feature cache", PLACED),
         (is_cut && config.tiers.topology.is_some(), "a topology cache", PLACED),
+        (
+            config.features_from.is_some_and(FeaturesFrom::knows_nodes),
+            "features of a row or a column for each node (onehot, embedding)",
+            "rows of features travel between ranks as values of a fixed, small size that training does not change",
+        ),
         (
             config.tiers.features.is_some_and(|shares| shares.one_card > 0.0),
             "a share of features that one device each has",

@@ -128,9 +128,10 @@ impl BatchPlan {
                 subgraphs(config, (n_nodes, data.n_nodes.div_ceil(n_nodes)), data)
             }
         };
-        let is_dense = data.feature_nnz.is_none() && data.code_bytes.is_none();
+        let is_learned = config.learns_features();
+        let is_dense = data.feature_nnz.is_none() && data.code_bytes.is_none() && !is_learned;
         let in_place = is_dense && reads_in_place(config, needs);
-        let by_device = data.feature_nnz.is_none() && sampled_by_device(config);
+        let by_device = data.feature_nnz.is_none() && !is_learned && sampled_by_device(config);
         let features = if by_device { words_of_features(config, data, rows) } else { 0 };
         let sums = summed(config, needs).filter(|_| by_device && data.has_code_book);
         let words_of_row =
@@ -263,6 +264,9 @@ impl BatchPlan {
                 values: meter.matrix(Shape::new(nnz, 1), Dtype::F32),
                 first_value: 0,
             },
+            (&Some(FeatureInput::Learned(param)), _) => {
+                FeatureInput::LearnedRows { param, ids: ids(n_nodes), n_ids: n_nodes }
+            }
             _ => FeatureInput::dense(meter.matrix(Shape::new(n_nodes, data.n_features), precision)),
         };
         Inputs { graphs, features: Some(features), propagated: None, n_nodes, ranks: None }

@@ -6,7 +6,7 @@ use girih_comm::Collective;
 use girih_compress::CompressedFeatures;
 use girih_compute::{Backend, Dtype, FarRows, NeighborGraph, NeighborOperand, RowReader};
 use girih_datasets::{Dataset, Features, Labels, Split};
-use girih_graph_format::{Csr, Matrix, NodeId};
+use girih_graph_format::{Csr, Matrix, NodeId, Norm};
 use girih_sampling::ClusterSampler;
 use girih_tiers::{HostMeans, HostReads, HostRowSizes, Placement};
 
@@ -22,6 +22,7 @@ use crate::batching::{BatchKind, DEFAULT_BATCH_SIZE};
 use crate::classifier::{Classifier, Scored, Task};
 use crate::config::{TaskKind, TrainConfig};
 use crate::encoded::EncodedInput;
+use crate::features::NodeFeatures;
 use crate::inputs::{Adjacency, FeatureInput, Inputs, Needs, Propagation, upload_adjacency};
 use crate::models::Dims;
 use crate::session::{Trainable, build_model};
@@ -63,16 +64,20 @@ impl<B: Backend> Material<B> {
     pub(crate) fn new(
         backend: &B,
         graph: Csr,
-        features: Features,
+        features: NodeFeatures,
         needs: &Needs,
         config: &TrainConfig,
         (seeds, n_devices, by_layers): (&[NodeId], usize, bool),
     ) -> Result<Self, TrainError> {
+        let NodeFeatures::Given(features) = features else {
+            return Self::of_learned(backend, graph, needs, config, by_layers);
+        };
         check_features(&features, config)?;
         let adjacency = needs.graph.ok_or_else(|| no_neighbours(config))?;
         let drawn_from = drawn_from(config, adjacency);
-        let neighborhoods = Neighborhoods::new(&graph, drawn_from);
-        let scored_from = (by_layers && drawn_from != adjacency).then(|| Neighborhoods::new(&graph, adjacency));
+        let neighborhoods = Neighborhoods::new(&graph, drawn_from)?;
+        let scores_other = by_layers && drawn_from != adjacency;
+        let scored_from = scores_other.then(|| Neighborhoods::new(&graph, adjacency)).transpose()?;
         let sums = summed(config, needs);
         let needs = &if by_layers { Needs { graph: None, ..raw(needs) } } else { raw(needs) };
         let sparse = match &features {
@@ -129,6 +134,38 @@ impl<B: Backend> Material<B> {
             keeps_on_host,
             draws_batches,
             tiers,
+            on_device,
+        })
+    }
+
+    /// Of a graph whose features are learned, of which batches gather rows on the device; the host samples them.
+    fn of_learned(
+        backend: &B,
+        graph: Csr,
+        needs: &Needs,
+        config: &TrainConfig,
+        by_layers: bool,
+    ) -> Result<Self, TrainError> {
+        let adjacency = needs.graph.ok_or_else(|| no_neighbours(config))?;
+        let drawn_from = drawn_from(config, adjacency);
+        let neighborhoods = Neighborhoods::new(&graph, drawn_from)?;
+        let scores_other = by_layers && drawn_from != adjacency;
+        let scored_from = scores_other.then(|| Neighborhoods::new(&graph, adjacency)).transpose()?;
+        let needs = &if by_layers { Needs { graph: None, ..raw(needs) } } else { raw(needs) };
+        let operand = scored_from.as_ref().unwrap_or(&neighborhoods).operand();
+        let on_device = if by_layers { backend.neighbor_graph(&operand)? } else { None };
+        Ok(Self {
+            inputs: Inputs::with_learned(backend, graph, needs)?,
+            neighborhoods,
+            adjacency,
+            scored_from,
+            sparse: None,
+            in_place: false,
+            reader: None,
+            sums: None,
+            keeps_on_host: false,
+            draws_batches: false,
+            tiers: Vec::new(),
             on_device,
         })
     }
@@ -324,10 +361,10 @@ pub(crate) fn raw(needs: &Needs) -> Needs {
     Needs { raw_features: true, propagation: Propagation::Never, ..*needs }
 }
 
-/// The adjacency that samplers draw from. A cluster is a graph of its own, and gets its self loops as such.
+/// The adjacency that samplers draw from. A cluster is a graph of its own, and gets its self loops and degrees as such.
 fn drawn_from(config: &TrainConfig, adjacency: Adjacency) -> Adjacency {
     match config.batch.kind {
-        BatchKind::Cluster => Adjacency { self_loops: false, ..adjacency },
+        BatchKind::Cluster => Adjacency { self_loops: false, norm: Norm::None, ..adjacency },
         _ => adjacency,
     }
 }

@@ -300,7 +300,7 @@ mod tests {
     fn shares_are_of_all_nodes_bytes_and_reads() {
         let spec = "synth:planted,nodes=3000,degree=20,features=4,classes=3";
         let dataset = load(spec, &LoadOptions::default()).unwrap();
-        let neighborhoods = Neighborhoods::new(&dataset.graph, Adjacency { self_loops: false, norm: Norm::Row });
+        let neighborhoods = Neighborhoods::new(&dataset.graph, Adjacency::new(false, Norm::Row)).unwrap();
         let tiers = TierConfig {
             features: Some(CacheShares { every_card: 0.1, one_card: 0.4 }),
             topology: Some(CacheShares { every_card: 0.2, one_card: 0.0 }),

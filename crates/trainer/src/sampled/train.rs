@@ -241,6 +241,10 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
         self.scorer.check_trains()
     }
 
+    fn has_validation(&self) -> bool {
+        self.scorer.has_validation()
+    }
+
     /// A step for every batch that is left of the epoch. Losses stay on the device until the last step is on its way.
     fn train_once(&mut self, lr: f64, watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
         let Self { shared_step, state, batches, whole, scorer, world, on_device } = self;

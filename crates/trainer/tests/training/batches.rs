@@ -24,7 +24,7 @@ fn batches(kind: BatchKind) -> BatchConfig {
 }
 
 /// Plain gradient descent without dropout: what two ways of training differ by is then what their gradients do.
-fn plain(kind: ModelKind, epochs: u64) -> TrainConfig {
+pub(crate) fn plain(kind: ModelKind, epochs: u64) -> TrainConfig {
     let mut config = small(config(kind, epochs));
     // Sums over neighbours, which nothing normalises, have steep losses.
     let lr = if kind == ModelKind::Gin { 0.002 } else { 0.05 };
@@ -46,7 +46,7 @@ fn largest_difference(a: &Checkpoint, b: &Checkpoint) -> f32 {
     a.params.iter().map(|(name, matrix)| of(matrix, &b.params[name])).fold(0.0, f32::max)
 }
 
-fn assert_same_training(dataset: &Dataset, full: &TrainConfig, sampled: &TrainConfig, what: &str) {
+pub(crate) fn assert_same_training(dataset: &Dataset, full: &TrainConfig, sampled: &TrainConfig, what: &str) {
     let (expected, found) = (trained(dataset, full), trained(dataset, sampled));
     let difference = largest_difference(&expected, &found);
     assert!(difference < 2e-5, "{what}: parameters differ by {difference}");

@@ -28,12 +28,12 @@ impl Skip {
 
 impl<B: Backend> Model<B> for Skip {
     fn needs(&self) -> Needs {
-        let graph = Some(Adjacency { self_loops: true, norm: Norm::Symmetric });
+        let graph = Some(Adjacency::new(true, Norm::Symmetric));
         Needs { graph, hops: 1, raw_features: true, propagation: Propagation::WhenDense }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
-        let (aggregated, raw) = (Rows::aggregated_input(tape, inputs), Rows::raw_input(tape, inputs));
+        let (aggregated, raw) = (Rows::aggregated_input(tape, inputs)?, Rows::raw_input(tape, inputs)?);
         let hidden =
             self.convolution.forward(tape, inputs.graph(0), &aggregated, Masks::default(), Activation::Relu)?;
         let add = Some(self.around.forward(tape, &raw, LinearOptions::default())?);

@@ -74,7 +74,7 @@ fn assert_same_losses(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptio
 }
 
 /// As [`assert_same_losses`], and scores to a node or two.
-fn assert_same(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptions) {
+pub(crate) fn assert_same(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptions) {
     let (single, shared, what) = assert_same_losses(dataset, config, ranks);
     let accuracy = |outcome: &Outcome| outcome.runs[0].last.test_accuracy.unwrap();
     assert!((accuracy(&single) - accuracy(&shared)).abs() < 0.02, "{what}: accuracies differ");

@@ -8,12 +8,15 @@ mod batches;
 mod compressed;
 mod custom_model;
 mod distributed;
+mod features_from;
 mod interrupted;
 mod learning;
 mod limits;
 mod links;
+mod normalization;
 mod plan;
 mod recommend;
+mod scores;
 
 use std::path::Path;
 

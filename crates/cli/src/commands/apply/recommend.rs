@@ -8,6 +8,7 @@ use super::Loaded;
 use crate::args::{EvaluateArgs, PredictArgs};
 use crate::error::CliError;
 use crate::paths;
+use crate::scores::Undefined;
 
 /// Prints how well the items ranked first agree with the test items.
 pub fn evaluate(loaded: Loaded, args: &EvaluateArgs) -> Result<(), CliError> {
@@ -18,7 +19,8 @@ pub fn evaluate(loaded: Loaded, args: &EvaluateArgs) -> Result<(), CliError> {
     }
     let ranking = recommendations.scores.ranking;
     let score = |of: fn(&Ranking) -> f64| ranking.as_ref().map(of);
-    let shown = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.4}"));
+    const NO_TEST: &str = "no test items";
+    let shown = |value: Option<f64>| value.map_or(format!("undefined: {NO_TEST}"), |v| format!("{v:.4}"));
     let (recall, ndcg) = (score(|r| r.recall_at_20), score(|r| r.ndcg_at_20));
     let (precision, hits) = (score(|r| r.precision_at_20), score(|r| r.hits_at_20));
     results
@@ -26,6 +28,11 @@ pub fn evaluate(loaded: Loaded, args: &EvaluateArgs) -> Result<(), CliError> {
         .add("ndcg_at_20", ndcg, "NDCG@20", shown(ndcg))
         .add("precision_at_20", precision, "Precision@20", shown(precision))
         .add("hits_at_20", hits, "Users served", shown(hits));
+    let mut undefined = Undefined::default();
+    for key in ["recall_at_20", "ndcg_at_20", "precision_at_20", "hits_at_20"] {
+        undefined.note(key, ranking.is_none().then_some(NO_TEST));
+    }
+    undefined.add_to(&mut results);
     results.print(args.output.json);
     Ok(())
 }

@@ -12,6 +12,7 @@ use crate::history::{History, Point};
 use crate::messages;
 use crate::output::{percent, print_line};
 use crate::progress::{self, INTERVAL, Pace};
+use crate::scores::{NodeScore, Part, percent_or};
 
 /// Follows training: prints and records it.
 pub struct Observer {
@@ -25,12 +26,14 @@ pub struct Observer {
     history: History,
     epochs: u64,
     runs: u64,
+    /// Score that chooses the epoch, of classified nodes.
+    score: NodeScore,
     failure: Option<CliError>,
 }
 
 impl Observer {
-    /// An observer of `config`'s training that fills `outputs`, if there are any.
-    pub fn new(config: &TrainConfig, output: OutputArgs, outputs: Option<OutputFolder>) -> Self {
+    /// An observer of `config`'s training, with several labels a node or one, that fills `outputs`, if there are any.
+    pub fn new((config, multi_label): (&TrainConfig, bool), output: OutputArgs, outputs: Option<OutputFolder>) -> Self {
         let (is_shown, is_drawn) = (messages::are_shown(output), progress::is_drawn());
         let bar = (is_shown && is_drawn).then(|| {
             let template = "{prefix}{bar:30.cyan/blue} {pos}/{len} {msg}  {eta} left";
@@ -38,8 +41,9 @@ impl Observer {
             progress::bar(config.epochs, output).with_style(style)
         });
         let (epochs, runs, history) = (config.epochs, config.runs, History::in_memory());
-        let lines = (is_shown && !is_drawn).then(|| Lines::new((epochs, runs), INTERVAL, Instant::now()));
-        Self { output, bar, lines, outputs, has_begun: false, history, epochs, runs, failure: None }
+        let score = NodeScore::of_metric(config.metric, multi_label);
+        let lines = (is_shown && !is_drawn).then(|| Lines::new((epochs, runs), score, INTERVAL, Instant::now()));
+        Self { output, bar, lines, outputs, has_begun: false, history, epochs, runs, score, failure: None }
     }
 
     /// Takes note of an event, and of whether another has; says to stop when something cannot be written.
@@ -51,7 +55,9 @@ impl Observer {
                 self.batch(*done, Instant::now());
                 Ok(())
             }
-            Event::Epoch { run, report } => self.epoch(Point::new(*run, report), Instant::now()),
+            Event::Epoch { run, report } => {
+                self.epoch(Point::new(*run, report).with_reasons(report, self.score), Instant::now())
+            }
             Event::RunFinished(summary) => {
                 self.finish_run(summary);
                 Ok(())
@@ -101,7 +107,7 @@ impl Observer {
         }
         if let Some(bar) = &self.bar {
             bar.set_position(point.epoch);
-            bar.set_message(in_words(&point));
+            bar.set_message(in_words(&point, self.score));
         }
         if let Some(line) = self.lines.as_mut().and_then(|lines| lines.of_epoch(&point, now)) {
             progress::print_line(&line);
@@ -114,13 +120,17 @@ impl Observer {
             return;
         }
         let score = |value: Option<f64>| value.map_or("–".to_owned(), percent);
+        let of_nodes = |part| {
+            let (value, why) = (self.score.value(&summary.best, part), self.score.why_undefined(&summary.best, part));
+            percent_or(value, why)
+        };
         let scores = match summary.best.ranking {
             Some(ranking) => format!("recall@20 {:.4}  NDCG@20 {:.4}", ranking.recall_at_20, ranking.ndcg_at_20),
             None if summary.best.links.is_some() => {
                 format!("ROC-AUC: val {}  test {}", score(summary.best.val_roc_auc), score(summary.best.test_roc_auc))
             }
             None => {
-                format!("val {}  test {}", score(summary.best.val_accuracy), score(summary.best.test_accuracy))
+                format!("{}: val {}  test {}", self.score.title(), of_nodes(Part::Val), of_nodes(Part::Test))
             }
         };
         let line = format!(
@@ -143,10 +153,11 @@ impl Observer {
 }
 
 /// Loss and validation score of an epoch.
-fn in_words(point: &Point) -> String {
-    let val = point.val_accuracy.map(|a| format!("  val {}", percent(a)));
+fn in_words(point: &Point, score: NodeScore) -> String {
+    let value = if score == NodeScore::RocAuc { point.val_roc_auc } else { point.val_accuracy };
+    let val = value.map(|value| format!("  val {} {}", score.title(), percent(value)));
     let recall = point.recall_at_20.map(|r| format!("  recall@20 {r:.4}"));
-    let auc = point.val_roc_auc.filter(|_| point.val_accuracy.is_none());
+    let auc = point.val_roc_auc.filter(|_| value.is_none());
     let auc = auc.map(|a| format!("  val ROC-AUC {}", percent(a)));
     let scores: String = [val, recall, auc].into_iter().flatten().collect();
     format!("loss {:.4}{scores}", point.train_loss)
@@ -157,6 +168,8 @@ struct Lines {
     pace: Pace,
     /// Epochs of a run, and runs.
     sizes: (u64, u64),
+    /// Score that chooses the epoch, of classified nodes.
+    score: NodeScore,
     run: u64,
     /// Epoch that is under way, from 1.
     epoch: u64,
@@ -166,8 +179,8 @@ struct Lines {
 }
 
 impl Lines {
-    fn new(sizes: (u64, u64), interval: Duration, now: Instant) -> Self {
-        Self { pace: Pace::new(interval, now), sizes, run: 0, epoch: 1, done: 0, begun: now }
+    fn new(sizes: (u64, u64), score: NodeScore, interval: Duration, now: Instant) -> Self {
+        Self { pace: Pace::new(interval, now), sizes, score, run: 0, epoch: 1, done: 0, begun: now }
     }
 
     fn begin(&mut self, run: u64, epochs_done: u64, now: Instant) {
@@ -182,7 +195,7 @@ impl Lines {
         self.done += 1;
         self.epoch = point.epoch + 1;
         let is_due = self.pace.is_due(now);
-        is_due.then(|| format!("{}  {}  {} left", self.place(point.epoch), in_words(point), self.left(now)))
+        is_due.then(|| format!("{}  {}  {} left", self.place(point.epoch), in_words(point, self.score), self.left(now)))
     }
 
     /// The line of a batch that is done, if one is due.
@@ -211,31 +224,31 @@ mod tests {
     use super::*;
 
     fn point(epoch: u64) -> Point {
-        Point { epoch, train_loss: 0.5, val_accuracy: Some(0.7125), ..Point::default() }
+        Point { epoch, train_loss: 0.5, val_accuracy: Some(0.7125), val_roc_auc: Some(0.64), ..Point::default() }
     }
 
     #[test]
     fn a_line_an_interval_says_where_training_is_and_what_is_left() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut lines = Lines::new((100, 1), INTERVAL, start);
+        let mut lines = Lines::new((100, 1), NodeScore::Accuracy, INTERVAL, start);
         lines.begin(0, 20, start);
         let told: Vec<String> = (1..=30).filter_map(|i| lines.of_epoch(&point(20 + i), at(i))).collect();
-        assert_eq!(told[0], "epoch 30/100  loss 0.5000  val 71.25 %  70 s left");
-        assert_eq!(told[2], "epoch 50/100  loss 0.5000  val 71.25 %  50 s left");
+        assert_eq!(told[0], "epoch 30/100  loss 0.5000  val accuracy 71.25 %  70 s left");
+        assert_eq!(told[2], "epoch 50/100  loss 0.5000  val accuracy 71.25 %  50 s left");
         assert_eq!(told.len(), 3);
     }
 
     #[test]
     fn a_long_epoch_is_told_by_its_batches_and_runs_are_counted_from_zero() {
         let start = Instant::now();
-        let mut lines = Lines::new((10, 3), INTERVAL, start);
+        let mut lines = Lines::new((10, 3), NodeScore::RocAuc, INTERVAL, start);
         lines.begin(1, 0, start);
         let done = BatchDone { batches: 40, n_batches: 900 };
         assert_eq!(lines.of_batch(done, start + INTERVAL / 2), None);
         let told = lines.of_batch(done, start + INTERVAL);
         assert_eq!(told.unwrap(), "run 1 of 3  epoch 1/10  batch 40/900");
         let told = lines.of_epoch(&point(1), start + 2 * INTERVAL);
-        assert_eq!(told.unwrap(), "run 1 of 3  epoch 1/10  loss 0.5000  val 71.25 %  6 min left");
+        assert_eq!(told.unwrap(), "run 1 of 3  epoch 1/10  loss 0.5000  val ROC-AUC 64.00 %  6 min left");
     }
 }

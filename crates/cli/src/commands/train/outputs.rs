@@ -15,6 +15,7 @@ use crate::messages;
 use crate::output::Results;
 use crate::paths;
 use crate::report;
+use crate::scores::NodeScore;
 
 /// The folder of a training session, with what goes into it before training.
 #[derive(Clone, Debug)]
@@ -107,13 +108,18 @@ impl OutputFolder {
         Ok(())
     }
 
-    /// Writes the result and the page with the curves.
+    /// Writes the result and the page with the curves, of classified nodes those of `score`.
     ///
     /// # Errors
     /// When they cannot be written.
-    pub fn finish(&self, title: &str, results: &Results, points: &[Point]) -> Result<(), CliError> {
+    pub fn finish(
+        &self,
+        title: &str,
+        results: &Results,
+        (points, score): (&[Point], NodeScore),
+    ) -> Result<(), CliError> {
         file::write_file(&self.path.join("result.json"), |out| Ok(writeln!(out, "{}", results.to_json())?))?;
-        report::write(&self.path.join("report.html"), title, &self.config, results, points)
+        report::write(&self.path.join("report.html"), (title, &self.config), results, (points, score))
     }
 }
 

@@ -51,6 +51,12 @@ pub fn resolve(args: &TrainArgs) -> Result<(DataArgs, TrainConfig), CliError> {
             "--hidden has no effect on sgc, which has no hidden layers: leave it out".to_owned(),
         ));
     }
+    if let (Some(rule), true) = (config.features_from, config.model.kind.is_recommender()) {
+        return Err(CliError::Usage(format!(
+            "--features-from {rule} has no effect on {0}, which learns a row for each user and item by itself: leave it out",
+            config.model.kind.name()
+        )));
+    }
     Ok((below(spec, read_so, &args.data), config))
 }
 

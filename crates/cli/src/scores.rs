@@ -1,0 +1,151 @@
+//! Scores as they are shown: values, or why there are none.
+
+use girih_trainer::{ChosenBy, Metric, Scores};
+use serde_json::{Map, Value};
+
+use crate::output::{Results, percent};
+
+/// Part of a split that is scored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Train,
+    Val,
+    Test,
+}
+
+/// Score of classified nodes that chooses an epoch or is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeScore {
+    Accuracy,
+    MicroF1,
+    RocAuc,
+}
+
+impl NodeScore {
+    /// The score that a metric stands for; with several labels a node, accuracy is micro-F1.
+    pub fn of_metric(metric: Metric, multi_label: bool) -> Self {
+        match metric {
+            Metric::RocAuc => Self::RocAuc,
+            Metric::Accuracy => Self::of_classes(multi_label),
+        }
+    }
+
+    /// The share of right answers: accuracy, with several labels a node micro-F1.
+    pub fn of_classes(multi_label: bool) -> Self {
+        if multi_label { Self::MicroF1 } else { Self::Accuracy }
+    }
+
+    /// The name in results.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+            Self::MicroF1 => "f1_micro",
+            Self::RocAuc => "roc-auc",
+        }
+    }
+
+    /// The name for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+            Self::MicroF1 => "micro-F1",
+            Self::RocAuc => "ROC-AUC",
+        }
+    }
+
+    /// Value on a part.
+    pub fn value(self, scores: &Scores, part: Part) -> Option<f64> {
+        match (self, part) {
+            (Self::RocAuc, Part::Train) => None,
+            (Self::RocAuc, Part::Val) => scores.val_roc_auc,
+            (Self::RocAuc, Part::Test) => scores.test_roc_auc,
+            (_, Part::Train) => scores.train_accuracy,
+            (_, Part::Val) => scores.val_accuracy,
+            (_, Part::Test) => scores.test_accuracy,
+        }
+    }
+
+    /// Reason why there is no value on a part, if there is none.
+    pub fn why_undefined(self, scores: &Scores, part: Part) -> Option<&'static str> {
+        if self.value(scores, part).is_some() {
+            return None;
+        }
+        let has_nodes = match part {
+            Part::Train => true,
+            Part::Val => scores.val_loss.is_some(),
+            Part::Test => scores.test_loss.is_some(),
+        };
+        Some(match (has_nodes, part, self) {
+            (false, Part::Test, _) => "no test nodes with a label",
+            (false, ..) => "no validation nodes with a label",
+            (true, Part::Train, Self::RocAuc) => "not scored on training nodes",
+            (true, Part::Train, _) => "no training nodes with a label",
+            (true, _, Self::RocAuc) => "one class only",
+            (true, _, Self::MicroF1) => "no label occurs, and none is predicted",
+            (true, _, Self::Accuracy) => "no node with a label",
+        })
+    }
+}
+
+/// Reasons of scores without a value, by their names in results.
+#[derive(Debug, Default)]
+pub struct Undefined(Map<String, Value>);
+
+impl Undefined {
+    /// Takes note of a score without a value.
+    pub fn note(&mut self, key: &str, why: Option<&str>) {
+        if let Some(why) = why {
+            self.0.insert(key.to_owned(), why.into());
+        }
+    }
+
+    /// Adds the reasons to results, if there are some.
+    pub fn add_to(self, results: &mut Results) {
+        if !self.0.is_empty() {
+            results.add_hidden("undefined", Value::Object(self.0));
+        }
+    }
+}
+
+/// A share, or why there is none.
+pub fn percent_or(value: Option<f64>, why: Option<&str>) -> String {
+    match (value, why) {
+        (Some(value), _) => percent(value),
+        (None, Some(why)) => format!("undefined: {why}"),
+        (None, None) => String::new(),
+    }
+}
+
+/// What chose an epoch, in words.
+pub fn chosen_in_words(chosen: ChosenBy, score: NodeScore) -> String {
+    match chosen {
+        ChosenBy::ValAccuracy => {
+            format!("by validation {}", NodeScore::of_classes(score == NodeScore::MicroF1).title())
+        }
+        ChosenBy::ValRocAuc => "by validation ROC-AUC".to_owned(),
+        ChosenBy::RecallAt20 => "by recall@20 of the test items".to_owned(),
+        ChosenBy::ValLoss => format!("by validation loss: {} is undefined there", score.title()),
+        ChosenBy::LastEpoch => "the last one: there is nothing to validate on".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_score_has_a_value_or_a_reason() {
+        let one_class = Scores { val_accuracy: Some(1.0), val_loss: Some(0.1), ..Scores::default() };
+        let reasons = [
+            (NodeScore::RocAuc, Part::Val, Some("one class only")),
+            (NodeScore::Accuracy, Part::Val, None),
+            (NodeScore::RocAuc, Part::Test, Some("no test nodes with a label")),
+            (NodeScore::Accuracy, Part::Test, Some("no test nodes with a label")),
+        ];
+        for (score, part, expected) in reasons {
+            assert_eq!(score.why_undefined(&one_class, part), expected, "{score:?} {part:?}");
+        }
+        assert_eq!(percent_or(None, Some("one class only")), "undefined: one class only");
+        assert_eq!(percent_or(Some(0.5), None), "50.00 %");
+    }
+}

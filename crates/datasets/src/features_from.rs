@@ -1,0 +1,416 @@
+//! [`FeaturesFrom`]: features for graphs that have none, made from the graph itself.
+
+use std::fmt;
+use std::str::FromStr;
+
+use girih_graph_format::{Csr, Matrix, NodeId, Notes};
+use girih_random::{Key, purpose};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::{DatasetError, Features, Outline};
+
+/// Columns of [`FeaturesFrom::Degree`].
+pub const DEGREE_COLUMNS: usize = 5;
+/// Longest walk of [`FeaturesFrom::RandomWalk`], in steps.
+const MAX_STEPS: usize = 256;
+/// Widest rows of [`FeaturesFrom::Embedding`].
+const MAX_WIDTH: usize = 1 << 20;
+/// Multiplications up to which return probabilities are computed exactly: some minutes of two cores.
+const EXACT_COST_MAX: u128 = 200_000_000_000;
+/// Walks from each node where return probabilities are estimated.
+const WALKS: usize = 512;
+/// Start nodes whose distributions are multiplied together.
+const BLOCK_COLUMNS: usize = 64;
+
+/// Rule that makes a row of features for each node of a graph without features.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum FeaturesFrom {
+    /// Local degree profile (Cai and Wang, 2018) of `log(1 + in-degree)`: the node's own value, then minimum, maximum,
+    /// mean and standard deviation over its in-neighbours. Weights are not read.
+    Degree,
+    /// Identity: one column a node, stored sparse with one value a row.
+    OneHot,
+    /// Learned row of so many columns for each node: a parameter of the model.
+    Embedding(usize),
+    /// Random-walk structural encoding (Dwivedi et al., ICLR 2022): the probability that a walk along edges is back at
+    /// its start after 1, 2, … steps, up to this number. All edges of a node are equally likely; weights are not read.
+    RandomWalk(usize),
+}
+
+/// Way of computing return probabilities of random walks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalkMethod {
+    /// Products of the transition matrix with blocks of its columns.
+    Exact,
+    /// Shares of so many drawn walks from each node.
+    Drawn(usize),
+}
+
+impl WalkMethod {
+    /// Exact where `n_nodes · n_edges · n_steps` multiplications are affordable, drawn walks otherwise.
+    #[must_use]
+    pub fn for_sizes(n_nodes: usize, n_edges: usize, n_steps: usize) -> Self {
+        let cost = n_nodes as u128 * n_edges as u128 * n_steps as u128;
+        if cost <= EXACT_COST_MAX { Self::Exact } else { Self::Drawn(WALKS) }
+    }
+}
+
+impl fmt::Display for WalkMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact => f.write_str("exact"),
+            Self::Drawn(n) => {
+                write!(f, "estimated from {n} walks a node, standard error at most {:.3}", 0.5 / (*n as f64).sqrt())
+            }
+        }
+    }
+}
+
+impl FeaturesFrom {
+    /// The four rules as users write them, for messages.
+    pub const VALUES: &'static str = "degree, onehot, embedding:64 or random-walk:16";
+
+    /// Number of columns for a graph of `n_nodes` nodes.
+    #[must_use]
+    pub fn width(self, n_nodes: usize) -> usize {
+        match self {
+            Self::Degree => DEGREE_COLUMNS,
+            Self::OneHot => n_nodes,
+            Self::Embedding(width) => width,
+            Self::RandomWalk(n_steps) => n_steps,
+        }
+    }
+
+    /// Whether rows are parameters of the model, instead of values that are computed once.
+    #[must_use]
+    pub fn is_learned(self) -> bool {
+        matches!(self, Self::Embedding(_))
+    }
+
+    /// Whether a row stands for one node of the training graph, so that it means nothing on another graph or under
+    /// another numbering.
+    #[must_use]
+    pub fn knows_nodes(self) -> bool {
+        matches!(self, Self::OneHot | Self::Embedding(_))
+    }
+
+    /// Number of stored values, if rows are stored sparse.
+    #[must_use]
+    pub fn n_stored(self, n_nodes: usize) -> Option<usize> {
+        (self == Self::OneHot).then_some(n_nodes)
+    }
+
+    /// Records that features are made, for a graph with so many nodes and stored edges.
+    pub fn note(self, notes: &mut Notes, n_nodes: usize, n_edges: usize) {
+        let what = match self {
+            Self::Degree => "the local degree profile of log(1 + in-degree), weights not read".to_owned(),
+            Self::OneHot => "a column for each node".to_owned(),
+            Self::Embedding(_) => "learned rows, one a node".to_owned(),
+            Self::RandomWalk(n_steps) => {
+                let method = WalkMethod::for_sizes(n_nodes, n_edges, n_steps);
+                format!("return probabilities of random walks of 1 to {n_steps} steps, weights not read, {method}")
+            }
+        };
+        let width = self.width(n_nodes);
+        let columns = if width == 1 { "column" } else { "columns" };
+        let counts = [("nodes", n_nodes as u64), ("columns", width as u64)];
+        notes.make_up("invented_features", format!("features made by {self}: {what} ({width} {columns})"), &counts);
+    }
+
+    /// Refuses data for which no features are to be made.
+    ///
+    /// # Errors
+    /// When it has features, or users and items.
+    pub(crate) fn check_data(self, outline: &Outline) -> Result<(), DatasetError> {
+        let Outline { name, n_features, n_users, .. } = outline;
+        if n_users.is_some() {
+            return Err(DatasetError::invalid(format!(
+                "{name} has users and items, for each of which lightgcn learns a row by itself; leave --features-from \
+                 {self} out, and train --model lightgcn"
+            )));
+        }
+        if *n_features > 0 {
+            return Err(DatasetError::invalid(format!(
+                "{name} has features of its own ({n_features} columns), and --features-from {self} asks to make others; \
+                 leave --features-from out, or give data without features"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Features of the nodes of `graph`, whose row `v` lists the in-neighbours of `v`; `None` for learned rows. Return
+    /// probabilities are computed by `method`; `seed` is that of drawn walks.
+    ///
+    /// # Errors
+    /// When there are too many nodes for a matrix.
+    ///
+    /// # Panics
+    /// When the graph is not square.
+    pub fn features(self, graph: &Csr, method: WalkMethod, seed: u64) -> Result<Option<Features>, DatasetError> {
+        assert!(graph.is_square(), "features are made for the nodes of a graph");
+        Ok(match self {
+            Self::Degree => Some(Features::Dense(degree_profile(graph)?)),
+            Self::OneHot => Some(Features::Sparse(identity(graph.n_rows())?)),
+            Self::Embedding(_) => None,
+            Self::RandomWalk(n_steps) => Some(Features::Dense(return_probabilities(graph, n_steps, method, seed)?)),
+        })
+    }
+}
+
+impl fmt::Display for FeaturesFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Degree => f.write_str("degree"),
+            Self::OneHot => f.write_str("onehot"),
+            Self::Embedding(width) => write!(f, "embedding:{width}"),
+            Self::RandomWalk(n_steps) => write!(f, "random-walk:{n_steps}"),
+        }
+    }
+}
+
+impl FromStr for FeaturesFrom {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |name: &str, number: &str, max: usize| match number.parse() {
+            Ok(n) if (1..=max).contains(&n) => Ok(n),
+            _ => Err(format!("`{number}` in `{text}` must be a number from 1 to {max}, as in {name}")),
+        };
+        match text.split_once(':') {
+            None if text == "degree" => Ok(Self::Degree),
+            None if text == "onehot" => Ok(Self::OneHot),
+            Some(("embedding", width)) => number("embedding:64", width, MAX_WIDTH).map(Self::Embedding),
+            Some(("random-walk", steps)) => number("random-walk:16", steps, MAX_STEPS).map(Self::RandomWalk),
+            _ => Err(format!("`{text}` is no rule for features; expected {}", Self::VALUES)),
+        }
+    }
+}
+
+impl TryFrom<String> for FeaturesFrom {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<FeaturesFrom> for String {
+    fn from(rule: FeaturesFrom) -> Self {
+        rule.to_string()
+    }
+}
+
+/// `n × n` pattern with the diagonal alone.
+fn identity(n: usize) -> Result<Csr, DatasetError> {
+    Ok(Csr::new(n, n, (0..=n as u64).collect::<Vec<_>>(), (0..n as NodeId).collect::<Vec<_>>(), None)?)
+}
+
+/// Local degree profile, `n × DEGREE_COLUMNS`.
+fn degree_profile(graph: &Csr) -> Result<Matrix, DatasetError> {
+    let log_degree = |v: usize| (graph.degree(v) as f64).ln_1p();
+    let mut values = vec![0.0f32; graph.n_rows() * DEGREE_COLUMNS];
+    values.par_chunks_exact_mut(DEGREE_COLUMNS).enumerate().for_each(|(v, row)| {
+        row[0] = log_degree(v) as f32;
+        let n = graph.degree(v) as f64;
+        if n == 0.0 {
+            return;
+        }
+        let neighbors = || graph.row(v).iter().map(|&u| log_degree(u as usize));
+        let mean = neighbors().sum::<f64>() / n;
+        let variance = neighbors().map(|value| (value - mean).powi(2)).sum::<f64>() / n;
+        let (min, max) = (neighbors().fold(f64::INFINITY, f64::min), neighbors().fold(0.0, f64::max));
+        for (slot, value) in row[1..].iter_mut().zip([min, max, mean, variance.sqrt()]) {
+            *slot = value as f32;
+        }
+    });
+    Ok(Matrix::new(graph.n_rows(), DEGREE_COLUMNS, values)?)
+}
+
+/// Diagonals of the first powers of the transition matrix, `n × n_steps`.
+fn return_probabilities(graph: &Csr, n_steps: usize, method: WalkMethod, seed: u64) -> Result<Matrix, DatasetError> {
+    // Rows list in-neighbours, and walks go along edges.
+    let turned;
+    let steps_of = if graph.is_symmetric() {
+        graph
+    } else {
+        turned = graph.transposed();
+        &turned
+    };
+    let values = match method {
+        WalkMethod::Exact => exact_returns(steps_of, n_steps),
+        WalkMethod::Drawn(n_walks) => drawn_returns(steps_of, n_steps, n_walks, seed),
+    };
+    Ok(Matrix::new(graph.n_rows(), n_steps, values)?)
+}
+
+/// Return probabilities by products with [`BLOCK_COLUMNS`] columns at a time, in two buffers of so many columns.
+fn exact_returns(graph: &Csr, n_steps: usize) -> Vec<f32> {
+    let n = graph.n_rows();
+    let mut returns = vec![0.0f32; n * n_steps];
+    let mut buffers = [vec![0.0f32; n * BLOCK_COLUMNS], vec![0.0f32; n * BLOCK_COLUMNS]];
+    for first in (0..n).step_by(BLOCK_COLUMNS) {
+        let starts = first..n.min(first + BLOCK_COLUMNS);
+        let [x, next] = &mut buffers;
+        x.par_iter_mut().for_each(|value| *value = 0.0);
+        starts.clone().for_each(|v| x[v * BLOCK_COLUMNS + v - first] = 1.0);
+        for step in 0..n_steps {
+            take_step(graph, x, next);
+            std::mem::swap(x, next);
+            starts.clone().for_each(|v| returns[v * n_steps + step] = x[v * BLOCK_COLUMNS + v - first]);
+        }
+    }
+    returns
+}
+
+/// `next = D⁻¹·A·x`, [`BLOCK_COLUMNS`] columns each; a node without edges gets zeros.
+fn take_step(graph: &Csr, x: &[f32], next: &mut [f32]) {
+    next.par_chunks_exact_mut(BLOCK_COLUMNS).enumerate().with_min_len(64).for_each(|(v, out)| {
+        out.fill(0.0);
+        for &u in graph.row(v) {
+            let row = &x[u as usize * BLOCK_COLUMNS..][..BLOCK_COLUMNS];
+            out.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+        }
+        let share = 1.0 / graph.degree(v).max(1) as f32;
+        out.iter_mut().for_each(|sum| *sum *= share);
+    });
+}
+
+/// Shares of `n_walks` walks from each node that are back after each number of steps. Draws are keyed by node and walk;
+/// a walk ends at a node without edges.
+fn drawn_returns(graph: &Csr, n_steps: usize, n_walks: usize, seed: u64) -> Vec<f32> {
+    let key = Key::new(seed, purpose::FEATURES);
+    let mut returns = vec![0.0f32; graph.n_rows() * n_steps];
+    returns.par_chunks_exact_mut(n_steps).enumerate().for_each(|(start, row)| {
+        for walk in 0..n_walks as u64 {
+            let (mut stream, mut at) = (key.stream(start as u64, walk << 32), start);
+            for count in row.iter_mut() {
+                let Some(below) = Some(graph.degree(at)).filter(|&degree| degree > 0) else { break };
+                at = graph.row(at)[stream.below(below as u64) as usize] as usize;
+                *count += f32::from(u8::from(at == start));
+            }
+        }
+        row.iter_mut().for_each(|count| *count /= n_walks as f32);
+    });
+    returns
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_graph_format::{Coo, Duplicates};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn graphs() -> impl Strategy<Value = Csr> {
+        (1..30usize, any::<bool>()).prop_flat_map(|(n, symmetric)| {
+            let edges = prop::collection::vec((0..n as NodeId, 0..n as NodeId), 0..90);
+            edges.prop_map(move |edges| {
+                let (rows, cols) = edges.into_iter().unzip();
+                let graph = Coo::new(n, n, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap();
+                if symmetric { graph.symmetrized() } else { graph }
+            })
+        })
+    }
+
+    /// Diagonals of dense powers of `D⁻¹·A`, where row `v` of `A` has the edges from `v`.
+    fn dense_returns(graph: &Csr, n_steps: usize) -> Vec<Vec<f64>> {
+        let n = graph.n_rows();
+        let mut transition = vec![vec![0.0; n]; n];
+        for to in 0..n {
+            graph.row(to).iter().for_each(|&from| transition[from as usize][to] = 1.0);
+        }
+        for row in &mut transition {
+            let degree = row.iter().sum::<f64>().max(1.0);
+            row.iter_mut().for_each(|value| *value /= degree);
+        }
+        let mut power: Vec<Vec<f64>> = (0..n).map(|i| (0..n).map(|j| f64::from(u8::from(i == j))).collect()).collect();
+        let mut returns = vec![Vec::new(); n];
+        for _ in 0..n_steps {
+            let product = |i: usize, j: usize| (0..n).map(|k| power[i][k] * transition[k][j]).sum::<f64>();
+            power = (0..n).map(|i| (0..n).map(|j| product(i, j)).collect()).collect();
+            (0..n).for_each(|v| returns[v].push(power[v][v]));
+        }
+        returns
+    }
+
+    proptest! {
+        #[test]
+        fn exact_return_probabilities_are_diagonals_of_dense_powers(graph in graphs(), n_steps in 1..9usize) {
+            let found = return_probabilities(&graph, n_steps, WalkMethod::Exact, 0).unwrap();
+            for (v, expected) in dense_returns(&graph, n_steps).iter().enumerate() {
+                for (found, expected) in found.row(v).iter().zip(expected) {
+                    prop_assert!((f64::from(*found) - expected).abs() < 1e-5, "{} for {}", found, expected);
+                }
+            }
+        }
+
+        #[test]
+        fn drawn_return_probabilities_are_within_six_standard_errors(graph in graphs(), seed in any::<u64>()) {
+            let n_walks = 2000;
+            let found = return_probabilities(&graph, 4, WalkMethod::Drawn(n_walks), seed).unwrap();
+            for (v, expected) in dense_returns(&graph, 4).iter().enumerate() {
+                for (found, expected) in found.row(v).iter().zip(expected) {
+                    let error = (expected * (1.0 - expected) / n_walks as f64).sqrt();
+                    prop_assert!((f64::from(*found) - expected).abs() <= 6.0 * error + 1e-6, "{} for {}", found, expected);
+                }
+            }
+        }
+
+        #[test]
+        fn a_degree_profile_is_that_of_the_neighbours(graph in graphs()) {
+            let found = degree_profile(&graph).unwrap();
+            for v in 0..graph.n_rows() {
+                let log = |v: usize| (1.0 + graph.row(v).len() as f64).ln();
+                let mut neighbors: Vec<f64> = graph.row(v).iter().map(|&u| log(u as usize)).collect();
+                neighbors.sort_by(f64::total_cmp);
+                let n = neighbors.len().max(1) as f64;
+                let mean = neighbors.iter().sum::<f64>() / n;
+                let square = neighbors.iter().map(|value| value * value).sum::<f64>() / n;
+                let ends = [neighbors.first(), neighbors.last()].map(|end| end.copied().unwrap_or(0.0));
+                let expected = [log(v), ends[0], ends[1], mean, (square - mean * mean).max(0.0).sqrt()];
+                for (found, expected) in found.row(v).iter().zip(expected) {
+                    prop_assert!((f64::from(*found) - expected).abs() < 1e-5, "{} for {}", found, expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rules_are_read_as_they_are_written() {
+        let rules =
+            [FeaturesFrom::Degree, FeaturesFrom::OneHot, FeaturesFrom::Embedding(64), FeaturesFrom::RandomWalk(16)];
+        for rule in rules {
+            assert_eq!(rule.to_string().parse(), Ok(rule));
+        }
+        for (wrong, told) in [
+            ("degrees", FeaturesFrom::VALUES),
+            ("embedding", FeaturesFrom::VALUES),
+            ("embedding:0", "from 1 to 1048576"),
+            ("random-walk:x", "from 1 to 256"),
+            ("degree:3", FeaturesFrom::VALUES),
+        ] {
+            let error = wrong.parse::<FeaturesFrom>().unwrap_err();
+            assert!(error.contains(told) && error.contains(wrong), "{error}");
+        }
+    }
+
+    #[test]
+    fn one_hot_rows_store_one_value_each() {
+        let graph = Csr::empty(5, 5).unwrap();
+        let Some(Features::Sparse(csr)) = FeaturesFrom::OneHot.features(&graph, WalkMethod::Exact, 0).unwrap() else {
+            panic!("stored sparse")
+        };
+        assert_eq!((csr.n_rows(), csr.n_cols(), csr.nnz()), (5, 5, 5));
+        assert!((0..5).all(|v| csr.row(v) == [v as NodeId]));
+    }
+
+    #[test]
+    fn walks_are_drawn_where_products_cost_too_much() {
+        assert_eq!(WalkMethod::for_sizes(2_708, 10_556, 16), WalkMethod::Exact);
+        let large = WalkMethod::for_sizes(1_000_000, 20_000_000, 16);
+        assert_eq!(large, WalkMethod::Drawn(WALKS));
+        assert!(large.to_string().contains("512 walks a node") && large.to_string().contains("0.022"), "{large}");
+    }
+}
