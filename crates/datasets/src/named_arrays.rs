@@ -220,7 +220,7 @@ pub(crate) fn from_edge_index(
         }
     };
     let edges = Coo::from_edges(sources, destinations, weights, n_nodes);
-    edges.and_then(|edges| edges.to_csr(Duplicates::Merge)).map_err(|e| DatasetError::from(e).at(&origin))
+    edges.and_then(|edges| edges.to_csr(Duplicates::Sum)).map_err(|e| DatasetError::from(e).at(&origin))
 }
 
 /// The split sets of masks or ids; none when there are neither.

@@ -33,7 +33,7 @@ pub(crate) fn csr_from_arrays(
             })
         })
         .collect::<Result<Vec<NodeId>, _>>()?;
-    Ok(Coo::new(n_rows, n_cols, rows, cols, values)?.to_csr(Duplicates::Merge)?)
+    Ok(Coo::new(n_rows, n_cols, rows, cols, values)?.to_csr(Duplicates::Sum)?)
 }
 
 /// The row of every entry.

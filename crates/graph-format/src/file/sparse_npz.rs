@@ -65,7 +65,7 @@ impl Source<'_> {
                     shape.ok_or_else(|| FormatError::invalid("a matrix in the format coo needs a `shape`"))?;
                 check_shape((n_rows, n_cols), rows.len())?;
                 Coo::new(n_rows, n_cols, rows, cols, weights.map(Buffer::into_vec))?
-                    .to_csr(Duplicates::Merge)
+                    .to_csr(Duplicates::Sum)
                     .map(Csr::without_unit_weights)
             }
             other => Err(FormatError::invalid(format!(
@@ -125,7 +125,7 @@ fn from_compressed(
     // Repeated entries of a matrix of ones add up to more than one: their weights must be spelled out.
     let weights = weights.map_or_else(|| vec![1.0; indices.len()], Buffer::into_vec);
     let coo = Coo::new(n_rows, n_cols, rows::row_of_entry(indptr), indices.into_vec(), Some(weights))?;
-    coo.to_csr(Duplicates::Merge)
+    coo.to_csr(Duplicates::Sum)
 }
 
 /// Writes a matrix so that `scipy.sparse.load_npz` reads it, in the format csr.
