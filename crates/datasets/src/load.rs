@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 
 use girih_compress::CompressedFeatures;
 use girih_graph_format::file::{
-    Array, EdgeListOptions, MANIFEST, NpyRows, Npz, Tensors, Verify, read_edge_list, read_matrix_market, read_metis,
-    sparse_from_npz,
+    Array, EdgeList, EdgeListOptions, MANIFEST, NpyRows, Npz, Tensors, Verify, read_edge_list, read_matrix_market,
+    read_metis, sparse_from_npz,
 };
-use girih_graph_format::{Coo, Csr, Duplicates};
-use tracing::warn;
+use girih_graph_format::{Csr, Duplicates, Notes};
 
 use crate::file_kind::FileKind;
 use crate::named_arrays::ArrayFolder;
@@ -138,7 +137,9 @@ fn load_file(kind: FileKind, path: &Path, options: &LoadOptions) -> Result<Datas
         FileKind::Zip => load_npz(&mut only_npz_in(path)?, &stem(path), options),
         FileKind::Tensors => named_arrays::load(&mut Tensors::open(path)?, &stem(path), options),
         FileKind::EdgeList => load_edge_list(path, options),
-        FileKind::MatrixMarket => topology(path, read_matrix_market(path)?, options.symmetrize.unwrap_or(false)),
+        FileKind::MatrixMarket => {
+            topology(path, read_matrix_market(path, Duplicates::Sum)?, options.symmetrize.unwrap_or(false))
+        }
         FileKind::Metis => topology(path, read_metis(path)?, false),
     }
 }
@@ -155,7 +156,7 @@ fn recognize(path: &Path) -> Result<(Format, PathBuf), DatasetError> {
     if let Err(error) = std::fs::metadata(path) {
         return Err(DatasetError::from(error).at(path));
     }
-    match FileKind::of(path) {
+    match FileKind::of_input(path) {
         Some(FileKind::Metis) if name.starts_with("ind.") => Ok((Format::Planetoid, path.with_extension(""))),
         Some(kind) => Ok((Format::File(kind), path.to_owned())),
         None => Err(DatasetError::invalid(format!("the format of this file is not recognised; {SUPPORTED}")).at(path)),
@@ -186,7 +187,7 @@ fn only_data_file(path: &Path) -> Result<(Format, PathBuf), DatasetError> {
     let entries = std::fs::read_dir(path).map_err(|e| DatasetError::from(e).at(path))?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.sort();
-    let mut known = files.iter().filter_map(|file| Some((FileKind::of(file)?, file.clone())));
+    let mut known = files.iter().filter_map(|file| Some((FileKind::of_input(file)?, file.clone())));
     match (known.next(), known.next()) {
         (Some((kind, only)), None) => Ok((Format::File(kind), only)),
         (first, _) => {
@@ -233,29 +234,26 @@ fn load_npz(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset,
         return Err(DatasetError::invalid(message).at(npz.origin()));
     }
     let graph = sparse_from_npz(npz, "")?;
-    topology(npz.origin(), graph, options.symmetrize.unwrap_or(false))
+    topology(npz.origin(), (graph, Notes::default()), options.symmetrize.unwrap_or(false))
 }
 
 fn load_edge_list(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-    let edges = match &options.features {
+    let list = match &options.features {
         Some(features) => edges_among(path, features)?,
-        None => {
-            let edges = read_edge_list(path, &EdgeListOptions::default())?;
-            warn_of_gaps(path, &edges);
-            edges
-        }
+        None => read_edge_list(path, &EdgeListOptions::default())?,
     };
-    let graph = edges.to_csr(Duplicates::Merge).map_err(|e| e.at(path))?;
-    topology(path, graph, options.symmetrize.unwrap_or(true))
+    let graph = list.edges.to_csr(Duplicates::Sum).map_err(|e| e.at(path))?;
+    topology(path, (graph, list.notes), options.symmetrize.unwrap_or(list.directed != Some(true)))
 }
 
 /// The edges of a list among as many nodes as there are rows of features.
-fn edges_among(path: &Path, features: &Path) -> Result<Coo, DatasetError> {
+fn edges_among(path: &Path, features: &Path) -> Result<EdgeList, DatasetError> {
     let n_nodes = match is_store(features) {
         true => CompressedFeatures::open(features, Verify::Structure)?.n_rows(),
         false => Array::map(features)?.expect_2d()?.0,
     };
-    read_edge_list(path, &EdgeListOptions { n_nodes: Some(n_nodes) }).map_err(|error| {
+    let options = EdgeListOptions { n_nodes: Some(n_nodes), ..EdgeListOptions::default() };
+    read_edge_list(path, &options).map_err(|error| {
         // A list that reads well by itself names more nodes: which of the two files is wrong, their user knows.
         match read_edge_list(path, &EdgeListOptions::default()) {
             Ok(_) => DatasetError::invalid(format!("{error}; {} has a row for each of these", features.display())),
@@ -264,21 +262,11 @@ fn edges_among(path: &Path, features: &Path) -> Result<Coo, DatasetError> {
     })
 }
 
-/// Says when most ids never occur: they may not have been meant as positions.
-fn warn_of_gaps(path: &Path, edges: &Coo) {
-    let mut occurs = vec![false; edges.n_rows()];
-    edges.rows().iter().chain(edges.cols()).for_each(|&id| occurs[id as usize] = true);
-    let n_missing = occurs.iter().filter(|&&occurs| !occurs).count();
-    if n_missing > occurs.len() / 2 {
-        let n = occurs.len();
-        warn!("{}: {n_missing} of the ids below {n} never occur; each is a node without edges", path.display());
-    }
-}
-
 /// A data set that is a graph alone.
-fn topology(path: &Path, graph: Csr, symmetrize: bool) -> Result<Dataset, DatasetError> {
+fn topology(path: &Path, (graph, notes): (Csr, Notes), symmetrize: bool) -> Result<Dataset, DatasetError> {
     let graph = if symmetrize && graph.is_square() { graph.symmetrized() } else { graph };
-    Dataset::new(stem(path), graph, None, None, Vec::new()).map_err(|e| e.at(path))
+    let dataset = Dataset::new(stem(path), graph, None, None, Vec::new()).map_err(|e| e.at(path))?;
+    Ok(Dataset { notes, ..dataset })
 }
 
 /// Adds the features and labels that the options name.

@@ -74,7 +74,8 @@ fn read_text(raw: &Path) -> Result<Parts, DatasetError> {
     };
     let n_nodes = count("num-node-list")?;
     let path = required("edge")?;
-    let edges = read_edge_list(&path, &EdgeListOptions { n_nodes: Some(n_nodes as usize) })?;
+    let options = EdgeListOptions { n_nodes: Some(n_nodes as usize), ..EdgeListOptions::default() };
+    let edges = read_edge_list(&path, &options)?.edges;
     if edges.values().is_some() {
         return Err(DatasetError::invalid("three columns; expected source and destination").at(&path));
     }

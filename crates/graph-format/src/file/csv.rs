@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::number::{float, integer};
+use super::sniff::check_text;
 use super::text::{Fields, Separator, Text, concat, parse_lines, shown, without_mark};
 use crate::{FormatError, Matrix};
 
@@ -30,6 +31,7 @@ pub fn read_csv(path: &Path, missing: Missing) -> Result<Matrix, FormatError> {
 /// # Errors
 /// As [`read_csv`].
 pub fn parse_csv(text: &[u8], missing: Missing) -> Result<Matrix, FormatError> {
+    check_text(text, "rows of numbers", None)?;
     let text = without_mark(text);
     let first = text.split(|&b| b == b'\n').next().unwrap_or_default();
     let width = if text.is_empty() { 0 } else { Fields::new(first, Separator::Comma).count() };
@@ -79,5 +81,7 @@ pub fn read_integers(path: &Path) -> Result<Vec<u64>, FormatError> {
         }
         Ok(())
     };
-    Ok(parse_lines(without_mark(&text), 0, parse).map_err(|e| e.at(path))?.concat())
+    let numbers =
+        check_text(&text, "a list of integers", None).and_then(|()| parse_lines(without_mark(&text), 0, parse));
+    Ok(numbers.map_err(|e| e.at(path))?.concat())
 }
