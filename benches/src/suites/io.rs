@@ -64,7 +64,7 @@ const FORMATS: [Format; 9] = [
         file: "graph.mtx",
         text: true,
         save: |graph, path| Ok(write_matrix_market(path, graph)?),
-        load: |path| Ok(read_matrix_market(path)?.nnz()),
+        load: |path| Ok(read_matrix_market(path, Duplicates::Sum)?.0.nnz()),
     },
     Format { name: "mtx, weighted", file: "weighted.mtx", text: true, save: save_weighted, load: load_weighted },
     Format {
@@ -72,7 +72,7 @@ const FORMATS: [Format; 9] = [
         file: "graph.graph",
         text: true,
         save: |graph, path| Ok(write_metis(path, &graph.without_self_loops())?),
-        load: |path| Ok(read_metis(path)?.nnz()),
+        load: |path| Ok(read_metis(path)?.0.nnz()),
     },
 ];
 
@@ -192,12 +192,12 @@ fn save_edges(graph: &Csr, path: &Path) -> Result<(), Error> {
 }
 
 fn load_edges(path: &Path) -> Result<usize, Error> {
-    Ok(read_edge_list(path, &EdgeListOptions::default())?.to_csr(Duplicates::Refuse)?.nnz())
+    Ok(read_edge_list(path, &EdgeListOptions::default())?.edges.to_csr(Duplicates::Refuse)?.nnz())
 }
 
 /// Parsing alone, without sorting the edges into rows.
 fn load_edges_unsorted(path: &Path) -> Result<usize, Error> {
-    Ok(read_edge_list(path, &EdgeListOptions::default())?.len())
+    Ok(read_edge_list(path, &EdgeListOptions::default())?.edges.len())
 }
 
 /// Weights of about eight digits, as measured ones have.
@@ -207,7 +207,7 @@ fn save_weighted(graph: &Csr, path: &Path) -> Result<(), Error> {
 }
 
 fn load_weighted(path: &Path) -> Result<usize, Error> {
-    Ok(read_matrix_market(path)?.values().map_or(0, <[f32]>::len))
+    Ok(read_matrix_market(path, Duplicates::Sum)?.0.values().map_or(0, <[f32]>::len))
 }
 
 /// Bytes of a file, or of the files in a folder.

@@ -1,5 +1,7 @@
 //! [`FileKind`]: what the name of a file says about its format.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 /// A format that a file's name announces.
@@ -9,7 +11,7 @@ pub(crate) enum FileKind {
     Npz,
     /// `.zip` around one `.npz`.
     Zip,
-    /// `.csv`, `.tsv`, `.txt`, `.edges`, also packed as `.gz`.
+    /// `.csv`, `.tsv`, `.txt`, `.edges`, `.edgelist`, `.el`, also packed as `.gz`; for reading, KONECT's `out.NAME`.
     EdgeList,
     /// `.mtx`, also packed as `.gz`.
     MatrixMarket,
@@ -25,7 +27,7 @@ impl FileKind {
         let name = path.file_name()?.to_str()?.to_ascii_lowercase();
         let unpacked = name.strip_suffix(".gz");
         match unpacked.unwrap_or(&name).rsplit_once('.')?.1 {
-            "csv" | "tsv" | "txt" | "edges" => Some(Self::EdgeList),
+            "csv" | "tsv" | "txt" | "edges" | "edgelist" | "el" => Some(Self::EdgeList),
             "mtx" => Some(Self::MatrixMarket),
             "graph" => Some(Self::Metis),
             "npz" if unpacked.is_none() => Some(Self::Npz),
@@ -33,5 +35,42 @@ impl FileKind {
             "safetensors" if unpacked.is_none() => Some(Self::Tensors),
             _ => None,
         }
+    }
+
+    /// The format of an existing file: by its name, and KONECT's `out.NAME` where it starts as these do.
+    pub(crate) fn of_input(path: &Path) -> Option<Self> {
+        Self::of(path).or_else(|| is_konect(path).then_some(Self::EdgeList))
+    }
+}
+
+/// Whether a file is named `out.NAME` and starts with a comment of `%`, or is packed.
+fn is_konect(path: &Path) -> bool {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
+    let mut first = [0];
+    let mut starts_as_one = || File::open(path)?.read_exact(&mut first);
+    let expected = if name.ends_with(".gz") { 0x1f } else { b'%' };
+    name.starts_with("out.") && starts_as_one().is_ok() && first[0] == expected
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_edge_lists() {
+        let home = tempfile::tempdir().unwrap();
+        for (name, content, expected) in [
+            ("a.edgelist", "", Some(FileKind::EdgeList)),
+            ("a.el.gz", "", Some(FileKind::EdgeList)),
+            ("out.moreno", "% sym unweighted\n1 2\n", Some(FileKind::EdgeList)),
+            ("out.log", "all is well\n", None),
+            ("out.npz", "% sym unweighted\n", Some(FileKind::Npz)),
+            ("in.moreno", "% sym unweighted\n", None),
+        ] {
+            let path = home.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            assert_eq!(FileKind::of_input(&path), expected, "{name}");
+        }
+        assert_eq!(FileKind::of(Path::new("out.moreno")), None, "a name for output is no name of KONECT's");
     }
 }

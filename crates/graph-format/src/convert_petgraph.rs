@@ -37,6 +37,6 @@ impl<N> TryFrom<&DiGraph<N, f32, u32>> for Csr {
         let (rows, cols) = graph.edge_references().map(|e| (id(e.target()), id(e.source()))).unzip();
         let weights = graph.edge_weights().copied().collect();
         let coo = Coo::new(graph.node_count(), graph.node_count(), rows, cols, Some(weights))?;
-        Ok(coo.to_csr(Duplicates::Merge)?.without_unit_weights())
+        Ok(coo.to_csr(Duplicates::Sum)?.without_unit_weights())
     }
 }

@@ -1,5 +1,7 @@
 //! [`Coo`]: a list of edges in any order.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rayon::prelude::*;
@@ -11,13 +13,58 @@ const MAX_SMALL_GRAPH: usize = 1 << 24;
 /// Nodes per edge above which a larger graph is rather one whose number of nodes is wrong.
 const MAX_NODES_PER_EDGE: usize = 100;
 
-/// What to do with an edge that is listed more than once.
+/// Rule for pairs of nodes that a list holds more than once (parallel edges).
+///
+/// A [`Csr`] stores a pair once, so every rule but `Refuse` leaves `coo.len() - csr.nnz()` entries merged into others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
-    /// Keep it once; weights add up, in the order of the list.
+    /// Weights of a pair add up, in the order of the list. In a list without weights each entry counts one: repeated
+    /// pairs give the matrix weights, and without repeats it stays without.
+    Sum,
+    /// The weight of a pair's first entry counts; a list without weights gives a matrix without.
     Merge,
-    /// Refuse the list.
+    /// Every parallel edge counts, as in PyG and DGL. Stored as `Sum`: k parallel edges of weight one are one entry of
+    /// weight k.
+    Keep,
+    /// A repeated pair is an error.
     Refuse,
+}
+
+impl Duplicates {
+    /// All rules.
+    pub const ALL: [Self; 4] = [Self::Sum, Self::Merge, Self::Keep, Self::Refuse];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Merge => "merge",
+            Self::Keep => "keep",
+            Self::Refuse => "refuse",
+        }
+    }
+
+    /// Whether each entry adds to the weight of its pair.
+    fn adds(self) -> bool {
+        matches!(self, Self::Sum | Self::Keep)
+    }
+}
+
+impl fmt::Display for Duplicates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Duplicates {
+    type Err = FormatError;
+
+    /// The rule of this name, in any case.
+    fn from_str(name: &str) -> Result<Self, FormatError> {
+        let rule = Self::ALL.into_iter().find(|rule| rule.name().eq_ignore_ascii_case(name));
+        rule.ok_or_else(|| {
+            FormatError::invalid(format!("{name:?} is no rule for repeated edges; expected sum, merge, keep or refuse"))
+        })
+    }
 }
 
 /// Edges as parallel arrays: entry `e` is at `(rows[e], cols[e])`. For a graph, `rows` are destinations.
@@ -145,24 +192,35 @@ impl Coo {
     /// Sorts the entries into rows: O(entries + rows), in parallel, the same result for any number of threads.
     ///
     /// # Errors
-    /// With [`Duplicates::Refuse`], at the first repeated entry; when merged weights overflow `f32`.
+    /// With [`Duplicates::Refuse`], at the first repeated entry; when sums of weights overflow `f32`.
     pub fn to_csr(&self, duplicates: Duplicates) -> Result<Csr, FormatError> {
-        let csr = match &self.values {
-            None => self.bucket(|e| u64::from(self.cols[e]))?,
+        let buckets = match &self.values {
+            None => self.bucket(|e| u64::from(self.cols[e])),
             // The position rides along in the low half, so that equal columns keep the order of the list.
-            Some(_) if self.len() <= u32::MAX as usize => {
-                self.bucket(|e| (u64::from(self.cols[e]) << 32) | e as u64)?
-            }
+            Some(_) if self.len() <= u32::MAX as usize => self.bucket(|e| (u64::from(self.cols[e]) << 32) | e as u64),
             Some(_) => return Err(FormatError::invalid("more than 2³² weighted edges in one list; split it")),
         };
-        if duplicates == Duplicates::Refuse && csr.nnz() != self.len() {
-            return Err(self.first_duplicate());
+        let csr = match &self.values {
+            None => buckets.merged(self, false, |same| same.len() as f32),
+            Some(values) if duplicates.adds() => {
+                let sum = |same: &[u64]| same.iter().map(|&key| values[key as u32 as usize]).sum();
+                buckets.check_sums(sum)?;
+                buckets.merged(self, true, sum)
+            }
+            Some(values) => buckets.merged(self, true, |same| values[same[0] as u32 as usize]),
+        };
+        let n_merged = self.len() - csr.nnz();
+        match duplicates {
+            Duplicates::Refuse if n_merged > 0 => Err(self.first_duplicate()),
+            Duplicates::Sum | Duplicates::Keep if n_merged > 0 && self.values.is_none() => {
+                Ok(buckets.merged(self, true, |same| same.len() as f32))
+            }
+            _ => Ok(csr),
         }
-        Ok(csr)
     }
 
-    /// Scatters `key(e)` into the bucket of row `rows[e]`, sorts each bucket, and merges repeats.
-    fn bucket(&self, key: impl Fn(usize) -> u64 + Sync) -> Result<Csr, FormatError> {
+    /// Scatters `key(e)` into the bucket of row `rows[e]` and sorts each bucket.
+    fn bucket(&self, key: impl Fn(usize) -> u64 + Sync) -> Buckets {
         let cursors: Vec<AtomicU64> = (0..self.n_rows).map(|_| AtomicU64::new(0)).collect();
         self.rows.par_iter().with_min_len(1 << 14).for_each(|&r| {
             cursors[r as usize].fetch_add(1, Relaxed);
@@ -184,33 +242,7 @@ impl Coo {
                 part[(starts[r] - base) as usize..(starts[r + 1] - base) as usize].sort_unstable();
             }
         });
-        self.merge_sorted(&starts, &keys)
-    }
-
-    fn merge_sorted(&self, starts: &[u64], keys: &[u64]) -> Result<Csr, FormatError> {
-        let shift = if self.values.is_some() { 32 } else { 0 };
-        let row = |r: usize| &keys[starts[r] as usize..starts[r + 1] as usize];
-        let weight = |same: &[u64], values: &[f32]| same.iter().map(|&key| values[key as u32 as usize]).sum::<f32>();
-        if let Some(values) = &self.values {
-            let overflow = (0..self.n_rows).into_par_iter().find_first(|&r| {
-                row(r).chunk_by(|a, b| a >> shift == b >> shift).any(|same| !weight(same, values).is_finite())
-            });
-            if let Some(r) = overflow {
-                return Err(FormatError::invalid(format!("row {r}: the weights of a repeated edge add up beyond f32")));
-            }
-        }
-        let count = |r: usize| row(r).chunk_by(|a, b| a >> shift == b >> shift).count();
-        let fill = |r: usize, columns: &mut [NodeId], weights: &mut [f32]| {
-            for (i, same) in row(r).chunk_by(|a, b| a >> shift == b >> shift).enumerate() {
-                columns[i] = (same[0] >> shift) as NodeId;
-                if let Some(values) = &self.values {
-                    weights[i] = weight(same, values);
-                }
-            }
-        };
-        // SAFETY: buckets are sorted and repeats merged, so columns ascend strictly; ids were checked by `new`, sums of
-        // weights above.
-        Ok(unsafe { rows::build(self.n_rows, self.n_cols, self.values.is_some(), count, fill) })
+        Buckets { starts, keys, shift: if self.values.is_some() { 32 } else { 0 } }
     }
 
     fn first_duplicate(&self) -> FormatError {
@@ -225,6 +257,51 @@ impl Coo {
             )),
             None => FormatError::invalid("an edge is listed twice"),
         }
+    }
+}
+
+/// Entries by row; keys ascend in each.
+struct Buckets {
+    /// Offsets of rows, `n_rows + 1`.
+    starts: Vec<u64>,
+    /// Column in the bits from `shift` on, the entry's position below.
+    keys: Vec<u64>,
+    shift: u32,
+}
+
+impl Buckets {
+    fn n_rows(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// Keys of row `r`, those of one column together.
+    fn pairs(&self, r: usize) -> impl Iterator<Item = &[u64]> {
+        let row = &self.keys[self.starts[r] as usize..self.starts[r + 1] as usize];
+        row.chunk_by(|a, b| a >> self.shift == b >> self.shift)
+    }
+
+    /// Refuses sums of weights beyond `f32`.
+    fn check_sums(&self, sum: impl Fn(&[u64]) -> f32 + Sync) -> Result<(), FormatError> {
+        let overflows = |&r: &usize| self.pairs(r).any(|same| !sum(same).is_finite());
+        match (0..self.n_rows()).into_par_iter().find_first(overflows) {
+            None => Ok(()),
+            Some(r) => Err(FormatError::invalid(format!("row {r}: the weights of a repeated edge add up beyond f32"))),
+        }
+    }
+
+    /// The matrix of `coo` with one entry a pair; `weight` is that of a pair's keys, always finite.
+    fn merged(&self, coo: &Coo, weighted: bool, weight: impl Fn(&[u64]) -> f32 + Sync) -> Csr {
+        let fill = |r: usize, columns: &mut [NodeId], weights: &mut [f32]| {
+            for (i, same) in self.pairs(r).enumerate() {
+                columns[i] = (same[0] >> self.shift) as NodeId;
+                if let Some(slot) = weights.get_mut(i) {
+                    *slot = weight(same);
+                }
+            }
+        };
+        // SAFETY: keys ascend and those of one column make one entry, so columns ascend strictly; ids were checked by
+        // `Coo::new`, weights are finite as the caller checked.
+        unsafe { rows::build(coo.n_rows, coo.n_cols, weighted, |r| self.pairs(r).count(), fill) }
     }
 }
 

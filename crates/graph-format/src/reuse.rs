@@ -21,19 +21,23 @@ pub struct ReuseCurve {
 
 impl ReuseCurve {
     /// The curve of `csr` from about `n_reads` of its entries; exact where it has no more than that. One pass over the
-    /// entries, and for those looked at time logarithmic in the number of columns.
+    /// entries, and for those looked at time logarithmic in the number of columns that they read. Memory is four bytes a
+    /// column, and some dozen for each one that is read.
     #[must_use]
     pub fn of(csr: &Csr, n_reads: usize) -> Self {
         let shift = (csr.nnz().saturating_sub(1) / n_reads.max(1))
             .checked_ilog2()
             .map_or(0, |log| log + 1)
             .min(NodeId::BITS - 1);
-        let mut columns = Columns::new(csr.n_cols(), shift);
-        let mut reads_at: Vec<u64> = vec![0; columns.n_chosen + 1];
+        let mut columns = Columns::new(csr.n_cols());
+        let mut reads_at: Vec<u64> = vec![0];
         let mut n_seen = 0u64;
         for &column in csr.indices().iter().filter(|&&column| is_chosen(column, shift)) {
             n_seen += 1;
             if let Some(distance) = columns.read(column) {
+                if distance >= reads_at.len() {
+                    reads_at.resize(distance + 1, 0);
+                }
                 reads_at[distance] += 1;
             }
         }
@@ -70,62 +74,63 @@ fn is_chosen(column: NodeId, shift: u32) -> bool {
     (mixed ^ (mixed >> 12)).wrapping_mul(0x297a_2d39) >> 1 >> (NodeId::BITS - 1 - shift) == 0
 }
 
-/// The columns that are looked at, each at the time of its last read.
+/// The columns that were read, each at the time of its last read.
 struct Columns {
-    /// Number of each column among the chosen ones.
+    /// One more than the number of each column among those that were read; 0 before its first read.
     number: Vec<u32>,
-    n_chosen: usize,
-    /// Time of the last read of each chosen column; [`NEVER`] before the first.
+    /// Time of the last read, by number.
     last: Vec<u32>,
     /// What was read at each time since the times were last compacted.
     read_at: Vec<u32>,
+    /// Times that there are before the next compaction.
+    n_times: usize,
     /// One at the time of the last read of each column, as prefix sums.
     newest: Prefix,
-    n_read: usize,
 }
 
-const NEVER: u32 = u32::MAX;
+/// Times before the first compaction.
+const FIRST_TIMES: usize = 64;
 
 impl Columns {
-    fn new(n_cols: usize, shift: u32) -> Self {
-        let mut number = vec![NEVER; n_cols];
-        let chosen = number.iter_mut().zip(0..).filter(|(_, column)| is_chosen(*column, shift));
-        let n_chosen = chosen.zip(0..).map(|((slot, _), i)| *slot = i).count();
-        // Compaction frees at least three quarters of the times.
-        let times = 4 * n_chosen + 64;
+    fn new(n_cols: usize) -> Self {
         Self {
-            number,
-            n_chosen,
-            last: vec![NEVER; n_chosen],
-            read_at: Vec::with_capacity(times),
-            newest: Prefix { sums: vec![0; times + 1] },
-            n_read: 0,
+            number: vec![0; n_cols],
+            last: Vec::new(),
+            read_at: Vec::new(),
+            n_times: FIRST_TIMES,
+            newest: Prefix { sums: vec![0; FIRST_TIMES + 1] },
         }
     }
 
     /// Reads a column; how many others were read since it was read before.
     fn read(&mut self, column: NodeId) -> Option<usize> {
-        let i = self.number[column as usize];
-        if self.read_at.len() == self.read_at.capacity() {
+        if self.read_at.len() == self.n_times {
             self.compact();
         }
-        let before = std::mem::replace(&mut self.last[i as usize], self.read_at.len() as u32);
-        self.newest.add(self.read_at.len(), 1);
-        self.read_at.push(i);
-        if before == NEVER {
-            self.n_read += 1;
+        let now = self.read_at.len();
+        self.newest.add(now, 1);
+        let number = &mut self.number[column as usize];
+        if *number == 0 {
+            self.last.push(now as u32);
+            *number = self.last.len() as u32;
+            self.read_at.push(*number - 1);
             return None;
         }
-        let since = self.n_read - self.newest.up_to(before as usize) as usize;
-        self.newest.add(before as usize, -1);
+        let i = *number - 1;
+        self.read_at.push(i);
+        let before = std::mem::replace(&mut self.last[i as usize], now as u32) as usize;
+        let since = self.last.len() - self.newest.up_to(before) as usize;
+        self.newest.add(before, -1);
         Some(since)
     }
 
-    /// Forgets all times but those of last reads.
+    /// Forgets all times but those of last reads, and makes three quarters of the times free.
     fn compact(&mut self) {
         let times = std::mem::take(&mut self.read_at);
-        self.read_at.reserve_exact(times.capacity());
-        self.newest.sums.fill(0);
+        self.n_times = self.n_times.max(4 * self.last.len() + FIRST_TIMES);
+        self.read_at.reserve_exact(self.n_times);
+        self.newest.sums.clear();
+        self.newest.sums.resize(self.n_times + 1, 0);
         for (time, i) in times.into_iter().enumerate() {
             if self.last[i as usize] == time as u32 {
                 self.last[i as usize] = self.read_at.len() as u32;

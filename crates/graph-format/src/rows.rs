@@ -10,8 +10,8 @@ use crate::{Csr, NodeId};
 
 /// Rows that one task handles, at least: small enough to balance, large enough to forget the task's cost.
 const ROWS_PER_TASK: usize = 256;
-/// Entries that one task handles, about.
-const ENTRIES_PER_TASK: u64 = 1 << 16;
+/// Rows and entries that one task handles, about.
+const WORK_PER_TASK: u64 = 1 << 16;
 
 /// Offsets of rows with the given lengths: `n + 1` values from 0.
 pub(crate) fn prefix_sum(lengths: impl ExactSizeIterator<Item = u64>) -> Vec<u64> {
@@ -32,7 +32,7 @@ pub(crate) fn row_tasks(indptr: &[u64]) -> Vec<std::ops::Range<usize>> {
     let mut start = 0;
     while start < n_rows {
         let mut end = (start + ROWS_PER_TASK).min(n_rows);
-        while end < n_rows && indptr[end] - indptr[start] < ENTRIES_PER_TASK {
+        while end < n_rows && indptr[end] - indptr[start] + ((end - start) as u64) < WORK_PER_TASK {
             end = (end + ROWS_PER_TASK).min(n_rows);
         }
         tasks.push(start..end);

@@ -61,19 +61,29 @@ proptest! {
     // Building.
     #[test]
     fn coo_to_csr_is_a_sorted_map(coo in any_coo()) {
-        let mut map: BTreeMap<(u32, u32), f32> = BTreeMap::new();
+        let mut weights: BTreeMap<(u32, u32), Vec<f32>> = BTreeMap::new();
         for e in 0..coo.len() {
             let weight = coo.values().map_or(1.0, |v| v[e]);
-            let entry = map.entry((coo.rows()[e], coo.cols()[e])).or_insert(0.0);
-            *entry = if coo.values().is_some() { *entry + weight } else { 1.0 };
+            weights.entry((coo.rows()[e], coo.cols()[e])).or_default().push(weight);
         }
-        let csr = coo.to_csr(Duplicates::Merge).unwrap();
-        prop_assert!(csr.validate().is_ok());
-        let entries: BTreeMap<(u32, u32), f32> =
-            (0..csr.n_rows()).flat_map(|r| csr.row_entries(r).map(move |(c, w)| ((r as u32, c), w))).collect();
-        prop_assert_eq!(csr.nnz(), map.len());
-        prop_assert_eq!(entries, map);
-        prop_assert_eq!(coo.to_csr(Duplicates::Refuse).is_ok(), csr.nnz() == coo.len());
+        let has_repeats = weights.len() < coo.len();
+        for rule in Duplicates::ALL {
+            if rule == Duplicates::Refuse && has_repeats {
+                prop_assert!(coo.to_csr(rule).is_err());
+                continue;
+            }
+            let csr = coo.to_csr(rule).unwrap();
+            prop_assert!(csr.validate().is_ok());
+            prop_assert_eq!(csr.nnz(), weights.len());
+            let adds = matches!(rule, Duplicates::Sum | Duplicates::Keep);
+            prop_assert_eq!(csr.values().is_some(), coo.values().is_some() || (adds && has_repeats));
+            for ((r, c), of_pair) in &weights {
+                let expected: f32 = if adds { of_pair.iter().sum() } else { of_pair[0] };
+                prop_assert_eq!(csr.row_entries(*r as usize).find(|entry| entry.0 == *c), Some((*c, expected)));
+            }
+            prop_assert_eq!(rule.to_string().to_uppercase().parse::<Duplicates>().unwrap(), rule);
+        }
+        prop_assert!("twice".parse::<Duplicates>().is_err());
     }
 
     // Transposing.
@@ -308,7 +318,7 @@ proptest! {
     #[test]
     fn results_do_not_depend_on_threads(coo in any_coo(), seed in any::<u64>()) {
         let (one, three) = on_one_and_three_threads(|| {
-            let a = coo.to_csr(Duplicates::Merge).unwrap();
+            let a = coo.to_csr(Duplicates::Sum).unwrap();
             let tiles = TileMatrix::from_csr(&a, 0.01 + (seed % 8) as f64 / 256.0).unwrap();
             (a.transposed_with_positions(), tiles, TileHistogram::of(&a), a)
         });
@@ -348,7 +358,7 @@ fn large_results_do_not_depend_on_threads() {
     let weights = cols.iter().map(|&c| (c as f32).sqrt()).collect();
     let coo = Coo::new(n as usize, n as usize, rows, cols, Some(weights)).unwrap();
     let (one, three) = on_one_and_three_threads(|| {
-        let a = coo.to_csr(Duplicates::Merge).unwrap();
+        let a = coo.to_csr(Duplicates::Sum).unwrap();
         let tiles = TileMatrix::from_csr(&a, 0.001).unwrap();
         assert_eq!(tiles.to_csr(), a);
         (a.symmetrized(), a.with_self_loops(), tiles, a)

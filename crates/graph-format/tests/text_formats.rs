@@ -32,11 +32,19 @@ fn undirected() -> impl Strategy<Value = Csr> {
 }
 
 fn mtx(text: &str) -> Result<Csr, FormatError> {
-    parse_matrix_market(text.as_bytes())
+    parse_matrix_market(text.as_bytes(), Duplicates::Sum).map(|(csr, _)| csr)
 }
 
 fn metis(text: &str) -> Result<Csr, FormatError> {
-    parse_metis(text.as_bytes())
+    parse_metis(text.as_bytes()).map(|(csr, _)| csr)
+}
+
+fn load_mtx(path: &Path) -> Result<Csr, FormatError> {
+    read_matrix_market(path, Duplicates::Sum).map(|(csr, _)| csr)
+}
+
+fn load_metis(path: &Path) -> Result<Csr, FormatError> {
+    read_metis(path).map(|(csr, _)| csr)
 }
 
 /// A message of the parser, which must name the line.
@@ -58,7 +66,7 @@ proptest! {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join(name);
         write_matrix_market(&path, &a).unwrap();
-        prop_assert_eq!(read_matrix_market(&path).unwrap(), plain(a));
+        prop_assert_eq!(load_mtx(&path).unwrap(), plain(a));
     }
 
     #[test]
@@ -66,7 +74,7 @@ proptest! {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join(name);
         write_metis(&path, &a).unwrap();
-        prop_assert_eq!(read_metis(&path).unwrap(), plain(a));
+        prop_assert_eq!(load_metis(&path).unwrap(), plain(a));
     }
 
     #[test]
@@ -106,10 +114,10 @@ proptest! {
     fn cut_files_are_refused(a in undirected(), at in any::<proptest::sample::Index>()) {
         let home = tempfile::tempdir().unwrap();
         for (name, write, read) in [
-            ("a.mtx", write_matrix_market as fn(&Path, &Csr) -> Result<(), FormatError>, read_matrix_market as fn(&Path) -> Result<Csr, FormatError>),
-            ("a.graph", write_metis, read_metis),
-            ("a.mtx.gz", write_matrix_market, read_matrix_market),
-            ("a.graph.gz", write_metis, read_metis),
+            ("a.mtx", write_matrix_market as fn(&Path, &Csr) -> Result<(), FormatError>, load_mtx as fn(&Path) -> Result<Csr, FormatError>),
+            ("a.graph", write_metis, load_metis),
+            ("a.mtx.gz", write_matrix_market, load_mtx),
+            ("a.graph.gz", write_metis, load_metis),
         ] {
             let path = home.path().join(name);
             write(&path, &a).unwrap();
@@ -134,8 +142,9 @@ proptest! {
         let banner = b"%%MatrixMarket matrix coordinate real symmetric\n".to_vec();
         let dense = b"%%MatrixMarket matrix array integer skew-symmetric\n".to_vec();
         for text in [&bytes[..], words.as_bytes()] {
-            let parsed = [parse_matrix_market(text), parse_metis(text), parse_matrix_market(&[&banner, text].concat()), parse_matrix_market(&[&dense, text].concat())];
-            for graph in parsed.into_iter().flatten() {
+            let matrix = |text: &[u8]| parse_matrix_market(text, Duplicates::Sum);
+            let parsed = [matrix(text), parse_metis(text), matrix(&[&banner, text].concat()), matrix(&[&dense, text].concat())];
+            for (graph, _) in parsed.into_iter().flatten() {
                 prop_assert!(graph.validate().is_ok());
             }
             let _ = (parse_csv(text, Missing::Nan), parse_csv(text, Missing::Refuse));
@@ -172,14 +181,23 @@ fn matrix_market_in_every_dialect() {
     ] {
         assert_eq!(mtx(text).unwrap(), lower, "{text}");
     }
+    let nist = "%%MatrixMarket  MATRIX    Coordinate    Real General\n% c\n\n   5  5         2\n\n1 1  1.0\n   4 2   -2.8E2\n\n";
+    assert_eq!(mtx(nist).unwrap(), matrix(5, 5, &[(0, 0, 1.0), (3, 1, -280.0)]));
     let both = matrix(3, 3, &[(0, 1, 2.0), (1, 0, 2.0), (2, 2, 0.5)]);
     assert_eq!(mtx("%%MatrixMarket matrix coordinate real symmetric\n3 3 2\n2 1 2\n3 3 .5\n").unwrap(), both);
+    for upper in ["1 2 2\n3 3 .5", "3 3 .5\n1 2 .5\n1 2 1.5"] {
+        let n = upper.lines().count();
+        let text = format!("%MatrixMarket matrix coordinate real symmetric\n3 3 {n}\n{upper}\n");
+        assert_eq!(mtx(&text).unwrap(), both, "SciPy mirrors the upper triangle, too: {text}");
+    }
+    let counts = "%%MatrixMarket matrix coordinate unsigned-integer symmetric\n%\n3 3 2\n2 1 4\n3 2 5\n";
+    assert_eq!(mtx(counts).unwrap(), matrix(3, 3, &[(0, 1, 4.0), (1, 0, 4.0), (1, 2, 5.0), (2, 1, 5.0)]));
     assert_eq!(mtx("%%MatrixMarket matrix array real symmetric\n3 3\n0 2 0\n0 0\n.5\n").unwrap(), both);
     let skew = matrix(2, 2, &[(0, 1, -2.0), (1, 0, 2.0)]);
     assert_eq!(mtx("%%MatrixMarket matrix coordinate integer skew-symmetric\n2 2 1\n2 1 2\n").unwrap(), skew);
     assert_eq!(mtx("%%MatrixMarket matrix array integer skew-symmetric\n2 2\n2\n").unwrap(), skew);
-    let pattern = mtx("%%MatrixMarket matrix coordinate pattern general\n2 3 2\n1 3\n1 3\n");
-    assert!(pattern.unwrap().values().is_none(), "repeated entries of a pattern are one entry");
+    let pattern = mtx("%%MatrixMarket matrix coordinate pattern general\n2 3 3\n1 3\n1 3\n2 1\n");
+    assert_eq!(pattern.unwrap().values(), Some(&[2.0, 1.0][..]), "repeated entries of a pattern add up, as in SciPy");
     let summed = mtx("%%MatrixMarket matrix coordinate real general\n1 1 2\n1 1 1\n1 1 3\n").unwrap();
     assert_eq!(summed.values(), Some(&[4.0][..]), "repeated entries add up");
 }
@@ -188,6 +206,7 @@ fn matrix_market_in_every_dialect() {
 fn matrix_market_files_say_which_line_is_wrong() {
     let head = "%%MatrixMarket matrix coordinate";
     let cases = [
+        ("<!DOCTYPE html>\n".to_owned(), "it is an HTML or XML page, not a Matrix Market file"),
         ("".to_owned(), "line 1: a Matrix Market file starts with"),
         ("1 2\n".to_owned(), "line 1: a Matrix Market file starts with"),
         ("%%MatrixMarket vector coordinate real general\n".to_owned(), "the object is vector"),
@@ -213,7 +232,11 @@ fn matrix_market_files_say_which_line_is_wrong() {
         (format!("{head} real general\n3 3 1\n1 2 1e99\n"), "line 3: \"1e99\" is not a value"),
         (format!("{head} real general\n3 3 1\n1 2 3 4\n"), "line 3: more than three fields"),
         (format!("{head} pattern general\n3 3 1\n1 2 3\n"), "line 3: more than two fields"),
-        (format!("{head} real symmetric\n3 3 1\n1 2 3\n"), "line 3: row 1, column 2 is not below the diagonal"),
+        (
+            format!("{head} real symmetric\n3 3 2\n1 2 3\n2 1 3\n"),
+            "line 2: a symmetric file lists row 1, column 2 as well as row 2, column 1; if it lists all entries, write general",
+        ),
+        (format!("{head} real skew-symmetric\n3 3 1\n2 2 3\n"), "line 3: an entry on the diagonal"),
         (format!("{head} real general\n3 3 2\n1 2 3\n"), "line 2: the sizes ask for 2 entries, but the file lists 1"),
         (format!("{head} real general\n3 3 1\n1 2 3\n1 1 1\n"), "ask for 1 entries"),
     ];
@@ -233,9 +256,14 @@ fn metis_in_every_dialect() {
         "4 2 011\n5 2 1\n5 1 1 3 1\n5 2 1\n5\n",
         "4 2 110 2\n9 5 5 2\n9 5 6 1 3\n9 7 7 2\n\n",
         "4 2 1\n2 1\n1 1 3 1\n2 1\n\n",
+        "4 2\n2\n3 1\n2\n",
     ] {
         assert_eq!(metis(text).unwrap_or_else(|e| panic!("{text:?}: {e}")), path, "{text:?}");
     }
+    let triangle: Vec<(u32, u32, f32)> =
+        (0..3).flat_map(|u| (0..3).filter(move |&v| v != u).map(move |v| (u, v, 1.0))).collect();
+    let with_vertex_weights = "% c\n%\n3 3 10 3\n%\n1 2 0 2 3\n0 2 2 1 3\n4 1 1 1 2\n";
+    assert_eq!(metis(with_vertex_weights).unwrap(), plain(matrix(3, 3, &triangle)));
     let weighted = matrix(2, 2, &[(0, 1, 2.5), (1, 0, 2.5)]);
     assert_eq!(metis("2 1 001\n2 2.5\n1 2.5\n").unwrap(), weighted);
     assert_eq!(metis("0 0\n").unwrap(), Csr::empty(0, 0).unwrap());
@@ -247,6 +275,8 @@ fn metis_files_say_which_line_is_wrong() {
         ("", "no line says"),
         ("% c\nx y\n", "line 2: expected the numbers of nodes and edges"),
         ("3\n", "line 1: expected the numbers"),
+        ("{\"nodes\": 3}\n", "it is a JSON text, not a METIS graph"),
+        ("1000000000 1\n2\n1\n", "line 1: 1000000000 nodes are declared, but there are only 2 edges"),
         ("3 2 002\n", "line 1: \"002\" does not say which weights follow"),
         ("3 2 001 1\n", "line 1: the fourth number"),
         ("9999999999 2\n", "line 1: 9999999999 nodes exceed"),
@@ -268,6 +298,23 @@ fn metis_files_say_which_line_is_wrong() {
         let message = refusal(metis(text), text);
         assert!(message.contains(expected), "{text:?}: {message}");
     }
+}
+
+/// What is made up, left out or doubtful is said.
+#[test]
+fn readers_of_matrices_and_metis_note_what_they_did() {
+    let (_, notes) = parse_metis(b"6 2\n2\n3 1\n2\n").unwrap();
+    assert!(notes.made_up[0].text.starts_with("the last 3 of 6 nodes have no line"), "{notes:?}");
+    let (_, notes) = parse_metis(b"2 1 110 2\n9 5 5 2\n9 5 6 1").unwrap();
+    assert_eq!(notes.not_used_line().unwrap(), "not used: vertex sizes: one a node; vertex weights: 2 a node");
+    assert!(notes.warnings[0].contains("does not end with a line end"));
+    let repeated = b"%%MatrixMarket matrix coordinate pattern general\n3 3 3\n1 2\n1 2\n1 2\n";
+    for (rule, weight, text) in [(Duplicates::Sum, Some(3.0), "added up"), (Duplicates::Merge, None, "left out")] {
+        let (csr, notes) = parse_matrix_market(repeated, rule).unwrap();
+        assert_eq!((csr.nnz(), csr.values().map(|values| values[0])), (1, weight));
+        assert!(notes.made_up[0].text.contains(text) && notes.made_up[0].counts == [("merged", 2)], "{notes:?}");
+    }
+    assert!(parse_matrix_market(repeated, Duplicates::Refuse).unwrap_err().to_string().contains("edges 0 and 1"));
 }
 
 #[test]

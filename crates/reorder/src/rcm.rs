@@ -25,7 +25,9 @@ impl Reorder for ReverseCuthillMckee {
         let mut search = Search::new(&graph);
         let mut order = Vec::with_capacity(graph.n_rows());
         for v in 0..graph.n_rows() as NodeId {
-            if !search.is_placed[v as usize] {
+            if graph.row(v as usize).is_empty() {
+                order.push(v);
+            } else if !search.is_placed[v as usize] {
                 search.place_component(v, &mut order, progress);
             }
         }

@@ -59,9 +59,29 @@ impl Reorder for Degree {
     }
 }
 
-/// Sorts nodes by falling degree; those of equal degree keep their order.
+/// Sorts nodes by falling degree; those of equal degree keep their order. O(nodes) where no degree exceeds their number,
+/// by counting.
 pub(crate) fn by_falling_degree(graph: &Csr, nodes: &mut [NodeId]) {
-    nodes.sort_by_key(|&v| Reverse(graph.degree(v as usize)));
+    let degree = |v: NodeId| graph.degree(v as usize);
+    let most = nodes.iter().map(|&v| degree(v)).max().unwrap_or(0);
+    if most > nodes.len() {
+        nodes.sort_by_key(|&v| Reverse(degree(v)));
+        return;
+    }
+    // Where the nodes of each degree go: behind those of all larger ones.
+    let mut places = vec![0; most + 1];
+    nodes.iter().for_each(|&v| places[degree(v)] += 1);
+    let mut end = 0usize;
+    for place in places.iter_mut().rev() {
+        (*place, end) = (end, end + *place);
+    }
+    let mut sorted = vec![0; nodes.len()];
+    for &v in nodes.iter() {
+        let place = &mut places[degree(v)];
+        sorted[*place] = v;
+        *place += 1;
+    }
+    nodes.copy_from_slice(&sorted);
 }
 
 /// The permutation of an order of visit that lists every node once.

@@ -159,7 +159,7 @@ fn edge_lists() {
 #[test]
 fn graphs_of_no_node_are_refused_and_of_one_node_train() {
     let case = Case::new();
-    case.text("edges.csv", "");
+    case.text("edges.csv", "# girih: nodes 0\n");
     write_npy::<f32>(&case.work.path("x.npy"), &[0, 2], &[]).unwrap();
     write_npy::<i64>(&case.work.path("y.npy"), &[0], &[]).unwrap();
     assert!(says(&girih(&case.train("edges.csv")).refused(1), "no nodes"));

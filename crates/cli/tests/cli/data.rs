@@ -38,7 +38,7 @@ fn stats_describe_a_graph() {
 #[test]
 fn stats_of_graphs_without_edges_or_nodes() {
     let work = Workspace::new();
-    for (name, text, nodes) in [("none.csv", "# no edges\n", 0), ("loop.csv", "0,0\n", 1)] {
+    for (name, text, nodes) in [("none.csv", "# girih: nodes 0\n", 0), ("loop.csv", "0,0\n", 1)] {
         std::fs::write(work.path(name), text).unwrap();
         let result = girih(&["stats", "--data", &work.arg(name), "--json"]).ok().result();
         assert_eq!((result["nodes"].as_u64(), result["components"].as_u64()), (Some(nodes), Some(nodes)));

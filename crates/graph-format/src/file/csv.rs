@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::number::{float, integer};
+use super::sniff::check_text;
 use super::text::{Fields, Lines, Separator, Text, concat, parse_lines, shown, without_mark};
 use crate::{FormatError, Matrix};
 
@@ -39,6 +40,7 @@ pub fn read_csv(path: &Path, missing: Missing) -> Result<Matrix, FormatError> {
 /// # Errors
 /// As [`read_csv`].
 pub fn parse_csv(text: &[u8], missing: Missing) -> Result<Matrix, FormatError> {
+    check_text(text, "rows of numbers", None)?;
     let text = without_mark(text);
     parse_rows(text, 0, &Row { width: width(text, Separator::Comma), separator: Separator::Comma, missing })
 }
@@ -54,6 +56,7 @@ pub fn read_table(path: &Path, missing: Missing) -> Result<Table, FormatError> {
 }
 
 fn parse_table(text: &[u8], missing: Missing) -> Result<Table, FormatError> {
+    check_text(text, "a table of numbers", None)?;
     let text = without_mark(text);
     let mut lines = Lines::new(text);
     let first = lines.next().unwrap_or_default();
@@ -133,7 +136,9 @@ pub fn read_integers(path: &Path) -> Result<Vec<u64>, FormatError> {
         }
         Ok(())
     };
-    Ok(parse_lines(without_mark(&text), 0, parse).map_err(|e| e.at(path))?.concat())
+    let numbers =
+        check_text(&text, "a list of integers", None).and_then(|()| parse_lines(without_mark(&text), 0, parse));
+    Ok(numbers.map_err(|e| e.at(path))?.concat())
 }
 
 #[cfg(test)]

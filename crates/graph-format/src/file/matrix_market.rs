@@ -8,37 +8,45 @@
 //! 2 1 0.5                                           row 2, column 1, counted from 1 (dense: a value a line, by columns)
 //! 3 1 -1
 //! ```
-//! An entry stays in its row and column. `symmetric` and `skew-symmetric` files list the lower triangle; reading adds
-//! the mirrored entries, negated for the latter.
+//! An entry stays in its row and column. `symmetric` and `skew-symmetric` files list one of two mirrored entries, by the
+//! standard the lower one; reading adds the other, negated for the latter.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use super::number::{float, integer};
-use super::text::{Fields, Lines, Separator, Text, concat, line_error, parse_lines, shown, without_mark, write_text};
+use super::sniff::{Sniffed, check_text};
+use super::text::{
+    Fields, Lines, Separator, Text, check_end, concat, line_error, parse_lines, shown, without_mark, write_text,
+};
 use crate::coo::check_proportion;
-use crate::{Coo, Csr, Duplicates, FormatError, MAX_NODES, NodeId};
+use crate::{Coo, Csr, Duplicates, FormatError, MAX_NODES, NodeId, Notes};
 
 const BANNER: &str = "%%MatrixMarket";
 
-/// Reads a matrix, unpacking the file when its name ends in `.gz`.
+/// Matrix and record of reading it, unpacking the file when its name ends in `.gz`.
 ///
-/// Repeated entries add up, as `SciPy` has it; weights are rounded to `f32`, and when all are one, there are none. Of a
-/// dense matrix the values that are not zero become entries.
+/// `SciPy` adds repeated entries, those of patterns as ones: [`Duplicates::Sum`]. Weights are rounded to `f32`, and when
+/// all are one, there are none. Of a dense matrix the values that are not zero become entries.
 ///
 /// # Errors
-/// When the file cannot be read; at the first line that is wrong, naming it; when the file holds another number of
-/// entries than it declares; for complex values and Hermitian matrices.
-pub fn read_matrix_market(path: &Path) -> Result<Csr, FormatError> {
+/// When the file cannot be read or is another kind of file; at the first line that is wrong, naming it; when the file
+/// holds another number of entries than it declares; when a symmetric file lists both of two mirrored entries; for
+/// complex values and Hermitian matrices.
+pub fn read_matrix_market(path: &Path, duplicates: Duplicates) -> Result<(Csr, Notes), FormatError> {
     let text = Text::read(path)?;
-    parse_matrix_market(&text).map_err(|e| e.at(path))
+    parse_matrix_market(&text, duplicates).map_err(|e| e.at(path))
 }
 
-/// Reads a matrix from text.
+/// Matrix and record of reading it from text.
 ///
 /// # Errors
 /// As [`read_matrix_market`].
-pub fn parse_matrix_market(text: &[u8]) -> Result<Csr, FormatError> {
+pub fn parse_matrix_market(text: &[u8], duplicates: Duplicates) -> Result<(Csr, Notes), FormatError> {
+    check_text(text, "a Matrix Market file", Some(Sniffed::MatrixMarket))?;
     let text = without_mark(text);
+    let mut notes = Notes::default();
+    check_end(text, &mut notes);
     let mut lines = Lines::new(text);
     let first = lines.next().unwrap_or_default();
     let banner = Banner::parse(first).map_err(|problem| line_error(1, first, &problem))?;
@@ -47,8 +55,24 @@ pub fn parse_matrix_market(text: &[u8]) -> Result<Csr, FormatError> {
         Layout::Coordinate => read_coordinates(lines.rest(), &banner, &sizes)?,
         Layout::Array => read_values(lines.rest(), &banner, &sizes)?,
     };
-    let csr = entries.mirrored(banner.symmetry).into_coo(&sizes)?.to_csr(Duplicates::Merge)?;
-    Ok(csr.without_unit_weights())
+    if banner.symmetry != Symmetry::General {
+        entries.check_one_triangle(sizes.line)?;
+    }
+    let entries = entries.mirrored(banner.symmetry).into_coo(&sizes)?;
+    let csr = entries.to_csr(duplicates)?;
+    note_merged(entries.len() - csr.nnz(), duplicates, &mut notes);
+    Ok((csr.without_unit_weights(), notes))
+}
+
+fn note_merged(n_merged: usize, duplicates: Duplicates, notes: &mut Notes) {
+    if n_merged > 0 {
+        let how = if duplicates == Duplicates::Merge { "left out, first ones count" } else { "added up" };
+        notes.make_up(
+            "merged_edges",
+            format!("{n_merged} repeated entries {how} (--duplicates {duplicates})"),
+            &[("merged", n_merged as u64)],
+        );
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +101,9 @@ impl Banner {
     fn parse(line: &[u8]) -> Result<Self, String> {
         let line = shown(line).to_ascii_lowercase();
         let mut words = line.split_ascii_whitespace();
-        if words.next() != Some(&BANNER.to_ascii_lowercase()) {
+        let banner = BANNER.to_ascii_lowercase();
+        // Some programs write one % only, and SciPy reads that, too.
+        if !words.next().is_some_and(|word| word == banner || word == &banner[1..]) {
             return Err(format!(
                 "a Matrix Market file starts with `{BANNER} matrix coordinate real general` or the like"
             ));
@@ -93,7 +119,7 @@ impl Banner {
             other => return Err(format!("the layout is {other}; expected coordinate or array")),
         };
         let weighted = match word() {
-            "real" | "double" | "integer" => true,
+            "real" | "double" | "integer" | "unsigned-integer" => true,
             "pattern" if layout == Layout::Coordinate => false,
             "complex" => return Err("the values are complex; weights are real, write the real part alone".to_owned()),
             other => {
@@ -180,6 +206,26 @@ struct Entries {
 }
 
 impl Entries {
+    /// Refuses entries of which some are mirrored ones of others: they may be the whole matrix, or meant to add up.
+    fn check_one_triangle(&self, line: usize) -> Result<(), FormatError> {
+        let is_above = |&e: &usize| self.rows[e] < self.cols[e];
+        let mut above = (0..self.rows.len()).filter(is_above).peekable();
+        if above.peek().is_none() {
+            return Ok(());
+        }
+        let below: HashSet<(NodeId, NodeId)> =
+            self.rows.iter().zip(&self.cols).map(|(&row, &col)| (row, col)).filter(|(row, col)| row > col).collect();
+        match above.find(|&e| below.contains(&(self.cols[e], self.rows[e]))) {
+            None => Ok(()),
+            Some(e) => Err(FormatError::invalid(format!(
+                "line {line}: a symmetric file lists row {0}, column {1} as well as row {1}, column {0}; if it lists all \
+                 entries, write general in its first line; else list one of the two",
+                u64::from(self.rows[e]) + 1,
+                u64::from(self.cols[e]) + 1
+            ))),
+        }
+    }
+
     /// The entries and, for a triangle, their mirror images.
     fn mirrored(mut self, symmetry: Symmetry) -> Self {
         if symmetry == Symmetry::General {
@@ -224,7 +270,9 @@ fn parse_entry(line: &[u8], banner: &Banner, sizes: &Sizes, entries: &mut Entrie
     let Some(first) = fields.next().filter(|_| !is_skipped(line)) else { return Ok(()) };
     let row = position("row", Some(first), sizes.n_rows)?;
     let col = position("column", fields.next(), sizes.n_cols)?;
-    check_triangle(banner.symmetry, row, col)?;
+    if banner.symmetry == Symmetry::Skew && row == col {
+        return Err("an entry on the diagonal, which a skew-symmetric matrix has none on".to_owned());
+    }
     if banner.weighted {
         entries.weights.push(weight(fields.next().ok_or("no value; expected row, column and value")?)?);
     }
@@ -246,22 +294,6 @@ fn position(what: &str, field: Option<&[u8]>, limit: usize) -> Result<NodeId, St
         Some(id) => Err(format!("{what} {id} does not exist; there are {limit}, numbered from 1")),
         None => Err(format!("{:?} is not a {what}; expected an integer from 1", shown(field))),
     }
-}
-
-fn check_triangle(symmetry: Symmetry, row: NodeId, col: NodeId) -> Result<(), String> {
-    let listed = match symmetry {
-        Symmetry::General => true,
-        Symmetry::Symmetric => row >= col,
-        Symmetry::Skew => row > col,
-    };
-    if listed {
-        return Ok(());
-    }
-    Err(format!(
-        "row {}, column {} is not below the diagonal; a symmetric file lists the lower triangle, so write this one as general",
-        row + 1,
-        col + 1
-    ))
 }
 
 fn weight(field: &[u8]) -> Result<f32, String> {

@@ -12,37 +12,48 @@
 use std::path::Path;
 
 use super::number::{float, integer};
-use super::text::{Fields, Lines, Separator, Text, concat, line_error, parse_lines, shown, without_mark, write_text};
-use crate::{Csr, FormatError, MAX_NODES, NodeId};
+use super::sniff::check_text;
+use super::text::{
+    Fields, Lines, Separator, Text, check_end, concat, line_error, parse_lines, shown, without_mark, write_text,
+};
+use crate::coo::check_proportion;
+use crate::{Csr, FormatError, MAX_NODES, NodeId, Notes};
 
 /// Weights up to here are integers that `f32` holds exactly.
 const MAX_EXACT_WEIGHT: f32 = 16_777_216.0;
 
-/// Reads a graph, unpacking the file when its name ends in `.gz`; every edge is stored in both directions.
+/// Graph and record of reading it, unpacking the file when its name ends in `.gz`; every edge is stored in both
+/// directions.
 ///
 /// # Errors
-/// When the file cannot be read; at the first line that is wrong, naming it; when the file holds another number of
-/// nodes or edges than it declares, or an edge stands in the line of one of its ends only.
-pub fn read_metis(path: &Path) -> Result<Csr, FormatError> {
+/// When the file cannot be read or is another kind of file; at the first line that is wrong, naming it; when the file
+/// holds another number of nodes or edges than it declares, or an edge stands in the line of one of its ends only.
+pub fn read_metis(path: &Path) -> Result<(Csr, Notes), FormatError> {
     let text = Text::read(path)?;
     parse_metis(&text).map_err(|e| e.at(path))
 }
 
-/// Reads a graph from text.
+/// Graph and record of reading it from text.
 ///
 /// # Errors
 /// As [`read_metis`].
-pub fn parse_metis(text: &[u8]) -> Result<Csr, FormatError> {
-    let mut lines = Lines::new(without_mark(text));
+pub fn parse_metis(text: &[u8]) -> Result<(Csr, Notes), FormatError> {
+    check_text(text, "a METIS graph", None)?;
+    let text = without_mark(text);
+    let mut notes = Notes::default();
+    check_end(text, &mut notes);
+    let mut lines = Lines::new(text);
     let header = Header::read(&mut lines)?;
+    header.note_unused(&mut notes);
     let parse = |line: &[u8], nodes: &mut Nodes| nodes.push_line(line, &header);
     let chunks = parse_lines(lines.rest(), header.line, parse)?;
-    let nodes = Nodes {
+    let mut nodes = Nodes {
         degrees: concat(&chunks, |c| &c.degrees),
         neighbours: concat(&chunks, |c| &c.neighbours),
         weights: concat(&chunks, |c| &c.weights),
     };
-    nodes.into_csr(lines.rest(), &header)
+    nodes.check_end(&header, &mut notes)?;
+    Ok((nodes.into_csr(lines.rest(), &header)?, notes))
 }
 
 /// What the first line says.
@@ -93,6 +104,16 @@ impl Header {
             }
         };
         Ok(Self { n_nodes: n_nodes as usize, n_edges, has_sizes, n_vertex_weights, has_edge_weights, line })
+    }
+
+    /// Notes the sizes and weights of vertices.
+    fn note_unused(&self, notes: &mut Notes) {
+        if self.has_sizes {
+            notes.leave_out("vertex sizes", "one a node");
+        }
+        if self.n_vertex_weights > 0 {
+            notes.leave_out("vertex weights", format!("{} a node", self.n_vertex_weights));
+        }
     }
 
     /// Numbers in front of a node's neighbours.
@@ -172,8 +193,7 @@ impl Nodes {
 
     /// The graph, once the header's counts and the mirror image of every edge are found to be right; `text` are the
     /// lines after the header.
-    fn into_csr(mut self, text: &[u8], header: &Header) -> Result<Csr, FormatError> {
-        self.drop_blank_end(header.n_nodes);
+    fn into_csr(self, text: &[u8], header: &Header) -> Result<Csr, FormatError> {
         let wrong_count = |what: &str, declared: u64, found: u64| {
             FormatError::corrupt(format!(
                 "line {}: {declared} {what} are declared, but the file lists {found}",
@@ -202,11 +222,26 @@ impl Nodes {
         Ok(csr.without_unit_weights())
     }
 
-    /// Forgets empty lines after the last node.
-    fn drop_blank_end(&mut self, n_nodes: usize) {
-        while self.degrees.len() > n_nodes && self.degrees.last() == Some(&0) {
+    /// Forgets empty lines after the last node, and adds the last nodes where their empty lines are missing, which
+    /// editors take away. That the edges are all there is checked with the graph.
+    fn check_end(&mut self, header: &Header, notes: &mut Notes) -> Result<(), FormatError> {
+        while self.degrees.len() > header.n_nodes && self.degrees.last() == Some(&0) {
             self.degrees.pop();
         }
+        let n_listed = self.degrees.len();
+        let n_edges = self.neighbours.len() as u64;
+        if n_listed < header.n_nodes && n_edges == header.n_edges.saturating_mul(2) {
+            let found = format!("line {}: {} nodes are declared", header.line, header.n_nodes);
+            check_proportion(header.n_nodes, self.neighbours.len(), &found)?;
+            self.degrees.resize(header.n_nodes, 0);
+            let n_added = header.n_nodes - n_listed;
+            notes.make_up(
+                "added_nodes",
+                format!("the last {n_added} of {} nodes have no line; they are nodes without edges", header.n_nodes),
+                &[("added", n_added as u64)],
+            );
+        }
+        Ok(())
     }
 }
 

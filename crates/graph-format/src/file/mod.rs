@@ -5,6 +5,7 @@
 //! - [`Npz`] and [`NpzWriter`]: archives of such arrays.
 //! - [`Folder`] and [`FolderWriter`]: girih's own format, named arrays with checksums, mapped on reading.
 //! - [`read_edge_list`], [`read_matrix_market`], [`read_metis`]: graphs as text; [`read_csv`]: rows of numbers.
+//! - [`sniff`]: kinds of files that stand in the place of another.
 //! - [`read_sparse_npz`]: the sparse matrices of `SciPy`.
 //! - [`Tensors`] and [`write_tensors`]: named arrays in one safetensors file.
 //! - [`write_file`] and [`NewFolder`]: output that appears whole or not at all; every writer goes through them.
@@ -23,6 +24,7 @@ mod npy;
 mod npy_rows;
 mod npz;
 mod number;
+mod sniff;
 mod sparse_npz;
 mod tensors;
 mod text;
@@ -30,13 +32,14 @@ mod text;
 pub use array::{Array, Element, Values};
 pub use atomic::{NewFolder, remove_unfinished, write_file};
 pub use csv::{Missing, Table, parse_csv, read_csv, read_integers, read_table};
-pub use edge_list::{EdgeListOptions, parse_edge_list, read_edge_list, write_edge_list};
+pub use edge_list::{Columns, EdgeList, EdgeListOptions, Role, parse_edge_list, read_edge_list, write_edge_list};
 pub use folder::{ArrayWriter, FOLDER_VERSION, Folder, FolderWriter, GraphSizes, MANIFEST, Verify};
 pub use matrix_market::{parse_matrix_market, read_matrix_market, write_matrix_market};
 pub use metis::{parse_metis, read_metis, write_metis};
 pub use npy::{map_bytes, write_npy, write_npy_rows};
 pub use npy_rows::NpyRows;
 pub use npz::{Npz, NpzWriter};
+pub use sniff::{Sniffed, sniff, sniff_file};
 pub use sparse_npz::{read_sparse_npz, sparse_from_npz, write_sparse_npz};
 pub use tensors::{Tensor, Tensors, write_tensors};
 

@@ -14,8 +14,9 @@ use memmap2::Mmap;
 use rayon::prelude::*;
 
 use super::npy::map_file;
+use super::sniff::misnamed_gzip;
 use super::write_file;
-use crate::FormatError;
+use crate::{FormatError, Notes};
 
 /// Bytes that one task parses.
 const CHUNK: usize = 1 << 20;
@@ -34,6 +35,9 @@ impl Text {
         let map = map_file(path)?;
         if !is_gzip(path) {
             return Ok(Self::Mapped(map));
+        }
+        if let Some(error) = misnamed_gzip(&map) {
+            return Err(error.at(path));
         }
         let most = girih_machine::memory::free_bytes().map_or(u64::MAX, |free| free / 2);
         unpacked(&map, most).map(Self::Unpacked).map_err(|error| error.at(path))
@@ -89,6 +93,13 @@ fn is_gzip(path: &Path) -> bool {
 /// The text without the byte-order mark that some editors put first.
 pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+}
+
+/// Notes that the text does not end with a line, where it does not.
+pub(crate) fn check_end(text: &[u8], notes: &mut Notes) {
+    if text.last().is_some_and(|&b| b != b'\n') {
+        notes.warn("the text does not end with a line end; if it was cut off, its last number may be too");
+    }
 }
 
 /// The lines of a text one by one, without their ends (`\n` or `\r\n`).
@@ -207,6 +218,10 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
 pub(crate) enum Separator {
     /// A comma; blanks around fields do not count, and a field may be empty.
     Comma,
+    /// A semicolon, in the same way.
+    Semicolon,
+    /// A tab, in the same way.
+    Tab,
     /// Any number of blanks and tabs; no field is empty.
     Blank,
 }
@@ -234,8 +249,8 @@ impl<'a> Fields<'a> {
         Some(&rest[..end])
     }
 
-    fn next_before_comma(&mut self, rest: &'a [u8]) -> &'a [u8] {
-        let end = rest.iter().position(|&b| b == b',');
+    fn next_before(&mut self, separator: u8, rest: &'a [u8]) -> &'a [u8] {
+        let end = rest.iter().position(|&b| b == separator);
         self.rest = end.map(|end| &rest[end + 1..]);
         rest[..end.unwrap_or(rest.len())].trim_ascii()
     }
@@ -248,7 +263,9 @@ impl<'a> Iterator for Fields<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         let rest = self.rest?;
         let field = match self.separator {
-            Separator::Comma => self.next_before_comma(rest),
+            Separator::Comma => self.next_before(b',', rest),
+            Separator::Semicolon => self.next_before(b';', rest),
+            Separator::Tab => self.next_before(b'\t', rest),
             Separator::Blank => self.next_after_blanks(rest)?,
         };
         match field {

@@ -12,8 +12,16 @@ const MEMORY: f64 = 0.5;
 const NEXT_TO_NOTHING: f64 = 1e-6;
 
 /// `communities` in an order in which each is pulled by those before it: by the edges that they share, the last one's
-/// most, against the root of its own ends. Where nothing pulls, the first of `communities` that is left comes next.
+/// most, against the root of its own ends. Where nothing pulls, the first of `communities` that is left comes next; those
+/// without edges come last, as nothing pulls them ever.
 pub(super) fn chained(network: &Network<'_>, communities: &[NodeId]) -> Vec<NodeId> {
+    let (linked, alone): (Vec<NodeId>, Vec<NodeId>) = communities.iter().partition(|&&c| network.ends[c as usize] > 0);
+    let mut chain = chained_by_edges(network, &linked);
+    chain.extend(alone);
+    chain
+}
+
+fn chained_by_edges(network: &Network<'_>, communities: &[NodeId]) -> Vec<NodeId> {
     let mut waiting: BTreeMap<NodeId, f64> = communities.iter().map(|&c| (c, 0.0)).collect();
     let mut pulled: Vec<NodeId> = Vec::new();
     let mut chain = Vec::with_capacity(communities.len());

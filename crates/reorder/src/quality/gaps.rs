@@ -4,6 +4,9 @@ use girih_graph_format::Csr;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+/// Rows whose bits are added up before they are added to those of others.
+const PIECE: usize = 1 << 12;
+
 /// Distances in the numbering.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gaps {
@@ -29,11 +32,12 @@ impl Gaps {
             (bandwidth, bits)
         };
         // Pieces of fixed size, added in order, so that the sum does not depend on threads.
-        let piece = |rows: &[usize]| {
-            rows.iter().map(|&v| of_row(v)).fold((0, 0.0), |a: (usize, f64), b| (a.0.max(b.0), a.1 + b.1))
+        let n = graph.n_rows();
+        let piece = |i: usize| {
+            let rows = i * PIECE..((i + 1) * PIECE).min(n);
+            rows.map(of_row).fold((0, 0.0), |a: (usize, f64), b| (a.0.max(b.0), a.1 + b.1))
         };
-        let rows: Vec<usize> = (0..graph.n_rows()).collect();
-        let pieces: Vec<(usize, f64)> = rows.par_chunks(1 << 12).map(piece).collect();
+        let pieces: Vec<(usize, f64)> = (0..n.div_ceil(PIECE)).into_par_iter().map(piece).collect();
         let bandwidth = pieces.iter().map(|piece| piece.0).max().unwrap_or(0);
         let bits: f64 = pieces.iter().map(|piece| piece.1).sum();
         Self { bandwidth, mean_log2: bits / graph.nnz().max(1) as f64 }

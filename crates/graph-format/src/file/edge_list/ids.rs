@@ -1,0 +1,116 @@
+//! What the ids of a list mean: one set of nodes, or two sides with ids of their own.
+
+use rayon::prelude::*;
+
+use super::lines::Edges;
+use crate::coo::check_proportion;
+use crate::{Coo, FormatError, MAX_NODES, NodeId, Notes};
+
+/// Sizes that are known before the edges are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Sizes {
+    /// Rows (targets) and columns (sources) of one set of ids.
+    One(Option<(usize, usize)>),
+    /// Two sets of ids.
+    Sides(Sides),
+}
+
+/// Nodes of two sets of ids.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sides {
+    /// Nodes on the left and on the right.
+    pub(super) known: Option<(usize, usize)>,
+    /// Nodes altogether.
+    pub(super) total: Option<usize>,
+}
+
+/// The edges of one set of ids; those of the file start at `first_id`.
+///
+/// # Errors
+/// When the largest id is out of all proportion to the number of edges.
+pub(super) fn one_set(
+    edges: Edges,
+    sizes: Option<(usize, usize)>,
+    first_id: u64,
+    notes: &mut Notes,
+) -> Result<Coo, FormatError> {
+    let (rows, cols) = match sizes {
+        Some(sizes) => sizes,
+        None => {
+            let ids = || edges.sources.par_iter().chain(&edges.targets).copied();
+            let (least, most) =
+                ids().map(|id| (id, id)).reduce(|| (NodeId::MAX, 0), |a, b| (a.0.min(b.0), a.1.max(b.1)));
+            let n_nodes = most as usize + 1;
+            check_proportion(
+                n_nodes,
+                edges.sources.len(),
+                &format!("the largest id is {}", u64::from(most) + first_id),
+            )?;
+            note_gaps(&edges, n_nodes, least, notes);
+            (n_nodes, n_nodes)
+        }
+    };
+    let weights = (!edges.weights.is_empty()).then_some(edges.weights);
+    Coo::new(rows, cols, edges.targets, edges.sources, weights)
+}
+
+/// Warns when most ids never occur, or when they seem to count from 1. Stops as soon as half of them were met.
+fn note_gaps(edges: &Edges, n_nodes: usize, least: NodeId, notes: &mut Notes) {
+    let mut occurs = vec![false; n_nodes];
+    let mut n_met = 0;
+    for &id in edges.sources.iter().zip(&edges.targets).flat_map(|(source, target)| [source, target]) {
+        if !std::mem::replace(&mut occurs[id as usize], true) {
+            n_met += 1;
+            if 2 * n_met >= n_nodes {
+                break;
+            }
+        }
+    }
+    if 2 * n_met < n_nodes {
+        let n_missing = n_nodes - n_met;
+        notes.warn(format!("{n_missing} of the ids below {n_nodes} never occur; each is a node without edges"));
+    } else if least == 1 {
+        notes.warn("ids count from 1; node 0 has no edges");
+    }
+}
+
+/// The edges between two sets of ids: target `i` of `n` sources becomes node `n + i`.
+///
+/// # Errors
+/// When the sizes contradict each other or exceed what ids hold.
+pub(super) fn two_sets(
+    mut edges: Edges,
+    sides: &Sides,
+    notes: &mut Notes,
+) -> Result<(Coo, (usize, usize)), FormatError> {
+    let size = |ids: &[NodeId], side: &str| {
+        let most = ids.par_iter().max().map_or(0, |&id| id as usize);
+        check_proportion(most + 1, ids.len(), &format!("the largest id {side} is {most}"))?;
+        Ok::<usize, FormatError>(most + 1)
+    };
+    let (left, right) = match sides.known {
+        Some(sizes) => sizes,
+        None => (size(&edges.sources, "of a source")?, size(&edges.targets, "of a target")?),
+    };
+    let n_nodes = left.saturating_add(right);
+    if let Some(total) = sides.total.filter(|&total| total != n_nodes) {
+        return Err(FormatError::invalid(format!(
+            "{left} and {right} nodes on two sides are {n_nodes}, but {total} nodes are asked for; state both sides in the \
+             list (KONECT: `% bip unweighted`, then `% EDGES LEFT RIGHT`)"
+        )));
+    }
+    if n_nodes > MAX_NODES {
+        return Err(FormatError::invalid(format!("{n_nodes} nodes exceed the limit of {MAX_NODES}")));
+    }
+    edges.targets.par_iter_mut().for_each(|target| *target += left as NodeId);
+    notes.make_up(
+        "sides",
+        format!(
+            "the two columns have ids of their own: node i of the second ({right}) is node {left} + i, behind those of \
+             the first ({left})"
+        ),
+        &[("left", left as u64), ("right", right as u64)],
+    );
+    let weights = (!edges.weights.is_empty()).then_some(edges.weights);
+    Ok((Coo::new(n_nodes, n_nodes, edges.targets, edges.sources, weights)?, (left, right)))
+}

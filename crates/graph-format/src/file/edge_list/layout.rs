@@ -1,0 +1,334 @@
+//! [`Layout`]: how the lines of one file look, found from those up to the first edge.
+
+use super::columns::Role;
+use super::comments::Comments;
+use super::header::{self, example, shown_names};
+use super::ids::{Sides, Sizes};
+use super::konect::Shape;
+use super::lines::Edges;
+use super::{EdgeListOptions, dict, is_skipped};
+use crate::file::text::{Fields, Lines, Separator, line_error};
+use crate::{FormatError, Notes};
+
+/// Numbers from here on may be seconds of an epoch: 10⁸ is a day of 1973.
+pub(super) const FIRST_TIME: f32 = 1e8;
+
+/// The lines up to the first edge.
+#[derive(Debug)]
+pub(super) struct Preamble<'a> {
+    pub(super) comments: Comments,
+    header: Option<Line<'a>>,
+    first: Option<Line<'a>>,
+}
+
+/// A line, its number from 1 and the byte at which it starts.
+#[derive(Clone, Copy, Debug)]
+struct Line<'a> {
+    text: &'a [u8],
+    number: usize,
+    start: usize,
+}
+
+impl<'a> Preamble<'a> {
+    /// Reads up to the first edge.
+    ///
+    /// # Errors
+    /// When a comment of girih or KONECT cannot be read.
+    pub(super) fn read(text: &'a [u8], options: &EdgeListOptions, notes: &mut Notes) -> Result<Self, FormatError> {
+        let mut preamble = Self { comments: Comments::default(), header: None, first: None };
+        let mut lines = Lines::new(text);
+        let mut start = 0;
+        while let Some(text_of_line) = lines.next() {
+            let line = Line { text: text_of_line, number: lines.n_read(), start };
+            start = text.len() - lines.rest().len();
+            if is_skipped(line.text) {
+                preamble.comments.take(line.text, line.number, notes)?;
+            } else if preamble.header.is_none() && is_header(line.text, options) {
+                preamble.header = Some(line);
+            } else {
+                preamble.first = Some(line);
+                break;
+            }
+        }
+        Ok(preamble)
+    }
+
+    /// Compares the numbers of edges that comments state with those found.
+    ///
+    /// # Errors
+    /// When KONECT's second line states another number.
+    pub(super) fn check_counts(&self, edges: &Edges, notes: &mut Notes) -> Result<(), FormatError> {
+        let n_found = edges.sources.len() as u64;
+        if let Some((n, line)) = self.comments.snap_edges.filter(|&(n, _)| n != n_found) {
+            notes.warn(format!("line {line} states {n} edges, but the file lists {n_found}"));
+        }
+        let Some(konect) = &self.comments.konect else { return Ok(()) };
+        let Some(counts) = konect.counts.filter(|counts| counts.n_edges != n_found) else { return Ok(()) };
+        let sum: f64 = edges.weights.iter().map(|&w| f64::from(w)).sum();
+        if konect.counts_edges() && sum == counts.n_edges as f64 {
+            return Ok(());
+        }
+        Err(FormatError::invalid(format!(
+            "line {}: {} edges are stated, but the file lists {n_found}; fetch the file again, or take the line out where \
+             its number is wrong",
+            counts.line, counts.n_edges
+        )))
+    }
+
+    /// The sizes that options and comments state, and whether there are two sets of ids.
+    fn sizes(&self, options: &EdgeListOptions, header_has_sides: bool) -> Result<Sizes, FormatError> {
+        let konect = self.comments.konect.as_ref();
+        let is_bip = konect.is_some_and(|konect| konect.shape == Shape::Bipartite);
+        let counts = konect.and_then(|konect| konect.counts).and_then(|counts| Some((counts.n_nodes?, counts.line)));
+        let own = self.comments.own.sizes;
+        let total = options.n_nodes;
+        if options.bipartite.unwrap_or(header_has_sides || is_bip) {
+            let known = counts.filter(|_| is_bip).map(|((left, right), _)| (left as usize, right as usize));
+            return Ok(Sizes::Sides(Sides { known, total: total.or(own.map(|(rows, ..)| rows)) }));
+        }
+        let of_konect = counts.map(|((left, right), line)| (left.max(right) as usize, left.max(right) as usize, line));
+        let stated = own.or(of_konect);
+        match (total, stated) {
+            (Some(n), Some((rows, cols, line))) if (rows, cols) != (n, n) => Err(FormatError::invalid(format!(
+                "line {line}: {} nodes are stated, but {n} are asked for; the list and the other files are of different \
+                 graphs, or the line is wrong",
+                rows.max(cols)
+            ))),
+            _ => Ok(Sizes::One(total.map(|n| (n, n)).or(stated.map(|(rows, cols, _)| (rows, cols))))),
+        }
+    }
+}
+
+/// Whether a first line is one of names: none of its fields, or none of its nodes where columns are told, is a number.
+fn is_header(line: &[u8], options: &EdgeListOptions) -> bool {
+    let line = dict::split(line).map_or(line, |(edge, _)| edge);
+    let names = header::names_of(line);
+    // Pandas leaves the name of its index empty, and may number the others.
+    if separator_of(line) != Separator::Blank && names.first().is_some_and(String::is_empty) {
+        return true;
+    }
+    let starts_like_number = |name: &String| starts_like_number(name.as_bytes());
+    match &options.columns {
+        None => !names.iter().any(starts_like_number),
+        Some(columns) => {
+            let is_node = |role: &Role| matches!(role, Role::Source | Role::Target);
+            let nodes = columns.roles().iter().zip(&names).filter(|(role, _)| is_node(role));
+            !nodes.map(|(_, name)| name).any(starts_like_number)
+        }
+    }
+}
+
+fn starts_like_number(field: &[u8]) -> bool {
+    field.first().is_some_and(|b| b.is_ascii_digit() || matches!(b, b'-' | b'+' | b'.'))
+}
+
+fn separator_of(line: &[u8]) -> Separator {
+    match () {
+        () if line.contains(&b';') => Separator::Semicolon,
+        () if line.contains(&b',') => Separator::Comma,
+        () => Separator::Blank,
+    }
+}
+
+/// How the lines of one file look.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) separator: Separator,
+    pub(super) lines: LineKind,
+    pub(super) sizes: Sizes,
+    /// The least id in the file: 0, or 1 for KONECT.
+    pub(super) first_id: u64,
+    /// Whether the third column has no name, so that it may be one of times.
+    unclear_times: bool,
+    /// Where the first edge's line starts.
+    pub(super) start: usize,
+    pub(super) n_lines_before: usize,
+}
+
+/// What a line holds.
+#[derive(Debug, PartialEq)]
+pub(super) enum LineKind {
+    /// Source, target, and a weight if weighted.
+    Plain { weighted: bool },
+    /// One field for each role.
+    Columns(Vec<Role>),
+    /// Source, target and a dictionary of networkx.
+    Dicts { weighted: bool },
+}
+
+/// Roles of columns, and where they come from.
+struct Reading {
+    roles: Vec<Role>,
+    has_sides: bool,
+    unclear_times: bool,
+}
+
+impl Reading {
+    fn of(roles: &[Role]) -> Self {
+        Self { roles: roles.to_vec(), has_sides: false, unclear_times: false }
+    }
+}
+
+impl Layout {
+    /// The layout of a file; `None` when it has no line with an edge.
+    ///
+    /// # Errors
+    /// When the first edge can be read in no way or in several, or header and comments contradict it.
+    pub(super) fn new(
+        preamble: &Preamble<'_>,
+        options: &EdgeListOptions,
+        notes: &mut Notes,
+    ) -> Result<Option<Self>, FormatError> {
+        let Some(first) = preamble.first else {
+            let Some(header) = preamble.header else { return Ok(None) };
+            // Any text without a digit looks like a header; a file with nothing else is not a list of edges.
+            let problem = "a header, but no edge follows it; is this a list of edges?";
+            return Err(line_error(header.number, header.text, problem));
+        };
+        let wrong = |problem: String| line_error(first.number, first.text, &problem);
+        let (lines, separator, reading) = match dict::split(first.text) {
+            Some((edge, dict)) => {
+                let weighted = dict::parse(dict).map_err(wrong)?.weight.is_some();
+                (LineKind::Dicts { weighted }, separator_of(edge), Reading::of(&[]))
+            }
+            None => {
+                let separator = separator_of(first.text);
+                let reading = preamble.read_columns(first, separator, options, notes)?;
+                let lines = match &reading.roles[..] {
+                    [Role::Source, Role::Target] => LineKind::Plain { weighted: false },
+                    [Role::Source, Role::Target, Role::Weight] => LineKind::Plain { weighted: true },
+                    roles => LineKind::Columns(roles.to_vec()),
+                };
+                (lines, separator, reading)
+            }
+        };
+        let first_id = u64::from(preamble.comments.konect.is_some());
+        if first_id == 1 {
+            notes.make_up("shifted_ids", "ids count from 1, as KONECT's do: node k of the file is node k − 1", &[]);
+        }
+        Ok(Some(Self {
+            separator,
+            lines,
+            sizes: preamble.sizes(options, reading.has_sides)?,
+            first_id,
+            unclear_times: reading.unclear_times,
+            start: first.start,
+            n_lines_before: first.number - 1,
+        }))
+    }
+
+    /// Refuses a third column without a name that may be one of times.
+    ///
+    /// # Errors
+    /// When all its numbers are large enough for seconds of an epoch.
+    pub(super) fn check_times(&self, edges: &Edges) -> Result<(), FormatError> {
+        if !self.unclear_times || edges.weights.iter().any(|&weight| weight < FIRST_TIME) {
+            return Ok(());
+        }
+        Err(FormatError::invalid(format!(
+            "line {}: the third column may hold times or weights, all from {FIRST_TIME} on; say so by --columns \
+             source,target,time or --columns source,target,weight",
+            self.n_lines_before + 1
+        )))
+    }
+}
+
+impl Preamble<'_> {
+    /// The roles of the columns: from the options, the header, girih's, KONECT's and SNAP's comments, or their number.
+    fn read_columns(
+        &self,
+        first: Line<'_>,
+        separator: Separator,
+        options: &EdgeListOptions,
+        notes: &mut Notes,
+    ) -> Result<Reading, FormatError> {
+        let n_fields = Fields::new(first.text, separator).count();
+        let wrong = |problem: String| line_error(first.number, first.text, &problem);
+        if let Some(columns) = &options.columns {
+            if columns.roles().len() != n_fields {
+                let n = columns.roles().len();
+                return Err(wrong(format!("{n_fields} fields, but --columns {columns} names {n}")));
+            }
+            self.note_other_header(columns.roles(), n_fields, notes);
+            return Ok(Reading::of(columns.roles()));
+        }
+        if let Some(line) = self.header {
+            let names = header::names_of(line.text);
+            let header =
+                header::read(&names, n_fields).map_err(|problem| line_error(line.number, line.text, &problem))?;
+            note_columns(header.columns.roles(), &names, notes);
+            return Ok(Reading { has_sides: header.has_sides, ..Reading::of(header.columns.roles()) });
+        }
+        if let Some(columns) = self.comments.own.columns.as_ref().filter(|c| c.roles().len() == n_fields) {
+            return Ok(Reading::of(columns.roles()));
+        }
+        if let Some(konect) = &self.comments.konect {
+            let columns = konect.columns(n_fields).map_err(wrong)?;
+            let names = ["", "", "weight, of a network that line 1 calls unweighted", "time"];
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            note_columns(columns.roles(), &names, notes);
+            return Ok(Reading::of(columns.roles()));
+        }
+        if let Some((names, header)) = self.comments.header(n_fields) {
+            note_columns(header.columns.roles(), &names, notes);
+            return Ok(Reading { has_sides: header.has_sides, ..Reading::of(header.columns.roles()) });
+        }
+        by_number(n_fields).map_err(wrong)
+    }
+
+    /// Notes a header that says something else than the options.
+    fn note_other_header(&self, roles: &[Role], n_fields: usize, notes: &mut Notes) {
+        let Some(line) = self.header else { return };
+        let names = header::names_of(line.text);
+        let role_of = |roles: &[Role], wanted: Role| roles.iter().position(|&role| role == wanted);
+        let is_as_told = header::read(&names, n_fields).is_ok_and(|header| {
+            [Role::Source, Role::Target, Role::Weight]
+                .into_iter()
+                .all(|role| role_of(header.columns.roles(), role) == role_of(roles, role))
+        });
+        if !is_as_told {
+            let what = format!("line {} (header {})", line.number, shown_names(&names));
+            notes.leave_out(what, "--columns takes its place");
+        }
+    }
+}
+
+/// The reading of lines without a header.
+fn by_number(n_fields: usize) -> Result<Reading, String> {
+    let all = [Role::Source, Role::Target, Role::Weight];
+    match n_fields {
+        0 | 1 => {
+            Err("one field; expected source, target and an optional weight, separated by commas, semicolons, blanks \
+                      or tabs"
+                .to_owned())
+        }
+        2 => Ok(Reading::of(&all[..2])),
+        3 => Ok(Reading { unclear_times: true, ..Reading::of(&all) }),
+        4 => Err("4 fields without a header; say which is which by --columns source,target,weight,time, by --columns \
+                  source,target,-,- or the like"
+            .to_owned()),
+        n => Err(format!(
+            "{n} fields without a header; say which is which by --columns {}, with weight for a - where there are weights",
+            example(n)
+        )),
+    }
+}
+
+/// Notes the columns that are left out by their names; of [`Role::Index`] columns, which are looked at first, later.
+fn note_columns(roles: &[Role], names: &[String], notes: &mut Notes) {
+    for (at, (role, name)) in roles.iter().zip(names).enumerate() {
+        let what = column(at, name);
+        match role {
+            Role::Time => notes.leave_out(what, "times of edges"),
+            Role::Ignored => notes.leave_out(what, "no common name of nodes or weights; --columns can say what it is"),
+            Role::Index => notes.leave_out(what, "numbers of lines or edges"),
+            Role::Source | Role::Target | Role::Weight => {}
+        }
+    }
+}
+
+/// A column as notes name it, from 0.
+fn column(at: usize, name: &str) -> String {
+    let name = if name.is_empty() { "no name" } else { name };
+    format!("column {} ({name})", at + 1)
+}

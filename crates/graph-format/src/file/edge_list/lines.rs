@@ -1,0 +1,229 @@
+//! Reading the lines of an edge list into arrays.
+
+use std::collections::BTreeSet;
+
+use super::columns::Role;
+use super::ids::Sizes;
+use super::layout::{Layout, LineKind};
+use super::{dict, is_skipped};
+use crate::file::number::{float, integer};
+use crate::file::text::{Fields, concat, parse_lines, shown};
+use crate::{FormatError, MAX_NODES, NodeId, Notes};
+
+/// Names of keys that notes list.
+const MOST_KEYS: usize = 16;
+const FIELDS: &str = "source, target and an optional weight";
+
+/// The edges of a chunk, or of all of them.
+#[derive(Debug, Default)]
+pub(super) struct Edges {
+    pub(super) sources: Vec<NodeId>,
+    pub(super) targets: Vec<NodeId>,
+    /// Empty without weights.
+    pub(super) weights: Vec<f32>,
+    /// Keys of dictionaries that are not used.
+    other_keys: BTreeSet<Vec<u8>>,
+    index: RowNumbers,
+}
+
+/// Whether a column counts its rows.
+#[derive(Debug, Default)]
+struct RowNumbers {
+    first_last: Option<(u64, u64)>,
+    is_broken: bool,
+}
+
+impl RowNumbers {
+    fn push(&mut self, field: &[u8]) {
+        self.first_last = match (integer(field), self.first_last) {
+            (Some(n), None) => Some((n, n)),
+            (Some(n), Some((first, last))) => {
+                self.is_broken |= last.checked_add(1) != Some(n);
+                Some((first, n))
+            }
+            (None, before) => {
+                self.is_broken = true;
+                before
+            }
+        };
+    }
+}
+
+/// Whether the numbers of chunks, in order, count from 0 or 1 without a gap.
+fn count_rows(chunks: &[Edges]) -> bool {
+    let mut ends = chunks.iter().filter_map(|chunk| chunk.index.first_last);
+    let Some((first, mut last)) = ends.next() else { return false };
+    let follow = ends.all(|(next, end)| std::mem::replace(&mut last, end).checked_add(1) == Some(next));
+    first <= 1 && follow && !chunks.iter().any(|chunk| chunk.index.is_broken)
+}
+
+/// The edges of all lines from the layout's first on.
+///
+/// # Errors
+/// At the first line that is no edge.
+pub(super) fn parse(text: &[u8], layout: &Layout, notes: &mut Notes) -> Result<Edges, FormatError> {
+    let (lines, n_before) = (&text[layout.start..], layout.n_lines_before);
+    let ids = Ids::new(layout);
+    let chunks = match &layout.lines {
+        LineKind::Plain { weighted } => {
+            parse_lines(lines, n_before, |line, edges: &mut Edges| plain(line, layout, &ids, *weighted, edges))
+        }
+        LineKind::Columns(roles) => {
+            parse_lines(lines, n_before, |line, edges: &mut Edges| columns(line, layout, &ids, roles, edges))
+        }
+        LineKind::Dicts { weighted } => {
+            parse_lines(lines, n_before, |line, edges: &mut Edges| with_dict(line, layout, &ids, *weighted, edges))
+        }
+    }?;
+    let keys: BTreeSet<&[u8]> = chunks.iter().flat_map(|chunk| &chunk.other_keys).map(|key| &key[..]).collect();
+    for key in keys.into_iter().take(MOST_KEYS) {
+        notes.leave_out(format!("key {:?} of edges", shown(key)), "");
+    }
+    if let LineKind::Columns(roles) = &layout.lines
+        && roles.contains(&Role::Index)
+        && !count_rows(&chunks)
+    {
+        notes.warn("the column of line numbers does not count lines; where it holds nodes, say so by --columns");
+    }
+    Ok(Edges {
+        sources: concat(&chunks, |c| &c.sources),
+        targets: concat(&chunks, |c| &c.targets),
+        weights: concat(&chunks, |c| &c.weights),
+        ..Edges::default()
+    })
+}
+
+/// Ranges of ids in the file.
+struct Ids {
+    first: u64,
+    /// Numbers of sources and targets.
+    limits: [u64; 2],
+}
+
+impl Ids {
+    fn new(layout: &Layout) -> Self {
+        let limits = match &layout.sizes {
+            Sizes::One(Some((rows, cols))) => [*cols, *rows],
+            Sizes::Sides(sides) => sides.known.map_or([MAX_NODES; 2], |(left, right)| [left, right]),
+            Sizes::One(None) => [MAX_NODES; 2],
+        };
+        Self { first: layout.first_id, limits: limits.map(|limit| limit.min(MAX_NODES) as u64) }
+    }
+
+    #[inline]
+    fn source(&self, field: Option<&[u8]>) -> Result<NodeId, String> {
+        self.id(field, self.limits[0])
+    }
+
+    #[inline]
+    fn target(&self, field: Option<&[u8]>) -> Result<NodeId, String> {
+        self.id(field, self.limits[1])
+    }
+
+    #[inline]
+    fn id(&self, field: Option<&[u8]>, limit: u64) -> Result<NodeId, String> {
+        let id = field.and_then(integer).map(|id| id.wrapping_sub(self.first));
+        match id {
+            Some(id) if id < limit => Ok(id as NodeId),
+            _ => Err(self.problem(field, limit)),
+        }
+    }
+
+    /// What is wrong with an id.
+    #[cold]
+    fn problem(&self, field: Option<&[u8]>, limit: u64) -> String {
+        let first = self.first;
+        let Some(field) = field else { return format!("one field; expected {FIELDS}") };
+        let id = shown(field);
+        if field.is_empty() || !field.iter().all(u8::is_ascii_digit) {
+            return format!("{id:?} is not a node id; expected an integer from {first}");
+        }
+        if limit == MAX_NODES as u64 && integer(field) != Some(0) {
+            return format!(
+                "node id {id} is too large; ids are below {limit}: number the nodes from 0 (a hash or a user's number is \
+                 no id)"
+            );
+        }
+        format!("node {id} does not exist; there are at most {limit} nodes, numbered from {first}")
+    }
+}
+
+/// Adds the edge of a line of two or three fields, if it holds one.
+fn plain(line: &[u8], layout: &Layout, ids: &Ids, weighted: bool, edges: &mut Edges) -> Result<(), String> {
+    if is_skipped(line) {
+        return Ok(());
+    }
+    let mut fields = Fields::new(line, layout.separator);
+    let source = ids.source(fields.next())?;
+    let target = ids.target(fields.next())?;
+    match (weighted, fields.next()) {
+        (true, Some(field)) => edges.weights.push(parse_weight(field)?),
+        (false, None) => {}
+        (true, None) => return Err("no weight, but earlier lines have one; all or none must".to_owned()),
+        (false, Some(_)) => return Err("a third field, but earlier lines have two; all or none must".to_owned()),
+    }
+    if fields.next().is_some() {
+        return Err(format!("more than three fields; expected {FIELDS}"));
+    }
+    edges.sources.push(source);
+    edges.targets.push(target);
+    Ok(())
+}
+
+/// Adds the edge of a line with one field for each role, if it holds one.
+fn columns(line: &[u8], layout: &Layout, ids: &Ids, roles: &[Role], edges: &mut Edges) -> Result<(), String> {
+    if is_skipped(line) {
+        return Ok(());
+    }
+    let mut fields = Fields::new(line, layout.separator);
+    for (at, role) in roles.iter().enumerate() {
+        let field = fields.next().ok_or_else(|| format!("{at} fields, but earlier lines have {}", roles.len()))?;
+        match role {
+            Role::Source => edges.sources.push(ids.source(Some(field))?),
+            Role::Target => edges.targets.push(ids.target(Some(field))?),
+            Role::Weight => edges.weights.push(parse_weight(field)?),
+            Role::Index => edges.index.push(field),
+            Role::Time | Role::Ignored => {}
+        }
+    }
+    match fields.next() {
+        None => Ok(()),
+        Some(_) => Err(format!("more fields than the {} of earlier lines", roles.len())),
+    }
+}
+
+/// Adds the edge of a line that ends in a dictionary, if it holds one.
+fn with_dict(line: &[u8], layout: &Layout, ids: &Ids, weighted: bool, edges: &mut Edges) -> Result<(), String> {
+    if is_skipped(line) {
+        return Ok(());
+    }
+    let (edge, dict) = dict::split(line).ok_or("no {…} at its end, but earlier lines have one")?;
+    let mut fields = Fields::new(edge, layout.separator);
+    let source = ids.source(fields.next())?;
+    let target = ids.target(fields.next())?;
+    if fields.any(|field| !field.is_empty()) {
+        return Err("more than two fields in front of {…}".to_owned());
+    }
+    let dict = dict::parse(dict)?;
+    match (weighted, dict.weight) {
+        (true, Some(weight)) => edges.weights.push(weight),
+        (false, None) => {}
+        _ => return Err("some edges have the key 'weight' and others do not; all or none must".to_owned()),
+    }
+    for key in dict.other_keys {
+        if !edges.other_keys.contains(key) && edges.other_keys.len() < MOST_KEYS {
+            edges.other_keys.insert(key.to_vec());
+        }
+    }
+    edges.sources.push(source);
+    edges.targets.push(target);
+    Ok(())
+}
+
+fn parse_weight(field: &[u8]) -> Result<f32, String> {
+    let weight = float(field).filter(|weight| weight.is_finite());
+    weight.ok_or_else(|| {
+        let remedy = if field.contains(&b',') { "; decimals stand behind a point" } else { "" };
+        format!("{:?} is not a weight; expected a finite number{remedy}", shown(field))
+    })
+}

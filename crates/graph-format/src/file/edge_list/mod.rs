@@ -1,0 +1,112 @@
+//! Edge lists: text, one edge a line, `source target [weight]` or as a header says.
+//!
+//! ```text
+//! # comments start with #, % or //            the separator is ; or , when the first edge has one, else blanks
+//! source,target,weight                        a header is a first line without any number
+//! 0,1,0.5                                     edge 0 → 1: row 1, column 0
+//! ```
+//! - [`columns`]: roles of columns; [`header`]: common names of them.
+//! - [`comments`], [`konect`]: comments that say something; [`dict`]: networkx's dictionaries.
+//! - [`layout`]: how the lines of one file look; [`lines`]: reading them; [`ids`]: what their ids mean.
+//!
+//! Chunks that end at line ends are parsed in parallel; the result and the error do not depend on how many.
+
+mod columns;
+mod comments;
+mod dict;
+mod header;
+mod ids;
+mod konect;
+mod layout;
+mod lines;
+mod write;
+
+use std::path::Path;
+
+use super::sniff::check_text;
+use super::text::{Text, check_end, without_mark};
+use crate::{Coo, FormatError, MAX_NODES, Notes};
+
+pub use self::columns::{Columns, Role};
+use self::ids::Sizes;
+use self::konect::Shape;
+use self::layout::{Layout, Preamble};
+pub use self::write::write_edge_list;
+
+/// Message of a list without edges.
+const EMPTY: &str = "the file holds no edge; a graph without edges is the line `# girih: nodes 5`";
+
+/// Choices of reading an edge list.
+#[derive(Clone, Debug, Default)]
+pub struct EdgeListOptions {
+    /// Number of nodes; `None`: as the file states, else the largest id plus one, unless that is out of all proportion
+    /// to the edges.
+    pub n_nodes: Option<usize>,
+    /// Roles of the columns; `None`: as header and comments say.
+    pub columns: Option<Columns>,
+    /// Whether sources and targets have ids of their own, as users and items; `None`: as header and comments say.
+    pub bipartite: Option<bool>,
+}
+
+/// An edge list as read.
+#[derive(Clone, Debug)]
+pub struct EdgeList {
+    /// Edges, repeated ones each time; row = target, column = source.
+    pub edges: Coo,
+    /// Whether the file says that its edges have a direction; `None` when it does not say.
+    pub directed: Option<bool>,
+    /// Nodes on the left (sources, the first ids) and on the right, where these have ids of their own in the file.
+    pub sides: Option<(usize, usize)>,
+    /// Record of what was left out, made up or doubtful.
+    pub notes: Notes,
+}
+
+/// Reads an edge list from a text file, unpacking it when its name ends in `.gz`.
+///
+/// # Errors
+/// When the file cannot be read, is another kind of file, holds no edge, or can be read in two ways; at the first line
+/// that is no edge, naming the line.
+pub fn read_edge_list(path: &Path, options: &EdgeListOptions) -> Result<EdgeList, FormatError> {
+    let text = Text::read(path)?;
+    parse_edge_list(&text, options).map_err(|e| e.at(path))
+}
+
+/// Reads an edge list from text.
+///
+/// # Errors
+/// As [`read_edge_list`].
+pub fn parse_edge_list(text: &[u8], options: &EdgeListOptions) -> Result<EdgeList, FormatError> {
+    check_text(text, "an edge list", None)?;
+    let text = without_mark(text);
+    if let Some(n) = options.n_nodes.filter(|&n| n > MAX_NODES) {
+        return Err(FormatError::invalid(format!("{n} nodes exceed the limit of {MAX_NODES}")));
+    }
+    let mut notes = Notes::default();
+    check_end(text, &mut notes);
+    let preamble = Preamble::read(text, options, &mut notes)?;
+    let konect = preamble.comments.konect.clone();
+    let directed = konect.as_ref().map(|konect| konect.shape == Shape::Directed);
+    let Some(layout) = Layout::new(&preamble, options, &mut notes)? else {
+        return match preamble.comments.own.sizes {
+            Some((rows, cols, _)) => {
+                let edges = Coo::new(rows, cols, Vec::new(), Vec::new(), None)?;
+                Ok(EdgeList { edges, directed, sides: None, notes })
+            }
+            None => Err(FormatError::invalid(EMPTY)),
+        };
+    };
+    let edges = lines::parse(text, &layout, &mut notes)?;
+    layout.check_times(&edges)?;
+    preamble.check_counts(&edges, &mut notes)?;
+    let (edges, sides) = match &layout.sizes {
+        Sizes::Sides(sides) => ids::two_sets(edges, sides, &mut notes).map(|(edges, sides)| (edges, Some(sides)))?,
+        Sizes::One(sizes) => (ids::one_set(edges, *sizes, layout.first_id, &mut notes)?, None),
+    };
+    Ok(EdgeList { edges, directed, sides, notes })
+}
+
+/// Whether a line holds nothing or a comment.
+fn is_skipped(line: &[u8]) -> bool {
+    let line = line.trim_ascii_start();
+    matches!(line, [] | [b'#' | b'%', ..] | [b'/', b'/', ..])
+}
