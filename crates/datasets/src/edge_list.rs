@@ -72,7 +72,9 @@ fn from_first(edges: Coo, first: u32) -> Result<Coo, DatasetError> {
     let shifted = |ids: &[NodeId]| -> Result<Vec<NodeId>, DatasetError> {
         let less = |&id: &NodeId| id.checked_sub(first);
         ids.iter().map(less).collect::<Option<_>>().ok_or_else(|| {
-            DatasetError::invalid(format!("an edge names node 0, and ids count from {first} by --ids-from; leave that out"))
+            DatasetError::invalid(format!(
+                "an edge names node 0, and ids count from {first} by --ids-from; leave that out"
+            ))
         })
     };
     let n = edges.n_rows().saturating_sub(first as usize);

@@ -64,9 +64,7 @@ fn one_hot_rows_are_classes_and_said_so() {
     let path = home.path().join("y.npy");
     let one_hot = [1f32, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0];
     write_npy(&path, &[4, 3], &one_hot).unwrap();
-    let read = |multi_label| {
-        load(edges.to_str().unwrap(), &LoadOptions { multi_label, ..with_labels(&path) }).unwrap()
-    };
+    let read = |multi_label| load(edges.to_str().unwrap(), &LoadOptions { multi_label, ..with_labels(&path) }).unwrap();
     let dataset = read(None);
     assert_eq!(classes(&dataset), (3, vec![0, 2, 1, 0]));
     assert!(dataset.notes.made_up.iter().any(|made| made.kind == "one_hot_labels"));

@@ -78,7 +78,11 @@ fn with_torch_split(files: &[(&str, &str)]) -> tempfile::TempDir {
 fn splits_that_pytorch_has_saved_are_read() {
     let all = Split { train: vec![0, 2], val: vec![1], test: vec![3] };
     for golden in ["dict_tensors.pt", "dict_numpy.pt"] {
-        assert_eq!(load_default(with_torch_split(&[("split_dict.pt", golden)]).path()).splits, [all.clone()], "{golden}");
+        assert_eq!(
+            load_default(with_torch_split(&[("split_dict.pt", golden)]).path()).splits,
+            [all.clone()],
+            "{golden}"
+        );
     }
     for golden in ["tensor_i64.pt", "tensor_i32.pt", "numpy.pt"] {
         let small = load_default(with_torch_split(&[("train.pt", golden)]).path());

@@ -13,8 +13,28 @@ use proptest::prelude::*;
 
 /// Names that some format gives a meaning.
 const KNOWN: &[&str] = &[
-    "x", "y", "feat", "features", "label", "labels", "edge_index", "edge_weight", "edge_attr", "indptr", "indices",
-    "values", "data", "shape", "format", "row", "col", "num_nodes", "num_classes", "edges", "raw", "split",
+    "x",
+    "y",
+    "feat",
+    "features",
+    "label",
+    "labels",
+    "edge_index",
+    "edge_weight",
+    "edge_attr",
+    "indptr",
+    "indices",
+    "values",
+    "data",
+    "shape",
+    "format",
+    "row",
+    "col",
+    "num_nodes",
+    "num_classes",
+    "edges",
+    "raw",
+    "split",
 ];
 
 fn unknown_name() -> impl Strategy<Value = String> {

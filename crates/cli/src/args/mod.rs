@@ -31,7 +31,9 @@ pub use self::data::{ConvertArgs, DEFAULT_DATA, DataArgs, GenerateArgs, StatsArg
 pub use self::device::{Device, DeviceArgs};
 pub use self::order::{CacheArgs, ReorderArgs};
 pub use self::ranks::{LaunchArgs, PartitionArgs, PartitionChoice, PartitionKind, RankArgs};
-pub use self::reading::{ReadArgs, SplitChoice};
+pub use self::reading::ReadArgs;
+#[cfg(test)]
+pub use self::reading::SplitChoice;
 pub use self::sample::{CutChoice, Importance, SampleArgs};
 pub use self::settings::{Settings, TierMemory};
 pub use self::train::{EvaluateArgs, PredictArgs, TrainArgs};

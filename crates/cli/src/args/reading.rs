@@ -79,10 +79,8 @@ pub struct ReadArgs {
     pub normalize_features: Option<RowDivisor>,
     /// Split to use: a number from 0, all, or random
     ///
-    /// With all, run r takes split r. random draws 60     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
- train, 20     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
- val and 20     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
- test, whatever splits the data has.
+    /// With all, run r takes split r. random draws 60 % train, 20 % val and 20 % test, whatever splits the
+    /// data has.
     /// [default: all]
     #[arg(long, value_name = "I|all|random", value_parser = parse_split)]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -8,8 +8,8 @@ use girih_partition::counted;
 use girih_reorder::quality::{Quality, WINDOWS};
 use serde_json::{Value, json};
 
-use super::{load_required, reading};
 use super::reorder::{rows_held, shown_gap};
+use super::{load_required, reading};
 use crate::args::{CacheArgs, StatsArgs};
 use crate::error::CliError;
 use crate::output::Results;

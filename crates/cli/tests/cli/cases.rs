@@ -114,7 +114,8 @@ fn case_08_four_columns_are_asked_about() {
     let text = "1,2,1,1082040961\n2,3,1,1082155839\n";
     let message = refusal_of("nr.edges", text);
     assert!(says(&message, "--columns"), "{message}");
-    let (edges, result) = edges_of("nr.edges", text, &["--columns", "source,target,weight,time", "--symmetrize", "false"]);
+    let (edges, result) =
+        edges_of("nr.edges", text, &["--columns", "source,target,weight,time", "--symmetrize", "false"]);
     assert_eq!(edges, pairs(&[(1, 2), (2, 3)]));
     assert!(names(&result, "time"), "{result}");
 }

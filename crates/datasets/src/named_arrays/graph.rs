@@ -39,11 +39,7 @@ pub(super) fn read(
 }
 
 /// The weights of edges: the array of one of `names`, or else `edge_attr` where it has one value an edge.
-fn read_weights(
-    arrays: &mut Arrays<'_>,
-    names: &[&str],
-    notes: &mut Notes,
-) -> Result<Option<Vec<f32>>, DatasetError> {
+fn read_weights(arrays: &mut Arrays<'_>, names: &[&str], notes: &mut Notes) -> Result<Option<Vec<f32>>, DatasetError> {
     if let Some(name) = only_one(arrays, names)? {
         if arrays.has("edge_attr") {
             arrays.leave("edge_attr", format!("edge features; {name} has the weights"));

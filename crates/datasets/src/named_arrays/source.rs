@@ -166,9 +166,9 @@ impl<'a> Arrays<'a> {
             if looks_like_split(&entry) {
                 return Ok(Some(entry));
             }
-            let is_mask = self.look_at(&name).is_some_and(|array| {
-                array.values().type_name() == "bool" && array.shape().first() == Some(&n_nodes)
-            });
+            let is_mask = self
+                .look_at(&name)
+                .is_some_and(|array| array.values().type_name() == "bool" && array.shape().first() == Some(&n_nodes));
             if is_mask {
                 return Ok(Some(entry));
             }

@@ -58,9 +58,8 @@ fn read_numbered(arrays: &mut Arrays<'_>) -> Result<Vec<Split>, DatasetError> {
     let mut splits = Vec::new();
     while arrays.has(&format!("split{}_train", splits.len())) {
         let i = splits.len();
-        let mut part = |part: &str| -> Result<Vec<NodeId>, DatasetError> {
-            ids(arrays.required(&format!("split{i}_{part}"))?)
-        };
+        let mut part =
+            |part: &str| -> Result<Vec<NodeId>, DatasetError> { ids(arrays.required(&format!("split{i}_{part}"))?) };
         splits.push(Split { train: part("train")?, val: part("val")?, test: part("test")? });
     }
     Ok(splits)

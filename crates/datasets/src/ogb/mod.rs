@@ -22,9 +22,9 @@ use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Notes};
 
 use crate::edges::{directed_as, to_graph};
 use crate::inventory::{Inventory, reason};
+use crate::named_arrays;
 use crate::splits::drawn_by;
 use crate::{Dataset, DatasetError, FEATURE_STORE, Features, Labels, LoadOptions, SplitRule, labels, memory};
-use crate::named_arrays;
 
 /// What the benchmark's examples make of parallel edges: `to_undirected` and `to_symmetric` store each pair once.
 const DUPLICATES: Duplicates = Duplicates::Merge;
@@ -36,7 +36,8 @@ const TABLES: [&str; 6] = ["edge", "num-node-list", "num-edge-list", "edge_weigh
 pub(crate) fn find_raw(path: &Path) -> Option<PathBuf> {
     let has = |dir: &Path, names: &[&str]| names.iter().any(|name| table(dir, name).is_some());
     // A list of edges alone is no folder of the benchmark.
-    let is_text = |dir: &Path| has(dir, &["edge"]) && has(dir, &["num-node-list", "num-edge-list", "node-feat", "node-label"]);
+    let is_text =
+        |dir: &Path| has(dir, &["edge"]) && has(dir, &["num-node-list", "num-edge-list", "node-feat", "node-label"]);
     let is_binary = |dir: &Path| {
         let npz = Npz::open(&dir.join("data.npz"));
         npz.is_ok_and(|npz| npz.contains("edge_index") && npz.contains("num_nodes_list"))

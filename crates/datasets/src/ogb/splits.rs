@@ -90,7 +90,8 @@ fn split_of(mut parts: Vec<(&str, Vec<NodeId>)>, notes: &mut Notes) -> Split {
     let there: Vec<String> = parts.iter().map(|(part, _)| shown(part)).collect();
     note_empty(&there.iter().map(String::as_str).collect::<Vec<_>>(), notes);
     let mut part = |name: &str| {
-        let mut ids = parts.iter_mut().find(|(part, _)| *part == name).map_or(Vec::new(), |(_, ids)| std::mem::take(ids));
+        let mut ids =
+            parts.iter_mut().find(|(part, _)| *part == name).map_or(Vec::new(), |(_, ids)| std::mem::take(ids));
         ids.sort_unstable();
         ids
     };

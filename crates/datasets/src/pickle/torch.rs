@@ -124,9 +124,9 @@ impl TorchFile {
     fn tensor(&mut self, value: &Value) -> Result<Vec<i64>, DatasetError> {
         let Some(tensor) = self.pickle.instance(value) else { return Ok(Vec::new()) };
         let Layout { kind, key, first, n, step } = layout(&self.pickle, tensor)?;
-        let size = kind.size().ok_or_else(|| {
-            DatasetError::invalid("a tensor of floats or truth values; ids are integers".to_owned())
-        })?;
+        let size = kind
+            .size()
+            .ok_or_else(|| DatasetError::invalid("a tensor of floats or truth values; ids are integers".to_owned()))?;
         let bytes = self.zip.member(&format!("{}data/{key}", self.home))?;
         let n_stored = bytes.len() / size;
         let last = n.checked_sub(1).and_then(|last| last.checked_mul(step)?.checked_add(first));

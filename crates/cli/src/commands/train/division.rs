@@ -14,8 +14,8 @@ use crate::args::{Device, DeviceArgs, TierMemory, TrainArgs};
 use crate::commands::device::{Chosen, choose};
 use crate::commands::memory::{ON_ONE, Room, Session};
 use crate::commands::plan;
-use crate::commands::reading;
 use crate::commands::ranks::Place;
+use crate::commands::reading;
 use crate::error::CliError;
 
 /// What is to be divided.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use girih_datasets::DataSource;
+use girih_datasets::{DataSource, Outline};
 use girih_graph_format::Notes;
 use girih_machine::{memory, readable_bytes};
 use girih_partition::counted;
@@ -11,7 +11,7 @@ use girih_trainer::{InteractionSizes, Outcome, StageTimes, TaskKind, TierShare, 
 use super::scores;
 use crate::commands::reading;
 use crate::history::Point;
-use crate::output::{self, Results, as_written, median_ms, ms};
+use crate::output::{self, Results, median_ms, ms};
 
 /// What is known before training.
 pub struct Facts {
