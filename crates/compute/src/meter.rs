@@ -172,7 +172,7 @@ impl Meter {
     fn scratch(&self, bytes: impl FnOnce() -> usize) {
         if self.cuda {
             update(&self.cost, |cost| {
-                cost.peak_bytes = cost.peak_bytes.max(cost.live_bytes.saturating_add(bytes() as u64))
+                cost.peak_bytes = cost.peak_bytes.max(cost.live_bytes.saturating_add(bytes() as u64));
             });
         }
     }

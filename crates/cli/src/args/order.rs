@@ -25,7 +25,8 @@ pub struct ReorderArgs {
     /// Number of equal id ranges that nodes stay in; of parts, the number of parts
     ///
     /// With as many ranges as a partition has row blocks, blocks keep their non-zeros.
-    #[arg(long, help_heading = "Order of nodes", value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = "Order of nodes")]
+    #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub blocks: u32,
     /// File with the order instead: the new id of every node
     #[arg(long, help_heading = "Order of nodes", value_name = "FILE.npy", conflicts_with_all = ["order", "blocks"])]
@@ -34,10 +35,12 @@ pub struct ReorderArgs {
     /// Bandwidth of gathers from the cache, of the device that auto chooses for
     ///
     /// With --memory-gb-s and the size --cache. [default: the CPU here]
-    #[arg(long, help_heading = "Order of nodes", value_name = "GB/S", requires = "memory_gb_s", value_parser = parse_rate, allow_negative_numbers = true)]
+    #[arg(help_heading = "Order of nodes")]
+    #[arg(long, value_name = "GB/S", requires = "memory_gb_s", value_parser = parse_rate, allow_negative_numbers = true)]
     pub cache_gb_s: Option<f64>,
     /// Bandwidth of gathers from the memory of that device
-    #[arg(long, help_heading = "Order of nodes", value_name = "GB/S", requires = "cache_gb_s", value_parser = parse_rate, allow_negative_numbers = true)]
+    #[arg(help_heading = "Order of nodes")]
+    #[arg(long, value_name = "GB/S", requires = "cache_gb_s", value_parser = parse_rate, allow_negative_numbers = true)]
     pub memory_gb_s: Option<f64>,
     /// Folder for the reordered data, with the order as new_of_old.npy
     ///
@@ -45,7 +48,8 @@ pub struct ReorderArgs {
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: Option<PathBuf>,
     /// Picture of the non-zeros, before (left) and after
-    #[arg(long, help_heading = "Output", value_name = "FILE.png", value_parser = PathBufValueParser::new().try_map(paths::png))]
+    #[arg(help_heading = "Output")]
+    #[arg(long, value_name = "FILE.png", value_parser = PathBufValueParser::new().try_map(paths::png))]
     pub plot: Option<PathBuf>,
     /// Page with figures, pictures and the balance of blocks
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]

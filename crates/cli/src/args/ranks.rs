@@ -157,24 +157,29 @@ pub struct PartitionArgs {
     #[command(flatten)]
     pub partition: PartitionKind,
     /// Columns of the dense operand
-    #[arg(long, help_heading = "Machine", value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = "Machine")]
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     pub width: u32,
     /// Bandwidth of a rank's link
-    #[arg(long, help_heading = "Machine", value_name = "GB/S", default_value_t = 10.0, value_parser = parse_rate, allow_negative_numbers = true)]
+    #[arg(help_heading = "Machine")]
+    #[arg(long, value_name = "GB/S", default_value_t = 10.0, value_parser = parse_rate, allow_negative_numbers = true)]
     pub link: f64,
     /// Latency of an exchange, in microseconds
-    #[arg(long, help_heading = "Machine", value_name = "US", default_value_t = 10.0, value_parser = parse_latency, allow_negative_numbers = true)]
+    #[arg(help_heading = "Machine")]
+    #[arg(long, value_name = "US", default_value_t = 10.0, value_parser = parse_latency, allow_negative_numbers = true)]
     pub latency: f64,
     /// Bandwidth at which a rank gathers rows of the operand
     ///
     /// [default: measured here, as if each rank had such a machine]
-    #[arg(long, help_heading = "Machine", value_name = "GB/S", value_parser = parse_rate, allow_negative_numbers = true)]
+    #[arg(help_heading = "Machine")]
+    #[arg(long, value_name = "GB/S", value_parser = parse_rate, allow_negative_numbers = true)]
     pub gather: Option<f64>,
     /// Exchange the operand of a step while the step before is multiplied
     #[arg(long, help_heading = "Machine")]
     pub overlap: bool,
     /// Picture of the non-zeros of every block
-    #[arg(long, help_heading = "Output", value_name = "FILE.svg", value_parser = PathBufValueParser::new().try_map(paths::svg))]
+    #[arg(help_heading = "Output")]
+    #[arg(long, value_name = "FILE.svg", value_parser = PathBufValueParser::new().try_map(paths::svg))]
     pub plot: Option<PathBuf>,
     /// Order of nodes to compare with: of the whole graph, and inside each row block
     #[arg(long, value_name = "ORDER", help_heading = "Ranks", value_parser = any_case::<OrderKind>)]

@@ -48,7 +48,8 @@ pub struct SampleArgs {
     #[arg(long, help_heading = "Mini-batches", value_enum)]
     pub importance: Option<Importance>,
     /// Passes over all seeds
-    #[arg(long, help_heading = "Mini-batches", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = "Mini-batches")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub epochs: u32,
     /// Relabelling of global ids to local ones: to-block, to-block-fast, fused or rank
     ///
