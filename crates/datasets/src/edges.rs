@@ -20,7 +20,7 @@ pub(crate) fn to_graph(
         Some(_) => error,
         None => with_remedy(&error, rule),
     })?;
-    note_merged(edges.len() - graph.nnz(), rule, edges.values().is_some(), notes);
+    rule.note(edges.len() - graph.nnz(), edges.values().is_some(), notes);
     Ok(graph)
 }
 
@@ -30,22 +30,6 @@ fn with_remedy(error: &FormatError, rule: Duplicates) -> FormatError {
     } else {
         FormatError::invalid(error.to_string())
     }
-}
-
-/// Notes that `n_merged` entries were stored with others.
-pub(crate) fn note_merged(n_merged: usize, rule: Duplicates, weighted: bool, notes: &mut Notes) {
-    if n_merged == 0 {
-        return;
-    }
-    let what = match (rule, weighted) {
-        (Duplicates::Merge, false) => "stored once",
-        (Duplicates::Merge, true) => "stored once, with the first weight",
-        (_, false) => "counted: k parallel edges are one of weight k",
-        (_, true) => "their weights are added",
-    };
-    let noun = if n_merged == 1 { "edge is" } else { "edges are" };
-    let text = format!("{n_merged} {noun} parallel to another: {what} (--duplicates {rule})");
-    notes.make_up("merged_edges", text, &[("edges", n_merged as u64)]);
 }
 
 /// The graph with every edge in both directions, where the options or else the format's convention ask for it; the

@@ -9,7 +9,7 @@ use girih_graph_format::file::{
 };
 use girih_graph_format::{Csr, Duplicates, Notes};
 
-use crate::edges::{directed_as, note_merged, refuse_duplicates_option};
+use crate::edges::{directed_as, refuse_duplicates_option};
 use crate::file_kind::FileKind;
 use crate::inventory::Inventory;
 use crate::named_arrays::ArrayFolder;
@@ -236,7 +236,7 @@ fn load_npz(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset,
     let rule = options.duplicates.unwrap_or(Duplicates::Sum);
     let (graph, n_merged) = sparse_from_npz(npz, "", rule)?;
     let mut notes = Notes::default();
-    note_merged(n_merged, rule, graph.values().is_some(), &mut notes);
+    rule.note(n_merged, npz.contains("data"), &mut notes);
     let mut members = Inventory::of_names(npz.names().map(str::to_owned));
     members.take_all(|name| SPARSE_MEMBERS.contains(&name));
     members.note(&mut notes);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
-use crate::{Csr, FormatError, MAX_NODES, NodeId, rows};
+use crate::{Csr, FormatError, MAX_NODES, NodeId, Notes, rows};
 
 /// Graphs up to here are taken as they are, whatever their number of edges: they are small.
 const MAX_SMALL_GRAPH: usize = 1 << 24;
@@ -41,6 +41,22 @@ impl Duplicates {
             Self::Keep => "keep",
             Self::Refuse => "refuse",
         }
+    }
+
+    /// Notes that `n_merged` entries, with weights of their own or without, are stored together with others.
+    pub fn note(self, n_merged: usize, weighted: bool, notes: &mut Notes) {
+        if n_merged == 0 {
+            return;
+        }
+        let what = match (self, weighted) {
+            (Self::Merge, false) => "stored once",
+            (Self::Merge, true) => "stored once, with the first weight",
+            (_, false) => "counted: k parallel edges are one of weight k",
+            (_, true) => "their weights are added",
+        };
+        let noun = if n_merged == 1 { "edge is" } else { "edges are" };
+        let text = format!("{n_merged} {noun} parallel to another: {what} (--duplicates {self})");
+        notes.make_up("merged_edges", text, &[("edges", n_merged as u64)]);
     }
 
     /// Whether each entry adds to the weight of its pair.

@@ -60,19 +60,8 @@ pub fn parse_matrix_market(text: &[u8], duplicates: Duplicates) -> Result<(Csr, 
     }
     let entries = entries.mirrored(banner.symmetry).into_coo(&sizes)?;
     let csr = entries.to_csr(duplicates)?;
-    note_merged(entries.len() - csr.nnz(), duplicates, &mut notes);
+    duplicates.note(entries.len() - csr.nnz(), entries.values().is_some(), &mut notes);
     Ok((csr.without_unit_weights(), notes))
-}
-
-fn note_merged(n_merged: usize, duplicates: Duplicates, notes: &mut Notes) {
-    if n_merged > 0 {
-        let how = if duplicates == Duplicates::Merge { "left out, first ones count" } else { "added up" };
-        notes.make_up(
-            "merged_edges",
-            format!("{n_merged} repeated entries {how} (--duplicates {duplicates})"),
-            &[("merged", n_merged as u64)],
-        );
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
