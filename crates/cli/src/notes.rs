@@ -10,7 +10,7 @@ pub fn lines(notes: &Notes) -> Vec<String> {
     made_up.chain(notes.not_used_line()).chain(warnings).collect()
 }
 
-/// The same for programs.
+/// Notes as JSON, for programs.
 pub fn to_json(notes: &Notes) -> Value {
     let not_used: Vec<Value> = notes.not_used.iter().map(|n| json!({"what": n.what, "why": n.why})).collect();
     let made_up = notes.made_up.iter().map(|made| {

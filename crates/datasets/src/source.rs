@@ -44,7 +44,7 @@ impl DataSource {
         }
     }
 
-    /// What was made up, left out or doubted while it was read; of a folder of which rows are read later, features that
+    /// Notes of what was made up, left out or doubted while it was read; of a folder of which rows are read later, features that
     /// are to be made.
     #[must_use]
     pub fn notes(&self) -> Notes {
@@ -121,7 +121,7 @@ impl DataSource {
         }
     }
 
-    /// The same, with features to be made by `rule`, as [`Dataset::with_features_from`]. Where features are computed from
+    /// Source with features to be made by `rule`, as [`Dataset::with_features_from`]. Where features are computed from
     /// the graph, it is read whole.
     ///
     /// # Errors
