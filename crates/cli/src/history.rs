@@ -97,7 +97,7 @@ fn now() -> f64 {
 }
 
 impl Point {
-    /// The same, with the reasons why the score that chooses an epoch of classified nodes has no value.
+    /// Point with the reasons why the score that chooses an epoch of classified nodes has no value.
     pub fn with_reasons(mut self, report: &EpochReport, score: NodeScore) -> Self {
         let Some(scores) = report.scores.filter(|scores| scores.ranking.is_none() && scores.train_accuracy.is_some())
         else {

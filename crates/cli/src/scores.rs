@@ -116,7 +116,7 @@ pub fn percent_or(value: Option<f64>, why: Option<&str>) -> String {
     }
 }
 
-/// What chose an epoch, in words.
+/// Rule that chose an epoch, in words.
 pub fn chosen_in_words(chosen: ChosenBy, score: NodeScore) -> String {
     match chosen {
         ChosenBy::ValAccuracy => {

@@ -280,7 +280,7 @@ impl Dataset {
         }
     }
 
-    /// The same, with features to be made by `rule`; `None` for no rule. The rule is noted; training makes the features.
+    /// Data set with features to be made by `rule`; `None` for no rule. The rule is noted; training makes the features.
     ///
     /// # Errors
     /// When the data has features already, or users and items.

@@ -33,7 +33,7 @@ pub struct Outline {
 }
 
 impl Outline {
-    /// The same, with features to be made by `rule`; as [`Dataset::with_features_from`].
+    /// Outline with features to be made by `rule`; as [`Dataset::with_features_from`].
     ///
     /// # Errors
     /// When the data has features already, or users and items.

@@ -121,7 +121,7 @@ impl DataSource {
         }
     }
 
-    /// The same, with features to be made by `rule`, as [`Dataset::with_features_from`]. Where features are computed from
+    /// Source with features to be made by `rule`, as [`Dataset::with_features_from`]. Where features are computed from
     /// the graph, it is read whole.
     ///
     /// # Errors

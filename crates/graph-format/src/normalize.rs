@@ -166,7 +166,7 @@ impl Csr {
         self.weighted_scales(norm, degrees, false)
     }
 
-    /// Those of [`with_self_loops`](Self::with_self_loops), without that matrix.
+    /// The two scale vectors of [`with_self_loops`](Self::with_self_loops), without that matrix.
     ///
     /// # Errors
     /// As [`checked_scales`](Self::checked_scales).

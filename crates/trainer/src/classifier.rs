@@ -175,14 +175,16 @@ impl<'a, B: Backend> Classifier<'a, B> {
                 drop(tape);
                 let val_roc_auc = predictions.ranked(roc_auc, &split.val)?;
                 let test_roc_auc = predictions.ranked(roc_auc, &split.test)?;
+                let is_multi = matches!(self.task.labels, Labels::Multi { .. });
+                let labels_left_out = |values: &[Option<f64>]| if is_multi { n_left_out(values) } else { 0 };
                 Scores {
                     train_accuracy: predictions.score(&split.train)?,
                     val_accuracy: predictions.score(&split.val)?,
                     test_accuracy: predictions.score(&split.test)?,
                     val_roc_auc: mean_over_labels(&val_roc_auc),
                     test_roc_auc: mean_over_labels(&test_roc_auc),
-                    val_labels_left_out: n_left_out(&val_roc_auc),
-                    test_labels_left_out: n_left_out(&test_roc_auc),
+                    val_labels_left_out: labels_left_out(&val_roc_auc),
+                    test_labels_left_out: labels_left_out(&test_roc_auc),
                     ..Scores::default()
                 }
             }

@@ -609,7 +609,7 @@ impl TrainConfig {
         Self { batch_size, batch, ..self.clone() }
     }
 
-    /// What the model leaves unused of a graph, whose edges may be `weighted`.
+    /// Parts of a graph that the model leaves unused; its edges may be `weighted`.
     #[must_use]
     pub fn notes(&self, weighted: bool) -> Notes {
         let mut notes = Notes::default();

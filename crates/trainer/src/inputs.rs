@@ -68,13 +68,13 @@ impl Adjacency {
         Self { self_loops, norm, degrees: Degrees::Default }
     }
 
-    /// The same with degrees that are sums of other weights.
+    /// This adjacency with degrees that are sums of other weights.
     #[must_use]
     pub const fn with_degrees(self, degrees: Degrees) -> Self {
         Self { degrees, ..self }
     }
 
-    /// Why a graph cannot be normalised so, with what helps.
+    /// Error about a graph that cannot be normalised so, with what helps.
     pub(crate) fn undefined(self, undefined: UndefinedDegree) -> TrainError {
         let UndefinedDegree { node, is_column, degree } = undefined;
         let (edges, sum) =

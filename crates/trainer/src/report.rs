@@ -50,7 +50,7 @@ fn is_zero(n: &usize) -> bool {
     *n == 0
 }
 
-/// What an epoch was chosen by.
+/// Rule that chose an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChosenBy {
@@ -92,7 +92,7 @@ impl Scores {
         }
     }
 
-    /// What chooses an epoch with these scores.
+    /// Rule that chooses an epoch with these scores.
     #[must_use]
     pub fn chosen_by(&self, metric: Metric) -> ChosenBy {
         if self.ranking.is_some() {
@@ -189,7 +189,7 @@ pub struct RunSummary {
     pub epochs: u64,
     /// Epoch of the best validation score, from 1.
     pub best_epoch: u64,
-    /// What chose that epoch.
+    /// Rule that chose that epoch.
     pub chosen_by: ChosenBy,
     /// Scores at that epoch.
     pub best: Scores,

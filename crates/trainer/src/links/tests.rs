@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use girih_datasets::{Dataset, FeaturesFrom, WalkMethod};
 use girih_graph_format::{Coo, Csr, Duplicates, NodeId};
 use girih_random::Key;
 use proptest::prelude::*;
@@ -10,6 +11,7 @@ use proptest::prelude::*;
 use super::scorer::held_out;
 use super::*;
 use crate::config::TrainConfig;
+use crate::features::NodeFeatures;
 
 /// Some directed graph with weights that name both ends of an edge; every fifth node has an edge to itself.
 fn directed(n: u32, seed: u64) -> Csr {
@@ -172,4 +174,21 @@ fn a_graph_without_room_for_negatives_is_refused() {
         assert!(message.contains("no link"), "{message}");
     }
     assert!(NonLinks::new(Csr::empty(100, 100).unwrap(), 4900).is_ok());
+}
+
+#[test]
+fn made_features_do_not_know_held_out_links() {
+    let graph = symmetric(40, 3);
+    let split = LinkSplit::new(&TrainConfig::default().links, 1);
+    let messages = split.messages(&graph);
+    assert!(messages.nnz() < graph.nnz(), "some links are held out");
+    for rule in [FeaturesFrom::Degree, FeaturesFrom::RandomWalk(4)] {
+        let dataset = Dataset::new("bare", graph.clone(), None, None, Vec::new()).unwrap();
+        let mut dataset = dataset.with_features_from(Some(rule)).unwrap();
+        let NodeFeatures::Given(made) = NodeFeatures::take(&mut dataset, Some(&messages), 0).unwrap() else {
+            panic!("{rule} is computed");
+        };
+        let of = |graph: &Csr| rule.features(graph, WalkMethod::Exact, 0).unwrap().unwrap();
+        assert!(made == of(&messages) && made != of(&graph), "{rule}");
+    }
 }

@@ -109,11 +109,11 @@ pub fn add_nodes(results: &mut Results, outcome: &Outcome, (metric, multi_label)
     let is_chosen = |score: NodeScore| score == chosen;
     let [title, title_last, title_val] = titles(NodeScore::RocAuc);
     if shows_auc {
-        let shown = format!("{}{}", auc.percent(), left_out(outcome, |scores| scores.test_labels_left_out));
+        let shown = auc.percent() + &left_out(outcome, &auc, |scores| scores.test_labels_left_out);
         results.add("test_roc_auc", auc.mean(), title, shown);
     }
     if is_chosen(NodeScore::RocAuc) {
-        let shown = format!("{}{}", val_auc.percent(), left_out(outcome, |scores| scores.val_labels_left_out));
+        let shown = val_auc.percent() + &left_out(outcome, &val_auc, |scores| scores.val_labels_left_out);
         results.add("test_roc_auc_last", auc_last.mean(), title_last, auc_last.percent());
         results.add("val_roc_auc", val_auc.mean(), title_val, shown);
     } else {
@@ -142,9 +142,9 @@ pub fn add_nodes(results: &mut Results, outcome: &Outcome, (metric, multi_label)
     undefined.add_to(results);
 }
 
-/// Labels that a mean leaves out, in words; of the last run.
-fn left_out(outcome: &Outcome, of: impl Fn(&Scores) -> usize) -> String {
-    match outcome.runs.last().map(|run| of(&run.best)) {
+/// Labels that a mean leaves out, in words; of the last run. Nothing where there is no mean.
+fn left_out(outcome: &Outcome, mean: &OverRuns, of: impl Fn(&Scores) -> usize) -> String {
+    match outcome.runs.last().filter(|_| mean.spread.is_some()).map(|run| of(&run.best)) {
         None | Some(0) => String::new(),
         Some(1) => " (1 label left out: it has one answer only)".to_owned(),
         Some(n) => format!(" ({n} labels left out: they have one answer only)"),
