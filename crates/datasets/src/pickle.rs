@@ -20,6 +20,8 @@ pub(crate) mod torch;
 use std::path::Path;
 use std::rc::Rc;
 
+use girih_graph_format::file::{Sniffed, check_binary};
+
 use crate::DatasetError;
 
 /// The objects of one pickle.
@@ -112,7 +114,10 @@ impl Pickle {
     /// When the file cannot be read, is cut off or damaged, or asks for a name that is not allowed.
     pub(crate) fn open(path: &Path) -> Result<Self, DatasetError> {
         let bytes = std::fs::read(path).map_err(|e| DatasetError::from(e).at(path))?;
-        Self::parse(&bytes).map_err(|e| e.at(path))
+        Self::parse(&bytes).map_err(|e| {
+            let other = check_binary(&bytes, "a Python pickle", Sniffed::Pickle).err();
+            other.map_or(e, DatasetError::from).at(path)
+        })
     }
 
     /// Reads the bytes of a pickle.

@@ -4,11 +4,12 @@
 mod common;
 
 use std::fs;
+use std::path::Path;
 
 use common::data_folder;
 use girih_graph_format::file::{
-    Columns, EdgeList, EdgeListOptions, Sniffed, parse_edge_list, parse_matrix_market, parse_metis, read_edge_list,
-    read_integers, sniff, sniff_file,
+    Array, Columns, EdgeList, EdgeListOptions, Npz, Sniffed, Tensors, parse_edge_list, parse_matrix_market,
+    parse_metis, read_edge_list, read_integers, sniff, sniff_file,
 };
 use girih_graph_format::{Duplicates, FormatError};
 use proptest::prelude::*;
@@ -386,4 +387,29 @@ fn real_lists_with_times() {
     assert_eq!((trust.edges.len(), trust.edges.n_rows(), trust.edges.values()), (35_592, 6_006, None));
     let line = not_used(&trust);
     assert!(line.contains("column 3 (feature)") && line.contains("column 4 (time): times of edges"), "{line}");
+}
+
+/// A page in the place of an array, an archive or tensors is called a page; bytes that are damaged are not.
+#[test]
+fn binary_formats_name_what_stands_in_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    let readers: [fn(&Path) -> String; 3] = [
+        |path| Array::read(path).unwrap_err().to_string(),
+        |path| Npz::open(path).err().unwrap().to_string(),
+        |path| Tensors::open(path).unwrap_err().to_string(),
+    ];
+    for read in readers {
+        for (bytes, expected) in [
+            (&b"<!DOCTYPE html><html>404</html>"[..], "an HTML or XML page"),
+            (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 2\n", "git lfs pull"),
+            (b"\x1f\x8b\x08\x00\x00", "a gzip file"),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            let message = read(&path);
+            assert!(message.contains(expected) && !message.contains("damaged"), "{message}");
+        }
+        std::fs::write(&path, b"\x00\x01\x02\x03\xff\xfe\xfd\xfc").unwrap();
+        assert!(read(&path).contains("damaged"));
+    }
 }

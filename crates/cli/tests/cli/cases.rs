@@ -513,6 +513,10 @@ fn case_46_users_without_test_items() {
     let args = ["train", "--data", &work.arg("lg"), "--model", "lightgcn", "--epochs", "2", "--batch-size", "4"];
     let result = girih(&[&args[..], &["--dim", "4", "--json"]].concat()).ok().result();
     assert!(result["recall_at_20"].as_f64().is_some_and(|recall| recall > 0.0), "{result}");
+    let learned = girih(&[&args[..], &["--features-from", "embedding:4", "--json"]].concat()).ok().result();
+    assert_eq!(learned["train_loss"], result["train_loss"], "the width of what lightgcn learns");
+    let both = girih(&[&args[..], &["--features-from", "embedding:8", "--dim", "4"]].concat()).refused(2);
+    assert!(says(&both, "leave one out"), "{both}");
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub use metis::{parse_metis, read_metis, write_metis};
 pub use npy::{map_bytes, write_npy, write_npy_rows};
 pub use npy_rows::NpyRows;
 pub use npz::{Npz, NpzWriter};
-pub use sniff::{Sniffed, sniff, sniff_file};
+pub use sniff::{Sniffed, check_binary, sniff, sniff_file};
 pub use sparse_npz::{read_sparse_npz, sparse_from_npz, write_sparse_npz};
 pub use tensors::{Tensor, Tensors, write_tensors};
 

@@ -17,6 +17,7 @@ use memmap2::Mmap;
 
 use super::array::{Array, Element, Values};
 use super::atomic::write_file;
+use super::sniff::{Sniffed, check_binary};
 use crate::{Buffer, FormatError};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
@@ -153,6 +154,7 @@ pub(super) struct Header {
 impl Header {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
         if !bytes.starts_with(MAGIC) {
+            check_binary(bytes, "a .npy array", Sniffed::Npy)?;
             let found = bytes[..bytes.len().min(MAGIC.len())].escape_ascii();
             return Err(FormatError::corrupt(format!("not a .npy array: it starts with \"{found}\"")));
         }

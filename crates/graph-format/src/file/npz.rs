@@ -11,6 +11,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use super::array::{Array, Element};
 use super::npy;
+use super::sniff::{Sniffed, check_binary};
 use crate::FormatError;
 
 /// Members that declare more bytes are refused.
@@ -55,7 +56,10 @@ impl Npz {
 
     fn new(origin: &Path, bytes: Bytes) -> Result<Self, FormatError> {
         let n_bytes = bytes.as_ref().len() as u64;
-        let archive = ZipArchive::new(Cursor::new(bytes)).map_err(|e| zip_error(&e).at(origin))?;
+        let archive = ZipArchive::new(Cursor::new(bytes.clone())).map_err(|e| {
+            let other = check_binary(bytes.as_ref(), "a zip archive", Sniffed::Zip);
+            other.err().unwrap_or_else(|| zip_error(&e)).at(origin)
+        })?;
         let names: Result<Vec<String>, ZipError> = archive.file_names().map(|n| n.map(|n| n.into_owned())).collect();
         let members = names.map_err(|e| zip_error(&e).at(origin))?;
         Ok(Self { origin: origin.to_owned(), archive, members, n_bytes })

@@ -129,6 +129,22 @@ impl Sniffed {
     }
 }
 
+/// Refuses a binary file that is not `expected` but surely of another kind than `own`: damaged bytes are not called that.
+///
+/// # Errors
+/// When the first bytes are those of a page, a pointer, text in wide characters, or another binary format.
+pub fn check_binary(bytes: &[u8], expected: &str, own: Sniffed) -> Result<(), FormatError> {
+    match sniff(bytes) {
+        None | Some(Sniffed::Binary) => Ok(()),
+        // Bytes of pickles and headers of tensors may look like these.
+        Some(Sniffed::Json | Sniffed::Utf16 | Sniffed::Utf32) if own == Sniffed::Pickle || own == Sniffed::Binary => {
+            Ok(())
+        }
+        Some(kind) if kind == own => Ok(()),
+        Some(kind) => Err(kind.refusal(expected)),
+    }
+}
+
 /// Refuses what is not `expected`: any sniffed kind but `own`.
 pub(super) fn check_text(bytes: &[u8], expected: &str, own: Option<Sniffed>) -> Result<(), FormatError> {
     match sniff(bytes) {

@@ -12,6 +12,7 @@ use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo, View};
 
 use super::array::{Array, Element, Values};
 use super::npy::map_file;
+use super::sniff::{Sniffed, check_binary};
 use super::write_file;
 use crate::{Buffer, FormatError};
 
@@ -32,8 +33,10 @@ impl Tensors {
     /// When the file cannot be read or is damaged.
     pub fn open(path: &Path) -> Result<Self, FormatError> {
         let map = Arc::new(map_file(path)?);
-        let (header, metadata) = SafeTensors::read_metadata(&map)
-            .map_err(|e| FormatError::corrupt(format!("not a readable safetensors file: {e}")).at(path))?;
+        let (header, metadata) = SafeTensors::read_metadata(&map).map_err(|e| {
+            let damaged = || FormatError::corrupt(format!("not a readable safetensors file: {e}"));
+            check_binary(&map, "a safetensors file", Sniffed::Binary).err().unwrap_or_else(damaged).at(path)
+        })?;
         Ok(Self { origin: path.to_owned(), map, metadata, data_start: size_of::<u64>() + header })
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use girih_datasets::FeaturesFrom;
 use girih_trainer::{ModelKind, TaskKind, TrainConfig};
 use serde::{Deserialize, Serialize};
 
@@ -51,13 +52,32 @@ pub fn resolve(args: &TrainArgs) -> Result<(DataArgs, TrainConfig), CliError> {
             "--hidden has no effect on sgc, which has no hidden layers: leave it out".to_owned(),
         ));
     }
-    if let (Some(rule), true) = (config.features_from, config.model.kind.is_recommender()) {
-        return Err(CliError::Usage(format!(
-            "--features-from {rule} has no effect on {0}, which learns a row for each user and item by itself: leave it out",
-            config.model.kind.name()
-        )));
+    if config.model.kind.is_recommender() {
+        learn_rows(&mut config, args.settings.model.hidden)?;
     }
     Ok((below(spec, read_so, &args.data), config))
+}
+
+/// Features of a recommender: it learns a row for each user and item, so that `embedding:W` is the width of these.
+///
+/// # Errors
+/// When other features are asked for, or --hidden is another width.
+fn learn_rows(config: &mut TrainConfig, hidden: Option<usize>) -> Result<(), CliError> {
+    let Some(rule) = config.features_from.take() else { return Ok(()) };
+    let name = config.model.kind.name();
+    match (rule, hidden) {
+        (FeaturesFrom::Embedding(width), Some(hidden)) if hidden != width => Err(CliError::Usage(format!(
+            "--features-from {rule} and --hidden {hidden} are both the width of what {name} learns: leave one out"
+        ))),
+        (FeaturesFrom::Embedding(width), _) => {
+            config.model.hidden = width;
+            Ok(())
+        }
+        _ => Err(CliError::Usage(format!(
+            "--features-from {rule} has no effect on {name}, which learns a row for each user and item: give \
+             embedding:WIDTH, or leave it out"
+        ))),
+    }
 }
 
 /// The data that flags of `girih evaluate` and `girih predict` ask for: where they say nothing, those of the session
