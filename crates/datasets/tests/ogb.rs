@@ -59,7 +59,7 @@ fn several_labels_and_several_splits() {
 
 /// A file that PyTorch 2.11 has written.
 fn torch_file(name: &str) -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/torch").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/torch").join(name)
 }
 
 /// A folder without a split as text, whose split `target` is these files of `torch.save`.
