@@ -578,8 +578,9 @@ fn real_archives_are_read() {
     let mut outer = Npz::open(&data.join("amazon-computers/amazon-computers.zip")).unwrap();
     let name = outer.members().iter().find(|m| m.ends_with(".npz")).unwrap().clone();
     let mut inner = outer.inner(&name).unwrap();
-    let computers = girih_graph_format::file::sparse_from_npz(&mut inner, "adj_").unwrap();
-    assert_eq!((computers.n_rows(), computers.nnz()), (13_752, 287_209));
+    let (computers, n_merged) =
+        girih_graph_format::file::sparse_from_npz(&mut inner, "adj_", Duplicates::Refuse).unwrap();
+    assert_eq!((computers.n_rows(), computers.nnz(), n_merged), (13_752, 287_209, 0));
 
     let mut gowalla = Npz::open(&data.join("gowalla/s_adj_mat.npz")).unwrap();
     assert_eq!(gowalla.array("format").unwrap().into_text().unwrap(), ["csr"]);

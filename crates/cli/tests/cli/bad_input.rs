@@ -73,11 +73,11 @@ fn the_unchanged_case_trains() {
 #[test]
 fn labels() {
     let case = Case::new();
-    let floats: Vec<u8> = [0.0f32; 6].iter().flat_map(|v| v.to_le_bytes()).collect();
+    let floats: Vec<u8> = [0.5f32; 6].iter().flat_map(|v| v.to_le_bytes()).collect();
     let integers = |values: [i64; 6]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
     let good = integers([0, 1, 0, 1, 0, 1]);
     let table: [(&str, &str, &str, &[u8]); 7] = [
-        ("<f4", "(6,)", "integers", &floats),
+        ("<f4", "(6,)", "node 0 has class 0.5", &floats),
         ("<c8", "(6,)", "", &good),
         ("|O", "(6,)", "Python objects", &good),
         ("<i8", "(2, 3)", "", &good),

@@ -145,7 +145,7 @@ fn one_of_several_splits() {
     let message = girih(&["train", "--data", &tensors, "--split", "7", "--epochs", "1"]).refused(1);
     assert!(says(&message, "split 7 does not exist") && says(&message, "has 1 split"), "{message}");
     let message = girih(&["stats", "--data", &tensors, "--split", "first"]).refused(2);
-    assert!(says(&message, "a number from 0, or all"), "{message}");
+    assert!(says(&message, "a number from 0, all, or random"), "{message}");
 }
 
 #[test]

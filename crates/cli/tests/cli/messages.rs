@@ -74,7 +74,7 @@ fn settings_that_cannot_be_trained_name_the_flag_that_helps() {
     );
     assert_eq!(
         refusal(1, &format!("train --data {SMALL} --metric roc-auc -q")),
-        "planted,nodes=600,degree=8,features=24,classes=4 has 4 classes; ROC-AUC is defined for two classes, or for \
+        "synth:planted,nodes=600,degree=8,features=24,classes=4 has 4 classes; ROC-AUC is defined for two classes, or for \
          several labels a node: give --metric accuracy"
     );
 }
@@ -108,6 +108,7 @@ fn a_resumed_session_names_settings_that_differ() {
         said(&other),
         format!(
             "gcn on {SMALL} (generated): 600 nodes, 4800 edges, 24 features, 4 classes; device cpu \
+             split: 334 train, 58 val, 208 test \
              {out}/run-000.safetensors: it was trained with other settings: model.hidden 9 (was 16), optimizer.lr 0.5 (was \
              0.01); resume with those of the checkpoint, or choose another --out"
         )

@@ -384,7 +384,7 @@ fn partition_refuses_what_cannot_be() {
 #[test]
 fn graphs_without_nodes_are_ordered_and_drawn() {
     let work = Workspace::new();
-    std::fs::write(work.path("none.csv"), "# no edges\n").unwrap();
+    std::fs::write(work.path("none.csv"), "# girih: nodes 0\n").unwrap();
     let (plot, report) = (work.arg("new/spy.png"), work.arg("new/page.html"));
     let args =
         ["reorder", "--data", &work.arg("none.csv"), "--order", "degree,rcm", "--plot", &plot, "--report", &report];

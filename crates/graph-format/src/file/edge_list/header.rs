@@ -32,7 +32,7 @@ const FIRST_NODES: &[&str] = &["u", "node1", "nodeid1", "nodea", "id1", "n1", "v
 const SECOND_NODES: &[&str] = &["v", "node2", "nodeid2", "nodeb", "id2", "n2", "vertex2"];
 const USERS: &[&str] = &["user", "customer", "reviewer"];
 const ITEMS: &[&str] = &["item", "movie", "product", "book", "artist"];
-const WEIGHTS: &[&str] = &["weight", "weights", "edgeweight", "w", "wt"];
+const WEIGHTS: &[&str] = &["weight", "weights", "edgeweight", "w", "wt", "sign"];
 const TIMES: &[&str] = &["time", "timestamp", "unixtime", "datetime", "date", "year", "epoch", "ts", "t"];
 const INDICES: &[&str] = &["id", "index", "idx", "edgeid", "eid", "edgeindex", "rowid"];
 

@@ -250,6 +250,8 @@ impl Preamble<'_> {
                 return Err(wrong(format!("{n_fields} fields, but --columns {columns} names {n}")));
             }
             self.note_other_header(columns.roles(), n_fields, notes);
+            let times = columns.roles().iter().enumerate().filter(|&(_, &role)| role == Role::Time);
+            times.for_each(|(at, _)| notes.leave_out(column(at, "time"), "times of edges"));
             return Ok(Reading::of(columns.roles()));
         }
         if let Some(line) = self.header {
