@@ -60,10 +60,9 @@ pub(crate) fn refuse_duplicates_option(options: &LoadOptions, why: &str) -> Resu
 }
 
 /// Drops self loops, with a note of how many.
-pub(crate) fn without_loops(graph: Csr, notes: &mut Notes) -> Csr {
-    let n_stored = graph.nnz();
-    let graph = graph.without_self_loops();
-    let n_loops = n_stored - graph.nnz();
+pub(crate) fn without_loops(stored: &Csr, notes: &mut Notes) -> Csr {
+    let graph = stored.without_self_loops();
+    let n_loops = stored.nnz() - graph.nnz();
     if n_loops > 0 {
         let text = format!("{n_loops} self loops are dropped, as the published loaders do");
         notes.make_up("dropped_self_loops", text, &[("edges", n_loops as u64)]);

@@ -75,7 +75,7 @@ fn adjacency(npz: &mut Npz, options: &LoadOptions, notes: &mut Notes) -> Result<
     if stored.values().is_some() {
         notes.leave_out("adj_data", "weights, which the published loaders drop");
     }
-    let graph = without_loops(stored.with_values(None)?, notes);
+    let graph = without_loops(&stored.with_values(None)?, notes);
     Ok(directed_as(graph, options, true, notes))
 }
 

@@ -57,7 +57,7 @@ fn adjacency(edges: Array, n_nodes: usize, options: &LoadOptions, notes: &mut No
     let (sources, destinations): (Vec<NodeId>, Vec<NodeId>) = pairs.iter().map(|&[u, v]| (u, v)).unzip();
     let coo = Coo::new(n_nodes, n_nodes, destinations, sources, None).map_err(|e| e.at(&origin))?;
     let graph = to_graph(&coo, options, Duplicates::Merge, notes).map_err(|e| e.at(&origin))?;
-    Ok(without_loops(graph, notes))
+    Ok(without_loops(&graph, notes))
 }
 
 fn splits(npz: &mut Npz, n_nodes: usize) -> Result<Vec<Split>, DatasetError> {

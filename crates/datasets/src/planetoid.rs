@@ -122,7 +122,7 @@ impl Files {
         let graph = adjacency(&pickle)
             .and_then(|edges| Ok(to_graph(&edges, options, Duplicates::Merge, notes)?))
             .map_err(|e| e.at(&path))?;
-        let graph = without_loops(graph, notes);
+        let graph = without_loops(&graph, notes);
         Ok(directed_as(graph, options, true, notes))
     }
 

@@ -80,7 +80,7 @@ fn splits_that_pytorch_has_saved_are_read() {
     for golden in ["dict_tensors.pt", "dict_numpy.pt"] {
         assert_eq!(
             load_default(with_torch_split(&[("split_dict.pt", golden)]).path()).splits,
-            [all.clone()],
+            std::slice::from_ref(&all),
             "{golden}"
         );
     }

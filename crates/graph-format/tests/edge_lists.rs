@@ -405,11 +405,11 @@ fn binary_formats_name_what_stands_in_their_place() {
             (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 2\n", "git lfs pull"),
             (b"\x1f\x8b\x08\x00\x00", "a gzip file"),
         ] {
-            std::fs::write(&path, bytes).unwrap();
+            fs::write(&path, bytes).unwrap();
             let message = read(&path);
             assert!(message.contains(expected) && !message.contains("damaged"), "{message}");
         }
-        std::fs::write(&path, b"\x00\x01\x02\x03\xff\xfe\xfd\xfc").unwrap();
+        fs::write(&path, b"\x00\x01\x02\x03\xff\xfe\xfd\xfc").unwrap();
         assert!(read(&path).contains("damaged"));
     }
 }

@@ -162,7 +162,7 @@ fn case_15_statistics_of_sparse_ids_take_seconds() {
 
 /// A ring of 30 nodes with signs, features and labels.
 fn signed(work: &Workspace) -> [String; 6] {
-    let sign = |v: usize| if v % 3 == 0 { 1 } else { -1 };
+    let sign = |v: usize| if v.is_multiple_of(3) { 1 } else { -1 };
     let lines: String = (0..30).map(|v| format!("{v} {} {}\n", (v + 1) % 30, sign(v))).collect();
     std::fs::write(work.path("sign.txt"), format!("# FromNodeId ToNodeId Sign\n{lines}")).unwrap();
     write_npy(&work.path("x.npy"), &[30, 2], &(0..60).map(|i| (i % 7) as f32).collect::<Vec<_>>()).unwrap();

@@ -43,7 +43,7 @@ impl Npz {
     /// # Errors
     /// When the file cannot be read or is no zip archive.
     pub fn open(path: &Path) -> Result<Self, FormatError> {
-        Self::new(path, Bytes(Arc::new(npy::map_file(path)?)))
+        Self::new(path, &Bytes(Arc::new(npy::map_file(path)?)))
     }
 
     /// An archive in memory; errors name `origin`.
@@ -51,10 +51,10 @@ impl Npz {
     /// # Errors
     /// When the bytes are no zip archive.
     pub fn from_bytes(origin: &Path, bytes: Vec<u8>) -> Result<Self, FormatError> {
-        Self::new(origin, Bytes(Arc::new(bytes)))
+        Self::new(origin, &Bytes(Arc::new(bytes)))
     }
 
-    fn new(origin: &Path, bytes: Bytes) -> Result<Self, FormatError> {
+    fn new(origin: &Path, bytes: &Bytes) -> Result<Self, FormatError> {
         let n_bytes = bytes.as_ref().len() as u64;
         let archive = ZipArchive::new(Cursor::new(bytes.clone())).map_err(|e| {
             let other = check_binary(bytes.as_ref(), "a zip archive", Sniffed::Zip);

@@ -55,7 +55,7 @@ impl Source<'_> {
                 let n_rows = indptr.len().saturating_sub(1);
                 let (n_rows, n_cols) = shape.unwrap_or((n_rows, n_rows));
                 let n_stored = indices.len();
-                Ok((self.from_compressed((n_rows, n_cols), &indptr, indices, weights)?, n_stored))
+                Ok((self.merge_compressed((n_rows, n_cols), &indptr, indices, weights)?, n_stored))
             }
             "csc" => {
                 let (indptr, indices) = self.compressed()?;
@@ -63,7 +63,7 @@ impl Source<'_> {
                 let (n_rows, n_cols) = shape.unwrap_or((n_cols, n_cols));
                 check_shape((n_rows, n_cols), indices.len())?;
                 let n_stored = indices.len();
-                let columns = self.from_compressed((n_cols, n_rows), &indptr, indices, weights)?;
+                let columns = self.merge_compressed((n_cols, n_rows), &indptr, indices, weights)?;
                 Ok((columns.transposed(), n_stored))
             }
             "coo" => {
@@ -116,7 +116,7 @@ impl Source<'_> {
     }
 
     /// A matrix from compressed rows whose columns may be unsorted or repeated.
-    fn from_compressed(
+    fn merge_compressed(
         &self,
         (n_rows, n_cols): (usize, usize),
         indptr: &Buffer<u64>,

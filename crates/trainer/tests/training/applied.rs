@@ -95,7 +95,7 @@ fn what_ranks_cannot_apply_is_refused() {
     assert!(message.contains("47 features") && message.contains("48 features"), "{message}");
     let links = TrainConfig { task: TaskKind::Links, links: LinkConfig::default(), ..config(ModelKind::Gcn, 1) };
     let of_links = trained(&planted("nodes=60"), &links);
-    assert!(refusal(planted("nodes=60"), &of_links, &two).contains("pairs"));
+    assert!(refusal(planted("nodes=60"), &of_links, &two).contains("--task links"));
     let job = ApplyJob::new(planted("nodes=60"), &checkpoint, &two);
     let message = job.on_devices(&[Cpu::new()], |_, _| unreachable!("refused before")).unwrap_err().to_string();
     assert!(message.contains("1 devices are there for a plan of 2"), "{message}");
