@@ -5,7 +5,7 @@
 //! - [`Npz`] and [`NpzWriter`]: archives of such arrays.
 //! - [`Folder`] and [`FolderWriter`]: girih's own format, named arrays with checksums, mapped on reading.
 //! - [`read_edge_list`], [`read_matrix_market`], [`read_metis`]: graphs as text; [`read_csv`]: rows of numbers.
-//! - [`sniff`]: kinds of files that stand in the place of another.
+//! - [`sniff()`]: kinds of files that stand in the place of another.
 //! - [`read_sparse_npz`]: the sparse matrices of `SciPy`.
 //! - [`Tensors`] and [`write_tensors`]: named arrays in one safetensors file.
 //! - [`write_file`] and [`NewFolder`]: output that appears whole or not at all; every writer goes through them.
