@@ -40,7 +40,7 @@ pub struct CompressArgs {
     /// A matrix is a .npy of float16, float32 or float64 with a row for each node, and may be larger than memory.
     #[arg(value_name = "PATH", conflicts_with = "data", required_unless_present = "data")]
     path: Option<String>,
-    /// The same as PATH
+    /// Alias of PATH
     #[arg(long, value_name = "SPEC", help_heading = "Data")]
     data: Option<String>,
     /// Codec

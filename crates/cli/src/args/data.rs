@@ -23,7 +23,7 @@ pub struct DataArgs {
     /// Data: a file or folder of any supported format, or synth:NAME
     #[arg(value_name = "PATH", conflicts_with = "data")]
     pub path: Option<String>,
-    /// The same as PATH
+    /// Alias of PATH
     #[arg(long, value_name = "SPEC", long_help = DATA_HELP)]
     pub data: Option<String>,
     #[command(flatten)]

@@ -7,7 +7,7 @@ struct Help {
     command: &'static str,
     /// Flags and arguments that `-h` shows, by id; `--help` shows all. Empty: `-h` shows all, too.
     common: &'static [&'static str],
-    /// What a command line does, and the command line.
+    /// Pairs of a purpose and the command line for it.
     examples: &'static [(&'static str, &'static str)],
 }
 

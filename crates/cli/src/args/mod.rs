@@ -117,7 +117,7 @@ impl Cli {
     /// The parsed command line, whose first word is the program.
     ///
     /// # Errors
-    /// Those of clap, with the flag of girih where another tool's was given; help and version are among them.
+    /// Errors of clap, help and version among them; a flag of another tool is answered with girih's.
     pub fn parse_line(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Self, clap::Error> {
         let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
         let mut command = command();

@@ -58,7 +58,7 @@ pub struct SampleArgs {
     pub relabel: Option<Relabel>,
     /// Nodes whose neighbours a hop samples [default: per-layer]
     ///
-    /// Those that the hop before found (once), or all found so far (per-layer).
+    /// Nodes of the hop before (once), or all found so far (per-layer).
     #[arg(long, help_heading = "Mini-batches", value_enum)]
     pub expand: Option<ExpandChoice>,
     /// Sample with replacement (neighbor, layer)

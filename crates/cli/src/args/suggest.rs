@@ -102,7 +102,7 @@ pub(super) fn with_flag_of_girih(mut error: clap::Error, command: &clap::Command
     error
 }
 
-/// What to write in a command instead of another tool's flag.
+/// Flag of girih in a command that stands for another tool's.
 fn girihs(unknown: &str, command: &clap::Command) -> Option<&'static str> {
     let name = unknown.split('=').next().unwrap_or(unknown).to_ascii_lowercase();
     let here = |girihs: &str| {

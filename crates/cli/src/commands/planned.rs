@@ -22,7 +22,7 @@ use crate::output::{Results, under_spinner};
 
 /// Of the bytes that memory streams a second, what an exchange through it moves: they are written and read again.
 const COPIED_SHARE: f64 = 0.5;
-/// What takes a while before the table is there.
+/// Spinner text while the table is computed.
 const PLANNING: &str = "planning every partition and exchange";
 /// Seconds until threads have met.
 const MEETING_SECONDS: f64 = 20e-6;

@@ -1,4 +1,4 @@
-//! What reading data left out, made up or found doubtful, for people and for programs.
+//! Record of reading data, for people and for programs: data not used, made up or doubtful.
 
 use girih_graph_format::Notes;
 use serde_json::{Map, Value, json};

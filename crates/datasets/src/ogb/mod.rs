@@ -115,9 +115,9 @@ fn read_text(raw: &Path, options: &LoadOptions, notes: &mut Notes) -> Result<Par
     }
     let count = |name: &str| {
         let path = table(raw, name).unwrap_or_default();
-        Ok::<_, DatasetError>((only_graph(&read_integers(&path)?).map_err(|e| e.at(&path))?, path))
+        only_graph(&read_integers(&path)?).map_err(|e| e.at(&path))
     };
-    let (n_nodes, _) = count("num-node-list")?;
+    let n_nodes = count("num-node-list")?;
     let path = table(raw, "edge").unwrap_or_default();
     let read = EdgeListOptions { n_nodes: Some(n_nodes as usize), ..EdgeListOptions::default() };
     let edges = read_edge_list(&path, &read)?.edges;
@@ -125,8 +125,7 @@ fn read_text(raw: &Path, options: &LoadOptions, notes: &mut Notes) -> Result<Par
         let message = "three columns; expected source and destination, and weights in edge_weight.csv.gz";
         return Err(DatasetError::invalid(message).at(&path));
     }
-    let (n_edges, _) = count("num-edge-list")?;
-    check_edges(edges.len(), n_edges).map_err(|e| e.at(&path))?;
+    check_edges(edges.len(), count("num-edge-list")?).map_err(|e| e.at(&path))?;
     let edges = with_weights(edges, table(raw, "edge_weight"))?;
     let features = table(raw, "node-feat").map(|path| read_csv(&path, Missing::Refuse)).transpose()?;
     let labels = table(raw, "node-label")

@@ -55,7 +55,7 @@ impl End {
         }
     }
 
-    /// What people are told; `None` after all epochs.
+    /// Line for people; `None` after all epochs.
     pub fn line(&self, args: &TrainArgs, config: &TrainConfig, runs: &[RunSummary]) -> Option<String> {
         let Self::Stopped { has_begun, command, .. } = self else {
             return matches!(self, Self::WasDone).then(|| nothing_left(args, config, runs));
@@ -75,7 +75,7 @@ impl End {
     }
 }
 
-/// What a session is told that resumed a finished one, with the flag that trains on.
+/// Line for a session that resumed a finished one, with the flag that trains on.
 fn nothing_left(args: &TrainArgs, config: &TrainConfig, runs: &[RunSummary]) -> String {
     let folder = args.out.as_deref().map_or(String::new(), |out| format!(" in {}", out.display()));
     let is_impatient = runs.iter().any(|run| run.epochs < config.epochs);
