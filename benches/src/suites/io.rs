@@ -15,7 +15,7 @@ use girih_graph_format::file::{
     EdgeListOptions, Folder, FolderWriter, Missing, Verify, read_csv, read_edge_list, read_matrix_market, read_metis,
     read_sparse_npz, write_edge_list, write_file, write_matrix_market, write_metis, write_sparse_npz,
 };
-use girih_graph_format::{Csr, Duplicates, Matrix};
+use girih_graph_format::{Csr, Duplicates, Matrix, Notes};
 use rayon::ThreadPoolBuilder;
 
 use super::{Setup, random_matrix};
@@ -128,7 +128,7 @@ fn read_table(setup: &Setup, path: &Path) -> Result<Vec<Case>, Error> {
     let table = random_matrix(rows, columns)?;
     save_table(&table, path)?;
     let megabytes = bytes_at(path)? as f64 / 1e6;
-    let read = || match read_csv(path, Missing::Refuse)? {
+    let read = || match read_csv(path, Missing::Refuse, &mut Notes::default())? {
         found if found == table => Ok(()),
         _ => Err(Error::from("other features came back")),
     };

@@ -16,7 +16,8 @@ use crate::scores::NodeScore;
 /// How pages look.
 pub const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;\
      color:#222}svg{width:100%;height:auto}table{border-collapse:collapse}th{text-align:left;font-weight:600}\
-     th,td{padding:.15rem 1.5rem .15rem 0}.legend{margin:0}.legend span{margin-left:1.5rem}pre{background:#f5f5f5;padding:1rem;overflow:auto}";
+     th,td{padding:.15rem 1.5rem .15rem 0}.legend{margin:0}.legend span{margin-left:1.5rem}pre{background:#f5f5f5;padding:1rem;overflow:auto}\
+     h1,td{overflow-wrap:anywhere}";
 
 const SIZE: (u32, u32) = (720, 360);
 /// Points of a curve that are marked, where there are so few.

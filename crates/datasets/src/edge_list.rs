@@ -4,7 +4,7 @@ use std::path::Path;
 
 use girih_compress::CompressedFeatures;
 use girih_graph_format::file::{
-    Array, EdgeList, EdgeListOptions, Missing, Verify, read_edge_list, read_sparse_npz, read_table,
+    Array, EdgeList, EdgeListOptions, Verify, count_table_rows, read_edge_list, sparse_npz_rows,
 };
 use girih_graph_format::{Coo, Duplicates, NodeId};
 
@@ -58,8 +58,8 @@ fn names_first(edges: &Coo) -> bool {
 fn n_rows(features: &Path) -> Result<usize, DatasetError> {
     Ok(match ending(features).as_str() {
         "codes" => CompressedFeatures::open(features, Verify::Structure)?.n_rows(),
-        "npz" => read_sparse_npz(features)?.n_rows(),
-        "csv" | "tsv" | "txt" => read_table(features, Missing::Refuse)?.rows.n_rows(),
+        "npz" => sparse_npz_rows(features)?,
+        "csv" | "tsv" | "txt" => count_table_rows(features)?,
         _ => Array::map(features)?.expect_2d()?.0,
     })
 }

@@ -37,9 +37,7 @@ fn read(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset, Dat
     let norm = options.feature_norm.unwrap_or(FeatureNorm::RootLength);
     let features = features(npz)?.map(|features| norm.apply(features)).transpose()?;
     let labels = labels::as_published(npz.array("labels")?)?;
-    let mut members = Inventory::of_names(npz.members().iter().cloned());
-    members.take_all(is_used);
-    members.note(&mut notes);
+    Inventory::note_others(npz.members().iter().cloned(), is_used, &mut notes);
     let eligible = labels_of_largest_component(&graph, &labels);
     let splits = drawn_by(SplitRule::GNN_BENCHMARK, &eligible, options, &mut notes);
     Ok(Dataset { notes, ..Dataset::new(name, graph, features, Some(labels), splits)? })

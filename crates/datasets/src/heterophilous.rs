@@ -35,9 +35,7 @@ fn read(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset, Dat
     let graph = directed_as(graph, options, true, &mut notes);
     let labels = labels::as_published(npz.array("node_labels")?)?;
     let splits = splits(npz, n_nodes)?;
-    let mut members = Inventory::of_names(npz.members().iter().cloned());
-    members.take_all(|name| MEMBERS.contains(&name));
-    members.note(&mut notes);
+    Inventory::note_others(npz.members().iter().cloned(), |name| MEMBERS.contains(&name), &mut notes);
     Ok(Dataset { notes, ..Dataset::new(name, graph, Some(features), Some(labels), splits)? })
 }
 

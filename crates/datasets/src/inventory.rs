@@ -54,6 +54,17 @@ impl Inventory {
         self.left.iter().map(String::as_str)
     }
 
+    /// Notes the members of an archive that `is_used` does not hold for.
+    pub(crate) fn note_others(
+        names: impl IntoIterator<Item = String>,
+        is_used: impl Fn(&str) -> bool,
+        notes: &mut Notes,
+    ) {
+        let mut members = Self::of_names(names);
+        members.take_all(is_used);
+        members.note(notes);
+    }
+
     /// Notes all entries that are left, with the reason that their names tell.
     pub(crate) fn note(&self, notes: &mut Notes) {
         self.left().for_each(|name| notes.leave_out(name, reason(name)));

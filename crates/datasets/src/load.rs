@@ -237,9 +237,7 @@ fn load_npz(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset,
     let (graph, n_merged) = sparse_from_npz(npz, "", rule)?;
     let mut notes = Notes::default();
     rule.note(n_merged, npz.contains("data"), &mut notes);
-    let mut members = Inventory::of_names(npz.names().map(str::to_owned));
-    members.take_all(|name| SPARSE_MEMBERS.contains(&name));
-    members.note(&mut notes);
+    Inventory::note_others(npz.names().map(str::to_owned), |name| SPARSE_MEMBERS.contains(&name), &mut notes);
     topology(npz.origin(), graph, options, notes)
 }
 
@@ -261,7 +259,7 @@ fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datase
             dataset.notes.make_up("replaced_features", text, &[]);
         }
         let norm = options.feature_norm.unwrap_or_default();
-        let features = read_features(path, dataset.n_nodes(), norm, options)?;
+        let features = read_features(path, dataset.n_nodes(), options, &mut dataset.notes)?;
         dataset.features = Some(norm.apply(features).map_err(|e| e.at(path))?);
         dataset.validate().map_err(|e| with_hint(e, &dataset).at(path))?;
     }
@@ -296,17 +294,17 @@ fn with_hint(error: DatasetError, dataset: &Dataset) -> DatasetError {
 fn read_features(
     path: &Path,
     n_nodes: usize,
-    norm: FeatureNorm,
     options: &LoadOptions,
+    notes: &mut Notes,
 ) -> Result<Features, DatasetError> {
     match ending(path).as_str() {
         "codes" => open_store(path, n_nodes),
         "npz" => Ok(Features::Sparse(read_sparse_npz(path).map_err(|e| sparse_expected(e.into(), path))?)),
         "csv" | "tsv" | "txt" => {
-            let Table { rows, .. } = read_table(path, Missing::Refuse)?;
+            let Table { rows, .. } = read_table(path, Missing::Refuse, notes)?;
             Ok(Features::Dense(rows))
         }
-        _ if norm == FeatureNorm::None => open_matrix(path, options),
+        _ if options.feature_norm.unwrap_or_default() == FeatureNorm::None => open_matrix(path, options),
         _ => Ok(Features::Dense(Array::map(path)?.into_matrix()?)),
     }
 }
@@ -328,7 +326,7 @@ fn read_labels(
 ) -> Result<crate::Labels, DatasetError> {
     match ending(path).as_str() {
         "csv" | "tsv" | "txt" => {
-            labels::of_table(read_table(path, Missing::Nan)?, n_nodes, options, notes).map_err(|e| e.at(path))
+            labels::of_table(read_table(path, Missing::Nan, notes)?, n_nodes, options, notes).map_err(|e| e.at(path))
         }
         _ => labels::of_array(Array::read(path)?, None, options, notes),
     }

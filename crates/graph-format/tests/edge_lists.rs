@@ -11,7 +11,7 @@ use girih_graph_format::file::{
     Array, Columns, EdgeList, EdgeListOptions, Npz, Sniffed, Tensors, parse_edge_list, parse_matrix_market,
     parse_metis, read_edge_list, read_integers, sniff, sniff_file,
 };
-use girih_graph_format::{Duplicates, FormatError};
+use girih_graph_format::{Duplicates, FormatError, Notes};
 use proptest::prelude::*;
 
 fn read(text: &str) -> Result<EdgeList, FormatError> {
@@ -308,7 +308,7 @@ fn files_of_another_kind_are_named() {
         let messages = [
             Some(of_list),
             parse_metis(&bytes).err(),
-            read_integers(&path).err(),
+            read_integers(&path, &mut Notes::default()).err(),
             parse_matrix_market(&bytes, Duplicates::Sum).err().or_else(|| parse_metis(&bytes).err()),
         ];
         for error in messages.map(|error| error.expect("another kind")) {

@@ -11,7 +11,7 @@ use girih_graph_format::file::{
     Missing, Tensor, Tensors, parse_csv, parse_matrix_market, parse_metis, read_csv, read_integers, read_matrix_market,
     read_metis, write_matrix_market, write_metis, write_tensors,
 };
-use girih_graph_format::{Coo, Csr, Duplicates, FormatError};
+use girih_graph_format::{Coo, Csr, Duplicates, FormatError, Notes};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -352,12 +352,14 @@ fn rows_of_numbers_say_which_line_is_wrong() {
     assert_eq!(csv("", Missing::Refuse).unwrap().n_rows(), 0);
 
     let home = tempfile::tempdir().unwrap();
-    let path = home.path().join("ids.csv");
+    let (path, mut notes) = (home.path().join("ids.csv"), Notes::default());
     fs::write(&path, "3\r\n0\r\n").unwrap();
-    assert_eq!(read_integers(&path).unwrap(), [3, 0]);
+    assert_eq!(read_integers(&path, &mut notes).unwrap(), [3, 0]);
     fs::write(&path, "3\n-1\n").unwrap();
-    assert!(read_integers(&path).unwrap_err().to_string().contains("ids.csv: line 2: expected one integer"));
-    assert!(read_csv(&home.path().join("none.csv"), Missing::Nan).unwrap_err().is_not_found());
+    assert!(
+        read_integers(&path, &mut notes).unwrap_err().to_string().contains("ids.csv: line 2: expected one integer")
+    );
+    assert!(read_csv(&home.path().join("none.csv"), Missing::Nan, &mut notes).unwrap_err().is_not_found());
 }
 
 #[test]

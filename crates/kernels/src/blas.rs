@@ -90,10 +90,10 @@ pub(crate) fn describe(error: result::CublasError) -> String {
     use sys::cublasStatus_t as S;
     match error.0 {
         S::CUBLAS_STATUS_ALLOC_FAILED => {
-            format!("the card's memory does not suffice for its workspace ({:?})", error.0)
+            format!("the GPU has too little free memory for its workspace ({:?})", error.0)
         }
         S::CUBLAS_STATUS_EXECUTION_FAILED => {
-            format!("a product, or an operation shortly before it, failed on the card ({:?})", error.0)
+            format!("a product, or an operation shortly before it, failed on the GPU ({:?})", error.0)
         }
         status => format!("{status:?}"),
     }

@@ -103,9 +103,9 @@ pub(crate) fn explain(code: CUresult) -> String {
     use CUresult as C;
     let what = match code {
         C::CUDA_ERROR_NO_DEVICE => match std::env::var("CUDA_VISIBLE_DEVICES") {
-            Ok(visible) => return format!("no NVIDIA card is visible; CUDA_VISIBLE_DEVICES is `{visible}` ({code:?})"),
+            Ok(visible) => return format!("no NVIDIA GPU is visible: CUDA_VISIBLE_DEVICES is `{visible}` ({code:?})"),
             Err(_) => {
-                "there is no NVIDIA card, or this user or container may not use it; `nvidia-smi` lists what there is"
+                "there is no NVIDIA GPU, or this user or container may not use it; `nvidia-smi` lists what there is"
             }
         },
         C::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
@@ -115,23 +115,23 @@ pub(crate) fn explain(code: CUresult) -> String {
             "the loader finds the toolkit's stub instead of the driver's library; take `stubs` out of LD_LIBRARY_PATH"
         }
         C::CUDA_ERROR_SYSTEM_NOT_READY => "the system is not ready; check that nvidia-fabricmanager runs",
-        C::CUDA_ERROR_DEVICE_UNAVAILABLE => "another process has the card to itself; wait for it, or take another card",
+        C::CUDA_ERROR_DEVICE_UNAVAILABLE => "another process has the GPU to itself; wait for it, or use another GPU",
         C::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
             "the driver is older than the compiler of kernels (libnvrtc); update the driver, or install an older libnvrtc"
         }
         C::CUDA_ERROR_OUT_OF_MEMORY => {
-            "the card's memory is full; --precision bf16, a smaller --hidden or --device cpu may help"
+            "the GPU's memory is full; --precision bf16, a smaller --hidden or --device cpu may help"
         }
         C::CUDA_ERROR_ECC_UNCORRECTABLE => {
-            "the card's memory failed, and what it held is lost; look at `nvidia-smi -q -d ECC`, and have the card reset \
+            "the GPU's memory failed and its contents are lost; look at `nvidia-smi -q -d ECC`, and have the GPU reset \
              before it is used again"
         }
         C::CUDA_ERROR_NVLINK_UNCORRECTABLE => {
-            "the link between cards failed, and what it carried is lost; look at `nvidia-smi nvlink -e`, and have the cards \
+            "the link between GPUs failed and its data are lost; look at `nvidia-smi nvlink -e`, and have the GPUs \
              reset before they are used again"
         }
         C::CUDA_ERROR_LAUNCH_TIMEOUT => {
-            "the card's display stopped a kernel that took too long; use a card without a display, or a smaller graph"
+            "the display of the GPU stopped a kernel that took too long; use a GPU without a display, or a smaller graph"
         }
         C::CUDA_ERROR_ILLEGAL_ADDRESS
         | C::CUDA_ERROR_MISALIGNED_ADDRESS
@@ -141,8 +141,8 @@ pub(crate) fn explain(code: CUresult) -> String {
         | C::CUDA_ERROR_HARDWARE_STACK_ERROR
         | C::CUDA_ERROR_ASSERT
         | C::CUDA_ERROR_LAUNCH_FAILED => {
-            "a kernel of this operation, or of one shortly before it, went wrong, and this process cannot use the card any \
-             more; start again, with --device cpu if it happens again, and report it as an error of girih"
+            "a kernel of this operation, or of one shortly before it, failed, and this process cannot use the GPU any more; \
+             start again, with --device cpu if it happens again, and report it as an error of girih"
         }
         _ => return format!("{code:?}"),
     };

@@ -39,7 +39,7 @@ pub(crate) enum Kind {
     #[error("there is no CUDA device {ordinal}: {}; `girih doctor` lists them", there_are(*count, visible.as_deref()))]
     NoDevice { ordinal: usize, count: usize, visible: Option<String> },
     #[error(
-        "{card} has compute capability {}.{}, but kernels need 8.0 (Ampere) or newer; use another card, or --device cpu",
+        "{card} has compute capability {}.{}, and girih needs 8.0 (Ampere) or newer: use another GPU, or --device cpu",
         capability.0,
         capability.1
     )]
@@ -57,7 +57,7 @@ pub(crate) enum Kind {
     #[error("cuBLAS: {0}")]
     Blas(String),
     #[error(
-        "CUDA's profiling library does not record: {0}; another profiler may be at work, or the system may not let you; train without --timeline"
+        "CUPTI does not record: {0}; another profiler may be running, or the system may forbid it: train without --timeline"
     )]
     Profiler(String),
 }

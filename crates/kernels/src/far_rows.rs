@@ -368,7 +368,7 @@ impl CudaRows {
     fn check_storage(&self, out: &CudaMatrix) -> Result<(), ComputeError> {
         let (_, dtype) = self.form.result();
         if out.dtype != dtype {
-            let what = format!("rows are read as {}, and wanted as {}", dtype.name(), out.dtype.name());
+            let what = format!("rows are read as {}, and the output is {}", dtype.name(), out.dtype.name());
             return Err(ComputeError::argument(OPERATION, what));
         }
         Ok(())
@@ -386,7 +386,7 @@ impl CudaRows {
         checks::spmm((block, Transpose::No), 0, None, Shape::new(n, cols), None, sums.shape)?;
         if let Some(own) = own.filter(|own| own.shape.rows > n || own.shape.cols != cols) {
             let Shape { rows, cols: found } = own.shape;
-            let what = format!("the first {rows} rows of {found} columns are wanted of {n} rows of {cols} columns");
+            let what = format!("the output is {rows} × {found}, and there are {n} rows of {cols} columns");
             return Err(ComputeError::argument(OPERATION, what));
         }
         own.into_iter().chain([sums]).try_for_each(|out| self.check_storage(out))
@@ -651,7 +651,7 @@ impl RowStore<Cuda> for CudaRows {
             return Err(ComputeError::argument(
                 OPERATION,
                 format!(
-                    "{n} rows of {cols} columns of {found} from row {first} on, in a store of {} rows of {} columns of {wanted}",
+                    "{n} × {cols} {found} written at row {first} do not fit a store of {} × {} {wanted}",
                     self.n_rows, form.cols
                 ),
             ));

@@ -73,10 +73,10 @@ pub(crate) const BLAS: Library = Library {
 /// Sums and messages between cards.
 pub(crate) const NCCL: Library = Library {
     file: "libnccl.so.2",
-    purpose: "NCCL for several cards, which one card does not need",
+    purpose: "NCCL, for several GPUs",
     remedy: "install NCCL 2, or `pip install nvidia-nccl-cu13` in an active virtual environment, or set LD_LIBRARY_PATH to \
              where it is",
-    instead: "one card",
+    instead: "one GPU",
     opens: &[],
     folders: toolkit_folders,
     present: nccl_is_present,

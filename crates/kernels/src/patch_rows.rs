@@ -96,7 +96,7 @@ impl OwnRows {
             Some((first, n_own)) if n_own == found => Ok(Some(Self { first, stored })),
             _ => {
                 let n_nodes = own.map_or(0, |(_, n)| n);
-                let what = format!("rank {rank} has {found} rows for a patch of {n_nodes} nodes");
+                let what = format!("rank {rank} has {found} feature rows for its {n_nodes} nodes");
                 Err(ComputeError::argument(OPERATION, what))
             }
         }
@@ -200,7 +200,7 @@ impl PatchRows {
         if out.dtype == dtype {
             return Ok(());
         }
-        let what = format!("rows are read as {}, and wanted as {}", dtype.name(), out.dtype.name());
+        let what = format!("rows are read as {}, and the output is {}", dtype.name(), out.dtype.name());
         Err(ComputeError::argument(OPERATION, what))
     }
 

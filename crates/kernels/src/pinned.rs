@@ -48,8 +48,8 @@ impl Pinned {
     /// When the system pins no such memory.
     pub(crate) fn new(cuda: &Cuda, n_bytes: usize, what: &'static str) -> Result<Self, ComputeError> {
         let refused = |why: String| {
-            let remedy = "free memory, raise `ulimit -l`, or leave the cache out where the device has room for all";
-            ComputeError::device(what, format!("the host pins no {n_bytes} bytes ({why}); {remedy}"))
+            let remedy = "free memory, raise `ulimit -l`, or, if all fits on the GPU, leave the cache out";
+            ComputeError::device(what, format!("cannot pin {n_bytes} bytes of host memory ({why}); {remedy}"))
         };
         let uses = cuda.device.ending(&cuda.device.stream);
         uses.stream().context().bind_to_thread().map_err(Cuda::failed(what))?;

@@ -439,8 +439,8 @@ impl<'c> Group<'c> {
             return Err(ComputeError::argument(
                 operation,
                 format!(
-                    "rows are placed on {} cards, each of which reads those of the others, and this process has {} of them; take \
-                     the ranks of `--gpus N`, or give every card all that is on cards",
+                    "rows are cached on {} GPUs that read each other's, and this process has {} GPU(s): give `--gpus N`, or a cache \
+                     with one share (the same rows on every GPU)",
                     placement.n_cards(),
                     group.size
                 ),

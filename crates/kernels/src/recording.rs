@@ -338,7 +338,7 @@ impl Cuda {
     /// the pool keeps for it. It must not take what others will ask for: all that fits without graphs fits with them.
     fn check_memory(&self, n_bytes: usize) -> Result<(), String> {
         if !self.device.stream.context().has_async_alloc() {
-            return Err("the card allocates no memory in the order of its stream".to_owned());
+            return Err("the GPU does not support stream-ordered allocation".to_owned());
         }
         let kept = self.device.kept_bytes().map_err(|error| error.to_string())?;
         let free = self.device.unused_bytes().map_err(|error| error.to_string())?;

@@ -69,7 +69,7 @@ fn check_placed(placement: &Placement) -> Result<(), ComputeError> {
     if placement.spans().iter().all(|span| is_for_all(span.holder)) {
         return Ok(());
     }
-    Err(ComputeError::argument(OPERATION, "of rows that hosts have in part, every card has a copy, or none"))
+    Err(ComputeError::argument(OPERATION, "rows that hosts hold in parts are cached on every GPU, or on none"))
 }
 
 /// The rows of some nodes, of so many bytes on the device each: pieces, which follow each other. All ranks want the

@@ -239,14 +239,18 @@ impl StagedRows {
         let mut staged = Self { operation, asked, threads, asking, spare_ids: Arc::default() };
         let refused = |error: DriverError| {
             let (n_bytes, why) = (n_threads * BUFFERS * buffer_bytes, explain(error.0));
-            let remedy = "free memory, raise `ulimit -l`, or read rows in place (`--host-reads in-place`)";
-            ComputeError::device(operation, format!("the host pins no {n_bytes} bytes of buffers ({why}); {remedy}"))
+            let remedy = "free memory, raise `ulimit -l`, or give --host-reads in-place";
+            ComputeError::device(
+                operation,
+                format!("cannot pin {n_bytes} bytes of host memory for staging buffers ({why}); {remedy}"),
+            )
         };
         for _ in 0..n_threads {
             let buffers = Buffers::new(cuda, operation, buffer_bytes).map_err(refused)?;
             let (worker, (ask, asked)) = (worker(), channel());
             let thread = Builder::new().name("girih rows".to_owned()).spawn(move || bring(worker, buffers, &asked));
-            let no_thread = |error| ComputeError::device(operation, format!("no thread that brings rows: {error}"));
+            let no_thread =
+                |error| ComputeError::device(operation, format!("cannot start a thread that gathers rows: {error}"));
             staged.threads.push(thread.map_err(no_thread)?);
             staged.asked.push(ask);
         }

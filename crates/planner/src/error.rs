@@ -16,7 +16,7 @@ pub enum PlannerError {
     #[error(transparent)]
     Partition(#[from] PartitionError),
     /// Cards cannot be measured.
-    #[error("cannot measure the cards: {0}")]
+    #[error("cannot measure the GPUs: {0}")]
     Measure(String),
 }
 

@@ -93,7 +93,7 @@ pub fn transport(
         Ok(copied) if copied < sent => Ok(CardTransport::Peer),
         Ok(_) => Ok(CardTransport::Nccl),
         Err(error) => {
-            tracing::warn!("rows are sent by NCCL, because copies between cards fail: {error}");
+            tracing::warn!("rows are sent by NCCL, because copies between GPUs fail: {error}");
             Ok(CardTransport::Nccl)
         }
     }

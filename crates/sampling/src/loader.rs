@@ -116,7 +116,7 @@ impl<'g, S: Sampler> Loader<'g, S> {
         check_graph(graph)?;
         check_seeds(graph.n_rows(), &seeds, &mut NodeSet::default())?;
         if options.batch_size == 0 {
-            return Err(SampleError::invalid("batches of 0 seeds; give a batch size of at least 1"));
+            return Err(SampleError::invalid("the batch size is 0: give at least 1"));
         }
         if options.drop_last && seeds.len() < options.batch_size {
             return Err(SampleError::invalid(format!(

@@ -225,7 +225,7 @@ fn bad_settings_are_refused() {
     };
     assert!(refused(vec![1, 10], 4, false).contains("node 10"));
     assert!(refused(vec![1, 2, 1], 4, false).contains("twice"));
-    assert!(refused(vec![1], 0, false).contains("0 seeds"));
+    assert!(refused(vec![1], 0, false).contains("the batch size is 0"));
     assert!(refused(vec![1, 2, 3], 4, true).contains("3 seeds make no whole batch of 4"));
     assert!(Loader::new(&Csr::empty(2, 3).unwrap(), sampler(), vec![0], LoaderOptions::default()).is_err());
     // More seeds to a batch than there are: one batch.

@@ -20,7 +20,7 @@ impl Cut {
     pub fn new(graph: &Csr, patches: Patches) -> Result<Self, TierError> {
         if patches.n_nodes() != graph.n_rows() {
             return Err(TierError::invalid(format!(
-                "patches of {} nodes, but the graph has {}; cut this graph",
+                "the partition is of {} nodes, and the graph has {}: partition this graph",
                 patches.n_nodes(),
                 graph.n_rows()
             )));

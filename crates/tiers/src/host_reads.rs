@@ -121,7 +121,7 @@ impl FromStr for HostReads {
     fn from_str(text: &str) -> Result<Self, TierError> {
         Self::ALL.into_iter().find(|reads| reads.name() == text).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            TierError::invalid(format!("{text:?} is no way to read rows of the host; write one of {names}"))
+            TierError::invalid(format!("`{text}` is not a way to read rows of host memory: give one of {names}"))
         })
     }
 }

@@ -56,7 +56,7 @@ impl Room {
     pub fn beside(&self, training_bytes: u64) -> Result<u64, TierError> {
         self.card_bytes.checked_sub(training_bytes).ok_or_else(|| {
             TierError::invalid(format!(
-                "training alone needs {} of each card, but a card has {}; take smaller batches, a smaller fan-out, or cards with \
+                "training alone needs {} on each GPU, which has {}: give a smaller --batch-size or --fanout, or use GPUs with \
                  more memory",
                 bytes(training_bytes),
                 bytes(self.card_bytes)
@@ -72,8 +72,8 @@ impl Room {
         let Some(host_bytes) = self.host_bytes else { return Ok(None) };
         let left = host_bytes.checked_sub(layer_bytes).ok_or_else(|| {
             TierError::invalid(format!(
-                "rows of hidden layers need {} of the host while scores are taken, but the host has {}; take narrower layers, bf16, \
-                 or a host with more memory",
+                "evaluation layer by layer needs {} of host memory for hidden layers, and the host has {}: give a smaller \
+                 --hidden, or --precision bf16",
                 bytes(layer_bytes),
                 bytes(host_bytes)
             ))
@@ -216,13 +216,17 @@ impl Planner<'_> {
     fn check(&self, cache_share: Option<f64>) -> Result<(), TierError> {
         let n_cards = self.room.n_cards;
         if n_cards == 0 {
-            return Err(TierError::invalid("a plan for 0 cards; give at least 1"));
+            return Err(TierError::invalid("a plan for 0 GPUs: give at least 1"));
         }
         if let Some(share) = cache_share.filter(|share| !(0.0..=1.0).contains(share)) {
-            return Err(TierError::invalid(format!("features get the share {share}; give a number from 0 to 1")));
+            return Err(TierError::invalid(format!(
+                "the feature cache has the share {share} of the memory: give a number from 0 to 1"
+            )));
         }
         if let Some(n) = self.cut.map(|cut| cut.patches().len()).filter(|n| *n != n_cards) {
-            return Err(TierError::invalid(format!("{n} patches for {n_cards} cards; give one for each card")));
+            return Err(TierError::invalid(format!(
+                "the graph has {n} parts for {n_cards} GPUs: give one part for each GPU"
+            )));
         }
         Ok(())
     }
@@ -280,16 +284,16 @@ impl Planner<'_> {
         let least = |for_rows| ways.iter().filter_map(|way| on_host(way, for_rows)).min().unwrap_or(0);
         let (needed, host) = (least(for_rows), host_bytes.unwrap_or(u64::MAX));
         let whole = ways[0].whole_bytes();
-        let mut remedies = vec![format!("{} of host memory would do", bytes(needed))];
+        let mut remedies = vec![format!("give the host {}", bytes(needed))];
         if cache_share.is_some() && least(shared_bytes) <= host {
-            remedies.push("a smaller share for features fits".to_owned());
+            remedies.push("give features a smaller share".to_owned());
         }
         let more = whole.saturating_sub(host).div_ceil(shared_bytes.max(1));
         if more > n_cards as u64 {
-            remedies.push(format!("about {more} cards would hold a patch each"));
+            remedies.push(format!("partition it over about {more} GPUs"));
         }
         TierError::invalid(format!(
-            "the topology takes {}, of which {n_cards} card(s) with {} for it leave {} to host memory, which has {}; {}",
+            "the graph takes {}: {n_cards} GPU(s) have {} for it each, which leaves {} to the host, and the host has {}; {}",
             bytes(whole),
             bytes(for_rows),
             bytes(needed),
@@ -305,15 +309,15 @@ impl Planner<'_> {
         let needed = choices.iter().map(Choice::host_bytes).min();
         TierError::invalid(match needed {
             None => format!(
-                "training leaves {} of each card, and offsets and lists of where rows are alone take {}; take smaller batches, or cards with \
-                 more memory: all takes {}",
+                "training leaves {} of each GPU, and the indptr and the index of cached rows alone take {}: give a smaller \
+                 --batch-size, or use GPUs with more memory (graph and features take {})",
                 bytes(shared),
                 bytes(ways[0].least_bytes() + features.list_of_one_place()),
                 bytes(whole)
             ),
             Some(needed) => format!(
-                "topology and features take {}, of which the host needs {} where cards have {} for both, but it has {}; take a host with \
-                 more memory, features as codes, or cards with more memory",
+                "graph and features take {}: each GPU has {2} for both, which leaves {1} to the host, and the host has {3}; \
+                 compress the features (--codec topk:8), or use more memory on the host or the GPUs",
                 bytes(whole),
                 bytes(needed),
                 bytes(shared),

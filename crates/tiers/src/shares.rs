@@ -70,8 +70,8 @@ impl FromStr for CacheShares {
         let shares = shares.map(|(every_card, one_card)| Self { every_card, one_card });
         shares.filter(|shares| shares.are_shares()).ok_or_else(|| {
             TierError::invalid(format!(
-                "{text:?} is no share of the nodes, or two; write a number from 0 to 1, such as 0.2, or one for what every card has \
-                 and one for what is on one card each, such as 0.2,0.5, which are at most 1 together"
+                "`{text}` is not a share of the nodes: give a number from 0 to 1 for rows that every GPU holds, such as 0.2, \
+                 or two for rows on every GPU and rows on one GPU each, such as 0.2,0.5 (at most 1 together)"
             ))
         })
     }

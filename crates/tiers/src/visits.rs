@@ -59,7 +59,7 @@ impl Visits {
         let options = loader.sampler().options();
         if options.inputs == Columns::Global {
             return Err(TierError::invalid(
-                "batches with global columns do not list the nodes that they read; count with local ones",
+                "batches with global columns do not list the nodes that they read: count with local columns (`Columns::Local`)",
             ));
         }
         let counts = Counts::new(loader.graph().n_rows());

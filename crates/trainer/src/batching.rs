@@ -210,15 +210,16 @@ impl BatchConfig {
             return Ok((clusters, n_batches));
         }
         let n_batches = graph.n_rows().div_ceil(self.saint_nodes(n_draws)).max(1);
-        let n_draws = u32::try_from(n_draws)
-            .map_err(|_| TrainError::invalid(format!("{n_draws} draws for a batch; take fewer than 2^32")))?;
+        let n_draws = u32::try_from(n_draws).map_err(|_| {
+            TrainError::invalid(format!("--batch-size asks for {n_draws} draws a batch: give fewer than 2^32"))
+        })?;
         let sampler = match self.saint {
             SaintKind::Node => SaintSampler::nodes(graph, n_draws)?,
             SaintKind::Edge => SaintSampler::edges(graph, n_draws)?,
             SaintKind::Walk => {
                 let n_counted = u32::try_from(COUNTED_PER_BATCH * n_batches).map_err(|_| {
                     TrainError::invalid(format!(
-                        "{n_batches} batches an epoch are too many to count what they draw; take more walks a batch (--batch-size)"
+                        "an epoch has {n_batches} batches, too many to estimate sampling probabilities: give a larger --batch-size"
                     ))
                 })?;
                 SaintSampler::walks(graph, n_draws, self.walk_length, n_counted, seed)?
@@ -289,21 +290,21 @@ impl BatchConfig {
         let (saint, usual) = (self.kind == BatchKind::Saint, Self::default());
         let walks = saint && self.saint == SaintKind::Walk;
         let rules = [
-            (fans_out || self.fanout.is_empty(), "fanout", "left out: neighbor and layer batches have one"),
-            (fans_out || !self.replace, "replace", "false: neighbor and layer batches can draw with replacement"),
-            (clusters || self.clusters.is_none(), "clusters", "left out: cluster batches have them"),
+            (fans_out || self.fanout.is_empty(), "fanout", "left out: only neighbor and layer batches use it"),
+            (fans_out || !self.replace, "replace", "false: only neighbor and layer batches sample with replacement"),
+            (clusters || self.clusters.is_none(), "clusters", "left out: only cluster batches use it"),
             (
                 clusters || self.clusters_per_batch.is_none(),
                 "clusters_per_batch",
-                "left out: cluster batches have them",
+                "left out: only cluster batches use it",
             ),
             (self.clusters != Some(0), "clusters", "at least 1"),
             (self.clusters_per_batch != Some(0), "clusters_per_batch", "at least 1"),
-            (saint || self.saint == usual.saint, "saint", "left out: it says what saint batches are drawn by"),
+            (saint || self.saint == usual.saint, "saint", "left out: only saint batches use it"),
             (
                 walks || self.walk_length == usual.walk_length,
                 "walk_length",
-                "left out: saint batches that are drawn by walks have one",
+                "left out: only saint batches of random walks use it",
             ),
             (self.walk_length >= 1, "walk_length", "at least 1"),
             (self.walk_length <= 1 << 16, "walk_length", "at most 65536"),
@@ -311,7 +312,7 @@ impl BatchConfig {
             (
                 !fans_out || self.subgraphs_per_step == 1,
                 "subgraphs_per_step",
-                "left out: cluster and saint batches are subgraphs",
+                "left out: only cluster and saint batches use it",
             ),
             (self.prefetch <= 64, "prefetch", "at most 64"),
         ];

@@ -551,10 +551,12 @@ impl DataSizes {
         };
         let sizes = self.interactions.ok_or_else(|| {
             let name = config.model.kind.name();
-            TrainError::invalid(format!("the model {name} needs interactions of users and items; choose another model"))
+            TrainError::invalid(format!("{name} recommends items to users, and this data has no users and items: give --bipartite, or another --model"))
         })?;
         if sizes.n_train == 0 {
-            return Err(TrainError::invalid("there is no interaction to train on"));
+            return Err(TrainError::invalid(
+                "the data has no interactions of users and items to train on: check its split",
+            ));
         }
         let n_triples = config.batch_size.unwrap_or(sizes.n_train).min(sizes.n_train);
         let nodes = meter.matrix(Shape::new(3 * n_triples, 1), Dtype::F32);

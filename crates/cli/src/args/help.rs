@@ -12,7 +12,7 @@ struct Help {
 }
 
 /// Flags that every `-h` shows.
-const EVERYWHERE: &[&str] = &["path", "json", "help"];
+const EVERYWHERE: &[&str] = &["path", "json", "quiet", "verbose", "help"];
 /// Examples that `-h` shows, at most.
 const SHORT_EXAMPLES_MAX: usize = 3;
 

@@ -160,7 +160,7 @@ fn memory_that_the_host_does_not_pin_is_named_with_bytes() {
     let flags = ["--device", "cuda", "--batch", "neighbor", "--feature-cache", "0"];
     let message = refused_with(&flags, &[&WORKING[..], &[("FAKE_PINNED", "2")]].concat());
     // 600 rows of 24 features.
-    assert_says(&message, &["the host pins no 57600 bytes", "ulimit -l", "leave the cache out"]);
+    assert_says(&message, &["cannot pin 57600 bytes", "ulimit -l", "leave the cache out"]);
 }
 
 #[test]

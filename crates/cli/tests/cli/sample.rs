@@ -220,11 +220,11 @@ fn what_cannot_be_placed_is_refused_with_bytes_and_remedies() {
         girih(&[&["sample", "--data", SMALL, "--plan", "--fanout", "4,2"], flags].concat()).refused(code)
     };
     let training = refused(&["--memory", "1MB"], 1);
-    for part in ["training alone needs", "1000000 bytes", "smaller batches"] {
+    for part in ["training alone needs", "1000000 bytes", "a smaller --batch-size"] {
         assert!(says(&training, part), "{training}");
     }
     let no_host = ["--memory", "1.001MB", "--training-memory", "1MB", "--host-memory", "1KB"];
-    assert!(says(&refused(&no_host, 1), "of host memory would do"));
+    assert!(says(&refused(&no_host, 1), "give the host "));
     assert!(says(&refused(&["--batch", "layer"], 2), "--plan is for neighbor batches"));
     assert!(says(&refused(&["--global-inputs"], 1), "local ones"));
     assert!(says(&girih(&["sample", "--data", SMALL, "--cache-share", "0.5"]).refused(2), "--plan"));

@@ -340,15 +340,15 @@ fn mini_batches_that_make_no_sense_are_refused_before_anything_is_loaded() {
     for (flag, shares, told) in [
         ("--feature-cache", "1.5", "from 0 to 1"),
         ("--topology-cache", "0.6,0.6", "at most 1 together"),
-        ("--hotness", "warm", "is no hotness"),
+        ("--hotness", "warm", "is not a hotness"),
     ] {
         let message = girih(&["train", "--data", "no/such/file", "--batch", "neighbor", flag, shares]).refused(2);
         assert!(says(&message, told), "{message}");
     }
     let cache = ["train", "--data", SMALL, "--batch", "neighbor", "--device", "cpu", "--feature-cache", "0.5"];
-    assert!(says(&girih(&cache).refused(1), "a device with memory of its own"));
+    assert!(says(&girih(&cache).refused(1), "have no effect on the CPU"));
     let topology = ["train", "--data", SMALL, "--batch", "neighbor", "--device", "cpu", "--topology-cache", "0.5"];
-    assert!(says(&girih(&topology).refused(1), "a device that samples by itself"));
+    assert!(says(&girih(&topology).refused(1), "have no effect on the CPU"));
 }
 
 /// More nodes than are scored at a time.
@@ -374,7 +374,7 @@ const DIVIDED: [&str; 13] = [
 /// What training takes of a device without any rows, as a refusal says.
 fn least_memory(flags: &[&str]) -> u64 {
     let message = girih(&[&DIVIDED[..], &["--plan", "--tier-memory", "1MB"], flags].concat()).refused(1);
-    for part in ["training alone needs", "(1000000bytes)", "smaller batches"] {
+    for part in ["training alone needs", "(1000000bytes)", "smaller--batch-size"] {
         assert!(says(&message, part), "no {part}: {message}");
     }
     message.split("bytes)").next().and_then(|rest| rest.rsplit('(').next()).unwrap().parse().unwrap()

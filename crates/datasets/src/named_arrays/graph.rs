@@ -53,7 +53,8 @@ fn read_weights(arrays: &mut Arrays<'_>, names: &[&str], notes: &mut Notes) -> R
     match *array.shape() {
         [_] | [_, 1] => {
             notes.make_up("weights", "weights of edges are edge_attr, which has one column", &[]);
-            arrays.take("edge_attr")?.map(one_column).transpose()
+            arrays.mark_used("edge_attr");
+            one_column(array).map(Some)
         }
         ref shape => {
             let n_columns: usize = shape.iter().skip(1).product();

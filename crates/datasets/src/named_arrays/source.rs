@@ -126,9 +126,14 @@ impl<'a> Arrays<'a> {
     pub(crate) fn take(&mut self, name: &str) -> Result<Option<Array>, DatasetError> {
         let found = self.source.find(name)?;
         if found.is_some() {
-            self.unused.take(&self.source.entry_of(name));
+            self.mark_used(name);
         }
         Ok(found)
+    }
+
+    /// Counts an array as used that [`Self::look_at`] has read.
+    pub(crate) fn mark_used(&mut self, name: &str) {
+        self.unused.take(&self.source.entry_of(name));
     }
 
     /// The array of this name, which does not count as used; `None` where it is not there or cannot be read.

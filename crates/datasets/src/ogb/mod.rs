@@ -17,7 +17,9 @@ mod splits;
 
 use std::path::{Path, PathBuf};
 
-use girih_graph_format::file::{Array, EdgeListOptions, Missing, Npz, read_csv, read_edge_list, read_integers};
+use girih_graph_format::file::{
+    Array, EdgeList, EdgeListOptions, Missing, Npz, read_csv, read_edge_list, read_integers,
+};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Notes};
 
 use crate::edges::{directed_as, to_graph};
@@ -113,24 +115,25 @@ fn read_text(raw: &Path, options: &LoadOptions, notes: &mut Notes) -> Result<Par
         ))
         .at(raw));
     }
-    let count = |name: &str| {
+    let count = |name: &str, notes: &mut Notes| {
         let path = table(raw, name).unwrap_or_default();
-        only_graph(&read_integers(&path)?).map_err(|e| e.at(&path))
+        only_graph(&read_integers(&path, notes)?).map_err(|e| e.at(&path))
     };
-    let n_nodes = count("num-node-list")?;
+    let n_nodes = count("num-node-list", notes)?;
     let path = table(raw, "edge").unwrap_or_default();
     let read = EdgeListOptions { n_nodes: Some(n_nodes as usize), ..EdgeListOptions::default() };
-    let edges = read_edge_list(&path, &read)?.edges;
+    let EdgeList { edges, notes: of_edges, .. } = read_edge_list(&path, &read)?;
+    notes.append(of_edges);
     if edges.values().is_some() {
         let message = "three columns; expected source and destination, and weights in edge_weight.csv.gz";
         return Err(DatasetError::invalid(message).at(&path));
     }
-    check_edges(edges.len(), count("num-edge-list")?).map_err(|e| e.at(&path))?;
-    let edges = with_weights(edges, table(raw, "edge_weight"))?;
-    let features = table(raw, "node-feat").map(|path| read_csv(&path, Missing::Refuse)).transpose()?;
+    check_edges(edges.len(), count("num-edge-list", notes)?).map_err(|e| e.at(&path))?;
+    let edges = with_weights(edges, table(raw, "edge_weight"), notes)?;
+    let features = table(raw, "node-feat").map(|path| read_csv(&path, Missing::Refuse, notes)).transpose()?;
     let labels = table(raw, "node-label")
         .map(|path| {
-            let matrix = read_csv(&path, Missing::Nan)?;
+            let matrix = read_csv(&path, Missing::Nan, notes)?;
             labels::of_matrix(matrix, options, notes).map_err(|e| e.at(&path))
         })
         .transpose()?;
@@ -139,9 +142,9 @@ fn read_text(raw: &Path, options: &LoadOptions, notes: &mut Notes) -> Result<Par
 }
 
 /// The edges with the weights of a file, one a line, if there is one.
-fn with_weights(edges: Coo, path: Option<PathBuf>) -> Result<Coo, DatasetError> {
+fn with_weights(edges: Coo, path: Option<PathBuf>, notes: &mut Notes) -> Result<Coo, DatasetError> {
     let Some(path) = path else { return Ok(edges) };
-    let table = read_csv(&path, Missing::Refuse)?;
+    let table = read_csv(&path, Missing::Refuse, notes)?;
     if table.n_cols() != 1 || table.n_rows() != edges.len() {
         let (rows, columns) = (table.n_rows(), table.n_cols());
         let message = format!("{rows} lines of {columns} columns for {} edges; expected a weight an edge", edges.len());

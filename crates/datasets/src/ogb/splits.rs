@@ -69,8 +69,9 @@ fn read_set(folder: &Path, name: &str, notes: &mut Notes) -> Result<Set, Dataset
     let text: Vec<(&str, PathBuf)> = PARTS.iter().filter_map(|part| Some((*part, table(folder, part)?))).collect();
     let set = if !text.is_empty() {
         text.iter().for_each(|(_, path)| files.take(&path.file_name().unwrap_or_default().to_string_lossy()));
-        let parts = text.iter().map(|(part, path)| Ok((*part, read_ids(path)?)));
-        Set::Nodes(split_of(parts.collect::<Result<_, DatasetError>>()?, notes))
+        let parts = text.iter().map(|(part, path)| Ok((*part, read_ids(path, notes)?)));
+        let parts = parts.collect::<Result<_, DatasetError>>()?;
+        Set::Nodes(split_of(parts, notes))
     } else {
         read_torch(folder, &mut files)?.map_or(Set::Nothing, |parts| match parts {
             Some(parts) => Set::Nodes(split_of(parts, notes)),
@@ -134,8 +135,8 @@ fn read_torch(folder: &Path, files: &mut Inventory) -> Result<Option<Option<Part
     Ok(Some(Some(parts)))
 }
 
-fn read_ids(path: &Path) -> Result<Vec<NodeId>, DatasetError> {
-    let ids = read_integers(path)?;
+fn read_ids(path: &Path, notes: &mut Notes) -> Result<Vec<NodeId>, DatasetError> {
+    let ids = read_integers(path, notes)?;
     if let Some(at) = ids.iter().position(|&id| id >= MAX_NODES as u64) {
         return Err(DatasetError::invalid(format!("line {}: node {} does not exist", at + 1, ids[at])).at(path));
     }

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::number::{float, integer};
 use super::sniff::check_text;
-use super::text::{Fields, Lines, Separator, Text, concat, parse_lines, shown, without_mark};
-use crate::{FormatError, Matrix};
+use super::text::{Fields, Lines, Separator, Text, check_end, concat, parse_lines, shown, without_mark};
+use crate::{FormatError, Matrix, Notes};
 
 /// What a field without a number means: an empty one, or `nan`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,14 +25,22 @@ pub struct Table {
     pub rows: Matrix,
 }
 
-/// Reads a matrix, one row a line, unpacking the file when its name ends in `.gz`.
+/// Reads a matrix, one row a line, unpacking the file when its name ends in `.gz`. A file without a last line end is
+/// warned of in `notes`.
 ///
 /// # Errors
 /// When the file cannot be read, or at the first line that is wrong, naming it: a field that is no finite number, or
 /// another number of fields than in the first line.
-pub fn read_csv(path: &Path, missing: Missing) -> Result<Matrix, FormatError> {
-    let text = Text::read(path)?;
+pub fn read_csv(path: &Path, missing: Missing, notes: &mut Notes) -> Result<Matrix, FormatError> {
+    let text = read_whole(path, notes)?;
     parse_csv(&text, missing).map_err(|e| e.at(path))
+}
+
+/// The text of a file, with a warning where its last line has no end.
+fn read_whole(path: &Path, notes: &mut Notes) -> Result<Text, FormatError> {
+    let text = Text::read(path)?;
+    check_end(&text, &path.display().to_string(), notes);
+    Ok(text)
 }
 
 /// Reads a matrix from text.
@@ -46,29 +54,56 @@ pub fn parse_csv(text: &[u8], missing: Missing) -> Result<Matrix, FormatError> {
 }
 
 /// Reads a table whose first line may be a header: one with a field that is neither empty nor a number. Fields are
-/// separated by commas where the first line has one, else by blanks and tabs.
+/// separated by commas where the first line has one, else by blanks and tabs. Warns as [`read_csv`] does.
 ///
 /// # Errors
 /// As [`read_csv`], and when the header has another number of names than the lines have fields.
-pub fn read_table(path: &Path, missing: Missing) -> Result<Table, FormatError> {
-    let text = Text::read(path)?;
+pub fn read_table(path: &Path, missing: Missing, notes: &mut Notes) -> Result<Table, FormatError> {
+    let text = read_whole(path, notes)?;
     parse_table(&text, missing).map_err(|e| e.at(path))
 }
 
-fn parse_table(text: &[u8], missing: Missing) -> Result<Table, FormatError> {
-    check_text(text, "a table of numbers", None)?;
-    let text = without_mark(text);
-    let mut lines = Lines::new(text);
-    let first = lines.next().unwrap_or_default();
-    let separator = if first.contains(&b',') { Separator::Comma } else { Separator::Blank };
-    let is_name = |field: &[u8]| !field.is_empty() && float(field).is_none();
-    if !Fields::new(first, separator).any(is_name) {
-        let rows = parse_rows(text, 0, &Row { width: width(text, separator), separator, missing })?;
-        return Ok(Table { header: None, rows });
+/// Number of rows of the table that [`read_table`] reads, found without parsing them.
+///
+/// # Errors
+/// When the file cannot be read, or is no text.
+pub fn count_table_rows(path: &Path) -> Result<usize, FormatError> {
+    let text = Text::read(path)?;
+    let TableText { rows, .. } = TableText::new(&text).map_err(|e| e.at(path))?;
+    let count = |_: &[u8], n: &mut usize| {
+        *n += 1;
+        Ok(())
+    };
+    Ok(parse_lines(rows, 0, count)?.iter().sum())
+}
+
+/// A table before its numbers are parsed.
+struct TableText<'a> {
+    separator: Separator,
+    header: Option<Vec<String>>,
+    /// The lines below the header.
+    rows: &'a [u8],
+}
+
+impl<'a> TableText<'a> {
+    fn new(text: &'a [u8]) -> Result<Self, FormatError> {
+        check_text(text, "a table of numbers", None)?;
+        let text = without_mark(text);
+        let mut lines = Lines::new(text);
+        let first = lines.next().unwrap_or_default();
+        let separator = if first.contains(&b',') { Separator::Comma } else { Separator::Blank };
+        let is_name = |field: &[u8]| !field.is_empty() && float(field).is_none();
+        let has_header = Fields::new(first, separator).any(is_name);
+        let header = has_header.then(|| Fields::new(first, separator).map(shown).collect());
+        Ok(Self { separator, header, rows: if has_header { lines.rest() } else { text } })
     }
-    let header: Vec<String> = Fields::new(first, separator).map(shown).collect();
-    let rows = parse_rows(lines.rest(), 1, &Row { width: header.len(), separator, missing })?;
-    Ok(Table { header: Some(header), rows })
+}
+
+fn parse_table(text: &[u8], missing: Missing) -> Result<Table, FormatError> {
+    let TableText { separator, header, rows } = TableText::new(text)?;
+    let n_lines_before = usize::from(header.is_some());
+    let width = header.as_ref().map_or_else(|| width(rows, separator), Vec::len);
+    Ok(Table { rows: parse_rows(rows, n_lines_before, &Row { width, separator, missing })?, header })
 }
 
 /// Number of fields of the first line.
@@ -122,12 +157,12 @@ fn parse_value(field: &[u8], missing: Missing) -> Result<f32, String> {
     }
 }
 
-/// Reads integers from 0, one a line, unpacking the file when its name ends in `.gz`.
+/// Reads integers from 0, one a line, unpacking the file when its name ends in `.gz`. Warns as [`read_csv`] does.
 ///
 /// # Errors
 /// When the file cannot be read, or at the first line that is no integer, naming it.
-pub fn read_integers(path: &Path) -> Result<Vec<u64>, FormatError> {
-    let text = Text::read(path)?;
+pub fn read_integers(path: &Path, notes: &mut Notes) -> Result<Vec<u64>, FormatError> {
+    let text = read_whole(path, notes)?;
     let parse = |line: &[u8], values: &mut Vec<u64>| {
         let mut fields = Fields::new(line, Separator::Comma);
         match (fields.next().and_then(integer), fields.next()) {
@@ -155,6 +190,15 @@ mod tests {
         assert_eq!(table("1\t2\n3\t4\n").rows.data(), [1.0, 2.0, 3.0, 4.0]);
         assert_eq!(table("nan\n1\n").header, None);
         assert_eq!(table("").rows.n_rows(), 0);
+        for (text, n_rows) in [("node,label\n0,2\n1,", 2), ("1\t2\n3\t4\n", 2), ("", 0)] {
+            let home = tempfile::tempdir().unwrap();
+            let path = home.path().join("table.csv");
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(count_table_rows(&path).unwrap(), n_rows, "{text:?}");
+            let mut notes = Notes::default();
+            assert_eq!(read_table(&path, Missing::Nan, &mut notes).unwrap().rows.n_rows(), n_rows, "{text:?}");
+            assert_eq!(notes.warnings.len(), usize::from(!text.is_empty() && !text.ends_with('\n')), "{text:?}");
+        }
         let error = parse_table(b"label\n0\nAI\n", Missing::Nan).unwrap_err().to_string();
         assert!(error.contains("line 3: \"AI\""), "{error}");
     }

@@ -46,7 +46,7 @@ pub fn parse_matrix_market(text: &[u8], duplicates: Duplicates) -> Result<(Csr, 
     check_text(text, "a Matrix Market file", Some(Sniffed::MatrixMarket))?;
     let text = without_mark(text);
     let mut notes = Notes::default();
-    check_end(text, &mut notes);
+    check_end(text, "the text", &mut notes);
     let mut lines = Lines::new(text);
     let first = lines.next().unwrap_or_default();
     let banner = Banner::parse(first).map_err(|problem| line_error(1, first, &problem))?;

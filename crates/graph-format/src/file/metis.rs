@@ -41,7 +41,7 @@ pub fn parse_metis(text: &[u8]) -> Result<(Csr, Notes), FormatError> {
     check_text(text, "a METIS graph", None)?;
     let text = without_mark(text);
     let mut notes = Notes::default();
-    check_end(text, &mut notes);
+    check_end(text, "the text", &mut notes);
     let mut lines = Lines::new(text);
     let header = Header::read(&mut lines)?;
     header.note_unused(&mut notes);

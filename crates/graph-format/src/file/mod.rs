@@ -31,7 +31,7 @@ mod text;
 
 pub use array::{Array, Element, Values};
 pub use atomic::{NewFolder, remove_unfinished, write_file};
-pub use csv::{Missing, Table, parse_csv, read_csv, read_integers, read_table};
+pub use csv::{Missing, Table, count_table_rows, parse_csv, read_csv, read_integers, read_table};
 pub use edge_list::{Columns, EdgeList, EdgeListOptions, Role, parse_edge_list, read_edge_list, write_edge_list};
 pub use folder::{ArrayWriter, FOLDER_VERSION, Folder, FolderWriter, GraphSizes, MANIFEST, Verify};
 pub use matrix_market::{parse_matrix_market, read_matrix_market, write_matrix_market};
@@ -40,7 +40,7 @@ pub use npy::{map_bytes, write_npy, write_npy_rows};
 pub use npy_rows::NpyRows;
 pub use npz::{Npz, NpzWriter};
 pub use sniff::{Sniffed, check_binary, sniff, sniff_file};
-pub use sparse_npz::{read_sparse_npz, sparse_from_npz, write_sparse_npz};
+pub use sparse_npz::{read_sparse_npz, sparse_from_npz, sparse_npz_rows, write_sparse_npz};
 pub use tensors::{Tensor, Tensors, write_tensors};
 
 #[cfg(target_endian = "big")]

@@ -17,6 +17,19 @@ pub fn read_sparse_npz(path: &Path) -> Result<Csr, FormatError> {
     sparse_from_npz(&mut Npz::open(path)?, "", Duplicates::Sum).map(|(csr, _)| csr)
 }
 
+/// Number of rows of the matrix that [`read_sparse_npz`] reads, from its shape or its offsets alone.
+///
+/// # Errors
+/// When the archive has neither, or they are damaged or of another type.
+pub fn sparse_npz_rows(path: &Path) -> Result<usize, FormatError> {
+    let mut npz = Npz::open(path)?;
+    let shape = Source { npz: &mut npz, prefix: "", duplicates: Duplicates::Sum }.shape().map_err(|e| e.at(path))?;
+    match shape {
+        Some((n_rows, _)) => Ok(n_rows),
+        None => Ok(npz.array("indptr")?.into_offsets()?.len().saturating_sub(1)),
+    }
+}
+
 /// The matrix whose arrays are named `{prefix}indptr`, `{prefix}indices` and so on.
 ///
 /// Rows are those of the stored matrix, columns are sorted. Weights are rounded to `f32`; when all are one, the matrix

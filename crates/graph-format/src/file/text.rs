@@ -95,10 +95,10 @@ pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
-/// Notes that the text does not end with a line, where it does not.
-pub(crate) fn check_end(text: &[u8], notes: &mut Notes) {
+/// Warns of a text that does not end with a line end; `name` is its subject in the warning.
+pub(crate) fn check_end(text: &[u8], name: &str, notes: &mut Notes) {
     if text.last().is_some_and(|&b| b != b'\n') {
-        notes.warn("the text does not end with a line end; if it was cut off, its last number may be too");
+        notes.warn(format!("{name} does not end with a line end; if it was cut off, its last number may be too"));
     }
 }
 

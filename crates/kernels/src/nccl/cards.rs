@@ -28,7 +28,7 @@ const MOST_QUEUES: &str = "32";
 /// Refuses ranks that share a card unless NCCL lets them, and ranks with different libraries, which would wait for each
 /// other for ever. Whether some share the context of a card.
 pub(super) fn check_cards<T: Transport>(cuda: &Cuda, transport: &T) -> Result<bool, CommError> {
-    const OPERATION: &str = "comparing the cards";
+    const OPERATION: &str = "comparing the GPUs";
     let failed = |message: String| CommError::Library { operation: OPERATION, message };
     let uuid = cuda.device.uuid().map_err(|error| failed(error.to_string()))?;
     let version = nccl_version().unwrap_or_default();
@@ -42,8 +42,8 @@ pub(super) fn check_cards<T: Transport>(cuda: &Cuda, transport: &T) -> Result<bo
     }
     if !is_set(QUEUES_VARIABLE, MOST_QUEUES) {
         return Err(refused(format!(
-            "ranks that share a card in one process want {QUEUES_VARIABLE}={MOST_QUEUES} in the environment, so that what one of them waits \
-             for does not stand behind it"
+            "ranks of one process that share a GPU need {QUEUES_VARIABLE}={MOST_QUEUES} in the environment; otherwise one \
+             may wait for work that is queued behind it"
         )));
     }
     // No rank's allocation may wait for what another one has on their card: that one may wait for it in turn.
@@ -66,8 +66,8 @@ fn check(all: &[(&[u8], &[u8])], asked: bool) -> Result<bool, String> {
         if !(asked && can_share(&version)) {
             let (major, minor) = FIRST_TO_SHARE;
             return Err(format!(
-                "ranks {other} and {rank} are on the same card; give each a card of its own, or, to try what more cards would come to, let \
-                 them share with NCCL {major}.{minor} or later (here is {version}) and {SHARING_VARIABLE}=1 in the environment"
+                "ranks {other} and {rank} are on the same GPU: give each a GPU of its own, or, to test more ranks than GPUs, \
+                 let them share it with NCCL {major}.{minor} or later (this one is {version}) and {SHARING_VARIABLE}=1 in the environment"
             ));
         }
     }

@@ -74,7 +74,7 @@ impl<T: Transport> NcclRank<T> {
         deadline: Duration,
         rows: CardTransport,
     ) -> Result<Box<dyn Collective<Cuda>>, CommError> {
-        const OPERATION: &str = "connecting the cards";
+        const OPERATION: &str = "connecting the GPUs";
         let failed = |message: String| CommError::Library { operation: OPERATION, message };
         let (transport, stream) = (Arc::new(world.into_transport()), Arc::clone(&cuda.device.stream));
         let nccl = Nccl::load().map_err(failed)?;

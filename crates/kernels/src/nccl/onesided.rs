@@ -56,7 +56,7 @@ impl OneSided {
     /// # Errors
     /// When ranks are not threads of one process, or a card cannot read another one's memory.
     pub(super) fn connect<T: Transport>(transport: &T, streams: [Arc<CudaStream>; 2]) -> Result<Self, CommError> {
-        const OPERATION: &str = "sharing the memory of cards";
+        const OPERATION: &str = "sharing the memory of GPUs";
         let (rank, context) = (transport.rank(), Arc::clone(streams[0].context()));
         open_memory(transport, OPERATION, &context)?;
         // Whoever gets the flags knows that all ranks came here, and have shared their memory.
@@ -106,7 +106,7 @@ impl Drop for OneSided {
         }
         self.let_go();
         if !self.is_idle() {
-            tracing::warn!("a card does not end what it was asked for");
+            tracing::warn!("a GPU does not finish its copies");
             // Its stream may still write there.
             std::mem::forget(Arc::clone(&self.flags));
         }
@@ -126,8 +126,8 @@ pub(super) fn open_memory<T: Transport>(
     let failed = |error: DriverError| CommError::Library { operation, message: error.to_string() };
     if !transport.is_one_process() {
         return Err(refused(
-            "ranks are processes, and cards read each other's memory inside one; take the ranks of `--gpus N`, the transport nccl, \
-             and caches that every card has"
+            "each rank is a process of its own, and GPUs read each other's memory within one process only: give `--gpus N`, or \
+             --transport nccl and caches with one share"
                 .to_owned(),
         ));
     }
@@ -139,15 +139,15 @@ pub(super) fn open_memory<T: Transport>(
     for (other, &device) in devices.iter().enumerate().filter(|&(other, _)| other != rank) {
         if !can_read(mine, device).map_err(failed)? {
             return Err(refused(format!(
-                "the card of rank {rank} cannot read the memory of that of rank {other}; take cards that can (`nvidia-smi topo \
-                 -p2p r` says which), the transport nccl, and caches that every card has"
+                "the GPU of rank {rank} cannot read the memory of the GPU of rank {other}: use GPUs that can (`nvidia-smi topo \
+                 -p2p r` lists them), or give --transport nccl and caches with one share"
             )));
         }
     }
     if !pool::share(context, &devices).map_err(failed)? {
         return Err(refused(format!(
-            "the card of rank {rank} allocates no memory in the order of its stream, which others could read; take the transport \
-             nccl, and caches that every card has"
+            "the GPU of rank {rank} has no memory pool that other GPUs can read: give --transport nccl and caches with one \
+             share"
         )));
     }
     Ok(())

@@ -246,7 +246,7 @@ impl Peers {
             let seconds = self.deadline.as_secs_f64();
             (waited > self.deadline).then(|| CommError::Library {
                 operation,
-                message: format!("the cards did not finish within {seconds:.0} s: a rank hangs or is slow; see its log, or allow more time"),
+                message: format!("the GPUs did not finish within {seconds:.0} s: a rank hangs or is slow; see its log, or allow more time"),
             })
         };
         let failure = (self.failure)()

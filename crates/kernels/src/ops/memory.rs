@@ -179,7 +179,7 @@ impl Cuda {
         operation: &'static str,
         len: usize,
     ) -> Result<CudaSlice<T>, ComputeError> {
-        self.allocate(operation, len, || format!("what {operation} computes on its way"))
+        self.allocate(operation, len, || format!("intermediate results of {operation}"))
     }
 
     /// A list on the device; of an empty one a zero, because a device allocates no nothing.

@@ -34,7 +34,7 @@ impl Cuda {
         let (n_columns, nnz) = (csr.shape.cols, csr.nnz);
         if u32::try_from(nnz).is_err() {
             let what = format!(
-                "a sampled block of {nnz} entries has no transpose; draw fewer neighbours, or use smaller batches"
+                "a sampled block of {nnz} entries is too large to transpose (2^32): give a smaller --fanout or --batch-size"
             );
             return Err(ComputeError::argument(operation, what));
         }

@@ -242,14 +242,14 @@ impl DeviceBatch {
                 Some((self.seeds[at], first, at))
             });
             let (node, first, at) = repeated.unwrap_or_default();
-            let what = format!("node {node} is a seed twice, at {first} and {at}; list every seed once");
+            let what = format!("node {node} is a seed twice, at {first} and {at}: list every seed once");
             return Err(ComputeError::argument(OPERATION, what));
         }
         if sizes.is_overflow() {
             let Capacities { nodes, edges } = &self.capacities;
             let what = format!(
-                "the batch has more than {edges} edges, or more nodes than {nodes:?} hop by hop; let the sampler complete it, \
-                 which takes the memory for the largest batch"
+                "the batch has more than {edges} edges, or more nodes a hop than {nodes:?}: call the sampler's `complete`, which \
+                 allocates for the largest batch"
             );
             return Err(ComputeError::argument(OPERATION, what));
         }

@@ -28,8 +28,8 @@ impl DeviceBias {
             return Err(ComputeError::argument(
                 OPERATION,
                 format!(
-                    "weights are of {} edges, the graph on the device has {}, the graph on the host {}; give the graph that both \
-                     were made from",
+                    "there are weights of {} edges, {} edges on the GPU and {} on the host: pass the graph that the others were \
+                     made from",
                     bias.n_edges(),
                     topology.n_edges(),
                     graph.nnz()

@@ -30,8 +30,8 @@ impl Hashed {
     pub(super) fn new(cuda: &Cuda, largest: &Capacities) -> Result<Self, ComputeError> {
         let n_slots = n_slots(largest).ok_or_else(|| {
             let what = format!(
-                "batches of up to {} edges, and a slot of new nodes in the order of edges counts 2^32; take smaller batches or fan-outs, \
-                 or new nodes by id",
+                "batches have up to {} edges, more than the table of new nodes can number (2^32): give a smaller --batch-size or \
+                 --fanout, or number new nodes by id",
                 largest.edges
             );
             ComputeError::argument(OPERATION, what)

@@ -54,7 +54,8 @@ impl Owners {
     pub(crate) fn new(cuda: &Cuda, lists: Lists, bounds: &[NodeId]) -> Result<Self, ComputeError> {
         let n = lists.size();
         if bounds.len() != n + 1 || !bounds.is_sorted() || n > RANKS_MAX {
-            let what = format!("{} bounds of patches for {n} ranks; there may be {RANKS_MAX} ranks", bounds.len());
+            let what =
+                format!("{} bounds of parts for {n} ranks; at most {RANKS_MAX} ranks are supported", bounds.len());
             return Err(ComputeError::argument(OPERATION, what));
         }
         Ok(Self { lists, bounds: cuda.upload_list(OPERATION, bounds)? })
@@ -67,7 +68,7 @@ impl Owners {
         let len = stride.checked_mul(n as u64).filter(|&len| len <= u64::from(u32::MAX)).ok_or_else(|| {
             ComputeError::argument(
                 OPERATION,
-                format!("{n_nodes} nodes asked of each of {n} ranks; take smaller batches"),
+                format!("a batch may ask each of {n} ranks for {n_nodes} nodes, too many for one exchange: give a smaller --batch-size"),
             )
         })?;
         let mut counts = cuda.scratch(OPERATION, 2 * n)?;

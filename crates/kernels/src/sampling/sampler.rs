@@ -260,13 +260,15 @@ impl DeviceSampler {
         if !same_shape {
             return Err(ComputeError::argument(
                 OPERATION,
-                "a batch of another sampler; take one that this sampler makes",
+                "the batch belongs to another sampler: pass one that this sampler made",
             ));
         }
         let room = batch.capacities.nodes[0];
         if seeds.len() as u64 > room {
-            let what =
-                format!("{} seeds for a batch of at most {room}; give fewer, or make a sampler for more", seeds.len());
+            let what = format!(
+                "{} seeds exceed the sampler's batch size of {room}: pass fewer, or make a sampler with a larger batch size",
+                seeds.len()
+            );
             return Err(ComputeError::argument(OPERATION, what));
         }
         Ok(())
@@ -277,15 +279,17 @@ impl DeviceSampler {
 fn check_options_of_patches(sampler: &NeighborSampler) -> Result<(), ComputeError> {
     let options = sampler.options();
     let refused = [
-        (options.draws == Draws::PerLayer, "draws for a whole layer"),
-        (sampler.bias().is_some(), "draws by weights"),
-        (options.edge_ids, "places of edges"),
+        (options.draws == Draws::PerLayer, "layer-wise draws"),
+        (sampler.bias().is_some(), "weighted draws"),
+        (options.edge_ids, "edge ids"),
     ];
     match refused.into_iter().find(|(is_wanted, _)| *is_wanted) {
         None => Ok(()),
         Some((_, what)) => Err(ComputeError::argument(
             OPERATION,
-            format!("{what} are not to be had of patches on devices; sample on the host, or hold the graph whole"),
+            format!(
+                "a GPU does not sample a partitioned graph with {what}: sample on the host, or give --layout replicated"
+            ),
         )),
     }
 }
@@ -293,9 +297,9 @@ fn check_options_of_patches(sampler: &NeighborSampler) -> Result<(), ComputeErro
 /// Refuses what kernels do not do.
 fn check_options(options: NeighborOptions, batch_size: usize) -> Result<(), ComputeError> {
     let refused = if options.draws == Draws::Labor {
-        "LABOR is not drawn on devices; draw per node or per layer, or sample on the host"
+        "GPUs do not sample by LABOR: sample by node or by layer, or on the host"
     } else if batch_size == 0 {
-        "batches of 0 seeds; give a batch size of at least 1"
+        "the batch size is 0: give at least 1"
     } else {
         return Ok(());
     };

@@ -82,7 +82,7 @@ impl DeviceTopology {
         let fits = |[first, end]: &[usize; 2]| indptr[*end] - indptr[*first] == patch.rows.nnz() as u64;
         let Some([first, _]) = own.filter(fits).filter(|_| patch.rows.n_cols() == n_nodes) else {
             let what = format!(
-                "rank {rank} has {} rows of {} columns with {} entries, which are not those of its patch among {n_nodes} nodes",
+                "rank {rank} has {} rows of {} columns with {} entries, which do not match its part of {n_nodes} nodes",
                 patch.rows.n_rows(),
                 patch.rows.n_cols(),
                 patch.rows.nnz()
@@ -210,6 +210,6 @@ fn check_square(graph: &Csr) -> Result<(), ComputeError> {
     let shape = format!("{} × {}", graph.n_rows(), graph.n_cols());
     Err(ComputeError::argument(
         OPERATION,
-        format!("a matrix of {shape} has no neighbours to sample; rows and columns have to be the same nodes"),
+        format!("a {shape} matrix cannot be sampled: rows and columns must be the same nodes"),
     ))
 }

@@ -191,18 +191,18 @@ fn refusals_name_bytes_and_remedies() {
     let refused = |room, share| case.planner(room).plan(share).unwrap_err().to_string();
     let small = refused(room(2, 999, None), None);
     assert!(
-        small.contains("1000 bytes") && small.contains("999 bytes") && small.contains("smaller batches"),
+        small.contains("1000 bytes") && small.contains("999 bytes") && small.contains("a smaller --batch-size"),
         "{small}"
     );
     let no_host = refused(room(2, 5000, Some(10)), None);
-    for part in ["(10 bytes)", "of host memory would do", "cards would hold a patch each"] {
+    for part in ["(10 bytes)", "give the host ", "partition it over about"] {
         assert!(no_host.contains(part), "no {part}: {no_host}");
     }
     let shared = refused(room(2, 1 << 20, Some(10)), Some(1.0));
-    assert!(shared.contains("a smaller share for features fits"), "{shared}");
+    assert!(shared.contains("give features a smaller share"), "{shared}");
     assert!(refused(room(2, 1 << 20, None), Some(1.5)).contains("from 0 to 1"));
-    assert!(refused(room(3, 1 << 20, None), None).contains("2 patches for 3 cards"));
-    assert!(refused(room(0, 1 << 20, None), None).contains("0 cards"));
+    assert!(refused(room(3, 1 << 20, None), None).contains("2 parts for 3 GPUs"));
+    assert!(refused(room(0, 1 << 20, None), None).contains("0 GPUs"));
 }
 
 #[test]

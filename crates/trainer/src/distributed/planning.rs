@@ -58,7 +58,7 @@ impl RankPlanner<'_> {
         check_task(config)?;
         if config.batch.is_sampled() || config.model.kind.is_recommender() {
             return Err(TrainError::invalid(
-                "plans for ranks are of networks that read the full graph and its features; leave --plan or the ranks out",
+                "--plan with --ranks or --gpus is for full-batch training of node classifiers: leave one of them out",
             ));
         }
         self.of_ranks(ranks)
@@ -74,7 +74,7 @@ impl RankPlanner<'_> {
         check_task(self.config)?;
         if self.config.batch.kind != BatchKind::Neighbor || ranks.layout == Layout::Replicated {
             return Err(TrainError::invalid(
-                "plans of patches are of neighbor batches on ranks with --layout patches or split-features",
+                "a plan of partitioned data is for --batch neighbor with --layout patches or split-features",
             ));
         }
         sampled::check_patches(self.config, ranks.layout)?;

@@ -190,8 +190,8 @@ impl Shared {
         }
         if ranks.layout != Layout::Replicated {
             return Err(TrainError::invalid(
-                "patches are what ranks hold for mini-batches; full batches cut the graph by their partition: leave the layout \
-                 out, or choose neighbor batches",
+                "--layout is for mini-batches; full-batch training divides the graph by --partition: leave it out, or give \
+                 --batch neighbor",
             ));
         }
         Ok(Self::Cut(Box::new(CutData::new(backend, data, config, ranks)?)))
@@ -251,15 +251,14 @@ fn check_batches(config: &TrainConfig, ranks: &RankOptions) -> Result<(), TrainE
     match config.batch.kind {
         BatchKind::Cluster | BatchKind::Saint | BatchKind::Layer if ranks.layout != Layout::Replicated => {
             return Err(TrainError::invalid(format!(
-                "{} batches are drawn from all of a graph by ranks that hold all of it and of the features; choose neighbor batches, or \
-                 --layout replicated",
+                "--batch {} needs the whole graph and all features on each rank: give --batch neighbor, or --layout replicated",
                 config.batch.kind.name()
             )));
         }
         BatchKind::Cluster | BatchKind::Saint if config.batch.subgraphs_per_step < n_ranks => {
             return Err(TrainError::invalid(format!(
-                "{n_ranks} ranks share the subgraphs of a step, of which there are {}; take at least one for each of them \
-                 (--subgraphs-per-step {n_ranks}), which makes fewer and larger steps",
+                "a step has {} subgraph(s) for {n_ranks} ranks, and each rank needs one: give --subgraphs-per-step {n_ranks} \
+                 (steps become fewer and larger)",
                 config.batch.subgraphs_per_step
             )));
         }
@@ -267,13 +266,13 @@ fn check_batches(config: &TrainConfig, ranks: &RankOptions) -> Result<(), TrainE
     }
     if config.model.norm == NormKind::Batch {
         return Err(TrainError::invalid(
-            "ranks see the nodes of their own seeds only, and so not the moments of a whole batch; choose layer \
-             normalisation, or one rank",
+            "batch normalisation needs the statistics of a whole mini-batch, and each rank sees its own seeds only: give \
+             --norm layer, or train on one rank",
         ));
     }
     if grid.scheme() != Scheme::OneD {
         return Err(TrainError::invalid(format!(
-            "the partition {} is for full batches; for mini-batches ranks hold the graph whole, or rows of it: leave the partition out",
+            "--partition {} is for full-batch training: leave it out for mini-batches, whose ranks --layout arranges",
             grid.scheme()
         )));
     }

@@ -46,7 +46,10 @@ impl<'a, B: Backend> Recommender<'a, B> {
         run: u64,
     ) -> Result<Self, TrainError> {
         let embedding = model.embedding().ok_or_else(|| {
-            TrainError::invalid(format!("the model {} has no embeddings to rank by", config.model.kind.name()))
+            TrainError::invalid(format!(
+                "{} has no embeddings to rank items by: give --model lightgcn",
+                config.model.kind.name()
+            ))
         })?;
         // The decay is a penalty on the rows of a batch, not a pull on all rows at every step.
         let optimizer = OptimizerConfig { weight_decay: 0.0, ..config.optimizer.clone() };

@@ -172,8 +172,8 @@ fn check_data(dataset: &Dataset, config: &TrainConfig) -> Result<(), TrainError>
     match codec {
         None | Some(CodecSpec::Topk(_) | CodecSpec::TopkResidual(_)) => Ok(()),
         Some(codec) => Err(TrainError::invalid(format!(
-            "memory is divided for features that devices read, dense ones and codes of a code book (topk:8), and codes of {codec} are \
-             decoded by the host; choose one of these, or leave the division out"
+            "--tier-memory is for dense features and topk codes; the host decodes codes of {codec}: give --codec \
+             topk:8, or leave --tier-memory out"
         ))),
     }
 }
@@ -187,7 +187,10 @@ fn drawn_from(dataset: &Dataset, config: &TrainConfig) -> Result<Neighborhoods, 
 
 /// Why a model that reads no neighbours is refused.
 pub(super) fn no_neighbours(config: &TrainConfig) -> TrainError {
-    TrainError::invalid(format!("the model {} reads no neighbours to sample", config.model.kind.name()))
+    TrainError::invalid(format!(
+        "{} does not aggregate neighbours, so there is nothing to sample: give --batch full, or another --model",
+        config.model.kind.name()
+    ))
 }
 
 /// The nodes that batches are of.

@@ -97,8 +97,8 @@ pub(crate) fn scores_by_layers<B: Backend>(config: &TrainConfig, model: &dyn Mod
     match config.batch.score_by {
         Some(ScoreBy::Graph) => Ok(false),
         Some(ScoreBy::Layers) if !can => Err(TrainError::invalid(format!(
-            "setting `batch.score_by`: a layer of this {} reads more than the rows of the layer before it (batch normalisation, jumping \
-             knowledge, several hops); choose graph",
+            "--score-by layers is not possible for this {}: a layer reads more than the rows of the layer before it (batch \
+             normalisation, jumping knowledge, several hops); give --score-by graph",
             config.model.kind.name()
         ))),
         Some(ScoreBy::Layers) => Ok(true),

@@ -118,7 +118,9 @@ impl<B: Backend> Held<B> {
     ) -> Result<Self, TrainError> {
         let (Some(adjacency), Some(cut)) = (needs.graph, cut) else {
             let name = config.model.kind.name();
-            return Err(TrainError::invalid(format!("the model {name} reads no neighbours to sample")));
+            return Err(TrainError::invalid(format!(
+                "{name} does not aggregate neighbours, so there is nothing to sample: give --batch full, or another --model"
+            )));
         };
         if !config.tiers.is_default() && !backend.has_own_memory() {
             return Err(TierConfig::refused_by_processors());
@@ -280,8 +282,8 @@ impl<B: Backend> Held<B> {
         let rows = backend.split_rows(SplitRows { n_rows: self.patches.n_nodes(), stored, fetch }, hot)?;
         let rows = rows.ok_or_else(|| {
             TrainError::invalid(
-                "a device does not read such features from other hosts: they are codes without a code book, or travel rounded and are \
-                 computed with as f32; leave --feature-cache out, or choose another codec or precision",
+                "--feature-cache cannot hold these features: other hosts send them as codes that only the host decodes, or \
+                 rounded while training reads f32; leave it out, or give --codec topk:8 or --precision f32",
             )
         })?;
         Ok(PatchDevices { graph, rows, result: (n_columns, self.precision) })
@@ -353,36 +355,36 @@ fn seeds<B: Backend>(
 /// # Errors
 /// When there are some.
 pub(crate) fn check_patches(config: &TrainConfig, layout: Layout) -> Result<(), TrainError> {
-    const PLACED: &str = "ranks hold rows of their patches where they compute, and no other memory does";
+    const PLACED: &str = "each rank holds its own rows in the memory of its device";
     let is_cut = layout == Layout::Patches;
     let settings = [
-        (is_cut && config.tiers.features.is_some(), "a feature cache", PLACED),
-        (is_cut && config.tiers.topology.is_some(), "a topology cache", PLACED),
+        (is_cut && config.tiers.features.is_some(), "--feature-cache", PLACED),
+        (is_cut && config.tiers.topology.is_some(), "--topology-cache", PLACED),
         (
             config.features_from.is_some_and(FeaturesFrom::knows_nodes),
-            "features of a row or a column for each node (onehot, embedding)",
-            "rows of features travel between ranks as values of a fixed, small size that training does not change",
+            "--features-from onehot or embedding",
+            "ranks exchange feature rows that are small and that training does not change",
         ),
         (
             config.tiers.features.is_some_and(|shares| shares.one_card > 0.0),
-            "a share of features that one device each has",
-            "what is not on every device is on the host of its rank",
+            "a second share of --feature-cache",
+            "rows that are not on every device stay on the host of their rank",
         ),
         (
             config.tiers.topology.is_some_and(|shares| shares.one_card > 0.0),
-            "a share of the graph that one device each has",
-            "what is not on every device is on the host, all of it on each",
+            "a second share of --topology-cache",
+            "the rest of the graph stays on each host, whole",
         ),
         (
             config.batch.score_by == Some(ScoreBy::Layers),
-            "scores layer by layer",
-            "ranks that hold patches score all nodes in one pass",
+            "--score-by layers",
+            "ranks that hold a part of the graph score all nodes in one pass",
         ),
     ];
     match settings.iter().find(|(is_set, ..)| *is_set) {
         None => Ok(()),
         Some((_, setting, why)) => Err(TrainError::invalid(format!(
-            "{setting} cannot be had with --layout {}: {why}; leave it out, or choose --layout replicated",
+            "{setting} cannot be combined with --layout {}: {why}; leave it out, or give --layout replicated",
             layout.name()
         ))),
     }
@@ -395,8 +397,8 @@ pub(crate) fn check_patches(config: &TrainConfig, layout: Layout) -> Result<(), 
 pub(crate) fn check_patches_of(has_sparse_features: bool) -> Result<(), TrainError> {
     if has_sparse_features {
         return Err(TrainError::invalid(
-            "features are sparse, and only rows of a fixed size travel; store them as dense rows or with --codec, or hold \
-             them whole: --layout replicated",
+            "the features are sparse, and ranks exchange dense or compressed rows only: give --codec topk:8, or --layout \
+             replicated",
         ));
     }
     Ok(())

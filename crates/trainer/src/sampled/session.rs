@@ -116,8 +116,7 @@ impl<B: Backend> Material<B> {
         let on_device = if draws_batches || by_layers { backend.neighbor_graph(&operand)? } else { None };
         if topology.is_some() && (on_device.is_none() || !draws_batches) {
             return Err(TrainError::invalid(format!(
-                "tiers of the topology are for a device that samples by itself, and {} does not, or not with these features; leave \
-                 them out",
+                "--topology-cache needs a device that samples, and {} does not sample with these features: leave it out",
                 backend.name()
             )));
         }
@@ -312,7 +311,7 @@ fn far_rows<B: Backend>(
     };
     backend.far_rows(rows, config.precision, (placement, host_reads(config, placement, &sizes)))?.ok_or_else(|| {
         TrainError::invalid(format!(
-            "a feature cache is for a device with memory of its own, and {} reads features where they are; leave it out",
+            "--feature-cache has no effect on {}, which reads host memory directly: leave it out",
             backend.name()
         ))
     })

@@ -54,8 +54,8 @@ impl TierConfig {
     #[must_use]
     pub fn refused_by_processors() -> TrainError {
         TrainError::invalid(
-            "feature and topology caches are for devices with memory of their own, and a processor reads features and neighbours where \
-             they are; leave them out, or choose --device cuda",
+            "--feature-cache and --topology-cache have no effect on the CPU, which reads host memory directly: leave them out, \
+             or give --device cuda",
         )
     }
 
@@ -219,7 +219,7 @@ fn shares_of<'p>(
 pub(crate) fn check_features(features: &Features, config: &TrainConfig) -> Result<(), TrainError> {
     if config.tiers.features.is_some() && matches!(features, Features::Sparse(_)) {
         return Err(TrainError::invalid(
-            "a feature cache is for dense features and for codes; leave it out for sparse ones, which take little memory",
+            "--feature-cache holds dense or compressed features, and these are sparse: leave it out; they take little memory",
         ));
     }
     Ok(())

@@ -60,7 +60,7 @@ impl MadeTogether {
         self.next = until;
         self.made
             .recv()
-            .unwrap_or_else(|_| Err(TrainError::invalid("no more batches are made, since one of them failed")))
+            .unwrap_or_else(|_| Err(TrainError::invalid("sampling stopped because an earlier mini-batch failed")))
     }
 }
 
@@ -70,7 +70,11 @@ fn start<'scope>(
     body: impl FnOnce() + Send + 'scope,
 ) -> Result<(), TrainError> {
     let started = Builder::new().name(name.to_owned()).spawn_scoped(scope, body);
-    started.map(drop).map_err(|error| TrainError::invalid(format!("no thread to {name} batches with: {error}")))
+    started.map(drop).map_err(|error| {
+        TrainError::invalid(format!(
+            "cannot start the thread that should {name} mini-batches: {error}; allow more threads (ulimit -u)"
+        ))
+    })
 }
 
 /// Hands on what is made until something fails: nobody takes part in batches behind that. Who does not listen any more

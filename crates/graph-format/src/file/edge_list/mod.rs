@@ -82,7 +82,7 @@ pub fn parse_edge_list(text: &[u8], options: &EdgeListOptions) -> Result<EdgeLis
         return Err(FormatError::invalid(format!("{n} nodes exceed the limit of {MAX_NODES}")));
     }
     let mut notes = Notes::default();
-    check_end(text, &mut notes);
+    check_end(text, "the text", &mut notes);
     let preamble = Preamble::read(text, options, &mut notes)?;
     let konect = preamble.comments.konect.clone();
     let directed = konect.as_ref().map(|konect| konect.shape == Shape::Directed);
