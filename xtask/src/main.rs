@@ -8,6 +8,8 @@
 //!
 //! Not here: anything a user of girih runs. That is `crates/cli`.
 
+#![forbid(unsafe_code)]
+
 mod ci;
 mod command;
 mod gpu;

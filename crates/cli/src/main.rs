@@ -7,6 +7,8 @@
 //!
 //! Everything that computes lives in the libraries; this crate parses, reports and writes files.
 
+#![forbid(unsafe_code)]
+
 mod args;
 mod commands;
 mod error;
@@ -25,6 +27,8 @@ mod sizes;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use girih_graph_format::file::{check_files_at_end, mapped_file_at};
+
 use crate::args::Cli;
 
 /// Exit status of a command that failed.
@@ -41,7 +45,16 @@ fn main() -> ExitCode {
         Err(error) => return ExitCode::from(messages::of_clap(&error, json)),
     };
     messages::start(cli.messages, json);
-    match commands::run(cli.command).and_then(|code| output::check_printed().map(|()| code)) {
+    #[cfg(target_os = "linux")]
+    {
+        girih_machine::explain_bus_errors(mapped_file_at, json);
+        girih_machine::ignore_file_size_signal();
+    }
+    let outcome = commands::run(cli.command).and_then(|code| {
+        check_files_at_end()?;
+        output::check_printed().map(|()| code)
+    });
+    match outcome {
         Ok(code) => code,
         Err(error) => {
             let status = if error.is_usage() { USAGE_ERROR } else { FAILURE };

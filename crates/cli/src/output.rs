@@ -1,5 +1,6 @@
 //! Results for people (aligned tables) or for programs (one JSON object a line).
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -35,7 +36,31 @@ pub fn print_text(text: &[u8]) {
 /// Prints a line on standard output.
 pub fn print_line(line: &str) {
     let mut out = io::stdout().lock();
-    note(writeln!(out, "{line}"));
+    note(writeln!(out, "{}", escaped(line)));
+}
+
+/// Text without what would steer a terminal: control characters, which names of files and columns may have, are shown
+/// as Rust writes them. Line ends, tabs and colours stay.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    let is_harmful = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if !text.contains(is_harmful) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len());
+    for (at, c) in text.char_indices() {
+        if is_harmful(c) && !(c == '\x1b' && is_colour(&text[at + 1..])) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown.into()
+}
+
+/// Whether text begins with the rest of an escape sequence that sets colours.
+fn is_colour(text: &str) -> bool {
+    let Some(codes) = text.strip_prefix('[') else { return false };
+    codes.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').starts_with('m')
 }
 
 /// Takes note of what was not printed. A closed pipe is not worth reporting: nobody reads any more.
@@ -157,6 +182,15 @@ mod tests {
         assert_eq!(as_written(1.790_125).to_string(), "1.790125");
         assert!(as_written(f32::NAN).is_nan() && as_written(f32::INFINITY).is_infinite());
         assert_eq!(ms(Duration::from_nanos(1_234_567)), 1.235);
+    }
+
+    #[test]
+    fn text_cannot_steer_a_terminal() {
+        assert_eq!(escaped("a.npy\tGröße 3\n"), "a.npy\tGröße 3\n");
+        let (title, up, colour) = ("\x1b]0;title\x07", "\x1b[1A\x1b[2K\r", "\x1b[1;31mred\x1b[0m");
+        assert_eq!(escaped(title), "\\u{1b}]0;title\\u{7}");
+        assert_eq!(escaped(up), "\\u{1b}[1A\\u{1b}[2K\\r");
+        assert_eq!(escaped(colour), colour);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use indicatif::{MultiProgress, ProgressBar};
 
 use crate::args::OutputArgs;
 use crate::messages;
+use crate::output::escaped;
 
 /// Time between two lines of progress where standard error is no terminal.
 pub const INTERVAL: Duration = Duration::from_secs(10);
@@ -42,6 +43,7 @@ pub fn spinner(what: String, output: OutputArgs) -> ProgressBar {
 
 /// Prints a line on standard error, above what is drawn there.
 pub fn print_line(line: &str) {
+    let line = escaped(line);
     BARS.suspend(|| eprintln!("{line}"));
 }
 

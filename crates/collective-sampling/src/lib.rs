@@ -22,6 +22,8 @@
 //!
 //! Not here: how nodes are cut (`girih-partition`, `girih-reorder`), what is done with blocks (`girih-trainer`).
 
+#![forbid(unsafe_code)]
+
 mod error;
 mod exchange;
 mod graph;

@@ -24,6 +24,8 @@
 //!
 //! Not here: who sends what to whom (`girih-partition`), and what it is good for (`girih-trainer`).
 
+#![cfg_attr(not(feature = "mpi"), forbid(unsafe_code))]
+
 mod cards;
 mod collective;
 mod communicator;

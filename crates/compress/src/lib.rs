@@ -34,6 +34,8 @@
 //!
 //! Not here: which rows a mini-batch needs (`girih-sampling`), and the same on a device (`girih-kernels`).
 
+#![forbid(unsafe_code)]
+
 mod aggregate;
 mod auto;
 mod codec;

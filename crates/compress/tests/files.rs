@@ -4,6 +4,7 @@ mod common;
 
 use std::fs;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{SPECS, fitted, noise, pool};
@@ -83,7 +84,7 @@ fn a_stopped_run_is_gone_on_from_and_leaves_the_old_store_until_then() {
     let error = encode_to_file(&store, &*codec, &source, &stop).unwrap_err();
     assert!(error.is_stopped() && error.to_string().contains("x.girih"), "{error}");
     assert_eq!(fs::read(&store).unwrap(), b"what was there");
-    let temporary = folder.path().join(".girih-x.girih.tmp");
+    let temporary = folder.path().join(".girih-x.girih.part");
     let error = CompressedFeatures::open(&temporary, Verify::Structure).unwrap_err().to_string();
     assert!(error.contains("not complete"), "{error}");
 
@@ -104,11 +105,29 @@ fn two_runs_do_not_write_one_store() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("x.girih");
     let rows = noise(10, 30, 1);
-    let held = fs::File::create(folder.path().join(".girih-x.girih.tmp")).unwrap();
+    let held = fs::File::create(folder.path().join(".girih-x.girih.part")).unwrap();
     held.lock().unwrap();
     let error = encode_to_file(&store, &*fitted("f16", &rows), &rows, &go_on).unwrap_err().to_string();
     assert!(error.contains("another process"), "{error}");
     drop(held);
+    encode_to_file(&store, &*fitted("f16", &rows), &rows, &go_on).unwrap();
+}
+
+/// The name of what is being written is known: whoever can write to the folder may put a link there.
+#[cfg(unix)]
+#[test]
+fn a_planted_link_is_not_written_through() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, victim) = (folder.path().join("x.girih"), folder.path().join("victim"));
+    let rows = noise(10, 30, 1);
+    for plant in [|a: &Path, b: &Path| std::os::unix::fs::symlink(a, b), |a: &Path, b: &Path| fs::hard_link(a, b)] {
+        fs::write(&victim, "kept").unwrap();
+        let planted = folder.path().join(".girih-x.girih.part");
+        plant(&victim, &planted).unwrap();
+        encode_to_file(&store, &*fitted("f16", &rows), &rows, &go_on).unwrap_err();
+        assert_eq!(fs::read(&victim).unwrap(), b"kept");
+        fs::remove_file(&planted).unwrap();
+    }
     encode_to_file(&store, &*fitted("f16", &rows), &rows, &go_on).unwrap();
 }
 

@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::edges::refuse_duplicates_option;
 use crate::inventory::{Inventory, reason};
-use crate::load::{CHECKSUM_LIMIT, open_matrix, open_store};
+use crate::labels::MAX_CLASSES;
+use crate::load::{open_matrix, open_store};
 use crate::{Dataset, DatasetError, FEATURE_STORE, Features, Interactions, Labels, LoadOptions, Split, UNLABELLED};
 
 /// Name of the manifest's section.
@@ -41,6 +42,25 @@ pub(crate) struct DatasetSection {
     /// Users, which are the first nodes; only for recommenders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) n_users: Option<usize>,
+}
+
+impl DatasetSection {
+    /// The section of a folder, if it has one. Its numbers are borne out by arrays, or below a limit.
+    ///
+    /// # Errors
+    /// When they are not, or a key is missing or unknown.
+    pub(crate) fn of(folder: &Folder) -> Result<Option<Self>, DatasetError> {
+        let Some(section) = folder.section::<Self>(SECTION)? else { return Ok(None) };
+        let n_arrays = folder.names().count();
+        let refused = if section.n_splits > n_arrays {
+            format!("{} splits, and the folder has {n_arrays} arrays", section.n_splits)
+        } else if section.labels == LabelKind::Single && section.n_classes > MAX_CLASSES as usize {
+            format!("{} classes; at most {MAX_CLASSES} are supported", section.n_classes)
+        } else {
+            return Ok(Some(section));
+        };
+        Err(DatasetError::corrupt(format!("[{SECTION}] states {refused}")).at(&folder.path().join(MANIFEST)))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,7 +196,7 @@ pub fn saved_name(path: &Path) -> Option<String> {
 /// When a file is missing, differs from the manifest, or breaks a rule of [`Dataset`].
 pub(crate) fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     refuse_duplicates_option(options, "a girih folder stores each pair of nodes once").map_err(|e| e.at(path))?;
-    let folder = Folder::open(path, Verify::UpTo(CHECKSUM_LIMIT))?;
+    let folder = Folder::open(path, options.verify)?;
     let notes = notes_of(&folder).map_err(|e| e.at(path))?;
     let dataset = read(&folder, options).map_err(|e| e.at(path))?;
     Ok(Dataset { notes, ..dataset })
@@ -189,7 +209,7 @@ const SECTIONS: [&str; 2] = ["graph", SECTION];
 
 /// The files, arrays and sections of a folder that loading does not use.
 pub(crate) fn notes_of(folder: &Folder) -> Result<Notes, DatasetError> {
-    let section = folder.section::<DatasetSection>(SECTION)?;
+    let section = DatasetSection::of(folder)?;
     let mut notes = Notes::default();
     let mut files = Inventory::of_folder(folder.path())?;
     files.take(MANIFEST);
@@ -254,10 +274,10 @@ pub(crate) fn refuse_without_manifest(path: &Path) -> Result<(), DatasetError> {
 
 fn read(folder: &Folder, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let graph = folder.graph()?;
-    let Some(section) = folder.section::<DatasetSection>(SECTION)? else {
+    let Some(section) = DatasetSection::of(folder)? else {
         let name = folder.path().file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let store = folder.path().join(FEATURE_STORE);
-        let features = store.is_file().then(|| open_store(&store, graph.n_rows())).transpose()?;
+        let features = store.is_file().then(|| open_store(&store, graph.n_rows(), options.verify)).transpose()?;
         return Dataset::new(name, graph, features, None, Vec::new());
     };
     let features = read_features(folder, &section, graph.n_rows(), options)?;
@@ -309,7 +329,7 @@ fn read_features(
     n: usize,
     options: &LoadOptions,
 ) -> Result<Option<Features>, DatasetError> {
-    if let Some(features) = read_store(folder, section, n, Verify::UpTo(CHECKSUM_LIMIT))? {
+    if let Some(features) = read_store(folder, section, n, options.verify)? {
         return Ok(Some(Features::Compressed(features)));
     }
     Ok(match section.features {

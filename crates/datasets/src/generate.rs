@@ -16,6 +16,7 @@ mod rmat;
 use std::time::Instant;
 
 use girih_graph_format::MAX_NODES;
+use girih_machine::memory::Free;
 use girih_random::{Key, purpose};
 use tracing::info;
 
@@ -192,7 +193,7 @@ impl Recipe {
         codec: Option<(CodecSpec, u64)>,
     ) -> Result<Dataset, DatasetError> {
         self.check_density()?;
-        memory::check_fits(self.peak_bytes_with(codec.map(|(spec, _)| spec)), memory::available_bytes())?;
+        memory::check_fits(self.peak_bytes_with(codec.map(|(spec, _)| spec)), Free::now())?;
         let dataset = match self {
             Self::Planted(planted) => generate_planted(planted, name, n_splits, codec)?,
             Self::Rmat(rmat) => {

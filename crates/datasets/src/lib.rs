@@ -13,6 +13,8 @@
 //!
 //! Not here: sparse file formats (`girih-graph-format`), how to train (`girih-trainer`).
 
+#![forbid(unsafe_code)]
+
 mod components;
 mod dataset;
 mod digest;

@@ -20,8 +20,6 @@ use crate::{edge_list, folder, gnn_benchmark, heterophilous, labels, lightgcn, n
 
 /// The file of compressed features in a folder of data: they take the place of what features the folder has besides.
 pub const FEATURE_STORE: &str = "features.codes";
-/// Checksums of larger stores and folders are not compared on loading: that would read every byte.
-pub(crate) const CHECKSUM_LIMIT: u64 = 1 << 28;
 
 /// Loads or generates the data set of a SPEC: a path, whose format is recognised, or `synth:NAME[@SCALE][,key=value…]`.
 ///
@@ -75,8 +73,8 @@ fn with_split(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Da
 }
 
 /// The compressed features at a path, mapped, for a graph of `n_nodes` nodes.
-pub(crate) fn open_store(path: &Path, n_nodes: usize) -> Result<Features, DatasetError> {
-    let features = CompressedFeatures::open(path, Verify::UpTo(CHECKSUM_LIMIT))?;
+pub(crate) fn open_store(path: &Path, n_nodes: usize, verify: Verify) -> Result<Features, DatasetError> {
+    let features = CompressedFeatures::open(path, verify)?;
     features.check_nodes(n_nodes).map_err(|e| e.at(path))?;
     Ok(Features::Compressed(features))
 }
@@ -90,12 +88,12 @@ pub(crate) fn open_matrix(path: &Path, options: &LoadOptions) -> Result<Features
 }
 
 /// The data of a folder with the compressed features that it holds, if it does.
-fn with_store(dataset: Dataset, folder: &Path) -> Result<Dataset, DatasetError> {
+fn with_store(dataset: Dataset, folder: &Path, verify: Verify) -> Result<Dataset, DatasetError> {
     let store = folder.join(FEATURE_STORE);
     if !store.is_file() {
         return Ok(dataset);
     }
-    let features = Some(open_store(&store, dataset.n_nodes())?);
+    let features = Some(open_store(&store, dataset.n_nodes(), verify)?);
     Ok(Dataset { features, ..dataset })
 }
 
@@ -142,11 +140,15 @@ fn load_path(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError
     let mut dataset = match format {
         Format::Girih => as_told(folder::load(&path, &until_divided(options))?, options).map_err(|e| e.at(&path))?,
         Format::Planetoid => planetoid::load(&path, options)?,
-        Format::OgbRaw => with_store(ogb::load(&path, options)?, &path)?,
+        Format::OgbRaw => with_store(ogb::load(&path, options)?, &path, options.verify)?,
         Format::LightGcn => as_told(lightgcn::load(&path, options)?, options).map_err(|e| e.at(&path))?,
         Format::ArrayFolder => {
             folder::refuse_without_manifest(&path)?;
-            with_store(named_arrays::load(&mut ArrayFolder::open(&path)?, &stem(&path), options)?, &path)?
+            with_store(
+                named_arrays::load(&mut ArrayFolder::open(&path)?, &stem(&path), options)?,
+                &path,
+                options.verify,
+            )?
         }
         Format::File(kind) => load_file(kind, &path, options)?,
     };
@@ -298,7 +300,7 @@ fn read_features(
     notes: &mut Notes,
 ) -> Result<Features, DatasetError> {
     match ending(path).as_str() {
-        "codes" => open_store(path, n_nodes),
+        "codes" => open_store(path, n_nodes, options.verify),
         "npz" => Ok(Features::Sparse(read_sparse_npz(path).map_err(|e| sparse_expected(e.into(), path))?)),
         "csv" | "tsv" | "txt" => {
             let Table { rows, .. } = read_table(path, Missing::Refuse, notes)?;

@@ -21,6 +21,7 @@ mod splits;
 
 use girih_graph_format::Notes;
 use girih_graph_format::file::Array;
+use girih_machine::memory::Free;
 
 pub(crate) use self::graph::from_edge_index;
 pub(crate) use self::source::{ArrayFolder, NamedArrays};
@@ -66,7 +67,7 @@ fn read(source: &mut dyn NamedArrays, name: &str, options: &LoadOptions) -> Resu
     let n_nodes = match scalar(&mut arrays, "num_nodes")? {
         Some(n) => {
             let rows = (features.as_ref().map(Features::n_rows), labels.as_ref().map(Labels::n_nodes));
-            memory::check_declared_nodes(n, rows, memory::available_bytes())?;
+            memory::check_declared_nodes(n, rows, Free::now())?;
             Some(n)
         }
         None => features.as_ref().map(Features::n_rows).or(labels.as_ref().map(Labels::n_nodes)),
@@ -143,6 +144,10 @@ fn read_labels(
     let Some(name) = only_one(arrays, &LABELS)? else { return Ok(None) };
     let array = arrays.required(name)?;
     let declared = scalar(arrays, "num_classes")?;
+    if let Some(n_classes) = declared.filter(|n| *n > labels::MAX_CLASSES as usize) {
+        let message = format!("num_classes is {n_classes}; at most {} are supported", labels::MAX_CLASSES);
+        return Err(DatasetError::invalid(message));
+    }
     let multi_label = options.multi_label.or(scalar(arrays, "multi_label")?.map(|several| several != 0));
     let options = &LoadOptions { multi_label, ..options.clone() };
     let labels = labels::of_array(array, declared, options, notes)?;

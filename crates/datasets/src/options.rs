@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use girih_compress::CodecSpec;
 use girih_graph_format::Duplicates;
-use girih_graph_format::file::Columns;
+use girih_graph_format::file::{Columns, Verify};
 
 use crate::{FeatureNorm, FeaturesFrom};
 
@@ -50,6 +50,8 @@ pub struct LoadOptions {
     pub ids_from: Option<u32>,
     /// Refuse data of which something is not used or doubtful.
     pub strict: bool,
+    /// What is compared with the checksums of folders and stores.
+    pub verify: Verify,
 }
 
 impl Default for LoadOptions {
@@ -72,6 +74,7 @@ impl Default for LoadOptions {
             bipartite: None,
             ids_from: None,
             strict: false,
+            verify: Verify::Full,
         }
     }
 }

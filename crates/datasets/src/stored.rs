@@ -7,7 +7,7 @@ use girih_compress::{CodecSpec, CompressedFeatures};
 use girih_graph_format::file::{Array, Folder, GraphSizes, MANIFEST, Values, Verify};
 use girih_graph_format::{Buffer, Csr, NodeId, Notes, places_of};
 
-use crate::folder::{DatasetSection, FeatureKind, LabelKind, SECTION, labels_of, notes_of, read_store};
+use crate::folder::{DatasetSection, FeatureKind, LabelKind, labels_of, notes_of, read_store};
 use crate::load::check_strict;
 use crate::{Dataset, DatasetError, FeatureNorm, Features, Labels, LoadOptions, NodeRows, Outline, Spec, Split, load};
 
@@ -53,7 +53,7 @@ impl StoredDataset {
 
     fn of_folder(spec: &str, path: &Path, options: &LoadOptions) -> Result<Option<Self>, DatasetError> {
         let folder = Folder::open(path, Verify::Structure)?;
-        let Some(section) = folder.section::<DatasetSection>(SECTION)? else { return Ok(None) };
+        let Some(section) = DatasetSection::of(&folder)? else { return Ok(None) };
         let graph = folder.graph_sizes()?;
         let is_other = section.n_users.is_some() || graph.n_rows != graph.n_cols;
         if is_other || options.split.is_some_and(|split| split >= section.n_splits) {

@@ -5,7 +5,10 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use memmap2::Mmap;
+use girih_machine::advise_huge_pages;
+use rayon::prelude::*;
+
+use crate::file::MappedFile;
 
 /// An immutable array of plain values, owned or memory-mapped; cloning and slicing share it.
 ///
@@ -24,7 +27,7 @@ enum Storage<T> {
     Owned(Arc<Vec<T>>),
     /// Values from a byte of a map on.
     Mapped {
-        map: Arc<Mmap>,
+        map: Arc<MappedFile>,
         offset: usize,
     },
 }
@@ -35,7 +38,7 @@ impl<T: Pod> Buffer<T> {
     ///
     /// Values are read as they lie in the file, so the file must be little-endian, as every supported machine is.
     #[must_use]
-    pub fn mapped(map: Arc<Mmap>, offset: usize, len: usize) -> Option<Self> {
+    pub fn mapped(map: Arc<MappedFile>, offset: usize, len: usize) -> Option<Self> {
         let bytes = len.checked_mul(size_of::<T>())?;
         let region = map.get(offset..offset.checked_add(bytes)?)?;
         bytemuck::try_cast_slice::<u8, T>(region).ok()?;
@@ -56,6 +59,24 @@ impl<T: Pod> Buffer<T> {
     #[must_use]
     pub fn is_mapped(&self) -> bool {
         matches!(self.storage, Storage::Mapped { .. })
+    }
+
+    /// The values in memory of this process: shared where they are there already, else copied, in parallel.
+    #[must_use]
+    pub fn in_memory(&self) -> Self
+    where
+        T: Send + Sync,
+    {
+        /// Values that one task copies.
+        const COPIED: usize = 1 << 18;
+        if !self.is_mapped() {
+            return self.clone();
+        }
+        let values: &[T] = self;
+        let mut copy = bytemuck::zeroed_vec(values.len());
+        advise_huge_pages(copy.as_ptr(), copy.len());
+        copy.par_chunks_mut(COPIED).zip(values.par_chunks(COPIED)).for_each(|(to, from)| to.copy_from_slice(from));
+        copy.into()
     }
 
     /// The same bits as values of another type of the same size and alignment; copies only an owned buffer that is

@@ -21,7 +21,8 @@ pub const MAX_NODES: usize = i32::MAX as usize;
 /// A sparse matrix by rows, with an optional `f32` weight on every entry; without weights every entry is one.
 ///
 /// # Invariants
-/// Checked by [`Csr::new`]; kernels rely on them without checking again.
+/// Checked by [`Csr::new`]. A mapped file may break them later: what indexes without checks takes
+/// [`Csr::in_memory`].
 /// 1. `indptr` has `n_rows + 1` offsets, starts at 0, never decreases, and ends at `indices.len()`.
 /// 2. Columns are below `n_cols` and ascend strictly within a row (so no entry is stored twice).
 /// 3. Weights, if any, are finite and as many as `indices`.
@@ -77,6 +78,38 @@ impl Csr {
         let values = self.values.as_ref().map(|values| values.slice(entries.clone()));
         // SAFETY: as the caller promised, of a valid matrix.
         unsafe { Self::new_unchecked(indptr.len() - 1, self.n_cols, indptr, self.indices.slice(entries), values) }
+    }
+
+    /// The same matrix in memory of this process, for what indexes by its columns without checks: itself where nothing
+    /// is mapped from a file, else a copy.
+    ///
+    /// # Errors
+    /// When a file has changed since it was mapped, so that an invariant does not hold any more.
+    pub fn in_memory(&self) -> Result<Self, FormatError> {
+        if !self.is_mapped() {
+            return Ok(self.clone());
+        }
+        let values = self.values.as_ref().map(Buffer::in_memory);
+        let copy = Self::new(self.n_rows, self.n_cols, self.indptr.in_memory(), self.indices.in_memory(), values);
+        copy.map_err(changed)
+    }
+
+    /// The offsets of rows in memory of this process, as [`in_memory`](Self::in_memory) has them.
+    ///
+    /// # Errors
+    /// When their file has changed since it was mapped, so that they are no offsets any more.
+    pub fn indptr_in_memory(&self) -> Result<Buffer<u64>, FormatError> {
+        let indptr = self.indptr.in_memory();
+        if self.indptr.is_mapped() {
+            check_indptr(&indptr, self.n_rows, self.indices.len()).map_err(changed)?;
+        }
+        Ok(indptr)
+    }
+
+    /// Whether some of the matrix is mapped from a file, which may change.
+    #[must_use]
+    pub fn is_mapped(&self) -> bool {
+        self.indptr.is_mapped() || self.indices.is_mapped() || self.values.as_ref().is_some_and(Buffer::is_mapped)
     }
 
     /// A matrix without entries.
@@ -290,6 +323,11 @@ pub(crate) fn check_indptr(indptr: &[u64], n_rows: usize, nnz: usize) -> Result<
         )));
     }
     Ok(())
+}
+
+/// An error about values that were valid when their file was mapped.
+fn changed(error: FormatError) -> FormatError {
+    FormatError::invalid(format!("{error}; the file of the graph has changed while it was read"))
 }
 
 fn check_dimensions(n_rows: usize, n_cols: usize) -> Result<(), FormatError> {

@@ -13,6 +13,9 @@ const ROWS_PER_TASK: usize = 256;
 /// Rows and entries that one task handles, about.
 const WORK_PER_TASK: u64 = 1 << 16;
 
+/// Why columns that were valid are not.
+const CHANGED: &str = "a column is out of range; the file of the graph has changed while it was read";
+
 /// Offsets of rows with the given lengths: `n + 1` values from 0.
 pub(crate) fn prefix_sum(lengths: impl ExactSizeIterator<Item = u64>) -> Vec<u64> {
     let mut indptr = Vec::with_capacity(lengths.len() + 1);
@@ -100,9 +103,12 @@ pub(crate) unsafe fn build(
         for r in task.clone() {
             let range = (indptr[r] - base) as usize..(indptr[r + 1] - base) as usize;
             let row_weights = if weighted { &mut weights[range.clone()] } else { &mut [][..] };
-            fill(r, &mut columns[range], row_weights);
+            let row = &mut columns[range];
+            fill(r, row, row_weights);
+            assert!(row.iter().all(|&c| (c as usize) < n_cols), "row {r}: {CHANGED}");
         }
     });
-    // SAFETY: offsets are a prefix sum of the row lengths; columns and weights are as the caller promised.
+    // SAFETY: offsets are a prefix sum of the row lengths; columns are below `n_cols`, as was just checked, since what
+    // they are made from may lie in a file that changes; that they ascend, and weights, are as the caller promised.
     unsafe { Csr::new_unchecked(n_rows, n_cols, indptr, indices, weighted.then(|| values.into())) }
 }

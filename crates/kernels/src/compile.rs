@@ -1,9 +1,9 @@
 //! Sources of kernels, and how they become code for a card.
 
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File, Metadata};
 use std::hash::{Hash, Hasher};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 
 use cudarc::nvrtc::{CompileError, CompileOptions, Ptx, compile_ptx_with_opts, sys};
@@ -111,7 +111,7 @@ pub(crate) fn compile(source: Source, defines: &Defines, capability: (i32, i32))
     options.extend(defines.iter().map(|(name, value)| format!("-D{name}={value}")));
     let text = source.with_headers();
     let cached = cache_folder("kernels").map(|folder| folder.join(key(&text, &options)));
-    if let Some(code) = cached.as_ref().and_then(|path| fs::read_to_string(path).ok()) {
+    if let Some(code) = cached.as_ref().and_then(|path| kept(path)) {
         return Ok(Ptx::from_src(code));
     }
     let options = CompileOptions { options, name: Some(source.name.to_owned()), ..CompileOptions::default() };
@@ -162,12 +162,48 @@ fn hashed(text: &str) -> String {
     })
 }
 
+/// Compiled code that is kept in a file: only one that this user alone can write to, with the digest of its content in
+/// the first line.
+fn kept(path: &Path) -> Option<String> {
+    let mut file = File::open(path).ok()?;
+    if !is_private(&file.metadata().ok()?) {
+        tracing::debug!("{} is not used: others can write to it", path.display());
+        return None;
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    let (digest, code) = text.split_once('\n')?;
+    (digest == first_line(code)).then(|| code.to_owned())
+}
+
+/// The line above kept code, a comment of its language.
+fn first_line(code: &str) -> String {
+    format!("// sha256 {}", hashed(code))
+}
+
+/// Whether a file is a regular one that belongs to this user, and that nobody else can write to.
+#[cfg(unix)]
+fn is_private(metadata: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    const WRITABLE_BY_OTHERS: u32 = 0o022;
+    metadata.is_file() && metadata.uid() == nix::unistd::geteuid().as_raw() && metadata.mode() & WRITABLE_BY_OTHERS == 0
+}
+
+#[cfg(not(unix))]
+fn is_private(metadata: &Metadata) -> bool {
+    metadata.is_file()
+}
+
 /// Keeps compiled code; a cache that cannot be written only costs time.
 fn store(path: &Path, code: &str) {
     let write = || -> Result<(), FormatError> {
         fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
         // Others may be about to write the same: whole files take each other's place.
-        write_file(path, |out| Ok(out.write_all(code.as_bytes())?))
+        write_file(path, |out| {
+            #[cfg(unix)]
+            out.get_ref().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+            Ok(writeln!(out, "{}", first_line(code)).and_then(|()| out.write_all(code.as_bytes()))?)
+        })
     };
     if let Err(error) = write() {
         tracing::debug!("compiled kernels are not kept in {}: {error}", path.display());
@@ -197,9 +233,20 @@ mod tests {
     #[test]
     fn code_is_stored_whole() {
         let folder = std::env::temp_dir().join(format!("girih-kernels-{}", std::process::id()));
-        store(&folder.join("a.ptx"), "code");
-        assert_eq!(fs::read_to_string(folder.join("a.ptx")).unwrap(), "code");
+        let path = folder.join("a.ptx");
+        store(&path, "code\nmore");
+        assert_eq!(kept(&path).as_deref(), Some("code\nmore"));
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        let changed = fs::read_to_string(&path).unwrap().replace("more", "less");
+        fs::write(&path, changed).unwrap();
+        assert_eq!(kept(&path), None, "another content than its digest");
+        store(&path, "code");
+        assert!(kept(&path).is_some());
+        #[cfg(unix)]
+        {
+            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o620)).unwrap();
+            assert_eq!(kept(&path), None, "a file that others can write to");
+        }
         fs::remove_dir_all(folder).unwrap();
     }
 }

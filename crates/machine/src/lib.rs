@@ -6,10 +6,13 @@
 //! - [`cache_folder()`]: where measurements are kept.
 //! - [`zeros`], [`advise_huge_pages`]: memory on huge pages.
 //! - [`memory`]: what this process uses, and what is free.
+//! - `explain_bus_errors`, `ignore_file_size_signal`: errors instead of signals (Linux).
 //! - [`prefetch()`]: a hint to the caches.
 //!
 //! Plans are costed with these numbers, benchmarks print them beside their results, and `girih doctor` shows them.
 
+#[cfg(target_os = "linux")]
+mod bus_errors;
 mod cache_folder;
 mod ceilings;
 mod hierarchy;
@@ -17,10 +20,16 @@ mod huge_pages;
 mod machine;
 pub mod memory;
 mod prefetch;
+#[cfg(target_os = "linux")]
+mod signals;
 
+#[cfg(target_os = "linux")]
+pub use bus_errors::explain_bus_errors;
 pub use cache_folder::cache_folder;
 pub use ceilings::Ceilings;
 pub use hierarchy::{Cache, Hierarchy, PASS_BYTES_MIN, Product};
 pub use huge_pages::{advise_huge_pages, zeros};
 pub use machine::{Machine, readable_bytes};
 pub use prefetch::prefetch;
+#[cfg(target_os = "linux")]
+pub use signals::ignore_file_size_signal;

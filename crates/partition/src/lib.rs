@@ -16,6 +16,8 @@
 //! them; 2D is SUMMA (van de Geijn and Watts, 1997), 3D splits the inner dimension as well (Azad et al., SIAM J. Sci.
 //! Comput. 2016).
 
+#![forbid(unsafe_code)]
+
 mod cost;
 mod error;
 mod grid;

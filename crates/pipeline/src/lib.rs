@@ -70,6 +70,8 @@
 //!
 //! Not here: what stages do, and who draws random numbers; an item should carry the number that its draws are keyed by.
 
+#![forbid(unsafe_code)]
+
 mod error;
 mod items;
 pub mod order;

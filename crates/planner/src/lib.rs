@@ -14,6 +14,8 @@
 //!
 //! Not here: what training does (`girih-trainer`, whose code runs on shapes), how products are cut (`girih-partition`).
 
+#![forbid(unsafe_code)]
+
 mod error;
 mod figures;
 mod kept;

@@ -14,6 +14,8 @@
 //!
 //! What each purpose puts into its counter is written down in `docs/formats.md`.
 
+#![forbid(unsafe_code)]
+
 mod philox;
 pub mod purpose;
 

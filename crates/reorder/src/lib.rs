@@ -14,6 +14,8 @@
 //!
 //! Not here: what is done with an order.
 
+#![forbid(unsafe_code)]
+
 mod auto;
 mod blockwise;
 mod clusters;

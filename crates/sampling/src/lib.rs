@@ -24,6 +24,8 @@
 //!
 //! Not here: features of the nodes in a batch, and what is computed with them.
 
+#![forbid(unsafe_code)]
+
 mod bias;
 mod block;
 mod chances;

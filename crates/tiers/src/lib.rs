@@ -22,6 +22,8 @@
 //!
 //! Not here: moving anything there, and cutting a graph into patches.
 
+#![forbid(unsafe_code)]
+
 mod cost;
 mod cut;
 mod error;

@@ -346,6 +346,8 @@ impl Checkpoint {
             return Err(format!("it has version {version}, this program reads {CHECKPOINT_VERSION}"));
         }
         let progress: Progress = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        // Models are made of these settings before their sizes are compared with the tensors.
+        progress.config.validate().map_err(|error| error.to_string())?;
         let mut tensors = read_tensors(bytes)?;
         let mut group = |name| tensors.remove(name).unwrap_or_default();
         let (params, first, mut second, best_params) =

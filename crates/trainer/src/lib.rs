@@ -11,6 +11,8 @@
 //!
 //! Not here: how an operation is computed (`girih-compute`), where data comes from (`girih-datasets`).
 
+#![forbid(unsafe_code)]
+
 mod arrangement;
 mod batching;
 mod checkpoint;

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use girih_compute::{AdamStep, Backend};
 use girih_graph_format::Matrix;
+use girih_graph_format::file::{check_mapped_files, replaced_files};
 use girih_random::Key;
 use serde::{Deserialize, Serialize};
 
@@ -154,7 +155,7 @@ pub trait Run<'a, B: Backend + 'a> {
     /// As [`epoch`](Self::epoch), unless `watch` says to stop, in the middle of it: `None` then.
     ///
     /// # Errors
-    /// As [`train_once`](Self::train_once).
+    /// As [`train_once`](Self::train_once), and when a mapped file of the process has changed.
     fn epoch_until(&mut self, watch: &mut Watch<'_>) -> Result<Option<EpochReport>, TrainError> {
         let (start, lr) = (Instant::now(), self.state().lr());
         let Some((train_loss, stages)) = self.train_once(lr, watch)? else { return Ok(None) };
@@ -173,8 +174,16 @@ pub trait Run<'a, B: Backend + 'a> {
             self.state_mut().keep_if_best(scores)?;
             times.evaluate = start.elapsed();
         }
+        check_files()?;
         Ok(Some(EpochReport { epoch, train_loss, lr, times, scores }))
     }
+}
+
+/// Refuses to go on with files that changed while they were read, and warns of those that were replaced.
+fn check_files() -> Result<(), TrainError> {
+    check_mapped_files()?;
+    replaced_files().iter().for_each(|warning| tracing::warn!("{warning}"));
+    Ok(())
 }
 
 impl<'a, B: Backend> RunState<'a, B> {

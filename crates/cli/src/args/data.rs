@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use girih_datasets::LoadOptions;
+use girih_graph_format::file::Verify;
 
 use super::{CacheArgs, OutputArgs, ReadArgs};
 
@@ -31,6 +32,11 @@ pub struct DataArgs {
     /// Stop when something in the data is not used or doubtful, instead of saying so
     #[arg(long)]
     pub strict: bool,
+    /// Do not compare folders and stores with their checksums
+    ///
+    /// Saves reading every byte before the first step. `girih verify` compares them at any time.
+    #[arg(long)]
+    pub no_verify: bool,
 }
 
 impl DataArgs {
@@ -41,7 +47,8 @@ impl DataArgs {
 
     /// The options for the loaders; `seed` and `n_splits` decide the splits of data that ships none.
     pub fn options(&self, seed: u64, n_splits: usize) -> LoadOptions {
-        self.read.options(seed, n_splits, self.strict)
+        let verify = if self.no_verify { Verify::Structure } else { Verify::Full };
+        LoadOptions { verify, ..self.read.options(seed, n_splits, self.strict) }
     }
 }
 

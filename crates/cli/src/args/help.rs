@@ -114,6 +114,14 @@ const HELP: &[Help] = &[
         ],
     },
     Help {
+        command: "verify",
+        common: &[],
+        examples: &[
+            ("Data, before a long training", "girih verify folder"),
+            ("All checkpoints of a session", "girih verify runs/first"),
+        ],
+    },
+    Help {
         command: "doctor",
         common: &[],
         examples: &[("Speed, memory, CUDA", "girih doctor"), ("For programs", "girih doctor --json")],

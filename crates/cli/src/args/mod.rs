@@ -16,6 +16,7 @@ mod suggest;
 mod train;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -75,6 +76,8 @@ pub enum Command {
     Generate(GenerateArgs),
     /// Read a data set in any format and write it in another
     Convert(ConvertArgs),
+    /// Compare a folder, store or checkpoint with its checksums
+    Verify(VerifyArgs),
     /// Show what this machine offers and what is missing
     Doctor(DoctorArgs),
     /// Print shell completions, or write man pages
@@ -104,6 +107,16 @@ pub struct OutputArgs {
     /// Nothing else goes to standard output. Errors and warnings are events there, too: {"event":"error", ...}.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `girih verify`.
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// A girih folder, a store of codes, a checkpoint, or a folder of a training session
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// `girih doctor`.
@@ -144,6 +157,7 @@ impl Command {
             | Self::Compress(_)
             | Self::Decompress(_)
             | Self::Generate(_)
+            | Self::Verify(_)
             | Self::Doctor(_)
             | Self::Completions(_) => return,
         };

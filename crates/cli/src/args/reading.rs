@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use girih_datasets::LoadOptions;
 use girih_graph_format::Duplicates;
-use girih_graph_format::file::Columns;
+use girih_graph_format::file::{Columns, Verify};
 use serde::{Deserialize, Serialize};
 
 use super::RowDivisor;
@@ -191,6 +191,7 @@ impl ReadArgs {
             bipartite: read.bipartite,
             ids_from: read.ids_from,
             strict,
+            verify: Verify::Full,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use girih_datasets::{Dataset, LoadOptions, OutputFormat, load};
 
-use super::{load_required, reading};
+use super::{load_required, reading, refuse_unverified};
 use crate::args::{ConvertArgs, GenerateArgs, OutputArgs};
 use crate::error::CliError;
 use crate::output::Results;
@@ -27,6 +27,7 @@ pub fn generate(args: &GenerateArgs) -> Result<(), CliError> {
 /// Reads a data set and writes it in the format that the output's name asks for.
 pub fn convert(args: &ConvertArgs) -> Result<(), CliError> {
     paths::check(&args.out)?;
+    refuse_unverified(&args.data)?;
     let format = OutputFormat::of(&args.out)?;
     let start = Instant::now();
     let dataset = load_required(&args.data, &args.data.options(0, 1))?;

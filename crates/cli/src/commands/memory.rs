@@ -3,7 +3,8 @@
 use girih_compute::{Dtype, Rates};
 use girih_datasets::Dataset;
 use girih_kernels::Cuda;
-use girih_machine::{Machine, readable_bytes};
+use girih_machine::memory::Free;
+use girih_machine::readable_bytes;
 use girih_planner::EXCHANGE_BYTES;
 use girih_trainer::{DataSizes, ModelConfig, Plan, RowsOnDevice, TrainConfig, TrainError};
 
@@ -116,14 +117,11 @@ impl Room {
     }
 }
 
-/// Refuses a session on the CPU whose parameters and activations exceed main memory, before anything of it is
-/// allocated. Graph and features may lie in mapped files, and are not counted.
+/// Refuses a session on the CPU whose parameters and activations exceed the main memory that is free, before anything
+/// of it is allocated. Graph and features are in memory already, or in mapped files, and are not counted.
 pub fn check_host(dataset: &Dataset, config: &TrainConfig) -> Result<(), CliError> {
-    let Some(memory) = Machine::here().memory_bytes else { return Ok(()) };
-    let width = config.model.hidden.saturating_mul(config.model.heads.max(config.model.out_heads));
-    let activations = dataset.n_nodes().max(width).saturating_mul(width).saturating_mul(size_of::<f32>());
-    // Sizes of large data take a while to find.
-    if (activations as u64) < memory / 64 {
+    let Some(Free { bytes: free, limit }) = Free::now() else { return Ok(()) };
+    if is_small(dataset, config, free) {
         return Ok(());
     }
     let sizes = DataSizes::of(dataset);
@@ -132,16 +130,28 @@ pub fn check_host(dataset: &Dataset, config: &TrainConfig) -> Result<(), CliErro
     let needed = |config: &TrainConfig| Plan::new(config, &sizes, rates).map(|plan| plan.peak_bytes - plan.input_bytes);
     // What cannot be planned cannot be trained either, and training says why.
     let Ok(bytes) = needed(config) else { return Ok(()) };
-    if bytes <= memory {
+    if bytes <= free {
         return Ok(());
     }
-    let fits = |config: &TrainConfig| needed(config).is_ok_and(|bytes| bytes <= memory);
+    let fits = |config: &TrainConfig| needed(config).is_ok_and(|bytes| bytes <= free);
     Err(CliError::Other(format!(
-        "training needs {} of main memory beside graph and features, and the machine has {}; {}",
+        "training needs {} of main memory beside graph and features, and {limit} has {} free; {}",
         readable_bytes(bytes),
-        readable_bytes(memory),
-        remedies(config, fits, "take a machine with more memory")
+        readable_bytes(free),
+        remedies(config, fits, "free memory, raise the limit, or use a machine with more memory")
     )))
+}
+
+/// Whether a session is so small, beside what is free, that it need not be planned: a plan looks at all edges.
+fn is_small(dataset: &Dataset, config: &TrainConfig, free: u64) -> bool {
+    /// Matrices of a layer: activations, gradients, operands and temporaries, or a parameter with its moments.
+    const MATRICES: usize = 16;
+    let width =
+        config.model.hidden.saturating_mul(config.model.heads.max(config.model.out_heads)).max(dataset.n_classes());
+    let rows = [dataset.n_nodes(), dataset.n_features(), width].into_iter().max().unwrap_or(0);
+    let layers = config.model.layers.saturating_add(1).saturating_mul(MATRICES);
+    let elements = rows.saturating_mul(width).saturating_mul(layers);
+    (elements.saturating_mul(size_of::<f32>()) as u64) < free / 2
 }
 
 /// What `fits` instead, from what changes least; what helps whatever is trained comes `last`.

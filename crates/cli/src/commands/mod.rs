@@ -21,6 +21,7 @@ mod sample;
 mod sharing;
 mod stats;
 mod train;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -52,6 +53,7 @@ pub fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Decompress(args) => compress::decompress(&args),
         Command::Generate(args) => convert::generate(&args),
         Command::Convert(args) => convert::convert(&args),
+        Command::Verify(args) => verify::run(&args),
         Command::Doctor(args) => doctor::run(args.output),
         Command::Completions(args) => completions::run(&args),
     };
@@ -68,6 +70,17 @@ fn load_with_warnings(data: &DataArgs, options: &LoadOptions) -> Result<Dataset,
     let dataset = load_required(data, options)?;
     reading::warn_of(&dataset.notes);
     Ok(dataset)
+}
+
+/// Refuses to write data that are not compared with their checksums: their copy would get new ones.
+fn refuse_unverified(data: &DataArgs) -> Result<(), CliError> {
+    if !data.no_verify {
+        return Ok(());
+    }
+    Err(CliError::Usage(
+        "--no-verify has no use here: new checksums are written of what is read, which has to match its own; leave it out"
+            .to_owned(),
+    ))
 }
 
 /// What `--data` names.

@@ -16,11 +16,11 @@ use girih_reorder::quality::Quality;
 use girih_reorder::{Auto, OrderKind, Random, Reorder};
 use serde_json::Value;
 
-use super::load_with_warnings;
 use super::ordering::{Ordered, PRODUCTS_PER_LAYER, Wanted};
+use super::{load_with_warnings, refuse_unverified};
 use crate::args::{CacheArgs, ReorderArgs};
 use crate::error::CliError;
-use crate::output::Results;
+use crate::output::{Results, print_line};
 use crate::plots::spy;
 use crate::{messages, paths};
 
@@ -41,6 +41,9 @@ struct Found {
 /// Orders, reports, and writes what was asked for.
 pub fn run(args: &ReorderArgs) -> Result<(), CliError> {
     [&args.out, &args.plot, &args.report].into_iter().flatten().try_for_each(|path| paths::check(path))?;
+    if args.out.is_some() {
+        refuse_unverified(&args.data)?;
+    }
     let mut dataset = load_with_warnings(&args.data, &args.data.options(args.seed, 1))?;
     check_output(args, &dataset)?;
     let mut renamed = Permutation::identity(dataset.n_nodes());
@@ -243,20 +246,20 @@ fn describe(dataset: &Dataset, before: &Quality, found: &Found) -> Results {
 /// One line an order.
 fn print_comparison(before: &Quality, found: &[Found]) {
     let row = |name: &str, seconds: String, q: &Quality| {
-        println!(
+        print_line(&format!(
             "{name:<24} {seconds:>9} {:>10} {:>8} {:>9} {:>9} {:>9}",
             q.gaps.bandwidth,
             shown_gap(q.gaps.mean_log2),
             percent(q.dense_tile_share),
             percent(q.coverage_256),
             percent(q.lru_hit_rate)
-        );
+        ));
     };
-    println!(
+    print_line(&format!(
         "{:<24} {:>9} {:>10} {:>8} {:>9} {:>9} {:>9}",
         "order", "seconds", "bandwidth", "log gap", "tiles 5%", "256×64 2%", "cache hit"
-    );
+    ));
     row("as it is", String::new(), before);
     found.iter().for_each(|found| row(&found.ordered.name, format!("{:.3}", found.ordered.seconds), &found.quality));
-    println!();
+    print_line("");
 }

@@ -314,7 +314,7 @@ fn check_memory(
     let n_ranks = ranks.map_or(1, |ranks| ranks.grid.ranks());
     let n_devices = if local_rank.is_some() { 1 } else { n_ranks };
     let Some(room) = Room::of_ranks(backend, device, n_devices, config.precision)? else {
-        return if n_ranks == 1 { check_host(dataset, config) } else { Ok(()) };
+        return check_host(dataset, config);
     };
     if let Some(ranks) = ranks.filter(|ranks| !holds_all(ranks, config)) {
         let check = if config.batch.is_sampled() { layouts::check_patches } else { planned::check };

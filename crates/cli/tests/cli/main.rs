@@ -12,6 +12,7 @@ mod interrupted;
 mod launch;
 mod links;
 mod made_features;
+mod mapped;
 mod messages;
 #[cfg(feature = "mpi")]
 mod mpi;

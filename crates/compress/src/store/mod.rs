@@ -3,7 +3,7 @@
 //! ```text
 //! │ header: sizes, codec, its parameters │ a CRC-32 for each chunk of rows │ codes, row after row │
 //! ```
-//! The table of checksums is also the journal: while a store is written, under the name `.girih-NAME.tmp` and with
+//! The table of checksums is also the journal: while a store is written, under the name `.girih-NAME.part` and with
 //! another magic number, a chunk is done when its bytes match its checksum. A run that is killed leaves a file of which
 //! the next run with the same source and codec keeps exactly the chunks that match, whatever was torn. The magic
 //! number, the checksum of the table and the name come last, in this order, each after what is before it is on disk.

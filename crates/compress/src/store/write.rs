@@ -44,7 +44,7 @@ pub struct Encoded {
 /// stays until then. All threads of rayon's pool take part, each with less than 2 MiB of its own unless a row has more;
 /// the bytes do not depend on how many there are.
 ///
-/// Meanwhile the rows are in `.girih-NAME.tmp` beside `path`. That file stays when the call fails or the process is
+/// Meanwhile the rows are in `.girih-NAME.part` beside `path`. That file stays when the call fails or the process is
 /// killed, and the next call with the same source and codec goes on from it; with another source or codec, it starts
 /// again.
 ///
@@ -102,7 +102,7 @@ fn temporary_of(path: &Path) -> Result<PathBuf, CompressError> {
     let name = path.file_name().ok_or_else(|| CompressError::invalid("is no name of a file").at(path))?;
     let mut temporary = std::ffi::OsString::from(".girih-");
     temporary.push(name);
-    temporary.push(".tmp");
+    temporary.push(".part");
     Ok(path.with_file_name(temporary))
 }
 
@@ -110,7 +110,16 @@ fn temporary_of(path: &Path) -> Result<PathBuf, CompressError> {
 fn open_locked(temporary: &Path, path: &Path) -> Result<File, CompressError> {
     let at = |e| CompressError::io(e).at(path);
     let in_use = || CompressError::invalid("another process is writing this store; wait for it or stop it").at(path);
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(temporary).map_err(at)?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    // The name is known to others: a link that they made is not followed.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, nix::fcntl::OFlag::O_NOFOLLOW.bits());
+    let file = options.open(temporary).map_err(at)?;
+    if !is_own(&file.metadata().map_err(at)?) {
+        let message = format!("{} is another user's, or no file of its own; remove it", temporary.display());
+        return Err(CompressError::invalid(message).at(path));
+    }
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(in_use()),
@@ -118,6 +127,18 @@ fn open_locked(temporary: &Path, path: &Path) -> Result<File, CompressError> {
     }
     // Between the two calls another process may have completed the store: then this is the file with its final name.
     if is_same_file(&file, temporary) { Ok(file) } else { Err(in_use()) }
+}
+
+/// Whether a file is a regular one of this user, under one name.
+#[cfg(unix)]
+fn is_own(metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    metadata.is_file() && metadata.nlink() == 1 && metadata.uid() == nix::unistd::geteuid().as_raw()
+}
+
+#[cfg(not(unix))]
+fn is_own(metadata: &fs::Metadata) -> bool {
+    metadata.is_file()
 }
 
 #[cfg(unix)]

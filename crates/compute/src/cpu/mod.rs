@@ -144,7 +144,7 @@ impl Backend for Cpu {
 
     fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<CpuSparse, ComputeError> {
         checks::sparse(operand)?;
-        Ok(CpuSparse::new(operand))
+        CpuSparse::new(operand)
     }
 
     fn upload_ids(&self, ids: &[u32]) -> Result<CpuIds, ComputeError> {

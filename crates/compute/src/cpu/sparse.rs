@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use girih_graph_format::{Csr, ReuseCurve, Scales, Transposed};
 
 use super::schedule::Schedule;
-use crate::{EntryNames, Shape, SparseOperand, Transpose};
+use crate::{ComputeError, EntryNames, Shape, SparseOperand, Transpose};
 
 /// Entries that an estimate of the locality of a matrix looks at: a small part of the time of one product.
 const READS_LOOKED_AT: usize = 1 << 20;
@@ -62,17 +62,22 @@ impl<'a> Direction<'a> {
 }
 
 impl CpuSparse {
-    /// Prepares `operand`; its arrays are shared, not copied.
-    pub(crate) fn new(operand: &SparseOperand<'_>) -> Self {
-        Self {
-            csr: operand.csr.clone(),
+    /// Prepares `operand`; its arrays are shared, unless they are mapped from a file.
+    ///
+    /// # Errors
+    /// When such a file has changed.
+    pub(crate) fn new(operand: &SparseOperand<'_>) -> Result<Self, ComputeError> {
+        // Products gather by column without checks.
+        let csr = operand.csr.in_memory().map_err(|error| ComputeError::device("upload_sparse", error.to_string()))?;
+        Ok(Self {
             scales: operand.scales.clone(),
             symmetric: operand.symmetric,
             names: operand.names.clone(),
-            schedule: Schedule::new(operand.csr),
+            schedule: Schedule::new(&csr),
             reuse: OnceLock::new(),
             transpose: OnceLock::new(),
-        }
+            csr,
+        })
     }
 
     /// Rows and columns.

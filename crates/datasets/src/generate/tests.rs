@@ -1,6 +1,7 @@
 //! Laws of generated graphs.
 
 use girih_graph_format::Csr;
+use girih_machine::memory::Limit;
 use proptest::prelude::*;
 
 use super::*;
@@ -253,7 +254,8 @@ fn what_cannot_be_had_is_refused_up_front() {
     let Spec::Synth { recipe, name } = "synth:planted,nodes=10,degree=6".parse().unwrap() else { unreachable!() };
     assert!(recipe.generate(&name, 1).unwrap_err().to_string().contains("half of all pairs"));
     let Spec::Synth { recipe, .. } = "synth:mag240m".parse().unwrap() else { unreachable!() };
-    let error = memory::check_fits(recipe.peak_bytes(), Some(64 << 30)).unwrap_err();
+    let error =
+        memory::check_fits(recipe.peak_bytes(), Some(Free { bytes: 64 << 30, limit: Limit::Machine })).unwrap_err();
     assert!(error.is_too_large() && error.to_string().contains("SCALE"), "{error}");
 }
 

@@ -21,6 +21,7 @@ use girih_graph_format::file::{
     Array, EdgeList, EdgeListOptions, Missing, Npz, read_csv, read_edge_list, read_integers,
 };
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Notes};
+use girih_machine::memory::Free;
 
 use crate::edges::{directed_as, to_graph};
 use crate::inventory::{Inventory, reason};
@@ -185,7 +186,7 @@ fn read_binary(raw: &Path, options: &LoadOptions, notes: &mut Notes) -> Result<P
 
 fn check_nodes(n_nodes: u64, features: Option<&Matrix>, labels: Option<&Labels>) -> Result<(), DatasetError> {
     let rows = (features.map(Matrix::n_rows), labels.map(Labels::n_nodes));
-    memory::check_declared_nodes(n_nodes as usize, rows, memory::available_bytes())
+    memory::check_declared_nodes(n_nodes as usize, rows, Free::now())
 }
 
 /// The only value of a list with one value a graph.

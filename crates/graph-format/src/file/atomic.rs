@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::{Builder, TempDir};
 
+use super::mapped::check_mapped_files;
 use crate::FormatError;
 
 /// Large enough that small writes of numbers cost little.
@@ -17,8 +18,8 @@ const WRITE_BUFFER: usize = 1 << 18;
 /// complete and on disk.
 ///
 /// # Errors
-/// When there is something that is no regular file, the file cannot be written, or with the error of `write`; `path` is
-/// then as it was.
+/// When there is something that is no regular file, the file cannot be written, or a [mapped file](check_mapped_files)
+/// has changed, or with the error of `write`; `path` is then as it was.
 pub fn write_file(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), FormatError>,
@@ -30,11 +31,13 @@ pub fn write_file(
     }
     // The kind alone: the message would name the temporary file, which nobody asked for.
     let create = || builder(0o666).tempfile_in(parent(real));
-    let (temporary, _unfinished) = Unfinished::begin(create).map_err(|e| at(e.kind().into()))?;
+    let (temporary, _unfinished) = Unfinished::begin(parent(real), create).map_err(|e| at(e.kind().into()))?;
     let mut out = BufWriter::with_capacity(WRITE_BUFFER, temporary.as_file().try_clone().map_err(at)?);
     write(&mut out).map_err(|e| e.at(path))?;
     out.flush().map_err(at)?;
     temporary.as_file().sync_all().map_err(at)?;
+    // Nothing appears that was made of a file that changed meanwhile.
+    check_mapped_files()?;
     temporary.persist(real).map_err(|e| at(e.error))?;
     sync_folder(parent(real)).map_err(at)
 }
@@ -64,7 +67,7 @@ impl NewFolder {
         }
         let target = real_path(target).map_err(at)?;
         let create = || builder(0o777).tempdir_in(parent(&target));
-        let (temporary, unfinished) = Unfinished::begin(create).map_err(|e| at(e.kind().into()))?;
+        let (temporary, unfinished) = Unfinished::begin(parent(&target), create).map_err(|e| at(e.kind().into()))?;
         Ok(Self { target, temporary, _unfinished: unfinished })
     }
 
@@ -88,6 +91,7 @@ impl NewFolder {
     pub fn commit(self) -> Result<(), FormatError> {
         let at = |e| FormatError::io(e).at(&self.target);
         sync_folder(self.temporary.path()).map_err(at)?;
+        check_mapped_files()?;
         let old = {
             // Whoever removes what is unfinished has done so before, or finds it finished.
             let mut unfinished = unfinished();
@@ -150,7 +154,7 @@ const REMOVALS_MAX: u32 = 100;
 /// for it: only files whose creation had begun still come to it, and are removed when it was not empty. Where open
 /// files keep a system from renaming it, it is removed as it is.
 fn remove_folder(path: &Path) -> std::io::Result<()> {
-    let aside = path.with_extension("removed");
+    let aside = path.with_extension(&REMOVED_SUFFIX[1..]);
     let folder = if fs::rename(path, &aside).is_ok() { &aside } else { path };
     let is_filled = |error: &std::io::Error| error.kind() == std::io::ErrorKind::DirectoryNotEmpty;
     for _ in 1..REMOVALS_MAX {
@@ -162,36 +166,86 @@ fn remove_folder(path: &Path) -> std::io::Result<()> {
     fs::remove_dir_all(folder)
 }
 
-/// A temporary path that is listed as long as this lives.
+/// A temporary path that is listed, and locked, as long as this lives.
 #[derive(Debug)]
-struct Unfinished(PathBuf);
+struct Unfinished {
+    path: PathBuf,
+    /// The lock that tells other processes that this one writes there.
+    _lock: Option<File>,
+}
 
 impl Unfinished {
-    /// Creates something temporary and lists it, so that there is no moment at which it is there and not listed.
-    fn begin<T: AsRef<Path>>(create: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<(T, Self)> {
+    /// Creates something temporary in `folder`, and lists it, so that there is no moment at which it is there and not
+    /// listed. Before, what killed processes left there is removed.
+    fn begin<T: AsRef<Path>>(folder: &Path, create: impl Fn() -> std::io::Result<T>) -> std::io::Result<(T, Self)> {
+        remove_abandoned(folder);
         let mut unfinished = unfinished();
-        let temporary = create()?;
-        let listed = Self::list(&mut unfinished, temporary.as_ref());
-        Ok((temporary, listed))
+        loop {
+            let temporary = create()?;
+            let path = temporary.as_ref().to_owned();
+            let lock = File::open(&path).ok().filter(|file| file.try_lock().is_ok());
+            // Another process may have taken it for abandoned before it was locked.
+            if lock.is_some() && !path.exists() {
+                continue;
+            }
+            unfinished.insert(path.clone());
+            return Ok((temporary, Self { path, _lock: lock }));
+        }
     }
 
     fn list(unfinished: &mut BTreeSet<PathBuf>, path: &Path) -> Self {
         unfinished.insert(path.to_owned());
-        Self(path.to_owned())
+        Self { path: path.to_owned(), _lock: None }
     }
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        unfinished().remove(&self.0);
+        unfinished().remove(&self.path);
     }
+}
+
+/// Folders that were searched for what killed processes left.
+static SEARCHED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Removes temporary files and folders of processes that are gone: nobody holds their lock. Each folder is searched
+/// once.
+fn remove_abandoned(folder: &Path) {
+    if !SEARCHED.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned()) {
+        return;
+    }
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten().filter(|entry| is_temporary(&entry.file_name().to_string_lossy())) {
+        let path = entry.path();
+        let Ok(kind) = entry.file_type() else { continue };
+        let Ok(file) = File::open(&path) else { continue };
+        if kind.is_symlink() || file.try_lock().is_err() {
+            continue;
+        }
+        // Whatever cannot be removed is somebody else's.
+        let _ = if kind.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+    }
+}
+
+const TEMPORARY_PREFIX: &str = ".girih-";
+const TEMPORARY_SUFFIX: &str = ".tmp";
+const REMOVED_SUFFIX: &str = ".removed";
+/// Random letters and digits of a temporary name.
+const RANDOM_LENGTH: usize = 12;
+
+/// Whether a name is one that [`builder`] gives, or that [`remove_folder`] gives instead.
+fn is_temporary(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(TEMPORARY_PREFIX) else { return false };
+    let random = rest.strip_suffix(TEMPORARY_SUFFIX).or_else(|| rest.strip_suffix(REMOVED_SUFFIX));
+    random
+        .is_some_and(|random| random.len() == RANDOM_LENGTH && random.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
 /// Temporary names: hidden, and recognisable when a crash leaves one behind. `mode` is what any program would ask for,
 /// less the umask; the default of temporary files is for their owner alone.
 fn builder(mode: u32) -> Builder<'static, 'static> {
     let mut builder = Builder::new();
-    builder.prefix(".girih-").suffix(".tmp");
+    builder.prefix(TEMPORARY_PREFIX).suffix(TEMPORARY_SUFFIX).rand_bytes(RANDOM_LENGTH);
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
     builder
@@ -221,6 +275,30 @@ fn sync_folder(folder: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_killed_processes_left_is_removed_and_what_is_written_stays() {
+        let work = tempfile::tempdir().unwrap();
+        let named = |name: &str| work.path().join(name);
+        fs::write(named(".girih-0123456789ab.tmp"), "left").unwrap();
+        fs::create_dir(named(".girih-abcdefabcdef.removed")).unwrap();
+        fs::write(named(".girih-abcdefabcdef.removed").join("a"), "left").unwrap();
+        let others = [".girih-features.codes.tmp", ".girih-0123456789a.tmp", "girih-0123456789ab.tmp", "data.npy"];
+        others.iter().for_each(|name| fs::write(named(name), "not ours to remove").unwrap());
+        let writing = builder(0o666).tempfile_in(work.path()).unwrap();
+        writing.as_file().try_lock().unwrap();
+        let linked = named(".girih-llllllllllll.tmp");
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(named("data.npy"), &linked).unwrap();
+        write_file(&named("new"), |out| Ok(out.write_all(b"new")?)).unwrap();
+        let names: BTreeSet<_> = fs::read_dir(work.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let mut expected: BTreeSet<_> = others.iter().map(std::ffi::OsString::from).collect();
+        expected.extend(["new".into(), writing.path().file_name().unwrap().to_owned()]);
+        if cfg!(unix) {
+            expected.insert(linked.file_name().unwrap().to_owned());
+        }
+        assert_eq!(names, expected);
+    }
 
     /// As when a signal comes while a graph is written, array by array.
     #[test]

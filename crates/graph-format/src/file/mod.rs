@@ -8,6 +8,7 @@
 //! - [`sniff()`]: kinds of files that stand in the place of another.
 //! - [`read_sparse_npz`]: the sparse matrices of `SciPy`.
 //! - [`Tensors`] and [`write_tensors`]: named arrays in one safetensors file.
+//! - [`MappedFile`] and [`check_mapped_files`]: files that are mapped, and whether they changed meanwhile.
 //! - [`write_file`] and [`NewFolder`]: output that appears whole or not at all; every writer goes through them.
 //!
 //! Readers trust nothing: sizes are compared with the bytes that are there before anything is allocated, and every
@@ -18,6 +19,7 @@ mod atomic;
 mod csv;
 mod edge_list;
 mod folder;
+mod mapped;
 mod matrix_market;
 mod metis;
 mod npy;
@@ -34,6 +36,7 @@ pub use atomic::{NewFolder, remove_unfinished, write_file};
 pub use csv::{Missing, Table, count_table_rows, parse_csv, read_csv, read_integers, read_table};
 pub use edge_list::{Columns, EdgeList, EdgeListOptions, Role, parse_edge_list, read_edge_list, write_edge_list};
 pub use folder::{ArrayWriter, FOLDER_VERSION, Folder, FolderWriter, GraphSizes, MANIFEST, Verify};
+pub use mapped::{MappedFile, check_files_at_end, check_mapped_files, mapped_file_at, replaced_files};
 pub use matrix_market::{parse_matrix_market, read_matrix_market, write_matrix_market};
 pub use metis::{parse_metis, read_metis, write_metis};
 pub use npy::{map_bytes, write_npy, write_npy_rows};

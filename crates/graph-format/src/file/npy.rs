@@ -6,17 +6,16 @@
 //! The header is parsed here rather than by a library, because it must hold against hostile bytes: no allocation by
 //! a declared length, no recursion, no unchecked product of dimensions. The tests compare with `npyz`.
 
-use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytemuck::Pod;
 use half::f16;
-use memmap2::Mmap;
 
 use super::array::{Array, Element, Values};
 use super::atomic::write_file;
+use super::mapped::MappedFile;
 use super::sniff::{Sniffed, check_binary};
 use crate::{Buffer, FormatError};
 
@@ -35,17 +34,18 @@ impl Array {
     /// structures, big-endian numbers).
     pub fn read(path: &Path) -> Result<Self, FormatError> {
         // Mapping and copying costs one pass, as reading does, and never allocates by a declared size.
-        let map = map_file(path)?;
+        let map = MappedFile::open(path)?;
         Self::from_bytes(path, &map)
     }
 
     /// Maps a file: values are read from disk when they are touched, and copied only when they are not aligned, not
-    /// in C order, or text. The file must not change while the array lives.
+    /// in C order, or text. A change of the file while the array lives is seen by readers, and found by
+    /// [`check_mapped_files`](super::check_mapped_files).
     ///
     /// # Errors
     /// As [`Array::read`].
     pub fn map(path: &Path) -> Result<Self, FormatError> {
-        let map = Arc::new(map_file(path)?);
+        let map = Arc::new(MappedFile::open(path)?);
         decode(path, &map, Some(&map)).map_err(|e| e.at(path))
     }
 
@@ -58,26 +58,14 @@ impl Array {
     }
 }
 
-/// The bytes of a whole file, mapped. The file must not change while the buffer lives.
+/// The bytes of a whole file, mapped as by [`Array::map`].
 ///
 /// # Errors
 /// When the file cannot be read.
 pub fn map_bytes(path: &Path) -> Result<Buffer<u8>, FormatError> {
-    let map = Arc::new(map_file(path)?);
+    let map = Arc::new(MappedFile::open(path)?);
     let len = map.len();
     Ok(Buffer::mapped(map, 0, len).expect("bytes need no alignment, and these are all that there are"))
-}
-
-/// Maps a whole file for reading.
-pub(crate) fn map_file(path: &Path) -> Result<Mmap, FormatError> {
-    let at = |e| FormatError::io(e).at(path);
-    let file = File::open(path).map_err(at)?;
-    if !file.metadata().map_err(at)?.is_file() {
-        return Err(FormatError::invalid("not a regular file").at(path));
-    }
-    // SAFETY: the map is read only through shared slices of plain bytes. That no other process changes the file
-    // meanwhile is a condition of use that `Array::map` documents; our own writers replace files, never edit them.
-    unsafe { Mmap::map(&file) }.map_err(at)
 }
 
 /// Writes an array in C order; the file appears whole or not at all.
@@ -236,10 +224,10 @@ fn excerpt(text: &str) -> String {
 struct Source<'a> {
     header: Header,
     bytes: &'a [u8],
-    map: Option<&'a Arc<Mmap>>,
+    map: Option<&'a Arc<MappedFile>>,
 }
 
-fn decode(origin: &Path, bytes: &[u8], map: Option<&Arc<Mmap>>) -> Result<Array, FormatError> {
+fn decode(origin: &Path, bytes: &[u8], map: Option<&Arc<MappedFile>>) -> Result<Array, FormatError> {
     let source = Source { header: Header::parse(bytes)?, bytes, map };
     let values = match source.header.descr.as_str() {
         "|b1" => Values::Bool(source.truth_values()?),

@@ -10,6 +10,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use super::array::{Array, Element};
+use super::mapped::MappedFile;
 use super::npy;
 use super::sniff::{Sniffed, check_binary};
 use crate::FormatError;
@@ -43,7 +44,7 @@ impl Npz {
     /// # Errors
     /// When the file cannot be read or is no zip archive.
     pub fn open(path: &Path) -> Result<Self, FormatError> {
-        Self::new(path, &Bytes(Arc::new(npy::map_file(path)?)))
+        Self::new(path, &Bytes(Arc::new(MappedFile::open(path)?)))
     }
 
     /// An archive in memory; errors name `origin`.

@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use memmap2::Mmap;
 use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo, View};
 
 use super::array::{Array, Element, Values};
-use super::npy::map_file;
+use super::mapped::MappedFile;
 use super::sniff::{Sniffed, check_binary};
 use super::write_file;
 use crate::{Buffer, FormatError};
@@ -20,7 +19,7 @@ use crate::{Buffer, FormatError};
 #[derive(Debug)]
 pub struct Tensors {
     origin: PathBuf,
-    map: Arc<Mmap>,
+    map: Arc<MappedFile>,
     metadata: Metadata,
     /// Where the values start.
     data_start: usize,
@@ -32,7 +31,7 @@ impl Tensors {
     /// # Errors
     /// When the file cannot be read or is damaged.
     pub fn open(path: &Path) -> Result<Self, FormatError> {
-        let map = Arc::new(map_file(path)?);
+        let map = Arc::new(MappedFile::open(path)?);
         let (header, metadata) = SafeTensors::read_metadata(&map).map_err(|e| {
             let damaged = || FormatError::corrupt(format!("not a readable safetensors file: {e}"));
             check_binary(&map, "a safetensors file", Sniffed::Binary).err().unwrap_or_else(damaged).at(path)

@@ -10,10 +10,9 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use memchr::memchr;
-use memmap2::Mmap;
 use rayon::prelude::*;
 
-use super::npy::map_file;
+use super::mapped::MappedFile;
 use super::sniff::misnamed_gzip;
 use super::write_file;
 use crate::{FormatError, Notes};
@@ -24,7 +23,7 @@ const CHUNK: usize = 1 << 20;
 const EXCERPT: usize = 80;
 /// The text of a file, mapped or unpacked.
 pub(crate) enum Text {
-    Mapped(Mmap),
+    Mapped(MappedFile),
     Unpacked(Vec<u8>),
 }
 
@@ -32,7 +31,7 @@ impl Text {
     /// Maps a file, or unpacks it when its name ends in `.gz`, into half of the memory that is free: what is read from
     /// it takes as much again.
     pub(crate) fn read(path: &Path) -> Result<Self, FormatError> {
-        let map = map_file(path)?;
+        let map = MappedFile::open(path)?;
         if !is_gzip(path) {
             return Ok(Self::Mapped(map));
         }

@@ -53,6 +53,8 @@ impl Cuda {
         if rows * k == 0 || cols == 0 {
             return Ok(vec![girih_compute::NO_COLUMN; rows * k]);
         }
+        // Kernels index by columns without checks.
+        let excluded = excluded.in_memory().map_err(|error| ComputeError::device(OPERATION, error.to_string()))?;
         let indptr = self.upload_list(OPERATION, excluded.indptr())?;
         let indices = match excluded.indices() {
             [] => None,

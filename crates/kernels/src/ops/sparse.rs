@@ -75,16 +75,18 @@ impl Cuda {
         let floats =
             |values: &Option<Vec<f32>>| values.as_ref().map(|values| self.upload_list(OPERATION, values)).transpose();
         let names = operand.names.as_ref();
+        // Kernels gather by column without checks.
+        let csr = operand.csr.in_memory().map_err(|error| ComputeError::device(OPERATION, error.to_string()))?;
         Ok(CudaSparse {
-            host: Some(operand.csr.clone()),
             symmetric: operand.symmetric,
             names: operand.names.clone(),
             column_names: names.map(|names| self.upload_list(OPERATION, &names.columns)).transpose()?,
-            forward: self.upload_csr(OPERATION, operand.csr, None)?,
+            forward: self.upload_csr(OPERATION, &csr, None)?,
             left: floats(&operand.scales.left)?,
             right: floats(&operand.scales.right)?,
             most: [&operand.scales.left, &operand.scales.right].map(|factors| largest(factors.as_deref())),
             transpose: OnceLock::new(),
+            host: Some(csr),
         })
     }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::CudaSlice;
 use girih_compute::{ComputeError, PatchOperand};
@@ -45,6 +46,8 @@ impl DeviceTopology {
     /// When the graph is no adjacency, its memory does not suffice, or the device fails.
     pub fn on_device(cuda: &Cuda, graph: &Csr) -> Result<Self, ComputeError> {
         check_square(graph)?;
+        // Kernels index by neighbours without checks.
+        let graph = &graph.in_memory().map_err(changed)?;
         let neighbors = Neighbors::OnDevice(cuda.upload_list(OPERATION, graph.indices())?);
         Self::new(cuda, graph, neighbors, false)
     }
@@ -59,14 +62,23 @@ impl DeviceTopology {
     pub fn placed(cuda: &Cuda, graph: &Csr, placement: &Placement) -> Result<Self, ComputeError> {
         const OF_ID: u64 = size_of::<NodeId>() as u64;
         check_square(graph)?;
-        let indptr = graph.indptr();
+        let indptr = graph.indptr_in_memory().map_err(changed)?;
         let offset = |row: usize| OF_ID * indptr[row];
+        // Columns may be mapped from a file that has changed; kernels index by them without checks.
+        let are_nodes = AtomicBool::new(true);
         let write = |rows: Range<usize>, memory: &mut [u8]| {
             let ids = &graph.indices()[indptr[rows.start] as usize..indptr[rows.end] as usize];
             memory.copy_from_slice(bytemuck::cast_slice(ids));
+            let is_node = |id: [u8; 4]| (NodeId::from_le_bytes(id) as usize) < graph.n_rows();
+            if !memory.as_chunks().0.iter().copied().all(is_node) {
+                are_nodes.store(false, Ordering::Relaxed);
+            }
         };
         let rows = Rows { operation: OPERATION, n_rows: graph.n_rows(), offset: &offset, mark: 0 };
         let neighbors = Neighbors::Placed(PlacedRows::new(cuda, &rows, &write, placement)?);
+        if !are_nodes.load(Ordering::Relaxed) {
+            return Err(changed("a neighbour does not exist; the file of the graph has changed while it was read"));
+        }
         Self::new(cuda, graph, neighbors, placement.is_on_host())
     }
 
@@ -76,6 +88,7 @@ impl DeviceTopology {
     /// When rows, patches and degrees do not fit each other, the memory does not suffice, or the device fails.
     pub(crate) fn of_patch(cuda: &Cuda, patch: &PatchOperand<'_>, rank: usize) -> Result<Self, ComputeError> {
         let indptr = offsets(patch.degrees);
+        let rows = patch.rows.in_memory().map_err(changed)?;
         let n_nodes = patch.degrees.len();
         let bounds = patch.bounds.get(rank..rank + 2).map(|bounds| [bounds[0] as usize, bounds[1] as usize]);
         let own = bounds.filter(|[first, end]| first <= end && *end <= n_nodes && end - first == patch.rows.n_rows());
@@ -92,7 +105,7 @@ impl DeviceTopology {
         Ok(Self {
             n_nodes,
             n_edges: indptr[n_nodes] as usize,
-            neighbors: Neighbors::OfPatch(Arc::new(cuda.upload_list(OPERATION, patch.rows.indices())?), indptr[first]),
+            neighbors: Neighbors::OfPatch(Arc::new(cuda.upload_list(OPERATION, rows.indices())?), indptr[first]),
             indptr: Arc::new(cuda.upload_list(OPERATION, &indptr)?),
             is_on_host: false,
         })
@@ -136,7 +149,7 @@ impl DeviceTopology {
         Ok(Self {
             n_nodes: graph.n_rows(),
             n_edges: graph.nnz(),
-            indptr: Arc::new(cuda.upload_list(OPERATION, graph.indptr())?),
+            indptr: Arc::new(cuda.upload_list(OPERATION, &graph.indptr_in_memory().map_err(changed)?)?),
             neighbors,
             is_on_host,
         })
@@ -189,6 +202,11 @@ impl DeviceTopology {
             )),
         }
     }
+}
+
+/// The error of a graph whose file is not what it was when it was checked.
+fn changed(error: impl ToString) -> ComputeError {
+    ComputeError::device(OPERATION, error.to_string())
 }
 
 /// Where the rows of nodes with so many neighbours begin, and where the last one ends.

@@ -101,7 +101,7 @@ fn below(spec: Option<String>, read: ReadArgs, flags: &DataArgs) -> DataArgs {
     let is_its_own = flags.data.is_none() || spec.is_none() || flags.data == spec;
     let read = if is_its_own { read } else { ReadArgs::default() };
     let flags = flags.clone();
-    DataArgs { path: None, data: flags.data.or(spec), read: flags.read.or(read), strict: flags.strict }
+    DataArgs { path: None, data: flags.data.or(spec), read: flags.read.or(read), ..flags }
 }
 
 /// The settings of the session that is resumed, if it has left some.

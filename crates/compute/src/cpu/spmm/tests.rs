@@ -52,7 +52,7 @@ impl Case {
     fn run(&self, machine: &Machine) -> CpuMatrix {
         let operand =
             SparseOperand { csr: &self.csr, scales: self.scales.clone(), symmetric: self.symmetric, names: None };
-        let sparse = CpuSparse::new(&operand);
+        let sparse = CpuSparse::new(&operand).unwrap();
         let mut out = self.out.clone();
         multiply(machine, (&sparse, self.transpose), self.weights.as_ref(), &self.x, &self.epilogue(), &mut out);
         out
@@ -263,7 +263,8 @@ fn not_a_number_reaches_the_result() {
     let Storage::F32(values) = x.storage_mut() else { unreachable!("made as f32") };
     values[25] = f32::NAN;
     let csr = Csr::new(2, 2, vec![0, 1, 2], vec![1, 0], None).unwrap();
-    let sparse = CpuSparse::new(&SparseOperand { csr: &csr, scales: Scales::default(), symmetric: true, names: None });
+    let sparse =
+        CpuSparse::new(&SparseOperand { csr: &csr, scales: Scales::default(), symmetric: true, names: None }).unwrap();
     let mut out = matrix(2, 20, Dtype::Bf16, 2);
     let epilogue = Epilogue { activation: Activation::Relu, ..Epilogue::default() };
     multiply(&Machine::detect(), (&sparse, Transpose::No), None, &x, &epilogue, &mut out);

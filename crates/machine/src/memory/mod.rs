@@ -1,8 +1,12 @@
 //! The memory of this process and of the machine, as Linux counts it.
 
+mod free;
+
 use std::fs;
 
 use crate::machine::field_kibibytes;
+
+pub use free::{Free, Limit};
 
 /// The most bytes that were resident at once since the start or the last [`reset_peak`]; `None` where the system does
 /// not tell.
@@ -12,11 +16,10 @@ pub fn peak_bytes() -> Option<u64> {
     field_kibibytes(&status, "VmHWM:").map(|kibibytes| kibibytes << 10)
 }
 
-/// Bytes of main memory that more can be put into without the system having to swap; `None` where it does not tell.
+/// Bytes of main memory that this process may still take, as [`Free::now`]; `None` where the system does not tell.
 #[must_use]
 pub fn free_bytes() -> Option<u64> {
-    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
-    field_kibibytes(&meminfo, "MemAvailable:").map(|kibibytes| kibibytes << 10)
+    Free::now().map(|free| free.bytes)
 }
 
 /// Lets [`peak_bytes`] start again from what is resident now; returns whether the system could.

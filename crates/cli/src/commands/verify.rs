@@ -1,0 +1,108 @@
+//! `girih verify`: files against the checksums that they or their folder state.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use girih_compress::CompressedFeatures;
+use girih_datasets::FEATURE_STORE;
+use girih_graph_format::file::{Folder, MANIFEST, Verify};
+use girih_machine::readable_bytes;
+use girih_trainer::Checkpoint;
+
+use crate::args::VerifyArgs;
+use crate::error::CliError;
+use crate::output::{Results, under_spinner};
+
+/// Files with checksums.
+enum Found {
+    /// Folder with a manifest.
+    Folder(PathBuf),
+    /// Store of compressed features.
+    Store(PathBuf),
+    /// Checkpoint of a training session.
+    Checkpoint(PathBuf),
+}
+
+/// Compares everything at the path that has a checksum.
+pub fn run(args: &VerifyArgs) -> Result<(), CliError> {
+    let found = find(&args.path)?;
+    let start = Instant::now();
+    let sizes = under_spinner("comparing checksums", args.output, || {
+        found.iter().map(Found::verify).collect::<Result<Vec<u64>, CliError>>()
+    })?;
+    let (n_bytes, seconds) = (sizes.iter().sum::<u64>(), start.elapsed().as_secs_f64());
+    let kinds: Vec<String> = found.iter().map(Found::describe).collect();
+    let rate = n_bytes as f64 / seconds.max(f64::MIN_POSITIVE);
+    let mut results = Results::default();
+    results
+        .add("path", args.path.display().to_string(), "Path", args.path.display().to_string())
+        .add("verified", kinds.clone(), "Checksums match", kinds.join(", "))
+        .add("bytes", n_bytes, "Bytes", readable_bytes(n_bytes))
+        .add("seconds", seconds, "Seconds", format!("{seconds:.2}"))
+        .add_hidden("bytes_per_second", rate);
+    results.print(args.output.json);
+    Ok(())
+}
+
+/// What has checksums at a path.
+///
+/// # Errors
+/// When nothing has.
+fn find(path: &Path) -> Result<Vec<Found>, CliError> {
+    let extension = |path: &Path| path.extension().map(|e| e.to_ascii_lowercase()).unwrap_or_default();
+    let mut found = Vec::new();
+    if path.is_dir() {
+        if path.join(MANIFEST).is_file() {
+            found.push(Found::Folder(path.to_owned()));
+        }
+        if path.join(FEATURE_STORE).is_file() {
+            found.push(Found::Store(path.join(FEATURE_STORE)));
+        }
+        let entries = std::fs::read_dir(path).map_err(|error| CliError::io(path, error))?;
+        let mut checkpoints: Vec<PathBuf> =
+            entries.flatten().map(|entry| entry.path()).filter(|path| extension(path) == "safetensors").collect();
+        checkpoints.sort();
+        found.extend(checkpoints.into_iter().map(Found::Checkpoint));
+    } else if extension(path) == "safetensors" {
+        found.push(Found::Checkpoint(path.to_owned()));
+    } else {
+        std::fs::metadata(path).map_err(|error| CliError::io(path, error))?;
+        if extension(path) == "codes" {
+            found.push(Found::Store(path.to_owned()));
+        }
+    }
+    if found.is_empty() {
+        return Err(CliError::Other(format!(
+            "{}: nothing here has checksums; girih folders, stores of codes and checkpoints have, and `girih convert \
+             PATH --out DIR` makes a girih folder",
+            path.display()
+        )));
+    }
+    Ok(found)
+}
+
+impl Found {
+    /// Compares; the bytes that were read.
+    fn verify(&self) -> Result<u64, CliError> {
+        let size = |path: &Path| std::fs::metadata(path).map(|file| file.len()).map_err(|e| CliError::io(path, e));
+        match self {
+            Self::Folder(path) => Ok(Folder::open(path, Verify::Full)?.n_bytes()),
+            Self::Store(path) => {
+                CompressedFeatures::open(path, Verify::Full)?;
+                size(path)
+            }
+            Self::Checkpoint(path) => {
+                Checkpoint::load(path)?;
+                size(path)
+            }
+        }
+    }
+
+    fn describe(&self) -> String {
+        let name = |path: &Path| path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        match self {
+            Self::Folder(_) => format!("arrays of {MANIFEST}"),
+            Self::Store(path) | Self::Checkpoint(path) => name(path),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! [`explain_bus_errors`]: a message where a mapped file was cut off while it was read.
+
+use std::mem::MaybeUninit;
+use std::sync::OnceLock;
+
+/// What a handler needs to know.
+struct Handler {
+    name_of: fn(usize) -> Option<&'static str>,
+    json: bool,
+}
+
+static HANDLER: OnceLock<Handler> = OnceLock::new();
+
+/// Exit status of a command that failed.
+const FAILURE: libc::c_int = 1;
+
+/// Ends the process with a message and status 1, instead of a signal without a word, when it reads beyond the end of a
+/// mapped file (SIGBUS). `name_of` tells the file that is mapped at an address; it is called by a signal handler, and so
+/// must neither allocate nor lock. With `json` the error is an event on standard output, too.
+///
+/// Other bus errors end the process as they would without this. Only the first call of a process counts.
+pub fn explain_bus_errors(name_of: fn(usize) -> Option<&'static str>, json: bool) {
+    if HANDLER.set(Handler { name_of, json }).is_err() {
+        return;
+    }
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = explain;
+    // SAFETY: all fields are numbers or a mask; zeros are valid. The handler calls what is safe in one alone.
+    unsafe {
+        let action = &mut *action.as_mut_ptr();
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        libc::sigaction(libc::SIGBUS, action, std::ptr::null_mut());
+    }
+}
+
+extern "C" fn explain(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    // SAFETY: the kernel passes information on the signal, of which a bus error has an address.
+    let address = unsafe { (*info).si_addr() }.addr();
+    let Some((handler, name)) = HANDLER.get().and_then(|handler| Some((handler, (handler.name_of)(address)?))) else {
+        // SAFETY: the default action ends the process when this handler returns and the access fails again.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        return;
+    };
+    const WHAT: &str = ": cut off while it was in use; run again, and let nothing write to this file meanwhile";
+    print(libc::STDERR_FILENO, &["error: ", name, WHAT, "\n"]);
+    if handler.json {
+        print(libc::STDOUT_FILENO, &["{\"event\":\"error\",\"message\":\""]);
+        print_escaped(libc::STDOUT_FILENO, name);
+        print(libc::STDOUT_FILENO, &[WHAT, "\",\"status\":1}\n"]);
+    }
+    // SAFETY: ends the process without running anything of it.
+    unsafe { libc::_exit(FAILURE) };
+}
+
+/// Writes text, as far as that goes: there is nobody to tell of a failure.
+fn print(file: libc::c_int, all: &[&str]) {
+    for text in all {
+        // SAFETY: so many bytes of valid memory.
+        unsafe { libc::write(file, text.as_ptr().cast(), text.len()) };
+    }
+}
+
+/// Writes text as part of a JSON string.
+fn print_escaped(file: libc::c_int, text: &str) {
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| c == '"' || c == '\\' || c.is_ascii_control()) {
+        let escaped = if rest.as_bytes()[at].is_ascii_control() { "?" } else { "\\" };
+        print(file, &[&rest[..at], escaped]);
+        let kept = if escaped == "?" { "" } else { &rest[at..=at] };
+        print(file, &[kept]);
+        rest = &rest[at + 1..];
+    }
+    print(file, &[rest]);
+}
