@@ -131,7 +131,7 @@ fn what_patches_do_not_do_is_refused() {
         let replaced = with(NeighborOptions { replace: true, ..NeighborOptions::default() });
         for (_, on_device) in &patch_graphs(cuda, world, &whole)? {
             let refused = on_device.source(cuda, &places, 8).err().map(|error| error.to_string());
-            assert!(refused.as_ref().is_some_and(|why| why.contains("places of edges")), "{refused:?}");
+            assert!(refused.as_ref().is_some_and(|why| why.contains("edge ids")), "{refused:?}");
             assert!(on_device.source(cuda, &replaced, 8)?.is_none(), "left to the host");
             let mut source = on_device.source(cuda, &with(NeighborOptions::default()), 8)?.expect("cards draw so");
             assert!(source.take().is_err(), "nothing was asked for");

@@ -493,7 +493,7 @@ fn ranks_want_a_card_each_unless_they_are_asked_to_share() {
         Ok(())
     });
     let message = outcome.expect_err("both ranks are on one card").message;
-    assert!(message.contains("ranks 0 and 1 are on the same card"), "{message}");
+    assert!(message.contains("ranks 0 and 1 are on the same GPU"), "{message}");
 }
 
 /// What ranks come to on cards that share `config` so, by NCCL.

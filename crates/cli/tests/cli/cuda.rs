@@ -122,7 +122,7 @@ fn an_old_driver_is_refused_and_missed() {
 #[test]
 fn a_driver_that_does_not_start_says_why() {
     assert_says(&refused("cuda", &[("FAKE_INIT", "803")]), &["CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "restart"]);
-    assert_says(&refused("cuda", &[("FAKE_INIT", "100")]), &["there is no NVIDIA card", "nvidia-smi"]);
+    assert_says(&refused("cuda", &[("FAKE_INIT", "100")]), &["there is no NVIDIA GPU", "nvidia-smi"]);
     let hidden = [("FAKE_INIT", "100"), ("CUDA_VISIBLE_DEVICES", "-1")];
     assert_says(&refused("cuda", &hidden), &["CUDA_VISIBLE_DEVICES is `-1`"]);
 }
@@ -197,7 +197,7 @@ fn the_doctor_finds_libraries_of_the_virtual_environment() {
         assert!(library["ok"] == true && (found || is_here()), "{library}");
     }
     let nccl = &result["cuda_libraries"]["libnccl.so.2"];
-    assert!(nccl["ok"] == true || nccl["text"].as_str().unwrap().ends_with("or use one card"), "{nccl}");
+    assert!(nccl["ok"] == true || nccl["text"].as_str().unwrap().ends_with("or use one GPU"), "{nccl}");
     assert!(result["cuda_driver"].as_str().unwrap().contains("CUDA 13.0"), "{result}");
     let cards = result["cuda_cards"].as_array().unwrap();
     assert_eq!(cards.len(), 2);

@@ -298,3 +298,25 @@ fn threads_and_lost_output_of_an_evaluation() {
     girih(&["predict", "--data", SMALL, "--checkpoint", &out, "--out", &work.arg("link.npy")]).ok();
     assert!(link.is_symlink() && fs::metadata(&target).unwrap().len() > 600);
 }
+
+/// SIGKILL leaves what was being written; the next command that writes there removes it.
+#[test]
+fn what_a_killed_command_left_is_removed_by_the_next_one() {
+    let work = Workspace::new();
+    let out = work.arg("data");
+    let temporaries = || {
+        let names = names_in(work.folder());
+        names.into_iter().filter(|name| name.starts_with(".girih-")).collect::<Vec<String>>()
+    };
+    let generate =
+        |nodes: &str| command(&["generate", &format!("planted,nodes={nodes},degree=8,features=64"), "--out", &out]);
+    let mut killed = generate("300000").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while temporaries().is_empty() && killed.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_eq!(temporaries().len(), 1, "it ended before it was killed");
+    Finished::new(generate("300").output().unwrap()).ok();
+    assert_eq!(names_in(work.folder()), ["data"]);
+}

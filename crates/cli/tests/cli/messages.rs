@@ -79,6 +79,86 @@ fn settings_that_cannot_be_trained_name_the_flag_that_helps() {
     );
 }
 
+/// Settings that contradict each other, with the flag that helps; the header of the data may stand before it.
+#[test]
+fn settings_that_do_not_go_together_name_a_flag_that_helps() {
+    let batches = "train --batch neighbor --device cpu";
+    let patches = format!("{batches} --ranks 2 --layout patches");
+    for (line, expected) in [
+        (
+            format!("{batches} --feature-cache 0.5"),
+            "--feature-cache has no effect on cpu, which reads host memory directly: leave it out",
+        ),
+        (
+            format!("{batches} --topology-cache 0.5"),
+            "--topology-cache needs a device that samples, and cpu does not sample with these features: leave it out",
+        ),
+        (
+            format!("{patches} --score-by layers"),
+            "--score-by layers cannot be combined with --layout patches: ranks that hold a part of the graph score all \
+             nodes in one pass; leave it out, or give --layout replicated",
+        ),
+        (
+            format!("{patches} --feature-cache 0.5"),
+            "--feature-cache cannot be combined with --layout patches: each rank holds its own rows in the memory of its \
+             device; leave it out, or give --layout replicated",
+        ),
+        (
+            format!("{batches} --ranks 2 --layout split-features --feature-cache 0.2,0.5"),
+            "a second share of --feature-cache cannot be combined with --layout split-features: rows that are not on every \
+             device stay on the host of their rank; leave it out, or give --layout replicated",
+        ),
+        (
+            "train --device cpu --batch cluster --ranks 2 --layout patches".to_owned(),
+            "--batch cluster needs the whole graph and all features on each rank: give --batch neighbor, or --layout \
+             replicated",
+        ),
+        (
+            "train --device cpu --batch cluster --ranks 2".to_owned(),
+            "a step has 1 subgraph(s) for 2 ranks, and each rank needs one: give --subgraphs-per-step 2 (steps become fewer \
+             and larger)",
+        ),
+        (
+            format!("{batches} --ranks 2 --norm batch"),
+            "batch normalisation needs the statistics of a whole mini-batch, and each rank sees its own seeds only: give \
+             --norm layer, or train on one rank",
+        ),
+        (
+            format!("{batches} --score-by layers --norm batch"),
+            "--score-by layers is not possible for this gcn: a layer reads more than the rows of the layer before it (batch \
+             normalisation, jumping knowledge, several hops); give --score-by graph",
+        ),
+        (format!("{batches} --saint edge"), "setting `batch.saint` must be left out: only saint batches use it"),
+        (format!("{batches} --clusters 4"), "setting `batch.clusters` must be left out: only cluster batches use it"),
+        (
+            "train --batch neighbor --codec int8 --tier-memory 1GB --plan".to_owned(),
+            "--tier-memory is for dense features and topk codes; the host decodes codes of int8: give --codec topk:8, or \
+             leave --tier-memory out",
+        ),
+        (
+            "sample --plan --fanout 4,2 --memory 1.001MB --training-memory 1MB --host-memory 1KB".to_owned(),
+            "the graph takes 23 KiB (24008 bytes): 1 GPU(s) have 999 B (999 bytes) for it each, which leaves 23 KiB (24008 \
+             bytes) to the host, and the host has 1000 B (1000 bytes); give the host 23 KiB (24008 bytes), or partition it \
+             over about 24 GPUs",
+        ),
+    ] {
+        let message = refusal(1, &format!("{line} --data {SMALL}"));
+        assert!(message.ends_with(expected), "{line}: {message}");
+    }
+    for (line, expected) in [
+        (
+            "--feature-cache 1.5",
+            "`1.5` is not a share of the nodes: give a number from 0 to 1 for rows that every GPU holds, such as 0.2, or two \
+             for rows on every GPU and rows on one GPU each, such as 0.2,0.5 (at most 1 together)",
+        ),
+        ("--hotness warm", "`warm` is not a hotness: give one of degree, pagerank, reverse-pagerank, presampled"),
+        ("--host-reads never", "`never` is not a way to read rows of host memory: give one of auto, staged, in-place"),
+    ] {
+        let message = refusal(2, &format!("{batches} {line}"));
+        assert!(message.contains(expected), "{line}: {message}");
+    }
+}
+
 /// The other data's own classes are told, not those of the model.
 #[test]
 fn a_model_on_other_data_names_both_as_they_are() {

@@ -1,7 +1,7 @@
 //! Output that appears whole or not at all: written beside its place, flushed to disk, renamed.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -183,9 +183,15 @@ impl Unfinished {
         loop {
             let temporary = create()?;
             let path = temporary.as_ref().to_owned();
-            let lock = File::open(&path).ok().filter(|file| file.try_lock().is_ok());
-            // Another process may have taken it for abandoned before it was locked.
-            if lock.is_some() && !path.exists() {
+            // Another process may have taken it for abandoned before it was locked. Some file systems have no locks.
+            let (is_taken, lock) = match File::open(&path) {
+                Err(error) => (error.kind() == std::io::ErrorKind::NotFound, None),
+                Ok(file) => match file.try_lock() {
+                    Ok(()) => (!path.exists(), Some(file)),
+                    Err(error) => (matches!(error, TryLockError::WouldBlock), None),
+                },
+            };
+            if is_taken {
                 continue;
             }
             unfinished.insert(path.clone());

@@ -4,8 +4,15 @@ use std::path::Path;
 
 use super::number::{float, integer};
 use super::sniff::check_text;
-use super::text::{Fields, Lines, Separator, Text, check_end, concat, parse_lines, shown, without_mark};
+use super::text::{Fields, Lines, Separator, Text, check_end, check_memory, concat, parse_lines, shown, without_mark};
 use crate::{FormatError, Matrix, Notes};
+
+/// Bytes that end a value between commas.
+const COMMA_ENDS: [u8; 3] = [b',', b'\n', b'\n'];
+/// Bytes that end a value between blanks.
+const BLANK_ENDS: [u8; 3] = [b' ', b'\t', b'\n'];
+/// Memory for a value while a table is read: in a vector that doubles, and in the matrix.
+const VALUE_BYTES: u64 = 12;
 
 /// What a field without a number means: an empty one, or `nan`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +56,7 @@ fn read_whole(path: &Path, notes: &mut Notes) -> Result<Text, FormatError> {
 /// As [`read_csv`].
 pub fn parse_csv(text: &[u8], missing: Missing) -> Result<Matrix, FormatError> {
     check_text(text, "rows of numbers", None)?;
+    check_memory(text, COMMA_ENDS, VALUE_BYTES)?;
     let text = without_mark(text);
     parse_rows(text, 0, &Row { width: width(text, Separator::Comma), separator: Separator::Comma, missing })
 }
@@ -92,6 +100,8 @@ impl<'a> TableText<'a> {
         let mut lines = Lines::new(text);
         let first = lines.next().unwrap_or_default();
         let separator = if first.contains(&b',') { Separator::Comma } else { Separator::Blank };
+        let ends = if separator == Separator::Comma { COMMA_ENDS } else { BLANK_ENDS };
+        check_memory(text, ends, VALUE_BYTES)?;
         let is_name = |field: &[u8]| !field.is_empty() && float(field).is_none();
         let has_header = Fields::new(first, separator).any(is_name);
         let header = has_header.then(|| Fields::new(first, separator).map(shown).collect());

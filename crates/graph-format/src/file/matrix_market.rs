@@ -17,7 +17,8 @@ use std::path::Path;
 use super::number::{float, integer};
 use super::sniff::{Sniffed, check_text};
 use super::text::{
-    Fields, Lines, Separator, Text, check_end, concat, line_error, parse_lines, shown, without_mark, write_text,
+    EDGE_BYTES, Fields, Lines, Separator, Text, check_end, check_memory, concat, line_error, parse_lines, shown,
+    without_mark, write_text,
 };
 use crate::coo::check_proportion;
 use crate::{Coo, Csr, Duplicates, FormatError, MAX_NODES, NodeId, Notes};
@@ -44,6 +45,7 @@ pub fn read_matrix_market(path: &Path, duplicates: Duplicates) -> Result<(Csr, N
 /// As [`read_matrix_market`].
 pub fn parse_matrix_market(text: &[u8], duplicates: Duplicates) -> Result<(Csr, Notes), FormatError> {
     check_text(text, "a Matrix Market file", Some(Sniffed::MatrixMarket))?;
+    check_memory(text, [b'\n'; 3], EDGE_BYTES)?;
     let text = without_mark(text);
     let mut notes = Notes::default();
     check_end(text, "the text", &mut notes);

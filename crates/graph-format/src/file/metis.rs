@@ -14,7 +14,8 @@ use std::path::Path;
 use super::number::{float, integer};
 use super::sniff::check_text;
 use super::text::{
-    Fields, Lines, Separator, Text, check_end, concat, line_error, parse_lines, shown, without_mark, write_text,
+    EDGE_BYTES, Fields, Lines, Separator, Text, check_end, check_memory, concat, line_error, parse_lines, shown,
+    without_mark, write_text,
 };
 use crate::coo::check_proportion;
 use crate::{Csr, FormatError, MAX_NODES, NodeId, Notes};
@@ -39,6 +40,7 @@ pub fn read_metis(path: &Path) -> Result<(Csr, Notes), FormatError> {
 /// As [`read_metis`].
 pub fn parse_metis(text: &[u8]) -> Result<(Csr, Notes), FormatError> {
     check_text(text, "a METIS graph", None)?;
+    check_memory(text, [b' ', b'\t', b'\n'], EDGE_BYTES)?;
     let text = without_mark(text);
     let mut notes = Notes::default();
     check_end(text, "the text", &mut notes);

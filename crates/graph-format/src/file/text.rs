@@ -9,7 +9,9 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
-use memchr::memchr;
+use girih_machine::memory::Free;
+use girih_machine::readable_bytes;
+use memchr::{memchr, memchr3_iter};
 use rayon::prelude::*;
 
 use super::mapped::MappedFile;
@@ -19,6 +21,8 @@ use crate::{FormatError, Notes};
 
 /// Bytes that one task parses.
 const CHUNK: usize = 1 << 20;
+/// Memory for an edge while a list becomes a graph: parsed, numbered, and sorted into rows.
+pub(crate) const EDGE_BYTES: u64 = 40;
 /// Bytes of a line that an error shows.
 const EXCERPT: usize = 80;
 /// The text of a file, mapped or unpacked.
@@ -99,6 +103,34 @@ pub(crate) fn check_end(text: &[u8], name: &str, notes: &mut Notes) {
     if text.last().is_some_and(|&b| b != b'\n') {
         notes.warn(format!("{name} does not end with a line end; if it was cut off, its last number may be too"));
     }
+}
+
+/// Refuses text whose values, which end at one of `ends`, take more memory than is free: `bytes_each` for a value, at
+/// the most that there is at once. They are counted only where that may be.
+pub(crate) fn check_memory(text: &[u8], ends: [u8; 3], bytes_each: u64) -> Result<(), FormatError> {
+    let Some(free) = Free::now() else { return Ok(()) };
+    check_within(text, ends, bytes_each, &free)
+}
+
+fn check_within(text: &[u8], ends: [u8; 3], bytes_each: u64, free: &Free) -> Result<(), FormatError> {
+    /// A value of one digit, and its end.
+    const BYTES_MIN: u64 = 2;
+    let needed_at_most = (text.len() as u64 / BYTES_MIN).saturating_mul(bytes_each);
+    if needed_at_most <= free.bytes {
+        return Ok(());
+    }
+    let count = |chunk: &[u8]| memchr3_iter(ends[0], ends[1], ends[2], chunk).count() as u64;
+    let n_values: u64 = text.par_chunks(CHUNK).map(count).sum();
+    let needed = n_values.saturating_mul(bytes_each);
+    if needed <= free.bytes {
+        return Ok(());
+    }
+    Err(FormatError::invalid(format!(
+        "its {n_values} values take about {} of memory, and {} has {} free; read it where there is more",
+        readable_bytes(needed),
+        free.limit,
+        readable_bytes(free.bytes)
+    )))
 }
 
 /// The lines of a text one by one, without their ends (`\n` or `\r\n`).
@@ -292,6 +324,17 @@ mod tests {
         assert_eq!(fields(" 1,\"2\" , x,,", Separator::Comma), ["1", "2", "x", "", ""]);
         assert_eq!(fields("\t1  \"2\" x ", Separator::Blank), ["1", "2", "x"]);
         assert!(fields("  ", Separator::Blank).is_empty());
+    }
+
+    #[test]
+    fn values_that_exceed_free_memory_are_refused_before_they_are_parsed() {
+        let within = |bytes| {
+            let free = Free { bytes, limit: girih_machine::memory::Limit::Machine };
+            check_within(b"0,1\n2,3\n", [b',', b'\n', b'\n'], 10, &free)
+        };
+        assert!(within(40).is_ok());
+        let refused = within(39).unwrap_err().to_string();
+        assert!(refused.contains("4 values") && refused.contains("39 B free"), "{refused}");
     }
 
     #[test]

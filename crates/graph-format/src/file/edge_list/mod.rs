@@ -24,7 +24,7 @@ mod write;
 use std::path::Path;
 
 use super::sniff::check_text;
-use super::text::{Text, check_end, without_mark};
+use super::text::{EDGE_BYTES, Text, check_end, check_memory, without_mark};
 use crate::{Coo, FormatError, MAX_NODES, Notes};
 
 pub use self::columns::{Columns, Role};
@@ -77,6 +77,7 @@ pub fn read_edge_list(path: &Path, options: &EdgeListOptions) -> Result<EdgeList
 /// As [`read_edge_list`].
 pub fn parse_edge_list(text: &[u8], options: &EdgeListOptions) -> Result<EdgeList, FormatError> {
     check_text(text, "an edge list", None)?;
+    check_memory(text, [b'\n'; 3], EDGE_BYTES)?;
     let text = without_mark(text);
     if let Some(n) = options.n_nodes.filter(|&n| n > MAX_NODES) {
         return Err(FormatError::invalid(format!("{n} nodes exceed the limit of {MAX_NODES}")));
