@@ -110,7 +110,7 @@ impl<'a> Arrivals<'a> {
         Ok(Self { listener, meeting, unproven: VecDeque::new(), turned_away: TurnedAway::default() })
     }
 
-    /// The next rank, if one comes within `wait`.
+    /// Next rank, if one comes within `wait`.
     pub fn next(&mut self, wait: Duration) -> Option<Arrival> {
         let until = Instant::now() + wait;
         loop {
@@ -223,7 +223,7 @@ pub(super) fn ready(stream: &TcpStream) -> Option<io::Result<usize>> {
     }
 }
 
-/// Whether the other end is there.
+/// True if the other end is there.
 pub(super) fn is_open(stream: &TcpStream) -> bool {
     !matches!(ready(stream), Some(Ok(0) | Err(_)))
 }

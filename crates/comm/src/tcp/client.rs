@@ -110,7 +110,7 @@ fn read_all(
     Ok(())
 }
 
-/// Whether reading ended because nothing came.
+/// True if reading ended because nothing came.
 pub(super) fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }

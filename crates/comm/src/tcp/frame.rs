@@ -172,16 +172,21 @@ impl<R: Read> Body<R> {
         if len > self.0.limit() {
             return Err(garbled(format!("a message that ends {} bytes early", len - self.0.limit())));
         }
-        let len = len as usize;
         let mut bytes = Vec::new();
+        self.fill(&mut bytes, len as usize)?;
+        Ok(bytes)
+    }
+
+    /// Appends bytes until there are `len`. Never holds memory for more than came already, or [`TRUSTED`].
+    fn fill(&mut self, bytes: &mut Vec<u8>, len: usize) -> io::Result<()> {
         while bytes.len() < len {
             let some = bytes.len().max(TRUSTED).min(len - bytes.len());
             bytes.reserve_exact(some);
-            if self.0.by_ref().take(some as u64).read_to_end(&mut bytes)? < some {
+            if self.0.by_ref().take(some as u64).read_to_end(bytes)? < some {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
         }
-        Ok(bytes)
+        Ok(())
     }
 }
 
@@ -237,6 +242,18 @@ mod tests {
             let short = &written(&frame)[..cut.index(bytes.len())];
             prop_assert_eq!(Frame::read(&mut &short[..], LONGEST).unwrap_err().kind(), ErrorKind::UnexpectedEof);
         }
+    }
+
+    #[test]
+    fn memory_is_taken_as_bytes_arrive() {
+        for come in [0, 10, TRUSTED, TRUSTED + 1, 5 * TRUSTED] {
+            let (mut bytes, len) = (Vec::new(), 1 << 36);
+            let error = Body(io::repeat(7).take(come as u64).take(len)).fill(&mut bytes, len as usize).unwrap_err();
+            assert_eq!((error.kind(), bytes.len()), (ErrorKind::UnexpectedEof, come));
+            assert!(bytes.capacity() <= come + come.max(TRUSTED), "{} bytes for {come}", bytes.capacity());
+        }
+        let whole = Body(io::repeat(7).take(5 << 20)).bytes(5 << 20).unwrap();
+        assert_eq!((whole.len(), whole.capacity()), (5 << 20, 5 << 20));
     }
 
     #[test]

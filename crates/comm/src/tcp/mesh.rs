@@ -90,6 +90,12 @@ fn reach(
             Ok(()) => return Ok(stream),
             // Others may crowd around it.
             Err(Unmet::Left) if Instant::now() < until => thread::sleep(RETRY),
+            Err(Unmet::Left | Unmet::Silent) => {
+                let seconds = MESH_WAIT.as_secs();
+                return Err(format!(
+                    "rank {rank} at {address} did not answer within {seconds} s: it hangs; see its log"
+                ));
+            }
             Err(unmet) => return Err(unmet.describe(&format!("the place of rank {rank}, {address}"))),
         }
         news(control)?;

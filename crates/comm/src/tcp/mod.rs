@@ -1,8 +1,8 @@
 //! Ranks as processes that speak over TCP, on one host or several: no MPI, nothing but sockets.
 //!
 //! ```text
-//! rank 0 listens at HOST:PORT ── the others connect, and both ends prove who they are ── it tells each where all listen
-//!                             ── everybody connects to everybody, and proves the same ── all are told to go
+//! rank 0 listens at HOST:PORT ── the others connect, both ends prove who they are ── it tells each where all listen
+//!                             ── everybody connects to everybody, proves the same ── all are told to go
 //! ```
 //! [`join`](rendezvous) carries this out. Then every rank has a socket for each other one, with a thread that writes
 //! and one that reads (`world.rs`): parcels wait in queues, so that large ones never stop each other, and whoever has

@@ -87,7 +87,7 @@ impl Place {
         ))
     }
 
-    /// Whether only processes of this host can meet there.
+    /// True if only processes of this host can meet there, as the name is understood here.
     fn is_loopback(&self) -> Result<bool, String> {
         Ok(self.addresses()?.iter().all(|address| address.ip().is_loopback()))
     }
@@ -100,7 +100,7 @@ impl Place {
         format!("; {} means a loopback address on rank 0's host, which no other host reaches: give another", self.host)
     }
 
-    /// Whether the text itself says that only processes of one host can meet there.
+    /// True if the text itself says that only processes of one host can meet there.
     fn is_this_host(&self) -> bool {
         self.host.eq_ignore_ascii_case("localhost") || self.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
     }

@@ -128,7 +128,7 @@ impl Meeting<'_> {
         verdict
     }
 
-    /// Whether the listener accepts the claim and is a rank of the job itself; `None` for one that turns away.
+    /// Proof of a listener that accepts the claim: true if it holds. `None` of one that turns away.
     pub fn check_verdict(
         &self,
         greeting: &[u8; GREETING],

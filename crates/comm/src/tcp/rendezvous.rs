@@ -107,7 +107,8 @@ impl Guests<'_> {
                 let them = if missing.len() == 1 { "it" } else { "them" };
                 let (turned_away, unreachable) = (arrivals.turned_away(), place.unreachable());
                 return Err(format!(
-                    "{who} did not come to {place} within {seconds:.0} s: see what became of {them}, or allow more                      time{turned_away}{unreachable}"
+                    "{who} did not come to {place} within {seconds:.0} s: see what became of {them}, or allow more \
+                     time{turned_away}{unreachable}"
                 ));
             }
             if let Some(arrival) = arrivals.next(LOOK) {
