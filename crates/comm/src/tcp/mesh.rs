@@ -66,7 +66,7 @@ fn connect_all(
     for rank in 1..own {
         streams[rank] = Some(reach(options, control, (rank, addresses[rank - 1]), until)?);
     }
-    accept(options, control, &mut arrivals, &mut streams)?;
+    accept(options, control, &mut arrivals, &mut streams, until)?;
     Ok(streams)
 }
 
@@ -123,15 +123,16 @@ fn accept(
     control: &TcpStream,
     arrivals: &mut Arrivals,
     streams: &mut Streams,
+    until: Instant,
 ) -> Result<(), String> {
-    let (own, deadline) = (options.rank, Instant::now() + MESH_WAIT);
+    let own = options.rank;
     loop {
         let missing: Vec<usize> = (own + 1..options.size).filter(|&rank| streams[rank].is_none()).collect();
         if missing.is_empty() {
             return Ok(());
         }
         news(control)?;
-        if Instant::now() >= deadline {
+        if Instant::now() >= until {
             let (who, seconds, turned_away) = (name(&missing), MESH_WAIT.as_secs(), arrivals.turned_away());
             return Err(format!(
                 "{who} did not connect to rank {own} within {seconds} s of being told where it is{turned_away}"
