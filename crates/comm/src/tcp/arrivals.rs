@@ -126,9 +126,10 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// Counts a rank that has no place here.
-    pub fn turn_away(&mut self, arrival: Arrival) {
-        self.turned_away.add(Cause::Rank, arrival.from);
+    /// Hangs up on a rank that has no place here.
+    pub fn turn_away(&mut self, Arrival { stream, from, .. }: Arrival) {
+        drop(stream);
+        self.turned_away.add(Cause::Rank, from);
     }
 
     /// Clients that were turned away so far.
