@@ -73,7 +73,7 @@ impl CliError {
         match self {
             Self::Usage(_) => true,
             Self::Dataset(error) => error.is_spec(),
-            Self::Comm(CommError::Environment { .. }) => true,
+            Self::Comm(CommError::Environment { .. } | CommError::Secret { .. }) => true,
             _ => false,
         }
     }

@@ -1,5 +1,6 @@
 //! [`CommError`]: why ranks could not go on together.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Why a collective operation failed; the message names the rank that is to blame.
@@ -17,6 +18,14 @@ pub enum CommError {
     Environment {
         /// Which variable.
         variable: &'static str,
+        /// What is wrong with it, and what to do.
+        what: String,
+    },
+    /// File of the secret that ranks share.
+    #[error("the secret of the ranks: {} {what}", path.display())]
+    Secret {
+        /// Path of the file.
+        path: PathBuf,
         /// What is wrong with it, and what to do.
         what: String,
     },

@@ -7,6 +7,7 @@
 //! - [`launch_order::coordinator`]: one order of launches for all ranks, where several threads of a rank call
 //!   collectives.
 //! - [`Launch`]: what the launcher of processes says, whichever it was.
+//! - [`Secret`]: the key by which processes of one job recognise each other.
 //!
 //! ```text
 //! Collective<B>   operations on matrices: what goes where, sums in the order of ranks, bytes counted
@@ -36,6 +37,7 @@ pub mod launch_order;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 pub mod operands;
+mod secret;
 pub mod tcp;
 pub mod threads;
 mod transport;
@@ -46,4 +48,5 @@ pub use communicator::Communicator;
 pub use error::CommError;
 pub use failure::RankFailure;
 pub use launch::{Launch, Launcher};
+pub use secret::Secret;
 pub use transport::{Call, Parcel, Transport, all_gather, all_to_all, members};

@@ -35,7 +35,7 @@ const HELP: &[Help] = &[
             ("Four ranks on this host", "girih launch --nproc 4 -- train PATH --epochs 50"),
             (
                 "Two hosts, the same on each but for --node",
-                "girih launch --nproc 4 --nodes 2 --node 0 --rendezvous host:9000 -- train PATH",
+                "girih launch --nproc 4 --nodes 2 --node 0 --rendezvous host:9000 --secret-file FILE -- train PATH",
             ),
         ],
     },

@@ -54,6 +54,12 @@ pub struct RankArgs {
     /// [default: as the launcher says]
     #[arg(long, value_name = "HOST:PORT")]
     pub rendezvous: Option<String>,
+    /// File of the secret by which processes of a launcher recognise each other
+    ///
+    /// The same on all hosts, readable by its user alone; needed where --rendezvous is no loopback address. Make it
+    /// with `openssl rand -hex 32 > FILE; chmod 600 FILE`. [default: as GIRIH_SECRET or GIRIH_SECRET_FILE says]
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
 }
 
 /// Which rank holds and multiplies which block, and what is sent.
@@ -199,6 +205,13 @@ pub struct LaunchArgs {
     /// All processes meet there. On one host, girih finds a port.
     #[arg(long, value_name = "HOST:PORT")]
     pub rendezvous: Option<String>,
+    /// File of the secret by which the processes recognise each other
+    ///
+    /// The same on all hosts, readable by its user alone; needed with --nodes. Make it with
+    /// `openssl rand -hex 32 > FILE; chmod 600 FILE`. [default: as GIRIH_SECRET or GIRIH_SECRET_FILE says; on one host,
+    /// made by girih]
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
     /// Hosts that run this command, with the same flags but --node
     #[arg(long, value_name = "M", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub nodes: u16,

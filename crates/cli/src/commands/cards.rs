@@ -77,6 +77,7 @@ mod tests {
             transport: None,
             rank_deadline: None,
             rendezvous: None,
+            secret_file: None,
         }
     }
 

@@ -4,12 +4,13 @@
 mod crew;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use girih_comm::tcp;
+use girih_comm::{Secret, tcp};
 
-use crate::args::{Cli, Command, LaunchArgs};
+use crate::args::{Cli, Command, LaunchArgs, RankArgs};
 use crate::error::CliError;
 use crate::messages;
 
@@ -23,8 +24,8 @@ const LOCAL_RANK: &str = "GIRIH_LOCAL_RANK";
 
 /// Starts the processes, and waits for them; the status is that of the rank that failed, if one did.
 pub fn run(args: &LaunchArgs) -> Result<ExitCode, CliError> {
-    check(args)?;
-    start(&Orders::of(args)?)
+    let ranks = check(args)?;
+    start(&Orders::of(args, &ranks)?)
 }
 
 #[cfg(unix)]
@@ -52,10 +53,11 @@ struct Orders {
     size: usize,
     rendezvous: String,
     job: String,
+    secret: Secret,
 }
 
 impl Orders {
-    fn of(args: &LaunchArgs) -> Result<Self, CliError> {
+    fn of(args: &LaunchArgs, ranks: &RankArgs) -> Result<Self, CliError> {
         let (nproc, is_alone) = (usize::from(args.nproc), args.nodes == 1);
         let rendezvous = match &args.rendezvous {
             Some(place) => place.clone(),
@@ -72,9 +74,20 @@ impl Orders {
         // Launchers of several hosts know no common name but what they are told.
         let told = std::env::var("GIRIH_JOB").ok();
         let job = told.unwrap_or_else(|| if is_alone { unique() } else { String::new() });
+        let secret = secret(args.secret_file.as_ref().or(ranks.secret_file.as_ref()), is_alone)?;
+        tcp::require_secret(&rendezvous, &secret).map_err(|error| CliError::Usage(error.to_string()))?;
         let (first, size) = (nproc * usize::from(args.node), nproc * usize::from(args.nodes));
-        Ok(Self { command: args.command.clone(), nproc, first, size, rendezvous, job })
+        Ok(Self { command: args.command.clone(), nproc, first, size, rendezvous, job, secret })
     }
+}
+
+/// Secret that the user gives; on one host, else a new one.
+fn secret(file: Option<&PathBuf>, is_alone: bool) -> Result<Secret, CliError> {
+    let given = Secret::from_env(file.map(PathBuf::as_path))?;
+    if !is_alone || !given.is_none() {
+        return Ok(given);
+    }
+    Secret::random().map_err(|error| CliError::Other(format!("no random bytes for a secret: {error}")))
 }
 
 /// A name that no other job on this host has.
@@ -84,7 +97,8 @@ fn unique() -> String {
 }
 
 /// Refuses what cannot be meant before anything starts, with one message instead of one for each process.
-fn check(args: &LaunchArgs) -> Result<(), CliError> {
+/// Flags for ranks of the command.
+fn check(args: &LaunchArgs) -> Result<RankArgs, CliError> {
     let usage = |what: String| Err(CliError::Usage(what));
     if args.node >= args.nodes {
         return usage(format!("--node {} of --nodes {}: hosts are counted from 0", args.node, args.nodes));
@@ -98,9 +112,9 @@ fn check(args: &LaunchArgs) -> Result<(), CliError> {
         Command::Train(train) if train.plan => {
             return usage("--plan trains nothing: call it alone, without girih launch".to_owned());
         }
-        Command::Train(train) => train.ranks.ranks,
-        Command::Evaluate(evaluate) => evaluate.ranks.ranks,
-        Command::Predict(predict) => predict.ranks.ranks,
+        Command::Train(train) => train.ranks,
+        Command::Evaluate(evaluate) => evaluate.ranks,
+        Command::Predict(predict) => predict.ranks,
         _ => {
             let name = args.command[0].display();
             return usage(format!(
@@ -109,11 +123,11 @@ fn check(args: &LaunchArgs) -> Result<(), CliError> {
         }
     };
     let size = u32::from(args.nproc) * u32::from(args.nodes);
-    match ranks {
+    match ranks.ranks {
         Some(ranks) if u32::from(ranks) != size => {
             usage(format!("--ranks {ranks} with {size} processes: each is a rank; leave --ranks out, or start as many"))
         }
-        _ => Ok(()),
+        _ => Ok(ranks),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who works together: one process, ranks that are its threads, or processes that a launcher started.
 
 use girih_comm::tcp::{self, TcpRank};
-use girih_comm::{CardTransport, Launch, Launcher, Transport};
+use girih_comm::{CardTransport, Launch, Launcher, Secret, Transport};
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::DataSource;
 use girih_kernels::{Cuda, NcclRank};
@@ -37,6 +37,13 @@ impl Place {
             return Err(CliError::Usage(
                 "--rendezvous is for several processes, and no launcher says which of them this is: start them with girih \
                  launch, torchrun, srun or mpirun, or set GIRIH_RANK and GIRIH_SIZE"
+                    .to_owned(),
+            ));
+        }
+        if launch.is_none() && args.secret_file.is_some() {
+            return Err(CliError::Usage(
+                "--secret-file is for several processes, and no launcher says which of them this is: leave it out, or start \
+                 them with girih launch, torchrun, srun or mpirun"
                     .to_owned(),
             ));
         }
@@ -97,7 +104,8 @@ impl Place {
         let Launch { rank, size, job, local_rank, .. } = launch;
         let local_rank = local_rank.unwrap_or(rank);
         let deadline = sharing::deadline(args);
-        let options = tcp::Options { rank, size, rendezvous, job, start_deadline: deadline, deadline };
+        let secret = Secret::from_env(args.secret_file.as_deref())?;
+        let options = tcp::Options { rank, size, rendezvous, job, secret, start_deadline: deadline, deadline };
         match tcp::run(&options, |world| work(Company::Tcp { world: Box::new(world), local_rank }))? {
             Ok(done) => Ok(done),
             // What is wrong with the command line is the same on all ranks; it stays what it is.

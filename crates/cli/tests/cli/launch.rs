@@ -318,6 +318,12 @@ fn launches_that_cannot_be_meant_are_refused() {
     assert!(says(&refusal(&["--nproc", "2", "--nodes", "2", "--", "train"]), "give --rendezvous HOST:PORT"));
     let beyond = ["--nproc", "2", "--nodes", "2", "--node", "2", "--rendezvous", "a:1", "--", "train"];
     assert!(says(&refusal(&beyond), "hosts are counted from 0"));
+    // An address of no host here: kept for documentation (RFC 5737).
+    let open = ["--nproc", "2", "--nodes", "2", "--rendezvous", "192.0.2.1:4000"];
+    for part in ["openssl rand -hex 32", "chmod 600", "--secret-file FILE"] {
+        let said = refusal(&[&open[..], &["--", "train"]].concat());
+        assert!(says(&said, part), "{said}");
+    }
     for flags in [
         &["--nproc", "0", "--", "train"][..],
         &["--nproc", "2"],
@@ -351,6 +357,45 @@ fn several_hosts_make_one_world() {
     let mut finished = finish(vec![host("0"), host("1")]);
     assert_eq!(finished.remove(1).ok().out, "");
     assert_eq!(curve(finished.remove(0)), curve(girih(&[&train[..], &["--ranks", "4"]].concat())));
+}
+
+/// A secret that differs is found before any training; nobody prints it.
+#[test]
+fn hosts_recognise_each_other_by_their_secret() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let work = Workspace::new();
+    let digits = ["5a".repeat(32), "a5".repeat(32)];
+    let files = ["one", "other"].map(|name| work.arg(name));
+    for (file, digits) in files.iter().zip(&digits) {
+        fs::write(file, format!("{digits}\n")).unwrap();
+        fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let train = ["train", "--data", SMALL, "--epochs", "8", "--rank-deadline", "10"];
+    let json = [&train[..], &["--json"]].concat();
+    let hosts = |secrets: [&str; 2], train: &[&str]| {
+        let place = tcp::local_rendezvous().unwrap();
+        let host = |(node, secret): (usize, &str)| {
+            let node = node.to_string();
+            let flags = ["launch", "--nproc", "1", "--nodes", "2", "--node", &node, "--rendezvous", &place];
+            let mut command = command(&[&flags[..], &["--secret-file", secret, "--"], train].concat());
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        finish(secrets.into_iter().enumerate().map(host).collect())
+    };
+    let mut same = hosts([&files[0], &files[0]], &json);
+    assert_eq!(same.remove(1).ok().out, "");
+    assert_eq!(curve(same.remove(0)), curve(girih(&[&json[..], &["--ranks", "2"]].concat())));
+
+    let [zero, one] = hosts([&files[0], &files[1]], &train).try_into().unwrap_or_else(|_| panic!("two hosts"));
+    let (zero, one) = (zero.refused(1), one.refused(1));
+    assert!(says(&one, "with another secret"), "{one}");
+    assert!(says(&zero, "1 connection was turned away: another secret"), "{zero}");
+    assert!(digits.iter().all(|digits| !zero.contains(digits) && !one.contains(digits)), "{zero} {one}");
+
+    fs::set_permissions(&files[0], fs::Permissions::from_mode(0o644)).unwrap();
+    let open = girih(&["launch", "--nproc", "2", "--secret-file", &files[0], "--", "train"]).refused(2);
+    assert!(says(&open, "is open to other users (mode 644): chmod 600"), "{open}");
 }
 
 /// A launch that has printed some epochs, and what else it prints.

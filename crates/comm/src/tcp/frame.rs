@@ -1,7 +1,7 @@
 //! [`Frame`]: what travels between two processes, and how it is written.
 //!
 //! A frame is a mark, a kind, the length of its body, and the body. Numbers are little-endian, texts have their length
-//! before them. A hello begins with the version of its sender, so that versions that agree on nothing else can say so.
+//! before them. Frames follow once both ends have proven themselves (`proof.rs`).
 
 use std::io::{self, ErrorKind, Read, Take, Write};
 use std::net::SocketAddr;
@@ -15,26 +15,14 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 const MARK: [u8; 5] = *b"girih";
 const HEAD: usize = MARK.len() + 1 + size_of::<u64>();
 
-/// The longest body while ranks find each other: room for the addresses of thousands.
+/// Longest body before the order to go, 1 MiB: the addresses of thousands of ranks.
 pub(super) const LONGEST_GREETING: u64 = 1 << 20;
 
 /// The longest body of all, 64 GiB: no matrix comes near it, random bytes read as a length go far beyond.
 pub(super) const LONGEST: u64 = 1 << 36;
 
-/// Memory that a length alone, before the bytes are there, makes a reader take.
-const TRUSTED: usize = 64 << 20;
-
-/// Who somebody says to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Hello {
-    pub version: String,
-    /// Names the job among others of the same address.
-    pub job: String,
-    pub size: u64,
-    pub rank: u64,
-    /// Where it listens for other ranks.
-    pub port: u16,
-}
+/// Memory that a stated length alone makes a reader take, 1 MiB. More is taken as bytes arrive: as much again.
+const TRUSTED: usize = 1 << 20;
 
 /// Which communicator, by the exchanges that it was split off at, and which of its exchanges.
 pub(super) type ExchangeId = (Vec<u64>, u64);
@@ -42,8 +30,6 @@ pub(super) type ExchangeId = (Vec<u64>, u64);
 /// One message.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Frame {
-    /// The first word of whoever connects.
-    Hello(Hello),
     /// All have come: where ranks 1, 2, … listen.
     Welcome(Vec<SocketAddr>),
     /// It will not start; why.
@@ -68,14 +54,6 @@ impl Frame {
         let mut body = Vec::new();
         let mut tail: &[u8] = &[];
         let kind = match self {
-            Self::Hello(hello) => {
-                put_text(&mut body, &hello.version);
-                put_text(&mut body, &hello.job);
-                put(&mut body, hello.size);
-                put(&mut body, hello.rank);
-                put(&mut body, u64::from(hello.port));
-                0
-            }
             Self::Welcome(addresses) => {
                 put(&mut body, addresses.len() as u64);
                 addresses.iter().for_each(|address| put_text(&mut body, &address.to_string()));
@@ -150,18 +128,6 @@ fn put_text(body: &mut Vec<u8>, text: &str) {
 fn parse(kind: u8, body: &mut Body<impl Read>) -> io::Result<Frame> {
     let other = || garbled(format!("a message of kind {kind} that says something else"));
     let frame = match kind {
-        0 => {
-            let version = body.text()?;
-            if version != VERSION {
-                // Others may say more, or less.
-                body.rest()?;
-                return Ok(Frame::Hello(Hello { version, job: String::new(), size: 0, rank: 0, port: 0 }));
-            }
-            let job = body.text()?;
-            let (size, rank) = (body.number()?, body.number()?);
-            let port = u16::try_from(body.number()?).map_err(|_| other())?;
-            Frame::Hello(Hello { version, job, size, rank, port })
-        }
         1 => {
             let n = body.number()?;
             let address = |_| body.text()?.parse().map_err(|_| other());
@@ -201,22 +167,26 @@ impl<R: Read> Body<R> {
         self.bytes(self.0.limit())
     }
 
-    /// So many bytes, in one piece that is not copied: parcels are as large as matrices.
+    /// So many bytes. Memory grows with what has come, and large blocks grow without being copied where the system can.
     fn bytes(&mut self, len: u64) -> io::Result<Vec<u8>> {
         if len > self.0.limit() {
             return Err(garbled(format!("a message that ends {} bytes early", len - self.0.limit())));
         }
-        let len = len as usize;
-        let mut bytes = Vec::with_capacity(len.min(TRUSTED));
-        for some in [len.min(TRUSTED), len] {
-            let left = some - bytes.len();
-            bytes.reserve_exact(left);
-            self.0.by_ref().take(left as u64).read_to_end(&mut bytes)?;
-            if bytes.len() < some {
+        let mut bytes = Vec::new();
+        self.fill(&mut bytes, len as usize)?;
+        Ok(bytes)
+    }
+
+    /// Appends bytes until there are `len`. Never holds memory for more than came already, or [`TRUSTED`].
+    fn fill(&mut self, bytes: &mut Vec<u8>, len: usize) -> io::Result<()> {
+        while bytes.len() < len {
+            let some = bytes.len().max(TRUSTED).min(len - bytes.len());
+            bytes.reserve_exact(some);
+            if self.0.by_ref().take(some as u64).read_to_end(bytes)? < some {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
         }
-        Ok(bytes)
+        Ok(())
     }
 }
 
@@ -227,16 +197,12 @@ mod tests {
     use super::*;
 
     fn frames() -> impl Strategy<Value = Frame> {
-        let hello = (".*", any::<(u64, u64, u16)>()).prop_map(|(job, (size, rank, port))| {
-            Frame::Hello(Hello { version: VERSION.to_owned(), job, size, rank, port })
-        });
         let parcel = (any::<(Vec<u64>, u64)>(), ".*", any::<Vec<u8>>()).prop_map(|(id, call, bytes)| Frame::Parcel {
             id,
             call,
             parcel: bytes.into(),
         });
         prop_oneof![
-            hello,
             parcel,
             any::<Vec<std::net::SocketAddrV4>>()
                 .prop_map(|all| Frame::Welcome(all.into_iter().map(SocketAddr::V4).collect())),
@@ -276,6 +242,18 @@ mod tests {
             let short = &written(&frame)[..cut.index(bytes.len())];
             prop_assert_eq!(Frame::read(&mut &short[..], LONGEST).unwrap_err().kind(), ErrorKind::UnexpectedEof);
         }
+    }
+
+    #[test]
+    fn memory_is_taken_as_bytes_arrive() {
+        for come in [0, 10, TRUSTED, TRUSTED + 1, 5 * TRUSTED] {
+            let (mut bytes, len) = (Vec::new(), 1 << 36);
+            let error = Body(io::repeat(7).take(come as u64).take(len)).fill(&mut bytes, len as usize).unwrap_err();
+            assert_eq!((error.kind(), bytes.len()), (ErrorKind::UnexpectedEof, come));
+            assert!(bytes.capacity() <= come + come.max(TRUSTED), "{} bytes for {come}", bytes.capacity());
+        }
+        let whole = Body(io::repeat(7).take(5 << 20)).bytes(5 << 20).unwrap();
+        assert_eq!((whole.len(), whole.capacity()), (5 << 20, 5 << 20));
     }
 
     #[test]

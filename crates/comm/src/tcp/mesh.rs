@@ -1,12 +1,15 @@
 //! [`mesh`]: ranks that rank 0 has told of each other connect, all to all.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::arrivals::{Arrivals, ready};
-use super::frame::{Frame, LONGEST_GREETING};
+use super::client::{Timed, Unmet, prove};
+use super::frame::{Frame, LONGEST_GREETING, VERSION};
 use super::place::connect;
-use super::rendezvous::{LOOK, Streams, hello, name};
+use super::proof::{Claim, Meeting, Purpose};
+use super::rendezvous::{LOOK, RETRY, Streams, name};
 use super::{Options, SILENCE};
 
 /// How long ranks that are all there may take to connect.
@@ -34,9 +37,9 @@ pub(super) fn mesh(
         }
     };
     // Whoever does not get ready says so before this wait ends.
-    let patient = control.set_read_timeout(Some(MESH_WAIT + SILENCE + SILENCE));
-    patient.and_then(|()| Frame::Ready.write(&mut control)).map_err(|_| left())?;
-    match Frame::read(&mut control, LONGEST_GREETING) {
+    let wait = MESH_WAIT + SILENCE + SILENCE;
+    Frame::Ready.write(&mut control).map_err(|_| left())?;
+    match Frame::read(&mut Timed { stream: &control, until: Instant::now() + wait, silence: wait }, LONGEST_GREETING) {
         Ok(Frame::Go) => {}
         Ok(Frame::Refused(why)) => return Err(why),
         Ok(_) | Err(_) => return Err(left()),
@@ -55,57 +58,93 @@ fn connect_all(
     listener: TcpListener,
     addresses: &[SocketAddr],
 ) -> Result<Streams, String> {
-    let own = options.rank;
-    let arrivals = Arrivals::new(listener).map_err(|error| format!("rank {own} cannot wait for others: {error}"))?;
+    let (own, until) = (options.rank, Instant::now() + MESH_WAIT);
+    let meeting = Meeting { options, purpose: Purpose::Mesh, listener: own };
+    let mut arrivals =
+        Arrivals::new(listener, meeting).map_err(|error| format!("rank {own} cannot wait for others: {error}"))?;
     let mut streams: Streams = (0..options.size).map(|_| None).collect();
     for rank in 1..own {
-        let address = seen_from_here(addresses[rank - 1], control);
-        let reached = connect(&[address], CONNECT_WAIT)
-            .and_then(|mut stream| Frame::Hello(hello(options, own, 0)).write(&mut stream).map(|()| stream));
-        streams[rank] = Some(reached.map_err(|error| {
+        streams[rank] = Some(reach(options, control, (rank, addresses[rank - 1]), until)?);
+    }
+    accept(options, control, &mut arrivals, &mut streams, until)?;
+    Ok(streams)
+}
+
+/// Connection to a rank below, which looks at it once it is connected to those below itself.
+fn reach(
+    options: &Options,
+    control: &TcpStream,
+    (rank, address): (usize, SocketAddr),
+    until: Instant,
+) -> Result<TcpStream, String> {
+    let meeting = Meeting { options, purpose: Purpose::Mesh, listener: rank };
+    loop {
+        let stream = connect(&[address], CONNECT_WAIT).map_err(|error| {
+            let own = options.rank;
             format!(
                 "rank {own} cannot reach rank {rank} at {address}: {error}; ranks connect to each other at any port: let \
                  their hosts do so"
             )
-        })?);
+        })?;
+        match prove(&stream, &meeting, 0, until, || news(control)) {
+            Ok(()) => return Ok(stream),
+            // Others may crowd around it.
+            Err(Unmet::Left) if Instant::now() < until => thread::sleep(RETRY),
+            Err(Unmet::Left | Unmet::Silent) => {
+                let seconds = MESH_WAIT.as_secs();
+                return Err(format!(
+                    "rank {rank} at {address} did not answer within {seconds} s: it hangs; see its log"
+                ));
+            }
+            Err(unmet) => return Err(unmet.describe(&format!("the place of rank {rank}, {address}"))),
+        }
+        news(control)?;
     }
-    accept(options, control, &arrivals, &mut streams)?;
-    Ok(streams)
 }
 
-/// A rank that rank 0 sees at a loopback address is on its host, and is to be found where this one finds rank 0.
-fn seen_from_here(address: SocketAddr, control: &TcpStream) -> SocketAddr {
-    match control.peer_addr() {
-        Ok(zero) if address.ip().is_loopback() && !zero.ip().is_loopback() => {
-            SocketAddr::new(zero.ip(), address.port())
-        }
-        _ => address,
+/// Looks whether rank 0 says that there is no start.
+///
+/// # Errors
+/// Its reason.
+fn news(control: &TcpStream) -> Result<(), String> {
+    if ready(control).is_none() {
+        return Ok(());
     }
+    let mut input = Timed { stream: control, until: Instant::now() + SILENCE, silence: SILENCE };
+    Err(match Frame::read(&mut input, LONGEST_GREETING) {
+        Ok(Frame::Refused(why)) => why,
+        Ok(_) | Err(_) => left(),
+    })
 }
 
 /// Waits for the ranks above, unless rank 0 says that it is in vain.
-fn accept(options: &Options, control: &TcpStream, arrivals: &Arrivals, streams: &mut Streams) -> Result<(), String> {
-    let (own, deadline) = (options.rank, Instant::now() + MESH_WAIT);
+fn accept(
+    options: &Options,
+    control: &TcpStream,
+    arrivals: &mut Arrivals,
+    streams: &mut Streams,
+    until: Instant,
+) -> Result<(), String> {
+    let own = options.rank;
     loop {
         let missing: Vec<usize> = (own + 1..options.size).filter(|&rank| streams[rank].is_none()).collect();
         if missing.is_empty() {
             return Ok(());
         }
-        if ready(control).is_some() {
-            return Err(match Frame::read(&mut &*control, LONGEST_GREETING) {
-                Ok(Frame::Refused(why)) => why,
-                Ok(_) | Err(_) => left(),
-            });
-        }
-        if Instant::now() >= deadline {
-            let (who, seconds) = (name(&missing), MESH_WAIT.as_secs());
-            return Err(format!("{who} did not connect to rank {own} within {seconds} s of being told where it is"));
+        news(control)?;
+        if Instant::now() >= until {
+            let (who, seconds, turned_away) = (name(&missing), MESH_WAIT.as_secs(), arrivals.turned_away());
+            return Err(format!(
+                "{who} did not connect to rank {own} within {seconds} s of being told where it is{turned_away}"
+            ));
         }
         let Some(arrival) = arrivals.next(LOOK) else { continue };
-        // Whoever rank 0 has not welcomed is another job's.
-        let who = missing.iter().find(|&&rank| hello(options, rank, 0) == arrival.hello);
-        if let Some(&rank) = who {
-            streams[rank] = Some(arrival.stream);
+        // One that comes again has lost its first connection.
+        let Claim { version, size, rank, .. } = &arrival.claim;
+        let is_of_this_run = version == VERSION && *size == options.size as u64;
+        match usize::try_from(*rank).ok().filter(|rank| is_of_this_run && (own + 1..options.size).contains(rank)) {
+            Some(rank) => streams[rank] = Some(arrival.stream),
+            None => arrivals.turn_away(arrival),
         }
     }
 }

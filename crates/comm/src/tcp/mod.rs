@@ -1,8 +1,8 @@
 //! Ranks as processes that speak over TCP, on one host or several: no MPI, nothing but sockets.
 //!
 //! ```text
-//! rank 0 listens at HOST:PORT ── the others connect and say who they are ── it tells each where all listen
-//!                             ── everybody connects to everybody ── all are told to go
+//! rank 0 listens at HOST:PORT ── the others connect, both ends prove who they are ── it tells each where all listen
+//!                             ── everybody connects to everybody, proves the same ── all are told to go
 //! ```
 //! [`join`](rendezvous) carries this out. Then every rank has a socket for each other one, with a thread that writes
 //! and one that reads (`world.rs`): parcels wait in queues, so that large ones never stop each other, and whoever has
@@ -12,13 +12,26 @@
 //! is silent for eight seconds has lost its host or its network. Whoever learns of a failure tells everybody once; of
 //! several at the same time all ranks name the same, that of the lowest rank.
 //!
-//! Nothing is encrypted, and whoever can reach a port and knows the job's key can join: networks have to be trusted.
+//! # Who can join
+//! A rank of the job: one that knows its [`Secret`]. Each end of a connection proves so before anything else is parsed
+//! (`proof.rs`). Everybody else is turned away and counted, and changes nothing: clients that have proven nothing are
+//! at most 64 at a time and stay five seconds (`arrivals.rs`), and no length that one of them states takes memory. A
+//! port is open at one address only: that of the rendezvous, and that by which a rank reaches rank 0. After the start
+//! nobody listens.
+//!
+//! A rank of the job that does not fit (another version, another number of ranks, a number that is taken) ends the job
+//! with a message on all ranks. Signs of life extend no deadline.
+//!
+//! Without a secret, which only loopback allows, every process of the host can join. What ranks send is neither
+//! encrypted nor authenticated message by message: who can change packets on their way can change results.
 
 mod arrivals;
+mod client;
 mod frame;
 mod link;
 mod mesh;
 mod place;
+mod proof;
 mod rendezvous;
 mod world;
 
@@ -33,7 +46,7 @@ use std::time::Duration;
 pub use self::link::Link;
 use self::world::World;
 use crate::failure::panic_message;
-use crate::{CommError, Communicator, RankFailure};
+use crate::{CommError, Communicator, RankFailure, Secret};
 
 /// A rank that is a process at the end of sockets.
 pub type TcpRank = Communicator<Link>;
@@ -55,6 +68,8 @@ pub struct Options {
     pub rendezvous: String,
     /// Names the job among others that meet at the same place by mistake; the same on all ranks, perhaps empty.
     pub job: String,
+    /// Secret of the job, the same on all ranks; on loopback it may be none.
+    pub secret: Secret,
     /// How long ranks are waited for at the start.
     pub start_deadline: Duration,
     /// How long a rank is waited for in an operation.
@@ -92,6 +107,15 @@ pub fn run<T, E: Display>(
             Err(RankFailure { rank, error: own, message })
         }
     })
+}
+
+/// Refuses to have ranks meet without a secret where other hosts can connect.
+///
+/// # Errors
+/// How to make one. Also when the rendezvous is no place.
+pub fn require_secret(rendezvous: &str, secret: &Secret) -> Result<(), CommError> {
+    let required = place::Place::parse(rendezvous).and_then(|place| place.require_secret(secret));
+    required.map_err(|what| CommError::Join { what })
 }
 
 /// A place on this host where nobody listens, for ranks that all run here; no other call of this process gets the same.

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::Duration;
+
+use crate::Secret;
 
 /// `HOST:PORT`.
 pub(super) struct Place {
@@ -42,39 +44,63 @@ impl Place {
         if found.is_empty() { Err(unknown("it has no address")) } else { Ok(found) }
     }
 
-    /// Rank 0's end.
+    /// Rank 0's end, at the address that the place names and at no other.
     ///
     /// # Errors
     /// When it cannot listen there.
     pub fn listen(&self) -> Result<TcpListener, String> {
-        self.addresses()?;
-        let listener = match self.host.parse::<IpAddr>() {
-            Ok(ip) => TcpListener::bind((ip, self.port)),
-            Err(_) if self.is_this_host() => TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)),
-            // A name may mean another address here than elsewhere.
-            Err(_) => everywhere(self.port),
-        };
-        listener.map_err(|error| match error.kind() {
-            ErrorKind::AddrInUse => {
-                format!("rank 0 cannot listen at {self}: the port is taken by another program; give another one")
+        let mut addresses = self.addresses()?;
+        // Some hosts know themselves by a loopback address, too, at which others do not find them.
+        addresses.sort_by_key(|address| address.ip().is_loopback());
+        for address in &addresses {
+            match TcpListener::bind(address) {
+                Ok(listener) => return Ok(listener),
+                Err(error) if error.kind() == ErrorKind::AddrNotAvailable => {}
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                    return Err(format!(
+                        "rank 0 cannot listen at {self}: the port is taken by another program; give another one"
+                    ));
+                }
+                Err(error) => return Err(format!("rank 0 cannot listen at {self}: {error}")),
             }
-            ErrorKind::AddrNotAvailable => {
-                format!("rank 0 cannot listen at {self}: the address is none of its host; give that of rank 0's host")
-            }
-            _ => format!("rank 0 cannot listen at {self}: {error}"),
-        })
-    }
-
-    /// Any port, for other ranks; reachable from other hosts where the place is.
-    pub fn listen_nearby(&self) -> io::Result<TcpListener> {
-        match self.host.parse() {
-            Ok(IpAddr::V6(ip)) if ip.is_loopback() => TcpListener::bind((ip, 0)),
-            _ if self.is_this_host() => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)),
-            _ => everywhere(0),
         }
+        let meant: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
+        let means = if self.host.parse::<IpAddr>().is_ok() {
+            "the address is none of its host".to_owned()
+        } else {
+            format!("{} means {} there, and the address is none of its host", self.host, meant.join(", "))
+        };
+        Err(format!("rank 0 cannot listen at {self}: {means}; give an address of rank 0's host"))
     }
 
-    /// Whether only processes of one host can meet there.
+    /// Refuses to meet without a secret where other hosts can connect.
+    ///
+    /// # Errors
+    /// How to make one. Also when the host has no address.
+    pub fn require_secret(&self, secret: &Secret) -> Result<(), String> {
+        if !secret.is_none() || self.is_loopback()? {
+            return Ok(());
+        }
+        Err(format!(
+            "other hosts can connect to {self}, so ranks need a secret: make one with `openssl rand -hex 32 > FILE; chmod \
+             600 FILE`, copy it to all hosts, and give --secret-file FILE or GIRIH_SECRET_FILE=FILE on all of them"
+        ))
+    }
+
+    /// True if only processes of this host can meet there, as the name is understood here.
+    fn is_loopback(&self) -> Result<bool, String> {
+        Ok(self.addresses()?.iter().all(|address| address.ip().is_loopback()))
+    }
+
+    /// End of a message about ranks that did not come, if the name of the host hides it from others.
+    pub fn unreachable(&self) -> String {
+        if self.is_this_host() || !self.is_loopback().unwrap_or(false) {
+            return String::new();
+        }
+        format!("; {} means a loopback address on rank 0's host, which no other host reaches: give another", self.host)
+    }
+
+    /// True if the text itself says that only processes of one host can meet there.
     fn is_this_host(&self) -> bool {
         self.host.eq_ignore_ascii_case("localhost") || self.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
     }
@@ -88,14 +114,6 @@ impl fmt::Display for Place {
             write!(f, "{}:{}", self.host, self.port)
         }
     }
-}
-
-/// A listener on all interfaces: both protocols, or the older one where the newer is missing.
-fn everywhere(port: u16) -> io::Result<TcpListener> {
-    TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|error| match error.kind() {
-        ErrorKind::AddrInUse => Err(error),
-        _ => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
-    })
 }
 
 /// A connection to the first address that takes one, each tried for at most `wait`.

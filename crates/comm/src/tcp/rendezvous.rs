@@ -7,9 +7,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::arrivals::{Arrival, Arrivals, is_open};
-use super::frame::{Frame, Hello, LONGEST_GREETING, VERSION};
+use super::client::{Timed, Unmet, is_late, prove};
+use super::frame::{Frame, LONGEST_GREETING, VERSION};
 use super::mesh::{MESH_WAIT, mesh};
 use super::place::{Place, connect};
+use super::proof::{Claim, Meeting, Purpose};
 use super::{BEAT, Options, SILENCE};
 use crate::transport::due;
 
@@ -20,10 +22,13 @@ pub(super) type Streams = Vec<Option<TcpStream>>;
 pub(super) const LOOK: Duration = Duration::from_millis(5);
 
 /// How long rank 0 is left alone when it is not there yet.
-const RETRY: Duration = Duration::from_millis(50);
+pub(super) const RETRY: Duration = Duration::from_millis(50);
 
 /// How long one try to connect may take.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
+
+/// Time beyond a rank's own deadline in which rank 0, whose deadline is about the same, can say who is missing.
+const NEWS_WAIT: Duration = Duration::from_secs(2);
 
 /// Connects to all other ranks.
 ///
@@ -41,6 +46,7 @@ pub(super) fn join(options: &Options) -> Result<Streams, String> {
         return Ok(vec![None]);
     }
     let place = Place::parse(&options.rendezvous)?;
+    place.require_secret(&options.secret)?;
     let streams = if rank == 0 { gather(options, &place) } else { come(options, &place) }?;
     let prepare = |stream: &TcpStream| -> io::Result<()> {
         stream.set_nonblocking(false)?;
@@ -55,12 +61,6 @@ pub(super) fn join(options: &Options) -> Result<Streams, String> {
     Ok(streams)
 }
 
-/// What a rank says first; `port` is where it listens, if it does.
-pub(super) fn hello(options: &Options, rank: usize, port: u16) -> Hello {
-    let (version, job) = (VERSION.to_owned(), options.job.clone());
-    Hello { version, job, size: options.size as u64, rank: rank as u64, port }
-}
-
 /// Ranks in words: `rank 3`, `ranks 1, 3`.
 pub(super) fn name(ranks: &[usize]) -> String {
     let numbers: Vec<String> = ranks.iter().map(ToString::to_string).collect();
@@ -69,9 +69,11 @@ pub(super) fn name(ranks: &[usize]) -> String {
 
 /// What rank 0 does: waits for all, and tells them of each other.
 fn gather(options: &Options, place: &Place) -> Result<Streams, String> {
-    let arrivals = Arrivals::new(place.listen()?).map_err(|error| format!("rank 0 cannot wait at {place}: {error}"))?;
+    let meeting = Meeting { options, purpose: Purpose::Rendezvous, listener: 0 };
+    let mut arrivals =
+        Arrivals::new(place.listen()?, meeting).map_err(|error| format!("rank 0 cannot wait at {place}: {error}"))?;
     let mut guests = Guests { options, seats: (0..options.size).map(|_| None).collect() };
-    match guests.seat_all(&arrivals, place).and_then(|()| guests.introduce()) {
+    match guests.seat_all(&mut arrivals, place).and_then(|()| guests.introduce()) {
         Ok(()) => Ok(guests.seats.into_iter().map(|seat| seat.map(|(stream, _)| stream)).collect()),
         Err(why) => {
             guests.dismiss(&why);
@@ -93,7 +95,7 @@ impl Guests<'_> {
     }
 
     /// Waits until all have come.
-    fn seat_all(&mut self, arrivals: &Arrivals, place: &Place) -> Result<(), String> {
+    fn seat_all(&mut self, arrivals: &mut Arrivals, place: &Place) -> Result<(), String> {
         let (deadline, mut beaten) = (due(self.options.start_deadline), Instant::now());
         loop {
             let missing: Vec<usize> = (1..self.options.size).filter(|&rank| self.seats[rank].is_none()).collect();
@@ -102,9 +104,11 @@ impl Guests<'_> {
             }
             if Instant::now() >= deadline {
                 let (who, seconds) = (name(&missing), self.options.start_deadline.as_secs_f64());
+                let them = if missing.len() == 1 { "it" } else { "them" };
+                let (turned_away, unreachable) = (arrivals.turned_away(), place.unreachable());
                 return Err(format!(
-                    "{who} did not come to {place} within {seconds:.0} s: see what became of {}, or allow more time",
-                    if missing.len() == 1 { "it" } else { "them" }
+                    "{who} did not come to {place} within {seconds:.0} s: see what became of {them}, or allow more \
+                     time{turned_away}{unreachable}"
                 ));
             }
             if let Some(arrival) = arrivals.next(LOOK) {
@@ -117,30 +121,21 @@ impl Guests<'_> {
         }
     }
 
-    /// Seats somebody who belongs here; turns away who belongs to another job.
+    /// Seats a rank of this job. One that does not fit ends the job: it is no stranger.
     fn seat(&mut self, arrival: Arrival) -> Result<(), String> {
-        let Arrival { mut stream, from, hello } = arrival;
-        // Who has left again is told nothing.
-        let mut refuse = |why: &str| drop(Frame::Refused(why.to_owned()).write(&mut stream));
-        if hello.version == VERSION && hello.job != self.options.job {
-            refuse("another job meets at this place; give this one another port");
-            return Ok(());
-        }
-        let rank = match self.place_of(&hello, from) {
-            Ok(rank) => rank,
-            Err(why) => {
-                refuse(&why);
-                return Err(why);
-            }
-        };
+        let Arrival { mut stream, from, claim } = arrival;
+        let rank = self.place_of(&claim, from).inspect_err(|why| {
+            // Who has left again is told nothing.
+            let _ = Frame::Refused(why.clone()).write(&mut stream);
+        })?;
         let ip: IpAddr = from.ip().to_canonical();
-        self.seats[rank] = Some((stream, SocketAddr::new(ip, hello.port)));
+        self.seats[rank] = Some((stream, SocketAddr::new(ip, claim.port)));
         Ok(())
     }
 
     /// The rank of somebody who fits.
-    fn place_of(&self, hello: &Hello, from: SocketAddr) -> Result<usize, String> {
-        let Hello { version, size, rank, .. } = hello;
+    fn place_of(&self, claim: &Claim, from: SocketAddr) -> Result<usize, String> {
+        let Claim { version, size, rank, .. } = claim;
         if version != VERSION {
             return Err(format!("{from} runs girih {version}, rank 0 runs {VERSION}: give all ranks the same program"));
         }
@@ -183,8 +178,9 @@ impl Guests<'_> {
                 let tell = tell.clone();
                 scope.spawn(move || {
                     // Others give up before this does, and say why.
-                    let heard = stream.set_read_timeout(Some(MESH_WAIT + SILENCE));
-                    let heard = heard.and_then(|()| Frame::read(&mut &*stream, LONGEST_GREETING));
+                    let wait = MESH_WAIT + SILENCE;
+                    let mut input = Timed { stream, until: Instant::now() + wait, silence: wait };
+                    let heard = Frame::read(&mut input, LONGEST_GREETING);
                     // Nobody listens any more when another rank has failed.
                     let _ = tell.send((rank, heard));
                 });
@@ -221,7 +217,7 @@ impl Guests<'_> {
 fn come(options: &Options, place: &Place) -> Result<Streams, String> {
     let deadline = due(options.start_deadline);
     loop {
-        let why = match visit(options, place) {
+        let why = match visit(options, place, deadline) {
             Ok(Visit { control, listener, addresses }) => return mesh(options, control, listener, &addresses),
             Err(Turned::Away(why)) => return Err(why),
             Err(Turned::Later(why)) => why,
@@ -254,34 +250,56 @@ enum Turned {
     Away(String),
 }
 
-/// Says hello to rank 0, and waits until all have.
-fn visit(options: &Options, place: &Place) -> Result<Visit, Turned> {
+/// Comes to rank 0, and waits until all have.
+fn visit(options: &Options, place: &Place, deadline: Instant) -> Result<Visit, Turned> {
     let addresses = place.addresses().map_err(Turned::Away)?;
     let mut control = connect(&addresses, CONNECT_WAIT).map_err(|error| Turned::Later(error.to_string()))?;
     let own = |error: io::Error| Turned::Away(format!("rank {} cannot listen: {error}", options.rank));
-    let listener = place.listen_nearby().map_err(own)?;
+    let listener = listen_beside(&control).map_err(own)?;
     let port = listener.local_addr().map_err(own)?.port();
-    control.set_read_timeout(Some(SILENCE)).map_err(own)?;
-    let gone = |_| Turned::Later("what listens there hangs up".to_owned());
-    Frame::Hello(hello(options, options.rank, port)).write(&mut control).map_err(gone)?;
-    loop {
-        let error = match Frame::read(&mut control, LONGEST_GREETING) {
-            Ok(Frame::Beat) => continue,
-            Ok(Frame::Refused(why)) => return Err(Turned::Away(why)),
-            Ok(Frame::Welcome(addresses)) if addresses.len() == options.size - 1 => {
-                return Ok(Visit { control, listener, addresses });
+    let meeting = Meeting { options, purpose: Purpose::Rendezvous, listener: 0 };
+    let until = deadline.min(Instant::now() + SILENCE);
+    prove(&control, &meeting, port, until, || Ok(())).map_err(|unmet| {
+        let is_passing = matches!(unmet, Unmet::Left) || Instant::now() >= deadline;
+        let why = unmet.describe(&place.to_string());
+        if is_passing { Turned::Later(why) } else { Turned::Away(why) }
+    })?;
+    let addresses = hear_of_others(options, place, &mut control, deadline + NEWS_WAIT)?;
+    Ok(Visit { control, listener, addresses })
+}
+
+/// Listener at the address by which this rank reaches rank 0, and at no other.
+fn listen_beside(control: &TcpStream) -> io::Result<TcpListener> {
+    let mut own = control.local_addr()?;
+    own.set_port(0);
+    TcpListener::bind(own)
+}
+
+/// Addresses of ranks 1, 2, …, which rank 0 sends when all have come; until then signs of life, which extend nothing.
+fn hear_of_others(
+    options: &Options,
+    place: &Place,
+    control: &mut TcpStream,
+    until: Instant,
+) -> Result<Vec<SocketAddr>, Turned> {
+    let mut input = Timed { stream: control, until, silence: SILENCE };
+    let why = loop {
+        match Frame::read(&mut input, LONGEST_GREETING) {
+            Ok(Frame::Beat) => {}
+            Ok(Frame::Refused(why)) => break why,
+            Ok(Frame::Welcome(addresses)) if addresses.len() == options.size - 1 => return Ok(addresses),
+            Ok(_) => break format!("rank 0 at {place} sends a message that has no place before the start"),
+            Err(error) if error.kind() == ErrorKind::InvalidData => break format!("rank 0 at {place} sent {error}"),
+            Err(error) if is_late(&error) && Instant::now() >= until => {
+                let (rank, seconds) = (options.rank, options.start_deadline.as_secs_f64());
+                break format!(
+                    "rank {rank} found rank 0 at {place}, which lives, but not all ranks came within {seconds:.0} s: see \
+                     what became of them, or allow more time"
+                );
             }
-            Ok(_) => return Err(Turned::Away(format!("another program than rank 0 listens at {place}"))),
-            Err(error) => error,
-        };
-        return Err(match error.kind() {
-            ErrorKind::InvalidData => Turned::Away(format!(
-                "another program than girih listens at {place}: it sent {error}; give another port"
-            )),
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => Turned::Away(format!(
-                "what listens at {place} does not answer: it is another program, or rank 0 hangs; give another port"
-            )),
-            _ => gone(error),
-        });
-    }
+            Err(error) if is_late(&error) => break Unmet::Silent.describe(&place.to_string()),
+            Err(_) => return Err(Turned::Later(Unmet::Left.describe(&place.to_string()))),
+        }
+    };
+    Err(Turned::Away(why))
 }

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use girih_comm::launch_order::{LaunchOrderError, coordinator};
-use girih_comm::{Transport, tcp, threads};
+use girih_comm::{Secret, Transport, tcp, threads};
 use girih_pipeline::order::{Launch, Order, OrderError, Rules};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -38,7 +38,8 @@ fn on_sockets(n: usize, counts: impl Fn(usize) -> [u64; 3] + Sync, rules: &Rules
     let place = tcp::local_rendezvous().unwrap();
     let start = |rank: usize| {
         let (rendezvous, job) = (place.clone(), "launch order".to_owned());
-        let options = tcp::Options { rank, size: n, rendezvous, job, start_deadline: SOON, deadline: SOON };
+        let secret = Secret::default();
+        let options = tcp::Options { rank, size: n, rendezvous, job, secret, start_deadline: SOON, deadline: SOON };
         let work = |own: tcp::TcpRank| launch(own.transport(), rules, counts(rank));
         tcp::run(&options, work).unwrap().map_err(|failure| failure.message)
     };

@@ -1,5 +1,7 @@
 //! Collective operations among ranks of every kind.
 
+#[path = "../by_hand/mod.rs"]
+mod by_hand;
 mod launch_order;
 mod laws;
 mod tcp;

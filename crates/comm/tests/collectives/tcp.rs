@@ -10,20 +10,8 @@ use std::time::{Duration, Instant};
 use girih_comm::tcp::{self, Options};
 use girih_comm::{CommError, RankFailure};
 
+use crate::by_hand::{Client, GO, READY, SOON, connect, frame, options, read_until, text};
 use crate::laws::Rank;
-
-const SOON: Duration = Duration::from_secs(20);
-
-fn options(rank: usize, size: usize, rendezvous: &str) -> Options {
-    Options {
-        rank,
-        size,
-        rendezvous: rendezvous.to_owned(),
-        job: "test".to_owned(),
-        start_deadline: SOON,
-        deadline: SOON,
-    }
-}
 
 /// All ranks name the same failure; the error is that of the rank itself.
 fn on_sockets<T: Send, E: Send + Display>(
@@ -235,33 +223,14 @@ fn a_port_of_another_program_is_told() {
     });
 }
 
-/// A frame as it is written: mark, kind, length, body.
-fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
-    [b"girih", &[kind][..], &(body.len() as u64).to_le_bytes(), body].concat()
-}
-
-fn text(text: &str) -> Vec<u8> {
-    [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
-}
-
-fn connect(place: &str) -> TcpStream {
-    let start = Instant::now();
-    loop {
-        match TcpStream::connect(place) {
-            Ok(stream) => return stream,
-            Err(error) => assert!(start.elapsed() < SOON, "{error}"),
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
-fn another_version_is_refused_whatever_else_it_says() {
+fn another_version_is_refused() {
     let all = group([(0, 2)], 5.0);
     thread::scope(|scope| {
         let told = scope.spawn(|| refusals(&all));
         let mut old = connect(&all[0].rendezvous);
-        old.write_all(&frame(0, &[text("0.0.1"), b"who knows".to_vec()].concat())).unwrap();
+        let client = Client { version: "0.0.1".to_owned(), ..Client::new(1, 2) };
+        assert_eq!(client.prove(&mut old), Some(true));
         assert_all_say(&told.join().unwrap(), "runs girih 0.0.1, rank 0 runs ");
         let mut answer = Vec::new();
         old.read_to_end(&mut answer).unwrap();
@@ -284,16 +253,9 @@ fn with_a_stranger(after: impl Fn(TcpStream) + Sync) -> (RankFailure<CommError>,
         drop(connect(&all[0].rendezvous));
         connect(&all[0].rendezvous).write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         let mut one = connect(&all[0].rendezvous);
-        let numbers: Vec<u8> = [2u64, 1, 9].iter().flat_map(|n| n.to_le_bytes()).collect();
-        one.write_all(&frame(0, &[text(env!("CARGO_PKG_VERSION")), text("test"), numbers].concat())).unwrap();
-        one.write_all(&frame(3, &[])).unwrap();
-        // The order to go.
-        let mut seen = Vec::new();
-        while !seen.ends_with(&frame(4, &[])) {
-            let mut byte = [0];
-            one.read_exact(&mut byte).unwrap();
-            seen.push(byte[0]);
-        }
+        assert_eq!(Client::new(1, 2).prove(&mut one), Some(true));
+        one.write_all(&frame(READY, &[])).unwrap();
+        read_until(&mut one, GO);
         let start = Instant::now();
         after(one);
         let failure = zero.join().unwrap();

@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use girih_comm::Secret;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -203,6 +204,8 @@ impl Member {
             .env(LOCAL_RANK, local.to_string())
             .env("GIRIH_RENDEZVOUS", &orders.rendezvous)
             .env("GIRIH_JOB", &orders.job)
+            .env(Secret::VARIABLE, orders.secret.to_hex())
+            .env_remove(Secret::FILE_VARIABLE)
             .env(LAUNCHER, std::process::id().to_string())
             .stdin(Stdio::null())
             // The terminal sends Ctrl-C to its group; the launcher passes it on, once.

@@ -1,0 +1,167 @@
+//! The protocol of ranks, written once more by hand: what strangers, and ranks that misbehave, send.
+
+#![allow(dead_code)] // each test program needs a part
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use girih_comm::Secret;
+use girih_comm::tcp::Options;
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// The secret of tests.
+pub const KEY: [u8; 32] = [0x5a; 32];
+
+pub const GREETING: usize = 44;
+const STATEMENT: usize = 44 + 8 + 8 + 2 + 32;
+
+/// Kinds of frames.
+pub const WELCOME: u8 = 1;
+pub const READY: u8 = 3;
+pub const GO: u8 = 4;
+pub const BEAT: u8 = 5;
+pub const GOODBYE: u8 = 8;
+
+pub fn secret(key: &[u8; 32]) -> Secret {
+    let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    Secret::detect(None, |name| (name == Secret::VARIABLE).then(|| hex.clone())).unwrap()
+}
+
+pub fn options(rank: usize, size: usize, rendezvous: &str) -> Options {
+    Options {
+        rank,
+        size,
+        rendezvous: rendezvous.to_owned(),
+        job: "test".to_owned(),
+        secret: secret(&KEY),
+        start_deadline: SOON,
+        deadline: SOON,
+    }
+}
+
+/// A frame as it is written: mark, kind, length, body.
+pub fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
+    [b"girih", &[kind][..], &(body.len() as u64).to_le_bytes(), body].concat()
+}
+
+pub fn text(text: &str) -> Vec<u8> {
+    [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
+}
+
+pub fn connect(place: &str) -> TcpStream {
+    let start = Instant::now();
+    loop {
+        match TcpStream::connect(place) {
+            Ok(stream) => return stream,
+            Err(error) => assert!(start.elapsed() < SOON, "{error}"),
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A client: what it claims, and by which key.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub rank: u64,
+    pub size: u64,
+    pub port: u16,
+    pub version: String,
+    pub key: [u8; 32],
+    pub job: String,
+    /// 0 at the rendezvous, 1 among other ranks.
+    pub purpose: u8,
+    pub listener: u64,
+}
+
+impl Client {
+    pub fn new(rank: u64, size: u64) -> Self {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Self { rank, size, port: 9, version, key: KEY, job: "test".to_owned(), purpose: 0, listener: 0 }
+    }
+
+    pub fn claim(&self, greeting: &[u8]) -> Vec<u8> {
+        let mut version = self.version.clone().into_bytes();
+        version.resize(32, 0);
+        let (rank, size, port) = (self.rank.to_le_bytes(), self.size.to_le_bytes(), self.port.to_le_bytes());
+        let statement = [b"girihtcp", &1u32.to_le_bytes()[..], &[3; 32], &rank, &size, &port, &version].concat();
+        let proof = self.proof(1, greeting, &statement);
+        [statement, proof].concat()
+    }
+
+    /// HMAC-SHA-256 of all that both ends know, by the listener (0) or the client (1).
+    fn proof(&self, role: u8, greeting: &[u8], statement: &[u8]) -> Vec<u8> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).unwrap();
+        mac.update(b"girih ranks");
+        mac.update(&[role, self.purpose]);
+        mac.update(&self.listener.to_le_bytes());
+        mac.update(greeting);
+        mac.update(statement);
+        mac.update(self.job.as_bytes());
+        mac.finalize().into_bytes().to_vec()
+    }
+
+    /// Greets and claims; whether the listener believes it, and proves itself. `None` if it hangs up.
+    pub fn prove(&self, stream: &mut TcpStream) -> Option<bool> {
+        let mut greeting = [0; GREETING];
+        stream.read_exact(&mut greeting).ok()?;
+        assert_eq!(greeting[..12], *b"girihtcp\x01\0\0\0");
+        let claim = self.claim(&greeting);
+        stream.write_all(&claim).ok()?;
+        let mut verdict = [0; 33];
+        stream.read_exact(&mut verdict).ok()?;
+        let is_welcome = verdict[0] == 0;
+        let expected = self.proof(0, &greeting, &claim[..STATEMENT]);
+        assert_eq!(verdict[1..] == expected[..], is_welcome, "a listener that welcomes proves itself");
+        Some(is_welcome)
+    }
+}
+
+/// Lets a client into a listener that is written by hand.
+pub fn welcome(stream: &mut TcpStream, key: [u8; 32]) {
+    let greeting = [&b"girihtcp\x01\0\0\0"[..], &[4; 32]].concat();
+    stream.write_all(&greeting).unwrap();
+    let mut claim = [0; STATEMENT + 32];
+    stream.read_exact(&mut claim).unwrap();
+    let client = Client { key, ..Client::new(1, 2) };
+    let proof = client.proof(0, &greeting, &claim[..STATEMENT]);
+    stream.write_all(&[vec![0], proof].concat()).unwrap();
+}
+
+/// Reads frames until one of a kind; its body.
+pub fn read_until(stream: &mut TcpStream, kind: u8) -> Vec<u8> {
+    loop {
+        let mut head = [0; 14];
+        stream.read_exact(&mut head).unwrap();
+        assert_eq!(head[..5], *b"girih");
+        let len = u64::from_le_bytes(head[6..].try_into().unwrap());
+        let mut body = vec![0; len as usize];
+        stream.read_exact(&mut body).unwrap();
+        if head[5] == kind {
+            return body;
+        }
+    }
+}
+
+/// Addresses in a welcome.
+pub fn addresses(body: &[u8]) -> Vec<String> {
+    let number = |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().unwrap()) as usize;
+    let mut at = 8;
+    let mut next = || {
+        let (from, len) = (at + 8, number(at));
+        at = from + len;
+        String::from_utf8(body[from..at].to_vec()).unwrap()
+    };
+    (0..number(0)).map(|_| next()).collect()
+}
+
+/// A listener that nobody else of this process gets, and its place.
+pub fn listener() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = listener.local_addr().unwrap().to_string();
+    (listener, place)
+}
