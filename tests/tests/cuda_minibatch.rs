@@ -220,7 +220,7 @@ fn neighbours_may_be_drawn_from_memory_of_the_host() {
     let refused = TrainConfig { codec, tiers: tiers(None, Some(0.5)), ..on_host };
     let refused = train(&cuda, planted(), &refused, &SessionOptions::default(), &mut |_| Control::Continue);
     let message = refused.map(drop).unwrap_err().to_string();
-    assert!(message.contains("not with these features"), "{message}");
+    assert!(message.contains("does not sample with these features"), "{message}");
 }
 
 /// The last scores of a run.
@@ -316,7 +316,7 @@ fn rows_that_a_device_writes_to_the_host_are_read_as_they_were() {
         let other = if dtype == Dtype::F32 { Dtype::Bf16 } else { Dtype::F32 };
         for (first, n, cols, dtype) in [(299, 2, cols, dtype), (0, 1, cols + 1, dtype), (0, 1, cols, other)] {
             let rows = cuda.zeros(Shape::new(n, cols), dtype).unwrap();
-            assert!(store.write(&cuda, first, &rows).is_err_and(|error| error.to_string().contains("300 rows")));
+            assert!(store.write(&cuda, first, &rows).is_err_and(|error| error.to_string().contains("a store of 300")));
         }
     }
     assert!(Cpu::new().row_store(Shape::new(1, 1), Dtype::F32, false).unwrap().is_none());

@@ -143,7 +143,7 @@ fn what_patches_do_not_do_is_refused() {
         let (scales, loops) = (operand.scales, operand.loops);
         let wrong = PatchOperand { rows: &rows, bounds: bounds(world.size()), degrees: &degrees, scales, loops };
         let error = world.patch_graphs(cuda, &wrong, &CardTransport::ALL).err().map(|error| error.to_string());
-        assert!(error.as_ref().is_some_and(|why| why.contains("not those of its patch")), "{error:?}");
+        assert!(error.as_ref().is_some_and(|why| why.contains("which do not match its part")), "{error:?}");
         Ok(())
     });
     outcome.unwrap_or_else(|failure| panic!("rank {}: {}", failure.rank, failure.message));
