@@ -91,7 +91,7 @@ impl Csr {
         }
         let values = self.values.as_ref().map(Buffer::in_memory);
         let copy = Self::new(self.n_rows, self.n_cols, self.indptr.in_memory(), self.indices.in_memory(), values);
-        copy.map_err(changed)
+        copy.map_err(|error| changed(&error))
     }
 
     /// The offsets of rows in memory of this process, as [`in_memory`](Self::in_memory) has them.
@@ -101,7 +101,7 @@ impl Csr {
     pub fn indptr_in_memory(&self) -> Result<Buffer<u64>, FormatError> {
         let indptr = self.indptr.in_memory();
         if self.indptr.is_mapped() {
-            check_indptr(&indptr, self.n_rows, self.indices.len()).map_err(changed)?;
+            check_indptr(&indptr, self.n_rows, self.indices.len()).map_err(|error| changed(&error))?;
         }
         Ok(indptr)
     }
@@ -326,7 +326,7 @@ pub(crate) fn check_indptr(indptr: &[u64], n_rows: usize, nnz: usize) -> Result<
 }
 
 /// An error about values that were valid when their file was mapped.
-fn changed(error: FormatError) -> FormatError {
+fn changed(error: &FormatError) -> FormatError {
     FormatError::invalid(format!("{error}; the file of the graph has changed while it was read"))
 }
 

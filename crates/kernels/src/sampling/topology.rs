@@ -1,5 +1,6 @@
 //! [`DeviceTopology`]: a graph that a device samples from.
 
+use std::fmt::Display;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +48,7 @@ impl DeviceTopology {
     pub fn on_device(cuda: &Cuda, graph: &Csr) -> Result<Self, ComputeError> {
         check_square(graph)?;
         // Kernels index by neighbours without checks.
-        let graph = &graph.in_memory().map_err(changed)?;
+        let graph = &graph.in_memory().map_err(|error| changed(&error))?;
         let neighbors = Neighbors::OnDevice(cuda.upload_list(OPERATION, graph.indices())?);
         Self::new(cuda, graph, neighbors, false)
     }
@@ -62,7 +63,7 @@ impl DeviceTopology {
     pub fn placed(cuda: &Cuda, graph: &Csr, placement: &Placement) -> Result<Self, ComputeError> {
         const OF_ID: u64 = size_of::<NodeId>() as u64;
         check_square(graph)?;
-        let indptr = graph.indptr_in_memory().map_err(changed)?;
+        let indptr = graph.indptr_in_memory().map_err(|error| changed(&error))?;
         let offset = |row: usize| OF_ID * indptr[row];
         // Columns may be mapped from a file that has changed; kernels index by them without checks.
         let are_nodes = AtomicBool::new(true);
@@ -77,7 +78,7 @@ impl DeviceTopology {
         let rows = Rows { operation: OPERATION, n_rows: graph.n_rows(), offset: &offset, mark: 0 };
         let neighbors = Neighbors::Placed(PlacedRows::new(cuda, &rows, &write, placement)?);
         if !are_nodes.load(Ordering::Relaxed) {
-            return Err(changed("a neighbour does not exist; the file of the graph has changed while it was read"));
+            return Err(changed(&"a neighbour does not exist; the file of the graph has changed while it was read"));
         }
         Self::new(cuda, graph, neighbors, placement.is_on_host())
     }
@@ -88,7 +89,7 @@ impl DeviceTopology {
     /// When rows, patches and degrees do not fit each other, the memory does not suffice, or the device fails.
     pub(crate) fn of_patch(cuda: &Cuda, patch: &PatchOperand<'_>, rank: usize) -> Result<Self, ComputeError> {
         let indptr = offsets(patch.degrees);
-        let rows = patch.rows.in_memory().map_err(changed)?;
+        let rows = patch.rows.in_memory().map_err(|error| changed(&error))?;
         let n_nodes = patch.degrees.len();
         let bounds = patch.bounds.get(rank..rank + 2).map(|bounds| [bounds[0] as usize, bounds[1] as usize]);
         let own = bounds.filter(|[first, end]| first <= end && *end <= n_nodes && end - first == patch.rows.n_rows());
@@ -149,7 +150,7 @@ impl DeviceTopology {
         Ok(Self {
             n_nodes: graph.n_rows(),
             n_edges: graph.nnz(),
-            indptr: Arc::new(cuda.upload_list(OPERATION, &graph.indptr_in_memory().map_err(changed)?)?),
+            indptr: Arc::new(cuda.upload_list(OPERATION, &graph.indptr_in_memory().map_err(|error| changed(&error))?)?),
             neighbors,
             is_on_host,
         })
@@ -205,7 +206,7 @@ impl DeviceTopology {
 }
 
 /// The error of a graph whose file is not what it was when it was checked.
-fn changed(error: impl ToString) -> ComputeError {
+fn changed(error: &dyn Display) -> ComputeError {
     ComputeError::device(OPERATION, error.to_string())
 }
 
