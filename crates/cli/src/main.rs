@@ -25,6 +25,7 @@ mod shell;
 mod sizes;
 
 use std::ffi::OsString;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 
 use girih_graph_format::file::{check_files_at_end, mapped_file_at};
@@ -50,10 +51,13 @@ fn main() -> ExitCode {
         girih_machine::explain_bus_errors(mapped_file_at, json);
         girih_machine::ignore_file_size_signal();
     }
-    let outcome = commands::run(cli.command).and_then(|code| {
-        check_files_at_end()?;
-        output::check_printed().map(|()| code)
-    });
+    let ended = catch_unwind(AssertUnwindSafe(|| commands::run(cli.command)));
+    // What fails after a file in use has changed fails because of that.
+    let outcome = match (check_files_at_end(), ended) {
+        (Err(changed), _) => Err(changed.into()),
+        (Ok(()), Ok(outcome)) => outcome.and_then(|code| output::check_printed().map(|()| code)),
+        (Ok(()), Err(panic)) => resume_unwind(panic),
+    };
     match outcome {
         Ok(code) => code,
         Err(error) => {

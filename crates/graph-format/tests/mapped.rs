@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use girih_graph_format::Csr;
 use girih_graph_format::file::{Folder, FolderWriter, Verify};
@@ -11,6 +12,13 @@ fn ring(n: u32) -> Csr {
     let indptr: Vec<u64> = (0..=u64::from(n)).collect();
     let indices: Vec<u32> = (0..n).map(|v| (v + 1) % n).collect();
     Csr::new(n as usize, n as usize, indptr, indices, None).unwrap()
+}
+
+/// One test at a time: files in use are those of the process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn mapped_ring(folder: &Path) -> Csr {
@@ -29,7 +37,7 @@ fn overwrite(path: &Path, bytes: &[u8]) {
 
 #[test]
 fn a_copy_in_memory_is_the_same_and_does_not_change_with_the_file() {
-    let home = tempfile::tempdir().unwrap();
+    let (_alone, home) = (alone(), tempfile::tempdir().unwrap());
     let folder = home.path().join("ring");
     let mapped = mapped_ring(&folder);
     let copy = mapped.in_memory().unwrap();
@@ -43,7 +51,7 @@ fn a_copy_in_memory_is_the_same_and_does_not_change_with_the_file() {
 
 #[test]
 fn offsets_that_changed_are_refused() {
-    let home = tempfile::tempdir().unwrap();
+    let (_alone, home) = (alone(), tempfile::tempdir().unwrap());
     let folder = home.path().join("ring");
     let mapped = mapped_ring(&folder);
     assert_eq!(mapped.indptr_in_memory().unwrap()[..], ring(5000).indptr()[..]);
@@ -56,7 +64,7 @@ fn offsets_that_changed_are_refused() {
 #[test]
 #[should_panic(expected = "a column is out of range")]
 fn a_graph_made_of_columns_that_changed_is_not_made() {
-    let home = tempfile::tempdir().unwrap();
+    let (_alone, home) = (alone(), tempfile::tempdir().unwrap());
     let folder = home.path().join("ring");
     let mapped = mapped_ring(&folder);
     overwrite(&folder.join("indices.npy"), &[0xff; 8]);

@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a handler needs to know.
 struct Handler {
@@ -42,6 +43,12 @@ extern "C" fn explain(signal: libc::c_int, info: *mut libc::siginfo_t, _context:
         unsafe { libc::signal(signal, libc::SIG_DFL) };
         return;
     };
+    // Several threads may read beyond the end at once: one tells, and ends them all.
+    static IS_TOLD: AtomicBool = AtomicBool::new(false);
+    while IS_TOLD.swap(true, Ordering::Relaxed) {
+        // SAFETY: waits for a signal.
+        unsafe { libc::pause() };
+    }
     const WHAT: &str = ": cut off while it was in use; run again, and let nothing write to this file meanwhile";
     print(libc::STDERR_FILENO, &["error: ", name, WHAT, "\n"]);
     if handler.json {

@@ -226,6 +226,6 @@ fn what_cannot_be_placed_is_refused_with_bytes_and_remedies() {
     let no_host = ["--memory", "1.001MB", "--training-memory", "1MB", "--host-memory", "1KB"];
     assert!(says(&refused(&no_host, 1), "give the host "));
     assert!(says(&refused(&["--batch", "layer"], 2), "--plan is for neighbor batches"));
-    assert!(says(&refused(&["--global-inputs"], 1), "local ones"));
+    assert!(says(&refused(&["--global-inputs"], 1), "local columns"));
     assert!(says(&girih(&["sample", "--data", SMALL, "--cache-share", "0.5"]).refused(2), "--plan"));
 }

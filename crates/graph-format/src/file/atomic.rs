@@ -8,7 +8,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::{Builder, TempDir};
 
-use super::mapped::check_mapped_files;
 use crate::FormatError;
 
 /// Large enough that small writes of numbers cost little.
@@ -18,8 +17,8 @@ const WRITE_BUFFER: usize = 1 << 18;
 /// complete and on disk.
 ///
 /// # Errors
-/// When there is something that is no regular file, the file cannot be written, or a [mapped file](check_mapped_files)
-/// has changed, or with the error of `write`; `path` is then as it was.
+/// When there is something that is no regular file, the file cannot be written, or with the error of `write`; `path` is
+/// then as it was.
 pub fn write_file(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), FormatError>,
@@ -36,8 +35,6 @@ pub fn write_file(
     write(&mut out).map_err(|e| e.at(path))?;
     out.flush().map_err(at)?;
     temporary.as_file().sync_all().map_err(at)?;
-    // Nothing appears that was made of a file that changed meanwhile.
-    check_mapped_files()?;
     temporary.persist(real).map_err(|e| at(e.error))?;
     sync_folder(parent(real)).map_err(at)
 }
@@ -91,7 +88,6 @@ impl NewFolder {
     pub fn commit(self) -> Result<(), FormatError> {
         let at = |e| FormatError::io(e).at(&self.target);
         sync_folder(self.temporary.path()).map_err(at)?;
-        check_mapped_files()?;
         let old = {
             // Whoever removes what is unfinished has done so before, or finds it finished.
             let mut unfinished = unfinished();

@@ -191,7 +191,7 @@ fn entries() -> impl Iterator<Item = &'static Entry> {
 }
 
 /// Compares all mapped files with what they were when they were mapped: by inode, size and time of modification.
-/// Training does so after every epoch, and every writer before its output appears.
+/// Training does so after every epoch, before a checkpoint is written, and programs at their end.
 ///
 /// # Errors
 /// At the first file that was changed in place, naming it: what was read from it is not to be trusted.

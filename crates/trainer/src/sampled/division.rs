@@ -406,10 +406,13 @@ mod tests {
         // Rows of the hidden layer are there while scores are taken.
         let layers = 4 * 64 * dataset.n_nodes() as u64;
         let message = of_host(Some(layers - 1)).unwrap_err().to_string();
-        assert!(message.contains(&format!("({layers} bytes)")) && message.contains("narrower layers"), "{message}");
+        assert!(
+            message.contains(&format!("({layers} bytes)")) && message.contains("give a smaller --hidden"),
+            "{message}"
+        );
         let message = of_host(Some(layers + 1000)).unwrap_err().to_string();
-        assert!(message.contains("(1000 bytes)") && message.contains("features as codes"), "{message}");
-        let named = message.split("the host needs ").nth(1).and_then(|rest| rest.split(['(', ' ']).nth(3)).unwrap();
+        assert!(message.contains("(1000 bytes)") && message.contains("compress the features"), "{message}");
+        let named = message.split("which leaves ").nth(1).and_then(|rest| rest.split(['(', ' ']).nth(3)).unwrap();
         let named = layers + named.parse::<u64>().unwrap();
         assert!(of_host(Some(named - 1)).is_err());
         assert!(of_host(Some(named)).unwrap().host_bytes <= named);
@@ -442,7 +445,7 @@ mod tests {
         let indptr: Vec<u64> = (0..=dataset.n_nodes() as u64).collect();
         let sparse = Csr::new(dataset.n_nodes(), 9, indptr, vec![1; dataset.n_nodes()], None).unwrap();
         let sparse = Dataset { features: Some(Features::Sparse(sparse)), ..dataset.clone() };
-        assert!(refused(&sparse, &config).contains("leave it out for sparse ones"));
+        assert!(refused(&sparse, &config).contains("these are sparse: leave it out"));
         assert!(Plan::beside_rows(&TrainConfig::default(), &DataSizes::of(&dataset)).is_err());
     }
 }
