@@ -18,7 +18,7 @@ pub enum CommError {
     Environment {
         /// Which variable.
         variable: &'static str,
-        /// What is wrong with it, and what to do.
+        /// Fault and remedy.
         what: String,
     },
     /// File of the secret that ranks share.
@@ -26,7 +26,7 @@ pub enum CommError {
     Secret {
         /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// Fault and remedy.
         what: String,
     },
     /// Another rank has failed.

@@ -50,7 +50,7 @@ pub struct LoadOptions {
     pub ids_from: Option<u32>,
     /// Refuse data of which something is not used or doubtful.
     pub strict: bool,
-    /// What is compared with the checksums of folders and stores.
+    /// Comparison of folders and stores with their checksums.
     pub verify: Verify,
 }
 

@@ -80,8 +80,8 @@ impl Csr {
         unsafe { Self::new_unchecked(indptr.len() - 1, self.n_cols, indptr, self.indices.slice(entries), values) }
     }
 
-    /// The same matrix in memory of this process, for what indexes by its columns without checks: itself where nothing
-    /// is mapped from a file, else a copy.
+    /// Copy in memory of this process, for code that indexes by columns without checks; the matrix itself where nothing
+    /// is mapped from a file.
     ///
     /// # Errors
     /// When a file has changed since it was mapped, so that an invariant does not hold any more.

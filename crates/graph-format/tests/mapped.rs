@@ -60,7 +60,7 @@ fn offsets_that_changed_are_refused() {
     assert!(error.contains("has changed while it was read"), "{error}");
 }
 
-/// What is made of such a graph never has a column that does not exist.
+/// Derived graphs never have a column that does not exist.
 #[test]
 #[should_panic(expected = "a column is out of range")]
 fn a_graph_made_of_columns_that_changed_is_not_made() {

@@ -56,8 +56,8 @@ pub struct RankArgs {
     pub rendezvous: Option<String>,
     /// File of the secret by which processes of a launcher recognise each other
     ///
-    /// The same on all hosts, readable by its user alone; needed where --rendezvous is no loopback address. Make it
-    /// with `openssl rand -hex 32 > FILE; chmod 600 FILE`. [default: as GIRIH_SECRET or GIRIH_SECRET_FILE says]
+    /// One secret for all hosts, in a file that its user alone can read; needed where --rendezvous is no loopback
+    /// address. Make it with `openssl rand -hex 32 > FILE; chmod 600 FILE`. [default: as GIRIH_SECRET or GIRIH_SECRET_FILE says]
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
 }
@@ -207,7 +207,7 @@ pub struct LaunchArgs {
     pub rendezvous: Option<String>,
     /// File of the secret by which the processes recognise each other
     ///
-    /// The same on all hosts, readable by its user alone; needed with --nodes. Make it with
+    /// One secret for all hosts, in a file that its user alone can read; needed with --nodes. Make it with
     /// `openssl rand -hex 32 > FILE; chmod 600 FILE`. [default: as GIRIH_SECRET or GIRIH_SECRET_FILE says; on one host,
     /// made by girih]
     #[arg(long, value_name = "FILE")]

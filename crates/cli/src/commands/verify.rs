@@ -44,7 +44,7 @@ pub fn run(args: &VerifyArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// What has checksums at a path.
+/// Files with checksums at a path.
 ///
 /// # Errors
 /// When nothing has.

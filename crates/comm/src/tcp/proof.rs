@@ -181,7 +181,7 @@ fn prefix() -> [u8; PREFIX] {
 /// Compares the bytes of a greeting or claim that have come so far, at least one, with what it begins with.
 ///
 /// # Errors
-/// Who sends something else.
+/// When another program or another version sent them.
 pub(super) fn check_prefix(come: &[u8]) -> Result<(), Foreign> {
     let known = come.len().min(PREFIX);
     if come[..known] == prefix()[..known] {

@@ -219,13 +219,17 @@ fn remove_abandoned(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten().filter(|entry| is_temporary(&entry.file_name().to_string_lossy())) {
         let path = entry.path();
-        let Ok(kind) = entry.file_type() else { continue };
+        // Opening a pipe would wait for its other end, and a link leads elsewhere.
+        let Ok(kind) = entry.file_type().map(|kind| (kind.is_file(), kind.is_dir())) else { continue };
+        if kind == (false, false) {
+            continue;
+        }
         let Ok(file) = File::open(&path) else { continue };
-        if kind.is_symlink() || file.try_lock().is_err() {
+        if file.try_lock().is_err() {
             continue;
         }
         // Whatever cannot be removed is somebody else's.
-        let _ = if kind.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        let _ = if kind.1 { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
     }
 }
 

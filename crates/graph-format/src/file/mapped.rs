@@ -2,7 +2,7 @@
 //! one while it is in use is found ([`check_mapped_files`]), and an access beyond a file that was cut off is explained
 //! ([`mapped_file_at`]).
 //!
-//! What is mapped can change at any time: whatever reads it must index with checks. Where that is too slow, values are
+//! Mapped bytes can change at any time: their readers must index with checks. Where that is too slow, values are
 //! copied first, and the copy is checked ([`Csr::in_memory`](crate::Csr::in_memory)).
 
 use std::fs::{File, Metadata};
@@ -64,7 +64,7 @@ impl Drop for MappedFile {
     }
 }
 
-/// What tells one state of a file from another.
+/// Identity of a state of a file: inode, size and time of modification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Version {
     file: Option<(u64, u64)>,
