@@ -71,7 +71,7 @@ impl FromStr for Hotness {
     fn from_str(text: &str) -> Result<Self, TierError> {
         Self::ALL.into_iter().find(|hotness| hotness.name() == text).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            TierError::invalid(format!("`{text}` is not a hotness: give one of {names}"))
+            TierError::invalid(format!("`{text}` is not a measure of hotness: give one of {names}"))
         })
     }
 }

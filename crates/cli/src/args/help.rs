@@ -251,7 +251,7 @@ mod tests {
             ("reorder", "Order of nodes"),
             ("ranks", "Ranks"),
             ("device", "Device"),
-            ("quiet", "Messages"),
+            ("quiet", "Output"),
         ] {
             assert_eq!(heading("train", id), expected, "{id}");
         }

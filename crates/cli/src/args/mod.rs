@@ -86,12 +86,12 @@ pub enum Command {
 
 /// Amount of messages on standard error.
 #[derive(Clone, Copy, Debug, Default, Args)]
-#[command(next_help_heading = "Messages")]
+#[command(next_help_heading = "Output")]
 pub struct MessageArgs {
     /// Print no progress and no notes; -qq no warnings either
     #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "verbose")]
     pub quiet: u8,
-    /// Print what is decided on the way; -vv also details for finding faults
+    /// Print what is decided; -vv also details for finding faults
     ///
     /// The environment variable GIRIH_LOG overrides both, for instance GIRIH_LOG=debug.
     #[arg(short, long, global = true, action = ArgAction::Count)]

@@ -59,7 +59,7 @@ pub struct ModelSettings {
     /// Defaults below that differ for a network name it.
     #[arg(long, value_enum)]
     pub model: Option<Model>,
-    /// Layers; for sgc and lightgcn, hops [default: 2; lightgcn 3]
+    /// Layers; hops of sgc, lightgcn [default: 2; lightgcn 3]
     #[arg(long, value_name = "N")]
     pub layers: Option<usize>,
     /// Width of hidden layers [default: 16]

@@ -54,7 +54,7 @@ pub struct TrainArgs {
     /// With --device cpu, the main memory of the planned machine.
     #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse, help_heading = "Plan")]
     pub memory: Option<u64>,
-    /// Folder for configuration, metrics, checkpoints and report.html
+    /// Folder for all results: metrics, checkpoints, report.html
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: Option<PathBuf>,
     /// Epochs between two checkpoints; one is written at the end in any case

@@ -151,7 +151,10 @@ fn settings_that_do_not_go_together_name_a_flag_that_helps() {
             "`1.5` is not a share of the nodes: give a number from 0 to 1 for rows that every GPU holds, such as 0.2, or two \
              for rows on every GPU and rows on one GPU each, such as 0.2,0.5 (at most 1 together)",
         ),
-        ("--hotness warm", "`warm` is not a hotness: give one of degree, pagerank, reverse-pagerank, presampled"),
+        (
+            "--hotness warm",
+            "`warm` is not a measure of hotness: give one of degree, pagerank, reverse-pagerank, presampled",
+        ),
         ("--host-reads never", "`never` is not a way to read rows of host memory: give one of auto, staged, in-place"),
     ] {
         let message = refusal(2, &format!("{batches} {line}"));

@@ -340,7 +340,7 @@ fn mini_batches_that_make_no_sense_are_refused_before_anything_is_loaded() {
     for (flag, shares, told) in [
         ("--feature-cache", "1.5", "from 0 to 1"),
         ("--topology-cache", "0.6,0.6", "at most 1 together"),
-        ("--hotness", "warm", "is not a hotness"),
+        ("--hotness", "warm", "is not a measure of hotness"),
     ] {
         let message = girih(&["train", "--data", "no/such/file", "--batch", "neighbor", flag, shares]).refused(2);
         assert!(says(&message, told), "{message}");

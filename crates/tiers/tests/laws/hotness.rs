@@ -94,10 +94,8 @@ fn threads_change_no_bit_of_ranks() {
 }
 
 #[test]
-fn names_are_read_back_and_others_refused() {
+fn names_are_read_back() {
     for hotness in Hotness::ALL {
         assert_eq!(hotness.to_string().parse(), Ok(hotness));
     }
-    let error = "warm".parse::<Hotness>().unwrap_err().to_string();
-    assert!(error.contains("\"warm\"") && error.contains("degree, pagerank, reverse-pagerank, presampled"), "{error}");
 }

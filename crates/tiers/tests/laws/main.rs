@@ -1,6 +1,7 @@
 //! Laws of hotness, placements and plans.
 
 mod hotness;
+mod messages;
 mod placement;
 mod plan;
 mod visits;

@@ -10,7 +10,7 @@ use crate::skewed;
 const TRAINING_BYTES: u64 = 1000;
 const READS: Reads = Reads { rows: 40_000.0, draws: 300_000.0, features: 200_000.0 };
 
-struct Case {
+pub(crate) struct Case {
     graph: Csr,
     heats: girih_tiers::Heats,
     cut: Cut,
@@ -18,7 +18,7 @@ struct Case {
 }
 
 impl Case {
-    fn new(n: u32, n_cards: usize) -> Self {
+    pub(crate) fn new(n: u32, n_cards: usize) -> Self {
         let graph = skewed(n);
         let counts: Vec<u32> = (0..n).map(|v| 1 + 5000 / (v + 1)).collect();
         let visits =
@@ -28,7 +28,7 @@ impl Case {
         Self { heats, cut, visits, graph }
     }
 
-    fn planner(&self, room: Room) -> Planner<'_> {
+    pub(crate) fn planner(&self, room: Room) -> Planner<'_> {
         Planner {
             indptr: self.graph.indptr(),
             weighted: false,
@@ -45,7 +45,7 @@ impl Case {
     }
 }
 
-fn room(n_cards: usize, card_bytes: u64, host_bytes: Option<u64>) -> Room {
+pub(crate) fn room(n_cards: usize, card_bytes: u64, host_bytes: Option<u64>) -> Room {
     Room { n_cards, card_bytes, host_bytes }
 }
 
@@ -185,24 +185,11 @@ fn what_host_memory_does_not_hold_lies_on_disk() {
     assert_eq!(plan.features.tiers.last().unwrap().tier, Tier::Disk);
 }
 
-#[test]
-fn refusals_name_bytes_and_remedies() {
-    let case = Case::new(1500, 2);
-    let refused = |room, share| case.planner(room).plan(share).unwrap_err().to_string();
-    let small = refused(room(2, 999, None), None);
-    assert!(
-        small.contains("1000 bytes") && small.contains("999 bytes") && small.contains("a smaller --batch-size"),
-        "{small}"
-    );
-    let no_host = refused(room(2, 5000, Some(10)), None);
-    for part in ["(10 bytes)", "give the host ", "partition it over about"] {
-        assert!(no_host.contains(part), "no {part}: {no_host}");
-    }
-    let shared = refused(room(2, 1 << 20, Some(10)), Some(1.0));
-    assert!(shared.contains("give features a smaller share"), "{shared}");
-    assert!(refused(room(2, 1 << 20, None), Some(1.5)).contains("from 0 to 1"));
-    assert!(refused(room(3, 1 << 20, None), None).contains("2 parts for 3 GPUs"));
-    assert!(refused(room(0, 1 << 20, None), None).contains("0 GPUs"));
+/// Number of bytes in the last parentheses of `message` before `end`.
+fn named_bytes(message: &str, end: &str) -> u64 {
+    let before = message.split_once(end).unwrap_or_else(|| panic!("no `{end}` in: {message}")).0;
+    let number = before.rsplit('(').next().and_then(|text| text.split(' ').next());
+    number.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("no bytes before `{end}` in: {message}"))
 }
 
 #[test]
@@ -210,8 +197,7 @@ fn cards_without_room_for_lists_are_refused() {
     let case = Case::new(1500, 1);
     let planner = |bytes| Planner { storage: Storage::Copied, ..case.planner(room(1, bytes, None)) };
     let message = planner(2000).plan(None).unwrap_err().to_string();
-    let named = message.split("alone take ").nth(1).and_then(|rest| rest.split(['(', ' ']).nth(3)).unwrap();
-    let named = TRAINING_BYTES + named.parse::<u64>().unwrap();
+    let named = TRAINING_BYTES + named_bytes(&message, ": give a smaller --batch-size");
     assert!(planner(named - 1).plan(None).is_err() && planner(named).plan(None).is_ok(), "{message}");
 }
 
@@ -219,8 +205,7 @@ fn cards_without_room_for_lists_are_refused() {
 fn the_host_memory_that_a_refusal_names_does() {
     let case = Case::new(1500, 2);
     let message = case.planner(room(2, 5000, Some(10))).plan(None).unwrap_err().to_string();
-    let named = message.split(" bytes) of host memory would do").next().unwrap();
-    let named: u64 = named.rsplit('(').next().unwrap().parse().unwrap();
+    let named = named_bytes(&message, ", or partition it over");
     assert!(case.planner(room(2, 5000, Some(named))).plan(None).is_ok());
     assert!(case.planner(room(2, 5000, Some(named - 1))).plan(None).is_err());
 }
