@@ -4,6 +4,7 @@
 //! - [`ci`]: everything that `.ci/run` checks, step by step.
 //! - [`kernels`]: the CUDA sources through nvcc.
 //! - [`gpu`]: programs for a machine with a GPU, and the record that its tests passed there.
+//! - [`soak`]: a long training, with its memory and speed.
 //! - `bench`: builds the benchmark harness in release and hands its arguments on; the harness is `benches/`.
 //!
 //! Not here: anything a user of girih runs. That is `crates/cli`.
@@ -15,6 +16,7 @@ mod command;
 mod gpu;
 mod kernels;
 mod listing;
+mod soak;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -65,6 +67,10 @@ enum Task {
         #[arg(long)]
         together: bool,
     },
+    /// Run each test that needs a GPU alone under compute-sanitizer, go on where the last call ended, and record it.
+    GpuSanitize(gpu::SanitizeArgs),
+    /// Train for a long time, and see whether memory grows, speed falls, or results differ from a short run's.
+    Soak(soak::SoakArgs),
     /// Build the benchmarks in release and run a suite: `cargo xtask bench spmm --small`.
     #[command(disable_help_flag = true)]
     Bench {
@@ -82,6 +88,8 @@ fn main() -> ExitCode {
         Task::Kernels { install } => kernels::run(&root, install),
         Task::Dist { out } => gpu::dist(&root, &out),
         Task::GpuTest { prebuilt, out, together } => gpu::test(&root, prebuilt.as_deref(), &out, together),
+        Task::GpuSanitize(args) => gpu::sanitize(&args),
+        Task::Soak(args) => soak::soak(&args),
         Task::Bench { arguments } => bench(&root, &arguments),
     };
     match outcome {

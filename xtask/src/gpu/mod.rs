@@ -1,9 +1,11 @@
-//! `cargo xtask dist` and `cargo xtask gpu-test`: what runs on a machine with a GPU, and the record that it did.
+//! `cargo xtask dist`, `gpu-test` and `gpu-sanitize`: what runs on a machine with a GPU, and the record that it did.
 //!
 //! Machines with a GPU often have no Rust. `dist` therefore makes a folder of programs that need nothing but the driver
 //! and CUDA's libraries: `girih` with its shell completions and manual pages, the benchmarks, the tests that need a
 //! GPU, this program, and the hashes of the CUDA sources in them. There, `DIR/xtask gpu-test --prebuilt DIR` runs the
 //! tests and writes the record; with Rust, `cargo xtask gpu-test` does both.
+
+mod sanitize;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,6 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use serde_json::Value;
 
+pub use self::sanitize::{SanitizeArgs, sanitize};
 use crate::command;
 use crate::listing::Listing;
 use crate::tidy::gpu_record;

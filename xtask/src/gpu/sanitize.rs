@@ -1,0 +1,235 @@
+//! `cargo xtask gpu-sanitize`: every test that needs a GPU, alone under one tool of NVIDIA's compute-sanitizer.
+//!
+//! A tool makes a test 10 to 100 times as long. So each test has a limit of its own, several run side by side, and what
+//! was clean is kept in the record: the next call, on this machine or another one, goes on with the rest, until the
+//! sources change.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::{REQUIRE, SOURCES, TESTS, card, program_name};
+
+/// What is run, and for how long.
+#[derive(Args)]
+pub struct SanitizeArgs {
+    /// Folder that `dist` made.
+    #[arg(long)]
+    prebuilt: PathBuf,
+    /// Tools: memcheck, racecheck, initcheck, synccheck.
+    #[arg(long, value_delimiter = ',', default_value = "memcheck,racecheck,initcheck,synccheck")]
+    tools: Vec<String>,
+    /// Seconds for all; tests that have begun then are given up.
+    #[arg(long, default_value_t = 3600)]
+    seconds: u64,
+    /// Seconds for a test.
+    #[arg(long, default_value_t = 600)]
+    seconds_per_test: u64,
+    /// Tests side by side.
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
+    /// Record that is read, and written again.
+    #[arg(long, default_value = "benches/record/gpu-sanitized.json")]
+    record: PathBuf,
+    /// Where the record goes, if not back to where it was.
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+/// What each tool said of each test, with the sources that were tested.
+#[derive(Default, Serialize, Deserialize)]
+struct Record {
+    device: String,
+    sources: BTreeMap<String, String>,
+    /// By tool, then by program and test: `clean` with seconds, or what was wrong.
+    tools: BTreeMap<String, BTreeMap<String, Verdict>>,
+}
+
+/// Outcome of a test under a tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    /// No error of the tool, and the test passed.
+    Clean {
+        /// Seconds that it took.
+        seconds: u64,
+    },
+    /// Errors of the tool.
+    Errors {
+        /// Its summary.
+        summary: String,
+    },
+    /// The test failed without an error of the tool, as those of deadlines may.
+    Failed,
+    /// It did not end in its time.
+    Unfinished {
+        /// Seconds that it had.
+        seconds: u64,
+    },
+}
+
+/// A test under a tool.
+struct Job {
+    tool: String,
+    program: PathBuf,
+    test: String,
+}
+
+impl Job {
+    /// Name in the record.
+    fn name(&self) -> String {
+        let program = self.program.file_name().unwrap_or_default().to_string_lossy();
+        format!("{}::{}", program.trim_start_matches("test-"), self.test)
+    }
+
+    /// Runs the test for at most `limit`.
+    fn run(&self, limit: Duration) -> Result<Verdict, String> {
+        let start = Instant::now();
+        let output = Command::new("timeout")
+            .args(["--kill-after=5", &limit.as_secs().to_string(), "compute-sanitizer", "--tool", &self.tool])
+            // The driver and NCCL ask for what may not be there.
+            .args(["--report-api-errors=no", "--target-processes=all", "--error-exitcode=99"])
+            .arg(&self.program)
+            .args(["--exact", &self.test, "--test-threads=1", "--nocapture"])
+            .env(REQUIRE.0, REQUIRE.1)
+            .output()
+            .map_err(|error| format!("timeout: {error}"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(verdict(output.status.code(), &text, start.elapsed()))
+    }
+}
+
+/// What an exit status and an output mean.
+fn verdict(code: Option<i32>, text: &str, elapsed: Duration) -> Verdict {
+    let seconds = elapsed.as_secs();
+    let summary = text.lines().filter(|line| line.contains("SUMMARY")).collect::<Vec<_>>().join("; ");
+    match code {
+        Some(0) if text.contains("test result: ok. 1 passed") => Verdict::Clean { seconds },
+        Some(124 | 137) | None => Verdict::Unfinished { seconds },
+        Some(99) => Verdict::Errors { summary },
+        _ => Verdict::Failed,
+    }
+}
+
+/// Runs what is not yet clean, and writes the record.
+///
+/// # Errors
+/// When a test has errors or failed, a program is missing, or the record cannot be read or written.
+pub fn sanitize(args: &SanitizeArgs) -> Result<(), String> {
+    let path = args.prebuilt.join(SOURCES);
+    let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let sources: BTreeMap<String, String> =
+        serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+    let mut record = read(&args.record)?;
+    if record.sources != sources {
+        record = Record { sources, ..Record::default() };
+    }
+    record.device = card()?;
+    let jobs = jobs(args, &record)?;
+    println!("{} tests to run", jobs.len());
+    let end = Instant::now() + Duration::from_secs(args.seconds);
+    let (queue, record) = (Mutex::new(jobs), Mutex::new(record));
+    std::thread::scope(|scope| {
+        for _ in 0..args.jobs.max(1) {
+            scope.spawn(|| work(args, end, &queue, &record));
+        }
+    });
+    let record = record.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let out = args.out.as_ref().unwrap_or(&args.record);
+    let text = serde_json::to_string_pretty(&record).map_err(|e| e.to_string())? + "\n";
+    fs::write(out, text).map_err(|e| format!("{}: {e}", out.display()))?;
+    told(&record, queue.into_inner().unwrap_or_else(PoisonError::into_inner).len())
+}
+
+/// The record of earlier calls; an empty one where there is none.
+fn read(path: &Path) -> Result<Record, String> {
+    if !path.exists() {
+        return Ok(Record::default());
+    }
+    let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// All tests under all tools that are not clean yet, tool by tool.
+fn jobs(args: &SanitizeArgs, record: &Record) -> Result<VecDeque<Job>, String> {
+    let mut jobs = VecDeque::new();
+    let programs: Vec<PathBuf> = TESTS.iter().map(|(p, t)| args.prebuilt.join(program_name(p, t))).collect();
+    for tool in &args.tools {
+        for program in &programs {
+            for test in tests_of(program)? {
+                let job = Job { tool: tool.clone(), program: program.clone(), test };
+                let known = record.tools.get(tool).and_then(|tests| tests.get(&job.name()));
+                if !matches!(known, Some(Verdict::Clean { .. })) {
+                    jobs.push_back(job);
+                }
+            }
+        }
+    }
+    Ok(jobs)
+}
+
+/// Names of the tests in a program.
+fn tests_of(program: &Path) -> Result<Vec<String>, String> {
+    let failed = |e: std::io::Error| format!("{}: {e}", program.display());
+    let output = Command::new(program).args(["--list", "--format=terse"]).output().map_err(failed)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+}
+
+/// Takes tests until there are none, or no time is left.
+fn work(args: &SanitizeArgs, end: Instant, queue: &Mutex<VecDeque<Job>>, record: &Mutex<Record>) {
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left < Duration::from_secs(1) {
+            return;
+        }
+        let Some(job) = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front() else { return };
+        let limit = left.min(Duration::from_secs(args.seconds_per_test));
+        match job.run(limit) {
+            Ok(verdict) => {
+                println!("{} {}: {verdict:?}", job.tool, job.name());
+                let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
+                record.tools.entry(job.tool.clone()).or_default().insert(job.name(), verdict);
+            }
+            Err(message) => return eprintln!("{message}"),
+        }
+    }
+}
+
+/// Prints counts; an error where a tool found something or a test failed.
+fn told(record: &Record, n_left: usize) -> Result<(), String> {
+    let mut wrong = Vec::new();
+    for (tool, tests) in &record.tools {
+        let count = |kind: fn(&Verdict) -> bool| tests.values().filter(|verdict| kind(verdict)).count();
+        let clean = count(|verdict| matches!(verdict, Verdict::Clean { .. }));
+        let unfinished = count(|verdict| matches!(verdict, Verdict::Unfinished { .. }));
+        println!("{tool}: {clean} clean, {unfinished} did not end, of {}", tests.len());
+        let bad = tests.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Errors { .. } | Verdict::Failed));
+        wrong.extend(bad.map(|(name, verdict)| format!("{tool} {name}: {verdict:?}")));
+    }
+    println!("{n_left} tests not begun");
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_are_told_apart() {
+        let of = |code, text| verdict(code, text, Duration::from_secs(3));
+        assert_eq!(of(Some(0), "test result: ok. 1 passed; 0 failed"), Verdict::Clean { seconds: 3 });
+        // A name that no test has runs nothing.
+        assert_eq!(of(Some(0), "test result: ok. 0 passed; 0 failed"), Verdict::Failed);
+        assert_eq!(of(Some(124), ""), Verdict::Unfinished { seconds: 3 });
+        let errors = of(Some(99), "x\n========= ERROR SUMMARY: 2 errors\n");
+        assert_eq!(errors, Verdict::Errors { summary: "========= ERROR SUMMARY: 2 errors".to_owned() });
+        assert_eq!(of(Some(101), "test result: FAILED. 0 passed; 1 failed"), Verdict::Failed);
+    }
+}
