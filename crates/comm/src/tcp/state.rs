@@ -226,7 +226,9 @@ impl State {
     /// Everybody tells all others of the first failure that it learns of, and of several that it is told of takes that
     /// of the lowest rank: so all end with the same.
     fn note(&mut self, rank: usize, mut message: String, others_say_so: bool) {
-        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+        if let Some(end) = (0..=LONGEST_MESSAGE).rev().find(|&end| message.is_char_boundary(end)) {
+            message.truncate(end);
+        }
         let is_first = self.failed.is_none();
         if is_first || (others_say_so && self.failed.as_ref().is_some_and(|(known, _)| rank < *known)) {
             self.failed = Some((rank, message.clone()));

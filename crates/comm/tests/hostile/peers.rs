@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use girih_comm::launch_order::coordinator;
 use girih_comm::tcp::{self, Options};
-use girih_comm::{Collective, CommError, Parcel, Transport};
+use girih_comm::{Collective, CommError, Parcel, RankFailure, Transport};
 use girih_compute::{Backend, Cpu, Dtype};
 use girih_graph_format::Matrix;
 use girih_pipeline::order::Rules;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use crate::by_hand::{BEAT, PAUSE, RESUME, frame, join, options, parcel};
+use crate::by_hand::{BEAT, PARCEL, PAUSE, RESUME, frame, join, options, parcel, read_until};
 
 type Rank = Box<dyn Collective<Cpu>>;
 
@@ -28,7 +28,11 @@ fn against(
     let place = tcp::local_rendezvous().unwrap();
     let zero = Options { deadline: DEADLINE, ..options(0, 2, &place) };
     thread::scope(|scope| {
-        let zero = scope.spawn(move || tcp::run(&zero, work).unwrap().map_err(|failure| failure.message));
+        let said = |failure: RankFailure<String>| match failure.rank {
+            0 => failure.message,
+            rank => format!("rank {rank} failed: {}", failure.message),
+        };
+        let zero = scope.spawn(move || tcp::run(&zero, work).unwrap().map_err(said));
         hostile(join(&place));
         zero.join().expect("no rank panics")
     })
@@ -142,14 +146,18 @@ fn a_rank_that_pauses_others_is_late() {
     let is_told = |kind: u8| heard.windows(6).any(|bytes| bytes[..5] == *b"girih" && bytes[5] == kind);
     assert!(is_told(BEAT) && is_told(7) && !is_told(6));
 
-    let (frames, first) = (frame(PAUSE, &[]), parcel(&[], 0, "barrier (0, 0)", &[]));
-    let second = parcel(&[], 1, "barrier (0, 0)", &[]);
-    let last = [frames, frame(RESUME, &[]), first, second, frame(8, &[])].concat();
     let work = |rank: tcp::TcpRank| {
         let rank: Rank = Box::new(rank);
         rank.barrier().and_then(|()| rank.barrier()).map_err(|error| error.to_string())
     };
-    assert_eq!(against(work, say(&last)), Ok(()));
+    let outcome = against(work, |mut stream| {
+        let first = parcel(&[], 0, "barrier (0, 0)", &[]);
+        stream.write_all(&[frame(PAUSE, &[]), frame(RESUME, &[]), first].concat()).unwrap();
+        read_until(&mut stream, PARCEL);
+        stream.write_all(&[parcel(&[], 1, "barrier (0, 0)", &[]), frame(8, &[])].concat()).unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    assert_eq!(outcome, Ok(()));
 }
 
 /// Rules agreed, then nonsense in place of a round.
@@ -163,18 +171,20 @@ fn malformed_launch_orders_name_the_rank() {
         ("[{\"SignedOff\":[9,0]}]", "rank 1 sent a malformed message (launch order): worker 9 where there are 2"),
         ("[{\"Answer\":{\"workers\":[],\"absent\":null,\"recent\":[]}}]", "rank 1 sent a malformed message"),
     ] {
-        let frames = [
-            parcel(&[], 0, call, format!("{rules:?}").as_bytes()),
-            parcel(&[1, 0], 0, call, message.as_bytes()),
-            parcel(&[1, 0], 1, call, b"[]"),
-        ];
+        let agreed = parcel(&[], 0, call, format!("{rules:?}").as_bytes());
+        let round = parcel(&[1, 0], 0, call, message.as_bytes());
         let own = rules.clone();
         let work = move |rank: tcp::TcpRank| {
             let coordinator = coordinator(rank.transport(), &own).map_err(|error| error.to_string())?;
             coordinator.participant(0).turn(0).map(drop).map_err(|error| error.to_string())?;
             coordinator.finish().map(drop).map_err(|error| error.to_string())
         };
-        let said = against(work, say(&frames.concat())).unwrap_err();
+        let said = against(work, |mut stream| {
+            stream.write_all(&agreed).unwrap();
+            read_until(&mut stream, PARCEL);
+            say(&round)(stream);
+        });
+        let said = said.unwrap_err();
         assert!(said.contains(what), "{message}: {said}");
     }
 }
