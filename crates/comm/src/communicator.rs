@@ -9,7 +9,7 @@ use half::bf16;
 use crate::collective::Counters;
 use crate::operands::{check_pieces, check_shape, of_others};
 use crate::transport::{Call, Parcel, Transport, all_gather, all_to_all, members, nothing};
-use crate::{Collective, CommError, Traffic};
+use crate::{Collective, CommError, Payload, Traffic};
 
 /// A rank over a transport of bytes, for backends whose matrices lie in main memory.
 pub struct Communicator<T> {
@@ -71,8 +71,21 @@ impl<T: Transport> Communicator<T> {
         if kept[rank] == 0 {
             received[rank] = nothing();
         }
-        check_lengths(call, &received, |rank| pieces[rank].len())?;
+        self.check_lengths(call, &received, |rank| pieces[rank].len())?;
         stack(&received, out.bytes_mut());
+        Ok(())
+    }
+
+    /// Refuses parcels of other lengths than those expected: the ranks disagree about sizes.
+    fn check_lengths(
+        &self,
+        call: Call,
+        parcels: &[Parcel],
+        expected: impl Fn(usize) -> usize,
+    ) -> Result<(), CommError> {
+        for (place, parcel) in parcels.iter().enumerate() {
+            Payload::new(parcel, self.transport.member(place), call.operation).exactly_bytes(expected(place))?;
+        }
         Ok(())
     }
 
@@ -86,7 +99,7 @@ impl<T: Transport> Communicator<T> {
     ) -> Result<(), CommError> {
         let parcels = pieces.iter().map(|piece| Parcel::from(&bytes[piece.clone()])).collect();
         let received = self.exchange(call, parcels)?;
-        check_lengths(call, &received, |_| out.len())?;
+        self.check_lengths(call, &received, |_| out.len())?;
         match dtype {
             Dtype::F32 => add_up::<4>(&received, out, f32::from_le_bytes, f32::to_le_bytes),
             Dtype::Bf16 => {
@@ -110,21 +123,6 @@ fn add_up<const N: usize>(
         sums.iter_mut().zip(parcel.as_chunks::<N>().0).for_each(|(sum, bytes)| *sum += read(*bytes));
     }
     out.as_chunks_mut::<N>().0.iter_mut().zip(sums).for_each(|(out, sum)| *out = write(sum));
-}
-
-/// Refuses parcels of other lengths than those expected: the ranks disagree about sizes.
-fn check_lengths(call: Call, parcels: &[Parcel], expected: impl Fn(usize) -> usize) -> Result<(), CommError> {
-    for (rank, parcel) in parcels.iter().enumerate() {
-        if parcel.len() != expected(rank) {
-            let what = format!(
-                "rank {rank} of the group sent {} bytes, expected {}; the ranks disagree on sizes",
-                parcel.len(),
-                expected(rank)
-            );
-            return Err(CommError::Operand { operation: call.operation, what });
-        }
-    }
-    Ok(())
 }
 
 /// Copies parcels one behind the other.
@@ -186,7 +184,7 @@ where
         let received = self.exchange(call, parcels)?;
         if rank != root {
             let len = matrix.bytes().len();
-            check_lengths(call, &received, |from| if from == root { len } else { 0 })?;
+            self.check_lengths(call, &received, |from| if from == root { len } else { 0 })?;
             matrix.bytes_mut().copy_from_slice(&received[root]);
         }
         Ok(())
@@ -200,7 +198,7 @@ where
         let call = whole.call("all-reduce", n);
         self.sum_pieces(call, (matrix.bytes(), whole.dtype), &slices, &mut mine)?;
         let received = self.share(call, &mine)?;
-        check_lengths(call, &received, |rank| slices[rank].len())?;
+        self.check_lengths(call, &received, |rank| slices[rank].len())?;
         stack(&received, matrix.bytes_mut());
         Ok(())
     }
@@ -235,7 +233,7 @@ where
         let call = whole.call(NAME, 0);
         let parcels = sent.into_iter().map(|piece| Parcel::from(&input.bytes()[piece])).collect();
         let parcels = self.exchange(call, parcels)?;
-        check_lengths(call, &parcels, |rank| received[rank].len())?;
+        self.check_lengths(call, &parcels, |rank| received[rank].len())?;
         stack(&parcels, out.bytes_mut());
         Ok(())
     }

@@ -64,6 +64,18 @@ pub enum CommError {
         /// Its call.
         found: String,
     },
+    /// Message of another rank that cannot be what it should.
+    #[error(
+        "rank {rank} sent a malformed message ({operation}): {what}; give all ranks the same program, data and settings"
+    )]
+    Malformed {
+        /// Rank that sent it, counted in the whole world.
+        rank: usize,
+        /// Operation that it was sent for.
+        operation: &'static str,
+        /// Fault.
+        what: String,
+    },
     /// What moves the bytes has failed, or is missing.
     #[error("{operation}: {message}")]
     Library {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use girih_pipeline::order::{Coordinator, Inbox, Message, Messenger, OrderError, Rules};
 
-use crate::CommError;
 use crate::transport::{Parcel, Transport, all_gather, due};
+use crate::{CommError, Payload};
 
 /// What the exchanges are called in errors.
 const NAME: &str = "launch order";
@@ -173,7 +173,10 @@ impl<T: Transport> Rounds<T> {
         let all: Vec<Parcel> = all_gather(&self.transport, NAME, &own).map_err(|error| error.to_string())?;
         let mut round = Round { n_sign_offs: 0, has_failed: false };
         for (from, parcel) in all.iter().enumerate() {
-            for message in Message::decode(parcel).map_err(|error| error.to_string())? {
+            let malformed = |error: OrderError| {
+                Payload::new(parcel, self.transport.member(from), NAME).malformed(error.to_string()).to_string()
+            };
+            for message in Message::decode(parcel).map_err(malformed)? {
                 round.n_sign_offs += usize::from(message.is_sign_off());
                 round.has_failed |= message.is_failure();
                 if from != self.transport.rank() {

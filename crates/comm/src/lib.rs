@@ -7,6 +7,7 @@
 //! - [`launch_order::coordinator`]: one order of launches for all ranks, where several threads of a rank call
 //!   collectives.
 //! - [`Launch`]: what the launcher of processes says, whichever it was.
+//! - [`Payload`]: what another rank sent, read so that no bytes can do more than end in an error that names it.
 //! - [`Secret`]: the key by which processes of one job recognise each other.
 //!
 //! ```text
@@ -37,6 +38,7 @@ pub mod launch_order;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 pub mod operands;
+mod payload;
 mod secret;
 pub mod tcp;
 pub mod threads;
@@ -48,5 +50,6 @@ pub use communicator::Communicator;
 pub use error::CommError;
 pub use failure::RankFailure;
 pub use launch::{Launch, Launcher};
+pub use payload::{Number, Payload};
 pub use secret::Secret;
 pub use transport::{Call, Parcel, Transport, all_gather, all_to_all, members};

@@ -11,7 +11,7 @@ use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::{Communicator as _, Destination as _, MatchedReceiveVec as _, Source as _};
 
 use crate::transport::{Call, Parcel, Transport, due};
-use crate::{CommError, Communicator};
+use crate::{CommError, Communicator, Payload};
 
 /// A rank that is a process.
 pub type ProcessRank = Communicator<Process>;
@@ -109,11 +109,11 @@ impl Process {
 
     /// The parcel of a message, when its sender made the same call.
     fn opened(&self, rank: usize, call: Call, message: &[u8]) -> Result<Parcel, CommError> {
-        let (len, rest) = message.split_at(size_of::<u64>());
-        let len = u64::from_le_bytes(len.try_into().expect("eight bytes")) as usize;
-        let (theirs, parcel) = rest.split_at(len);
+        let mut message = Payload::new(message, self.members[rank], call.operation);
+        let len = message.index(message.remaining().len())?;
+        let theirs = message.bytes(len)?;
         if theirs == call.to_string().as_bytes() {
-            return Ok(parcel.into());
+            return Ok(message.remaining().into());
         }
         Err(CommError::Mismatch {
             here: self.members[self.rank()],
@@ -137,6 +137,10 @@ impl Transport for Process {
 
     fn size(&self) -> usize {
         self.comm.size() as usize
+    }
+
+    fn member(&self, place: usize) -> usize {
+        self.members[place]
     }
 
     fn exchange(&self, call: Call, parcels: Vec<Parcel>) -> Result<Vec<Parcel>, CommError> {

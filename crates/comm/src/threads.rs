@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::failure::panic_message;
-use crate::transport::{Call, Parcel, Transport, due};
+use crate::transport::{Call, ExchangeId, Group, Parcel, Transport, due};
 use crate::{CommError, Communicator, RankFailure};
 
 /// A rank that is a thread.
@@ -31,13 +30,12 @@ pub fn run<T: Send, E: Send + Display>(
 ) -> Result<Vec<T>, RankFailure<E>> {
     assert!(n_ranks > 0, "there is at least one rank");
     let world = Arc::new(World { deadline, state: Mutex::default(), changed: Condvar::new() });
-    let members: Arc<[usize]> = (0..n_ranks).collect();
     let results: Vec<_> = std::thread::scope(|scope| {
         let start = |rank: usize| {
-            let (world, members, work) = (Arc::clone(&world), Arc::clone(&members), &work);
+            let (world, work) = (Arc::clone(&world), &work);
             let name = format!("rank {rank}");
             let body = move || {
-                let mailbox = Mailbox::new(Arc::clone(&world), Arc::from([]), members, rank);
+                let mailbox = Mailbox { world: Arc::clone(&world), group: Group::of_all(rank, n_ranks) };
                 let outcome = catch_unwind(AssertUnwindSafe(|| work(Communicator::new(mailbox))));
                 match &outcome {
                     Ok(Ok(_)) => {}
@@ -85,9 +83,6 @@ impl State {
     }
 }
 
-/// Which communicator, by the exchanges that it was split off at, and which of its exchanges.
-type ExchangeId = (Arc<[u64]>, u64);
-
 struct Exchange {
     posts: Vec<Option<(Call, Vec<Parcel>)>>,
     n_read: usize,
@@ -108,19 +103,10 @@ impl World {
 /// A rank's place in a group, and the way to the others.
 pub struct Mailbox {
     world: Arc<World>,
-    /// Names the group.
-    path: Arc<[u64]>,
-    /// The ranks of the whole world that belong to the group.
-    members: Arc<[usize]>,
-    place: usize,
-    n_exchanges: AtomicU64,
+    group: Group,
 }
 
 impl Mailbox {
-    fn new(world: Arc<World>, path: Arc<[u64]>, members: Arc<[usize]>, place: usize) -> Self {
-        Self { world, path, members, place, n_exchanges: AtomicU64::new(0) }
-    }
-
     /// Waits until every member has posted.
     fn wait<'w>(
         &'w self,
@@ -136,7 +122,7 @@ impl Mailbox {
             let Some(missing) = state.exchanges[id].posts.iter().position(Option::is_none) else { return Ok(state) };
             let now = Instant::now();
             if now >= deadline {
-                let (rank, operation) = (self.members[missing], call.operation);
+                let (rank, operation) = (self.group.members[missing], call.operation);
                 return Err(CommError::Late { rank, operation, deadline: self.world.deadline });
             }
             let waited = self.world.changed.wait_timeout(state, deadline - now);
@@ -149,12 +135,12 @@ impl Mailbox {
         let read = |(place, post): (usize, &Option<(Call, Vec<Parcel>)>)| {
             let (theirs, parcels) = post.as_ref().expect("all have posted");
             if *theirs == call {
-                return Ok(parcels[self.place].clone());
+                return Ok(parcels[self.group.place].clone());
             }
             Err(CommError::Mismatch {
-                here: self.members[self.place],
+                here: self.group.members[self.group.place],
                 expected: call.to_string(),
-                rank: self.members[place],
+                rank: self.group.members[place],
                 found: theirs.to_string(),
             })
         };
@@ -164,19 +150,23 @@ impl Mailbox {
 
 impl Transport for Mailbox {
     fn rank(&self) -> usize {
-        self.place
+        self.group.place
     }
 
     fn size(&self) -> usize {
-        self.members.len()
+        self.group.members.len()
+    }
+
+    fn member(&self, place: usize) -> usize {
+        self.group.members[place]
     }
 
     fn exchange(&self, call: Call, parcels: Vec<Parcel>) -> Result<Vec<Parcel>, CommError> {
-        let id = (Arc::clone(&self.path), self.n_exchanges.fetch_add(1, Ordering::Relaxed));
+        let id = self.group.next();
         let mut state = self.world.lock();
-        let empty = || Exchange { posts: vec![None; self.members.len()], n_read: 0 };
+        let empty = || Exchange { posts: vec![None; self.group.members.len()], n_read: 0 };
         let exchange = state.exchanges.entry(id.clone()).or_insert_with(empty);
-        exchange.posts[self.place] = Some((call, parcels));
+        exchange.posts[self.group.place] = Some((call, parcels));
         if exchange.posts.iter().all(Option::is_some) {
             self.world.changed.notify_all();
         }
@@ -184,19 +174,14 @@ impl Transport for Mailbox {
         let exchange = state.exchanges.get_mut(&id).expect("kept until all have read it");
         let received = self.read(exchange, call);
         exchange.n_read += 1;
-        if exchange.n_read == self.members.len() {
+        if exchange.n_read == self.group.members.len() {
             state.exchanges.remove(&id);
         }
         received
     }
 
     fn among(&self, members: &[usize]) -> Self {
-        let place = members.iter().position(|&member| member == self.place).expect("a rank is among its group");
-        let split_at = self.n_exchanges.load(Ordering::Relaxed);
-        // Groups that part at the same exchange differ in their first member.
-        let path = self.path.iter().copied().chain([split_at, members[0] as u64]).collect();
-        let members = members.iter().map(|&member| self.members[member]).collect();
-        Self::new(Arc::clone(&self.world), path, members, place)
+        Self { world: Arc::clone(&self.world), group: self.group.among(members) }
     }
 
     fn failure(&self) -> Option<CommError> {

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::CommError;
+use crate::{CommError, Payload};
 
 /// Bytes on their way; a parcel for several ranks is shared. One that is made of a vector is that vector, without a
 /// copy.
@@ -69,6 +70,9 @@ pub trait Transport: Send + Sync + Sized + 'static {
     /// How many ranks there are.
     fn size(&self) -> usize;
 
+    /// Number in the whole world of the rank at `place`, which is below [`size`](Self::size): errors name it.
+    fn member(&self, place: usize) -> usize;
+
     /// Sends `parcels[i]` to rank `i` and returns what each rank sent here, in the order of ranks.
     ///
     /// # Errors
@@ -89,19 +93,24 @@ pub trait Transport: Send + Sync + Sized + 'static {
     }
 }
 
+/// Name of the exchange in which a group is split.
+const SPLIT: &str = "split";
+
 /// The ranks that give the same `colour`, in the order of their keys (then of their ranks); all ranks call it together.
 ///
 /// # Errors
 /// When a rank fails, is late, or calls something else.
 pub fn members<T: Transport>(transport: &T, colour: usize, key: usize) -> Result<Vec<usize>, CommError> {
     let mine = [(colour as u64).to_le_bytes(), (key as u64).to_le_bytes()].concat();
-    let all = all_gather(transport, "split", &mine)?;
-    let mut members: Vec<(&[u8], usize)> = Vec::new();
-    for (rank, theirs) in all.iter().enumerate().filter(|(_, theirs)| theirs[..8] == mine[..8]) {
-        members.push((&theirs[8..], rank));
+    let mut members: Vec<(u64, usize)> = Vec::new();
+    for (place, theirs) in all_gather(transport, SPLIT, &mine)?.iter().enumerate() {
+        let theirs = Payload::new(theirs, transport.member(place), SPLIT).exactly::<u64>(2)?;
+        if theirs[0] == colour as u64 {
+            members.push((theirs[1], place));
+        }
     }
-    members.sort_by_key(|(key, rank)| (u64::from_le_bytes((*key).try_into().expect("eight bytes")), *rank));
-    Ok(members.into_iter().map(|(_, rank)| rank).collect())
+    members.sort_unstable();
+    Ok(members.into_iter().map(|(_, place)| place).collect())
 }
 
 /// Every rank's message, in the order of ranks.
@@ -130,6 +139,51 @@ pub fn all_to_all<T: Transport>(
         return Err(CommError::Operand { operation, what });
     }
     transport.exchange(Call { operation, detail: [0, 0] }, messages)
+}
+
+/// Name of a group: for each split on the way to it, the exchange after which it was split off, and its first member.
+pub(crate) type Path = Arc<[u64]>;
+
+/// Exchange of a group, counted from 0.
+pub(crate) type ExchangeId = (Path, u64);
+
+/// Rank's place in a group.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub path: Path,
+    /// Ranks of the whole world that belong to the group, in its order.
+    pub members: Arc<[usize]>,
+    /// Place of this rank among them.
+    pub place: usize,
+    n_exchanges: AtomicU64,
+}
+
+impl Group {
+    /// Group of all ranks.
+    pub fn of_all(rank: usize, size: usize) -> Self {
+        Self::new(Arc::from([]), (0..size).collect(), rank)
+    }
+
+    fn new(path: Path, members: Arc<[usize]>, place: usize) -> Self {
+        Self { path, members, place, n_exchanges: AtomicU64::new(0) }
+    }
+
+    /// Name of the exchange that begins now.
+    pub fn next(&self) -> ExchangeId {
+        (Arc::clone(&self.path), self.n_exchanges.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Group of those whose places `members` lists, of which this rank is one.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn among(&self, members: &[usize]) -> Self {
+        let place = members.iter().position(|&member| member == self.place).expect("a rank is among its group");
+        let split_at = self.n_exchanges.load(Ordering::Relaxed);
+        // Groups that part at the same exchange differ in their first member.
+        let path = self.path.iter().copied().chain([split_at, members[0] as u64]).collect();
+        Self::new(path, members.iter().map(|&member| self.members[member]).collect(), place)
+    }
 }
 
 /// The longest that an operation waits: clocks end some centuries from now.

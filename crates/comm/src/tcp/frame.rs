@@ -1,31 +1,43 @@
 //! [`Frame`]: what travels between two processes, and how it is written.
 //!
-//! A frame is a mark, a kind, the length of its body, and the body. Numbers are little-endian, texts have their length
-//! before them. Frames follow once both ends have proven themselves (`proof.rs`).
+//! A frame is a mark, a kind, the length of its body, the body, and the CRC-32 of kind, length and body. Numbers are
+//! little-endian, texts have their length before them. Frames follow once both ends have proven themselves (`proof.rs`).
+//!
+//! The checksum finds what the 16 bits of TCP's miss, and faults of memory on the way. It is no signature: who can
+//! change packets can change it, too. Both ends compute it block by block, while a block is in the processor's cache
+//! because it is being copied.
 
 use std::io::{self, ErrorKind, Read, Take, Write};
 use std::net::SocketAddr;
 
-use crate::transport::Parcel;
+use crc32fast::Hasher;
+
+use crate::transport::{ExchangeId, Parcel};
 
 /// The version of this program; processes of other versions may agree on nothing.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The first bytes of a frame: what does not start so was not sent by girih.
 const MARK: [u8; 5] = *b"girih";
+/// Kind of a parcel.
+const PARCEL: u8 = 6;
 const HEAD: usize = MARK.len() + 1 + size_of::<u64>();
 
 /// Longest body before the order to go, 1 MiB: the addresses of thousands of ranks.
 pub(super) const LONGEST_GREETING: u64 = 1 << 20;
+
+/// Longest name of an exchange: steps of its path, and bytes of what was called.
+const LONGEST_PATH: u64 = 1 << 10;
+const LONGEST_CALL: u64 = 1 << 12;
+
+/// Bytes that are read or written, and hashed, at once: a part of a processor's cache.
+const BLOCK: usize = 256 << 10;
 
 /// The longest body of all, 64 GiB: no matrix comes near it, random bytes read as a length go far beyond.
 pub(super) const LONGEST: u64 = 1 << 36;
 
 /// Memory that a stated length alone makes a reader take, 1 MiB. More is taken as bytes arrive: as much again.
 const TRUSTED: usize = 1 << 20;
-
-/// Which communicator, by the exchanges that it was split off at, and which of its exchanges.
-pub(super) type ExchangeId = (Vec<u64>, u64);
 
 /// One message.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +58,18 @@ pub(super) enum Frame {
     Failed { rank: u64, message: String },
     /// The sender has done its work; nothing follows.
     Goodbye,
+    /// The sender has many parcels that it has not read: parcels have to wait, other frames come as before.
+    Pause,
+    /// Parcels may come again.
+    Resume,
+}
+
+/// Reader's decision on a parcel, before memory is reserved for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    Keep,
+    /// Nobody here will ask for it.
+    Discard,
 }
 
 impl Frame {
@@ -72,7 +96,7 @@ impl Frame {
                 put(&mut body, *number);
                 put_text(&mut body, call);
                 tail = parcel;
-                6
+                PARCEL
             }
             Self::Failed { rank, message } => {
                 put(&mut body, *rank);
@@ -80,31 +104,71 @@ impl Frame {
                 7
             }
             Self::Goodbye => 8,
+            Self::Pause => 9,
+            Self::Resume => 10,
         };
         let len = (body.len() + tail.len()) as u64;
+        let mut hash = Hasher::new();
         // One write for what is short: each is a packet.
-        let head = [&MARK[..], &[kind], &len.to_le_bytes(), &body].concat();
-        out.write_all(&head)?;
-        out.write_all(tail)?;
+        let mut short = [&MARK[..], &[kind], &len.to_le_bytes(), &body].concat();
+        hash.update(&short[MARK.len()..]);
+        while tail.len() > BLOCK / 4 {
+            let (block, rest) = tail.split_at(tail.len().min(BLOCK));
+            hash.update(block);
+            if !short.is_empty() {
+                out.write_all(&std::mem::take(&mut short))?;
+            }
+            out.write_all(block)?;
+            tail = rest;
+        }
+        hash.update(tail);
+        short.extend_from_slice(tail);
+        short.extend(hash.finalize().to_le_bytes());
+        out.write_all(&short)?;
         out.flush()
     }
 
-    /// Reads the next frame, whose body has at most `longest` bytes.
+    /// Reads the next frame, whose body has at most `longest` bytes, where no parcels are expected.
     ///
     /// # Errors
-    /// `InvalidData` for what is no frame; whatever reading says otherwise.
+    /// `InvalidData` for what is no frame, or has another checksum; whatever reading says otherwise.
     pub fn read(input: &mut impl Read, longest: u64) -> io::Result<Self> {
+        let refuse = |_: &ExchangeId| Err("a parcel before the start".to_owned());
+        Self::read_admitted(input, longest, refuse)?.ok_or_else(|| garbled("a parcel before the start".to_owned()))
+    }
+
+    /// Reads the next frame, of which `admit` says whether a parcel is kept; `None` of one that is discarded.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); `InvalidData` with what `admit` refuses.
+    pub fn read_admitted(
+        input: &mut impl Read,
+        longest: u64,
+        admit: impl FnOnce(&ExchangeId) -> Result<Admission, String>,
+    ) -> io::Result<Option<Self>> {
         let mut head = [0; HEAD];
         input.read_exact(&mut head)?;
         let (mark, rest) = head.split_at(MARK.len());
         if mark != MARK {
             return Err(garbled(format!("bytes that no girih sends ({})", mark.escape_ascii())));
         }
-        let len = u64::from_le_bytes(rest[1..].try_into().expect("eight bytes"));
-        if len > longest {
-            return Err(garbled(format!("a message of {len} bytes, of at most {longest}")));
+        let (kind, len) = (rest[0], rest[1..].try_into().map_or(u64::MAX, u64::from_le_bytes));
+        let most = if kind == PARCEL { longest } else { longest.min(LONGEST_GREETING) };
+        if len > most {
+            return Err(garbled(format!("a message of {len} bytes, of at most {most}")));
         }
-        parse(rest[0], &mut Body(input.take(len)))
+        let mut hash = Hasher::new();
+        hash.update(rest);
+        let mut body = Body { bytes: input.take(len), hash };
+        let frame = parse(kind, &mut body, admit)?;
+        let (found, mut stated) = (body.hash.finalize(), [0; size_of::<u32>()]);
+        input.read_exact(&mut stated)?;
+        if u32::from_le_bytes(stated) != found {
+            return Err(garbled(format!(
+                "a message of kind {kind} whose checksum is another: it was changed on the way"
+            )));
+        }
+        Ok(frame)
     }
 }
 
@@ -121,57 +185,86 @@ fn put_text(body: &mut Vec<u8>, text: &str) {
     body.extend(text.as_bytes());
 }
 
-/// The frame of a body.
+/// The frame of a body; `None` of a parcel that is discarded.
 ///
 /// # Errors
 /// `InvalidData` for what is none.
-fn parse(kind: u8, body: &mut Body<impl Read>) -> io::Result<Frame> {
+fn parse(
+    kind: u8,
+    body: &mut Body<impl Read>,
+    admit: impl FnOnce(&ExchangeId) -> Result<Admission, String>,
+) -> io::Result<Option<Frame>> {
     let other = || garbled(format!("a message of kind {kind} that says something else"));
     let frame = match kind {
         1 => {
             let n = body.number()?;
-            let address = |_| body.text()?.parse().map_err(|_| other());
+            let address = |_| body.text(LONGEST_GREETING)?.parse().map_err(|_| other());
             Frame::Welcome((0..n).map(address).collect::<io::Result<_>>()?)
         }
-        2 => Frame::Refused(body.text()?),
+        2 => Frame::Refused(body.text(LONGEST_GREETING)?),
         3 => Frame::Ready,
         4 => Frame::Go,
         5 => Frame::Beat,
-        6 => {
-            let path = (0..body.number()?).map(|_| body.number()).collect::<io::Result<_>>()?;
-            let (number, call) = (body.number()?, body.text()?);
-            Frame::Parcel { id: (path, number), call, parcel: body.rest()?.into() }
+        PARCEL => {
+            let n = body.number()?;
+            if n > LONGEST_PATH {
+                return Err(garbled(format!("a parcel of a group that {n} numbers name, of at most {LONGEST_PATH}")));
+            }
+            let path = (0..n).map(|_| body.number()).collect::<io::Result<_>>()?;
+            let id = (path, body.number()?);
+            let call = body.text(LONGEST_CALL)?;
+            if admit(&id).map_err(garbled)? == Admission::Discard {
+                return body.discard().map(|()| None);
+            }
+            Frame::Parcel { id, call, parcel: body.rest()?.into() }
         }
-        7 => Frame::Failed { rank: body.number()?, message: body.text()? },
+        7 => Frame::Failed { rank: body.number()?, message: body.text(LONGEST_GREETING)? },
         8 => Frame::Goodbye,
+        9 => Frame::Pause,
+        10 => Frame::Resume,
         _ => return Err(other()),
     };
-    if body.0.limit() == 0 { Ok(frame) } else { Err(other()) }
+    if body.bytes.limit() == 0 { Ok(Some(frame)) } else { Err(other()) }
 }
 
 /// A body as it arrives.
-struct Body<R>(Take<R>);
+struct Body<R> {
+    bytes: Take<R>,
+    hash: Hasher,
+}
 
 impl<R: Read> Body<R> {
     fn number(&mut self) -> io::Result<u64> {
-        let bytes = self.bytes(size_of::<u64>() as u64)?;
-        Ok(u64::from_le_bytes(bytes[..].try_into().expect("eight bytes")))
+        let mut number = [0; size_of::<u64>()];
+        self.check_left(number.len() as u64)?;
+        self.bytes.read_exact(&mut number)?;
+        self.hash.update(&number);
+        Ok(u64::from_le_bytes(number))
     }
 
-    fn text(&mut self) -> io::Result<String> {
+    fn text(&mut self, longest: u64) -> io::Result<String> {
         let len = self.number()?;
-        String::from_utf8(self.bytes(len)?).map_err(|_| garbled("a text that is none".to_owned()))
+        if len > longest {
+            return Err(garbled(format!("a text of {len} bytes, of at most {longest}")));
+        }
+        String::from_utf8(self.take(len)?).map_err(|_| garbled("a text that is none".to_owned()))
     }
 
     fn rest(&mut self) -> io::Result<Vec<u8>> {
-        self.bytes(self.0.limit())
+        self.take(self.bytes.limit())
+    }
+
+    /// Check that the body has so many bytes more.
+    fn check_left(&self, len: u64) -> io::Result<()> {
+        match len.checked_sub(self.bytes.limit()) {
+            None | Some(0) => Ok(()),
+            Some(missing) => Err(garbled(format!("a message that ends {missing} bytes early"))),
+        }
     }
 
     /// So many bytes. Memory grows with what has come, and large blocks grow without being copied where the system can.
-    fn bytes(&mut self, len: u64) -> io::Result<Vec<u8>> {
-        if len > self.0.limit() {
-            return Err(garbled(format!("a message that ends {} bytes early", len - self.0.limit())));
-        }
+    fn take(&mut self, len: u64) -> io::Result<Vec<u8>> {
+        self.check_left(len)?;
         let mut bytes = Vec::new();
         self.fill(&mut bytes, len as usize)?;
         Ok(bytes)
@@ -180,11 +273,28 @@ impl<R: Read> Body<R> {
     /// Appends bytes until there are `len`. Never holds memory for more than came already, or [`TRUSTED`].
     fn fill(&mut self, bytes: &mut Vec<u8>, len: usize) -> io::Result<()> {
         while bytes.len() < len {
-            let some = bytes.len().max(TRUSTED).min(len - bytes.len());
-            bytes.reserve_exact(some);
-            if self.0.by_ref().take(some as u64).read_to_end(bytes)? < some {
+            if bytes.len() == bytes.capacity() {
+                bytes.reserve_exact(bytes.len().max(TRUSTED).min(len - bytes.len()));
+            }
+            let (start, some) = (bytes.len(), BLOCK.min(bytes.capacity() - bytes.len()).min(len - bytes.len()));
+            let n = self.bytes.by_ref().take(some as u64).read_to_end(bytes)?;
+            self.hash.update(&bytes[start..]);
+            if n < some {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
+        }
+        Ok(())
+    }
+
+    /// Reads what is left without keeping it.
+    fn discard(&mut self) -> io::Result<()> {
+        let mut block = Vec::new();
+        while self.bytes.limit() > 0 {
+            block.clear();
+            if self.bytes.by_ref().take(BLOCK as u64).read_to_end(&mut block)? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            self.hash.update(&block);
         }
         Ok(())
     }
@@ -197,8 +307,9 @@ mod tests {
     use super::*;
 
     fn frames() -> impl Strategy<Value = Frame> {
-        let parcel = (any::<(Vec<u64>, u64)>(), ".*", any::<Vec<u8>>()).prop_map(|(id, call, bytes)| Frame::Parcel {
-            id,
+        let bytes = prop_oneof![any::<Vec<u8>>(), (0..3 * BLOCK, any::<u8>()).prop_map(|(n, byte)| vec![byte; n])];
+        let parcel = (any::<(Vec<u64>, u64)>(), ".*", bytes).prop_map(|((path, number), call, bytes)| Frame::Parcel {
+            id: (path.into(), number),
             call,
             parcel: bytes.into(),
         });
@@ -212,6 +323,8 @@ mod tests {
             Just(Frame::Go),
             Just(Frame::Beat),
             Just(Frame::Goodbye),
+            Just(Frame::Pause),
+            Just(Frame::Resume),
         ]
     }
 
@@ -221,38 +334,61 @@ mod tests {
         bytes
     }
 
+    fn read(input: &mut &[u8]) -> io::Result<Frame> {
+        Frame::read_admitted(input, LONGEST, |_| Ok(Admission::Keep)).map(|frame| frame.expect("it is kept"))
+    }
+
     proptest! {
         #[test]
         fn frames_are_read_as_written_one_behind_the_other(all in prop::collection::vec(frames(), 0..5)) {
             let bytes: Vec<u8> = all.iter().flat_map(written).collect();
             let mut input = &bytes[..];
             for frame in all {
-                prop_assert_eq!(Frame::read(&mut input, LONGEST).unwrap(), frame);
+                prop_assert_eq!(read(&mut input).unwrap(), frame);
             }
             prop_assert!(input.is_empty());
         }
 
-        /// Whatever comes is a frame or an error; it neither panics nor takes memory for bytes that are not there.
+        /// A frame of which a bit is another, wherever, is an error; it neither panics nor takes memory for bytes that
+        /// are not there.
         #[test]
-        fn garbled_frames_are_errors(frame in frames(), at in any::<prop::sample::Index>(), byte: u8, cut in any::<prop::sample::Index>()) {
+        fn changed_frames_are_errors(frame in frames(), at in any::<prop::sample::Index>(), bit in 0..8u8) {
             let mut bytes = written(&frame);
             let place = at.index(bytes.len());
-            bytes[place] = byte;
-            drop(Frame::read(&mut &bytes[..], LONGEST));
-            let short = &written(&frame)[..cut.index(bytes.len())];
-            prop_assert_eq!(Frame::read(&mut &short[..], LONGEST).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+            bytes[place] ^= 1 << bit;
+            prop_assert!(read(&mut &bytes[..]).is_err());
         }
+
+        #[test]
+        fn frames_that_are_cut_off_end_early(frame in frames(), cut in any::<prop::sample::Index>()) {
+            let bytes = written(&frame);
+            let short = &bytes[..cut.index(bytes.len())];
+            prop_assert_eq!(read(&mut &short[..]).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        }
+
+        #[test]
+        fn what_is_discarded_is_passed_over(frame in frames(), next in frames()) {
+            let bytes = [written(&frame), written(&next)].concat();
+            let mut input = &bytes[..];
+            let first = Frame::read_admitted(&mut input, LONGEST, |_| Ok(Admission::Discard)).unwrap();
+            prop_assert_eq!(first.is_none(), matches!(frame, Frame::Parcel { .. }));
+            prop_assert_eq!(read(&mut input).unwrap(), next);
+        }
+    }
+
+    fn body<R: Read>(bytes: R, len: u64) -> Body<R> {
+        Body { bytes: bytes.take(len), hash: Hasher::new() }
     }
 
     #[test]
     fn memory_is_taken_as_bytes_arrive() {
         for come in [0, 10, TRUSTED, TRUSTED + 1, 5 * TRUSTED] {
             let (mut bytes, len) = (Vec::new(), 1 << 36);
-            let error = Body(io::repeat(7).take(come as u64).take(len)).fill(&mut bytes, len as usize).unwrap_err();
+            let error = body(io::repeat(7).take(come as u64), len).fill(&mut bytes, len as usize).unwrap_err();
             assert_eq!((error.kind(), bytes.len()), (ErrorKind::UnexpectedEof, come));
             assert!(bytes.capacity() <= come + come.max(TRUSTED), "{} bytes for {come}", bytes.capacity());
         }
-        let whole = Body(io::repeat(7).take(5 << 20)).bytes(5 << 20).unwrap();
+        let whole = body(io::repeat(7), 5 << 20).rest().unwrap();
         assert_eq!((whole.len(), whole.capacity()), (5 << 20, 5 << 20));
     }
 

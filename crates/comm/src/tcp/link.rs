@@ -1,81 +1,92 @@
 //! [`Link`]: a process's place in a group.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::frame::{ExchangeId, Frame, LONGEST, LONGEST_GREETING};
-use super::world::{Letter, World};
+use super::frame::{LONGEST, LONGEST_GREETING};
+use super::state::Letter;
+use super::world::World;
 use crate::CommError;
-use crate::transport::{Call, Parcel, Transport};
+use crate::transport::{Call, Group, Parcel, Transport};
 
 /// A process's place in a group, and the way to the others.
 pub struct Link {
     world: Arc<World>,
-    /// Names the group.
-    path: Vec<u64>,
-    /// The ranks of the whole world that belong to the group.
-    members: Vec<usize>,
-    place: usize,
-    n_exchanges: AtomicU64,
+    group: Group,
 }
 
 impl Link {
     /// The group of all ranks.
     pub(super) fn new(world: &Arc<World>) -> Self {
-        let (members, place) = ((0..world.size).collect(), world.rank);
-        Self { world: Arc::clone(world), path: Vec::new(), members, place, n_exchanges: AtomicU64::new(0) }
+        Self::join(world, Group::of_all(world.rank, world.size))
     }
 
-    fn send(&self, id: &ExchangeId, call: Call, parcels: &[Parcel]) -> Result<(), CommError> {
-        let room = LONGEST - LONGEST_GREETING;
-        if let Some(long) = parcels.iter().find(|parcel| parcel.len() as u64 > room) {
+    fn join(world: &Arc<World>, group: Group) -> Self {
+        world.join(&group.path);
+        Self { world: Arc::clone(world), group }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.world.leave(&self.group.path);
+    }
+}
+
+/// Refuses parcels that no frame carries.
+///
+/// # Errors
+/// At the first one.
+pub(super) fn check_lengths(call: Call, parcels: &[Parcel]) -> Result<(), CommError> {
+    let room = LONGEST - LONGEST_GREETING;
+    match parcels.iter().find(|parcel| parcel.len() as u64 > room) {
+        None => Ok(()),
+        Some(long) => {
             let what = format!("a parcel of {} bytes; at most {room} are sent at once: use more ranks", long.len());
-            return Err(CommError::Operand { operation: call.operation, what });
+            Err(CommError::Operand { operation: call.operation, what })
         }
-        for (&member, parcel) in self.members.iter().zip(parcels).filter(|(member, _)| **member != self.world.rank) {
-            let frame = Frame::Parcel { id: id.clone(), call: call.to_string(), parcel: parcel.clone() };
-            self.world.send(member, frame);
-        }
-        Ok(())
     }
+}
 
-    /// The parcel of a letter, when its sender made the same call.
-    fn open(&self, place: usize, call: Call, (theirs, parcel): Letter) -> Result<Parcel, CommError> {
-        if theirs == call.to_string() {
-            return Ok(parcel);
-        }
-        let (here, expected) = (self.world.rank, call.to_string());
-        Err(CommError::Mismatch { here, expected, rank: self.members[place], found: theirs })
-    }
+/// Parcels of an exchange, of which `own` has this rank's for itself, when their senders made the same call.
+///
+/// # Errors
+/// At the first that made another one.
+pub(super) fn open(
+    group: &Group,
+    call: Call,
+    letters: Vec<Option<Letter>>,
+    own: Vec<Parcel>,
+) -> Result<Vec<Parcel>, CommError> {
+    let (here, expected) = (group.members[group.place], call.to_string());
+    let opened = letters.into_iter().zip(own).zip(&group.members[..]).map(|((letter, own), &rank)| match letter {
+        None => Ok(own),
+        Some((theirs, parcel)) if theirs == expected => Ok(parcel),
+        Some((found, _)) => Err(CommError::Mismatch { here, expected: expected.clone(), rank, found }),
+    });
+    opened.collect()
 }
 
 impl Transport for Link {
     fn rank(&self) -> usize {
-        self.place
+        self.group.place
     }
 
     fn size(&self) -> usize {
-        self.members.len()
+        self.group.members.len()
+    }
+
+    fn member(&self, place: usize) -> usize {
+        self.group.members[place]
     }
 
     fn exchange(&self, call: Call, parcels: Vec<Parcel>) -> Result<Vec<Parcel>, CommError> {
-        let id = (self.path.clone(), self.n_exchanges.fetch_add(1, Ordering::Relaxed));
-        self.send(&id, call, &parcels)?;
-        let letters = self.world.collect(&id, &self.members, call)?;
-        let opened = letters.into_iter().zip(parcels).enumerate().map(|(place, (letter, own))| match letter {
-            Some(letter) => self.open(place, call, letter),
-            None => Ok(own),
-        });
-        opened.collect()
+        check_lengths(call, &parcels)?;
+        let letters = self.world.exchange(&self.group.next(), &self.group.members, call, &parcels)?;
+        open(&self.group, call, letters, parcels)
     }
 
     fn among(&self, members: &[usize]) -> Self {
-        let place = members.iter().position(|&member| member == self.place).expect("a rank is among its group");
-        let split_at = self.n_exchanges.load(Ordering::Relaxed);
-        // Groups that part at the same exchange differ in their first member.
-        let path = self.path.iter().copied().chain([split_at, members[0] as u64]).collect();
-        let members = members.iter().map(|&member| self.members[member]).collect();
-        Self { world: Arc::clone(&self.world), path, members, place, n_exchanges: AtomicU64::new(0) }
+        Self::join(&self.world, self.group.among(members))
     }
 
     fn failure(&self) -> Option<CommError> {

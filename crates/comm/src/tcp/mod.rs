@@ -6,7 +6,11 @@
 //! ```
 //! [`join`](rendezvous) carries this out. Then every rank has a socket for each other one, with a thread that writes
 //! and one that reads (`world.rs`): parcels wait in queues, so that large ones never stop each other, and whoever has
-//! nothing to send for a second sends a sign of life. `link.rs` is the [`Transport`](crate::Transport).
+//! nothing to send for a second sends a sign of life. What a rank knows and decides is plain data (`state.rs`), which
+//! bounds what may lie unread. `link.rs` is the [`Transport`](crate::Transport).
+//!
+//! Every message has a checksum (`frame.rs`). One that is malformed, or that no honest rank sends then, ends the job
+//! with an error that names its sender.
 //!
 //! A rank that fails tells the others before it leaves. One whose connection ends without that was killed, and one that
 //! is silent for eight seconds has lost its host or its network. Whoever learns of a failure tells everybody once; of
@@ -33,6 +37,9 @@ mod mesh;
 mod place;
 mod proof;
 mod rendezvous;
+#[cfg(test)]
+mod sim;
+mod state;
 mod world;
 
 use std::collections::BTreeSet;

@@ -22,8 +22,8 @@ use crate::secret::random;
 /// First bytes of a greeting and of a claim.
 const MAGIC: [u8; 8] = *b"girihtcp";
 
-/// Number of this layout; processes with another one turn each other away.
-const PROTOCOL: u32 = 1;
+/// Number of this layout and of that of frames; processes with another one turn each other away.
+const PROTOCOL: u32 = 2;
 
 /// Length of what both begin with: magic and protocol.
 pub(super) const PREFIX: usize = MAGIC.len() + size_of::<u32>();
@@ -260,6 +260,6 @@ mod tests {
         assert_eq!(check_prefix(b"g"), Ok(()));
         assert_eq!(check_prefix(&greeting().unwrap()), Ok(()));
         assert_eq!(check_prefix(b"GET / HTTP/1.1"), Err(Foreign::Program));
-        assert_eq!(check_prefix(b"girihtcp\x02\0\0\0"), Err(Foreign::Protocol));
+        assert_eq!(check_prefix(b"girihtcp\x01\0\0\0"), Err(Foreign::Protocol));
     }
 }

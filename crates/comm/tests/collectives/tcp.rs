@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use girih_comm::tcp::{self, Options};
 use girih_comm::{CommError, RankFailure};
 
-use crate::by_hand::{Client, GO, READY, SOON, connect, frame, options, read_until, text};
+use crate::by_hand::{Client, SOON, connect, frame, join, options, text};
 use crate::laws::Rank;
 
 /// All ranks name the same failure; the error is that of the rank itself.
@@ -252,10 +252,7 @@ fn with_a_stranger(after: impl Fn(TcpStream) + Sync) -> (RankFailure<CommError>,
         // Somebody who only looks does no harm.
         drop(connect(&all[0].rendezvous));
         connect(&all[0].rendezvous).write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        let mut one = connect(&all[0].rendezvous);
-        assert_eq!(Client::new(1, 2).prove(&mut one), Some(true));
-        one.write_all(&frame(READY, &[])).unwrap();
-        read_until(&mut one, GO);
+        let one = join(&all[0].rendezvous);
         let start = Instant::now();
         after(one);
         let failure = zero.join().unwrap();
@@ -266,10 +263,13 @@ fn with_a_stranger(after: impl Fn(TcpStream) + Sync) -> (RankFailure<CommError>,
 #[test]
 fn garbled_messages_name_the_rank() {
     let long = [b"girih", &[6][..], &u64::MAX.to_le_bytes()].concat();
+    let mut changed = frame(5, &[]);
+    changed[14] ^= 1;
     for (bytes, what) in [
         (b"complete nonsense, and more".to_vec(), "it sent bytes that no girih sends"),
         (long, "it sent a message of 18446744073709551615 bytes"),
         (frame(6, b"short"), "it sent a message that ends 3 bytes early"),
+        (changed, "it sent a message of kind 5 whose checksum is another"),
         (frame(4, b"more"), "it sent a message of kind 4 that says something else"),
         (frame(4, &[]), "it sent a message that has no place after the start"),
         (frame(7, &[&7u64.to_le_bytes()[..], &text("rank 7 of 2")].concat()), "has no place after the start"),

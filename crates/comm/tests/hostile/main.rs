@@ -2,6 +2,7 @@
 
 #[path = "../by_hand/mod.rs"]
 mod by_hand;
+mod peers;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use by_hand::{
-    BEAT, Client, GO, GOODBYE, GREETING, KEY, READY, SOON, WELCOME, addresses, connect, frame, listener, options,
+    BEAT, Client, GO, GOODBYE, GREETING, KEY, READY, SOON, WELCOME, addresses, connect, frame, join, listener, options,
     read_until, text, welcome,
 };
 use girih_comm::tcp::{self, Options, TcpRank};
@@ -41,7 +42,7 @@ fn attack(place: &str, purpose: u8, listener: u64) -> Vec<TcpStream> {
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
         other_version,
         huge,
-        b"girihtcp\x02\0\0\0 and whatever follows".to_vec(),
+        b"girihtcp\x09\0\0\0 and whatever follows".to_vec(),
         frame(BEAT, &[]).repeat(1000),
         known(1, 3).claim(&[0; GREETING]),
         vec![0; 1 << 20],
@@ -139,7 +140,7 @@ fn garbage_of_any_length_changes_nothing() {
         let mut runner = TestRunner::new(ProptestConfig { cases: 200, ..ProptestConfig::default() });
         let outcome = runner.run(&garbage, |(has_prefix, bytes)| {
             let mut stream = connect(&place);
-            let bytes = if has_prefix { [&b"girihtcp\x01\0\0\0"[..], &bytes].concat() } else { bytes };
+            let bytes = if has_prefix { [&b"girihtcp\x02\0\0\0"[..], &bytes].concat() } else { bytes };
             let _ = stream.write_all(&bytes);
             let _ = stream.shutdown(std::net::Shutdown::Write);
             let mut said = Vec::new();
@@ -224,7 +225,7 @@ fn a_false_rank_0_holds_nobody_beyond_the_deadline() {
 
     // Byte by byte.
     let (said, took) = deceived(1.0, |mut stream| {
-        let _ = b"girihtcp\x01\0\0\0".iter().all(|byte| {
+        let _ = b"girihtcp\x02\0\0\0".iter().all(|byte| {
             thread::sleep(Duration::from_millis(200));
             stream.write_all(&[*byte]).is_ok()
         });
@@ -232,7 +233,7 @@ fn a_false_rank_0_holds_nobody_beyond_the_deadline() {
     assert!(said.contains("did not find rank 0") && took < Duration::from_secs(3), "{said} {took:?}");
 
     let (said, took) = deceived(2.0, |mut stream| {
-        let _ = stream.write_all(&[&b"girihtcp\x01\0\0\0"[..], &[4; 32], &[0], &[4; 32]].concat());
+        let _ = stream.write_all(&[&b"girihtcp\x02\0\0\0"[..], &[4; 32], &[0], &[4; 32]].concat());
         // Until the other end has seen through it.
         let _ = stream.read_to_end(&mut Vec::new());
     });
@@ -256,10 +257,7 @@ fn signs_of_life_extend_no_operation() {
     let zero = Options { deadline: Duration::from_secs(1), ..options(0, 2, &place) };
     thread::scope(|scope| {
         let zero = scope.spawn(|| (work(&zero), Instant::now()));
-        let mut one = connect(&place);
-        assert_eq!(Client::new(1, 2).prove(&mut one), Some(true));
-        one.write_all(&frame(READY, &[])).unwrap();
-        read_until(&mut one, GO);
+        let mut one = join(&place);
         let start = Instant::now();
         repeat(&mut one, &frame(BEAT, &[]), 100);
         let (outcome, ended) = zero.join().unwrap();

@@ -17,6 +17,9 @@ pub struct Launch {
     pub batch: u64,
 }
 
+/// Most decisions by which one may overtake others: memory for them is reserved before they come.
+const MOST_AHEAD: usize = 1 << 12;
+
 /// Who launches next on a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
@@ -128,10 +131,19 @@ impl Agenda {
     }
 
     /// Another rank has decided, or one of its workers has signed off.
+    ///
+    /// # Errors
+    /// When the message cannot be what it should; when ranks do different things.
     pub fn hear(&mut self, from: usize, content: &Content) -> Result<(), OrderError> {
+        let malformed = |what| OrderError::Malformed { rank: from, what };
+        content.check(self.workers.len()).map_err(malformed)?;
         match (content, &mut self.turns) {
-            (Content::Decided(number, launch), Turns::Led { decided, .. }) => {
-                let at = (number - self.n_launched) as usize;
+            (Content::Decided(number, launch), Turns::Led { leader, decided }) => {
+                let end = decided.len() + MOST_AHEAD;
+                let at = number.checked_sub(self.n_launched).and_then(|at| usize::try_from(at).ok());
+                let at = at.filter(|&at| at < end && from == *leader && !matches!(decided.get(at), Some(Some(_))));
+                let at =
+                    at.ok_or_else(|| malformed(format!("a decision on launch {number} that is not its to make")))?;
                 if at >= decided.len() {
                     decided.resize(at + 1, None);
                 }
@@ -139,7 +151,9 @@ impl Agenda {
                 self.check(launch.worker)
             }
             (Content::SignedOff(worker, n_launched), _) => {
-                self.signed_off[from][*worker] = Some(*n_launched);
+                let of_rank =
+                    self.signed_off.get_mut(from).ok_or_else(|| malformed(format!("there is no rank {from}")))?;
+                of_rank[*worker] = Some(*n_launched);
                 self.check(*worker)
             }
             _ => Ok(()),

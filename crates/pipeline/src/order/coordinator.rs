@@ -236,6 +236,12 @@ impl Shared {
                 self.tell(Content::Answer(status));
             }
             Content::Answer(status) => {
+                let content = Content::Answer(status);
+                if let Err(what) = content.check(self.rules.workers.len()) {
+                    self.note(OrderError::Malformed { rank: from, what });
+                    return;
+                }
+                let Content::Answer(status) = content else { return };
                 lock(&self.state).answers[from] = Some(status);
                 self.changed.notify_all();
             }

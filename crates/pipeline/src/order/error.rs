@@ -68,6 +68,16 @@ pub enum OrderError {
         /// Why.
         why: String,
     },
+    /// Message of another rank that cannot be what it should.
+    #[error(
+        "rank {rank} sent a malformed message (launch order): {what}; give all ranks the same program and settings"
+    )]
+    Malformed {
+        /// Rank that sent it.
+        rank: usize,
+        /// Fault.
+        what: String,
+    },
     /// Messages do not reach other ranks any more.
     #[error("ranks cannot agree on the order of launches: {why}")]
     Lost {

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use proptest::prelude::*;
 
 use super::agenda::Agenda;
-use super::message::Content;
-use super::{Entry, Launch, Order, OrderError, OrderLog, Rules};
+use super::late::Evidence;
+use super::message::{Content, Progress, Status};
+use super::{Entry, Launch, Message, Order, OrderError, OrderLog, Rules};
 
 /// A card that starts collectives in the order of their launches. Each holds its slots, all that there are, until it
 /// has started on every rank.
@@ -265,4 +266,50 @@ fn a_replay_says_what_does_not_fit() {
     let empty = OrderLog { entries: Vec::new(), ..log.clone() };
     let error = Agenda::new(0, 1, &rules(2, Order::Replay(empty))).register(0, 0).unwrap_err().to_string();
     assert!(error.contains("the log has no more launches of it"), "{error}");
+}
+
+/// Contents of messages that another rank can send: any numbers in them.
+fn contents() -> impl Strategy<Value = Content> {
+    let number = || prop_oneof![0..4u64, any::<u64>()];
+    let launch = || (number(), any::<u64>()).prop_map(|(worker, batch)| Launch { worker: worker as usize, batch });
+    let progress = (number(), any::<Option<u64>>(), any::<bool>());
+    let progress =
+        progress.prop_map(|(n_launched, pending, has_signed_off)| Progress { n_launched, pending, has_signed_off });
+    let status =
+        (prop::collection::vec(progress, 0..4), prop::option::of(number()), prop::collection::vec(launch(), 0..4))
+            .prop_map(|(workers, absent, recent)| Status { workers, absent: absent.map(|n| n as usize), recent });
+    prop_oneof![
+        (number(), launch()).prop_map(|(number, launch)| Content::Decided(number, launch)),
+        (number(), number()).prop_map(|(worker, n)| Content::SignedOff(worker as usize, n)),
+        status.prop_map(Content::Answer),
+    ]
+}
+
+proptest! {
+    /// Whatever another rank says is taken in or an error; what is taken in can be asked for evidence.
+    #[test]
+    fn no_message_panics(all in prop::collection::vec((0..3usize, contents()), 0..12), leader in 0..2usize) {
+        let rules = rules(2, Order::Led { leader });
+        let (mut agenda, mut statuses) = (Agenda::new(0, 3, &rules), vec![None; 3]);
+        for (from, content) in all {
+            let told = agenda.hear(from, &content);
+            if let (Err(OrderError::Malformed { rank, .. }), _) = (&told, &content) {
+                prop_assert_eq!(*rank, from);
+            }
+            if let (Ok(()), Content::Answer(status)) = (&told, content) {
+                statuses[from] = Some(status);
+            }
+            let evidence = Evidence { rank: 0, rules: &rules, agenda: &agenda, statuses: &statuses };
+            let launch = Launch { worker: 1, batch: 0 };
+            drop((evidence.turn(launch), evidence.result(launch), evidence.end()));
+        }
+    }
+
+    /// Bytes of any kind are messages or an error.
+    #[test]
+    fn no_bytes_panic(bytes: Vec<u8>, cut in any::<prop::sample::Index>(), content in contents()) {
+        drop(Message::decode(&bytes));
+        let whole = Message::encode(&[Message(content)]);
+        prop_assert!(Message::decode(&whole[..cut.index(whole.len())]).is_err());
+    }
 }

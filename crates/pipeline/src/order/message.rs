@@ -44,7 +44,31 @@ pub(super) struct Progress {
 impl Progress {
     /// Launches that it has made or registered.
     pub fn n_registered(&self) -> u64 {
-        self.n_launched + u64::from(self.pending.is_some())
+        self.n_launched.saturating_add(u64::from(self.pending.is_some()))
+    }
+}
+
+impl Content {
+    /// Check of the numbers of workers, before anything is looked up by them.
+    ///
+    /// # Errors
+    /// What is wrong, where there are `n_workers`.
+    pub fn check(&self, n_workers: usize) -> Result<(), String> {
+        let known = |worker: usize| match worker < n_workers {
+            true => Ok(()),
+            false => Err(format!("worker {worker} where there are {n_workers}")),
+        };
+        match self {
+            Self::Decided(_, launch) => known(launch.worker),
+            Self::SignedOff(worker, _) => known(*worker),
+            Self::Answer(Status { workers, .. }) if workers.len() != n_workers => {
+                Err(format!("the progress of {} workers where there are {n_workers}", workers.len()))
+            }
+            Self::Answer(Status { absent, recent, .. }) => {
+                absent.iter().copied().chain(recent.iter().map(|launch| launch.worker)).try_for_each(known)
+            }
+            Self::Question | Self::Failed(_) => Ok(()),
+        }
     }
 }
 

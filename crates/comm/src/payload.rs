@@ -1,0 +1,210 @@
+//! [`Payload`]: bytes that another rank sent, read from the front.
+
+use std::ops::Range;
+
+use crate::CommError;
+
+/// Payload of another rank, read from the front. Every read is total: whatever the bytes are, it is a value or an
+/// error that names the rank. Memory is reserved for bytes that are there, never for a number that is read from them.
+#[derive(Clone, Debug)]
+pub struct Payload<'m> {
+    rest: &'m [u8],
+    rank: usize,
+    operation: &'static str,
+}
+
+/// Number as it lies in a payload: little-endian, unaligned.
+pub trait Number: Copy + 'static {
+    /// Size in bytes.
+    const BYTES: usize;
+
+    /// Number of these bytes; zero unless there are [`BYTES`](Self::BYTES) of them.
+    fn from_bytes(bytes: &[u8]) -> Self;
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl Number for $number {
+            const BYTES: usize = size_of::<Self>();
+
+            fn from_bytes(bytes: &[u8]) -> Self {
+                bytes.try_into().map_or(Self::default(), Self::from_le_bytes)
+            }
+        }
+    )*};
+}
+numbers!(u8, u32, u64, i32, f32, f64);
+
+impl<'m> Payload<'m> {
+    /// Payload that `rank`, counted in the whole world, sent for `operation`.
+    #[must_use]
+    pub fn new(bytes: &'m [u8], rank: usize, operation: &'static str) -> Self {
+        Self { rest: bytes, rank, operation }
+    }
+
+    /// Error that names the rank and the operation.
+    #[must_use]
+    pub fn malformed(&self, what: impl Into<String>) -> CommError {
+        CommError::Malformed { rank: self.rank, operation: self.operation, what: what.into() }
+    }
+
+    /// Bytes that were not read yet.
+    #[must_use]
+    pub fn remaining(&self) -> &'m [u8] {
+        self.rest
+    }
+
+    /// True if nothing is left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The next `n` bytes.
+    ///
+    /// # Errors
+    /// When there are fewer.
+    pub fn bytes(&mut self, n: usize) -> Result<&'m [u8], CommError> {
+        let (bytes, rest) = self.rest.split_at_checked(n).ok_or_else(|| self.short(n as u64))?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    /// The next number.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn number<T: Number>(&mut self) -> Result<T, CommError> {
+        self.bytes(T::BYTES).map(T::from_bytes)
+    }
+
+    /// The next number as an index into `n` items.
+    ///
+    /// # Errors
+    /// When there is none, or it is `n` or more.
+    pub fn index(&mut self, n: usize) -> Result<usize, CommError> {
+        let index: u64 = self.number()?;
+        let in_range = usize::try_from(index).ok().filter(|&index| index < n);
+        in_range.ok_or_else(|| self.malformed(format!("{index} where there are {n}")))
+    }
+
+    /// The next `n` numbers.
+    ///
+    /// # Errors
+    /// When there are fewer.
+    pub fn numbers<T: Number>(
+        &mut self,
+        n: usize,
+    ) -> Result<impl ExactSizeIterator<Item = T> + Clone + use<'m, T>, CommError> {
+        let n_bytes = n.checked_mul(T::BYTES).ok_or_else(|| self.short(u64::MAX))?;
+        Ok(self.bytes(n_bytes)?.chunks_exact(T::BYTES).map(T::from_bytes))
+    }
+
+    /// All numbers that are left.
+    ///
+    /// # Errors
+    /// When the bytes are not those of whole numbers.
+    pub fn rest<T: Number>(mut self) -> Result<Vec<T>, CommError> {
+        let (n, more) = (self.rest.len() / T::BYTES, self.rest.len() % T::BYTES);
+        if more > 0 {
+            let (found, size) = (self.rest.len(), T::BYTES);
+            return Err(self.malformed(format!("{found} bytes are no whole numbers of {size}")));
+        }
+        Ok(self.numbers(n)?.collect())
+    }
+
+    /// All that is left: `n` numbers, no fewer and no more.
+    ///
+    /// # Errors
+    /// When there is another number of bytes.
+    pub fn exactly<T: Number>(mut self, n: usize) -> Result<Vec<T>, CommError> {
+        let numbers = self.numbers(n)?.collect();
+        self.end()?;
+        Ok(numbers)
+    }
+
+    /// All that is left: `n` bytes, no fewer and no more.
+    ///
+    /// # Errors
+    /// When there is another number of bytes.
+    pub fn exactly_bytes(mut self, n: usize) -> Result<&'m [u8], CommError> {
+        let bytes = self.bytes(n)?;
+        self.end()?;
+        Ok(bytes)
+    }
+
+    /// All that is left, as ids of which each is in `range`.
+    ///
+    /// # Errors
+    /// When the bytes are not those of whole ids; at the first id that is out of range.
+    pub fn ids(self, range: &Range<u32>) -> Result<Vec<u32>, CommError> {
+        let ids = self.clone().rest::<u32>()?;
+        match ids.iter().find(|id| !range.contains(id)) {
+            None => Ok(ids),
+            Some(id) => Err(self.malformed(format!("id {id} is out of range, {} to {}", range.start, range.end))),
+        }
+    }
+
+    /// Check that nothing is left.
+    ///
+    /// # Errors
+    /// When there are more bytes.
+    pub fn end(&self) -> Result<(), CommError> {
+        match self.rest.len() {
+            0 => Ok(()),
+            n => Err(self.malformed(format!("{n} bytes too many"))),
+        }
+    }
+
+    fn short(&self, wanted: u64) -> CommError {
+        self.malformed(format!("{} bytes are left where {wanted} are expected", self.rest.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn payload(bytes: &[u8]) -> Payload<'_> {
+        Payload::new(bytes, 3, "a test")
+    }
+
+    fn is_named<T>(outcome: &Result<T, CommError>) -> bool {
+        matches!(outcome, Err(CommError::Malformed { rank: 3, operation: "a test", .. }))
+    }
+
+    #[test]
+    fn numbers_are_read_in_order_and_to_the_end() {
+        let bytes = [&7u64.to_le_bytes()[..], &2.5f32.to_le_bytes(), &9u32.to_le_bytes(), &8u32.to_le_bytes()].concat();
+        let mut all = payload(&bytes);
+        assert_eq!(all.index(8), Ok(7));
+        assert_eq!(all.number(), Ok(2.5f32));
+        assert!(is_named(&all.end()));
+        assert_eq!(all.clone().exactly(2), Ok(vec![9u32, 8]));
+        assert_eq!(all.clone().ids(&(8..10)), Ok(vec![9, 8]));
+        assert!(is_named(&all.clone().ids(&(0..9))));
+        assert_eq!(all.rest::<u32>(), Ok(vec![9, 8]));
+    }
+
+    #[test]
+    fn errors_name_the_rank_the_operation_and_the_fault() {
+        let message = payload(&[1, 2]).exactly::<u32>(1).unwrap_err().to_string();
+        assert!(message.starts_with("rank 3 sent a malformed message (a test): 2 bytes are left where 4"), "{message}");
+    }
+
+    proptest! {
+        /// No count, however large, takes memory or panics.
+        #[test]
+        fn reads_of_any_bytes_are_values_or_errors(bytes: Vec<u8>, n: usize) {
+            let len = bytes.len();
+            prop_assert_eq!(is_named(&payload(&bytes).exactly::<u32>(n)), n.checked_mul(4) != Some(len));
+            prop_assert_eq!(is_named(&payload(&bytes).numbers::<f64>(n).map(drop)), n > len / 8);
+            prop_assert_eq!(is_named(&payload(&bytes).rest::<u64>()), len % 8 != 0);
+            prop_assert_eq!(is_named(&payload(&bytes).bytes(n)), n > len);
+            let index = payload(&bytes).index(n);
+            prop_assert!(is_named(&index) || index.is_ok_and(|index| index < n));
+        }
+    }
+}
