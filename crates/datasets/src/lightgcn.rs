@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use girih_graph_format::file::read_sparse_npz;
-use girih_graph_format::{Coo, Csr, Duplicates, MAX_NODES, NodeId, Notes};
+use girih_graph_format::{Coo, Csr, Duplicates, MAX_NODES, NodeId, Notes, check_proportion};
 
 use crate::edges::refuse_duplicates_option;
 use crate::inventory::Inventory;
@@ -142,11 +142,12 @@ impl Pairs {
 
     /// Refuses an id so large that it was never numbered from 0: arrays as long as it says would not be worth having.
     fn check_proportion(&self) -> Result<(), DatasetError> {
-        let limit = (1 << 24).max(100 * self.users.len());
-        match self.iter().find(|&(user, item, _)| user.max(item) as usize >= limit) {
+        let n_pairs = self.users.len();
+        let is_far = |id: NodeId| check_proportion(id as usize + 1, n_pairs, "").is_err();
+        match self.iter().find(|&(user, item, _)| is_far(user.max(item))) {
             None => Ok(()),
             Some((user, item, line)) => {
-                let (id, n_pairs) = (user.max(item), self.users.len());
+                let id = user.max(item);
                 let what =
                     format!("id {id} is out of all proportion to {n_pairs} pairs; number users and items from 0");
                 Err(self.error(line, &what))

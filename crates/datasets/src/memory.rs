@@ -1,5 +1,6 @@
 //! Whether a data set fits into the memory that is free, before any of it is allocated.
 
+use girih_graph_format::check_proportion;
 use girih_machine::memory::Free;
 
 use crate::DatasetError;
@@ -21,10 +22,12 @@ pub(crate) fn check_fits(needed: u64, free: Option<Free>) -> Result<(), DatasetE
 const NODE_BYTES: u64 = 3 * size_of::<u64>() as u64;
 
 /// Refuses a number of nodes that a file declares and that a graph is about to be made of, if there are other numbers of
-/// rows of features or of labels, where there are any, or if memory does not suffice.
+/// rows of features or of labels, where there are any, if there are none and the edges do not bear it out, or if memory
+/// does not suffice.
 pub(crate) fn check_declared_nodes(
     n_nodes: usize,
     (n_features, n_labels): (Option<usize>, Option<usize>),
+    n_edges: usize,
     free: Option<Free>,
 ) -> Result<(), DatasetError> {
     let found = [(n_features, "rows of features"), (n_labels, "labels")];
@@ -33,6 +36,9 @@ pub(crate) fn check_declared_nodes(
         let message =
             format!("there are {rows} {what} for {n_nodes} nodes, as many as are declared; each node needs one");
         return Err(DatasetError::invalid(message));
+    }
+    if n_features.or(n_labels).is_none() {
+        check_proportion(n_nodes, n_edges, &format!("{n_nodes} nodes are declared"))?;
     }
     let needed = n_nodes as u64 * NODE_BYTES;
     let Some(Free { bytes: available, limit }) = free.filter(|free| needed > free.bytes) else { return Ok(()) };
@@ -54,12 +60,14 @@ mod tests {
 
     #[test]
     fn declared_nodes_are_borne_out_and_fit() {
-        assert!(check_declared_nodes(10, (None, None), None).is_ok());
-        assert!(check_declared_nodes(10, (Some(10), Some(10)), free(240)).is_ok());
-        let refused = |n, rows, available| check_declared_nodes(n, rows, available).unwrap_err().to_string();
+        assert!(check_declared_nodes(10, (None, None), 0, None).is_ok());
+        assert!(check_declared_nodes(10, (Some(10), Some(10)), 0, free(240)).is_ok());
+        let refused = |n, rows, available| check_declared_nodes(n, rows, 3, available).unwrap_err().to_string();
         assert!(refused(10, (Some(9), None), None).contains("there are 9 rows of features for 10 nodes"));
         assert!(refused(10, (Some(10), Some(0)), None).contains("0 labels"));
         assert!(refused(11, (None, None), free(263)).contains("264 bytes"));
+        assert!(refused(1 << 30, (None, None), None).contains("only 3 edges"));
+        assert!(check_declared_nodes(1 << 30, (Some(1 << 30), None), 3, None).is_ok(), "rows of features bear it out");
     }
 
     #[test]

@@ -67,7 +67,12 @@ fn read(source: &mut dyn NamedArrays, name: &str, options: &LoadOptions) -> Resu
     let n_nodes = match scalar(&mut arrays, "num_nodes")? {
         Some(n) => {
             let rows = (features.as_ref().map(Features::n_rows), labels.as_ref().map(Labels::n_nodes));
-            memory::check_declared_nodes(n, rows, Free::now())?;
+            let n_edges = ["edge_index", "indices"].into_iter().filter_map(|name| arrays.look_at(name)).map(|array| {
+                let per_edge = if array.shape().len() == 2 { 2 } else { 1 };
+                array.values().len() / per_edge
+            });
+            let n_edges = n_edges.max().unwrap_or(0);
+            memory::check_declared_nodes(n, rows, n_edges, Free::now())?;
             Some(n)
         }
         None => features.as_ref().map(Features::n_rows).or(labels.as_ref().map(Labels::n_nodes)),

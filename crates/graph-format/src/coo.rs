@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use crate::{Csr, FormatError, MAX_NODES, NodeId, Notes, rows};
 
 /// Graphs up to here are taken as they are, whatever their number of edges: they are small.
-const MAX_SMALL_GRAPH: usize = 1 << 24;
+const MAX_SMALL_GRAPH: usize = 1 << 20;
 /// Nodes per edge above which a larger graph is rather one whose number of nodes is wrong.
 const MAX_NODES_PER_EDGE: usize = 100;
 
@@ -322,11 +322,14 @@ impl Buckets {
 }
 
 /// Refuses numbers of nodes that are out of all proportion to the edges, before memory is taken for them; `found` says
-/// where the number comes from.
-pub(crate) fn check_proportion(n_nodes: usize, n_edges: usize, found: &str) -> Result<(), FormatError> {
+/// where the number comes from. A few bytes of a file say any number; edges, or rows of features, bear it out.
+///
+/// # Errors
+/// When there are more than 2²⁰ nodes, and more than 100 for each edge.
+pub fn check_proportion(n_nodes: usize, n_edges: usize, found: &str) -> Result<(), FormatError> {
     if n_nodes <= MAX_SMALL_GRAPH || n_nodes / MAX_NODES_PER_EDGE <= n_edges {
         return Ok(());
     }
-    let remedy = "number the nodes from 0 without gaps, or give their number";
+    let remedy = "number the nodes from 0 without gaps, and state no more of them than there are";
     Err(FormatError::invalid(format!("{found}, but there are only {n_edges} edges; {remedy}")))
 }

@@ -47,7 +47,7 @@ mod convert_sprs;
 
 pub use blocks::{BlockLayout, BlockMatrix};
 pub use buffer::Buffer;
-pub use coo::{Coo, Duplicates};
+pub use coo::{Coo, Duplicates, check_proportion};
 pub use csr::{Csr, MAX_NODES};
 pub use error::FormatError;
 pub use matrix::Matrix;

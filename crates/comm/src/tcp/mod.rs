@@ -32,6 +32,8 @@
 mod arrivals;
 mod client;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod link;
 mod mesh;
 mod place;

@@ -138,7 +138,7 @@ fn read_text(raw: &Path, options: &LoadOptions, notes: &mut Notes) -> Result<Par
             labels::of_matrix(matrix, options, notes).map_err(|e| e.at(&path))
         })
         .transpose()?;
-    check_nodes(n_nodes, features.as_ref(), labels.as_ref()).map_err(|e| e.at(raw))?;
+    check_nodes(n_nodes, features.as_ref(), labels.as_ref(), edges.len()).map_err(|e| e.at(raw))?;
     Ok(Parts { graph: to_graph(&edges, options, DUPLICATES, notes).map_err(|e| e.at(&path))?, features, labels })
 }
 
@@ -177,16 +177,22 @@ fn read_binary(raw: &Path, options: &LoadOptions, notes: &mut Notes) -> Result<P
         true => Some(labels::of_array(Npz::open(&label_path)?.array("node_label")?, None, options, notes)?),
         false => None,
     };
-    check_nodes(n_nodes, features.as_ref(), labels.as_ref()).map_err(|e| e.at(&path))?;
+    let n_edges = edge_index.values().len() / 2;
+    check_nodes(n_nodes, features.as_ref(), labels.as_ref(), n_edges).map_err(|e| e.at(&path))?;
     let n_nodes = Some(n_nodes as usize);
     let weights = weights.map(|weights| weights.into_vec());
     let graph = named_arrays::from_edge_index(edge_index, weights, n_nodes, DUPLICATES, options, notes)?;
     Ok(Parts { graph, features, labels })
 }
 
-fn check_nodes(n_nodes: u64, features: Option<&Matrix>, labels: Option<&Labels>) -> Result<(), DatasetError> {
+fn check_nodes(
+    n_nodes: u64,
+    features: Option<&Matrix>,
+    labels: Option<&Labels>,
+    n_edges: usize,
+) -> Result<(), DatasetError> {
     let rows = (features.map(Matrix::n_rows), labels.map(Labels::n_nodes));
-    memory::check_declared_nodes(n_nodes as usize, rows, Free::now())
+    memory::check_declared_nodes(n_nodes as usize, rows, n_edges, Free::now())
 }
 
 /// The only value of a list with one value a graph.

@@ -30,6 +30,7 @@ mod sniff;
 mod sparse_npz;
 mod tensors;
 mod text;
+mod unpack;
 
 pub use array::{Array, Element, Values};
 pub use atomic::{NewFolder, remove_unfinished, write_file};

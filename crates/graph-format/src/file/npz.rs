@@ -1,7 +1,8 @@
 //! `.npz`: a zip archive of `.npy` members, stored or deflated; and any other zip archive that holds one.
 
+use std::collections::HashSet;
 use std::fs::File;
-use std::io::{BufWriter, Cursor, Read, Seek, Write};
+use std::io::{BufWriter, Cursor, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use super::array::{Array, Element};
 use super::mapped::MappedFile;
 use super::npy;
 use super::sniff::{Sniffed, check_binary};
+use super::unpack::{Budget, fill};
 use crate::FormatError;
 
 /// Members that declare more bytes are refused.
@@ -26,6 +28,10 @@ pub struct Npz {
     archive: ZipArchive<Cursor<Bytes>>,
     members: Vec<String>,
     n_bytes: u64,
+    /// Of the whole archive, with those of archives inside.
+    budget: Budget,
+    /// Members that the budget has paid for.
+    unpacked: HashSet<String>,
 }
 
 /// The archive's bytes, mapped or owned.
@@ -44,7 +50,7 @@ impl Npz {
     /// # Errors
     /// When the file cannot be read or is no zip archive.
     pub fn open(path: &Path) -> Result<Self, FormatError> {
-        Self::new(path, &Bytes(Arc::new(MappedFile::open(path)?)))
+        Self::new(path, &Bytes(Arc::new(MappedFile::open(path)?)), Budget::of_free_memory())
     }
 
     /// An archive in memory; errors name `origin`.
@@ -52,10 +58,10 @@ impl Npz {
     /// # Errors
     /// When the bytes are no zip archive.
     pub fn from_bytes(origin: &Path, bytes: Vec<u8>) -> Result<Self, FormatError> {
-        Self::new(origin, &Bytes(Arc::new(bytes)))
+        Self::new(origin, &Bytes(Arc::new(bytes)), Budget::of_free_memory())
     }
 
-    fn new(origin: &Path, bytes: &Bytes) -> Result<Self, FormatError> {
+    fn new(origin: &Path, bytes: &Bytes, budget: Budget) -> Result<Self, FormatError> {
         let n_bytes = bytes.as_ref().len() as u64;
         let archive = ZipArchive::new(Cursor::new(bytes.clone())).map_err(|e| {
             let other = check_binary(bytes.as_ref(), "a zip archive", Sniffed::Zip);
@@ -63,7 +69,7 @@ impl Npz {
         })?;
         let names: Result<Vec<String>, ZipError> = archive.file_names().map(|n| n.map(|n| n.into_owned())).collect();
         let members = names.map_err(|e| zip_error(&e).at(origin))?;
-        Ok(Self { origin: origin.to_owned(), archive, members, n_bytes })
+        Ok(Self { origin: origin.to_owned(), archive, members, n_bytes, budget, unpacked: HashSet::new() })
     }
 
     /// The file that errors name.
@@ -118,7 +124,7 @@ impl Npz {
     /// As [`Npz::member`], or when the member is no zip archive.
     pub fn inner(&mut self, name: &str) -> Result<Self, FormatError> {
         let bytes = self.member(name)?;
-        Self::from_bytes(&self.origin.join(name), bytes)
+        Self::new(&self.origin.join(name), &Bytes(Arc::new(bytes)), self.budget)
     }
 
     /// The bytes of the member `name` (its full name), with size and checksum verified.
@@ -140,12 +146,14 @@ impl Npz {
                 file.compressed_size()
             )));
         }
+        // A member that is read again takes the place of its first copy.
+        if self.unpacked.insert(name.to_owned()) {
+            let remedy = "save its arrays as .npy, which need not fit into memory, or read it where there is more";
+            self.budget.take(declared, remedy)?;
+        }
         let mut bytes = Vec::new();
-        bytes.try_reserve_exact(declared as usize).map_err(|_| {
-            FormatError::invalid(format!("the member takes {declared} bytes, more memory than there is"))
-        })?;
         // One byte more than declared, so that the end of the member is seen and its checksum compared.
-        file.take(declared + 1).read_to_end(&mut bytes).map_err(|e| FormatError::corrupt(e.to_string()))?;
+        fill(file, &mut bytes, usize::try_from(declared).unwrap_or(usize::MAX).saturating_add(1))?;
         if bytes.len() as u64 != declared {
             let message = format!("the member declares {declared} bytes and holds {} or more", bytes.len());
             return Err(FormatError::corrupt(message));

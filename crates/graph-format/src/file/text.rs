@@ -3,7 +3,7 @@
 //! Text is cut into chunks that end at line ends and parsed in parallel. Neither the result nor the error depends on
 //! how many chunks there are: [`parse_lines`] reports the first line that is wrong, by its number in the file.
 
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, Write};
 use std::ops::Deref;
 use std::path::Path;
 
@@ -16,6 +16,7 @@ use rayon::prelude::*;
 
 use super::mapped::MappedFile;
 use super::sniff::misnamed_gzip;
+use super::unpack::Budget;
 use super::write_file;
 use crate::{FormatError, Notes};
 
@@ -42,24 +43,14 @@ impl Text {
         if let Some(error) = misnamed_gzip(&map) {
             return Err(error.at(path));
         }
-        let most = girih_machine::memory::free_bytes().map_or(u64::MAX, |free| free / 2);
-        unpacked(&map, most).map(Self::Unpacked).map_err(|error| error.at(path))
+        unpacked(&map, Budget::of_free_memory()).map(Self::Unpacked).map_err(|error| error.at(path))
     }
 }
 
-/// The text that is packed, of so many bytes at most.
-fn unpacked(packed: &[u8], most: u64) -> Result<Vec<u8>, FormatError> {
-    let mut text = Vec::new();
-    // One byte more than may be, so that more is seen.
-    let read = MultiGzDecoder::new(packed).take(most.saturating_add(1)).read_to_end(&mut text);
-    read.map_err(|error| FormatError::corrupt(format!("not a readable gzip file: {error}")))?;
-    if text.len() as u64 > most {
-        return Err(FormatError::invalid(format!(
-            "it unpacks to more than {most} bytes, half of the memory that is free; unpack it with gunzip and read that \
-             file, which need not fit into memory"
-        )));
-    }
-    Ok(text)
+/// The text that is packed, within a budget.
+fn unpacked(packed: &[u8], mut budget: Budget) -> Result<Vec<u8>, FormatError> {
+    let remedy = "unpack it with gunzip and read that file, which need not fit into memory";
+    budget.read_all(MultiGzDecoder::new(packed), remedy)
 }
 
 impl Deref for Text {
@@ -342,8 +333,8 @@ mod tests {
         let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::default());
         packed.write_all(&[b'1'; 1000]).unwrap();
         let packed = packed.finish().unwrap();
-        assert_eq!(unpacked(&packed, 1000).unwrap().len(), 1000);
-        let refused = unpacked(&packed, 999).unwrap_err().to_string();
+        assert_eq!(unpacked(&packed, Budget::new(1000)).unwrap().len(), 1000);
+        let refused = unpacked(&packed, Budget::new(999)).unwrap_err().to_string();
         assert!(refused.contains("more than 999 bytes") && refused.contains("gunzip"), "{refused}");
     }
 }

@@ -7,6 +7,7 @@ use super::ids::{Sides, Sizes};
 use super::konect::Shape;
 use super::lines::Edges;
 use super::{EdgeListOptions, dict, is_skipped};
+use crate::coo::check_proportion;
 use crate::file::text::{Fields, Lines, Separator, line_error};
 use crate::{FormatError, Notes};
 
@@ -73,6 +74,23 @@ impl<'a> Preamble<'a> {
              its number is wrong",
             counts.line, counts.n_edges
         )))
+    }
+
+    /// Refuses numbers of nodes that comments state and edges do not bear out; those of options are their caller's.
+    ///
+    /// # Errors
+    /// When one is out of all proportion.
+    pub(super) fn check_stated(&self, n_edges: usize, options: &EdgeListOptions) -> Result<(), FormatError> {
+        if options.n_nodes.is_some() {
+            return Ok(());
+        }
+        let own = self.comments.own.sizes.map(|(rows, cols, line)| (rows.max(cols), line));
+        let counts = self.comments.konect.as_ref().and_then(|konect| konect.counts);
+        let of_konect = counts.and_then(|counts| Some((counts.n_nodes?, counts.line)));
+        let of_konect = of_konect.map(|((left, right), line)| (left.max(right) as usize, line));
+        own.into_iter().chain(of_konect).try_for_each(|(n_nodes, line)| {
+            check_proportion(n_nodes, n_edges, &format!("line {line}: {n_nodes} nodes are stated"))
+        })
     }
 
     /// The sizes that options and comments state, and whether there are two sets of ids.

@@ -88,6 +88,7 @@ pub fn parse_edge_list(text: &[u8], options: &EdgeListOptions) -> Result<EdgeLis
     let konect = preamble.comments.konect.clone();
     let directed = konect.as_ref().map(|konect| konect.shape == Shape::Directed);
     let Some(layout) = Layout::new(&preamble, options, &mut notes)? else {
+        preamble.check_stated(0, options)?;
         return match preamble.comments.own.sizes {
             Some((rows, cols, _)) => {
                 let edges = Coo::new(rows, cols, Vec::new(), Vec::new(), None)?;
@@ -99,6 +100,7 @@ pub fn parse_edge_list(text: &[u8], options: &EdgeListOptions) -> Result<EdgeLis
     let edges = lines::parse(text, &layout, &mut notes)?;
     layout.check_times(&edges)?;
     preamble.check_counts(&edges, &mut notes)?;
+    preamble.check_stated(edges.sources.len(), options)?;
     let (edges, sides) = match &layout.sizes {
         Sizes::Sides(sides) => ids::two_sets(edges, sides, &mut notes).map(|(edges, sides)| (edges, Some(sides)))?,
         Sizes::One(sizes) => (ids::one_set(edges, *sizes, layout.first_id, &mut notes)?, None),

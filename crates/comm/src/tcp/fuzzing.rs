@@ -1,0 +1,57 @@
+//! Entry points for fuzzing: bytes of a stranger, given to the code that reads them from a socket.
+
+use std::io;
+use std::time::Duration;
+
+use super::Options;
+use super::frame::{Frame, LONGEST, LONGEST_GREETING};
+use super::proof::{CLAIM, GREETING, Meeting, Purpose, check_prefix};
+use crate::Secret;
+
+/// Number of frames that the bytes are; before the start where `greets`, later otherwise. What is read is written
+/// again, and has to be the same bytes.
+///
+/// # Errors
+/// At the first frame that is none.
+///
+/// # Panics
+/// When a frame is not written as it was read.
+pub fn frames(bytes: &[u8], greets: bool) -> io::Result<usize> {
+    let (mut rest, mut n) = (bytes, 0);
+    while !rest.is_empty() {
+        let before = rest;
+        let frame = Frame::read(&mut rest, if greets { LONGEST_GREETING } else { LONGEST })?;
+        let mut written = Vec::new();
+        frame.write(&mut written)?;
+        // A frame has one form, but for addresses, of which some can be written in two ways.
+        let is_list = matches!(frame, Frame::Welcome(_));
+        assert!(is_list || written == before[..before.len() - rest.len()], "{frame:?} is written in another way");
+        n += 1;
+    }
+    Ok(n)
+}
+
+/// Whether the bytes are a greeting and a claim on it, as a listener checks them. Where `proves`, the claim gets the
+/// proof of somebody who knows the secret, so that what is behind the proof is read, too.
+#[must_use]
+pub fn claim(bytes: &[u8], proves: bool) -> bool {
+    let Some((greeting, rest)) = bytes.split_first_chunk::<GREETING>() else { return false };
+    let Some((claim, _)) = rest.split_first_chunk::<CLAIM>() else { return false };
+    let secret = Secret::detect(None, |name| (name == Secret::VARIABLE).then(|| "5a".repeat(32)));
+    let Ok(secret) = secret else { return false };
+    let options = Options {
+        rank: 0,
+        size: 2,
+        rendezvous: String::new(),
+        job: "fuzz".to_owned(),
+        secret,
+        start_deadline: Duration::ZERO,
+        deadline: Duration::ZERO,
+    };
+    let meeting = Meeting { options: &options, purpose: Purpose::Rendezvous, listener: 0 };
+    let claim = if proves { meeting.with_proof(greeting, claim) } else { *claim };
+    let is_ours = check_prefix(greeting).is_ok() && check_prefix(&claim).is_ok();
+    let known = meeting.check_claim(greeting, &claim);
+    assert!(!proves || known.is_some(), "a claim with its proof is not believed");
+    is_ours && known.is_some()
+}

@@ -1,0 +1,5 @@
+//! Target `arrays` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("arrays");

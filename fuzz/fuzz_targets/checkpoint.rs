@@ -1,0 +1,5 @@
+//! Target `checkpoint` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("checkpoint");

@@ -1,0 +1,5 @@
+//! Target `config` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("config");

@@ -1,0 +1,5 @@
+//! Target `frames` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("frames");

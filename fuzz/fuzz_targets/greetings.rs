@@ -1,0 +1,5 @@
+//! Target `greetings` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("greetings");

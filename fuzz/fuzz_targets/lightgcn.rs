@@ -1,0 +1,5 @@
+//! Target `lightgcn` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("lightgcn");

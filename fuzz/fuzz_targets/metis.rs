@@ -1,0 +1,5 @@
+//! Target `metis` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("metis");

@@ -1,0 +1,5 @@
+//! Target `npy` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("npy");

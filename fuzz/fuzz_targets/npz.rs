@@ -1,0 +1,5 @@
+//! Target `npz` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("npz");

@@ -1,0 +1,5 @@
+//! Target `ogb` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("ogb");

@@ -1,0 +1,5 @@
+//! Target `planetoid` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("planetoid");

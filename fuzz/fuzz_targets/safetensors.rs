@@ -1,0 +1,5 @@
+//! Target `safetensors` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("safetensors");

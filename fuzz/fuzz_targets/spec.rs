@@ -1,0 +1,5 @@
+//! Target `spec` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("spec");

@@ -1,0 +1,5 @@
+//! Target `store` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("store");

@@ -1,0 +1,5 @@
+//! Target `tables` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("tables");

@@ -1,0 +1,5 @@
+//! Target `torch` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("torch");

@@ -1,0 +1,201 @@
+//! [`Input`]: the files that a target reads.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+use zip::ZipArchive;
+
+use crate::targets::Form;
+
+/// One file of an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Path below the folder of the input.
+    pub name: String,
+    /// Contents.
+    pub bytes: Vec<u8>,
+}
+
+/// The files that a target reads: one, or all of a folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Input {
+    /// In the order of the seed.
+    pub files: Vec<File>,
+}
+
+/// Most folders above a file.
+const DEPTH_MAX: usize = 3;
+/// Counting of unpacked bytes ends here.
+const UNPACKED_MAX: u64 = 1 << 32;
+
+impl Input {
+    /// One file.
+    #[must_use]
+    pub fn one(name: &str, bytes: impl Into<Vec<u8>>) -> Self {
+        Self { files: vec![File { name: name.to_owned(), bytes: bytes.into() }] }
+    }
+
+    /// Several files.
+    #[must_use]
+    pub fn folder(files: &[(&str, &[u8])]) -> Self {
+        let file = |&(name, bytes): &(&str, &[u8])| File { name: name.to_owned(), bytes: bytes.to_vec() };
+        Self { files: files.iter().map(file).collect() }
+    }
+
+    /// The files below a folder, by name.
+    ///
+    /// # Panics
+    /// When the folder cannot be read.
+    #[must_use]
+    pub fn read(folder: &Path) -> Self {
+        let mut files = Vec::new();
+        collect(folder, "", &mut files);
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        Self { files }
+    }
+
+    /// The input in one string of bytes: of a single file its contents; of a folder a header for each file, which is
+    /// the length of its name, the name, and the length of its contents.
+    #[must_use]
+    pub fn encode(&self, form: Form) -> Vec<u8> {
+        if let (Form::One(_) | Form::Memory(_), [file]) = (form, &self.files[..]) {
+            return file.bytes.clone();
+        }
+        let mut all = Vec::new();
+        for File { name, bytes } in &self.files {
+            all.push(name.len() as u8);
+            all.extend(name.as_bytes());
+            all.extend((bytes.len() as u32).to_le_bytes());
+            all.extend(bytes);
+        }
+        all
+    }
+
+    /// The input of any string of bytes. Lengths beyond its end are cut; names are made harmless.
+    #[must_use]
+    pub fn decode(mut all: &[u8], form: Form) -> Self {
+        if let Form::One(name) | Form::Memory(name) = form {
+            return Self::one(name, all);
+        }
+        let mut input = Self::default();
+        while let Some((&name_len, rest)) = all.split_first() {
+            let (name, rest) = rest.split_at(usize::from(name_len).min(rest.len()));
+            let (len, rest) = rest.split_at(rest.len().min(4));
+            let mut word = [0; 4];
+            word[..len.len()].copy_from_slice(len);
+            let (bytes, rest) = rest.split_at((u32::from_le_bytes(word) as usize).min(rest.len()));
+            input.files.push(File { name: harmless(name), bytes: bytes.to_vec() });
+            all = rest;
+        }
+        input
+    }
+
+    /// Writes the files below `folder`, which is emptied first; the path of the single file, or the folder.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn write(&self, folder: &Path, form: Form) -> std::io::Result<PathBuf> {
+        if folder.exists() {
+            std::fs::remove_dir_all(folder)?;
+        }
+        std::fs::create_dir_all(folder)?;
+        for File { name, bytes } in &self.files {
+            let path = folder.join(name);
+            std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
+            // A name that is a folder already is left out.
+            if !path.is_dir() {
+                std::fs::write(path, bytes)?;
+            }
+        }
+        Ok(match (form, &self.files[..]) {
+            (Form::One(_) | Form::Any, [file]) => folder.join(&file.name),
+            _ => folder.to_owned(),
+        })
+    }
+
+    /// Bytes of all files, and of what the packed ones unpack to.
+    #[must_use]
+    pub fn unpacked_bytes(&self) -> u64 {
+        self.files.iter().map(|file| unpacked(&file.name, &file.bytes)).sum()
+    }
+}
+
+fn collect(folder: &Path, prefix: &str, files: &mut Vec<File>) {
+    for entry in std::fs::read_dir(folder).expect("a folder of seeds") {
+        let path = entry.expect("an entry of a folder of seeds").path();
+        let name = format!("{prefix}{}", path.file_name().unwrap_or_default().to_string_lossy());
+        if path.is_dir() {
+            collect(&path, &format!("{name}/"), files);
+        } else {
+            files.push(File { name, bytes: std::fs::read(&path).expect("a seed") });
+        }
+    }
+}
+
+/// A relative path without anything that leaves its folder.
+fn harmless(name: &[u8]) -> String {
+    let text: String = name
+        .iter()
+        .map(|&b| if b.is_ascii_alphanumeric() || b"._-/".contains(&b) { char::from(b) } else { '_' })
+        .collect();
+    let kept: Vec<&str> = text.split('/').filter(|part| !part.is_empty() && !part.starts_with("..")).collect();
+    match kept.len() {
+        0 => "_".to_owned(),
+        n => kept[n.saturating_sub(DEPTH_MAX)..]
+            .iter()
+            .map(|part| if *part == "." { "_" } else { part })
+            .collect::<Vec<_>>()
+            .join("/"),
+    }
+}
+
+/// Bytes of a file, and of what it unpacks to.
+fn unpacked(name: &str, bytes: &[u8]) -> u64 {
+    let own = bytes.len() as u64;
+    let count = |reader: &mut dyn Read| std::io::copy(&mut reader.take(UNPACKED_MAX), &mut Counted(0)).map_or(0, |n| n);
+    if name.ends_with(".gz") {
+        let mut sink = Counted(0);
+        // An error in the middle does not take back what was unpacked before.
+        let _ = std::io::copy(&mut MultiGzDecoder::new(bytes).take(UNPACKED_MAX), &mut sink);
+        return own + sink.0;
+    }
+    if !bytes.starts_with(b"PK") {
+        return own;
+    }
+    let Ok(mut archive) = ZipArchive::new(std::io::Cursor::new(bytes)) else { return own };
+    let members = 0..archive.len();
+    own + members.map(|i| archive.by_index(i).map_or(0, |mut member| count(&mut member))).sum::<u64>()
+}
+
+/// A writer that counts.
+struct Counted(u64);
+
+impl std::io::Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_are_decoded_as_they_were_encoded_and_nothing_leaves_its_folder() {
+        let input = Input::folder(&[("raw/a.csv", b"0 1\n"), ("b", b"")]);
+        assert_eq!(Input::decode(&input.encode(Form::Folder), Form::Folder), input);
+        for name in ["../../x", "/x/y", "a/../../b", "", ".", "..", "a//b"] {
+            let name = harmless(name.as_bytes());
+            assert!(!name.starts_with('/') && name.split('/').all(|part| !part.is_empty() && part != ".."), "{name}");
+        }
+        for len in 0..input.encode(Form::Folder).len() {
+            let _ = Input::decode(&input.encode(Form::Folder)[..len], Form::Folder);
+        }
+    }
+}

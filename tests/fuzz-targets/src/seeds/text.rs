@@ -1,0 +1,117 @@
+//! Seeds in text: edge lists, matrices, graphs, tables; packed, too.
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use girih_datasets::OutputFormat;
+
+use super::{planted, written_one};
+use crate::Input;
+
+fn each(name: &str, texts: &[&str]) -> Vec<Input> {
+    texts.iter().map(|text| Input::one(name, text.as_bytes())).collect()
+}
+
+/// A text as gzip packs it.
+pub(crate) fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    packed.write_all(text).expect("memory");
+    packed.finish().expect("memory")
+}
+
+const EDGE_LISTS: &[&str] = &[
+    "0,1\n1,2\n2,0\n",
+    "source,target,weight\n0,1,0.5\n1,2,-2e3\n",
+    "# girih: nodes 9; columns source,target\n0 1\n1 2\n",
+    "# girih: nodes 4\n",
+    "# FromNodeId\tToNodeId\n0\t1\n3\t2\n",
+    "% bip positive\n% 3 3 2\n1 1 2 1082040961\n2 2 1 1082040962\n3 1 1 1082040963\n",
+    "% asym unweighted\n1 2\n2 3\n",
+    "0 1 {'weight': 3.0, 'color': 'red'}\n1 2 {'weight': 1}\n",
+    "\"user\";\"item\";\"rating\"\n\"0\";\"3\";\"5\"\n",
+    ",src,dst\n0,4,5\n1,5,6\n",
+];
+
+pub(crate) fn edge_lists() -> Vec<Input> {
+    each("edges.csv", EDGE_LISTS)
+}
+
+pub(crate) fn matrix_market() -> Vec<Input> {
+    let mut seeds = each(
+        "matrix.mtx",
+        &[
+            "%%MatrixMarket matrix coordinate real general\n% words\n3 3 2\n2 1 0.5\n3 1 -1\n",
+            "%%MatrixMarket matrix coordinate pattern symmetric\n4 4 3\n2 1\n3 1\n4 4\n",
+            "%%MatrixMarket matrix array integer skew-symmetric\n3 3\n1\n0\n2\n",
+            "%%MatrixMarket matrix array real general\n2 2\n0\n1.5\n0\n2\n",
+        ],
+    );
+    let save = |path: &std::path::Path| planted().save_as(OutputFormat::of(path).expect("a format"), path);
+    seeds.push(written_one("matrix.mtx", |path| save(path).expect("a file")));
+    seeds
+}
+
+pub(crate) fn metis() -> Vec<Input> {
+    let mut seeds = each(
+        "metis.graph",
+        &[
+            "% words\n3 2 001\n2 5 3 1\n1 5\n1 1\n",
+            "4 2 011 2\n7 7 2 1\n7 7 1 1\n7 7 4 1\n7 7 3 1\n",
+            "5 1\n2\n1\n\n\n\n",
+        ],
+    );
+    let save = |path: &std::path::Path| planted().save_as(OutputFormat::of(path).expect("a format"), path);
+    seeds.push(written_one("metis.graph", |path| save(path).expect("a file")));
+    seeds
+}
+
+pub(crate) fn packed() -> Vec<Input> {
+    let lists = edge_lists().into_iter().take(3).map(|input| ("edges.csv.gz", input));
+    let matrices = matrix_market().into_iter().take(2).map(|input| ("matrix.mtx.gz", input));
+    let graphs = metis().into_iter().take(2).map(|input| ("metis.graph.gz", input));
+    lists.chain(matrices).chain(graphs).map(|(name, input)| Input::one(name, gzip(&input.files[0].bytes))).collect()
+}
+
+pub(crate) fn lightgcn() -> Vec<Input> {
+    let (train, test) = (&b"0 0 2\n1 1\n2 0 1 2\n"[..], &b"0 3\n1 0 3\n2\n"[..]);
+    let users = &b"org_id remap_id\na 0\nb 1\nc 2\n"[..];
+    let items = &b"org_id remap_id\na 0\nb 1\nc 2\nd 3\n"[..];
+    vec![
+        Input::folder(&[("test.txt", test), ("train.txt", train)]),
+        Input::folder(&[("test.txt", test), ("train.txt", train), ("user_list.txt", users), ("item_list.txt", items)]),
+    ]
+}
+
+pub(crate) fn tables() -> Vec<Input> {
+    let edges = ("edges.csv", &b"0,1\n1,2\n2,3\n3,0\n"[..]);
+    let features = &b"1,0.5\n0,1e-1\n0,0\n-2,3\n"[..];
+    let labels = &b"node,label\n0,1\n1,0\n3,1\n2,\n"[..];
+    vec![
+        Input::folder(&[edges, ("features.csv", features), ("labels.csv", labels)]),
+        Input::folder(&[edges, ("features.txt", b"1 2\n3 4\n5 6\n7 8\n"), ("labels.txt", b"0\n1\n0\n1\n")]),
+        Input::folder(&[edges, ("features.csv.gz", &gzip(features)), ("labels.csv", b"0,1\n1,1\n0,0\n1,0\n")]),
+    ]
+}
+
+/// An OGB raw folder in text; `splits` are its files of splits.
+pub(crate) fn ogb_with(splits: &[(&str, &[u8])]) -> Input {
+    let raw: [(&str, &[u8]); 5] = [
+        ("raw/edge.csv.gz", &gzip(b"0,1\n2,1\n")),
+        ("raw/num-node-list.csv.gz", &gzip(b"4\n")),
+        ("raw/num-edge-list.csv.gz", &gzip(b"2\n")),
+        ("raw/node-feat.csv.gz", &gzip(b"1,0.5\n0,1e-1\n0,0\n-2,3\n")),
+        ("raw/node-label.csv.gz", &gzip(b"1\n\n0.0\nnan\n")),
+    ];
+    Input::folder(&[&raw[..], splits].concat())
+}
+
+pub(crate) fn ogb() -> Vec<Input> {
+    let parts: [(&str, &[u8]); 4] = [
+        ("raw/edge_weight.csv.gz", &gzip(b"0.5\n2\n")),
+        ("split/time/train.csv.gz", &gzip(b"2\n")),
+        ("split/time/valid.csv.gz", &gzip(b"0\n")),
+        ("split/time/test.csv.gz", &gzip(b"3\n1\n")),
+    ];
+    vec![ogb_with(&parts)]
+}

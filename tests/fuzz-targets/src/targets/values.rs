@@ -1,0 +1,96 @@
+//! Arrays, stores of codes and specifications.
+
+use std::path::Path;
+
+use girih_compress::{CodecSpec, CompressedFeatures};
+use girih_datasets::generate::Recipe;
+use girih_datasets::{FeaturesFrom, Spec};
+use girih_graph_format::file::{Array, NpyRows, Verify, map_bytes};
+use girih_sampling::FanOut;
+
+use crate::Input;
+
+/// Nodes and stored values of data that are generated.
+const GENERATED: u64 = 1 << 16;
+
+/// An array: mapped, read, converted into everything that loaders make of it, and row by row.
+pub(super) fn npy(path: &Path, _: &Input) -> Result<(), String> {
+    let read = || Array::map(path);
+    let result = read().map(drop).map_err(|error| error.to_string());
+    let _ = Array::read(path);
+    let _ = read().and_then(Array::into_f32);
+    let _ = read().and_then(Array::into_offsets);
+    let _ = read().and_then(Array::into_ids);
+    let _ = read().and_then(Array::into_i64);
+    let _ = read().and_then(Array::into_bools);
+    let _ = read().and_then(Array::into_matrix);
+    let _ = read().and_then(Array::into_text);
+    if let Ok(rows) = NpyRows::open(path) {
+        let mut values = vec![0.0; rows.n_rows() * rows.width()];
+        let _ = rows.read(0, &mut values);
+    }
+    result
+}
+
+/// A store of codes, all of whose rows are decoded.
+pub(super) fn store(path: &Path, _: &Input) -> Result<(), String> {
+    let at = |error: girih_compress::CompressError| error.to_string();
+    // Without the checksums of codes, any code is decoded.
+    if let Ok(bytes) = map_bytes(path)
+        && let Ok(features) = CompressedFeatures::from_bytes(bytes, Verify::Structure)
+    {
+        decode(&features);
+    }
+    decode(&CompressedFeatures::open(path, Verify::Full).map_err(at)?);
+    Ok(())
+}
+
+fn decode(features: &CompressedFeatures) {
+    // A width that no file bears out is an allocation of its user's, who has as wide a graph.
+    if features.width() > 1 << 16 {
+        return;
+    }
+    let mut row = vec![0.0; features.width()];
+    let n = if features.check_codes().is_ok() { features.n_rows().min(1 << 12) } else { 0 };
+    (0..n).for_each(|i| features.decode(i, &mut row));
+}
+
+/// What users write on the command line: data, codecs, rules for features, fan-outs.
+pub(super) fn spec(_: &Path, input: &Input) -> Result<(), String> {
+    let text = text(input)?;
+    if let Ok(codec) = text.parse::<CodecSpec>() {
+        assert_eq!(codec.to_string().parse::<CodecSpec>().ok(), Some(codec), "a codec is written as it is read");
+        let _ = codec.check();
+    }
+    if let Ok(rule) = text.parse::<FeaturesFrom>() {
+        assert_eq!(rule.to_string().parse::<FeaturesFrom>().ok(), Some(rule), "a rule is written as it is read");
+    }
+    let _ = text.parse::<FanOut>();
+    let spec = text.parse::<Spec>().map_err(|error| error.to_string())?;
+    if let Spec::Synth { name, recipe } = spec
+        && size(&recipe) <= GENERATED
+    {
+        let dataset = recipe.generate(&name, 1).map_err(|error| error.to_string())?;
+        dataset.validate().expect("what is generated keeps the rules of a data set");
+    }
+    Ok(())
+}
+
+/// Nodes, edges and values of a recipe, and of classes.
+fn size(recipe: &Recipe) -> u64 {
+    let nodes = recipe.nodes() as u64;
+    let width = match recipe {
+        Recipe::Planted(planted) => (planted.features * (1 + planted.factors) + planted.classes) as u64,
+        Recipe::Rmat(_) => 0,
+    };
+    let classes = match recipe {
+        Recipe::Planted(planted) => planted.classes as u64,
+        Recipe::Rmat(_) => 0,
+    };
+    nodes.saturating_add(classes).saturating_mul(1 + width).saturating_add(recipe.edges())
+}
+
+pub(super) fn text(input: &Input) -> Result<&str, String> {
+    let bytes = input.files.first().map_or(&[][..], |file| &file.bytes);
+    std::str::from_utf8(bytes).map_err(|error| error.to_string())
+}
