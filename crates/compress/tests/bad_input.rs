@@ -140,3 +140,12 @@ fn a_sample_is_what_was_asked_for() {
     assert_eq!(draw_sample(&rows, SampleOptions { n_rows: 1000, seed: 3 }).unwrap(), rows);
     assert_ne!(draw_sample(&rows, SampleOptions { n_rows: 20, seed: 4 }).unwrap(), sample);
 }
+
+/// Decoded features are finite: where a mean and a value of the book add up to more than any number, fitting refuses.
+#[test]
+fn a_book_whose_rows_would_be_infinite_is_refused() {
+    let large = Matrix::new(4, 3, vec![3e38, 1.0, 0.0, 3e38, 1.0, -3e38, 3e38, 0.0, 0.0, 2e38, 2.0, -3e38]).unwrap();
+    let error = fit(CodecSpec::TopkResidual(1), &large, 0).unwrap_err().to_string();
+    assert!(error.contains("beyond float32"), "{error}");
+    fit(CodecSpec::Topk(1), &large, 0).unwrap();
+}

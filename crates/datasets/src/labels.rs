@@ -39,7 +39,8 @@ pub(crate) fn of_array(
     notes: &mut Notes,
 ) -> Result<Labels, DatasetError> {
     let origin = array.origin().to_owned();
-    let labels = if is_table(&array)? {
+    // One column of 0 and 1 is told from classes by what the data or the user say alone.
+    let labels = if is_table(&array)? || (options.multi_label == Some(true) && array.shape().len() == 2) {
         of_columns(array.into_matrix()?, options, notes)
     } else {
         classes(array).and_then(|classes| of_classes(classes, declared, options))

@@ -258,6 +258,20 @@ proptest! {
     }
 }
 
+/// A column of 0 and 1 is classes, unless the file says that it is labels, of which there is one.
+#[test]
+fn several_labels_a_node_come_back_though_there_is_one_label() {
+    let case = Case::new();
+    let targets = Matrix::new(4, 1, vec![0.0, 1.0, 1.0, 0.0]).unwrap();
+    let labels = Labels::Multi { n_classes: 1, targets };
+    let original = Dataset { labels: Some(labels.clone()), ..case.load() };
+    let path = case.path().join("one.safetensors");
+    original.save_as(OutputFormat::Tensors, &path).unwrap();
+    assert_eq!(load_default(&path).labels, Some(labels));
+    write_npy(&case.file("y"), &[4, 1], &[0i64, 1, 1, 0]).unwrap();
+    assert!(!case.load().is_multi_label());
+}
+
 #[test]
 fn names_ask_for_formats() {
     let format = |name: &str| OutputFormat::of(Path::new(name));

@@ -56,12 +56,25 @@ impl TopkCodebook {
         let background = matches!(spec, CodecSpec::TopkResidual(_)).then(|| mean_row(sample));
         let mut codec = Self { width, k: k_of(spec), book: Vec::new(), background };
         codec.book = mean_of(codec.row_bytes(), sample, |row, sum| codec.add_kept(row, sum));
-        if codec.book.iter().any(|value| !value.is_finite()) {
+        if !codec.is_finite() {
             return Err(CompressError::invalid(format!(
-                "codec {spec}: features are so far from their mean that it is beyond float32; scale them"
+                "codec {spec}: features are so large, or so far from their mean, that decoded ones are beyond float32; \
+                 scale them"
             )));
         }
         Ok(codec)
+    }
+
+    /// Whether whatever is decoded is finite: each value of the book, on top of each mean of its group.
+    fn is_finite(&self) -> bool {
+        let largest = |values: &[f32]| values.iter().fold(0.0f32, |most, value| most.max(value.abs()));
+        let mut groups = (0..self.width).step_by(GROUP).zip(self.book.chunks(2 * self.k));
+        let mean = |first: usize| {
+            let end = (first + GROUP).min(self.width);
+            self.background.as_ref().map_or(0.0, |means| largest(&means[first..end]))
+        };
+        self.book.iter().all(|value| value.is_finite())
+            && groups.all(|(first, book)| (mean(first) + largest(book)).is_finite())
     }
 
     /// Adds the values of `row` that are kept to `sum`, in the order of the code.

@@ -45,6 +45,8 @@ mod operand;
 mod paper;
 mod planning;
 mod product;
+#[cfg(test)]
+mod random_graphs;
 mod ranks;
 mod rows;
 mod session;

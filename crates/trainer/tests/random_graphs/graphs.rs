@@ -1,0 +1,277 @@
+//! Small random graphs and the data on them, the same for a seed on every machine.
+
+#![allow(dead_code, reason = "every program that includes this file uses some of it")]
+
+use girih_datasets::{Features, Labels, Split, UNLABELLED};
+use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Permutation};
+use girih_random::{Key, Stream};
+
+/// Nodes of the largest graph.
+const MAX_NODES: u64 = 24;
+/// Purpose of the draws, apart from those of the library.
+const PURPOSE: u32 = 0x7261_6e64;
+
+/// Draws of one seed for one subject.
+pub struct Draws(Stream);
+
+impl Draws {
+    /// Draws for `subject`, which do not change when another subject draws more.
+    pub fn new(seed: u64, subject: u64) -> Self {
+        Self(Key::new(seed, PURPOSE).child(subject).stream(0, 0))
+    }
+
+    /// Number below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0.below(bound as u64) as usize
+    }
+
+    /// Number from `low` to `high`.
+    pub fn between(&mut self, low: usize, high: usize) -> usize {
+        low + self.below(high - low + 1)
+    }
+
+    /// True once in `n` draws.
+    pub fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of some values.
+    pub fn one_of<T: Clone>(&mut self, values: &[T]) -> T {
+        values[self.below(values.len())].clone()
+    }
+
+    /// Normal number.
+    pub fn normal(&mut self) -> f32 {
+        self.0.normal()
+    }
+
+    /// Number from 0 to 1.
+    pub fn unit(&mut self) -> f32 {
+        self.0.unit_f32()
+    }
+
+    /// Items in another order.
+    pub fn shuffled<T>(&mut self, mut items: Vec<T>) -> Vec<T> {
+        self.0.shuffle(&mut items);
+        items
+    }
+}
+
+/// Weights of edges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weights {
+    /// None: every edge counts one.
+    None,
+    /// From 0.1 to 3.
+    Plain,
+    /// Integers from 1 to 9.
+    Integer,
+    /// A millionth of plain ones.
+    Tiny,
+    /// A million times plain ones.
+    Large,
+    /// From a millionth to a million, as a power of ten.
+    Wide,
+    /// Plain ones, of which some are zero.
+    Zeros,
+    /// Normal numbers: about half are negative.
+    Negative,
+}
+
+impl Weights {
+    fn draw(self, draws: &mut Draws) -> f32 {
+        let plain = 0.1 + 2.9 * draws.unit();
+        match self {
+            Self::None => 1.0,
+            Self::Plain => plain,
+            Self::Integer => draws.between(1, 9) as f32,
+            Self::Tiny => plain * 1e-6,
+            Self::Large => plain * 1e6,
+            Self::Wide => 10f32.powf(12.0 * draws.unit() - 6.0),
+            Self::Zeros if draws.one_in(3) => 0.0,
+            Self::Zeros => plain,
+            Self::Negative => draws.normal(),
+        }
+    }
+}
+
+/// Graph of at most 24 nodes, as the list of edges that it was made from and as a matrix.
+#[derive(Clone, Debug)]
+pub struct SmallGraph {
+    /// Number of nodes, at least one.
+    pub n: usize,
+    /// Destination, source and weight of every edge, parallel ones included.
+    pub edges: Vec<(u32, u32, f32)>,
+    /// Kind of the weights.
+    pub weights: Weights,
+    /// Rule for parallel edges.
+    pub duplicates: Duplicates,
+    /// Every edge is there in both directions.
+    pub symmetric: bool,
+    /// The matrix.
+    pub csr: Csr,
+}
+
+impl SmallGraph {
+    /// Graph of a seed.
+    pub fn new(draws: &mut Draws) -> Self {
+        let n = match draws.below(8) {
+            0 => 1,
+            1 => 2,
+            _ => draws.between(3, MAX_NODES as usize),
+        };
+        let kinds = [
+            Weights::None,
+            Weights::None,
+            Weights::None,
+            Weights::Plain,
+            Weights::Integer,
+            Weights::Tiny,
+            Weights::Large,
+            Weights::Wide,
+            Weights::Zeros,
+            Weights::Negative,
+        ];
+        let (weights, symmetric) = (draws.one_of(&kinds), draws.one_in(2));
+        let duplicates = draws.one_of(&[Duplicates::Merge, Duplicates::Sum, Duplicates::Keep]);
+        let edges = edges(draws, n, weights, symmetric);
+        let csr = matrix(n, &edges, weights, duplicates);
+        Self { n, edges, weights, duplicates, symmetric, csr }
+    }
+
+    /// Weight of every pair of nodes, `None` where there is no edge.
+    pub fn dense(&self) -> Vec<Vec<Option<f64>>> {
+        dense(&self.csr)
+    }
+
+    /// Whether a weight is below zero.
+    pub fn has_negative(&self) -> bool {
+        self.csr.values().is_some_and(|values| values.iter().any(|&w| w < 0.0))
+    }
+}
+
+/// Edges: none, all pairs, a star, or random ones, with self loops and parallel edges among them.
+fn edges(draws: &mut Draws, n: usize, weights: Weights, symmetric: bool) -> Vec<(u32, u32, f32)> {
+    let ids = 0..n as u32;
+    let pairs: Vec<(u32, u32)> = match draws.below(12) {
+        0 => Vec::new(),
+        1 => ids.clone().flat_map(|v| ids.clone().map(move |u| (v, u))).collect(),
+        2 => ids.clone().skip(1).map(|v| (0, v)).collect(),
+        3 => ids.clone().skip(1).map(|v| (v, v - 1)).collect(),
+        _ => {
+            // Few edges leave nodes isolated; many give parallel ones.
+            let n_edges = draws.below(draws_per_node(n) + 1);
+            // Some graphs have edges among their first nodes alone.
+            let reach = if draws.one_in(4) { n.div_ceil(2) } else { n };
+            (0..n_edges).map(|_| (draws.below(reach) as u32, draws.below(reach) as u32)).collect()
+        }
+    };
+    let mut edges = Vec::new();
+    for (v, u) in draws.shuffled(pairs) {
+        let weight = weights.draw(draws);
+        edges.push((v, u, weight));
+        if symmetric && u != v {
+            edges.push((u, v, weight));
+        }
+    }
+    edges
+}
+
+fn draws_per_node(n: usize) -> usize {
+    4 * n
+}
+
+/// The matrix of a list of edges, in the way that the library makes it.
+fn matrix(n: usize, edges: &[(u32, u32, f32)], weights: Weights, duplicates: Duplicates) -> Csr {
+    let rows = edges.iter().map(|edge| edge.0).collect();
+    let cols = edges.iter().map(|edge| edge.1).collect();
+    let values = (weights != Weights::None).then(|| edges.iter().map(|edge| edge.2).collect());
+    Coo::new(n, n, rows, cols, values).unwrap().to_csr(duplicates).unwrap()
+}
+
+/// Weight of every place of a matrix, `None` where there is no entry.
+pub fn dense(csr: &Csr) -> Vec<Vec<Option<f64>>> {
+    let mut dense = vec![vec![None; csr.n_cols()]; csr.n_rows()];
+    for v in 0..csr.n_rows() {
+        for (u, weight) in csr.row_entries(v) {
+            assert!(dense[v][u as usize].replace(f64::from(weight)).is_none(), "entry {v}, {u} twice");
+        }
+    }
+    dense
+}
+
+/// Values of features: row after row, with zeros and negative values among them.
+fn feature_values(draws: &mut Draws, n: usize, width: usize) -> Vec<f32> {
+    let kind = draws.below(4);
+    let mut value = || match kind {
+        0 => draws.normal(),
+        1 => [0.0, draws.normal()][draws.below(2)],
+        2 => [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, draws.normal()][draws.below(10)],
+        _ => draws.below(7) as f32 - 3.0,
+    };
+    let values: Vec<f32> = (0..n * width).map(|_| value()).collect();
+    if draws.one_in(16) { vec![0.0; n * width] } else { values }
+}
+
+/// Features of `n` nodes, stored densely or sparsely.
+pub fn features(draws: &mut Draws, n: usize) -> Features {
+    let width = draws.between(1, 20);
+    let values = feature_values(draws, n, width);
+    if draws.one_in(2) {
+        return Features::Dense(Matrix::new(n, width, values).unwrap());
+    }
+    let entries: Vec<(usize, f32)> = values.into_iter().enumerate().filter(|(_, value)| *value != 0.0).collect();
+    let rows = entries.iter().map(|(at, _)| (at / width) as u32).collect();
+    let cols = entries.iter().map(|(at, _)| (at % width) as u32).collect();
+    let values = entries.iter().map(|(_, value)| *value).collect();
+    Features::Sparse(Coo::new(n, width, rows, cols, Some(values)).unwrap().to_csr(Duplicates::Refuse).unwrap())
+}
+
+/// Rows of features as `f64`.
+pub fn feature_rows(features: &Features) -> Vec<Vec<f64>> {
+    let rows = |matrix: &Matrix| -> Vec<Vec<f64>> {
+        (0..matrix.n_rows()).map(|v| matrix.row(v).iter().map(|&x| f64::from(x)).collect()).collect()
+    };
+    match features {
+        Features::Dense(matrix) => rows(matrix),
+        Features::Sparse(csr) => {
+            let zero = |row: Vec<Option<f64>>| row.into_iter().map(|x| x.unwrap_or(0.0)).collect();
+            dense(csr).into_iter().map(zero).collect()
+        }
+        Features::Compressed(codes) => {
+            let mut values = vec![0.0; codes.n_rows() * codes.width()];
+            codes.decode(0, &mut values);
+            rows(&Matrix::new(codes.n_rows(), codes.width(), values).unwrap())
+        }
+    }
+}
+
+/// Labels of `n` nodes: one of a few classes, some of them unknown, or several classes a node.
+pub fn labels(draws: &mut Draws, n: usize) -> Labels {
+    let n_classes = draws.between(1, 4);
+    if draws.one_in(4) {
+        let targets = (0..n * n_classes).map(|_| draws.below(2) as f32).collect::<Vec<_>>();
+        return Labels::Multi { n_classes, targets: Matrix::new(n, n_classes, targets).unwrap() };
+    }
+    let class = |draws: &mut Draws| if draws.one_in(5) { UNLABELLED } else { draws.below(n_classes) as u32 };
+    Labels::Single { n_classes, classes: (0..n).map(|_| class(draws)).collect() }
+}
+
+/// Split of `n` nodes into parts, of which some may be empty.
+pub fn split(draws: &mut Draws, n: usize) -> Split {
+    let mut split = Split::default();
+    for v in 0..n as u32 {
+        match draws.below(4) {
+            0 => split.train.push(v),
+            1 => split.val.push(v),
+            2 => split.test.push(v),
+            _ => {}
+        }
+    }
+    split
+}
+
+/// Random numbering of `n` nodes.
+pub fn numbering(draws: &mut Draws, n: usize) -> Permutation {
+    Permutation::from_new_of_old(draws.shuffled((0..n as u32).collect())).unwrap()
+}
