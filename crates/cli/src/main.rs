@@ -38,6 +38,8 @@ const FAILURE: u8 = 1;
 const USAGE_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    girih_machine::fix_heap_bounds();
     let words: Vec<OsString> = std::env::args_os().collect();
     // Also of the command that a launcher starts, and where the command line cannot be parsed.
     let json = words.iter().any(|word| word == "--json");

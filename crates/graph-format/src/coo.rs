@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use crate::{Csr, FormatError, MAX_NODES, NodeId, Notes, rows};
 
 /// Graphs up to here are taken as they are, whatever their number of edges: they are small.
-const MAX_SMALL_GRAPH: usize = 1 << 20;
+const MAX_SMALL_GRAPH: usize = 1 << 24;
 /// Nodes per edge above which a larger graph is rather one whose number of nodes is wrong.
 const MAX_NODES_PER_EDGE: usize = 100;
 
@@ -325,7 +325,7 @@ impl Buckets {
 /// where the number comes from. A few bytes of a file say any number; edges, or rows of features, bear it out.
 ///
 /// # Errors
-/// When there are more than 2²⁰ nodes, and more than 100 for each edge.
+/// When there are more than 2²⁴ nodes, and more than 100 for each edge.
 pub fn check_proportion(n_nodes: usize, n_edges: usize, found: &str) -> Result<(), FormatError> {
     if n_nodes <= MAX_SMALL_GRAPH || n_nodes / MAX_NODES_PER_EDGE <= n_edges {
         return Ok(());

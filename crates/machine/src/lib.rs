@@ -6,6 +6,7 @@
 //! - [`cache_folder()`]: where measurements are kept.
 //! - [`zeros`], [`advise_huge_pages`]: memory on huge pages.
 //! - [`memory`]: what this process uses, and what is free.
+//! - `fix_heap_bounds`: a heap that does not grow with time (glibc).
 //! - `explain_bus_errors`, `ignore_file_size_signal`: errors instead of signals (Linux).
 //! - [`prefetch()`]: a hint to the caches.
 //!
@@ -15,6 +16,8 @@
 mod bus_errors;
 mod cache_folder;
 mod ceilings;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod heap;
 mod hierarchy;
 mod huge_pages;
 mod machine;
@@ -27,6 +30,8 @@ mod signals;
 pub use bus_errors::explain_bus_errors;
 pub use cache_folder::cache_folder;
 pub use ceilings::Ceilings;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub use heap::fix_heap_bounds;
 pub use hierarchy::{Cache, Hierarchy, PASS_BYTES_MIN, Product};
 pub use huge_pages::{advise_huge_pages, zeros};
 pub use machine::{Machine, readable_bytes};

@@ -35,7 +35,10 @@ pub fn write_file(
     write(&mut out).map_err(|e| e.at(path))?;
     out.flush().map_err(at)?;
     temporary.as_file().sync_all().map_err(at)?;
-    temporary.persist(real).map_err(|e| at(e.error))?;
+    let temporary = temporary.into_temp_path();
+    fs::rename(&temporary, real).map_err(at)?;
+    // It has its name: nothing is left to remove.
+    let _ = temporary.keep();
     sync_folder(parent(real)).map_err(at)
 }
 

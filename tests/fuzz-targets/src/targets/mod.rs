@@ -100,10 +100,10 @@ impl Target {
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// Graphs as text: up to 100 nodes an edge, or 2²⁰ nodes whatever the edges.
-const GRAPH: Bound = Bound { per_byte: KIB, constant: 64 * MIB };
-/// Arrays with their values.
-const ARRAYS: Bound = Bound { per_byte: 64, constant: 64 * MIB };
+/// Graphs as text: up to 100 nodes an edge, or 2²⁴ nodes of 64 bytes whatever the edges.
+const GRAPH: Bound = Bound { per_byte: KIB, constant: KIB * MIB };
+/// Arrays with their values, and as many nodes.
+const ARRAYS: Bound = Bound { per_byte: 64, constant: KIB * MIB };
 /// An instruction of a byte makes an object.
 const PICKLE: Bound = Bound { per_byte: 512, constant: 64 * MIB };
 /// Short texts and headers.
