@@ -22,11 +22,4 @@ impl CollectiveError {
     pub(crate) fn layout(message: impl Into<String>) -> Self {
         Self::Layout(message.into())
     }
-
-    /// A message of `rank` that is none of `what`.
-    pub(crate) fn garbled(rank: usize, what: &str) -> Self {
-        Self::layout(format!(
-            "rank {rank} sent {what} that is cut off or too long; give all ranks the same version and settings"
-        ))
-    }
 }

@@ -1,13 +1,13 @@
 //! [`RankGraph`]: a rank's patch of a graph, and the way to the others.
 
-use girih_comm::Collective;
+use girih_comm::{Collective, CommError, Parcel, Payload};
 use girih_compute::Backend;
 use girih_graph_format::{Csr, NodeId};
 use girih_partition::Patches;
-use girih_sampling::{Bias, DrawScratch, DrawnHop, Hop, HopSource, Patch, Topology};
+use girih_sampling::{Bias, DrawScratch, DrawnHop, Hop, HopSource, Neighbors, Patch, Topology};
 
 use crate::exchange::{exchange, messages};
-use crate::wire::{Reader, Request, by_owner, drawn, put, reply};
+use crate::wire::{Request, by_owner, drawn, put, reply};
 use crate::{CollectiveError, Tally};
 
 /// A graph of which every rank holds the rows of its patch. As a [`Topology`] it is that of the whole graph: for each
@@ -56,14 +56,15 @@ impl<'r, B: Backend> RankGraph<'r, B> {
         let all = world.all_gather_bytes(bytemuck::cast_slice(&mine))?;
         let mut first_edges = vec![0];
         for (other, message) in all.iter().enumerate() {
-            let numbers: Vec<u64> =
-                Reader::new(message, other, "a layout").numbers(2)?.map(u64::from_le_bytes).collect();
+            let message = Payload::new(message, other, "a layout");
+            let numbers: Vec<u64> = message.clone().exactly(2)?;
             if numbers[1] != mine[1] {
                 return Err(CollectiveError::layout(format!(
                     "edges have weights on one of the ranks {rank} and {other} alone; give weights to all ranks, or to none"
                 )));
             }
-            first_edges.push(first_edges[other] + numbers[0]);
+            let end = numbers[0].checked_add(first_edges[other]).filter(|_| other != rank || numbers[0] == mine[0]);
+            first_edges.push(end.ok_or_else(|| message.malformed(format!("{} edges", numbers[0])))?);
         }
         let patch = Patch::new(rows, own.start, first_edges[rank])?;
         let ((scratch, drawn), values) = (Default::default(), rows.values());
@@ -92,8 +93,11 @@ impl<'r, B: Backend> RankGraph<'r, B> {
             }
         }
         let received = exchange(self.world, &mut self.tally.weights, replies)?;
-        let weights = by_owner(&received, owners, "the weights of rows")?;
-        let weights: Vec<f64> = weights.into_iter().map(f64::from_le_bytes).collect();
+        let weights: Vec<f64> = by_owner(&received, owners, "the weights of rows")?;
+        if let Some(at) = weights.iter().position(|weight| !(weight.is_finite() && *weight >= 0.0)) {
+            let message = Payload::new(&received[owners[at]], owners[at], "the weights of rows");
+            return Err(message.malformed(format!("a weight of {}", weights[at])).into());
+        }
         let mut sent = messages(self.world);
         for (share, &owner) in hop.shares(&weights).unwrap_or_default().into_iter().zip(owners) {
             put(&mut sent[owner], &[share]);
@@ -101,10 +105,15 @@ impl<'r, B: Backend> RankGraph<'r, B> {
         let received = exchange(self.world, &mut self.tally.shuffle, sent)?;
         let shares = |(rank, request): (usize, &Option<Request>)| {
             let Some(request) = request else { return Ok(None) };
-            let mut reader = Reader::new(&received[rank], rank, "shares of draws");
-            let shares = reader.words(request.nodes.len())?;
-            reader.end()?;
-            Ok(Some(shares))
+            let message = Payload::new(&received[rank], rank, "shares of draws");
+            let shares: Vec<u32> = message.clone().exactly(request.nodes.len())?;
+            let n_draws = shares.iter().map(|&share| u64::from(share)).sum::<u64>();
+            match hop.neighbors {
+                Neighbors::Count(most) if n_draws > u64::from(most) => {
+                    Err(message.malformed(format!("{n_draws} of {most} draws")).into())
+                }
+                _ => Ok(Some(shares)),
+            }
         };
         asked.iter().enumerate().map(shares).collect()
     }
@@ -162,14 +171,16 @@ impl<B: Backend> Topology for RankGraph<'_, B> {
 
         let requests = of_owner.into_iter().map(|nodes| Request::new(hop, nodes).to_bytes()).collect();
         let received = exchange(self.world, &mut self.tally.shuffle, requests)?;
-        let request = |(rank, message): (usize, &girih_comm::Parcel)| Request::from_bytes(message, rank);
+        let own = self.patches.range(self.world.rank());
+        let request = |(rank, message): (usize, &Parcel)| Request::from_bytes(message, rank, &own, hop);
         let asked: Vec<Option<Request>> = received.iter().enumerate().map(request).collect::<Result<_, _>>()?;
         let shares = if hop.has_shares() { self.divide(hop, &owners, &asked)? } else { vec![None; self.world.size()] };
 
         let replies = self.draw(&asked, &shares)?;
         let received = exchange(self.world, &mut self.tally.reshuffle, replies)?;
-        let part = |(rank, message): (usize, &girih_comm::Parcel)| drawn(message, rank, (hop, n_asked[rank]));
-        let parts: Vec<DrawnHop> = received.iter().enumerate().map(part).collect::<Result<_, _>>()?;
+        let bounds = (self.patches.n_nodes(), self.first_edges[self.world.size()]);
+        let part = |(rank, message): (usize, &Parcel)| drawn(message, rank, (hop, n_asked[rank]), bounds);
+        let parts: Vec<DrawnHop> = received.iter().enumerate().map(part).collect::<Result<_, CommError>>()?;
         self.merge(&owners, &parts);
         Ok(HopSource::Drawn(&self.drawn))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use girih_comm::{Collective, Parcel};
+use girih_comm::{Collective, Parcel, Payload};
 use girih_compute::{Backend, FetchedRows};
 use girih_graph_format::NodeId;
 use girih_partition::Patches;
@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::exchange::{exchange, messages};
 use crate::graph::check_patches;
-use crate::wire::{Reader, put};
+use crate::wire::put;
 use crate::{CollectiveError, Tally};
 
 /// Rows that a thread copies at least.
@@ -135,36 +135,28 @@ impl<'r, B: Backend> RankRows<'r, B> {
         }
         let asked = exchange(self.world, &mut self.tally.requests, requests)?;
         let reply = |(asker, message): (usize, &Parcel)| {
-            let nodes = Reader::new(message, asker, "a request for rows").rest()?;
-            self.reply(&nodes, asker)
+            let own = self.patches.range(rank);
+            Ok(self.reply(&Payload::new(message, asker, "a request for rows").ids(&own)?))
         };
         let replies = asked.iter().enumerate().map(reply).collect::<Result<_, CollectiveError>>()?;
         let received = exchange(self.world, &mut self.tally.rows, replies)?;
         for (owner, rows) in received.iter().enumerate().filter(|(owner, _)| *owner != rank) {
-            if rows.len() != of_rank(owner).len() * self.row_bytes {
-                return Err(CollectiveError::garbled(owner, "rows"));
-            }
+            Payload::new(rows, owner, "rows").exactly_bytes(of_rank(owner).len() * self.row_bytes)?;
         }
         let (own, first, row_bytes) = (self.rows, self.patches.range(rank).start, self.row_bytes);
         Ok(FoundRows { own, first, row_bytes, rank, wanted, places, ends, received, spare: self.spare.clone() })
     }
 
-    /// The rows of this rank that `asker` wants.
-    fn reply(&self, nodes: &[NodeId], asker: usize) -> Result<Vec<u8>, CollectiveError> {
+    /// The rows of some nodes of this rank's patch.
+    fn reply(&self, nodes: &[NodeId]) -> Vec<u8> {
         let own = self.patches.range(self.world.rank());
-        if let Some(node) = nodes.iter().find(|node| !own.contains(node)) {
-            return Err(CollectiveError::layout(format!(
-                "rank {asker} asks for the row of node {node}, but this rank holds those of {} to {}",
-                own.start, own.end
-            )));
-        }
         if nodes.is_empty() {
             // Such as that to this rank itself: memory is for those that are read.
-            return Ok(Vec::new());
+            return Vec::new();
         }
         let mut reply = self.spare.bytes(nodes.len() * self.row_bytes);
         copy_rows(&mut reply, self.row_bytes, |at| row_of(self.rows, (nodes[at] - own.start) as usize, self.row_bytes));
-        Ok(reply)
+        reply
     }
 }
 

@@ -1,9 +1,10 @@
 //! What edges weigh, asked of the ranks that have them.
 
+use girih_comm::Payload;
 use girih_compute::Backend;
 
 use crate::exchange::{exchange, messages};
-use crate::wire::{Reader, by_owner};
+use crate::wire::by_owner;
 use crate::{CollectiveError, RankGraph};
 
 impl<B: Backend> RankGraph<'_, B> {
@@ -20,8 +21,7 @@ impl<B: Backend> RankGraph<'_, B> {
         let reply = |(rank, message): (usize, &girih_comm::Parcel)| self.values_for(rank, message);
         let replies = asked.iter().enumerate().map(reply).collect::<Result<_, _>>()?;
         let received = exchange(self.world, &mut self.tally.reshuffle, replies)?;
-        let values = by_owner(&received, &owners, "values of edges")?;
-        Ok(values.into_iter().map(f32::from_le_bytes).collect())
+        Ok(by_owner(&received, &owners, "values of edges")?)
     }
 
     /// The rank whose rows have an edge of the whole graph.
@@ -32,9 +32,8 @@ impl<B: Backend> RankGraph<'_, B> {
     /// The values of this rank's edges that a message of `rank` asks for.
     fn values_for(&self, rank: usize, message: &[u8]) -> Result<Vec<u8>, CollectiveError> {
         let first = self.first_edges[self.world.rank()];
-        let mut reader = Reader::new(message, rank, "positions of edges");
-        let edges = reader.numbers(message.len() / 8)?.map(u64::from_le_bytes);
-        reader.end()?;
+        let message = Payload::new(message, rank, "positions of edges");
+        let edges = message.clone().rest::<u64>()?;
         let mut reply = Vec::with_capacity(4 * edges.len());
         for edge in edges {
             let values = self.values.ok_or_else(|| {
@@ -42,8 +41,9 @@ impl<B: Backend> RankGraph<'_, B> {
                     "rank {rank} asks for values of edges that have none here; give them to all ranks"
                 ))
             })?;
-            let value = edge.checked_sub(first).and_then(|at| values.get(at as usize));
-            reply.extend(value.ok_or_else(|| reader.garbled())?.to_le_bytes());
+            let value = edge.checked_sub(first).and_then(|at| values.get(usize::try_from(at).ok()?));
+            let value = value.ok_or_else(|| message.malformed(format!("edge {edge} is not of this rank")))?;
+            reply.extend(value.to_le_bytes());
         }
         Ok(reply)
     }

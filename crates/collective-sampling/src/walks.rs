@@ -1,14 +1,17 @@
 //! Random walks over patches: the state of a walk travels to the owner of its next node.
 
+use girih_comm::{CommError, Payload};
 use girih_compute::Backend;
 use girih_sampling::{DrawKey, NodeId, RandomWalks, SampleError, Walker, Walks};
 
 use crate::exchange::{exchange, messages};
-use crate::wire::{Reader, put};
+use crate::wire::put;
 use crate::{CollectiveError, RankGraph};
 
 /// Numbers of a walk that travels.
 const STATE: usize = 6;
+/// Most steps and draws of a walk that travels.
+const LONGEST_WALK: u32 = u32::MAX / 2;
 /// Numbers of a step that a walk took.
 const STEP: usize = 3;
 
@@ -48,17 +51,17 @@ impl<B: Backend> RankGraph<'_, B> {
             let received = exchange(self.world, &mut self.tally.walks, sent)?;
             let mut n_anywhere = 0;
             for (rank, message) in received.iter().enumerate() {
-                let mut reader = Reader::new(message, rank, "walks");
-                n_anywhere += u64::from(reader.words(1)?[0]);
-                for (mut walker, origin) in walkers(&mut reader, self.world.size())? {
-                    let own = self.patches.range(me);
-                    if !own.contains(&walker.node) {
-                        return Err(CollectiveError::garbled(rank, "walks"));
+                let mut message = Payload::new(message, rank, "walks");
+                n_anywhere += u64::from(message.number::<u32>()?);
+                for (mut walker, origin) in walkers(message.clone(), (self.world.size(), self.patches.n_nodes()))? {
+                    if !self.patches.range(me).contains(&walker.node) {
+                        let what = format!("a walk at node {}, which is not of this rank", walker.node);
+                        return Err(message.malformed(what).into());
                     }
                     let mut n_steps = walker.n_steps;
                     let number = walker.number;
                     let visit = |node| {
-                        n_steps += 1;
+                        n_steps = n_steps.saturating_add(1);
                         put(&mut steps[origin], &[number, n_steps, node]);
                     };
                     if walks.go_on(self.patch, self.bias, &mut walker, key, &is_end, visit)? {
@@ -74,10 +77,16 @@ impl<B: Backend> RankGraph<'_, B> {
         let received = exchange(self.world, &mut self.tally.walks, steps)?;
         let mut taken = Vec::new();
         for (rank, message) in received.iter().enumerate() {
-            let numbers = Reader::new(message, rank, "steps of walks").rest()?;
-            for step in numbers.as_chunks::<STEP>().0 {
-                let walk = step[0].checked_sub(first).filter(|&walk| (walk as usize) < starts.len());
-                taken.push((walk.ok_or_else(|| CollectiveError::garbled(rank, "steps of walks"))?, step[1], step[2]));
+            let message = Payload::new(message, rank, "steps of walks");
+            let numbers = message.clone().rest::<u32>()?;
+            let (steps, []) = numbers.as_chunks::<STEP>() else {
+                return Err(message.malformed(format!("{} numbers", numbers.len())).into());
+            };
+            for &[walk, step, node] in steps {
+                let walk = walk.checked_sub(first).filter(|&walk| (walk as usize) < starts.len());
+                let walk = walk.filter(|_| (node as usize) < self.patches.n_nodes());
+                let what = || message.malformed(format!("step {step} to node {node} of a walk of another rank"));
+                taken.push((walk.ok_or_else(what)?, step, node));
             }
         }
         taken.sort_unstable();
@@ -96,11 +105,22 @@ fn state_bytes(n_travelling: u32, walkers: &[(Walker, usize)]) -> Vec<u8> {
 }
 
 /// The walks of a message, and who began them.
-fn walkers(reader: &mut Reader<'_>, n_ranks: usize) -> Result<Vec<(Walker, usize)>, CollectiveError> {
-    let numbers = reader.rest()?;
-    let (states, rest) = numbers.as_chunks::<STATE>();
-    if !rest.is_empty() || states.iter().any(|state| state[STATE - 1] as usize >= n_ranks) {
-        return Err(reader.garbled());
+///
+/// # Errors
+/// When the message holds none, or those of ranks or nodes that do not exist.
+fn walkers(message: Payload<'_>, (n_ranks, n_nodes): (usize, usize)) -> Result<Vec<(Walker, usize)>, CommError> {
+    let numbers = message.clone().rest::<u32>()?;
+    let (states, []) = numbers.as_chunks::<STATE>() else {
+        return Err(message.malformed(format!("{} numbers, {STATE} a walk", numbers.len())));
+    };
+    if let Some([.., origin]) = states.iter().find(|state| state[STATE - 1] as usize >= n_ranks) {
+        return Err(message.malformed(format!("a walk of rank {origin} where there are {n_ranks}")));
+    }
+    let exists = |&[_, start, node, n_steps, n_drawn, _]: &[u32; STATE]| {
+        start.max(node) as usize <= n_nodes.saturating_sub(1) && n_steps.max(n_drawn) <= LONGEST_WALK
+    };
+    if let Some(state) = states.iter().find(|state| !exists(state)) {
+        return Err(message.malformed(format!("a walk {state:?} where there are {n_nodes} nodes")));
     }
     let walker = |&[number, start, node, n_steps, n_drawn, origin]: &[u32; STATE]| {
         let mut walker = Walker::new(number, start);

@@ -8,10 +8,10 @@
 //! values    edge ids; then f32 for each
 //! ```
 
-use girih_comm::Parcel;
-use girih_sampling::{DrawKey, DrawnHop, Draws, Hop, Neighbors, NodeId};
+use std::ops::Range;
 
-use crate::CollectiveError;
+use girih_comm::{CommError, Number, Parcel, Payload};
+use girih_sampling::{DrawKey, DrawnHop, Draws, Hop, Neighbors, NodeId};
 
 /// Numbers before the nodes of a request: of 32 bits, the seed two of them.
 const HEADER: usize = 7;
@@ -27,66 +27,21 @@ pub(crate) fn put(message: &mut Vec<u8>, numbers: &[u32]) {
     message.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
 }
 
-/// Reads a message from the front.
-pub(crate) struct Reader<'m> {
-    rest: &'m [u8],
-    rank: usize,
-    what: &'static str,
-}
-
-impl<'m> Reader<'m> {
-    /// Of a message of `rank`, which holds `what`.
-    pub(crate) fn new(message: &'m [u8], rank: usize, what: &'static str) -> Self {
-        Self { rest: message, rank, what }
-    }
-
-    /// The next `n` numbers of `N` bytes.
-    pub(crate) fn numbers<const N: usize>(
-        &mut self,
-        n: usize,
-    ) -> Result<impl ExactSizeIterator<Item = [u8; N]> + use<'m, N>, CollectiveError> {
-        let bytes = n.checked_mul(N).and_then(|n_bytes| self.rest.split_at_checked(n_bytes));
-        let (numbers, rest) = bytes.ok_or_else(|| self.garbled())?;
-        self.rest = rest;
-        Ok(numbers.as_chunks().0.iter().copied())
-    }
-
-    /// The next `n` numbers of 32 bits.
-    pub(crate) fn words(&mut self, n: usize) -> Result<Vec<u32>, CollectiveError> {
-        Ok(self.numbers(n)?.map(u32::from_le_bytes).collect())
-    }
-
-    /// All that is left, as numbers of 32 bits.
-    pub(crate) fn rest(&mut self) -> Result<Vec<u32>, CollectiveError> {
-        let numbers = self.words(self.rest.len() / 4)?;
-        self.end()?;
-        Ok(numbers)
-    }
-
-    /// Checks that nothing is left.
-    pub(crate) fn end(&self) -> Result<(), CollectiveError> {
-        if self.rest.is_empty() { Ok(()) } else { Err(self.garbled()) }
-    }
-
-    pub(crate) fn garbled(&self) -> CollectiveError {
-        CollectiveError::garbled(self.rank, self.what)
-    }
-}
-
-/// A number of `N` bytes for each thing that was asked of its owner, in the order of the things; each rank's message
-/// holds those of its own.
-pub(crate) fn by_owner<const N: usize>(
+/// A number for each thing that was asked of its owner, in the order of the things; each rank's message holds those of
+/// its own.
+///
+/// # Errors
+/// When a message does not hold a number for each thing that was asked of its rank.
+pub(crate) fn by_owner<T: Number>(
     received: &[Parcel],
     owners: &[usize],
     what: &'static str,
-) -> Result<Vec<[u8; N]>, CollectiveError> {
+) -> Result<Vec<T>, CommError> {
     let mut n_asked = vec![0; received.len()];
     owners.iter().for_each(|&owner| n_asked[owner] += 1);
     let mut of_rank = Vec::with_capacity(received.len());
     for (rank, (message, n)) in received.iter().zip(n_asked).enumerate() {
-        let mut reader = Reader::new(message, rank, what);
-        of_rank.push(reader.numbers(n)?);
-        reader.end()?;
+        of_rank.push(Payload::new(message, rank, what).exactly::<T>(n)?.into_iter());
     }
     Ok(owners.iter().filter_map(|&owner| of_rank[owner].next()).collect())
 }
@@ -145,29 +100,45 @@ impl Request {
         message
     }
 
-    /// The request in a message of `rank`; `None` where it asks for nothing.
-    pub(crate) fn from_bytes(message: &[u8], rank: usize) -> Result<Option<Self>, CollectiveError> {
+    /// The request in a message of `rank`, for nodes of the patch `own`; `None` where it asks for nothing. All ranks are
+    /// at the same `hop`, perhaps of other batches.
+    ///
+    /// # Errors
+    /// When the message is none, asks for nodes of others, or for another hop.
+    pub(crate) fn from_bytes(
+        message: &[u8],
+        rank: usize,
+        own: &Range<NodeId>,
+        hop: &Hop<'_>,
+    ) -> Result<Option<Self>, CommError> {
+        let mut message = Payload::new(message, rank, "a request for draws");
         if message.is_empty() {
             return Ok(None);
         }
-        let mut reader = Reader::new(message, rank, "a request");
-        let header = reader.words(HEADER)?;
-        let &[low, high, epoch, batch, number, fan_out, flags] = header.as_slice() else {
-            return Err(reader.garbled());
-        };
+        let seed = message.number()?;
+        let mut next = || message.number::<u32>();
+        let (epoch, batch, number, fan_out, flags) = (next()?, next()?, next()?, next()?, next()?);
         let neighbors = if fan_out == ALL { Neighbors::All } else { Neighbors::Count(fan_out) };
         let draws = match flags & (PER_LAYER | LABOR) {
             PER_LAYER => Draws::PerLayer,
             LABOR => Draws::Labor,
-            _ => Draws::PerNode,
+            0 => Draws::PerNode,
+            _ => return Err(message.malformed(format!("flags {flags:#x}"))),
         };
+        let (replace, edge_ids) = (flags & REPLACE > 0, flags & EDGE_IDS > 0);
+        let asked = (neighbors, draws, replace, edge_ids, number);
+        if asked != (hop.neighbors, hop.draws, hop.replace, hop.edge_ids, hop.number) {
+            return Err(
+                message.malformed(format!("hop {number} with {neighbors} neighbours a node, another than here"))
+            );
+        }
         Ok(Some(Self {
-            nodes: reader.rest()?,
+            nodes: message.ids(own)?,
             neighbors,
             draws,
-            replace: flags & REPLACE > 0,
-            edge_ids: flags & EDGE_IDS > 0,
-            key: DrawKey::new(u64::from(low) | (u64::from(high) << 32), epoch, batch),
+            replace,
+            edge_ids,
+            key: DrawKey::new(seed, epoch, batch),
             number,
         }))
     }
@@ -185,25 +156,33 @@ pub(crate) fn reply(drawn: &DrawnHop) -> Vec<u8> {
     message
 }
 
-/// What a reply of `rank` says of `n_nodes` nodes of a hop.
+/// Draws in a reply of `rank` for `n_nodes` nodes of a hop, in a graph of `n_all` nodes and `n_edges` edges.
+///
+/// # Errors
+/// When the message is none, or names nodes or edges that do not exist.
 pub(crate) fn drawn(
     message: &[u8],
     rank: usize,
     (hop, n_nodes): (&Hop<'_>, usize),
-) -> Result<DrawnHop, CollectiveError> {
-    let mut reader = Reader::new(message, rank, "a reply");
-    let mut indptr = Vec::with_capacity(n_nodes + 1);
+    (n_all, n_edges): (usize, u64),
+) -> Result<DrawnHop, CommError> {
+    let mut message = Payload::new(message, rank, "a reply of draws");
+    let mut ends = Vec::with_capacity(1 + message.remaining().len().min(4 * n_nodes) / 4);
     let mut end = 0;
-    indptr.push(end);
-    for count in reader.numbers(n_nodes)? {
-        end += u64::from(u32::from_le_bytes(count));
-        indptr.push(end);
+    ends.push(end);
+    for count in message.numbers::<u32>(n_nodes)? {
+        end += u64::from(count);
+        ends.push(end);
     }
-    let n_edges = end as usize;
-    let sources = reader.words(n_edges)?;
-    let edge_ids = reader.numbers(if hop.edge_ids { n_edges } else { 0 })?.map(u64::from_le_bytes).collect();
-    let n_weights = if hop.draws == Draws::Labor { n_nodes } else { 0 };
-    let node_weights = reader.numbers(n_weights)?.map(f32::from_le_bytes).collect();
-    reader.end()?;
-    Ok(DrawnHop { indptr, sources, edge_ids, node_weights })
+    let n_drawn = usize::try_from(end).map_err(|_| message.malformed(format!("{end} draws")))?;
+    let sources: Vec<NodeId> = message.numbers(n_drawn)?.collect();
+    if let Some(source) = sources.iter().find(|&&source| source as usize >= n_all) {
+        return Err(message.malformed(format!("node {source} where there are {n_all}")));
+    }
+    let edge_ids: Vec<u64> = message.numbers(if hop.edge_ids { n_drawn } else { 0 })?.collect();
+    if let Some(edge) = edge_ids.iter().find(|&&edge| edge >= n_edges) {
+        return Err(message.malformed(format!("edge {edge} where there are {n_edges}")));
+    }
+    let node_weights = message.exactly(if hop.draws == Draws::Labor { n_nodes } else { 0 })?;
+    Ok(DrawnHop { indptr: ends, sources, edge_ids, node_weights })
 }

@@ -72,11 +72,13 @@ impl RowsDigest {
         self.pieces.iter().flat_map(Piece::words).flat_map(u64::to_le_bytes).collect()
     }
 
-    /// Of a message.
+    /// Hashes in a message; `None` where it does not hold whole pieces.
     #[must_use]
-    pub fn from_bytes(message: &[u8]) -> Self {
-        let words: Vec<u64> = message.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
-        Self { pieces: words.as_chunks().0.iter().map(|words| Piece::of_words(*words)).collect() }
+    pub fn from_bytes(message: &[u8]) -> Option<Self> {
+        let (words, []) = message.as_chunks() else { return None };
+        let words: Vec<u64> = words.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        let (pieces, []) = words.as_chunks() else { return None };
+        Some(Self { pieces: pieces.iter().map(|words| Piece::of_words(*words)).collect() })
     }
 }
 
@@ -207,8 +209,8 @@ impl StoredDataset {
             n_items = piece.items[1];
             piece.stored.follow(&mut stored);
             piece.used.follow(&mut used);
-            n_stored += piece.stored.n_bytes;
-            n_used += piece.used.n_bytes;
+            n_stored = piece.stored.n_bytes.saturating_add(n_stored);
+            n_used = piece.used.n_bytes.saturating_add(n_used);
         }
         if let Some(name) = name {
             self.folder.check_values(name, stored.finalize(), n_stored)?;

@@ -34,7 +34,7 @@ fn ranges(n: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
 }
 
 fn fingerprints(stored: &StoredDataset, n: usize) -> Result<Vec<u32>, String> {
-    let digest = |nodes| stored.digest(nodes).map(|digest| RowsDigest::from_bytes(&digest.to_bytes()));
+    let digest = |nodes| stored.digest(nodes).map(|digest| RowsDigest::from_bytes(&digest.to_bytes()).unwrap());
     let digests = ranges(n).map(digest).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
     stored.fingerprints(&digests).map_err(|error| error.to_string())
 }

@@ -5,7 +5,7 @@ use girih_datasets::{Labels, UNLABELLED};
 use girih_graph_format::{Matrix, NodeId};
 
 use crate::TrainError;
-use crate::distributed::{Ranks, numbers};
+use crate::distributed::Ranks;
 use crate::metrics::{Confusion, RankedMetric, average_precision, count_correct, roc_auc};
 use crate::report::TestReport;
 
@@ -98,11 +98,14 @@ impl<'l, B: Backend> Predictions<'l, B> {
             })
             .collect();
         let all = ranks.join(&message)?;
-        let pairs = all
-            .iter()
-            .flat_map(|message| numbers(message))
-            .map(|[score @ .., answer]: [u8; 5]| (f32::from_le_bytes(score), answer == 1));
-        let (scores, answers): (Vec<f32>, Vec<bool>) = pairs.unzip();
+        let (mut scores, mut answers): (Vec<f32>, Vec<bool>) = (Vec::new(), Vec::new());
+        for (peer, message) in all.iter().enumerate() {
+            let mut payload = ranks.payload(peer, message, "scores");
+            while !payload.is_empty() {
+                scores.push(payload.number()?);
+                answers.push(payload.number::<u8>()? == 1);
+            }
+        }
         Ok(metric(&scores, &answers))
     }
 

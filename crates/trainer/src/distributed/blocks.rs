@@ -4,14 +4,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use girih_comm::{CommError, Parcel};
+use girih_comm::{CommError, Parcel, Payload};
 use girih_compute::{Backend, ComputeError, Dtype, EntryNames, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Matrix, NodeId, Scales, places_of};
 use girih_partition::{BlockPlan, Exchange, RankPlan, Receivers, Step, StepsTogether, place_in};
 
 use super::adjacency::AllScales;
 use super::looped::LoopedRows;
-use super::ranks::{Ranks, failed, totals, words};
+use super::ranks::{Ranks, failed, totals};
 use super::rows::{PeerRows, RowExchange};
 
 /// Where a rank's blocks come from: the adjacency, or on paper its sizes.
@@ -236,7 +236,11 @@ impl Touched {
             }
         }
         let lists = ranks.steps.all_to_all_bytes(messages)?;
-        let by_others = lists.iter().map(|list| words(list).collect()).collect();
+        let n_own = mine.steps.iter().find(|step| step.root == ranks.rank()).map_or(0, |step| panels[step.panel].len());
+        let read = |(place, list): (usize, &Parcel)| {
+            Payload::new(list, mine.group[place], "rows that are read").ids(&(0..n_own as NodeId))
+        };
+        let by_others = lists.iter().enumerate().map(read).collect::<Result<_, CommError>>()?;
         Ok(Self { rows, by_rows, by_others })
     }
 
@@ -263,7 +267,7 @@ impl Touched {
 fn fewer_rows<B: Backend>(touched: &[Vec<NodeId>], ranks: &Ranks<B>) -> Result<Vec<bool>, CommError> {
     let mine = ranks.mine();
     let counts: Vec<u64> = touched.iter().map(|rows| rows.len() as u64).collect();
-    let sent = totals(&*ranks.steps, &counts)?;
+    let sent = totals(&*ranks.steps, &mine.group, &counts)?;
     let whole = |step: &Step| ranks.plan().panels[step.panel].len() * (mine.group.len() - 1);
     let sends_rows = |(step, sent)| Exchange::Auto.sends_rows(sent as usize, whole(step));
     Ok(mine.steps.iter().zip(sent).map(sends_rows).collect())
@@ -288,7 +292,10 @@ impl<B: Backend> Pattern<B> {
         let wanted: Vec<Vec<NodeId>> = ranks.peer_nodes().map(of_peer).collect();
         let messages = wanted.iter().map(|list| bytemuck::cast_slice(list).into()).collect();
         let sent = ranks.peers.all_to_all_bytes(messages).map_err(|error| failed(&error))?;
-        let sent: Vec<Vec<NodeId>> = sent.iter().map(|list| words(list).collect()).collect();
+        let own_rows = 0..ranks.own().len() as NodeId;
+        let read = |(peer, list): (usize, &Parcel)| ranks.payload(peer, list, "rows that are read").ids(&own_rows);
+        let sent: Vec<Vec<NodeId>> =
+            sent.iter().enumerate().map(read).collect::<Result<_, _>>().map_err(|error| failed(&error))?;
         let block = cut_chunks(own, &[vec![ranks.own()]], &columns);
         let scales = Scales {
             left: left.as_ref().map(|left| left[ranks.own()].to_vec()),

@@ -202,7 +202,11 @@ impl CutData {
             (None, DataSource::Loaded(_)) => unreachable!("known of data in memory"),
         };
         let all = ranks.peers.all_gather_bytes(&stored.digest(ranks.own())?.to_bytes())?;
-        let digests: Vec<RowsDigest> = all.iter().map(|message| RowsDigest::from_bytes(message)).collect();
+        let read = |(peer, message): (usize, &Vec<u8>)| {
+            let unreadable = || ranks.payload(peer, message, "checksums of rows").malformed("no whole numbers");
+            RowsDigest::from_bytes(message).ok_or_else(unreadable)
+        };
+        let digests: Vec<RowsDigest> = all.iter().enumerate().map(read).collect::<Result<_, _>>()?;
         Ok(DataShape::of_outline(&self.outline, stored.fingerprints(&digests)?))
     }
 

@@ -3,12 +3,12 @@
 
 use std::ops::Range;
 
-use girih_comm::{CommError, Parcel};
+use girih_comm::{CommError, Parcel, Payload};
 use girih_compute::Backend;
 use girih_graph_format::{Csr, NodeId, WeightSum};
 
 use super::looped::LoopedRows;
-use super::ranks::{Ranks, numbers, words};
+use super::ranks::Ranks;
 
 /// Whether the matrix of which each rank has some rows is its own transpose: the sum of a hash of every entry above the
 /// diagonal is that of the mirrored ones below it. Different matrices agree by accident once in 2¹²⁸ times.
@@ -27,11 +27,8 @@ pub(super) fn is_symmetric<B: Backend>(rows: &LoopedRows, ranks: &Ranks<B>) -> R
         }
     }
     let message = [sums[0].to_le_bytes(), sums[1].to_le_bytes()].concat();
-    let all = ranks.peers.all_gather_bytes(&message)?;
-    let total = |i: usize| {
-        let sums = all.iter().map(|sums| numbers(sums).map(u64::from_le_bytes).nth(i).unwrap_or(1));
-        sums.fold(0, u64::wrapping_add)
-    };
+    let all: Vec<u64> = ranks.join_numbers("hashes of entries", &message, |_| Some(2))?;
+    let total = |i: usize| all.iter().skip(i).step_by(2).copied().fold(0, u64::wrapping_add);
     Ok(total(0) == 0 && total(1) == 0)
 }
 
@@ -59,10 +56,15 @@ pub(super) fn column_sums<B: Backend>(rows: &LoopedRows, ranks: &Ranks<B>) -> Re
     };
     let all = ranks.peers.all_to_all_bytes(ranks.peer_nodes().map(entries_of).collect())?;
     let mut sums = vec![WeightSum::default(); ranks.own().len()];
-    for entries in &all {
-        let mut words = words(entries);
-        while let (Some(id), Some(weight)) = (words.next(), words.next()) {
-            sums[id as usize].add(f32::from_bits(weight));
+    for (peer, entries) in all.iter().enumerate() {
+        let payload = ranks.payload(peer, entries, "entries of columns");
+        let numbers = payload.clone().rest::<u32>()?;
+        let (pairs, []) = numbers.as_chunks::<2>() else {
+            return Err(payload.malformed(format!("{} numbers", numbers.len())));
+        };
+        for &[id, weight] in pairs {
+            let sum = sums.get_mut(id as usize).ok_or_else(|| payload.malformed(format!("column {id} is not here")))?;
+            sum.add(f32::from_bits(weight));
         }
     }
     Ok(sums)
@@ -89,7 +91,7 @@ pub(super) fn transposed<B: Backend>(own: &LoopedRows, ranks: &Ranks<B>) -> Resu
     let messages = (0..plan.ranks.len()).map(to_rank).collect();
     let all = ranks.world().all_to_all_bytes(messages)?;
     let sizes = (plan.n_product_rows(ranks.rank()), plan.n_nodes);
-    let csr = collected(&all, sizes, own.csr.values().is_some());
+    let csr = collected(&all, sizes, own.csr.values().is_some())?;
     let mut n_before = 0;
     let of_panel = |rows: Range<usize>| {
         n_before += rows.len();
@@ -115,15 +117,26 @@ fn add_mirrored(rows: &LoopedRows, columns: &Range<usize>, first: usize, message
 }
 
 /// The matrix of entries whose columns ascend in each row, whoever sent them.
-fn collected(messages: &[Parcel], (n_rows, n_cols): (usize, usize), weighted: bool) -> Csr {
+///
+/// # Errors
+/// When a message does not hold whole entries, or one is outside of the matrix.
+fn collected(messages: &[Parcel], (n_rows, n_cols): (usize, usize), weighted: bool) -> Result<Csr, CommError> {
+    let entry_words = if weighted { 3 } else { 2 };
+    for (rank, message) in messages.iter().enumerate() {
+        let mut payload = Payload::new(message, rank, "mirrored entries");
+        while !payload.is_empty() {
+            let (row, column) = (payload.number::<u32>()?, payload.number::<u32>()?);
+            if row as usize >= n_rows || column as usize >= n_cols {
+                return Err(payload.malformed(format!("entry {row}, {column} of a matrix of {n_rows} × {n_cols}")));
+            }
+            payload.bytes(4 * (entry_words - 2))?;
+        }
+    }
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_le_bytes);
     let entries = || {
-        messages.iter().flat_map(|message| {
-            let mut words = words(message);
-            let mut next = move || words.next();
-            std::iter::from_fn(move || {
-                let (row, column) = (next()?, next()?);
-                Some((row as usize, column, if weighted { f32::from_bits(next()?) } else { 1.0 }))
-            })
+        messages.iter().flat_map(|message| message.chunks_exact(4 * entry_words)).map(|entry| {
+            let weight = if weighted { f32::from_bits(word(&entry[8..])) } else { 1.0 };
+            (word(&entry[..4]) as usize, word(&entry[4..8]), weight)
         })
     };
     let mut indptr = vec![0u64; n_rows + 1];
@@ -141,5 +154,6 @@ fn collected(messages: &[Parcel], (n_rows, n_cols): (usize, usize), weighted: bo
             *value = weight;
         }
     }
-    Csr::new(n_rows, n_cols, indptr, indices, weighted.then(|| values.into())).expect("entries of a matrix, mirrored")
+    Csr::new(n_rows, n_cols, indptr, indices, weighted.then(|| values.into()))
+        .map_err(|error| CommError::Operand { operation: "mirrored entries", what: error.to_string() })
 }

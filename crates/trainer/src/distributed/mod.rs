@@ -67,5 +67,4 @@ pub(crate) use blocks::{BlockSource, Pattern};
 pub(crate) use first::{first_does, first_tells, read_told, told};
 pub(crate) use operand::{OwnProduct, OwnRows, Through};
 pub(crate) use product::Beside;
-pub(crate) use ranks::numbers;
 pub(crate) use rows::PeerRows;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use girih_comm::{Collective, CommError, Parcel};
+use girih_comm::{Collective, CommError, Number, Parcel, Payload};
 use girih_compute::{Backend, ComputeError, Shape};
 use girih_graph_format::{Matrix, NodeId};
 use girih_partition::{BlockPlan, Patches, RankPlan, part, place_in};
@@ -109,7 +109,7 @@ impl<B: Backend> Ranks<B> {
     }
 
     /// The nodes of each of the ranks that together hold every node once: ascending ranges, in the order of `peers`.
-    pub(super) fn peer_nodes(&self) -> impl Iterator<Item = Range<usize>> {
+    pub(crate) fn peer_nodes(&self) -> impl Iterator<Item = Range<usize>> {
         self.plan.peers(self.mine().replica).map(|peer| self.plan.ranks[peer].own.clone())
     }
 
@@ -137,10 +137,7 @@ impl<B: Backend> Ranks<B> {
     /// # Errors
     /// When a rank fails.
     pub(super) fn join_rows(&self, own: &[f32]) -> Result<Vec<f32>, CommError> {
-        let pieces = self.peers.all_gather_bytes(bytemuck::cast_slice(own))?;
-        let mut all = Vec::with_capacity(pieces.iter().map(|piece| piece.len() / size_of::<f32>()).sum());
-        pieces.iter().for_each(|piece| all.extend(numbers(piece).map(f32::from_le_bytes)));
-        Ok(all)
+        self.join_numbers("numbers of rows", bytemuck::cast_slice(own), |nodes| Some(nodes.len()))
     }
 
     /// How many ranks hold every node once together, and the place of this one among them.
@@ -198,8 +195,9 @@ impl<B: Backend> Ranks<B> {
                 }
                 let received = self.peers.all_to_all_bytes(messages)?;
                 if self.rank == 0 {
-                    let values: Vec<f32> = numbers(&received[peer]).map(f32::from_le_bytes).collect();
-                    take(&Matrix::new(values.len() / width.max(1), width, values).expect("whole rows"));
+                    let n_rows = block.min(nodes.len() - first);
+                    let values = self.payload(peer, &received[peer], "rows").exactly(n_rows * width)?;
+                    take(&Matrix::new(n_rows, width, values).expect("whole rows"));
                 }
             }
         }
@@ -226,7 +224,10 @@ impl<B: Backend> Ranks<B> {
     /// # Errors
     /// When a rank fails.
     pub(crate) fn totals(ranks: Option<&Self>, counts: &[u64]) -> Result<Vec<u64>, CommError> {
-        ranks.map_or_else(|| Ok(counts.to_vec()), |ranks| totals(&*ranks.peers, counts))
+        ranks.map_or_else(
+            || Ok(counts.to_vec()),
+            |ranks| totals(&*ranks.peers, &ranks.plan.peers(ranks.mine().replica).collect::<Vec<_>>(), counts),
+        )
     }
 
     /// `‖found − expected‖ / ‖expected‖` over the rows of all nodes, of which each rank gives its own; zero of what is
@@ -238,8 +239,9 @@ impl<B: Backend> Ranks<B> {
         let pairs = || found.data().iter().zip(expected.data()).map(|(&a, &b)| (f64::from(a), f64::from(b)));
         let here = [pairs().map(|(a, b)| (a - b).powi(2)).sum::<f64>(), pairs().map(|(_, b)| b * b).sum()];
         let mut sums = [0.0; 2];
-        for theirs in self.join(bytemuck::cast_slice(&here))? {
-            sums.iter_mut().zip(numbers(&theirs)).for_each(|(sum, bytes)| *sum += f64::from_le_bytes(bytes));
+        for (peer, theirs) in self.join(bytemuck::cast_slice(&here))?.iter().enumerate() {
+            let theirs: Vec<f64> = self.payload(peer, theirs, "errors of rows").exactly(2)?;
+            sums.iter_mut().zip(theirs).for_each(|(sum, theirs)| *sum += theirs);
         }
         let [difference, norm] = sums;
         Ok(if difference == 0.0 { 0.0 } else { (difference / norm).sqrt() })
@@ -253,34 +255,63 @@ impl<B: Backend> Ranks<B> {
         self.peers.all_gather_bytes(own)
     }
 
-    /// The ids that each rank found for its [share](Self::share_of), one behind the other.
+    /// Message of the rank at `peer` among the peers.
+    pub(crate) fn payload<'m>(&self, peer: usize, message: &'m [u8], what: &'static str) -> Payload<'m> {
+        let rank = self.plan.peers(self.mine().replica).nth(peer).unwrap_or(peer);
+        Payload::new(message, rank, what)
+    }
+
+    /// Numbers that each rank has of its own nodes, in the order of nodes; `count` says how many it has, if that is
+    /// known.
     ///
     /// # Errors
-    /// When a rank fails.
-    pub(crate) fn join_shares(&self, ids: &[NodeId]) -> Result<Vec<NodeId>, CommError> {
+    /// When a rank fails, or sends another number of them.
+    pub(crate) fn join_numbers<T: Number>(
+        &self,
+        what: &'static str,
+        own: &[u8],
+        count: impl Fn(Range<usize>) -> Option<usize>,
+    ) -> Result<Vec<T>, CommError> {
+        let mut all = Vec::new();
+        for (peer, (message, nodes)) in self.join(own)?.iter().zip(self.peer_nodes()).enumerate() {
+            let payload = self.payload(peer, message, what);
+            all.extend(match count(nodes) {
+                Some(n) => payload.exactly::<T>(n)?,
+                None => payload.rest::<T>()?,
+            });
+        }
+        Ok(all)
+    }
+
+    /// Ids that each rank found for its [share](Self::share_of) of `n`, `each` for one, one behind the other.
+    ///
+    /// # Errors
+    /// When a rank fails, or sends another number of them.
+    pub(crate) fn join_shares(&self, ids: &[NodeId], (n, each): (usize, usize)) -> Result<Vec<NodeId>, CommError> {
         let pieces = self.world.all_gather_bytes(bytemuck::cast_slice(ids))?;
-        Ok(pieces.iter().flat_map(|piece| numbers(piece).map(NodeId::from_le_bytes)).collect())
+        let read = |(rank, piece): (usize, &Vec<u8>)| {
+            let n_ids = each * part(&(0..n), rank, pieces.len()).len();
+            Payload::new(piece, rank, "ids of shares").exactly::<NodeId>(n_ids)
+        };
+        Ok(pieces.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?.concat())
     }
 }
 
-/// The sums of what each rank of a group has counted.
-pub(super) fn totals<B: Backend>(group: &dyn Collective<B>, counts: &[u64]) -> Result<Vec<u64>, CommError> {
+/// The sums of what each of the ranks `members` of a group has counted.
+pub(super) fn totals<B: Backend>(
+    group: &dyn Collective<B>,
+    members: &[usize],
+    counts: &[u64],
+) -> Result<Vec<u64>, CommError> {
     let all = group.all_gather_bytes(bytemuck::cast_slice(counts))?;
     let mut sums = vec![0; counts.len()];
-    for counts in &all {
-        sums.iter_mut().zip(numbers(counts)).for_each(|(sum, count)| *sum += u64::from_le_bytes(count));
+    for (place, theirs) in all.iter().enumerate() {
+        let payload = Payload::new(theirs, members.get(place).copied().unwrap_or(place), "counts");
+        for (sum, count) in sums.iter_mut().zip(payload.clone().exactly::<u64>(counts.len())?) {
+            *sum = count.checked_add(*sum).ok_or_else(|| payload.malformed(format!("a count of {count}")))?;
+        }
     }
     Ok(sums)
-}
-
-/// The bytes of numbers, number by number: messages are not aligned.
-pub(crate) fn numbers<const N: usize>(message: &[u8]) -> impl Iterator<Item = [u8; N]> {
-    message.as_chunks().0.iter().copied()
-}
-
-/// The 32-bit numbers of a message.
-pub(super) fn words(message: &[u8]) -> impl Iterator<Item = u32> {
-    numbers(message).map(u32::from_le_bytes)
 }
 
 /// A failure among ranks, as operations report it.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use girih_comm::threads::ThreadRank;
-use girih_comm::{CardTransport, Collective, CommError};
+use girih_comm::{CardTransport, Collective, CommError, Payload};
 use girih_compute::{Backend, Dtype};
 use girih_datasets::{DataSource, Dataset, DatasetError};
 use girih_graph_format::Buffer;
@@ -359,8 +359,12 @@ impl Agreement {
         };
         let words = [u32::from(self.stops), u32::from(start.is_some()), start.unwrap_or(0), apart];
         let all = world.all_gather_bytes(bytemuck::cast_slice(&words))?;
-        let all: Vec<[u32; 4]> = all.iter().map(|words| bytemuck::pod_read_unaligned(words)).collect();
-        let apart = all[0][3];
+        let read = |(rank, words): (usize, &Vec<u8>)| {
+            let words = Payload::new(words, rank, "what to do next").exactly::<u32>(4)?;
+            Ok([words[0], words[1], words[2], words[3]])
+        };
+        let all: Vec<[u32; 4]> = all.iter().enumerate().map(read).collect::<Result<_, CommError>>()?;
+        let apart = all[0][3].max(1);
         *self = Self { apart, n_left: apart, ..Self::new() };
         any_says_stop(&all)
     }

@@ -99,7 +99,7 @@ impl<'a, B: Backend> Recommender<'a, B> {
         state.pool.give(state.backend, embeddings);
         match ranks {
             None => Ok(top),
-            Some(ranks) => Ok(ranks.join_shares(&top)?),
+            Some(ranks) => Ok(ranks.join_shares(&top, (train.n_rows(), TOP_K))?),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use girih_comm::{CardTransport, Collective};
+use girih_comm::{CardTransport, Collective, Payload};
 use girih_compute::{Backend, Dtype, NeighborGraph, PatchOperand, PatchRowsOperand, RowReader, Shape};
 use girih_graph_format::NodeId;
 use girih_sampling::{DrawKey, NeighborSampler};
@@ -18,7 +18,6 @@ use girih_sampling::{DrawKey, NeighborSampler};
 use super::batches::{Drawn, SeedLists};
 use super::device::{DeviceBatches, Loader};
 use crate::TrainError;
-use crate::distributed::numbers;
 use crate::tape::Pool;
 
 /// Batches of a trial, the first of which is not timed.
@@ -116,8 +115,8 @@ impl<B: Backend> Trial<'_, B> {
         let mine: Vec<f64> = all.iter().map(|(_, devices)| self.seconds(devices)).collect::<Result<_, TrainError>>()?;
         let theirs = self.world.all_gather_bytes(bytemuck::cast_slice(&mine))?;
         let mut slowest = vec![0.0; all.len()];
-        for message in &theirs {
-            let of_rank = numbers(message).map(f64::from_le_bytes);
+        for (rank, message) in theirs.iter().enumerate() {
+            let of_rank = Payload::new(message, rank, "seconds of batches").exactly::<f64>(slowest.len())?;
             slowest.iter_mut().zip(of_rank).for_each(|(slowest, seconds)| *slowest = seconds.max(*slowest));
         }
         for ((by, _), seconds) in all.iter().zip(&slowest) {

@@ -40,7 +40,7 @@ use crate::TrainError;
 use crate::batching::{DEFAULT_BATCH_SIZE, ScoreBy};
 use crate::classifier::{Classifier, Scored, Task};
 use crate::config::TrainConfig;
-use crate::distributed::{CutAdjacency, Layout, Ranks, numbers};
+use crate::distributed::{CutAdjacency, Layout, Ranks};
 use crate::encoded::EncodedInput;
 use crate::inputs::{Adjacency, FeatureInput, Inputs, Needs};
 use crate::models::Dims;
@@ -326,12 +326,12 @@ fn patch<B: Backend>(
     let first = ranks.own().start as NodeId;
     let drawn = Neighborhoods::rows_to_draw(rows, first, adjacency);
     let own_degrees: Vec<u32> = (0..drawn.n_rows()).map(|row| drawn.degree(row) as u32).collect();
-    let all = ranks.join(bytemuck::cast_slice(&own_degrees))?;
-    let degrees = all.iter().flat_map(|message| numbers(message).map(u32::from_le_bytes)).collect();
+    let of_rows = |nodes: Range<usize>| Some(nodes.len());
+    let degrees = ranks.join_numbers("degrees", bytemuck::cast_slice(&own_degrees), of_rows)?;
     let loops = match adjacency.self_loops && rows.values().is_some() {
         true => {
-            let all = ranks.join(bytemuck::cast_slice(&Neighborhoods::own_loops(rows, first)))?;
-            Some(all.iter().flat_map(|message| numbers(message).map(f32::from_le_bytes)).collect())
+            let own = Neighborhoods::own_loops(rows, first);
+            Some(ranks.join_numbers("weights of loops", bytemuck::cast_slice(&own), of_rows)?)
         }
         false => None,
     };
@@ -347,7 +347,10 @@ fn seeds<B: Backend>(
 ) -> Result<Vec<NodeId>, TrainError> {
     let here = split.train.iter().filter(|&&node| labels.is_labelled(node)).map(|node| first + node);
     let all = ranks.join(bytemuck::cast_slice(&here.collect::<Vec<NodeId>>()))?;
-    Ok(all.iter().flat_map(|message| numbers(message).map(NodeId::from_le_bytes)).collect())
+    let read = |(peer, (message, nodes)): (usize, (&Vec<u8>, Range<usize>))| {
+        ranks.payload(peer, message, "seeds").ids(&(nodes.start as NodeId..nodes.end as NodeId))
+    };
+    Ok(all.iter().zip(ranks.peer_nodes()).enumerate().map(read).collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 /// Refuses settings that ranks of a layout in patches have not.
@@ -470,7 +473,7 @@ impl<B: Backend> Held<B> {
     fn read(&self, bytes: Vec<u8>) -> Result<BatchRows, TrainError> {
         Ok(match &self.features {
             Features::Dense(own) => {
-                let values: Vec<f32> = numbers(&bytes).map(f32::from_le_bytes).collect();
+                let values: Vec<f32> = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
                 BatchRows::Dense(Matrix::new(values.len() / own.n_cols().max(1), own.n_cols(), values)?)
             }
             Features::Compressed(own) => BatchRows::Encoded(self.encoded(own, bytes)?),
