@@ -53,7 +53,7 @@ impl<B: Backend> RankGraph<'_, B> {
             for (rank, message) in received.iter().enumerate() {
                 let mut message = Payload::new(message, rank, "walks");
                 n_anywhere += u64::from(message.number::<u32>()?);
-                for (mut walker, origin) in walkers(message.clone(), (self.world.size(), self.patches.n_nodes()))? {
+                for (mut walker, origin) in walkers(&message, (self.world.size(), self.patches.n_nodes()))? {
                     if !self.patches.range(me).contains(&walker.node) {
                         let what = format!("a walk at node {}, which is not of this rank", walker.node);
                         return Err(message.malformed(what).into());
@@ -108,7 +108,7 @@ fn state_bytes(n_travelling: u32, walkers: &[(Walker, usize)]) -> Vec<u8> {
 ///
 /// # Errors
 /// When the message holds none, or those of ranks or nodes that do not exist.
-fn walkers(message: Payload<'_>, (n_ranks, n_nodes): (usize, usize)) -> Result<Vec<(Walker, usize)>, CommError> {
+fn walkers(message: &Payload<'_>, (n_ranks, n_nodes): (usize, usize)) -> Result<Vec<(Walker, usize)>, CommError> {
     let numbers = message.clone().rest::<u32>()?;
     let (states, []) = numbers.as_chunks::<STATE>() else {
         return Err(message.malformed(format!("{} numbers, {STATE} a walk", numbers.len())));

@@ -531,7 +531,7 @@ impl Sim {
             _ => None,
         };
         let fault = self.fault;
-        if !strikes(fault).is_some_and(|rate| self.random.below(rate) == 0) {
+        if strikes(fault).is_none_or(|rate| self.random.below(rate) > 0) {
             return self.send(from, to, frame);
         }
         match fault {
