@@ -1,4 +1,4 @@
-//! Checksums made right again: of girih folders, stores of codes and checkpoints. Random damage dies at a checksum, and
+//! Checksums made right again: of girih folders, stores of codes, checkpoints and frames. Random damage dies at a checksum, and
 //! hides what is behind it.
 
 use safetensors::SafeTensors;
@@ -13,6 +13,9 @@ pub fn repair(input: &mut Input) {
         }
         if file.name == "checkpoint.safetensors" {
             checkpoint(&mut file.bytes);
+        }
+        if file.name == "frames.bin" {
+            frames(&mut file.bytes);
         }
     }
     let manifest = input.files.iter().position(|file| file.name == "girih.toml");
@@ -75,6 +78,20 @@ fn store(bytes: &mut [u8]) {
     }
     let crc = crc32fast::hash(&bytes[..header - 4]);
     bytes[header - 4..header].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Repairs the checksum behind each frame, as far as lengths lead from one to the next.
+fn frames(mut bytes: &mut [u8]) {
+    const MARK: usize = 5;
+    const HEAD: usize = MARK + 1 + size_of::<u64>();
+    while let Some(length) = bytes.get(MARK + 1..HEAD) {
+        let length = length.try_into().map_or(u64::MAX, u64::from_le_bytes);
+        let end = usize::try_from(length).ok().and_then(|length| HEAD.checked_add(length));
+        let Some(end) = end.filter(|end| end.saturating_add(4) <= bytes.len()) else { return };
+        let sum = crc32fast::hash(&bytes[MARK..end]);
+        bytes[end..end + 4].copy_from_slice(&sum.to_le_bytes());
+        bytes = &mut bytes[end + 4..];
+    }
 }
 
 /// Repairs the checksum that stands before the progress of a checkpoint.

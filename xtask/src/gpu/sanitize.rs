@@ -60,6 +60,8 @@ enum Verdict {
         /// Seconds that it took.
         seconds: u64,
     },
+    /// The test said that it needs what this machine lacks, as a second GPU.
+    Skipped,
     /// Errors of the tool.
     Errors {
         /// Its summary.
@@ -110,6 +112,7 @@ fn verdict(code: Option<i32>, text: &str, elapsed: Duration) -> Verdict {
     let seconds = elapsed.as_secs();
     let summary = text.lines().filter(|line| line.contains("SUMMARY")).collect::<Vec<_>>().join("; ");
     match code {
+        Some(0) if text.contains("skipped") => Verdict::Skipped,
         Some(0) if text.contains("test result: ok. 1 passed") => Verdict::Clean { seconds },
         Some(124 | 137) | None => Verdict::Unfinished { seconds },
         Some(99) => Verdict::Errors { summary },
@@ -209,7 +212,8 @@ fn told(record: &Record, n_left: usize) -> Result<(), String> {
         let count = |kind: fn(&Verdict) -> bool| tests.values().filter(|verdict| kind(verdict)).count();
         let clean = count(|verdict| matches!(verdict, Verdict::Clean { .. }));
         let unfinished = count(|verdict| matches!(verdict, Verdict::Unfinished { .. }));
-        println!("{tool}: {clean} clean, {unfinished} did not end, of {}", tests.len());
+        let skipped = count(|verdict| *verdict == Verdict::Skipped);
+        println!("{tool}: {clean} clean, {unfinished} did not end, {skipped} skipped, of {}", tests.len());
         let bad = tests.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Errors { .. } | Verdict::Failed));
         wrong.extend(bad.map(|(name, verdict)| format!("{tool} {name}: {verdict:?}")));
     }
@@ -227,6 +231,7 @@ mod tests {
         assert_eq!(of(Some(0), "test result: ok. 1 passed; 0 failed"), Verdict::Clean { seconds: 3 });
         // A name that no test has runs nothing.
         assert_eq!(of(Some(0), "test result: ok. 0 passed; 0 failed"), Verdict::Failed);
+        assert_eq!(of(Some(0), "skipped: one GPU\ntest result: ok. 1 passed; 0 failed"), Verdict::Skipped);
         assert_eq!(of(Some(124), ""), Verdict::Unfinished { seconds: 3 });
         let errors = of(Some(99), "x\n========= ERROR SUMMARY: 2 errors\n");
         assert_eq!(errors, Verdict::Errors { summary: "========= ERROR SUMMARY: 2 errors".to_owned() });

@@ -109,7 +109,7 @@ impl Writer {
                 (Fault::Memory, None) => {
                     assert!(signal == Some(6) && text.contains("memory allocation of"), "{case}: {signal:?} {text}");
                 }
-                (_, code) => assert!(code == Some(1) && text.contains("Error: "), "{case}: {code:?} {signal:?} {text}"),
+                (_, code) => assert!(code == Some(1) && text.contains('×'), "{case}: {code:?} {signal:?} {text}"),
             }
             if fault == Fault::Error {
                 assert_eq!(temporaries(work.folder()), Vec::<PathBuf>::new(), "{case}");
@@ -174,7 +174,7 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         let content = match name.as_str() {
             "metrics.jsonl" => format!("{:?}", losses(&path)).into_bytes(),
             // Times, and paths.
-            "report.html" | "config.toml" | ".lock" => continue,
+            "report.html" | "config.toml" | "result.json" => continue,
             _ => fs::read(&path).unwrap(),
         };
         found.insert(path.strip_prefix(folder).unwrap().to_owned(), content);

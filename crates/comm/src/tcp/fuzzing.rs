@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::Options;
-use super::frame::{Frame, LONGEST, LONGEST_GREETING};
+use super::frame::{Admission, Frame, LONGEST, LONGEST_GREETING};
 use super::proof::{CLAIM, GREETING, Meeting, Purpose, check_prefix};
 use crate::Secret;
 
@@ -20,7 +20,13 @@ pub fn frames(bytes: &[u8], greets: bool) -> io::Result<usize> {
     let (mut rest, mut n) = (bytes, 0);
     while !rest.is_empty() {
         let before = rest;
-        let frame = Frame::read(&mut rest, if greets { LONGEST_GREETING } else { LONGEST })?;
+        let frame = match greets {
+            true => Frame::read(&mut rest, LONGEST_GREETING)?,
+            false => match Frame::read_admitted(&mut rest, LONGEST, |_| Ok(Admission::Keep))? {
+                Some(frame) => frame,
+                None => unreachable!("every parcel is kept"),
+            },
+        };
         let mut written = Vec::new();
         frame.write(&mut written)?;
         // A frame has one form, but for addresses, of which some can be written in two ways.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufWriter, Cursor, Seek, Write};
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -174,7 +175,9 @@ fn zip_error(error: &ZipError) -> FormatError {
 
 /// Writes an archive of arrays, as `numpy.savez_compressed` does; the same arrays give the same bytes.
 pub struct NpzWriter<W: Write + Seek> {
-    zip: ZipWriter<W>,
+    /// Dropped by [`finish`](Self::finish) alone: dropping it completes the archive, which prints and may panic where a
+    /// write has failed before.
+    zip: ManuallyDrop<ZipWriter<W>>,
 }
 
 impl NpzWriter<BufWriter<File>> {
@@ -197,7 +200,7 @@ impl NpzWriter<BufWriter<File>> {
 impl<W: Write + Seek> NpzWriter<W> {
     /// An archive that is written to `out`.
     pub fn new(out: W) -> Self {
-        Self { zip: ZipWriter::new(out) }
+        Self { zip: ManuallyDrop::new(ZipWriter::new(out)) }
     }
 
     /// Adds an array.
@@ -209,7 +212,7 @@ impl<W: Write + Seek> NpzWriter<W> {
     /// When the product of `shape` is not the number of values.
     pub fn array<T: Element>(&mut self, name: &str, shape: &[usize], values: &[T]) -> Result<(), FormatError> {
         self.start(name, size_of_val(values))?;
-        Ok(npy::write_array(&mut self.zip, shape, values)?)
+        Ok(npy::write_array(&mut *self.zip, shape, values)?)
     }
 
     /// Adds a single ASCII string, as `numpy.array(b"…")`.
@@ -236,7 +239,7 @@ impl<W: Write + Seek> NpzWriter<W> {
     /// # Errors
     /// When writing fails.
     pub fn finish(self) -> Result<(), FormatError> {
-        self.zip.finish().map_err(|e| FormatError::io(e.into()))?;
+        ManuallyDrop::into_inner(self.zip).finish().map_err(|e| FormatError::io(e.into()))?;
         Ok(())
     }
 }

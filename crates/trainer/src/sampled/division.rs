@@ -389,7 +389,7 @@ mod tests {
         let (least, _) = ends(&dataset, &config);
         let refused = |room| Division::new(&dataset, &config, room, 0).unwrap_err().to_string();
         let message = refused(room(1, least - 1));
-        for part in [&*format!("({least} bytes)"), &format!("({} bytes)", least - 1), "smaller batches"] {
+        for part in [&*format!("({least} bytes)"), &format!("({} bytes)", least - 1), "a smaller --batch-size"] {
             assert!(message.contains(part), "no {part}: {message}");
         }
         let no_lists = refused(room(1, least));

@@ -28,9 +28,10 @@ pub(crate) fn specs() -> Vec<Input> {
     texts.iter().map(|text| Input::one("spec.txt", text.as_bytes())).collect()
 }
 
-/// A frame: mark, kind, length, body.
+/// A frame: mark, kind, length, body, and the checksum of the last three.
 fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
-    [b"girih", &[kind][..], &(body.len() as u64).to_le_bytes(), body].concat()
+    let checked = [&[kind][..], &(body.len() as u64).to_le_bytes(), body].concat();
+    [b"girih", &checked[..], &crc32fast::hash(&checked).to_le_bytes()].concat()
 }
 
 fn text(text: &str) -> Vec<u8> {
@@ -48,10 +49,10 @@ pub(crate) fn frames() -> Vec<Input> {
 }
 
 pub(crate) fn greetings() -> Vec<Input> {
-    let greeting = [&b"girihtcp\x01\0\0\0"[..], &[4; 32]].concat();
+    let greeting = [&b"girihtcp\x02\0\0\0"[..], &[4; 32]].concat();
     let mut version = b"0.1.0".to_vec();
     version.resize(32, 0);
     let (rank, size, port) = (1u64.to_le_bytes(), 2u64.to_le_bytes(), 9u16.to_le_bytes());
-    let claim = [&b"girihtcp\x01\0\0\0"[..], &[3; 32], &rank, &size, &port, &version, &[0; 32]].concat();
+    let claim = [&b"girihtcp\x02\0\0\0"[..], &[3; 32], &rank, &size, &port, &version, &[0; 32]].concat();
     vec![Input::one("greeting.bin", [greeting, claim].concat())]
 }
