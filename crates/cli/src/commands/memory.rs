@@ -118,32 +118,56 @@ impl Room {
 }
 
 /// Refuses a session on the CPU whose parameters and activations exceed the main memory that is free, before anything
-/// of it is allocated. Graph and features are in memory already, or in mapped files, and are not counted.
+/// of it is allocated. Features are in memory already, or in mapped files, and are not counted; nor is the graph, but
+/// where it has to be copied there.
 pub fn check_host(dataset: &Dataset, config: &TrainConfig) -> Result<(), CliError> {
-    let Some(Free { bytes: free, limit }) = Free::now() else { return Ok(()) };
-    if is_small(dataset, config, free) {
+    Free::now().map_or(Ok(()), |free| check_host_with(free, dataset, config))
+}
+
+/// As [`check_host`], with the memory that is free.
+fn check_host_with(Free { bytes: free, limit }: Free, dataset: &Dataset, config: &TrainConfig) -> Result<(), CliError> {
+    let copied = copied_graph(dataset, config);
+    if is_small(dataset, config, copied, free) {
         return Ok(());
+    }
+    let last = "free memory, raise the limit, or use a machine with more memory";
+    if copied > free {
+        return Err(CliError::Other(format!(
+            "training on the full graph needs a copy of its {} edges in main memory, {}, and {limit} has {} free; train on \
+             mini-batches (--batch neighbor), or {last}",
+            dataset.n_edges(),
+            readable_bytes(copied),
+            readable_bytes(free)
+        )));
     }
     let sizes = DataSizes::of(dataset);
     // Bytes depend on no rates.
     let rates = Rates { stream_bytes: 1.0, gather_bytes: 1.0, flops: 1.0 };
-    let needed = |config: &TrainConfig| Plan::new(config, &sizes, rates).map(|plan| plan.peak_bytes - plan.input_bytes);
+    let needed =
+        |config: &TrainConfig| Plan::new(config, &sizes, rates).map(|plan| plan.peak_bytes - plan.input_bytes + copied);
     // What cannot be planned cannot be trained either, and training says why.
     let Ok(bytes) = needed(config) else { return Ok(()) };
     if bytes <= free {
         return Ok(());
     }
     let fits = |config: &TrainConfig| needed(config).is_ok_and(|bytes| bytes <= free);
+    let beside = if copied > 0 { "with a copy of the graph's file" } else { "beside graph and features" };
     Err(CliError::Other(format!(
-        "training needs {} of main memory beside graph and features, and {limit} has {} free; {}",
+        "training needs {} of main memory {beside}, and {limit} has {} free; {}",
         readable_bytes(bytes),
         readable_bytes(free),
-        remedies(config, fits, "free memory, raise the limit, or use a machine with more memory")
+        remedies(config, fits, last)
     )))
 }
 
+/// Bytes of the graph that training copies into main memory: all of one that is mapped from a file, where a step takes
+/// the full graph. Mini-batches are sampled from the file.
+fn copied_graph(dataset: &Dataset, config: &TrainConfig) -> u64 {
+    if dataset.graph.is_mapped() && !config.batch.is_sampled() { dataset.graph.n_bytes() } else { 0 }
+}
+
 /// Whether a session is so small, beside what is free, that it need not be planned: a plan looks at all edges.
-fn is_small(dataset: &Dataset, config: &TrainConfig, free: u64) -> bool {
+fn is_small(dataset: &Dataset, config: &TrainConfig, copied: u64, free: u64) -> bool {
     /// Matrices of a layer: activations, gradients, operands and temporaries, or a parameter with its moments.
     const MATRICES: usize = 16;
     let width =
@@ -151,7 +175,7 @@ fn is_small(dataset: &Dataset, config: &TrainConfig, free: u64) -> bool {
     let rows = [dataset.n_nodes(), dataset.n_features(), width].into_iter().max().unwrap_or(0);
     let layers = config.model.layers.saturating_add(1).saturating_mul(MATRICES);
     let elements = rows.saturating_mul(width).saturating_mul(layers);
-    (elements.saturating_mul(size_of::<f32>()) as u64) < free / 2
+    (elements.saturating_mul(size_of::<f32>()) as u64).saturating_add(copied) < free / 2
 }
 
 /// What `fits` instead, from what changes least; what helps whatever is trained comes `last`.
@@ -184,6 +208,11 @@ pub fn remedies(config: &TrainConfig, fits: impl Fn(&TrainConfig) -> bool, last:
 
 #[cfg(test)]
 mod tests {
+    use girih_datasets::{LoadOptions, load};
+    use girih_graph_format::Csr;
+    use girih_machine::memory::Limit;
+    use girih_trainer::{BatchConfig, BatchKind};
+
     use super::*;
 
     const SIZES: DataSizes = DataSizes {
@@ -204,6 +233,27 @@ mod tests {
     };
 
     const SESSION: Session = Session { sizes: SIZES, rows: None, reserved: 0 };
+
+    /// A graph in a file is copied by full batches alone, and a copy that is larger than what is free is refused.
+    #[test]
+    fn copies_of_mapped_graphs_are_counted() {
+        let graph = Csr::new(100, 100, (0..=100).collect::<Vec<u64>>(), vec![0u32; 100], None).unwrap();
+        let owned = Dataset::new("small", graph, None, None, Vec::new()).unwrap();
+        let home = tempfile::tempdir().unwrap();
+        owned.save(&home.path().join("small")).unwrap();
+        let options = LoadOptions::default();
+        let mapped = load(home.path().join("small").to_str().unwrap(), &options).unwrap();
+        let full = TrainConfig::default();
+        let batch = BatchConfig { kind: BatchKind::Neighbor, ..BatchConfig::default() };
+        let sampled = TrainConfig { batch, ..full.clone() };
+        assert_eq!(copied_graph(&owned, &full), 0);
+        assert_eq!(copied_graph(&mapped, &sampled), 0);
+        assert_eq!(copied_graph(&mapped, &full), owned.graph.n_bytes());
+        let free = |bytes| Free { bytes, limit: Limit::Machine };
+        let refused = check_host_with(free(1000), &mapped, &full).unwrap_err().to_string();
+        assert!(refused.contains("a copy of its 100 edges") && refused.contains("--batch neighbor"), "{refused}");
+        check_host_with(free(1 << 40), &mapped, &full).unwrap();
+    }
 
     fn config() -> TrainConfig {
         let model = ModelConfig { hidden: 512, ..ModelConfig::default() };

@@ -12,7 +12,8 @@ use crate::params::ParamInit;
 use crate::tape::{LinearOptions, Masks, Tape, Var};
 
 /// Layers `H' = relu(mlp(H + Σ_j H_j))`, the sum over in-neighbours, with a perceptron of two layers: GIN-0, whose ε is
-/// zero; the last one without relu.
+/// zero; the last one without relu. An edge of a node to itself is the node's own term, with its weight, and does not
+/// come on top of it.
 pub type Gin = Stack<GinLayer>;
 
 /// One layer of [`Gin`]. The first layer of its perceptron is linear, so it may come before the sum.

@@ -133,7 +133,7 @@ fn folder() -> Option<(tempfile::TempDir, Vec<u64>)> {
         "format = \"girih-folder\"\nversion = 1\n{}{}{}[graph]\nn_rows = {NODES}\nn_cols = {NODES}\nnnz = {}\n\
          weighted = true\n[dataset]\nname = \"holes\"\ngenerated = true\nn_splits = 0\nfeatures = \"none\"\n\
          n_features = 0\nlabels = \"none\"\nn_classes = 0\n",
-        entry("indptr", &[0..indptr.len() as u64]),
+        entry("indptr", std::slice::from_ref(&(0..indptr.len() as u64))),
         entry("indices", &data),
         entry("values", &data),
         offsets[NODES]

@@ -35,6 +35,8 @@ impl Bounded {
             magnitude += (a.x * b.x).abs();
             error += a.x.abs() * b.error + b.x.abs() * a.error + a.error * b.error;
         }
+        // No bound times nothing is no bound.
+        let error = if error.is_nan() { f64::INFINITY } else { error };
         Self { x, error: error + SUM * magnitude + TINY }
     }
 
@@ -102,7 +104,7 @@ impl Bounded {
     /// Whether `found` may be this number in `f32`. What may have overflowed on the way may be anything.
     pub fn may_be(self, found: f32) -> bool {
         let most = self.x.abs() + self.error;
-        !(most < 1e37) || (f64::from(found) - self.x).abs() <= self.error
+        most.is_nan() || most >= 1e37 || (f64::from(found) - self.x).abs() <= self.error
     }
 
     /// Whether the bound is so narrow that a wrong formula shows.

@@ -95,10 +95,10 @@ fn check_rows(features: &CompressedFeatures, rows: &Matrix) {
         let (row, out) = (rows.row(r), out.row(r));
         match what {
             CodecSpec::F16 => {
-                assert!(row.iter().zip(out).all(|(&x, &y)| f64::from(y) == rounded(x, 10, -24)), "{what}")
+                assert!(row.iter().zip(out).all(|(&x, &y)| f64::from(y) == rounded(x, 10, -24)), "{what}");
             }
             CodecSpec::Bf16 => {
-                assert!(row.iter().zip(out).all(|(&x, &y)| f64::from(y) == rounded(x, 7, -133)), "{what}")
+                assert!(row.iter().zip(out).all(|(&x, &y)| f64::from(y) == rounded(x, 7, -133)), "{what}");
             }
             CodecSpec::Int8 => check_levels(row, out, 256, 255.0),
             CodecSpec::Int4 => check_levels(row, out, 64, 15.0),
