@@ -85,6 +85,11 @@ fn steps(root: &Path, skip_tests: bool) -> Result<Vec<Step>, String> {
     let metadata = command::cargo_output(root, &["metadata", "--no-deps", "--format-version", "1"])?;
     let metadata: Metadata = serde_json::from_slice(&metadata).map_err(|e| format!("cargo metadata: {e}"))?;
     steps.extend(feature_steps(&metadata));
+    if command::version("cargo-deny").is_some() {
+        steps.push(Step::cargo("dependencies", "deny --all-features check bans licenses sources"));
+    } else {
+        println!("dependencies are not checked: there is no cargo-deny here (cargo install --locked cargo-deny)");
+    }
     if mpi_is_there() {
         steps.push(Step::cargo("tests under mpirun", "test --package girih-cli --features mpi --test cli mpi::"));
     }

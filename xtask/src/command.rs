@@ -14,13 +14,18 @@ fn program() -> OsString {
 /// # Errors
 /// When cargo cannot be started or fails.
 pub fn cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), String> {
-    let status = Command::new(program())
-        .args(arguments)
-        .envs(environment.iter().copied())
-        .current_dir(root)
-        .status()
-        .map_err(|e| format!("cargo {}: {e}; is cargo installed?", arguments.join(" ")))?;
-    if status.success() { Ok(()) } else { Err(format!("cargo {}: {status}", arguments.join(" "))) }
+    let mut cargo = Command::new(program());
+    cargo.args(arguments).envs(environment.iter().copied()).current_dir(root);
+    finish(cargo, &format!("cargo {}", arguments.join(" ")), "is cargo installed?")
+}
+
+/// Runs a command to its end; `remedy` helps where it cannot be started.
+///
+/// # Errors
+/// When it cannot be started or fails; the error calls it `name`.
+pub fn finish(mut command: Command, name: &str, remedy: &str) -> Result<(), String> {
+    let status = command.status().map_err(|e| format!("{name}: {e}; {remedy}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
 }
 
 /// What cargo prints on standard output.

@@ -3,6 +3,7 @@
 //! - [`tidy`]: facts that can rot, checked against the files.
 //! - [`ci`]: everything that `.ci/run` checks, step by step.
 //! - [`kernels`]: the CUDA sources through nvcc.
+//! - [`fuzz`]: fuzz targets under libFuzzer, tests under AddressSanitizer.
 //! - [`gpu`]: programs for a machine with a GPU, and the record that its tests passed there.
 //! - [`soak`]: a long training, with its memory and speed.
 //! - `bench`: builds the benchmark harness in release and hands its arguments on; the harness is `benches/`.
@@ -13,6 +14,7 @@
 
 mod ci;
 mod command;
+mod fuzz;
 mod gpu;
 mod kernels;
 mod listing;
@@ -71,6 +73,16 @@ enum Task {
     GpuSanitize(gpu::SanitizeArgs),
     /// Train for a long time, and see whether memory grows, speed falls, or results differ from a short run's.
     Soak(soak::SoakArgs),
+    /// Run fuzz targets under libFuzzer and AddressSanitizer, for some seconds each; needs nightly Rust and cargo-fuzz.
+    Fuzz {
+        /// Names of targets; all of them if none is given.
+        targets: Vec<String>,
+        /// Seconds for each.
+        #[arg(long, default_value_t = 1200)]
+        seconds: u64,
+    },
+    /// Run the tests of crates that read files and sockets under AddressSanitizer; needs nightly Rust.
+    Sanitize,
     /// Build the benchmarks in release and run a suite: `cargo xtask bench spmm --small`.
     #[command(disable_help_flag = true)]
     Bench {
@@ -90,6 +102,8 @@ fn main() -> ExitCode {
         Task::GpuTest { prebuilt, out, together } => gpu::test(&root, prebuilt.as_deref(), &out, together),
         Task::GpuSanitize(args) => gpu::sanitize(&args),
         Task::Soak(args) => soak::soak(&args),
+        Task::Fuzz { targets, seconds } => fuzz::run(&root, &targets, seconds),
+        Task::Sanitize => fuzz::sanitize(&root),
         Task::Bench { arguments } => bench(&root, &arguments),
     };
     match outcome {

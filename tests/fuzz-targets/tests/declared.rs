@@ -33,7 +33,7 @@ fn numbers_in_text_are_borne_out_by_edges() {
         ("a.csv", "# girih: shape 3 2000000000\n0 1\n", "2000000000 nodes"),
         ("a.csv", "% asym unweighted\n% 1 2000000000 2000000000\n1 2\n", "line 2: 2000000000 nodes"),
         ("a.csv", "% bip unweighted\n% 1 9 2000000000\n1 2\n", "2000000000 nodes"),
-        ("a.csv", "0 1048576\n", "the largest id is 1048576"),
+        ("a.csv", "0 16777216\n", "the largest id is 16777216"),
         ("a.csv", "0 1099511627776\n", "1099511627776"),
         ("a.csv", "user,item\n0,2000000000\n", "2000000000"),
         ("a.mtx", "%%MatrixMarket matrix coordinate real general\n2000000000 2000000000 1\n1 1 1\n", "2000000000 rows"),

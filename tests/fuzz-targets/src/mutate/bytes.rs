@@ -3,7 +3,7 @@
 use girih_random::Stream;
 
 /// Numbers at which readers go wrong, as text.
-const NUMBERS: [&str; 24] = [
+const NUMBERS: [&str; 25] = [
     "0",
     "1",
     "-1",
@@ -13,6 +13,7 @@ const NUMBERS: [&str; 24] = [
     "256",
     "65535",
     "65536",
+    "1048575",
     "1048577",
     "16777216",
     "2147483646",

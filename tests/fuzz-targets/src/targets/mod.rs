@@ -102,10 +102,12 @@ const MIB: usize = 1 << 20;
 
 /// Graphs as text: up to 100 nodes an edge, or 2²⁴ nodes of 64 bytes whatever the edges.
 const GRAPH: Bound = Bound { per_byte: KIB, constant: KIB * MIB };
-/// Arrays with their values, and as many nodes.
+/// Graphs as arrays, whose number of nodes may stand by itself, up to 2²⁴.
 const ARRAYS: Bound = Bound { per_byte: 64, constant: KIB * MIB };
+/// Arrays that bear out every number.
+const VALUES: Bound = Bound { per_byte: 64, constant: 4 * MIB };
 /// An instruction of a byte makes an object.
-const PICKLE: Bound = Bound { per_byte: 512, constant: 64 * MIB };
+const PICKLE: Bound = Bound { per_byte: 512, constant: 4 * MIB };
 /// Short texts and headers.
 const SMALL: Bound = Bound { per_byte: 256, constant: 4 * MIB };
 
@@ -123,14 +125,14 @@ pub fn targets() -> Vec<Target> {
         graph_text("tables", Form::Folder, text::tables, words::TABLE, loaders::tables),
         binary("packed_text", Form::Any, text::packed, words::EDGE_LIST, GRAPH, loaders::one),
         binary("ogb", Form::Folder, text::ogb, words::PICKLE, GRAPH, loaders::one),
-        binary("npy", Form::One("x.npy"), arrays::npy, words::NPY, ARRAYS, values::npy),
+        binary("npy", Form::One("x.npy"), arrays::npy, words::NPY, VALUES, values::npy),
         binary("npz", Form::Any, arrays::npz, words::NPY, ARRAYS, loaders::one),
         binary("safetensors", Form::One("data.safetensors"), arrays::tensors, words::TENSORS, ARRAYS, loaders::one),
         binary("arrays", Form::Folder, arrays::folder, words::NPY, ARRAYS, loaders::one),
-        binary("girih_folder", Form::Folder, arrays::girih, words::MANIFEST, ARRAYS, loaders::girih),
+        binary("girih_folder", Form::Folder, arrays::girih, words::MANIFEST, VALUES, loaders::girih),
         binary("planetoid", Form::Folder, pickles::planetoid, words::PICKLE, PICKLE, loaders::one),
-        binary("torch", Form::Folder, pickles::torch, words::PICKLE, PICKLE, loaders::one),
-        binary("store", Form::One("features.codes"), state::stores, words::CODEC, ARRAYS, values::store),
+        binary("torch", Form::Folder, pickles::torch, words::PICKLE, GRAPH, loaders::one),
+        binary("store", Form::One("features.codes"), state::stores, words::CODEC, VALUES, values::store),
         Target {
             name: "spec",
             form: Form::Memory("spec.txt"),

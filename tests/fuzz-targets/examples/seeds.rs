@@ -1,4 +1,5 @@
-//! Writes the seeds of every target to `corpus/NAME/`, and its words to `dictionaries/NAME.dict`, for libFuzzer.
+//! Writes the seeds of every target to `FOLDER/corpus/NAME/`, and its words to `FOLDER/dictionaries/NAME.dict`, for
+//! libFuzzer.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +7,8 @@ use std::path::Path;
 use girih_fuzz_targets::targets;
 
 fn main() -> std::io::Result<()> {
-    let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = std::env::args_os().nth(1).unwrap_or_else(|| "fuzz".into());
+    let home = Path::new(&folder);
     fs::create_dir_all(home.join("dictionaries"))?;
     for target in targets() {
         let corpus = home.join("corpus").join(target.name);
@@ -28,6 +30,7 @@ fn quoted(word: &str) -> String {
         _ => format!("\\x{b:02x}"),
     };
     // Bytes of pickles above 127 are written as characters.
-    let bytes = word.chars().flat_map(|c| u8::try_from(u32::from(c)).map_or_else(|_| c.to_string().into_bytes(), |b| vec![b]));
+    let bytes =
+        word.chars().flat_map(|c| u8::try_from(u32::from(c)).map_or_else(|_| c.to_string().into_bytes(), |b| vec![b]));
     format!("\"{}\"\n", bytes.map(byte).collect::<String>())
 }
