@@ -2,8 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{BufWriter, Cursor, Seek, Write};
-use std::mem::ManuallyDrop;
+use std::io::{self, BufWriter, Cursor, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -175,9 +174,7 @@ fn zip_error(error: &ZipError) -> FormatError {
 
 /// Writes an archive of arrays, as `numpy.savez_compressed` does; the same arrays give the same bytes.
 pub struct NpzWriter<W: Write + Seek> {
-    /// Dropped by [`finish`](Self::finish) alone: dropping it completes the archive, which prints and may panic where a
-    /// write has failed before.
-    zip: ManuallyDrop<ZipWriter<W>>,
+    zip: ZipWriter<Sink<W>>,
 }
 
 impl NpzWriter<BufWriter<File>> {
@@ -200,7 +197,7 @@ impl NpzWriter<BufWriter<File>> {
 impl<W: Write + Seek> NpzWriter<W> {
     /// An archive that is written to `out`.
     pub fn new(out: W) -> Self {
-        Self { zip: ManuallyDrop::new(ZipWriter::new(out)) }
+        Self { zip: ZipWriter::new(Sink { out, position: 0, failure: None }) }
     }
 
     /// Adds an array.
@@ -212,7 +209,7 @@ impl<W: Write + Seek> NpzWriter<W> {
     /// When the product of `shape` is not the number of values.
     pub fn array<T: Element>(&mut self, name: &str, shape: &[usize], values: &[T]) -> Result<(), FormatError> {
         self.start(name, size_of_val(values))?;
-        Ok(npy::write_array(&mut *self.zip, shape, values)?)
+        Ok(npy::write_array(&mut self.zip, shape, values)?)
     }
 
     /// Adds a single ASCII string, as `numpy.array(b"…")`.
@@ -239,7 +236,99 @@ impl<W: Write + Seek> NpzWriter<W> {
     /// # Errors
     /// When writing fails.
     pub fn finish(self) -> Result<(), FormatError> {
-        ManuallyDrop::into_inner(self.zip).finish().map_err(|e| FormatError::io(e.into()))?;
+        let sink = self.zip.finish().map_err(|e| FormatError::io(e.into()))?;
+        sink.failure.map_or(Ok(()), |error| Err(FormatError::io(error)))
+    }
+}
+
+/// Output that keeps the first failure, and takes whatever comes after it without writing. A `ZipWriter` completes its
+/// archive when it is dropped, also after a failure, and then panics over positions that do not fit.
+struct Sink<W> {
+    out: W,
+    position: u64,
+    failure: Option<io::Error>,
+}
+
+impl<W: Write> Write for Sink<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = match &self.failure {
+            Some(_) => bytes.len(),
+            None => match self.out.write(bytes) {
+                Ok(n) => n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
+                Err(error) => {
+                    self.failure = Some(error);
+                    bytes.len()
+                }
+            },
+        };
+        self.position += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.failure.is_none() {
+            self.failure = self.out.flush().err();
+        }
         Ok(())
+    }
+}
+
+impl<W: Seek> Seek for Sink<W> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        if self.failure.is_none() {
+            match self.out.seek(to) {
+                Ok(position) => {
+                    self.position = position;
+                    return Ok(position);
+                }
+                Err(error) => self.failure = Some(error),
+            }
+        }
+        self.position = match to {
+            SeekFrom::Start(position) => position,
+            SeekFrom::Current(offset) | SeekFrom::End(offset) => self.position.saturating_add_signed(offset),
+        };
+        Ok(self.position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk of so many bytes.
+    struct Disk(Cursor<Vec<u8>>, usize);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let has_room = self.0.position() as usize + bytes.len() <= self.1;
+            if has_room { self.0.write(bytes) } else { Err(io::ErrorKind::StorageFull.into()) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Seek for Disk {
+        fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+            self.0.seek(to)
+        }
+    }
+
+    #[test]
+    fn an_archive_on_a_full_disk_is_an_error_wherever_it_is_full() {
+        let write = |room: usize| {
+            let mut out = NpzWriter::new(Disk(Cursor::default(), room));
+            let values: Vec<u32> = (0..1000).map(|i| i * i).collect();
+            out.array("a", &[1000], &values).and_then(|()| out.array("b", &[1000], &values))?;
+            out.finish()
+        };
+        let enough = (0..20_000).step_by(50).find(|&room| write(room).is_ok()).expect("it fits");
+        for room in (0..enough - 50).step_by(37) {
+            let error = write(room).unwrap_err().to_string();
+            assert!(error.contains("space") || error.contains("full"), "{room}: {error}");
+        }
     }
 }
