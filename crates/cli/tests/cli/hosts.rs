@@ -39,7 +39,7 @@ impl Hosts {
         fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
         let mut all = Self { hosts: Vec::new(), switch, work };
         all.must(&["-n", &all.switch, "link", "add", "bridge", "up", "type", "bridge"]);
-        (0..n).for_each(|i| all.add(format!("{job}-{i}")));
+        (0..n).for_each(|i| all.add(&format!("{job}-{i}")));
         Some(all)
     }
 
@@ -48,16 +48,16 @@ impl Hosts {
     }
 
     /// Connects one more host.
-    fn add(&mut self, name: String) {
+    fn add(&mut self, name: &str) {
         let (port, address) = (port(self.hosts.len()), format!("{}/24", address(self.hosts.len())));
-        self.must(&["netns", "add", &name]);
-        self.hosts.push(name.clone());
+        self.must(&["netns", "add", name]);
+        self.hosts.push(name.to_owned());
         let switch = &self.switch;
-        self.must(&["-n", switch, "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &name]);
+        self.must(&["-n", switch, "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", name]);
         self.must(&["-n", switch, "link", "set", &port, "master", "bridge", "up"]);
-        self.must(&["-n", &name, "addr", "add", &address, "dev", "eth0"]);
-        self.must(&["-n", &name, "link", "set", "eth0", "up"]);
-        self.must(&["-n", &name, "link", "set", "lo", "up"]);
+        self.must(&["-n", name, "addr", "add", &address, "dev", "eth0"]);
+        self.must(&["-n", name, "link", "set", "eth0", "up"]);
+        self.must(&["-n", name, "link", "set", "lo", "up"]);
     }
 
     /// Pulls the cable of a host, or plugs it in.
