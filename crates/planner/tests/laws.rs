@@ -323,7 +323,7 @@ fn what_ranks_do_not_share_is_refused() {
         let ranks_on = RankPlanner { config, data: &SIZES, graph: &graph, devices: &h200(), network };
         ranks_on.plan(&by_rows(ranks)).unwrap_err().to_string()
     };
-    assert!(plan(&recommender, 2).contains("plans for ranks are of networks"));
+    assert!(plan(&recommender, 2).contains("is for full-batch training of node classifiers"));
     assert!(plan(&gcn(), 2_000_000).contains("at most one rank a node"));
 }
 

@@ -393,7 +393,7 @@ mod tests {
             assert!(message.contains(part), "no {part}: {message}");
         }
         let no_lists = refused(room(1, least));
-        assert!(no_lists.contains("lists of where rows are"), "{no_lists}");
+        assert!(no_lists.contains("the index of cached rows"), "{no_lists}");
         let message = Division::new(&dataset, &config, room(1, least), 5).unwrap_err().to_string();
         assert!(message.contains(&format!("({} bytes)", least + 5)), "{message}");
     }

@@ -433,9 +433,9 @@ fn ranks_refuse_batches_that_they_cannot_share() {
         (of(batches(BatchKind::Saint)), ranks(2), "--subgraphs-per-step 2"),
         (cluster.clone(), ranks(4), "--subgraphs-per-step 4"),
         (cluster.clone(), patches(2), "--layout replicated"),
-        (cluster, split_features(2), "choose neighbor batches"),
-        (of(batches(BatchKind::Layer)), patches(2), "choose neighbor batches"),
-        (moments, ranks(2), "layer normalisation"),
+        (cluster, split_features(2), "give --batch neighbor"),
+        (of(batches(BatchKind::Layer)), patches(2), "give --batch neighbor"),
+        (moments, ranks(2), "give --norm layer"),
     ];
     for (config, ranks, told) in wrong {
         let session = SessionOptions::default();
@@ -488,7 +488,7 @@ fn settings_that_do_not_go_together_are_refused_by_name() {
                 ModelKind::Gcn,
                 BatchConfig { walk_length: 3, saint: SaintKind::Node, ..batches(BatchKind::Saint) },
             ),
-            "drawn by walks",
+            "only saint batches of random walks",
         ),
         (TrainConfig { batch_size: Some(5), ..config(ModelKind::Gcn, 1) }, "batch_size"),
         (TrainConfig { batch_size: Some(5), ..sampled(ModelKind::Gcn, batches(BatchKind::Cluster)) }, "batch_size"),
@@ -581,7 +581,7 @@ fn what_reads_more_than_the_layer_before_is_not_scored_by_layers() {
     ];
     for config in wrong {
         let message = train(planted("nodes=60"), &config).unwrap_err().to_string();
-        assert!(message.contains("batch.score_by") && message.contains("choose graph"), "{message}");
+        assert!(message.contains("--score-by layers") && message.contains("give --score-by graph"), "{message}");
     }
     let full =
         TrainConfig { batch: BatchConfig { score_by: Some(ScoreBy::Layers), ..BatchConfig::default() }, ..of(model) };

@@ -207,7 +207,7 @@ fn what_does_not_go_with_a_rule_is_refused_by_name() {
     let mut observe = |_: girih_trainer::Event<'_>| Control::Continue;
     let job = TrainJob::new(bare(60), &sampled, &patches, &session, &mut observe);
     let message = job.on_threads(Cpu::new).unwrap_err().to_string();
-    assert!(message.contains("onehot, embedding") && message.contains("--layout replicated"), "{message}");
+    assert!(message.contains("onehot or embedding") && message.contains("--layout replicated"), "{message}");
 }
 
 #[test]
