@@ -22,7 +22,7 @@ const DRIFT_MAX: f64 = 0.02;
 /// Epochs of the short run that the long one is compared with.
 const SHORT_EPOCHS: usize = 5;
 
-/// What is trained, and for how long.
+/// Program and duration of a long training.
 #[derive(Args)]
 pub struct SoakArgs {
     /// Minutes.

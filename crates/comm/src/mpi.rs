@@ -135,12 +135,8 @@ impl Transport for Process {
         self.comm.rank() as usize
     }
 
-    fn size(&self) -> usize {
-        self.comm.size() as usize
-    }
-
-    fn member(&self, place: usize) -> usize {
-        self.members[place]
+    fn members(&self) -> &[usize] {
+        &self.members
     }
 
     fn exchange(&self, call: Call, parcels: Vec<Parcel>) -> Result<Vec<Parcel>, CommError> {

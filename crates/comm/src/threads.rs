@@ -153,12 +153,8 @@ impl Transport for Mailbox {
         self.group.place
     }
 
-    fn size(&self) -> usize {
-        self.group.members.len()
-    }
-
-    fn member(&self, place: usize) -> usize {
-        self.group.members[place]
+    fn members(&self) -> &[usize] {
+        &self.group.members
     }
 
     fn exchange(&self, call: Call, parcels: Vec<Parcel>) -> Result<Vec<Parcel>, CommError> {

@@ -67,11 +67,18 @@ pub trait Transport: Send + Sync + Sized + 'static {
     /// The number of this rank.
     fn rank(&self) -> usize;
 
-    /// How many ranks there are.
-    fn size(&self) -> usize;
+    /// Numbers in the whole world of all ranks here, in their order.
+    fn members(&self) -> &[usize];
+
+    /// Number of ranks.
+    fn size(&self) -> usize {
+        self.members().len()
+    }
 
     /// Number in the whole world of the rank at `place`, which is below [`size`](Self::size): errors name it.
-    fn member(&self, place: usize) -> usize;
+    fn member(&self, place: usize) -> usize {
+        self.members()[place]
+    }
 
     /// Sends `parcels[i]` to rank `i` and returns what each rank sent here, in the order of ranks.
     ///

@@ -252,6 +252,10 @@ pub enum ModelKind {
 }
 
 impl ModelKind {
+    /// All models that classify nodes; the others are recommenders.
+    pub const CLASSIFIERS: [Self; 9] =
+        [Self::Gcn, Self::Sgc, Self::Sage, Self::Gat, Self::Gatv2, Self::Gin, Self::Ngcn, Self::Appnp, Self::Mlp];
+
     /// Whether layers have heads side by side, each [`ModelConfig::hidden`] wide.
     #[must_use]
     pub fn has_heads(self) -> bool {

@@ -345,18 +345,7 @@ fn shared_operands_accumulate() {
 /// taken before training and during it.
 #[test]
 fn models() {
-    let kinds = [
-        ModelKind::Gcn,
-        ModelKind::Sgc,
-        ModelKind::Sage,
-        ModelKind::Gat,
-        ModelKind::Gatv2,
-        ModelKind::Gin,
-        ModelKind::Ngcn,
-        ModelKind::Appnp,
-        ModelKind::Mlp,
-    ];
-    for kind in kinds {
+    for kind in ModelKind::CLASSIFIERS {
         for hidden in [2, 6] {
             for dropout in [0.0, 0.3] {
                 for sparse in [false, true] {

@@ -26,7 +26,7 @@ pub struct Campaign {
     pub cuts: usize,
 }
 
-/// What the inputs of a target came to.
+/// Outcome of all inputs of a target.
 #[derive(Clone, Debug, Default)]
 pub struct TargetReport {
     /// Name of the target.

@@ -107,9 +107,7 @@ pub fn test(root: &Path, prebuilt: Option<&Path>, out: &Path, together: bool) ->
     let (programs, sources) = match prebuilt {
         Some(folder) => {
             let programs: Vec<PathBuf> = TESTS.iter().map(|(p, t)| folder.join(program_name(p, t))).collect();
-            let path = folder.join(SOURCES);
-            let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-            (programs, serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?)
+            (programs, sources_of(folder)?)
         }
         None => (test_programs(root)?, gpu_record::hashes(&Listing::read(root)?)),
     };
@@ -132,6 +130,13 @@ pub fn test(root: &Path, prebuilt: Option<&Path>, out: &Path, together: bool) ->
     fs::write(out, text).map_err(|e| format!("{}: {e}", out.display()))?;
     println!("{tests_passed} tests passed on {card}; recorded in {}", out.display());
     Ok(())
+}
+
+/// Hashes of the sources that the programs of a folder were built from.
+fn sources_of(folder: &Path) -> Result<BTreeMap<String, String>, String> {
+    let path = folder.join(SOURCES);
+    let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 /// The commit of the sources, with `-dirty` behind it where files differ.

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::{REQUIRE, SOURCES, TESTS, card, program_name};
+use super::{REQUIRE, TESTS, card, program_name, sources_of};
 
-/// What is run, and for how long.
+/// Tools, limits of time, and places of the record.
 #[derive(Args)]
 pub struct SanitizeArgs {
     /// Folder that `dist` made.
@@ -42,7 +42,7 @@ pub struct SanitizeArgs {
     out: Option<PathBuf>,
 }
 
-/// What each tool said of each test, with the sources that were tested.
+/// Verdicts of each tool on each test, with hashes of the sources that were tested.
 #[derive(Default, Serialize, Deserialize)]
 struct Record {
     device: String,
@@ -107,7 +107,7 @@ impl Job {
     }
 }
 
-/// What an exit status and an output mean.
+/// Verdict of an exit status and an output.
 fn verdict(code: Option<i32>, text: &str, elapsed: Duration) -> Verdict {
     let seconds = elapsed.as_secs();
     let summary = text.lines().filter(|line| line.contains("SUMMARY")).collect::<Vec<_>>().join("; ");
@@ -125,10 +125,7 @@ fn verdict(code: Option<i32>, text: &str, elapsed: Duration) -> Verdict {
 /// # Errors
 /// When a test has errors or failed, a program is missing, or the record cannot be read or written.
 pub fn sanitize(args: &SanitizeArgs) -> Result<(), String> {
-    let path = args.prebuilt.join(SOURCES);
-    let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let sources: BTreeMap<String, String> =
-        serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+    let sources = sources_of(&args.prebuilt)?;
     let mut record = read(&args.record)?;
     if record.sources != sources {
         record = Record { sources, ..Record::default() };

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::girih::{Finished, SMALL, Workspace, command, says};
+use crate::girih::{Finished, SMALL, Workspace, command, says, within};
 
 /// Memory of the container, swap included.
 const LIMIT: u64 = 512_000_000;
@@ -42,11 +42,9 @@ impl Container {
 
     /// Runs the binary in it.
     fn run(&self, args: &[&str]) -> Finished {
-        let binary = command(args);
         let mut shell = Command::new("sh");
         shell.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(self.0.join("cgroup.procs"));
-        shell.arg(binary.get_program()).args(binary.get_args()).env("NO_COLOR", "1");
-        Finished::new(shell.output().unwrap())
+        Finished::new(within(shell, &command(args)).output().unwrap())
     }
 }
 

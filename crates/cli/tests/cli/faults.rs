@@ -37,7 +37,7 @@ static INPUTS: LazyLock<Inputs> = LazyLock::new(|| {
     Inputs(work)
 });
 
-/// What fails.
+/// Kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// An operation on files, with an error.

@@ -19,6 +19,18 @@ pub fn command(args: &[impl AsRef<OsStr>]) -> Command {
     command
 }
 
+/// The binary with its arguments and environment, as what another program, such as a shell, is to start last.
+pub fn within(mut outer: Command, binary: &Command) -> Command {
+    outer.arg(binary.get_program()).args(binary.get_args());
+    for (name, value) in binary.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer
+}
+
 /// Runs the binary to its end.
 pub fn girih(args: &[impl AsRef<OsStr>]) -> Finished {
     Finished::new(command(args).output().expect("the binary starts"))
@@ -135,4 +147,12 @@ pub fn losses(metrics: &Path) -> Vec<(u64, u64, String)> {
         (value["run"].as_u64().unwrap(), value["epoch"].as_u64().unwrap(), value["train_loss"].to_string())
     };
     text.lines().map(point).collect()
+}
+
+/// Losses of all epochs as they were printed, training and test, and the last ones.
+pub fn curve(finished: Finished) -> Vec<String> {
+    let finished = finished.ok();
+    let numbers = |event: &Value| format!("{} {}", event["train_loss"], event["test_loss"]);
+    // More ranks than cores are a warning.
+    finished.events().iter().filter(|event| event["event"] != "warning").map(numbers).collect()
 }

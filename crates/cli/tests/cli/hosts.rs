@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::girih::{Finished, SMALL, Workspace, command, girih};
+use crate::girih::{Finished, SMALL, Workspace, command, curve, girih, within};
 
 /// More epochs than a pipe holds lines: training waits where its output is not read.
 const EPOCHS: &str = "500";
@@ -81,8 +81,8 @@ impl Hosts {
             let launch = ["launch", "--nproc", n, "--nodes", &n_hosts, "--node", &number, "--rendezvous", &place];
             let binary = command(&[&launch[..], &["--secret-file", &secret, "--", "train"], train].concat());
             let mut inside = Command::new("ip");
-            inside.args(["netns", "exec", &self.hosts[host]]).arg(binary.get_program()).args(binary.get_args());
-            inside.env("NO_COLOR", "1").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+            inside.args(["netns", "exec", &self.hosts[host]]);
+            within(inside, &binary).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
         (0..self.hosts.len()).map(start).collect()
     }
@@ -110,19 +110,13 @@ fn address(host: usize) -> String {
     format!("10.77.0.{}", host + 1)
 }
 
-/// Losses of all epochs, as printed.
-fn curve(text: &str) -> Vec<String> {
-    let events = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-    events.filter(|event| event["event"] != "warning").map(|event| event["train_loss"].to_string()).collect()
-}
-
 fn training(epochs: &str) -> Vec<&str> {
     vec!["--data", SMALL, "--epochs", epochs, "--json"]
 }
 
 /// Losses of as many threads of one process.
 fn curve_of_threads(n: &str, train: &[&str]) -> Vec<String> {
-    curve(&girih(&[&["train", "--ranks", n], train].concat()).ok().out)
+    curve(girih(&[&["train", "--ranks", n], train].concat()))
 }
 
 fn finish(child: Child) -> Finished {
@@ -151,7 +145,7 @@ fn hosts_train_what_threads_do() {
         for other in finished.drain(1..) {
             assert_eq!(other.ok().out, "", "the first host reports");
         }
-        assert_eq!(curve(&finished.remove(0).ok().out), curve_of_threads(n_ranks, &train), "{n_hosts} hosts {flags:?}");
+        assert_eq!(curve(finished.remove(0)), curve_of_threads(n_ranks, &train), "{n_hosts} hosts {flags:?}");
     }
 }
 
@@ -162,8 +156,8 @@ fn a_slow_and_lossy_link_changes_no_number() {
     let is_slow = hosts.shape(0, &["tbf", "rate", "5mbit", "burst", "16kb", "latency", "50ms"]);
     println!("delay and loss: {is_lossy}; limited rate: {is_slow} (false: this kernel has none, skipped)");
     let train = training("8");
-    let first = hosts.launch("1", &train).into_iter().map(|child| finish(child).ok()).next().unwrap();
-    assert_eq!(curve(&first.out), curve_of_threads("2", &train));
+    let mut finished: Vec<Finished> = hosts.launch("1", &train).into_iter().map(|child| finish(child).ok()).collect();
+    assert_eq!(curve(finished.remove(0)), curve_of_threads("2", &train));
 }
 
 /// No packet says that the host is gone.
@@ -194,6 +188,7 @@ fn a_partition_that_heals_in_time_changes_no_number() {
     std::thread::sleep(Duration::from_secs(2));
     hosts.set_link(1, "up");
     out.read_to_string(&mut text).unwrap();
-    children.into_iter().for_each(|child| drop(finish(child).ok()));
-    assert!(curve(&text) == curve_of_threads("2", &train), "the curves differ");
+    let mut finished: Vec<Finished> = children.into_iter().map(|child| finish(child).ok()).collect();
+    let first = Finished { out: text, ..finished.remove(0) };
+    assert!(curve(first) == curve_of_threads("2", &train), "the curves differ");
 }

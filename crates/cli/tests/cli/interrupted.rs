@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use crate::girih::{Finished, SMALL, Workspace, command, girih, losses, names_in, says, signal};
+use crate::girih::{Finished, SMALL, Workspace, command, girih, losses, names_in, says, signal, within};
 
 /// More epochs than a pipe holds lines: a child whose output is not read cannot finish before it is stopped.
 const EPOCHS: &str = "900";
@@ -211,8 +211,8 @@ fn with_file_limit(blocks: u32, args: &[&str]) -> Finished {
     let binary = command(args);
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
     let mut shell = Command::new("sh");
-    shell.arg("-c").arg(script).arg(binary.get_program()).args(binary.get_args()).env("NO_COLOR", "1");
-    Finished::new(shell.output().unwrap())
+    shell.arg("-c").arg(script);
+    Finished::new(within(shell, &binary).output().unwrap())
 }
 
 #[test]

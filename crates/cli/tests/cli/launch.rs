@@ -9,15 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use girih_comm::tcp;
 
-use crate::girih::{Finished, SMALL, Workspace, command, girih, losses, says, signal};
-
-/// The losses of all epochs as they were printed, and the last ones.
-fn curve(finished: Finished) -> Vec<String> {
-    let finished = finished.ok();
-    let numbers = |event: &serde_json::Value| format!("{} {}", event["train_loss"], event["test_loss"]);
-    // More ranks than cores are a warning.
-    finished.events().iter().filter(|event| event["event"] != "warning").map(numbers).collect()
-}
+use crate::girih::{Finished, SMALL, Workspace, command, curve, girih, losses, says, signal};
 
 fn launch(n: &str, train: &[&str]) -> Finished {
     girih(&[&["launch", "--nproc", n, "--", "train"], train].concat())

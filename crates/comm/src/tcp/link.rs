@@ -71,12 +71,8 @@ impl Transport for Link {
         self.group.place
     }
 
-    fn size(&self) -> usize {
-        self.group.members.len()
-    }
-
-    fn member(&self, place: usize) -> usize {
-        self.group.members[place]
+    fn members(&self) -> &[usize] {
+        &self.group.members
     }
 
     fn exchange(&self, call: Call, parcels: Vec<Parcel>) -> Result<Vec<Parcel>, CommError> {

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use girih_compute::{Backend, Cpu, Dtype, HostMatrix};
 use girih_graph_format::Matrix;
+use girih_random::{Key, Stream};
 
 use super::frame::{Frame, LONGEST};
 use super::link::open;
@@ -38,7 +39,7 @@ type Time = u64;
 
 const SECOND: Time = 1_000_000;
 
-/// How long ranks wait for each other.
+/// Deadline of an exchange.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Virtual time in which every run has ended.
@@ -52,24 +53,10 @@ const LOADER: usize = 1;
 const STEPS: u64 = 3;
 const AHEAD: u64 = 2;
 
-/// Random numbers (`SplitMix64`: Steele et al., OOPSLA 2014).
-struct Random(u64);
+/// Purpose of the draws, apart from those of the library.
+const PURPOSE: u32 = 0x7369_6d00;
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
-
-/// What goes wrong in a run.
+/// Fault of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     Nothing,
@@ -87,7 +74,7 @@ enum Fault {
 }
 
 impl Fault {
-    fn new(random: &mut Random, n_ranks: usize) -> Self {
+    fn new(random: &mut Stream, n_ranks: usize) -> Self {
         let (rank, rate) = (random.below(n_ranks as u64) as usize, 1 + random.below(30));
         match random.below(12) {
             0 => Self::Killed(rank),
@@ -104,7 +91,7 @@ impl Fault {
     }
 }
 
-/// What a thread of a rank waits for.
+/// Reason for which a thread of a rank waits.
 enum Waits {
     Exchange {
         id: ExchangeId,
@@ -261,12 +248,8 @@ impl Transport for SimLink {
         self.group.place
     }
 
-    fn size(&self) -> usize {
-        self.group.members.len()
-    }
-
-    fn member(&self, place: usize) -> usize {
-        self.group.members[place]
+    fn members(&self) -> &[usize] {
+        &self.group.members
     }
 
     fn exchange(&self, call: Call, own: Vec<Parcel>) -> Result<Vec<Parcel>, CommError> {
@@ -287,7 +270,7 @@ impl Transport for SimLink {
     }
 }
 
-/// What happens at a time.
+/// Event at a point of virtual time.
 enum Event {
     /// A rank begins its program.
     Start(usize),
@@ -315,7 +298,7 @@ struct Line {
 
 /// Simulated world of one run.
 struct Sim {
-    random: Random,
+    random: Stream,
     fault: Fault,
     has_struck: bool,
     n_ranks: usize,
@@ -333,7 +316,7 @@ struct Sim {
 
 impl Sim {
     fn new(seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Key::new(seed, PURPOSE).stream(0, 0);
         let n_ranks = 2 + random.below(3) as usize;
         let fault = Fault::new(&mut random, n_ranks);
         let most_unread = [0, 5_000, 9_000, 1 << 20][random.below(4) as usize];
@@ -435,7 +418,7 @@ impl Sim {
         }
     }
 
-    /// What a rank reads from a connection.
+    /// Arrival of bytes that a rank reads from a connection.
     fn arrive(&mut self, from: usize, to: usize, bytes: Option<&[u8]>) {
         let (now, line) = (self.now, &mut self.lines[from][to]);
         if line.is_unread || self.is_gone(to) {
@@ -575,14 +558,14 @@ fn written(frame: &Frame) -> Vec<u8> {
     bytes
 }
 
-/// What a hostile rank sends in place of a frame. It cannot be known from bytes of the right number what they should be.
-fn hostile(random: &mut Random, frame: &Frame) -> Frame {
+/// Frame of a hostile rank in place of a true one. Bytes of the right number alone do not tell what they should be.
+fn hostile(random: &mut Stream, frame: &Frame) -> Frame {
     let Frame::Parcel { id, call, parcel } = frame else { return Frame::Go };
     let (mut id, mut call, mut bytes) = (id.clone(), call.clone(), parcel.to_vec());
     match random.below(8) {
         0 => bytes.truncate(random.below(bytes.len() as u64 + 1) as usize),
         1 => bytes.extend((0..1 + random.below(40)).map(|byte| byte as u8)),
-        2 => id.1 = random.next(),
+        2 => id.1 = random.next_u64(),
         3 => id.1 += random.below(4),
         4 => id.0 = id.0.iter().copied().chain([random.below(4), random.below(4)]).collect(),
         5 => call.push('?'),

@@ -28,7 +28,7 @@ const PARCEL_BYTES: u64 = 4 << 10;
 /// Longest message of a failure, in bytes; a frame carries more.
 const LONGEST_MESSAGE: usize = 64 << 10;
 
-/// What a rank called, and what it has for this one.
+/// Call of a rank, and its parcel for this one.
 pub(super) type Letter = (String, Parcel);
 
 /// Knowledge of one rank about its world, and frames that wait to be sent.
@@ -74,7 +74,7 @@ impl State {
         Self::bounded(rank, size, MOST_UNREAD)
     }
 
-    /// The same with another bound on what lies unread.
+    /// State with another bound on bytes that lie unread.
     pub fn bounded(rank: usize, size: usize, most_unread: u64) -> Self {
         let peers = (0..size).map(|_| Peer::default()).collect();
         // Others may begin before this rank does.
@@ -113,7 +113,7 @@ impl State {
         }
     }
 
-    /// What `members` have sent for an exchange, in their order, and nothing from this rank; the rank that is missing,
+    /// Parcels that `members` have sent for an exchange, in their order, and nothing from this rank; the rank that is missing,
     /// if one is.
     ///
     /// # Errors
@@ -267,7 +267,7 @@ impl State {
         Some(CommError::RankFailed { rank: *rank, message: message.clone() })
     }
 
-    /// The same as the rank and what it said.
+    /// Rank that failed first, and its message.
     pub fn failed(&self) -> Option<&(usize, String)> {
         self.failed.as_ref()
     }
@@ -299,7 +299,7 @@ pub(super) fn late(rank: usize, call: Call, deadline: Duration) -> CommError {
     CommError::Late { rank, operation: call.operation, deadline }
 }
 
-/// What the end of a connection says about the rank behind it.
+/// Message on a rank whose connection has ended.
 fn why_it_broke_off(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::InvalidData => format!("it sent {error}"),

@@ -87,7 +87,7 @@ impl World {
         changed
     }
 
-    /// The same with news, for which others may wait.
+    /// Changes the state by news, and wakes the threads that may wait for them.
     fn hear<T>(&self, news: impl FnOnce(&mut State) -> T) -> T {
         let heard = self.change(news);
         self.changed.notify_all();
@@ -98,7 +98,7 @@ impl World {
         self.streams[peer].as_ref().expect("a connection to every other rank")
     }
 
-    /// What a thread writes to `peer`: frames that wait for it, and signs of life between them.
+    /// Loop of the thread that writes to `peer`: frames that wait for it, and signs of life between them.
     fn write(&self, peer: usize) {
         let mut stream = self.stream(peer);
         loop {

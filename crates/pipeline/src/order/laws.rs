@@ -286,7 +286,7 @@ fn contents() -> impl Strategy<Value = Content> {
 }
 
 proptest! {
-    /// Whatever another rank says is taken in or an error; what is taken in can be asked for evidence.
+    /// Every message of another rank is taken in or an error; one that is taken in can be asked for evidence.
     #[test]
     fn no_message_panics(all in prop::collection::vec((0..3usize, contents()), 0..12), leader in 0..2usize) {
         let rules = rules(2, Order::Led { leader });

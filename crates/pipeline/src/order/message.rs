@@ -52,7 +52,7 @@ impl Content {
     /// Check of the numbers of workers, before anything is looked up by them.
     ///
     /// # Errors
-    /// What is wrong, where there are `n_workers`.
+    /// Fault of the message, where there are `n_workers`.
     pub fn check(&self, n_workers: usize) -> Result<(), String> {
         let known = |worker: usize| match worker < n_workers {
             true => Ok(()),

@@ -13,19 +13,6 @@ use crate::bounded::{Bounded, Rows, map, plus_row, product, zip};
 use crate::campaign::for_each_seed;
 use crate::graphs::{Draws, SmallGraph, feature_rows, features, labels};
 
-const KINDS: [ModelKind; 10] = [
-    ModelKind::Gcn,
-    ModelKind::Sgc,
-    ModelKind::Sage,
-    ModelKind::Gat,
-    ModelKind::Gatv2,
-    ModelKind::Gin,
-    ModelKind::Ngcn,
-    ModelKind::Appnp,
-    ModelKind::Mlp,
-    ModelKind::LightGcn,
-];
-
 /// Adjacency of a small graph, dense.
 type Dense = Vec<Vec<Option<f64>>>;
 
@@ -33,7 +20,7 @@ type Dense = Vec<Vec<Option<f64>>>;
 fn logits_are_those_of_the_published_formula() {
     let (mut n_logits, mut n_narrow, mut n_refused) = (0, 0, 0);
     for_each_seed("models", 60, |seed| {
-        for kind in KINDS {
+        for kind in ModelKind::CLASSIFIERS.into_iter().chain([ModelKind::LightGcn]) {
             match check(seed, kind) {
                 Checked::Refused => n_refused += 1,
                 Checked::Logits { all, narrow } => {

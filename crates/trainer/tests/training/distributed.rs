@@ -14,7 +14,7 @@ use girih_trainer::{
 };
 
 use crate::recommend::{lightgcn, tastes};
-use crate::{ALL_MODELS, config, planted, with_bags_of_words, with_input_dropout};
+use crate::{config, planted, with_bags_of_words, with_input_dropout};
 
 /// Every scheme, with as many ranks as tests can afford.
 pub(crate) const GRIDS: [(Scheme, usize, usize); 8] = [
@@ -84,7 +84,7 @@ pub(crate) fn assert_same(dataset: &Dataset, config: &TrainConfig, ranks: &RankO
 fn every_model_trains_on_every_plan_as_on_one_rank() {
     // A number of nodes that no number of ranks divides.
     let dataset = planted("nodes=307");
-    for kind in ALL_MODELS {
+    for kind in ModelKind::CLASSIFIERS {
         for (scheme, ranks, replication) in GRIDS {
             assert_same(&dataset, &config(kind, 20), &options(scheme, ranks, replication, Exchange::Auto));
         }
@@ -257,7 +257,7 @@ fn aggregates_stored_as_bf16_are_rounded_once() {
 #[test]
 fn rounding_on_the_wire_is_small_and_alike_on_any_ranks() {
     let dataset = planted("nodes=307");
-    for kind in ALL_MODELS {
+    for kind in ModelKind::CLASSIFIERS {
         let config = TrainConfig { eval_every: 2, ..config(kind, 2) };
         let on = |scheme, n, wire| {
             let ranks = RankOptions { wire, ..options(scheme, n, 1, Exchange::Auto) };

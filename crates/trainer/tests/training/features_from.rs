@@ -12,7 +12,7 @@ use girih_trainer::{
 
 use crate::batches::assert_same_training;
 use crate::distributed::{GRIDS, assert_same, options};
-use crate::{ALL_MODELS, config, planted, small, train, train_into};
+use crate::{config, planted, small, train, train_into};
 
 const RULES: [FeaturesFrom; 4] =
     [FeaturesFrom::Degree, FeaturesFrom::OneHot, FeaturesFrom::Embedding(12), FeaturesFrom::RandomWalk(6)];
@@ -27,7 +27,7 @@ fn from(rule: FeaturesFrom, config: TrainConfig) -> TrainConfig {
 
 /// Networks that a rule goes with.
 fn models(rule: FeaturesFrom) -> impl Iterator<Item = ModelKind> {
-    ALL_MODELS.into_iter().filter(move |&kind| kind != ModelKind::Sgc || !rule.knows_nodes())
+    ModelKind::CLASSIFIERS.into_iter().filter(move |&kind| kind != ModelKind::Sgc || !rule.knows_nodes())
 }
 
 fn neighbors(config: &TrainConfig, fanout: Vec<i64>) -> TrainConfig {

@@ -11,7 +11,7 @@ use girih_trainer::{
     Schedule, SessionOptions, TierConfig, TrainConfig, checkpoint_path,
 };
 
-use crate::{ALL_MODELS, Stage, config, planted, train, train_epochs, train_into};
+use crate::{Stage, config, planted, train, train_epochs, train_into};
 
 /// Small, but with dropout, decay, a schedule and a warm-up, so that a forgotten piece of state shows.
 fn demanding(kind: ModelKind, optimizer: OptimizerKind) -> TrainConfig {
@@ -41,7 +41,7 @@ fn ten_epochs_are_four_and_six() {
     let dataset = planted("nodes=400");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("four.safetensors");
-    for kind in ALL_MODELS {
+    for kind in ModelKind::CLASSIFIERS {
         for optimizer in [OptimizerKind::Adam, OptimizerKind::Adamw, OptimizerKind::Sgd] {
             let config = demanding(kind, optimizer);
             let stage = Stage::new(dataset.clone(), &config);
@@ -165,7 +165,7 @@ fn another_configuration_or_data_set_does_not_resume() {
 #[test]
 fn one_two_and_three_threads_give_the_same_bits() {
     let dataset = planted("nodes=6000");
-    for kind in ALL_MODELS {
+    for kind in ModelKind::CLASSIFIERS {
         for precision in [Dtype::F32, Dtype::Bf16] {
             let config = TrainConfig {
                 model: ModelConfig { kind, hidden: 40, layers: 3, ..ModelConfig::default() },

@@ -29,19 +29,6 @@ use girih_trainer::{
     SessionOptions, Targets, Task, TrainConfig, TrainError,
 };
 
-/// Every model that classifies nodes.
-const ALL_MODELS: [ModelKind; 9] = [
-    ModelKind::Gcn,
-    ModelKind::Sgc,
-    ModelKind::Sage,
-    ModelKind::Mlp,
-    ModelKind::Gat,
-    ModelKind::Gatv2,
-    ModelKind::Gin,
-    ModelKind::Ngcn,
-    ModelKind::Appnp,
-];
-
 /// A planted graph of communities that a graph model tells apart and a perceptron hardly does.
 fn planted(settings: &str) -> Dataset {
     load(&format!("synth:planted,degree=10,features=48,classes=4,{settings}"), &LoadOptions::default()).unwrap()

@@ -31,7 +31,7 @@ const NUMBERS: [&str; 25] = [
     "0.5",
 ];
 
-/// The same as integers of machines.
+/// Numbers of the same kind as machine integers.
 const INTEGERS: [u64; 14] =
     [0, 1, 2, 0x7f, 0xff, 0x100, 0x7fff, 0xffff, 1 << 20, 0x7fff_ffff, 0xffff_ffff, 1 << 40, i64::MAX as u64, u64::MAX];
 

@@ -37,8 +37,16 @@ pub(crate) fn edge_lists() -> Vec<Input> {
     each("edges.csv", EDGE_LISTS)
 }
 
+/// Texts under the name of a file, and one that girih writes under it.
+fn with_a_written_one(name: &str, texts: &[&str]) -> Vec<Input> {
+    let save = |path: &std::path::Path| planted().save_as(OutputFormat::of(path).expect("a format"), path);
+    let mut seeds = each(name, texts);
+    seeds.push(written_one(name, |path| save(path).expect("a file")));
+    seeds
+}
+
 pub(crate) fn matrix_market() -> Vec<Input> {
-    let mut seeds = each(
+    with_a_written_one(
         "matrix.mtx",
         &[
             "%%MatrixMarket matrix coordinate real general\n% words\n3 3 2\n2 1 0.5\n3 1 -1\n",
@@ -46,24 +54,18 @@ pub(crate) fn matrix_market() -> Vec<Input> {
             "%%MatrixMarket matrix array integer skew-symmetric\n3 3\n1\n0\n2\n",
             "%%MatrixMarket matrix array real general\n2 2\n0\n1.5\n0\n2\n",
         ],
-    );
-    let save = |path: &std::path::Path| planted().save_as(OutputFormat::of(path).expect("a format"), path);
-    seeds.push(written_one("matrix.mtx", |path| save(path).expect("a file")));
-    seeds
+    )
 }
 
 pub(crate) fn metis() -> Vec<Input> {
-    let mut seeds = each(
+    with_a_written_one(
         "metis.graph",
         &[
             "% words\n3 2 001\n2 5 3 1\n1 5\n1 1\n",
             "4 2 011 2\n7 7 2 1\n7 7 1 1\n7 7 4 1\n7 7 3 1\n",
             "5 1\n2\n1\n\n\n\n",
         ],
-    );
-    let save = |path: &std::path::Path| planted().save_as(OutputFormat::of(path).expect("a format"), path);
-    seeds.push(written_one("metis.graph", |path| save(path).expect("a file")));
-    seeds
+    )
 }
 
 pub(crate) fn packed() -> Vec<Input> {

@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::seeds::{arrays, pickles, state, text};
 use crate::{Input, peak_during};
 
-/// How an input is written to disk and to a string of bytes.
+/// Form of an input on disk and as a string of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// One file of this name; its bytes are the input.
@@ -60,7 +60,7 @@ pub struct Target {
     run: fn(&Path, &Input) -> Result<(), String>,
 }
 
-/// What reading an input came to.
+/// Outcome of reading an input.
 #[derive(Debug)]
 pub struct Outcome {
     /// Message of the refusal, if it was refused.
@@ -165,7 +165,7 @@ pub fn targets() -> Vec<Target> {
     all
 }
 
-/// What training writes and reads.
+/// Targets of what training writes and reads.
 #[cfg(feature = "trainer")]
 fn trained() -> Vec<Target> {
     let target =

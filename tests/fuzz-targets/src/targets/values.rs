@@ -55,7 +55,7 @@ fn decode(features: &CompressedFeatures) {
     (0..n).for_each(|i| features.decode(i, &mut row));
 }
 
-/// What users write on the command line: data, codecs, rules for features, fan-outs.
+/// Texts that users write on the command line: data, codecs, rules for features, fan-outs.
 pub(super) fn spec(_: &Path, input: &Input) -> Result<(), String> {
     let text = text(input)?;
     if let Ok(codec) = text.parse::<CodecSpec>() {
