@@ -24,6 +24,8 @@ pub struct Input {
     pub files: Vec<File>,
 }
 
+/// Longest name of a file or folder.
+const NAME_MAX: usize = 64;
 /// Most folders above a file.
 const DEPTH_MAX: usize = 3;
 /// Counting of unpacked bytes ends here.
@@ -102,9 +104,9 @@ impl Input {
         std::fs::create_dir_all(folder)?;
         for File { name, bytes } in &self.files {
             let path = folder.join(name);
-            std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
-            // A name that is a folder already is left out.
-            if !path.is_dir() {
+            // A name that is a folder already, or lies below a file, is left out.
+            let is_place = std::fs::create_dir_all(path.parent().unwrap_or(folder)).is_ok() && !path.is_dir();
+            if is_place {
                 std::fs::write(path, bytes)?;
             }
         }
@@ -139,14 +141,11 @@ fn harmless(name: &[u8]) -> String {
         .iter()
         .map(|&b| if b.is_ascii_alphanumeric() || b"._-/".contains(&b) { char::from(b) } else { '_' })
         .collect();
-    let kept: Vec<&str> = text.split('/').filter(|part| !part.is_empty() && !part.starts_with("..")).collect();
+    let kept = text.split('/').filter(|part| !part.is_empty() && !part.starts_with(".."));
+    let kept: Vec<&str> = kept.map(|part| if part == "." { "_" } else { &part[..part.len().min(NAME_MAX)] }).collect();
     match kept.len() {
         0 => "_".to_owned(),
-        n => kept[n.saturating_sub(DEPTH_MAX)..]
-            .iter()
-            .map(|part| if *part == "." { "_" } else { part })
-            .collect::<Vec<_>>()
-            .join("/"),
+        n => kept[n.saturating_sub(DEPTH_MAX)..].join("/"),
     }
 }
 
@@ -194,6 +193,10 @@ mod tests {
             let name = harmless(name.as_bytes());
             assert!(!name.starts_with('/') && name.split('/').all(|part| !part.is_empty() && part != ".."), "{name}");
         }
+        // A name below a file, and one that is too long: both are no reason to fail.
+        let odd = Input::folder(&[("a", b"x"), ("a/b", b"y"), (&harmless(&[b'z'; 999]), b"z")]);
+        let folder = tempfile::tempdir().unwrap();
+        odd.write(&folder.path().join("x"), Form::Folder).unwrap();
         for len in 0..input.encode(Form::Folder).len() {
             let _ = Input::decode(&input.encode(Form::Folder)[..len], Form::Folder);
         }
