@@ -47,18 +47,7 @@ impl FromStr for CardTransport {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::{Transport, threads};
-
-    #[test]
-    fn threads_share_addresses() {
-        let outcome = threads::run(2, Duration::from_secs(9), |world| -> Result<bool, CommError> {
-            Ok(world.transport().is_one_process() && world.into_transport().among(&[0, 1]).is_one_process())
-        });
-        assert_eq!(outcome.expect("no rank fails"), [true; 2]);
-    }
 
     #[test]
     fn names_are_read_as_they_are_written() {

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use girih_comm::{RankFailure, threads};
+use girih_comm::{CommError, RankFailure, Transport, threads};
 
 use crate::laws::Rank;
 
@@ -17,4 +17,12 @@ fn on_threads<T: Send, E: Send + Display>(
 
 mod suite {
     crate::laws::laws!(super::on_threads, 40);
+}
+
+#[test]
+fn threads_share_addresses() {
+    let outcome = threads::run(2, Duration::from_secs(9), |world| -> Result<bool, CommError> {
+        Ok(world.transport().is_one_process() && world.into_transport().among(&[0, 1]).is_one_process())
+    });
+    assert_eq!(outcome.expect("no rank fails"), [true; 2]);
 }

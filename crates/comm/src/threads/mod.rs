@@ -1,11 +1,19 @@
 //! Ranks as threads of this process, which leave parcels in a common mailbox.
+//!
+//! Every interleaving of a few ranks is checked by loom (`model.rs`), with what `sync.rs` takes in the place of the
+//! standard library's mutexes.
+
+#[cfg(test)]
+mod model;
+mod sync;
 
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use self::sync::{Condvar, Mutex, MutexGuard};
 use crate::failure::panic_message;
 use crate::transport::{Call, ExchangeId, Group, Parcel, Transport, due};
 use crate::{CommError, Communicator, RankFailure};
@@ -29,13 +37,13 @@ pub fn run<T: Send, E: Send + Display>(
     work: impl Fn(ThreadRank) -> Result<T, E> + Sync,
 ) -> Result<Vec<T>, RankFailure<E>> {
     assert!(n_ranks > 0, "there is at least one rank");
-    let world = Arc::new(World { deadline, state: Mutex::default(), changed: Condvar::new() });
+    let world = World::new(deadline);
     let results: Vec<_> = std::thread::scope(|scope| {
         let start = |rank: usize| {
             let (world, work) = (Arc::clone(&world), &work);
             let name = format!("rank {rank}");
             let body = move || {
-                let mailbox = Mailbox { world: Arc::clone(&world), group: Group::of_all(rank, n_ranks) };
+                let mailbox = Mailbox::new(&world, rank, n_ranks);
                 let outcome = catch_unwind(AssertUnwindSafe(|| work(Communicator::new(mailbox))));
                 match &outcome {
                     Ok(Ok(_)) => {}
@@ -89,9 +97,13 @@ struct Exchange {
 }
 
 impl World {
+    fn new(deadline: Duration) -> Arc<Self> {
+        Arc::new(Self { deadline, state: Mutex::default(), changed: Condvar::new() })
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // A rank that panics does so outside the lock; its state stays whole.
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn fail(&self, rank: usize, message: String) {
@@ -107,6 +119,10 @@ pub struct Mailbox {
 }
 
 impl Mailbox {
+    fn new(world: &Arc<World>, rank: usize, n_ranks: usize) -> Self {
+        Self { world: Arc::clone(world), group: Group::of_all(rank, n_ranks) }
+    }
+
     /// Waits until every member has posted.
     fn wait<'w>(
         &'w self,
@@ -126,7 +142,7 @@ impl Mailbox {
                 return Err(CommError::Late { rank, operation, deadline: self.world.deadline });
             }
             let waited = self.world.changed.wait_timeout(state, deadline - now);
-            state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
