@@ -17,7 +17,7 @@ use crate::scores::NodeScore;
 pub const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;\
      color:#222}svg{width:100%;height:auto}table{border-collapse:collapse}th{text-align:left;font-weight:600}\
      th,td{padding:.15rem 1.5rem .15rem 0}.legend{margin:0}.legend span{margin-left:1.5rem}pre{background:#f5f5f5;padding:1rem;overflow:auto}\
-     h1,td{overflow-wrap:anywhere}";
+     h1,td{overflow-wrap:anywhere}.wide{overflow-x:auto}.wide svg{min-width:36rem}";
 
 const SIZE: (u32, u32) = (720, 360);
 /// Points of a curve that are marked, where there are so few.
@@ -94,8 +94,9 @@ fn page(title: &str, config: &str, results: &Results, loss: &str, (what, scores)
     }
     let (title, config) = (escape(title), escape(config));
     format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title><style>{STYLE}</style></head>\
-         <body><h1>{title}</h1><table>{rows}</table><h2>Loss</h2>{loss}<h2>{what}</h2>{scores}\
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title><style>{STYLE}</style></head><body>\
+         <h1>{title}</h1><table>{rows}</table><h2>Loss</h2>{loss}<h2>{what}</h2>{scores}\
          <p>Curves are means over the runs at each epoch; the training loss is taken before the step.</p>\
          <h2>Configuration</h2><pre>{config}</pre></body></html>\n"
     )
@@ -110,7 +111,7 @@ pub fn escape(text: &str) -> String {
 fn plot(what: &str, curves: &[Curve]) -> Result<String, CliError> {
     let mut svg = String::new();
     draw(&mut svg, what, curves).map_err(|e| CliError::Other(format!("the {what} plot cannot be drawn: {e}")))?;
-    Ok(format!("<p class=\"legend\">{}</p>{svg}", legend(curves)))
+    Ok(format!("<p class=\"legend\">{}</p><div class=\"wide\">{svg}</div>", legend(curves)))
 }
 
 /// The name of each curve in its color. It stands in the page's text, where it covers no curve.

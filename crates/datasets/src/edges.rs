@@ -42,7 +42,8 @@ pub(crate) fn directed_as(graph: Csr, options: &LoadOptions, default: bool, note
     let graph = graph.symmetrized();
     let n_added = graph.nnz() - n_before;
     if n_added > 0 {
-        let text = format!("{n_added} reverse edges are added (--symmetrize false leaves the edges as they are)");
+        let noun = if n_added == 1 { "reverse edge is" } else { "reverse edges are" };
+        let text = format!("{n_added} {noun} added (--symmetrize false leaves the edges as they are)");
         notes.make_up("symmetrized_edges", text, &[("edges", n_added as u64)]);
     }
     graph

@@ -1,5 +1,6 @@
 //! [`load`]: from a SPEC to a data set, whatever the format.
 
+use std::io;
 use std::path::Path;
 
 use girih_compress::CompressedFeatures;
@@ -135,6 +136,10 @@ fn choose_split(mut dataset: Dataset, split: Option<usize>) -> Result<Dataset, D
 }
 
 fn load_path(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    if path.metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        let message = "there is no such file or folder; data that is generated has a name that begins with `synth:`";
+        return Err(DatasetError::invalid(message).at(path));
+    }
     let Recognized { format, path, beside } = recognize(path)?;
     refuse_list_options(format, options).map_err(|e| e.at(&path))?;
     let mut dataset = match format {

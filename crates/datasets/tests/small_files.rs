@@ -67,6 +67,13 @@ fn a_generated_data_set_still_says_so() {
 }
 
 #[test]
+fn a_path_that_is_not_there_is_named_beside_generators() {
+    let (_folder, path) = in_temporary("reddit");
+    let message = "there is no such file or folder; data that is generated has a name that begins with `synth:`";
+    assert_eq!(refusal(&path, &LoadOptions::default()), format!("{}: {message}", path.display()));
+}
+
+#[test]
 fn rules_of_a_data_set() {
     let graph = path_graph(3);
     let refuse = |features: Option<Features>, labels: Option<Labels>, split: Split| {

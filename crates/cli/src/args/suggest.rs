@@ -94,7 +94,10 @@ pub(super) fn with_flag_of_girih(mut error: clap::Error, command: &clap::Command
     }
     let subcommand = words.iter().filter_map(|word| command.find_subcommand(word)).next();
     let Some(girihs) = subcommand.and_then(|command| girihs(unknown, command)) else { return error };
-    for guess in [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::TrailingArg] {
+    // The usage shows clap's guess, too.
+    let guesses =
+        [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::TrailingArg, ContextKind::Usage];
+    for guess in guesses {
         error.remove(guess);
     }
     let tip = StyledStr::from(format!("girih's flag is `{girihs}`"));
@@ -137,7 +140,7 @@ mod tests {
         ] {
             let message = message(line);
             assert!(message.contains(&format!("girih's flag is `{girihs}`")), "{line}: {message}");
-            assert!(!message.contains("similar argument"), "{line}: {message}");
+            assert!(!message.contains("similar argument") && !message.contains("Usage"), "{line}: {message}");
         }
     }
 

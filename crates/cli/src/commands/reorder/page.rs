@@ -29,8 +29,7 @@ pub fn of(
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\"><title>{0}</title><style>{STYLE}\
-         img{{width:100%}}.wide{{overflow-x:auto}}.wide svg{{min-width:36rem}}\
-         th,td{{white-space:nowrap}}</style></head><body><h1>{0}</h1>{1}\
+         img{{width:100%}}th,td{{white-space:nowrap}}</style></head><body><h1>{0}</h1>{1}\
          <h2>Non-zeros, before and after: {2}</h2><img alt=\"spy plots\" src=\"data:image/png;base64,{3}\">\
          <p>Left as it is, right after {2}. A pixel stands for a block of the adjacency, rows downwards; darker ones hold \
          more, on a logarithmic scale.</p>",
