@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use girih_graph_format::file;
+use girih_graph_format::{FormatError, file};
 use girih_trainer::EpochReport;
 use serde::{Deserialize, Serialize};
 
+use crate::curves::Curves;
 use crate::error::CliError;
 use crate::output::ms;
 use crate::scores::{NodeScore, Part};
@@ -115,26 +116,23 @@ impl Point {
     }
 }
 
-/// All points so far, in memory and, if there is an output folder, in its `metrics.jsonl`.
+/// Points so far: all of them in `metrics.jsonl`, if there is an output folder, and their curves in memory.
+#[derive(Default)]
 pub struct History {
-    points: Vec<Point>,
+    curves: Curves,
+    /// The last epoch of each run that the file has.
+    last_epochs: BTreeMap<u64, u64>,
     file: Option<(PathBuf, BufWriter<File>)>,
     /// Keeps other processes out of its folder.
     _lock: Option<File>,
 }
 
 impl History {
-    /// A history without a file.
-    pub fn in_memory() -> Self {
-        Self { points: Vec::new(), file: None, _lock: None }
-    }
-
     /// A history in `path`. What a file there holds already is kept when `resume`; a last line that a crash cut short
     /// is dropped.
     pub fn open(path: &Path, resume: bool) -> Result<Self, CliError> {
-        let points = if resume && path.exists() { read(path)? } else { Vec::new() };
-        let mut history = Self { points, file: None, _lock: None };
-        history.rewrite(path)?;
+        let mut history = Self::default();
+        history.rewrite(path, resume.then_some(&|_: &Point| true))?;
         Ok(history)
     }
 
@@ -146,42 +144,47 @@ impl History {
     /// Forgets the points of `run` after `epoch`, which a resumed run trains again. Later runs have checkpoints of
     /// their own.
     pub fn truncate(&mut self, run: u64, epoch: u64) -> Result<(), CliError> {
-        let before = self.points.len();
-        self.points.retain(|p| p.run != run || p.epoch <= epoch);
-        match self.file.take() {
-            Some((path, writer)) if before != self.points.len() => {
-                drop(writer);
-                self.rewrite(&path)
-            }
-            unchanged => {
-                self.file = unchanged;
-                Ok(())
-            }
+        if self.last_epochs.get(&run).is_none_or(|&last| last <= epoch) {
+            return Ok(());
         }
+        let Some((path, writer)) = self.file.take() else { return Ok(()) };
+        drop(writer);
+        self.rewrite(&path, Some(&|point: &Point| point.run != run || point.epoch <= epoch))
     }
 
     /// Adds a point; its line is in the file when this returns.
-    pub fn push(&mut self, point: Point) -> Result<(), CliError> {
+    pub fn push(&mut self, point: &Point) -> Result<(), CliError> {
         if let Some((path, writer)) = &mut self.file {
             let line = point.to_line()?;
             writeln!(writer, "{line}").and_then(|()| writer.flush()).map_err(|e| CliError::io(path, e))?;
         }
-        self.points.push(point);
+        self.take(point);
         Ok(())
     }
 
-    /// All points, in order.
-    pub fn points(&self) -> &[Point] {
-        &self.points
+    /// Curves of all points.
+    pub fn curves(&self) -> &Curves {
+        &self.curves
     }
 
-    fn rewrite(&mut self, path: &Path) -> Result<(), CliError> {
+    fn take(&mut self, point: &Point) {
+        self.curves.add(point);
+        let last = self.last_epochs.entry(point.run).or_default();
+        *last = point.epoch.max(*last);
+    }
+
+    /// Leaves those points of the file, if there is one, that `keep` wants, else none, and opens it for more.
+    fn rewrite(&mut self, path: &Path, keep: Option<&impl Fn(&Point) -> bool>) -> Result<(), CliError> {
+        (self.curves, self.last_epochs) = Default::default();
         file::write_file(path, |out| {
-            for point in &self.points {
-                let line = serde_json::to_string(point).map_err(std::io::Error::from)?;
-                writeln!(out, "{line}")?;
-            }
-            Ok(())
+            let Some(keep) = keep else { return Ok(()) };
+            for_each_point(path, |point| {
+                if keep(&point) {
+                    writeln!(out, "{}", serde_json::to_string(&point).map_err(std::io::Error::from)?)?;
+                    self.take(&point);
+                }
+                Ok(())
+            })
         })?;
         let file = File::options().append(true).open(path).map_err(|e| CliError::io(path, e))?;
         self.file = Some((path.to_owned(), BufWriter::new(file)));
@@ -189,31 +192,33 @@ impl History {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<Point>, CliError> {
-    let file = File::open(path).map_err(|e| CliError::io(path, e))?;
-    let mut points = Vec::new();
+/// Hands on the points of a file one by one, none where there is no file.
+fn for_each_point(path: &Path, mut each: impl FnMut(Point) -> Result<(), FormatError>) -> Result<(), FormatError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
     let mut lines = BufReader::new(file).lines().enumerate().peekable();
     while let Some((number, line)) = lines.next() {
-        let line = line.map_err(|e| CliError::io(path, e))?;
-        match serde_json::from_str(&line) {
-            Ok(point) => points.push(point),
+        match serde_json::from_str(&line?) {
+            Ok(point) => each(point)?,
             Err(_) if lines.peek().is_none() => break,
             Err(error) => {
-                let message = format!(
-                    "{}: line {} is not an epoch ({error}); correct the line, or choose another --out",
-                    path.display(),
+                return Err(FormatError::invalid(format!(
+                    "line {} is not an epoch ({error}); correct the line, or choose another --out",
                     number + 1
-                );
-                return Err(CliError::Other(message));
+                )));
             }
         }
     }
-    Ok(points)
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::curves::Measure;
 
     fn point(run: u64, epoch: u64) -> Point {
         Point {
@@ -243,7 +248,7 @@ mod tests {
         let path = folder.path().join("metrics.jsonl");
         let mut history = History::open(&path, false).unwrap();
         for epoch in 1..=3 {
-            history.push(point(0, epoch)).unwrap();
+            history.push(&point(0, epoch)).unwrap();
         }
         drop(history);
         let mut bytes = std::fs::read(&path).unwrap();
@@ -251,10 +256,14 @@ mod tests {
         std::fs::write(&path, bytes).unwrap();
 
         let mut history = History::open(&path, true).unwrap();
-        assert_eq!(history.points().len(), 3);
+        assert_eq!(history.curves().means(Measure::TrainLoss).len(), 3);
         history.truncate(0, 2).unwrap();
-        history.push(point(0, 3)).unwrap();
-        assert_eq!(read(&path).unwrap(), [point(0, 1), point(0, 2), point(0, 3)]);
+        assert_eq!(history.curves().means(Measure::TrainLoss).len(), 2);
+        history.push(&Point { train_loss: 9.0, ..point(0, 3) }).unwrap();
+        assert_eq!(history.curves().means(Measure::TrainLoss), [(1, 0.5), (2, 0.5), (3, 9.0)]);
+        let mut found = Vec::new();
+        for_each_point(&path, |point| Ok(found.push(point))).unwrap();
+        assert_eq!(found, [point(0, 1), point(0, 2), Point { train_loss: 9.0, ..point(0, 3) }]);
     }
 
     #[test]
@@ -263,6 +272,6 @@ mod tests {
         let path = folder.path().join("metrics.jsonl");
         std::fs::write(&path, "nonsense\n{}\n").unwrap();
         let error = History::open(&path, true).err().unwrap().to_string();
-        assert!(error.contains("line 1"), "{error}");
+        assert!(error.starts_with(&path.display().to_string()) && error.contains("line 1 is not an epoch"), "{error}");
     }
 }

@@ -11,6 +11,7 @@
 
 mod args;
 mod commands;
+mod curves;
 mod error;
 mod history;
 mod interrupt;

@@ -1,6 +1,5 @@
 //! `report.html`: one self-contained page with the curves and the result of a training session.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
@@ -8,8 +7,8 @@ use std::path::Path;
 use girih_graph_format::file;
 use plotters::prelude::*;
 
+use crate::curves::{Curves, Measure};
 use crate::error::CliError;
-use crate::history::Point;
 use crate::output::Results;
 use crate::scores::NodeScore;
 
@@ -20,31 +19,22 @@ pub const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem
      h1,td{overflow-wrap:anywhere}.wide{overflow-x:auto}.wide svg{min-width:36rem}";
 
 const SIZE: (u32, u32) = (720, 360);
-/// Points of a curve that are marked, where there are so few.
+/// Points of a line that are marked, where there are so few.
 const MARKED_MAX: usize = 12;
 const TRAIN: RGBColor = RGBColor(0x1f, 0x77, 0xb4);
 const VAL: RGBColor = RGBColor(0xd6, 0x5f, 0x0e);
 const TEST: RGBColor = RGBColor(0x2c, 0x8a, 0x3d);
 
 /// A line of a plot: the mean over runs at each epoch.
-struct Curve {
+struct Line {
     name: &'static str,
     color: RGBColor,
     points: Vec<(u64, f64)>,
 }
 
-impl Curve {
-    fn new(name: &'static str, color: RGBColor, history: &[Point], value: impl Fn(&Point) -> Option<f64>) -> Self {
-        let mut sums: BTreeMap<u64, (f64, u32)> = BTreeMap::new();
-        for point in history {
-            if let Some(value) = value(point).filter(|v| v.is_finite()) {
-                let (sum, n) = sums.entry(point.epoch).or_default();
-                *sum += value;
-                *n += 1;
-            }
-        }
-        let points = sums.into_iter().map(|(epoch, (sum, n))| (epoch, sum / f64::from(n))).collect();
-        Self { name, color, points }
+impl Line {
+    fn new(name: &'static str, color: RGBColor, curves: &Curves, measure: Measure) -> Self {
+        Self { name, color, points: curves.means(measure) }
     }
 }
 
@@ -53,37 +43,24 @@ pub fn write(
     path: &Path,
     (title, config): (&str, &str),
     results: &Results,
-    (history, score): (&[Point], NodeScore),
+    (curves, score): (&Curves, NodeScore),
 ) -> Result<(), CliError> {
-    let losses = [
-        Curve::new("training", TRAIN, history, |p| Some(f64::from(p.train_loss))),
-        Curve::new("validation", VAL, history, |p| p.val_loss),
-        Curve::new("test", TEST, history, |p| p.test_loss),
-    ];
-    let accuracies = [
-        Curve::new("training", TRAIN, history, |p| p.train_accuracy),
-        Curve::new("validation", VAL, history, |p| p.val_accuracy),
-        Curve::new("test", TEST, history, |p| p.test_accuracy),
-    ];
-    let rankings = [
-        Curve::new("recall@20", VAL, history, |p| p.recall_at_20),
-        Curve::new("NDCG@20", TEST, history, |p| p.ndcg_at_20),
-    ];
-    let areas = [
-        Curve::new("validation", VAL, history, |p| p.val_roc_auc),
-        Curve::new("test", TEST, history, |p| p.test_roc_auc),
-    ];
-    let any = |of: fn(&Point) -> bool| history.iter().any(of);
-    let (what, scores) = if any(|p| p.recall_at_20.is_some()) {
-        ("Ranking", &rankings[..])
-    } else if score == NodeScore::RocAuc || !any(|p| p.train_accuracy.is_some()) {
-        ("ROC-AUC", &areas[..])
-    } else if score == NodeScore::MicroF1 {
-        ("Micro-F1", &accuracies[..])
-    } else {
-        ("Accuracy", &accuracies[..])
+    let line = |name, color, measure| Line::new(name, color, curves, measure);
+    let of_parts = |[train, val, test]: [Measure; 3]| {
+        vec![line("training", TRAIN, train), line("validation", VAL, val), line("test", TEST, test)]
     };
-    let page = page(title, config, results, &plot("Loss", &losses)?, (what, &plot(what, scores)?));
+    let losses = of_parts([Measure::TrainLoss, Measure::ValLoss, Measure::TestLoss]);
+    let accuracies = || of_parts([Measure::TrainAccuracy, Measure::ValAccuracy, Measure::TestAccuracy]);
+    let (what, scores) = if curves.have(Measure::RecallAt20) {
+        ("Ranking", vec![line("recall@20", VAL, Measure::RecallAt20), line("NDCG@20", TEST, Measure::NdcgAt20)])
+    } else if score == NodeScore::RocAuc || !curves.have(Measure::TrainAccuracy) {
+        ("ROC-AUC", vec![line("validation", VAL, Measure::ValRocAuc), line("test", TEST, Measure::TestRocAuc)])
+    } else if score == NodeScore::MicroF1 {
+        ("Micro-F1", accuracies())
+    } else {
+        ("Accuracy", accuracies())
+    };
+    let page = page(title, config, results, &plot("Loss", &losses)?, (what, &plot(what, &scores)?));
     Ok(file::write_file(path, |out| Ok(out.write_all(page.as_bytes())?))?)
 }
 
@@ -108,23 +85,23 @@ pub fn escape(text: &str) -> String {
 }
 
 /// A legend, and below it an SVG of curves over epochs.
-fn plot(what: &str, curves: &[Curve]) -> Result<String, CliError> {
+fn plot(what: &str, lines: &[Line]) -> Result<String, CliError> {
     let mut svg = String::new();
-    draw(&mut svg, what, curves).map_err(|e| CliError::Other(format!("the {what} plot cannot be drawn: {e}")))?;
-    Ok(format!("<p class=\"legend\">{}</p><div class=\"wide\">{svg}</div>", legend(curves)))
+    draw(&mut svg, what, lines).map_err(|e| CliError::Other(format!("the {what} plot cannot be drawn: {e}")))?;
+    Ok(format!("<p class=\"legend\">{}</p><div class=\"wide\">{svg}</div>", legend(lines)))
 }
 
 /// The name of each curve in its color. It stands in the page's text, where it covers no curve.
-fn legend(curves: &[Curve]) -> String {
-    let drawn = curves.iter().filter(|curve| !curve.points.is_empty());
-    drawn.fold(String::new(), |mut legend, Curve { name, color: RGBColor(r, g, b), .. }| {
+fn legend(lines: &[Line]) -> String {
+    let drawn = lines.iter().filter(|line| !line.points.is_empty());
+    drawn.fold(String::new(), |mut legend, Line { name, color: RGBColor(r, g, b), .. }| {
         let _ = write!(legend, "<span style=\"color:rgb({r},{g},{b})\">&#9632; {name}</span>");
         legend
     })
 }
 
-fn draw(svg: &mut String, what: &str, curves: &[Curve]) -> Result<(), Box<dyn std::error::Error>> {
-    let all = || curves.iter().flat_map(|c| &c.points);
+fn draw(svg: &mut String, what: &str, lines: &[Line]) -> Result<(), Box<dyn std::error::Error>> {
+    let all = || lines.iter().flat_map(|line| &line.points);
     let last = all().map(|p| p.0).fold(2, u64::max);
     let (low, high) = all().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), p| (low.min(p.1), high.max(p.1)));
     let (low, high) = if low < high { (low, high) } else { (0.0, 1.0) };
@@ -144,11 +121,11 @@ fn draw(svg: &mut String, what: &str, curves: &[Curve]) -> Result<(), Box<dyn st
         .light_line_style(WHITE)
         .bold_line_style(RGBColor(0xe4, 0xe4, 0xe4))
         .draw()?;
-    for curve in curves.iter().filter(|c| !c.points.is_empty()) {
-        chart.draw_series(LineSeries::new(curve.points.iter().copied(), curve.color.stroke_width(2)))?;
+    for line in lines.iter().filter(|line| !line.points.is_empty()) {
+        chart.draw_series(LineSeries::new(line.points.iter().copied(), line.color.stroke_width(2)))?;
         // A line of few points, or of one, is not seen.
-        if curve.points.len() <= MARKED_MAX {
-            let marks = curve.points.iter().map(|&point| Circle::new(point, 3, curve.color.filled()));
+        if line.points.len() <= MARKED_MAX {
+            let marks = line.points.iter().map(|&point| Circle::new(point, 3, line.color.filled()));
             chart.draw_series(marks)?;
         }
     }
@@ -159,6 +136,13 @@ fn draw(svg: &mut String, what: &str, curves: &[Curve]) -> Result<(), Box<dyn st
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::Point;
+
+    fn of(point: &Point) -> Curves {
+        let mut curves = Curves::default();
+        curves.add(point);
+        curves
+    }
 
     #[test]
     fn the_page_holds_both_plots_and_escapes_text() {
@@ -166,8 +150,8 @@ mod tests {
         let path = folder.path().join("report.html");
         let mut results = Results::default();
         results.add("test_accuracy", 0.8, "Test accuracy", "80 % <of nodes>");
-        let history = [Point { epoch: 1, train_loss: 2.0, val_loss: Some(1.5), ..Point::default() }];
-        write(&path, ("gcn & co", "epochs = 1"), &results, (&history, NodeScore::Accuracy)).unwrap();
+        let curves = of(&Point { epoch: 1, train_loss: 2.0, val_loss: Some(1.5), ..Point::default() });
+        write(&path, ("gcn & co", "epochs = 1"), &results, (&curves, NodeScore::Accuracy)).unwrap();
         let page = std::fs::read_to_string(path).unwrap();
         assert_eq!(page.matches("training</span>").count(), 1, "a legend names the curves that there are");
         assert_eq!(page.matches("test</span>").count(), 0);
@@ -182,13 +166,13 @@ mod tests {
     fn curves_are_of_the_score_that_chooses_the_epoch() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.html");
-        let point = Point { epoch: 1, train_accuracy: Some(0.5), val_roc_auc: Some(0.9), ..Point::default() };
+        let curves = of(&Point { epoch: 1, train_accuracy: Some(0.5), val_roc_auc: Some(0.9), ..Point::default() });
         for (score, title) in [
             (NodeScore::RocAuc, "<h2>ROC-AUC</h2>"),
             (NodeScore::MicroF1, "<h2>Micro-F1</h2>"),
             (NodeScore::Accuracy, "<h2>Accuracy</h2>"),
         ] {
-            write(&path, ("gcn", ""), &Results::default(), (std::slice::from_ref(&point), score)).unwrap();
+            write(&path, ("gcn", ""), &Results::default(), (&curves, score)).unwrap();
             assert!(std::fs::read_to_string(&path).unwrap().contains(title), "{title}");
         }
     }

@@ -42,6 +42,7 @@ mod similarity;
 mod state;
 mod tape;
 mod targets;
+mod thinned;
 
 pub use arrangement::{Arrangement, differences};
 pub use batching::{
@@ -81,3 +82,4 @@ pub use tape::{
     Pool, SpmmOptions, Tape, Var,
 };
 pub use targets::{Part, Targets};
+pub use thinned::Thinned;

@@ -23,6 +23,7 @@ use crate::report::{EpochReport, EpochTimes, RunSummary, Scores, TestReport};
 use crate::sampled::{TierConfig, TierShare};
 use crate::state::{BatchDone, Run, RunState};
 use crate::targets::Targets;
+use crate::thinned::Thinned;
 use crate::{links, recommend, sampled};
 
 /// What a caller does besides training.
@@ -105,8 +106,8 @@ pub struct Outcome {
     pub runs: Vec<RunSummary>,
     /// The best parameters of the last run on its test nodes.
     pub test: Option<TestReport>,
-    /// Times of every epoch trained in this session.
-    pub times: Vec<EpochTimes>,
+    /// Times of the epochs trained in this session; of many thousand, those of every k-th.
+    pub times: Thinned<EpochTimes>,
     /// How far rounding before operands travel puts the logits off that these parameters make ([`Run::wire_error`]).
     pub wire_error: Option<f64>,
     /// Where features and neighbours lay, unless devices had all.
@@ -200,7 +201,7 @@ pub(crate) fn train_runs<'a, B: Backend + 'a>(
         runs: Vec::new(),
         test: None,
         wire_error: None,
-        times: Vec::new(),
+        times: Thinned::default(),
         tiers: Vec::new(),
         stopped: false,
     };

@@ -245,7 +245,7 @@ fn train(
     if !speaks {
         return Ok(end.code());
     }
-    let mut results = facts.results(config, &outcome, history.points(), peak_device_bytes);
+    let mut results = facts.results(config, &outcome, history.curves(), peak_device_bytes);
     add_arrangement(&mut results, ranks, config, &order);
     results.add_hidden("epochs_trained", outcome.times.len()).add_hidden("continue", end.command());
     if let Some(divided) = divided {
@@ -253,7 +253,7 @@ fn train(
     }
     if let Some(outputs) = &outputs {
         let score = NodeScore::of_metric(config.metric, multi_label);
-        outputs.finish(&facts.title(), &results, (history.points(), score))?;
+        outputs.finish(&facts.title(), &results, (history.curves(), score))?;
     }
     results.print(args.output.json);
     if let Some(line) = end.line(args, config, &outcome.runs) {

@@ -2,7 +2,7 @@
 //! stays whole, and the same command then ends as if nothing had happened.
 //!
 //! `faults.c` counts what a command does, and lets the `n`-th fail. A test takes [`POSITIONS`] of them, spread evenly;
-//! with `GIRIH_FAULTS=all` in the environment, every one. [`KILLS`] more come at any time, with `GIRIH_KILLS=N` so many.
+//! with `GIRIH_FAULTS=N` in the environment, so many, and with `all` every one. [`KILLS`] more come at any time, with `GIRIH_KILLS=N` so many.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
@@ -161,10 +161,14 @@ impl Writer {
     }
 }
 
-/// Numbers of operations, from 1.
+/// Numbers of operations, from 1, spread over all of them.
 fn positions(n_operations: usize) -> Vec<usize> {
-    let all = std::env::var("GIRIH_FAULTS").is_ok_and(|value| value == "all");
-    let n = if all { n_operations } else { n_operations.min(POSITIONS) };
+    let most = match std::env::var("GIRIH_FAULTS").as_deref() {
+        Err(_) => POSITIONS,
+        Ok("all") => n_operations,
+        Ok(number) => number.parse().expect("GIRIH_FAULTS is a number or `all`"),
+    };
+    let n = n_operations.min(most);
     (0..n).map(|i| 1 + i * (n_operations - 1) / (n - 1).max(1)).collect()
 }
 

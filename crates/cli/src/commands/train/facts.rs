@@ -10,7 +10,7 @@ use girih_trainer::{InteractionSizes, Outcome, StageTimes, TaskKind, TierShare, 
 
 use super::scores;
 use crate::commands::reading;
-use crate::history::Point;
+use crate::curves::{Curves, Measure};
 use crate::output::{self, Results, median_ms, ms};
 
 /// What is known before training.
@@ -99,13 +99,7 @@ impl Facts {
 
     /// The result of training, with the epochs of these and earlier sessions, which took so many bytes of a device with
     /// memory of its own.
-    pub fn results(
-        &self,
-        config: &TrainConfig,
-        outcome: &Outcome,
-        points: &[Point],
-        peak_device_bytes: u64,
-    ) -> Results {
+    pub fn results(&self, config: &TrainConfig, outcome: &Outcome, curves: &Curves, peak_device_bytes: u64) -> Results {
         let mut results = Results::default();
         results
             .add("model", self.model, "Model", self.model)
@@ -130,7 +124,7 @@ impl Facts {
         if let Some(error) = outcome.wire_error {
             results.add("wire_error", error, "Error of logits by rounding on the wire", output::percent(error));
         }
-        add_times(&mut results, outcome, points);
+        add_times(&mut results, outcome, curves);
         add_tiers(&mut results, &outcome.tiers);
         let peak = memory::peak_bytes();
         results
@@ -160,11 +154,11 @@ pub fn of_share(share: &TierShare) -> String {
 }
 
 /// Times of the epochs of this session; where all were trained in earlier ones, of those.
-fn add_times(results: &mut Results, outcome: &Outcome, points: &[Point]) {
+fn add_times(results: &mut Results, outcome: &Outcome, curves: &Curves) {
     let times = &outcome.times;
     let mut steps: Vec<Duration> = times.iter().map(|t| t.steps).collect();
     if steps.is_empty() {
-        steps = points.iter().map(|point| Duration::from_secs_f64(1e-3 * point.ms)).collect();
+        steps = curves.means(Measure::StepsMs).into_iter().map(|(_, ms)| Duration::from_secs_f64(1e-3 * ms)).collect();
     }
     let median = median_ms(steps.iter().copied());
     let fastest = steps.into_iter().min().map(ms);

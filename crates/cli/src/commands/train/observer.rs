@@ -40,7 +40,7 @@ impl Observer {
             let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
             progress::bar(config.epochs, output).with_style(style)
         });
-        let (epochs, runs, history) = (config.epochs, config.runs, History::in_memory());
+        let (epochs, runs, history) = (config.epochs, config.runs, History::default());
         let score = NodeScore::of_metric(config.metric, multi_label);
         let lines = (is_shown && !is_drawn).then(|| Lines::new((epochs, runs), score, INTERVAL, Instant::now()));
         Self { output, bar, lines, outputs, has_begun: false, history, epochs, runs, score, failure: None }
@@ -112,7 +112,7 @@ impl Observer {
         if let Some(line) = self.lines.as_mut().and_then(|lines| lines.of_epoch(&point, now)) {
             progress::print_line(&line);
         }
-        self.history.push(point)
+        self.history.push(&point)
     }
 
     fn finish_run(&self, summary: &RunSummary) {

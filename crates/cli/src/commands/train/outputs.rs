@@ -9,8 +9,9 @@ use girih_trainer::{TrainConfig, checkpoint_path, differences};
 
 use super::settings::{self, CONFIG_FILE};
 use crate::args::{DataArgs, OutputArgs};
+use crate::curves::Curves;
 use crate::error::CliError;
-use crate::history::{History, Point};
+use crate::history::History;
 use crate::messages;
 use crate::output::Results;
 use crate::paths;
@@ -116,10 +117,10 @@ impl OutputFolder {
         &self,
         title: &str,
         results: &Results,
-        (points, score): (&[Point], NodeScore),
+        (curves, score): (&Curves, NodeScore),
     ) -> Result<(), CliError> {
         file::write_file(&self.path.join("result.json"), |out| Ok(writeln!(out, "{}", results.to_json())?))?;
-        report::write(&self.path.join("report.html"), (title, &self.config), results, (points, score))
+        report::write(&self.path.join("report.html"), (title, &self.config), results, (curves, score))
     }
 }
 

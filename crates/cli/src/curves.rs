@@ -1,0 +1,136 @@
+//! [`Curves`]: what epochs are measured by, as means over runs.
+
+use std::collections::BTreeMap;
+
+use crate::history::Point;
+
+/// Most epochs of a curve.
+const EPOCHS_MAX: usize = 4096;
+
+/// What an epoch is measured by.
+#[derive(Clone, Copy, Debug)]
+pub enum Measure {
+    TrainLoss,
+    ValLoss,
+    TestLoss,
+    TrainAccuracy,
+    ValAccuracy,
+    TestAccuracy,
+    ValRocAuc,
+    TestRocAuc,
+    RecallAt20,
+    NdcgAt20,
+    /// Milliseconds of the training steps.
+    StepsMs,
+}
+
+impl Measure {
+    const ALL: [Self; 11] = [
+        Self::TrainLoss,
+        Self::ValLoss,
+        Self::TestLoss,
+        Self::TrainAccuracy,
+        Self::ValAccuracy,
+        Self::TestAccuracy,
+        Self::ValRocAuc,
+        Self::TestRocAuc,
+        Self::RecallAt20,
+        Self::NdcgAt20,
+        Self::StepsMs,
+    ];
+
+    fn of(self, point: &Point) -> Option<f64> {
+        match self {
+            Self::TrainLoss => Some(f64::from(point.train_loss)),
+            Self::ValLoss => point.val_loss,
+            Self::TestLoss => point.test_loss,
+            Self::TrainAccuracy => point.train_accuracy,
+            Self::ValAccuracy => point.val_accuracy,
+            Self::TestAccuracy => point.test_accuracy,
+            Self::ValRocAuc => point.val_roc_auc,
+            Self::TestRocAuc => point.test_roc_auc,
+            Self::RecallAt20 => point.recall_at_20,
+            Self::NdcgAt20 => point.ndcg_at_20,
+            Self::StepsMs => Some(point.ms),
+        }
+    }
+}
+
+/// All curves of a training session. Memory is bounded: of more than 4096 epochs with a value, a curve has every 2nd,
+/// 4th and so on, those whose number is a multiple.
+#[derive(Debug, Default)]
+pub struct Curves([Curve; Measure::ALL.len()]);
+
+impl Curves {
+    /// Adds what was measured in an epoch; values that are not finite are left out.
+    pub fn add(&mut self, point: &Point) {
+        for measure in Measure::ALL {
+            if let Some(value) = measure.of(point).filter(|value| value.is_finite()) {
+                self.0[measure as usize].add(point.epoch, value);
+            }
+        }
+    }
+
+    /// Epochs, counted from 1, with the mean over runs.
+    pub fn means(&self, measure: Measure) -> Vec<(u64, f64)> {
+        let sums = &self.0[measure as usize].sums;
+        sums.iter().map(|(&epoch, &(sum, n))| (epoch, sum / f64::from(n))).collect()
+    }
+
+    /// Whether any epoch was measured so.
+    pub fn have(&self, measure: Measure) -> bool {
+        !self.0[measure as usize].sums.is_empty()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Curve {
+    /// Of each epoch, the sum over runs and their number.
+    sums: BTreeMap<u64, (f64, u32)>,
+    /// Epochs that are kept are multiples of this power of two.
+    log2_step: u32,
+}
+
+impl Curve {
+    fn add(&mut self, epoch: u64, value: f64) {
+        let keeps = |log2_step: u32, epoch: u64| epoch.trailing_zeros() >= log2_step;
+        if !keeps(self.log2_step, epoch) {
+            return;
+        }
+        let (sum, n) = self.sums.entry(epoch).or_default();
+        *sum += value;
+        *n += 1;
+        if self.sums.len() > EPOCHS_MAX {
+            self.log2_step += 1;
+            self.sums.retain(|&epoch, _| keeps(self.log2_step, epoch));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_curves_are_thinned_and_means_are_over_all_runs() {
+        let mut curves = Curves::default();
+        for run in 0..3_u8 {
+            for epoch in 1..=20_000 {
+                let val_loss = (epoch % 10 == 0).then_some(f64::from(run));
+                curves.add(&Point { epoch, train_loss: f32::from(run), val_loss, ..Point::default() });
+            }
+        }
+        let losses = curves.means(Measure::TrainLoss);
+        assert!(losses.iter().copied().eq((8..=20_000).step_by(8).map(|epoch| (epoch, 1.0))));
+        let of_scores = curves.means(Measure::ValLoss);
+        assert!(of_scores.iter().copied().eq((10..=20_000).step_by(10).map(|epoch| (epoch, 1.0))));
+        assert!(curves.have(Measure::ValLoss) && !curves.have(Measure::TestLoss));
+    }
+
+    #[test]
+    fn losses_that_are_not_finite_are_left_out() {
+        let mut curves = Curves::default();
+        curves.add(&Point { epoch: 1, train_loss: f32::NAN, ..Point::default() });
+        assert!(!curves.have(Measure::TrainLoss) && curves.have(Measure::StepsMs));
+    }
+}

@@ -1,0 +1,79 @@
+//! [`Thinned`]: what is kept of a long sequence.
+
+/// Most values that are kept; even, so that a value that comes when so many are has a number that is kept, too.
+const MAX: usize = 4096;
+
+/// Every k-th value of a sequence, from the first; k is 1 until 4096 values have come, and doubles whenever so many are
+/// kept. Memory is bounded, however long training takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thinned<T> {
+    kept: Vec<T>,
+    /// Distance of values that are kept.
+    step: usize,
+    len: usize,
+}
+
+impl<T> Default for Thinned<T> {
+    fn default() -> Self {
+        Self { kept: Vec::new(), step: 1, len: 0 }
+    }
+}
+
+impl<T> Thinned<T> {
+    /// Adds a value at the end.
+    pub fn push(&mut self, value: T) {
+        if self.len.is_multiple_of(self.step) {
+            if self.kept.len() == MAX {
+                let mut at = 0..;
+                self.kept.retain(|_| at.next().is_some_and(|at: usize| at.is_multiple_of(2)));
+                self.step *= 2;
+            }
+            self.kept.push(value);
+        }
+        self.len += 1;
+    }
+
+    /// Number of values that came, kept or not.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none came.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Values that are kept, in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, T> {
+        self.kept.iter()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Thinned<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kth_value_is_kept_and_all_are_counted() {
+        let mut thinned = Thinned::default();
+        for n in 0..5 * MAX {
+            thinned.push(n);
+            assert!(thinned.len() == n + 1 && !thinned.is_empty() && thinned.kept.len() <= MAX);
+            if n < MAX {
+                assert_eq!(thinned.kept.len(), n + 1);
+            }
+        }
+        assert!(thinned.iter().copied().eq((0..5 * MAX).step_by(8)));
+    }
+}
