@@ -17,7 +17,9 @@ use serde_json::Value;
 
 /// Windows of a run.
 const WINDOWS: usize = 20;
-/// Growth of memory, and loss of speed, from the second window to any later one, at most.
+/// Looks at memory in a window.
+const LOOKS: u32 = 60;
+/// Growth of memory, and loss of speed, from the first to the last third of windows, at most.
 const DRIFT_MAX: f64 = 0.02;
 /// Epochs of the short run that the long one is compared with.
 const SHORT_EPOCHS: usize = 5;
@@ -39,7 +41,7 @@ pub struct SoakArgs {
 /// Means over a window.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Window {
-    /// Resident memory at its end, in bytes.
+    /// Resident memory, the mean of many looks, in bytes: batches on their way come and go.
     memory_bytes: u64,
     /// Epochs in it.
     epochs: usize,
@@ -148,13 +150,17 @@ fn watch(child: &mut Child, window: Duration, n_epochs: &AtomicUsize) -> Result<
     let (mut epochs, mut seconds) = (0, 0.0);
     let begin = Instant::now();
     for i in 1..=WINDOWS {
-        std::thread::sleep((window * i as u32).saturating_sub(begin.elapsed()));
-        if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
-            return Err(format!("training ended: {status}"));
+        let mut memory_bytes = 0;
+        for look in 1..=LOOKS {
+            let due = window * i as u32 - window * (LOOKS - look) / LOOKS;
+            std::thread::sleep(due.saturating_sub(begin.elapsed()));
+            if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
+                return Err(format!("training ended: {status}"));
+            }
+            memory_bytes += memory(child.id())? / u64::from(LOOKS);
         }
         let (now, used) = (n_epochs.load(Ordering::Relaxed), processor_seconds(child.id())?);
-        let measured =
-            Window { memory_bytes: memory(child.id())?, epochs: now - epochs, processor_seconds: used - seconds };
+        let measured = Window { memory_bytes, epochs: now - epochs, processor_seconds: used - seconds };
         (epochs, seconds) = (now, used);
         println!("window {i}: {} MiB, {:.4} epochs a second", measured.memory_bytes >> 20, measured.speed());
         windows.push(measured);
@@ -186,20 +192,23 @@ fn processor_seconds(process: u32) -> Result<f64, String> {
 }
 
 fn memory_growth(windows: &[Window]) -> f64 {
-    let later = windows.iter().skip(1).map(|window| window.memory_bytes as f64);
-    let first = later.clone().next().unwrap_or(1.0);
-    later.fold(first, f64::max) / first - 1.0
+    change(windows, |windows| {
+        windows.iter().map(|window| window.memory_bytes as f64).sum::<f64>() / windows.len() as f64
+    })
 }
 
-/// The speed of the last third of windows over that of the first third, the first window left out.
 fn speed_change(windows: &[Window]) -> f64 {
-    let speed = |windows: &[Window]| {
+    change(windows, |windows| {
         let sum = |of: fn(&Window) -> f64| windows.iter().map(of).sum::<f64>();
         sum(|window| window.epochs as f64) / sum(|window| window.processor_seconds)
-    };
+    })
+}
+
+/// The figure of the last third of windows over that of the first third, the first window left out, minus 1.
+fn change(windows: &[Window], figure: impl Fn(&[Window]) -> f64) -> f64 {
     let later = &windows[windows.len().min(1)..];
     let third = later.len().div_ceil(3);
-    speed(&later[later.len() - third..]) / speed(&later[..third]) - 1.0
+    figure(&later[later.len() - third..]) / figure(&later[..third]) - 1.0
 }
 
 #[cfg(test)]
@@ -212,9 +221,9 @@ mod tests {
 
     #[test]
     fn growth_and_loss_of_speed_are_seen_after_the_first_window() {
-        let steady = windows(&[(50, 3), (100, 10), (101, 10), (100, 10), (100, 10)]);
-        assert!((memory_growth(&steady) - 0.01).abs() < 1e-9 && speed_change(&steady).abs() < 1e-9);
-        let worse = windows(&[(50, 3), (100, 10), (110, 10), (120, 9), (120, 9)]);
+        let steady = windows(&[(50, 3), (100, 10), (102, 10), (101, 10), (102, 10)]);
+        assert!((memory_growth(&steady) - 0.5 / 101.0).abs() < 1e-9 && speed_change(&steady).abs() < 1e-9);
+        let worse = windows(&[(50, 3), (100, 10), (100, 10), (120, 9), (120, 9)]);
         assert!((memory_growth(&worse) - 0.2).abs() < 1e-9 && (speed_change(&worse) + 0.1).abs() < 1e-9);
     }
 
