@@ -262,7 +262,11 @@ mod tests {
         history.push(&Point { train_loss: 9.0, ..point(0, 3) }).unwrap();
         assert_eq!(history.curves().means(Measure::TrainLoss), [(1, 0.5), (2, 0.5), (3, 9.0)]);
         let mut found = Vec::new();
-        for_each_point(&path, |point| Ok(found.push(point))).unwrap();
+        let mut keep = |point| {
+            found.push(point);
+            Ok(())
+        };
+        for_each_point(&path, &mut keep).unwrap();
         assert_eq!(found, [point(0, 1), point(0, 2), Point { train_loss: 9.0, ..point(0, 3) }]);
     }
 

@@ -56,7 +56,7 @@ impl Observer {
                 Ok(())
             }
             Event::Epoch { run, report } => {
-                self.epoch(Point::new(*run, report).with_reasons(report, self.score), Instant::now())
+                self.epoch(&Point::new(*run, report).with_reasons(report, self.score), Instant::now())
             }
             Event::RunFinished(summary) => {
                 self.finish_run(summary);
@@ -101,18 +101,18 @@ impl Observer {
         }
     }
 
-    fn epoch(&mut self, point: Point, now: Instant) -> Result<(), CliError> {
+    fn epoch(&mut self, point: &Point, now: Instant) -> Result<(), CliError> {
         if self.output.json {
             print_line(&point.to_line()?);
         }
         if let Some(bar) = &self.bar {
             bar.set_position(point.epoch);
-            bar.set_message(in_words(&point, self.score));
+            bar.set_message(in_words(point, self.score));
         }
-        if let Some(line) = self.lines.as_mut().and_then(|lines| lines.of_epoch(&point, now)) {
+        if let Some(line) = self.lines.as_mut().and_then(|lines| lines.of_epoch(point, now)) {
             progress::print_line(&line);
         }
-        self.history.push(&point)
+        self.history.push(point)
     }
 
     fn finish_run(&self, summary: &RunSummary) {
