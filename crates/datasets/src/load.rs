@@ -8,7 +8,7 @@ use girih_graph_format::file::{
     Array, Missing, NpyRows, Npz, Table, Tensors, Verify, read_matrix_market, read_metis, read_sparse_npz, read_table,
     sparse_from_npz,
 };
-use girih_graph_format::{Csr, Duplicates, Notes};
+use girih_graph_format::{Csr, Duplicates, FormatError, Notes};
 
 use crate::edges::{directed_as, refuse_duplicates_option};
 use crate::file_kind::FileKind;
@@ -136,11 +136,7 @@ fn choose_split(mut dataset: Dataset, split: Option<usize>) -> Result<Dataset, D
 }
 
 fn load_path(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-    if path.metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-        let message = "there is no such file or folder; data that is generated has a name that begins with `synth:`";
-        return Err(DatasetError::invalid(message).at(path));
-    }
-    let Recognized { format, path, beside } = recognize(path)?;
+    let Recognized { format, path, beside } = recognize(path).map_err(beside_generators)?;
     refuse_list_options(format, options).map_err(|e| e.at(&path))?;
     let mut dataset = match format {
         Format::Girih => as_told(folder::load(&path, &until_divided(options))?, options).map_err(|e| e.at(&path))?,
@@ -159,6 +155,19 @@ fn load_path(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError
     };
     beside.note(&mut dataset.notes);
     Ok(dataset)
+}
+
+/// The error of a path that is not there, which says that generators are named otherwise.
+fn beside_generators(error: DatasetError) -> DatasetError {
+    if !error.is_not_found() {
+        return error;
+    }
+    let message = "there is no such file or folder; data that is generated has a name that begins with `synth:`";
+    let told = DatasetError::from(FormatError::from(io::Error::new(io::ErrorKind::NotFound, message)));
+    match error.path() {
+        Some(path) => told.at(path),
+        None => told,
+    }
 }
 
 /// Refuses options that only edge lists know, for other formats.
