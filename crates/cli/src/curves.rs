@@ -1,4 +1,4 @@
-//! [`Curves`]: what epochs are measured by, as means over runs.
+//! [`Curves`]: measures of epochs, as means over runs.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::history::Point;
 /// Most epochs of a curve.
 const EPOCHS_MAX: usize = 4096;
 
-/// What an epoch is measured by.
+/// Measure of an epoch.
 #[derive(Clone, Copy, Debug)]
 pub enum Measure {
     TrainLoss,

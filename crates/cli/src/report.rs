@@ -12,8 +12,8 @@ use crate::error::CliError;
 use crate::output::Results;
 use crate::scores::NodeScore;
 
-/// How pages look.
-pub const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;\
+/// Style of all pages.
+const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;\
      color:#222}svg{width:100%;height:auto}table{border-collapse:collapse}th{text-align:left;font-weight:600}\
      th,td{padding:.15rem 1.5rem .15rem 0}.legend{margin:0}.legend span{margin-left:1.5rem}pre{background:#f5f5f5;padding:1rem;overflow:auto}\
      h1,td{overflow-wrap:anywhere}.wide{overflow-x:auto}.wide svg{min-width:36rem}";
@@ -69,13 +69,21 @@ fn page(title: &str, config: &str, results: &Results, loss: &str, (what, scores)
     for (label, shown) in results.shown() {
         let _ = write!(rows, "<tr><th>{}</th><td>{}</td></tr>", escape(label), escape(shown));
     }
-    let (title, config) = (escape(title), escape(config));
+    let (opening, config) = (opening(title, ""), escape(config));
     format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title><style>{STYLE}</style></head><body>\
-         <h1>{title}</h1><table>{rows}</table><h2>Loss</h2>{loss}<h2>{what}</h2>{scores}\
+        "{opening}<table>{rows}</table><h2>Loss</h2>{loss}<h2>{what}</h2>{scores}\
          <p>Curves are means over the runs at each epoch; the training loss is taken before the step.</p>\
          <h2>Configuration</h2><pre>{config}</pre></body></html>\n"
+    )
+}
+
+/// Beginning of a page, with its title as the heading, and with `style` besides that of all pages.
+pub fn opening(title: &str, style: &str) -> String {
+    let title = escape(title);
+    format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title><style>{STYLE}{style}</style></head>\
+         <body><h1>{title}</h1>"
     )
 }
 

@@ -2,7 +2,8 @@
 //! stays whole, and the same command then ends as if nothing had happened.
 //!
 //! `faults.c` counts what a command does, and lets the `n`-th fail. A test takes [`POSITIONS`] of them, spread evenly;
-//! with `GIRIH_FAULTS=N` in the environment, so many, and with `all` every one. [`KILLS`] more come at any time, with `GIRIH_KILLS=N` so many.
+//! with `GIRIH_FAULTS=N` in the environment, so many, and with `all` every one. [`KILLS`] more come at any time,
+//! with `GIRIH_KILLS=N` so many.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 

@@ -39,7 +39,7 @@ fn talk(mailbox: &Mailbox, round: u8) -> Result<Vec<Vec<u8>>, CommError> {
     Ok(received.iter().map(|parcel| parcel.to_vec()).collect())
 }
 
-/// What [`talk`] returns when all is well.
+/// Messages that [`talk`] returns when all is well.
 fn heard(mailbox: &Mailbox, round: u8) -> Vec<Vec<u8>> {
     (0..mailbox.size() as u8).map(|from| vec![from, mailbox.rank() as u8, round]).collect()
 }

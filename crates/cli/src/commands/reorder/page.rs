@@ -12,7 +12,7 @@ use super::{Found, percent, shown_gap};
 use crate::error::CliError;
 use crate::plots::heat::{self, Panel};
 use crate::plots::spy;
-use crate::report::{STYLE, escape};
+use crate::report::{escape, opening};
 
 /// Blocks a side of the partition whose balance is shown.
 pub const BLOCKS: usize = 4;
@@ -27,13 +27,11 @@ pub fn of(
 ) -> Result<String, CliError> {
     let after = graph.permuted(&best.ordered.order);
     let mut page = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>{0}</title><style>{STYLE}\
-         img{{width:100%}}th,td{{white-space:nowrap}}</style></head><body><h1>{0}</h1>{1}\
+        "{0}{1}\
          <h2>Non-zeros, before and after: {2}</h2><img alt=\"spy plots\" src=\"data:image/png;base64,{3}\">\
          <p>Left as it is, right after {2}. A pixel stands for a block of the adjacency, rows downwards; darker ones hold \
          more, on a logarithmic scale.</p>",
-        escape(title),
+        opening(title, "img{width:100%}th,td{white-space:nowrap}"),
         table(before, found, before.rows_held >= graph.n_rows()),
         escape(&best.ordered.name),
         BASE64_STANDARD.encode(spy::draw([graph, &after])?)
