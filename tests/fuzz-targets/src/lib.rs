@@ -2,8 +2,8 @@
 //!
 //! - [`Target`]: one parser with its seeds, its words and its law of memory; [`targets()`] lists all.
 //! - [`Input`]: the files that a target reads; one file, or a folder in one string of bytes.
-//! - [`mutate`]: a damaged copy of an input, made with knowledge of its formats.
-//! - [`repair`]: checksums made right again, so that damage gets past them.
+//! - [`mutate()`]: a damaged copy of an input, made with knowledge of its formats.
+//! - [`repair()`]: checksums made right again, so that damage gets past them.
 //! - [`Counting`]: an allocator that knows how much memory a call took at most.
 //! - [`Campaign`]: many mutations of every target, held to the laws.
 //!
