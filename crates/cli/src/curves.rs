@@ -1,7 +1,5 @@
 //! [`Curves`]: measures of epochs, as means over runs.
 
-use std::collections::BTreeMap;
-
 use crate::history::Point;
 
 /// Most epochs of a curve.
@@ -74,7 +72,7 @@ impl Curves {
     /// Epochs, counted from 1, with the mean over runs.
     pub fn means(&self, measure: Measure) -> Vec<(u64, f64)> {
         let sums = &self.0[measure as usize].sums;
-        sums.iter().map(|(&epoch, &(sum, n))| (epoch, sum / f64::from(n))).collect()
+        sums.iter().map(|of_epoch| (of_epoch.epoch, of_epoch.sum / f64::from(of_epoch.n))).collect()
     }
 
     /// Whether any epoch was measured so.
@@ -85,10 +83,19 @@ impl Curves {
 
 #[derive(Debug, Default)]
 struct Curve {
-    /// Of each epoch, the sum over runs and their number.
-    sums: BTreeMap<u64, (f64, u32)>,
+    /// Epochs in order. One block of memory: a node of a tree for every few epochs lies among what mini-batches allocate
+    /// and free, and keeps pages of them from the system.
+    sums: Vec<OfEpoch>,
     /// Epochs that are kept are multiples of this power of two.
     log2_step: u32,
+}
+
+/// Sum over the runs that have an epoch, and their number.
+#[derive(Debug)]
+struct OfEpoch {
+    epoch: u64,
+    sum: f64,
+    n: u32,
 }
 
 impl Curve {
@@ -97,12 +104,16 @@ impl Curve {
         if !keeps(self.log2_step, epoch) {
             return;
         }
-        let (sum, n) = self.sums.entry(epoch).or_default();
-        *sum += value;
-        *n += 1;
+        match self.sums.binary_search_by_key(&epoch, |of_epoch| of_epoch.epoch) {
+            Ok(at) => {
+                self.sums[at].sum += value;
+                self.sums[at].n += 1;
+            }
+            Err(at) => self.sums.insert(at, OfEpoch { epoch, sum: value, n: 1 }),
+        }
         if self.sums.len() > EPOCHS_MAX {
             self.log2_step += 1;
-            self.sums.retain(|&epoch, _| keeps(self.log2_step, epoch));
+            self.sums.retain(|of_epoch| keeps(self.log2_step, of_epoch.epoch));
         }
     }
 }

@@ -98,3 +98,23 @@ pub(crate) fn describe(error: result::CublasError) -> String {
         status => format!("{status:?}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_products_say_what_they_mean() {
+        use sys::cublasStatus_t as S;
+        let told = |status| describe(result::CublasError(status));
+        assert_eq!(
+            told(S::CUBLAS_STATUS_ALLOC_FAILED),
+            "the GPU has too little free memory for its workspace (CUBLAS_STATUS_ALLOC_FAILED)"
+        );
+        assert_eq!(
+            told(S::CUBLAS_STATUS_EXECUTION_FAILED),
+            "a product, or an operation shortly before it, failed on the GPU (CUBLAS_STATUS_EXECUTION_FAILED)"
+        );
+        assert_eq!(told(S::CUBLAS_STATUS_NOT_SUPPORTED), "CUBLAS_STATUS_NOT_SUPPORTED");
+    }
+}

@@ -102,12 +102,7 @@ fn release_in(text: &str) -> Option<String> {
 pub(crate) fn explain(code: CUresult) -> String {
     use CUresult as C;
     let what = match code {
-        C::CUDA_ERROR_NO_DEVICE => match std::env::var("CUDA_VISIBLE_DEVICES") {
-            Ok(visible) => return format!("no NVIDIA GPU is visible: CUDA_VISIBLE_DEVICES is `{visible}` ({code:?})"),
-            Err(_) => {
-                "there is no NVIDIA GPU, or this user or container may not use it; `nvidia-smi` lists what there is"
-            }
-        },
+        C::CUDA_ERROR_NO_DEVICE => return no_device(std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref()),
         C::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
             "the driver's library and its kernel module are of different versions; restart the machine"
         }
@@ -149,6 +144,16 @@ pub(crate) fn explain(code: CUresult) -> String {
     format!("{what} ({code:?})")
 }
 
+/// What [`explain`] says where there is no device; `visible` is what the environment lets the process see.
+fn no_device(visible: Option<&str>) -> String {
+    let what = match visible {
+        Some(visible) => format!("no NVIDIA GPU is visible: CUDA_VISIBLE_DEVICES is `{visible}`"),
+        None => "there is no NVIDIA GPU, or this user or container may not use it; `nvidia-smi` lists what there is"
+            .to_owned(),
+    };
+    format!("{what} ({:?})", CUresult::CUDA_ERROR_NO_DEVICE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,14 +189,55 @@ mod tests {
 
     #[test]
     fn errors_keep_the_name_that_the_web_knows() {
-        for code in [
-            CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
-            CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
-            CUresult::CUDA_ERROR_NO_DEVICE,
-            CUresult::CUDA_ERROR_INVALID_VALUE,
-        ] {
+        use CUresult as C;
+        for code in [C::CUDA_ERROR_ILLEGAL_ADDRESS, C::CUDA_ERROR_NO_DEVICE, C::CUDA_ERROR_INVALID_VALUE] {
             assert!(explain(code).contains(&format!("{code:?}")));
         }
-        assert!(explain(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS).contains("start again"));
+    }
+
+    #[test]
+    fn errors_say_what_happened_and_what_helps() {
+        use CUresult as C;
+        let expected = [
+            (
+                C::CUDA_ERROR_DEVICE_UNAVAILABLE,
+                "another process has the GPU to itself; wait for it, or use another GPU",
+            ),
+            (
+                C::CUDA_ERROR_OUT_OF_MEMORY,
+                "the GPU's memory is full; --precision bf16, a smaller --hidden or --device cpu may help",
+            ),
+            (
+                C::CUDA_ERROR_ECC_UNCORRECTABLE,
+                "the GPU's memory failed and its contents are lost; look at `nvidia-smi -q -d ECC`, and have the GPU reset \
+                 before it is used again",
+            ),
+            (
+                C::CUDA_ERROR_NVLINK_UNCORRECTABLE,
+                "the link between GPUs failed and its data are lost; look at `nvidia-smi nvlink -e`, and have the GPUs reset \
+                 before they are used again",
+            ),
+            (
+                C::CUDA_ERROR_LAUNCH_TIMEOUT,
+                "the display of the GPU stopped a kernel that took too long; use a GPU without a display, or a smaller graph",
+            ),
+            (
+                C::CUDA_ERROR_ILLEGAL_ADDRESS,
+                "a kernel of this operation, or of one shortly before it, failed, and this process cannot use the GPU any \
+                 more; start again, with --device cpu if it happens again, and report it as an error of girih",
+            ),
+        ];
+        for (code, what) in expected {
+            assert_eq!(explain(code), format!("{what} ({code:?})"));
+        }
+        assert_eq!(
+            no_device(Some("7")),
+            "no NVIDIA GPU is visible: CUDA_VISIBLE_DEVICES is `7` (CUDA_ERROR_NO_DEVICE)"
+        );
+        assert_eq!(
+            no_device(None),
+            "there is no NVIDIA GPU, or this user or container may not use it; `nvidia-smi` lists what there is \
+             (CUDA_ERROR_NO_DEVICE)"
+        );
     }
 }

@@ -28,6 +28,7 @@ use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, pitch};
 use crate::nccl::Peers;
 use crate::pinned::Pinned;
 use crate::placed::{Group, HostPieces, OnCards, PlacedRows, Rows, SharedPinned};
+use crate::row_checks::{check_dtypes, check_first, check_written};
 use crate::row_launch::{Names, ON_HOST, RowLaunch, RowsArgument};
 use crate::row_sources::{Dense, RowsOfCodes, RowsOfMatrix, RowsOfPieces, RowsOnHost};
 use crate::staged_rows::{Asked, Bringing, ROW_BYTES_MAX, RowSource, StagedRows, Wanted};
@@ -366,12 +367,7 @@ impl CudaRows {
     }
 
     fn check_storage(&self, out: &CudaMatrix) -> Result<(), ComputeError> {
-        let (_, dtype) = self.form.result();
-        if out.dtype != dtype {
-            let what = format!("rows are read as {}, and the output is {}", dtype.name(), out.dtype.name());
-            return Err(ComputeError::argument(OPERATION, what));
-        }
-        Ok(())
+        check_dtypes(OPERATION, self.form.result().1, out.dtype)
     }
 
     /// Checks what is wanted of so many rows: their product with a block, and the first of them.
@@ -384,11 +380,7 @@ impl CudaRows {
         let (n, cols) = (ids.range.len, self.form.result().0);
         let block = block.forward.shape;
         checks::spmm((block, Transpose::No), 0, None, Shape::new(n, cols), None, sums.shape)?;
-        if let Some(own) = own.filter(|own| own.shape.rows > n || own.shape.cols != cols) {
-            let Shape { rows, cols: found } = own.shape;
-            let what = format!("the output is {rows} × {found}, and there are {n} rows of {cols} columns");
-            return Err(ComputeError::argument(OPERATION, what));
-        }
+        own.map_or(Ok(()), |own| check_first(own.shape, Shape::new(n, cols)))?;
         own.into_iter().chain([sums]).try_for_each(|out| self.check_storage(out))
     }
 
@@ -645,18 +637,8 @@ impl RowStore<Cuda> for CudaRows {
     fn write(&mut self, cuda: &Cuda, first: usize, rows: &CudaMatrix) -> Result<(), ComputeError> {
         let not_written = || ComputeError::argument(OPERATION, "only rows of a store are written");
         let Form::Dense(form) = &self.form else { return Err(not_written()) };
-        let Shape { rows: n, cols } = rows.shape;
-        if cols != form.cols || rows.dtype != form.dtype || n > self.n_rows.saturating_sub(first) {
-            let (found, wanted) = (rows.dtype.name(), form.dtype.name());
-            return Err(ComputeError::argument(
-                OPERATION,
-                format!(
-                    "{n} × {cols} {found} written at row {first} do not fit a store of {} × {} {wanted}",
-                    self.n_rows, form.cols
-                ),
-            ));
-        }
-        let (n_bytes, begin) = (n * self.row_bytes, first * self.row_bytes);
+        check_written((rows.shape, rows.dtype), first, (Shape::new(self.n_rows, form.cols), form.dtype))?;
+        let (n_bytes, begin) = (rows.shape.rows * self.row_bytes, first * self.row_bytes);
         if n_bytes == 0 {
             return Ok(());
         }

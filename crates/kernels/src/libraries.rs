@@ -126,13 +126,18 @@ impl Library {
             let places = (self.folders)(environment);
             let refused = self.load_from(&places);
             if !present() {
-                let Self { file, purpose, remedy, instead, .. } = *self;
-                return Err(Kind::Missing { file, purpose, places, refused, remedy, instead }.into());
+                return Err(self.missing(places, refused));
             }
         }
         // SAFETY: as above.
         let _ = unsafe { (self.keep)() };
         Ok(loaded_from(self.file))
+    }
+
+    /// Error of a library that is in none of these places.
+    fn missing(&self, places: Vec<PathBuf>, refused: Option<String>) -> KernelError {
+        let Self { file, purpose, remedy, instead, .. } = *self;
+        Kind::Missing { file, purpose, places, refused, remedy, instead }.into()
     }
 
     /// Loads the library from the first folder that has it; what the loader said where it could not.
@@ -289,6 +294,16 @@ mod tests {
                     7f02-7f03 r-xp 00000000 08:01 13   /sdk/cuda lib/libcublas.so.13.0.0\n7f04-7f05 rw-p 0 0 0\n";
         assert_eq!(file_among(maps, "libcublas.so"), Some("/sdk/cuda lib/libcublas.so.13.0.0".into()));
         assert_eq!(file_among(maps, "libnvrtc.so"), None);
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_named_with_a_remedy() {
+        assert_eq!(
+            NCCL.missing(vec!["/sdk/lib".into()], None).to_string(),
+            "NCCL, for several GPUs (libnccl.so.2) was not found: the system's loader does not know it, nor is it in /sdk/lib; \
+             install NCCL 2, or `pip install nvidia-nccl-cu13` in an active virtual environment, or set LD_LIBRARY_PATH to \
+             where it is, or use one GPU"
+        );
     }
 
     #[test]

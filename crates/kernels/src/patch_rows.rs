@@ -24,6 +24,7 @@ use crate::compile::{Defines, Source};
 use crate::device::BLOCK;
 use crate::matrix::{CudaIds, CudaMatrix};
 use crate::nccl::{Lists, Peers, Swapped};
+use crate::row_checks::check_dtypes;
 use crate::row_launch::{Names, RowLaunch, RowsArgument};
 use crate::sampling::{Owners, Pieces, blocks, failed};
 use crate::shared::Shared;
@@ -91,15 +92,7 @@ impl OwnRows {
                 (codes.n_rows(), Stored::Codes { bytes, row_bytes: codes.codec().row_bytes() as u64, book })
             }
         };
-        let own = bounds.get(rank..rank + 2).map(|bounds| (bounds[0], bounds[1].saturating_sub(bounds[0]) as usize));
-        match own {
-            Some((first, n_own)) if n_own == found => Ok(Some(Self { first, stored })),
-            _ => {
-                let n_nodes = own.map_or(0, |(_, n)| n);
-                let what = format!("rank {rank} has {found} feature rows for its {n_nodes} nodes");
-                Err(ComputeError::argument(OPERATION, what))
-            }
-        }
+        Ok(Some(Self { first: first_node(bounds, rank, found)?, stored }))
     }
 
     fn address(&self, cuda: &Cuda) -> u64 {
@@ -197,11 +190,7 @@ impl PatchRows {
     fn check(&self, ids: &CudaIds, out: &CudaMatrix) -> Result<(), ComputeError> {
         let (cols, dtype) = self.own.result();
         checks::gather_rows(Shape::new(self.n_rows, cols), ids.range, out.shape)?;
-        if out.dtype == dtype {
-            return Ok(());
-        }
-        let what = format!("rows are read as {}, and the output is {}", dtype.name(), out.dtype.name());
-        Err(ComputeError::argument(OPERATION, what))
+        check_dtypes(OPERATION, dtype, out.dtype)
     }
 
     /// Puts on the side stream what brings the rows of `ids` to `out`.
@@ -313,5 +302,32 @@ impl Drop for PatchRows {
     fn drop(&mut self) {
         // Own rows, which it reads, are freed after this; a rank that has failed is not waited for.
         let _ = self.side.device.wait(OPERATION);
+    }
+}
+
+/// The first node of a rank, which has so many rows, between bounds of patches.
+///
+/// # Errors
+/// When the rank has no patch, or its patch another number of nodes.
+fn first_node(bounds: &[NodeId], rank: usize, n_rows: usize) -> Result<NodeId, ComputeError> {
+    let own = bounds.get(rank..rank + 2).map(|bounds| (bounds[0], bounds[1].saturating_sub(bounds[0]) as usize));
+    let n_nodes = own.map_or(0, |(_, n)| n);
+    own.filter(|_| n_nodes == n_rows).map(|(first, _)| first).ok_or_else(|| {
+        let what = format!("rank {rank} has {n_rows} feature rows for its {n_nodes} nodes");
+        ComputeError::argument(OPERATION, what)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_has_a_row_for_each_node_of_its_patch() {
+        assert_eq!(first_node(&[0, 4, 9], 1, 5).unwrap(), 4);
+        for (rank, n_nodes) in [(0, 4), (2, 0)] {
+            let expected = format!("rows of patches: rank {rank} has 5 feature rows for its {n_nodes} nodes");
+            assert_eq!(first_node(&[0, 4, 9], rank, 5).unwrap_err().to_string(), expected);
+        }
     }
 }

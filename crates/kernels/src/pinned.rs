@@ -47,10 +47,7 @@ impl Pinned {
     /// # Errors
     /// When the system pins no such memory.
     pub(crate) fn new(cuda: &Cuda, n_bytes: usize, what: &'static str) -> Result<Self, ComputeError> {
-        let refused = |why: String| {
-            let remedy = "free memory, raise `ulimit -l`, or, if all fits on the GPU, leave the cache out";
-            ComputeError::device(what, format!("cannot pin {n_bytes} bytes of host memory ({why}); {remedy}"))
-        };
+        let refused = |why: String| not_pinned(what, n_bytes, &why);
         let uses = cuda.device.ending(&cuda.device.stream);
         uses.stream().context().bind_to_thread().map_err(Cuda::failed(what))?;
         let mut bytes = MmapMut::map_anon(n_bytes.max(1)).map_err(|error| refused(error.to_string()))?;
@@ -104,5 +101,25 @@ impl Drop for Pinned {
         let _ = self.uses.stream().context().bind_to_thread();
         // SAFETY: it was registered, and this is its end.
         let _ = unsafe { cuMemHostUnregister(self.bytes.as_mut_ptr().cast::<c_void>()) };
+    }
+}
+
+/// Error of memory for an operation that the system does not pin.
+fn not_pinned(operation: &'static str, n_bytes: usize, why: &str) -> ComputeError {
+    let remedy = "free memory, raise `ulimit -l`, or, if all fits on the GPU, leave the cache out";
+    ComputeError::device(operation, format!("cannot pin {n_bytes} bytes of host memory ({why}); {remedy}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_not_pinned_is_told_of_with_a_remedy() {
+        assert_eq!(
+            not_pinned("rows by id", 4096, "no memory").to_string(),
+            "rows by id failed on the device: cannot pin 4096 bytes of host memory (no memory); free memory, raise `ulimit \
+             -l`, or, if all fits on the GPU, leave the cache out"
+        );
     }
 }

@@ -435,16 +435,8 @@ impl<'c> Group<'c> {
     pub(crate) fn of(cuda: &'c Cuda, operation: &'static str, placement: &Placement) -> Result<Self, ComputeError> {
         let group = Self::of_process(cuda);
         let is_spread = placement.spans().iter().any(|span| matches!(span.holder, Holder::Card(_) | Holder::Cards));
-        if is_spread && placement.n_cards() != group.size {
-            return Err(ComputeError::argument(
-                operation,
-                format!(
-                    "rows are cached on {} GPUs that read each other's, and this process has {} GPU(s): give `--gpus N`, or a cache \
-                     with one share (the same rows on every GPU)",
-                    placement.n_cards(),
-                    group.size
-                ),
-            ));
+        if is_spread {
+            check_cards(operation, placement.n_cards(), group.size)?;
         }
         Ok(group)
     }
@@ -486,5 +478,32 @@ impl<'c> Group<'c> {
         let Some(peers) = self.peers else { return Ok(()) };
         let opened = peers.open_memory(operation, cuda.device.stream.context());
         opened.map_err(|error| ComputeError::device(operation, error.to_string()))
+    }
+}
+
+/// Refuses rows that lie on other cards than those of this process.
+fn check_cards(operation: &'static str, n_cards: usize, n_here: usize) -> Result<(), ComputeError> {
+    if n_cards == n_here {
+        return Ok(());
+    }
+    let what = format!(
+        "rows are cached on {n_cards} GPUs that read each other's, and this process has {n_here} GPU(s): give `--gpus N`, or a \
+         cache with one share (the same rows on every GPU)"
+    );
+    Err(ComputeError::argument(operation, what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_on_cards_of_other_processes_are_refused() {
+        assert!(check_cards("rows by id", 2, 2).is_ok());
+        assert_eq!(
+            check_cards("rows by id", 4, 1).unwrap_err().to_string(),
+            "rows by id: rows are cached on 4 GPUs that read each other's, and this process has 1 GPU(s): give `--gpus N`, or \
+             a cache with one share (the same rows on every GPU)"
+        );
     }
 }

@@ -338,14 +338,14 @@ impl Cuda {
     /// the pool keeps for it. It must not take what others will ask for: all that fits without graphs fits with them.
     fn check_memory(&self, n_bytes: usize) -> Result<(), String> {
         if !self.device.stream.context().has_async_alloc() {
-            return Err("the GPU does not support stream-ordered allocation".to_owned());
+            return Err(NoGraph::NoPool.to_string());
         }
         let kept = self.device.kept_bytes().map_err(|error| error.to_string())?;
         let free = self.device.unused_bytes().map_err(|error| error.to_string())?;
         // What it allocates is not all in use at once, and was taken from what is kept now.
         let wanted = n_bytes.min(kept);
         if free < wanted + SPARE_BYTES {
-            return Err(format!("it would take up to {wanted} bytes, and {free} are free"));
+            return Err(NoGraph::LittleMemory { wanted, free }.to_string());
         }
         Ok(())
     }
@@ -374,9 +374,25 @@ fn words(inputs: &StepInputs) -> Vec<u32> {
     rates.into_iter().chain(inputs.keys.iter().flat_map(|key| key.words())).collect()
 }
 
+/// Why a step is not captured before it is tried.
+#[derive(Debug, thiserror::Error)]
+enum NoGraph {
+    #[error("the GPU does not support stream-ordered allocation")]
+    NoPool,
+    #[error("it would take up to {wanted} bytes, and {free} are free")]
+    LittleMemory { wanted: usize, free: usize },
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_that_is_not_captured_says_why() {
+        assert_eq!(NoGraph::NoPool.to_string(), "the GPU does not support stream-ordered allocation");
+        let little = NoGraph::LittleMemory { wanted: 300, free: 200 };
+        assert_eq!(little.to_string(), "it would take up to 300 bytes, and 200 are free");
+    }
 
     fn inputs(n_keys: u64, lr: f32) -> StepInputs {
         let keys = (0..n_keys).map(|n| Key::new(1, 2).child(n)).collect();

@@ -134,6 +134,15 @@ fn fill(found: &dyn FetchedRows, first: usize, (rows, row_bytes): (&mut [u8], us
 mod tests {
     use super::*;
 
+    #[test]
+    fn rows_in_parts_are_cached_on_every_card_or_on_none() {
+        let refused = check_placed(&Placement::of_features(&[0, 1, 2, 3], (2, 2, 0), 2)).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "rows by id: rows that hosts hold in parts are cached on every GPU, or on none"
+        );
+    }
+
     /// Rows of three bytes that tell which they are.
     struct Numbered(Vec<[u8; 3]>);
 

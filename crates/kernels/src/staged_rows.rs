@@ -11,10 +11,8 @@
 //! copies: a batch goes in pieces whatever its size, so that the pinned area need not grow with it, and from one batch
 //! to the next without a pause. Events say when a buffer may be written again.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
 
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, CudaStream, DriverError, PinnedHostSlice, result};
@@ -23,6 +21,7 @@ use girih_graph_format::NodeId;
 use girih_machine::prefetch;
 
 use crate::Cuda;
+use crate::crew::{self, Crew, Cursor, Gone, Receiver};
 use crate::device::Ending;
 use crate::driver::explain;
 use crate::staging::Buffer;
@@ -101,13 +100,14 @@ impl Wanted {
 /// See the module.
 pub(crate) struct StagedRows {
     operation: &'static str,
-    /// A way to each thread.
-    asked: Vec<Sender<Share>>,
-    threads: Vec<JoinHandle<()>>,
+    crew: Crew<Batch, Brought>,
     /// The stream of copies of ids, which wait for no copy of rows.
     asking: Arc<Ending>,
     spare_ids: SpareIds,
 }
+
+/// What is recorded behind the last copy of a thread's share.
+type Brought = Result<CudaEvent, ComputeError>;
 
 /// Pinned memory for ids that no batch has.
 type SpareIds = Arc<Mutex<Vec<PinnedHostSlice<NodeId>>>>;
@@ -117,17 +117,10 @@ pub(crate) struct Batch {
     /// Recorded behind what used the result before.
     pub(crate) ready: CudaEvent,
     pub(crate) ids: Ids,
-    /// The first id that no thread has taken.
-    next: AtomicUsize,
+    /// Ids that no thread has taken.
+    cursor: Cursor,
     /// Room on the device for a row for each id, in order.
     pub(crate) to: u64,
-}
-
-/// What a thread has to do: its share of a batch, and to tell what is recorded behind its last copy. A thread that ends
-/// without telling is noticed, since nobody else has the way.
-struct Share {
-    batch: Arc<Batch>,
-    tell: Sender<Result<CudaEvent, ComputeError>>,
 }
 
 /// The ids of a batch on the host, once they are there.
@@ -172,8 +165,8 @@ impl Drop for Ids {
 
 /// Rows that were asked for.
 pub(crate) struct Asked {
-    batch: Arc<Batch>,
-    told: Receiver<Result<CudaEvent, ComputeError>>,
+    batch: crew::Arc<Batch>,
+    told: Receiver<Brought>,
     n_threads: usize,
     operation: &'static str,
     /// Among other ranks the device may wait for one that has failed.
@@ -192,7 +185,7 @@ impl Asked {
 
     /// What a thread tells. Whoever waits for it looks whether other ranks have failed, and if so ends what the thread
     /// waits for.
-    fn told(&self) -> Result<Result<CudaEvent, ComputeError>, ComputeError> {
+    fn told(&self) -> Result<Brought, ComputeError> {
         let told = match self.asking.peers() {
             None => self.told.recv().ok(),
             Some(peers) => peers
@@ -206,6 +199,18 @@ impl Asked {
 /// A thread ended before its time, which only a panic does.
 fn gone(operation: &'static str) -> ComputeError {
     ComputeError::device(operation, "a thread that brings rows has ended")
+}
+
+/// Error of buffers that the system does not pin.
+fn not_pinned(operation: &'static str, n_bytes: usize, why: &str) -> ComputeError {
+    let remedy = "free memory, raise `ulimit -l`, or give --host-reads in-place";
+    let what = format!("cannot pin {n_bytes} bytes of host memory for staging buffers ({why}); {remedy}");
+    ComputeError::device(operation, what)
+}
+
+/// Error of a thread that the system does not give.
+fn not_started(operation: &'static str, why: &io::Error) -> ComputeError {
+    ComputeError::device(operation, format!("cannot start a thread that gathers rows: {why}"))
 }
 
 impl StagedRows {
@@ -235,24 +240,13 @@ impl StagedRows {
         mut worker: impl FnMut() -> B,
     ) -> Result<Self, ComputeError> {
         let asking = cuda.device.ending(&cuda.device.urgent_stream().map_err(Cuda::failed(operation))?);
-        let (asked, threads, asking) = (Vec::new(), Vec::new(), Arc::new(asking));
-        let mut staged = Self { operation, asked, threads, asking, spare_ids: Arc::default() };
-        let refused = |error: DriverError| {
-            let (n_bytes, why) = (n_threads * BUFFERS * buffer_bytes, explain(error.0));
-            let remedy = "free memory, raise `ulimit -l`, or give --host-reads in-place";
-            ComputeError::device(
-                operation,
-                format!("cannot pin {n_bytes} bytes of host memory for staging buffers ({why}); {remedy}"),
-            )
-        };
+        let mut staged = Self { operation, crew: Crew::new(), asking: Arc::new(asking), spare_ids: Arc::default() };
+        let refused = |error: DriverError| not_pinned(operation, n_threads * BUFFERS * buffer_bytes, &explain(error.0));
         for _ in 0..n_threads {
-            let buffers = Buffers::new(cuda, operation, buffer_bytes).map_err(refused)?;
-            let (worker, (ask, asked)) = (worker(), channel());
-            let thread = Builder::new().name("girih rows".to_owned()).spawn(move || bring(worker, buffers, &asked));
-            let no_thread =
-                |error| ComputeError::device(operation, format!("cannot start a thread that gathers rows: {error}"));
-            staged.threads.push(thread.map_err(no_thread)?);
-            staged.asked.push(ask);
+            let mut buffers = Buffers::new(cuda, operation, buffer_bytes).map_err(refused)?;
+            let mut worker = worker();
+            let started = staged.crew.start("girih rows", move |batch| worker.share_of(batch, &mut buffers));
+            started.map_err(|error| not_started(operation, &error))?;
         }
         Ok(staged)
     }
@@ -266,11 +260,9 @@ impl StagedRows {
         let operation = self.operation;
         // SAFETY: the caller's.
         let ids = unsafe { self.ids(&ready, wanted) }.map_err(Cuda::failed(operation))?;
-        let (tell, told) = channel();
-        let batch = Arc::new(Batch { ready, ids, next: AtomicUsize::new(0), to });
-        let share = || Share { batch: Arc::clone(&batch), tell: tell.clone() };
-        self.asked.iter().try_for_each(|ask| ask.send(share())).map_err(|_| gone(operation))?;
-        Ok(Asked { batch, told, n_threads: self.asked.len(), operation, asking: Arc::clone(&self.asking) })
+        let batch = crew::Arc::new(Batch { ready, ids, cursor: Cursor::new(), to });
+        let told = self.crew.ask(&batch).map_err(|Gone| gone(operation))?;
+        Ok(Asked { batch, told, n_threads: self.crew.len(), operation, asking: Arc::clone(&self.asking) })
     }
 
     /// Asks for no rows, where all ranks ask together.
@@ -313,10 +305,8 @@ impl StagedRows {
 impl Drop for StagedRows {
     /// Nothing is freed while the device reads or writes it.
     fn drop(&mut self) {
-        self.asked.clear();
-        // First, because threads wait for what is copied there.
-        self.asking.wait();
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        // Threads wait for what is copied there.
+        self.crew.end(|| self.asking.wait());
     }
 }
 
@@ -356,20 +346,17 @@ impl Buffers {
     }
 }
 
+impl Drop for Buffers {
+    /// Nothing is freed while the device copies it.
+    fn drop(&mut self) {
+        let _ = self.stream.synchronize();
+    }
+}
+
 /// What a thread does.
 pub(crate) trait Brings: Send {
     /// Brings its share of a batch through buffers; what is recorded behind it.
     fn share_of(&mut self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, ComputeError>;
-}
-
-/// Brings a thread's share of what is asked for until nobody asks any more.
-fn bring(mut worker: impl Brings, mut buffers: Buffers, asked: &Receiver<Share>) {
-    for Share { batch, tell } in asked {
-        let outcome = worker.share_of(&batch, &mut buffers);
-        // Whoever gave up waiting is not told.
-        let _ = tell.send(outcome);
-    }
-    let _ = buffers.stream.synchronize();
 }
 
 impl Brings for Bringing {
@@ -384,15 +371,12 @@ impl Bringing {
         buffers.stream.wait(&batch.ready)?;
         let Self { source, row_bytes } = self;
         let (ids, at_once) = (batch.ids.wait()?, rows_at_once(*row_bytes));
-        loop {
-            let first = batch.next.fetch_add(at_once, Ordering::Relaxed);
-            if first >= ids.len() {
-                return buffers.stream.record_event(None);
-            }
-            let ids = &ids[first..ids.len().min(first + at_once)];
-            let to = batch.to + (first * row_bytes) as u64;
+        while let Some(piece) = batch.cursor.take(at_once, ids.len()) {
+            let to = batch.to + (piece.start * row_bytes) as u64;
+            let ids = &ids[piece];
             buffers.bring(ids.len() * row_bytes, to, |rows| fill(source.as_ref(), *row_bytes, ids, rows))?;
         }
+        buffers.stream.record_event(None)
     }
 }
 
@@ -425,6 +409,20 @@ mod tests {
         fn copy(&self, row: usize, to: &mut [u8]) {
             to.iter_mut().enumerate().for_each(|(at, byte)| *byte = (row * 31 + at) as u8);
         }
+    }
+
+    #[test]
+    fn what_the_system_does_not_give_is_told_of_with_a_remedy() {
+        assert_eq!(
+            not_pinned("rows by id", 4096, "no memory").to_string(),
+            "rows by id failed on the device: cannot pin 4096 bytes of host memory for staging buffers (no memory); free \
+             memory, raise `ulimit -l`, or give --host-reads in-place"
+        );
+        let why = io::Error::other("too many");
+        assert_eq!(
+            not_started("rows by id", &why).to_string(),
+            "rows by id failed on the device: cannot start a thread that gathers rows: too many"
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! kernels may find no room beside those that wait for them: ranks that train on a card together had better be
 //! processes.
 
-use girih_comm::{CommError, Transport, all_gather};
+use girih_comm::{CommError, Payload, Transport, all_gather};
 
 use crate::backend::Cuda;
 use crate::libraries::nccl_version;
@@ -25,30 +25,45 @@ const FIRST_TO_SHARE: (u32, u32) = (2, 30);
 const QUEUES_VARIABLE: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 const MOST_QUEUES: &str = "32";
 
+/// Operation of these exchanges.
+const OPERATION: &str = "comparing the GPUs";
+
 /// Refuses ranks that share a card unless NCCL lets them, and ranks with different libraries, which would wait for each
 /// other for ever. Whether some share the context of a card.
 pub(super) fn check_cards<T: Transport>(cuda: &Cuda, transport: &T) -> Result<bool, CommError> {
-    const OPERATION: &str = "comparing the GPUs";
     let failed = |message: String| CommError::Library { operation: OPERATION, message };
     let uuid = cuda.device.uuid().map_err(|error| failed(error.to_string()))?;
     let version = nccl_version().unwrap_or_default();
     let all = all_gather(transport, OPERATION, &[&uuid[..], version.as_bytes()].concat())?;
-    let all: Vec<(&[u8], &[u8])> = all.iter().map(|of_rank| of_rank.split_at(uuid.len())).collect();
+    let cards = all.iter().enumerate().map(|(rank, of_rank)| card_and_version(of_rank, rank, uuid.len()));
+    let all = cards.collect::<Result<Vec<_>, _>>()?;
     let is_set = |variable, wanted| std::env::var(variable).is_ok_and(|value| value == wanted);
     let refused = |what| CommError::Operand { operation: OPERATION, what };
     let shares = check(&all, is_set(SHARING_VARIABLE, "1")).map_err(refused)?;
     if !(shares && transport.is_one_process()) {
         return Ok(false);
     }
-    if !is_set(QUEUES_VARIABLE, MOST_QUEUES) {
-        return Err(refused(format!(
-            "ranks of one process that share a GPU need {QUEUES_VARIABLE}={MOST_QUEUES} in the environment; otherwise one \
-             may wait for work that is queued behind it"
-        )));
-    }
+    check_queues(is_set(QUEUES_VARIABLE, MOST_QUEUES)).map_err(refused)?;
     // No rank's allocation may wait for what another one has on their card: that one may wait for it in turn.
     pool::reuse_only_what_is_free(cuda.device.stream.context()).map_err(|error| failed(error.to_string()))?;
     Ok(true)
+}
+
+/// Card of a rank, a name of `n_bytes`, and its version of NCCL, as it sent them.
+fn card_and_version(message: &[u8], rank: usize, n_bytes: usize) -> Result<(&[u8], &[u8]), CommError> {
+    let mut message = Payload::new(message, rank, OPERATION);
+    Ok((message.bytes(n_bytes)?, message.remaining()))
+}
+
+/// Refuses ranks of one process that share a card, unless it has as many queues as there can be.
+fn check_queues(are_most: bool) -> Result<(), String> {
+    if are_most {
+        return Ok(());
+    }
+    Err(format!(
+        "ranks of one process that share a GPU need {QUEUES_VARIABLE}={MOST_QUEUES} in the environment; otherwise one may \
+         wait for work that is queued behind it"
+    ))
 }
 
 /// Whether some of the ranks, each with its card and its version of NCCL, share a card. `asked` is whether NCCL was
@@ -98,15 +113,34 @@ mod tests {
         assert_eq!(checked([1, 1, 1], "3.0.0", true), Ok(true));
         for (version, asked) in [("2.30.7", false), ("2.29.7", true), ("", true)] {
             let refused = checked([1, 2, 1], version, asked).unwrap_err();
-            for part in ["ranks 0 and 2", "NCCL 2.30", SHARING_VARIABLE, version] {
-                assert!(refused.contains(part), "no {part}: {refused}");
-            }
+            let expected = format!(
+                "ranks 0 and 2 are on the same GPU: give each a GPU of its own, or, to test more ranks than GPUs, let them share it with \
+                 NCCL 2.30 or later (this one is {version}) and NCCL_MULTI_RANK_GPU_ENABLE=1 in the environment"
+            );
+            assert_eq!(refused, expected);
         }
+        let refused = check_queues(false).unwrap_err();
+        assert_eq!(
+            refused,
+            "ranks of one process that share a GPU need CUDA_DEVICE_MAX_CONNECTIONS=32 in the environment; otherwise one may \
+             wait for work that is queued behind it"
+        );
+    }
+
+    #[test]
+    fn a_message_without_a_card_names_its_rank() {
+        assert_eq!(card_and_version(b"card2.30", 1, 4).unwrap(), (&b"card"[..], &b"2.30"[..]));
+        let refused = card_and_version(b"car", 1, 4).unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            "rank 1 sent a malformed message (comparing the GPUs): 3 bytes are left where 4 are expected; give all ranks the \
+             same program, data and settings"
+        );
     }
 
     #[test]
     fn ranks_have_one_version() {
         let refused = check(&[(&[1], b"2.30.7"), (&[2], b"2.28.9")], true).unwrap_err();
-        assert!(refused.contains("rank 1 has NCCL 2.28.9, rank 0 has 2.30.7"), "{refused}");
+        assert_eq!(refused, "rank 1 has NCCL 2.28.9, rank 0 has 2.30.7; install one version everywhere");
     }
 }

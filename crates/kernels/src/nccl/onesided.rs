@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use cudarc::driver::result::{free_host, malloc_host, memcpy_dtod_async};
 use cudarc::driver::sys::{self, CUdeviceptr, CUstreamBatchMemOpParams, CUstreamBatchMemOpType};
 use cudarc::driver::{CudaContext, CudaStream, DriverError};
-use girih_comm::{Call, CommError, Parcel, Transport, all_gather, all_to_all};
+use girih_comm::{Call, CommError, Parcel, Payload, Transport, all_gather, all_to_all};
 
 use super::library::Elements;
 use super::peers::is_busy;
@@ -113,6 +113,31 @@ impl Drop for OneSided {
     }
 }
 
+/// Why cards do not read each other's memory.
+#[derive(Debug, thiserror::Error)]
+enum Unreadable {
+    #[error(
+        "each rank is a process of its own, and GPUs read each other's memory within one process only: give `--gpus N`, or \
+         --transport nccl and caches with one share"
+    )]
+    Processes,
+    #[error(
+        "the GPU of rank {reader} cannot read the memory of the GPU of rank {owner}: use GPUs that can (`nvidia-smi topo -p2p r` \
+         lists them), or give --transport nccl and caches with one share"
+    )]
+    NoLink { reader: usize, owner: usize },
+    #[error(
+        "the GPU of rank {rank} has no memory pool that other GPUs can read: give --transport nccl and caches with one share"
+    )]
+    NoPool { rank: usize },
+}
+
+/// Device of a rank, as it sent its number.
+fn device_of(message: &[u8], rank: usize, operation: &'static str) -> Result<sys::CUdevice, CommError> {
+    let numbers = Payload::new(message, rank, operation).exactly::<i32>(1)?;
+    Ok(numbers[0])
+}
+
 /// Lets the cards of all ranks read what is allocated in a context; all ranks call it together.
 ///
 /// # Errors
@@ -122,33 +147,22 @@ pub(super) fn open_memory<T: Transport>(
     operation: &'static str,
     context: &Arc<CudaContext>,
 ) -> Result<(), CommError> {
-    let refused = |what: String| CommError::Operand { operation, what };
+    let refused = |why: Unreadable| CommError::Operand { operation, what: why.to_string() };
     let failed = |error: DriverError| CommError::Library { operation, message: error.to_string() };
     if !transport.is_one_process() {
-        return Err(refused(
-            "each rank is a process of its own, and GPUs read each other's memory within one process only: give `--gpus N`, or \
-             --transport nccl and caches with one share"
-                .to_owned(),
-        ));
+        return Err(refused(Unreadable::Processes));
     }
     let (rank, mine) = (transport.rank(), context.cu_device());
-    let devices: Vec<i32> = all_gather(transport, operation, &mine.to_le_bytes())?
-        .iter()
-        .map(|device| device[..].try_into().map_or(mine, i32::from_le_bytes))
-        .collect();
+    let told = all_gather(transport, operation, &mine.to_le_bytes())?;
+    let devices = told.iter().enumerate().map(|(other, device)| device_of(device, other, operation));
+    let devices = devices.collect::<Result<Vec<_>, _>>()?;
     for (other, &device) in devices.iter().enumerate().filter(|&(other, _)| other != rank) {
         if !can_read(mine, device).map_err(failed)? {
-            return Err(refused(format!(
-                "the GPU of rank {rank} cannot read the memory of the GPU of rank {other}: use GPUs that can (`nvidia-smi topo \
-                 -p2p r` lists them), or give --transport nccl and caches with one share"
-            )));
+            return Err(refused(Unreadable::NoLink { reader: rank, owner: other }));
         }
     }
     if !pool::share(context, &devices).map_err(failed)? {
-        return Err(refused(format!(
-            "the GPU of rank {rank} has no memory pool that other GPUs can read: give --transport nccl and caches with one \
-             share"
-        )));
+        return Err(refused(Unreadable::NoPool { rank }));
     }
     Ok(())
 }
@@ -394,12 +408,13 @@ impl Flags {
             _ => Parcel::from([]),
         };
         let found = all_to_all(transport, operation, (0..n_ranks).map(for_rank).collect())?;
-        Ok(mine.unwrap_or_else(|| {
-            let address = usize::from_le_bytes(found[0][..].try_into().expect("the first rank sends an address"));
-            // SAFETY: ranks are threads of one process, and the first made this pointer of an `Arc<Self>` for this
-            // rank, which fetches it once.
-            unsafe { Arc::from_raw(address as *const Self) }
-        }))
+        if let Some(flags) = mine {
+            return Ok(flags);
+        }
+        let address = Payload::new(&found[0], 0, operation).exactly::<u64>(1)?[0] as usize;
+        // SAFETY: ranks are threads of one process, and the first made this pointer of an `Arc<Self>` for this rank,
+        // which fetches it once.
+        Ok(unsafe { Arc::from_raw(address as *const Self) })
     }
 
     /// Flags that are down.
@@ -451,6 +466,38 @@ mod tests {
     use girih_compute::Dtype;
 
     use super::*;
+
+    #[test]
+    fn memory_that_is_not_read_is_refused_with_a_remedy() {
+        let expected = [
+            (
+                Unreadable::Processes,
+                "each rank is a process of its own, and GPUs read each other's memory within one process only: give `--gpus N`, \
+                 or --transport nccl and caches with one share",
+            ),
+            (
+                Unreadable::NoLink { reader: 1, owner: 3 },
+                "the GPU of rank 1 cannot read the memory of the GPU of rank 3: use GPUs that can (`nvidia-smi topo -p2p r` lists \
+                 them), or give --transport nccl and caches with one share",
+            ),
+            (
+                Unreadable::NoPool { rank: 2 },
+                "the GPU of rank 2 has no memory pool that other GPUs can read: give --transport nccl and caches with one share",
+            ),
+        ];
+        for (why, message) in expected {
+            assert_eq!(why.to_string(), message);
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_no_device_names_its_rank() {
+        assert_eq!(device_of(&7_i32.to_le_bytes(), 1, "a test"), Ok(7));
+        for message in [&[][..], &[1, 2, 3], &[0; 5]] {
+            let refused = device_of(message, 1, "a test").unwrap_err().to_string();
+            assert!(refused.starts_with("rank 1 sent a malformed message (a test): "), "{refused}");
+        }
+    }
 
     #[test]
     fn pieces_arrive_as_they_were_sent() {

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use girih_comm::{CommError, Parcel, Transport, all_gather};
 
 use super::library::Comm;
 use super::onesided::{OneSided, open_memory};
+use crate::crew::Receiver;
 
 /// How long a wait spins before it sleeps between two looks: longer than most steps of small graphs.
 const SPIN: Duration = Duration::from_millis(2);
@@ -242,13 +243,7 @@ impl Peers {
     /// Calls everything off when a rank or a link has failed, or the others are late.
     fn look(&self, operation: &'static str, waited: Duration) -> Result<(), CommError> {
         let broken = || self.alive().iter().find_map(|comm| comm.poll().err());
-        let late = || {
-            let seconds = self.deadline.as_secs_f64();
-            (waited > self.deadline).then(|| CommError::Library {
-                operation,
-                message: format!("the GPUs did not finish within {seconds:.0} s: a rank hangs or is slow; see its log, or allow more time"),
-            })
-        };
+        let late = || (waited > self.deadline).then(|| late(operation, self.deadline));
         let failure = (self.failure)()
             .or_else(|| broken().map(|message| CommError::Library { operation, message }))
             .or_else(late);
@@ -260,6 +255,17 @@ impl Peers {
     /// The error of a call that failed: that of the rank behind it, if one has failed.
     pub(super) fn blame(&self, operation: &'static str, message: String) -> CommError {
         (self.failure)().unwrap_or(CommError::Library { operation, message })
+    }
+}
+
+/// Error of ranks that are not there in time.
+fn late(operation: &'static str, deadline: Duration) -> CommError {
+    let seconds = deadline.as_secs_f64();
+    CommError::Library {
+        operation,
+        message: format!(
+            "the GPUs did not finish within {seconds:.0} s: a rank hangs or is slow; see its log, or allow more time"
+        ),
     }
 }
 
@@ -305,5 +311,18 @@ impl Drop for Ticket {
         let thing = Self::all().remove(&self.0);
         // Not while others wait for the list.
         drop(thing);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_that_are_late_are_told_of_with_their_deadline() {
+        assert_eq!(
+            late("a sum", Duration::from_secs(30)).to_string(),
+            "a sum: the GPUs did not finish within 30 s: a rank hangs or is slow; see its log, or allow more time"
+        );
     }
 }

@@ -179,7 +179,7 @@ impl Cuda {
         operation: &'static str,
         len: usize,
     ) -> Result<CudaSlice<T>, ComputeError> {
-        self.allocate(operation, len, || format!("intermediate results of {operation}"))
+        self.allocate(operation, len, || intermediate(operation))
     }
 
     /// A list on the device; of an empty one a zero, because a device allocates no nothing.
@@ -313,4 +313,23 @@ fn elements<T>(matrix: &CudaMatrix) -> CudaView<'_, T> {
     assert_eq!(size_of::<T>(), matrix.dtype.n_bytes(), "a number for each element");
     // SAFETY: every pattern of bits is a number, and allocations begin where any number may.
     unsafe { matrix.data.transmute(matrix.len()) }.expect("a matrix holds its elements")
+}
+
+/// What scratch memory of an operation is for, as errors say it.
+fn intermediate(operation: &str) -> String {
+    format!("intermediate results of {operation}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_does_not_suffice_is_told_of_with_its_use() {
+        assert_eq!(
+            ComputeError::memory(intermediate("a sparse product"), 300, 200).to_string(),
+            "out of memory: intermediate results of a sparse product needs 300 bytes, but the device has 200 free; a smaller \
+             width, bf16 or a device with more memory helps"
+        );
+    }
 }

@@ -32,12 +32,7 @@ impl Cuda {
     /// The transpose of compressed rows, without a word to the host. Entries of a column keep their order.
     pub(super) fn transposed_on_device(&self, operation: &'static str, csr: &CudaCsr) -> Result<CudaCsr, ComputeError> {
         let (n_columns, nnz) = (csr.shape.cols, csr.nnz);
-        if u32::try_from(nnz).is_err() {
-            let what = format!(
-                "a sampled block of {nnz} entries is too large to transpose (2^32): give a smaller --fanout or --batch-size"
-            );
-            return Err(ComputeError::argument(operation, what));
-        }
+        check_size(operation, nnz)?;
         let n_tiles = n_columns.div_ceil(BLOCK as usize).max(1);
         // Words of tiles, the number of pieces, then counts: cleared at once.
         let mut cleared: CudaSlice<u64> = self.scratch(operation, n_tiles + 1 + n_columns.div_ceil(2))?;
@@ -94,5 +89,31 @@ impl Cuda {
         // there. Pieces are of columns, and there is a thread for each of their entries, or all take turns.
         unsafe { launch.launch(threads_for(nnz.max(n_columns.saturating_mul(LANES)))) }.map_err(&failed)?;
         Ok(transpose)
+    }
+}
+
+/// Refuses more entries than a word numbers.
+fn check_size(operation: &'static str, nnz: usize) -> Result<(), ComputeError> {
+    if u32::try_from(nnz).is_ok() {
+        return Ok(());
+    }
+    let what = format!(
+        "a sampled block of {nnz} entries is too large to transpose (2^32): give a smaller --fanout or --batch-size"
+    );
+    Err(ComputeError::argument(operation, what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_with_more_entries_than_a_word_numbers_is_refused() {
+        assert!(check_size("a product", u32::MAX as usize).is_ok());
+        assert_eq!(
+            check_size("a product", 1 << 32).unwrap_err().to_string(),
+            "a product: a sampled block of 4294967296 entries is too large to transpose (2^32): give a smaller --fanout or \
+             --batch-size"
+        );
     }
 }

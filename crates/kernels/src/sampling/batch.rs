@@ -237,24 +237,33 @@ impl DeviceBatch {
     /// Refuses a batch that is not what was asked for.
     pub(super) fn check(&self, sizes: &BatchSizes) -> Result<(), ComputeError> {
         if sizes.failure.has_repeated_seed() {
-            let repeated = (0..self.seeds.len()).find_map(|at| {
-                let first = self.seeds[..at].iter().position(|seed| *seed == self.seeds[at])?;
-                Some((self.seeds[at], first, at))
-            });
-            let (node, first, at) = repeated.unwrap_or_default();
-            let what = format!("node {node} is a seed twice, at {first} and {at}: list every seed once");
-            return Err(ComputeError::argument(OPERATION, what));
+            return Err(repeated_seed(&self.seeds));
         }
         if sizes.is_overflow() {
-            let Capacities { nodes, edges } = &self.capacities;
-            let what = format!(
-                "the batch has more than {edges} edges, or more nodes a hop than {nodes:?}: call the sampler's `complete`, which \
-                 allocates for the largest batch"
-            );
-            return Err(ComputeError::argument(OPERATION, what));
+            return Err(overflow(&self.capacities));
         }
         Ok(())
     }
+}
+
+/// Error of seeds of which one is listed twice.
+fn repeated_seed(seeds: &[NodeId]) -> ComputeError {
+    let repeated = (0..seeds.len()).find_map(|at| {
+        let first = seeds[..at].iter().position(|seed| *seed == seeds[at])?;
+        Some((seeds[at], first, at))
+    });
+    let (node, first, at) = repeated.unwrap_or_default();
+    let what = format!("node {node} is a seed twice, at {first} and {at}: list every seed once");
+    ComputeError::argument(OPERATION, what)
+}
+
+/// Error of a batch that exceeds these capacities.
+fn overflow(Capacities { nodes, edges }: &Capacities) -> ComputeError {
+    let what = format!(
+        "the batch has more than {edges} edges, or more nodes a hop than {nodes:?}: call the sampler's `complete`, which \
+         allocates for the largest batch"
+    );
+    ComputeError::argument(OPERATION, what)
 }
 
 /// What blocks are cut from.
@@ -277,6 +286,19 @@ pub(super) fn read_first<T: DeviceRepr + Default + Clone>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refused_batches_say_why() {
+        assert_eq!(
+            repeated_seed(&[5, 7, 9, 7]).to_string(),
+            "sampling on the device: node 7 is a seed twice, at 1 and 3: list every seed once"
+        );
+        assert_eq!(
+            overflow(&Capacities { nodes: vec![2, 6], edges: 4 }).to_string(),
+            "sampling on the device: the batch has more than 4 edges, or more nodes a hop than [2, 6]: call the sampler's `complete`, which \
+             allocates for the largest batch"
+        );
+    }
 
     #[test]
     fn tiles_of_launches_follow_each_other() {

@@ -24,18 +24,7 @@ impl DeviceBias {
         graph: &Csr,
         bias: &Bias,
     ) -> Result<Self, ComputeError> {
-        if [topology.n_edges(), bias.n_edges()] != [graph.nnz(); 2] || topology.n_nodes() != graph.n_rows() {
-            return Err(ComputeError::argument(
-                OPERATION,
-                format!(
-                    "there are weights of {} edges, {} edges on the GPU and {} on the host: pass the graph that the others were \
-                     made from",
-                    bias.n_edges(),
-                    topology.n_edges(),
-                    graph.nnz()
-                ),
-            ));
-        }
+        check_edges(bias.n_edges(), topology.n_edges(), graph.nnz(), topology.n_nodes() == graph.n_rows())?;
         let n_positive: Vec<u32> = (0..graph.n_rows())
             .into_par_iter()
             .with_min_len(1024)
@@ -61,6 +50,18 @@ impl DeviceBias {
     }
 }
 
+/// Refuses weights of other edges than those of the graph on the device or on the host.
+fn check_edges(weights: usize, on_gpu: usize, on_host: usize, same_nodes: bool) -> Result<(), ComputeError> {
+    if [weights, on_gpu] == [on_host; 2] && same_nodes {
+        return Ok(());
+    }
+    let what = format!(
+        "there are weights of {weights} edges, {on_gpu} edges on the GPU and {on_host} on the host: pass the graph that the others \
+         were made from"
+    );
+    Err(ComputeError::argument(OPERATION, what))
+}
+
 /// How many weights are not zero.
 fn n_increases(running: &[u64]) -> u32 {
     let mut before = 0;
@@ -70,6 +71,17 @@ fn n_increases(running: &[u64]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn weights_of_another_graph_are_refused() {
+        assert!(check_edges(5, 5, 5, true).is_ok());
+        assert_eq!(
+            check_edges(5, 7, 7, true).unwrap_err().to_string(),
+            "sampling on the device: there are weights of 5 edges, 7 edges on the GPU and 7 on the host: pass the graph that the others were \
+             made from"
+        );
+        assert!(check_edges(5, 5, 5, false).is_err());
+    }
 
     #[test]
     fn weights_that_are_not_zero_are_counted() {

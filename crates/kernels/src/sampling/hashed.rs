@@ -28,14 +28,7 @@ impl Hashed {
     /// # Errors
     /// When batches may have more edges than a word counts, or the memory of the device does not suffice.
     pub(super) fn new(cuda: &Cuda, largest: &Capacities) -> Result<Self, ComputeError> {
-        let n_slots = n_slots(largest).ok_or_else(|| {
-            let what = format!(
-                "batches have up to {} edges, more than the table of new nodes can number (2^32): give a smaller --batch-size or \
-                 --fanout, or number new nodes by id",
-                largest.edges
-            );
-            ComputeError::argument(OPERATION, what)
-        })?;
+        let n_slots = n_slots(largest)?;
         let kernel = |name| cuda.variant(OPERATION, Source::SAMPLING_HASHED, name, &Defines::new());
         Ok(Self {
             words: cuda.scratch(OPERATION, 3 * n_slots)?,
@@ -120,10 +113,21 @@ impl Hashed {
     }
 }
 
-/// Slots of a table that is at most half full; `None` where a word does not count edges.
-fn n_slots(largest: &Capacities) -> Option<usize> {
+/// Slots of a table that is at most half full.
+///
+/// # Errors
+/// When a word does not count edges.
+fn n_slots(largest: &Capacities) -> Result<usize, ComputeError> {
+    if largest.edges >= u64::from(u32::MAX) {
+        let what = format!(
+            "batches have up to {} edges, more than the table of new nodes can number (2^32): give a smaller --batch-size or \
+             --fanout, or number new nodes by id",
+            largest.edges
+        );
+        return Err(ComputeError::argument(OPERATION, what));
+    }
     let nodes = largest.nodes.iter().max().copied().unwrap_or(0);
-    (largest.edges < u64::from(u32::MAX)).then(|| (2 * nodes as usize).max(1).next_power_of_two())
+    Ok((2 * nodes as usize).max(1).next_power_of_two())
 }
 
 #[cfg(test)]
@@ -133,9 +137,13 @@ mod tests {
     #[test]
     fn tables_are_at_most_half_full() {
         let slots = |nodes: &[u64], edges| n_slots(&Capacities { nodes: nodes.to_vec(), edges });
-        assert_eq!(slots(&[0], 0), Some(1));
-        assert_eq!(slots(&[10, 100, 1000], 5000), Some(2048));
-        assert_eq!(slots(&[10, 1024, 10], 5000), Some(2048));
-        assert_eq!(slots(&[10], 1 << 32), None);
+        assert_eq!(slots(&[0], 0).unwrap(), 1);
+        assert_eq!(slots(&[10, 100, 1000], 5000).unwrap(), 2048);
+        assert_eq!(slots(&[10, 1024, 10], 5000).unwrap(), 2048);
+        assert_eq!(
+            slots(&[10], 1 << 32).unwrap_err().to_string(),
+            "sampling on the device: batches have up to 4294967296 edges, more than the table of new nodes can number (2^32): give a \
+             smaller --batch-size or --fanout, or number new nodes by id"
+        );
     }
 }

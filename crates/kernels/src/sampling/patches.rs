@@ -52,12 +52,7 @@ pub(crate) struct Questions {
 impl Owners {
     /// Of patches with these bounds, one for each rank.
     pub(crate) fn new(cuda: &Cuda, lists: Lists, bounds: &[NodeId]) -> Result<Self, ComputeError> {
-        let n = lists.size();
-        if bounds.len() != n + 1 || !bounds.is_sorted() || n > RANKS_MAX {
-            let what =
-                format!("{} bounds of parts for {n} ranks; at most {RANKS_MAX} ranks are supported", bounds.len());
-            return Err(ComputeError::argument(OPERATION, what));
-        }
+        check_bounds(bounds, lists.size())?;
         Ok(Self { lists, bounds: cuda.upload_list(OPERATION, bounds)? })
     }
 
@@ -65,15 +60,10 @@ impl Owners {
     pub(crate) fn questions(&self, cuda: &Cuda, n_nodes: u64) -> Result<Questions, ComputeError> {
         // An answer has an offset more than nodes.
         let (n, stride) = (self.lists.size(), n_nodes + 1);
-        let len = stride.checked_mul(n as u64).filter(|&len| len <= u64::from(u32::MAX)).ok_or_else(|| {
-            ComputeError::argument(
-                OPERATION,
-                format!("a batch may ask each of {n} ranks for {n_nodes} nodes, too many for one exchange: give a smaller --batch-size"),
-            )
-        })?;
+        let len = n_questions(n, n_nodes)?;
         let mut counts = cuda.scratch(OPERATION, 2 * n)?;
         cuda.device.stream.memset_zeros(&mut counts).map_err(Cuda::failed(OPERATION))?;
-        Ok(Questions { nodes: cuda.scratch(OPERATION, len as usize)?, stride, counts })
+        Ok(Questions { nodes: cuda.scratch(OPERATION, len)?, stride, counts })
     }
 
     /// What kernels are handed that ask; the other two are addresses of lists, zero where nobody wants them.
@@ -88,6 +78,26 @@ impl Owners {
             places,
         }
     }
+}
+
+/// Refuses bounds that are not those of a part for each rank.
+fn check_bounds(bounds: &[NodeId], n_ranks: usize) -> Result<(), ComputeError> {
+    if bounds.len() == n_ranks + 1 && bounds.is_sorted() && n_ranks <= RANKS_MAX {
+        return Ok(());
+    }
+    let what = format!("{} bounds of parts for {n_ranks} ranks; at most {RANKS_MAX} ranks are supported", bounds.len());
+    Err(ComputeError::argument(OPERATION, what))
+}
+
+/// Room for questions of a batch to each rank, about so many nodes at most and a word more.
+fn n_questions(n_ranks: usize, n_nodes: u64) -> Result<usize, ComputeError> {
+    let len = n_nodes.checked_add(1).and_then(|stride| stride.checked_mul(n_ranks as u64));
+    len.filter(|&len| len <= u64::from(u32::MAX)).map(|len| len as usize).ok_or_else(|| {
+        let what = format!(
+            "a batch may ask each of {n_ranks} ranks for {n_nodes} nodes, too many for one exchange: give a smaller --batch-size"
+        );
+        ComputeError::argument(OPERATION, what)
+    })
 }
 
 impl Questions {
@@ -423,6 +433,30 @@ pub(crate) fn failed(error: &CommError) -> ComputeError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bounds_are_those_of_a_part_for_each_rank() {
+        assert!(check_bounds(&[0, 4, 9], 2).is_ok());
+        for (bounds, n) in [(vec![0, 9], 2), (vec![0, 9, 4], 2), (vec![0; RANKS_MAX + 2], RANKS_MAX + 1)] {
+            let expected = format!(
+                "sampling on the device: {} bounds of parts for {n} ranks; at most 256 ranks are supported",
+                bounds.len()
+            );
+            assert_eq!(check_bounds(&bounds, n).unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn questions_that_a_word_does_not_number_are_refused() {
+        assert_eq!(n_questions(4, 9).unwrap(), 40);
+        for n_nodes in [1 << 30, u64::MAX] {
+            let expected = format!(
+                "sampling on the device: a batch may ask each of 4 ranks for {n_nodes} nodes, too many for one exchange: give a \
+                 smaller --batch-size"
+            );
+            assert_eq!(n_questions(4, n_nodes).unwrap_err().to_string(), expected);
+        }
+    }
 
     #[test]
     fn edges_of_owners_follow_each_other() {

@@ -78,7 +78,7 @@ impl DeviceSampler {
         degrees: &[u32],
         (sampler, batch_size): (&NeighborSampler, usize),
     ) -> Result<Self, ComputeError> {
-        check_options_of_patches(sampler)?;
+        check_options_of_patches(sampler.options(), sampler.bias().is_some())?;
         let all = || degrees.par_iter().map(|&degree| u64::from(degree)).collect();
         let n_edges = topology.n_edges() as u64;
         let edges_of_nodes = |n| edges_of_nodes(n_edges, n, all);
@@ -257,30 +257,29 @@ impl DeviceSampler {
         self.topology.check_nodes("seed", seeds)?;
         let same_shape = (batch.words.n_hops, batch.options, batch.n_columns)
             == (self.hops.len(), self.options, self.topology.n_nodes());
-        if !same_shape {
-            return Err(ComputeError::argument(
-                OPERATION,
-                "the batch belongs to another sampler: pass one that this sampler made",
-            ));
-        }
-        let room = batch.capacities.nodes[0];
-        if seeds.len() as u64 > room {
-            let what = format!(
-                "{} seeds exceed the sampler's batch size of {room}: pass fewer, or make a sampler with a larger batch size",
-                seeds.len()
-            );
-            return Err(ComputeError::argument(OPERATION, what));
-        }
-        Ok(())
+        check_batch(same_shape, seeds.len(), batch.capacities.nodes[0])
     }
 }
 
+/// Refuses a batch of a sampler of another shape, or with fewer places for seeds than are given.
+fn check_batch(same_shape: bool, n_seeds: usize, n_places: u64) -> Result<(), ComputeError> {
+    let what = if !same_shape {
+        "the batch belongs to another sampler: pass one that this sampler made".to_owned()
+    } else if n_seeds as u64 > n_places {
+        format!(
+            "{n_seeds} seeds exceed the sampler's batch size of {n_places}: pass fewer, or make a sampler with a larger batch size"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(ComputeError::argument(OPERATION, what))
+}
+
 /// Refuses what ranks with patches do not draw on devices.
-fn check_options_of_patches(sampler: &NeighborSampler) -> Result<(), ComputeError> {
-    let options = sampler.options();
+fn check_options_of_patches(options: NeighborOptions, is_weighted: bool) -> Result<(), ComputeError> {
     let refused = [
         (options.draws == Draws::PerLayer, "layer-wise draws"),
-        (sampler.bias().is_some(), "weighted draws"),
+        (is_weighted, "weighted draws"),
         (options.edge_ids, "edge ids"),
     ];
     match refused.into_iter().find(|(is_wanted, _)| *is_wanted) {
@@ -314,10 +313,44 @@ mod tests {
     fn what_kernels_do_not_do_is_refused() {
         let options = NeighborOptions::default();
         assert!(check_options(options, 1).is_ok());
-        let refused = [(NeighborOptions { draws: Draws::Labor, ..options }, 1, "LABOR"), (options, 0, "batch size")];
-        for (options, batch_size, told) in refused {
-            let error = check_options(options, batch_size).unwrap_err().to_string();
-            assert!(error.contains(told), "{error}");
+        let labor = NeighborOptions { draws: Draws::Labor, ..options };
+        assert_eq!(
+            check_options(labor, 1).unwrap_err().to_string(),
+            "sampling on the device: GPUs do not sample by LABOR: sample by node or by layer, or on the host"
+        );
+        assert_eq!(
+            check_options(options, 0).unwrap_err().to_string(),
+            "sampling on the device: the batch size is 0: give at least 1"
+        );
+    }
+
+    #[test]
+    fn what_kernels_do_not_do_with_patches_is_refused() {
+        let options = NeighborOptions::default();
+        assert!(check_options_of_patches(options, false).is_ok());
+        let refused = [
+            (NeighborOptions { draws: Draws::PerLayer, ..options }, false, "layer-wise draws"),
+            (options, true, "weighted draws"),
+            (NeighborOptions { edge_ids: true, ..options }, false, "edge ids"),
+        ];
+        for (options, is_weighted, what) in refused {
+            let expected = format!(
+                "sampling on the device: a GPU does not sample a partitioned graph with {what}: sample on the host, or give --layout replicated"
+            );
+            assert_eq!(check_options_of_patches(options, is_weighted).unwrap_err().to_string(), expected);
         }
+    }
+
+    #[test]
+    fn seeds_without_a_place_are_refused() {
+        assert!(check_batch(true, 4, 4).is_ok());
+        assert_eq!(
+            check_batch(false, 4, 4).unwrap_err().to_string(),
+            "sampling on the device: the batch belongs to another sampler: pass one that this sampler made"
+        );
+        assert_eq!(
+            check_batch(true, 5, 4).unwrap_err().to_string(),
+            "sampling on the device: 5 seeds exceed the sampler's batch size of 4: pass fewer, or make a sampler with a larger batch size"
+        );
     }
 }

@@ -78,7 +78,7 @@ impl DeviceTopology {
         let rows = Rows { operation: OPERATION, n_rows: graph.n_rows(), offset: &offset, mark: 0 };
         let neighbors = Neighbors::Placed(PlacedRows::new(cuda, &rows, &write, placement)?);
         if !are_nodes.load(Ordering::Relaxed) {
-            return Err(changed(&"a neighbour does not exist; the file of the graph has changed while it was read"));
+            return Err(changed(&NO_NEIGHBOR));
         }
         Self::new(cuda, graph, neighbors, placement.is_on_host())
     }
@@ -95,13 +95,7 @@ impl DeviceTopology {
         let own = bounds.filter(|[first, end]| first <= end && *end <= n_nodes && end - first == patch.rows.n_rows());
         let fits = |[first, end]: &[usize; 2]| indptr[*end] - indptr[*first] == patch.rows.nnz() as u64;
         let Some([first, _]) = own.filter(fits).filter(|_| patch.rows.n_cols() == n_nodes) else {
-            let what = format!(
-                "rank {rank} has {} rows of {} columns with {} entries, which do not match its part of {n_nodes} nodes",
-                patch.rows.n_rows(),
-                patch.rows.n_cols(),
-                patch.rows.nnz()
-            );
-            return Err(ComputeError::argument(OPERATION, what));
+            return Err(other_part(patch.rows, rank, n_nodes));
         };
         Ok(Self {
             n_nodes,
@@ -205,7 +199,10 @@ impl DeviceTopology {
     }
 }
 
-/// The error of a graph whose file is not what it was when it was checked.
+/// What is wrong with a graph that names a node which it does not have.
+const NO_NEIGHBOR: &str = "a neighbour does not exist; the file of the graph has changed while it was read";
+
+/// Error of a graph whose file is not what it was when it was checked.
 fn changed(error: &dyn Display) -> ComputeError {
     ComputeError::device(OPERATION, error.to_string())
 }
@@ -231,4 +228,40 @@ fn check_square(graph: &Csr) -> Result<(), ComputeError> {
         OPERATION,
         format!("a {shape} matrix cannot be sampled: rows and columns must be the same nodes"),
     ))
+}
+
+/// Error of rows that are not those of a rank's part of so many nodes.
+fn other_part(rows: &Csr, rank: usize, n_nodes: usize) -> ComputeError {
+    let (n_rows, n_cols, nnz) = (rows.n_rows(), rows.n_cols(), rows.nnz());
+    let what = format!(
+        "rank {rank} has {n_rows} rows of {n_cols} columns with {nnz} entries, which do not match its part of {n_nodes} nodes"
+    );
+    ComputeError::argument(OPERATION, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(n_rows: usize, n_cols: usize) -> Csr {
+        Csr::new(n_rows, n_cols, vec![0; n_rows + 1], Vec::new(), None).unwrap()
+    }
+
+    #[test]
+    fn graphs_that_are_not_sampled_are_refused() {
+        assert!(check_square(&rows(3, 3)).is_ok());
+        assert_eq!(
+            check_square(&rows(2, 3)).unwrap_err().to_string(),
+            "sampling on the device: a 2 × 3 matrix cannot be sampled: rows and columns must be the same nodes"
+        );
+        assert_eq!(
+            other_part(&rows(2, 3), 1, 9).to_string(),
+            "sampling on the device: rank 1 has 2 rows of 3 columns with 0 entries, which do not match its part of 9 nodes"
+        );
+        assert_eq!(
+            changed(&NO_NEIGHBOR).to_string(),
+            "sampling on the device failed on the device: a neighbour does not exist; the file of the graph has changed while \
+             it was read"
+        );
+    }
 }

@@ -1,0 +1,102 @@
+//! [`Crew`]: threads that each do their share of a batch.
+//!
+//! ```text
+//! ask ──▶ a channel to each thread ──▶ work, piece by piece (Cursor) ──▶ its outcome, told to who asked
+//! ```
+//! Threads take batches in the order in which they were asked, and wait for no other thread: one may be at the next
+//! batch while another is at this one. A batch is dropped when neither a thread nor who asked has it any more.
+//! `model.rs` runs a few threads in every interleaving.
+
+mod sync;
+
+#[cfg(test)]
+mod model;
+
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+pub(crate) use sync::{Arc, Receiver};
+use sync::{AtomicUsize, Builder, JoinHandle, Sender, channel};
+
+/// Threads with work of their own for each batch `B`, whose outcome is an `O`.
+pub(crate) struct Crew<B, O> {
+    /// A way to each thread.
+    asked: Vec<Sender<Share<B, O>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Share of a thread in a batch. A thread that ends without telling is noticed, since nobody else can tell.
+struct Share<B, O> {
+    batch: Arc<B>,
+    tell: Sender<O>,
+}
+
+/// A thread has ended before its time, which only a panic does.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Gone;
+
+impl<B: Send + Sync + 'static, O: Send + 'static> Crew<B, O> {
+    /// Crew without threads.
+    pub(crate) fn new() -> Self {
+        Self { asked: Vec::new(), threads: Vec::new() }
+    }
+
+    /// Number of threads.
+    pub(crate) fn len(&self) -> usize {
+        self.asked.len()
+    }
+
+    /// Starts a thread that does `work` for each batch until nobody asks any more.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn start(&mut self, name: &str, mut work: impl FnMut(&B) -> O + Send + 'static) -> io::Result<()> {
+        let (ask, asked) = channel::<Share<B, O>>();
+        let thread = Builder::new().name(name.to_owned()).spawn(move || {
+            for Share { batch, tell } in &asked {
+                // Whoever gave up waiting is not told.
+                let _ = tell.send(work(&batch));
+            }
+        })?;
+        self.threads.push(thread);
+        self.asked.push(ask);
+        Ok(())
+    }
+
+    /// Asks each thread for its share of a batch; as many outcomes come as there are threads.
+    ///
+    /// # Errors
+    /// When a thread has ended.
+    pub(crate) fn ask(&self, batch: &Arc<B>) -> Result<Receiver<O>, Gone> {
+        let (tell, told) = channel();
+        let share = || Share { batch: Arc::clone(batch), tell: tell.clone() };
+        self.asked.iter().try_for_each(|ask| ask.send(share())).map_err(|_| Gone)?;
+        Ok(told)
+    }
+}
+
+impl<B, O> Crew<B, O> {
+    /// Asks for nothing more, makes sure that no thread waits in vain, and waits until all have ended.
+    pub(crate) fn end(&mut self, release: impl FnOnce()) {
+        self.asked.clear();
+        release();
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+/// Items of a batch that no thread has taken.
+pub(crate) struct Cursor(AtomicUsize);
+
+impl Cursor {
+    /// All of them.
+    pub(crate) fn new() -> Self {
+        Self(AtomicUsize::new(0))
+    }
+
+    /// Takes the next so many of `n` items, or what is left of them; `None` when others have the rest.
+    pub(crate) fn take(&self, at_once: usize, n: usize) -> Option<Range<usize>> {
+        let first = self.0.fetch_add(at_once, Ordering::Relaxed);
+        (first < n).then(|| first..n.min(first + at_once))
+    }
+}

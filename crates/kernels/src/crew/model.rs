@@ -1,0 +1,114 @@
+//! A few threads of a crew in every interleaving (loom, with a bounded number of preemptions).
+//!
+//! Loom fails on a deadlock, and on memory that is written while another thread may read it, by itself. The bounds take
+//! a second; `LOOM_MAX_PREEMPTIONS=4 cargo test -p girih-kernels --lib crew` takes minutes.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Mutex;
+
+use super::{Arc, Crew, Cursor};
+
+/// Runs `test` in every interleaving in which threads that could go on are interrupted at most `preemptions` times, or
+/// as often as `LOOM_MAX_PREEMPTIONS` says, if that is more.
+fn explore(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = model.preemption_bound.max(Some(preemptions));
+    model.check(test);
+}
+
+/// Memory of batches, as ids of batches have it: who drops a batch gives it back, and the next batch writes it.
+type Spare = Arc<Mutex<Vec<Box<Memory>>>>;
+
+struct Memory(UnsafeCell<usize>);
+
+// SAFETY: loom reports every read of the cell that is beside a write.
+unsafe impl Sync for Memory {}
+// SAFETY: as above.
+unsafe impl Send for Memory {}
+
+struct Batch {
+    /// `None` while it is given back.
+    memory: Option<Box<Memory>>,
+    spare: Spare,
+    cursor: Cursor,
+}
+
+impl Batch {
+    /// Batch of `n` items, in memory that was used before if there is some.
+    fn of(n: usize, spare: &Spare) -> Arc<Self> {
+        let used = spare.lock().unwrap().pop();
+        let memory = used.unwrap_or_else(|| Box::new(Memory(UnsafeCell::new(0))));
+        // SAFETY: nobody else has it; loom would tell.
+        memory.0.with_mut(|number| unsafe { *number = n });
+        Arc::new(Self { memory: Some(memory), spare: Arc::clone(spare), cursor: Cursor::new() })
+    }
+
+    fn n_items(&self) -> usize {
+        let memory = self.memory.as_ref().expect("it is given back at the end");
+        // SAFETY: it is only read while a batch has it; loom would tell.
+        memory.0.with(|number| unsafe { *number })
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.spare.lock().unwrap().extend(self.memory.take());
+    }
+}
+
+/// Items that a thread took of a batch.
+fn take_all(batch: &Batch) -> Vec<usize> {
+    std::iter::from_fn(|| batch.cursor.take(1, batch.n_items())).flatten().collect()
+}
+
+fn crew(n_threads: usize) -> Crew<Batch, Vec<usize>> {
+    let mut crew = Crew::new();
+    for _ in 0..n_threads {
+        crew.start("rows", take_all).unwrap();
+    }
+    crew
+}
+
+#[test]
+fn each_item_of_each_batch_is_taken_once() {
+    explore(2, || {
+        let (mut crew, spare) = (crew(2), Spare::default());
+        for n in [2, 1] {
+            let batch = Batch::of(n, &spare);
+            let told = crew.ask(&batch).unwrap();
+            let mut taken: Vec<usize> = (0..crew.len()).flat_map(|_| told.recv().unwrap()).collect();
+            taken.sort_unstable();
+            assert_eq!(taken, (0..n).collect::<Vec<_>>());
+        }
+        crew.end(|| ());
+        let spare = spare.lock().unwrap();
+        assert!((1..=2).contains(&spare.len()), "memory of all batches comes back");
+    });
+}
+
+#[test]
+fn batches_that_nobody_waits_for_end_all_the_same() {
+    explore(2, || {
+        let (mut crew, spare) = (crew(2), Spare::default());
+        drop(crew.ask(&Batch::of(2, &spare)).unwrap());
+        let last = crew.ask(&Batch::of(1, &spare)).unwrap();
+        crew.end(|| ());
+        let mut taken: Vec<usize> = last.into_iter().flatten().collect();
+        taken.sort_unstable();
+        assert_eq!(taken, [0]);
+        assert!(!spare.lock().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn threads_that_wait_for_something_else_are_released_at_the_end() {
+    explore(2, || {
+        let (open, gate) = super::sync::channel::<()>();
+        let mut crew = Crew::new();
+        // As a thread that waits for a copy, which comes, or is called off.
+        crew.start("rows", move |_: &Batch| gate.recv().is_err()).unwrap();
+        let told = crew.ask(&Batch::of(1, &Spare::default())).unwrap();
+        crew.end(|| drop(open));
+        assert_eq!(told.recv(), Ok(true));
+    });
+}
