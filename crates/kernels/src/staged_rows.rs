@@ -21,7 +21,7 @@ use girih_graph_format::NodeId;
 use girih_machine::prefetch;
 
 use crate::Cuda;
-use crate::crew::{self, Crew, Cursor, Gone, Receiver};
+use crate::crew::{Crew, Cursor, Gone, Held, Receiver};
 use crate::device::Ending;
 use crate::driver::explain;
 use crate::staging::Buffer;
@@ -165,7 +165,7 @@ impl Drop for Ids {
 
 /// Rows that were asked for.
 pub(crate) struct Asked {
-    batch: crew::Arc<Batch>,
+    batch: Held<Batch>,
     told: Receiver<Brought>,
     n_threads: usize,
     operation: &'static str,
@@ -260,8 +260,8 @@ impl StagedRows {
         let operation = self.operation;
         // SAFETY: the caller's.
         let ids = unsafe { self.ids(&ready, wanted) }.map_err(Cuda::failed(operation))?;
-        let batch = crew::Arc::new(Batch { ready, ids, cursor: Cursor::new(), to });
-        let told = self.crew.ask(&batch).map_err(|Gone| gone(operation))?;
+        let batch = Batch { ready, ids, cursor: Cursor::new(), to };
+        let (batch, told) = self.crew.ask(batch).map_err(|Gone| gone(operation))?;
         Ok(Asked { batch, told, n_threads: self.crew.len(), operation, asking: Arc::clone(&self.asking) })
     }
 

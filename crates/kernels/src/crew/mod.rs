@@ -16,8 +16,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-pub(crate) use sync::{Arc, Receiver};
-use sync::{AtomicUsize, Builder, JoinHandle, Sender, channel};
+pub(crate) use sync::Receiver;
+use sync::{Arc, AtomicUsize, Builder, JoinHandle, Sender, channel};
 
 /// Threads with work of their own for each batch `B`, whose outcome is an `O`.
 pub(crate) struct Crew<B, O> {
@@ -26,9 +26,12 @@ pub(crate) struct Crew<B, O> {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// Batch, as threads hold it and who asked.
+pub(crate) type Held<B> = Arc<B>;
+
 /// Share of a thread in a batch. A thread that ends without telling is noticed, since nobody else can tell.
 struct Share<B, O> {
-    batch: Arc<B>,
+    batch: Held<B>,
     tell: Sender<O>,
 }
 
@@ -68,11 +71,11 @@ impl<B: Send + Sync + 'static, O: Send + 'static> Crew<B, O> {
     ///
     /// # Errors
     /// When a thread has ended.
-    pub(crate) fn ask(&self, batch: &Arc<B>) -> Result<Receiver<O>, Gone> {
-        let (tell, told) = channel();
-        let share = || Share { batch: Arc::clone(batch), tell: tell.clone() };
+    pub(crate) fn ask(&self, batch: B) -> Result<(Held<B>, Receiver<O>), Gone> {
+        let (batch, (tell, told)) = (Arc::new(batch), channel());
+        let share = || Share { batch: Arc::clone(&batch), tell: tell.clone() };
         self.asked.iter().try_for_each(|ask| ask.send(share())).map_err(|_| Gone)?;
-        Ok(told)
+        Ok((batch, told))
     }
 }
 

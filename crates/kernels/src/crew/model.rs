@@ -4,9 +4,9 @@
 //! a second; `LOOM_MAX_PREEMPTIONS=4 cargo test -p girih-kernels --lib crew` takes minutes.
 
 use loom::cell::UnsafeCell;
-use loom::sync::Mutex;
+use loom::sync::{Arc, Mutex};
 
-use super::{Arc, Crew, Cursor};
+use super::{Crew, Cursor};
 
 /// Runs `test` in every interleaving in which threads that could go on are interrupted at most `preemptions` times, or
 /// as often as `LOOM_MAX_PREEMPTIONS` says, if that is more.
@@ -35,12 +35,12 @@ struct Batch {
 
 impl Batch {
     /// Batch of `n` items, in memory that was used before if there is some.
-    fn of(n: usize, spare: &Spare) -> Arc<Self> {
+    fn of(n: usize, spare: &Spare) -> Self {
         let used = spare.lock().unwrap().pop();
         let memory = used.unwrap_or_else(|| Box::new(Memory(UnsafeCell::new(0))));
         // SAFETY: nobody else has it; loom would tell.
         memory.0.with_mut(|number| unsafe { *number = n });
-        Arc::new(Self { memory: Some(memory), spare: Arc::clone(spare), cursor: Cursor::new() })
+        Self { memory: Some(memory), spare: Arc::clone(spare), cursor: Cursor::new() }
     }
 
     fn n_items(&self) -> usize {
@@ -74,8 +74,7 @@ fn each_item_of_each_batch_is_taken_once() {
     explore(2, || {
         let (mut crew, spare) = (crew(2), Spare::default());
         for n in [2, 1] {
-            let batch = Batch::of(n, &spare);
-            let told = crew.ask(&batch).unwrap();
+            let (_batch, told) = crew.ask(Batch::of(n, &spare)).unwrap();
             let mut taken: Vec<usize> = (0..crew.len()).flat_map(|_| told.recv().unwrap()).collect();
             taken.sort_unstable();
             assert_eq!(taken, (0..n).collect::<Vec<_>>());
@@ -90,8 +89,8 @@ fn each_item_of_each_batch_is_taken_once() {
 fn batches_that_nobody_waits_for_end_all_the_same() {
     explore(2, || {
         let (mut crew, spare) = (crew(2), Spare::default());
-        drop(crew.ask(&Batch::of(2, &spare)).unwrap());
-        let last = crew.ask(&Batch::of(1, &spare)).unwrap();
+        drop(crew.ask(Batch::of(2, &spare)).unwrap());
+        let (_, last) = crew.ask(Batch::of(1, &spare)).unwrap();
         crew.end(|| ());
         let mut taken: Vec<usize> = last.into_iter().flatten().collect();
         taken.sort_unstable();
@@ -107,7 +106,7 @@ fn threads_that_wait_for_something_else_are_released_at_the_end() {
         let mut crew = Crew::new();
         // As a thread that waits for a copy, which comes, or is called off.
         crew.start("rows", move |_: &Batch| gate.recv().is_err()).unwrap();
-        let told = crew.ask(&Batch::of(1, &Spare::default())).unwrap();
+        let (_, told) = crew.ask(Batch::of(1, &Spare::default())).unwrap();
         crew.end(|| drop(open));
         assert_eq!(told.recv(), Ok(true));
     });
