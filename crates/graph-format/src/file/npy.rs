@@ -112,6 +112,21 @@ pub(crate) fn write_array<T: Element>(mut out: impl Write, shape: &[usize], valu
     out.write_all(bytemuck::cast_slice(values))
 }
 
+/// Writes header and values of one dimension to `out`, some values at a time.
+pub(crate) fn write_values<T: Element>(
+    mut out: impl Write,
+    mut values: impl ExactSizeIterator<Item = T>,
+) -> std::io::Result<()> {
+    out.write_all(&header_bytes(T::DESCR, &[values.len()]))?;
+    let mut piece = Vec::with_capacity(values.len().min(WRITTEN));
+    while values.len() > 0 {
+        piece.clear();
+        piece.extend(values.by_ref().take(WRITTEN));
+        out.write_all(bytemuck::cast_slice(&piece))?;
+    }
+    Ok(())
+}
+
 /// The bytes before the values: a multiple of [`ALIGNMENT`].
 pub(crate) fn header_bytes(descr: &str, shape: &[usize]) -> Vec<u8> {
     let dimensions: String = shape.iter().map(|d| format!("{d}, ")).collect();

@@ -212,6 +212,19 @@ impl<W: Write + Seek> NpzWriter<W> {
         Ok(npy::write_array(&mut self.zip, shape, values)?)
     }
 
+    /// Adds an array of one dimension whose values are made some at a time, so that they need no memory of their own.
+    ///
+    /// # Errors
+    /// As [`array`](Self::array).
+    pub fn array_of<T: Element>(
+        &mut self,
+        name: &str,
+        values: impl ExactSizeIterator<Item = T>,
+    ) -> Result<(), FormatError> {
+        self.start(name, values.len() * size_of::<T>())?;
+        Ok(npy::write_values(&mut self.zip, values)?)
+    }
+
     /// Adds a single ASCII string, as `numpy.array(b"…")`.
     ///
     /// # Errors

@@ -151,22 +151,48 @@ impl Source<'_> {
 /// # Errors
 /// When the file cannot be written.
 pub fn write_sparse_npz(path: &Path, csr: &Csr) -> Result<(), FormatError> {
+    write_with_narrow_ids(path, csr, i32::MAX as usize)
+}
+
+/// Writes a matrix with offsets and columns as `i32` where there are at most `narrow_max` entries, else as `i64`: SciPy
+/// wants both of one type, and the narrower one when they fit.
+fn write_with_narrow_ids(path: &Path, csr: &Csr, narrow_max: usize) -> Result<(), FormatError> {
     NpzWriter::write_file(path, |npz| {
         npz.ascii("format", "csr")?;
         npz.array("shape", &[2], &[csr.n_rows() as i64, csr.n_cols() as i64])?;
         match csr.values() {
             Some(values) => npz.array("data", &[csr.nnz()], values)?,
-            None => npz.array("data", &[csr.nnz()], &vec![1.0f32; csr.nnz()])?,
+            None => npz.array_of("data", std::iter::repeat_n(1.0f32, csr.nnz()))?,
         }
-        // SciPy wants offsets and columns of one type, and the narrower one when they fit.
-        if i32::try_from(csr.nnz()).is_ok() {
-            let indptr: Vec<i32> = csr.indptr().iter().map(|&p| p as i32).collect();
-            npz.array("indptr", &[indptr.len()], &indptr)?;
+        if csr.nnz() <= narrow_max {
+            npz.array_of("indptr", csr.indptr().iter().map(|&offset| offset as i32))?;
             npz.array::<i32>("indices", &[csr.nnz()], bytemuck::cast_slice(csr.indices()))
         } else {
-            let indices: Vec<i64> = csr.indices().iter().map(|&c| i64::from(c)).collect();
             npz.array::<i64>("indptr", &[csr.indptr().len()], bytemuck::cast_slice(csr.indptr()))?;
-            npz.array("indices", &[csr.nnz()], &indices)
+            npz.array_of("indices", csr.indices().iter().map(|&column| i64::from(column)))
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::array::Values;
+    use super::*;
+
+    #[test]
+    fn entries_that_a_narrow_type_does_not_number_have_wide_ids() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.npz");
+        for weights in [None, Some(vec![0.5, 1.0, 2.0].into())] {
+            let csr = Csr::new(2, 9, vec![0_u64, 2, 3], vec![1, 8, 0], weights).unwrap();
+            for (narrow_max, is_narrow) in [(3, true), (2, false)] {
+                write_with_narrow_ids(&path, &csr, narrow_max).unwrap();
+                let mut npz = Npz::open(&path).unwrap();
+                for name in ["indptr", "indices"] {
+                    assert_eq!(matches!(npz.array(name).unwrap().values(), Values::I32(_)), is_narrow, "{name}");
+                }
+                assert_eq!(read_sparse_npz(&path).unwrap(), csr);
+            }
+        }
+    }
 }

@@ -100,14 +100,13 @@ impl Target {
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// Graphs as text: up to 100 nodes an edge, or 2²⁴ nodes of 64 bytes whatever the edges.
+/// Graphs as text: up to 100 nodes an edge, or 2²⁴ nodes of 64 bytes whatever the edges. Folders of pickles, too, as a
+/// file of another name in them may be such a graph; an instruction of a byte makes an object.
 const GRAPH: Bound = Bound { per_byte: KIB, constant: KIB * MIB };
 /// Graphs as arrays, whose number of nodes may stand by itself, up to 2²⁴.
 const ARRAYS: Bound = Bound { per_byte: 64, constant: KIB * MIB };
 /// Arrays that bear out every number.
 const VALUES: Bound = Bound { per_byte: 64, constant: 4 * MIB };
-/// An instruction of a byte makes an object.
-const PICKLE: Bound = Bound { per_byte: 512, constant: 4 * MIB };
 /// Short texts and headers.
 const SMALL: Bound = Bound { per_byte: 256, constant: 4 * MIB };
 
@@ -130,7 +129,7 @@ pub fn targets() -> Vec<Target> {
         binary("safetensors", Form::One("data.safetensors"), arrays::tensors, words::TENSORS, ARRAYS, loaders::one),
         binary("arrays", Form::Folder, arrays::folder, words::NPY, ARRAYS, loaders::one),
         binary("girih_folder", Form::Folder, arrays::girih, words::MANIFEST, VALUES, loaders::girih),
-        binary("planetoid", Form::Folder, pickles::planetoid, words::PICKLE, PICKLE, loaders::one),
+        binary("planetoid", Form::Folder, pickles::planetoid, words::PICKLE, GRAPH, loaders::one),
         binary("torch", Form::Folder, pickles::torch, words::PICKLE, GRAPH, loaders::one),
         binary("store", Form::One("features.codes"), state::stores, words::CODEC, VALUES, values::store),
         Target {
