@@ -101,7 +101,9 @@ fn inputs_that_fuzzing_found_hold_the_laws() {
     let scratch = tempfile::tempdir().unwrap();
     // Files of a data set under other names, which are then graphs as text.
     let planetoid = girih_fuzz_targets::find("planetoid").unwrap();
-    for (name, text) in [("ind.small.el", "7 2144836"), ("ind.small.el", "1048577\t7"), ("i___s.graph", "1048575\t0\t\t0")] {
+    for (name, text) in
+        [("ind.small.el", "7 2144836"), ("ind.small.el", "1048577\t7"), ("i___s.graph", "1048575\t0\t\t0")]
+    {
         let outcome = planetoid.run(&Input::folder(&[(name, text.as_bytes())]), scratch.path());
         assert!(outcome.peak.is_some(), "memory is counted");
     }

@@ -4,7 +4,7 @@
 //! was clean is kept in the record: the next call, on this machine or another one, goes on with the rest, until the
 //! sources change.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +15,9 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::{REQUIRE, TESTS, card, program_name, sources_of};
+
+/// How kernels of NCCL begin. It reads whole words where a message ends within one, and uses barriers by part of a block.
+const OF_LIBRARY: &str = "nccl";
 
 /// Tools, limits of time, and places of the record.
 #[derive(Args)]
@@ -67,6 +70,11 @@ enum Verdict {
         /// Its summary.
         summary: String,
     },
+    /// Errors in kernels of a library alone, which end the test.
+    Library {
+        /// The kernels.
+        kernels: Vec<String>,
+    },
     /// The test failed without an error of the tool, as those of deadlines may.
     Failed,
     /// It did not end in its time.
@@ -115,9 +123,20 @@ fn verdict(code: Option<i32>, text: &str, elapsed: Duration) -> Verdict {
         Some(0) if text.contains("skipped") => Verdict::Skipped,
         Some(0) if text.contains("test result: ok. 1 passed") => Verdict::Clean { seconds },
         Some(124 | 137) | None => Verdict::Unfinished { seconds },
-        Some(99) => Verdict::Errors { summary },
+        Some(99) => match kernels_with_errors(text) {
+            kernels if kernels.iter().all(|name| name.starts_with(OF_LIBRARY)) && !kernels.is_empty() => {
+                Verdict::Library { kernels: kernels.into_iter().map(str::to_owned).collect() }
+            }
+            _ => Verdict::Errors { summary },
+        },
         _ => Verdict::Failed,
     }
+}
+
+/// Kernels in which a tool found errors: each `=========     at NAME(…)+0x…` after one names its kernel.
+fn kernels_with_errors(text: &str) -> BTreeSet<&str> {
+    let places = text.lines().filter_map(|line| line.strip_prefix("=========")?.trim_start().strip_prefix("at "));
+    places.map(|place| place.split(['(', '+']).next().unwrap_or(place)).collect()
 }
 
 /// Runs what is not yet clean, and writes the record.
@@ -210,7 +229,11 @@ fn told(record: &Record, n_left: usize) -> Result<(), String> {
         let clean = count(|verdict| matches!(verdict, Verdict::Clean { .. }));
         let unfinished = count(|verdict| matches!(verdict, Verdict::Unfinished { .. }));
         let skipped = count(|verdict| *verdict == Verdict::Skipped);
-        println!("{tool}: {clean} clean, {unfinished} did not end, {skipped} skipped, of {}", tests.len());
+        let library = count(|verdict| matches!(verdict, Verdict::Library { .. }));
+        println!(
+            "{tool}: {clean} clean, {unfinished} did not end, {skipped} skipped, {library} ended by a library, of {}",
+            tests.len()
+        );
         let bad = tests.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Errors { .. } | Verdict::Failed));
         wrong.extend(bad.map(|(name, verdict)| format!("{tool} {name}: {verdict:?}")));
     }
@@ -232,6 +255,13 @@ mod tests {
         assert_eq!(of(Some(124), ""), Verdict::Unfinished { seconds: 3 });
         let errors = of(Some(99), "x\n========= ERROR SUMMARY: 2 errors\n");
         assert_eq!(errors, Verdict::Errors { summary: "========= ERROR SUMMARY: 2 errors".to_owned() });
+        let at =
+            |kernel| format!("========= Barrier error\n=========     at {kernel}(Args<(unsigned long)4096>)+0x10200\n");
+        let of_nccl = at("ncclDevKernel_SendRecv");
+        let of_both = format!("{of_nccl}{}", at("spmm"));
+        let kernels = vec!["ncclDevKernel_SendRecv".to_owned()];
+        assert_eq!(of(Some(99), &of_nccl), Verdict::Library { kernels });
+        assert!(matches!(of(Some(99), &of_both), Verdict::Errors { .. }));
         assert_eq!(of(Some(101), "test result: FAILED. 0 passed; 1 failed"), Verdict::Failed);
     }
 }
