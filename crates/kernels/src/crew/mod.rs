@@ -35,7 +35,7 @@ struct Share<B, O> {
     tell: Sender<O>,
 }
 
-/// A thread has ended before its time, which only a panic does.
+/// Error of a thread that has ended before its time, which only a panic does.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Gone;
 
@@ -92,7 +92,7 @@ impl<B, O> Crew<B, O> {
 pub(crate) struct Cursor(AtomicUsize);
 
 impl Cursor {
-    /// All of them.
+    /// Cursor before the first item.
     pub(crate) fn new() -> Self {
         Self(AtomicUsize::new(0))
     }

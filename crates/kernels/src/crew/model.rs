@@ -1,7 +1,7 @@
 //! A few threads of a crew in every interleaving (loom, with a bounded number of preemptions).
 //!
 //! Loom fails on a deadlock, and on memory that is written while another thread may read it, by itself. The bounds take
-//! a second; `LOOM_MAX_PREEMPTIONS=4 cargo test -p girih-kernels --lib crew` takes minutes.
+//! seconds; `LOOM_MAX_PREEMPTIONS=4 cargo test -p girih-kernels --lib crew` takes minutes.
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
