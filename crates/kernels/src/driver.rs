@@ -144,7 +144,7 @@ pub(crate) fn explain(code: CUresult) -> String {
     format!("{what} ({code:?})")
 }
 
-/// What [`explain`] says where there is no device; `visible` is what the environment lets the process see.
+/// Text of [`explain`] where there is no device; `visible` is what the environment lets the process see.
 fn no_device(visible: Option<&str>) -> String {
     let what = match visible {
         Some(visible) => format!("no NVIDIA GPU is visible: CUDA_VISIBLE_DEVICES is `{visible}`"),

@@ -106,7 +106,7 @@ pub(crate) struct StagedRows {
     spare_ids: SpareIds,
 }
 
-/// What is recorded behind the last copy of a thread's share.
+/// Event behind the last copy of a thread's share.
 type Brought = Result<CudaEvent, ComputeError>;
 
 /// Pinned memory for ids that no batch has.

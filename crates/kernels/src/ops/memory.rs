@@ -315,7 +315,7 @@ fn elements<T>(matrix: &CudaMatrix) -> CudaView<'_, T> {
     unsafe { matrix.data.transmute(matrix.len()) }.expect("a matrix holds its elements")
 }
 
-/// What scratch memory of an operation is for, as errors say it.
+/// Use of an operation's scratch memory, as errors say it.
 fn intermediate(operation: &str) -> String {
     format!("intermediate results of {operation}")
 }

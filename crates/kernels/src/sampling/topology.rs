@@ -199,7 +199,7 @@ impl DeviceTopology {
     }
 }
 
-/// What is wrong with a graph that names a node which it does not have.
+/// Fault of a graph that names a node which it does not have.
 const NO_NEIGHBOR: &str = "a neighbour does not exist; the file of the graph has changed while it was read";
 
 /// Error of a graph whose file is not what it was when it was checked.
