@@ -17,7 +17,6 @@ mod backend;
 mod blas;
 mod code_book;
 mod compile;
-mod crew;
 mod device;
 mod driver;
 mod error;
@@ -45,6 +44,7 @@ mod staging;
 mod survey;
 mod timeline;
 mod timing;
+mod worker_pool;
 
 pub use backend::Cuda;
 

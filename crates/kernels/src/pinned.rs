@@ -47,7 +47,7 @@ impl Pinned {
     /// # Errors
     /// When the system pins no such memory.
     pub(crate) fn new(cuda: &Cuda, n_bytes: usize, what: &'static str) -> Result<Self, ComputeError> {
-        let refused = |why: String| not_pinned(what, n_bytes, &why);
+        let refused = |why: String| not_pinned(what, n_bytes, &why, "if all fits on the GPU, leave the cache out");
         let uses = cuda.device.ending(&cuda.device.stream);
         uses.stream().context().bind_to_thread().map_err(Cuda::failed(what))?;
         let mut bytes = MmapMut::map_anon(n_bytes.max(1)).map_err(|error| refused(error.to_string()))?;
@@ -104,9 +104,9 @@ impl Drop for Pinned {
     }
 }
 
-/// Error of memory for an operation that the system does not pin.
-fn not_pinned(operation: &'static str, n_bytes: usize, why: &str) -> ComputeError {
-    let remedy = "free memory, raise `ulimit -l`, or, if all fits on the GPU, leave the cache out";
+/// Error of host memory that the system does not pin, `n_bytes` of it. `otherwise` is the remedy where there is no more.
+pub(crate) fn not_pinned(operation: &'static str, n_bytes: usize, why: &str, otherwise: &str) -> ComputeError {
+    let remedy = format!("free memory, raise `ulimit -l`, or {otherwise}");
     ComputeError::device(operation, format!("cannot pin {n_bytes} bytes of host memory ({why}); {remedy}"))
 }
 
@@ -117,9 +117,9 @@ mod tests {
     #[test]
     fn memory_that_is_not_pinned_is_told_of_with_a_remedy() {
         assert_eq!(
-            not_pinned("rows by id", 4096, "no memory").to_string(),
+            not_pinned("rows by id", 4096, "no memory", "leave the cache out").to_string(),
             "rows by id failed on the device: cannot pin 4096 bytes of host memory (no memory); free memory, raise `ulimit \
-             -l`, or, if all fits on the GPU, leave the cache out"
+             -l`, or leave the cache out"
         );
     }
 }

@@ -21,10 +21,11 @@ use girih_graph_format::NodeId;
 use girih_machine::prefetch;
 
 use crate::Cuda;
-use crate::crew::{Crew, Cursor, Gone, Held, Receiver};
 use crate::device::Ending;
 use crate::driver::explain;
+use crate::pinned::not_pinned;
 use crate::staging::Buffer;
+use crate::worker_pool::{Cursor, Gone, Held, Receiver, WorkerPool};
 
 /// Pinned buffers of a thread, and the bytes of each: a copy takes longer than to begin it, and a core fills one in
 /// less time than the others take to copy theirs.
@@ -100,7 +101,7 @@ impl Wanted {
 /// See the module.
 pub(crate) struct StagedRows {
     operation: &'static str,
-    crew: Crew<Batch, Brought>,
+    workers: WorkerPool<Batch, Brought>,
     /// The stream of copies of ids, which wait for no copy of rows.
     asking: Arc<Ending>,
     spare_ids: SpareIds,
@@ -201,13 +202,6 @@ fn gone(operation: &'static str) -> ComputeError {
     ComputeError::device(operation, "a thread that brings rows has ended")
 }
 
-/// Error of buffers that the system does not pin.
-fn not_pinned(operation: &'static str, n_bytes: usize, why: &str) -> ComputeError {
-    let remedy = "free memory, raise `ulimit -l`, or give --host-reads in-place";
-    let what = format!("cannot pin {n_bytes} bytes of host memory for staging buffers ({why}); {remedy}");
-    ComputeError::device(operation, what)
-}
-
 /// Error of a thread that the system does not give.
 fn not_started(operation: &'static str, why: &io::Error) -> ComputeError {
     ComputeError::device(operation, format!("cannot start a thread that gathers rows: {why}"))
@@ -240,12 +234,16 @@ impl StagedRows {
         mut worker: impl FnMut() -> B,
     ) -> Result<Self, ComputeError> {
         let asking = cuda.device.ending(&cuda.device.urgent_stream().map_err(Cuda::failed(operation))?);
-        let mut staged = Self { operation, crew: Crew::new(), asking: Arc::new(asking), spare_ids: Arc::default() };
-        let refused = |error: DriverError| not_pinned(operation, n_threads * BUFFERS * buffer_bytes, &explain(error.0));
+        let mut staged =
+            Self { operation, workers: WorkerPool::new(), asking: Arc::new(asking), spare_ids: Arc::default() };
+        let refused = |error: DriverError| {
+            let n_bytes = n_threads * BUFFERS * buffer_bytes;
+            not_pinned(operation, n_bytes, &explain(error.0), "give --host-reads in-place")
+        };
         for _ in 0..n_threads {
             let mut buffers = Buffers::new(cuda, operation, buffer_bytes).map_err(refused)?;
             let mut worker = worker();
-            let started = staged.crew.start("girih rows", move |batch| worker.share_of(batch, &mut buffers));
+            let started = staged.workers.start("girih rows", move |batch| worker.share_of(batch, &mut buffers));
             started.map_err(|error| not_started(operation, &error))?;
         }
         Ok(staged)
@@ -261,8 +259,8 @@ impl StagedRows {
         // SAFETY: the caller's.
         let ids = unsafe { self.ids(&ready, wanted) }.map_err(Cuda::failed(operation))?;
         let batch = Batch { ready, ids, cursor: Cursor::new(), to };
-        let (batch, told) = self.crew.ask(batch).map_err(|Gone| gone(operation))?;
-        Ok(Asked { batch, told, n_threads: self.crew.len(), operation, asking: Arc::clone(&self.asking) })
+        let (batch, told) = self.workers.ask(batch).map_err(|Gone| gone(operation))?;
+        Ok(Asked { batch, told, n_threads: self.workers.len(), operation, asking: Arc::clone(&self.asking) })
     }
 
     /// Asks for no rows, where all ranks ask together.
@@ -306,7 +304,7 @@ impl Drop for StagedRows {
     /// Nothing is freed while the device reads or writes it.
     fn drop(&mut self) {
         // Threads wait for what is copied there.
-        self.crew.end(|| self.asking.wait());
+        self.workers.end(|| self.asking.wait());
     }
 }
 
@@ -412,12 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_does_not_give_is_told_of_with_a_remedy() {
-        assert_eq!(
-            not_pinned("rows by id", 4096, "no memory").to_string(),
-            "rows by id failed on the device: cannot pin 4096 bytes of host memory for staging buffers (no memory); free \
-             memory, raise `ulimit -l`, or give --host-reads in-place"
-        );
+    fn a_thread_that_does_not_start_is_told_of_with_its_cause() {
         let why = io::Error::other("too many");
         assert_eq!(
             not_started("rows by id", &why).to_string(),

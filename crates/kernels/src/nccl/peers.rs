@@ -13,7 +13,7 @@ use girih_comm::{CommError, Parcel, Transport, all_gather};
 
 use super::library::Comm;
 use super::onesided::{OneSided, open_memory};
-use crate::crew::Receiver;
+use crate::worker_pool::Receiver;
 
 /// How long a wait spins before it sleeps between two looks: longer than most steps of small graphs.
 const SPIN: Duration = Duration::from_millis(2);

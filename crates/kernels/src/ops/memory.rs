@@ -143,7 +143,8 @@ impl Cuda {
         Ok(CudaMatrix { shape, dtype, data })
     }
 
-    /// Memory for `len` elements or one, holding whatever it held; `what` names them where memory does not suffice.
+    /// Memory for `len` elements or one, holding whatever it held, of whole words (NCCL's kernels read words); `what` names
+    /// the elements where memory does not suffice.
     pub(crate) fn allocate<T: DeviceRepr>(
         &self,
         operation: &'static str,
@@ -151,13 +152,14 @@ impl Cuda {
         what: impl FnOnce() -> String,
     ) -> Result<CudaSlice<T>, ComputeError> {
         // SAFETY: all elements are numbers, of which every pattern of bits is one; callers write before they read.
-        let allocated = unsafe { self.device.stream.alloc::<T>(len.max(1)) }.map_err(|error| match error {
-            DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
-                let free = self.device.memory().map_or(0, |(free, _)| free as u64);
-                ComputeError::memory(what(), (len * size_of::<T>()) as u64, free)
-            }
-            error => Self::failed(operation)(error),
-        })?;
+        let allocated =
+            unsafe { self.device.stream.alloc::<T>(whole_words::<T>(len.max(1))) }.map_err(|error| match error {
+                DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
+                    let free = self.device.memory().map_or(0, |(free, _)| free as u64);
+                    ComputeError::memory(what(), (len * size_of::<T>()) as u64, free)
+                }
+                error => Self::failed(operation)(error),
+            })?;
         self.recorder.allocates(allocated.num_bytes());
         if cfg!(debug_assertions) {
             self.poison(&allocated).map_err(Self::failed(operation))?;
@@ -315,6 +317,11 @@ fn elements<T>(matrix: &CudaMatrix) -> CudaView<'_, T> {
     unsafe { matrix.data.transmute(matrix.len()) }.expect("a matrix holds its elements")
 }
 
+/// The least number of elements, `len` or more, that fills words of 32 bits.
+fn whole_words<T>(len: usize) -> usize {
+    len.next_multiple_of((size_of::<u32>() / size_of::<T>()).max(1))
+}
+
 /// Use of an operation's scratch memory, as errors say it.
 fn intermediate(operation: &str) -> String {
     format!("intermediate results of {operation}")
@@ -323,6 +330,13 @@ fn intermediate(operation: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_allocated_in_words() {
+        assert_eq!([1, 4, 6].map(whole_words::<u8>), [4, 4, 8]);
+        assert_eq!([1, 2].map(whole_words::<u16>), [2, 2]);
+        assert_eq!([1, 3].map(whole_words::<u64>), [1, 3]);
+    }
 
     #[test]
     fn memory_that_does_not_suffice_is_told_of_with_its_use() {

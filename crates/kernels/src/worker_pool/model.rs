@@ -1,12 +1,12 @@
-//! A few threads of a crew in every interleaving (loom, with a bounded number of preemptions).
+//! A few threads of a worker pool in every interleaving (loom, with a bounded number of preemptions).
 //!
 //! Loom fails on a deadlock, and on memory that is written while another thread may read it, by itself. The bounds take
-//! seconds; `LOOM_MAX_PREEMPTIONS=4 cargo test -p girih-kernels --lib crew` takes minutes.
+//! seconds; `LOOM_MAX_PREEMPTIONS=4 cargo test -p girih-kernels --lib worker_pool` takes minutes.
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
 
-use super::{Crew, Cursor};
+use super::{Cursor, WorkerPool};
 
 /// Runs `test` in every interleaving in which threads that could go on are interrupted at most `preemptions` times, or
 /// as often as `LOOM_MAX_PREEMPTIONS` says, if that is more.
@@ -61,25 +61,25 @@ fn take_all(batch: &Batch) -> Vec<usize> {
     std::iter::from_fn(|| batch.cursor.take(1, batch.n_items())).flatten().collect()
 }
 
-fn crew(n_threads: usize) -> Crew<Batch, Vec<usize>> {
-    let mut crew = Crew::new();
+fn pool(n_threads: usize) -> WorkerPool<Batch, Vec<usize>> {
+    let mut pool = WorkerPool::new();
     for _ in 0..n_threads {
-        crew.start("rows", take_all).unwrap();
+        pool.start("rows", take_all).unwrap();
     }
-    crew
+    pool
 }
 
 #[test]
 fn each_item_of_each_batch_is_taken_once() {
     explore(2, || {
-        let (mut crew, spare) = (crew(2), Spare::default());
+        let (mut pool, spare) = (pool(2), Spare::default());
         for n in [2, 1] {
-            let (_batch, told) = crew.ask(Batch::of(n, &spare)).unwrap();
-            let mut taken: Vec<usize> = (0..crew.len()).flat_map(|_| told.recv().unwrap()).collect();
+            let (_batch, told) = pool.ask(Batch::of(n, &spare)).unwrap();
+            let mut taken: Vec<usize> = (0..pool.len()).flat_map(|_| told.recv().unwrap()).collect();
             taken.sort_unstable();
             assert_eq!(taken, (0..n).collect::<Vec<_>>());
         }
-        crew.end(|| ());
+        pool.end(|| ());
         let spare = spare.lock().unwrap();
         assert!((1..=2).contains(&spare.len()), "memory of all batches comes back");
     });
@@ -88,10 +88,10 @@ fn each_item_of_each_batch_is_taken_once() {
 #[test]
 fn batches_that_nobody_waits_for_end_all_the_same() {
     explore(2, || {
-        let (mut crew, spare) = (crew(2), Spare::default());
-        drop(crew.ask(Batch::of(2, &spare)).unwrap());
-        let (_, last) = crew.ask(Batch::of(1, &spare)).unwrap();
-        crew.end(|| ());
+        let (mut pool, spare) = (pool(2), Spare::default());
+        drop(pool.ask(Batch::of(2, &spare)).unwrap());
+        let (_, last) = pool.ask(Batch::of(1, &spare)).unwrap();
+        pool.end(|| ());
         let mut taken: Vec<usize> = last.into_iter().flatten().collect();
         taken.sort_unstable();
         assert_eq!(taken, [0]);
@@ -103,11 +103,11 @@ fn batches_that_nobody_waits_for_end_all_the_same() {
 fn threads_that_wait_for_something_else_are_released_at_the_end() {
     explore(2, || {
         let (open, gate) = super::sync::channel::<()>();
-        let mut crew = Crew::new();
+        let mut pool = WorkerPool::new();
         // As a thread that waits for a copy, which comes, or is called off.
-        crew.start("rows", move |_: &Batch| gate.recv().is_err()).unwrap();
-        let (_, told) = crew.ask(Batch::of(1, &Spare::default())).unwrap();
-        crew.end(|| drop(open));
+        pool.start("rows", move |_: &Batch| gate.recv().is_err()).unwrap();
+        let (_, told) = pool.ask(Batch::of(1, &Spare::default())).unwrap();
+        pool.end(|| drop(open));
         assert_eq!(told.recv(), Ok(true));
     });
 }

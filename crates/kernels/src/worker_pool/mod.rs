@@ -1,4 +1,4 @@
-//! [`Crew`]: threads that each do their share of a batch.
+//! [`WorkerPool`]: threads that each do their share of a batch.
 //!
 //! ```text
 //! ask ──▶ a channel to each thread ──▶ work, piece by piece (Cursor) ──▶ its outcome, told to who asked
@@ -20,7 +20,7 @@ pub(crate) use sync::Receiver;
 use sync::{Arc, AtomicUsize, Builder, JoinHandle, Sender, channel};
 
 /// Threads with work of their own for each batch `B`, whose outcome is an `O`.
-pub(crate) struct Crew<B, O> {
+pub(crate) struct WorkerPool<B, O> {
     /// A way to each thread.
     asked: Vec<Sender<Share<B, O>>>,
     threads: Vec<JoinHandle<()>>,
@@ -39,8 +39,8 @@ struct Share<B, O> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Gone;
 
-impl<B: Send + Sync + 'static, O: Send + 'static> Crew<B, O> {
-    /// Crew without threads.
+impl<B: Send + Sync + 'static, O: Send + 'static> WorkerPool<B, O> {
+    /// Pool without threads.
     pub(crate) fn new() -> Self {
         Self { asked: Vec::new(), threads: Vec::new() }
     }
@@ -79,7 +79,7 @@ impl<B: Send + Sync + 'static, O: Send + 'static> Crew<B, O> {
     }
 }
 
-impl<B, O> Crew<B, O> {
+impl<B, O> WorkerPool<B, O> {
     /// Asks for nothing more, makes sure that no thread waits in vain, and waits until all have ended.
     pub(crate) fn end(&mut self, release: impl FnOnce()) {
         self.asked.clear();
