@@ -20,6 +20,16 @@ pub fn ranks_per_gpu() -> usize {
     })
 }
 
+/// Deadline of ranks: a minute, or so many seconds as `GIRIH_DEADLINE` says, which tools that slow all down need.
+///
+/// # Panics
+/// When the variable is no number of seconds.
+#[must_use]
+pub fn deadline() -> Duration {
+    let told = std::env::var("GIRIH_DEADLINE").ok();
+    Duration::from_secs(told.map_or(60, |told| told.parse().expect("GIRIH_DEADLINE is a number of seconds")))
+}
+
 /// Backends on as many cards as there are, or as ranks share, at most `most`.
 ///
 /// # Panics

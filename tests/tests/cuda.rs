@@ -1,6 +1,7 @@
 //! Training on a CUDA device against training on the processor. Without a device the tests say so and pass, unless
 //! `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
 
+use girih_compute::testing::piece;
 use girih_compute::{Backend, Cpu, Dtype};
 use girih_datasets::{LoadOptions, load};
 use girih_kernels::Cuda;
@@ -27,7 +28,7 @@ fn losses<B: Backend>(backend: &B, spec: &str, config: &TrainConfig) -> Vec<f32>
 fn models_learn_on_a_device_what_they_learn_on_the_processor() {
     let Some(cuda) = cuda() else { return };
     let kinds = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Gin, ModelKind::Sgc];
-    for kind in kinds.into_iter().chain([ModelKind::Ngcn, ModelKind::Appnp, ModelKind::Mlp]) {
+    for kind in piece(kinds.into_iter().chain([ModelKind::Ngcn, ModelKind::Appnp, ModelKind::Mlp])) {
         let config = TrainConfig { epochs: EPOCHS, eval_every: EPOCHS, ..TrainConfig::for_model(kind) };
         check_losses(&cuda, SMALL, &config);
     }
@@ -38,7 +39,8 @@ fn models_learn_on_a_device_what_they_learn_on_the_processor() {
 fn models_learn_from_codes_on_a_device_what_they_learn_on_the_processor() {
     let Some(cuda) = cuda() else { return };
     let codec = Some("topk:4".parse().expect("a codec"));
-    for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gin, ModelKind::Sgc, ModelKind::Mlp] {
+    for kind in piece([ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gin, ModelKind::Sgc, ModelKind::Mlp])
+    {
         let config = TrainConfig { codec, epochs: EPOCHS, eval_every: EPOCHS, ..TrainConfig::for_model(kind) };
         check_losses(&cuda, SMALL, &config);
     }
@@ -61,7 +63,7 @@ fn large_graphs_are_learned_alike() {
     // has several tiles.
     let spec = "synth:planted,nodes=70000,degree=40,features=602,classes=41";
     let base = TrainConfig::for_model(ModelKind::Gcn);
-    for aggregate_once in [true, false] {
+    for aggregate_once in piece([true, false]) {
         let model = ModelConfig { hidden: 128, aggregate_once, ..base.model.clone() };
         check_losses(&cuda, spec, &TrainConfig { epochs: 10, eval_every: 10, model, ..base.clone() });
     }
@@ -108,7 +110,7 @@ fn training_on_a_device_takes_no_more_memory_than_its_plan() {
     let dataset =
         load("synth:planted,nodes=100000,degree=20,features=128,classes=10", &LoadOptions::default()).unwrap();
     let sizes = DataSizes::of(&dataset);
-    for config in plans_to_hold() {
+    for config in piece(plans_to_hold()) {
         let planned = Plan::on_cuda(&config, &sizes).unwrap().peak_bytes;
         cuda = cuda.storing(config.precision);
         cuda.device().reset_peak().unwrap();

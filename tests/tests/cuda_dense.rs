@@ -1,6 +1,7 @@
 //! Dense products with one long side on a CUDA device against sums in `f64`. Without a device the tests say so and
 //! pass, unless `GIRIH_REQUIRE_GPU` is set.
 
+use girih_compute::testing::piece;
 use girih_compute::{Activation, Backend, Dropout, Dtype, Epilogue, Shape, Slope, Transpose, WayBack};
 use girih_graph_format::Matrix;
 use girih_kernels::{Cuda, CudaMatrix};
@@ -121,7 +122,7 @@ fn rows_of_nodes_times_weights() {
                 .into_iter()
                 .enumerate()
         {
-            for (tb, activation) in [(Transpose::No, Activation::Relu), (Transpose::Yes, Activation::Identity)] {
+            for (tb, activation) in piece([(Transpose::No, Activation::Relu), (Transpose::Yes, Activation::Identity)]) {
                 let case = Case {
                     dimensions: [LONG, cols, depth],
                     transposes: (Transpose::No, tb),
@@ -142,16 +143,17 @@ fn rows_of_nodes_times_weights() {
 fn two_products_are_added() {
     for dtype in [Dtype::F32, Dtype::Bf16] {
         let Some(cuda) = cuda(dtype) else { return };
-        for (seed, (n_rows, cols, depths)) in [
-            (LONG, 256, [100, 100]),
-            (LONG, 64, [9, 602]),
-            (LONG, 47, [64, 33]),
-            (LONG, 128, [128, 8]),
-            (300, 32, [40, 20]),
-        ]
-        .into_iter()
-        .enumerate()
-        {
+        for (seed, (n_rows, cols, depths)) in piece(
+            [
+                (LONG, 256, [100, 100]),
+                (LONG, 64, [9, 602]),
+                (LONG, 47, [64, 33]),
+                (LONG, 128, [128, 8]),
+                (300, 32, [40, 20]),
+            ]
+            .into_iter()
+            .enumerate(),
+        ) {
             let seed = 100 * seed as u64;
             let operands = depths.map(|depth| {
                 let draw = |shape, seed| random(shape, seed, dtype);
@@ -199,9 +201,8 @@ fn two_products_are_added() {
 fn sums_over_nodes() {
     for dtype in [Dtype::F32, Dtype::Bf16] {
         let Some(cuda) = cuda(dtype) else { return };
-        for (seed, (rows, cols)) in
-            [(8, 8), (100, 64), (128, 47), (602, 41), (33, 200), (602, 256), (65, 100)].into_iter().enumerate()
-        {
+        let shapes = [(8, 8), (100, 64), (128, 47), (602, 41), (33, 200), (602, 256), (65, 100)];
+        for (seed, (rows, cols)) in piece(shapes.into_iter().enumerate()) {
             let case = Case {
                 dimensions: [rows, cols, LONG],
                 transposes: (Transpose::Yes, Transpose::No),
@@ -223,7 +224,7 @@ fn gradients_go_back_through_an_activation_with_the_product() {
         for (seed, (cols, depth)) in
             [(64, 47), (16, 8), (33, 41), (128, 128), (200, 16), (256, 300)].into_iter().enumerate()
         {
-            for (activation, dropout) in [(Activation::Relu, Some(mask(0.3, 1))), (Activation::Elu, None)] {
+            for (activation, dropout) in piece([(Activation::Relu, Some(mask(0.3, 1))), (Activation::Elu, None)]) {
                 through(&cuda, (cols, depth), Slope::of(activation, dropout), seed as u64, dtype);
             }
         }
@@ -265,17 +266,18 @@ fn through(cuda: &Cuda, (cols, depth): (usize, usize), slope: Slope, seed: u64, 
 fn rows_are_stored_times_their_factors() {
     for dtype in [Dtype::F32, Dtype::Bf16] {
         let Some(cuda) = cuda(dtype) else { return };
-        for (seed, (n_rows, width, first, cols, depth)) in [
-            (LONG, 256, 128, 128, 256),
-            (LONG, 256, 0, 128, 47),
-            (LONG, 296, 256, 40, 100),
-            (LONG, 47, 0, 47, 128),
-            (LONG, 200, 64, 136, 33),
-            (300, 64, 32, 32, 16),
-        ]
-        .into_iter()
-        .enumerate()
-        {
+        for (seed, (n_rows, width, first, cols, depth)) in piece(
+            [
+                (LONG, 256, 128, 128, 256),
+                (LONG, 256, 0, 128, 47),
+                (LONG, 296, 256, 40, 100),
+                (LONG, 47, 0, 47, 128),
+                (LONG, 200, 64, 136, 33),
+                (300, 64, 32, 32, 16),
+            ]
+            .into_iter()
+            .enumerate(),
+        ) {
             let draw = |rows, cols, seed| random(Shape::new(rows, cols), seed, dtype);
             let upload = |matrix: &Matrix, dtype| cuda.upload(matrix, dtype).expect("memory");
             let zeros = |rows, cols| cuda.zeros(Shape::new(rows, cols), dtype).expect("memory");
@@ -322,7 +324,7 @@ fn rows_are_stored_times_their_factors() {
 
 #[test]
 fn what_is_no_number_stays_in_its_row() {
-    for (dtype, cols) in [(Dtype::F32, 47), (Dtype::F32, 128), (Dtype::Bf16, 47)] {
+    for (dtype, cols) in piece([(Dtype::F32, 47), (Dtype::F32, 128), (Dtype::Bf16, 47)]) {
         let Some(cuda) = cuda(dtype) else { return };
         let mut values = random(Shape::new(LONG, 33), 1, dtype).data().to_vec();
         values[777 * 33 + 5] = f32::NAN;

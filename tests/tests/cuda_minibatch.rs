@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use girih_compress::CompressedFeatures;
+use girih_compute::testing::piece;
 use girih_compute::{Backend, Cpu, Dtype, Epilogue, Reference, RowReader, Shape, SparseOperand, Transpose};
 use girih_datasets::{Dataset, Features, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm, Scales};
@@ -44,7 +45,7 @@ fn rows_of_the_device_are_those_of_the_host() {
         ] {
             let sampler = sampler(fan_out, inputs, expand);
             let mut source = on_device.source(&cuda, &sampler, 64).unwrap().unwrap();
-            for (batch, n_seeds) in [(0, 64), (1, 7), (2, 1), (3, 33)] {
+            for (batch, n_seeds) in piece([(0, 64), (1, 7), (2, 1), (3, 33)]) {
                 let seeds: Vec<NodeId> = (0..n_seeds).map(|i| (i * 37 + batch * 5) % 600).collect();
                 let key = DrawKey::new(9, 2, batch);
                 source.request(&seeds, key).unwrap();
@@ -145,7 +146,7 @@ fn check_run(cuda: &Cuda, config: &TrainConfig) {
 #[test]
 fn batches_of_a_device_teach_what_those_of_the_processor_do() {
     let Some(cuda) = cuda() else { return };
-    for kind in [ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat, ModelKind::Gin] {
+    for kind in piece([ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat, ModelKind::Gin]) {
         check_run(&cuda, &config(kind, BatchKind::Neighbor, |_| {}));
     }
     let deep = |model: &mut ModelConfig| (model.layers, model.residual) = (3, true);
@@ -153,7 +154,7 @@ fn batches_of_a_device_teach_what_those_of_the_processor_do() {
     check_run(&cuda, &config(ModelKind::Sage, BatchKind::Neighbor, |model| model.aggregator = Aggregator::Pool));
     let replace = config(ModelKind::Sage, BatchKind::Neighbor, |_| {});
     check_run(&cuda, &TrainConfig { batch: BatchConfig { replace: true, ..replace.batch.clone() }, ..replace });
-    for batch in [BatchKind::Layer, BatchKind::Cluster, BatchKind::Saint] {
+    for batch in piece([BatchKind::Layer, BatchKind::Cluster, BatchKind::Saint]) {
         check_run(&cuda, &config(ModelKind::Sage, batch, |_| {}));
     }
     let links = config(ModelKind::Sage, BatchKind::Neighbor, |_| {});
@@ -188,7 +189,7 @@ fn features_may_stay_on_the_host() {
     assert!(in_place.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 5e-2 * b), "{in_place:?} for {expected:?}");
     assert_eq!(losses(&in_bf16, &reading(rounded, HostReads::Staged)), in_place);
     for host_reads in [HostReads::Staged, HostReads::InPlace] {
-        for share in [0.0, 0.3, 1.0] {
+        for share in piece([0.0, 0.3, 1.0]) {
             let found = losses(&cuda, &reading(cached(share), host_reads));
             assert_eq!(found, far, "where a row lies changes no bit: {host_reads}, {share}");
         }
@@ -205,7 +206,7 @@ fn neighbours_may_be_drawn_from_memory_of_the_host() {
     for kind in [ModelKind::Sage, ModelKind::Gcn] {
         let all = config(kind, BatchKind::Neighbor, |_| {});
         let expected = losses(&cuda, &all);
-        for (features, topology) in [(None, 0.0), (None, 0.4), (Some(0.2), 0.7), (Some(1.0), 1.0)] {
+        for (features, topology) in piece([(None, 0.0), (None, 0.4), (Some(0.2), 0.7), (Some(1.0), 1.0)]) {
             let placed = TrainConfig { tiers: tiers(features, Some(topology)), ..all.clone() };
             let found = losses(&cuda, &placed);
             // Features that are read by id are no operand of the first layer, whose sums are then in another order.
@@ -278,7 +279,7 @@ fn scores_layer_by_layer_are_those_of_the_graph() {
         if config.batch.kind == BatchKind::Neighbor {
             ways.extend([tiers(Some(0.2), None), tiers(None, Some(0.3)), tiers(Some(0.0), Some(0.0))]);
         }
-        for tiers in ways {
+        for tiers in piece(ways) {
             let found = scores(&cuda, dataset, &by(&config, ScoreBy::Layers, tiers));
             for (found, expected) in [(found.val_loss, expected.val_loss), (found.test_loss, expected.test_loss)] {
                 let (found, expected) = (found.unwrap(), expected.unwrap());
@@ -357,7 +358,7 @@ fn codes_are_decoded_on_the_device() {
         let with = |cache| TrainConfig { codec, tiers: tiers(cache, None), ..config.clone() };
         let device = losses(&cuda, &with(None));
         for host_reads in [HostReads::Staged, HostReads::InPlace] {
-            for cache in [0.0, 0.4] {
+            for cache in piece([0.0, 0.4]) {
                 let placed = with(Some(cache));
                 let found = TrainConfig { tiers: TierConfig { host_reads, ..placed.tiers }, ..placed };
                 assert_eq!(losses(&cuda, &found), device, "where a code lies changes no bit: {host_reads}, {cache}");
@@ -528,7 +529,7 @@ fn features_may_stay_in_a_mapped_file() {
     assert!(rows.buffer().is_mapped());
     for precision in [Dtype::F32, Dtype::Bf16] {
         let cuda = Cuda::new(Device::open(0).expect("a device")).storing(precision);
-        for share in [0.0, 0.3] {
+        for share in piece([0.0, 0.3]) {
             let tiers = TierConfig { host_reads: HostReads::Staged, ..tiers(Some(share), None) };
             let config = TrainConfig { precision, tiers, ..config(ModelKind::Sage, BatchKind::Neighbor, |_| {}) };
             let from_file =

@@ -18,11 +18,10 @@ use girih_kernels::{Cuda, NcclRank};
 use girih_partition::Patches;
 use girih_sampling::{DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
 use girih_tests::batches::{check_batch, graph};
-use girih_tests::cards::{Failure, check_ended_by_rank_one, enough, group, several};
+use girih_tests::cards::{Failure, check_ended_by_rank_one, deadline, enough, group, several};
 use girih_tiers::{CacheShares, Placement};
 use girih_trainer::{Adjacency, Neighborhoods, parse_codec};
 
-const DEADLINE: Duration = Duration::from_secs(60);
 const N: NodeId = 600;
 
 /// Where patches begin, uneven ones, of which some have no nodes.
@@ -43,10 +42,10 @@ fn on_each(
 ) -> Result<(), RankFailure<Failure>> {
     let rank = |world: ThreadRank| {
         let cuda = &cards[world.transport().rank()];
-        let world = NcclRank::connect(cuda, world, DEADLINE, CardTransport::Nccl)?;
+        let world = NcclRank::connect(cuda, world, deadline(), CardTransport::Nccl)?;
         work(cuda, &*world)
     };
-    threads::run(cards.len(), DEADLINE, rank).map(drop)
+    threads::run(cards.len(), deadline(), rank).map(drop)
 }
 
 /// This rank's part of a graph, of which the host has all, by each transport that cards have for patches.

@@ -1,6 +1,7 @@
 //! Sparse products on a CUDA device, in all the ways that blocks are multiplied, against sums in `f64`. Without a
 //! device the tests say so and pass, unless `GIRIH_REQUIRE_GPU` is set.
 
+use girih_compute::testing::piece;
 use girih_compute::{Activation, Backend, Dropout, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Matrix, Norm, Scales};
 use girih_kernels::{BlockKernel, Cuda, CudaSparse, Device, Tiling};
@@ -125,7 +126,7 @@ fn products_by_blocks_are_as_exact_as_their_storage() {
     let csr = graph();
     for tiling in [Tiling::From(0.0), Tiling::From(0.02), Tiling::From(0.2), Tiling::Never] {
         for (kernel, cuda) in cudas(tiling) {
-            for width in WIDTHS {
+            for width in piece(WIDTHS) {
                 check_products(&cuda, &csr, width, &format!("{tiling:?} by {kernel}"));
             }
         }
@@ -158,7 +159,8 @@ fn results_are_masked_as_they_are_made() {
         for (kernel, cuda) in cudas(tiling) {
             let operand = SparseOperand { csr: &csr, scales: scales.clone(), symmetric: true, names: None };
             let a = cuda.upload_sparse(&operand).expect("memory");
-            for (width, dtype) in [8, 47, 64, 100].into_iter().flat_map(|w| [(w, Dtype::F32), (w, Dtype::Bf16)]) {
+            for (width, dtype) in piece([8, 47, 64, 100].into_iter().flat_map(|w| [(w, Dtype::F32), (w, Dtype::Bf16)]))
+            {
                 let (x, bias) = (random(N_NODES, width, width as u64), small_bias(width));
                 let whole = product(&cuda, &a, (&x, &bias), None, dtype);
                 let masked = product(&cuda, &a, (&x, &bias), Some(dropout), dtype);
@@ -180,7 +182,7 @@ fn what_is_no_number_reaches_neighbours_alone() {
     values[lost * 48 + 40] = f32::INFINITY;
     let (x, bias) = (Matrix::new(N_NODES, 48, values).expect("a matrix"), small_bias(48));
     for (kernel, cuda) in cudas(Tiling::From(0.0)) {
-        for dtype in [Dtype::F32, Dtype::Bf16] {
+        for dtype in piece([Dtype::F32, Dtype::Bf16]) {
             let found = multiply(&cuda, &csr, &scales, &x, &bias, dtype);
             for v in 0..N_NODES {
                 let reached = csr.row(v).contains(&(lost as u32));

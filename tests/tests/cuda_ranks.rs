@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{CardTransport, Collective, CommError, Traffic, Transport};
+use girih_compute::testing::piece;
 use girih_compute::{AdamStep, Backend, Cpu, Dtype, Shape, StepInputs};
 use girih_datasets::{LoadOptions, load};
 use girih_graph_format::Matrix;
 use girih_kernels::{Cuda, Device, NcclRank};
 use girih_partition::{Exchange, LinkRates, ProcessGrid, Scheme, Stages};
 use girih_planner::measure;
-use girih_tests::cards::{Failure, cards, check_ended_by_rank_one, enough, ranks_per_gpu, several};
+use girih_tests::cards::{Failure, cards, check_ended_by_rank_one, deadline, enough, ranks_per_gpu, several};
 use girih_tests::losses_of;
 use girih_tiers::{CacheShares, Hotness};
 use girih_trainer::distributed::{Layout, Links, Network, PaperGraph, RankJob, RankOptions, RankPlanner, TrainJob};
@@ -21,17 +22,16 @@ use girih_trainer::{
     TierConfig, TrainConfig, parse_codec,
 };
 
-const DEADLINE: Duration = Duration::from_secs(60);
 const EPOCHS: u64 = 50;
 
 fn connect(cuda: &Cuda, world: ThreadRank, transport: CardTransport) -> Result<Box<dyn Collective<Cuda>>, CommError> {
-    NcclRank::connect(cuda, world, DEADLINE, transport)
+    NcclRank::connect(cuda, world, deadline(), transport)
 }
 
 /// What can carry rows between the cards here.
 fn transports() -> Vec<CardTransport> {
     let Some(cards) = several() else { return Vec::new() };
-    let tried = threads::run(cards.len(), DEADLINE, |world| {
+    let tried = threads::run(cards.len(), deadline(), |world| {
         connect(&cards[world.transport().rank()], world, CardTransport::Peer).map(drop)
     });
     match tried {
@@ -120,16 +120,16 @@ fn operations<B: Backend>(
 #[test]
 fn cards_exchange_what_processors_do() {
     let cases = [(Dtype::F32, 47), (Dtype::F32, 64), (Dtype::Bf16, 13)];
-    for (transport, case) in transports().into_iter().flat_map(|by| cases.map(|case| (by, case))) {
+    for (transport, case) in piece(transports().into_iter().flat_map(|by| cases.map(|case| (by, case)))) {
         let Some(cards) = several() else { return };
         let on_host = |world: ThreadRank| operations::<Cpu>(&Cpu::new(), &world, case);
-        let expected = threads::run(cards.len(), DEADLINE, on_host).expect("ranks on the processor");
+        let expected = threads::run(cards.len(), deadline(), on_host).expect("ranks on the processor");
         let on_card = |world: ThreadRank| {
             let cuda = &cards[world.transport().rank()];
             operations(cuda, &*connect(cuda, world, transport)?, case)
         };
         let found =
-            threads::run(cards.len(), DEADLINE, on_card).unwrap_or_else(|failure| panic!("{}", failure.message));
+            threads::run(cards.len(), deadline(), on_card).unwrap_or_else(|failure| panic!("{}", failure.message));
         for (rank, (expected, found)) in expected.iter().zip(&found).enumerate() {
             assert_eq!(expected, found, "rank {rank}, {case:?} by {transport}");
         }
@@ -183,7 +183,7 @@ fn losses(
         }
         let replication = if scheme == Scheme::OneAndHalfD { 2 } else { 1 };
         let grid = ProcessGrid::new(scheme, cards.len(), replication).expect("ranks that can be arranged");
-        let ranks = RankOptions { stages, chunks, ..RankOptions::new(grid, exchange, DEADLINE) };
+        let ranks = RankOptions { stages, chunks, ..RankOptions::new(grid, exchange, deadline()) };
         let connect = |cuda: &Cuda, world| connect(cuda, world, transport);
         TrainJob::new(dataset, config, &ranks, &session, observe).on_devices(cards, connect)
     })
@@ -207,7 +207,7 @@ fn cards_learn_what_one_card_does() {
     for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Sgc] {
         let config = TrainConfig { epochs: EPOCHS, eval_every: EPOCHS, ..with_parts(kind) };
         let (single, _) = losses(&cards(1), &config, (partitions[0], CardTransport::Nccl));
-        for &partition in &partitions {
+        for &partition in piece(&partitions) {
             let (shared, repeated) = losses(&cards(n), &config, (partition, CardTransport::Nccl));
             assert_eq!(single.len(), shared.len());
             for (epoch, (a, b)) in single.iter().zip(&shared).enumerate() {
@@ -236,7 +236,7 @@ fn cards_learn_in_bf16_what_one_card_does() {
             &config,
             ((Scheme::OneD, Exchange::Dense, Stages::Parts(1), 1), CardTransport::Nccl),
         );
-        for exchange in [Exchange::Dense, Exchange::Rows] {
+        for exchange in piece([Exchange::Dense, Exchange::Rows]) {
             let (shared, _) = losses(
                 &storing(cards(n)),
                 &config,
@@ -268,7 +268,7 @@ fn rows_copied_from_memory_teach_the_same_bits() {
     for (kind, precision) in [(ModelKind::Gcn, Dtype::F32), (ModelKind::Gcn, Dtype::Bf16), (ModelKind::Gat, Dtype::F32)]
     {
         let config = TrainConfig { epochs: 20, eval_every: 5, precision, ..with_parts(kind) };
-        for partition in partitions(n) {
+        for partition in piece(partitions(n)) {
             let by = |transport| {
                 let cards: Vec<Cuda> = cards(n).into_iter().map(|card| card.storing(precision)).collect();
                 losses(&cards, &config, (partition, transport))
@@ -306,7 +306,7 @@ fn rows_are_read_before_they_are_overwritten() {
     const ROUNDS: usize = 20;
     for transport in transports() {
         let Some(cards) = several() else { return };
-        let outcome = threads::run(cards.len(), DEADLINE, |world| -> Result<(), Failure> {
+        let outcome = threads::run(cards.len(), deadline(), |world| -> Result<(), Failure> {
             let cuda = &cards[world.transport().rank()];
             let world = connect(cuda, world, transport)?;
             let (rank, size) = (world.rank(), world.size());
@@ -349,7 +349,7 @@ fn rows_are_read_before_they_are_freed() {
     const ROUNDS: usize = 500;
     for transport in transports() {
         let Some(cards) = several() else { return };
-        let outcome = threads::run(cards.len(), DEADLINE, |world| -> Result<(), Failure> {
+        let outcome = threads::run(cards.len(), deadline(), |world| -> Result<(), Failure> {
             let cuda = &cards[world.transport().rank()];
             let world = connect(cuda, world, transport)?;
             let mut received = Vec::new();
@@ -381,7 +381,7 @@ fn a_rank_that_fails_ends_those_who_wait_for_its_card() {
     for transport in transports() {
         let Some(cards) = several() else { return };
         let start = Instant::now();
-        let outcome = threads::run(cards.len(), DEADLINE, |world| -> Result<(), Failure> {
+        let outcome = threads::run(cards.len(), deadline(), |world| -> Result<(), Failure> {
             let cuda = &cards[world.transport().rank()];
             let world = connect(cuda, world, transport)?;
             let mut x = cuda.zeros(Shape::new(1000, 64), Dtype::F32)?;
@@ -407,7 +407,7 @@ fn a_rank_that_fails_ends_those_who_hear_of_it_from_others() {
     for transport in transports() {
         let Some(cards) = several() else { return };
         let start = Instant::now();
-        let outcome = threads::run(cards.len(), DEADLINE, |world| -> Result<(), Failure> {
+        let outcome = threads::run(cards.len(), deadline(), |world| -> Result<(), Failure> {
             let cuda = &cards[world.transport().rank()];
             let world = connect(cuda, world, transport)?;
             let mut x = cuda.zeros(Shape::new(1000, 64), Dtype::F32)?;
@@ -432,7 +432,7 @@ fn a_rank_that_fails_ends_graphs_that_wait_for_it() {
     for (transport, sums) in transports().into_iter().flat_map(|by| [(by, false), (by, true)]) {
         let Some(cards) = several() else { return };
         let start = Instant::now();
-        let outcome = threads::run(cards.len(), DEADLINE, |world| -> Result<(), Failure> {
+        let outcome = threads::run(cards.len(), deadline(), |world| -> Result<(), Failure> {
             let cuda = &cards[world.transport().rank()];
             let world = connect(cuda, world, transport)?;
             let mut x = cuda.zeros(Shape::new(1000, 64), Dtype::F32)?;
@@ -487,7 +487,7 @@ fn a_rank_that_is_late_is_not_waited_for_without_end() {
 #[test]
 fn ranks_want_a_card_each_unless_they_are_asked_to_share() {
     let Some(_) = cards(1).pop().filter(|_| ranks_per_gpu() == 1) else { return };
-    let outcome = threads::run(2, DEADLINE, |world| -> Result<(), Failure> {
+    let outcome = threads::run(2, deadline(), |world| -> Result<(), Failure> {
         let cuda = Cuda::new(Device::open(0).expect("the first card"));
         connect(&cuda, world, CardTransport::Nccl)?;
         Ok(())
@@ -509,7 +509,7 @@ fn outcome_on(
 ) -> (Vec<f32>, Outcome) {
     let dataset = load(spec, &LoadOptions::default()).expect("a generated data set");
     let grid = ProcessGrid::new(Scheme::OneD, cards.len(), 1).expect("ranks that can be arranged");
-    let ranks = how(RankOptions { stages: Stages::Parts(1), ..RankOptions::new(grid, Exchange::Rows, DEADLINE) });
+    let ranks = how(RankOptions { stages: Stages::Parts(1), ..RankOptions::new(grid, Exchange::Rows, deadline()) });
     let (session, mut outcome) = (SessionOptions::default(), None);
     let losses = losses_of(|observe| {
         let connect = |cuda: &Cuda, world| connect(cuda, world, CardTransport::Nccl);
@@ -525,7 +525,7 @@ fn outcome_on(
 #[test]
 fn rounding_on_the_wire_is_small_on_cards() {
     let Some(n) = several().map(|cards| cards.len()) else { return };
-    for kind in [ModelKind::Gcn, ModelKind::Gat] {
+    for kind in piece([ModelKind::Gcn, ModelKind::Gat]) {
         let config = TrainConfig { epochs: 10, eval_every: 5, ..TrainConfig::for_model(kind) };
         let on = |wire| outcome(&cards(n), &config, |ranks| RankOptions { wire, ..ranks });
         let ((exact, none), (rounded, some)) = (on(Dtype::F32), on(Dtype::Bf16));
@@ -560,7 +560,7 @@ fn cards_share_subgraphs_and_patches() {
         TrainConfig { tiers, ..config }
     };
     let sage = || base(ModelKind::Sage, neighbor.clone());
-    for (config, layout, wire) in [
+    for (config, layout, wire) in piece([
         (base(ModelKind::Sage, cluster), Layout::Replicated, Dtype::F32),
         (base(ModelKind::Sage, neighbor.clone()), Layout::Patches, Dtype::F32),
         (base(ModelKind::Gcn, neighbor.clone()), Layout::Patches, Dtype::F32),
@@ -574,7 +574,7 @@ fn cards_share_subgraphs_and_patches() {
         (beside_hosts(base(ModelKind::Gcn, neighbor.clone()), 0.3), Layout::SplitFeatures, Dtype::F32),
         (beside_hosts(TrainConfig { precision: Dtype::Bf16, ..sage() }, 0.3), Layout::SplitFeatures, Dtype::Bf16),
         (beside_hosts(coded, 0.3), Layout::SplitFeatures, Dtype::F32),
-    ] {
+    ]) {
         let (single, _) = losses(&cards(1), &config, (partitions(n)[0], CardTransport::Nccl));
         let has_choice = layout != Layout::Replicated && config.tiers.is_default();
         let told = transports().into_iter().map(Some).filter(|_| has_choice);
@@ -597,7 +597,7 @@ fn cards_take_turns_at_scores_layer_by_layer() {
     // Several rounds of several times as many nodes as are computed at once.
     let spec = "synth:planted,nodes=150001,degree=8,features=24,classes=5";
     let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 4], ..BatchConfig::default() };
-    for kind in [ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat] {
+    for kind in piece([ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat]) {
         let scores = |score_by, every_card: Option<f64>| {
             let batch = BatchConfig { score_by, ..batch.clone() };
             let features = every_card.map(|every_card| CacheShares { every_card, one_card: 0.0 });
@@ -628,13 +628,13 @@ fn patches_take_no_more_of_cards_than_their_plan() {
     let links = Links::alike(LinkRates { latency: 1e-6, bytes_per_second: 1e11 });
     let codec = parse_codec("topk:8").expect("a codec");
     let share = Some(CacheShares { every_card: 0.25, one_card: 0.0 });
-    for (layout, features, codec) in [
+    for (layout, features, codec) in piece([
         (Layout::Patches, None, None),
         (Layout::Patches, None, codec),
         (Layout::SplitFeatures, None, None),
         (Layout::SplitFeatures, share, None),
         (Layout::SplitFeatures, share, codec),
-    ] {
+    ]) {
         let base = TrainConfig::for_model(ModelKind::Sage);
         let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![15, 10], ..BatchConfig::default() };
         let (model, tiers) = (ModelConfig { hidden: 128, ..base.model.clone() }, TierConfig { features, ..base.tiers });
@@ -644,7 +644,7 @@ fn patches_take_no_more_of_cards_than_their_plan() {
         let planner = RankPlanner { config: &config, data: &sizes, graph: &graph, devices: &[device], network };
         let grid = ProcessGrid::new(Scheme::OneD, n, 1).expect("ranks that can be arranged");
         let ranks =
-            RankOptions { stages: Stages::Parts(1), layout, ..RankOptions::new(grid, Exchange::Rows, DEADLINE) };
+            RankOptions { stages: Stages::Parts(1), layout, ..RankOptions::new(grid, Exchange::Rows, deadline()) };
         let planned = planner.plan_patches(&ranks).expect("a plan").most(|plan| plan.peak_bytes);
         // A device joins ranks once.
         let cards = cards(n);
@@ -680,12 +680,12 @@ fn rows_may_lie_on_any_card() {
             learnt(&TrainConfig { tiers, ..config.clone() })
         };
         let expected = placed(shares(0.0, 0.0), None);
-        for (features, topology) in [
+        for (features, topology) in piece([
             (shares(0.0, 1.0), None),
             (shares(0.2, 0.5), shares(0.0, 1.0)),
             (shares(0.3, 0.0), shares(0.1, 0.6)),
             (shares(1.0, 0.0), shares(0.0, 0.0)),
-        ] {
+        ]) {
             assert_eq!(placed(features, topology), expected, "{features:?}, {topology:?}");
         }
         let everywhere = learnt(&config);

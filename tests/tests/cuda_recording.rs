@@ -2,6 +2,7 @@
 //! `GIRIH_REQUIRE_GPU` is set.
 
 use girih_compute::Dtype;
+use girih_compute::testing::piece;
 use girih_datasets::{Dataset, LoadOptions, load};
 use girih_kernels::{Cuda, Tiling};
 use girih_tests::{cuda, losses_of};
@@ -83,7 +84,7 @@ fn repeated_steps_leave_the_same_bits_for_every_model() {
     let kinds = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Gin, ModelKind::Sgc];
     for kind in kinds.into_iter().chain([ModelKind::Ngcn, ModelKind::Appnp, ModelKind::Mlp]) {
         let config = demanding(kind, OptimizerKind::Adam);
-        for precision in [Dtype::F32, Dtype::Bf16] {
+        for precision in piece([Dtype::F32, Dtype::Bf16]) {
             let config = TrainConfig { precision, ..config.clone() };
             cuda = check(cuda, &dataset, &config, EPOCHS - STEPS_BEFORE);
             let dry = with_model(&config, |model| model.dropout = 0.0);
@@ -104,7 +105,7 @@ fn repeated_steps_leave_the_same_bits_for_what_models_are_made_of() {
         |model| (model.layers, model.jump) = (3, Jump::Max),
         |model| (model.kind, model.aggregator) = (ModelKind::Sage, Aggregator::Pool),
     ];
-    for change in changes {
+    for change in piece(changes) {
         cuda = check(cuda, &dataset, &with_model(&gcn, change), EPOCHS - STEPS_BEFORE);
     }
     // An LSTM uploads what it is to read.
@@ -118,7 +119,7 @@ fn repeated_steps_leave_the_same_bits_for_every_optimiser_and_schedule() {
     let dataset = planted();
     let schedules = [Schedule::Constant {}, Schedule::Cosine {}, Schedule::Step { every: 4, factor: 0.5 }];
     for kind in [OptimizerKind::Adam, OptimizerKind::Adamw, OptimizerKind::Sgd] {
-        for schedule in schedules {
+        for schedule in piece(schedules) {
             let mut config = demanding(ModelKind::Gcn, kind);
             config.optimizer.schedule = schedule;
             cuda = check(cuda, &dataset, &config, EPOCHS - STEPS_BEFORE);
@@ -139,7 +140,7 @@ fn repeated_steps_leave_the_same_bits_with_tiles_hubs_and_many_labels() {
     let mut cuda = cuda.tiling(Tiling::From(0.001));
     let dense = dataset("synth:planted,nodes=3000,degree=60,features=40,classes=5");
     let labels = dataset("synth:yelp@0.003");
-    for precision in [Dtype::F32, Dtype::Bf16] {
+    for precision in piece([Dtype::F32, Dtype::Bf16]) {
         let config = TrainConfig { precision, ..demanding(ModelKind::Gcn, OptimizerKind::Adam) };
         let config = with_model(&config, |model| model.hidden = 64);
         cuda = check(cuda, &dense, &config, EPOCHS - STEPS_BEFORE);

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use girih_compute::testing::piece;
 use girih_graph_format::{Csr, NodeId};
 use girih_kernels::{Cuda, DeviceSampler, DeviceTopology, DeviceWalks};
 use girih_random::{Key, Stream};
@@ -188,7 +189,7 @@ fn blocks_are_those_of_the_processor_with_every_option() {
         let graph = graph(n, seed);
         let topology = on_device(&cuda, &graph);
         for options in all_options() {
-            for fan_out in ["15,10,5", "3,-1", "-1,2,20", "1", "-1,-1,-1", "5,4,3,2,1"] {
+            for fan_out in piece(["15,10,5", "3,-1", "-1,2,20", "1", "-1,-1,-1", "5,4,3,2,1"]) {
                 let size = (n / 3).clamp(1, 130);
                 let mut pair = Pair::new(&cuda, (&graph, &topology), fan_out, options, size);
                 pair.check(&cuda, &[size, size, size.div_ceil(3), 0], &format!("{n} nodes, {fan_out}, {options:?}"));
@@ -229,7 +230,7 @@ fn random_fan_out(stream: &mut Stream) -> String {
 #[test]
 fn any_request_on_any_graph_has_the_processors_batch() {
     let Some(cuda) = cuda() else { return };
-    for case in 0..150 {
+    for case in piece(0..150) {
         let mut stream = Key::new(case, 80).stream(0, 0);
         let graph = random_graph(&mut stream);
         let topology = if stream.below(4) == 0 {
@@ -290,7 +291,7 @@ fn weighted_draws_are_those_of_the_processor() {
         let topology = on_device(&cuda, &graph);
         let bias = weights(&graph);
         for options in all_options() {
-            for fan_out in ["4,3,2", "20,-1", "-1,70"] {
+            for fan_out in piece(["4,3,2", "20,-1", "-1,70"]) {
                 let host = NeighborSampler::new(fan_out.parse().unwrap(), options).unwrap().weighted(bias.clone());
                 let mut pair = Pair::of(&cuda, (&graph, &topology), host, 50);
                 pair.check(&cuda, &[50, 50, 7], &format!("weights, {fan_out}, {options:?}"));
@@ -307,7 +308,7 @@ fn shares_of_a_hop_are_those_of_the_processor() {
     let bias = weights(&graph);
     for options in all_options() {
         let options = NeighborOptions { draws: Draws::PerLayer, ..options };
-        for fan_out in ["100,300,700", "2000,-1", "1,1,4000"] {
+        for fan_out in piece(["100,300,700", "2000,-1", "1,1,4000"]) {
             for is_weighted in [false, true] {
                 let host = NeighborSampler::new(fan_out.parse().unwrap(), options).unwrap();
                 let host = if is_weighted { host.weighted(bias.clone()) } else { host };
@@ -403,7 +404,7 @@ fn batches_that_exceed_their_memory_are_sampled_again() {
             ("-1,2", Draws::PerNode),
             ("900,900", Draws::PerLayer),
         ] {
-            for is_weighted in [false, true] {
+            for is_weighted in piece([false, true]) {
                 let host =
                     NeighborSampler::new(fan_out.parse().unwrap(), NeighborOptions { draws, ..options }).unwrap();
                 let host = if is_weighted { host.weighted(bias.clone()) } else { host };
@@ -440,7 +441,7 @@ fn a_graph_in_memory_of_the_host_is_read_in_place() {
     let topology = placed(&cuda, &graph, 0.0);
     assert!(topology.is_on_host() && !placed(&cuda, &graph, 0.5).is_on_host());
     for options in all_options() {
-        for fan_out in ["15,10,5", "7,3,25", "-1,40"] {
+        for fan_out in piece(["15,10,5", "7,3,25", "-1,40"]) {
             let mut pair = Pair::new(&cuda, (&graph, &topology), fan_out, options, 100);
             pair.check(&cuda, &[100, 100, 9], &format!("on the host, {fan_out}, {options:?}"));
         }

@@ -2,7 +2,7 @@
 //!
 //! A tool makes a test 10 to 100 times as long. So each test has a limit of its own, several run side by side, and what
 //! was clean is kept in the record: the next call, on this machine or another one, goes on with the rest, until the
-//! sources change.
+//! sources change. `--every 8` runs each eighth case of a test alone, where all of them would not end.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
@@ -18,6 +18,10 @@ use super::{REQUIRE, TESTS, card, program_name, sources_of};
 
 /// How kernels of NCCL begin. It reads whole words where a message ends within one, and uses barriers by part of a block.
 const OF_LIBRARY: &str = "nccl";
+/// Programs whose tests have ranks on several GPUs.
+const OF_RANKS: [&str; 2] = ["girih-tests-cuda_ranks::", "girih-tests-cuda_patches::"];
+/// Pause of a thread that may not begin what is left yet.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Tools, limits of time, and places of the record.
 #[derive(Args)]
@@ -34,9 +38,15 @@ pub struct SanitizeArgs {
     /// Seconds for a test.
     #[arg(long, default_value_t = 600)]
     seconds_per_test: u64,
+    /// Every so many-th case of a test alone; all, if it is 1.
+    #[arg(long, default_value_t = 1)]
+    every: usize,
     /// Tests side by side.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
+    /// Tests of several GPUs among them, whose ranks wait for each other.
+    #[arg(long, default_value_t = 2)]
+    rank_jobs: usize,
     /// Record that is read, and written again.
     #[arg(long, default_value = "benches/record/gpu-sanitized.json")]
     record: PathBuf,
@@ -62,6 +72,8 @@ enum Verdict {
     Clean {
         /// Seconds that it took.
         seconds: u64,
+        /// Every so many-th case was run.
+        every: usize,
     },
     /// The test said that it needs what this machine lacks, as a second GPU.
     Skipped,
@@ -89,6 +101,7 @@ struct Job {
     tool: String,
     program: PathBuf,
     test: String,
+    every: usize,
 }
 
 impl Job {
@@ -96,6 +109,11 @@ impl Job {
     fn name(&self) -> String {
         let program = self.program.file_name().unwrap_or_default().to_string_lossy();
         format!("{}::{}", program.trim_start_matches("test-"), self.test)
+    }
+
+    /// Whether the test has ranks on several GPUs.
+    fn has_ranks(&self) -> bool {
+        OF_RANKS.iter().any(|name| self.name().starts_with(name))
     }
 
     /// Runs the test for at most `limit`.
@@ -108,20 +126,22 @@ impl Job {
             .arg(&self.program)
             .args(["--exact", &self.test, "--test-threads=1", "--nocapture"])
             .env(REQUIRE.0, REQUIRE.1)
+            .env("GIRIH_DEADLINE", limit.as_secs().to_string())
+            .env("GIRIH_PIECE", format!("0/{}", self.every))
             .output()
             .map_err(|error| format!("timeout: {error}"))?;
         let text = String::from_utf8_lossy(&output.stdout);
-        Ok(verdict(output.status.code(), &text, start.elapsed()))
+        Ok(verdict(output.status.code(), &text, (start.elapsed(), self.every)))
     }
 }
 
-/// Verdict of an exit status and an output.
-fn verdict(code: Option<i32>, text: &str, elapsed: Duration) -> Verdict {
+/// Verdict of an exit status and an output of every so many-th case.
+fn verdict(code: Option<i32>, text: &str, (elapsed, every): (Duration, usize)) -> Verdict {
     let seconds = elapsed.as_secs();
     let summary = text.lines().filter(|line| line.contains("SUMMARY")).collect::<Vec<_>>().join("; ");
     match code {
         Some(0) if text.contains("skipped") => Verdict::Skipped,
-        Some(0) if text.contains("test result: ok. 1 passed") => Verdict::Clean { seconds },
+        Some(0) if text.contains("test result: ok. 1 passed") => Verdict::Clean { seconds, every },
         Some(124 | 137) | None => Verdict::Unfinished { seconds },
         Some(99) => match kernels_with_errors(text) {
             kernels if kernels.iter().all(|name| name.starts_with(OF_LIBRARY)) && !kernels.is_empty() => {
@@ -153,7 +173,7 @@ pub fn sanitize(args: &SanitizeArgs) -> Result<(), String> {
     let jobs = jobs(args, &record)?;
     println!("{} tests to run", jobs.len());
     let end = Instant::now() + Duration::from_secs(args.seconds);
-    let (queue, record) = (Mutex::new(jobs), Mutex::new(record));
+    let (queue, record) = (Mutex::new(Queue { jobs, n_ranks: 0 }), Mutex::new(record));
     std::thread::scope(|scope| {
         for _ in 0..args.jobs.max(1) {
             scope.spawn(|| work(args, end, &queue, &record));
@@ -163,7 +183,7 @@ pub fn sanitize(args: &SanitizeArgs) -> Result<(), String> {
     let out = args.out.as_ref().unwrap_or(&args.record);
     let text = serde_json::to_string_pretty(&record).map_err(|e| e.to_string())? + "\n";
     fs::write(out, text).map_err(|e| format!("{}: {e}", out.display()))?;
-    told(&record, queue.into_inner().unwrap_or_else(PoisonError::into_inner).len())
+    told(&record, queue.into_inner().unwrap_or_else(PoisonError::into_inner).jobs.len())
 }
 
 /// The record of earlier calls; an empty one where there is none.
@@ -182,9 +202,9 @@ fn jobs(args: &SanitizeArgs, record: &Record) -> Result<VecDeque<Job>, String> {
     for tool in &args.tools {
         for program in &programs {
             for test in tests_of(program)? {
-                let job = Job { tool: tool.clone(), program: program.clone(), test };
+                let job = Job { tool: tool.clone(), program: program.clone(), test, every: args.every.max(1) };
                 let known = record.tools.get(tool).and_then(|tests| tests.get(&job.name()));
-                if !matches!(known, Some(Verdict::Clean { .. })) {
+                if !matches!(known, Some(Verdict::Clean { every, .. }) if *every <= job.every) {
                     jobs.push_back(job);
                 }
             }
@@ -201,16 +221,42 @@ fn tests_of(program: &Path) -> Result<Vec<String>, String> {
     Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
+/// Tests that have not begun.
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// Tests of several GPUs that run now.
+    n_ranks: usize,
+}
+
+impl Queue {
+    /// The first test that may begin beside those that run, at most `most` of which are of several GPUs.
+    fn take(&mut self, most: usize) -> Option<Job> {
+        let at = self.jobs.iter().position(|job| !job.has_ranks() || self.n_ranks < most.max(1))?;
+        let job = self.jobs.remove(at)?;
+        self.n_ranks += usize::from(job.has_ranks());
+        Some(job)
+    }
+}
+
 /// Takes tests until there are none, or no time is left.
-fn work(args: &SanitizeArgs, end: Instant, queue: &Mutex<VecDeque<Job>>, record: &Mutex<Record>) {
+fn work(args: &SanitizeArgs, end: Instant, queue: &Mutex<Queue>, record: &Mutex<Record>) {
+    let queue = || queue.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left < Duration::from_secs(1) {
             return;
         }
-        let Some(job) = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front() else { return };
+        let Some(job) = queue().take(args.rank_jobs) else {
+            if queue().jobs.is_empty() {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+            continue;
+        };
         let limit = left.min(Duration::from_secs(args.seconds_per_test));
-        match job.run(limit) {
+        let outcome = job.run(limit);
+        queue().n_ranks -= usize::from(job.has_ranks());
+        match outcome {
             Ok(verdict) => {
                 println!("{} {}: {verdict:?}", job.tool, job.name());
                 let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
@@ -247,8 +293,8 @@ mod tests {
 
     #[test]
     fn outcomes_are_told_apart() {
-        let of = |code, text| verdict(code, text, Duration::from_secs(3));
-        assert_eq!(of(Some(0), "test result: ok. 1 passed; 0 failed"), Verdict::Clean { seconds: 3 });
+        let of = |code, text| verdict(code, text, (Duration::from_secs(3), 8));
+        assert_eq!(of(Some(0), "test result: ok. 1 passed; 0 failed"), Verdict::Clean { seconds: 3, every: 8 });
         // A name that no test has runs nothing.
         assert_eq!(of(Some(0), "test result: ok. 0 passed; 0 failed"), Verdict::Failed);
         assert_eq!(of(Some(0), "skipped: one GPU\ntest result: ok. 1 passed; 0 failed"), Verdict::Skipped);
@@ -263,5 +309,23 @@ mod tests {
         assert_eq!(of(Some(99), &of_nccl), Verdict::Library { kernels });
         assert!(matches!(of(Some(99), &of_both), Verdict::Errors { .. }));
         assert_eq!(of(Some(101), "test result: FAILED. 0 passed; 1 failed"), Verdict::Failed);
+    }
+
+    #[test]
+    fn ranks_run_beside_few_others() {
+        let job = |program: &str| Job {
+            tool: "memcheck".to_owned(),
+            program: PathBuf::from(format!("test-girih-tests-{program}")),
+            test: "a".to_owned(),
+            every: 1,
+        };
+        let jobs = VecDeque::from(["cuda_ranks", "cuda_patches", "cuda", "cuda_ranks"].map(job));
+        let mut queue = Queue { jobs, n_ranks: 0 };
+        let mut take = || queue.take(1).map(|job| job.name());
+        assert_eq!(take().as_deref(), Some("girih-tests-cuda_ranks::a"));
+        assert_eq!(take().as_deref(), Some("girih-tests-cuda::a"));
+        assert_eq!(take(), None);
+        queue.n_ranks -= 1;
+        assert_eq!(queue.take(1).map(|job| job.name()).as_deref(), Some("girih-tests-cuda_patches::a"));
     }
 }

@@ -11,6 +11,7 @@
 mod heads;
 mod inputs;
 mod passes;
+mod piece;
 mod products;
 mod ranking;
 mod refusals;
@@ -24,6 +25,7 @@ use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rayon::ThreadPoolBuilder;
 
+pub use self::piece::{PIECE, piece};
 use crate::{Backend, Reference};
 
 /// Random cases for each law.
@@ -148,6 +150,9 @@ impl<B: Backend> Differential<'_, B> {
 
 impl<B: Backend> Visitor for Differential<'_, B> {
     fn visit<L: Law>(&self) {
+        if piece([()]).next().is_none() {
+            return;
+        }
         let compare_cases = || {
             for_cases::<L>(CASES, ROWS_MAX, |case| {
                 let (found, expected) = (L::run(self.backend, case), L::run(&Reference, case));
