@@ -16,7 +16,9 @@ use girih_planner::measure;
 use girih_tests::cards::{Failure, cards, check_ended_by_rank_one, deadline, enough, ranks_per_gpu, several};
 use girih_tests::losses_of;
 use girih_tiers::{CacheShares, Hotness};
-use girih_trainer::distributed::{Layout, Links, Network, PaperGraph, RankJob, RankOptions, RankPlanner, TrainJob};
+use girih_trainer::distributed::{
+    GraphPlacement, Links, Network, PaperGraph, RankJob, RankOptions, RankPlanner, TrainJob,
+};
 use girih_trainer::{
     BatchConfig, BatchKind, DataSizes, ModelConfig, ModelKind, Outcome, PlanDevice, ScoreBy, SessionOptions,
     TierConfig, TrainConfig, parse_codec,
@@ -561,22 +563,26 @@ fn cards_share_subgraphs_and_patches() {
     };
     let sage = || base(ModelKind::Sage, neighbor.clone());
     for (config, layout, wire) in piece([
-        (base(ModelKind::Sage, cluster), Layout::Replicated, Dtype::F32),
-        (base(ModelKind::Sage, neighbor.clone()), Layout::Patches, Dtype::F32),
-        (base(ModelKind::Gcn, neighbor.clone()), Layout::Patches, Dtype::F32),
-        (base(ModelKind::Gat, in_turn), Layout::Patches, Dtype::F32),
-        (base(ModelKind::Sage, replaced), Layout::Patches, Dtype::F32),
-        (base(ModelKind::Sage, neighbor.clone()), Layout::Patches, Dtype::Bf16),
-        (coded.clone(), Layout::Patches, Dtype::F32),
-        (sage(), Layout::SplitFeatures, Dtype::F32),
-        (coded.clone(), Layout::SplitFeatures, Dtype::F32),
-        (beside_hosts(sage(), 0.0), Layout::SplitFeatures, Dtype::F32),
-        (beside_hosts(base(ModelKind::Gcn, neighbor.clone()), 0.3), Layout::SplitFeatures, Dtype::F32),
-        (beside_hosts(TrainConfig { precision: Dtype::Bf16, ..sage() }, 0.3), Layout::SplitFeatures, Dtype::Bf16),
-        (beside_hosts(coded, 0.3), Layout::SplitFeatures, Dtype::F32),
+        (base(ModelKind::Sage, cluster), GraphPlacement::Replicated, Dtype::F32),
+        (base(ModelKind::Sage, neighbor.clone()), GraphPlacement::Patches, Dtype::F32),
+        (base(ModelKind::Gcn, neighbor.clone()), GraphPlacement::Patches, Dtype::F32),
+        (base(ModelKind::Gat, in_turn), GraphPlacement::Patches, Dtype::F32),
+        (base(ModelKind::Sage, replaced), GraphPlacement::Patches, Dtype::F32),
+        (base(ModelKind::Sage, neighbor.clone()), GraphPlacement::Patches, Dtype::Bf16),
+        (coded.clone(), GraphPlacement::Patches, Dtype::F32),
+        (sage(), GraphPlacement::SplitFeatures, Dtype::F32),
+        (coded.clone(), GraphPlacement::SplitFeatures, Dtype::F32),
+        (beside_hosts(sage(), 0.0), GraphPlacement::SplitFeatures, Dtype::F32),
+        (beside_hosts(base(ModelKind::Gcn, neighbor.clone()), 0.3), GraphPlacement::SplitFeatures, Dtype::F32),
+        (
+            beside_hosts(TrainConfig { precision: Dtype::Bf16, ..sage() }, 0.3),
+            GraphPlacement::SplitFeatures,
+            Dtype::Bf16,
+        ),
+        (beside_hosts(coded, 0.3), GraphPlacement::SplitFeatures, Dtype::F32),
     ]) {
         let (single, _) = losses(&cards(1), &config, (partitions(n)[0], CardTransport::Nccl));
-        let has_choice = layout != Layout::Replicated && config.tiers.is_default();
+        let has_choice = layout != GraphPlacement::Replicated && config.tiers.is_default();
         let told = transports().into_iter().map(Some).filter(|_| has_choice);
         for transport in iter::once(None).chain(told) {
             let (shared, _) = outcome(&cards(n), &config, |ranks| RankOptions { layout, wire, transport, ..ranks });
@@ -629,11 +635,11 @@ fn patches_take_no_more_of_cards_than_their_plan() {
     let codec = parse_codec("topk:8").expect("a codec");
     let share = Some(CacheShares { every_card: 0.25, one_card: 0.0 });
     for (layout, features, codec) in piece([
-        (Layout::Patches, None, None),
-        (Layout::Patches, None, codec),
-        (Layout::SplitFeatures, None, None),
-        (Layout::SplitFeatures, share, None),
-        (Layout::SplitFeatures, share, codec),
+        (GraphPlacement::Patches, None, None),
+        (GraphPlacement::Patches, None, codec),
+        (GraphPlacement::SplitFeatures, None, None),
+        (GraphPlacement::SplitFeatures, share, None),
+        (GraphPlacement::SplitFeatures, share, codec),
     ]) {
         let base = TrainConfig::for_model(ModelKind::Sage);
         let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![15, 10], ..BatchConfig::default() };

@@ -9,7 +9,7 @@ use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
 use girih_tiers::HostReads;
-use girih_trainer::distributed::Layout;
+use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{Control, EpochTimes, Event, Outcome, TierConfig, TrainConfig};
 
 use super::sampled::{n_devices, tiers, train_on};
@@ -140,7 +140,7 @@ fn epochs_of(way: &Way, dataset: &Dataset, protocol: Protocol) -> Result<(Summar
         times.push(report.times);
         if times.len() < protocol.warm_up + protocol.repeats { Control::Continue } else { Control::Stop }
     };
-    let outcome = train_on((way.n_devices, Layout::default(), None), dataset, &way.config, &mut observe)?;
+    let outcome = train_on((way.n_devices, GraphPlacement::default(), None), dataset, &way.config, &mut observe)?;
     let seconds: Vec<f64> = times[protocol.warm_up..].iter().map(|times| times.steps.as_secs_f64()).collect();
     Ok((Summary::of(&seconds), outcome))
 }

@@ -10,7 +10,7 @@ use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
 use girih_tiers::HostReads;
-use girih_trainer::distributed::Layout;
+use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{BatchConfig, Observer, TierConfig, TrainConfig};
 
 use super::epochs::Epochs;
@@ -35,7 +35,7 @@ const TIMES_ONE: f64 = 2.5;
 struct Way {
     name: String,
     n_devices: usize,
-    layout: Layout,
+    layout: GraphPlacement,
     /// What carries patches; the faster one unless told.
     transport: Option<CardTransport>,
     config: TrainConfig,
@@ -87,7 +87,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
 fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
     let config = |batch_size| config((hidden, batch_size), protocol);
     let way = |name: String, config: TrainConfig| {
-        let (n_devices, layout, transport, times_peer) = (1, Layout::default(), None, None);
+        let (n_devices, layout, transport, times_peer) = (1, GraphPlacement::default(), None, None);
         Way { name, n_devices, layout, transport, config, times_peer }
     };
     let mut ways = Vec::new();
@@ -140,7 +140,7 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
         let patches = [("", None), (" by NCCL", Some(CardTransport::Nccl)), (" in place", Some(CardTransport::Peer))];
         for (by, transport) in patches {
             let patches = way(format!("{group} a device/{n} devices, both in patches{by}"), of_all.clone());
-            ways.push(Way { n_devices: n, layout: Layout::Patches, transport, ..patches });
+            ways.push(Way { n_devices: n, layout: GraphPlacement::Patches, transport, ..patches });
         }
         for (name, features, codec) in [
             ("features in patches", None, None),
@@ -150,7 +150,7 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
         ] {
             let config = TrainConfig { tiers: tiers(features, None), codec, ..of_all.clone() };
             let split = way(format!("{group} a device/{n} devices, {name}"), config);
-            ways.push(Way { n_devices: n, layout: Layout::SplitFeatures, ..split });
+            ways.push(Way { n_devices: n, layout: GraphPlacement::SplitFeatures, ..split });
         }
     }
     ways

@@ -20,7 +20,7 @@ use girih_kernels::{Cuda, DeviceSampler, DeviceTopology};
 use girih_sampling::relabel::Relabel;
 use girih_sampling::{EpochPlan, Loader, LoaderOptions, MiniBatch, NeighborOptions, NeighborSampler, Sampler};
 use girih_tiers::{CacheShares, HostReads, Placement};
-use girih_trainer::distributed::Layout;
+use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{Observer, TierConfig, TrainConfig};
 
 use super::epochs::Epochs;
@@ -206,8 +206,9 @@ impl<'d> Batches<'d> {
             let tiers = TierConfig { host_reads, ..tiers(features, None) };
             let plain = sage::config(setup.hidden.unwrap_or(sage::HIDDEN), BATCH_SIZE);
             let config = TrainConfig { precision: dtype, tiers, epochs, eval_every: epochs, ..plain };
-            let train =
-                |observe: &mut Observer<'_>| train_on((1, Layout::default(), None), self.dataset, &config, observe);
+            let train = |observe: &mut Observer<'_>| {
+                train_on((1, GraphPlacement::default(), None), self.dataset, &config, observe)
+            };
             Ok(Epochs::of(setup.protocol, &mut [], train)?.epoch().scaled(1.0 / n_batches))
         };
         // With all on the device there is no loader, and the sampler is a small part.

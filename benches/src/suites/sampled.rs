@@ -7,7 +7,7 @@ use girih_datasets::Dataset;
 use girih_kernels::{Cuda, Device, NcclRank};
 use girih_partition::{Exchange, ProcessGrid, Scheme};
 use girih_tiers::CacheShares;
-use girih_trainer::distributed::{Layout, RankJob, RankOptions, TrainJob};
+use girih_trainer::distributed::{GraphPlacement, RankJob, RankOptions, TrainJob};
 use girih_trainer::{Observer, Outcome, SessionOptions, TierConfig, TrainConfig, train};
 
 use crate::Error;
@@ -29,7 +29,7 @@ pub(super) fn n_devices() -> usize {
 /// Trains on the first devices: on one, or on several with a rank each, which holds what the layout says and gets the
 /// rest by the transport, or by the faster one.
 pub(super) fn train_on(
-    (n_devices, layout, transport): (usize, Layout, Option<CardTransport>),
+    (n_devices, layout, transport): (usize, GraphPlacement, Option<CardTransport>),
     dataset: &Dataset,
     config: &TrainConfig,
     observe: &mut Observer<'_>,

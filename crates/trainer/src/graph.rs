@@ -3,7 +3,7 @@
 
 use girih_compute::{Backend, ComputeError, Epilogue, Transpose};
 
-use crate::distributed::{CutGraph, OwnRows};
+use crate::distributed::{LocalOperand, PartitionedGraph};
 use crate::tape::Pool;
 
 /// The normalised adjacency `Â` that a layer aggregates over. Models hand it to
@@ -13,7 +13,7 @@ pub enum Graph<B: Backend> {
     /// All of it on this device; or a subgraph, whose nodes are all that there are for a step.
     Whole(B::Sparse),
     /// The blocks of one rank.
-    Cut(Box<CutGraph<B>>),
+    Cut(Box<PartitionedGraph<B>>),
     /// From the sources of one layer of a mini-batch to its destinations.
     Block(BlockGraph<B>),
 }
@@ -81,7 +81,7 @@ impl<B: Backend> Graph<B> {
             Self::Whole(matrix) | Self::Block(BlockGraph { matrix, .. }) => {
                 backend.spmm((matrix, transpose), None, x, epilogue, out)
             }
-            Self::Cut(graph) => graph.multiply(backend, pool, transpose, OwnRows::Of(x), &epilogue, out),
+            Self::Cut(graph) => graph.multiply(backend, pool, transpose, LocalOperand::Matrix(x), &epilogue, out),
         }
     }
 
@@ -98,7 +98,14 @@ impl<B: Backend> Graph<B> {
             }
             Self::Cut(graph) => {
                 let mut out = backend.zeros(backend.shape(x), backend.dtype(x))?;
-                graph.multiply(backend, pool, Transpose::No, OwnRows::Of(x), &Epilogue::default(), &mut out)?;
+                graph.multiply(
+                    backend,
+                    pool,
+                    Transpose::No,
+                    LocalOperand::Matrix(x),
+                    &Epilogue::default(),
+                    &mut out,
+                )?;
                 *x = out;
                 Ok(())
             }

@@ -11,7 +11,7 @@ use girih_graph_format::{Csr, Degrees, Matrix, Norm, UndefinedDegree};
 
 use crate::TrainError;
 use crate::config::ModelConfig;
-use crate::distributed::{BlockSource, CutAdjacency, CutGraph, Ranks};
+use crate::distributed::{BlockSource, PartitionedAdjacency, PartitionedGraph, Ranks};
 use crate::encoded::EncodedInput;
 use crate::features::NodeFeatures;
 use crate::graph::Graph;
@@ -207,7 +207,7 @@ impl<B: Backend> Inputs<B> {
     pub(crate) fn of_rank(
         backend: &B,
         ranks: Arc<Ranks<B>>,
-        adjacency: Option<Arc<CutAdjacency>>,
+        adjacency: Option<Arc<PartitionedAdjacency>>,
         (features, first_value): (Features, usize),
         needs: &Needs,
         precision: Dtype,
@@ -223,7 +223,7 @@ impl<B: Backend> Inputs<B> {
     pub(crate) fn of_rank_with(
         backend: &B,
         ranks: Arc<Ranks<B>>,
-        adjacency: Option<Arc<CutAdjacency>>,
+        adjacency: Option<Arc<PartitionedAdjacency>>,
         features: FeatureInput<B>,
         needs: &Needs,
         precision: Dtype,
@@ -252,7 +252,7 @@ impl<B: Backend> Inputs<B> {
     }
 
     /// As [`of_graph`](Self::of_graph), on one of several ranks: its part of the adjacency.
-    pub(crate) fn of_graph_on_rank(ranks: Arc<Ranks<B>>, adjacency: Option<Arc<CutAdjacency>>) -> Self {
+    pub(crate) fn of_graph_on_rank(ranks: Arc<Ranks<B>>, adjacency: Option<Arc<PartitionedAdjacency>>) -> Self {
         let (graph, n_nodes) = (cut_graph(&ranks, adjacency), ranks.own().len());
         Self { graphs: graph.into(), features: None, propagated: None, n_nodes, ranks: Some(ranks) }
     }
@@ -307,9 +307,9 @@ impl<B: Backend> Inputs<B> {
     }
 }
 
-fn cut_graph<B: Backend>(ranks: &Arc<Ranks<B>>, adjacency: Option<Arc<CutAdjacency>>) -> Option<Graph<B>> {
-    let blocks = |adjacency: Arc<CutAdjacency>| -> Arc<dyn BlockSource<B>> { adjacency };
-    adjacency.map(|adjacency| Graph::Cut(Box::new(CutGraph::new(Arc::clone(ranks), blocks(adjacency)))))
+fn cut_graph<B: Backend>(ranks: &Arc<Ranks<B>>, adjacency: Option<Arc<PartitionedAdjacency>>) -> Option<Graph<B>> {
+    let blocks = |adjacency: Arc<PartitionedAdjacency>| -> Arc<dyn BlockSource<B>> { adjacency };
+    adjacency.map(|adjacency| Graph::Partitioned(Box::new(PartitionedGraph::new(Arc::clone(ranks), blocks(adjacency)))))
 }
 
 /// A graph, normalised as a model wants it.

@@ -16,7 +16,7 @@ use girih_random::Key;
 
 use crate::TrainError;
 use crate::config::{TaskKind, TrainConfig};
-use crate::distributed::{Layout, Ranks};
+use crate::distributed::{GraphPlacement, Ranks};
 use crate::encoded::{EncodedInput, OnPaper};
 use crate::graph::Graph;
 use crate::inputs::{self, Adjacency, FeatureInput, Inputs, Needs, Propagation};
@@ -143,7 +143,7 @@ pub(crate) struct Share {
     /// Its blocks of the adjacency, if the model reads it.
     pub(crate) graph: Option<Graph<Meter>>,
     /// Of mini-batches, what it holds.
-    pub(crate) layout: Layout,
+    pub(crate) layout: GraphPlacement,
 }
 
 impl Plan {
@@ -223,7 +223,7 @@ impl Plan {
         if is_main_memory && (config.tiers.topology.is_some() || (config.tiers.features.is_some() && !has_codes)) {
             return Err(TierConfig::refused_by_processors());
         }
-        let layout = share.as_ref().map_or(Layout::Replicated, |share| share.layout);
+        let layout = share.as_ref().map_or(GraphPlacement::Replicated, |share| share.layout);
         let (ranks, blocks) = share.map(|share| (share.ranks, share.graph)).unzip();
         let among = ranks.as_deref();
         let links = (config.task == TaskKind::Links).then(|| LinkSizes::new(config, data));

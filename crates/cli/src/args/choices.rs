@@ -5,7 +5,7 @@ use girih_compute::Dtype;
 use girih_datasets::FeatureNorm;
 use girih_graph_format::Degrees;
 use girih_sampling::{Draws, Expand};
-use girih_trainer::distributed::Layout;
+use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{
     Aggregator, BatchKind, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, SaintKind, ScoreBy, TaskKind,
 };
@@ -129,7 +129,7 @@ value_enum! {
 
 value_enum! {
     /// What each rank holds of graph and features.
-    LayoutChoice for Layout {
+    LayoutChoice for GraphPlacement {
         /// Its patches of both.
         Patches,
         /// All of the graph, its patches of features.

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use girih_sampling::FanOut;
 use girih_sampling::relabel::Relabel;
 use girih_tiers::Hotness;
-use girih_trainer::distributed::Layout;
+use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
 
 use super::batches::numbers;
@@ -109,8 +109,8 @@ pub struct SampleRankArgs {
 
 impl SampleRankArgs {
     /// What each rank holds.
-    pub fn layout(&self) -> Layout {
-        self.layout.map_or(Layout::Patches, Layout::from)
+    pub fn layout(&self) -> GraphPlacement {
+        self.layout.map_or(GraphPlacement::Patches, GraphPlacement::from)
     }
 
     /// How many ranks there are.

@@ -5,7 +5,7 @@ use girih_datasets::Dataset;
 use girih_machine::readable_bytes;
 use girih_partition::Stages;
 use girih_planner::{Figures, Planner};
-use girih_trainer::distributed::{Layout, PaperGraph, RankOptions, RankPlanner};
+use girih_trainer::distributed::{GraphPlacement, PaperGraph, RankOptions, RankPlanner};
 use girih_trainer::{DataSizes, PlanDevice, TrainConfig, TrainError};
 use serde_json::json;
 
@@ -22,7 +22,7 @@ const IN_PATCHES: &str = "take fewer seeds a batch (--batch-size), more ranks, o
 
 /// What a layout takes of a card.
 struct Planned {
-    layout: Layout,
+    layout: GraphPlacement,
     needed_bytes: u64,
 }
 
@@ -48,12 +48,12 @@ pub fn run(
     let replica = Session::of_replica(dataset, config, (n, n));
     let of_rank = config.of_one_rank(n);
     let plan = replica.plan(&of_rank)?;
-    let mut layouts = vec![Planned { layout: Layout::Replicated, needed_bytes: replica.needed(&plan) }];
+    let mut layouts = vec![Planned { layout: GraphPlacement::Replicated, needed_bytes: replica.needed(&plan) }];
     // As cards take them. What cannot lie in patches of either kind is left out.
     if let Ok(cut) = OnPaper::new(dataset, config) {
         let needed_bytes = |layout| cut.bytes(&RankOptions { stages: Stages::Parts(1), layout, ..*ranks });
         let planned = |layout| Some(Planned { layout, needed_bytes: needed_bytes(layout).ok()? });
-        layouts.extend([Layout::SplitFeatures, Layout::Patches].into_iter().filter_map(planned));
+        layouts.extend([GraphPlacement::SplitFeatures, GraphPlacement::Patches].into_iter().filter_map(planned));
     }
     // Reads of one's own memory are quicker than those of others'.
     let choice = layouts.iter().find(|planned| planned.fits(room)).map(|planned| planned.layout);
@@ -68,14 +68,14 @@ pub fn run(
         })
         .collect();
     let lines: Vec<String> = layouts.iter().map(|planned| planned.line(room)).collect();
-    let flags = |layout: Layout| format!("--gpus {n} --layout {}", layout.name());
+    let flags = |layout: GraphPlacement| format!("--gpus {n} --layout {}", layout.name());
     let mut results = begun(spec, config);
     results
         .add("ranks", n, "Ranks", n.to_string())
         .add("device", room.device.clone(), "Each on", room.device.clone())
         .add("available_bytes", room.free, "Memory of each", readable_bytes(room.free))
         .add("plans", json!(plans), "", lines.join("\n"))
-        .add("choice", choice.map(Layout::name), "Choice", choice.map_or("none fits".to_owned(), flags));
+        .add("choice", choice.map(GraphPlacement::name), "Choice", choice.map_or("none fits".to_owned(), flags));
     results.print(output.json);
     if choice.is_some() { Ok(()) } else { room.check(&replica, &plan, &of_rank, ON_EACH) }
 }
@@ -137,7 +137,7 @@ mod tests {
         let dataset = load("synth:planted,nodes=3000,degree=8", &LoadOptions::default()).unwrap();
         let grid = ProcessGrid::new(Scheme::OneD, 2, 1).unwrap();
         let ranks = RankOptions::new(grid, Exchange::Rows, Duration::from_secs(9));
-        let ranks = RankOptions { layout: Layout::Patches, stages: Stages::Parts(1), ..ranks };
+        let ranks = RankOptions { layout: GraphPlacement::Patches, stages: Stages::Parts(1), ..ranks };
         let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 4], ..BatchConfig::default() };
         let config = TrainConfig { batch, batch_size: Some(64), ..TrainConfig::for_model(ModelKind::Sage) };
         assert!(check_patches(&ranks, 80 << 30, &dataset, &config).is_ok());

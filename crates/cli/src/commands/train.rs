@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use girih_comm::CardTransport;
 use girih_datasets::{DataSource, Dataset, LoadOptions, load};
 use girih_reorder::{Auto, OrderKind};
-use girih_trainer::distributed::{Layout, RankOptions, TrainJob};
+use girih_trainer::distributed::{GraphPlacement, RankOptions, TrainJob};
 use girih_trainer::{Arrangement, Event, SessionOptions, TaskKind, TrainConfig};
 
 use self::division::Asked;
@@ -283,7 +283,7 @@ fn arrangement(backend: &Chosen, ranks: Option<&RankOptions>, config: &TrainConf
 
 /// Whether each rank holds all of the data.
 fn holds_all(ranks: &RankOptions, config: &TrainConfig) -> bool {
-    config.batch.is_sampled() && ranks.layout == Layout::Replicated
+    config.batch.is_sampled() && ranks.layout == GraphPlacement::Replicated
 }
 
 /// How ranks share the work: as the arguments say, or as is planned to be quickest.
@@ -367,7 +367,7 @@ fn carrier(ranks: &RankOptions) -> String {
 }
 
 /// What ranks hold of mini-batches, where it is not everything.
-fn layout_of(layout: Layout, config: &TrainConfig) -> String {
+fn layout_of(layout: GraphPlacement, config: &TrainConfig) -> String {
     if config.batch.is_sampled() { format!(", layout {}", layout.name()) } else { String::new() }
 }
 

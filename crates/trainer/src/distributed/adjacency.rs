@@ -1,4 +1,4 @@
-//! [`CutAdjacency`]: the normalised adjacency as a rank reads it: its own rows, and what it learns of others by
+//! [`PartitionedAdjacency`]: the normalised adjacency as a rank reads it: its own rows, and what it learns of others by
 //! messages.
 //!
 //! ```text
@@ -27,7 +27,7 @@ use crate::inputs::Adjacency;
 pub(crate) type AllScales = [Option<Arc<[f32]>>; 2];
 
 /// `Â = L·A·R`, of which a rank reads its own rows.
-pub(crate) struct CutAdjacency {
+pub(crate) struct PartitionedAdjacency {
     source: Arc<DataSource>,
     self_loops: bool,
     exchange: Exchange,
@@ -39,7 +39,7 @@ pub(crate) struct CutAdjacency {
     blocks: Mutex<Option<HostBlocks>>,
 }
 
-impl CutAdjacency {
+impl PartitionedAdjacency {
     /// The adjacency of `source` as a model wants it, operands in `f32` travelling as `wire`; all ranks call it
     /// together.
     ///
@@ -88,14 +88,14 @@ impl CutAdjacency {
     }
 }
 
-impl CutAdjacency {
+impl PartitionedAdjacency {
     /// The factors of all rows and of all columns.
     pub(crate) fn scales(&self) -> &AllScales {
         &self.scales
     }
 }
 
-impl<B: Backend> BlockSource<B> for CutAdjacency {
+impl<B: Backend> BlockSource<B> for PartitionedAdjacency {
     fn wire(&self) -> Dtype {
         self.wire
     }

@@ -8,7 +8,7 @@ use girih_compute::Backend;
 use girih_datasets::DataSource;
 use girih_graph_format::Matrix;
 
-use super::data::CutData;
+use super::data::PartitionedData;
 use super::job::{RankJob, agree, check_devices, check_world, on_each};
 use super::session::{RankOptions, check_task};
 use crate::TrainError;
@@ -125,12 +125,12 @@ fn cut<B: Backend>(
     data: DataSource,
     checkpoint: &Checkpoint,
     ranks: &RankOptions,
-) -> Result<CutData, TrainError> {
+) -> Result<PartitionedData, TrainError> {
     let config = &checkpoint.progress.config;
     check_task(config)?;
     let data = data.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
     let data = labelled(data, checkpoint)?;
-    CutData::new(backend, data, config, ranks)
+    PartitionedData::new(backend, data, config, ranks)
 }
 
 /// Data with labels for the model of a checkpoint, of which nodes need have none. A folder that has all of them stays
@@ -155,7 +155,7 @@ fn cut_alike<B: Backend>(
     data: DataSource,
     (checkpoint, what): (&Checkpoint, &str),
     ranks: &RankOptions,
-) -> Result<CutData, TrainError> {
+) -> Result<PartitionedData, TrainError> {
     check_world(backend, world, ranks)?;
     agree(world, "data", data.fingerprint())?;
     agree(world, "parameters", checkpoint.fingerprint())?;

@@ -12,7 +12,7 @@ use girih_partition::{BlockPlan, Exchange, RankPlan, Receivers, Step, StepsToget
 use super::adjacency::AllScales;
 use super::looped::LoopedRows;
 use super::ranks::{Ranks, failed, totals};
-use super::rows::{PeerRows, RowExchange};
+use super::rows::{HaloExchange, HaloPlan};
 
 /// Where a rank's blocks come from: the adjacency, or on paper its sizes.
 pub(crate) trait BlockSource<B: Backend>: Send + Sync {
@@ -44,7 +44,7 @@ pub(crate) struct Blocks<B: Backend> {
     pub(super) factors: Option<B::Matrix>,
     /// The block whose columns are the panel that it holds itself, if one of its steps is for that.
     pub(super) own: Option<Chunks<B>>,
-    pub(super) together: Vec<Together<B>>,
+    pub(super) together: Vec<StepGroup<B>>,
 }
 
 impl<B: Backend> Blocks<B> {
@@ -57,25 +57,25 @@ impl<B: Backend> Blocks<B> {
 /// A matrix for each chunk of the rows of a product.
 pub(crate) type Chunks<B> = Vec<<B as Backend>::Sparse>;
 
-/// The blocks of steps whose panels come together, side by side.
-pub(crate) struct Together<B: Backend> {
+/// Blocks of the SUMMA steps whose panels arrive in one exchange, side by side.
+pub(crate) struct StepGroup<B: Backend> {
     /// Their columns are the rows that come. `None` where none come from others.
     pub(super) matrix: Option<Chunks<B>>,
-    pub(super) exchange: StepsExchange<B>,
+    pub(super) exchange: PanelExchange<B>,
 }
 
-/// What comes together, in the order of the group.
-pub(crate) enum StepsExchange<B: Backend> {
+/// Exchange of a step group, in the order of the ranks of the group.
+pub(crate) enum PanelExchange<B: Backend> {
     /// Whole panels.
     Panels(Panels),
     /// Rows of other members.
-    Rows(RowExchange<B>),
+    Rows(HaloPlan<B>),
 }
 
 /// Whole panels that travel in an exchange: rows that go to members of the group, and come from them.
 #[derive(Clone)]
 pub(crate) enum Panels {
-    /// Each panel goes to all: the rows of each member for the others, this rank's among them; none of who sends none.
+    /// All-gather. `counts[i]`: rows that rank `i` contributes (0 if none).
     ToAll(Vec<usize>),
     /// A panel goes to one member at most, and one comes.
     ToOne {
@@ -107,7 +107,7 @@ impl Panels {
 pub(crate) struct Pattern<B: Backend> {
     pub(crate) matrix: B::Sparse,
     /// Where the rows come from that its columns stand for.
-    pub(crate) rows: PeerRows<B>,
+    pub(crate) rows: HaloExchange<B>,
 }
 
 /// [`Blocks`] on the host, before they are scaled. Clones share entries.
@@ -194,10 +194,10 @@ impl HostBlocks {
         });
         let together = self.together.into_iter().map(|(block, lists)| {
             let exchange = match lists {
-                Lists::Panels(panels) => StepsExchange::Panels(panels),
-                Lists::Rows { sent, received } => StepsExchange::Rows(RowExchange::new(backend, &sent, received)?),
+                Lists::Panels(panels) => PanelExchange::Panels(panels),
+                Lists::Rows { sent, received } => PanelExchange::Rows(HaloPlan::new(backend, &sent, received)?),
             };
-            Ok(Together { matrix: block.map(uploaded).transpose()?, exchange })
+            Ok(StepGroup { matrix: block.map(uploaded).transpose()?, exchange })
         });
         let together = together.collect::<Result<_, ComputeError>>()?;
         Ok(Blocks { factors: factors.transpose()?, own: self.own.map(uploaded).transpose()?, together })
@@ -304,7 +304,7 @@ impl<B: Backend> Pattern<B> {
         let names = Some(EntryNames { first_row: ranks.own().start as u32, columns: columns.0.into() });
         Ok(Self {
             matrix: backend.upload_sparse(&SparseOperand { csr: &block[0], scales, symmetric: false, names })?,
-            rows: PeerRows::new(backend, ranks, &sent, wanted.iter().map(Vec::len).collect())?,
+            rows: HaloExchange::new(backend, ranks, &sent, wanted.iter().map(Vec::len).collect())?,
         })
     }
 }

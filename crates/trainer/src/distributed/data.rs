@@ -1,4 +1,4 @@
-//! [`CutData`]: what ranks read of a data set, each its own rows.
+//! [`PartitionedData`]: what ranks read of a data set, each its own rows.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use girih_compute::{Backend, Dtype};
 use girih_datasets::{DataSource, Interactions, Labels, NodeRows, Outline, RowsDigest, Split};
 use girih_partition::{BlockPlan, Exchange};
 
-use super::adjacency::CutAdjacency;
+use super::adjacency::PartitionedAdjacency;
 use super::apply::TakeLogits;
 use super::ranks::{HANDED, Ranks};
-use super::session::{Layout, RankOptions};
+use super::session::{GraphPlacement, RankOptions};
 use crate::TrainError;
 use crate::checkpoint::{Checkpoint, DataShape, Progress};
 use crate::config::TrainConfig;
@@ -28,7 +28,7 @@ use crate::session::{
 use crate::targets::Targets;
 
 /// What ranks read of a data set, each its own rows. Those that are threads share it.
-pub(super) struct CutData {
+pub(super) struct PartitionedData {
     pub(super) plan: Arc<BlockPlan>,
     source: Arc<DataSource>,
     outline: Outline,
@@ -37,11 +37,11 @@ pub(super) struct CutData {
     exchange: Exchange,
     wire: Dtype,
     transport: Option<CardTransport>,
-    layout: Layout,
+    layout: GraphPlacement,
     needs: Needs,
 }
 
-impl CutData {
+impl PartitionedData {
     /// What ranks will read for a model; of a folder, nothing is read yet.
     ///
     /// # Errors
@@ -181,8 +181,8 @@ impl CutData {
         let shape = self.shape(ranks)?;
         let cut = self.adjacency(ranks)?;
         let rows = match self.layout {
-            Layout::SplitFeatures => 0..self.outline.n_nodes,
-            Layout::Patches | Layout::Replicated => ranks.own(),
+            GraphPlacement::SplitFeatures => 0..self.outline.n_nodes,
+            GraphPlacement::Patches | GraphPlacement::Replicated => ranks.own(),
         };
         let (rows, own) = (self.source.graph_rows(rows)?, self.source.rows(ranks.own())?);
         let held = Held::new(backend, ranks, (rows, cut), own, &self.needs, (config, self.wire, self.layout))?;
@@ -210,9 +210,9 @@ impl CutData {
         Ok(DataShape::of_outline(&self.outline, stored.fingerprints(&digests)?))
     }
 
-    fn adjacency<B: Backend>(&self, ranks: &Ranks<B>) -> Result<Option<Arc<CutAdjacency>>, TrainError> {
+    fn adjacency<B: Backend>(&self, ranks: &Ranks<B>) -> Result<Option<Arc<PartitionedAdjacency>>, TrainError> {
         let Some(adjacency) = self.needs.graph else { return Ok(None) };
-        CutAdjacency::new(Arc::clone(&self.source), adjacency, ranks, (self.exchange, self.wire))
+        PartitionedAdjacency::new(Arc::clone(&self.source), adjacency, ranks, (self.exchange, self.wire))
             .map(|cut| Some(Arc::new(cut)))
     }
 

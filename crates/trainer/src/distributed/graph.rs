@@ -1,4 +1,4 @@
-//! [`CutGraph`]: the blocks of the adjacency that a rank holds, and how it multiplies with them.
+//! [`PartitionedGraph`]: the blocks of the adjacency that a rank holds, and how it multiplies with them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Transpose};
 
 use super::blocks::{BlockSource, Blocks, Pattern, travelling};
-use super::operand::{Operand, OwnRows};
-use super::product::{Beside, Product, Sums};
+use super::operand::{LocalOperand, Operand};
+use super::product::{OverlappedWork, Product, Sums};
 use super::ranks::Ranks;
 use crate::tape::Pool;
 
@@ -16,7 +16,7 @@ use crate::tape::Pool;
 const ROUNDED_MAX: usize = 2;
 
 /// The adjacency as one rank sees it.
-pub struct CutGraph<B: Backend> {
+pub struct PartitionedGraph<B: Backend> {
     ranks: Arc<Ranks<B>>,
     adjacency: Arc<dyn BlockSource<B>>,
     /// For each direction, built when it is first needed.
@@ -26,7 +26,7 @@ pub struct CutGraph<B: Backend> {
     is_exact: AtomicBool,
 }
 
-impl<B: Backend> CutGraph<B> {
+impl<B: Backend> PartitionedGraph<B> {
     pub(crate) fn new(ranks: Arc<Ranks<B>>, adjacency: Arc<dyn BlockSource<B>>) -> Self {
         Self {
             ranks,
@@ -72,23 +72,24 @@ impl<B: Backend> CutGraph<B> {
         backend: &B,
         pool: &mut Pool<B>,
         transpose: Transpose,
-        rows: OwnRows<'_, B>,
+        rows: LocalOperand<'_, B>,
         epilogue: &Epilogue<'_, B::Matrix>,
         out: &mut B::Matrix,
     ) -> Result<(), ComputeError> {
-        self.multiply_beside(backend, (pool, &mut || Ok(())), transpose, rows, epilogue, out)
+        self.spmm_overlapped(backend, (pool, &mut || Ok(())), transpose, rows, epilogue, out)
     }
 
-    /// The same, with something that the rank does `beside` it: while the first rows of others travel.
+    /// As [`multiply`](Self::multiply), with work of this rank that overlaps it: `overlap` runs while the first rows of
+    /// other ranks travel.
     ///
     /// # Errors
-    /// When the backend or another rank fails, or what is done beside.
-    pub(crate) fn multiply_beside(
+    /// When the backend, another rank or the overlapped work fails.
+    pub(crate) fn spmm_overlapped(
         &self,
         backend: &B,
-        (pool, beside): (&mut Pool<B>, &mut Beside<'_>),
+        (pool, overlap): (&mut Pool<B>, &mut OverlappedWork<'_>),
         transpose: Transpose,
-        rows: OwnRows<'_, B>,
+        rows: LocalOperand<'_, B>,
         epilogue: &Epilogue<'_, B::Matrix>,
         out: &mut B::Matrix,
     ) -> Result<(), ComputeError> {
@@ -97,7 +98,7 @@ impl<B: Backend> CutGraph<B> {
         // operand.
         let travelling = travelling(rows.dtype(backend), self.wire());
         let operand = Operand { rows, factors: blocks.factors.as_ref(), dtype: travelling };
-        let mut product = Product { ranks: &self.ranks, backend, pool, beside };
+        let mut product = Product { ranks: &self.ranks, backend, pool, overlap };
         let is_sum = self.ranks.slices.is_none() && self.ranks.sums.is_none();
         if is_sum && (backend.dtype(out) == Dtype::F32 || blocks.n_products() <= ROUNDED_MAX) {
             // Nothing follows the steps: they add up where the result belongs.

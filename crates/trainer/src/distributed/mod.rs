@@ -1,5 +1,5 @@
 //! Training on ranks, and applying what was trained: each is a [`RankJob`]. On mini-batches each takes a share of the
-//! seeds of every batch, and holds graph and features whole, or its [patch](Layout) of them: see
+//! seeds of every batch, and holds graph and features whole, or its [patch](GraphPlacement) of them: see
 //! [`MiniBatch`](crate::MiniBatch). All else on this page is full-batch training, on ranks that each hold some rows of
 //! everything that has a row per node.
 //!
@@ -12,8 +12,8 @@
 //! Whatever works on rows alone (products with weights, dropout, activations, layer normalisation) runs as on one rank;
 //! draws are keyed by the ids of the whole, so that masks and batches are the same. Ranks meet in a few places:
 //!
-//! - [`CutGraph::multiply`]: sums over neighbours, carried out step by step as the plan says;
-//! - [`PeerRows::fetch`]: rows of neighbours, for attention, maxima and sequences over a rank's own rows; and those of
+//! - [`PartitionedGraph::multiply`]: sums over neighbours, carried out step by step as the plan says;
+//! - [`HaloExchange::fetch`]: rows of neighbours, for attention, maxima and sequences over a rank's own rows; and those of
 //!   the users and items of a rank's share of a recommender's batch;
 //! - [`Ranks::sum`]: the loss and the gradients of parameters, once a step, and the sums over all nodes that batch
 //!   normalisation takes each way;
@@ -54,17 +54,17 @@ mod session;
 mod tests;
 
 pub use apply::{ApplyJob, RecommendJob, TakeLogits};
-pub use graph::CutGraph;
+pub use graph::PartitionedGraph;
 pub use job::RankJob;
 pub use network::{Links, Network};
 pub use paper::PaperGraph;
 pub use planning::{RankPlanner, RankPlans};
 pub use ranks::Ranks;
-pub use session::{Layout, RankOptions, TrainJob};
+pub use session::{GraphPlacement, RankOptions, TrainJob};
 
-pub(crate) use adjacency::{AllScales, CutAdjacency};
+pub(crate) use adjacency::{AllScales, PartitionedAdjacency};
 pub(crate) use blocks::{BlockSource, Pattern};
 pub(crate) use first::{first_does, first_tells, read_told, told};
-pub(crate) use operand::{OwnProduct, OwnRows, Through};
-pub(crate) use product::Beside;
-pub(crate) use rows::PeerRows;
+pub(crate) use operand::{LazyGemm, LocalOperand, Through};
+pub(crate) use product::OverlappedWork;
+pub(crate) use rows::HaloExchange;

@@ -19,15 +19,15 @@ use crate::tape::Pool;
 const BAND_COLUMNS: usize = 128;
 
 /// A rank's own rows of an operand.
-pub(crate) enum OwnRows<'x, B: Backend> {
+pub(crate) enum LocalOperand<'x, B: Backend> {
     /// Those of a matrix.
     Of(&'x B::Matrix),
     /// Those of a dense product, which is not stored: the first columns are on their way while others are made.
-    Product(OwnProduct<'x, B>),
+    Product(LazyGemm<'x, B>),
 }
 
 /// `X·op(W)`, or a gradient that is this product, taken back through an epilogue.
-pub(crate) struct OwnProduct<'x, B: Backend> {
+pub(crate) struct LazyGemm<'x, B: Backend> {
     /// `X`.
     pub(crate) x: &'x B::Matrix,
     /// `W`, and `op`.
@@ -46,11 +46,11 @@ pub(crate) struct Through<'x, B: Backend> {
     pub(crate) bias_grad: Option<&'x mut B::Matrix>,
 }
 
-impl<B: Backend> OwnRows<'_, B> {
+impl<B: Backend> LocalOperand<'_, B> {
     pub(super) fn shape(&self, backend: &B) -> Shape {
         match self {
             Self::Of(x) => backend.shape(x),
-            Self::Product(OwnProduct { x, weight: (weight, transpose), .. }) => {
+            Self::Product(LazyGemm { x, weight: (weight, transpose), .. }) => {
                 Shape::new(backend.shape(x).rows, read(backend.shape(weight), *transpose).cols)
             }
         }
@@ -60,13 +60,13 @@ impl<B: Backend> OwnRows<'_, B> {
     pub(super) fn dtype(&self, backend: &B) -> Dtype {
         match self {
             Self::Of(x) => backend.dtype(x),
-            Self::Product(OwnProduct { through: Some(through), .. }) => backend.dtype(through.y),
+            Self::Product(LazyGemm { through: Some(through), .. }) => backend.dtype(through.y),
             Self::Product(_) => backend.activations(),
         }
     }
 }
 
-impl<B: Backend> OwnProduct<'_, B> {
+impl<B: Backend> LazyGemm<'_, B> {
     /// Some columns, times a factor for each row, in a buffer of the pool.
     fn columns(
         &mut self,
@@ -135,7 +135,7 @@ impl<B: Backend> Through<'_, B> {
 
 /// A rank's own rows of the operand, of which those are made that travel.
 pub(super) struct Operand<'x, B: Backend> {
-    pub(super) rows: OwnRows<'x, B>,
+    pub(super) rows: LocalOperand<'x, B>,
     /// What rows are multiplied by before they travel.
     pub(super) factors: Option<&'x B::Matrix>,
     /// How they travel.
@@ -146,7 +146,7 @@ impl<'x, B: Backend> Operand<'x, B> {
     /// The matrix that travels as it is, if there is one.
     fn as_it_is(&self, backend: &B) -> Option<&'x B::Matrix> {
         match self.rows {
-            OwnRows::Of(x) if self.factors.is_none() && backend.dtype(x) == self.dtype => Some(x),
+            LocalOperand::Matrix(x) if self.factors.is_none() && backend.dtype(x) == self.dtype => Some(x),
             _ => None,
         }
     }
@@ -155,8 +155,8 @@ impl<'x, B: Backend> Operand<'x, B> {
     fn columns(&mut self, backend: &B, pool: &mut Pool<B>, columns: &Range<usize>) -> Result<B::Matrix, ComputeError> {
         let stored = self.rows.dtype(backend);
         let x = match &mut self.rows {
-            OwnRows::Of(x) => *x,
-            OwnRows::Product(product) => {
+            LocalOperand::Matrix(x) => *x,
+            LocalOperand::LazyGemm(product) => {
                 let made = product.columns((backend, pool), self.factors, (columns, stored))?;
                 if stored == self.dtype {
                     return Ok(made);
@@ -196,7 +196,7 @@ fn copied<B: Backend>(
 }
 
 /// Own rows as far as they are made.
-pub(super) struct OwnColumns<'x, B: Backend> {
+pub(super) struct LocalColumns<'x, B: Backend> {
     operand: Operand<'x, B>,
     /// The matrix that travels as it is, if there is one.
     as_it_is: Option<&'x B::Matrix>,
@@ -211,7 +211,7 @@ struct Band<B: Backend> {
     rows: Option<B::Matrix>,
 }
 
-impl<'x, B: Backend> OwnColumns<'x, B> {
+impl<'x, B: Backend> LocalColumns<'x, B> {
     /// None yet.
     pub(super) fn new(operand: Operand<'x, B>, backend: &B) -> Self {
         Self { as_it_is: operand.as_it_is(backend), operand, bands: Vec::new(), parts: Vec::new() }

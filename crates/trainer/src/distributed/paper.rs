@@ -15,10 +15,10 @@ use girih_partition::{
     place_in,
 };
 
-use super::blocks::{BlockSource, Blocks, Chunks, Panels, Pattern, StepsExchange, Together};
+use super::blocks::{BlockSource, Blocks, Chunks, PanelExchange, Panels, Pattern, StepGroup};
 use super::network::{Network, Operation};
 use super::ranks::Ranks;
-use super::rows::{PeerRows, RowExchange};
+use super::rows::{HaloExchange, HaloPlan};
 use super::session::RankOptions;
 use crate::TrainError;
 use crate::config::TrainConfig;
@@ -256,7 +256,7 @@ impl PaperBlocks {
         ranks: &Ranks<Meter>,
         together: &StepsTogether,
         transpose: Transpose,
-    ) -> Together<Meter> {
+    ) -> StepGroup<Meter> {
         let (plan, rank, steps) = (&self.plan, ranks.rank(), &ranks.mine().steps);
         let lists: BTreeMap<usize, Vec<usize>> =
             together.steps.iter().filter_map(|&i| Some((i, self.rows(rank, i, transpose)?))).collect();
@@ -266,13 +266,13 @@ impl PaperBlocks {
         let (sent, received) = plan.sent_and_received(rank, together, rows_for);
         let n_columns = received.iter().sum();
         let exchange = match lists.is_empty() {
-            true => StepsExchange::Panels(Panels::of(plan, rank, together)),
-            false => StepsExchange::Rows(exchange_of(meter, sent, received)),
+            true => PanelExchange::Panels(Panels::of(plan, rank, together)),
+            false => PanelExchange::Rows(exchange_of(meter, sent, received)),
         };
         let nnz: Vec<usize> = plan.from_others(rank, together).map(|(i, _)| self.nnz(rank, i, transpose)).collect();
         let kind = if nnz.len() == 1 && steps.len() > 2 { BlockKind::Single } else { BlockKind::Others };
         let chunks = || self.chunks(meter, rank, kind, (n_columns, nnz.iter().sum()));
-        Together { matrix: (!nnz.is_empty()).then(chunks), exchange }
+        StepGroup { matrix: (!nnz.is_empty()).then(chunks), exchange }
     }
 }
 
@@ -282,8 +282,8 @@ fn even_part(n: usize, i: usize, n_parts: usize) -> usize {
 }
 
 /// Lists of rows of which only the lengths are known.
-fn exchange_of(meter: &Meter, sent: Vec<usize>, received: Vec<usize>) -> RowExchange<Meter> {
-    RowExchange::of_ids(meter.matrix(Shape::new(sent.iter().sum(), 1), Dtype::F32), sent, received)
+fn exchange_of(meter: &Meter, sent: Vec<usize>, received: Vec<usize>) -> HaloPlan<Meter> {
+    HaloPlan::of_ids(meter.matrix(Shape::new(sent.iter().sum(), 1), Dtype::F32), sent, received)
 }
 
 impl BlockSource<Meter> for PaperBlocks {
@@ -309,7 +309,7 @@ impl BlockSource<Meter> for PaperBlocks {
         let PatternSizes { nnz, received, sent } = self.pattern_sizes(ranks.rank());
         let shape = Shape::new(ranks.own().len(), received.iter().sum());
         let (matrix, rows) = (self.sparse(meter, shape, nnz as usize), exchange_of(meter, sent, received));
-        Ok(Pattern { matrix, rows: PeerRows::of(ranks, rows) })
+        Ok(Pattern { matrix, rows: HaloExchange::of(ranks, rows) })
     }
 }
 

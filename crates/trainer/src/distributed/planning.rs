@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::graph::CutGraph;
+use super::graph::PartitionedGraph;
 use super::network::Network;
 use super::paper::{PaperBlocks, PaperGraph, PaperRank};
-use super::session::{Layout, RankOptions, check_task};
+use super::session::{GraphPlacement, RankOptions, check_task};
 use crate::TrainError;
 use crate::batching::BatchKind;
 use crate::config::TrainConfig;
@@ -72,7 +72,7 @@ impl RankPlanner<'_> {
     /// or there are more ranks than nodes.
     pub fn plan_patches(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
         check_task(self.config)?;
-        if self.config.batch.kind != BatchKind::Neighbor || ranks.layout == Layout::Replicated {
+        if self.config.batch.kind != BatchKind::Neighbor || ranks.layout == GraphPlacement::Replicated {
             return Err(TrainError::invalid(
                 "a plan of partitioned data is for --batch neighbor with --layout patches or split-features",
             ));
@@ -92,8 +92,12 @@ impl RankPlanner<'_> {
             let device = devices[rank * devices.len() / n_ranks];
             let meter = device.meter(config);
             let ranks = PaperRank::ranks(&blocks.plan, rank, network, &meter);
-            let graph = reads_graph
-                .then(|| Graph::Cut(Box::new(CutGraph::new(Arc::clone(&ranks), Arc::<PaperBlocks>::clone(&blocks)))));
+            let graph = reads_graph.then(|| {
+                Graph::Partitioned(Box::new(PartitionedGraph::new(
+                    Arc::clone(&ranks),
+                    Arc::<PaperBlocks>::clone(&blocks),
+                )))
+            });
             Plan::on((&meter, device), config, (data, PlacedRows::AtMost), Some(Share { ranks, graph, layout }))
         };
         let ranks: Vec<usize> =

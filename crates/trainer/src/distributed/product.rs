@@ -13,8 +13,8 @@ use girih_comm::Pending;
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Epilogue, Shape, Transpose};
 use girih_partition::{Reduce, Slicing, Stages};
 
-use super::blocks::{Blocks, Panels, StepsExchange, Together};
-use super::operand::{Operand, OwnColumns, OwnRows};
+use super::blocks::{Blocks, PanelExchange, Panels, StepGroup};
+use super::operand::{LocalColumns, LocalOperand, Operand};
 use super::ranks::{Ranks, failed};
 use super::rows::Arriving;
 use crate::tape::Pool;
@@ -29,9 +29,9 @@ fn stages_ahead(stages: Stages, overlap: bool) -> usize {
     }
 }
 
-/// Which of the products that are added up comes next.
+/// Position of a product among those that are accumulated.
 #[derive(Clone, Copy)]
-struct Turn {
+struct Accumulation {
     n_before: usize,
     n_products: usize,
 }
@@ -40,8 +40,8 @@ struct Turn {
 struct Stage<'b, B: Backend> {
     /// Which part of the columns comes in it.
     part: usize,
-    together: &'b Together<B>,
-    turn: Turn,
+    together: &'b StepGroup<B>,
+    accumulation: Accumulation,
 }
 
 impl<B: Backend> Blocks<B> {
@@ -51,9 +51,9 @@ impl<B: Backend> Blocks<B> {
         let of_part = |part| {
             let mut n_before = usize::from(self.own.is_some());
             self.together.iter().map(move |together| {
-                let turn = Turn { n_before, n_products };
+                let accumulation = Accumulation { n_before, n_products };
                 n_before += usize::from(together.matrix.is_some());
-                Stage { part, together, turn }
+                Stage { part, together, accumulation }
             })
         };
         (0..n_parts).flat_map(of_part).collect()
@@ -65,24 +65,24 @@ pub(super) enum Sums<'o, B: Backend> {
     /// Nothing follows the steps: they add up where the result belongs, and what is applied to it.
     Out(&'o mut B::Matrix, &'o Epilogue<'o, B::Matrix>),
     /// A buffer for each chunk.
-    Chunks(&'o mut Tail<B>),
+    Chunks(&'o mut ReducePipeline<B>),
 }
 
-/// What follows the steps of a product, chunk after chunk: while one is multiplied, the sums of the one before are
-/// added up, and those of the one before that become whole rows again.
-pub(super) struct Tail<B: Backend> {
+/// Reduction after the steps of a product, pipelined over row chunks: while one chunk is multiplied, the partial sums of
+/// the one before are reduced over ranks, and the reduced rows of the one before that are joined to whole rows.
+pub(super) struct ReducePipeline<B: Backend> {
     /// Those that are still multiplied.
     chunks: Vec<Option<B::Matrix>>,
-    summing: Option<Following<B>>,
-    joining: Option<Following<B>>,
+    summing: Option<PendingReduce<B>>,
+    joining: Option<PendingReduce<B>>,
     /// The rank's own rows; `None` where the sums of the only chunk are that.
     out: Option<B::Matrix>,
     /// Columns of the operand.
     cols: usize,
 }
 
-/// An exchange of a chunk's sums that was begun.
-struct Following<B: Backend> {
+/// Reduction of a chunk's partial sums that was begun.
+struct PendingReduce<B: Backend> {
     chunk: usize,
     pending: Pending,
     rows: B::Matrix,
@@ -95,20 +95,20 @@ impl<B: Backend> Sums<'_, B> {
     fn of_chunk(&mut self, chunk: usize) -> &mut B::Matrix {
         match self {
             Self::Out(out, _) => out,
-            Self::Chunks(tail) => tail.chunks[chunk].as_mut().expect("a chunk that is multiplied"),
+            Self::Chunks(reduce) => reduce.chunks[chunk].as_mut().expect("a chunk that is multiplied"),
         }
     }
 }
 
-/// What a rank does of other things while the first rows of a product travel.
-pub(crate) type Beside<'b> = dyn FnMut() -> Result<(), ComputeError> + 'b;
+/// Work of a rank that runs while the first rows of a product travel.
+pub(crate) type OverlappedWork<'b> = dyn FnMut() -> Result<(), ComputeError> + 'b;
 
 /// A product under way.
 pub(super) struct Product<'p, 'b, B: Backend> {
     pub(super) ranks: &'p Ranks<B>,
     pub(super) backend: &'p B,
     pub(super) pool: &'p mut Pool<B>,
-    pub(super) beside: &'p mut Beside<'b>,
+    pub(super) overlap: &'p mut OverlappedWork<'b>,
 }
 
 impl<B: Backend> Product<'_, '_, B> {
@@ -116,24 +116,28 @@ impl<B: Backend> Product<'_, '_, B> {
     pub(super) fn summed(&mut self, blocks: &Blocks<B>, operand: Operand<'_, B>) -> Result<B::Matrix, ComputeError> {
         let (shape, ranks) = (operand.rows.shape(self.backend), self.ranks);
         let Some(slicing) = &ranks.mine().slice else {
-            let mut tail = self.tail(shape, shape.cols)?;
-            self.steps(blocks, operand, &mut Sums::Chunks(&mut tail))?;
-            return self.end(tail);
+            let mut reduce = self.reduce_pipeline(shape, shape.cols)?;
+            self.steps(blocks, operand, &mut Sums::Chunks(&mut reduce))?;
+            return self.end(reduce);
         };
         let dtype = operand.dtype;
-        let mut own = OwnColumns::new(operand, self.backend);
+        let mut own = LocalColumns::new(operand, self.backend);
         own.make_all((self.backend, self.pool))?;
         let slice = self.cut_columns(slicing, own.part(0))?;
         own.give_back(self.backend, self.pool);
-        let mut tail = self.tail(shape, self.backend.shape(&slice).cols)?;
-        let sliced = Operand { rows: OwnRows::Of(&slice), factors: None, dtype };
-        self.steps(blocks, sliced, &mut Sums::Chunks(&mut tail))?;
+        let mut reduce = self.reduce_pipeline(shape, self.backend.shape(&slice).cols)?;
+        let sliced = Operand { rows: LocalOperand::Matrix(&slice), factors: None, dtype };
+        self.steps(blocks, sliced, &mut Sums::Chunks(&mut reduce))?;
         self.give(Some(slice));
-        self.end(tail)
+        self.end(reduce)
     }
 
     /// Buffers for a product with an operand of this shape, in slices so wide.
-    fn tail(&mut self, Shape { rows, cols }: Shape, width: usize) -> Result<Tail<B>, ComputeError> {
+    fn reduce_pipeline(
+        &mut self,
+        Shape { rows, cols }: Shape,
+        width: usize,
+    ) -> Result<ReducePipeline<B>, ComputeError> {
         let (plan, rank, backend) = (self.ranks.plan(), self.ranks.rank(), self.backend);
         let n_chunks = plan.n_chunks;
         let mut taken = |rows, cols| self.pool.take(backend, Shape::new(rows, cols), Dtype::F32);
@@ -141,7 +145,7 @@ impl<B: Backend> Product<'_, '_, B> {
         let chunks = chunks.collect::<Result<_, ComputeError>>()?;
         let is_whole = n_chunks == 1 && self.ranks.slices.is_none();
         let out = if is_whole { None } else { Some(taken(rows, cols)?) };
-        Ok(Tail { chunks, summing: None, joining: None, out, cols })
+        Ok(ReducePipeline { chunks, summing: None, joining: None, out, cols })
     }
 
     /// `Σ block · panel` over the steps, part after part of the columns, all of a stage chunk by chunk.
@@ -160,11 +164,11 @@ impl<B: Backend> Product<'_, '_, B> {
         let stages = blocks.stages(columns.len());
         let ahead = stages_ahead(plan.stages, self.ranks.steps.overlaps());
         let (own_columns, mut arriving) = self.begin_first(operand, &columns, &stages[..ahead.min(stages.len())])?;
-        (self.beside)()?;
+        (self.overlap)()?;
         // The rank's own rows are here already: its block is multiplied while those of others travel. Where nothing
         // else is, all chunks but the first are left to what follows the first.
         let n_before = if n_products == 1 { 1 } else { n_chunks };
-        let first = Turn { n_before: 0, n_products };
+        let first = Accumulation { n_before: 0, n_products };
         let multiply_own = |product: &Self, sums: &mut Sums<'_, B>, chunk: usize| -> Result<(), ComputeError> {
             let Some(own) = &blocks.own else { return Ok(()) };
             let mut bands = own_columns.bands();
@@ -183,10 +187,15 @@ impl<B: Backend> Product<'_, '_, B> {
                     multiply_own(self, sums, chunk)?;
                 }
                 if let Some(blocks) = &stage.together.matrix {
-                    self.multiply((&blocks[chunk], &received), stage.turn, (sums, chunk), &columns[stage.part])?;
+                    self.multiply(
+                        (&blocks[chunk], &received),
+                        stage.accumulation,
+                        (sums, chunk),
+                        &columns[stage.part],
+                    )?;
                 }
-                if let (true, Sums::Chunks(tail)) = (is_last, &mut *sums) {
-                    self.follow(tail, chunk)?;
+                if let (true, Sums::Chunks(reduce)) = (is_last, &mut *sums) {
+                    self.follow(reduce, chunk)?;
                 }
             }
             self.give(Some(received));
@@ -205,9 +214,9 @@ impl<B: Backend> Product<'_, '_, B> {
         operand: Operand<'x, B>,
         columns: &[Range<usize>],
         stages: &[Stage<'_, B>],
-    ) -> Result<(OwnColumns<'x, B>, VecDeque<Arriving<B>>), ComputeError> {
+    ) -> Result<(LocalColumns<'x, B>, VecDeque<Arriving<B>>), ComputeError> {
         let mut arriving = VecDeque::with_capacity(stages.len());
-        let mut own = OwnColumns::new(operand, self.backend);
+        let mut own = LocalColumns::new(operand, self.backend);
         while own.n_parts() < columns.len() {
             for part in own.make_band((self.backend, self.pool), columns)? {
                 let rows = own.cut((self.backend, self.pool), &columns[part])?;
@@ -224,13 +233,13 @@ impl<B: Backend> Product<'_, '_, B> {
     fn multiply(
         &self,
         (block, panel): (&B::Sparse, &B::Matrix),
-        turn: Turn,
+        accumulation: Accumulation,
         (sums, chunk): (&mut Sums<'_, B>, usize),
         columns: &Range<usize>,
     ) -> Result<(), ComputeError> {
         let usual = Epilogue::default();
         let applied = if let Sums::Out(_, epilogue) = sums { *epilogue } else { &usual };
-        let (is_first, is_last) = (turn.n_before == 0, turn.n_before + 1 == turn.n_products);
+        let (is_first, is_last) = (accumulation.n_before == 0, accumulation.n_before + 1 == accumulation.n_products);
         let epilogue = Epilogue {
             accumulate: !is_first || applied.accumulate,
             bias: applied.bias.filter(|_| is_last),
@@ -245,11 +254,11 @@ impl<B: Backend> Product<'_, '_, B> {
     }
 
     /// Begins to bring what the blocks of some steps multiply.
-    fn begin(&mut self, together: &Together<B>, own: &B::Matrix) -> Result<Arriving<B>, ComputeError> {
+    fn begin(&mut self, together: &StepGroup<B>, own: &B::Matrix) -> Result<Arriving<B>, ComputeError> {
         match &together.exchange {
-            StepsExchange::Rows(rows) => rows.begin(self.backend, self.pool, &*self.ranks.steps, own),
-            StepsExchange::Panels(Panels::ToAll(counts)) => self.begin_for_all(counts, own),
-            StepsExchange::Panels(Panels::ToOne { sent, received }) => self.begin_for_one(sent, received, own),
+            PanelExchange::Rows(rows) => rows.begin(self.backend, self.pool, &*self.ranks.steps, own),
+            PanelExchange::Panels(Panels::ToAll(counts)) => self.begin_for_all(counts, own),
+            PanelExchange::Panels(Panels::ToOne { sent, received }) => self.begin_for_one(sent, received, own),
         }
     }
 
@@ -300,35 +309,35 @@ impl<B: Backend> Product<'_, '_, B> {
     }
 
     /// Begins what follows the products of a chunk, and goes on with those before.
-    fn follow(&mut self, tail: &mut Tail<B>, chunk: usize) -> Result<(), ComputeError> {
-        let sums = tail.chunks[chunk].take().expect("a chunk is followed once");
+    fn follow(&mut self, reduce: &mut ReducePipeline<B>, chunk: usize) -> Result<(), ComputeError> {
+        let sums = reduce.chunks[chunk].take().expect("a chunk is followed once");
         let begun = self.begin_sum(chunk, sums)?;
-        let before = tail.summing.replace(begun);
-        self.go_on(tail, before)
+        let before = reduce.summing.replace(begun);
+        self.go_on(reduce, before)
     }
 
     /// The rank's own rows, when all chunks have arrived.
-    fn end(&mut self, mut tail: Tail<B>) -> Result<B::Matrix, ComputeError> {
-        let last = tail.summing.take();
-        self.go_on(&mut tail, last)?;
-        self.go_on(&mut tail, None)?;
-        Ok(tail.out.expect("rows of all chunks"))
+    fn end(&mut self, mut reduce: ReducePipeline<B>) -> Result<B::Matrix, ComputeError> {
+        let last = reduce.summing.take();
+        self.go_on(&mut reduce, last)?;
+        self.go_on(&mut reduce, None)?;
+        Ok(reduce.out.expect("rows of all chunks"))
     }
 
     /// Makes whole rows of sums that were begun, and takes those that are whole.
-    fn go_on(&mut self, tail: &mut Tail<B>, summing: Option<Following<B>>) -> Result<(), ComputeError> {
+    fn go_on(&mut self, reduce: &mut ReducePipeline<B>, summing: Option<PendingReduce<B>>) -> Result<(), ComputeError> {
         let joining = summing.map(|summed| self.begin_join(summed)).transpose()?;
-        match std::mem::replace(&mut tail.joining, joining) {
-            Some(joined) => self.land(tail, joined),
+        match std::mem::replace(&mut reduce.joining, joining) {
+            Some(joined) => self.land(reduce, joined),
             None => Ok(()),
         }
     }
 
     /// Begins to add up what several ranks have of the same rows; each is left those that it holds.
-    fn begin_sum(&mut self, chunk: usize, mut sums: B::Matrix) -> Result<Following<B>, ComputeError> {
+    fn begin_sum(&mut self, chunk: usize, mut sums: B::Matrix) -> Result<PendingReduce<B>, ComputeError> {
         let (plan, mine) = (self.ranks.plan(), self.ranks.mine());
         let Some(group) = self.ranks.sums.as_deref() else {
-            return Ok(Following { chunk, pending: Pending::done(), rows: sums, sent: None });
+            return Ok(PendingReduce { chunk, pending: Pending::done(), rows: sums, sent: None });
         };
         if let Reduce::Scatter { .. } = mine.reduce {
             let of_panel = |&panel: &usize| plan.chunk_of(panel, chunk).map(|rows| rows.len()).sum();
@@ -337,22 +346,22 @@ impl<B: Backend> Product<'_, '_, B> {
             let mut rows = self.pool.take(self.backend, shape, Dtype::F32)?;
             let pending = group.begin(&mut || group.reduce_scatter(&counts, &sums, &mut rows));
             let pending = pending.map_err(|error| failed(&error))?;
-            return Ok(Following { chunk, pending, rows, sent: Some(sums) });
+            return Ok(PendingReduce { chunk, pending, rows, sent: Some(sums) });
         }
         let pending = group.begin(&mut || group.all_reduce(&mut sums)).map_err(|error| failed(&error))?;
-        Ok(Following { chunk, pending, rows: sums, sent: None })
+        Ok(PendingReduce { chunk, pending, rows: sums, sent: None })
     }
 
     /// Begins the way back of [`cut_columns`](Self::cut_columns) for sums when they are there; they are whole rows
     /// where columns are not cut.
-    fn begin_join(&mut self, summed: Following<B>) -> Result<Following<B>, ComputeError> {
-        let Following { chunk, pending, rows, sent } = summed;
+    fn begin_join(&mut self, summed: PendingReduce<B>) -> Result<PendingReduce<B>, ComputeError> {
+        let PendingReduce { chunk, pending, rows, sent } = summed;
         if let Some(group) = &self.ranks.sums {
             group.finish(pending).map_err(|error| failed(&error))?;
         }
         self.give(sent);
         let Some(slicing) = &self.ranks.mine().slice else {
-            return Ok(Following { chunk, pending: Pending::done(), rows, sent: None });
+            return Ok(PendingReduce { chunk, pending: Pending::done(), rows, sent: None });
         };
         let (n, n_rows) = (slicing.group.len(), self.ranks.plan().own_of(&self.ranks.own(), chunk).len());
         let width = self.backend.shape(&rows).cols;
@@ -361,19 +370,19 @@ impl<B: Backend> Product<'_, '_, B> {
         let group = self.slices();
         let pending = group.begin(&mut || group.all_to_all(&pieces, &rows, &vec![n_rows; n], &mut incoming));
         let pending = pending.map_err(|error| failed(&error))?;
-        Ok(Following { chunk, pending, rows: incoming, sent: Some(rows) })
+        Ok(PendingReduce { chunk, pending, rows: incoming, sent: Some(rows) })
     }
 
     /// Takes whole rows of a chunk when they are there.
-    fn land(&mut self, tail: &mut Tail<B>, joined: Following<B>) -> Result<(), ComputeError> {
-        let Following { chunk, pending, rows, sent } = joined;
+    fn land(&mut self, reduce: &mut ReducePipeline<B>, joined: PendingReduce<B>) -> Result<(), ComputeError> {
+        let PendingReduce { chunk, pending, rows, sent } = joined;
         let (own, slicing) = (self.ranks.own(), self.ranks.mine().slice.as_ref());
         if slicing.is_some() {
             self.slices().finish(pending).map_err(|error| failed(&error))?;
         }
         self.give(sent);
-        let Some(out) = &mut tail.out else {
-            tail.out = Some(rows);
+        let Some(out) = &mut reduce.out else {
+            reduce.out = Some(rows);
             return Ok(());
         };
         let nodes = self.ranks.plan().own_of(&own, chunk);
@@ -384,10 +393,10 @@ impl<B: Backend> Product<'_, '_, B> {
         };
         match slicing {
             Some(slicing) => {
-                let mut slices = slicing.columns(tail.cols).enumerate();
+                let mut slices = slicing.columns(reduce.cols).enumerate();
                 slices.try_for_each(|(i, columns)| copy(i, columns))?;
             }
-            None => copy(0, 0..tail.cols)?,
+            None => copy(0, 0..reduce.cols)?,
         }
         self.give(Some(rows));
         Ok(())

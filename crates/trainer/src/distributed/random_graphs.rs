@@ -11,7 +11,7 @@ use girih_datasets::{DataSource, Dataset};
 use girih_graph_format::{Degrees, Matrix, Norm};
 use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme, Stages};
 
-use super::{CutAdjacency, CutGraph, OwnRows, Ranks};
+use super::{LocalOperand, PartitionedAdjacency, PartitionedGraph, Ranks};
 use crate::TrainError;
 use crate::inputs::Adjacency;
 use crate::tape::Pool;
@@ -95,9 +95,9 @@ fn products(
         let (own, width) = (ranks.own(), x.n_cols());
         let mine = x.row_slice(own.clone());
         let (mine, mut out) = (cpu.upload(&mine, Dtype::F32)?, cpu.zeros(Shape::new(own.len(), width), Dtype::F32)?);
-        let cut = CutAdjacency::new(Arc::clone(&source), adjacency, &ranks, (exchange, Dtype::F32))?;
-        let graph = CutGraph::new(Arc::clone(&ranks), Arc::new(cut));
-        graph.multiply(&cpu, &mut pool, transpose, OwnRows::Of(&mine), &Epilogue::default(), &mut out)?;
+        let cut = PartitionedAdjacency::new(Arc::clone(&source), adjacency, &ranks, (exchange, Dtype::F32))?;
+        let graph = PartitionedGraph::new(Arc::clone(&ranks), Arc::new(cut));
+        graph.multiply(&cpu, &mut pool, transpose, LocalOperand::Matrix(&mine), &Epilogue::default(), &mut out)?;
         Ok(cpu.download(&ranks.gather(&cpu, &mut pool, &out)?)?)
     };
     threads::run(plan.ranks.len(), Duration::from_secs(30), of_rank).map_err(|failure| failure.message)

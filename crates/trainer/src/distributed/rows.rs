@@ -1,4 +1,4 @@
-//! [`RowExchange`]: some of a rank's rows for others, and some of theirs for it. [`PeerRows`]: the rows of any nodes.
+//! [`HaloPlan`]: some of a rank's rows for others, and some of theirs for it. [`HaloExchange`]: the rows of any nodes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl<B: Backend> Arriving<B> {
 }
 
 /// Which rows each member of a group sends to each other: static lists, as this rank sees them.
-pub(super) struct RowExchange<B: Backend> {
+pub(super) struct HaloPlan<B: Backend> {
     /// The rows that are sent, list after list.
     ids: B::Ids,
     /// How many go to each member.
@@ -45,7 +45,7 @@ pub(super) struct RowExchange<B: Backend> {
     received: Vec<usize>,
 }
 
-impl<B: Backend> RowExchange<B> {
+impl<B: Backend> HaloPlan<B> {
     /// From the rows that go to each member, counted from the rank's first, and how many come from each.
     pub(super) fn new(backend: &B, sent: &[impl AsRef<[NodeId]>], received: Vec<usize>) -> Result<Self, ComputeError> {
         let ids: Vec<NodeId> = sent.iter().flat_map(AsRef::as_ref).copied().collect();
@@ -122,24 +122,24 @@ impl<B: Backend> RowExchange<B> {
 }
 
 /// Rows of nodes that a rank reads, wherever they are held: a rank's peers hold every node once.
-pub(crate) struct PeerRows<B: Backend> {
+pub(crate) struct HaloExchange<B: Backend> {
     ranks: Arc<Ranks<B>>,
-    exchange: RowExchange<B>,
+    exchange: HaloPlan<B>,
 }
 
-impl<B: Backend> PeerRows<B> {
-    /// From the rows that go to each peer and how many come from each, as [`RowExchange::new`].
+impl<B: Backend> HaloExchange<B> {
+    /// From the rows that go to each peer and how many come from each, as [`HaloPlan::new`].
     pub(super) fn new(
         backend: &B,
         ranks: &Arc<Ranks<B>>,
         sent: &[impl AsRef<[NodeId]>],
         received: Vec<usize>,
     ) -> Result<Self, ComputeError> {
-        Ok(Self::of(ranks, RowExchange::new(backend, sent, received)?))
+        Ok(Self::of(ranks, HaloPlan::new(backend, sent, received)?))
     }
 
     /// The rows that peers exchange so.
-    pub(super) fn of(ranks: &Arc<Ranks<B>>, exchange: RowExchange<B>) -> Self {
+    pub(super) fn of(ranks: &Arc<Ranks<B>>, exchange: HaloPlan<B>) -> Self {
         Self { ranks: Arc::clone(ranks), exchange }
     }
 

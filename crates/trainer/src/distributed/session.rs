@@ -11,7 +11,7 @@ use girih_graph_format::Buffer;
 use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme, Stages};
 use girih_sampling::ClusterSampler;
 
-use super::data::CutData;
+use super::data::PartitionedData;
 use super::job::{RankJob, agree, check_devices, check_world, on_each};
 use crate::TrainError;
 use crate::batching::BatchKind;
@@ -22,7 +22,7 @@ use crate::session::{Control, Event, Observer, Outcome, SessionOptions, check_tr
 
 /// What each rank holds of graph and features when it trains on mini-batches. Full batches cut both by their partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Layout {
+pub enum GraphPlacement {
     /// All of both.
     #[default]
     Replicated,
@@ -32,7 +32,7 @@ pub enum Layout {
     SplitFeatures,
 }
 
-impl Layout {
+impl GraphPlacement {
     /// The name on the command line and in results.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -64,7 +64,7 @@ pub struct RankOptions {
     /// fastest there.
     pub transport: Option<CardTransport>,
     /// Of mini-batches, what each rank holds.
-    pub layout: Layout,
+    pub layout: GraphPlacement,
     /// How long a rank waits for another before it gives up.
     pub deadline: Duration,
 }
@@ -74,7 +74,17 @@ impl RankOptions {
     #[must_use]
     pub fn new(grid: ProcessGrid, exchange: Exchange, deadline: Duration) -> Self {
         let (cuts, stages, wire) = (Cuts::Equal, Stages::Steps, Dtype::F32);
-        Self { grid, exchange, cuts, stages, chunks: 1, wire, transport: None, layout: Layout::default(), deadline }
+        Self {
+            grid,
+            exchange,
+            cuts,
+            stages,
+            chunks: 1,
+            wire,
+            transport: None,
+            layout: GraphPlacement::default(),
+            deadline,
+        }
     }
 
     /// The plan for a graph of so many nodes, whose offsets are asked for where cuts depend on them.
@@ -147,7 +157,7 @@ impl RankJob for TrainJob<'_, '_> {
         config.validate()?;
         check_world(backend, &*world, ranks)?;
         let mut data = data.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
-        if config.batch.is_sampled() && ranks.layout == Layout::Replicated {
+        if config.batch.is_sampled() && ranks.layout == GraphPlacement::Replicated {
             // Read whole in any case, and so hashed whole.
             data = data.into_dataset()?.into();
         }
@@ -161,9 +171,9 @@ impl RankJob for TrainJob<'_, '_> {
 /// What the ranks of a process read.
 enum Shared {
     /// Each its part of the graph.
-    Cut(Box<CutData>),
+    Cut(Box<PartitionedData>),
     /// Each its part of graph and features, or of features alone, and the seeds of mini-batches that lie in it.
-    Patches(Box<CutData>),
+    Patches(Box<PartitionedData>),
     /// All of it, for its share of the seeds of mini-batches, or of their subgraphs; and the clusters of cluster
     /// batches.
     Whole(Box<Dataset>, Option<Arc<ClusterSampler>>),
@@ -179,22 +189,22 @@ impl Shared {
         check_task(config)?;
         if config.batch.is_sampled() {
             check_batches(config, ranks)?;
-            if ranks.layout != Layout::Replicated {
+            if ranks.layout != GraphPlacement::Replicated {
                 sampled::check_patches(config, ranks.layout)?;
-                return Ok(Self::Patches(Box::new(CutData::new(backend, data, config, ranks)?)));
+                return Ok(Self::Patches(Box::new(PartitionedData::new(backend, data, config, ranks)?)));
             }
             let dataset = data.into_dataset()?;
             check_trainable(&dataset.outline(), config)?;
             let clusters = config.batch.cluster_sampler(&dataset.graph)?;
             return Ok(Self::Whole(Box::new(dataset), clusters));
         }
-        if ranks.layout != Layout::Replicated {
+        if ranks.layout != GraphPlacement::Replicated {
             return Err(TrainError::invalid(
                 "--layout is for mini-batches; full-batch training divides the graph by --partition: leave it out, or give \
                  --batch neighbor",
             ));
         }
-        Ok(Self::Cut(Box::new(CutData::new(backend, data, config, ranks)?)))
+        Ok(Self::Cut(Box::new(PartitionedData::new(backend, data, config, ranks)?)))
     }
 
     /// What one rank does.
@@ -249,7 +259,7 @@ pub(super) fn check_task(config: &TrainConfig) -> Result<(), TrainError> {
 fn check_batches(config: &TrainConfig, ranks: &RankOptions) -> Result<(), TrainError> {
     let (grid, n_ranks) = (&ranks.grid, ranks.grid.ranks());
     match config.batch.kind {
-        BatchKind::Cluster | BatchKind::Saint | BatchKind::Layer if ranks.layout != Layout::Replicated => {
+        BatchKind::Cluster | BatchKind::Saint | BatchKind::Layer if ranks.layout != GraphPlacement::Replicated => {
             return Err(TrainError::invalid(format!(
                 "--batch {} needs the whole graph and all features on each rank: give --batch neighbor, or --layout replicated",
                 config.batch.kind.name()

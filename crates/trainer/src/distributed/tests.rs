@@ -13,11 +13,14 @@ use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_partition::{BlockPlan, Cuts, Exchange, Halo, LinkRates, ProcessGrid, Schedule, Scheme, Stages};
 use girih_random::Key;
 
-use super::blocks::{BlockSource, Blocks, Chunks, Panels, StepsExchange};
-use super::data::CutData;
+use super::blocks::{BlockSource, Blocks, Chunks, PanelExchange, Panels};
+use super::data::PartitionedData;
 use super::paper::PaperRank;
-use super::session::{Layout, RankOptions};
-use super::{CutAdjacency, CutGraph, Links, Network, OwnProduct, OwnRows, PaperGraph, RankPlanner, Ranks, Through};
+use super::session::{GraphPlacement, RankOptions};
+use super::{
+    LazyGemm, Links, LocalOperand, Network, PaperGraph, PartitionedAdjacency, PartitionedGraph, RankPlanner, Ranks,
+    Through,
+};
 use crate::batching::{BatchConfig, BatchKind};
 use crate::checkpoint::Checkpoint;
 use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, TrainConfig};
@@ -115,10 +118,10 @@ fn check(
         let own = ranks.own();
         let mine = Matrix::new(own.len(), COLS, operand().data()[own.start * COLS..own.end * COLS].to_vec())?;
         let (x, mut out) = (cpu.upload(&mine, Dtype::F32)?, cpu.zeros(Shape::new(own.len(), COLS), Dtype::F32)?);
-        let cut = CutAdjacency::new(Arc::clone(&source), adjacency, &ranks, (exchange, wire))?;
-        let graph = CutGraph::new(Arc::clone(&ranks), Arc::new(cut));
+        let cut = PartitionedAdjacency::new(Arc::clone(&source), adjacency, &ranks, (exchange, wire))?;
+        let graph = PartitionedGraph::new(Arc::clone(&ranks), Arc::new(cut));
         let before = ranks.world().traffic();
-        graph.multiply(&cpu, &mut pool, transpose, OwnRows::Of(&x), &Epilogue::default(), &mut out)?;
+        graph.multiply(&cpu, &mut pool, transpose, LocalOperand::Matrix(&x), &Epilogue::default(), &mut out)?;
         let after = ranks.world().traffic();
         let moved = Traffic { sent: after.sent - before.sent, received: after.received - before.received };
         Ok((cpu.download(&ranks.gather(&cpu, &mut pool, &out)?)?, moved))
@@ -170,11 +173,12 @@ fn dense_products_are_multiplied_while_they_are_made() {
                 let checked = threads::run(p, Duration::from_secs(30), |world| -> Result<_, TrainError> {
                     let (cpu, mut pool) = (Cpu::new(), Pool::default());
                     let ranks = Arc::new(Ranks::<Cpu>::new(Arc::clone(&plan), Box::new(world))?);
-                    let cut = CutAdjacency::new(Arc::clone(&source), adjacency, &ranks, (Exchange::Auto, wire))?;
-                    let (graph, own) = (CutGraph::new(Arc::clone(&ranks), Arc::new(cut)), ranks.own());
+                    let cut =
+                        PartitionedAdjacency::new(Arc::clone(&source), adjacency, &ranks, (Exchange::Auto, wire))?;
+                    let (graph, own) = (PartitionedGraph::new(Arc::clone(&ranks), Arc::new(cut)), ranks.own());
                     let shape = Shape::new(own.len(), COLS);
                     let zeros = |shape| cpu.zeros(shape, Dtype::F32);
-                    let mut multiplied = |rows: OwnRows<'_, Cpu>| -> Result<Matrix, ComputeError> {
+                    let mut multiplied = |rows: LocalOperand<'_, Cpu>| -> Result<Matrix, ComputeError> {
                         let mut out = zeros(shape)?;
                         graph.multiply(&cpu, &mut pool, Transpose::Yes, rows, &Epilogue::default(), &mut out)?;
                         cpu.download(&out)
@@ -187,14 +191,20 @@ fn dense_products_are_multiplied_while_they_are_made() {
                         let weight = (&weight, transpose);
                         let mut made = zeros(shape)?;
                         cpu.gemm((&x, Transpose::No), None, weight, Epilogue::default(), &mut made)?;
-                        let product = OwnProduct { x: &x, weight, through: None };
-                        assert_eq!(multiplied(OwnRows::Product(product))?, multiplied(OwnRows::Of(&made))?);
+                        let product = LazyGemm { x: &x, weight, through: None };
+                        assert_eq!(
+                            multiplied(LocalOperand::LazyGemm(product))?,
+                            multiplied(LocalOperand::Matrix(&made))?
+                        );
 
                         let (mut sums, mut expected) = (zeros(Shape::new(1, COLS))?, zeros(Shape::new(1, COLS))?);
                         cpu.epilogue_backward(slope, &y, &mut made, Some(&mut expected))?;
                         let through = Some(Through { slope, y: &y, bias_grad: Some(&mut sums) });
-                        let product = OwnProduct { x: &x, weight, through };
-                        assert_eq!(multiplied(OwnRows::Product(product))?, multiplied(OwnRows::Of(&made))?);
+                        let product = LazyGemm { x: &x, weight, through };
+                        assert_eq!(
+                            multiplied(LocalOperand::LazyGemm(product))?,
+                            multiplied(LocalOperand::Matrix(&made))?
+                        );
                         assert_eq!(cpu.download(&sums)?, cpu.download(&expected)?);
                     }
                     Ok(())
@@ -249,8 +259,8 @@ fn a_gradient_that_is_left_is_made_before_another_product_waits() {
     let source = Arc::new(DataSource::from(Dataset::new("small", graph, None, None, Vec::new()).unwrap()));
     let cut = threads::run(1, Duration::from_secs(30), |world| -> Result<_, TrainError> {
         let ranks = Arc::new(Ranks::<Cpu>::new(Arc::clone(&plan), Box::new(world))?);
-        let cut = CutAdjacency::new(Arc::clone(&source), adjacency, &ranks, (Exchange::Auto, Dtype::F32))?;
-        Ok(gradients_of_branches(&cpu, &Graph::Cut(Box::new(CutGraph::new(ranks, Arc::new(cut)))))?)
+        let cut = PartitionedAdjacency::new(Arc::clone(&source), adjacency, &ranks, (Exchange::Auto, Dtype::F32))?;
+        Ok(gradients_of_branches(&cpu, &Graph::Partitioned(Box::new(PartitionedGraph::new(ranks, Arc::new(cut)))))?)
     });
     let cut = cut.unwrap_or_else(|failure| panic!("{}", failure.message)).pop().unwrap();
     for (param, (whole, cut)) in whole.iter().zip(&cut).enumerate() {
@@ -273,7 +283,7 @@ fn neighbours_of_own_rows_are_fetched_from_who_holds_them() {
         let fetched = threads::run(p, Duration::from_secs(30), |world| -> Result<_, TrainError> {
             let (cpu, mut pool) = (Cpu::new(), Pool::default());
             let ranks = Arc::new(Ranks::<Cpu>::new(Arc::clone(&plan), Box::new(world))?);
-            let cut = CutAdjacency::new(Arc::clone(&source), adjacency, &ranks, (Exchange::Auto, Dtype::F32))?;
+            let cut = PartitionedAdjacency::new(Arc::clone(&source), adjacency, &ranks, (Exchange::Auto, Dtype::F32))?;
             let pattern = cut.pattern(&cpu, &ranks)?;
             let ids: Vec<f32> = ranks.own().map(|node| node as f32).collect();
             let ids = cpu.upload(&Matrix::new(ids.len(), 1, ids)?, Dtype::F32)?;
@@ -297,7 +307,7 @@ fn checkpoints(
 ) -> Vec<Option<Checkpoint>> {
     let grid = ProcessGrid::new(scheme, p, r).unwrap();
     let options = RankOptions::new(grid, Exchange::Auto, Duration::from_secs(30));
-    let shared = CutData::new(&Cpu::new(), dataset.clone(), config, &options).unwrap();
+    let shared = PartitionedData::new(&Cpu::new(), dataset.clone(), config, &options).unwrap();
     let of_rank = |world: Box<dyn girih_comm::Collective<Cpu>>| -> Result<_, TrainError> {
         let folder = tempfile::tempdir().unwrap();
         let session = SessionOptions { checkpoints: Some(folder.path().to_owned()), ..SessionOptions::default() };
@@ -387,9 +397,9 @@ fn sizes<B: Backend>(backend: &B, blocks: &Blocks<B>) -> Sizes {
     let shapes = |chunks: &Chunks<B>| chunks.iter().map(|matrix| backend.sparse_shape(matrix)).collect();
     let nnz = |chunks: &Chunks<B>| -> usize { chunks.iter().map(|matrix| backend.nnz(matrix)).sum() };
     let received = blocks.together.iter().map(|some| match &some.exchange {
-        StepsExchange::Panels(Panels::ToAll(counts)) => counts.clone(),
-        StepsExchange::Panels(Panels::ToOne { sent, received }) => [sent.clone(), received.clone()].concat(),
-        StepsExchange::Rows(rows) => [rows.sent(), rows.received()].concat(),
+        PanelExchange::Panels(Panels::ToAll(counts)) => counts.clone(),
+        PanelExchange::Panels(Panels::ToOne { sent, received }) => [sent.clone(), received.clone()].concat(),
+        PanelExchange::Rows(rows) => [rows.sent(), rows.received()].concat(),
     });
     (own().chain(others()).map(shapes).collect(), [own().map(nnz).sum(), others().map(nnz).sum()], received.collect())
 }
@@ -409,7 +419,7 @@ fn blocks_on_paper_have_the_sizes_of_those_that_are_multiplied() {
                 let found = threads::run(options.grid.ranks(), options.deadline, |world| -> Result<_, TrainError> {
                     let (cpu, wire) = (Cpu::new(), (options.exchange, options.wire));
                     let ranks = Ranks::<Cpu>::new(Arc::clone(&on_paper.plan), Box::new(world))?;
-                    let cut = CutAdjacency::new(Arc::clone(&source), adjacency, &ranks, wire)?;
+                    let cut = PartitionedAdjacency::new(Arc::clone(&source), adjacency, &ranks, wire)?;
                     Ok(sizes(&cpu, &cut.blocks(&cpu, &ranks, transpose)?))
                 });
                 let found = found.unwrap_or_else(|failure| panic!("{}", failure.message));
@@ -427,7 +437,7 @@ fn blocks_on_paper_have_the_sizes_of_those_that_are_multiplied() {
 
 /// What each rank exchanges in an epoch that trains and evaluates nothing.
 fn epoch_traffic(dataset: &Dataset, config: &TrainConfig, options: &RankOptions) -> Vec<Traffic> {
-    let shared = CutData::new(&Cpu::new(), dataset.clone(), config, options).unwrap();
+    let shared = PartitionedData::new(&Cpu::new(), dataset.clone(), config, options).unwrap();
     let of_rank = |world: Box<dyn girih_comm::Collective<Cpu>>| -> Result<_, TrainError> {
         let (ranks, mut seen) = (Arc::new(Ranks::new(Arc::clone(&shared.plan), world)?), Vec::new());
         shared.train_all_runs(&Cpu::new(), &ranks, config, &SessionOptions::default(), &mut |event| {
@@ -468,16 +478,16 @@ fn plans_exchange_what_ranks_do() {
 
 /// Most bytes of a card among so many that each hold a patch of a large graph.
 fn bytes_of_patches(n_ranks: usize, config: &TrainConfig, data: &DataSizes) -> u64 {
-    bytes_of_layout(Layout::Patches, n_ranks, config, data)
+    bytes_of_layout(GraphPlacement::Patches, n_ranks, config, data)
 }
 
-fn bytes_of_layout(layout: Layout, n_ranks: usize, config: &TrainConfig, data: &DataSizes) -> u64 {
+fn bytes_of_layout(layout: GraphPlacement, n_ranks: usize, config: &TrainConfig, data: &DataSizes) -> u64 {
     let grid = ProcessGrid::new(Scheme::OneD, n_ranks, 1).unwrap();
     let options = RankOptions::new(grid, Exchange::Rows, Duration::from_secs(30));
     let options = RankOptions { layout, stages: Stages::Parts(1), ..options };
     let (graph, devices) = (PaperGraph::even(config, data).unwrap(), &[PlanDevice::Card(None)]);
     let planner = RankPlanner { config, data, graph: &graph, devices, network: network(true) };
-    assert!(planner.plan_patches(&RankOptions { layout: Layout::Replicated, ..options }).is_err());
+    assert!(planner.plan_patches(&RankOptions { layout: GraphPlacement::Replicated, ..options }).is_err());
     assert!(planner.plan(&options).is_err(), "batches have no times");
     planner.plan_patches(&options).unwrap().most(|plan| plan.peak_bytes)
 }
@@ -506,7 +516,7 @@ fn patches_take_less_of_each_card_the_more_there_are() {
     let halves = TrainConfig { precision: Dtype::Bf16, ..config.clone() };
     assert!(bytes_of_patches(4, &halves, &data) < four);
     // With the graph whole a card draws from all of it, and with a tenth of the features on each hosts have their own.
-    let split = |config: &TrainConfig| bytes_of_layout(Layout::SplitFeatures, 4, config, &data);
+    let split = |config: &TrainConfig| bytes_of_layout(GraphPlacement::SplitFeatures, 4, config, &data);
     assert!(split(&config) > four, "{} instead of more than {four}", split(&config));
     let hot =
         TrainConfig { tiers: TierConfig { features: "0.1".parse().ok(), ..TierConfig::default() }, ..config.clone() };

@@ -8,7 +8,7 @@ use girih_graph_format::NodeId;
 use girih_partition::part;
 use rayon::prelude::*;
 
-use crate::distributed::{PeerRows, Ranks};
+use crate::distributed::{HaloExchange, Ranks};
 use crate::inputs::Inputs;
 use crate::models::Model;
 use crate::params::ParamId;
@@ -27,7 +27,7 @@ pub(crate) struct Batch<B: Backend> {
 
 /// The triples of a rank.
 struct Share<B: Backend> {
-    rows: PeerRows<B>,
+    rows: HaloExchange<B>,
     /// Where among the fetched rows those of the triples are.
     places: B::Ids,
     n_places: usize,
@@ -94,7 +94,7 @@ impl<B: Backend> Share<B> {
             wanted.dedup();
             wanted
         };
-        let (rows, fetched) = PeerRows::wanted(backend, ranks, wanted)?;
+        let (rows, fetched) = HaloExchange::wanted(backend, ranks, wanted)?;
         let mine: Vec<NodeId> = nodes_of_share(nodes, place, n_peers).collect();
         let place_of = |v: &NodeId| fetched.binary_search(v).expect("nodes of the share are fetched") as NodeId;
         let places: Vec<NodeId> = mine.par_iter().map(place_of).collect();

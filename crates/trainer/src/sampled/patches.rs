@@ -12,7 +12,7 @@
 //! Ranks whose devices sample by themselves exchange the same between these instead, or read it where it is, whichever
 //! is faster (`patch_devices.rs`), and leave batches where they are used (`device.rs`).
 //!
-//! Where the graph is whole on every rank ([`Layout::SplitFeatures`]) each draws by itself, and of features devices may
+//! Where the graph is whole on every rank ([`GraphPlacement::SplitFeatures`]) each draws by itself, and of features devices may
 //! have the hottest, and hosts the others (`split_rows.rs`).
 
 use std::ops::Range;
@@ -40,7 +40,7 @@ use crate::TrainError;
 use crate::batching::{DEFAULT_BATCH_SIZE, ScoreBy};
 use crate::classifier::{Classifier, Scored, Task};
 use crate::config::TrainConfig;
-use crate::distributed::{CutAdjacency, Layout, Ranks};
+use crate::distributed::{GraphPlacement, PartitionedAdjacency, Ranks};
 use crate::encoded::EncodedInput;
 use crate::inputs::{Adjacency, FeatureInput, Inputs, Needs};
 use crate::models::Dims;
@@ -111,10 +111,10 @@ impl<B: Backend> Held<B> {
     pub(crate) fn new(
         backend: &B,
         ranks: &Arc<Ranks<B>>,
-        (rows, cut): (Csr, Option<Arc<CutAdjacency>>),
+        (rows, cut): (Csr, Option<Arc<PartitionedAdjacency>>),
         nodes: NodeRows,
         needs: &Needs,
-        (config, wire, layout): (&TrainConfig, Dtype, Layout),
+        (config, wire, layout): (&TrainConfig, Dtype, GraphPlacement),
     ) -> Result<Self, TrainError> {
         let (Some(adjacency), Some(cut)) = (needs.graph, cut) else {
             let name = config.model.kind.name();
@@ -129,8 +129,8 @@ impl<B: Backend> Held<B> {
         let (own, labels) = (features.expect("checked"), labels.expect("checked"));
         check_patches_of(matches!(own, Features::Sparse(_)))?;
         let neighborhoods = match layout {
-            Layout::SplitFeatures => Neighborhoods::new(&rows, adjacency)?,
-            Layout::Patches | Layout::Replicated => patch(ranks, &rows, &cut, adjacency)?,
+            GraphPlacement::SplitFeatures => Neighborhoods::new(&rows, adjacency)?,
+            GraphPlacement::Patches | GraphPlacement::Replicated => patch(ranks, &rows, &cut, adjacency)?,
         };
         // What is stored as bf16 where it arrives need not travel as more.
         let features = match &own {
@@ -320,7 +320,7 @@ impl<B: Backend> Held<B> {
 fn patch<B: Backend>(
     ranks: &Ranks<B>,
     rows: &Csr,
-    cut: &CutAdjacency,
+    cut: &PartitionedAdjacency,
     adjacency: Adjacency,
 ) -> Result<Neighborhoods, TrainError> {
     let first = ranks.own().start as NodeId;
@@ -357,9 +357,9 @@ fn seeds<B: Backend>(
 ///
 /// # Errors
 /// When there are some.
-pub(crate) fn check_patches(config: &TrainConfig, layout: Layout) -> Result<(), TrainError> {
+pub(crate) fn check_patches(config: &TrainConfig, layout: GraphPlacement) -> Result<(), TrainError> {
     const PLACED: &str = "each rank holds its own rows in the memory of its device";
-    let is_cut = layout == Layout::Patches;
+    let is_cut = layout == GraphPlacement::Patches;
     let settings = [
         (is_cut && config.tiers.features.is_some(), "--feature-cache", PLACED),
         (is_cut && config.tiers.topology.is_some(), "--topology-cache", PLACED),

@@ -11,7 +11,7 @@ use super::session::{reads_in_place, sampled_by_device, summed};
 use crate::TrainError;
 use crate::batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
 use crate::config::TrainConfig;
-use crate::distributed::Layout;
+use crate::distributed::GraphPlacement;
 use crate::graph::{BlockGraph, Graph};
 use crate::inputs::{FeatureInput, Inputs, LayerGraphs, Needs};
 use crate::links::LinkSizes;
@@ -152,7 +152,7 @@ impl BatchPlan {
     pub(crate) fn of_patch(
         config: &TrainConfig,
         (whole, own): (&DataSizes, &DataSizes),
-        (n_ranks, layout): (usize, Layout),
+        (n_ranks, layout): (usize, GraphPlacement),
         needs: &Needs,
     ) -> Option<Self> {
         if config.tiers.features.is_some() {
@@ -169,7 +169,7 @@ impl BatchPlan {
         // ahead of the step.
         let rows = n_inputs * (2 * stored + 2 * n_ranks + dense);
         let addresses = words(whole.n_nodes * size_of::<u64>());
-        let topology = if layout == Layout::SplitFeatures {
+        let topology = if layout == GraphPlacement::SplitFeatures {
             words_of_topology(config, whole, PlacedRows::AtMost)
         } else {
             // Slots, questions and offsets of a hop, and its edges here and for others.

@@ -3,11 +3,11 @@
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, Transpose};
 
-use super::backward::LeftProduct;
+use super::backward::DeferredInputGrad;
 use super::epilogue::Recorded;
 use super::linear::Linear;
 use super::{BackwardPass, LinearOptions, Operation, SpmmOptions, Tape, Var};
-use crate::distributed::{CutGraph, OwnProduct, OwnRows, Pattern, PeerRows, Through};
+use crate::distributed::{HaloExchange, LazyGemm, LocalOperand, PartitionedGraph, Pattern, Through};
 use crate::graph::{BlockGraph, Graph};
 
 /// What goes into a [`Tape::aggregate`] besides its operands.
@@ -24,21 +24,21 @@ pub struct AggregateOptions {
 }
 
 struct Aggregated<'a, B: Backend> {
-    graph: &'a CutGraph<B>,
-    operand: Aggregand,
+    graph: &'a PartitionedGraph<B>,
+    operand: AggregateInput,
     epilogue: Recorded,
 }
 
 /// What is aggregated.
 #[derive(Clone, Copy)]
-enum Aggregand {
+enum AggregateInput {
     Rows(Var),
     /// The product of rows and a weight, which is not stored.
     Product(Var, Var),
 }
 
 struct Fetched<'a, B: Backend> {
-    rows: &'a PeerRows<B>,
+    rows: &'a HaloExchange<B>,
     x: Var,
     wire: Dtype,
 }
@@ -55,8 +55,8 @@ impl<'a, B: Backend> Tape<'a, B> {
             Graph::Whole(matrix) | Graph::Block(BlockGraph { matrix, .. }) => {
                 self.spmm(matrix, x, SpmmOptions { weights: None, bias, activation, mask, add })
             }
-            Graph::Cut(graph) => {
-                self.aggregate_cut(graph, Aggregand::Rows(x), Recorded { bias, activation, mask, add })
+            Graph::Partitioned(graph) => {
+                self.aggregate_cut(graph, AggregateInput::Rows(x), Recorded { bias, activation, mask, add })
             }
         }
     }
@@ -78,29 +78,31 @@ impl<'a, B: Backend> Tape<'a, B> {
                 let product = self.linear(x, weight, LinearOptions::default())?;
                 self.aggregate(graph, product, options)
             }
-            Graph::Cut(graph) => {
-                self.aggregate_cut(graph, Aggregand::Product(x, weight), Recorded { bias, activation, mask, add })
+            Graph::Partitioned(graph) => {
+                self.aggregate_cut(graph, AggregateInput::Product(x, weight), Recorded { bias, activation, mask, add })
             }
         }
     }
 
     fn aggregate_cut(
         &mut self,
-        graph: &'a CutGraph<B>,
-        operand: Aggregand,
+        graph: &'a PartitionedGraph<B>,
+        operand: AggregateInput,
         epilogue: Recorded,
     ) -> Result<Var, ComputeError> {
         let (shape, operands) = match operand {
-            Aggregand::Rows(x) => (self.shape(x), vec![x]),
-            Aggregand::Product(x, weight) => (Shape::new(self.shape(x).rows, self.shape(weight).cols), vec![x, weight]),
+            AggregateInput::Rows(x) => (self.shape(x), vec![x]),
+            AggregateInput::Product(x, weight) => {
+                (Shape::new(self.shape(x).rows, self.shape(weight).cols), vec![x, weight])
+            }
         };
         let (mut out, accumulate) = epilogue.target(self, shape)?;
         let value = |var: Var| self.nodes[var.0].matrix();
         let rows = match operand {
-            Aggregand::Rows(x) => OwnRows::Of(value(x)),
-            Aggregand::Product(x, weight) => {
+            AggregateInput::Rows(x) => LocalOperand::Matrix(value(x)),
+            AggregateInput::Product(x, weight) => {
                 let weight = (value(weight), Transpose::No);
-                OwnRows::Product(OwnProduct { x: value(x), weight, through: None })
+                LocalOperand::LazyGemm(LazyGemm { x: value(x), weight, through: None })
             }
         };
         let Recorded { bias, activation, mask, .. } = epilogue;
@@ -120,7 +122,7 @@ impl<'a, B: Backend> Tape<'a, B> {
     pub fn neighbors(&mut self, graph: &'a Graph<B>, x: Var) -> Result<(&'a B::Sparse, Var), ComputeError> {
         match graph {
             Graph::Whole(matrix) | Graph::Block(BlockGraph { matrix, .. }) => Ok((matrix, x)),
-            Graph::Cut(graph) => {
+            Graph::Partitioned(graph) => {
                 let Pattern { matrix, rows } = graph.pattern(self.backend)?;
                 Ok((matrix, self.fetch(rows, x, graph.wire())?))
             }
@@ -134,7 +136,7 @@ impl<'a, B: Backend> Tape<'a, B> {
     /// When the backend fails.
     pub fn destinations(&mut self, graph: &'a Graph<B>, x: Var) -> Result<Var, ComputeError> {
         match graph {
-            Graph::Whole(_) | Graph::Cut(_) => Ok(x),
+            Graph::Whole(_) | Graph::Partitioned(_) => Ok(x),
             Graph::Block(block) => match &block.in_place {
                 Some(ids) => self.gather_rows(x, ids, block.n_destinations),
                 None => self.first_rows(x, block.n_destinations),
@@ -147,7 +149,7 @@ impl<'a, B: Backend> Tape<'a, B> {
     ///
     /// # Errors
     /// When the backend or another rank fails.
-    pub(crate) fn fetch(&mut self, rows: &'a PeerRows<B>, x: Var, wire: Dtype) -> Result<Var, ComputeError> {
+    pub(crate) fn fetch(&mut self, rows: &'a HaloExchange<B>, x: Var, wire: Dtype) -> Result<Var, ComputeError> {
         let fetched = rows.fetch(self.backend, self.pool, self.nodes[x.0].matrix(), wire)?;
         Ok(self.record(fetched, &[x], Fetched { rows, x, wire }))
     }
@@ -158,8 +160,8 @@ impl<B: Backend> Aggregated<'_, B> {
     /// wants the result. It is stored as `∂Z` is: in bf16 what follows is multiplied so, too.
     fn hand_on(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, x_grad: B::Matrix) -> Result<(), ComputeError> {
         match self.operand {
-            Aggregand::Rows(x) => pass.give(x, x_grad),
-            Aggregand::Product(x, weight) => Linear::plain(x, weight).backward(pass, out, x_grad),
+            AggregateInput::Rows(x) => pass.give(x, x_grad),
+            AggregateInput::Product(x, weight) => Linear::plain(x, weight).backward(pass, out, x_grad),
         }
     }
 }
@@ -168,23 +170,30 @@ impl<B: Backend> Operation<B> for Aggregated<'_, B> {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, mut grad: B::Matrix) -> Result<(), ComputeError> {
         self.epilogue.backward(pass, out, &mut grad)?;
         let mut x_grad = pass.pool.take_like(pass.backend, &grad)?;
-        pass.waiting(|backend, pool, _, beside| {
-            let rows = OwnRows::Of(&grad);
-            self.graph.multiply_beside(backend, (pool, beside), Transpose::Yes, rows, &Epilogue::default(), &mut x_grad)
+        pass.overlap_with_comm(|backend, pool, _, overlap| {
+            let rows = LocalOperand::Matrix(&grad);
+            self.graph.spmm_overlapped(
+                backend,
+                (pool, overlap),
+                Transpose::Yes,
+                rows,
+                &Epilogue::default(),
+                &mut x_grad,
+            )
         })?;
         self.epilogue.finish(pass, grad)?;
         self.hand_on(pass, out, x_grad)
     }
 
-    fn backward_of_left(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var) -> Result<(), ComputeError> {
+    fn backward_deferred(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var) -> Result<(), ComputeError> {
         let mut bias_grad = self.epilogue.bias_buffer(pass)?;
         let mut x_grad = pass.grad_buffer(out)?;
-        pass.waiting(|backend, pool, left, beside| {
-            let LeftProduct { dz, weight, y } = left.expect("the gradient was left");
+        pass.overlap_with_comm(|backend, pool, input_grad, overlap| {
+            let DeferredInputGrad { dz, weight, y } = input_grad.expect("the gradient is deferred");
             let through = Through { slope: self.epilogue.slope(), y, bias_grad: bias_grad.as_mut() };
-            let product = OwnProduct { x: dz, weight: (weight, Transpose::Yes), through: Some(through) };
-            let (rows, plain) = (OwnRows::Product(product), Epilogue::default());
-            self.graph.multiply_beside(backend, (pool, beside), Transpose::Yes, rows, &plain, &mut x_grad)
+            let product = LazyGemm { x: dz, weight: (weight, Transpose::Yes), through: Some(through) };
+            let (rows, plain) = (LocalOperand::LazyGemm(product), Epilogue::default());
+            self.graph.spmm_overlapped(backend, (pool, overlap), Transpose::Yes, rows, &plain, &mut x_grad)
         })?;
         self.epilogue.give_bias(pass, bias_grad)?;
         self.hand_on(pass, out, x_grad)
@@ -194,7 +203,7 @@ impl<B: Backend> Operation<B> for Aggregated<'_, B> {
         Some(self.epilogue)
     }
 
-    fn waits_for_others(&self) -> bool {
+    fn communicates_in_backward(&self) -> bool {
         true
     }
 }

@@ -5,23 +5,23 @@ use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Shape, Tr
 use super::epilogue::Recorded;
 use super::linear::weight_gradient;
 use super::{Node, Pool, Value, Var};
-use crate::distributed::Beside;
+use crate::distributed::OverlappedWork;
 use crate::params::Gradients;
 
-/// Gradients of parameters that are left until the rank waits for others anyway: `dropout(X)ᵀ·∂Z` for each operand `X`
-/// and its weight.
-pub(super) struct WeightGradients<B: Backend> {
+/// Deferred gradients of weights, `∂W = dropout(X)ᵀ·∂Z` for each operand `X` and its weight `W`. They are computed while
+/// the rank waits for rows of other ranks.
+pub(super) struct DeferredGrads<B: Backend> {
     pub(super) terms: Vec<(Var, Var)>,
     pub(super) dropout: Option<Dropout>,
-    /// `∂Z`, which goes back to the pool then.
+    /// `∂Z`, given back to the pool once they are computed.
     pub(super) grad: B::Matrix,
-    /// Whether the gradient of the operand, of which there is one, is also left: the product `∂Z·Wᵀ`, its only share,
-    /// on its way back through the epilogue that made the operand. Whoever takes it on from there makes it.
-    pub(super) leaves_operand: bool,
+    /// If true, `∂X = ∂Z·Wᵀ` is not computed here: the next distributed aggregate computes it one feature chunk at a time,
+    /// so that sending overlaps the product. There is one term, and `X` has a single consumer.
+    pub(super) defers_input_grad: bool,
 }
 
-impl<B: Backend> WeightGradients<B> {
-    /// Computes them, of values of `nodes`.
+impl<B: Backend> DeferredGrads<B> {
+    /// Computes the gradients from the values of `nodes`.
     fn compute(
         &self,
         (backend, nodes): (&B, &[Node<'_, B>]),
@@ -37,8 +37,8 @@ impl<B: Backend> WeightGradients<B> {
     }
 }
 
-/// A gradient that was left to whoever takes it back further: `∂Z·Wᵀ`, that of `y`.
-pub(super) struct LeftProduct<'p, B: Backend> {
+/// Deferred gradient `∂Z·Wᵀ` of `y`, as the operation that made `y` computes it.
+pub(super) struct DeferredInputGrad<'p, B: Backend> {
     pub(super) dz: &'p B::Matrix,
     pub(super) weight: &'p B::Matrix,
     pub(super) y: &'p B::Matrix,
@@ -51,7 +51,7 @@ pub struct BackwardPass<'p, 'a, B: Backend> {
     pub(super) nodes: Vec<Node<'a, B>>,
     pub(super) grads: Vec<Option<B::Matrix>>,
     pub(super) gradients: &'p mut Gradients<B>,
-    pub(super) put_off: Vec<WeightGradients<B>>,
+    pub(super) deferred: Vec<DeferredGrads<B>>,
 }
 
 impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
@@ -114,23 +114,23 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         Ok(matrix)
     }
 
-    /// The epilogue whose way back the gradient of `var` goes next, where it has one share alone: whoever computes that
-    /// may take it through ([`Recorded::backward_of_product`]).
+    /// Epilogue of the operation that made `var`, if `var` has a single consumer and the epilogue an activation. The
+    /// consumer may fuse the epilogue's gradient into the product ([`Recorded::backward_of_product`]).
     pub(super) fn next_epilogue(&self, var: Var) -> Option<Recorded> {
         let node = &self.nodes[var.0];
         let operation = node.operation.as_ref().filter(|_| node.n_uses == 1)?;
         operation.epilogue().filter(|epilogue| epilogue.activation != Activation::Identity)
     }
 
-    /// Puts the gradient of `var` as it is behind its epilogue.
-    pub(super) fn put_through(&mut self, var: Var, grad: B::Matrix) {
-        self.nodes[var.0].is_through = true;
+    /// Stores the gradient of `var` with its epilogue's gradient already applied.
+    pub(super) fn put_before_epilogue(&mut self, var: Var, grad: B::Matrix) {
+        self.nodes[var.0].is_before_epilogue = true;
         self.put(var, grad);
     }
 
-    /// Whether the gradient of `var` has been taken back through its epilogue.
-    pub(super) fn is_through(&self, var: Var) -> bool {
-        self.nodes[var.0].is_through
+    /// Whether the stored gradient of `var` has its epilogue's gradient applied.
+    pub(super) fn is_before_epilogue(&self, var: Var) -> bool {
+        self.nodes[var.0].is_before_epilogue
     }
 
     /// Whether `var` is a parameter.
@@ -138,59 +138,59 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         self.nodes[var.0].param.is_some()
     }
 
-    /// Whether gradients of weights may be [put off](Self::put_off) when that of `x` has been given: the way back from
-    /// there waits for other ranks.
-    pub(super) fn may_put_off(&self, x: Var) -> bool {
+    /// Whether gradients of weights may be [deferred](Self::defer) once that of `x` is computed: the backward pass of the
+    /// operation that made `x` communicates.
+    pub(super) fn may_defer(&self, x: Var) -> bool {
         let operation = self.nodes[x.0].operation.as_ref();
-        self.needs_grad(x) && operation.is_some_and(|operation| operation.waits_for_others())
+        self.needs_grad(x) && operation.is_some_and(|operation| operation.communicates_in_backward())
     }
 
-    /// Leaves gradients of parameters until the rank waits for others.
+    /// Defers gradients of weights until the rank waits for others.
     ///
     /// # Errors
     /// When the backend fails.
-    pub(super) fn put_off(&mut self, gradients: WeightGradients<B>) -> Result<(), ComputeError> {
-        if gradients.leaves_operand && self.left().is_some() {
-            self.do_put_off()?;
+    pub(super) fn defer(&mut self, gradients: DeferredGrads<B>) -> Result<(), ComputeError> {
+        if gradients.defers_input_grad && self.deferred_input().is_some() {
+            self.flush_deferred()?;
         }
-        self.put_off.push(gradients);
+        self.deferred.push(gradients);
         Ok(())
     }
 
-    /// The value whose gradient was left to be made of what was put off.
-    fn left(&self) -> Option<Var> {
-        self.put_off.iter().find(|put_off| put_off.leaves_operand).map(|put_off| put_off.terms[0].0)
+    /// The value whose gradient is deferred, if one is.
+    fn deferred_input(&self) -> Option<Var> {
+        self.deferred.iter().find(|deferred| deferred.defers_input_grad).map(|deferred| deferred.terms[0].0)
     }
 
-    /// Lets `wait` wait for other ranks, and do meanwhile what was put off. It is given the gradient that was left, if
-    /// one was.
-    pub(super) fn waiting<T>(
+    /// Runs `communicate`, which computes the deferred gradients while rows of other ranks travel. It is given the deferred
+    /// gradient of an input, if there is one.
+    pub(super) fn overlap_with_comm<T>(
         &mut self,
-        wait: impl FnOnce(&'a B, &mut Pool<B>, Option<LeftProduct<'_, B>>, &mut Beside<'_>) -> T,
+        communicate: impl FnOnce(&'a B, &mut Pool<B>, Option<DeferredInputGrad<'_, B>>, &mut OverlappedWork<'_>) -> T,
     ) -> T {
-        let Self { backend, pool, nodes, gradients, put_off, .. } = self;
-        let (backend, nodes, put_off) = (*backend, &nodes[..], std::mem::take(put_off));
-        let left = put_off.iter().find(|put_off| put_off.leaves_operand).map(|left| {
-            let (y, weight) = left.terms[0];
-            LeftProduct { dz: &left.grad, weight: nodes[weight.0].matrix(), y: nodes[y.0].matrix() }
+        let Self { backend, pool, nodes, gradients, deferred, .. } = self;
+        let (backend, nodes, deferred) = (*backend, &nodes[..], std::mem::take(deferred));
+        let input_grad = deferred.iter().find(|deferred| deferred.defers_input_grad).map(|deferred| {
+            let (y, weight) = deferred.terms[0];
+            DeferredInputGrad { dz: &deferred.grad, weight: nodes[weight.0].matrix(), y: nodes[y.0].matrix() }
         });
-        let done = wait(backend, pool, left, &mut || {
-            put_off.iter().try_for_each(|put_off| put_off.compute((backend, nodes), gradients))
+        let done = communicate(backend, pool, input_grad, &mut || {
+            deferred.iter().try_for_each(|deferred| deferred.compute((backend, nodes), gradients))
         });
-        put_off.into_iter().for_each(|put_off| pool.give(backend, put_off.grad));
+        deferred.into_iter().for_each(|deferred| pool.give(backend, deferred.grad));
         done
     }
 
-    /// Does what was put off, without a wait, and makes the gradient that was left.
-    fn do_put_off(&mut self) -> Result<(), ComputeError> {
-        for put_off in std::mem::take(&mut self.put_off) {
-            put_off.compute((self.backend, &self.nodes), self.gradients)?;
-            if put_off.leaves_operand {
-                let (x, weight) = put_off.terms[0];
-                let epilogue = self.next_epilogue(x).expect("it was left because of its epilogue");
-                epilogue.backward_of_product(self, x, &put_off.grad, (weight, Transpose::Yes))?;
+    /// Computes all deferred gradients now, without communication to overlap.
+    fn flush_deferred(&mut self) -> Result<(), ComputeError> {
+        for deferred in std::mem::take(&mut self.deferred) {
+            deferred.compute((self.backend, &self.nodes), self.gradients)?;
+            if deferred.defers_input_grad {
+                let (x, weight) = deferred.terms[0];
+                let epilogue = self.next_epilogue(x).expect("an input gradient is deferred because of its epilogue");
+                epilogue.backward_of_product(self, x, &deferred.grad, (weight, Transpose::Yes))?;
             }
-            self.recycle(put_off.grad);
+            self.recycle(deferred.grad);
         }
         Ok(())
     }
@@ -262,17 +262,18 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
     /// Runs every operation's backward, last first, and frees each node's buffers right after its own.
     pub(super) fn run(mut self) -> Result<(), ComputeError> {
         for i in (0..self.nodes.len()).rev() {
-            let (node, left) = (&self.nodes[i], self.left());
-            let is_left = left == Some(Var(i));
-            let waits = node.operation.as_ref().is_some_and(|operation| operation.waits_for_others());
-            let does_put_off = waits && (is_left || (left.is_none() && self.grads[i].is_some()));
-            // What was put off reads values of nodes before this one: it is done before any of them is freed.
-            if !does_put_off && (waits || matches!(node.value, Value::Owned(_))) {
-                self.do_put_off()?;
+            let (node, deferred) = (&self.nodes[i], self.deferred_input());
+            let is_deferred = deferred == Some(Var(i));
+            let communicates = node.operation.as_ref().is_some_and(|operation| operation.communicates_in_backward());
+            let overlaps = communicates && (is_deferred || (deferred.is_none() && self.grads[i].is_some()));
+            // Deferred gradients read values of nodes before this one: they are computed before any of them is freed.
+            if !overlaps && (communicates || matches!(node.value, Value::Owned(_))) {
+                self.flush_deferred()?;
             }
-            if is_left {
-                let operation = self.nodes[i].operation.take().expect("what is left is the result of an operation");
-                operation.backward_of_left(&mut self, Var(i))?;
+            if is_deferred {
+                let operation =
+                    self.nodes[i].operation.take().expect("a deferred gradient is of an operation's result");
+                operation.backward_deferred(&mut self, Var(i))?;
             } else if let Some(grad) = self.grads[i].take() {
                 match self.nodes[i].operation.take() {
                     Some(operation) => operation.backward(&mut self, Var(i), grad)?,
@@ -282,11 +283,11 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
             let shape = Shape::new(0, 0);
             match std::mem::replace(&mut self.nodes[i].value, Value::Moved(shape)) {
                 Value::Owned(matrix) => self.recycle(matrix),
-                // Of what is not freed, weights may still be read by what was put off.
+                // Deferred gradients may still read weights, which are not freed.
                 kept => self.nodes[i].value = kept,
             }
         }
-        debug_assert!(self.put_off.is_empty(), "a product that waits does what was put off");
+        debug_assert!(self.deferred.is_empty(), "an operation that communicates computes deferred gradients");
         Ok(())
     }
 }

@@ -48,7 +48,7 @@ impl Recorded {
         out: Var,
         grad: &mut B::Matrix,
     ) -> Result<(), ComputeError> {
-        if pass.is_through(out) {
+        if pass.is_before_epilogue(out) {
             return Ok(());
         }
         let mut bias_grad = self.bias_buffer(pass)?;
@@ -81,7 +81,7 @@ impl Recorded {
         let way_back = WayBack::through(self.slope(), y);
         pass.backend().gemm_backward(a, b, way_back, &mut grad, bias_grad.as_mut())?;
         self.give_bias(pass, bias_grad)?;
-        pass.put_through(out, grad);
+        pass.put_before_epilogue(out, grad);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Shape, Transpose};
 
-use super::backward::WeightGradients;
+use super::backward::DeferredGrads;
 use super::epilogue::Recorded;
 use super::{BackwardPass, Operation, Tape, Var};
 
@@ -76,15 +76,15 @@ impl<B: Backend> Tape<'_, B> {
 impl<B: Backend> Operation<B> for Linear {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, mut grad: B::Matrix) -> Result<(), ComputeError> {
         self.epilogue.backward(pass, out, &mut grad)?;
-        if self.may_put_off(pass) {
-            let leaves_operand = self.may_leave_operand(pass);
-            if !leaves_operand {
+        if self.may_defer(pass) {
+            let defers_input_grad = self.may_defer_input_grad(pass);
+            if !defers_input_grad {
                 for &term in self.terms.iter().rev() {
                     self.operand_backward(pass, term, &grad)?;
                 }
             }
             let (terms, dropout) = (self.terms.clone(), self.dropout);
-            return pass.put_off(WeightGradients { terms, dropout, grad, leaves_operand });
+            return pass.defer(DeferredGrads { terms, dropout, grad, defers_input_grad });
         }
         for &(x, weight) in self.terms.iter().rev() {
             pass.with_grad(weight, |pass, weight_grad, accumulate| {
@@ -118,18 +118,18 @@ impl Linear {
         Self { terms: vec![(x, weight)], dropout: None, epilogue: Recorded::default() }
     }
 
-    /// Whether gradients of weights can wait: nobody else wants that of the result, and the next operation on the way
-    /// back waits for others anyway.
-    fn may_put_off<B: Backend>(&self, pass: &BackwardPass<'_, '_, B>) -> bool {
+    /// Whether gradients of weights can be deferred: nothing else reads the gradient of the result, and the next operation
+    /// of the backward pass communicates.
+    fn may_defer<B: Backend>(&self, pass: &BackwardPass<'_, '_, B>) -> bool {
         let mut terms = self.terms.iter();
         self.epilogue.add.is_none()
             && terms.all(|&(_, weight)| pass.is_param(weight))
-            && pass.may_put_off(self.terms[0].0)
+            && pass.may_defer(self.terms[0].0)
     }
 
-    /// Whether the operation that made the operand may make its gradient, too, column by column as it travels: it has no
-    /// other share, and goes through an epilogue that adds to nothing.
-    fn may_leave_operand<B: Backend>(&self, pass: &BackwardPass<'_, '_, B>) -> bool {
+    /// Whether the operation that made the operand may compute its gradient, one feature chunk at a time as it travels: the
+    /// operand has a single consumer, and its epilogue adds to nothing.
+    fn may_defer_input_grad<B: Backend>(&self, pass: &BackwardPass<'_, '_, B>) -> bool {
         let [(x, _)] = self.terms[..] else { return false };
         self.dropout.is_none() && pass.next_epilogue(x).is_some_and(|epilogue| epilogue.add.is_none())
     }

@@ -73,22 +73,23 @@ pub trait Operation<B: Backend> {
         None
     }
 
-    /// Whether its way back waits for rows of other ranks, and does meanwhile what was
-    /// [put off](BackwardPass::put_off).
-    fn waits_for_others(&self) -> bool {
+    /// Whether its backward pass waits for rows of other ranks, and computes [deferred](BackwardPass::defer) gradients
+    /// meanwhile.
+    fn communicates_in_backward(&self) -> bool {
         false
     }
 
-    /// As [`backward`](Self::backward), of a gradient that is left to be made, before its way through the
-    /// [epilogue](Self::epilogue): [`BackwardPass::waiting`] has it. Only asked of those who wait for others.
+    /// As [`backward`](Self::backward), for a deferred gradient: [`BackwardPass::overlap_with_comm`] passes the product
+    /// that it is, to which the gradient of the [epilogue](Self::epilogue) is not applied yet. Called only if the operation
+    /// [communicates](Self::communicates_in_backward).
     ///
     /// # Errors
     /// When the backend fails.
     ///
     /// # Panics
-    /// When the operation does not wait for others.
-    fn backward_of_left(&self, _pass: &mut BackwardPass<'_, '_, B>, _out: Var) -> Result<(), ComputeError> {
-        panic!("gradients are left to operations that wait for others");
+    /// When the operation does not communicate.
+    fn backward_deferred(&self, _pass: &mut BackwardPass<'_, '_, B>, _out: Var) -> Result<(), ComputeError> {
+        panic!("input gradients are deferred only to operations that communicate");
     }
 }
 
@@ -108,7 +109,7 @@ struct Node<'a, B: Backend> {
     /// Operations that read the value, each of which has a share in its gradient.
     n_uses: usize,
     /// Whether the gradient has been taken back through the operation's epilogue.
-    is_through: bool,
+    is_before_epilogue: bool,
 }
 
 /// One forward pass on a backend, recorded.
@@ -296,7 +297,7 @@ impl<'a, B: Backend> Tape<'a, B> {
             nodes: std::mem::take(&mut self.nodes),
             pool: self.pool,
             gradients,
-            put_off: Vec::new(),
+            deferred: Vec::new(),
         };
         for (var, grad) in loss.grads {
             pass.grads[var.0] = Some(grad);
@@ -313,7 +314,7 @@ impl<'a, B: Backend> Tape<'a, B> {
         param: Option<ParamId>,
         needs_grad: bool,
     ) -> Var {
-        self.nodes.push(Node { value, operation, param, needs_grad, n_uses: 0, is_through: false });
+        self.nodes.push(Node { value, operation, param, needs_grad, n_uses: 0, is_before_epilogue: false });
         Var(self.nodes.len() - 1)
     }
 }

@@ -13,7 +13,7 @@ use girih_graph_format::NodeId;
 use girih_partition::{Ownership, Patches, part};
 use girih_reorder::clusters;
 use girih_sampling::{Bias, DrawKey, FanOut, Loader, LoaderOptions, MiniBatch, NeighborSampler, SampleError, Sampler};
-use girih_trainer::distributed::Layout;
+use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{BatchConfig, BatchKind, DEFAULT_FANOUT};
 
 use super::source::{Made, check_weighted, neighbor_options};
@@ -141,10 +141,11 @@ impl<'a> Sharing<'a> {
         let (mut batch, mut gathered) = (MiniBatch::default(), Vec::new());
         let (own, layout) = (self.of_ranks.range(world.rank()), self.args.ranks.layout());
         let rows = match layout {
-            Layout::Patches => self.dataset.graph.row_slice(own.start as usize..own.end as usize),
-            Layout::SplitFeatures | Layout::Replicated => self.dataset.graph.clone(),
+            GraphPlacement::Patches => self.dataset.graph.row_slice(own.start as usize..own.end as usize),
+            GraphPlacement::SplitFeatures | GraphPlacement::Replicated => self.dataset.graph.clone(),
         };
-        let (weights, is_cut) = (self.args.weighted.then(|| Bias::of(&rows)).transpose()?, layout == Layout::Patches);
+        let (weights, is_cut) =
+            (self.args.weighted.then(|| Bias::of(&rows)).transpose()?, layout == GraphPlacement::Patches);
         let (of_patch, of_whole) = if is_cut { (weights, None) } else { (None, weights) };
         let sampler = match of_whole {
             Some(weights) => sampler.weighted(weights),
@@ -153,7 +154,7 @@ impl<'a> Sharing<'a> {
         let patch = || RankGraph::new(world, &self.of_ranks, &rows, of_patch.as_ref());
         let mut graph = is_cut.then(patch).transpose()?;
         let mut features = match self.rows_of_features(own) {
-            Some((rows, row_bytes)) if layout != Layout::Replicated && !self.args.global_inputs => {
+            Some((rows, row_bytes)) if layout != GraphPlacement::Replicated && !self.args.global_inputs => {
                 Some(RankRows::new(world, &self.of_ranks, rows, row_bytes)?)
             }
             _ => None,
@@ -227,9 +228,9 @@ impl Sharing<'_> {
         let (n_ranks, n_patches) = (self.of_ranks.len(), self.patches.len());
         let layout = ranks.layout();
         let held = match layout {
-            Layout::Patches => "its patches",
-            Layout::SplitFeatures => "all of the graph, its patches of features",
-            Layout::Replicated => "all",
+            GraphPlacement::Patches => "its patches",
+            GraphPlacement::SplitFeatures => "all of the graph, its patches of features",
+            GraphPlacement::Replicated => "all",
         };
         let cut = ranks.cut.unwrap_or_default().name();
         let graph = &self.dataset.graph;

@@ -5,7 +5,7 @@ use girih_datasets::{Dataset, LoadOptions, load};
 use girih_machine::{Machine, readable_bytes};
 use girih_planner::EXCHANGE_BYTES;
 use girih_tiers::Room as TierRoom;
-use girih_trainer::distributed::Layout;
+use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{DataSizes, Division, TierConfig, TrainConfig};
 use serde_json::{Value, json};
 
@@ -36,8 +36,8 @@ impl Asked {
     pub fn of(args: &TrainArgs, place: &Place, config: &TrainConfig) -> Result<Option<Self>, CliError> {
         let Some(memory) = args.settings.tiers.tier_memory else { return Ok(None) };
         Division::check(config)?;
-        let layout = args.layout.map_or(Layout::Replicated, Layout::from);
-        if layout != Layout::Replicated {
+        let layout = args.layout.map_or(GraphPlacement::Replicated, GraphPlacement::from);
+        if layout != GraphPlacement::Replicated {
             return Err(CliError::Usage(format!(
                 "--tier-memory cannot be combined with --layout {}, where each rank holds its own rows: leave one of them out",
                 layout.name()
