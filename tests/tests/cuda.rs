@@ -8,8 +8,8 @@ use girih_kernels::Cuda;
 use girih_tests::{cuda, losses_of};
 use girih_tiers::CacheShares;
 use girih_trainer::{
-    Aggregator, BatchConfig, BatchKind, Control, DataSizes, ModelConfig, ModelKind, Plan, ScoreBy, SessionOptions,
-    TierConfig, TrainConfig, parse_codec,
+    Aggregator, BatchConfig, BatchKind, CacheConfig, Control, DataSizes, ModelConfig, ModelKind, Plan, ScoreBy,
+    SessionOptions, TrainConfig, parse_codec,
 };
 
 const EPOCHS: u64 = 20;
@@ -96,7 +96,7 @@ fn plans_to_hold() -> Vec<TrainConfig> {
     let attention = wide(ModelKind::Gat, Dtype::F32);
     plans.push(TrainConfig { codec: parse_codec("topk:8").expect("a codec"), batch: batch.clone(), ..attention });
     let all = Some(CacheShares { every_card: 1.0, one_card: 0.0 });
-    let tiers = TierConfig { features: all, ..TierConfig::default() };
+    let tiers = CacheConfig { features: all, ..CacheConfig::default() };
     plans.push(TrainConfig { tiers, batch, batch_size: Some(8192), ..wide(ModelKind::Sage, Dtype::F32) });
     // The host draws, and the device has what scores are taken of.
     let batch = BatchConfig { kind: BatchKind::Saint, score_by: Some(ScoreBy::Layers), ..BatchConfig::default() };

@@ -14,8 +14,8 @@ use girih_tests::batches::{check_batch, graph};
 use girih_tests::{cuda, losses_of};
 use girih_tiers::{CacheShares, HostReads, Placement};
 use girih_trainer::{
-    Adjacency, Aggregator, BatchConfig, BatchKind, Control, Event, ModelConfig, ModelKind, Neighborhoods, NormKind,
-    Observer, ScoreBy, Scores, SessionOptions, TaskKind, TierConfig, TrainConfig, parse_codec, train,
+    Adjacency, Aggregator, BatchConfig, BatchKind, CacheConfig, Control, Event, ModelConfig, ModelKind, Neighborhoods,
+    NormKind, Observer, ScoreBy, Scores, SessionOptions, TaskKind, TrainConfig, parse_codec, train,
 };
 
 fn sampler(fan_out: &str, inputs: Columns, expand: Expand) -> NeighborSampler {
@@ -122,9 +122,13 @@ fn losses<B: Backend>(backend: &B, config: &TrainConfig) -> Vec<f32> {
 }
 
 /// Shares of features and of rows of the graph on every device.
-fn tiers(features: Option<f64>, topology: Option<f64>) -> TierConfig {
+fn tiers(features: Option<f64>, topology: Option<f64>) -> CacheConfig {
     let on_every_card = |share: f64| CacheShares { every_card: share, one_card: 0.0 };
-    TierConfig { features: features.map(on_every_card), topology: topology.map(on_every_card), ..TierConfig::default() }
+    CacheConfig {
+        features: features.map(on_every_card),
+        topology: topology.map(on_every_card),
+        ..CacheConfig::default()
+    }
 }
 
 /// A share of so many nodes, the last ones, on a device.
@@ -181,7 +185,7 @@ fn features_may_stay_on_the_host() {
     let expected = losses(&Cpu::new(), &sage);
     let in_bf16 = Cuda::new(Device::open(0).expect("a device")).storing(Dtype::Bf16);
     let reading =
-        |config: TrainConfig, host_reads| TrainConfig { tiers: TierConfig { host_reads, ..config.tiers }, ..config };
+        |config: TrainConfig, host_reads| TrainConfig { tiers: CacheConfig { host_reads, ..config.tiers }, ..config };
     let far = losses(&cuda, &cached(0.0));
     assert!(far.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 2e-3 * b), "{far:?} for {expected:?}");
     let rounded = TrainConfig { precision: Dtype::Bf16, ..cached(0.3) };
@@ -274,8 +278,8 @@ fn scores_layer_by_layer_are_those_of_the_graph() {
     runs.push((&large, large_batches(ModelKind::Sage)));
     runs.extend([ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat].map(|kind| (&with_hub, large_batches(kind))));
     for (dataset, config) in runs {
-        let expected = scores(&cuda, dataset, &by(&config, ScoreBy::Graph, TierConfig::default()));
-        let mut ways = vec![TierConfig::default()];
+        let expected = scores(&cuda, dataset, &by(&config, ScoreBy::Graph, CacheConfig::default()));
+        let mut ways = vec![CacheConfig::default()];
         if config.batch.kind == BatchKind::Neighbor {
             ways.extend([tiers(Some(0.2), None), tiers(None, Some(0.3)), tiers(Some(0.0), Some(0.0))]);
         }
@@ -360,7 +364,7 @@ fn codes_are_decoded_on_the_device() {
         for host_reads in [HostReads::Staged, HostReads::InPlace] {
             for cache in piece([0.0, 0.4]) {
                 let placed = with(Some(cache));
-                let found = TrainConfig { tiers: TierConfig { host_reads, ..placed.tiers }, ..placed };
+                let found = TrainConfig { tiers: CacheConfig { host_reads, ..placed.tiers }, ..placed };
                 assert_eq!(losses(&cuda, &found), device, "where a code lies changes no bit: {host_reads}, {cache}");
             }
         }
@@ -530,7 +534,7 @@ fn features_may_stay_in_a_mapped_file() {
     for precision in [Dtype::F32, Dtype::Bf16] {
         let cuda = Cuda::new(Device::open(0).expect("a device")).storing(precision);
         for share in piece([0.0, 0.3]) {
-            let tiers = TierConfig { host_reads: HostReads::Staged, ..tiers(Some(share), None) };
+            let tiers = CacheConfig { host_reads: HostReads::Staged, ..tiers(Some(share), None) };
             let config = TrainConfig { precision, tiers, ..config(ModelKind::Sage, BatchKind::Neighbor, |_| {}) };
             let from_file =
                 |observe: &mut Observer<'_>| train(&cuda, mapped.clone(), &config, &SessionOptions::default(), observe);

@@ -17,11 +17,11 @@ use girih_tests::cards::{Failure, cards, check_ended_by_rank_one, deadline, enou
 use girih_tests::losses_of;
 use girih_tiers::{CacheShares, Hotness};
 use girih_trainer::distributed::{
-    GraphPlacement, Links, Network, PaperGraph, RankJob, RankOptions, RankPlanner, TrainJob,
+    GraphPlacement, Links, Network, RankJob, RankOptions, RankPlanner, SymbolicGraph, TrainJob,
 };
 use girih_trainer::{
-    BatchConfig, BatchKind, DataSizes, ModelConfig, ModelKind, Outcome, PlanDevice, ScoreBy, SessionOptions,
-    TierConfig, TrainConfig, parse_codec,
+    BatchConfig, BatchKind, CacheConfig, DataSizes, ModelConfig, ModelKind, Outcome, PlanDevice, ScoreBy,
+    SessionOptions, TrainConfig, parse_codec,
 };
 
 const EPOCHS: u64 = 50;
@@ -291,7 +291,7 @@ fn the_faster_transport_is_chosen() {
     let seconds = |transport| {
         let figures = measure::figures(&cards(n), transport).expect("cards that are measured");
         println!("{transport}: {figures:?}");
-        measure::with_doubt(Some(transport), figures.panel_seconds(n, 64 << 20))
+        measure::with_safety_margin(Some(transport), figures.panel_seconds(n, 64 << 20))
     };
     let fastest = match transports().len() {
         2 if seconds(CardTransport::Peer) < seconds(CardTransport::Nccl) => CardTransport::Peer,
@@ -558,7 +558,7 @@ fn cards_share_subgraphs_and_patches() {
     // The hottest on every card, the others on hosts; of the graph, too.
     let beside_hosts = |config: TrainConfig, every_card| {
         let share = |every_card| Some(CacheShares { every_card, one_card: 0.0 });
-        let tiers = TierConfig { features: share(every_card), topology: share(0.5), ..TierConfig::default() };
+        let tiers = CacheConfig { features: share(every_card), topology: share(0.5), ..CacheConfig::default() };
         TrainConfig { tiers, ..config }
     };
     let sage = || base(ModelKind::Sage, neighbor.clone());
@@ -607,7 +607,7 @@ fn cards_take_turns_at_scores_layer_by_layer() {
         let scores = |score_by, every_card: Option<f64>| {
             let batch = BatchConfig { score_by, ..batch.clone() };
             let features = every_card.map(|every_card| CacheShares { every_card, one_card: 0.0 });
-            let tiers = TierConfig { features, ..TierConfig::default() };
+            let tiers = CacheConfig { features, ..CacheConfig::default() };
             let config = TrainConfig { epochs: 2, eval_every: 2, batch, tiers, ..TrainConfig::for_model(kind) };
             outcome_on(spec, &cards(n), &config, |ranks| ranks).1.runs[0].last
         };
@@ -643,9 +643,10 @@ fn patches_take_no_more_of_cards_than_their_plan() {
     ]) {
         let base = TrainConfig::for_model(ModelKind::Sage);
         let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![15, 10], ..BatchConfig::default() };
-        let (model, tiers) = (ModelConfig { hidden: 128, ..base.model.clone() }, TierConfig { features, ..base.tiers });
+        let (model, tiers) =
+            (ModelConfig { hidden: 128, ..base.model.clone() }, CacheConfig { features, ..base.tiers });
         let config = TrainConfig { epochs: 2, batch, batch_size: Some(4096), model, tiers, codec, ..base };
-        let graph = PaperGraph::of(&dataset.graph, &config, &sizes).expect("a graph to plan for");
+        let graph = SymbolicGraph::of(&dataset.graph, &config, &sizes).expect("a graph to plan for");
         let (device, network) = (PlanDevice::Card(None), Network::one_host(links, true));
         let planner = RankPlanner { config: &config, data: &sizes, graph: &graph, devices: &[device], network };
         let grid = ProcessGrid::new(Scheme::OneD, n, 1).expect("ranks that can be arranged");
@@ -682,7 +683,7 @@ fn rows_may_lie_on_any_card() {
         let shares = |every_card, one_card| Some(CacheShares { every_card, one_card });
         let placed = |features, topology| {
             let hotness = Hotness::InDegree;
-            let tiers = TierConfig { features, topology, hotness, ..TierConfig::default() };
+            let tiers = CacheConfig { features, topology, hotness, ..CacheConfig::default() };
             learnt(&TrainConfig { tiers, ..config.clone() })
         };
         let expected = placed(shares(0.0, 0.0), None);

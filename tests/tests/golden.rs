@@ -70,7 +70,7 @@ fn check_model(file: &[u8], model: &dyn Model<Cpu>, mut params: Params<Cpu>, dat
     let train = cpu.upload_ids(&dataset.splits[0].train).unwrap();
     let targets = Targets::upload(&cpu, &dataset.labels.unwrap()).unwrap();
     let features = dataset.features.unwrap();
-    let inputs = Inputs::prepare(&cpu, dataset.graph, features, &model.needs(), Dtype::F32).unwrap();
+    let inputs = Inputs::prepare(&cpu, dataset.graph, features, &model.input_spec(), Dtype::F32).unwrap();
 
     let (mut pool, mut gradients) = (Pool::default(), Gradients::new(&cpu, &params).unwrap());
     let mut tape = Tape::new(&cpu, &params, &mut pool, Mode::Train(Key::new(0, 0)));

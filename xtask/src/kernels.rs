@@ -20,9 +20,9 @@ const PACKAGES: [&str; 5] =
     ["nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia-cuda-cccl"];
 const VERSION: &str = "13.0.*";
 
-/// What a kernel needs, the most over all its variants.
+/// Resources of a kernel: the most over all its variants.
 #[derive(Clone, Copy, Default)]
-struct Needs {
+struct Resources {
     registers: u32,
     spilled_bytes: u32,
 }
@@ -44,7 +44,7 @@ pub fn run(root: &Path, install: bool) -> Result<(), String> {
     println!("{:<18} {:<36} {:>9} {:>8}", "source", "kernel", "registers", "spilled");
     for source in &sources {
         let text = fs::read_to_string(source).map_err(|e| format!("{}: {e}", source.display()))?;
-        let mut all: BTreeMap<String, Needs> = BTreeMap::new();
+        let mut all: BTreeMap<String, Resources> = BTreeMap::new();
         for log in compile_all(&nvcc, source, &variants(&text))? {
             add_needs(&log, &mut all);
         }
@@ -130,7 +130,7 @@ fn temporary(source: &Path, number: usize) -> PathBuf {
 }
 
 /// Reads what the assembler says of each kernel.
-fn add_needs(log: &str, all: &mut BTreeMap<String, Needs>) {
+fn add_needs(log: &str, all: &mut BTreeMap<String, Resources>) {
     let mut kernel = String::new();
     for line in log.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -163,12 +163,12 @@ fn compare(dataset: &Dataset, codecs: &Codecs, runs: u64, report: &mut Report) -
         let chosen = if i == 0 { &codecs.all[..] } else { &codecs.compared };
         for &codec in chosen {
             let found = Trained::with(&Cpu::new(), dataset, &TrainConfig { codec: Some(codec), ..plain.clone() })?;
-            let beside = found.beside(&expected, Metric::Accuracy)?;
+            let difference = found.minus(&expected, Metric::Accuracy)?;
             let case = found.case(name(&codec.to_string()), Metric::Accuracy)?;
             report
                 .cases
-                .push(case.with("beside_none_points", beside.points).with("beside_none_error_points", beside.error));
-            lost.insert((model.name(), codec.to_string()), -beside.points);
+                .push(case.with("beside_none_points", difference.points).with("beside_none_error_points", difference.error));
+            lost.insert((model.name(), codec.to_string()), -difference.points);
         }
     }
     add_goals(&dataset.name, codecs, &lost, report);

@@ -101,15 +101,15 @@ fn largest_difference(expected: &[f32], found: &[f32]) -> f64 {
 /// The cases of both storage types, the second beside the first.
 fn add_scores(data: &str, metric: Metric, [f32, bf16]: &[Trained; 2], report: &mut Report) -> Result<(), Error> {
     let named = |dtype: Dtype| format!("{data}/{}", dtype.name());
-    let beside = bf16.beside(f32, metric)?;
+    let difference = bf16.minus(f32, metric)?;
     report.cases.push(f32.case(named(Dtype::F32), metric)?);
     report.cases.push(
         bf16.case(named(Dtype::Bf16), metric)?
-            .with("beside_f32_points", beside.points)
-            .with("beside_f32_error_points", beside.error),
+            .with("beside_f32_points", difference.points)
+            .with("beside_f32_error_points", difference.error),
     );
     let what = format!("{data}: {} in bf16 beside f32, mean of {} runs, points", name(metric), bf16.n_runs());
-    report.goals.push(Goal::at_most(what, beside.points.abs(), SCORE_POINTS));
+    report.goals.push(Goal::at_most(what, difference.points.abs(), SCORE_POINTS));
     Ok(())
 }
 
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(report.cases[0].losses.len(), CURVE as usize);
         assert_eq!((report.goals[0].found, report.goals[0].is_met), (0.0, true), "the same curve twice");
         assert!(report.cases[2].metrics["roc_auc_percent"] > 60.0, "better than guessing");
-        let beside = report.cases[3].metrics["beside_f32_points"];
+        let difference = report.cases[3].metrics["beside_f32_points"];
         assert_eq!(report.goals[1].found, beside.abs());
         assert_eq!(
             report.cases.iter().map(|case| case.name.as_str()).collect::<Vec<_>>(),

@@ -10,7 +10,7 @@ use girih_compute::Dtype;
 use girih_datasets::Dataset;
 use girih_tiers::HostReads;
 use girih_trainer::distributed::GraphPlacement;
-use girih_trainer::{Control, EpochTimes, Event, Outcome, TierConfig, TrainConfig};
+use girih_trainer::{CacheConfig, Control, EpochTimes, Event, Outcome, TrainConfig};
 
 use super::sampled::{n_devices, tiers, train_on};
 use super::several::Times;
@@ -46,7 +46,7 @@ impl Way {
 
     /// Whether every device has all codes.
     fn has_all_codes(&self) -> bool {
-        self.config.codec.is_some() && self.config.tiers == TierConfig::default()
+        self.config.codec.is_some() && self.config.tiers == CacheConfig::default()
     }
 }
 
@@ -100,16 +100,16 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
     for (n, precision) in groups {
         let base = sage::config(hidden, n * BATCH_SIZE);
         let config = TrainConfig { epochs, eval_every: epochs, ..base };
-        let mut way = |name: &str, tiers: TierConfig, codec| {
+        let mut way = |name: &str, tiers: CacheConfig, codec| {
             let devices = if n == 1 { "device" } else { "devices" };
             let name = format!("{n} {devices}, {}, {name}", precision.name());
             ways.push(Way { name, n_devices: n, config: TrainConfig { precision, tiers, codec, ..config.clone() } });
         };
         let cached = |every, one| tiers(Some((every, one)), None);
         way("features on the host", cached(0.0, 0.0), None);
-        let mut each_read = |name: &str, tiers: TierConfig| {
+        let mut each_read = |name: &str, tiers: CacheConfig| {
             for host_reads in [HostReads::Staged, HostReads::InPlace] {
-                way(&format!("{name}, {host_reads}"), TierConfig { host_reads, ..tiers }, None);
+                way(&format!("{name}, {host_reads}"), CacheConfig { host_reads, ..tiers }, None);
             }
         };
         if precision == Dtype::Bf16 {
@@ -127,7 +127,7 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
             way("cache 0.1, and 0.6 on one each", cached(0.1, 0.6), None);
         }
         way("topk:8 on the host", cached(0.0, 0.0), Some(CodecSpec::Topk(8)));
-        way("topk:8 on every device", TierConfig::default(), Some(CodecSpec::Topk(8)));
+        way("topk:8 on every device", CacheConfig::default(), Some(CodecSpec::Topk(8)));
     }
     ways
 }

@@ -11,7 +11,7 @@ use girih_compute::Dtype;
 use girih_datasets::Dataset;
 use girih_tiers::HostReads;
 use girih_trainer::distributed::GraphPlacement;
-use girih_trainer::{BatchConfig, Observer, TierConfig, TrainConfig};
+use girih_trainer::{BatchConfig, CacheConfig, Observer, TrainConfig};
 
 use super::epochs::Epochs;
 use super::sampled::{n_devices, tiers, train_on};
@@ -110,7 +110,7 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
     let far = placed(tiers(Some((0.0, 0.0)), None));
     ways.push(way(format!("{group}/features on the host, nothing ahead"), in_turn(far.clone())));
     for host_reads in [HostReads::Staged, HostReads::InPlace] {
-        let far = TierConfig { host_reads, ..far.tiers };
+        let far = CacheConfig { host_reads, ..far.tiers };
         ways.push(way(format!("{group}/features on the host, {host_reads}"), placed(far)));
     }
     for share in &CACHES[1..] {
@@ -127,7 +127,7 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
         // As many seeds a device, as DSP has it.
         let of_all = TrainConfig { batch_size: Some(n * BATCH_SIZES[0]), ..all.clone() };
         for (name, tiers) in [
-            ("all on each", TierConfig::default()),
+            ("all on each", CacheConfig::default()),
             ("graph on one each", tiers(None, Some((0.0, 1.0)))),
             ("graph on the host", tiers(None, Some((0.0, 0.0)))),
             ("features on one each", tiers(Some((0.0, 1.0)), None)),

@@ -81,7 +81,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
                         let case = case.with("x_one", one.median_s / time.median_s);
                         let like = if sharing.rounds() { format!("{group}/rounded") } else { group.clone() };
                         let mut case =
-                            predictions.beside(case, &like, (transport, &predicted.forecast(&several.ranks)?));
+                            predictions.beside(case, &like, (transport, &predicted.estimate(&several.ranks)?));
                         if let Some(folder) = &setup.timelines {
                             case = suite.traced(dataset, &several, case, folder)?;
                         }

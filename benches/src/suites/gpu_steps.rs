@@ -21,7 +21,7 @@ use girih_sampling::relabel::Relabel;
 use girih_sampling::{EpochPlan, Loader, LoaderOptions, MiniBatch, NeighborOptions, NeighborSampler, Sampler};
 use girih_tiers::{CacheShares, HostReads, Placement};
 use girih_trainer::distributed::GraphPlacement;
-use girih_trainer::{Observer, TierConfig, TrainConfig};
+use girih_trainer::{CacheConfig, Observer, TrainConfig};
 
 use super::epochs::Epochs;
 use super::sampled::{tiers, train_on};
@@ -203,7 +203,7 @@ impl<'d> Batches<'d> {
         let train = |features: Option<(f64, f64)>| -> Result<Summary, Error> {
             let epochs = (setup.protocol.warm_up + setup.protocol.repeats) as u64;
             let host_reads = if features.is_some() { HostReads::InPlace } else { HostReads::default() };
-            let tiers = TierConfig { host_reads, ..tiers(features, None) };
+            let tiers = CacheConfig { host_reads, ..tiers(features, None) };
             let plain = sage::config(setup.hidden.unwrap_or(sage::HIDDEN), BATCH_SIZE);
             let config = TrainConfig { precision: dtype, tiers, epochs, eval_every: epochs, ..plain };
             let train = |observe: &mut Observer<'_>| {

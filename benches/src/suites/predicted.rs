@@ -4,8 +4,8 @@ use girih_comm::CardTransport;
 use girih_datasets::Dataset;
 use girih_kernels::{Cuda, Device};
 use girih_partition::Cuts;
-use girih_planner::{Figures, Forecast, Planner, measure};
-use girih_trainer::distributed::{Network, PaperGraph, RankOptions, RankPlanner};
+use girih_planner::{Estimate, HardwareProfile, Planner, measure};
+use girih_trainer::distributed::{Network, RankOptions, RankPlanner, SymbolicGraph};
 use girih_trainer::{DataSizes, PlanDevice, TrainConfig};
 
 use crate::{Case, Error, Goal};
@@ -19,7 +19,7 @@ const ABOVE_AT_MOST: f64 = 0.2;
 /// The figures of the cards here, and how predictions came out.
 pub(super) struct Predictions {
     /// By what carries rows.
-    figures: Vec<(CardTransport, Figures)>,
+    figures: Vec<(CardTransport, HardwareProfile)>,
     /// Plans that could be chosen between.
     outcomes: Vec<Outcome>,
 }
@@ -40,7 +40,7 @@ struct Outcome {
 pub(super) struct Predicted {
     config: TrainConfig,
     sizes: DataSizes,
-    graph: PaperGraph,
+    graph: SymbolicGraph,
     by_transport: Vec<OnCards>,
 }
 
@@ -67,8 +67,8 @@ impl Predictions {
         let cuda = Cuda::new(Device::open(0)?).storing(config.precision);
         let rates = measure::session(&cuda, (dataset, config), true, ranks)?;
         let sizes = DataSizes::of(dataset);
-        let graph = PaperGraph::of(&dataset.graph, config, &sizes)?;
-        let of_session = |(by, figures): &(CardTransport, Figures)| OnCards {
+        let graph = SymbolicGraph::of(&dataset.graph, config, &sizes)?;
+        let of_session = |(by, figures): &(CardTransport, HardwareProfile)| OnCards {
             transport: *by,
             devices: figures.devices_of(&rates),
             network: figures.host(),
@@ -82,10 +82,10 @@ impl Predictions {
         &mut self,
         case: Case,
         group: &str,
-        (transport, predicted): (CardTransport, &Forecast),
+        (transport, predicted): (CardTransport, &Estimate),
     ) -> Case {
         let (measured, predicted, bound) = (1e3 * case.time.median_s, predicted.epoch_ms, predicted.bound_ms);
-        let chosen_by = measure::with_doubt(Some(transport), predicted);
+        let chosen_by = measure::with_safety_margin(Some(transport), predicted);
         self.outcomes.push(Outcome { group: group.to_owned(), measured, predicted, chosen_by, bound });
         let case = case.with("predicted_ms", predicted).with("predicted_over_measured", predicted / measured);
         case.with("bound_ms", bound).with("x_bound", measured / bound)
@@ -117,13 +117,13 @@ impl Predictions {
 
 impl Predicted {
     /// An epoch on ranks that share the work so.
-    pub(super) fn forecast(&self, ranks: &RankOptions) -> Result<Forecast, Error> {
+    pub(super) fn estimate(&self, ranks: &RankOptions) -> Result<Estimate, Error> {
         let Self { config, sizes: data, graph, by_transport } = self;
         let transport = ranks.transport.unwrap_or_default();
         let cards = by_transport.iter().find(|cards| cards.transport == transport);
         let OnCards { devices, network, .. } = cards.ok_or_else(|| format!("{transport} was not measured"))?;
         let planner = RankPlanner { config, data, graph, devices, network: *network };
-        Ok(Planner { ranks: planner, free_bytes: None }.forecast(ranks)?)
+        Ok(Planner { ranks: planner, free_bytes: None }.estimate(ranks)?)
     }
 }
 

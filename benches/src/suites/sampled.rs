@@ -8,7 +8,7 @@ use girih_kernels::{Cuda, Device, NcclRank};
 use girih_partition::{Exchange, ProcessGrid, Scheme};
 use girih_tiers::CacheShares;
 use girih_trainer::distributed::{GraphPlacement, RankJob, RankOptions, TrainJob};
-use girih_trainer::{Observer, Outcome, SessionOptions, TierConfig, TrainConfig, train};
+use girih_trainer::{CacheConfig, Observer, Outcome, SessionOptions, TrainConfig, train};
 
 use crate::Error;
 
@@ -16,9 +16,9 @@ use crate::Error;
 const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Shares of features and of rows of the graph, on every device and on one each.
-pub(super) fn tiers(features: Option<(f64, f64)>, topology: Option<(f64, f64)>) -> TierConfig {
+pub(super) fn tiers(features: Option<(f64, f64)>, topology: Option<(f64, f64)>) -> CacheConfig {
     let shares = |(every_card, one_card)| CacheShares { every_card, one_card };
-    TierConfig { features: features.map(shares), topology: topology.map(shares), ..TierConfig::default() }
+    CacheConfig { features: features.map(shares), topology: topology.map(shares), ..CacheConfig::default() }
 }
 
 /// How many devices there are, the first among them.

@@ -9,8 +9,8 @@ use girih_compute::{BlockKind, BlockSeconds, ByDtype, Dtype, EntrySeconds};
 use girih_datasets::generate::Preset;
 use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
 use girih_planner::measure::entry_seconds;
-use girih_planner::{Figures, Forecast, H200_BYTES, Planner, Table};
-use girih_trainer::distributed::{PaperGraph, RankOptions, RankPlanner};
+use girih_planner::{Estimate, H200_BYTES, HardwareProfile, Planner, Table};
+use girih_trainer::distributed::{RankOptions, RankPlanner, SymbolicGraph};
 use girih_trainer::{DataSizes, Plan, PlanDevice, TrainConfig};
 
 use super::gpu_fullbatch::gcn;
@@ -55,9 +55,9 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
             let Some(choice) = table.choice() else { continue };
             let first = *one.get_or_insert(choice.epoch_ms * cards as f64);
             eprintln!("{}, {cards}: {:.2} ms by {}, {}", subject.name, choice.epoch_ms, choice.grid, choice.exchange);
-            for forecast in best_of_schemes(&table) {
-                let case = case(subject.name, cards, forecast).with("x_one", first / forecast.epoch_ms);
-                report.cases.push(if forecast == choice { case.with("is_choice", 1.0) } else { case });
+            for estimate in best_of_schemes(&table) {
+                let case = case(subject.name, cards, estimate).with("x_one", first / estimate.epoch_ms);
+                report.cases.push(if estimate == choice { case.with("is_choice", 1.0) } else { case });
             }
         }
         check(subject, report)?;
@@ -69,11 +69,11 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
 }
 
 /// The quickest of each scheme that fits.
-fn best_of_schemes(table: &Table) -> impl Iterator<Item = &Forecast> {
+fn best_of_schemes(table: &Table) -> impl Iterator<Item = &Estimate> {
     Scheme::ALL.into_iter().filter_map(|scheme| table.choice_of(|plan| plan.grid.scheme() == scheme))
 }
 
-fn case(graph: &str, cards: usize, plan: &Forecast) -> Case {
+fn case(graph: &str, cards: usize, plan: &Estimate) -> Case {
     let stages = match plan.stages {
         Stages::Parts(1) => String::new(),
         Stages::Parts(n) => format!(", {n} parts"),
@@ -122,7 +122,7 @@ fn check(subject: &Subject, report: &mut Report) -> Result<(), Error> {
 struct Planned {
     config: TrainConfig,
     sizes: DataSizes,
-    figures: Figures,
+    figures: HardwareProfile,
 }
 
 impl Subject {
@@ -149,7 +149,7 @@ impl Subject {
             n_scored: preset.nodes() / 5,
             interactions: None,
         };
-        let figures = Figures::h200().with_entries(recorded_entries(self.entries_of)?);
+        let figures = HardwareProfile::h200().with_entries(recorded_entries(self.entries_of)?);
         Ok(Planned { config: self.config(precision, true), sizes, figures })
     }
 }
@@ -157,11 +157,11 @@ impl Subject {
 impl Planned {
     fn table(&self, cards: usize) -> Result<Table, Error> {
         let Self { config, sizes: data, figures } = self;
-        let graph = PaperGraph::even(config, data)?;
+        let graph = SymbolicGraph::even(config, data)?;
         let devices = &[PlanDevice::Card(Some(figures.card))];
         let ranks = RankPlanner { config, data, graph: &graph, devices, network: figures.hosts() };
         let by_rows = ProcessGrid::new(Scheme::OneD, cards, 1)?;
-        // Equal panels, operands as they are; nobody waits on paper.
+        // Equal panels, operands as they are; no rank waits in a dry run.
         let like = RankOptions::new(by_rows, Exchange::Dense, Duration::ZERO);
         Ok(Planner { ranks, free_bytes: Some(H200_BYTES) }.table(&like)?)
     }

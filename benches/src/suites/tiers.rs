@@ -9,7 +9,7 @@ use std::time::Instant;
 use girih_datasets::Dataset;
 use girih_graph_format::NodeId;
 use girih_sampling::{Loader, LoaderOptions, NeighborOptions, NeighborSampler};
-use girih_tiers::{Heat, Heats, Hotness, PRESAMPLED_EPOCH, Placement, Visits};
+use girih_tiers::{AccessFrequencies, AccessFrequency, Hotness, PRESAMPLED_EPOCH, Placement, Visits};
 
 use super::Setup;
 use crate::timing::Summary;
@@ -66,7 +66,14 @@ fn add(dataset: &Dataset, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-fn case(dataset: &Dataset, hotness: Hotness, heats: &Heats, percent: usize, held_out: &Visits, time: Summary) -> Case {
+fn case(
+    dataset: &Dataset,
+    hotness: Hotness,
+    heats: &AccessFrequencies,
+    percent: usize,
+    held_out: &Visits,
+    time: Summary,
+) -> Case {
     let expected = placed(&heats.features, percent).shares(|v| heats.features.frequency()[v as usize]);
     Case::new(format!("{}/{hotness}/{percent} %", dataset.name), time)
         .with("feature_hits_percent", 100.0 * share(&heats.features, percent, &held_out.features))
@@ -76,11 +83,11 @@ fn case(dataset: &Dataset, hotness: Hotness, heats: &Heats, percent: usize, held
 }
 
 /// The hottest nodes on a card, the others in host memory.
-fn placed(heat: &Heat, percent: usize) -> Placement {
+fn placed(heat: &AccessFrequency, percent: usize) -> Placement {
     Placement::of_rows(heat.order(), heat.order().len() * percent / 100, 1)
 }
 
 /// The share of reads that the card serves.
-fn share(heat: &Heat, percent: usize, counts: &[u32]) -> f64 {
+fn share(heat: &AccessFrequency, percent: usize, counts: &[u32]) -> f64 {
     placed(heat, percent).shares(|v: NodeId| f64::from(counts[v as usize]))[0]
 }

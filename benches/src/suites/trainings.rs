@@ -3,8 +3,8 @@
 use girih_compute::Backend;
 use girih_datasets::Dataset;
 use girih_trainer::{
-    BatchConfig, BatchKind, Control, Metric, ModelConfig, ModelKind, OptimizerConfig, RunSummary, Schedule,
-    SessionOptions, Spread, TrainConfig, train,
+    BatchConfig, BatchKind, Control, MeanStd, Metric, ModelConfig, ModelKind, OptimizerConfig, RunSummary, Schedule,
+    SessionOptions, TrainConfig, train,
 };
 
 use crate::timing::Summary;
@@ -63,8 +63,8 @@ pub(super) struct Trained {
     time: Summary,
 }
 
-/// How far the scores of a configuration are from those of another, run by run.
-pub(super) struct Beside {
+/// Paired difference of the scores of two configurations, run by run.
+pub(super) struct Difference {
     /// Mean over runs of the difference, in points.
     pub(super) points: f64,
     /// Its standard error.
@@ -98,11 +98,11 @@ impl Trained {
     }
 
     /// The scores less those of the other configuration's runs with the same seeds.
-    pub(super) fn beside(&self, other: &Self, metric: Metric) -> Result<Beside, Error> {
+    pub(super) fn minus(&self, other: &Self, metric: Metric) -> Result<Difference, Error> {
         let (expected, found) = (other.scores(metric)?, self.scores(metric)?);
         let differences: Vec<f64> = expected.iter().zip(&found).map(|(a, b)| b - a).collect();
         let spread = spread(&differences);
-        Ok(Beside { points: spread.mean, error: spread.std / (differences.len() as f64).sqrt() })
+        Ok(Difference { points: spread.mean, error: spread.std / (differences.len() as f64).sqrt() })
     }
 
     /// The case, with each score that there is.
@@ -128,6 +128,6 @@ pub(super) fn name(metric: Metric) -> &'static str {
     }
 }
 
-fn spread(scores: &[f64]) -> Spread {
-    Spread::of(scores).expect("at least one run")
+fn spread(scores: &[f64]) -> MeanStd {
+    MeanStd::of(scores).expect("at least one run")
 }

@@ -4,7 +4,7 @@
 //! - [`Cpu`]: all cores, `f32` or bf16 storage, sums in `f32`.
 //! - [`Reference`]: slow and obvious loops in `f64`: what every other backend is compared with, and what gradients are
 //!   checked on.
-//! - [`Meter`]: computes nothing and counts bytes, operations and seconds: the cost model.
+//! - [`Symbolic`]: computes nothing and counts bytes, operations and seconds: the cost model.
 //! - [`checks`]: which operands an operation takes, for those who write a backend.
 //!
 //! The trait is written for devices: operands stay where they are, results go into buffers the caller owns, nothing
@@ -18,10 +18,10 @@ pub mod cpu;
 mod dropout;
 mod error;
 mod far_rows;
-mod meter;
 mod neighbors;
 pub mod reference;
 mod sequence;
+mod symbolic;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
@@ -35,10 +35,11 @@ pub use error::ComputeError;
 pub use far_rows::{
     FarRows, FetchRows, FetchedRows, HostRows, PatchRowsOperand, RowReader, RowStore, RowSums, SplitRows, StoredAs,
 };
-pub use meter::{
-    BlockKind, BlockSeconds, ByDtype, CardRates, Cost, EntrySeconds, Meter, MeterClock, MeterMatrix, MeterSparse, Rates,
-};
 pub use neighbors::{
     NeighborBatch, NeighborBlock, NeighborGraph, NeighborOperand, NeighborSource, PatchOperand, SelfLoops,
 };
 pub use reference::Reference;
+pub use symbolic::{
+    BlockKind, BlockSeconds, ByDtype, CardRates, Cost, EntrySeconds, Rates, Symbolic, SymbolicClock, SymbolicMatrix,
+    SymbolicSparse,
+};

@@ -107,7 +107,7 @@ fn train(coordinator: &Coordinator, cards: &Cards, seed: u64, n: u64) -> Result<
             })?;
             step(cards, rank, seed, &mut part, Launch { worker: 2, batch })?;
         }
-        part.sign_off()?;
+        part.close()?;
         let log = coordinator.finish()?;
         Ok((log, items.finish()))
     })
@@ -173,7 +173,7 @@ fn launch_three(mut part: Participant, pause: Duration) -> Result<(), OrderError
             thread::sleep(pause);
         }
     }
-    part.sign_off()
+    part.close()
 }
 
 /// Wherever it hangs, and whoever notices.

@@ -1,4 +1,4 @@
-//! [`Figures`]: what cards and their links do.
+//! [`HardwareProfile`]: what cards and their links do.
 
 use girih_compute::{BlockSeconds, ByDtype, CardRates, EntrySeconds};
 use girih_partition::LinkRates;
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 /// What a kind of card and its links do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
+pub struct HardwareProfile {
     /// Which card, and where the figures come from.
     pub name: String,
-    /// What a card takes for operations. Times of sparse products are those of some graph: [`Figures::with_entries`]
+    /// What a card takes for operations. Times of sparse products are those of some graph: [`HardwareProfile::with_entries`]
     /// puts in those of the graph at hand.
     pub card: CardRates,
     /// Exchanges between the cards of a host.
@@ -39,7 +39,7 @@ pub const CARDS_PER_HOST: usize = 8;
 /// microseconds. Stated, not measured.
 pub const BETWEEN_HOSTS: LinkRates = LinkRates { latency: 5e-6, bytes_per_second: 45e9 };
 
-impl Figures {
+impl HardwareProfile {
     /// NVIDIA H200 (141 GB) whose links are NVLink 4 through switches.
     ///
     /// The card: records `gpu-spmm-*-4ec26bf0af7a` and `gpu-fullbatch-*-5124092158fb` in `benches/record`, one card.
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_session_has_its_own_speed_and_entries() {
-        let (usual, entries) = (Figures::h200(), ByDtype { f32: 1e-12, bf16: 2e-12 });
+        let (usual, entries) = (HardwareProfile::h200(), ByDtype { f32: 1e-12, bf16: 2e-12 });
         let alike = |seconds| BlockSeconds::alike(EntrySeconds::new([seconds; EntrySeconds::WIDTHS.len()]));
         let [entries, others] = [entries, ByDtype { f32: 3e-12, bf16: 4e-12 }]
             .map(|entries| ByDtype { f32: alike(entries.f32), bf16: alike(entries.bf16) });
@@ -131,11 +131,11 @@ mod tests {
 
     #[test]
     fn panels_take_longer_of_more_cards_and_where_products_lose_by_them() {
-        let figures = Figures::h200();
+        let figures = HardwareProfile::h200();
         let two = figures.panel_seconds(2, 350_000_000);
         assert!((two - (25e-6 + 1e-3)).abs() < 1e-9, "{two}");
         assert!((figures.panel_seconds(3, 350_000_000) - (25e-6 + 2e-3)).abs() < 1e-9);
-        let slower = Figures { slowdown: 0.25, ..figures };
+        let slower = HardwareProfile { slowdown: 0.25, ..figures };
         assert!((slower.panel_seconds(2, 350_000_000) - 1.25 * two).abs() < 1e-9);
     }
 }

@@ -1,7 +1,7 @@
 //! What each way to share a training among cards would take, and which to choose.
 //!
 //! ```text
-//! Figures      what a kind of card and its links do: built in (H200), or measured here once and kept
+//! HardwareProfile      what a kind of card and its links do: built in (H200), or measured here once and kept
 //!    │         sparse products are measured on the graph itself, since its order decides
 //! Planner      every partition that so many ranks allow, each run by the trainer on shapes (RankPlanner)
 //!    │
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! - [`Planner`]: start here.
-//! - [`Figures`]: the numbers that it counts with.
+//! - [`HardwareProfile`]: the numbers that it counts with.
 //! - [`measure`]: where they come from, if there are cards.
 //!
 //! Not here: what training does (`girih-trainer`, whose code runs on shapes), how products are cut (`girih-partition`).
@@ -23,6 +23,6 @@ pub mod measure;
 mod table;
 
 pub use error::PlannerError;
-pub use figures::{Figures, H200_BYTES, SessionRates};
+pub use figures::{H200_BYTES, HardwareProfile, SessionRates};
 pub use kept::{keep, load_or_measure};
-pub use table::{EXCHANGE_BYTES, Forecast, Planner, Table, grids};
+pub use table::{EXCHANGE_BYTES, Estimate, Planner, Table, grids};

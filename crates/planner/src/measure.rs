@@ -1,4 +1,4 @@
-//! Figures measured on the cards at hand.
+//! HardwareProfile measured on the cards at hand.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -21,7 +21,7 @@ use girih_trainer::{
 };
 
 use crate::kept::load_or_measure;
-use crate::{Figures, PlannerError, SessionRates};
+use crate::{HardwareProfile, PlannerError, SessionRates};
 
 /// Measurements of each thing, of which the shortest counts: other programs may be at work, too.
 const REPEATS: usize = 5;
@@ -64,13 +64,13 @@ const FREE_SHARE: usize = 3;
 ///
 /// # Errors
 /// When a card fails.
-pub fn figures(cards: &[Cuda], transport: CardTransport) -> Result<Figures, PlannerError> {
+pub fn figures(cards: &[Cuda], transport: CardTransport) -> Result<HardwareProfile, PlannerError> {
     let name = cards[0].device().name();
     kept_figures((&name, cards.len()), transport, || measured((&name, cards), transport))
 }
 
 /// What carries rows of full batches between the first `n` cards of this process, of which `first` is one: whatever
-/// takes less for panels of all cards, with what products lose beside them, [in doubt](with_doubt) copies. NCCL where
+/// takes less for panels of all cards, with what products lose beside them, [in doubt](with_safety_margin) copies. NCCL where
 /// cards cannot read each other's memory, or copies fail. As [`figures`]: measured where such cards were not met before,
 /// on cards that `open` gives, of which each joins ranks once.
 ///
@@ -86,7 +86,7 @@ pub fn transport(
     let name = first.device().name();
     let seconds = |transport: CardTransport| -> Result<f64, PlannerError> {
         let found = kept_figures((&name, n), transport, || measured((&name, &open()?), transport))?;
-        Ok(with_doubt(Some(transport), found.panel_seconds(n, ROWS[1] * COLUMNS * size_of::<f32>())))
+        Ok(with_safety_margin(Some(transport), found.panel_seconds(n, ROWS[1] * COLUMNS * size_of::<f32>())))
     };
     let sent = seconds(CardTransport::Nccl)?;
     match seconds(CardTransport::Peer) {
@@ -103,7 +103,7 @@ pub fn transport(
 /// products of narrow rows, which want all multiprocessors, from more of these than is measured on wide ones (of 16
 /// columns a third, of 64 and more a seventh).
 #[must_use]
-pub fn with_doubt(transport: Option<CardTransport>, planned: f64) -> f64 {
+pub fn with_safety_margin(transport: Option<CardTransport>, planned: f64) -> f64 {
     planned * if transport == Some(CardTransport::Nccl) { NCCL_DOUBT } else { 1.0 }
 }
 
@@ -121,12 +121,12 @@ fn links_of_cards(n: usize) -> Result<Vec<Option<i32>>, PlannerError> {
     Device::links(n).map_err(|error| PlannerError::Measure(error.to_string()))
 }
 
-/// Figures of so many cards of a kind with such links, from the first time that they were met.
+/// HardwareProfile of so many cards of a kind with such links, from the first time that they were met.
 fn kept_figures(
     (name, n): (&str, usize),
     transport: CardTransport,
-    measure: impl FnOnce() -> Result<Figures, PlannerError>,
-) -> Result<Figures, PlannerError> {
+    measure: impl FnOnce() -> Result<HardwareProfile, PlannerError>,
+) -> Result<HardwareProfile, PlannerError> {
     let mut kinds: BTreeMap<_, usize> = BTreeMap::new();
     links_of_cards(n)?.into_iter().for_each(|link| *kinds.entry(link).or_default() += 1);
     load_or_measure(&format!("{name}, {n} of them, links {kinds:?}, {transport}, {}", software()?), measure)
@@ -139,20 +139,20 @@ fn software() -> Result<String, PlannerError> {
 }
 
 /// Those of cards of a kind, as they are now.
-fn measured((name, cards): (&str, &[Cuda]), transport: CardTransport) -> Result<Figures, PlannerError> {
-    let known = Figures::h200();
+fn measured((name, cards): (&str, &[Cuda]), transport: CardTransport) -> Result<HardwareProfile, PlannerError> {
+    let known = HardwareProfile::h200();
     // Before the cards are ranks of each other.
     let card = kept_card(&cards[0])?;
     let (links, slowdown) = if cards.len() > 1 { links(cards, transport)? } else { (known.links, known.slowdown) };
     tracing::debug!("{} cards by {transport}: products beside exchanges lose {slowdown:.3}, {links:?}", cards.len());
     let name = format!("{name}{}", if cards.len() > 1 { ", links measured" } else { ", links built in" });
-    Ok(Figures { name, card, links, slowdown })
+    Ok(HardwareProfile { name, card, links, slowdown })
 }
 
 /// What operations of a card of such a kind reach, from the first time that one was met: for all transports and numbers
 /// of cards.
 fn kept_card(cuda: &Cuda) -> Result<CardRates, PlannerError> {
-    let measure = || card_rates(cuda, Figures::h200().card);
+    let measure = || card_rates(cuda, HardwareProfile::h200().card);
     load_or_measure(&format!("{}, a card, {}", cuda.device().name(), software()?), measure)
 }
 
@@ -586,9 +586,11 @@ mod tests {
 
     #[test]
     fn copies_win_in_doubt() {
-        let [sent, copied] = [CardTransport::Nccl, CardTransport::Peer].map(|by| with_doubt(Some(by), 1.0));
-        assert!(copied < sent && with_doubt(None, 1.0) == copied);
-        assert!(with_doubt(Some(CardTransport::Nccl), 1.0) < with_doubt(Some(CardTransport::Peer), 1.5));
+        let [sent, copied] = [CardTransport::Nccl, CardTransport::Peer].map(|by| with_safety_margin(Some(by), 1.0));
+        assert!(copied < sent && with_safety_margin(None, 1.0) == copied);
+        assert!(
+            with_safety_margin(Some(CardTransport::Nccl), 1.0) < with_safety_margin(Some(CardTransport::Peer), 1.5)
+        );
     }
 
     #[test]
@@ -614,7 +616,7 @@ mod tests {
         let some = without_edges(FEATURES, Labels::Single { n_classes: CLASSES, classes: vec![0; NODES] }).unwrap();
         let (config, sizes) = (without_graph(Dtype::F32), DataSizes::of(&some));
         let planned = |share: f64| -> Result<f64, PlannerError> {
-            let rates = CardRates { stream_bytes: share * 4e12, ..Figures::h200().card };
+            let rates = CardRates { stream_bytes: share * 4e12, ..HardwareProfile::h200().card };
             Ok(Plan::on_device(&config, &sizes, PlanDevice::Card(Some(rates)))?.epoch_seconds)
         };
         let seconds = planned(0.7).unwrap();

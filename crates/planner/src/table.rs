@@ -30,7 +30,7 @@ pub struct Planner<'a> {
 
 /// What one partition takes: of each figure, that of the rank which has most of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Forecast {
+pub struct Estimate {
     /// How ranks are arranged.
     #[serde(serialize_with = "as_text")]
     pub grid: ProcessGrid,
@@ -65,7 +65,7 @@ fn as_text<T: std::fmt::Display, S: serde::Serializer>(value: &T, serializer: S)
     serializer.collect_str(value)
 }
 
-impl Forecast {
+impl Estimate {
     /// Whether this plan comes to another one of fewer parts: no row is wide enough for more.
     fn repeats(&self, fewer: &Self) -> bool {
         let in_parts = |plan: &Self| matches!(plan.stages, Stages::Parts(_));
@@ -84,21 +84,21 @@ impl Forecast {
 pub struct Table {
     /// In the order of [`grids`]; of each, whole panels first, and of these those that come all at once. Where rows are
     /// too narrow for more parts, fewer stand for both.
-    pub forecasts: Vec<Forecast>,
+    pub estimates: Vec<Estimate>,
 }
 
 impl Table {
     /// The quickest that fits.
     #[must_use]
-    pub fn choice(&self) -> Option<&Forecast> {
+    pub fn choice(&self) -> Option<&Estimate> {
         self.choice_of(|_| true)
     }
 
     /// The quickest that fits, of those that `may` be chosen; of those that take the same to a nanosecond the first.
     #[must_use]
-    pub fn choice_of(&self, may: impl Fn(&Forecast) -> bool) -> Option<&Forecast> {
-        let nanoseconds = |plan: &Forecast| (1e6 * plan.epoch_ms).round();
-        let fitting = self.forecasts.iter().filter(|plan| plan.fits && may(plan));
+    pub fn choice_of(&self, may: impl Fn(&Estimate) -> bool) -> Option<&Estimate> {
+        let nanoseconds = |plan: &Estimate| (1e6 * plan.epoch_ms).round();
+        let fitting = self.estimates.iter().filter(|plan| plan.fits && may(plan));
         fitting.min_by(|a, b| nanoseconds(a).total_cmp(&nanoseconds(b)))
     }
 
@@ -107,8 +107,8 @@ impl Table {
     /// # Panics
     /// When there are none; any number of ranks allows one.
     #[must_use]
-    pub fn smallest(&self) -> &Forecast {
-        self.forecasts.iter().min_by_key(|plan| plan.needed_bytes).expect("1d takes any number of ranks")
+    pub fn smallest(&self) -> &Estimate {
+        self.estimates.iter().min_by_key(|plan| plan.needed_bytes).expect("1d takes any number of ranks")
     }
 }
 
@@ -142,15 +142,15 @@ impl Planner<'_> {
     pub fn tables(planners: &[Self], like: &RankOptions) -> Result<Vec<Table>, PlannerError> {
         let ranks = like.grid.ranks();
         let exchanges = if ranks > 1 { &[Exchange::Dense, Exchange::Rows][..] } else { &[Exchange::Dense] };
-        let mut tables = vec![Table { forecasts: Vec::new() }; planners.len()];
+        let mut tables = vec![Table { estimates: Vec::new() }; planners.len()];
         for grid in grids(ranks) {
             for &exchange in exchanges {
                 for (planner, table) in planners.iter().zip(&mut tables) {
                     for (stages, chunks) in planner.ways(&grid) {
                         let ranks = RankOptions { grid, exchange, stages, chunks, ..*like };
-                        let forecast = planner.forecast(&ranks)?;
-                        if !table.forecasts.last().is_some_and(|last| forecast.repeats(last)) {
-                            table.forecasts.push(forecast);
+                        let estimate = planner.estimate(&ranks)?;
+                        if !table.estimates.last().is_some_and(|last| estimate.repeats(last)) {
+                            table.estimates.push(estimate);
                         }
                     }
                 }
@@ -176,13 +176,13 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// When the session is refused, or there are fewer nodes than ranks.
-    pub fn forecast(&self, ranks: &RankOptions) -> Result<Forecast, TrainError> {
+    pub fn estimate(&self, ranks: &RankOptions) -> Result<Estimate, TrainError> {
         let plans = self.ranks.plan(ranks)?;
         let RankOptions { grid, exchange, stages, chunks, .. } = *ranks;
         let needed_bytes = self.needed_bytes(&plans, &grid);
         let ms = |seconds: fn(&Plan) -> f64| 1e3 * plans.longest(seconds);
         let exchange_ms = ms(|plan| plan.exchange_seconds);
-        Ok(Forecast {
+        Ok(Estimate {
             grid,
             exchange,
             stages,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use girih_compute::{ByDtype, CardRates, Dtype, EntrySeconds};
 use girih_graph_format::Csr;
 use girih_partition::{Cuts, Exchange, LinkRates, ProcessGrid, Scheme, Stages};
-use girih_planner::{Figures, Forecast, Planner, Table, grids};
-use girih_trainer::distributed::{Links, Network, PaperGraph, RankOptions, RankPlanner};
+use girih_planner::{Estimate, HardwareProfile, Planner, Table, grids};
+use girih_trainer::distributed::{Links, Network, RankOptions, RankPlanner, SymbolicGraph};
 use girih_trainer::{DataSizes, ModelConfig, ModelKind, Plan, PlanDevice, TrainConfig};
 
 const SIZES: DataSizes = DataSizes {
@@ -32,21 +32,21 @@ fn gcn() -> TrainConfig {
 }
 
 fn h200() -> [PlanDevice; 1] {
-    [PlanDevice::Card(Some(Figures::h200().card))]
+    [PlanDevice::Card(Some(HardwareProfile::h200().card))]
 }
 
 fn planner<'a>(
     devices: &'a [PlanDevice],
     config: &'a TrainConfig,
     data: &'a DataSizes,
-    graph: &'a PaperGraph,
+    graph: &'a SymbolicGraph,
 ) -> Planner<'a> {
-    let network = Figures::h200().hosts();
+    let network = HardwareProfile::h200().hosts();
     Planner { ranks: RankPlanner { config, data, graph, devices, network }, free_bytes: None }
 }
 
 fn table(config: &TrainConfig, sizes: &DataSizes, ranks: usize, free_bytes: Option<u64>) -> Table {
-    let graph = PaperGraph::even(config, sizes).unwrap();
+    let graph = SymbolicGraph::even(config, sizes).unwrap();
     Planner { free_bytes, ..planner(&h200(), config, sizes, &graph) }.table(&by_rows(ranks)).unwrap()
 }
 
@@ -58,17 +58,17 @@ fn alone(config: &TrainConfig) -> Plan {
     Plan::on_device(config, &SIZES, h200()[0]).unwrap()
 }
 
-fn of(table: &Table, scheme: Scheme, replication: usize, exchange: Exchange) -> &Forecast {
-    let is_it = |plan: &&Forecast| {
+fn of(table: &Table, scheme: Scheme, replication: usize, exchange: Exchange) -> &Estimate {
+    let is_it = |plan: &&Estimate| {
         (plan.grid.scheme(), plan.grid.replication(), plan.exchange) == (scheme, replication, exchange)
     };
-    table.forecasts.iter().find(is_it).unwrap()
+    table.estimates.iter().find(is_it).unwrap()
 }
 
 #[test]
 fn one_rank_takes_what_one_device_takes() {
     let table = table(&gcn(), &SIZES, 1, None);
-    let [only] = &table.forecasts[..] else { panic!("one rank has one partition: {table:?}") };
+    let [only] = &table.estimates[..] else { panic!("one rank has one partition: {table:?}") };
     let alone = alone(&gcn());
     let ratio = only.epoch_ms / (1e3 * alone.epoch_seconds);
     // A rank weighs its share of the loss, which is a pass over gradients of logits.
@@ -94,7 +94,7 @@ fn every_partition_is_tried() {
 #[test]
 fn rows_come_at_once_in_parts_in_turns_or_step_by_step_and_products_in_chunks_where_something_follows() {
     let ways = |table: &Table, scheme, replication| -> Vec<(String, usize)> {
-        let plans = table.forecasts.iter().filter(|plan| plan.exchange == Exchange::Dense);
+        let plans = table.estimates.iter().filter(|plan| plan.exchange == Exchange::Dense);
         let plans = plans.filter(|plan| (plan.grid.scheme(), plan.grid.replication()) == (scheme, replication));
         plans.map(|plan| (plan.stages.to_string(), plan.chunks)).collect()
     };
@@ -125,7 +125,7 @@ fn rows_come_at_once_in_parts_in_turns_or_step_by_step_and_products_in_chunks_wh
 fn planners_that_share_counts_plan_what_each_does() {
     let (csr, config) = (skewed(600), gcn());
     let sizes = DataSizes { n_nodes: 600, n_edges: csr.nnz(), ..SIZES };
-    let graph = || PaperGraph::of(&csr, &config, &sizes).unwrap();
+    let graph = || SymbolicGraph::of(&csr, &config, &sizes).unwrap();
     let slower = |planner: Planner<'_>| -> Network { Network { slowdown: 0.5, ..planner.ranks.network } };
     let (shared, like) = (graph(), by_rows(4));
     let h200 = h200();
@@ -161,14 +161,14 @@ fn what_was_counted_for_one_partition_changes_no_other() {
         let sizes = DataSizes { n_nodes: 600, n_edges: csr.nnz(), symmetric, ..SIZES };
         for (ranks, cuts) in [(4, Cuts::Equal), (4, Cuts::Weighted), (8, Cuts::Equal)] {
             let (like, config) = (RankOptions { cuts, ..by_rows(ranks) }, gcn());
-            let graph = || PaperGraph::of(&csr, &config, &sizes).unwrap();
+            let graph = || SymbolicGraph::of(&csr, &config, &sizes).unwrap();
             let of_one_graph = graph();
             let together = planner(&h200(), &config, &sizes, &of_one_graph).table(&like).unwrap();
-            for forecast in &together.forecasts {
+            for estimate in &together.estimates {
                 let fresh = graph();
                 assert_eq!(
-                    &planner(&h200(), &config, &sizes, &fresh).forecast(&forecast.options(&like)).unwrap(),
-                    forecast
+                    &planner(&h200(), &config, &sizes, &fresh).estimate(&estimate.options(&like)).unwrap(),
+                    estimate
                 );
             }
         }
@@ -198,7 +198,7 @@ fn more_work_takes_longer_and_more_room_and_more_ranks_take_less_room() {
         ("edges", table(&gcn(), &edges, 4, None), &ranks_4),
         ("bytes", ranks_4.clone(), &table(&bf16, &small, 4, None)),
     ] {
-        for (more, less) in more.forecasts.iter().zip(&less.forecasts) {
+        for (more, less) in more.estimates.iter().zip(&less.estimates) {
             let (grid, exchange, stages) = (more.grid, more.exchange, more.stages);
             assert!(more.epoch_ms > less.epoch_ms, "{what}, {grid}, {exchange}, {stages}");
             assert!(more.needed_bytes > less.needed_bytes, "{what}, {grid}, {exchange}, {stages}");
@@ -211,9 +211,9 @@ fn more_work_takes_longer_and_more_room_and_more_ranks_take_less_room() {
 #[test]
 fn the_choice_is_the_quickest_that_fits() {
     let all = table(&gcn(), &SIZES, 16, None);
-    let mut by_time: Vec<&Forecast> = all.forecasts.iter().collect();
+    let mut by_time: Vec<&Estimate> = all.estimates.iter().collect();
     by_time.sort_by(|a, b| a.epoch_ms.total_cmp(&b.epoch_ms));
-    let how = |plan: &Forecast| (plan.grid, plan.exchange, plan.stages, plan.chunks);
+    let how = |plan: &Estimate| (plan.grid, plan.exchange, plan.stages, plan.chunks);
     assert_eq!(all.choice().map(how), Some(how(by_time[0])));
     // A byte less than the quickest needs, and the choice is the next one that needs no more than is left.
     let free = by_time[0].needed_bytes - 1;
@@ -221,7 +221,7 @@ fn the_choice_is_the_quickest_that_fits() {
     assert_eq!(table(&gcn(), &SIZES, 16, Some(free)).choice().map(how), Some(how(next)));
     let tight = table(&gcn(), &SIZES, 16, Some(all.smallest().needed_bytes));
     assert_eq!(tight.choice().unwrap().needed_bytes, all.smallest().needed_bytes);
-    assert!(tight.forecasts.iter().any(|plan| !plan.fits), "the smallest is not the only one");
+    assert!(tight.estimates.iter().any(|plan| !plan.fits), "the smallest is not the only one");
     assert!(table(&gcn(), &SIZES, 16, Some(all.smallest().needed_bytes - 1)).choice().is_none());
 }
 
@@ -232,20 +232,20 @@ fn every_network_of_features_can_be_planned() {
     for kind in [Gcn, Sgc, Sage, Gat, Gatv2, Gin, Ngcn, Appnp, Mlp] {
         let config = TrainConfig::for_model(kind);
         let table = table(&config, &small, 8, None);
-        assert!(table.forecasts.iter().all(|plan| plan.epoch_ms > 0.0 && plan.needed_bytes > 0), "{kind:?}");
+        assert!(table.estimates.iter().all(|plan| plan.epoch_ms > 0.0 && plan.needed_bytes > 0), "{kind:?}");
     }
 }
 
 #[test]
 fn each_rank_computes_with_what_is_its_own() {
-    let (config, usual) = (gcn(), Figures::h200());
-    let graph = PaperGraph::even(&config, &SIZES).unwrap();
+    let (config, usual) = (gcn(), HardwareProfile::h200());
+    let graph = SymbolicGraph::even(&config, &SIZES).unwrap();
     let slower = CardRates { stream_bytes: usual.card.stream_bytes / 4.0, ..usual.card };
     // All panels come at once, so that ranks do alike.
     let at_once = RankOptions { stages: Stages::Parts(1), ..by_rows(2) };
     let epoch_ms = |cards: &[CardRates]| {
         let devices: Vec<PlanDevice> = cards.iter().map(|&card| PlanDevice::Card(Some(card))).collect();
-        planner(&devices, &config, &SIZES, &graph).forecast(&at_once).unwrap().epoch_ms
+        planner(&devices, &config, &SIZES, &graph).estimate(&at_once).unwrap().epoch_ms
     };
     let [fast, slow] = [usual.card, slower].map(|card| epoch_ms(&[card]));
     assert!(slow > 1.1 * fast, "{slow} ms, {fast} ms");
@@ -256,14 +256,14 @@ fn each_rank_computes_with_what_is_its_own() {
 #[test]
 fn ranks_multiply_in_the_precision_they_store() {
     use ModelKind::{Appnp, Gat, Gatv2, Gcn, Gin, Ngcn, Sage, Sgc};
-    let usual = Figures::h200().card;
+    let usual = HardwareProfile::h200().card;
     let flops = ByDtype { f32: usual.flops.f32 / 1e3, ..usual.flops };
     let deep = ModelConfig { layers: 4, hidden: 256, dropout: 0.0, ..TrainConfig::for_model(Gcn).model };
     let usual_models = [Gcn, Sgc, Sage, Gat, Gatv2, Gin, Ngcn, Appnp].map(|kind| TrainConfig::for_model(kind).model);
     for model in usual_models.into_iter().chain([deep]) {
         let kind = model.kind;
         let config = TrainConfig { model, precision: Dtype::Bf16, ..TrainConfig::for_model(kind) };
-        let graph = PaperGraph::even(&config, &SIZES).unwrap();
+        let graph = SymbolicGraph::even(&config, &SIZES).unwrap();
         for exchange in [Exchange::Dense, Exchange::Rows] {
             let ranks = RankOptions { stages: Stages::Parts(1), exchange, ..by_rows(2) };
             let computed = |card: CardRates| {
@@ -279,8 +279,8 @@ fn ranks_multiply_in_the_precision_they_store() {
 /// Of more than two ranks turns multiply one other's block at a time, and bring its rows over the link of a pair.
 #[test]
 fn turns_take_what_single_others_and_pairs_of_ranks_do() {
-    let (config, usual) = (gcn(), Figures::h200());
-    let graph = PaperGraph::even(&config, &SIZES).unwrap();
+    let (config, usual) = (gcn(), HardwareProfile::h200());
+    let graph = SymbolicGraph::even(&config, &SIZES).unwrap();
     let mut of_single = usual.card;
     for entries in [&mut of_single.entries.f32, &mut of_single.entries.bf16] {
         let slower = EntrySeconds::WIDTHS.map(|cols| (cols, 2.0 * entries.others.at(cols)));
@@ -317,8 +317,8 @@ fn turns_take_what_single_others_and_pairs_of_ranks_do() {
 #[test]
 fn what_ranks_do_not_share_is_refused() {
     let recommender = TrainConfig::for_model(ModelKind::LightGcn);
-    let graph = PaperGraph::even(&gcn(), &SIZES).unwrap();
-    let network = Figures::h200().host();
+    let graph = SymbolicGraph::even(&gcn(), &SIZES).unwrap();
+    let network = HardwareProfile::h200().host();
     let plan = |config: &TrainConfig, ranks| {
         let ranks_on = RankPlanner { config, data: &SIZES, graph: &graph, devices: &h200(), network };
         ranks_on.plan(&by_rows(ranks)).unwrap_err().to_string()
@@ -331,7 +331,7 @@ fn what_ranks_do_not_share_is_refused() {
 fn every_partition_multiplies_somewhere() {
     // Where all ranks have what one of them multiplies, the others take as long and multiply nothing.
     let table = table(&gcn(), &SIZES, 4, None);
-    for plan in &table.forecasts {
+    for plan in &table.estimates {
         assert!(plan.product_ms > 0.0 && plan.product_ms <= plan.bound_ms, "{plan:?}");
         assert!(plan.bound_ms <= plan.epoch_ms * (1.0 + 1e-9), "{plan:?}");
     }

@@ -1,14 +1,14 @@
 //! Rows of features on cards, in host memory and on disk: what each way comes to.
 
 use crate::cost::{Seconds, running_shares};
-use crate::{Heat, Placement, Rates, Storage};
+use crate::{AccessFrequency, Placement, Rates, Storage};
 
 /// Numbers of rows on every card that are tried, beside those at which something changes.
 const STEPS: usize = 32;
 
 /// Ways to have the features of a graph.
 pub(crate) struct Features<'a> {
-    heat: &'a Heat,
+    heat: &'a AccessFrequency,
     shares: Vec<f64>,
     pub(crate) row_bytes: u64,
     storage: Storage,
@@ -41,7 +41,7 @@ struct OnHost {
 
 impl<'a> Features<'a> {
     pub(crate) fn new(
-        heat: &'a Heat,
+        heat: &'a AccessFrequency,
         (row_bytes, storage): (u64, Storage),
         n_cards: usize,
         n_reads: f64,

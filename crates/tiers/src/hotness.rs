@@ -44,7 +44,7 @@ impl Hotness {
     /// # Panics
     /// When the graph is not square, a seed is none of its nodes, or `presampled` is of another graph.
     #[must_use]
-    pub fn heats(self, graph: &Csr, seeds: &[NodeId], presampled: &Visits) -> Heats {
+    pub fn heats(self, graph: &Csr, seeds: &[NodeId], presampled: &Visits) -> AccessFrequencies {
         let in_degrees = n_lists(graph);
         let counted = |counts: &[u32]| counts.iter().map(|&count| f64::from(count)).collect();
         let frequency = match self {
@@ -53,9 +53,9 @@ impl Hotness {
             Self::ReversePageRank => reverse_page_rank(graph, seeds, PageRank::default()),
             Self::Presampled => counted(&presampled.features),
         };
-        let features = Heat::new(frequency, &in_degrees);
-        let rows = (self == Self::Presampled).then(|| Heat::new(counted(&presampled.rows), &in_degrees));
-        Heats { features, rows }
+        let features = AccessFrequency::new(frequency, &in_degrees);
+        let rows = (self == Self::Presampled).then(|| AccessFrequency::new(counted(&presampled.rows), &in_degrees));
+        AccessFrequencies { features, rows }
     }
 }
 
@@ -78,12 +78,12 @@ impl FromStr for Hotness {
 
 /// How often each node is read, in any unit, and the nodes from the hottest to the coldest.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Heat {
+pub struct AccessFrequency {
     frequency: Vec<f64>,
     order: Vec<NodeId>,
 }
 
-impl Heat {
+impl AccessFrequency {
     /// Of nodes that are read as often the one with more in-degree comes first, then the one with the smaller id.
     ///
     /// # Panics
@@ -114,17 +114,17 @@ impl Heat {
 
 /// How often features and rows of the adjacency are read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Heats {
+pub struct AccessFrequencies {
     /// Of features.
-    pub features: Heat,
+    pub features: AccessFrequency,
     /// Of rows, where that is known to differ.
-    rows: Option<Heat>,
+    rows: Option<AccessFrequency>,
 }
 
-impl Heats {
+impl AccessFrequencies {
     /// Of rows of the adjacency.
     #[must_use]
-    pub fn rows(&self) -> &Heat {
+    pub fn rows(&self) -> &AccessFrequency {
         self.rows.as_ref().unwrap_or(&self.features)
     }
 }

@@ -1,7 +1,7 @@
 //! Where the topology and the features of sampled training lie: on cards, in host memory, on disk.
 //!
 //! ```text
-//! Hotness ──▶ Heat: how often each node is read, hottest first ─┐
+//! Hotness ──▶ AccessFrequency: how often each node is read, hottest first ─┐
 //! Visits: what batches read, counted ──▶ Reads of a batch ──────┤
 //! Room: cards and their memory; Rates: what reading costs ──────┴──▶ Planner ──▶ TierPlan
 //!                                                                                two Placements: a place for each node
@@ -12,7 +12,7 @@
 //! the others in host memory and on disk.
 //!
 //! - [`Planner`]: start here.
-//! - [`Hotness`]: which nodes are hot, and [`Heat`].
+//! - [`Hotness`]: which nodes are hot, and [`AccessFrequency`].
 //! - [`Visits`]: what batches of the actual sampler read.
 //! - [`Placement`]: tier, card and slot of every node.
 //! - [`Storage`]: what rows take where they lie.
@@ -42,7 +42,7 @@ mod visits;
 pub use cut::Cut;
 pub use error::TierError;
 pub use host_reads::{HostMeans, HostReads, HostRowSizes};
-pub use hotness::{Heat, Heats, Hotness};
+pub use hotness::{AccessFrequencies, AccessFrequency, Hotness};
 pub use pagerank::{PageRank, page_rank, reverse_page_rank};
 pub use placement::{Holder, Place, Placement, Span, Tier};
 pub use plan::{Part, Planner, Room, TierPlan, TierUse};

@@ -5,7 +5,7 @@ use girih_machine::readable_bytes;
 use crate::cost::Seconds;
 use crate::features::{FeatureChoice, Features};
 use crate::topology::{Adjacency, RowChoice, RowCosts, Topology};
-use crate::{Cut, Heats, Placement, Rates, Reads, Storage, Tier, TierError};
+use crate::{AccessFrequencies, Cut, Placement, Rates, Reads, Storage, Tier, TierError};
 
 /// Shares of a card's memory that topology is given in turn, beside those at which something changes.
 const STEPS: u64 = 200;
@@ -31,7 +31,7 @@ pub struct Planner<'a> {
     /// Bytes of a row of features, as it is stored; 0 without features.
     pub feature_bytes: u64,
     /// How often nodes are read.
-    pub heats: &'a Heats,
+    pub heats: &'a AccessFrequencies,
     /// What a batch reads.
     pub reads: Reads,
     /// Hops of a batch.

@@ -4,7 +4,7 @@ use girih_graph_format::NodeId;
 
 use crate::cost::{Seconds, running_shares};
 use crate::storage::OFFSET_BYTES;
-use crate::{Cut, Heat, Placement, Rates, Reads, Storage};
+use crate::{AccessFrequency, Cut, Placement, Rates, Reads, Storage};
 
 /// Bytes of a neighbour's id, and of what it weighs.
 const WORD_BYTES: u64 = 4;
@@ -118,7 +118,12 @@ pub(crate) struct RowChoice {
 }
 
 impl<'a> Topology<'a> {
-    pub(crate) fn new(adjacency: Adjacency<'_>, heat: &'a Heat, cut: Option<&'a Cut>, costs: RowCosts) -> Self {
+    pub(crate) fn new(
+        adjacency: Adjacency<'_>,
+        heat: &'a AccessFrequency,
+        cut: Option<&'a Cut>,
+        costs: RowCosts,
+    ) -> Self {
         let (order, total) = (heat.order(), heat.frequency().iter().sum());
         let ladder = |nodes: Vec<NodeId>| {
             let running = nodes.iter().scan(0, |sum, &v| {

@@ -8,7 +8,7 @@ use girih_compute::{Activation, Backend, ComputeError, Cpu, Dtype};
 use girih_datasets::{LoadOptions, load};
 use girih_graph_format::Norm;
 use girih_trainer::{
-    Adjacency, Dims, FullBatch, Inputs, Linear, LinearOptions, Model, Needs, ParamInit, Propagation, Rows, Run,
+    Adjacency, Dims, FullBatch, InputSpec, Inputs, Linear, LinearOptions, Model, ParamInit, Propagation, Rows, Run,
     SpmmOptions, Tape, Targets, Task, TrainConfig, Var,
 };
 
@@ -32,9 +32,9 @@ impl DotAttention {
 }
 
 impl<B: Backend> Model<B> for DotAttention {
-    fn needs(&self) -> Needs {
+    fn needs(&self) -> InputSpec {
         let graph = Some(Adjacency::new(true, Norm::None));
-        Needs { graph, hops: 0, raw_features: true, propagation: Propagation::Never }
+        InputSpec { graph, hops: 0, raw_features: true, propagation: Propagation::Never }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

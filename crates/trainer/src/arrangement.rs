@@ -14,7 +14,7 @@ pub struct Arrangement {
     pub device: String,
     /// Ranks.
     pub ranks: usize,
-    /// Division of the work between several ranks, as flags; empty for one.
+    /// CachePlan of the work between several ranks, as flags; empty for one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub division: String,
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::TrainError;
 use crate::batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
 use crate::links::LinkConfig;
-use crate::sampled::{TierConfig, sampled_by_device};
+use crate::sampled::{CacheConfig, sampled_by_device};
 
 /// A training configuration; the same configuration and data give the same result, bit for bit, on one kind of device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ pub struct TrainConfig {
     pub features_from: Option<FeaturesFrom>,
     /// Where devices have what mini-batches are sampled from and read.
     #[serde(default, skip_serializing_if = "TierConfig::is_default")]
-    pub tiers: TierConfig,
+    pub tiers: CacheConfig,
     /// Which score on the validation nodes chooses the epoch. Recommenders go by their recall, link predictors by
     /// ROC-AUC.
     pub metric: Metric,
@@ -152,7 +152,7 @@ impl Default for TrainConfig {
             precision: Dtype::F32,
             codec: None,
             features_from: None,
-            tiers: TierConfig::default(),
+            tiers: CacheConfig::default(),
             metric: Metric::Accuracy,
         }
     }

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use girih_compute::{Backend, ComputeError, Dtype, HostRows, Meter, MeterMatrix, Shape};
+use girih_compute::{Backend, ComputeError, Dtype, HostRows, Shape, Symbolic, SymbolicMatrix};
 use girih_graph_format::NodeId;
 
 use crate::tape::Pool;
@@ -90,13 +90,13 @@ impl EncodedInput {
 pub(crate) struct OnPaper {
     shape: Shape,
     /// Counts the bytes.
-    _codes: Option<MeterMatrix>,
+    _codes: Option<SymbolicMatrix>,
 }
 
 impl OnPaper {
-    pub(crate) fn new(meter: &Meter, shape: Shape, row_bytes: usize, is_main_memory: bool) -> Self {
+    pub(crate) fn new(symbolic: &Symbolic, shape: Shape, row_bytes: usize, is_main_memory: bool) -> Self {
         let words = (shape.rows * row_bytes).div_ceil(size_of::<f32>());
-        Self { shape, _codes: is_main_memory.then(|| meter.matrix(Shape::new(words, 1), Dtype::F32)) }
+        Self { shape, _codes: is_main_memory.then(|| symbolic.matrix(Shape::new(words, 1), Dtype::F32)) }
     }
 }
 
@@ -105,7 +105,7 @@ impl HostRows for OnPaper {
         self.shape
     }
 
-    /// A meter asks for no rows.
+    /// A symbolic asks for no rows.
     fn read(&self, _first: usize, out: &mut [f32]) {
         out.fill(0.0);
     }

@@ -11,7 +11,7 @@ use crate::inputs::Inputs;
 use crate::models::Model;
 use crate::params::Params;
 use crate::report::{Scores, StageTimes, TestReport};
-use crate::state::{Lap, Run, RunState, Watch};
+use crate::state::{Run, RunState, StepCallback, Stopwatch};
 use crate::tape::Tape;
 
 /// One run, epoch by epoch.
@@ -66,7 +66,7 @@ impl<'a, B: Backend> FullBatch<'a, B> {
             Ok(loss)
         })?;
         self.loss = Some(loss);
-        let mut lap = Lap::start();
+        let mut lap = Stopwatch::start();
         state.step(inputs.optimizer)?;
         Ok(StageTimes { optimizer: lap.next(), ..times })
     }
@@ -98,7 +98,7 @@ impl<'a, B: Backend> Run<'a, B> for FullBatch<'a, B> {
     }
 
     /// One step on the whole graph: run, or repeated by the device.
-    fn train_once(&mut self, lr: f64, _watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
+    fn train_once(&mut self, lr: f64, _watch: &mut StepCallback<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
         let key = self.state.key(purpose::DROPOUT);
         let keys = Tape::<B>::keys(key, self.n_draws);
         let inputs = StepInputs { keys, optimizer: self.state.optimizer.begin(lr) };

@@ -20,7 +20,7 @@ use crate::tape::Pool;
 
 /// What a model reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Needs {
+pub struct InputSpec {
     /// The adjacency it aggregates over; `None` for a model that ignores the graph.
     pub graph: Option<Adjacency>,
     /// How many aggregations of the raw features come first (`k` of `Âᵏ·X`).
@@ -173,7 +173,7 @@ impl<B: Backend> Inputs<B> {
         backend: &B,
         graph: Csr,
         features: NodeFeatures,
-        needs: &Needs,
+        needs: &InputSpec,
         precision: Dtype,
     ) -> Result<Self, TrainError> {
         match features {
@@ -190,7 +190,7 @@ impl<B: Backend> Inputs<B> {
         backend: &B,
         graph: Csr,
         features: Features,
-        needs: &Needs,
+        needs: &InputSpec,
         precision: Dtype,
     ) -> Result<Self, TrainError> {
         let n_nodes = graph.n_rows();
@@ -209,7 +209,7 @@ impl<B: Backend> Inputs<B> {
         ranks: Arc<Ranks<B>>,
         adjacency: Option<Arc<PartitionedAdjacency>>,
         (features, first_value): (Features, usize),
-        needs: &Needs,
+        needs: &InputSpec,
         precision: Dtype,
     ) -> Result<Self, ComputeError> {
         let mut features = upload_features(backend, features, needs, precision)?;
@@ -225,7 +225,7 @@ impl<B: Backend> Inputs<B> {
         ranks: Arc<Ranks<B>>,
         adjacency: Option<Arc<PartitionedAdjacency>>,
         features: FeatureInput<B>,
-        needs: &Needs,
+        needs: &InputSpec,
         precision: Dtype,
     ) -> Result<Self, ComputeError> {
         let (graph, n_nodes) = (cut_graph(&ranks, adjacency), ranks.own().len());
@@ -236,7 +236,7 @@ impl<B: Backend> Inputs<B> {
     ///
     /// # Errors
     /// When the graph cannot be normalised as the model wants it, or the device's memory does not suffice.
-    pub fn of_graph(backend: &B, graph: Csr, needs: &Needs) -> Result<Self, TrainError> {
+    pub fn of_graph(backend: &B, graph: Csr, needs: &InputSpec) -> Result<Self, TrainError> {
         let n_nodes = graph.n_rows();
         let graph = needs.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
         Ok(Self { graphs: graph.into(), features: None, propagated: None, n_nodes, ranks: None })
@@ -246,7 +246,7 @@ impl<B: Backend> Inputs<B> {
     ///
     /// # Errors
     /// When the device's memory does not suffice.
-    pub(crate) fn with_learned(backend: &B, graph: Csr, needs: &Needs) -> Result<Self, TrainError> {
+    pub(crate) fn with_learned(backend: &B, graph: Csr, needs: &InputSpec) -> Result<Self, TrainError> {
         let features = Some(FeatureInput::Learned(ParamId::FEATURES));
         Ok(Self { features, ..Self::of_graph(backend, graph, needs)? })
     }
@@ -266,7 +266,7 @@ impl<B: Backend> Inputs<B> {
         graph: Option<Graph<B>>,
         features: FeatureInput<B>,
         n_nodes: usize,
-        needs: &Needs,
+        needs: &InputSpec,
         precision: Dtype,
     ) -> Result<Self, ComputeError> {
         let (features, propagated) = match (&graph, features, needs.propagation) {
@@ -296,7 +296,7 @@ impl<B: Backend> Inputs<B> {
     /// The normalised adjacency that a layer, counted from 0 at the inputs, aggregates over.
     ///
     /// # Panics
-    /// When the model did not ask for it in its [`Needs`], or when a mini-batch has no block for that layer.
+    /// When the model did not ask for it in its [`InputSpec`], or when a mini-batch has no block for that layer.
     #[must_use]
     pub fn graph(&self, layer: usize) -> &Graph<B> {
         match &self.graphs {
@@ -330,7 +330,7 @@ pub(crate) fn upload_adjacency<B: Backend>(
 fn upload_features<B: Backend>(
     backend: &B,
     features: Features,
-    needs: &Needs,
+    needs: &InputSpec,
     precision: Dtype,
 ) -> Result<FeatureInput<B>, ComputeError> {
     match features {
@@ -379,7 +379,7 @@ fn propagate<B: Backend>(
     backend: &B,
     graph: &Graph<B>,
     x: B::Matrix,
-    needs: &Needs,
+    needs: &InputSpec,
     precision: Dtype,
 ) -> Result<Propagated<B>, ComputeError> {
     let mut pool = Pool::default();

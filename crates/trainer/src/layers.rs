@@ -46,7 +46,7 @@ impl<'a, B: Backend> Rows<'a, B> {
     /// When the backend fails.
     ///
     /// # Panics
-    /// When the inputs do not hold them: the model must ask for them in its [`Needs`](crate::Needs).
+    /// When the inputs do not hold them: the model must ask for them in its [`InputSpec`](crate::InputSpec).
     pub fn raw_input(tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Self, ComputeError> {
         Ok(match inputs.features.as_ref().expect("the model asked for raw features") {
             FeatureInput::Dense(matrix) => Self::Dense(tape.constant(matrix)),

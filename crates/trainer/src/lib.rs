@@ -7,7 +7,7 @@
 //!   classes of nodes, on the whole graph or on sampled parts of it; [`LinkPredictor`] for links between them, or
 //!   [`MiniBatch`] again; [`Recommender`] for items ranked for users.
 //! - [`Plan`]: bytes and seconds of a session, predicted by running it on a backend that only counts.
-//! - [`Division`]: what devices have of graph and features, where these are larger than their memory.
+//! - [`CachePlan`]: what devices have of graph and features, where these are larger than their memory.
 //!
 //! Not here: how an operation is computed (`girih-compute`), where data comes from (`girih-datasets`).
 
@@ -58,7 +58,7 @@ pub use encoded::EncodedInput;
 pub use error::TrainError;
 pub use fullbatch::FullBatch;
 pub use graph::{BlockGraph, Graph};
-pub use inputs::{Adjacency, FeatureInput, Inputs, LayerGraphs, Needs, Propagation};
+pub use inputs::{Adjacency, FeatureInput, InputSpec, Inputs, LayerGraphs, Propagation};
 pub use layers::{AttentionKind, AttentionSizes, GraphAttention, GraphConv, Linear, NormAxis, Normalization, Rows};
 pub use links::{
     Embedded, HITS_K, Link, LinkConfig, LinkPart, LinkPredictor, LinkScores, LinkSplit, Links, NonLinks, Pairs, embed,
@@ -73,10 +73,10 @@ pub use params::{Gradients, ParamId, ParamInit, Params};
 pub use plan::{DataSizes, InteractionSizes, Plan, PlanDevice};
 pub use recommend::{Ranking, Recommendations, Recommender, TOP_K, recommend};
 pub use report::{ChosenBy, EpochReport, EpochTimes, RunSummary, Scores, StageTimes, TestReport};
-pub use sampled::{Division, MiniBatch, Neighborhoods, RowsOnDevice, TierConfig, TierShare};
-pub use session::{Control, Event, Observer, Outcome, SessionOptions, Spread, apply, checkpoint_path, train};
+pub use sampled::{CacheConfig, CachePlan, CacheReport, MiniBatch, Neighborhoods, RowsOnDevice};
+pub use session::{Control, Event, MeanStd, Observer, Outcome, SessionOptions, apply, checkpoint_path, train};
 pub use similarity::{Similarity, similarity};
-pub use state::{BatchDone, PartialEpoch, Run, RunState, Watch};
+pub use state::{BatchDone, PartialEpoch, Run, RunState, StepCallback};
 pub use tape::{
     AggregateOptions, AttentionOperands, AttentionOptions, BackwardPass, LinearOptions, Loss, Masks, Mode, Operation,
     Pool, SpmmOptions, Tape, Var,

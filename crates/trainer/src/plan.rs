@@ -1,6 +1,6 @@
 //! [`Plan`]: memory and time of a training session, predicted before anything is loaded onto a device.
 //!
-//! One step and one evaluation run on a [`Meter`]: the same code that will train, on matrices that are only shapes.
+//! One step and one evaluation run on a [`Symbolic`]: the same code that will train, on matrices that are only shapes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use girih_comm::Traffic;
 use girih_compress::CodecSpec;
-use girih_compute::{Backend, CardRates, Cost, Dtype, Meter, Rates, Shape};
+use girih_compute::{Backend, CardRates, Cost, Dtype, Rates, Shape, Symbolic};
 use girih_datasets::{Dataset, Features, Interactions};
 use girih_graph_format::Csr;
 use girih_random::Key;
@@ -19,13 +19,13 @@ use crate::config::{TaskKind, TrainConfig};
 use crate::distributed::{GraphPlacement, Ranks};
 use crate::encoded::{EncodedInput, OnPaper};
 use crate::graph::Graph;
-use crate::inputs::{self, Adjacency, FeatureInput, Inputs, Needs, Propagation};
+use crate::inputs::{self, Adjacency, FeatureInput, InputSpec, Inputs, Propagation};
 use crate::links::{LinkSizes, Pairs};
 use crate::models::{Dims, Model};
 use crate::optim::Optimizer;
 use crate::params::{Gradients, ParamId, ParamInit};
 use crate::recommend::{self, Batch};
-use crate::sampled::{self, BatchPlan, LayerCosts, LayerPlan, NODES_AT_ONCE, PlacedRows, RowsOnDevice, TierConfig};
+use crate::sampled::{self, BatchPlan, CacheConfig, LayerCosts, LayerPlan, NODES_AT_ONCE, PlacedRows, RowsOnDevice};
 use crate::session::build_network;
 use crate::tape::{Loss, Mode, Pool, Tape, Var};
 use crate::targets::{Part, Targets};
@@ -125,10 +125,10 @@ pub enum PlanDevice {
 }
 
 impl PlanDevice {
-    pub(crate) fn meter(&self, config: &TrainConfig) -> Meter {
+    pub(crate) fn symbolic(&self, config: &TrainConfig) -> Symbolic {
         match self {
-            Self::Processor(rates) => Meter::new(*rates),
-            Self::Card(rates) => Meter::cuda(config.precision, *rates),
+            Self::Processor(rates) => Symbolic::new(*rates),
+            Self::Card(rates) => Symbolic::cuda(config.precision, *rates),
         }
     }
 
@@ -139,9 +139,9 @@ impl PlanDevice {
 
 /// What one of several ranks has of the work.
 pub(crate) struct Share {
-    pub(crate) ranks: Arc<Ranks<Meter>>,
+    pub(crate) ranks: Arc<Ranks<Symbolic>>,
     /// Its blocks of the adjacency, if the model reads it.
-    pub(crate) graph: Option<Graph<Meter>>,
+    pub(crate) graph: Option<Graph<Symbolic>>,
     /// Of mini-batches, what it holds.
     pub(crate) layout: GraphPlacement,
 }
@@ -168,7 +168,7 @@ impl Plan {
     /// # Errors
     /// When the configuration is refused.
     pub fn on_device(config: &TrainConfig, data: &DataSizes, device: PlanDevice) -> Result<Self, TrainError> {
-        Self::on((&device.meter(config), device), config, (data, PlacedRows::AtMost), None)
+        Self::on((&device.symbolic(config), device), config, (data, PlacedRows::AtMost), None)
     }
 
     /// The plan on a CUDA device as by [`on_cuda`](Self::on_cuda), which takes it that the rows of the adjacency that
@@ -178,7 +178,7 @@ impl Plan {
     /// When the configuration is refused.
     pub fn on_cuda_with(config: &TrainConfig, data: &DataSizes, rows: RowsOnDevice) -> Result<Self, TrainError> {
         let device = PlanDevice::Card(None);
-        Self::on((&device.meter(config), device), config, (data, PlacedRows::These(rows)), None)
+        Self::on((&device.symbolic(config), device), config, (data, PlacedRows::These(rows)), None)
     }
 
     /// The plan of sampled training on a CUDA device without what tiers place there: rows of features and of the
@@ -188,9 +188,9 @@ impl Plan {
     /// # Errors
     /// When the configuration is refused, or has no batches for which tiers place rows.
     pub fn beside_rows(config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
-        let config = &TrainConfig { tiers: TierConfig::on_host(), ..config.clone() };
+        let config = &TrainConfig { tiers: CacheConfig::on_host(), ..config.clone() };
         let device = PlanDevice::Card(None);
-        Self::on((&device.meter(config), device), config, (data, PlacedRows::Elsewhere), None)
+        Self::on((&device.symbolic(config), device), config, (data, PlacedRows::Elsewhere), None)
     }
 
     /// Bytes that have to be free on a CUDA device before anything is uploaded: the peak, and what the device's own
@@ -212,7 +212,7 @@ impl Plan {
 
     /// The plan on a device, of all of the work or of one rank's share.
     pub(crate) fn on(
-        (meter, device): (&Meter, PlanDevice),
+        (symbolic, device): (&Symbolic, PlanDevice),
         config: &TrainConfig,
         (data, rows): (&DataSizes, PlacedRows),
         share: Option<Share>,
@@ -221,85 +221,87 @@ impl Plan {
         let is_main_memory = device.is_main_memory();
         let has_codes = data.code_bytes.is_some() || config.codec.is_some();
         if is_main_memory && (config.tiers.topology.is_some() || (config.tiers.features.is_some() && !has_codes)) {
-            return Err(TierConfig::refused_by_processors());
+            return Err(CacheConfig::refused_by_processors());
         }
         let layout = share.as_ref().map_or(GraphPlacement::Replicated, |share| share.layout);
         let (ranks, blocks) = share.map(|share| (share.ranks, share.graph)).unzip();
         let among = ranks.as_deref();
         let links = (config.task == TaskKind::Links).then(|| LinkSizes::new(config, data));
         let data = &links.as_ref().map_or(*data, |links| links.messages(data));
-        let _all_links = links.as_ref().filter(|_| is_main_memory).map(|links| links.on_host(meter, data));
-        let mut init = ParamInit::new(meter, config.seed, 0).among(among);
+        let _all_links = links.as_ref().filter(|_| is_main_memory).map(|links| links.on_host(symbolic, data));
+        let mut init = ParamInit::new(symbolic, config.seed, 0).among(among);
         let dims = Dims { n_nodes: data.n_nodes, n_features: data.n_features, n_classes: data.n_classes };
         let model = build_network(config, dims, &mut init)?;
         let mut params = init.finish();
-        let mut gradients = Gradients::new(meter, &params)?;
-        let mut optimizer = Optimizer::new(meter, &config.optimizer, &params)?;
-        let parameter_bytes = meter.cost().live_bytes;
+        let mut gradients = Gradients::new(symbolic, &params)?;
+        let mut optimizer = Optimizer::new(symbolic, &config.optimizer, &params)?;
+        let parameter_bytes = symbolic.cost().live_bytes;
 
-        let (n_train, whole) = (data.n_train, data.as_stored(meter, config));
-        let data = &among.map_or(*data, |ranks| data.of_rank(ranks.own().len())).as_stored(meter, config);
+        let (n_train, whole) = (data.n_train, data.as_stored(symbolic, config));
+        let data = &among.map_or(*data, |ranks| data.of_rank(ranks.own().len())).as_stored(symbolic, config);
         let by_layers = config.batch.is_sampled() && among.is_none() && sampled::scores_by_layers(config, &*model)?;
         let needs = match config.batch.is_sampled() {
-            true if by_layers => Needs { graph: None, ..sampled::raw(&model.needs()) },
-            true => sampled::raw(&model.needs()),
-            false => model.needs(),
+            true if by_layers => InputSpec { graph: None, ..sampled::raw(&model.input_spec()) },
+            true => sampled::raw(&model.input_spec()),
+            false => model.input_spec(),
         };
-        let graph = blocks.unwrap_or_else(|| needs.graph.map(|adjacency| data.whole_graph(meter, adjacency)));
-        let inputs = data.inputs((meter, is_main_memory), graph, &needs, config)?;
+        let graph = blocks.unwrap_or_else(|| needs.graph.map(|adjacency| data.whole_graph(symbolic, adjacency)));
+        let inputs = data.inputs((symbolic, is_main_memory), graph, &needs, config)?;
         let inputs = Inputs { ranks: ranks.clone(), ..inputs };
-        let task = data.task(meter, config, &*model, (links.as_ref(), n_train))?;
+        let task = data.task(symbolic, config, &*model, (links.as_ref(), n_train))?;
         // Of ranks with a share of the data, those that train on batches hold patches.
         let sampled = match among.filter(|_| config.batch.is_sampled()) {
-            Some(ranks) => BatchPlan::of_patch(config, (&whole, data), (ranks.world().size(), layout), &model.needs()),
-            None => BatchPlan::new(config, (data, rows), &model.needs(), (links.as_ref(), by_layers)),
+            Some(ranks) => {
+                BatchPlan::of_patch(config, (&whole, data), (ranks.world().size(), layout), &model.input_spec())
+            }
+            None => BatchPlan::new(config, (data, rows), &model.input_spec(), (links.as_ref(), by_layers)),
         };
         let drawn_from = if among.is_some() && !is_main_memory { &whole } else { data };
-        let _drawn_from = sampled.as_ref().map(|batch| batch.sampler(meter, drawn_from, is_main_memory));
-        let (prepared, traffic) = (meter.cost(), exchanged(among, Traffic::default()));
+        let _drawn_from = sampled.as_ref().map(|batch| batch.sampler(symbolic, drawn_from, is_main_memory));
+        let (prepared, traffic) = (symbolic.cost(), exchanged(among, Traffic::default()));
 
         let mut pool = Pool::default();
         let ahead = sampled.as_ref().filter(|_| is_main_memory);
-        let _ahead = ahead.map(|batch| batch.ahead(meter, config.batch.prefetch));
+        let _ahead = ahead.map(|batch| batch.ahead(symbolic, config.batch.prefetch));
         let batch =
-            sampled.as_ref().map(|batch| batch.inputs((meter, is_main_memory), data, &inputs, config.precision));
+            sampled.as_ref().map(|batch| batch.inputs((symbolic, is_main_memory), data, &inputs, config.precision));
         let seen = batch.as_ref().unwrap_or(&inputs);
-        let mut tape = Tape::new(meter, &params, &mut pool, Mode::Train(Key::new(0, 0))).among(among);
+        let mut tape = Tape::new(symbolic, &params, &mut pool, Mode::Train(Key::new(0, 0))).among(among);
         let loss = task.loss(&mut tape, &*model, seen, config)?;
         let loss = tape.backward(loss, &mut gradients)?;
         let step = optimizer.begin(config.optimizer.lr);
-        optimizer.apply(meter, step, &gradients, &mut params)?;
-        pool.give(meter, loss);
+        optimizer.apply(symbolic, step, &gradients, &mut params)?;
+        pool.give(symbolic, loss);
         if batch.is_some() {
             // No two batches have the same shapes, and what none takes again is freed.
             pool = Pool::default();
         }
         drop(batch);
-        let (stepped, traffic) = (meter.cost(), exchanged(among, traffic));
+        let (stepped, traffic) = (symbolic.cost(), exchanged(among, traffic));
 
         let seconds = |from: Cost, to: Cost| to.seconds - from.seconds;
         let (evaluate, host_layer_bytes) = if let Some(layers) = model.as_layers().filter(|_| by_layers) {
             let keeps_on_host = config.tiers.features.is_some() && !is_main_memory;
             let is_ahead = config.batch.prefetch > 0 && !is_main_memory;
-            let scores = LayerPlan { layers, needs: model.needs(), keeps_on_host, is_main_memory, is_ahead };
-            let LayerCosts { seconds, host_bytes } = scores.evaluate((meter, &params, &mut pool), data, &inputs)?;
+            let scores = LayerPlan { layers, needs: model.input_spec(), keeps_on_host, is_main_memory, is_ahead };
+            let LayerCosts { seconds, host_bytes } = scores.evaluate((symbolic, &params, &mut pool), data, &inputs)?;
             (seconds, host_bytes)
         } else {
-            let mut tape = Tape::new(meter, &params, &mut pool, Mode::Evaluate).among(among);
+            let mut tape = Tape::new(symbolic, &params, &mut pool, Mode::Evaluate).among(among);
             let output = model.forward(&mut tape, &inputs)?;
             task.evaluate(&mut tape, output)?;
             drop(tape);
-            (seconds(stepped, meter.cost()), 0)
+            (seconds(stepped, symbolic.cost()), 0)
         };
         if let Some(graph) = inputs.rounding() {
             // At the end, what rounding comes to is found by a pass without.
             pool.clear();
             graph.unrounded(|| {
-                let mut tape = Tape::new(meter, &params, &mut pool, Mode::Evaluate).among(among);
+                let mut tape = Tape::new(symbolic, &params, &mut pool, Mode::Evaluate).among(among);
                 model.forward(&mut tape, &inputs).map(drop)
             })?;
         }
-        let evaluated = meter.cost();
+        let evaluated = symbolic.cost();
 
         let steps_per_epoch = sampled.map_or_else(|| task.steps_per_epoch(config), |batch| batch.n_steps) as f64;
         let epoch = steps_per_epoch * seconds(prepared, stepped);
@@ -325,26 +327,26 @@ impl Plan {
 }
 
 /// What a rank has exchanged `since`.
-fn exchanged(ranks: Option<&Ranks<Meter>>, since: Traffic) -> Traffic {
+fn exchanged(ranks: Option<&Ranks<Symbolic>>, since: Traffic) -> Traffic {
     let now = ranks.map_or(since, |ranks| ranks.world().traffic());
     Traffic { sent: now.sent - since.sent, received: now.received - since.received }
 }
 
-/// What the loss of a step compares with, on paper.
+/// Symbolic targets of the loss of a step.
 enum Task {
-    Classes { targets: Targets<Meter>, train: Part<Meter> },
-    Ranking { sizes: InteractionSizes, embedding: ParamId, batch: Batch<Meter> },
-    Links { step: Box<Pairs<Meter>>, held_out: Box<[Pairs<Meter>; 2]> },
+    Classes { targets: Targets<Symbolic>, train: Part<Symbolic> },
+    Ranking { sizes: InteractionSizes, embedding: ParamId, batch: Batch<Symbolic> },
+    Links { step: Box<Pairs<Symbolic>>, held_out: Box<[Pairs<Symbolic>; 2]> },
 }
 
 impl Task {
     fn loss<'a>(
         &'a self,
-        tape: &mut Tape<'a, Meter>,
-        model: &dyn Model<Meter>,
-        inputs: &'a Inputs<Meter>,
+        tape: &mut Tape<'a, Symbolic>,
+        model: &dyn Model<Symbolic>,
+        inputs: &'a Inputs<Symbolic>,
         config: &TrainConfig,
-    ) -> Result<Loss<Meter>, TrainError> {
+    ) -> Result<Loss<Symbolic>, TrainError> {
         Ok(match self {
             Self::Classes { targets, train } => {
                 let logits = model.forward(tape, inputs)?;
@@ -361,10 +363,10 @@ impl Task {
         })
     }
 
-    fn evaluate<'a>(&'a self, tape: &mut Tape<'a, Meter>, output: Var) -> Result<(), TrainError> {
-        let meter = tape.backend();
+    fn evaluate<'a>(&'a self, tape: &mut Tape<'a, Symbolic>, output: Var) -> Result<(), TrainError> {
+        let symbolic = tape.backend();
         match self {
-            Self::Classes { .. } => drop(meter.argmax_rows(tape.value(output))?),
+            Self::Classes { .. } => drop(symbolic.argmax_rows(tape.value(output))?),
             Self::Links { held_out, .. } => {
                 for pairs in &**held_out {
                     let scores = pairs.scores(tape, output)?;
@@ -376,7 +378,7 @@ impl Task {
                 let nothing_met = |users: Range<usize>| Csr::empty(users.len(), sizes.n_items);
                 let (pool, users) = (&mut Pool::default(), 0..sizes.n_users);
                 let output = tape.value(output);
-                drop(recommend::top_items(meter, pool, output, users_and_items, users, nothing_met)?);
+                drop(recommend::top_items(symbolic, pool, output, users_and_items, users, nothing_met)?);
             }
         }
         Ok(())
@@ -445,19 +447,19 @@ impl DataSizes {
     }
 
     /// The sizes of the data as `config` has its features stored.
-    fn as_stored(&self, meter: &Meter, config: &TrainConfig) -> Self {
+    fn as_stored(&self, symbolic: &Symbolic, config: &TrainConfig) -> Self {
         // Rows in memory of the host are planned for like codes of their size.
         let codes = self.encoded_bytes(config);
         let has_code_book = self.has_code_book || config.codec.is_some_and(CodecSpec::has_book);
-        match codes.or_else(|| config.tiers.features.map(|_| self.row_bytes(meter, config))) {
+        match codes.or_else(|| config.tiers.features.map(|_| self.row_bytes(symbolic, config))) {
             None => *self,
             code_bytes => Self { code_bytes, has_code_book, feature_nnz: None, ..*self },
         }
     }
 
     /// Bytes of a row of features where tiers place it.
-    pub(crate) fn row_bytes(&self, meter: &Meter, config: &TrainConfig) -> usize {
-        self.encoded_bytes(config).unwrap_or_else(|| meter.stride(self.n_features, config.precision))
+    pub(crate) fn row_bytes(&self, symbolic: &Symbolic, config: &TrainConfig) -> usize {
+        self.encoded_bytes(config).unwrap_or_else(|| symbolic.stride(self.n_features, config.precision))
     }
 
     /// Bytes of a row of codes, if `config` has features as such.
@@ -469,11 +471,11 @@ impl DataSizes {
     ///
     /// # Errors
     /// When the configuration is refused.
-    pub(crate) fn needs(&self, config: &TrainConfig) -> Result<Needs, TrainError> {
+    pub(crate) fn input_spec(&self, config: &TrainConfig) -> Result<InputSpec, TrainError> {
         config.validate()?;
-        let meter = Meter::cuda(config.precision, None);
+        let symbolic = Symbolic::cuda(config.precision, None);
         let dims = Dims { n_nodes: self.n_nodes, n_features: self.n_features, n_classes: self.n_classes };
-        Ok(build_network(config, dims, &mut ParamInit::new(&meter, config.seed, 0))?.needs())
+        Ok(build_network(config, dims, &mut ParamInit::new(&symbolic, config.seed, 0))?.input_spec())
     }
 
     /// What one of several ranks has of them, with so many nodes.
@@ -489,18 +491,18 @@ impl DataSizes {
         }
     }
 
-    fn whole_graph(&self, meter: &Meter, adjacency: Adjacency) -> Graph<Meter> {
+    fn whole_graph(&self, symbolic: &Symbolic, adjacency: Adjacency) -> Graph<Symbolic> {
         let nnz = self.n_edges + if adjacency.self_loops { self.n_nodes } else { 0 };
-        Graph::Whole(meter.sparse(Shape::new(self.n_nodes, self.n_nodes), nnz, self.weighted, self.symmetric))
+        Graph::Whole(symbolic.sparse(Shape::new(self.n_nodes, self.n_nodes), nnz, self.weighted, self.symmetric))
     }
 
     fn inputs(
         &self,
-        (meter, is_main_memory): (&Meter, bool),
-        graph: Option<Graph<Meter>>,
-        needs: &Needs,
+        (symbolic, is_main_memory): (&Symbolic, bool),
+        graph: Option<Graph<Symbolic>>,
+        needs: &InputSpec,
         config: &TrainConfig,
-    ) -> Result<Inputs<Meter>, TrainError> {
+    ) -> Result<Inputs<Symbolic>, TrainError> {
         let precision = config.precision;
         if self.interactions.is_some() || config.learns_features() {
             return Ok(Inputs {
@@ -519,35 +521,35 @@ impl DataSizes {
         let stays_encoded = self.code_bytes.filter(|_| needs.propagation != Propagation::Always);
         let features = match (stays_encoded, stored_sparse) {
             (Some(row_bytes), _) => {
-                let codes = OnPaper::new(meter, shape, row_bytes, is_main_memory);
+                let codes = OnPaper::new(symbolic, shape, row_bytes, is_main_memory);
                 FeatureInput::Encoded(EncodedInput::new(Arc::new(codes), precision))
             }
-            (None, None) => FeatureInput::dense(meter.uploaded(shape, precision)),
+            (None, None) => FeatureInput::dense(symbolic.uploaded(shape, precision)),
             (None, Some(nnz)) => FeatureInput::Sparse {
-                matrix: meter.sparse(shape, nnz, false, false),
-                values: meter.matrix(Shape::new(nnz, 1), Dtype::F32),
+                matrix: symbolic.sparse(shape, nnz, false, false),
+                values: symbolic.matrix(Shape::new(nnz, 1), Dtype::F32),
                 first_value: 0,
             },
         };
-        Ok(Inputs::assemble(meter, graph, features, self.n_nodes, needs, precision)?)
+        Ok(Inputs::assemble(symbolic, graph, features, self.n_nodes, needs, precision)?)
     }
 
     /// What a step of the model compares with, where `n_train` nodes train on all ranks together.
     fn task(
         &self,
-        meter: &Meter,
+        symbolic: &Symbolic,
         config: &TrainConfig,
-        model: &dyn Model<Meter>,
+        model: &dyn Model<Symbolic>,
         (links, n_train): (Option<&LinkSizes>, usize),
     ) -> Result<Task, TrainError> {
         if let Some(links) = links {
-            let held_out = Box::new(links.held_out.map(|n_links| Pairs::on_paper(meter, 2 * n_links)));
-            return Ok(Task::Links { step: Box::new(Pairs::on_paper(meter, links.step_pairs)), held_out });
+            let held_out = Box::new(links.held_out.map(|n_links| Pairs::symbolic(symbolic, 2 * n_links)));
+            return Ok(Task::Links { step: Box::new(Pairs::symbolic(symbolic, links.step_pairs)), held_out });
         }
         let Some(embedding) = model.embedding() else {
-            let rows = meter.matrix(Shape::new(self.n_train, 1), Dtype::F32);
+            let rows = symbolic.matrix(Shape::new(self.n_train, 1), Dtype::F32);
             let train = Part { rows, n_here: self.n_train, n_all: n_train };
-            return Ok(Task::Classes { targets: self.targets(meter), train });
+            return Ok(Task::Classes { targets: self.targets(symbolic), train });
         };
         let sizes = self.interactions.ok_or_else(|| {
             let name = config.model.kind.name();
@@ -559,15 +561,15 @@ impl DataSizes {
             ));
         }
         let n_triples = config.batch_size.unwrap_or(sizes.n_train).min(sizes.n_train);
-        let nodes = meter.matrix(Shape::new(3 * n_triples, 1), Dtype::F32);
+        let nodes = symbolic.matrix(Shape::new(3 * n_triples, 1), Dtype::F32);
         Ok(Task::Ranking { sizes, embedding, batch: Batch::whole(nodes, 3 * n_triples) })
     }
 
-    fn targets(&self, meter: &Meter) -> Targets<Meter> {
+    fn targets(&self, symbolic: &Symbolic) -> Targets<Symbolic> {
         if self.multi_label {
-            Targets::Multi(meter.matrix(Shape::new(self.n_nodes, self.n_classes), Dtype::F32))
+            Targets::Multi(symbolic.matrix(Shape::new(self.n_nodes, self.n_classes), Dtype::F32))
         } else {
-            Targets::Single(meter.matrix(Shape::new(self.n_nodes, 1), Dtype::F32))
+            Targets::Single(symbolic.matrix(Shape::new(self.n_nodes, 1), Dtype::F32))
         }
     }
 }

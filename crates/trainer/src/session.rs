@@ -20,7 +20,7 @@ use crate::inputs::Inputs;
 use crate::models::{self, Dims, Model};
 use crate::params::{ParamId, ParamInit, Params};
 use crate::report::{EpochReport, EpochTimes, RunSummary, Scores, TestReport};
-use crate::sampled::{TierConfig, TierShare};
+use crate::sampled::{CacheConfig, CacheReport};
 use crate::state::{BatchDone, Run, RunState};
 use crate::targets::Targets;
 use crate::thinned::Thinned;
@@ -111,21 +111,21 @@ pub struct Outcome {
     /// How far rounding before operands travel puts the logits off that these parameters make ([`Run::wire_error`]).
     pub wire_error: Option<f64>,
     /// Where features and neighbours lay, unless devices had all.
-    pub tiers: Vec<TierShare>,
+    pub tiers: Vec<CacheReport>,
     /// The observer stopped training before its end.
     pub stopped: bool,
 }
 
 /// Mean and standard deviation (of a sample, n − 1) over runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
+pub struct MeanStd {
     /// The mean.
     pub mean: f64,
     /// The standard deviation; zero for a single run.
     pub std: f64,
 }
 
-impl Spread {
+impl MeanStd {
     /// Of some values; `None` when there are none.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
@@ -139,8 +139,8 @@ impl Spread {
 impl Outcome {
     /// Mean and deviation over runs of something at the best epoch; `None` when no run has it.
     #[must_use]
-    pub fn over_runs(&self, what: impl Fn(&RunSummary) -> Option<f64>) -> Option<Spread> {
-        Spread::of(&self.runs.iter().filter_map(what).collect::<Vec<_>>())
+    pub fn over_runs(&self, what: impl Fn(&RunSummary) -> Option<f64>) -> Option<MeanStd> {
+        MeanStd::of(&self.runs.iter().filter_map(what).collect::<Vec<_>>())
     }
 }
 
@@ -216,7 +216,7 @@ pub(crate) fn train_runs<'a, B: Backend + 'a>(
             check_patience(config, run)?;
         }
         let file = options.checkpoints.as_deref().map(|folder| checkpoint_path(folder, run));
-        let mut reached = Reached { epoch: 1, kept: None };
+        let mut reached = RunProgress { epoch: 1, kept: None };
         let done = train_run(
             &mut *trainer,
             run,
@@ -256,7 +256,7 @@ fn check_patience(config: &TrainConfig, run: u64) -> Result<(), TrainError> {
 }
 
 /// How far a run has come: the epoch that it is at, and that of the checkpoint that is in its file.
-struct Reached {
+struct RunProgress {
     epoch: u64,
     kept: Option<u64>,
 }
@@ -269,7 +269,7 @@ fn train_run<'a, B: Backend + 'a>(
     (config, data, options): (&TrainConfig, &DataShape, &SessionOptions),
     observe: &mut dyn FnMut(Event<'_>) -> Control,
     outcome: &mut Outcome,
-    reached: &mut Reached,
+    reached: &mut RunProgress,
 ) -> Result<(), TrainError> {
     let mut checkpoint = None;
     if let Some(path) = file.filter(|path| options.resume && path.exists()) {
@@ -332,7 +332,7 @@ pub fn apply<B: Backend>(
     let found = DataShape::of(&dataset);
     checkpoint.note_other_contents(&found);
     // What devices do not hold, a processor does.
-    let tiers = if backend.has_own_memory() { config.tiers } else { TierConfig::default() };
+    let tiers = if backend.has_own_memory() { config.tiers } else { CacheConfig::default() };
     let config = &TrainConfig { tiers, ..config.clone() };
     let run = checkpoint.progress.run;
     let (model, _) = build_model(backend, config, Dims::of(&dataset), run, None)?;
@@ -412,7 +412,7 @@ impl<B: Backend> Prepared<B> {
         let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
         let (model, _) = build_model(backend, config, dims, 0, None)?;
         let targets = Targets::upload(backend, &labels)?;
-        let inputs = Inputs::of_features(backend, dataset.graph, features, &model.needs(), config.precision)?;
+        let inputs = Inputs::of_features(backend, dataset.graph, features, &model.input_spec(), config.precision)?;
         Ok(Self { inputs, targets, labels, splits: dataset.splits, dims })
     }
 
@@ -568,7 +568,7 @@ mod tests {
     use super::*;
     use crate::config::{Aggregator, ModelConfig, ModelKind, NormKind};
     use crate::report::StageTimes;
-    use crate::state::Watch;
+    use crate::state::StepCallback;
 
     /// A run whose device fails in an epoch.
     struct Failing<'a> {
@@ -589,7 +589,11 @@ mod tests {
             self.run.has_validation()
         }
 
-        fn train_once(&mut self, lr: f64, watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
+        fn train_once(
+            &mut self,
+            lr: f64,
+            watch: &mut StepCallback<'_>,
+        ) -> Result<Option<(f32, StageTimes)>, TrainError> {
             if self.state().epochs_done() + 1 == self.epoch {
                 return Err(ComputeError::device("spmm", "its memory failed").into());
             }

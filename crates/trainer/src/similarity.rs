@@ -11,7 +11,7 @@ use girih_graph_format::{Csr, Matrix};
 use crate::TrainError;
 use crate::checkpoint::Checkpoint;
 use crate::config::TaskKind;
-use crate::inputs::{Inputs, Needs, Propagation};
+use crate::inputs::{InputSpec, Inputs, Propagation};
 use crate::links::LinkSplit;
 use crate::models::{Dims, Model};
 use crate::params::Params;
@@ -79,7 +79,7 @@ pub fn similarity<B: Backend>(
     let encoded = CompressedFeatures::fitted(codec, features.rows(), config.seed)?;
     let inputs = mean_cosine(features.rows(), &encoded)?;
     let (model, params) = build_model(backend, config, dims, checkpoint.progress.run, None)?;
-    let needs = of_raw_features(&model.needs());
+    let needs = of_raw_features(&model.input_spec());
     let prepare = |graph: Csr, features: Features| Inputs::prepare(backend, graph, features, &needs, config.precision);
     let both = [prepare(graph.clone(), features)?, prepare(graph, Features::Compressed(encoded))?];
 
@@ -92,7 +92,7 @@ pub fn similarity<B: Backend>(
 }
 
 /// Features as they are, so that both passes compute alike; models that look at aggregated ones alone get those.
-fn of_raw_features(needs: &Needs) -> Needs {
+fn of_raw_features(needs: &InputSpec) -> InputSpec {
     if needs.propagation == Propagation::Always { *needs } else { sampled::raw(needs) }
 }
 

@@ -66,12 +66,12 @@ pub struct BatchDone {
 }
 
 /// Who is told of every batch but the last of an epoch, and says whether to go on.
-pub type Watch<'w> = dyn FnMut(BatchDone) -> Control + 'w;
+pub type StepCallback<'w> = dyn FnMut(BatchDone) -> Control + 'w;
 
 /// A clock of what is done one after the other.
-pub(crate) struct Lap(Instant);
+pub(crate) struct Stopwatch(Instant);
 
-impl Lap {
+impl Stopwatch {
     pub(crate) fn start() -> Self {
         Self(Instant::now())
     }
@@ -115,7 +115,7 @@ pub trait Run<'a, B: Backend + 'a> {
     /// # Errors
     /// When the backend fails, or the loss is no longer finite. A run has no further epoch then: its parameters may be
     /// those of a step that leads nowhere.
-    fn train_once(&mut self, lr: f64, watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError>;
+    fn train_once(&mut self, lr: f64, watch: &mut StepCallback<'_>) -> Result<Option<(f32, StageTimes)>, TrainError>;
 
     /// Scores of the parameters as they are.
     ///
@@ -156,7 +156,7 @@ pub trait Run<'a, B: Backend + 'a> {
     ///
     /// # Errors
     /// As [`train_once`](Self::train_once), and when a mapped file of the process has changed.
-    fn epoch_until(&mut self, watch: &mut Watch<'_>) -> Result<Option<EpochReport>, TrainError> {
+    fn epoch_until(&mut self, watch: &mut StepCallback<'_>) -> Result<Option<EpochReport>, TrainError> {
         let (start, lr) = (Instant::now(), self.state().lr());
         let Some((train_loss, stages)) = self.train_once(lr, watch)? else { return Ok(None) };
         let steps = start.elapsed();
@@ -267,7 +267,7 @@ impl<'a, B: Backend> RunState<'a, B> {
         key: Key,
         forward: impl FnOnce(&mut Tape<'t, B>) -> Result<Loss<B>, TrainError>,
     ) -> Result<(B::Matrix, StageTimes), TrainError> {
-        let mut lap = Lap::start();
+        let mut lap = Stopwatch::start();
         let mut tape = Tape::new(self.backend, &self.params, &mut self.pool, Mode::Train(key)).among(self.ranks);
         let loss = forward(&mut tape)?;
         let forward = lap.next();

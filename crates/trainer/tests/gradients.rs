@@ -10,8 +10,8 @@ use girih_random::Key;
 use girih_sampling::{Block, Columns, DrawKey, NeighborOptions, NeighborSampler, Sampler};
 use girih_trainer::models::{self, Dims};
 use girih_trainer::{
-    Aggregator, AttentionOperands, AttentionOptions, BlockGraph, FeatureInput, Gradients, Graph, Inputs, Jump,
-    LayerGraphs, LinearOptions, Loss, Mode, Model, ModelConfig, ModelKind, Needs, Neighborhoods, NormKind, Pairs,
+    Aggregator, AttentionOperands, AttentionOptions, BlockGraph, FeatureInput, Gradients, Graph, InputSpec, Inputs,
+    Jump, LayerGraphs, LinearOptions, Loss, Mode, Model, ModelConfig, ModelKind, Neighborhoods, NormKind, Pairs,
     ParamId, ParamInit, Params, Pool, Propagation, SpmmOptions, Tape, Targets, Var,
 };
 
@@ -595,12 +595,12 @@ fn single_targets_of(n: usize) -> Targets<Reference> {
 }
 
 /// A batch for three seeds, with two neighbours for each node of each layer.
-fn batch(needs: &Needs, n_layers: usize, sparse: bool, in_place: bool) -> Inputs<Reference> {
+fn batch(needs: &InputSpec, n_layers: usize, sparse: bool, in_place: bool) -> Inputs<Reference> {
     batch_of_nodes(needs, n_layers, sparse, in_place).0
 }
 
 /// The same with the nodes whose features it reads.
-fn batch_of_nodes(needs: &Needs, n_layers: usize, sparse: bool, in_place: bool) -> (Inputs<Reference>, Vec<u32>) {
+fn batch_of_nodes(needs: &InputSpec, n_layers: usize, sparse: bool, in_place: bool) -> (Inputs<Reference>, Vec<u32>) {
     let neighborhoods = Neighborhoods::new(&graph(), needs.graph.unwrap()).unwrap();
     let columns = if in_place { Columns::Global } else { Columns::Local };
     let options = NeighborOptions { edge_ids: true, inputs: columns, ..NeighborOptions::default() };
@@ -618,7 +618,7 @@ fn batch_of_nodes(needs: &Needs, n_layers: usize, sparse: bool, in_place: bool) 
         })
     };
     let graphs = LayerGraphs::Blocks(batch.blocks.iter().map(block).collect());
-    let whole = Needs { raw_features: true, propagation: Propagation::Never, ..*needs };
+    let whole = InputSpec { raw_features: true, propagation: Propagation::Never, ..*needs };
     let features = match (features(sparse), in_place) {
         (all, true) => all,
         (all, false) => rows_of(&all, batch.inputs()),

@@ -5,6 +5,7 @@
 //! - [`manifests`]: inherited fields and lints, who may depend on whom.
 //! - [`architecture`]: the code map of `docs/ARCHITECTURE.md` against the crates that exist.
 //! - [`links`]: relative links of Markdown files.
+//! - [`words`]: names and openings of doc comments against `docs/glossary.md`.
 //! - [`gpu_record`]: CUDA sources against the record of their last run on a card.
 
 mod architecture;
@@ -12,6 +13,7 @@ pub mod gpu_record;
 mod links;
 mod manifests;
 mod sources;
+mod words;
 
 use std::fmt;
 use std::path::Path;
@@ -60,7 +62,7 @@ pub fn run(root: &Path) -> Result<(), String> {
 }
 
 fn check(listing: &Listing) -> Vec<Finding> {
-    let checks: [fn(&Listing) -> Vec<Finding>; 10] = [
+    let checks: [fn(&Listing) -> Vec<Finding>; 12] = [
         sources::module_docs,
         sources::leftovers,
         sources::machine_paths,
@@ -70,6 +72,8 @@ fn check(listing: &Listing) -> Vec<Finding> {
         manifests::check,
         architecture::check,
         links::check,
+        words::names,
+        words::openings,
         gpu_record::check,
     ];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(listing)).collect();

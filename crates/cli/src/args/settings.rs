@@ -6,7 +6,7 @@ use girih_datasets::FeaturesFrom;
 use girih_graph_format::Degrees;
 use girih_tiers::{CacheShares, HostReads, Hotness};
 use girih_trainer::{
-    Aggregator, Decay, Jump, Metric, ModelConfig, ModelKind, NormKind, OptimizerKind, Schedule, TaskKind, TierConfig,
+    Aggregator, CacheConfig, Decay, Jump, Metric, ModelConfig, ModelKind, NormKind, OptimizerKind, Schedule, TaskKind,
     TrainConfig,
 };
 
@@ -215,7 +215,7 @@ fn parse_tier_memory(text: &str) -> Result<TierMemory, String> {
 }
 
 impl TierSettings {
-    fn override_in(&self, tiers: &mut TierConfig) {
+    fn override_in(&self, tiers: &mut CacheConfig) {
         set(&mut tiers.features, self.feature_cache.map(Some));
         set(&mut tiers.topology, self.topology_cache.map(Some));
         set(&mut tiers.hotness, self.hotness);

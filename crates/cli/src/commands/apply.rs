@@ -15,7 +15,7 @@ use girih_trainer::{
 
 use super::cards::device_of;
 use super::device::{Chosen, choose, on_backend, use_threads};
-use super::ranks::{Company, Place};
+use super::ranks::{LaunchContext, World};
 use super::sharing::stages;
 use super::train::data_of;
 use super::{process_grid, reading, required};
@@ -33,9 +33,9 @@ struct Loaded {
     backend: Chosen,
     device: DeviceArgs,
     ranks: Option<RankOptions>,
-    company: Company,
-    /// Of several processes one speaks to people, as if the others spoke to programs; and one writes.
-    speaks: bool,
+    world: World,
+    /// Of several processes one is_primary to people, as if the others spoke to programs; and one writes.
+    is_primary: bool,
 }
 
 /// Scores of a model.
@@ -53,16 +53,16 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<(), CliError> {
         let one = "--similarity works in one process: leave --ranks, --gpus and launchers out";
         return alone(&args.ranks, one, || similarity::report(args));
     }
-    together(&args.ranks, |company, ranks| {
+    together(&args.ranks, |world, ranks| {
         let loaded =
-            Loaded::new(&args.data, &args.checkpoint, (&args.device, &args.ranks), args.codec, (company, ranks))?;
+            Loaded::new(&args.data, &args.checkpoint, (&args.device, &args.ranks), args.codec, (world, ranks))?;
         if loaded.is_recommender() {
             return recommend::evaluate(loaded, args);
         }
         if loaded.predicts_links() {
             return links::evaluate(loaded, args);
         }
-        let (speaks, name) = (loaded.speaks, loaded.data.outline().name);
+        let (is_primary, name) = (loaded.is_primary, loaded.data.outline().name);
         let applied = loaded.apply(None)?;
         let Scores { train_accuracy, val_accuracy, test_accuracy, .. } = applied.scores;
         if [train_accuracy, val_accuracy, test_accuracy].iter().all(Option::is_none) {
@@ -70,7 +70,7 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<(), CliError> {
                 "{name}: no node of the split has a label, so that there is no score; `girih predict` writes predictions without labels"
             )));
         }
-        if speaks {
+        if is_primary {
             applied.print(args.output);
         }
         Ok(())
@@ -80,20 +80,20 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<(), CliError> {
 /// Runs `work` in every process that takes part, with how ranks share it.
 fn together(
     args: &RankArgs,
-    work: impl FnOnce(Company, Option<RankOptions>) -> Result<(), CliError>,
+    work: impl FnOnce(World, Option<RankOptions>) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    let place = Place::of(args)?;
+    let place = LaunchContext::of(args)?;
     let ranks = place.options(args)?;
     if let Some(RankOptions { grid, .. }) = &ranks {
         // What is still to be chosen is chosen for training.
         process_grid(&args.partition, grid.ranks() as u16)?;
     }
-    place.with_the_others(args, |company| work(company, ranks))
+    place.with_the_others(args, |world| work(world, ranks))
 }
 
 /// Runs `work` where there is one rank, and refuses several for the reason given.
 fn alone(args: &RankArgs, why: &str, work: impl FnOnce() -> Result<(), CliError>) -> Result<(), CliError> {
-    let place = Place::of(args)?;
+    let place = LaunchContext::of(args)?;
     place.refuse_several(why)?;
     match place.options(args)? {
         Some(_) => Err(CliError::Usage(why.to_owned())),
@@ -168,22 +168,22 @@ fn add_ranked(results: &mut Results, (test, has_nodes): (&TestReport, bool), und
 
 /// Writes what the best checkpoint says of every node.
 pub fn predict(args: &PredictArgs) -> Result<(), CliError> {
-    together(&args.ranks, |company, ranks| {
-        if company.speaks() {
+    together(&args.ranks, |world, ranks| {
+        if world.is_primary() {
             paths::check(&args.out)?;
         }
-        let loaded = Loaded::new(&args.data, &args.checkpoint, (&args.device, &args.ranks), None, (company, ranks))?;
+        let loaded = Loaded::new(&args.data, &args.checkpoint, (&args.device, &args.ranks), None, (world, ranks))?;
         if loaded.is_recommender() {
             return recommend::predict(loaded, args);
         }
         if loaded.predicts_links() {
             return links::predict(loaded, args);
         }
-        let (speaks, n_nodes, trained) =
-            (loaded.speaks, loaded.data.outline().n_nodes, loaded.checkpoint.progress.data.clone());
+        let (is_primary, n_nodes, trained) =
+            (loaded.is_primary, loaded.data.outline().n_nodes, loaded.checkpoint.progress.data.clone());
         let mut predictions = Predictions::of(args.logits, trained.multi_label);
         let applied = loaded.apply(Some(&mut |logits| predictions.take(logits)))?;
-        if !speaks {
+        if !is_primary {
             return Ok(());
         }
         paths::make_parents(&args.out)?;
@@ -262,7 +262,7 @@ impl Loaded {
         path: &Path,
         (device, args): (&DeviceArgs, &RankArgs),
         codec: Option<CodecChoice>,
-        (company, ranks): (Company, Option<RankOptions>),
+        (world, ranks): (World, Option<RankOptions>),
     ) -> Result<Self, CliError> {
         use_threads(device.threads)?;
         let mut checkpoint = best_checkpoint(path)?;
@@ -270,7 +270,7 @@ impl Loaded {
             checkpoint = checkpoint.with_codec(choice.codec())?;
         }
         let config = &checkpoint.progress.config;
-        let device = device_of(device, args, company.local_rank())?;
+        let device = device_of(device, args, world.local_rank())?;
         let backend = choose(&device, config.precision)?;
         // The splits that the training drew, so that its test nodes are tested.
         let data = data_of(path, data)?;
@@ -284,18 +284,18 @@ impl Loaded {
             None => load(required(&data)?, &options)?.into(),
         };
         let ranks = ranks.map(|ranks| RankOptions { stages: stages(args, &backend), ..ranks });
-        let speaks = company.speaks();
-        if speaks {
-            company.tell_what_is_read(&data, OutputArgs { json: false });
+        let is_primary = world.is_primary();
+        if is_primary {
+            world.tell_what_is_read(&data, OutputArgs { json: false });
             reading::warn_of(&data.notes());
         }
-        Ok(Self { checkpoint, data, backend, device, ranks, company, speaks })
+        Ok(Self { checkpoint, data, backend, device, ranks, world, is_primary })
     }
 
     /// The classifier applied to all nodes; on the first rank, `take` gets their logits.
     fn apply(self, take: Option<&mut TakeLogits<'_>>) -> Result<Applied, CliError> {
         let (description, multi_label) = (self.describe(), self.checkpoint.progress.data.multi_label);
-        let Self { checkpoint, data, backend, device, ranks, company, .. } = self;
+        let Self { checkpoint, data, backend, device, ranks, world, .. } = self;
         let Some(ranks) = ranks else {
             let dataset = data.into_dataset()?;
             let applied = on_backend!(&backend, backend => girih_trainer::apply(backend, dataset, &checkpoint));
@@ -308,19 +308,19 @@ impl Loaded {
             Some(take) => job.handing_logits(take),
             None => job,
         };
-        let (scores, test) = company.carry_out(backend, &device, checkpoint.progress.config.precision, job)?.done;
+        let (scores, test) = world.carry_out(backend, &device, checkpoint.progress.config.precision, job)?.done;
         Ok(Applied { description, scores, test, multi_label })
     }
 
     /// The recommender applied to all users.
     fn recommend(self) -> Result<Recommendations, CliError> {
-        let Self { checkpoint, data, backend, device, ranks, company, .. } = self;
+        let Self { checkpoint, data, backend, device, ranks, world, .. } = self;
         let Some(ranks) = ranks else {
             let dataset = data.into_dataset()?;
             return Ok(on_backend!(&backend, backend => girih_trainer::recommend(backend, dataset, &checkpoint))?);
         };
         let job = RecommendJob::new(data, &checkpoint, &ranks);
-        Ok(company.carry_out(backend, &device, checkpoint.progress.config.precision, job)?.done)
+        Ok(world.carry_out(backend, &device, checkpoint.progress.config.precision, job)?.done)
     }
 
     /// The link predictor applied to all nodes.

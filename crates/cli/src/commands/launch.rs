@@ -1,7 +1,7 @@
 //! `girih launch`: processes of this program that train together on this host, and with those on others.
 
 #[cfg(unix)]
-mod crew;
+mod process_group;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub fn run(args: &LaunchArgs) -> Result<ExitCode, CliError> {
 
 #[cfg(unix)]
 fn start(orders: &Orders) -> Result<ExitCode, CliError> {
-    crew::Crew::start(orders)?.watch()
+    process_group::ProcessGroup::start(orders)?.watch()
 }
 
 #[cfg(not(unix))]

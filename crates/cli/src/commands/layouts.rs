@@ -4,8 +4,8 @@
 use girih_datasets::Dataset;
 use girih_machine::readable_bytes;
 use girih_partition::Stages;
-use girih_planner::{Figures, Planner};
-use girih_trainer::distributed::{GraphPlacement, PaperGraph, RankOptions, RankPlanner};
+use girih_planner::{HardwareProfile, Planner};
+use girih_trainer::distributed::{GraphPlacement, RankOptions, RankPlanner, SymbolicGraph};
 use girih_trainer::{DataSizes, PlanDevice, TrainConfig, TrainError};
 use serde_json::json;
 
@@ -103,20 +103,20 @@ pub fn check_patches(ranks: &RankOptions, free: u64, dataset: &Dataset, config: 
 struct OnPaper<'a> {
     config: &'a TrainConfig,
     sizes: DataSizes,
-    graph: PaperGraph,
+    graph: SymbolicGraph,
 }
 
 impl<'a> OnPaper<'a> {
     fn new(dataset: &Dataset, config: &'a TrainConfig) -> Result<Self, TrainError> {
         let sizes = DataSizes::of(dataset);
-        Ok(Self { config, sizes, graph: PaperGraph::of(&dataset.graph, config, &sizes)? })
+        Ok(Self { config, sizes, graph: SymbolicGraph::of(&dataset.graph, config, &sizes)? })
     }
 
     /// Bytes that have to be free on the card of the rank that needs most.
     fn bytes(&self, ranks: &RankOptions) -> Result<u64, TrainError> {
         let Self { config, sizes: data, graph } = self;
         // Bytes depend on no figures.
-        let (devices, network) = (&[PlanDevice::Card(None)], Figures::h200().hosts());
+        let (devices, network) = (&[PlanDevice::Card(None)], HardwareProfile::h200().hosts());
         let ranks_on_cards = RankPlanner { config, data, graph, devices, network };
         Planner { ranks: ranks_on_cards, free_bytes: None }.bytes_of_patches(ranks)
     }

@@ -35,7 +35,7 @@ pub fn run(args: &PartitionArgs) -> Result<(), CliError> {
     let graph = &dataset.graph;
     let machine = machine(args)?;
     let as_it_is = under_spinner("counting the blocks and what is sent", args.output, || {
-        Figures::of("as it is".to_owned(), graph, &grid, &machine, args)
+        PartitionStats::of("as it is".to_owned(), graph, &grid, &machine, args)
     })?;
     let mut results = Results::default();
     results
@@ -50,8 +50,8 @@ pub fn run(args: &PartitionArgs) -> Result<(), CliError> {
     as_it_is.describe(&mut results);
     let compared = args.compare.map_or(Ok(Vec::new()), |kind| compared(graph, kind, &grid, &machine, args))?;
     if !compared.is_empty() {
-        let all: Vec<&Figures> = std::iter::once(&as_it_is).chain(&compared).collect();
-        let parts: Vec<_> = compared.iter().map(Figures::to_part).collect();
+        let all: Vec<&PartitionStats> = std::iter::once(&as_it_is).chain(&compared).collect();
+        let parts: Vec<_> = compared.iter().map(PartitionStats::to_part).collect();
         results.add("compared", parts, "Compared", table(&all));
     }
     if let Some(path) = &args.plot {
@@ -62,8 +62,8 @@ pub fn run(args: &PartitionArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// What one product takes when nodes are numbered in one way.
-struct Figures {
+/// Balance, traffic and predicted time of one product, for one order of the nodes.
+struct PartitionStats {
     order: String,
     blocks: Vec<Vec<u64>>,
     /// Largest block over the mean.
@@ -75,7 +75,7 @@ struct Figures {
     estimate: Estimate,
 }
 
-impl Figures {
+impl PartitionStats {
     fn of(
         order: String,
         graph: &Csr,
@@ -136,11 +136,11 @@ fn compared(
     grid: &ProcessGrid,
     machine: &Machine,
     args: &PartitionArgs,
-) -> Result<Vec<Figures>, CliError> {
-    let ordered = |blocks: usize| -> Result<Figures, CliError> {
+) -> Result<Vec<PartitionStats>, CliError> {
+    let ordered = |blocks: usize| -> Result<PartitionStats, CliError> {
         let wanted = Wanted { kind, blocks, seed: 0, auto: Auto::here(blocks) };
         let found = wanted.find(graph, args.output)?;
-        Figures::of(found.name, &graph.permuted(&found.order), grid, machine, args)
+        PartitionStats::of(found.name, &graph.permuted(&found.order), grid, machine, args)
     };
     let n_panels = BlockPlan::new(grid, graph.n_rows())?.panels.len();
     let blocks = match n_panels {
@@ -153,11 +153,11 @@ fn compared(
 }
 
 /// One line an order.
-fn table(all: &[&Figures]) -> String {
+fn table(all: &[&PartitionStats]) -> String {
     let row = |order: &str, [block, rank, sent, product]: [&str; 4]| {
         format!("{order:<26} {block:>15} {rank:>13} {sent:>11} {product:>11}")
     };
-    let figures = |figures: &&Figures| {
+    let figures = |figures: &&PartitionStats| {
         let (block, rank) = (format!("{:.3}", figures.imbalance), format!("{:.3}", figures.rank_imbalance));
         let product = format!("{:.2} ms", 1e3 * figures.estimate.seconds);
         row(&figures.order, [&block, &rank, &readable_bytes(most(&figures.sent)), &product])
@@ -166,7 +166,7 @@ fn table(all: &[&Figures]) -> String {
     std::iter::once(head).chain(all.iter().map(figures)).collect::<Vec<_>>().join("\n")
 }
 
-fn draw(path: &Path, all: impl Iterator<Item = Figures>) -> Result<(), CliError> {
+fn draw(path: &Path, all: impl Iterator<Item = PartitionStats>) -> Result<(), CliError> {
     let panels: Vec<Panel> = all.map(|figures| Panel { title: figures.order, blocks: figures.blocks }).collect();
     paths::make_parents(path)?;
     Ok(file::write_file(path, |out| Ok(out.write_all(heat::draw(&panels).as_bytes())?))?)

@@ -122,7 +122,7 @@ fn add_bytes(results: &mut Results, plan: &Plan) {
 
 /// What kernels reach of what the machine does.
 pub(super) fn rates(ceilings: &Ceilings, gathered: Dtype) -> Rates {
-    // The meter counts rows as they are stored; rows rounded on their way into a panel pass twice as fast.
+    // A dry run counts rows as they are stored; rows rounded on their way into a panel pass twice as fast.
     let rows_per_stored = (Dtype::F32.n_bytes() / gathered.n_bytes()) as f64;
     Rates {
         stream_bytes: 1e9 * ceilings.dram_read_gb_s_all,

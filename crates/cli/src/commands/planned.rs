@@ -6,8 +6,8 @@ use girih_datasets::Dataset;
 use girih_kernels::{Cuda, KernelError};
 use girih_machine::{Machine, readable_bytes};
 use girih_partition::{Cuts, Exchange, LinkRates, Stages, counted};
-use girih_planner::{Figures, Forecast, Planner, Table, grids, measure};
-use girih_trainer::distributed::{Links, Network, PaperGraph, RankOptions, RankPlanner};
+use girih_planner::{Estimate, HardwareProfile, Planner, Table, grids, measure};
+use girih_trainer::distributed::{Links, Network, RankOptions, RankPlanner, SymbolicGraph};
 use girih_trainer::{DataSizes, PlanDevice, TrainConfig};
 use serde_json::json;
 
@@ -54,7 +54,7 @@ impl RankDevices {
     ) -> Result<Vec<Self>, CliError> {
         match (args.device, memory) {
             (Device::Cpu, memory) => Ok(vec![Self::on_processor(ranks.grid.ranks(), config, memory, output)?]),
-            (_, Some(memory)) => Ok(vec![Self::on_cards(&Figures::h200(), ranks.transport, Some(memory))]),
+            (_, Some(memory)) => Ok(vec![Self::on_cards(&HardwareProfile::h200(), ranks.transport, Some(memory))]),
             (_, None) => {
                 let what = "measuring the GPUs, their links and products of this graph";
                 under_spinner(what, output, || Self::on_cards_here(args, ranks, dataset, config))
@@ -82,7 +82,7 @@ impl RankDevices {
         })
     }
 
-    fn on_cards(figures: &Figures, transport: Option<CardTransport>, free_bytes: Option<u64>) -> Self {
+    fn on_cards(figures: &HardwareProfile, transport: Option<CardTransport>, free_bytes: Option<u64>) -> Self {
         Self {
             transport,
             name: figures.name.clone(),
@@ -154,7 +154,7 @@ pub fn run(
             "Memory of each",
             devices.free_bytes.map_or(String::new(), readable_bytes),
         )
-        .add("plans", json!(table.forecasts), "", shown(&table));
+        .add("plans", json!(table.estimates), "", shown(&table));
     let choice = table.choice();
     results.add(
         "choice",
@@ -196,21 +196,21 @@ pub fn choose(
 /// Refuses what does not fit into the memory of cards, of which so much is free, before anything is moved there.
 pub fn check(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainConfig) -> Result<(), CliError> {
     let sizes = DataSizes::of(dataset);
-    let figures = Figures::h200();
+    let figures = HardwareProfile::h200();
     let devices = RankDevices {
         devices: vec![PlanDevice::Card(None)],
         ..RankDevices::on_cards(&figures, ranks.transport, Some(free))
     };
     // What cannot be planned is not refused for its size.
-    let Ok(graph) = PaperGraph::of(&dataset.graph, config, &sizes) else { return Ok(()) };
-    let Ok(forecast) = planner(&devices, config, &sizes, &graph).forecast(ranks) else {
+    let Ok(graph) = SymbolicGraph::of(&dataset.graph, config, &sizes) else { return Ok(()) };
+    let Ok(estimate) = planner(&devices, config, &sizes, &graph).estimate(ranks) else {
         return Ok(());
     };
-    if forecast.fits {
+    if estimate.fits {
         return Ok(());
     }
     let remedies = smaller(&devices, (config, &sizes), &graph, ranks);
-    let needed = forecast.needed_bytes;
+    let needed = estimate.needed_bytes;
     Err(CliError::Other(format!(
         "training needs {} ({needed} bytes) on each GPU by the partition {}, exchange {}, but {} ({free} bytes) are free; {remedies}, or see other partitions with --plan",
         readable_bytes(needed),
@@ -236,11 +236,11 @@ fn planned<'d>(
     config: &TrainConfig,
 ) -> Result<Planned<'d>, CliError> {
     let sizes = DataSizes::of(dataset);
-    let graph = PaperGraph::of(&dataset.graph, config, &sizes)?;
+    let graph = SymbolicGraph::of(&dataset.graph, config, &sizes)?;
     let planners: Vec<Planner<'_>> = devices.iter().map(|devices| planner(devices, config, &sizes, &graph)).collect();
     let tables = Planner::tables(&planners, ranks).map_err(|error| CliError::Other(error.to_string()))?;
     let epoch_ms = |(devices, table): &(&RankDevices, Table)| {
-        table.choice().map_or(f64::INFINITY, |choice| measure::with_doubt(devices.transport, choice.epoch_ms))
+        table.choice().map_or(f64::INFINITY, |choice| measure::with_safety_margin(devices.transport, choice.epoch_ms))
     };
     let quickest = devices.iter().zip(tables).min_by(|a, b| epoch_ms(a).total_cmp(&epoch_ms(b)));
     let (devices, table) = quickest.expect("ranks have devices");
@@ -252,7 +252,7 @@ fn planner<'a>(
     on: &'a RankDevices,
     config: &'a TrainConfig,
     data: &'a DataSizes,
-    graph: &'a PaperGraph,
+    graph: &'a SymbolicGraph,
 ) -> Planner<'a> {
     let ranks = RankPlanner { config, data, graph, devices: &on.devices, network: on.network };
     Planner { ranks, free_bytes: on.free_bytes }
@@ -267,7 +267,7 @@ fn shown(table: &Table) -> String {
         )
     };
     let ms = |ms: f64| format!("{ms:.2} ms");
-    let of = |plan: &Forecast| {
+    let of = |plan: &Estimate| {
         row([
             &plan.grid.to_string(),
             &plan.exchange.to_string(),
@@ -295,7 +295,7 @@ fn shown(table: &Table) -> String {
         "sent",
         "",
     ]);
-    std::iter::once(head).chain(table.forecasts.iter().map(of)).collect::<Vec<_>>().join("\n")
+    std::iter::once(head).chain(table.estimates.iter().map(of)).collect::<Vec<_>>().join("\n")
 }
 
 /// How to train so.
@@ -330,7 +330,7 @@ fn nothing_fits(
     table: &Table,
 ) -> CliError {
     let (n, least) = (ranks.grid.ranks(), table.smallest());
-    let graph = match PaperGraph::of(&dataset.graph, config, sizes) {
+    let graph = match SymbolicGraph::of(&dataset.graph, config, sizes) {
         Ok(graph) => graph,
         Err(error) => return error.into(),
     };
@@ -352,11 +352,11 @@ fn nothing_fits(
 fn smaller(
     devices: &RankDevices,
     (config, sizes): (&TrainConfig, &DataSizes),
-    graph: &PaperGraph,
+    graph: &SymbolicGraph,
     ranks: &RankOptions,
 ) -> String {
     let fits =
-        |config: &TrainConfig| planner(devices, config, sizes, graph).forecast(ranks).is_ok_and(|plan| plan.fits);
+        |config: &TrainConfig| planner(devices, config, sizes, graph).estimate(ranks).is_ok_and(|plan| plan.fits);
     remedies(config, fits, "take more ranks, or more memory for each")
 }
 
@@ -367,12 +367,12 @@ fn more_ranks(
     (config, sizes): (&TrainConfig, &DataSizes),
 ) -> Option<usize> {
     const MOST: usize = 1024;
-    let graph = PaperGraph::even(config, sizes).ok()?;
+    let graph = SymbolicGraph::even(config, sizes).ok()?;
     let planner = planner(devices, config, sizes, &graph);
     let fits = |n: &usize| {
         let options =
             RankOptions { grid: grids(*n)[0], exchange: Exchange::Dense, stages: Stages::Steps, chunks: 1, ..*ranks };
-        planner.forecast(&options).is_ok_and(|plan| plan.fits)
+        planner.estimate(&options).is_ok_and(|plan| plan.fits)
     };
     let doubled = std::iter::successors(Some(2 * ranks.grid.ranks()), |n| Some(2 * n));
     doubled.take_while(|&n| n <= MOST).find(fits)

@@ -16,8 +16,8 @@ use crate::args::{DeviceArgs, OutputArgs, RankArgs};
 use crate::error::CliError;
 use crate::messages;
 
-/// This process's place among those that were started with it.
-pub enum Place {
+/// How this process was launched: alone, or as one of several.
+pub enum LaunchContext {
     /// It was started alone.
     Alone,
     /// It meets the others over TCP.
@@ -26,7 +26,7 @@ pub enum Place {
     Mpi(Launch),
 }
 
-impl Place {
+impl LaunchContext {
     /// What launchers and flags say.
     ///
     /// # Errors
@@ -92,13 +92,13 @@ impl Place {
     pub fn with_the_others<T>(
         self,
         args: &RankArgs,
-        work: impl FnOnce(Company) -> Result<T, CliError>,
+        work: impl FnOnce(World) -> Result<T, CliError>,
     ) -> Result<T, CliError> {
         let (launch, rendezvous) = match self {
             Self::Tcp { launch, rendezvous } => (launch, rendezvous),
-            Self::Alone => return work(Company::Threads),
+            Self::Alone => return work(World::Threads),
             Self::Mpi(launch) => {
-                return work(Company::Mpi { rank: launch.rank, local_rank: launch.local_rank.unwrap_or(launch.rank) });
+                return work(World::Mpi { rank: launch.rank, local_rank: launch.local_rank.unwrap_or(launch.rank) });
             }
         };
         let Launch { rank, size, job, local_rank, .. } = launch;
@@ -106,7 +106,7 @@ impl Place {
         let deadline = sharing::deadline(args);
         let secret = Secret::from_env(args.secret_file.as_deref())?;
         let options = tcp::Options { rank, size, rendezvous, job, secret, start_deadline: deadline, deadline };
-        match tcp::run(&options, |world| work(Company::Tcp { world: Box::new(world), local_rank }))? {
+        match tcp::run(&options, |world| work(World::Tcp { world: Box::new(world), local_rank }))? {
             Ok(done) => Ok(done),
             // What is wrong with the command line is the same on all ranks; it stays what it is.
             Err(failure) => Err(match failure.error.filter(CliError::is_usage) {
@@ -117,8 +117,8 @@ impl Place {
     }
 }
 
-/// Those who work together, as one of them sees it.
-pub enum Company {
+/// All processes of a job, as this one reaches them.
+pub enum World {
     /// All ranks are threads of this process, if there are several.
     Threads,
     /// The other ranks are at the ends of sockets.
@@ -127,9 +127,9 @@ pub enum Company {
     Mpi { rank: usize, local_rank: usize },
 }
 
-impl Company {
-    /// Whether this process reports: of several, the first.
-    pub fn speaks(&self) -> bool {
+impl World {
+    /// Whether this process reports results: rank 0.
+    pub fn is_primary(&self) -> bool {
         self.rank() == 0
     }
 

@@ -31,7 +31,7 @@ use super::memory::{ON_ONE, Room, Session, check_host};
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
 use super::planned::{self, RankDevices};
-use super::ranks::{Carried, Company, Place, transport};
+use super::ranks::{Carried, LaunchContext, World, transport};
 use super::reading;
 use super::sharing::{check_layout, check_planned, check_trained, sharing, stages};
 use crate::args::{DataArgs, DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
@@ -42,7 +42,7 @@ use crate::{interrupt, messages};
 
 /// Trains, reports, and writes the output folder.
 pub fn run(args: &TrainArgs) -> Result<ExitCode, CliError> {
-    let place = Place::of(&args.ranks)?;
+    let place = LaunchContext::of(&args.ranks)?;
     if args.reorder == OrderKind::None && args.reorder_blocks.is_some() {
         return Err(CliError::Usage(
             "--reorder-blocks has no effect without an order: give --reorder ORDER, too".to_owned(),
@@ -89,8 +89,7 @@ pub fn run(args: &TrainArgs) -> Result<ExitCode, CliError> {
     let ranks = place.options(&args.ranks)?.map(|ranks| RankOptions { layout, ..ranks });
     check_layout(args.layout, ranks.as_ref())?;
     ranks.map_or(Ok(()), |_| check_trained(args, &config))?;
-    place
-        .with_the_others(&args.ranks, |company| train(args, (&data, &config, &options), asked, ranks.as_ref(), company))
+    place.with_the_others(&args.ranks, |world| train(args, (&data, &config, &options), asked, ranks.as_ref(), world))
 }
 
 /// The data in the order of nodes that training on `n` ranks would have.
@@ -142,24 +141,24 @@ fn plan_layouts(
     layouts::run(&sharing(&args.ranks, n)?, &room, (&dataset, spec, config), args.output)
 }
 
-/// Trains as all of the company, or as one of it.
+/// Trains as all of the world, or as one of it.
 fn train(
     args: &TrainArgs,
     (asked_data, config, options): (&DataArgs, &TrainConfig, &LoadOptions),
     asked: Option<Asked>,
     ranks: Option<&RankOptions>,
-    company: Company,
+    world: World,
 ) -> Result<ExitCode, CliError> {
     let spec = asked_data.spec();
-    let speaks = company.speaks();
-    // Of several processes one speaks to people, as if the others spoke to programs.
-    let output = OutputArgs { json: args.output.json || !speaks };
+    let is_primary = world.is_primary();
+    // Of several processes one is_primary to people, as if the others spoke to programs.
+    let output = OutputArgs { json: args.output.json || !is_primary };
     let outputs = args
         .out
         .as_deref()
         .map(|path| OutputFolder::new(path, (asked_data, config), args.resume, output))
         .transpose()?;
-    let device = device_of(&args.device, &args.ranks, company.local_rank())?;
+    let device = device_of(&args.device, &args.ranks, world.local_rank())?;
     let backend = choose(&device, config.precision)?;
     let to_divide =
         asked.map(|asked| Ok::<_, CliError>((asked, asked.room_here(&backend, &device, config)?))).transpose()?;
@@ -169,13 +168,13 @@ fn train(
         && !config.batch.is_sampled()
     {
         // Processes have NCCL; a plan of threads finds the quickest by itself.
-        match company.local_rank() {
+        match world.local_rank() {
             Some(_) if is_planned => ranks.transport = Some(CardTransport::Nccl),
             None if !is_planned => ranks.transport = Some(transport(ranks, first, &device, config.precision)?),
             _ => {}
         }
     }
-    let timeline = Timeline::begin(args.timeline.as_deref(), &backend, company.rank())?;
+    let timeline = Timeline::begin(args.timeline.as_deref(), &backend, world.rank())?;
     let row_blocks = ranks.filter(|ranks| !holds_all(ranks, config)).map_or(1, |ranks| ranks.grid.side());
     let wanted = wanted_order(args, row_blocks, config);
     let mut data = match &ranks {
@@ -195,7 +194,7 @@ fn train(
         ranks = ranks.map(|ranks| arranged(args, ranks, &device, (dataset, config), output)).transpose()?;
         match &to_divide {
             Some((asked, room)) => divided = Some(asked.on_devices(room, dataset, config)?),
-            None => check_memory((&backend, &device), ranks.as_ref(), (dataset, config), company.local_rank())?,
+            None => check_memory((&backend, &device), ranks.as_ref(), (dataset, config), world.local_rank())?,
         }
     }
     let (ranks, divided) = (ranks.as_ref(), divided.as_ref());
@@ -203,12 +202,12 @@ fn train(
     let outputs = outputs.map(|folder| folder.with(asked_data, config)).transpose()?;
     messages::note(output, facts.headline());
     facts.lines().into_iter().for_each(|line| messages::note(output, line));
-    if speaks {
+    if is_primary {
         facts.warn();
     }
     divided.iter().flat_map(|divided| divided.lines()).for_each(|line| messages::note(output, line));
     if ranks.is_some_and(|ranks| !holds_all(ranks, config)) {
-        company.tell_what_is_read(&data, output);
+        world.tell_what_is_read(&data, output);
     }
     let session = SessionOptions {
         checkpoints: args.out.clone(),
@@ -233,7 +232,7 @@ fn train(
         }
         Some(ranks) => {
             let job = TrainJob::new(data, config, ranks, &session, &mut observe);
-            company.carry_out(backend, &device, config.precision, job)
+            world.carry_out(backend, &device, config.precision, job)
         }
     };
     let has_begun = observer.has_begun();
@@ -242,7 +241,7 @@ fn train(
     let Carried { done: outcome, peak_device_bytes } = carried?;
     timeline.map_or(Ok(()), Timeline::finish)?;
     let end = End::of(args, &outcome, has_begun);
-    if !speaks {
+    if !is_primary {
         return Ok(end.code());
     }
     let mut results = facts.results(config, &outcome, history.curves(), peak_device_bytes);

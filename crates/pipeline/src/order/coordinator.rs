@@ -3,11 +3,11 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::agenda::Agenda;
-use super::late::Evidence;
+use super::diagnosis::Diagnosis;
 use super::log::{Entry, OrderLog};
 use super::message::{Content, Message, Status};
 use super::messenger::InProcess;
+use super::schedule::LaunchSchedule;
 use super::{Inbox, Launch, Messenger, OrderError, Participant, Rules};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait_until};
 
@@ -39,7 +39,7 @@ pub(super) struct Shared {
 }
 
 pub(super) struct State {
-    pub agenda: Agenda,
+    pub schedule: LaunchSchedule,
     pub failure: Option<OrderError>,
     log: Vec<Entry>,
     /// Workers whose participants were taken.
@@ -144,7 +144,7 @@ impl Shared {
     fn new(rank: usize, n_ranks: usize, rules: &Rules) -> Self {
         let n_workers = rules.workers.len();
         let state = State {
-            agenda: Agenda::new(rank, n_ranks, rules),
+            schedule: LaunchSchedule::new(rank, n_ranks, rules),
             failure: None,
             log: Vec::new(),
             taken: vec![false; n_workers],
@@ -179,23 +179,23 @@ impl Shared {
 
     /// Lets go of the state and wakes the worker whose turn it is: one woken before would wait for the lock.
     fn pass_on(&self, state: MutexGuard<'_, State>) {
-        let ready = state.agenda.ready();
+        let ready = state.schedule.ready();
         drop(state);
         if let Some(worker) = ready {
             self.turns[worker].notify_one();
         }
     }
 
-    /// Changes the agenda, wakes whoever may go on, and tells the others, of the failure, too, if it is one.
+    /// Changes the schedule, wakes whoever may go on, and tells the others, of the failure, too, if it is one.
     fn change(
         &self,
-        change: impl FnOnce(&mut Agenda) -> Result<Option<Content>, OrderError>,
+        change: impl FnOnce(&mut LaunchSchedule) -> Result<Option<Content>, OrderError>,
     ) -> Result<(), OrderError> {
         let mut state = lock(&self.state);
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
         }
-        let outcome = change(&mut state.agenda);
+        let outcome = change(&mut state.schedule);
         self.pass_on(state);
         self.changed.notify_all();
         match outcome {
@@ -224,7 +224,7 @@ impl Shared {
     }
 
     pub fn stop(&self, why: String) {
-        if !lock(&self.state).agenda.has_ended() {
+        if !lock(&self.state).schedule.has_ended() {
             self.fail(OrderError::Stopped { rank: self.rank, why });
         }
     }
@@ -247,25 +247,25 @@ impl Shared {
             }
             Content::Failed(error) => {
                 // Who has ended needs nobody any more.
-                if lock(&self.state).agenda.missing_sign_off().is_some() {
+                if lock(&self.state).schedule.missing_sign_off().is_some() {
                     self.note(error);
                 }
             }
             Content::Decided(..) | Content::SignedOff(..) => {
                 // A failure is kept, and told to the others; the sender needs no answer.
-                let _ = self.change(|agenda| agenda.hear(from, &content).map(|()| None));
+                let _ = self.change(|schedule| schedule.hear(from, &content).map(|()| None));
             }
         }
     }
 
     pub fn lose(&self, why: String) {
-        if lock(&self.state).agenda.missing_sign_off().is_some() {
+        if lock(&self.state).schedule.missing_sign_off().is_some() {
             self.note(OrderError::Lost { why });
         }
     }
 
     pub fn register(&self, launch: Launch) -> Result<(), OrderError> {
-        self.change(|agenda| agenda.register(launch.worker, launch.batch))
+        self.change(|schedule| schedule.register(launch.worker, launch.batch))
     }
 
     /// Waits until it is the turn of a worker that has registered, and begins it.
@@ -276,13 +276,13 @@ impl Shared {
             if let Some(failure) = &state.failure {
                 return Err(failure.clone());
             }
-            if state.agenda.is_turn(launch.worker) {
-                state.agenda.begin(launch.worker);
+            if state.schedule.is_turn(launch.worker) {
+                state.schedule.begin(launch.worker);
                 return Ok(());
             }
             if Instant::now() >= due {
                 drop(state);
-                return Err(self.late(|evidence| Some(evidence.turn(launch))));
+                return Err(self.late(|diagnosis| Some(diagnosis.turn(launch))));
             }
             state = wait_until(&self.turns[launch.worker], state, due);
         }
@@ -292,14 +292,14 @@ impl Shared {
     pub fn launched(&self, worker: usize, [registered, turn]: [Instant; 2]) {
         let since = |time: Instant| time.duration_since(self.started).as_secs_f64();
         let mut state = lock(&self.state);
-        let launch = state.agenda.end(worker);
+        let launch = state.schedule.end(worker);
         let launched_s = since(Instant::now());
         state.log.push(Entry { launch, registered_s: since(registered), turn_s: since(turn), launched_s });
         self.pass_on(state);
     }
 
-    pub fn sign_off(&self, worker: usize) -> Result<(), OrderError> {
-        self.change(|agenda| agenda.sign_off(worker).map(Some))
+    pub fn close(&self, worker: usize) -> Result<(), OrderError> {
+        self.change(|schedule| schedule.close(worker).map(Some))
     }
 
     /// Waits for a change, at most until `until`, and fails when the rank has.
@@ -313,13 +313,13 @@ impl Shared {
     fn wait_for_end(&self) -> Result<(), OrderError> {
         let due = self.due();
         let mut state = lock(&self.state);
-        while state.agenda.missing_sign_off().is_some() {
+        while state.schedule.missing_sign_off().is_some() {
             if let Some(failure) = &state.failure {
                 return Err(failure.clone());
             }
             if Instant::now() >= due {
                 drop(state);
-                return Err(self.late(|evidence| evidence.end()));
+                return Err(self.late(|diagnosis| diagnosis.end()));
             }
             state = wait_until(&self.changed, state, due);
         }
@@ -327,12 +327,12 @@ impl Shared {
     }
 
     /// Somebody has waited too long: asks the others how far they are, and ends all ranks with what is known.
-    pub fn late(&self, judge: impl FnOnce(&Evidence<'_>) -> Option<OrderError>) -> OrderError {
+    pub fn late(&self, judge: impl FnOnce(&Diagnosis<'_>) -> Option<OrderError>) -> OrderError {
         lock(&self.state).answers.fill(None);
         self.tell(Content::Question);
         let state = self.answers();
-        let (statuses, agenda) = (&state.answers, &state.agenda);
-        let error = judge(&Evidence { rank: self.rank, rules: &self.rules, statuses, agenda });
+        let (statuses, schedule) = (&state.answers, &state.schedule);
+        let error = judge(&Diagnosis { rank: self.rank, rules: &self.rules, statuses, schedule });
         drop(state);
         self.fail(error.unwrap_or_else(|| OrderError::Lost { why: "what was late came after all".to_owned() }))
     }
@@ -351,7 +351,7 @@ impl Shared {
     fn status(&self, state: &State) -> Status {
         let first = state.log.len().saturating_sub(REMEMBERED * self.rules.workers.len());
         let recent = state.log[first..].iter().map(|entry| entry.launch).collect();
-        Status { workers: state.agenda.workers().to_vec(), absent: state.agenda.absent(), recent }
+        Status { workers: state.schedule.workers().to_vec(), absent: state.schedule.absent(), recent }
     }
 }
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
 
-use super::agenda::Agenda;
-use super::late::Evidence;
+use super::diagnosis::Diagnosis;
 use super::message::{Content, Progress, Status};
+use super::schedule::LaunchSchedule;
 use super::{Entry, Launch, Message, Order, OrderError, OrderLog, Rules};
 
 /// A card that starts collectives in the order of their launches. Each holds its slots, all that there are, until it
@@ -19,7 +19,7 @@ struct Card {
 
 /// Ranks as plain data, driven one step after the other.
 struct World {
-    agendas: Vec<Agenda>,
+    schedules: Vec<LaunchSchedule>,
     n_workers: usize,
     /// How often each worker of each rank wants to launch.
     wanted: Vec<Vec<u64>>,
@@ -45,7 +45,7 @@ impl World {
     fn new(rules: &Rules, wanted: Vec<Vec<u64>>, has_cards: bool) -> Self {
         let (n_ranks, n_workers) = (wanted.len(), rules.workers.len());
         Self {
-            agendas: (0..n_ranks).map(|rank| Agenda::new(rank, n_ranks, rules)).collect(),
+            schedules: (0..n_ranks).map(|rank| LaunchSchedule::new(rank, n_ranks, rules)).collect(),
             n_workers,
             wanted,
             mail: BTreeMap::new(),
@@ -64,8 +64,8 @@ impl World {
 
     fn steps(&self) -> Vec<Step> {
         let mut steps: Vec<Step> = Vec::new();
-        for (rank, agenda) in self.agendas.iter().enumerate() {
-            for (worker, progress) in agenda.workers().iter().enumerate() {
+        for (rank, schedule) in self.schedules.iter().enumerate() {
+            for (worker, progress) in schedule.workers().iter().enumerate() {
                 let is_idle = progress.pending.is_none() && !progress.has_signed_off && !self.is_on_card(rank, worker);
                 let is_launching = self.launching[rank] == Some(worker);
                 match progress.pending {
@@ -74,7 +74,7 @@ impl World {
                     }
                     None if is_idle => steps.push(Step::SignOff(rank, worker)),
                     Some(_) if is_launching => steps.push(Step::End(rank, worker)),
-                    Some(_) if self.launching[rank].is_none() && agenda.is_turn(worker) => {
+                    Some(_) if self.launching[rank].is_none() && schedule.is_turn(worker) => {
                         steps.push(Step::Begin(rank, worker));
                     }
                     _ => {}
@@ -87,7 +87,7 @@ impl World {
     }
 
     fn send(&mut self, from: usize, worker: usize, content: &Content) {
-        for to in (0..self.agendas.len()).filter(|to| *to != from) {
+        for to in (0..self.schedules.len()).filter(|to| *to != from) {
             self.mail.entry((from, worker, to)).or_default().push_back(content.clone());
         }
     }
@@ -95,22 +95,22 @@ impl World {
     fn carry_out(&mut self, step: Step) -> Result<(), OrderError> {
         match step {
             Step::Register(rank, worker) => {
-                let batch = self.agendas[rank].workers()[worker].n_launched;
+                let batch = self.schedules[rank].workers()[worker].n_launched;
                 self.waiting[rank].insert(worker, vec![0; self.n_workers]);
-                if let Some(content) = self.agendas[rank].register(worker, batch)? {
+                if let Some(content) = self.schedules[rank].register(worker, batch)? {
                     self.send(rank, worker, &content);
                 }
             }
             Step::SignOff(rank, worker) => {
-                let content = self.agendas[rank].sign_off(worker)?;
+                let content = self.schedules[rank].close(worker)?;
                 self.send(rank, worker, &content);
             }
             Step::Deliver(from, worker, to) => {
                 let content = self.mail.get_mut(&(from, worker, to)).and_then(VecDeque::pop_front).unwrap();
-                self.agendas[to].hear(from, &content)?;
+                self.schedules[to].hear(from, &content)?;
             }
             Step::Begin(rank, worker) => {
-                self.agendas[rank].begin(worker);
+                self.schedules[rank].begin(worker);
                 self.launching[rank] = Some(worker);
             }
             Step::End(rank, worker) => self.end(rank, worker),
@@ -119,7 +119,7 @@ impl World {
     }
 
     fn end(&mut self, rank: usize, worker: usize) {
-        let launch = self.agendas[rank].end(worker);
+        let launch = self.schedules[rank].end(worker);
         self.launching[rank] = None;
         self.orders[rank].push(launch);
         self.waiting[rank].remove(&worker);
@@ -145,7 +145,7 @@ impl World {
     }
 
     fn has_ended(&self) -> bool {
-        self.agendas.iter().all(|agenda| agenda.missing_sign_off().is_none())
+        self.schedules.iter().all(|schedule| schedule.missing_sign_off().is_none())
     }
 }
 
@@ -258,13 +258,13 @@ fn without_an_order_most_schedules_deadlock() {
 #[test]
 fn a_replay_says_what_does_not_fit() {
     let Order::Replay(log) = orders(1, 2, 3).swap_remove(5) else { panic!("the last is a replay") };
-    let agenda = || Agenda::new(0, 1, &rules(2, Order::Replay(log.clone())));
-    let error = agenda().register(1, 4).unwrap_err().to_string();
+    let schedule = || LaunchSchedule::new(0, 1, &rules(2, Order::Replay(log.clone())));
+    let error = schedule().register(1, 4).unwrap_err().to_string();
     assert!(error.contains("worker 1 wants to launch batch 4, but the log launches its batch 0"), "{error}");
-    let error = agenda().sign_off(0).unwrap_err().to_string();
+    let error = schedule().close(0).unwrap_err().to_string();
     assert!(error.contains("worker 0 has signed off after 0 launches, but the log launches its batch 0"), "{error}");
     let empty = OrderLog { entries: Vec::new(), ..log.clone() };
-    let error = Agenda::new(0, 1, &rules(2, Order::Replay(empty))).register(0, 0).unwrap_err().to_string();
+    let error = LaunchSchedule::new(0, 1, &rules(2, Order::Replay(empty))).register(0, 0).unwrap_err().to_string();
     assert!(error.contains("the log has no more launches of it"), "{error}");
 }
 
@@ -286,22 +286,22 @@ fn contents() -> impl Strategy<Value = Content> {
 }
 
 proptest! {
-    /// Every message of another rank is taken in or an error; one that is taken in can be asked for evidence.
+    /// Every message of another rank is taken in or an error; one that is taken in can be asked for diagnosis.
     #[test]
     fn no_message_panics(all in prop::collection::vec((0..3usize, contents()), 0..12), leader in 0..2usize) {
         let rules = rules(2, Order::Led { leader });
-        let (mut agenda, mut statuses) = (Agenda::new(0, 3, &rules), vec![None; 3]);
+        let (mut schedule, mut statuses) = (LaunchSchedule::new(0, 3, &rules), vec![None; 3]);
         for (from, content) in all {
-            let told = agenda.hear(from, &content);
+            let told = schedule.hear(from, &content);
             if let (Err(OrderError::Malformed { rank, .. }), _) = (&told, &content) {
                 prop_assert_eq!(*rank, from);
             }
             if let (Ok(()), Content::Answer(status)) = (&told, content) {
                 statuses[from] = Some(status);
             }
-            let evidence = Evidence { rank: 0, rules: &rules, agenda: &agenda, statuses: &statuses };
+            let diagnosis = Diagnosis { rank: 0, rules: &rules, schedule: &schedule, statuses: &statuses };
             let launch = Launch { worker: 1, batch: 0 };
-            drop((evidence.turn(launch), evidence.result(launch), evidence.end()));
+            drop((diagnosis.turn(launch), diagnosis.result(launch), diagnosis.end()));
         }
     }
 

@@ -29,7 +29,7 @@
 //!                     drop(turn);
 //!                     participant.wait(batch, || Ok::<_, OrderError>(true))?; // asks an event of the device
 //!                 }
-//!                 participant.sign_off()
+//!                 participant.close()
 //!             });
 //!         }
 //!     }
@@ -55,7 +55,7 @@
 //! 5. **A stop reaches everybody**: workers that wait, and all other ranks. A pipeline that fails or is dropped stops
 //!    its coordinator ([`Pipeline::coordinated`](crate::Pipeline::coordinated)).
 //!
-//! `agenda.rs` decides on plain data; `laws.rs` holds it against these, with a device that deadlocks; `model.rs`
+//! `schedule.rs` decides on plain data; `laws.rs` holds it against these, with a device that deadlocks; `model.rs`
 //! explores every interleaving of small runs.
 //!
 //! A turn costs some microseconds where ranks are threads (`examples/turns.rs`). Over a transport a decision waits for
@@ -64,26 +64,26 @@
 //! Assumed of devices: kernels of a card start in the order of their launches. Streams of equal priority do so when
 //! none waits for an event; a collective that waits for one belongs behind it, launched when the event has come.
 
-mod agenda;
 mod coordinator;
+mod diagnosis;
 mod error;
-mod late;
 mod log;
 mod message;
 mod messenger;
 mod participant;
 mod rules;
+mod schedule;
 
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
 mod model;
 
-pub use agenda::Launch;
 pub use coordinator::Coordinator;
 pub use error::OrderError;
 pub use log::{Entry, OrderLog};
 pub use message::Message;
 pub use messenger::{Inbox, Messenger};
-pub use participant::{Participant, Turn};
+pub use participant::{LaunchPermit, Participant};
 pub use rules::{Order, Rules};
+pub use schedule::Launch;

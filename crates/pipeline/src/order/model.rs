@@ -27,7 +27,7 @@ fn launch(mut participant: Participant, n: u64, is_launching: &AtomicUsize) -> R
         is_launching.fetch_sub(1, Ordering::Relaxed);
         drop(turn);
     }
-    participant.sign_off()
+    participant.close()
 }
 
 /// Two ranks of two workers: three threads and this one.
@@ -102,7 +102,7 @@ fn a_worker_that_signs_off_makes_way() {
         let ranks = ranks(1, 2, Order::Fixed { lag: 0 });
         let (first, second) = (ranks[0].participant(0), ranks[0].participant(1));
         let waits = thread::spawn(move || launch(second, 1, &AtomicUsize::new(0)).unwrap());
-        first.sign_off().unwrap();
+        first.close().unwrap();
         waits.join().unwrap();
         ranks[0].finish().unwrap();
     });

@@ -1,4 +1,4 @@
-//! [`Participant`] and [`Turn`]: a worker's part in the launch order.
+//! [`Participant`] and [`LaunchPermit`]: a worker's part in the launch order.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,11 +29,11 @@ impl Participant {
     ///
     /// # Errors
     /// When the turn does not come in time, or cannot come; when a rank fails or is stopped.
-    pub fn turn(&mut self, batch: u64) -> Result<Turn<'_>, OrderError> {
+    pub fn turn(&mut self, batch: u64) -> Result<LaunchPermit<'_>, OrderError> {
         let (launch, registered) = (Launch { worker: self.worker, batch }, Instant::now());
         self.shared.register(launch)?;
         self.shared.wait_for_turn(launch)?;
-        Ok(Turn { participant: self, launch, times: [registered, Instant::now()] })
+        Ok(LaunchPermit { participant: self, launch, times: [registered, Instant::now()] })
     }
 
     /// Waits for the result of what was launched last: until `is_done` says so, which asks a device and does not wait
@@ -52,7 +52,7 @@ impl Participant {
             let now = Instant::now();
             if now >= due {
                 let launch = Launch { worker: self.worker, batch };
-                return Err(self.shared.late(|evidence| Some(evidence.result(launch))).into());
+                return Err(self.shared.late(|diagnosis| Some(diagnosis.result(launch))).into());
             }
             self.shared.pause(self.worker, due.min(now + pause))?;
             pause = LOOK[1].min(2 * pause);
@@ -64,9 +64,9 @@ impl Participant {
     ///
     /// # Errors
     /// When it has launched more or less often than on another rank, or a rank has failed.
-    pub fn sign_off(mut self) -> Result<(), OrderError> {
+    pub fn close(mut self) -> Result<(), OrderError> {
         self.has_signed_off = true;
-        self.shared.sign_off(self.worker)
+        self.shared.close(self.worker)
     }
 }
 
@@ -76,21 +76,21 @@ impl Drop for Participant {
             self.shared.stop(format!("{} panicked", self.shared.name(self.worker)));
         } else if !self.has_signed_off {
             // A failure is kept for whoever asks, and all ranks know of it.
-            let _ = self.shared.sign_off(self.worker);
+            let _ = self.shared.close(self.worker);
         }
     }
 }
 
 /// The right to launch, until it is dropped.
 #[must_use = "launch while it is held, and drop it then"]
-pub struct Turn<'p> {
+pub struct LaunchPermit<'p> {
     participant: &'p mut Participant,
     launch: Launch,
     /// When it was registered, and when it came.
     times: [Instant; 2],
 }
 
-impl Turn<'_> {
+impl LaunchPermit<'_> {
     /// What is to be launched.
     #[must_use]
     pub fn launch(&self) -> Launch {
@@ -98,7 +98,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for LaunchPermit<'_> {
     fn drop(&mut self) {
         let (shared, Launch { worker, batch }) = (&self.participant.shared, self.launch);
         if std::thread::panicking() {

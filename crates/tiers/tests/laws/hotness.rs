@@ -1,7 +1,7 @@
 //! Ranks against petgraph's and against their definition.
 
 use girih_graph_format::{Csr, NodeId};
-use girih_tiers::{Heat, Hotness, PageRank, page_rank, reverse_page_rank};
+use girih_tiers::{AccessFrequency, Hotness, PageRank, page_rank, reverse_page_rank};
 use petgraph::algo::page_rank as petgraph_page_rank;
 use petgraph::graph::DiGraph;
 use proptest::prelude::*;
@@ -72,7 +72,7 @@ proptest! {
     fn orders_name_every_node_once_and_cool_down(frequency in proptest::collection::vec(0u8..4, 0..40)) {
         let frequency: Vec<f64> = frequency.into_iter().map(f64::from).collect();
         let degrees: Vec<u32> = (0..frequency.len() as u32).map(|v| v % 3).collect();
-        let heat = Heat::new(frequency.clone(), &degrees);
+        let heat = AccessFrequency::new(frequency.clone(), &degrees);
         let key = |&v: &NodeId| (-frequency[v as usize], -(f64::from(degrees[v as usize])), f64::from(v));
         let keys: Vec<_> = heat.order().iter().map(key).collect();
         prop_assert!(keys.is_sorted() && keys.len() == frequency.len());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use girih_graph_format::{Csr, NodeId};
 use girih_partition::Patches;
-use girih_tiers::{Cut, Heat, Place, Placement, Tier};
+use girih_tiers::{AccessFrequency, Cut, Place, Placement, Tier};
 use proptest::prelude::*;
 
 use crate::graphs;
@@ -34,9 +34,9 @@ fn assert_compact(placement: &Placement, n_nodes: usize, n_cards: u32) {
     }
 }
 
-fn heat_of(graph: &Csr) -> Heat {
+fn heat_of(graph: &Csr) -> AccessFrequency {
     let degrees: Vec<u32> = (0..graph.n_rows()).map(|v| graph.degree(v) as u32).collect();
-    Heat::new(degrees.iter().map(|&degree| f64::from(degree)).collect(), &degrees)
+    AccessFrequency::new(degrees.iter().map(|&degree| f64::from(degree)).collect(), &degrees)
 }
 
 proptest! {

@@ -12,7 +12,7 @@ const READS: Reads = Reads { rows: 40_000.0, draws: 300_000.0, features: 200_000
 
 pub(crate) struct Case {
     graph: Csr,
-    heats: girih_tiers::Heats,
+    heats: girih_tiers::AccessFrequencies,
     cut: Cut,
     visits: Visits,
 }

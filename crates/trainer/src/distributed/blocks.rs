@@ -14,7 +14,7 @@ use super::looped::LoopedRows;
 use super::ranks::{Ranks, failed, totals};
 use super::rows::{HaloExchange, HaloPlan};
 
-/// Where a rank's blocks come from: the adjacency, or on paper its sizes.
+/// Source of a rank's blocks: the adjacency, or in a dry run its sizes.
 pub(crate) trait BlockSource<B: Backend>: Send + Sync {
     /// How operands of `f32` travel, and are multiplied.
     fn wire(&self) -> Dtype;

@@ -16,7 +16,7 @@ use crate::checkpoint::{Checkpoint, DataShape, Progress};
 use crate::config::TrainConfig;
 use crate::features::NodeFeatures;
 use crate::fullbatch::FullBatch;
-use crate::inputs::{FeatureInput, Inputs, Needs};
+use crate::inputs::{FeatureInput, InputSpec, Inputs};
 use crate::models::Dims;
 use crate::params::ParamId;
 use crate::recommend::{self, Recommendations};
@@ -38,7 +38,7 @@ pub(super) struct PartitionedData {
     wire: Dtype,
     transport: Option<CardTransport>,
     layout: GraphPlacement,
-    needs: Needs,
+    needs: InputSpec,
 }
 
 impl PartitionedData {
@@ -60,7 +60,7 @@ impl PartitionedData {
             check_trainable(&outline, config)?;
         }
         let plan = Arc::new(ranks.plan(outline.n_nodes, || source.offsets())?);
-        let needs = build_model(backend, config, Dims::of_outline(&outline), 0, None)?.0.needs();
+        let needs = build_model(backend, config, Dims::of_outline(&outline), 0, None)?.0.input_spec();
         let shape = match &source {
             DataSource::Loaded(dataset) => Some(DataShape::of(dataset)),
             DataSource::Stored(_) => None,

@@ -42,7 +42,6 @@ mod looped;
 mod mirror;
 mod network;
 mod operand;
-mod paper;
 mod planning;
 mod product;
 #[cfg(test)]
@@ -50,6 +49,7 @@ mod random_graphs;
 mod ranks;
 mod rows;
 mod session;
+mod symbolic;
 #[cfg(test)]
 mod tests;
 
@@ -57,10 +57,10 @@ pub use apply::{ApplyJob, RecommendJob, TakeLogits};
 pub use graph::PartitionedGraph;
 pub use job::RankJob;
 pub use network::{Links, Network};
-pub use paper::PaperGraph;
 pub use planning::{RankPlanner, RankPlans};
 pub use ranks::Ranks;
 pub use session::{GraphPlacement, RankOptions, TrainJob};
+pub use symbolic::SymbolicGraph;
 
 pub(crate) use adjacency::{AllScales, PartitionedAdjacency};
 pub(crate) use blocks::{BlockSource, Pattern};

@@ -6,8 +6,8 @@ use rayon::prelude::*;
 
 use super::graph::PartitionedGraph;
 use super::network::Network;
-use super::paper::{PaperBlocks, PaperGraph, PaperRank};
 use super::session::{GraphPlacement, RankOptions, check_task};
+use super::symbolic::{SymbolicBlocks, SymbolicGraph, SymbolicRank};
 use crate::TrainError;
 use crate::batching::BatchKind;
 use crate::config::TrainConfig;
@@ -22,7 +22,7 @@ pub struct RankPlanner<'a> {
     /// On what.
     pub data: &'a DataSizes,
     /// The graph, as its network reads it.
-    pub graph: &'a PaperGraph,
+    pub graph: &'a SymbolicGraph,
     /// What ranks compute with: one for all of them, or one for each.
     pub devices: &'a [PlanDevice],
     /// How ranks exchange matrices.
@@ -84,21 +84,21 @@ impl RankPlanner<'_> {
 
     fn of_ranks(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
         let Self { config, data, graph, devices, network } = *self;
-        let reads_graph = data.needs(config)?.graph.is_some();
+        let reads_graph = data.input_spec(config)?.graph.is_some();
         let blocks = Arc::new(graph.cut(data.n_nodes, ranks)?);
         let layout = ranks.layout;
         let n_ranks = ranks.grid.ranks();
         let of_rank = |rank: usize| {
             let device = devices[rank * devices.len() / n_ranks];
-            let meter = device.meter(config);
-            let ranks = PaperRank::ranks(&blocks.plan, rank, network, &meter);
+            let symbolic = device.symbolic(config);
+            let ranks = SymbolicRank::ranks(&blocks.plan, rank, network, &symbolic);
             let graph = reads_graph.then(|| {
                 Graph::Partitioned(Box::new(PartitionedGraph::new(
                     Arc::clone(&ranks),
-                    Arc::<PaperBlocks>::clone(&blocks),
+                    Arc::<SymbolicBlocks>::clone(&blocks),
                 )))
             });
-            Plan::on((&meter, device), config, (data, PlacedRows::AtMost), Some(Share { ranks, graph, layout }))
+            Plan::on((&symbolic, device), config, (data, PlacedRows::AtMost), Some(Share { ranks, graph, layout }))
         };
         let ranks: Vec<usize> =
             if graph.is_even() && n_ranks > 1 { vec![0, n_ranks - 1] } else { (0..n_ranks).collect() };

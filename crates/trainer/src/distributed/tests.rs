@@ -15,10 +15,10 @@ use girih_random::Key;
 
 use super::blocks::{BlockSource, Blocks, Chunks, PanelExchange, Panels};
 use super::data::PartitionedData;
-use super::paper::PaperRank;
 use super::session::{GraphPlacement, RankOptions};
+use super::symbolic::SymbolicRank;
 use super::{
-    LazyGemm, Links, LocalOperand, Network, PaperGraph, PartitionedAdjacency, PartitionedGraph, RankPlanner, Ranks,
+    LazyGemm, Links, LocalOperand, Network, PartitionedAdjacency, PartitionedGraph, RankPlanner, Ranks, SymbolicGraph,
     Through,
 };
 use crate::batching::{BatchConfig, BatchKind};
@@ -29,7 +29,7 @@ use crate::inputs::Adjacency;
 use crate::params::{Gradients, ParamInit};
 use crate::tape::{AggregateOptions, LinearOptions, Mode, Pool, Tape};
 use crate::targets::Targets;
-use crate::{Control, DataSizes, Event, Plan, PlanDevice, SessionOptions, TierConfig, TrainError, checkpoint_path};
+use crate::{CacheConfig, Control, DataSizes, Event, Plan, PlanDevice, SessionOptions, TrainError, checkpoint_path};
 
 const N: usize = 53;
 /// Several lines of memory, so that they may come in parts, and some columns more.
@@ -405,28 +405,28 @@ fn sizes<B: Backend>(backend: &B, blocks: &Blocks<B>) -> Sizes {
 }
 
 #[test]
-fn blocks_on_paper_have_the_sizes_of_those_that_are_multiplied() {
+fn blocks_symbolic_blocks_have_the_sizes_of_those_that_are_multiplied() {
     let config = TrainConfig::default();
     for directed in [few().graph, graph()] {
         let dataset = Dataset::new("some", directed.clone(), None, None, Vec::new()).unwrap();
         let data = DataSizes { n_features: 12, n_classes: 3, ..DataSizes::of(&dataset) };
         let (source, n) = (Arc::new(DataSource::from(dataset)), data.n_nodes);
-        let paper = PaperGraph::of(&directed, &config, &data).unwrap();
-        let adjacency = data.needs(&config).unwrap().graph.unwrap();
+        let paper = SymbolicGraph::of(&directed, &config, &data).unwrap();
+        let adjacency = data.input_spec(&config).unwrap().graph.unwrap();
         for options in sharings() {
-            let on_paper = paper.cut(n, &options).unwrap();
+            let symbolic_blocks = paper.cut(n, &options).unwrap();
             for transpose in [Transpose::No, Transpose::Yes] {
                 let found = threads::run(options.grid.ranks(), options.deadline, |world| -> Result<_, TrainError> {
                     let (cpu, wire) = (Cpu::new(), (options.exchange, options.wire));
-                    let ranks = Ranks::<Cpu>::new(Arc::clone(&on_paper.plan), Box::new(world))?;
+                    let ranks = Ranks::<Cpu>::new(Arc::clone(&symbolic_blocks.plan), Box::new(world))?;
                     let cut = PartitionedAdjacency::new(Arc::clone(&source), adjacency, &ranks, wire)?;
                     Ok(sizes(&cpu, &cut.blocks(&cpu, &ranks, transpose)?))
                 });
                 let found = found.unwrap_or_else(|failure| panic!("{}", failure.message));
                 let planned = |rank: usize| {
-                    let meter = PlanDevice::Card(None).meter(&config);
-                    let ranks = PaperRank::ranks(&on_paper.plan, rank, network(true), &meter);
-                    sizes(&meter, &on_paper.blocks(&meter, &ranks, transpose).unwrap())
+                    let symbolic = PlanDevice::Card(None).symbolic(&config);
+                    let ranks = SymbolicRank::ranks(&symbolic_blocks.plan, rank, network(true), &symbolic);
+                    sizes(&symbolic, &symbolic_blocks.blocks(&symbolic, &ranks, transpose).unwrap())
                 };
                 let planned: Vec<Sizes> = (0..found.len()).map(planned).collect();
                 assert_eq!(planned, found, "{options:?}, {transpose:?}");
@@ -464,7 +464,7 @@ fn plans_exchange_what_ranks_do() {
         ModelConfig { dropout: 0.0, ..model(ModelKind::Gcn, NormKind::None) },
     ] {
         let config = TrainConfig { model, epochs: 3, eval_every: 3, ..TrainConfig::default() };
-        let graph = PaperGraph::of(&dataset.graph, &config, &data).unwrap();
+        let graph = SymbolicGraph::of(&dataset.graph, &config, &data).unwrap();
         for options in sharings() {
             let found = epoch_traffic(&dataset, &config, &options);
             let (devices, network) = (&[PlanDevice::Card(None)], network(true));
@@ -485,7 +485,7 @@ fn bytes_of_layout(layout: GraphPlacement, n_ranks: usize, config: &TrainConfig,
     let grid = ProcessGrid::new(Scheme::OneD, n_ranks, 1).unwrap();
     let options = RankOptions::new(grid, Exchange::Rows, Duration::from_secs(30));
     let options = RankOptions { layout, stages: Stages::Parts(1), ..options };
-    let (graph, devices) = (PaperGraph::even(config, data).unwrap(), &[PlanDevice::Card(None)]);
+    let (graph, devices) = (SymbolicGraph::even(config, data).unwrap(), &[PlanDevice::Card(None)]);
     let planner = RankPlanner { config, data, graph: &graph, devices, network: network(true) };
     assert!(planner.plan_patches(&RankOptions { layout: GraphPlacement::Replicated, ..options }).is_err());
     assert!(planner.plan(&options).is_err(), "batches have no times");
@@ -519,7 +519,7 @@ fn patches_take_less_of_each_card_the_more_there_are() {
     let split = |config: &TrainConfig| bytes_of_layout(GraphPlacement::SplitFeatures, 4, config, &data);
     assert!(split(&config) > four, "{} instead of more than {four}", split(&config));
     let hot =
-        TrainConfig { tiers: TierConfig { features: "0.1".parse().ok(), ..TierConfig::default() }, ..config.clone() };
+        TrainConfig { tiers: CacheConfig { features: "0.1".parse().ok(), ..CacheConfig::default() }, ..config.clone() };
     let most = split(&config) - 3_000_000 * 200 * 4 * 3 / 20;
     // Addresses of all rows, places of those of features and of what scores read and leave, and the batch before.
     let beside = 3_000_000 * (8 + 3 * 4) + 16_000 * 900;
@@ -546,7 +546,7 @@ fn planned_by((rates, network): (Rates, Network), options: &RankOptions, layers:
     // Between hidden layers rows are wide enough to come in parts.
     let usual = TrainConfig::default();
     let config = TrainConfig { model: ModelConfig { hidden: 256, layers, ..usual.model.clone() }, ..usual };
-    let graph = PaperGraph::even(&config, &data).unwrap();
+    let graph = SymbolicGraph::even(&config, &data).unwrap();
     let devices = &[PlanDevice::Processor(rates)];
     let planner = RankPlanner { config: &config, data: &data, graph: &graph, devices, network };
     let plans = planner.plan(options).unwrap();

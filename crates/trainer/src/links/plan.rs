@@ -1,6 +1,6 @@
-//! [`LinkSizes`]: links and pairs on paper.
+//! [`LinkSizes`]: symbolic links and pairs.
 
-use girih_compute::{Dtype, Meter, MeterMatrix, Shape};
+use girih_compute::{Dtype, Shape, Symbolic, SymbolicMatrix};
 
 use super::{Link, Pairs};
 use crate::batching::DEFAULT_BATCH_SIZE;
@@ -38,22 +38,22 @@ impl LinkSizes {
     }
 
     /// What stays in main memory: the whole graph, for drawing what is no link, and the training links.
-    pub(crate) fn on_host(&self, meter: &Meter, data: &DataSizes) -> MeterMatrix {
+    pub(crate) fn on_host(&self, symbolic: &Symbolic, data: &DataSizes) -> SymbolicMatrix {
         let graph_words = self.n_edges * if data.weighted { 2 } else { 1 } + 2 * (data.n_nodes + 1);
         let link_words = self.train * size_of::<Link>() / size_of::<f32>();
-        meter.matrix(Shape::new(graph_words + link_words, 1), Dtype::F32)
+        symbolic.matrix(Shape::new(graph_words + link_words, 1), Dtype::F32)
     }
 }
 
-impl Pairs<Meter> {
-    /// So many pairs on paper.
-    pub(crate) fn on_paper(meter: &Meter, n_pairs: usize) -> Self {
-        let column = || meter.matrix(Shape::new(n_pairs, 1), Dtype::F32);
+impl Pairs<Symbolic> {
+    /// Symbolic pairs, `n_pairs` of them.
+    pub(crate) fn symbolic(symbolic: &Symbolic, n_pairs: usize) -> Self {
+        let column = || symbolic.matrix(Shape::new(n_pairs, 1), Dtype::F32);
         Self {
             n_pairs,
             first: column(),
             second: column(),
-            diagonal: meter.sparse(Shape::new(n_pairs, n_pairs), n_pairs, false, true),
+            diagonal: symbolic.sparse(Shape::new(n_pairs, n_pairs), n_pairs, false, true),
             targets: Targets::Multi(column()),
             all: column(),
         }

@@ -9,7 +9,7 @@ use super::{LinkEpochs, Pairs};
 use crate::TrainError;
 use crate::report::{Scores, StageTimes, TestReport};
 use crate::scorer::Scorer;
-use crate::state::{Lap, Run, RunState, Watch};
+use crate::state::{Run, RunState, StepCallback, Stopwatch};
 
 /// One run, epoch by epoch: a step on all training links, which also carry the messages, and on pairs drawn anew.
 pub struct LinkPredictor<'a, B: Backend> {
@@ -47,8 +47,8 @@ impl<'a, B: Backend> Run<'a, B> for LinkPredictor<'a, B> {
 
     /// One step. Drawing its pairs counts as making a batch; since they are others in every step, no device can repeat
     /// it.
-    fn train_once(&mut self, lr: f64, _watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
-        let (mut lap, state) = (Lap::start(), &mut self.state);
+    fn train_once(&mut self, lr: f64, _watch: &mut StepCallback<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
+        let (mut lap, state) = (Stopwatch::start(), &mut self.state);
         let list = self.epochs.all(state.epochs_done());
         let pairs = Pairs::upload(state.backend, &list.ends, list.n_links)?;
         let batches = lap.next();
@@ -58,7 +58,7 @@ impl<'a, B: Backend> Run<'a, B> for LinkPredictor<'a, B> {
             let scores = pairs.scores(tape, embeddings)?;
             Ok(pairs.loss(tape, scores)?)
         })?;
-        let mut lap = Lap::start();
+        let mut lap = Stopwatch::start();
         let step = state.optimizer.begin(lr);
         state.step(step)?;
         let optimizer = lap.next();

@@ -6,7 +6,7 @@ use girih_graph_format::{Degrees, Norm};
 use super::mlp::Mlp;
 use super::{Dims, Model};
 use crate::config::ModelConfig;
-use crate::inputs::{Adjacency, Inputs, Needs};
+use crate::inputs::{Adjacency, InputSpec, Inputs};
 use crate::params::ParamInit;
 use crate::tape::{AggregateOptions, Tape, Var};
 
@@ -35,9 +35,9 @@ impl Appnp {
 }
 
 impl<B: Backend> Model<B> for Appnp {
-    fn needs(&self) -> Needs {
+    fn input_spec(&self) -> InputSpec {
         let graph = Some(Adjacency::new(true, Norm::Symmetric).with_degrees(self.degrees));
-        Needs { graph, ..Model::<B>::needs(&self.predict) }
+        InputSpec { graph, ..Model::<B>::input_spec(&self.predict) }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

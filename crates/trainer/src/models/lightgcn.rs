@@ -5,7 +5,7 @@ use girih_graph_format::{Degrees, Norm};
 
 use super::Model;
 use crate::config::ModelConfig;
-use crate::inputs::{Adjacency, Inputs, Needs, Propagation};
+use crate::inputs::{Adjacency, InputSpec, Inputs, Propagation};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{Tape, Var};
 
@@ -36,9 +36,9 @@ impl LightGcn {
 }
 
 impl<B: Backend> Model<B> for LightGcn {
-    fn needs(&self) -> Needs {
+    fn input_spec(&self) -> InputSpec {
         let graph = Some(Adjacency::new(false, Norm::Symmetric).with_degrees(self.degrees));
-        Needs { graph, hops: 0, raw_features: false, propagation: Propagation::Never }
+        InputSpec { graph, hops: 0, raw_features: false, propagation: Propagation::Never }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

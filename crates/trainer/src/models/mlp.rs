@@ -4,7 +4,7 @@ use girih_compute::{Activation, Backend, ComputeError};
 
 use super::{Dims, Model};
 use crate::config::ModelConfig;
-use crate::inputs::{Inputs, Needs, Propagation};
+use crate::inputs::{InputSpec, Inputs, Propagation};
 use crate::layers::{Linear, Rows};
 use crate::params::ParamInit;
 use crate::tape::{LinearOptions, Tape, Var};
@@ -31,8 +31,8 @@ impl Mlp {
 }
 
 impl<B: Backend> Model<B> for Mlp {
-    fn needs(&self) -> Needs {
-        Needs { graph: None, hops: 0, raw_features: true, propagation: Propagation::Never }
+    fn input_spec(&self) -> InputSpec {
+        InputSpec { graph: None, hops: 0, raw_features: true, propagation: Propagation::Never }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

@@ -26,7 +26,7 @@ pub use sgc::Sgc;
 pub use stack::{Convolution, Place, Stack};
 
 use crate::config::{ModelConfig, ModelKind};
-use crate::inputs::{Inputs, Needs};
+use crate::inputs::{InputSpec, Inputs};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{Tape, Var};
 
@@ -35,7 +35,7 @@ use crate::tape::{Tape, Var};
 /// A new model is a struct of layers and these two functions; gradients, devices and memory are the tape's concern.
 pub trait Model<B: Backend>: Send {
     /// What the forward pass reads.
-    fn needs(&self) -> Needs;
+    fn input_spec(&self) -> InputSpec;
 
     /// The logits of all nodes, `n_nodes × n_classes`; of a recommender, the embeddings, `n_nodes × hidden`. On the
     /// blocks of a mini-batch, those of the destinations of the last layer.

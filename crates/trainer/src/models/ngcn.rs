@@ -5,7 +5,7 @@ use girih_graph_format::Norm;
 
 use super::{Dims, Model};
 use crate::config::ModelConfig;
-use crate::inputs::{Adjacency, Inputs, Needs, Propagation};
+use crate::inputs::{Adjacency, InputSpec, Inputs, Propagation};
 use crate::layers::{Linear, Rows};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{AggregateOptions, LinearOptions, Tape, Var};
@@ -81,9 +81,9 @@ fn propagated<'a, B: Backend>(
 }
 
 impl<B: Backend> Model<B> for Ngcn {
-    fn needs(&self) -> Needs {
+    fn input_spec(&self) -> InputSpec {
         let graph = Some(Adjacency::new(true, Norm::Symmetric).with_degrees(self.config.normalization));
-        Needs { graph, hops: 0, raw_features: true, propagation: Propagation::Never }
+        InputSpec { graph, hops: 0, raw_features: true, propagation: Propagation::Never }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

@@ -9,7 +9,7 @@ use self::aggregate::Aggregate;
 use super::{Dims, Layers, Model};
 use crate::config::{Aggregator, ModelConfig};
 use crate::graph::Graph;
-use crate::inputs::{Adjacency, Inputs, Needs, Propagation};
+use crate::inputs::{Adjacency, InputSpec, Inputs, Propagation};
 use crate::layers::{Linear, Rows};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{AggregateOptions, LinearOptions, Tape, Var};
@@ -49,13 +49,13 @@ impl Sage {
 }
 
 impl<B: Backend> Model<B> for Sage {
-    fn needs(&self) -> Needs {
+    fn input_spec(&self) -> InputSpec {
         let (norm, hops, propagation) = match self.config.aggregator {
             Aggregator::Mean => (Norm::Row, 1, Propagation::of(&self.config)),
             Aggregator::Pool | Aggregator::Lstm => (Norm::None, 0, Propagation::Never),
         };
         let graph = Some(Adjacency::new(false, norm).with_degrees(self.config.normalization));
-        Needs { graph, hops, raw_features: true, propagation }
+        InputSpec { graph, hops, raw_features: true, propagation }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

@@ -5,7 +5,7 @@ use girih_graph_format::Norm;
 
 use super::{Dims, Model};
 use crate::config::ModelConfig;
-use crate::inputs::{Adjacency, Inputs, Needs, Propagation};
+use crate::inputs::{Adjacency, InputSpec, Inputs, Propagation};
 use crate::layers::{Linear, Rows};
 use crate::params::ParamInit;
 use crate::tape::{LinearOptions, Tape, Var};
@@ -32,8 +32,8 @@ impl Sgc {
 }
 
 impl<B: Backend> Model<B> for Sgc {
-    fn needs(&self) -> Needs {
-        Needs {
+    fn input_spec(&self) -> InputSpec {
+        InputSpec {
             graph: Some(Adjacency::new(true, Norm::Symmetric).with_degrees(self.config.normalization)),
             hops: self.config.layers,
             raw_features: false,

@@ -14,7 +14,7 @@ use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 use super::{Dims, Layers, Model};
 use crate::config::{Jump, ModelConfig, NormKind};
 use crate::graph::Graph;
-use crate::inputs::{Adjacency, Inputs, Needs, Propagation};
+use crate::inputs::{Adjacency, InputSpec, Inputs, Propagation};
 use crate::layers::{Linear, NormAxis, Normalization, Rows};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{LinearOptions, Masks, Tape, Var};
@@ -263,9 +263,9 @@ fn normalization<B: Backend>(
 }
 
 impl<B: Backend, C: Convolution> Model<B> for Stack<C> {
-    fn needs(&self) -> Needs {
+    fn input_spec(&self) -> InputSpec {
         let aggregates_first = C::AGGREGATES_FIRST && self.entry.is_none();
-        Needs {
+        InputSpec {
             graph: Some(C::ADJACENCY.with_degrees(self.config.normalization)),
             hops: usize::from(aggregates_first),
             raw_features: !aggregates_first,

@@ -17,7 +17,7 @@ use crate::inputs::Inputs;
 use crate::models::Model;
 use crate::params::{ParamId, Params};
 use crate::report::{Scores, StageTimes, TestReport};
-use crate::state::{Lap, Run, RunState, Watch};
+use crate::state::{Run, RunState, StepCallback, Stopwatch};
 use crate::tape::{Mode, Pool, Tape};
 
 /// One run, epoch by epoch. A step propagates over the whole graph and sees the loss of one batch.
@@ -64,12 +64,12 @@ impl<'a, B: Backend> Recommender<'a, B> {
         nodes: &[NodeId],
         (losses, row): (&mut B::Matrix, usize),
     ) -> Result<StageTimes, TrainError> {
-        let (mut lap, Self { state, inputs, model, embedding, .. }) = (Lap::start(), self);
+        let (mut lap, Self { state, inputs, model, embedding, .. }) = (Stopwatch::start(), self);
         let batch = Batch::new(state.backend, nodes, inputs.ranks.as_ref())?;
         let uploaded = lap.next();
         let (key, decay) = (state.key(purpose::DROPOUT), state.config.optimizer.weight_decay as f32);
         let (loss, times) = state.passes(key, |tape| Ok(batch.loss(tape, &**model, inputs, *embedding, decay)?))?;
-        let mut lap = Lap::start();
+        let mut lap = Stopwatch::start();
         let step = state.optimizer.begin(lr);
         state.step(step)?;
         state.backend.copy_block(Shape::new(1, 1), &loss, (0, 0), losses, (row, 0))?;
@@ -120,13 +120,13 @@ impl<'a, B: Backend> Run<'a, B> for Recommender<'a, B> {
 
     /// One step on every batch; drawing a batch counts as part of the forward pass. Losses stay on the device until the
     /// last step is on its way.
-    fn train_once(&mut self, lr: f64, _watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
+    fn train_once(&mut self, lr: f64, _watch: &mut StepCallback<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
         let key = self.state.key(purpose::TRIPLES);
         let triples = Triples::new(self.interactions, key, self.state.config.batch_size);
         let (n_batches, mut times) = (triples.n_batches(), StageTimes::default());
         let mut losses = self.state.pool.take(self.state.backend, Shape::new(n_batches, 1), Dtype::F32)?;
         for batch in 0..n_batches {
-            let mut lap = Lap::start();
+            let mut lap = Stopwatch::start();
             let nodes = triples.batch(batch);
             times.forward += lap.next();
             times += self.step(lr, &nodes, (&mut losses, batch))?;

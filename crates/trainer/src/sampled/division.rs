@@ -1,34 +1,34 @@
-//! [`Division`]: shares of rows for devices, by the memory that there is.
+//! [`CachePlan`]: shares of rows for devices, by the memory that there is.
 //!
 //! ```text
 //! Plan::beside_rows   what training takes of a device ─┐
-//! hotness, reads      of batches that are not trained ─┴─▶ girih_tiers::Planner ──▶ TierConfig, and what to expect of it
+//! hotness, reads      of batches that are not trained ─┴─▶ girih_tiers::Planner ──▶ CacheConfig, and what to expect of it
 //! ```
 //! Where a device has room for all as it has without tiers, there are none: features are then read in place, and scores
 //! taken as ever. Else rows of features are placed. Rows of the adjacency are, too, where not every device has room for
 //! all of them.
 
 use girih_compress::CodecSpec;
-use girih_compute::Meter;
+use girih_compute::Symbolic;
 use girih_datasets::{Dataset, Features};
 use girih_graph_format::{Csr, NodeId};
 use girih_tiers::{CacheShares, Part, Planner, Rates, Room, Storage, Tier, TierPlan};
 
 use super::Neighborhoods;
 use super::plan::RowsOnDevice;
-use super::tiers::{TierConfig, TierShare, check_features, heats, heats_and_reads};
+use super::tiers::{CacheConfig, CacheReport, check_features, heats, heats_and_reads};
 use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::plan::{DataSizes, Plan};
 
 /// How the memory of devices and of the host is divided between topology and features.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Division {
+pub struct CachePlan {
     /// The shares that a configuration takes; the default where every device has all.
-    pub tiers: TierConfig,
+    pub tiers: CacheConfig,
     /// What lies where, and what share of the reads it is expected to serve, if nodes are read as often as their
     /// hotness says.
-    pub shares: Vec<TierShare>,
+    pub shares: Vec<CacheReport>,
     /// What of it a device has, the one that has most.
     pub rows: RowsOnDevice,
     /// Bytes that have to be free on a device: those of training and those of rows, with what allocations leave unused.
@@ -43,7 +43,7 @@ pub struct Division {
     pub host_bytes: u64,
 }
 
-impl Division {
+impl CachePlan {
     /// Divides a room, of each of whose devices `reserved` bytes are others', for batches of neighbours. Shares that
     /// the configuration has do not matter; its hotness does. Each device is taken to make a whole batch, of which it
     /// makes a part where there are several.
@@ -67,13 +67,13 @@ impl Division {
         let room = Room { host_bytes: room.host_beside(training.host_layer_bytes)?, ..room };
         let (neighborhoods, seeds) = (drawn_from(dataset, config)?, seeds(dataset));
         let (heats, reads) = heats_and_reads(&neighborhoods, seeds, config)?;
-        let meter = Meter::cuda(config.precision, None);
+        let symbolic = Symbolic::cuda(config.precision, None);
         let planner = Planner {
             // Plans count edges of nodes to themselves, too, which are not drawn.
             indptr: dataset.graph.indptr(),
             // What edges weigh matters to rows of a batch, and not to draws.
             weighted: false,
-            feature_bytes: sizes.row_bytes(&meter, config) as u64,
+            feature_bytes: sizes.row_bytes(&symbolic, config) as u64,
             heats: &heats,
             reads: reads.among(room.n_cards),
             n_hops: config.model.layers,
@@ -114,17 +114,17 @@ impl Division {
         room: Room,
         reserved: u64,
     ) -> Result<Option<Self>, TrainError> {
-        let tiers = TierConfig::default();
+        let tiers = CacheConfig::default();
         let config = TrainConfig { tiers, ..config.clone() };
         let needed_bytes = Plan::on_cuda(&config, sizes)?.device_bytes() + reserved;
         if needed_bytes > room.card_bytes {
             return Ok(None);
         }
         let (n_nodes, n_edges) = (sizes.n_nodes, sizes.n_edges);
-        let of_features = (n_nodes * sizes.row_bytes(&Meter::cuda(config.precision, None), &config)) as u64;
+        let of_features = (n_nodes * sizes.row_bytes(&Symbolic::cuda(config.precision, None), &config)) as u64;
         let of_neighbors = (n_edges * size_of::<NodeId>()) as u64;
         let topology_bytes = of_neighbors + ((n_nodes + 1) * size_of::<u64>()) as u64;
-        let all = |of, bytes| TierShare { of, tier: Tier::EveryCard, n_nodes, bytes, reads: 1.0 };
+        let all = |of, bytes| CacheReport { of, tier: Tier::EveryCard, n_nodes, bytes, reads: 1.0 };
         Ok(Some(Self {
             tiers,
             shares: vec![all("features", of_features), all("neighbors", of_neighbors)],
@@ -157,8 +157,8 @@ impl RowsOnDevice {
 
 /// The same configuration with both placed, on the host until shares are known.
 fn with_tiers(config: &TrainConfig) -> TrainConfig {
-    let TierConfig { features, topology, .. } = TierConfig::on_host();
-    let tiers = TierConfig { features, topology, ..config.tiers };
+    let CacheConfig { features, topology, .. } = CacheConfig::on_host();
+    let tiers = CacheConfig { features, topology, ..config.tiers };
     TrainConfig { tiers, ..config.clone() }
 }
 
@@ -180,7 +180,7 @@ fn check_data(dataset: &Dataset, config: &TrainConfig) -> Result<(), TrainError>
 
 /// What batches are drawn from, as training has it.
 fn drawn_from(dataset: &Dataset, config: &TrainConfig) -> Result<Neighborhoods, TrainError> {
-    let needs = DataSizes::of(dataset).needs(config)?;
+    let needs = DataSizes::of(dataset).input_spec(config)?;
     let adjacency = needs.graph.ok_or_else(|| no_neighbours(config))?;
     Neighborhoods::new(&dataset.graph, adjacency)
 }
@@ -199,14 +199,14 @@ fn seeds(dataset: &Dataset) -> &[NodeId] {
 }
 
 /// The shares of a plan.
-fn shares_of(planned: &TierPlan, n_nodes: usize, asked: TierConfig) -> TierConfig {
+fn shares_of(planned: &TierPlan, n_nodes: usize, asked: CacheConfig) -> CacheConfig {
     let shares = |part: &Part| {
         let nodes_on = |tier| part.tiers.iter().find(|used| used.tier == tier).map_or(0, |used| used.n_nodes);
         CacheShares::of_counts(nodes_on(Tier::EveryCard), nodes_on(Tier::OneCard), n_nodes)
     };
     // Rows of the adjacency that are on every device need no list of where they are, and no copy on the host.
     let topology = Some(shares(&planned.topology)).filter(|shares| shares.every_card < 1.0);
-    TierConfig { features: Some(shares(&planned.features)), topology, ..asked }
+    CacheConfig { features: Some(shares(&planned.features)), topology, ..asked }
 }
 
 fn is_all_or_nothing(shares: CacheShares) -> bool {
@@ -214,7 +214,7 @@ fn is_all_or_nothing(shares: CacheShares) -> bool {
 }
 
 /// What a device has by some shares of nodes in an order, without which all of the adjacency or nothing is shared out.
-fn rows_on_device(graph: &Csr, tiers: TierConfig, n_devices: usize, order: Option<&[NodeId]>) -> RowsOnDevice {
+fn rows_on_device(graph: &Csr, tiers: CacheConfig, n_devices: usize, order: Option<&[NodeId]>) -> RowsOnDevice {
     let n_nodes = graph.n_rows();
     let of_nodes = |shares: Option<CacheShares>| shares.map_or((n_nodes, 0), |shares| shares.of_nodes(n_nodes));
     let (on_every, on_one) = of_nodes(tiers.features);
@@ -235,12 +235,12 @@ fn rows_on_device(graph: &Csr, tiers: TierConfig, n_devices: usize, order: Optio
 }
 
 /// What a plan expects of each kind of memory.
-fn expected(planned: &TierPlan) -> Vec<TierShare> {
+fn expected(planned: &TierPlan) -> Vec<CacheReport> {
     let parts = [("features", &planned.features), ("neighbors", &planned.topology)];
     let of_part = |(of, part): (&'static str, &Part)| {
         let share = |used: &girih_tiers::TierUse| {
             let &girih_tiers::TierUse { tier, n_nodes, bytes, expected, .. } = used;
-            TierShare { of, tier, n_nodes, bytes, reads: expected }
+            CacheReport { of, tier, n_nodes, bytes, reads: expected }
         };
         part.tiers.iter().map(share).collect::<Vec<_>>()
     };
@@ -276,7 +276,7 @@ mod tests {
     /// Bytes of a device that training alone takes, and those with which it has all beside that.
     fn ends(dataset: &Dataset, config: &TrainConfig) -> (u64, u64) {
         let sizes = DataSizes::of(dataset);
-        let (least, rows) = (Plan::beside_rows(config, &sizes).unwrap().device_bytes(), TierConfig::on_host());
+        let (least, rows) = (Plan::beside_rows(config, &sizes).unwrap().device_bytes(), CacheConfig::on_host());
         let config = TrainConfig { tiers: rows, ..config.clone() };
         let all = RowsOnDevice { features: sizes.n_nodes, neighbors: sizes.n_edges };
         (least, Plan::on_cuda_with(&config, &sizes, all).unwrap().device_bytes())
@@ -294,20 +294,20 @@ mod tests {
 
     /// Checks a division against the room, against what the plan of the configuration says that comes of it, and
     /// against what training then places.
-    fn check(dataset: &Dataset, config: &TrainConfig, room: Room, reserved: u64) -> Division {
-        let division = Division::new(dataset, config, room, reserved).unwrap();
+    fn check(dataset: &Dataset, config: &TrainConfig, room: Room, reserved: u64) -> CachePlan {
+        let division = CachePlan::new(dataset, config, room, reserved).unwrap();
         let config = TrainConfig { tiers: division.tiers, ..config.clone() };
         config.validate().unwrap();
         assert!(division.needed_bytes <= room.card_bytes, "{division:?} in {room:?}");
         let rows = RowsOnDevice::of(dataset, &config, room.n_cards).unwrap();
         assert_eq!(rows, division.rows);
         assert_eq!(planned(dataset, &config, rows) + reserved, division.needed_bytes);
-        let row_bytes = DataSizes::of(dataset).row_bytes(&Meter::cuda(config.precision, None), &config);
+        let row_bytes = DataSizes::of(dataset).row_bytes(&Symbolic::cuda(config.precision, None), &config);
         let neighborhoods = drawn_from(dataset, &config).unwrap();
         let placed = (seeds(dataset), row_bytes);
         let placed = Placements::new(&neighborhoods, placed, &config, Some(room.n_cards)).unwrap();
-        let sizes = |share: &TierShare| (share.of, share.tier, share.n_nodes, share.bytes);
-        let is_placed = |share: &&TierShare| match share.of {
+        let sizes = |share: &CacheReport| (share.of, share.tier, share.n_nodes, share.bytes);
+        let is_placed = |share: &&CacheReport| match share.of {
             "features" => config.tiers.features.is_some(),
             _ => config.tiers.topology.is_some(),
         };
@@ -333,8 +333,8 @@ mod tests {
                     let bytes = least + (most - least) * step / 4;
                     check(&dataset, &config, room(n_cards, bytes + reserved), reserved)
                 });
-                let divisions: Vec<Division> = in_steps.collect();
-                let on_cards = |division: &Division| {
+                let divisions: Vec<CachePlan> = in_steps.collect();
+                let on_cards = |division: &CachePlan| {
                     let near = division.shares.iter().filter(|share| share.tier <= Tier::OneCard);
                     near.map(|share| share.n_nodes).sum::<usize>()
                 };
@@ -352,7 +352,7 @@ mod tests {
         let (dataset, config) = data(None);
         let bytes = some(ends(&dataset, &config));
         for hotness in Hotness::ALL {
-            let config = TrainConfig { tiers: TierConfig { hotness, ..TierConfig::default() }, ..config.clone() };
+            let config = TrainConfig { tiers: CacheConfig { hotness, ..CacheConfig::default() }, ..config.clone() };
             let room = room(1, bytes);
             let division = check(&dataset, &config, room, 0);
             let sizes = DataSizes::of(&dataset);
@@ -387,14 +387,14 @@ mod tests {
     fn what_training_alone_takes_is_named_where_it_does_not_fit() {
         let (dataset, config) = data(None);
         let (least, _) = ends(&dataset, &config);
-        let refused = |room| Division::new(&dataset, &config, room, 0).unwrap_err().to_string();
+        let refused = |room| CachePlan::new(&dataset, &config, room, 0).unwrap_err().to_string();
         let message = refused(room(1, least - 1));
         for part in [&*format!("({least} bytes)"), &format!("({} bytes)", least - 1), "a smaller --batch-size"] {
             assert!(message.contains(part), "no {part}: {message}");
         }
         let no_lists = refused(room(1, least));
         assert!(no_lists.contains("the index of cached rows"), "{no_lists}");
-        let message = Division::new(&dataset, &config, room(1, least), 5).unwrap_err().to_string();
+        let message = CachePlan::new(&dataset, &config, room(1, least), 5).unwrap_err().to_string();
         assert!(message.contains(&format!("({} bytes)", least + 5)), "{message}");
     }
 
@@ -402,7 +402,7 @@ mod tests {
     fn hosts_hold_what_is_not_whole_on_devices() {
         let (dataset, config) = data(None);
         let bytes = some(ends(&dataset, &config));
-        let of_host = |host_bytes| Division::new(&dataset, &config, Room { host_bytes, ..room(1, bytes) }, 0);
+        let of_host = |host_bytes| CachePlan::new(&dataset, &config, Room { host_bytes, ..room(1, bytes) }, 0);
         // Rows of the hidden layer are there while scores are taken.
         let layers = 4 * 64 * dataset.n_nodes() as u64;
         let message = of_host(Some(layers - 1)).unwrap_err().to_string();
@@ -432,7 +432,7 @@ mod tests {
     fn what_tiers_are_not_for_is_refused_as_tiers_are() {
         let (dataset, config) = data(None);
         let refused = |dataset: &Dataset, config: &TrainConfig| {
-            Division::new(dataset, config, room(1, 1 << 40), 0).unwrap_err().to_string()
+            CachePlan::new(dataset, config, room(1, 1 << 40), 0).unwrap_err().to_string()
         };
         let of_kind = |kind| {
             let batch = BatchConfig { kind, ..BatchConfig::default() };

@@ -27,7 +27,7 @@ use girih_sampling::{Columns, DrawKey, FanOut, NeighborOptions, NeighborSampler,
 use super::batch::{Whole, inputs_of_sampled, recycle_inputs, upload_block};
 use super::batches::{Drawn, HostBlock, SeedLists};
 use super::device::{DeviceBatch, DeviceBatches, Loader};
-use super::session::Material;
+use super::session::MiniBatchData;
 use crate::TrainError;
 use crate::batching::ScoreBy;
 use crate::config::TrainConfig;
@@ -43,7 +43,7 @@ pub(crate) const NODES_AT_ONCE: usize = 1 << 15;
 
 /// Logits of some nodes.
 pub(crate) struct Layerwise<'a, B: Backend> {
-    material: &'a Material<B>,
+    material: &'a MiniBatchData<B>,
     nodes: Cow<'a, [NodeId]>,
     /// The ranks that take turns, if there are several.
     world: Option<&'a dyn Collective<B>>,
@@ -123,7 +123,7 @@ impl<B: Backend> SplitNodes<B> {
 
 impl<'a, B: Backend> Layerwise<'a, B> {
     /// Of some nodes of a graph, for a model that has [layers](Model::as_layers).
-    pub(crate) fn new(material: &'a Material<B>, nodes: impl Into<Cow<'a, [NodeId]>>) -> Self {
+    pub(crate) fn new(material: &'a MiniBatchData<B>, nodes: impl Into<Cow<'a, [NodeId]>>) -> Self {
         Self { material, nodes: nodes.into(), world: None }
     }
 
@@ -144,7 +144,7 @@ impl<'a, B: Backend> Layerwise<'a, B> {
     /// When the device's memory does not suffice, it fails, or another rank does.
     pub(crate) fn logits(&self, model: &dyn Model<B>, state: &mut RunState<'_, B>) -> Result<B::Matrix, TrainError> {
         let layers = model.as_layers().expect("runs that score by layers ask first");
-        let in_place = model.needs().hops > 0;
+        let in_place = model.input_spec().hops > 0;
         let n_layers = layers.n_layers();
         let mut before = None;
         for layer in 0..n_layers {
@@ -243,7 +243,7 @@ struct Read<'h, B: Backend> {
 
 impl<'h, B: Backend> Read<'h, B> {
     /// What the layer before has left, or the features.
-    fn new(material: &'h Material<B>, before: Option<&'h Rows<B>>) -> Self {
+    fn new(material: &'h MiniBatchData<B>, before: Option<&'h Rows<B>>) -> Self {
         let features = material.whole(None);
         match before {
             None => Self { reader: features.read_by(), whole: features },

@@ -12,8 +12,8 @@
 //!   of it.
 //! - [`MiniBatch`]: a run.
 //! - [`Held`]: graph and features where every rank holds a patch of both, or of features.
-//! - [`TierConfig`]: where devices have what they sample from and read.
-//! - [`Division`]: these, for the memory that there is.
+//! - [`CacheConfig`]: where devices have what they sample from and read.
+//! - [`CachePlan`]: these, for the memory that there is.
 //! - [`Layerwise`]: scores, where the graph does not fit at once.
 //! - [`BatchPlan`]: the largest batch that there can be, for plans.
 //!
@@ -38,12 +38,12 @@ mod together;
 mod train;
 
 pub(crate) use batches::Batches;
-pub use division::Division;
+pub use division::CachePlan;
 pub(crate) use layerwise::{Layerwise, NODES_AT_ONCE, scores_by_layers};
 pub use neighborhoods::Neighborhoods;
 pub(crate) use patches::{Held, check_patches, check_patches_of};
 pub use plan::RowsOnDevice;
 pub(crate) use plan::{BatchPlan, LayerCosts, LayerPlan, PlacedRows};
-pub(crate) use session::{Material, Prepared, raw, sampled_by_device};
-pub use tiers::{TierConfig, TierShare};
+pub(crate) use session::{MiniBatchData, Prepared, raw, sampled_by_device};
+pub use tiers::{CacheConfig, CacheReport};
 pub use train::MiniBatch;

@@ -34,7 +34,7 @@ use super::device::DeviceBatches;
 use super::patch_devices::{ByTransport, DrawnFrom, PatchDevices, Trial};
 use super::session::{check_codes, summed};
 use super::split_rows::RowsOfRanks;
-use super::tiers::{Placements, TierConfig, TierShare};
+use super::tiers::{CacheConfig, CacheReport, Placements};
 use super::{Batches, MiniBatch, Neighborhoods, raw};
 use crate::TrainError;
 use crate::batching::{DEFAULT_BATCH_SIZE, ScoreBy};
@@ -42,7 +42,7 @@ use crate::classifier::{Classifier, Scored, Task};
 use crate::config::TrainConfig;
 use crate::distributed::{GraphPlacement, PartitionedAdjacency, Ranks};
 use crate::encoded::EncodedInput;
-use crate::inputs::{Adjacency, FeatureInput, Inputs, Needs};
+use crate::inputs::{Adjacency, FeatureInput, InputSpec, Inputs};
 use crate::models::Dims;
 use crate::session::build_model;
 use crate::state::RunState;
@@ -113,7 +113,7 @@ impl<B: Backend> Held<B> {
         ranks: &Arc<Ranks<B>>,
         (rows, cut): (Csr, Option<Arc<PartitionedAdjacency>>),
         nodes: NodeRows,
-        needs: &Needs,
+        needs: &InputSpec,
         (config, wire, layout): (&TrainConfig, Dtype, GraphPlacement),
     ) -> Result<Self, TrainError> {
         let (Some(adjacency), Some(cut)) = (needs.graph, cut) else {
@@ -123,7 +123,7 @@ impl<B: Backend> Held<B> {
             )));
         };
         if !config.tiers.is_default() && !backend.has_own_memory() {
-            return Err(TierConfig::refused_by_processors());
+            return Err(CacheConfig::refused_by_processors());
         }
         let NodeRows { features, first_value, labels, splits } = nodes;
         let (own, labels) = (features.expect("checked"), labels.expect("checked"));
@@ -176,7 +176,7 @@ impl<B: Backend> Held<B> {
     }
 
     /// What lies where of what devices do not have whole.
-    pub(crate) fn tiers(&self) -> &[TierShare] {
+    pub(crate) fn tiers(&self) -> &[CacheReport] {
         &self.placements.shares
     }
 

@@ -1,8 +1,8 @@
-//! [`BatchPlan`]: the largest batch that there can be, on paper; and [`LayerPlan`]: scores taken layer by layer.
+//! [`BatchPlan`]: symbolic form of the largest batch that there can be; and [`LayerPlan`]: the same of layer-wise inference.
 
 use std::sync::Arc;
 
-use girih_compute::{Backend, Dtype, Meter, MeterMatrix, MeterSparse, Shape};
+use girih_compute::{Backend, Dtype, Shape, Symbolic, SymbolicMatrix, SymbolicSparse};
 use girih_sampling::Neighbors;
 use girih_tiers::HostReads;
 
@@ -13,7 +13,7 @@ use crate::batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
 use crate::config::TrainConfig;
 use crate::distributed::GraphPlacement;
 use crate::graph::{BlockGraph, Graph};
-use crate::inputs::{FeatureInput, Inputs, LayerGraphs, Needs};
+use crate::inputs::{FeatureInput, InputSpec, Inputs, LayerGraphs};
 use crate::links::LinkSizes;
 use crate::models::Layers as NetworkLayers;
 use crate::params::Params;
@@ -61,7 +61,7 @@ pub(crate) enum PlacedRows {
     Elsewhere,
 }
 
-/// What a device has of the rows that a [`TierConfig`](super::TierConfig) places.
+/// What a device has of the rows that a [`CacheConfig`](super::CacheConfig) places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowsOnDevice {
     /// Rows of features.
@@ -103,7 +103,7 @@ impl BatchPlan {
     pub(crate) fn new(
         config: &TrainConfig,
         (data, rows): (&DataSizes, PlacedRows),
-        needs: &Needs,
+        needs: &InputSpec,
         (links, by_layers): (Option<&LinkSizes>, bool),
     ) -> Option<Self> {
         let self_loops = needs.graph.is_some_and(|adjacency| adjacency.self_loops);
@@ -153,7 +153,7 @@ impl BatchPlan {
         config: &TrainConfig,
         (whole, own): (&DataSizes, &DataSizes),
         (n_ranks, layout): (usize, GraphPlacement),
-        needs: &Needs,
+        needs: &InputSpec,
     ) -> Option<Self> {
         if config.tiers.features.is_some() {
             // The device has the hottest; others it gets as a device alone gets those of the host.
@@ -194,8 +194,13 @@ impl BatchPlan {
     /// What samplers need on the device. In main memory that is the graph without the self loops that the model adds,
     /// if it does; a device that samples has a graph of its own, a place and two bits for each node of it, and the
     /// largest batch; and it may have a cache of features.
-    pub(crate) fn sampler(&self, meter: &Meter, data: &DataSizes, is_main_memory: bool) -> Option<MeterMatrix> {
-        let words = |n: usize| meter.matrix(Shape::new(n, 1), Dtype::F32);
+    pub(crate) fn sampler(
+        &self,
+        symbolic: &Symbolic,
+        data: &DataSizes,
+        is_main_memory: bool,
+    ) -> Option<SymbolicMatrix> {
+        let words = |n: usize| symbolic.matrix(Shape::new(n, 1), Dtype::F32);
         let weights = if data.weighted { data.n_edges } else { 0 };
         if is_main_memory {
             return self.self_loops.then(|| words(data.n_edges + weights + words_of_offsets(data)));
@@ -213,18 +218,18 @@ impl BatchPlan {
     }
 
     /// Batches that wait for their turn, and one that is being made.
-    pub(crate) fn ahead(&self, meter: &Meter, n_batches: usize) -> Vec<MeterSparse> {
-        (0..=n_batches).flat_map(|_| self.matrices(meter)).collect()
+    pub(crate) fn ahead(&self, symbolic: &Symbolic, n_batches: usize) -> Vec<SymbolicSparse> {
+        (0..=n_batches).flat_map(|_| self.matrices(symbolic)).collect()
     }
 
     /// The matrices of a batch.
-    fn matrices(&self, meter: &Meter) -> Vec<MeterSparse> {
+    fn matrices(&self, symbolic: &Symbolic) -> Vec<SymbolicSparse> {
         match &self.layers {
             Layers::Blocks(layers) => {
-                layers.iter().map(|&(shape, n_entries)| meter.sparse(shape, n_entries, true, false)).collect()
+                layers.iter().map(|&(shape, n_entries)| symbolic.sparse(shape, n_entries, true, false)).collect()
             }
             &Layers::Subgraph(n_nodes, n_edges) => {
-                vec![meter.sparse(Shape::new(n_nodes, n_nodes), n_edges + n_nodes, true, false)]
+                vec![symbolic.sparse(Shape::new(n_nodes, n_nodes), n_edges + n_nodes, true, false)]
             }
         }
     }
@@ -232,16 +237,16 @@ impl BatchPlan {
     /// The batch on the device, beside the whole graph.
     pub(crate) fn inputs(
         &self,
-        (meter, is_main_memory): (&Meter, bool),
+        (symbolic, is_main_memory): (&Symbolic, bool),
         data: &DataSizes,
-        whole: &Inputs<Meter>,
+        whole: &Inputs<Symbolic>,
         precision: Dtype,
-    ) -> Inputs<Meter> {
-        let ids = |n: usize| meter.matrix(Shape::new(n, 1), Dtype::F32);
-        let mut matrices = self.matrices(meter);
+    ) -> Inputs<Symbolic> {
+        let ids = |n: usize| symbolic.matrix(Shape::new(n, 1), Dtype::F32);
+        let mut matrices = self.matrices(symbolic);
         let (graphs, n_nodes) = match &self.layers {
             Layers::Blocks(layers) => {
-                let block = |(at, matrix): (usize, MeterSparse)| {
+                let block = |(at, matrix): (usize, SymbolicSparse)| {
                     let n_destinations = layers[at].0.rows;
                     let in_place = (self.in_place && at == 0).then(|| ids(n_destinations));
                     Graph::Block(BlockGraph { matrix, n_destinations, in_place })
@@ -253,32 +258,32 @@ impl BatchPlan {
         if let (Some(reads_destinations), Layers::Blocks(layers)) =
             (self.sums.filter(|_| !is_main_memory), &self.layers)
         {
-            let rows = || meter.matrix(Shape::new(layers[0].0.rows, data.n_features), precision);
+            let rows = || symbolic.matrix(Shape::new(layers[0].0.rows, data.n_features), precision);
             let features = reads_destinations.then(|| FeatureInput::dense(rows()));
             return Inputs { graphs, features, propagated: Some(rows()), n_nodes, ranks: None };
         }
         let features = match (&whole.features, data.feature_nnz) {
             (Some(FeatureInput::Dense(all)), _) if self.in_place => FeatureInput::Dense(Arc::clone(all)),
             (Some(FeatureInput::Sparse { .. }), Some(nnz)) => FeatureInput::Sparse {
-                matrix: meter.sparse(Shape::new(n_nodes, data.n_features), nnz, false, false),
-                values: meter.matrix(Shape::new(nnz, 1), Dtype::F32),
+                matrix: symbolic.sparse(Shape::new(n_nodes, data.n_features), nnz, false, false),
+                values: symbolic.matrix(Shape::new(nnz, 1), Dtype::F32),
                 first_value: 0,
             },
             (&Some(FeatureInput::Learned(param)), _) => {
                 FeatureInput::LearnedRows { param, ids: ids(n_nodes), n_ids: n_nodes }
             }
-            _ => FeatureInput::dense(meter.matrix(Shape::new(n_nodes, data.n_features), precision)),
+            _ => FeatureInput::dense(symbolic.matrix(Shape::new(n_nodes, data.n_features), precision)),
         };
         Inputs { graphs, features: Some(features), propagated: None, n_nodes, ranks: None }
     }
 }
 
-/// Scores of a network, layer by layer, on paper: for each layer as many nodes as are computed at a time, whose
+/// Symbolic layer-wise inference: for each layer as many nodes as are computed at a time, whose
 /// neighbours are all unlike. The memory is that of the nodes with most neighbours, for which devices make room and
 /// which an order by degree has together; the time is that of nodes with as many as they have on average.
 pub(crate) struct LayerPlan<'m> {
-    pub(crate) layers: &'m dyn NetworkLayers<Meter>,
-    pub(crate) needs: Needs,
+    pub(crate) layers: &'m dyn NetworkLayers<Symbolic>,
+    pub(crate) needs: InputSpec,
     /// Whether rows of hidden layers are kept in memory of the host, and not on the device.
     pub(crate) keeps_on_host: bool,
     /// Whether the device's memory is the host's.
@@ -299,50 +304,50 @@ impl LayerPlan<'_> {
     /// Takes the memory of the device, and says what else it takes.
     ///
     /// # Errors
-    /// When the meter refuses shapes.
+    /// When the symbolic refuses shapes.
     pub(crate) fn evaluate(
         &self,
-        (meter, params, pool): (&Meter, &Params<Meter>, &mut Pool<Meter>),
+        (symbolic, params, pool): (&Symbolic, &Params<Symbolic>, &mut Pool<Symbolic>),
         data: &DataSizes,
-        whole: &Inputs<Meter>,
+        whole: &Inputs<Symbolic>,
     ) -> Result<LayerCosts, TrainError> {
         let (n_layers, mut costs, mut read_bytes) = (self.layers.n_layers(), LayerCosts::default(), 0);
         let mut read = match &whole.features {
             Some(FeatureInput::Dense(all)) => Some(Arc::clone(all)),
             _ => None,
         };
-        let mut stored = (data.n_features, meter.activations());
+        let mut stored = (data.n_features, symbolic.activations());
         for layer in 0..n_layers {
             let n_rows = if layer + 1 == n_layers { data.n_scored } else { data.n_nodes };
             let n_at_once = n_rows.min(NODES_AT_ONCE);
             let nnz = data.feature_nnz.filter(|_| layer == 0 && read.is_none());
             let mean = n_at_once * data.n_edges.div_ceil(data.n_nodes.max(1));
             let most = mean.max(data.n_edges_at_once.min(data.n_edges));
-            let mut computed = (0, meter.activations());
+            let mut computed = (0, symbolic.activations());
             let (mut of_chunk, mut kept) = (0.0, None);
             for (n_edges, are_most) in [(mean, false), (most, true)] {
                 let n_entries = self.n_entries(n_at_once, n_edges);
-                let inputs = self.inputs(meter, data, (n_at_once, n_entries), (read.as_ref(), stored, nnz));
+                let inputs = self.inputs(symbolic, data, (n_at_once, n_entries), (read.as_ref(), stored, nnz));
                 let is_far = !self.is_main_memory && read.is_none() && nnz.is_none();
                 let n_sources = (n_at_once + n_entries).min(data.n_nodes);
-                let words = |n: usize| meter.matrix(Shape::new(n, 1), Dtype::F32);
+                let words = |n: usize| symbolic.matrix(Shape::new(n, 1), Dtype::F32);
                 // Of what the layer reads, and of what it leaves.
                 let _places = is_far.then(|| words(2 * data.n_nodes));
                 // Rows that arrive, and those of the nodes before, from which some of them come.
-                let rows = || meter.matrix(Shape::new(n_sources, stored.0), stored.1);
+                let rows = || symbolic.matrix(Shape::new(n_sources, stored.0), stored.1);
                 let _arriving =
                     (self.is_ahead && is_far).then(|| ([rows(), rows()], words(ARRIVING * LISTED * n_sources)));
-                let _sampler = self.sampler(meter, data, (n_at_once, n_entries));
-                let begun = meter.cost().seconds;
-                let mut tape = Tape::new(meter, params, pool, Mode::Evaluate);
+                let _sampler = self.sampler(symbolic, data, (n_at_once, n_entries));
+                let begun = symbolic.cost().seconds;
+                let mut tape = Tape::new(symbolic, params, pool, Mode::Evaluate);
                 let rows = self.layers.layer(&mut tape, &inputs, layer)?;
-                computed = (tape.shape(rows).cols, meter.dtype(tape.value(rows)));
+                computed = (tape.shape(rows).cols, symbolic.dtype(tape.value(rows)));
                 drop(tape);
                 if !are_most {
-                    of_chunk = meter.cost().seconds - begun;
+                    of_chunk = symbolic.cost().seconds - begun;
                 } else if !self.keeps_on_host {
                     // Made for the first nodes, beside all that these have.
-                    kept = Some(Arc::new(meter.matrix(Shape::new(n_rows, computed.0), computed.1)));
+                    kept = Some(Arc::new(symbolic.matrix(Shape::new(n_rows, computed.0), computed.1)));
                 }
                 pool.drop_unused();
             }
@@ -350,7 +355,7 @@ impl LayerPlan<'_> {
             costs.seconds += of_chunk * n_rows as f64 / n_at_once.max(1) as f64;
             read = kept;
             let is_kept = self.keeps_on_host && layer + 1 < n_layers;
-            let left_bytes = if is_kept { (n_rows * meter.stride(computed.0, computed.1)) as u64 } else { 0 };
+            let left_bytes = if is_kept { (n_rows * symbolic.stride(computed.0, computed.1)) as u64 } else { 0 };
             costs.host_bytes = costs.host_bytes.max(read_bytes + left_bytes);
             read_bytes = left_bytes;
         }
@@ -364,37 +369,41 @@ impl LayerPlan<'_> {
 
     /// What makes rows for `n` nodes with so many entries: in main memory draws and rows, which are copied; a device that samples has draws,
     /// and a place and two bits for each node.
-    fn sampler(&self, meter: &Meter, data: &DataSizes, (n, n_entries): (usize, usize)) -> MeterMatrix {
+    fn sampler(&self, symbolic: &Symbolic, data: &DataSizes, (n, n_entries): (usize, usize)) -> SymbolicMatrix {
         let tables = data.n_nodes + data.n_nodes.div_ceil(16);
         let words = if self.is_main_memory { 3 * n_entries } else { 2 * n_entries + n + tables };
-        meter.matrix(Shape::new(words, 1), Dtype::F32)
+        symbolic.matrix(Shape::new(words, 1), Dtype::F32)
     }
 
     /// What a layer reads for `n` nodes with so many entries: rows of all nodes that the device has, or rows of so many columns, with so
     /// many stored values where they are sparse.
     fn inputs(
         &self,
-        meter: &Meter,
+        symbolic: &Symbolic,
         data: &DataSizes,
         (n, n_entries): (usize, usize),
-        (read, (n_columns, dtype), nnz): (Option<&Arc<MeterMatrix>>, (usize, Dtype), Option<usize>),
-    ) -> Inputs<Meter> {
+        (read, (n_columns, dtype), nnz): (Option<&Arc<SymbolicMatrix>>, (usize, Dtype), Option<usize>),
+    ) -> Inputs<Symbolic> {
         let n_sources = (n + n_entries).min(data.n_nodes);
         let all = read.filter(|_| self.needs.hops > 0);
-        let matrix =
-            meter.sparse(Shape::new(n, if all.is_some() { data.n_nodes } else { n_sources }), n_entries, true, false);
-        let in_place = all.map(|_| meter.matrix(Shape::new(n, 1), Dtype::F32));
+        let matrix = symbolic.sparse(
+            Shape::new(n, if all.is_some() { data.n_nodes } else { n_sources }),
+            n_entries,
+            true,
+            false,
+        );
+        let in_place = all.map(|_| symbolic.matrix(Shape::new(n, 1), Dtype::F32));
         let features = match (all, nnz) {
             (Some(all), _) => FeatureInput::Dense(Arc::clone(all)),
             (None, Some(nnz)) => {
                 let nnz = (nnz as u128 * n_sources as u128).div_ceil(data.n_nodes.max(1) as u128) as usize;
                 FeatureInput::Sparse {
-                    matrix: meter.sparse(Shape::new(n_sources, n_columns), nnz, false, false),
-                    values: meter.matrix(Shape::new(nnz, 1), Dtype::F32),
+                    matrix: symbolic.sparse(Shape::new(n_sources, n_columns), nnz, false, false),
+                    values: symbolic.matrix(Shape::new(nnz, 1), Dtype::F32),
                     first_value: 0,
                 }
             }
-            (None, None) => FeatureInput::dense(meter.matrix(Shape::new(n_sources, n_columns), dtype)),
+            (None, None) => FeatureInput::dense(symbolic.matrix(Shape::new(n_sources, n_columns), dtype)),
         };
         let graphs = LayerGraphs::Shared(Graph::Block(BlockGraph { matrix, n_destinations: n, in_place }));
         Inputs { graphs, features: Some(features), propagated: None, n_nodes: n_sources, ranks: None }

@@ -15,7 +15,7 @@ use super::batches::neighbor_sampler;
 use super::device::{DeviceBatches, Loader};
 use super::division::no_neighbours;
 use super::layerwise::{Layerwise, SplitNodes, scores_by_layers};
-use super::tiers::{Placements, TierShare, check_features};
+use super::tiers::{CacheReport, Placements, check_features};
 use super::{Batches, MiniBatch, Neighborhoods};
 use crate::TrainError;
 use crate::batching::{BatchKind, DEFAULT_BATCH_SIZE};
@@ -23,14 +23,14 @@ use crate::classifier::{Classifier, Scored, Task};
 use crate::config::{TaskKind, TrainConfig};
 use crate::encoded::EncodedInput;
 use crate::features::NodeFeatures;
-use crate::inputs::{Adjacency, FeatureInput, Inputs, Needs, Propagation, upload_adjacency};
+use crate::inputs::{Adjacency, FeatureInput, InputSpec, Inputs, Propagation, upload_adjacency};
 use crate::models::Dims;
 use crate::session::{Trainable, build_model};
 use crate::state::RunState;
 use crate::targets::Targets;
 
 /// Graph and features, on the device for scores and for the rows that batches read, on the host for samplers.
-pub(crate) struct Material<B: Backend> {
+pub(crate) struct MiniBatchData<B: Backend> {
     /// Without the graph where scores are taken layer by layer.
     pub(crate) inputs: Inputs<B>,
     pub(crate) neighborhoods: Neighborhoods,
@@ -51,12 +51,12 @@ pub(crate) struct Material<B: Backend> {
     /// are named by the host.
     draws_batches: bool,
     /// What lies where, unless devices have all.
-    tiers: Vec<TierShare>,
+    tiers: Vec<CacheReport>,
     /// The graph where the device draws from it, for batches or for scores, if it does.
     pub(crate) on_device: Option<Box<dyn NeighborGraph<B>>>,
 }
 
-impl<B: Backend> Material<B> {
+impl<B: Backend> MiniBatchData<B> {
     /// Of a graph for a model with these needs; batches are of some `seeds`, on so many devices.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl<B: Backend> Material<B> {
         backend: &B,
         graph: Csr,
         features: NodeFeatures,
-        needs: &Needs,
+        needs: &InputSpec,
         config: &TrainConfig,
         (seeds, n_devices, by_layers): (&[NodeId], usize, bool),
     ) -> Result<Self, TrainError> {
@@ -79,7 +79,7 @@ impl<B: Backend> Material<B> {
         let scores_other = by_layers && drawn_from != adjacency;
         let scored_from = scores_other.then(|| Neighborhoods::new(&graph, adjacency)).transpose()?;
         let sums = summed(config, needs);
-        let needs = &if by_layers { Needs { graph: None, ..raw(needs) } } else { raw(needs) };
+        let needs = &if by_layers { InputSpec { graph: None, ..raw(needs) } } else { raw(needs) };
         let sparse = match &features {
             Features::Sparse(csr) => Some(csr.clone()),
             Features::Dense(_) | Features::Compressed(_) => None,
@@ -141,7 +141,7 @@ impl<B: Backend> Material<B> {
     fn of_learned(
         backend: &B,
         graph: Csr,
-        needs: &Needs,
+        needs: &InputSpec,
         config: &TrainConfig,
         by_layers: bool,
     ) -> Result<Self, TrainError> {
@@ -150,7 +150,7 @@ impl<B: Backend> Material<B> {
         let neighborhoods = Neighborhoods::new(&graph, drawn_from)?;
         let scores_other = by_layers && drawn_from != adjacency;
         let scored_from = scores_other.then(|| Neighborhoods::new(&graph, adjacency)).transpose()?;
-        let needs = &if by_layers { Needs { graph: None, ..raw(needs) } } else { raw(needs) };
+        let needs = &if by_layers { InputSpec { graph: None, ..raw(needs) } } else { raw(needs) };
         let operand = scored_from.as_ref().unwrap_or(&neighborhoods).operand();
         let on_device = if by_layers { backend.neighbor_graph(&operand)? } else { None };
         Ok(Self {
@@ -197,7 +197,7 @@ impl<B: Backend> Material<B> {
 
 /// What is classified on batches.
 pub(crate) struct Prepared<B: Backend> {
-    material: Material<B>,
+    material: MiniBatchData<B>,
     scoring: Scoring<B>,
     labels: Labels,
     splits: Vec<Split>,
@@ -226,7 +226,7 @@ impl<B: Backend> Prepared<B> {
         let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
         let (model, _) = build_model(backend, config, dims, 0, None)?;
         let by_layers = scores_by_layers(config, &*model)?;
-        let (needs, splits) = (model.needs(), dataset.splits);
+        let (needs, splits) = (model.input_spec(), dataset.splits);
         let scoring = if by_layers {
             let nodes = |split| SplitNodes::new(backend, &labels, split);
             Scoring::Layers(splits.iter().map(nodes).collect::<Result<_, _>>()?)
@@ -238,12 +238,13 @@ impl<B: Backend> Prepared<B> {
             None => config.batch.cluster_sampler(&dataset.graph)?,
             found => found,
         };
-        let material = Material::new(backend, dataset.graph, features, &needs, config, (seeds, n_devices, by_layers))?;
+        let material =
+            MiniBatchData::new(backend, dataset.graph, features, &needs, config, (seeds, n_devices, by_layers))?;
         Ok(Self { material, scoring, labels, splits, dims, clusters })
     }
 
     /// What lies where, unless devices have all.
-    pub(crate) fn tiers(&self) -> &[TierShare] {
+    pub(crate) fn tiers(&self) -> &[CacheReport] {
         &self.material.tiers
     }
 
@@ -356,8 +357,8 @@ pub(crate) fn sampled_by_device(config: &TrainConfig) -> bool {
 }
 
 /// What a model needs when steps see mini-batches: features as they are, from which each batch takes its rows.
-pub(crate) fn raw(needs: &Needs) -> Needs {
-    Needs { raw_features: true, propagation: Propagation::Never, ..*needs }
+pub(crate) fn raw(needs: &InputSpec) -> InputSpec {
+    InputSpec { raw_features: true, propagation: Propagation::Never, ..*needs }
 }
 
 /// The adjacency that samplers draw from. A cluster is a graph of its own, and gets its self loops and degrees as such.
@@ -370,11 +371,11 @@ fn drawn_from(config: &TrainConfig, adjacency: Adjacency) -> Adjacency {
 
 /// Whether the first layer aggregates features as they are, so that it wants no more of them than sums, and, if so,
 /// whether it reads rows of destinations beside.
-pub(super) fn summed(config: &TrainConfig, needs: &Needs) -> Option<bool> {
+pub(super) fn summed(config: &TrainConfig, needs: &InputSpec) -> Option<bool> {
     reads_in_place(config, needs).then_some(needs.raw_features)
 }
 
 /// Whether the first layer aggregates features as they are, so that it need not have the rows of its sources gathered.
-pub(crate) fn reads_in_place(config: &TrainConfig, needs: &Needs) -> bool {
+pub(crate) fn reads_in_place(config: &TrainConfig, needs: &InputSpec) -> bool {
     config.batch.kind == BatchKind::Neighbor && needs.hops > 0 && config.model.input_dropout() == 0.0
 }

@@ -1,9 +1,12 @@
-//! [`TierConfig`]: where a device has what it samples from and the features that batches read.
+//! [`CacheConfig`]: where a device has what it samples from and the features that batches read.
 
 use girih_datasets::Features;
 use girih_graph_format::NodeId;
 use girih_sampling::{Loader, LoaderOptions};
-use girih_tiers::{CacheShares, Heat, Heats, HostReads, Hotness, PRESAMPLED_EPOCH, Placement, Reads, Tier, Visits};
+use girih_tiers::{
+    AccessFrequencies, AccessFrequency, CacheShares, HostReads, Hotness, PRESAMPLED_EPOCH, Placement, Reads, Tier,
+    Visits,
+};
 use serde::{Deserialize, Serialize};
 
 use super::Neighborhoods;
@@ -21,7 +24,7 @@ const COUNTED_BATCHES: usize = 8;
 /// what is not is in memory of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct TierConfig {
+pub struct CacheConfig {
     /// Of the features; `None`: every device has all.
     #[serde(with = "shares", skip_serializing_if = "Option::is_none")]
     pub features: Option<CacheShares>,
@@ -36,7 +39,7 @@ pub struct TierConfig {
     pub host_reads: HostReads,
 }
 
-impl TierConfig {
+impl CacheConfig {
     /// All on the host, and nothing on devices.
     #[must_use]
     pub fn on_host() -> Self {
@@ -82,7 +85,7 @@ impl TierConfig {
 
 /// What of features or neighbours lies in one kind of memory, and what it serves.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct TierShare {
+pub struct CacheReport {
     /// `features`, or `neighbors` that are drawn from.
     pub of: &'static str,
     /// Which memory.
@@ -101,7 +104,7 @@ pub struct TierShare {
 pub(crate) struct Placements {
     pub(crate) features: Option<Placement>,
     pub(crate) topology: Option<Placement>,
-    pub(crate) shares: Vec<TierShare>,
+    pub(crate) shares: Vec<CacheReport>,
 }
 
 impl Placements {
@@ -129,8 +132,9 @@ impl Placements {
         } else {
             Hotness::InDegree.heats(graph, seeds, &Visits::default())
         };
-        let placed =
-            |shares: CacheShares, heat: &Heat| Placement::of_shares(heat.order(), shares, n_devices.unwrap_or(1));
+        let placed = |shares: CacheShares, heat: &AccessFrequency| {
+            Placement::of_shares(heat.order(), shares, n_devices.unwrap_or(1))
+        };
         let features = features.map(|shares| placed(shares, &heats.features));
         let topology = topology.map(|shares| placed(shares, heats.rows()));
         // What has all serves all.
@@ -154,7 +158,7 @@ pub(super) fn heats(
     neighborhoods: &Neighborhoods,
     seeds: &[NodeId],
     config: &TrainConfig,
-) -> Result<(Heats, Option<Visits>), TrainError> {
+) -> Result<(AccessFrequencies, Option<Visits>), TrainError> {
     let hotness = config.tiers.hotness;
     let presampled = match hotness {
         Hotness::Presampled => Some(presampled(neighborhoods, seeds, config)?),
@@ -170,7 +174,7 @@ pub(super) fn heats_and_reads(
     neighborhoods: &Neighborhoods,
     seeds: &[NodeId],
     config: &TrainConfig,
-) -> Result<(Heats, Reads), TrainError> {
+) -> Result<(AccessFrequencies, Reads), TrainError> {
     let (heats, visits) = heats(neighborhoods, seeds, config)?;
     let visits = visits.map_or_else(|| presampled(neighborhoods, seeds, config), Ok)?;
     Ok((heats, visits.per_batch()))
@@ -201,9 +205,9 @@ fn shares_of<'p>(
     placement: &'p Placement,
     reads: &[u32],
     bytes: &'p dyn Fn(NodeId) -> u64,
-) -> impl Iterator<Item = TierShare> + 'p {
+) -> impl Iterator<Item = CacheReport> + 'p {
     let shares = placement.shares(|node| f64::from(reads[node as usize]));
-    placement.spans().iter().zip(shares).map(move |(span, reads)| TierShare {
+    placement.spans().iter().zip(shares).map(move |(span, reads)| CacheReport {
         of,
         tier: span.holder.tier(),
         n_nodes: span.positions.len(),
@@ -301,10 +305,10 @@ mod tests {
         let spec = "synth:planted,nodes=3000,degree=20,features=4,classes=3";
         let dataset = load(spec, &LoadOptions::default()).unwrap();
         let neighborhoods = Neighborhoods::new(&dataset.graph, Adjacency::new(false, Norm::Row)).unwrap();
-        let tiers = TierConfig {
+        let tiers = CacheConfig {
             features: Some(CacheShares { every_card: 0.1, one_card: 0.4 }),
             topology: Some(CacheShares { every_card: 0.2, one_card: 0.0 }),
-            ..TierConfig::default()
+            ..CacheConfig::default()
         };
         let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 5], ..BatchConfig::default() };
         let config = TrainConfig { tiers, batch, batch_size: Some(100), ..TrainConfig::default() };
@@ -330,9 +334,9 @@ mod tests {
         let every = |every_card| Some(CacheShares { every_card, one_card: 0.0 });
         let spread = Some(CacheShares { every_card: 0.25, one_card: 0.5 });
         let all = [
-            TierConfig::default(),
-            TierConfig { features: every(0.2), ..TierConfig::default() },
-            TierConfig {
+            CacheConfig::default(),
+            CacheConfig { features: every(0.2), ..CacheConfig::default() },
+            CacheConfig {
                 features: every(0.0),
                 topology: spread,
                 hotness: Hotness::PageRank,
@@ -341,18 +345,18 @@ mod tests {
         ];
         for tiers in all {
             let text = toml::to_string(&tiers).unwrap();
-            assert_eq!(toml::from_str::<TierConfig>(&text).unwrap(), tiers, "{text}");
+            assert_eq!(toml::from_str::<CacheConfig>(&text).unwrap(), tiers, "{text}");
             let json = serde_json::to_string(&tiers).unwrap();
-            assert_eq!(serde_json::from_str::<TierConfig>(&json).unwrap(), tiers, "{json}");
+            assert_eq!(serde_json::from_str::<CacheConfig>(&json).unwrap(), tiers, "{json}");
         }
         for text in ["features = \"0.9,0.9\"", "hotness = \"warm\"", "host_reads = \"mapped\"", "topolgy = 0.2"] {
-            assert!(toml::from_str::<TierConfig>(text).is_err(), "{text}");
+            assert!(toml::from_str::<CacheConfig>(text).is_err(), "{text}");
         }
-        let wrong = TierConfig { topology: every(1.5), ..TierConfig::default() };
+        let wrong = CacheConfig { topology: every(1.5), ..CacheConfig::default() };
         assert_eq!(wrong.complaint().unwrap().0, "tiers.topology");
-        let idle = TierConfig { hotness: Hotness::PageRank, ..TierConfig::default() };
+        let idle = CacheConfig { hotness: Hotness::PageRank, ..CacheConfig::default() };
         assert_eq!(idle.complaint().unwrap().0, "tiers.hotness");
-        let nothing = TierConfig { topology: every(0.5), host_reads: HostReads::Staged, ..TierConfig::default() };
+        let nothing = CacheConfig { topology: every(0.5), host_reads: HostReads::Staged, ..CacheConfig::default() };
         assert_eq!(nothing.complaint().unwrap().0, "tiers.host_reads");
         assert!(all.iter().all(|tiers| tiers.complaint().is_none()));
     }

@@ -1,4 +1,4 @@
-//! [`MadeTogether`]: batches that ranks make together, ahead of the step.
+//! [`CollectivePrefetcher`]: batches that ranks make together, ahead of the step.
 //!
 //! ```text
 //! step s  asks for batches up to s + ahead ──▶ sample ──▶ load ──▶ step s takes batch s
@@ -17,7 +17,7 @@ use super::batches::{EpochBatches, HostBatch, SeedLists};
 use crate::TrainError;
 
 /// Batches under way, in order. Dropping it waits for those that were asked for.
-pub(super) struct MadeTogether {
+pub(super) struct CollectivePrefetcher {
     /// Until no more are asked for.
     ask: Option<Sender<usize>>,
     made: Receiver<Result<HostBatch, TrainError>>,
@@ -27,7 +27,7 @@ pub(super) struct MadeTogether {
     ahead: usize,
 }
 
-impl MadeTogether {
+impl CollectivePrefetcher {
     /// Starts two threads that make the batches of an epoch from `first` on, `ahead` of them before they are taken.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ fn pass_on<T>(mut made: impl Iterator<Item = Result<T, TrainError>>, to: &Sender
     }
 }
 
-impl Drop for MadeTogether {
+impl Drop for CollectivePrefetcher {
     fn drop(&mut self) {
         self.ask = None;
         self.made.iter().for_each(drop);

@@ -11,14 +11,14 @@ use super::batches::SeedLists;
 use super::batches::{Batches, EpochBatches, HostBatch};
 use super::device::{DeviceBatch, DeviceBatches};
 use super::layerwise::Layerwise;
-use super::together::MadeTogether;
+use super::together::CollectivePrefetcher;
 use crate::TrainError;
 use crate::distributed::{first_does, first_tells, read_told, told};
 use crate::models::Model;
 use crate::report::{Scores, StageTimes, TestReport};
 use crate::scorer::Scorer;
 use crate::session::Control;
-use crate::state::{BatchDone, Lap, PartialEpoch, Run, RunState, Watch};
+use crate::state::{BatchDone, PartialEpoch, Run, RunState, StepCallback, Stopwatch};
 use crate::tape::Pool;
 
 /// One run, epoch by epoch: each takes a step for every batch, and scores are those of the full graph.
@@ -124,7 +124,7 @@ impl<B: Backend> Stepper<'_, '_, B> {
         key: Key,
         progress: &mut Progress<B::Matrix>,
     ) -> Result<StageTimes, TrainError> {
-        let (mut lap, backend) = (Lap::start(), state.backend);
+        let (mut lap, backend) = (Stopwatch::start(), state.backend);
         let row = progress.n_losses.len();
         progress.n_losses.push(made.n_loss());
         if made.n_loss() == 0 {
@@ -143,7 +143,7 @@ impl<B: Backend> Stepper<'_, '_, B> {
         };
         let batches = lap.next();
         let (loss, times) = state.passes(key, |tape| Ok(batch.loss(tape, self.model)?))?;
-        let mut lap = Lap::start();
+        let mut lap = Stopwatch::start();
         backend.copy_block(Shape::new(1, 1), &loss, (0, 0), &mut progress.losses, (row, 0))?;
         state.pool.give(backend, loss);
         batch.recycle(backend, &mut state.pool);
@@ -165,12 +165,12 @@ impl<B: Backend> Stepper<'_, '_, B> {
         (first, n_batches): (usize, usize),
         mut next: impl FnMut(usize, &mut Pool<B>) -> Result<Made<B>, TrainError>,
         (progress, times): (&mut Progress<B::Matrix>, &mut StageTimes),
-        watch: &mut Watch<'_>,
+        watch: &mut StepCallback<'_>,
     ) -> Result<bool, TrainError> {
         let rank = self.world.map_or(0, |world| world.rank());
         let epoch = state.key(purpose::DROPOUT);
         for at in first..n_batches {
-            let mut lap = Lap::start();
+            let mut lap = Stopwatch::start();
             let made = next(at, &mut state.pool)?;
             times.batches += lap.next();
             let key = epoch.child(at as u64).child(rank as u64);
@@ -212,7 +212,7 @@ fn with_batches<R>(
     }
     std::thread::scope(|scope| {
         if epoch.are_made_together() {
-            let mut made = MadeTogether::start_in(scope, epoch, first, ahead)?;
+            let mut made = CollectivePrefetcher::start_in(scope, epoch, first, ahead)?;
             return work(&mut |at| made.take(at));
         }
         let stage = Stage::new("sample").capacity(ahead);
@@ -246,7 +246,7 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
     }
 
     /// A step for every batch that is left of the epoch. Losses stay on the device until the last step is on its way.
-    fn train_once(&mut self, lr: f64, watch: &mut Watch<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
+    fn train_once(&mut self, lr: f64, watch: &mut StepCallback<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
         let Self { shared_step, state, batches, whole, scorer, world, on_device } = self;
         let epoch = batches.epoch(state.epochs_done());
         let (n_batches, before, ahead) = (epoch.n_batches(), state.partial, state.config.batch.prefetch);

@@ -135,7 +135,7 @@ fn roomy<B: Backend>(backend: &B, shape: Shape, dtype: Dtype) -> Result<B::Matri
 
 #[cfg(test)]
 mod tests {
-    use girih_compute::{Cpu, Meter, Rates};
+    use girih_compute::{Cpu, Rates, Symbolic};
 
     use super::*;
 
@@ -158,15 +158,15 @@ mod tests {
 
     #[test]
     fn shapes_that_change_do_not_pile_up() {
-        let meter = Meter::new(Rates { stream_bytes: 1e10, gather_bytes: 1e10, flops: 1e10 });
+        let symbolic = Symbolic::new(Rates { stream_bytes: 1e10, gather_bytes: 1e10, flops: 1e10 });
         let (constant, mut pool) = (Shape::new(100, 4), Pool::default());
         for step in 1..50 {
             for shape in [constant, Shape::new(step, 4)] {
-                let matrix = pool.take(&meter, shape, Dtype::F32).unwrap();
-                pool.give(&meter, matrix);
+                let matrix = pool.take(&symbolic, shape, Dtype::F32).unwrap();
+                pool.give(&symbolic, matrix);
             }
             pool.drop_unused();
-            assert_eq!(meter.cost().live_bytes, 16 * (100 + step as u64), "this step's alone");
+            assert_eq!(symbolic.cost().live_bytes, 16 * (100 + step as u64), "this step's alone");
         }
     }
 }

@@ -10,8 +10,8 @@ use girih_graph_format::Matrix;
 use girih_partition::{Exchange, ProcessGrid, Scheme};
 use girih_trainer::distributed::{Layout, RankJob, RankOptions, TrainJob};
 use girih_trainer::{
-    Aggregator, BatchConfig, BatchKind, Checkpoint, Control, Event, Jump, ModelConfig, ModelKind, NormKind,
-    OptimizerConfig, OptimizerKind, SaintKind, ScoreBy, SessionOptions, TierConfig, TrainConfig, checkpoint_path,
+    Aggregator, BatchConfig, BatchKind, CacheConfig, Checkpoint, Control, Event, Jump, ModelConfig, ModelKind,
+    NormKind, OptimizerConfig, OptimizerKind, SaintKind, ScoreBy, SessionOptions, TrainConfig, checkpoint_path,
 };
 
 use crate::{config, densified, planted, small, train, with_bags_of_words};
@@ -390,11 +390,11 @@ fn what_patches_cannot_hold_is_refused() {
     let full = TrainConfig { batch: BatchConfig::default(), ..sampled.clone() };
     let by_layers = BatchConfig { score_by: Some(ScoreBy::Layers), ..sampled.batch.clone() };
     let by_layers = TrainConfig { batch: by_layers, ..sampled.clone() };
-    let (half, none) = ("0.5".parse().ok(), TierConfig::default());
-    let far = TrainConfig { tiers: TierConfig { features: half, ..none }, ..sampled.clone() };
+    let (half, none) = ("0.5".parse().ok(), CacheConfig::default());
+    let far = TrainConfig { tiers: CacheConfig { features: half, ..none }, ..sampled.clone() };
     let far_codes = TrainConfig { codec: "f16".parse().ok(), ..far.clone() };
-    let topology = TrainConfig { tiers: TierConfig { topology: half, ..none }, ..sampled.clone() };
-    let shared = TrainConfig { tiers: TierConfig { features: "0,0.5".parse().ok(), ..none }, ..sampled.clone() };
+    let topology = TrainConfig { tiers: CacheConfig { topology: half, ..none }, ..sampled.clone() };
+    let shared = TrainConfig { tiers: CacheConfig { features: "0,0.5".parse().ok(), ..none }, ..sampled.clone() };
     let (cut, split) = (patches(2), split_features(2));
     for (ranks, dataset, config, told) in [
         (&cut, dense.clone(), &by_layers, "--score-by layers cannot be combined with --layout patches"),

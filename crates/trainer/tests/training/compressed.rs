@@ -10,8 +10,8 @@ use girih_partition::{Exchange, ProcessGrid, Scheme};
 use girih_tiers::CacheShares;
 use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
 use girih_trainer::{
-    Aggregator, BatchConfig, BatchKind, Checkpoint, Control, DataSizes, Event, ModelConfig, ModelKind, NormKind,
-    OptimizerConfig, OptimizerKind, Plan, SessionOptions, TaskKind, TierConfig, TrainConfig, checkpoint_path,
+    Aggregator, BatchConfig, BatchKind, CacheConfig, Checkpoint, Control, DataSizes, Event, ModelConfig, ModelKind,
+    NormKind, OptimizerConfig, OptimizerKind, Plan, SessionOptions, TaskKind, TrainConfig, checkpoint_path,
 };
 
 use crate::{Stage, config, planted, train, train_into, with_bags_of_words, with_input_dropout};
@@ -273,7 +273,7 @@ fn tiers_of_a_processor_are_its_memory() {
     for kind in [BatchKind::Neighbor, BatchKind::Cluster] {
         let batch_size = (kind == BatchKind::Neighbor).then_some(50);
         let batch = BatchConfig { kind, ..BatchConfig::default() };
-        let tiers = TierConfig { features: cached, ..TierConfig::default() };
+        let tiers = CacheConfig { features: cached, ..CacheConfig::default() };
         let codec = Some("topk:4".parse().unwrap());
         let config = TrainConfig { batch, batch_size, tiers, codec, ..config(ModelKind::Sage, 1) };
         let outcome = train(dataset.clone(), &config).unwrap();

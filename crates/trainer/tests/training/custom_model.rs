@@ -3,8 +3,8 @@
 use girih_compute::{Activation, Backend, ComputeError, Cpu};
 use girih_graph_format::Norm;
 use girih_trainer::{
-    Adjacency, Dims, FullBatch, GraphConv, Inputs, Linear, LinearOptions, Masks, Model, Needs, ParamInit, Propagation,
-    Rows, Run, Tape, Var,
+    Adjacency, Dims, FullBatch, GraphConv, InputSpec, Inputs, Linear, LinearOptions, Masks, Model, ParamInit,
+    Propagation, Rows, Run, Tape, Var,
 };
 
 use crate::{ModelKind, Stage, config, planted, train_epochs};
@@ -27,9 +27,9 @@ impl Skip {
 }
 
 impl<B: Backend> Model<B> for Skip {
-    fn needs(&self) -> Needs {
+    fn needs(&self) -> InputSpec {
         let graph = Some(Adjacency::new(true, Norm::Symmetric));
-        Needs { graph, hops: 1, raw_features: true, propagation: Propagation::WhenDense }
+        InputSpec { graph, hops: 1, raw_features: true, propagation: Propagation::WhenDense }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

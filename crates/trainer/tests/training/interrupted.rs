@@ -7,8 +7,8 @@ use girih_compute::{Cpu, Dtype};
 use girih_datasets::Dataset;
 use girih_tiers::CacheShares;
 use girih_trainer::{
-    BatchConfig, BatchKind, Checkpoint, Control, Event, ModelConfig, ModelKind, OptimizerConfig, OptimizerKind, Run,
-    Schedule, SessionOptions, TierConfig, TrainConfig, checkpoint_path,
+    BatchConfig, BatchKind, CacheConfig, Checkpoint, Control, Event, ModelConfig, ModelKind, OptimizerConfig,
+    OptimizerKind, Run, Schedule, SessionOptions, TrainConfig, checkpoint_path,
 };
 
 use crate::{Stage, config, planted, train, train_epochs, train_into};
@@ -201,7 +201,7 @@ fn training_goes_on_with_other_shares_of_what_is_placed() {
         let features = features.map(|every_card| CacheShares { every_card, one_card: 0.0 });
         let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![4, 3], ..BatchConfig::default() };
         TrainConfig {
-            tiers: TierConfig { features, ..TierConfig::default() },
+            tiers: CacheConfig { features, ..CacheConfig::default() },
             codec: Some("topk:4".parse().unwrap()),
             batch,
             ..config(ModelKind::Sage, epochs)

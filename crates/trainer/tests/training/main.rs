@@ -25,7 +25,7 @@ use girih_datasets::{Dataset, Features, Labels, LoadOptions, Split, load};
 use girih_graph_format::Csr;
 use girih_trainer::models::{self, Model};
 use girih_trainer::{
-    Control, DataShape, Dims, Event, FullBatch, Inputs, ModelConfig, ModelKind, Needs, Outcome, ParamInit, Run,
+    Control, DataShape, Dims, Event, FullBatch, InputSpec, Inputs, ModelConfig, ModelKind, Outcome, ParamInit, Run,
     SessionOptions, Targets, Task, TrainConfig, TrainError,
 };
 
@@ -98,7 +98,7 @@ impl Stage {
         Self::with_needs(dataset, config, &model.needs())
     }
 
-    fn with_needs(dataset: Dataset, config: &TrainConfig, needs: &Needs) -> Self {
+    fn with_needs(dataset: Dataset, config: &TrainConfig, needs: &InputSpec) -> Self {
         let cpu = Cpu::new();
         let (dims, data) = (dims(&dataset), DataShape::of(&dataset));
         let labels = dataset.labels.unwrap();

@@ -12,9 +12,9 @@ use crate::scores::Undefined;
 
 /// Prints how well the items ranked first agree with the test items.
 pub fn evaluate(loaded: Loaded, args: &EvaluateArgs) -> Result<(), CliError> {
-    let (mut results, speaks) = (loaded.describe(), loaded.speaks);
+    let (mut results, is_primary) = (loaded.describe(), loaded.is_primary);
     let recommendations = loaded.recommend()?;
-    if !speaks {
+    if !is_primary {
         return Ok(());
     }
     let ranking = recommendations.scores.ranking;
@@ -43,9 +43,9 @@ pub fn predict(loaded: Loaded, args: &PredictArgs) -> Result<(), CliError> {
         let message = "a recommender has no logits: leave --logits out, and the top items of each user are written";
         return Err(CliError::Other(message.to_owned()));
     }
-    let (mut results, speaks) = (loaded.describe(), loaded.speaks);
+    let (mut results, is_primary) = (loaded.describe(), loaded.is_primary);
     let recommendations = loaded.recommend()?;
-    if !speaks {
+    if !is_primary {
         return Ok(());
     }
     let item = |&item: &u32| if item == NO_COLUMN { -1 } else { i64::from(item) };

@@ -6,7 +6,7 @@ use girih_machine::{Machine, readable_bytes};
 use girih_planner::EXCHANGE_BYTES;
 use girih_tiers::Room as TierRoom;
 use girih_trainer::distributed::GraphPlacement;
-use girih_trainer::{DataSizes, Division, TierConfig, TrainConfig};
+use girih_trainer::{CacheConfig, CachePlan, DataSizes, TrainConfig};
 use serde_json::{Value, json};
 
 use super::facts::of_share;
@@ -14,7 +14,7 @@ use crate::args::{Device, DeviceArgs, TierMemory, TrainArgs};
 use crate::commands::device::{Chosen, choose};
 use crate::commands::memory::{ON_ONE, Room, Session};
 use crate::commands::plan;
-use crate::commands::ranks::Place;
+use crate::commands::ranks::LaunchContext;
 use crate::commands::reading;
 use crate::error::CliError;
 
@@ -33,9 +33,9 @@ impl Asked {
     ///
     /// # Errors
     /// When nothing can be divided for such batches or ranks.
-    pub fn of(args: &TrainArgs, place: &Place, config: &TrainConfig) -> Result<Option<Self>, CliError> {
+    pub fn of(args: &TrainArgs, place: &LaunchContext, config: &TrainConfig) -> Result<Option<Self>, CliError> {
         let Some(memory) = args.settings.tiers.tier_memory else { return Ok(None) };
-        Division::check(config)?;
+        CachePlan::check(config)?;
         let layout = args.layout.map_or(GraphPlacement::Replicated, GraphPlacement::from);
         if layout != GraphPlacement::Replicated {
             return Err(CliError::Usage(format!(
@@ -49,7 +49,7 @@ impl Asked {
             )?;
         }
         let n_ranks = args.ranks.ranks.or(args.ranks.gpus).map_or(1, usize::from);
-        let is_alone = matches!(place, Place::Alone);
+        let is_alone = matches!(place, LaunchContext::Alone);
         let reserved = if is_alone && n_ranks == 1 { 0 } else { EXCHANGE_BYTES };
         Ok(Some(Self { memory, n_devices: if is_alone { n_ranks } else { 1 }, reserved }))
     }
@@ -60,7 +60,7 @@ impl Asked {
     /// When the first is a processor, or another one cannot be opened.
     pub fn room_here(&self, first: &Chosen, device: &DeviceArgs, config: &TrainConfig) -> Result<Room, CliError> {
         Room::of_ranks(first, device, self.n_devices, config.precision)?
-            .ok_or_else(|| TierConfig::refused_by_processors().into())
+            .ok_or_else(|| CacheConfig::refused_by_processors().into())
     }
 
     /// Divides it for devices that are here.
@@ -89,7 +89,7 @@ impl Asked {
         device: &DeviceArgs,
     ) -> Result<(), CliError> {
         if device.device == Device::Cpu {
-            return Err(TierConfig::refused_by_processors().into());
+            return Err(CacheConfig::refused_by_processors().into());
         }
         let given = |flag, free| Room { device: format!("a CUDA device as given by {flag}"), free };
         let (room, bytes, host_bytes) = match (self.memory, args.memory) {
@@ -127,7 +127,7 @@ impl Asked {
         config: &TrainConfig,
     ) -> Result<Divided, CliError> {
         let room = TierRoom { n_cards: self.n_devices, card_bytes, host_bytes };
-        let division = Division::new(dataset, config, room, self.reserved)?;
+        let division = CachePlan::new(dataset, config, room, self.reserved)?;
         let (sizes, rows) = (DataSizes::of(dataset), Some(division.rows));
         Ok(Divided { card_bytes, division, session: Session { sizes, rows, reserved: self.reserved } })
     }
@@ -136,7 +136,7 @@ impl Asked {
 /// What came of it.
 pub struct Divided {
     card_bytes: u64,
-    division: Division,
+    division: CachePlan,
     session: Session,
 }
 
@@ -148,7 +148,7 @@ impl Divided {
 
     /// For people.
     pub fn lines(&self) -> Vec<String> {
-        let Division { tiers, shares, training_bytes, topology_bytes, feature_bytes, host_bytes, .. } = &self.division;
+        let CachePlan { tiers, shares, training_bytes, topology_bytes, feature_bytes, host_bytes, .. } = &self.division;
         let readable = |bytes: &u64| readable_bytes(*bytes);
         let memory = format!(
             "of {} of a device {} for training, {} for neighbors, {} for features; {} of the host",
@@ -169,8 +169,9 @@ impl Divided {
 
     /// For programs.
     pub fn to_json(&self) -> Value {
-        let Division { tiers, shares, needed_bytes, training_bytes, topology_bytes, feature_bytes, host_bytes, .. } =
-            &self.division;
+        let CachePlan {
+            tiers, shares, needed_bytes, training_bytes, topology_bytes, feature_bytes, host_bytes, ..
+        } = &self.division;
         json!({
             "memory_bytes": self.card_bytes,
             "needed_bytes": needed_bytes,

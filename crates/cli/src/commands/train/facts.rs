@@ -6,7 +6,7 @@ use girih_datasets::{DataSource, Outline};
 use girih_graph_format::Notes;
 use girih_machine::{memory, readable_bytes};
 use girih_partition::counted;
-use girih_trainer::{InteractionSizes, Outcome, StageTimes, TaskKind, TierShare, TrainConfig};
+use girih_trainer::{CacheReport, InteractionSizes, Outcome, StageTimes, TaskKind, TrainConfig};
 
 use super::scores;
 use crate::commands::reading;
@@ -138,7 +138,7 @@ impl Facts {
 }
 
 /// What lay where, unless devices had all.
-fn add_tiers(results: &mut Results, tiers: &[TierShare]) {
+fn add_tiers(results: &mut Results, tiers: &[CacheReport]) {
     if tiers.is_empty() {
         return;
     }
@@ -147,9 +147,9 @@ fn add_tiers(results: &mut Results, tiers: &[TierShare]) {
 }
 
 /// What lies in one kind of memory, in words.
-pub fn of_share(share: &TierShare) -> String {
+pub fn of_share(share: &CacheReport) -> String {
     let (bytes, reads) = (readable_bytes(share.bytes), output::percent(share.reads));
-    let TierShare { of, tier, n_nodes, .. } = share;
+    let CacheReport { of, tier, n_nodes, .. } = share;
     format!("{of} of {n_nodes} nodes, {}: {bytes}, {reads} of reads", tier.name())
 }
 

@@ -1,7 +1,7 @@
 //! Scores of a training session, as mean and deviation over runs; or why there are none.
 
 use girih_trainer::{
-    ChosenBy, HITS_K, LinkScores, Metric, Outcome, Ranking, RunSummary, Scores, Spread, mean_over_labels, n_left_out,
+    ChosenBy, HITS_K, LinkScores, MeanStd, Metric, Outcome, Ranking, RunSummary, Scores, mean_over_labels, n_left_out,
 };
 
 use crate::output::{Results, as_written};
@@ -9,7 +9,7 @@ use crate::scores::{NodeScore, Part, Undefined, chosen_in_words};
 
 /// A score over all runs.
 struct OverRuns {
-    spread: Option<Spread>,
+    spread: Option<MeanStd>,
     n_runs: usize,
     n_defined: usize,
     why: Option<&'static str>,
@@ -37,7 +37,7 @@ impl OverRuns {
 
     /// Mean and deviation in a format of one number, with how many runs have the score if not all do.
     fn shown(&self, one: impl Fn(f64) -> String, unit: &str) -> String {
-        let Some(Spread { mean, std }) = self.spread else {
+        let Some(MeanStd { mean, std }) = self.spread else {
             return self.why.map_or(String::new(), |why| format!("undefined: {why}"));
         };
         let value = if self.n_runs > 1 {

@@ -1,10 +1,10 @@
 //! What CUDA devices allocate besides the matrices that callers see, in bytes: sparse matrices in both directions, and
 //! what operations compute on their way. `girih-kernels` allocates it; these are upper bounds, since the degrees of
-//! rows, which decide how hubs are cut, are not known on paper.
+//! rows, which decide how hubs are cut, are not known to a symbolic device.
 
 use girih_graph_format::Csr;
 
-use super::{MeterMatrix, MeterSparse};
+use super::{SymbolicMatrix, SymbolicSparse};
 use crate::{Dropout, Dtype, Shape};
 
 const F32: usize = size_of::<f32>();
@@ -50,7 +50,7 @@ pub(super) fn forward(shape: Shape, nnz: usize, weighted: bool) -> usize {
 }
 
 /// Its transpose, which knows where each entry comes from.
-pub(super) fn transpose(a: &MeterSparse) -> usize {
+pub(super) fn transpose(a: &SymbolicSparse) -> usize {
     direction(a.shape.cols, a.nnz, a.weighted) + OFFSET * a.nnz
 }
 
@@ -116,13 +116,13 @@ pub(super) fn upload(shape: Shape, dtype: Dtype) -> usize {
 
 /// Operands of a dense product that are masked or converted, and a product in `f32` whose result is rounded.
 pub(super) fn gemm(
-    (a, b): (&MeterMatrix, &MeterMatrix),
+    (a, b): (&SymbolicMatrix, &SymbolicMatrix),
     dropout: Option<Dropout>,
     (plain, activations): (bool, Dtype),
-    out: &MeterMatrix,
+    out: &SymbolicMatrix,
 ) -> usize {
     let common = if a.dtype == b.dtype { a.dtype } else { activations };
-    let copy = |x: &MeterMatrix, masked: bool| {
+    let copy = |x: &SymbolicMatrix, masked: bool| {
         if masked || x.dtype != common { elements(x.shape) * common.n_bytes() } else { 0 }
     };
     let in_place = out.dtype == Dtype::F32 || (common == Dtype::Bf16 && (plain || activations == Dtype::Bf16));
@@ -164,14 +164,14 @@ pub(super) fn top_k(Shape { rows, cols }: Shape, k: usize, excluded: &Csr) -> us
 }
 
 /// States, memories and gates of the rows of a wave, and the orders in which they read.
-pub(super) fn lstm(a: &MeterSparse, inputs: &MeterMatrix, weight: &MeterMatrix) -> usize {
+pub(super) fn lstm(a: &SymbolicSparse, inputs: &SymbolicMatrix, weight: &SymbolicMatrix) -> usize {
     let width = weight.shape.rows.max(1);
     let rows = a.shape.rows.min(GATES.max(inputs.shape.len()) / (4 * width) + 1);
     F32 * (elements(weight.shape) + 6 * rows * width) + lists(a)
 }
 
 /// The same of all entries of a wave, and gradients in `f32`.
-pub(super) fn lstm_backward(a: &MeterSparse, inputs: &MeterMatrix, weight: &MeterMatrix) -> usize {
+pub(super) fn lstm_backward(a: &SymbolicSparse, inputs: &SymbolicMatrix, weight: &SymbolicMatrix) -> usize {
     let width = weight.shape.rows.max(1);
     let entries = a.nnz.min(GATES.max(inputs.shape.len()) / (4 * width) + 1);
     let gradients = F32 * (elements(inputs.shape) + 2 * elements(weight.shape) + 2 * a.shape.rows.min(entries) * width);
@@ -179,6 +179,6 @@ pub(super) fn lstm_backward(a: &MeterSparse, inputs: &MeterMatrix, weight: &Mete
 }
 
 /// Rows of a wave, where its steps begin, and what they read, in which order.
-fn lists(a: &MeterSparse) -> usize {
+fn lists(a: &SymbolicSparse) -> usize {
     ID * (a.shape.rows + 2 * a.nnz) + OFFSET * (a.nnz + 1)
 }

@@ -1,14 +1,14 @@
-//! [`MeterClock`]: the time of a device on paper, for what goes on beside it.
+//! [`SymbolicClock`]: simulated time of a symbolic device, shared with the exchanges that overlap its work.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Cost, update};
 
-/// The clock of a [`Meter`](super::Meter), which each of its operations puts forward.
+/// The clock of a [`Symbolic`](super::Symbolic), which each of its operations puts forward.
 #[derive(Clone, Debug)]
-pub struct MeterClock(pub(super) Arc<Mutex<Cost>>);
+pub struct SymbolicClock(pub(super) Arc<Mutex<Cost>>);
 
-impl MeterClock {
+impl SymbolicClock {
     /// Seconds of what the device was asked for so far.
     #[must_use]
     pub fn now(&self) -> f64 {

@@ -1,20 +1,20 @@
 //! What to say when somebody has waited too long: who was waited for, and where that is missing.
 
-use super::agenda::{Agenda, Next};
 use super::log::crossing;
 use super::message::Status;
+use super::schedule::{LaunchSchedule, Next};
 use super::{Launch, OrderError, Rules};
 
 /// What is known when a deadline has passed.
-pub(super) struct Evidence<'a> {
+pub(super) struct Diagnosis<'a> {
     pub rank: usize,
     pub rules: &'a Rules,
-    pub agenda: &'a Agenda,
+    pub schedule: &'a LaunchSchedule,
     /// How far each rank is that said so, this one among them.
     pub statuses: &'a [Option<Status>],
 }
 
-impl Evidence<'_> {
+impl Diagnosis<'_> {
     fn name(&self, worker: usize) -> &str {
         &self.rules.workers[worker]
     }
@@ -56,7 +56,7 @@ impl Evidence<'_> {
 
     /// A worker has registered, and its turn has not come.
     pub fn turn(&self, launch: Launch) -> OrderError {
-        let (worker, batch) = match (self.agenda.holder(), self.agenda.next()) {
+        let (worker, batch) = match (self.schedule.holder(), self.schedule.next()) {
             (Some(holder), _) => {
                 let what = format!("its turn, which {} holds: it is still launching", self.name(holder));
                 return self.late(launch, holder, vec![self.rank], what);
@@ -64,7 +64,7 @@ impl Evidence<'_> {
             (None, Next::Only(worker, batch)) => (worker, batch),
             (None, Next::Anybody | Next::Undecided | Next::Nobody) => (launch.worker, Some(launch.batch)),
         };
-        let n_launched = self.agenda.workers()[worker].n_launched;
+        let n_launched = self.schedule.workers()[worker].n_launched;
         let missing_on = self.without(worker, n_launched);
         let which = batch.map_or_else(|| format!("launch {n_launched}"), |batch| format!("batch {batch}"));
         let next = format!("{} with {which}{}", self.name(worker), self.whereabouts(&missing_on));
@@ -73,7 +73,7 @@ impl Evidence<'_> {
 
     /// A worker has launched, and the result does not come.
     pub fn result(&self, launch: Launch) -> OrderError {
-        let n_before = self.agenda.workers()[launch.worker].n_launched.saturating_sub(1);
+        let n_before = self.schedule.workers()[launch.worker].n_launched.saturating_sub(1);
         let missing_on = self.ranks(|status| status.workers[launch.worker].n_launched <= n_before);
         let what = match (missing_on.is_empty(), self.crossed()) {
             (false, _) => format!("the result of a launch{}", self.whereabouts(&missing_on)),
@@ -104,14 +104,14 @@ impl Evidence<'_> {
 
     /// The epoch does not end: somebody has not signed off, or is waited for by those who have not.
     pub fn end(&self) -> Option<OrderError> {
-        let (worker, ranks) = self.agenda.missing_sign_off()?;
+        let (worker, ranks) = self.schedule.missing_sign_off()?;
         let ranks = self.furthest_behind(worker, ranks);
         let absent = self.statuses.iter().flatten().find_map(|status| status.absent);
         let absent_on = |absent| self.ranks(|status| status.absent == Some(absent));
         let (awaited, missing_on) = absent.map_or((worker, ranks), |absent| (absent, absent_on(absent)));
         let whose = absent.map_or("has not signed off", |_| "does not register its next launch");
         let what = format!("the end of the epoch: {} {whose} on {}", self.name(awaited), name_ranks(&missing_on));
-        let batch = self.agenda.workers()[worker].n_launched;
+        let batch = self.schedule.workers()[worker].n_launched;
         Some(self.late(Launch { worker, batch }, awaited, missing_on, what))
     }
 }

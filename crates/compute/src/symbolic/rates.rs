@@ -166,7 +166,7 @@ impl EntrySeconds {
     }
 }
 
-/// How fast a device on paper is.
+/// Rates of a symbolic device.
 #[expect(clippy::large_enum_variant, reason = "there is one, which is copied")]
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Speed {

@@ -1,4 +1,4 @@
-//! One rank on paper: [`PaperRank`] moves matrices that are only shapes and counts bytes and seconds; [`PaperGraph`]
+//! One rank of a dry run: [`SymbolicRank`] moves matrices that are only shapes and counts bytes and seconds; [`SymbolicGraph`]
 //! has blocks of which only the sizes are known. The code that trains runs on them as it is, so that a plan for ranks
 //! says what they will do.
 
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use girih_comm::{Collective, CommError, Counters, Parcel, Pending, Traffic};
-use girih_compute::{BlockKind, ComputeError, Dtype, Meter, MeterClock, MeterMatrix, Shape, Transpose};
+use girih_compute::{BlockKind, ComputeError, Dtype, Shape, Symbolic, SymbolicClock, SymbolicMatrix, Transpose};
 use girih_graph_format::Csr;
 use girih_partition::{
     BlockPlan, Cuts, Exchange, Halo, ProcessGrid, Schedule, Stages, StepExchange, StepsTogether, evenly_touched, part,
@@ -27,7 +27,7 @@ use crate::plan::DataSizes;
 /// The graph of plans for ranks: one that is at hand, of which blocks and rows are counted; or one of which only the
 /// size is known, whose edges are spread evenly.
 #[derive(Clone)]
-pub struct PaperGraph {
+pub struct SymbolicGraph {
     self_loops: bool,
     /// Whether `Â` and its transpose have factors of columns.
     has_factors: [bool; 2],
@@ -90,7 +90,7 @@ impl Counted {
     }
 }
 
-impl PaperGraph {
+impl SymbolicGraph {
     /// A graph that is at hand, as the network of `config` reads it.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl PaperGraph {
     ///
     /// # Errors
     /// When there are more ranks than nodes.
-    pub(super) fn cut(&self, n_nodes: usize, ranks: &RankOptions) -> Result<PaperBlocks, TrainError> {
+    pub(super) fn cut(&self, n_nodes: usize, ranks: &RankOptions) -> Result<SymbolicBlocks, TrainError> {
         let RankOptions { grid, cuts, exchange, wire, .. } = *ranks;
         let (plan, counts) = match &self.entries {
             Entries::Counted(counted) => {
@@ -136,21 +136,21 @@ impl PaperGraph {
                 (plan, Arc::default())
             }
         };
-        Ok(PaperBlocks { graph: self.clone(), plan: Arc::new(plan), exchange, wire, counts })
+        Ok(SymbolicBlocks { graph: self.clone(), plan: Arc::new(plan), exchange, wire, counts })
     }
 }
 
 /// Whether every node is its own neighbour, and whether columns have factors in either direction; a network that reads
 /// no adjacency asks for no blocks either.
 fn loops_and_factors(config: &TrainConfig, data: &DataSizes) -> Result<(bool, [bool; 2]), TrainError> {
-    let Some(adjacency) = data.needs(config)?.graph else { return Ok((false, [false; 2])) };
+    let Some(adjacency) = data.input_spec(config)?.graph else { return Ok((false, [false; 2])) };
     let [left, right] = adjacency.norm.powers().map(|power| power.is_some());
     Ok((adjacency.self_loops, [right, left]))
 }
 
 /// The sizes of the blocks of all ranks.
-pub(super) struct PaperBlocks {
-    graph: PaperGraph,
+pub(super) struct SymbolicBlocks {
+    graph: SymbolicGraph,
     pub(super) plan: Arc<BlockPlan>,
     exchange: Exchange,
     wire: Dtype,
@@ -165,7 +165,7 @@ struct PatternSizes {
     sent: Vec<usize>,
 }
 
-impl PaperBlocks {
+impl SymbolicBlocks {
     fn counted(&self, counted: &Counted, transpose: Transpose) -> &(Vec<Vec<u64>>, Schedule) {
         self.counts.steps[counted.direction(transpose)].get_or_init(|| {
             let entries = counted.directed(transpose);
@@ -237,26 +237,32 @@ impl PaperBlocks {
         PatternSizes { nnz, sent: received.clone(), received }
     }
 
-    fn sparse(&self, meter: &Meter, shape: Shape, nnz: usize) -> <Meter as girih_compute::Backend>::Sparse {
-        meter.sparse(shape, nnz, self.graph.weighted, false)
+    fn sparse(&self, symbolic: &Symbolic, shape: Shape, nnz: usize) -> <Symbolic as girih_compute::Backend>::Sparse {
+        symbolic.sparse(shape, nnz, self.graph.weighted, false)
     }
 
     /// A block of so many columns and entries in chunks, over which its entries are spread evenly.
-    fn chunks(&self, meter: &Meter, rank: usize, kind: BlockKind, (n_columns, nnz): (usize, usize)) -> Chunks<Meter> {
+    fn chunks(
+        &self,
+        symbolic: &Symbolic,
+        rank: usize,
+        kind: BlockKind,
+        (n_columns, nnz): (usize, usize),
+    ) -> Chunks<Symbolic> {
         let n_chunks = self.plan.n_chunks;
         let shape = |chunk| Shape::new(self.plan.n_chunk_rows(rank, chunk), n_columns);
-        let chunk = |chunk| self.sparse(meter, shape(chunk), even_part(nnz, chunk, n_chunks)).of_kind(kind);
+        let chunk = |chunk| self.sparse(symbolic, shape(chunk), even_part(nnz, chunk, n_chunks)).of_kind(kind);
         (0..n_chunks).map(chunk).collect()
     }
 
     /// The blocks of some steps side by side, as `HostBlocks` has them.
     fn together(
         &self,
-        meter: &Meter,
-        ranks: &Ranks<Meter>,
+        symbolic: &Symbolic,
+        ranks: &Ranks<Symbolic>,
         together: &StepsTogether,
         transpose: Transpose,
-    ) -> StepGroup<Meter> {
+    ) -> StepGroup<Symbolic> {
         let (plan, rank, steps) = (&self.plan, ranks.rank(), &ranks.mine().steps);
         let lists: BTreeMap<usize, Vec<usize>> =
             together.steps.iter().filter_map(|&i| Some((i, self.rows(rank, i, transpose)?))).collect();
@@ -267,11 +273,11 @@ impl PaperBlocks {
         let n_columns = received.iter().sum();
         let exchange = match lists.is_empty() {
             true => PanelExchange::Panels(Panels::of(plan, rank, together)),
-            false => PanelExchange::Rows(exchange_of(meter, sent, received)),
+            false => PanelExchange::Rows(exchange_of(symbolic, sent, received)),
         };
         let nnz: Vec<usize> = plan.from_others(rank, together).map(|(i, _)| self.nnz(rank, i, transpose)).collect();
         let kind = if nnz.len() == 1 && steps.len() > 2 { BlockKind::Single } else { BlockKind::Others };
-        let chunks = || self.chunks(meter, rank, kind, (n_columns, nnz.iter().sum()));
+        let chunks = || self.chunks(symbolic, rank, kind, (n_columns, nnz.iter().sum()));
         StepGroup { matrix: (!nnz.is_empty()).then(chunks), exchange }
     }
 }
@@ -282,33 +288,38 @@ fn even_part(n: usize, i: usize, n_parts: usize) -> usize {
 }
 
 /// Lists of rows of which only the lengths are known.
-fn exchange_of(meter: &Meter, sent: Vec<usize>, received: Vec<usize>) -> HaloPlan<Meter> {
-    HaloPlan::of_ids(meter.matrix(Shape::new(sent.iter().sum(), 1), Dtype::F32), sent, received)
+fn exchange_of(symbolic: &Symbolic, sent: Vec<usize>, received: Vec<usize>) -> HaloPlan<Symbolic> {
+    HaloPlan::of_ids(symbolic.matrix(Shape::new(sent.iter().sum(), 1), Dtype::F32), sent, received)
 }
 
-impl BlockSource<Meter> for PaperBlocks {
+impl BlockSource<Symbolic> for SymbolicBlocks {
     fn wire(&self) -> Dtype {
         self.wire
     }
 
-    fn blocks(&self, meter: &Meter, ranks: &Ranks<Meter>, transpose: Transpose) -> Result<Blocks<Meter>, ComputeError> {
+    fn blocks(
+        &self,
+        symbolic: &Symbolic,
+        ranks: &Ranks<Symbolic>,
+        transpose: Transpose,
+    ) -> Result<Blocks<Symbolic>, ComputeError> {
         let rank = ranks.rank();
         let own = ranks.mine().steps.iter().enumerate().find(|(_, step)| step.root == rank);
         let own = own.map(|(i, step)| {
             let size = (self.plan.panels[step.panel].len(), self.nnz(rank, i, transpose));
-            self.chunks(meter, rank, BlockKind::Own, size)
+            self.chunks(symbolic, rank, BlockKind::Own, size)
         });
         let together = self.plan.together(rank).into_iter();
-        let together = together.map(|some| self.together(meter, ranks, &some, transpose)).collect();
+        let together = together.map(|some| self.together(symbolic, ranks, &some, transpose)).collect();
         let has_factors = self.graph.has_factors[usize::from(transpose == Transpose::Yes)];
-        let factors = has_factors.then(|| meter.matrix(Shape::new(ranks.own().len(), 1), Dtype::F32));
+        let factors = has_factors.then(|| symbolic.matrix(Shape::new(ranks.own().len(), 1), Dtype::F32));
         Ok(Blocks { factors, own, together })
     }
 
-    fn pattern(&self, meter: &Meter, ranks: &Arc<Ranks<Meter>>) -> Result<Pattern<Meter>, ComputeError> {
+    fn pattern(&self, symbolic: &Symbolic, ranks: &Arc<Ranks<Symbolic>>) -> Result<Pattern<Symbolic>, ComputeError> {
         let PatternSizes { nnz, received, sent } = self.pattern_sizes(ranks.rank());
         let shape = Shape::new(ranks.own().len(), received.iter().sum());
-        let (matrix, rows) = (self.sparse(meter, shape, nnz as usize), exchange_of(meter, sent, received));
+        let (matrix, rows) = (self.sparse(symbolic, shape, nnz as usize), exchange_of(symbolic, sent, received));
         Ok(Pattern { matrix, rows: HaloExchange::of(ranks, rows) })
     }
 }
@@ -317,7 +328,7 @@ impl BlockSource<Meter> for PaperBlocks {
 ///
 /// Others are taken to be as far as this rank: nobody is waited for. Ranks are planned one by one, and an epoch takes
 /// what the slowest of them takes.
-pub(crate) struct PaperRank {
+pub(crate) struct SymbolicRank {
     members: Vec<usize>,
     place: usize,
     shared: Arc<Shared>,
@@ -328,7 +339,7 @@ struct Shared {
     network: Network,
     /// Whether who sends does so to one rank at a time.
     is_in_turns: bool,
-    clock: MeterClock,
+    clock: SymbolicClock,
     /// When the links are free again.
     free_at: Mutex<f64>,
     /// Whether calls are being begun.
@@ -342,24 +353,29 @@ impl Shared {
     }
 }
 
-impl PaperRank {
+impl SymbolicRank {
     /// The ranks of `plan` as `rank` sees them.
-    pub(crate) fn ranks(plan: &Arc<BlockPlan>, rank: usize, network: Network, meter: &Meter) -> Arc<Ranks<Meter>> {
+    pub(crate) fn ranks(
+        plan: &Arc<BlockPlan>,
+        rank: usize,
+        network: Network,
+        symbolic: &Symbolic,
+    ) -> Arc<Ranks<Symbolic>> {
         let shared = Arc::new(Shared {
             network,
             is_in_turns: plan.stages == Stages::Turns,
-            clock: meter.clock(),
+            clock: symbolic.clock(),
             free_at: Mutex::new(0.0),
             is_beginning: AtomicBool::new(false),
             counters: Counters::default(),
         });
-        let group = |members: &[usize]| -> Box<dyn Collective<Meter>> {
+        let group = |members: &[usize]| -> Box<dyn Collective<Symbolic>> {
             let (members, place) = (members.to_vec(), place_in(members, rank));
             Box::new(Self { members, place, shared: Arc::clone(&shared) })
         };
         let world = group(&(0..plan.ranks.len()).collect::<Vec<_>>());
         let ranks = Ranks::of(Arc::clone(plan), world, |_, members| Ok(group(members)));
-        Arc::new(ranks.expect("nothing fails on paper"))
+        Arc::new(ranks.expect("nothing fails in a dry run"))
     }
 
     /// Lets an exchange take its time: beside what the device computes, if it is being begun.
@@ -388,7 +404,7 @@ impl PaperRank {
     }
 }
 
-impl Collective<Meter> for PaperRank {
+impl Collective<Symbolic> for SymbolicRank {
     fn rank(&self) -> usize {
         self.place
     }
@@ -397,18 +413,18 @@ impl Collective<Meter> for PaperRank {
         self.members.len()
     }
 
-    fn broadcast(&self, root: usize, matrix: &mut MeterMatrix) -> Result<(), CommError> {
+    fn broadcast(&self, root: usize, matrix: &mut SymbolicMatrix) -> Result<(), CommError> {
         let bytes = bytes_of(matrix, matrix.shape().rows);
         let traffic = Traffic::of_broadcast(bytes, self.members.len(), root == self.place);
         self.exchange(Operation::Broadcast, bytes as f64, traffic);
         Ok(())
     }
 
-    fn all_reduce(&self, matrix: &mut MeterMatrix) -> Result<(), CommError> {
+    fn all_reduce(&self, matrix: &mut SymbolicMatrix) -> Result<(), CommError> {
         self.all_reduce_each(&mut [matrix])
     }
 
-    fn all_reduce_each(&self, matrices: &mut [&mut MeterMatrix]) -> Result<(), CommError> {
+    fn all_reduce_each(&self, matrices: &mut [&mut SymbolicMatrix]) -> Result<(), CommError> {
         let (mut bytes, mut traffic) = (0, Traffic::default());
         for matrix in matrices {
             let (n, n_ranks) = (matrix.shape().len(), self.members.len());
@@ -442,19 +458,29 @@ impl Collective<Meter> for PaperRank {
         Ok(())
     }
 
-    fn reduce_scatter(&self, rows: &[usize], input: &MeterMatrix, _out: &mut MeterMatrix) -> Result<(), CommError> {
+    fn reduce_scatter(
+        &self,
+        rows: &[usize],
+        input: &SymbolicMatrix,
+        _out: &mut SymbolicMatrix,
+    ) -> Result<(), CommError> {
         let (all, own) = (bytes_of(input, input.shape().rows), bytes_of(input, rows[self.place]));
         let traffic = Traffic::of_reduce_scatter(own, all, self.members.len());
         self.exchange(Operation::ReduceScatter, all as f64 * self.share_of_others(), traffic);
         Ok(())
     }
 
-    fn all_gather(&self, rows: &[usize], input: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), CommError> {
+    fn all_gather(&self, rows: &[usize], input: &SymbolicMatrix, out: &mut SymbolicMatrix) -> Result<(), CommError> {
         self.gather_others(rows, input, out)
     }
 
     /// Rows go from each to each: all wait for whoever has most.
-    fn gather_others(&self, rows: &[usize], _input: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), CommError> {
+    fn gather_others(
+        &self,
+        rows: &[usize],
+        _input: &SymbolicMatrix,
+        out: &mut SymbolicMatrix,
+    ) -> Result<(), CommError> {
         let most = bytes_of(out, rows.iter().copied().max().unwrap_or(0));
         let (all, own) = (bytes_of(out, rows.iter().sum()), bytes_of(out, rows[self.place]));
         let traffic = Traffic::of_all_gather(own, all, self.members.len());
@@ -467,9 +493,9 @@ impl Collective<Meter> for PaperRank {
     fn all_to_all(
         &self,
         send_rows: &[usize],
-        input: &MeterMatrix,
+        input: &SymbolicMatrix,
         receive_rows: &[usize],
-        out: &mut MeterMatrix,
+        out: &mut SymbolicMatrix,
     ) -> Result<(), CommError> {
         let others = |rows: &[usize]| -> Vec<usize> {
             rows.iter().enumerate().filter(|(i, n)| *i != self.place && **n > 0).map(|(_, n)| *n).collect()
@@ -500,8 +526,8 @@ impl Collective<Meter> for PaperRank {
         Ok(messages)
     }
 
-    fn split(&self, _colour: usize, _key: usize) -> Result<Box<dyn Collective<Meter>>, CommError> {
-        let message = "who is in a group is not known on paper; take the groups of the plan".to_owned();
+    fn split(&self, _colour: usize, _key: usize) -> Result<Box<dyn Collective<Symbolic>>, CommError> {
+        let message = "a dry run does not know the ranks of a group; take the groups of the plan".to_owned();
         Err(CommError::Library { operation: "split", message })
     }
 
@@ -519,6 +545,6 @@ impl Collective<Meter> for PaperRank {
 }
 
 /// Bytes of so many rows of a matrix.
-fn bytes_of(matrix: &MeterMatrix, rows: usize) -> u64 {
+fn bytes_of(matrix: &SymbolicMatrix, rows: usize) -> u64 {
     (rows * matrix.shape().cols * matrix.element_bytes()) as u64
 }

@@ -1,4 +1,4 @@
-//! [`Crew`]: the processes that a launcher started.
+//! [`ProcessGroup`]: the processes that a launcher started.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -19,23 +19,23 @@ use crate::error::CliError;
 use crate::interrupt::ENDED_BY_SIGNAL;
 use crate::{progress, shell};
 
-/// How often the launcher looks around.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval between two looks at the processes.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long ranks may take to hear of a failure and say what happened, before they are asked to end.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Time for ranks to notice a failure and report it, before they are sent SIGTERM.
+const FAILURE_GRACE: Duration = Duration::from_secs(2);
 
-/// How long ranks may take to end when asked.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Time for ranks to end after SIGTERM, before they are killed.
+const TERMINATION_GRACE: Duration = Duration::from_secs(3);
 
 /// Exit status of a rank that Ctrl-C or SIGTERM stopped after a checkpoint.
 const STOPPED: [i32; 2] = [ENDED_BY_SIGNAL + SIGINT, ENDED_BY_SIGNAL + SIGTERM];
 
 /// The processes that a launcher started on this host.
-pub struct Crew {
+pub struct ProcessGroup {
     members: Vec<Member>,
     signals: Signals,
-    ending: Ending,
+    shutdown: Shutdown,
     /// Those that failed by themselves, the first ones first.
     failed: Vec<(usize, ExitStatus)>,
     /// Exit status of the first rank that a signal stopped after a checkpoint.
@@ -46,39 +46,39 @@ struct Member {
     rank: usize,
     child: Child,
     has_ended: bool,
-    /// Passes on what it says.
-    voice: Option<JoinHandle<()>>,
+    /// Thread that copies its output, line by line.
+    output_thread: Option<JoinHandle<()>>,
 }
 
-/// How far the end of all has come.
-enum Ending {
-    /// All are at work.
-    NotYet,
-    /// Something failed, and all who live may hear of it until then.
-    LastWords(Instant),
-    /// They were asked to end, and have until then.
-    Asked(Instant),
-    /// Nobody is left.
+/// Phase of the shutdown.
+enum Shutdown {
+    /// All ranks run.
+    Running,
+    /// A rank failed; the others have until this time to notice it and end.
+    FailureGrace(Instant),
+    /// SIGTERM was sent; ranks have until this time to end.
+    Terminating(Instant),
+    /// SIGKILL was sent.
     Killed,
 }
 
-impl Crew {
+impl ProcessGroup {
     /// Starts all processes; of those that cannot all be started, none is left.
     pub fn start(orders: &Orders) -> Result<Self, CliError> {
         let other = |what: &str, error: io::Error| CliError::Other(format!("{what}: {error}"));
         let signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| other("cannot catch Ctrl-C", error))?;
         let (members, failed) = (Vec::new(), Vec::new());
-        let mut crew = Self { members, signals, ending: Ending::NotYet, failed, stopped: None };
+        let mut group = Self { members, signals, shutdown: Shutdown::Running, failed, stopped: None };
         for local in 0..orders.nproc {
             match Member::start(orders, local) {
-                Ok(member) => crew.members.push(member),
+                Ok(member) => group.members.push(member),
                 Err(error) => {
-                    crew.kill();
+                    group.kill();
                     return Err(other(&format!("rank {} cannot be started", orders.first + local), error));
                 }
             }
         }
-        Ok(crew)
+        Ok(group)
     }
 
     /// Waits until all have ended, and ends all when one fails.
@@ -87,11 +87,11 @@ impl Crew {
             self.pass_signals_on();
             self.look()?;
             self.hurry();
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
-        for voice in self.members.iter_mut().filter_map(|member| member.voice.take()) {
+        for output_thread in self.members.iter_mut().filter_map(|member| member.output_thread.take()) {
             // What it could not pass on is lost already.
-            let _ = voice.join();
+            let _ = output_thread.join();
         }
         Ok(self.verdict())
     }
@@ -116,13 +116,14 @@ impl Crew {
                 continue;
             }
             // Who was told to end did not fail.
-            let by_itself = !matches!((&self.ending, status.signal()), (Ending::Asked(_) | Ending::Killed, Some(_)));
+            let by_itself =
+                !matches!((&self.shutdown, status.signal()), (Shutdown::Terminating(_) | Shutdown::Killed, Some(_)));
             if !status.success() && (by_itself || self.failed.is_empty()) {
                 self.failed.push((member.rank, status));
             }
         }
-        if !self.failed.is_empty() && matches!(self.ending, Ending::NotYet) {
-            self.ending = Ending::LastWords(Instant::now() + LAST_WORDS);
+        if !self.failed.is_empty() && matches!(self.shutdown, Shutdown::Running) {
+            self.shutdown = Shutdown::FailureGrace(Instant::now() + FAILURE_GRACE);
         }
         Ok(())
     }
@@ -130,14 +131,14 @@ impl Crew {
     /// Ends who does not end.
     fn hurry(&mut self) {
         let now = Instant::now();
-        match self.ending {
-            Ending::LastWords(until) if now >= until => {
+        match self.shutdown {
+            Shutdown::FailureGrace(until) if now >= until => {
                 self.send(Signal::SIGTERM);
-                self.ending = Ending::Asked(now + PATIENCE);
+                self.shutdown = Shutdown::Terminating(now + TERMINATION_GRACE);
             }
-            Ending::Asked(until) if now >= until => {
+            Shutdown::Terminating(until) if now >= until => {
                 self.kill();
-                self.ending = Ending::Killed;
+                self.shutdown = Shutdown::Killed;
             }
             _ => {}
         }
@@ -181,7 +182,7 @@ impl Crew {
     }
 }
 
-impl Crew {
+impl ProcessGroup {
     /// The status of ranks of which none failed, with the command that goes on where a signal stopped them.
     fn stopped(&self) -> ExitCode {
         let Some(code) = self.stopped else { return ExitCode::SUCCESS };
@@ -218,9 +219,9 @@ impl Member {
             command.stdout(Stdio::null()).stderr(Stdio::piped());
         }
         let mut child = command.spawn()?;
-        let voice = child.stderr.take().map(|said| thread::Builder::new().spawn(move || pass_on(rank, said)));
-        match voice.transpose() {
-            Ok(voice) => Ok(Self { rank, child, has_ended: false, voice }),
+        let output_thread = child.stderr.take().map(|said| thread::Builder::new().spawn(move || pass_on(rank, said)));
+        match output_thread.transpose() {
+            Ok(output_thread) => Ok(Self { rank, child, has_ended: false, output_thread }),
             Err(error) => {
                 child.kill()?;
                 Err(error)

@@ -1,4 +1,4 @@
-//! [`Agenda`]: whose turn it is on one rank, decided on plain data: no threads, no clocks.
+//! [`LaunchSchedule`]: which launch is next on one rank, decided on plain data: no threads, no clocks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ enum Turns {
 }
 
 /// One rank's view of who has launched, who wants to, and whose turn it is.
-pub(super) struct Agenda {
+pub(super) struct LaunchSchedule {
     rank: usize,
     names: Arc<[String]>,
     turns: Turns,
@@ -68,7 +68,7 @@ pub(super) struct Agenda {
     signed_off: Vec<Vec<Option<u64>>>,
 }
 
-impl Agenda {
+impl LaunchSchedule {
     pub fn new(rank: usize, n_ranks: usize, rules: &Rules) -> Self {
         let n_workers = rules.workers.len();
         let turns = match &rules.order {
@@ -244,7 +244,7 @@ impl Agenda {
     }
 
     /// A worker will launch no more; what to tell the others.
-    pub fn sign_off(&mut self, worker: usize) -> Result<Content, OrderError> {
+    pub fn close(&mut self, worker: usize) -> Result<Content, OrderError> {
         let progress = &mut self.workers[worker];
         progress.has_signed_off = true;
         let n_launched = progress.n_launched;

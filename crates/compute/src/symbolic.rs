@@ -1,4 +1,4 @@
-//! [`Meter`]: a backend that computes nothing and counts everything.
+//! [`Symbolic`]: a backend that computes nothing and counts everything.
 //!
 //! Running a training step on it gives the step's memory and time before anything is paid: matrices are shapes, and
 //! each operation adds the bytes that it would move and the arithmetic that it would do. What a plan says is therefore
@@ -18,7 +18,7 @@ use crate::{
     Epilogue, NO_COLUMN, SgdUpdate, Shape, Slope, SparseOperand, Transpose, WayBack,
 };
 
-pub use clock::MeterClock;
+pub use clock::SymbolicClock;
 use rates::Speed;
 pub use rates::{BlockKind, BlockSeconds, ByDtype, CardRates, EntrySeconds, Rates};
 
@@ -44,9 +44,9 @@ pub struct Cost {
     pub exchange_seconds: f64,
 }
 
-/// A device on paper.
+/// Symbolic device: matrices are shapes, and operations add to counts.
 #[derive(Debug)]
-pub struct Meter {
+pub struct Symbolic {
     speed: Speed,
     /// Counts what a CUDA device allocates besides matrices; the processor's scratch memory is small.
     cuda: bool,
@@ -57,7 +57,7 @@ pub struct Meter {
 
 /// The shape of a matrix; it counts as alive until it is dropped.
 #[derive(Debug)]
-pub struct MeterMatrix {
+pub struct SymbolicMatrix {
     shape: Shape,
     dtype: Dtype,
     /// Bytes: those of the elements, on a CUDA device also what lies between rows.
@@ -67,21 +67,21 @@ pub struct MeterMatrix {
 
 /// The size of a sparse matrix; its bytes count until it is dropped.
 #[derive(Debug)]
-pub struct MeterSparse {
+pub struct SymbolicSparse {
     shape: Shape,
     nnz: usize,
     weighted: bool,
     symmetric: bool,
     kind: BlockKind,
     /// Counts the bytes.
-    _arrays: MeterMatrix,
+    _arrays: SymbolicMatrix,
     /// Counts those of a transpose that is made when it is first needed.
-    transpose: OnceLock<MeterMatrix>,
+    transpose: OnceLock<SymbolicMatrix>,
     /// Those of dense blocks of either direction, which are found when a product first looks for them.
-    tiles: [OnceLock<MeterMatrix>; 2],
+    tiles: [OnceLock<SymbolicMatrix>; 2],
 }
 
-impl MeterSparse {
+impl SymbolicSparse {
     /// The same as a block of this kind.
     #[must_use]
     pub fn of_kind(self, kind: BlockKind) -> Self {
@@ -89,7 +89,7 @@ impl MeterSparse {
     }
 }
 
-impl Meter {
+impl Symbolic {
     /// A processor with the given rates.
     #[must_use]
     pub fn new(rates: Rates) -> Self {
@@ -106,8 +106,8 @@ impl Meter {
 
     /// The clock that operations put forward.
     #[must_use]
-    pub fn clock(&self) -> MeterClock {
-        MeterClock(Arc::clone(&self.cost))
+    pub fn clock(&self) -> SymbolicClock {
+        SymbolicClock(Arc::clone(&self.cost))
     }
 
     /// What all operations so far cost.
@@ -125,10 +125,10 @@ impl Meter {
 
     /// A dense matrix of which only the shape is known.
     #[must_use]
-    pub fn matrix(&self, shape: Shape, dtype: Dtype) -> MeterMatrix {
+    pub fn matrix(&self, shape: Shape, dtype: Dtype) -> SymbolicMatrix {
         // Plans may be of sizes that no machine has.
         let allocated = (shape.rows as u64).saturating_mul(self.stride(shape.cols, dtype) as u64);
-        let matrix = MeterMatrix { shape, dtype, allocated, cost: Arc::clone(&self.cost) };
+        let matrix = SymbolicMatrix { shape, dtype, allocated, cost: Arc::clone(&self.cost) };
         update(&self.cost, |cost| {
             cost.live_bytes = cost.live_bytes.saturating_add(allocated);
             cost.peak_bytes = cost.peak_bytes.max(cost.live_bytes);
@@ -138,7 +138,7 @@ impl Meter {
 
     /// A dense matrix that comes from the host.
     #[must_use]
-    pub fn uploaded(&self, shape: Shape, dtype: Dtype) -> MeterMatrix {
+    pub fn uploaded(&self, shape: Shape, dtype: Dtype) -> SymbolicMatrix {
         let matrix = self.matrix(shape, dtype);
         self.scratch(|| cuda::upload(shape, dtype));
         matrix
@@ -147,7 +147,7 @@ impl Meter {
     /// A sparse matrix of which only the size is known; `symmetric` when it is its own transpose, which else is stored,
     /// too.
     #[must_use]
-    pub fn sparse(&self, shape: Shape, nnz: usize, weighted: bool, symmetric: bool) -> MeterSparse {
+    pub fn sparse(&self, shape: Shape, nnz: usize, weighted: bool, symmetric: bool) -> SymbolicSparse {
         let words = if self.cuda {
             cuda::forward(shape, nnz, weighted).div_ceil(size_of::<u32>())
         } else {
@@ -156,7 +156,7 @@ impl Meter {
             (nnz * words_per_entry + 2 * (shape.rows + 1) + shape.rows + shape.cols) * copies
         };
         let arrays = self.matrix(Shape::new(words, 1), Dtype::F32);
-        MeterSparse {
+        SymbolicSparse {
             shape,
             nnz,
             weighted,
@@ -179,7 +179,7 @@ impl Meter {
 
     /// An operation reads the transpose, which on a CUDA device is made when it is first needed. A symmetric matrix
     /// stands for it unless other weights take the place of its values.
-    fn need_transpose(&self, a: &MeterSparse, other_weights: bool) {
+    fn need_transpose(&self, a: &SymbolicSparse, other_weights: bool) {
         if self.cuda && (other_weights || !a.symmetric) {
             let words = || Shape::new(cuda::transpose(a).div_ceil(size_of::<u32>()), 1);
             a.transpose.get_or_init(|| self.matrix(words(), Dtype::F32));
@@ -201,7 +201,7 @@ impl Meter {
     }
 
     /// A sparse product looks for dense blocks on a CUDA device, once for each direction.
-    fn need_tiles(&self, a: &MeterSparse, transposed: bool) {
+    fn need_tiles(&self, a: &SymbolicSparse, transposed: bool) {
         if self.cuda && !a.weighted {
             let transposed = transposed && !a.symmetric;
             let shape = if transposed { Shape::new(a.shape.cols, a.shape.rows) } else { a.shape };
@@ -214,7 +214,7 @@ impl Meter {
     }
 
     /// A product with `x`, whose result of so many rows is added to what is there, or takes its place.
-    fn sparse_product(&self, a: &MeterSparse, x: &MeterMatrix, (rows, dtype): (usize, Dtype), adds: bool) {
+    fn sparse_product(&self, a: &SymbolicSparse, x: &SymbolicMatrix, (rows, dtype): (usize, Dtype), adds: bool) {
         let gathered = (a.nnz * x.row_bytes()) as f64;
         let flops = 2.0 * a.nnz as f64 * x.shape.cols as f64;
         self.scratch(|| cuda::product(Shape::new(rows, x.shape.rows), a.nnz, x.shape.cols, [x.dtype, dtype]));
@@ -228,7 +228,7 @@ impl Meter {
     }
 
     /// Reads a row of each `gathered` matrix for `n` entries in no order.
-    fn gather(&self, n: usize, gathered: &[&MeterMatrix]) {
+    fn gather(&self, n: usize, gathered: &[&SymbolicMatrix]) {
         for x in gathered {
             let seconds = self.speed.gather(BlockKind::Whole, n as f64, x.shape.cols, x.dtype);
             self.charge((n * x.row_bytes()) as f64, 0.0, seconds);
@@ -236,7 +236,7 @@ impl Meter {
     }
 
     /// An operation that passes over matrices a few times.
-    fn pass(&self, matrices: &[&MeterMatrix]) {
+    fn pass(&self, matrices: &[&SymbolicMatrix]) {
         self.operation(matrices.iter().map(|m| m.n_bytes() as f64).sum(), 0.0, Dtype::F32);
     }
 }
@@ -245,7 +245,7 @@ fn update(cost: &Mutex<Cost>, change: impl FnOnce(&mut Cost)) {
     change(&mut cost.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
-impl MeterMatrix {
+impl SymbolicMatrix {
     /// Rows and columns.
     #[must_use]
     pub fn shape(&self) -> Shape {
@@ -267,17 +267,17 @@ impl MeterMatrix {
     }
 }
 
-impl Drop for MeterMatrix {
+impl Drop for SymbolicMatrix {
     fn drop(&mut self) {
         let bytes = self.allocated;
         update(&self.cost, |cost| cost.live_bytes = cost.live_bytes.saturating_sub(bytes));
     }
 }
 
-impl Backend for Meter {
-    type Matrix = MeterMatrix;
-    type Sparse = MeterSparse;
-    type Ids = MeterMatrix;
+impl Backend for Symbolic {
+    type Matrix = SymbolicMatrix;
+    type Sparse = SymbolicSparse;
+    type Ids = SymbolicMatrix;
     type Recording = ();
 
     fn name(&self) -> String {
@@ -288,11 +288,11 @@ impl Backend for Meter {
         self.activations
     }
 
-    fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<MeterMatrix, ComputeError> {
+    fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<SymbolicMatrix, ComputeError> {
         Ok(self.matrix(shape, dtype))
     }
 
-    fn upload(&self, host: &Matrix, dtype: Dtype) -> Result<MeterMatrix, ComputeError> {
+    fn upload(&self, host: &Matrix, dtype: Dtype) -> Result<SymbolicMatrix, ComputeError> {
         Ok(self.uploaded(Shape::new(host.n_rows(), host.n_cols()), dtype))
     }
 
@@ -301,67 +301,67 @@ impl Backend for Meter {
         shape: Shape,
         dtype: Dtype,
         _make: &mut dyn FnMut() -> Vec<f32>,
-    ) -> Result<MeterMatrix, ComputeError> {
+    ) -> Result<SymbolicMatrix, ComputeError> {
         Ok(self.uploaded(shape, dtype))
     }
 
     /// Zeros: there are no values to return.
-    fn download(&self, matrix: &MeterMatrix) -> Result<Matrix, ComputeError> {
+    fn download(&self, matrix: &SymbolicMatrix) -> Result<Matrix, ComputeError> {
         let Shape { rows, cols } = matrix.shape;
         Matrix::new(rows, cols, vec![0.0; rows * cols]).map_err(|e| ComputeError::argument("download", e.to_string()))
     }
 
-    fn write(&self, _host: &Matrix, _out: &mut MeterMatrix) -> Result<(), ComputeError> {
+    fn write(&self, _host: &Matrix, _out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
         Ok(())
     }
 
-    fn write_made(&self, _make: &mut dyn FnMut() -> Vec<f32>, _out: &mut MeterMatrix) -> Result<(), ComputeError> {
+    fn write_made(&self, _make: &mut dyn FnMut() -> Vec<f32>, _out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
         Ok(())
     }
 
     fn write_rows(
         &self,
         _fill: &(dyn Fn(usize, &mut [f32]) + Sync),
-        out: &mut MeterMatrix,
+        out: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.scratch(|| cuda::upload(out.shape, out.dtype));
         self.pass(&[out]);
         Ok(())
     }
 
-    fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<MeterSparse, ComputeError> {
+    fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<SymbolicSparse, ComputeError> {
         let csr = operand.csr;
         let shape = Shape::new(csr.n_rows(), csr.n_cols());
         Ok(self.sparse(shape, csr.nnz(), csr.values().is_some(), operand.symmetric))
     }
 
-    fn upload_ids(&self, ids: &[u32]) -> Result<MeterMatrix, ComputeError> {
+    fn upload_ids(&self, ids: &[u32]) -> Result<SymbolicMatrix, ComputeError> {
         Ok(self.matrix(Shape::new(ids.len(), 1), Dtype::F32))
     }
 
-    fn shape(&self, matrix: &MeterMatrix) -> Shape {
+    fn shape(&self, matrix: &SymbolicMatrix) -> Shape {
         matrix.shape
     }
 
-    fn dtype(&self, matrix: &MeterMatrix) -> Dtype {
+    fn dtype(&self, matrix: &SymbolicMatrix) -> Dtype {
         matrix.dtype
     }
 
-    fn sparse_shape(&self, sparse: &MeterSparse) -> Shape {
+    fn sparse_shape(&self, sparse: &SymbolicSparse) -> Shape {
         sparse.shape
     }
 
-    fn nnz(&self, sparse: &MeterSparse) -> usize {
+    fn nnz(&self, sparse: &SymbolicSparse) -> usize {
         sparse.nnz
     }
 
     fn gemm(
         &self,
-        (a, ta): (&MeterMatrix, Transpose),
+        (a, ta): (&SymbolicMatrix, Transpose),
         dropout: Option<Dropout>,
-        (b, _): (&MeterMatrix, Transpose),
-        epilogue: Epilogue<'_, MeterMatrix>,
-        out: &mut MeterMatrix,
+        (b, _): (&SymbolicMatrix, Transpose),
+        epilogue: Epilogue<'_, SymbolicMatrix>,
+        out: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
         self.scratch(|| cuda::gemm((a, b), dropout, (plain, self.activations), out));
@@ -374,10 +374,10 @@ impl Backend for Meter {
 
     fn gemm_pair(
         &self,
-        first: (&MeterMatrix, &MeterMatrix),
-        second: (&MeterMatrix, &MeterMatrix),
-        epilogue: Epilogue<'_, MeterMatrix>,
-        out: &mut MeterMatrix,
+        first: (&SymbolicMatrix, &SymbolicMatrix),
+        second: (&SymbolicMatrix, &SymbolicMatrix),
+        epilogue: Epilogue<'_, SymbolicMatrix>,
+        out: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
         let pairs = [first, second];
@@ -392,10 +392,10 @@ impl Backend for Meter {
     /// Factors are applied as rows are stored.
     fn gemm_scaled(
         &self,
-        _factors: &MeterMatrix,
-        a: (&MeterMatrix, Transpose),
-        b: (&MeterMatrix, Transpose),
-        out: &mut MeterMatrix,
+        _factors: &SymbolicMatrix,
+        a: (&SymbolicMatrix, Transpose),
+        b: (&SymbolicMatrix, Transpose),
+        out: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.gemm(a, None, b, Epilogue::default(), out)
     }
@@ -403,11 +403,11 @@ impl Backend for Meter {
     /// Factors likewise; columns of `y` are read where they lie.
     fn gemm_backward(
         &self,
-        a: (&MeterMatrix, Transpose),
-        b: (&MeterMatrix, Transpose),
-        _way_back: WayBack<'_, MeterMatrix>,
-        out: &mut MeterMatrix,
-        _bias_grad: Option<&mut MeterMatrix>,
+        a: (&SymbolicMatrix, Transpose),
+        b: (&SymbolicMatrix, Transpose),
+        _way_back: WayBack<'_, SymbolicMatrix>,
+        out: &mut SymbolicMatrix,
+        _bias_grad: Option<&mut SymbolicMatrix>,
     ) -> Result<(), ComputeError> {
         self.gemm(a, None, b, Epilogue::default(), out)?;
         self.scratch(|| cuda::columns(out.shape));
@@ -417,11 +417,11 @@ impl Backend for Meter {
 
     fn spmm(
         &self,
-        (a, ta): (&MeterSparse, Transpose),
-        weights: Option<&MeterMatrix>,
-        x: &MeterMatrix,
-        epilogue: Epilogue<'_, MeterMatrix>,
-        out: &mut MeterMatrix,
+        (a, ta): (&SymbolicSparse, Transpose),
+        weights: Option<&SymbolicMatrix>,
+        x: &SymbolicMatrix,
+        epilogue: Epilogue<'_, SymbolicMatrix>,
+        out: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         if ta == Transpose::Yes {
             self.need_transpose(a, weights.is_some());
@@ -435,15 +435,15 @@ impl Backend for Meter {
 
     fn spmm_columns(
         &self,
-        (a, ta): (&MeterSparse, Transpose),
-        x: &MeterMatrix,
-        epilogue: Epilogue<'_, MeterMatrix>,
-        (out, _): (&mut MeterMatrix, usize),
+        (a, ta): (&SymbolicSparse, Transpose),
+        x: &SymbolicMatrix,
+        epilogue: Epilogue<'_, SymbolicMatrix>,
+        (out, _): (&mut SymbolicMatrix, usize),
     ) -> Result<(), ComputeError> {
         self.spmm((a, ta), None, x, epilogue, out)
     }
 
-    fn spmm_in_place(&self, (a, ta): (&MeterSparse, Transpose), x: &mut MeterMatrix) -> Result<(), ComputeError> {
+    fn spmm_in_place(&self, (a, ta): (&SymbolicSparse, Transpose), x: &mut SymbolicMatrix) -> Result<(), ComputeError> {
         if ta == Transpose::Yes {
             self.need_transpose(a, false);
         }
@@ -460,52 +460,57 @@ impl Backend for Meter {
     fn epilogue_backward(
         &self,
         _slope: Slope,
-        y: &MeterMatrix,
-        grad: &mut MeterMatrix,
-        _bias_grad: Option<&mut MeterMatrix>,
+        y: &SymbolicMatrix,
+        grad: &mut SymbolicMatrix,
+        _bias_grad: Option<&mut SymbolicMatrix>,
     ) -> Result<(), ComputeError> {
         self.scratch(|| cuda::columns(grad.shape));
         self.pass(&[y, grad, grad]);
         Ok(())
     }
 
-    fn dropout(&self, x: &MeterMatrix, _dropout: Dropout, out: &mut MeterMatrix) -> Result<(), ComputeError> {
+    fn dropout(&self, x: &SymbolicMatrix, _dropout: Dropout, out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
         self.pass(&[x, out]);
         Ok(())
     }
 
-    fn dropout_in_place(&self, _dropout: Dropout, x: &mut MeterMatrix) -> Result<(), ComputeError> {
+    fn dropout_in_place(&self, _dropout: Dropout, x: &mut SymbolicMatrix) -> Result<(), ComputeError> {
         self.pass(&[x, x]);
         Ok(())
     }
 
-    fn convert(&self, x: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), ComputeError> {
+    fn convert(&self, x: &SymbolicMatrix, out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
         self.pass(&[x, out]);
         Ok(())
     }
 
-    fn add_scaled(&self, _factor: f32, x: &MeterMatrix, _out: &mut MeterMatrix) -> Result<(), ComputeError> {
+    fn add_scaled(&self, _factor: f32, x: &SymbolicMatrix, _out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
         self.pass(&[x, x, x]);
         Ok(())
     }
 
-    fn gather_rows(&self, _x: &MeterMatrix, _ids: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), ComputeError> {
+    fn gather_rows(
+        &self,
+        _x: &SymbolicMatrix,
+        _ids: &SymbolicMatrix,
+        out: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
         self.pass(&[out, out]);
         Ok(())
     }
 
     fn scatter_add_rows(
         &self,
-        x: &MeterMatrix,
-        _ids: &MeterMatrix,
-        _out: &mut MeterMatrix,
+        x: &SymbolicMatrix,
+        _ids: &SymbolicMatrix,
+        _out: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.scratch(|| cuda::scatter(x.shape.rows));
         self.pass(&[x, x, x]);
         Ok(())
     }
 
-    fn column_sums(&self, x: &MeterMatrix, _out: &mut MeterMatrix) -> Result<(), ComputeError> {
+    fn column_sums(&self, x: &SymbolicMatrix, _out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
         self.scratch(|| cuda::columns(x.shape));
         self.pass(&[x]);
         Ok(())
@@ -513,11 +518,11 @@ impl Backend for Meter {
 
     fn softmax_cross_entropy(
         &self,
-        logits: &MeterMatrix,
-        _classes: &MeterMatrix,
-        _rows: &MeterMatrix,
-        grad: Option<&mut MeterMatrix>,
-        _loss: &mut MeterMatrix,
+        logits: &SymbolicMatrix,
+        _classes: &SymbolicMatrix,
+        _rows: &SymbolicMatrix,
+        grad: Option<&mut SymbolicMatrix>,
+        _loss: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.scratch(|| logits.shape.rows * size_of::<u32>());
         self.pass(&[logits]);
@@ -529,11 +534,11 @@ impl Backend for Meter {
 
     fn sigmoid_cross_entropy(
         &self,
-        logits: &MeterMatrix,
-        targets: &MeterMatrix,
-        _rows: &MeterMatrix,
-        grad: Option<&mut MeterMatrix>,
-        _loss: &mut MeterMatrix,
+        logits: &SymbolicMatrix,
+        targets: &SymbolicMatrix,
+        _rows: &SymbolicMatrix,
+        grad: Option<&mut SymbolicMatrix>,
+        _loss: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.pass(&[logits, targets]);
         if let Some(grad) = grad {
@@ -543,26 +548,31 @@ impl Backend for Meter {
     }
 
     /// Zeros: there are no values to compare.
-    fn argmax_rows(&self, x: &MeterMatrix) -> Result<Vec<u32>, ComputeError> {
+    fn argmax_rows(&self, x: &SymbolicMatrix) -> Result<Vec<u32>, ComputeError> {
         self.scratch(|| x.shape.rows * size_of::<u32>());
         self.pass(&[x]);
         Ok(vec![0; x.shape.rows])
     }
 
     /// Zero, likewise.
-    fn count_correct(&self, x: &MeterMatrix, _classes: &MeterMatrix, _rows: &MeterMatrix) -> Result<u64, ComputeError> {
+    fn count_correct(
+        &self,
+        x: &SymbolicMatrix,
+        _classes: &SymbolicMatrix,
+        _rows: &SymbolicMatrix,
+    ) -> Result<u64, ComputeError> {
         self.pass(&[x]);
         Ok(0)
     }
 
-    fn adam(&self, _step: AdamStep, updates: &mut [AdamUpdate<'_, MeterMatrix>]) -> Result<(), ComputeError> {
+    fn adam(&self, _step: AdamStep, updates: &mut [AdamUpdate<'_, SymbolicMatrix>]) -> Result<(), ComputeError> {
         for AdamUpdate { param, grad, first, second, .. } in updates {
             self.pass(&[grad, first, first, second, second, param, param]);
         }
         Ok(())
     }
 
-    fn sgd(&self, _lr: f32, _momentum: f32, updates: &mut [SgdUpdate<'_, MeterMatrix>]) -> Result<(), ComputeError> {
+    fn sgd(&self, _lr: f32, _momentum: f32, updates: &mut [SgdUpdate<'_, SymbolicMatrix>]) -> Result<(), ComputeError> {
         for SgdUpdate { param, grad, velocity, .. } in updates {
             self.pass(&[grad, velocity, velocity, param, param]);
         }
@@ -571,43 +581,48 @@ impl Backend for Meter {
 
     fn sddmm(
         &self,
-        a: &MeterSparse,
-        x: &MeterMatrix,
-        y: &MeterMatrix,
-        out: &mut MeterMatrix,
+        a: &SymbolicSparse,
+        x: &SymbolicMatrix,
+        y: &SymbolicMatrix,
+        out: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.gather(a.nnz, &[y]);
         self.pass(&[x, out]);
         Ok(())
     }
 
-    fn segment_softmax(&self, _a: &MeterSparse, scores: &mut MeterMatrix) -> Result<(), ComputeError> {
+    fn segment_softmax(&self, _a: &SymbolicSparse, scores: &mut SymbolicMatrix) -> Result<(), ComputeError> {
         self.pass(&[scores, scores]);
         Ok(())
     }
 
     fn segment_softmax_backward(
         &self,
-        _a: &MeterSparse,
-        shares: &MeterMatrix,
-        grad: &mut MeterMatrix,
+        _a: &SymbolicSparse,
+        shares: &SymbolicMatrix,
+        grad: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.pass(&[shares, grad, grad]);
         Ok(())
     }
 
-    fn head_dots(&self, x: &MeterMatrix, _vector: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), ComputeError> {
+    fn head_dots(
+        &self,
+        x: &SymbolicMatrix,
+        _vector: &SymbolicMatrix,
+        out: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
         self.pass(&[x, out]);
         Ok(())
     }
 
     fn head_dots_backward(
         &self,
-        x: &MeterMatrix,
-        _vector: &MeterMatrix,
-        grad: &MeterMatrix,
-        x_grad: Option<&mut MeterMatrix>,
-        _vector_grad: &mut MeterMatrix,
+        x: &SymbolicMatrix,
+        _vector: &SymbolicMatrix,
+        grad: &SymbolicMatrix,
+        x_grad: Option<&mut SymbolicMatrix>,
+        _vector_grad: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.scratch(|| cuda::columns(x.shape));
         self.pass(&[x, grad]);
@@ -620,8 +635,8 @@ impl Backend for Meter {
     fn attention(
         &self,
         attention: &Attention<'_, Self>,
-        out: &mut MeterMatrix,
-        log_sums: &mut MeterMatrix,
+        out: &mut SymbolicMatrix,
+        log_sums: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.scratch(|| {
             let Shape { rows, cols } = attention.values.shape;
@@ -636,9 +651,9 @@ impl Backend for Meter {
     fn attention_backward(
         &self,
         attention: &Attention<'_, Self>,
-        (out, log_sums): (&MeterMatrix, &MeterMatrix),
-        grad: &MeterMatrix,
-        grads: AttentionGrads<'_, MeterMatrix>,
+        (out, log_sums): (&SymbolicMatrix, &SymbolicMatrix),
+        grad: &SymbolicMatrix,
+        grads: AttentionGrads<'_, SymbolicMatrix>,
     ) -> Result<(), ComputeError> {
         let nnz = attention.graph.nnz;
         self.need_transpose(attention.graph, true);
@@ -651,10 +666,10 @@ impl Backend for Meter {
     fn normalize_rows(
         &self,
         _eps: f32,
-        x: &MeterMatrix,
-        _gain_and_bias: (&MeterMatrix, &MeterMatrix),
-        out: &mut MeterMatrix,
-        moments: &mut MeterMatrix,
+        x: &SymbolicMatrix,
+        _gain_and_bias: (&SymbolicMatrix, &SymbolicMatrix),
+        out: &mut SymbolicMatrix,
+        moments: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.scratch(|| moments.shape.len() * size_of::<f32>());
         self.pass(&[x, out]);
@@ -663,11 +678,11 @@ impl Backend for Meter {
 
     fn normalize_rows_backward(
         &self,
-        x: &MeterMatrix,
-        _gain: &MeterMatrix,
-        moments: &MeterMatrix,
-        grad: &mut MeterMatrix,
-        _grads: (&mut MeterMatrix, &mut MeterMatrix),
+        x: &SymbolicMatrix,
+        _gain: &SymbolicMatrix,
+        moments: &SymbolicMatrix,
+        grad: &mut SymbolicMatrix,
+        _grads: (&mut SymbolicMatrix, &mut SymbolicMatrix),
     ) -> Result<(), ComputeError> {
         self.scratch(|| moments.shape.len() * size_of::<f32>() + cuda::columns(x.shape));
         self.pass(&[x, grad, grad]);
@@ -676,9 +691,9 @@ impl Backend for Meter {
 
     fn column_squares(
         &self,
-        x: &MeterMatrix,
-        _means: &MeterMatrix,
-        _out: &mut MeterMatrix,
+        x: &SymbolicMatrix,
+        _means: &SymbolicMatrix,
+        _out: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.scratch(|| cuda::columns(x.shape));
         self.pass(&[x]);
@@ -687,10 +702,10 @@ impl Backend for Meter {
 
     fn normalize_columns(
         &self,
-        _moments: ColumnMoments<'_, MeterMatrix>,
-        x: &MeterMatrix,
-        _gain_and_bias: (&MeterMatrix, &MeterMatrix),
-        out: &mut MeterMatrix,
+        _moments: ColumnMoments<'_, SymbolicMatrix>,
+        x: &SymbolicMatrix,
+        _gain_and_bias: (&SymbolicMatrix, &SymbolicMatrix),
+        out: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.pass(&[x, out]);
         Ok(())
@@ -698,10 +713,10 @@ impl Backend for Meter {
 
     fn normalized_products(
         &self,
-        _moments: ColumnMoments<'_, MeterMatrix>,
-        x: &MeterMatrix,
-        grad: &MeterMatrix,
-        _out: &mut MeterMatrix,
+        _moments: ColumnMoments<'_, SymbolicMatrix>,
+        x: &SymbolicMatrix,
+        grad: &SymbolicMatrix,
+        _out: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.scratch(|| cuda::columns(x.shape));
         self.pass(&[x, grad]);
@@ -710,11 +725,11 @@ impl Backend for Meter {
 
     fn normalize_columns_backward(
         &self,
-        _moments: ColumnMoments<'_, MeterMatrix>,
-        x: &MeterMatrix,
-        _gain: &MeterMatrix,
-        _means: (&MeterMatrix, &MeterMatrix),
-        grad: &mut MeterMatrix,
+        _moments: ColumnMoments<'_, SymbolicMatrix>,
+        x: &SymbolicMatrix,
+        _gain: &SymbolicMatrix,
+        _means: (&SymbolicMatrix, &SymbolicMatrix),
+        grad: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.pass(&[x, grad, grad]);
         Ok(())
@@ -723,9 +738,9 @@ impl Backend for Meter {
     fn copy_block(
         &self,
         shape: Shape,
-        x: &MeterMatrix,
+        x: &SymbolicMatrix,
         _from: (usize, usize),
-        _out: &mut MeterMatrix,
+        _out: &mut SymbolicMatrix,
         _to: (usize, usize),
     ) -> Result<(), ComputeError> {
         self.operation((2 * shape.len() * x.dtype.n_bytes()) as f64, 0.0, x.dtype);
@@ -735,44 +750,44 @@ impl Backend for Meter {
     fn activate(
         &self,
         _activation: Activation,
-        _bias: Option<&MeterMatrix>,
-        x: &mut MeterMatrix,
+        _bias: Option<&SymbolicMatrix>,
+        x: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.pass(&[x, x]);
         Ok(())
     }
 
-    fn set_zero(&self, out: &mut MeterMatrix) -> Result<(), ComputeError> {
+    fn set_zero(&self, out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
         self.pass(&[out]);
         Ok(())
     }
 
-    fn scale(&self, _factor: f32, x: &MeterMatrix, out: &mut MeterMatrix) -> Result<(), ComputeError> {
+    fn scale(&self, _factor: f32, x: &SymbolicMatrix, out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
         self.pass(&[x, out]);
         Ok(())
     }
 
     fn scale_rows(
         &self,
-        _factors: &MeterMatrix,
-        (x, _): (&MeterMatrix, usize),
-        out: &mut MeterMatrix,
+        _factors: &SymbolicMatrix,
+        (x, _): (&SymbolicMatrix, usize),
+        out: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         let read = out.shape.len() * x.dtype.n_bytes();
         self.operation((read as u64 + out.n_bytes()) as f64, 0.0, Dtype::F32);
         Ok(())
     }
 
-    fn scale_rows_in_place(&self, _factors: &MeterMatrix, x: &mut MeterMatrix) -> Result<(), ComputeError> {
+    fn scale_rows_in_place(&self, _factors: &SymbolicMatrix, x: &mut SymbolicMatrix) -> Result<(), ComputeError> {
         self.pass(&[x, x]);
         Ok(())
     }
 
     fn bpr_loss(
         &self,
-        triples: &MeterMatrix,
-        grad: Option<&mut MeterMatrix>,
-        _loss: &mut MeterMatrix,
+        triples: &SymbolicMatrix,
+        grad: Option<&mut SymbolicMatrix>,
+        _loss: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.pass(&[triples]);
         grad.iter().for_each(|grad| self.pass(&[grad]));
@@ -782,9 +797,9 @@ impl Backend for Meter {
     fn l2_penalty(
         &self,
         _weight: f32,
-        x: &MeterMatrix,
-        grad: Option<&mut MeterMatrix>,
-        _loss: &mut MeterMatrix,
+        x: &SymbolicMatrix,
+        grad: Option<&mut SymbolicMatrix>,
+        _loss: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.pass(&[x]);
         grad.iter().for_each(|grad| self.pass(&[grad]));
@@ -792,22 +807,22 @@ impl Backend for Meter {
     }
 
     /// No columns: there are no values to compare.
-    fn top_k_rows(&self, x: &MeterMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
+    fn top_k_rows(&self, x: &SymbolicMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
         self.scratch(|| cuda::top_k(x.shape, k, excluded));
         self.pass(&[x]);
         Ok(vec![NO_COLUMN; x.shape.rows * k])
     }
 
-    fn zero_ids(&self, len: usize) -> Result<MeterMatrix, ComputeError> {
+    fn zero_ids(&self, len: usize) -> Result<SymbolicMatrix, ComputeError> {
         Ok(self.matrix(Shape::new(len, 1), Dtype::F32))
     }
 
     fn segment_max(
         &self,
-        a: &MeterSparse,
-        x: &MeterMatrix,
-        out: &mut MeterMatrix,
-        winners: Option<&mut MeterMatrix>,
+        a: &SymbolicSparse,
+        x: &SymbolicMatrix,
+        out: &mut SymbolicMatrix,
+        winners: Option<&mut SymbolicMatrix>,
     ) -> Result<(), ComputeError> {
         self.gather(a.nnz, &[x]);
         self.pass(&[out]);
@@ -819,10 +834,10 @@ impl Backend for Meter {
 
     fn segment_max_backward(
         &self,
-        a: &MeterSparse,
-        winners: &MeterMatrix,
-        grad: &MeterMatrix,
-        x_grad: &mut MeterMatrix,
+        a: &SymbolicSparse,
+        winners: &SymbolicMatrix,
+        grad: &SymbolicMatrix,
+        x_grad: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.need_transpose(a, false);
         self.gather(a.nnz, &[grad, winners]);
@@ -832,10 +847,10 @@ impl Backend for Meter {
 
     fn segment_lstm(
         &self,
-        (a, _): (&MeterSparse, Option<Key>),
-        inputs: &MeterMatrix,
-        weight: &MeterMatrix,
-        out: &mut MeterMatrix,
+        (a, _): (&SymbolicSparse, Option<Key>),
+        inputs: &SymbolicMatrix,
+        weight: &SymbolicMatrix,
+        out: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.scratch(|| cuda::lstm(a, inputs, weight));
         self.gather(a.nnz, &[inputs]);
@@ -845,10 +860,10 @@ impl Backend for Meter {
 
     fn segment_lstm_backward(
         &self,
-        (a, _): (&MeterSparse, Option<Key>),
-        (inputs, weight): (&MeterMatrix, &MeterMatrix),
-        grad: &MeterMatrix,
-        (inputs_grad, _): (&mut MeterMatrix, &mut MeterMatrix),
+        (a, _): (&SymbolicSparse, Option<Key>),
+        (inputs, weight): (&SymbolicMatrix, &SymbolicMatrix),
+        grad: &SymbolicMatrix,
+        (inputs_grad, _): (&mut SymbolicMatrix, &mut SymbolicMatrix),
     ) -> Result<(), ComputeError> {
         self.need_transpose(a, true);
         self.scratch(|| cuda::lstm_backward(a, inputs, weight));
@@ -868,61 +883,62 @@ mod tests {
 
     #[test]
     fn the_peak_counts_what_is_alive_at_once() {
-        let meter = Meter::new(RATES);
-        let first = meter.matrix(Shape::new(100, 10), Dtype::F32);
-        drop(meter.matrix(Shape::new(50, 10), Dtype::Bf16));
+        let symbolic = Symbolic::new(RATES);
+        let first = symbolic.matrix(Shape::new(100, 10), Dtype::F32);
+        drop(symbolic.matrix(Shape::new(50, 10), Dtype::Bf16));
         drop(first);
-        let second = meter.matrix(Shape::new(10, 10), Dtype::F32);
-        assert_eq!(meter.cost().peak_bytes, 4000 + 1000);
-        assert_eq!(meter.cost().live_bytes, second.n_bytes());
+        let second = symbolic.matrix(Shape::new(10, 10), Dtype::F32);
+        assert_eq!(symbolic.cost().peak_bytes, 4000 + 1000);
+        assert_eq!(symbolic.cost().live_bytes, second.n_bytes());
     }
 
     #[test]
     fn a_cuda_device_makes_a_transpose_once_and_scratch_memory_for_a_while() {
-        let (meter, shape) = (Meter::cuda(Dtype::F32, None), Shape::new(100, 100));
-        let (x, mut out) = (meter.matrix(Shape::new(100, 8), Dtype::F32), meter.matrix(Shape::new(100, 8), Dtype::F32));
+        let (symbolic, shape) = (Symbolic::cuda(Dtype::F32, None), Shape::new(100, 100));
+        let (x, mut out) =
+            (symbolic.matrix(Shape::new(100, 8), Dtype::F32), symbolic.matrix(Shape::new(100, 8), Dtype::F32));
         for (symmetric, other_weights, transposes) in [(true, false, 0), (true, true, 1), (false, false, 1)] {
-            let a = meter.sparse(shape, 5000, false, symmetric);
-            let weights = meter.matrix(Shape::new(5000, 1), Dtype::F32);
-            let before = meter.cost().live_bytes;
+            let a = symbolic.sparse(shape, 5000, false, symmetric);
+            let weights = symbolic.matrix(Shape::new(5000, 1), Dtype::F32);
+            let before = symbolic.cost().live_bytes;
             for _ in 0..2 {
                 let weights = Some(&weights).filter(|_| other_weights);
-                meter.spmm((&a, Transpose::Yes), weights, &x, Epilogue::default(), &mut out).unwrap();
+                symbolic.spmm((&a, Transpose::Yes), weights, &x, Epilogue::default(), &mut out).unwrap();
             }
-            let made = meter.cost().live_bytes - before;
+            let made = symbolic.cost().live_bytes - before;
             assert_eq!(made.div_ceil(cuda::transpose(&a) as u64), transposes, "symmetric {symmetric}, {other_weights}");
             assert!(
-                meter.cost().peak_bytes
-                    >= meter.cost().live_bytes + cuda::product(shape, 5000, 8, [Dtype::F32; 2]) as u64
+                symbolic.cost().peak_bytes
+                    >= symbolic.cost().live_bytes + cuda::product(shape, 5000, 8, [Dtype::F32; 2]) as u64
             );
         }
-        assert_eq!(meter.cost().seconds, 0.0, "time is not predicted");
+        assert_eq!(symbolic.cost().seconds, 0.0, "time is not predicted");
     }
 
     #[test]
     fn a_dense_product_is_bound_by_what_takes_longer() {
-        let meter = Meter::new(RATES);
-        let a = meter.matrix(Shape::new(1000, 100), Dtype::F32);
-        let b = meter.matrix(Shape::new(100, 50), Dtype::F32);
-        let mut out = meter.matrix(Shape::new(1000, 50), Dtype::F32);
-        meter.gemm((&a, Transpose::No), None, (&b, Transpose::No), Epilogue::default(), &mut out).unwrap();
-        assert!((meter.cost().flops - 1e7).abs() < 1.0);
-        assert!((meter.cost().seconds - 1e-3).abs() < 1e-9, "arithmetic decides here: {}", meter.cost().seconds);
+        let symbolic = Symbolic::new(RATES);
+        let a = symbolic.matrix(Shape::new(1000, 100), Dtype::F32);
+        let b = symbolic.matrix(Shape::new(100, 50), Dtype::F32);
+        let mut out = symbolic.matrix(Shape::new(1000, 50), Dtype::F32);
+        symbolic.gemm((&a, Transpose::No), None, (&b, Transpose::No), Epilogue::default(), &mut out).unwrap();
+        assert!((symbolic.cost().flops - 1e7).abs() < 1.0);
+        assert!((symbolic.cost().seconds - 1e-3).abs() < 1e-9, "arithmetic decides here: {}", symbolic.cost().seconds);
     }
 
     /// Plans are of sizes that no machine has: no value is made, and bytes stay at the largest number there is.
     #[test]
     fn what_is_planned_is_not_made() {
-        let meter = Meter::cuda(Dtype::F32, None);
+        let symbolic = Symbolic::cuda(Dtype::F32, None);
         let shape = Shape::new(1 << 30, 1 << 30);
         let mut made = || -> Vec<f32> { panic!("a plan makes no values") };
         let mut all = Vec::new();
         for _ in 0..5 {
-            let mut matrix = meter.upload_made(shape, Dtype::F32, &mut made).unwrap();
-            meter.write_made(&mut made, &mut matrix).unwrap();
+            let mut matrix = symbolic.upload_made(shape, Dtype::F32, &mut made).unwrap();
+            symbolic.write_made(&mut made, &mut matrix).unwrap();
             all.push(matrix);
         }
-        assert_eq!(meter.cost().peak_bytes, u64::MAX);
+        assert_eq!(symbolic.cost().peak_bytes, u64::MAX);
     }
 
     #[test]
