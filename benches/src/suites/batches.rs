@@ -53,9 +53,9 @@ fn compare(dataset: &Dataset, runs: u64, report: &mut Report) -> Result<(), Erro
         let trained = Trained::with(&backend, dataset, &on_batches(dataset, full, batch))?;
         let difference = trained.minus(&on_full_graph[model.name()], Metric::Accuracy)?;
         let case = trained.case(name(batch), Metric::Accuracy)?;
-        report
-            .cases
-            .push(case.with("beside_full_points", difference.points).with("beside_full_error_points", difference.error));
+        report.cases.push(
+            case.with("beside_full_points", difference.points).with("beside_full_error_points", difference.error),
+        );
         let what = format!("{} below the full graph, mean of {runs} runs, points", name(batch));
         report.goals.push(Goal::at_most(what, -difference.points, points));
     }

@@ -165,9 +165,9 @@ fn compare(dataset: &Dataset, codecs: &Codecs, runs: u64, report: &mut Report) -
             let found = Trained::with(&Cpu::new(), dataset, &TrainConfig { codec: Some(codec), ..plain.clone() })?;
             let difference = found.minus(&expected, Metric::Accuracy)?;
             let case = found.case(name(&codec.to_string()), Metric::Accuracy)?;
-            report
-                .cases
-                .push(case.with("beside_none_points", difference.points).with("beside_none_error_points", difference.error));
+            report.cases.push(
+                case.with("beside_none_points", difference.points).with("beside_none_error_points", difference.error),
+            );
             lost.insert((model.name(), codec.to_string()), -difference.points);
         }
     }

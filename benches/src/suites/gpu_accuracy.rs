@@ -145,7 +145,7 @@ mod tests {
         assert_eq!((report.goals[0].found, report.goals[0].is_met), (0.0, true), "the same curve twice");
         assert!(report.cases[2].metrics["roc_auc_percent"] > 60.0, "better than guessing");
         let difference = report.cases[3].metrics["beside_f32_points"];
-        assert_eq!(report.goals[1].found, beside.abs());
+        assert_eq!(report.goals[1].found, difference.abs());
         assert_eq!(
             report.cases.iter().map(|case| case.name.as_str()).collect::<Vec<_>>(),
             ["planted/loss/processor", "planted/loss/device", "planted/f32", "planted/bf16"]

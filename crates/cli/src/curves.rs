@@ -2,7 +2,7 @@
 
 use crate::history::Point;
 
-/// Most epochs of a curve.
+/// Maximum number of epochs of a curve.
 const EPOCHS_MAX: usize = 4096;
 
 /// Measure of an epoch.
@@ -54,13 +54,13 @@ impl Measure {
     }
 }
 
-/// All curves of a training session. Memory is bounded: of more than 4096 epochs with a value, a curve has every 2nd,
-/// 4th and so on, those whose number is a multiple.
+/// All curves of a training session, in bounded memory. Beyond 4096 epochs with a value, a curve keeps every 2nd, 4th
+/// and so on: epochs whose number is a multiple.
 #[derive(Debug, Default)]
 pub struct Curves([Curve; Measure::ALL.len()]);
 
 impl Curves {
-    /// Adds what was measured in an epoch; values that are not finite are left out.
+    /// Adds the measures of an epoch; non-finite values are left out.
     pub fn add(&mut self, point: &Point) {
         for measure in Measure::ALL {
             if let Some(value) = measure.of(point).filter(|value| value.is_finite()) {
@@ -75,7 +75,7 @@ impl Curves {
         sums.iter().map(|of_epoch| (of_epoch.epoch, of_epoch.sum / f64::from(of_epoch.n))).collect()
     }
 
-    /// Whether any epoch was measured so.
+    /// Whether any epoch has this measure.
     pub fn have(&self, measure: Measure) -> bool {
         !self.0[measure as usize].sums.is_empty()
     }
@@ -83,10 +83,10 @@ impl Curves {
 
 #[derive(Debug, Default)]
 struct Curve {
-    /// Epochs in order. One block of memory: a node of a tree for every few epochs lies among what mini-batches allocate
-    /// and free, and keeps pages of them from the system.
+    /// Epochs in order. One contiguous allocation: small tree nodes would lie between the allocations of
+    /// mini-batches, and would keep pages from being returned to the system.
     sums: Vec<OfEpoch>,
-    /// Epochs that are kept are multiples of this power of two.
+    /// Log2 of the step between kept epochs, whose numbers are multiples of the step.
     log2_step: u32,
 }
 

@@ -1,4 +1,4 @@
-//! [`CliError`]: an error of a library, with advice where there is some.
+//! [`CliError`]: errors of the libraries, with advice where possible.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use girih_tiers::TierError;
 use girih_trainer::TrainError;
 use miette::Diagnostic;
 
-/// Why a command failed: the libraries' message, and what to do where the message does not say it.
+/// Reason why a command failed: the library's message, with a remedy if the message has none.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 pub enum CliError {
     /// Data could not be read or generated.
@@ -50,25 +50,25 @@ pub enum CliError {
     /// No thread could be started.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The configuration file does not say what it must.
+    /// The configuration file is invalid.
     #[error("{path}: {message}")]
     #[diagnostic(help("every key is listed in docs/configuration.md; `girih train --out DIR` writes a complete file"))]
     Config {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What is wrong, with line and column.
+        /// Description of the error, with line and column.
         message: String,
     },
-    /// The command line asks for what cannot be.
+    /// The command line requests something impossible.
     #[error("{0}")]
     Usage(String),
-    /// Something else, said in full.
+    /// Any other error, described in full.
     #[error("{0}")]
     Other(String),
 }
 
 impl CliError {
-    /// The command line is wrong, not the data.
+    /// Whether the command line is wrong, not the data.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Usage(_) => true,
@@ -78,7 +78,7 @@ impl CliError {
         }
     }
 
-    /// The rank that failed, of several, if it is known.
+    /// Rank that failed, if known.
     pub fn failed_rank(&self) -> Option<usize> {
         match self {
             Self::Train(error) => error.failed_rank(),
@@ -86,7 +86,7 @@ impl CliError {
         }
     }
 
-    /// An error of the operating system about a file.
+    /// Error of the operating system about a file.
     pub fn io(path: &Path, error: std::io::Error) -> Self {
         FormatError::io(error).at(path).into()
     }

@@ -1,4 +1,4 @@
-//! The curve of a training session: one point an epoch, kept in `metrics.jsonl`.
+//! Curve of a training session: one point per epoch, kept in `metrics.jsonl`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,18 +15,18 @@ use crate::error::CliError;
 use crate::output::ms;
 use crate::scores::{NodeScore, Part};
 
-/// One epoch of one run.
+/// Measures of one epoch of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Always `epoch`: the line is an event like those that `--json` prints.
+    /// Always `epoch`: the line is an event, as those that `--json` prints.
     pub event: String,
-    /// Number of the run, from 0.
+    /// Run, from 0.
     pub run: u64,
-    /// Number of the epoch, from 1.
+    /// Epoch, from 1.
     pub epoch: u64,
     /// Mean loss on the training nodes, before the step.
     pub train_loss: f32,
-    /// Scores after the step, in epochs that take them.
+    /// Accuracy on the training nodes after the step; `None` in epochs without an evaluation.
     pub train_accuracy: Option<f64>,
     /// See `train_accuracy`.
     pub val_accuracy: Option<f64>,
@@ -36,32 +36,32 @@ pub struct Point {
     pub val_loss: Option<f64>,
     /// Mean loss on the test nodes.
     pub test_loss: Option<f64>,
-    /// Of links, of two classes or of several labels a node.
+    /// ROC-AUC on the validation part, for links, two classes, or several labels a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub val_roc_auc: Option<f64>,
     /// See `val_roc_auc`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_roc_auc: Option<f64>,
-    /// Of a recommender: share of test items among the first 20.
+    /// Recall of a recommender: share of test items among the first 20.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recall_at_20: Option<f64>,
-    /// Of a recommender: discounted gain of the first 20 over the best possible.
+    /// NDCG of a recommender: discounted gain of the first 20 over the best possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ndcg_at_20: Option<f64>,
-    /// Why the score that chooses the epoch has no value, by its name.
+    /// Reasons why a score that chooses the epoch has no value, by name of the score.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub undefined: BTreeMap<String, String>,
     /// Learning rate.
     pub lr: f64,
     /// Milliseconds of the training step.
     pub ms: f64,
-    /// End of the epoch, in seconds since 1970-01-01 UTC, to the millisecond; zero in files of an earlier program.
+    /// End of the epoch, in seconds since 1970-01-01 UTC, to the millisecond; zero in files of earlier versions.
     #[serde(default)]
     pub time: f64,
 }
 
 impl Point {
-    /// The point of an epoch.
+    /// Point of an epoch.
     pub fn new(run: u64, report: &EpochReport) -> Self {
         let scores = report.scores;
         Self {
@@ -85,20 +85,20 @@ impl Point {
         }
     }
 
-    /// The point as a line of `metrics.jsonl`, which `--json` prints, too.
+    /// Point as a line of `metrics.jsonl`, which `--json` also prints.
     pub fn to_line(&self) -> Result<String, CliError> {
         serde_json::to_string(self).map_err(|e| CliError::Other(e.to_string()))
     }
 }
 
-/// Seconds since 1970-01-01 UTC, to the millisecond.
+/// Current time in seconds since 1970-01-01 UTC, to the millisecond.
 fn now() -> f64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_millis() as f64 / 1e3
 }
 
 impl Point {
-    /// Point with the reasons why the score that chooses an epoch of classified nodes has no value.
+    /// Adds the reasons why the score that chooses an epoch of classified nodes has no value.
     pub fn with_reasons(mut self, report: &EpochReport, score: NodeScore) -> Self {
         let Some(scores) = report.scores.filter(|scores| scores.ranking.is_none() && scores.train_accuracy.is_some())
         else {
@@ -116,19 +116,19 @@ impl Point {
     }
 }
 
-/// Points so far: all of them in `metrics.jsonl`, if there is an output folder, and their curves in memory.
+/// Points so far: all in `metrics.jsonl`, if there is an output folder, and their curves in memory.
 #[derive(Default)]
 pub struct History {
     curves: Curves,
-    /// The last epoch of each run that the file has.
+    /// Last epoch of each run in the file.
     last_epochs: BTreeMap<u64, u64>,
     file: Option<(PathBuf, BufWriter<File>)>,
-    /// Keeps other processes out of its folder.
+    /// Lock that keeps other processes out of the folder.
     _lock: Option<File>,
 }
 
 impl History {
-    /// A history in `path`. What a file there holds already is kept when `resume`; a last line that a crash cut short
+    /// Opens a history at `path`. With `resume` it keeps the points of the file; a last line that a crash truncated
     /// is dropped.
     pub fn open(path: &Path, resume: bool) -> Result<Self, CliError> {
         let mut history = Self::default();
@@ -136,13 +136,13 @@ impl History {
         Ok(history)
     }
 
-    /// The same with what keeps other processes out of its folder.
+    /// Adds the lock that keeps other processes out of the folder.
     pub fn holding(self, lock: Option<File>) -> Self {
         Self { _lock: lock, ..self }
     }
 
-    /// Forgets the points of `run` after `epoch`, which a resumed run trains again. Later runs have checkpoints of
-    /// their own.
+    /// Drops the points of `run` after `epoch`, which a resumed run trains again. Later runs have their own
+    /// checkpoints.
     pub fn truncate(&mut self, run: u64, epoch: u64) -> Result<(), CliError> {
         if self.last_epochs.get(&run).is_none_or(|&last| last <= epoch) {
             return Ok(());
@@ -152,7 +152,7 @@ impl History {
         self.rewrite(&path, Some(&|point: &Point| point.run != run || point.epoch <= epoch))
     }
 
-    /// Adds a point; its line is in the file when this returns.
+    /// Adds a point. Its line is in the file when this returns.
     pub fn push(&mut self, point: &Point) -> Result<(), CliError> {
         if let Some((path, writer)) = &mut self.file {
             let line = point.to_line()?;
@@ -173,7 +173,7 @@ impl History {
         *last = point.epoch.max(*last);
     }
 
-    /// Leaves those points of the file, if there is one, that `keep` wants, else none, and opens it for more.
+    /// Keeps the points of the file that `keep` accepts, none without `keep`, and opens the file for more.
     fn rewrite(&mut self, path: &Path, keep: Option<&impl Fn(&Point) -> bool>) -> Result<(), CliError> {
         (self.curves, self.last_epochs) = Default::default();
         file::write_file(path, |out| {
@@ -192,7 +192,7 @@ impl History {
     }
 }
 
-/// Hands on the points of a file one by one, none where there is no file.
+/// Calls `each` for the points of a file, one by one; for none if the file does not exist.
 fn for_each_point(path: &Path, mut each: impl FnMut(Point) -> Result<(), FormatError>) -> Result<(), FormatError> {
     let file = match File::open(path) {
         Ok(file) => file,

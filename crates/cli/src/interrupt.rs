@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM. A command that watches for them is asked by the first for an end after what is under way; the
-//! second, and the first of any other command, ends the process, which leaves no unfinished file behind.
+//! Ctrl-C and SIGTERM. A command that watches for them stops cleanly after the first signal. The second one, and the
+//! first one of any other command, ends the process. It leaves no unfinished file behind.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -9,26 +9,26 @@ use girih_graph_format::file;
 
 use crate::error::CliError;
 
-/// Signals that come so soon after the first are the same request: launchers pass on what the terminal has sent, and
-/// the system tells a process of the end of each thread of the one that started it.
+/// Signals within this time of the first one count as the same request. Launchers pass on signals that the terminal
+/// has also sent, and the system signals the end of each thread of the parent.
 const ONE_REQUEST: Duration = Duration::from_millis(500);
 
-/// Whether the first signal asks for an end, instead of ending the process.
+/// Whether the first signal requests a clean stop, instead of ending the process.
 static WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Whether an end was asked for.
+/// Whether a stop was requested.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Signal that asked for it; 0 before.
+/// Signal that requested it; 0 before.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
-/// Exit status of a process that a signal ended, as shells have it, less the signal.
+/// Base of the exit status of a process that a signal ended, as in shells: status minus signal.
 pub const ENDED_BY_SIGNAL: i32 = 128;
 
-/// Catches the signals from now on. To be called once in a process.
+/// Installs the signal handlers. Must be called once in a process.
 ///
 /// # Errors
-/// When the system lets no handler be set.
+/// When the system refuses the handler.
 pub fn catch() -> Result<(), CliError> {
     let mut asked_at = None;
     listen(move |signal| {
@@ -43,14 +43,13 @@ pub fn catch() -> Result<(), CliError> {
     .map_err(|error| CliError::Other(format!("cannot catch Ctrl-C: {error}")))
 }
 
-/// From now on the first signal asks for an end, and whoever looks at this sees it.
+/// From now on the first signal requests a stop, by setting the returned flag.
 pub fn watch() -> &'static AtomicBool {
     WATCHED.store(true, Ordering::Relaxed);
     &ASKED
 }
 
-/// Exit status of a command that a signal asked for an end, 130 after Ctrl-C and 143 after SIGTERM; `None` where none
-/// has asked.
+/// Exit status of a command that a signal stopped: 130 after Ctrl-C, 143 after SIGTERM. `None` without a signal.
 pub fn status() -> Option<u8> {
     match SIGNAL.load(Ordering::Relaxed) {
         0 => None,
@@ -58,7 +57,7 @@ pub fn status() -> Option<u8> {
     }
 }
 
-/// Calls `heard` with every signal, on a thread of its own.
+/// Calls `heard` with every signal, on a separate thread.
 #[cfg(unix)]
 fn listen(heard: impl FnMut(i32) + Send + 'static) -> io::Result<()> {
     use signal_hook::consts::{SIGINT, SIGTERM};
@@ -69,7 +68,7 @@ fn listen(heard: impl FnMut(i32) + Send + 'static) -> io::Result<()> {
     listener.spawn(move || signals.forever().for_each(heard)).map(drop)
 }
 
-/// Ends the process as the signal does that nobody catches, so that whoever started it sees why.
+/// Ends the process by the signal's default action, so that the parent sees the cause.
 #[cfg(unix)]
 fn end(signal: i32) {
     if signal_hook::low_level::emulate_default_handler(signal).is_err() {
@@ -83,7 +82,7 @@ fn end(_: i32) {
     std::process::exit(1);
 }
 
-/// Calls `heard` with every Ctrl-C, on a thread of its own.
+/// Calls `heard` with every Ctrl-C, on a separate thread.
 #[cfg(not(unix))]
 fn listen(mut heard: impl FnMut(i32) + Send + 'static) -> io::Result<()> {
     const INTERRUPT: i32 = 2;

@@ -33,16 +33,16 @@ use girih_graph_format::file::{check_files_at_end, mapped_file_at};
 
 use crate::args::Cli;
 
-/// Exit status of a command that failed.
+/// Exit status of a failed command.
 const FAILURE: u8 = 1;
-/// Exit status of wrong usage, as clap has it.
+/// Exit status of wrong usage, as in clap.
 const USAGE_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     girih_machine::fix_heap_bounds();
     let words: Vec<OsString> = std::env::args_os().collect();
-    // Also of the command that a launcher starts, and where the command line cannot be parsed.
+    // Applies to a launched command as well, and before the command line is parsed.
     let json = words.iter().any(|word| word == "--json");
     let cli = match Cli::parse_line(&words) {
         Ok(cli) => cli,
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         girih_machine::ignore_file_size_signal();
     }
     let ended = catch_unwind(AssertUnwindSafe(|| commands::run(cli.command)));
-    // What fails after a file in use has changed fails because of that.
+    // A failure after a file in use has changed is caused by that change.
     let outcome = match (check_files_at_end(), ended) {
         (Err(changed), _) => Err(changed.into()),
         (Ok(()), Ok(outcome)) => outcome.and_then(|code| output::check_printed().map(|()| code)),

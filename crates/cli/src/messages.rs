@@ -1,4 +1,4 @@
-//! Messages on standard error, and under `--json` their events on standard output.
+//! Messages on standard error, and their events on standard output under `--json`.
 
 use std::fmt::{self, Write as _};
 use std::sync::OnceLock;
@@ -16,14 +16,14 @@ use crate::error::CliError;
 use crate::output::print_json;
 use crate::progress;
 
-/// Log filter that goes before `-q` and `-v`.
+/// Environment variable of the log filter, which overrides `-q` and `-v`.
 const LOG_VARIABLE: &str = "GIRIH_LOG";
 
 static QUIET: OnceLock<u8> = OnceLock::new();
 
-/// Sets up errors, warnings and logs, as the flags and `GIRIH_LOG` say. To be called once in a process.
+/// Sets up errors, warnings and logs from the flags and `GIRIH_LOG`. Must be called once in a process.
 pub fn start(args: MessageArgs, json: bool) {
-    // Paths in messages stay whole, so that they can be copied.
+    // Paths in messages are not wrapped, so that they can be copied.
     let handler = |_: &_| Box::new(MietteHandlerOpts::new().wrap_lines(false).break_words(false).build()) as Box<_>;
     miette::set_hook(Box::new(handler)).expect("the first hook");
     let _ = QUIET.set(args.quiet);
@@ -32,7 +32,7 @@ pub fn start(args: MessageArgs, json: bool) {
     tracing::subscriber::set_global_default(subscriber).expect("the first subscriber");
 }
 
-/// Log filter that the flags ask for.
+/// Log filter that the flags select.
 fn directive(args: MessageArgs) -> &'static str {
     match (args.quiet, args.verbose) {
         (2.., _) => "error",
@@ -54,7 +54,7 @@ pub fn note(output: OutputArgs, text: impl fmt::Display) {
     }
 }
 
-/// Prints an error: for people where `is_told`, and under `--json` as the last event.
+/// Prints an error: for people if `is_told`, and under `--json` as the last event.
 pub fn error(error: CliError, (json, is_told): (bool, bool), status: u8) {
     let (message, help) = (error.to_string(), error.help().map(|help| help.to_string()));
     if is_told {
@@ -65,9 +65,9 @@ pub fn error(error: CliError, (json, is_told): (bool, bool), status: u8) {
     }
 }
 
-/// Prints what clap says of a command line: help, the version, or an error, under `--json` also as an event.
+/// Prints clap's output: help, the version, or an error; under `--json` also as an event. Returns the exit status.
 pub fn of_clap(error: &clap::Error, json: bool) -> u8 {
-    // Who closed the pipe reads no more.
+    // A failed print means a closed pipe: there is no reader left.
     let _ = error.print();
     let status = error.exit_code() as u8;
     let shows_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
@@ -78,7 +78,7 @@ pub fn of_clap(error: &clap::Error, json: bool) -> u8 {
     status
 }
 
-/// Error of clap as a message and a tip.
+/// Splits an error of clap into a message and a tip.
 fn in_parts(text: &str) -> (String, Option<String>) {
     let joined = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut paragraphs = text.split("\n\n");
@@ -91,7 +91,7 @@ fn error_event(message: &str, help: Option<&str>, status: u8) -> Value {
     json!({"event": "error", "message": message, "help": help, "status": status})
 }
 
-/// Log lines: `warning: …` without a module, details with theirs.
+/// Log lines: `warning: …` without a module, details with their module.
 struct Lines {
     json: bool,
 }
@@ -117,7 +117,7 @@ fn line(level: Level, module: &str, text: &str) -> String {
     }
 }
 
-/// Message of an event, with its other fields behind it.
+/// Message of an event, followed by its other fields.
 #[derive(Default)]
 struct Text(String);
 

@@ -11,7 +11,7 @@ use crate::args::OutputArgs;
 use crate::error::CliError;
 use crate::progress;
 
-/// Runs `work` beside a spinner that says `what` is done; where standard error is no terminal, a line says it.
+/// Runs `work` under a spinner with the text `what`; without a terminal, prints the text as a line.
 pub fn under_spinner<T>(what: impl Into<String>, output: OutputArgs, work: impl FnOnce() -> T) -> T {
     let bar = progress::spinner(what.into(), output);
     let result = work();
@@ -19,7 +19,7 @@ pub fn under_spinner<T>(what: impl Into<String>, output: OutputArgs, work: impl 
     result
 }
 
-/// Why results could not be printed, the first time.
+/// First error of printing results.
 static LOST: OnceLock<io::Error> = OnceLock::new();
 
 /// Prints a JSON object on a line of its own.
@@ -39,8 +39,8 @@ pub fn print_line(line: &str) {
     note(writeln!(out, "{}", escaped(line)));
 }
 
-/// Text without what would steer a terminal: control characters, which names of files and columns may have, are shown
-/// as Rust writes them. Line ends, tabs and colours stay.
+/// Text without control characters, which names of files and columns may contain: they are escaped as in Rust. Line
+/// ends, tabs and colours stay.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     let is_harmful = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     if !text.contains(is_harmful) {
@@ -57,13 +57,13 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// Whether text begins with the rest of an escape sequence that sets colours.
+/// Whether text starts with the rest of an escape sequence that sets colours.
 fn is_colour(text: &str) -> bool {
     let Some(codes) = text.strip_prefix('[') else { return false };
     codes.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').starts_with('m')
 }
 
-/// Takes note of what was not printed. A closed pipe is not worth reporting: nobody reads any more.
+/// Records an error of printing. A closed pipe is ignored: it has no reader left.
 fn note(printed: io::Result<()>) {
     if let Err(error) = printed
         && error.kind() != io::ErrorKind::BrokenPipe
@@ -72,38 +72,38 @@ fn note(printed: io::Result<()>) {
     }
 }
 
-/// Whether all that was printed arrived.
+/// Checks that all output was written.
 ///
 /// # Errors
-/// When it did not, such as on a full disk.
+/// When it was not, for instance on a full disk.
 pub fn check_printed() -> Result<(), CliError> {
     note(io::stdout().flush());
     LOST.get().map_or(Ok(()), |error| Err(CliError::Other(format!("results could not be printed: {error}"))))
 }
 
-/// The median of some times in milliseconds, of two in the middle the larger; `None` where there are no times.
+/// Median of times in milliseconds, the larger of two middle ones; `None` without times.
 pub fn median_ms(times: impl Iterator<Item = Duration>) -> Option<f64> {
     let mut times: Vec<Duration> = times.collect();
     times.sort_unstable();
     times.get(times.len() / 2).copied().map(ms)
 }
 
-/// A time in milliseconds, to the microsecond: the digits that every output shows.
+/// Time in milliseconds, rounded to the microsecond; every output shows these digits.
 pub fn ms(time: Duration) -> f64 {
     (1e6 * time.as_secs_f64()).round() / 1e3
 }
 
-/// The number that an `f32` is written as, such as 0.1 where widening gives 0.10000000149.
+/// The `f64` with the decimal digits of an `f32`: 0.1, where widening gives 0.10000000149.
 pub fn as_written(value: f32) -> f64 {
     value.to_string().parse().expect("a number is written as one")
 }
 
-/// A share of one as people read it.
+/// Share of one as a percentage.
 pub fn percent(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
 }
 
-/// A result: named values in order, shown as a table or as `{"event":"result", …}`.
+/// Result: named values in order, shown as a table or as `{"event":"result", …}`.
 #[derive(Debug, Default)]
 pub struct Results {
     rows: Vec<Row>,
@@ -113,7 +113,7 @@ pub struct Results {
 struct Row {
     key: &'static str,
     value: Value,
-    /// What people see; empty for values that only programs read.
+    /// Text for people; empty for values that only programs read.
     shown: String,
     label: &'static str,
 }
@@ -136,13 +136,13 @@ impl Results {
         self.add(key, value, "", "")
     }
 
-    /// The result as one JSON object, `event` first.
+    /// Result as one JSON object, `event` first.
     pub fn to_json(&self) -> Value {
         let event = ("event".to_owned(), "result".into());
         Value::Object(std::iter::once(event).chain(self.values()).collect())
     }
 
-    /// The values as a JSON object that is part of a larger result.
+    /// Values as a JSON object inside a larger result.
     pub fn to_part(&self) -> Value {
         Value::Object(self.values().collect::<Map<_, _>>())
     }
@@ -151,7 +151,7 @@ impl Results {
         self.rows.iter().map(|row| (row.key.to_owned(), row.value.clone()))
     }
 
-    /// The rows that people see: label and value.
+    /// Rows that people see: label and value.
     pub fn shown(&self) -> impl Iterator<Item = (&str, &str)> {
         self.rows.iter().filter(|row| !row.shown.is_empty()).map(|row| (row.label, row.shown.as_str()))
     }

@@ -1,13 +1,13 @@
-//! Where output goes: names that fit their contents, folders that can be written, both known before the work.
+//! Checks of output paths before the work: matching file names and writable folders.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::CliError;
 
-/// Refuses a path at which nothing can be written, and leaves nothing behind: for the time before long work.
+/// Refuses a path that cannot be written, before long work; leaves no file behind.
 ///
 /// # Errors
-/// When the path is under a file, or in a folder that takes no files, or has no name of its own, like `.`.
+/// When the path is below a file, in a folder that is not writable, or has no file name, like `.`.
 pub fn check(path: &Path) -> Result<(), CliError> {
     if path.file_name().is_none() {
         let message = "is a folder: give the name of a file, or of a new folder, in it";
@@ -28,21 +28,21 @@ pub fn check(path: &Path) -> Result<(), CliError> {
     }
 }
 
-/// Makes the folders above a path.
+/// Creates the parent folders of a path.
 ///
 /// # Errors
-/// When one cannot be made.
+/// When one cannot be created.
 pub fn make_parents(path: &Path) -> Result<(), CliError> {
     let parent = path.parent().map_or(Path::new("."), here);
     std::fs::create_dir_all(parent).map_err(|error| CliError::io(path, error))
 }
 
-/// The empty path is the folder that the program runs in.
+/// The empty path stands for the current folder.
 fn here(folder: &Path) -> &Path {
     if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
 }
 
-/// Takes the name of a vector picture.
+/// Accepts the name of a vector picture.
 ///
 /// # Errors
 /// When it has another extension.
@@ -50,7 +50,7 @@ pub fn svg(path: PathBuf) -> Result<PathBuf, String> {
     expect("svg", path)
 }
 
-/// Takes the name of a picture of pixels.
+/// Accepts the name of a pixel picture.
 ///
 /// # Errors
 /// When it has another extension.
@@ -58,7 +58,7 @@ pub fn png(path: PathBuf) -> Result<PathBuf, String> {
     expect("png", path)
 }
 
-/// Takes the name of an array.
+/// Accepts the name of an array.
 ///
 /// # Errors
 /// When it has another extension.
@@ -66,7 +66,7 @@ pub fn npy(path: PathBuf) -> Result<PathBuf, String> {
     expect("npy", path)
 }
 
-/// Takes the name of a timeline.
+/// Accepts the name of a timeline.
 ///
 /// # Errors
 /// When it has another extension.

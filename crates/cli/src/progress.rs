@@ -1,4 +1,4 @@
-//! Progress of long work: bars and spinners on a terminal, a line now and then elsewhere.
+//! Progress of long work: bars and spinners on a terminal, occasional lines elsewhere.
 
 use std::io::IsTerminal;
 use std::sync::LazyLock;
@@ -10,23 +10,23 @@ use crate::args::OutputArgs;
 use crate::messages;
 use crate::output::escaped;
 
-/// Time between two lines of progress where standard error is no terminal.
+/// Time between two progress lines if standard error is no terminal.
 pub const INTERVAL: Duration = Duration::from_secs(10);
 
 /// All bars that are drawn; lines are printed above them.
 static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
-/// Whether progress can be drawn, instead of told line by line.
+/// Whether progress is drawn as bars, not printed line by line.
 pub fn is_drawn() -> bool {
     std::io::stderr().is_terminal()
 }
 
-/// A bar of `len` steps; hidden where no progress is wanted.
+/// Bar of `len` steps; hidden if no progress is wanted.
 pub fn bar(len: u64, output: OutputArgs) -> ProgressBar {
     if messages::are_shown(output) { BARS.add(ProgressBar::new(len)) } else { ProgressBar::hidden() }
 }
 
-/// A spinner beside `what` on a terminal; elsewhere `what` is a line.
+/// Spinner with the text `what` on a terminal; elsewhere the text is printed as a line.
 pub fn spinner(what: String, output: OutputArgs) -> ProgressBar {
     if !messages::are_shown(output) {
         return ProgressBar::hidden();
@@ -41,13 +41,13 @@ pub fn spinner(what: String, output: OutputArgs) -> ProgressBar {
     bar
 }
 
-/// Prints a line on standard error, above what is drawn there.
+/// Prints a line on standard error, above the bars.
 pub fn print_line(line: &str) {
     let line = escaped(line);
     BARS.suspend(|| eprintln!("{line}"));
 }
 
-/// When the next line of progress is due.
+/// Pace of progress lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     interval: Duration,
@@ -55,12 +55,12 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The first line is due an `interval` after `now`.
+    /// Pace whose first line is due one `interval` after `now`.
     pub fn new(interval: Duration, now: Instant) -> Self {
         Self { interval, told: now }
     }
 
-    /// Whether a line is due; if so, the next one is due an interval later.
+    /// Whether a line is due. If so, the next one is due an interval later.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let is_due = now.duration_since(self.told) >= self.interval;
         if is_due {

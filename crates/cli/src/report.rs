@@ -19,13 +19,13 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;mar
      h1,td{overflow-wrap:anywhere}.wide{overflow-x:auto}.wide svg{min-width:36rem}";
 
 const SIZE: (u32, u32) = (720, 360);
-/// Points of a line that are marked, where there are so few.
+/// Points are marked on lines with at most this many points.
 const MARKED_MAX: usize = 12;
 const TRAIN: RGBColor = RGBColor(0x1f, 0x77, 0xb4);
 const VAL: RGBColor = RGBColor(0xd6, 0x5f, 0x0e);
 const TEST: RGBColor = RGBColor(0x2c, 0x8a, 0x3d);
 
-/// A line of a plot: the mean over runs at each epoch.
+/// Line of a plot: mean over runs at each epoch.
 struct Line {
     name: &'static str,
     color: RGBColor,
@@ -38,7 +38,7 @@ impl Line {
     }
 }
 
-/// Writes the page of a title and a configuration; of classified nodes, the curves of `score`.
+/// Writes the page with a title and a configuration; `score` selects the curves of classified nodes.
 pub fn write(
     path: &Path,
     (title, config): (&str, &str),
@@ -77,7 +77,7 @@ fn page(title: &str, config: &str, results: &Results, loss: &str, (what, scores)
     )
 }
 
-/// Beginning of a page, with its title as the heading, and with `style` besides that of all pages.
+/// Beginning of a page: its title as the heading, and `style` in addition to that of all pages.
 pub fn opening(title: &str, style: &str) -> String {
     let title = escape(title);
     format!(
@@ -87,19 +87,19 @@ pub fn opening(title: &str, style: &str) -> String {
     )
 }
 
-/// Text as it stands in a page.
+/// Text escaped for HTML.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// A legend, and below it an SVG of curves over epochs.
+/// Legend with an SVG of curves over epochs below it.
 fn plot(what: &str, lines: &[Line]) -> Result<String, CliError> {
     let mut svg = String::new();
     draw(&mut svg, what, lines).map_err(|e| CliError::Other(format!("the {what} plot cannot be drawn: {e}")))?;
     Ok(format!("<p class=\"legend\">{}</p><div class=\"wide\">{svg}</div>", legend(lines)))
 }
 
-/// The name of each curve in its color. It stands in the page's text, where it covers no curve.
+/// Name of each curve in its colour, outside the plot so that it covers no curve.
 fn legend(lines: &[Line]) -> String {
     let drawn = lines.iter().filter(|line| !line.points.is_empty());
     drawn.fold(String::new(), |mut legend, Line { name, color: RGBColor(r, g, b), .. }| {
@@ -120,7 +120,7 @@ fn draw(svg: &mut String, what: &str, lines: &[Line]) -> Result<(), Box<dyn std:
         .margin(10)
         .x_label_area_size(40)
         .y_label_area_size(60)
-        // Whole numbers, so that ticks are.
+        // Whole numbers, so that ticks are whole as well.
         .build_cartesian_2d(1..last, low - margin..high + margin)?;
     chart
         .configure_mesh()
@@ -131,7 +131,7 @@ fn draw(svg: &mut String, what: &str, lines: &[Line]) -> Result<(), Box<dyn std:
         .draw()?;
     for line in lines.iter().filter(|line| !line.points.is_empty()) {
         chart.draw_series(LineSeries::new(line.points.iter().copied(), line.color.stroke_width(2)))?;
-        // A line of few points, or of one, is not seen.
+        // A line with few points is hard to see, so its points are marked.
         if line.points.len() <= MARKED_MAX {
             let marks = line.points.iter().map(|&point| Circle::new(point, 3, line.color.filled()));
             chart.draw_series(marks)?;

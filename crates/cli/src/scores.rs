@@ -1,4 +1,4 @@
-//! Scores as they are shown: values, or why there are none.
+//! Scores for display: values, or the reason why there are none.
 
 use girih_trainer::{ChosenBy, Metric, Scores};
 use serde_json::{Map, Value};
@@ -22,7 +22,7 @@ pub enum NodeScore {
 }
 
 impl NodeScore {
-    /// The score that a metric stands for; with several labels a node, accuracy is micro-F1.
+    /// Score of a metric; with several labels a node, accuracy is micro-F1.
     pub fn of_metric(metric: Metric, multi_label: bool) -> Self {
         match metric {
             Metric::RocAuc => Self::RocAuc,
@@ -30,12 +30,12 @@ impl NodeScore {
         }
     }
 
-    /// The share of right answers: accuracy, with several labels a node micro-F1.
+    /// Share of correct answers: accuracy, or micro-F1 with several labels a node.
     pub fn of_classes(multi_label: bool) -> Self {
         if multi_label { Self::MicroF1 } else { Self::Accuracy }
     }
 
-    /// The name in results.
+    /// Name in results.
     pub fn key(self) -> &'static str {
         match self {
             Self::Accuracy => "accuracy",
@@ -44,7 +44,7 @@ impl NodeScore {
         }
     }
 
-    /// The name for people.
+    /// Name for people.
     pub fn title(self) -> &'static str {
         match self {
             Self::Accuracy => "accuracy",
@@ -53,7 +53,7 @@ impl NodeScore {
         }
     }
 
-    /// Value on a part.
+    /// Value on a part of the split.
     pub fn value(self, scores: &Scores, part: Part) -> Option<f64> {
         match (self, part) {
             (Self::RocAuc, Part::Train) => None,
@@ -65,7 +65,7 @@ impl NodeScore {
         }
     }
 
-    /// Reason why there is no value on a part, if there is none.
+    /// Reason why a part has no value; `None` if it has one.
     pub fn why_undefined(self, scores: &Scores, part: Part) -> Option<&'static str> {
         if self.value(scores, part).is_some() {
             return None;
@@ -92,14 +92,14 @@ impl NodeScore {
 pub struct Undefined(Map<String, Value>);
 
 impl Undefined {
-    /// Takes note of a score without a value.
+    /// Records a score without a value.
     pub fn note(&mut self, key: &str, why: Option<&str>) {
         if let Some(why) = why {
             self.0.insert(key.to_owned(), why.into());
         }
     }
 
-    /// Adds the reasons to results, if there are some.
+    /// Adds the reasons to results, if there are any.
     pub fn add_to(self, results: &mut Results) {
         if !self.0.is_empty() {
             results.add_hidden("undefined", Value::Object(self.0));
@@ -107,7 +107,7 @@ impl Undefined {
     }
 }
 
-/// A share, or why there is none.
+/// Share as a percentage, or the reason why there is none.
 pub fn percent_or(value: Option<f64>, why: Option<&str>) -> String {
     match (value, why) {
         (Some(value), _) => percent(value),

@@ -1,10 +1,10 @@
-//! Command lines as a shell reads them.
+//! Command lines in the syntax of a shell.
 
 use std::ffi::{OsStr, OsString};
 
-/// The command line that goes on with an interrupted training: these words with `--resume`, quoted for a POSIX shell.
+/// Command line that resumes an interrupted training: the given words with `--resume`, quoted for a POSIX shell.
 pub fn resuming(words: &[OsString]) -> String {
-    // Behind a launcher's own flags the command of its processes stands.
+    // With a launcher, the command of its processes follows `--`.
     let begin = words.iter().position(|word| word == "--").filter(|_| words.iter().any(|word| word == "launch"));
     let begin = begin.unwrap_or(0);
     let train = words[begin..].iter().position(|word| word == "train").map_or(words.len(), |at| begin + at + 1);
@@ -15,7 +15,7 @@ pub fn resuming(words: &[OsString]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// A word as a POSIX shell reads it.
+/// Word quoted for a POSIX shell.
 fn quoted(word: &OsStr) -> String {
     let text = word.to_string_lossy();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=@%+".contains(c);

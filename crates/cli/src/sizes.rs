@@ -1,6 +1,6 @@
-//! Sizes of memory as people write them.
+//! Sizes of memory with units.
 
-/// Bytes of a number with a unit: `80GB`, `79.6 GiB`, `1000000`.
+/// Parses bytes as a number with a unit: `80GB`, `79.6 GiB`, `1000000`.
 pub fn parse(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, f64); 9] = [
         ("TiB", (1u64 << 40) as f64),

@@ -1,4 +1,4 @@
-//! [`Cuda`]: a device as a backend.
+//! [`Cuda`]: the backend on a CUDA device.
 
 use std::fmt;
 
@@ -28,13 +28,13 @@ pub struct Cuda {
     pub(crate) device: Device,
     pub(crate) tiling: Tiling,
     pub(crate) block_kernel: BlockKernel,
-    /// How rows of nodes are stored, and what dense products multiply.
+    /// Element type of stored activations and of the operands of dense products.
     pub(crate) precision: Dtype,
     pub(crate) recorder: Recorder,
 }
 
 impl Cuda {
-    /// The backend on a device.
+    /// Creates the backend on a device.
     #[must_use]
     pub fn new(device: Device) -> Self {
         let block_kernel = BlockKernel::of(device.capability());
@@ -42,30 +42,30 @@ impl Cuda {
         Self { device, tiling, block_kernel, precision: Dtype::F32, recorder }
     }
 
-    /// The same card, for work that goes on beside this one's: with a stream of its own, and steps as graphs where this
-    /// one has them.
+    /// Creates a second backend on the same GPU for concurrent work, with a stream of its own. Steps are captured as
+    /// graphs if they are here.
     pub(crate) fn beside(&self, operation: &'static str) -> Result<Self, ComputeError> {
         let device = self.device.beside().map_err(Self::failed(operation))?;
         Ok(Self::new(device).recording(self.recorder.is_enabled()))
     }
 
-    /// The same, with activations and their gradients stored as `precision`. In bf16, dense products with an operand of
-    /// bf16 round the other one to bf16, too, so that tensor cores take them; sums are `f32` throughout.
+    /// Sets the type in which activations and their gradients are stored. In bf16, a dense product with one bf16
+    /// operand rounds the other one to bf16, too, so that tensor cores take both. Sums are `f32` throughout.
     #[must_use]
     pub fn storing(self, precision: Dtype) -> Self {
         Self { precision, ..self }
     }
 
-    /// The same, with a say in which blocks of adjacencies are multiplied by tensor cores.
+    /// Sets the choice of adjacency blocks that tensor cores multiply.
     #[must_use]
     pub fn tiling(self, tiling: Tiling) -> Self {
         Self { tiling, ..self }
     }
 
-    /// The same, with blocks multiplied by `block_kernel` instead of the fastest that the card has.
+    /// Sets the kernel that multiplies blocks, instead of the fastest that the GPU has.
     ///
     /// # Errors
-    /// When the card lacks its instructions.
+    /// When the GPU lacks its instructions.
     pub fn multiplying_blocks_by(self, block_kernel: BlockKernel) -> Result<Self, KernelError> {
         let capability = self.device.capability();
         if !block_kernel.runs_on(capability) {
@@ -81,7 +81,7 @@ impl Cuda {
         &self.device
     }
 
-    /// A kernel for elements of some types, each by the name that its source gives it.
+    /// Kernel compiled for element types, each under the macro name that its source uses.
     pub(crate) fn kernel(
         &self,
         operation: &'static str,
@@ -93,7 +93,7 @@ impl Cuda {
         self.variant(operation, source, name, &defines)
     }
 
-    /// A kernel compiled with whatever its source wants to be told.
+    /// Kernel compiled with the given macros.
     pub(crate) fn variant(
         &self,
         operation: &'static str,
@@ -105,22 +105,22 @@ impl Cuda {
         kernel.map_err(|error| ComputeError::device(operation, error.to_string()))
     }
 
-    /// Lets a kernel have so many bytes of shared memory, more than kernels have unasked.
+    /// Raises a kernel's limit of dynamic shared memory to `bytes`, above the default.
     pub(crate) fn allow_shared(operation: &'static str, kernel: &CudaFunction, bytes: u32) -> Result<(), ComputeError> {
         let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         kernel.set_attribute(most, bytes as i32).map_err(Self::failed(operation))
     }
 
-    /// What the driver reported of an operation.
+    /// Converts an error of the driver to that of an operation.
     pub(crate) fn failed(operation: &'static str) -> impl Fn(DriverError) -> ComputeError {
         move |error| ComputeError::device(operation, explain(error.0))
     }
 }
 
-/// What a step may not do that is captured: memory is the graph's own then.
+/// Reason not to capture a step that allocates: memory of a captured step belongs to the graph.
 const OUTLIVES: &str = "allocates what may outlive it";
 
-/// How sources spell an element.
+/// Spelling of an element type in the sources.
 pub(crate) fn element(dtype: Dtype) -> &'static str {
     match dtype {
         Dtype::F32 => "float",

@@ -1,4 +1,4 @@
-//! [`DenseLibraries`]: cuBLAS and cuBLASLt on a stream, with memory for their work.
+//! [`DenseLibraries`]: cuBLAS and cuBLASLt on a stream, with their workspace.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 use crate::error::{KernelError, Kind};
 use crate::lt::Lt;
 
-/// NVIDIA's libraries of dense products, all of which go to one stream.
+/// NVIDIA's libraries for dense products, all on one stream.
 pub(crate) struct DenseLibraries {
     pub(crate) blas: Blas,
-    /// `None` where it is not installed.
+    /// cuBLASLt; `None` where it is not installed.
     pub(crate) lt: Option<Lt>,
 }
 
@@ -24,22 +24,22 @@ impl DenseLibraries {
     }
 }
 
-/// A handle of cuBLAS whose work goes to one stream. cudarc's own panics when it is dropped after the device has
-/// failed, which would hide why.
+/// cuBLAS handle whose work goes to one stream. cudarc's own handle panics when it is dropped after a device failure,
+/// which would hide the cause.
 pub(crate) struct Blas {
     handle: sys::cublasHandle_t,
     stream: Arc<CudaStream>,
     workspace: Workspace,
 }
 
-/// Memory that dense products use on their way, one after the other, because all are on one stream. Products that
-/// brought their own could not be captured.
+/// Scratch memory of dense products. One suffices, because all products run on one stream in order. Products that
+/// allocated their own could not be captured.
 pub(crate) type Workspace = Arc<CudaSlice<u8>>;
 
-/// Its bytes, as NVIDIA suggests for its latest cards.
+/// Bytes of the workspace, as NVIDIA suggests for its latest GPUs.
 pub(crate) const WORKSPACE: usize = 32 << 20;
 
-/// A workspace for products on a stream.
+/// Allocates a workspace for the products of a stream.
 fn workspace(stream: &Arc<CudaStream>) -> Result<Workspace, KernelError> {
     // SAFETY: nobody reads the workspace before a product writes there.
     let bytes = unsafe { stream.alloc::<u8>(WORKSPACE) };
@@ -52,16 +52,16 @@ unsafe impl Send for Blas {}
 unsafe impl Sync for Blas {}
 
 impl Blas {
-    /// A handle on a stream. Products of bf16 are summed in f32 throughout, also where several blocks share a sum; f32
-    /// is not rounded to fewer bits, which is cuBLAS's default unless a process asks otherwise.
+    /// Creates a handle on a stream. Products of bf16 are summed in f32 throughout, also where several blocks share a
+    /// sum. f32 is not rounded to fewer bits; this is cuBLAS's default unless a process asks otherwise.
     fn new(stream: Arc<CudaStream>, workspace: Workspace) -> Result<Self, KernelError> {
         let failed = |error: result::CublasError| Kind::Blas(describe(error));
         stream.context().bind_to_thread().map_err(KernelError::driver("cannot use the CUDA device"))?;
         let blas = Self { handle: result::create_handle().map_err(failed)?, stream, workspace };
         let mode = sys::cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
         let workspace = blas.workspace.device_ptr(&blas.stream).0;
-        // SAFETY: the handle is live, and it holds on to the stream and the workspace. It takes the latter for the
-        // stream that it has then.
+        // SAFETY: the handle is live, and it holds on to the stream and the workspace. It takes the workspace for its
+        // current stream.
         unsafe {
             result::set_stream(blas.handle, blas.stream.cu_stream().cast()).map_err(failed)?;
             sys::cublasSetWorkspace_v2(blas.handle, workspace as *mut c_void, WORKSPACE).result().map_err(failed)?;
@@ -70,7 +70,7 @@ impl Blas {
         Ok(blas)
     }
 
-    /// The handle, for as long as this lives.
+    /// Handle of cuBLAS, for as long as this lives.
     pub(crate) fn handle(&self) -> &sys::cublasHandle_t {
         &self.handle
     }
@@ -78,14 +78,14 @@ impl Blas {
 
 impl Drop for Blas {
     fn drop(&mut self) {
-        // After a failure of the device neither can succeed, and nothing is lost.
+        // After a failure of the device neither call can succeed, and nothing is lost.
         let _ = self.stream.context().bind_to_thread();
         // SAFETY: the handle is live, and nobody uses it after this.
         let _ = unsafe { result::destroy_handle(self.handle) };
     }
 }
 
-/// What an error of cuBLAS means.
+/// Message for an error of cuBLAS.
 pub(crate) fn describe(error: result::CublasError) -> String {
     use sys::cublasStatus_t as S;
     match error.0 {

@@ -1,8 +1,8 @@
-//! [`CodeBook`]: codes of features that a device decodes, or sums up as they are (Ma et al., 2024).
+//! [`CodeBook`]: feature codes that a device decodes, or sums without decoding (Ma et al., 2024).
 //!
-//! A row is a few positions in each group of columns, and a byte of it stands for one value in all rows. To add up rows
-//! it is enough to read their codes: [`CodeSums`] reads 48 bytes for each neighbour where the rows of 768 columns take
-//! 3072, and none of these is ever stored.
+//! A row stores a few positions for each group of columns; each byte of a row stands for one value in all rows. Sums
+//! of rows need only their codes: for 768 columns, [`CodeSums`] reads 48 bytes per neighbour instead of 3072. Decoded
+//! rows are never stored.
 
 use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compress::CompressedFeatures;
@@ -14,21 +14,21 @@ use crate::device::BLOCK;
 use crate::matrix::{CudaMatrix, CudaSparse, pitch};
 use crate::row_launch::RowsArgument;
 
-/// Features of a group.
+/// Columns of a group.
 const GROUP: usize = 256;
-/// Shared memory of a block that every card has.
+/// Bytes of shared memory per block that every GPU has.
 const SHARED_BYTES: usize = 48 << 10;
-/// Blocks that sum codes: enough to fill a card.
+/// Most blocks of a launch that sums codes: enough to fill a GPU.
 const SUMMING_BLOCKS_MAX: u32 = 132 * 8;
 
-/// What codes stand for: `FeatureCodec::parameters`.
+/// Table that decodes feature codes, on the device: `FeatureCodec::parameters`.
 pub(crate) struct CodeBook {
     pub(crate) width: usize,
     values: CudaSlice<f32>,
     background: Option<CudaSlice<f32>>,
-    /// Bytes of a whole group.
+    /// Bytes of a code for a whole group.
     of_group: u32,
-    /// What rows are decoded to.
+    /// Element type of decoded rows.
     pub(crate) dtype: Dtype,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct BookArgument {
     padding: u32,
 }
 
-// SAFETY: plain words in the order and layout of the kernels' struct, with what lies behind the last one.
+// SAFETY: plain words in the order and layout of the kernels' struct, including its trailing padding.
 unsafe impl DeviceRepr for BookArgument {}
 
 /// Warps of a block, each of which has shared memory for a row.
@@ -54,7 +54,7 @@ pub(crate) struct Warps {
 }
 
 impl Warps {
-    /// As many as there is room for; `None` where there is none for one.
+    /// As many warps as shared memory has space for; `None` if it does not hold one row.
     fn of_rows(width: usize, element_bytes: usize) -> Option<Self> {
         let of_row = (pitch(width) * element_bytes).next_multiple_of(16).max(16);
         let warps = (SHARED_BYTES / of_row).min(BLOCK as usize / 32);
@@ -62,14 +62,15 @@ impl Warps {
     }
 }
 
-/// What a launch that decodes is told.
+/// Arguments of a launch that decodes.
 pub(crate) struct Decoding {
     pub(crate) book: BookArgument,
     pub(crate) warps: Warps,
 }
 
 impl CodeBook {
-    /// That of a codec which has one; `None` of others, and where a row does not fit into shared memory.
+    /// Uploads the code book of a codec. `None` for codecs without a book, and where a row does not fit into shared
+    /// memory.
     pub(crate) fn upload(
         cuda: &Cuda,
         operation: &'static str,
@@ -98,7 +99,7 @@ impl CodeBook {
         }))
     }
 
-    /// What launches are told, for as long as this lives.
+    /// Kernel argument; valid as long as the book lives.
     fn argument(&self, cuda: &Cuda) -> BookArgument {
         BookArgument {
             values: cuda.pointer(Some(&self.values)),
@@ -109,14 +110,14 @@ impl CodeBook {
         }
     }
 
-    /// As before, by launches that decode.
+    /// Arguments of launches that decode; valid as long as the book lives.
     pub(crate) fn decoding(&self, cuda: &Cuda) -> Decoding {
         let warps = Warps::of_rows(self.width, self.dtype.n_bytes()).expect("books of rows that fit");
         Decoding { book: self.argument(cuda), warps }
     }
 }
 
-/// The launch that sums rows of codes up.
+/// Launch that sums rows of codes.
 pub(crate) struct CodeSums {
     kernel: CudaFunction,
     book: BookArgument,
@@ -124,19 +125,21 @@ pub(crate) struct CodeSums {
 }
 
 impl CodeSums {
-    /// With a book that lives as long; `None` where the sum of a row does not fit into shared memory.
+    /// Compiles the kernel for a book, which has to live as long. `None` where the sum of a row does not fit into
+    /// shared memory.
     pub(crate) fn new(cuda: &Cuda, operation: &'static str, book: &CodeBook) -> Result<Option<Self>, ComputeError> {
         let Some(warps) = Warps::of_rows(book.width, size_of::<f32>()) else { return Ok(None) };
         let kernel = cuda.kernel(operation, Source::ROWS, "sum_codes", &[("X", book.dtype), ("Y", book.dtype)])?;
         Ok(Some(Self { kernel, book: book.argument(cuda), warps }))
     }
 
-    /// `out = block·X` on the device's stream, where row `j` of `X` is the one that `ids[j]` names, or row `j` where
+    /// Computes `out = block·X` on the device's stream. Row `j` of `X` is row `ids[j]` of the codes, or row `j` if
     /// there are no ids.
     ///
     /// # Safety
-    /// Columns of the block have to be ids, or rows; ids rows, each of which lies where the argument says; positions
-    /// columns of their group; and `out` has a row for each of the block, stored as the book says.
+    /// Columns of the block have to be ids, or rows. Ids have to be rows, each of which lies where the argument says.
+    /// Positions have to be columns of their group. `out` has a row for each row of the block, stored as the book
+    /// says.
     pub(crate) unsafe fn put(
         &self,
         cuda: &Cuda,

@@ -1,4 +1,4 @@
-//! [`Device`]: a card, the stream that work is put on, and the kernels that were compiled for it.
+//! [`Device`]: a GPU, its stream, and the kernels compiled for it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,21 +18,22 @@ use crate::nccl::{Peers, link_of};
 use crate::pool;
 use crate::staging::Staging;
 
-/// Threads of a block where nothing else is said.
+/// Default number of threads of a block.
 pub(crate) const BLOCK: u32 = 256;
 
-/// Ampere: kernels ask for nothing newer, but for what they choose by the capability at hand.
+/// Compute capability of Ampere. Kernels need nothing newer, except variants chosen by the capability at hand.
 const OLDEST_CAPABILITY: (i32, i32) = (8, 0);
 
-/// A card. Work goes to one stream, in the order of calls; the host waits only where results are downloaded.
+/// A GPU. Work goes to one stream, in the order of calls; the host waits only where results are downloaded.
 pub struct Device {
     context: Arc<CudaContext>,
     pub(crate) stream: Arc<CudaStream>,
-    /// Opened by the first dense product that wants them, because they take memory.
+    /// Libraries of dense products; opened on first use, because they take memory.
     dense_libraries: OnceLock<DenseLibraries>,
     capability: (i32, i32),
     processors: usize,
-    /// Each of those who work [beside](Self::beside) has its own: loading one may wait for what another has asked for.
+    /// Compiled modules. Each device made by [`beside`](Self::beside) has its own, because loading one may wait for
+    /// work of another.
     modules: Mutex<HashMap<(Source, Defines), Module>>,
     /// Made by the first upload that is large.
     staging: Mutex<Option<Staging>>,
@@ -40,17 +41,17 @@ pub struct Device {
     peers: OnceLock<Arc<Peers>>,
 }
 
-/// A source as it was compiled, and those of its kernels that were asked for.
+/// Compiled source, and the kernels of it in use.
 struct Module {
     code: Arc<CudaModule>,
     kernels: HashMap<String, CudaFunction>,
 }
 
 impl Device {
-    /// Opens a card by its number.
+    /// Opens a GPU by its ordinal.
     ///
     /// # Errors
-    /// When the driver, the compiler or cuBLAS is missing or does not suit the others, there is no such card, or it is
+    /// When the driver, the compiler or cuBLAS is missing or does not suit the others, there is no such GPU, or it is
     /// too old.
     pub fn open(ordinal: usize) -> Result<Self, KernelError> {
         let driver = Driver::load()?;
@@ -74,8 +75,8 @@ impl Device {
         Ok(Self { context, stream, dense_libraries, capability, processors, modules, staging, peers })
     }
 
-    /// How the first `n_cards` read each other's memory: a number for each pair, by readers, which tells kinds of links
-    /// apart; `None` where one cannot, or is not there.
+    /// Links by which the first `n_cards` GPUs read each other's memory: one number for each ordered pair, by reader.
+    /// Equal numbers mean equal kinds of links; `None` if a GPU cannot read the other, or is missing.
     ///
     /// # Errors
     /// When the driver is missing, or does not answer.
@@ -94,8 +95,8 @@ impl Device {
         links.collect::<Result<_, _>>().map_err(KernelError::driver("cannot ask the CUDA devices for their links"))
     }
 
-    /// The same card, for work that goes on beside what is put on this one's stream: with a stream of its own, and
-    /// kernels. Whatever is used on both, one stream has to wait for the other before.
+    /// Creates a second device on the same GPU for concurrent work, with its own stream and kernels. Where both use
+    /// the same memory, one stream has to wait for the other before.
     pub(crate) fn beside(&self) -> Result<Self, DriverError> {
         Ok(Self {
             context: Arc::clone(&self.context),
@@ -109,36 +110,36 @@ impl Device {
         })
     }
 
-    /// A stream whose launches come before those of others that wait: for what brings the next batch, which is little
-    /// and is waited for.
+    /// Creates a stream of the highest priority. It serves the prefetch of the next batch, which is little work that
+    /// others wait for.
     pub(crate) fn urgent_stream(&self) -> Result<Arc<CudaStream>, DriverError> {
         self.context.bind_to_thread()?;
         let (_, first) = result::stream::get_priority_range()?;
         self.context.new_stream_with_priority(first)
     }
 
-    /// What the card is called.
+    /// Name of the GPU.
     #[must_use]
     pub fn name(&self) -> String {
         name_of(&self.context)
     }
 
-    /// What tells the card from all others.
+    /// UUID of the GPU.
     pub(crate) fn uuid(&self) -> Result<[u8; 16], DriverError> {
         Ok(self.context.uuid()?.bytes.map(|byte| byte as u8))
     }
 
-    /// Takes note of the ranks that it works with from now on.
+    /// Sets the ranks that the device works with from now on.
     pub(crate) fn join(&self, peers: Arc<Peers>) {
         assert!(self.peers.set(peers).is_ok(), "a device joins ranks once");
     }
 
-    /// The ranks that it works with.
+    /// Ranks that the device works with.
     pub(crate) fn peers(&self) -> Option<&Peers> {
         self.peers.get().map(|peers| &**peers)
     }
 
-    /// Waits until all that was asked of the device is done.
+    /// Waits until all work asked of the device is done.
     ///
     /// # Errors
     /// When the device fails, or a rank that it works with.
@@ -146,7 +147,7 @@ impl Device {
         self.until(operation, || self.stream.synchronize(), |peers| peers.wait(operation, &self.stream))
     }
 
-    /// Waits until the device has come to an event.
+    /// Waits until the device has reached an event.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -154,7 +155,7 @@ impl Device {
         self.until(operation, || event.synchronize(), |peers| peers.wait_for(operation, event))
     }
 
-    /// Waits alone, or among the ranks that it works with.
+    /// Waits by `alone`, or by `among` if the device works with other ranks.
     fn until(
         &self,
         operation: &'static str,
@@ -167,23 +168,23 @@ impl Device {
         }
     }
 
-    /// A stream that is waited for before what it uses is given back.
+    /// Guard that waits for a stream before the memory it uses is released.
     pub(crate) fn ending(&self, stream: &Arc<CudaStream>) -> Ending {
         Ending { stream: Arc::clone(stream), peers: self.peers.get().cloned() }
     }
 
-    /// Major and minor number of what the card can compute.
+    /// Compute capability: major and minor number.
     #[must_use]
     pub fn capability(&self) -> (i32, i32) {
         self.capability
     }
 
-    /// How many processors work side by side.
+    /// Number of SMs.
     pub(crate) fn processors(&self) -> usize {
         self.processors
     }
 
-    /// Bytes of memory: free, among them what was freed here and is kept for later, and in all.
+    /// Bytes of memory: free, which includes memory freed here and kept by the pool, and total.
     ///
     /// # Errors
     /// When the driver fails.
@@ -195,7 +196,7 @@ impl Device {
         ask().map_err(KernelError::driver("cannot ask for free memory"))
     }
 
-    /// What NVIDIA's libraries multiply dense matrices with.
+    /// cuBLAS and cuBLASLt, opened on first use.
     pub(crate) fn dense_libraries(&self) -> Result<&DenseLibraries, KernelError> {
         if let Some(open) = self.dense_libraries.get() {
             return Ok(open);
@@ -204,29 +205,29 @@ impl Device {
         Ok(self.dense_libraries.get_or_init(|| opened))
     }
 
-    /// Buffers of uploads, if there are any that nobody uses.
+    /// Takes the upload buffers, if there are any and nobody uses them.
     pub(crate) fn take_staging(&self) -> Option<Staging> {
         self.staging.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Keeps buffers of uploads for the next one.
+    /// Keeps upload buffers for the next upload.
     pub(crate) fn keep_staging(&self, staging: Staging) {
         *self.staging.lock().unwrap_or_else(PoisonError::into_inner) = Some(staging);
     }
 
-    /// Bytes that were freed here and are kept for later.
+    /// Bytes that were freed here and are kept by the pool.
     pub(crate) fn kept_bytes(&self) -> Result<usize, KernelError> {
         pool::kept_bytes(&self.context).map_err(KernelError::driver("cannot ask for kept memory"))
     }
 
-    /// Bytes of memory that nobody has asked for.
+    /// Bytes of memory that are not allocated.
     pub(crate) fn unused_bytes(&self) -> Result<usize, KernelError> {
         let (unused, _) = self.context.mem_get_info().map_err(KernelError::driver("cannot ask for free memory"))?;
         Ok(unused)
     }
 
-    /// The most bytes that this process had allocated on the card at once since the last
-    /// [`reset_peak`](Self::reset_peak); zero on a card that does not count.
+    /// Peak bytes allocated by this process on the GPU since the last [`reset_peak`](Self::reset_peak); zero on a GPU
+    /// that does not count.
     ///
     /// # Errors
     /// When the driver fails.
@@ -234,7 +235,7 @@ impl Device {
         pool::peak_bytes(&self.context).map_err(KernelError::driver("cannot ask for the most memory in use"))
     }
 
-    /// Lets [`peak_bytes`](Self::peak_bytes) start again from what is allocated now.
+    /// Resets [`peak_bytes`](Self::peak_bytes) to the bytes allocated now.
     ///
     /// # Errors
     /// When the driver fails.
@@ -242,7 +243,7 @@ impl Device {
         pool::reset_peak(&self.context).map_err(KernelError::driver("cannot reset the most memory in use"))
     }
 
-    /// A kernel of a source, compiled with `defines` when it is first asked for.
+    /// Kernel of a source, compiled with `defines` on first use.
     pub(crate) fn kernel(&self, source: Source, name: &str, defines: &Defines) -> Result<CudaFunction, KernelError> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         let module = match modules.entry((source, defines.clone())) {
@@ -262,7 +263,7 @@ impl Device {
     }
 }
 
-/// A stream that uses what will be given back.
+/// Stream that uses memory which will be released.
 pub(crate) struct Ending {
     stream: Arc<CudaStream>,
     peers: Option<Arc<Peers>>,
@@ -273,12 +274,12 @@ impl Ending {
         &self.stream
     }
 
-    /// The ranks that the device works with.
+    /// Ranks that the device works with.
     pub(crate) fn peers(&self) -> Option<&Peers> {
         self.peers.as_deref()
     }
 
-    /// Waits until the stream is done; what it waits for without end, a rank that has failed, is called off.
+    /// Waits until the stream is done. A wait for a rank that has failed is aborted.
     pub(crate) fn wait(&self) {
         // After a failure of the device nothing helps, and nothing is lost.
         let ended = self.peers.as_ref().map(|peers| peers.wait("ending", &self.stream));
@@ -288,13 +289,13 @@ impl Ending {
     }
 }
 
-/// Cards that the driver, which is loaded, lets this process see.
+/// Number of GPUs that the loaded driver lets this process see.
 pub(crate) fn count() -> Result<usize, KernelError> {
     let count = CudaContext::device_count().map_err(KernelError::driver("cannot count CUDA devices"))?;
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// The context of a card that there is.
+/// Opens the context of an existing GPU.
 pub(crate) fn open_context(ordinal: usize) -> Result<Arc<CudaContext>, KernelError> {
     let count = count()?;
     if ordinal >= count {
@@ -304,17 +305,17 @@ pub(crate) fn open_context(ordinal: usize) -> Result<Arc<CudaContext>, KernelErr
     CudaContext::new(ordinal).map_err(KernelError::driver("cannot open the CUDA device"))
 }
 
-/// What a card is called.
+/// Name of a GPU.
 pub(crate) fn name_of(context: &CudaContext) -> String {
     context.name().unwrap_or_else(|_| "CUDA device".to_owned())
 }
 
-/// Whether cards of a capability have `wgmma`, which one generation has.
+/// Whether GPUs of a capability have `wgmma`; only one generation does.
 pub(crate) fn has_wgmma(capability: (i32, i32)) -> bool {
     capability == (9, 0)
 }
 
-/// Refuses a card without the instructions that kernels are written in: `mma` on bf16 and asynchronous copies.
+/// Fails for a GPU without the instructions that all kernels use: `mma` on bf16 and asynchronous copies.
 pub(crate) fn check_capability(card: &str, capability: (i32, i32)) -> Result<(), KernelError> {
     if capability < OLDEST_CAPABILITY {
         return Err(Kind::OldCard { card: card.to_owned(), capability }.into());
@@ -322,13 +323,13 @@ pub(crate) fn check_capability(card: &str, capability: (i32, i32)) -> Result<(),
     Ok(())
 }
 
-/// A thread for each of `n` pieces of work, at most as many blocks as a grid may have; kernels stride over the rest.
+/// Launch with a thread for each of `n` work items. The grid is limited; kernels stride over the rest.
 pub(crate) fn threads_for(n: usize) -> LaunchConfig {
     let blocks = n.div_ceil(BLOCK as usize).clamp(1, 1 << 20) as u32;
     LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 }
 }
 
-/// A warp for each of `n` pieces of work, likewise.
+/// Launch with a warp for each of `n` work items, limited as [`threads_for`].
 pub(crate) fn warps_for(n: usize) -> LaunchConfig {
     threads_for(n.saturating_mul(32))
 }

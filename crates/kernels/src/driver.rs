@@ -1,4 +1,4 @@
-//! NVIDIA's driver: its version, what it has to understand, and what its errors mean.
+//! NVIDIA's driver: its version, the version it must have, and explanations of its errors.
 
 use std::fmt;
 use std::fs;
@@ -9,18 +9,18 @@ use cudarc::driver::sys::{self, CUresult};
 use crate::error::{KernelError, Kind};
 use crate::libraries;
 
-/// What is asked of a driver first is asked by functions that this version has.
+/// Oldest driver that is accepted: the first calls use functions of this version.
 const OLDEST: CudaVersion = CudaVersion { major: 13, minor: 0 };
 
-/// The first driver of [`OLDEST`] on Linux.
+/// First Linux release of the [`OLDEST`] driver.
 const OLDEST_RELEASE: &str = "580.65.06";
 
-/// A version of CUDA, as drivers and compilers state it.
+/// Version of CUDA, as drivers and compilers state it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CudaVersion {
-    /// Changes when programs have to be built anew.
+    /// Major number; a change requires programs to be rebuilt.
     pub major: i32,
-    /// Changes with what code may contain.
+    /// Minor number; it changes the instructions that code may contain.
     pub minor: i32,
 }
 
@@ -30,19 +30,19 @@ impl fmt::Display for CudaVersion {
     }
 }
 
-/// The driver of this machine.
+/// Driver of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Driver {
-    /// Its own version, like `580.65.06`, where the system tells.
+    /// Release of the driver, like `580.65.06`, where the system tells.
     pub release: Option<String>,
-    /// The newest CUDA whose code it understands.
+    /// Newest CUDA version whose code the driver accepts.
     pub cuda: CudaVersion,
-    /// Where its library is, where the system tells.
+    /// Path of its library, where the system tells.
     pub path: Option<PathBuf>,
 }
 
 impl Driver {
-    /// Loads the driver and starts it.
+    /// Loads the driver and initialises it.
     ///
     /// # Errors
     /// When there is none, it is too old for any kernel, or it does not start.
@@ -60,7 +60,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Refuses a driver that does not understand what `whose` code needs.
+    /// Fails if the driver is older than the version that the code of `whose` needs.
     ///
     /// # Errors
     /// When the driver is older than that.
@@ -86,19 +86,19 @@ impl fmt::Display for Driver {
     }
 }
 
-/// The version of the driver's kernel module.
+/// Version of the driver's kernel module.
 fn release() -> Option<String> {
     release_in(&fs::read_to_string("/proc/driver/nvidia/version").ok()?)
 }
 
-/// The first word with a dot between numbers, of a line like `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06
+/// First word with a dot between numbers, of a line like `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06
 /// …`.
 fn release_in(text: &str) -> Option<String> {
     let is_version = |word: &&str| word.contains('.') && word.split('.').all(|part| part.parse::<u32>().is_ok());
     text.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)
 }
 
-/// What an error of the driver means and what helps; its name where that says as much.
+/// Explanation of a driver error and its remedy; only its name where that suffices.
 pub(crate) fn explain(code: CUresult) -> String {
     use CUresult as C;
     let what = match code {
@@ -144,7 +144,7 @@ pub(crate) fn explain(code: CUresult) -> String {
     format!("{what} ({code:?})")
 }
 
-/// Text of [`explain`] where there is no device; `visible` is what the environment lets the process see.
+/// Text of [`explain`] where there is no device; `visible` is the value of `CUDA_VISIBLE_DEVICES`.
 fn no_device(visible: Option<&str>) -> String {
     let what = match visible {
         Some(visible) => format!("no NVIDIA GPU is visible: CUDA_VISIBLE_DEVICES is `{visible}`"),

@@ -1,4 +1,4 @@
-//! [`KernelError`]: why there is no device, or why it failed.
+//! [`KernelError`]: errors of opening and using a device.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use cudarc::driver::sys::CUresult;
 use crate::driver::{CudaVersion, Driver, explain};
 use crate::ops::BlockKernel;
 
-/// Why a device could not be opened, or what it reported.
+/// Reason why a device could not be opened, or the failure that it reported.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct KernelError(#[from] Kind);
@@ -25,10 +25,10 @@ pub(crate) enum Kind {
         file: &'static str,
         purpose: &'static str,
         places: Vec<PathBuf>,
-        /// What the loader said of a file that was found.
+        /// Message of the loader about a file that it found and refused.
         refused: Option<String>,
         remedy: &'static str,
-        /// What does not need it.
+        /// Alternative that works without the library.
         instead: &'static str,
     },
     #[error(
@@ -67,7 +67,7 @@ impl KernelError {
         move |source| Kind::Driver { what, source }.into()
     }
 
-    /// There is no NVIDIA card here at all, or no driver for one: nothing that anyone would want repaired.
+    /// Whether there is no NVIDIA GPU at all, or no driver for one; users need not repair anything then.
     #[must_use]
     pub fn is_no_card(&self) -> bool {
         match &self.0 {
@@ -87,7 +87,7 @@ fn noted(refused: Option<&str>) -> String {
     refused.map_or_else(String::new, |refused| format!(" (the loader refuses {refused})"))
 }
 
-/// Which devices there are, and what may hide others.
+/// Text that lists the available devices, and the variable that may hide others.
 fn there_are(count: usize, visible: Option<&str>) -> String {
     let devices = match count {
         0 => "there is none".to_owned(),

@@ -1,12 +1,13 @@
-//! [`FarList`]: which rows a batch has to get from the host: those that neither a card nor the batch before has.
+//! [`FarList`]: the rows of a batch that the host has to send, because neither a GPU nor the previous batch has them.
 //!
-//! Batches have rows in common, the more of them the more of the graph each reads, and the rows of a batch are still on
-//! the card when those of the next are asked for. What both have is copied there, which takes little beside what a bus
-//! takes for it, so that only the others travel.
+//! Consecutive batches share rows, and share more of them the more of the graph each batch reads. The rows of a batch
+//! are still on the GPU when the next batch asks for its own. Shared rows are copied there, which is cheap compared
+//! with the bus, so that only the others travel.
 //!
 //! ```text
-//! ids of the batch before ──▶ a place for each node ─┐
-//! ids ───────────────────────────────────────────────┴─▶ far: ids and places;  kept: an address for each of the others
+//! ids of the previous batch ──▶ a position for each node ─┐
+//! ids ────────────────────────────────────────────────────┴─▶ far: ids and positions;  kept: an address for each
+//! other row
 //! ```
 
 use std::sync::Arc;
@@ -20,37 +21,38 @@ use crate::device::threads_for;
 use crate::row_launch::{Names, RowsArgument};
 use crate::staged_rows::Wanted;
 
-/// See the module.
+/// Kernels that list the missing rows of a batch; see the module.
 pub(crate) struct FarList {
     list_far: CudaFunction,
     before: Option<Places>,
 }
 
-/// Where the batch before has its rows, while a list is made.
+/// Positions of rows in the previous batch, while a list is made.
 struct Places {
     note_places: CudaFunction,
-    /// One for each row that there is, counted from one; zero: nowhere, as for all of them between lists.
+    /// Position in the previous batch for each row of the table, counted from one; zero for none. All words are zero
+    /// between lists.
     places: CudaSlice<u32>,
 }
 
 /// Rows of a batch, on the device.
 #[derive(Clone, Copy)]
 pub(crate) struct RowsOfBatch {
-    /// The address of their ids, and how many they are.
+    /// Device address of the ids, and their number.
     pub(crate) ids: (u64, usize),
-    /// That of the rows, one after the other.
+    /// Device address of the first row; the rows are contiguous.
     pub(crate) first: u64,
-    /// Bytes of each.
+    /// Bytes of a row.
     pub(crate) row_bytes: usize,
 }
 
-/// What a [`FarList`] writes of a batch.
+/// Output of a [`FarList`] for one batch, on the device.
 pub(crate) struct Lists {
-    /// How many are far, and their ids.
+    /// Number of missing rows, then their ids.
     far: CudaSlice<u32>,
-    /// For whose sake.
+    /// Output row of each missing id.
     places: CudaSlice<u32>,
-    /// For each row where the batch before has it, or zero.
+    /// Address of each row in the previous batch; zero if that batch does not have it.
     kept: CudaSlice<u64>,
 }
 
@@ -67,7 +69,7 @@ struct BeforeArgument {
 unsafe impl DeviceRepr for BeforeArgument {}
 
 impl FarList {
-    /// Of `n_rows` rows, with regard to a batch before, if `has_before`.
+    /// Creates the kernels for a table of `n_rows` rows; with `has_before`, rows of the previous batch are reused.
     ///
     /// # Errors
     /// When the device's memory does not suffice, or kernels do not compile.
@@ -86,17 +88,18 @@ impl FarList {
         Ok(Self { list_far: kernel("list_far")?, before: has_before.then(places).transpose()? })
     }
 
-    /// Whether lists leave out what the batch before has.
+    /// Whether lists leave out rows that the previous batch has.
     pub(crate) fn has_before(&self) -> bool {
         self.before.is_some()
     }
 
-    /// Puts on a stream what lists the rows of some ids, so many at an address; those are on cards that a list at
-    /// another address says, or none if that is zero.
+    /// Launches the listing of missing rows for `n` ids at an address. `on_cards` is the address of the list of rows
+    /// on GPUs; zero means that no row is on a GPU.
     ///
     /// # Safety
-    /// Ids have to be rows, and lists to have room for as many. Lists of one `FarList` are put on one stream. The rows
-    /// before stay until what is kept of them was copied, and their ids until the stream has come so far.
+    /// Ids have to be rows, and lists to have space for `n` of them. All lists of one `FarList` are put on one
+    /// stream. The previous rows stay until the shared ones were copied, and their ids until the stream has done this
+    /// work.
     pub(crate) unsafe fn put(
         &self,
         cuda: &Cuda,
@@ -121,8 +124,8 @@ impl FarList {
         let mut launch = stream.launch_builder(&self.list_far);
         launch.arg(&on_cards).arg(&argument).arg(&ids).arg(&n_ids);
         launch.arg(&mut lists.far).arg(&mut lists.places).arg(&mut lists.kept);
-        // SAFETY: ids are rows, each of which has an address if there is a list of them, and a place; there is room for
-        // each of them, and for their number before them.
+        // SAFETY: ids are rows. Each has a position, and an address if there is a list of them. The lists have space
+        // for each id, and for the count before them.
         unsafe { launch.launch(threads_for(n)) }?;
         if let Some((places, rows)) = &before {
             // SAFETY: as above.
@@ -133,7 +136,7 @@ impl FarList {
 }
 
 impl Places {
-    /// Notes places, or forgets them.
+    /// Notes positions, or clears them.
     ///
     /// # Safety
     /// Ids have to be rows, and `places` the address of as many words as there are rows.
@@ -153,7 +156,7 @@ impl Places {
 }
 
 impl Lists {
-    /// For so many rows at most.
+    /// Allocates lists for at most `n` rows.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -162,28 +165,28 @@ impl Lists {
         Ok(Self { far: list(n + 1)?, places: list(n)?, kept: cuda.scratch(operation, n)? })
     }
 
-    /// For how many rows there is room.
+    /// Capacity of the lists, in rows.
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Those that are far, as the host asks for them: of `n` at most.
+    /// Missing rows as a request to the host: at most `n`, counted on the device.
     pub(crate) fn wanted(&self, cuda: &Cuda, n: usize) -> Wanted {
         Wanted::Counted(cuda.pointer(Some(&self.far)), n)
     }
 
-    /// Those that are far, as a kernel reads them.
+    /// Missing rows as kernels read them: ids, output positions and their count on the device.
     pub(crate) fn far(&self, cuda: &Cuda) -> Names {
         let counted = cuda.pointer(Some(&self.far));
         Names::of_at(counted + size_of::<u32>() as u64, cuda.pointer(Some(&self.places))).counted_at(counted)
     }
 
-    /// Where those belong that are far, if they follow each other.
+    /// Output positions of the missing rows, for contiguous source rows.
     pub(crate) fn places(&self, cuda: &Cuda) -> Names {
         Names::at(cuda.pointer(Some(&self.places)))
     }
 
-    /// Those that the batch before has, of so many bytes each; the others are nowhere.
+    /// Source addresses of the rows that the previous batch has; the others have none.
     pub(crate) fn kept(&self, cuda: &Cuda, row_bytes: usize) -> RowsArgument {
         RowsArgument::listed(cuda.pointer(Some(&self.kept)), row_bytes as u64)
     }

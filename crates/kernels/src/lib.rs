@@ -1,17 +1,17 @@
-//! CUDA: devices found at run time, kernels compiled for the card at hand, and [`Cuda`], the backend made of them.
+//! CUDA backend: devices found at run time, kernels compiled for the GPU at hand, and [`Cuda`], the backend.
 //!
-//! Nothing here is linked against CUDA: the driver, the run-time compiler, cuBLAS and cuBLASLt are loaded when a device
-//! is opened. On a machine without them [`Device::open`] fails with a message that says what is missing; [`Survey`]
-//! looks at each piece.
+//! Nothing here is linked against CUDA. The driver, the run-time compiler, cuBLAS and cuBLASLt are loaded when a
+//! device is opened. On a machine without them [`Device::open`] fails with a message that names the missing part;
+//! [`Survey`] checks each part.
 //!
-//! - [`Device`]: a card, its stream, its kernels.
-//! - [`NcclRank`]: ranks on cards, one each, that work together.
-//! - [`Timeline`]: what cards do when, to look at.
-//! - [`DeviceSampler`]: mini-batches that are sampled on it; [`DeviceWalks`]: random walks.
-//! - [`Cuda`]: the operations of [`Backend`](girih_compute::Backend) on it; `ops` has one module for each source in
-//!   `kernels/`.
+//! - [`Device`]: a GPU, its stream and its kernels.
+//! - [`NcclRank`]: ranks on GPUs that work together, one GPU each.
+//! - [`Timeline`]: a record of GPU activity over time, for a viewer.
+//! - [`DeviceSampler`]: mini-batches sampled on the GPU; [`DeviceWalks`]: random walks.
+//! - [`Cuda`]: the operations of [`Backend`](girih_compute::Backend) on the GPU; `ops` has one module for each source
+//!   in `kernels/`.
 //!
-//! Not here: what the operations mean (`girih-compute`, whose `Reference` every kernel is held against).
+//! `girih-compute` defines the meaning of the operations; tests compare every kernel with its `Reference`.
 
 mod backend;
 mod blas;

@@ -1,9 +1,9 @@
-//! Where CUDA's libraries are: the system's loader is asked first, then the folders where installers and Python
-//! environments put them.
+//! Search for CUDA's libraries: first by the system's loader, then in the folders that installers and Python
+//! environments use.
 //!
-//! cudarc asks the loader for names like `libnvrtc.so.13`, and the loader answers with a library of that name which the
-//! process has loaded already, from wherever. So what the loader does not find by itself is loaded by its path first,
-//! and never unloaded.
+//! cudarc asks the loader for names like `libnvrtc.so.13`. The loader answers with a library of that name which the
+//! process has loaded already, from any path. So libraries that the loader does not find by itself are loaded by
+//! their path first, and never unloaded.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -16,19 +16,19 @@ use crate::error::{KernelError, Kind};
 
 /// A library that is loaded at run time.
 pub(crate) struct Library {
-    /// The name that the loader knows it by.
+    /// File name by which the loader knows the library.
     pub(crate) file: &'static str,
     pub(crate) purpose: &'static str,
     remedy: &'static str,
-    /// What does without it.
+    /// Alternative that works without the library.
     instead: &'static str,
-    /// How the names of those begin that it opens itself, and that the loader may not find either.
+    /// Prefixes of file names of libraries that it opens itself; the loader may not find these either.
     opens: &'static [&'static str],
-    /// Folders besides the loader's, where `*` stands for anything.
+    /// Folders besides the loader's; `*` matches anything.
     folders: fn(&Environment<'_>) -> Vec<PathBuf>,
-    /// Whether cudarc finds it.
+    /// Whether cudarc finds the library.
     present: unsafe fn() -> bool,
-    /// Lets cudarc load and keep it; panics where it is not present.
+    /// Lets cudarc load the library and keep it; panics if the library is not present.
     keep: unsafe fn() -> &'static Loaded,
 }
 
@@ -44,7 +44,7 @@ pub(crate) const DRIVER: Library = Library {
     keep: cudarc::driver::sys::culib,
 };
 
-/// The compiler of kernels.
+/// Run-time compiler of kernels (NVRTC).
 pub(crate) const COMPILER: Library = Library {
     file: "libnvrtc.so.13",
     purpose: "CUDA's compiler of kernels",
@@ -57,7 +57,7 @@ pub(crate) const COMPILER: Library = Library {
     keep: cudarc::nvrtc::sys::culib,
 };
 
-/// Dense products.
+/// Dense products (cuBLAS).
 pub(crate) const BLAS: Library = Library {
     file: "libcublas.so.13",
     purpose: "CUDA's dense products",
@@ -70,7 +70,7 @@ pub(crate) const BLAS: Library = Library {
     keep: cudarc::cublas::sys::culib,
 };
 
-/// Sums and messages between cards.
+/// Collectives and messages between GPUs (NCCL).
 pub(crate) const NCCL: Library = Library {
     file: "libnccl.so.2",
     purpose: "NCCL, for several GPUs",
@@ -83,7 +83,7 @@ pub(crate) const NCCL: Library = Library {
     keep: nccl,
 };
 
-/// What a device did when.
+/// Profiling library that records device activity (CUPTI).
 pub(crate) const PROFILER: Library = Library {
     file: "libcupti.so.13",
     purpose: "CUDA's profiling library, for timelines",
@@ -96,31 +96,32 @@ pub(crate) const PROFILER: Library = Library {
     keep: cudarc::cupti::sys::culib,
 };
 
-/// Where the Windows subsystem and Kubernetes put the driver.
+/// Folders where the Windows subsystem for Linux and Kubernetes put the driver.
 const DRIVER_FOLDERS: [&str; 2] = ["/usr/lib/wsl/lib", "/usr/local/nvidia/lib64"];
 
-/// What needs no library of CUDA.
+/// Option that needs no library of CUDA.
 const CPU: &str = "--device cpu";
 
-/// The value of a variable of the environment.
+/// Lookup of an environment variable.
 type Environment<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
 
 impl Library {
-    /// The name that the loader finds it by once it is loaded.
+    /// File name by which the loader finds the library once it is loaded.
     pub(crate) fn file(&self) -> &'static str {
         self.file
     }
 
-    /// Loads the library for cudarc to find; where it is, if the system says so.
+    /// Loads the library so that cudarc finds it. Returns its path, if the system tells.
     ///
     /// # Errors
-    /// When it is nowhere, or cannot be loaded from where it is.
+    /// When it is in no folder, or cannot be loaded from there.
     pub(crate) fn load(&self) -> Result<Option<PathBuf>, KernelError> {
         self.load_given(&|name| std::env::var_os(name).filter(|value| !value.is_empty()))
     }
 
     fn load_given(&self, environment: &Environment<'_>) -> Result<Option<PathBuf>, KernelError> {
-        // SAFETY: this looks for the library, whose initialisers ask nothing of the process, and calls nothing in it.
+        // SAFETY: this looks for the library, whose initialisers need nothing of the process, and calls nothing in
+        // it.
         let present = || unsafe { (self.present)() };
         if !present() {
             let places = (self.folders)(environment);
@@ -134,13 +135,13 @@ impl Library {
         Ok(loaded_from(self.file))
     }
 
-    /// Error of a library that is in none of these places.
+    /// Error of a library that is in none of `places`.
     fn missing(&self, places: Vec<PathBuf>, refused: Option<String>) -> KernelError {
         let Self { file, purpose, remedy, instead, .. } = *self;
         Kind::Missing { file, purpose, places, refused, remedy, instead }.into()
     }
 
-    /// Loads the library from the first folder that has it; what the loader said where it could not.
+    /// Loads the library from the first folder that has it. Returns the loader's message if none could be loaded.
     fn load_from(&self, patterns: &[PathBuf]) -> Option<String> {
         let mut refused = None;
         for folder in patterns.iter().flat_map(|pattern| expand(pattern)) {
@@ -149,7 +150,7 @@ impl Library {
                 continue;
             }
             for needed in self.opens.iter().flat_map(|prefix| files_in(&folder, prefix)) {
-                // Where it matters that this fails, the library itself does not load.
+                // If a failure here matters, the library itself does not load.
                 let _ = keep_loaded(&needed);
             }
             match keep_loaded(&path) {
@@ -161,19 +162,19 @@ impl Library {
     }
 }
 
-/// Whether the loader finds NCCL; cudarc would ask for it by names that NVIDIA gives it nowhere.
+/// Whether the loader finds NCCL; cudarc would look for file names that NVIDIA does not use.
 fn nccl_is_present() -> bool {
-    // SAFETY: its initialisers ask nothing of the process, and nothing is called.
+    // SAFETY: its initialisers need nothing of the process, and nothing is called.
     unsafe { Loaded::new(NCCL.file) }.is_ok()
 }
 
-/// NCCL for as long as the process lives.
+/// Loads NCCL for the rest of the process's life.
 fn nccl() -> &'static Loaded {
     // SAFETY: as above.
     Box::leak(Box::new(unsafe { Loaded::new(NCCL.file) }.expect("NCCL is present")))
 }
 
-/// The version of NCCL, like `2.27.7`, once it is loaded; `None` from a library that does not tell.
+/// Version of the loaded NCCL, like `2.27.7`; `None` if the library does not tell.
 pub(crate) fn nccl_version() -> Option<String> {
     type GetVersion = unsafe extern "C" fn(*mut i32) -> i32;
     // SAFETY: as above.
@@ -184,15 +185,15 @@ pub(crate) fn nccl_version() -> Option<String> {
     (status == 0).then(|| format!("{}.{}.{}", code / 10_000, code / 100 % 100, code % 100))
 }
 
-/// Loads a library for as long as the process lives.
+/// Loads a library for the rest of the process's life.
 fn keep_loaded(path: &Path) -> Result<(), String> {
-    // SAFETY: these are CUDA's libraries, whose initialisers ask nothing of the process; nothing is called here.
+    // SAFETY: these are CUDA's libraries, whose initialisers need nothing of the process; nothing is called here.
     let loaded = unsafe { Loaded::new(path) }.map_err(|error| format!("{}: {error}", path.display()))?;
     std::mem::forget(loaded);
     Ok(())
 }
 
-/// As [`toolkit_folders`], and the profiling library's own.
+/// Folders of [`toolkit_folders`], and those of the profiling library.
 fn profiler_folders(environment: &Environment<'_>) -> Vec<PathBuf> {
     let mut folders = toolkit_folders(environment);
     let own: Vec<PathBuf> = folders
@@ -204,7 +205,7 @@ fn profiler_folders(environment: &Environment<'_>) -> Vec<PathBuf> {
     folders
 }
 
-/// Where installers of CUDA and the active Python environment put its libraries.
+/// Folders where installers of CUDA and the active Python environment put its libraries.
 fn toolkit_folders(environment: &Environment<'_>) -> Vec<PathBuf> {
     let roots = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(|name| environment(name).map(PathBuf::from));
     let roots = roots.chain([PathBuf::from("/usr/local/cuda")]);
@@ -218,7 +219,7 @@ fn toolkit_folders(environment: &Environment<'_>) -> Vec<PathBuf> {
     folders
 }
 
-/// The folders that a pattern names; a component may end in `*`.
+/// Folders that match a pattern; a component may end in `*`.
 fn expand(pattern: &Path) -> Vec<PathBuf> {
     let mut folders = vec![PathBuf::new()];
     for component in pattern.components() {
@@ -234,7 +235,7 @@ fn expand(pattern: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// What is in a folder and has a name that begins so, in order.
+/// Paths in a folder whose names begin with `prefix`, sorted.
 fn files_in(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix)));
@@ -243,13 +244,13 @@ fn files_in(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// The file that a loaded library came from; of `libx.so.13`, any version of `libx.so`.
+/// File that a loaded library came from. For `libx.so.13`, any version of `libx.so` counts.
 fn loaded_from(file: &str) -> Option<PathBuf> {
     let stem = file.find(".so").map_or(file, |at| &file[..at + ".so".len()]);
     file_among(&fs::read_to_string("/proc/self/maps").ok()?, stem)
 }
 
-/// The first file in a process's map of memory whose name begins so.
+/// First file in a process's memory map whose name begins with `prefix`.
 fn file_among(maps: &str, prefix: &str) -> Option<PathBuf> {
     let paths = maps.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
     let named = |path: &&Path| path.file_name().and_then(|name| name.to_str()).is_some_and(|n| n.starts_with(prefix));

@@ -1,9 +1,9 @@
-//! [`PlacedRows`]: rows that a placement puts on this card, on others, or in memory of the host (DSP's layout: Cai et
-//! al., PPoPP 2023, section 4, with reads of single rows instead of exchanges).
-//!
+//! [`PlacedRows`]: rows on this GPU, on others, or in host memory, as a placement says. The layout is that of DSP
+//! (Cai et al., PPoPP 2023, section 4), but with reads of single rows instead of exchanges.
 //! ```text
-//! host    all rows: a piece from each rank of the process ─────────┐
-//! cards   copies of the rows that the placement gives them ────────┴─▶ a list of addresses on each card: a word for each row
+//! host    all rows: a range from each rank of the process ─────────┐
+//! GPUs    copies of the rows that the placement gives them ────────┴─▶ a list of addresses on each GPU: a word for
+//! each row
 //! ```
 //! Kernels read a row where the list says, whether it lies here, on another card or, pinned, on the host: one launch
 //! reads all of them. Where nothing is on cards and the host has one piece there is no list. Rows that the host brings
@@ -24,21 +24,21 @@ use crate::nccl::Peers;
 use crate::pinned::Pinned;
 use crate::row_launch::RowsArgument;
 
-/// Rows that a thread of the host copies at a time.
+/// Rows that a host thread copies at a time.
 const ROWS_AT_ONCE: usize = 1 << 10;
-/// Bytes of rows that are copied on the host before they go to a card, so that the host need not hold all of them a
-/// second time.
+/// Bytes of rows that the host copies before it sends them to a GPU. The limit avoids a second copy of all rows on
+/// the host.
 const PIECE_BYTES: usize = 256 << 20;
 
-/// Rows that are to be placed.
+/// Rows to be placed.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows<'a> {
-    /// What errors call the operation.
+    /// Name of the operation in errors.
     pub(crate) operation: &'static str,
     pub(crate) n_rows: usize,
-    /// Where a row begins if all follow each other, in bytes; that of `n_rows` is where the last one ends.
+    /// Byte offset of a row if all rows are contiguous; that of `n_rows` is the total size.
     pub(crate) offset: &'a (dyn Fn(usize) -> u64 + Sync),
-    /// What marks addresses on the host in the list of them; zero: nothing does.
+    /// Bit mask that marks host addresses in the list; zero marks none.
     pub(crate) mark: u64,
 }
 
@@ -47,7 +47,7 @@ impl Rows<'_> {
         ((self.offset)(row + 1) - (self.offset)(row)) as usize
     }
 
-    /// How many of the first rows have so many bytes together; one at least.
+    /// Number of leading nodes whose rows fit in `n_bytes` together; at least one.
     fn n_within(&self, nodes: &[NodeId], n_bytes: usize) -> usize {
         let mut left = n_bytes;
         let fits = |&&node: &&NodeId| {
@@ -59,7 +59,7 @@ impl Rows<'_> {
         nodes.iter().take_while(fits).count().max(1)
     }
 
-    /// Those of some nodes as `copy` has them, side by side: pieces, which follow each other.
+    /// Rows of `nodes` as `copy` writes them, as consecutive buffers.
     pub(crate) fn copied(&self, copy: CopyRow<'_>, nodes: &[NodeId]) -> Vec<Vec<u8>> {
         let piece = |nodes: &[NodeId]| {
             let mut piece = vec![0; nodes.iter().map(|&node| self.n_bytes(node as usize)).sum()];
@@ -77,71 +77,71 @@ impl Rows<'_> {
 
 /// Copies a row.
 type CopyRow<'a> = &'a (dyn Fn(usize, &mut [u8]) + Sync);
-/// Reads the rows of some nodes: pieces, which follow each other.
+/// Reads the rows of some nodes, as consecutive buffers.
 pub(crate) type ReadRows<'a> = &'a mut dyn FnMut(&[NodeId]) -> Result<Vec<Vec<u8>>, ComputeError>;
-/// Where the host has a row, for devices.
+/// Device address of a row in host memory.
 type AddressOf<'a> = &'a (dyn Fn(usize) -> u64 + Sync);
-/// Writes consecutive rows.
+/// Writes a range of consecutive rows.
 pub(crate) type WriteRows<'a> = &'a (dyn Fn(Range<usize>, &mut [u8]) + Sync);
 
-/// See the module.
+/// Rows in pinned host memory and on GPUs; see the module.
 pub(crate) struct PlacedRows {
     on_host: Arc<HostPieces>,
-    /// `None` where all are in one piece on the host.
+    /// Rows on GPUs and the list of addresses; `None` where all rows are in one range of host memory.
     on_cards: Option<OnCards>,
     uses: Ending,
 }
 
-/// All rows in memory of the host, in pieces that follow each other.
+/// All rows in host memory, in consecutive ranges of rows, one per rank of the process.
 pub(crate) struct HostPieces {
     pieces: Vec<Arc<HostMemory>>,
-    /// The first row of each piece, and where it begins among all.
+    /// First row of each range, and its byte offset among all rows.
     firsts: Vec<(usize, u64)>,
 }
 
-/// Memory of the host, which devices read if it is pinned.
+/// Host memory; devices can read it if it is pinned.
 enum HostMemory {
     Pinned(Pinned),
     Plain(Vec<u8>),
 }
 
-/// Rows that cards have, and on this one a list of where each row is.
+/// Rows that GPUs hold, and the list of row addresses on this GPU.
 pub(crate) struct OnCards {
     _slabs: Vec<Arc<Slab>>,
     addresses: CudaSlice<u64>,
-    /// Whether they are all rows, or none.
+    /// Whether GPUs hold all rows; `are_none`: whether they hold no row.
     are_all: bool,
     are_none: bool,
     uses: Ending,
 }
 
-/// What a card has.
+/// Rows that one GPU holds.
 struct Slab {
     _bytes: Option<CudaSlice<u8>>,
     address: u64,
 }
 
-/// Pinned memory that ranks of a process share.
+/// Pinned memory that the ranks of a process share.
 pub(crate) struct SharedPinned {
     of_first: Arc<Option<Pinned>>,
     uses: Ending,
 }
 
-/// The ranks whose cards read each other's rows, or share what the host has.
+/// Ranks whose GPUs read each other's rows, or that share host memory.
 pub(crate) struct Group<'c> {
     rank: usize,
     size: usize,
-    /// `None` for a card alone.
+    /// Connections to the other ranks; `None` for a single GPU.
     peers: Option<&'c Peers>,
 }
 
 impl PlacedRows {
-    /// Puts rows where a placement says, in pinned memory where that is the host; all ranks of the process do so
-    /// together.
+    /// Places rows on GPUs as `placement` says, and all rows in pinned host memory. All ranks of the process call
+    /// this together.
     ///
     /// # Errors
-    /// When the host pins no memory for the rows, that of a card does not suffice, the placement is for other cards
-    /// than there are, cards cannot read each other's memory, or a rank fails.
+    /// When the host pins no memory for the rows, that of a GPU does not suffice, the placement is for other GPUs
+    /// than there are, GPUs cannot read each other's memory, or a rank fails.
     pub(crate) fn new(
         cuda: &Cuda,
         rows: &Rows<'_>,
@@ -159,22 +159,22 @@ impl PlacedRows {
         Ok(Self { on_host, on_cards, uses: cuda.device.ending(&cuda.device.stream) })
     }
 
-    /// All rows, as the host reads them.
+    /// All rows in host memory.
     pub(crate) fn on_host(&self) -> &Arc<HostPieces> {
         &self.on_host
     }
 
-    /// Whether cards have all of them.
+    /// Whether GPUs hold all rows.
     pub(crate) fn are_on_cards(&self) -> bool {
         self.on_cards.as_ref().is_some_and(OnCards::are_all)
     }
 
-    /// Where cards have some of them.
+    /// Rows on GPUs, if GPUs hold any.
     pub(crate) fn on_cards(&self) -> Option<&OnCards> {
         self.on_cards.as_ref().filter(|on_cards| !on_cards.are_none)
     }
 
-    /// Rows of so many bytes, as a launch reads them.
+    /// Launch argument for rows of `row_bytes` bytes.
     pub(crate) fn argument(&self, cuda: &Cuda, row_bytes: u64) -> RowsArgument {
         match &self.on_cards {
             None => RowsArgument::at(self.on_host.pieces[0].address(), row_bytes),
@@ -182,7 +182,7 @@ impl PlacedRows {
         }
     }
 
-    /// The address of the first row, and that of the list of addresses, one of which is zero.
+    /// Address of the first row, and address of the list of addresses. Exactly one of them is zero.
     pub(crate) fn addresses(&self, cuda: &Cuda) -> (u64, u64) {
         match &self.on_cards {
             None => (self.on_host.pieces[0].address(), 0),
@@ -192,15 +192,15 @@ impl PlacedRows {
 }
 
 impl Drop for PlacedRows {
-    /// What the device reads is not given back before it is done.
+    /// Waits until the device no longer reads the memory.
     fn drop(&mut self) {
         self.uses.wait();
     }
 }
 
 impl OnCards {
-    /// Those that a placement gives to cards, as `read` has them; `None` where it gives them none. All ranks of the
-    /// process do so together.
+    /// Copies the rows that a placement gives to GPUs; host rows get no address. `None` if it gives them no row. All
+    /// ranks of the process call this together.
     ///
     /// # Errors
     /// As [`PlacedRows::new`], but for memory of the host.
@@ -215,7 +215,7 @@ impl OnCards {
         (!near.is_none()).then(|| Self::new(cuda, rows, (read, &nowhere), &near, group)).transpose()
     }
 
-    /// Of rows as `read` has them, and with their addresses on the host, if they have any.
+    /// Copies rows to the GPU by `read`, and lists all addresses; `on_host` gives those on the host, or zero.
     fn new(
         cuda: &Cuda,
         rows: &Rows<'_>,
@@ -238,19 +238,19 @@ impl OnCards {
         })
     }
 
-    /// The address of the list of addresses.
+    /// Address of the list of addresses, on the device.
     pub(crate) fn list(&self, cuda: &Cuda) -> u64 {
         cuda.pointer(Some(&self.addresses))
     }
 
-    /// Whether they are all rows.
+    /// Whether GPUs hold all rows.
     pub(crate) fn are_all(&self) -> bool {
         self.are_all
     }
 }
 
 impl Drop for OnCards {
-    /// As for all rows.
+    /// Waits until the device no longer reads the memory.
     fn drop(&mut self) {
         self.uses.wait();
     }
@@ -264,7 +264,7 @@ impl HostMemory {
         }
     }
 
-    /// Where devices find the first byte; zero where they do not.
+    /// Device address of the first byte; zero for memory that is not pinned.
     fn address(&self) -> u64 {
         match self {
             Self::Pinned(pinned) => pinned.address(),
@@ -274,7 +274,7 @@ impl HostMemory {
 }
 
 impl HostPieces {
-    /// In pinned memory, of which each rank of a process has a piece.
+    /// Writes the rows to pinned memory, one range per rank of a process.
     fn pinned(cuda: &Cuda, rows: &Rows<'_>, write: WriteRows<'_>, group: &Group<'_>) -> Result<Self, ComputeError> {
         Self::new(rows, group, |own, n_bytes| {
             let mut memory = Pinned::new(cuda, n_bytes, rows.operation)?;
@@ -283,7 +283,7 @@ impl HostPieces {
         })
     }
 
-    /// In memory like any other, of which each rank of a process has a piece.
+    /// Writes the rows to pageable memory, one range per rank of a process.
     ///
     /// # Errors
     /// When a rank fails.
@@ -308,13 +308,13 @@ impl HostPieces {
         Ok(Self { firsts: firsts.collect(), pieces: group.hand_out(rows.operation, piece)? })
     }
 
-    /// The piece of a row, and where in it the row begins that begins at `offset` among all.
+    /// Memory of a row and the byte offset within it, for a row that begins at `offset` among all.
     fn place(&self, row: usize, offset: u64) -> (&HostMemory, usize) {
         let at = self.firsts.partition_point(|&(first, _)| first <= row) - 1;
         (&self.pieces[at], (offset - self.firsts[at].1) as usize)
     }
 
-    /// A row of so many bytes.
+    /// Bytes of a row that begins at `offset` among all.
     pub(crate) fn row(&self, row: usize, offset: u64, n_bytes: usize) -> &[u8] {
         let (piece, at) = self.place(row, offset);
         &piece.bytes()[at..at + n_bytes]
@@ -327,7 +327,7 @@ impl HostPieces {
 }
 
 impl Slab {
-    /// Copies of some rows on the device.
+    /// Copies the rows of `nodes` to the device.
     fn new(cuda: &Cuda, rows: &Rows<'_>, read: ReadRows<'_>, nodes: &[NodeId]) -> Result<Self, ComputeError> {
         let n_bytes = nodes.iter().map(|&node| rows.n_bytes(node as usize)).sum();
         if n_bytes == 0 {
@@ -344,16 +344,16 @@ impl Slab {
                 first += piece.len();
             }
         }
-        // Others may read it as soon as they know of it.
+        // Others may read the memory as soon as they know of it.
         cuda.device.wait(rows.operation)?;
         Ok(Self { address: cuda.pointer(Some(&bytes)), _bytes: Some(bytes) })
     }
 }
 
-/// The nodes whose rows are on cards, in the order in which they lie there.
+/// Nodes whose rows are on GPUs, in the order in which they lie there.
 struct Near {
     on_every_card: Vec<NodeId>,
-    /// Behind these, those of each card alone.
+    /// Nodes on one GPU only, by GPU; their rows follow those of every GPU.
     on_one_card: Vec<Vec<NodeId>>,
 }
 
@@ -376,7 +376,7 @@ impl Near {
         self.on_every_card.is_empty() && !self.is_read_by_others()
     }
 
-    /// How many there are; spans of a placement have no node in common.
+    /// Number of nodes; spans of a placement are disjoint.
     fn len(&self) -> usize {
         self.on_every_card.len() + self.on_one_card.iter().map(Vec::len).sum::<usize>()
     }
@@ -389,7 +389,7 @@ impl Near {
         self.on_every_card.iter().chain(&self.on_one_card[card]).copied()
     }
 
-    /// Where a rank reads each row.
+    /// Address at which `rank` reads each row.
     fn addresses(&self, rows: &Rows<'_>, on_host: AddressOf<'_>, slabs: &[Arc<Slab>], rank: usize) -> Vec<u64> {
         let mut addresses: Vec<u64> = (0..rows.n_rows).into_par_iter().map(on_host).collect();
         let mut place = |nodes: &[NodeId], mut address: u64| {
@@ -414,14 +414,14 @@ impl SharedPinned {
 }
 
 impl Drop for SharedPinned {
-    /// As for all rows.
+    /// Waits until the device no longer reads the memory.
     fn drop(&mut self) {
         self.uses.wait();
     }
 }
 
 impl<'c> Group<'c> {
-    /// The ranks of one process.
+    /// The ranks of this process.
     pub(crate) fn of_process(cuda: &'c Cuda) -> Self {
         let peers = cuda.device.peers().filter(|peers| peers.is_one_process());
         peers.map_or(Self { rank: 0, size: 1, peers: None }, |peers| Self {
@@ -431,7 +431,7 @@ impl<'c> Group<'c> {
         })
     }
 
-    /// Those that share: the ranks of one process.
+    /// The ranks of this process; fails if the placement shards rows over another number of GPUs.
     pub(crate) fn of(cuda: &'c Cuda, operation: &'static str, placement: &Placement) -> Result<Self, ComputeError> {
         let group = Self::of_process(cuda);
         let is_spread = placement.spans().iter().any(|span| matches!(span.holder, Holder::Card(_) | Holder::Cards));
@@ -441,7 +441,7 @@ impl<'c> Group<'c> {
         Ok(group)
     }
 
-    /// Pinned memory of the first rank, which all of them get; `None` for a card alone.
+    /// Pinned memory of the first rank, shared with all ranks; `None` for a single GPU.
     ///
     /// # Errors
     /// When the host pins no such memory, or a rank fails.
@@ -459,7 +459,7 @@ impl<'c> Group<'c> {
         Ok(Some(SharedPinned { of_first, uses: cuda.device.ending(&cuda.device.stream) }))
     }
 
-    /// Gives the other ranks something of this one, and gets theirs, in the order of ranks.
+    /// Exchanges a value with the other ranks; returns those of all ranks, by rank.
     fn hand_out<T: Send + Sync + 'static>(
         &self,
         operation: &'static str,
@@ -473,7 +473,7 @@ impl<'c> Group<'c> {
         }
     }
 
-    /// Lets the other cards read the memory of this one.
+    /// Lets the other GPUs read the memory of this one.
     fn open_memory(&self, cuda: &Cuda, operation: &'static str) -> Result<(), ComputeError> {
         let Some(peers) = self.peers else { return Ok(()) };
         let opened = peers.open_memory(operation, cuda.device.stream.context());
@@ -481,7 +481,7 @@ impl<'c> Group<'c> {
     }
 }
 
-/// Refuses rows that lie on other cards than those of this process.
+/// Fails if rows are sharded over other GPUs than those of this process.
 fn check_cards(operation: &'static str, n_cards: usize, n_here: usize) -> Result<(), ComputeError> {
     if n_cards == n_here {
         return Ok(());

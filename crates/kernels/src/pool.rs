@@ -1,5 +1,4 @@
-//! The pool that a device's allocations come from, in the order of its stream. Devices without one allocate and free at
-//! once.
+//! Stream-ordered memory pool of a device. Devices without one allocate and free synchronously.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +9,14 @@ use cudarc::driver::sys::{
 };
 use cudarc::driver::{CudaContext, DriverError};
 
-/// Lets the pool keep what is freed. By default it returns that whenever the host waits, so that every step would ask
-/// the system anew.
+/// Lets the pool keep freed memory. By default it returns that memory whenever the host synchronises, so that every
+/// step would ask the system again.
 pub(crate) fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
     set(context, Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)
 }
 
-/// Lets no allocation wait for a stream that still uses what was freed on it: who waits may be waited for there.
+/// Forbids allocations that wait for another stream to release freed memory. Such a wait may be a deadlock: the other
+/// stream may wait for this one.
 pub(crate) fn reuse_only_what_is_free(context: &CudaContext) -> Result<(), DriverError> {
     let Some(pool) = pool(context)? else { return Ok(()) };
     let (attribute, mut value) = (Attribute::CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0_i32);
@@ -32,25 +32,25 @@ pub(crate) fn kept_bytes(context: &CudaContext) -> Result<usize, DriverError> {
     Ok(reserved.saturating_sub(used) as usize)
 }
 
-/// The most bytes in use at once since the last [`reset_peak`].
+/// Peak bytes in use since the last [`reset_peak`].
 pub(crate) fn peak_bytes(context: &CudaContext) -> Result<u64, DriverError> {
     get(context, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)
 }
 
-/// Lets [`peak_bytes`] start again from what is in use now.
+/// Resets [`peak_bytes`] to the bytes in use now.
 pub(crate) fn reset_peak(context: &CudaContext) -> Result<(), DriverError> {
     set(context, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)
 }
 
-/// Lets other devices, which can reach this one, read all that is allocated here, also earlier and in graphs that are
-/// captured later; whether there is a pool for that.
+/// Lets other devices, which can reach this one, access all allocations here, including earlier ones and those of
+/// graphs captured later. Returns whether there is a pool for that.
 pub(crate) fn share(context: &CudaContext, devices: &[CUdevice]) -> Result<bool, DriverError> {
     let Some(pool) = pool(context)? else { return Ok(false) };
     let of_device = |&id: &CUdevice| CUmemAccessDesc {
         location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id },
         flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
     };
-    // Ranks may share a card.
+    // Ranks may share a GPU.
     let others: BTreeSet<&CUdevice> = devices.iter().filter(|&&device| device != context.cu_device()).collect();
     let others: Vec<CUmemAccessDesc> = others.into_iter().map(of_device).collect();
     if others.is_empty() {
@@ -60,7 +60,7 @@ pub(crate) fn share(context: &CudaContext, devices: &[CUdevice]) -> Result<bool,
     unsafe { cuMemPoolSetAccess(pool, others.as_ptr(), others.len()) }.result().map(|()| true)
 }
 
-/// The pool of a context's device, if it has one.
+/// Memory pool of a context's device, if it has one.
 fn pool(context: &CudaContext) -> Result<Option<CUmemoryPool>, DriverError> {
     if !context.has_async_alloc() {
         return Ok(None);
@@ -69,7 +69,7 @@ fn pool(context: &CudaContext) -> Result<Option<CUmemoryPool>, DriverError> {
     unsafe { device::get_default_mem_pool(context.cu_device()) }.map(Some)
 }
 
-/// An attribute that is a 64-bit number; zero without a pool.
+/// Reads an attribute that is a 64-bit number; zero without a pool.
 fn get(context: &CudaContext, attribute: Attribute) -> Result<u64, DriverError> {
     let mut value = 0_u64;
     if let Some(pool) = pool(context)? {
@@ -79,7 +79,7 @@ fn get(context: &CudaContext, attribute: Attribute) -> Result<u64, DriverError> 
     Ok(value)
 }
 
-/// Sets an attribute that is a 64-bit number, where there is a pool.
+/// Sets an attribute that is a 64-bit number, if there is a pool.
 fn set(context: &CudaContext, attribute: Attribute, mut value: u64) -> Result<(), DriverError> {
     match pool(context)? {
         // SAFETY: as in `get`; the number is read before the call returns.

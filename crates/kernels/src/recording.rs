@@ -1,10 +1,9 @@
-//! A training step as a CUDA graph: [`Backend::repeat`](girih_compute::Backend::repeat).
-//!
+//! CUDA graph capture and replay of a training step: [`Backend::repeat`](girih_compute::Backend::repeat).
 //! ```text
-//! first step          runs: makes transposes, compiles kernels, fills the pool of its caller
-//! second step         runs and is watched: does it wait, upload or allocate what outlives it?
-//! third step          if it does not, is captured, and launched for the first time
-//! all later ones      are launches; what changes goes to a page on the device before each
+//! first step          runs: makes transposes, compiles kernels, fills the buffer pool of its caller
+//! second step         runs and is watched: does it wait, upload or allocate memory that outlives it?
+//! third step          if it does none of these, is captured and launched for the first time
+//! all later steps     are replays; changing values go to a page on the device before each
 //! ```
 //! A step that cannot be captured runs as it is, each time.
 
@@ -23,50 +22,50 @@ use crate::ops::StepRates;
 
 const OPERATION: &str = "a repeated step";
 
-/// Steps that are watched at most: one that finds no buffer that was there before may find it the next time.
+/// Most steps that are watched. A step that misses a buffer the first time may find it the next time.
 const WATCHED_MAX: u32 = 3;
-/// Why a rank whose own step could be captured does not.
+/// Reason noted by a rank whose own step could be captured, but not that of another rank.
 const OTHERS: &str = "cannot be captured on another rank";
 /// Bytes of free memory that a graph leaves to others.
 const SPARE_BYTES: usize = 256 << 20;
 /// Bytes of a word of the page.
 const WORD_BYTES: u64 = size_of::<u32>() as u64;
-/// Words of the page that are rates; keys follow, two words each.
+/// Words of the page that hold rates; keys follow, two words each.
 const RATES_WORDS: usize = size_of::<StepRates>() / size_of::<u32>();
 
-/// What is known of a step that is taken again and again on a [`Cuda`] device.
+/// Capture state of a step that repeats on a [`Cuda`] device.
 #[derive(Default)]
 pub struct Recording(Stage);
 
 #[derive(Default)]
 enum Stage {
-    /// It has not run yet.
+    /// The step has not run yet.
     #[default]
     New,
-    /// It has run, and was watched so many times without being found fit.
+    /// The step has run. It was watched `n_watched` times and did something that cannot be captured.
     Known {
         n_watched: u32,
     },
-    /// It does nothing that cannot be captured, and allocates so many bytes on its way.
+    /// The step can be captured; it allocates `n_bytes` in all.
     Fit {
         n_bytes: usize,
     },
     Captured(Box<Graph>),
-    /// It cannot be captured.
+    /// The step cannot be captured.
     Unfit,
 }
 
-/// A step on the device.
+/// Captured step as a CUDA graph.
 struct Graph {
     graph: CudaGraph,
     stream: Arc<CudaStream>,
-    /// What the graph reads that changes from step to step.
+    /// Words on the device that the graph reads and that change from step to step: rates, then keys.
     page: CudaSlice<u32>,
 }
 
 impl Graph {
     fn launch(&mut self, inputs: &StepInputs) -> Result<(), DriverError> {
-        // The words are copied aside before the call returns, and to the page in the order of the stream.
+        // The driver stages the words before the call returns, and writes them to the page in stream order.
         self.stream.memcpy_htod(&words(inputs), &mut self.page)?;
         self.graph.launch()
     }
@@ -77,14 +76,14 @@ impl Drop for Recording {
         let Stage::Captured(graph) = std::mem::take(&mut self.0) else { return };
         let stream = Arc::clone(&graph.stream);
         drop(graph);
-        // After a failure of the device neither can succeed, and nothing is lost.
+        // After a failure of the device neither call can succeed, and nothing is lost.
         let _ = stream.context().bind_to_thread();
-        // SAFETY: the device is that of a context; what graphs still use is not returned.
+        // SAFETY: the device is that of a context; memory that graphs still use is not returned.
         let _ = unsafe { cuDeviceGraphMemTrim(stream.context().cu_device()) };
     }
 }
 
-/// Whether what operations do is watched or captured.
+/// State of watching or capturing the operations of a backend.
 pub(crate) struct Recorder {
     /// Whether steps may be captured at all.
     enabled: bool,
@@ -100,24 +99,24 @@ enum Now {
         inputs: StepInputs,
         seen: Seen,
     },
-    /// With the address of the page.
+    /// Capture is under way; `page` is the address of the page.
     Captured {
         inputs: StepInputs,
         page: u64,
     },
 }
 
-/// What was seen of a step.
+/// Observations about a watched step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// What cannot be captured.
+    /// First operation that cannot be captured, as a verb phrase.
     obstacle: Option<&'static str>,
-    /// Bytes that it allocated on its way, all together.
+    /// Bytes that the step allocated, summed over its allocations.
     n_bytes: usize,
 }
 
 impl Now {
-    /// What is to be done about something that cannot be captured.
+    /// Notes an operation that cannot be captured while a step is watched; fails while a step is captured.
     fn obstacle(&mut self, what: &'static str) -> Result<(), ComputeError> {
         match self {
             Self::Neither => Ok(()),
@@ -129,7 +128,7 @@ impl Now {
         }
     }
 
-    /// Where a key of the step is on the page; zero where it goes by value.
+    /// Address of a key of the step on the page; zero where the key is passed by value.
     fn key(&mut self, key: Key) -> Result<u64, ComputeError> {
         let (keys, page) = match self {
             Self::Neither => return Ok(0),
@@ -143,7 +142,7 @@ impl Now {
         }
     }
 
-    /// Where the rates of a step of an optimiser are on the page; zero where they go by value.
+    /// Address of the rates of an optimiser step on the page; zero where they are passed by value.
     fn rates(&mut self, is_the_steps: impl Fn(&AdamStep) -> bool) -> Result<u64, ComputeError> {
         let (inputs, page) = match self {
             Self::Neither => return Ok(0),
@@ -168,27 +167,27 @@ impl Recorder {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether graphs are wanted.
+    /// Whether capture is enabled.
     pub(crate) fn is_enabled(&self) -> bool {
         self.enabled
     }
 
-    /// Takes note that an operation does something that cannot be captured.
+    /// Notes that an operation does something that cannot be captured.
     ///
     /// # Errors
-    /// When it is being captured.
+    /// When the operation is being captured.
     pub(crate) fn obstacle(&self, what: &'static str) -> Result<(), ComputeError> {
         self.now().obstacle(what)
     }
 
-    /// Takes note that an operation allocates so many bytes.
+    /// Notes that an operation allocates `n_bytes`.
     pub(crate) fn allocates(&self, n_bytes: usize) {
         if let Now::Watched { seen, .. } = &mut *self.now() {
             seen.n_bytes += n_bytes;
         }
     }
 
-    /// The address that kernels read a key of draws from; zero where they take it by value.
+    /// Address that kernels read a key of draws from; zero where they take the key by value.
     ///
     /// # Errors
     /// When a step is being captured that does not have this key.
@@ -196,7 +195,7 @@ impl Recorder {
         self.now().key(key)
     }
 
-    /// The address that kernels read the rates of an optimiser's step from; zero where they take them by value.
+    /// Address that kernels read the rates of an optimiser step from; zero where they take the rates by value.
     ///
     /// # Errors
     /// When a step is being captured whose optimiser takes another step.
@@ -206,15 +205,15 @@ impl Recorder {
 }
 
 impl Cuda {
-    /// The same, with or without steps of training as CUDA graphs. With them, which is the default, the host asks once
-    /// for all that a step does; profilers and checkers tell more of single operations without.
+    /// Enables or disables CUDA graphs for training steps; they are enabled by default. With graphs the host launches
+    /// a whole step at once. Without them, profilers and checkers report single operations.
     #[must_use]
     pub fn recording(mut self, enabled: bool) -> Self {
         self.recorder.enabled = enabled;
         self
     }
 
-    /// Steps of training that were launched as graphs since the backend was made.
+    /// Number of training steps replayed as graphs since the backend was created.
     #[must_use]
     pub fn n_repeated(&self) -> u64 {
         self.recorder.n_repeated.load(Ordering::Relaxed)
@@ -251,7 +250,7 @@ impl Cuda {
                 graph.launch(inputs).map_err(Self::failed(OPERATION))?;
                 self.recorder.n_repeated.fetch_add(1, Ordering::Relaxed);
             }
-            // It draws more or less than it did: another step.
+            // The number of keys has changed: this is another step.
             Stage::Captured(_) => {
                 *recording = Recording::default();
                 return self.repeat_step(recording, inputs, step);
@@ -261,7 +260,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// Runs a step, and says what was seen of it.
+    /// Runs a step and returns the observations about it.
     fn watched<E>(&self, inputs: &StepInputs, step: &mut dyn FnMut() -> Result<(), E>) -> Result<Seen, E> {
         *self.recorder.now() = Now::Watched { inputs: inputs.clone(), seen: Seen::default() };
         let done = step();
@@ -272,20 +271,20 @@ impl Cuda {
         })
     }
 
-    /// Captures a step, which allocates so many bytes, and launches it; or runs it, if that fails.
+    /// Captures a step that allocates `n_bytes` and launches it; runs it eagerly if capture fails.
     fn first_launch<E: From<ComputeError> + fmt::Display>(
         &self,
         inputs: &StepInputs,
         n_bytes: usize,
         step: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Stage, E> {
-        // Ranks capture together, too: in some exchanges they tell each other where rows lie.
+        // Ranks capture together, because they tell each other the addresses of rows in some exchanges.
         let room = self.check_memory(n_bytes);
         let captured = match self.all_agree(room.is_ok())? {
             true => self.capture(inputs, step),
             false => room.and(Err(OTHERS.to_owned())),
         };
-        // Ranks launch graphs that hold their exchanges together, or not at all.
+        // Either all ranks launch graphs, which contain their exchanges, or none does.
         let captured = if self.all_agree(captured.is_ok())? { captured } else { captured.and(Err(OTHERS.to_owned())) };
         match captured {
             Ok(mut graph) => {
@@ -295,8 +294,8 @@ impl Cuda {
             }
             Err(why) => {
                 tracing::debug!("a step runs without a graph: {why}");
-                // What was freed while the stream was captured is noted as an error, and would be taken for that of the
-                // next operation. One of the device itself comes again.
+                // Frees during capture are noted as an error of the context, which the next operation would report as
+                // its own. A failure of the device itself would be reported again.
                 let _ = self.device.stream.context().check_err();
                 step()?;
                 Ok(Stage::Unfit)
@@ -304,13 +303,13 @@ impl Cuda {
         }
     }
 
-    /// Whether all ranks that the device works with, if it does, say yes.
+    /// Whether all ranks of the device agree; `mine` if the device works alone.
     fn all_agree(&self, mine: bool) -> Result<bool, ComputeError> {
         let Some(peers) = self.device.peers() else { return Ok(mine) };
         peers.agree(mine).map_err(|error| ComputeError::device(OPERATION, error.to_string()))
     }
 
-    /// Captures a step, with all memory that it takes, and runs nothing. The message says why it could not be.
+    /// Captures a step with all memory that it takes, and runs nothing. The error says why capture failed.
     fn capture<E: fmt::Display>(
         &self,
         inputs: &StepInputs,
@@ -329,20 +328,20 @@ impl Cuda {
         let captured = stream.end_capture(keeps_priorities);
         done.map_err(|error| error.to_string())?;
         let graph = captured.map_err(failed)?.ok_or("nothing was captured")?;
-        // Here memory is taken, so that no launch can fail for want of it.
+        // The upload takes the memory of the graph now, so that no launch can fail for lack of it.
         graph.upload().map_err(failed)?;
         Ok(Graph { graph, stream: Arc::clone(stream), page })
     }
 
-    /// Whether a graph may take what a step computes on its way, and allocates `n_bytes` for, a second time, beside what
-    /// the pool keeps for it. It must not take what others will ask for: all that fits without graphs fits with them.
+    /// Checks that a graph may take `n_bytes` of intermediates a second time, besides the memory that the pool keeps.
+    /// A graph must not take memory that others will ask for: a run that fits without graphs fits with them.
     fn check_memory(&self, n_bytes: usize) -> Result<(), String> {
         if !self.device.stream.context().has_async_alloc() {
             return Err(NoGraph::NoPool.to_string());
         }
         let kept = self.device.kept_bytes().map_err(|error| error.to_string())?;
         let free = self.device.unused_bytes().map_err(|error| error.to_string())?;
-        // What it allocates is not all in use at once, and was taken from what is kept now.
+        // The allocations are not all live at once, and they came from the memory that the pool keeps now.
         let wanted = n_bytes.min(kept);
         if free < wanted + SPARE_BYTES {
             return Err(NoGraph::LittleMemory { wanted, free }.to_string());
@@ -351,7 +350,7 @@ impl Cuda {
     }
 }
 
-/// What follows when a step was watched for the `n_watched`th time.
+/// Next stage of a step that was watched for the `n_watched`th time.
 fn stage_after(n_watched: u32, Seen { obstacle, n_bytes }: Seen) -> Stage {
     match obstacle {
         None => Stage::Fit { n_bytes },
@@ -363,18 +362,18 @@ fn stage_after(n_watched: u32, Seen { obstacle, n_bytes }: Seen) -> Stage {
     }
 }
 
-/// Words of the page.
+/// Number of words of the page.
 fn n_words(inputs: &StepInputs) -> usize {
     RATES_WORDS + 2 * inputs.keys.len()
 }
 
-/// The page: rates, then keys.
+/// Words of the page: rates, then keys.
 fn words(inputs: &StepInputs) -> Vec<u32> {
     let rates = StepRates::of(&inputs.optimizer).words();
     rates.into_iter().chain(inputs.keys.iter().flat_map(|key| key.words())).collect()
 }
 
-/// Why a step is not captured before it is tried.
+/// Reason not to try to capture a step.
 #[derive(Debug, thiserror::Error)]
 enum NoGraph {
     #[error("the GPU does not support stream-ordered allocation")]

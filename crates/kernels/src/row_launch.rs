@@ -1,5 +1,5 @@
-//! [`RowLaunch`]: `kernels/rows.cu` on rows in any memory that a device reads: copies of those that are named, as they
-//! are or decoded.
+//! [`RowLaunch`]: `kernels/rows.cu` on rows in any memory that a device reads. Copies the selected rows, as they are
+//! or decoded.
 
 use cudarc::driver::{CudaFunction, CudaStream, DeviceRepr, DriverError, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype};
@@ -8,10 +8,10 @@ use crate::Cuda;
 use crate::code_book::{CodeBook, Decoding};
 use crate::compile::Source;
 
-/// What marks addresses on the host in lists of them, as in `kernels/rows.cu`.
+/// Bit that marks host addresses in lists of addresses, as in `kernels/rows.cu`.
 pub(crate) const ON_HOST: u64 = 1 << 63;
 
-/// `PlacedRows` of `kernels/rows.cu`.
+/// Source of rows: `PlacedRows` of `kernels/rows.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct RowsArgument {
@@ -22,23 +22,23 @@ pub(crate) struct RowsArgument {
 }
 
 impl RowsArgument {
-    /// Rows of so many bytes, one after the other from an address.
+    /// Contiguous rows of `row_bytes` bytes from an address.
     pub(crate) fn at(first: u64, row_bytes: u64) -> Self {
         Self { first, rows: 0, row_bytes, only_on_cards: 0 }
     }
 
-    /// Rows of so many bytes where a list at an address says.
+    /// Rows of `row_bytes` bytes whose addresses are listed at address `rows`.
     pub(crate) fn listed(rows: u64, row_bytes: u64) -> Self {
         Self { first: 0, rows, row_bytes, only_on_cards: 0 }
     }
 
-    /// The same without those that the list marks as [on the host](ON_HOST).
+    /// Restricts the source to rows that the list does not mark as [on the host](ON_HOST).
     pub(crate) fn only_on_cards(self) -> Self {
         Self { only_on_cards: 1, ..self }
     }
 }
 
-/// `Names` of `kernels/rows.cu`.
+/// Selection of source and output rows: `Names` of `kernels/rows.cu`. All fields are device addresses; zero for none.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Names {
@@ -53,60 +53,60 @@ unsafe impl DeviceRepr for RowsArgument {}
 unsafe impl DeviceRepr for Names {}
 
 impl Names {
-    /// Rows that ids name, one after the other; zero: all rows.
+    /// Selects the rows with the given ids; output rows are consecutive. Zero selects all rows.
     pub(crate) fn of(ids: u64) -> Self {
         Self { ids, places: 0, counted: 0 }
     }
 
-    /// All rows, for some places; zero: one after the other.
+    /// Selects all rows, with the given output positions; zero makes output rows consecutive.
     pub(crate) fn at(places: u64) -> Self {
         Self { ids: 0, places, counted: 0 }
     }
 
-    /// Rows that ids name, for some places.
+    /// Selects the rows with the given ids, with the given output positions.
     pub(crate) fn of_at(ids: u64, places: u64) -> Self {
         Self { ids, places, counted: 0 }
     }
 
-    /// The same, as many as the word at an address says.
+    /// Limits the selection to the count in the word at an address.
     pub(crate) fn counted_at(self, counted: u64) -> Self {
         Self { counted, ..self }
     }
 
-    /// All of them, one after the other.
+    /// Selects all rows, with consecutive output rows.
     pub(crate) fn all() -> Self {
         Self::of(0)
     }
 }
 
-/// The launch that takes rows to a result.
+/// Launch that copies or decodes rows into a result.
 pub(crate) struct RowLaunch {
     kernel: CudaFunction,
-    /// Of codes.
+    /// Arguments for decoding; `None` for plain copies.
     decoding: Option<Decoding>,
 }
 
 impl RowLaunch {
-    /// Of rows as they are.
+    /// Creates the launch that copies rows as they are.
     pub(crate) fn copying(cuda: &Cuda, operation: &'static str, dtype: Dtype) -> Result<Self, ComputeError> {
         let kernel = cuda.kernel(operation, Source::ROWS, "copy_named", &[("X", dtype), ("Y", dtype)])?;
         Ok(Self { kernel, decoding: None })
     }
 
-    /// Of rows of codes of a book, which has to live as long.
+    /// Creates the launch that decodes rows of codes; the book has to live as long.
     pub(crate) fn decoding(cuda: &Cuda, operation: &'static str, book: &CodeBook) -> Result<Self, ComputeError> {
         let types = [("X", book.dtype), ("Y", book.dtype)];
         let kernel = cuda.kernel(operation, Source::ROWS, "decode_rows", &types)?;
         Ok(Self { kernel, decoding: Some(book.decoding(cuda)) })
     }
 
-    /// Whether results are other than what is stored.
+    /// Whether the launch decodes, so that results differ from the stored rows.
     pub(crate) fn decodes(&self) -> bool {
         self.decoding.is_some()
     }
 
-    /// Puts the rows that are named in a result, `n` or as many as were counted, by so many blocks, of so many threads
-    /// if nothing is decoded.
+    /// Writes the selected rows to a result: `n` rows, or as many as were counted. Uses `blocks` blocks, each of
+    /// `threads` threads if nothing is decoded.
     ///
     /// # Safety
     /// Ids have to be rows, each of which lies where the argument says, and places rows of the result; of codes,

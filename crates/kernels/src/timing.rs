@@ -1,4 +1,4 @@
-//! What work takes by the device's own clock: [`Cuda::elapsed`], and the ceiling of its memory, [`Cuda::copy_gb_s`].
+//! Timing by the device's clock: [`Cuda::elapsed`], and its memory bandwidth, [`Cuda::copy_gb_s`].
 
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, CudaSlice};
@@ -6,22 +6,22 @@ use girih_compute::ComputeError;
 
 use crate::backend::Cuda;
 
-/// Bytes that are copied to measure the memory: no cache holds them.
+/// Bytes of the copy that measures bandwidth; no cache holds them.
 const COPY_BYTES: usize = 1 << 30;
-/// Copies that are timed; the best counts, since a ceiling is what the device can do.
+/// Number of timed copies. The fastest counts, because the result is an upper bound.
 const COPIES: usize = 7;
 
 impl Cuda {
-    /// Waits until all that was asked of the device is done.
+    /// Waits until all work asked of the device is done.
     ///
     /// # Errors
-    /// When the device fails, also at work that was asked for before.
+    /// When the device fails, also in earlier work.
     pub fn synchronize(&self) -> Result<(), ComputeError> {
         self.device.wait("synchronize")
     }
 
-    /// Seconds by the device's clock that it works on what `work` asks of it. What was asked before is waited for and
-    /// not counted; what the host does between two requests is, where it keeps the device waiting.
+    /// Seconds, by the device's clock, that the device spends on the work asked by `work`. Earlier work is waited for
+    /// and not counted. Time of the host between two requests counts where it leaves the device idle.
     ///
     /// # Errors
     /// When `work` fails, or the device does.
@@ -34,8 +34,8 @@ impl Cuda {
         Ok(f64::from(milliseconds) / 1e3)
     }
 
-    /// Measures the device's memory: bytes a second, in 10⁹, of copying a large block from one place to another, read
-    /// and written bytes counted both.
+    /// Measures the device's memory bandwidth in GB/s (10⁹ bytes) with a copy of 1 GiB; read and written bytes both
+    /// count.
     ///
     /// # Errors
     /// When 2 GiB of its memory are not free, or the device fails.
@@ -53,7 +53,7 @@ impl Cuda {
         Ok(2.0 * COPY_BYTES as f64 / best / 1e9)
     }
 
-    /// A moment between what was asked of the device and what will be.
+    /// Event behind all work asked of the device so far.
     fn event(&self) -> Result<CudaEvent, ComputeError> {
         self.device.stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT)).map_err(Self::failed("elapsed"))
     }

@@ -1,5 +1,5 @@
-//! What a stage costs an item when there is no work: pipelines of stages that hand on what they get, beside threads
-//! that are joined by the standard library's bounded channels.
+//! Overhead of a stage per item when the stage does no work. Compares pipelines of identity stages with threads that
+//! the standard library's bounded channels connect.
 //!
 //! ```text
 //! cargo run --release -p girih-pipeline --example overhead
@@ -31,7 +31,7 @@ fn main() {
     }
 }
 
-/// The median time of an item.
+/// Median time per item.
 fn median(run: impl Fn() -> u64) -> Duration {
     let mut times: Vec<Duration> = (0..N_RUNS)
         .map(|_| {
@@ -44,14 +44,14 @@ fn median(run: impl Fn() -> u64) -> Duration {
     times[N_RUNS / 2]
 }
 
-/// The sum of all items, behind the stages.
+/// Runs the items through identity stages and returns their sum.
 fn through_pipeline(n_stages: usize, stage: &Stage) -> u64 {
     let source = Pipeline::<u64, Infallible>::new(0..N_ITEMS);
     let pipeline = (0..n_stages).fold(source, |pipeline, _| pipeline.stage(stage.clone(), || Ok));
     pipeline.start().expect("threads can be started").map(|item| item.expect("no stage fails")).sum()
 }
 
-/// The same with a thread and a channel for each stage.
+/// As [`through_pipeline`], but with a thread and a channel for each stage.
 fn through_channels(n_stages: usize, capacity: usize) -> u64 {
     let mut items: Box<dyn Iterator<Item = u64> + Send> = Box::new(0..N_ITEMS);
     for _ in 0..n_stages {

@@ -1,10 +1,10 @@
-//! What a turn costs: workers of ranks that are threads launch nothing, in every kind of order.
+//! Cost of a launch permit for every kind of launch order. Ranks are threads, and their workers launch nothing.
 //!
 //! ```text
 //! cargo run --release -p girih-pipeline --example turns
 //! ```
-//! A turn is measured from when all workers begin until all have signed off, divided by the launches of one rank: as
-//! long as the others have work meanwhile, it is what the order costs.
+//! The time of a run goes from the start of all workers until all have closed. It is divided by the launches of one
+//! rank. This is the cost of the launch order as long as the other workers have work meanwhile.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ fn median(run: impl Fn() -> Duration) -> Duration {
     times[N_RUNS / 2]
 }
 
-/// The time of a turn.
+/// Mean time per launch of a rank.
 fn turn(n_ranks: usize, n_workers: usize, order: &Order) -> Duration {
     let rules = Rules::new((0..n_workers).map(|worker| worker.to_string())).order(order.clone());
     let ranks = Coordinator::in_process(n_ranks, &rules).expect("there are workers");

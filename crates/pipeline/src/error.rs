@@ -1,31 +1,31 @@
-//! [`StageError`] and [`StartError`]: why no more items come, or none at all.
+//! [`StageError`] and [`StartError`]: reasons why a pipeline ends early or does not start.
 
 use std::any::Any;
 use std::io;
 
-/// Why a pipeline ended early. All items before the one that failed have come out.
+/// Reason why a pipeline ended early. All items before the one that failed have come out.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageError<E> {
     /// A stage returned an error.
     #[error("{stage}, item {item}: {source}")]
     Failed {
-        /// The name of the stage.
+        /// Name of the stage.
         stage: String,
-        /// The place of the item in the source, from zero.
+        /// Position of the item in the source, from 0.
         item: u64,
-        /// What the stage returned.
+        /// Error that the stage returned.
         source: E,
     },
     /// A stage or the source panicked.
     #[error("{stage}{} panicked: {message}; this is a defect of the stage, not of its input", at_item(*.item))]
     Panicked {
-        /// The name of the stage, or `source`.
+        /// Name of the stage, or `source`.
         stage: String,
-        /// The place of the item in the source, from zero; `None` when a worker panicked while it made its state or
-        /// dropped it.
+        /// Position of the item in the source, from 0. `None` when a worker panicked while it created or dropped its
+        /// state.
         item: Option<u64>,
-        /// What the panic said.
+        /// Message of the panic.
         message: String,
     },
 }
@@ -34,33 +34,33 @@ fn at_item(item: Option<u64>) -> String {
     item.map_or_else(String::new, |item| format!(", item {item},"))
 }
 
-/// Why a pipeline could not be started.
+/// Reason why a pipeline could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// A stage with no thread to run on.
     #[error("stage {stage} has no workers, so no item would ever leave it: give it at least one")]
     NoWorkers {
-        /// The name of the stage.
+        /// Name of the stage.
         stage: String,
     },
-    /// A stage that may not hand on anything.
+    /// A stage whose output queue holds no items.
     #[error("the queue behind stage {stage} has no capacity, so no item would ever leave it: give it at least one")]
     NoCapacity {
-        /// The name of the stage.
+        /// Name of the stage.
         stage: String,
     },
-    /// The system refused a thread; those that had been started were stopped.
+    /// The system refused to start a thread. The threads that ran already were stopped.
     #[error("stage {stage}: a thread cannot be started: {source}; use fewer workers")]
     Thread {
-        /// The name of the stage.
+        /// Name of the stage.
         stage: String,
-        /// What the system says.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
-/// What a panic said.
+/// Message of a panic, or `without a message` when its payload is not text.
 pub fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())

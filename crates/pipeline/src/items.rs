@@ -1,4 +1,4 @@
-//! [`Items`]: the consumer's end of a pipeline.
+//! [`Items`]: the consumer's end of a running pipeline.
 
 use std::thread;
 
@@ -8,26 +8,26 @@ use crate::report::{Report, StageName};
 use crate::times::{Activity, Log, SharedLog};
 use crate::worker::{Coordination, Ended, Parcels, Upstream, close, stop};
 
-/// Waits for a thread to end.
+/// Function that joins a thread.
 pub type Handle<'a> = Box<dyn FnOnce() -> thread::Result<Ended> + Send + 'a>;
 
-/// What comes out of a pipeline that runs, in the order of its source.
+/// Output of a running pipeline, in the order of its source.
 ///
-/// The iterator ends with the source, or after the first error. Dropping it at any moment stops all stages and waits
-/// for their threads, as [`finish`](Self::finish) does, which also tells where the time went.
+/// The iterator ends with the source, or after the first error. Dropping it at any moment stops all stages and joins
+/// their threads. [`finish`](Self::finish) does so too, and returns a report of times.
 #[must_use = "dropping it stops the pipeline"]
 pub struct Items<'a, T, E> {
     input: Parcels<'a, T, E>,
-    /// All of the pipeline; empty once it has been stopped.
+    /// Source and all queues of the pipeline; empty once it has been stopped.
     upstream: Upstream<'a>,
-    /// The place of its stage, for each thread that has not been waited for.
+    /// Threads that have not been joined, each with the index of its stage.
     running: Vec<(usize, Handle<'a>)>,
     ended: Vec<(usize, Log)>,
     stages: Vec<StageName>,
     coordination: Coordination,
     source_log: SharedLog,
     log: Log,
-    /// What the consumer has now.
+    /// Position in the source of the item that the consumer works on.
     item: Option<u64>,
 }
 
@@ -48,9 +48,9 @@ impl<'a, T, E> Items<'a, T, E> {
         self.running.push((stage, handle));
     }
 
-    /// Stops all stages, waits for their threads, and says how long each worked and waited.
+    /// Stops all stages, joins their threads, and reports how long each worked and waited.
     ///
-    /// Failures of items that were not asked for are not reported.
+    /// Failures of items that the consumer did not take are not reported.
     pub fn finish(mut self) -> Report {
         if !self.upstream.is_empty() {
             self.log.lap(Activity::Work, self.item.take());
@@ -62,7 +62,7 @@ impl<'a, T, E> Items<'a, T, E> {
         Report::new(source, &self.stages, std::mem::take(&mut self.ended), self.log.clone(), coordinator)
     }
 
-    /// Stops before the source has ended: also those who wait for a turn to launch.
+    /// Stops before the source has ended. This also releases workers that wait for a launch permit.
     fn leave(&mut self) {
         if !self.upstream.is_empty() {
             stop(&self.coordination, || "its pipeline was left before its end".to_owned());
@@ -70,7 +70,7 @@ impl<'a, T, E> Items<'a, T, E> {
         }
     }
 
-    /// Stops what still runs; the first panic that no item is to blame for.
+    /// Stops all running stages. Returns the first panic that does not belong to an item.
     fn stop(&mut self) -> Option<StageError<E>> {
         close(&std::mem::take(&mut self.upstream));
         let mut failure = None;
@@ -89,7 +89,7 @@ impl<'a, T, E> Items<'a, T, E> {
         failure
     }
 
-    /// The next item, or how it ended.
+    /// Next item or error; `None` at the end of the source.
     fn take(&mut self) -> Option<Result<T, StageError<E>>> {
         match self.input.take() {
             Some((_, parcel)) => {

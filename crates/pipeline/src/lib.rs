@@ -1,11 +1,11 @@
-//! Bounded stages of threads between a source of items and its consumer: sampling → gathering features → training.
+//! Pipelined stages on threads with bounded queues: sampling → gathering features → training.
 //!
-//! - [`Pipeline`]: a source, then one [`Stage`] after the other. Start here.
-//! - [`Items`]: what comes out, an iterator; dropping it stops every stage.
-//! - [`StageError`]: a stage failed or panicked, and at which item; [`StartError`]: nothing was started.
-//! - [`Report`]: how long each stage worked and waited, and which one holds up the others; [`Trace`]: the same as a
-//!   picture, for Perfetto.
-//! - [`order`]: where stages of several ranks launch collectives: one order on all ranks.
+//! - [`Pipeline`]: a source, followed by one [`Stage`] after the other. Start here.
+//! - [`Items`]: the output, an iterator. Dropping it stops every stage.
+//! - [`StageError`]: a stage failed or panicked, and at which item. [`StartError`]: nothing was started.
+//! - [`Report`]: times that each stage worked and waited, and the bottleneck. [`Trace`]: a timeline of them for
+//!   Perfetto.
+//! - [`order`]: launch order of collectives, for stages of several ranks: one order on all ranks.
 //!
 //! ```text
 //!              take           put │ capacity │ take        put │ capacity │ take
@@ -41,34 +41,34 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is promised
-//! 1. **Order.** Items come out in the order of the source, however many workers a stage has. A stage that says so
-//!    ([`Stage::in_any_order`]) hands on each item as soon as it is done instead.
-//! 2. **Bounds.** Behind a stage at most `capacity` items wait, and each of its workers holds one more; a stage whose
-//!    queue is full waits, and so do all before it.
-//! 3. **Failures have a place.** All items before the first that fails come out; then its error; then nothing. Where
-//!    order is kept, which items those are does not depend on how threads are scheduled. A panic is such an error; one
-//!    that no item is to blame for, because a worker was making its state or dropping it, ends the pipeline, too.
-//! 4. **A stop is complete.** When [`Items`] is dropped, finished, or has returned an error or its end, every queue is
-//!    closed, no worker begins another item, and no thread of the pipeline is left when the call returns. Work on an
-//!    item is not interrupted: stopping takes as long as the longest item under way.
-//! 5. **Nothing is lost.** Every item that the source gave comes out once, or is dropped after a failure or a stop.
+//! # Guarantees
+//! 1. **Order.** Items come out in the order of the source, however many workers a stage has. A stage with
+//!    [`Stage::in_any_order`] instead passes on each item as soon as it is done.
+//! 2. **Bounds.** At most `capacity` items wait behind a stage, and each of its workers holds one more. A stage whose
+//!    queue is full waits, and so do all stages before it.
+//! 3. **Failures have a position.** All items before the first failure come out, followed by its error and the end.
+//!    Where order is kept, these items do not depend on how threads are scheduled. A panic is such an error. A panic
+//!    outside of an item, while a worker creates or drops its state, also ends the pipeline.
+//! 4. **A stop is complete.** It happens when [`Items`] is dropped or finished, or has returned an error or its end.
+//!    Every queue is then closed, no worker begins another item, and all threads have ended when the call returns.
+//!    Work on an item is not interrupted: stopping takes as long as the longest item in progress.
+//! 5. **Nothing is lost.** Every item of the source comes out once, or is dropped after a failure or a stop.
 //!
-//! Every interleaving of small pipelines is checked against these by loom (`model.rs`, `order/model.rs`); `sync.rs` is
-//! how.
+//! Loom checks these in every interleaving of small pipelines (`model.rs`, `order/model.rs`). `sync.rs` selects its
+//! primitives.
 //!
 //! # Why a monitor for each queue
-//! Channels of a library between stages would need a buffer behind each stage to restore the order, with a bound of its
-//! own, a count of what is missing, and a second way to stop whoever waits on it. A [window](queue) of places under one
-//! mutex is queue, order and bound at once: the worker that holds the oldest item has a place reserved and never waits,
-//! so that the window always moves on.
+//! Library channels between stages would need a reorder buffer behind each stage. That buffer needs its own bound, a
+//! count of missing items, and a second way to stop waiting threads. A [window of slots](queue) under one mutex is
+//! queue, order and bound at once. The worker with the oldest item has a reserved slot and never waits, so the window
+//! always advances.
 //!
-//! A stage without work costs an item 0.5 to 2 µs where queues are long and 3 to 12 µs where they hold two, because a
-//! thread is then woken for every item; the standard library's channels, which keep no order among workers, take 0.1 to
-//! 7 µs (`examples/overhead.rs`, medians of 7 runs of 50 000 items on two shared cores). Items should take a
-//! millisecond: a batch, not a node.
+//! A stage without work costs 0.5 to 2 µs per item with long queues. It costs 3 to 12 µs with queues of two items,
+//! because every item then wakes a thread. The standard library's channels, which keep no order among workers, take
+//! 0.1 to 7 µs (`examples/overhead.rs`, medians of 7 runs of 50 000 items on two shared cores). An item should take
+//! about a millisecond: a batch, not a node.
 //!
-//! Not here: what stages do, and who draws random numbers; an item should carry the number that its draws are keyed by.
+//! Not here: the work of stages, and random numbers. An item should carry the number that keys its random draws.
 
 #![forbid(unsafe_code)]
 

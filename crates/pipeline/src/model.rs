@@ -1,10 +1,10 @@
 //! Small pipelines in every interleaving of their threads (loom, with a bounded number of preemptions).
 //!
-//! The bounds here take seconds. `LOOM_MAX_PREEMPTIONS=3 cargo test -p girih-pipeline --lib` takes minutes and explores
-//! a million interleavings: for a change to the queue.
+//! The bounds here take seconds. After a change to the queue, run `LOOM_MAX_PREEMPTIONS=3 cargo test -p
+//! girih-pipeline --lib`: it takes minutes and explores a million interleavings.
 //!
-//! Loom fails on a deadlock by itself; everything else is asserted here: what comes out, and that every item that the
-//! source gave has been dropped once when the pipeline has.
+//! Loom itself fails on a deadlock. The tests assert the rest: the output, and that the pipeline drops every item of
+//! the source exactly once.
 
 use std::convert::Infallible;
 use std::panic::resume_unwind;
@@ -15,15 +15,15 @@ use crate::items::Handle;
 use crate::worker::Ended;
 use crate::{Items, Pipeline, Stage, StageError, StartError};
 
-/// Runs `test` once for every interleaving in which threads that could go on are interrupted at most `preemptions`
-/// times, or as often as `LOOM_MAX_PREEMPTIONS` says, if that is more.
+/// Runs `test` once for every interleaving with at most `preemptions` preemptions. `LOOM_MAX_PREEMPTIONS` raises this
+/// bound, but does not lower it.
 fn explore(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = model.preemption_bound.max(Some(preemptions));
     model.check(test);
 }
 
-/// Counts items that have been made and dropped.
+/// Counts the items that were created and dropped.
 #[derive(Default)]
 struct Ledger {
     n_made: AtomicUsize,
@@ -44,7 +44,7 @@ impl Ledger {
     }
 }
 
-/// Neither `Copy` nor `Clone`: it is in one place.
+/// Item with an id. It is neither `Copy` nor `Clone`, so it exists in one place.
 struct Item {
     id: u64,
     ledger: Arc<Ledger>,
@@ -58,7 +58,7 @@ impl Drop for Item {
 
 type Model = Pipeline<'static, Item, u64>;
 
-/// A stage of `workers` for each of `shape`, of capacity one, that hands on what it gets, or does `work` instead.
+/// Pipeline of stages of capacity 1. `shape[i]` is the number of workers of stage `i`, and `work(i, item)` its work.
 fn pipeline(
     ledger: &Arc<Ledger>,
     n: u64,
@@ -76,7 +76,7 @@ fn ids(items: &mut Items<'static, Item, u64>) -> Vec<Result<u64, StageError<u64>
 }
 
 fn panic_quietly(message: &'static str) -> ! {
-    // Without the hook that prints: it would, for every interleaving.
+    // The panic hook would print for every interleaving; this does not run it.
     resume_unwind(Box::new(message))
 }
 
@@ -125,7 +125,7 @@ fn any_order_delivers_every_item_once() {
     });
 }
 
-/// More items than the pipeline holds, so that among the interleavings are those in which every queue is full.
+/// The source has more items than the pipeline holds. So some interleavings have every queue full.
 fn a_consumer_may_leave_after_any_item(shape: &'static [usize], preemptions: usize) {
     for n_taken in 0..3 {
         explore(preemptions, move || {
@@ -149,7 +149,7 @@ fn a_consumer_may_leave_two_stages_after_any_item() {
     a_consumer_may_leave_after_any_item(&[1, 1], 2);
 }
 
-/// For every stage and every item: what comes before comes out, then the failure, then nothing.
+/// For every stage and item: the items before it come out, then the failure, then the end.
 fn a_failure_comes_out_in_its_place(
     fail: fn(u64) -> Result<Item, u64>,
     is_expected: fn(&StageError<u64>, &str, u64) -> bool,
@@ -225,7 +225,7 @@ fn a_source_that_panics_is_named_after_its_items() {
     });
 }
 
-/// One of two workers cannot make its state: what is done comes out, in order, and then the panic.
+/// One of two workers cannot create its state. Finished items come out in order, followed by the panic.
 #[test]
 fn a_worker_that_cannot_begin_ends_the_pipeline_with_an_error() {
     explore(2, || {
@@ -249,7 +249,8 @@ fn a_worker_that_cannot_begin_ends_the_pipeline_with_an_error() {
     });
 }
 
-/// Two stages of two threads, of which the system refuses one: those that run are stopped, and none waits for it.
+/// The system refuses one thread of two stages with two workers each. The running threads are stopped, and none waits
+/// for it.
 #[test]
 fn a_refused_thread_stops_those_that_run() {
     for n_granted in 0..4 {

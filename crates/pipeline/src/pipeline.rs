@@ -1,4 +1,4 @@
-//! [`Pipeline`] and [`Stage`]: what is built before anything runs.
+//! [`Pipeline`] and [`Stage`]: definition of a pipeline before it starts.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::times::{Log, SharedLog};
 use crate::worker::{Coordination, Ended, Parcel, Parcels, Upstream, Worker};
 use crate::{StartError, sync};
 
-/// The name and the size of a stage.
+/// Name, number of workers, queue capacity and ordering of a stage.
 #[derive(Clone, Debug)]
 pub struct Stage {
     name: Arc<str>,
@@ -24,30 +24,31 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A stage of one worker with a queue of two items behind it, which keeps the order of its input.
+    /// Stage of one worker that keeps the order of its input, with a queue of two items behind it.
     ///
-    /// Two are enough to hide a stage whose items take about equally long (Cai et al., DSP, PPoPP 2023, use as many);
-    /// more only cover for items that differ, and cost memory.
+    /// Two items are enough to hide a stage whose items take about equally long (Cai et al., DSP, PPoPP 2023, use as
+    /// many). More items only help if their times differ, and cost memory.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self { name: name.into(), n_workers: 1, capacity: 2, keeps_order: true }
     }
 
-    /// The number of threads, at least one; each works on whole items.
+    /// Sets the number of threads, at least 1. Each thread works on whole items.
     #[must_use]
     pub fn workers(self, n_workers: usize) -> Self {
         Self { n_workers, ..self }
     }
 
-    /// How many items may wait behind the stage, at least one; each worker may hold another that is done.
+    /// Sets the number of items that may wait behind the stage, at least 1. Each worker may hold one more finished
+    /// item.
     ///
-    /// An ordered stage needs as many as it has workers if none of them is to wait for a slower one.
+    /// In an ordered stage, a capacity of the number of workers or more keeps a slow worker from blocking the others.
     #[must_use]
     pub fn capacity(self, capacity: usize) -> Self {
         Self { capacity, ..self }
     }
 
-    /// Hands on every item as soon as it is done: nobody waits for a slow item but the order depends on scheduling.
+    /// Passes on every item as soon as it is done. No item waits for a slow one, but the order depends on scheduling.
     #[must_use]
     pub fn in_any_order(self) -> Self {
         Self { keeps_order: false, ..self }
@@ -71,15 +72,15 @@ impl From<&str> for Stage {
     }
 }
 
-/// A source of items and the stages that they go through; nothing runs before it is started.
+/// Source of items and the stages behind it. Nothing runs before it is started.
 ///
-/// `T` is what comes out of the last stage so far, `E` the error that every stage may return, `'a` how long what stages
-/// borrow lives: `'static` for [`start`](Self::start), longer than a scope for [`start_in`](Self::start_in).
+/// `T` is the output of the last stage so far, and `E` the error that every stage may return. `'a` is the lifetime of
+/// borrows in stages: `'static` for [`start`](Self::start), longer than a scope for [`start_in`](Self::start_in).
 ///
-/// Start it on the thread that consumes: [`Items`] is an iterator, and that thread is the last stage.
+/// Start the pipeline on the consuming thread: [`Items`] is an iterator, and this thread acts as the last stage.
 #[must_use = "a pipeline does nothing before it is started"]
 pub struct Pipeline<'a, T, E> {
-    /// The end of the last stage, or the source.
+    /// Output of the last stage, or the source.
     output: Parcels<'a, T, E>,
     upstream: Upstream<'a>,
     stages: Vec<Stage>,
@@ -89,9 +90,9 @@ pub struct Pipeline<'a, T, E> {
     is_traced: bool,
 }
 
-/// A thread that is to be started.
+/// Thread to be started.
 struct Task<'a> {
-    /// The place of its stage.
+    /// Index of the stage.
     stage: usize,
     body: Body<'a>,
 }
@@ -99,9 +100,9 @@ struct Task<'a> {
 type Body<'a> = Box<dyn FnOnce(Log) -> Ended + Send + 'a>;
 
 impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
-    /// A pipeline without stages: items come out as `source` gives them.
+    /// Pipeline without stages: its items are those of `source`.
     ///
-    /// The iterator runs on the threads of the first stage, one at a time, and should be quick: a list of seeds, not a
+    /// The threads of the first stage call the iterator, one at a time. It should be fast: a list of seeds, not a
     /// file.
     pub fn new<I>(source: I) -> Self
     where
@@ -115,10 +116,11 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
         Self { output: source, upstream, stages, workers, coordination, source_log, is_traced: false }
     }
 
-    /// Adds a stage, of a name or of a [`Stage`].
+    /// Adds a stage, given by a name or a [`Stage`].
     ///
-    /// `make` runs once on each thread of the stage and returns the function that the thread applies to its items: what
-    /// it holds (a sampler's maps, a stream of a device) belongs to that thread, and need not be `Send`.
+    /// `make` runs once on each thread of the stage. It returns the function that the thread applies to its items.
+    /// The state of this function (a sampler's maps, a stream of a device) belongs to the thread and need not be
+    /// `Send`.
     pub fn stage<U, W>(self, stage: impl Into<Stage>, make: impl Fn() -> W + Send + Sync + 'a) -> Pipeline<'a, U, E>
     where
         U: Send + 'a,
@@ -144,17 +146,17 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
         Pipeline { output, upstream, stages, workers, coordination, source_log, is_traced }
     }
 
-    /// Keeps when each item was waited for and worked on, 56 bytes each time, for
-    /// [`Report::trace`](crate::Report::trace).
+    /// Records the times of each wait and each work on an item for [`Report::trace`](crate::Report::trace), at 56
+    /// bytes per record.
     pub fn traced(self) -> Self {
         Self { is_traced: true, ..self }
     }
 
-    /// Stops `coordinator` when the pipeline fails or is left before its end, and puts times waited for turns into
-    /// the report: those of a worker into the row of the stage with its name, all others into that of the consumer.
+    /// Stops `coordinator` when the pipeline fails or is dropped before its end. Also puts waits for launch permits
+    /// into the report: those of a worker into the row of the stage with its name, all others into the consumer's.
     ///
-    /// Stages take their [`Participant`](crate::order::Participant)s themselves, where they make their state; it is
-    /// dropped, and the worker signed off, with that state.
+    /// Stages take their [`Participant`](crate::order::Participant)s where they create their state. Dropping this
+    /// state drops the participant, which closes the worker.
     ///
     /// # Panics
     /// When the pipeline is coordinated already.
@@ -164,10 +166,10 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
         self
     }
 
-    /// Starts all threads in a scope, so that stages may borrow what lives longer than it.
+    /// Starts all threads in a scope, so that stages may borrow data that outlives the scope.
     ///
     /// # Errors
-    /// When a stage has no workers or no capacity, or the system refuses a thread; nothing runs then.
+    /// When a stage has no workers or no capacity, or the system refuses a thread. No thread runs then.
     pub fn start_in<'scope>(self, scope: &'scope Scope<'scope, '_>) -> Result<Items<'scope, T, E>, StartError>
     where
         'a: 'scope,
@@ -178,10 +180,10 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
         })
     }
 
-    /// Starts all threads, by `spawn` of a name and a body, in the order of stages.
+    /// Starts all threads by `spawn(name, body)`, in the order of stages.
     ///
-    /// The order matters when a thread is refused: who waits for items waits until all workers of the stage before have
-    /// ended, and those have been started then.
+    /// The order matters when the system refuses a thread. A thread that waits for items waits until all workers of
+    /// the stage before it have ended, so these must have been started.
     pub(crate) fn launch<'s>(
         self,
         spawn: impl Fn(String, Box<dyn FnOnce() -> Ended + Send + 'a>) -> io::Result<Handle<'s>>,
@@ -198,7 +200,7 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
         let mut items = Items::new(self.output, self.upstream, names, coordination, self.source_log, log.clone());
         for Task { stage, body } in self.workers {
             let (name, log) = (self.stages[stage].name.to_string(), log.clone());
-            // Dropping `items` stops the threads that run already.
+            // On an error, dropping `items` stops the running threads.
             let handle = spawn(name.clone(), Box::new(move || body(log)))
                 .map_err(|source| StartError::Thread { stage: name, source })?;
             items.add_worker(stage, handle);
@@ -208,10 +210,10 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> Pipeline<'static, T, E> {
-    /// Starts all threads; stages own or share what they use.
+    /// Starts all threads. Stages own or share their data.
     ///
     /// # Errors
-    /// When a stage has no workers or no capacity, or the system refuses a thread; nothing runs then.
+    /// When a stage has no workers or no capacity, or the system refuses a thread. No thread runs then.
     pub fn start(self) -> Result<Items<'static, T, E>, StartError> {
         self.launch(|name, body| {
             let handle = sync::thread::Builder::new().name(name).spawn(body)?;

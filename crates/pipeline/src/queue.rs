@@ -1,54 +1,54 @@
-//! [`Queue`]: the bounded window between a stage and the next, ordered by place.
+//! [`Queue`]: bounded queue between a stage and the next, ordered by position.
 //!
-//! A queue hands out places 0, 1, 2, … in turn. It holds those from `head`, the next to be taken, to `head + capacity`:
+//! Items have positions 0, 1, 2, … in the queue, and leave in this order. The queue has slots for the positions from
+//! `head`, the next to leave, up to but not including `head + capacity`:
 //!
 //! ```text
 //!   taken        the window, capacity 4         waits for room
 //!   ... 6 │  7: ·     8: item   9: item  10: · │ 11: a worker holds it
 //!           head, still being worked on
 //! ```
-//! Workers that finish out of turn put their item in its place; the item at `head` is the next to leave. Whoever holds
-//! that one has a place in the window and never waits for room, and everyone else waits for it: there is no circle of
-//! waits.
+//! Workers that finish out of order put their item into its slot. The item at `head` leaves next. Its worker has a
+//! slot in the window and never waits for space. All other workers wait for it, so waits form no cycle.
 
 use std::collections::VecDeque;
 
 use crate::sync::{Condvar, Mutex, lock, wait};
 
-/// Where items come from.
+/// Source of the items of a stage.
 pub trait Input<T>: Close {
-    /// Waits for the next item and takes it, with its place: 0, 1, 2, …; `None` when there will be no more.
+    /// Waits for the next item and takes it, with its position 0, 1, 2, …; `None` after the last one.
     fn take(&self) -> Option<(u64, T)>;
 }
 
-/// What can be told that nobody wants more of it.
+/// Producer that a consumer can close.
 pub trait Close: Send + Sync {
-    /// Gives nothing more and takes nothing more, so that nobody waits for room.
+    /// Ends the producer: it gives and takes no more items, and threads that wait for space continue.
     ///
-    /// Who waits for an item is released when the last producer ends, which each does with its next item.
+    /// Threads that wait for an item are released when the last worker of the stage before ends, at its next item.
     fn close(&self);
 }
 
-/// The queue is closed: the item was dropped, and no other will be wanted.
+/// Error of a closed queue: the item was dropped, and no further item is wanted.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Closed;
 
-/// The bounded window between a stage and the next.
+/// Bounded queue between a stage and the next.
 pub struct Queue<T> {
     capacity: usize,
     state: Mutex<State<T>>,
-    /// The head has come, or will not come any more.
+    /// Condition: the item at `head` has arrived, or never will.
     ready: Condvar,
-    /// The head has moved, or the queue is closed.
+    /// Condition: `head` has advanced, or the queue is closed.
     room: Condvar,
 }
 
 struct State<T> {
-    /// The place of the first slot.
+    /// Position of the first slot.
     head: u64,
-    /// At most `capacity`; `None` where a later item has come first.
+    /// At most `capacity` slots; `None` for items that have not arrived while later ones have.
     slots: VecDeque<Option<T>>,
-    /// Workers that may still put something.
+    /// Number of workers that may still put items.
     n_producers: usize,
     is_closed: bool,
 }
@@ -59,9 +59,9 @@ impl<T> Queue<T> {
         Self { capacity, state: Mutex::new(state), ready: Condvar::new(), room: Condvar::new() }
     }
 
-    /// Waits for room and puts `item` in its place, or, for `None`, behind all that are there.
+    /// Waits for space and puts `item` into the slot of its position; for `None`, behind all items in the queue.
     ///
-    /// The places of a queue are either all given, each once and none left out for ever, or all left to the queue.
+    /// Either all callers of a queue give positions, each exactly once and without gaps, or none does.
     pub fn put(&self, place: Option<u64>, item: T) -> Result<(), Closed> {
         let mut state = lock(&self.state);
         loop {
@@ -80,7 +80,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// One worker less that may put something.
+    /// Records that a worker has ended and puts no more items.
     pub fn end_producer(&self) {
         let mut state = lock(&self.state);
         state.n_producers -= 1;
@@ -98,7 +98,7 @@ impl<T> State<T> {
         self.slots[slot] = Some(item);
     }
 
-    /// The head, if it has come.
+    /// Removes the item at `head`, if it has arrived.
     fn pop(&mut self) -> Option<(u64, T)> {
         let item = self.slots.front_mut()?.take()?;
         self.slots.pop_front();

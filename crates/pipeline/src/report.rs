@@ -1,4 +1,4 @@
-//! [`Report`]: how long each stage worked and waited, and which one holds up the others.
+//! [`Report`]: times that each stage worked and waited, and the bottleneck.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,47 +10,46 @@ use crate::source;
 use crate::times::Log;
 use crate::trace::{Trace, Track};
 
-/// The column of times waited for turns, among the numbers of a printed report, which has it where there are any.
+/// Index of the column of waits for launch permits, behind the name. The table leaves it out if all of them are zero.
 const WAIT_TURN: usize = 3;
 
-/// The name of the thread that takes the items, in reports.
+/// Name of the consuming thread in reports.
 const CONSUMER: &str = "consumer";
 
-/// Where the time of a pipeline went; printed, it is a table.
+/// Times of a pipeline. `Display` prints them as a table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// From the start until the last thread had ended, in seconds.
+    /// Seconds from the start until the last thread has ended.
     pub wall_s: f64,
-    /// The source, each stage, the consumer.
+    /// The source, each stage in order, and the consumer.
     pub stages: Vec<StageReport>,
-    /// When each item was waited for and worked on, if the pipeline was [`traced`](crate::Pipeline::traced).
+    /// Times of each wait and each work on an item, if the pipeline was [`traced`](crate::Pipeline::traced).
     #[serde(skip)]
     pub trace: Option<Trace>,
 }
 
-/// Where the time of one stage went; seconds are summed over its workers.
+/// Times of one stage, in seconds, summed over its workers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StageReport {
-    /// As it was given; `source` for the iterator, `consumer` for the thread that takes the items.
+    /// Name of the stage; `source` for the iterator, `consumer` for the thread that takes the items.
     pub name: String,
-    /// Its threads.
+    /// Number of threads.
     pub n_workers: usize,
-    /// Items that it gave to the next.
+    /// Number of items passed on.
     pub n_items: u64,
-    /// Seconds in which it had nothing to work on: a stage before it is slower.
+    /// Seconds of waiting for input: a stage before this one is slower.
     pub wait_input_s: f64,
-    /// Seconds in which it waited for its turn to launch, if the pipeline was
-    /// [`coordinated`](crate::Pipeline::coordinated).
+    /// Seconds of waiting for a launch permit, if the pipeline was [`coordinated`](crate::Pipeline::coordinated).
     pub wait_turn_s: f64,
-    /// Seconds of other work, by the clock: also those in which the system ran something else on its core.
+    /// Seconds of other work in wall-clock time, including time in which the system ran other threads on the core.
     pub work_s: f64,
-    /// Seconds in which it could not hand on what was done: a stage behind it is slower.
+    /// Seconds of waiting to pass on an item: a stage after this one is slower.
     pub wait_output_s: f64,
-    /// The share of the time of its workers, from the start of the pipeline to its end, that was work.
+    /// Fraction of the workers' time spent on work, `work_s / (n_workers · wall_s)`.
     pub busy: f64,
 }
 
-/// What a report has to know of a stage.
+/// Name and size of a stage, for the report.
 pub struct StageName {
     pub name: String,
     pub n_workers: usize,
@@ -87,8 +86,8 @@ impl Report {
         Self { wall_s: wall.as_secs_f64(), stages: rows, trace: tracks.map(Trace::new) }
     }
 
-    /// The stage whose workers are busy for the largest share of the time: the one that more workers, or a quicker way
-    /// to do its work, would speed up. When it is the consumer, the pipeline hides all other stages.
+    /// Stage with the largest `busy` fraction. More workers or faster work in it would speed up the pipeline. If it
+    /// is the consumer, the pipeline hides all other stages.
     #[must_use]
     pub fn bottleneck(&self) -> &StageReport {
         self.stages.iter().max_by(|a, b| a.busy.total_cmp(&b.busy)).expect("a source and a consumer are always there")
@@ -111,7 +110,7 @@ impl StageReport {
         }
     }
 
-    /// What looked like work was, for so many seconds, waiting for a turn.
+    /// Moves the given seconds from work to waits for launch permits.
     fn take_from_work(&mut self, wait_turn_s: f64) {
         let left = (self.work_s - wait_turn_s).max(0.0);
         self.busy *= left / self.work_s.max(f64::MIN_POSITIVE);
@@ -134,7 +133,8 @@ impl StageReport {
     }
 }
 
-/// Puts times waited for turns into the row of the stage with the worker's name, or of the consumer.
+/// Moves the waits for launch permits into `wait_turn_s`, in the row of the stage with the worker's name or of the
+/// consumer.
 fn part_turns(rows: &mut [StageReport], order: &OrderLog) {
     let consumer = rows.len() - 1;
     for (worker, name) in order.workers.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! [`Source`]: the iterator at the head of a pipeline, from which the workers of the first stage take turns.
+//! [`Source`]: iterator at the head of a pipeline, shared by the workers of the first stage.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,19 +10,19 @@ use crate::sync::{Mutex, lock};
 use crate::times::{Activity, SharedLog};
 use crate::worker::Parcel;
 
-/// The name of the source in reports and errors.
+/// Name of the source in reports and errors.
 pub const NAME: &str = "source";
 
-/// An iterator that threads share.
+/// Iterator shared by several threads.
 pub struct Source<I> {
     state: Mutex<State<I>>,
-    /// Beside the lock, so that closing does not wait for an iterator that is slow.
+    /// Outside of the mutex, so that closing does not wait for a slow iterator.
     is_closed: AtomicBool,
     log: SharedLog,
 }
 
 struct State<I> {
-    /// `None` when it has ended; an iterator is not asked again.
+    /// `None` after the end; the iterator is not called again.
     items: Option<I>,
     n_taken: u64,
 }
@@ -64,8 +64,8 @@ where
 
 impl<I: Send> Close for Source<I> {
     fn close(&self) {
-        // Whether a worker that is just taking an item sees this or not makes no difference: it puts it into a queue
-        // that is closed, too.
+        // A worker that is taking an item may miss this. That does no harm, because the queue for its output is
+        // closed too.
         self.is_closed.store(true, Ordering::Relaxed);
     }
 }

@@ -1,6 +1,5 @@
-//! Where mutexes, condition variables and threads come from: the standard library, or, in this crate's unit tests,
-//! loom, which runs a test once for every way in which its threads can be interleaved. Tests in `tests/` run the real
-//! ones.
+//! Mutexes, condition variables and threads: from the standard library or, in unit tests of this crate, from loom.
+//! Loom runs a test once for every interleaving of its threads. Tests in `tests/` use the standard library.
 
 #[cfg(not(test))]
 pub use std::{
@@ -17,18 +16,18 @@ pub use loom::{
 use std::sync::PoisonError;
 use std::time::Instant;
 
-/// Locks, whether or not a thread panicked with the lock held: none does, because stages and sources run outside of it
-/// or have their panics caught.
+/// Locks a mutex and ignores poisoning. No thread panics with the lock held, because stages and sources run outside
+/// of it or have their panics caught.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a change of what `guard` guards.
+/// Waits on `changed` and releases the mutex of `guard` meanwhile.
 pub fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As [`wait`], at most until `until`, which in model checks never comes.
+/// As [`wait`], but at most until `until`. In model checks this time never comes.
 pub fn wait_until<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>, until: Instant) -> MutexGuard<'a, T> {
     let left = until.saturating_duration_since(Instant::now());
     changed.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0

@@ -1,9 +1,9 @@
-//! [`Log`]: where the time of one thread of a pipeline goes.
+//! [`Log`]: times of one thread of a pipeline.
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a thread of a pipeline does; it always does one of these.
+/// Activity of a thread of a pipeline. It always has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
     WaitInput,
@@ -11,21 +11,21 @@ pub enum Activity {
     WaitOutput,
 }
 
-/// A stretch of one activity, since the pipeline started.
+/// Time interval of one activity, relative to the start of the pipeline.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     pub activity: Activity,
-    /// The place of the item in the source; `None` when no item came of it.
+    /// Position of the item in the source; `None` if the interval ended without an item.
     pub item: Option<u64>,
     pub from: Duration,
     pub to: Duration,
 }
 
-/// How long one thread did what, and, when traced, when.
+/// Times of one thread by activity and, if traced, its intervals.
 #[derive(Clone, Debug)]
 pub struct Log {
     started: Instant,
-    /// Until when time is accounted for.
+    /// End of the recorded time, relative to the start of the pipeline.
     until: Duration,
     pub n_items: u64,
     pub wait_input: Duration,
@@ -41,7 +41,7 @@ impl Log {
         Self { started, until: zero, n_items: 0, wait_input: zero, work: zero, wait_output: zero, spans }
     }
 
-    /// Accounts for the time since the last call, or since the start of the pipeline: it went into `activity`.
+    /// Adds the time since the last call, or since the start of the pipeline, to `activity`.
     pub fn lap(&mut self, activity: Activity, item: Option<u64>) {
         let (from, to) = (self.until, self.started.elapsed());
         self.until = to;
@@ -56,31 +56,31 @@ impl Log {
         }
     }
 
-    /// When the pipeline started.
+    /// Start of the pipeline.
     pub fn started(&self) -> Instant {
         self.started
     }
 
-    /// The end of the last stretch, since the pipeline started.
+    /// End of the recorded time, relative to the start of the pipeline.
     pub fn until(&self) -> Duration {
         self.until
     }
 }
 
-/// The log of threads that take turns; empty until the pipeline starts, and again once its report is made.
+/// Log shared by several threads. `None` before the pipeline starts and after its report.
 ///
-/// The mutex is the standard library's in model checks, too: what is measured decides nothing, and need not be
-/// explored.
+/// The mutex is the standard library's in model checks too: measured times affect no decision and need no
+/// exploration.
 #[derive(Clone, Default)]
 pub struct SharedLog(Arc<std::sync::Mutex<Option<Log>>>);
 
 impl SharedLog {
-    /// The log, to be changed or taken away.
+    /// Calls `change` on the log, which may modify or take it.
     pub fn with<R>(&self, change: impl FnOnce(&mut Option<Log>) -> R) -> R {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// [`Log::lap`], and whether it made an item.
+    /// As [`Log::lap`]; also counts an item if `has_made` is true.
     pub fn lap(&self, activity: Activity, item: Option<u64>, has_made: bool) {
         self.with(|log| {
             if let Some(log) = log {

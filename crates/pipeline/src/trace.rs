@@ -1,4 +1,4 @@
-//! [`Trace`]: what was done where and when, in the Trace Event Format that Perfetto and Chrome open.
+//! [`Trace`]: timeline in the Trace Event Format that Perfetto and Chrome open.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -10,56 +10,56 @@ use serde_json::json;
 use crate::order::OrderLog;
 use crate::times::{Activity, Log};
 
-/// What was done where and when: by the threads of a pipeline, on the streams of a device.
+/// Timeline of the threads of a pipeline and the streams of a device.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     tracks: Vec<Track>,
 }
 
-/// One row of the picture.
+/// One row of the timeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Track {
-    /// What several rows are shown below, such as a device.
+    /// Group under which rows are shown, such as a device.
     pub group: String,
-    /// What the row is: a thread, a stream.
+    /// Name of the row: a thread or a stream.
     pub name: String,
-    /// What was done there, in any order.
+    /// Events of the row, in any order.
     pub events: Vec<Event>,
 }
 
-/// A stretch of time in which something was done.
+/// Time interval of one activity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// What was done. Events of one name have one colour.
+    /// Name of the activity. Events with the same name have the same colour.
     pub name: String,
-    /// What kind of thing that is.
+    /// Category of the event, such as `work` or `wait`.
     pub category: &'static str,
-    /// From when, since the start of the trace.
+    /// Start, relative to the start of the trace.
     pub from: Duration,
-    /// Until when.
+    /// End, relative to the start of the trace.
     pub to: Duration,
-    /// The place in the source of the item that it was done for, if it was done for one.
+    /// Position in the source of the item that the event belongs to, if any.
     pub item: Option<u64>,
 }
 
 impl Trace {
-    /// A picture of these rows, from top to bottom; those of a group follow each other.
+    /// Trace with these rows from top to bottom. Rows of a group must be adjacent.
     #[must_use]
     pub fn new(tracks: Vec<Track>) -> Self {
         Self { tracks }
     }
 
-    /// Its rows.
+    /// Rows of the trace.
     #[must_use]
     pub fn tracks(&self) -> &[Track] {
         &self.tracks
     }
 
-    /// Writes one JSON object in Chromium's Trace Event Format: a process a group, a thread a row, an event for each
-    /// stretch, in microseconds from the start. Open it in ui.perfetto.dev or chrome://tracing.
+    /// Writes one JSON object in Chromium's Trace Event Format. Groups become processes, rows become threads, and
+    /// times are in microseconds from the start. Open it in ui.perfetto.dev or chrome://tracing.
     ///
     /// # Errors
-    /// When `out` fails.
+    /// When writing to `out` fails.
     pub fn write_json(&self, mut out: impl Write) -> io::Result<()> {
         serde_json::to_writer(&mut out, self)?;
         out.write_all(b"\n")
@@ -90,12 +90,12 @@ impl Serialize for Events<'_> {
     }
 }
 
-/// What a process or a thread is called.
+/// Metadata event with the name of a process or thread.
 fn named(what: &str, (pid, tid): (usize, usize), name: &str) -> serde_json::Value {
     json!({ "ph": "M", "name": what, "pid": pid, "tid": tid, "args": { "name": name } })
 }
 
-/// A stretch, as a complete event.
+/// Time interval as a complete event (`"ph": "X"`).
 fn complete((pid, tid): (usize, usize), event: &Event) -> serde_json::Value {
     let Event { name, category, .. } = event;
     let (ts, dur) = (micros(event.from), micros(event.to.saturating_sub(event.from)));
@@ -108,8 +108,7 @@ fn micros(time: Duration) -> f64 {
 }
 
 impl Track {
-    /// What a thread of a pipeline did, if it was traced: work under the name of its stage, so that stages have colours
-    /// of their own.
+    /// Row of a pipeline thread, if it was traced. Work has the name of its stage, so each stage has its own colour.
     pub(crate) fn of_thread(name: String, log: Log) -> Option<Self> {
         let stage = name.clone();
         let named = move |activity| match activity {
@@ -125,8 +124,8 @@ impl Track {
         Some(Self { group: "pipeline".to_owned(), name, events: events.collect() })
     }
 
-    /// What was launched, and what waited for its turn, a row for each worker. The log counts from `began`, the trace
-    /// from `started`.
+    /// Launches and waits for launch permits, one row per worker. Times in `order` count from `began`, times in the
+    /// trace from `started`.
     pub(crate) fn of_launches(order: &OrderLog, began: Instant, started: Instant) -> Vec<Self> {
         let at = |seconds| (began + Duration::from_secs_f64(seconds)).saturating_duration_since(started);
         let event = |name: &str, category, from, to, item| Event {

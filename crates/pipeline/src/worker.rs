@@ -1,4 +1,4 @@
-//! [`Worker`]: one thread of a stage, from its first item to its last.
+//! [`Worker`]: one thread of a stage.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -9,42 +9,42 @@ use crate::order::Coordinator;
 use crate::queue::{Close, Input, Queue};
 use crate::times::{Activity, Log};
 
-/// An item between stages.
+/// Item in transit between stages.
 pub struct Parcel<T, E> {
-    /// The place of the item in the source.
+    /// Position of the item in the source.
     pub item: u64,
-    /// The item, or why there is none. A failure takes the place of its item, so that it comes out in turn.
+    /// Item, or the failure in its place. A failure keeps the position of its item, so it comes out in order.
     pub outcome: Result<T, StageError<E>>,
 }
 
-/// Everything that lies before some point of a pipeline.
+/// Source and queues before some point of a pipeline.
 ///
-/// Who needs no more input closes all of it at once. Were each stage to close only what lies directly before it, a stop
-/// would wait for the work of one stage after the other, and those not yet reached would begin further items meanwhile.
+/// A worker or consumer that needs no more input closes all of them at once. If each stage closed only its own input,
+/// a stop would wait for the work of one stage after the other. Meanwhile, stages further up would begin new items.
 pub type Upstream<'a> = Vec<Arc<dyn Close + 'a>>;
 
-/// Closes `upstream`, the nearest first.
+/// Closes `upstream`, from the nearest element to the source.
 pub fn close(upstream: &Upstream<'_>) {
     upstream.iter().rev().for_each(|part| part.close());
 }
 
-/// What orders the launches of a pipeline's stages, if anything does; set before it starts.
+/// Launch coordinator of a pipeline, if it has one. It is set before the pipeline starts.
 pub type Coordination = Arc<OnceLock<Coordinator>>;
 
-/// Stops what orders launches, on all ranks: a stage may wait for its turn, here or there.
+/// Stops the launch coordinator on all ranks, because a stage of any rank may wait for a permit.
 pub fn stop(coordination: &Coordination, why: impl FnOnce() -> String) {
     if let Some(coordinator) = coordination.get() {
         coordinator.stop(why());
     }
 }
 
-/// Where parcels come from.
+/// Source of the parcels of a stage.
 pub type Parcels<'a, T, E> = Arc<dyn Input<Parcel<T, E>> + 'a>;
 
-/// What a thread leaves behind.
+/// Result of a thread that has ended.
 pub struct Ended {
     pub log: Log,
-    /// What a panic said that no item is to blame for.
+    /// Message of a panic outside of any item.
     pub panic: Option<String>,
 }
 
@@ -55,12 +55,12 @@ pub struct Worker<'a, T, U, E> {
     pub upstream: Upstream<'a>,
     pub coordination: Coordination,
     pub output: Arc<Queue<Parcel<U, E>>>,
-    /// Whether items keep their places.
+    /// Whether items keep the order of the input.
     pub keeps_order: bool,
 }
 
 impl<T, U: Send, E: Send> Worker<'_, T, U, E> {
-    /// Works until there is no more input, no more output is wanted, or an item has failed.
+    /// Works until the input ends, the output is closed, or an item fails.
     pub fn run<W: FnMut(T) -> Result<U, E>>(self, make: &dyn Fn() -> W, mut log: Log) -> Ended {
         let all = catch_unwind(AssertUnwindSafe(|| self.work_off(make(), &mut log)));
         let panic = all.err().map(|panic| panic_message(&*panic));
@@ -97,7 +97,7 @@ impl<T, U: Send, E: Send> Worker<'_, T, U, E> {
         taken
     }
 
-    /// The work on one item, with its failure and its panic as errors of this stage.
+    /// Works on one item, and turns its failure or panic into an error of this stage.
     fn one(&self, item: u64, work: impl FnOnce() -> Result<U, E>) -> Result<U, StageError<E>> {
         let stage = || self.stage.to_string();
         match catch_unwind(AssertUnwindSafe(work)) {

@@ -1,4 +1,4 @@
-//! Laws of pipelines, on real threads; `src/model.rs` has those of their interleavings.
+//! Properties of pipelines on real threads. `src/model.rs` checks interleavings.
 
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use girih_pipeline::{Items, Pipeline, Report, Stage, StageError, StartError};
 use proptest::prelude::*;
 
-/// Workers and capacity of a stage.
+/// Number of workers and capacity of a stage.
 fn sizes() -> impl Strategy<Value = (usize, usize)> {
     (1..4usize, 1..4usize)
 }
 
-/// Those of each stage.
+/// Number of workers and capacity of each stage.
 fn shapes() -> impl Strategy<Value = Vec<(usize, usize)>> {
     prop::collection::vec(sizes(), 0..4)
 }
@@ -24,14 +24,14 @@ fn stage(place: usize, (workers, capacity): (usize, usize)) -> Stage {
     Stage::new(&format!("stage {place}")).workers(workers).capacity(capacity)
 }
 
-/// Lets other threads run for as long as `seed` says: items take different times.
+/// Yields to other threads 0 to 7 times, depending on `seed`, so that items take different times.
 fn dawdle(seed: u64) {
     for _ in 0..seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61 {
         thread::yield_now();
     }
 }
 
-/// What stage `place` makes of an item.
+/// Result of stage `place` for an item.
 fn step(place: usize, value: u64) -> u64 {
     value.wrapping_mul(3).wrapping_add(place as u64)
 }
@@ -44,7 +44,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// How a stage fails at an item.
+/// Kind of failure of a stage.
 #[derive(Clone, Copy, Debug)]
 enum Failure {
     Error,
@@ -89,7 +89,7 @@ proptest! {
         prop_assert_eq!(found, (0..n).collect::<Vec<_>>());
     }
 
-    /// Whoever is quicker: the first item that fails anywhere decides, and all before it come out.
+    /// Independently of speed, the first failing item decides, and all items before it come out.
     #[test]
     fn the_first_failure_decides(
         shape in prop::collection::vec(sizes(), 1..4),
@@ -128,7 +128,7 @@ proptest! {
         prop_assert!(items.next().is_none());
     }
 
-    /// While the consumer holds back, the source is asked for as many items as there is room for, and no more.
+    /// While the consumer takes nothing, the source gives exactly as many items as the pipeline can hold.
     #[test]
     fn what_waits_is_bounded_and_a_stop_reaches_all(shape in shapes(), n_taken in 0..5u64) {
         let n_asked = AtomicU64::new(0);
@@ -163,7 +163,7 @@ proptest! {
     }
 }
 
-/// Counts itself while it lives.
+/// Guard that counts itself in while it lives.
 struct Alive<'a>(&'a AtomicUsize);
 
 impl<'a> Alive<'a> {
@@ -179,7 +179,7 @@ impl Drop for Alive<'_> {
     }
 }
 
-/// An item that takes until a later one has come out.
+/// The first item takes until a later one has come out.
 #[test]
 fn in_any_order_nobody_waits_for_a_slow_item() {
     let has_come = AtomicBool::new(false);
@@ -205,7 +205,7 @@ fn each_worker_makes_its_state_once_on_its_own_thread() {
     let n = thread::scope(|scope| {
         let make = || {
             names.lock().unwrap().push((thread::current().name().map(str::to_owned), thread::current().id()));
-            // Not `Send`: it stays where it was made.
+            // `Rc` is not `Send`: the state stays on its thread.
             let made_on = Rc::new(thread::current().id());
             move |item: u64| {
                 assert_eq!(*made_on, thread::current().id());
@@ -222,8 +222,7 @@ fn each_worker_makes_its_state_once_on_its_own_thread() {
     assert_eq!(made.len(), 3);
 }
 
-/// The consumer takes nothing: a worker that fails ends the others of its stage, and the stages before it, all the
-/// same.
+/// The consumer takes nothing. A failing worker still ends the other workers of its stage and the stages before it.
 #[test]
 fn a_failure_stops_its_stage_and_those_before_it_while_the_consumer_is_away() {
     for n_before in 0..3 {
@@ -243,7 +242,7 @@ fn a_failure_stops_its_stage_and_those_before_it_while_the_consumer_is_away() {
             let before = Stage::new("before").workers(2);
             let pipeline =
                 (0..n_before).fold(Pipeline::new(0..), |pipeline, _| pipeline.stage(before.clone(), make(false)));
-            // With much room, so that it is not lack of it that stops the other worker.
+            // The large capacity makes sure that a full queue does not stop the other worker.
             let pipeline = pipeline.stage(Stage::new("fails").workers(2).capacity(100_000), make(true));
             let items = pipeline.start_in(scope).unwrap();
             let n_workers = 2 * n_before + 2;
@@ -255,7 +254,7 @@ fn a_failure_stops_its_stage_and_those_before_it_while_the_consumer_is_away() {
     }
 }
 
-/// Much waits in front of a stage when one of its two workers fails: the other leaves it there.
+/// One of two workers fails with many items waiting before the stage. The other worker does not begin them.
 #[test]
 fn after_a_failure_nothing_that_waits_before_it_is_begun() {
     let n = 1000;
@@ -278,7 +277,7 @@ fn after_a_failure_nothing_that_waits_before_it_is_begun() {
         let pipeline = Pipeline::new(0..n).stage(Stage::new("before").capacity(n as usize), before);
         let stage = Stage::new("fails").workers(2).capacity(n as usize);
         let items = pipeline.stage(stage, fails).start_in(scope).unwrap();
-        // A second is enough to begin all of them.
+        // In one second, a worker could begin all of them.
         thread::sleep(Duration::from_secs(1));
         assert_eq!(items.count(), 1);
     });
@@ -286,7 +285,7 @@ fn after_a_failure_nothing_that_waits_before_it_is_begun() {
     assert!(n_begun < 500, "{n_begun} items were begun");
 }
 
-/// Nor may it be: what an iterator gives after its end is not defined.
+/// The result of an iterator after its end is unspecified.
 #[test]
 fn a_source_that_has_ended_is_not_asked_again() {
     let mut n_asked = 0;
@@ -298,7 +297,7 @@ fn a_source_that_has_ended_is_not_asked_again() {
     assert_eq!(items.map(Result::unwrap).collect::<Vec<_>>(), [1, 2, 3]);
 }
 
-/// The last stage is at work on an item until the first, which has room and input without end, has stopped.
+/// The last stage works on an item until the first stage has stopped, which has space and endless input.
 #[test]
 fn a_stop_reaches_the_first_stage_while_the_last_is_at_work() {
     let (alive, is_at_work) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -384,7 +383,7 @@ fn stages_without_workers_or_room_are_refused() {
     assert!(matches!(&error, StartError::NoCapacity { stage } if stage == "tight"), "{error}");
 }
 
-/// Runs 20 items through two stages and a consumer that take so many milliseconds for each.
+/// Runs 20 items through two stages and a consumer. The arguments are their milliseconds per item.
 fn report_of(quick: u64, slow: u64, consumer: u64) -> Report {
     let stage = |millis| {
         move || {
@@ -436,7 +435,7 @@ fn a_pipeline_without_stages_or_items_has_a_report() {
     assert!(report.stages.iter().all(|stage| stage.busy.is_finite()), "{report}");
 }
 
-/// Every thread has a name, its events follow each other without a gap, and each stage worked on each item once.
+/// Every thread has a name, its events follow each other without gaps, and each stage worked on each item once.
 #[test]
 fn a_trace_is_complete() {
     let report = report_of(1, 0, 0);

@@ -1,4 +1,4 @@
-//! Launch orders on real threads: pipelines of ranks on cards that deadlock as real ones do.
+//! Launch orders on real threads: pipelines of ranks on simulated GPUs that deadlock like real ones.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -9,15 +9,15 @@ use girih_pipeline::order::{Coordinator, Launch, Order, OrderError, OrderLog, Pa
 use girih_pipeline::{Pipeline, Report, StageError};
 
 const WORKERS: [&str; 3] = ["sampler", "loader", "trainer"];
-/// Multiprocessors of a card, and how many of them a collective of each worker takes.
+/// Number of SMs of a GPU, and the number that a collective of each worker takes.
 const SLOTS: usize = 4;
 const TAKES: [usize; 3] = [3, 2, 4];
-/// Deadlines that are to pass, and those that are not.
+/// Deadlines that should and should not pass.
 const SHORT: Duration = Duration::from_millis(800);
 const LONG: Duration = Duration::from_secs(60);
 
-/// The cards of all ranks. A launched collective takes its slots as soon as they are free and nothing launched before
-/// it on that card waits for some, and keeps them until it has started on all cards.
+/// GPUs of all ranks. A launched collective takes its SMs once enough are free and no earlier launch on its GPU
+/// waits. It keeps them until it has started on all GPUs.
 struct Cards(Mutex<Vec<Card>>);
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ struct Card {
 }
 
 impl Card {
-    /// Starts what fits, in the order of launches.
+    /// Starts collectives in the order of launches while they fit.
     fn start(&mut self) -> bool {
         let mut has_started = false;
         while let Some(&first) = self.waiting.front() {
@@ -49,7 +49,7 @@ impl Cards {
         Self(Mutex::new((0..n).map(|_| Card::default()).collect()))
     }
 
-    /// Returns at once, as a launch on a stream does.
+    /// Launches a collective and returns at once, as on a stream.
     fn launch(&self, rank: usize, launch: Launch) {
         let mut cards = self.0.lock().unwrap();
         cards[rank].waiting.push_back(launch);
@@ -68,7 +68,7 @@ impl Cards {
     }
 }
 
-/// Delays of up to 200 µs that depend on seed, rank, worker and batch alone.
+/// Sleeps up to 200 µs, depending only on seed, rank, worker and batch.
 fn delay(seed: u64, rank: usize, launch: Launch) {
     let mut x = seed << 48 ^ (rank as u64) << 40 ^ (launch.worker as u64) << 32 ^ launch.batch;
     for _ in 0..3 {
@@ -77,7 +77,7 @@ fn delay(seed: u64, rank: usize, launch: Launch) {
     thread::sleep(Duration::from_micros(x >> 40) * 200 / (1 << 24));
 }
 
-/// A batch of a worker: some work, a launch, the result.
+/// Batch of a worker: some work, a launch, and the wait for its result.
 fn step(cards: &Cards, rank: usize, seed: u64, part: &mut Participant, launch: Launch) -> Result<(), OrderError> {
     delay(seed, rank, launch);
     let turn = part.turn(launch.batch)?;
@@ -87,7 +87,7 @@ fn step(cards: &Cards, rank: usize, seed: u64, part: &mut Participant, launch: L
     part.wait(launch.batch, || Ok(cards.is_done(rank, launch)))
 }
 
-/// Sampler and loader as stages, the trainer as the consumer.
+/// Trains one rank: sampler and loader are stages, the trainer is the consumer.
 fn train(coordinator: &Coordinator, cards: &Cards, seed: u64, n: u64) -> Result<(OrderLog, Report), OrderError> {
     let rank = coordinator.rank();
     let stage = |worker: usize| {
@@ -113,7 +113,7 @@ fn train(coordinator: &Coordinator, cards: &Cards, seed: u64, n: u64) -> Result<
     })
 }
 
-/// What each rank returns.
+/// Runs all ranks, and returns the result of each.
 fn run(n_ranks: usize, rules: &Rules, seed: u64, n: u64) -> Vec<Result<(OrderLog, Report), OrderError>> {
     let cards = Cards::new(n_ranks);
     let coordinators = Coordinator::in_process(n_ranks, rules).unwrap();
@@ -148,7 +148,8 @@ fn with_an_order_nothing_deadlocks() {
     }
 }
 
-/// With batches enough for two ranks to differ somewhere. The deadline ends both, and the error shows the two launches.
+/// With this many batches, the orders of the two ranks differ somewhere. The deadline ends both, and the error shows
+/// the two launches.
 #[test]
 fn without_an_order_cards_deadlock_and_the_deadline_says_so() {
     for seed in 0..3 {
@@ -165,7 +166,7 @@ fn without_an_order_cards_deadlock_and_the_deadline_says_so() {
     }
 }
 
-/// The launches of a worker, but for some time between the first and the second.
+/// Launches three batches of a worker, with a pause after the first.
 fn launch_three(mut part: Participant, pause: Duration) -> Result<(), OrderError> {
     for batch in 0..3 {
         drop(part.turn(batch)?);
@@ -176,7 +177,7 @@ fn launch_three(mut part: Participant, pause: Duration) -> Result<(), OrderError
     part.close()
 }
 
-/// Wherever it hangs, and whoever notices.
+/// The error names the same worker and rank, independently of the rank that hangs and the rank that notices.
 #[test]
 fn a_worker_that_hangs_is_named_with_its_rank() {
     let cases = [(Order::Led { leader: 0 }, 1), (Order::Led { leader: 0 }, 0), (Order::Fixed { lag: 0 }, 1)];
@@ -218,7 +219,7 @@ fn ranks_may_end_at_different_times() {
     });
 }
 
-/// One rank has a batch more: whichever it is, both say which worker, and both counts.
+/// One rank has one batch more. Both ranks name the worker, whichever rank it is.
 #[test]
 fn another_number_of_batches_is_an_error_on_all_ranks() {
     for order in [Order::Led { leader: 0 }, Order::Fixed { lag: 0 }, Order::Free] {
@@ -249,7 +250,7 @@ fn a_log_is_written_read_and_replayed() {
     let read: OrderLog = serde_json::from_str(&text).unwrap();
     assert_eq!(read, log);
     assert!(log.entries.iter().all(|entry| entry.registered_s <= entry.turn_s && entry.turn_s <= entry.launched_s));
-    // One batch less than the log has: a worker that never comes.
+    // One batch less than in the log: the worker closes before its last logged launch.
     let errors: Vec<String> =
         run(2, &rules(Order::Replay(read)), 2, 9).into_iter().map(|rank| rank.unwrap_err().to_string()).collect();
     assert!(errors.iter().all(|error| error.contains("but the log launches its batch 9")), "{errors:?}");
@@ -266,7 +267,8 @@ fn rules_that_cannot_hold_are_refused() {
     );
 }
 
-/// A stage fails on one rank while its other stages and the other rank wait: all end, the other rank with the place.
+/// A stage of one rank fails while its other stages and the other rank wait. All end, and the other rank's error has
+/// the place.
 #[test]
 fn a_failing_stage_ends_all_ranks_and_its_own_error_comes_out() {
     let ranks = Coordinator::in_process(2, &rules(Order::Led { leader: 0 })).unwrap();
@@ -283,7 +285,8 @@ fn a_failing_stage_ends_all_ranks_and_its_own_error_comes_out() {
             }
         };
         drop(coordinator.participant(2));
-        // Without an end: the leader does not wait for others, and would be done before it learns of the failure.
+        // The source has no end. The leader does not wait for other ranks, and would otherwise be done before it
+        // learns of the failure.
         let pipeline = Pipeline::new(0..u64::MAX).stage("sampler", stage(0)).stage("loader", stage(1));
         let mut items = pipeline.coordinated(coordinator).start().unwrap();
         items.find_map(Result::err).unwrap().to_string()
@@ -301,7 +304,7 @@ fn coordinator_failure(coordinator: &Coordinator) -> String {
     coordinator.failure().unwrap().to_string()
 }
 
-/// A consumer leaves while a stage waits for a turn that does not come.
+/// A consumer leaves while a stage waits for a permit that does not come.
 #[test]
 fn leaving_a_pipeline_releases_who_waits_for_a_turn() {
     let ranks = Arc::new(Coordinator::in_process(2, &rules(Order::Led { leader: 0 })).unwrap());
@@ -334,7 +337,7 @@ fn a_worker_that_panics_with_its_turn_ends_all_ranks() {
     assert_eq!(error, "rank 0 stopped: loader panicked while it launched batch 4");
 }
 
-/// Rows and tracks have what the log has.
+/// Rows of the report and tracks of the trace agree with the log.
 #[test]
 fn waits_for_turns_are_in_the_report_and_in_the_trace() {
     let (log, report) = run(2, &rules(Order::Fixed { lag: 0 }), 5, 30).swap_remove(0).unwrap();

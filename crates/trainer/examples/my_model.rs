@@ -32,7 +32,7 @@ impl DotAttention {
 }
 
 impl<B: Backend> Model<B> for DotAttention {
-    fn needs(&self) -> InputSpec {
+    fn input_spec(&self) -> InputSpec {
         let graph = Some(Adjacency::new(true, Norm::None));
         InputSpec { graph, hops: 0, raw_features: true, propagation: Propagation::Never }
     }
@@ -58,11 +58,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut init = ParamInit::new(&cpu, config.seed, 0);
     let model = DotAttention::new(Dims::of(&dataset), &mut init)?;
 
-    let needs = Model::<Cpu>::needs(&model);
+    let input_spec = Model::<Cpu>::input_spec(&model);
     let labels = dataset.labels.ok_or("this example wants labels")?;
     let split = dataset.splits.into_iter().next().ok_or("this example wants a split")?;
     let features = dataset.features.ok_or("this example wants features")?;
-    let inputs = Inputs::prepare(&cpu, dataset.graph, features, &needs, Dtype::F32)?;
+    let inputs = Inputs::prepare(&cpu, dataset.graph, features, &input_spec, Dtype::F32)?;
     let targets = Targets::upload(&cpu, &labels)?;
     let task = Task::new(&cpu, &labels, &targets, &split)?;
     let mut run = FullBatch::new(&cpu, &inputs, task, &config, Box::new(model), init.finish(), 0)?;

@@ -1,4 +1,4 @@
-//! [`Arrangement`]: where and by how many ranks a run is trained, and [`differences`] of two configurations.
+//! [`Arrangement`]: device and ranks that a run trains on, and [`differences`] of two configurations.
 
 use std::fmt;
 
@@ -7,20 +7,20 @@ use serde_json::Value;
 
 use crate::config::TrainConfig;
 
-/// Everything besides data and configuration that the bits of a run depend on. The number of threads is not among it.
+/// Device and ranks: the bits of a run depend only on these, data and configuration, not on the number of threads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrangement {
     /// Kind of device: `cpu` or `cuda`.
     pub device: String,
-    /// Ranks.
+    /// Number of ranks.
     pub ranks: usize,
-    /// CachePlan of the work between several ranks, as flags; empty for one.
+    /// Partition of the work over ranks, as flags; empty for one rank.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub division: String,
 }
 
 impl Arrangement {
-    /// One rank on a device that has memory of its own or not.
+    /// A single rank, on a GPU if the device has its own memory, else on a CPU.
     #[must_use]
     pub fn of_one(has_own_memory: bool) -> Self {
         Self { device: if has_own_memory { "cuda" } else { "cpu" }.to_owned(), ranks: 1, division: String::new() }
@@ -37,7 +37,7 @@ impl fmt::Display for Arrangement {
     }
 }
 
-/// Settings that differ, one text each: `model.hidden 9 (was 16)`, in the order of configuration files.
+/// Settings that differ, one text each, as in `model.hidden 9 (was 16)`, in the order of configuration files.
 #[must_use]
 pub fn differences(before: &TrainConfig, now: &TrainConfig) -> Vec<String> {
     let mut found = Vec::new();

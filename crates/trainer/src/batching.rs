@@ -1,4 +1,4 @@
-//! [`BatchConfig`]: what a training step sees: the whole graph, or a mini-batch of it.
+//! [`BatchConfig`]: the part of the graph that a training step sees: the whole graph or a mini-batch.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use serde::{Deserialize, Serialize};
 use crate::TrainError;
 use crate::config::{Aggregator, ModelConfig, ModelKind};
 
-/// Which part of the graph a training step sees.
+/// Kind of batches: the part of the graph that a training step sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BatchKind {
-    /// All of it: one step an epoch.
+    /// The whole graph, in one step per epoch.
     #[default]
     Full,
-    /// Sampled neighbours of some training nodes, hop by hop (Hamilton et al., GraphSAGE, NeurIPS 2017).
+    /// Sampled neighbours of the seeds, layer by layer (Hamilton et al., GraphSAGE, NeurIPS 2017).
     Neighbor,
-    /// Some nodes for each whole layer, drawn by how much they matter to it (Zou et al., LADIES, NeurIPS 2019).
+    /// Nodes sampled for a whole layer at once, by importance (Zou et al., LADIES, NeurIPS 2019).
     Layer,
     /// Some clusters of the graph (Chiang et al., Cluster-GCN, KDD 2019).
     Cluster,
-    /// A drawn subgraph, with weights that make up for what it leaves out (Zeng et al., GraphSAINT, ICLR 2020).
+    /// A sampled subgraph, with weights that correct for the omitted rest (Zeng et al., GraphSAINT, ICLR 2020).
     Saint,
 }
 
 impl BatchKind {
-    /// The name on the command line and in results.
+    /// Name on the command line and in results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -40,78 +40,77 @@ impl BatchKind {
         }
     }
 
-    /// Whether a batch has a block for each layer, and not one subgraph for all.
+    /// Whether a batch has a block for each layer, rather than one subgraph for all layers.
     #[must_use]
     pub fn has_blocks(self) -> bool {
         matches!(self, Self::Neighbor | Self::Layer)
     }
 }
 
-/// What GraphSAINT draws.
+/// Unit that GraphSAINT samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SaintKind {
     /// Nodes.
     Node,
-    /// Edges, of which both ends are taken.
+    /// Edges, with both end nodes.
     Edge,
-    /// Random walks, of which all nodes are taken.
+    /// Random walks, with all their nodes.
     #[default]
     Walk,
 }
 
-/// How runs on mini-batches compute the logits that they are scored by. None of it samples.
+/// Method that computes the logits for evaluation in mini-batch runs. Neither method samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScoreBy {
-    /// In one pass over the whole graph, which the device holds, with the rows of all nodes in every layer.
+    /// One pass over the whole graph on the device, with the rows of all nodes in every layer.
     Graph,
-    /// One layer after the other, for some nodes at a time.
+    /// Layer-wise inference: one layer after the other, for a chunk of nodes at a time.
     Layers,
 }
 
-/// What a training step sees, beside the number of seeds in
-/// [`TrainConfig::batch_size`](crate::TrainConfig::batch_size).
+/// Settings of batches, except for the number of seeds, [`TrainConfig::batch_size`](crate::TrainConfig::batch_size).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BatchConfig {
-    /// Which part of the graph.
+    /// Kind of batches.
     pub kind: BatchKind,
-    /// For each layer, from the seeds outward: neighbours of each node, where −1 takes all; in layer-wise batches,
-    /// nodes of the whole layer. Left empty, [`DEFAULT_FANOUT`] or [`DEFAULT_LAYER_NODES`].
+    /// Fan-out of each layer, from the seeds outward: neighbours per node, where −1 takes all. For layer-wise
+    /// batches, nodes of the whole layer. Empty for [`DEFAULT_FANOUT`] or [`DEFAULT_LAYER_NODES`].
     pub fanout: Vec<i64>,
-    /// Whether draws are made with replacement.
+    /// Whether sampling is with replacement.
     pub replace: bool,
-    /// Clusters of the graph; `None` for one in 200 nodes.
+    /// Number of clusters of the graph; `None` for one per 200 nodes.
     pub clusters: Option<usize>,
-    /// Clusters in a batch; `None` for a quarter of them, at most 20.
+    /// Number of clusters in a batch; `None` for a quarter of all, at most 20.
     pub clusters_per_batch: Option<usize>,
-    /// What GraphSAINT draws.
+    /// Unit that GraphSAINT samples.
     pub saint: SaintKind,
-    /// Steps of GraphSAINT's walks.
+    /// Number of steps of GraphSAINT's walks.
     pub walk_length: u32,
-    /// Subgraphs of cluster and saint batches in a step, each a graph of its own, which ranks share.
+    /// Number of subgraphs in a step of cluster and saint batches. Each is a graph of its own; ranks divide them.
     pub subgraphs_per_step: usize,
-    /// Batches that are made ahead of the step, while it computes. Results do not depend on it.
+    /// Number of batches that are prepared ahead of the step. Results do not depend on it.
     pub prefetch: usize,
-    /// How logits are computed that runs are scored by; `None` for layers where devices do not hold all of graph and
-    /// features and the model can, else for the graph.
+    /// Method that computes the logits for evaluation. `None` selects layer-wise inference where devices do not hold
+    /// all of graph and features and the model supports it, else the whole graph.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score_by: Option<ScoreBy>,
 }
 
-/// Neighbours of a node, from the seeds outward; deeper layers take as many as the last that is listed.
+/// Default fan-out, from the seeds outward. Deeper layers use the last number.
 pub const DEFAULT_FANOUT: [i64; 3] = [15, 10, 5];
-/// Nodes of a layer of a layer-wise batch.
+/// Default number of nodes of a layer in a layer-wise batch.
 pub const DEFAULT_LAYER_NODES: i64 = 2048;
-/// Seeds of a batch.
+/// Default number of seeds of a batch.
 pub const DEFAULT_BATCH_SIZE: usize = 1024;
-/// Nodes of a cluster, about.
+/// Approximate number of nodes of a cluster.
 const CLUSTER_NODES: usize = 200;
-/// Clusters in a batch, at most, unless said otherwise.
+/// Default upper bound of the clusters in a batch.
 const CLUSTERS_PER_BATCH: usize = 20;
-/// Subgraphs that are only counted, for the weights of GraphSAINT's walks: so many for each batch of an epoch (Zeng et
-/// al., ICLR 2020, section 5, take 50).
+/// Number of presampled subgraphs per batch of an epoch, which estimate the weights of GraphSAINT's walks (Zeng et
+/// al., ICLR 2020, section 5, use 50).
 const COUNTED_PER_BATCH: usize = 50;
 
 impl Default for BatchConfig {
@@ -138,10 +137,10 @@ impl BatchConfig {
         self.kind != BatchKind::Full
     }
 
-    /// What each of `n_layers` layers draws, from the seeds outward.
+    /// Fan-out of `n_layers` layers, from the seeds outward.
     ///
     /// # Errors
-    /// When there are numbers for more or fewer layers, or one that is neither positive nor −1.
+    /// When the number of fan-outs differs from `n_layers`, or one is neither positive nor −1.
     pub fn fan_out(&self, n_layers: usize) -> Result<FanOut, TrainError> {
         let hop = |at: usize| match (self.fanout.get(at), self.kind) {
             (Some(&count), _) => count,
@@ -161,7 +160,7 @@ impl BatchConfig {
         Ok(fan_out)
     }
 
-    /// How many clusters a graph of `n_nodes` is cut into, and how many of them a batch has.
+    /// Number of clusters of a graph with `n_nodes` nodes, and number of clusters in a batch.
     #[must_use]
     pub fn n_clusters(&self, n_nodes: usize) -> (usize, usize) {
         let clusters = self.clusters.unwrap_or(n_nodes.div_ceil(CLUSTER_NODES)).clamp(1, n_nodes.max(1));
@@ -169,7 +168,7 @@ impl BatchConfig {
         (clusters, per_batch.min(clusters))
     }
 
-    /// Nodes of a subgraph of `n_draws` draws of GraphSAINT, at most.
+    /// Upper bound of the nodes in a GraphSAINT subgraph of `n_draws` draws.
     #[must_use]
     pub fn saint_nodes(&self, n_draws: usize) -> usize {
         match self.saint {
@@ -179,10 +178,10 @@ impl BatchConfig {
         }
     }
 
-    /// The clusters of cluster batches, which are the same for all runs and ranks; none for other batches.
+    /// Clusters of cluster batches, equal for all runs and ranks; `None` for other batches.
     ///
     /// # Errors
-    /// When the graph cannot be cut into clusters.
+    /// When the graph cannot be divided into clusters.
     pub fn cluster_sampler(&self, graph: &Csr) -> Result<Option<Arc<ClusterSampler>>, TrainError> {
         if self.kind != BatchKind::Cluster {
             return Ok(None);
@@ -192,12 +191,13 @@ impl BatchConfig {
         Ok(Some(Arc::new(ClusterSampler::new(&cluster_of, n_clusters, per_batch)?)))
     }
 
-    /// What samples the subgraphs of cluster and saint batches, and how many of them make an epoch: as many as have the
-    /// nodes of the graph together. Clusters are those that [`cluster_sampler`](Self::cluster_sampler) found, or are
-    /// found here; `n_draws` is what GraphSAINT draws for a batch, and `seed` names what it draws to weigh its walks.
+    /// Sampler of the subgraphs of cluster and saint batches, and the number of subgraphs in an epoch: enough to have
+    /// as many nodes as the graph. `clusters` come from [`cluster_sampler`](Self::cluster_sampler), or are computed
+    /// here. `n_draws` is GraphSAINT's number of draws for a batch, and `seed` the seed for estimating the weights of
+    /// its walks.
     ///
     /// # Errors
-    /// When the graph cannot be cut into clusters, or the settings make no batches of it.
+    /// When the graph cannot be divided into clusters, or the settings yield no batches.
     pub fn subgraph_sampler(
         &self,
         graph: &Csr,
@@ -228,10 +228,10 @@ impl BatchConfig {
         Ok((Arc::new(sampler), n_batches))
     }
 
-    /// Refuses settings that do not go with each other or with the model.
+    /// Refuses settings that do not fit each other or the model.
     ///
     /// # Errors
-    /// At the first such setting, naming what works.
+    /// At the first such setting; the message names valid values.
     pub(crate) fn validate(&self, model: &ModelConfig) -> Result<(), TrainError> {
         let (name, kind) = (model.kind.name(), self.kind.name());
         let refused = |what: String| Err(TrainError::invalid(what));
@@ -281,10 +281,10 @@ impl BatchConfig {
         if self.kind.has_blocks() { self.fan_out(model.layers).map(drop) } else { Ok(()) }
     }
 
-    /// Refuses settings that do not go with the kind of batches, or make none.
+    /// Refuses settings that do not fit the kind of batches, or that yield no batches.
     ///
     /// # Errors
-    /// At the first such setting, naming what works.
+    /// At the first such setting; the message names valid values.
     pub fn check(&self) -> Result<(), TrainError> {
         let (fans_out, clusters) = (self.kind.has_blocks(), self.kind == BatchKind::Cluster);
         let (saint, usual) = (self.kind == BatchKind::Saint, Self::default());

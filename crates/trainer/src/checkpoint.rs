@@ -1,9 +1,9 @@
-//! [`Checkpoint`]: a run between two steps, in one safetensors file.
+//! [`Checkpoint`]: state of a run between two steps, in one safetensors file.
 //!
-//! Tensors: `param.NAME`, `moment1.NAME`, `moment2.NAME` as they are after `epoch` epochs and the batches of `partial`,
-//! and `best.NAME` at the best validation score. Everything else is one JSON object under the metadata key `girih`,
-//! behind a checksum of all of it. Randomness is a function of seed, run, epoch and batch, so nothing of it needs to be
-//! stored: a resumed run continues bit for bit.
+//! Tensors `param.NAME`, `moment1.NAME` and `moment2.NAME` hold the state after `epoch` epochs and the batches of
+//! `partial`. Tensors `best.NAME` hold the parameters with the best validation score. Everything else is one JSON
+//! object under the metadata key `girih`, preceded by a checksum of the whole content. Random numbers are a function
+//! of seed, run, epoch and batch, so they need no stored state: a resumed run continues bit for bit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -23,23 +23,23 @@ use crate::config::TrainConfig;
 use crate::report::Scores;
 use crate::state::PartialEpoch;
 
-/// Version of the metadata; readers refuse others.
+/// Version of the metadata. Readers refuse other versions.
 pub const CHECKPOINT_VERSION: u32 = 3;
-/// The one metadata key: with several, their order would change from file to file.
+/// Only metadata key. Several keys would have an order that changes from file to file.
 const METADATA_KEY: &str = "girih";
 
-/// The state of a run after some epochs. Two are equal wherever they were read from.
+/// State of a run after some epochs. Equality ignores the file it was read from.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
-    /// Everything but the tensors.
+    /// All state besides the tensors.
     pub progress: Progress,
     /// Parameters, by name.
     pub params: BTreeMap<String, Matrix>,
-    /// The optimiser's two matrices, by name of the parameter.
+    /// First and second moment of the optimiser, by name of the parameter.
     pub moments: BTreeMap<String, (Matrix, Matrix)>,
     /// Parameters at the best validation score, by name; empty before the first evaluation.
     pub best_params: BTreeMap<String, Matrix>,
-    /// File that it was read from, for messages.
+    /// File that the checkpoint was read from, for messages.
     pub file: Option<PathBuf>,
 }
 
@@ -50,25 +50,25 @@ impl PartialEq for Checkpoint {
     }
 }
 
-/// Where a run stands.
+/// Progress of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// [`CHECKPOINT_VERSION`].
     pub version: u32,
-    /// The configuration of the run.
+    /// Configuration of the run.
     pub config: TrainConfig,
-    /// The data it trains on.
+    /// Identity of the training data.
     pub data: DataShape,
     /// Number of the run, from 0.
     pub run: u64,
-    /// Epochs done.
+    /// Number of epochs done.
     pub epoch: u64,
-    /// What is done of the next one.
+    /// Progress within the next epoch.
     #[serde(default, skip_serializing_if = "PartialEpoch::is_start")]
     pub partial: PartialEpoch,
-    /// Steps of the optimiser.
+    /// Number of optimiser steps.
     pub n_steps: u64,
-    /// No epoch is left: the last one is done, or patience ran out.
+    /// Whether no epoch is left: the last one is done, or patience ran out.
     pub finished: bool,
     /// Epoch (from 1) and scores of the best evaluation.
     pub best: Option<(u64, Scores)>,
@@ -76,26 +76,26 @@ pub struct Progress {
     pub last: Option<Scores>,
     /// Training loss of the latest epoch; zero before the first.
     pub train_loss: f32,
-    /// Device and ranks of the session that wrote it, where that recorded them.
+    /// Device and ranks of the session that wrote the checkpoint, if recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrangement: Option<Arrangement>,
 }
 
 impl Progress {
-    /// Whether a model of nodes can be applied to `other` data: any graph with as many features and classes; with
-    /// features that stand for the nodes of training, a graph of as many nodes.
+    /// Whether a node classifier can be applied to `other` data: any graph with as many features and classes. If
+    /// features belong to the training nodes, the graph must have as many nodes.
     ///
     /// # Errors
-    /// When it can not, saying why.
+    /// When it cannot; the message says why.
     pub fn check_data(&self, other: &Outline) -> Result<(), String> {
         self.check_known_nodes(other)?;
         self.data.check_widths(other)
     }
 
-    /// Whether `other` data has the nodes that features stand for, if they stand for some.
+    /// Whether `other` data has as many nodes as the features, if these belong to the training nodes.
     ///
     /// # Errors
-    /// When it has others.
+    /// When the number of nodes differs.
     pub(crate) fn check_known_nodes(&self, other: &Outline) -> Result<(), String> {
         let Some(rule) = self.config.features_from.filter(|rule| rule.knows_nodes()) else { return Ok(()) };
         if self.data.n_nodes == other.n_nodes {
@@ -110,43 +110,43 @@ impl Progress {
     }
 }
 
-/// What every version of [`Progress`] holds.
+/// Field that every version of [`Progress`] has.
 #[derive(Deserialize)]
 struct Version {
     version: u32,
 }
 
-/// What identifies a data set, so that a checkpoint is not continued on another one.
+/// Identity of a data set, so that a checkpoint does not continue on another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataShape {
-    /// Its name.
+    /// Name of the data set.
     pub name: String,
-    /// Nodes.
+    /// Number of nodes.
     pub n_nodes: usize,
-    /// Stored edges.
+    /// Number of stored edges.
     pub n_edges: usize,
-    /// Width of the features.
+    /// Number of features of a node.
     pub n_features: usize,
-    /// Classes.
+    /// Number of classes.
     pub n_classes: usize,
-    /// Whether nodes may have several of them.
+    /// Whether a node may have several classes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub multi_label: bool,
-    /// Users among the nodes, of data for a recommender.
+    /// Number of users among the nodes, for recommendation data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_users: Option<usize>,
-    /// A hash of its contents with each split, in the order of its nodes ([`Dataset::fingerprints`]).
+    /// Hash of the contents with each split, in node order ([`Dataset::fingerprints`]).
     pub fingerprints: Vec<u32>,
 }
 
 impl DataShape {
-    /// The identity of a data set.
+    /// Identity of a data set.
     #[must_use]
     pub fn of(dataset: &Dataset) -> Self {
         Self::of_outline(&dataset.outline(), dataset.fingerprints())
     }
 
-    /// The identity of a data set with these hashes of its contents.
+    /// Identity of a data set with the given hashes of its contents.
     #[must_use]
     pub fn of_outline(outline: &Outline, fingerprints: Vec<u32>) -> Self {
         let &Outline { n_nodes, n_edges, n_features, n_classes, multi_label, n_users, .. } = outline;
@@ -154,11 +154,11 @@ impl DataShape {
         Self { name, n_nodes, n_edges, n_features, n_classes, multi_label, n_users, fingerprints }
     }
 
-    /// Whether a run that trained on this data can go on with `other`: the same numbers for the same nodes in the same
-    /// order, because random draws are keyed by a node's place. Other runs may have other splits.
+    /// Whether a run that trained on this data can continue on `other`: equal contents in the same node order,
+    /// because random draws are keyed by the position of a node. Splits of other runs may differ.
     ///
     /// # Errors
-    /// When it can not, saying why.
+    /// When it cannot; the message says why.
     pub fn check_same(&self, other: &Self, run: u64) -> Result<(), String> {
         if self.sizes() != other.sizes() {
             return Err(format!("it was trained on {self}, not on {other}; choose another --out"));
@@ -173,20 +173,20 @@ impl DataShape {
         Ok(())
     }
 
-    /// The same without hashes of contents.
+    /// A copy without the hashes of contents.
     fn sizes(&self) -> Self {
         Self { fingerprints: Vec::new(), ..self.clone() }
     }
 
-    /// The hash of the contents with the split of a run.
+    /// Hash of the contents with the split of a run.
     fn of_run(&self, run: u64) -> Option<u32> {
         self.fingerprints.get(run as usize % self.fingerprints.len().max(1)).copied()
     }
 
-    /// Whether a recommender trained on this data can be applied to `other`: the same users and items.
+    /// Whether a recommender trained on this data can be applied to `other`: equal users and items.
     ///
     /// # Errors
-    /// When it can not, saying why.
+    /// When it cannot; the message says why.
     pub fn check_nodes(&self, other: &Outline) -> Result<(), String> {
         let is_same = (self.n_nodes, self.n_users) == (other.n_nodes, other.n_users);
         self.fits(other, is_same, "users and items")
@@ -195,16 +195,16 @@ impl DataShape {
     /// Whether a link predictor trained on this data can be applied to `other`: any graph with as many features.
     ///
     /// # Errors
-    /// When it can not, saying why.
+    /// When it cannot; the message says why.
     pub fn check_features(&self, other: &Outline) -> Result<(), String> {
         self.fits(other, self.n_features == other.n_features, "features")
     }
 
-    /// Whether a classifier trained on this data can be applied to `other`: any graph with as many features, and with
-    /// labels of the same kind and of no more classes, if it has some.
+    /// Whether a classifier trained on this data can be applied to `other`: any graph with as many features. Labels,
+    /// if any, must be of the same kind and have no more classes.
     ///
     /// # Errors
-    /// When it can not, saying why.
+    /// When it cannot; the message says why.
     pub fn check_widths(&self, other: &Outline) -> Result<(), String> {
         let as_many =
             if self.multi_label { other.n_classes == self.n_classes } else { other.n_classes <= self.n_classes };
@@ -241,11 +241,12 @@ impl fmt::Display for DataShape {
 /// Groups of tensors, in the order of the checksum.
 const GROUPS: [&str; 4] = ["param", "moment1", "moment2", "best"];
 
-/// The matrices of a checkpoint, by group and name.
+/// Matrices of a checkpoint, by group and name.
 type Tensors = BTreeMap<&'static str, BTreeMap<String, Matrix>>;
 
 impl Checkpoint {
-    /// A hash of what is applied of it: the best parameters or, before there are some, the current ones.
+    /// Hash of the parameters that [`apply`](crate::apply) uses: the best ones or, before the first evaluation, the
+    /// current ones.
     #[must_use]
     pub(crate) fn fingerprint(&self) -> u32 {
         let applied = if self.best_params.is_empty() { &self.params } else { &self.best_params };
@@ -257,8 +258,8 @@ impl Checkpoint {
         hash.finalize()
     }
 
-    /// The same for features by another codec, or by none: contents are then not compared with those of the training,
-    /// whose hash is of its codes.
+    /// This checkpoint for features with another codec, or with none. Contents are then not compared with the
+    /// training data, whose hash covers its codes.
     ///
     /// # Errors
     /// When the configuration does not allow a codec.
@@ -272,11 +273,11 @@ impl Checkpoint {
         Ok(self)
     }
 
-    /// Tells people, where data are of the size of those that it was trained on but not the same, that nodes of its
-    /// training may be tested.
+    /// Warns if the data have the size of the training data but other contents: training nodes may then be test
+    /// nodes.
     pub(crate) fn note_other_contents(&self, found: &DataShape) {
         let Progress { data, run, .. } = &self.progress;
-        // Contents by another codec have another hash.
+        // Other codecs have other hashes of contents.
         let Some(trained) = data.of_run(*run) else { return };
         if data.sizes() == found.sizes() && Some(trained) != found.of_run(*run) {
             let file = self.file.as_deref().map_or("the checkpoint".to_owned(), |file| file.display().to_string());
@@ -287,17 +288,17 @@ impl Checkpoint {
         }
     }
 
-    /// A hash of all that it holds.
+    /// Hash of the whole checkpoint.
     #[must_use]
     pub(crate) fn identity(&self) -> u32 {
         self.checksum(&serde_json::to_string(&self.progress).expect("progress is numbers and names"))
     }
 
-    /// Writes the checkpoint so that the file holds either the old state or the new one, whole.
+    /// Writes the checkpoint atomically: the file holds either the whole old state or the whole new one.
     ///
     /// # Errors
-    /// When a number of it is not finite, so that nothing could go on from it, or the file cannot be written; the old
-    /// one is untouched then.
+    /// When a value is not finite, so that training could not continue, or the file cannot be written. The old file
+    /// is untouched then.
     pub fn save(&self, path: &Path) -> Result<(), TrainError> {
         let failed = |what: String| TrainError::checkpoint(path, what);
         if let Some((group, name, _)) = self.matrices().find(|(.., matrix)| matrix.check_finite().is_err()) {
@@ -320,7 +321,7 @@ impl Checkpoint {
     /// Reads a checkpoint.
     ///
     /// # Errors
-    /// When the file cannot be read, is damaged, or was written by another version.
+    /// When the file cannot be read, is damaged, or has another version.
     pub fn load(path: &Path) -> Result<Self, TrainError> {
         let bytes = std::fs::read(path).map_err(|e| FormatError::io(e).at(path))?;
         let checkpoint = Self::parse(&bytes).map_err(|what| {
@@ -329,7 +330,7 @@ impl Checkpoint {
         Ok(Self { file: Some(path.to_owned()), ..checkpoint })
     }
 
-    /// Why it cannot be used, with its file.
+    /// Error that this checkpoint cannot be used, with its file.
     pub(crate) fn refused(&self, what: impl Into<String>) -> TrainError {
         match &self.file {
             Some(path) => TrainError::checkpoint(path, what),
@@ -346,7 +347,7 @@ impl Checkpoint {
             return Err(format!("it has version {version}, this program reads {CHECKPOINT_VERSION}"));
         }
         let progress: Progress = serde_json::from_str(text).map_err(|e| e.to_string())?;
-        // Models are made of these settings before their sizes are compared with the tensors.
+        // Settings are validated here, because models are built from them before tensor sizes are compared.
         progress.config.validate().map_err(|error| error.to_string())?;
         let mut tensors = read_tensors(bytes)?;
         let mut group = |name| tensors.remove(name).unwrap_or_default();
@@ -362,7 +363,7 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    /// All matrices with their group and name: groups in the order of [`GROUPS`], names ascending.
+    /// All matrices with group and name, groups in the order of [`GROUPS`] and names ascending.
     fn matrices(&self) -> impl Iterator<Item = (&'static str, &String, &Matrix)> {
         let params = self.params.iter().map(|(name, matrix)| (GROUPS[0], name, matrix));
         let first = self.moments.iter().map(|(name, (matrix, _))| (GROUPS[1], name, matrix));

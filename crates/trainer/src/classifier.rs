@@ -1,4 +1,4 @@
-//! [`Classifier`]: a model with the nodes that it is scored on: what runs of any kind of batches share.
+//! [`Classifier`]: a model with the nodes that it is scored on, shared by runs of all kinds of batches.
 
 use girih_compute::Backend;
 use girih_datasets::{Labels, Split};
@@ -17,7 +17,7 @@ use crate::state::RunState;
 use crate::tape::{Loss, Mode, Tape, Var};
 use crate::targets::{Part, Targets};
 
-/// The labels and the split of a run, on the host and on the device: of the nodes at hand.
+/// Labels and split of a run, on the host and on the device, for the local nodes.
 pub struct Task<'a, B: Backend> {
     labels: &'a Labels,
     split: &'a Split,
@@ -28,7 +28,7 @@ pub struct Task<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Task<'a, B> {
-    /// A task on `split`; nodes without a label are left out of the losses.
+    /// A task on `split`. Losses ignore nodes without a label.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -36,8 +36,8 @@ impl<'a, B: Backend> Task<'a, B> {
         Self::on_ranks(backend, labels, targets, split, None)
     }
 
-    /// As [`new`](Self::new), of several ranks, each of which gives the labels and the split of its own nodes, counted
-    /// from the first of them; all call it together.
+    /// As [`new`](Self::new), but on several ranks. Each passes labels and split of its own nodes, with ids relative
+    /// to its first node. All ranks call it together.
     ///
     /// # Errors
     /// As [`new`](Self::new), and when another rank fails.
@@ -57,12 +57,12 @@ impl<'a, B: Backend> Task<'a, B> {
         Ok(Self { labels, split, targets, train: part(0)?, val: part(1)?, test: part(2)? })
     }
 
-    /// Whether validation nodes have labels, on any rank.
+    /// Whether any rank has validation nodes with labels.
     pub(crate) fn has_validation(&self) -> bool {
         self.val.n_all > 0
     }
 
-    /// Refuses to train without a node to learn from: a model may be applied without any.
+    /// Refuses to train without a labelled training node. A trained model can be applied without one.
     pub(crate) fn check_trains(&self) -> Result<(), TrainError> {
         if self.train.n_all > 0 {
             return Ok(());
@@ -71,15 +71,15 @@ impl<'a, B: Backend> Task<'a, B> {
     }
 }
 
-/// Where logits are computed, without sampling.
+/// Method that computes logits without sampling.
 pub(crate) enum Scored<'a, B: Backend> {
-    /// On the whole graph at once: those of all nodes at hand.
+    /// One pass over the whole graph, for all local nodes.
     Graph(&'a Inputs<B>),
-    /// One layer after the other: those of the nodes that the task is about.
+    /// Layer-wise inference, for the nodes of the task.
     Layers(Layerwise<'a, B>),
 }
 
-/// A model, and what it is scored on.
+/// A model and the nodes that it is scored on.
 pub(crate) struct Classifier<'a, B: Backend> {
     pub(crate) scored: Scored<'a, B>,
     pub(crate) task: Task<'a, B>,
@@ -87,7 +87,7 @@ pub(crate) struct Classifier<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Classifier<'a, B> {
-    /// Logits of the nodes at hand with the parameters as they are, on the host.
+    /// Logits of the local nodes for the current parameters, on the host.
     ///
     /// # Errors
     /// When the backend or another rank fails.
@@ -104,7 +104,7 @@ impl<'a, B: Backend> Classifier<'a, B> {
     pub(crate) fn wire_error(&self, state: &mut RunState<'a, B>) -> Result<Option<f64>, TrainError> {
         let Scored::Graph(inputs) = self.scored else { return Ok(None) };
         let (Some(graph), Some(ranks)) = (inputs.rounding(), self.ranks()) else { return Ok(None) };
-        // Operands have other sizes, so that buffers of steps are of no use.
+        // Unrounded operands have other sizes, so that buffers of steps do not fit.
         state.pool.clear();
         let exact = graph.unrounded(|| self.logits(state))?;
         state.pool.clear();
@@ -112,7 +112,7 @@ impl<'a, B: Backend> Classifier<'a, B> {
         Ok(Some(ranks.relative_error(&rounded, &exact)?))
     }
 
-    /// The ranks that have the other nodes.
+    /// This rank and its world, if each rank has other nodes.
     fn ranks(&self) -> Option<&'a Ranks<B>> {
         match self.scored {
             Scored::Graph(inputs) => inputs.ranks.as_deref(),
@@ -120,7 +120,7 @@ impl<'a, B: Backend> Classifier<'a, B> {
         }
     }
 
-    /// The logits, where they are not those of one pass.
+    /// Logits of layer-wise inference; `None` if one pass computes them.
     fn layerwise(&self, state: &mut RunState<'a, B>) -> Result<Option<B::Matrix>, TrainError> {
         match &self.scored {
             Scored::Graph(_) => Ok(None),
@@ -128,7 +128,7 @@ impl<'a, B: Backend> Classifier<'a, B> {
         }
     }
 
-    /// One pass without dropout, and the logits; or those that are computed already.
+    /// Tape and logits of one pass without dropout, or of the given layer-wise logits.
     fn forward<'t>(
         &'t self,
         state: &'t mut RunState<'a, B>,
@@ -143,7 +143,7 @@ impl<'a, B: Backend> Classifier<'a, B> {
         Ok((tape, logits))
     }
 
-    /// Scores of the parameters as they are.
+    /// Scores of the current parameters.
     ///
     /// # Errors
     /// When the backend or another rank fails.
@@ -156,7 +156,7 @@ impl<'a, B: Backend> Classifier<'a, B> {
             Ok(some.map(|part| tape.loss_of(logits, self.task.targets, part)).transpose()?.map(Loss::into_value))
         };
         let (val_loss, test_loss) = (mean_loss(&self.task.val)?, mean_loss(&self.task.test)?);
-        // The host reads when all is on its way.
+        // The host reads results only after all operations are launched.
         let mut scores = match self.task.targets {
             Targets::Single(classes) if self.task.labels.n_classes() > 2 => {
                 let logits = tape.value(logits);
@@ -200,7 +200,7 @@ impl<'a, B: Backend> Classifier<'a, B> {
         Ok(scores)
     }
 
-    /// More about the test nodes.
+    /// Detailed report on the test nodes.
     ///
     /// # Errors
     /// When the backend fails.
@@ -242,7 +242,8 @@ impl<'a, B: Backend> Scorer<'a, B> for Classifier<'a, B> {
     }
 }
 
-/// Share of a part whose largest logit is that of their class, counted where the logits are; `None` of an empty part.
+/// Share of nodes of a part whose largest logit is the correct class, counted on the device; `None` for an empty
+/// part.
 fn accuracy<B: Backend>(
     backend: &B,
     ranks: Option<&Ranks<B>>,

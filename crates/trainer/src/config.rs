@@ -1,4 +1,4 @@
-//! [`TrainConfig`]: everything that decides a run's result besides the data. Written into every checkpoint.
+//! [`TrainConfig`]: all settings that decide a run's result, besides the data. Every checkpoint contains it.
 
 use girih_compress::{CodecSpec, CompressError};
 use girih_compute::Dtype;
@@ -11,54 +11,55 @@ use crate::batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
 use crate::links::LinkConfig;
 use crate::sampled::{CacheConfig, sampled_by_device};
 
-/// A training configuration; the same configuration and data give the same result, bit for bit, on one kind of device.
+/// Training configuration. Equal configurations and data give the same result, bit for bit, on one kind of device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainConfig {
-    /// What is learnt.
+    /// Task.
     #[serde(skip_serializing_if = "is_nodes")]
     pub task: TaskKind,
-    /// The network.
+    /// Network and its sizes.
     pub model: ModelConfig,
-    /// How weights change.
+    /// Optimiser and its settings.
     pub optimizer: OptimizerConfig,
-    /// Passes over the data of a run, at most.
+    /// Maximum number of epochs of a run.
     pub epochs: u64,
-    /// Ends a run after this many epochs without a better validation score; `None` for never.
+    /// Number of epochs without a better validation score that ends a run; `None` for never.
     pub patience: Option<u64>,
-    /// Scores are taken every so many epochs, and at the last.
+    /// Number of epochs between two evaluations. The last epoch is always evaluated.
     pub eval_every: u64,
-    /// Independent runs: each with its own initial weights, its own dropout, and the next split if there are several.
+    /// Number of independent runs. Each has its own initial weights, dropout masks and, if there are several splits,
+    /// the next split.
     pub runs: u64,
-    /// Names every random draw of all runs.
+    /// Random seed of all runs.
     pub seed: u64,
-    /// Interactions in a step of a recommender, `None` for all of them at once; seeds of a mini-batch, `None` for
-    /// [`DEFAULT_BATCH_SIZE`]: training nodes or links, or what GraphSAINT draws.
+    /// Batch size. For a recommender, interactions in a step; `None` for all of them. For a mini-batch, seeds:
+    /// training nodes or links, or GraphSAINT's number of draws; `None` for [`DEFAULT_BATCH_SIZE`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<usize>,
-    /// What a step sees.
+    /// Part of the graph that a step sees.
     #[serde(skip_serializing_if = "is_full")]
     pub batch: BatchConfig,
-    /// How links are dealt and learnt, where they are the task.
+    /// Split and loss of links, for the task of link prediction.
     #[serde(skip_serializing_if = "is_default")]
     pub links: LinkConfig,
-    /// How features are stored and rows are gathered; sums are `f32` in any case.
+    /// Type of stored features and gathered rows. Sums are always `f32`.
     pub precision: Dtype,
-    /// How features are compressed before training, by a codec fitted with `seed`; `None`: as the data has them.
+    /// Codec that compresses features before training, fitted with `seed`; `None` for features as in the data.
     #[serde(with = "codec_text", skip_serializing_if = "Option::is_none")]
     pub codec: Option<CodecSpec>,
-    /// Rule that makes features for data that has none; `None`: features are those of the data.
+    /// Rule that generates features for data without any; `None` for features of the data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features_from: Option<FeaturesFrom>,
-    /// Where devices have what mini-batches are sampled from and read.
-    #[serde(default, skip_serializing_if = "TierConfig::is_default")]
+    /// Placement of graph and features on devices, for sampling and reading mini-batches.
+    #[serde(default, skip_serializing_if = "CacheConfig::is_default")]
     pub tiers: CacheConfig,
-    /// Which score on the validation nodes chooses the epoch. Recommenders go by their recall, link predictors by
+    /// Validation score that chooses the epoch of a node classifier. Recommenders use recall, link predictors
     /// ROC-AUC.
     pub metric: Metric,
 }
 
-/// A codec as configurations hold it: as users write it, or `none`.
+/// Serialised form of a codec: as users write it, or `none`.
 mod codec_text {
     use girih_compress::CodecSpec;
     use serde::de::Error;
@@ -76,10 +77,10 @@ mod codec_text {
     }
 }
 
-/// A codec as users write it, or `none`.
+/// Parses a codec as users write it, or `none`.
 ///
 /// # Errors
-/// What is written in its place, and what may be.
+/// A message with the text found and the valid forms.
 pub fn parse_codec(text: &str) -> Result<Option<CodecSpec>, String> {
     match text {
         "none" => Ok(None),
@@ -87,34 +88,34 @@ pub fn parse_codec(text: &str) -> Result<Option<CodecSpec>, String> {
     }
 }
 
-/// Whether steps see the whole graph, about which there is nothing to be said.
+/// Whether the batch settings are the default, full batches; configurations then omit them.
 fn is_full(batch: &BatchConfig) -> bool {
     *batch == BatchConfig::default()
 }
 
-/// Whether nodes are classified or items ranked, as the model does it, about which there is nothing to be said.
+/// Whether the task is the default, [`TaskKind::Nodes`]; configurations then omit it.
 fn is_nodes(task: &TaskKind) -> bool {
     *task == TaskKind::Nodes
 }
 
-/// Whether a setting is as it is unless said otherwise.
+/// Whether a setting has its default value.
 fn is_default<T: Default + PartialEq>(setting: &T) -> bool {
     *setting == T::default()
 }
 
-/// What is learnt.
+/// Task that a model is trained for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskKind {
-    /// Classes of nodes; of a recommender, items for users.
+    /// Node classification; for a recommender, ranking items for users.
     #[default]
     Nodes,
-    /// Which pairs of nodes an edge joins.
+    /// Link prediction: whether an edge joins a pair of nodes.
     Links,
 }
 
 impl TaskKind {
-    /// The name on the command line and in results.
+    /// Name on the command line and in results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -124,14 +125,15 @@ impl TaskKind {
     }
 }
 
-/// A score that chooses the epoch.
+/// Score that chooses the epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
-    /// Share of nodes whose class is right; with several labels a node, micro-F1.
+    /// Share of correctly classified nodes; with several labels per node, micro-F1.
     #[default]
     Accuracy,
-    /// Area under the receiver operating characteristic, for two classes; with several labels a node, their mean.
+    /// Area under the receiver operating characteristic, for two classes; with several labels per node, the mean over
+    /// labels.
     RocAuc,
 }
 
@@ -159,7 +161,7 @@ impl Default for TrainConfig {
 }
 
 impl TrainConfig {
-    /// The published settings of a model, which files and flags then change; those of GCN are the general ones.
+    /// Published settings of a model, which files and flags may override. GCN's settings are the general ones.
     #[must_use]
     pub fn for_model(kind: ModelKind) -> Self {
         let general = Self { model: ModelConfig { kind, ..ModelConfig::default() }, ..Self::default() };
@@ -173,11 +175,11 @@ impl TrainConfig {
                 patience: Some(100),
                 ..general
             },
-            // More dropout than in the paper: 140 labels are few for so many weights.
+            // More dropout than in the publication: 140 labels are few for so many weights.
             ModelKind::Ngcn => Self { model: ModelConfig { hops: 4, dropout: 0.7, ..general.model }, ..general },
             // Gasteiger et al., ICLR 2019, section 5.
             ModelKind::Appnp => Self { model: ModelConfig { hops: 10, hidden: 64, ..general.model }, ..general },
-            // He et al., SIGIR 2020, section 4.1.2, and the authors' program.
+            // He et al., SIGIR 2020, section 4.1.2, and the authors' code.
             ModelKind::LightGcn => Self {
                 model: ModelConfig { layers: 3, hidden: 64, dropout: 0.0, ..general.model },
                 optimizer: OptimizerConfig { lr: 1e-3, weight_decay: 1e-4, ..general.optimizer },
@@ -189,9 +191,9 @@ impl TrainConfig {
         }
     }
 
-    /// The settings that a task starts from with a model. Links start from [`Self::for_model`] without dropout and
-    /// decay of weights, which shrinks embeddings until their products tell nothing, with the widths of Kipf and
-    /// Welling (2016, section 3): 32 hidden columns and embeddings of 16.
+    /// Default settings of a model for a task. Link prediction starts from [`Self::for_model`], but without dropout
+    /// and weight decay: decay shrinks embeddings until their products carry no information. Widths are those of Kipf
+    /// and Welling (2016, section 3): 32 hidden columns and embeddings of 16.
     #[must_use]
     pub fn for_task(task: TaskKind, kind: ModelKind) -> Self {
         let nodes = Self::for_model(kind);
@@ -207,8 +209,8 @@ impl TrainConfig {
         }
     }
 
-    /// A GCN for graphs whose neighbours differ, scored by ROC-AUC: residual connections and layer normalisation, as
-    /// Platonov et al. (ICLR 2023) train on them, but narrower and at a higher rate, so that 200 epochs suffice.
+    /// A GCN for heterophilous graphs, scored by ROC-AUC. It has residual connections and layer normalisation, as
+    /// Platonov et al. (ICLR 2023) use. It is narrower and has a higher learning rate, so that 200 epochs suffice.
     #[must_use]
     pub fn heterophilous() -> Self {
         let model = ModelConfig {
@@ -224,7 +226,7 @@ impl TrainConfig {
     }
 }
 
-/// Which network.
+/// Kind of network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelKind {
@@ -241,28 +243,28 @@ pub enum ModelKind {
     Gatv2,
     /// Graph isomorphism network (Xu et al., ICLR 2019).
     Gin,
-    /// Several powers of the adjacency (Abu-El-Haija et al., UAI 2019).
+    /// N-GCN: several powers of the adjacency (Abu-El-Haija et al., UAI 2019).
     Ngcn,
-    /// Prediction, then personalised propagation (Gasteiger et al., ICLR 2019).
+    /// APPNP: prediction, then personalised propagation (Gasteiger et al., ICLR 2019).
     Appnp,
-    /// A perceptron that ignores the graph: the control.
+    /// Multi-layer perceptron that ignores the graph: the baseline.
     Mlp,
     /// LightGCN, a recommender (He et al., SIGIR 2020).
     LightGcn,
 }
 
 impl ModelKind {
-    /// All models that classify nodes; the others are recommenders.
+    /// All models that classify nodes. The remaining models are recommenders.
     pub const CLASSIFIERS: [Self; 9] =
         [Self::Gcn, Self::Sgc, Self::Sage, Self::Gat, Self::Gatv2, Self::Gin, Self::Ngcn, Self::Appnp, Self::Mlp];
 
-    /// Whether layers have heads side by side, each [`ModelConfig::hidden`] wide.
+    /// Whether layers have several heads, each [`ModelConfig::hidden`] wide.
     #[must_use]
     pub fn has_heads(self) -> bool {
         matches!(self, Self::Gat | Self::Gatv2)
     }
 
-    /// The name on the command line and in results.
+    /// Name on the command line and in results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -279,28 +281,28 @@ impl ModelKind {
         }
     }
 
-    /// Whether the model ranks items for users, instead of telling classes of nodes.
+    /// Whether the model ranks items for users, instead of classifying nodes.
     #[must_use]
     pub fn is_recommender(self) -> bool {
         self == Self::LightGcn
     }
 }
 
-/// How GraphSAGE aggregates over neighbours (Hamilton et al., NeurIPS 2017, section 3.3).
+/// GraphSAGE's aggregator over neighbours (Hamilton et al., NeurIPS 2017, section 3.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Aggregator {
-    /// Their mean.
+    /// Mean.
     #[default]
     Mean,
-    /// The element-wise maximum of what a layer makes of each.
+    /// Element-wise maximum over transformed neighbours.
     Pool,
-    /// The last state of an LSTM that reads them in a random order.
+    /// Last state of an LSTM that reads the neighbours in a random order.
     Lstm,
 }
 
 impl Aggregator {
-    /// The name on the command line and in results.
+    /// Name on the command line and in results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -311,56 +313,56 @@ impl Aggregator {
     }
 }
 
-/// The network and its sizes. What a network does not read stays as [`TrainConfig::for_model`] has it, or is refused.
+/// Network and its sizes. A setting that the network does not read must keep its value of [`TrainConfig::for_model`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelConfig {
-    /// Which network.
+    /// Kind of network.
     pub kind: ModelKind,
-    /// Layers; for SGC and LightGCN, hops.
+    /// Number of layers; for SGC and LightGCN, of hops.
     pub layers: usize,
-    /// Width of hidden layers, of which SGC has none; for LightGCN, of embeddings.
+    /// Width of hidden layers; for LightGCN, of embeddings. SGC has no hidden layer.
     pub hidden: usize,
-    /// Share of hidden activations dropped out in training.
+    /// Dropout rate of hidden activations in training.
     pub dropout: f64,
-    /// Share of input features dropped out; `None` for the same as `dropout`. At zero the first aggregation is a
-    /// constant and computed once.
+    /// Dropout rate of input features; `None` for `dropout`. At zero the first aggregation is a constant and is
+    /// computed once.
     pub input_dropout: Option<f64>,
-    /// Whether a first aggregation that is a constant is computed once, before training, instead of in every epoch. The
-    /// results agree up to the order of sums. SGC looks only at aggregated features and always computes them once.
+    /// If true, a constant first aggregation is computed once, before training, instead of in every epoch. Results
+    /// agree up to the order of sums. SGC reads only aggregated features and always computes them once.
     pub aggregate_once: bool,
-    /// How GraphSAGE aggregates.
+    /// GraphSAGE's aggregator.
     pub aggregator: Aggregator,
-    /// Heads of the hidden layers of attention networks; each is `hidden` wide.
+    /// Number of heads in the hidden layers of attention networks; each head is `hidden` wide.
     pub heads: usize,
-    /// Heads of their last layer, averaged.
+    /// Number of heads in their last layer, which are averaged.
     pub out_heads: usize,
-    /// Share of attention dropped out after the softmax; `None` for the same as `dropout`.
+    /// Dropout rate of attention weights after the softmax; `None` for `dropout`.
     pub attention_dropout: Option<f64>,
-    /// Slope of the leaky rectifier of attention scores below zero.
+    /// Negative slope of the leaky ReLU of attention scores.
     pub slope: f64,
-    /// Hops of APPNP's propagation; the highest power of N-GCN.
+    /// Number of hops of APPNP's propagation; for N-GCN, the highest power.
     pub hops: usize,
     /// Teleport probability of APPNP.
     pub teleport: f64,
-    /// Whether N-GCN's powers go through a last linear layer; otherwise they are averaged.
+    /// If true, a last linear layer mixes N-GCN's powers; otherwise they are averaged.
     pub mixing: bool,
-    /// Weights that degrees are sums of where the network normalises by degree.
+    /// Weights whose sums are the degrees, where the network normalises by degree.
     #[serde(skip_serializing_if = "is_default")]
     pub normalization: Degrees,
-    /// Hidden layers of GCN, GAT, GATv2 and GIN add to what they read.
+    /// Residual connections around hidden layers of GCN, GAT, GATv2 and GIN.
     pub residual: bool,
-    /// What normalises hidden layers of GCN, GAT, GATv2 and GIN.
+    /// Normalisation of hidden layers of GCN, GAT, GATv2 and GIN.
     pub norm: NormKind,
-    /// Whether logits of GCN, GAT, GATv2 and GIN read all hidden layers.
+    /// Jumping knowledge of GCN, GAT, GATv2 and GIN: logits may read all hidden layers.
     pub jump: Jump,
 }
 
-/// What normalises hidden layers.
+/// Normalisation of hidden layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NormKind {
-    /// Nothing.
+    /// None.
     #[default]
     None,
     /// Layer normalisation (Ba et al., 2016).
@@ -369,26 +371,26 @@ pub enum NormKind {
     Batch,
 }
 
-/// How logits read hidden layers: jumping knowledge (Xu et al., ICML 2018).
+/// Jumping knowledge: hidden layers that the logits read (Xu et al., ICML 2018).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Jump {
-    /// Only the last.
+    /// Only the last hidden layer.
     #[default]
     None,
-    /// All, side by side.
+    /// All hidden layers, concatenated.
     Concat,
-    /// Their element-wise maximum.
+    /// Element-wise maximum of all hidden layers.
     Max,
 }
 
 impl ModelConfig {
-    /// Whether the network is a stack of convolutions, which residual connections, norms and jumps fit around.
+    /// Whether the network is a stack of convolutions, so that it supports residual connections, norms and jumps.
     fn stacks(&self) -> bool {
         matches!(self.kind, ModelKind::Gcn | ModelKind::Gat | ModelKind::Gatv2 | ModelKind::Gin)
     }
 
-    /// Whether the network divides by degrees.
+    /// Whether the network normalises by degree.
     #[must_use]
     pub fn normalizes(&self) -> bool {
         match self.kind {
@@ -398,13 +400,13 @@ impl ModelConfig {
         }
     }
 
-    /// Whether the network reads weights of edges.
+    /// Whether the network reads edge weights.
     #[must_use]
     pub fn reads_weights(&self) -> bool {
         self.normalizes() || self.kind == ModelKind::Gin
     }
 
-    /// The first setting that the network does not read, but that is not as `usual`, and which networks read it.
+    /// First setting that differs from `usual` although the network does not read it, with the networks that do.
     fn unread(&self, usual: &Self) -> Option<Unread> {
         const NORMALIZE: &str = "gcn, sgc, ngcn, appnp, lightgcn and sage with the aggregator mean";
         let recommends = self.kind.is_recommender();
@@ -427,29 +429,30 @@ impl ModelConfig {
         Unread::first(self.kind.name(), &settings)
     }
 
-    /// Share of attention dropped out.
+    /// Dropout rate of attention weights.
     #[must_use]
     pub fn attention_dropout(&self) -> f64 {
         self.attention_dropout.unwrap_or(self.dropout)
     }
 
-    /// Share of input features dropped out.
+    /// Dropout rate of input features.
     #[must_use]
     pub fn input_dropout(&self) -> f64 {
         self.input_dropout.unwrap_or(self.dropout)
     }
 }
 
-/// A setting that means nothing beside others.
+/// A setting that has no effect.
 struct Unread {
     setting: &'static str,
-    /// What does not read it, and what does.
+    /// Network, optimiser or task that ignores the setting; `readers` use it.
     by: &'static str,
     readers: &'static str,
 }
 
 impl Unread {
-    /// The first setting that `by` does not read, and that is not as usual.
+    /// First setting that `by` ignores and that differs from its usual value. Tuples: (read or usual, setting,
+    /// readers).
     fn first(by: &'static str, settings: &[(bool, &'static str, &'static str)]) -> Option<Self> {
         let (_, setting, readers) = settings.iter().find(|(is_read_or_usual, ..)| !is_read_or_usual)?;
         Some(Self { setting, by, readers })
@@ -481,21 +484,21 @@ impl Default for ModelConfig {
     }
 }
 
-/// Which rule changes the weights.
+/// Kind of optimiser.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OptimizerKind {
-    /// Adam (Kingma and Ba, ICLR 2015); weight decay goes through the gradient.
+    /// Adam (Kingma and Ba, ICLR 2015). Weight decay is added to the gradient.
     #[default]
     Adam,
-    /// AdamW (Loshchilov and Hutter, ICLR 2019); weight decay is decoupled.
+    /// AdamW (Loshchilov and Hutter, ICLR 2019). Weight decay is decoupled.
     Adamw,
     /// Stochastic gradient descent with momentum.
     Sgd,
 }
 
 impl OptimizerKind {
-    /// The name on the command line and in results.
+    /// Name on the command line and in results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -506,32 +509,32 @@ impl OptimizerKind {
     }
 }
 
-/// Which parameters decay.
+/// Parameters that weight decay applies to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decay {
-    /// Those of the first layer, as Kipf and Welling do.
+    /// Parameters of the first layer, as in Kipf and Welling.
     #[default]
     First,
-    /// All.
+    /// All parameters.
     All,
 }
 
-/// How the learning rate changes from epoch to epoch.
+/// Schedule of the learning rate over epochs.
 ///
-/// Those without settings have braces, so that settings they do not have are refused.
+/// Variants without settings have braces, so that unknown settings are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "kind", deny_unknown_fields)]
 pub enum Schedule {
-    /// Not at all.
+    /// Constant rate.
     Constant {},
     /// Half a cosine from the full rate to zero over all epochs.
     Cosine {},
-    /// Multiplied by `factor` after every `every` epochs.
+    /// Multiplication by `factor` after every `every` epochs.
     Step {
-        /// Epochs between two changes.
+        /// Number of epochs between two changes.
         every: u64,
-        /// The factor.
+        /// Factor of a change.
         factor: f64,
     },
 }
@@ -546,30 +549,30 @@ impl Default for Schedule {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OptimizerConfig {
-    /// The rule.
+    /// Kind of optimiser.
     pub kind: OptimizerKind,
-    /// Learning rate at full height.
+    /// Base learning rate.
     pub lr: f64,
     /// Weight decay; for LightGCN, the weight of the penalty on the embeddings of a batch.
     pub weight_decay: f64,
-    /// Which parameters decay.
+    /// Parameters that weight decay applies to.
     pub decay: Decay,
-    /// Decay of Adam's first moment.
+    /// Decay rate of Adam's first moment.
     pub beta1: f64,
-    /// Decay of Adam's second moment.
+    /// Decay rate of Adam's second moment.
     pub beta2: f64,
-    /// Adam's epsilon.
+    /// Adam's epsilon, added to the denominator.
     pub eps: f64,
     /// Momentum of SGD.
     pub momentum: f64,
-    /// Epochs over which the rate first rises linearly.
+    /// Number of epochs of linear warm-up.
     pub warmup: u64,
-    /// How the rate changes after that.
+    /// Schedule of the rate.
     pub schedule: Schedule,
 }
 
 impl OptimizerConfig {
-    /// The first setting that the rule does not read, but that is not as `usual`, and which rules read it.
+    /// First setting that differs from `usual` although the optimiser does not read it, with the optimisers that do.
     fn unread(&self, usual: &Self) -> Option<Unread> {
         const ADAM: &str = "adam and adamw";
         let has_moments = self.kind != OptimizerKind::Sgd;
@@ -601,9 +604,9 @@ impl Default for OptimizerConfig {
 }
 
 impl TrainConfig {
-    /// What one of several ranks that each hold all of the data has of every step on mini-batches: its share of the
-    /// seeds, or of the subgraphs, rounded up. Of layer batches, whose layers are drawn for all seeds together, it may
-    /// need all.
+    /// Configuration of one rank's share of a mini-batch step, where every rank holds all data: its share of the
+    /// seeds or subgraphs, rounded up. Layer batches keep all seeds, because their layers are sampled for all seeds
+    /// together.
     #[must_use]
     pub fn of_one_rank(&self, n_ranks: usize) -> Self {
         let n_seeds = self.batch_size.unwrap_or(DEFAULT_BATCH_SIZE).div_ceil(n_ranks);
@@ -613,7 +616,7 @@ impl TrainConfig {
         Self { batch_size, batch, ..self.clone() }
     }
 
-    /// Parts of a graph that the model leaves unused; its edges may be `weighted`.
+    /// Parts of a graph that the model does not use. `weighted`: whether its edges carry weights.
     #[must_use]
     pub fn notes(&self, weighted: bool) -> Notes {
         let mut notes = Notes::default();
@@ -638,7 +641,7 @@ impl TrainConfig {
         self.features_from.is_some_and(FeaturesFrom::is_learned)
     }
 
-    /// Refuses a rule for features beside settings that do not go with it.
+    /// Refuses a feature rule that does not fit the other settings.
     fn check_features_from(&self) -> Result<(), TrainError> {
         let Some(rule) = self.features_from else { return Ok(()) };
         let (learns, kind) = (rule.is_learned(), self.model.kind);
@@ -662,7 +665,7 @@ impl TrainConfig {
         }
     }
 
-    /// The first setting that is not as usual, and that nothing reads.
+    /// First setting that differs from its usual value and has no effect.
     fn unread(&self) -> Option<Unread> {
         let usual = Self::for_task(self.task, self.model.kind);
         let recommends = self.model.kind.is_recommender();
@@ -676,12 +679,12 @@ impl TrainConfig {
             .or_else(|| Unread::first(self.model.kind.name(), &of_recommenders))
     }
 
-    /// Refuses settings that make no sense, naming the setting and the values it can take.
+    /// Refuses invalid settings; the message names the setting and its valid values.
     ///
     /// # Errors
     /// At the first such setting.
     pub fn validate(&self) -> Result<(), TrainError> {
-        // As what computes has them: the nearest number of 32 bits may be a limit itself.
+        // Checked as `f32`, the type of the computation: rounding may reach the limit itself.
         let share = |v: f64| (0.0..1.0).contains(&(v as f32));
         let positive = |v: f64| (v as f32).is_finite() && v as f32 > 0.0;
         let not_negative = |v: f64| (v as f32).is_finite() && v >= 0.0;
@@ -770,7 +773,7 @@ impl TrainConfig {
 mod tests {
     use super::*;
 
-    /// The configuration of a network with another value of one setting.
+    /// Configuration of a network with one changed setting.
     fn with(kind: ModelKind, change: impl FnOnce(&mut ModelConfig)) -> TrainConfig {
         let mut config = TrainConfig::for_model(kind);
         change(&mut config.model);
@@ -780,7 +783,7 @@ mod tests {
     #[test]
     fn what_a_network_does_not_read_is_refused_by_name() {
         use ModelKind::{Appnp, Gat, Gcn, Gin, LightGcn, Mlp, Ngcn, Sage, Sgc};
-        /// A setting, a change of it, networks that read it, and some that do not.
+        /// A setting, a change of it, networks that read it, and networks that ignore it.
         type Case<'c> = (&'c str, fn(&mut ModelConfig), &'c [ModelKind], &'c [ModelKind]);
         let settings: [Case<'_>; 10] = [
             ("heads", |m| m.heads = 3, &[Gat], &[Gcn, Sage, Mlp]),
@@ -812,7 +815,7 @@ mod tests {
             ..TrainConfig::default()
         };
         let (adam, recommender) = (TrainConfig::default, || TrainConfig::for_model(ModelKind::LightGcn));
-        /// A setting, a change of it, a configuration that reads it, and one that does not.
+        /// A setting, a change of it, a configuration that reads it, and one that ignores it.
         type Case<'c> = (&'c str, fn(&mut TrainConfig), &'c dyn Fn() -> TrainConfig, &'c dyn Fn() -> TrainConfig);
         let cases: [Case<'_>; 4] = [
             ("momentum", |config| config.optimizer.momentum = 0.5, &sgd, &adam),

@@ -1,12 +1,12 @@
-//! [`EncodedInput`]: features that stay on the host, as codes or as they are, read a few rows at a time where they are
-//! used.
+//! [`EncodedInput`]: features that stay on the host, as codes or as plain rows. They are read in blocks of rows when
+//! needed.
 //!
 //! ```text
 //! full batch    codes ──decode──▶ a block of rows ──▶ block·W ──▶ rows of X·W         and again for dW = Σ blockᵀ·dZ
 //! mini-batch    codes ──gather──▶ the rows of the batch, dense from there on
 //! ```
-//! A matrix of all features is never made: layers transform first and aggregate then, as they do with sparse features.
-//! SGC alone trains on aggregated features, which are dense: it has them decoded.
+//! The full feature matrix never exists: layers transform before they aggregate, as with sparse features. SGC alone
+//! trains on aggregated features, which are dense; it decodes all features once.
 
 use std::sync::Arc;
 
@@ -15,10 +15,11 @@ use girih_graph_format::NodeId;
 
 use crate::tape::Pool;
 
-/// Values of a block of decoded rows: large enough for a product to be worth starting, small enough for a cache.
+/// Number of values in a block of decoded rows: large enough for an efficient product, small enough for a CPU's
+/// cache.
 const BLOCK_VALUES: usize = 1 << 20;
 
-/// Encoded features as a step reads them.
+/// Encoded features, as a step reads them.
 #[derive(Clone)]
 pub struct EncodedInput {
     rows: Arc<dyn HostRows>,
@@ -26,31 +27,31 @@ pub struct EncodedInput {
 }
 
 impl EncodedInput {
-    /// Features whose decoded rows are rounded to `precision`, as dense ones are.
+    /// Features whose decoded rows are rounded to `precision`, as dense features are.
     #[must_use]
     pub fn new(rows: Arc<dyn HostRows>, precision: Dtype) -> Self {
         Self { rows, precision }
     }
 
-    /// Nodes, and features of a row.
+    /// Shape of the decoded features: nodes × features.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.rows.shape()
     }
 
-    /// How decoded rows are stored.
+    /// Type of decoded rows.
     pub(crate) fn precision(&self) -> Dtype {
         self.precision
     }
 
-    /// All rows, decoded: for a model that cannot do with less.
+    /// Decodes all rows, for a model that reads them all at once.
     pub(crate) fn decoded<B: Backend>(&self, backend: &B) -> Result<B::Matrix, ComputeError> {
         let mut matrix = backend.zeros(self.shape(), self.precision)?;
         backend.write_rows(&|first, out| self.rows.read(first, out), &mut matrix)?;
         Ok(matrix)
     }
 
-    /// The rows of some nodes, decoded into a buffer of the pool.
+    /// Decodes the rows of the given nodes into a buffer of the pool.
     pub(crate) fn gathered<B: Backend>(
         &self,
         backend: &B,
@@ -64,7 +65,7 @@ impl EncodedInput {
         Ok(matrix)
     }
 
-    /// Calls `work` for block after block of decoded rows, with the number of the first and how many there are.
+    /// Decodes block after block of rows and calls `work` with the index of its first row and the block.
     pub(crate) fn for_each_block<B: Backend>(
         &self,
         backend: &B,
@@ -72,7 +73,7 @@ impl EncodedInput {
         mut work: impl FnMut(&mut Pool<B>, usize, &B::Matrix) -> Result<(), ComputeError>,
     ) -> Result<(), ComputeError> {
         let Shape { rows, cols } = self.shape();
-        // Blocks of nearly one size: most share their buffers.
+        // Blocks have nearly equal sizes, so that most share their buffers.
         let n_blocks = rows.div_ceil((BLOCK_VALUES / cols.max(1)).max(1)).max(1);
         let block_rows = rows.div_ceil(n_blocks).max(1);
         for first in (0..rows).step_by(block_rows) {
@@ -86,10 +87,10 @@ impl EncodedInput {
     }
 }
 
-/// Encoded features of which only the size is known: codes of `row_bytes` on a machine whose main memory is planned.
+/// Symbolic encoded features: codes of `row_bytes` per row, counted where main memory is planned.
 pub(crate) struct OnPaper {
     shape: Shape,
-    /// Counts the bytes.
+    /// Symbolic matrix that counts the bytes of the codes.
     _codes: Option<SymbolicMatrix>,
 }
 
@@ -105,7 +106,7 @@ impl HostRows for OnPaper {
         self.shape
     }
 
-    /// A symbolic asks for no rows.
+    /// Zeros: a symbolic backend never reads the values.
     fn read(&self, _first: usize, out: &mut [f32]) {
         out.fill(0.0);
     }

@@ -1,4 +1,4 @@
-//! [`TrainError`]: why training could not start or go on.
+//! [`TrainError`]: error of training, with a remedy.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use girih_partition::PartitionError;
 use girih_sampling::SampleError;
 use girih_tiers::TierError;
 
-/// Why a run was refused or failed; the message says what was found and what to do.
+/// Error that refuses or ends a run. The message says what is wrong and what helps.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct TrainError(Box<Kind>);
@@ -45,12 +45,12 @@ enum Kind {
 }
 
 impl TrainError {
-    /// A setting or a data set that training cannot work with.
+    /// An unsuitable setting or data set.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self(Box::new(Kind::Invalid(message.into())))
     }
 
-    /// Says of an error about data that it is about a part of it, such as a batch.
+    /// Adds to an error about data the part that it is about, such as a batch.
     #[must_use]
     pub(crate) fn inside(self, part: &str) -> Self {
         match *self.0 {
@@ -59,7 +59,7 @@ impl TrainError {
         }
     }
 
-    /// The rank that failed, of several, if it is known.
+    /// The failed rank, if it is known.
     #[must_use]
     pub fn failed_rank(&self) -> Option<usize> {
         match *self.0 {
@@ -73,8 +73,8 @@ impl TrainError {
         Self(Box::new(Kind::Rank { rank, message: message.into() }))
     }
 
-    /// Says in which epoch of which run the backend failed, and which checkpoint, of which epoch, is kept. Other errors
-    /// stay as they are.
+    /// Adds epoch and run to a failure of the backend, and the kept checkpoint with its epoch. Other errors stay
+    /// unchanged.
     #[must_use]
     pub fn in_epoch(self, run: u64, epoch: u64, kept: Option<(PathBuf, u64)>) -> Self {
         match *self.0 {
@@ -89,7 +89,7 @@ impl TrainError {
     }
 }
 
-/// What is left of a run that failed.
+/// Text about the checkpoint that a failed run leaves.
 fn kept_in_words(kept: Option<&(PathBuf, u64)>) -> String {
     match kept {
         Some((path, epoch)) => {

@@ -1,4 +1,4 @@
-//! [`NodeFeatures`]: rows that a model reads first, given by the data, made from the graph, or learned.
+//! [`NodeFeatures`]: rows of the model's input features: from the data, generated from the graph, or learned.
 
 use girih_datasets::{Dataset, Features, FeaturesFrom, WalkMethod};
 use girih_graph_format::Csr;
@@ -6,20 +6,21 @@ use girih_graph_format::Csr;
 use crate::TrainError;
 use crate::session::check_features;
 
-/// Rows that a model reads first.
+/// Rows of the model's input features.
 pub(crate) enum NodeFeatures {
-    /// Values of the data, or made from the graph.
+    /// Values from the data, or generated from the graph.
     Given(Features),
-    /// A parameter of the model with a row for each node: [`ParamId::FEATURES`](crate::params::ParamId::FEATURES).
+    /// A parameter of the model with a row per node: [`ParamId::FEATURES`](crate::params::ParamId::FEATURES).
     Learned,
 }
 
 impl NodeFeatures {
-    /// Features of a data set, taken out of it. Those that are to be made are made from `messages`, the edges that
-    /// messages travel over: all but held-out links, if links are predicted. Random walks draw by `seed`.
+    /// Takes the features out of a data set. Generated features are computed from `messages`, the edges of message
+    /// passing: for link prediction, all but the held-out links. `seed` is the seed of random walks.
     ///
     /// # Errors
-    /// When the data has no nodes, users and items instead, or no features and no rule to make them.
+    /// When the data has no nodes, has users and items instead, or has neither features nor a rule that generates
+    /// them.
     pub(crate) fn take(dataset: &mut Dataset, messages: Option<&Csr>, seed: u64) -> Result<Self, TrainError> {
         check_features(&dataset.outline())?;
         if let Some(given) = dataset.features.take() {
@@ -27,7 +28,7 @@ impl NodeFeatures {
         }
         let rule = dataset.features_from.expect("checked");
         let (n_nodes, n_edges) = (dataset.n_nodes(), dataset.n_edges());
-        // By the size of the whole graph, as the header has said.
+        // The method depends on the size of the whole graph, as the header reports.
         let method = match rule {
             FeaturesFrom::RandomWalk(n_steps) => WalkMethod::for_sizes(n_nodes, n_edges, n_steps),
             _ => WalkMethod::Exact,

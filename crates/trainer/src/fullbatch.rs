@@ -1,4 +1,4 @@
-//! [`FullBatch`]: one training run in which every step sees the whole graph.
+//! [`FullBatch`]: training run whose steps see the whole graph.
 
 use girih_compute::{Backend, StepInputs};
 use girih_graph_format::Matrix;
@@ -14,14 +14,13 @@ use crate::report::{Scores, StageTimes, TestReport};
 use crate::state::{Run, RunState, StepCallback, Stopwatch};
 use crate::tape::Tape;
 
-/// One run, epoch by epoch.
+/// Full-batch training run, epoch by epoch.
 pub struct FullBatch<'a, B: Backend> {
-    /// Dropped before the matrices that it knows by their addresses.
+    /// Captured CUDA graph of a step. It refers to matrices by address, so it is dropped before them.
     recording: B::Recording,
-    /// The loss of the last step, which no evaluation may use for something else: a step that is repeated leaves its
-    /// loss there.
+    /// Loss of the last step. Replayed steps write their loss to this buffer, so no evaluation may reuse it.
     loss: Option<B::Matrix>,
-    /// Keys that a step draws below, once there was one.
+    /// Number of random keys that a step draws; 0 before the first step.
     n_draws: u64,
     state: RunState<'a, B>,
     inputs: &'a Inputs<B>,
@@ -29,7 +28,7 @@ pub struct FullBatch<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> FullBatch<'a, B> {
-    /// A run at its start.
+    /// Initial state of a run.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -53,7 +52,7 @@ impl<'a, B: Backend> FullBatch<'a, B> {
         })
     }
 
-    /// The passes of a training step and the step of the optimiser, put on the device.
+    /// Launches forward pass, backward pass and optimiser step on the device.
     fn step(&mut self, inputs: &StepInputs, key: Key) -> Result<StageTimes, TrainError> {
         let Self { state, inputs: whole, classifier: Classifier { task, model, .. }, n_draws, .. } = self;
         if let Some(loss) = self.loss.take() {
@@ -71,7 +70,7 @@ impl<'a, B: Backend> FullBatch<'a, B> {
         Ok(StageTimes { optimizer: lap.next(), ..times })
     }
 
-    /// Logits of the nodes at hand with the parameters as they are.
+    /// Logits of the local nodes for the current parameters.
     ///
     /// # Errors
     /// When the backend fails.
@@ -97,7 +96,7 @@ impl<'a, B: Backend> Run<'a, B> for FullBatch<'a, B> {
         self.classifier.task.has_validation()
     }
 
-    /// One step on the whole graph: run, or repeated by the device.
+    /// Runs one step on the whole graph, or replays its captured CUDA graph.
     fn train_once(&mut self, lr: f64, _watch: &mut StepCallback<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
         let key = self.state.key(purpose::DROPOUT);
         let keys = Tape::<B>::keys(key, self.n_draws);
@@ -126,7 +125,7 @@ impl<'a, B: Backend> Run<'a, B> for FullBatch<'a, B> {
     }
 
     fn wire_error(&mut self) -> Result<Option<f64>, TrainError> {
-        // A recorded step reads buffers that make way here; one more would be recorded anew.
+        // Frees buffers that a captured step reads. A later step would be captured again.
         (self.recording, self.loss) = (B::Recording::default(), None);
         self.classifier.wire_error(&mut self.state)
     }

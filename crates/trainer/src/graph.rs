@@ -1,40 +1,39 @@
-//! [`Graph`]: the normalised adjacency as models see it: whole on one device, cut over ranks, or the block of a
-//! mini-batch.
+//! [`Graph`]: normalised adjacency of a model: whole on one device, partitioned over ranks, or a mini-batch's block.
 
 use girih_compute::{Backend, ComputeError, Epilogue, Transpose};
 
 use crate::distributed::{LocalOperand, PartitionedGraph};
 use crate::tape::Pool;
 
-/// The normalised adjacency `Â` that a layer aggregates over. Models hand it to
+/// Normalised adjacency `Â` that a layer aggregates over. Models pass it to
 /// [`Tape::aggregate`](crate::Tape::aggregate), [`Tape::neighbors`](crate::Tape::neighbors) and
-/// [`Tape::destinations`](crate::Tape::destinations), and so need not know which of these it is.
+/// [`Tape::destinations`](crate::Tape::destinations). They need not know which variant it is.
 pub enum Graph<B: Backend> {
-    /// All of it on this device; or a subgraph, whose nodes are all that there are for a step.
+    /// Whole graph on this device, or a subgraph with all nodes of a step.
     Whole(B::Sparse),
-    /// The blocks of one rank.
-    Cut(Box<PartitionedGraph<B>>),
-    /// From the sources of one layer of a mini-batch to its destinations.
+    /// Blocks of one rank.
+    Partitioned(Box<PartitionedGraph<B>>),
+    /// Block from the sources of one layer of a mini-batch to its destinations.
     Block(BlockGraph<B>),
 }
 
 /// Rows of `Â`, or an unbiased estimate of them, for the destinations of one layer of a mini-batch.
 pub struct BlockGraph<B: Backend> {
-    /// `n_destinations × n_sources`.
+    /// Block of `Â`, `n_destinations × n_sources`.
     pub matrix: B::Sparse,
-    /// How many destinations there are.
+    /// Number of destinations.
     pub n_destinations: usize,
-    /// Which nodes of the graph the destinations are, where sources are all of them, of which the block names a few:
-    /// rows are then read where they lie. Else destinations are the first of the sources.
+    /// Node ids of the destinations, if the block's columns are all nodes of the graph and rows are read in place.
+    /// `None` if the destinations are the first sources.
     pub in_place: Option<B::Ids>,
 }
 
-/// What gathering an element of a neighbour's row costs, in multiply-adds of a dense product: memory against registers.
+/// Cost of gathering one element of a neighbour's row, in multiply-adds of a dense product.
 const GATHERED_ELEMENT: usize = 16;
 
 impl<B: Backend> BlockGraph<B> {
-    /// Whether it is quicker to aggregate rows of `inputs` columns and then transform them to `outputs` columns than
-    /// the other way round: there are fewer destinations than sources to be transformed.
+    /// Whether it is cheaper to aggregate rows of `inputs` columns before transforming them to `outputs` columns.
+    /// There are fewer destinations to transform than sources.
     fn aggregates_first(&self, backend: &B, (inputs, outputs): (usize, usize)) -> bool {
         let (shape, n_entries) = (backend.sparse_shape(&self.matrix), backend.nnz(&self.matrix));
         let cost = |n_transformed: usize, gathered: usize| {
@@ -45,29 +44,28 @@ impl<B: Backend> BlockGraph<B> {
 }
 
 impl<B: Backend> Graph<B> {
-    /// Whether a layer that takes rows of `widths.0` columns to `widths.1` had better aggregate before its weight than
-    /// behind it.
+    /// Whether a layer from `widths.0` to `widths.1` columns should aggregate before the product with its weight.
     pub(crate) fn aggregates_first(&self, backend: &B, widths: (usize, usize)) -> bool {
         match self {
-            Self::Whole(_) | Self::Cut(_) => widths.0 < widths.1,
+            Self::Whole(_) | Self::Partitioned(_) => widths.0 < widths.1,
             Self::Block(block) => block.aggregates_first(backend, widths),
         }
     }
 
-    /// Whether operands of `f32` are rounded before they travel to other ranks and are multiplied.
+    /// Whether `f32` operands are rounded before they are sent to other ranks and multiplied.
     pub(crate) fn rounds(&self) -> bool {
-        matches!(self, Self::Cut(graph) if graph.rounds())
+        matches!(self, Self::Partitioned(graph) if graph.rounds())
     }
 
-    /// Does some work for which no operand is rounded; all ranks call it together.
+    /// Runs `work` without rounding of operands. All ranks call it together.
     pub(crate) fn unrounded<T>(&self, work: impl FnOnce() -> T) -> T {
         match self {
             Self::Whole(_) | Self::Block(_) => work(),
-            Self::Cut(graph) => graph.unrounded(work),
+            Self::Partitioned(graph) => graph.unrounded(work),
         }
     }
 
-    /// `out = epilogue(op(Â)·X)`, with a row of `x` and of `out` for each node at hand.
+    /// `out = epilogue(op(Â)·X)`, with one row of `x` and of `out` per local node.
     pub(crate) fn multiply(
         &self,
         backend: &B,
@@ -81,11 +79,13 @@ impl<B: Backend> Graph<B> {
             Self::Whole(matrix) | Self::Block(BlockGraph { matrix, .. }) => {
                 backend.spmm((matrix, transpose), None, x, epilogue, out)
             }
-            Self::Cut(graph) => graph.multiply(backend, pool, transpose, LocalOperand::Matrix(x), &epilogue, out),
+            Self::Partitioned(graph) => {
+                graph.multiply(backend, pool, transpose, LocalOperand::Matrix(x), &epilogue, out)
+            }
         }
     }
 
-    /// `X = Â·X`, in place where the device can.
+    /// `X = Â·X`, in place if the device supports it.
     pub(crate) fn multiply_in_place(
         &self,
         backend: &B,
@@ -96,7 +96,7 @@ impl<B: Backend> Graph<B> {
             Self::Whole(matrix) | Self::Block(BlockGraph { matrix, .. }) => {
                 backend.spmm_in_place((matrix, Transpose::No), x)
             }
-            Self::Cut(graph) => {
+            Self::Partitioned(graph) => {
                 let mut out = backend.zeros(backend.shape(x), backend.dtype(x))?;
                 graph.multiply(
                     backend,

@@ -1,7 +1,7 @@
 //! [`Inputs`]: graph and features on the device, prepared once for all epochs and runs.
 //!
-//! What does not change from epoch to epoch is computed here. When features are not dropped out, the first
-//! aggregation `Âᵏ·X` is a constant: the features are replaced by it, and an epoch saves its widest product.
+//! Computes everything that does not change from epoch to epoch. Without dropout on the features, the first
+//! aggregation `Âᵏ·X` is a constant: it replaces the features, and an epoch saves its widest product.
 
 use std::sync::Arc;
 
@@ -18,51 +18,52 @@ use crate::graph::Graph;
 use crate::params::ParamId;
 use crate::tape::Pool;
 
-/// What a model reads.
+/// Inputs that a model reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InputSpec {
-    /// The adjacency it aggregates over; `None` for a model that ignores the graph.
+    /// Adjacency that the model aggregates over; `None` for a model that ignores the graph.
     pub graph: Option<Adjacency>,
-    /// How many aggregations of the raw features come first (`k` of `Âᵏ·X`).
+    /// Number of aggregations of the raw features that come first (`k` of `Âᵏ·X`).
     pub hops: usize,
-    /// Whether the raw features are read beside the aggregated ones.
+    /// Whether the model also reads the raw features.
     pub raw_features: bool,
-    /// When the aggregated features are computed once, before training.
+    /// Rule for computing the aggregated features once, before training.
     pub propagation: Propagation,
 }
 
-/// When `Âᵏ·X` is computed once, before training.
+/// Rule for computing `Âᵏ·X` once, before training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
-    /// Always: it is what the model calls its features.
+    /// Always: the model's features are the aggregated ones.
     Always,
-    /// When that saves time: for dense features. Products with sparse ones are cheaper than with their dense aggregate.
+    /// Only for dense features. Products with sparse features are cheaper than with their dense aggregate.
     WhenDense,
-    /// Never: the raw features change from epoch to epoch, or the configuration wants it so.
+    /// Never: the raw features change from epoch to epoch, or the configuration forbids it.
     Never,
 }
 
 impl Propagation {
-    /// For a model that aggregates its raw features first: once if they stay as they are and the configuration lets it.
+    /// Rule for a model that aggregates its raw features first: once, if nothing masks them and the configuration
+    /// allows it.
     #[must_use]
     pub fn of(config: &ModelConfig) -> Self {
         if config.aggregate_once && config.input_dropout() == 0.0 { Self::WhenDense } else { Self::Never }
     }
 }
 
-/// An adjacency as a model wants it.
+/// Specification of the adjacency that a model reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adjacency {
-    /// Every node is its own neighbour.
+    /// Whether every node is its own neighbour.
     pub self_loops: bool,
-    /// How it is normalised.
+    /// Normalisation.
     pub norm: Norm,
-    /// Weights that degrees are sums of.
+    /// Weights whose sums are the degrees.
     pub degrees: Degrees,
 }
 
 impl Adjacency {
-    /// An adjacency whose degrees are sums of weights as they are.
+    /// An adjacency whose degrees are sums of the edge weights.
     #[must_use]
     pub const fn new(self_loops: bool, norm: Norm) -> Self {
         Self { self_loops, norm, degrees: Degrees::Default }
@@ -74,7 +75,7 @@ impl Adjacency {
         Self { degrees, ..self }
     }
 
-    /// Error about a graph that cannot be normalised so, with what helps.
+    /// Error for a graph that this normalisation cannot handle, with a remedy.
     pub(crate) fn undefined(self, undefined: UndefinedDegree) -> TrainError {
         let UndefinedDegree { node, is_column, degree } = undefined;
         let (edges, sum) =
@@ -97,47 +98,48 @@ impl Adjacency {
 
 /// Features on the device.
 pub enum FeatureInput<B: Backend> {
-    /// Every value stored, `n × f`; mini-batches that read rows where they lie share them with the whole graph.
+    /// Dense, `n × f`. Mini-batches that read rows in place share them with the whole graph.
     Dense(Arc<B::Matrix>),
-    /// Only the non-zeros stored: the pattern, and the values (`nnz × 1`) apart, so that they can be dropped out.
+    /// Sparse: the pattern, and the values (`nnz × 1`) as a separate matrix, so that dropout can mask them.
     Sparse {
         /// The pattern, `n × f`.
         matrix: B::Sparse,
-        /// The values.
+        /// Values, `nnz × 1`.
         values: B::Matrix,
-        /// Values of nodes before the first at hand: draws for values are keyed by their place among all.
+        /// Number of values of the nodes before this rank's first node. Random draws are keyed by a value's global
+        /// position.
         first_value: usize,
     },
-    /// Codes or rows on the host, read block by block.
+    /// Codes or rows on the host, read one block of rows at a time.
     Encoded(EncodedInput),
-    /// A parameter with a row for each node at hand.
+    /// A parameter with a row for each local node.
     Learned(ParamId),
-    /// Rows of such a parameter, of the nodes of a mini-batch: row `i` is that of node `ids[i]`.
+    /// Rows of such a parameter, for the nodes of a mini-batch: row `i` belongs to node `ids[i]`.
     LearnedRows {
         /// The parameter, with a row for each node of the graph.
         param: ParamId,
-        /// Nodes of the mini-batch.
+        /// Node ids of the mini-batch.
         ids: B::Ids,
-        /// How many there are.
+        /// Number of ids.
         n_ids: usize,
     },
 }
 
 impl<B: Backend> FeatureInput<B> {
-    /// Features of which every value is stored.
+    /// Dense features.
     #[must_use]
     pub fn dense(matrix: B::Matrix) -> Self {
         Self::Dense(Arc::new(matrix))
     }
 }
 
-/// The normalised adjacency of each layer.
+/// Normalised adjacency of each layer.
 pub enum LayerGraphs<B: Backend> {
-    /// The model does not read it.
+    /// None: the model does not read the graph.
     None,
-    /// The same for all layers.
+    /// One adjacency for all layers.
     Shared(Graph<B>),
-    /// The block of each layer of a mini-batch, that at the inputs first.
+    /// Block of each layer of a mini-batch, from the input layer on.
     Blocks(Vec<Graph<B>>),
 }
 
@@ -147,25 +149,26 @@ impl<B: Backend> From<Option<Graph<B>>> for LayerGraphs<B> {
     }
 }
 
-/// Graph and features on the device: of a whole graph, or of a mini-batch, whose nodes are then all that a model sees.
+/// Graph and features on the device, of a whole graph or of a mini-batch. A model sees no nodes beside those of its
+/// inputs.
 pub struct Inputs<B: Backend> {
-    /// The normalised adjacency, if the model reads it.
+    /// Normalised adjacency, if the model reads it.
     pub graphs: LayerGraphs<B>,
-    /// The raw features, unless only the aggregated ones are read.
+    /// Raw features; `None` if the model reads only the aggregated ones.
     pub features: Option<FeatureInput<B>>,
-    /// `Âᵏ·X`, when it is a constant.
+    /// `Âᵏ·X`, if it is a constant.
     pub propagated: Option<B::Matrix>,
-    /// Number of nodes at hand: those of this rank, where several share the work; of a mini-batch, its sources.
+    /// Number of local nodes: the nodes of this rank; for a mini-batch, its sources.
     pub n_nodes: usize,
-    /// This rank among those that share the work; `None` where one has it all.
+    /// This rank and its world; `None` for a single rank.
     pub ranks: Option<Arc<Ranks<B>>>,
 }
 
-/// Sparse features with more than this share of non-zeros are stored densely: a dense product is then faster.
+/// Share of non-zeros above which sparse features are stored densely, because a dense product is then faster.
 const DENSE_FROM: f64 = 0.125;
 
 impl<B: Backend> Inputs<B> {
-    /// Moves a graph and given features to the device, or a graph alone where features are learned.
+    /// Moves a graph to the device, with its features unless these are learned.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -173,34 +176,34 @@ impl<B: Backend> Inputs<B> {
         backend: &B,
         graph: Csr,
         features: NodeFeatures,
-        needs: &InputSpec,
+        input_spec: &InputSpec,
         precision: Dtype,
     ) -> Result<Self, TrainError> {
         match features {
-            NodeFeatures::Given(features) => Self::prepare(backend, graph, features, needs, precision),
-            NodeFeatures::Learned => Self::with_learned(backend, graph, needs),
+            NodeFeatures::Given(features) => Self::prepare(backend, graph, features, input_spec, precision),
+            NodeFeatures::Learned => Self::with_learned(backend, graph, input_spec),
         }
     }
 
-    /// Moves graph and features to the device. Takes them by value, so that the host's copies are freed on the way.
+    /// Moves graph and features to the device. Takes them by value, so that the host frees its copies early.
     ///
     /// # Errors
-    /// When the graph cannot be normalised as the model wants it, or the device's memory does not suffice.
+    /// When the graph does not allow the normalisation that the model needs, or the device's memory does not suffice.
     pub fn prepare(
         backend: &B,
         graph: Csr,
         features: Features,
-        needs: &InputSpec,
+        input_spec: &InputSpec,
         precision: Dtype,
     ) -> Result<Self, TrainError> {
         let n_nodes = graph.n_rows();
-        let graph = needs.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
-        let features = upload_features(backend, features, needs, precision)?;
-        Ok(Self::assemble(backend, graph, features, n_nodes, needs, precision)?)
+        let graph = input_spec.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
+        let features = upload_features(backend, features, input_spec, precision)?;
+        Ok(Self::assemble(backend, graph, features, n_nodes, input_spec, precision)?)
     }
 
-    /// What one of several ranks holds: its part of the adjacency, and the features of its own nodes. `first_value`
-    /// counts the values of sparse features that nodes before them have.
+    /// Inputs of one of several ranks: its blocks of the adjacency, and the features of its own nodes. `first_value`
+    /// is the number of values that the nodes before them have in sparse features.
     ///
     /// # Errors
     /// When the device's memory does not suffice, or another rank fails.
@@ -209,55 +212,56 @@ impl<B: Backend> Inputs<B> {
         ranks: Arc<Ranks<B>>,
         adjacency: Option<Arc<PartitionedAdjacency>>,
         (features, first_value): (Features, usize),
-        needs: &InputSpec,
+        input_spec: &InputSpec,
         precision: Dtype,
     ) -> Result<Self, ComputeError> {
-        let mut features = upload_features(backend, features, needs, precision)?;
+        let mut features = upload_features(backend, features, input_spec, precision)?;
         if let FeatureInput::Sparse { first_value: first, .. } = &mut features {
             *first = first_value;
         }
-        Self::of_rank_with(backend, ranks, adjacency, features, needs, precision)
+        Self::of_rank_with(backend, ranks, adjacency, features, input_spec, precision)
     }
 
-    /// The same of the features of a rank's nodes as it has them.
+    /// As [`of_rank`](Self::of_rank), for features that are already on the device.
     pub(crate) fn of_rank_with(
         backend: &B,
         ranks: Arc<Ranks<B>>,
         adjacency: Option<Arc<PartitionedAdjacency>>,
         features: FeatureInput<B>,
-        needs: &InputSpec,
+        input_spec: &InputSpec,
         precision: Dtype,
     ) -> Result<Self, ComputeError> {
         let (graph, n_nodes) = (cut_graph(&ranks, adjacency), ranks.own().len());
-        Ok(Self { ranks: Some(ranks), ..Self::assemble(backend, graph, features, n_nodes, needs, precision)? })
+        Ok(Self { ranks: Some(ranks), ..Self::assemble(backend, graph, features, n_nodes, input_spec, precision)? })
     }
 
     /// Moves a graph without features to the device, for a model that learns a row per node.
     ///
     /// # Errors
-    /// When the graph cannot be normalised as the model wants it, or the device's memory does not suffice.
-    pub fn of_graph(backend: &B, graph: Csr, needs: &InputSpec) -> Result<Self, TrainError> {
+    /// When the graph does not allow the normalisation that the model needs, or the device's memory does not suffice.
+    pub fn of_graph(backend: &B, graph: Csr, input_spec: &InputSpec) -> Result<Self, TrainError> {
         let n_nodes = graph.n_rows();
-        let graph = needs.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
+        let graph = input_spec.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
         Ok(Self { graphs: graph.into(), features: None, propagated: None, n_nodes, ranks: None })
     }
 
-    /// Moves a graph to the device whose features are the parameter [`ParamId::FEATURES`].
+    /// Moves a graph to the device; its features are the parameter [`ParamId::FEATURES`].
     ///
     /// # Errors
     /// When the device's memory does not suffice.
-    pub(crate) fn with_learned(backend: &B, graph: Csr, needs: &InputSpec) -> Result<Self, TrainError> {
+    pub(crate) fn with_learned(backend: &B, graph: Csr, input_spec: &InputSpec) -> Result<Self, TrainError> {
         let features = Some(FeatureInput::Learned(ParamId::FEATURES));
-        Ok(Self { features, ..Self::of_graph(backend, graph, needs)? })
+        Ok(Self { features, ..Self::of_graph(backend, graph, input_spec)? })
     }
 
-    /// As [`of_graph`](Self::of_graph), on one of several ranks: its part of the adjacency.
+    /// As [`of_graph`](Self::of_graph), but on one of several ranks, with its blocks of the adjacency.
     pub(crate) fn of_graph_on_rank(ranks: Arc<Ranks<B>>, adjacency: Option<Arc<PartitionedAdjacency>>) -> Self {
         let (graph, n_nodes) = (cut_graph(&ranks, adjacency), ranks.own().len());
         Self { graphs: graph.into(), features: None, propagated: None, n_nodes, ranks: Some(ranks) }
     }
 
-    /// Takes what is on the device already, and aggregates the features once where that is possible.
+    /// Combines graph and features that are already on the device, and aggregates the features once where that is
+    /// possible.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -266,20 +270,22 @@ impl<B: Backend> Inputs<B> {
         graph: Option<Graph<B>>,
         features: FeatureInput<B>,
         n_nodes: usize,
-        needs: &InputSpec,
+        input_spec: &InputSpec,
         precision: Dtype,
     ) -> Result<Self, ComputeError> {
-        let (features, propagated) = match (&graph, features, needs.propagation) {
-            (Some(graph), FeatureInput::Dense(x), Propagation::WhenDense | Propagation::Always) if needs.hops > 0 => {
-                // What is computed once costs little to compute exactly.
-                graph.unrounded(|| propagate(backend, graph, owned(x), needs, precision))?
+        let (features, propagated) = match (&graph, features, input_spec.propagation) {
+            (Some(graph), FeatureInput::Dense(x), Propagation::WhenDense | Propagation::Always)
+                if input_spec.hops > 0 =>
+            {
+                // A product that is computed once need not be rounded.
+                graph.unrounded(|| propagate(backend, graph, owned(x), input_spec, precision))?
             }
             (_, features, _) => (Some(features), None),
         };
         Ok(Self { graphs: graph.into(), features, propagated, n_nodes, ranks: None })
     }
 
-    /// The adjacency, where operands are rounded before they travel and are multiplied.
+    /// The adjacency, if operands are rounded before they are sent and multiplied.
     pub(crate) fn rounding(&self) -> Option<&Graph<B>> {
         match &self.graphs {
             LayerGraphs::Shared(graph) => Some(graph).filter(|graph| graph.rounds()),
@@ -287,16 +293,16 @@ impl<B: Backend> Inputs<B> {
         }
     }
 
-    /// Whether a pass over them has the host at work on rows: a device cannot repeat such a step by itself.
+    /// Whether a pass reads rows on the host. A CUDA graph cannot replay such a step.
     #[must_use]
     pub fn needs_host(&self) -> bool {
         matches!(self.features, Some(FeatureInput::Encoded(_)))
     }
 
-    /// The normalised adjacency that a layer, counted from 0 at the inputs, aggregates over.
+    /// Normalised adjacency of a layer, counted from 0 at the inputs.
     ///
     /// # Panics
-    /// When the model did not ask for it in its [`InputSpec`], or when a mini-batch has no block for that layer.
+    /// When the model did not ask for the graph in its [`InputSpec`], or a mini-batch has no block for that layer.
     #[must_use]
     pub fn graph(&self, layer: usize) -> &Graph<B> {
         match &self.graphs {
@@ -312,7 +318,7 @@ fn cut_graph<B: Backend>(ranks: &Arc<Ranks<B>>, adjacency: Option<Arc<Partitione
     adjacency.map(|adjacency| Graph::Partitioned(Box::new(PartitionedGraph::new(Arc::clone(ranks), blocks(adjacency)))))
 }
 
-/// A graph, normalised as a model wants it.
+/// Normalises a graph as the model needs it and moves it to the device.
 pub(crate) fn upload_adjacency<B: Backend>(
     backend: &B,
     mut graph: Csr,
@@ -330,11 +336,11 @@ pub(crate) fn upload_adjacency<B: Backend>(
 fn upload_features<B: Backend>(
     backend: &B,
     features: Features,
-    needs: &InputSpec,
+    input_spec: &InputSpec,
     precision: Dtype,
 ) -> Result<FeatureInput<B>, ComputeError> {
     match features {
-        Features::Sparse(csr) if needs.propagation == Propagation::Always => {
+        Features::Sparse(csr) if input_spec.propagation == Propagation::Always => {
             Ok(FeatureInput::dense(backend.upload(&Matrix::from_sparse(&csr), precision)?))
         }
         Features::Dense(matrix) => Ok(FeatureInput::dense(backend.upload(&matrix, precision)?)),
@@ -344,7 +350,7 @@ fn upload_features<B: Backend>(
         Features::Sparse(csr) => upload_sparse_features(backend, &csr),
         Features::Compressed(features) => {
             let encoded = EncodedInput::new(Arc::new(features), precision);
-            match needs.propagation {
+            match input_spec.propagation {
                 Propagation::Always => Ok(FeatureInput::dense(encoded.decoded(backend)?)),
                 Propagation::WhenDense | Propagation::Never => Ok(FeatureInput::Encoded(encoded)),
             }
@@ -352,7 +358,7 @@ fn upload_features<B: Backend>(
     }
 }
 
-/// Features of which only the non-zeros are stored.
+/// Moves sparse features to the device: their pattern, and their values as a separate matrix.
 pub(crate) fn upload_sparse_features<B: Backend>(backend: &B, csr: &Csr) -> Result<FeatureInput<B>, ComputeError> {
     let values = csr.values().map_or_else(|| vec![1.0; csr.nnz()], <[f32]>::to_vec);
     let values = Matrix::new(csr.nnz(), 1, values).expect("one value per entry");
@@ -362,33 +368,33 @@ pub(crate) fn upload_sparse_features<B: Backend>(backend: &B, csr: &Csr) -> Resu
     Ok(FeatureInput::Sparse { matrix, values: backend.upload(&values, Dtype::F32)?, first_value: 0 })
 }
 
-/// A matrix that nobody shares yet.
+/// Unwraps a matrix that is not shared yet.
 fn owned<M>(matrix: Arc<M>) -> M {
     Arc::into_inner(matrix).expect("features are shared after they were prepared")
 }
 
-/// Whether sparse features are worth keeping sparse on the device.
+/// Whether sparse features stay sparse on the device.
 pub(crate) fn stay_sparse(n_rows: usize, n_cols: usize, nnz: usize) -> bool {
     nnz as f64 <= DENSE_FROM * n_rows as f64 * n_cols as f64
 }
 
 type Propagated<B> = (Option<FeatureInput<B>>, Option<<B as Backend>::Matrix>);
 
-/// `Âᵏ·X`; `X` itself is dropped unless it is read.
+/// Computes `Âᵏ·X`. Frees `X` unless the model reads it.
 fn propagate<B: Backend>(
     backend: &B,
     graph: &Graph<B>,
     x: B::Matrix,
-    needs: &InputSpec,
+    input_spec: &InputSpec,
     precision: Dtype,
 ) -> Result<Propagated<B>, ComputeError> {
     let mut pool = Pool::default();
-    let (mut aggregated, features, hops_left) = if needs.raw_features {
+    let (mut aggregated, features, hops_left) = if input_spec.raw_features {
         let mut first = backend.zeros(backend.shape(&x), precision)?;
         graph.multiply(backend, &mut pool, Transpose::No, &x, Epilogue::default(), &mut first)?;
-        (first, Some(FeatureInput::dense(x)), needs.hops - 1)
+        (first, Some(FeatureInput::dense(x)), input_spec.hops - 1)
     } else {
-        (x, None, needs.hops)
+        (x, None, input_spec.hops)
     };
     for _ in 0..hops_left {
         graph.multiply_in_place(backend, &mut pool, &mut aggregated)?;

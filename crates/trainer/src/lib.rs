@@ -3,13 +3,13 @@
 //! - [`train`]: runs a [`TrainConfig`] on a data set from start to result. Start here.
 //! - [`Model`]: a forward function over a [`Tape`]; add one in twenty lines.
 //! - [`Tape`]: a few coarse operations ([`Tape::linear`], [`Tape::spmm`], …), each with its own backward.
-//! - [`Run`]: one run, epoch by epoch, with checkpoints that resume bit-exactly: [`FullBatch`] and [`MiniBatch`] for
-//!   classes of nodes, on the whole graph or on sampled parts of it; [`LinkPredictor`] for links between them, or
-//!   [`MiniBatch`] again; [`Recommender`] for items ranked for users.
-//! - [`Plan`]: bytes and seconds of a session, predicted by running it on a backend that only counts.
-//! - [`CachePlan`]: what devices have of graph and features, where these are larger than their memory.
+//! - [`Run`]: one run, epoch by epoch, with checkpoints that resume bit-exactly. [`FullBatch`] and [`MiniBatch`]
+//!   classify nodes, on the whole graph or on sampled subgraphs; [`LinkPredictor`] and [`MiniBatch`] predict links;
+//!   [`Recommender`] ranks items for users.
+//! - [`Plan`]: bytes and seconds of a session, predicted by a dry run on a symbolic backend.
+//! - [`CachePlan`]: share of graph and features that each device holds, where these exceed its memory.
 //!
-//! Not here: how an operation is computed (`girih-compute`), where data comes from (`girih-datasets`).
+//! Not here: the computation of an operation (`girih-compute`) and the source of data (`girih-datasets`).
 
 #![forbid(unsafe_code)]
 

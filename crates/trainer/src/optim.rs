@@ -1,4 +1,4 @@
-//! [`Optimizer`]: changes parameters by their gradients.
+//! [`Optimizer`]: updates parameters with their gradients.
 
 use girih_compute::{AdamStep, AdamUpdate, Backend, ComputeError, Dtype, SgdUpdate};
 use girih_graph_format::Matrix;
@@ -6,7 +6,7 @@ use girih_graph_format::Matrix;
 use crate::config::{Decay, OptimizerConfig, OptimizerKind, Schedule};
 use crate::params::{Gradients, Params};
 
-/// An optimiser with its state: two matrices per parameter (Adam's moments; SGD uses the first as its velocity).
+/// Optimiser with its state: two matrices per parameter. Adam uses both as moments, SGD the first as velocity.
 pub struct Optimizer<B: Backend> {
     config: OptimizerConfig,
     state: Vec<(B::Matrix, B::Matrix)>,
@@ -14,7 +14,7 @@ pub struct Optimizer<B: Backend> {
 }
 
 impl OptimizerConfig {
-    /// The learning rate of `epoch` (from 0) out of `epochs`.
+    /// Learning rate of `epoch` (from 0) out of `epochs`.
     #[must_use]
     pub fn lr_at(&self, epoch: u64, epochs: u64) -> f64 {
         let warmup = if epoch < self.warmup { (epoch + 1) as f64 / (self.warmup + 1) as f64 } else { 1.0 };
@@ -31,7 +31,7 @@ impl OptimizerConfig {
 }
 
 impl<B: Backend> Optimizer<B> {
-    /// An optimiser at rest.
+    /// Optimiser with zero state.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -41,13 +41,13 @@ impl<B: Backend> Optimizer<B> {
         Ok(Self { config: config.clone(), state: state?, step: 0 })
     }
 
-    /// Steps taken.
+    /// Number of steps taken.
     #[must_use]
     pub fn n_steps(&self) -> u64 {
         self.step
     }
 
-    /// Counts a step, which [`apply`](Self::apply) takes, and says what it is at learning rate `lr`.
+    /// Counts a step at learning rate `lr` and returns its settings, for [`apply`](Self::apply).
     pub fn begin(&mut self, lr: f64) -> AdamStep {
         self.step += 1;
         let config = &self.config;
@@ -61,7 +61,7 @@ impl<B: Backend> Optimizer<B> {
         }
     }
 
-    /// Takes a step. Parameters without a gradient stay as they are.
+    /// Takes a step. Parameters without a gradient stay unchanged.
     ///
     /// # Errors
     /// When the backend fails.
@@ -93,7 +93,7 @@ impl<B: Backend> Optimizer<B> {
         }
     }
 
-    /// The state on the host, two matrices per parameter.
+    /// State on the host, two matrices per parameter.
     ///
     /// # Errors
     /// When the backend fails.
@@ -101,7 +101,7 @@ impl<B: Backend> Optimizer<B> {
         self.state.iter().map(|(a, b)| Ok((backend.download(a)?, backend.download(b)?))).collect()
     }
 
-    /// Goes back to a state taken by [`download`](Self::download) after `step` steps.
+    /// Restores a state of [`download`](Self::download), taken after `step` steps.
     ///
     /// # Errors
     /// When shapes differ or the backend fails.

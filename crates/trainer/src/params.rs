@@ -1,4 +1,4 @@
-//! [`Params`]: the trained matrices of a model, and [`Gradients`]: theirs.
+//! [`Params`]: trained matrices of a model, and [`Gradients`]: their gradients.
 
 use std::ops::Range;
 
@@ -9,47 +9,47 @@ use girih_random::{Key, purpose};
 
 use crate::distributed::Ranks;
 
-/// A parameter of a model, as a position in its [`Params`].
+/// Parameter of a model, as an index into its [`Params`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ParamId(usize);
 
 impl ParamId {
-    /// Learned features of nodes ([`FeaturesFrom::Embedding`](girih_datasets::FeaturesFrom)), created before all other
-    /// parameters.
+    /// Learned features of nodes ([`FeaturesFrom::Embedding`](girih_datasets::FeaturesFrom)). They are created before
+    /// all other parameters.
     pub(crate) const FEATURES: Self = Self(0);
 }
 
-/// A named matrix that training changes.
+/// A named trainable matrix.
 pub struct Param<B: Backend> {
-    /// The name in checkpoints: `layer0.weight`.
+    /// Name in checkpoints, such as `layer0.weight`.
     pub name: String,
-    /// The layer it belongs to, from 0.
+    /// Layer of the parameter, from 0.
     pub layer: usize,
-    /// Whether this is one of several ranks and the parameter has a row for each of its own nodes alone, with their
-    /// gradients and the optimiser's state; other parameters are the same on all ranks.
+    /// Whether each of several ranks holds only the rows of its own nodes, with their gradients and optimiser state.
+    /// Other parameters are equal on all ranks.
     pub per_node: bool,
-    /// Its value on the device.
+    /// Value on the device.
     pub value: B::Matrix,
 }
 
-/// All parameters of a model, in the order of their creation.
+/// All parameters of a model, in order of creation.
 pub struct Params<B: Backend> {
     entries: Vec<Param<B>>,
 }
 
 impl<B: Backend> Params<B> {
-    /// The value of a parameter.
+    /// Value of a parameter.
     #[must_use]
     pub fn value(&self, id: ParamId) -> &B::Matrix {
         &self.entries[id.0].value
     }
 
-    /// The value of a parameter, to be changed.
+    /// Value of a parameter, mutable.
     pub fn value_mut(&mut self, id: ParamId) -> &mut B::Matrix {
         &mut self.entries[id.0].value
     }
 
-    /// All parameters with their ids, to be changed.
+    /// All parameters with their ids, mutable.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (ParamId, &mut Param<B>)> {
         self.entries.iter_mut().enumerate().map(|(i, param)| (ParamId(i), param))
     }
@@ -71,7 +71,7 @@ impl<B: Backend> Params<B> {
         self.entries.is_empty()
     }
 
-    /// The values on the host, in order: of parameters with a row for each node, the rows at hand.
+    /// Values on the host, in order. Per-node parameters have the rows of the local nodes only.
     ///
     /// # Errors
     /// When the backend fails.
@@ -92,18 +92,18 @@ impl<B: Backend> Params<B> {
     }
 }
 
-/// Creates and initialises the parameters of a model. Each has a name of its own within its layer, by which checkpoints
-/// know it: a second one of the same name is a mistake of the model, and panics.
+/// Creates and initialises the parameters of a model. Names must be unique within a layer, because checkpoints
+/// identify parameters by them. A duplicate name is a bug of the model and panics.
 pub struct ParamInit<'a, B: Backend> {
     backend: &'a B,
     key: Key,
-    /// The nodes at hand; `None` for all.
+    /// Range of local nodes; `None` for all.
     own: Option<Range<usize>>,
     params: Params<B>,
 }
 
 impl<'a, B: Backend> ParamInit<'a, B> {
-    /// Draws below `seed` and the number of the run, so that every run starts elsewhere.
+    /// Initialiser with random draws below `seed` and the number of the run, so that runs start differently.
     pub fn new(backend: &'a B, seed: u64, run: u64) -> Self {
         Self {
             backend,
@@ -113,7 +113,7 @@ impl<'a, B: Backend> ParamInit<'a, B> {
         }
     }
 
-    /// The same on one of several ranks, each of which holds the rows of some nodes.
+    /// This initialiser on one of several ranks, each of which holds the rows of some nodes.
     #[must_use]
     pub fn among(mut self, ranks: Option<&Ranks<B>>) -> Self {
         self.own = ranks.map(Ranks::own);
@@ -121,7 +121,7 @@ impl<'a, B: Backend> ParamInit<'a, B> {
     }
 
     /// A weight of shape `rows × cols`, uniform in ±√(6 / (fan_in + cols)) (Glorot and Bengio, AISTATS 2010).
-    /// `fan_in` is `rows`, unless the weight is a part of a larger one that is cut into rows.
+    /// `fan_in` is `rows`, unless the weight is a block of rows of a larger one.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -131,8 +131,8 @@ impl<'a, B: Backend> ParamInit<'a, B> {
         self.push(layer, name, shape, || (0..shape.len()).map(|_| (2.0 * stream.unit_f32() - 1.0) * bound).collect())
     }
 
-    /// A row of normal values around zero for each of `shape.rows` nodes: an embedding. On one of several ranks, the
-    /// rows of its own nodes, with the values that one rank would draw.
+    /// An embedding: a row of zero-mean normal values for each of `shape.rows` nodes. One of several ranks holds the
+    /// rows of its own nodes, with the values that a single rank would draw.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -154,7 +154,7 @@ impl<'a, B: Backend> ParamInit<'a, B> {
         Ok(id)
     }
 
-    /// A parameter of zeros: a bias.
+    /// A parameter of zeros, such as a bias.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -162,7 +162,7 @@ impl<'a, B: Backend> ParamInit<'a, B> {
         self.push(layer, name, shape, || vec![0.0; shape.len()])
     }
 
-    /// A parameter of ones: a gain.
+    /// A parameter of ones, such as a gain.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -170,7 +170,7 @@ impl<'a, B: Backend> ParamInit<'a, B> {
         self.push(layer, name, shape, || vec![1.0; shape.len()])
     }
 
-    /// A weight of shape `n × n` that multiplies by `factor`.
+    /// A weight of shape `n × n`: `factor` times the identity.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -179,7 +179,7 @@ impl<'a, B: Backend> ParamInit<'a, B> {
         self.push(layer, name, Shape::new(n, n), || (0..n * n).map(value).collect())
     }
 
-    /// Adds a parameter of the values that `make` returns, which a plan does not ask for.
+    /// Adds a parameter with the values of `make`. A symbolic backend never calls `make`.
     fn push(
         &mut self,
         layer: usize,
@@ -194,23 +194,23 @@ impl<'a, B: Backend> ParamInit<'a, B> {
         Ok(ParamId(self.params.len() - 1))
     }
 
-    /// The parameters created.
+    /// Parameters created so far.
     #[must_use]
     pub fn finish(self) -> Params<B> {
         self.params
     }
 }
 
-/// The gradient of every parameter; their buffers stay the same from step to step.
+/// Gradient of every parameter. Buffers stay in place from step to step.
 pub struct Gradients<B: Backend> {
-    /// `None` only while an operation writes to it.
+    /// `None` only while an operation writes to the buffer.
     slots: Vec<Option<B::Matrix>>,
     written: Vec<bool>,
     per_node: Vec<bool>,
 }
 
 impl<B: Backend> Gradients<B> {
-    /// Buffers shaped like `params`.
+    /// Zero buffers shaped like `params`.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -221,7 +221,7 @@ impl<B: Backend> Gradients<B> {
         Ok(Self { slots: slots?, written: vec![false; params.len()], per_node })
     }
 
-    /// Forgets the gradients of the step before, and makes buffers anew that one which failed has taken out.
+    /// Forgets the gradients of the previous step. Replaces buffers that a failed step took out.
     pub(crate) fn begin(&mut self, backend: &B, params: &Params<B>) -> Result<(), ComputeError> {
         self.written.fill(false);
         for (slot, (_, param)) in self.slots.iter_mut().zip(params.iter()).filter(|(slot, _)| slot.is_none()) {
@@ -230,12 +230,12 @@ impl<B: Backend> Gradients<B> {
         Ok(())
     }
 
-    /// Takes the buffer of a gradient out, and says whether it holds a share already.
+    /// Takes out the buffer of a gradient. The flag tells whether it already holds a partial sum.
     pub(crate) fn take(&mut self, id: ParamId) -> (B::Matrix, bool) {
         (self.slots[id.0].take().expect("a gradient is written by one operation at a time"), self.written[id.0])
     }
 
-    /// Whether the buffer of a gradient holds a share already.
+    /// Whether the buffer of a gradient already holds a partial sum.
     pub(crate) fn has_share(&self, id: ParamId) -> bool {
         self.written[id.0]
     }
@@ -245,14 +245,14 @@ impl<B: Backend> Gradients<B> {
         self.slots[id.0].is_none()
     }
 
-    /// Puts a gradient back in, into which a share was written.
+    /// Returns the buffer of a gradient after an operation has written to it.
     pub(crate) fn put(&mut self, id: ParamId, grad: B::Matrix) {
         self.slots[id.0] = Some(grad);
         self.written[id.0] = true;
     }
 
-    /// Makes those that the last pass wrote the sums of those of all ranks, but for parameters of which a rank has its
-    /// own rows: these have theirs already.
+    /// Sums the gradients of the last pass over all ranks, except for per-node parameters, whose gradients are
+    /// complete on their rank.
     ///
     /// # Errors
     /// When a rank fails.
@@ -263,7 +263,7 @@ impl<B: Backend> Gradients<B> {
         ranks.all_reduce_each(&mut shared)
     }
 
-    /// The gradient of a parameter; `None` when the last pass did not use it.
+    /// Gradient of a parameter; `None` if the last pass did not use it.
     #[must_use]
     pub fn get(&self, id: ParamId) -> Option<&B::Matrix> {
         self.slots[id.0].as_ref().filter(|_| self.written[id.0])

@@ -1,6 +1,6 @@
 //! [`Plan`]: memory and time of a training session, predicted before anything is loaded onto a device.
 //!
-//! One step and one evaluation run on a [`Symbolic`]: the same code that will train, on matrices that are only shapes.
+//! A dry run executes one step and one evaluation on a [`Symbolic`] backend, with the code that will train.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -30,13 +30,12 @@ use crate::session::build_network;
 use crate::tape::{Loss, Mode, Pool, Tape, Var};
 use crate::targets::{Part, Targets};
 
-/// Bytes of a CUDA device that its software takes: the workspace of cuBLAS (32 MiB on the largest cards), code of
-/// kernels.
+/// Bytes of a CUDA device that its software takes: the workspace of cuBLAS (up to 32 MiB) and the kernels' code.
 const DEVICE_SOFTWARE_BYTES: u64 = 128 << 20;
-/// Of so many bytes of a CUDA device one is left unused between allocations, at most.
+/// Inverse of the largest share of a CUDA device's memory that fragmentation leaves unused.
 const PIECEMEAL_SHARE: u64 = 20;
 
-/// The sizes of a data set: all that a plan needs to know of it.
+/// Sizes of a data set, the only input of a plan besides the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataSizes {
     /// Nodes.
@@ -50,27 +49,27 @@ pub struct DataSizes {
     pub weighted: bool,
     /// Whether the adjacency equals its transpose.
     pub symmetric: bool,
-    /// Width of the features.
+    /// Number of features of a node.
     pub n_features: usize,
-    /// Stored values of sparse features; `None` for dense ones.
+    /// Number of stored values of sparse features; `None` for dense ones.
     pub feature_nnz: Option<usize>,
-    /// Bytes of a row of compressed features; `None` for others.
+    /// Bytes of a row of compressed features; `None` for uncompressed ones.
     pub code_bytes: Option<usize>,
-    /// Whether these are codes of a [code book](CodecSpec::has_book), which devices read as they are.
+    /// Whether compressed features are codes of a [code book](CodecSpec::has_book), which devices read directly.
     pub has_code_book: bool,
-    /// Classes.
+    /// Number of classes.
     pub n_classes: usize,
     /// Whether a node may have several labels.
     pub multi_label: bool,
-    /// Training nodes.
+    /// Number of training nodes.
     pub n_train: usize,
-    /// Nodes that train, choose the epoch or are reported.
+    /// Number of nodes in all three parts of the split.
     pub n_scored: usize,
-    /// Users and items, of data for a recommender.
+    /// Numbers of users, items and interactions, for recommendation data.
     pub interactions: Option<InteractionSizes>,
 }
 
-/// The sizes of a data set of users and items.
+/// Sizes of a data set of users and items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InteractionSizes {
     /// Users.
@@ -81,46 +80,46 @@ pub struct InteractionSizes {
     pub n_train: usize,
 }
 
-/// What a training session will take. Bytes are those of matrices; the process adds its code and the allocator's slack.
+/// Memory and time of a training session. Bytes are those of matrices, without code and allocator overhead.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// Graph and features on the device, with what was computed from them once.
+    /// Bytes of graph and features on the device, including results that are computed once.
     pub input_bytes: u64,
-    /// Parameters, their gradients and the optimiser's state.
+    /// Bytes of parameters, gradients and optimiser state.
     pub parameter_bytes: u64,
-    /// Most bytes at once, in the first steps.
+    /// Peak bytes over the first steps and the first evaluation.
     pub peak_bytes: u64,
-    /// Most bytes at once before the first evaluation, which takes the full graph.
+    /// Peak bytes before the first evaluation, which reads the full graph.
     pub step_peak_bytes: u64,
-    /// Bytes of the host, where scores are taken layer by layer and rows of hidden layers are kept there.
+    /// Bytes of host memory for rows of hidden layers in layer-wise inference.
     pub host_layer_bytes: u64,
-    /// Seconds of computing before the first epoch.
+    /// Seconds of computation before the first epoch.
     pub prepare_seconds: f64,
-    /// Seconds of an epoch: its training steps.
+    /// Seconds of the training steps of an epoch.
     pub epoch_seconds: f64,
-    /// Seconds of it in operations: the rest waits for other ranks.
+    /// Seconds of an epoch spent in operations; the rest waits for other ranks.
     pub computed_seconds: f64,
-    /// Seconds of it in products with sparse matrices.
+    /// Seconds of an epoch spent in products with sparse matrices.
     pub product_seconds: f64,
-    /// Seconds of exchanges with other ranks in an epoch, of which some go on beside products.
+    /// Seconds of exchanges with other ranks in an epoch. Products may overlap them.
     pub exchange_seconds: f64,
-    /// Bytes of matrices that are exchanged with other ranks in an epoch.
+    /// Bytes of matrices exchanged with other ranks in an epoch.
     pub exchanged: Traffic,
     /// Seconds of an evaluation.
     pub evaluate_seconds: f64,
-    /// Seconds of all epochs of all runs, when patience never runs out.
+    /// Seconds of all epochs of all runs, if patience never runs out.
     pub total_seconds: f64,
-    /// The first aggregation is computed once, before the first epoch.
+    /// Whether the first aggregation is computed once, before the first epoch.
     pub aggregates_once: bool,
 }
 
-/// What a session is planned for.
+/// Device that a session is planned for.
 #[expect(clippy::large_enum_variant, reason = "there is one, which is copied")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PlanDevice {
-    /// A processor, which has the main memory.
+    /// A CPU, with the main memory.
     Processor(Rates),
-    /// A CUDA device. Without rates, bytes alone are planned, and seconds are zero.
+    /// A CUDA device. Without rates, only bytes are planned, and seconds are zero.
     Card(Option<CardRates>),
 }
 
@@ -137,17 +136,17 @@ impl PlanDevice {
     }
 }
 
-/// What one of several ranks has of the work.
+/// Share of the work that one of several ranks has.
 pub(crate) struct Share {
     pub(crate) ranks: Arc<Ranks<Symbolic>>,
-    /// Its blocks of the adjacency, if the model reads it.
+    /// This rank's blocks of the adjacency, if the model reads it.
     pub(crate) graph: Option<Graph<Symbolic>>,
-    /// Of mini-batches, what it holds.
+    /// Placement of graph and features over ranks, for mini-batches.
     pub(crate) layout: GraphPlacement,
 }
 
 impl Plan {
-    /// The plan of `config` on data of the given sizes, on a processor with the given rates.
+    /// Plan of `config` for data of the given sizes, on a CPU with the given rates.
     ///
     /// # Errors
     /// When the configuration is refused.
@@ -155,7 +154,7 @@ impl Plan {
         Self::on_device(config, data, PlanDevice::Processor(rates))
     }
 
-    /// The same on a CUDA device, of which nobody has said how fast it is: bytes alone. Seconds are zero.
+    /// As [`new`](Self::new), but on a CUDA device of unknown speed: only bytes are planned, and seconds are zero.
     ///
     /// # Errors
     /// When the configuration is refused.
@@ -163,7 +162,7 @@ impl Plan {
         Self::on_device(config, data, PlanDevice::Card(None))
     }
 
-    /// The same on any device.
+    /// As [`new`](Self::new), but on any device.
     ///
     /// # Errors
     /// When the configuration is refused.
@@ -171,8 +170,8 @@ impl Plan {
         Self::on((&device.symbolic(config), device), config, (data, PlacedRows::AtMost), None)
     }
 
-    /// The plan on a CUDA device as by [`on_cuda`](Self::on_cuda), which takes it that the rows of the adjacency that
-    /// tiers put on devices are the longest there can be: of a device that has just these.
+    /// As [`on_cuda`](Self::on_cuda), but for a device that holds the given rows of the adjacency, instead of the
+    /// longest possible ones.
     ///
     /// # Errors
     /// When the configuration is refused.
@@ -181,27 +180,26 @@ impl Plan {
         Self::on((&device.symbolic(config), device), config, (data, PlacedRows::These(rows)), None)
     }
 
-    /// The plan of sampled training on a CUDA device without what tiers place there: rows of features and of the
-    /// adjacency that is drawn from, offsets of these, and lists of where rows are. The tiers of the configuration do
-    /// not matter.
+    /// Plan of sampled training on a CUDA device without its cache: without rows of features and adjacency, their
+    /// indptr and the lists of row positions. The cache settings of the configuration do not matter.
     ///
     /// # Errors
-    /// When the configuration is refused, or has no batches for which tiers place rows.
+    /// When the configuration is refused, or has no batches that use the cache.
     pub fn beside_rows(config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
         let config = &TrainConfig { tiers: CacheConfig::on_host(), ..config.clone() };
         let device = PlanDevice::Card(None);
         Self::on((&device.symbolic(config), device), config, (data, PlacedRows::Elsewhere), None)
     }
 
-    /// Bytes that have to be free on a CUDA device before anything is uploaded: the peak, and what the device's own
-    /// software takes: workspace of dense products and code, and what allocations leave unused between each other.
+    /// Bytes that must be free on a CUDA device before the first upload: the peak, a share for fragmentation, and the
+    /// device's software (workspace of dense products, kernels' code).
     #[must_use]
     pub fn device_bytes(&self) -> u64 {
         self.peak_bytes + self.peak_bytes / PIECEMEAL_SHARE + DEVICE_SOFTWARE_BYTES
     }
 
-    /// Bytes of matrices that are there throughout and may be added, so that so many [bytes of a
-    /// device](Self::device_bytes) suffice; `None` where they do not suffice for the plan.
+    /// Bytes that additional permanent matrices may take, so that the plan fits so many [bytes of a
+    /// device](Self::device_bytes); `None` if the plan alone does not fit.
     pub(crate) fn bytes_left(&self, device_bytes: u64) -> Option<u64> {
         let bytes = device_bytes.checked_sub(DEVICE_SOFTWARE_BYTES)?;
         // The largest `peak` with `peak + peak / share <= bytes`.
@@ -210,7 +208,7 @@ impl Plan {
         peak.checked_sub(self.peak_bytes)
     }
 
-    /// The plan on a device, of all of the work or of one rank's share.
+    /// Plan on a device, of the whole work or of one rank's share.
     pub(crate) fn on(
         (symbolic, device): (&Symbolic, PlanDevice),
         config: &TrainConfig,
@@ -240,16 +238,16 @@ impl Plan {
         let (n_train, whole) = (data.n_train, data.as_stored(symbolic, config));
         let data = &among.map_or(*data, |ranks| data.of_rank(ranks.own().len())).as_stored(symbolic, config);
         let by_layers = config.batch.is_sampled() && among.is_none() && sampled::scores_by_layers(config, &*model)?;
-        let needs = match config.batch.is_sampled() {
+        let input_spec = match config.batch.is_sampled() {
             true if by_layers => InputSpec { graph: None, ..sampled::raw(&model.input_spec()) },
             true => sampled::raw(&model.input_spec()),
             false => model.input_spec(),
         };
-        let graph = blocks.unwrap_or_else(|| needs.graph.map(|adjacency| data.whole_graph(symbolic, adjacency)));
-        let inputs = data.inputs((symbolic, is_main_memory), graph, &needs, config)?;
+        let graph = blocks.unwrap_or_else(|| input_spec.graph.map(|adjacency| data.whole_graph(symbolic, adjacency)));
+        let inputs = data.inputs((symbolic, is_main_memory), graph, &input_spec, config)?;
         let inputs = Inputs { ranks: ranks.clone(), ..inputs };
         let task = data.task(symbolic, config, &*model, (links.as_ref(), n_train))?;
-        // Of ranks with a share of the data, those that train on batches hold patches.
+        // Ranks that partition the data hold patches when they train on mini-batches.
         let sampled = match among.filter(|_| config.batch.is_sampled()) {
             Some(ranks) => {
                 BatchPlan::of_patch(config, (&whole, data), (ranks.world().size(), layout), &model.input_spec())
@@ -273,7 +271,7 @@ impl Plan {
         optimizer.apply(symbolic, step, &gradients, &mut params)?;
         pool.give(symbolic, loss);
         if batch.is_some() {
-            // No two batches have the same shapes, and what none takes again is freed.
+            // Batches differ in shape, so that buffers are freed rather than kept for the next batch.
             pool = Pool::default();
         }
         drop(batch);
@@ -283,7 +281,7 @@ impl Plan {
         let (evaluate, host_layer_bytes) = if let Some(layers) = model.as_layers().filter(|_| by_layers) {
             let keeps_on_host = config.tiers.features.is_some() && !is_main_memory;
             let is_ahead = config.batch.prefetch > 0 && !is_main_memory;
-            let scores = LayerPlan { layers, needs: model.input_spec(), keeps_on_host, is_main_memory, is_ahead };
+            let scores = LayerPlan { layers, input_spec: model.input_spec(), keeps_on_host, is_main_memory, is_ahead };
             let LayerCosts { seconds, host_bytes } = scores.evaluate((symbolic, &params, &mut pool), data, &inputs)?;
             (seconds, host_bytes)
         } else {
@@ -294,7 +292,7 @@ impl Plan {
             (seconds(stepped, symbolic.cost()), 0)
         };
         if let Some(graph) = inputs.rounding() {
-            // At the end, what rounding comes to is found by a pass without.
+            // After training, a pass without rounding measures the rounding error.
             pool.clear();
             graph.unrounded(|| {
                 let mut tape = Tape::new(symbolic, &params, &mut pool, Mode::Evaluate).among(among);
@@ -326,13 +324,13 @@ impl Plan {
     }
 }
 
-/// What a rank has exchanged `since`.
+/// Traffic of a rank since `since`.
 fn exchanged(ranks: Option<&Ranks<Symbolic>>, since: Traffic) -> Traffic {
     let now = ranks.map_or(since, |ranks| ranks.world().traffic());
     Traffic { sent: now.sent - since.sent, received: now.received - since.received }
 }
 
-/// Symbolic targets of the loss of a step.
+/// Symbolic targets of a step's loss.
 enum Task {
     Classes { targets: Targets<Symbolic>, train: Part<Symbolic> },
     Ranking { sizes: InteractionSizes, embedding: ParamId, batch: Batch<Symbolic> },
@@ -393,7 +391,7 @@ impl Task {
 }
 
 impl InteractionSizes {
-    /// The sizes of interactions that are at hand.
+    /// Sizes of loaded interactions.
     #[must_use]
     pub fn of(interactions: &Interactions) -> Self {
         let n_train = interactions.train().nnz();
@@ -401,7 +399,7 @@ impl InteractionSizes {
     }
 }
 
-/// Edges of the `n` rows that have most.
+/// Number of edges of the `n` rows with the most edges.
 fn edges_of_largest(graph: &Csr, n: usize) -> usize {
     let mut largest = BinaryHeap::with_capacity(n.min(graph.n_rows()) + 1);
     for edges in graph.indptr().windows(2).map(|ends| ends[1] - ends[0]) {
@@ -415,7 +413,7 @@ fn edges_of_largest(graph: &Csr, n: usize) -> usize {
 }
 
 impl DataSizes {
-    /// The sizes of a data set that is at hand.
+    /// Sizes of a loaded data set.
     #[must_use]
     pub fn of(dataset: &Dataset) -> Self {
         Self {
@@ -446,9 +444,9 @@ impl DataSizes {
         }
     }
 
-    /// The sizes of the data as `config` has its features stored.
+    /// Sizes of the data with features stored as in `config`.
     fn as_stored(&self, symbolic: &Symbolic, config: &TrainConfig) -> Self {
-        // Rows in memory of the host are planned for like codes of their size.
+        // Rows in host memory are planned like codes of the same size.
         let codes = self.encoded_bytes(config);
         let has_code_book = self.has_code_book || config.codec.is_some_and(CodecSpec::has_book);
         match codes.or_else(|| config.tiers.features.map(|_| self.row_bytes(symbolic, config))) {
@@ -457,17 +455,17 @@ impl DataSizes {
         }
     }
 
-    /// Bytes of a row of features where tiers place it.
+    /// Bytes of a row of features in the cache.
     pub(crate) fn row_bytes(&self, symbolic: &Symbolic, config: &TrainConfig) -> usize {
         self.encoded_bytes(config).unwrap_or_else(|| symbolic.stride(self.n_features, config.precision))
     }
 
-    /// Bytes of a row of codes, if `config` has features as such.
+    /// Bytes of a row of codes, if `config` compresses features.
     fn encoded_bytes(&self, config: &TrainConfig) -> Option<usize> {
         self.code_bytes.or_else(|| config.codec.map(|codec| codec.row_bytes(self.n_features)))
     }
 
-    /// What the model of `config` reads of the data.
+    /// Inputs that the model of `config` reads.
     ///
     /// # Errors
     /// When the configuration is refused.
@@ -478,7 +476,7 @@ impl DataSizes {
         Ok(build_network(config, dims, &mut ParamInit::new(&symbolic, config.seed, 0))?.input_spec())
     }
 
-    /// What one of several ranks has of them, with so many nodes.
+    /// Sizes of one rank's share, with `n_nodes` nodes.
     fn of_rank(&self, n_nodes: usize) -> Self {
         let share = |n: usize| (n as u128 * n_nodes as u128).div_ceil(self.n_nodes.max(1) as u128) as usize;
         Self {
@@ -500,7 +498,7 @@ impl DataSizes {
         &self,
         (symbolic, is_main_memory): (&Symbolic, bool),
         graph: Option<Graph<Symbolic>>,
-        needs: &InputSpec,
+        input_spec: &InputSpec,
         config: &TrainConfig,
     ) -> Result<Inputs<Symbolic>, TrainError> {
         let precision = config.precision;
@@ -515,10 +513,10 @@ impl DataSizes {
         }
         let shape = Shape::new(self.n_nodes, self.n_features);
         let keeps_sparse = |nnz: &usize| {
-            needs.propagation != Propagation::Always && inputs::stay_sparse(self.n_nodes, self.n_features, *nnz)
+            input_spec.propagation != Propagation::Always && inputs::stay_sparse(self.n_nodes, self.n_features, *nnz)
         };
         let stored_sparse = self.feature_nnz.filter(keeps_sparse);
-        let stays_encoded = self.code_bytes.filter(|_| needs.propagation != Propagation::Always);
+        let stays_encoded = self.code_bytes.filter(|_| input_spec.propagation != Propagation::Always);
         let features = match (stays_encoded, stored_sparse) {
             (Some(row_bytes), _) => {
                 let codes = OnPaper::new(symbolic, shape, row_bytes, is_main_memory);
@@ -531,10 +529,10 @@ impl DataSizes {
                 first_value: 0,
             },
         };
-        Ok(Inputs::assemble(symbolic, graph, features, self.n_nodes, needs, precision)?)
+        Ok(Inputs::assemble(symbolic, graph, features, self.n_nodes, input_spec, precision)?)
     }
 
-    /// What a step of the model compares with, where `n_train` nodes train on all ranks together.
+    /// Symbolic targets of a step, where `n_train` nodes train on all ranks together.
     fn task(
         &self,
         symbolic: &Symbolic,

@@ -1,4 +1,4 @@
-//! [`Predictions`]: what a model says of the nodes at hand, held against the labels.
+//! [`Predictions`]: predictions for the local nodes, compared with their labels.
 
 use girih_compute::Backend;
 use girih_datasets::{Labels, UNLABELLED};
@@ -9,9 +9,9 @@ use crate::distributed::Ranks;
 use crate::metrics::{Confusion, RankedMetric, average_precision, count_correct, roc_auc};
 use crate::report::TestReport;
 
-/// What a model says of the nodes at hand, on the host, with the labels that it is held against. Of several ranks, each
-/// has its own nodes, and all call every method together: counts are added up, and scores that are ranked come
-/// together, label by label.
+/// Predictions of a model for the local nodes, on the host, with their labels. Each of several ranks has its own
+/// nodes, and all ranks call every method together. Counts are summed over ranks; ranked scores are gathered, one
+/// label at a time.
 pub(crate) struct Predictions<'l, B: Backend> {
     labels: &'l Labels,
     ranks: Option<&'l Ranks<B>>,
@@ -20,13 +20,13 @@ pub(crate) struct Predictions<'l, B: Backend> {
 
 enum Said {
     Classes(Vec<u32>),
-    /// Of two classes: also how much the second is preferred to the first.
+    /// Two classes: predicted classes, and the logit of the second class minus that of the first.
     Binary(Vec<u32>, Vec<f32>),
     Logits(Matrix),
 }
 
 impl<'l, B: Backend> Predictions<'l, B> {
-    /// From the logits of the nodes at hand.
+    /// Predictions from the logits of the local nodes.
     ///
     /// # Errors
     /// When the backend fails.
@@ -48,8 +48,8 @@ impl<'l, B: Backend> Predictions<'l, B> {
         Ok(Self { labels, ranks, said })
     }
 
-    /// Accuracy, or micro-F1 with several labels a node; `None` without labelled rows, and of labels that neither occur
-    /// nor are predicted.
+    /// Accuracy; with several labels per node, micro-F1. `None` without labelled rows, or if labels neither occur nor
+    /// are predicted.
     ///
     /// # Errors
     /// When another rank fails.
@@ -63,8 +63,8 @@ impl<'l, B: Backend> Predictions<'l, B> {
         }
     }
 
-    /// A metric of scores against yes or no: one value for two classes, one for each of several labels a node, none for
-    /// more than two classes, where it is not defined.
+    /// Values of a ranking metric: one value for two classes, one per label with several labels per node. Empty for
+    /// more than two classes, where the metric is not defined.
     ///
     /// # Errors
     /// When another rank fails.
@@ -85,7 +85,7 @@ impl<'l, B: Backend> Predictions<'l, B> {
         }
     }
 
-    /// A metric of the scores and answers of all ranks, in the order of nodes.
+    /// A metric of the scores and answers of all ranks, in node order.
     fn metric(&self, metric: RankedMetric, here: impl Iterator<Item = (f32, bool)>) -> Result<Option<f64>, TrainError> {
         let Some(ranks) = self.ranks else {
             let (scores, answers): (Vec<f32>, Vec<bool>) = here.unzip();
@@ -109,7 +109,7 @@ impl<'l, B: Backend> Predictions<'l, B> {
         Ok(metric(&scores, &answers))
     }
 
-    /// Everything there is to say of `rows`, of which so many have a label on all ranks.
+    /// Detailed report on `rows`, of which `n_labelled` have a label on all ranks together.
     ///
     /// # Errors
     /// When another rank fails.
@@ -133,7 +133,7 @@ impl<'l, B: Backend> Predictions<'l, B> {
         Ok(Confusion::of_counts(&self.totals(&here.counts())?))
     }
 
-    /// Counts of the nodes at hand, added up over all ranks.
+    /// Counts of the local nodes, summed over all ranks.
     fn totals(&self, here: &[u64]) -> Result<Vec<u64>, TrainError> {
         Ok(Ranks::totals(self.ranks, here)?)
     }

@@ -1,4 +1,4 @@
-//! What training says of itself: [`Scores`], [`EpochTimes`], [`EpochReport`] and [`RunSummary`].
+//! Results of training: [`Scores`], [`EpochTimes`], [`EpochReport`] and [`RunSummary`].
 
 use std::ops::AddAssign;
 use std::time::Duration;
@@ -10,38 +10,39 @@ use crate::links::LinkScores;
 use crate::metrics::F1;
 use crate::recommend::Ranking;
 
-/// How a model does on the three parts of a split, of nodes or of links; `None` for a part without any, and for scores
-/// of another task.
+/// Scores of a model on the three parts of a split, of nodes or of links. `None` for an empty part and for scores of
+/// other tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scores {
-    /// On the training nodes: share of nodes whose class is right; with several labels a node, micro-F1.
+    /// Share of correctly classified training nodes; with several labels per node, micro-F1.
     pub train_accuracy: Option<f64>,
-    /// On the validation nodes; it chooses the epoch.
+    /// As `train_accuracy`, on the validation nodes. It chooses the epoch.
     pub val_accuracy: Option<f64>,
-    /// On the test nodes.
+    /// As `train_accuracy`, on the test nodes.
     pub test_accuracy: Option<f64>,
-    /// Area under the receiver operating characteristic on the validation nodes, for two classes; with several labels a
-    /// node, the mean over labels that have both answers. Of a link predictor, on the validation links and as many
-    /// other pairs; it chooses the epoch.
+    /// Area under the receiver operating characteristic on the validation nodes, for two classes. With several labels
+    /// per node, the mean over labels with both answers. For a link predictor, on the validation links and as many
+    /// non-links; it chooses the epoch.
     #[serde(default)]
     pub val_roc_auc: Option<f64>,
     /// As `val_roc_auc`, on the test nodes or links.
     #[serde(default)]
     pub test_roc_auc: Option<f64>,
-    /// Of several labels a node, those without both answers on the validation nodes, which `val_roc_auc` leaves out.
+    /// With several labels per node, number of labels that `val_roc_auc` omits: the validation nodes have only one
+    /// answer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub val_labels_left_out: usize,
     /// As `val_labels_left_out`, on the test nodes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub test_labels_left_out: usize,
-    /// Mean loss on the validation nodes, or on the validation links and as many other pairs.
+    /// Mean loss on the validation nodes, or on the validation links and as many non-links.
     pub val_loss: Option<f64>,
     /// As `val_loss`, on the test nodes or links.
     pub test_loss: Option<f64>,
-    /// How well a recommender ranks the test items.
+    /// Ranking scores of a recommender on the test items.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranking: Option<Ranking>,
-    /// How a link predictor ranks the test links.
+    /// Ranking scores of a link predictor on the test links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<LinkScores>,
 }
@@ -50,24 +51,24 @@ fn is_zero(n: &usize) -> bool {
     *n == 0
 }
 
-/// Rule that chose an epoch.
+/// Rule that chose the best epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChosenBy {
-    /// Accuracy on the validation nodes; with several labels a node, micro-F1.
+    /// Accuracy on the validation nodes; with several labels per node, micro-F1.
     ValAccuracy,
     /// ROC-AUC on the validation nodes or links.
     ValRocAuc,
     /// Recall of the test items.
     RecallAt20,
-    /// Loss on the validation nodes: the metric is not defined there.
+    /// Loss on the validation nodes, where the metric is not defined.
     ValLoss,
-    /// Nothing: it is the last one, since there is nothing to validate on.
+    /// None: without validation data, the last epoch counts.
     LastEpoch,
 }
 
 impl ChosenBy {
-    /// The name in results.
+    /// Name in results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -81,11 +82,11 @@ impl ChosenBy {
 }
 
 impl Scores {
-    /// The score on the validation nodes that chooses the epoch; of a link predictor, ROC-AUC.
+    /// Score on the validation nodes that chooses the epoch; for a link predictor, ROC-AUC.
     #[must_use]
     pub fn val(&self, metric: Metric) -> Option<f64> {
         match metric {
-            // No node is classified: links are scored.
+            // Link predictors have no accuracy.
             Metric::Accuracy if self.val_accuracy.is_none() => self.val_roc_auc,
             Metric::Accuracy => self.val_accuracy,
             Metric::RocAuc => self.val_roc_auc,
@@ -106,9 +107,9 @@ impl Scores {
         }
     }
 
-    /// Whether these scores choose their epoch over those of an earlier one: a better score on the validation nodes, or
-    /// as good a one at a lower loss; where the score is not defined, a lower loss. Without validation nodes the later
-    /// epoch is chosen. Recommenders go by their recall.
+    /// Whether these scores are better than those of an earlier epoch: a higher validation score, or an equal one at
+    /// a lower loss. Where the score is not defined, a lower loss counts. Without validation nodes, later epochs
+    /// always win. Recommenders compare recall.
     #[must_use]
     pub fn better_than(&self, earlier: &Self, metric: Metric) -> bool {
         if let (Some(ranking), Some(earlier)) = (&self.ranking, &earlier.ranking) {
@@ -119,40 +120,40 @@ impl Scores {
     }
 }
 
-/// How the best parameters do on the test nodes, in more detail than an epoch needs.
+/// Detailed scores of the best parameters on the test nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestReport {
-    /// F1 over classes or labels; `None` without test nodes that have a label.
+    /// F1 over classes or labels; `None` without labelled test nodes.
     pub f1: Option<F1>,
-    /// Area under the receiver operating characteristic: one value for two classes, one for each of several labels a
-    /// node, none for more than two classes. `None` for a label without both answers.
+    /// Area under the receiver operating characteristic: one value for two classes, one per label with several labels
+    /// per node, none for more than two classes. `None` for a label without both answers.
     pub roc_auc: Vec<Option<f64>>,
-    /// Average precision, listed as `roc_auc` is.
+    /// Average precision, in the layout of `roc_auc`.
     pub average_precision: Vec<Option<f64>>,
 }
 
-/// Where the time of an epoch went.
+/// Times of the parts of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EpochTimes {
-    /// The training steps, until their loss is known on the host.
+    /// Training steps, until the host knows their loss.
     pub steps: Duration,
-    /// Their stages. `None` on an [asynchronous](girih_compute::Backend::is_asynchronous) backend: the host would time
-    /// how long it takes to ask for a stage. A profiler of the device tells more.
+    /// Stages of the steps. `None` on an [asynchronous](girih_compute::Backend::is_asynchronous) backend, where the
+    /// host would only measure launches. Use a profiler of the device there.
     pub stages: Option<StageTimes>,
     /// Evaluation after the steps.
     pub evaluate: Duration,
 }
 
-/// Time spent in the stages of training steps.
+/// Times of the stages of training steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StageTimes {
-    /// Waiting for mini-batches, and moving them to the device; zero where steps see the whole graph.
+    /// Waiting for mini-batches and moving them to the device; zero for full batches.
     pub batches: Duration,
     /// Forward pass and loss.
     pub forward: Duration,
     /// Backward pass.
     pub backward: Duration,
-    /// The optimiser's step.
+    /// Optimiser step.
     pub optimizer: Duration,
 }
 
@@ -165,7 +166,7 @@ impl AddAssign for StageTimes {
     }
 }
 
-/// What an epoch did.
+/// Report of an epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EpochReport {
     /// Number of the epoch, from 1.
@@ -174,18 +175,18 @@ pub struct EpochReport {
     pub train_loss: f32,
     /// Learning rate of the step.
     pub lr: f64,
-    /// Where the time went.
+    /// Times of the parts of the epoch.
     pub times: EpochTimes,
-    /// Scores after the step, when this epoch evaluates.
+    /// Scores after the epoch, if it was evaluated.
     pub scores: Option<Scores>,
 }
 
-/// What a run came to.
+/// Summary of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSummary {
     /// Number of the run, from 0.
     pub run: u64,
-    /// Epochs done.
+    /// Number of epochs done.
     pub epochs: u64,
     /// Epoch of the best validation score, from 1.
     pub best_epoch: u64,

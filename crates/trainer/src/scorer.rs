@@ -1,4 +1,4 @@
-//! [`Scorer`]: what runs on mini-batches are scored by, whatever they learn.
+//! [`Scorer`]: evaluation of mini-batch runs, for any task.
 
 use girih_compute::Backend;
 
@@ -7,7 +7,7 @@ use crate::models::Model;
 use crate::report::{Scores, TestReport};
 use crate::state::RunState;
 
-/// A model, and what it is scored on: the full graph, without sampling.
+/// A model and the data that it is scored on: the full graph, without sampling.
 pub(crate) trait Scorer<'a, B: Backend> {
     /// The model.
     fn model(&self) -> &dyn Model<B>;
@@ -20,7 +20,7 @@ pub(crate) trait Scorer<'a, B: Backend> {
     /// As [`Run::has_validation`](crate::Run::has_validation).
     fn has_validation(&self) -> bool;
 
-    /// Whether ranks that each have all take scores together, and not one for all of them.
+    /// Whether ranks that each hold all data evaluate together, instead of one rank for all.
     fn is_shared(&self) -> bool {
         false
     }

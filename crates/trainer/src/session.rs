@@ -1,4 +1,4 @@
-//! [`train`]: a configuration and a data set, from start to result.
+//! [`train`]: trains a configuration on a data set, from start to result.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,21 +26,21 @@ use crate::targets::Targets;
 use crate::thinned::Thinned;
 use crate::{links, recommend, sampled};
 
-/// What a caller does besides training.
+/// Options of a session besides the training itself.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// Checkpoints go here, one file a run ([`checkpoint_path`]); `None` for none.
+    /// Folder for checkpoints, one file per run ([`checkpoint_path`]); `None` for no checkpoints.
     pub checkpoints: Option<PathBuf>,
-    /// Epochs between two checkpoints of a run; one is written at its end in any case.
+    /// Number of epochs between two checkpoints of a run. The end of a run is always written.
     pub checkpoint_every: Option<u64>,
-    /// Continue from the checkpoints that are there.
+    /// If true, runs continue from existing checkpoints.
     pub resume: bool,
-    /// Whether checkpoints are written: by one of several ranks, all of which may read them.
+    /// Whether this rank writes checkpoints: exactly one of several ranks does. All ranks may read them.
     pub writes: bool,
-    /// Set, it asks for an end, as an observer does by [`Control::Stop`]. Of several ranks each looks at its own, and
-    /// all end when one is asked.
+    /// Cancellation flag with the effect of [`Control::Stop`]. Each rank reads its own flag. Setting it on any rank
+    /// stops all ranks.
     pub stop: Option<&'static AtomicBool>,
-    /// Device and ranks, which checkpoints record: a resumed run warns where they are others. `None`: not recorded.
+    /// Device and ranks, for the checkpoints. A resumed run warns if they changed. `None`: not recorded.
     pub arrangement: Option<Arrangement>,
 }
 
@@ -51,46 +51,46 @@ impl Default for SessionOptions {
 }
 
 impl SessionOptions {
-    /// What follows from what an observer says, and from being asked for an end.
+    /// Combines an observer's answer with the cancellation flag.
     pub(crate) fn control(&self, observed: Control) -> Control {
         let is_asked = self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
         if is_asked { Control::Stop } else { observed }
     }
 }
 
-/// What happens while training, as it happens.
+/// Event of a training session.
 #[derive(Clone, Debug)]
 pub enum Event<'e> {
     /// Graph and features are on the device.
     Prepared,
-    /// A run starts, or goes on after `epochs_done`.
+    /// A run starts, or continues after `epochs_done`.
     RunStarted {
         /// Number of the run, from 0.
         run: u64,
-        /// Epochs a checkpoint had done already.
+        /// Epochs that the checkpoint had already done.
         epochs_done: u64,
-        /// The checkpoint, as a hash of all that it holds, if there was one.
+        /// Hash of the whole checkpoint, if the run continues from one.
         checkpoint: Option<u32>,
     },
-    /// A mini-batch is done, and it was not the last one of its epoch.
+    /// A mini-batch is done that is not the last one of its epoch.
     Batch {
         /// Number of the run, from 0.
         run: u64,
-        /// How far the epoch has come.
+        /// Progress of the epoch.
         done: BatchDone,
     },
     /// An epoch is done.
     Epoch {
         /// Number of the run, from 0.
         run: u64,
-        /// What it did.
+        /// Report of the epoch.
         report: &'e EpochReport,
     },
     /// A run is done.
     RunFinished(&'e RunSummary),
 }
 
-/// What the observer of [`train`] wants next.
+/// Answer of the observer of [`train`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
     /// Go on.
@@ -99,24 +99,25 @@ pub enum Control {
     Stop,
 }
 
-/// What training came to.
+/// Result of a training session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Every run that evaluated at least once, in order.
+    /// Summaries of all runs that evaluated at least once, in order.
     pub runs: Vec<RunSummary>,
-    /// The best parameters of the last run on its test nodes.
+    /// Test report for the best parameters of the last run.
     pub test: Option<TestReport>,
-    /// Times of the epochs trained in this session; of many thousand, those of every k-th.
+    /// Times of the epochs of this session; every k-th of very many.
     pub times: Thinned<EpochTimes>,
-    /// How far rounding before operands travel puts the logits off that these parameters make ([`Run::wire_error`]).
+    /// Relative error of the logits for these parameters, from rounding operands before they are sent
+    /// ([`Run::wire_error`]).
     pub wire_error: Option<f64>,
-    /// Where features and neighbours lay, unless devices had all.
+    /// Cache reports of features and graph; empty if devices held all of both.
     pub tiers: Vec<CacheReport>,
-    /// The observer stopped training before its end.
+    /// Whether the observer stopped training before its end.
     pub stopped: bool,
 }
 
-/// Mean and standard deviation (of a sample, n − 1) over runs.
+/// Mean and sample standard deviation (n − 1) over runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeanStd {
     /// The mean.
@@ -126,7 +127,7 @@ pub struct MeanStd {
 }
 
 impl MeanStd {
-    /// Of some values; `None` when there are none.
+    /// Mean and deviation of `values`; `None` if there are none.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let n = values.len() as f64;
@@ -137,26 +138,25 @@ impl MeanStd {
 }
 
 impl Outcome {
-    /// Mean and deviation over runs of something at the best epoch; `None` when no run has it.
+    /// Mean and deviation over runs of a number at the best epoch; `None` if no run has it.
     #[must_use]
     pub fn over_runs(&self, what: impl Fn(&RunSummary) -> Option<f64>) -> Option<MeanStd> {
         MeanStd::of(&self.runs.iter().filter_map(what).collect::<Vec<_>>())
     }
 }
 
-/// The file of a run's checkpoint below the folder of an output.
+/// Checkpoint file of a run below an output folder.
 #[must_use]
 pub fn checkpoint_path(folder: &Path, run: u64) -> PathBuf {
     folder.join(format!("run-{run:03}.safetensors"))
 }
 
-/// Trains all runs of `config` on `dataset`, telling `observe` what happens.
+/// Trains all runs of `config` on `dataset` and reports events to `observe`.
 ///
-/// The data set is taken by value: its graph and features move to the device and are freed on the host.
+/// Takes the data set by value: graph and features move to the device and are freed on the host.
 ///
 /// # Errors
-/// On settings or data that training cannot work with, on a checkpoint that does not fit, or when the backend or the
-/// file system fails.
+/// When settings or data are unsuitable, a checkpoint does not fit, or the backend or the file system fails.
 pub fn train<B: Backend>(
     backend: &B,
     dataset: Dataset,
@@ -185,10 +185,10 @@ pub fn train<B: Backend>(
     }
 }
 
-/// Who is told what happens while training, and says whether to go on.
+/// Callback for events of training. Its answer tells whether to continue.
 pub type Observer<'o> = dyn FnMut(Event<'_>) -> Control + Send + 'o;
 
-/// Trains the runs that `start` makes, one after the other.
+/// Trains the runs created by `start`, one after the other.
 pub(crate) fn train_runs<'a, B: Backend + 'a>(
     config: &TrainConfig,
     data: &DataShape,
@@ -231,8 +231,8 @@ pub(crate) fn train_runs<'a, B: Backend + 'a>(
     Ok(outcome)
 }
 
-/// Refuses to wait for better scores where nothing is scored. Where a model's published settings have patience, the run
-/// goes through all epochs, which is said once.
+/// Refuses `patience` without validation data. If it is a published setting of the model, warns once instead, and the
+/// run goes through all epochs.
 fn check_patience(config: &TrainConfig, run: u64) -> Result<(), TrainError> {
     let Some(patience) = config.patience else { return Ok(()) };
     let what = match config.task {
@@ -255,13 +255,13 @@ fn check_patience(config: &TrainConfig, run: u64) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// How far a run has come: the epoch that it is at, and that of the checkpoint that is in its file.
+/// Progress of a run: current epoch, and epoch of the checkpoint in its file.
 struct RunProgress {
     epoch: u64,
     kept: Option<u64>,
 }
 
-/// Trains a run whose checkpoints go to `file`.
+/// Trains a run and writes its checkpoints to `file`.
 fn train_run<'a, B: Backend + 'a>(
     trainer: &mut (dyn Run<'a, B> + 'a),
     run: u64,
@@ -294,7 +294,7 @@ fn train_run<'a, B: Backend + 'a>(
         };
         let last = outcome.stopped || trainer.state().is_finished();
         if let Some(path) = file.filter(|_| due || last) {
-            // Rows that are spread over ranks come together on the first, which writes them.
+            // Rows of all ranks are gathered on the first rank, which writes them.
             let checkpoint = trainer.state().checkpoint(data.clone())?;
             if let Some(mut checkpoint) = checkpoint.filter(|_| options.writes) {
                 checkpoint.progress.arrangement.clone_from(&options.arrangement);
@@ -316,7 +316,7 @@ fn train_run<'a, B: Backend + 'a>(
     Ok(())
 }
 
-/// Scores of the best parameters of a checkpoint on a data set, and the logits of all its nodes.
+/// Scores and test report of a checkpoint's best parameters on a data set, and the logits of all its nodes.
 ///
 /// # Errors
 /// When data set and checkpoint do not fit each other, or the backend fails.
@@ -331,7 +331,7 @@ pub fn apply<B: Backend>(
     let dataset = with_labels_for(&checkpoint.progress.data, dataset);
     let found = DataShape::of(&dataset);
     checkpoint.note_other_contents(&found);
-    // What devices do not hold, a processor does.
+    // A CPU holds the full graph and features, without a cache.
     let tiers = if backend.has_own_memory() { config.tiers } else { CacheConfig::default() };
     let config = &TrainConfig { tiers, ..config.clone() };
     let run = checkpoint.progress.run;
@@ -350,8 +350,8 @@ pub fn apply<B: Backend>(
     Ok((scores, report.expect("a classifier has classes"), logits))
 }
 
-/// Data for a model that was `trained` on others: with as many classes, of which nodes need have none, and with all nodes
-/// to be tested where no split says which.
+/// Adapts data to a model that was `trained` on other data. It gets the model's number of classes. Without labels,
+/// all nodes are unlabelled; without a split, all nodes are test nodes.
 pub(crate) fn with_labels_for(trained: &DataShape, dataset: Dataset) -> Dataset {
     let (n_nodes, n_classes) = (dataset.n_nodes(), trained.n_classes);
     let labels = match dataset.labels {
@@ -372,7 +372,7 @@ pub(crate) fn with_labels_for(trained: &DataShape, dataset: Dataset) -> Dataset 
     Dataset { labels: Some(labels), splits, ..dataset }
 }
 
-/// Gives a run the best parameters of a checkpoint, and takes their scores.
+/// Restores the best parameters of a checkpoint, and returns their scores.
 pub(crate) fn apply_best<'a, B: Backend + 'a>(
     run: &mut impl Run<'a, B>,
     checkpoint: &Checkpoint,
@@ -383,7 +383,7 @@ pub(crate) fn apply_best<'a, B: Backend + 'a>(
     Ok((run.evaluate()?, report))
 }
 
-/// What all runs share: inputs and targets on the device, labels and splits on the host.
+/// State shared by all runs: inputs and targets on the device, labels and splits on the host.
 struct Prepared<B: Backend> {
     inputs: Inputs<B>,
     targets: Targets<B>,
@@ -392,7 +392,7 @@ struct Prepared<B: Backend> {
     dims: Dims,
 }
 
-/// The model of a run on inputs that are at hand; labels and splits are those of the nodes at hand.
+/// Creates a run on existing inputs. Labels and splits are those of the local nodes.
 pub(crate) fn start_run<'a, B: Backend>(
     backend: &'a B,
     inputs: &'a Inputs<B>,
@@ -422,7 +422,7 @@ impl<B: Backend> Prepared<B> {
     }
 }
 
-/// A data set that has what training needs.
+/// Data set with everything that training needs.
 pub(crate) struct Trainable {
     pub(crate) dataset: Dataset,
     pub(crate) features: NodeFeatures,
@@ -438,7 +438,7 @@ impl Trainable {
     }
 }
 
-/// Refuses data that classes of nodes cannot be learnt from, and metrics that do not suit them.
+/// Refuses data that node classification cannot be trained on, and metrics that do not suit it.
 pub(crate) fn check_trainable(outline: &Outline, config: &TrainConfig) -> Result<(), TrainError> {
     check_features(outline)?;
     if outline.n_classes == 0 {
@@ -464,12 +464,12 @@ pub(crate) fn check_trainable(outline: &Outline, config: &TrainConfig) -> Result
     Ok(())
 }
 
-/// What a data set lacks, and what to do.
+/// Error for a data set that lacks `what`, with a remedy.
 fn missing(outline: &Outline, what: &str, remedy: &str) -> TrainError {
     TrainError::invalid(format!("{} has no {what}; {remedy}", outline.name))
 }
 
-/// Refuses data without nodes, with users and items instead, or without features.
+/// Refuses data without nodes, data of users and items, and data without features.
 pub(crate) fn check_features(outline: &Outline) -> Result<(), TrainError> {
     if outline.n_nodes == 0 {
         return Err(missing(outline, "nodes", "there is nothing to train on"));
@@ -491,7 +491,7 @@ pub(crate) fn check_features(outline: &Outline) -> Result<(), TrainError> {
 
 type ModelWithParams<B> = (Box<dyn Model<B>>, Params<B>);
 
-/// A model with its first parameters, of which one of several ranks holds what is its own.
+/// A model with its initial parameters. One of several ranks holds only its own rows of per-node parameters.
 pub(crate) fn build_model<B: Backend>(
     backend: &B,
     config: &TrainConfig,
@@ -504,8 +504,8 @@ pub(crate) fn build_model<B: Backend>(
     Ok((model, init.finish()))
 }
 
-/// The network of a configuration, behind its learned features if there are some. These start as normal values whose
-/// rows are of length one on average.
+/// Builds the network of a configuration, preceded by its learned features, if any. These are initialised from a
+/// normal distribution, with rows of expected squared length one.
 pub(crate) fn build_network<B: Backend>(
     config: &TrainConfig,
     dims: Dims,
@@ -519,7 +519,8 @@ pub(crate) fn build_network<B: Backend>(
     models::build(&config.model, dims, init)
 }
 
-/// Continues a run from the checkpoint at `path`, if it is one of the same run; a hash of all that it holds.
+/// Continues a run from the checkpoint at `path`, if both describe the same run. Returns a hash of the whole
+/// checkpoint.
 fn resume<B: Backend>(
     state: &mut RunState<'_, B>,
     path: &Path,
@@ -528,9 +529,9 @@ fn resume<B: Backend>(
     let checkpoint = Checkpoint::load(path)?;
     let saved = &checkpoint.progress;
     saved.data.check_same(data, saved.run).map_err(|what| TrainError::checkpoint(path, what))?;
-    // More epochs or runs, other patience and other epochs that are scored lengthen or cut short the same training,
-    // unless rates go by how many epochs there are. How far batches are made ahead, and how many of the rows that are
-    // placed lie where, changes nothing; anything else would be another training.
+    // Other numbers of epochs and runs, other patience and other evaluation intervals only lengthen or shorten the
+    // same training, unless the learning rate depends on the number of epochs. The prefetch depth and the shares of
+    // the cache change no results. Any other setting changes the training.
     let comparable = |c: &TrainConfig| {
         let batch = BatchConfig { prefetch: 0, ..c.batch.clone() };
         let epochs = if c.optimizer.schedule == (Schedule::Cosine {}) { c.epochs } else { 0 };
@@ -570,7 +571,7 @@ mod tests {
     use crate::report::StageTimes;
     use crate::state::StepCallback;
 
-    /// A run whose device fails in an epoch.
+    /// A run whose device fails in a given epoch.
     struct Failing<'a> {
         run: FullBatch<'a, Cpu>,
         epoch: u64,
@@ -609,7 +610,7 @@ mod tests {
         }
     }
 
-    /// Trains with checkpoints every second epoch in `folder` until the device fails, and says why.
+    /// Trains with a checkpoint every second epoch in `folder` until the device fails; returns the error message.
     fn failure_in(epoch: u64, folder: &Path, resume: bool) -> String {
         let cpu = Cpu::new();
         let config = TrainConfig { epochs: 9, ..TrainConfig::default() };
@@ -652,7 +653,7 @@ mod tests {
         }
     }
 
-    /// Recorded steps know them by their addresses.
+    /// CUDA graphs refer to gradients by their addresses.
     #[test]
     fn gradients_stay_where_they_are() {
         let cpu = Cpu::new();

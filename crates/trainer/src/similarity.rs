@@ -1,7 +1,7 @@
-//! [`similarity`]: what compressing features changes in every layer of a network.
+//! [`similarity`]: effect of compressed features on every layer of a network.
 //!
-//! The report is that of Ma et al. (Computer Systems & Applications 33(1), 2024, table 2), for two sets of parameters:
-//! the first ones of a run, and its best. Both passes have the same parameters; only the features differ.
+//! The report follows Ma et al. (Computer Systems & Applications 33(1), 2024, table 2), for two sets of parameters:
+//! the initial ones of a run, and its best. Both passes use the same parameters and differ only in the features.
 
 use girih_compress::{CodecSpec, CompressedFeatures, mean_cosine};
 use girih_compute::Backend;
@@ -20,28 +20,28 @@ use crate::session::{build_model, check_features};
 use crate::state::RunState;
 use crate::tape::{Mode, Pool, Tape};
 
-/// Cosines between rows of two passes, one over features as they are and one over what their codes decode to: means
-/// over nodes, where two rows of zeros have the cosine one, and a row of zeros and another one zero.
+/// Mean cosine over nodes between rows of two passes: one with the raw features, one with their decoded codes. Two
+/// zero rows have cosine one; a zero row and a non-zero row have cosine zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Similarity {
-    /// The codec.
+    /// Codec of the codes.
     pub codec: CodecSpec,
-    /// Of the features.
+    /// Mean cosine of the features.
     pub inputs: f64,
-    /// Of what each layer leaves, that at the inputs first, with the first parameters of the run.
+    /// Mean cosine of each layer's output, from the input layer on, for the initial parameters of the run.
     pub initial: Vec<f64>,
-    /// The same with the best parameters of the run.
+    /// Mean cosine of each layer's output, from the input layer on, for the best parameters of the run.
     pub trained: Vec<f64>,
 }
 
-/// Compares the layers of the network of a checkpoint on the features of a data set, and on these compressed by
-/// `codec`: `None` for the one that the network was trained with.
+/// Compares the layers of a checkpoint's network on the features of a data set, and on their codes by `codec`. `None`
+/// takes the codec of the training.
 ///
-/// Layers are those that a model names ([`Tape::mark_layer`]) and its output; the graph is whole, whatever batches it
-/// was trained on, and nothing is dropped out.
+/// Layers are those that the model names ([`Tape::mark_layer`]), and its output. Passes read the whole graph,
+/// whatever the batches of the training, and use no dropout.
 ///
 /// # Errors
-/// When data set and checkpoint do not fit each other, no codec is named, the features are compressed already, or the
+/// When data set and checkpoint do not fit each other, no codec is known, the features are already compressed, or the
 /// backend fails.
 pub fn similarity<B: Backend>(
     backend: &B,
@@ -79,8 +79,9 @@ pub fn similarity<B: Backend>(
     let encoded = CompressedFeatures::fitted(codec, features.rows(), config.seed)?;
     let inputs = mean_cosine(features.rows(), &encoded)?;
     let (model, params) = build_model(backend, config, dims, checkpoint.progress.run, None)?;
-    let needs = of_raw_features(&model.input_spec());
-    let prepare = |graph: Csr, features: Features| Inputs::prepare(backend, graph, features, &needs, config.precision);
+    let input_spec = of_raw_features(&model.input_spec());
+    let prepare =
+        |graph: Csr, features: Features| Inputs::prepare(backend, graph, features, &input_spec, config.precision);
     let both = [prepare(graph.clone(), features)?, prepare(graph, Features::Compressed(encoded))?];
 
     let mut state = RunState::new(backend, config, &config.optimizer, params, checkpoint.progress.run)?;
@@ -91,12 +92,12 @@ pub fn similarity<B: Backend>(
     Ok(Similarity { codec, inputs, initial, trained })
 }
 
-/// Features as they are, so that both passes compute alike; models that look at aggregated ones alone get those.
-fn of_raw_features(needs: &InputSpec) -> InputSpec {
-    if needs.propagation == Propagation::Always { *needs } else { sampled::raw(needs) }
+/// Raw features, so that both passes compute alike. Models that read only aggregated features keep these.
+fn of_raw_features(input_spec: &InputSpec) -> InputSpec {
+    if input_spec.propagation == Propagation::Always { *input_spec } else { sampled::raw(input_spec) }
 }
 
-/// The mean cosines of the layers of two passes.
+/// Mean cosine of each layer between two passes.
 fn compare<B: Backend>(
     backend: &B,
     model: &dyn Model<B>,
@@ -107,7 +108,7 @@ fn compare<B: Backend>(
     a.iter().zip(&b).map(|(a, b)| Ok(mean_cosine(a, b)?)).collect()
 }
 
-/// What each layer leaves, on the host.
+/// Output of each layer, on the host.
 fn layers<B: Backend>(
     backend: &B,
     model: &dyn Model<B>,

@@ -1,4 +1,4 @@
-//! [`RunState`]: what every kind of training keeps from epoch to epoch, and [`Run`]: an epoch of any kind.
+//! [`RunState`]: state that every kind of training keeps between epochs, and [`Run`]: a run of any kind.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::report::{EpochReport, EpochTimes, RunSummary, Scores, StageTimes, Tes
 use crate::session::Control;
 use crate::tape::{Loss, Mode, Pool, Tape};
 
-/// Where a run stands: parameters, the optimiser's state, epochs done, and the best scores so far.
+/// State of a run: parameters, optimiser state, epochs done, and the best scores so far.
 pub struct RunState<'a, B: Backend> {
     pub(crate) backend: &'a B,
     pub(crate) config: &'a TrainConfig,
@@ -26,49 +26,49 @@ pub struct RunState<'a, B: Backend> {
     pub(crate) gradients: Gradients<B>,
     pub(crate) optimizer: Optimizer<B>,
     pub(crate) pool: Pool<B>,
-    /// This rank among those that share the work.
+    /// This rank and its world; `None` for a single rank.
     ranks: Option<&'a Ranks<B>>,
     run: u64,
     epoch: u64,
-    /// Where the epoch that is under way stands; at its start between epochs.
+    /// Progress within the current epoch; at its start between epochs.
     pub(crate) partial: PartialEpoch,
     train_loss: f32,
     last: Option<Scores>,
     best: Option<Best>,
 }
 
-/// Where a run stands within an epoch of several batches.
+/// Progress within an epoch of several batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartialEpoch {
-    /// Batches done.
+    /// Number of batches done.
     pub batches: u64,
-    /// The sum of the losses of all nodes in them.
+    /// Sum of the losses of all nodes of these batches.
     pub loss_sum: f64,
-    /// How many nodes those are.
+    /// Number of these nodes.
     pub n_losses: u64,
 }
 
 impl PartialEpoch {
-    /// Whether no batch is done.
+    /// Whether the epoch has done no batch yet.
     #[must_use]
     pub fn is_start(&self) -> bool {
         self.batches == 0
     }
 }
 
-/// A batch is done, and it was not the last one of its epoch.
+/// Report of a finished batch that is not the last of its epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchDone {
-    /// Batches done in this epoch.
+    /// Number of batches done in this epoch.
     pub batches: u64,
-    /// Batches of an epoch.
+    /// Number of batches of an epoch.
     pub n_batches: u64,
 }
 
-/// Who is told of every batch but the last of an epoch, and says whether to go on.
+/// Callback after every batch but the last of an epoch. Its result tells whether to continue.
 pub type StepCallback<'w> = dyn FnMut(BatchDone) -> Control + 'w;
 
-/// A clock of what is done one after the other.
+/// Clock for consecutive stages.
 pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {
@@ -76,7 +76,7 @@ impl Stopwatch {
         Self(Instant::now())
     }
 
-    /// The time since the last call, or since the start.
+    /// Time since the last call, or since the start.
     pub(crate) fn next(&mut self) -> Duration {
         let now = Instant::now();
         now - std::mem::replace(&mut self.0, now)
@@ -91,49 +91,49 @@ struct Best {
 
 /// One run, epoch by epoch.
 pub trait Run<'a, B: Backend + 'a> {
-    /// Where the run stands.
+    /// State of the run.
     fn state(&self) -> &RunState<'a, B>;
 
-    /// Where the run stands, to be changed.
+    /// State of the run, mutable.
     fn state_mut(&mut self) -> &mut RunState<'a, B>;
 
-    /// Refuses to train where there is nothing to learn from; a model that is trained may be applied there.
+    /// Refuses to train without training data. A trained model may still be applied to such data.
     ///
     /// # Errors
-    /// When there is nothing, saying what.
+    /// When there is no training data; the message names it.
     fn check_trains(&self) -> Result<(), TrainError> {
         Ok(())
     }
 
-    /// Whether there is something to choose the epoch by: validation nodes with labels, validation links, or test items.
+    /// Whether validation data can choose the epoch: labelled validation nodes, validation links, or test items.
     fn has_validation(&self) -> bool;
 
-    /// Goes through the training data once at learning rate `lr`, or through what is left of it; returns the mean loss,
-    /// and the time of stages as the host's clock tells it. `None` when `watch` said to stop: the epoch can go on after
-    /// that, from a [checkpoint](RunState::checkpoint) also. An epoch that cannot does not ask.
+    /// Trains one epoch, or its remainder, at learning rate `lr`. Returns the mean loss and the time of each stage by
+    /// the host's clock. Returns `None` if `watch` stops the epoch; a later call or a
+    /// [checkpoint](RunState::checkpoint) can continue it. Runs that cannot stop within an epoch never call `watch`.
     ///
     /// # Errors
-    /// When the backend fails, or the loss is no longer finite. A run has no further epoch then: its parameters may be
-    /// those of a step that leads nowhere.
+    /// When the backend fails, or the loss is not finite. The run has no further epoch then: its parameters may
+    /// already include the failed step.
     fn train_once(&mut self, lr: f64, watch: &mut StepCallback<'_>) -> Result<Option<(f32, StageTimes)>, TrainError>;
 
-    /// Scores of the parameters as they are.
+    /// Scores of the current parameters.
     ///
     /// # Errors
     /// When the backend fails.
     fn evaluate(&mut self) -> Result<Scores, TrainError>;
 
-    /// More about the test nodes with the parameters as they are; `None` where nodes have no classes,
-    /// and where another rank says it for all.
+    /// Detailed report on the test nodes for the current parameters. `None` for tasks without node classes, and on
+    /// ranks whose primary reports for all.
     ///
     /// # Errors
     /// When the backend fails.
     fn test_report(&mut self) -> Result<Option<TestReport>, TrainError>;
 
-    /// How far logits are off with the parameters as they are where ranks round operands before these travel
-    /// ([`RankOptions::wire`](crate::distributed::RankOptions::wire)): the Euclidean norm of their differences to
-    /// logits without rounding, over that of the latter, of all nodes. Of mini-batches these are the logits of scores.
-    /// `None` where ranks do not round, and for recommenders.
+    /// Relative rounding error of the logits for the current parameters, where ranks round operands before they are
+    /// sent ([`RankOptions::wire`](crate::distributed::RankOptions::wire)). It is the Euclidean norm of the
+    /// differences to unrounded logits over the norm of these, for all nodes. Mini-batch runs compare the logits of
+    /// evaluation. `None` where ranks do not round, and for recommenders.
     ///
     /// # Errors
     /// When the backend or another rank fails.
@@ -141,18 +141,18 @@ pub trait Run<'a, B: Backend + 'a> {
         Ok(None)
     }
 
-    /// Trains one epoch, then takes scores when they are due.
+    /// Trains one epoch, then evaluates if due.
     ///
     /// # Errors
     /// As [`train_once`](Self::train_once).
     ///
     /// # Panics
-    /// When an epoch ends early though nobody said so.
+    /// When an epoch ends early although no callback stopped it.
     fn epoch(&mut self) -> Result<EpochReport, TrainError> {
         Ok(self.epoch_until(&mut |_| Control::Continue)?.expect("nobody stopped it"))
     }
 
-    /// As [`epoch`](Self::epoch), unless `watch` says to stop, in the middle of it: `None` then.
+    /// As [`epoch`](Self::epoch), but returns `None` if `watch` stops it in the middle.
     ///
     /// # Errors
     /// As [`train_once`](Self::train_once), and when a mapped file of the process has changed.
@@ -179,7 +179,7 @@ pub trait Run<'a, B: Backend + 'a> {
     }
 }
 
-/// Refuses to go on with files that changed while they were read, and warns of those that were replaced.
+/// Fails if a mapped file changed while it was read, and warns of replaced files.
 fn check_files() -> Result<(), TrainError> {
     check_mapped_files()?;
     replaced_files().iter().for_each(|warning| tracing::warn!("{warning}"));
@@ -187,7 +187,7 @@ fn check_files() -> Result<(), TrainError> {
 }
 
 impl<'a, B: Backend> RunState<'a, B> {
-    /// A run at its start.
+    /// Initial state of a run.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -219,20 +219,20 @@ impl<'a, B: Backend> RunState<'a, B> {
         })
     }
 
-    /// The same on one of several ranks, whose own rows are among the parameters.
+    /// As before, but on one of several ranks; parameters may hold only the rows of its own nodes.
     #[must_use]
     pub(crate) fn among(mut self, ranks: Option<&'a Ranks<B>>) -> Self {
         self.ranks = ranks;
         self
     }
 
-    /// Epochs done.
+    /// Number of epochs done.
     #[must_use]
     pub fn epochs_done(&self) -> u64 {
         self.epoch
     }
 
-    /// Whether scores are taken after the epochs that are done: every so many, and at the last.
+    /// Whether scores are due after the current number of epochs: every `eval_every` epochs, and after the last.
     fn is_scored(&self) -> bool {
         self.epoch.is_multiple_of(self.config.eval_every) || self.epoch >= self.config.epochs
     }
@@ -241,14 +241,14 @@ impl<'a, B: Backend> RunState<'a, B> {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let impatient = match (self.config.patience, &self.best) {
-            // Epochs behind the last scores may be better than these.
+            // Later epochs without scores may be better than the last scored one.
             (Some(patience), Some(best)) => self.is_scored() && self.epoch - best.epoch >= patience,
             _ => false,
         };
         self.epoch >= self.config.epochs || impatient
     }
 
-    /// The key below which the next epoch draws for `purpose`.
+    /// Random key of the next epoch for `purpose`.
     pub(crate) fn key(&self, purpose: u32) -> Key {
         Key::new(self.config.seed, purpose).child(self.run).child(self.epoch)
     }
@@ -257,8 +257,9 @@ impl<'a, B: Backend> RunState<'a, B> {
         self.config.optimizer.lr_at(self.epoch, self.config.epochs)
     }
 
-    /// Both passes of a step, with draws below `key`: `forward` ends in a loss, which comes back, and gradients are
-    /// left where [`step`](Self::step) reads them: summed over ranks that cut the graph, not over those that share batches.
+    /// Runs the forward and the backward pass of a step, with random draws below `key`. `forward` ends in a loss,
+    /// which is returned. The gradients stay in [`step`](Self::step)'s buffers. They are summed over ranks that
+    /// partition the graph, but not over ranks that share batches.
     ///
     /// # Errors
     /// When the backend or another rank fails.
@@ -275,7 +276,7 @@ impl<'a, B: Backend> RunState<'a, B> {
         Ok((loss, StageTimes { forward, backward: lap.next(), ..StageTimes::default() }))
     }
 
-    /// Takes a step of the optimiser, which has [begun](Optimizer::begin), by the gradients at hand.
+    /// Takes an optimiser step with the current gradients. [`begin`](Optimizer::begin) must have counted it.
     ///
     /// # Errors
     /// When the backend fails.
@@ -283,10 +284,11 @@ impl<'a, B: Backend> RunState<'a, B> {
         Ok(self.optimizer.apply(self.backend, step, &self.gradients, &mut self.params)?)
     }
 
-    /// The losses of `n` steps that were taken at learning rate `lr`, which are the first rows of `losses`, on the host.
+    /// Losses of `n` steps at learning rate `lr`: the first `n` rows of `losses`, on the host.
     ///
-    /// Here the host waits for the steps, and not between their passes. A step by a loss that is no number is taken
-    /// before that is seen; the error ends the run, and a checkpoint is only written after an epoch without one.
+    /// The host waits for the steps here, and not between their passes. A step with a non-finite loss therefore
+    /// changes the parameters before the host notices. The error ends the run, and checkpoints are written only after
+    /// epochs without one.
     ///
     /// # Errors
     /// When a loss is not finite, or the backend fails.
@@ -306,7 +308,7 @@ impl<'a, B: Backend> RunState<'a, B> {
         }
     }
 
-    /// Takes note of the latest scores, and keeps the parameters when they are the best so far.
+    /// Records the latest scores, and keeps a copy of the parameters if they are the best so far.
     fn keep_if_best(&mut self, scores: Option<Scores>) -> Result<(), TrainError> {
         let Some(scores) = scores else { return Ok(()) };
         if self.best.as_ref().is_none_or(|best| scores.better_than(&best.scores, self.config.metric)) {
@@ -316,7 +318,7 @@ impl<'a, B: Backend> RunState<'a, B> {
         Ok(())
     }
 
-    /// What the run has come to; `None` before the first evaluation.
+    /// Summary of the run; `None` before the first evaluation.
     #[must_use]
     pub fn summary(&self) -> Option<RunSummary> {
         let (best, last) = (self.best.as_ref()?, self.last?);
@@ -331,16 +333,16 @@ impl<'a, B: Backend> RunState<'a, B> {
         })
     }
 
-    /// The state of the run, from which [`restore`](Self::restore) continues bit for bit. Of several ranks, all call it
-    /// together, and the first gets the state of all, which any number of ranks can restore; the others get none, if
-    /// they have rows of their own among the parameters.
+    /// State of the run, from which [`restore`](Self::restore) continues bit for bit. All ranks call it together. The
+    /// first rank gets the state of all, which any number of ranks can restore. The others get `None` if parameters
+    /// have per-node rows.
     ///
     /// # Errors
     /// When the backend or another rank fails.
     pub fn checkpoint(&self, data: DataShape) -> Result<Option<Checkpoint>, TrainError> {
         let (first, second) = self.optimizer.download(self.backend)?.into_iter().unzip();
         let best_params = self.best.as_ref().map_or_else(Vec::new, |best| best.params.clone());
-        // All of them, before any rank leaves.
+        // Gathers all matrices before any rank returns.
         let (first, second) = (self.of_all(first)?, self.of_all(second)?);
         let (params, best_params) = (self.of_all(self.params.download(self.backend)?)?, self.of_all(best_params)?);
         let (Some(first), Some(second), Some(params), Some(best_params)) = (first, second, params, best_params) else {
@@ -369,8 +371,8 @@ impl<'a, B: Backend> RunState<'a, B> {
         }))
     }
 
-    /// Matrices like the parameters, by name: of those with a row for each node, the rows of all ranks, which the first
-    /// gets.
+    /// Matrices shaped like the parameters, by name. Per-node matrices are gathered from all ranks onto the first
+    /// rank; the others get `None`.
     fn of_all(&self, matrices: Vec<Matrix>) -> Result<Option<Vec<(String, Matrix)>>, TrainError> {
         let entries = self.params.iter().zip(matrices).map(|((_, param), matrix)| {
             let matrix = match self.ranks.filter(|_| param.per_node) {
@@ -379,12 +381,12 @@ impl<'a, B: Backend> RunState<'a, B> {
             };
             Ok(matrix.map(|matrix| (param.name.clone(), matrix)))
         });
-        // Each is gathered before it is seen that one is not here.
+        // Every matrix is gathered before the check for a missing one, so that all ranks take part.
         let entries: Vec<Option<_>> = entries.collect::<Result<_, TrainError>>()?;
         Ok(entries.into_iter().collect())
     }
 
-    /// Goes to the state of a checkpoint.
+    /// Restores the state of a checkpoint.
     ///
     /// # Errors
     /// When the checkpoint lacks a parameter of this model or holds one of another shape.
@@ -408,7 +410,7 @@ impl<'a, B: Backend> RunState<'a, B> {
         Ok(())
     }
 
-    /// Makes the best parameters so far the current ones; does nothing before the first evaluation.
+    /// Restores the best parameters so far; does nothing before the first evaluation.
     ///
     /// # Errors
     /// When the backend fails.
@@ -419,7 +421,7 @@ impl<'a, B: Backend> RunState<'a, B> {
         }
     }
 
-    /// Matrices of all ranks in the order of the parameters: of those with a row for each node, the rows at hand.
+    /// Matrices in the order of the parameters. For per-node parameters, only the rows of this rank's nodes.
     fn own<'m>(&self, of_name: impl Fn(&str) -> Option<&'m Matrix>) -> Result<Vec<Matrix>, TrainError> {
         let own = |param: &Param<B>| {
             let whole = of_name(&param.name)?;

@@ -1,4 +1,4 @@
-//! [`Targets`]: what the loss compares logits with, and [`Part`]: on which nodes.
+//! [`Targets`]: labels that the loss compares logits with, and [`Part`]: nodes that the loss is taken of.
 
 use girih_compute::{Backend, ComputeError, Dtype};
 use girih_datasets::Labels;
@@ -13,7 +13,7 @@ pub enum Targets<B: Backend> {
 }
 
 impl<B: Backend> Targets<B> {
-    /// The labels of the nodes at hand.
+    /// Labels of the local nodes.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -25,18 +25,18 @@ impl<B: Backend> Targets<B> {
     }
 }
 
-/// Some nodes that a loss is the mean over, as the rank at hand sees them.
+/// Nodes that a loss is the mean over, as seen by this rank.
 pub struct Part<B: Backend> {
-    /// Those at hand, counted from the first node at hand.
+    /// Local nodes of the part, as row indices from this rank's first node.
     pub rows: B::Ids,
-    /// How many are at hand.
+    /// Number of local nodes of the part.
     pub n_here: usize,
-    /// How many there are on all ranks together.
+    /// Number of nodes of the part on all ranks together.
     pub n_all: usize,
 }
 
 impl<B: Backend> Part<B> {
-    /// Of the nodes at hand these, counted from the first of them, and how many there are on all ranks.
+    /// Part with the given local rows and `n_all` nodes on all ranks.
     ///
     /// # Errors
     /// When the device's memory does not suffice.

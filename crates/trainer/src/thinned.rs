@@ -1,14 +1,14 @@
-//! [`Thinned`]: what is kept of a long sequence.
+//! [`Thinned`]: evenly spaced values of a long sequence.
 
-/// Most values that are kept; even, so that a value that comes when so many are has a number that is kept, too.
+/// Maximum number of kept values. It is even, so that the value after a full buffer has an index that is kept.
 const MAX: usize = 4096;
 
-/// Every k-th value of a sequence, from the first; k is 1 until 4096 values have come, and doubles whenever so many are
-/// kept. Memory is bounded, however long training takes.
+/// Every k-th value of a sequence, from the first. k is 1 for the first 4096 values, and doubles whenever the buffer
+/// is full. Memory is bounded, however long training takes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thinned<T> {
     kept: Vec<T>,
-    /// Distance of values that are kept.
+    /// Distance between kept values.
     step: usize,
     len: usize,
 }
@@ -33,19 +33,19 @@ impl<T> Thinned<T> {
         self.len += 1;
     }
 
-    /// Number of values that came, kept or not.
+    /// Number of values pushed, kept or not.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none came.
+    /// Whether no value was pushed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Values that are kept, in order.
+    /// Kept values, in order.
     pub fn iter(&self) -> std::slice::Iter<'_, T> {
         self.kept.iter()
     }

@@ -32,7 +32,7 @@ fn graph() -> Csr {
 fn sparse(norm: Norm) -> &'static <Reference as Backend>::Sparse {
     match whole(norm) {
         Graph::Whole(matrix) => matrix,
-        Graph::Cut(_) | Graph::Block(_) => unreachable!("nothing cuts it"),
+        Graph::Partitioned(_) | Graph::Block(_) => unreachable!("nothing cuts it"),
     }
 }
 
@@ -314,7 +314,7 @@ fn lightgcn() {
         let embedding = model.embedding().unwrap();
         // First embeddings are so small that the loss hardly bends.
         params.value_mut(embedding).data_mut().iter_mut().for_each(|value| *value *= 8.0);
-        let inputs = Inputs::of_graph(&Reference, graph(), &model.needs()).unwrap();
+        let inputs = Inputs::of_graph(&Reference, graph(), &model.input_spec()).unwrap();
         let inputs: &'static _ = Box::leak(Box::new(inputs));
         check_loss(params, &|tape| {
             let own = tape.param(embedding);
@@ -485,7 +485,7 @@ fn check_model(config: &ModelConfig, sparse: bool) {
     let model: Box<dyn Model<Reference>> = models::build(config, DIMS, &mut init).unwrap();
     let mut params = init.finish();
     move_off_zero(&mut params);
-    let inputs = Inputs::prepare(&Reference, graph(), features(sparse), &model.needs(), Dtype::F32).unwrap();
+    let inputs = Inputs::prepare(&Reference, graph(), features(sparse), &model.input_spec(), Dtype::F32).unwrap();
     let inputs: &'static _ = Box::leak(Box::new(inputs));
     check(params, &single_targets(), &|tape| model.forward(tape, inputs).unwrap());
 }
@@ -556,8 +556,8 @@ fn check_learned(config: &ModelConfig) {
         (features, model, params)
     };
     let (features, model, params) = built();
-    let needs = model.needs();
-    let whole = Inputs::of_graph(&Reference, graph(), &needs).unwrap();
+    let input_spec = model.input_spec();
+    let whole = Inputs::of_graph(&Reference, graph(), &input_spec).unwrap();
     let whole: &'static _ = Box::leak(Box::new(Inputs { features: Some(FeatureInput::Learned(features)), ..whole }));
     check(params, &single_targets(), &|tape| model.forward(tape, whole).unwrap());
     // Networks whose layers read more than the rows of the layer before have no batches of blocks.
@@ -565,7 +565,7 @@ fn check_learned(config: &ModelConfig) {
         return;
     }
     let (param, model, params) = built();
-    let (inputs, nodes) = batch_of_nodes(&needs, config.layers, false, false);
+    let (inputs, nodes) = batch_of_nodes(&input_spec, config.layers, false, false);
     let ids = Reference.upload_ids(&nodes).unwrap();
     let rows = FeatureInput::LearnedRows { param, ids, n_ids: nodes.len() };
     let inputs: &'static _ = Box::leak(Box::new(Inputs { features: Some(rows), propagated: None, ..inputs }));
@@ -581,7 +581,7 @@ fn check_batch(config: &ModelConfig, sparse: bool, in_place: bool) {
     let model: Box<dyn Model<Reference>> = models::build(config, DIMS, &mut init).unwrap();
     let mut params = init.finish();
     move_off_zero(&mut params);
-    let inputs: &'static _ = Box::leak(Box::new(batch(&model.needs(), config.layers, sparse, in_place)));
+    let inputs: &'static _ = Box::leak(Box::new(batch(&model.input_spec(), config.layers, sparse, in_place)));
     let (targets, rows) = (single_targets_of(3), Reference.upload_ids(&[0, 2]).unwrap());
     check_loss(params, &|tape| {
         let logits = model.forward(tape, inputs).unwrap();
@@ -595,13 +595,18 @@ fn single_targets_of(n: usize) -> Targets<Reference> {
 }
 
 /// A batch for three seeds, with two neighbours for each node of each layer.
-fn batch(needs: &InputSpec, n_layers: usize, sparse: bool, in_place: bool) -> Inputs<Reference> {
-    batch_of_nodes(needs, n_layers, sparse, in_place).0
+fn batch(input_spec: &InputSpec, n_layers: usize, sparse: bool, in_place: bool) -> Inputs<Reference> {
+    batch_of_nodes(input_spec, n_layers, sparse, in_place).0
 }
 
 /// The same with the nodes whose features it reads.
-fn batch_of_nodes(needs: &InputSpec, n_layers: usize, sparse: bool, in_place: bool) -> (Inputs<Reference>, Vec<u32>) {
-    let neighborhoods = Neighborhoods::new(&graph(), needs.graph.unwrap()).unwrap();
+fn batch_of_nodes(
+    input_spec: &InputSpec,
+    n_layers: usize,
+    sparse: bool,
+    in_place: bool,
+) -> (Inputs<Reference>, Vec<u32>) {
+    let neighborhoods = Neighborhoods::new(&graph(), input_spec.graph.unwrap()).unwrap();
     let columns = if in_place { Columns::Global } else { Columns::Local };
     let options = NeighborOptions { edge_ids: true, inputs: columns, ..NeighborOptions::default() };
     let fan_out = vec!["2"; n_layers].join(",");
@@ -618,7 +623,7 @@ fn batch_of_nodes(needs: &InputSpec, n_layers: usize, sparse: bool, in_place: bo
         })
     };
     let graphs = LayerGraphs::Blocks(batch.blocks.iter().map(block).collect());
-    let whole = InputSpec { raw_features: true, propagation: Propagation::Never, ..*needs };
+    let whole = InputSpec { raw_features: true, propagation: Propagation::Never, ..*input_spec };
     let features = match (features(sparse), in_place) {
         (all, true) => all,
         (all, false) => rows_of(&all, batch.inputs()),

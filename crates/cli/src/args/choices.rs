@@ -1,4 +1,4 @@
-//! Values of flags that stand for enums of the libraries.
+//! Flag values that stand for enums of the libraries.
 
 use clap::ValueEnum;
 use girih_compute::Dtype;
@@ -11,7 +11,7 @@ use girih_trainer::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Declares a flag's values beside the library's enum that they stand for.
+/// Declares a flag's values together with the library enum that they map to.
 macro_rules! value_enum {
     ($(#[$doc:meta])* $name:ident for $target:ty { $($(#[$value_doc:meta])* $value:ident),+ $(,)? }) => {
         $(#[$doc])*
@@ -27,7 +27,7 @@ macro_rules! value_enum {
 }
 
 value_enum! {
-    /// For which nodes a hop draws neighbours.
+    /// Nodes whose neighbors a hop draws.
     ExpandChoice for Expand {
         /// For the nodes that the hop before found.
         Once,
@@ -37,7 +37,7 @@ value_enum! {
 }
 
 value_enum! {
-    /// Who draws neighbours.
+    /// Rule by which neighbors are drawn.
     DrawsChoice for Draws {
         /// Each node for itself (GraphSAGE).
         #[value(name = "node")]
@@ -51,84 +51,84 @@ value_enum! {
 }
 
 value_enum! {
-    /// What a sampled batch is.
+    /// Kind of a sampled batch.
     SampledBatch for BatchKind { Neighbor, Layer, Cluster, Saint }
 }
 
 value_enum! {
-    /// A network.
+    /// Network.
     Model for ModelKind { Gcn, Sgc, Sage, Gat, Gatv2, Gin, Ngcn, Appnp, Mlp, #[value(name = "lightgcn")] LightGcn }
 }
 
 value_enum! {
-    /// What is learnt.
+    /// Task.
     TaskArg for TaskKind { Nodes, Links }
 }
 
 value_enum! {
-    /// What normalises hidden layers.
+    /// Normalisation of hidden layers.
     NormArg for NormKind { None, Layer, Batch }
 }
 
 value_enum! {
-    /// Weights that degrees are sums of.
+    /// Edge weights that degrees are summed from.
     NormalizationArg for Degrees { Default, Absolute }
 }
 
 value_enum! {
-    /// How logits read hidden layers.
+    /// Way in which logits read hidden layers.
     JumpArg for Jump { None, Concat, Max }
 }
 
 value_enum! {
-    /// A score that chooses the epoch.
+    /// Score that chooses the epoch.
     MetricArg for Metric { Accuracy, RocAuc }
 }
 
 value_enum! {
-    /// An aggregator of GraphSAGE.
+    /// Aggregator of GraphSAGE.
     AggregatorArg for Aggregator { Mean, Pool, Lstm }
 }
 
 value_enum! {
-    /// An optimiser.
+    /// Optimiser.
     Optimizer for OptimizerKind { Adam, Adamw, Sgd }
 }
 
 value_enum! {
-    /// Which parameters decay.
+    /// Parameters to which weight decay applies.
     DecayArg for Decay { First, All }
 }
 
 value_enum! {
-    /// What rows of features are divided by.
+    /// Divisor of each row of features.
     #[derive(Deserialize, Serialize)]
     #[serde(rename_all = "kebab-case")]
     RowDivisor for FeatureNorm { None, Sum, Length, RootLength }
 }
 
 value_enum! {
-    /// What a training step sees.
+    /// Graph that a training step uses.
     Batch for BatchKind { Full, Neighbor, Layer, Cluster, Saint }
 }
 
 value_enum! {
-    /// What GraphSAINT draws.
+    /// Unit that GraphSAINT draws: nodes, edges or walks.
     Saint for SaintKind { Node, Edge, Walk }
 }
 
 value_enum! {
-    /// How runs on mini-batches are scored.
+    /// Evaluation method of runs on mini-batches.
     ScoreByArg for ScoreBy { Graph, Layers }
 }
 
 value_enum! {
-    /// A storage of floats.
+    /// Storage type of floats.
     Precision for Dtype { F32, Bf16 }
 }
 
 value_enum! {
-    /// What each rank holds of graph and features.
+    /// Share of graph and features that each rank holds.
     LayoutChoice for GraphPlacement {
         /// Its patches of both.
         Patches,

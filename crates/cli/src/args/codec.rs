@@ -9,7 +9,7 @@ use girih_compress::CodecSpec;
 use super::{OutputArgs, any_case};
 use crate::paths;
 
-/// How features are compressed.
+/// Compression of features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodecChoice {
     /// Not at all.
@@ -19,7 +19,7 @@ pub enum CodecChoice {
 }
 
 impl CodecChoice {
-    /// The codec, if there is one.
+    /// Codec; `None` for no compression.
     pub fn codec(self) -> Option<CodecSpec> {
         match self {
             Self::None => None,
@@ -68,7 +68,7 @@ pub struct CompressArgs {
 }
 
 impl CompressArgs {
-    /// The data to compress.
+    /// Data to compress: a SPEC, or the path of a matrix.
     pub fn spec(&self) -> &str {
         self.data.as_deref().or(self.path.as_deref()).expect("one of the two is required")
     }

@@ -15,7 +15,7 @@ pub struct CompletionsArgs {
     pub out: Option<PathBuf>,
 }
 
-/// Text that is made of the grammar of the command line.
+/// Output that is generated from the grammar of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Script {
     Bash,

@@ -1,4 +1,4 @@
-//! Flags for data: what is read, generated and converted.
+//! Flags for data: reading, generating and converting.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use girih_graph_format::file::Verify;
 
 use super::{CacheArgs, OutputArgs, ReadArgs};
 
-/// The data of `girih train` without `--data`.
+/// Data of `girih train` without `--data`.
 pub const DEFAULT_DATA: &str = "synth:planted,nodes=10000,degree=20";
 
 const DATA_HELP: &str = "\
@@ -40,12 +40,12 @@ pub struct DataArgs {
 }
 
 impl DataArgs {
-    /// What is trained on.
+    /// SPEC of the training data.
     pub fn spec(&self) -> &str {
         self.data.as_deref().unwrap_or(DEFAULT_DATA)
     }
 
-    /// The options for the loaders; `seed` and `n_splits` decide the splits of data that ships none.
+    /// Options for the loaders. `seed` and `n_splits` decide the splits of data that ships none.
     pub fn options(&self, seed: u64, n_splits: usize) -> LoadOptions {
         let verify = if self.no_verify { Verify::Structure } else { Verify::Full };
         LoadOptions { verify, ..self.read.options(seed, n_splits, self.strict) }

@@ -28,7 +28,7 @@ pub struct DeviceArgs {
     pub ranks_per_gpu: u16,
 }
 
-/// A device to compute on.
+/// Device to compute on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// The fastest that is there.

@@ -2,18 +2,18 @@
 
 use clap::Command;
 
-/// Help of a command beyond the texts of its flags.
+/// Help of a command, in addition to the texts of its flags.
 struct Help {
     command: &'static str,
-    /// Flags and arguments that `-h` shows, by id; `--help` shows all. Empty: `-h` shows all, too.
+    /// Ids of the flags and arguments that `-h` shows; `--help` shows all. If empty, `-h` shows all as well.
     common: &'static [&'static str],
-    /// Pairs of a purpose and the command line for it.
+    /// Pairs of a purpose and its command line.
     examples: &'static [(&'static str, &'static str)],
 }
 
 /// Flags that every `-h` shows.
 const EVERYWHERE: &[&str] = &["path", "json", "quiet", "verbose", "help"];
-/// Examples that `-h` shows, at most.
+/// Maximum number of examples in `-h`.
 const SHORT_EXAMPLES_MAX: usize = 3;
 
 const HELP: &[Help] = &[
@@ -136,7 +136,7 @@ const HELP: &[Help] = &[
     },
 ];
 
-/// The command with its examples, and with a short help of common flags.
+/// Command with its examples, and with a short help of the common flags.
 pub(super) fn completed(command: Command) -> Command {
     let Some(help) = HELP.iter().find(|help| help.command == command.get_name()) else { return command };
     let shown = &help.examples[..help.examples.len().min(SHORT_EXAMPLES_MAX)];
@@ -151,13 +151,13 @@ pub(super) fn completed(command: Command) -> Command {
     })
 }
 
-/// Examples as the end of a short help text, a line each.
+/// Examples at the end of a short help text, one line each.
 fn short_examples(all: &[(&str, &str)]) -> String {
     let lines = all.iter().map(|(_, line)| format!("  {line}"));
     std::iter::once("Examples:".to_owned()).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
-/// Examples as the end of a help text, two lines each.
+/// Examples at the end of a help text, two lines each.
 fn examples(all: &[(&str, &str)]) -> String {
     let lines = all.iter().map(|(what, line)| format!("  # {what}\n  {line}"));
     std::iter::once("Examples:".to_owned()).chain(lines).collect::<Vec<_>>().join("\n")
@@ -171,7 +171,7 @@ mod tests {
     const WIDTH: usize = 80;
     const SHORT_LINES_MAX: usize = 40;
 
-    /// Every command with its help at 80 columns: by `-h`, and by `--help`.
+    /// Every command with its help at 80 columns, from `-h` and from `--help`.
     fn rendered() -> Vec<(String, [String; 2])> {
         let mut girih = command().term_width(WIDTH);
         girih.build();
@@ -231,7 +231,7 @@ mod tests {
         }
     }
 
-    /// A heading names what stands below it: flags of the output are not among those of ranks.
+    /// A heading names the flags below it: output flags are not listed under ranks.
     #[test]
     fn flags_stand_in_their_groups() {
         let mut girih = command();

@@ -127,10 +127,10 @@ pub struct DoctorArgs {
 }
 
 impl Cli {
-    /// The parsed command line, whose first word is the program.
+    /// Parses a command line, whose first word is the program.
     ///
     /// # Errors
-    /// Errors of clap, help and version among them; a flag of another tool is answered with girih's.
+    /// Errors of clap, including help and version. For a flag of another tool, the error names girih's flag.
     pub fn parse_line(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Self, clap::Error> {
         let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
         let mut command = command();
@@ -142,7 +142,7 @@ impl Cli {
 }
 
 impl Command {
-    /// Takes the data that were given without `--data` as if they were given with it.
+    /// Treats data given without `--data` as if they were given with it.
     fn take_path(&mut self) {
         let data = match self {
             Self::Train(args) => &mut args.data,
@@ -165,7 +165,7 @@ impl Command {
     }
 }
 
-/// The grammar of the command line: values of enums in any case, short help of common flags, examples.
+/// Grammar of the command line: enum values in any case, short help of common flags, examples.
 pub fn command() -> clap::Command {
     let any_case = |arg: clap::Arg| {
         let has_names = arg.get_action().takes_values() && !arg.get_possible_values().is_empty();
@@ -174,7 +174,7 @@ pub fn command() -> clap::Command {
     Cli::command().mut_subcommands(|command| help::completed(command.mut_args(any_case)))
 }
 
-/// Parses a name whose letters may be of either case.
+/// Parses a name without regard to case.
 fn any_case<T: FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
     text.to_ascii_lowercase().parse().map_err(|error: T::Err| error.to_string())
 }
@@ -207,10 +207,10 @@ mod tests {
         assert_eq!(both.kind(), clap::error::ErrorKind::ArgumentConflict);
     }
 
-    /// Flags of other programs that messages name.
+    /// Flags of other programs that messages mention.
     const OF_OTHERS: [&str; 3] = ["--release", "--gpu-architecture", "--std"];
 
-    /// A remedy that names a flag works: the text of every crate names flags of some command alone.
+    /// Every flag that a message recommends exists: the sources of all crates mention only flags of some command.
     #[test]
     fn flags_in_messages_exist() {
         let girih = command();
@@ -233,7 +233,7 @@ mod tests {
         assert!(n_found > 200, "{n_found} flags are named: the sources are not where they were");
     }
 
-    /// The sources of all crates, without their tests, comments, and the table of other tools' flags.
+    /// Sources of all crates, without tests, comments, and the table of other tools' flags.
     fn sources() -> Vec<(PathBuf, String)> {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let (mut folders, mut found) = (Vec::new(), Vec::new());
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(flags_in("give --lr (now 1), `--out DIR` or --a=b; a--b --- -- --, x--y"), ["--lr", "--out", "--a"]);
     }
 
-    /// Every flag whose values are names takes them in capitals, too.
+    /// Every flag whose values are names also accepts capitals.
     #[test]
     fn names_are_read_in_any_case() {
         for line in [

@@ -1,4 +1,4 @@
-//! Flags for ranks: how many, how they cut the graph, and what starts them.
+//! Flags for ranks: their number, the partition, and how they are launched.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -100,7 +100,7 @@ pub struct PartitionKind {
 }
 
 impl PartitionKind {
-    /// What is cut and sent unless it is told.
+    /// Default partition and exchange.
     pub const USUAL: Self = Self {
         partition: PartitionChoice::Of(Scheme::OneD),
         replication: 1,
@@ -110,7 +110,7 @@ impl PartitionKind {
         wire: Precision::F32,
     };
 
-    /// The same, with rows in the place of what is still to be chosen.
+    /// As given, but with 1D rows instead of a choice that is not made yet.
     pub fn or_rows(self) -> Self {
         match self.partition {
             PartitionChoice::Of(_) => self,
@@ -119,7 +119,7 @@ impl PartitionKind {
     }
 }
 
-/// A partition, or the one that a plan predicts to be quickest.
+/// Partition, or the one that the planner predicts to be the fastest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionChoice {
     Of(Scheme),

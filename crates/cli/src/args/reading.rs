@@ -1,4 +1,4 @@
-//! Flags that say how files are read; also the section `[read]` of a configuration file.
+//! Flags for reading files; also the section `[read]` of a configuration file.
 
 use std::path::PathBuf;
 
@@ -87,7 +87,7 @@ pub struct ReadArgs {
     pub split: Option<SplitChoice>,
 }
 
-/// The split sets to use.
+/// Split sets to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "SplitValue", into = "SplitValue")]
 pub enum SplitChoice {
@@ -99,7 +99,7 @@ pub enum SplitChoice {
     Random,
 }
 
-/// A split as a configuration file has it: a number, or a word.
+/// Split in a configuration file: a number, or a word.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum SplitValue {
@@ -137,7 +137,7 @@ fn parse_split(text: &str) -> Result<SplitChoice, String> {
 }
 
 impl ReadArgs {
-    /// These, and where they say nothing, `others`.
+    /// These options, with unset ones taken from `others`.
     pub fn or(self, others: Self) -> Self {
         let Self {
             features,
@@ -167,7 +167,7 @@ impl ReadArgs {
         }
     }
 
-    /// The options for the loaders; `seed` and `n_splits` decide the splits that are drawn.
+    /// Options for the loaders. `seed` and `n_splits` decide the splits that are drawn.
     pub fn options(&self, seed: u64, n_splits: usize, strict: bool) -> LoadOptions {
         let read = self.clone();
         LoadOptions {
@@ -196,7 +196,7 @@ impl ReadArgs {
     }
 }
 
-/// Values that are written as their names.
+/// Serialises values as their names.
 mod by_name {
     use std::fmt::Display;
     use std::str::FromStr;

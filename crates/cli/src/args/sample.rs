@@ -108,18 +108,18 @@ pub struct SampleRankArgs {
 }
 
 impl SampleRankArgs {
-    /// What each rank holds.
+    /// Placement of graph and features on ranks.
     pub fn layout(&self) -> GraphPlacement {
         self.layout.map_or(GraphPlacement::Patches, GraphPlacement::from)
     }
 
-    /// How many ranks there are.
+    /// Number of ranks.
     pub fn n_ranks(&self) -> u16 {
         self.ranks.unwrap_or(1)
     }
 }
 
-/// How a graph is cut into patches.
+/// Method by which a graph is divided into patches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum CutChoice {
     /// Along few edges.
@@ -130,7 +130,7 @@ pub enum CutChoice {
 }
 
 impl CutChoice {
-    /// As the command line and results spell it.
+    /// Spelling on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Metis => "metis",
@@ -177,7 +177,7 @@ pub struct TierArgs {
 }
 
 impl SampleArgs {
-    /// The settings that training has for the same batches.
+    /// Settings with which training makes the same batches.
     pub fn batch_config(&self) -> BatchConfig {
         let mut config = BatchConfig { kind: self.batch.into(), replace: self.replace, ..BatchConfig::default() };
         set(&mut config.fanout, self.fanout.as_ref().map(numbers));
@@ -185,12 +185,12 @@ impl SampleArgs {
         config
     }
 
-    /// Seeds of a batch.
+    /// Number of seeds of a batch.
     pub fn batch_size(&self) -> usize {
         self.batch_size.map_or(DEFAULT_BATCH_SIZE, |size| size as usize)
     }
 
-    /// The first flag that was given and means nothing for batches of this kind, with the kind that it is for.
+    /// First given flag that has no effect on batches of this kind, with the kind that it belongs to.
     pub fn flag_of_other_batches(&self) -> Option<(&'static str, &'static str)> {
         let of_neighbors = [
             (self.draws.is_some(), "--draws"),
@@ -211,7 +211,7 @@ impl SampleArgs {
     }
 }
 
-/// What makes a node of a layer batch likely.
+/// Source of the sampling probability of a node in a layer batch.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub enum Importance {
     /// Its edges to the layer above (Zou et al., NeurIPS 2019).

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::sizes;
 
-/// Settings that end up in a [`TrainConfig`]; what is not given comes from the file or the defaults.
+/// Settings of a [`TrainConfig`]. Values that are not given come from the file or the defaults.
 #[derive(Debug, Args)]
 pub struct Settings {
     /// Task: classes of nodes, or links between them [default: nodes]
@@ -198,7 +198,7 @@ pub struct TierSettings {
     pub tier_memory: Option<TierMemory>,
 }
 
-/// Memory of each device that is divided.
+/// Memory of each device that features and graph share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TierMemory {
     /// What is free.
@@ -223,7 +223,7 @@ impl TierSettings {
     }
 }
 
-/// Puts what was given in the place of a setting.
+/// Replaces a setting by a given value; `None` leaves it.
 pub(super) fn set<T>(slot: &mut T, given: Option<T>) {
     if let Some(value) = given {
         *slot = value;
@@ -231,7 +231,7 @@ pub(super) fn set<T>(slot: &mut T, given: Option<T>) {
 }
 
 impl Settings {
-    /// Puts what was given into `config`.
+    /// Writes the given values into `config`.
     pub fn override_in(&self, config: &mut TrainConfig) {
         set(&mut config.task, self.task.map(TaskKind::from));
         self.model.override_in(&mut config.model);

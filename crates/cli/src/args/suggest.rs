@@ -1,11 +1,11 @@
-//! Flags of other tools, and what girih calls them.
+//! Flags of other tools, with girih's names for them.
 
 use std::ffi::OsString;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Flag of other tools, and what to write instead; the first word of that is a flag of girih.
+/// Flags of other tools, with the replacement; the first word of a replacement is a flag of girih.
 const FOREIGN: &[(&str, &str)] = &[
     ("--learning-rate", "--lr"),
     ("--learning_rate", "--lr"),
@@ -85,8 +85,8 @@ const FOREIGN: &[(&str, &str)] = &[
     ("--node_rank", "--node"),
 ];
 
-/// The error with the flag of girih in the place of clap's guess, where the unknown flag is one of another tool and the
-/// command at hand has girih's.
+/// Replaces clap's suggestion by girih's flag, if the unknown flag is one of another tool and the command at hand has
+/// girih's.
 pub(super) fn with_flag_of_girih(mut error: clap::Error, command: &clap::Command, words: &[OsString]) -> clap::Error {
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return error };
     if error.kind() != ErrorKind::UnknownArgument {
@@ -94,7 +94,7 @@ pub(super) fn with_flag_of_girih(mut error: clap::Error, command: &clap::Command
     }
     let subcommand = words.iter().filter_map(|word| command.find_subcommand(word)).next();
     let Some(girihs) = subcommand.and_then(|command| girihs(unknown, command)) else { return error };
-    // The usage shows clap's guess, too.
+    // The usage line shows clap's suggestion, too.
     let guesses =
         [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::TrailingArg, ContextKind::Usage];
     for guess in guesses {
@@ -105,7 +105,7 @@ pub(super) fn with_flag_of_girih(mut error: clap::Error, command: &clap::Command
     error
 }
 
-/// Flag of girih in a command that stands for another tool's.
+/// Flag of girih in a command that corresponds to another tool's flag.
 fn girihs(unknown: &str, command: &clap::Command) -> Option<&'static str> {
     let name = unknown.split('=').next().unwrap_or(unknown).to_ascii_lowercase();
     let here = |girihs: &str| {
@@ -144,7 +144,7 @@ mod tests {
         }
     }
 
-    /// No foreign flag is girih's own, and what is written instead exists somewhere.
+    /// No flag in the table is girih's own, and every replacement exists in some command.
     #[test]
     fn the_table_holds_no_flag_of_girih_and_leads_to_one() {
         let command = command();

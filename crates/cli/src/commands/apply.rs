@@ -1,4 +1,4 @@
-//! `girih evaluate` and `girih predict`: a trained model on a data set.
+//! `girih evaluate` and `girih predict`: apply a trained model to a data set.
 
 mod links;
 mod recommend;
@@ -25,16 +25,16 @@ use crate::output::{Results, percent};
 use crate::paths;
 use crate::scores::{NodeScore, Part, Undefined, percent_or};
 
-/// A trained model, the data that it is to be applied to, and who does it.
+/// Trained model, the data to apply it to, and the devices and ranks that run it.
 struct Loaded {
     checkpoint: Checkpoint,
     data: DataSource,
-    /// The first of several.
+    /// Backend of the first rank of this process.
     backend: Chosen,
     device: DeviceArgs,
     ranks: Option<RankOptions>,
     world: World,
-    /// Of several processes one is_primary to people, as if the others spoke to programs; and one writes.
+    /// Whether this process prints for people and writes files; true for rank 0 alone.
     is_primary: bool,
 }
 
@@ -43,7 +43,7 @@ struct Applied {
     description: Results,
     scores: Scores,
     test: TestReport,
-    /// Whether a node may have several labels.
+    /// Whether a node can have several labels.
     multi_label: bool,
 }
 
@@ -77,7 +77,7 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<(), CliError> {
     })
 }
 
-/// Runs `work` in every process that takes part, with how ranks share it.
+/// Runs `work` in every process of the job, with the partition over ranks.
 fn together(
     args: &RankArgs,
     work: impl FnOnce(World, Option<RankOptions>) -> Result<(), CliError>,
@@ -85,13 +85,13 @@ fn together(
     let place = LaunchContext::of(args)?;
     let ranks = place.options(args)?;
     if let Some(RankOptions { grid, .. }) = &ranks {
-        // What is still to be chosen is chosen for training.
+        // Choices that are still open are made for training.
         process_grid(&args.partition, grid.ranks() as u16)?;
     }
     place.with_the_others(args, |world| work(world, ranks))
 }
 
-/// Runs `work` where there is one rank, and refuses several for the reason given.
+/// Runs `work` in a single process; with several ranks, fails with the given reason.
 fn alone(args: &RankArgs, why: &str, work: impl FnOnce() -> Result<(), CliError>) -> Result<(), CliError> {
     let place = LaunchContext::of(args)?;
     place.refuse_several(why)?;
@@ -131,7 +131,7 @@ impl Applied {
     }
 }
 
-/// Metrics of scores against yes or no: their mean over labels and, with several labels, each of them.
+/// Ranking metrics (ROC-AUC, average precision): their mean over labels and, with several labels, each label's value.
 fn add_ranked(results: &mut Results, (test, has_nodes): (&TestReport, bool), undefined: &mut Undefined) {
     let metrics = [
         (
@@ -146,7 +146,7 @@ fn add_ranked(results: &mut Results, (test, has_nodes): (&TestReport, bool), und
         ),
     ];
     for ([key, key_of_each], [title, title_of_each], (values, why)) in metrics {
-        // Of more than two classes there are none.
+        // There are no values for more than two classes.
         if values.is_empty() {
             continue;
         }
@@ -166,7 +166,7 @@ fn add_ranked(results: &mut Results, (test, has_nodes): (&TestReport, bool), und
     }
 }
 
-/// Writes what the best checkpoint says of every node.
+/// Writes the predictions of the best checkpoint for every node.
 pub fn predict(args: &PredictArgs) -> Result<(), CliError> {
     together(&args.ranks, |world, ranks| {
         if world.is_primary() {
@@ -200,10 +200,10 @@ pub fn predict(args: &PredictArgs) -> Result<(), CliError> {
     })
 }
 
-/// What is written of logits, node after node.
+/// Predictions to write, in the order of nodes.
 enum Predictions {
     Logits(Vec<f32>),
-    /// Of several labels, those that are more likely than not.
+    /// With several labels a node: 1 for each label whose probability exceeds 0.5.
     Labels(Vec<u8>),
     Classes(Vec<i64>),
 }
@@ -244,7 +244,7 @@ impl Predictions {
     }
 }
 
-/// The position of the largest value, the first of equals.
+/// Position of the largest value; the first one of equal values.
 fn argmax(row: &[f32]) -> i64 {
     let mut best = 0;
     for (i, value) in row.iter().enumerate() {
@@ -256,7 +256,7 @@ fn argmax(row: &[f32]) -> i64 {
 }
 
 impl Loaded {
-    /// Features are compressed as in training, unless another `codec` is chosen.
+    /// Loads the best checkpoint and the data. `codec` overrides the codec of the training.
     fn new(
         data: &DataArgs,
         path: &Path,
@@ -272,7 +272,7 @@ impl Loaded {
         let config = &checkpoint.progress.config;
         let device = device_of(device, args, world.local_rank())?;
         let backend = choose(&device, config.precision)?;
-        // The splits that the training drew, so that its test nodes are tested.
+        // With the splits of the training, the same test nodes are scored.
         let data = data_of(path, data)?;
         let options = LoadOptions {
             codec: config.codec,
@@ -292,7 +292,7 @@ impl Loaded {
         Ok(Self { checkpoint, data, backend, device, ranks, world, is_primary })
     }
 
-    /// The classifier applied to all nodes; on the first rank, `take` gets their logits.
+    /// Applies the classifier to all nodes. On the first rank, `take` receives their logits.
     fn apply(self, take: Option<&mut TakeLogits<'_>>) -> Result<Applied, CliError> {
         let (description, multi_label) = (self.describe(), self.checkpoint.progress.data.multi_label);
         let Self { checkpoint, data, backend, device, ranks, world, .. } = self;
@@ -312,7 +312,7 @@ impl Loaded {
         Ok(Applied { description, scores, test, multi_label })
     }
 
-    /// The recommender applied to all users.
+    /// Applies the recommender to all users.
     fn recommend(self) -> Result<Recommendations, CliError> {
         let Self { checkpoint, data, backend, device, ranks, world, .. } = self;
         let Some(ranks) = ranks else {
@@ -323,7 +323,7 @@ impl Loaded {
         Ok(world.carry_out(backend, &device, checkpoint.progress.config.precision, job)?.done)
     }
 
-    /// The link predictor applied to all nodes.
+    /// Applies the link predictor to all nodes.
     fn embed(self) -> Result<Embedded, CliError> {
         let Self { checkpoint, data, backend, ranks, .. } = self;
         if ranks.is_some() {
@@ -343,7 +343,7 @@ impl Loaded {
         self.checkpoint.progress.config.model.kind.is_recommender()
     }
 
-    /// The first rows of every result.
+    /// First rows of every result.
     fn describe(&self) -> Results {
         let mut results = describe(&self.checkpoint, &self.backend);
         if let Some(RankOptions { grid, exchange, .. }) = &self.ranks {
@@ -353,7 +353,7 @@ impl Loaded {
     }
 }
 
-/// What was trained, and what it is applied on.
+/// Rows that describe the trained model and the device.
 fn describe(checkpoint: &Checkpoint, backend: &Chosen) -> Results {
     let progress = &checkpoint.progress;
     let best_epoch = progress.best.map(|(epoch, _)| epoch);
@@ -366,7 +366,7 @@ fn describe(checkpoint: &Checkpoint, backend: &Chosen) -> Results {
     results
 }
 
-/// The checkpoint at `path`; of a folder, the one with the best validation score.
+/// Checkpoint at `path`; for a folder, the one with the best validation score.
 fn best_checkpoint(path: &Path) -> Result<Checkpoint, CliError> {
     if !path.is_dir() {
         return Ok(Checkpoint::load(path)?);

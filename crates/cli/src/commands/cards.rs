@@ -1,4 +1,4 @@
-//! Devices of ranks: which each is on.
+//! Assignment of GPUs to ranks.
 
 use girih_compute::Dtype;
 use girih_kernels::Cuda;
@@ -7,9 +7,9 @@ use super::device::open;
 use crate::args::{Device, DeviceArgs, RankArgs};
 use crate::error::CliError;
 
-/// The device to work on, the first of several. Ranks are on processors unless CUDA devices are asked for. A process
-/// that a launcher started is on the device of its number on the host, `local_rank`, or, where ranks share devices, of
-/// that of those who share it.
+/// Device of this process, the first one if it has several. Ranks run on CPUs unless CUDA devices are requested. A
+/// process that a launcher started takes the device numbered `local_rank`. If several ranks share a device, it takes
+/// that of its group.
 pub fn device_of(args: &DeviceArgs, ranks: &RankArgs, local_rank: Option<usize>) -> Result<DeviceArgs, CliError> {
     let on = |device| Ok(DeviceArgs { device, ranks_per_gpu: ranks.ranks_per_gpu, ..*args });
     let usage = |message: String| Err(CliError::Usage(message));
@@ -43,12 +43,12 @@ pub fn device_of(args: &DeviceArgs, ranks: &RankArgs, local_rank: Option<usize>)
 const FIRST: &str =
     "ranks use the CUDA devices from number 0 on: give --device cuda, and choose devices with CUDA_VISIBLE_DEVICES";
 
-/// The first device and those that follow it, as many as there are ranks.
+/// The first device and its successors, one for each rank.
 pub fn cards(first: Cuda, device: &DeviceArgs, n_ranks: usize, precision: Dtype) -> Result<Vec<Cuda>, CliError> {
     std::iter::once(Ok(first)).chain(others(device, n_ranks, precision)).collect()
 }
 
-/// The devices that follow the first one.
+/// Devices after the first one.
 pub fn others(
     device: &DeviceArgs,
     n_ranks: usize,

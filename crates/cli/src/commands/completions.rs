@@ -1,4 +1,4 @@
-//! `girih completions`: shell completions and manual pages, made of the grammar of the command line.
+//! `girih completions`: shell completions and manual pages, generated from the grammar of the command line.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::output::print_text;
 
 const PROGRAM: &str = "girih";
 
-/// Prints completions, or writes them or manual pages to a folder.
+/// Prints completions, or writes completions or manual pages to a folder.
 pub fn run(args: &CompletionsArgs) -> Result<(), CliError> {
     let Some(shell) = shell(args.script) else {
         let missing = || CliError::Usage("manual pages are several files: give --out DIR".to_owned());
@@ -39,7 +39,7 @@ fn shell(script: Script) -> Option<Shell> {
     }
 }
 
-/// Name under which a shell looks for completions of a program.
+/// File name under which a shell looks for completions of a program.
 fn file_of(shell: Shell) -> String {
     match shell {
         Shell::Zsh => format!("_{PROGRAM}"),

@@ -20,7 +20,7 @@ use crate::error::CliError;
 use crate::output::{Results, under_spinner};
 use crate::{interrupt, paths, progress};
 
-/// Fits a codec to the features, then encodes them all.
+/// Fits a codec to the features, then encodes all rows.
 pub fn compress(args: &CompressArgs) -> Result<(), CliError> {
     let store = args.out.join(FEATURE_STORE);
     paths::check(&store)?;
@@ -62,13 +62,13 @@ pub fn decompress(args: &DecompressArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The store at a path: its own, or that of its folder.
+/// Opens the store at a path: a file, or a folder that contains the store.
 fn open_store(path: &Path) -> Result<CompressedFeatures, CliError> {
     let file = if path.is_dir() { path.join(FEATURE_STORE) } else { path.to_owned() };
     Ok(CompressedFeatures::open(&file, Verify::Full)?)
 }
 
-/// The features that a SPEC names: of a matrix in a file, or of a data set.
+/// Opens the features of a SPEC: a matrix in a file, or a data set.
 fn open_source(spec: &str) -> Result<Box<dyn RowSource>, CliError> {
     let path = Path::new(spec);
     if path.extension().is_some_and(|extension| extension == "npy") {
@@ -91,7 +91,7 @@ fn open_source(spec: &str) -> Result<Box<dyn RowSource>, CliError> {
     }
 }
 
-/// The codec, fitted to a sample, and its errors on that.
+/// Codec fitted to a sample, with its errors on that sample.
 fn fitted(args: &CompressArgs, source: &dyn RowSource) -> Result<(Box<dyn FeatureCodec>, ErrorReport), CliError> {
     let of_source = |error: CompressError| error.at(Path::new(args.spec()));
     let options = SampleOptions { n_rows: args.sample as usize, seed: args.seed };
@@ -101,7 +101,7 @@ fn fitted(args: &CompressArgs, source: &dyn RowSource) -> Result<(Box<dyn Featur
     Ok((codec, errors))
 }
 
-/// Encodes a source, which errors name, under a bar of rows; Ctrl-C ends it after the chunks that are under way.
+/// Encodes a source under a progress bar of rows. Errors name the source; Ctrl-C stops after the chunks in flight.
 fn encode(
     store: &Path,
     codec: &dyn FeatureCodec,
@@ -119,7 +119,7 @@ fn encode(
     Ok(encoded.map_err(|error| if error.is_stopped() { error } else { error.at(name) })?)
 }
 
-/// What rows were and what they are; `n_bytes` is what they take now.
+/// Adds the shape, codec and compression ratio of the rows. `n_bytes` is their encoded size.
 fn describe_codec(codec: &dyn FeatureCodec, n_rows: usize, n_bytes: u64, results: &mut Results) {
     let (width, row_bytes) = (codec.width(), codec.row_bytes());
     let bytes_in = (n_rows * width * size_of::<f32>()) as u64;

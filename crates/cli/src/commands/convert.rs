@@ -1,4 +1,4 @@
-//! `girih generate` and `girih convert`: data sets to files.
+//! `girih generate` and `girih convert`: write data sets to files.
 
 use std::path::Path;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::output::Results;
 use crate::paths;
 
-/// Generates a data set into a girih folder.
+/// Generates a data set and writes it as a girih folder.
 pub fn generate(args: &GenerateArgs) -> Result<(), CliError> {
     let spec = if args.spec.starts_with("synth:") { args.spec.clone() } else { format!("synth:{}", args.spec) };
     paths::check(&args.out)?;
@@ -24,7 +24,7 @@ pub fn generate(args: &GenerateArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Reads a data set and writes it in the format that the output's name asks for.
+/// Reads a data set and writes it in the format that the output's name implies.
 pub fn convert(args: &ConvertArgs) -> Result<(), CliError> {
     paths::check(&args.out)?;
     refuse_unverified(&args.data)?;

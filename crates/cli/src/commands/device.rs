@@ -1,4 +1,4 @@
-//! The backend that `--device` asks for.
+//! Backend that `--device` selects.
 
 use std::sync::OnceLock;
 
@@ -9,13 +9,13 @@ use super::memory::Room;
 use crate::args::{Device, DeviceArgs};
 use crate::error::CliError;
 
-/// A backend, found at run time. [`on_backend`] runs generic code on it.
+/// Backend that is selected at run time. [`on_backend`] runs generic code on it.
 pub enum Chosen {
     Cpu(Cpu),
     Cuda(Box<Cuda>),
 }
 
-/// Evaluates an expression with the backend that was chosen.
+/// Evaluates an expression with the selected backend.
 macro_rules! on_backend {
     ($chosen:expr, $backend:ident => $work:expr) => {
         match $chosen {
@@ -30,25 +30,25 @@ macro_rules! on_backend {
 pub(super) use on_backend;
 
 impl Chosen {
-    /// What results call it.
+    /// Name of the backend in results.
     pub fn name(&self) -> String {
         on_backend!(self, backend => backend.name())
     }
 
-    /// The memory that what is computed must fit into; `None` for the processor, whose memory the system extends.
+    /// Memory that the computation must fit into. `None` for the CPU, whose memory the operating system extends.
     pub fn room(&self) -> Result<Option<Room>, CliError> {
         let Self::Cuda(cuda) = self else { return Ok(None) };
         Room::of(cuda).map(Some)
     }
 
-    /// The most bytes that were allocated at once on a device with memory of its own; zero for the processor.
+    /// Peak bytes allocated on a device with memory of its own; zero for the CPU.
     pub fn peak_bytes(&self) -> Result<u64, CliError> {
         let Self::Cuda(cuda) = self else { return Ok(0) };
         peak_bytes_of(std::slice::from_ref(&**cuda))
     }
 }
 
-/// The most bytes that were allocated at once on one of some cards.
+/// Peak bytes allocated on any one of the GPUs.
 pub fn peak_bytes_of(cards: &[Cuda]) -> Result<u64, CliError> {
     let mut peak = 0;
     for cuda in cards {
@@ -57,8 +57,8 @@ pub fn peak_bytes_of(cards: &[Cuda]) -> Result<u64, CliError> {
     Ok(peak)
 }
 
-/// The backend that the flags ask for; `auto` takes the first CUDA device, if there is one. `precision` is how the
-/// processor stores rows that sparse products gather, and a device all rows of nodes.
+/// Opens the backend that the flags select; `auto` takes the first CUDA device, if there is one. `precision` is the
+/// storage type of gathered rows on a CPU, and of all rows of nodes on a GPU.
 pub fn choose(args: &DeviceArgs, precision: Dtype) -> Result<Chosen, CliError> {
     use_threads(args.threads)?;
     let blocks = args.density_threshold;
@@ -73,7 +73,7 @@ pub fn choose(args: &DeviceArgs, precision: Dtype) -> Result<Chosen, CliError> {
         Device::Cpu => cpu(),
         Device::Cuda(ordinal) => cuda(ordinal).map_err(|error| CliError::Other(error.to_string())),
         Device::Auto => cuda(0).or_else(|error| {
-            // Where there is no card nobody misses one; where there is, nothing should be slow in silence.
+            // Without a GPU, the fallback is expected; with one, it must not be silent.
             if error.is_no_card() {
                 tracing::debug!("on the processor: {error}");
             } else {
@@ -84,17 +84,17 @@ pub fn choose(args: &DeviceArgs, precision: Dtype) -> Result<Chosen, CliError> {
     }
 }
 
-/// A CUDA device as the flags want it.
+/// Opens a CUDA device with the flags' settings.
 pub fn open(ordinal: usize, args: &DeviceArgs, precision: Dtype) -> Result<Cuda, KernelError> {
     let device = girih_kernels::Device::open(ordinal)?;
     Ok(Cuda::new(device).storing(precision).tiling(args.density_threshold))
 }
 
-/// Lets everything compute with so many threads; with one per core unless told. To be called before anything computes,
+/// Sets the number of threads for all computation; one per core if not given. Must be called before any computation,
 /// always with the same number.
 ///
 /// # Errors
-/// When they cannot be started.
+/// When the threads cannot be started.
 pub fn use_threads(threads: Option<u16>) -> Result<(), CliError> {
     static STARTED: OnceLock<u16> = OnceLock::new();
     let Some(threads) = threads.filter(|threads| STARTED.get() != Some(threads)) else { return Ok(()) };

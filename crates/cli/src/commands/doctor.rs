@@ -1,4 +1,4 @@
-//! `girih doctor`: what this machine offers and what is missing.
+//! `girih doctor`: abilities of this machine, and missing parts.
 
 use girih_compute::{Backend, Cpu};
 use girih_kernels::{Card, Driver, FoundLibrary, KernelError, Survey};
@@ -10,15 +10,15 @@ use crate::args::OutputArgs;
 use crate::error::CliError;
 use crate::output::{Results, under_spinner};
 
-/// A machine below this reads main memory slower than training likes.
+/// DRAM read bandwidth in GB/s below which training suffers.
 const SLOW_DRAM_GB_S: f64 = 10.0;
 
-/// Columns of a terminal that the report fits.
+/// Width of the report in columns of a terminal.
 const WIDTH: usize = 80;
-/// Columns of its labels.
+/// Width of its labels in columns.
 const LABEL_WIDTH: usize = 18;
 
-/// Measures the machine for a few seconds and says what to expect of it.
+/// Measures the machine for a few seconds and reports its expected performance.
 pub fn run(output: OutputArgs) -> Result<(), CliError> {
     let machine = Machine::here();
     let ceilings = measure(&machine, output)?;
@@ -40,7 +40,7 @@ pub fn run(output: OutputArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Text in lines that fit beside the labels; a word that is longer, such as a path, stays whole.
+/// Text wrapped to fit beside the labels. A longer word, such as a path, stays whole.
 fn wrapped(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -55,7 +55,7 @@ fn wrapped(text: &str) -> String {
     lines.join("\n")
 }
 
-/// What there is of CUDA, and for each piece that is missing what to do.
+/// Adds the state of CUDA, with a remedy for each missing part.
 fn add_cuda(results: &mut Results, survey: &Survey) {
     let text = |found: &Result<String, KernelError>| match found {
         Ok(found) => found.clone(),
@@ -85,7 +85,7 @@ fn add_cuda(results: &mut Results, survey: &Survey) {
     results.add("cuda_cards", cards, "  GPUs", if lines.is_empty() { "none".to_owned() } else { lines.join("\n") });
 }
 
-/// The driver in a line.
+/// Description of the driver, one line.
 fn describe_driver(driver: &Driver) -> String {
     match &driver.path {
         Some(path) => format!("{driver}, {}", path.display()),
@@ -93,7 +93,7 @@ fn describe_driver(driver: &Driver) -> String {
     }
 }
 
-/// A card in a line.
+/// Description of a GPU, one line.
 fn describe_card(card: &Result<Card, KernelError>) -> String {
     let Card { ordinal, name, capability: (major, minor), memory: (free, all), refused } = match card {
         Ok(card) => card,
@@ -105,19 +105,19 @@ fn describe_card(card: &Result<Card, KernelError>) -> String {
     refused.as_ref().map_or(found.clone(), |refused| format!("{found}: {refused}"))
 }
 
-/// Ceilings of this machine, as measured once; `girih doctor` measures them anew.
+/// Ceilings of this machine, from the cache or measured now; `girih doctor` always measures them.
 pub fn load_or_measure(machine: &Machine, output: OutputArgs) -> Result<Ceilings, CliError> {
     girih_planner::load_or_measure(&key(machine), || measure(machine, output))
 }
 
-/// Ceilings of this machine, which take seconds to measure.
+/// Measures the ceilings of this machine, which takes seconds.
 fn measure(machine: &Machine, output: OutputArgs) -> Result<Ceilings, CliError> {
     let what = "measuring memory bandwidth and arithmetic of this machine, some seconds";
     let measured = under_spinner(what, output, || Ceilings::measure(machine));
     measured.map_err(|e| CliError::Other(format!("cannot start threads to measure with: {e}")))
 }
 
-/// Name of the ceilings of a machine among measurements.
+/// Key of a machine's ceilings among the cached measurements.
 fn key(machine: &Machine) -> String {
     format!("{}, {} threads, girih {}", machine.describe(), rayon::current_num_threads(), env!("CARGO_PKG_VERSION"))
 }

@@ -1,4 +1,4 @@
-//! `girih launch`: processes of this program that train together on this host, and with those on others.
+//! `girih launch`: starts the local processes of a training job, which may span several hosts.
 
 #[cfg(unix)]
 mod process_group;
@@ -14,15 +14,15 @@ use crate::args::{Cli, Command, LaunchArgs, RankArgs};
 use crate::error::CliError;
 use crate::messages;
 
-/// Names the launcher's process to those that it starts.
+/// Environment variable with the process id of the launcher, for the processes that it starts.
 #[cfg(unix)]
 const LAUNCHER: &str = "GIRIH_LAUNCHER";
 
-/// Tell a process its number among all, and on its host.
+/// Environment variables with the rank of a process, in the job and on its host.
 const RANK: &str = "GIRIH_RANK";
 const LOCAL_RANK: &str = "GIRIH_LOCAL_RANK";
 
-/// Starts the processes, and waits for them; the status is that of the rank that failed, if one did.
+/// Starts the processes and waits for them. The exit status is that of the rank that failed, if one did.
 pub fn run(args: &LaunchArgs) -> Result<ExitCode, CliError> {
     let ranks = check(args)?;
     start(&Orders::of(args, &ranks)?)
@@ -42,14 +42,14 @@ fn start(_: &Orders) -> Result<ExitCode, CliError> {
     ))
 }
 
-/// What a launcher starts.
+/// Processes that a launcher starts.
 struct Orders {
     command: Vec<OsString>,
-    /// Processes on this host.
+    /// Number of processes on this host.
     nproc: usize,
-    /// The rank of the first of them.
+    /// Rank of the first local process.
     first: usize,
-    /// Ranks in all.
+    /// Number of ranks on all hosts.
     size: usize,
     rendezvous: String,
     job: String,
@@ -71,7 +71,7 @@ impl Orders {
                 ));
             }
         };
-        // Launchers of several hosts know no common name but what they are told.
+        // Launchers on several hosts have no common job name unless the environment gives one.
         let told = std::env::var("GIRIH_JOB").ok();
         let job = told.unwrap_or_else(|| if is_alone { unique() } else { String::new() });
         let secret = secret(args.secret_file.as_ref().or(ranks.secret_file.as_ref()), is_alone)?;
@@ -81,7 +81,7 @@ impl Orders {
     }
 }
 
-/// Secret that the user gives; on one host, else a new one.
+/// Secret from the user; on a single host, otherwise a new one.
 fn secret(file: Option<&PathBuf>, is_alone: bool) -> Result<Secret, CliError> {
     let given = Secret::from_env(file.map(PathBuf::as_path))?;
     if !is_alone || !given.is_none() {
@@ -90,14 +90,14 @@ fn secret(file: Option<&PathBuf>, is_alone: bool) -> Result<Secret, CliError> {
     Secret::random().map_err(|error| CliError::Other(format!("no random bytes for a secret: {error}")))
 }
 
-/// A name that no other job on this host has.
+/// Job name that is unique on this host.
 fn unique() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{:x}-{:x}", std::process::id(), now.as_nanos())
 }
 
-/// Refuses what cannot be meant before anything starts, with one message instead of one for each process.
-/// Flags for ranks of the command.
+/// Checks the command line before any process starts, so that an error appears once. Returns the rank flags of the
+/// command.
 fn check(args: &LaunchArgs) -> Result<RankArgs, CliError> {
     let usage = |what: String| Err(CliError::Usage(what));
     if args.node >= args.nodes {
@@ -105,7 +105,7 @@ fn check(args: &LaunchArgs) -> Result<RankArgs, CliError> {
     }
     let program = OsString::from("girih");
     let parsed = Cli::parse_line(std::iter::once(&program).chain(&args.command));
-    // Also what is no error: help, the version.
+    // Help and version arrive here, too, and are not errors.
     let is_json = args.command.iter().any(|word| word == "--json");
     let parsed = parsed.unwrap_or_else(|error| std::process::exit(messages::of_clap(&error, is_json).into()));
     let ranks = match parsed.command {
@@ -131,7 +131,7 @@ fn check(args: &LaunchArgs) -> Result<RankArgs, CliError> {
     }
 }
 
-/// Whether the launcher started this process; one on the way would be somebody else's.
+/// Whether the launcher started this process directly. A launcher between them would belong to another job.
 #[cfg(unix)]
 pub fn is_launched() -> bool {
     number(LAUNCHER) == Some(std::os::unix::process::parent_id())
@@ -146,9 +146,9 @@ fn number(variable: &str) -> Option<u32> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Whether this process has to say why it failed. Of those that a launcher started on a host, most would say the same:
-/// of what all of them find wrong the first says it, of a rank that failed that rank, if it still can, and the first of
-/// the others.
+/// Whether this process has to report why it failed. Processes of one launcher would mostly print the same error. A
+/// usage error, common to all, is reported by the first process of the host. If a rank failed, that rank reports it
+/// if it still can, and so does the first of the others.
 pub fn has_to_say(error: &CliError) -> bool {
     let (true, Some(rank), Some(local)) = (is_launched(), number(RANK), number(LOCAL_RANK)) else { return true };
     match error.failed_rank() {
@@ -160,14 +160,14 @@ pub fn has_to_say(error: &CliError) -> bool {
     }
 }
 
-/// Asks for this process to end when the launcher that started it does, also where that is killed.
+/// Asks the kernel to terminate this process when its launcher ends, even if the launcher is killed.
 pub fn end_with_the_launcher() {
     #[cfg(target_os = "linux")]
     {
         use nix::sys::prctl::set_pdeathsig;
         use nix::sys::signal::Signal;
         if is_launched() {
-            // Without it, training goes on.
+            // A failure is harmless: training continues without it.
             let _ = set_pdeathsig(Signal::SIGTERM);
         }
     }

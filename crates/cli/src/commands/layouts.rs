@@ -1,5 +1,5 @@
-//! What mini-batches take of each of several cards, by what each holds of graph and features: the table of `girih train
-//! --batch … --gpus N --plan`, and the refusal of patches that do not fit.
+//! Memory of mini-batch training on each of several GPUs, by placement of graph and features. Prints the table of
+//! `girih train --batch … --gpus N --plan`, and refuses patches that do not fit.
 
 use girih_datasets::Dataset;
 use girih_machine::readable_bytes;
@@ -14,13 +14,13 @@ use super::plan::begun;
 use crate::args::OutputArgs;
 use crate::error::CliError;
 
-/// What helps whatever is trained, where every card holds all.
+/// Remedies for any training session in which every GPU holds all data.
 pub const ON_EACH: &str =
     "take fewer seeds or subgraphs a step (--batch-size, --subgraphs-per-step), more ranks, or GPUs with more memory";
-/// The same where each holds a patch.
+/// Remedies for training in which each GPU holds a patch.
 const IN_PATCHES: &str = "take fewer seeds a batch (--batch-size), more ranks, or GPUs with more memory";
 
-/// What a layout takes of a card.
+/// GPU memory that a placement needs.
 struct Planned {
     layout: GraphPlacement,
     needed_bytes: u64,
@@ -37,7 +37,7 @@ impl Planned {
     }
 }
 
-/// Prints what each layout takes of a card of so many ranks; trains nothing.
+/// Prints the memory that each placement needs on each of the ranks' GPUs; trains nothing.
 pub fn run(
     ranks: &RankOptions,
     room: &Room,
@@ -49,13 +49,13 @@ pub fn run(
     let of_rank = config.of_one_rank(n);
     let plan = replica.plan(&of_rank)?;
     let mut layouts = vec![Planned { layout: GraphPlacement::Replicated, needed_bytes: replica.needed(&plan) }];
-    // As cards take them. What cannot lie in patches of either kind is left out.
+    // Stages as GPUs take them. Placements that the data cannot take are left out.
     if let Ok(cut) = OnPaper::new(dataset, config) {
         let needed_bytes = |layout| cut.bytes(&RankOptions { stages: Stages::Parts(1), layout, ..*ranks });
         let planned = |layout| Some(Planned { layout, needed_bytes: needed_bytes(layout).ok()? });
         layouts.extend([GraphPlacement::SplitFeatures, GraphPlacement::Patches].into_iter().filter_map(planned));
     }
-    // Reads of one's own memory are quicker than those of others'.
+    // Local reads are faster than remote ones, so placements are tried in this order.
     let choice = layouts.iter().find(|planned| planned.fits(room)).map(|planned| planned.layout);
     let plans: Vec<_> = layouts
         .iter()
@@ -80,10 +80,10 @@ pub fn run(
     if choice.is_some() { Ok(()) } else { room.check(&replica, &plan, &of_rank, ON_EACH) }
 }
 
-/// Refuses patches that do not fit into the memory of cards, of which so much is free, before anything is moved there.
+/// Refuses patches that exceed `free` bytes of GPU memory, before any data are copied there.
 pub fn check_patches(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainConfig) -> Result<(), CliError> {
     let needed = |config: &TrainConfig| OnPaper::new(dataset, config)?.bytes(ranks);
-    // What cannot be planned is not refused for its size.
+    // A session that cannot be planned is not refused for its size.
     let Ok(bytes) = needed(config) else { return Ok(()) };
     if bytes <= free {
         return Ok(());
@@ -99,7 +99,7 @@ pub fn check_patches(ranks: &RankOptions, free: u64, dataset: &Dataset, config: 
     )))
 }
 
-/// A data set for a configuration, that ranks are to cut.
+/// Data set and configuration for a dry run on partitioned data.
 struct OnPaper<'a> {
     config: &'a TrainConfig,
     sizes: DataSizes,
@@ -112,10 +112,10 @@ impl<'a> OnPaper<'a> {
         Ok(Self { config, sizes, graph: SymbolicGraph::of(&dataset.graph, config, &sizes)? })
     }
 
-    /// Bytes that have to be free on the card of the rank that needs most.
+    /// Free bytes that the GPU of the most loaded rank needs.
     fn bytes(&self, ranks: &RankOptions) -> Result<u64, TrainError> {
         let Self { config, sizes: data, graph } = self;
-        // Bytes depend on no figures.
+        // Byte counts do not depend on the hardware profile.
         let (devices, network) = (&[PlanDevice::Card(None)], HardwareProfile::h200().hosts());
         let ranks_on_cards = RankPlanner { config, data, graph, devices, network };
         Planner { ranks: ranks_on_cards, free_bytes: None }.bytes_of_patches(ranks)

@@ -1,4 +1,4 @@
-//! Whether a training session fits into the memory of a CUDA device.
+//! Checks that a training session fits into the memory of a CUDA device.
 
 use girih_compute::{Dtype, Rates};
 use girih_datasets::Dataset;
@@ -13,45 +13,46 @@ use super::device::Chosen;
 use crate::args::DeviceArgs;
 use crate::error::CliError;
 
-/// What helps where one card is too small.
+/// Remedy if one GPU is too small.
 pub const ON_ONE: &str = "take --device cpu, or a GPU with more memory";
 
-/// A device's memory.
+/// Memory of a device.
 #[derive(Clone, Debug)]
 pub struct Room {
-    /// What the device is called.
+    /// Name of the device.
     pub device: String,
-    /// Bytes that are free.
+    /// Free bytes.
     pub free: u64,
 }
 
-/// What a session on a CUDA device is planned for.
+/// Training session on a CUDA device, as the planner needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Session {
-    /// The data.
+    /// Sizes of the data.
     pub sizes: DataSizes,
-    /// What tiers put on the device, as far as that is known.
+    /// Rows that feature and topology caches put on the device, if known.
     pub rows: Option<RowsOnDevice>,
-    /// Bytes that are taken beside what is planned.
+    /// Bytes in use besides the planned ones.
     pub reserved: u64,
 }
 
 impl Session {
-    /// On data that is at hand.
+    /// Session on loaded data, on one device.
     pub fn of(dataset: &Dataset, config: &TrainConfig) -> Self {
         Self::of_replica(dataset, config, (1, 1))
     }
 
-    /// Of one of so many ranks that each hold all data, of which this process has `n_devices`, which share caches.
+    /// Session on one of `n_ranks` ranks that each hold all data. The `n_devices` devices of this process share
+    /// caches.
     pub fn of_replica(dataset: &Dataset, config: &TrainConfig, (n_ranks, n_devices): (usize, usize)) -> Self {
         let rows = || RowsOnDevice::of(dataset, config, n_devices).ok();
-        // What cannot be told is refused when it is trained.
+        // Settings that cannot be planned are refused by training itself.
         let rows = if config.tiers.is_default() { None } else { rows() };
         let reserved = if n_ranks > 1 { EXCHANGE_BYTES } else { 0 };
         Self { sizes: DataSizes::of(dataset), rows, reserved }
     }
 
-    /// Its plan.
+    /// Memory plan of the session.
     pub fn plan(&self, config: &TrainConfig) -> Result<Plan, TrainError> {
         match self.rows {
             Some(rows) => Plan::on_cuda_with(config, &self.sizes, rows),
@@ -59,26 +60,27 @@ impl Session {
         }
     }
 
-    /// Bytes that have to be free.
+    /// Free bytes that the session needs.
     pub fn needed(&self, plan: &Plan) -> u64 {
         plan.device_bytes() + self.reserved
     }
 }
 
 impl Room {
-    /// That of a device that need not be here.
+    /// Memory of a device that need not be present.
     pub fn told(free: u64) -> Self {
         Self { device: "a CUDA device as given by --memory".to_owned(), free }
     }
 
-    /// That of a device that is here.
+    /// Memory of a device that is present.
     pub fn of(cuda: &Cuda) -> Result<Self, CliError> {
         let (free, _) = cuda.device().memory().map_err(|error| CliError::Other(error.to_string()))?;
         Ok(Self { device: cuda.device().name(), free: free as u64 })
     }
 
-    /// That of the devices of `n_ranks` ranks of this process, of which `first` is the first: the least of theirs, for
-    /// each of those who share it. `None` for the processor, whose memory the system extends.
+    /// Memory of the GPUs of the `n_ranks` ranks of this process, of which `first` is the first. It is the smallest
+    /// of theirs, divided by the ranks that share a GPU. `None` for the CPU, whose memory the operating system
+    /// extends.
     pub fn of_ranks(
         first: &Chosen,
         device: &DeviceArgs,
@@ -92,7 +94,7 @@ impl Room {
             .map(|least| Some(least.shared_by(device.ranks_per_gpu)))
     }
 
-    /// What each of so many ranks has of it.
+    /// Memory that each of `n_ranks` ranks on the device has.
     fn shared_by(self, n_ranks: u16) -> Self {
         match n_ranks {
             1 => self,
@@ -100,7 +102,7 @@ impl Room {
         }
     }
 
-    /// Refuses a session that does not fit, with what would, and what helps whatever is trained.
+    /// Refuses a session that does not fit. The error lists settings that fit, then the remedy `last`.
     pub fn check(&self, session: &Session, plan: &Plan, config: &TrainConfig, last: &str) -> Result<(), CliError> {
         let needed = session.needed(plan);
         if needed <= self.free {
@@ -117,14 +119,14 @@ impl Room {
     }
 }
 
-/// Refuses a session on the CPU whose parameters and activations exceed the main memory that is free, before anything
-/// of it is allocated. Features are in memory already, or in mapped files, and are not counted; nor is the graph, but
-/// where it has to be copied there.
+/// Refuses a session on the CPU whose parameters and activations exceed the free main memory, before any allocation.
+/// Features are already in memory, or in mapped files, and are not counted. The graph counts only if it has to be
+/// copied into memory.
 pub fn check_host(dataset: &Dataset, config: &TrainConfig) -> Result<(), CliError> {
     Free::now().map_or(Ok(()), |free| check_host_with(free, dataset, config))
 }
 
-/// As [`check_host`], with the memory that is free.
+/// As [`check_host`], with the free memory given.
 fn check_host_with(Free { bytes: free, limit }: Free, dataset: &Dataset, config: &TrainConfig) -> Result<(), CliError> {
     let copied = copied_graph(dataset, config);
     if is_small(dataset, config, copied, free) {
@@ -141,11 +143,11 @@ fn check_host_with(Free { bytes: free, limit }: Free, dataset: &Dataset, config:
         )));
     }
     let sizes = DataSizes::of(dataset);
-    // Bytes depend on no rates.
+    // Byte counts do not depend on rates.
     let rates = Rates { stream_bytes: 1.0, gather_bytes: 1.0, flops: 1.0 };
     let needed =
         |config: &TrainConfig| Plan::new(config, &sizes, rates).map(|plan| plan.peak_bytes - plan.input_bytes + copied);
-    // What cannot be planned cannot be trained either, and training says why.
+    // A session that cannot be planned cannot be trained either; training reports why.
     let Ok(bytes) = needed(config) else { return Ok(()) };
     if bytes <= free {
         return Ok(());
@@ -160,15 +162,16 @@ fn check_host_with(Free { bytes: free, limit }: Free, dataset: &Dataset, config:
     )))
 }
 
-/// Bytes of the graph that training copies into main memory: all of one that is mapped from a file, where a step takes
-/// the full graph. Mini-batches are sampled from the file.
+/// Bytes of the graph that training copies into main memory. Full batches copy a graph that is mapped from a file;
+/// mini-batches are sampled from the file.
 fn copied_graph(dataset: &Dataset, config: &TrainConfig) -> u64 {
     if dataset.graph.is_mapped() && !config.batch.is_sampled() { dataset.graph.n_bytes() } else { 0 }
 }
 
-/// Whether a session is so small, beside what is free, that it need not be planned: a plan looks at all edges.
+/// Whether a session is so small, compared with the free memory, that no plan is needed. A plan visits all edges.
 fn is_small(dataset: &Dataset, config: &TrainConfig, copied: u64, free: u64) -> bool {
-    /// Matrices of a layer: activations, gradients, operands and temporaries, or a parameter with its moments.
+    /// Number of matrices of a layer: activations, gradients, operands and temporaries, or a parameter with its
+    /// moments.
     const MATRICES: usize = 16;
     let width =
         config.model.hidden.saturating_mul(config.model.heads.max(config.model.out_heads)).max(dataset.n_classes());
@@ -178,7 +181,7 @@ fn is_small(dataset: &Dataset, config: &TrainConfig, copied: u64, free: u64) -> 
     (elements.saturating_mul(size_of::<f32>()) as u64).saturating_add(copied) < free / 2
 }
 
-/// What `fits` instead, from what changes least; what helps whatever is trained comes `last`.
+/// Settings that would fit, the smallest change first; the general remedy `last` comes at the end.
 pub fn remedies(config: &TrainConfig, fits: impl Fn(&TrainConfig) -> bool, last: &str) -> String {
     let bf16 = TrainConfig { precision: Dtype::Bf16, ..config.clone() };
     let narrower = |config: &TrainConfig| {
@@ -234,7 +237,7 @@ mod tests {
 
     const SESSION: Session = Session { sizes: SIZES, rows: None, reserved: 0 };
 
-    /// A graph in a file is copied by full batches alone, and a copy that is larger than what is free is refused.
+    /// Only full batches copy a mapped graph, and a copy larger than the free memory is refused.
     #[test]
     fn copies_of_mapped_graphs_are_counted() {
         let graph = Csr::new(100, 100, (0..=100).collect::<Vec<u64>>(), vec![0u32; 100], None).unwrap();

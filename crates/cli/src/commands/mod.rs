@@ -1,4 +1,4 @@
-//! One module a command.
+//! Commands, one module each.
 
 mod apply;
 mod cards;
@@ -34,9 +34,9 @@ use crate::args::{Command, DEFAULT_DATA, DataArgs, PartitionChoice, PartitionKin
 use crate::error::CliError;
 use crate::interrupt;
 
-/// Runs a command; its exit status, of a launcher that of its processes.
+/// Runs a command. Returns its exit status; for a launcher, that of its processes.
 pub fn run(command: Command) -> Result<ExitCode, CliError> {
-    // The launcher hears signals for those that it started.
+    // The launcher handles signals itself, for the processes that it starts.
     if !matches!(command, Command::Launch(_)) {
         interrupt::catch()?;
     }
@@ -60,19 +60,19 @@ pub fn run(command: Command) -> Result<ExitCode, CliError> {
     done.map(|()| ExitCode::SUCCESS)
 }
 
-/// Loads what `--data` names; commands other than `train` have no default.
+/// Loads the data of `--data`; only `train` has default data.
 fn load_required(data: &DataArgs, options: &LoadOptions) -> Result<Dataset, CliError> {
     Ok(load(required(data)?, options)?)
 }
 
-/// As [`load_required`], with warnings of what is not used or doubtful.
+/// As [`load_required`], with warnings about unused or doubtful data.
 fn load_with_warnings(data: &DataArgs, options: &LoadOptions) -> Result<Dataset, CliError> {
     let dataset = load_required(data, options)?;
     reading::warn_of(&dataset.notes);
     Ok(dataset)
 }
 
-/// Refuses to write data that are not compared with their checksums: their copy would get new ones.
+/// Refuses to write data whose checksums were not verified: the copy would get new checksums.
 fn refuse_unverified(data: &DataArgs) -> Result<(), CliError> {
     if !data.no_verify {
         return Ok(());
@@ -83,14 +83,14 @@ fn refuse_unverified(data: &DataArgs) -> Result<(), CliError> {
     ))
 }
 
-/// What `--data` names.
+/// SPEC given by `--data`.
 fn required(data: &DataArgs) -> Result<&str, CliError> {
     let missing =
         || CliError::Usage(format!("no data is named: give a PATH or a generator, for instance {DEFAULT_DATA}"));
     data.data.as_deref().ok_or_else(missing)
 }
 
-/// The arrangement of ranks that the flags ask for.
+/// Process grid that the flags describe.
 fn process_grid(kind: &PartitionKind, ranks: u16) -> Result<ProcessGrid, CliError> {
     let PartitionChoice::Of(scheme) = kind.partition else {
         return Err(CliError::Usage("--partition auto is for girih train: give 1d, 1.5d, 2d or 3d here".to_owned()));

@@ -1,4 +1,4 @@
-//! Finding an order under a progress bar.
+//! Computes node orders under a progress bar.
 
 use std::time::{Duration, Instant};
 
@@ -10,42 +10,42 @@ use crate::args::OutputArgs;
 use crate::error::CliError;
 use crate::{messages, progress};
 
-/// Products with the adjacency in an epoch, for each layer: one forward, one backward.
+/// Products with the adjacency in an epoch, per layer: one forward, one backward.
 pub const PRODUCTS_PER_LAYER: usize = 2;
 
-/// An order that was asked for by name.
+/// Node order that was requested by name.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub kind: OrderKind,
-    /// Equal ranges of ids that nodes stay in.
+    /// Number of equal id ranges that nodes stay in.
     pub blocks: usize,
     pub seed: u64,
     /// How [`OrderKind::Auto`] chooses.
     pub auto: Auto,
 }
 
-/// An order that was found.
+/// Node order that was computed.
 pub struct Ordered {
-    /// What to call it.
+    /// Name of the order.
     pub name: String,
     pub order: Permutation,
-    /// Seconds that it took.
+    /// Seconds that the computation took.
     pub seconds: f64,
-    /// What was predicted, if the order was chosen.
+    /// Predictions for the order, if it was chosen automatically.
     pub choice: Option<Chosen>,
 }
 
-/// What was predicted of a chosen order.
+/// Predictions for an automatically chosen order.
 pub struct Chosen {
     pub kind: OrderKind,
-    /// Seconds of a product before and after, predicted.
+    /// Predicted seconds of a product, before and after ordering.
     pub seconds: [f64; 2],
-    /// Products until it has paid for itself.
+    /// Number of products after which the order pays off; `None` if it never does.
     pub break_even: Option<f64>,
 }
 
 impl Wanted {
-    /// Finds the order of `graph`.
+    /// Computes the order of `graph`.
     pub fn find(&self, graph: &Csr, output: OutputArgs) -> Result<Ordered, CliError> {
         if self.kind == OrderKind::Parts && self.blocks == 1 {
             return Err(CliError::Usage(
@@ -82,7 +82,7 @@ impl Chosen {
         Self { kind: choice.kind, seconds, break_even: choice.break_even() }
     }
 
-    /// What to tell of it; an epoch has so many products.
+    /// Description for people, with the break-even point in epochs of `products_per_epoch` products.
     pub fn describe(&self, products_per_epoch: usize) -> String {
         let [before, after] = self.seconds.map(|seconds| 1e3 * seconds);
         let Some(products) = self.break_even else {
@@ -95,7 +95,7 @@ impl Chosen {
     }
 }
 
-/// Runs `work` under a bar, and times it.
+/// Runs `work` under a progress bar, and times it.
 fn found(
     name: &str,
     output: OutputArgs,
@@ -106,7 +106,7 @@ fn found(
     if !progress::is_drawn() {
         messages::note(output, format!("ordering: {name}"));
     }
-    // Not all orders can tell how far they are: time and a wheel show that they are at work.
+    // Not all orders report their progress: the elapsed time and a spinner show that they run.
     let style = ProgressStyle::with_template("{spinner} {msg} {elapsed} {wide_bar} {percent:>3} %");
     bar.set_style(style.expect("a template of known keys"));
     bar.set_message(format!("ordering: {name}"));

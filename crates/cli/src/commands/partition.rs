@@ -1,4 +1,4 @@
-//! `girih partition`: how ranks would share a product with a graph, before a rank runs.
+//! `girih partition`: predicts how ranks share a product with a graph, without starting ranks.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::output::{Results, under_spinner};
 use crate::paths;
 use crate::plots::heat::{self, Panel};
 
-/// Blocks a side that are still shown to people.
+/// Maximum number of blocks a side that are shown to people.
 const SHOWN_BLOCKS: usize = 8;
 
 /// Prints the plan: blocks, bytes, memory and time of one product.
@@ -66,9 +66,9 @@ pub fn run(args: &PartitionArgs) -> Result<(), CliError> {
 struct PartitionStats {
     order: String,
     blocks: Vec<Vec<u64>>,
-    /// Largest block over the mean.
+    /// Non-zeros of the largest block over the mean.
     imbalance: f64,
-    /// Most work of a rank over the mean.
+    /// Work of the most loaded rank over the mean.
     rank_imbalance: f64,
     /// Bytes that each rank sends.
     sent: Vec<u64>,
@@ -116,7 +116,7 @@ impl PartitionStats {
             .add("predicted_ms", 1e3 * estimate.seconds, "One product, predicted", shares(estimate));
     }
 
-    /// The same as a part of the result.
+    /// The statistics as a JSON object inside a larger result.
     fn to_part(&self) -> serde_json::Value {
         let mut results = Results::default();
         results.add_hidden("order", self.order.as_str());
@@ -129,7 +129,7 @@ fn most(values: &[u64]) -> u64 {
     values.iter().copied().max().unwrap_or(0)
 }
 
-/// After ordering the whole graph and, where there are several panels, after ordering inside each of them.
+/// Statistics after ordering the whole graph and, with several panels, after ordering inside each panel.
 fn compared(
     graph: &Csr,
     kind: OrderKind,
@@ -145,14 +145,14 @@ fn compared(
     let n_panels = BlockPlan::new(grid, graph.n_rows())?.panels.len();
     let blocks = match n_panels {
         1 => &[1][..],
-        // Of the whole graph there is one part.
+        // With one part, the order would leave the graph as it is.
         _ if kind == OrderKind::Parts => &[n_panels],
         _ => &[1, n_panels],
     };
     blocks.iter().map(|&blocks| ordered(blocks)).collect()
 }
 
-/// One line an order.
+/// Table of orders, one line each.
 fn table(all: &[&PartitionStats]) -> String {
     let row = |order: &str, [block, rank, sent, product]: [&str; 4]| {
         format!("{order:<26} {block:>15} {rank:>13} {sent:>11} {product:>11}")
@@ -172,7 +172,7 @@ fn draw(path: &Path, all: impl Iterator<Item = PartitionStats>) -> Result<(), Cl
     Ok(file::write_file(path, |out| Ok(out.write_all(heat::draw(&panels).as_bytes())?))?)
 }
 
-/// What ranks compute and exchange with.
+/// Rates with which ranks compute and exchange.
 fn machine(args: &PartitionArgs) -> Result<Machine, CliError> {
     let measure = || -> Result<f64, CliError> {
         let here = doctor::load_or_measure(&Host::here(), args.output)?;
@@ -183,7 +183,7 @@ fn machine(args: &PartitionArgs) -> Result<Machine, CliError> {
     Ok(Machine { sums_per_second: 1e9 * gather / size_of::<f32>() as f64, link, overlap: args.overlap })
 }
 
-/// Blocks as a table of millions or thousands, where they are few.
+/// Table of the blocks in thousands or millions, if they are few.
 fn shown(blocks: &[Vec<u64>]) -> String {
     if blocks.len() > SHOWN_BLOCKS {
         return format!("{0} × {0} blocks; --json lists them", blocks.len());

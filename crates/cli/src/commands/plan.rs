@@ -1,4 +1,4 @@
-//! `girih train --plan`: what a training session would take.
+//! `girih train --plan`: predicts memory and time of a training session.
 
 use girih_compute::{Dtype, Rates};
 use girih_datasets::{LoadOptions, load};
@@ -12,20 +12,20 @@ use crate::args::{Device, DeviceArgs, OutputArgs};
 use crate::error::CliError;
 use crate::output::Results;
 
-/// Share of the cache's bandwidth that gathered rows reach (measured: `benches/record`).
+/// Share of the cache bandwidth that gathers reach (measured: `benches/record`).
 pub(super) const GATHER_SHARE: f64 = 0.7;
 /// Share of the arithmetic ceiling that dense products reach.
 const DENSE_SHARE: f64 = 0.8;
 
-/// What a session is planned for.
+/// Device that a session is planned for.
 enum Target {
-    /// A processor with so many bytes of main memory, if that is known.
+    /// CPU with this many bytes of main memory, if known.
     Processor(Option<u64>),
     Cuda(Room),
 }
 
 impl Target {
-    /// The device that training would take, or one with `memory` bytes that need not be here.
+    /// Device that training would use, or one with `memory` bytes that need not be present.
     fn of(args: &DeviceArgs, memory: Option<u64>, precision: Dtype) -> Result<Self, CliError> {
         if let Some(free) = memory.filter(|_| args.device != Device::Cpu) {
             return Ok(Self::Cuda(Room::told(free)));
@@ -53,14 +53,14 @@ pub fn run(
     }
 }
 
-/// What a plan is of.
+/// First rows of a plan: model and data.
 pub fn begun(spec: &str, config: &TrainConfig) -> Results {
     let mut results = Results::default();
     results.add("model", config.model.kind.name(), "Model", config.model.kind.name()).add("data", spec, "Data", spec);
     results
 }
 
-/// Memory and time on the processor here.
+/// Memory and time on the CPU of this machine.
 fn on_processor(
     memory: Option<u64>,
     config: &TrainConfig,
@@ -91,7 +91,7 @@ fn on_processor(
     )))
 }
 
-/// Prints what a session takes of the memory of a CUDA device.
+/// Prints the GPU memory that a session needs.
 pub fn on_cuda(
     room: &Room,
     config: &TrainConfig,
@@ -120,9 +120,9 @@ fn add_bytes(results: &mut Results, plan: &Plan) {
         .add("predicted_peak_bytes", plan.peak_bytes, "Peak of matrices", readable_bytes(plan.peak_bytes));
 }
 
-/// What kernels reach of what the machine does.
+/// Rates that kernels reach on a machine with these ceilings.
 pub(super) fn rates(ceilings: &Ceilings, gathered: Dtype) -> Rates {
-    // A dry run counts rows as they are stored; rows rounded on their way into a panel pass twice as fast.
+    // A dry run counts rows as they are stored. Rows that are rounded on their way into a panel pass twice as fast.
     let rows_per_stored = (Dtype::F32.n_bytes() / gathered.n_bytes()) as f64;
     Rates {
         stream_bytes: 1e9 * ceilings.dram_read_gb_s_all,

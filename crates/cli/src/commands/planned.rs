@@ -1,4 +1,5 @@
-//! What ranks would take, by every partition: the table of `girih train --plan`, and the choice of `--partition auto`.
+//! Predicts memory and time of every partition: the table of `girih train --plan`, and the choice of `--partition
+//! auto`.
 
 use girih_comm::CardTransport;
 use girih_compute::Dtype;
@@ -20,31 +21,31 @@ use crate::error::CliError;
 use crate::messages;
 use crate::output::{Results, under_spinner};
 
-/// Of the bytes that memory streams a second, what an exchange through it moves: they are written and read again.
+/// Share of the memory bandwidth that an exchange through memory reaches: bytes are written and read again.
 const COPIED_SHARE: f64 = 0.5;
 /// Spinner text while the table is computed.
 const PLANNING: &str = "planning every partition and exchange";
-/// Seconds until threads have met.
+/// Seconds in which threads synchronise.
 const MEETING_SECONDS: f64 = 20e-6;
 
-/// What ranks compute and exchange with.
+/// Devices with which ranks compute and exchange.
 pub struct RankDevices {
-    /// What carries rows between them, where that is told or was measured.
+    /// Transport between the devices, if it was given or measured.
     transport: Option<CardTransport>,
-    /// What results call it.
+    /// Name in results.
     name: String,
-    /// Whether ranks have cards.
+    /// Whether ranks run on GPUs.
     are_cards: bool,
-    /// One for all ranks, or one for each.
+    /// One device for all ranks, or one for each.
     devices: Vec<PlanDevice>,
     network: Network,
-    /// Bytes that are free for each rank, as far as that is known.
+    /// Free bytes for each rank, if known.
     free_bytes: Option<u64>,
 }
 
 impl RankDevices {
-    /// Those that `ranks` would have for `dataset`: cards that are here, which are measured with whatever may carry rows
-    /// between them; cards with so much `memory` that are not; or equal shares of the processor here.
+    /// Devices that `ranks` would use for `dataset`, once for each possible transport. GPUs that are present are
+    /// measured; with `memory`, GPUs with that many bytes are assumed. Ranks on the CPU get equal shares of it.
     pub fn of(
         args: &DeviceArgs,
         ranks: &RankOptions,
@@ -122,7 +123,7 @@ impl RankDevices {
             None => measure::transports(cards.len()).map_err(measured)?,
         };
         drop(cards);
-        // Cards join ranks once, which takes others for each transport.
+        // A device joins ranks only once, so each transport is measured with newly opened devices.
         let by = |transport: CardTransport| -> Result<Self, CliError> {
             let figures = measure::figures(&all()?, transport).map_err(measured)?;
             let devices = figures.devices_of(&rates);
@@ -132,7 +133,7 @@ impl RankDevices {
     }
 }
 
-/// Prints what each partition for as many ranks would take; trains nothing.
+/// Prints memory and time of each partition for this number of ranks; trains nothing.
 pub fn run(
     ranks: &RankOptions,
     devices: &[RankDevices],
@@ -166,7 +167,7 @@ pub fn run(
     choice.map(drop).ok_or_else(|| nothing_fits(ranks, devices, dataset, (config, &sizes), &table))
 }
 
-/// The quickest partition that fits, instead of that of `ranks`.
+/// Replaces the partition of `ranks` by the fastest one that fits.
 pub fn choose(
     ranks: &RankOptions,
     devices: &[RankDevices],
@@ -193,7 +194,7 @@ pub fn choose(
     Ok(choice.options(ranks))
 }
 
-/// Refuses what does not fit into the memory of cards, of which so much is free, before anything is moved there.
+/// Refuses a session that exceeds `free` bytes of GPU memory, before any data are copied there.
 pub fn check(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainConfig) -> Result<(), CliError> {
     let sizes = DataSizes::of(dataset);
     let figures = HardwareProfile::h200();
@@ -201,7 +202,7 @@ pub fn check(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainCo
         devices: vec![PlanDevice::Card(None)],
         ..RankDevices::on_cards(&figures, ranks.transport, Some(free))
     };
-    // What cannot be planned is not refused for its size.
+    // A session that cannot be planned is not refused for its size.
     let Ok(graph) = SymbolicGraph::of(&dataset.graph, config, &sizes) else { return Ok(()) };
     let Ok(estimate) = planner(&devices, config, &sizes, &graph).estimate(ranks) else {
         return Ok(());
@@ -220,9 +221,9 @@ pub fn check(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainCo
     )))
 }
 
-/// What partitions would take by the transport that is quickest.
+/// Estimates of all partitions, with the fastest transport.
 struct Planned<'d> {
-    /// Those that were asked for, with that transport.
+    /// Requested options, with that transport.
     ranks: RankOptions,
     devices: &'d RankDevices,
     sizes: DataSizes,
@@ -258,7 +259,7 @@ fn planner<'a>(
     Planner { ranks, free_bytes: on.free_bytes }
 }
 
-/// One line a partition.
+/// Table of partitions, one line each.
 fn shown(table: &Table) -> String {
     let row = |cells: [&str; 11]| {
         let [partition, exchange, stages, chunks, memory, epoch, bound, products, exchanges, sent, fits] = cells;
@@ -298,7 +299,7 @@ fn shown(table: &Table) -> String {
     std::iter::once(head).chain(table.estimates.iter().map(of)).collect::<Vec<_>>().join("\n")
 }
 
-/// How to train so.
+/// Flags that select this partition.
 fn flags(ranks: &RankOptions, devices: &RankDevices) -> String {
     let RankOptions { grid, exchange, cuts, stages, chunks, wire, transport, .. } = ranks;
     let many = if devices.are_cards { "--gpus" } else { "--ranks" };
@@ -348,7 +349,7 @@ fn nothing_fits(
     ))
 }
 
-/// What fits by the same partition.
+/// Settings that fit with the same partition.
 fn smaller(
     devices: &RankDevices,
     (config, sizes): (&TrainConfig, &DataSizes),
@@ -360,7 +361,8 @@ fn smaller(
     remedies(config, fits, "take more ranks, or more memory for each")
 }
 
-/// How many ranks, a power of two times as many, the same would fit on by rows, step by step; edges spread evenly.
+/// Smallest number of ranks (doubled from the given one, at most 1024) on which the session fits. Assumes 1D, steps,
+/// and evenly spread edges.
 fn more_ranks(
     ranks: &RankOptions,
     devices: &RankDevices,

@@ -1,4 +1,4 @@
-//! Who works together: one process, ranks that are its threads, or processes that a launcher started.
+//! Processes and threads of a job: one process, ranks as its threads, or processes that a launcher started.
 
 use girih_comm::tcp::{self, TcpRank};
 use girih_comm::{CardTransport, Launch, Launcher, Secret, Transport};
@@ -18,19 +18,20 @@ use crate::messages;
 
 /// How this process was launched: alone, or as one of several.
 pub enum LaunchContext {
-    /// It was started alone.
+    /// Started alone.
     Alone,
-    /// It meets the others over TCP.
+    /// Connects to the others over TCP.
     Tcp { launch: Launch, rendezvous: String },
-    /// It meets the others through MPI.
+    /// Connects to the others through MPI.
     Mpi(Launch),
 }
 
 impl LaunchContext {
-    /// What launchers and flags say.
+    /// Launch context from the environment of launchers and from flags.
     ///
     /// # Errors
-    /// When several processes were started, but not how they find each other, or not as many as ranks are asked for.
+    /// When several processes were started without a rendezvous, or their number is not the requested number of
+    /// ranks.
     pub fn of(args: &RankArgs) -> Result<Self, CliError> {
         let launch = Launch::from_env(args.rendezvous.as_deref())?;
         if launch.is_none() && args.rendezvous.is_some() {
@@ -47,7 +48,7 @@ impl LaunchContext {
                     .to_owned(),
             ));
         }
-        // Whoever was started by a launcher, but without others, is alone.
+        // A launcher with a single process counts as none.
         let Some(launch) = launch.filter(|launch| launch.size > 1) else { return Ok(Self::Alone) };
         if let Some(ranks) = args.ranks.filter(|&ranks| usize::from(ranks) != launch.size) {
             let found = launch.size;
@@ -75,12 +76,12 @@ impl LaunchContext {
         }
     }
 
-    /// Refuses what one process does alone.
+    /// Refuses a command that a single process must run, with the reason `why`.
     pub fn refuse_several(&self, why: &str) -> Result<(), CliError> {
         self.launch().map_or(Ok(()), |_| Err(CliError::Usage(why.to_owned())))
     }
 
-    /// How ranks share the work, if there are several.
+    /// Partition over ranks; `None` for a single rank.
     pub fn options(&self, args: &RankArgs) -> Result<Option<RankOptions>, CliError> {
         sharing::asked(args, self.launch().map(|launch| launch.size))
     }
@@ -88,7 +89,7 @@ impl LaunchContext {
     /// Runs `work` together with the other processes, if there are any.
     ///
     /// # Errors
-    /// As `work`; when the processes do not find each other, and when another one fails.
+    /// As `work`; when the processes cannot connect, or another one fails.
     pub fn with_the_others<T>(
         self,
         args: &RankArgs,
@@ -108,7 +109,7 @@ impl LaunchContext {
         let options = tcp::Options { rank, size, rendezvous, job, secret, start_deadline: deadline, deadline };
         match tcp::run(&options, |world| work(World::Tcp { world: Box::new(world), local_rank }))? {
             Ok(done) => Ok(done),
-            // What is wrong with the command line is the same on all ranks; it stays what it is.
+            // A usage error is the same on all ranks, so it is reported as it is.
             Err(failure) => Err(match failure.error.filter(CliError::is_usage) {
                 Some(error) => error,
                 None => TrainError::rank(failure.rank, failure.message).into(),
@@ -117,13 +118,13 @@ impl LaunchContext {
     }
 }
 
-/// All processes of a job, as this one reaches them.
+/// All ranks of a job, as this process reaches them.
 pub enum World {
-    /// All ranks are threads of this process, if there are several.
+    /// All ranks are threads of this process; also for a single rank.
     Threads,
-    /// The other ranks are at the ends of sockets.
+    /// The other ranks are processes connected by sockets.
     Tcp { world: Box<TcpRank>, local_rank: usize },
-    /// The other ranks are MPI's.
+    /// The other ranks are processes of MPI.
     Mpi { rank: usize, local_rank: usize },
 }
 
@@ -133,7 +134,7 @@ impl World {
         self.rank() == 0
     }
 
-    /// The number of this process.
+    /// Rank of this process; 0 if ranks are threads.
     pub fn rank(&self) -> usize {
         match self {
             Self::Threads => 0,
@@ -142,7 +143,7 @@ impl World {
         }
     }
 
-    /// The number of this process on its host, where ranks are processes.
+    /// Rank of this process on its host; `None` if ranks are threads.
     pub fn local_rank(&self) -> Option<usize> {
         match self {
             Self::Threads => None,
@@ -150,7 +151,7 @@ impl World {
         }
     }
 
-    /// Tells people that every process reads all of the data, where it could read a part.
+    /// Notes that every process reads all data, if each could read only its own rows.
     pub fn tell_what_is_read(&self, data: &DataSource, output: OutputArgs) {
         if self.local_rank().is_some() && !data.is_stored() {
             messages::note(
@@ -161,8 +162,8 @@ impl World {
         }
     }
 
-    /// Carries out a job on all ranks, which compute with `precision` as [`choose`](super::device::choose) has it: on
-    /// processors or, where the first device is one, on cards.
+    /// Runs a job on all ranks: on GPUs if the first device is one, otherwise on the CPU. `precision` is as in
+    /// [`choose`](super::device::choose).
     pub fn carry_out<J: RankJob>(
         self,
         first: Chosen,
@@ -175,7 +176,7 @@ impl World {
             Chosen::Cuda(first) => {
                 let n_cards = if self.local_rank().is_some() { 1 } else { job.ranks().grid.ranks() };
                 let cards = cards(*first, device, n_cards, precision)?;
-                // What was measured before is no part of it.
+                // The peak counts from here, without earlier measurements.
                 let reset = cards.iter().try_for_each(|card| card.device().reset_peak());
                 reset.map_err(|error| CliError::Other(error.to_string()))?;
                 let done = self.on_cards(&cards, job)?;
@@ -184,7 +185,7 @@ impl World {
         }
     }
 
-    /// The cards are those of all ranks that are threads, or that of this process.
+    /// Runs a job on GPUs: those of all ranks if ranks are threads, otherwise the one of this process.
     fn on_cards<J: RankJob>(self, cards: &[Cuda], job: J) -> Result<J::Done, TrainError> {
         let (deadline, transport) = (job.ranks().deadline, job.ranks().transport.unwrap_or_default());
         match self {
@@ -215,10 +216,10 @@ impl World {
     }
 }
 
-/// What ranks came to.
+/// Outcome of a job on ranks.
 pub struct Carried<T> {
     pub done: T,
-    /// The most bytes that were allocated at once on one of the cards of this process; zero on processors.
+    /// Peak bytes allocated on any one GPU of this process; zero on CPUs.
     pub peak_device_bytes: u64,
 }
 
@@ -227,8 +228,8 @@ fn without_mpi() -> TrainError {
     TrainError::invalid("this program was built without MPI: build it with --features mpi")
 }
 
-/// What carries rows between the devices of this process, of which `first` is one, for ranks that are to train with full
-/// batches: what they are told, or what measurements say.
+/// Transport between the GPUs of this process for full-batch training: the given one, or the faster one by
+/// measurement. `first` is one of the GPUs.
 pub fn transport(
     ranks: &RankOptions,
     first: &Cuda,

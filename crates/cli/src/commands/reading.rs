@@ -1,16 +1,16 @@
-//! Record of reading data, for people and for programs: data not used, made up or doubtful.
+//! Notes from reading data, for people and for programs: data that are unused, made up or doubtful.
 
 use girih_graph_format::Notes;
 use serde_json::{Map, Value, json};
 
 use crate::output::Results;
 
-/// Warns of what is not used or doubtful: for commands whose table does not list it.
+/// Warns about unused or doubtful data, in commands whose table does not list them.
 pub fn warn_of(notes: &Notes) {
     notes.not_used_line().into_iter().chain(notes.warnings.iter().cloned()).for_each(|line| tracing::warn!("{line}"));
 }
 
-/// Sizes of the parts of the splits, in one line: `140 train, 500 val, 1000 test`.
+/// Sizes of the splits in one line: `140 train, 500 val, 1000 test`.
 pub fn shown_splits(splits: &[[usize; 3]]) -> String {
     let Some([train, val, test]) = splits.first() else { return "none".to_owned() };
     let sizes = format!("{train} train, {val} val, {test} test");
@@ -21,7 +21,7 @@ pub fn shown_splits(splits: &[[usize; 3]]) -> String {
     }
 }
 
-/// Adds sizes of splits and the record of reading.
+/// Adds the sizes of splits and the notes from reading.
 pub fn add(results: &mut Results, splits: &[[usize; 3]], notes: &Notes) {
     let made_up: Vec<&str> = notes.made_up.iter().map(|made| made.text.as_str()).collect();
     let not_used = notes.not_used_line().unwrap_or_default();
@@ -32,7 +32,7 @@ pub fn add(results: &mut Results, splits: &[[usize; 3]], notes: &Notes) {
         .add("warnings", notes.warnings.clone(), "Warnings", notes.warnings.join("\n"));
 }
 
-/// As [`add`], for programs alone: people have seen it before.
+/// As [`add`], for programs alone: people have already seen the notes.
 pub fn add_hidden(results: &mut Results, splits: &[[usize; 3]], notes: &Notes) {
     results
         .add_hidden("splits", splits_json(splits))

@@ -1,4 +1,4 @@
-//! `girih reorder`: the nodes of a data set in another order, and what that brings.
+//! `girih reorder`: renumbers the nodes of a data set, and reports the effect.
 
 mod page;
 
@@ -24,21 +24,21 @@ use crate::output::{Results, print_line};
 use crate::plots::spy;
 use crate::{messages, paths};
 
-/// The file of an order beside the data that it ordered.
+/// File of an order beside the data that it ordered.
 const ORDER_FILE: &str = "new_of_old.npy";
-/// A cache that holds this much, where the machine does not tell.
+/// Size of the cache in KiB if the machine does not report one.
 const CACHE_KIB_GUESS: u64 = 16 << 10;
 
-/// Layers of the model whose epochs an order is paid back in.
+/// Number of layers assumed for the break-even point in epochs.
 const LAYERS_USUAL: usize = 2;
 
-/// An order and what it came to.
+/// Order with its quality.
 struct Found {
     ordered: Ordered,
     quality: Quality,
 }
 
-/// Orders, reports, and writes what was asked for.
+/// Computes orders, reports, and writes the requested files.
 pub fn run(args: &ReorderArgs) -> Result<(), CliError> {
     [&args.out, &args.plot, &args.report].into_iter().flatten().try_for_each(|path| paths::check(path))?;
     if args.out.is_some() {
@@ -60,7 +60,7 @@ pub fn run(args: &ReorderArgs) -> Result<(), CliError> {
     if found.len() > 1 && !args.output.json {
         print_comparison(&before, &found);
     }
-    // Of equals the last would win; the first is the user's first choice.
+    // `max_by` keeps the last of equal orders; reversed, it keeps the user's first.
     let best = found.iter().rev().max_by(|a, b| by_merit(&a.quality, &b.quality)).expect("at least one order");
     if by_merit(&best.quality, &before).is_lt() {
         messages::note(args.output, "no order is better than the one that the data have");
@@ -89,15 +89,14 @@ pub fn run(args: &ReorderArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Which order is better: the one with more non-zeros in large blocks, of equals in small tiles, of equals with smaller
-/// gaps.
+/// Compares orders by non-zeros in large blocks, then in small tiles, then by smaller gaps.
 fn by_merit(a: &Quality, b: &Quality) -> Ordering {
     let coverage = a.coverage_256.total_cmp(&b.coverage_256);
     let tiles = || a.dense_tile_share.total_cmp(&b.dense_tile_share);
     coverage.then_with(tiles).then_with(|| b.gaps.mean_log2.total_cmp(&a.gaps.mean_log2))
 }
 
-/// The orders that the arguments ask for.
+/// Orders that the arguments request.
 fn orders(args: &ReorderArgs, graph: &Csr) -> Result<Vec<Ordered>, CliError> {
     if let Some(path) = &args.permutation {
         let (start, order) = (Instant::now(), read(path, graph.n_rows())?);
@@ -109,7 +108,7 @@ fn orders(args: &ReorderArgs, graph: &Csr) -> Result<Vec<Ordered>, CliError> {
     args.order.iter().map(|kind| wanted(kind).find(graph, args.output)).collect()
 }
 
-/// The device that `auto` chooses for: the one described, else the processor at hand.
+/// Device that `auto` optimises for: the described one, otherwise the CPU of this machine.
 fn device(args: &ReorderArgs) -> Hierarchy {
     let mut device = Hierarchy::of_processor(&Machine::here());
     if let (Some(gb_s), Some(memory_gb_s)) = (args.cache_gb_s, args.memory_gb_s) {
@@ -119,7 +118,7 @@ fn device(args: &ReorderArgs) -> Hierarchy {
     device
 }
 
-/// Refuses what would be refused after the work: to write data whose ids mean something, or over another data set.
+/// Checks the output before the work: ids with a meaning cannot be renumbered, and no other data set is overwritten.
 fn check_output(args: &ReorderArgs, dataset: &Dataset) -> Result<(), CliError> {
     let name = &dataset.name;
     if dataset.interactions.is_some() && (args.out.is_some() || args.shuffle) {
@@ -143,7 +142,7 @@ fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
     Ok(file::write_file(path, |out| Ok(out.write_all(bytes)?))?)
 }
 
-/// An order from a file, which lists the new id of every node.
+/// Reads an order from a file that lists the new id of every node.
 fn read(path: &Path, n_nodes: usize) -> Result<Permutation, CliError> {
     let wrong = |message: String| CliError::Other(format!("{}: {message}", path.display()));
     let array = file::Array::read(path)?;
@@ -160,24 +159,24 @@ fn read(path: &Path, n_nodes: usize) -> Result<Permutation, CliError> {
     Permutation::from_new_of_old(ids).map_err(|error| wrong(error.to_string()))
 }
 
-/// The `best` order of the arguments inside each block of the report's partition, when it is one that has a name.
+/// The `best` order, applied inside each block of the report's partition; `None` if it has no name.
 fn inside_blocks(args: &ReorderArgs, best: &Found, graph: &Csr) -> Result<Option<Permutation>, CliError> {
     let is_best = |kind: &&OrderKind| kind.order(args.blocks as usize, args.seed).name() == best.ordered.name;
     let kind = args.order.iter().find(is_best);
     Ok(kind.map(|kind| kind.order(page::BLOCKS, args.seed).order(graph)).transpose()?)
 }
 
-/// The reordered data as a girih folder, with the order beside it: from the ids that were read, which the data were
-/// `renamed` from, to the new ones.
+/// Writes the reordered data as a girih folder, with the order from the ids that were read. `renamed` is the
+/// permutation that was applied to the data before.
 fn write(dataset: Dataset, renamed: &Permutation, order: &Permutation, out: &Path) -> Result<(), CliError> {
     paths::make_parents(out)?;
     let ids: Vec<i64> = renamed.then(order).new_of_old().iter().map(|&new| i64::from(new)).collect();
-    // Never the one without the other: old ids could not be found again.
+    // Both are written together: without the order, old ids could not be recovered.
     let save_order = |folder: &FolderWriter| file::write_npy(&folder.path_of(ORDER_FILE), &[ids.len()], &ids);
     Ok(dataset.permuted(order)?.save_with(out, save_order)?)
 }
 
-/// How many rows of the operand the simulated cache holds.
+/// Number of rows of the operand that the simulated cache holds.
 pub fn rows_held(cache: CacheArgs) -> usize {
     let here = || Machine::here().l3_bytes.map_or(CACHE_KIB_GUESS, |bytes| bytes >> 10);
     let bytes = cache.cache.unwrap_or_else(here) << 10;
@@ -189,7 +188,7 @@ fn row_bytes(cache: CacheArgs) -> usize {
     cache.width as usize * size_of::<f32>()
 }
 
-/// A mean gap; that of no entries is a sum of nothing, whose sign is negative.
+/// Mean gap as text. Without entries the sum is -0.0; adding 0.0 removes the sign.
 pub fn shown_gap(gap: f64) -> String {
     format!("{:.2}", gap + 0.0)
 }
@@ -243,7 +242,7 @@ fn describe(dataset: &Dataset, before: &Quality, found: &Found) -> Results {
     results
 }
 
-/// One line an order.
+/// Table of orders, one line each.
 fn print_comparison(before: &Quality, found: &[Found]) {
     let row = |name: &str, seconds: String, q: &Quality| {
         print_line(&format!(

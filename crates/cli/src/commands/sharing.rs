@@ -1,4 +1,4 @@
-//! How ranks share the work: what flags say, and which of them go together.
+//! Rank options from flags, with checks of which flags go together.
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use super::process_grid;
 use crate::args::{LayoutChoice, PartitionChoice, PartitionKind, RankArgs, TrainArgs};
 use crate::error::CliError;
 
-/// Ranks that are threads: at most so many, and at most so many for each core.
+/// Maximum number of ranks as threads, in total and per core.
 const THREAD_RANKS_MAX: usize = 256;
 const RANKS_PER_CORE_MAX: usize = 64;
 
-/// How long a rank is waited for unless the user says otherwise.
+/// Default time that a rank waits for another one.
 pub const DEADLINE: Duration = Duration::from_secs(300);
 
-/// How ranks share the work, if there are several: as many as processes that a launcher started, or as flags say.
+/// Rank options; `None` for one rank. The number of ranks is that of launched processes, or comes from flags.
 ///
 /// # Errors
-/// When flags do not go together, or with that.
+/// When flags contradict each other, or the number of processes.
 pub fn asked(args: &RankArgs, processes: Option<usize>) -> Result<Option<RankOptions>, CliError> {
     let ranks = match (processes, args.ranks, args.gpus) {
         (Some(size), ..) => u16::try_from(size).map_err(|_| too_many(size))?,
@@ -49,8 +49,8 @@ pub fn asked(args: &RankArgs, processes: Option<usize>) -> Result<Option<RankOpt
     sharing(args, ranks).map(Some)
 }
 
-/// How so many ranks share the work, as the flags say, but for the stages, which depend on the device. What is chosen
-/// when the data is there is chosen for as many ranks; until then rows stand for it.
+/// Options for this number of ranks, from the flags. Stages depend on the device and are set later. Choices that need
+/// the data are set to 1D rows until then.
 pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
     let PartitionKind { partition, exchange, cuts, wire, .. } = args.partition;
     if partition == PartitionChoice::Auto && tells_how(args) {
@@ -69,8 +69,7 @@ pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
     Ok(RankOptions { cuts, chunks, wire: wire.into(), transport: args.transport, ..usual })
 }
 
-/// In which stages rows of other ranks come. Cards have the memory for all of them at once, and links that go both
-/// ways.
+/// Stages in which rows of other ranks arrive. GPUs have the memory for all rows at once, and full-duplex links.
 pub fn stages(args: &RankArgs, backend: &Chosen) -> Stages {
     let usual = match backend {
         Chosen::Cpu(_) => Stages::Steps,
@@ -87,7 +86,7 @@ fn too_many(ranks: usize) -> CliError {
     CliError::Usage(format!("{ranks} ranks are too many; take at most {}", u16::MAX))
 }
 
-/// Refuses flags of ranks where there are none.
+/// Refuses rank flags when there is one rank.
 fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
     if args.partition == PartitionKind::USUAL
         && (args.chunks, args.ranks_per_gpu) == (1, 1)
@@ -102,13 +101,13 @@ fn refuse_unused(args: &RankArgs) -> Result<(), CliError> {
     ))
 }
 
-/// Whether there are flags for what is chosen together with a partition.
+/// Whether flags fix a setting that `--partition auto` chooses.
 fn tells_how(args: &RankArgs) -> bool {
     let PartitionKind { replication, exchange, stages, .. } = args.partition;
     (replication, exchange, stages, args.chunks) != (1, Exchange::Auto, None, 1)
 }
 
-/// Refuses flags that say nothing of a plan, which is made for every way to share the work, or for one device.
+/// Refuses flags without effect on a plan, which covers every partition, or one device.
 pub fn check_planned(args: &TrainArgs) -> Result<(), CliError> {
     let (args, layout) = (&args.ranks, args.layout);
     if args.ranks.is_none() && args.gpus.is_none() {
@@ -124,8 +123,8 @@ pub fn check_planned(args: &TrainArgs) -> Result<(), CliError> {
     ))
 }
 
-/// Refuses flags that say nothing of how ranks train so: full batches cut the graph, and for mini-batches each rank
-/// holds all of it unless it holds a patch.
+/// Refuses flags without effect on this training. Full batches partition the graph. With mini-batches each rank holds
+/// all of it, unless it holds a patch.
 pub fn check_trained(args: &TrainArgs, config: &TrainConfig) -> Result<(), CliError> {
     let TrainArgs { ranks: RankArgs { partition: kind, chunks, transport, .. }, layout, .. } = args;
     let is_sampled = config.batch.is_sampled();
@@ -146,7 +145,7 @@ pub fn check_trained(args: &TrainArgs, config: &TrainConfig) -> Result<(), CliEr
     Err(CliError::Usage(refused.to_owned()))
 }
 
-/// Refuses a layout where one rank holds all.
+/// Refuses `--layout` with a single rank, which holds all data.
 pub fn check_layout(layout: Option<LayoutChoice>, ranks: Option<&RankOptions>) -> Result<(), CliError> {
     if layout.is_none() || ranks.is_some() {
         return Ok(());
@@ -157,8 +156,8 @@ pub fn check_layout(layout: Option<LayoutChoice>, ranks: Option<&RankOptions>) -
     ))
 }
 
-/// Refuses more ranks than make sense as threads of one process, and says when they are more than cores. In 1D each
-/// takes a step for every rank, with a count for every rank: time and memory grow with the cube of their number.
+/// Refuses too many ranks as threads, and notes when they exceed the cores. In 1D each rank takes a step and counts
+/// for every rank, so time and memory grow with the cube of their number.
 fn check_threads(ranks: u16) -> Result<(), CliError> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let (ranks, most) = (usize::from(ranks), THREAD_RANKS_MAX.min(cores * RANKS_PER_CORE_MAX));

@@ -1,4 +1,4 @@
-//! `girih stats`: what a data set looks like.
+//! `girih stats`: describes a data set.
 
 use girih_compress::CompressedFeatures;
 use girih_datasets::{Components, Dataset, Features, Labels};
@@ -74,7 +74,7 @@ fn out_degrees(graph: &Csr) -> Vec<usize> {
     degrees
 }
 
-/// Degrees in numbers.
+/// Statistics of the degrees.
 struct Degrees {
     min: usize,
     median: usize,
@@ -113,7 +113,7 @@ impl Degrees {
     }
 }
 
-/// How near the order of nodes brings neighbours: to each other, into common tiles, and into the cache.
+/// Adds the locality of the node order: gaps between neighbors, coverage of tiles, and cache hits.
 fn add_order(results: &mut Results, graph: &Csr, cache: CacheArgs) {
     let quality = Quality::of(graph, rows_held(cache));
     let (tiles, percent) = (TileHistogram::of(graph), |share: f64| format!("{:.1} %", 100.0 * share));
@@ -143,7 +143,7 @@ fn add_order(results: &mut Results, graph: &Csr, cache: CacheArgs) {
         );
 }
 
-/// One object a bucket: tiles with at least so many entries, and fewer than twice as many.
+/// One object per bucket: tiles with at least `entries_from` entries, and fewer than twice as many.
 fn tile_json(tiles: &TileHistogram) -> Value {
     let bucket =
         |b: usize| json!({ "entries_from": 1u64 << b, "tiles": tiles.n_tiles[b], "entries": tiles.n_entries[b] });
@@ -194,7 +194,7 @@ fn add_contents(results: &mut Results, dataset: &Dataset) {
     reading::add(results, &dataset.outline().splits, &dataset.notes);
 }
 
-/// A store: its codec, what it takes, and what the same features would take as `f32`.
+/// Description of a store: its codec, its size, and its compression ratio to `f32`.
 fn describe_codes(codes: &CompressedFeatures) -> (Value, String) {
     let (codec, row_bytes, width) = (codes.codec().spec().to_string(), codes.codec().row_bytes(), codes.width());
     let (bytes, ratio) = (codes.codes().len() as u64, (size_of::<f32>() * width) as f64 / row_bytes.max(1) as f64);

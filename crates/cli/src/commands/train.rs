@@ -92,7 +92,7 @@ pub fn run(args: &TrainArgs) -> Result<ExitCode, CliError> {
     place.with_the_others(&args.ranks, |world| train(args, (&data, &config, &options), asked, ranks.as_ref(), world))
 }
 
-/// The data in the order of nodes that training on `n` ranks would have.
+/// Data in the node order that training on `n` ranks would use.
 fn in_order(
     args: &TrainArgs,
     n: u16,
@@ -106,7 +106,7 @@ fn in_order(
     }
 }
 
-/// Prints what every partition for `n` ranks would take.
+/// Prints memory and time of every partition for `n` ranks.
 fn plan_ranks(
     args: &TrainArgs,
     n: u16,
@@ -119,7 +119,7 @@ fn plan_ranks(
     planned::run(&ranks, &devices, (&dataset, spec, config), args.output)
 }
 
-/// Prints what mini-batches take of each of `n` cards.
+/// Prints the memory of mini-batch training on each of `n` GPUs.
 fn plan_layouts(
     args: &TrainArgs,
     n: u16,
@@ -141,7 +141,7 @@ fn plan_layouts(
     layouts::run(&sharing(&args.ranks, n)?, &room, (&dataset, spec, config), args.output)
 }
 
-/// Trains as all of the world, or as one of it.
+/// Trains all ranks as threads, or one rank of the world.
 fn train(
     args: &TrainArgs,
     (asked_data, config, options): (&DataArgs, &TrainConfig, &LoadOptions),
@@ -151,7 +151,7 @@ fn train(
 ) -> Result<ExitCode, CliError> {
     let spec = asked_data.spec();
     let is_primary = world.is_primary();
-    // Of several processes one is_primary to people, as if the others spoke to programs.
+    // Rank 0 alone prints for people; the others print as for programs.
     let output = OutputArgs { json: args.output.json || !is_primary };
     let outputs = args
         .out
@@ -167,7 +167,7 @@ fn train(
     if let (Some(ranks), Chosen::Cuda(first)) = (&mut ranks, &backend)
         && !config.batch.is_sampled()
     {
-        // Processes have NCCL; a plan of threads finds the quickest by itself.
+        // Launched processes use NCCL. With threads, the plan chooses the transport itself.
         match world.local_rank() {
             Some(_) if is_planned => ranks.transport = Some(CardTransport::Nccl),
             None if !is_planned => ranks.transport = Some(transport(ranks, first, &device, config.precision)?),
@@ -178,7 +178,7 @@ fn train(
     let row_blocks = ranks.filter(|ranks| !holds_all(ranks, config)).map_or(1, |ranks| ranks.grid.side());
     let wanted = wanted_order(args, row_blocks, config);
     let mut data = match &ranks {
-        // Each rank reads its own rows, where they lie in their order and no plan counts all of them.
+        // Each rank reads its own rows, if no reordering and no plan needs all of them.
         Some(ranks) if wanted.is_none() && !is_planned && !holds_all(ranks, config) => DataSource::open(spec, options)?,
         _ => load(spec, options)?.into(),
     };
@@ -189,7 +189,7 @@ fn train(
         (data, order) = (dataset.into(), name);
     }
     let mut divided = None;
-    // Of rows that each rank will read for itself nothing is planned.
+    // Rows that each rank reads for itself are not planned.
     if let DataSource::Loaded(dataset) = &data {
         ranks = ranks.map(|ranks| arranged(args, ranks, &device, (dataset, config), output)).transpose()?;
         match &to_divide {
@@ -263,7 +263,7 @@ fn train(
     Ok(end.code())
 }
 
-/// Device and ranks that the bits of a run depend on.
+/// Arrangement of device and ranks, on which the bits of a run depend.
 fn arrangement(backend: &Chosen, ranks: Option<&RankOptions>, config: &TrainConfig) -> Arrangement {
     let one = Arrangement::of_one(matches!(backend, Chosen::Cuda(_)));
     let Some(ranks @ RankOptions { grid, cuts, stages, chunks, wire, .. }) = ranks else { return one };
@@ -280,12 +280,12 @@ fn arrangement(backend: &Chosen, ranks: Option<&RankOptions>, config: &TrainConf
     Arrangement { ranks: grid.ranks(), division, ..one }
 }
 
-/// Whether each rank holds all of the data.
+/// Whether each rank holds all data.
 fn holds_all(ranks: &RankOptions, config: &TrainConfig) -> bool {
     config.batch.is_sampled() && ranks.layout == GraphPlacement::Replicated
 }
 
-/// How ranks share the work: as the arguments say, or as is planned to be quickest.
+/// Rank options: from the arguments, or the fastest ones by the plan.
 fn arranged(
     args: &TrainArgs,
     ranks: RankOptions,
@@ -302,8 +302,8 @@ fn arranged(
     }
 }
 
-/// Refuses what does not fit into a device's memory, before anything is moved there. Of processes that a launcher
-/// started each asks its own device.
+/// Refuses a session that exceeds the memory of a device, before any data are copied there. Each launched process
+/// checks its own device.
 fn check_memory(
     (backend, device): (&Chosen, &DeviceArgs),
     ranks: Option<&RankOptions>,
@@ -322,11 +322,11 @@ fn check_memory(
     let last = if n_ranks == 1 { ON_ONE } else { layouts::ON_EACH };
     let session = Session::of_replica(dataset, config, (n_ranks, n_devices));
     let config = config.of_one_rank(n_ranks);
-    // What cannot be planned cannot be trained either, and training says why.
+    // A session that cannot be planned cannot be trained either; training reports why.
     session.plan(&config).map_or(Ok(()), |plan| room.check(&session, &plan, &config, last))
 }
 
-/// How the work was shared and nodes were numbered; people are told where it is not as usual.
+/// Adds the partition over ranks and the node order; people see them if they are not the defaults.
 fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, config: &TrainConfig, order: &str) {
     match ranks {
         None => results.add_hidden("ranks", 1),
@@ -360,19 +360,19 @@ fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, config: &
     };
 }
 
-/// What carries rows between ranks, where that is told or was measured. On processors messages do, and nobody says so.
+/// Transport between ranks in words, if it was given or measured; empty on CPUs.
 fn carrier(ranks: &RankOptions) -> String {
     ranks.transport.map_or(String::new(), |transport| format!(" by {transport}"))
 }
 
-/// What ranks hold of mini-batches, where it is not everything.
+/// Placement of graph and features for mini-batches in words; empty for full batches.
 fn layout_of(layout: GraphPlacement, config: &TrainConfig) -> String {
     if config.batch.is_sampled() { format!(", layout {}", layout.name()) } else { String::new() }
 }
 
-/// The order in which nodes are numbered for training, if the arguments ask for one: inside as many ranges of ids as
-/// the partition has row blocks, unless they say otherwise. For a partition that is still to be chosen as many as there
-/// are ranks: the row blocks of all partitions are made of these.
+/// Node order for training, if the arguments request one. Nodes stay in as many id ranges as the partition has row
+/// blocks, unless the arguments say otherwise. If the partition is still open, that is the number of ranks: row
+/// blocks of all partitions consist of these ranges.
 fn wanted_order(args: &TrainArgs, row_blocks: usize, config: &TrainConfig) -> Option<Wanted> {
     if args.reorder == OrderKind::None {
         return None;
@@ -386,12 +386,12 @@ fn wanted_order(args: &TrainArgs, row_blocks: usize, config: &TrainConfig) -> Op
     Some(Wanted { kind: args.reorder, blocks, seed: config.seed, auto })
 }
 
-/// Products with the adjacency in an epoch.
+/// Number of products with the adjacency in an epoch.
 fn products_per_epoch(config: &TrainConfig) -> usize {
     PRODUCTS_PER_LAYER * config.model.layers
 }
 
-/// Numbers the nodes of `dataset` as wanted; the data, and what the order is called.
+/// Renumbers the nodes of `dataset` as wanted. Returns the data and the name of the order.
 fn ordered(
     dataset: Dataset,
     wanted: &Wanted,

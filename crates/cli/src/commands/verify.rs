@@ -1,4 +1,4 @@
-//! `girih verify`: files against the checksums that they or their folder state.
+//! `girih verify`: compares files with their checksums, stored in them or in their folder.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -44,10 +44,10 @@ pub fn run(args: &VerifyArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Files with checksums at a path.
+/// Finds files with checksums at a path.
 ///
 /// # Errors
-/// When nothing has.
+/// When there are none.
 fn find(path: &Path) -> Result<Vec<Found>, CliError> {
     let extension = |path: &Path| path.extension().map(|e| e.to_ascii_lowercase()).unwrap_or_default();
     let mut found = Vec::new();
@@ -82,7 +82,7 @@ fn find(path: &Path) -> Result<Vec<Found>, CliError> {
 }
 
 impl Found {
-    /// Compares; the bytes that were read.
+    /// Verifies the checksums. Returns the number of bytes read.
     fn verify(&self) -> Result<u64, CliError> {
         let size = |path: &Path| std::fs::metadata(path).map(|file| file.len()).map_err(|e| CliError::io(path, e));
         match self {

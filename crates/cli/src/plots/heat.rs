@@ -6,30 +6,30 @@ use girih_partition::imbalance;
 
 use super::blue;
 
-/// Pixels of a panel's side, left of it for the numbers of rows, and between panels.
+/// Pixels: side of a panel, left margin for row numbers, and gap between panels.
 const SIDE: f64 = 300.0;
 const MARGIN: f64 = 34.0;
 const GAP: f64 = 24.0;
-/// Pixels above a panel for lines of text, and the baseline of the numbers of columns.
+/// Pixels above a panel for lines of text, and the baseline of column numbers.
 const HEAD: f64 = 78.0;
 const COLUMNS_AT: f64 = HEAD - 6.0;
-/// Cells a side at most: of more blocks, neighbouring ones are drawn as one.
+/// Maximum number of cells a side; more blocks are merged with their neighbors.
 const CELLS_MAX: usize = 64;
-/// Blocks a side that still get their counts.
+/// Maximum number of blocks a side for which counts are printed.
 const COUNTED: usize = 8;
-/// Rows and columns that get their number, at most.
+/// Maximum number of rows and columns that are numbered.
 const NUMBERED: usize = 8;
 
-/// A partition: what it is called, and the non-zeros of its blocks.
+/// Partition: its title, and the non-zeros of its blocks.
 pub struct Panel {
-    /// Its title.
+    /// Title of the panel.
     pub title: String,
-    /// Row after row.
+    /// Non-zeros of the blocks, by rows.
     pub blocks: Vec<Vec<u64>>,
 }
 
-/// Panels side by side: darker blocks hold more, on one scale for all, and empty ones are white; below each title the
-/// imbalance of blocks (max/mean).
+/// Draws panels side by side. Darker blocks have more non-zeros, on one scale for all; empty ones are white. The
+/// imbalance of blocks (max/mean) stands below each title.
 pub fn draw(panels: &[Panel]) -> String {
     let cells: Vec<Cells> = panels.iter().map(|panel| Cells::of(&panel.blocks)).collect();
     let most = cells.iter().flat_map(|cells| cells.counts.iter().flatten()).copied().max().unwrap_or(0).max(1);
@@ -66,7 +66,7 @@ fn draw_head(svg: &mut String, panel: &Panel, cells: &Cells, left: f64) {
     }
 }
 
-/// What is drawn of a partition: its blocks, or sums of neighbouring ones.
+/// Cells of a drawn partition: blocks, or sums of neighboring blocks.
 struct Cells {
     counts: Vec<Vec<u64>>,
     /// Blocks along a side of a cell.
@@ -90,7 +90,7 @@ impl Cells {
         SIDE / self.counts.len().max(1) as f64
     }
 
-    /// The cells that hold anything, in a frame.
+    /// Draws the non-empty cells, in a frame.
     fn draw(&self, svg: &mut String, left: f64, most: u64) {
         let size = self.size();
         for (row, counts) in self.counts.iter().enumerate() {
@@ -108,7 +108,7 @@ impl Cells {
         );
     }
 
-    /// The first block of rows and of columns, as many as fit.
+    /// Draws the first block number of rows and of columns, as many as fit.
     fn draw_numbers(&self, svg: &mut String, left: f64) {
         let (n, size) = (self.counts.len(), self.size());
         let mut write = |x: f64, y: f64, anchor: &str, cell: usize| {
@@ -151,9 +151,9 @@ fn draw_count(svg: &mut String, (x, y): (f64, f64), size: f64, nnz: u64, share: 
     );
 }
 
-/// A count to three digits, in thousands, millions or billions.
+/// Count with three digits, in thousands, millions or billions.
 pub fn short(nnz: u64) -> String {
-    /// Where rounding reaches the next unit, and its name.
+    /// Value that rounds to the next unit, the unit, and its name.
     const UNITS: [(f64, f64, &str); 3] = [(999.5e6, 1e9, "G"), (999.5e3, 1e6, "M"), (9999.5, 1e3, "k")];
     let count = nnz as f64;
     let Some((_, unit, name)) = UNITS.into_iter().find(|(from, ..)| count >= *from) else { return nnz.to_string() };

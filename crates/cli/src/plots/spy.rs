@@ -1,4 +1,4 @@
-//! Spy plots: where the non-zeros of an adjacency lie, as a picture of any graph's size.
+//! Spy plots: positions of the non-zeros of an adjacency, for graphs of any size.
 
 use girih_graph_format::Csr;
 use rayon::prelude::*;
@@ -6,18 +6,18 @@ use rayon::prelude::*;
 use super::blue;
 use crate::error::CliError;
 
-/// Pixels of a panel's side at most, and at least: those of small graphs are enlarged.
+/// Maximum and minimum side of a panel in pixels; small graphs are enlarged.
 const SIDE_MAX: usize = 1024;
 const SIDE_MIN: usize = 400;
-/// Pixels between two panels, and the width of the frame around each.
+/// Gap between two panels, and width of the frame around each, in pixels.
 const GAP: usize = 24;
 const FRAME: usize = 2;
 
 const WHITE: [u8; 3] = [255; 3];
 const GREY: [u8; 3] = [120; 3];
 
-/// Draws adjacencies side by side in frames, as PNG, one pixel (of small graphs, a square of them) for a block of
-/// entries: white where there is none, darker for more, on a logarithmic scale that the plots share.
+/// Draws adjacencies side by side in frames, as PNG. A pixel, or a square of pixels for small graphs, stands for a
+/// block of entries. Empty blocks are white; others are darker for more entries, on a shared logarithmic scale.
 ///
 /// # Errors
 /// Never in practice: the picture is made in memory.
@@ -40,7 +40,7 @@ pub fn draw(graphs: [&Csr; 2]) -> Result<Vec<u8>, CliError> {
     picture.to_png().map_err(|error| CliError::Other(format!("cannot encode a picture: {error}")))
 }
 
-/// Pixels, row after row.
+/// Pixels, by rows.
 struct Picture {
     width: usize,
     height: usize,
@@ -52,7 +52,7 @@ impl Picture {
         Self { width, height, pixels: vec![WHITE; width * height] }
     }
 
-    /// Fills the square of a side whose corner is at `[x, y]`.
+    /// Fills a square with its corner at `[x, y]`.
     fn fill(&mut self, [x, y]: [usize; 2], side: usize, colour: [u8; 3]) {
         for row in y..y + side {
             let start = row * self.width + x;
@@ -71,7 +71,7 @@ impl Picture {
     }
 }
 
-/// Entries of each pixel over the entries that it could hold.
+/// Density of each pixel: its entries over the entries that it could hold.
 fn densities(graph: &Csr, side: usize) -> Vec<f64> {
     let n = graph.n_rows();
     let first = |pixel: usize| (n * pixel).div_ceil(side);
@@ -87,7 +87,7 @@ fn densities(graph: &Csr, side: usize) -> Vec<f64> {
     (0..side).into_par_iter().flat_map_iter(line).collect()
 }
 
-/// Light blue for the faintest pixel that holds anything to dark blue for the densest; four decades between them.
+/// Light blue for the faintest non-empty pixel to dark blue for the densest, over four decades.
 fn shade(density: f64, darkest: f64) -> [u8; 3] {
     blue(1.0 + (density / darkest).log10() / 4.0)
 }

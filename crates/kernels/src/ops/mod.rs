@@ -1,5 +1,5 @@
-//! The operations, a module for each source in `kernels/`: checked operands in, launches out. `costs` chooses between
-//! kernels of sparse products.
+//! Operations of the backend, one module for each source in `kernels/`. Each checks its operands and launches
+//! kernels. `costs` chooses between kernels of sparse products.
 
 mod attention;
 mod costs;

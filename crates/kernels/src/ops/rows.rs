@@ -1,4 +1,4 @@
-//! `kernels/rows.cu`: rows by their ids.
+//! `kernels/rows.cu`: gathers and scatters of rows by id.
 
 use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Shape, checks};
@@ -10,7 +10,7 @@ use crate::device::threads_for;
 use crate::matrix::{CudaIds, CudaMatrix, Groups};
 use crate::row_launch::{Names, RowLaunch, RowsArgument};
 
-/// Units of 16 bytes that a thread copies at a time; `kernels/rows.cu` says the same.
+/// Units of 16 bytes that a thread copies at a time; must match `kernels/rows.cu`.
 const UNITS_OF_THREAD: usize = 4;
 
 impl Cuda {
@@ -67,7 +67,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// Equal ids together, worked out when they are first asked for.
+    /// Positions grouped by equal ids, computed on first use.
     fn groups<'a>(&self, operation: &'static str, ids: &'a CudaIds) -> Result<&'a Groups, ComputeError> {
         let known = &ids.derived.groups;
         if known.get().is_none() {
@@ -82,7 +82,7 @@ impl Cuda {
 
 /// Starts and positions of [`Groups`].
 fn grouped(ids: &[u32]) -> (Vec<u64>, Vec<u64>) {
-    // Pairs differ, so that an unstable sort, the faster one, leaves one order.
+    // Pairs are distinct, so the faster unstable sort yields a unique order.
     let mut pairs: Vec<(u32, u64)> = ids.iter().enumerate().map(|(position, &id)| (id, position as u64)).collect();
     pairs.sort_unstable();
     let mut starts = vec![0];

@@ -1,4 +1,4 @@
-//! [`Coordinator`]: one rank's side of the launch order, shared by its workers.
+//! [`Coordinator`]: the launch order of one rank, shared by its workers.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -11,30 +11,30 @@ use super::schedule::LaunchSchedule;
 use super::{Inbox, Launch, Messenger, OrderError, Participant, Rules};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait_until};
 
-/// How long others may take to say how far they are, once a deadline has passed.
+/// Time that other ranks have to answer with their status after a deadline has passed.
 const ANSWER: Duration = Duration::from_secs(1);
-/// Launches of each worker that a rank remembers to compare with others when something hangs.
+/// Number of recent launches per worker that a rank sends to others for the diagnosis of a hang.
 const REMEMBERED: usize = 16;
-/// The longest wait: clocks end some centuries from now.
+/// Upper bound on a wait. It keeps the sum of the clock and a deadline from overflowing.
 const LONGEST_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// One rank's side of the launch order, for one epoch; clones are the same one.
+/// Launch order of one rank for one epoch. Clones share one state.
 ///
-/// Its last clone, or [`Participant`], to be dropped before all workers have signed off stops all ranks.
+/// Dropping the last clone and [`Participant`] of a rank before all of its workers have closed stops all ranks.
 #[derive(Clone)]
 pub struct Coordinator(Arc<Shared>);
 
-/// What the workers of a rank, and whoever brings messages, share.
+/// State that the workers of a rank share with the threads that deliver messages.
 pub(super) struct Shared {
     rank: usize,
     rules: Rules,
     started: Instant,
     state: Mutex<State>,
-    /// For each worker: it may be its turn, or the rank has failed.
+    /// Condition variable of each worker: it may launch now, or the rank has failed.
     turns: Vec<Condvar>,
-    /// Somebody has answered or signed off, or the rank has failed.
+    /// Condition variable for the whole rank: an answer or a close has arrived, or the rank has failed.
     changed: Condvar,
-    /// Set when the coordinator is made, right after the rest.
+    /// Set once, right after the other fields exist.
     messenger: OnceLock<Box<dyn Messenger>>,
 }
 
@@ -42,17 +42,18 @@ pub(super) struct State {
     pub schedule: LaunchSchedule,
     pub failure: Option<OrderError>,
     log: Vec<Entry>,
-    /// Workers whose participants were taken.
+    /// Workers whose participants were handed out.
     taken: Vec<bool>,
-    /// How far others are, since the last question.
+    /// Status of each rank, as answered since the last question; `None` where no answer has come.
     answers: Vec<Option<Status>>,
 }
 
 impl Coordinator {
-    /// The coordinator of one rank, whose messages `connect` carries: it gets what takes the messages of others.
+    /// Creates the coordinator of one rank. `connect` gets the inbox for messages of other ranks, and returns the
+    /// messenger that carries this rank's.
     ///
     /// # Errors
-    /// On rules by which nothing could be launched.
+    /// When nothing could be launched by the rules.
     pub fn new<M: Messenger + 'static>(
         rank: usize,
         n_ranks: usize,
@@ -62,7 +63,7 @@ impl Coordinator {
         rules.check(n_ranks)?;
         let shared = Arc::new(Shared::new(rank, n_ranks, rules));
         let messenger = connect(Inbox::new(&shared));
-        // It was empty: nobody else has had it.
+        // The cell is empty: no other code has a reference to it yet.
         let _ = shared.messenger.set(Box::new(messenger));
         Ok(Self(shared))
     }
@@ -70,7 +71,7 @@ impl Coordinator {
     /// Coordinators of ranks that are threads of this process, in the order of ranks.
     ///
     /// # Errors
-    /// On rules by which nothing could be launched.
+    /// When nothing could be launched by the rules.
     pub fn in_process(n_ranks: usize, rules: &Rules) -> Result<Vec<Self>, OrderError> {
         rules.check(n_ranks)?;
         let ranks: Vec<_> = (0..n_ranks).map(|rank| Arc::new(Shared::new(rank, n_ranks, rules))).collect();
@@ -82,22 +83,22 @@ impl Coordinator {
         Ok(ranks.into_iter().enumerate().map(connect).collect())
     }
 
-    /// The rank.
+    /// Rank of this coordinator.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.0.rank
     }
 
-    /// What was agreed on.
+    /// Rules that all ranks agree on.
     #[must_use]
     pub fn rules(&self) -> &Rules {
         &self.0.rules
     }
 
-    /// The part of a worker, for its thread to keep. Dropping it signs the worker off.
+    /// Participant of a worker, for its thread to keep. Dropping it closes the worker.
     ///
     /// # Panics
-    /// When there is no such worker, or its part was taken before: a worker launches from one thread.
+    /// When there is no such worker, or its participant was taken before: a worker launches from one thread.
     #[must_use = "dropping it signs the worker off"]
     pub fn participant(&self, worker: usize) -> Participant {
         let name = &self.0.rules.workers[worker];
@@ -106,35 +107,36 @@ impl Coordinator {
         Participant::new(Arc::clone(&self.0), worker)
     }
 
-    /// Ends all ranks, whose next calls return an error that says why; nothing once all workers have signed off here.
+    /// Stops all ranks: their next calls return an error with this reason. Has no effect once all workers of this
+    /// rank have closed.
     pub fn stop(&self, why: impl Into<String>) {
         self.0.stop(why.into());
     }
 
-    /// Why no more is launched, if something has failed.
+    /// First failure, after which nothing more is launched; `None` while all is well.
     #[must_use]
     pub fn failure(&self) -> Option<OrderError> {
         lock(&self.0.state).failure.clone()
     }
 
-    /// What this rank has launched so far.
+    /// Launches of this rank so far.
     #[must_use]
     pub fn log(&self) -> OrderLog {
         let entries = lock(&self.0.state).log.clone();
         OrderLog { rank: self.0.rank, workers: self.0.rules.workers.clone(), entries }
     }
 
-    /// Waits until all workers of all ranks have signed off, and returns the log.
+    /// Waits until all workers of all ranks have closed, and returns the log.
     ///
     /// # Errors
-    /// When workers launched more often on one rank than on another, when a rank fails, or does not end in time.
+    /// When a worker launched more often on one rank than on another, or when a rank fails or does not end in time.
     pub fn finish(&self) -> Result<OrderLog, OrderError> {
         self.0.wait_for_end()?;
         self.0.messenger.get().into_iter().for_each(|messenger| messenger.flush());
         Ok(self.log())
     }
 
-    /// What clocks of the log count from.
+    /// Instant from which the times of the log count.
     pub(crate) fn started(&self) -> Instant {
         self.0.started
     }
@@ -165,19 +167,21 @@ impl Shared {
         &self.rules.workers[worker]
     }
 
-    /// When a wait that begins now has lasted too long.
+    /// Deadline of a wait that begins now.
     pub fn due(&self) -> Instant {
         Instant::now() + self.rules.deadline.min(LONGEST_WAIT)
     }
 
-    /// Tells the others. Never while the state is locked: they may answer before this returns.
+    /// Sends a message to all other ranks. Must not be called with the state locked: they may answer before this
+    /// returns.
     fn tell(&self, content: Content) {
         if let Some(messenger) = self.messenger.get() {
             messenger.send(Message(content));
         }
     }
 
-    /// Lets go of the state and wakes the worker whose turn it is: one woken before would wait for the lock.
+    /// Unlocks the state and then wakes the worker that may launch. A worker woken earlier would only wait for the
+    /// lock.
     fn pass_on(&self, state: MutexGuard<'_, State>) {
         let ready = state.schedule.ready();
         drop(state);
@@ -186,7 +190,8 @@ impl Shared {
         }
     }
 
-    /// Changes the schedule, wakes whoever may go on, and tells the others, of the failure, too, if it is one.
+    /// Changes the schedule, wakes the waiting threads, and sends the resulting message or failure to the other
+    /// ranks.
     fn change(
         &self,
         change: impl FnOnce(&mut LaunchSchedule) -> Result<Option<Content>, OrderError>,
@@ -205,7 +210,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Keeps the first failure, and wakes everybody; whether this is it.
+    /// Keeps the first failure and wakes all threads. Returns whether this failure is the first.
     fn note(&self, error: OrderError) -> bool {
         let mut state = lock(&self.state);
         let is_first = state.failure.is_none();
@@ -215,7 +220,7 @@ impl Shared {
         is_first
     }
 
-    /// Ends all ranks; why they end, which may be what another one found before.
+    /// Fails all ranks. Returns the first failure, which may come from another rank.
     pub fn fail(&self, error: OrderError) -> OrderError {
         if self.note(error.clone()) {
             self.tell(Content::Failed(error.clone()));
@@ -246,13 +251,13 @@ impl Shared {
                 self.changed.notify_all();
             }
             Content::Failed(error) => {
-                // Who has ended needs nobody any more.
+                // A failure does not matter once the epoch has ended on all ranks.
                 if lock(&self.state).schedule.missing_sign_off().is_some() {
                     self.note(error);
                 }
             }
             Content::Decided(..) | Content::SignedOff(..) => {
-                // A failure is kept, and told to the others; the sender needs no answer.
+                // `change` keeps a failure and sends it to all ranks; the sender needs no other answer.
                 let _ = self.change(|schedule| schedule.hear(from, &content).map(|()| None));
             }
         }
@@ -268,7 +273,7 @@ impl Shared {
         self.change(|schedule| schedule.register(launch.worker, launch.batch))
     }
 
-    /// Waits until it is the turn of a worker that has registered, and begins it.
+    /// Waits until a registered worker may launch, and marks it as launching.
     pub fn wait_for_turn(&self, launch: Launch) -> Result<(), OrderError> {
         let due = self.due();
         let mut state = lock(&self.state);
@@ -288,7 +293,7 @@ impl Shared {
         }
     }
 
-    /// A worker has launched.
+    /// Records that a worker has launched, and passes the permit on.
     pub fn launched(&self, worker: usize, [registered, turn]: [Instant; 2]) {
         let since = |time: Instant| time.duration_since(self.started).as_secs_f64();
         let mut state = lock(&self.state);
@@ -302,7 +307,7 @@ impl Shared {
         self.change(|schedule| schedule.close(worker).map(Some))
     }
 
-    /// Waits for a change, at most until `until`, and fails when the rank has.
+    /// Waits for a change, at most until `until`. Returns the failure of the rank, if there is one.
     pub fn pause(&self, worker: usize, until: Instant) -> Result<(), OrderError> {
         let failure = |state: &State| state.failure.clone().map_or(Ok(()), Err);
         let state = lock(&self.state);
@@ -326,7 +331,7 @@ impl Shared {
         state.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Somebody has waited too long: asks the others how far they are, and ends all ranks with what is known.
+    /// Handles a deadline that has passed: asks all ranks for their status, and fails them with the diagnosis.
     pub fn late(&self, judge: impl FnOnce(&Diagnosis<'_>) -> Option<OrderError>) -> OrderError {
         lock(&self.state).answers.fill(None);
         self.tell(Content::Question);
@@ -337,7 +342,7 @@ impl Shared {
         self.fail(error.unwrap_or_else(|| OrderError::Lost { why: "what was late came after all".to_owned() }))
     }
 
-    /// Waits for answers, for a while.
+    /// Waits up to [`ANSWER`] for the status of all ranks.
     fn answers(&self) -> MutexGuard<'_, State> {
         let due = Instant::now() + ANSWER;
         let mut state = lock(&self.state);

@@ -1,16 +1,16 @@
-//! What to say when somebody has waited too long: who was waited for, and where that is missing.
+//! Diagnosis after a deadline: which worker was awaited, and on which ranks it is missing.
 
 use super::log::crossing;
 use super::message::Status;
 use super::schedule::{LaunchSchedule, Next};
 use super::{Launch, OrderError, Rules};
 
-/// What is known when a deadline has passed.
+/// Known state of all ranks when a deadline has passed.
 pub(super) struct Diagnosis<'a> {
     pub rank: usize,
     pub rules: &'a Rules,
     pub schedule: &'a LaunchSchedule,
-    /// How far each rank is that said so, this one among them.
+    /// Status of each rank that answered, including this one; `None` for the others.
     pub statuses: &'a [Option<Status>],
 }
 
@@ -19,7 +19,7 @@ impl Diagnosis<'_> {
         &self.rules.workers[worker]
     }
 
-    /// Ranks that are known to have registered no more than `n` launches of a worker.
+    /// Ranks known to have registered at most `n` launches of a worker.
     fn without(&self, worker: usize, n: u64) -> Vec<usize> {
         self.ranks(|status| status.workers[worker].n_registered() <= n)
     }
@@ -54,7 +54,7 @@ impl Diagnosis<'_> {
         }
     }
 
-    /// A worker has registered, and its turn has not come.
+    /// Error for a registered worker that got no launch permit in time.
     pub fn turn(&self, launch: Launch) -> OrderError {
         let (worker, batch) = match (self.schedule.holder(), self.schedule.next()) {
             (Some(holder), _) => {
@@ -71,7 +71,7 @@ impl Diagnosis<'_> {
         self.late(launch, worker, missing_on, format!("its turn; next is {next}"))
     }
 
-    /// A worker has launched, and the result does not come.
+    /// Error for a launch whose result did not come in time.
     pub fn result(&self, launch: Launch) -> OrderError {
         let n_before = self.schedule.workers()[launch.worker].n_launched.saturating_sub(1);
         let missing_on = self.ranks(|status| status.workers[launch.worker].n_launched <= n_before);
@@ -83,7 +83,7 @@ impl Diagnosis<'_> {
         self.late(launch, launch.worker, missing_on, what)
     }
 
-    /// Two launches that another rank made in another order.
+    /// Describes two launches that this rank and another made in different orders.
     fn crossed(&self) -> Option<String> {
         let mine = &self.statuses[self.rank].as_ref()?.recent;
         let with = |(rank, status): (usize, &Option<Status>)| {
@@ -94,7 +94,7 @@ impl Diagnosis<'_> {
         self.statuses.iter().enumerate().find_map(with)
     }
 
-    /// Those of `ranks` that have registered fewest launches of a worker, or do not say.
+    /// The subset of `ranks` with the fewest registered launches of a worker. Ranks without a status are kept.
     fn furthest_behind(&self, worker: usize, mut ranks: Vec<usize>) -> Vec<usize> {
         let n_registered = |rank: &usize| Some(self.statuses[*rank].as_ref()?.workers[worker].n_registered());
         let fewest = ranks.iter().filter_map(n_registered).min();
@@ -102,7 +102,8 @@ impl Diagnosis<'_> {
         ranks
     }
 
-    /// The epoch does not end: somebody has not signed off, or is waited for by those who have not.
+    /// Error for an epoch that does not end: a worker has not closed, or the next worker in the order has not
+    /// registered.
     pub fn end(&self) -> Option<OrderError> {
         let (worker, ranks) = self.schedule.missing_sign_off()?;
         let ranks = self.furthest_behind(worker, ranks);

@@ -1,71 +1,71 @@
-//! [`OrderError`]: why ranks cannot go on launching.
+//! [`OrderError`]: reasons why ranks cannot go on launching.
 
 use serde::{Deserialize, Serialize};
 
-/// Why ranks cannot go on launching. It is the same on all ranks but where several fail at once, and names the rank
-/// that noticed.
+/// Reason why ranks cannot go on launching. All ranks have the same error, unless several fail at once. It names the
+/// rank that noticed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum OrderError {
     /// Rules by which nothing could be launched.
     #[error("the launch order cannot be kept: {what}")]
     Rules {
-        /// What was found, and what to do.
+        /// Fault of the rules, and how to correct it.
         what: String,
     },
-    /// Something did not come in time.
+    /// A permit, a result or the end of the epoch did not come in time.
     #[error("rank {rank}, {worker}, batch {batch}: waited {seconds} s for {what}")]
     Late {
         /// The rank that waited.
         rank: usize,
         /// The worker that waited.
         worker: String,
-        /// Its batch; for the end of an epoch, how many it has launched.
+        /// Batch of the worker; for the end of an epoch, the number of its launches.
         batch: u64,
-        /// How long, in seconds.
+        /// Length of the wait in seconds.
         seconds: f64,
-        /// The worker that was waited for.
+        /// Worker that was waited for.
         awaited: String,
-        /// Ranks on which that is known to be missing.
+        /// Ranks on which the awaited launch is known to be missing.
         missing_on: Vec<usize>,
-        /// What was waited for, and what is known of it.
+        /// Awaited event and its known state.
         what: String,
     },
-    /// A worker wants to launch what is not its turn in any order.
+    /// A worker registers another batch than the launch order has next for it, or closes before that batch.
     #[error("rank {rank}: {worker} {found}, but {expected}: all ranks have to run the same program on as many batches")]
     Differs {
         /// The rank that differs.
         rank: usize,
-        /// The worker.
+        /// Name of the worker.
         worker: String,
-        /// What it does.
+        /// Action of the worker.
         found: String,
-        /// What it should do, and by whose decision.
+        /// Expected action, and the leader or log that requires it.
         expected: String,
     },
-    /// Ranks launched differently often.
+    /// Ranks launched a worker different numbers of times.
     #[error(
         "{worker} launches {launches} times or more on rank {rank}, but signed off after {other_launches} on rank {other}: \
          every rank needs as many batches"
     )]
     Counts {
-        /// The worker.
+        /// Name of the worker.
         worker: String,
-        /// The rank on which it goes on, or has signed off after another number of launches.
+        /// Rank on which the worker launches more often, or closed after another number of launches.
         rank: usize,
-        /// Launches there.
+        /// Number of launches on `rank`.
         launches: u64,
-        /// The rank on which it has signed off.
+        /// Rank on which the worker has closed.
         other: usize,
-        /// Launches there.
+        /// Number of launches on `other`.
         other_launches: u64,
     },
-    /// A rank's pipeline was stopped, or failed.
+    /// The pipeline of a rank was stopped, or failed.
     #[error("rank {rank} stopped: {why}")]
     Stopped {
-        /// The rank.
+        /// Rank that stopped.
         rank: usize,
-        /// Why.
+        /// Reason.
         why: String,
     },
     /// Message of another rank that cannot be what it should.
@@ -81,7 +81,7 @@ pub enum OrderError {
     /// Messages do not reach other ranks any more.
     #[error("ranks cannot agree on the order of launches: {why}")]
     Lost {
-        /// What carries the messages says so.
+        /// Reason, as the transport reports it.
         why: String,
     },
 }

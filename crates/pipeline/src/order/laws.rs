@@ -1,4 +1,4 @@
-//! Laws of the order, on plain data: ranks, messages and a device in every schedule that a generator comes up with.
+//! Properties of the launch order on plain data: ranks, messages and a GPU, in randomly generated schedules.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,26 +9,26 @@ use super::message::{Content, Progress, Status};
 use super::schedule::LaunchSchedule;
 use super::{Entry, Launch, Message, Order, OrderError, OrderLog, Rules};
 
-/// A card that starts collectives in the order of their launches. Each holds its slots, all that there are, until it
-/// has started on every rank.
+/// GPU that starts collectives in the order of their launches. A collective holds all slots of the GPU until it has
+/// started on every rank.
 #[derive(Default)]
 struct Card {
-    /// Launched and not yet started everywhere, the oldest first: the first one has started.
+    /// Launches that have not started on every rank, oldest first. The first one has started here.
     launched: VecDeque<Launch>,
 }
 
-/// Ranks as plain data, driven one step after the other.
+/// Ranks as plain data, driven one step at a time.
 struct World {
     schedules: Vec<LaunchSchedule>,
     n_workers: usize,
-    /// How often each worker of each rank wants to launch.
+    /// Number of launches that each worker of each rank makes.
     wanted: Vec<Vec<u64>>,
-    /// Messages on their way, by sender, worker and receiver: those of one worker stay in order.
+    /// Messages in transit, by (sender, worker, receiver). Messages of one worker stay in order.
     mail: BTreeMap<(usize, usize, usize), VecDeque<Content>>,
     launching: Vec<Option<usize>>,
     orders: Vec<Vec<Launch>>,
     cards: Option<Vec<Card>>,
-    /// For each rank, registered launches and how many others were launched since.
+    /// Per rank: each registered worker, with the number of launches of every worker since then.
     waiting: Vec<BTreeMap<usize, Vec<usize>>>,
 }
 
@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// Whether a worker still waits for the result of what it launched last.
+    /// Whether a worker still waits for the result of its last launch.
     fn is_on_card(&self, rank: usize, worker: usize) -> bool {
         let is_its = |launch: &Launch| launch.worker == worker;
         self.cards.as_ref().is_some_and(|cards| cards[rank].launched.iter().any(is_its))
@@ -130,7 +130,7 @@ impl World {
         }
     }
 
-    /// Takes steps as `choices` say until none is left.
+    /// Takes the steps that `choices` select, until none is left.
     fn run(&mut self, choices: &[u16], mut after: impl FnMut(&Self)) -> Result<(), OrderError> {
         let mut choices = choices.iter().cycle();
         loop {
@@ -149,7 +149,7 @@ impl World {
     }
 }
 
-/// Ends collectives that are the first of every card.
+/// Completes the collectives that are first on every GPU.
 fn start(cards: &mut [Card]) {
     while let Some(&first) = cards[0].launched.front()
         && cards.iter().all(|card| card.launched.front() == Some(&first))
@@ -164,7 +164,7 @@ fn rules(n_workers: usize, order: Order) -> Rules {
     Rules::new((0..n_workers).map(|worker| format!("worker {worker}"))).order(order)
 }
 
-/// Orders in which no deadlock may be; a log to replay is made by a leader beforehand.
+/// Launch orders that must not deadlock. The log of the replay comes from a run with a leader.
 fn orders(n_ranks: usize, n_workers: usize, n: u64) -> Vec<Order> {
     let mut world = World::new(&rules(n_workers, Order::Led { leader: 0 }), vec![vec![n; n_workers]], false);
     world.run(&[7, 3, 1, 4], |_| {}).unwrap();
@@ -188,7 +188,7 @@ fn choices() -> impl Strategy<Value = Vec<u16>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// On cards of which each holds one collective at a time.
+    /// Runs on GPUs that each hold one collective at a time.
     #[test]
     fn all_ranks_launch_everything_in_one_order(
         n_ranks in 1..5usize, n_workers in 1..5usize, n in 0..12u64, which in 0..6usize, choices in choices(),
@@ -206,7 +206,7 @@ proptest! {
         }
     }
 
-    /// No worker of the leader waits for two launches of another.
+    /// No worker of the leader waits for two launches of another worker.
     #[test]
     fn nobody_starves(n_ranks in 1..4usize, n_workers in 1..5usize, n in 1..12u64, choices in choices()) {
         let rules = rules(n_workers, Order::Led { leader: 0 });
@@ -217,7 +217,7 @@ proptest! {
         prop_assert!(world.has_ended());
     }
 
-    /// Whatever the order, and whoever has fewer: it is found, unless a rank waits before it can be.
+    /// In any order, and on any rank: a missing launch is an error.
     #[test]
     fn another_number_of_launches_never_ends_well(
         n_ranks in 2..4usize, n_workers in 1..4usize, n in 1..8u64, which in 0..7usize, at in any::<u16>(), choices in choices(),
@@ -234,7 +234,7 @@ proptest! {
         prop_assert!(outcome.unwrap_err().to_string().contains(&named));
     }
 
-    /// Without an order two ranks that launch in different orders stop for good, and only then.
+    /// Without a launch order, two ranks deadlock exactly when they launch in different orders.
     #[test]
     fn without_an_order_cards_deadlock_where_orders_differ(n_workers in 2..5usize, choices in choices()) {
         let mut world = World::new(&rules(n_workers, Order::Free), vec![vec![8; n_workers]; 2], true);
@@ -268,7 +268,7 @@ fn a_replay_says_what_does_not_fit() {
     assert!(error.contains("the log has no more launches of it"), "{error}");
 }
 
-/// Contents of messages that another rank can send: any numbers in them.
+/// Messages that another rank can send, with arbitrary numbers in them.
 fn contents() -> impl Strategy<Value = Content> {
     let number = || prop_oneof![0..4u64, any::<u64>()];
     let launch = || (number(), any::<u64>()).prop_map(|(worker, batch)| Launch { worker: worker as usize, batch });
@@ -286,7 +286,7 @@ fn contents() -> impl Strategy<Value = Content> {
 }
 
 proptest! {
-    /// Every message of another rank is taken in or an error; one that is taken in can be asked for diagnosis.
+    /// Every message of another rank is accepted or is an error. Accepted messages do not break the diagnosis.
     #[test]
     fn no_message_panics(all in prop::collection::vec((0..3usize, contents()), 0..12), leader in 0..2usize) {
         let rules = rules(2, Order::Led { leader });
@@ -305,7 +305,7 @@ proptest! {
         }
     }
 
-    /// Bytes of any kind are messages or an error.
+    /// Arbitrary bytes decode to messages or to an error.
     #[test]
     fn no_bytes_panic(bytes: Vec<u8>, cut in any::<prop::sample::Index>(), content in contents()) {
         drop(Message::decode(&bytes));

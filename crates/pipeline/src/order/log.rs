@@ -1,38 +1,37 @@
-//! [`OrderLog`]: what a rank launched, in which order, and when.
+//! [`OrderLog`]: launches of a rank, with their order and times.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Launch, OrderError};
 
-/// One launch. Seconds count from when the rank's coordinator was made.
+/// One launch. Times are seconds since the creation of the rank's coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// The worker and its batch.
     #[serde(flatten)]
     pub launch: Launch,
-    /// When the worker registered.
+    /// Time at which the worker registered.
     pub registered_s: f64,
-    /// When its turn came.
+    /// Time at which the worker got its launch permit.
     pub turn_s: f64,
-    /// When it had launched.
+    /// Time at which the launch was complete.
     pub launched_s: f64,
 }
 
-/// What one rank launched, in order. It can be written, read, and launched again:
+/// Launches of one rank, in order. A log can be written, read, and replayed by
 /// [`Order::Replay`](super::Order::Replay).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OrderLog {
-    /// The rank.
+    /// Rank of the log.
     pub rank: usize,
-    /// The names of its workers, by id.
+    /// Names of the workers, by id.
     pub workers: Vec<String>,
-    /// Its launches, one after the other. Where nobody waits (`Free`) launches overlap, and this is the order of their
-    /// ends.
+    /// Launches in order. With `Free`, launches overlap, and this is the order in which they ended.
     pub entries: Vec<Entry>,
 }
 
 impl OrderLog {
-    /// The order alone, without times.
+    /// Launches in order, without times.
     pub fn launches(&self) -> impl Iterator<Item = Launch> {
         self.entries.iter().map(|entry| entry.launch)
     }
@@ -58,7 +57,7 @@ impl OrderLog {
     }
 }
 
-/// The first two launches that two ranks made in different orders, in the order of `mine`.
+/// First two launches that two ranks made in different orders, in the order of `mine`.
 pub(super) fn crossing(mine: &[Launch], theirs: &[Launch]) -> Option<(Launch, Launch)> {
     let place = |launch: &Launch| theirs.iter().position(|their| their == launch);
     let common: Vec<(usize, Launch)> = mine.iter().filter_map(|launch| Some((place(launch)?, *launch))).collect();

@@ -1,58 +1,58 @@
-//! [`Message`]: what coordinators tell each other.
+//! [`Message`]: messages between the coordinators of ranks.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Launch, OrderError};
 
-/// What a coordinator tells those of all other ranks.
+/// Message of a coordinator to those of all other ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message(pub(super) Content);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Content {
-    /// The leader: this is launch number so many, from zero. Launches of different workers may arrive out of order.
+    /// Launch of this number, from 0, as the leader decided. Decisions on different workers may arrive out of order.
     Decided(u64, Launch),
-    /// A worker will launch no more; so often it has.
+    /// A worker has closed after this number of launches.
     SignedOff(usize, u64),
-    /// How far are you? Asked by a rank that has waited too long.
+    /// Request for the status of all ranks, from a rank whose deadline has passed.
     Question,
-    /// How far the sender is.
+    /// Status of the sender.
     Answer(Status),
-    /// The sender has failed, and so has everybody.
+    /// The sender has failed, so all ranks fail.
     Failed(OrderError),
 }
 
-/// How far a rank is.
+/// Progress of a rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Status {
     pub workers: Vec<Progress>,
-    /// The worker whose turn it is, if it has not registered.
+    /// Worker that is next in the order but has not registered.
     pub absent: Option<usize>,
-    /// The last launches, the latest at the end.
+    /// Last launches, the latest at the end.
     pub recent: Vec<Launch>,
 }
 
-/// How far a worker is.
+/// Progress of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Progress {
     pub n_launched: u64,
-    /// The batch that it wants to launch, or is launching.
+    /// Batch that the worker waits to launch or is launching.
     pub pending: Option<u64>,
     pub has_signed_off: bool,
 }
 
 impl Progress {
-    /// Launches that it has made or registered.
+    /// Number of launches that the worker has made or registered.
     pub fn n_registered(&self) -> u64 {
         self.n_launched.saturating_add(u64::from(self.pending.is_some()))
     }
 }
 
 impl Content {
-    /// Check of the numbers of workers, before anything is looked up by them.
+    /// Checks the worker ids of the message, before they are used as indices.
     ///
     /// # Errors
-    /// Fault of the message, where there are `n_workers`.
+    /// Fault of the message, given `n_workers` workers.
     pub fn check(&self, n_workers: usize) -> Result<(), String> {
         let known = |worker: usize| match worker < n_workers {
             true => Ok(()),
@@ -73,25 +73,25 @@ impl Content {
 }
 
 impl Message {
-    /// Whether a worker of the sender has signed off: each does so once, unless its rank fails.
+    /// Whether the message says that a worker has closed. Each worker sends one, unless its rank fails.
     #[must_use]
     pub fn is_sign_off(&self) -> bool {
         matches!(self.0, Content::SignedOff(..))
     }
 
-    /// Whether the sender has failed: no other message matters after it.
+    /// Whether the sender has failed. No later message of it matters.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         matches!(self.0, Content::Failed(_))
     }
 
-    /// That what carries messages ends all ranks.
+    /// Failure message of a transport, which ends all ranks.
     #[must_use]
     pub fn failure(error: OrderError) -> Self {
         Self(Content::Failed(error))
     }
 
-    /// Messages as bytes.
+    /// Encodes messages as bytes.
     ///
     /// # Panics
     /// Never: messages are plain data.
@@ -100,10 +100,10 @@ impl Message {
         serde_json::to_vec(messages).expect("messages have no maps, and nothing that JSON lacks")
     }
 
-    /// Messages from bytes.
+    /// Decodes messages from bytes.
     ///
     /// # Errors
-    /// When the bytes are not from [`encode`](Self::encode).
+    /// When the bytes do not come from [`encode`](Self::encode).
     pub fn decode(bytes: &[u8]) -> Result<Vec<Self>, OrderError> {
         serde_json::from_slice(bytes).map_err(|error| OrderError::Lost { why: format!("a torn message: {error}") })
     }

@@ -1,23 +1,24 @@
-//! [`Messenger`] and [`Inbox`]: how coordinators of different ranks talk.
+//! [`Messenger`] and [`Inbox`]: message transport between the coordinators of ranks.
 
 use std::sync::{Arc, Weak};
 
 use super::Message;
 use super::coordinator::Shared;
 
-/// Carries the messages of one rank's coordinator to the [`Inbox`]es of all others.
+/// Transport for the messages of one rank's coordinator to the [`Inbox`]es of all others.
 ///
-/// Those that one thread sends arrive once each and in order; between threads any order will do. Whoever learns that
-/// messages do not arrive any more says so by [`Inbox::lost`].
+/// Messages of one thread arrive once each and in order. Messages of different threads may arrive in any order. An
+/// implementation that finds the connection broken calls [`Inbox::lost`].
 pub trait Messenger: Send + Sync {
     /// Sends a message to all other ranks. It does not wait for them, and holds no lock while it delivers.
     fn send(&self, message: Message);
 
-    /// Waits until all that was sent has been told, after the last message: a rank that ends before would be missed.
+    /// Waits until all messages are sent, after the last one. Without it, a rank could end before the others learn of
+    /// its close.
     fn flush(&self) {}
 }
 
-/// Where a coordinator gets the messages of others. It outlives its coordinator, and then forgets what it gets.
+/// Receiver of messages from other ranks. It may outlive its coordinator, and ignores messages from then on.
 #[derive(Clone)]
 pub struct Inbox(Weak<Shared>);
 
@@ -26,14 +27,14 @@ impl Inbox {
         Self(Arc::downgrade(shared))
     }
 
-    /// Takes a message of rank `from`.
+    /// Delivers a message of rank `from`.
     pub fn deliver(&self, from: usize, message: Message) {
         if let Some(shared) = self.0.upgrade() {
             shared.hear(from, message.0);
         }
     }
 
-    /// No more messages arrive from others, or reach them.
+    /// Reports that messages of other ranks do not arrive any more, or do not reach them.
     pub fn lost(&self, why: String) {
         if let Some(shared) = self.0.upgrade() {
             shared.lose(why);
@@ -41,7 +42,7 @@ impl Inbox {
     }
 }
 
-/// Delivers to coordinators in the same process.
+/// Messenger to coordinators in the same process.
 pub(super) struct InProcess {
     pub rank: usize,
     pub inboxes: Arc<[Inbox]>,

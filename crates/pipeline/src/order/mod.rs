@@ -1,17 +1,18 @@
 //! Launch order: collectives of several workers, launched in one order on all ranks.
 //!
-//! Workers of a rank (a sampler, a loader, a trainer) launch collectives of their own, each on its own communicator. A
-//! collective holds multiprocessors from when it starts on a card until it has started on all of them. Two that start
-//! in different orders on two cards can each hold what the other needs, for ever. So launches are put in an order, and
-//! only launches: kernels overlap as before (Cai et al., DSP, PPoPP 2023, section on centralised communication
-//! coordination).
+//! Each worker of a rank (a sampler, a loader, a trainer) launches collectives on its own communicator. A collective
+//! holds SMs from its start on one GPU until it has started on all of them. Two collectives that start in different
+//! orders on two GPUs can each hold the SMs that the other needs: a deadlock. This module therefore orders the
+//! launches, and only the launches: kernels still overlap (Cai et al., DSP, PPoPP 2023, section on centralised
+//! communication coordination).
 //!
-//! - [`Coordinator`]: one rank's side of it, for one epoch. Start here.
-//! - [`Participant`]: a worker's part: [`turn`](Participant::turn), launch, drop the turn, [`wait`](Participant::wait).
-//! - [`Rules`], [`Order`]: what ranks agree on: a leader decides, a fixed order, none, or that of a log.
-//! - [`OrderLog`]: what was launched and when; it can be written, read and replayed.
-//! - [`Messenger`]: how ranks talk, for ranks that are not threads of one process; `girih-comm` has one.
-//! - [`OrderError`]: rank, worker and batch that were waited for, and where they are missing.
+//! - [`Coordinator`]: the launch order of one rank, for one epoch. Start here.
+//! - [`Participant`]: handle of a worker: get a permit with [`turn`](Participant::turn), launch, drop the permit,
+//!   [`wait`](Participant::wait).
+//! - [`Rules`], [`Order`]: agreement of all ranks: the order of a leader, a fixed order, none, or that of a log.
+//! - [`OrderLog`]: launches and their times; it can be written, read and replayed.
+//! - [`Messenger`]: transport between ranks that are not threads of one process; `girih-comm` has one.
+//! - [`OrderError`]: names the rank, worker and batch that were waited for, and the ranks that lack them.
 //!
 //! ```
 //! use girih_pipeline::order::{Coordinator, OrderError, Rules};
@@ -40,29 +41,28 @@
 //! # Ok::<_, OrderError>(())
 //! ```
 //!
-//! # What is promised
-//! 1. **One order.** But for `Free`, all ranks launch in the same order, one launch at a time, and each worker in its
-//!    own.
-//! 2. **No starvation.** Under a leader a worker that has registered there launches after at most one launch of each
-//!    other worker. Other ranks follow, and wait for a worker that is not ready yet; they are ready in the end where
-//!    all ranks run the same pipeline with the same capacities, because what the leader could do in this order they
-//!    can.
-//! 3. **Nobody waits for ever.** Whoever waits longer than the deadline, for a turn, a result or the end, asks all
-//!    ranks how far they are, and ends them with an error that names rank, worker and batch.
-//! 4. **One number of launches.** A worker signs off when it has no more batches, and registers none after that. Ranks
-//!    that end early do not hold up others. A worker that launches more often on one rank than on another is an error
-//!    on all.
-//! 5. **A stop reaches everybody**: workers that wait, and all other ranks. A pipeline that fails or is dropped stops
-//!    its coordinator ([`Pipeline::coordinated`](crate::Pipeline::coordinated)).
+//! # Guarantees
+//! 1. **One order.** Except under `Free`, all ranks launch in the same order, one launch at a time. Each worker
+//!    launches its batches in its own order.
+//! 2. **No starvation.** On a leader, a registered worker launches after at most one launch of each other worker.
+//!    Other ranks follow, and wait for workers that are not ready yet. These become ready if all ranks run the same
+//!    pipeline with the same capacities: an order that was possible on the leader is possible there.
+//! 3. **No endless waits.** A wait for a permit, a result or the end may last until the deadline. Then the rank asks
+//!    all ranks for their status. It ends them with an error that names rank, worker and batch.
+//! 4. **One number of launches.** A worker closes when it has no more batches, and registers none after that. Ranks
+//!    that end early do not delay others. If a worker launches more often on one rank than on another, all ranks get
+//!    an error.
+//! 5. **A stop reaches all workers**, those that wait and those of other ranks. A pipeline that fails or is dropped
+//!    stops its coordinator ([`Pipeline::coordinated`](crate::Pipeline::coordinated)).
 //!
-//! `schedule.rs` decides on plain data; `laws.rs` holds it against these, with a device that deadlocks; `model.rs`
-//! explores every interleaving of small runs.
+//! `schedule.rs` makes decisions on plain data. `laws.rs` tests it against these guarantees, with a device that
+//! deadlocks. `model.rs` explores every interleaving of small runs.
 //!
-//! A turn costs some microseconds where ranks are threads (`examples/turns.rs`). Over a transport a decision waits for
-//! an exchange, too.
+//! A permit costs some microseconds where ranks are threads (`examples/turns.rs`). Over a transport, a decision also
+//! waits for an exchange.
 //!
-//! Assumed of devices: kernels of a card start in the order of their launches. Streams of equal priority do so when
-//! none waits for an event; a collective that waits for one belongs behind it, launched when the event has come.
+//! Assumption: the kernels of a GPU start in the order of their launches. This holds for streams of equal priority if
+//! none waits for an event. A collective that waits for an event must be launched after the event has completed.
 
 mod coordinator;
 mod diagnosis;

@@ -1,5 +1,5 @@
-//! Small runs of coordinators in every interleaving of their threads (loom). A worker that is never woken is a
-//! deadlock, which loom finds: deadlines do not pass here.
+//! Small runs of coordinators in every interleaving of their threads (loom). Deadlines do not pass here, so loom
+//! reports a worker that is never woken as a deadlock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ fn ranks(n_ranks: usize, n_workers: usize, order: Order) -> Vec<Coordinator> {
     Coordinator::in_process(n_ranks, &rules).unwrap()
 }
 
-/// Launches batches one after the other, never beside another worker of the rank.
+/// Launches `n` batches one after the other, and checks that no other worker of the rank launches meanwhile.
 fn launch(mut participant: Participant, n: u64, is_launching: &AtomicUsize) -> Result<(), OrderError> {
     for batch in 0..n {
         let turn = participant.turn(batch)?;
@@ -30,7 +30,7 @@ fn launch(mut participant: Participant, n: u64, is_launching: &AtomicUsize) -> R
     participant.close()
 }
 
-/// Two ranks of two workers: three threads and this one.
+/// Two ranks of two workers: three new threads and the current one.
 fn both_ranks_launch_in_one_order(order: &Order, preemptions: usize) {
     let order = order.clone();
     explore(preemptions, move || {
@@ -82,7 +82,7 @@ fn two_workers_of_one_rank_take_turns_for_several_batches() {
     });
 }
 
-/// A rank waits for a turn that its leader never gives, because it is stopped.
+/// A rank waits for a permit that its leader never gives, because the leader is stopped.
 #[test]
 fn a_stop_reaches_a_worker_that_waits_on_another_rank() {
     explore(3, || {
@@ -95,7 +95,7 @@ fn a_stop_reaches_a_worker_that_waits_on_another_rank() {
     });
 }
 
-/// Who is in the way signs off instead of launching, while another waits for its turn behind it.
+/// The next worker of the order closes instead of launching, while another worker waits behind it.
 #[test]
 fn a_worker_that_signs_off_makes_way() {
     explore(3, || {
@@ -108,7 +108,7 @@ fn a_worker_that_signs_off_makes_way() {
     });
 }
 
-/// Both ranks end, in whatever order: one because it launches more often, one because it hears of it.
+/// Both ranks fail in any interleaving: one because it launches more often, one because it gets the message.
 #[test]
 fn ranks_that_launch_differently_often_all_fail() {
     explore(2, || {

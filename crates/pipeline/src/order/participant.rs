@@ -1,4 +1,4 @@
-//! [`Participant`] and [`LaunchPermit`]: a worker's part in the launch order.
+//! [`Participant`] and [`LaunchPermit`]: handle of a worker in the launch order.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use super::coordinator::Shared;
 use super::{Launch, OrderError};
 
-/// How often a result is looked for: at first, and at most.
+/// Polling interval for results: first and longest.
 const LOOK: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
 
-/// A worker's part in the launch order of its rank. Dropping it signs the worker off, or, in a panic, stops all ranks.
+/// Handle of a worker in the launch order of its rank. Dropping it closes the worker, or stops all ranks during a
+/// panic.
 pub struct Participant {
     shared: Arc<Shared>,
     worker: usize,
@@ -21,14 +22,14 @@ impl Participant {
         Self { shared, worker, has_signed_off: false }
     }
 
-    /// Registers the launch of a batch, and waits for its turn. Launch while the turn is held, and drop it right then:
-    /// nobody else of this rank launches meanwhile. Do not wait for the result with it; see [`wait`](Self::wait).
+    /// Registers the launch of a batch and waits for its permit. Launch while the permit is held and drop it at once:
+    /// no other worker of this rank launches meanwhile. Do not hold it while waiting for the result; see
+    /// [`wait`](Self::wait).
     ///
-    /// All collectives that are launched for the batch belong into the one turn; a recorded graph of them is one
-    /// launch.
+    /// One permit covers all collectives of the batch. A captured CUDA graph of them is one launch.
     ///
     /// # Errors
-    /// When the turn does not come in time, or cannot come; when a rank fails or is stopped.
+    /// When the permit does not or cannot come in time; when a rank fails or is stopped.
     pub fn turn(&mut self, batch: u64) -> Result<LaunchPermit<'_>, OrderError> {
         let (launch, registered) = (Launch { worker: self.worker, batch }, Instant::now());
         self.shared.register(launch)?;
@@ -36,12 +37,11 @@ impl Participant {
         Ok(LaunchPermit { participant: self, launch, times: [registered, Instant::now()] })
     }
 
-    /// Waits for the result of what was launched last: until `is_done` says so, which asks a device and does not wait
-    /// itself.
+    /// Waits for the result of the last launch: polls `is_done`, which queries a device and must not block.
     ///
     /// # Errors
-    /// When it does not come in time: the error says where the launch is missing, or which launches two ranks made in
-    /// different orders. When a rank fails or is stopped; what `is_done` returns.
+    /// When the result does not come in time: the error names the ranks without the launch, or two launches that
+    /// ranks made in different orders. When a rank fails or is stopped, and when `is_done` fails.
     pub fn wait<E: From<OrderError>>(
         &mut self,
         batch: u64,
@@ -60,10 +60,10 @@ impl Participant {
         Ok(())
     }
 
-    /// Says that the worker launches no more in this epoch.
+    /// Closes the worker: it launches no more in this epoch.
     ///
     /// # Errors
-    /// When it has launched more or less often than on another rank, or a rank has failed.
+    /// When the worker has launched more or less often than on another rank, or a rank has failed.
     pub fn close(mut self) -> Result<(), OrderError> {
         self.has_signed_off = true;
         self.shared.close(self.worker)
@@ -75,23 +75,23 @@ impl Drop for Participant {
         if std::thread::panicking() {
             self.shared.stop(format!("{} panicked", self.shared.name(self.worker)));
         } else if !self.has_signed_off {
-            // A failure is kept for whoever asks, and all ranks know of it.
+            // The coordinator keeps a failure, and all ranks know of it.
             let _ = self.shared.close(self.worker);
         }
     }
 }
 
-/// The right to launch, until it is dropped.
+/// Launch permit: the right to launch, until it is dropped.
 #[must_use = "launch while it is held, and drop it then"]
 pub struct LaunchPermit<'p> {
     participant: &'p mut Participant,
     launch: Launch,
-    /// When it was registered, and when it came.
+    /// Times of the registration and of the permit.
     times: [Instant; 2],
 }
 
 impl LaunchPermit<'_> {
-    /// What is to be launched.
+    /// Launch that the permit is for.
     #[must_use]
     pub fn launch(&self) -> Launch {
         self.launch

@@ -1,4 +1,4 @@
-//! [`Rules`] and [`Order`]: what all ranks of a coordinated pipeline agree on beforehand.
+//! [`Rules`] and [`Order`]: agreement of all ranks of a coordinated pipeline.
 
 use std::time::Duration;
 
@@ -6,31 +6,32 @@ use serde::{Deserialize, Serialize};
 
 use super::{OrderError, OrderLog};
 
-/// Who decides the order of launches.
+/// Source of the launch order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Order {
     /// One rank decides, in the order in which its own workers register (Cai et al., DSP, PPoPP 2023, "centralised
     /// communication coordination"). No worker of the leader waits for more than one launch of each other worker.
     Led {
-        /// The rank that decides.
+        /// Rank that decides.
         leader: usize,
     },
-    /// The workers take turns, whoever is ready: worker `w` launches for its `k`-th time in round `k + w · lag`, in the
-    /// order of ids. Nothing is sent. It is what a leader is compared with.
+    /// Round-robin order, whether or not the next worker is ready. Worker `w` makes its `k`-th launch in round `k + w
+    /// · lag`; a round goes by worker id. Ranks exchange no decisions. This is a baseline for `Led`.
     Fixed {
-        /// How many rounds each worker is behind the one before it. With 0 a batch is launched by all workers before
-        /// the next batch is launched by any, so that little overlaps.
+        /// Number of rounds that each worker is behind the one before it. With 0, all workers launch a batch before
+        /// any launches the next one, so little overlaps.
         lag: u16,
     },
-    /// Nobody waits. Ranks may launch in different orders, which deadlocks where collectives hold what others need.
+    /// No worker waits. Ranks may launch in different orders, which deadlocks if collectives hold resources that
+    /// others need.
     Free,
-    /// As a log says.
+    /// Order of a log.
     Replay(OrderLog),
 }
 
 impl Order {
-    /// The rank whose decisions the others wait for; 0 where there are none.
+    /// Rank whose decisions the others wait for; 0 for orders without a leader.
     #[must_use]
     pub fn leader(&self) -> usize {
         match self {
@@ -40,34 +41,34 @@ impl Order {
     }
 }
 
-/// What all ranks agree on: their workers, who decides the order, and how long anybody waits.
+/// Agreement of all ranks: their workers, the source of the order, and the longest wait.
 ///
-/// They are equal on all ranks.
+/// The rules must be equal on all ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rules {
-    /// The names of the workers that launch collectives, by id; the same on every rank.
+    /// Names of the workers that launch collectives, by id; equal on every rank.
     pub workers: Vec<String>,
-    /// Who decides.
+    /// Source of the launch order.
     pub order: Order,
-    /// How long a worker waits for its turn, or for a result, and a rank for the others' end.
+    /// Longest wait of a worker for a permit or a result, and of a rank for the end of the others.
     pub deadline: Duration,
 }
 
 impl Rules {
-    /// Workers whose order rank 0 decides, and a minute for each wait.
+    /// Rules for these workers, with rank 0 as leader and a deadline of 60 s.
     #[must_use]
     pub fn new<N: Into<String>>(workers: impl IntoIterator<Item = N>) -> Self {
         let workers = workers.into_iter().map(Into::into).collect();
         Self { workers, order: Order::Led { leader: 0 }, deadline: Duration::from_secs(60) }
     }
 
-    /// Lets another order hold.
+    /// Sets the source of the launch order.
     #[must_use]
     pub fn order(self, order: Order) -> Self {
         Self { order, ..self }
     }
 
-    /// Lets everybody wait for so long, and no longer.
+    /// Sets the longest wait.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }

@@ -1,4 +1,4 @@
-//! [`LaunchSchedule`]: which launch is next on one rank, decided on plain data: no threads, no clocks.
+//! [`LaunchSchedule`]: decides the next launch of one rank, on plain data without threads or clocks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,63 +8,65 @@ use serde::{Deserialize, Serialize};
 use super::message::{Content, Progress};
 use super::{Order, OrderError, Rules};
 
-/// A worker's launch of a batch: one collective, several, or a recorded graph of them.
+/// Launch of a batch by a worker: one collective, several, or a captured CUDA graph of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Launch {
-    /// The id of the worker.
+    /// Id of the worker.
     pub worker: usize,
-    /// The batch.
+    /// Number of the batch.
     pub batch: u64,
 }
 
-/// Most decisions by which one may overtake others: memory for them is reserved before they come.
+/// Largest distance by which a decision may arrive ahead of others. It bounds the memory that a message can make this
+/// rank allocate.
 const MOST_AHEAD: usize = 1 << 12;
 
-/// Who launches next on a rank.
+/// Next launch of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// This worker, and nobody before it; its batch where it is known.
+    /// This worker, before all others; with its batch, if that is known.
     Only(usize, Option<u64>),
-    /// Whoever wants to.
+    /// Any worker.
     Anybody,
-    /// Whom the leader names.
+    /// Not yet decided by the leader.
     Undecided,
-    /// Nobody: the order is at its end.
+    /// No worker: the order is at its end.
     Nobody,
 }
 
-/// Where the order comes from, and how far it is carried out.
+/// Source of the order, and its state.
 enum Turns {
-    /// What the leader decided and this rank has not launched, from launch number `n_launched` on; `None` where a later
-    /// decision came first.
+    /// Decided launches that this rank has not made. Entry `i` has launch number `n_launched + i`; it is `None` if a
+    /// later decision arrived first.
     Led {
         leader: usize,
         decided: VecDeque<Option<Launch>>,
     },
-    /// The round and the worker that are looked at next.
+    /// Round and worker from which the search for the next launch starts.
     Fixed {
         lag: u64,
         round: u64,
         worker: usize,
     },
     Free,
-    /// The rest of a log, and of each worker's part of it.
+    /// Remaining launches of a log, and the remaining batches of each worker.
     Replay {
         rest: VecDeque<Launch>,
         batches: Vec<VecDeque<u64>>,
     },
 }
 
-/// One rank's view of who has launched, who wants to, and whose turn it is.
+/// Launches of one rank: past ones, registered ones, and the next one.
 pub(super) struct LaunchSchedule {
     rank: usize,
     names: Arc<[String]>,
     turns: Turns,
     workers: Vec<Progress>,
-    /// The worker that is launching.
+    /// Worker that is launching.
     holder: Option<usize>,
     n_launched: u64,
-    /// How often each worker of each rank had launched when it signed off.
+    /// Number of launches after which each worker closed, by rank and worker; `None` for workers that have not
+    /// closed.
     signed_off: Vec<Vec<Option<u64>>>,
 }
 
@@ -101,12 +103,13 @@ impl LaunchSchedule {
         self.holder
     }
 
-    /// Whether no worker of this rank launches any more.
+    /// Whether all workers of this rank have closed.
     pub fn has_ended(&self) -> bool {
         self.workers.iter().all(|worker| worker.has_signed_off)
     }
 
-    /// The first worker, and the ranks, that have not signed off; `None` when all have.
+    /// First worker that has not closed on every rank, with the ranks that lack its close. `None` when all have
+    /// closed.
     pub fn missing_sign_off(&self) -> Option<(usize, Vec<usize>)> {
         let missing = |worker: usize| {
             let ranks = self.signed_off.iter().enumerate().filter(|(_, of_rank)| of_rank[worker].is_none());
@@ -115,7 +118,8 @@ impl LaunchSchedule {
         (0..self.workers.len()).map(missing).find(|(_, ranks)| !ranks.is_empty())
     }
 
-    /// A worker that is not waiting wants to launch; what to tell the others.
+    /// Registers a launch of a worker that has none pending. Returns the message for the other ranks, if there is
+    /// one.
     pub fn register(&mut self, worker: usize, batch: u64) -> Result<Option<Content>, OrderError> {
         self.workers[worker].pending = Some(batch);
         let launch = Launch { worker, batch };
@@ -130,10 +134,10 @@ impl LaunchSchedule {
         Ok(decision)
     }
 
-    /// Another rank has decided, or one of its workers has signed off.
+    /// Handles a decision or a close of another rank.
     ///
     /// # Errors
-    /// When the message cannot be what it should; when ranks do different things.
+    /// When the message is malformed, or ranks do different things.
     pub fn hear(&mut self, from: usize, content: &Content) -> Result<(), OrderError> {
         let malformed = |what| OrderError::Malformed { rank: from, what };
         content.check(self.workers.len()).map_err(malformed)?;
@@ -160,7 +164,7 @@ impl LaunchSchedule {
         }
     }
 
-    /// Who launches next, whether or not somebody is launching now.
+    /// Next launch, whether or not a worker is launching now.
     pub fn next(&self) -> Next {
         match &self.turns {
             Turns::Free => Next::Anybody,
@@ -175,7 +179,7 @@ impl LaunchSchedule {
         }
     }
 
-    /// The round and the worker that are next in a fixed order; those that have signed off are left out.
+    /// Next round and worker of a fixed order, without workers that have closed.
     fn fixed(&self) -> Option<(u64, usize)> {
         let Turns::Fixed { lag, mut round, mut worker } = self.turns else { return None };
         while !self.has_ended() {
@@ -191,7 +195,7 @@ impl LaunchSchedule {
         if worker + 1 == self.workers.len() { (round + 1, 0) } else { (round, worker + 1) }
     }
 
-    /// The worker whose turn it is, if it has not registered.
+    /// Worker that is next in the order but has not registered.
     pub fn absent(&self) -> Option<usize> {
         match self.next() {
             Next::Only(worker, _) if self.workers[worker].pending.is_none() => Some(worker),
@@ -199,7 +203,7 @@ impl LaunchSchedule {
         }
     }
 
-    /// The registered worker whose turn it is.
+    /// Registered worker that may launch now.
     pub fn ready(&self) -> Option<usize> {
         match self.next() {
             Next::Only(worker, _) if self.holder.is_none() && self.workers[worker].pending.is_some() => Some(worker),
@@ -207,22 +211,22 @@ impl LaunchSchedule {
         }
     }
 
-    /// Whether it is the turn of a worker that has registered.
+    /// Whether a registered worker may launch now.
     pub fn is_turn(&self, worker: usize) -> bool {
         self.next() == Next::Anybody || self.ready() == Some(worker)
     }
 
-    /// A worker whose turn it is begins to launch.
+    /// Marks a worker that may launch as launching.
     pub fn begin(&mut self, worker: usize) {
         if !matches!(self.turns, Turns::Free) {
             self.holder = Some(worker);
         }
     }
 
-    /// A worker has launched what it registered.
+    /// Records that a worker has made its registered launch.
     ///
     /// # Panics
-    /// When it had registered nothing.
+    /// When the worker had registered no launch.
     pub fn end(&mut self, worker: usize) -> Launch {
         let found = self.fixed().map(|(round, worker)| self.after(round, worker));
         match &mut self.turns {
@@ -243,7 +247,7 @@ impl LaunchSchedule {
         Launch { worker, batch: progress.pending.take().expect("who launches has registered") }
     }
 
-    /// A worker will launch no more; what to tell the others.
+    /// Closes a worker. Returns the message for the other ranks.
     pub fn close(&mut self, worker: usize) -> Result<Content, OrderError> {
         let progress = &mut self.workers[worker];
         progress.has_signed_off = true;
@@ -253,7 +257,7 @@ impl LaunchSchedule {
         Ok(Content::SignedOff(worker, n_launched))
     }
 
-    /// Whether what a worker does fits what is decided, and what it did on other ranks.
+    /// Checks the last action of a worker against the decided order and against its launches on other ranks.
     fn check(&self, worker: usize) -> Result<(), OrderError> {
         let progress = &self.workers[worker];
         let differs = |found: String, expected: String| {
@@ -280,7 +284,7 @@ impl LaunchSchedule {
         Ok(())
     }
 
-    /// What a worker has to launch next, as far as that is decided.
+    /// Next batch that a worker has to launch, as far as it is decided.
     fn due(&self, worker: usize) -> Due {
         match &self.turns {
             Turns::Led { decided, .. } => {
@@ -292,7 +296,7 @@ impl LaunchSchedule {
         }
     }
 
-    /// Who wants a batch to be launched.
+    /// Describes the decision to launch a batch, for an error.
     fn whose(&self, batch: u64) -> String {
         match &self.turns {
             Turns::Led { leader, .. } => format!("rank {leader}, which leads, launches its batch {batch}"),
@@ -301,7 +305,7 @@ impl LaunchSchedule {
     }
 }
 
-/// What a worker has to launch next.
+/// Next batch that a worker has to launch.
 enum Due {
     Batch(u64),
     Unknown,

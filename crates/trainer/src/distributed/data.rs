@@ -38,7 +38,7 @@ pub(super) struct PartitionedData {
     wire: Dtype,
     transport: Option<CardTransport>,
     layout: GraphPlacement,
-    needs: InputSpec,
+    input_spec: InputSpec,
 }
 
 impl PartitionedData {
@@ -60,7 +60,7 @@ impl PartitionedData {
             check_trainable(&outline, config)?;
         }
         let plan = Arc::new(ranks.plan(outline.n_nodes, || source.offsets())?);
-        let needs = build_model(backend, config, Dims::of_outline(&outline), 0, None)?.0.input_spec();
+        let input_spec = build_model(backend, config, Dims::of_outline(&outline), 0, None)?.0.input_spec();
         let shape = match &source {
             DataSource::Loaded(dataset) => Some(DataShape::of(dataset)),
             DataSource::Stored(_) => None,
@@ -74,7 +74,7 @@ impl PartitionedData {
             wire: ranks.wire,
             transport: ranks.transport,
             layout: ranks.layout,
-            needs,
+            input_spec,
         })
     }
 
@@ -156,13 +156,13 @@ impl PartitionedData {
     ) -> Result<OwnRows<B>, TrainError> {
         let adjacency = self.adjacency(ranks)?;
         let NodeRows { features, first_value, labels, splits } = self.source.rows(ranks.own())?;
-        let (ranks, needs, precision) = (Arc::clone(ranks), &self.needs, config.precision);
+        let (ranks, input_spec, precision) = (Arc::clone(ranks), &self.input_spec, config.precision);
         let inputs = if config.learns_features() {
             let learned = FeatureInput::Learned(ParamId::FEATURES);
-            Inputs::of_rank_with(backend, ranks, adjacency, learned, needs, precision)?
+            Inputs::of_rank_with(backend, ranks, adjacency, learned, input_spec, precision)?
         } else {
             let features = (features.expect("checked"), first_value);
-            Inputs::of_rank(backend, ranks, adjacency, features, needs, precision)?
+            Inputs::of_rank(backend, ranks, adjacency, features, input_spec, precision)?
         };
         let labels = labels.expect("checked");
         Ok(OwnRows { inputs, targets: Targets::upload(backend, &labels)?, labels, splits })
@@ -185,7 +185,7 @@ impl PartitionedData {
             GraphPlacement::Patches | GraphPlacement::Replicated => ranks.own(),
         };
         let (rows, own) = (self.source.graph_rows(rows)?, self.source.rows(ranks.own())?);
-        let held = Held::new(backend, ranks, (rows, cut), own, &self.needs, (config, self.wire, self.layout))?;
+        let held = Held::new(backend, ranks, (rows, cut), own, &self.input_spec, (config, self.wire, self.layout))?;
         let transports = self.transport.as_ref().map_or(&CardTransport::ALL[..], std::slice::from_ref);
         let patches = held.patches(backend, transports, config.seed)?;
         let dims = Dims::of_outline(&self.outline);
@@ -211,7 +211,7 @@ impl PartitionedData {
     }
 
     fn adjacency<B: Backend>(&self, ranks: &Ranks<B>) -> Result<Option<Arc<PartitionedAdjacency>>, TrainError> {
-        let Some(adjacency) = self.needs.graph else { return Ok(None) };
+        let Some(adjacency) = self.input_spec.graph else { return Ok(None) };
         PartitionedAdjacency::new(Arc::clone(&self.source), adjacency, ranks, (self.exchange, self.wire))
             .map(|cut| Some(Arc::new(cut)))
     }

@@ -21,9 +21,9 @@ const BAND_COLUMNS: usize = 128;
 /// A rank's own rows of an operand.
 pub(crate) enum LocalOperand<'x, B: Backend> {
     /// Those of a matrix.
-    Of(&'x B::Matrix),
+    Matrix(&'x B::Matrix),
     /// Those of a dense product, which is not stored: the first columns are on their way while others are made.
-    Product(LazyGemm<'x, B>),
+    LazyGemm(LazyGemm<'x, B>),
 }
 
 /// `X·op(W)`, or a gradient that is this product, taken back through an epilogue.
@@ -49,8 +49,8 @@ pub(crate) struct Through<'x, B: Backend> {
 impl<B: Backend> LocalOperand<'_, B> {
     pub(super) fn shape(&self, backend: &B) -> Shape {
         match self {
-            Self::Of(x) => backend.shape(x),
-            Self::Product(LazyGemm { x, weight: (weight, transpose), .. }) => {
+            Self::Matrix(x) => backend.shape(x),
+            Self::LazyGemm(LazyGemm { x, weight: (weight, transpose), .. }) => {
                 Shape::new(backend.shape(x).rows, read(backend.shape(weight), *transpose).cols)
             }
         }
@@ -59,9 +59,9 @@ impl<B: Backend> LocalOperand<'_, B> {
     /// How they are stored: a gradient as what it is the gradient of.
     pub(super) fn dtype(&self, backend: &B) -> Dtype {
         match self {
-            Self::Of(x) => backend.dtype(x),
-            Self::Product(LazyGemm { through: Some(through), .. }) => backend.dtype(through.y),
-            Self::Product(_) => backend.activations(),
+            Self::Matrix(x) => backend.dtype(x),
+            Self::LazyGemm(LazyGemm { through: Some(through), .. }) => backend.dtype(through.y),
+            Self::LazyGemm(_) => backend.activations(),
         }
     }
 }

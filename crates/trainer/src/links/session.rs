@@ -60,12 +60,12 @@ impl<B: Backend> Prepared<B> {
         let features = NodeFeatures::take(&mut dataset, Some(&messages), config.seed)?;
         let non_links = NonLinks::new(dataset.graph, links.n_all())?;
         let held_out = HeldOut::new(backend, (&links.val, &links.test), &non_links, config.seed)?;
-        let needs = build_model(backend, config, dims, 0, None)?.0.input_spec();
+        let input_spec = build_model(backend, config, dims, 0, None)?.0.input_spec();
         let graph = if config.batch.is_sampled() {
-            let whole = sampled::MiniBatchData::new(backend, messages, features, &needs, config, (&[], 1, false))?;
+            let whole = sampled::MiniBatchData::new(backend, messages, features, &input_spec, config, (&[], 1, false))?;
             MessageGraph::Sampled(Box::new(whole))
         } else {
-            MessageGraph::Full(Inputs::of_features(backend, messages, features, &needs, config.precision)?)
+            MessageGraph::Full(Inputs::of_features(backend, messages, features, &input_spec, config.precision)?)
         };
         Ok(Self { graph, train: links.train, non_links, held_out, dims })
     }

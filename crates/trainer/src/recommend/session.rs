@@ -24,9 +24,9 @@ pub(crate) struct Prepared<B: Backend> {
 impl<B: Backend> Prepared<B> {
     pub(crate) fn new(backend: &B, dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
         let dims = Dims::of(&dataset);
-        let needs = build_model(backend, config, dims, 0, None)?.0.input_spec();
+        let input_spec = build_model(backend, config, dims, 0, None)?.0.input_spec();
         let (dataset, interactions) = interactions_of(dataset, config)?;
-        Ok(Self { inputs: Inputs::of_graph(backend, dataset.graph, &needs)?, interactions, dims })
+        Ok(Self { inputs: Inputs::of_graph(backend, dataset.graph, &input_spec)?, interactions, dims })
     }
 
     pub(crate) fn run<'a>(

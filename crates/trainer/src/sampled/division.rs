@@ -180,8 +180,8 @@ fn check_data(dataset: &Dataset, config: &TrainConfig) -> Result<(), TrainError>
 
 /// What batches are drawn from, as training has it.
 fn drawn_from(dataset: &Dataset, config: &TrainConfig) -> Result<Neighborhoods, TrainError> {
-    let needs = DataSizes::of(dataset).input_spec(config)?;
-    let adjacency = needs.graph.ok_or_else(|| no_neighbours(config))?;
+    let input_spec = DataSizes::of(dataset).input_spec(config)?;
+    let adjacency = input_spec.graph.ok_or_else(|| no_neighbours(config))?;
     Neighborhoods::new(&dataset.graph, adjacency)
 }
 

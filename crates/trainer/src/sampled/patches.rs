@@ -113,10 +113,10 @@ impl<B: Backend> Held<B> {
         ranks: &Arc<Ranks<B>>,
         (rows, cut): (Csr, Option<Arc<PartitionedAdjacency>>),
         nodes: NodeRows,
-        needs: &InputSpec,
+        input_spec: &InputSpec,
         (config, wire, layout): (&TrainConfig, Dtype, GraphPlacement),
     ) -> Result<Self, TrainError> {
-        let (Some(adjacency), Some(cut)) = (needs.graph, cut) else {
+        let (Some(adjacency), Some(cut)) = (input_spec.graph, cut) else {
             let name = config.model.kind.name();
             return Err(TrainError::invalid(format!(
                 "{name} does not aggregate neighbours, so there is nothing to sample: give --batch full, or another --model"
@@ -144,7 +144,7 @@ impl<B: Backend> Held<B> {
             if config.tiers.is_default() { Vec::new() } else { seeds(ranks, first, &splits[0], &labels)? };
         let row_bytes = features.stored_rows().expect("sparse features were refused").1;
         let placements = Placements::new(&neighborhoods, (&of_placements, row_bytes), config, Some(1))?;
-        let (ranks, raw, precision) = (Arc::clone(ranks), &raw(needs), config.precision);
+        let (ranks, raw, precision) = (Arc::clone(ranks), &raw(input_spec), config.precision);
         let inputs = match (own, &placements.features) {
             (Features::Dense(own), Some(_)) => {
                 let on_host = FeatureInput::Encoded(EncodedInput::new(Arc::new(own), precision));
@@ -167,7 +167,7 @@ impl<B: Backend> Held<B> {
             precision,
             are_stored_so: wire == Dtype::F32 || precision == Dtype::Bf16,
             placements,
-            sums: summed(config, needs),
+            sums: summed(config, input_spec),
             sampler: neighbor_sampler(config, &neighborhoods, false)?,
             neighborhoods,
             options: LoaderOptions { batch_size, ..LoaderOptions::default() },

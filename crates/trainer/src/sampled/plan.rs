@@ -103,10 +103,10 @@ impl BatchPlan {
     pub(crate) fn new(
         config: &TrainConfig,
         (data, rows): (&DataSizes, PlacedRows),
-        needs: &InputSpec,
+        input_spec: &InputSpec,
         (links, by_layers): (Option<&LinkSizes>, bool),
     ) -> Option<Self> {
-        let self_loops = needs.graph.is_some_and(|adjacency| adjacency.self_loops);
+        let self_loops = input_spec.graph.is_some_and(|adjacency| adjacency.self_loops);
         let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
         let (layers, n_steps) = match config.batch.kind {
             BatchKind::Full => return None,
@@ -130,10 +130,10 @@ impl BatchPlan {
         };
         let is_learned = config.learns_features();
         let is_dense = data.feature_nnz.is_none() && data.code_bytes.is_none() && !is_learned;
-        let in_place = is_dense && reads_in_place(config, needs);
+        let in_place = is_dense && reads_in_place(config, input_spec);
         let by_device = data.feature_nnz.is_none() && !is_learned && sampled_by_device(config);
         let features = if by_device { words_of_features(config, data, rows) } else { 0 };
-        let sums = summed(config, needs).filter(|_| by_device && data.has_code_book);
+        let sums = summed(config, input_spec).filter(|_| by_device && data.has_code_book);
         let words_of_row =
             words_of_arriving(config, data, sums.is_some()) + words_of_kept(config, data).max(words_of_lists(config));
         let places = if has_places(config, data) { data.n_nodes } else { 0 };
@@ -153,11 +153,11 @@ impl BatchPlan {
         config: &TrainConfig,
         (whole, own): (&DataSizes, &DataSizes),
         (n_ranks, layout): (usize, GraphPlacement),
-        needs: &InputSpec,
+        input_spec: &InputSpec,
     ) -> Option<Self> {
         if config.tiers.features.is_some() {
             // The device has the hottest; others it gets as a device alone gets those of the host.
-            return Self::new(config, (whole, PlacedRows::AtMost), needs, (None, false));
+            return Self::new(config, (whole, PlacedRows::AtMost), input_spec, (None, false));
         }
         let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
         let blocks = blocks(config, whole, batch_size.min(whole.n_train))?;
@@ -180,7 +180,7 @@ impl BatchPlan {
         Some(Self {
             layers: Layers::Blocks(blocks),
             n_steps: whole.n_train.div_ceil(batch_size),
-            self_loops: needs.graph.is_some_and(|adjacency| adjacency.self_loops),
+            self_loops: input_spec.graph.is_some_and(|adjacency| adjacency.self_loops),
             in_place: false,
             by_device: whole.feature_nnz.is_none() && sampled_by_device(config),
             sums: None,
@@ -283,7 +283,7 @@ impl BatchPlan {
 /// which an order by degree has together; the time is that of nodes with as many as they have on average.
 pub(crate) struct LayerPlan<'m> {
     pub(crate) layers: &'m dyn NetworkLayers<Symbolic>,
-    pub(crate) needs: InputSpec,
+    pub(crate) input_spec: InputSpec,
     /// Whether rows of hidden layers are kept in memory of the host, and not on the device.
     pub(crate) keeps_on_host: bool,
     /// Whether the device's memory is the host's.
@@ -364,7 +364,7 @@ impl LayerPlan<'_> {
 
     /// Entries of the rows of `n` nodes with so many edges.
     fn n_entries(&self, n: usize, n_edges: usize) -> usize {
-        n_edges + if self.needs.graph.is_some_and(|adjacency| adjacency.self_loops) { n } else { 0 }
+        n_edges + if self.input_spec.graph.is_some_and(|adjacency| adjacency.self_loops) { n } else { 0 }
     }
 
     /// What makes rows for `n` nodes with so many entries: in main memory draws and rows, which are copied; a device that samples has draws,
@@ -385,7 +385,7 @@ impl LayerPlan<'_> {
         (read, (n_columns, dtype), nnz): (Option<&Arc<SymbolicMatrix>>, (usize, Dtype), Option<usize>),
     ) -> Inputs<Symbolic> {
         let n_sources = (n + n_entries).min(data.n_nodes);
-        let all = read.filter(|_| self.needs.hops > 0);
+        let all = read.filter(|_| self.input_spec.hops > 0);
         let matrix = symbolic.sparse(
             Shape::new(n, if all.is_some() { data.n_nodes } else { n_sources }),
             n_entries,

@@ -65,21 +65,21 @@ impl<B: Backend> MiniBatchData<B> {
         backend: &B,
         graph: Csr,
         features: NodeFeatures,
-        needs: &InputSpec,
+        input_spec: &InputSpec,
         config: &TrainConfig,
         (seeds, n_devices, by_layers): (&[NodeId], usize, bool),
     ) -> Result<Self, TrainError> {
         let NodeFeatures::Given(features) = features else {
-            return Self::of_learned(backend, graph, needs, config, by_layers);
+            return Self::of_learned(backend, graph, input_spec, config, by_layers);
         };
         check_features(&features, config)?;
-        let adjacency = needs.graph.ok_or_else(|| no_neighbours(config))?;
+        let adjacency = input_spec.graph.ok_or_else(|| no_neighbours(config))?;
         let drawn_from = drawn_from(config, adjacency);
         let neighborhoods = Neighborhoods::new(&graph, drawn_from)?;
         let scores_other = by_layers && drawn_from != adjacency;
         let scored_from = scores_other.then(|| Neighborhoods::new(&graph, adjacency)).transpose()?;
-        let sums = summed(config, needs);
-        let needs = &if by_layers { InputSpec { graph: None, ..raw(needs) } } else { raw(needs) };
+        let sums = summed(config, input_spec);
+        let input_spec = &if by_layers { InputSpec { graph: None, ..raw(input_spec) } } else { raw(input_spec) };
         let sparse = match &features {
             Features::Sparse(csr) => Some(csr.clone()),
             Features::Dense(_) | Features::Compressed(_) => None,
@@ -97,19 +97,20 @@ impl<B: Backend> MiniBatchData<B> {
                 let FarRows { reader, on_host } = far_rows(backend, rows, config, placement)?;
                 let rows = FeatureInput::Encoded(EncodedInput::new(on_host, config.precision));
                 let n_nodes = graph.n_rows();
-                let graph = needs.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
-                (Inputs::assemble(backend, graph, rows, n_nodes, needs, config.precision)?, Some(reader))
+                let graph =
+                    input_spec.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
+                (Inputs::assemble(backend, graph, rows, n_nodes, input_spec, config.precision)?, Some(reader))
             }
             (placement, features_of) => {
                 let reader = match features_of {
                     Features::Compressed(codes) if by_device => code_rows(backend, codes, config, placement.as_ref())?,
                     _ => None,
                 };
-                (Inputs::prepare(backend, graph, features, needs, config.precision)?, reader)
+                (Inputs::prepare(backend, graph, features, input_spec, config.precision)?, reader)
             }
         };
         let is_dense = matches!(inputs.features, Some(FeatureInput::Dense(_)));
-        let in_place = is_dense && reads_in_place(config, needs);
+        let in_place = is_dense && reads_in_place(config, input_spec);
         let draws_batches = by_device && (is_dense || reader.is_some());
         let operand = scored_from.as_ref().unwrap_or(&neighborhoods).operand();
         let operand = NeighborOperand { placement: topology.as_ref(), ..operand };
@@ -141,20 +142,20 @@ impl<B: Backend> MiniBatchData<B> {
     fn of_learned(
         backend: &B,
         graph: Csr,
-        needs: &InputSpec,
+        input_spec: &InputSpec,
         config: &TrainConfig,
         by_layers: bool,
     ) -> Result<Self, TrainError> {
-        let adjacency = needs.graph.ok_or_else(|| no_neighbours(config))?;
+        let adjacency = input_spec.graph.ok_or_else(|| no_neighbours(config))?;
         let drawn_from = drawn_from(config, adjacency);
         let neighborhoods = Neighborhoods::new(&graph, drawn_from)?;
         let scores_other = by_layers && drawn_from != adjacency;
         let scored_from = scores_other.then(|| Neighborhoods::new(&graph, adjacency)).transpose()?;
-        let needs = &if by_layers { InputSpec { graph: None, ..raw(needs) } } else { raw(needs) };
+        let input_spec = &if by_layers { InputSpec { graph: None, ..raw(input_spec) } } else { raw(input_spec) };
         let operand = scored_from.as_ref().unwrap_or(&neighborhoods).operand();
         let on_device = if by_layers { backend.neighbor_graph(&operand)? } else { None };
         Ok(Self {
-            inputs: Inputs::with_learned(backend, graph, needs)?,
+            inputs: Inputs::with_learned(backend, graph, input_spec)?,
             neighborhoods,
             adjacency,
             scored_from,
@@ -226,7 +227,7 @@ impl<B: Backend> Prepared<B> {
         let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
         let (model, _) = build_model(backend, config, dims, 0, None)?;
         let by_layers = scores_by_layers(config, &*model)?;
-        let (needs, splits) = (model.input_spec(), dataset.splits);
+        let (input_spec, splits) = (model.input_spec(), dataset.splits);
         let scoring = if by_layers {
             let nodes = |split| SplitNodes::new(backend, &labels, split);
             Scoring::Layers(splits.iter().map(nodes).collect::<Result<_, _>>()?)
@@ -239,7 +240,7 @@ impl<B: Backend> Prepared<B> {
             found => found,
         };
         let material =
-            MiniBatchData::new(backend, dataset.graph, features, &needs, config, (seeds, n_devices, by_layers))?;
+            MiniBatchData::new(backend, dataset.graph, features, &input_spec, config, (seeds, n_devices, by_layers))?;
         Ok(Self { material, scoring, labels, splits, dims, clusters })
     }
 
@@ -357,8 +358,8 @@ pub(crate) fn sampled_by_device(config: &TrainConfig) -> bool {
 }
 
 /// What a model needs when steps see mini-batches: features as they are, from which each batch takes its rows.
-pub(crate) fn raw(needs: &InputSpec) -> InputSpec {
-    InputSpec { raw_features: true, propagation: Propagation::Never, ..*needs }
+pub(crate) fn raw(input_spec: &InputSpec) -> InputSpec {
+    InputSpec { raw_features: true, propagation: Propagation::Never, ..*input_spec }
 }
 
 /// The adjacency that samplers draw from. A cluster is a graph of its own, and gets its self loops and degrees as such.
@@ -371,11 +372,11 @@ fn drawn_from(config: &TrainConfig, adjacency: Adjacency) -> Adjacency {
 
 /// Whether the first layer aggregates features as they are, so that it wants no more of them than sums, and, if so,
 /// whether it reads rows of destinations beside.
-pub(super) fn summed(config: &TrainConfig, needs: &InputSpec) -> Option<bool> {
-    reads_in_place(config, needs).then_some(needs.raw_features)
+pub(super) fn summed(config: &TrainConfig, input_spec: &InputSpec) -> Option<bool> {
+    reads_in_place(config, input_spec).then_some(input_spec.raw_features)
 }
 
 /// Whether the first layer aggregates features as they are, so that it need not have the rows of its sources gathered.
-pub(crate) fn reads_in_place(config: &TrainConfig, needs: &InputSpec) -> bool {
-    config.batch.kind == BatchKind::Neighbor && needs.hops > 0 && config.model.input_dropout() == 0.0
+pub(crate) fn reads_in_place(config: &TrainConfig, input_spec: &InputSpec) -> bool {
+    config.batch.kind == BatchKind::Neighbor && input_spec.hops > 0 && config.model.input_dropout() == 0.0
 }

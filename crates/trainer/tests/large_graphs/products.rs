@@ -62,7 +62,7 @@ fn products_with_more_than_2_to_the_31_entries_are_those_in_closed_form() {
     let on_cpu = cpu.upload(&x, Dtype::F32).unwrap();
     // Powers of two, so that factors keep sums exact.
     let left: Vec<f32> = (0..NODES).map(|v| if v % 2 == 0 { 0.5 } else { 2.0 }).collect();
-    let scales = Scales { left: Some(left.clone().into()), right: None };
+    let scales = Scales { left: Some(left), right: None };
     for (scales, transpose) in
         [(Scales::default(), Transpose::No), (Scales::default(), Transpose::Yes), (scales, Transpose::No)]
     {

@@ -97,8 +97,8 @@ fn check(seed: u64, kind: ModelKind) -> Checked {
     };
     let features = dataset.features.unwrap();
     let inputs = match kind {
-        ModelKind::LightGcn => Inputs::of_graph(&cpu, graph.csr, &model.needs()),
-        _ => Inputs::prepare(&cpu, graph.csr, features, &model.needs(), Dtype::F32),
+        ModelKind::LightGcn => Inputs::of_graph(&cpu, graph.csr, &model.input_spec()),
+        _ => Inputs::prepare(&cpu, graph.csr, features, &model.input_spec(), Dtype::F32),
     };
     let (expected, inputs) = match (reference.logits(), inputs) {
         (Ok(Some(expected)), Ok(inputs)) => (expected, inputs),

@@ -8,7 +8,7 @@ use girih_compute::{Cpu, Dtype};
 use girih_datasets::Dataset;
 use girih_graph_format::Matrix;
 use girih_partition::{Exchange, ProcessGrid, Scheme};
-use girih_trainer::distributed::{Layout, RankJob, RankOptions, TrainJob};
+use girih_trainer::distributed::{GraphPlacement, RankJob, RankOptions, TrainJob};
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, CacheConfig, Checkpoint, Control, Event, Jump, ModelConfig, ModelKind,
     NormKind, OptimizerConfig, OptimizerKind, SaintKind, ScoreBy, SessionOptions, TrainConfig, checkpoint_path,
@@ -259,12 +259,12 @@ fn trained_on_ranks(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptions
 
 /// Ranks that each hold a patch.
 fn patches(n_ranks: usize) -> RankOptions {
-    RankOptions { layout: Layout::Patches, ..ranks(n_ranks) }
+    RankOptions { layout: GraphPlacement::Patches, ..ranks(n_ranks) }
 }
 
 /// Ranks that each hold the graph, and a patch of features.
 fn split_features(n_ranks: usize) -> RankOptions {
-    RankOptions { layout: Layout::SplitFeatures, ..ranks(n_ranks) }
+    RankOptions { layout: GraphPlacement::SplitFeatures, ..ranks(n_ranks) }
 }
 
 #[test]

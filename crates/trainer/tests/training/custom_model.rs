@@ -27,7 +27,7 @@ impl Skip {
 }
 
 impl<B: Backend> Model<B> for Skip {
-    fn needs(&self) -> InputSpec {
+    fn input_spec(&self) -> InputSpec {
         let graph = Some(Adjacency::new(true, Norm::Symmetric));
         InputSpec { graph, hops: 1, raw_features: true, propagation: Propagation::WhenDense }
     }
@@ -49,7 +49,7 @@ fn a_model_of_a_user_trains() {
     let dataset = planted("nodes=1500");
     let model = Skip::new(crate::dims(&dataset), 16, &mut init).unwrap();
     let params = init.finish();
-    let stage = Stage::with_needs(dataset, &config, &Model::<Cpu>::needs(&model));
+    let stage = Stage::with_needs(dataset, &config, &Model::<Cpu>::input_spec(&model));
     let mut run = FullBatch::new(&stage.cpu, &stage.inputs, stage.task(), &config, Box::new(model), params, 0).unwrap();
     let losses = train_epochs(&mut run, 60);
     assert!(losses[59] < 0.5 * losses[0], "{losses:?}");

@@ -4,7 +4,7 @@ use girih_compress::CodecSpec;
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::{Dataset, FeaturesFrom};
 use girih_partition::{Exchange, Scheme};
-use girih_trainer::distributed::{Layout, RankJob, RankOptions, TrainJob};
+use girih_trainer::distributed::{GraphPlacement, RankJob, RankOptions, TrainJob};
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, Checkpoint, Control, LinkConfig, ModelKind, ScoreBy, SessionOptions, TaskKind,
     TrainConfig, apply, checkpoint_path, embed,
@@ -201,7 +201,7 @@ fn what_does_not_go_with_a_rule_is_refused_by_name() {
     let message = train(bare(60), &base).unwrap_err().to_string();
     assert!(message.contains("--features-from") && message.contains(FeaturesFrom::VALUES), "{message}");
 
-    let patches = RankOptions { layout: Layout::Patches, ..options(Scheme::OneD, 2, 1, Exchange::Auto) };
+    let patches = RankOptions { layout: GraphPlacement::Patches, ..options(Scheme::OneD, 2, 1, Exchange::Auto) };
     let (sampled, session) =
         (neighbors(&from(FeaturesFrom::Embedding(4), base), vec![2, 2]), SessionOptions::default());
     let mut observe = |_: girih_trainer::Event<'_>| Control::Continue;

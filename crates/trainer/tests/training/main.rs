@@ -95,15 +95,16 @@ impl Stage {
     /// Prepares what the model of `config` needs.
     fn new(dataset: Dataset, config: &TrainConfig) -> Self {
         let (model, _) = build(&Cpu::new(), config, dims(&dataset));
-        Self::with_needs(dataset, config, &model.needs())
+        Self::with_needs(dataset, config, &model.input_spec())
     }
 
-    fn with_needs(dataset: Dataset, config: &TrainConfig, needs: &InputSpec) -> Self {
+    fn with_needs(dataset: Dataset, config: &TrainConfig, input_spec: &InputSpec) -> Self {
         let cpu = Cpu::new();
         let (dims, data) = (dims(&dataset), DataShape::of(&dataset));
         let labels = dataset.labels.unwrap();
         let targets = Targets::upload(&cpu, &labels).unwrap();
-        let inputs = Inputs::prepare(&cpu, dataset.graph, dataset.features.unwrap(), needs, config.precision).unwrap();
+        let inputs =
+            Inputs::prepare(&cpu, dataset.graph, dataset.features.unwrap(), input_spec, config.precision).unwrap();
         Self { cpu, inputs, targets, labels, split: dataset.splits[0].clone(), dims, data }
     }
 

@@ -9,7 +9,7 @@ use crate::error::CliError;
 use crate::paths;
 use crate::scores::{Undefined, percent_or};
 
-/// Prints how well the embeddings tell held-out links from other pairs.
+/// Prints how well the embeddings separate held-out links from other pairs.
 pub fn evaluate(loaded: Loaded, args: &EvaluateArgs) -> Result<(), CliError> {
     let mut results = loaded.describe();
     let scores = loaded.embed()?.scores;

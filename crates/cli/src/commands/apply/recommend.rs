@@ -10,7 +10,7 @@ use crate::error::CliError;
 use crate::paths;
 use crate::scores::Undefined;
 
-/// Prints how well the items ranked first agree with the test items.
+/// Prints how well the top-ranked items agree with the test items.
 pub fn evaluate(loaded: Loaded, args: &EvaluateArgs) -> Result<(), CliError> {
     let (mut results, is_primary) = (loaded.describe(), loaded.is_primary);
     let recommendations = loaded.recommend()?;
@@ -37,7 +37,7 @@ pub fn evaluate(loaded: Loaded, args: &EvaluateArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Writes the items ranked first for every user, best first; -1 where there are fewer.
+/// Writes the top-ranked items of every user, best first; -1 fills rows with fewer items.
 pub fn predict(loaded: Loaded, args: &PredictArgs) -> Result<(), CliError> {
     if args.logits {
         let message = "a recommender has no logits: leave --logits out, and the top items of each user are written";

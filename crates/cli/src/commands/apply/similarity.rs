@@ -1,4 +1,4 @@
-//! `girih evaluate --similarity`: what compressing features changes in every layer.
+//! `girih evaluate --similarity`: effect of feature compression on every layer.
 
 use girih_trainer::Similarity;
 
@@ -9,7 +9,7 @@ use crate::commands::load_with_warnings;
 use crate::commands::train::data_of;
 use crate::error::CliError;
 
-/// Prints mean cosines between the network on features as they are and on their codes.
+/// Prints mean cosines between layer outputs on the original features and on their codes.
 pub fn report(args: &EvaluateArgs) -> Result<(), CliError> {
     let chosen = match args.codec {
         Some(CodecChoice::None) => {

@@ -19,7 +19,7 @@ use crate::error::CliError;
 use crate::interrupt::ENDED_BY_SIGNAL;
 use crate::{progress, shell};
 
-/// Interval between two looks at the processes.
+/// Interval between two polls of the processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Time for ranks to notice a failure and report it, before they are sent SIGTERM.
@@ -36,7 +36,7 @@ pub struct ProcessGroup {
     members: Vec<Member>,
     signals: Signals,
     shutdown: Shutdown,
-    /// Those that failed by themselves, the first ones first.
+    /// Ranks that failed by themselves, in the order of failure, with their exit statuses.
     failed: Vec<(usize, ExitStatus)>,
     /// Exit status of the first rank that a signal stopped after a checkpoint.
     stopped: Option<i32>,
@@ -46,7 +46,7 @@ struct Member {
     rank: usize,
     child: Child,
     has_ended: bool,
-    /// Thread that copies its output, line by line.
+    /// Thread that copies the output of the rank, line by line.
     output_thread: Option<JoinHandle<()>>,
 }
 
@@ -63,7 +63,7 @@ enum Shutdown {
 }
 
 impl ProcessGroup {
-    /// Starts all processes; of those that cannot all be started, none is left.
+    /// Starts all processes. If one cannot be started, none is left running.
     pub fn start(orders: &Orders) -> Result<Self, CliError> {
         let other = |what: &str, error: io::Error| CliError::Other(format!("{what}: {error}"));
         let signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| other("cannot catch Ctrl-C", error))?;
@@ -81,7 +81,7 @@ impl ProcessGroup {
         Ok(group)
     }
 
-    /// Waits until all have ended, and ends all when one fails.
+    /// Waits until all processes have ended, and ends all when one fails.
     pub fn watch(mut self) -> Result<ExitCode, CliError> {
         while self.members.iter().any(|member| !member.has_ended) {
             self.pass_signals_on();
@@ -90,7 +90,7 @@ impl ProcessGroup {
             thread::sleep(POLL_INTERVAL);
         }
         for output_thread in self.members.iter_mut().filter_map(|member| member.output_thread.take()) {
-            // What it could not pass on is lost already.
+            // A failed copy cannot be recovered here.
             let _ = output_thread.join();
         }
         Ok(self.verdict())
@@ -99,12 +99,12 @@ impl ProcessGroup {
     fn pass_signals_on(&mut self) {
         let signals: Vec<i32> = self.signals.pending().collect();
         for signal in signals {
-            // The first asks ranks to stop with a checkpoint, which may take an epoch.
+            // The first signal asks ranks to stop with a checkpoint, which may take an epoch.
             self.send(if signal == SIGINT { Signal::SIGINT } else { Signal::SIGTERM });
         }
     }
 
-    /// Takes note of who has ended.
+    /// Records the processes that have ended.
     fn look(&mut self) -> Result<(), CliError> {
         for member in self.members.iter_mut().filter(|member| !member.has_ended) {
             let ended = member.child.try_wait();
@@ -115,7 +115,7 @@ impl ProcessGroup {
                 self.stopped.get_or_insert(code);
                 continue;
             }
-            // Who was told to end did not fail.
+            // A rank that ended on our signal did not fail.
             let by_itself =
                 !matches!((&self.shutdown, status.signal()), (Shutdown::Terminating(_) | Shutdown::Killed, Some(_)));
             if !status.success() && (by_itself || self.failed.is_empty()) {
@@ -128,7 +128,7 @@ impl ProcessGroup {
         Ok(())
     }
 
-    /// Ends who does not end.
+    /// Sends SIGTERM, then SIGKILL, to ranks that do not end in time.
     fn hurry(&mut self) {
         let now = Instant::now();
         match self.shutdown {
@@ -150,19 +150,19 @@ impl ProcessGroup {
 
     fn send(&mut self, signal: Signal) {
         for member in self.living() {
-            // It may have ended in between; until it is waited for, its number is nobody else's.
+            // The process may have ended in between. Its id is not reused before it is waited for.
             let _ = kill(Pid::from_raw(member.child.id() as i32), signal);
         }
     }
 
     fn kill(&mut self) {
         for member in self.living() {
-            // As above.
+            // The process may have ended in between; see above.
             let _ = member.child.kill();
         }
     }
 
-    /// Says who failed. Ranks that fail because of another end with an error; one that a signal ended was the cause.
+    /// Reports the failed rank. A rank that a signal ended is the cause; the others end with an error because of it.
     fn verdict(&self) -> ExitCode {
         let by_signal = self.failed.iter().find(|(_, status)| status.signal().is_some());
         let Some((rank, status)) = by_signal.or(self.failed.first()) else { return self.stopped() };
@@ -183,7 +183,7 @@ impl ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// The status of ranks of which none failed, with the command that goes on where a signal stopped them.
+    /// Exit status when no rank failed. If a signal stopped them, prints the command that resumes.
     fn stopped(&self) -> ExitCode {
         let Some(code) = self.stopped else { return ExitCode::SUCCESS };
         let words: Vec<OsString> = std::env::args_os().collect();
@@ -209,7 +209,7 @@ impl Member {
             .env_remove(Secret::FILE_VARIABLE)
             .env(LAUNCHER, std::process::id().to_string())
             .stdin(Stdio::null())
-            // The terminal sends Ctrl-C to its group; the launcher passes it on, once.
+            // The terminal sends Ctrl-C to the process group of the launcher, which passes it on once.
             .process_group(0);
         if std::env::var_os("RAYON_NUM_THREADS").is_none() {
             let cores = thread::available_parallelism().map_or(1, NonZero::get);
@@ -230,12 +230,12 @@ impl Member {
     }
 }
 
-/// Passes on what a rank says, line by line, with its number.
+/// Copies the output of a rank, line by line, with its number in front.
 fn pass_on(rank: usize, said: impl Read) {
     let mut said = BufReader::new(said);
     let mut line = format!("[rank {rank}] ").into_bytes();
     let prefix = line.len();
-    // A broken pipe ends what it says, and so does the end.
+    // A broken pipe ends the output, as its end does.
     while said.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
         if !line.ends_with(b"\n") {
             line.push(b'\n');

@@ -1,4 +1,4 @@
-//! The report of `girih reorder`: one self-contained page.
+//! Report of `girih reorder`: one self-contained page.
 
 use std::fmt::Write as _;
 
@@ -17,8 +17,8 @@ use crate::report::{escape, opening};
 /// Blocks a side of the partition whose balance is shown.
 pub const BLOCKS: usize = 4;
 
-/// The page: the figures of all orders, the adjacency before and after the `best` one, and its blocks before, after
-/// and, for orders that have a name, after ordering inside each block.
+/// Page with the measures of all orders, the adjacency before and after the `best` one, and its blocks. Blocks are
+/// shown before, after and, for orders with a name, after ordering inside each block.
 pub fn of(
     (title, graph): (&str, &Csr),
     before: &Quality,
@@ -48,7 +48,7 @@ pub fn of(
     Ok(page)
 }
 
-/// The figures of every order; whether the simulated cache holds all rows.
+/// Table of every order; `holds_all` says whether the simulated cache holds all rows.
 fn table(before: &Quality, found: &[Found], holds_all: bool) -> String {
     let mut rows = String::new();
     let mut add = |name: &str, seconds: String, quality: &Quality| {
@@ -76,7 +76,7 @@ fn table(before: &Quality, found: &[Found], holds_all: bool) -> String {
     )
 }
 
-/// The blocks; nothing for graphs with fewer nodes than blocks.
+/// Panels of the blocks; none for graphs with fewer nodes than blocks.
 fn panels(
     graph: &Csr,
     after: &Csr,
@@ -93,7 +93,7 @@ fn panels(
     Ok(Some(panels))
 }
 
-/// How evenly the ranks of each panel, which hold a row of blocks each, share the work.
+/// Load imbalance of the ranks of each panel; a rank holds one row of blocks.
 fn balance(panels: &[Panel]) -> String {
     let of_panel = |panel: &Panel| {
         let ranks: Vec<u64> = panel.blocks.iter().map(|row| row.iter().sum()).collect();

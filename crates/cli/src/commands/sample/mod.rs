@@ -1,4 +1,4 @@
-//! `girih sample`: mini-batches as training makes them, counted and timed; by one process, or shared by ranks.
+//! `girih sample`: counts and times mini-batches as training makes them, in one process or on ranks.
 
 mod ranks;
 mod relabelled;
@@ -18,7 +18,7 @@ use crate::output::{Results, median_ms, under_spinner};
 use ranks::Sharing;
 use source::{Made, Source};
 
-/// Makes all batches and describes them; or plans where what they read would lie.
+/// Samples all batches and describes them; with `--plan`, places the rows that they read.
 pub fn run(args: &SampleArgs) -> Result<(), CliError> {
     check_ranks(args)?;
     let config = args.batch_config();
@@ -45,8 +45,8 @@ pub fn run(args: &SampleArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Refuses what ranks do not do. Said here and not where flags are declared: a flag that needs another one would pass
-/// there beside what that one conflicts with.
+/// Refuses flags that ranks do not support. clap cannot express this: it would accept a flag that requires another
+/// one together with a flag that conflicts with that one.
 fn check_ranks(args: &SampleArgs) -> Result<(), CliError> {
     let flags = [
         (
@@ -61,7 +61,7 @@ fn check_ranks(args: &SampleArgs) -> Result<(), CliError> {
     }
 }
 
-/// Makes all batches on ranks, and describes them and what was sent.
+/// Samples all batches on ranks, and describes the batches and the traffic.
 fn run_on_ranks(args: &SampleArgs, config: &BatchConfig, dataset: Dataset) -> Result<(), CliError> {
     let mut results = described(&dataset, config);
     let sharing = Sharing::new(args, config, dataset)?;
@@ -80,7 +80,7 @@ fn run_on_ranks(args: &SampleArgs, config: &BatchConfig, dataset: Dataset) -> Re
     Ok(())
 }
 
-/// What is known before batches are made.
+/// Rows that are known before sampling.
 fn described(dataset: &Dataset, config: &BatchConfig) -> Results {
     let mut results = Results::default();
     results
@@ -91,7 +91,7 @@ fn described(dataset: &Dataset, config: &BatchConfig) -> Results {
     results
 }
 
-/// What batches with seeds have and subgraphs have not.
+/// Adds the rows of batches with seeds; subgraphs have none.
 fn describe_source(source: &Source<'_>, dataset: &Dataset, results: &mut Results) {
     let Source::Seeds { n_seeds, fan_out, relabel, .. } = source else { return };
     let of = dataset.training_nodes().map_or("nodes", |_| "training nodes");
@@ -106,14 +106,14 @@ fn describe_source(source: &Source<'_>, dataset: &Dataset, results: &mut Results
     }
 }
 
-/// Describes batches, each made at once or in as many parts as there are more.
+/// Describes batches, each sampled as a whole or in several parts. `n` is the number of batches.
 fn describe(made: &[Made], n: usize, n_threads: usize, results: &mut Results) {
     let mean = |count: fn(&Made) -> usize| made.iter().map(count).sum::<usize>() as f64 / n.max(1) as f64;
     let (n_edges, n_inputs) = (mean(|made| made.n_edges), mean(|made| made.n_inputs));
     let batch_ms = median_ms(made.iter().map(|made| made.took));
     let relabel_ms = median_ms(made.iter().filter_map(|made| made.relabelling));
     let sample_ms = median_ms(made.iter().filter_map(|made| Some(made.took.saturating_sub(made.relabelling?))));
-    // Threads work side by side; what they do between batches, such as digests, is not sampling.
+    // Threads work in parallel. Time between batches, such as for digests, does not count as sampling.
     let seconds =
         made.iter().map(|made| made.took).sum::<Duration>().as_secs_f64() / n_threads.min(made.len().max(1)) as f64;
     let edges_per_s = if seconds > 0.0 { n_edges * n as f64 / seconds } else { 0.0 };
@@ -135,8 +135,8 @@ fn describe(made: &[Made], n: usize, n_threads: usize, results: &mut Results) {
         .add("digest", format!("{digest:016x}"), "Digest of all batches", format!("{digest:016x}"));
 }
 
-/// The share of input nodes that the batch before of the epoch has, too, over all batches that have one before them:
-/// their rows need not travel again.
+/// Share of input nodes that the previous batch of the epoch also has, over all batches but the first. Their rows
+/// need not be sent again.
 fn share_from_before(made: &[Made]) -> Option<f64> {
     let followers = || made.iter().filter_map(|made| Some((made.n_from_before?, made.n_inputs)));
     let (n_met, n_inputs) = followers().fold((0, 0), |(met, all), (n, of)| (met + n, all + of));

@@ -1,4 +1,4 @@
-//! [`Sharing`]: batches of `girih sample` shared by ranks, each with its part of the graph.
+//! [`Sharing`]: batches of `girih sample` divided over ranks, each with its part of the graph.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -22,32 +22,32 @@ use crate::commands::sharing::DEADLINE;
 use crate::error::CliError;
 use crate::output::Results;
 
-/// How ranks share batches: each batch has a part for every patch, the seeds that lie in it, and a rank makes the parts
-/// of its patches. So the parts, and the digest of all of them, do not depend on the number of ranks.
+/// Division of batches over ranks. Each batch has a part per patch: the seeds in that patch. A rank samples the parts
+/// of its own patches. Parts and their digest therefore do not depend on the number of ranks.
 pub(super) struct Sharing<'a> {
     args: &'a SampleArgs,
-    /// Numbered so that each patch is a range of ids.
+    /// Data set, numbered so that each patch is a range of ids.
     dataset: Dataset,
     patches: Patches,
-    /// A patch for each rank.
+    /// One range of nodes for each rank.
     of_ranks: Patches,
     fan_out: FanOut,
 }
 
-/// What ranks made together.
+/// Batches that all ranks sampled together.
 pub(super) struct Shared {
-    /// The parts of all batches, batch after batch, patch after patch.
+    /// Parts of all batches, ordered by batch, then by patch.
     pub(super) made: Vec<Made>,
     pub(super) n_batches: usize,
-    /// What all ranks sent.
+    /// Traffic of all ranks.
     tally: Tally,
 }
 
 impl<'a> Sharing<'a> {
-    /// How the arguments have ranks share the batches of a data set.
+    /// Prepares the division of a data set's batches over ranks.
     ///
     /// # Errors
-    /// When batches are not made of what seeds draw, or the graph cannot be cut so.
+    /// When the batches are not neighbor batches, or the graph cannot be partitioned as requested.
     pub(super) fn new(args: &'a SampleArgs, config: &BatchConfig, dataset: Dataset) -> Result<Self, CliError> {
         if config.kind != BatchKind::Neighbor {
             return Err(CliError::Usage(format!(
@@ -77,15 +77,15 @@ impl<'a> Sharing<'a> {
         &self.fan_out
     }
 
-    /// The numbers of seeds, and of ranks.
+    /// Number of seeds, and number of ranks.
     pub(super) fn sizes(&self) -> (usize, usize) {
         (self.dataset.seeds().len(), self.of_ranks.len())
     }
 
-    /// Makes all batches, on ranks that are threads.
+    /// Samples all batches, on ranks that are threads.
     ///
     /// # Errors
-    /// When the sampler refuses, or a rank fails, by its name.
+    /// When the sampler refuses, or a rank fails; the error names the rank.
     pub(super) fn make(&self) -> Result<Shared, CliError> {
         let SampleArgs { epochs, seed, .. } = *self.args;
         let options = LoaderOptions { batch_size: self.args.batch_size(), seed, ..LoaderOptions::default() };
@@ -116,26 +116,26 @@ impl<'a> Sharing<'a> {
         NeighborSampler::new(self.fan_out.clone(), neighbor_options(self.args))
     }
 
-    /// The seeds of a batch that lie in each patch, in their order.
+    /// Seeds of a batch grouped by patch, in their order.
     fn parted(&self, seeds: &[NodeId]) -> Vec<Vec<NodeId>> {
         let mut parts = vec![Vec::new(); self.patches.len()];
         seeds.iter().for_each(|&seed| parts[self.patches.owner(seed)].push(seed));
         parts
     }
 
-    /// The rank that has a patch.
+    /// Rank that holds a patch.
     fn rank_of(&self, patch: usize) -> usize {
         (0..self.of_ranks.len())
             .find(|&rank| self.patches_of(rank).contains(&patch))
             .expect("a patch is dealt to a rank")
     }
 
-    /// The patches of a rank, which are consecutive.
+    /// Patches of a rank, which are consecutive.
     fn patches_of(&self, rank: usize) -> Range<usize> {
         part(&(0..self.patches.len()), rank, self.of_ranks.len())
     }
 
-    /// What one rank does: the parts of its patches, and its share in those of others.
+    /// Work of one rank: samples the parts of its own patches, and answers requests for those of others.
     fn on_rank(&self, rank: &ThreadRank, parts: &[Part]) -> Result<(Vec<Made>, Tally), CollectiveError> {
         let (world, sampler): (&dyn Collective<Cpu>, _) = (rank, self.sampler()?);
         let (mut batch, mut gathered) = (MiniBatch::default(), Vec::new());
@@ -176,7 +176,7 @@ impl<'a> Sharing<'a> {
         Ok((made, tally))
     }
 
-    /// Makes the parts of a rank's patches. As often as the rank with the most patches makes one, all take part.
+    /// Samples the parts of a rank's patches. All ranks run as many rounds as the rank with the most patches.
     fn rounds(
         &self,
         world: &dyn Collective<Cpu>,
@@ -197,21 +197,20 @@ impl<'a> Sharing<'a> {
         Ok(made)
     }
 
-    /// The rows of features of some nodes as bytes, and how many a row has; `None` where they are sparse, or there are
-    /// none.
+    /// Feature rows of a range of nodes as bytes, and bytes per row. `None` if features are sparse or absent.
     fn rows_of_features(&self, nodes: Range<NodeId>) -> Option<(&[u8], usize)> {
         let (all, row_bytes) = self.dataset.features.as_ref()?.stored_rows()?;
         Some((&all[nodes.start as usize * row_bytes..nodes.end as usize * row_bytes], row_bytes))
     }
 }
 
-/// A batch, by the seeds that lie in each patch.
+/// Batch with its seeds grouped by patch.
 struct Part {
     key: DrawKey,
     seeds: Vec<Vec<NodeId>>,
 }
 
-/// What a part came to.
+/// Statistics of a part.
 fn made(batch: &MiniBatch, took: Duration) -> Made {
     let (n_edges, n_inputs) = (batch.n_edges(), batch.inputs().len());
     Made { n_edges, n_inputs, n_from_before: None, took, relabelling: None, digest: batch.digest() }
@@ -222,7 +221,7 @@ fn usage(error: impl Display) -> CliError {
 }
 
 impl Sharing<'_> {
-    /// Tells how batches are shared, before they are made.
+    /// Describes the division over ranks, before sampling.
     pub(super) fn describe(&self, results: &mut Results) {
         let SampleArgs { ranks, .. } = self.args;
         let (n_ranks, n_patches) = (self.of_ranks.len(), self.patches.len());
@@ -257,7 +256,7 @@ impl Sharing<'_> {
 }
 
 impl Shared {
-    /// Tells what was sent, a batch.
+    /// Describes the traffic of a batch.
     pub(super) fn describe(&self, results: &mut Results) {
         let share = |part: u64, whole: u64| if whole == 0 { None } else { Some(part as f64 / whole as f64) };
         let percent = |share: Option<f64>| share.map_or_else(String::new, |share| format!("{:.1} %", 100.0 * share));
@@ -278,14 +277,14 @@ impl Shared {
     }
 }
 
-/// What results call a stage.
+/// Keys and label of a communication stage in results.
 struct Keys {
     bytes: &'static str,
     messages: &'static str,
     label: &'static str,
 }
 
-/// The stages of [`Tally::stages`] that sampling has, in that order.
+/// Stages of [`Tally::stages`] that sampling has, in that order.
 const STAGES: [Keys; 5] = [
     Keys { bytes: "shuffle_bytes", messages: "shuffle_messages", label: "Sent a batch, frontier" },
     Keys { bytes: "weights_bytes", messages: "weights_messages", label: "  weights of rows" },

@@ -1,11 +1,11 @@
-//! [`Relabelled`]: what relabelling takes of a batch.
+//! [`Relabelled`]: time that relabelling takes of a batch.
 
 use std::time::{Duration, Instant};
 
 use girih_sampling::relabel::{NewNodes, Relabel, SampledEdges, ToBlockFast, to_block};
 use girih_sampling::{Block, Columns, MiniBatch, SampleError};
 
-/// Relabels what was sampled once more, to time it.
+/// Relabels sampled edges a second time, to time the step.
 #[derive(Default)]
 pub(super) struct Relabelled {
     fast: ToBlockFast,
@@ -14,7 +14,7 @@ pub(super) struct Relabelled {
 }
 
 impl Relabelled {
-    /// How long the blocks of a batch take; `None` where ids are found while edges are drawn, or stay global.
+    /// Relabelling time of a batch. `None` if ids are assigned while edges are drawn, or stay global.
     pub(super) fn time(
         &mut self,
         n_nodes: usize,
@@ -43,7 +43,7 @@ impl Relabelled {
         Ok(Some(took))
     }
 
-    /// The edges of a block in global ids.
+    /// Lists the edges of a block in global ids.
     fn list(&mut self, block: &Block) {
         self.edges.clear();
         for (row, &destination) in block.destinations().iter().enumerate() {

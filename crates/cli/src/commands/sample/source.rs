@@ -1,4 +1,4 @@
-//! [`Source`]: where the batches of `girih sample` come from.
+//! [`Source`]: samplers of the batches of `girih sample`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,33 +17,33 @@ use super::relabelled::Relabelled;
 use crate::args::{Importance, SampleArgs};
 use crate::error::CliError;
 
-/// What makes batches, and of what.
+/// Sampler of batches, with its input.
 pub(super) enum Source<'a> {
-    /// Blocks for seeds, by a loader; how neighbours are relabelled, if there is a choice.
+    /// Blocks for seeds, from a loader. `relabel` is the relabelling method, if there is a choice.
     Seeds { loader: Loader<'a, Box<dyn Sampler>>, n_seeds: usize, fan_out: FanOut, relabel: Option<Relabel> },
-    /// Subgraphs of a graph, so many an epoch, of draws with a seed.
+    /// Subgraphs of a graph: `n_batches` an epoch, drawn with `seed`.
     Subgraphs { graph: &'a Csr, sampler: Arc<dyn SubgraphSampler>, n_batches: usize, seed: u64 },
 }
 
-/// What a batch came to.
+/// Statistics of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Made {
     pub(super) n_edges: usize,
-    /// Nodes at the inputs; of a subgraph, all.
+    /// Number of input nodes; for a subgraph, of all nodes.
     pub(super) n_inputs: usize,
-    /// Of these, those that the batch before of the epoch has, too; `None` for the first, and where it is not counted.
+    /// Number of input nodes that the previous batch of the epoch also has. `None` for the first, and if not counted.
     pub(super) n_from_before: Option<usize>,
     pub(super) took: Duration,
-    /// Of that, relabelling, where it is a step of its own.
+    /// Part of `took` spent on relabelling, if that is a separate step.
     pub(super) relabelling: Option<Duration>,
     pub(super) digest: u64,
 }
 
 impl<'a> Source<'a> {
-    /// The batches that the arguments ask for, of a data set.
+    /// Sampler for a data set, as the arguments request.
     ///
     /// # Errors
-    /// When edges have no weights to be drawn by, or the settings make no batches of the graph.
+    /// When weighted sampling finds no edge weights, or the settings make no batches of the graph.
     pub(super) fn new(args: &SampleArgs, config: &BatchConfig, dataset: &'a Dataset) -> Result<Self, CliError> {
         let (graph, batch_size, seed) = (&dataset.graph, args.batch_size(), args.seed);
         if !config.kind.has_blocks() {
@@ -71,7 +71,7 @@ impl<'a> Source<'a> {
         Ok(Self::Seeds { loader: Loader::new(graph, sampler, seeds, options)?, n_seeds, fan_out, relabel })
     }
 
-    /// Makes the batches of some epochs, in order, `n_threads` of them at a time.
+    /// Samples the batches of `n_epochs` epochs, in order, `n_threads` of them at a time.
     ///
     /// # Errors
     /// When the sampler refuses.
@@ -92,7 +92,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Batches of an epoch of seeds.
+/// Samples the batches of an epoch of seeds.
 fn blocks(
     loader: &Loader<'_, Box<dyn Sampler>>,
     relabel: Option<Relabel>,
@@ -118,9 +118,9 @@ fn blocks(
     })
 }
 
-/// Which batch of an epoch had each node last.
+/// Number of the last batch of an epoch that contained each node.
 struct Met {
-    /// Counted from one; zero: none had it.
+    /// Batch by node, counted from 1; 0 if no batch contained the node.
     last: Vec<u32>,
     n_batches: u32,
 }
@@ -130,7 +130,7 @@ impl Met {
         Self { last: vec![0; n_nodes], n_batches: 0 }
     }
 
-    /// How many nodes of the next batch the one before has; `None` for the first.
+    /// Number of nodes in `nodes` that the previous batch also has; `None` for the first batch.
     fn count(&mut self, nodes: &[NodeId]) -> Option<usize> {
         let before = self.n_batches;
         self.n_batches += 1;
@@ -143,7 +143,7 @@ impl Met {
     }
 }
 
-/// Subgraphs of some keys.
+/// Samples the subgraphs of some keys.
 fn subgraphs(
     graph: &Csr,
     sampler: &dyn SubgraphSampler,
@@ -166,7 +166,7 @@ fn subgraphs(
     })
 }
 
-/// How the arguments have neighbours sampled.
+/// Options of the neighbor sampler, from the arguments.
 pub(super) fn neighbor_options(args: &SampleArgs) -> NeighborOptions {
     NeighborOptions {
         draws: args.draws.map(Into::into).unwrap_or_default(),
@@ -178,16 +178,16 @@ pub(super) fn neighbor_options(args: &SampleArgs) -> NeighborOptions {
     }
 }
 
-/// The weights of edges, which there have to be.
+/// Edge weights for sampling.
 pub(super) fn bias(dataset: &Dataset) -> Result<Bias, CliError> {
     check_weighted(dataset)?;
     Ok(Bias::of(&dataset.graph)?)
 }
 
-/// Refuses data whose edges have no weights.
+/// Refuses data without edge weights.
 ///
 /// # Errors
-/// When they have none.
+/// When the edges have no weights.
 pub(super) fn check_weighted(dataset: &Dataset) -> Result<(), CliError> {
     if dataset.graph.values().is_some() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `girih sample --plan`: where topology and features of sampled training would lie.
+//! `girih sample --plan`: placement of topology and features for sampled training.
 
 use girih_datasets::{Dataset, Features};
 use girih_machine::readable_bytes;
@@ -14,12 +14,12 @@ use crate::args::{CodecChoice, SampleArgs};
 use crate::error::CliError;
 use crate::output::{Results, under_spinner};
 
-/// Batches that are presampled at most, and as many of the first epoch that hit rates are measured on.
+/// Maximum number of presampled batches, and of batches of the first epoch that hit rates are measured on.
 const BATCHES: usize = 32;
-/// Hidden columns of the network that leaves memory to topology and features, unless that memory is told.
+/// Hidden columns of the network assumed for the training memory, unless that is given.
 const HIDDEN: usize = 256;
 
-/// Plans and prints; trains nothing.
+/// Computes and prints the plan; trains nothing.
 pub(super) fn run(args: &SampleArgs, config: &BatchConfig, dataset: &Dataset) -> Result<(), CliError> {
     if config.kind != BatchKind::Neighbor {
         let found = config.kind.name();
@@ -61,7 +61,7 @@ pub(super) fn run(args: &SampleArgs, config: &BatchConfig, dataset: &Dataset) ->
     Ok(())
 }
 
-/// Batches as they are trained, with the nodes that they read listed.
+/// Loader of the batches of training; each batch lists the nodes that it reads.
 fn loader<'g>(
     args: &SampleArgs,
     fan_out: &FanOut,
@@ -73,7 +73,7 @@ fn loader<'g>(
     Ok(Loader::new(&dataset.graph, sampler, dataset.seeds(), options)?)
 }
 
-/// What training takes of a card beside topology and features.
+/// GPU memory that training needs besides topology and features.
 fn training_bytes(
     args: &SampleArgs,
     batch: &BatchConfig,
@@ -83,7 +83,7 @@ fn training_bytes(
     let (of_sage, n_layers) = (TrainConfig::for_model(ModelKind::Sage), fan_out.hops().len());
     let config = TrainConfig {
         model: ModelConfig { layers: n_layers, hidden: HIDDEN, ..of_sage.model },
-        // Batches are as large at most as those without replacement, which devices draw.
+        // Batches are largest without replacement, which is how devices draw.
         batch: BatchConfig { replace: false, ..batch.clone() },
         batch_size: Some(args.batch_size()),
         ..of_sage
@@ -101,8 +101,7 @@ fn training_bytes(
     Ok(Plan::beside_rows(&config, &sizes)?.device_bytes())
 }
 
-/// Bytes of a row of features, as it would be stored. Rows of sparse features are stored dense: they are read one by
-/// one.
+/// Bytes of a row of features as stored. Sparse features are stored dense, because rows are read one by one.
 fn row_bytes(dataset: &Dataset, codec: Option<CodecChoice>) -> Result<u64, CliError> {
     let width = dataset.n_features();
     let bytes = match (&dataset.features, codec.and_then(CodecChoice::codec)) {
@@ -166,7 +165,7 @@ fn exchange(plan: &TierPlan) -> String {
     if plan.in_patches { format!("{:.3} ms", 1e3 * plan.topology.exchange_seconds) } else { String::new() }
 }
 
-/// A tier of topology or features.
+/// Row of the table: one tier of topology or features.
 struct Line<'a> {
     part: &'static str,
     used: &'a TierUse,
@@ -192,7 +191,7 @@ impl Line<'_> {
     }
 }
 
-/// One line a tier.
+/// Table of tiers, one line each.
 fn table(lines: &[Line<'_>]) -> String {
     let row = |cells: [&str; 7]| {
         let [part, tier, bytes, nodes, expected, measured, ms] = cells;

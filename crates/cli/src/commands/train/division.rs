@@ -1,5 +1,4 @@
-//! `--tier-memory`: the memory of devices divided between training, features and what neighbours are drawn from, once
-//! and before any rank starts.
+//! `--tier-memory`: divides device memory between training, features and topology, once and before any rank starts.
 
 use girih_datasets::{Dataset, LoadOptions, load};
 use girih_machine::{Machine, readable_bytes};
@@ -18,21 +17,21 @@ use crate::commands::ranks::LaunchContext;
 use crate::commands::reading;
 use crate::error::CliError;
 
-/// What is to be divided.
+/// Request to divide device memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     memory: TierMemory,
-    /// Devices of this process, which share one cache.
+    /// Number of devices of this process, which share one cache.
     n_devices: usize,
-    /// Bytes of each that are not for training.
+    /// Bytes of each device that are not for training.
     reserved: u64,
 }
 
 impl Asked {
-    /// What the arguments ask for, if they do.
+    /// Request of the arguments; `None` without `--tier-memory`.
     ///
     /// # Errors
-    /// When nothing can be divided for such batches or ranks.
+    /// When memory cannot be divided for such batches or ranks.
     pub fn of(args: &TrainArgs, place: &LaunchContext, config: &TrainConfig) -> Result<Option<Self>, CliError> {
         let Some(memory) = args.settings.tiers.tier_memory else { return Ok(None) };
         CachePlan::check(config)?;
@@ -54,19 +53,19 @@ impl Asked {
         Ok(Some(Self { memory, n_devices: if is_alone { n_ranks } else { 1 }, reserved }))
     }
 
-    /// The room that there is on devices here, of several the least.
+    /// Free memory of the devices here: the smallest of several.
     ///
     /// # Errors
-    /// When the first is a processor, or another one cannot be opened.
+    /// When the first device is a CPU, or another one cannot be opened.
     pub fn room_here(&self, first: &Chosen, device: &DeviceArgs, config: &TrainConfig) -> Result<Room, CliError> {
         Room::of_ranks(first, device, self.n_devices, config.precision)?
             .ok_or_else(|| CacheConfig::refused_by_processors().into())
     }
 
-    /// Divides it for devices that are here.
+    /// Divides the memory of devices that are present.
     ///
     /// # Errors
-    /// When it does not suffice, or is not there.
+    /// When the memory does not suffice, or is not available.
     pub fn on_devices(&self, room: &Room, dataset: &Dataset, config: &TrainConfig) -> Result<Divided, CliError> {
         let bytes = match self.memory {
             TierMemory::Size(bytes) => bytes,
@@ -78,10 +77,10 @@ impl Asked {
         Ok(divided)
     }
 
-    /// Prints the plan of a session with what comes of it, on devices that need not be here; trains nothing.
+    /// Prints the plan of a session with the division, on devices that need not be present; trains nothing.
     ///
     /// # Errors
-    /// When it does not suffice.
+    /// When the memory does not suffice.
     pub fn plan(
         &self,
         args: &TrainArgs,
@@ -119,7 +118,7 @@ impl Asked {
         }
     }
 
-    /// So many bytes of each device and of the host.
+    /// Divides this many bytes of each device and of the host.
     fn divided(
         &self,
         (card_bytes, host_bytes): (u64, Option<u64>),
@@ -133,7 +132,7 @@ impl Asked {
     }
 }
 
-/// What came of it.
+/// Division of memory, with the session that follows from it.
 pub struct Divided {
     card_bytes: u64,
     division: CachePlan,
@@ -141,12 +140,12 @@ pub struct Divided {
 }
 
 impl Divided {
-    /// A configuration with the shares.
+    /// Configuration with the cache shares of the division.
     pub fn config(&self, config: &TrainConfig) -> TrainConfig {
         TrainConfig { tiers: self.division.tiers, ..config.clone() }
     }
 
-    /// For people.
+    /// Description for people.
     pub fn lines(&self) -> Vec<String> {
         let CachePlan { tiers, shares, training_bytes, topology_bytes, feature_bytes, host_bytes, .. } = &self.division;
         let readable = |bytes: &u64| readable_bytes(*bytes);
@@ -167,7 +166,7 @@ impl Divided {
         [memory, shared].into_iter().chain(expected).collect()
     }
 
-    /// For programs.
+    /// Description for programs.
     pub fn to_json(&self) -> Value {
         let CachePlan {
             tiers, shares, needed_bytes, training_bytes, topology_bytes, feature_bytes, host_bytes, ..

@@ -1,4 +1,4 @@
-//! [`End`]: how a training session ended, its exit status, and the command that goes on.
+//! [`End`]: how a training session ended, its exit status, and the command that resumes it.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -13,20 +13,20 @@ use crate::{interrupt, shell};
 pub enum End {
     /// All epochs are done, or patience ran out.
     Done,
-    /// So it was before this session, which resumed it.
+    /// A resumed session had nothing left to train.
     WasDone,
-    /// A signal stopped it, before the first epoch where it had not begun.
+    /// A signal stopped it; `has_begun` is false if the first epoch had not started.
     Stopped {
         /// Exit status, 130 or 143.
         status: u8,
         has_begun: bool,
-        /// Command that goes on, where a checkpoint is kept. A launcher prints that of all its processes.
+        /// Command that resumes, if a checkpoint is kept. A launcher prints that of all its processes.
         command: Option<String>,
     },
 }
 
 impl End {
-    /// The end of a session with this outcome.
+    /// End of a session with this outcome.
     pub fn of(args: &TrainArgs, outcome: &Outcome, has_begun: bool) -> Self {
         match interrupt::status().filter(|_| outcome.stopped) {
             Some(status) => {
@@ -47,7 +47,7 @@ impl End {
         }
     }
 
-    /// The command that goes on.
+    /// Command that resumes the session.
     pub fn command(&self) -> Option<&str> {
         match self {
             Self::Stopped { command, .. } => command.as_deref(),
@@ -75,7 +75,7 @@ impl End {
     }
 }
 
-/// Line for a session that resumed a finished one, with the flag that trains on.
+/// Line for a session that resumed a finished one, with the flag that trains further.
 fn nothing_left(args: &TrainArgs, config: &TrainConfig, runs: &[RunSummary]) -> String {
     let folder = args.out.as_deref().map_or(String::new(), |out| format!(" in {}", out.display()));
     let is_impatient = runs.iter().any(|run| run.epochs < config.epochs);

@@ -1,4 +1,4 @@
-//! [`Facts`]: what is trained, and the result as a table.
+//! [`Facts`]: description of a training session, and its result as a table.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::commands::reading;
 use crate::curves::{Curves, Measure};
 use crate::output::{self, Results, median_ms, ms};
 
-/// What is known before training.
+/// Description that is known before training.
 pub struct Facts {
     data: String,
     device: String,
@@ -24,7 +24,7 @@ pub struct Facts {
     generated: bool,
     multi_label: bool,
     interactions: Option<InteractionSizes>,
-    /// Codec and bytes of a row of compressed features.
+    /// Codec and bytes per row of compressed features.
     codes: Option<(String, usize)>,
     task: TaskKind,
     model: &'static str,
@@ -33,7 +33,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Of data and a configuration, on a device.
+    /// Description of data and a configuration, on a device.
     pub fn of(data: &DataSource, spec: &str, config: &TrainConfig, device: String) -> Self {
         let outline = data.outline();
         let mut notes = data.notes();
@@ -58,7 +58,7 @@ impl Facts {
         }
     }
 
-    /// What a report is called.
+    /// Title of a report.
     pub fn title(&self) -> String {
         format!("{} on {}", self.model, self.data)
     }
@@ -85,20 +85,20 @@ impl Facts {
         format!("{}{task} on {}{generated}: {sizes}{codes}; device {}", self.model, self.data, self.device)
     }
 
-    /// Lines for people below the headline: sizes of the split, and what was made up.
+    /// Lines for people below the headline: sizes of the split, and made-up data.
     pub fn lines(&self) -> Vec<String> {
         let has_split = self.task == TaskKind::Nodes && self.interactions.is_none();
         let split = has_split.then(|| format!("split: {}", reading::shown_splits(&self.splits)));
         split.into_iter().chain(self.notes.made_up.iter().map(|made| made.text.clone())).collect()
     }
 
-    /// Warns of data that is not used or doubtful.
+    /// Warns about unused or doubtful data.
     pub fn warn(&self) {
         reading::warn_of(&self.notes);
     }
 
-    /// The result of training, with the epochs of these and earlier sessions, which took so many bytes of a device with
-    /// memory of its own.
+    /// Result of training, with the epochs of this session and earlier ones. `peak_device_bytes` counts devices with
+    /// memory of their own.
     pub fn results(&self, config: &TrainConfig, outcome: &Outcome, curves: &Curves, peak_device_bytes: u64) -> Results {
         let mut results = Results::default();
         results
@@ -137,7 +137,7 @@ impl Facts {
     }
 }
 
-/// What lay where, unless devices had all.
+/// Adds the contents of each memory tier, unless devices held everything.
 fn add_tiers(results: &mut Results, tiers: &[CacheReport]) {
     if tiers.is_empty() {
         return;
@@ -146,14 +146,14 @@ fn add_tiers(results: &mut Results, tiers: &[CacheReport]) {
     results.add("tiers", serde_json::to_value(tiers).unwrap_or_default(), "Tiers", lines.join("\n"));
 }
 
-/// What lies in one kind of memory, in words.
+/// Contents of one memory tier in words.
 pub fn of_share(share: &CacheReport) -> String {
     let (bytes, reads) = (readable_bytes(share.bytes), output::percent(share.reads));
     let CacheReport { of, tier, n_nodes, .. } = share;
     format!("{of} of {n_nodes} nodes, {}: {bytes}, {reads} of reads", tier.name())
 }
 
-/// Times of the epochs of this session; where all were trained in earlier ones, of those.
+/// Adds times of the epochs of this session; if it trained none, those of earlier sessions.
 fn add_times(results: &mut Results, outcome: &Outcome, curves: &Curves) {
     let times = &outcome.times;
     let mut steps: Vec<Duration> = times.iter().map(|t| t.steps).collect();

@@ -1,4 +1,4 @@
-//! [`Observer`]: follows training, prints and records it, and stops it when that fails.
+//! [`Observer`]: prints and records training, and stops it when that fails.
 
 use std::time::{Duration, Instant};
 
@@ -14,25 +14,26 @@ use crate::output::{percent, print_line};
 use crate::progress::{self, INTERVAL, Pace};
 use crate::scores::{NodeScore, Part, percent_or};
 
-/// Follows training: prints and records it.
+/// Observer of training that prints and records it.
 pub struct Observer {
     output: OutputArgs,
     bar: Option<ProgressBar>,
-    /// Where no bar can be drawn.
+    /// Progress lines, used if no bar can be drawn.
     lines: Option<Lines>,
-    /// The folder to make when the first run starts; before that, a refused training leaves nothing behind.
+    /// Folder that is made when the first run starts. A refused training leaves no files behind.
     outputs: Option<OutputFolder>,
     has_begun: bool,
     history: History,
     epochs: u64,
     runs: u64,
-    /// Score that chooses the epoch, of classified nodes.
+    /// Score of classified nodes that chooses the epoch.
     score: NodeScore,
     failure: Option<CliError>,
 }
 
 impl Observer {
-    /// An observer of `config`'s training, with several labels a node or one, that fills `outputs`, if there are any.
+    /// Observer of a training session with `config`. It fills `outputs`, if given; `multi_label` means several labels
+    /// a node.
     pub fn new((config, multi_label): (&TrainConfig, bool), output: OutputArgs, outputs: Option<OutputFolder>) -> Self {
         let (is_shown, is_drawn) = (messages::are_shown(output), progress::is_drawn());
         let bar = (is_shown && is_drawn).then(|| {
@@ -46,7 +47,7 @@ impl Observer {
         Self { output, bar, lines, outputs, has_begun: false, history, epochs, runs, score, failure: None }
     }
 
-    /// Takes note of an event, and of whether another has; says to stop when something cannot be written.
+    /// Records an event. Stops the training if something cannot be written, or `other` is an error.
     pub fn observe(&mut self, event: &Event<'_>, other: Result<(), CliError>) -> Control {
         let done = match event {
             Event::Prepared => Ok(()),
@@ -69,7 +70,7 @@ impl Observer {
         if self.failure.is_some() { Control::Stop } else { Control::Continue }
     }
 
-    /// Whether a run has begun, and with it the folder for results, if there shall be one.
+    /// Whether a run has begun, and with it the folder for results.
     pub fn has_begun(&self) -> bool {
         self.has_begun
     }
@@ -140,7 +141,7 @@ impl Observer {
         messages::note(self.output, line);
     }
 
-    /// The history, or what went wrong while observing.
+    /// History, or the error that occurred while observing.
     pub fn finish(self) -> Result<History, CliError> {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -152,7 +153,7 @@ impl Observer {
     }
 }
 
-/// Loss and validation score of an epoch.
+/// Loss and validation score of an epoch, in words.
 fn in_words(point: &Point, score: NodeScore) -> String {
     let value = if score == NodeScore::RocAuc { point.val_roc_auc } else { point.val_accuracy };
     let val = value.map(|value| format!("  val {} {}", score.title(), percent(value)));
@@ -163,17 +164,17 @@ fn in_words(point: &Point, score: NodeScore) -> String {
     format!("loss {:.4}{scores}", point.train_loss)
 }
 
-/// Progress in lines, one an interval.
+/// Progress in lines, at most one per interval.
 struct Lines {
     pace: Pace,
-    /// Epochs of a run, and runs.
+    /// Number of epochs of a run, and number of runs.
     sizes: (u64, u64),
-    /// Score that chooses the epoch, of classified nodes.
+    /// Score of classified nodes that chooses the epoch.
     score: NodeScore,
     run: u64,
-    /// Epoch that is under way, from 1.
+    /// Current epoch, from 1.
     epoch: u64,
-    /// Epochs of this session, and when they began.
+    /// Number of epochs done in this session, and the time when they began.
     done: u64,
     begun: Instant,
 }
@@ -190,7 +191,7 @@ impl Lines {
         }
     }
 
-    /// The line of an epoch that is done, if one is due.
+    /// Line for a finished epoch, if one is due.
     fn of_epoch(&mut self, point: &Point, now: Instant) -> Option<String> {
         self.done += 1;
         self.epoch = point.epoch + 1;
@@ -198,7 +199,7 @@ impl Lines {
         is_due.then(|| format!("{}  {}  {} left", self.place(point.epoch), in_words(point, self.score), self.left(now)))
     }
 
-    /// The line of a batch that is done, if one is due.
+    /// Line for a finished batch, if one is due.
     fn of_batch(&mut self, done: BatchDone, now: Instant) -> Option<String> {
         let is_due = self.pace.is_due(now);
         is_due.then(|| format!("{}  batch {}/{}", self.place(self.epoch), done.batches, done.n_batches))
@@ -210,7 +211,7 @@ impl Lines {
         format!("{run}epoch {epoch}/{epochs}")
     }
 
-    /// Time that is left when patience never runs out.
+    /// Remaining time, if patience never runs out.
     fn left(&self, now: Instant) -> String {
         let (epochs, runs) = self.sizes;
         let n_left = epochs.saturating_sub(self.epoch - 1) + runs.saturating_sub(self.run + 1) * epochs;

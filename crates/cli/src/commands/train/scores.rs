@@ -1,4 +1,4 @@
-//! Scores of a training session, as mean and deviation over runs; or why there are none.
+//! Scores of a training session: mean and deviation over runs, or the reason why there are none.
 
 use girih_trainer::{
     ChosenBy, HITS_K, LinkScores, MeanStd, Metric, Outcome, Ranking, RunSummary, Scores, mean_over_labels, n_left_out,
@@ -7,7 +7,7 @@ use girih_trainer::{
 use crate::output::{Results, as_written};
 use crate::scores::{NodeScore, Part, Undefined, chosen_in_words};
 
-/// A score over all runs.
+/// Score over all runs.
 struct OverRuns {
     spread: Option<MeanStd>,
     n_runs: usize,
@@ -35,7 +35,7 @@ impl OverRuns {
         self.spread.map(|spread| spread.std)
     }
 
-    /// Mean and deviation in a format of one number, with how many runs have the score if not all do.
+    /// Mean and deviation as text. If not all runs have the score, the text says how many do.
     fn shown(&self, one: impl Fn(f64) -> String, unit: &str) -> String {
         let Some(MeanStd { mean, std }) = self.spread else {
             return self.why.map_or(String::new(), |why| format!("undefined: {why}"));
@@ -62,7 +62,7 @@ impl OverRuns {
     }
 }
 
-/// Epoch and scores that are reported.
+/// Epoch whose scores are reported.
 #[derive(Clone, Copy)]
 enum At {
     Best,
@@ -94,7 +94,7 @@ fn titles(score: NodeScore) -> [&'static str; 3] {
     }
 }
 
-/// The scores of classified nodes: of the metric that chooses the epoch, and of others.
+/// Adds the scores of classified nodes: of the metric that chooses the epoch, then of others.
 pub fn add_nodes(results: &mut Results, outcome: &Outcome, (metric, multi_label): (Metric, bool)) {
     let classes = NodeScore::of_classes(multi_label);
     let chosen = NodeScore::of_metric(metric, multi_label);
@@ -142,7 +142,7 @@ pub fn add_nodes(results: &mut Results, outcome: &Outcome, (metric, multi_label)
     undefined.add_to(results);
 }
 
-/// Labels that a mean leaves out, in words; of the last run. Nothing where there is no mean.
+/// Number of labels of the last run that the mean leaves out, in words. Empty if there is no mean.
 fn left_out(outcome: &Outcome, mean: &OverRuns, of: impl Fn(&Scores) -> usize) -> String {
     match outcome.runs.last().filter(|_| mean.spread.is_some()).map(|run| of(&run.best)) {
         None | Some(0) => String::new(),
@@ -151,7 +151,7 @@ fn left_out(outcome: &Outcome, mean: &OverRuns, of: impl Fn(&Scores) -> usize) -
     }
 }
 
-/// F1 and average precision of the last run.
+/// Adds F1 and average precision of the last run.
 fn add_test_report(results: &mut Results, outcome: &Outcome, undefined: &mut Undefined) {
     let Some(test) = &outcome.test else {
         for key in ["test_f1_micro", "test_f1_macro", "test_average_precision"] {
@@ -179,7 +179,7 @@ fn add_test_report(results: &mut Results, outcome: &Outcome, undefined: &mut Und
     }
 }
 
-/// The epoch that was chosen, and by what.
+/// Adds the chosen epoch, and the rule that chose it.
 fn add_best_epoch(results: &mut Results, outcome: &Outcome, score: NodeScore) {
     let mean = outcome.over_runs(|run| Some(run.best_epoch as f64)).map(|spread| spread.mean);
     let mut rules: Vec<ChosenBy> = Vec::new();
@@ -206,7 +206,7 @@ fn add_losses(results: &mut Results, outcome: &Outcome) {
         .add_hidden("test_loss", mean(|run| run.last.test_loss));
 }
 
-/// The scores of a link predictor, at the epoch of the best ROC-AUC on the validation links.
+/// Adds the scores of a link predictor, at the epoch of the best ROC-AUC on the validation links.
 pub fn add_links(results: &mut Results, outcome: &Outcome) {
     const NO_TEST: &str = "no test links";
     let over =
@@ -236,7 +236,7 @@ pub fn add_links(results: &mut Results, outcome: &Outcome) {
     undefined.add_to(results);
 }
 
-/// The scores of a recommender, at the epoch of the best recall and at the last.
+/// Adds the scores of a recommender, at the epoch of the best recall and at the last epoch.
 pub fn add_ranking(results: &mut Results, outcome: &Outcome) {
     let of = |at: At, of: fn(&Ranking) -> f64| {
         let value = move |run: &RunSummary| scores_at(run, at).ranking.as_ref().map(of);

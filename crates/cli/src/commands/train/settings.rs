@@ -1,4 +1,4 @@
-//! Settings: the defaults of task and model, then the file, or of a session that is resumed its own, then the flags.
+//! Settings in order of precedence, lowest first: defaults of task and model, file or resumed session, flags.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use crate::args::{DataArgs, ReadArgs, TrainArgs};
 use crate::error::CliError;
 
-/// What the settings of a session are called in its folder.
+/// Name of the settings file in the folder of a session.
 pub const CONFIG_FILE: &str = "config.toml";
 
-/// What a configuration file holds: a [`TrainConfig`], and the data.
+/// Contents of a configuration file: a [`TrainConfig`], and the data.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct FileConfig {
-    /// As `--data`.
+    /// SPEC, as `--data`.
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -24,17 +24,17 @@ struct FileConfig {
     train: toml::Table,
 }
 
-/// What flags say of that which decides the defaults.
+/// Task and model given by flags, which decide the defaults.
 #[derive(Clone, Copy, Default)]
 struct Chosen {
     task: Option<TaskKind>,
     model: Option<ModelKind>,
 }
 
-/// The data that the arguments ask for, and the configuration.
+/// Data and configuration that the arguments request.
 ///
 /// # Errors
-/// When the file cannot be read or says something that is no setting.
+/// When the file cannot be read or contains an unknown setting.
 pub fn resolve(args: &TrainArgs) -> Result<(DataArgs, TrainConfig), CliError> {
     let chosen =
         Chosen { task: args.settings.task.map(TaskKind::from), model: args.settings.model.model.map(ModelKind::from) };
@@ -46,7 +46,7 @@ pub fn resolve(args: &TrainArgs) -> Result<(DataArgs, TrainConfig), CliError> {
         }
     };
     args.settings.override_in(&mut config);
-    // In files it is a size that networks share.
+    // In a file, `hidden` is valid: networks share that setting.
     if args.settings.model.hidden.is_some() && config.model.kind == ModelKind::Sgc {
         return Err(CliError::Usage(
             "--hidden has no effect on sgc, which has no hidden layers: leave it out".to_owned(),
@@ -58,10 +58,10 @@ pub fn resolve(args: &TrainArgs) -> Result<(DataArgs, TrainConfig), CliError> {
     Ok((below(spec, read_so, &args.data), config))
 }
 
-/// Features of a recommender: it learns a row for each user and item, so that `embedding:W` is the width of these.
+/// Embeddings of a recommender. It learns a row for each user and item, so `embedding:W` sets their width.
 ///
 /// # Errors
-/// When other features are asked for, or --hidden is another width.
+/// When other features are requested, or --hidden is a different width.
 fn learn_rows(config: &mut TrainConfig, hidden: Option<usize>) -> Result<(), CliError> {
     let Some(rule) = config.features_from.take() else { return Ok(()) };
     let name = config.model.kind.name();
@@ -80,8 +80,8 @@ fn learn_rows(config: &mut TrainConfig, hidden: Option<usize>) -> Result<(), Cli
     }
 }
 
-/// The data that flags of `girih evaluate` and `girih predict` ask for: where they say nothing, those of the session
-/// that wrote the checkpoint, or of which it is one, if its configuration is there.
+/// Data for `girih evaluate` and `girih predict`. Options that the flags leave open come from the session that wrote
+/// the checkpoint, if its configuration is there.
 ///
 /// # Errors
 /// When the configuration cannot be read.
@@ -96,7 +96,7 @@ pub fn data_of(checkpoint: &Path, flags: &DataArgs) -> Result<DataArgs, CliError
     }
 }
 
-/// What flags say of data, and where they say nothing, a file. How its own data are read says nothing of others.
+/// Data options of the flags, with unset ones from a file. The file's reading options apply only to its own data.
 fn below(spec: Option<String>, read: ReadArgs, flags: &DataArgs) -> DataArgs {
     let is_its_own = flags.data.is_none() || spec.is_none() || flags.data == spec;
     let read = if is_its_own { read } else { ReadArgs::default() };
@@ -104,10 +104,10 @@ fn below(spec: Option<String>, read: ReadArgs, flags: &DataArgs) -> DataArgs {
     DataArgs { path: None, data: flags.data.or(spec), read: flags.read.or(read), ..flags }
 }
 
-/// The settings of the session that is resumed, if it has left some.
+/// Settings of the session to resume, if it left any.
 ///
 /// # Errors
-/// When it has not, and nothing says what to begin with.
+/// When it left none, and no flags say how to start.
 fn resumed(args: &TrainArgs) -> Result<Option<PathBuf>, CliError> {
     let Some(folder) = args.out.as_ref().filter(|_| args.resume) else { return Ok(None) };
     let file = folder.join(CONFIG_FILE);
@@ -123,7 +123,7 @@ fn resumed(args: &TrainArgs) -> Result<Option<PathBuf>, CliError> {
     )))
 }
 
-/// A complete configuration file.
+/// Contents of a complete configuration file.
 ///
 /// # Errors
 /// Never in practice: every setting has a TOML form.
@@ -134,21 +134,21 @@ pub fn to_toml(data: &DataArgs, config: &TrainConfig) -> Result<String, CliError
     toml::to_string(&FileConfig { data: Some(data.spec().to_owned()), read, train }).map_err(other)
 }
 
-/// The settings of a file, without its data.
+/// Settings of a file, without its data.
 ///
 /// # Errors
-/// When it cannot be read or says something that is no setting.
+/// When the file cannot be read or contains an unknown setting.
 pub fn read_train(path: &Path) -> Result<TrainConfig, CliError> {
     read(path, Chosen::default()).map(|(_, _, config)| config)
 }
 
-/// The data and the configuration of a file, on top of the settings of task and model: the `chosen` ones, or else the
-/// file's.
+/// Data and configuration of a file, on top of the defaults of task and model. The `chosen` task and model take
+/// precedence over those of the file.
 fn read(path: &Path, chosen: Chosen) -> Result<(Option<String>, ReadArgs, TrainConfig), CliError> {
     let text = std::fs::read_to_string(path).map_err(|e| CliError::io(path, e))?;
     let wrong = |e: toml::de::Error| CliError::Config { path: path.display().to_string(), message: e.to_string() };
     let file: FileConfig = toml::from_str(&text).map_err(wrong)?;
-    // Without data the text is a configuration as it stands, and messages show the line.
+    // Without data, the text itself is a configuration, and messages can show the line.
     let stated: TrainConfig = if file.data.is_some() || file.read.is_some() {
         file.train.clone().try_into().map_err(wrong)?
     } else {
@@ -161,7 +161,7 @@ fn read(path: &Path, chosen: Chosen) -> Result<(Option<String>, ReadArgs, TrainC
     Ok((file.data, file.read.unwrap_or_default(), table.try_into().map_err(wrong)?))
 }
 
-/// Puts the settings of `file` in the place of those of `config`, in `[model]` and `[optimizer]` one by one.
+/// Overwrites settings of `config` by those of `file`; in `[model]` and `[optimizer]` one by one.
 fn overlay(config: &mut toml::Table, file: toml::Table) {
     for (key, value) in file {
         match (config.get_mut(&key), value) {

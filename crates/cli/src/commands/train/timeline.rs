@@ -1,4 +1,4 @@
-//! `--timeline`: what cards did while they trained, as a file to look at.
+//! `--timeline`: GPU activity during training, as a file.
 
 use std::path::{Path, PathBuf};
 
@@ -9,18 +9,18 @@ use crate::commands::device::Chosen;
 use crate::error::CliError;
 use crate::paths;
 
-/// A recording that is under way, and where it will be written.
+/// Recording in progress, with the path of its file.
 pub struct Timeline {
     path: PathBuf,
     recording: girih_kernels::Timeline,
 }
 
 impl Timeline {
-    /// Starts to record, if there is a path. Of several processes each writes a file: that of the first is `path`,
-    /// others have the number of their rank before the extension.
+    /// Starts to record, if there is a path. With several processes each writes a file: rank 0 writes `path`, the
+    /// others add their rank before the extension.
     ///
     /// # Errors
-    /// When the processor trains, nothing can be recorded, or nothing written there.
+    /// When training runs on the CPU, recording is impossible, or the path cannot be written.
     pub fn begin(path: Option<&Path>, device: &Chosen, rank: usize) -> Result<Option<Self>, CliError> {
         let Some(path) = path else { return Ok(None) };
         if let Chosen::Cpu(_) = device {
@@ -35,7 +35,7 @@ impl Timeline {
         Ok(Some(Self { path, recording }))
     }
 
-    /// Marks where epochs end.
+    /// Marks the end of epochs.
     ///
     /// # Errors
     /// When the recording fails.
@@ -64,7 +64,7 @@ fn failed(error: &girih_kernels::KernelError) -> CliError {
     CliError::Other(error.to_string())
 }
 
-/// `a.json` of the first rank, `a.2.json` of the rank 2.
+/// Path of a rank's file: `a.json` for rank 0, `a.2.json` for rank 2.
 fn of_rank(path: &Path, rank: usize) -> PathBuf {
     let extension = path.extension().unwrap_or_default().to_string_lossy();
     if rank == 0 { path.to_owned() } else { path.with_extension(format!("{rank}.{extension}")) }
