@@ -1,5 +1,5 @@
-//! Micro-benchmarks on a small graph that fits the caches: for work on one kernel. `cargo xtask bench` measures the
-//! sizes that count.
+//! Micro-benchmarks on a small graph that fits the caches, for work on one kernel. `cargo xtask bench` measures
+//! realistic sizes.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use girih_benches::graphs;

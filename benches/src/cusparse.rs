@@ -1,8 +1,8 @@
-//! cuSPARSE, NVIDIA's library of sparse products: what girih's own are held against on its devices.
+//! cuSPARSE, NVIDIA's library of sparse products, as the reference for girih's products on GPUs.
 //!
-//! It is looked for when a suite runs; nothing is linked. [`CuSparse`] is the library on the first device,
-//! [`Adjacency`] a pattern with values of one, because cuSPARSE knows no matrix without values, [`Operands`] a width of
-//! the product, and [`Product`] the product by one [`Algorithm`], prepared as far as the library prepares.
+//! The library is loaded at run time; nothing is linked. [`CuSparse`] is the library on the first device.
+//! [`Adjacency`] is a pattern with values of one, because cuSPARSE has no matrices without values. [`Operands`] fixes
+//! the width of the product. [`Product`] is the product by one [`Algorithm`], with the library's preprocessing done.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -17,17 +17,17 @@ use rayon::prelude::*;
 
 use crate::Error;
 
-/// The factors of `out = 1·A·X + 0·out`.
+/// Factors of `out = 1·A·X + 0·out`.
 static ALPHA: f32 = 1.0;
 static BETA: f32 = 0.0;
 const AS_IT_IS: sys::cusparseOperation_t = sys::cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE;
-/// Sums are in `f32` whatever is stored.
+/// Sums are in `f32` for every storage type.
 const SUMS: sys::cudaDataType = sys::cudaDataType::CUDA_R_32F;
 
-/// A way in which cuSPARSE multiplies compressed rows.
+/// Algorithm by which cuSPARSE multiplies a CSR matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// Whichever the library takes unless it is told.
+    /// The library's default.
     Default,
     /// `CUSPARSE_SPMM_CSR_ALG1`.
     Csr1,
@@ -38,10 +38,10 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Self; 4] = [Self::Default, Self::Csr1, Self::Csr2, Self::Csr3];
 
-    /// The name in records.
+    /// Name in records.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -62,17 +62,17 @@ impl Algorithm {
     }
 }
 
-/// The library on the first device, with a stream of its own.
+/// The library on the first device, with its own stream.
 pub struct CuSparse {
     stream: Arc<CudaStream>,
     handle: sys::cusparseHandle_t,
 }
 
 impl CuSparse {
-    /// Looks for the library; `None` where the system's loader does not find it, or what it needs.
+    /// Loads the library. `None` if the system's loader does not find it, or a library that it needs.
     ///
     /// # Errors
-    /// When the library is there and fails, or there is no device.
+    /// When the library is present and fails, or there is no device.
     pub fn open() -> Result<Option<Self>, Error> {
         // SAFETY: this looks for a library and calls nothing in it.
         if !unsafe { sys::is_culib_present() } {
@@ -87,10 +87,10 @@ impl CuSparse {
         Ok(Some(library))
     }
 
-    /// The pattern of `graph` on the device, with values of one.
+    /// Pattern of `graph` on the device, with values of one.
     ///
     /// # Errors
-    /// When 32-bit offsets do not reach its entries, or the device's memory does not suffice.
+    /// When the number of entries exceeds 32-bit offsets, or device memory does not suffice.
     pub fn adjacency(&self, graph: &Csr, dtype: Dtype) -> Result<Adjacency<'_>, Error> {
         let offsets: Result<Vec<i32>, _> = graph.indptr().iter().map(|&offset| i32::try_from(offset)).collect();
         let offsets = offsets.map_err(|_| format!("cuSPARSE: {} entries are beyond 32-bit offsets", graph.nnz()))?;
@@ -104,7 +104,7 @@ impl CuSparse {
         })
     }
 
-    /// Numbers on the device; in bf16 their upper halves, which is all of a number that bf16 can hold.
+    /// Uploads values. In bf16 only their upper halves are kept, so values must be representable in bf16.
     fn upload(&self, values: &[f32], dtype: Dtype) -> Result<CudaSlice<u8>, Error> {
         Ok(match dtype {
             Dtype::F32 => self.stream.clone_htod(bytemuck::cast_slice::<_, u8>(values))?,
@@ -118,15 +118,15 @@ impl CuSparse {
 
 impl Drop for CuSparse {
     fn drop(&mut self) {
-        // SAFETY: the handle was made by `open` and is destroyed here alone. A failure leaves nothing to do.
+        // SAFETY: `open` created the handle, and it is destroyed only here. A failure has no remedy.
         let _ = unsafe { result::destroy(self.handle) };
     }
 }
 
-/// A pattern with values of one.
+/// Pattern with values of one.
 pub struct Adjacency<'l> {
     cusparse: &'l CuSparse,
-    /// Rows, columns, entries.
+    /// Number of rows, columns and entries.
     shape: [i64; 3],
     indptr: CudaSlice<i32>,
     indices: CudaSlice<u32>,
@@ -135,14 +135,14 @@ pub struct Adjacency<'l> {
 }
 
 impl Adjacency<'_> {
-    /// The operand `x` of `width` columns, stored as the values are, and memory for the result. Numbers of `x` have to
-    /// be representable: bf16 cuts off the rest.
+    /// Operand `x` with `width` columns, stored like the values, and memory for the result. Values of `x` must be
+    /// representable: bf16 truncates the rest.
     ///
     /// # Errors
-    /// When the device's memory does not suffice.
+    /// When device memory does not suffice.
     ///
     /// # Panics
-    /// When `x` has not a row for each column of the pattern.
+    /// When `x` does not have one row per column of the pattern.
     pub fn operands(&self, x: &[f32], width: usize) -> Result<Operands<'_>, Error> {
         let [n_rows, n_cols, _] = self.shape;
         assert_eq!(x.len(), n_cols as usize * width, "a row of the operand for each column of the pattern");
@@ -163,7 +163,7 @@ impl Adjacency<'_> {
     }
 }
 
-/// A pattern with an operand and a result; all algorithms write the same result.
+/// Pattern with an operand and a result. All algorithms write to the same result.
 pub struct Operands<'a> {
     adjacency: &'a Adjacency<'a>,
     width: usize,
@@ -172,7 +172,7 @@ pub struct Operands<'a> {
 }
 
 impl Operands<'_> {
-    /// The product by every algorithm that takes these operands; what refuses them is named on standard error.
+    /// Product by every algorithm that accepts these operands. A refusal is printed on standard error.
     ///
     /// # Errors
     /// When the device fails.
@@ -188,7 +188,7 @@ impl Operands<'_> {
         Ok(products)
     }
 
-    /// The rows of the result that `rows` names, one after the other.
+    /// Concatenated rows of the result, selected by `rows`.
     ///
     /// # Errors
     /// When the device fails.
@@ -214,7 +214,7 @@ impl Operands<'_> {
     }
 }
 
-/// A function of the library that takes a product's handle, operands, factors and working memory.
+/// Function of the library that takes a product's handle, operands, factors and working memory.
 type OfProduct = unsafe fn(
     sys::cusparseHandle_t,
     sys::cusparseOperation_t,
@@ -229,8 +229,8 @@ type OfProduct = unsafe fn(
     *mut c_void,
 ) -> sys::cusparseStatus_t;
 
-/// A product by one algorithm, prepared: descriptors, working memory and what the library finds out beforehand. Each
-/// has a sparse descriptor of its own, because preparing for an algorithm changes it.
+/// Product by one algorithm, prepared: descriptors, working memory and the library's preprocessing. Each product has
+/// its own sparse descriptor, because the preprocessing for an algorithm changes it.
 pub struct Product<'o> {
     operands: &'o Operands<'o>,
     algorithm: Algorithm,
@@ -253,7 +253,7 @@ impl<'o> Product<'o> {
         Ok(product)
     }
 
-    /// Makes the descriptors; those that are made when one fails are destroyed with the product.
+    /// Creates the descriptors. If one fails, the others are destroyed with the product.
     fn describe(&mut self) -> Result<(), Error> {
         let operands = self.operands;
         let adjacency = operands.adjacency;
@@ -294,7 +294,7 @@ impl<'o> Product<'o> {
     /// Bytes of working memory.
     fn work_bytes(&self) -> Result<usize, Error> {
         let mut n_bytes = 0;
-        // SAFETY: handle and descriptors are alive, factors are of the type of sums, and nothing is computed.
+        // SAFETY: handle and descriptors are alive, factors have the type of sums, and nothing is computed.
         let status = unsafe {
             sys::cusparseSpMM_bufferSize(
                 self.handle(),
@@ -316,8 +316,8 @@ impl<'o> Product<'o> {
 
     /// Calls one of the two functions that take the prepared operands and working memory.
     fn call(&self, name: &str, function: OfProduct) -> Result<(), Error> {
-        // SAFETY: as in `work_bytes`; the working memory has the size that was asked for. Descriptors and what they
-        // refer to live as long as the product, and all that reads or writes them is put on the library's one stream.
+        // SAFETY: as in `work_bytes`; the working memory has the requested size. Descriptors and the arrays that they
+        // refer to live as long as the product. All readers and writers are on the library's only stream.
         let status = unsafe {
             function(
                 self.handle(),
@@ -336,13 +336,13 @@ impl<'o> Product<'o> {
         checked(name, status)
     }
 
-    /// The algorithm.
+    /// Algorithm of the product.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Asks the device for the product, and does not wait for it.
+    /// Launches the product without waiting for it.
     ///
     /// # Errors
     /// When the library refuses.
@@ -369,11 +369,10 @@ impl<'o> Product<'o> {
 }
 
 impl Drop for Product<'_> {
-    /// Destroys the descriptors that were made. Work that is still on the stream does not need them: they live on the
-    /// host.
+    /// Destroys the existing descriptors. Pending work on the stream does not need them: they live on the host.
     fn drop(&mut self) {
         if !self.a.is_null() {
-            // SAFETY: it was made by `describe` and is destroyed here alone. A failure leaves nothing to do.
+            // SAFETY: `describe` created it, and it is destroyed only here. A failure has no remedy.
             let _ = unsafe { sys::cusparseDestroySpMat(self.a.cast_const()) };
         }
         for matrix in [self.x, self.out].into_iter().filter(|matrix| !matrix.is_null()) {

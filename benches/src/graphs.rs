@@ -1,4 +1,4 @@
-//! The graphs that suites run on, and their way to other libraries.
+//! Graphs that suites run on, and their export to other libraries.
 
 use std::path::Path;
 use std::time::Instant;
@@ -9,25 +9,25 @@ use girih_graph_format::file::FolderWriter;
 
 use crate::Error;
 
-/// A tenth of Reddit's edges over all its nodes: large enough for every cache, small enough for a laptop.
+/// Graph with a tenth of Reddit's edges and all its nodes: it exceeds every cache, and fits a laptop.
 pub const DEFAULT: &str = "synth:reddit,degree=98";
-/// All of Reddit's edges: for devices, whose caches are larger and which are faster.
+/// Graph with all of Reddit's edges, for devices, which have larger caches and are faster.
 pub const FULL: &str = "synth:reddit";
-/// The graph of a quick run, which shows that everything works and little else.
+/// Graph of a quick run, which only shows that everything works.
 pub const SMALL: &str = "synth:planted,nodes=20000,degree=20,features=64,classes=10";
 
-/// The data set that `spec` names.
+/// Data set of a SPEC.
 ///
 /// # Errors
-/// When the SPEC is wrong or its files are.
+/// When the SPEC or its files are invalid.
 pub fn load(spec: &str) -> Result<Dataset, Error> {
     load_with_splits(spec, 1)
 }
 
-/// As [`load`], with as many split sets as runs want, drawn where the data ships none.
+/// As [`load`], with `n_splits` split sets, drawn if the data ships none.
 ///
 /// # Errors
-/// When the SPEC is wrong or its files are.
+/// When the SPEC or its files are invalid.
 pub fn load_with_splits(spec: &str, n_splits: usize) -> Result<Dataset, Error> {
     let start = Instant::now();
     let dataset = girih_datasets::load(spec, &LoadOptions { n_splits, ..LoadOptions::default() })?;
@@ -35,7 +35,7 @@ pub fn load_with_splits(spec: &str, n_splits: usize) -> Result<Dataset, Error> {
     Ok(dataset)
 }
 
-/// One line for people and records.
+/// Description in one line, for people and records.
 #[must_use]
 pub fn describe(dataset: &Dataset) -> String {
     format!(
@@ -48,7 +48,7 @@ pub fn describe(dataset: &Dataset) -> String {
     )
 }
 
-/// Writes `graph` as girih's own folder, whose arrays NumPy reads.
+/// Writes `graph` as a girih folder, whose arrays NumPy can read.
 ///
 /// # Errors
 /// When writing fails.
@@ -58,7 +58,7 @@ pub fn export_graph(graph: &Csr, folder: &Path) -> Result<(), Error> {
     Ok(writer.finish()?)
 }
 
-/// Writes what training reads: `graph`, and the features, classes and training nodes of `dataset`.
+/// Writes the inputs of training: `graph`, and the features, classes and training nodes of `dataset`.
 ///
 /// # Errors
 /// When writing fails, or the data set lacks dense features, single labels or a split.

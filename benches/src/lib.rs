@@ -1,14 +1,14 @@
-//! The harness behind `cargo xtask bench SUITE`: named graphs, repeated timings, and what is needed to judge them.
+//! Harness of `cargo xtask bench SUITE`: named graphs, repeated timings, and the context to judge them.
 //!
-//! - [`suites`]: what can be measured; each suite adds its cases to a [`Report`]. Start here.
-//! - [`timing`]: warm-up, repeats and their summary; contestants take turns, so that a busy minute hits all of them.
-//! - [`provenance`]: from which commit, and when; machine and ceilings come from `girih-machine`, in the same run.
+//! - [`suites`]: the available measurements; each suite adds its cases to a [`Report`]. Start here.
+//! - [`timing`]: warm-up, repeats and their summary. Contestants alternate, so that a disturbance affects all of
+//!   them.
+//! - [`provenance`]: commit and date. Machine and ceilings come from `girih-machine`, in the same run.
 //! - [`record`]: a [`Report`] as JSON, and the comparison with an earlier one.
-//! - [`cusparse`]: NVIDIA's library of sparse products, which suites of devices run beside girih; [`sampled`] checks
-//!   both.
-//! - [`peer`]: the same work in another library, in a Python process that takes turns with girih.
+//! - [`cusparse`]: NVIDIA's library of sparse products, the reference of GPU suites; [`sampled`] checks both.
+//! - [`peer`]: the same work in another library, in a Python process that alternates with girih.
 //!
-//! A number travels with its machine, its method and its ceiling, or it is not written down.
+//! A number is only recorded with its machine, its method and its ceiling.
 
 pub mod cusparse;
 pub mod graphs;
@@ -27,8 +27,8 @@ use std::path::{Path, PathBuf};
 
 pub use record::{Accelerator, Case, Goal, Report};
 
-/// The folder of the benchmarks: `./benches` where the program runs in the root of the repository, on whatever machine;
-/// else where it was built.
+/// Folder of the benchmarks: `./benches` if the program runs in the root of a repository, otherwise the folder where
+/// it was built.
 #[must_use]
 pub fn folder() -> PathBuf {
     let here = Path::new("benches");
@@ -36,5 +36,5 @@ pub fn folder() -> PathBuf {
     if here.join("peers").is_dir() { here.to_owned() } else { built.to_owned() }
 }
 
-/// Why a benchmark stopped. It is a program: every error ends it with a message.
+/// Reason why a benchmark stopped. Every error ends the program with a message.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

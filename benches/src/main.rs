@@ -1,4 +1,4 @@
-//! `girih-benches`: runs one suite, prints its table and keeps its record. `cargo xtask bench` builds and runs it.
+//! `girih-benches`: runs one suite, prints its table and writes its record. `cargo xtask bench` builds and runs it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,16 +12,16 @@ use girih_kernels::{BlockKernel, Tiling};
 use girih_machine::{Ceilings, Machine};
 use girih_reorder::OrderKind;
 
-/// Measures girih on this machine, beside the ceilings of this machine.
+/// Measures girih and the ceilings of this machine.
 #[derive(Parser)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench", version)]
 struct Arguments {
-    /// What to measure.
+    /// Suite to run.
     suite: Suite,
     /// SPEC of the graph, as for `girih train --data`.
     #[arg(long, visible_alias = "data", value_name = "SPEC", help = graph_help())]
     graph: Vec<String>,
-    /// A quick run on small operands, to see that everything works.
+    /// Quick run on small operands, to see that everything works.
     #[arg(long)]
     small: bool,
     /// Timed runs of each case, after one untimed run.
@@ -30,53 +30,53 @@ struct Arguments {
     /// Threads; all cores unless given.
     #[arg(long)]
     threads: Option<usize>,
-    /// Earlier record to compare with: a last column shows how many times faster each case is now.
+    /// Earlier record to compare with: a last column shows the speedup of each case since then.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// Where the record goes [default: benches/record/SUITE-COMMIT.json].
+    /// File of the record [default: benches/record/SUITE-COMMIT.json].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Orders of nodes, as `girih reorder` names them, each of which suites of devices run in [default: community;
+    /// Orders of nodes, as `girih reorder` names them; device suites run with each of them [default: community;
     /// gpu-ablation all that look at the graph, gpu-profile none and community]
     #[arg(long, visible_alias = "orders", value_name = "ORDER,…", value_delimiter = ',')]
     order: Vec<OrderKind>,
-    /// Python interpreter that has DGL: it runs the same work in turns with girih (suites spmm, fullbatch, sampling and
-    /// minibatch; lightgcn and gpu-fullbatch want PyTorch alone).
+    /// Python interpreter with DGL; its cases alternate with girih's (suites spmm, fullbatch, sampling and minibatch;
+    /// lightgcn and gpu-fullbatch need PyTorch alone).
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
-    /// Which blocks tensor cores multiply, as for `girih train`, each of which the suites gpu-spmm, gpu-ablation and
-    /// gpu-profile run with; in gpu-spmm the first one is
-    /// compared with cuSPARSE [default: auto; gpu-ablation never,0.02,0.05,0.1,auto, gpu-profile never,auto]
+    /// Blocks that tensor cores multiply, as for `girih train`; the suites gpu-spmm, gpu-ablation and gpu-profile run
+    /// with each of them. gpu-spmm compares the first one with cuSPARSE [default: auto; gpu-ablation
+    /// never,0.02,0.05,0.1,auto, gpu-profile never,auto]
     #[arg(long, value_name = "SHARE,…", value_delimiter = ',')]
     density_threshold: Vec<Tiling>,
-    /// Trainings of each configuration, each with a seed of its own (suites batches and gpu-accuracy)
+    /// Training runs of each configuration, each with its own seed (suites batches and gpu-accuracy)
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
-    /// NVIDIA's profiler of kernels, `ncu`, which the suite gpu-profile then runs itself under.
+    /// NVIDIA's kernel profiler, `ncu`, under which the suite gpu-profile then runs itself.
     #[arg(long, value_name = "PROGRAM")]
     ncu: Option<PathBuf>,
-    /// Record timelines of devices, too, and write them to this folder (suite gpu-ranks).
+    /// Also record timelines of devices, and write them to this folder (suite gpu-ranks).
     #[arg(long, value_name = "DIR")]
     timelines: Option<PathBuf>,
-    /// What multiplies blocks in the suite gpu-spmm: wgmma, mma, or paper, tiles of 32 × 32 without tensor cores; each
-    /// of them runs [default: the fastest that the card has].
+    /// Kernels that multiply blocks in the suite gpu-spmm: wgmma, mma, or paper (tiles of 32 × 32 without tensor
+    /// cores) [default: the fastest one of the GPU].
     #[arg(long, value_name = "KERNEL,…", value_delimiter = ',')]
     kernel: Vec<BlockKernel>,
-    /// Width of the hidden layer (suites gpu-fullbatch, gpu-ablation, gpu-profile) [default: that of published runs: 64
-    /// on synth:products, else 128]
+    /// Width of the hidden layer (suites gpu-fullbatch, gpu-ablation, gpu-profile) [default: that of published runs:
+    /// 64 on synth:products, else 128]
     #[arg(long, value_name = "N")]
     hidden: Option<usize>,
-    /// Folder of documents in which the suite scaling puts its table and plot.
+    /// Folder of the documents into which the suite scaling writes its table and plot.
     #[arg(long, value_name = "DIR")]
     docs: Option<PathBuf>,
     /// Layers of the network (suite gpu-ranks) [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     layers: Option<u8>,
-    /// What carries rows between devices, nccl or peer, each of which runs (suite gpu-ranks) [default: nccl]
+    /// Transports between devices, nccl or peer, to compare (suite gpu-ranks) [default: nccl]
     #[arg(long, value_name = "TRANSPORT,…", value_delimiter = ',')]
     transport: Vec<CardTransport>,
-    /// Ways to train that run, by the names of their cases, in gpu-ranks without what all ways are measured for; again
-    /// for each (suites gpu-minibatch, gpu-large and gpu-ranks) [default: all]
+    /// Training variant to run, by the name of its case, in gpu-ranks without the parts that all variants share; may
+    /// be repeated (suites gpu-minibatch, gpu-large and gpu-ranks) [default: all]
     #[arg(long, value_name = "NAME")]
     way: Vec<String>,
 }

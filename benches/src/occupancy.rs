@@ -1,24 +1,24 @@
-//! [`Occupancy`]: how long a card computed and exchanged in an epoch, and how long it did both, from a timeline.
+//! [`Occupancy`]: seconds in which a GPU computed, exchanged, or did both in an epoch, from a timeline.
 
 use std::time::Duration;
 
 use girih_kernels::Timeline;
 use girih_pipeline::{Event, Trace};
 
-/// What a card did in an epoch, in seconds.
+/// Activity of a GPU in an epoch, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Occupancy {
-    /// From the end of the epoch before to its own.
+    /// Duration of the epoch, from the end of the previous one.
     pub epoch: f64,
-    /// In which kernels or copies ran that are no exchange.
+    /// Time with a kernel or copy in flight that belongs to no exchange.
     pub kernels: f64,
-    /// In which exchanges ran. Their kernels start when their own card is there, and also wait for the others.
+    /// Time with an exchange in flight. Its kernels start when their own GPU is ready, and then wait for the others.
     pub exchanges: f64,
-    /// In which both did.
+    /// Time with both in flight.
     pub both: f64,
 }
 
-/// What each card did in the last epoch but one, the last being followed by an evaluation: cards by number.
+/// Activity of each GPU, by its number, in the last epoch but one. The last epoch is followed by an evaluation.
 #[must_use]
 pub fn of_epoch(trace: &Trace) -> Vec<Occupancy> {
     let marks = trace.tracks().iter().flat_map(|track| &track.events).filter(|event| event.category == Timeline::MARK);
@@ -38,7 +38,7 @@ pub fn of_epoch(trace: &Trace) -> Vec<Occupancy> {
     cards.map(of_card).collect()
 }
 
-/// Seconds that stretches cover together.
+/// Length of the union of intervals, in seconds.
 fn covered(mut stretches: Vec<(Duration, Duration)>) -> f64 {
     stretches.sort_unstable();
     let (mut sum, mut until) = (Duration::ZERO, Duration::ZERO);

@@ -1,8 +1,8 @@
-//! [`Peer`]: another library doing the same work, in a Python process that takes turns with girih.
+//! [`Peer`]: another library doing the same work, in a Python process that alternates with girih.
 //!
-//! The scripts are in `benches/peers`. A script loads its data, prints one JSON line `{"ready": …}`, and then answers
-//! every line on its standard input with one line `{"seconds": …, "peak_bytes": …}`: the time of one repetition of what
-//! the line asked for, and the most memory that the process has held. Between questions it waits and holds no core.
+//! The scripts are in `benches/peers`. A script loads its data and prints one JSON line `{"ready": …}`. It then
+//! answers each line on standard input with a line `{"seconds": …, "peak_bytes": …}`: the time of one repetition of
+//! the requested work, and the peak memory of the process. Between requests it waits and uses no core.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -13,8 +13,8 @@ use serde::Deserialize;
 
 use crate::Error;
 
-/// What costs peers dearly unless it is set: glibc returns every large temporary to the system, and OpenMP threads spin
-/// at barriers on cores that others want. The last line keeps the source tree clean.
+/// Environment without which peers run far slower. By default glibc returns every large temporary to the system, and
+/// OpenMP threads spin at barriers on cores that others need. The last entry keeps the source tree clean.
 const ENVIRONMENT: [(&str, &str); 6] = [
     ("MALLOC_MMAP_THRESHOLD_", "4294967296"),
     ("MALLOC_TRIM_THRESHOLD_", "17179869184"),
@@ -24,7 +24,7 @@ const ENVIRONMENT: [(&str, &str); 6] = [
     ("PYTHONDONTWRITEBYTECODE", "1"),
 ];
 
-/// A running script.
+/// Running script.
 pub struct Peer {
     name: String,
     child: Child,
@@ -46,11 +46,11 @@ struct Answer {
 }
 
 impl Peer {
-    /// Starts a script of `benches/peers` under the interpreter `python` with as many threads as girih has, and waits
+    /// Starts a script of `benches/peers` with the interpreter `python` and girih's number of threads, and waits
     /// until it is ready.
     ///
     /// # Errors
-    /// When it cannot be started, or ends before it is ready; what it says is on standard error.
+    /// When it cannot be started, or ends before it is ready; its messages are on standard error.
     pub fn start(python: &Path, script: &str, arguments: &[&OsStr]) -> Result<Self, Error> {
         let path = crate::folder().join("peers").join(script);
         let mut command = Command::new(python);
@@ -68,16 +68,16 @@ impl Peer {
         Ok(peer)
     }
 
-    /// The library and its version, as the script says.
+    /// Library with its version, as reported by the script.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Asks for one repetition and returns its seconds.
+    /// Requests one repetition and returns its seconds.
     ///
     /// # Errors
-    /// When the script has ended or answers something else.
+    /// When the script has ended or gives another answer.
     pub fn ask(&mut self, question: &str) -> Result<f64, Error> {
         let questions = self.questions.as_mut().ok_or("the peer has been told to stop")?;
         writeln!(questions, "{question}")?;
@@ -88,7 +88,7 @@ impl Peer {
         Ok(answer.seconds)
     }
 
-    /// The most bytes that the script's process has held, as of its last answer.
+    /// Peak memory of the script's process in bytes, as of its last answer.
     #[must_use]
     pub fn peak_bytes(&self) -> Option<u64> {
         self.peak_bytes
@@ -104,10 +104,10 @@ impl Peer {
 }
 
 impl Drop for Peer {
-    /// Ends the script: it stops at the end of its input.
+    /// Ends the script, which stops at the end of its input.
     fn drop(&mut self) {
         self.questions = None;
-        // Nothing useful can be done about a peer that fails on its way out.
+        // A peer that fails while it ends cannot be helped.
         let _ = self.child.wait();
     }
 }
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_script_that_says_nothing_is_an_error() {
-        // `true` stands in for an interpreter: it ignores its arguments and ends.
+        // `true` replaces an interpreter: it ignores its arguments and ends.
         let error = Peer::start(Path::new("true"), "dgl_spmm.py", &[]).err().unwrap();
         assert!(error.to_string().contains("ended early"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! Where and when a number comes from: the commit and the date.
+//! Origin of a number: commit and date.
 
 use std::fs;
 use std::path::Path;
@@ -7,11 +7,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-/// The file beside a program that tells its commit.
+/// File beside a program that contains its commit.
 const NOTE: &str = "commit";
 const DIRTY: &str = "-dirty";
 
-/// The state of the source that was measured.
+/// State of the measured source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
     /// Short hash.
@@ -21,8 +21,8 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// What this program was built from: the commit that `cargo xtask dist` noted beside it, or the one checked out at
-    /// `root`; `None` without a note and without git.
+    /// Commit that this program was built from: the one that `cargo xtask dist` noted beside it, otherwise the one
+    /// checked out at `root`. `None` without a note and without git.
     #[must_use]
     pub fn of_program(root: &Path) -> Option<Self> {
         let noted =
@@ -35,7 +35,7 @@ impl Commit {
         Self { hash: hash.unwrap_or(note).to_owned(), dirty: hash.is_some() }
     }
 
-    /// The commit checked out at `root`; `None` without git or without a commit.
+    /// Commit checked out at `root`; `None` without git or without a commit.
     fn at(root: &Path) -> Option<Self> {
         let hash = git(root, &["rev-parse", "--short=12", "HEAD"])?;
         let dirty = !git(root, &["status", "--porcelain"])?.is_empty();
@@ -49,7 +49,7 @@ impl std::fmt::Display for Commit {
     }
 }
 
-/// Standard output of a git command that succeeds, trimmed.
+/// Trimmed standard output of a successful git command.
 fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).current_dir(root).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -63,7 +63,7 @@ pub fn today() -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Year, month and day of a day since 1 January 1970, in the Gregorian calendar.
+/// Year, month and day in the Gregorian calendar, from days since 1 January 1970.
 fn civil_date(mut days: u64) -> (u64, u64, u64) {
     let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let mut year = 1970;

@@ -1,4 +1,4 @@
-//! [`Report`]: the outcome of a suite, kept as JSON.
+//! [`Report`]: outcome of a suite, stored as JSON.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,78 +13,78 @@ use crate::timing::Summary;
 use girih_graph_format::file;
 use girih_machine::{Ceilings, Machine};
 
-/// Everything that one run of one suite found.
+/// Results of one run of one suite.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Name of the suite.
     pub suite: String,
-    /// The graph, as its SPEC with its sizes.
+    /// Graph, as its SPEC with its sizes.
     pub graph: Option<String>,
     /// Day of the run, UTC.
     pub date: String,
-    /// The source that was measured; `None` outside a git checkout.
+    /// Measured source; `None` outside a git checkout.
     pub commit: Option<Commit>,
-    /// Where it ran.
+    /// Machine of the run.
     pub machine: Machine,
-    /// What that machine reached in the same run.
+    /// Ceilings of the machine, measured in the same run.
     pub ceilings: Ceilings,
-    /// The accelerator that the suite ran on, if it did.
+    /// Accelerator that the suite ran on, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<Accelerator>,
-    /// Whether the suite was ended before it was done.
+    /// Whether the suite was stopped before its end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
-    /// The results, in the order in which they ran.
+    /// Results, in the order of execution.
     pub cases: Vec<Case>,
-    /// What the results shall come to, where a suite says so.
+    /// Goals of the suite.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub goals: Vec<Goal>,
-    /// Where the record goes.
+    /// Path of the record.
     #[serde(skip)]
     path: Option<PathBuf>,
 }
 
-/// An accelerator, and what it reached in the same run.
+/// Accelerator, with its measured copy rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Accelerator {
-    /// What it is called.
+    /// Name of the device.
     pub name: String,
-    /// Copying within its memory, 10⁹ bytes a second, read and written bytes counted both.
+    /// Copy rate within its memory in 10⁹ bytes a second; read and written bytes both count.
     pub copy_gb_s: f64,
 }
 
-/// One line of a report.
+/// Row of a report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Case {
-    /// Name, unique in its report: comparisons go by it.
+    /// Name, unique in its report, by which reports are compared.
     pub name: String,
-    /// How long one run took.
+    /// Time of one run.
     pub time: Summary,
-    /// The way it was done, where the best of several counts.
+    /// Variant that was the fastest, if the best of several counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
-    /// Derived numbers; the unit is the end of the name.
+    /// Derived numbers; names end in the unit.
     pub metrics: BTreeMap<String, f64>,
-    /// The training loss of every epoch, where it is what the case is about.
+    /// Training loss of every epoch, for cases about losses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<f32>,
 }
 
-/// Something that a suite holds its results against.
+/// Bound that a suite sets for a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goal {
-    /// What is measured, with its unit.
+    /// Measured quantity, with its unit.
     pub what: String,
-    /// What it came to.
+    /// Measured value.
     pub found: f64,
-    /// The most that it may come to.
+    /// Upper bound of the value.
     pub at_most: f64,
-    /// Whether it does not come to more.
+    /// Whether the value is within the bound.
     pub is_met: bool,
 }
 
 impl Goal {
-    /// A goal that is met by what is no larger.
+    /// Goal that a value up to `at_most` meets.
     #[must_use]
     pub fn at_most(what: impl Into<String>, found: f64, at_most: f64) -> Self {
         Self { what: what.into(), found, at_most, is_met: found <= at_most }
@@ -92,19 +92,19 @@ impl Goal {
 }
 
 impl Case {
-    /// A case without derived numbers.
+    /// Case without derived numbers.
     #[must_use]
     pub fn new(name: impl Into<String>, time: Summary) -> Self {
         Self { name: name.into(), time, variant: None, metrics: BTreeMap::new(), losses: Vec::new() }
     }
 
-    /// The same case, done in the way that is named.
+    /// Adds the variant that was the fastest.
     #[must_use]
     pub fn by(self, variant: impl Into<String>) -> Self {
         Self { variant: Some(variant.into()), ..self }
     }
 
-    /// The same case with one more derived number.
+    /// Adds a derived number.
     #[must_use]
     pub fn with(mut self, metric: &str, value: f64) -> Self {
         self.metrics.insert(metric.to_owned(), value);
@@ -113,7 +113,7 @@ impl Case {
 }
 
 impl Report {
-    /// An empty report about this machine, and the source at `root`, today.
+    /// Empty report about this machine and the source at `root`, dated today.
     #[must_use]
     pub fn new(suite: &str, root: &Path, ceilings: Ceilings) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl Report {
         }
     }
 
-    /// The same, whose record goes to `path` instead of `record/SUITE-COMMIT.json` in `benches`, or the date where there
+    /// Sets the path of the record. By default it is `record/SUITE-COMMIT.json` in `benches`, with the date if there
     /// is no commit.
     #[must_use]
     pub fn kept_at(self, path: Option<PathBuf>, benches: &Path) -> Self {
@@ -140,8 +140,8 @@ impl Report {
         Self { path: Some(path.unwrap_or_else(default)), ..self }
     }
 
-    /// Adds a case of a suite that takes long, says so on standard error, and writes what there is so far, so that
-    /// nothing is lost when it is ended.
+    /// Adds a case of a long suite, prints it on standard error, and writes the record so far. A stopped suite
+    /// therefore loses nothing.
     ///
     /// # Errors
     /// When the record cannot be written.
@@ -152,7 +152,7 @@ impl Report {
         self.keep().map(drop)
     }
 
-    /// Writes the whole record, and says where it is.
+    /// Writes the complete record and returns its path.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -176,7 +176,7 @@ impl Report {
         serde_json::from_str(&text).map_err(|e| format!("{}: not a benchmark record: {e}", path.display()).into())
     }
 
-    /// Writes the report as indented JSON, which reads well in a diff; what was there stays until that is done.
+    /// Writes the report as indented JSON, which suits diffs. An existing file stays until the new one is complete.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -185,8 +185,7 @@ impl Report {
         Ok(file::write_file(path, |out| Ok(out.write_all(text.as_bytes())?))?)
     }
 
-    /// For each case, how often its median fits into the same case's of `baseline`: above one is faster than then.
-    /// `None` where the baseline has no such case.
+    /// Speedup of each case: its median in `baseline` over its median here. `None` if the baseline lacks the case.
     #[must_use]
     pub fn speedups(&self, baseline: &Self) -> Vec<Option<f64>> {
         let earlier: BTreeMap<&str, f64> = baseline.cases.iter().map(|c| (c.name.as_str(), c.time.median_s)).collect();

@@ -1,24 +1,24 @@
-//! [`SampledProduct`]: a few rows of a sparse product in `f64`, to hold results of any library against.
+//! [`SampledProduct`]: some rows of a sparse product in `f64`, as a reference for any library.
 
 use girih_graph_format::{Csr, Matrix};
 
-/// Rows that are looked at, at most.
+/// Maximum number of sampled rows.
 const ROWS: usize = 500;
-/// The longest rows are among them: where several workers share a row, sums differ most.
+/// Number of longest rows in the sample. Rows that several workers share have the largest errors.
 const LONGEST: usize = 4;
 
-/// Some rows of `A·X`, where all entries of `A` count one.
+/// Some rows of `A·X`, where all entries of `A` are one.
 pub struct SampledProduct {
     rows: Vec<u32>,
-    /// Row after row of sums.
+    /// Sums, row by row.
     sums: Vec<f64>,
 }
 
 impl SampledProduct {
-    /// Computes the rows, one entry after the other.
+    /// Computes the rows by sequential summation.
     ///
     /// # Panics
-    /// When `x` has not a row for each column of `a`.
+    /// When `x` does not have one row per column of `a`.
     #[must_use]
     pub fn of(a: &Csr, x: &Matrix) -> Self {
         assert_eq!(a.n_cols(), x.n_rows(), "a row of the operand for each column");
@@ -36,13 +36,13 @@ impl SampledProduct {
         Self { rows, sums }
     }
 
-    /// The numbers of the rows, in ascending order.
+    /// Row numbers, ascending.
     #[must_use]
     pub fn rows(&self) -> &[u32] {
         &self.rows
     }
 
-    /// `‖out − sums‖ / ‖sums‖` over all the rows, whose results `out` holds one after the other.
+    /// Relative error `‖out − sums‖ / ‖sums‖` over all sampled rows; `out` holds their results in order.
     ///
     /// # Panics
     /// When `out` has another size.
@@ -55,7 +55,7 @@ impl SampledProduct {
     }
 }
 
-/// The longest rows, and others at even distances.
+/// The longest rows, and others at equal distances.
 fn sample(a: &Csr) -> Vec<u32> {
     let n_rows = a.n_rows();
     let mut by_length: Vec<u32> = (0..n_rows as u32).collect();
@@ -75,7 +75,7 @@ fn sample(a: &Csr) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    /// A graph whose row `v` has `v % 7` entries, and row 1234 a thousand.
+    /// Graph whose row `v` has `v % 7` entries, and row 1234 a thousand.
     fn graph() -> Csr {
         let lengths: Vec<u64> = (0..2000).map(|v| if v == 1234 { 1000 } else { v % 7 }).collect();
         let indptr: Vec<u64> = std::iter::once(0)

@@ -1,4 +1,4 @@
-//! The parts of `docs/scaling.md` that the suite `scaling` makes: a plot, and a table between two marks.
+//! Generated parts of `docs/scaling.md`, from the suite `scaling`: a plot, and a table between two marks.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ const COLORS: [RGBColor; 5] = [
     RGBColor(0x8c, 0x56, 0x4b),
 ];
 
-/// What was chosen for a number of cards.
+/// Plan that was chosen for a number of GPUs.
 struct Point<'a> {
     graph: &'a str,
     cards: u32,
@@ -28,7 +28,7 @@ struct Point<'a> {
     case: &'a Case,
 }
 
-/// Draws the plot in the folder of documents, and puts the table into the page there.
+/// Draws the plot in the folder of documents, and writes the table into the page there.
 ///
 /// # Errors
 /// When files cannot be read or written, or the page lacks the marks.
@@ -58,7 +58,7 @@ impl<'a> Point<'a> {
     }
 }
 
-/// The page with another table between the marks.
+/// Page with the table between the marks replaced.
 fn with_table(page: &str, table: &str) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -90,7 +90,7 @@ fn table(points: &[Point<'_>], report: &Report) -> String {
     rows.join("\n") + "\n"
 }
 
-/// Milliseconds of an epoch over cards, both on logarithmic axes, a line for each graph.
+/// Plot of milliseconds per epoch over GPUs, both on logarithmic axes, with one line per graph.
 fn plot(points: &[Point<'_>]) -> Result<String, Error> {
     let mut graphs: Vec<&str> = points.iter().map(|point| point.graph).collect();
     graphs.dedup();

@@ -1,11 +1,11 @@
-//! A report as a table on the terminal.
+//! Report as a table on the terminal.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::{Case, Goal, Report};
 
-/// The report with one row a case; a last column compares with `baseline` if there is one.
+/// Table of a report with one row per case; with `baseline`, the last column is the speedup.
 #[must_use]
 pub fn render(report: &Report, baseline: Option<&Report>) -> String {
     let metrics: BTreeSet<&str> =
@@ -23,13 +23,13 @@ pub fn render(report: &Report, baseline: Option<&Report>) -> String {
     preamble(report) + &align(&rows) + if goals.is_empty() { "" } else { "\n" } + &goals
 }
 
-/// A goal in a line.
+/// Description of a goal, one line.
 fn describe(goal: &Goal) -> String {
     let verdict = if goal.is_met { "met" } else { "missed" };
     format!("goal     {}: {} of at most {}, {verdict}\n", goal.what, significant(goal.found), significant(goal.at_most))
 }
 
-/// The name, and the way it was done.
+/// Name, with the variant.
 fn name(case: &Case) -> String {
     case.variant.as_ref().map_or_else(|| case.name.clone(), |variant| format!("{} ({variant})", case.name))
 }
@@ -64,7 +64,7 @@ fn millis(seconds: f64) -> String {
     significant(seconds * 1e3)
 }
 
-/// About four significant digits, without an exponent.
+/// Number with about four significant digits, without an exponent.
 pub(crate) fn significant(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => format!("{value:.0}"),
@@ -74,7 +74,7 @@ pub(crate) fn significant(value: f64) -> String {
     }
 }
 
-/// Columns as wide as their widest cell: the first to the left, the others to the right.
+/// Columns as wide as their widest cell: the first aligned left, the others right.
 pub(crate) fn align(rows: &[Vec<String>]) -> String {
     let n_columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);

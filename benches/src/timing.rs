@@ -1,4 +1,4 @@
-//! Repeated timings: contestants that take turns, and what remains of their times.
+//! Repeated timings: alternating contestants, and summaries of their times.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// How often each contestant runs.
+/// Number of runs of each contestant.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Protocol {
     /// Untimed runs before the first timed one.
@@ -15,19 +15,19 @@ pub struct Protocol {
     pub repeats: usize,
 }
 
-/// Something whose time is taken: a name, and one run of it that returns its seconds.
+/// Contestant: a name, and a function that runs once and returns seconds.
 pub struct Contestant<'a> {
     name: String,
     run: Box<dyn FnMut() -> Result<f64, Error> + 'a>,
 }
 
 impl<'a> Contestant<'a> {
-    /// A contestant that takes its own time: `run` returns seconds.
+    /// Contestant that measures its own time: `run` returns seconds.
     pub fn timed(name: impl Into<String>, run: impl FnMut() -> Result<f64, Error> + 'a) -> Self {
         Self { name: name.into(), run: Box::new(run) }
     }
 
-    /// A contestant whose whole call is timed.
+    /// Contestant whose whole call is timed.
     pub fn new<E: Into<Error>>(name: impl Into<String>, mut work: impl FnMut() -> Result<(), E> + 'a) -> Self {
         Self::timed(name, move || {
             let start = Instant::now();
@@ -37,21 +37,21 @@ impl<'a> Contestant<'a> {
     }
 }
 
-/// What remains of repeated timings, in seconds.
+/// Summary of repeated timings, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The middle one: half of the runs took longer.
+    /// Median.
     pub median_s: f64,
-    /// The shortest.
+    /// Minimum.
     pub min_s: f64,
-    /// Distance of the quartiles: how unsteady the machine was.
+    /// Interquartile range, a measure of how unsteady the machine was.
     pub iqr_s: f64,
     /// Number of timed runs.
     pub repeats: usize,
 }
 
 impl Summary {
-    /// The summary of some timings, in seconds.
+    /// Summary of timings in seconds.
     ///
     /// # Panics
     /// Without any timing.
@@ -68,7 +68,7 @@ impl Summary {
         }
     }
 
-    /// The same of so many times as long.
+    /// All times multiplied by `factor`.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
         let Self { median_s, min_s, iqr_s, repeats } = self;
@@ -76,10 +76,10 @@ impl Summary {
     }
 }
 
-/// Runs all contestants in turns, `repeats` rounds after the warm-up, and returns each one's name and summary.
+/// Runs all contestants alternately, `repeats` rounds after the warm-up. Returns the name and summary of each.
 ///
 /// # Errors
-/// When a contestant fails; nothing is summarised then.
+/// When a contestant fails; there are no summaries then.
 pub fn compete(protocol: Protocol, mut contestants: Vec<Contestant<'_>>) -> Result<Vec<(String, Summary)>, Error> {
     let mut seconds = vec![Vec::with_capacity(protocol.repeats); contestants.len()];
     for round in 0..protocol.warm_up + protocol.repeats {
@@ -93,7 +93,7 @@ pub fn compete(protocol: Protocol, mut contestants: Vec<Contestant<'_>>) -> Resu
     Ok(contestants.into_iter().zip(seconds).map(|(c, seconds)| (c.name, Summary::of(&seconds))).collect())
 }
 
-/// Linear interpolation between the two neighbouring values of a sorted, non-empty slice.
+/// Quantile of a sorted, non-empty slice, by linear interpolation between two adjacent values.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let position = share * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[position.floor() as usize], sorted[position.ceil() as usize]);

@@ -1,5 +1,4 @@
-//! [`Transfer`]: rows of a batch on their way to a device as loaders have brought them: gathered as a whole, then
-//! copied.
+//! [`Transfer`]: copies the rows of a batch to a device as common loaders do: gathers all rows, then copies them.
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, PinnedHostSlice};
 use girih_graph_format::{Matrix, NodeId};
@@ -8,16 +7,16 @@ use std::sync::Arc;
 
 use crate::Error;
 
-/// Which memory of the host rows are gathered in.
+/// Host memory in which rows are gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gathered {
-    /// Such as the system may move: the driver copies from there in pieces of its own.
+    /// Pageable memory, from which the driver copies in chunks of its own.
     Pageable,
     /// Pinned.
     Pinned,
 }
 
-/// Memory for batches of up to some rows, on the host and on the first device.
+/// Memory for batches of limited size, on the host and on the first device.
 pub struct Transfer<'a> {
     rows: &'a Matrix,
     stream: Arc<CudaStream>,
@@ -31,7 +30,7 @@ enum Memory {
 }
 
 impl<'a> Transfer<'a> {
-    /// Memory for batches of at most so many rows.
+    /// Memory for batches of at most `n_rows` rows.
     ///
     /// # Errors
     /// When there is no device, or memory of either does not suffice.
@@ -47,13 +46,13 @@ impl<'a> Transfer<'a> {
         Ok(Self { rows, on_device: stream.alloc_zeros(n.max(1))?, stream, memory })
     }
 
-    /// Gathers the rows of some nodes on all cores, copies them, and waits until they are there.
+    /// Gathers the rows of some nodes on all cores, copies them, and waits for the copy.
     ///
     /// # Errors
     /// When the device fails.
     ///
     /// # Panics
-    /// When there are more than there is memory for.
+    /// When there are more rows than memory was reserved for.
     pub fn bring(&mut self, nodes: &[NodeId]) -> Result<(), Error> {
         let n = nodes.len() * self.rows.n_cols();
         let memory = match &mut self.memory {

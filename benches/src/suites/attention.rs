@@ -1,7 +1,7 @@
-//! `attention`: whole training epochs of two-layer attention networks, 8 heads of 8 columns and then one head.
+//! `attention`: full training epochs of two-layer attention networks, with 8 heads of 8 columns and then one head.
 //!
-//! Beside DGL and, where its messages fit into memory (eight times 64 floats an edge), PyG. Features are not dropped
-//! out; hidden activations and shares of attention are.
+//! Peers are DGL and, if its messages fit into memory (eight times 64 floats an edge), PyG. Dropout applies to hidden
+//! activations and attention coefficients, not to features.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -19,17 +19,17 @@ use crate::{Error, Report, graphs};
 
 const HEADS: usize = 8;
 const HIDDEN: usize = 8;
-/// Edges up to which PyG runs: it holds several floats for each edge and column.
+/// Maximum number of edges for PyG, which stores several floats per edge and column.
 const PYG_EDGES_MAX: usize = 8_000_000;
 
-/// Adds a case for each kind of scores; peers take turns with GAT.
+/// Adds a case for each kind of scores; peers alternate with GAT.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let mut peers = match &setup.peer {
         Some(python) => start_peers(python, setup.graph())?,
         None => Vec::new(),
     };
     for kind in [ModelKind::Gat, ModelKind::Gatv2] {
-        // Loaded for each case, so that its peak memory is its own.
+        // Each case loads the data, so that its peak memory is its own.
         let dataset = graphs::load(setup.graph())?;
         report.graph = Some(graphs::describe(&dataset));
         let needed_bytes = needed_bytes(&dataset);
@@ -46,7 +46,7 @@ fn start_peers(python: &Path, spec: &str) -> Result<Vec<Peer>, Error> {
     let path = folder.path().join("data");
     graphs::export_training(&dataset.graph.with_self_loops(), &dataset, &path)?;
     let libraries = ["dgl", "pyg"].into_iter().filter(|&name| name != "pyg" || dataset.n_edges() <= PYG_EDGES_MAX);
-    // A script has read everything when it is ready, so that the folder may go.
+    // A script that is ready has read all its data, so the folder can be deleted.
     libraries.map(|name| Peer::start(python, "gat_epoch.py", &[path.as_os_str(), OsStr::new(name)])).collect()
 }
 
@@ -68,7 +68,7 @@ fn config(kind: ModelKind, protocol: Protocol) -> TrainConfig {
     }
 }
 
-/// Bytes of the graph, of the features, and of each layer's output with its gradient.
+/// Bytes of the graph, the features, and each layer's output with its gradient.
 fn needed_bytes(dataset: &Dataset) -> u64 {
     let activations = 2 * dataset.n_nodes() * (HEADS * HIDDEN + dataset.n_classes());
     let features = dataset.n_nodes() * dataset.n_features();

@@ -1,8 +1,8 @@
-//! `batches`: whether mini-batches learn what the full graph learns.
+//! `batches`: accuracy of training on mini-batches, compared with the full graph.
 //!
-//! On each data set, networks are trained on the full graph and on mini-batches, in runs whose seeds and splits both
-//! share. All are scored on the full graph, on the test nodes, at the best epoch of the validation nodes. Networks are
-//! as `girih train` trains them unless it is told, but wider.
+//! On each data set, networks are trained on the full graph and on mini-batches, with the same seeds and splits. All
+//! are scored on the full graph, on the test nodes, at the best epoch of the validation nodes. Settings are the
+//! defaults of `girih train` with wider layers.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use super::Setup;
 use super::trainings::{Trained, network, on_batches};
 use crate::{Error, Goal, Report, graphs};
 
-/// A tenth of Reddit's nodes.
+/// Graph with a tenth of Reddit's nodes.
 const GRAPH: &str = "synth:reddit@0.1";
-/// Which network learns on which batches, and how many points of accuracy that may cost.
+/// Networks with their kind of batches, and the accuracy that batches may lose, in points.
 const COMPARED: [(ModelKind, BatchKind, f64); 4] = [
     (ModelKind::Sage, BatchKind::Neighbor, 1.0),
     (ModelKind::Gat, BatchKind::Neighbor, 1.0),
@@ -24,7 +24,7 @@ const COMPARED: [(ModelKind, BatchKind, f64); 4] = [
     (ModelKind::Gcn, BatchKind::Saint, 2.0),
 ];
 
-/// Adds a case for each network on the full graph, and for each on batches.
+/// Adds a case for each network on the full graph, and for each on mini-batches.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let default = [setup.graph_or(GRAPH).to_owned()];
     let specs = if setup.graphs.is_empty() { &default } else { &setup.graphs[..] };
@@ -38,7 +38,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// Trains every network on one data set in both ways.
+/// Trains every network on one data set, on the full graph and on mini-batches.
 fn compare(dataset: &Dataset, runs: u64, report: &mut Report) -> Result<(), Error> {
     let backend = Cpu::new();
     let mut on_full_graph = BTreeMap::new();

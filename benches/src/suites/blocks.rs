@@ -1,10 +1,10 @@
-//! `blocks` and `gpu-blocks`: the products of the blocks that a partition gives to its ranks, one after the other on
-//! one device, by order of nodes: the blocks of paper A's figure 5 and the products of its figure 9. What travels
-//! between ranks is not in it; whole epochs with it are `gpu-ranks`.
+//! `blocks` and `gpu-blocks`: products of the blocks that a partition assigns to its ranks, sequentially on one
+//! device, by node order. They reproduce figures 5 (blocks) and 9 (products) of paper A. Communication between ranks
+//! is not included; `gpu-ranks` measures full epochs with it.
 //!
-//! Nodes are in an order of the whole graph, cut into equal numbers of nodes (`whole`) or into equal shares of nodes
-//! and edges (`weighted`), or in one that stays inside the row blocks of the partition (`inside`). A rank takes as long
-//! as its blocks, one behind the other, and a product as long as the slowest rank.
+//! An order covers the whole graph, divided into equal numbers of nodes (`whole`) or equal shares of nodes and edges
+//! (`weighted`), or stays inside the row blocks of the partition (`inside`). The time of a rank is the sum over its
+//! blocks; that of a product is the time of the slowest rank.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,11 +23,11 @@ use crate::{Case, Error, Report, graphs};
 
 /// Columns of the operand, as in the paper.
 const WIDTH: usize = 128;
-/// The orders that are compared unless the suite is told.
+/// Default orders to compare.
 const ORDERS: [OrderKind; 6] =
     [OrderKind::None, OrderKind::Degree, OrderKind::Slashburn, OrderKind::Rcm, OrderKind::Metis, OrderKind::Community];
-/// The partitions of the paper, and the square: scheme, ranks, replication. Those that order nodes inside as many
-/// ranges follow each other.
+/// Partitions of the paper, and the square one: scheme, ranks, replication. Partitions with the same number of ranges
+/// are adjacent, so that an order inside them is computed once.
 const PLANS: [(Scheme, usize, usize); 6] = [
     (Scheme::OneD, 2, 1),
     (Scheme::OneAndHalfD, 4, 2),
@@ -36,12 +36,12 @@ const PLANS: [(Scheme, usize, usize); 6] = [
     (Scheme::OneAndHalfD, 8, 2),
     (Scheme::OneD, 8, 1),
 ];
-/// The partition whose blocks are told one by one.
+/// Partition whose blocks are reported one by one.
 const TOLD: (Scheme, usize, usize) = (Scheme::OneAndHalfD, 4, 2);
-/// The graph of devices, whose features are of no use here.
+/// Graph for devices; features are not needed.
 const GRAPH: &str = "synth:reddit,features=0";
 
-/// Adds the cases of the processor.
+/// Adds the cases of the CPU.
 pub(super) fn on_processor(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     run(&Cpu::default(), graphs::DEFAULT, &by_the_wall, setup, report)
 }
@@ -52,7 +52,7 @@ pub(super) fn on_device(setup: &Setup, report: &mut Report) -> Result<(), Error>
     run(&cuda, GRAPH, &|work| cuda.elapsed(|| Ok(work()?)), setup, report)
 }
 
-/// Seconds that a product takes.
+/// Measures the seconds of a product.
 type Clock<'c> = dyn Fn(&mut dyn FnMut() -> Result<(), ComputeError>) -> Result<f64, Error> + 'c;
 
 fn by_the_wall(work: &mut dyn FnMut() -> Result<(), ComputeError>) -> Result<f64, Error> {
@@ -61,7 +61,7 @@ fn by_the_wall(work: &mut dyn FnMut() -> Result<(), ComputeError>) -> Result<f64
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Where an order rearranges nodes, and where panels are cut.
+/// Scopes of an order, with the way in which panels are divided.
 const PLACES: [(&str, Cuts); 3] = [("whole", Cuts::Equal), ("weighted", Cuts::Weighted), ("inside", Cuts::Equal)];
 
 fn run<B: Backend>(
@@ -97,7 +97,7 @@ fn run<B: Backend>(
     Ok(())
 }
 
-/// What products run on, and how long those of each partition took in the first order.
+/// Devices and settings of the measurements, with the times of each partition in the first order.
 struct Bench<'a, B> {
     backend: &'a B,
     clock: &'a Clock<'a>,
@@ -106,7 +106,7 @@ struct Bench<'a, B> {
 }
 
 impl<B: Backend> Bench<'_, B> {
-    /// The product of a plan on nodes in an order, and of one of the plans its blocks.
+    /// Case of the product of a plan in a node order; for one plan, also the cases of its blocks.
     fn cases(&mut self, order: &str, plan: (Scheme, usize, usize), blocks: &Blocks<'_>) -> Result<Vec<Case>, Error> {
         let of_plan = format!("{}/{}", plan.0, plan.1);
         let times = blocks.time(self.backend, self.clock, self.protocol)?;
@@ -121,10 +121,10 @@ impl<B: Backend> Bench<'_, B> {
     }
 }
 
-/// The first node of a panel, and the one behind its last.
+/// First node of a panel, and the node after its last.
 type Ends = (usize, usize);
 
-/// A block of the adjacency, times some columns.
+/// Block of the adjacency, multiplied with some columns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Block {
     rows: Ends,
@@ -132,14 +132,14 @@ struct Block {
     width: usize,
 }
 
-/// The blocks of a plan.
+/// Blocks of a plan.
 struct Blocks<'g> {
     graph: &'g Csr,
     plan: BlockPlan,
 }
 
 impl Blocks<'_> {
-    /// What a rank multiplies, in order.
+    /// Blocks that a rank multiplies, in order.
     fn of_rank(&self, rank: &RankPlan) -> Vec<Block> {
         let width = rank.slice.as_ref().map_or(WIDTH, |slicing| slicing.width(WIDTH));
         let ends = |range: &Range<usize>| (range.start, range.end);
@@ -151,7 +151,7 @@ impl Blocks<'_> {
         rank.steps.iter().flat_map(of_step).collect()
     }
 
-    /// The time of every block that some rank multiplies.
+    /// Times of all blocks that some rank multiplies.
     fn time<B: Backend>(
         &self,
         backend: &B,
@@ -195,7 +195,7 @@ impl Blocks<'_> {
         (block.rows.0..block.rows.1).map(|row| self.graph.row_range_within(row, &cols).len()).sum()
     }
 
-    /// The product of the rank that takes longest, and how unevenly ranks are loaded.
+    /// Case of the slowest rank, with the load imbalance.
     fn slowest(&self, name: String, times: &BTreeMap<Block, Summary>) -> Case {
         let ranks: Vec<(Summary, usize)> = self
             .plan
@@ -216,7 +216,7 @@ impl Blocks<'_> {
             .with("most_edges_m", edges(ranks.iter().max_by_key(|rank| rank.1)))
     }
 
-    /// Every block on its own, by the numbers of its panels.
+    /// Cases of single blocks, named by their panels.
     fn each(&self, name: &str, times: &BTreeMap<Block, Summary>) -> Vec<Case> {
         let panel = |ends: Ends| self.plan.panels.iter().position(|panel| (panel.start, panel.end) == ends);
         let case = |(block, time): (&Block, &Summary)| {
@@ -227,7 +227,7 @@ impl Blocks<'_> {
     }
 }
 
-/// What several products take one after the other.
+/// Sum of the times of several products.
 fn in_turn(times: impl Iterator<Item = Summary>) -> Summary {
     let none = Summary { median_s: 0.0, min_s: 0.0, iqr_s: 0.0, repeats: usize::MAX };
     times.fold(none, |sum, time| Summary {
@@ -244,7 +244,7 @@ mod tests {
 
     use super::*;
 
-    /// Sixteen nodes of which the first four have all edges.
+    /// Graph of sixteen nodes in which the first four have all edges.
     fn lopsided() -> Csr {
         let (rows, cols) = (0..4u32).flat_map(|v| (0..16).map(move |u| (v, u))).unzip();
         Coo::new(16, 16, rows, cols, None).unwrap().to_csr(Duplicates::Refuse).unwrap()

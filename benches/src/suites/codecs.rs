@@ -1,8 +1,8 @@
-//! `codecs`: what compressed features cost in accuracy, and how fast codecs are.
+//! `codecs`: accuracy that compressed features cost, and speed of codecs.
 //!
-//! Two kinds of cases for each data set. Codecs alone, `DATA/codec/CODEC`: one thread encodes all rows, and decodes
-//! some by id. Trainings, `DATA/MODEL/CODEC`: runs whose seeds and splits those without a codec share, as Ma et al.
-//! 2024 compare them.
+//! There are two kinds of cases per data set. `DATA/codec/CODEC` measures a codec: one thread encodes all rows, and
+//! decodes some by id. `DATA/MODEL/CODEC` measures training: runs share seeds and splits with runs without a codec,
+//! as in Ma et al. 2024.
 
 use std::collections::BTreeMap;
 
@@ -18,23 +18,23 @@ use super::trainings::{Trained, network, on_batches};
 use crate::timing::{Contestant, Protocol, compete};
 use crate::{Case, Error, Goal, Report, graphs};
 
-/// Correlated features of the widths of Reddit and MAG240M, of which a network without neighbours makes what it is
-/// known to make of the real ones: about 70 and 52 % accuracy, and 6 to 11 points less from codes (Ma et al. 2024).
+/// Correlated features with the widths of Reddit and MAG240M. A network without neighbours reaches about the accuracy
+/// known from the real ones: 70 and 52 %, and 6 to 11 points less from codes (Ma et al. 2024).
 const GRAPHS: [&str; 2] = [
     "synth:reddit@0.05,degree=50,factors=64,signal=12,stray=0.25",
     "synth:mag240m@0.00005,degree=20,factors=64,signal=24,stray=0.4,train=0.5,val=0.1",
 ];
-/// Rows that are asked for at a time, as many as a batch has sources.
+/// Number of rows in one gather, about the sources of a batch.
 const N_GATHERED: usize = 1 << 14;
-/// Ratios at which the code book is compared with principal components, in `f32` features over codes.
+/// Compression ratios, `f32` features over codes, at which the code book is compared with principal components.
 const RATIOS: [u32; 5] = [8, 16, 32, 64, 128];
-/// Points that a network may lose at the ratio of the paper.
+/// Accuracy that a network may lose at the ratio of the paper, in points.
 const POINTS: f64 = 1.0;
 
-/// Principal components of bags of words at most: each row of thousands of words is a product with all of them.
+/// Maximum number of principal components for bags of words: each row of thousands of words is multiplied with all.
 const COMPONENTS_MAX: u32 = 64;
 
-/// Networks that are trained with some codecs, on which batches; the first one with every codec.
+/// Networks and kinds of batches that are trained with some codecs; the first one with every codec.
 const TRAINED: [(ModelKind, BatchKind); 4] = [
     (ModelKind::Sage, BatchKind::Full),
     (ModelKind::Gat, BatchKind::Full),
@@ -61,21 +61,22 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// The codecs that features of some width are compressed by.
+/// Codecs for features of a given width.
 struct Codecs {
-    /// The one of the paper.
+    /// Codec of the paper.
     paper: CodecSpec,
-    /// Those that every network is trained with.
+    /// Codecs that every network is trained with.
     compared: Vec<CodecSpec>,
-    /// A code book and as many bytes of principal components, for each ratio that the width has.
+    /// Ratio, code book, and principal components with the same number of bytes, for each ratio that the width
+    /// allows.
     equal: Vec<(u32, CodecSpec, CodecSpec)>,
-    /// All of these and some others.
+    /// All codecs above, and others.
     all: Vec<CodecSpec>,
 }
 
 impl Codecs {
-    /// For bags of words: what is learned says little of the features that the code book is made for, and takes long
-    /// where there are thousands. The paper's codec, others of no more bytes, and what is nearest to the features.
+    /// Codecs for bags of words: that of the paper, others with at most its size, and one close to the original
+    /// features. Learned codecs are of little use here, and take long with thousands of words.
     fn few(width: usize) -> Self {
         let paper = Self::of(width).paper;
         let (k, bytes) = (paper.setting().unwrap_or(1), paper.row_bytes(width) as u32);
@@ -84,7 +85,8 @@ impl Codecs {
         Self { paper, compared, equal: Vec::new(), all }
     }
 
-    /// The paper's ratio is 16 where features are few (Papers100M's 128), else that of `k = 8`.
+    /// Codecs for other features. The paper's ratio is 16 for narrow features (128 in Papers100M), otherwise that of
+    /// `k = 8`.
     fn of(width: usize) -> Self {
         let n_groups = width.div_ceil(GROUP) as u32;
         let bytes = |k: u32| CodecSpec::Topk(k).row_bytes(width) as u32;
@@ -104,12 +106,12 @@ impl Codecs {
     }
 }
 
-/// Principal components are at most as many as features.
+/// Whether the width allows the codec: there are at most as many principal components as features.
 fn fits(codec: CodecSpec, width: usize) -> bool {
     codec.setting().is_none_or(|n| n as usize <= width)
 }
 
-/// One codec on the features of a data set, on one thread.
+/// Case of one codec on the features of a data set, on one thread.
 fn measure(dataset: &Dataset, codec: CodecSpec, protocol: Protocol) -> Result<Case, Error> {
     let rows = match dataset.features.as_ref().ok_or("data without features has nothing to compress")? {
         Features::Compressed(_) => return Err("features that are compressed already cannot be compared".into()),
@@ -138,7 +140,7 @@ fn measure(dataset: &Dataset, codec: CodecSpec, protocol: Protocol) -> Result<Ca
     })
 }
 
-/// The first rows of a source.
+/// First rows of a source.
 fn some_rows(rows: &dyn RowSource) -> Result<Matrix, Error> {
     let n_rows = rows.n_rows().min(N_GATHERED);
     let mut values = vec![0.0; n_rows * rows.width()];
@@ -146,13 +148,13 @@ fn some_rows(rows: &dyn RowSource) -> Result<Matrix, Error> {
     Ok(Matrix::new(n_rows, rows.width(), values)?)
 }
 
-/// Rows in no order.
+/// Row ids in random order.
 fn scattered(n_rows: usize) -> Vec<NodeId> {
     let mut stream = Key::new(1, purpose::GENERATOR).stream(0, 0);
     (0..N_GATHERED).map(|_| stream.below(n_rows as u64) as NodeId).collect()
 }
 
-/// Trains every network without a codec and with those that are compared, and the first one with all codecs.
+/// Trains every network without a codec and with the compared codecs, and the first network with all codecs.
 fn compare(dataset: &Dataset, codecs: &Codecs, runs: u64, report: &mut Report) -> Result<(), Error> {
     let mut lost = BTreeMap::new();
     for (i, (model, batch)) in TRAINED.into_iter().enumerate() {
@@ -175,8 +177,8 @@ fn compare(dataset: &Dataset, codecs: &Codecs, runs: u64, report: &mut Report) -
     Ok(())
 }
 
-/// Networks that read neighbours lose little, and less than the one that does not; the code book less than as many
-/// components.
+/// Adds goals: networks that read neighbours lose little, and less than the one that does not. The code book loses
+/// less than principal components of the same size.
 fn add_goals(data: &str, codecs: &Codecs, lost: &BTreeMap<(&str, String), f64>, report: &mut Report) {
     let of = |model: ModelKind, codec: CodecSpec| lost[&(model.name(), codec.to_string())];
     let paper = codecs.paper;

@@ -1,4 +1,4 @@
-//! [`Epochs`]: training epochs timed, with peers taking turns.
+//! [`Epochs`]: timed training epochs, with peers alternating.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::peer::Peer;
 use crate::timing::{Protocol, Summary};
 use crate::{Case, Error};
 
-/// What the epochs of one model took.
+/// Times of the epochs of one model.
 pub(super) struct Epochs {
     times: Vec<EpochTimes>,
     /// Seconds of each peer's epochs.
@@ -20,7 +20,7 @@ pub(super) struct Epochs {
 }
 
 impl Epochs {
-    /// Trains with `config`; after each epoch every peer does one, too.
+    /// Trains with `config`; each peer runs an epoch after each of girih's.
     pub(super) fn time<B: Backend>(
         backend: &B,
         dataset: Dataset,
@@ -32,7 +32,7 @@ impl Epochs {
         Self::of(protocol, peers, |observe| Ok(train(backend, dataset, config, &options, observe)?))
     }
 
-    /// The epochs of a training that is told whom to tell of them.
+    /// Times the epochs of a training, which `train` runs with the given observer.
     pub(super) fn of(
         protocol: Protocol,
         peers: &mut [Peer],
@@ -62,13 +62,13 @@ impl Epochs {
         }
     }
 
-    /// What an epoch took.
+    /// Summary of the epoch times.
     pub(super) fn epoch(&self) -> Summary {
         Summary::of(&self.times.iter().map(|times| times.steps.as_secs_f64()).collect::<Vec<_>>())
     }
 
-    /// The case of the model, and those of the peers that took turns. `needed_bytes` are those of graph, features and
-    /// activations: what has to be in memory.
+    /// Case of the model, and those of the alternating peers. `needed_bytes` is the size of graph, features and
+    /// activations, the minimum that memory must hold.
     pub(super) fn cases(&self, name: &str, needed_bytes: u64, peers: &[Peer]) -> Vec<Case> {
         let time = self.epoch();
         let mut case = with_stages(Case::new(name, time), &self.times, 1);
@@ -90,7 +90,8 @@ impl Epochs {
     }
 }
 
-/// Adds the median time of each stage, of one of the `n_steps` steps of an epoch; none where the backend cannot tell.
+/// Adds the median time of each stage per step, with `n_steps` steps an epoch; nothing if the backend has no stage
+/// times.
 pub(super) fn with_stages(case: Case, times: &[EpochTimes], n_steps: usize) -> Case {
     let stages: Vec<StageTimes> = times.iter().filter_map(|times| times.stages).collect();
     if stages.is_empty() {

@@ -1,7 +1,7 @@
-//! `fullbatch`: whole training epochs of two layers with 128 hidden columns, in every model and storage type.
+//! `fullbatch`: full training epochs of two layers with 128 hidden columns, for every model and storage type.
 //!
-//! An epoch is forward pass, loss on the training nodes, backward pass and Adam, with hidden dropout. Features are not
-//! dropped out, so that the first aggregation is a constant and computed before the first epoch.
+//! An epoch is forward pass, loss on the training nodes, backward pass and Adam, with hidden dropout. Features have
+//! no dropout, so the first aggregation is a constant and is computed before the first epoch.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -20,13 +20,13 @@ use crate::{Error, Report, graphs};
 const HIDDEN: usize = 128;
 const MODELS: [ModelKind; 4] = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Sgc, ModelKind::Mlp];
 
-/// Adds a case for each model and storage type; the peer takes turns with the GCN.
+/// Adds a case for each model and storage type; the peer alternates with the GCN.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let mut peers: Vec<Peer> =
         setup.peer.iter().map(|python| start_peer(python, setup.graph())).collect::<Result<_, _>>()?;
     for kind in MODELS {
         for precision in DTYPES {
-            // Loaded for each case, so that its peak memory is its own.
+            // Each case loads the data, so that its peak memory is its own.
             let dataset = graphs::load(setup.graph())?;
             report.graph = Some(graphs::describe(&dataset));
             let name = format!("{}/{}", kind.name(), precision.name());
@@ -46,7 +46,7 @@ fn start_peer(python: &Path, spec: &str) -> Result<Peer, Error> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("data");
     graphs::export_training(&dataset.graph.with_self_loops(), &dataset, &path)?;
-    // The script has read everything when it is ready, so that the folder may go.
+    // A script that is ready has read all its data, so the folder can be deleted.
     Peer::start(python, "dgl_fullbatch.py", &[path.as_os_str(), OsStr::new(&HIDDEN.to_string())])
 }
 
@@ -62,8 +62,8 @@ fn config(kind: ModelKind, precision: Dtype, protocol: Protocol) -> TrainConfig 
     }
 }
 
-/// Bytes of the graph, of the features, and of the activations: each layer's output with its gradient, and GraphSAGE's
-/// mean over neighbours, which it reads beside the features. All in `f32`.
+/// Bytes of graph, features and activations in `f32`. Activations are each layer's output with its gradient.
+/// GraphSAGE also reads the mean over neighbours.
 fn needed_bytes(dataset: &Dataset, kind: ModelKind) -> u64 {
     let hidden = if kind == ModelKind::Sgc { 0 } else { HIDDEN };
     let means = if kind == ModelKind::Sage { dataset.n_features() } else { 0 };

@@ -12,7 +12,7 @@ use super::{DTYPES, Setup, random_matrix};
 use crate::timing::{Contestant, compete};
 use crate::{Case, Error, Report};
 
-/// Nodes, and features and width of the two layers of a network 602-128-41.
+/// Nodes, and the features and widths of the two layers of a network 602-128-41.
 const NODES: usize = 232_965;
 const NODES_SMALL: usize = 20_000;
 const LAYERS: [(usize, usize); 2] = [(602, 128), (128, 41)];
@@ -59,7 +59,7 @@ impl Product {
     }
 }
 
-/// Operands and results of a layer. The tall operands have the storage type that is measured, results are `f32`.
+/// Operands and results of a layer. Tall operands have the measured storage type; results are `f32`.
 struct Layer {
     backend: Cpu,
     x: CpuMatrix,

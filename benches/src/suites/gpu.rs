@@ -1,4 +1,4 @@
-//! What the suites of devices share: the device with its ceiling, and orders of nodes.
+//! Shared parts of the GPU suites: the device with its ceiling, and node orders.
 
 use std::time::Instant;
 
@@ -10,24 +10,24 @@ use girih_reorder::OrderKind;
 use super::random_matrix;
 use crate::{Accelerator, Error, Report};
 
-/// The orders that suites run in unless they are told: the one that pays.
+/// Default orders of suites: the one that pays off.
 pub(super) const ORDERS: [OrderKind; 1] = [OrderKind::Community];
 
-/// Opens the first device, measures its memory and notes both.
+/// Opens the first device, measures its memory bandwidth, and records both.
 pub(super) fn open_device(report: &mut Report) -> Result<Cuda, Error> {
     let cuda = Cuda::new(Device::open(0)?);
     report.device = Some(Accelerator { name: cuda.device().name(), copy_gb_s: cuda.copy_gb_s()? });
     Ok(cuda)
 }
 
-/// The plain adjacency on the device: what sums neighbours.
+/// Plain adjacency on the device, whose product sums neighbours.
 pub(super) fn upload(cuda: &Cuda, graph: &Csr) -> Result<CudaSparse, Error> {
     let scales = graph.scales(Norm::None);
-    // Only the product itself is asked for, never that with the transpose.
+    // Only the product itself is measured, not that with the transpose.
     Ok(cuda.upload_sparse(&SparseOperand { csr: graph, scales, symmetric: false, names: None })?)
 }
 
-/// A product with the plain adjacency, and its operands.
+/// Product with the plain adjacency, and its operands.
 pub(super) struct Product<'a> {
     cuda: &'a Cuda,
     pub(super) sparse: CudaSparse,
@@ -49,22 +49,22 @@ impl<'a> Product<'a> {
     }
 }
 
-/// An order of nodes, found.
+/// Node order that was computed.
 pub(super) struct Order {
     pub(super) kind: OrderKind,
-    /// Seconds that finding it took, on the processor.
+    /// Seconds of its computation, on the CPU.
     pub(super) seconds: f64,
-    /// `None` for the order that there is.
+    /// `None` for the existing order.
     pub(super) permutation: Option<Permutation>,
 }
 
 impl Order {
-    /// Finds the order of a graph. Ids of generated graphs are shuffled, so that nothing is owed to the generator.
+    /// Computes the order of a graph. Ids of generated graphs are shuffled, so their original order is of no benefit.
     pub(super) fn find(kind: OrderKind, graph: &Csr) -> Result<Self, Error> {
         Self::inside(kind, 1, graph)
     }
 
-    /// As [`find`](Self::find), inside so many equal ranges of ids.
+    /// As [`find`](Self::find), inside `n_blocks` equal ranges of ids.
     pub(super) fn inside(kind: OrderKind, n_blocks: usize, graph: &Csr) -> Result<Self, Error> {
         if kind == OrderKind::None {
             return Ok(Self { kind, seconds: 0.0, permutation: None });

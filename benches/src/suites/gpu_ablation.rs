@@ -1,9 +1,9 @@
-//! `gpu-ablation`: what each part of sparse products on a CUDA device brings, as in tables 4 and 5 of Miao et al. 2023:
-//! ids as they are and rows alone, then orders of nodes, then dense blocks for tensor cores, by share and by the
-//! device's own choice.
+//! `gpu-ablation`: effect of each part of sparse products on a CUDA device, as in tables 4 and 5 of Miao et al. 2023.
+//! The baseline is the existing node order with rows only. Then come node orders, and dense blocks for tensor cores,
+//! with given thresholds and with the device's own choice.
 //!
-//! Epochs are those of `gpu-fullbatch` with the first aggregation computed once; products sum neighbours in rows as
-//! wide as the hidden layer.
+//! Epochs are those of `gpu-fullbatch` with the first aggregation computed once. Products sum neighbours over rows of
+//! the hidden width.
 
 use std::borrow::Cow;
 
@@ -20,12 +20,12 @@ use super::{DTYPES, Setup};
 use crate::timing::{Contestant, Protocol, Summary, compete};
 use crate::{Case, Error, Goal, Report, graphs, table};
 
-/// The paper's orders, and girih's own.
+/// Orders of the paper, and girih's own.
 const ORDERS: [OrderKind; 6] =
     [OrderKind::None, OrderKind::Degree, OrderKind::Slashburn, OrderKind::Rcm, OrderKind::Metis, OrderKind::Community];
-/// The paper's shares, between no blocks and the device's own choice.
+/// Density thresholds of the paper, between no blocks and the device's own choice.
 const TILINGS: [Tiling; 5] = [Tiling::Never, Tiling::From(0.02), Tiling::From(0.05), Tiling::From(0.1), Tiling::Auto];
-/// How much slower the device's own choice may be than the best one.
+/// Per cent by which the device's own choice may be slower than the best one.
 const AUTO_PERCENT: f64 = 5.0;
 
 /// Adds a case for each order, choice of blocks and storage type, and goals for the device's own choice.
@@ -76,21 +76,21 @@ fn measure_product(
     Ok((results[0].1, cuda.split(&product.sparse)))
 }
 
-/// One combination of what can be varied, measured.
+/// Measurement of one combination of settings.
 struct Arm {
     order: OrderKind,
-    /// Seconds that finding the order took.
+    /// Seconds of computing the order.
     order_s: f64,
     tiling: Tiling,
     precision: Dtype,
     epoch: Summary,
     product: Summary,
-    /// What of the entries went to blocks, if anything.
+    /// Division of the entries into blocks and rows, if there are blocks.
     split: Option<Split>,
 }
 
 impl Arm {
-    /// `ORDER/STORAGE`.
+    /// Name prefix `ORDER/STORAGE`.
     fn place(&self) -> String {
         format!("{}/{}", self.order, self.precision.name())
     }
@@ -99,7 +99,7 @@ impl Arm {
         self.order == OrderKind::None && self.tiling == Tiling::Never
     }
 
-    /// The case, beside the base among `all`, where it was measured.
+    /// Case, compared with the baseline in `all` if that was measured.
     fn case(&self, all: &[Self]) -> Case {
         let case = Case::new(format!("{}/{}", self.place(), self.tiling), self.epoch)
             .with("product_ms", 1e3 * self.product.median_s)
@@ -114,9 +114,8 @@ impl Arm {
         }
     }
 
-    /// How far this choice of blocks is from the best of `all` in the same order and storage type, in epochs and
-    /// products: by the shortest times, because epochs of a millisecond vary by a fifth with what the host does beside
-    /// them.
+    /// Goals that compare this choice of blocks with the best of `all` for the same order and storage type, in epochs
+    /// and products. The shortest times count: epochs of a millisecond vary by a fifth with other work of the host.
     fn goals(&self, all: &[Self]) -> [Goal; 2] {
         let beside_best = |name: &str, seconds: fn(&Self) -> f64| {
             let same = all.iter().filter(|arm| arm.order == self.order && arm.precision == self.precision);
@@ -128,8 +127,7 @@ impl Arm {
     }
 }
 
-/// Milliseconds of an epoch, and of a product behind them, with a row for each order and a column for each choice of
-/// blocks.
+/// Table with milliseconds of an epoch and of a product; one row per order, one column per choice of blocks.
 fn paper_table(precision: Dtype, arms: &[Arm]) -> String {
     let mut rows: Vec<Vec<String>> = vec![vec![precision.name().to_owned()]];
     for arm in arms.iter().filter(|arm| arm.precision == precision) {

@@ -1,11 +1,10 @@
-//! `gpu-accuracy`: whether a CUDA device learns what the processor learns, and bf16 what `f32` learns.
+//! `gpu-accuracy`: whether a CUDA device learns as the CPU does, and bf16 as `f32` does.
 //!
-//! Of each data set the loss of 50 epochs in `f32`, on the processor and on the device; then whole trainings on the
-//! device in both storage types, each run with a seed of its own that both types share, scored on the test nodes at the
-//! best epoch of the validation nodes. The network is a GCN as `girih train` trains it unless it is told, but on two
-//! classes, where accuracy says little (there it is the published one for such data, and the area under the receiver
-//! operating characteristic counts), and on generated graphs, whose 41 classes want more than 16 hidden columns: there
-//! it is that of Miao et al. 2023.
+//! For each data set, 50 epochs in `f32` on the CPU and on the device give loss curves. Full training on the device
+//! then gives scores for both storage types, with the same seeds. Scores are those on the test nodes at the best
+//! epoch of the validation nodes. The network is the GCN of `girih train` by default. Data with two classes use the
+//! published network and ROC-AUC, because accuracy says little there. Generated graphs, whose 41 classes need more
+//! than 16 hidden columns, use that of Miao et al. 2023.
 
 use girih_compute::{Backend, Cpu, Dtype};
 use girih_datasets::Dataset;
@@ -16,15 +15,14 @@ use super::{Setup, gpu};
 use crate::timing::Summary;
 use crate::{Case, Error, Goal, Report, graphs};
 
-/// Epochs of the loss curves.
+/// Number of epochs of the loss curves.
 const CURVE: u64 = 50;
-/// How far losses may be apart, relative to the processor's, in millionths.
+/// Maximum difference of losses, relative to the CPU's, in millionths.
 const CURVE_MILLIONTHS: f64 = 100.0;
-/// How far bf16 may be from `f32`, in points of the score.
+/// Maximum difference between scores of bf16 and `f32`, in points.
 const SCORE_POINTS: f64 = 0.3;
 
-/// Adds four cases for each data set: the loss curve on the processor and on the device, and a score for each storage
-/// type.
+/// Adds four cases for each data set: the loss curves on the CPU and the device, and a score for each storage type.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let mut cuda = gpu::open_device(report)?;
     let default = [setup.graph_or(graphs::FULL).to_owned()];
@@ -48,7 +46,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// The network for a data set.
+/// Configuration for a data set.
 fn config(dataset: &Dataset) -> TrainConfig {
     match dataset.n_classes() {
         2 => TrainConfig::heterophilous(),
@@ -57,7 +55,7 @@ fn config(dataset: &Dataset) -> TrainConfig {
     }
 }
 
-/// The losses of the first epochs of a run, and what these epochs took.
+/// Losses of the first epochs of a run, with the times of these epochs.
 struct Curve {
     losses: Vec<f32>,
     time: Summary,
@@ -90,15 +88,15 @@ fn add_curves(data: &str, expected: Curve, found: Curve, report: &mut Report) {
     report.goals.push(Goal::at_most(what, millionths, CURVE_MILLIONTHS));
 }
 
-/// The largest difference of two curves, relative to the first one.
+/// Largest difference of two curves, relative to the first one.
 fn largest_difference(expected: &[f32], found: &[f32]) -> f64 {
     assert_eq!(expected.len(), found.len(), "curves of as many epochs");
     let difference = |(&a, &b): (&f32, &f32)| f64::from((b - a).abs() / a.abs().max(f32::MIN_POSITIVE));
-    // Losses are numbers: training ends with an error at one that is none.
+    // Losses are finite: training ends with an error otherwise.
     expected.iter().zip(found).map(difference).fold(0.0, f64::max)
 }
 
-/// The cases of both storage types, the second beside the first.
+/// Adds the cases of both storage types, the second with its difference to the first.
 fn add_scores(data: &str, metric: Metric, [f32, bf16]: &[Trained; 2], report: &mut Report) -> Result<(), Error> {
     let named = |dtype: Dtype| format!("{data}/{}", dtype.name());
     let difference = bf16.minus(f32, metric)?;
@@ -127,7 +125,7 @@ mod tests {
         assert_eq!(largest_difference(&[1.0, 0.0], &[1.0, 0.0]), 0.0);
     }
 
-    /// The processor in the place of the device: the same curve, the same scores, and rows in bf16 that cost little.
+    /// With the CPU in place of the device: the same curve, the same scores, and a small loss from bf16 rows.
     #[test]
     fn a_data_set_is_reported_with_its_goals() {
         let dataset = graphs::load_with_splits("synth:planted,nodes=400,degree=10,features=16,classes=2", 3).unwrap();

@@ -1,9 +1,9 @@
-//! `gpu-fullbatch`: whole training epochs of a two-layer GCN on a CUDA device, as `girih train` runs them, in each
-//! order of nodes and storage type, with the first aggregation computed once and in every epoch.
+//! `gpu-fullbatch`: full training epochs of a two-layer GCN on a CUDA device, as `girih train` runs them. Cases cover
+//! node orders and storage types, with the first aggregation computed once and in every epoch.
 //!
-//! Nothing is dropped out. The device works while the host goes on, so that only whole epochs are timed: each waits for
-//! the one before, and nothing runs between them. For the same reason the peer does not take turns but runs after
-//! girih.
+//! There is no dropout. The device runs asynchronously to the host, so only whole epochs are timed: each waits for
+//! the one before, and nothing runs between them. For the same reason the peer runs after girih and does not
+//! alternate.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -22,12 +22,12 @@ use crate::peer::Peer;
 use crate::timing::{Contestant, Protocol, Summary, compete};
 use crate::{Case, Error, Report, graphs};
 
-/// Width of the hidden layer, but for [`NARROW`].
+/// Width of the hidden layer, except for [`NARROW`].
 const HIDDEN: usize = 128;
-/// The graph whose published runs have a narrower hidden layer, and its width.
+/// Graph whose published runs have a narrower hidden layer, with its width.
 const NARROW: (&str, usize) = ("synth:products", 64);
 
-/// Adds four cases for each order, and the peer's: in the order that there is, and in those that are asked for.
+/// Adds four cases for each order, and the peer's, in the existing order and in the requested ones.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let mut cuda = gpu::open_device(report)?;
     let spec = setup.graph_or(graphs::FULL);
@@ -55,12 +55,12 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// Width of the hidden layer: the caller's, or that of published runs on the graph.
+/// Width of the hidden layer: the caller's, otherwise that of published runs on the graph.
 pub(super) fn hidden(setup: &Setup, spec: &str) -> usize {
     setup.hidden.unwrap_or(if spec.starts_with(NARROW.0) { NARROW.1 } else { HIDDEN })
 }
 
-/// The network and its epochs: one more than are timed.
+/// Configuration of the GCN, with an epoch count that includes the warm-up.
 pub(super) fn gcn(hidden: usize, precision: Dtype, aggregate_once: bool, protocol: Protocol) -> TrainConfig {
     let epochs = (protocol.warm_up + protocol.repeats) as u64;
     TrainConfig {
@@ -73,7 +73,7 @@ pub(super) fn gcn(hidden: usize, precision: Dtype, aggregate_once: bool, protoco
     }
 }
 
-/// The library and the time of its epochs, if there is a peer.
+/// Library and epoch time of the peer, if there is one.
 type PeerEpoch = Option<(String, Summary)>;
 
 struct FullBatch<'a> {
@@ -83,7 +83,7 @@ struct FullBatch<'a> {
 }
 
 impl FullBatch<'_> {
-    /// girih's cases in one order and storage type, each beside the `rivals` that there are.
+    /// girih's cases in one order and storage type, each compared with the available `rivals`.
     fn cases(
         &self,
         cuda: &Cuda,
@@ -109,7 +109,7 @@ impl FullBatch<'_> {
         Ok(cases)
     }
 
-    /// Epochs of the peer on the graph as it is numbered.
+    /// Epochs of the peer on the graph in its current order.
     fn peer_epoch(&self, dataset: &Dataset) -> Result<PeerEpoch, Error> {
         let Some(python) = self.peer else { return Ok(None) };
         let folder = tempfile::tempdir()?;

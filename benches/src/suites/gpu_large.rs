@@ -1,9 +1,9 @@
-//! `gpu-large`: epochs of GraphSAGE on sampled neighbours of a graph of which devices keep a part of the features, or
-//! their codes, on one device and on all there are. Each way is a case, with what every kind of memory holds and
-//! serves.
+//! `gpu-large`: epochs of GraphSAGE on sampled neighbours of a large graph, with part of the features, or their
+//! codes, on the devices. Cases run on one device and on all. Each way of training is a case, with the contents and
+//! reads of every memory tier.
 //!
-//! Nothing is scored: only epochs are timed, each with all of its batches. On one device also in `f32`, as features are
-//! without a codec.
+//! Epochs are timed, each with all its batches, and nothing is scored. One device also runs in `f32`, the type of
+//! features without a codec.
 
 use girih_compress::CodecSpec;
 use girih_compute::Dtype;
@@ -19,14 +19,14 @@ use crate::timing::{Protocol, Summary};
 use crate::{Case, Error, Goal, Report, graphs};
 
 const GRAPH: &str = "synth:papers100m";
-/// Seeds that each device has of a batch, as DSP counts them.
+/// Seeds per device in a batch, as in DSP.
 const BATCH_SIZE: usize = 1024;
-/// How many times faster codes on the device have to be than all features on the host, on one device in `f32`.
+/// Required speedup of codes on the device over all features on the host, on one device in `f32`.
 const TIMES_UNCOMPRESSED: f64 = 10.0;
-/// How many times as fast four devices have to be as one.
+/// Required speedup of four devices over one.
 const TIMES_ONE: f64 = 3.3;
 
-/// One way to train.
+/// Training variant.
 struct Way {
     name: String,
     n_devices: usize,
@@ -34,23 +34,23 @@ struct Way {
 }
 
 impl Way {
-    /// Whether the host has all features, uncompressed.
+    /// Whether the host holds all features, uncompressed.
     fn is_uncompressed(&self) -> bool {
         self.config.codec.is_none() && self.config.tiers == tiers(Some((0.0, 0.0)), None)
     }
 
-    /// Whether both run on as many devices, and store what they compute alike.
+    /// Whether both variants have the same number of devices and storage type.
     fn is_like(&self, other: &Self) -> bool {
         (self.n_devices, self.config.precision) == (other.n_devices, other.config.precision)
     }
 
-    /// Whether every device has all codes.
+    /// Whether every device holds all codes.
     fn has_all_codes(&self) -> bool {
         self.config.codec.is_some() && self.config.tiers == CacheConfig::default()
     }
 }
 
-/// Adds a case for each way to train.
+/// Adds a case for each training variant.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     drop(gpu::open_device(report)?);
     let hidden = setup.hidden.unwrap_or(sage::HIDDEN);
@@ -90,7 +90,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// All ways on so many devices.
+/// All variants on one device and on `n_devices`.
 fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
     // The last epoch, which would be scored, is not reached.
     let epochs = (protocol.warm_up + protocol.repeats) as u64 + 1;
@@ -132,7 +132,7 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
     ways
 }
 
-/// The time of an epoch, and what training came to.
+/// Time of an epoch, and the outcome of training.
 fn epochs_of(way: &Way, dataset: &Dataset, protocol: Protocol) -> Result<(Summary, Outcome), Error> {
     let mut times: Vec<EpochTimes> = Vec::new();
     let mut observe = |event: Event<'_>| {

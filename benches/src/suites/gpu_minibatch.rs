@@ -1,9 +1,9 @@
-//! `gpu-minibatch`: epochs of GraphSAGE on sampled neighbours on CUDA devices: graph and features in their memory, in
-//! that of others, read in place or exchanged, or in that of the host, beside PyG's loader. Each way is a case, so that
-//! the report is the table of what each of them costs.
+//! `gpu-minibatch`: epochs of GraphSAGE on sampled neighbours on CUDA devices, compared with PyG's loader. Graph and
+//! features are in device memory, in that of other devices (read in place or exchanged), or in host memory. Each
+//! placement is a case, so that the report compares their costs.
 //!
-//! The device works while the host goes on, so that only whole epochs are timed, each with all of its batches; the peer
-//! runs after girih instead of taking turns.
+//! The device runs asynchronously to the host, so only whole epochs are timed, each with all its batches. The peer
+//! runs after girih and does not alternate.
 
 use girih_comm::CardTransport;
 use girih_compress::CodecSpec;
@@ -22,28 +22,28 @@ use crate::timing::{Contestant, Protocol, Summary, compete};
 use crate::{Case, Error, Goal, Report, graphs};
 
 const GRAPH: &str = "synth:products";
-/// Seeds of batches; the first number is that of the peer, and of all but the first table.
+/// Seeds of a batch. The peer, and all tables but the first, use the first number.
 const BATCH_SIZES: [usize; 2] = [1024, 8192];
-/// Shares of the features, and of the rows of the graph, on every device while the host has all.
+/// Shares of features, or of rows of the graph, that every device caches while the host holds all.
 const CACHES: [f64; 5] = [0.0, 0.1, 0.2, 0.5, 1.0];
-/// Numbers of devices, beside one.
+/// Numbers of devices, in addition to one.
 const SEVERAL: [usize; 2] = [2, 4];
-/// How many times as fast four devices have to be as one.
+/// Required speedup of four devices over one.
 const TIMES_ONE: f64 = 2.5;
 
-/// One way to train.
+/// Training variant.
 struct Way {
     name: String,
     n_devices: usize,
     layout: GraphPlacement,
-    /// What carries patches; the faster one unless told.
+    /// Transport of patches; `None` for the faster one.
     transport: Option<CardTransport>,
     config: TrainConfig,
-    /// How many times longer the peer's epoch has to take.
+    /// Required speedup over the peer's epoch, if any.
     times_peer: Option<f64>,
 }
 
-/// Adds a case for each way to train, and the peer's.
+/// Adds a case for each training variant, and the peer's.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     drop(gpu::open_device(report)?);
     let hidden = setup.hidden.unwrap_or(sage::HIDDEN);
@@ -83,7 +83,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// All ways on so many devices.
+/// All variants on one device and on up to `n_devices`.
 fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
     let config = |batch_size| config((hidden, batch_size), protocol);
     let way = |name: String, config: TrainConfig| {
@@ -124,7 +124,7 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
         ways.push(way(format!("{group}/topk:8 on the {name}"), TrainConfig { codec, ..placed(tiers(features, None)) }));
     }
     for n in SEVERAL.into_iter().filter(|n| *n <= n_devices) {
-        // As many seeds a device, as DSP has it.
+        // Every device gets the full number of seeds, as in DSP.
         let of_all = TrainConfig { batch_size: Some(n * BATCH_SIZES[0]), ..all.clone() };
         for (name, tiers) in [
             ("all on each", CacheConfig::default()),
@@ -156,13 +156,13 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
     ways
 }
 
-/// The network and its epochs: as many as are timed, and those before.
+/// Configuration with as many epochs as are timed, warm-up included.
 fn config((hidden, batch_size): (usize, usize), protocol: Protocol) -> TrainConfig {
     let epochs = (protocol.warm_up + protocol.repeats) as u64;
     TrainConfig { epochs, eval_every: epochs, ..sage::config(hidden, batch_size) }
 }
 
-/// The time of an epoch.
+/// Time of an epoch.
 fn epoch_of(way: &Way, dataset: &Dataset, protocol: Protocol) -> Result<Summary, Error> {
     let train = |observe: &mut Observer<'_>| {
         train_on((way.n_devices, way.layout, way.transport), dataset, &way.config, observe)
@@ -170,7 +170,7 @@ fn epoch_of(way: &Way, dataset: &Dataset, protocol: Protocol) -> Result<Summary,
     Ok(Epochs::of(protocol, &mut [], train)?.epoch())
 }
 
-/// The time of the peer's epochs: few are enough where one takes seconds.
+/// Time of the peer's epochs; few repeats suffice, because an epoch takes seconds.
 fn peer_epoch(peer: &mut Peer, protocol: Protocol) -> Result<Summary, Error> {
     let protocol = Protocol { warm_up: protocol.warm_up.min(1), repeats: protocol.repeats.min(2) };
     let name = peer.name().to_owned();

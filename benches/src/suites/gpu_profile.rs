@@ -1,9 +1,9 @@
-//! `gpu-profile`: one product on a CUDA device for each order of nodes, choice of blocks and storage type, between
-//! marks for profilers; and, with `--ncu`, what NVIDIA's profiler counts in it: bytes moved and hits of the L2 cache,
-//! before and after reordering, as in figure 8 of Miao et al. 2023.
+//! `gpu-profile`: one product on a CUDA device per node order, choice of blocks and storage type, between marks for
+//! profilers. With `--ncu`, NVIDIA's profiler counts moved bytes and L2 hits, before and after reordering, as in
+//! figure 8 of Miao et al. 2023.
 //!
-//! The suite starts the profiler on itself. What it lists are kernels; a kernel that no product needs tells the
-//! products apart.
+//! The suite runs itself under the profiler, which lists kernels. A kernel that no product uses separates the
+//! products.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -22,16 +22,16 @@ use super::{DTYPES, Setup};
 use crate::timing::Summary;
 use crate::{Case, Error, Report, graphs};
 
-/// Before and after reordering.
+/// Orders before and after reordering.
 const ORDERS: [OrderKind; 2] = [OrderKind::None, OrderKind::Community];
-/// Rows alone, and with dense blocks.
+/// Rows only, and with dense blocks.
 const TILINGS: [Tiling; 2] = [Tiling::Never, Tiling::Auto];
-/// The graph, whose features are of no use here.
+/// Graph; features are not needed.
 const GRAPH: &str = "synth:reddit,features=0";
-/// The kernel in front of each product.
+/// Kernel before each product.
 const MARK: &str = "add_scaled";
 
-/// Adds a case for each product, and for each of its kernels where a profiler is named.
+/// Adds a case for each product and, with a profiler, for each of its kernels.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     match &setup.ncu {
         None => run_products(setup, report),
@@ -39,7 +39,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     }
 }
 
-/// Runs every product once to warm up, then once between marks.
+/// Runs every product once for warm-up, then once between marks.
 fn run_products(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let mut cuda = gpu::open_device(report)?;
     let spec = setup.graph_or(GRAPH);
@@ -66,7 +66,7 @@ fn run_products(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a profiler sees in front of a product.
+/// Operands of the mark that a profiler sees before a product.
 struct Mark {
     x: CudaMatrix,
     out: CudaMatrix,
@@ -85,7 +85,7 @@ impl Mark {
         Ok(cuda.add_scaled(1.0, &self.x, &mut self.out)?)
     }
 
-    /// Lets profilers look at the mark and at `work`, and at nothing else.
+    /// Restricts profilers to the mark and `work`.
     fn around(&mut self, cuda: &Cuda, work: impl FnOnce() -> Result<f64, Error>) -> Result<f64, Error> {
         cuda.synchronize()?;
         profiler_start()?;
@@ -97,9 +97,9 @@ impl Mark {
     }
 }
 
-/// Runs this program under the profiler, and adds what that has counted to the products' cases.
+/// Runs this program under the profiler, and adds its counts to the products' cases.
 fn run_profiled(ncu: &Path, setup: &Setup, report: &mut Report) -> Result<(), Error> {
-    // The device is free again when the other process wants it.
+    // The scope releases the device before the other process needs it.
     let copy_gb_s = {
         gpu::open_device(report)?;
         report.device.as_ref().map_or(0.0, |device| device.copy_gb_s)
@@ -127,7 +127,7 @@ fn run_profiled(ncu: &Path, setup: &Setup, report: &mut Report) -> Result<(), Er
     Ok(())
 }
 
-/// How the profiler is called; names of what it counts follow. Every kernel starts with empty caches.
+/// Arguments of the profiler, followed by the names of its metrics. Caches are empty before every kernel.
 const PROFILER: [&str; 9] = [
     "--profile-from-start",
     "off",
@@ -140,7 +140,7 @@ const PROFILER: [&str; 9] = [
     "--metrics",
 ];
 
-/// What the profiler counts, with the units that it may give.
+/// Metrics of the profiler, with the units in which it may report them.
 const METRICS: [(&str, &[&str]); 5] = [
     ("gpu__time_duration.sum", &["ns", "nsecond"]),
     ("dram__bytes_read.sum", &["byte"]),
@@ -149,7 +149,7 @@ const METRICS: [(&str, &[&str]); 5] = [
     ("lts__t_sector_hit_rate.pct", &["%"]),
 ];
 
-/// The arguments with which this program runs the same products, and writes its record there.
+/// Arguments with which this program runs the same products, and writes its record to `record`.
 fn arguments(setup: &Setup, record: &Path) -> Vec<OsString> {
     fn joined<T: ToString>(values: &[T]) -> String {
         values.iter().map(T::to_string).collect::<Vec<_>>().join(",")
@@ -169,7 +169,7 @@ fn arguments(setup: &Setup, record: &Path) -> Vec<OsString> {
     arguments
 }
 
-/// What the profiler says of a kernel, or the sums of several.
+/// Counts of the profiler for a kernel, or their sums over several.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Kernel {
     name: String,
@@ -177,13 +177,12 @@ struct Kernel {
     read_bytes: f64,
     written_bytes: f64,
     sectors: f64,
-    /// Sectors that the L2 cache had.
+    /// Sectors that were found in the L2 cache.
     hits: f64,
 }
 
 impl Kernel {
-    /// From the profiler's table: a line of names, one of units, and one for each kernel; before it there may be
-    /// messages.
+    /// Parses the profiler's table: a line of names, one of units, and one per kernel. Messages may precede it.
     fn list(text: &str) -> Result<Vec<Self>, Error> {
         let mut lines = text.lines().skip_while(|line| !line.starts_with("\"ID\"")).map(fields);
         let names = lines.next().ok_or_else(|| format!("no table of kernels, but: {}", text.trim()))?;
@@ -205,7 +204,7 @@ impl Kernel {
 
     fn read(line: &[String], name: usize, columns: [usize; METRICS.len()]) -> Result<Self, Error> {
         let number = |column: usize| -> Result<f64, Error> {
-            // Digits are in groups of three.
+            // Digits are grouped by commas.
             let digits = line[column].replace(',', "");
             digits.parse().map_err(|_| format!("{}: {:?} is no number", line[name], line[column]).into())
         };
@@ -245,18 +244,18 @@ impl Kernel {
     }
 }
 
-/// What the L2 cache hands out at a time.
+/// Sector size of the L2 cache in bytes.
 const SECTOR_BYTES: f64 = 32.0;
 
-/// The fields of a line in which all of them are quoted.
+/// Fields of a line in which every field is quoted.
 fn fields(line: &str) -> Vec<String> {
     let inside = line.trim().strip_prefix('"').and_then(|line| line.strip_suffix('"'));
     inside.unwrap_or_default().split("\",\"").map(str::to_owned).collect()
 }
 
-/// A case for each product with the sums of its kernels, and for each kernel.
+/// Case for each product with the sums over its kernels, and case for each kernel.
 fn counted(products: &[Case], kernels: &[Kernel], copy_gb_s: f64) -> Result<Vec<Case>, Error> {
-    // Nothing is before the first mark.
+    // There is no product before the first mark.
     let of_products: Vec<&[Kernel]> = kernels.split(|kernel| kernel.name == MARK).skip(1).collect();
     if of_products.len() != products.len() || of_products.iter().any(|kernels| kernels.is_empty()) {
         return Err(format!(

@@ -1,12 +1,12 @@
-//! `gpu-ranks`: whole training epochs of a GCN on one CUDA device and on several, by partition, exchange and order of
-//! nodes.
+//! `gpu-ranks`: full training epochs of a GCN on one CUDA device and on several, by partition, exchange and node
+//! order.
 //!
-//! Nodes are in an order of the whole graph, cut by nodes and edges, `whole`, or in one that stays inside the row
-//! blocks of the partition, `inside`, in which every device keeps its share of the edges. One device works in the order
-//! of the whole graph. The last part of a name says in how many stages rows travel; `/rounded` behind it, that they are
-//! rounded to bf16 for that, and `/peer`, that they are copied from the memory of other devices. With `--timelines DIR`
-//! every case on several trains a few epochs more, of which a timeline is written there, and says what the busiest
-//! device did in one.
+//! An order covers the whole graph, divided by nodes and edges (`whole`), or stays inside the row blocks of the
+//! partition (`inside`), so that every device keeps its share of edges. One device uses the order of the whole graph.
+//! The last part of a name is the number of stages in which rows travel. A suffix `/rounded` means rows rounded to
+//! bf16 for transport, and `/peer` rows copied from the memory of other devices. With `--timelines DIR`, every case
+//! on several devices trains a few more epochs and writes their timeline there. It also reports the activity of the
+//! busiest device in one epoch.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -30,21 +30,21 @@ use super::{DTYPES, Setup};
 use crate::timing::{Protocol, Summary};
 use crate::{Case, Error, Goal, Report, graphs, occupancy};
 
-/// Layers of the network unless it is told.
+/// Default number of layers.
 const LAYERS: usize = 2;
-/// Most devices that are compared.
+/// Maximum number of devices to compare.
 const CARDS_MAX: usize = 4;
-/// How many times as fast as one several devices have to be: how many, where an epoch of one takes long, and where it is
-/// short, if anything is wanted there.
+/// Required speedup over one device: number of devices, speedup if an epoch on one device is long, and if it is short
+/// (`None` for no requirement).
 const TIMES_ONE: [(usize, f64, Option<f64>); 2] = [(2, 1.7, None), (4, 3.0, Some(2.3))];
 /// Milliseconds of a short epoch.
 const SHORT_MS: f64 = 12.0;
-/// How long a rank waits for another.
+/// Time that a rank waits for another.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Epochs of a training whose timeline is recorded: until steps are graphs, and a few of those.
+/// Epochs of a recorded training: some before steps are CUDA graphs, and a few after.
 const TRACED: u64 = 6;
 
-/// Adds a case for one device and those of each number of devices that is there, two or four, for each storage type.
+/// Adds a case for one device, and those of two and four devices if present, for each storage type.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let n_cards = n_cards(report)?;
     let spec = setup.graph_or(graphs::FULL);
@@ -52,7 +52,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     report.graph = Some(graphs::describe(&dataset));
     let suite = Ranks { hidden: hidden(setup, spec), layers: setup.layers.unwrap_or(LAYERS), protocol: setup.protocol };
     let transports = setup.transports_or(&[CardTransport::Nccl]);
-    // Four devices do all that two do.
+    // The plans for four devices include those for two.
     let wanted = setup.ways_of(named_plans(CARDS_MAX, transports), |(name, _)| name)?;
     let mut predictions = Predictions::new(n_cards.min(CARDS_MAX), transports)?;
     let mut by_storage = DTYPES.map(Times::of);
@@ -96,31 +96,31 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// Goals for the fastest way of each number of devices.
+/// Goals for the fastest plan of each number of devices.
 fn goals_beside_one(times: &Times) -> Vec<Goal> {
     let Some(one_ms) = times.fastest_ms(1) else { return Vec::new() };
     let wanted = |(n, long, short)| Some((n, if one_ms > SHORT_MS { long } else { short? }));
     TIMES_ONE.into_iter().filter_map(wanted).filter_map(|(n, wanted)| times.goal(n, wanted)).collect()
 }
 
-/// How devices share the work.
+/// Division of the work over devices.
 #[derive(Clone, Copy)]
 struct Sharing {
     scheme: Scheme,
     exchange: Exchange,
     stages: Stages,
     chunks: usize,
-    /// How rows of `f32` travel.
+    /// Type in which `f32` rows travel.
     wire: Dtype,
 }
 
 impl Sharing {
-    /// Whole panels, all at once, and products in one piece.
+    /// Whole panels in one stage, and products in one chunk.
     fn plain(scheme: Scheme) -> Self {
         Self { scheme, exchange: Exchange::Dense, stages: Stages::Parts(1), chunks: 1, wire: Dtype::F32 }
     }
 
-    /// The part of a case's name that says it.
+    /// Part of a case's name that describes the division.
     fn name(&self) -> String {
         let Self { scheme, exchange, stages, chunks, .. } = self;
         let chunked = if *chunks > 1 { format!("/{chunks}-chunks") } else { String::new() };
@@ -128,23 +128,24 @@ impl Sharing {
         format!("{scheme}/{exchange}/{stages}{chunked}{rounded}")
     }
 
-    /// Whether rows are rounded before they travel, and results with them.
+    /// Whether rows are rounded before transport, which changes results.
     fn rounds(&self) -> bool {
         self.wire == Dtype::Bf16
     }
 
-    /// Whether it is a way of its own for what is stored so: rows of bf16 travel as they are.
+    /// Whether the division applies to a storage type. Rows of bf16 travel as they are, so rounding only applies to
+    /// `f32`.
     fn suits(&self, precision: Dtype) -> bool {
         !self.rounds() || precision == Dtype::F32
     }
 }
 
-/// What is compared on so many devices.
+/// Divisions to compare on `n` devices.
 fn plans(n: usize) -> Vec<Sharing> {
     let rows = Sharing::plain(Scheme::OneD);
     let in_parts = |sharing, n| Sharing { stages: Stages::Parts(n), ..sharing };
     let lists = Sharing { exchange: Exchange::Rows, ..rows };
-    // Of two each gets the panel of the other, at once.
+    // With two devices each gets the other's panel at once, so turns make no difference.
     let turns = (n > 2).then_some(Stages::Turns);
     let stages = [1, 2, 3, 4].map(Stages::Parts).into_iter().chain(turns);
     let both =
@@ -159,7 +160,7 @@ fn plans(n: usize) -> Vec<Sharing> {
     plans
 }
 
-/// The same by each transport, with what names of cases say of them.
+/// Divisions with each transport, and their parts of case names.
 fn named_plans(n: usize, transports: &[CardTransport]) -> Vec<(String, (Sharing, CardTransport))> {
     let by_each = |sharing: Sharing| {
         transports.iter().map(move |&by| (format!("{}{}", sharing.name(), suffix(by)), (sharing, by)))
@@ -167,7 +168,7 @@ fn named_plans(n: usize, transports: &[CardTransport]) -> Vec<(String, (Sharing,
     plans(n).into_iter().flat_map(by_each).collect()
 }
 
-/// What the name of a case says of what carries rows.
+/// Suffix of a case's name for the transport.
 fn suffix(transport: CardTransport) -> &'static str {
     match transport {
         CardTransport::Nccl => "",
@@ -175,12 +176,12 @@ fn suffix(transport: CardTransport) -> &'static str {
     }
 }
 
-/// So many devices, two of which hold the same rows where that is the scheme.
+/// Process grid of `n` devices; in 1.5D, two devices hold the same rows.
 fn grid(n: usize, scheme: Scheme) -> Result<ProcessGrid, Error> {
     Ok(ProcessGrid::new(scheme, n, if scheme == Scheme::OneAndHalfD { 2 } else { 1 })?)
 }
 
-/// The data in an order.
+/// Data in a node order.
 fn ordered(dataset: &Dataset, order: &Order) -> Result<Dataset, Error> {
     Ok(match &order.permutation {
         Some(permutation) => dataset.clone().permuted(permutation)?,
@@ -188,13 +189,13 @@ fn ordered(dataset: &Dataset, order: &Order) -> Result<Dataset, Error> {
     })
 }
 
-/// How many devices there are; notes the first.
+/// Number of devices; records the first one.
 fn n_cards(report: &mut Report) -> Result<usize, Error> {
     drop(gpu::open_device(report)?);
     Ok((1..).find(|&ordinal| Device::open(ordinal).is_err()).unwrap_or(1))
 }
 
-/// Opens a device as training would.
+/// Opens a device as training does.
 fn open(ordinal: usize, precision: Dtype) -> Result<Cuda, Error> {
     Ok(Cuda::new(Device::open(ordinal)?).storing(precision))
 }
@@ -221,8 +222,8 @@ impl Ranks {
         Ok(Epochs::of(self.protocol, &mut [], |observe| several.train(dataset, &config, observe))?.epoch())
     }
 
-    /// A few epochs more, whose timeline is written to `folder` by the case's name: adds what the device did in one
-    /// that computed longest.
+    /// Trains a few more epochs and writes their timeline to `folder`, named by the case. Adds the activity of the
+    /// device that computed longest in one epoch.
     fn traced(&self, dataset: &Dataset, several: &Several, case: Case, folder: &Path) -> Result<Case, Error> {
         let timeline = Timeline::begin()?;
         let config = TrainConfig { epochs: TRACED, eval_every: TRACED, ..self.config(several.precision) };
@@ -276,7 +277,7 @@ impl Several {
     }
 
     fn train(&self, dataset: &Dataset, config: &TrainConfig, observe: &mut Observer<'_>) -> Result<Outcome, Error> {
-        // Devices join ranks once.
+        // A device joins ranks only once, so devices are opened here.
         let cards: Vec<Cuda> =
             (0..self.ranks.grid.ranks()).map(|ordinal| open(ordinal, self.precision)).collect::<Result<_, Error>>()?;
         let connect =

@@ -1,7 +1,7 @@
-//! `gpu-sampling`: mini-batches of sampled neighbours on a CUDA device, beside the processor's sampler.
+//! `gpu-sampling`: mini-batches of sampled neighbours on a CUDA device, compared with the CPU's sampler.
 //!
-//! A repetition is some batches one after the other, none of which the host waits for; times are those of a batch by
-//! the device's clock. A hop takes what batches with it take longer than batches without.
+//! A repetition is several batches without synchronisation with the host. Times are per batch, by the device's clock.
+//! The time of a hop is the difference between batches with it and without it.
 
 use std::sync::Arc;
 
@@ -20,19 +20,19 @@ use crate::timing::{Contestant, Summary, compete};
 use crate::{Case, Error, Goal, Report, graphs};
 
 const GRAPH: &str = "synth:products,features=0";
-/// Seeds of a batch, and neighbours hop by hop.
+/// Seeds of a batch, and the fan-out of each hop.
 const BATCHES: [(usize, &str); 4] = [(1024, "15,10,5"), (8192, "15,10,5"), (1024, "10,10,25"), (1024, "25,10,40")];
-/// Batches of a repetition on the device, and of one that only shows that everything works.
+/// Batches of a repetition on the device, and of a quick run.
 const N_BATCHES: [usize; 2] = [48, 2];
-/// Batches of a repetition on the processor.
+/// Batches of a repetition on the CPU.
 const N_HOST_BATCHES: usize = 4;
-/// Batches that capacities are made from.
+/// Batches from which capacities are derived.
 const N_MEASURED: usize = 12;
-/// Milliseconds for a batch of 1024 on Products, with local ids for all hops and with global ones for the last: those
-/// of a prototype, on an H200.
+/// Milliseconds for a batch of 1024 on Products, with local ids for all hops and with global ones for the last. They
+/// are those of a prototype on an H200.
 const PROTOTYPE_MS: [f64; 2] = [0.071, 0.052];
 
-/// What columns of the last hop are, and which nodes draw.
+/// Column ids of the last hop, and rule for the nodes that draw.
 const FORMS: [(&str, Columns, Expand); 4] = [
     ("local", Columns::Local, Expand::PerLayer),
     ("global", Columns::Global, Expand::PerLayer),
@@ -40,8 +40,8 @@ const FORMS: [(&str, Columns, Expand); 4] = [
     ("global once", Columns::Global, Expand::Once),
 ];
 
-/// Adds a case for each size of a batch and form of blocks, those of its hops, of local ids from a hash table, of a
-/// graph in memory of the host, and of the processor.
+/// Adds a case for each batch size and form of blocks, and cases for hops, hash-table relabelling, a graph in host
+/// memory, and the CPU.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let cuda = gpu::open_device(report)?;
     let dataset = graphs::load(setup.graph_or(GRAPH))?;
@@ -76,7 +76,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// A graph on the host, with the rows of a share of the nodes, those in most lists, on the device, too.
+/// Graph on the host. The rows of a share of the nodes, those with the highest in-degree, are also on the device.
 fn topology_with(cuda: &Cuda, graph: &Csr, every_card: f64) -> Result<Arc<DeviceTopology>, ComputeError> {
     let heats = Hotness::InDegree.heats(graph, &[], &Visits::default());
     let shares = CacheShares { every_card, one_card: 0.0 };
@@ -94,7 +94,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Batches of all hops, and how much longer each hop takes than those before it.
+    /// Batches of all hops, and the additional time of each hop.
     fn hops(
         &self,
         topology: &Arc<DeviceTopology>,
@@ -107,7 +107,7 @@ impl Bench<'_> {
         let mut before = 0.0;
         let mut ms_of_hops = Vec::new();
         for n in 1..n_hops {
-            // Hops before the last get local ids.
+            // Hops before the last one get local ids.
             let options = NeighborOptions { inputs: Columns::Local, ..options };
             let (time, _) = self.measure(topology, FanOut::new(&all.hops()[..n])?, options)?;
             ms_of_hops.push(1e3 * (time.median_s - before));
@@ -123,7 +123,7 @@ impl Bench<'_> {
         Ok(whole)
     }
 
-    /// One case, of all hops.
+    /// Case with all hops.
     fn case(
         &self,
         topology: &Arc<DeviceTopology>,
@@ -170,7 +170,7 @@ impl Bench<'_> {
         Ok((results[0].1, n_edges))
     }
 
-    /// A batch has to be that of the processor.
+    /// Checks that a batch equals the CPU's.
     fn check(
         &self,
         device: &mut DeviceSampler,
@@ -191,7 +191,7 @@ impl Bench<'_> {
         Loader::new(self.graph, sampler, self.seeds.to_vec(), options)
     }
 
-    /// The same batches by one thread of the processor.
+    /// Case of the same batches on one CPU thread.
     fn on_processor(&self, fan_out: &str, report: &mut Report) -> Result<(), Error> {
         let sampler = NeighborSampler::new(fan_out.parse()?, NeighborOptions::default())?;
         let loader = self.loader(sampler)?;

@@ -1,5 +1,5 @@
-//! `gpu-spmm`: `A·X` on a CUDA device, with the plain adjacency: sums of neighbours. cuSPARSE takes turns, by each of
-//! its algorithms on the same order of nodes; the best of them counts.
+//! `gpu-spmm`: `A·X` on a CUDA device with the plain adjacency, which sums neighbours. cuSPARSE alternates, with each
+//! of its algorithms on the same node order; the best one counts.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::{Case, Error, Report, graphs};
 
 /// Columns of the operand.
 const WIDTHS: [usize; 4] = [32, 64, 128, 256];
-/// The graph, whose features are of no use here.
+/// Graph; features are not needed.
 const GRAPH: &str = "synth:reddit,features=0";
 
 /// Adds two cases for each order, storage type and width: girih's and cuSPARSE's.
@@ -49,7 +49,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// Every kernel with every choice of blocks, and what cases are told apart by, where there are several.
+/// Every kernel with every choice of blocks. The text is the suffix of case names if there are several.
 fn variants(kernels: &[BlockKernel], tilings: &[Tiling]) -> Vec<(Option<BlockKernel>, Tiling, String)> {
     let kernels: Vec<Option<BlockKernel>> = match kernels {
         [] => vec![None],
@@ -69,7 +69,7 @@ fn variants(kernels: &[BlockKernel], tilings: &[Tiling]) -> Vec<(Option<BlockKer
     kernels.iter().flat_map(|&kernel| tilings.iter().map(move |&tiling| (kernel, tiling))).map(with).collect()
 }
 
-/// A graph in one order.
+/// Graph in one order.
 struct Bench<'a> {
     cuda: &'a Cuda,
     graph: &'a Csr,
@@ -77,7 +77,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// All storage types and widths.
+    /// Measures all storage types and widths.
     fn run(&self, order: &Order, peer: Option<&CuSparse>, suffix: &str, report: &mut Report) -> Result<(), Error> {
         let copy_gb_s = report.device.as_ref().map_or(0.0, |device| device.copy_gb_s);
         for dtype in DTYPES {
@@ -92,13 +92,13 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Both libraries on one operand.
+    /// Measures both libraries on one operand.
     fn measure(&self, dtype: Dtype, width: usize, peer: Option<&Adjacency<'_>>) -> Result<Measured, Error> {
         let x = self.cuda.upload(&random_matrix(self.graph.n_cols(), width)?, dtype)?;
         let mut out = self.cuda.zeros(Shape::new(self.graph.n_rows(), width), dtype)?;
-        // For each operand anew: the first one decides which blocks there are.
+        // Uploaded for each operand, because the first operand decides which blocks are built.
         let sparse = gpu::upload(self.cuda, self.graph)?;
-        // As it is stored, so that rounding it is no error of the product.
+        // Values as stored, so that rounding does not count as an error of the product.
         let host = self.cuda.download(&x)?;
         let sampled = SampledProduct::of(self.graph, &host);
         let operands = peer.map(|peer| peer.operands(host.data(), width)).transpose()?;
@@ -115,7 +115,7 @@ impl Bench<'_> {
         Ok(measured)
     }
 
-    /// girih first, then every algorithm of the peer.
+    /// Contestants: girih first, then every algorithm of the peer.
     fn contestants<'c>(
         &'c self,
         products: &'c [Product<'c>],
@@ -141,12 +141,12 @@ impl Bench<'_> {
     }
 }
 
-/// Which result has the lowest median.
+/// Index of the result with the lowest median.
 fn fastest(results: &[(String, Summary)]) -> Option<usize> {
     (0..results.len()).min_by(|&a, &b| results[a].1.median_s.total_cmp(&results[b].1.median_s))
 }
 
-/// What a product has to do, and the ceiling beside which it is put.
+/// Work of a product, and the ceiling to compare it with.
 struct Work {
     n_rows: usize,
     nnz: usize,
@@ -156,13 +156,12 @@ struct Work {
 }
 
 impl Work {
-    /// Bytes of operand rows that are read, once for each entry.
+    /// Bytes of operand rows, read once per entry.
     fn gathered_bytes(&self) -> f64 {
         (self.nnz * self.width * self.dtype.n_bytes()) as f64
     }
 
-    /// Bytes that have to pass the memory even if caches hold everything: offsets, indices, operand and result, once
-    /// each.
+    /// Bytes of memory traffic with perfect caches: offsets, indices, operand and result, once each.
     fn compulsory_bytes(&self) -> f64 {
         let pattern = (self.n_rows + 1) * size_of::<u64>() + self.nnz * size_of::<u32>();
         (pattern + 2 * self.n_rows * self.width * self.dtype.n_bytes()) as f64
@@ -180,12 +179,12 @@ impl Work {
     }
 }
 
-/// Times and errors of one operand.
+/// Times and errors with one operand.
 struct Measured {
     girih: (Summary, f64),
-    /// Which blocks there were, if any.
+    /// Division into blocks and rows, if there are blocks.
     split: Option<Split>,
-    /// The best of the peer's algorithms, by name.
+    /// Best algorithm of the peer, with its time and error.
     peer: Option<(&'static str, Summary, f64)>,
 }
 

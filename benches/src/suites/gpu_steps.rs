@@ -1,13 +1,13 @@
-//! `gpu-steps`: what a mini-batch takes to be sampled and to be brought to a CUDA device, step by step, as in paper D's
-//! tables: neighbours relabelled by hash maps, by bitmaps, while they are drawn, and on the device; rows of features
-//! gathered in memory that the system may move, in pinned memory, piece by piece beside copies, and read in place; and
-//! decoded from codes that the device has.
+//! `gpu-steps`: sampling a mini-batch and copying its rows to a CUDA device, step by step, as in paper D's tables.
+//! Relabelling uses hash maps, bitmaps, a fused pass while edges are drawn, or the device. Rows of features come
+//! through pageable memory, pinned memory, or chunks that overlap with copies, or are read in place. They are also
+//! decoded from codes on the device.
 //!
-//! Then the three stages of training, each alone, and all of them side by side: an epoch should take little longer than
-//! the slowest.
+//! The three stages of training follow, each alone and then overlapped. An epoch should take little longer than the
+//! slowest stage.
 //!
-//! A repetition is some batches one after the other, each of which is there before the next is begun but where pieces
-//! overlap; times are those of a batch.
+//! A repetition is several batches, each complete before the next one starts, except where chunks overlap. Times are
+//! per batch.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,17 +35,18 @@ const FAN_OUT: &str = "15,10,5";
 const BATCH_SIZE: usize = 1024;
 /// Batches of a repetition.
 const N_BATCHES: usize = 12;
-/// How many times faster than memory that the system may move the last way to bring rows has to be.
+/// Required speedup of the last transfer method over pageable memory.
 const TIMES_PAGEABLE: f64 = 2.0;
-/// Codes that are decoded (paper B), and at which share of the rate of copies, read and written, rows have to come.
+/// Codec of the decoded rows (paper B), and the share of the copy rate (read and written bytes) that decoding must
+/// reach.
 const CODEC: CodecSpec = CodecSpec::Topk(8);
 const DECODED_SHARE: f64 = 0.6;
-/// Columns from which on rows have to: a warp decodes one, and those of paper B have 768.
+/// Minimum number of columns for that goal: a warp decodes one row, and rows of paper B have 768.
 const DECODED_COLUMNS: usize = 512;
-/// How many times longer than its slowest stage a batch may take.
+/// Maximum time of a batch, relative to its slowest stage.
 const TIMES_SLOWEST: f64 = 1.15;
 
-/// Adds a case for each step of sampling and of bringing rows.
+/// Adds a case for each step of sampling and of copying rows.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let cuda = gpu::open_device(report)?;
     let dataset = graphs::load(setup.graph_or(GRAPH))?;
@@ -78,14 +79,14 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     DTYPES.iter().try_for_each(|&dtype| batches.stages(setup, (&cuda, rows, dtype), report))
 }
 
-/// Rows that are on the host alone.
+/// Feature store of rows in host memory alone.
 fn far(cuda: &Cuda, rows: &Matrix, dtype: Dtype, reads: HostReads) -> Result<Box<dyn RowReader<Cuda>>, Error> {
     let placement = Placement::of_shares(&ids(rows.n_rows()), CacheShares::default(), 1);
     let far = cuda.far_rows(rows, dtype, (&placement, reads))?;
     Ok(far.ok_or("the device has memory of its own")?.reader)
 }
 
-/// Cases of a table, each with how many times faster than the first it is.
+/// Adds the cases of a table, each with its speedup over the first one.
 fn add(report: &mut Report, table: &str, results: &[(String, Summary)], bytes: Option<f64>) -> Result<(), Error> {
     let first = results[0].1.median_s;
     for (name, time) in results {
@@ -98,12 +99,12 @@ fn add(report: &mut Report, table: &str, results: &[(String, Summary)], bytes: O
     Ok(())
 }
 
-/// All ids.
+/// Ids of all nodes.
 fn ids(n: usize) -> Vec<NodeId> {
     (0..n as NodeId).collect()
 }
 
-/// The batches that are sampled, and the nodes whose rows they read.
+/// Batches to sample, and the nodes whose rows they read.
 struct Batches<'d> {
     dataset: &'d Dataset,
     seeds: Vec<NodeId>,
@@ -121,7 +122,7 @@ impl<'d> Batches<'d> {
         Ok(batches)
     }
 
-    /// Bytes of the rows that a batch reads, on average.
+    /// Mean bytes of the rows that a batch reads.
     fn row_bytes(&self, rows: &Matrix, dtype: Dtype) -> f64 {
         let n_rows = self.inputs.iter().map(Vec::len).sum::<usize>();
         (n_rows * rows.n_cols() * dtype.n_bytes()) as f64 / self.inputs.len() as f64
@@ -134,7 +135,7 @@ impl<'d> Batches<'d> {
         Ok(Loader::new(&self.dataset.graph, sampler, self.seeds.clone(), options)?)
     }
 
-    /// Every way to relabel, on one thread, and the device.
+    /// Contestants: every relabelling on one CPU thread, and the device.
     fn samplers<'b>(&'b self, cuda: &'b Cuda) -> Result<Vec<Contestant<'b>>, Error> {
         let mut samplers = Vec::new();
         for relabel in Relabel::ALL {
@@ -148,7 +149,7 @@ impl<'d> Batches<'d> {
         Ok(samplers)
     }
 
-    /// Has the device sample all batches, and waits for each or for all of them.
+    /// Contestant that samples all batches on the device, with synchronisation after each batch or at the end.
     fn on_device<'b>(&'b self, name: &str, cuda: &'b Cuda, waits_for_each: bool) -> Result<Contestant<'b>, Error> {
         let graph = self.dataset.graph.clone().with_values(None)?;
         let topology = Arc::new(DeviceTopology::on_device(cuda, &graph)?);
@@ -164,7 +165,7 @@ impl<'d> Batches<'d> {
         }))
     }
 
-    /// Adds a case for rows of each storage, decoded from codes on the device.
+    /// Adds a case per storage type for rows decoded from codes on the device.
     fn decoded(&self, setup: &Setup, (cuda, rows): (&Cuda, &Matrix), report: &mut Report) -> Result<(), Error> {
         let codes = CompressedFeatures::fitted(CODEC, rows, 0)?;
         let copied = 1e9 * report.device.as_ref().map_or(0.0, |device| device.copy_gb_s);
@@ -187,7 +188,7 @@ impl<'d> Batches<'d> {
         Ok(())
     }
 
-    /// Adds a case for each stage of training alone, features on the host, and for all of them.
+    /// Adds a case for each stage of training alone, with features on the host, and for all stages together.
     fn stages(
         &self,
         setup: &Setup,
@@ -211,7 +212,7 @@ impl<'d> Batches<'d> {
             };
             Ok(Epochs::of(setup.protocol, &mut [], train)?.epoch().scaled(1.0 / n_batches))
         };
-        // With all on the device there is no loader, and the sampler is a small part.
+        // With all data on the device there is no loading stage, and sampling takes a small part.
         alone.push(("trainer".to_owned(), train(None)?));
         let (all, slowest) =
             (train(Some((0.0, 0.0)))?, alone.iter().map(|(_, time)| time.median_s).fold(0.0, f64::max));
@@ -226,7 +227,7 @@ impl<'d> Batches<'d> {
         Ok(())
     }
 
-    /// Samples all batches.
+    /// Contestant that samples all batches.
     fn contestant<'b>(
         &'b self,
         name: String,
@@ -240,7 +241,7 @@ impl<'d> Batches<'d> {
         })
     }
 
-    /// Brings the rows of all batches as loaders have done it.
+    /// Contestant that copies the rows of all batches as common loaders do.
     fn whole<'b>(&'b self, rows: &'b Matrix, gathered: Gathered) -> Result<Contestant<'b>, Error> {
         let largest = self.inputs.iter().map(Vec::len).max().unwrap_or(0);
         let mut transfer = Transfer::new(rows, gathered, largest)?;
@@ -256,8 +257,8 @@ impl<'d> Batches<'d> {
         }))
     }
 
-    /// Has the device read the rows of all batches, the next begun before the last one is there; those that the batch
-    /// before has from there, if so told.
+    /// Contestant in which the device reads the rows of all batches; each gather starts before the previous one ends.
+    /// If requested, rows of the previous batch are reused.
     fn read<'b>(
         &'b self,
         name: &str,

@@ -1,8 +1,8 @@
-//! `io`: generating a graph, writing it and reading it, in every format that can be written.
+//! `io`: generates a graph, then writes and reads it, in every writable format.
 //!
-//! Files are written to the system's temporary folder and read back at once, so that reading measures parsing and
-//! checking, not the disk. Text is read with one thread, too: its speed per core does not depend on the machine's
-//! cores.
+//! Files are written to the system's temporary folder and read back at once, so reading measures parsing and
+//! checking, not the disk. Text is also read with one thread, for a speed per core that is independent of the number
+//! of cores.
 
 use std::fs;
 use std::io::Write;
@@ -22,15 +22,15 @@ use super::{Setup, random_matrix};
 use crate::timing::{Contestant, Summary, compete};
 use crate::{Case, Error, Report, graphs};
 
-/// A way to store a graph.
+/// Storage format of a graph.
 struct Format {
     name: &'static str,
-    /// File name; extensions choose the dialect.
+    /// File name; its extensions choose the dialect.
     file: &'static str,
-    /// Read with one thread as well.
+    /// Whether it is also read with one thread.
     text: bool,
     save: fn(&Csr, &Path) -> Result<(), Error>,
-    /// Returns the number of edges read, which has to be right.
+    /// Returns the number of edges read, which is checked.
     load: fn(&Path) -> Result<usize, Error>,
 }
 
@@ -76,7 +76,7 @@ const FORMATS: [Format; 9] = [
     },
 ];
 
-/// Rows and columns of the table of features, 40 MB of text or, in a quick run, 1 MB.
+/// Rows and columns of the feature table: 40 MB of text, or 1 MB in a quick run.
 const TABLE: [usize; 2] = [32_768, 128];
 const SMALL_TABLE: [usize; 2] = [1024, 128];
 
@@ -111,7 +111,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// A contestant that reads, with all threads or some.
+/// Contestant that reads, with all threads or `threads`.
 fn read_by<'a>(
     name: &str,
     threads: Option<usize>,
@@ -122,7 +122,7 @@ fn read_by<'a>(
     Ok(Contestant::new(format!("{name}/load, threads={threads}"), move || pool.install(&mut read)))
 }
 
-/// The cases of reading features from a table of text.
+/// Cases of reading features from a text table.
 fn read_table(setup: &Setup, path: &Path) -> Result<Vec<Case>, Error> {
     let [rows, columns] = if setup.small { SMALL_TABLE } else { TABLE };
     let table = random_matrix(rows, columns)?;
@@ -147,7 +147,7 @@ fn save_table(table: &Matrix, path: &Path) -> Result<(), Error> {
     })?)
 }
 
-/// The case of generating the graph alone, without features; none when the SPEC names files.
+/// Case of generating the graph alone, without features; none if the SPEC names files.
 fn generate_graph(setup: &Setup) -> Result<Option<Case>, Error> {
     let Spec::Synth { name, mut recipe } = setup.graph().parse()? else { return Ok(None) };
     if let Recipe::Planted(planted) = &mut recipe {
@@ -195,12 +195,12 @@ fn load_edges(path: &Path) -> Result<usize, Error> {
     Ok(read_edge_list(path, &EdgeListOptions::default())?.edges.to_csr(Duplicates::Refuse)?.nnz())
 }
 
-/// Parsing alone, without sorting the edges into rows.
+/// Parses edges without sorting them into rows.
 fn load_edges_unsorted(path: &Path) -> Result<usize, Error> {
     Ok(read_edge_list(path, &EdgeListOptions::default())?.edges.len())
 }
 
-/// Weights of about eight digits, as measured ones have.
+/// Saves weights with about eight digits, like measured ones.
 fn save_weighted(graph: &Csr, path: &Path) -> Result<(), Error> {
     let weights = random_matrix(graph.nnz(), 1)?;
     Ok(write_matrix_market(path, &graph.with_values(Some(weights.buffer().clone()))?)?)

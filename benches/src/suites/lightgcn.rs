@@ -1,8 +1,8 @@
-//! `lightgcn`: a recommender's epoch, its batches and its evaluation, with the published settings: three hops, 64
-//! columns, batches of 2048 triples.
+//! `lightgcn`: epoch, batch and evaluation of a recommender, with the published settings: three hops, 64 columns,
+//! batches of 2048 triples.
 //!
-//! The peer is the authors' way in PyTorch. Its epochs take minutes, so that some batches and the drawing of some
-//! triples are timed, and its epoch is what they come to.
+//! The peer is the authors' method in PyTorch. Its epochs take minutes, so only some batches and draws are timed, and
+//! its epoch time is extrapolated.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -25,7 +25,7 @@ const PEER_DRAWS: usize = 50_000;
 /// Epochs of a quick run.
 const SMALL_EPOCHS: usize = 1;
 
-/// Adds a case for the epoch, a batch and an evaluation; the peer takes turns after every epoch.
+/// Adds cases for the epoch, a batch and an evaluation; the peer runs after every epoch.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let spec = setup.graphs.first().ok_or("the suite needs --graph FOLDER: the folder of Gowalla, or one like it")?;
     let dataset = graphs::load(spec)?;
@@ -55,12 +55,12 @@ fn start_peer(python: &Path, dataset: &Dataset, interactions: &Interactions) -> 
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("data");
     graphs::export_graph(&dataset.graph, &path)?;
-    // The script has read everything when it is ready, so that the folder may go.
+    // A script that is ready has read all its data, so the folder can be deleted.
     let n_users = interactions.n_users().to_string();
     Peer::start(python, "lightgcn_torch.py", &[path.as_os_str(), OsStr::new(&n_users)])
 }
 
-/// What the peer took, in seconds.
+/// Times of the peer in seconds.
 #[derive(Default)]
 struct Rivals {
     batch: Vec<f64>,

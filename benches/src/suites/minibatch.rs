@@ -1,7 +1,7 @@
-//! `minibatch`: steps of GraphSAGE on sampled neighbours, with batches made ahead and without, beside DGL's.
+//! `minibatch`: steps of GraphSAGE on sampled neighbours, with and without prefetch, compared with DGL's.
 //!
-//! A repetition is an epoch of some steps, so that nothing is made ahead during the turn of a peer; times are those of
-//! a step with all that it takes: sampling, features, both passes and the optimiser.
+//! A repetition is an epoch of a few steps, so no batch is prefetched while a peer runs. Times are per step and
+//! include sampling, features, both passes and the optimiser.
 
 use std::time::Duration;
 
@@ -18,15 +18,15 @@ const GRAPH: &str = "synth:reddit,degree=98";
 const BATCH_SIZE: usize = 1024;
 /// Steps of a repetition.
 const STEPS: usize = 8;
-/// Batches that may be made ahead: the default, and none.
+/// Numbers of prefetched batches: the default, and none.
 const AHEAD: [usize; 2] = [2, 0];
-/// What a step may take whose batch is made ahead, over its passes and optimiser without anything beside them.
+/// Maximum time of a step with prefetch, relative to its passes and optimiser alone.
 const HIDDEN_WITHIN: f64 = 1.1;
-/// How many times longer the peer's step has to take.
+/// Required speedup over the peer's step.
 const TIMES_PEER: f64 = 2.5;
 
-/// Adds a case for each number of batches made ahead; the peer takes turns with the first. The last one's time without
-/// sampling is what batches made ahead should come to.
+/// Adds a case for each number of prefetched batches; the peer alternates with the first. The time of the last case
+/// without sampling is the target of prefetching.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let dataset = graphs::load(setup.graph_or(GRAPH))?;
     report.graph = Some(graphs::describe(&dataset));
@@ -60,16 +60,17 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// Seconds of a step, one value for each repetition.
+/// Seconds of a step, one value per repetition.
 #[derive(Default)]
 struct Steps {
-    /// With all that a step takes.
+    /// Complete step.
     whole: Vec<f64>,
-    /// Both passes and the optimiser alone.
+    /// Both passes and the optimiser.
     training: Vec<f64>,
 }
 
-/// Times the steps of epochs, which are repetitions; after each the peer takes as many, whose seconds go to `rivals`.
+/// Times the steps of epochs, which are repetitions. After each the peer runs as many steps, whose seconds go to
+/// `rivals`.
 fn time(
     dataset: &Dataset,
     ahead: usize,
@@ -101,7 +102,7 @@ fn time(
     Ok(steps)
 }
 
-/// The data with fewer training nodes, so that an epoch is a repetition; evenly from all of them.
+/// Data with fewer training nodes, evenly chosen, so that an epoch is a repetition.
 fn of_short_epochs(mut dataset: Dataset) -> Result<Dataset, Error> {
     for split in &mut dataset.splits {
         let (all, wanted) = (split.train.len(), STEPS * BATCH_SIZE);
@@ -119,7 +120,7 @@ fn of_short_epochs(mut dataset: Dataset) -> Result<Dataset, Error> {
 fn config(prefetch: usize) -> TrainConfig {
     let sage = sage::config(sage::HIDDEN, BATCH_SIZE);
     TrainConfig {
-        // More than are taken, which evaluate nothing.
+        // More epochs than are run, so that no evaluation takes place.
         epochs: 1_000_000,
         eval_every: 1_000_000,
         batch: BatchConfig { prefetch, ..sage.batch },

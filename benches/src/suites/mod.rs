@@ -1,4 +1,4 @@
-//! The suites of `cargo xtask bench SUITE`; a new one is a module here and a line in [`Suite::run`].
+//! Suites of `cargo xtask bench SUITE`. A new one is a module here and a line in [`Suite::run`].
 
 mod attention;
 mod batches;
@@ -47,59 +47,60 @@ use crate::graphs;
 use crate::timing::Protocol;
 use crate::{Error, Report};
 
-/// What to measure.
+/// Suite of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Suite {
-    /// Sparse times dense, the aggregation of neighbours, over widths and storage types.
+    /// Sparse times dense products, which aggregate neighbours, over widths and storage types.
     Spmm,
-    /// Dense products of the shapes of a layer: forward, backward to the input, backward to the weights.
+    /// Dense products with the shapes of a layer: forward, backward to the input, backward to the weights.
     Gemm,
-    /// Whole training epochs of every model, with phases and peak memory.
+    /// Full training epochs of every model, with phases and peak memory.
     Fullbatch,
-    /// Whole training epochs of attention networks.
+    /// Full training epochs of attention networks.
     Attention,
     /// Epoch, batch and evaluation of a recommender.
     Lightgcn,
-    /// Orders of nodes: the time that they take, their quality, and the sparse product before and after.
+    /// Node orders: their cost, their quality, and the sparse product before and after.
     Reorder,
-    /// The products of the blocks of partitions, one by one, by order of nodes.
+    /// Products of the blocks of partitions, one by one, by node order.
     Blocks,
-    /// Mini-batches of sampled neighbours, by how they are relabelled.
+    /// Mini-batches of sampled neighbours, by relabelling.
     Sampling,
     /// Training steps on sampled neighbours.
     Minibatch,
-    /// The accuracy that mini-batches reach beside that of the full graph.
+    /// Accuracy of training on mini-batches, compared with the full graph.
     Batches,
-    /// The accuracy that compressed features leave, and the rates and errors of codecs.
+    /// Accuracy with compressed features, and rates and errors of codecs.
     Codecs,
-    /// What a cache of the hottest nodes serves of what batches read, by what tells which nodes are hot.
+    /// Share of reads that a cache of the hottest nodes serves, by prediction of hotness.
     Tiers,
-    /// Sparse times dense on a CUDA device, beside cuSPARSE.
+    /// Sparse times dense products on a CUDA device, compared with cuSPARSE.
     GpuSpmm,
-    /// Whole training epochs of a GCN on a CUDA device, beside PyTorch.
+    /// Full training epochs of a GCN on a CUDA device, compared with PyTorch.
     GpuFullbatch,
-    /// Epochs and products on a CUDA device, by order of nodes and by which blocks tensor cores multiply.
+    /// Epochs and products on a CUDA device, by node order and by the blocks that tensor cores multiply.
     GpuAblation,
-    /// One product on a CUDA device for each order of nodes, with what NVIDIA's profiler counts in it.
+    /// One product on a CUDA device for each node order, with counts of NVIDIA's profiler.
     GpuProfile,
-    /// The products of the blocks of partitions, one by one on a CUDA device, by order of nodes.
+    /// Products of the blocks of partitions, one by one on a CUDA device, by node order.
     GpuBlocks,
-    /// Whole training epochs of a GCN on several CUDA devices, beside one.
+    /// Full training epochs of a GCN on several CUDA devices, compared with one.
     GpuRanks,
-    /// Mini-batches of sampled neighbours on a CUDA device, beside the processor's sampler.
+    /// Mini-batches of sampled neighbours on a CUDA device, compared with the CPU's sampler.
     GpuSampling,
-    /// Sampling a mini-batch and bringing its rows to a CUDA device, step by step, as loaders have done it and as girih
-    /// does.
+    /// Sampling a mini-batch and copying its rows to a CUDA device, step by step, as common loaders and as girih do
+    /// it.
     GpuSteps,
-    /// Epochs on sampled neighbours on a CUDA device, beside `PyG`'s loader.
+    /// Epochs on sampled neighbours on a CUDA device, compared with `PyG`'s loader.
     GpuMinibatch,
-    /// `gpu-steps` and `gpu-minibatch`, one after the other: what each part of sampled training brings, in one record.
+    /// `gpu-steps` and `gpu-minibatch`, one after the other: the effect of each part of sampled training, in one
+    /// record.
     GpuSampled,
-    /// Epochs on sampled neighbours of a large graph on CUDA devices, by where its features lie.
+    /// Epochs on sampled neighbours of a large graph on CUDA devices, by placement of the features.
     GpuLarge,
-    /// Loss curves of a CUDA device beside the processor's, and the accuracy of bf16 beside that of f32.
+    /// Loss curves of a CUDA device compared with the CPU's, and accuracy of bf16 compared with f32.
     GpuAccuracy,
-    /// Epochs on 1 to 1024 CUDA devices, planned from what was recorded on few; nothing runs.
+    /// Planned epochs on 1 to 1024 CUDA devices, from records of few devices; nothing runs.
     Scaling,
     /// Generating, writing and reading graphs in every format.
     Io,
@@ -142,7 +143,8 @@ impl Suite {
     /// Adds the suite's cases to `report`.
     ///
     /// # Errors
-    /// When data cannot be had, an operation fails or a peer ends early; on several graphs for a suite that takes one.
+    /// When data are missing, an operation fails or a peer ends early; also on several graphs for a suite that takes
+    /// one.
     pub fn run(self, setup: &Setup, report: &mut Report) -> Result<(), Error> {
         if setup.graphs.len() > 1 && !matches!(self, Self::GpuAccuracy | Self::Batches | Self::Codecs | Self::Tiers) {
             return Err(format!("{} runs on one graph, but several are given: run it for each", self.name()).into());
@@ -181,39 +183,39 @@ impl Suite {
     }
 }
 
-/// What the caller chose.
+/// Settings of the caller.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// SPEC of the graph, or of several; none for the one that fits `small`.
+    /// SPECs of the graphs; if empty, the suite's default, which depends on `small`.
     pub graphs: Vec<String>,
-    /// A quick run on small operands.
+    /// Whether to run quickly, on small operands.
     pub small: bool,
-    /// How often each case runs.
+    /// Number of runs of each case.
     pub protocol: Protocol,
-    /// Orders of nodes, for suites that run in several; none for those that the suite would take.
+    /// Node orders, for suites that compare them; if empty, the suite's default.
     pub orders: Vec<OrderKind>,
-    /// Python interpreter with the other library, to run it beside girih.
+    /// Python interpreter with the other library, to compare with.
     pub peer: Option<PathBuf>,
-    /// Width of hidden layers, for suites where runs on different graphs have had different ones.
+    /// Width of hidden layers, for suites whose published runs differ in width.
     pub hidden: Option<usize>,
-    /// Layers of the network, for the suite that trains deeper ones.
+    /// Number of layers, for the suite that trains deeper networks.
     pub layers: Option<usize>,
-    /// Which blocks of adjacencies a device multiplies with tensor cores, for suites that compare that; none for those
-    /// that the suite would take.
+    /// Adjacency blocks that a device multiplies with tensor cores, for suites that compare them; if empty, the
+    /// suite's default.
     pub tilings: Vec<Tiling>,
-    /// Trainings with seeds of their own, for suites that ask how well a model learns.
+    /// Training runs with different seeds, for suites that measure accuracy.
     pub runs: u64,
-    /// NVIDIA's profiler of kernels, for the suite that asks it.
+    /// NVIDIA's kernel profiler, for the suite that uses it.
     pub ncu: Option<PathBuf>,
-    /// Folder of documents whose made parts are made anew, for the suite that has some.
+    /// Folder of the documents whose generated parts are updated, for the suite that has some.
     pub docs: Option<PathBuf>,
     /// Folder for timelines of devices, for the suite that records them.
     pub timelines: Option<PathBuf>,
-    /// What carries rows between devices, for the suite that compares that; none for what it would take.
+    /// Transports between devices, for the suite that compares them; if empty, its default.
     pub transports: Vec<CardTransport>,
-    /// Names of ways to train, for suites that compare many; none for all.
+    /// Names of training variants, for suites that compare many; if empty, all.
     pub ways: Vec<String>,
-    /// What multiplies these blocks, for suites that compare that; none for what is fastest on the device.
+    /// Kernels that multiply these blocks, for suites that compare them; if empty, the fastest one of the device.
     pub kernels: Vec<BlockKernel>,
 }
 
@@ -224,26 +226,26 @@ impl Setup {
         self.graph_or(graphs::DEFAULT)
     }
 
-    /// SPEC of the graph, for a suite with a `default` of its own.
+    /// SPEC of the graph, for a suite with its own `default`.
     fn graph_or<'a>(&'a self, default: &'a str) -> &'a str {
         let default = if self.small { graphs::SMALL } else { default };
         self.graphs.first().map_or(default, String::as_str)
     }
 
-    /// Orders of nodes, for a suite with a `default` of its own.
+    /// Node orders, for a suite with its own `default`.
     fn orders_or<'a>(&'a self, default: &'a [OrderKind]) -> &'a [OrderKind] {
         if self.orders.is_empty() { default } else { &self.orders }
     }
 
-    /// What carries rows between devices, for a suite with a `default` of its own.
+    /// Transports between devices, for a suite with its own `default`.
     fn transports_or<'a>(&'a self, default: &'a [CardTransport]) -> &'a [CardTransport] {
         if self.transports.is_empty() { default } else { &self.transports }
     }
 
-    /// Those of all ways to train that were asked for.
+    /// Requested ones of all training variants.
     ///
     /// # Errors
-    /// When one that was asked for is none of them.
+    /// When a requested variant does not exist.
     fn ways_of<W>(&self, all: Vec<W>, name: impl Fn(&W) -> &str) -> Result<Vec<W>, Error> {
         if let Some(unknown) = self.ways.iter().find(|asked| !all.iter().any(|way| name(way) == *asked)) {
             let names: Vec<_> = all.iter().map(|way| format!("\n  {}", name(way))).collect();
@@ -253,16 +255,16 @@ impl Setup {
         Ok(all.into_iter().filter(is_asked_for).collect())
     }
 
-    /// Blocks for tensor cores, for a suite with a `default` of its own.
+    /// Blocks for tensor cores, for a suite with its own `default`.
     fn tilings_or<'a>(&'a self, default: &'a [Tiling]) -> &'a [Tiling] {
         if self.tilings.is_empty() { default } else { &self.tilings }
     }
 }
 
-/// The storage types that suites compare.
+/// Storage types that suites compare.
 const DTYPES: [Dtype; 2] = [Dtype::F32, Dtype::Bf16];
 
-/// A matrix of draws in -1..1: speeds do not depend on them, but zeros and denormals would be no fair operand.
+/// Random matrix with values in -1..1. Speeds do not depend on the values, except for zeros and denormals.
 fn random_matrix(rows: usize, cols: usize) -> Result<Matrix, Error> {
     let key = Key::new(rows as u64, cols as u32);
     let mut data = vec![0.0; rows * cols];

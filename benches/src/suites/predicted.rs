@@ -1,4 +1,4 @@
-//! [`Predictions`]: what the planner says of epochs, beside what they take.
+//! [`Predictions`]: epoch times predicted by the planner, compared with measured ones.
 
 use girih_comm::CardTransport;
 use girih_datasets::Dataset;
@@ -10,33 +10,33 @@ use girih_trainer::{DataSizes, PlanDevice, TrainConfig};
 
 use crate::{Case, Error, Goal};
 
-/// Predictions are good within a fifth, choices within a twentieth of the best.
+/// Accepted error of a prediction, and accepted slowdown of a chosen plan over the best one, as shares.
 const OFF_AT_MOST: f64 = 0.2;
 const WORSE_AT_MOST: f64 = 0.05;
-/// Epochs take little more than their computation or their exchanges.
+/// Accepted excess of an epoch over its lower bound (computation or exchanges), as a share.
 const ABOVE_AT_MOST: f64 = 0.2;
 
-/// The figures of the cards here, and how predictions came out.
+/// Hardware profiles of the GPUs here, and the outcomes of predictions.
 pub(super) struct Predictions {
-    /// By what carries rows.
+    /// Hardware profiles, by transport.
     figures: Vec<(CardTransport, HardwareProfile)>,
-    /// Plans that could be chosen between.
+    /// Plans that compete with each other.
     outcomes: Vec<Outcome>,
 }
 
-/// Milliseconds of an epoch by a plan.
+/// Milliseconds of an epoch of a plan.
 struct Outcome {
-    /// Plans of a group are for the same session.
+    /// Session of the plan; plans with the same group compete.
     group: String,
     measured: f64,
     predicted: f64,
-    /// What goes for it where plans are chosen between.
+    /// Predicted value by which the planner chooses.
     chosen_by: f64,
-    /// What it takes at least.
+    /// Lower bound of the epoch.
     bound: f64,
 }
 
-/// One session on the cards here, planned.
+/// Planned session on the GPUs here.
 pub(super) struct Predicted {
     config: TrainConfig,
     sizes: DataSizes,
@@ -44,7 +44,7 @@ pub(super) struct Predicted {
     by_transport: Vec<OnCards>,
 }
 
-/// What ranks compute with, and how they exchange rows.
+/// Devices and network with which ranks compute and exchange.
 struct OnCards {
     transport: CardTransport,
     devices: Vec<PlanDevice>,
@@ -52,9 +52,9 @@ struct OnCards {
 }
 
 impl Predictions {
-    /// Measures the cards, unless that was done before.
+    /// Measures the GPUs with each transport.
     pub(super) fn new(n_cards: usize, transports: &[CardTransport]) -> Result<Self, Error> {
-        // A device joins ranks once, and each transport is measured by ranks of its own.
+        // A device joins ranks only once, so each transport is measured with newly opened devices.
         let of = |&transport: &CardTransport| {
             let cards = (0..n_cards).map(|i| Ok(Cuda::new(Device::open(i)?))).collect::<Result<Vec<_>, Error>>()?;
             Ok((transport, measure::figures(&cards, transport)?))
@@ -62,7 +62,7 @@ impl Predictions {
         Ok(Self { figures: transports.iter().map(of).collect::<Result<_, Error>>()?, outcomes: Vec::new() })
     }
 
-    /// Measures what a session of so many ranks takes on a card, whose nodes are cut so.
+    /// Measures the rates of a session on a GPU; `ranks` is the number of ranks and the division of nodes.
     pub(super) fn of(&self, dataset: &Dataset, config: &TrainConfig, ranks: (usize, Cuts)) -> Result<Predicted, Error> {
         let cuda = Cuda::new(Device::open(0)?).storing(config.precision);
         let rates = measure::session(&cuda, (dataset, config), true, ranks)?;
@@ -77,7 +77,7 @@ impl Predictions {
         Ok(Predicted { config: config.clone(), sizes, graph, by_transport })
     }
 
-    /// Puts a prediction beside a measurement; plans of one `group` compete.
+    /// Compares a prediction with a measurement; plans of one `group` compete.
     pub(super) fn beside(
         &mut self,
         case: Case,
@@ -91,8 +91,8 @@ impl Predictions {
         case.with("bound_ms", bound).with("x_bound", measured / bound)
     }
 
-    /// How far predictions are off at most, how much slower what they would choose is than the best, and how far the
-    /// best of any session is from what its plan takes at least.
+    /// Goals: largest error of a prediction, largest slowdown of the chosen plan over the best one, and largest
+    /// excess of a session's best plan over its lower bound.
     pub(super) fn goals(&self) -> [Goal; 3] {
         let best = |group: &str| self.least(group, |outcome| outcome.measured);
         let worst = |share: &dyn Fn(&Outcome) -> f64| self.outcomes.iter().map(share).fold(0.0, f64::max);
@@ -108,7 +108,7 @@ impl Predictions {
         ]
     }
 
-    /// The plan of a group that has least of something.
+    /// Plan of a group with the least value of `of`.
     fn least(&self, group: &str, of: fn(&Outcome) -> f64) -> &Outcome {
         let plans = self.outcomes.iter().filter(|outcome| outcome.group == group);
         plans.min_by(|a, b| of(a).total_cmp(&of(b))).expect("a group of at least one")
@@ -116,7 +116,7 @@ impl Predictions {
 }
 
 impl Predicted {
-    /// An epoch on ranks that share the work so.
+    /// Estimate of an epoch on ranks with these options.
     pub(super) fn estimate(&self, ranks: &RankOptions) -> Result<Estimate, Error> {
         let Self { config, sizes: data, graph, by_transport } = self;
         let transport = ranks.transport.unwrap_or_default();
@@ -143,7 +143,7 @@ mod tests {
         let outcomes = vec![outcome("a", 1.0, 1.1, 0.5), outcome("a", 1.2, 1.0, 0.8), outcome("b", 2.0, 2.0, 1.9)];
         let predictions = Predictions { figures: Vec::new(), outcomes };
         let [off, worse, above] = predictions.goals();
-        // Of the first group the second plan is the best.
+        // In the first group, the second plan is the best.
         assert!((above.found - 0.25).abs() < 1e-9 && !above.is_met, "{above:?}");
         assert!((off.found - 0.2).abs() < 1e-9, "{off:?}");
         assert!((worse.found - 0.1).abs() < 1e-9 && !worse.is_met, "{worse:?}");

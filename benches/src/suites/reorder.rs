@@ -1,4 +1,5 @@
-//! `reorder`: what orders of nodes cost, and what they bring: on shuffled ids, so that nothing is owed to the files.
+//! `reorder`: cost and benefit of node orders. Ids are shuffled first, so that the order of the files has no
+//! influence.
 
 use std::time::Instant;
 
@@ -13,7 +14,7 @@ use crate::{Case, Error, Report, graphs};
 
 /// Columns of the operand, as in the papers.
 const WIDTH: usize = 128;
-/// The simulated caches, in MiB: a core's, this machine's, and that of a large GPU.
+/// Simulated caches in MiB: of a core, of this machine, and of a large GPU.
 const CACHES_MIB: [usize; 3] = [1, 6, 50];
 
 /// Adds a case for each order.
@@ -36,7 +37,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         ordered.iter().map(|(kind, _, graph)| product(&backend, *kind, graph)).collect();
     let times = compete(setup.protocol, contestants?)?;
     let auto = Auto::here(1);
-    // The first order is the one that there is: shuffled.
+    // The first order is the existing one, which is shuffled.
     let before = times[0].1.median_s;
     for ((kind, seconds, graph), (name, time)) in ordered.iter().zip(times) {
         let mut case = Case::new(name, time)
@@ -60,7 +61,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// `Â·X` in one order.
+/// Contestant for `Â·X` in one order.
 fn product<'a>(backend: &'a Cpu, kind: OrderKind, graph: &Csr) -> Result<Contestant<'a>, Error> {
     let (n, scales) = (graph.n_rows(), graph.scales(Norm::Symmetric));
     let sparse = backend.upload_sparse(&SparseOperand { csr: graph, scales, symmetric: true, names: None })?;

@@ -1,4 +1,4 @@
-//! The network on sampled neighbours that suites train, and its peers: GraphSAGE as papers have it on batches.
+//! Network of the suites on sampled neighbours, and its peers: GraphSAGE with the mini-batch settings of papers.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -9,12 +9,12 @@ use girih_trainer::{BatchConfig, BatchKind, ModelConfig, ModelKind, OptimizerCon
 use crate::peer::Peer;
 use crate::{Error, graphs};
 
-/// Neighbours of each node, from the seeds outward.
+/// Sampled neighbours of each node, from the seeds outward.
 const FAN_OUT: [i64; 3] = [15, 10, 5];
 /// Width of the hidden layers.
 pub(super) const HIDDEN: usize = 256;
 
-/// Its training on batches of so many seeds, without dropout and decay.
+/// Configuration for batches of `batch_size` seeds, without dropout and weight decay.
 pub(super) fn config(hidden: usize, batch_size: usize) -> TrainConfig {
     let model =
         ModelConfig { kind: ModelKind::Sage, layers: FAN_OUT.len(), hidden, dropout: 0.0, ..ModelConfig::default() };
@@ -27,7 +27,7 @@ pub(super) fn config(hidden: usize, batch_size: usize) -> TrainConfig {
     }
 }
 
-/// Starts a script of `benches/peers` that trains the same on the same data.
+/// Starts a script of `benches/peers` that trains the same network on the same data.
 pub(super) fn start_peer(
     python: &Path,
     script: &str,
@@ -38,7 +38,7 @@ pub(super) fn start_peer(
     let path = folder.path().join("data");
     graphs::export_training(&dataset.graph, dataset, &path)?;
     let fan_out = FAN_OUT.map(|k| k.to_string()).join(",");
-    // The script has read everything when it is ready, so that the folder may go.
+    // A script that is ready has read all its data, so the folder can be deleted.
     let (hidden, batch_size) = (hidden.to_string(), batch_size.to_string());
     let arguments = [path.as_os_str(), OsStr::new(&hidden), OsStr::new(&batch_size), OsStr::new(&fan_out)];
     Peer::start(python, script, &arguments)

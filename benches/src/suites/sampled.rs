@@ -1,4 +1,4 @@
-//! What suites of training on sampled neighbours share: shares of devices, and training on one or several.
+//! Shared parts of the suites on sampled neighbours: cache shares, and training on one or several devices.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use girih_trainer::{CacheConfig, Observer, Outcome, SessionOptions, TrainConfig,
 
 use crate::Error;
 
-/// How long a rank waits for another: one may load for long.
+/// Time that a rank waits for another, long enough for loading.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// Shares of features and of rows of the graph, on every device and on one each.
+/// Cache configuration with the shares of features and of rows of the graph: on every device, and on one each.
 pub(super) fn tiers(features: Option<(f64, f64)>, topology: Option<(f64, f64)>) -> CacheConfig {
     let shares = |(every_card, one_card)| CacheShares { every_card, one_card };
     CacheConfig { features: features.map(shares), topology: topology.map(shares), ..CacheConfig::default() }
 }
 
-/// How many devices there are, the first among them.
+/// Number of devices, at least one.
 pub(super) fn n_devices() -> usize {
     (1..).find(|&ordinal| Device::open(ordinal).is_err()).unwrap_or(1)
 }
 
-/// Trains on the first devices: on one, or on several with a rank each, which holds what the layout says and gets the
-/// rest by the transport, or by the faster one.
+/// Trains on the first devices: on one, or on several with a rank each. The layout gives the rows that a rank holds;
+/// the transport carries the others, by default the faster one.
 pub(super) fn train_on(
     (n_devices, layout, transport): (usize, GraphPlacement, Option<CardTransport>),
     dataset: &Dataset,

@@ -1,8 +1,8 @@
-//! `sampling`: mini-batches of sampled neighbours, by how they are relabelled and by how many threads, as in paper D's
-//! table (classic, two bitmaps, fused) and beside DGL's sampler.
+//! `sampling`: mini-batches of sampled neighbours, by relabelling and number of threads, as in paper D's table
+//! (classic, two bitmaps, fused), compared with DGL's sampler.
 //!
-//! A repetition is some batches of 1000 seeds each, one after the other on one thread or side by side on all; times are
-//! those of a batch. DGL uses its threads inside a batch.
+//! A repetition is some batches of 1000 seeds each, sequential on one thread or parallel on all. Times are per batch.
+//! DGL uses its threads inside a batch.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -22,19 +22,17 @@ use crate::{Case, Error, Goal, Report, graphs};
 const GRAPH: &str = "synth:reddit,degree=98";
 const FAN_OUTS: [&str; 2] = ["15,10,5", "25,10,10"];
 const BATCH_SIZE: usize = 1000;
-/// Batches of a repetition: an epoch has five times as many, and what only the first ones cost should not count for
-/// more.
+/// Batches of a repetition. An epoch has five times as many, so the cost of first batches does not weigh too much.
 const BATCHES: usize = 32;
-/// How DGL can sample: ids of 32 bits hop by hop, or of 64 bits with its fused operator.
+/// Sampling modes of DGL: 32-bit ids hop by hop, or 64-bit ids with its fused operator.
 const DGL_IDS: [&str; 2] = ["int32", "int64"];
 
-/// How many times faster than the classic way, the first of all, each other way to relabel has to be, on one thread.
+/// Required speedups over the classic relabelling, the first one, on one thread.
 const TIMES_CLASSIC: [f64; 3] = [1.6, 2.0, 5.0];
-/// How many times faster than the fastest peer girih has to be with the last way, its default, on one thread and on
-/// all.
+/// Required speedups of the default relabelling, the last one, over the fastest peer: on one thread and on all.
 const TIMES_PEER: [f64; 2] = [8.0, 15.0];
 
-/// Adds a case for each fan-out, way to relabel and number of threads; DGL takes turns with them.
+/// Adds a case for each fan-out, relabelling and number of threads; DGL alternates with them.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let dataset = graphs::load(setup.graph_or(GRAPH))?;
     report.graph = Some(graphs::describe(&dataset));
@@ -55,14 +53,14 @@ fn start_peer(python: &Path, graph: &Csr, seeds: &[NodeId]) -> Result<Peer, Erro
     writer.graph(&graph.clone().with_values(None)?)?;
     writer.array("seeds", &[seeds.len()], seeds)?;
     writer.finish()?;
-    // The script has read everything when it is ready, so that the folder may go.
+    // A script that is ready has read all its data, so the folder can be deleted.
     Peer::start(python, "dgl_sampling.py", &[path.as_os_str()])
 }
 
-/// What is compared for one fan-out: each way to relabel on one thread, then the default on all.
+/// Loaders for one fan-out: each relabelling on one thread, then the default one on all.
 struct Arms<'g> {
     fan_out: &'static str,
-    /// In the order of [`Relabel::ALL`].
+    /// Loaders, in the order of [`Relabel::ALL`].
     loaders: Vec<Loader<'g, NeighborSampler>>,
     n_threads: usize,
 }
@@ -80,7 +78,7 @@ impl<'g> Arms<'g> {
         Ok(Self { fan_out, loaders, n_threads: rayon::current_num_threads() })
     }
 
-    /// One thread and every way to relabel, all threads and the default, and the peer.
+    /// Contestants: every relabelling on one thread, the default one on all threads, and the peer.
     fn contestants<'b>(&'b self, peer: Option<&'b RefCell<&'b mut Peer>>) -> Vec<Contestant<'b>> {
         let name = |what: &str, threads: usize| format!("{}/{what}/{threads} threads", self.fan_out);
         let ours = |loader: &'b Loader<'g, NeighborSampler>, threads: usize| {
@@ -102,7 +100,7 @@ impl<'g> Arms<'g> {
         contestants
     }
 
-    /// Cases and goals; `results` are in the order of [`contestants`](Self::contestants).
+    /// Adds cases and goals; `results` are in the order of [`contestants`](Self::contestants).
     fn add(&self, results: &[(String, Summary)], report: &mut Report) -> Result<(), Error> {
         let (ours, peers) = results.split_at(Relabel::ALL.len() + 1);
         let fastest_peer = peers.iter().map(|(_, time)| time.median_s).reduce(f64::min);
@@ -132,7 +130,8 @@ impl<'g> Arms<'g> {
     }
 }
 
-/// Other batches in each repetition, beginning anew after the last one of the epoch; made in memory that is kept.
+/// Contestant that samples the next batches in each repetition, wrapping around at the end of the epoch. Memory is
+/// reused.
 fn contestant<'b>(name: String, loader: &'b Loader<'_, NeighborSampler>, n_threads: usize) -> Contestant<'b> {
     let stage = Stage::new("sample").workers(n_threads).capacity(BATCHES);
     let mut first = 0;
@@ -143,7 +142,7 @@ fn contestant<'b>(name: String, loader: &'b Loader<'_, NeighborSampler>, n_threa
         let (n_batches, epoch) = (batches.len(), epoch.batches(batches));
         let start = Instant::now();
         std::thread::scope(|scope| -> Result<(), Error> {
-            // What a thread has made it drops at once, so that its next batch lies in the same memory.
+            // A thread drops its batch at once, so that its next batch reuses the memory.
             let mut made = epoch.prefetch_with(stage.clone(), || |_| Ok(())).start_in(scope)?;
             Ok(made.try_for_each(|made| made)?)
         })?;

@@ -1,7 +1,7 @@
-//! `scaling`: what epochs would take on 1 to 1024 cards, planned from figures that were measured on few; nothing runs.
+//! `scaling`: planned epochs on 1 to 1024 GPUs, from rates that were measured on few; nothing runs.
 //!
-//! Graphs have the papers' sizes, with edges spread evenly; times of entries of sparse products come from the records
-//! of `gpu-spmm`. What was recorded of whole epochs on one card is held against the same plans.
+//! Graphs have the sizes of the papers, with evenly spread edges. Times per entry of sparse products come from the
+//! records of `gpu-spmm`. Recorded epochs on one GPU check the plans.
 
 use std::time::Duration;
 
@@ -19,20 +19,20 @@ use crate::scaling_page;
 use crate::timing::{Protocol, Summary};
 use crate::{Case, Error, Goal, Report, folder};
 
-/// Most cards, a power of two, and those of a quick run.
+/// Maximum number of GPUs, a power of two, and that of a quick run.
 const CARDS_MAX: usize = 1024;
 const CARDS_SMALL: usize = 16;
-/// A prediction is good within a fifth.
+/// Accepted relative error of a prediction.
 const TOLERANCE: f64 = 0.2;
-/// Entries of 16 columns, which `gpu-spmm` does not measure, by those of 32: what fits the epochs of `gpu-fullbatch`
-/// best, whose products have as many columns as there are classes.
+/// Time per entry with 16 columns, relative to that with 32. `gpu-spmm` does not measure 16 columns; the values fit
+/// the epochs of `gpu-fullbatch`, whose products have as many columns as classes.
 const NARROW: ByDtype<f64> = ByDtype { f32: 0.39, bf16: 0.64 };
 
-/// A graph of a paper's size, and the network that is trained on it.
+/// Graph with the size in a paper, and the network that is trained on it.
 struct Subject {
     name: &'static str,
     hidden: usize,
-    /// Whose entries were measured.
+    /// Graph whose times per entry were measured.
     entries_of: &'static str,
 }
 
@@ -44,7 +44,7 @@ const SUBJECTS: [Subject; 5] = [
     Subject { name: "papers100m", hidden: 128, entries_of: "products" },
 ];
 
-/// Adds cases for every graph and number of cards, and for what is recorded of one card.
+/// Adds cases for every graph and number of GPUs, and for the recorded epochs on one GPU.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let cards_max = if setup.small { CARDS_SMALL } else { CARDS_MAX };
     for subject in &SUBJECTS {
@@ -68,7 +68,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// The quickest of each scheme that fits.
+/// Fastest plan of each scheme that fits.
 fn best_of_schemes(table: &Table) -> impl Iterator<Item = &Estimate> {
     Scheme::ALL.into_iter().filter_map(|scheme| table.choice_of(|plan| plan.grid.scheme() == scheme))
 }
@@ -96,7 +96,7 @@ fn case(graph: &str, cards: usize, plan: &Estimate) -> Case {
         .with("memory_gb", plan.needed_bytes as f64 / 1e9)
 }
 
-/// Holds plans for one card against the epochs that were recorded.
+/// Compares plans for one GPU with recorded epochs.
 fn check(subject: &Subject, report: &mut Report) -> Result<(), Error> {
     let Some(recorded) = recorded("gpu-fullbatch", subject.name)? else { return Ok(()) };
     let mut worst = 0.0f64;
@@ -118,7 +118,7 @@ fn check(subject: &Subject, report: &mut Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// A subject with its sizes and figures.
+/// Subject with its sizes and hardware profile.
 struct Planned {
     config: TrainConfig,
     sizes: DataSizes,
@@ -161,20 +161,20 @@ impl Planned {
         let devices = &[PlanDevice::Card(Some(figures.card))];
         let ranks = RankPlanner { config, data, graph: &graph, devices, network: figures.hosts() };
         let by_rows = ProcessGrid::new(Scheme::OneD, cards, 1)?;
-        // Equal panels, operands as they are; no rank waits in a dry run.
+        // Equal panels and operands as they are. No rank waits in a dry run, so the deadline is zero.
         let like = RankOptions::new(by_rows, Exchange::Dense, Duration::ZERO);
         Ok(Planner { ranks, free_bytes: Some(H200_BYTES) }.table(&like)?)
     }
 }
 
-/// The record of a suite on a graph; of several the last.
+/// Record of a suite on a graph; the last one if there are several.
 fn recorded(suite: &str, graph: &str) -> Result<Option<Report>, Error> {
     let prefix = format!("{suite}-{graph}-");
     let mut found: Vec<Report> = Vec::new();
     for entry in std::fs::read_dir(folder().join("record"))? {
         let path = entry?.path();
         let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or("");
-        // What follows is a commit: other words are of other runs.
+        // The rest of the name is a commit; other names belong to other runs.
         if name.strip_prefix(&prefix).is_some_and(|rest| !rest.contains('-')) {
             found.push(Report::read(&path)?);
         }
@@ -182,7 +182,7 @@ fn recorded(suite: &str, graph: &str) -> Result<Option<Report>, Error> {
     Ok(found.into_iter().max_by(|a, b| a.date.cmp(&b.date)))
 }
 
-/// What entries take, from the record of products.
+/// Seconds per entry, from the record of products.
 fn recorded_entries(graph: &str) -> Result<ByDtype<BlockSeconds>, Error> {
     let report = recorded("gpu-spmm", graph)?.ok_or("a record of products")?;
     let copied = 1e9 * report.device.as_ref().ok_or("a record of a device")?.copy_gb_s;

@@ -1,23 +1,22 @@
-//! [`Times`]: what several devices take, beside one.
+//! [`Times`]: times on several devices, compared with one.
 
 use girih_compute::Dtype;
 
 use crate::{Case, Goal};
 
-/// Milliseconds of ways to train the same, each on so many devices.
+/// Milliseconds of training variants, each with its number of devices.
 pub(super) struct Times {
     precision: Dtype,
     ways: Vec<(usize, f64)>,
 }
 
 impl Times {
-    /// Of none yet, all of which store what they compute so.
+    /// No times yet; all variants have this storage type.
     pub(super) fn of(precision: Dtype) -> Self {
         Self { precision, ways: Vec::new() }
     }
 
-    /// Takes note of a way on so many devices, and adds to one on several how many times as fast as one device it is, in
-    /// the fastest of the ways noted before.
+    /// Records a variant. With several devices, adds its speedup over the fastest variant on one device so far.
     pub(super) fn note(&mut self, n_devices: usize, case: Case) -> Case {
         let ms = 1e3 * case.time.median_s;
         self.ways.push((n_devices, ms));
@@ -27,13 +26,13 @@ impl Times {
         }
     }
 
-    /// Milliseconds of the fastest way of so many devices.
+    /// Milliseconds of the fastest variant on this number of devices.
     pub(super) fn fastest_ms(&self, n_devices: usize) -> Option<f64> {
         let of_n = self.ways.iter().filter(|(n, _)| *n == n_devices);
         of_n.map(|&(_, ms)| ms).min_by(f64::total_cmp)
     }
 
-    /// That the fastest way of so many devices is `times` as fast as that of one, if both were measured.
+    /// Goal that the fastest variant on `n_devices` is `times` as fast as one device, if both were measured.
     pub(super) fn goal(&self, n_devices: usize, times: f64) -> Option<Goal> {
         let name = self.precision.name();
         let what = format!("the fastest of {n_devices} devices, {name}: ms, {times} times as fast as one");

@@ -1,4 +1,4 @@
-//! `spmm`: `Â·X` with `Â = D^-½ (A + I) D^-½`, the product in which full-batch training spends its time.
+//! `spmm`: `Â·X` with `Â = D^-½ (A + I) D^-½`, the product that dominates full-batch training.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -12,13 +12,13 @@ use crate::peer::Peer;
 use crate::timing::{Contestant, Summary, compete};
 use crate::{Case, Error, Report, graphs};
 
-/// Widths of the hidden layers and class counts that are common.
+/// Common widths of hidden layers, and class counts.
 const WIDTHS: [usize; 5] = [16, 41, 64, 128, 256];
-/// What girih runs: the layout of the sparse operand and the storage type of the dense one.
+/// girih's variants: layout of the sparse operand, and storage type of the dense one.
 const OURS: [(Layout, Dtype); 4] =
     [(Layout::Csr, Dtype::F32), (Layout::Csr, Dtype::Bf16), (Layout::Tiles, Dtype::F32), (Layout::Tiles, Dtype::Bf16)];
-/// What a peer is asked for: plain sums of neighbours, and the product that girih computes, with the operand scaled
-/// before and the result after. A weight on every edge would send DGL to a kernel that is many times slower.
+/// Products of a peer: plain sums of neighbours, and girih's product with the operand scaled before and the result
+/// after. Edge weights would select a DGL kernel that is many times slower.
 const PEER_KINDS: [&str; 2] = ["copy", "scaled"];
 
 /// Adds a case for each width and storage type, and for the peer.
@@ -39,14 +39,14 @@ fn start_peer(python: &Path, csr: &Csr) -> Result<Peer, Error> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("graph");
     graphs::export_graph(csr, &path)?;
-    // The script has read everything when it is ready, so that the folder may go.
+    // A script that is ready has read all its data, so the folder can be deleted.
     Peer::start(python, "dgl_spmm.py", &[path.as_os_str()])
 }
 
-/// How the sparse operand is stored.
+/// Storage of the sparse operand.
 #[derive(Clone, Copy)]
 enum Layout {
-    /// Rows of column ids.
+    /// CSR rows.
     Csr,
     /// Tiles of 32 × 32 where they are dense enough, rows for the rest.
     Tiles,
@@ -61,12 +61,12 @@ impl Layout {
     }
 }
 
-/// The sparse operand in both layouts, and in the peer.
+/// Sparse operand in both layouts, and in the peer.
 struct Products {
     backend: Cpu,
     sparse: <Cpu as Backend>::Sparse,
     tiles: CpuTiles,
-    /// Share of the entries that lie in dense tiles.
+    /// Share of the entries in dense tiles.
     tile_share: f64,
     peer: Option<RefCell<Peer>>,
 }
@@ -87,7 +87,7 @@ impl Products {
         })
     }
 
-    /// Those of [`OURS`], then the peer's [`PEER_KINDS`].
+    /// Contestants: those of [`OURS`], then the peer's [`PEER_KINDS`].
     fn contestants(&self, width: usize) -> Result<Vec<Contestant<'_>>, Error> {
         let sparse = self.backend.sparse_shape(&self.sparse);
         let host = random_matrix(sparse.cols, width)?;
@@ -113,7 +113,7 @@ impl Products {
     }
 }
 
-/// The cases of one width; `results` are in the order of [`Products::contestants`].
+/// Cases of one width; `results` are in the order of [`Products::contestants`].
 fn cases(results: &[(String, Summary)], width: usize, nnz: usize, tile_share: f64, ceiling_gb_s: f64) -> Vec<Case> {
     let (ours, peers) = results.split_at(OURS.len());
     let elements = (nnz * width) as f64;

@@ -1,8 +1,8 @@
-//! `tiers`: the share of reads that a cache of the hottest nodes serves, by what tells which nodes are hot.
+//! `tiers`: share of reads that a cache of the hottest nodes serves, by prediction of hotness.
 //!
-//! Of each graph, batches of 1024 training nodes, fan-out 15,10,5, of an epoch that is not trained say what is
-//! presampled; hit rates are counted in batches of the first epoch that is. A time is that of finding the order of
-//! nodes; of presampling, with its batches.
+//! Each graph has batches of 1024 training nodes with fan-out 15,10,5. Presampling counts reads of an epoch that is
+//! not trained; hit rates are counted in batches of the first trained epoch. Times are those of computing the node
+//! order, and for presampling include its batches.
 
 use std::time::Instant;
 
@@ -15,16 +15,16 @@ use super::Setup;
 use crate::timing::Summary;
 use crate::{Case, Error, Report, graphs};
 
-/// Graphs whose shapes differ: many nodes, many edges, few training nodes.
+/// Graphs of different shapes: many nodes, many edges, few training nodes.
 const GRAPHS: [&str; 3] =
     ["synth:products@0.2,features=0", "synth:reddit@0.2,features=0", "synth:papers100m@0.02,features=0"];
 const FAN_OUT: &str = "15,10,5";
-/// Per cent of the nodes that are cached.
+/// Cached share of the nodes, in per cent.
 const CACHED: [usize; 4] = [5, 10, 20, 50];
-/// Batches that are presampled, and that are counted.
+/// Number of presampled batches, and of counted batches.
 const BATCHES: usize = 32;
 
-/// Adds a case for each graph, hotness and size of the cache.
+/// Adds a case for each graph, hotness and cache size.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let default = if setup.small { vec![graphs::SMALL.to_owned()] } else { GRAPHS.map(str::to_owned).to_vec() };
     let specs = if setup.graphs.is_empty() { &default } else { &setup.graphs };
@@ -54,7 +54,7 @@ fn add(dataset: &Dataset, report: &mut Report) -> Result<(), Error> {
         let cases = CACHED.map(|percent| case(dataset, hotness, &heats, percent, &held_out, time));
         report.cases.extend(cases);
     }
-    // Nothing serves more than the nodes that turn out to be read most.
+    // Upper bound: a cache of the nodes that turn out to be read most.
     let in_hindsight = Hotness::Presampled.heats(&dataset.graph, &dataset.seeds(), &held_out);
     let none = Summary::of(&[0.0]);
     let best = |percent| {
@@ -82,12 +82,12 @@ fn case(
         .with("inputs_of_nodes_percent", 100.0 * held_out.per_batch().features / dataset.n_nodes() as f64)
 }
 
-/// The hottest nodes on a card, the others in host memory.
+/// Placement of the hottest nodes on a GPU and of the others in host memory.
 fn placed(heat: &AccessFrequency, percent: usize) -> Placement {
     Placement::of_rows(heat.order(), heat.order().len() * percent / 100, 1)
 }
 
-/// The share of reads that the card serves.
+/// Share of reads that the GPU serves.
 fn share(heat: &AccessFrequency, percent: usize, counts: &[u32]) -> f64 {
     placed(heat, percent).shares(|v: NodeId| f64::from(counts[v as usize]))[0]
 }

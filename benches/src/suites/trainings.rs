@@ -1,4 +1,4 @@
-//! Trainings that are compared by what they learn, for suites that ask for scores and not for speed alone.
+//! Training runs that are compared by their scores, not by speed alone.
 
 use girih_compute::Backend;
 use girih_datasets::Dataset;
@@ -10,20 +10,19 @@ use girih_trainer::{
 use crate::timing::Summary;
 use crate::{Case, Error};
 
-/// Hidden columns on real data, of all heads together.
+/// Hidden columns on real data, over all heads.
 const HIDDEN: usize = 64;
 
-/// How many neighbours an attention network samples in each hop of a dense graph, and how many a node of one has at
-/// least.
+/// Fan-out of attention networks in each hop of a dense graph, and the mean degree from which a graph is dense.
 const DENSE_FANOUT: i64 = 25;
 const DENSE: usize = 100;
 
-/// How many times fewer epochs are trained on batches of generated graphs.
+/// Divisor of the number of epochs for mini-batches of generated graphs.
 const FEWER_EPOCHS: u64 = 2;
 
-/// A network for generated graphs, whose 41 classes want more than 16 hidden columns: 128, on features that are not
-/// dropped out; attention networks drop nothing. Weights do not decay, which would hold back those that read features
-/// that many neighbours have evened out; the rate falls to zero, so that the last epochs of two runs differ little.
+/// Network for generated graphs: 128 hidden columns, because 41 classes need more than 16, without dropout of
+/// features. Attention networks have no dropout. Weight decay is off, because it slows down networks whose features
+/// many neighbours have averaged. The learning rate falls to zero, so that the last epochs of two runs differ little.
 pub(super) fn wide(kind: ModelKind) -> TrainConfig {
     let model = ModelConfig { kind, hidden: 128, input_dropout: Some(0.0), ..ModelConfig::default() };
     let model = if kind.has_heads() { ModelConfig { hidden: 128 / model.heads, dropout: 0.0, ..model } } else { model };
@@ -34,8 +33,8 @@ pub(super) fn wide(kind: ModelKind) -> TrainConfig {
     }
 }
 
-/// A network for a data set, on the full graph: on real data with 64 hidden columns, as Shchur et al. (2018) compare
-/// networks. With 16, the noise of batches leaves too few rectifiers alive in some runs.
+/// Network for a data set, on the full graph. On real data it has 64 hidden columns, as in Shchur et al. (2018). With
+/// 16, the noise of batches leaves too few active ReLUs in some runs.
 pub(super) fn network(dataset: &Dataset, model: ModelKind) -> TrainConfig {
     if dataset.generated {
         return wide(model);
@@ -45,9 +44,9 @@ pub(super) fn network(dataset: &Dataset, model: ModelKind) -> TrainConfig {
     TrainConfig { model: ModelConfig { hidden: HIDDEN / heads, ..published.model }, ..published }
 }
 
-/// A configuration on mini-batches of a kind, or still on the full graph; in fewer epochs on generated graphs, two
-/// thirds of whose nodes train. Shares of attention are those among the sampled neighbours: where nodes have hundreds,
-/// more are sampled of them.
+/// Configuration on mini-batches of a kind, or still on the full graph. Generated graphs get fewer epochs, because
+/// two thirds of their nodes train. Attention is normalised over the sampled neighbours, so dense graphs get a larger
+/// fan-out.
 pub(super) fn on_batches(dataset: &Dataset, full: TrainConfig, kind: BatchKind) -> TrainConfig {
     let epochs = if dataset.generated { full.epochs / FEWER_EPOCHS } else { full.epochs };
     let is_wide =
@@ -56,18 +55,18 @@ pub(super) fn on_batches(dataset: &Dataset, full: TrainConfig, kind: BatchKind) 
     TrainConfig { batch: BatchConfig { kind, fanout, ..BatchConfig::default() }, epochs, ..full }
 }
 
-/// Runs of one configuration, each with a seed of its own that other configurations share.
+/// Runs of one configuration, with seeds that other configurations share.
 pub(super) struct Trained {
     runs: Vec<RunSummary>,
-    /// What the steps of an epoch took, evaluation left out.
+    /// Time of the steps of an epoch, without evaluation.
     time: Summary,
 }
 
 /// Paired difference of the scores of two configurations, run by run.
 pub(super) struct Difference {
-    /// Mean over runs of the difference, in points.
+    /// Mean of the difference over runs, in points.
     pub(super) points: f64,
-    /// Its standard error.
+    /// Standard error of the mean.
     pub(super) error: f64,
 }
 
@@ -82,12 +81,12 @@ impl Trained {
         Ok(Self { runs: outcome.runs, time: Summary::of(&seconds) })
     }
 
-    /// How many trainings there were.
+    /// Number of runs.
     pub(super) fn n_runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// The score of every run, in percent.
+    /// Score of every run, in per cent.
     fn scores(&self, metric: Metric) -> Result<Vec<f64>, Error> {
         let score = |run: &RunSummary| match metric {
             Metric::Accuracy => run.best.test_accuracy,
@@ -97,7 +96,7 @@ impl Trained {
         self.runs.iter().map(|run| Ok(100.0 * score(run).ok_or(missing)?)).collect()
     }
 
-    /// The scores less those of the other configuration's runs with the same seeds.
+    /// Difference of the scores to those of another configuration with the same seeds.
     pub(super) fn minus(&self, other: &Self, metric: Metric) -> Result<Difference, Error> {
         let (expected, found) = (other.scores(metric)?, self.scores(metric)?);
         let differences: Vec<f64> = expected.iter().zip(&found).map(|(a, b)| b - a).collect();
@@ -105,7 +104,7 @@ impl Trained {
         Ok(Difference { points: spread.mean, error: spread.std / (differences.len() as f64).sqrt() })
     }
 
-    /// The case, with each score that there is.
+    /// Case with all available scores.
     pub(super) fn case(&self, case: String, metric: Metric) -> Result<Case, Error> {
         let mut case = Case::new(case, self.time);
         let shown: &[Metric] = match metric {
@@ -120,7 +119,7 @@ impl Trained {
     }
 }
 
-/// What a score is called in records.
+/// Name of a score in records.
 pub(super) fn name(metric: Metric) -> &'static str {
     match metric {
         Metric::Accuracy => "accuracy",

@@ -1,4 +1,4 @@
-//! Sources of kernels, and how they become code for a card.
+//! Sources of kernels, and their compilation for a GPU.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, Metadata};
@@ -15,14 +15,14 @@ use sha2::{Digest, Sha256};
 use crate::driver::CudaVersion;
 use crate::error::{KernelError, Kind};
 
-/// A file of `kernels/`.
+/// Source file in `kernels/`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
     pub(crate) name: &'static str,
     text: &'static str,
 }
 
-// By name: kernels are looked up for every launch, and texts are long.
+// Compared by name: each launch looks a kernel up, and texts are long.
 impl PartialEq for Source {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -79,7 +79,7 @@ sources! {
     TRANSPOSE = "transpose.cu";
 }
 
-/// What sources include, by name.
+/// Headers that sources include, by name.
 const HEADERS: [(&str, &str); 6] = [
     ("common.cuh", include_str!("../../../kernels/common.cuh")),
     ("elements.cuh", include_str!("../../../kernels/elements.cuh")),
@@ -90,7 +90,7 @@ const HEADERS: [(&str, &str); 6] = [
 ];
 
 impl Source {
-    /// The text, with headers where it includes them: the compiler looks for no files.
+    /// Text of the source with its headers in place of their `#include` lines; the compiler reads no files.
     fn with_headers(self) -> String {
         let include = |text: String, (name, header): &(&str, &str)| text.replacen(&include_of(name), header, 1);
         HEADERS.iter().fold(self.text.to_owned(), include)
@@ -101,10 +101,10 @@ fn include_of(name: &str) -> String {
     format!("#include \"{name}\"")
 }
 
-/// Names and values that a source is compiled with: types of elements, widths.
+/// Macros of a source, as names and values: types of elements, widths.
 pub(crate) type Defines = Vec<(&'static str, String)>;
 
-/// Compiles a source for a compute capability, or takes from the cache what was compiled before.
+/// Compiles a source for a compute capability, or reads the result from the cache.
 pub(crate) fn compile(source: Source, defines: &Defines, capability: (i32, i32)) -> Result<Ptx, KernelError> {
     let arch = architecture(capability);
     let mut options = vec![format!("--gpu-architecture={arch}"), "--std=c++17".to_owned()];
@@ -122,7 +122,7 @@ pub(crate) fn compile(source: Source, defines: &Defines, capability: (i32, i32))
     Ok(code)
 }
 
-/// The version of the compiler, which is loaded.
+/// Version of the loaded compiler.
 pub(crate) fn compiler_version() -> CudaVersion {
     let (mut major, mut minor) = (0, 0);
     // SAFETY: both pointers are to live numbers.
@@ -130,7 +130,8 @@ pub(crate) fn compiler_version() -> CudaVersion {
     CudaVersion { major, minor }
 }
 
-/// As the compiler spells it. Compute capability 9.0 has instructions that later ones lack, which the suffix allows.
+/// Architecture name for the compiler. Compute capability 9.0 has instructions that later ones lack; its suffix `a`
+/// allows them.
 fn architecture((major, minor): (i32, i32)) -> String {
     let suffix = if (major, minor) == (9, 0) { "a" } else { "" };
     format!("compute_{major}{minor}{suffix}")
@@ -144,12 +145,12 @@ fn failed(source: Source, arch: String, error: CompileError) -> KernelError {
     Kind::Compile { source_name: source.name, arch, log }.into()
 }
 
-/// A name for what a source becomes with some options: a hash of both and of the compiler's version.
+/// File name of a compiled source: a hash of its text, the options and the compiler's version.
 fn key(text: &str, options: &[String]) -> String {
     hashed(&format!("{} {}\n{text}", compiler_version(), options.join(" "))) + ".ptx"
 }
 
-/// A name for what is known `of` something that kernels of these sources do, by this compiler.
+/// File name of a measurement: a hash of its description `of`, the sources of its kernels and the compiler's version.
 pub(crate) fn digest(of: &str, sources: &[Source]) -> String {
     let texts: String = sources.iter().map(|source| source.with_headers()).collect();
     hashed(&format!("{} {of}\n{texts}", compiler_version()))
@@ -162,8 +163,8 @@ fn hashed(text: &str) -> String {
     })
 }
 
-/// Compiled code that is kept in a file: only one that this user alone can write to, with the digest of its content in
-/// the first line.
+/// Reads compiled code from a file. Only this user may be able to write to the file, and its first line has the
+/// digest of its content.
 fn kept(path: &Path) -> Option<String> {
     let mut file = File::open(path).ok()?;
     if !is_private(&file.metadata().ok()?) {
@@ -176,7 +177,7 @@ fn kept(path: &Path) -> Option<String> {
     (digest == first_line(code)).then(|| code.to_owned())
 }
 
-/// The line above kept code, a comment of its language.
+/// First line of a kept file, a comment of its language.
 fn first_line(code: &str) -> String {
     format!("// sha256 {}", hashed(code))
 }
@@ -198,7 +199,7 @@ fn is_private(metadata: &Metadata) -> bool {
 fn store(path: &Path, code: &str) {
     let write = || -> Result<(), FormatError> {
         fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
-        // Others may be about to write the same: whole files take each other's place.
+        // Other processes may write the same file at this time, so whole files replace each other.
         write_file(path, |out| {
             #[cfg(unix)]
             out.get_ref().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;

@@ -35,9 +35,9 @@ pub struct Device {
     /// Compiled modules. Each device made by [`beside`](Self::beside) has its own, because loading one may wait for
     /// work of another.
     modules: Mutex<HashMap<(Source, Defines), Module>>,
-    /// Made by the first upload that is large.
+    /// Upload buffers; created by the first large upload.
     staging: Mutex<Option<Staging>>,
-    /// The ranks that it works with, if there are others.
+    /// Other ranks that the device works with; empty if it works alone.
     peers: OnceLock<Arc<Peers>>,
 }
 

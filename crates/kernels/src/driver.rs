@@ -49,8 +49,8 @@ impl Driver {
     pub fn load() -> Result<Self, KernelError> {
         let path = libraries::DRIVER.load()?;
         let mut version = 0;
-        // SAFETY: the driver is loaded, the pointer is to a live number, and this may be asked before the driver
-        // starts.
+        // SAFETY: the driver is loaded, the pointer is to a live number, and this call is allowed before
+        // initialisation.
         let asked = unsafe { sys::cuDriverGetVersion(&raw mut version) };
         asked.result().map_err(KernelError::driver("cannot ask the CUDA driver for its version"))?;
         let cuda = CudaVersion { major: version / 1000, minor: version % 1000 / 10 };

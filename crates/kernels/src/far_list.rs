@@ -6,8 +6,7 @@
 //!
 //! ```text
 //! ids of the previous batch ──▶ a position for each node ─┐
-//! ids ────────────────────────────────────────────────────┴─▶ far: ids and positions;  kept: an address for each
-//! other row
+//! ids ────────────────────────────────────────────────────┴─▶ far: ids and positions;  kept: an address for each other row
 //! ```
 
 use std::sync::Arc;
@@ -116,7 +115,7 @@ impl FarList {
             row_bytes: rows.row_bytes as u64,
         });
         if let Some((places, rows)) = &before {
-            // SAFETY: ids are rows, each of which has a place.
+            // SAFETY: ids are rows, each of which has a position.
             unsafe { places.note(stream, rows.ids, argument.places, true) }?;
         }
         stream.memset_zeros(&mut lists.far.slice_mut(..1))?;

@@ -1,13 +1,14 @@
-//! [`CudaRows`]: features that are read by id, wherever they lie: rows where a placement puts them, on this card, on
-//! others, or in pinned memory of the host; or codes there or on the device, decoded as they are read; or either in
-//! memory of the hosts of other ranks; or rows that the device itself wrote to the host.
+//! [`CudaRows`]: features that are read by id from any memory. Rows lie on this GPU, on others, or in pinned host
+//! memory, as a placement says. Codes lie there, too, and are decoded as they are read. Both may also lie in the host
+//! memory of other ranks. Or the device itself wrote the rows to the host.
 //!
-//! A batch reads each of its rows once, and those that the batch before has from there ([`far_list`](crate::far_list)).
-//! Those on cards are read in place, from the device's memory or over links between cards. Those on the host lie in
-//! pinned memory that a launch of few blocks reads over the bus at the same time, or are brought by its cores and by
-//! copies ([`staged_rows`](crate::staged_rows)): [`HostReads`] says when. One launch for both would have a warp wait for
-//! the host with rows of cards in its hands. Of a code book (paper B) only codes travel, and where sums of rows are all
-//! that is wanted, these are made from codes ([`code_book`](crate::code_book)).
+//! A batch reads each of its rows once; rows that the previous batch has are copied from there
+//! ([`far_list`](crate::far_list)). Rows on GPUs are read in place, from the device's memory or over links between
+//! GPUs. Rows on the host are read in one of two ways, which [`HostReads`] selects. They lie in pinned memory that a
+//! launch of few blocks reads over the bus at the same time; or host cores gather them and copies bring them
+//! ([`staged_rows`](crate::staged_rows)). With one launch for both kinds, a warp would hold rows of GPUs while it
+//! waits for the host. For a code book (paper B) only codes travel. Where only sums of rows are wanted, these are
+//! computed from codes ([`code_book`](crate::code_book)).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -34,89 +35,89 @@ use crate::row_sources::{Dense, RowsOfCodes, RowsOfMatrix, RowsOfPieces, RowsOnH
 use crate::staged_rows::{Asked, Bringing, ROW_BYTES_MAX, RowSource, StagedRows, Wanted};
 
 pub(crate) const OPERATION: &str = "rows by id";
-/// Blocks, and threads of each, for rows on cards.
+/// Blocks, and threads of each, for rows on GPUs.
 const ON_CARDS: (u32, u32) = (132, BLOCK);
-/// As before, for rows in memory of the device itself.
+/// Blocks, and threads of each, for rows in memory of the device itself.
 const IN_DEVICE: (u32, u32) = (132 * 8, BLOCK);
-/// Blocks, and threads of each, that keep the bus busy with rows as they are, and no more: blocks of a step's products
-/// that take all of a multiprocessor wait for those that read, and its commands, which come over the bus, too, wait
-/// behind the reads under way. A warp that decodes has one code under way, so that more of them are wanted.
+/// Blocks, and threads of each, that saturate the bus with undecoded rows, and no more. Blocks of a step's products
+/// that need a whole SM wait for the reading ones. Commands of the SM, which also come over the bus, wait behind the
+/// reads under way. A warp that decodes has one code in flight, so decoding needs more blocks.
 const BLOCKS_OF_BUS: (u32, u32) = (5, 1024);
 
-/// See the module.
+/// Reader of rows by id; see the module.
 struct CudaRows {
     n_rows: usize,
     row_bytes: usize,
     memory: Memory,
     form: Form,
-    /// Where what is begun goes on: what is on the host, and what cards have.
+    /// Streams of pending requests: for rows on the host, and for rows on GPUs.
     side: Ending,
     near: Ending,
     launch: RowLaunch,
-    /// Of codes.
+    /// Kernels that sum codes; `None` for dense rows.
     sums: Option<SumsOfCodes>,
-    /// Where a batch need not get all of its rows from one memory.
+    /// Lists of missing rows; `None` if a batch gets all of its rows from one memory.
     far_list: Option<FarList>,
-    /// What was begun and not finished, the oldest first.
+    /// Pending requests, the oldest first.
     begun: Mutex<VecDeque<Begun>>,
-    /// Room that no batch has: to allocate as much for each would take longer than to bring it.
+    /// Buffers that no batch uses. Allocating them for each batch would take longer than bringing its rows.
     spare: Mutex<Spare>,
 }
 
-/// What sums codes up without decoding them.
+/// Kernels that sum codes without decoding them.
 struct SumsOfCodes {
-    /// Takes codes as they are to where they are read from.
+    /// Copies codes without decoding them.
     copy: RowLaunch,
     sums: CodeSums,
 }
 
-/// Where rows lie.
+/// Memory of the rows.
 pub(crate) enum Memory {
-    /// On cards, and in pinned memory of the host.
+    /// On GPUs, and in pinned host memory.
     Placed(PlacedRows),
-    /// Brought from the host, and on cards, if any are there.
+    /// Gathered by the host, and on GPUs, if any are there.
     Staged(StagedRows, Option<OnCards>),
-    /// The same from the hosts of all ranks, which ask together ([`split_rows`](crate::split_rows)).
+    /// Gathered by the hosts of all ranks, which take part together, and on GPUs ([`split_rows`](crate::split_rows)).
     Split(StagedRows, Option<OnCards>),
-    /// All on the host, as this device wrote them.
+    /// All in host memory, written by this device.
     Written(Pinned),
-    /// The same, as the devices of all ranks of the process did.
+    /// All in host memory, written by the devices of all ranks of the process.
     WrittenTogether(SharedPinned),
-    /// All on the device, one after the other.
+    /// All on the device, contiguous.
     Device(CudaSlice<u8>),
 }
 
-/// What is waited for.
+/// Pending request.
 #[derive(Default)]
 struct Begun {
-    /// The result, and how many rows it has.
+    /// Address of the result, and its number of rows.
     to: (u64, usize),
-    /// Recorded behind what was launched for it.
+    /// Events behind the launches of the request.
     launched: Vec<CudaEvent>,
-    /// What the host brings of it, if anything.
+    /// Gather by the host, if it takes part.
     asked: Option<Asked>,
-    /// Room for rows that do not come to where they belong.
+    /// Buffer for rows that are not copied to their final place.
     arriving: Option<CudaSlice<u8>>,
     lists: Option<Lists>,
-    /// Whether the batch before has some of its rows.
+    /// Whether the previous batch has some of its rows.
     has_before: bool,
-    /// Rows as they are stored, one after the other, if they are to be summed up and were not here.
+    /// Contiguous rows as they are stored, for a request of sums whose rows were not on the device.
     stored: Option<CudaSlice<u8>>,
 }
 
-/// What no batch has at the moment.
+/// Buffers and lists that no batch uses at the moment.
 #[derive(Default)]
 struct Spare {
     rooms: Vec<CudaSlice<u8>>,
     lists: Vec<Lists>,
 }
 
-/// Rows on the device that were begun last.
+/// Ids and rows of the latest request, on the device.
 type Before<'a> = (&'a CudaIds, &'a CudaMatrix);
 
-/// What rows are.
+/// Format of the rows.
 pub(crate) enum Form {
-    /// Rows as matrices of the device have them.
+    /// Rows in the format of device matrices.
     Dense(Dense),
     /// Codes of a code book.
     Codes(CodeBook),
@@ -140,7 +141,7 @@ impl Cuda {
             let source: Arc<dyn RowSource> = if dtype == Dtype::F32 || rows.buffer().is_mapped() {
                 Arc::new(RowsOfMatrix { rows: rows.clone(), form })
             } else {
-                // Rounded once, which halves what cores read of each batch.
+                // Rounded once, which halves the bytes that cores read for each batch.
                 let group = Group::of(self, OPERATION, placement)?;
                 Arc::new(RowsOfPieces { pieces: Arc::new(HostPieces::plain(&placed, &write, &group)?), row_bytes })
             };
@@ -154,7 +155,7 @@ impl Cuda {
         Ok(FarRows { reader, on_host: Arc::new(RowsOnHost { source, n_rows, form }) })
     }
 
-    /// [`Backend::code_rows`](girih_compute::Backend::code_rows): of code books.
+    /// [`Backend::code_rows`](girih_compute::Backend::code_rows), for code books.
     pub(crate) fn code_rows(
         &self,
         codes: &CompressedFeatures,
@@ -184,17 +185,17 @@ impl Cuda {
         self.reader((n_rows, row_bytes), memory, form).map(Some)
     }
 
-    /// Whether the host brings its rows, of so many bytes: unless it is told not to.
+    /// Whether the host gathers rows of `row_bytes` bytes: it does unless `reads` forbids it or rows are too long.
     fn brings_rows(row_bytes: usize, reads: HostReads) -> bool {
         reads != HostReads::InPlace && row_bytes <= ROW_BYTES_MAX
     }
 
-    /// Ranks that share the cores of this process.
+    /// Number of ranks that share the cores of this process.
     fn ranks_of_process(&self) -> usize {
         self.device.peers().filter(|peers| peers.is_one_process()).map_or(1, Peers::size)
     }
 
-    /// Rows that the host brings, but for those that a placement puts on cards.
+    /// Rows gathered by the host, except for those that a placement puts on GPUs.
     fn staged(
         &self,
         rows: &Rows<'_>,
@@ -244,7 +245,7 @@ impl Cuda {
             Form::Dense(form) => (RowLaunch::copying(self, OPERATION, form.dtype)?, None),
             Form::Codes(book) => (RowLaunch::decoding(self, OPERATION, book)?, SumsOfCodes::new(self, book)?),
         };
-        // Of codes the batch before has what they stand for, and not themselves.
+        // The previous batch has decoded values of codes, not the codes themselves.
         let has_before = matches!(form, Form::Dense(_)) && !memory.is_on_devices();
         let is_listed = has_before || memory.cards_beside_host().is_some();
         let far_list = is_listed.then(|| FarList::new(self, OPERATION, (n_rows, has_before))).transpose()?;
@@ -264,7 +265,7 @@ impl Memory {
         }
     }
 
-    /// What brings rows, if cards do not have all of them.
+    /// Gatherer of rows; `None` if GPUs hold all of them.
     fn brought(&self) -> Option<&StagedRows> {
         match self {
             Self::Staged(staged, on_cards) | Self::Split(staged, on_cards)
@@ -285,17 +286,17 @@ impl Memory {
         }
     }
 
-    /// Whether rows are read on cards.
+    /// Whether rows are read on GPUs.
     fn is_read_on_cards(&self) -> bool {
         self.on_cards().is_some() || matches!(self, Self::Device(_))
     }
 
-    /// What cards have, of rows of which hosts have others.
+    /// Rows on GPUs, if hosts have other rows.
     fn cards_beside_host(&self) -> Option<&OnCards> {
         self.on_cards().filter(|on_cards| !on_cards.are_all())
     }
 
-    /// Those that cards have some of.
+    /// Rows on GPUs, if GPUs hold any.
     fn on_cards(&self) -> Option<&OnCards> {
         match self {
             Self::Placed(placed) => placed.on_cards(),
@@ -306,7 +307,7 @@ impl Memory {
 }
 
 impl Form {
-    /// Columns of the result, and how it is stored.
+    /// Columns of the result, and its element type.
     fn result(&self) -> (usize, Dtype) {
         match self {
             Self::Dense(form) => (form.cols, form.dtype),
@@ -316,7 +317,7 @@ impl Form {
 }
 
 impl SumsOfCodes {
-    /// With a book that lives as long; `None` where rows are too wide.
+    /// Compiles the kernels for a book, which has to live as long; `None` where rows are too wide.
     fn new(cuda: &Cuda, book: &CodeBook) -> Result<Option<Self>, ComputeError> {
         let Some(sums) = CodeSums::new(cuda, OPERATION, book)? else { return Ok(None) };
         Ok(Some(Self { copy: RowLaunch::copying(cuda, OPERATION, book.dtype)?, sums }))
@@ -324,7 +325,7 @@ impl SumsOfCodes {
 }
 
 impl CudaRows {
-    /// What a launch reads; `None` where rows are brought and none is on a card.
+    /// Source argument of launches; `None` where the host gathers rows and no row is on a GPU.
     fn argument(&self, cuda: &Cuda) -> Option<RowsArgument> {
         let (listed, at) = (RowsArgument::listed, RowsArgument::at);
         let row_bytes = self.row_bytes as u64;
@@ -339,12 +340,12 @@ impl CudaRows {
         })
     }
 
-    /// Blocks and threads of a launch for rows on cards.
+    /// Blocks and threads of a launch for rows on GPUs.
     fn threads_on_cards(&self) -> (u32, u32) {
         if matches!(self.memory, Memory::Device(_)) { IN_DEVICE } else { ON_CARDS }
     }
 
-    /// Blocks and threads of a launch for rows of the host alone.
+    /// Blocks and threads of a launch for rows on the host alone.
     fn threads_of_bus(launch: &RowLaunch) -> (u32, u32) {
         if launch.decodes() { ON_CARDS } else { BLOCKS_OF_BUS }
     }
@@ -353,13 +354,13 @@ impl CudaRows {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was begun first and not finished.
+    /// Takes the oldest pending request.
     fn oldest(&self) -> Option<Begun> {
         self.begun().pop_front()
     }
 
-    /// Checks that ids are rows, and that a result is for as many as there are, as they are read; whether it has any
-    /// values.
+    /// Checks that ids are rows, and that a result has their number and element type. Returns whether it has any
+    /// elements.
     fn check(&self, ids: &CudaIds, out: &CudaMatrix) -> Result<bool, ComputeError> {
         checks::gather_rows(Shape::new(self.n_rows, self.form.result().0), ids.range, out.shape)?;
         self.check_storage(out)?;
@@ -370,7 +371,7 @@ impl CudaRows {
         check_dtypes(OPERATION, self.form.result().1, out.dtype)
     }
 
-    /// Checks what is wanted of so many rows: their product with a block, and the first of them.
+    /// Checks the outputs of a request for sums: the product with a block, and the first rows.
     fn check_sums(
         &self,
         (block, ids): (&CudaSparse, &CudaIds),
@@ -384,7 +385,7 @@ impl CudaRows {
         own.into_iter().chain([sums]).try_for_each(|out| self.check_storage(out))
     }
 
-    /// Puts on the device's stream what reads rows in place.
+    /// Puts reads in place on the device's stream.
     fn launch(&self, cuda: &Cuda, ids: &CudaIds, to: u64) -> Result<(), ComputeError> {
         let Some(rows) = self.argument(cuda) else { return Ok(()) };
         let (names, to) = (Names::of(cuda.pointer(Some(&ids.ids))), (to, ids.range.len as u64));
@@ -396,7 +397,8 @@ impl CudaRows {
         launched.map_err(Cuda::failed(OPERATION))
     }
 
-    /// Begins to take rows to an address by a launch, which is for rows as they are stored if they are `stored` there.
+    /// Starts a request that brings rows to address `to` by `launch`. If `stored` is given, it is the memory at `to`,
+    /// for rows as they are stored.
     fn begin_at(
         &self,
         cuda: &Cuda,
@@ -414,7 +416,7 @@ impl CudaRows {
         if brought.is_some() && (begun.lists.is_some() || launch.decodes()) {
             begun.arriving = Some(self.room(cuda, n)?);
         }
-        // Behind the making of room, too.
+        // Behind the allocation of buffers, too.
         [side, near].into_iter().try_for_each(|stream| stream.join(&cuda.device.stream)).map_err(&failed)?;
         if let Some((far_list, lists)) = self.far_list.as_ref().zip(begun.lists.as_mut()) {
             let before = before.map(|(ids, rows)| RowsOfBatch {
@@ -423,16 +425,16 @@ impl CudaRows {
                 row_bytes: self.row_bytes,
             });
             let on_cards = beside_host.map_or(0, |on_cards| on_cards.list(cuda));
-            // SAFETY: ids were checked to be rows, and there is room for each; all lists are put on this stream; who
-            // begins keeps what was read before, and its ids.
+            // SAFETY: ids were checked to be rows, and there is space for each; all lists are put on this stream; the
+            // caller keeps the previous rows and their ids.
             unsafe { far_list.put(cuda, side, (at_ids, n), (on_cards, before), lists) }.map_err(&failed)?;
         }
-        // Before what is read on cards: it takes longer.
+        // Before the reads on GPUs, because it takes longer.
         if let Some(staged) = brought {
             let wanted = begun.lists.as_ref().map_or(Wanted::All(at_ids, n), |lists| lists.wanted(cuda, n));
             let to = begun.arriving.as_ref().map_or(to, |room| cuda.pointer(Some(room)));
             let ready = side.record_event(None).map_err(&failed)?;
-            // SAFETY: ids are rows, and there is room for one each; nobody touches it before what was begun is
+            // SAFETY: ids are rows, and there is space for one each; nobody touches it before the request is
             // finished.
             begun.asked = Some(unsafe { staged.ask(ready, wanted, to) }?);
         }
@@ -453,7 +455,7 @@ impl CudaRows {
         Ok(begun)
     }
 
-    /// Begins to take no rows: where all ranks ask together, this one does, too.
+    /// Starts a request for no rows; if all ranks ask together, this one takes part.
     fn begin_nothing(&self, cuda: &Cuda) -> Result<Begun, ComputeError> {
         let Some(staged) = self.memory.brought().filter(|_| matches!(self.memory, Memory::Split(..))) else {
             return Ok(Begun::default());
@@ -462,29 +464,29 @@ impl CudaRows {
         Ok(Begun { asked: Some(staged.ask_for_none(ready)?), ..Begun::default() })
     }
 
-    /// Has the device's stream wait for what was begun, and takes to where it belongs what has arrived elsewhere, or is
-    /// where the batch before has it; what is stored as it was comes back. It waits for nothing that was begun later,
-    /// which the step would then not hide.
+    /// Makes the device's stream wait for a request. Copies rows to their final place that arrived elsewhere or that
+    /// the previous batch has. Returns the memory of rows that are kept as they are stored. It waits for no later
+    /// request, which the step could then not overlap.
     fn wait_for(&self, cuda: &Cuda, mut begun: Begun) -> Result<Option<CudaSlice<u8>>, ComputeError> {
         let (stream, failed) = (&cuda.device.stream, Cuda::failed(OPERATION));
         let n_brought = begun.asked.take().map_or(Ok(0), |asked| asked.wait_on(stream));
-        // Lists are made before what is read or asked for on the host.
+        // Lists are complete before any row is read or requested on the host.
         begun.launched.iter().try_for_each(|launched| stream.wait(launched)).map_err(&failed)?;
         let taken = n_brought.and_then(|n| self.take_over(cuda, &begun, n));
-        // Whoever has the room next waits for this stream, and it is freed in its order.
+        // The next user of the buffer waits for this stream, and the buffer is freed in stream order.
         let mut spare = self.spare();
         spare.rooms.extend(begun.arriving);
         spare.lists.extend(begun.lists);
         taken.map(|()| begun.stored)
     }
 
-    /// Puts on the device's stream what takes rows to where they belong, of which so many have arrived.
+    /// Puts copies on the device's stream that take rows to their final place; `n_brought` rows have arrived.
     fn take_over(&self, cuda: &Cuda, begun: &Begun, n_brought: usize) -> Result<(), ComputeError> {
         let Begun { to: (to, n), arriving, lists, has_before, stored, .. } = begun;
         let (stream, failed) = (&cuda.device.stream, Cuda::failed(OPERATION));
         if let Some(lists) = lists.as_ref().filter(|_| *has_before) {
-            // SAFETY: what is kept is where the batch before has it, which has come before, and there is a row of the
-            // result for each.
+            // SAFETY: kept rows are in the previous batch, which has arrived before, and there is a row of the result
+            // for each.
             unsafe {
                 self.launch.put(stream, IN_DEVICE, lists.kept(cuda, self.row_bytes), Names::all(), (*to, *n as u64))
             }
@@ -502,32 +504,32 @@ impl CudaRows {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Room for so many rows at most, used before if there is some.
+    /// Buffer for at most `n` rows; reuses a spare one if there is one.
     fn room(&self, cuda: &Cuda, n: usize) -> Result<CudaSlice<u8>, ComputeError> {
         let n_bytes = n * self.row_bytes;
         let used = self.spare().rooms.pop().filter(|room| room.len() >= n_bytes);
         used.map_or_else(|| cuda.scratch(OPERATION, with_slack(n_bytes)), Ok)
     }
 
-    /// The same for lists.
+    /// Lists for at most `n` rows; reuses spare ones if there are some.
     fn lists(&self, cuda: &Cuda, n: usize) -> Result<Lists, ComputeError> {
         let used = self.spare().lists.pop().filter(|lists| lists.len() >= n);
         used.map_or_else(|| Lists::new(cuda, OPERATION, with_slack(n)), Ok)
     }
 
-    /// Rows that follow each other on the device.
+    /// Contiguous rows on the device.
     fn stored_in(&self, cuda: &Cuda, rows: &CudaSlice<u8>) -> RowsArgument {
         RowsArgument::at(cuda.pointer(Some(rows)), self.row_bytes as u64)
     }
 
-    /// What was read before, if lists leave out what it has.
+    /// Previous rows, if lists leave out rows that they contain.
     fn before<'a>(&self, before: Option<Before<'a>>) -> Result<Option<Before<'a>>, ComputeError> {
         let Some((ids, rows)) = before.filter(|_| self.takes_from_before()) else { return Ok(None) };
         Ok(self.check(ids, rows)?.then_some((ids, rows)))
     }
 }
 
-/// No two batches are of one size, but nearly.
+/// Adds slack to a size: batches differ in size, but only slightly.
 fn with_slack(n: usize) -> usize {
     n + n / 8
 }
@@ -581,7 +583,7 @@ impl RowReader<Cuda> for CudaRows {
 }
 
 impl RowSums<Cuda> for CudaRows {
-    /// Codes in the device's memory are read where they lie; others are brought, each once.
+    /// Codes in the device's memory are read in place; others are brought, each once.
     fn begin(&self, cuda: &Cuda, ids: &CudaIds) -> Result<(), ComputeError> {
         let (n, cols) = (ids.range.len, self.form.result().0);
         checks::gather_rows(Shape::new(self.n_rows, cols), ids.range, Shape::new(n, cols))?;
@@ -644,19 +646,19 @@ impl RowStore<Cuda> for CudaRows {
         }
         let out = match &mut self.memory {
             Memory::Written(pinned) => &mut pinned.bytes_mut()[begin..begin + n_bytes],
-            // SAFETY: each row is one rank's to write, and nobody reads it before ranks have met.
+            // SAFETY: each row is written by one rank, and nobody reads it before ranks have met.
             Memory::WrittenTogether(shared) => unsafe { shared.memory().own_bytes(begin..begin + n_bytes) },
             _ => return Err(not_written()),
         };
         cuda.device.stream.memcpy_dtoh(&rows.data.slice(..n_bytes), out).map_err(Cuda::failed(OPERATION))?;
-        // `rows` may be written again as soon as this returns, by whatever stream.
+        // `rows` may be overwritten as soon as this returns, by any stream.
         cuda.device.wait(OPERATION)
     }
 }
 
 impl Drop for CudaRows {
     fn drop(&mut self) {
-        // What it reads is freed after this.
+        // The memory that pending work reads is freed after this.
         self.side.wait();
         self.near.wait();
     }

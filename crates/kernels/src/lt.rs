@@ -1,10 +1,10 @@
 //! [`Lt`]: dense products by cuBLASLt, with a bias in the same pass.
 //!
-//! What cuBLASLt does not take, or all where it is not installed, is left to cuBLAS and a pass. So are activations: its
-//! rectifier is documented as `max(x, 0)`, which may turn what is no number into zero and hide a diverging model.
+//! Products that cuBLASLt does not take, or all where it is not installed, go to cuBLAS and a pass. So do
+//! activations. Its rectifier is documented as `max(x, 0)`, which may turn NaN into zero and hide a diverging model.
 //!
-//! How to multiply is looked up once for all products of nearly the same shape ([`Product::class`]): it takes the host
-//! a tenth of a millisecond, which cuBLAS spends on every new shape, and no two mini-batches have the same number of
+//! An algorithm is chosen once for all products of nearly the same shape ([`Product::class`]). The choice takes the
+//! host a tenth of a millisecond, which cuBLAS spends on every new shape, and mini-batches differ in their numbers of
 //! rows. The choice depends on the shape alone, so that a run gives the same bits again.
 
 use std::collections::HashMap;
@@ -19,7 +19,8 @@ use girih_compute::Dtype;
 
 use crate::blas::{WORKSPACE, Workspace};
 
-/// What a way to multiply is chosen for. As cuBLASLt reads columns, `rows` are the columns of a row-major result.
+/// Shape and types for which an algorithm is chosen. cuBLASLt is column-major, so `rows` are the columns of a
+/// row-major result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Product {
     pub(crate) rows: u64,
@@ -29,20 +30,20 @@ pub(crate) struct Product {
     pub(crate) transposed: [bool; 2],
     /// Elements from column to column, of both operands and of the result.
     pub(crate) pitches: [u64; 3],
-    /// Of both operands.
+    /// Element type of both operands.
     pub(crate) operands: Dtype,
-    /// Of the result and the bias.
+    /// Element type of the result and the bias.
     pub(crate) out: Dtype,
     /// Whether a bias is added.
     pub(crate) has_bias: bool,
 }
 
-/// Sides up to here are a class of their own.
+/// Longest side that is not rounded for the class.
 const EXACT: u64 = 512;
 
 impl Product {
-    /// What products are multiplied in the same way as: one whose sides that vary from batch to batch are a little
-    /// longer. Those along which elements lie side by side are told by pitches, and stay.
+    /// Class of products that use one algorithm. Sides that vary from batch to batch are rounded up; contiguous
+    /// sides, which pitches depend on, stay.
     fn class(self) -> Self {
         let [ta, tb] = self.transposed;
         let cols = if tb { self.cols } else { rounded(self.cols) };
@@ -51,17 +52,17 @@ impl Product {
     }
 }
 
-/// Up to an eighth longer.
+/// Side rounded up by at most an eighth.
 fn rounded(side: u64) -> u64 {
     if side <= EXACT { side } else { side.next_multiple_of(side.next_power_of_two() / 16) }
 }
 
-/// Where the matrices of a product are on the device.
+/// Device addresses of the matrices of a product.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operands {
     pub(crate) a: u64,
     pub(crate) b: u64,
-    /// One number for each of `rows`; zero where there is none.
+    /// Address of one number for each of `rows`; zero without a bias.
     pub(crate) bias: u64,
     pub(crate) out: u64,
 }
@@ -71,17 +72,17 @@ pub(crate) struct Lt {
     stream: Arc<CudaStream>,
     handle: sys::cublasLtHandle_t,
     workspace: Workspace,
-    /// How to multiply, once for each class of products; `None` for what cuBLASLt does not offer.
+    /// Algorithm of each class of products; `None` for products that cuBLASLt does not offer.
     plans: Mutex<HashMap<Product, Option<Plan>>>,
 }
 
 // SAFETY: cuBLASLt takes a handle from any thread, also from several at once.
 unsafe impl Send for Lt {}
-// SAFETY: as above; what is not safe to share, descriptors, is used under the lock of `plans`.
+// SAFETY: as above; descriptors, which are not safe to share, are used under the lock of `plans`.
 unsafe impl Sync for Lt {}
 
 impl Lt {
-    /// cuBLASLt on a stream; `None` where it is not installed or does not start.
+    /// Opens cuBLASLt on a stream; `None` where it is not installed or does not start.
     pub(crate) fn new(stream: &Arc<CudaStream>, workspace: Workspace) -> Option<Self> {
         // SAFETY: this looks for a library and calls nothing in it.
         if !unsafe { sys::is_culib_present() } {
@@ -93,13 +94,13 @@ impl Lt {
         Some(Self { stream: Arc::clone(stream), handle, workspace, plans: Mutex::default() })
     }
 
-    /// Puts `out = alpha · op(a)·op(b) + beta · out + bias` on the stream. `false`, and nothing is done, where cuBLASLt
-    /// does not offer the product.
+    /// Puts `out = alpha · op(a)·op(b) + beta · out + bias` on the stream. Returns `false` and does nothing where
+    /// cuBLASLt does not offer the product.
     ///
     /// # Safety
-    /// The addresses are those of matrices of the shapes, pitches and types that `product` names, each at the start of
-    /// an allocation, which live until all work that was put on the stream before they are freed is done; `out` may be
-    /// written, and overlaps none of the others.
+    /// The addresses are those of matrices of the shapes, pitches and types that `product` names, each at the start
+    /// of an allocation, which live until all work that was put on the stream before they are freed is done; `out`
+    /// may be written, and overlaps none of the others.
     pub(crate) unsafe fn multiply(
         &self,
         product: Product,
@@ -114,7 +115,7 @@ impl Lt {
         // SAFETY: the caller vouches for the matrices, and the plan is for products like this one.
         match unsafe { self.launch(plan, product, (alpha, beta), operands) } {
             Ok(()) => Ok(true),
-            // The heuristic promised too much.
+            // The heuristic offered an algorithm that does not run.
             Err(CublasError(
                 sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED | sys::cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE,
             )) => Ok(false),
@@ -162,7 +163,7 @@ impl Lt {
         }
     }
 
-    /// How cuBLASLt would multiply; `None` where it would not.
+    /// Algorithm by cuBLASLt's heuristic; `None` if it offers none.
     fn plan(&self, product: Product, bias: u64) -> Option<Plan> {
         let plan = Plan::new(self.handle, product, bias);
         if let Err(error) = &plan {
@@ -180,14 +181,14 @@ impl Drop for Lt {
     }
 }
 
-/// A way to multiply, chosen by cuBLASLt's heuristic.
+/// Algorithm and descriptor of a class of products, chosen by cuBLASLt's heuristic.
 struct Plan {
     desc: Desc,
     algorithm: sys::cublasLtMatmulAlgo_t,
 }
 
 impl Plan {
-    /// For a bias at any address like this one: the heuristic asks for one.
+    /// Chooses an algorithm for a bias at any address with the alignment of `bias`; the heuristic asks for one.
     fn new(handle: sys::cublasLtHandle_t, product: Product, bias: u64) -> Result<Self, CublasError> {
         let (mut desc, Layouts { a, b, out }) = (Desc::new(product)?, Layouts::of(product)?);
         if product.has_bias {
@@ -200,7 +201,7 @@ impl Plan {
     }
 }
 
-/// The matrices of a product.
+/// Descriptors of the matrices of a product.
 struct Layouts {
     a: Layout,
     b: Layout,
@@ -222,7 +223,7 @@ impl Layouts {
     }
 }
 
-/// What is to be computed. Sums are in f32, and f32 operands are not rounded to fewer bits, which would be another
+/// Descriptor of a product. Sums are in f32; f32 operands are not rounded to fewer bits, which would be another
 /// compute type.
 struct Desc(sys::cublasLtMatmulDesc_t);
 
@@ -259,7 +260,7 @@ impl Drop for Desc {
     }
 }
 
-/// A matrix.
+/// Descriptor of a matrix.
 struct Layout(sys::cublasLtMatrixLayout_t);
 
 impl Drop for Layout {
@@ -269,8 +270,8 @@ impl Drop for Layout {
     }
 }
 
-/// What the heuristic may choose from: algorithms that use no more than the workspace, and where several blocks share a
-/// sum, add it in f32 and in a fixed order.
+/// Limits of the heuristic: algorithms use no more than the workspace, and blocks that share a sum add it in f32 and
+/// in a fixed order.
 struct Preference(sys::cublasLtMatmulPreference_t);
 
 impl Preference {

@@ -1,4 +1,4 @@
-//! What lives on a device: [`CudaMatrix`], [`CudaSparse`], [`CudaIds`].
+//! Types of device data: [`CudaMatrix`], [`CudaSparse`], [`CudaIds`].
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,22 +9,22 @@ use girih_graph_format::Csr;
 
 use crate::ops::Found;
 
-/// A dense matrix, row after row. Rows begin [`pitch`] elements apart, and what lies between them is anything.
+/// Dense row-major matrix. Rows begin [`pitch`] elements apart; the padding between them has any values.
 pub struct CudaMatrix {
     pub(crate) shape: Shape,
     pub(crate) dtype: Dtype,
-    /// [`len`](Self::len) elements or, once it was resized, more; at least one byte, because a device allocates no
-    /// nothing.
+    /// [`len`](Self::len) elements, or more after a resize; at least one byte, because a device allocates no empty
+    /// memory.
     pub(crate) data: CudaSlice<u8>,
 }
 
-/// Elements from row to row of a matrix of so many columns: rows begin where the widest loads may and where tensor
-/// cores want them, but for the narrowest. `kernels/common.cuh` says the same.
+/// Elements from row to row of a matrix of `cols` columns. Rows are aligned for the widest loads and for tensor
+/// cores, except in the narrowest matrices. Must match `kernels/common.cuh`.
 pub(crate) fn pitch(cols: usize) -> usize {
     if cols < WIDE { cols } else { cols.next_multiple_of(WIDE) }
 }
 
-/// Elements that start where every load may, whatever their type.
+/// Alignment in elements that suits every load, whatever the element type.
 pub(crate) const WIDE: usize = 8;
 
 impl CudaMatrix {
@@ -33,12 +33,12 @@ impl CudaMatrix {
         pitch(self.shape.cols)
     }
 
-    /// Rows and columns with what lies between rows.
+    /// Rows and columns, padding included.
     pub(crate) fn padded(&self) -> Shape {
         Shape::new(self.shape.rows, self.pitch())
     }
 
-    /// Elements, and what lies between rows.
+    /// Number of elements, padding included.
     pub(crate) fn len(&self) -> usize {
         self.padded().len()
     }
@@ -47,29 +47,29 @@ impl CudaMatrix {
 /// Node ids or classes.
 pub struct CudaIds {
     pub(crate) range: IdRange,
-    /// The ids on the host, all of them; empty where an operation has written the list or is to.
+    /// Copy of all ids on the host; empty if an operation has written the list or will.
     pub(crate) host: Arc<[u32]>,
-    /// At least one, as with matrices.
+    /// Ids on the device; at least one element, as with matrices.
     pub(crate) ids: CudaSlice<u32>,
     pub(crate) derived: Derived,
 }
 
-/// What operations have worked out from a list. Most lists are the same in every step, which neither waits for the host
-/// nor uploads anything once this is known.
+/// Results that operations derive from a list and cache. Most lists are the same in every step; with these results a
+/// step needs neither waits nor uploads.
 #[derive(Default)]
 pub(crate) struct Derived {
-    /// Positions of equal ids, together.
+    /// Positions of equal ids, grouped.
     pub(crate) groups: OnceLock<Groups>,
-    /// How often each row of a matrix is named, of as many rows as were asked for first.
+    /// Number of times that each row of a matrix is named; for the number of rows that was asked for first.
     pub(crate) counts: OnceLock<Arc<CudaSlice<u32>>>,
-    /// Classes of which those of the rows named here are columns, of as many columns.
+    /// Classes that passed the check for the rows in this list, and the number of columns of the check.
     pub(crate) checked: OnceLock<(Arc<[u32]>, usize)>,
 }
 
-/// Positions in a list of ids, those of equal ids together and in order.
+/// Positions in a list of ids, grouped by equal ids and in order.
 pub(crate) struct Groups {
     pub(crate) n: usize,
-    /// Where each of the groups starts among the positions, and where the last one ends.
+    /// First position of each group, and the end of the last.
     pub(crate) starts: CudaSlice<u64>,
     pub(crate) positions: CudaSlice<u64>,
 }
@@ -80,7 +80,7 @@ impl CudaIds {
         self.host.len() == self.range.len
     }
 
-    /// Takes note that an operation overwrites the list with ids below `end`, and hands it out for that.
+    /// Returns the list for an operation that overwrites it with ids below `end`; drops cached results.
     pub(crate) fn overwrite(&mut self, end: u64) -> &mut CudaSlice<u32> {
         self.range.end = end;
         self.host = Arc::default();
@@ -89,29 +89,29 @@ impl CudaIds {
     }
 }
 
-/// `L·A·R`, with its transpose where products or gradients need it.
+/// Sparse matrix `L·A·R`, with its transpose where products or gradients need it.
 pub struct CudaSparse {
-    /// The pattern and values on the host: what the transpose and schedules are made from; `None` where the device has
-    /// made the matrix. Columns of a row then have any order.
+    /// Pattern and values on the host, from which the transpose and schedules are built. `None` if the device made
+    /// the matrix; columns of a row are then in any order.
     pub(crate) host: Option<Csr>,
     pub(crate) symmetric: bool,
     pub(crate) names: Option<EntryNames>,
-    /// The names of columns, on the device.
+    /// Names of columns, on the device.
     pub(crate) column_names: Option<CudaSlice<u32>>,
-    /// As it is.
+    /// Matrix as it is.
     pub(crate) forward: CudaCsr,
-    /// Factors of rows.
+    /// Scales of rows; `None` for ones.
     pub(crate) left: Option<CudaSlice<f32>>,
-    /// Factors of columns.
+    /// Scales of columns; `None` for ones.
     pub(crate) right: Option<CudaSlice<f32>>,
-    /// The largest size of factors of rows, and of columns; one where there are none.
+    /// Largest absolute values of the row scales and of the column scales; one if there are none.
     pub(crate) most: [f32; 2],
-    /// The transpose, made when it is first needed.
+    /// Transpose, built on first use.
     pub(crate) transpose: OnceLock<CudaCsr>,
 }
 
 impl CudaSparse {
-    /// Rows that the device has made, and their factors.
+    /// Matrix from rows that the device made, with their scales.
     pub(crate) fn of_device(forward: CudaCsr, left: Option<CudaSlice<f32>>) -> Self {
         Self {
             host: None,
@@ -121,44 +121,44 @@ impl CudaSparse {
             forward,
             left,
             right: None,
-            // Nobody looks for blocks of such rows, which alone want to know.
+            // Only block products use these, and such rows have no blocks.
             most: [1.0; 2],
             transpose: OnceLock::new(),
         }
     }
 }
 
-/// Compressed rows.
+/// Compressed sparse rows (CSR).
 pub(crate) struct CudaCsr {
     pub(crate) shape: Shape,
     pub(crate) nnz: usize,
-    /// `rows + 1` offsets.
+    /// Row offsets, `rows + 1`.
     pub(crate) indptr: CudaSlice<u64>,
     pub(crate) indices: CudaSlice<u32>,
-    /// Of weighted matrices.
+    /// Values; `None` for unweighted matrices.
     pub(crate) values: Option<CudaSlice<f32>>,
-    /// Of a transpose: the place of each entry in the matrix that it is the transpose of.
+    /// Position of each entry in the original matrix; only for a transpose.
     pub(crate) positions: Option<CudaSlice<u64>>,
-    /// Rows that are cut into segments, if there are any; none where the device has made the rows.
+    /// Rows that are split into segments; `None` if there are none, or if the device made the rows.
     pub(crate) hubs: Option<Hubs>,
     /// Dense blocks, found when a product first looks for them.
     pub(crate) tiles: Found,
 }
 
-/// Rows of more than [`SEGMENT`](Self::SEGMENT) entries, cut into segments of as many, so that no warp works long after
-/// the others.
+/// Rows of more than [`SEGMENT`](Self::SEGMENT) entries, split into segments of that length, so that no warp works
+/// long after the others.
 pub(crate) struct Hubs {
     pub(crate) n_rows: usize,
     pub(crate) n_segments: usize,
-    /// The hubs, in ascending order.
+    /// Row ids of the hubs, ascending.
     pub(crate) rows: CudaSlice<u32>,
-    /// The number of the first segment of each, and one more.
+    /// Index of the first segment of each hub, and one more.
     pub(crate) first: CudaSlice<u64>,
-    /// The hub of each segment, by its number.
+    /// Hub of each segment, by its index in `rows`.
     pub(crate) owner: CudaSlice<u32>,
 }
 
 impl Hubs {
-    /// Entries of a segment; `kernels/common.cuh` says the same.
+    /// Entries of a segment; must match `kernels/common.cuh`.
     pub(crate) const SEGMENT: u64 = 1024;
 }

@@ -1,5 +1,5 @@
-//! Measurements that decide how sums are ordered, on disk beside compiled kernels: whoever measures first decides for
-//! all later runs.
+//! Measurements that decide how sums are ordered, on disk beside compiled kernels. The first process that measures
+//! decides for all later runs.
 
 use std::fs;
 use std::io;
@@ -10,8 +10,8 @@ use girih_machine::cache_folder;
 
 use crate::compile::{Source, digest};
 
-/// What was measured `of` something with kernels of these sources: what is on disk, if it is `valid`, else what
-/// `measure` returns now. `None` where there is no folder that it could be kept in, or nothing is measured.
+/// Measurement `of` something with kernels of these sources: the one on disk if it is `valid`, else the result of
+/// `measure`. `None` if there is no folder to keep it in, or nothing is measured.
 pub(crate) fn kept(
     of: &str,
     sources: &[Source],
@@ -26,7 +26,7 @@ pub(crate) fn kept(
     result.map_err(|error| tracing::debug!("no measurements in {}: {error}", path.display())).ok()
 }
 
-/// Reads a file, and removes one that is not valid, so that it is as if there were none.
+/// Reads a file. An invalid one is removed and counts as missing.
 fn read(path: &Path, valid: impl Fn(&str) -> bool) -> io::Result<String> {
     let text = fs::read_to_string(path)?;
     if valid(&text) {
@@ -36,7 +36,7 @@ fn read(path: &Path, valid: impl Fn(&str) -> bool) -> io::Result<String> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Measures and writes, unless another process has done so meanwhile: then that counts.
+/// Measures and writes the result. If another process has written one meanwhile, that one counts.
 fn publish(path: &Path, measure: impl FnOnce() -> Option<String>) -> io::Result<()> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     if let Some(folder) = path.parent() {
@@ -44,11 +44,11 @@ fn publish(path: &Path, measure: impl FnOnce() -> Option<String>) -> io::Result<
     }
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let unfinished = path.with_extension(format!("{}-{number}", std::process::id()));
-    // Before anything is measured: it would be in vain where nothing can be written.
+    // Checked before the measurement, which would be useless if nothing can be written.
     fs::write(&unfinished, "")?;
     let published = measure().map_or(Err(io::ErrorKind::NotFound.into()), |text| {
         fs::write(&unfinished, text)?;
-        // Files appear whole, and never take the place of others.
+        // Files appear whole, and never replace others.
         match fs::hard_link(&unfinished, path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             linked => linked,

@@ -1,14 +1,14 @@
-//! [`PatchRows`]: rows of features of which every rank's card has those of a patch, brought from card to card (Cai et
-//! al., DSP, PPoPP 2023, section 4, loader).
+//! [`PatchRows`]: feature rows of which each rank's GPU holds a patch, exchanged between GPUs (Cai et al., DSP, PPoPP
+//! 2023, section 4, loader).
 //!
 //! ```text
-//! asked     ids by their owners                        card; the host reads how many, and tells the others
-//!           ids, then rows that were picked for them   card to card
-//!           rows where the batch wants them            card; own rows from where they are
-//! in place  rows where the batch wants them            card, which reads the memory of all cards of the process
+//! asked     ids by their owners                        GPU; the host reads their numbers, and tells the others
+//!           ids, then the rows gathered for them       GPU to GPU
+//!           rows to their place in the batch           GPU; own rows from where they are
+//! in place  rows to their place in the batch           GPU, which reads the memory of all GPUs of the process
 //! ```
-//! Codes of a code book (paper B) lie, travel and arrive as codes, and are decoded as they are put where they are
-//! wanted. All of it on a stream of its own, beside the step before.
+//! Codes of a code book (paper B) are stored and sent as codes, and decoded as they are written to the batch. All
+//! work is on a stream of its own, beside the previous step.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,26 +30,26 @@ use crate::sampling::{Owners, Pieces, blocks, failed};
 use crate::shared::Shared;
 
 const OPERATION: &str = "rows of patches";
-/// Blocks, and threads of each, of what copies rows on a card.
+/// Blocks, and threads of each, of copies of rows within a GPU.
 const IN_DEVICE: (u32, u32) = (132 * 8, BLOCK);
 const WORD: u64 = size_of::<NodeId>() as u64;
 
-/// See the module.
+/// Reader of the rows of all patches; see the module.
 pub(crate) struct PatchRows {
     own: Arc<OwnRows>,
     n_rows: usize,
     way: Way,
-    /// The device, where rows are brought.
+    /// Device with the stream of the exchange.
     side: Cuda,
-    /// Takes rows to where they are wanted, decoded if they are codes.
+    /// Writes rows to the result, decoded if they are codes.
     put: RowLaunch,
-    /// Recorded behind what was begun and not finished, the oldest first.
+    /// Events behind the pending requests, the oldest first.
     begun: Mutex<VecDeque<CudaEvent>>,
 }
 
-/// Rows of a rank's patch, one after the other.
+/// Contiguous rows of a rank's patch.
 pub(crate) struct OwnRows {
-    /// The node of the first of them.
+    /// Node of the first row.
     first: NodeId,
     stored: Stored,
 }
@@ -59,26 +59,26 @@ enum Stored {
     Codes { bytes: CudaSlice<u8>, row_bytes: u64, book: CodeBook },
 }
 
-/// The way to the rows of others.
+/// Access to the rows of other ranks.
 enum Way {
     Asked(Asking),
-    /// All rows by their addresses.
+    /// Reads of all rows by their addresses.
     InPlace {
         addresses: CudaSlice<u64>,
         _patches: Vec<Arc<Shared>>,
     },
 }
 
-/// What asks owners, and answers.
+/// Request to owners, and its answer.
 struct Asking {
     owners: Owners,
     ask: CudaFunction,
-    /// Takes rows as they are stored to where they are sent from.
+    /// Gathers rows, as they are stored, into the send buffer.
     pick: RowLaunch,
 }
 
 impl OwnRows {
-    /// Those of rank `rank`, between these bounds of patches; `None` of codes that devices do not decode.
+    /// Rows of rank `rank`, between these bounds of patches; `None` for codes that devices do not decode.
     pub(crate) fn new(
         cuda: &Cuda,
         own: PatchRowsOperand<'_, Cuda>,
@@ -102,7 +102,7 @@ impl OwnRows {
         }
     }
 
-    /// Bytes from row to row, as they travel.
+    /// Bytes from row to row, as they are sent.
     fn row_bytes(&self) -> u64 {
         match &self.stored {
             Stored::Dense(rows) => (rows.pitch() * rows.dtype.n_bytes()) as u64,
@@ -110,7 +110,7 @@ impl OwnRows {
         }
     }
 
-    /// Columns of results, and how they are stored.
+    /// Columns of results, and their element type.
     fn result(&self) -> (usize, Dtype) {
         match &self.stored {
             Stored::Dense(rows) => (rows.shape.cols, rows.dtype),
@@ -118,7 +118,7 @@ impl OwnRows {
         }
     }
 
-    /// What takes rows to where they are wanted.
+    /// Launch that writes rows to the result.
     fn launch(&self, cuda: &Cuda) -> Result<RowLaunch, ComputeError> {
         match &self.stored {
             Stored::Dense(rows) => RowLaunch::copying(cuda, OPERATION, rows.dtype),
@@ -126,19 +126,19 @@ impl OwnRows {
         }
     }
 
-    /// Rows that follow each other, the first of them at this address.
+    /// Contiguous rows from an address.
     fn rows_at(&self, first: u64) -> RowsArgument {
         RowsArgument::at(first, self.row_bytes())
     }
 
-    /// Own rows, as their ids among all nodes name them.
+    /// Own rows, indexed by global node id.
     fn own_rows(&self, cuda: &Cuda) -> RowsArgument {
         self.rows_at(self.address(cuda).wrapping_sub(u64::from(self.first) * self.row_bytes()))
     }
 }
 
 impl PatchRows {
-    /// [`Collective::patch_rows`](girih_comm::Collective::patch_rows) of ranks that ask each other.
+    /// [`Collective::patch_rows`](girih_comm::Collective::patch_rows) for ranks that ask each other.
     pub(crate) fn asking_others(
         cuda: &Cuda,
         own: &Arc<OwnRows>,
@@ -153,8 +153,8 @@ impl PatchRows {
         Self::new(cuda, own, bounds, Way::Asked(asking))
     }
 
-    /// The same of ranks whose cards read each other's memory, as they have to be [let](Peers::lets_read) before; all
-    /// ranks call it together.
+    /// As [`asking_others`](Self::asking_others), but for ranks whose GPUs read each other's memory. These have to be
+    /// [allowed](Peers::lets_read) to do so before; all ranks call this together.
     pub(crate) fn reading_others(
         cuda: &Cuda,
         own: &Arc<OwnRows>,
@@ -193,7 +193,7 @@ impl PatchRows {
         check_dtypes(OPERATION, dtype, out.dtype)
     }
 
-    /// Puts on the side stream what brings the rows of `ids` to `out`.
+    /// Puts work on the side stream that brings the rows of `ids` to `out`.
     fn bring(&self, ids: &CudaIds, out: u64) -> Result<(), ComputeError> {
         match &self.way {
             Way::Asked(asking) => self.bring_asked(asking, ids, out),
@@ -205,7 +205,7 @@ impl PatchRows {
         }
     }
 
-    /// The same by asking; all ranks call it together.
+    /// As [`bring`](Self::bring), but asks the owners; all ranks call this together.
     fn bring_asked(&self, asking: &Asking, ids: &CudaIds, out: u64) -> Result<(), ComputeError> {
         let (side, n, lists) = (&self.side, ids.range.len as u64, &asking.owners.lists);
         let (stream, rank) = (&side.device.stream, lists.rank());
@@ -214,12 +214,12 @@ impl PatchRows {
         let argument = asking.owners.asking(side, &questions, (0, side.pointer(Some(&places))));
         let mut launch = stream.launch_builder(&asking.ask);
         launch.arg(&ids.ids).arg(&n).arg(&argument);
-        // SAFETY: ids are nodes, and there is a thread, a question and a place for each.
+        // SAFETY: ids are nodes, and there is a thread, a question and a position for each.
         unsafe { launch.launch(blocks(n.div_ceil(u64::from(BLOCK)), BLOCK)) }.map_err(Cuda::failed(OPERATION))?;
         let mine: Vec<[u64; 1]> = questions.counts(side)?.into_iter().map(|[nodes, _]| [nodes]).collect();
         let theirs = lists.tell(OPERATION, &mine).map_err(|error| failed(&error))?;
         let row_bytes = self.own.row_bytes();
-        // Own rows travel nowhere.
+        // Own rows are not sent.
         let asked: Pieces<NodeId> = Pieces::of_others(side, theirs.iter().map(|&[n]| n), rank)?;
         let picked: Pieces<u8> = Pieces::of_others(side, theirs.iter().map(|[n]| n * row_bytes), rank)?;
         let arrived: Pieces<u8> = Pieces::of_others(side, mine.iter().map(|[n]| n * row_bytes), rank)?;
@@ -249,7 +249,7 @@ impl PatchRows {
         Ok(())
     }
 
-    /// Puts `n` rows in a result.
+    /// Writes `n` rows to a result.
     fn put(
         &self,
         launch: &RowLaunch,
@@ -260,8 +260,8 @@ impl PatchRows {
         if n == 0 {
             return Ok(());
         }
-        // SAFETY: ids were checked, and those that were asked for are own rows; places are rows of the result, and
-        // there is room for a row of each; positions in codes are columns, as the caller of `patch_rows` vouches.
+        // SAFETY: ids were checked, and the requested ones are own rows; places are rows of the result, and there is
+        // space for a row of each; positions in codes are columns, as the caller of `patch_rows` vouches.
         unsafe { launch.put(&self.side.device.stream, IN_DEVICE, rows, names, (to, n)) }
             .map_err(Cuda::failed(OPERATION))
     }
@@ -300,12 +300,12 @@ impl RowReader<Cuda> for PatchRows {
 
 impl Drop for PatchRows {
     fn drop(&mut self) {
-        // Own rows, which it reads, are freed after this; a rank that has failed is not waited for.
+        // Own rows, which pending work reads, are freed after this; a rank that has failed is not waited for.
         let _ = self.side.device.wait(OPERATION);
     }
 }
 
-/// The first node of a rank, which has so many rows, between bounds of patches.
+/// First node of a rank with `n_rows` rows, between bounds of patches.
 ///
 /// # Errors
 /// When the rank has no patch, or its patch another number of nodes.

@@ -1,4 +1,4 @@
-//! [`Pinned`]: memory of the host that devices read in place.
+//! [`Pinned`]: host memory that devices read in place (UVA).
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -15,34 +15,34 @@ use crate::Cuda;
 use crate::device::Ending;
 use crate::driver::explain;
 
-/// Bytes of a page of the system, at least: one written byte in so many makes all of them there.
+/// Smallest page size of the system in bytes; one written byte per page makes the system provide all pages.
 const PAGE_BYTES: usize = 4096;
-/// Bytes that a thread of the host has made there at a time: a huge page.
+/// Bytes that a host thread touches at a time: a huge page.
 const TOUCHED_BYTES: usize = 2 << 20;
 
 /// Bytes that all devices of the process read in place.
 ///
-/// They are pages of the system, in huge ones where it has some, made by all threads and then pinned: of 24 GB that
-/// takes a second, the driver's own allocation eleven.
+/// The memory consists of pages of the system, huge ones if it has some. All threads touch them, and then they are
+/// pinned. This takes a second for 24 GB; the driver's own allocation takes eleven.
 pub(crate) struct Pinned {
     bytes: MmapMut,
-    /// Where the host finds the first byte.
+    /// Host address of the first byte.
     first: Writable,
-    /// Where devices find it.
+    /// Device address of the first byte.
     address: u64,
     uses: Ending,
 }
 
-/// An address that several threads write behind, each its own bytes.
+/// Host address behind which several threads write, each its own bytes.
 struct Writable(*mut u8);
 
-// SAFETY: an address; who writes behind it says that nobody else does.
+// SAFETY: an address; every writer promises that nobody else writes its bytes.
 unsafe impl Send for Writable {}
 // SAFETY: as above.
 unsafe impl Sync for Writable {}
 
 impl Pinned {
-    /// So many bytes, all zero. `what` they are for is said where the system refuses them.
+    /// Pins `n_bytes` zero bytes. `what` is the purpose of the memory, for errors.
     ///
     /// # Errors
     /// When the system pins no such memory.
@@ -51,7 +51,7 @@ impl Pinned {
         let uses = cuda.device.ending(&cuda.device.stream);
         uses.stream().context().bind_to_thread().map_err(Cuda::failed(what))?;
         let mut bytes = MmapMut::map_anon(n_bytes.max(1)).map_err(|error| refused(error.to_string()))?;
-        // Where the system has no huge pages, it has small ones.
+        // Without huge pages, the system uses small ones.
         #[cfg(target_os = "linux")]
         let _ = bytes.advise(memmap2::Advice::HugePage);
         bytes
@@ -61,7 +61,7 @@ impl Pinned {
         let first = first_byte.cast::<c_void>();
         let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
         let checked = |result: CUresult| result.result().map_err(|error| refused(explain(error.0)));
-        // SAFETY: as many bytes are mapped there, and stay so until they are given back below.
+        // SAFETY: as many bytes are mapped there, and stay so until they are released below.
         checked(unsafe { cuMemHostRegister_v2(first, bytes.len(), flags) })?;
         let mut pinned = Self { bytes, first: Writable(first_byte), address: 0, uses };
         // SAFETY: the memory was registered for devices; the pointer is to a live number.
@@ -77,25 +77,25 @@ impl Pinned {
         &mut self.bytes
     }
 
-    /// Some bytes, to be written where others write others.
+    /// Bytes of a range, to be written while others write other ranges.
     ///
     /// # Safety
     /// Nobody else reads or writes these while they are borrowed.
     #[expect(clippy::mut_from_ref, reason = "ranks share the memory, each with bytes of its own")]
     pub(crate) unsafe fn own_bytes(&self, range: Range<usize>) -> &mut [u8] {
         assert!(range.end <= self.bytes.len(), "bytes of this memory");
-        // SAFETY: they are mapped as long as this lives; the caller's for the rest.
+        // SAFETY: they are mapped as long as this lives; the caller vouches for the rest.
         unsafe { std::slice::from_raw_parts_mut(self.first.0.add(range.start), range.len()) }
     }
 
-    /// Where devices find the first byte.
+    /// Device address of the first byte.
     pub(crate) fn address(&self) -> u64 {
         self.address
     }
 }
 
 impl Drop for Pinned {
-    /// Pinned memory is not given back while the device that it was taken for reads it; others see to that themselves.
+    /// Waits until the device of this memory no longer reads it; users on other devices have to wait themselves.
     fn drop(&mut self) {
         self.uses.wait();
         let _ = self.uses.stream().context().bind_to_thread();
@@ -104,7 +104,7 @@ impl Drop for Pinned {
     }
 }
 
-/// Error of host memory that the system does not pin, `n_bytes` of it. `otherwise` is the remedy where there is no more.
+/// Error of `n_bytes` of host memory that the system does not pin. `otherwise` is a remedy for lack of memory.
 pub(crate) fn not_pinned(operation: &'static str, n_bytes: usize, why: &str, otherwise: &str) -> ComputeError {
     let remedy = format!("free memory, raise `ulimit -l`, or {otherwise}");
     ComputeError::device(operation, format!("cannot pin {n_bytes} bytes of host memory ({why}); {remedy}"))

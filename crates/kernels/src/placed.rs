@@ -1,13 +1,13 @@
 //! [`PlacedRows`]: rows on this GPU, on others, or in host memory, as a placement says. The layout is that of DSP
 //! (Cai et al., PPoPP 2023, section 4), but with reads of single rows instead of exchanges.
+//!
 //! ```text
 //! host    all rows: a range from each rank of the process ─────────┐
-//! GPUs    copies of the rows that the placement gives them ────────┴─▶ a list of addresses on each GPU: a word for
-//! each row
+//! GPUs    copies of the rows that the placement gives them ────────┴─▶ a list of addresses on each GPU: a word for each row
 //! ```
-//! Kernels read a row where the list says, whether it lies here, on another card or, pinned, on the host: one launch
-//! reads all of them. Where nothing is on cards and the host has one piece there is no list. Rows that the host brings
-//! ([`staged_rows`](crate::staged_rows)) have no address there: the list says zero, and kernels leave them out.
+//! Kernels read a row at the address in the list, whether it lies on this GPU, on another one or, pinned, on the host.
+//! One launch reads all of them. There is no list if no row is on a GPU and the host has one range. Rows that the host
+//! sends ([`staged_rows`](crate::staged_rows)) have no address: their entry is zero, and kernels skip them.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,11 +1,12 @@
 //! CUDA graph capture and replay of a training step: [`Backend::repeat`](girih_compute::Backend::repeat).
+//!
 //! ```text
 //! first step          runs: makes transposes, compiles kernels, fills the buffer pool of its caller
 //! second step         runs and is watched: does it wait, upload or allocate memory that outlives it?
 //! third step          if it does none of these, is captured and launched for the first time
 //! all later steps     are replays; changing values go to a page on the device before each
 //! ```
-//! A step that cannot be captured runs as it is, each time.
+//! A step that cannot be captured runs eagerly each time.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,10 +1,10 @@
-//! Checks of outputs and stores of rows by id, before anything is put on a device.
+//! Checks of outputs and stores of rows by id, before any work is put on a device.
 
 use girih_compute::{ComputeError, Dtype, Shape};
 
 use crate::far_rows::OPERATION;
 
-/// Refuses an output that is stored otherwise than rows are read.
+/// Fails if the element type of an output differs from that of the rows.
 pub(crate) fn check_dtypes(operation: &'static str, read: Dtype, output: Dtype) -> Result<(), ComputeError> {
     if read == output {
         return Ok(());
@@ -13,7 +13,7 @@ pub(crate) fn check_dtypes(operation: &'static str, read: Dtype, output: Dtype) 
     Err(ComputeError::argument(operation, what))
 }
 
-/// Refuses an output for the first of so many rows that has more of them, or other columns.
+/// Fails if an output for the first of these rows has more rows or another number of columns.
 pub(crate) fn check_first(output: Shape, rows: Shape) -> Result<(), ComputeError> {
     if output.rows <= rows.rows && output.cols == rows.cols {
         return Ok(());
@@ -22,7 +22,7 @@ pub(crate) fn check_first(output: Shape, rows: Shape) -> Result<(), ComputeError
     Err(ComputeError::argument(OPERATION, what))
 }
 
-/// Refuses rows that have no place in a store from row `first` on.
+/// Fails if rows do not fit into a store from row `first` on.
 pub(crate) fn check_written(
     (rows, dtype): (Shape, Dtype),
     first: usize,

@@ -1,4 +1,4 @@
-//! Rows as the host has them, for devices: [`Dense`] is how they are stored there; sources are where they come from.
+//! Host rows in the format of devices: [`Dense`] is the format on the device; sources give access to the rows.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::matrix::pitch;
 use crate::placed::HostPieces;
 use crate::staged_rows::{RowSource, StoredRows, prefetch_bytes};
 
-/// Rows that a thread of the host writes at a time.
+/// Rows that a host thread writes at a time.
 const ROWS_AT_ONCE: usize = 1024;
 
-/// Rows as matrices of the device have them.
+/// Format of dense rows, as in device matrices.
 #[derive(Clone, Copy)]
 pub(crate) struct Dense {
     pub(crate) cols: usize,
@@ -28,7 +28,7 @@ impl Dense {
         pitch(self.cols) * self.dtype.n_bytes()
     }
 
-    /// Stores the rows from `first` on, as many as there is memory for, as matrices of the device have them.
+    /// Writes the rows from `first` on, as many as `memory` holds, in the format of device matrices.
     pub(crate) fn write_all(self, memory: &mut [u8], rows: &Matrix, first: usize) {
         let row_bytes = self.row_bytes();
         if row_bytes == 0 {
@@ -41,7 +41,7 @@ impl Dense {
         });
     }
 
-    /// Stores a row; what lies between it and the next one is zero.
+    /// Writes a row; its padding is zero.
     fn write(self, bytes: &mut [u8], row: &[f32]) {
         let (values, padding) = bytes.split_at_mut(self.cols * self.dtype.n_bytes());
         padding.fill(0);
@@ -54,7 +54,7 @@ impl Dense {
         }
     }
 
-    /// Reads a row that was stored so.
+    /// Reads a row written by [`write`](Self::write).
     fn read(self, bytes: &[u8], row: &mut [f32]) {
         match self.dtype {
             Dtype::F32 => bytemuck::cast_slice_mut(row).copy_from_slice(&bytes[..self.cols * 4]),
@@ -66,7 +66,7 @@ impl Dense {
     }
 }
 
-/// Dense rows of the host, rounded as the device has them.
+/// Dense host rows, rounded to the element type of the device.
 pub(crate) struct RowsOnHost {
     pub(crate) source: Arc<dyn RowSource>,
     pub(crate) n_rows: usize,
@@ -87,8 +87,8 @@ impl HostRows for RowsOnHost {
     }
 }
 
-/// Rows of a matrix, rounded when they are read if they have to be. It may be mapped: rows are then on disk, or where
-/// the system keeps what was read of it.
+/// Rows of a matrix, rounded on reading if necessary. The matrix may be mapped: its rows are then on disk or in the
+/// page cache.
 pub(crate) struct RowsOfMatrix {
     pub(crate) rows: Matrix,
     pub(crate) form: Dense,
@@ -104,7 +104,7 @@ impl RowSource for RowsOfMatrix {
     }
 }
 
-/// Rows as devices have them, in memory of all ranks of the process.
+/// Rows in the format of devices, in memory of all ranks of the process.
 pub(crate) struct RowsOfPieces {
     pub(crate) pieces: Arc<HostPieces>,
     pub(crate) row_bytes: usize,

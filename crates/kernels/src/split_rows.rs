@@ -1,11 +1,11 @@
-//! Rows in memory of the hosts of several ranks, each of which has those of its patch, and on cards those that are hot.
+//! Rows in the host memory of several ranks, each of which has those of its patch; hot rows are on GPUs.
 //!
 //! ```text
-//! hot     fetched once, before the first batch ──▶ every card
+//! hot     fetched once, before the first batch ──▶ every GPU
 //! others  ids ──▶ host ──▶ one thread: ask the ranks that have them ──▶ all cores: fill a pinned buffer ──▶ copy ──▶ as rows of one host
 //! ```
-//! A batch is fetched by all ranks together, a rank that wants nothing taking part; what brings it is the trainer's
-//! ([`FetchRows`]), so that nothing here knows of hosts. From pinned buffers on it is as in
+//! All ranks fetch a batch together; a rank that needs no rows takes part, too. The trainer implements the fetch
+//! ([`FetchRows`]), so that this module is independent of hosts. From pinned buffers on it works as
 //! [`staged_rows`](crate::staged_rows).
 
 use cudarc::driver::{CudaEvent, DriverError};
@@ -21,15 +21,15 @@ use crate::placed::{Group, OnCards, Rows};
 use crate::row_sources::Dense;
 use crate::staged_rows::{Batch, Brings, Buffers, ROW_BYTES_MAX, StagedRows};
 
-/// Bytes of a pinned buffer: enough for all cores to share the filling of it.
+/// Bytes of a pinned buffer: enough for all cores to share its filling.
 const BUFFER_BYTES: usize = 16 << 20;
-/// Rows that a core copies at least.
+/// Fewest rows that a core copies.
 const ROWS_AT_ONCE: usize = 256;
-/// Bytes of rows that are fetched at a time for cards.
+/// Bytes of rows that are fetched for GPUs at a time.
 const FETCHED_BYTES: usize = 64 << 20;
 
 impl Cuda {
-    /// [`Backend::split_rows`](girih_compute::Backend::split_rows): dense ones, and codes of code books.
+    /// [`Backend::split_rows`](girih_compute::Backend::split_rows), for dense rows and codes of code books.
     pub(crate) fn split_rows(
         &self,
         SplitRows { n_rows, stored, mut fetch }: SplitRows<'_>,
@@ -63,7 +63,7 @@ impl Cuda {
     }
 }
 
-/// Refuses a placement that gives a card what others have not.
+/// Fails if a placement gives a GPU rows that others do not have.
 fn check_placed(placement: &Placement) -> Result<(), ComputeError> {
     let is_for_all = |holder: Holder| matches!(holder, Holder::EveryCard | Holder::Host);
     if placement.spans().iter().all(|span| is_for_all(span.holder)) {
@@ -72,8 +72,8 @@ fn check_placed(placement: &Placement) -> Result<(), ComputeError> {
     Err(ComputeError::argument(OPERATION, "rows that hosts hold in parts are cached on every GPU, or on none"))
 }
 
-/// The rows of some nodes, of so many bytes on the device each: pieces, which follow each other. All ranks want the
-/// same.
+/// Fetches the rows of `nodes`, of `row_bytes` bytes on the device each, as consecutive buffers. All ranks ask for
+/// the same.
 fn fetch_all(fetch: &mut dyn FetchRows, nodes: &[NodeId], row_bytes: usize) -> Result<Vec<Vec<u8>>, ComputeError> {
     let mut piece = |nodes: &[NodeId]| -> Result<Vec<u8>, ComputeError> {
         let mut rows = vec![0; nodes.len() * row_bytes];
@@ -83,17 +83,17 @@ fn fetch_all(fetch: &mut dyn FetchRows, nodes: &[NodeId], row_bytes: usize) -> R
     nodes.chunks((FETCHED_BYTES / row_bytes.max(1)).max(1)).map(&mut piece).collect()
 }
 
-/// Copies a row to where it may take more bytes: what is behind it becomes zero.
+/// Copies a row to a destination that may be longer; the rest is set to zero.
 fn spread(stored: &[u8], row: &mut [u8]) {
     let (values, padding) = row.split_at_mut(stored.len());
     values.copy_from_slice(stored);
     padding.fill(0);
 }
 
-/// Brings rows from where ranks have them.
+/// Fetch of rows from the ranks that have them.
 struct Fetcher {
     fetch: Box<dyn FetchRows>,
-    /// Bytes of a row as the device has it.
+    /// Bytes of a row on the device.
     row_bytes: usize,
 }
 
@@ -107,7 +107,7 @@ impl Brings for Fetcher {
     }
 }
 
-/// Copies so many rows to where a batch wants them; what is recorded behind it.
+/// Copies `n` rows to the destination of a batch; returns an event behind the copies.
 fn copy_to(
     batch: &Batch,
     (found, n, row_bytes): (&dyn FetchedRows, usize, usize),

@@ -1,15 +1,15 @@
-//! [`StagedRows`]: rows of the host that its cores gather, and copies bring to a device (Li et al., 2025, pinned and
-//! parallel transfer).
+//! [`StagedRows`]: rows that host cores gather and copies bring to a device (Li et al., 2025, pinned and parallel
+//! transfer).
 //!
 //! ```text
-//! ids ──▶ host ──▶ each thread: fill a pinned buffer ──▶ copy ──▶ where the rows belong, or room on the device,
+//! ids ──▶ host ──▶ each thread: fill a pinned buffer ──▶ copy ──▶ destination rows, or a buffer on the device,
 //!                               while the other is copied         from which one launch takes them there
 //! ```
-//! Where cards have some of the rows, the device lists the others first, so that pieces are whole whatever share it
-//! has. Copies take no multiprocessor from a step, and read pinned memory side by side; rows themselves may lie in any
-//! memory, also in a mapped file. Threads of their own take pieces of a batch in turn and wait for nobody but their own
-//! copies: a batch goes in pieces whatever its size, so that the pinned area need not grow with it, and from one batch
-//! to the next without a pause. Events say when a buffer may be written again.
+//! If GPUs hold some of the rows, the device first lists the missing ones. So pieces of a batch are always full.
+//! Copies use no SM, and read pinned memory concurrently. The rows themselves may lie in any memory, also in a mapped
+//! file. Dedicated threads take pieces of a batch in turn and wait only for their own copies. A batch is cut into
+//! pieces whatever its size. So the pinned memory need not grow with the batch, and the next batch follows without a
+//! pause. Events tell when a buffer may be written again.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,31 +27,31 @@ use crate::pinned::not_pinned;
 use crate::staging::Buffer;
 use crate::worker_pool::{Cursor, Gone, Held, Receiver, WorkerPool};
 
-/// Pinned buffers of a thread, and the bytes of each: a copy takes longer than to begin it, and a core fills one in
+/// Pinned buffers of a thread, and bytes of each. A copy takes longer than its launch, and a core fills a buffer in
 /// less time than the others take to copy theirs.
 const BUFFERS: usize = 2;
 const BUFFER_BYTES: usize = 1 << 20;
-/// Threads at most: more than these are not needed to keep a bus busy.
+/// Most threads; more are not needed to saturate a bus.
 const THREADS_MAX: usize = 16;
-/// Cores that are left to who launches steps.
+/// Cores that are left to the threads that launch steps.
 const CORES_LEFT: usize = 1;
-/// Rows that are asked for before they are copied.
+/// Distance in rows between the prefetch and the copy of a row.
 const ROWS_AHEAD: usize = 8;
-/// Bytes of a line of the caches.
+/// Bytes of a line of the CPU's caches.
 const LINE_BYTES: usize = 64;
-/// Bytes that a row may take at most.
+/// Most bytes of a row.
 pub(crate) const ROW_BYTES_MAX: usize = BUFFER_BYTES;
 
-/// Rows of equal size, as devices have them.
+/// Rows of equal size, in the format of the device.
 pub(crate) trait RowSource: Send + Sync {
-    /// Copies a row to as many bytes as it has.
+    /// Copies a row to `to`, which has the size of a row.
     fn copy(&self, row: usize, to: &mut [u8]);
 
-    /// Asks for a row that is copied soon.
+    /// Prefetches a row that is copied soon.
     fn prefetch(&self, _row: usize) {}
 }
 
-/// Rows that are stored as devices have them.
+/// Rows that are stored in the format of the device.
 pub(crate) trait StoredRows: Send + Sync {
     fn row(&self, row: usize) -> &[u8];
 }
@@ -66,12 +66,12 @@ impl<T: StoredRows> RowSource for T {
     }
 }
 
-/// Asks for the lines of a row.
+/// Prefetches the cache lines of a row.
 pub(crate) fn prefetch_bytes(bytes: &[u8]) {
     bytes.chunks(LINE_BYTES).for_each(|line| prefetch(line.as_ptr()));
 }
 
-/// What is brought, of rows that are on this host.
+/// Gather of rows that are on this host.
 #[derive(Clone)]
 pub(crate) struct Bringing {
     pub(crate) source: Arc<dyn RowSource>,
@@ -79,17 +79,17 @@ pub(crate) struct Bringing {
     pub(crate) row_bytes: usize,
 }
 
-/// Which rows are wanted.
+/// Rows that a batch needs.
 #[derive(Clone, Copy)]
 pub(crate) enum Wanted {
-    /// As many as ids are at an address of the device.
+    /// Ids at a device address, and their number.
     All(u64, usize),
-    /// As many as the first word at an address says, whose ids follow it: so many at most.
+    /// Address of a word with the number of ids, which follow it, and the most that there may be.
     Counted(u64, usize),
 }
 
 impl Wanted {
-    /// Where words begin on the device, and how many there may be.
+    /// Address of the words on the device, and their greatest number.
     fn words(self) -> (u64, usize) {
         match self {
             Self::All(ids, n) => (ids, n),
@@ -98,11 +98,11 @@ impl Wanted {
     }
 }
 
-/// See the module.
+/// Threads that gather rows for a device; see the module.
 pub(crate) struct StagedRows {
     operation: &'static str,
     workers: WorkerPool<Batch, Brought>,
-    /// The stream of copies of ids, which wait for no copy of rows.
+    /// Stream of copies of ids, which wait for no copy of rows.
     asking: Arc<Ending>,
     spare_ids: SpareIds,
 }
@@ -110,12 +110,12 @@ pub(crate) struct StagedRows {
 /// Event behind the last copy of a thread's share.
 type Brought = Result<CudaEvent, ComputeError>;
 
-/// Pinned memory for ids that no batch has.
+/// Pinned memory for ids that no batch uses.
 type SpareIds = Arc<Mutex<Vec<PinnedHostSlice<NodeId>>>>;
 
-/// A batch, as threads share it.
+/// Batch that threads share.
 pub(crate) struct Batch {
-    /// Recorded behind what used the result before.
+    /// Event behind the last use of the destination.
     pub(crate) ready: CudaEvent,
     pub(crate) ids: Ids,
     /// Ids that no thread has taken.
@@ -124,14 +124,14 @@ pub(crate) struct Batch {
     pub(crate) to: u64,
 }
 
-/// The ids of a batch on the host, once they are there.
+/// Ids of a batch, which are copied to the host.
 pub(crate) struct Ids {
-    /// `None` while it is given back.
+    /// Pinned memory; `None` only while it is released.
     memory: Option<PinnedHostSlice<NodeId>>,
     first: *const NodeId,
     wanted: Wanted,
     copied: CudaEvent,
-    /// The stream of the copy.
+    /// Stream of the copy.
     asking: Arc<Ending>,
     spare: SpareIds,
 }
@@ -142,10 +142,10 @@ unsafe impl Send for Ids {}
 unsafe impl Sync for Ids {}
 
 impl Ids {
-    /// Waits for them.
+    /// Waits for the copy and returns the ids.
     pub(crate) fn wait(&self) -> Result<&[NodeId], DriverError> {
         self.copied.synchronize()?;
-        // SAFETY: as many were copied there, and nobody writes them while this lives.
+        // SAFETY: as many words were copied there, and nobody writes them while this lives.
         let words = unsafe { std::slice::from_raw_parts(self.first, self.wanted.words().1) };
         Ok(match self.wanted {
             Wanted::All(..) => words,
@@ -155,7 +155,7 @@ impl Ids {
 }
 
 impl Drop for Ids {
-    /// The next batch has the memory.
+    /// Returns the memory to the spare buffers, for the next batch.
     fn drop(&mut self) {
         if !matches!(self.copied.try_is_complete(), Ok(true)) {
             self.asking.wait();
@@ -164,18 +164,18 @@ impl Drop for Ids {
     }
 }
 
-/// Rows that were asked for.
+/// Pending gather of rows.
 pub(crate) struct Asked {
     batch: Held<Batch>,
     told: Receiver<Brought>,
     n_threads: usize,
     operation: &'static str,
-    /// Among other ranks the device may wait for one that has failed.
+    /// Stream of the ids, with the other ranks: the device may wait for one that has failed.
     asking: Arc<Ending>,
 }
 
 impl Asked {
-    /// Waits until all copies are on their streams, and has `stream` wait for them; how many rows they bring.
+    /// Waits until all copies are on their streams, and makes `stream` wait for them. Returns the number of rows.
     pub(crate) fn wait_on(self, stream: &CudaStream) -> Result<usize, ComputeError> {
         let failed = Cuda::failed(self.operation);
         for _ in 0..self.n_threads {
@@ -184,8 +184,8 @@ impl Asked {
         Ok(self.batch.ids.wait().map_err(&failed)?.len())
     }
 
-    /// What a thread tells. Whoever waits for it looks whether other ranks have failed, and if so ends what the thread
-    /// waits for.
+    /// Waits for the outcome of a thread. It checks meanwhile whether other ranks have failed, and if so aborts the
+    /// wait of the thread.
     fn told(&self) -> Result<Brought, ComputeError> {
         let told = match self.asking.peers() {
             None => self.told.recv().ok(),
@@ -197,19 +197,19 @@ impl Asked {
     }
 }
 
-/// A thread ended before its time, which only a panic does.
+/// Error of a thread that has ended early, which only a panic causes.
 fn gone(operation: &'static str) -> ComputeError {
     ComputeError::device(operation, "a thread that brings rows has ended")
 }
 
-/// Error of a thread that the system does not give.
+/// Error of a thread that the system does not start.
 fn not_started(operation: &'static str, why: &io::Error) -> ComputeError {
     ComputeError::device(operation, format!("cannot start a thread that gathers rows: {why}"))
 }
 
 impl StagedRows {
-    /// Begins threads that bring rows, of [`ROW_BYTES_MAX`] bytes at most, to a device: as many as cores, shared by
-    /// `n_ranks`, can spare.
+    /// Starts threads that bring rows of at most [`ROW_BYTES_MAX`] bytes to a device. They use the cores that
+    /// `n_ranks` ranks, which share them, can spare.
     ///
     /// # Errors
     /// When the system pins no buffers or gives no threads, or the device's memory does not suffice.
@@ -223,7 +223,7 @@ impl StagedRows {
         Self::of_threads(cuda, operation, (n_threads, BUFFER_BYTES), || bringing.clone())
     }
 
-    /// Begins so many threads, each with buffers of so many bytes.
+    /// Starts `n_threads` threads, each with buffers of `buffer_bytes` bytes.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -249,27 +249,27 @@ impl StagedRows {
         Ok(staged)
     }
 
-    /// Asks for rows after `ready`; they come to `to` in order.
+    /// Requests rows once `ready` is reached; they are written to `to` in order.
     ///
     /// # Safety
-    /// Ids have to be rows. They stay as they are, and the destination has room for them and is used by nobody else,
-    /// until what follows [`Asked::wait_on`].
+    /// Ids have to be rows. They stay as they are, and the destination has space for them and is used by nobody else,
+    /// until the work that follows [`Asked::wait_on`].
     pub(crate) unsafe fn ask(&self, ready: CudaEvent, wanted: Wanted, to: u64) -> Result<Asked, ComputeError> {
         let operation = self.operation;
-        // SAFETY: the caller's.
+        // SAFETY: the caller vouches.
         let ids = unsafe { self.ids(&ready, wanted) }.map_err(Cuda::failed(operation))?;
         let batch = Batch { ready, ids, cursor: Cursor::new(), to };
         let (batch, told) = self.workers.ask(batch).map_err(|Gone| gone(operation))?;
         Ok(Asked { batch, told, n_threads: self.workers.len(), operation, asking: Arc::clone(&self.asking) })
     }
 
-    /// Asks for no rows, where all ranks ask together.
+    /// Requests no rows, because all ranks take part in each request.
     pub(crate) fn ask_for_none(&self, ready: CudaEvent) -> Result<Asked, ComputeError> {
         // SAFETY: nothing is read or written.
         unsafe { self.ask(ready, Wanted::All(0, 0), 0) }
     }
 
-    /// Begins to copy ids to the host.
+    /// Starts the copy of ids to the host.
     ///
     /// # Safety
     /// As [`ask`](Self::ask).
@@ -280,7 +280,7 @@ impl StagedRows {
         let on_host = &mut memory.as_mut_slice()?[..n];
         stream.wait(ready)?;
         if n > 0 {
-            // SAFETY: as many words are there, and stay; the memory is read after the event, and given back after it.
+            // SAFETY: as many words are there, and stay; the memory is read and released only after the event.
             unsafe { result::memcpy_dtoh_async(on_host, words, stream.cu_stream()) }?;
         }
         copied.record(stream)?;
@@ -289,7 +289,7 @@ impl StagedRows {
         Ok(Ids { memory: Some(memory), first, wanted, copied, asking, spare })
     }
 
-    /// Pinned memory for so many ids, used before if there is some.
+    /// Pinned memory for `n` ids; reuses a spare buffer if there is one.
     fn memory_for(&self, n: usize) -> Result<PinnedHostSlice<NodeId>, DriverError> {
         let spare = self.spare_ids.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match spare.filter(|memory| memory.len() >= n) {
@@ -301,24 +301,24 @@ impl StagedRows {
 }
 
 impl Drop for StagedRows {
-    /// Nothing is freed while the device reads or writes it.
+    /// Waits until the device no longer reads or writes the memory.
     fn drop(&mut self) {
-        // Threads wait for what is copied there.
+        // Threads wait for copies on this stream.
         self.workers.end(|| self.asking.wait());
     }
 }
 
-/// Pinned buffers, which are filled in turn, and the stream of their copies.
+/// Pinned buffers, filled in turn, and the stream of their copies.
 pub(crate) struct Buffers {
     pub(crate) operation: &'static str,
     pub(crate) stream: Arc<CudaStream>,
     buffers: [Buffer; BUFFERS],
-    /// The buffer that is filled next.
+    /// Number of buffers filled so far; it selects the next one.
     turn: usize,
 }
 
 impl Buffers {
-    /// Of so many bytes each.
+    /// Allocates buffers of `n_bytes` bytes each.
     fn new(cuda: &Cuda, operation: &'static str, n_bytes: usize) -> Result<Self, DriverError> {
         let waiting = CUevent_flags::CU_EVENT_BLOCKING_SYNC;
         let buffer = || Buffer::new(cuda.device.stream.context(), n_bytes, waiting);
@@ -326,17 +326,17 @@ impl Buffers {
         Ok(Self { operation, stream, buffers, turn: 0 })
     }
 
-    /// Puts on the stream a copy of so many bytes to an address, which are written here first; no more than a buffer
-    /// holds.
+    /// Fills the next buffer by `fill`, and puts a copy of its `n_bytes` bytes to an address on the stream. `n_bytes`
+    /// is at most the size of a buffer.
     pub(crate) fn bring(&mut self, n_bytes: usize, to: u64, fill: impl FnOnce(&mut [u8])) -> Result<(), DriverError> {
         let buffer = &mut self.buffers[self.turn % BUFFERS];
         self.turn += 1;
-        // Until what it held before is on the device.
+        // Waits until its previous contents are on the device.
         buffer.copied.synchronize()?;
         let bytes = &mut buffer.memory.as_mut_slice()?[..n_bytes];
         fill(bytes);
         if !bytes.is_empty() {
-            // SAFETY: the caller of `ask` vouches for the room; the buffer is neither written nor freed before the
+            // SAFETY: the caller of `ask` vouches for the space; the buffer is neither written nor freed before the
             // event.
             unsafe { result::memcpy_htod_async(to, bytes, self.stream.cu_stream()) }?;
         }
@@ -345,15 +345,15 @@ impl Buffers {
 }
 
 impl Drop for Buffers {
-    /// Nothing is freed while the device copies it.
+    /// Waits until the device no longer copies from the memory.
     fn drop(&mut self) {
         let _ = self.stream.synchronize();
     }
 }
 
-/// What a thread does.
+/// Work of a thread.
 pub(crate) trait Brings: Send {
-    /// Brings its share of a batch through buffers; what is recorded behind it.
+    /// Brings the thread's share of a batch through `buffers`; returns an event behind it.
     fn share_of(&mut self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, ComputeError>;
 }
 
@@ -364,7 +364,7 @@ impl Brings for Bringing {
 }
 
 impl Bringing {
-    /// Brings pieces of a batch until others have the rest.
+    /// Brings pieces of a batch until none is left.
     fn pieces_of(&self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, DriverError> {
         buffers.stream.wait(&batch.ready)?;
         let Self { source, row_bytes } = self;

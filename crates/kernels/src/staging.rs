@@ -1,6 +1,6 @@
-//! [`Staging`]: main memory on its way to a device, through pinned memory.
+//! [`Staging`]: uploads of pageable host memory through pinned buffers.
 //!
-//! What the system may move is staged by the driver: 21 GB/s where an H200 takes 51. Here all cores fill one pinned
+//! The driver stages pageable memory itself: at 21 GB/s, where an H200 takes 51. Here all cores fill one pinned
 //! buffer while the device empties the other.
 
 use std::ffi::c_void;
@@ -13,36 +13,36 @@ use rayon::prelude::*;
 
 use crate::device::Device;
 
-/// Bytes of a buffer: enough that what a copy costs besides its bytes does not matter.
+/// Bytes of a buffer: enough to hide the fixed cost of a copy.
 const BUFFER_BYTES: usize = 32 << 20;
-/// Fewer bytes are copied sooner than buffers are made for them.
+/// Fewest bytes that are staged; smaller copies are faster than allocating buffers.
 const STAGED_MIN: usize = 4 * BUFFER_BYTES;
 /// Bytes that a core copies at a time.
 const CORE_BYTES: usize = 1 << 20;
 
-/// Where rows lie on a device.
+/// Destination rows on a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows {
-    /// Of the first.
+    /// Address of the first row.
     pub(crate) address: u64,
     pub(crate) row_bytes: usize,
-    /// Bytes from the start of a row to that of the next; at least those of a row.
+    /// Bytes from the start of a row to that of the next; at least [`row_bytes`](Self::row_bytes).
     pub(crate) pitch_bytes: usize,
 }
 
-/// Two pinned buffers.
+/// Pair of pinned buffers.
 pub(crate) struct Staging([Buffer; 2]);
 
-/// Pinned memory, and when it may be written again. The library's own event of such memory is not recorded, because a
-/// [`Device`] has it track none.
+/// Pinned memory, with an event after which it may be written again. cudarc's own event for such memory is not
+/// recorded, because a [`Device`] disables event tracking.
 pub(crate) struct Buffer {
     pub(crate) memory: PinnedHostSlice<u8>,
-    /// Recorded behind each copy from the memory.
+    /// Event recorded behind each copy from the memory.
     pub(crate) copied: CudaEvent,
 }
 
 impl Buffer {
-    /// So many bytes, whatever they are; how threads wait until they may be written again.
+    /// Allocates uninitialised pinned memory; `waiting` sets how threads wait for its event.
     pub(crate) fn new(context: &Arc<CudaContext>, n_bytes: usize, waiting: CUevent_flags) -> Result<Self, DriverError> {
         // SAFETY: buffers are written before they are read.
         let memory = unsafe { context.alloc_pinned_with_flags::<u8>(n_bytes, 0) }?;
@@ -51,16 +51,16 @@ impl Buffer {
 }
 
 impl Drop for Buffer {
-    /// Memory is not freed while the device reads it.
+    /// Waits until the device no longer reads the memory.
     fn drop(&mut self) {
         let _ = self.copied.synchronize();
     }
 }
 
-/// Rows, or a part of one, that go at once.
+/// Rows, or a part of one row, that one copy uploads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
-    /// Bytes before them on the host, and on the device.
+    /// Byte offset of the piece on the host; `to` is that on the device.
     from: usize,
     to: usize,
     n_rows: usize,
@@ -73,12 +73,12 @@ impl Piece {
     }
 }
 
-/// Cuts `n_bytes`, which follow each other on the host, into pieces that fit into a buffer.
+/// Cuts `n_bytes`, contiguous on the host, into pieces that fit into a buffer.
 fn pieces(n_bytes: usize, rows: &Rows, buffer_bytes: usize) -> Vec<Piece> {
     if n_bytes == 0 {
         return Vec::new();
     }
-    // Without gaps all is one row.
+    // Rows without gaps count as one row.
     let (row_bytes, pitch) =
         if rows.pitch_bytes == rows.row_bytes { (n_bytes, n_bytes) } else { (rows.row_bytes, rows.pitch_bytes) };
     let n_rows = n_bytes / row_bytes;
@@ -107,14 +107,14 @@ impl Device {
     /// Puts a copy of `bytes`, row after row, on the stream. They may change when the call returns.
     ///
     /// # Safety
-    /// `bytes` are whole rows; from the address on there is room for as many, a pitch apart, which may be written and
-    /// lives until all work that was put on the stream before it is freed is done.
+    /// `bytes` are whole rows; from the address on there is space for as many, a pitch apart, which may be written
+    /// and lives until all work that was put on the stream before it is freed is done.
     pub(crate) unsafe fn upload_rows(&self, bytes: &[u8], to: Rows) -> Result<(), DriverError> {
         self.stream.context().bind_to_thread()?;
         let staging = if bytes.len() < STAGED_MIN { None } else { self.staging() };
         let Some(mut staging) = staging else {
             let buffer_bytes = bytes.len();
-            // SAFETY: the caller vouches for the room, and the pieces are those of its rows.
+            // SAFETY: the caller vouches for the space, and the pieces are those of its rows.
             return pieces(bytes.len(), &to, buffer_bytes)
                 .iter()
                 .try_for_each(|piece| unsafe { copy(&self.stream, piece.bytes(bytes), piece, &to) });
@@ -125,7 +125,7 @@ impl Device {
         done
     }
 
-    /// The buffers, made when they are first asked for; `None` where the system has no memory to pin.
+    /// Upload buffers, allocated on first use; `None` where the system has no memory to pin.
     fn staging(&self) -> Option<Staging> {
         self.take_staging().or_else(|| {
             let pin = || Buffer::new(self.stream.context(), BUFFER_BYTES, CUevent_flags::CU_EVENT_DISABLE_TIMING);
@@ -141,11 +141,11 @@ impl Staging {
     unsafe fn upload(&mut self, stream: &CudaStream, bytes: &[u8], to: &Rows) -> Result<(), DriverError> {
         for (turn, piece) in pieces(bytes.len(), to, BUFFER_BYTES).iter().enumerate() {
             let (buffer, bytes) = (&mut self.0[turn % 2], piece.bytes(bytes));
-            // Until what it held before is on the device.
+            // Waits until its previous contents are on the device.
             buffer.copied.synchronize()?;
             let staged = &mut buffer.memory.as_mut_slice()?[..bytes.len()];
             fill(staged, bytes);
-            // SAFETY: the caller vouches for the room; the buffer is neither written nor freed before the event.
+            // SAFETY: the caller vouches for the space; the buffer is neither written nor freed before the event.
             unsafe { copy(stream, staged, piece, to) }?;
             buffer.copied.record(stream)?;
         }
@@ -162,12 +162,12 @@ fn fill(buffer: &mut [u8], bytes: &[u8]) {
 /// Puts the copy of a piece on the stream.
 ///
 /// # Safety
-/// `bytes` are those of the piece, which is one of the rows `to`, where there is room for them; if they are pinned,
+/// `bytes` are those of the piece, which is one of the rows `to`, where there is space for them; if they are pinned,
 /// they stay until the copy is done.
 unsafe fn copy(stream: &CudaStream, bytes: &[u8], piece: &Piece, to: &Rows) -> Result<(), DriverError> {
     let address = to.address + piece.to as u64;
     if piece.n_rows == 1 {
-        // SAFETY: the caller vouches for both ends; memory that is not pinned is copied aside before the call returns.
+        // SAFETY: the caller vouches for both ends; the driver stages pageable memory before the call returns.
         return unsafe { result::memcpy_htod_async(address, bytes, stream.cu_stream()) };
     }
     let copy = CUDA_MEMCPY2D {

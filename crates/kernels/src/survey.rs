@@ -1,4 +1,4 @@
-//! [`Survey`]: what there is of CUDA on this machine, piece by piece.
+//! [`Survey`]: the parts of CUDA on this machine.
 
 use std::path::PathBuf;
 
@@ -8,47 +8,47 @@ use crate::device::{check_capability, count, name_of, open_context};
 use crate::driver::Driver;
 use crate::libraries::{BLAS, COMPILER, Library, NCCL, PROFILER, nccl_version};
 
-/// What was found, and why the rest was not. Where nothing is an error, a device can be opened.
+/// Found parts of CUDA, and the reasons why others are missing. A device can be opened if no part is an error.
 #[derive(Debug)]
 pub struct Survey {
-    /// The driver.
+    /// Driver of the machine.
     pub driver: Result<Driver, KernelError>,
-    /// The libraries besides the driver.
+    /// Libraries besides the driver.
     pub libraries: Vec<FoundLibrary>,
-    /// The cards, by their numbers; none where the driver is an error.
+    /// GPUs by ordinal; empty if the driver is an error.
     pub cards: Vec<Result<Card, KernelError>>,
 }
 
-/// A library that devices need, or several of them together.
+/// Library that devices need, or that several devices need together.
 #[derive(Debug)]
 pub struct FoundLibrary {
-    /// The name of its file.
+    /// File name of the library.
     pub file: &'static str,
-    /// What it is needed for.
+    /// Purpose of the library.
     pub purpose: &'static str,
     /// Whether a single device cannot train without it.
     pub is_needed: bool,
-    /// Its version, where it has one of its own, and where it is.
+    /// Version, for libraries that have one of their own, and path.
     pub found: Result<String, KernelError>,
 }
 
-/// A card.
+/// GPU of this machine.
 #[derive(Debug)]
 pub struct Card {
-    /// Its number: that of `cuda:0` is 0.
+    /// Ordinal: 0 for `cuda:0`.
     pub ordinal: usize,
-    /// What it is called.
+    /// Name of the GPU.
     pub name: String,
-    /// Major and minor number of what it can compute.
+    /// Compute capability: major and minor number.
     pub capability: (i32, i32),
-    /// Bytes of memory: free, and in all.
+    /// Bytes of memory: free and total.
     pub memory: (usize, usize),
-    /// Why it cannot be used, if so.
+    /// Reason why the GPU cannot be used; `None` if it can.
     pub refused: Option<KernelError>,
 }
 
 impl Survey {
-    /// Looks at this machine.
+    /// Surveys this machine.
     #[must_use]
     pub fn here() -> Self {
         let compiler = COMPILER.load().map(|path| (compiler_version(), path));

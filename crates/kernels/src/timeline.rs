@@ -1,4 +1,4 @@
-//! [`Timeline`]: what the cards of this process do when, as NVIDIA's profiling library (CUPTI) sees it.
+//! [`Timeline`]: activity of the GPUs of this process over time, recorded by NVIDIA's profiling library (CUPTI).
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -17,28 +17,28 @@ use girih_pipeline::{Event, Trace, Track};
 use crate::error::{KernelError, Kind};
 use crate::libraries;
 
-/// What is recorded: kernels, which may run side by side, copies, those between cards among them, and fillings.
+/// Recorded kinds of activity: concurrent kernels, copies, copies between GPUs, and fills.
 const KINDS: [CUpti_ActivityKind; 4] = [
     CUpti_ActivityKind::CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
     CUpti_ActivityKind::CUPTI_ACTIVITY_KIND_MEMCPY,
     CUpti_ActivityKind::CUPTI_ACTIVITY_KIND_MEMCPY2,
     CUpti_ActivityKind::CUPTI_ACTIVITY_KIND_MEMSET,
 ];
-/// Records that are kept: the last ones.
+/// Most records that are kept, the latest ones.
 const KEPT: usize = 200_000;
-/// A buffer that the library fills: 4 MiB, aligned as it has to be.
+/// Buffer that the library fills: 4 MiB, with the alignment that it needs.
 const BUFFER: Layout = Layout::new::<[u64; 1 << 19]>();
-/// What copies between cards are called, and how their records say that they are.
+/// Name of copies between GPUs, and the kind in their records.
 const COPY_BETWEEN: &str = "copy from another card";
 const BETWEEN_CARDS: u32 = CUpti_ActivityMemcpyKind::CUPTI_ACTIVITY_MEMCPY_KIND_PTOP as u32;
-/// Also what buffers hold that are not full.
+/// Flush flag: also flush buffers that are not full.
 const FORCED: u32 = 1;
 
-/// The recording that is under way in this process, if there is one.
+/// Recording under way in this process, if there is one.
 static RECORDING: Mutex<Option<Recorder>> = Mutex::new(None);
 
-/// A recording of what all cards of this process do, the last 200 000 kernels and copies of it. It costs each kernel
-/// about a microsecond. Whatever is captured as a graph has to be captured after the recording began.
+/// Recording of the activity of all GPUs of this process: its last 200 000 kernels and copies. It costs each kernel
+/// about a microsecond. CUDA graphs have to be captured after the recording began.
 #[derive(Debug)]
 pub struct Timeline(());
 
@@ -49,18 +49,18 @@ struct Recorder {
     marks: Vec<Mark>,
 }
 
-/// What the program was at until a moment.
+/// Name of the program's activity up to a moment.
 struct Mark {
     name: String,
-    /// Nanoseconds, by the clock of spans.
+    /// End in nanoseconds, by the clock of spans.
     until: u64,
 }
 
-/// Something that a card did.
+/// Activity of a GPU.
 struct Span {
     device: u32,
     stream: u32,
-    /// Nanoseconds.
+    /// Start and end in nanoseconds.
     from: u64,
     to: u64,
     name: Arc<str>,
@@ -68,16 +68,16 @@ struct Span {
 }
 
 impl Timeline {
-    /// What a kernel of NCCL, or a copy from another card, is an event of, in the trace.
+    /// Category of kernels of NCCL and of copies from another GPU.
     pub const EXCHANGE: &str = "exchange";
-    /// What any other kernel is.
+    /// Category of all other kernels.
     pub const KERNEL: &str = "kernel";
-    /// What copies and fillings are.
+    /// Category of copies and fills.
     pub const COPY: &str = "copy";
-    /// What is marked.
+    /// Category of marks.
     pub const MARK: &str = "mark";
 
-    /// Starts to record.
+    /// Starts the recording.
     ///
     /// # Errors
     /// When the library is missing or refuses, or this process records already.
@@ -99,7 +99,7 @@ impl Timeline {
         Ok(timeline)
     }
 
-    /// Notes that what was done since the last mark, or since the recording began, has been `name`.
+    /// Names the time since the last mark, or since the recording began.
     ///
     /// # Errors
     /// When the library fails.
@@ -113,8 +113,8 @@ impl Timeline {
         Ok(())
     }
 
-    /// Ends the recording, once all that was asked of the cards is done. A group of the trace is a card, `cuda:0`, a
-    /// row one of its streams; the first row of all is what was marked. Time starts with the recording.
+    /// Ends the recording, once all work asked of the GPUs is done. A group of the trace is a GPU, `cuda:0`, and a
+    /// row is one of its streams. The first row has the marks. Time starts with the recording.
     ///
     /// # Errors
     /// When the library fails.
@@ -128,7 +128,7 @@ impl Timeline {
 impl Drop for Timeline {
     fn drop(&mut self) {
         for kind in KINDS {
-            // What is not recorded cannot be stopped either, and nobody looks at it any more.
+            // Kinds that are not recorded cannot be stopped either; nobody needs the error.
             let _ = activity::disable(kind);
         }
         lock().take();
@@ -147,7 +147,7 @@ fn refused(error: CuptiError) -> KernelError {
 
 /// Gives the library a buffer to fill.
 unsafe extern "C" fn give_buffer(buffer: *mut *mut u8, size: *mut usize, n_records_max: *mut usize) {
-    // SAFETY: the library passes places to write to. It takes no buffer where there is none.
+    // SAFETY: the library passes places to write to. It takes no buffer if the pointer is null.
     unsafe {
         *buffer = alloc(BUFFER);
         *size = if (*buffer).is_null() { 0 } else { BUFFER.size() };
@@ -155,7 +155,7 @@ unsafe extern "C" fn give_buffer(buffer: *mut *mut u8, size: *mut usize, n_recor
     }
 }
 
-/// Takes what a buffer holds, and frees it.
+/// Takes the records of a buffer, and frees it.
 unsafe extern "C" fn take_buffer(_: CUcontext, _: u32, buffer: *mut u8, _: usize, n_bytes: usize) {
     if buffer.is_null() {
         return;
@@ -188,7 +188,7 @@ impl Recorder {
     /// # Safety
     /// `record` is one of CUPTI's, of version 13.0 or one that starts like it.
     unsafe fn take(&mut self, record: *const CUpti_Activity) {
-        // SAFETY: every record starts with its kind, which is 32 bits, and is what that says.
+        // SAFETY: every record starts with its kind, which is 32 bits and determines its type.
         let kind = unsafe { record.cast::<u32>().read_unaligned() };
         let ((device, stream, from, to), name) = match KINDS.map(|kind| kind as u32).iter().position(|&k| k == kind) {
             // SAFETY: as above. Names live as long as the kernels.
@@ -220,7 +220,7 @@ impl Recorder {
         self.spans.push_back(Span { device, stream, from, to, name, category });
     }
 
-    /// The one copy of a name.
+    /// Shared copy of a name.
     fn name(&mut self, name: String) -> Arc<str> {
         if let Some(known) = self.names.get(name.as_str()) {
             return Arc::clone(known);
@@ -231,7 +231,7 @@ impl Recorder {
     }
 }
 
-/// What a kernel is called; of C++'s names without a namespace, the name alone.
+/// Name of a kernel; for C++ names without a namespace, the bare name.
 ///
 /// # Safety
 /// `name` is a string or null.
@@ -239,11 +239,11 @@ unsafe fn kernel_name(name: *const c_char) -> String {
     if name.is_null() {
         return "kernel".to_owned();
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller vouches.
     readable(&unsafe { CStr::from_ptr(name) }.to_string_lossy()).to_owned()
 }
 
-/// `name` of `_Z4nameIiEvi`.
+/// Bare name of a mangled C++ name: `name` of `_Z4nameIiEvi`.
 fn readable(name: &str) -> &str {
     let plain = name.strip_prefix("_Z").and_then(|rest| {
         let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -253,7 +253,7 @@ fn readable(name: &str) -> &str {
     plain.unwrap_or(name)
 }
 
-/// A row of marks, and those of all streams by device and number.
+/// Trace with a row of marks, and rows of all streams by device and number.
 fn trace(Recorder { spans, marks, .. }: Recorder) -> Trace {
     let start = marks.first().map_or(0, |mark| mark.until);
     let since = |nanoseconds: u64| Duration::from_nanos(nanoseconds.saturating_sub(start));

@@ -1,5 +1,5 @@
-//! The suite that every backend passes, on the first CUDA device. Without one the test says so and passes, unless
-//! `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
+//! Runs the suite that every backend passes, on the first CUDA device. Without a device the tests say so and pass,
+//! unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
 
 use std::time::Instant;
 
@@ -28,7 +28,7 @@ fn cuda_computes_what_the_reference_does() {
 
 #[test]
 fn blocks_change_no_operation() {
-    // Every block with an entry is multiplied as one, by what the card does best and by what every card has.
+    // Every block with an entry is multiplied as one, by the fastest kernel of the GPU and by those of every GPU.
     for kernel in [None, Some(BlockKernel::Mma), Some(BlockKernel::Paper)] {
         let Some(device) = device() else { return };
         let cuda = Cuda::new(device).tiling(Tiling::From(0.0));
@@ -56,7 +56,7 @@ fn blocks_are_chosen_alike_by_every_run() {
     }
 }
 
-/// Entries anywhere, denser towards the first column; hubs, whose rows are full; no entry in rows that leave 5 over 7.
+/// Random pattern, denser towards the first column. Hubs have full rows; rows that leave 5 over 7 have no entry.
 fn pattern(n_rows: usize, n_cols: usize, degree: usize, n_hubs: usize) -> Csr {
     let mut stream = Key::new(11, 3).stream(n_rows as u64, n_cols as u64);
     let mut entries = std::collections::BTreeSet::new();
@@ -74,7 +74,7 @@ fn pattern(n_rows: usize, n_cols: usize, degree: usize, n_hubs: usize) -> Csr {
     Coo::new(n_rows, n_cols, rows, cols, None).unwrap().to_csr(Duplicates::Refuse).unwrap()
 }
 
-/// Lets a product look for blocks.
+/// Uploads a matrix and runs a product, which searches for blocks.
 fn split(cuda: &Cuda, csr: &Csr, width: usize) -> CudaSparse {
     let scales = csr.scales(Norm::None);
     let a = cuda.upload_sparse(&SparseOperand { csr, scales, symmetric: false, names: None }).unwrap();
@@ -86,7 +86,7 @@ fn split(cuda: &Cuda, csr: &Csr, width: usize) -> CudaSparse {
 
 #[test]
 fn blocks_are_those_that_the_host_builds() {
-    // Whole blocks; rows and columns that end in the midst of one; hubs of more than a segment; one row; a corner.
+    // Whole blocks; rows and columns that end within a block; hubs of more than a segment; one row; a corner.
     let patterns = [(1024, 1024, 40, 0), (1000, 2111, 30, 3), (3001, 999, 12, 2), (1, 5000, 700, 1), (70, 33, 9, 0)];
     for kernel in [BlockKernel::Mma, BlockKernel::Paper] {
         for share in [0.0, 0.02, 0.3] {
@@ -124,13 +124,13 @@ fn blocks_are_those_that_the_host_builds() {
 fn what_is_large_arrives_whole() {
     let Some(device) = device() else { return };
     let cuda = Cuda::new(device);
-    // More than pinned buffers hold at once, in rows that do not divide them.
+    // More than the pinned buffers hold at once, in rows that do not divide them.
     let (rows, cols) = (45_000, 1001);
     let values: Vec<f32> = (0..rows * cols).map(|i| (i % 8191) as f32 - 4000.0).collect();
     let host = Matrix::new(rows, cols, values).unwrap();
     let busy = cuda.zeros(Shape::new(1 << 18, 1 << 10), Dtype::F32).unwrap();
     let mut sums = cuda.zeros(Shape::new(1 << 18, 1 << 10), Dtype::F32).unwrap();
-    // The device has work to do before it gets to the first buffer: none may be filled again meanwhile.
+    // The device is busy before it reaches the first buffer: no buffer may be filled again meanwhile.
     for _ in 0..100 {
         cuda.add_scaled(1.0, &busy, &mut sums).unwrap();
     }
@@ -151,7 +151,7 @@ fn the_device_takes_as_long_as_its_memory_allows() {
     assert!((10.0..100_000.0).contains(&ceiling), "{ceiling} GB/s");
     let shape = Shape::new(1 << 18, 1 << 10);
     let (x, mut out) = (cuda.zeros(shape, Dtype::F32).unwrap(), cuda.zeros(shape, Dtype::F32).unwrap());
-    // Once before: kernels are compiled when they are first used.
+    // Run once before: kernels are compiled on first use.
     cuda.add_scaled(1.0, &x, &mut out).unwrap();
     let start = Instant::now();
     let seconds = cuda.elapsed(|| cuda.add_scaled(1.0, &x, &mut out)).unwrap();

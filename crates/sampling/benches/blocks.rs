@@ -1,7 +1,7 @@
-//! Blocks of three hops on a generated graph, by each way to relabel, on one thread and with a batch on each of two;
-//! and batches of the other samplers on one thread.
+//! Benchmark of blocks of three hops on a generated graph, for each relabelling operator. It samples on one thread,
+//! and on two threads with a batch each. Batches of the other samplers are timed on one thread.
 //!
-//! `cargo bench -p girih-sampling`; `GIRIH_GRAPH` names another graph than `synth:reddit,degree=98,features=0`.
+//! Run it with `cargo bench -p girih-sampling`. `GIRIH_GRAPH` replaces the graph `synth:reddit,degree=98,features=0`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use girih_sampling::{
 
 const FAN_OUT: &str = "15,10,5";
 
-/// What is compared: the operators as their papers have them (new nodes as first seen), and variants of the fastest.
+/// Compared variants: the operators as in their papers (new nodes as first seen), and variants of the fastest.
 fn variants() -> Vec<(String, NeighborOptions)> {
     let plain = NeighborOptions::default();
     let first_seen = NeighborOptions { new_nodes: NewNodes::FirstSeen, ..plain };
@@ -31,7 +31,7 @@ fn variants() -> Vec<(String, NeighborOptions)> {
     variants
 }
 
-/// Seconds for `n_batches` batches, shared out over threads.
+/// Duration of sampling `n_batches` batches, divided among threads.
 fn sample(sampler: &NeighborSampler, graph: &Csr, plan: &EpochPlan, n_batches: usize, n_threads: usize) -> Duration {
     let next = AtomicUsize::new(0);
     let start = Instant::now();
@@ -81,7 +81,7 @@ fn blocks(criterion: &mut Criterion) {
     }
 }
 
-/// What samples a batch and returns its number of edges.
+/// Sampler of one batch; returns the number of edges of the batch.
 type Batches<'a> = Box<dyn FnMut(DrawKey) -> usize + Send + 'a>;
 
 /// Samplers of blocks for a thousand seeds.
@@ -113,7 +113,7 @@ fn of_seeds(graph: &Csr) -> Vec<(&'static str, Batches<'_>)> {
     batches.into()
 }
 
-/// Samplers of subgraphs of about six thousand nodes, and walks.
+/// Samplers of subgraphs of about six thousand nodes, and of walks.
 fn of_subgraphs(graph: &Csr) -> Vec<(&'static str, Batches<'_>)> {
     let cluster_of: Vec<u32> = (0..graph.n_rows() as u32).map(|v| v / 300).collect();
     let n_clusters = cluster_of.last().map_or(0, |&last| last as usize + 1);

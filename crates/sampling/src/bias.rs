@@ -1,4 +1,4 @@
-//! [`Bias`]: weights of edges, ready to be drawn from.
+//! [`Bias`]: edge weights as running sums, from which edges are drawn.
 
 use std::ops::Range;
 
@@ -7,24 +7,23 @@ use rayon::prelude::*;
 
 use crate::SampleError;
 
-/// Weights of a graph's edges as running sums of integers, eight bytes an edge: a draw is one binary search and exact
-/// to the bit on every machine.
+/// Weights of a graph's edges as running sums of integers, eight bytes per edge. A draw is one binary search, and its
+/// result is equal to the bit on every machine.
 ///
-/// Integers are relative to the largest weight of a row: weights above 2⁻⁸ of it are exact, smaller ones are off by
-/// at most 2⁻³² of it, and none but zero becomes zero.
+/// Integers are relative to the largest weight of a row. Weights above 2⁻⁸ of it are exact; smaller ones are off by
+/// at most 2⁻³² of it. Only a weight of zero becomes zero.
 #[derive(Clone, Debug)]
 pub struct Bias {
-    /// The sum of the weights of a row up to and with this entry.
+    /// Sum of the weights of a row up to and including this entry; one element per edge.
     running: Vec<u64>,
-    /// For each row, the `e` of its largest weight `x · 2^e`.
+    /// Exponent `e` of the largest weight `x · 2^e` of each row.
     exponents: Vec<i16>,
 }
 
 impl Bias {
-    /// The weights that the graph itself has; equal ones for a graph without weights.
+    /// Takes the weights of the graph itself; a graph without weights gives equal ones.
     ///
-    /// # Errors
-    /// When a weight is negative.
+    /// # Errors When a weight is negative.
     pub fn of(graph: &Csr) -> Result<Self, SampleError> {
         match graph.values() {
             Some(weights) => Self::new(graph, weights),
@@ -32,10 +31,9 @@ impl Bias {
         }
     }
 
-    /// A weight for each entry of `graph`; entries with weight zero are never drawn.
+    /// Takes a weight for each entry of `graph`; entries with weight zero are never drawn.
     ///
-    /// # Errors
-    /// When there are more or fewer weights than entries, or one is negative, infinite or no number.
+    /// # Errors When the number of weights differs from the number of entries, or a weight is negative, infinite or not a number.
     pub fn new(graph: &Csr, weights: &[f32]) -> Result<Self, SampleError> {
         if weights.len() != graph.nnz() {
             return Err(SampleError::invalid(format!(
@@ -69,39 +67,40 @@ impl Bias {
         Ok(Self { running, exponents })
     }
 
-    /// Number of edges that have a weight.
+    /// Number of edges, each of which has a weight.
     #[must_use]
     pub fn n_edges(&self) -> usize {
         self.running.len()
     }
 
-    /// The integers of each row as running sums, an entry for each edge.
+    /// Running sums of the integer weights of each row; one element per edge.
     #[must_use]
     pub fn running(&self) -> &[u64] {
         &self.running
     }
 
-    /// For each row, the `e` of its largest weight `x · 2^e`, which its integers are relative to.
+    /// Exponent `e` of the largest weight `x · 2^e` of each row, to which the row's integers are relative.
     #[must_use]
     pub fn exponents(&self) -> &[i16] {
         &self.exponents
     }
 
-    /// What a number of the integers of `row` is as a weight.
+    /// Converts a number in the integer scale of `row` into a weight.
     pub(crate) fn in_row(&self, integers: f64, row: usize) -> f64 {
         integers * 2f64.powi(i32::from(self.exponents[row]) - UNIT)
     }
 
-    /// The weights of the row that lies at `range`.
+    /// Weights of the row whose entries lie at `range`.
     pub(crate) fn row(&self, range: Range<usize>) -> RowBias<'_> {
         RowBias { running: &self.running[range] }
     }
 }
 
-/// The bits of integers after the first one of the largest.
+/// Number of bits of an integer weight below the leading bit of the largest one.
 const UNIT: i32 = 31;
 
-/// Running sums of weights, as integers relative to the largest of them, `x · 2^e`; returns `e`, or 0 if all are zero.
+/// Writes running sums of weights, as integers relative to the largest of them, `x · 2^e`. Returns `e`, or 0 if all
+/// weights are zero.
 pub(crate) fn running_sums(weights: impl Iterator<Item = f64> + Clone, running: &mut [u64]) -> i32 {
     let largest = weights.clone().fold(0.0, f64::max);
     if largest == 0.0 {
@@ -118,12 +117,13 @@ pub(crate) fn running_sums(weights: impl Iterator<Item = f64> + Clone, running: 
     exponent(largest)
 }
 
-/// The `e` of `x · 2^e` with `1 ≤ x < 2`, for a positive normal number, as every positive `f32` is one.
+/// Exponent `e` of `x · 2^e` with `1 ≤ x < 2`, for a positive normal number. Every positive `f32` is normal as an
+/// `f64`.
 fn exponent(number: f64) -> i32 {
     (number.to_bits() >> 52) as i32 - 1023
 }
 
-/// The weights of one row, or of other things in order; positions count from the first.
+/// Weights of one row, or of other items in order; positions count from the first item.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowBias<'a> {
     running: &'a [u64],
@@ -134,22 +134,22 @@ impl<'a> RowBias<'a> {
         Self { running }
     }
 
-    /// The sum of all weights.
+    /// Sum of all weights; 0 if there are none.
     pub(crate) fn total(self) -> u64 {
         self.running.last().copied().unwrap_or(0)
     }
 
-    /// The sum of the weights before `position`.
+    /// Sum of the weights before `position`.
     pub(crate) fn before(self, position: u32) -> u64 {
         if position == 0 { 0 } else { self.running[position as usize - 1] }
     }
 
-    /// The weight at `position`.
+    /// Weight at `position`.
     pub(crate) fn weight(self, position: u32) -> u64 {
         self.running[position as usize] - self.before(position)
     }
 
-    /// The first position at which the running sum exceeds `place`.
+    /// First position at which the running sum exceeds `place`.
     pub(crate) fn find(self, place: u64) -> u32 {
         self.running.partition_point(|&sum| sum <= place) as u32
     }
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(row(&[0.0, 1.0, 0.0, 0.5]), [0, unit, unit, unit + unit / 2]);
         assert_eq!(row(&[3.0, 1.0, 2.0]), [3 * unit / 2, 2 * unit, 3 * unit]);
         assert_eq!(row(&[0.0, 0.0]), [0, 0]);
-        // Far below the largest, but never zero; and subnormal weights alone are as good as any.
+        // Small weights are far below the largest, but never zero; a row of subnormal weights keeps its ratios.
         assert_eq!(row(&[f32::MAX, f32::from_bits(1)])[1] - row(&[f32::MAX])[0], 1);
         assert_eq!(row(&[f32::from_bits(1), f32::from_bits(2)]), [unit / 2, 3 * unit / 2]);
     }

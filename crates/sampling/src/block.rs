@@ -1,4 +1,4 @@
-//! [`Block`] and [`MiniBatch`]: what samplers give.
+//! [`Block`] and [`MiniBatch`]: the output of samplers.
 //!
 //! ```text
 //! seeds [7, 2], fan-out 2,2                              local ids     0  1 │ 2  3 │ 4
@@ -6,8 +6,8 @@
 //! hop 0:  7 ◀─ 3, 9     2 ◀─ 7, 9                        nodes         7  2 │ 3  9          blocks[1]
 //! hop 1:  7 ◀─ 9, 2     2 ◀─ 7, 3    3 ◀─ 5    9 ◀─ 2    destinations  7  2                 seeds
 //! ```
-//! The sources of a block are its destinations and then the nodes that are new in it, so that the list of every block
-//! begins with the list of the next one, and a node has the same local id in all of them.
+//! The sources of a block are its destinations, followed by the nodes that are new in it. So the node list of each
+//! block begins with the list of the next block, and a node has the same local id in all of them.
 
 use std::ops::Range;
 
@@ -15,37 +15,37 @@ use girih_graph_format::{Csr, FormatError};
 
 use crate::NodeId;
 
-/// What the columns of a block count.
+/// Index space of a block's columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Columns {
     /// Positions in [`Block::nodes`].
     #[default]
     Local,
-    /// Nodes of the graph: the layer reads its operand, such as features, where it lies.
+    /// Nodes of the graph: the layer reads its operand, such as features, in place.
     Global,
 }
 
-/// A bipartite graph: from sources to destinations, which are sources as well. Row `v` lists the sources of the edges
-/// that end in destination `v`, in the order of the draws; a draw with replacement may list a source twice.
+/// Bipartite graph from sources to destinations, where destinations are sources as well. Row `v` lists the sources of
+/// the edges that end in destination `v`, in the order of the draws. A draw with replacement may list a source twice.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Block {
-    /// Global ids: destinations, then sources that are no destinations. With global columns the destinations alone.
+    /// Global ids: destinations, then the other sources. With global columns, the destinations alone.
     pub nodes: Vec<NodeId>,
-    /// Number of destinations: rows.
+    /// Number of destinations, which is the number of rows.
     pub n_destinations: usize,
-    /// Number of columns: of `nodes`, or of the graph's nodes when columns are global.
+    /// Number of columns: the length of `nodes`, or the number of the graph's nodes when columns are global.
     pub n_columns: usize,
-    /// Offsets of rows, `n_destinations + 1`.
+    /// Offsets of rows; `n_destinations + 1` elements.
     pub indptr: Vec<u64>,
-    /// A column for each edge, row after row.
+    /// Column of each edge, row after row.
     pub indices: Vec<NodeId>,
     /// Position of each edge in the graph's `indices`; empty unless asked for.
     pub edge_ids: Vec<u64>,
-    /// What each edge counts, where a sampler makes up for the edges that it leaves out: the weighted sum over the
-    /// edges of a row then has the sum over all edges of that node in the graph as its expectation, whatever is summed.
-    /// Empty where the mean over the edges of a row stands for the mean over all.
+    /// Weight of each edge, for samplers that correct for the edges they leave out. The weighted sum over the edges
+    /// of a row then has the sum over all edges of that node in the graph as its expectation. Empty where the mean
+    /// over the edges of a row stands for the mean over all.
     pub weights: Vec<f32>,
-    /// What `indices` count.
+    /// Index space of `indices`.
     pub columns: Columns,
 }
 
@@ -62,7 +62,7 @@ impl Block {
         self.indices.len()
     }
 
-    /// The columns of row `v`, in the order of the draws.
+    /// Columns of row `v`, in the order of the draws.
     ///
     /// # Panics
     /// When `v >= n_destinations`.
@@ -71,10 +71,9 @@ impl Block {
         &self.indices[self.indptr[v] as usize..self.indptr[v + 1] as usize]
     }
 
-    /// The global id that an entry of `indices` stands for.
+    /// Global id of the node that an entry of `indices` stands for.
     ///
-    /// # Panics
-    /// When columns are local and this is none of them.
+    /// # Panics When columns are local and `column` is not below their number.
     #[must_use]
     pub fn node_of_column(&self, column: NodeId) -> NodeId {
         match self.columns {
@@ -83,11 +82,11 @@ impl Block {
         }
     }
 
-    /// The block as a matrix of `n_destinations × n_columns`: columns ascend within a row, and a source that a row
-    /// lists several times is one entry, with the sum of its edges' weights or, without weights, with their number.
+    /// Converts the block to a matrix of `n_destinations × n_columns`, whose columns ascend within a row. A source
+    /// that a row lists several times becomes one entry: the sum of its edges' weights or, without weights, their
+    /// number.
     ///
-    /// # Errors
-    /// When the block's arrays were changed into something that is no matrix.
+    /// # Errors When the block's arrays were changed and no longer form a matrix.
     pub fn to_csr(&self) -> Result<Csr, FormatError> {
         let (mut indptr, mut indices, mut values) = (vec![0u64], Vec::with_capacity(self.n_edges()), Vec::new());
         let mut row = Vec::new();
@@ -107,9 +106,9 @@ impl Block {
         Csr::new(self.n_destinations, self.n_columns, indptr, indices, values)
     }
 
-    /// Some of the rows, and of the nodes those that they need: their own, then sources of theirs that are no such
-    /// node, in the order that they have here. Beside it the positions here of the nodes that the block needs, which
-    /// with global columns are the rows.
+    /// Takes some of the rows, and the nodes that these rows need: the rows' own nodes, then their other sources, in
+    /// the order of this block. Also returns the positions in this block of the nodes that the new block needs; with
+    /// global columns these are the rows.
     fn of_rows(&self, rows: &[usize]) -> (Self, Vec<usize>) {
         let edges = |row: usize| self.indptr[row] as usize..self.indptr[row + 1] as usize;
         let mut part = Self { n_destinations: rows.len(), columns: self.columns, indptr: vec![0], ..Self::default() };
@@ -140,7 +139,8 @@ impl Block {
     }
 }
 
-/// Numbers columns among `first`, which are some of `n_columns`, and whatever else is listed, in order; all of these.
+/// Renumbers columns, which are below `n_columns`: first the ones in `first`, then all other listed columns in order.
+/// Returns the old columns in the order of their new numbers.
 fn renumbered(columns: &mut [NodeId], n_columns: usize, first: Vec<usize>) -> Vec<usize> {
     const ABSENT: NodeId = NodeId::MAX;
     const LISTED: NodeId = NodeId::MAX - 1;
@@ -158,22 +158,22 @@ fn renumbered(columns: &mut [NodeId], n_columns: usize, first: Vec<usize>) -> Ve
     kept
 }
 
-/// What a training step reads: a block for each layer, the layer at the inputs first.
+/// Input of a training step: a block for each layer, the input layer first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MiniBatch {
-    /// In the order in which layers are computed; destinations of the last are the seeds.
+    /// Blocks in the order in which layers are computed; the destinations of the last are the seeds.
     pub blocks: Vec<Block>,
 }
 
 impl MiniBatch {
-    /// The nodes whose outputs are wanted, in the order given to the sampler.
+    /// Seeds of the batch, in the order given to the sampler.
     #[must_use]
     pub fn seeds(&self) -> &[NodeId] {
         self.blocks.last().map_or(&[], Block::destinations)
     }
 
-    /// Global ids of the nodes whose features the first layer reads by local id. With global columns, the nodes that it
-    /// computes; what else it reads, its columns name.
+    /// Global ids of the nodes whose features the first layer reads by local id. With global columns, only the nodes
+    /// that the first layer computes; its columns name the other nodes that it reads.
     #[must_use]
     pub fn inputs(&self) -> &[NodeId] {
         self.blocks.first().map_or(&[], |block| &block.nodes)
@@ -185,11 +185,10 @@ impl MiniBatch {
         self.blocks.iter().map(Block::n_edges).sum()
     }
 
-    /// What some of the seeds, by their positions, need of the batch: the same rows, of these nodes alone. Ranks that
-    /// share a batch whose layers are drawn for all of its seeds together each take their part of it so.
+    /// Restricts the batch to some of its seeds, given by their positions: equal rows, for these nodes alone. Ranks
+    /// use it to divide a batch whose layers are drawn for all of its seeds together.
     ///
-    /// # Panics
-    /// When there are not so many seeds.
+    /// # Panics When the batch has fewer seeds.
     #[must_use]
     pub fn of_seeds(&self, seeds: Range<usize>) -> Self {
         assert!(seeds.end <= self.seeds().len(), "seeds {seeds:?} of {}", self.seeds().len());
@@ -204,21 +203,21 @@ impl MiniBatch {
         Self { blocks }
     }
 
-    /// A number that two batches share only if they are equal, but for a chance of 2⁻⁶⁴; the same on every machine, as
-    /// `docs/formats.md` defines it.
+    /// 64-bit digest of the batch. Two different batches have equal digests with a chance of 2⁻⁶⁴. The digest is
+    /// equal on every machine; `docs/formats.md` defines it.
     #[must_use]
     pub fn digest(&self) -> u64 {
         Digest::of(&self.blocks).value()
     }
 
-    /// As many emptied blocks as there are hops, which keep the memory of earlier ones.
+    /// Resizes the batch to `n_hops` empty blocks, which keep the memory of earlier ones.
     pub(crate) fn reset(&mut self, n_hops: usize) {
         self.blocks.resize_with(n_hops, Block::default);
         self.blocks.iter_mut().for_each(Block::clear);
     }
 }
 
-/// The digest of several mini-batches, from theirs in order, as `docs/formats.md` defines it.
+/// Digest of several mini-batches, from their digests in order, as `docs/formats.md` defines it.
 #[must_use]
 pub fn digest_of(digests: &[u64]) -> u64 {
     let mut digest = Digest::default();
@@ -226,7 +225,7 @@ pub fn digest_of(digests: &[u64]) -> u64 {
     digest.value()
 }
 
-/// A hash of 64-bit words in order, as `docs/formats.md` defines it.
+/// Hash of 64-bit words in order, as `docs/formats.md` defines it.
 pub(crate) struct Digest(u64);
 
 impl Default for Digest {
@@ -236,7 +235,7 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// That of blocks.
+    /// Digest of blocks.
     pub(crate) fn of(blocks: &[Block]) -> Self {
         let mut digest = Self::default();
         digest.word(blocks.len() as u64);
@@ -256,7 +255,7 @@ impl Digest {
         self.0
     }
 
-    /// Weights, if there are any.
+    /// Adds weights, if there are any.
     pub(crate) fn weights(&mut self, weights: &[f32]) {
         if !weights.is_empty() {
             self.words(weights.iter().map(|weight| u64::from(weight.to_bits())));
@@ -268,7 +267,7 @@ impl Digest {
         self.0 = mixed ^ (mixed >> 32);
     }
 
-    /// Length and elements of an array.
+    /// Adds the length and the elements of an array.
     fn words(&mut self, words: impl ExactSizeIterator<Item = u64>) {
         self.word(words.len() as u64);
         words.for_each(|word| self.word(word));

@@ -8,11 +8,11 @@ use crate::sampler::check_nodes;
 use crate::subgraph::InducerPool;
 use crate::{DrawKey, NodeId, SampleError, Subgraph, SubgraphSampler};
 
-/// Some clusters at a time, and all edges among their nodes: stochastic multiple partitions (Chiang et al., KDD 2019,
-/// section 3.2). Clusters have few edges to the outside, so that little is lost; and which ones meet changes from epoch
-/// to epoch, so that nothing is lost for ever.
+/// Sampler of a few clusters at a time, with all edges among their nodes: stochastic multiple partitions (Chiang et
+/// al., KDD 2019, section 3.2). Clusters have few edges to the outside, so a batch loses few edges. The clusters of a
+/// batch change from epoch to epoch, so no edge is lost in every epoch.
 ///
-/// An epoch has each node once. How the edges of a batch are normalised is left to whoever computes with them.
+/// An epoch contains each node once. The sampler does not normalise the edges of a batch.
 ///
 /// ```
 /// use girih_graph_format::Csr;
@@ -35,10 +35,9 @@ pub struct ClusterSampler {
 }
 
 impl ClusterSampler {
-    /// From the cluster of every node, such as a partitioner or a community order gives.
+    /// Makes a sampler from the cluster of every node, as a partitioner or a community order gives it.
     ///
-    /// # Errors
-    /// When a node is in a cluster that there is not, or a batch is to have no clusters.
+    /// # Errors When a cluster id is not below `n_clusters`, or `clusters_per_batch` is zero.
     pub fn new(cluster_of: &[u32], n_clusters: usize, clusters_per_batch: usize) -> Result<Self, SampleError> {
         if clusters_per_batch == 0 {
             return Err(SampleError::invalid("batches of 0 clusters; give at least 1 cluster a batch"));
@@ -50,16 +49,15 @@ impl ClusterSampler {
         Ok(Self { clusters: clusters.patches().clone(), members, clusters_per_batch, scratch: InducerPool::default() })
     }
 
-    /// Batches of an epoch; the last one may have fewer clusters.
+    /// Number of batches of an epoch; the last one may have fewer clusters.
     #[must_use]
     pub fn n_batches(&self) -> usize {
         self.clusters.len().div_ceil(self.clusters_per_batch)
     }
 
-    /// The clusters of a batch, in the order drawn.
+    /// Clusters of a batch, in the order drawn.
     ///
-    /// # Errors
-    /// When an epoch does not have that many batches.
+    /// # Errors When the batch number is not below the number of batches of an epoch.
     pub fn clusters(&self, key: DrawKey) -> Result<Vec<u32>, SampleError> {
         let mut order: Vec<u32> = (0..self.clusters.len() as u32).collect();
         epoch_order(&mut order, key.seed, key.epoch);

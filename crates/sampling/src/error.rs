@@ -1,6 +1,6 @@
-//! [`SampleError`]: why a mini-batch could not be had.
+//! [`SampleError`]: failure to sample a mini-batch.
 
-/// Why a mini-batch could not be sampled; the message says what was found, where, and what to do.
+/// Failure to sample a mini-batch; the message says what was found, where, and how to correct it.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct SampleError {
@@ -8,7 +8,8 @@ pub struct SampleError {
 }
 
 impl SampleError {
-    /// An error about a graph, seeds or a setting; `message` says what was found, what was expected and what to do.
+    /// Error about a graph, seeds or a setting; `message` says what was found, what was expected and how to correct
+    /// it.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self { message: message.into() }
     }

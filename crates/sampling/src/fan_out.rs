@@ -1,16 +1,16 @@
-//! [`FanOut`]: how many neighbours a node gets in each hop.
+//! [`FanOut`]: number of neighbours drawn for a node in each hop.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::SampleError;
 
-/// Neighbours of a node in one hop.
+/// Number of neighbours of a node in one hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Neighbors {
-    /// At most so many; exactly so many when drawn with replacement from any.
+    /// At most so many; exactly so many when drawn with replacement from a non-empty row.
     Count(u32),
-    /// All that there are.
+    /// All neighbours.
     All,
 }
 
@@ -23,7 +23,7 @@ impl fmt::Display for Neighbors {
     }
 }
 
-/// Neighbours of a node in each hop, from the seeds outward; there is at least one hop.
+/// Number of neighbours of a node in each hop, from the seeds outward; there is at least one hop.
 ///
 /// Written as `15,10,5`; `-1` takes all neighbours.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -32,13 +32,12 @@ pub struct FanOut {
 }
 
 impl FanOut {
-    /// The most neighbours that a hop may ask for.
+    /// Largest number of neighbours that a hop may ask for.
     pub const MAX: u32 = i32::MAX as u32;
 
-    /// A fan-out of the given hops, from the seeds outward.
+    /// Makes a fan-out of the given hops, from the seeds outward.
     ///
-    /// # Errors
-    /// Without a hop, when a hop asks for no neighbours, or for more than [`FanOut::MAX`].
+    /// # Errors When there is no hop, or a hop asks for no neighbours or for more than [`FanOut::MAX`].
     pub fn new(hops: impl Into<Vec<Neighbors>>) -> Result<Self, SampleError> {
         let hops = hops.into();
         if hops.is_empty() {
@@ -55,7 +54,7 @@ impl FanOut {
         }
     }
 
-    /// The hops, from the seeds outward.
+    /// Hops, from the seeds outward.
     #[must_use]
     pub fn hops(&self) -> &[Neighbors] {
         &self.hops
@@ -63,8 +62,7 @@ impl FanOut {
 
     /// Checks that there is a hop for each of `n_layers` layers.
     ///
-    /// # Errors
-    /// When there are more or fewer.
+    /// # Errors When there are more or fewer hops.
     pub fn check_layers(&self, n_layers: usize) -> Result<(), SampleError> {
         if self.hops.len() == n_layers {
             return Ok(());

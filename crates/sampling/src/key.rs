@@ -1,22 +1,22 @@
-//! [`DrawKey`]: which mini-batch is drawn.
+//! [`DrawKey`]: random key of a mini-batch.
 
 use girih_random::{Key, Stream, bounded_word, purpose};
 
 use crate::NodeId;
 
-/// What the draws of one mini-batch depend on, beside the graph and the seeds: two batches with equal keys draw equal
-/// neighbours for a node, on any thread, rank or device.
+/// Key of the draws of one mini-batch. Draws depend on the key, the graph and the seeds alone: two batches with equal
+/// keys draw equal neighbours for a node, on any thread, rank or device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DrawKey {
-    /// The user's seed.
+    /// Random seed of the user.
     pub seed: u64,
-    /// Epochs before this one.
+    /// Number of epochs before this one.
     pub epoch: u32,
-    /// Batches of this epoch before this one, over all ranks.
+    /// Number of batches of this epoch before this one, over all ranks.
     pub batch: u32,
 }
 
-/// What draws are for. Numbers are part of every result, see `docs/formats.md`.
+/// Purpose of draws. The numbers are part of every result, see `docs/formats.md`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Scheme {
     /// Neighbours of single nodes.
@@ -27,31 +27,31 @@ pub(crate) enum Scheme {
     SaintNodes = 3,
     /// Edges of a subgraph.
     SaintEdges = 4,
-    /// Where the walks of a subgraph begin.
+    /// Starts of the walks of a subgraph.
     SaintRoots = 5,
     /// Nodes of a layer.
     Layer = 6,
 }
 
 impl DrawKey {
-    /// The key of a batch.
+    /// Makes the key of a batch.
     #[must_use]
     pub fn new(seed: u64, epoch: u32, batch: u32) -> Self {
         Self { seed, epoch, batch }
     }
 
-    /// The draws of a hop.
+    /// Draws of a hop.
     pub(crate) fn hop(self, scheme: Scheme, hop: u32) -> HopDraws {
         HopDraws { key: self.below(scheme), batch: self.batch, hop }
     }
 
-    /// What neighbours are drawn below, for kernels that count for themselves.
+    /// Random key of neighbor draws, for kernels that compute counters themselves.
     #[must_use]
     pub fn of_neighbors(self) -> Key {
         self.below(Scheme::Neighbors)
     }
 
-    /// What steps of walks are drawn below, likewise.
+    /// Random key of walk steps, for kernels that compute counters themselves.
     #[must_use]
     pub fn of_walks(self) -> Key {
         self.below(Scheme::Walks)
@@ -62,7 +62,7 @@ impl DrawKey {
     }
 }
 
-/// The draws of one hop of one batch: a stream for each node, or for whatever else is numbered.
+/// Draws of one hop of one batch: a stream for each node, or for other numbered items.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HopDraws {
     pub(crate) key: Key,
@@ -71,12 +71,12 @@ pub(crate) struct HopDraws {
 }
 
 impl HopDraws {
-    /// The draws of `node`, or of another number, in order.
+    /// Stream of `node`, or of another number, from its beginning.
     pub(crate) fn stream(self, node: NodeId) -> Stream {
         self.stream_from(node, 0)
     }
 
-    /// The draws of 64 bits of `node` after the first `n_drawn`.
+    /// Stream of `node` after its first `n_drawn` draws of 64 bits.
     pub(crate) fn stream_after(self, node: NodeId, n_drawn: u32) -> Stream {
         let mut stream = self.stream_from(node, n_drawn / 2);
         if n_drawn % 2 == 1 {
@@ -85,24 +85,24 @@ impl HopDraws {
         stream
     }
 
-    /// Those of `node` from a block of its stream on.
+    /// Stream of `node`, from a block of it on.
     fn stream_from(self, node: NodeId, block: u32) -> Stream {
         self.key.stream((u64::from(self.hop) << 32) | u64::from(node), (u64::from(self.batch) << 32) | u64::from(block))
     }
 
-    /// The draws of positions among the neighbours of `node`, in order.
+    /// Draws of positions among the neighbours of `node`, in order.
     pub(crate) fn positions(self, node: NodeId) -> Positions {
         Positions { draws: self, node, words: self.stream(node), n_drawn: 0 }
     }
 
-    /// The draws that belong to no node but to the whole hop, in order.
+    /// Stream of draws that belong to the whole hop, and to no node.
     pub(crate) fn shared(self) -> Stream {
         self.stream(NodeId::MAX)
     }
 }
 
-/// Draws of positions: a word each, and where a word would favour some positions, 64 bits of a block that is used for
-/// nothing else.
+/// Draws of positions, one word each. Where a word would favour some positions, 64 bits of a reserved block replace
+/// it.
 pub(crate) struct Positions {
     draws: HopDraws,
     node: NodeId,
@@ -111,7 +111,7 @@ pub(crate) struct Positions {
 }
 
 impl Positions {
-    /// The next position below `bound`.
+    /// Draws the next position below `bound`.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         let draw = self.n_drawn;
         self.n_drawn += 1;
@@ -120,7 +120,7 @@ impl Positions {
     }
 }
 
-/// The first of the blocks of a stream that decide what single words do not.
+/// First of the reserved blocks of a stream, for draws that single words do not decide.
 const SPARE_BLOCKS: u32 = 1 << 31;
 
 #[cfg(test)]

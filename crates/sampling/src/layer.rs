@@ -1,4 +1,4 @@
-//! [`LayerSampler`]: some nodes for a whole layer, and the edges from them.
+//! [`LayerSampler`]: nodes drawn for a whole layer, and the edges from them.
 
 use girih_graph_format::Csr;
 
@@ -10,16 +10,16 @@ use crate::sampler::{check_graph, check_nodes, check_seeds};
 use crate::subgraph::list_edges;
 use crate::{Block, DrawKey, FanOut, MiniBatch, Neighbors, NodeId, SampleError, Sampler};
 
-/// Draws the sources of a hop once for all destinations together, so that hops do not grow, and keeps all edges from
-/// the drawn nodes to the destinations. Here a fan-out is the number of nodes of a whole hop.
+/// Sampler that draws the sources of a hop once for all destinations together, so that hops do not grow. It keeps all
+/// edges from the drawn nodes to the destinations. The fan-out is the number of nodes of a whole hop.
 ///
-/// A node is the likelier to be drawn, the more it adds to what is computed. [`Block::weights`] make up for that: an
-/// edge from `u` counts how often `u` was drawn over how often it is drawn on average. Destinations whose neighbours
-/// are all left out have empty rows. Edge ids are always kept.
+/// The chance of a node grows with its contribution to the layer. [`Block::weights`] correct for that: the weight of
+/// an edge from `u` is the number of draws of `u` over its expectation. Destinations whose neighbours are all left
+/// out have empty rows. Edge ids are always kept.
 ///
-/// Draws are made *with replacement*, as in the papers; or *without*, each node for itself, with chances that make the
-/// fan-out the expected number of nodes (Poisson sampling, as Balın and Çatalyürek have it for LADIES: LABOR, NeurIPS
-/// 2023, section 3.1). Then no node is drawn twice, and nodes that a draw could not do without are certain.
+/// Draws are made *with replacement*, as in the papers, or *without*. Without, each node is drawn for itself, with
+/// chances that make the fan-out the expected number of nodes (Poisson sampling, as Balın and Çatalyürek have it for
+/// LADIES: LABOR, NeurIPS 2023, section 3.1). Then no node is drawn twice, and the most important nodes are certain.
 ///
 /// ```
 /// use girih_graph_format::{Coo, Duplicates};
@@ -41,21 +41,20 @@ pub struct LayerSampler {
     scratch: Pool<Scratch>,
 }
 
-/// What makes a node likely.
+/// Measure in proportion to which nodes are drawn.
 enum Importance {
-    /// The squared norm of its column in the whole graph.
+    /// Squared norm of a node's column in the whole graph.
     InGraph { chances: Chances, rates: Vec<f64> },
-    /// The squared norm of its column in the rows of the destinations.
+    /// Squared norm of a node's column in the rows of the destinations.
     ToDestinations,
 }
 
 impl LayerSampler {
-    /// Nodes of the whole graph, whatever the destinations are, in proportion to the squared norms of their columns in
-    /// the mean over neighbours (Chen et al., FastGCN, ICLR 2018, section 3.1). Draws of nodes that no destination has
-    /// as a neighbour are lost.
+    /// Draws nodes of the whole graph, for any destinations, in proportion to the squared norms of their columns in
+    /// the mean over neighbours (Chen et al., FastGCN, ICLR 2018, section 3.1). Draws of nodes that are no
+    /// destination's neighbour are lost.
     ///
-    /// # Errors
-    /// When the graph is no adjacency.
+    /// # Errors When the graph is not an adjacency.
     pub fn fast_gcn(graph: &Csr, sizes: FanOut, replace: bool) -> Result<Self, SampleError> {
         check_graph(graph)?;
         let chances = Chances::of_columns(graph);
@@ -67,20 +66,20 @@ impl LayerSampler {
         Ok(Self { sizes, replace, importance: Importance::InGraph { chances, rates }, scratch: Pool::default() })
     }
 
-    /// Neighbours of the destinations, in proportion to the squared norms of their columns in the destinations' rows of
-    /// the mean over neighbours (Zou et al., LADIES, NeurIPS 2019, algorithm 1).
+    /// Draws neighbours of the destinations, in proportion to the squared norms of their columns in the destinations'
+    /// rows of the mean over neighbours (Zou et al., LADIES, NeurIPS 2019, algorithm 1).
     #[must_use]
     pub fn ladies(sizes: FanOut, replace: bool) -> Self {
         Self { sizes, replace, importance: Importance::ToDestinations, scratch: Pool::default() }
     }
 
-    /// Nodes of each hop.
+    /// Number of nodes of each hop.
     #[must_use]
     pub fn sizes(&self) -> &FanOut {
         &self.sizes
     }
 
-    /// Makes the block of a hop, whose destinations it lists already.
+    /// Makes the block of a hop; the block lists its destinations already.
     fn hop(&self, graph: &Csr, hop: usize, draws: HopDraws, scratch: &mut Scratch, block: &mut Block) {
         scratch.find_candidates(graph, &block.nodes);
         match (self.sizes.hops()[hop], &self.importance) {
@@ -131,7 +130,7 @@ impl Sampler for LayerSampler {
 struct Drawable<'a> {
     chances: &'a Chances,
     is_of_graph: bool,
-    /// Of [`Chances::poisson`].
+    /// Rate of [`Chances::poisson`].
     rate: f64,
 }
 
@@ -142,11 +141,11 @@ struct Scratch {
     /// Neighbours of destinations, ascending, and their numbers.
     candidates: Vec<NodeId>,
     numbers: RankTable,
-    /// What edges from each candidate count; zero where it is left out.
+    /// Weight of the edges from each candidate; zero for a candidate that is left out.
     weights: Vec<f64>,
-    /// The local id of each candidate that is drawn.
+    /// Local id of each candidate that is drawn.
     locals: Vec<NodeId>,
-    /// What edges from each node of the block count.
+    /// Weight of the edges from each node of the block.
     local_weights: Vec<f32>,
 }
 
@@ -160,7 +159,7 @@ impl Scratch {
         self.weights.resize(self.candidates.len(), 0.0);
     }
 
-    /// The chances of candidates by what they add to the destinations.
+    /// Chances of candidates, by their contribution to the destinations.
     fn chances(&self, graph: &Csr, destinations: &[NodeId]) -> Chances {
         let mut norms = vec![0.0; self.candidates.len()];
         for &node in destinations {
@@ -171,7 +170,7 @@ impl Scratch {
         Chances::new(&norms)
     }
 
-    /// Draws candidates, and gives those drawn their weights.
+    /// Draws candidates, and sets the weights of the drawn ones.
     fn draw(&mut self, importance: Drawable<'_>, count: u32, replace: bool, draws: HopDraws) {
         if replace {
             self.draw_with_replacement(importance, count, draws);
@@ -208,9 +207,9 @@ impl Scratch {
         }
     }
 
-    /// Completes a block, which lists its destinations: new nodes, edges and weights.
+    /// Completes a block that lists its destinations: appends new nodes, edges and weights.
     fn list(&mut self, graph: &Csr, block: &mut Block) {
-        /// Of candidates that are left out.
+        /// Local id of candidates that are left out.
         const NOWHERE: NodeId = NodeId::MAX;
         let n_destinations = block.nodes.len();
         self.locals.clear();

@@ -1,28 +1,28 @@
-//! Mini-batches of graphs: which part of a graph a training step reads.
+//! Sampling of mini-batches: the part of a graph that a training step reads.
 //!
 //! ```text
 //! Loader ──seeds, key──▶ Sampler ──▶ MiniBatch: a Block for each layer
 //!                         draw ──global ids──▶ relabel ──local ids
 //! ```
-//! Everything drawn is keyed by what it is drawn for (seed, epoch, batch, hop, node), so that a batch is the same
-//! whoever makes it: `docs/formats.md` defines it to the bit.
+//! Every draw is keyed by its position (seed, epoch, batch, hop, node), so a batch is equal on any thread, rank or
+//! device. `docs/formats.md` defines it to the bit.
 //!
 //! - [`Sampler`]: from seeds to a [`MiniBatch`]. Start here.
 //! - [`NeighborSampler`]: some neighbours of each node, hop by hop, with a [`FanOut`]; or of all nodes together, see
 //!   [`Draws`].
-//! - [`Topology`]: where its draws come from: a graph, or [patches](Patch) of one that others hold.
+//! - [`Topology`]: the source of its draws: a graph, or [patches](Patch) of one that other ranks hold.
 //! - [`LayerSampler`]: some nodes for a whole hop.
-//! - [`Bias`] and [`ExcludedEdges`]: edges that are drawn more often than others, or not at all.
+//! - [`Bias`] and [`ExcludedEdges`]: edges that are drawn with unequal chances, or not at all.
 //! - [`Block`]: a bipartite graph for one layer.
-//! - [`Loader`]: the batches of an epoch, sampled as they are asked for or ahead, by the threads of a
+//! - [`Loader`]: the batches of an epoch, sampled on demand or prefetched by the threads of a
 //!   [pipeline](Epoch::prefetch).
 //! - [`Subgraph`]: some nodes and the edges among them, for all layers; chosen by a [`SubgraphSampler`].
 //! - [`ClusterSampler`]: some clusters of a graph at a time.
-//! - [`SaintSampler`]: subgraphs of drawn nodes, edges or walks, with weights that make up for the rest.
+//! - [`SaintSampler`]: subgraphs of drawn nodes, edges or walks, with weights that correct for the rest.
 //! - [`RandomWalks`]: walks from node to node.
 //! - [`relabel`]: from global to local ids, in several ways.
 //!
-//! Not here: features of the nodes in a batch, and what is computed with them.
+//! Not here: features of the nodes in a batch, and the computation of layers.
 
 #![forbid(unsafe_code)]
 

@@ -10,16 +10,16 @@ use crate::relabel::NodeSet;
 use crate::sampler::{check_graph, check_seeds};
 use crate::{DrawKey, MiniBatch, NodeId, SampleError, Sampler};
 
-/// How seeds become batches.
+/// Options of the division of seeds into batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoaderOptions {
-    /// Seeds of a batch; the last batch of an epoch may have fewer.
+    /// Number of seeds of a batch; the last batch of an epoch may have fewer.
     pub batch_size: usize,
-    /// Bring seeds into another order in each epoch.
+    /// Shuffle the seeds in each epoch.
     pub shuffle: bool,
     /// Leave out the last batch if it has fewer seeds than the others.
     pub drop_last: bool,
-    /// Seed of orders and draws.
+    /// Random seed of orders and draws.
     pub seed: u64,
 }
 
@@ -29,8 +29,8 @@ impl Default for LoaderOptions {
     }
 }
 
-/// Seeds of an epoch, in order, and where batches begin: plain data, made before anything is sampled. Ranks, threads
-/// and a training that goes on after a stop each take the batches that are theirs.
+/// Seeds of an epoch, in order, with the offsets of batches. The plan is plain data, made before anything is sampled.
+/// Ranks, threads and a resumed training each take their own batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EpochPlan {
     order: Vec<NodeId>,
@@ -39,7 +39,7 @@ pub struct EpochPlan {
 }
 
 impl EpochPlan {
-    /// The plan of an epoch that goes through `seeds`.
+    /// Makes the plan of an epoch over `seeds`.
     #[must_use]
     pub fn new(seeds: Vec<NodeId>, options: LoaderOptions, epoch: u32) -> Self {
         let mut order = seeds;
@@ -59,10 +59,9 @@ impl EpochPlan {
         }
     }
 
-    /// The seeds of a batch.
+    /// Seeds of a batch.
     ///
-    /// # Panics
-    /// When there are not that many batches.
+    /// # Panics When `batch` is not below the number of batches.
     #[must_use]
     pub fn seeds(&self, batch: usize) -> &[NodeId] {
         assert!(batch < self.n_batches(), "batch {batch} of {}", self.n_batches());
@@ -70,15 +69,15 @@ impl EpochPlan {
         &self.order[start..(start + self.options.batch_size).min(self.order.len())]
     }
 
-    /// The key of a batch.
+    /// Key of a batch.
     #[must_use]
     pub fn key(&self, batch: usize) -> DrawKey {
         DrawKey::new(self.options.seed, self.epoch, batch as u32)
     }
 }
 
-/// Mini-batches epoch by epoch, as `NeighborLoader` of `PyG` or `DataLoader` of DGL give them. An [`Epoch`] samples as
-/// it is asked, or [ahead](Epoch::prefetch) on other threads.
+/// Mini-batches epoch by epoch, as `NeighborLoader` of `PyG` or `DataLoader` of DGL give them. An [`Epoch`] samples
+/// on demand, or [ahead](Epoch::prefetch) on other threads.
 ///
 /// ```
 /// use girih_graph_format::Csr;
@@ -101,17 +100,15 @@ pub struct Loader<'g, S> {
     sampler: S,
     seeds: Vec<NodeId>,
     options: LoaderOptions,
-    /// Memory of batches that were sampled ahead.
+    /// Memory of prefetched batches.
     memory: Pool<MiniBatch>,
 }
 
 impl<'g, S: Sampler> Loader<'g, S> {
-    /// A loader of batches for `seeds`, such as the training nodes of a split. More seeds to a batch than there are
-    /// make one batch of all of them.
+    /// Makes a loader of batches for `seeds`, such as the training nodes of a split. A batch size above the number of
+    /// seeds gives one batch of all of them.
     ///
-    /// # Errors
-    /// When a seed is no node of the graph or is listed twice, batches have no seeds, there would be more than 2³² of
-    /// them, or none because the only one is left out.
+    /// # Errors When a seed is not a node of the graph or is listed twice, the batch size is zero, there would be more than 2³² batches, or none because the only one is left out.
     pub fn new(graph: &'g Csr, sampler: S, seeds: Vec<NodeId>, options: LoaderOptions) -> Result<Self, SampleError> {
         check_graph(graph)?;
         check_seeds(graph.n_rows(), &seeds, &mut NodeSet::default())?;
@@ -129,26 +126,26 @@ impl<'g, S: Sampler> Loader<'g, S> {
         Ok(Self { graph, sampler, seeds, options, memory: Pool::default() })
     }
 
-    /// What is sampled from.
+    /// Graph that is sampled.
     #[must_use]
     pub fn graph(&self) -> &'g Csr {
         self.graph
     }
 
-    /// What samples.
+    /// Sampler of the batches.
     #[must_use]
     pub fn sampler(&self) -> &S {
         &self.sampler
     }
 
-    /// The seeds of each batch of an epoch.
+    /// Seeds of each batch of an epoch.
     #[must_use]
     pub fn plan(&self, epoch: u32) -> EpochPlan {
         EpochPlan::new(self.seeds.clone(), self.options, epoch)
     }
 
-    /// The batches of an epoch, in order. [`nth`](Iterator::nth) and [`skip`](Iterator::skip) do not sample what they
-    /// leave out.
+    /// Batches of an epoch, in order. [`nth`](Iterator::nth) and [`skip`](Iterator::skip) do not sample the batches
+    /// that they skip.
     #[must_use]
     pub fn epoch(&self, epoch: u32) -> Epoch<'_, S> {
         let plan = self.plan(epoch);
@@ -157,26 +154,25 @@ impl<'g, S: Sampler> Loader<'g, S> {
     }
 }
 
-/// Brings what an epoch goes through into its order for that epoch.
+/// Brings the items of an epoch into its order.
 pub(crate) fn epoch_order(items: &mut [NodeId], seed: u64, epoch: u32) {
     Key::new(seed, purpose::SHUFFLE).child(u64::from(epoch)).stream(0, 0).shuffle(items);
 }
 
-/// The batches of one epoch, sampled as they are asked for or [ahead](Epoch::prefetch).
+/// Batches of one epoch, sampled on demand or [ahead](Epoch::prefetch).
 pub struct Epoch<'l, S> {
     pub(crate) graph: &'l Csr,
     pub(crate) sampler: &'l S,
     pub(crate) memory: &'l Pool<MiniBatch>,
     pub(crate) plan: EpochPlan,
-    /// Batches that are still to come.
+    /// Numbers of the remaining batches.
     pub(crate) left: Range<usize>,
 }
 
 impl<S: Sampler> Epoch<'_, S> {
-    /// Some of the epoch's batches alone: those that are left after a stop, for instance.
+    /// Restricts the epoch to some of its batches, such as the remaining ones after a stop.
     ///
-    /// # Panics
-    /// When there are not that many batches.
+    /// # Panics When the range ends beyond the batches of the epoch.
     #[must_use]
     pub fn batches(self, batches: Range<usize>) -> Self {
         let n_batches = self.plan.n_batches();
@@ -184,7 +180,7 @@ impl<S: Sampler> Epoch<'_, S> {
         Self { left: batches, ..self }
     }
 
-    /// The next batch in the memory of an earlier one; `None` after the last.
+    /// Samples the next batch into the memory of an earlier one; `None` after the last.
     pub fn next_into(&mut self, batch: &mut MiniBatch) -> Option<Result<(), SampleError>> {
         let at = self.left.next()?;
         Some(self.sampler.sample_into(self.graph, self.plan.seeds(at), self.plan.key(at), batch))

@@ -14,40 +14,40 @@ use crate::{
     Sampler, Topology,
 };
 
-/// For which nodes a hop draws neighbours.
+/// Nodes for which a hop draws neighbours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Expand {
-    /// For all nodes found so far, anew in every hop, as DGL does.
+    /// All nodes found so far draw anew in every hop, as in DGL.
     #[default]
     PerLayer,
-    /// For the nodes that the hop before found; the others keep their neighbours, as in `PyG`.
+    /// Only the nodes found by the previous hop draw; the others keep their neighbours, as in `PyG`.
     Once,
 }
 
-/// How [`NeighborSampler`] samples, beside its fan-out.
+/// Options of [`NeighborSampler`], besides its fan-out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NeighborOptions {
     /// Draw neighbours with replacement: an edge may come several times.
     pub replace: bool,
-    /// What the nodes of a hop share when they draw.
+    /// Scope of the draws of a hop.
     pub draws: Draws,
-    /// For which nodes a hop draws.
+    /// Nodes for which a hop draws.
     pub expand: Expand,
     /// Keep the position of each edge in the graph.
     pub edge_ids: bool,
-    /// What the columns of the block at the inputs count. Global ones save relabelling the largest hop, for features
-    /// that are read where they lie.
+    /// Index space of the columns of the input block. Global columns save relabelling the largest hop, for features
+    /// that are read in place.
     pub inputs: Columns,
-    /// How global ids become local ones.
+    /// Operator that turns global ids into local ones.
     pub relabel: Relabel,
-    /// In which order new nodes come.
+    /// Order of new nodes.
     pub new_nodes: NewNodes,
 }
 
-/// Draws up to a number of in-neighbours of each node in each hop; uniformly, or by weights of edges.
+/// Sampler that draws up to a number of in-neighbours of each node in each hop, uniformly or by weights of edges.
 ///
-/// A draw costs O(fan-out) whatever the degree, and neighbours arrive in the cache before they are read. The draws of a
-/// node depend on the [`DrawKey`], its hop and its id alone; `docs/formats.md` defines them.
+/// A draw costs O(fan-out) for any degree, and neighbours are prefetched into the cache. The draws of a node depend
+/// on the [`DrawKey`], its hop and its id alone; `docs/formats.md` defines them.
 ///
 /// ```
 /// use girih_graph_format::{Coo, Duplicates};
@@ -73,10 +73,9 @@ pub struct NeighborSampler {
 }
 
 impl NeighborSampler {
-    /// A sampler that draws all neighbours with the same chance.
+    /// Makes a sampler that draws all neighbours with equal chances.
     ///
-    /// # Errors
-    /// When new nodes are to come as first seen, which ranks cannot do; and when LABOR is to draw with replacement.
+    /// # Errors When `options` ask for ranks with new nodes as first seen, or for LABOR with replacement.
     pub fn new(fan_out: FanOut, options: NeighborOptions) -> Result<Self, SampleError> {
         if options.relabel == Relabel::Rank && options.new_nodes == NewNodes::FirstSeen {
             return Err(SampleError::invalid(
@@ -91,33 +90,34 @@ impl NeighborSampler {
         Ok(Self { fan_out, options, bias: None, scratch: Pool::default() })
     }
 
-    /// The same sampler, drawing neighbours as often as `bias` says; those with weight zero never, not even by a
-    /// fan-out of −1. Without replacement each draw is made among what is left.
+    /// Sets the weights of edges: a neighbour is drawn in proportion to its weight. Neighbours with weight zero are
+    /// never drawn, not even by a fan-out of −1. Without replacement, each draw is made among the remaining
+    /// neighbours.
     #[must_use]
     pub fn weighted(mut self, bias: Bias) -> Self {
         self.bias = Some(bias);
         self
     }
 
-    /// Neighbours in each hop.
+    /// Number of neighbours in each hop.
     #[must_use]
     pub fn fan_out(&self) -> &FanOut {
         &self.fan_out
     }
 
-    /// How it samples.
+    /// Options of the sampler.
     #[must_use]
     pub fn options(&self) -> NeighborOptions {
         self.options
     }
 
-    /// What makes some neighbours likelier than others.
+    /// Weights of edges, if any.
     #[must_use]
     pub fn bias(&self) -> Option<&Bias> {
         self.bias.as_ref()
     }
 
-    /// As [`Sampler::sample_into`], from the graph without some edges.
+    /// As [`Sampler::sample_into`], but without the edges in `excluded`.
     ///
     /// # Errors
     /// As [`Sampler::sample_into`].
@@ -137,11 +137,10 @@ impl NeighborSampler {
         self.sample_checked(&mut Here(graph), seeds, key, excluded, batch)
     }
 
-    /// As [`Sampler::sample_into`], with draws that come from elsewhere. Weights belong to who draws: this sampler has
-    /// none.
+    /// As [`Sampler::sample_into`], but with draws from a topology. Weights belong to the topology: this sampler must
+    /// have none.
     ///
-    /// # Errors
-    /// As [`Sampler::sample_into`], and those of the topology; when this sampler has weights.
+    /// # Errors As [`Sampler::sample_into`], and those of the topology; when this sampler has weights.
     pub fn sample_from<T: Topology>(
         &self,
         topology: &mut T,
@@ -252,7 +251,8 @@ impl Sampler for NeighborSampler {
     }
 }
 
-/// Appends what each edge of a hop counts, whose nodes follow `n_kept` others in the block, if not all count alike.
+/// Appends the weight of each edge of a hop, unless all count alike. The hop's nodes follow `n_kept` others in the
+/// block.
 fn weigh(source: HopSource<'_>, frontier: &[NodeId], rule: Rule<'_>, n_kept: usize, block: &mut Block) {
     let Block { indptr, weights, .. } = block;
     let counts = indptr[n_kept..].windows(2).map(|offsets| (offsets[1] - offsets[0]) as usize);

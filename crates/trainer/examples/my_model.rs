@@ -1,4 +1,4 @@
-//! A model of one's own, from outside the crate: attention by dot products, composed of the tape's parts.
+//! A custom model outside the crate: dot-product attention, composed of the tape's operations.
 //!
 //! ```text
 //! cargo run --release -p girih-trainer --example my_model -- [SPEC]
@@ -12,7 +12,8 @@ use girih_trainer::{
     SpmmOptions, Tape, Targets, Task, TrainConfig, Var,
 };
 
-/// `softmax(⟨K·x_i, Q·x_j⟩)` weighs the neighbours `j` of node `i`; a linear layer reads their sum.
+/// Attention with weights `softmax(⟨K·x_j, Q·x_i⟩)` over the neighbours `j` of node `i`, and a linear layer on the
+/// sum.
 struct DotAttention {
     keys: Linear,
     queries: Linear,
@@ -41,7 +42,7 @@ impl<B: Backend> Model<B> for DotAttention {
         let (graph, features) = (inputs.graph(0), Rows::raw_input(tape, inputs)?);
         let keys = self.keys.forward(tape, &features, LinearOptions::default())?;
         let queries = self.queries.forward(tape, &features, LinearOptions::default())?;
-        // On one device these are the graph and the keys themselves; of several ranks, what this one needs of them.
+        // On one device, the whole graph and all keys; on several ranks, this rank's part of them.
         let (pattern, keys) = tape.neighbors(graph, keys)?;
         let scores = tape.sddmm(pattern, queries, keys, 1)?;
         let weights = Some(tape.segment_softmax(pattern, scores)?);

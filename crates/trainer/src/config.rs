@@ -40,7 +40,7 @@ pub struct TrainConfig {
     /// Part of the graph that a step sees.
     #[serde(skip_serializing_if = "is_full")]
     pub batch: BatchConfig,
-    /// Split and loss of links, for the task of link prediction.
+    /// Split, negatives and embedding width of link prediction.
     #[serde(skip_serializing_if = "is_default")]
     pub links: LinkConfig,
     /// Type of stored features and gathered rows. Sums are always `f32`.

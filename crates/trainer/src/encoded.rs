@@ -15,8 +15,8 @@ use girih_graph_format::NodeId;
 
 use crate::tape::Pool;
 
-/// Number of values in a block of decoded rows: large enough for an efficient product, small enough for a CPU's
-/// cache.
+/// Number of values in a block of decoded rows: large enough for an efficient product, small enough to stay
+/// in cache.
 const BLOCK_VALUES: usize = 1 << 20;
 
 /// Encoded features, as a step reads them.

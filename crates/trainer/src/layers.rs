@@ -1,4 +1,4 @@
-//! Layers: parameters and how they meet their operands.
+//! Layers: parameters and their products with operands.
 
 mod attention;
 mod normalization;
@@ -13,20 +13,20 @@ use crate::inputs::{FeatureInput, Inputs};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{AggregateOptions, LinearOptions, Masks, SpmmOptions, Tape, Var};
 
-/// The rows that a layer reads: one per node.
+/// Operand rows of a layer, one per node.
 pub enum Rows<'a, B: Backend> {
     /// Dense rows on the tape.
     Dense(Var),
-    /// Sparse input features: their pattern, their values, and how many values nodes before the first at hand have.
+    /// Sparse input features: pattern, values, and number of values of the nodes before this rank's first node.
     Sparse(&'a B::Sparse, Var, usize),
-    /// Input features that are decoded where they are read, and what masks them.
+    /// Encoded input features, decoded where they are read, with an optional dropout mask.
     Encoded(&'a EncodedInput, Option<Dropout>),
-    /// Dense rows that have been aggregated already: a constant of the inputs.
+    /// Dense rows that are already aggregated: a constant of the inputs.
     Propagated(Var),
 }
 
 impl<'a, B: Backend> Rows<'a, B> {
-    /// The first operand of a model that aggregates first: the propagated features if there are any, else the raw ones.
+    /// First operand of a model that aggregates first: the propagated features, or else the raw ones.
     ///
     /// # Errors
     /// When the backend fails.
@@ -40,13 +40,13 @@ impl<'a, B: Backend> Rows<'a, B> {
         }
     }
 
-    /// The raw features.
+    /// Raw features.
     ///
     /// # Errors
     /// When the backend fails.
     ///
     /// # Panics
-    /// When the inputs do not hold them: the model must ask for them in its [`InputSpec`](crate::InputSpec).
+    /// When the inputs lack raw features: the model must ask for them in its [`InputSpec`](crate::InputSpec).
     pub fn raw_input(tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Self, ComputeError> {
         Ok(match inputs.features.as_ref().expect("the model asked for raw features") {
             FeatureInput::Dense(matrix) => Self::Dense(tape.constant(matrix)),
@@ -62,8 +62,8 @@ impl<'a, B: Backend> Rows<'a, B> {
         })
     }
 
-    /// The rows masked by `dropout`, stored: for rows that several products read in an order that cannot fuse it.
-    /// Encoded rows are masked wherever they are decoded.
+    /// Rows masked by `dropout`, as a stored matrix, for rows that several products read. Encoded rows are masked
+    /// when they are decoded.
     ///
     /// # Errors
     /// When the backend fails.
@@ -80,7 +80,7 @@ impl<'a, B: Backend> Rows<'a, B> {
     }
 }
 
-/// A weight and a bias: `mask ⊙ activation(X·W + add + b)`.
+/// Dense layer with weight and bias: `mask ⊙ activation(X·W + add + b)`.
 pub struct Linear {
     weight: ParamId,
     bias: Option<ParamId>,
@@ -101,7 +101,7 @@ impl Linear {
         Self::named(init, layer, "", (inputs, outputs))
     }
 
-    /// As [`new`](Self::new), for a layer that has several: their parameters' names end in `name`.
+    /// As [`new`](Self::new), but for a layer with several weights: parameter names end in `name`.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -117,8 +117,8 @@ impl Linear {
         Ok(Self { weight, bias, widths })
     }
 
-    /// As [`new`](Self::new), with a weight of zeros: for a model that is linear in its weights, whose loss is convex,
-    /// so that no symmetry needs breaking and nothing random is left over in the result.
+    /// As [`new`](Self::new), but with a zero weight, for a model that is linear in its weights. Its loss is convex,
+    /// so that it needs no random initialisation.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -133,8 +133,8 @@ impl Linear {
         Ok(Self { weight, bias, widths: (inputs, outputs) })
     }
 
-    /// A weight without bias that is one of `parts` equal parts of a larger weight, cut into rows: the factor of one
-    /// operand of a concatenation.
+    /// A weight without bias that is one of `parts` equal row blocks of a larger weight: the factor of one operand of
+    /// a concatenation.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -149,7 +149,7 @@ impl Linear {
         Ok(Self { weight, bias: None, widths })
     }
 
-    /// `mask ⊙ activation(dropout(X)·W + add + b)`.
+    /// Computes `mask ⊙ activation(dropout(X)·W + add + b)`.
     ///
     /// # Errors
     /// When the backend fails.
@@ -163,13 +163,13 @@ impl Linear {
         self.forward_without_bias(tape, rows, LinearOptions { bias, ..options })
     }
 
-    /// The bias on the tape, if the layer has one.
+    /// Bias on the tape, if the layer has one.
     pub fn bias<B: Backend>(&self, tape: &mut Tape<'_, B>) -> Option<Var> {
         self.bias.map(|b| tape.param(b))
     }
 
-    /// As [`forward_without_bias`](Self::forward_without_bias), of the rows of the destinations of `graph` alone: what
-    /// a node makes of its own row.
+    /// As [`forward_without_bias`](Self::forward_without_bias), but only for the destinations of `graph`: the term of
+    /// a node's own row.
     ///
     /// # Errors
     /// When the backend fails.
@@ -185,8 +185,7 @@ impl Linear {
                 let own = Rows::Dense(tape.destinations(graph, x)?);
                 self.forward_without_bias(tape, &own, options)
             }
-            // Rows of few non-zeros are quicker transformed than picked, and rows that need decoding have no other
-            // place.
+            // Sparse rows are cheaper to transform than to select. Encoded rows are decoded only within a product.
             Rows::Sparse(..) | Rows::Encoded(..) | Rows::Propagated(_) => {
                 let all = self.forward_without_bias(tape, rows, options)?;
                 tape.destinations(graph, all)
@@ -194,8 +193,8 @@ impl Linear {
         }
     }
 
-    /// The sum of two layers' products of dense rows, with the bias of the options only: `mask ⊙ activation(X·W + Y·V +
-    /// b)`.
+    /// Sum of two layers' products with dense rows, `mask ⊙ activation(X·W + Y·V + b)`, with only the bias of
+    /// `options`.
     ///
     /// # Errors
     /// When the backend fails.
@@ -208,8 +207,8 @@ impl Linear {
         tape.linear_pair(terms, options)
     }
 
-    /// As [`forward`](Self::forward), with the bias of the options only: the layer's own comes later, after an
-    /// aggregation.
+    /// As [`forward`](Self::forward), but with only the bias of `options`. The layer's own bias is added later, after
+    /// an aggregation.
     ///
     /// # Errors
     /// When the backend fails.
@@ -236,7 +235,7 @@ impl Linear {
     }
 }
 
-/// A graph convolution: `activation(Â·X·W + b)` (Kipf and Welling, ICLR 2017, equation 2), in the cheaper order.
+/// Graph convolution `activation(Â·X·W + b)` (Kipf and Welling, ICLR 2017, equation 2), in the cheaper order.
 pub struct GraphConv {
     linear: Linear,
 }
@@ -255,8 +254,8 @@ impl GraphConv {
         Ok(Self { linear: Linear::new(init, layer, inputs, outputs)? })
     }
 
-    /// `mask ⊙ activation(Â·dropout(X)·W + b)`: aggregates on the narrower side of the weight, or not at all when the
-    /// rows are aggregated already.
+    /// Computes `mask ⊙ activation(Â·dropout(X)·W + b)`. Aggregates on the narrower side of the weight, or not at all
+    /// if the rows are already aggregated.
     ///
     /// # Errors
     /// When the backend fails.
@@ -283,7 +282,7 @@ impl GraphConv {
         }
     }
 
-    /// `mask ⊙ activation(Â·(dropout(X)·W) + b)`
+    /// Computes `mask ⊙ activation(Â·(dropout(X)·W) + b)`.
     fn transform_first<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,

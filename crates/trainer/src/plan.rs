@@ -38,12 +38,12 @@ const PIECEMEAL_SHARE: u64 = 20;
 /// Sizes of a data set, the only input of a plan besides the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataSizes {
-    /// Nodes.
+    /// Number of nodes.
     pub n_nodes: usize,
-    /// Stored edges.
+    /// Number of stored edges.
     pub n_edges: usize,
-    /// Those of as many nodes as [scores](crate::ScoreBy::Layers) are taken of at a time, if these have the most
-    /// neighbours; fewer than such nodes have on average mean as many.
+    /// Largest number of edges of a chunk of nodes in [layer-wise inference](crate::ScoreBy::Layers): the edges of the
+    /// nodes with the most neighbours. A value below the average of such a chunk stands for that average.
     pub n_edges_at_once: usize,
     /// Whether edges carry weights.
     pub weighted: bool,
@@ -72,11 +72,11 @@ pub struct DataSizes {
 /// Sizes of a data set of users and items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InteractionSizes {
-    /// Users.
+    /// Number of users.
     pub n_users: usize,
-    /// Items.
+    /// Number of items.
     pub n_items: usize,
-    /// Interactions that train.
+    /// Number of training interactions.
     pub n_train: usize,
 }
 

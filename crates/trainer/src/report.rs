@@ -171,9 +171,9 @@ impl AddAssign for StageTimes {
 pub struct EpochReport {
     /// Number of the epoch, from 1.
     pub epoch: u64,
-    /// Mean loss on the training nodes, before the step.
+    /// Mean loss on the training nodes, before each step.
     pub train_loss: f32,
-    /// Learning rate of the step.
+    /// Learning rate of the epoch.
     pub lr: f64,
     /// Times of the parts of the epoch.
     pub times: EpochTimes,

@@ -124,7 +124,7 @@ pub trait Run<'a, B: Backend + 'a> {
     fn evaluate(&mut self) -> Result<Scores, TrainError>;
 
     /// Detailed report on the test nodes for the current parameters. `None` for tasks without node classes, and on
-    /// ranks whose primary reports for all.
+    /// ranks for which another rank reports.
     ///
     /// # Errors
     /// When the backend fails.
@@ -219,7 +219,7 @@ impl<'a, B: Backend> RunState<'a, B> {
         })
     }
 
-    /// As before, but on one of several ranks; parameters may hold only the rows of its own nodes.
+    /// This state on one of several ranks. Per-node parameters hold only the rows of its own nodes.
     #[must_use]
     pub(crate) fn among(mut self, ranks: Option<&'a Ranks<B>>) -> Self {
         self.ranks = ranks;

@@ -1,7 +1,7 @@
-//! Gradient checks in `f64`: every operation and every model against central differences.
+//! Gradient checks in `f64`: compares every operation and every model with central differences.
 //!
-//! They run on the `Reference` backend, whose matrices hold `f64`: with a step of 10⁻⁶ the difference quotient of a
-//! smooth function is right to about nine digits, and a wrong term shows at once.
+//! Runs on the `Reference` backend, whose matrices hold `f64`. With a step of 10⁻⁶ the difference quotient of a
+//! smooth function has about nine correct digits, so that a wrong term shows.
 
 use girih_compute::{Activation, Backend, Dtype, Reference, Shape, SparseOperand};
 use girih_datasets::Features;
@@ -20,7 +20,7 @@ const CLASSES: usize = 3;
 const STEP: f64 = 1e-6;
 const TOLERANCE: f64 = 2e-7;
 
-/// Edges of a small directed graph with weights; node 6 is isolated.
+/// A small directed graph with weights; node 6 is isolated.
 fn graph() -> Csr {
     let rows = vec![0, 1, 1, 2, 3, 3, 3, 4, 5, 0];
     let cols = vec![1, 0, 2, 3, 0, 1, 4, 2, 3, 5];
@@ -28,7 +28,7 @@ fn graph() -> Csr {
     Coo::new(NODES, NODES, rows, cols, Some(weights)).unwrap().to_csr(Duplicates::Refuse).unwrap()
 }
 
-/// The graph on the device; a test's operands live as long as any tape.
+/// Matrix of the graph on the device. It is leaked, so that it outlives any tape.
 fn sparse(norm: Norm) -> &'static <Reference as Backend>::Sparse {
     match whole(norm) {
         Graph::Whole(matrix) => matrix,
@@ -36,7 +36,7 @@ fn sparse(norm: Norm) -> &'static <Reference as Backend>::Sparse {
     }
 }
 
-/// As [`sparse`], as models see it.
+/// As [`sparse`], but as a [`Graph`] for models.
 fn whole(norm: Norm) -> &'static Graph<Reference> {
     let csr = graph();
     let scales = csr.scales(norm);
@@ -60,7 +60,7 @@ fn multi_targets() -> Targets<Reference> {
 
 type Forward<'f> = &'f dyn for<'t> Fn(&mut Tape<'t, Reference>) -> Var;
 
-/// Checks a classifier that ends in the loss of some nodes.
+/// Checks a classifier, with the loss over some nodes.
 fn check(params: Params<Reference>, targets: &Targets<Reference>, forward: Forward<'_>) {
     let rows = Reference.upload_ids(&[0, 2, 3, 5, 6]).unwrap();
     check_loss(params, &|tape| {
@@ -100,22 +100,22 @@ fn check_loss(mut params: Params<Reference>, pass: &dyn for<'t> Fn(&mut Tape<'t,
     }
 }
 
-/// Random parameters that operations are tried on.
+/// Parameters with random values, as operands.
 #[derive(Clone, Copy)]
 struct Operands {
-    /// nodes × 4
+    /// Shape: nodes × 4.
     x: ParamId,
-    /// 4 × classes
+    /// Shape: 4 × classes.
     w: ParamId,
-    /// 1 × classes
+    /// Shape: 1 × classes.
     bias: ParamId,
-    /// nodes × classes
+    /// Shape: nodes × classes.
     other: ParamId,
-    /// classes × classes
+    /// Shape: classes × classes.
     square: ParamId,
-    /// nodes × 4·classes
+    /// Shape: nodes × 4·classes.
     lstm_inputs: ParamId,
-    /// classes × 4·classes
+    /// Shape: classes × 4·classes.
     lstm_weight: ParamId,
 }
 
@@ -134,7 +134,7 @@ fn check_operation(targets: &Targets<Reference>, forward: impl for<'t> Fn(&mut T
     check(init.finish(), targets, &|tape| forward(tape, operands));
 }
 
-/// `x·w` of the operands, with options.
+/// Product `x·w` of the operands, with options.
 fn product(tape: &mut Tape<'_, Reference>, o: Operands, options: LinearOptions) -> Var {
     let (x, w) = (tape.param(o.x), tape.param(o.w));
     tape.linear(x, w, options).unwrap()
@@ -163,7 +163,7 @@ fn masked_results() {
         let (mask, bias, x) = (tape.next_dropout(0.4), Some(tape.param(o.bias)), tape.param(o.other));
         tape.spmm(matrix, x, SpmmOptions { mask, bias, activation, ..SpmmOptions::default() }).unwrap()
     });
-    // The way back goes through the product that reads the masked result.
+    // The product that reads the masked result computes the gradient of the epilogue.
     check_operation(&single_targets(), |tape, o| {
         let (mask, square) = (tape.next_dropout(0.4), tape.param(o.square));
         let hidden = product(tape, o, LinearOptions { mask, activation, ..LinearOptions::default() });
@@ -211,7 +211,7 @@ fn segment_max() {
     check_operation(&single_targets(), |tape, o| {
         let x = tape.param(o.other);
         let hidden = tape.segment_max(matrix, x).unwrap();
-        // Read twice, so that its gradient accumulates.
+        // Two consumers, so that the gradient accumulates.
         let add = Some(product(tape, o, LinearOptions::default()));
         let (square, bias) = (tape.param(o.square), Some(tape.param(o.bias)));
         let hidden = tape.linear(hidden, square, LinearOptions { bias, add, ..LinearOptions::default() }).unwrap();
@@ -226,7 +226,7 @@ fn segment_lstm() {
     check_operation(&single_targets(), |tape, o| {
         let (inputs, weight) = (tape.param(o.lstm_inputs), tape.param(o.lstm_weight));
         let states = tape.segment_lstm(matrix, inputs, weight).unwrap();
-        // Again, in another order and as a part of the same gradients.
+        // A second LSTM in another order, which adds to the same gradients.
         let more = tape.segment_lstm(matrix, inputs, weight).unwrap();
         let (square, bias) = (tape.param(o.square), Some(tape.param(o.bias)));
         let add = Some(tape.linear(states, square, LinearOptions::default()).unwrap());
@@ -252,7 +252,7 @@ fn sigmoid_cross_entropy() {
     });
 }
 
-/// Means of any number of products, of a matrix that is not its own transpose.
+/// Means over several numbers of hops, with matrices that are not symmetric.
 #[test]
 fn hop_mean() {
     for (norm, hops) in [(Norm::None, 0), (Norm::Symmetric, 1), (Norm::Row, 2), (Norm::Symmetric, 4)] {
@@ -264,7 +264,7 @@ fn hop_mean() {
     }
 }
 
-/// Some rows twice, one never; the gradient of a parameter that other operations read as well.
+/// Some rows are gathered twice, one never. Other operations read the parameter as well.
 #[test]
 fn gather_rows() {
     let ids: &'static _ = Box::leak(Box::new(Reference.upload_ids(&[4, 0, 0, 6, 2, 2, 1]).unwrap()));
@@ -278,7 +278,7 @@ fn gather_rows() {
     });
 }
 
-/// The loss of a link predictor: nodes in several pairs and on both sides, and a pair that comes twice.
+/// Loss of a link predictor. Nodes occur in several pairs and on both sides, and one pair occurs twice.
 #[test]
 fn links() {
     let ends = [[0, 1], [4, 2], [6, 0], [1, 4], [1, 4], [5, 6]];
@@ -302,7 +302,7 @@ fn links() {
     check_loss(params, &pass);
 }
 
-/// The whole of a recommender's step: embeddings as they are and averaged over hops, the ranking loss, the penalty.
+/// Complete step of a recommender: embeddings, their mean over hops, ranking loss and penalty.
 #[test]
 fn lightgcn() {
     let ids: &'static _ = Box::leak(Box::new(Reference.upload_ids(&[0, 1, 0, 4, 5, 6, 6, 4, 5]).unwrap()));
@@ -312,7 +312,7 @@ fn lightgcn() {
         let model: Box<dyn Model<Reference>> = models::build(&config, DIMS, &mut init).unwrap();
         let mut params = init.finish();
         let embedding = model.embedding().unwrap();
-        // First embeddings are so small that the loss hardly bends.
+        // Initial embeddings are so small that the loss is almost linear.
         params.value_mut(embedding).data_mut().iter_mut().for_each(|value| *value *= 8.0);
         let inputs = Inputs::of_graph(&Reference, graph(), &model.input_spec()).unwrap();
         let inputs: &'static _ = Box::leak(Box::new(inputs));
@@ -326,7 +326,7 @@ fn lightgcn() {
     }
 }
 
-/// A value and a parameter that several operations read collect all their gradients.
+/// Gradients accumulate for a value and a parameter that several operations read.
 #[test]
 fn shared_operands_accumulate() {
     check_operation(&single_targets(), |tape, o| {
@@ -341,8 +341,8 @@ fn shared_operands_accumulate() {
     });
 }
 
-/// Every model, with dense and sparse features, wider and narrower than its hidden layer, with the first aggregation
-/// taken before training and during it.
+/// Every model, with dense and sparse features, wider and narrower than the hidden layer. The first aggregation runs
+/// before training or during it.
 #[test]
 fn models() {
     for kind in ModelKind::CLASSIFIERS {
@@ -357,7 +357,7 @@ fn models() {
     }
 }
 
-/// What networks put around their convolutions: residual connections, normalisation, jumps, averaged heads.
+/// Options around convolutions: residual connections, normalisation, jumping knowledge, averaged heads.
 #[test]
 fn stacks() {
     for kind in [ModelKind::Gcn, ModelKind::Gat, ModelKind::Gin] {
@@ -389,7 +389,7 @@ fn ngcn_without_its_mixing_layer() {
     check_model(&config, true);
 }
 
-/// Both kinds of scores, with heads that divide a vector and heads that do not, with and without dropout.
+/// Both kinds of attention scores, with one and several heads, with and without dropout.
 #[test]
 fn attention() {
     let graph = sparse(Norm::Row);
@@ -415,7 +415,7 @@ fn attention() {
     }
 }
 
-/// Attention by dot products, composed of its parts, over a matrix with scales.
+/// Dot-product attention, composed of primitives, over a matrix with scales.
 #[test]
 fn composed_attention() {
     let graph = sparse(Norm::Symmetric);
@@ -455,7 +455,7 @@ fn sums_and_maxima() {
     });
 }
 
-/// Every column of a concatenation reaches the loss through a dot product.
+/// Concatenation, where every column reaches the loss through a dot product.
 #[test]
 fn concatenation() {
     check_operation(&single_targets(), |tape, o| {
@@ -467,7 +467,7 @@ fn concatenation() {
 }
 
 const DIMS: Dims = Dims { n_nodes: NODES, n_features: FEATURES, n_classes: CLASSES };
-/// As many features as leave the sparse ones sparse on the device.
+/// Number of features, large enough for sparse features to stay sparse on the device.
 const FEATURES: usize = 12;
 
 fn features(sparse: bool) -> Features {
@@ -490,8 +490,7 @@ fn check_model(config: &ModelConfig, sparse: bool) {
     check(params, &single_targets(), &|tape| model.forward(tape, inputs).unwrap());
 }
 
-/// Models on batches of sampled neighbours, whose layers have fewer and fewer rows; features gathered, or read in
-/// place.
+/// Models on batches of sampled neighbours, with fewer rows in each layer. Features are gathered, or read in place.
 #[test]
 fn batches() {
     for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Gin] {
@@ -513,7 +512,7 @@ fn batches() {
 fn stacks_on_batches() {
     for kind in [ModelKind::Gcn, ModelKind::Gat] {
         for jump in [Jump::None, Jump::Concat, Jump::Max] {
-            // Columns of three rows, two of them dropped, would have variances so small that the 24 bits of 1/3 show.
+            // Three rows with dropout would give variances so small that the rounding of 1/3 to `f32` shows.
             for (residual, norm, dropout) in [(false, NormKind::Batch, 0.0), (true, NormKind::Layer, 0.3)] {
                 let base = ModelConfig { kind, layers: 3, hidden: 3, heads: 2, dropout, ..ModelConfig::default() };
                 check_batch(&ModelConfig { norm, residual, jump, ..base }, false, false);
@@ -522,7 +521,7 @@ fn stacks_on_batches() {
     }
 }
 
-/// Features that are learned, on the whole graph and on batches, which gather some of their rows.
+/// Learned features, on the whole graph and on batches that gather some of their rows.
 #[test]
 fn learned_features() {
     for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Gin] {
@@ -560,7 +559,7 @@ fn check_learned(config: &ModelConfig) {
     let whole = Inputs::of_graph(&Reference, graph(), &input_spec).unwrap();
     let whole: &'static _ = Box::leak(Box::new(Inputs { features: Some(FeatureInput::Learned(features)), ..whole }));
     check(params, &single_targets(), &|tape| model.forward(tape, whole).unwrap());
-    // Networks whose layers read more than the rows of the layer before have no batches of blocks.
+    // Networks without layer-wise inference do not support batches of blocks.
     if model.as_layers().is_none() {
         return;
     }
@@ -594,12 +593,12 @@ fn single_targets_of(n: usize) -> Targets<Reference> {
     Targets::Single(Reference.upload_ids(&[2, 0, 1][..n]).unwrap())
 }
 
-/// A batch for three seeds, with two neighbours for each node of each layer.
+/// A batch for three seeds, with a fan-out of two in each layer.
 fn batch(input_spec: &InputSpec, n_layers: usize, sparse: bool, in_place: bool) -> Inputs<Reference> {
     batch_of_nodes(input_spec, n_layers, sparse, in_place).0
 }
 
-/// The same with the nodes whose features it reads.
+/// As [`batch`], but also returns the nodes whose features the batch reads.
 fn batch_of_nodes(
     input_spec: &InputSpec,
     n_layers: usize,
@@ -633,7 +632,7 @@ fn batch_of_nodes(
     (Inputs { graphs, ..of_batch.unwrap() }, batch.inputs().to_vec())
 }
 
-/// Some rows of features, stored as those of all are.
+/// Selected rows of features, in the storage of the whole matrix.
 fn rows_of(features: &Features, nodes: &[u32]) -> Features {
     let values = |v: &u32| match features {
         Features::Dense(matrix) => matrix.row(*v as usize).to_vec(),
@@ -652,7 +651,7 @@ fn rows_of(features: &Features, nodes: &[u32]) -> Features {
     Features::Sparse(coo.to_csr(Duplicates::Refuse).unwrap())
 }
 
-/// Biases start at zero, where a node without features and neighbours would sit on the kink of the relu.
+/// Moves parameters off zero. With zero biases, an isolated node without features would lie on the kink of the ReLU.
 fn move_off_zero(params: &mut Params<Reference>) {
     let ids: Vec<_> = params.iter().map(|(id, _)| id).collect();
     for id in ids {

@@ -1,6 +1,6 @@
-//! The memory that a plan predicts against the memory that training takes, counted by the allocator.
+//! Compares the planned memory with the memory that training allocates, as counted by the allocator.
 //!
-//! It is the only test of this program: others would allocate beside it.
+//! This is the only test of the program: other tests would allocate at the same time.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,18 +14,18 @@ use girih_trainer::{
     Params, Plan, Run, ScoreBy, SessionOptions, Targets, Task, TaskKind, TrainConfig,
 };
 
-/// The system's allocator, counting.
+/// System allocator that counts live and peak bytes.
 struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call is handed to `System` unchanged; counting does not touch the memory.
+// SAFETY: every call is forwarded to `System` unchanged; counting does not touch the memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         PEAK.fetch_max(live, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc::alloc`.
         unsafe { System.alloc(layout) }
     }
 
@@ -68,8 +68,8 @@ fn build(cpu: &Cpu, config: &TrainConfig, dims: Dims) -> (Box<dyn Model<Cpu>>, P
     (model, init.finish())
 }
 
-/// Most bytes alive at once while epochs run: inputs, parameters and what a step needs, without the host's copies that
-/// are gone by then.
+/// Peak of live bytes during epochs: inputs, parameters and a step's buffers, without the host's copies, which are
+/// already freed.
 fn measured_peak(config: &TrainConfig) -> usize {
     let cpu = Cpu::new();
     let baseline = LIVE.load(Ordering::Relaxed);
@@ -89,7 +89,7 @@ fn measured_peak(config: &TrainConfig) -> usize {
     PEAK.load(Ordering::Relaxed) - baseline
 }
 
-/// The same of a whole session: from the moment on when graph and features are there.
+/// As [`measured_peak`], but for a whole session, from the moment when graph and features are prepared.
 fn measured_session_peak(config: &TrainConfig) -> usize {
     let (cpu, baseline) = (Cpu::new(), LIVE.load(Ordering::Relaxed));
     let mut observe = |event: Event<'_>| {
@@ -102,7 +102,7 @@ fn measured_session_peak(config: &TrainConfig) -> usize {
     PEAK.load(Ordering::Relaxed) - baseline
 }
 
-/// One thread, so that its scratch memory, which no plan can know, is there once and before the first measurement.
+/// Uses one thread, so that its scratch memory, unknown to plans, is allocated once and before the first measurement.
 #[test]
 fn the_planned_peak_is_within_a_factor_of_two_of_the_measured_one() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();

@@ -68,7 +68,7 @@ pub struct SubgraphSettings {
 }
 
 impl SubgraphSettings {
-    /// Puts what was given into `config`.
+    /// Writes the given values into `config`.
     pub(super) fn override_in(&self, config: &mut BatchConfig) {
         set(&mut config.clusters, self.clusters.map(Some));
         set(&mut config.clusters_per_batch, self.clusters_per_batch.map(Some));
@@ -98,7 +98,7 @@ pub struct LinkSettings {
 }
 
 impl LinkSettings {
-    /// Puts what was given into `config`.
+    /// Writes the given values into `config`.
     pub(super) fn override_in(&self, config: &mut TrainConfig) {
         let links = &mut config.links;
         set(&mut links.negatives, self.negatives);
@@ -109,7 +109,7 @@ impl LinkSettings {
 }
 
 impl BatchSettings {
-    /// Puts what was given into `config`.
+    /// Writes the given values into `config`.
     pub(super) fn override_in(&self, config: &mut TrainConfig) {
         set(&mut config.batch_size, self.batch_size.map(Some));
         let batch = &mut config.batch;
@@ -123,7 +123,7 @@ impl BatchSettings {
     }
 }
 
-/// A fan-out as configurations hold it.
+/// Fan-out as configurations hold it: neighbors of each hop, with -1 for all.
 pub(super) fn numbers(fan_out: &FanOut) -> Vec<i64> {
     let number = |hop: &Neighbors| match *hop {
         Neighbors::Count(count) => i64::from(count),

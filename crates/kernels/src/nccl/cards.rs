@@ -1,14 +1,13 @@
-//! Which ranks may be on which cards: one on each, unless NCCL lets several share one.
+//! Checks of the assignment of ranks to GPUs: one rank on each, unless NCCL allows several to share one.
 //!
-//! Ranks that share a card show what as many cards would come to, not how fast: they wait for each other's kernels, and
-//! hold its memory together. That is for who has fewer cards than a run wants, so it is never done unasked.
+//! Ranks that share a GPU show the results of as many GPUs, not their speed: they wait for each other's kernels and
+//! share its memory. This serves users with fewer GPUs than a run wants, so it has to be requested.
 //!
-//! Ranks that are threads share the driver's context of their card, too. There much that a rank asks for, such as to
-//! load a kernel, waits for all that is under way on the card, also for an exchange that waits for this very rank. So
-//! they meet before each exchange ([`Peers::meet`](super::Peers::meet)): whatever one of them puts on the card to wait
-//! for others, these put beside it at once. That suffices for exchanges and draws, not always for training, whose
-//! kernels may find no room beside those that wait for them: ranks that train on a card together had better be
-//! processes.
+//! Ranks that are threads also share the driver's context of their GPU. Many requests of a rank, such as loading a
+//! kernel, then wait for all work on the GPU, also for an exchange that waits for this very rank. So ranks meet
+//! before each exchange ([`Peers::meet`](super::Peers::meet)): all of them launch their part of it at once. This
+//! suffices for exchanges and draws, but not always for training. Its kernels may find no free SM beside those that
+//! wait for them. So ranks that train on one GPU should be processes.
 
 use girih_comm::{CommError, Payload, Transport, all_gather};
 
@@ -16,20 +15,20 @@ use crate::backend::Cuda;
 use crate::libraries::nccl_version;
 use crate::pool;
 
-/// The variable by which NCCL is asked to let ranks share cards.
+/// Variable that asks NCCL to let ranks share GPUs.
 const SHARING_VARIABLE: &str = "NCCL_MULTI_RANK_GPU_ENABLE";
-/// The first version that reads it.
+/// First version of NCCL that reads it.
 const FIRST_TO_SHARE: (u32, u32) = (2, 30);
-/// The variable that says how many queues a context has, and the most that there can be: work in one queue waits for
-/// what is before it there.
+/// Variable with the number of hardware queues of a context, and its maximum. Work in a queue waits for earlier work
+/// of that queue.
 const QUEUES_VARIABLE: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 const MOST_QUEUES: &str = "32";
 
-/// Operation of these exchanges.
+/// Name of these exchanges in errors.
 const OPERATION: &str = "comparing the GPUs";
 
-/// Refuses ranks that share a card unless NCCL lets them, and ranks with different libraries, which would wait for each
-/// other for ever. Whether some share the context of a card.
+/// Fails if ranks share a GPU without NCCL's permission, or have different versions of NCCL, which would deadlock.
+/// Returns whether some ranks share the context of a GPU.
 pub(super) fn check_cards<T: Transport>(cuda: &Cuda, transport: &T) -> Result<bool, CommError> {
     let failed = |message: String| CommError::Library { operation: OPERATION, message };
     let uuid = cuda.device.uuid().map_err(|error| failed(error.to_string()))?;
@@ -44,18 +43,18 @@ pub(super) fn check_cards<T: Transport>(cuda: &Cuda, transport: &T) -> Result<bo
         return Ok(false);
     }
     check_queues(is_set(QUEUES_VARIABLE, MOST_QUEUES)).map_err(refused)?;
-    // No rank's allocation may wait for what another one has on their card: that one may wait for it in turn.
+    // No rank's allocation may wait for work of another rank on the same GPU, which may wait for it in turn.
     pool::reuse_only_what_is_free(cuda.device.stream.context()).map_err(|error| failed(error.to_string()))?;
     Ok(true)
 }
 
-/// Card of a rank, a name of `n_bytes`, and its version of NCCL, as it sent them.
+/// UUID of a rank's GPU, `n_bytes` long, and its version of NCCL, from its message.
 fn card_and_version(message: &[u8], rank: usize, n_bytes: usize) -> Result<(&[u8], &[u8]), CommError> {
     let mut message = Payload::new(message, rank, OPERATION);
     Ok((message.bytes(n_bytes)?, message.remaining()))
 }
 
-/// Refuses ranks of one process that share a card, unless it has as many queues as there can be.
+/// Fails if ranks of one process share a GPU without the greatest number of queues.
 fn check_queues(are_most: bool) -> Result<(), String> {
     if are_most {
         return Ok(());
@@ -66,8 +65,8 @@ fn check_queues(are_most: bool) -> Result<(), String> {
     ))
 }
 
-/// Whether some of the ranks, each with its card and its version of NCCL, share a card. `asked` is whether NCCL was
-/// asked to let them.
+/// Whether some of the ranks, each with its GPU and its version of NCCL, share a GPU. `asked`: whether NCCL was asked
+/// to allow it.
 fn check(all: &[(&[u8], &[u8])], asked: bool) -> Result<bool, String> {
     let version = String::from_utf8_lossy(all[0].1);
     let mut shares = false;
@@ -89,7 +88,7 @@ fn check(all: &[(&[u8], &[u8])], asked: bool) -> Result<bool, String> {
     Ok(shares)
 }
 
-/// Whether a version of NCCL can let ranks share a card.
+/// Whether a version of NCCL can let ranks share a GPU.
 fn can_share(version: &str) -> bool {
     let mut numbers = version.split('.').map_while(|number| number.parse().ok());
     numbers.next().zip(numbers.next()).is_some_and(|version| version >= FIRST_TO_SHARE)

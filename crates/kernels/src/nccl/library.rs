@@ -1,5 +1,5 @@
-//! NCCL's functions, as its library has them. cudarc looks for the library by names that NVIDIA gives it nowhere, so
-//! they are taken from the file that [`libraries::NCCL`] loads.
+//! NCCL's functions, loaded from the file that [`libraries::NCCL`] finds. cudarc would look for file names that
+//! NVIDIA does not use.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -14,7 +14,7 @@ use libloading::Library as Loaded;
 
 use crate::libraries;
 
-/// Whatever tells a communicator from all others; the first rank makes it.
+/// Unique id of a communicator, created by its first rank.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct UniqueId([u8; UNIQUE_ID_BYTES]);
@@ -36,7 +36,7 @@ impl UniqueId {
 #[derive(Clone, Copy)]
 struct RawComm(*mut c_void);
 
-// SAFETY: NCCL takes a communicator from any thread, one at a time, which the mutex of a `Comm` sees to.
+// SAFETY: NCCL takes a communicator from any thread, one at a time, which the mutex of a `Comm` ensures.
 unsafe impl std::marker::Send for RawComm {}
 
 impl RawComm {
@@ -57,7 +57,7 @@ const BYTE: c_int = 1;
 /// `ncclSum`.
 const SUM: c_int = 0;
 
-/// How communicators are made: `ncclConfig_v21700`, which all later versions accept.
+/// Configuration of communicators: `ncclConfig_v21700`, which all later versions accept.
 #[repr(C)]
 struct Config {
     size: usize,
@@ -73,12 +73,12 @@ struct Config {
 
 impl Config {
     const MAGIC: u32 = 0xcafe_beef;
-    /// 2.18.3, the first with `ncclCommSplit`.
+    /// Version 2.18.3, the first with `ncclCommSplit`.
     const VERSION: u32 = 21_803;
-    /// What NCCL is to choose.
+    /// Marker of fields that NCCL chooses itself.
     const UNDEFINED: c_int = c_int::MIN;
 
-    /// Calls return at once, and whoever calls looks how they go on: so that no wait is without end.
+    /// Configuration in which calls return at once and callers poll their progress, so that every wait can end.
     const fn non_blocking() -> Self {
         Self {
             size: size_of::<Self>(),
@@ -108,7 +108,7 @@ type Broadcast = unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, 
 type Send = unsafe extern "C" fn(*const c_void, usize, c_int, c_int, RawComm, CUstream) -> Status;
 type Receive = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, RawComm, CUstream) -> Status;
 
-/// NCCL's functions.
+/// Function pointers of NCCL.
 struct Functions {
     get_unique_id: GetUniqueId,
     comm_init: CommInit,
@@ -128,15 +128,15 @@ struct Functions {
 }
 
 impl Functions {
-    /// The functions of the library, which stays loaded.
+    /// Loads the functions of the library, which stays loaded.
     fn find() -> Result<Self, String> {
         libraries::NCCL.load().map_err(|error| error.to_string())?;
-        // SAFETY: its initialisers ask nothing of the process.
+        // SAFETY: its initialisers need nothing of the process.
         let library = unsafe { Loaded::new(libraries::NCCL.file()) }.map_err(|error| error.to_string())?;
         let library: &'static Loaded = Box::leak(Box::new(library));
-        /// A function by its name.
+        /// Looks up a function by its name.
         fn get<F: Copy>(library: &Loaded, name: &'static str) -> Result<F, String> {
-            // SAFETY: each is asked for as the type that NCCL's header gives it since 2.18.
+            // SAFETY: each has the type that NCCL's header gives it since 2.18.
             let found = unsafe { library.get::<F>(name.as_bytes()) };
             found
                 .map(|function| *function)
@@ -162,7 +162,7 @@ impl Functions {
     }
 }
 
-/// NCCL, loaded.
+/// Loaded NCCL.
 #[derive(Clone, Copy)]
 pub(super) struct Nccl(&'static Functions);
 
@@ -176,7 +176,7 @@ impl Nccl {
         FUNCTIONS.get_or_init(Functions::find).as_ref().map(Self).map_err(Clone::clone)
     }
 
-    /// An id for a communicator.
+    /// Creates an id for a communicator.
     pub(super) fn unique_id(self) -> Result<UniqueId, String> {
         let mut id = UniqueId([0; UNIQUE_ID_BYTES]);
         // SAFETY: the function writes the id.
@@ -188,7 +188,7 @@ impl Nccl {
         if status == SUCCESS { Ok(()) } else { Err(self.explain(status, comm)) }
     }
 
-    /// What a status means; with what NCCL has noted last.
+    /// Message for a status, with the last error that NCCL noted.
     fn explain(self, status: Status, comm: RawComm) -> String {
         // SAFETY: both functions return strings that live as long as the library, or null.
         let texts = unsafe { [(self.0.error_string)(status), (self.0.last_error)(comm)] };
@@ -201,7 +201,7 @@ impl Nccl {
     }
 }
 
-/// Where elements of a matrix lie on the device, and how many there are.
+/// Elements of a matrix on the device: address, number and type.
 #[derive(Clone, Copy)]
 pub(super) struct Elements {
     pub(super) address: u64,
@@ -227,26 +227,26 @@ impl Elements {
     }
 }
 
-/// How long a communicator that is called off may take to end.
+/// Longest time for an aborted communicator to end.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often whoever waits for that looks.
+/// Interval of polls for that end.
 const NAP: Duration = Duration::from_millis(1);
 
-/// A communicator. Its calls put work on a stream and return at once.
+/// Communicator. Its calls put work on a stream and return at once.
 pub(super) struct Comm {
     nccl: Nccl,
-    /// Null once it is called off.
+    /// Handle; null once the communicator is aborted.
     raw: Mutex<RawComm>,
-    /// What calls it off, once something does.
+    /// Thread that aborts the communicator, once something does.
     ending: Mutex<Option<JoinHandle<()>>>,
     stream: Arc<CudaStream>,
 }
 
-/// Where a communicator will be that is split off.
+/// Place of the handle of a communicator that is being split off.
 pub(super) struct Splitting(*mut RawComm);
 
 impl Splitting {
-    /// The communicator, once `parent`, that it was split off, is done; `None` for a rank that is in none.
+    /// Communicator, once the split is done on `parent`; `None` for a rank that is in none.
     pub(super) fn finish(self, parent: &Comm) -> Option<Comm> {
         // SAFETY: the place was made by `begin_split`, and NCCL has written it.
         let raw = *unsafe { Box::from_raw(self.0) };
@@ -259,7 +259,7 @@ impl Comm {
         Self { nccl, raw: Mutex::new(raw), ending: Mutex::default(), stream: Arc::clone(stream) }
     }
 
-    /// Begins to make the communicator of `n_ranks` ranks that have the same id.
+    /// Starts to create the communicator of `n_ranks` ranks with the same id.
     pub(super) fn begin(
         nccl: Nccl,
         stream: &Arc<CudaStream>,
@@ -276,8 +276,8 @@ impl Comm {
         Ok(Self::new(nccl, raw, stream))
     }
 
-    /// Begins to make the communicator of those that give the same colour, in the order of their keys; `None` for a
-    /// rank that is in none. It is there when this one is done.
+    /// Starts to create the communicator of the ranks with the same colour, ordered by key; without a colour the rank
+    /// is in none. It is ready when this communicator is done.
     pub(super) fn begin_split(&self, colour: Option<usize>, key: usize) -> Result<Splitting, String> {
         /// `NCCL_SPLIT_NOCOLOR`.
         const NONE: c_int = -1;
@@ -296,7 +296,7 @@ impl Comm {
         self.raw.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the last call, or what it put on the stream, goes on: whether it is done.
+    /// Whether the last call, or the work that it put on the stream, is done.
     pub(super) fn poll(&self) -> Result<bool, String> {
         let raw = self.lock();
         if raw.is_null() {
@@ -309,9 +309,8 @@ impl Comm {
         }
     }
 
-    /// Has whatever is under way called off; all later calls fail. A thread does that: NCCL ends what is on the card at
-    /// once, but lets go of a communicator only when no graph holds calls of it any more, and whoever has these graphs
-    /// may be who asks.
+    /// Aborts pending work; all later calls fail. A thread does this. NCCL ends work on the GPU at once, but frees a
+    /// communicator only when no graph contains its calls any more, and the caller may hold these graphs.
     pub(super) fn abort(&self) {
         let raw = std::mem::replace(&mut *self.lock(), RawComm::NULL);
         if raw.is_null() {
@@ -326,7 +325,7 @@ impl Comm {
         *self.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
     }
 
-    /// Waits until a communicator that was called off has ended; not for long, if graphs hold calls of it still.
+    /// Waits until an aborted communicator has ended, for a limited time if graphs still contain its calls.
     fn wait_for_end(&mut self) {
         let ending = self.ending.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let Some(ending) = ending else { return };
@@ -339,7 +338,7 @@ impl Comm {
         }
     }
 
-    /// Several calls as one, which take their turn together on a stream.
+    /// Group of calls that are launched together on a stream.
     pub(super) fn group(
         &self,
         stream: &CudaStream,
@@ -376,13 +375,13 @@ impl Nccl {
 impl Drop for Comm {
     fn drop(&mut self) {
         let raw = *self.lock();
-        // One that is being made, or whose ranks panic, may not be waited for.
+        // A communicator that is being created, or whose ranks panic, must not be waited for.
         let is_well = !raw.is_null() && !thread::panicking() && self.nccl.status(raw) == SUCCESS;
         if !is_well {
             self.abort();
             return self.wait_for_end();
         }
-        // After a failure of the device neither can succeed, and nothing is lost.
+        // After a failure of the device neither call can succeed, and nothing is lost.
         let _ = self.stream.context().bind_to_thread();
         // SAFETY: the communicator is alive, and nobody has it any more.
         let status = unsafe { (self.nccl.0.comm_destroy)(raw) };
@@ -390,7 +389,7 @@ impl Drop for Comm {
     }
 }
 
-/// The calls of a group.
+/// Calls of a group.
 pub(super) struct Calls {
     nccl: Nccl,
     raw: RawComm,
@@ -398,9 +397,9 @@ pub(super) struct Calls {
 }
 
 /// # Safety
-/// Of all calls: elements lie on the device of the communicator, are read and written by nobody else but work on the
-/// same stream, and live until the stream has done what was put there before they are freed. All ranks call the same,
-/// with as many elements.
+/// For all calls: elements lie on the device of the communicator, are read and written by nobody else but work on the
+/// same stream, and live until the stream has done the work that was put there before they are freed. All ranks call
+/// the same, with as many elements.
 impl Calls {
     fn called(&self, status: Status) -> Result<(), String> {
         match status {
@@ -409,56 +408,56 @@ impl Calls {
         }
     }
 
-    /// Makes elements their sum over all ranks.
+    /// All-reduce in place: replaces elements by their sum over all ranks.
     pub(super) unsafe fn all_reduce(&self, x: Elements) -> Result<(), String> {
         let function = self.nccl.0.all_reduce;
-        // SAFETY: the caller's.
+        // SAFETY: the caller vouches.
         self.called(unsafe { function(x.read(), x.written(), x.len, x.kind(), SUM, self.raw, self.stream) })
     }
 
-    /// The sum over all ranks of `x`, to `out` of rank `root`.
+    /// Reduce: the sum of `x` over all ranks, to `out` of rank `root`.
     pub(super) unsafe fn reduce(&self, root: usize, x: Elements, out: Elements) -> Result<(), String> {
         let function = self.nccl.0.reduce;
-        // SAFETY: the caller's.
+        // SAFETY: the caller vouches.
         let status =
             unsafe { function(x.read(), out.written(), x.len, x.kind(), SUM, root as c_int, self.raw, self.stream) };
         self.called(status)
     }
 
-    /// `x` of rank `root`, to `out` of all.
+    /// Broadcast: `x` of rank `root`, to `out` of all.
     pub(super) unsafe fn broadcast(&self, root: usize, x: Elements, out: Elements) -> Result<(), String> {
         let function = self.nccl.0.broadcast;
-        // SAFETY: the caller's.
+        // SAFETY: the caller vouches.
         let status =
             unsafe { function(x.read(), out.written(), out.len, x.kind(), root as c_int, self.raw, self.stream) };
         self.called(status)
     }
 
-    /// `x` to rank `to`, which receives as many elements from this one in the same group.
+    /// Sends `x` to rank `to`, which receives as many elements from this one in the same group.
     pub(super) unsafe fn send(&self, to: usize, x: Elements) -> Result<(), String> {
         let function = self.nccl.0.send;
-        // SAFETY: the caller's.
+        // SAFETY: the caller vouches.
         self.called(unsafe { function(x.read(), x.len, x.kind(), to as c_int, self.raw, self.stream) })
     }
 
-    /// `out` from rank `from`, which sends as many elements to this one in the same group.
+    /// Receives `out` from rank `from`, which sends as many elements to this one in the same group.
     pub(super) unsafe fn receive(&self, from: usize, out: Elements) -> Result<(), String> {
         let function = self.nccl.0.receive;
-        // SAFETY: the caller's.
+        // SAFETY: the caller vouches.
         self.called(unsafe { function(out.written(), out.len, out.kind(), from as c_int, self.raw, self.stream) })
     }
 
-    /// Bytes at an address to rank `to`, which receives as many from this one in the same group.
+    /// Sends bytes at an address to rank `to`, which receives as many from this one in the same group.
     pub(super) unsafe fn send_bytes(&self, to: usize, (address, len): (u64, usize)) -> Result<(), String> {
         let function = self.nccl.0.send;
-        // SAFETY: the caller's.
+        // SAFETY: the caller vouches.
         self.called(unsafe { function(address as *const c_void, len, BYTE, to as c_int, self.raw, self.stream) })
     }
 
-    /// As many bytes from rank `from` as it sends to this one in the same group, to an address.
+    /// Receives bytes at an address from rank `from`, which sends as many to this one in the same group.
     pub(super) unsafe fn receive_bytes(&self, from: usize, (address, len): (u64, usize)) -> Result<(), String> {
         let function = self.nccl.0.receive;
-        // SAFETY: the caller's.
+        // SAFETY: the caller vouches.
         self.called(unsafe { function(address as *mut c_void, len, BYTE, from as c_int, self.raw, self.stream) })
     }
 }

@@ -1,10 +1,10 @@
-//! [`Lists`]: lists of numbers on cards, from each rank to each, for what ranks sample and read together.
+//! [`Lists`]: lists of numbers on GPUs, from each rank to each, for collective sampling and reads.
 //!
 //! ```text
-//! tell   how many there are                host to host
-//! swap   the lists, in one group           card to card, on any stream of the device
+//! tell   lengths of the lists             host to host
+//! swap   the lists, in one group          GPU to GPU, on any stream of the device
 //! ```
-//! The communicator is one of its own, so that what is swapped beside a step need not stand behind the sums of that
+//! Lists have a communicator of their own, so that a swap beside a step need not wait for the reductions of that
 //! step.
 
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use super::peers::Peers;
 
 type Tell = dyn Fn(&'static str, Vec<Parcel>) -> Result<Vec<Parcel>, CommError> + Send + Sync;
 
-/// The way from each rank to each, for one purpose; all ranks use it together.
+/// All-to-all exchange of lists for one purpose; all ranks use it together.
 pub(crate) struct Lists {
     rank: usize,
     size: usize,
     tell: Box<Tell>,
-    /// `None` for a rank alone.
+    /// Communicator; `None` for a single rank.
     comm: Option<Arc<Comm>>,
     peers: Arc<Peers>,
 }
 
-/// A list for another rank, or from it: bytes, with which nothing is computed on the way.
+/// List for another rank, or from it, as bytes.
 pub(crate) struct Swapped {
     pub(crate) rank: usize,
     pub(crate) address: u64,
@@ -47,23 +47,23 @@ impl Lists {
         Self { rank, size, tell, comm, peers }
     }
 
-    /// The number of this rank.
+    /// Number of this rank.
     pub(crate) fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many ranks there are.
+    /// Number of ranks.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// Something for each other rank, in order.
+    /// Values of `of` for each other rank, in order.
     pub(crate) fn of_others<T>(&self, of: impl Fn(usize) -> T) -> impl Iterator<Item = T> {
         let rank = self.rank;
         (0..self.size).filter(move |&other| other != rank).map(of)
     }
 
-    /// Tells each rank some numbers; what each has told this one, in the order of ranks.
+    /// Sends numbers to each rank; returns those that each rank sent to this one, by rank.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else.
@@ -87,15 +87,15 @@ impl Lists {
         told.iter().enumerate().map(numbers).collect()
     }
 
-    /// Sends and receives lists, of which none is of this rank itself, on a stream; empty ones do not travel.
+    /// Sends and receives lists of other ranks on a stream; empty ones are skipped.
     ///
     /// # Errors
     /// When a rank or a link fails.
     ///
     /// # Safety
-    /// Lists lie on the stream's device, those that are received are nobody else's, and all live until the stream is
-    /// done with them. Between two ranks, one sends as many lists as the other receives, of the same lengths in the
-    /// same order.
+    /// Lists lie on the stream's device, nobody else uses the received ones, and all live until the stream is done
+    /// with them. Between two ranks, one sends as many lists as the other receives, of the same lengths in the same
+    /// order.
     pub(crate) unsafe fn swap(
         &self,
         operation: &'static str,
@@ -122,7 +122,7 @@ impl Lists {
     }
 }
 
-/// Those that are not empty.
+/// Lists that are not empty.
 fn travelling(lists: &[Swapped]) -> impl Iterator<Item = &Swapped> {
     lists.iter().filter(|swapped| swapped.n_bytes > 0)
 }

@@ -1,15 +1,16 @@
-//! [`NcclRank`]: ranks on cards, one each unless they are asked to share some, that move matrices by NVIDIA's library.
+//! [`NcclRank`]: ranks on GPUs that move matrices by NVIDIA's library. Each has a GPU of its own, unless sharing is
+//! requested.
 //!
 //! ```text
-//! Transport (girih-comm)   who is there, who has failed, what was agreed on: bytes, between hosts
-//! Comm (library.rs)        matrices, from card to card, in the order of the device's stream
-//! OneSided (onesided.rs)   rows, copied from the memory of other cards of this process
-//! Lists (lists.rs)         lists of any length, from card to card, for what ranks sample and read together
-//! cards.rs                 which ranks may be on which cards
-//! Peers (peers.rs)         whoever waits for the device looks whether the others are still there
+//! Transport (girih-comm)   presence and failures of ranks, and agreements: bytes, between hosts
+//! Comm (library.rs)        matrices, from GPU to GPU, in the order of the device's stream
+//! OneSided (onesided.rs)   rows, copied from the memory of other GPUs of this process
+//! Lists (lists.rs)         lists of any length, from GPU to GPU, for collective sampling and reads
+//! cards.rs                 assignment of ranks to GPUs
+//! Peers (peers.rs)         waits for the device that check whether the other ranks are still there
 //! ```
-//! Operations return when they are on the stream. A rank that fails, or does not come within the deadline, is noticed
-//! by those who wait: they call off what is under way, and end with an error that names it.
+//! Operations return when they are on the stream. Waiting ranks notice a rank that fails, or misses the deadline.
+//! They abort pending work, and end with an error that names the rank.
 
 mod cards;
 mod library;
@@ -41,18 +42,18 @@ use crate::backend::Cuda;
 use crate::patch_rows::{OwnRows, PatchRows};
 use crate::sampling::{CudaGraph, DeviceTopology};
 
-/// A rank on a card among ranks on other cards.
+/// Rank on a GPU, among ranks on other GPUs.
 pub struct NcclRank<T> {
-    /// What moves rows, where that is not NCCL. First, because it ends what communicators may stand behind.
+    /// Copies of rows without NCCL; `None` if NCCL moves them. First, because its drop ends waits that communicators
+    /// may be queued behind.
     one_sided: Option<OneSidedGroup>,
     transport: Arc<T>,
-    /// `None` for a rank alone.
+    /// Communicator; `None` for a single rank.
     comm: Option<Arc<Comm>>,
     /// The device's own stream.
     stream: Arc<CudaStream>,
-    /// Where calls are that were begun and go on beside what is on the device's own. Its kernels come first: those of
-    /// NCCL all have to be there before one of them goes on, and would wait for the end of a product that fills the
-    /// card.
+    /// Stream of calls that were begun and overlap the device's own stream. Its kernels have priority. NCCL's kernels
+    /// make progress only once all of them run, and would otherwise wait for the end of a product that fills the GPU.
     side: Arc<CudaStream>,
     /// Whether calls are being begun.
     is_beginning: AtomicBool,
@@ -61,12 +62,12 @@ pub struct NcclRank<T> {
 }
 
 impl<T: Transport> NcclRank<T> {
-    /// Makes of ranks on processors, all of which call this, ranks on cards, each with a backend on one of its own. No
-    /// wait is longer than `deadline`. Sums are NCCL's, whatever carries rows.
+    /// Turns ranks on CPUs, all of which call this, into ranks on GPUs, each with a backend on its own GPU. No wait
+    /// is longer than `deadline`. NCCL computes all reductions; `rows` selects the transport of rows.
     ///
     /// # Errors
-    /// When NCCL is missing or too old, two ranks share a card that NCCL does not let them share, ranks have different
-    /// versions of NCCL, or a rank fails or is late; when cards shall read each other's memory, and are of several
+    /// When NCCL is missing or too old, two ranks share a GPU that NCCL does not let them share, ranks have different
+    /// versions of NCCL, or a rank fails or is late; when GPUs shall read each other's memory, and are of several
     /// processes, or cannot.
     pub fn connect(
         cuda: &Cuda,
@@ -102,7 +103,7 @@ impl<T: Transport> NcclRank<T> {
         Ok(Box::new(rank))
     }
 
-    /// A way for lists, with a communicator of its own; all ranks make it together.
+    /// Exchange of lists with a communicator of its own; all ranks create it together.
     fn lists(&self, operation: &'static str) -> Result<Lists, CommError> {
         let rank = self.transport.rank();
         let transport = Arc::new(self.transport.among(&members(&*self.transport, 0, rank)?));
@@ -111,8 +112,8 @@ impl<T: Transport> NcclRank<T> {
         Ok(Lists::new(transport, comm, Arc::clone(&self.peers)))
     }
 
-    /// The communicator of those that give the same colour, in the order of their keys; `None` for a rank that gives
-    /// none. All ranks of `comm` make it together.
+    /// Communicator of the ranks with the same colour, ordered by key; `None` for a rank without a colour. All ranks
+    /// of `comm` create it together.
     fn split_off(
         &self,
         operation: &'static str,
@@ -124,7 +125,7 @@ impl<T: Transport> NcclRank<T> {
         splitting.finish(comm).map(|child| self.settled(operation, child)).transpose()
     }
 
-    /// Those of some transports by which all ranks can come to each other's patches; all of them ask.
+    /// Transports among `by` through which all ranks can reach each other's patches; all of them call this.
     fn possible(&self, operation: &'static str, by: &[CardTransport]) -> Result<Vec<CardTransport>, CommError> {
         let mut possible = Vec::with_capacity(by.len());
         for &by in by {
@@ -135,7 +136,7 @@ impl<T: Transport> NcclRank<T> {
         Ok(possible)
     }
 
-    /// A communicator once it is there; whoever waits for the device knows of it.
+    /// Waits until a communicator is ready, and registers it to be aborted on failures.
     fn settled(&self, operation: &'static str, comm: Comm) -> Result<Arc<Comm>, CommError> {
         let comm = Arc::new(comm);
         self.peers.watch(&comm);
@@ -143,7 +144,7 @@ impl<T: Transport> NcclRank<T> {
         Ok(comm)
     }
 
-    /// Puts calls on the stream; nothing for a rank alone.
+    /// Puts calls on the stream; does nothing for a single rank.
     fn call(&self, operation: &'static str, calls: impl FnOnce(&Calls) -> Result<(), String>) -> Result<(), CommError> {
         let Some(comm) = &self.comm else { return Ok(()) };
         if self.peers.shares_context() {
@@ -156,7 +157,7 @@ impl<T: Transport> NcclRank<T> {
         self.peers.settle(operation, comm)
     }
 
-    /// Where calls go now.
+    /// Stream of calls: the side stream while calls are being begun.
     fn current(&self) -> &CudaStream {
         if self.is_beginning.load(Ordering::Relaxed) { &self.side } else { &self.stream }
     }
@@ -165,7 +166,7 @@ impl<T: Transport> NcclRank<T> {
         (self.transport.rank(), self.transport.size())
     }
 
-    /// Some rows of a matrix, with what lies between them.
+    /// Some rows of a matrix, padding included.
     fn rows(&self, matrix: &CudaMatrix, rows: &std::ops::Range<usize>) -> Elements {
         let pitch = matrix.pitch();
         let start = (rows.start * pitch * matrix.dtype.n_bytes()) as u64;
@@ -173,13 +174,12 @@ impl<T: Transport> NcclRank<T> {
         Elements { address, len: rows.len() * pitch, dtype: matrix.dtype }
     }
 
-    /// Copies rows to where they belong on this rank.
+    /// Copies rows to their place on this rank.
     fn copy(&self, operation: &'static str, from: Elements, to: Elements) -> Result<(), CommError> {
         if from.len == 0 {
             return Ok(());
         }
-        // Beside copies from other cards, this one need not hold them up: it is done when the device's stream waits for
-        // them.
+        // Copies from other GPUs need not wait for this one: it is done when the device's stream waits for them.
         let stream = if self.one_sided.is_some() { &*self.stream } else { self.current() };
         let bound = stream.context().bind_to_thread();
         let n_bytes = from.len * from.dtype.n_bytes();
@@ -191,7 +191,7 @@ impl<T: Transport> NcclRank<T> {
     }
 }
 
-/// Bytes of so many rows, as they are counted: without what lies between them.
+/// Bytes of some rows for traffic counters, without padding.
 fn bytes(matrix: &CudaMatrix, rows: usize) -> u64 {
     (rows * matrix.shape.cols * matrix.dtype.n_bytes()) as u64
 }
@@ -210,7 +210,7 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
         let x = self.rows(matrix, &(0..matrix.shape.rows));
         match &self.one_sided {
             Some(_) => self.spread(root, matrix)?,
-            // SAFETY: the matrix is this call's alone; what is enqueued reads and writes it in the order of its stream.
+            // SAFETY: only this call uses the matrix; enqueued work reads and writes it in the order of its stream.
             None => self.call(BROADCAST, |calls| unsafe { calls.broadcast(root, x, x) })?,
         }
         self.counters.add(Traffic::of_broadcast(n_bytes, size, rank == root));
@@ -405,7 +405,7 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
 }
 
 impl<T: Transport> NcclRank<T> {
-    /// Rows to each other rank, and rows from each, of elements for each rank of which this one's mean nothing.
+    /// Exchanges rows with each other rank. Both lists have an element for each rank; that of this rank is ignored.
     fn exchange(&self, operation: &'static str, sent: &[Elements], received: &[Elements]) -> Result<(), CommError> {
         let (rank, size) = self.rank_and_size();
         let Some(group) = &self.one_sided else {
@@ -416,13 +416,14 @@ impl<T: Transport> NcclRank<T> {
         };
         let call = Call { operation, detail: [sent[rank].dtype.n_bytes(), 0] };
         let is_begun = self.is_beginning.load(Ordering::Relaxed);
-        // SAFETY: as in `Collective::broadcast`; of calls that were begun, `Collective::begin` says the same.
+        // SAFETY: as in `Collective::broadcast`; for calls that were begun, `Collective::begin` promises the same.
         let exchanged = unsafe { group.exchange((&*self.transport, call), sent, received, is_begun) };
         exchanged.inspect_err(|_| group.all.note_failure())
     }
 
-    /// Own rows to each other rank, and `rows` of each to their pieces of `out`. From each to each, so that every link
-    /// carries rows both ways from the start; broadcasts go along rings, one after the other.
+    /// All-gather: sends own rows to each other rank, and receives `rows` of each to its range of `out`. All pairs
+    /// exchange, so that every link carries rows both ways from the start; broadcasts go along rings, one after the
+    /// other.
     fn share(
         &self,
         operation: &'static str,
@@ -438,8 +439,8 @@ impl<T: Transport> NcclRank<T> {
         Ok(())
     }
 
-    /// A broadcast by copies: the root's rows are cut into as many slices as there are others. Each copies one from the
-    /// root, and then those of the rest from each other, so that no link carries more than a few.
+    /// Broadcast by copies. The root's rows are cut into as many slices as there are other ranks. Each copies one
+    /// slice from the root, and the others from its peers, so that no link carries more than a few.
     fn spread(&self, root: usize, matrix: &CudaMatrix) -> Result<(), CommError> {
         let (rank, size) = self.rank_and_size();
         let nothing = Elements { len: 0, ..self.rows(matrix, &(0..0)) };
@@ -459,7 +460,7 @@ impl<T: Transport> NcclRank<T> {
         self.exchange(BROADCAST, &sent, &received)
     }
 
-    /// Rows to another rank, and rows from it.
+    /// Sends rows to another rank, and receives rows from it.
     fn swap(&self, calls: &Calls, other: usize, sent: Elements, received: Elements) -> Result<(), String> {
         // SAFETY: as in `Collective::broadcast`; the other rank does the same.
         unsafe {
@@ -476,7 +477,8 @@ impl<T: Transport> NcclRank<T> {
 
 impl<T> Drop for NcclRank<T> {
     fn drop(&mut self) {
-        // Else communicators, which end next, might stand behind waits for a rank that has failed, or does not come.
+        // Otherwise communicators, which end next, might be queued behind waits for a rank that has failed or is
+        // late.
         self.peers.end_after(self.one_sided.as_ref().is_some_and(|group| group.all.has_failed()));
         self.peers.end_soon([&self.stream, &self.side]);
     }
@@ -484,14 +486,13 @@ impl<T> Drop for NcclRank<T> {
 
 const BROADCAST: &str = "broadcast";
 
-/// The rows of a broadcast that rank `of`, which is not the root, copies from there: nearly equal shares, in the order
-/// of ranks.
+/// Rows of a broadcast that rank `of`, which is not the root, copies from the root: nearly equal slices, by rank.
 fn slice_of(n_rows: usize, (root, size): (usize, usize), of: usize) -> std::ops::Range<usize> {
     let (place, n) = (if of > root { of - 1 } else { of }, size - 1);
     n_rows * place / n..n_rows * (place + 1) / n
 }
 
-/// What a device refused, as an error of what ranks do together.
+/// Converts an error of a device to one of a collective.
 fn failed_in(operation: &'static str) -> impl Fn(ComputeError) -> CommError {
     move |error| CommError::Library { operation, message: error.to_string() }
 }

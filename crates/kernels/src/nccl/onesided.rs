@@ -1,19 +1,20 @@
-//! [`OneSided`]: cards of one process that copy rows from each other's memory.
+//! [`OneSided`]: GPUs of one process that copy rows from each other's memory.
 //!
 //! ```text
-//! hosts    tell each other where the pieces of an exchange lie, through their transport: once, also of an exchange that is captured
-//! streams  set flags for each other and wait for them (schedule.rs), in the order in which each rank's side stream has them
-//! copies   are the reader's, by its copy engines; no multiprocessor takes part
+//! hosts    tell each other the addresses of an exchange, through their transport: once, also for an exchange that is captured
+//! streams  set flags for each other and wait for them (schedule.rs), in the order of each rank's side stream
+//! copies   are the reader's, by its copy engines; they use no SM
 //! ```
-//! Flags lie in memory of the host that all cards reach; streams write them after all that was on the stream before,
-//! and wait for them without a kernel. Unlike events, they mean the same each time a graph is launched.
+//! Flags lie in host memory that all GPUs reach. Streams write them after all earlier work, and wait for them without
+//! a kernel. Unlike events, they work in each launch of a graph.
 //!
-//! All exchanges of a rank go through its side stream, in the order of calls, which is the same on all ranks: so
-//! whoever is waited for comes there, however a card's streams take turns. Hosts meet before each launch of a graph, as
-//! they do in an exchange that is not captured ([`Peers::meet`](super::Peers::meet)): no card waits for a rank that has
-//! ended. The stream of the device comes after an exchange only when all who read this rank's rows are done, and its
-//! host leaves one only when all have asked for their copies: from then on the rows may be overwritten or freed. The
-//! driver refuses to copy from what was freed, also in the order of a stream that comes after the copy.
+//! All exchanges of a rank go through its side stream, in the order of calls, which is the same on all ranks. So a
+//! rank that others wait for always arrives, in whatever order a GPU runs its streams. Hosts meet before each launch
+//! of a graph, as they do in an exchange that is not captured ([`Peers::meet`](super::Peers::meet)): no GPU waits for
+//! a rank that has ended. The stream of the device resumes after an exchange only when all readers of this rank's
+//! rows are done. Its host returns from an exchange only when all ranks have launched their copies; from then on the
+//! rows may be overwritten or freed. The driver refuses to copy from freed memory, even if the free follows the copy
+//! in stream order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -29,19 +30,19 @@ use super::peers::is_busy;
 use super::schedule::{Act, Flag, schedule};
 use crate::pool;
 
-/// How long a rank that ends waits for others to do their part of what it has asked for.
+/// Time that an ending rank waits for others to do their part of its requests.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long streams may take to end that need not wait for others any more.
+/// Longest time for streams to end once they need not wait for others any more.
 const LAST: Duration = Duration::from_secs(5);
-/// Between two looks at a stream.
+/// Time between two polls of a stream.
 const NAP: Duration = Duration::from_micros(20);
 const UP: u32 = 1;
 const DOWN: u32 = 0;
 
-/// What a rank shares with all others: its memory, and flags.
+/// State that a rank shares with all others: its memory, and flags.
 pub(super) struct OneSided {
     flags: Arc<Flags>,
-    /// The number of this rank among all.
+    /// Number of this rank among all.
     rank: usize,
     /// The device's own stream, and the one that exchanges are on.
     streams: [Arc<CudaStream>; 2],
@@ -50,36 +51,36 @@ pub(super) struct OneSided {
 }
 
 impl OneSided {
-    /// Lets the cards of all ranks read the memory of this one's; all ranks call it together. `streams` are the
-    /// device's own and the one that exchanges shall be on.
+    /// Lets the GPUs of all ranks read the memory of this one's; all ranks call this together. `streams` are the
+    /// device's own and the one for exchanges.
     ///
     /// # Errors
-    /// When ranks are not threads of one process, or a card cannot read another one's memory.
+    /// When ranks are not threads of one process, or a GPU cannot read another one's memory.
     pub(super) fn connect<T: Transport>(transport: &T, streams: [Arc<CudaStream>; 2]) -> Result<Self, CommError> {
         const OPERATION: &str = "sharing the memory of GPUs";
         let (rank, context) = (transport.rank(), Arc::clone(streams[0].context()));
         open_memory(transport, OPERATION, &context)?;
-        // Whoever gets the flags knows that all ranks came here, and have shared their memory.
+        // A rank that gets the flags knows that all ranks came here, and have shared their memory.
         let flags = Flags::common(transport, OPERATION, &context)?;
         Ok(Self { flags, rank, streams, has_failed: AtomicBool::new(false) })
     }
 
-    /// Takes note that an exchange has failed.
+    /// Notes that an exchange has failed.
     pub(super) fn note_failure(&self) {
         self.has_failed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether one has.
+    /// Whether an exchange has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing is under way on this rank's streams, or ever will be again.
+    /// Whether no work is pending on this rank's streams, nor ever will be after a failure.
     fn is_idle(&self) -> bool {
         !self.streams.iter().any(|stream| is_busy(stream))
     }
 
-    /// Ends the waits of this rank's streams for others, whatever they then read, while `also` is done.
+    /// Ends the waits of this rank's streams for others, while `also` runs; copies may then read invalid rows.
     pub(super) fn let_go_while(&self, also: impl FnOnce()) {
         std::thread::scope(|scope| {
             scope.spawn(|| self.let_go());
@@ -99,7 +100,7 @@ impl OneSided {
 
 impl Drop for OneSided {
     fn drop(&mut self) {
-        // What was asked for may wait for others, who are on their way unless they fail.
+        // Pending work may wait for others, who are on their way unless they fail.
         let start = Instant::now();
         while !self.is_idle() && start.elapsed() < PATIENCE {
             std::thread::sleep(NAP);
@@ -113,7 +114,7 @@ impl Drop for OneSided {
     }
 }
 
-/// Why cards do not read each other's memory.
+/// Reason why GPUs do not read each other's memory.
 #[derive(Debug, thiserror::Error)]
 enum Unreadable {
     #[error(
@@ -132,16 +133,16 @@ enum Unreadable {
     NoPool { rank: usize },
 }
 
-/// Device of a rank, as it sent its number.
+/// Device number of a rank, from its message.
 fn device_of(message: &[u8], rank: usize, operation: &'static str) -> Result<sys::CUdevice, CommError> {
     let numbers = Payload::new(message, rank, operation).exactly::<i32>(1)?;
     Ok(numbers[0])
 }
 
-/// Lets the cards of all ranks read what is allocated in a context; all ranks call it together.
+/// Lets the GPUs of all ranks read the allocations of a context; all ranks call this together.
 ///
 /// # Errors
-/// When ranks are not threads of one process, or a card cannot read another one's memory.
+/// When ranks are not threads of one process, or a GPU cannot read another one's memory.
 pub(super) fn open_memory<T: Transport>(
     transport: &T,
     operation: &'static str,
@@ -167,12 +168,12 @@ pub(super) fn open_memory<T: Transport>(
     Ok(())
 }
 
-/// Whether a card can read another one's memory.
+/// Whether a GPU can read another one's memory.
 fn can_read(reader: sys::CUdevice, owner: sys::CUdevice) -> Result<bool, DriverError> {
     Ok(reader == owner || link_of(reader, owner)?.is_some())
 }
 
-/// What the driver ranks the link with by which a card reads another one's memory; `None` where it cannot.
+/// Performance rank, by the driver, of the link by which a GPU reads another one's memory; `None` where it cannot.
 pub(crate) fn link_of(reader: sys::CUdevice, owner: sys::CUdevice) -> Result<Option<i32>, DriverError> {
     let (mut can, mut rank) = (0, 0);
     // SAFETY: both are devices, and the function writes a number.
@@ -186,7 +187,7 @@ pub(crate) fn link_of(reader: sys::CUdevice, owner: sys::CUdevice) -> Result<Opt
     Ok(Some(rank))
 }
 
-/// The ranks of a group that copy rows from each other.
+/// Group of ranks that copy rows from each other.
 pub(super) struct OneSidedGroup {
     pub(super) all: Arc<OneSided>,
     /// The numbers of the group's ranks among all.
@@ -209,7 +210,7 @@ impl Piece {
         Parcel::from([self.address.to_le_bytes(), self.n_bytes.to_le_bytes()].concat())
     }
 
-    /// `None` from a message that no rank of this program sends.
+    /// Parses a message; `None` if no rank of this program sends such.
     fn from_parcel(parcel: &[u8]) -> Option<Self> {
         let (words, []) = parcel.as_chunks() else { return None };
         let &[address, n_bytes] = words else { return None };
@@ -218,22 +219,24 @@ impl Piece {
 }
 
 impl OneSidedGroup {
-    /// All ranks.
+    /// Group of all ranks.
     pub(super) fn of_all(all: OneSided, n_ranks: usize) -> Self {
         Self { all: Arc::new(all), members: (0..n_ranks).collect() }
     }
 
-    /// Some of these ranks.
+    /// Group of some of these ranks.
     pub(super) fn among(&self, members: &[usize]) -> Self {
         Self { all: Arc::clone(&self.all), members: members.iter().map(|&member| self.members[member]).collect() }
     }
 
-    /// Copies here what each other rank has in `sent` for this one, to where `received` has its place: an element for
-    /// each rank of the group, of which those of this rank mean nothing. What is `begun` is waited for later.
+    /// Copies the rows that each other rank has in `sent` for this one to their places in `received`. Both have an
+    /// element for each rank of the group; that of this rank is ignored. If `is_begun`, the device's own stream waits
+    /// for the exchange later.
     ///
     /// # Safety
-    /// Elements lie on the device of the rank. Nobody else writes `sent` or touches `received` from what was put on the
-    /// device's own stream before this call until it waits for the side stream; they live until then.
+    /// Elements lie on the device of the rank. Nobody else writes `sent` or touches `received` from the work that was
+    /// put on the device's own stream before this call until that stream waits for the side stream; they live until
+    /// then.
     ///
     /// # Errors
     /// When a rank fails, is late, or has other pieces in mind.
@@ -255,15 +258,16 @@ impl OneSidedGroup {
         }
         let some = |rows: &[Elements]| rows.iter().map(|rows| rows.len > 0).collect::<Vec<_>>();
         let acts = schedule(me, &some(sent), &some(received));
-        // SAFETY: the pieces of others are as long as their places here. Each lies in memory that this card may read
-        // since `connect`, and is left alone until this rank says that it has read it; the rest is the caller's.
+        // SAFETY: the pieces of others are as long as their places here. Each lies in memory that this GPU may read
+        // since `connect`, and is left alone until this rank says that it has read it; the caller vouches for the
+        // rest.
         unsafe { self.carry_out(&acts, &theirs, received) }.map_err(failed)?;
-        // Whoever goes on may free its rows, and the driver refuses copies that are asked for only then.
+        // After this call a rank may free its rows, and the driver refuses copies that are launched later.
         transport.exchange(call, vec![Parcel::from([]); received.len()])?;
         if is_begun { Ok(()) } else { own.join(side).map_err(failed) }
     }
 
-    /// What other ranks have for this one, if it is what this one expects.
+    /// Rows that other ranks have for this one; fails if their sizes are not the expected ones.
     fn checked(
         &self,
         operation: &'static str,
@@ -286,11 +290,11 @@ impl OneSidedGroup {
         found.iter().zip(received).enumerate().map(check).collect()
     }
 
-    /// Puts acts on the side stream.
+    /// Puts actions on the side stream.
     ///
     /// # Safety
-    /// Pieces may be read by this card between the flags of their owners, and are as long as their places, which nobody
-    /// else touches.
+    /// Pieces may be read by this GPU between the flags of their owners, and are as long as their places, which
+    /// nobody else touches.
     unsafe fn carry_out(&self, acts: &[Act], pieces: &[Piece], places: &[Elements]) -> Result<(), DriverError> {
         let side = &self.all.streams[1];
         side.context().bind_to_thread()?;
@@ -302,7 +306,7 @@ impl OneSidedGroup {
                 Act::Copy(other) => {
                     flags.put_on(side)?;
                     let (from, to) = (pieces[other], places[other]);
-                    // SAFETY: the caller's.
+                    // SAFETY: the caller vouches.
                     unsafe { memcpy_dtod_async(to.address, from.address, from.n_bytes as usize, side.cu_stream()) }?;
                 }
             }
@@ -311,7 +315,7 @@ impl OneSidedGroup {
     }
 }
 
-/// Flags that a stream sets and waits for, without anything between.
+/// Consecutive flag operations of a stream.
 struct FlagWork<'g> {
     group: &'g OneSidedGroup,
     work: Vec<CUstreamBatchMemOpParams>,
@@ -323,16 +327,16 @@ impl FlagWork<'_> {
         self.work.push(write(all.flags.address(self.group.members[other], me, flag), UP));
     }
 
-    /// Waits for a flag, and takes it down, so that it can be set again.
+    /// Waits for a flag, and clears it, so that it can be set again.
     fn take_down(&mut self, other: usize, flag: Flag) {
         let (me, all) = (self.group.all.rank, &self.group.all);
         let address = all.flags.address(me, self.group.members[other], flag);
         self.work.extend([wait(address, UP), write(address, DOWN)]);
     }
 
-    /// Puts what was collected on a stream, whose context is bound, in this order.
+    /// Puts the collected operations, in this order, on a stream whose context is bound.
     fn put_on(&mut self, stream: &CudaStream) -> Result<(), DriverError> {
-        /// Of a call, as the driver has it.
+        /// Most operations of a call that the driver accepts.
         const MOST: usize = 256;
         for some in self.work.chunks_mut(MOST) {
             // SAFETY: the stream is alive; the flags are words that live until the streams of all ranks are idle
@@ -346,7 +350,7 @@ impl FlagWork<'_> {
     }
 }
 
-/// Writes a word, after all that was on the stream before has been written, to memory or from it.
+/// Stream operation that writes a word, after all earlier reads and writes of the stream.
 fn write(address: CUdeviceptr, value: u32) -> CUstreamBatchMemOpParams {
     let mut params = CUstreamBatchMemOpParams { pad: [0; 6] };
     params.writeValue = sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st {
@@ -359,7 +363,7 @@ fn write(address: CUdeviceptr, value: u32) -> CUstreamBatchMemOpParams {
     params
 }
 
-/// Waits until a word has a value.
+/// Stream operation that waits until a word has a value.
 fn wait(address: CUdeviceptr, value: u32) -> CUstreamBatchMemOpParams {
     let mut params = CUstreamBatchMemOpParams { pad: [0; 6] };
     params.waitValue = sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st {
@@ -372,23 +376,23 @@ fn wait(address: CUdeviceptr, value: u32) -> CUstreamBatchMemOpParams {
     params
 }
 
-/// Flags of all ranks for all ranks, in memory of the host that cards reach.
+/// Flags from all ranks to all ranks, in host memory that GPUs reach.
 struct Flags {
     words: *mut AtomicU32,
     n_ranks: usize,
     context: Arc<CudaContext>,
 }
 
-// SAFETY: the words are atomic, and freed by the last who has them.
+// SAFETY: the words are atomic, and freed by their last owner.
 unsafe impl Send for Flags {}
 // SAFETY: as above.
 unsafe impl Sync for Flags {}
 
 impl Flags {
-    /// Of each rank, for each rank.
+    /// Flags per pair of ranks.
     const EACH: usize = 2;
 
-    /// Flags that the first rank makes for all, which call this together and are threads of one process.
+    /// Flags that the first rank allocates for all. All ranks call this together and are threads of one process.
     fn common<T: Transport>(
         transport: &T,
         operation: &'static str,
@@ -402,7 +406,7 @@ impl Flags {
             }
             _ => None,
         };
-        // One that is not fetched, because a rank fails just now, keeps the flags: a page.
+        // If a rank fails now and does not take its pointer, the flags leak: a page.
         let for_rank = |to: usize| match &mine {
             Some(flags) if to != rank => (Arc::into_raw(Arc::clone(flags)) as usize).to_le_bytes().as_slice().into(),
             _ => Parcel::from([]),
@@ -417,7 +421,7 @@ impl Flags {
         Ok(unsafe { Arc::from_raw(address as *const Self) })
     }
 
-    /// Flags that are down.
+    /// Allocates flags, all cleared.
     fn new(context: &Arc<CudaContext>, n_ranks: usize) -> Result<Self, DriverError> {
         context.bind_to_thread()?;
         let n_bytes = Self::EACH * n_ranks * n_ranks * size_of::<AtomicU32>();
@@ -428,14 +432,13 @@ impl Flags {
         Ok(Self { words: words.cast(), n_ranks, context: Arc::clone(context) })
     }
 
-    /// Where the flag is that `setter` sets for `waiter`. Memory of the host has one address for the host and all
-    /// cards.
+    /// Address of the flag that `setter` sets for `waiter`. Host memory has one address for the host and all GPUs.
     fn address(&self, waiter: usize, setter: usize, flag: Flag) -> CUdeviceptr {
         let at = Self::place(self.n_ranks, waiter, setter, flag);
         (self.words as usize + at * size_of::<AtomicU32>()) as CUdeviceptr
     }
 
-    /// Those that a rank waits for lie together.
+    /// Index of a flag; the flags that a rank waits for are contiguous.
     fn place(n_ranks: usize, waiter: usize, setter: usize, flag: Flag) -> usize {
         Self::EACH * (waiter * n_ranks + setter) + usize::from(flag == Flag::Done)
     }
@@ -452,7 +455,7 @@ impl Flags {
 
 impl Drop for Flags {
     fn drop(&mut self) {
-        // After a failure of the device neither can succeed, and a page is lost.
+        // After a failure of the device neither call can succeed, and a page is lost.
         let _ = self.context.bind_to_thread();
         // SAFETY: the memory is that of `new`, and the streams of all ranks are idle, or have kept the flags.
         let _ = unsafe { free_host(self.words.cast()) };
@@ -526,7 +529,7 @@ mod tests {
 
     #[test]
     fn waits_and_writes_are_what_the_driver_expects() {
-        // SAFETY: both were just written as what they are read as.
+        // SAFETY: both were just written as the variant that is read.
         let (waits, writes) = unsafe { (wait(4096, UP).waitValue, write(8192, DOWN).writeValue) };
         assert_eq!(waits.operation, CUstreamBatchMemOpType::CU_STREAM_MEM_OP_WAIT_VALUE_32);
         assert_eq!(writes.operation, CUstreamBatchMemOpType::CU_STREAM_MEM_OP_WRITE_VALUE_32);

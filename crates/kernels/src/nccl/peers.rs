@@ -1,4 +1,4 @@
-//! [`Peers`]: the ranks that a device works with, for those who wait for it.
+//! [`Peers`]: the ranks that a device works with, for waits on the device.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -15,39 +15,40 @@ use super::library::Comm;
 use super::onesided::{OneSided, open_memory};
 use crate::worker_pool::Receiver;
 
-/// How long a wait spins before it sleeps between two looks: longer than most steps of small graphs.
+/// Time that a wait spins before it sleeps between two polls: longer than most steps of small graphs. `NAP` is the
+/// time of such a sleep.
 const SPIN: Duration = Duration::from_millis(2);
 const NAP: Duration = Duration::from_micros(50);
-/// How often it turns between two looks, about two microseconds: a look takes the driver's lock, for which threads of
-/// other ranks wait that launch something.
+/// Spin iterations between two polls, about two microseconds. A poll takes the driver's lock, which launches of other
+/// ranks' threads need.
 const TURNS: u32 = 60;
-/// How long work may take that is under way when a rank ends.
+/// Longest time for pending work when a rank ends.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it looks for ranks that have failed.
+/// Interval of checks for ranks that have failed.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What ranks of this process hand to each other, by tickets.
+/// Values that ranks of this process share, by ticket.
 static HANDED_OUT: Mutex<BTreeMap<u64, Arc<dyn Any + Send + Sync>>> = Mutex::new(BTreeMap::new());
 static NEXT_TICKET: AtomicU64 = AtomicU64::new(0);
 
-/// Gathers a message from each rank.
+/// All-gather of a message from each rank.
 type Gather = dyn Fn(&'static str, &[u8]) -> Result<Vec<Parcel>, CommError> + Send + Sync;
-/// Lets cards read a context's memory.
+/// Lets GPUs read a context's memory.
 type Open = dyn Fn(&'static str, &Arc<CudaContext>) -> Result<(), CommError> + Send + Sync;
 
-/// The other ranks, as far as a device is concerned.
+/// Other ranks that a device works with.
 pub(crate) struct Peers {
     rank: usize,
     size: usize,
     is_one_process: bool,
-    /// Whether some of them share the context of a card.
+    /// Whether some ranks share the context of a GPU.
     shares_context: bool,
     deadline: Duration,
     failure: Box<dyn Fn() -> Option<CommError> + Send + Sync>,
     gather: Box<Gather>,
     open_memory: Box<Open>,
     comms: Mutex<Vec<Weak<Comm>>>,
-    /// Where this rank's streams wait for others without a communicator.
+    /// Waits of this rank's streams for others without a communicator.
     one_sided: Mutex<Weak<OneSided>>,
 }
 
@@ -68,12 +69,12 @@ impl Peers {
         }
     }
 
-    /// The number of this rank.
+    /// Number of this rank.
     pub(crate) fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many ranks there are.
+    /// Number of ranks.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -83,20 +84,20 @@ impl Peers {
         self.is_one_process
     }
 
-    /// Whether some ranks share the context of a card, so that ranks have to meet before whatever waits for another one
-    /// is put there.
+    /// Whether some ranks share the context of a GPU. Ranks then have to meet before they launch work that waits for
+    /// another rank.
     pub(super) fn shares_context(&self) -> bool {
         self.shares_context
     }
 
-    /// Whether all ranks say yes; all of them ask.
+    /// Whether all ranks agree; all of them call this.
     pub(crate) fn agree(&self, mine: bool) -> Result<bool, CommError> {
         let all = (self.gather)("agreement", &[u8::from(mine)])?;
         Ok(all.iter().all(|theirs| **theirs == [1]))
     }
 
-    /// Gives every rank of this process something of each, in the order of ranks; all of them call it, with things of
-    /// one type.
+    /// Shares a value with every rank of this process, and returns those of all ranks, by rank. All of them call
+    /// this, with values of one type.
     pub(crate) fn hand_out<T: Send + Sync + 'static>(
         &self,
         operation: &'static str,
@@ -105,18 +106,18 @@ impl Peers {
         let ticket = Ticket::of(mine);
         let tickets = (self.gather)(operation, &ticket.0.to_le_bytes())?;
         let found: Option<Vec<Arc<T>>> = tickets.iter().map(|ticket| Ticket::thing(ticket)).collect();
-        // Things are taken back when everybody has looked.
+        // Values are removed once every rank has looked.
         (self.gather)(operation, &[])?;
         found.ok_or_else(|| CommError::Library { operation, message: "ranks hand out different things".to_owned() })
     }
 
-    /// Lets the cards of all ranks read what is allocated in a context; all of them call it.
+    /// Lets the GPUs of all ranks read the allocations of a context; all of them call this.
     pub(crate) fn open_memory(&self, operation: &'static str, context: &Arc<CudaContext>) -> Result<(), CommError> {
         (self.open_memory)(operation, context)
     }
 
-    /// Whether the cards of all ranks read what is allocated in a context, from now on if they can; all of them call
-    /// it.
+    /// Whether the GPUs of all ranks can read the allocations of a context; enables it if possible. All of them call
+    /// this.
     pub(crate) fn lets_read(&self, operation: &'static str, context: &Arc<CudaContext>) -> Result<bool, CommError> {
         if self.size == 1 || !self.is_one_process {
             return Ok(self.size == 1);
@@ -128,36 +129,36 @@ impl Peers {
         self.agree(opened.is_ok())
     }
 
-    /// Waits for all ranks before a graph is launched in which this card waits for others without a communicator, or
-    /// for ranks that share its context. Such a wait must not be for a rank that has ended: what that one gives back,
-    /// such as memory that others can read, it can only when their cards are done, and the driver then answers nobody.
-    /// Nor for one that still asks the driver for something.
+    /// Waits for all ranks before the launch of a graph in which this GPU waits for others without a communicator, or
+    /// for ranks that share its context. Such a wait must not be for a rank that has ended. That rank can release
+    /// memory which others can read only when their GPUs are done, and the driver then blocks every caller. Nor may
+    /// it be for a rank whose request to the driver is still pending.
     pub(crate) fn meet(&self) -> Result<(), CommError> {
         let waits = self.one_sided.lock().unwrap_or_else(PoisonError::into_inner).strong_count() > 0;
         if waits || self.shares_context { self.agree(true).map(drop) } else { Ok(()) }
     }
 
-    /// Lets a communicator be called off when a rank fails.
+    /// Registers a communicator that is aborted when a rank fails.
     pub(super) fn watch(&self, comm: &Arc<Comm>) {
         let mut comms = self.comms();
         comms.retain(|comm| comm.strong_count() > 0);
         comms.push(Arc::downgrade(comm));
     }
 
-    /// Lets waits without a communicator be called off, likewise.
+    /// Registers waits without a communicator that are aborted when a rank fails.
     pub(super) fn watch_waits(&self, one_sided: &Arc<OneSided>) {
         *self.one_sided.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(one_sided);
     }
 
-    /// Calls everything off that is under way, if this rank or another one has failed.
+    /// Aborts all pending work if this rank or another one has failed.
     pub(super) fn end_after(&self, own_failure: bool) {
         if own_failure || (self.failure)().is_some() {
             self.call_off();
         }
     }
 
-    /// Calls everything off that is under way, unless it ends by itself soon: a rank that has failed has told nobody
-    /// yet, and others may wait for what it will not do.
+    /// Aborts all pending work unless it ends soon. A rank that has failed may not have told anyone yet, and others
+    /// may wait for it.
     pub(super) fn end_soon(&self, streams: [&CudaStream; 2]) {
         let start = Instant::now();
         while streams.iter().any(|stream| is_busy(stream)) {
@@ -168,7 +169,7 @@ impl Peers {
         }
     }
 
-    /// Calls everything off that is under way: communicators, and waits, behind which communicators may stand.
+    /// Aborts all pending work: communicators, and waits that communicators may be queued behind.
     fn call_off(&self) {
         let comms = self.alive();
         let abort = || comms.iter().for_each(|comm| comm.abort());
@@ -187,25 +188,25 @@ impl Peers {
         self.comms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a communicator has done what was asked of it last: to be there, or to put work on the stream.
+    /// Waits until a communicator has done its last request: its creation, or putting work on the stream.
     pub(super) fn settle(&self, operation: &'static str, comm: &Comm) -> Result<(), CommError> {
         self.until(operation, || comm.poll().map_err(|message| self.blame(operation, message)))
     }
 
-    /// Waits until the device has done all that is on its stream.
+    /// Waits until the device has done all work on a stream.
     pub(crate) fn wait(&self, operation: &'static str, stream: &CudaStream) -> Result<(), CommError> {
         let failed = |error: DriverError| CommError::Library { operation, message: error.to_string() };
         self.until(operation, || is_done(stream).map_err(failed))
     }
 
-    /// Waits until the device has come to an event.
+    /// Waits until the device has reached an event.
     pub(crate) fn wait_for(&self, operation: &'static str, event: &CudaEvent) -> Result<(), CommError> {
         let failed = |error: DriverError| CommError::Library { operation, message: error.to_string() };
         event.context().bind_to_thread().map_err(failed)?;
         self.until(operation, || event.try_is_complete().map_err(failed))
     }
 
-    /// What another thread of this rank tells; `None` where it has ended without a word.
+    /// Receives a message of another thread of this rank; `None` if the thread has ended without one.
     pub(crate) fn receive<T>(&self, operation: &'static str, told: &Receiver<T>) -> Result<Option<T>, CommError> {
         let start = Instant::now();
         loop {
@@ -217,7 +218,7 @@ impl Peers {
         }
     }
 
-    /// Looks again and again until something is done, a rank has failed, or the deadline is over.
+    /// Polls until `is_done`, a rank has failed, or the deadline is over.
     fn until(
         &self,
         operation: &'static str,
@@ -240,7 +241,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Calls everything off when a rank or a link has failed, or the others are late.
+    /// Aborts all pending work when a rank or a link has failed, or the others are late.
     fn look(&self, operation: &'static str, waited: Duration) -> Result<(), CommError> {
         let broken = || self.alive().iter().find_map(|comm| comm.poll().err());
         let late = || (waited > self.deadline).then(|| late(operation, self.deadline));
@@ -252,13 +253,13 @@ impl Peers {
         Err(failure)
     }
 
-    /// The error of a call that failed: that of the rank behind it, if one has failed.
+    /// Error of a call that failed: that of the failed rank behind it, if there is one.
     pub(super) fn blame(&self, operation: &'static str, message: String) -> CommError {
         (self.failure)().unwrap_or(CommError::Library { operation, message })
     }
 }
 
-/// Error of ranks that are not there in time.
+/// Error of ranks that missed the deadline.
 fn late(operation: &'static str, deadline: Duration) -> CommError {
     let seconds = deadline.as_secs_f64();
     CommError::Library {
@@ -269,7 +270,7 @@ fn late(operation: &'static str, deadline: Duration) -> CommError {
     }
 }
 
-/// Whether a stream has done all that was put on it.
+/// Whether a stream has done all work that was put on it.
 fn is_done(stream: &CudaStream) -> Result<bool, DriverError> {
     stream.context().bind_to_thread()?;
     // SAFETY: the stream is alive, and its context is bound.
@@ -279,12 +280,12 @@ fn is_done(stream: &CudaStream) -> Result<bool, DriverError> {
     }
 }
 
-/// Whether something goes on on a stream: nothing does after a failure of the device, or ever will again.
+/// Whether work on a stream is pending. After a failure of the device none is, nor ever will be.
 pub(super) fn is_busy(stream: &CudaStream) -> bool {
     matches!(is_done(stream), Ok(false))
 }
 
-/// Stands for something that is handed out, which is taken back with it.
+/// Handle of a shared value; dropping it removes the value.
 struct Ticket(u64);
 
 impl Ticket {
@@ -294,7 +295,7 @@ impl Ticket {
         Self(ticket)
     }
 
-    /// What another rank's ticket stands for.
+    /// Value of another rank's ticket.
     fn thing<T: Send + Sync + 'static>(message: &[u8]) -> Option<Arc<T>> {
         let ticket = u64::from_le_bytes(message.try_into().ok()?);
         let thing = Self::all().get(&ticket).cloned()?;
@@ -309,7 +310,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         let thing = Self::all().remove(&self.0);
-        // Not while others wait for the list.
+        // Dropped without the lock, for which others may wait.
         drop(thing);
     }
 }

@@ -1,15 +1,15 @@
-//! [`schedule`]: in which order a rank tells, waits and copies when ranks copy rows from each other's memory.
+//! [`schedule`]: the order of flags, waits and copies of a rank when ranks copy rows from each other's memory.
 //!
 //! ```text
 //! owner    …writes its rows…  ── Ready ──→            waits for Done, may overwrite its rows
 //! reader                          waits for Ready, copies the rows  ── Done ──→
 //! ```
-//! A flag is set by the one and taken down by the other, whose wait it ends. The owner of rows sets [`Flag::Ready`] for
-//! a reader again only after it has taken down that reader's [`Flag::Done`], which the reader set after it took the
-//! last `Ready` down; and likewise the other way round. So no flag is set that is up, and the same schedule can be
-//! repeated without end: as a graph is.
+//! One rank sets a flag, and the rank that waits for it clears it. The owner of rows sets [`Flag::Ready`] for a
+//! reader again only after it has cleared that reader's [`Flag::Done`]. The reader set `Done` after it cleared the
+//! last `Ready`; the other direction is alike. So a flag that is set is never set again, and the schedule can repeat
+//! without end, as a CUDA graph does.
 
-/// What a flag says to the rank that waits for it.
+/// Meaning of a flag to the rank that waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Flag {
     /// The rows may be read.
@@ -18,19 +18,19 @@ pub(super) enum Flag {
     Done,
 }
 
-/// What a rank does in an exchange; numbers are those of ranks in their group.
+/// Action of a rank in an exchange; numbers are those of ranks in their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// Sets the flag that another rank waits for.
     Set(usize, Flag),
-    /// Waits until another rank has set a flag, and takes it down.
+    /// Waits until another rank has set a flag, and clears it.
     Await(usize, Flag),
     /// Copies the rows that another rank has for this one.
     Copy(usize),
 }
 
-/// What rank `me` does that has rows for others where `gives` says so, and gets some where `gets` does. Ranks copy from
-/// one after the other, each from another one at a time, so that no link has to serve two.
+/// Actions of rank `me`. It has rows for the ranks in `gives`, and gets rows from those in `gets`. A rank copies from
+/// one rank after the other; at a time, each copies from another one, so that no link serves two.
 pub(super) fn schedule(me: usize, gives: &[bool], gets: &[bool]) -> Vec<Act> {
     let n = gives.len();
     let others = || (1..n).map(|step| (me + step) % n);
@@ -51,14 +51,13 @@ mod tests {
 
     use super::*;
 
-    /// Ranks that carry out exchanges, one after the other, in an order that `turns` draws; whoever waits is passed
-    /// over.
+    /// Ranks that carry out exchanges, one after the other, in an order drawn by `turns`; a waiting rank is skipped.
     struct World {
-        /// What is left of each rank's acts, the next one last, with the number of the exchange.
+        /// Remaining actions of each rank, the next one last, with the number of the exchange.
         left: Vec<Vec<(usize, Act)>>,
-        /// Who waits for it, who sets it, and what it says.
+        /// Flags that are set: waiting rank, setting rank, and meaning.
         up: HashSet<(usize, usize, Flag)>,
-        /// Of each rank, the exchange of which its rows are there.
+        /// Exchange whose rows are written, by rank.
         written: Vec<usize>,
         /// Reader, owner, exchange.
         copied: HashSet<(usize, usize, usize)>,
@@ -78,7 +77,7 @@ mod tests {
             Self { left: (0..n).map(of).collect(), up: HashSet::new(), written: vec![0; n], copied: HashSet::new() }
         }
 
-        /// Lets a rank do its next act, if it need not wait.
+        /// Runs the next action of a rank, unless it has to wait.
         fn step(&mut self, me: usize) -> bool {
             let Some(&(exchange, act)) = self.left[me].last() else { return false };
             // A rank overwrites its rows as soon as it comes to the next exchange.
@@ -108,8 +107,8 @@ mod tests {
     }
 
     proptest! {
-        /// In whatever order ranks come to act: none waits for ever, rows are read while they are there, and no flag is
-        /// left.
+        /// For every order of actions: no rank waits for ever, rows are read while they are valid, and no flag stays
+        /// set.
         #[test]
         fn exchanges_end_in_any_order((n, exchanges, turns) in worlds()) {
             let mut world = World::new(&exchanges, n);

@@ -1,8 +1,9 @@
-//! `kernels/attention.cu`: attention, composed of scores, a softmax over entries and products weighted by shares.
+//! `kernels/attention.cu`: attention, composed of scores, a softmax over entries and products weighted by attention
+//! coefficients.
 //!
-//! Shares live in scratch memory of one number for each entry and head while an operation runs, and are computed again
-//! by the backward pass from the logarithms of their sums. What is dropped is drawn where shares are made: no pass of
-//! its own masks them.
+//! Coefficients (`shares`) take scratch memory of one number for each entry and head during an operation. The
+//! backward pass recomputes them from the logarithms of their sums. Dropout is applied where they are computed,
+//! without a pass of its own.
 
 use cudarc::driver::{DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compute::checks::AttentionShapes;
@@ -22,10 +23,10 @@ use crate::{CudaMatrix, CudaSparse};
 const OPERATION: &str = "attention";
 const BACKWARD: &str = "attention_backward";
 
-/// Blocks of the kernel that sums up the gradient of the vector: enough to fill a device, few enough that their sums
-/// are small.
+/// Most blocks of the kernel that sums the gradient of the vector: enough to fill a device, and few enough that their
+/// partial sums are small.
 const VECTOR_BLOCKS_MAX: u32 = 1024;
-/// Columns that a warp of the gradients of GATv2 has, for any number of heads.
+/// Columns of a warp in the gradients of GATv2, for any number of heads.
 const DYNAMIC_COLUMNS: usize = 128;
 
 /// `EntryMask` of `kernels/attention.cu`.
@@ -54,7 +55,7 @@ struct ScoreSums {
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for ScoreSums {}
 
-/// What the scores of an attention are made of.
+/// Operands of the attention scores.
 struct Operands<'a> {
     graph: &'a CudaSparse,
     heads: usize,
@@ -157,7 +158,8 @@ impl Cuda {
         }
     }
 
-    /// Room for a number of every entry and head: scores of GATv2; those of GAT are made where they are needed.
+    /// Scratch memory with a number for each entry and head. It holds the scores of GATv2; those of GAT are computed
+    /// where they are needed.
     fn scores(&self, operation: &'static str, operands: &Operands<'_>) -> Result<CudaMatrix, ComputeError> {
         let Operands { graph, heads, slope, destination, source, vector } = *operands;
         let csr = &graph.forward;
@@ -176,15 +178,15 @@ impl Cuda {
         Ok(scores)
     }
 
-    /// What scores of GAT are made of, or nothing for those of GATv2.
+    /// Score terms of GAT; null pointers for GATv2.
     fn score_sums(&self, operands: &Operands<'_>) -> ScoreSums {
         let of_static = |matrix: &CudaMatrix| self.pointer(operands.vector.is_none().then_some(&matrix.data));
         let (destination, source) = (of_static(operands.destination), of_static(operands.source));
         ScoreSums { destination, source, slope: operands.slope, padding: 0 }
     }
 
-    /// How shares are dropped. There is a name for each column, or none are given; a key that is stored lives as long
-    /// as the graph that work is captured for.
+    /// Dropout of attention coefficients. Names exist for each column, or not at all. A stored key lives as long as
+    /// the graph that work is captured for.
     fn entry_mask(&self, graph: &CudaSparse, dropout: Option<Dropout>) -> Result<EntryMask, ComputeError> {
         Ok(EntryMask {
             draws: self.draws_or_none(dropout)?,
@@ -194,8 +196,8 @@ impl Cuda {
         })
     }
 
-    /// Takes gradients of shares back to those of what scores are made of, in place; `shares`, which are the scores of
-    /// GATv2 before, become what they were in the forward pass. `of_sums` gets the sums of GAT's rows.
+    /// Converts gradients of coefficients to those of scores, in place. `shares`, which hold the scores for GATv2,
+    /// become the coefficients of the forward pass. `of_sums` gets the row sums of GAT.
     fn score_grads(
         &self,
         operands: &Operands<'_>,
@@ -226,8 +228,8 @@ impl Cuda {
         Ok(())
     }
 
-    /// The gradient of the rows (`ends.0`) or, over the transpose, of the columns of what the scores of GATv2 add up;
-    /// and of the vector, if wanted.
+    /// Gradient of the rows (`ends.0`) that GATv2 scores add up or, over the transpose, of the columns; and of the
+    /// vector, if wanted.
     fn dynamic_grads(
         &self,
         operands: &Operands<'_>,
@@ -274,8 +276,8 @@ impl Cuda {
     }
 }
 
-/// Warps that walk over the pieces of a pattern; as many as the pattern asks for, whatever the device, so that sums are
-/// made of the same parts everywhere.
+/// Launch of warps that loop over the rows and segments of a pattern. Their number depends on the pattern alone, so
+/// that all devices sum in one order.
 fn dynamic_config(csr: &CudaCsr, width: usize, at_once: usize) -> LaunchConfig {
     let rows = warps_for(csr.n_pieces());
     let panels = width.div_ceil(at_once) as u32;

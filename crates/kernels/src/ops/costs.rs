@@ -1,11 +1,11 @@
-//! What a block costs, a window that has any, an entry, and an operand made for blocks: measured on the card once. They
-//! decide which of a few shares blocks might begin at. What entries cost depends on a pattern in more ways than these
-//! times tell (how short its rows are, how far apart, how large the operand is), so that a trial on the pattern itself
-//! then decides whether blocks pay.
+//! Cost model for blocks: times of a block, a window with blocks, an entry, and the preparation of an operand,
+//! measured once per GPU. The model chooses the share of filled places from which blocks are used. The cost of
+//! entries also depends on the pattern: the lengths of its rows, their distances, and the size of the operand. So a
+//! trial on the pattern itself decides whether blocks pay.
 //!
-//! Whether a block is multiplied as one or entry by entry changes the order of sums, and with it their last bits. So
-//! whatever was measured is kept, that later runs decide the same: the first process that keeps it wins, and where it
-//! cannot be kept nothing is measured.
+//! Multiplying a block as one or entry by entry changes the order of sums, and with it their last bits. So
+//! measurements are kept, and later runs decide alike. The first process that stores a measurement wins. Nothing is
+//! measured if it cannot be stored.
 
 use cudarc::driver::{CudaSlice, DeviceRepr, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Epilogue, Shape};
@@ -20,40 +20,41 @@ use crate::driver::Driver;
 use crate::matrix::{CudaCsr, CudaMatrix};
 use crate::measurements;
 
-/// Shares of a block's places at which blocks may begin; `kernels/tiling.cu` counts for as many. The first one bounds
-/// what blocks take: `girih-compute` plans with it.
+/// Candidate shares of a block's places from which blocks are used; `kernels/tiling.cu` counts for as many. The first
+/// one bounds the memory of blocks: `girih-compute` plans with it.
 const CANDIDATES: [f64; 5] = [0.015, 0.02, 0.03, 0.05, 0.1];
 /// Kernels whose times are measured.
 const SOURCES: [Source; 5] = [Source::TILES, Source::TILES_MMA, Source::TILES_PAPER, Source::SPMM, Source::OPERAND];
-/// Rows and columns of the patterns that are measured: rows enough to fill a card, columns few enough that their rows
-/// stay close.
+/// Shape of the measured patterns: rows enough to fill a GPU, columns few enough that their operand rows stay in
+/// cache.
 const SIZE: Shape = Shape { rows: 1 << 16, cols: 1 << 15 };
 /// Entries of each row.
 const PER_ROW: usize = 32;
-/// Rows from which blocks would take entries, and how many these have: the difference is what entries cost, rows aside.
-/// Both are long enough to be gathered by whole warps.
+/// Number of rows with entries for the measurement of entries, and their two lengths. The difference gives the cost
+/// of entries without that of rows. Both lengths suffice for gathers by whole warps.
 const DENSE_ROWS: usize = 1 << 15;
 const PER_DENSE_ROW: [usize; 2] = [128, 256];
-/// A block as full as this is about worth being one: so far apart are entries on which it depends.
+/// Distance of entries in a block that is about worth being one.
 const CLOSE: usize = 32;
-/// Blocks of each row of blocks: the difference is what blocks cost, and what few cost besides is what windows do.
+/// Two numbers of blocks per row of blocks. The difference gives the cost of blocks; the remainder of the smaller run
+/// gives that of windows.
 const FEW: usize = 4;
 const MANY: usize = 32;
-/// What blocks must save of a product, as one part of so many, to be worth finding where no trial decides.
+/// Fraction 1/`WORTH` of a product's time that blocks must save to be worth finding, where no trial decides.
 const WORTH: u128 = 64;
-/// Blocks are not even tried where costs predict so many times the time without them, as one part of so many more.
+/// Limit of a trial: blocks are not tried if their predicted time exceeds that without them by more than
+/// 1/`HOPELESS`.
 const HOPELESS: u128 = 2;
-/// Untimed and timed runs; the shortest counts: a host that is busy with other things delays some of them, and what is
-/// measured now is kept.
+/// Untimed and timed runs; the shortest counts. A busy host delays some of them, and the measurement is kept.
 const WARM_UP: usize = 2;
 const RUNS: usize = 15;
-/// As many of products on a pattern that is to be used.
+/// Timed runs of a trial on a pattern of the user.
 const TRIALS: usize = 5;
-/// What is kept of a trial.
+/// Stored results of a trial.
 const PAY: &str = "blocks\n";
 const DO_NOT: &str = "rows\n";
 
-/// Products that take alike.
+/// Class of products with equal costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Class {
     kernel: BlockKernel,
@@ -62,39 +63,40 @@ pub(crate) struct Class {
 }
 
 impl Class {
-    /// Widths are told apart by powers of two; wider operands are multiplied in pieces of the widest.
+    /// Class of a product. Widths are rounded up to powers of two; wider operands are multiplied in chunks of the
+    /// widest.
     pub(super) fn of(kernel: BlockKernel, Shape { cols, .. }: Shape, dtype: Dtype) -> Self {
         Self { kernel, dtype, width: cols.next_power_of_two().clamp(8, 128) }
     }
 }
 
-/// Times, in femtoseconds.
+/// Costs in femtoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Costs {
     block: u64,
-    /// A window of rows that has blocks: its sums are written, and read again.
+    /// Cost of a window of rows that has blocks: its sums are written, and read again.
     window: u64,
-    /// An entry that a block would take: others of its row and of its neighbours' rows are close to it.
+    /// Cost of an entry that a block would take: it lies close to others of its row and of neighbouring rows.
     entry: u64,
-    /// An operand made for blocks, however small, and each of its rows.
+    /// Fixed cost of preparing an operand for blocks, and cost of each of its rows.
     operand: u64,
     operand_row: u64,
 }
 
-/// What a product is made of.
+/// Work of a product.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Parts {
     pub(super) blocks: u64,
-    /// Windows that have any.
+    /// Windows that have blocks.
     pub(super) windows: u64,
     /// Entries outside of blocks.
     pub(super) entries: u64,
-    /// Rows of the operand, where it is made for blocks.
+    /// Rows of the operand, if it is prepared for blocks; else zero.
     pub(super) operand_rows: u64,
 }
 
-/// How many blocks there are, how many entries in them, and how many windows whose densest block is one of them: below
-/// the first candidate, between two, and from the last one on.
+/// Histogram of blocks by fill: numbers of blocks, of their entries, and of windows by their densest block. The bins
+/// lie below the first candidate, between two candidates, and from the last one on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Fills {
     blocks: [u64; CANDIDATES.len() + 1],
@@ -105,7 +107,7 @@ struct Fills {
 }
 
 impl Fills {
-    /// The product whose blocks begin at a candidate; past the last one, that without blocks.
+    /// Work of the product whose blocks begin at a candidate; past the last candidate, of the product without blocks.
     fn split_at(&self, candidate: usize) -> Parts {
         let (blocks, windows) = (self.blocks.iter().skip(candidate + 1), self.windows.iter().skip(candidate + 1));
         let entries = self.entries.iter().take(candidate + 1);
@@ -124,7 +126,7 @@ struct Candidates([u32; CANDIDATES.len()]);
 unsafe impl DeviceRepr for Candidates {}
 
 impl Costs {
-    /// Where nothing was measured: what was found best on an H200, and paper A's share for its tiles.
+    /// Default costs without a measurement: the best share found on an H200, and paper A's share for its tiles.
     fn built_in(layout: BlockLayout) -> Self {
         let share = match layout {
             BlockLayout::Fragments => 0.02,
@@ -141,14 +143,14 @@ impl Costs {
         times.map(|(n, cost)| u128::from(n) * u128::from(cost)).sum()
     }
 
-    /// Whether a product in parts is worth more than that of all its entries.
+    /// Whether a product with blocks saves enough against one of all entries.
     pub(super) fn are_worth(self, parts: Parts, n_entries: u64) -> bool {
         let without = self.time(Parts { entries: n_entries, ..Parts::default() });
         self.time(parts) <= without - without / WORTH && parts.blocks > 0
     }
 
-    /// The number of the candidate with the least time, of equals the one with fewest blocks; `None` where there are no
-    /// blocks, or a trial would be in vain.
+    /// Index of the candidate with the least time; of equals, the one with fewest blocks. `None` if there are no
+    /// blocks, or a trial is hopeless.
     fn choose(self, fills: &Fills) -> Option<usize> {
         let best = (0..CANDIDATES.len()).rev().min_by_key(|&i| self.time(fills.split_at(i)));
         let without = self.time(Parts { entries: fills.entries.iter().sum(), ..Parts::default() });
@@ -163,7 +165,7 @@ impl Costs {
         format!("{block} {window} {entry} {operand} {operand_row}\n")
     }
 
-    /// What [`to_text`](Self::to_text) has written; `None` of anything else.
+    /// Parses the output of [`to_text`](Self::to_text); `None` for any other text.
     fn from_text(text: &str) -> Option<Self> {
         let mut words = text.trim_end().split(' ').map(|word| word.parse().ok());
         let mut next = || words.next()?;
@@ -176,7 +178,7 @@ impl Costs {
 }
 
 impl Cuda {
-    /// Entries from which on a block might be worth being one, in products of a class; `None` where none is.
+    /// Fewest entries of a block that may pay, in products of a class; `None` if no block pays.
     pub(super) fn worthwhile_entries(
         &self,
         operation: &'static str,
@@ -193,8 +195,8 @@ impl Cuda {
         Ok(share.map(|share| entries_of(share, layout)))
     }
 
-    /// Whether products like that with `x` take less time by these blocks and the rest: tried now or before, or what
-    /// costs say where it cannot be kept.
+    /// Whether products like that with `x` are faster with these blocks. A trial decides, now or before; costs decide
+    /// if a trial cannot be stored.
     pub(super) fn pay(&self, class: Class, csr: &CudaCsr, tiles: &Tiles, x: &CudaMatrix) -> bool {
         let parts = tiles.parts();
         let tried = || match self.times_of(csr, tiles, x) {
@@ -224,7 +226,7 @@ impl Cuda {
         Ok([seconds(Some(tiles))?, seconds(None)?])
     }
 
-    /// How many blocks of a pattern have how many entries.
+    /// Histogram of the blocks of a pattern by their entries.
     fn count_fills(&self, operation: &'static str, csr: &CudaCsr, layout: BlockLayout) -> Result<Fills, ComputeError> {
         let mut fills = Fills { operand_rows: csr.shape.cols as u64, ..Fills::default() };
         let zeros = |n| -> Result<CudaSlice<u64>, ComputeError> {
@@ -248,7 +250,7 @@ impl Cuda {
         Ok(fills)
     }
 
-    /// What was measured, now or before; what is built in where it cannot be kept.
+    /// Costs of a class: stored, measured now, or the defaults if they cannot be stored.
     pub(super) fn costs(&self, class: Class) -> Costs {
         let measured = || match self.measure(class) {
             Ok(costs) => Some(costs.to_text()),
@@ -264,7 +266,7 @@ impl Cuda {
         kept.and_then(|text| Costs::from_text(&text)).unwrap_or(Costs::built_in(class.kernel.layout()))
     }
 
-    /// Multiplies patterns made for it. `girih-compute` plans with the bytes that this takes.
+    /// Measures products on synthetic patterns. `girih-compute` plans with the bytes that this takes.
     fn measure(&self, class: Class) -> Result<Costs, ComputeError> {
         const OPERATION: &str = "measure";
         let layout = class.kernel.layout();
@@ -319,8 +321,8 @@ impl Cuda {
         (0..n).try_fold(f64::INFINITY, |least, _| Ok(least.min(self.elapsed(&mut work)?)))
     }
 
-    /// So many blocks in each row of blocks, anywhere, and entries besides. A sixteenth of the blocks' places is taken,
-    /// by bits that differ from word to word.
+    /// Synthetic blocks: `per_row` in each row of blocks, at scattered columns, with other entries besides. A
+    /// sixteenth of a block's places is filled; bits differ from word to word.
     fn scattered_tiles(
         &self,
         operation: &'static str,
@@ -342,7 +344,7 @@ impl Cuda {
     }
 }
 
-/// A row of entries for each node, as far apart as they can be.
+/// Pattern with [`PER_ROW`] entries in each row, as far apart as possible.
 fn scattered_entries() -> Csr {
     let Shape { rows, cols } = SIZE;
     let apart = cols / PER_ROW;
@@ -352,7 +354,7 @@ fn scattered_entries() -> Csr {
     Csr::new(rows, cols, indptr, indices, None).expect("entries of a row ascend, one in each stretch of columns")
 }
 
-/// Entries as close together as those of blocks: in each row of blocks a few are filled alike.
+/// Pattern whose entries are as close together as those of blocks: each row of blocks has a few, filled alike.
 fn close_entries(layout: BlockLayout, per_row: usize) -> Csr {
     let (panel, per_panel) = (layout.cols(), layout.cols() / CLOSE);
     let n_blocks = per_row / per_panel;
@@ -369,7 +371,7 @@ fn close_entries(layout: BlockLayout, per_row: usize) -> Csr {
         .expect("entries of a row ascend, one in each part of a block")
 }
 
-/// Numbers without an order that caches could use; the upper bits of Knuth's multiplicative hash.
+/// Scattered numbers that defeat caches: upper bits of Knuth's multiplicative hash.
 fn scatter(i: usize) -> u32 {
     (i as u32).wrapping_mul(0x9E37_79B1) >> 12
 }
@@ -413,7 +415,7 @@ mod tests {
     #[test]
     fn without_measurements_tensor_cores_get_blocks_of_two_percent() {
         for (layout, expected) in [(BlockLayout::Fragments, 0.02), (BlockLayout::Tiles, 0.05)] {
-            // Blocks of each bin as full as the share at which it begins.
+            // Each bin has blocks that are as full as its lower bound.
             let mut fills = Fills { blocks: [1000; CANDIDATES.len() + 1], ..Fills::default() };
             for (i, share) in CANDIDATES.into_iter().enumerate() {
                 fills.entries[i + 1] = 1000 * u64::from(entries_of(share, layout) + 1);
@@ -432,8 +434,8 @@ mod tests {
     }
 
     proptest! {
-        /// A block is one where that takes less time than its entries, if blocks of a bin are alike and windows cost
-        /// nothing.
+        /// Blocks are used where they take less time than their entries, if blocks of a bin are alike and windows
+        /// cost nothing.
         #[test]
         fn blocks_that_pay_are_blocks(counts in prop::array::uniform6(1_u64..1000), block in 200_u64..2000) {
             let fills = fills(counts);
@@ -446,7 +448,8 @@ mod tests {
             }
         }
 
-        /// What was chosen is the best of all candidates, windows counted, and worth a trial; else none of them is.
+        /// The choice is the best of all candidates, windows counted, and worth a trial; else no candidate is worth
+        /// one.
         #[test]
         fn the_choice_is_the_best(counts in prop::array::uniform6(0_u64..1000), windows in prop::array::uniform6(0_u64..100),
                                   operand_rows in 0_u64..1000, costs in [1_u64..2000, 0..5000, 1..2, 0..100_000, 0..100]) {
@@ -468,7 +471,7 @@ mod tests {
         }
     }
 
-    /// Blocks of each bin, each as full as the share at which it begins.
+    /// Blocks of each bin, each as full as the lower bound of the bin.
     fn fills(counts: [u64; CANDIDATES.len() + 1]) -> Fills {
         let mut fills = Fills { blocks: counts, ..Fills::default() };
         for (i, share) in CANDIDATES.into_iter().enumerate() {

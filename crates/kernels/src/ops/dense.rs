@@ -1,8 +1,8 @@
-//! `kernels/dense.cu` and `kernels/dense_wgmma.cu`: dense products with one long side, rows of nodes times weights and
-//! sums over nodes.
+//! `kernels/dense.cu` and `kernels/dense_wgmma.cu`: dense products with one long side, rows of nodes times weights
+//! and sums over nodes.
 //!
-//! Libraries multiply `f32` without tensor cores, and write what an activation then reads again. Here both are one
-//! pass, which waits for memory alone where weights are narrow.
+//! Libraries multiply `f32` without tensor cores, and write a result that the activation reads again. Here both are
+//! one pass, which is bound by memory alone where weights are narrow.
 
 use std::ops::RangeInclusive;
 
@@ -18,37 +18,37 @@ use crate::device::{BLOCK, Device, has_wgmma};
 use crate::matrix::{CudaMatrix, WIDE};
 
 const OPERATION: &str = "gemm";
-/// Rows of a tile; of sums over nodes, which may have few rows, also half of them.
+/// Rows of a tile. Sums over nodes may have few rows, and then also use half of them.
 const TILE: usize = 128;
-/// Bytes of the summed dimension that a stage holds of each row; `kernels/dense.cu` says the same of this and the next.
+/// Bytes of the summed dimension in a stage, for each row; this and [`STAGES`] must match `kernels/dense.cu`.
 const DEPTH_BYTES: usize = 128;
 /// Stages of shared memory.
 const STAGES: usize = 3;
-/// Bytes of shared memory in which weights may stay: two blocks share a processor.
+/// Most bytes of shared memory for resident weights, such that two blocks share an SM.
 const HELD_BYTES_MAX: usize = 112 << 10;
-/// Columns of a tile, at most.
+/// Most columns of a tile.
 const COLS_MAX: usize = 128;
-/// Rows, or summed rows, from which on a product has a long side.
+/// Rows, or summed rows, from which a product has a long side.
 const LONG: usize = 1 << 14;
-/// Columns of the result: fewer leave tensor cores idle, and wider products are left to libraries.
+/// Columns of the result. Fewer leave tensor cores idle, and wider products are left to libraries.
 const COLS: RangeInclusive<usize> = WIDE..=256;
-/// Rows of sums over nodes, at most.
+/// Most rows of sums over nodes.
 const SUMMED_ROWS_MAX: usize = 2048;
-/// Blocks that share a product, by `mma` and by `wgmma`. The numbers depend on no card, so that sums are made of the
-/// same parts on all that multiply alike.
+/// Blocks that share a product, by `mma` and by `wgmma`. The numbers do not depend on the GPU, so that all GPUs with
+/// one kernel sum in one order.
 const BLOCKS: usize = 264;
 const BLOCKS_OF_WARPGROUPS: usize = 132;
-/// Stages that a part of the summed dimension is worth being a part for.
+/// Fewest stages of a part of the summed dimension.
 const PART_STAGES_MIN: usize = 8;
-/// Stages of shared memory of warpgroups, and the bytes of one: two tiles of numbers by columns, and one of rows. It
-/// begins at a multiple of the last.
+/// Stages of shared memory of warpgroups, and bytes of a stage: two column-major tiles and one row-major tile. A
+/// stage begins at a multiple of [`SWIZZLED`].
 const WARPGROUP_STAGES: usize = 4;
 const WARPGROUP_STAGE_BYTES: usize = (2 * TILE * DEPTH_BYTES + TILE * (DEPTH_BYTES + 16)).next_multiple_of(SWIZZLED);
 const SWIZZLED: usize = 1024;
-/// Threads of a block of warpgroups: two that multiply, two that bring.
+/// Threads of a block of warpgroups: two that multiply, two that fetch.
 const WARPGROUP_THREADS: u32 = 512;
 
-/// `Out` of `kernels/dense.cu`.
+/// Result and epilogue: `Out` of `kernels/dense.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Out {
@@ -65,7 +65,7 @@ struct Out {
     mask: Mask,
 }
 
-/// `Term` of `kernels/dense.cu`.
+/// Operands of a product: `Term` of `kernels/dense.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Term {
@@ -81,7 +81,7 @@ unsafe impl DeviceRepr for Out {}
 // SAFETY: as above.
 unsafe impl DeviceRepr for Term {}
 
-/// What is multiplied: the operands and, where two products are added, those of the second.
+/// Operands of a product and, where two products are added, those of the second.
 #[derive(Clone, Copy)]
 struct Factors<'a> {
     first: (&'a CudaMatrix, &'a CudaMatrix),
@@ -94,8 +94,7 @@ impl<'a> From<(&'a CudaMatrix, &'a CudaMatrix)> for Factors<'a> {
     }
 }
 
-/// What a kernel is compiled for besides operands: how the result, the bias and what went through an activation are
-/// stored, and what happens to sums.
+/// Compile-time options besides operands: types of the result, the bias and the activated output, and the epilogue.
 #[derive(Clone, Copy)]
 struct Variant {
     out: Dtype,
@@ -106,7 +105,7 @@ struct Variant {
     masks: bool,
 }
 
-/// What multiplies.
+/// Kernel of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProductKernel {
     /// Warpgroups by `wgmma`: `kernels/dense_wgmma.cu`.
@@ -116,8 +115,8 @@ enum ProductKernel {
 }
 
 impl ProductKernel {
-    /// The faster one for a result of `shape`: of narrow ones, and of sums for few features, warpgroups would compute
-    /// halves of tiles for nothing.
+    /// Faster kernel for a result of `shape`. Warpgroups would waste half of each tile on narrow results, and on sums
+    /// for few features.
     fn of(device: &Device, shape: Shape, splits: bool, dtype: Dtype) -> Self {
         let fills_tiles = shape.cols > COLS_MAX / 2 && !(splits && shape.rows <= TILE / 2);
         let suits = dtype == Dtype::F32 && fills_tiles && has_wgmma(device.capability());
@@ -146,28 +145,28 @@ impl ProductKernel {
     }
 }
 
-/// How a product is cut.
+/// Division of a product into tiles and parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cut {
     kernel: ProductKernel,
-    /// Rows and columns of a tile, and tiles side by side.
+    /// Rows and columns of a tile, and number of tiles across the columns.
     rows: usize,
     cols: usize,
     abreast: usize,
     /// Blocks that share the rows.
     blocks: usize,
-    /// Parts of the summed dimension, and how much of it one is.
+    /// Number of parts of the summed dimension, and length of one.
     parts: usize,
     part: usize,
 }
 
 impl Cut {
-    /// For a result of `shape`, whose summed dimension is cut where it is the long side.
+    /// Division for a result of `shape`; with `splits`, the summed dimension is the long side and is divided.
     fn of(kernel: ProductKernel, shape: Shape, depth: usize, splits: bool, dtype: Dtype) -> Self {
         let abreast = shape.cols.div_ceil(COLS_MAX);
         let (rows, cols) = match kernel {
             ProductKernel::Wgmma => (TILE, COLS_MAX),
-            // Of lower tiles, two warps side by side have a half of the columns each.
+            // In lower tiles, two warps side by side compute half of the columns each.
             ProductKernel::Mma if splits && shape.rows <= TILE / 2 => {
                 (TILE / 2, shape.cols.div_ceil(abreast).next_multiple_of(32))
             }
@@ -189,13 +188,13 @@ impl Cut {
         LaunchConfig { grid_dim, block_dim: (self.kernel.threads(), 1, 1), shared_mem_bytes }
     }
 
-    /// Tiles of the right operand that stay in shared memory, and its bytes in all.
+    /// Number of resident tiles of the right operand, and bytes of shared memory in all.
     fn held(self, dense: Dense, dtype: Dtype) -> (usize, u32) {
         if self.kernel == ProductKernel::Wgmma {
             return (0, (WARPGROUP_STAGES * WARPGROUP_STAGE_BYTES + SWIZZLED) as u32);
         }
         let (vector, depth) = (16 / dtype.n_bytes(), DEPTH_BYTES / dtype.n_bytes());
-        // What is read along the summed dimension lies a vector apart, else eight elements.
+        // Rows along the summed dimension are padded by a vector, others by eight elements.
         let tile = |side: usize, along: bool| {
             dtype.n_bytes() * if along { side * (depth + vector) } else { depth * (side + 8) }
         };
@@ -209,14 +208,14 @@ impl Cut {
 }
 
 impl Cuda {
-    /// How a product of operands of one type is cut for this card.
+    /// Division of a product of operands of one type, on this GPU.
     fn cut(&self, dense: Dense, splits: bool, dtype: Dtype) -> Cut {
         let kernel = ProductKernel::of(&self.device, dense.shape, splits, dtype);
         Cut::of(kernel, dense.shape, dense.depth, splits, dtype)
     }
 
-    /// A product with a long side, and its epilogue; `false`, and nothing is done, for others. Both operands are of one
-    /// type.
+    /// Multiplies a product with a long side, with its epilogue. Returns `false` and does nothing for others. Both
+    /// operands are of one type.
     pub(super) fn multiply_long(
         &self,
         dense: Dense,
@@ -243,8 +242,8 @@ impl Cuda {
         }
     }
 
-    /// The sum of two products of long rows, `dense` the first, and its epilogue; `false`, and nothing is done, for
-    /// others. All operands are of one type.
+    /// Computes the sum of two products of long rows, `dense` being the first, with its epilogue. Returns `false` and
+    /// does nothing for others. All operands are of one type.
     pub(super) fn multiply_long_pair(
         &self,
         dense: Dense,
@@ -256,7 +255,7 @@ impl Cuda {
             return Ok(false);
         }
         let (variant, to) = self.forward_out(dense, epilogue, out)?;
-        // The second begins with a stage of its own.
+        // The second product begins with a stage of its own.
         let dtype = first.0.dtype;
         let depth = dense.depth.next_multiple_of(DEPTH_BYTES / dtype.n_bytes()) + second.0.shape.cols;
         let both = Dense { depth, ..dense };
@@ -265,8 +264,8 @@ impl Cuda {
         Ok(true)
     }
 
-    /// A product of long rows, each of which is multiplied by its factor as it is stored; `false`, and nothing is done,
-    /// for others.
+    /// Multiplies a product of long rows and scales each row by its factor as it is stored. Returns `false` and does
+    /// nothing for others.
     pub(super) fn multiply_long_scaled(
         &self,
         dense: Dense,
@@ -283,8 +282,8 @@ impl Cuda {
         Ok(true)
     }
 
-    /// A product of long rows that goes back through the activation whose result is `y`, and the sums of its columns;
-    /// `false`, and nothing is done, for others.
+    /// Multiplies a product of long rows and applies the gradient of the activation with result `y`; also sums its
+    /// columns. Returns `false` and does nothing for others.
     pub(super) fn multiply_long_backward(
         &self,
         dense: Dense,
@@ -316,7 +315,7 @@ impl Cuda {
         Ok(true)
     }
 
-    /// The result, what happens to it on the way forward, and the kernel for that.
+    /// Result and forward epilogue, and the kernel variant for them.
     fn forward_out(
         &self,
         dense: Dense,
@@ -339,7 +338,7 @@ impl Cuda {
         Ok((variant, to))
     }
 
-    /// The result alone.
+    /// Result without an epilogue.
     fn plain_out(&self, dense: Dense, out: &CudaMatrix) -> Out {
         Out {
             out: self.pointer(Some(&out.data)),
@@ -356,7 +355,7 @@ impl Cuda {
         }
     }
 
-    /// The product as parts of the summed dimension, and their sum.
+    /// Computes partial sums for parts of the summed dimension, and their total.
     fn sum_of_parts(
         &self,
         dense: Dense,
@@ -375,7 +374,7 @@ impl Cuda {
         let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (32, 8, 1), shared_mem_bytes: 0 };
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&n_parts).arg(&to);
-        // SAFETY: each part has left the sums of all elements of `out`, what lies between rows included.
+        // SAFETY: each part has written the sums of all elements of `out`, padding included.
         unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
         Ok(())
     }
@@ -408,8 +407,8 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&first).arg(&second).arg(&part).arg(&to);
         // SAFETY: the shapes were checked, and operands are of the type that the kernel was compiled for; their rows
-        // are wide enough to begin where copies of 16 bytes may; `to` has room for each row and part, of the type that
-        // the kernel was compiled for.
+        // are aligned for copies of 16 bytes; `to` has space for each row and part, of the type that the kernel was
+        // compiled for.
         unsafe { launch.launch(cut.config(shared_bytes)) }.map_err(Self::failed(OPERATION))?;
         Ok(())
     }
@@ -448,17 +447,17 @@ impl Cuda {
     }
 }
 
-/// Whether a result has so many rows that a product with them has a long side.
+/// Whether a result has enough rows for a product with a long side.
 pub(super) fn has_long_rows(shape: Shape) -> bool {
     shape.rows >= LONG
 }
 
-/// Whether the columns of a product suit tiles. Rows of narrower operands begin where no copy of 16 bytes may.
+/// Whether the columns of a product suit tiles. Rows of narrower operands are not aligned for copies of 16 bytes.
 fn is_suited(dense: Dense, (a, b): (&CudaMatrix, &CudaMatrix)) -> bool {
     COLS.contains(&dense.shape.cols) && a.shape.cols.min(b.shape.cols) >= WIDE
 }
 
-/// Whether rows of nodes are multiplied by a weight, both as tiles want them.
+/// Whether a product multiplies rows of nodes by a weight, both of suitable sizes.
 fn is_of_long_rows(dense: Dense, operands: (&CudaMatrix, &CudaMatrix)) -> bool {
     is_suited(dense, operands) && dense.transposes.0 == Transpose::No && has_long_rows(dense.shape)
 }

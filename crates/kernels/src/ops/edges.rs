@@ -1,4 +1,4 @@
-//! `kernels/edges.cu` and `kernels/edges_wide.cu`: operations with a number for every entry and head, and products of
+//! `kernels/edges.cu` and `kernels/edges_wide.cu`: operations with a number for each entry and head, and products of
 //! rows with a vector.
 
 use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
@@ -14,22 +14,23 @@ use crate::{CudaMatrix, CudaSparse};
 
 /// Threads of a block that works on a hub.
 const HUB_BLOCK: u32 = 1024;
-/// Blocks of rows that sums over all rows are made of: a number that no device plays a part in.
+/// Most blocks of rows in sums over all rows; the number is the same on every device.
 const ROW_BLOCKS_MAX: usize = 2048;
-/// Rows that a block is worth being started for.
+/// Fewest rows of a block.
 const ROWS_OF_BLOCK_MIN: usize = 64;
 
-/// How lanes read rows in `kernels/edges_wide.cu`.
+/// Assignment of lanes to rows in `kernels/edges_wide.cu`.
 #[derive(Clone, Copy)]
 pub(super) struct Wide {
     /// Elements that a lane reads at once.
     vec: usize,
-    /// Lanes that read a row.
+    /// Number of lanes that read a row.
     group: usize,
 }
 
 impl Wide {
-    /// For rows of `y` and so many heads: a power of two, of which a row that is read at once has all.
+    /// Layout for rows of `y` and `heads` heads; `None` unless `heads` is a power of two and one read covers all
+    /// heads.
     pub(super) fn of(heads: usize, y: &CudaMatrix) -> Option<Self> {
         let (vec, group) = lanes(pitch(y.shape.cols), y.dtype);
         knows_heads((vec, group), heads).then_some(Self { vec, group })
@@ -61,7 +62,7 @@ impl Cuda {
         self.sampled("sddmm", direction, x, y, out)
     }
 
-    /// The product of `X` and `Yᵀ` at the entries of an untransposed direction, whose operands fit.
+    /// Computes `X·Yᵀ` at the entries of an untransposed direction. Shapes were checked.
     pub(crate) fn sampled(
         &self,
         operation: &'static str,
@@ -88,8 +89,8 @@ impl Cuda {
         Ok(())
     }
 
-    /// A kernel that reads rows of `y` at entries: of `kernels/edges_wide.cu` where it has one for so many heads, else
-    /// that of the same name in `source`, which is for any number.
+    /// Kernel that reads rows of `y` at entries. It comes from `kernels/edges_wide.cu` if that covers `heads`, else
+    /// from `source`, which takes any number of heads.
     pub(super) fn entry_kernel(
         &self,
         operation: &'static str,
@@ -147,8 +148,8 @@ impl Cuda {
         Ok(())
     }
 
-    /// `out[i, h] = Σ entries[e, h]` over the entries of row `i`; `entries` are `f32` in the order of the untransposed
-    /// entries.
+    /// `out[i, h] = Σ entries[e, h]` over the entries `e` of row `i`; `entries` are `f32` in the order of the
+    /// untransposed entries.
     pub(crate) fn sum_entries(
         &self,
         operation: &'static str,
@@ -170,7 +171,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// The kernel for rows, and the one for hubs where there are some, with their launches.
+    /// Kernels for rows and, if there are any, for hubs, with their launches.
     pub(super) fn row_kernels(
         &self,
         operation: &'static str,
@@ -252,7 +253,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// `vector_grad[c] = Σ_r grad[r, h]·x[r, c]`: sums of blocks of rows, then the sum of these.
+    /// `vector_grad[c] = Σ_r grad[r, h]·x[r, c]`: partial sums over blocks of rows, then their total.
     fn head_dots_vector(
         &self,
         x: &CudaMatrix,
@@ -281,7 +282,7 @@ impl Cuda {
         self.total_columns(OPERATION, &partial, vector_grad)
     }
 
-    /// `out` (one row) becomes the sums of the columns of partial sums in `f32`.
+    /// Writes the column sums of `f32` partial sums to `out` (one row).
     pub(crate) fn total_columns(
         &self,
         operation: &'static str,
@@ -296,8 +297,8 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&partial.data).arg(&n_rows).arg(&width).arg(&mut out.data);
         let grid_dim = (partial.shape.cols.div_ceil(32) as u32, 1, 1);
-        // SAFETY: `partial` holds `n_rows × width` floats, `out` one row as wide; blocks of 1024 threads are what the
-        // kernel expects.
+        // SAFETY: `partial` holds `n_rows × width` floats, and `out` one row as wide; the kernel expects blocks of
+        // 1024 threads.
         unsafe { launch.launch(LaunchConfig { grid_dim, block_dim: (1024, 1, 1), shared_mem_bytes: 0 }) }
             .map_err(Self::failed(operation))?;
         Ok(())

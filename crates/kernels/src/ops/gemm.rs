@@ -1,4 +1,4 @@
-//! Dense products by cuBLAS and cuBLASLt, and `kernels/gemm.cu`: what follows them.
+//! Dense products by cuBLAS and cuBLASLt, with epilogues by `kernels/gemm.cu`.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -21,7 +21,7 @@ use crate::matrix::CudaMatrix;
 pub(super) struct Dense {
     /// Rows and columns of `out`.
     pub(super) shape: Shape,
-    /// The summed dimension.
+    /// Length of the summed dimension.
     pub(super) depth: usize,
     pub(super) transposes: (Transpose, Transpose),
     pub(super) alpha: f32,
@@ -29,8 +29,8 @@ pub(super) struct Dense {
 }
 
 impl Dense {
-    /// The product as libraries see it that read columns: rows of a matrix are columns of its transpose, and
-    /// `(A·B)ᵀ = Bᵀ·Aᵀ`. A number for each column is then one for each row.
+    /// Product for column-major libraries: rows of a matrix are columns of its transpose, and `(A·B)ᵀ = Bᵀ·Aᵀ`. A
+    /// number for each column becomes one for each row.
     fn by_columns(self, a: Address, b: Address, out: Address) -> Product {
         let Self { shape: Shape { rows, cols }, depth, transposes: (ta, tb), .. } = self;
         let [rows, cols, depth] = [cols, rows, depth].map(|n| n as u64);
@@ -40,7 +40,7 @@ impl Dense {
     }
 }
 
-/// Where a dense matrix lies, how its elements are stored, and how many there are from row to row.
+/// Address, element type and pitch of a dense matrix.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Address {
     pub(super) at: u64,
@@ -70,7 +70,7 @@ impl Cuda {
             return self.masked_result(epilogue.dropout, out);
         }
         let common = if a.dtype == b.dtype { a.dtype } else { self.precision };
-        // Masks only drop; the product is scaled instead, so that what stays of a bf16 operand is not rounded.
+        // Masks only zero elements. The product is scaled instead, so that kept bf16 elements are not rounded.
         let alpha = dropout.map_or(1.0, Dropout::scale);
         let (a, b) = (self.converted(a, dropout, common)?, self.converted(b, None, common)?);
         let dense = Dense { shape: out.shape, depth, transposes: (ta, tb), alpha, beta: 0.0 };
@@ -154,7 +154,7 @@ impl Cuda {
         self.scale_rows_in_place(factors, out)
     }
 
-    /// A product that masks nothing, and its operands in one type.
+    /// Product without a mask, and its operands in one type.
     fn plain_operands<'a>(
         &self,
         (a, ta): (&'a CudaMatrix, Transpose),
@@ -171,7 +171,7 @@ impl Cuda {
         dropout.map_or(Ok(()), |dropout| self.dropout_in_place(dropout, out))
     }
 
-    /// The product of operands of one type, and its epilogue.
+    /// Multiplies operands of one type, with the epilogue.
     fn multiply(
         &self,
         dense: Dense,
@@ -186,7 +186,7 @@ impl Cuda {
         self.masked_result(epilogue.dropout, out)
     }
 
-    /// The product by cuBLAS or cuBLASLt, and an epilogue that masks nothing.
+    /// Multiplies by cuBLAS or cuBLASLt, with an epilogue without a mask.
     fn multiply_by_libraries(
         &self,
         dense: Dense,
@@ -195,13 +195,13 @@ impl Cuda {
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         if [self.precision, a.dtype, out.dtype] == [Dtype::Bf16; 3] && epilogue.activation != Activation::Identity {
-            // Half the bytes of a product in f32 that a pass would read; the sum is rounded before it is activated.
+            // A pass over bf16 reads half the bytes of one over f32; the sum is rounded before its activation.
             let sum = Epilogue { activation: Activation::Identity, ..*epilogue };
             self.multiply_by_libraries(dense, (a, b), &sum, out)?;
             return self.activate(epilogue.activation, None, out);
         }
         if let Some(bias) = epilogue.bias.filter(|bias| self.precision == out.dtype && bias.dtype != out.dtype) {
-            // A bias like the result goes through in one pass.
+            // A bias of the result's type is added in one pass.
             let mut rounded = self.uninitialized(bias.shape, out.dtype)?;
             self.convert(bias, &mut rounded)?;
             let rounded = Epilogue { bias: Some(&rounded), ..*epilogue };
@@ -224,7 +224,7 @@ impl Cuda {
         self.finish(Some(&product), epilogue, epilogue.accumulate, out)
     }
 
-    /// The product, and a bias in the same pass; `false`, and nothing is done, where cuBLASLt does not offer it.
+    /// Multiplies and adds a bias in one pass. Returns `false` and does nothing where cuBLASLt does not offer it.
     fn multiply_by_lt(
         &self,
         dense: Dense,
@@ -233,7 +233,8 @@ impl Cuda {
         out: &mut CudaMatrix,
     ) -> Result<bool, ComputeError> {
         let Some(lt) = &self.dense_libraries("gemm")?.lt else { return Ok(false) };
-        // Types as cuBLAS takes them, and a bias like the result. In bf16 sums are rounded before the bias is added.
+        // The types must be those that cuBLAS takes, and the bias of the result's type. In bf16 sums are rounded
+        // before the bias is added.
         let rounds = out.dtype == Dtype::Bf16;
         let suits = bias.is_none_or(|bias| bias.dtype == out.dtype && !(rounds && self.precision == Dtype::F32));
         if !suits || (rounds && a.dtype == Dtype::F32) {
@@ -250,7 +251,7 @@ impl Cuda {
         done.map_err(|error| ComputeError::device("gemm", format!("cuBLASLt: {error}")))
     }
 
-    /// What cuBLAS reads of an operand: itself, or a copy that is masked or of another type.
+    /// Operand for cuBLAS: the matrix itself, or a copy that is masked or of another type.
     fn converted<'a>(
         &self,
         x: &'a CudaMatrix,
@@ -268,7 +269,7 @@ impl Cuda {
         Ok(Operand::Copy(copy))
     }
 
-    /// `out = activation(product + (keep ? out : 0) + bias)`, where the product may be in `out` already.
+    /// `out = activation(product + (keep ? out : 0) + bias)`; without `product`, the product is in `out` already.
     fn finish(
         &self,
         product: Option<&CudaMatrix>,
@@ -298,17 +299,18 @@ impl Cuda {
         self.device.dense_libraries().map_err(|error| ComputeError::device(operation, error.to_string()))
     }
 
-    /// Where a matrix lies, for as long as it lives.
+    /// Address of a matrix; valid as long as it lives.
     pub(super) fn address(&self, matrix: &CudaMatrix) -> Address {
         let at = matrix.data.device_ptr(&self.device.stream).0;
         Address { at, dtype: matrix.dtype, pitch: matrix.pitch() }
     }
 
-    /// A product with sums in `f32`, put on the stream. No dimension may be zero.
+    /// Puts a product with `f32` sums on the stream. No dimension may be zero.
     ///
     /// # Safety
-    /// The addresses are those of matrices of the shapes that `dense` names, `a` and `b` of one type, which live until
-    /// all work that was put on the stream before they are freed is done; `out` may be written, and overlaps neither.
+    /// The addresses are those of matrices of the shapes that `dense` names, `a` and `b` of one type, which live
+    /// until all work that was put on the stream before they are freed is done; `out` may be written, and overlaps
+    /// neither.
     pub(super) unsafe fn dense(
         &self,
         operation: &'static str,
@@ -327,8 +329,8 @@ impl Cuda {
         let [lda, ldb, ldc] = [int(a.pitch)?, int(b.pitch)?, int(out.pitch)?];
         self.device.stream.context().bind_to_thread().map_err(Self::failed(operation))?;
         // cuBLAS reads columns: rows of a matrix are columns of its transpose, and (A·B)ᵀ = Bᵀ·Aᵀ.
-        // SAFETY: the caller vouches for the matrices; alpha and beta are numbers
-        // on the host and are read before the call returns.
+        // SAFETY: the caller vouches for the matrices; alpha and beta are numbers on the host and are read before the
+        // call returns.
         let outcome = unsafe {
             result::gemm_ex(
                 *blas.handle(),
@@ -356,7 +358,7 @@ impl Cuda {
     }
 }
 
-/// An operand, or what stands in for it.
+/// Operand, or a converted copy of it.
 enum Operand<'a> {
     Same(&'a CudaMatrix),
     Copy(CudaMatrix),

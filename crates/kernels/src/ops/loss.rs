@@ -12,16 +12,16 @@ use crate::device::threads_for;
 use crate::matrix::{CudaIds, CudaMatrix, WIDE, pitch};
 
 const SOFTMAX: &str = "softmax_cross_entropy";
-/// Blocks that add up losses, at most. The grid depends on the shape alone, and so does the order of sums.
+/// Most blocks that sum losses. The grid depends on the shape alone, and so does the order of sums.
 const BLOCKS: u32 = 1 << 12;
-/// Elements of a row that a lane has: short rows share a warp.
+/// Elements of a row per lane; short rows share a warp.
 const ELEMENTS_OF_LANE: usize = 8;
-/// Bytes that lanes of a row write at once, at least: what memory writes without reading it first.
+/// Fewest bytes that the lanes of a row write at once: a sector, which memory writes without reading it first.
 const SECTOR: usize = 32;
-/// Threads of the block that adds up what they leave.
+/// Threads of the block that adds up the partial sums.
 const FINISH: u32 = 1 << 10;
 
-/// `Losses` of `kernels/loss.cu`.
+/// Arguments of a loss: `Losses` of `kernels/loss.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Losses {
@@ -39,20 +39,20 @@ struct Losses {
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for Losses {}
 
-/// How lanes share a row: see `kernels/loss.cu`.
+/// Assignment of lanes to a row: see `kernels/loss.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lanes {
     n: usize,
     /// Elements that a lane reads at once.
     vec: usize,
-    /// How often it does, if it keeps them; zero if there are too many.
+    /// Number of vectors that a lane keeps in registers; zero if there are too many.
     kept: usize,
 }
 
 impl Lanes {
-    /// Vectors that a lane keeps, where there are lanes enough.
+    /// Vectors that a lane keeps, where there are enough lanes.
     const KEPT: usize = 3;
-    /// Vectors that a lane keeps, at most.
+    /// Most vectors that a lane keeps.
     const KEPT_MAX: usize = 4;
 
     fn of(operation: &str, cols: usize, grad: Dtype) -> Self {
@@ -63,7 +63,7 @@ impl Lanes {
         }
         let vec = if cols < WIDE { 1 } else { WIDE };
         let vectors = pitch(cols) / vec;
-        // Few lanes, because most of what a warp does for a row is the same for one lane and for many; two of them fill
+        // Few lanes suffice, because most work of a warp for a row does not depend on their number; two of them fill
         // a sector.
         let n = vectors.div_ceil(Self::KEPT).next_power_of_two().clamp(vectors.min(2), 32);
         let kept = vectors.div_ceil(n);
@@ -71,16 +71,16 @@ impl Lanes {
     }
 }
 
-/// A loss over rows, or over triples of them: the kernel has the name of the operation.
+/// Loss over rows, or over triples of them; the kernel has the name of the operation.
 struct Rows<'a> {
     operation: &'static str,
     n: usize,
     logits: &'a CudaMatrix,
-    /// Classes or targets, and how the latter are stored; zero where there are none.
+    /// Address of classes or targets, and element type of targets; zero if there are none.
     wanted: u64,
     wanted_dtype: Dtype,
     counts: Option<Arc<CudaSlice<u32>>>,
-    /// What losses and gradients are multiplied by.
+    /// Factor of losses and gradients.
     weight: f64,
 }
 
@@ -159,11 +159,11 @@ impl Cuda {
         unsafe { self.loss(&rows, grad, loss) }
     }
 
-    /// The losses of rows, with their gradients if wanted, and the sum.
+    /// Computes the losses of rows, their gradients if wanted, and the total.
     ///
     /// # Safety
-    /// What the kernel reads besides logits is there for each row, of the type that `rows` names. The gradient is of
-    /// the shape of the logits.
+    /// All memory that the kernel reads besides logits exists for each row, of the type that `rows` names. The
+    /// gradient is of the shape of the logits.
     unsafe fn loss(
         &self,
         rows: &Rows<'_>,
@@ -199,8 +199,8 @@ impl Cuda {
         self.finish_loss(operation, &partials, weight, loss)
     }
 
-    /// The class of each of `rows` is one of `n_columns`. Nothing is looked up where all classes are, or where the same
-    /// rows were found to have such classes before.
+    /// Checks that the classes of `rows` are below `n_columns`. This takes no look-up if all classes are, or if the
+    /// check of these rows passed before.
     fn check_classes(&self, classes: &CudaIds, rows: &CudaIds, n_columns: usize) -> Result<(), ComputeError> {
         const OPERATION: &str = SOFTMAX;
         let is_known = |(known, n): &(Arc<[u32]>, usize)| Arc::ptr_eq(known, &classes.host) && *n == n_columns;
@@ -213,7 +213,7 @@ impl Cuda {
         let (n, cols) = (rows.range.len as u64, n_columns as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&rows.ids).arg(&n).arg(&classes.ids).arg(&cols).arg(&mut found);
-        // SAFETY: there are `n` rows, each with a class; all that is written is one number.
+        // SAFETY: there are `n` rows, each with a class; the kernel writes one number.
         unsafe { launch.launch(threads_for(rows.range.len)) }.map_err(Self::failed(OPERATION))?;
         if self.read(OPERATION, &found.as_view())? == [0] {
             if classes.is_on_host() {
@@ -224,7 +224,7 @@ impl Cuda {
         checks::classes(&self.ids_on_host(OPERATION, classes)?, &self.ids_on_host(OPERATION, rows)?, n_columns)
     }
 
-    /// How often each of `n_rows` rows is named by `rows`, counted when that is first asked for.
+    /// Number of times that `rows` names each of `n_rows` rows, counted on first use.
     fn count_rows(
         &self,
         operation: &'static str,
@@ -267,7 +267,7 @@ impl Cuda {
     }
 }
 
-/// How a gradient is stored; of none, any type will do.
+/// Element type of a gradient; `f32` without one.
 fn dtype_of(grad: Option<&CudaMatrix>) -> Dtype {
     grad.map_or(Dtype::F32, |grad| grad.dtype)
 }

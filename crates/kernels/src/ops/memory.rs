@@ -1,4 +1,4 @@
-//! Matrices and ids: made, filled, read.
+//! Allocation, upload and download of matrices and ids.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -16,14 +16,13 @@ use crate::backend::Cuda;
 use crate::matrix::{CudaIds, CudaMatrix, Derived, pitch};
 use crate::staging::Rows;
 
-/// Elements that are laid out or rounded on the device at a time, so that a matrix is not held twice while it is
-/// uploaded.
+/// Elements that are laid out or rounded on the device at a time, so that an upload does not hold a matrix twice.
 const UPLOAD_PIECE: usize = 1 << 26;
-/// Elements that are put together on the device at a time while a matrix is downloaded.
+/// Elements that are packed on the device at a time during a download.
 const DOWNLOAD_PIECE: usize = 1 << 22;
-/// Bytes that the driver copies aside and leaves to the stream; for more it waits until the stream comes to them.
+/// Most bytes that the driver stages and leaves to the stream; for more it waits until the stream reaches the copy.
 const COPIED_ASIDE: usize = 64 << 10;
-/// What a step may not do that is captured.
+/// Reason not to capture a step that uploads.
 const UPLOADS: &str = "uploads what the host has";
 
 impl Cuda {
@@ -36,7 +35,7 @@ impl Cuda {
 
     /// [`Backend::set_zero`](girih_compute::Backend::set_zero).
     pub(crate) fn set_zero(&self, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        // Of memory that is larger than the matrix, its own part.
+        // Only the bytes of the matrix: its memory may be larger.
         let n_bytes = (out.len() * out.dtype.n_bytes()).max(1);
         self.device.stream.memset_zeros(&mut out.data.slice_mut(..n_bytes)).map_err(Self::failed("set_zero"))
     }
@@ -68,7 +67,7 @@ impl Cuda {
     pub(crate) fn download(&self, matrix: &CudaMatrix) -> Result<Matrix, ComputeError> {
         let values = match matrix.dtype {
             Dtype::F32 => self.packed::<f32>("download", matrix)?,
-            // Half the bytes travel; on the host, bf16 is the upper half of an f32.
+            // Half the bytes travel; bf16 is the upper half of an f32 on the host.
             Dtype::Bf16 => {
                 let halves = self.packed::<u16>("download", matrix)?;
                 halves.into_iter().map(|bits| f32::from_bits(u32::from(bits) << 16)).collect()
@@ -78,7 +77,7 @@ impl Cuda {
             .map_err(|error| ComputeError::argument("download", error.to_string()))
     }
 
-    /// The elements on the host, row after row, as numbers of their size.
+    /// Elements on the host without padding, as numbers of their size.
     fn packed<T: DeviceRepr + Default + Clone>(
         &self,
         operation: &'static str,
@@ -96,7 +95,7 @@ impl Cuda {
             let (x, from) = (self.pointer(Some(&matrix.data)), first * matrix.pitch());
             let x = Strided { at: x, start: from as u64, pitch: matrix.pitch() as u64, dtype: matrix.dtype };
             let packed = Strided { at: self.pointer(Some(&staged)), start: 0, pitch: cols as u64, dtype: matrix.dtype };
-            // SAFETY: the rows are rows of the matrix, and there is room for as many without gaps.
+            // SAFETY: the rows are rows of the matrix, and there is space for as many without gaps.
             unsafe { self.copy_rows(operation, shape, x, packed) }?;
             values.extend(self.read(operation, &staged.slice(..shape.len()))?);
         }
@@ -122,7 +121,7 @@ impl Cuda {
         Ok(CudaIds { range, host: Arc::default(), ids, derived: Derived::default() })
     }
 
-    /// The ids on the host: kept there, or read from the device where an operation wrote them.
+    /// Ids on the host: the kept copy, or a download if an operation wrote them.
     pub(crate) fn ids_on_host<'a>(
         &self,
         operation: &'static str,
@@ -134,7 +133,7 @@ impl Cuda {
         Ok(Cow::Owned(self.read(operation, &ids.ids.slice(..ids.range.len))?))
     }
 
-    /// A matrix whose elements are whatever the memory held: an operation overwrites them all.
+    /// Allocates a matrix without initialising it; an operation has to write all elements.
     pub(crate) fn uninitialized(&self, shape: Shape, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
         checks::allocation(shape, dtype.n_bytes())?;
         let padded = Shape::new(shape.rows, pitch(shape.cols));
@@ -143,15 +142,15 @@ impl Cuda {
         Ok(CudaMatrix { shape, dtype, data })
     }
 
-    /// Memory for `len` elements or one, holding whatever it held, of whole words (NCCL's kernels read words); `what` names
-    /// the elements where memory does not suffice.
+    /// Allocates uninitialised memory for `len` elements, at least one, in whole words, because NCCL's kernels read
+    /// words. `what` names the elements in the error of insufficient memory.
     pub(crate) fn allocate<T: DeviceRepr>(
         &self,
         operation: &'static str,
         len: usize,
         what: impl FnOnce() -> String,
     ) -> Result<CudaSlice<T>, ComputeError> {
-        // SAFETY: all elements are numbers, of which every pattern of bits is one; callers write before they read.
+        // SAFETY: all elements are numbers, and every bit pattern is one; callers write before they read.
         let allocated =
             unsafe { self.device.stream.alloc::<T>(whole_words::<T>(len.max(1))) }.map_err(|error| match error {
                 DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
@@ -167,15 +166,14 @@ impl Cuda {
         Ok(allocated)
     }
 
-    /// Fills memory with what is no number and no id, so that tests notice who reads before anything is written, or
-    /// between rows.
+    /// Fills memory with NaN and invalid ids, so that tests notice reads of uninitialised memory and of padding.
     fn poison<T>(&self, memory: &CudaSlice<T>) -> Result<(), DriverError> {
         let (address, n_bytes) = (self.pointer(Some(memory)), memory.len() * size_of::<T>());
         // SAFETY: the memory was allocated just now on the same stream, and nobody else knows of it.
         unsafe { cudarc::driver::result::memset_d8_async(address, 0xff, n_bytes, self.device.stream.cu_stream()) }
     }
 
-    /// Memory for what an operation computes on its way.
+    /// Allocates scratch memory for the intermediates of an operation.
     pub(crate) fn scratch<T: DeviceRepr>(
         &self,
         operation: &'static str,
@@ -184,7 +182,7 @@ impl Cuda {
         self.allocate(operation, len, || intermediate(operation))
     }
 
-    /// A list on the device; of an empty one a zero, because a device allocates no nothing.
+    /// Uploads a list; for an empty one a zero, because a device allocates no empty memory.
     pub(crate) fn upload_list<T: DeviceRepr + Default>(
         &self,
         operation: &'static str,
@@ -199,11 +197,11 @@ impl Cuda {
         Ok(uploaded)
     }
 
-    /// Puts a copy of `values`, rows of `cols`, at the start of what `to` shows, which is ours to write, on the stream;
-    /// rows begin `pitch` elements apart there.
+    /// Copies `values`, rows of `cols`, to the start of `to`, which is ours to write, on the stream. Rows are `pitch`
+    /// elements apart there.
     ///
     /// # Panics
-    /// When there is no room for them.
+    /// When there is no space for them.
     fn upload_to<T: DeviceRepr>(
         &self,
         operation: &'static str,
@@ -218,18 +216,18 @@ impl Cuda {
         self.wait_before_upload(operation, size_of_val(values))?;
         // SAFETY: values are numbers, without padding between them, and there are so many bytes of them.
         let bytes = unsafe { slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
-        // SAFETY: there is room for all values, which lives for as long as the view and until the stream has done what
-        // was put there before.
+        // SAFETY: there is space for all values, which lives for as long as the view and until the stream has done
+        // all earlier work.
         unsafe { self.device.upload_rows(bytes, rows) }.map_err(Self::failed(operation))
     }
 
-    /// Among ranks, waits where the driver would wait until the stream comes to a copy of so many bytes: that may be for
-    /// the work of a rank that has failed, without end.
+    /// Waits before an upload among ranks, if the driver would wait for the stream. That wait might never end,
+    /// because the stream may wait for a rank that has failed.
     pub(crate) fn wait_before_upload(&self, operation: &'static str, n_bytes: usize) -> Result<(), ComputeError> {
         if self.device.peers().is_some() && n_bytes > COPIED_ASIDE { self.device.wait(operation) } else { Ok(()) }
     }
 
-    /// The matrix in `f32`: itself, or a copy.
+    /// Matrix in `f32`: itself, or a converted copy.
     pub(crate) fn as_f32<'a>(&self, x: &'a CudaMatrix) -> Result<InF32<'a>, ComputeError> {
         if x.dtype == Dtype::F32 {
             return Ok(InF32::Same(x));
@@ -239,7 +237,7 @@ impl Cuda {
         Ok(InF32::Copy(copy))
     }
 
-    /// What a view holds, once all that was asked of the device before is done.
+    /// Downloads a view after all earlier work of the device.
     pub(crate) fn read<T: DeviceRepr + Default + Clone>(
         &self,
         operation: &'static str,
@@ -249,7 +247,7 @@ impl Cuda {
         let mut values = vec![T::default(); view.len()];
         if !view.is_empty() {
             if self.device.peers().is_some() {
-                // The copy would wait for work of other ranks without end.
+                // The copy might wait forever for work of other ranks.
                 self.device.wait(operation)?;
             }
             self.device.stream.memcpy_dtoh(view, &mut values).map_err(Self::failed(operation))?;
@@ -259,7 +257,7 @@ impl Cuda {
         Ok(values)
     }
 
-    /// Overwrites all elements of `out` with as many `values`.
+    /// Overwrites all elements of `out` with `values`.
     fn fill(&self, operation: &'static str, values: &[f32], out: &mut CudaMatrix) -> Result<(), ComputeError> {
         if values.is_empty() {
             return Ok(());
@@ -271,7 +269,7 @@ impl Cuda {
         }
     }
 
-    /// [`fill`](Self::fill) for a matrix in bf16: the device rounds, piece after piece.
+    /// As [`fill`](Self::fill), but for a matrix in bf16: the device rounds, chunk by chunk.
     fn fill_rounded(&self, operation: &'static str, values: &[f32], out: &mut CudaMatrix) -> Result<(), ComputeError> {
         let cols = out.shape.cols;
         let rows_at_once = (UPLOAD_PIECE / cols).max(1).min(out.shape.rows);
@@ -283,14 +281,14 @@ impl Cuda {
             let staged = Strided { at: self.pointer(Some(&staged)), start: 0, pitch: cols as u64, dtype: Dtype::F32 };
             let to = Strided { at: self.pointer(Some(&out.data)), start, pitch: out.pitch() as u64, dtype: out.dtype };
             // SAFETY: `staged` holds the rows without gaps, and they are rows of `out`, which is ours to write; the
-            // stream keeps the next piece from overwriting `staged` before.
+            // stream keeps the next chunk from overwriting `staged` before.
             unsafe { self.copy_rows(operation, shape, staged, to) }?;
         }
         Ok(())
     }
 }
 
-/// A matrix in `f32`; see [`Cuda::as_f32`].
+/// Matrix in `f32`; see [`Cuda::as_f32`].
 pub(crate) enum InF32<'a> {
     Same(&'a CudaMatrix),
     Copy(CudaMatrix),
@@ -307,22 +305,22 @@ impl Deref for InF32<'_> {
     }
 }
 
-/// The elements of a matrix as numbers of their size.
+/// Elements of a matrix as numbers of their size.
 ///
 /// # Panics
 /// When `T` is of another size.
 fn elements<T>(matrix: &CudaMatrix) -> CudaView<'_, T> {
     assert_eq!(size_of::<T>(), matrix.dtype.n_bytes(), "a number for each element");
-    // SAFETY: every pattern of bits is a number, and allocations begin where any number may.
+    // SAFETY: every bit pattern is a number, and allocations are aligned for any number.
     unsafe { matrix.data.transmute(matrix.len()) }.expect("a matrix holds its elements")
 }
 
-/// The least number of elements, `len` or more, that fills words of 32 bits.
+/// Smallest number of elements, at least `len`, that fills words of 32 bits.
 fn whole_words<T>(len: usize) -> usize {
     len.next_multiple_of((size_of::<u32>() / size_of::<T>()).max(1))
 }
 
-/// Use of an operation's scratch memory, as errors say it.
+/// Description of an operation's scratch memory in errors.
 fn intermediate(operation: &str) -> String {
     format!("intermediate results of {operation}")
 }

@@ -41,7 +41,7 @@ impl Cuda {
         self.convert(&exact, moments)
     }
 
-    /// [`normalize_rows`](Self::normalize_rows) by gain and bias in `f32`, with moments in `f32`.
+    /// As [`normalize_rows`](Self::normalize_rows), with gain, bias and moments in `f32`.
     fn rows_forward(
         &self,
         eps: f32,
@@ -77,7 +77,7 @@ impl Cuda {
         checks::per_column(OPERATION, x.shape, &rows)?;
         checks::normalize_rows(x.shape, grad.shape, moments.shape)?;
         let (gain, moments) = (self.as_f32(gain)?, self.as_f32(moments)?);
-        // The sums first: they are of the gradient that the second kernel overwrites.
+        // The sums come first: the second kernel overwrites the gradient that they read.
         self.rows_backward_sums(x, &moments, grad, [gain_grad, bias_grad])?;
         if x.shape.is_empty() {
             return Ok(());
@@ -93,7 +93,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// The gradients of gain and bias, given moments in `f32`.
+    /// Computes the gradients of gain and bias from moments in `f32`.
     fn rows_backward_sums(
         &self,
         x: &CudaMatrix,
@@ -227,7 +227,7 @@ impl Cuda {
     }
 }
 
-/// The moments by name, for checks.
+/// Shapes of the moments by name, for checks.
 fn shapes(moments: &ColumnMoments<'_, CudaMatrix>) -> [(&'static str, Shape); 2] {
     [("means", moments.means.shape), ("variances", moments.variances.shape)]
 }

@@ -1,4 +1,4 @@
-//! `kernels/operand.cu`: the dense operand of a sparse product, as its kernels want it.
+//! `kernels/operand.cu`: preparation of the dense operand of a sparse product.
 
 use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Shape, checks};
@@ -9,24 +9,24 @@ use crate::compile::Source;
 use crate::device::{BLOCK, threads_for};
 use crate::matrix::{CudaMatrix, WIDE, pitch};
 
-/// Bytes of a line of the cache.
+/// Bytes of a cache line.
 const LINE: usize = 128;
-/// Of so many elements one is looked at for the largest; `kernels/operand.cu` says the same.
+/// Sampling rate of the search for the largest element: one in so many; must match `kernels/operand.cu`.
 const SAMPLED: usize = 16;
-/// Rows that a thread reads before it writes the first; `kernels/common.cuh` says the same.
+/// Rows that a thread reads before it writes the first; must match `kernels/common.cuh`.
 const ROWS_OF_THREAD: usize = 4;
-/// The most blocks that a grid may have in its second dimension.
+/// Most blocks of a grid in its second dimension.
 const GRID_Y_MAX: usize = (1 << 16) - 1;
-/// Blocks of threads that look for the largest element: enough to fill a device.
+/// Most blocks of the search for the largest element: enough to fill a device.
 const LOOKING_MAX: u32 = 2048;
 
-/// The rows that a sparse product gathers.
+/// Rows that a sparse product gathers.
 pub(crate) struct Operand<'a> {
     pub(crate) dtype: Dtype,
     pub(crate) shape: Shape,
     /// Elements from row to row.
     pub(crate) pitch: usize,
-    /// Whether rows are multiplied by their factors.
+    /// Whether rows are already multiplied by their scales.
     pub(crate) is_scaled: bool,
     data: Data<'a>,
 }
@@ -36,11 +36,11 @@ enum Data<'a> {
     Made(CudaSlice<u8>),
 }
 
-/// Every number as the sum of two in half precision, for tensor cores.
+/// Operand split into sums of two half-precision numbers, for tensor cores.
 pub(crate) struct Halves {
-    /// The larger halves of a row, then the smaller ones, row after row, each as far apart as in the operand.
+    /// Larger halves of a row, then its smaller ones, row by row; both have the pitch of the operand.
     pub(crate) data: CudaSlice<u8>,
-    /// What undoes the power of two that they are multiplied by.
+    /// Factor that undoes the scaling of the halves by a power of two.
     pub(crate) unscale: CudaSlice<f32>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Operand<'a> {
         Self { dtype: x.dtype, shape: x.shape, pitch: x.pitch(), is_scaled: false, data: Data::Given(x) }
     }
 
-    /// The address of the first element.
+    /// Address of the first element.
     pub(crate) fn address(&self, cuda: &Cuda) -> u64 {
         match &self.data {
             Data::Given(x) => cuda.pointer(Some(&x.data)),
@@ -68,23 +68,23 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// What kernels are handed of it; as valid as the operand.
+    /// Kernel argument; valid as long as the operand.
     pub(crate) fn argument(&self, cuda: &Cuda) -> OperandArgument {
         OperandArgument { data: self.address(cuda), row_bytes: (self.pitch * self.dtype.n_bytes()) as u64 }
     }
 }
 
-/// What a product wants made of its operand.
+/// Preparation that a product wants of its operand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// Rows multiplied by their factors, and laid out for being gathered; else they are gathered as they are.
+    /// Whether rows are multiplied by their scales and laid out for gathers; else they are gathered as they are.
     pub(crate) rows: bool,
-    /// Halves of the same.
+    /// Whether the rows are split into halves.
     pub(crate) halves: bool,
 }
 
 impl Cuda {
-    /// The operand of a product, and its halves, if they are wanted.
+    /// Operand of a product, and its halves if they are wanted.
     pub(crate) fn operand<'a>(
         &self,
         operation: &'static str,
@@ -118,9 +118,9 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&right).arg(&rows).arg(&cols).arg(&made_at).arg(&out_pitch).arg(&halves_at).arg(&found);
         launch.arg(&direction.most_right).arg(&unscale);
-        // SAFETY: `x` has `rows` × `cols` elements of the type that the kernel was compiled for, and a factor for each
-        // row, if there are factors; it has at least eight columns, so that vectors begin where they may; rows and
-        // halves have room for as many elements, padding included, and live until the kernel is on the stream.
+        // SAFETY: `x` has `rows` × `cols` elements of the type that the kernel was compiled for, and a factor for
+        // each row, if there are factors; it has at least eight columns, so that vectors are aligned; rows and halves
+        // have space for as many elements, padding included, and live until the kernel is on the stream.
         unsafe { launch.launch(vectors(x.shape.rows, made_pitch.max(x.pitch()))) }.map_err(Self::failed(operation))?;
         let operand = match made {
             Some(data) => {
@@ -143,7 +143,8 @@ impl Cuda {
         self.variant(operation, Source::OPERAND, name, &defines)
     }
 
-    /// The largest finite size of any element, or of many of one in sixteen, as the bits of an `f32`.
+    /// Largest finite absolute value of the elements, as the bits of an `f32`; of large matrices, one element in
+    /// sixteen is read.
     fn largest(&self, operation: &'static str, x: &CudaMatrix) -> Result<CudaSlice<u32>, ComputeError> {
         let mut found = self.scratch::<u32>(operation, 1)?;
         self.device.stream.memset_zeros(&mut found).map_err(Self::failed(operation))?;
@@ -153,22 +154,21 @@ impl Cuda {
         let config = LaunchConfig { grid_dim: (all.grid_dim.0.min(LOOKING_MAX), 1, 1), ..all };
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&rows).arg(&cols).arg(&mut found);
-        // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, and begins where four of them may;
-        // `found` is one number.
+        // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, and aligned for loads of four
+        // elements; `found` is one number.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         Ok(found)
     }
 }
 
-/// Elements from row to row where rows are gathered: those that fit a line of the cache lie in one line, because what
-/// limits a device is how many lines it can ask for.
+/// Elements from row to row of rows that are gathered. A row that fits a cache line lies in one line, because the
+/// number of lines in flight limits a device.
 fn gathered_pitch(cols: usize, dtype: Dtype) -> usize {
     let elements = pitch(cols);
     if elements * dtype.n_bytes() <= LINE { elements.next_power_of_two() } else { elements }
 }
 
-/// A thread for each vector of eight columns of some rows, whole rows side by side in a block unless they are very
-/// wide.
+/// Launch with a thread for each vector of eight columns. Whole rows lie in one block unless they are very wide.
 fn vectors(rows: usize, pitch: usize) -> LaunchConfig {
     let n = pitch / WIDE;
     let wide = (n.next_power_of_two() as u32).clamp(1, BLOCK);

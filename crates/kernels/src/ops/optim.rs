@@ -1,4 +1,4 @@
-//! `kernels/optim.cu`: steps of optimisers.
+//! `kernels/optim.cu`: optimiser steps.
 
 use cudarc::driver::{DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compute::checks::{self, Kind};
@@ -9,12 +9,12 @@ use crate::compile::Source;
 use crate::device::BLOCK;
 use crate::matrix::CudaMatrix;
 
-/// Elements that a block changes.
+/// Elements that a block updates.
 const PIECE: u64 = 4 * BLOCK as u64;
-/// Parameters that a launch carries.
+/// Most parameters of a launch.
 const UPDATES_MAX: usize = 64;
 
-/// `Update` of `kernels/optim.cu`: a parameter.
+/// Addresses and sizes of a parameter: `Update` of `kernels/optim.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Update {
@@ -39,7 +39,7 @@ struct Updates {
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for Updates {}
 
-/// `Rates` of `kernels/optim.cu`: what of a step of an optimiser changes from step to step.
+/// Rates that change from step to step: `Rates` of `kernels/optim.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct StepRates {
@@ -61,20 +61,20 @@ impl StepRates {
         }
     }
 
-    /// As they lie in memory.
+    /// Rates as words, in the order of the struct.
     pub(crate) fn words(self) -> [u32; 3] {
         [self.lr, self.rate, self.root_correction].map(f32::to_bits)
     }
 }
 
-/// What one launch changes.
+/// Parameters that one launch updates, and its number of blocks.
 struct Table {
     updates: Updates,
     n_blocks: u32,
 }
 
 impl Table {
-    /// At most [`UPDATES_MAX`] parameters, none of them empty.
+    /// Creates a table of at most [`UPDATES_MAX`] parameters, none of them empty.
     fn new(parameters: &[Update]) -> Self {
         let mut updates = Updates { of: [Update::default(); UPDATES_MAX] };
         let mut n_blocks = 0;
@@ -90,7 +90,7 @@ impl Table {
     }
 }
 
-/// Parameters in the tables of as many launches as it takes.
+/// Splits parameters into tables, one per launch; drops empty ones.
 fn tables(parameters: impl Iterator<Item = Update>) -> Vec<Table> {
     let parameters: Vec<Update> = parameters.filter(|parameter| parameter.n > 0).collect();
     parameters.chunks(UPDATES_MAX).map(Table::new).collect()
@@ -115,7 +115,7 @@ impl Cuda {
             launch.arg(&table.updates).arg(&step.beta1).arg(&step.beta2);
             launch.arg(&step.eps).arg(&rates).arg(&stored);
             // SAFETY: all four matrices of an update hold `n` floats, all but the gradient are ours to write, and the
-            // blocks are those of the table; rates that are stored live as long as the graph that this is captured for.
+            // blocks are those of the table; stored rates live as long as the graph that this is captured for.
             unsafe { launch.launch(table.config()) }.map_err(Self::failed("adam"))?;
         }
         Ok(())
@@ -140,21 +140,20 @@ impl Cuda {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&table.updates).arg(&momentum).arg(&lr).arg(&stored);
             // SAFETY: all three matrices of an update hold `n` floats, parameter and velocity are ours to write, and
-            // the blocks are those of the table; rates that are stored live as long as the graph that this is captured
-            // for.
+            // the blocks are those of the table; stored rates live as long as the graph that this is captured for.
             unsafe { launch.launch(table.config()) }.map_err(Self::failed("sgd"))?;
         }
         Ok(())
     }
 
-    /// Where a parameter, its gradient and its first state are.
+    /// Addresses of a parameter, its gradient and its first state.
     fn parameter(&self, param: &CudaMatrix, grad: &CudaMatrix, first: &CudaMatrix, coupled: f32) -> Update {
         let [param_at, grad, first] = [param, grad, first].map(|matrix| self.address(matrix).at);
         Update { param: param_at, grad, first, n: param.len() as u64, coupled, ..Update::default() }
     }
 }
 
-/// Shape and storage, as checks take them.
+/// Shape and element type, as checks take them.
 fn kind(matrix: &CudaMatrix) -> Kind {
     (matrix.shape, matrix.dtype)
 }
@@ -171,7 +170,7 @@ mod tests {
         let mut covered = vec![0; lengths.len()];
         for table in &tables {
             for block in 0..table.n_blocks {
-                // As a block of the kernel finds its place.
+                // A block of the kernel finds its parameter in this way.
                 let k = table.updates.of.iter().position(|update| block < update.end).unwrap();
                 let before = if k > 0 { table.updates.of[k - 1].end } else { 0 };
                 let update = table.updates.of[k];

@@ -9,9 +9,9 @@ use crate::compile::Source;
 use crate::device::{BLOCK, threads_for};
 use crate::matrix::CudaMatrix;
 
-/// Columns, or rows, that a block of `finish_columns` has.
+/// Columns, and rows, of a block of `finish_columns`.
 const FINISH: u32 = 32;
-/// Blocks that sum squares, at most.
+/// Most blocks that sum squares.
 const SQUARES_BLOCKS: u32 = 1 << 10;
 
 impl Cuda {
@@ -36,8 +36,8 @@ impl Cuda {
     ) -> Result<(), ComputeError> {
         checks::scale_rows((factors.shape, factors.dtype), (x.shape, first), out.shape)?;
         let from = self.pointer(Some(&x.data)) + (first * x.dtype.n_bytes()) as u64;
-        // SAFETY: columns begin and end where rows may, so that as many as lie from row to row of the result lie inside
-        // those of `x`; there is a factor for each row, and `out` is ours to write.
+        // SAFETY: columns begin and end where rows may, so that as many as lie from row to row of the result lie
+        // inside those of `x`; there is a factor for each row, and `out` is ours to write.
         unsafe { self.scale_rows_from("scale_rows", factors, (from, x.dtype, x.pitch()), out) }
     }
 
@@ -46,16 +46,17 @@ impl Cuda {
         const OPERATION: &str = "scale_rows_in_place";
         checks::row_factors(OPERATION, (factors.shape, factors.dtype), x.shape.rows)?;
         let from = (self.pointer(Some(&x.data)), x.dtype, x.pitch());
-        // SAFETY: a matrix with a factor for each row, which is ours to write; every element is read and then written by
-        // one thread.
+        // SAFETY: a matrix with a factor for each row, which is ours to write; one thread reads and then writes each
+        // element.
         unsafe { self.scale_rows_from(OPERATION, factors, from, x) }
     }
 
-    /// `out = diag(factors)·X`, for an `X` of that address and type, with so many elements from row to row.
+    /// `out = diag(factors)·X`, for an `X` at address `from`, of type `dtype`, with `x_pitch` elements from row to
+    /// row.
     ///
     /// # Safety
-    /// At the address are as many rows as `out` has, with as many columns as lie from row to row there, and there is a
-    /// factor for each of them; it is that of `out` itself, or overlaps it nowhere.
+    /// At the address are as many rows as `out` has, with as many columns as lie from row to row there, and there is
+    /// a factor for each of them; it is that of `out` itself, or overlaps it nowhere.
     unsafe fn scale_rows_from(
         &self,
         operation: &'static str,
@@ -74,8 +75,8 @@ impl Cuda {
         let [x_pitch, n_rows, n_columns] = [x_pitch / at_once, rows, cols].map(|n| n as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&from).arg(&x_pitch).arg(&factors.data).arg(&mut out.data).arg(&n_rows).arg(&n_columns);
-        // SAFETY: the caller vouches for what is read and written, of the types that the kernel was compiled for; fours
-        // begin where they may.
+        // SAFETY: the caller vouches for the memory that is read and written, of the types that the kernel was
+        // compiled for; vectors of four are aligned.
         unsafe { launch.launch(columns_of(Shape::new(rows, cols))) }.map_err(Self::failed(operation))?;
         Ok(())
     }
@@ -86,7 +87,7 @@ impl Cuda {
         self.pass("add_scaled", "add_scaled", x, Some(factor), out)
     }
 
-    /// A kernel that takes an element of `x` to the same place of `out`, both of the same shape.
+    /// Launches an elementwise kernel from `x` to `out`, both of the same shape.
     fn pass(
         &self,
         operation: &'static str,
@@ -124,7 +125,7 @@ impl Cuda {
         }
     }
 
-    /// `grad ⊙= slope(y)`.
+    /// `grad ⊙= slope(y)`: gradient of an activation.
     fn activation_backward(&self, slope: Slope, y: &CudaMatrix, grad: &mut CudaMatrix) -> Result<(), ComputeError> {
         const OPERATION: &str = "epilogue_backward";
         let types = [("X", y.dtype), ("Y", grad.dtype)];
@@ -137,7 +138,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// `grad ⊙= slope(y)` and the column sums of what it leaves.
+    /// `grad ⊙= slope(y)`, and the column sums of the result.
     fn activation_backward_sums(
         &self,
         slope: Slope,
@@ -155,8 +156,8 @@ impl Cuda {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&y.data).arg(&mut grad.data).arg(rows).arg(cols).arg(&activation).arg(&kept);
             launch.arg(partials);
-            // SAFETY: both matrices are rows × cols of the types that the kernel was compiled for, or of fours of them,
-            // where rows begin, and `sums` is as wide; `partials` has room for one sum of each column and block.
+            // SAFETY: both matrices are rows × cols of the types that the kernel was compiled for, or of vectors of
+            // four, aligned, and `sums` is as wide; `partials` has space for one sum of each column and block.
             unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
             Ok(())
         };
@@ -176,8 +177,8 @@ impl Cuda {
         let launch = |rows: &u64, cols: &u64, partials: &mut CudaSlice<f32>, config: LaunchConfig| {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&x.data).arg(rows).arg(cols).arg(partials);
-            // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, or of fours of them, where rows
-            // begin, and `out` is as wide; `partials` has room for one sum of each column and block.
+            // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, or of vectors of four,
+            // aligned, and `out` is as wide; `partials` has space for one sum of each column and block.
             unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
             Ok(())
         };
@@ -187,8 +188,8 @@ impl Cuda {
         self.column_reduction(OPERATION, x.shape, [out], launch)
     }
 
-    /// Sums over the rows of a matrix of `shape`: `launch`, given rows, columns, room for partial sums and the grid,
-    /// starts a kernel that calls `column_partials` of `common.cuh`; its sums end up in `outs`, one row each.
+    /// Sums over the rows of a matrix of `shape`. `launch` gets rows, columns, space for partial sums and the grid.
+    /// It starts a kernel that calls `column_partials` of `common.cuh`. The sums go to `outs`, one row each.
     pub(super) fn column_reduction<const N: usize>(
         &self,
         operation: &'static str,
@@ -209,9 +210,9 @@ impl Cuda {
         Ok(())
     }
 
-    /// The same where threads keep to four columns each: `launch` is given a quarter of the columns, and starts a
-    /// kernel of four sums. The number of columns is a multiple of four, and may count padding, of which `out` has as
-    /// much.
+    /// As [`column_reduction`](Self::column_reduction), but each thread sums four columns. `launch` gets a quarter of
+    /// the columns, and starts a kernel of four sums. The number of columns is a multiple of four, and may include
+    /// padding; `out` has as much.
     fn reduction_in_fours(
         &self,
         operation: &'static str,
@@ -229,7 +230,7 @@ impl Cuda {
         self.finish_columns(operation, &partials.slice(..), (pieces, fours.cols, 4), out)
     }
 
-    /// Adds up `pieces` parts of `n_sums` sums of each of `cols` columns.
+    /// Adds up `pieces` partial sums for each of `n_sums` sums of each of `cols` columns.
     pub(super) fn finish_columns(
         &self,
         operation: &'static str,
@@ -245,8 +246,8 @@ impl Cuda {
         launch.arg(partials).arg(&pieces).arg(&cols).arg(&mut out.data);
         let config =
             LaunchConfig { grid_dim: (blocks, n_sums, 1), block_dim: (FINISH, FINISH, 1), shared_mem_bytes: 0 };
-        // SAFETY: `partials` are `pieces` parts of each sum, and `out` is one row of `cols` × `n_sums` elements of type
-        // Y.
+        // SAFETY: `partials` holds `pieces` parts of each sum, and `out` is one row of `cols` × `n_sums` elements of
+        // type Y.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         Ok(())
     }
@@ -257,8 +258,8 @@ impl Cuda {
         self.masked(x, self.mask(dropout, x.shape.cols)?, out)
     }
 
-    /// `out = x` where elements stay, zero where they are dropped. What stays is not scaled, so that nothing is
-    /// rounded.
+    /// `out = x` where elements are kept, zero where they are dropped. Kept elements are not scaled, so that nothing
+    /// is rounded.
     pub(super) fn dropout_unscaled(
         &self,
         x: &CudaMatrix,
@@ -276,7 +277,7 @@ impl Cuda {
     /// [`Backend::dropout_in_place`](girih_compute::Backend::dropout_in_place).
     pub(crate) fn dropout_in_place(&self, dropout: Dropout, x: &mut CudaMatrix) -> Result<(), ComputeError> {
         let mask = self.mask(dropout, x.shape.cols)?;
-        // SAFETY: `x` is ours to write, and every element is read and then written by one thread.
+        // SAFETY: `x` is ours to write, and one thread reads and then writes each element.
         unsafe { self.mask_elements("dropout_in_place", x, mask, x) }
     }
 
@@ -309,8 +310,8 @@ impl Cuda {
             columns_of(Shape::new(x.shape.rows, x.shape.cols.div_ceil(EIGHT)))
         };
         launch.arg(&mask);
-        // SAFETY: both matrices hold `n` elements in rows of `cols`, of the types that the kernel was compiled for, and
-        // rows of eight or more columns end with as many elements of their own as make eights of them.
+        // SAFETY: both matrices hold `n` elements in rows of `cols`, of the types that the kernel was compiled for,
+        // and rows of eight or more columns are padded to a multiple of eight.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         Ok(())
     }
@@ -369,11 +370,11 @@ impl Cuda {
         unsafe { self.copy_rows("copy_block", shape, place(x, from), place(out, to)) }
     }
 
-    /// Copies as many rows and columns as `shape` has.
+    /// Copies `shape.rows` rows of `shape.cols` columns.
     ///
     /// # Safety
-    /// At `x` there are so many elements of its type, and there is room for them at `out`, which may be written; they
-    /// do not overlap.
+    /// At `x` there are so many elements of its type, and there is space for them at `out`, which may be written;
+    /// they do not overlap.
     pub(super) unsafe fn copy_rows(
         &self,
         operation: &'static str,
@@ -386,7 +387,8 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.at).arg(&x.pitch).arg(&x.start);
         launch.arg(&out.at).arg(&out.pitch).arg(&out.start).arg(&rows).arg(&cols);
-        // SAFETY: the caller vouches for what is read and written, of the types that the kernel was compiled for.
+        // SAFETY: the caller vouches for the memory that is read and written, of the types that the kernel was
+        // compiled for.
         unsafe { launch.launch(columns_of(shape)) }.map_err(Self::failed(operation))?;
         Ok(())
     }
@@ -428,7 +430,7 @@ impl Cuda {
     }
 }
 
-/// Where rows lie on the device, and from which element on.
+/// Rows on the device: address, first element and pitch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Strided {
     pub(super) at: u64,
@@ -438,10 +440,10 @@ pub(super) struct Strided {
     pub(super) dtype: Dtype,
 }
 
-/// What a kernel takes for a pointer that there is not.
+/// Null pointer argument of kernels.
 pub(super) const NULL: u64 = 0;
 
-/// Activations as `common.cuh` numbers them.
+/// Number of an activation in `common.cuh`.
 pub(super) fn number(activation: Activation) -> u32 {
     match activation {
         Activation::Identity => 0,
@@ -450,20 +452,20 @@ pub(super) fn number(activation: Activation) -> u32 {
     }
 }
 
-/// A thread for every four elements of a matrix.
+/// Launch with a thread for every four elements of a matrix.
 fn fours_for(x: &CudaMatrix) -> LaunchConfig {
     threads_for(x.len().div_ceil(4))
 }
 
-/// Columns and rows of a block of threads on a matrix of `cols` columns: as many columns as a warp has threads, fewer
-/// where the matrix has fewer, and powers of two.
+/// Columns and rows of a thread block on a matrix of `cols` columns. A block has as many columns as a warp has
+/// threads, or fewer for narrow matrices, and powers of two.
 fn block_over(cols: usize) -> (u32, u32) {
     let x = cols.clamp(1, 32).next_power_of_two() as u32;
     (x, BLOCK / x)
 }
 
-/// A grid on a matrix, where every thread keeps to a column and takes four rows or more: `my_column` and its neighbours
-/// in `common.cuh`.
+/// Grid on a matrix, where each thread stays in one column and processes four rows or more: `my_column` and its
+/// neighbours in `common.cuh`.
 pub(super) fn columns_of(shape: Shape) -> LaunchConfig {
     let (x, y) = block_over(shape.cols);
     let pieces = shape.rows.div_ceil(4 * y as usize).clamp(1, usize::from(u16::MAX)) as u32;
@@ -471,8 +473,8 @@ pub(super) fn columns_of(shape: Shape) -> LaunchConfig {
     LaunchConfig { grid_dim: (blocks, pieces, 1), block_dim: (x, y, 1), shared_mem_bytes: 0 }
 }
 
-/// The same for sums over rows, and in how many pieces rows are summed. It depends on the shape alone, and not on the
-/// card, so that sums are the same on all of them.
+/// Grid for sums over rows, and the number of partial sums per column. Both depend on the shape alone and not on the
+/// GPU, so that sums are the same on all GPUs.
 fn reduction_over(shape: Shape) -> (LaunchConfig, usize) {
     let (x, y) = block_over(shape.cols);
     let blocks = shape.cols.div_ceil(x as usize).max(1);

@@ -9,7 +9,7 @@ use crate::compile::Source;
 use crate::device::{BLOCK, threads_for, warps_for};
 use crate::matrix::{CudaIds, CudaMatrix};
 
-/// Elements that are ranked at a time, unless a single row has more: their keys take four bytes each.
+/// Elements that are ranked at a time, unless a single row has more; a key takes four bytes.
 const CHUNK: usize = 1 << 26;
 
 impl Cuda {
@@ -38,8 +38,8 @@ impl Cuda {
         let (cols, n) = (x.shape.cols as u64, rows.range.len as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&x.data).arg(&cols).arg(&classes.ids).arg(&rows.ids).arg(&n).arg(&mut n_correct);
-        // SAFETY: there are `n` rows, each one of `x`, which has at least one column and is of the type that the kernel
-        // was compiled for; there is a class for each row of `x`; all that is written is one number.
+        // SAFETY: there are `n` rows, each one of `x`, which has at least one column and is of the type that the
+        // kernel was compiled for; there is a class for each row of `x`; the kernel writes one number.
         unsafe { launch.launch(warps_for(rows.range.len)) }.map_err(Self::failed(OPERATION))?;
         Ok(self.read(OPERATION, &n_correct.as_view())?[0])
     }
@@ -75,7 +75,7 @@ impl Cuda {
         self.read(OPERATION, &found.as_view())
     }
 
-    /// The keys of `n` rows of `x` from row `first` on.
+    /// Computes the keys of `n` rows of `x` from row `first` on.
     fn rank_keys(&self, x: &CudaMatrix, first: usize, n: usize, keys: &mut CudaSlice<u32>) -> Result<(), ComputeError> {
         let kernel = self.kernel("top_k_rows", Source::RANKING, "rank_keys", &[("X", x.dtype)])?;
         let elements = n * x.pitch();
@@ -88,7 +88,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// Clears the keys of what rows exclude.
+    /// Clears the keys of the columns that rows exclude.
     fn exclude_keys(
         &self,
         (indptr, indices): (&CudaSlice<u64>, &CudaSlice<u32>),
@@ -106,7 +106,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// The columns of the `k` largest keys of `n` rows, to row `first` and those after it.
+    /// Writes the columns of the `k` largest keys of `n` rows, from row `first` of the result on.
     fn top_k(
         &self,
         (keys, cols): (&CudaSlice<u32>, usize),
@@ -121,8 +121,8 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(keys).arg(&cols).arg(&k).arg(best).arg(&mut found);
         let config = LaunchConfig { grid_dim: (n as u32, 1, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 };
-        // SAFETY: there are keys of `n` rows, and room for `k` numbers for each of them; `k` is not zero, and blocks
-        // have 256 threads, as the kernel takes for granted.
+        // SAFETY: there are keys of `n` rows, and space for `k` numbers for each of them; `k` is not zero, and blocks
+        // have 256 threads, as the kernel expects.
         unsafe { launch.launch(config) }.map_err(Self::failed("top_k_rows"))?;
         Ok(())
     }

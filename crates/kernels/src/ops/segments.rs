@@ -1,7 +1,7 @@
 //! `kernels/segments.cu`: aggregations other than sums.
 //!
-//! An LSTM reads all sequences of a wave in step. Rows go by falling degree, so that those that are still reading at a
-//! step are the first ones, and what they read lies together:
+//! An LSTM reads all sequences of a wave in step. Rows are sorted by falling degree. So the rows that still read at a
+//! step come first, and their inputs are contiguous:
 //!
 //! ```text
 //! rows by falling degree     a  b  c  d
@@ -9,8 +9,8 @@
 //! step 1                     a1 b1 c1         places 4..7
 //! step 2                     a2               place  7
 //! ```
-//! A step is a dense product of the states with the weight, by cuBLAS, and a pass over gates. The way back walks each
-//! wave forward again and keeps its gates, so that a wave bounds the memory.
+//! A step is a dense product of the states with the weight, by cuBLAS, and a pass over gates. The backward pass runs
+//! each wave forward again and keeps its gates, so that a wave bounds the memory.
 
 use std::cmp::Reverse;
 
@@ -97,7 +97,7 @@ impl Cuda {
         let weight = self.as_f32(weight)?;
         let lstm = Lstm { cuda: self, operation: OPERATION, inputs, weight: self.address(&weight), width };
         self.set_zero(out)?;
-        // What a wave holds is as large as the gates of one step, whatever it reads.
+        // A wave holds the gates of one step, whatever it reads.
         let rows_max = (WAVE_ELEMENTS.max(inputs.shape.len()) / (4 * width)).max(1);
         let indptr = self.indptr_of(OPERATION, a)?;
         let rows = by_degree(&indptr);
@@ -139,22 +139,22 @@ impl Cuda {
     }
 }
 
-/// Rows of so many floats without gaps between them.
+/// Address of contiguous rows of `cols` floats.
 fn dense_rows(at: u64, cols: usize) -> Address {
     Address { at, dtype: Dtype::F32, pitch: cols }
 }
 
-/// A warp for each row and as many of its columns as it takes at once.
+/// Launch with a warp for each row and each `at_once` of its columns.
 fn row_blocks(shape: Shape, at_once: usize) -> LaunchConfig {
     warps_for(shape.rows * shape.cols.div_ceil(at_once))
 }
 
-/// How many rows a row names.
+/// Number of entries of a row.
 fn degree(indptr: &[u64], row: u32) -> usize {
     (indptr[row as usize + 1] - indptr[row as usize]) as usize
 }
 
-/// The rows that name others, by falling degree.
+/// Rows with entries, by falling degree.
 fn by_degree(indptr: &[u64]) -> Vec<u32> {
     let mut rows: Vec<u32> = (0..indptr.len() as u32 - 1).filter(|&row| degree(indptr, row) > 0).collect();
     rows.sort_by_key(|&row| Reverse(degree(indptr, row)));
@@ -176,7 +176,7 @@ fn waves<'a>(indptr: &[u64], rows: &'a [u32], entries_max: usize) -> Vec<&'a [u3
     waves
 }
 
-/// How many rows, which go by falling degree, are reading at each step.
+/// Number of rows that still read at each step; `rows` are sorted by falling degree.
 fn readers(indptr: &[u64], rows: &[u32]) -> Vec<usize> {
     let mut n = rows.len();
     let degree = |row: u32| degree(indptr, row);
@@ -190,7 +190,7 @@ fn readers(indptr: &[u64], rows: &[u32]) -> Vec<usize> {
     (0..n_steps).map(at_step).collect()
 }
 
-/// Where each step begins, and where the last one ends.
+/// Offset of each step, with the end of the last.
 fn offsets(readers: &[usize]) -> Vec<u64> {
     let mut end = 0;
     let ends = readers.iter().map(|&n| {
@@ -200,7 +200,7 @@ fn offsets(readers: &[usize]) -> Vec<u64> {
     std::iter::once(0).chain(ends).collect()
 }
 
-/// `Order` of `kernels/segments.cu`.
+/// Order of a sequence: `Order` of `kernels/segments.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Order {
@@ -219,15 +219,15 @@ impl Order {
     }
 }
 
-/// The sequences of a wave, laid out step after step.
+/// Sequences of a wave, laid out step by step.
 struct Walk {
-    /// Rows that read at each step.
+    /// Number of rows that read at each step.
     readers: Vec<usize>,
-    /// Where each step begins, and where the last one ends.
+    /// Offset of each step, with the end of the last.
     offsets: Vec<u64>,
-    /// The rows on the device, by falling degree.
+    /// Rows on the device, by falling degree.
     rows: CudaSlice<u32>,
-    /// What is read at each place.
+    /// Input row of each place.
     sources: CudaSlice<u32>,
 }
 
@@ -241,17 +241,17 @@ impl Walk {
     }
 }
 
-/// Gradients as they grow wave by wave, in `f32`.
+/// Gradients accumulated wave by wave, in `f32`.
 struct Sums {
     inputs: CudaMatrix,
     weight: CudaMatrix,
-    /// For each entry that was read where that was, counted over all waves.
+    /// Place at which each entry was read, counted over all waves.
     places: CudaSlice<u64>,
     /// Entries of the waves before.
     n_read: usize,
 }
 
-/// What a wave of the way back keeps of each place.
+/// Activations of a wave that the backward pass keeps, by place.
 struct Kept {
     gates: CudaSlice<f32>,
     memories: CudaSlice<f32>,
@@ -259,7 +259,7 @@ struct Kept {
     states: CudaSlice<f32>,
 }
 
-/// Where a step reads and writes; zero for what there is not.
+/// Addresses that a step reads and writes; zero for absent ones.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     n: usize,
@@ -272,26 +272,26 @@ struct Step {
     n_states: usize,
 }
 
-/// An operation and its operands.
+/// Operation and its operands.
 struct Lstm<'a> {
     cuda: &'a Cuda,
     operation: &'static str,
     inputs: &'a CudaMatrix,
-    /// In `f32`.
+    /// Weight in `f32`, `width` × 4·`width`.
     weight: Address,
     /// Columns of a state.
     width: usize,
 }
 
 impl Lstm<'_> {
-    /// Room for `n` rows of `cols` numbers.
+    /// Allocates `n` rows of `cols` floats.
     fn room(&self, n: usize, cols: usize) -> Result<CudaSlice<f32>, ComputeError> {
         checks::allocation(Shape::new(n, cols), size_of::<f32>())?;
         self.cuda.scratch(self.operation, n * cols)
     }
 
-    /// Draws the sequences of `rows`, which go by falling degree, and notes where entries come to, counted from a
-    /// number.
+    /// Draws the sequences of `rows`, which are sorted by falling degree. Notes the places of entries in the given
+    /// list, counted from its second element.
     fn walk(
         &self,
         sequences: (&CudaSparse, Option<Key>),
@@ -318,13 +318,13 @@ impl Lstm<'_> {
             None => launch.arg(&NULL),
         };
         launch.arg(&first);
-        // SAFETY: `rows` are rows of the pattern by falling degree, so that what they read at each step fits between
-        // where it begins and where the next one does; order, if one is drawn, and places have a number for each entry.
+        // SAFETY: `rows` are rows of the pattern by falling degree, so that the entries of each step fit between its
+        // offset and the next; order, if one is drawn, and places have a number for each entry.
         unsafe { launch.launch(threads_for(rows.len())) }.map_err(failed)?;
         Ok(Walk { readers, offsets, rows: on_device, sources })
     }
 
-    /// The states after the last steps, in the order of the walk's rows.
+    /// Final states, in the order of the walk's rows.
     fn last_states(&self, walk: &Walk) -> Result<CudaSlice<f32>, ComputeError> {
         let (n, width) = (walk.n_rows(), self.width);
         let (states, memory) = (self.room(n, width)?, self.room(n, width)?);
@@ -334,7 +334,7 @@ impl Lstm<'_> {
         for (t, &n) in walk.readers.iter().enumerate() {
             if t > 0 {
                 // SAFETY: states have at least `n` rows of `width` and gates of four times as many, all in `f32` and
-                // apart.
+                // without overlap.
                 unsafe { self.recur(n, states_at, recurrent_at) }?;
             }
             let later = |address: u64| if t > 0 { address } else { 0 };
@@ -348,24 +348,25 @@ impl Lstm<'_> {
                 states: states_at,
                 n_states: n,
             };
-            // SAFETY: the walk names rows of the inputs, and what the step reads and writes has at least `n` rows.
+            // SAFETY: the walk names rows of the inputs, and the memory that the step reads and writes has at least
+            // `n` rows.
             unsafe { self.step(step) }?;
         }
         Ok(states)
     }
 
-    /// Row `rows[p]` of `out` becomes row `p` of `states`.
+    /// Copies row `p` of `states` to row `rows[p]` of `out`.
     fn place(&self, states: &CudaSlice<f32>, walk: &Walk, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         let kernel = self.cuda.kernel(self.operation, Source::SEGMENTS, "place_states", &[("Y", out.dtype)])?;
         let (n, width) = (walk.n_rows() as u64, self.width as u64);
         let mut launch = self.cuda.device.stream.launch_builder(&kernel);
         launch.arg(states).arg(&walk.rows).arg(&n).arg(&width).arg(&mut out.data);
-        // SAFETY: there is a state for each row of the walk, which are different rows of `out`.
+        // SAFETY: there is a state for each row of the walk, and these are different rows of `out`.
         unsafe { launch.launch(threads_for(walk.n_rows() * self.width)) }.map_err(Cuda::failed(self.operation))?;
         Ok(())
     }
 
-    /// What the sequences of a wave say of the gradients, given that of their last states.
+    /// Adds the gradients of a wave, given those of its final states.
     fn add_gradients(
         &self,
         sequences: (&CudaSparse, Option<Key>),
@@ -382,17 +383,17 @@ impl Lstm<'_> {
         Ok(())
     }
 
-    /// All steps, with what the way back needs.
+    /// Runs all steps and keeps the activations for the backward pass.
     fn walk_forward(&self, walk: &Walk) -> Result<Kept, ComputeError> {
         let (n_entries, width) = (walk.n_entries(), self.width);
         let mut states = self.room(n_entries, width)?;
-        // Before the first step states are zero.
+        // States before the first step are zero.
         self.cuda.device.stream.memset_zeros(&mut states).map_err(Cuda::failed(self.operation))?;
         let kept = Kept { gates: self.room(n_entries, 4 * width)?, memories: self.room(n_entries, width)?, states };
         for (t, &n) in walk.readers.iter().enumerate() {
             let [gates, memory, states] = self.kept_at(&kept, walk, t);
             if t > 0 {
-                // SAFETY: the step has `n` rows of states and of gates, all in `f32` and apart.
+                // SAFETY: the step has `n` rows of states and of gates, all in `f32` and without overlap.
                 unsafe { self.recur(n, states, gates) }?;
             }
             let n_states = walk.readers.get(t + 1).copied().unwrap_or(0);
@@ -413,7 +414,7 @@ impl Lstm<'_> {
         Ok(kept)
     }
 
-    /// Takes gradients from the last states to the gates of all steps, in place.
+    /// Propagates gradients from the final states to the gates of all steps, in place.
     fn walk_back(&self, walk: &Walk, kept: &Kept, grad: &CudaMatrix) -> Result<(), ComputeError> {
         let (cuda, width) = (self.cuda, self.width);
         let state_grads = self.take_rows(walk, grad)?;
@@ -435,14 +436,14 @@ impl Lstm<'_> {
                 let transposes = (Transpose::No, Transpose::Yes);
                 let dense = Dense { shape, depth: 4 * width, transposes, alpha: 1.0, beta: 0.0 };
                 let (gates, state_grads) = (dense_rows(gates, 4 * width), dense_rows(state_grads_at, width));
-                // SAFETY: the step has `n` rows of gates, and so have the gradients of states; they lie apart.
+                // SAFETY: the step has `n` rows of gates, and so have the gradients of states; they do not overlap.
                 unsafe { cuda.dense(self.operation, dense, gates, self.weight, state_grads) }?;
             }
         }
         Ok(())
     }
 
-    /// The gradient of the last state of each row of the walk.
+    /// Gradient of the final state of each row of the walk.
     fn take_rows(&self, walk: &Walk, grad: &CudaMatrix) -> Result<CudaSlice<f32>, ComputeError> {
         let mut taken = self.room(walk.n_rows(), self.width)?;
         let kernel = self.cuda.kernel(self.operation, Source::SEGMENTS, "take_rows", &[("X", grad.dtype)])?;
@@ -454,17 +455,17 @@ impl Lstm<'_> {
         Ok(taken)
     }
 
-    /// The weight's gradient grows by that of all steps at once: states before them times gradients of gates.
+    /// Adds the gradient of the weight for all steps at once: statesᵀ · gradients of gates.
     fn add_to_weight(&self, walk: &Walk, kept: &Kept, sums: &mut Sums) -> Result<(), ComputeError> {
         let (shape, depth) = (sums.weight.shape, walk.n_entries());
         let dense = Dense { shape, depth, transposes: (Transpose::Yes, Transpose::No), alpha: 1.0, beta: 1.0 };
         let states = dense_rows(self.cuda.pointer(Some(&kept.states)), self.width);
         let gates = dense_rows(self.cuda.pointer(Some(&kept.gates)), 4 * self.width);
-        // SAFETY: there are states and gates of all places, in `f32`, and the gradient lies apart.
+        // SAFETY: there are states and gates of all places, in `f32`, and the gradient does not overlap them.
         unsafe { self.cuda.dense(self.operation, dense, states, gates, self.cuda.address(&sums.weight)) }
     }
 
-    /// Each row of the inputs' gradient grows by the gradients of the gates that it was read for, in the order of the
+    /// Adds to each row of the inputs' gradient the gradients of the gates that read it, in the order of the
     /// transpose.
     fn add_to_inputs(&self, a: &CudaSparse, walk: &Walk, kept: &Kept, sums: &mut Sums) -> Result<(), ComputeError> {
         let transpose = self.cuda.transpose_of(self.operation, a)?;
@@ -476,25 +477,25 @@ impl Lstm<'_> {
         let mut launch = self.cuda.device.stream.launch_builder(&kernel);
         launch.arg(&transpose.indptr).arg(&positions).arg(&n_rows).arg(&sums.places).arg(&first).arg(&n);
         launch.arg(&kept.gates).arg(&n_cols).arg(&mut sums.inputs.data);
-        // SAFETY: a transpose comes with positions, which are numbers of entries, each with a place; gates have a row
-        // for each of the wave's `n` places, as wide as the inputs.
+        // SAFETY: a transpose has positions, which are numbers of entries, each with a place; gates have a row for
+        // each of the wave's `n` places, as wide as the inputs.
         unsafe { launch.launch(row_blocks(sums.inputs.shape, 128)) }.map_err(Cuda::failed(self.operation))?;
         Ok(())
     }
 
-    /// What states add to the gates: `n` rows.
+    /// Recurrent contribution of the states to the gates: `n` rows.
     ///
     /// # Safety
-    /// There are `n` rows of states and of gates at the addresses, in `f32` and apart.
+    /// There are `n` rows of states and of gates at the addresses, in `f32` and without overlap.
     unsafe fn recur(&self, n: usize, states: u64, gates: u64) -> Result<(), ComputeError> {
         let (shape, transposes) = (Shape::new(n, 4 * self.width), (Transpose::No, Transpose::No));
         let dense = Dense { shape, depth: self.width, transposes, alpha: 1.0, beta: 0.0 };
         let (states, gates) = (dense_rows(states, self.width), dense_rows(gates, 4 * self.width));
-        // SAFETY: as the caller promises; the weight is `width` × four times that.
+        // SAFETY: as the caller promises; the weight is `width` × 4·`width`.
         unsafe { self.cuda.dense(self.operation, dense, states, self.weight, gates) }
     }
 
-    /// A pass over the gates of a step.
+    /// Pass over the gates of a step.
     ///
     /// # Safety
     /// The sources are rows of the inputs, and at each address that is not zero are `n` rows, or `n_states`.
@@ -510,12 +511,12 @@ impl Lstm<'_> {
         Ok(())
     }
 
-    /// Where the sources of a step begin.
+    /// Address of the sources of a step.
     fn source(&self, walk: &Walk, t: usize) -> u64 {
         self.cuda.pointer(Some(&walk.sources)) + walk.offsets[t] * size_of::<u32>() as u64
     }
 
-    /// Where gates, memories and states before a step begin.
+    /// Addresses of gates, memories and states of a step.
     fn kept_at(&self, kept: &Kept, walk: &Walk, t: usize) -> [u64; 3] {
         let row = walk.offsets[t] * (self.width * size_of::<f32>()) as u64;
         let [gates, memories, states] =
@@ -523,7 +524,7 @@ impl Lstm<'_> {
         [gates + 4 * row, memories + row, states + row]
     }
 
-    /// Where the memory before a step begins; zero at the first.
+    /// Address of the memory before a step; zero at the first.
     fn memory_before(&self, kept: &Kept, walk: &Walk, t: usize) -> u64 {
         if t > 0 { self.kept_at(kept, walk, t - 1)[1] } else { 0 }
     }

@@ -1,4 +1,4 @@
-//! Sparse matrices on a device: their two directions, and how kernels are handed a pattern.
+//! Sparse matrices on a device: both directions, and the pattern argument of kernels.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -12,27 +12,27 @@ use super::super::matrix::{CudaCsr, Hubs};
 use super::tiles::Found;
 use crate::CudaSparse;
 
-/// What a product with a sparse matrix, or with its transpose, reads.
+/// Matrix or its transpose, as products read it.
 #[derive(Clone, Copy)]
 pub(crate) struct Direction<'a> {
     pub(crate) csr: &'a CudaCsr,
-    /// Factors of the rows of the result.
+    /// Scales of the rows of the result; `None` for ones.
     pub(crate) left: Option<&'a CudaSlice<f32>>,
-    /// Factors of the rows of the operand.
+    /// Scales of the rows of the operand; `None` for ones.
     pub(crate) right: Option<&'a CudaSlice<f32>>,
-    /// The largest size of these; one where there are none.
+    /// Largest absolute value of the right scales; one if there are none.
     pub(crate) most_right: f32,
 }
 
 impl<'a> Direction<'a> {
-    /// The entries alone, without factors.
+    /// Entries alone, without scales.
     pub(crate) fn of_pattern(csr: &'a CudaCsr) -> Self {
         Self { csr, left: None, right: None, most_right: 1.0 }
     }
 }
 
-/// `Pattern` of `kernels/common.cuh`: device pointers and counts. It is as valid as the [`CudaCsr`] that it was made
-/// from.
+/// `Pattern` of `kernels/common.cuh`: device pointers and counts. It is valid as long as the [`CudaCsr`] that it was
+/// made from.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Pattern {
@@ -51,17 +51,17 @@ pub(crate) struct Pattern {
 unsafe impl DeviceRepr for Pattern {}
 
 impl CudaCsr {
-    /// Rows and segments: what warps are given to.
+    /// Number of rows and segments, the work items of warps.
     pub(crate) fn n_pieces(&self) -> usize {
         self.shape.rows + self.n_segments()
     }
 
-    /// Rows that are cut into segments.
+    /// Number of hubs, rows that are split into segments.
     pub(crate) fn n_hubs(&self) -> usize {
         self.hubs.as_ref().map_or(0, |hubs| hubs.n_rows)
     }
 
-    /// Segments of hubs.
+    /// Number of segments of hubs.
     pub(crate) fn n_segments(&self) -> usize {
         self.hubs.as_ref().map_or(0, |hubs| hubs.n_segments)
     }
@@ -100,8 +100,8 @@ impl Cuda {
         sparse.forward.nnz
     }
 
-    /// What a product with the matrix or with its transpose reads. A symmetric matrix stands for its own transpose
-    /// unless `weighted`: other weights in the place of its values need not be symmetric.
+    /// Operand for a product with the matrix or its transpose. A symmetric matrix is its own transpose unless
+    /// `weighted`: weights that replace its values need not be symmetric.
     pub(crate) fn direction<'a>(
         &self,
         operation: &'static str,
@@ -119,7 +119,7 @@ impl Cuda {
         })
     }
 
-    /// The offsets of rows on the host; read from the device, which is waited for, where that has made them.
+    /// Row offsets on the host. If the device made the matrix, this reads them from it and waits.
     pub(crate) fn indptr_of<'a>(
         &self,
         operation: &'static str,
@@ -131,7 +131,7 @@ impl Cuda {
         }
     }
 
-    /// The transpose, made when it is first asked for: on the host, if the matrix was there.
+    /// Transpose, built on first use: on the host if the matrix is there, else on the device.
     pub(crate) fn transpose_of<'a>(
         &self,
         operation: &'static str,
@@ -168,7 +168,7 @@ impl Cuda {
         })
     }
 
-    /// The hubs among rows at some offsets.
+    /// Hubs among the rows with the given offsets; `None` if there are none.
     pub(crate) fn upload_hubs(&self, operation: &'static str, indptr: &[u64]) -> Result<Option<Hubs>, ComputeError> {
         let (mut rows, mut first, mut owner) = (Vec::new(), vec![0], Vec::new());
         for (row, ends) in indptr.windows(2).enumerate() {
@@ -191,7 +191,7 @@ impl Cuda {
         }))
     }
 
-    /// What kernels are handed of compressed rows.
+    /// Kernel argument of compressed rows.
     pub(crate) fn pattern(&self, csr: &CudaCsr) -> Pattern {
         let hubs = csr.hubs.as_ref();
         Pattern {
@@ -207,13 +207,13 @@ impl Cuda {
         }
     }
 
-    /// The address of what may be absent: zero then. Work that is put on the stream while `slice` lives may use it.
+    /// Address of a slice; zero if it is absent. Work that is put on the stream while `slice` lives may use it.
     pub(crate) fn pointer<T>(&self, slice: Option<&CudaSlice<T>>) -> u64 {
         slice.map_or(0, |slice| slice.device_ptr(&self.device.stream).0)
     }
 }
 
-/// The largest size of any factor; one where there are none.
+/// Largest absolute value of the scales; one if there are none.
 fn largest(factors: Option<&[f32]>) -> f32 {
     factors.map_or(1.0, |factors| factors.iter().fold(0.0, |most, factor| factor.abs().max(most)))
 }

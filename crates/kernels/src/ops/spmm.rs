@@ -1,4 +1,4 @@
-//! `kernels/spmm.cu`: sparse products.
+//! `kernels/spmm.cu`: products of a sparse matrix and a dense one (SpMM).
 
 use cudarc::driver::{DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Epilogue, Shape, Transpose, checks};
@@ -14,48 +14,48 @@ use super::tiles::{Start, Tiles};
 use crate::matrix::pitch;
 use crate::{CudaMatrix, CudaSparse};
 
-/// Narrower operands than this are gathered so fast that tensor cores gain nothing.
+/// Narrowest operand multiplied by tensor cores; narrower ones are gathered so fast that blocks gain nothing.
 const TILED_WIDTH_MIN: usize = 8;
-/// Narrower operands are not worth a pass.
+/// Narrowest operand that is worth a preparation pass.
 const MADE_WIDTH_MIN: usize = 8;
-/// Entries for each row of the operand from which on it is worth making.
+/// Entries per operand row from which a preparation pass pays.
 const OFTEN: usize = 4;
 
-/// Ids that the lanes of a group hold together, where they are fewer than that; `kernels/spmm.cu` says the same.
+/// Ids that the lanes of a group hold together, if a group has fewer lanes; must match `kernels/spmm.cu`.
 const IDS: usize = 8;
-/// Threads of a block; `kernels/spmm.cu` says the same.
+/// Threads of a block; must match `kernels/spmm.cu`.
 const BLOCK: u32 = 64;
-/// Blocks of a grid, at most.
+/// Most blocks of a grid.
 const BLOCKS_MAX: usize = i32::MAX as usize;
 
-/// How lanes read rows: see `kernels/spmm.cu`.
+/// Assignment of lanes to rows: see `kernels/spmm.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     /// Elements that a lane reads at once.
     vec: usize,
-    /// Lanes that read a row of the operand.
+    /// Number of lanes that read a row of the operand.
     group: usize,
-    /// Lanes that share a row of the pattern.
+    /// Number of lanes that share a row of the pattern.
     team: usize,
     /// Whether lanes compute all panels of a row, one after the other.
     panels: bool,
 }
 
 impl Layout {
-    /// The fewest lanes of a team.
+    /// Fewest lanes of a team.
     const TEAM_MIN: usize = 8;
-    /// Entries of a row, on average, up to which all of its panels are read together.
+    /// Largest mean number of entries per row for which a team computes all panels of a row.
     const FEW: usize = 16;
-    /// Entries of a row, on average, from which on teams of twice as many lanes as read a row of the operand pay.
+    /// Mean number of entries per row from which teams of two groups pay.
     const SOME: usize = 8;
 
-    /// Loads of 16 bytes where the width, which is that of rows with what lies between them, allows them: rows then
-    /// start where such loads may. The pattern has `nnz` entries in `n_rows` rows.
+    /// Chooses the layout. Loads have 16 bytes if `width`, the padded width of a row, keeps rows aligned for them.
+    /// The pattern has `nnz` entries in `n_rows` rows.
     fn of(width: usize, dtype: Dtype, weighing: Weighing, (nnz, n_rows): (usize, usize)) -> Self {
         let (vec, group) = lanes(width, dtype);
         let vectors = width / vec;
-        // Rows that have fewer entries than a whole warp reads ids at once leave lanes idle; of some entries two rows of
-        // the operand are still better read at once than one. Measured.
+        // A row with fewer entries than a whole warp reads ids at once leaves lanes idle. From some entries on,
+        // reading two rows of the operand at once still beats reading one. Measured.
         let ids_of_lane = if weighing == Weighing::Nothing { (IDS / group).max(1) } else { 1 };
         let at_least = |entries: usize| nnz >= entries * n_rows;
         let team = match group {
@@ -66,19 +66,19 @@ impl Layout {
         Self { vec, group, team, panels: vectors > group && nnz <= Self::FEW * n_rows }
     }
 
-    /// A team for each piece of the pattern and part of a row.
+    /// Launch with a team for each row or segment of the pattern and each panel.
     fn config(self, n_pieces: usize, n_panels: u32) -> LaunchConfig {
         let blocks = n_pieces.saturating_mul(self.team).div_ceil(BLOCK as usize).clamp(1, BLOCKS_MAX) as u32;
         LaunchConfig { grid_dim: (blocks, n_panels, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 }
     }
 
-    /// Parts of a row that different teams compute.
+    /// Number of panels of a row that different teams compute.
     fn n_panels(self, width: usize) -> usize {
         if self.panels { 1 } else { width.div_ceil(self.vec * self.group) }
     }
 }
 
-/// What entries are multiplied by.
+/// Kind of weights of the entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weighing {
     Nothing = 0,
@@ -96,16 +96,16 @@ impl Weighing {
     }
 }
 
-/// What else a product is compiled for.
+/// Further compile-time options of a product.
 #[derive(Clone, Copy)]
 struct Flags {
-    /// Sums start from those of blocks.
+    /// Whether sums start from those of blocks.
     starts: bool,
-    /// The result is masked.
+    /// Whether the result is masked.
     masks: bool,
 }
 
-/// `Out` of `kernels/spmm.cu`.
+/// Epilogue arguments: `Out` of `kernels/spmm.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Out {
@@ -123,7 +123,7 @@ struct Out {
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for Out {}
 
-/// The columns of a result that a product makes: from `first` on as many as its operand has.
+/// Columns of a result that a product writes: from `first` on, as many as its operand has.
 pub(crate) struct Columns<'o> {
     of: &'o mut CudaMatrix,
     first: usize,
@@ -170,7 +170,7 @@ impl Cuda {
         self.product(OPERATION, direction, None, x, &epilogue, Columns { of: out, first })
     }
 
-    /// The product of one direction, whose operands fit. Weights are in the order of the untransposed entries.
+    /// Multiplies one direction by operands of matching shapes. Weights are in the order of the untransposed entries.
     pub(crate) fn product<'o>(
         &self,
         operation: &'static str,
@@ -190,7 +190,7 @@ impl Cuda {
         self.product_by(operation, direction, (weights, tiles), x, epilogue, out)
     }
 
-    /// The product by blocks, if there are any, and rows.
+    /// Multiplies by blocks, if `tiles` has any, and by rows for the other entries.
     pub(super) fn product_by<'o>(
         &self,
         operation: &'static str,
@@ -213,7 +213,7 @@ impl Cuda {
         self.gather(operation, Direction { csr: &tiles.rest, ..direction }, None, &operand, start, epilogue, out)
     }
 
-    /// The product of compressed rows, from `start` on.
+    /// Multiplies compressed rows by the operand; sums begin at `start`.
     #[expect(clippy::too_many_arguments, reason = "operands, and what happens to the result")]
     pub(super) fn gather<'o>(
         &self,
@@ -288,35 +288,33 @@ impl Cuda {
     }
 }
 
-/// What is worth making of the operand.
+/// Preparation of the operand that pays.
 fn wanted(direction: Direction<'_>, plain: bool, tiles: Option<&Tiles>, x: &CudaMatrix) -> Wanted {
     let width = x.shape.cols;
-    // Each element is read once to be made, and then as often as its row is named.
+    // Preparation reads each element once; the product reads a row once for each entry of its column.
     let often = direction.csr.nnz >= OFTEN * x.shape.rows && width >= MADE_WIDTH_MIN;
     let halves = tiles.is_some_and(Tiles::takes_halves) && x.dtype == Dtype::F32;
     Wanted { rows: direction.right.is_some() && (tiles.is_some() || (plain && often)), halves }
 }
 
-/// Elements of a row that a lane reads at once, and lanes that read the row; its width has to be that of rows with what
-/// lies between them.
+/// Elements of a row that a lane reads at once, and number of lanes that read the row; `width` is the padded width.
 pub(super) fn lanes(width: usize, dtype: Dtype) -> (usize, usize) {
     let vec = 1 << width.trailing_zeros().min(widest(dtype).trailing_zeros());
     (vec, (width / vec).next_power_of_two().min(32))
 }
 
-/// Whether what so many lanes read at once, so many elements each, has all of so many heads, and they know theirs by
-/// their place.
+/// Whether one read of all lanes covers all heads, so that lanes derive their heads from their positions.
 pub(super) fn knows_heads((vec, group): (usize, usize), heads: usize) -> bool {
     heads.is_power_of_two() && heads <= vec * group
 }
 
-/// Elements of the widest load.
+/// Elements of the widest load (16 bytes).
 fn widest(dtype: Dtype) -> usize {
     16 / dtype.n_bytes()
 }
 
-/// What the source is compiled with, `heads` where lanes read weights of several at once; `operands` are the result, the
-/// weights and the bias.
+/// Macros of the source. `heads` is used where lanes read weights of several heads at once; `operands` are the
+/// result, the weights and the bias.
 fn defines(
     layout: Layout,
     (weighing, heads): (Weighing, usize),
@@ -353,7 +351,7 @@ mod tests {
             prop_assert!(layout.team.is_multiple_of(layout.group) && layout.team <= 32);
             let n_panels = if layout.panels { width.div_ceil(vec * group) } else { layout.n_panels(width) };
             prop_assert!(n_panels * vec * group >= width);
-            // Of many entries each panel is another team's.
+            // With many entries, each panel has a team of its own.
             let long = Layout::of(width, dtype, Weighing::Nothing, (1 << 10, 1));
             prop_assert!(!long.panels && long.n_panels(width) * vec * group >= width);
         }

@@ -9,8 +9,9 @@
 //!          │  │▓▓│▓▓│  │
 //!          └──┴──┴──┴──┘
 //! ```
-//! A span is a run of blocks of one window, short enough that no window keeps a processor busy long after the others
-//! are done; each leaves its sums in a slot of its own. The product of the rest starts from the slots of its rows.
+//! A span is a run of blocks of one window, short enough that no window keeps an SM busy long after the others are
+//! done. Each span writes its partial sums to a slot of its own. The product of the rest starts from the slots of its
+//! rows.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -33,41 +34,41 @@ use crate::compile::{Defines, Source};
 use crate::device::has_wgmma;
 use crate::matrix::{CudaCsr, CudaMatrix, CudaSparse, pitch};
 
-/// Rows of a window; `kernels/common.cuh` says the same.
+/// Rows of a window; must match `kernels/common.cuh`.
 pub(super) const WINDOW: usize = BlockLayout::Fragments.rows();
 /// Columns of a block for tensor cores.
 pub(super) const PANEL: usize = BlockLayout::Fragments.cols();
-/// Words of its bits.
+/// Words of the bitmap of a block.
 pub(super) const WORDS: usize = BlockLayout::Fragments.n_words();
-/// Columns of the dense operand that a thread block computes at most.
+/// Most columns of the dense operand that a thread block computes.
 pub(super) const COLS_MAX: usize = 128;
-/// Blocks on their way to a thread block; `kernels/tiles.cu` says the same.
+/// Blocks in flight to a thread block; must match `kernels/tiles.cu`.
 const STAGES: usize = 8;
 /// Threads of a block: two warpgroups that multiply, one that fetches.
 const THREADS: u32 = 384;
-/// Bytes that thread blocks of [`Cuda::build_tiles`] count in, all together.
+/// Most bytes of counters of all thread blocks of [`Cuda::build_tiles`].
 const COUNTS_BYTES_MAX: usize = 1 << 30;
-/// Spans for each processor: enough to even out the last ones.
+/// Spans per SM: enough to balance the load at the end.
 pub(super) const SPANS_PER_PROCESSOR: usize = 4;
 
-/// How blocks are multiplied.
+/// Kernel that multiplies blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKernel {
-    /// By `wgmma`, which compute capability 9.0 has: `kernels/tiles.cu`.
+    /// `wgmma` of compute capability 9.0: `kernels/tiles.cu`.
     Wgmma,
-    /// By `mma.sync`, which all cards have: `kernels/tiles_mma.cu`.
+    /// `mma.sync` of all supported GPUs: `kernels/tiles_mma.cu`.
     Mma,
     /// Without tensor cores, in tiles of 32 × 32, one warp for each: paper A's algorithm 3, `kernels/tiles_paper.cu`.
     Paper,
 }
 
 impl BlockKernel {
-    /// The fastest one of a card.
+    /// Fastest kernel of a GPU.
     pub(crate) fn of(capability: (i32, i32)) -> Self {
         if Self::Wgmma.runs_on(capability) { Self::Wgmma } else { Self::Mma }
     }
 
-    /// Whether cards of a capability, one that is not refused altogether, have its instructions.
+    /// Whether supported GPUs of a capability have its instructions.
     pub(crate) fn runs_on(self, capability: (i32, i32)) -> bool {
         match self {
             Self::Wgmma => has_wgmma(capability),
@@ -75,7 +76,7 @@ impl BlockKernel {
         }
     }
 
-    /// What the blocks that it multiplies look like.
+    /// Layout of the blocks that it multiplies.
     #[must_use]
     pub fn layout(self) -> BlockLayout {
         match self {
@@ -98,7 +99,7 @@ impl fmt::Display for BlockKernel {
 impl FromStr for BlockKernel {
     type Err = String;
 
-    /// `wgmma`, `mma` or `paper`.
+    /// Parses `wgmma`, `mma` or `paper`.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "wgmma" => Ok(Self::Wgmma),
@@ -109,24 +110,24 @@ impl FromStr for BlockKernel {
     }
 }
 
-/// Which blocks of an adjacency are multiplied by tensor cores.
+/// Choice of the adjacency blocks that tensor cores multiply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Tiling {
-    /// Those that are faster so, of adjacencies that are worth it.
+    /// Blocks that are faster on tensor cores, of adjacencies that are large enough.
     #[default]
     Auto,
-    /// None.
+    /// No blocks.
     Never,
-    /// Those in which at least this share of places is taken.
+    /// Blocks with at least this share of their places filled, from 0 to 1.
     From(f64),
 }
 
 impl Tiling {
-    /// Fewer entries are not worth the search.
+    /// Fewest entries that are worth the search for blocks.
     const ENTRIES_MIN: usize = 1 << 20;
 }
 
-/// Entries that are a share of a block's places, one at least.
+/// Number of entries for a share of a block's places; at least one.
 pub(super) fn entries_of(share: f64, layout: BlockLayout) -> u32 {
     ((share * (layout.rows() * layout.cols()) as f64).ceil() as u32).max(1)
 }
@@ -144,7 +145,7 @@ impl fmt::Display for Tiling {
 impl FromStr for Tiling {
     type Err = String;
 
-    /// `auto`, `never`, or a share between zero and one.
+    /// Parses `auto`, `never`, or a share between zero and one.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "auto" => Ok(Self::Auto),
@@ -157,7 +158,7 @@ impl FromStr for Tiling {
     }
 }
 
-/// `BlockSpan` of `kernels/common.cuh`.
+/// Run of blocks of one window: `BlockSpan` of `kernels/common.cuh`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Span {
@@ -170,7 +171,7 @@ pub(super) struct Span {
 // SAFETY: plain 32-bit words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for Span {}
 
-/// `Tiling` of `kernels/tiling.cu`.
+/// Arguments of the search for blocks: `Tiling` of `kernels/tiling.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Search {
@@ -191,10 +192,10 @@ unsafe impl DeviceRepr for Search {}
 #[derive(Clone, Copy)]
 struct TensorMap(CUtensorMap);
 
-// SAFETY: the driver's own layout, which kernels only hand to the copy engine.
+// SAFETY: the driver's own layout, which kernels only pass to the copy engine.
 unsafe impl DeviceRepr for TensorMap {}
 
-/// `Start` of `kernels/common.cuh`.
+/// Initial sums of a product, from its blocks: `Start` of `kernels/common.cuh`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Start {
@@ -209,37 +210,37 @@ pub(crate) struct Start {
 unsafe impl DeviceRepr for Start {}
 
 impl Start {
-    /// Whether sums start from anything but zero.
+    /// Whether sums start from those of blocks instead of zero.
     pub(crate) fn is_some(self) -> bool {
         self.slots != 0
     }
 }
 
-/// Dense blocks of a pattern, and the rest of it.
+/// Dense blocks of a pattern, and its other entries.
 pub(crate) struct Tiles {
-    /// The entries outside of blocks.
+    /// Entries outside of blocks.
     pub(super) rest: CudaCsr,
     pub(super) blocks: Blocks,
     pub(super) split: Split,
 }
 
-/// The blocks of a pattern, once a product has found some that are worth it, and which products multiply by them.
+/// Cache of the blocks of a pattern, and of the product classes that multiply by them.
 #[derive(Default)]
 pub(crate) struct Found {
     tiles: OnceLock<Box<Tiles>>,
-    /// For products of a class; for all of them where a share was asked for.
+    /// Decision for each class of products; `None` stands for all classes if a share was set.
     uses: Mutex<Vec<(Option<Class>, bool)>>,
-    /// Nothing is looked for.
+    /// Whether the search is switched off.
     is_final: bool,
 }
 
 impl Found {
-    /// No blocks, and none to be looked for: what lives for one step is not worth the search.
+    /// Cache without blocks that starts no search. Matrices that live for one step are not worth a search.
     pub(crate) fn none() -> Self {
         Self { is_final: true, ..Self::default() }
     }
 
-    /// Whether products of a class multiply by blocks: what was decided before, or `decide` does.
+    /// Whether products of a class multiply by blocks; decided by `decide` on first use.
     fn uses<E>(&self, class: Option<Class>, decide: impl FnOnce() -> Result<bool, E>) -> Result<bool, E> {
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&(_, uses)) = uses.iter().find(|(of, _)| *of == class) {
@@ -251,27 +252,27 @@ impl Found {
     }
 }
 
-/// Dense blocks, and who multiplies which.
+/// Dense blocks and their assignment to thread blocks.
 pub(super) struct Blocks {
     layout: BlockLayout,
     n: usize,
-    /// Rows of blocks: windows, or those of the smaller tiles.
+    /// Rows of blocks: windows, or rows of the smaller tiles.
     pub(super) n_rows: usize,
-    /// Those that have any.
+    /// Number of windows that have blocks.
     n_windows: usize,
-    /// The number of the first block of each row of blocks, and of one more.
+    /// Index of the first block of each row of blocks; one more entry ends the last.
     pub(super) first: CudaSlice<u32>,
-    /// The first column of each block.
+    /// First column of each block.
     pub(super) columns: CudaSlice<u32>,
-    /// The words of each block.
+    /// Bitmap of each block, [`WORDS`] words or as many as its layout has.
     pub(super) bits: CudaSlice<u32>,
     work: Work,
-    /// Of each window the first slot, and one more.
+    /// First slot of each window; one more entry ends the last.
     slots: CudaSlice<u32>,
     pub(super) n_slots: usize,
 }
 
-/// Pieces of work, the longest first, each with a slot.
+/// Work items, the longest first, each with a slot.
 enum Work {
     /// Runs of blocks for tensor cores.
     Spans(CudaSlice<Span>),
@@ -279,30 +280,30 @@ enum Work {
     Shares(CudaSlice<Share>),
 }
 
-/// How the entries of an adjacency were split between blocks and rows.
+/// Division of the entries of an adjacency between blocks and rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Split {
-    /// Entries from which on a block is one.
+    /// Fewest entries of a block.
     pub entries_min: u32,
-    /// The same as a share of a block's places.
+    /// Fewest entries of a block, as a share of its places.
     pub threshold: f64,
     /// Number of blocks.
     pub n_blocks: usize,
-    /// Share of the entries that are in blocks.
+    /// Coverage: share of the entries that are in blocks.
     pub coverage: f64,
 }
 
-/// Sums of blocks: for each piece of work a slot of `WINDOW` rows.
+/// Partial sums of blocks: a slot of `WINDOW` rows for each work item.
 pub(crate) struct SlotSums {
     /// Elements from row to row.
     pub(super) pitch: usize,
-    /// How they are stored: like the result that they go into, which rounds them no more than it rounds itself.
+    /// Element type of the sums. It is that of the result, so that they are rounded no more than the result itself.
     pub(super) dtype: Dtype,
     pub(super) data: CudaSlice<u8>,
 }
 
 impl Tiles {
-    /// What the product of the rest starts from.
+    /// Initial sums for the product of the entries outside of blocks.
     pub(crate) fn start(&self, cuda: &Cuda, whole: &CudaCsr, sums: &SlotSums) -> Start {
         Start {
             slots: cuda.pointer(Some(&self.blocks.slots)),
@@ -319,15 +320,14 @@ impl Tiles {
         Parts { blocks: n as u64, windows: n_windows as u64, entries: self.rest.nnz as u64, operand_rows }
     }
 
-    /// Whether operands in `f32` are multiplied as halves.
+    /// Whether `f32` operands are multiplied as halves.
     pub(crate) fn takes_halves(&self) -> bool {
         matches!(self.blocks.work, Work::Spans(_))
     }
 }
 
 impl Cuda {
-    /// The blocks of a pattern, found when they are first asked for, as products with an operand like `x` want them;
-    /// `None` where there are none worth it.
+    /// Blocks of a pattern for products with an operand like `x`, found on first use; `None` if no blocks pay.
     pub(crate) fn tiles_of<'a>(
         &self,
         operation: &'static str,
@@ -345,8 +345,8 @@ impl Cuda {
         Ok(csr.tiles.tiles.get().map(|tiles| &**tiles).filter(|_| uses))
     }
 
-    /// Whether products of a class, like that of `x`, shall multiply by blocks: those of an earlier one, or what is
-    /// found now. Costs say which blocks might pay; whether they do, a trial.
+    /// Decides whether products of a class, like that of `x`, multiply by blocks. Blocks are those of an earlier
+    /// class, or found now. Costs propose blocks; a trial decides whether they pay.
     fn decide(
         &self,
         operation: &'static str,
@@ -367,13 +367,13 @@ impl Cuda {
         Ok(tiles.filter(pay).is_some_and(|tiles| csr.tiles.tiles.set(Box::new(tiles)).is_ok()))
     }
 
-    /// How an adjacency was split, once a product has looked for blocks; `None` where there are none.
+    /// Division of an adjacency, once a product has searched for blocks; `None` if it has no blocks.
     #[must_use]
     pub fn split(&self, a: &CudaSparse) -> Option<Split> {
         a.forward.tiles.tiles.get().map(|tiles| tiles.split)
     }
 
-    /// The blocks of an adjacency and the rest, as a product found them; `None` where there are none.
+    /// Downloads the blocks of an adjacency and its other entries; `None` if it has no blocks.
     ///
     /// # Errors
     /// When the device fails.
@@ -414,8 +414,7 @@ impl Cuda {
         let kernel = self.tiling_kernel(operation, "fill_blocks", layout)?;
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&search).arg(&first_on_device).arg(&mut columns).arg(&mut bits).arg(&indptr).arg(&mut rest_indices);
-        // SAFETY: as in `count_blocks`, whose counts say how many blocks and how many other entries of each row there
-        // are.
+        // SAFETY: as in `count_blocks`, whose counts give the number of blocks and of other entries of each row.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         let hubs = self.upload_hubs(operation, &rest_indptr)?;
         let rest = CudaCsr {
@@ -432,7 +431,8 @@ impl Cuda {
         Ok(Some(Tiles { rest, blocks, split: Split { entries_min: least, threshold, n_blocks, coverage } }))
     }
 
-    /// Blocks, whose rows begin at `first`, with the work that they are.
+    /// Builds blocks from their columns and bitmaps, and divides them into work items. `first` holds the first block
+    /// of each row of blocks.
     pub(super) fn blocks(
         &self,
         operation: &'static str,
@@ -458,7 +458,7 @@ impl Cuda {
         Ok(Blocks { layout, n, n_rows, n_windows, first: first_on_device, columns, bits, work, slots, n_slots })
     }
 
-    /// What kernels that look for blocks of `least` entries are handed, how they are launched, and what they count in.
+    /// Arguments, launch and counters of kernels that search for blocks of `least` entries.
     pub(super) fn search(
         &self,
         operation: &'static str,
@@ -493,7 +493,7 @@ impl Cuda {
         self.variant(operation, Source::TILING, name, &defines)
     }
 
-    /// How many blocks each window has, and how many entries of each row lie outside.
+    /// Number of blocks of each window, and number of entries of each row outside of blocks.
     fn count_blocks(
         &self,
         operation: &'static str,
@@ -514,8 +514,8 @@ impl Cuda {
         Ok((read(&blocks, n_windows)?, read(&rest, n_rows)?))
     }
 
-    /// The sums of all blocks, slot after slot: rows of as many elements as the operand has columns, padding included.
-    /// For tensor cores, operands in `f32` come as halves.
+    /// Computes the sums of all blocks, slot by slot. A row has as many elements as the operand has columns, padding
+    /// included. For tensor cores, `f32` operands come as halves.
     pub(super) fn tile_sums(
         &self,
         operation: &'static str,
@@ -537,7 +537,7 @@ impl Cuda {
         Ok(sums)
     }
 
-    /// Writes the sums of all blocks to their slots.
+    /// Writes the sums of all blocks to their slots by `wgmma`.
     fn wgmma_sums(
         &self,
         operation: &'static str,
@@ -562,7 +562,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// The maps of larger and smaller halves, or twice that of an operand in bf16.
+    /// Tensor maps of the larger and smaller halves; for an operand in bf16, its own map twice.
     fn tensor_maps(
         &self,
         operation: &'static str,
@@ -583,7 +583,7 @@ impl Cuda {
         Ok([map(larger)?, map(larger + row_bytes)?])
     }
 
-    /// The kernel for so many columns at once, and the shared memory that it asks for.
+    /// Kernel for `cols` columns at once, and its bytes of shared memory.
     fn tiles_kernel(
         &self,
         operation: &'static str,
@@ -599,13 +599,13 @@ impl Cuda {
     }
 }
 
-/// What kernels for tensor cores are compiled with.
+/// Macros of kernels for tensor cores.
 pub(super) fn defines(halves: bool, cols: usize, sums: Dtype) -> Defines {
     let halves = u32::from(halves).to_string();
     vec![("COLS", cols.to_string()), ("HALVES", halves), ("Y", element(sums).to_owned())]
 }
 
-/// Columns of a dense operand, shared out to thread blocks.
+/// Division of the columns of a dense operand among thread blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chunks {
     pub(super) n: usize,
@@ -620,7 +620,7 @@ impl Chunks {
     }
 }
 
-/// Where each of many lists of known lengths begins, and where the last one ends.
+/// Offsets of consecutive lists of the given lengths, with the end of the last.
 fn ends<T: Copy + Default + std::ops::Add<Output = T> + From<u32>>(lengths: &[u32]) -> Vec<T> {
     let mut end = T::default();
     let ends = lengths.iter().map(|&length| {
@@ -630,8 +630,8 @@ fn ends<T: Copy + Default + std::ops::Add<Output = T> + From<u32>>(lengths: &[u3
     std::iter::once(T::default()).chain(ends).collect()
 }
 
-/// Cuts each window's blocks, which begin at `first`, into spans, one for each slot, and puts the longest first; and
-/// the first slot of each window, and one more.
+/// Cuts the blocks of each window into spans, one for each slot, and sorts them by falling length. `first` holds the
+/// first block of each window. Also returns the first slot of each window, and one more.
 fn spans(first: &[u32], n_processors: usize) -> (Vec<Span>, Vec<u32>) {
     let n_blocks = first.last().copied().unwrap_or(0) as usize;
     let most = n_blocks.div_ceil(n_processors * SPANS_PER_PROCESSOR).max(16) as u32;
@@ -639,7 +639,7 @@ fn spans(first: &[u32], n_processors: usize) -> (Vec<Span>, Vec<u32>) {
     for ends in first.windows(2) {
         let n_spans = (ends[1] - ends[0]).div_ceil(most);
         for i in 0..n_spans {
-            // Even parts: the last one is not a remnant.
+            // Spans of even length: the last one is not a remnant.
             let cut = |i: u32| ends[0] + (u64::from(ends[1] - ends[0]) * u64::from(i) / u64::from(n_spans)) as u32;
             spans.push(Span { slot: spans.len() as u32, first: cut(i), last: cut(i + 1), padding: 0 });
         }
@@ -649,7 +649,7 @@ fn spans(first: &[u32], n_processors: usize) -> (Vec<Span>, Vec<u32>) {
     (spans, slots)
 }
 
-/// How the copy engine reads boxes of 64 × 64 elements of two bytes: swizzled over 128 bytes, zeros beyond the edges.
+/// Tensor map for boxes of 64 × 64 elements of two bytes: swizzled over 128 bytes, zeros beyond the edges.
 fn tensor_map(kind: CUtensorMapDataType, shape: Shape, row_bytes: u64, address: u64) -> Result<TensorMap, DriverError> {
     let (sizes, strides) = ([shape.cols as u64, shape.rows as u64], [row_bytes]);
     let (boxes, steps) = ([PANEL as u32; 2], [1u32; 2]);
@@ -711,7 +711,7 @@ mod tests {
     }
 
     proptest! {
-        /// Thread blocks compute every column, and none of them computes nothing.
+        /// Thread blocks compute every column, and each computes at least one.
         #[test]
         fn chunks_cover_all_columns(width in 1_usize..3000) {
             let Chunks { n, cols } = Chunks::of(width);

@@ -1,4 +1,4 @@
-//! `kernels/tiles_mma.cu`: dense blocks of a pattern, multiplied by the tensor cores of every card.
+//! `kernels/tiles_mma.cu`: dense blocks of a pattern, multiplied by `mma.sync`, which every GPU has.
 
 use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype};
@@ -9,11 +9,11 @@ use crate::backend::Cuda;
 use crate::compile::Source;
 use crate::matrix::pitch;
 
-/// Panels on their way to a thread block; `kernels/tiles_mma.cu` says the same.
+/// Panels in flight to a thread block; must match `kernels/tiles_mma.cu`.
 const STAGES: usize = 4;
 /// Threads of a block.
 const THREADS: u32 = 256;
-/// Columns up to which registers suffice for two thread blocks on a processor; the kernel is bounded accordingly.
+/// Most columns for which registers suffice for two thread blocks per SM; the kernel's launch bounds follow it.
 const NARROW: usize = 64;
 
 /// `Planes` of `kernels/tiles_mma.cu`.
@@ -56,9 +56,9 @@ impl Cuda {
         Ok(())
     }
 
-    /// The larger and the smaller halves, or twice an operand in bf16.
+    /// Larger and smaller halves of the operand; an operand in bf16 is passed twice.
     fn planes(&self, x: &Operand<'_>, halves: Option<&Halves>) -> Planes {
-        // Copies of eight elements end where the next row begins, or before.
+        // Copies of eight elements end at the next row or before it.
         let (rows, cols) = (x.shape.rows as u64, pitch(x.shape.cols) as u64);
         let Some(halves) = halves else {
             assert_eq!(x.dtype, Dtype::Bf16, "operands in f32 come as halves");
@@ -68,7 +68,7 @@ impl Cuda {
         Planes { of: [larger, larger + cols * size_of::<u16>() as u64], pitch: 2 * cols, rows, cols }
     }
 
-    /// The kernel for so many columns at once, and the shared memory that it asks for.
+    /// Kernel for `cols` columns at once, and its bytes of shared memory.
     fn mma_kernel(
         &self,
         operation: &'static str,
@@ -83,8 +83,8 @@ impl Cuda {
     }
 }
 
-/// Shared memory of a thread block: panels, whose rows are 16 bytes longer than their elements, with the bits of a
-/// block each.
+/// Bytes of shared memory of a thread block: panels and the bits of a block for each. Rows of panels are 16 bytes
+/// longer than their elements.
 fn shared_bytes(cols: usize) -> usize {
     STAGES * (PANEL * (size_of::<u16>() * cols + 16) + WORDS * size_of::<u32>())
 }
@@ -94,8 +94,8 @@ mod tests {
     use super::*;
     use crate::ops::tiles::COLS_MAX;
 
-    /// 99 KiB is the most that compute capability 8.6 and 12.0 give a thread block; they have 100 KiB for a processor,
-    /// and the system takes one for each thread block.
+    /// Compute capabilities 8.6 and 12.0 give a thread block at most 99 KiB. An SM has 100 KiB, and the system takes
+    /// 1 KiB for each thread block.
     #[test]
     fn panels_fit_the_smallest_shared_memory() {
         assert!(shared_bytes(COLS_MAX) <= 99 << 10);

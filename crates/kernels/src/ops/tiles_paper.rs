@@ -1,4 +1,4 @@
-//! `kernels/tiles_paper.cu`: tiles of 32 × 32 through shared memory, one warp for each, as paper A multiplies them.
+//! `kernels/tiles_paper.cu`: tiles of 32 × 32 in shared memory, one warp for each, as in paper A.
 
 use std::cmp::Reverse;
 
@@ -11,16 +11,16 @@ use super::tiles::{Blocks, SPANS_PER_PROCESSOR, SlotSums, WINDOW};
 use crate::backend::Cuda;
 use crate::compile::Source;
 
-/// Rows of tiles in a window, each a warp's.
+/// Rows of tiles in a window, one per warp.
 const TILE_ROWS: usize = WINDOW / BlockLayout::Tiles.rows();
 /// Columns that a warp computes, one for each lane.
 const COLS: usize = 32;
-/// Thread blocks for each processor: as many as its shared memory has room for, and more.
+/// Thread blocks per SM: as many as its shared memory has space for, and more.
 const BLOCKS_PER_PROCESSOR: usize = 8;
-/// The fewest tiles that are worth a share of their own.
+/// Fewest tiles of a share.
 const TILES_MIN: u32 = 16;
 
-/// `Share` of `kernels/tiles_paper.cu`.
+/// Part of a window: `Share` of `kernels/tiles_paper.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Share {
@@ -67,19 +67,18 @@ impl Cuda {
         let at_once = n_shares.min((BLOCKS_PER_PROCESSOR * self.device.processors()) as u32);
         let grid_dim = (at_once, x.shape.cols.div_ceil(COLS) as u32, 1);
         let config = LaunchConfig { grid_dim, block_dim: ((TILE_ROWS * 32) as u32, 1, 1), shared_mem_bytes: 0 };
-        // SAFETY: `first` tells for each row of tiles which tiles it has, each with bits and a column; the matrix says
-        // where it ends and has the type that the kernel was compiled for; each share has a slot of `WINDOW` rows of
-        // its own.
+        // SAFETY: `first` gives the tiles of each row of tiles, each with bits and a column; the matrix says where it
+        // ends and has the type that the kernel was compiled for; each share has a slot of `WINDOW` rows of its own.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         Ok(())
     }
 }
 
-/// Cuts windows, whose rows of tiles begin at `first`, into shares, one for each slot, and puts the longest first; and
-/// the first slot of each window, and one more.
+/// Cuts windows into shares, one for each slot, and sorts them by falling length. `first` holds the first tile of
+/// each row of tiles. Also returns the first slot of each window, and one more.
 pub(super) fn shares(first: &[u32], n_processors: usize) -> (Vec<Share>, Vec<u32>) {
     let lengths: Vec<u32> = first.windows(2).map(|ends| ends[1] - ends[0]).collect();
-    // A share takes as long as the warp with the most tiles.
+    // A share takes as long as its warp with the most tiles.
     let longest: Vec<u32> = lengths.chunks(TILE_ROWS).filter_map(|rows| rows.iter().copied().max()).collect();
     let all: usize = longest.iter().map(|&length| length as usize).sum();
     let most = (all.div_ceil(n_processors * SPANS_PER_PROCESSOR) as u32).max(TILES_MIN);
@@ -102,7 +101,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Every window with tiles has all its parts, in slots side by side.
+        /// Every window with tiles has all its parts, in consecutive slots.
         #[test]
         fn shares_take_all_parts(lengths in prop::collection::vec(0_u32..400, 1..100), n_processors in 1_usize..8) {
             let first: Vec<u32> = std::iter::once(0).chain(lengths.iter().scan(0, |end, &n| {

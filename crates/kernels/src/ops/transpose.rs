@@ -1,4 +1,4 @@
-//! `kernels/transpose.cu`: the transpose of a pattern that the host has never seen.
+//! `kernels/transpose.cu`: transpose of a pattern that exists only on the device.
 
 use cudarc::driver::{CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compute::ComputeError;
@@ -9,9 +9,9 @@ use crate::device::{BLOCK, threads_for};
 use crate::matrix::CudaCsr;
 use crate::ops::Found;
 
-/// Lanes of a row, or of a column; `kernels/transpose.cu` says the same.
+/// Lanes of a row, or of a column; must match `kernels/transpose.cu`.
 const LANES: usize = 8;
-/// Columns of more entries are ordered in pieces; the same.
+/// Longest column that is sorted as one; longer ones are sorted in pieces. Must match `kernels/transpose.cu`.
 const SHORT: usize = 128;
 
 /// `Ordered` of `kernels/transpose.cu`.
@@ -29,7 +29,7 @@ struct Ordered {
 unsafe impl DeviceRepr for Ordered {}
 
 impl Cuda {
-    /// The transpose of compressed rows, without a word to the host. Entries of a column keep their order.
+    /// Transposes compressed rows without synchronising with the host. Entries of a column keep their order.
     pub(super) fn transposed_on_device(&self, operation: &'static str, csr: &CudaCsr) -> Result<CudaCsr, ComputeError> {
         let (n_columns, nnz) = (csr.shape.cols, csr.nnz);
         check_size(operation, nnz)?;
@@ -40,7 +40,7 @@ impl Cuda {
         let tiles = self.pointer(Some(&cleared));
         let n_pieces = tiles + (n_tiles * size_of::<u64>()) as u64;
         let counts = n_pieces + size_of::<u64>() as u64;
-        // A piece has more entries than a short column, or is one of several that have.
+        // A piece has more entries than a short column, or belongs to a column with several pieces.
         let pieces: CudaSlice<u64> = self.scratch(operation, nnz / SHORT + 1)?;
         let [entries, rows] = [(); 2].map(|()| self.scratch::<u32>(operation, nnz));
         let (entries, rows) = (entries?, rows?);
@@ -63,21 +63,21 @@ impl Cuda {
         let count = kernel("count_columns")?;
         let mut launch = self.device.stream.launch_builder(&count);
         launch.arg(&csr.indices).arg(&n).arg(&counts);
-        // SAFETY: there are `n` indices, all of them columns, for each of which there is a count.
+        // SAFETY: there are `n` indices, all of them columns, and there is a count for each column.
         unsafe { launch.launch(threads_for(nnz)) }.map_err(&failed)?;
 
         let offsets = kernel("offsets_of_columns")?;
         let mut launch = self.device.stream.launch_builder(&offsets);
         launch.arg(&counts).arg(&n_cols).arg(columns).arg(&tiles).arg(&n_pieces).arg(&pieces);
         let config = LaunchConfig { grid_dim: (n_tiles as u32, 1, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 };
-        // SAFETY: blocks are tiles of all columns, each with a cleared word; there is an offset for each column and one
-        // more, and room for all pieces of long ones.
+        // SAFETY: blocks are tiles of all columns, each with a cleared word; there is an offset for each column and
+        // one more, and space for all pieces of long ones.
         unsafe { launch.launch(config) }.map_err(&failed)?;
 
         let list = kernel("list_entries")?;
         let mut launch = self.device.stream.launch_builder(&list);
         launch.arg(&csr.indptr).arg(&csr.indices).arg(&n_rows).arg(columns).arg(&counts).arg(&entries).arg(&rows);
-        // SAFETY: columns have as many places as entries, counts are zero again, and there are `n` of entries and rows.
+        // SAFETY: columns have as many places as entries, counts are zero again, and there are `n` entries and rows.
         unsafe { launch.launch(threads_for(csr.shape.rows.saturating_mul(LANES))) }.map_err(&failed)?;
 
         let order = kernel("order_entries")?;
@@ -85,14 +85,14 @@ impl Cuda {
         let indices = self.pointer(Some(&transpose.indices));
         let ordered = Ordered { rows: self.pointer(Some(&rows)), values, indices, positions, out_values };
         launch.arg(columns).arg(&n_cols).arg(&n_pieces).arg(&pieces).arg(&entries).arg(&ordered);
-        // SAFETY: entries are those of the pattern, each once; values are as many, here and there, or absent here and
-        // there. Pieces are of columns, and there is a thread for each of their entries, or all take turns.
+        // SAFETY: entries are those of the pattern, each once; both sides have as many values, or neither has any.
+        // Pieces are of columns, and there is a thread for each of their entries, or threads loop.
         unsafe { launch.launch(threads_for(nnz.max(n_columns.saturating_mul(LANES)))) }.map_err(&failed)?;
         Ok(transpose)
     }
 }
 
-/// Refuses more entries than a word numbers.
+/// Fails if there are more entries than 32 bits can number.
 fn check_size(operation: &'static str, nnz: usize) -> Result<(), ComputeError> {
     if u32::try_from(nnz).is_ok() {
         return Ok(());

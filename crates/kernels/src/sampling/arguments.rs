@@ -1,10 +1,9 @@
-//! What kernels are handed: the structs of `kernels/sampling.cuh`, `kernels/walks.cu` and
-//! `kernels/neighborhoods.cu`, field by field. Addresses are those of
-//! device memory, zero for what is absent.
+//! Kernel arguments: the structs of `kernels/sampling.cuh`, `kernels/walks.cu` and `kernels/neighborhoods.cu`, field
+//! by field. Addresses are those of device memory, zero for absent arrays.
 
 use cudarc::driver::DeviceRepr;
 
-/// `Topology`.
+/// Graph: `Topology`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Topology {
@@ -13,7 +12,7 @@ pub(super) struct Topology {
     pub(super) rows: u64,
 }
 
-/// `Bias`; of zeros where edges have no weights.
+/// Weights of edges: `Bias`; all zero if edges have no weights.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Weights {
@@ -21,7 +20,7 @@ pub(super) struct Weights {
     pub(super) n_positive: u64,
 }
 
-/// `Table` of `kernels/sampling_hashed.cu`.
+/// Hash table: `Table` of `kernels/sampling_hashed.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table {
@@ -31,7 +30,7 @@ pub(super) struct Table {
     pub(super) mask: u64,
 }
 
-/// `Control`.
+/// Control words of a batch: `Control`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Control {
@@ -39,7 +38,7 @@ pub(super) struct Control {
     pub(super) n_hops: u64,
 }
 
-/// `Hop`.
+/// Hop of a batch: `Hop`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hop {
@@ -58,10 +57,10 @@ pub(super) struct Hop {
     pub(super) once: u32,
 }
 
-/// The fan-out of a hop that takes all neighbours, `Hop::ALL`.
+/// Fan-out of a hop that takes all neighbours: `Hop::ALL`.
 pub(super) const ALL: u32 = u32::MAX;
 
-/// `Walks`.
+/// Random walks: `Walks`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walks {
@@ -80,7 +79,7 @@ pub(super) struct Walks {
     pub(super) is_second_order: u32,
 }
 
-/// `Drawn` of `kernels/neighborhoods.cu`.
+/// Sampled rows of a hop: `Drawn` of `kernels/neighborhoods.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drawn {
@@ -97,7 +96,7 @@ pub(super) struct Drawn {
     pub(super) values: u64,
 }
 
-/// `Weighing`; of zeros where there is nothing to multiply by.
+/// Factors of entries: `Weighing`; all zero if there are none.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weighing {

@@ -1,4 +1,4 @@
-//! [`DeviceBatch`]: a mini-batch on a device, and how it comes to the host.
+//! [`DeviceBatch`]: a mini-batch on a device, and its download to the host.
 //!
 //! ```text
 //! nodes      seeds │ new of hop 0 │ new of hop 1 │ …      every block begins with the list of the one nearer the seeds
@@ -18,33 +18,33 @@ use super::repeat::Repeated;
 use super::{Capacities, OPERATION};
 use crate::Cuda;
 
-/// Blocks in the memory of a device, written by [`DeviceSampler::sample_into`](super::DeviceSampler::sample_into) again
-/// and again.
+/// Blocks in device memory, overwritten by each [`DeviceSampler::sample_into`](super::DeviceSampler::sample_into).
 pub struct DeviceBatch {
     pub(super) capacities: Capacities,
     pub(super) options: NeighborOptions,
     pub(super) words: Words,
-    /// Nodes of the graph.
+    /// Number of nodes of the graph.
     pub(super) n_columns: usize,
-    /// What was asked for.
+    /// Seeds and key of the latest request.
     pub(super) seeds: Vec<NodeId>,
     pub(super) key: DrawKey,
-    /// Words of control, then seeds.
+    /// Control words, then seeds.
     pub(super) page: CudaSlice<u64>,
     pub(super) nodes: CudaSlice<NodeId>,
     pub(super) indptr: CudaSlice<u64>,
     pub(super) sources: CudaSlice<NodeId>,
-    /// Local columns, where global ones are kept beside them; else they take the place of these.
+    /// Local ids of sources, if global ones are kept as well; else they replace these in `sources`.
     pub(super) columns: Option<CudaSlice<NodeId>>,
     pub(super) edge_ids: Option<CudaSlice<u64>>,
     pub(super) shares: Option<Shares>,
-    /// Where seeds and edges are in a table, if nodes have their places there: seeds first, as many as there may be.
+    /// Slots of seeds and edges in the hash table, if nodes have places there: first those of seeds, at full
+    /// capacity.
     slots: Option<CudaSlice<u32>>,
     pub(super) tiles: CudaSlice<u64>,
     pub(super) repeated: Repeated,
 }
 
-/// How the draws of a hop are divided among its rows.
+/// Division of the draws of a hop among its rows.
 pub(super) struct Shares {
     pub(super) running: CudaSlice<u64>,
     pub(super) counts: CudaSlice<u32>,
@@ -59,12 +59,12 @@ pub(super) const SETTLE_TILE_MIN: u64 = 256;
 /// Edges of a tile of `list_first`.
 pub(super) const EDGE_TILE: u64 = 256;
 
-/// Where in [`DeviceBatch::tiles`] each launch of a hop has its words.
+/// Offsets of each launch of a hop in [`DeviceBatch::tiles`], in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HopTiles {
     pub(super) draw: u64,
     pub(super) settle: u64,
-    /// One word for the largest weight, then those of tiles.
+    /// Offset of one word for the largest weight, then those of tiles.
     pub(super) shares: u64,
     pub(super) end: u64,
 }
@@ -77,7 +77,7 @@ impl HopTiles {
         Self { draw: first, settle, shares, end }
     }
 
-    /// Those of all hops.
+    /// Offsets of all hops.
     pub(super) fn of_hops(capacities: &Capacities, n_hops: usize, size: PlacesSize, has_shares: bool) -> Vec<Self> {
         let n_settle = match size {
             PlacesSize::Words(n_words) => n_words / SETTLE_TILE_MIN,
@@ -137,34 +137,34 @@ impl DeviceBatch {
         })
     }
 
-    /// How large batches may be.
+    /// Capacities of the batch.
     #[must_use]
     pub fn capacities(&self) -> &Capacities {
         &self.capacities
     }
 
-    /// Where seeds begin on the device: behind the words of the page.
+    /// Device address of the seeds, behind the control words.
     pub(super) fn seeds_at(&self, cuda: &Cuda) -> u64 {
         cuda.pointer(Some(&self.page)) + (self.words.len() * size_of::<u64>()) as u64
     }
 
-    /// Where local ids of edges begin.
+    /// Device address of the local ids of sources.
     pub(super) fn columns_at(&self, cuda: &Cuda) -> u64 {
         cuda.pointer(Some(self.columns.as_ref().unwrap_or(&self.sources)))
     }
 
-    /// Where the slots of seeds begin, and those of edges.
+    /// Device addresses of the slots of seeds and of edges.
     pub(super) fn slots_at(&self, cuda: &Cuda) -> (u64, u64) {
         let of_seeds = cuda.pointer(self.slots.as_ref());
         (of_seeds, of_seeds + self.capacities.nodes[0] * size_of::<u32>() as u64)
     }
 
-    /// Hops whose sources get local ids.
+    /// Number of hops whose sources get local ids.
     pub(super) fn n_local_hops(&self) -> usize {
         self.words.n_hops - usize::from(self.options.inputs == Columns::Global)
     }
 
-    /// Where the offsets of a hop's rows begin.
+    /// Index of the first offset of a hop's rows in `indptr`.
     pub(super) fn first_offset(&self, hop: usize) -> usize {
         match self.options.expand {
             Expand::Once => 0,
@@ -172,7 +172,7 @@ impl DeviceBatch {
         }
     }
 
-    /// Edges of a hop's block.
+    /// Number of edges of a hop's block.
     pub(super) fn n_edges_of(&self, sizes: &BatchSizes, hop: usize) -> usize {
         let first = match self.options.expand {
             // Offsets of the rows of all hops are one list, of which a block has the first.
@@ -183,7 +183,7 @@ impl DeviceBatch {
         (sizes.end_edges[hop] - first) as usize
     }
 
-    /// How large the batch is, once it is made.
+    /// Sizes of the batch, once it is sampled.
     ///
     /// # Errors
     /// When the device fails.
@@ -192,7 +192,7 @@ impl DeviceBatch {
         Ok(self.words.sizes(&words, self.n_local_hops()))
     }
 
-    /// The batch as the sampler of the host makes it.
+    /// Downloads the batch in the form of the host's sampler.
     ///
     /// # Errors
     /// When it exceeds its capacities, a seed is listed twice, or the device fails.
@@ -212,7 +212,7 @@ impl DeviceBatch {
         Ok(MiniBatch { blocks: blocks.collect::<Result<_, ComputeError>>()? })
     }
 
-    /// The block of a hop.
+    /// Block of a hop.
     fn block(&self, cuda: &Cuda, sizes: &BatchSizes, parts: &HostParts, hop: usize) -> Result<Block, ComputeError> {
         let is_global = hop >= self.n_local_hops();
         let n_destinations = sizes.n_nodes[hop] as usize;
@@ -234,7 +234,7 @@ impl DeviceBatch {
         })
     }
 
-    /// Refuses a batch that is not what was asked for.
+    /// Fails if the batch is incomplete or its seeds are invalid.
     pub(super) fn check(&self, sizes: &BatchSizes) -> Result<(), ComputeError> {
         if sizes.failure.has_repeated_seed() {
             return Err(repeated_seed(&self.seeds));
@@ -246,7 +246,7 @@ impl DeviceBatch {
     }
 }
 
-/// Error of seeds of which one is listed twice.
+/// Error of a seed that is listed twice.
 fn repeated_seed(seeds: &[NodeId]) -> ComputeError {
     let repeated = (0..seeds.len()).find_map(|at| {
         let first = seeds[..at].iter().position(|seed| *seed == seeds[at])?;
@@ -257,7 +257,7 @@ fn repeated_seed(seeds: &[NodeId]) -> ComputeError {
     ComputeError::argument(OPERATION, what)
 }
 
-/// Error of a batch that exceeds these capacities.
+/// Error of a batch that exceeds its capacities.
 fn overflow(Capacities { nodes, edges }: &Capacities) -> ComputeError {
     let what = format!(
         "the batch has more than {edges} edges, or more nodes a hop than {nodes:?}: call the sampler's `complete`, which \
@@ -266,7 +266,7 @@ fn overflow(Capacities { nodes, edges }: &Capacities) -> ComputeError {
     ComputeError::argument(OPERATION, what)
 }
 
-/// What blocks are cut from.
+/// Lists of a batch on the host, from which blocks are cut.
 struct HostParts {
     nodes: Vec<NodeId>,
     sources: Vec<NodeId>,
@@ -274,7 +274,7 @@ struct HostParts {
     edge_ids: Option<Vec<u64>>,
 }
 
-/// The first elements of a list.
+/// First `n` elements of a list, downloaded.
 pub(super) fn read_first<T: DeviceRepr + Default + Clone>(
     cuda: &Cuda,
     list: &CudaSlice<T>,

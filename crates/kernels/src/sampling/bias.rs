@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::{DeviceTopology, OPERATION, arguments};
 use crate::Cuda;
 
-/// A [`Bias`] on a device.
+/// [`Bias`] on a device.
 pub(super) struct DeviceBias {
     running: CudaSlice<u64>,
     n_positive: CudaSlice<u32>,
@@ -17,7 +17,7 @@ pub(super) struct DeviceBias {
 }
 
 impl DeviceBias {
-    /// Copies the weights of the edges of `graph`, which `topology` is.
+    /// Uploads the weights of the edges of `graph`, which is the host copy of `topology`.
     pub(super) fn upload(
         cuda: &Cuda,
         topology: &DeviceTopology,
@@ -44,13 +44,13 @@ impl DeviceBias {
         }
     }
 
-    /// The address of a power of two for each row.
+    /// Device address of the exponents, a power of two for each row.
     pub(super) fn exponents(&self, cuda: &Cuda) -> u64 {
         cuda.pointer(Some(&self.exponents))
     }
 }
 
-/// Refuses weights of other edges than those of the graph on the device or on the host.
+/// Fails if the weights are not of the edges of the graph on the device and on the host.
 fn check_edges(weights: usize, on_gpu: usize, on_host: usize, same_nodes: bool) -> Result<(), ComputeError> {
     if [weights, on_gpu] == [on_host; 2] && same_nodes {
         return Ok(());
@@ -62,7 +62,7 @@ fn check_edges(weights: usize, on_gpu: usize, on_host: usize, same_nodes: bool) 
     Err(ComputeError::argument(OPERATION, what))
 }
 
-/// How many weights are not zero.
+/// Number of weights that are not zero, from running sums.
 fn n_increases(running: &[u64]) -> u32 {
     let mut before = 0;
     running.iter().filter(|&&sum| std::mem::replace(&mut before, sum) < sum).count() as u32

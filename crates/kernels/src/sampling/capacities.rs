@@ -1,10 +1,10 @@
-//! [`Capacities`]: how large the batches are that there is memory for.
+//! [`Capacities`]: sizes of the batches that memory is allocated for.
 
 use girih_sampling::{Draws, Neighbors};
 
 use super::BatchSizes;
 
-/// Room of the batches of a sampler.
+/// Capacities of the batches of a sampler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capacities {
     /// Nodes found before each hop and after the last: of the seeds, with the first hop, and so on.
@@ -13,23 +13,23 @@ pub struct Capacities {
     pub edges: u64,
 }
 
-/// What bounds every batch.
+/// Bounds of every batch.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds<'a> {
     pub(super) n_nodes: u64,
     pub(super) n_edges: u64,
-    /// The most edges that so many nodes have.
+    /// Most edges that a given number of nodes has.
     pub(super) edges_of_nodes: &'a dyn Fn(u64) -> u64,
     pub(super) batch_size: u64,
     pub(super) hops: &'a [Neighbors],
     pub(super) draws: Draws,
     pub(super) replace: bool,
-    /// The last hop finds no nodes, because its sources keep their global ids.
+    /// Whether the last hop finds no nodes, because its sources keep their global ids.
     pub(super) last_is_global: bool,
 }
 
 impl Capacities {
-    /// What no batch exceeds: `B · Π (1 + K)` nodes, or all of the graph.
+    /// Upper bound of every batch: `B · Π (1 + K)` nodes, or all of the graph.
     pub(super) fn largest(bounds: Bounds<'_>) -> Self {
         let mut nodes = vec![bounds.batch_size.min(bounds.n_nodes)];
         let mut edges = 0u64;
@@ -43,7 +43,7 @@ impl Capacities {
         Self { nodes, edges }
     }
 
-    /// 3 % more than the largest of some batches, and no more than these capacities, which none exceeds.
+    /// Capacities 3 % above the largest of some batches, and no more than these capacities, which none exceeds.
     pub(super) fn fitted(&self, measured: &[BatchSizes]) -> Self {
         let with_margin = |most: u64| most + most.div_ceil(100) * 3;
         let most = |of: &dyn Fn(&BatchSizes) -> u64| measured.iter().map(of).max().unwrap_or(0);
@@ -58,7 +58,7 @@ impl Capacities {
 }
 
 impl Bounds<'_> {
-    /// The most edges that a hop draws for so many nodes.
+    /// Most edges that a hop draws for `rows` nodes.
     fn edges_of(&self, rows: u64, neighbors: Neighbors) -> u64 {
         let drawn = match neighbors {
             Neighbors::All => return (self.edges_of_nodes)(rows),
@@ -70,7 +70,7 @@ impl Bounds<'_> {
     }
 }
 
-/// The most edges that `n` nodes have of a graph with so many: those with the most neighbours.
+/// Most edges that `n` nodes of a graph with `n_edges` edges have: those of the nodes with the highest degrees.
 pub(super) fn edges_of_nodes(n_edges: u64, n: u64, degrees: impl FnOnce() -> Vec<u64>) -> u64 {
     let mut degrees = degrees();
     if n >= degrees.len() as u64 {

@@ -1,35 +1,35 @@
-//! The words that a batch is steered by, as `Control` of `kernels/sampling.cuh` reads them.
+//! Control words of a batch, as `Control` of `kernels/sampling.cuh` reads them.
 //!
 //! ```text
-//! 0            what is wrong, as bits
+//! 0            failures, as bits
 //! 1 + h        nodes found before hop h, for h = 0..=hops
-//! 2 + H + h    where the edges of hop h begin, which is where those of hop h − 1 end, for h = 0..=hops
+//! 2 + H + h    first edge of hop h, which is the end of hop h − 1, for h = 0..=hops
 //! 3 + 2H       the key, its first word low
 //! 4 + 2H       the number of the batch
 //! then         seeds, two to a word
 //! ```
-//! The host writes all of them before a batch, zeros where the device will; one copy brings them there.
+//! The host writes all of them before a batch, with zeros where the device writes; one copy brings them there.
 
 use girih_graph_format::NodeId;
 use girih_random::Key;
 
-/// Where the words are, of a batch with so many hops.
+/// Layout of the words of a batch with `n_hops` hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Words {
     pub(super) n_hops: usize,
 }
 
-/// How large a batch is.
+/// Sizes of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchSizes {
-    /// Nodes of each block from the seeds on: the seeds, then what each hop that is relabelled has found besides.
+    /// Nodes of each block from the seeds on: the seeds, then the new nodes of each relabelled hop in addition.
     pub n_nodes: Vec<u64>,
-    /// Where the edges of each hop end, if those of all hops follow each other.
+    /// End of the edges of each hop, in the list of all hops.
     pub end_edges: Vec<u64>,
     pub(super) failure: Failure,
 }
 
-/// What is wrong with a batch.
+/// Failures of a batch, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failure(u64);
 
@@ -37,19 +37,19 @@ impl Failure {
     const TOO_MANY: u64 = 1 | 2;
     const SEED_TWICE: u64 = 4;
 
-    /// It exceeds the capacities.
+    /// Whether the batch exceeds its capacities.
     pub(super) fn is_overflow(self) -> bool {
         self.0 & Self::TOO_MANY != 0
     }
 
-    /// A seed is listed twice.
+    /// Whether a seed is listed twice.
     pub(super) fn has_repeated_seed(self) -> bool {
         self.0 & Self::SEED_TWICE != 0
     }
 }
 
 impl BatchSizes {
-    /// Whether the batch exceeds its capacities; its sizes are then what there was room for.
+    /// Whether the batch exceeds its capacities; its sizes are then limited by these.
     #[must_use]
     pub fn is_overflow(&self) -> bool {
         self.failure.is_overflow()
@@ -63,17 +63,17 @@ impl BatchSizes {
 }
 
 impl Words {
-    /// How many there are besides seeds.
+    /// Number of words besides seeds.
     pub(super) fn len(self) -> usize {
         5 + 2 * self.n_hops
     }
 
-    /// With so many seeds.
+    /// Number of words with `n_seeds` seeds.
     pub(super) fn len_with(self, n_seeds: usize) -> usize {
         self.len() + n_seeds.div_ceil(2)
     }
 
-    /// The words before a batch.
+    /// Words before a batch.
     pub(super) fn of_request(self, seeds: &[NodeId], key: Key, batch: u32) -> Vec<u64> {
         let mut words = vec![0; self.len()];
         words[1] = seeds.len() as u64;
@@ -84,8 +84,8 @@ impl Words {
         words
     }
 
-    /// The words before the draws of one hop for some nodes, whose edges begin at `first_edge` among those that were
-    /// asked for.
+    /// Words before the draws of one hop for `n_nodes` nodes, whose edges begin at `first_edge` among the requested
+    /// ones.
     pub(super) fn of_draws(self, (hop, n_nodes, first_edge): (usize, u64, u64), key: Key, batch: u32) -> Vec<u64> {
         let mut words = self.of_request(&[], key, batch);
         words[1 + hop] = n_nodes;
@@ -93,7 +93,7 @@ impl Words {
         words
     }
 
-    /// What the words after a batch say of it; `n_local` hops were relabelled.
+    /// Sizes of a batch from its words; `n_local` hops were relabelled.
     pub(super) fn sizes(self, words: &[u64], n_local: usize) -> BatchSizes {
         let edges = 3 + self.n_hops;
         BatchSizes {

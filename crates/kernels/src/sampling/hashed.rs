@@ -1,4 +1,4 @@
-//! [`Hashed`]: places by a hash table, `kernels/sampling_hashed.cu`.
+//! [`Hashed`]: local ids by a hash table, `kernels/sampling_hashed.cu`.
 
 use cudarc::driver::{CudaFunction, CudaSlice, PushKernelArg, sys};
 use girih_compute::ComputeError;
@@ -10,7 +10,7 @@ use crate::Cuda;
 use crate::compile::{Defines, Source};
 use crate::device::threads_for;
 
-/// A slot for each node of a batch.
+/// Hash table with a slot for each node of a batch.
 pub(super) struct Hashed {
     /// Keys, first edges and places of all slots.
     words: CudaSlice<u32>,
@@ -23,7 +23,7 @@ pub(super) struct Hashed {
 }
 
 impl Hashed {
-    /// For batches no larger than `largest`.
+    /// Allocates a table for batches no larger than `largest`.
     ///
     /// # Errors
     /// When batches may have more edges than a word counts, or the memory of the device does not suffice.
@@ -45,7 +45,7 @@ impl Hashed {
         let stream = &cuda.device.stream;
         stream.context().bind_to_thread().map_err(Cuda::failed(OPERATION))?;
         let (at, n) = (cuda.pointer(Some(&self.words)), self.words.len());
-        // SAFETY: so many words are there, which nobody else uses.
+        // SAFETY: so many words are there, and nobody else uses them.
         let result = unsafe { sys::cuMemsetD32Async(at, u32::MAX, n, stream.cu_stream()) };
         result.result().map_err(Cuda::failed(OPERATION))
     }
@@ -64,7 +64,7 @@ impl Hashed {
         let config = threads_for(batch.capacities.nodes[0].max(n_tiles) as usize);
         let mut launch = cuda.device.stream.launch_builder(&self.begin);
         launch.arg(&control).arg(&seeds).arg(&nodes).arg(&table).arg(&of_seeds).arg(&tiles).arg(&n_tiles);
-        // SAFETY: there is room for each seed and its slot, and so many words for tiles; the caller vouches for the
+        // SAFETY: there is space for each seed and its slot, and so many words for tiles; the caller vouches for the
         // rest.
         unsafe { launch.launch(config) }.map_err(Cuda::failed(OPERATION))?;
         Ok(())
@@ -83,8 +83,8 @@ impl Hashed {
         let (edges, most) = (batch.capacities.edges, batch.capacities.nodes[hop + 1]);
         let mut launch = cuda.device.stream.launch_builder(&self.insert);
         launch.arg(&control).arg(&at).arg(&sources).arg(&table).arg(&of_edges);
-        // SAFETY: there is a slot for each edge, and the table has room for all nodes of the largest batch; the caller
-        // vouches for the rest.
+        // SAFETY: there is a slot for each edge, and the table has space for all nodes of the largest batch; the
+        // caller vouches for the rest.
         unsafe { launch.launch(threads_for(edges as usize)) }.map_err(Cuda::failed(OPERATION))?;
 
         let mut launch = cuda.device.stream.launch_builder(&self.list);
@@ -103,7 +103,7 @@ impl Hashed {
         let config = threads_for((batch.capacities.edges + batch.capacities.nodes[0]) as usize);
         let mut launch = cuda.device.stream.launch_builder(&self.number);
         launch.arg(&control).arg(&n_local).arg(&table).arg(&of_edges).arg(&columns);
-        // SAFETY: each edge of these hops has a slot, and room for its local id; the caller vouches for the rest.
+        // SAFETY: each edge of these hops has a slot, and space for its local id; the caller vouches for the rest.
         unsafe { launch.launch(config) }.map_err(Cuda::failed(OPERATION))?;
         let mut launch = cuda.device.stream.launch_builder(&self.empty);
         launch.arg(&control).arg(&n_local).arg(&table).arg(&of_seeds).arg(&of_edges);
@@ -113,10 +113,10 @@ impl Hashed {
     }
 }
 
-/// Slots of a table that is at most half full.
+/// Number of slots of a table that is at most half full.
 ///
 /// # Errors
-/// When a word does not count edges.
+/// When 32 bits do not count the edges.
 fn n_slots(largest: &Capacities) -> Result<usize, ComputeError> {
     if largest.edges >= u64::from(u32::MAX) {
         let what = format!(

@@ -1,12 +1,12 @@
-//! The launches of a batch: `kernels/sampling_*.cu`.
+//! Launches of a batch: `kernels/sampling_*.cu`.
 //!
 //! ```text
-//! begin    seeds are the first nodes
-//! draw     a pass over the rows of a hop: how many edges each gets, where they go (sums of tiles, in one pass), which they are
-//! settle   new nodes get their places
-//! finish   global ids become local ones
+//! begin    makes seeds the first nodes
+//! draw     a pass over the rows of a hop: number of edges of each, their positions (sums of tiles, in one pass), and the edges
+//! settle   gives new nodes their local ids
+//! finish   replaces global ids by local ones
 //! ```
-//! All but draws are [`Places`]'; where ranks hold patches, draws are [`PatchDraws`]'.
+//! [`Places`] implements all but draws; where ranks hold patches, [`PatchDraws`] implements draws.
 
 use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 use girih_compute::ComputeError;
@@ -20,26 +20,26 @@ use crate::Cuda;
 use crate::compile::{Defines, Source};
 use crate::device::{BLOCK, threads_for};
 
-/// The largest fan-out that a thread draws for its row, `kernels/sampling_few.cu`.
+/// Largest fan-out that a single thread draws for its row, `kernels/sampling_few.cu`.
 const FEW_MAX: u32 = 16;
 
-/// The kernels that draw, looked up once: a batch takes less time than looking them up for each.
+/// Kernels that draw, looked up once: a look-up takes longer than a batch.
 pub(super) struct Kernels {
     pub(super) draws: Vec<DrawKernel>,
     shares: Option<ShareKernels>,
 }
 
-/// What draws the neighbours of a hop.
+/// Kernel that draws the neighbours of a hop.
 pub(super) struct DrawKernel {
     function: CudaFunction,
-    /// Rows of a block, and threads.
+    /// Rows of a block; `threads`: its threads.
     rows: u64,
     threads: u32,
     /// Whether weights of edges are an argument.
     takes_weights: bool,
 }
 
-/// What divides the draws of a hop among its rows.
+/// Kernels that divide the draws of a hop among its rows.
 struct ShareKernels {
     largest: CudaFunction,
     running: CudaFunction,
@@ -47,7 +47,7 @@ struct ShareKernels {
 }
 
 impl Kernels {
-    /// Compiles what the hops of a sampler need.
+    /// Compiles the kernels for the hops of a sampler.
     pub(super) fn new(
         cuda: &Cuda,
         hops: &[Neighbors],
@@ -86,18 +86,18 @@ impl Kernels {
 }
 
 impl DrawKernel {
-    /// So many lanes for each row, which draw any number of neighbours or take all.
+    /// Kernel with `lanes` lanes for each row, which draws any number of neighbours or takes all.
     pub(super) fn many(cuda: &Cuda, lanes: u32) -> Result<Self, ComputeError> {
         let defines = vec![("LANES", lanes.to_string())];
         let function = cuda.variant(OPERATION, Source::SAMPLING_MANY, "draw_many", &defines)?;
         Ok(Self { function, rows: 32, threads: 256, takes_weights: true })
     }
 
-    /// Puts on the stream what draws for so many rows at most.
+    /// Launches the draws for at most `n_rows` rows.
     ///
     /// # Safety
-    /// Addresses are those of a graph and of a hop of so many rows; there is a word of its tiles for each 32 of these;
-    /// edges end before its `max_edges`, or there is room for so many.
+    /// Addresses are those of a graph and of a hop of so many rows; there is a word of its tiles for each 32 of
+    /// these; edges end before its `max_edges`, or there is space for so many.
     pub(super) unsafe fn launch(
         &self,
         cuda: &Cuda,
@@ -117,7 +117,7 @@ impl DrawKernel {
     }
 }
 
-/// What the launches of a batch have in common.
+/// Common arguments of the launches of a batch.
 pub(super) struct Launches<'a> {
     pub(super) cuda: &'a Cuda,
     pub(super) kernels: &'a Kernels,
@@ -125,10 +125,10 @@ pub(super) struct Launches<'a> {
     pub(super) hops: &'a [Neighbors],
     pub(super) graph: arguments::Topology,
     pub(super) weights: arguments::Weights,
-    /// The address of powers of two of rows.
+    /// Device address of the exponents of rows.
     pub(super) exponents: u64,
     pub(super) places: &'a Places,
-    /// What draws where ranks hold patches.
+    /// Collective draws, if ranks hold patches.
     pub(super) patches: Option<&'a PatchDraws>,
 }
 
@@ -143,7 +143,8 @@ impl Launches<'_> {
         let has_shares = self.kernels.shares.is_some();
         let tiles = HopTiles::of_hops(&self.batch.capacities, self.hops.len(), self.places.size(), has_shares);
         let n_local = self.batch.n_local_hops();
-        // SAFETY: the caller vouches for what is read and written; each launch finds what the ones before it have left.
+        // SAFETY: the caller vouches for the memory that is read and written; each launch finds the results of the
+        // ones before it.
         unsafe {
             self.places.begin(self, tiles.last().map_or(0, |last| last.end))?;
             for (hop, tiles) in tiles.into_iter().enumerate() {
@@ -226,7 +227,7 @@ impl Launches<'_> {
         let mut launch = stream.launch_builder(&kernels.running);
         launch.arg(&self.graph).arg(&in_tiles).arg(&self.weights).arg(&self.exponents).arg(&largest);
         launch.arg(&running).arg(&counts);
-        // SAFETY: there is a block for each tile of rows, a word for it, and room for a sum and a share of each row;
+        // SAFETY: there is a block for each tile of rows, a word for it, and space for a sum and a share of each row;
         // see `run`.
         unsafe { launch.launch(blocks(rows.div_ceil(SHARE_TILE), BLOCK)) }.map_err(Cuda::failed(OPERATION))?;
 
@@ -238,7 +239,7 @@ impl Launches<'_> {
     }
 }
 
-/// Lanes of a row that draws so many neighbours, or takes all.
+/// Lanes of a row that draws this many neighbours, or takes all.
 pub(super) fn lanes_of(neighbors: Neighbors) -> u32 {
     match neighbors {
         Neighbors::Count(count) => count.clamp(8, 32).next_power_of_two(),
@@ -246,7 +247,7 @@ pub(super) fn lanes_of(neighbors: Neighbors) -> u32 {
     }
 }
 
-/// So many blocks, and one where there would be none.
+/// Launch of `n` blocks, at least one.
 pub(crate) fn blocks(n: u64, threads: u32) -> LaunchConfig {
     let n = n.clamp(1, i32::MAX as u64) as u32;
     LaunchConfig { grid_dim: (n, 1, 1), block_dim: (threads, 1, 1), shared_mem_bytes: 0 }

@@ -1,19 +1,19 @@
-//! Mini-batches on a device: the samplers of `girih-sampling`, with the same result to the bit.
-//!
+//! Mini-batches on a device: the samplers of `girih-sampling`, with the same results to the bit.
+//! 
 //! ```text
 //! DeviceTopology ─┐
 //! seeds, key ─────┴▶ DeviceSampler ──▶ DeviceBatch ──▶ to_host: MiniBatch
 //!                     begin, then for each hop draw and settle, then finish
 //! ```
-//! A batch is a handful of launches without a word to the host: its sizes stay on the device, where each launch finds
-//! those of the one before. Memory is bounded by [`Capacities`]; a batch that exceeds them says so, and is sampled
-//! again where all batches fit. `docs/gpu.md` has the layout.
+//! A batch is a handful of launches without synchronising with the host. Its sizes stay on the device, where each
+//! launch finds those of the one before. Memory is bounded by [`Capacities`]. A batch that exceeds them reports it,
+//! and is sampled again in memory for the largest batch. `docs/gpu.md` has the layout.
 //!
-//! - [`DeviceTopology`]: a graph in the memory of the device, or in that of the host, read in place.
-//! - [`DeviceSampler`]: neighbours of seeds, hop by hop. Start here.
-//! - [`DeviceBatch`]: what it leaves on the device.
-//! - [`CudaGraph`]: the graph that batches for training are drawn from; they come as rows of `Â`.
-//! - `PatchDraws`: draws by ranks that each have the rows of a patch, exchanged between their cards.
+//! - [`DeviceTopology`]: a graph in the memory of the device, or in host memory, read in place.
+//! - [`DeviceSampler`]: neighbour sampling, hop by hop. Start here.
+//! - [`DeviceBatch`]: its result on the device.
+//! - [`CudaGraph`]: the graph from which batches for training are drawn; they come as rows of `Â`.
+//! - `PatchDraws`: collective draws of ranks that each have the rows of a patch, exchanged between their GPUs.
 //! - [`DeviceWalks`]: random walks.
 
 mod arguments;
@@ -42,5 +42,5 @@ pub(crate) use source::CudaGraph;
 pub use topology::DeviceTopology;
 pub use walks::DeviceWalks;
 
-/// What errors call it.
+/// Name of the operation in errors.
 const OPERATION: &str = "sampling on the device";

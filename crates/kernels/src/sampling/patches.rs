@@ -1,17 +1,17 @@
-//! [`PatchDraws`]: the draws of a hop where every rank has the rows of a patch: the collective sampling primitive (Cai
-//! et al., DSP, PPoPP 2023, section 5) on cards, `kernels/sampling_patches.cu`.
+//! [`PatchDraws`]: the draws of a hop where every rank has the rows of a patch. This is the collective sampling
+//! primitive (Cai et al., DSP, PPoPP 2023, section 5) on GPUs, `kernels/sampling_patches.cu`.
 //!
 //! ```text
-//! ask     the nodes of the frontier by their owners, how many edges each owner draws      card; the host reads the numbers
-//! tell    these, and where the edges will be                                              host to host
-//! shuffle                                                                                 card to card
-//! draw    for each rank, from the patch, with the kernels of whole graphs                 card
-//! reshuffle  offsets and edges, straight to where they belong                             card to card
-//! merge   rows in the order of the frontier, as if all neighbours of a graph were taken
-//!         whose rows are the answers                                                      card
+//! ask     the nodes of the frontier by their owners, and the number of edges that each draws   GPU; the host reads the numbers
+//! tell    these, and the positions of the edges                                                host to host
+//! shuffle                                                                                      GPU to GPU
+//! draw    for each rank, from the patch, with the kernels of whole graphs                      GPU
+//! reshuffle  offsets and edges, straight to their destination                                  GPU to GPU
+//! merge   rows in the order of the frontier, as if all neighbours were taken of a graph
+//!         whose rows are the answers                                                           GPU
 //! ```
-//! How many edges a node draws follows from its degree, which every card has of all nodes: so the host waits for the
-//! device once for each hop, and no list has to be larger than what it holds.
+//! The degree of a node determines the number of edges that it draws, and every GPU has the degrees of all nodes. So
+//! the host waits for the device once for each hop, and lists are allocated with their exact sizes.
 
 use std::sync::Arc;
 
@@ -29,36 +29,36 @@ use crate::compile::{Defines, Source};
 use crate::device::BLOCK;
 use crate::nccl::{Lists, Swapped};
 
-/// The most ranks; `kernels/sampling_patches.cu` says the same.
+/// Most ranks; must match `kernels/sampling_patches.cu`.
 const RANKS_MAX: usize = BLOCK as usize;
 const WORD: u64 = size_of::<u32>() as u64;
 const OFFSET: u64 = size_of::<u64>() as u64;
 
-/// Which rank has which nodes, and the way there.
+/// Owners of nodes by rank, and the exchange with them.
 pub(crate) struct Owners {
     pub(crate) lists: Lists,
     bounds: CudaSlice<NodeId>,
 }
 
-/// What ranks are asked for, on the device.
+/// Requests to ranks, on the device.
 pub(crate) struct Questions {
-    /// Nodes, from one rank's to the next one's `stride` apart.
+    /// Requested nodes, by rank; the lists of ranks are `stride` apart.
     nodes: CudaSlice<NodeId>,
     pub(crate) stride: u64,
-    /// Nodes asked of each rank; then edges that these draw.
+    /// Number of nodes requested from each rank; then number of edges that these draw.
     counts: CudaSlice<u64>,
 }
 
 impl Owners {
-    /// Of patches with these bounds, one for each rank.
+    /// Owners by the bounds of patches, one patch for each rank.
     pub(crate) fn new(cuda: &Cuda, lists: Lists, bounds: &[NodeId]) -> Result<Self, ComputeError> {
         check_bounds(bounds, lists.size())?;
         Ok(Self { lists, bounds: cuda.upload_list(OPERATION, bounds)? })
     }
 
-    /// Room for questions about so many nodes at most.
+    /// Allocates requests for at most `n_nodes` nodes.
     pub(crate) fn questions(&self, cuda: &Cuda, n_nodes: u64) -> Result<Questions, ComputeError> {
-        // An answer has an offset more than nodes.
+        // An answer has one more offset than nodes.
         let (n, stride) = (self.lists.size(), n_nodes + 1);
         let len = n_questions(n, n_nodes)?;
         let mut counts = cuda.scratch(OPERATION, 2 * n)?;
@@ -66,7 +66,7 @@ impl Owners {
         Ok(Questions { nodes: cuda.scratch(OPERATION, len)?, stride, counts })
     }
 
-    /// What kernels are handed that ask; the other two are addresses of lists, zero where nobody wants them.
+    /// Argument of kernels that write requests. `slots` and `places` are addresses of lists, zero for unwanted ones.
     pub(crate) fn asking(&self, cuda: &Cuda, questions: &Questions, (slots, places): (u64, u64)) -> Asking {
         Asking {
             bounds: cuda.pointer(Some(&self.bounds)),
@@ -80,7 +80,7 @@ impl Owners {
     }
 }
 
-/// Refuses bounds that are not those of a part for each rank.
+/// Fails if bounds are not those of one patch for each rank.
 fn check_bounds(bounds: &[NodeId], n_ranks: usize) -> Result<(), ComputeError> {
     if bounds.len() == n_ranks + 1 && bounds.is_sorted() && n_ranks <= RANKS_MAX {
         return Ok(());
@@ -89,7 +89,7 @@ fn check_bounds(bounds: &[NodeId], n_ranks: usize) -> Result<(), ComputeError> {
     Err(ComputeError::argument(OPERATION, what))
 }
 
-/// Room for questions of a batch to each rank, about so many nodes at most and a word more.
+/// Capacity of the requests of a batch to all ranks, for at most `n_nodes` nodes each and a word more.
 fn n_questions(n_ranks: usize, n_nodes: u64) -> Result<usize, ComputeError> {
     let len = n_nodes.checked_add(1).and_then(|stride| stride.checked_mul(n_ranks as u64));
     len.filter(|&len| len <= u64::from(u32::MAX)).map(|len| len as usize).ok_or_else(|| {
@@ -101,25 +101,26 @@ fn n_questions(n_ranks: usize, n_nodes: u64) -> Result<usize, ComputeError> {
 }
 
 impl Questions {
-    /// How many nodes each rank is asked for, and how many edges these draw; waits for the device.
+    /// Downloads the numbers of nodes requested from each rank, and of the edges that these draw; waits for the
+    /// device.
     pub(crate) fn counts(&self, cuda: &Cuda) -> Result<Vec<[u64; 2]>, ComputeError> {
         let counts = cuda.read(OPERATION, &self.counts.as_view())?;
         let (nodes, edges) = counts.split_at(counts.len() / 2);
         Ok(nodes.iter().zip(edges).map(|(&nodes, &edges)| [nodes, edges]).collect())
     }
 
-    /// How many questions there is room for.
+    /// Capacity of the requests in nodes.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Where the questions to a rank begin.
+    /// Device address of the requests to a rank.
     pub(crate) fn at(&self, cuda: &Cuda, rank: usize) -> u64 {
         cuda.pointer(Some(&self.nodes)) + rank as u64 * self.stride * WORD
     }
 }
 
-/// `Asking` of `kernels/sampling_patches.cu`.
+/// Arguments of kernels that write requests: `Asking` of `kernels/sampling_patches.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Asking {
@@ -135,17 +136,17 @@ pub(crate) struct Asking {
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for Asking {}
 
-/// What one rank asks of another one for a hop.
+/// Request of one rank to another for a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Share {
     nodes: u64,
     edges: u64,
-    /// Where the edges will be among all that the rank gets.
+    /// Position of the first edge among all edges that the requesting rank gets.
     first_edge: u64,
 }
 
 impl Share {
-    /// For each rank, from how much is asked of it.
+    /// Shares of all ranks, from their numbers of nodes and edges.
     fn of_counts(counts: &[[u64; 2]]) -> Vec<Self> {
         let mut end = 0;
         let share = |&[nodes, edges]: &[u64; 2]| {
@@ -156,7 +157,7 @@ impl Share {
         counts.iter().map(share).collect()
     }
 
-    /// Offsets of its rows, and of their end.
+    /// Number of offsets of its rows, including the end of the last.
     fn n_offsets(self) -> u64 {
         if self.nodes == 0 { 0 } else { self.nodes + 1 }
     }
@@ -170,46 +171,46 @@ impl Share {
     }
 }
 
-/// Draws by all ranks together.
+/// Collective draws of all ranks.
 pub(super) struct PatchDraws {
     owners: Arc<Owners>,
     ask: CudaFunction,
-    /// For each hop.
+    /// Kernel that merges answers, for each hop.
     merges: Vec<DrawKernel>,
 }
 
-/// A list on the device, in pieces for each rank that follow each other.
+/// List on the device, with consecutive ranges for all ranks.
 pub(crate) struct Pieces<T> {
     list: CudaSlice<T>,
-    /// Where each begins, and where the last one ends.
+    /// First element of each range, and the end of the last.
     starts: Vec<u64>,
 }
 
 impl<T: DeviceRepr> Pieces<T> {
-    /// Of so many elements, for each rank.
+    /// Allocates ranges of these lengths, by rank.
     pub(crate) fn new(cuda: &Cuda, lens: impl Iterator<Item = u64>) -> Result<Self, ComputeError> {
         let starts = starts(lens);
         let end = starts.last().copied().unwrap_or(0);
         Ok(Self { list: cuda.scratch(OPERATION, end as usize)?, starts })
     }
 
-    /// The same, but none of `rank`, whose own travels nowhere.
+    /// As [`new`](Self::new), but without a range for `rank`, whose own elements are not sent.
     pub(crate) fn of_others(cuda: &Cuda, lens: impl Iterator<Item = u64>, rank: usize) -> Result<Self, ComputeError> {
         Self::new(cuda, lens.enumerate().map(|(other, len)| if other == rank { 0 } else { len }))
     }
 
-    /// The address of a rank's.
+    /// Device address of a rank's range.
     pub(crate) fn at(&self, cuda: &Cuda, rank: usize) -> u64 {
         cuda.pointer(Some(&self.list)) + self.starts[rank] * size_of::<T>() as u64
     }
 
-    /// Elements of all of them.
+    /// Number of elements of all ranges.
     pub(crate) fn len(&self) -> u64 {
         self.starts[self.starts.len() - 1]
     }
 }
 
-/// Where lists begin that follow each other, of so many elements each; and where they end.
+/// Offsets of consecutive lists of these lengths, with the end of the last.
 fn starts(lens: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut starts = vec![0];
     starts.extend(lens.scan(0, |end, len| {
@@ -219,18 +220,18 @@ fn starts(lens: impl Iterator<Item = u64>) -> Vec<u64> {
     starts
 }
 
-/// The questions of a hop, and what they come to.
+/// Requests of a hop, and their sizes.
 struct Asked {
     questions: Questions,
     /// For each row of the hop where its question is.
     slots: CudaSlice<u32>,
-    /// What this rank asks of each.
+    /// Requests of this rank to each.
     mine: Vec<Share>,
-    /// What each asks of this rank.
+    /// Requests of each rank to this one.
     theirs: Vec<Share>,
 }
 
-/// Draws, on the device: for each rank offsets of rows, and edges.
+/// Draws on the device: for each rank offsets of rows, and edges.
 struct Drawn {
     offsets: Pieces<u64>,
     edges: Pieces<NodeId>,
@@ -246,7 +247,7 @@ impl PatchDraws {
         })
     }
 
-    /// Draws the edges of a hop as [`Launches::run`] wants them; all ranks call it together.
+    /// Draws the edges of a hop as [`Launches::run`] expects them; all ranks call this together.
     ///
     /// # Safety
     /// As [`Launches::run`].
@@ -261,7 +262,7 @@ impl PatchDraws {
         let (argument, most_rows) = (launches.hop(hop, tiles, is_local), launches.batch.capacities.nodes[hop]);
         // SAFETY: the caller vouches for rows and nodes.
         let asked = unsafe { self.ask(launches, &argument, most_rows) }?;
-        // What a rank asks of itself is answered in place.
+        // Requests of a rank to itself are answered in place.
         let nodes = Pieces::of_others(cuda, asked.theirs.iter().map(|share| share.nodes), rank)?;
         let drawn = Drawn {
             offsets: Pieces::of_others(cuda, asked.theirs.iter().map(|share| share.n_offsets()), rank)?,
@@ -276,9 +277,9 @@ impl PatchDraws {
             false => Order::new(cuda, share, nodes.at(cuda, other), (&drawn, other)),
         };
         let orders: Vec<Order> = asked.theirs.iter().enumerate().map(order).collect();
-        // SAFETY: both sides of what is swapped were told the lengths, and lists are freed in the order of the stream;
-        // nodes are those of the patch, since others asked for them as their owner's, and there is room for what they
-        // draw; each row of the hop has a slot, which is a row of the answers.
+        // SAFETY: both sides of each swap were told the lengths, and lists are freed in the order of the stream;
+        // nodes are those of the patch, since others requested them from their owner, and there is space for their
+        // draws; each row of the hop has a slot, which is a row of the answers.
         unsafe {
             self.shuffle(cuda, &asked, &nodes)?;
             self.carry_out(launches, &argument, &orders)?;
@@ -287,7 +288,7 @@ impl PatchDraws {
         }
     }
 
-    /// Puts the nodes of a hop of so many rows at most by their owners, and tells these how many there are.
+    /// Groups the nodes of a hop, at most `most_rows`, by their owners, and tells the owners their numbers.
     ///
     /// # Safety
     /// Rows of the hop are nodes.
@@ -310,7 +311,7 @@ impl PatchDraws {
     /// Sends nodes to their owners.
     ///
     /// # Safety
-    /// There is room for what others ask.
+    /// There is space for the requests of others.
     unsafe fn shuffle(&self, cuda: &Cuda, asked: &Asked, nodes: &Pieces<NodeId>) -> Result<(), ComputeError> {
         let list = |rank, address, share: Share| Swapped { rank, address, n_bytes: share.nodes * WORD };
         let lists = &self.owners.lists;
@@ -323,10 +324,10 @@ impl PatchDraws {
         unsafe { lists.swap(OPERATION, &cuda.device.stream, &sent, &received) }.map_err(|error| failed(&error))
     }
 
-    /// Sends draws to those who asked for them.
+    /// Sends draws to the ranks that asked for them.
     ///
     /// # Safety
-    /// There is room for the answers.
+    /// There is space for the answers.
     unsafe fn reshuffle(
         &self,
         cuda: &Cuda,
@@ -366,10 +367,10 @@ impl PatchDraws {
         unsafe { self.merges[hop.hop as usize].launch(cuda, (&graph, &weights), &merged, most_rows) }
     }
 
-    /// Draws what ranks ask of this one's patch.
+    /// Draws the requests of ranks from this rank's patch.
     ///
     /// # Safety
-    /// Nodes are those of the patch, and there is room where orders say.
+    /// Nodes are those of the patch, and there is space at the destinations of the orders.
     unsafe fn carry_out(
         &self,
         launches: &Launches<'_>,
@@ -402,7 +403,7 @@ impl PatchDraws {
                 once: 0,
                 ..*asked
             };
-            // SAFETY: the caller vouches; the page says how many nodes there are, and there are tiles for them.
+            // SAFETY: the caller vouches; the page gives the number of nodes, and there are tiles for them.
             unsafe {
                 launches.kernels.draws[hop].launch(cuda, (&launches.graph, &launches.weights), &argument, share.nodes)
             }?;
@@ -411,7 +412,7 @@ impl PatchDraws {
     }
 }
 
-/// What a rank asks of this one, and where the answer goes.
+/// Request of a rank to this one, and the destination of its answer.
 struct Order {
     share: Share,
     nodes: u64,
@@ -425,7 +426,7 @@ impl Order {
     }
 }
 
-/// As an error of the device's.
+/// Converts an error of a collective to one of the device.
 pub(crate) fn failed(error: &CommError) -> ComputeError {
     ComputeError::device(OPERATION, error.to_string())
 }

@@ -1,14 +1,14 @@
-//! [`Places`]: which node of a batch has which local id, in the memory of a device.
+//! [`Places`]: map from the nodes of a batch to local ids, in device memory.
 //!
 //! ```text
 //!           begin            settle, for each hop                        finish
-//! ranks     seeds marked     new bits, ascending, are the next places    ids by a list of places; bits emptied
-//! hashed    seeds inserted   edges inserted; the first of each node      ids by slots of edges; slots emptied
+//! ranks     seeds marked     new bits, ascending, are the next places    ids by a list of places; bits cleared
+//! hashed    seeds inserted   edges inserted; the first of each node      ids by slots of edges; slots cleared
 //!                            names the next place
 //! ```
-//! [`Ranks`] takes a word and two bits for each node of the graph, and is the faster; [`Hashed`] twelve bytes for each
-//! slot, of which there are twice as many as the largest batch has nodes. Each is the other's measure; the order that
-//! is wanted of new nodes decides.
+//! [`Ranks`] takes a word and two bits for each node of the graph, and is faster. [`Hashed`] takes twelve bytes for
+//! each slot, and has twice as many slots as the largest batch has nodes. Tests compare the two. The wanted order of
+//! new nodes decides between them.
 
 use girih_compute::ComputeError;
 use girih_sampling::relabel::NewNodes;
@@ -20,25 +20,25 @@ use super::launch::Launches;
 use super::ranks::Ranks;
 use crate::Cuda;
 
-/// See the module. Empty between batches.
+/// Map from nodes to local ids; see the module. Empty between batches.
 pub(super) enum Places {
-    /// New nodes ascend.
+    /// New nodes are in ascending order.
     Ranks(Ranks),
-    /// New nodes come as edges first name them.
+    /// New nodes are in the order in which edges first name them.
     Hashed(Hashed),
 }
 
-/// What the memory of a batch depends on.
+/// Size parameter of the memory of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlacesSize {
     /// Words of a bitmap.
     Words(u64),
-    /// There is a slot for each edge and seed.
+    /// One slot for each edge and seed.
     Slots,
 }
 
 impl Places {
-    /// For batches of a graph of so many nodes, none of which is larger than `largest`.
+    /// Allocates places for batches of a graph of `n_nodes` nodes, none of which is larger than `largest`.
     pub(super) fn new(
         cuda: &Cuda,
         n_nodes: usize,
@@ -58,7 +58,7 @@ impl Places {
         }
     }
 
-    /// Makes them empty, whatever a launch that failed has left.
+    /// Clears all places, also after a launch that failed.
     pub(super) fn clear(&mut self, cuda: &Cuda) -> Result<(), ComputeError> {
         match self {
             Self::Ranks(ranks) => ranks.clear(cuda),
@@ -66,7 +66,7 @@ impl Places {
         }
     }
 
-    /// Where draws mark what they find; zero where nobody asks.
+    /// Device address of the bitmap in which draws mark nodes; zero if none is used.
     pub(super) fn marked(&self, cuda: &Cuda) -> u64 {
         match self {
             Self::Ranks(ranks) => ranks.bitmaps(cuda).0,
@@ -74,7 +74,7 @@ impl Places {
         }
     }
 
-    /// Gives seeds the first places, and clears the words of so many tiles.
+    /// Gives seeds the first local ids, and clears `n_tiles` words of tiles.
     ///
     /// # Safety
     /// As [`Launches::run`].
@@ -88,7 +88,7 @@ impl Places {
         }
     }
 
-    /// Gives the new nodes of a hop, whose edges were drawn, the next places.
+    /// Gives the new nodes of a hop the next local ids, once its edges are drawn.
     ///
     /// # Safety
     /// As [`Launches::run`].
@@ -107,7 +107,7 @@ impl Places {
         }
     }
 
-    /// Gives the edges of the first hops local ids, and makes places empty.
+    /// Gives the edges of the first `n_local` hops local ids, and clears all places.
     ///
     /// # Safety
     /// As [`Launches::run`].

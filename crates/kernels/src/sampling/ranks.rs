@@ -1,4 +1,4 @@
-//! [`Ranks`]: places by the ranks of bits, `kernels/sampling_batch.cu`.
+//! [`Ranks`]: local ids by the ranks of bits, `kernels/sampling_batch.cu`.
 
 use cudarc::driver::{CudaFunction, CudaSlice, PushKernelArg};
 use girih_compute::ComputeError;
@@ -10,23 +10,23 @@ use crate::Cuda;
 use crate::compile::Source;
 use crate::device::{BLOCK, threads_for};
 
-/// Words of bitmaps from which on threads may scan eight each: 8 million nodes.
+/// Fewest words of bitmaps for threads that scan eight words each: 8 million nodes.
 const LARGE_WORDS: u64 = 1 << 18;
-/// Nodes of the graph for each that a hop may find, from which on they do.
+/// Fewest nodes of the graph, per node that a hop may find, for threads that scan eight words each.
 const SPARSE: u64 = 32;
-/// Words that are a tile of either size.
+/// Alignment of bitmaps in words: whole tiles of either size.
 const WORDS_ALIGN: u64 = 8 * BLOCK as u64;
 
-/// Two sets of nodes, and a place for each node.
+/// Bitmaps of nodes, and a local id for each node.
 pub(super) struct Ranks {
-    /// Marked and seen, a bit each: both in one piece, whole tiles of words.
+    /// Bitmaps of marked and of seen nodes, contiguous, in whole tiles of words.
     bitmaps: CudaSlice<u32>,
-    /// Words of each.
+    /// Words of one bitmap.
     n_words: u64,
-    /// For each node its place in the batch; of nodes not found, anything.
+    /// Local id of each node; undefined for nodes that were not found.
     positions: CudaSlice<u32>,
     begin: CudaFunction,
-    /// For threads that scan one word, and eight.
+    /// Kernels for threads that scan one word, and eight.
     settle: [CudaFunction; 2],
     finish: CudaFunction,
 }
@@ -55,7 +55,7 @@ impl Ranks {
         cuda.device.stream.memset_zeros(&mut self.bitmaps).map_err(Cuda::failed(OPERATION))
     }
 
-    /// Addresses of the sets.
+    /// Device addresses of the two bitmaps.
     pub(super) fn bitmaps(&self, cuda: &Cuda) -> (u64, u64) {
         let marked = cuda.pointer(Some(&self.bitmaps));
         (marked, marked + self.n_words * size_of::<u32>() as u64)
@@ -69,7 +69,7 @@ impl Ranks {
         let mut launch = cuda.device.stream.launch_builder(&self.begin);
         launch.arg(&control).arg(&seeds).arg(&nodes).arg(&self.positions);
         launch.arg(&marked).arg(&seen).arg(&tiles).arg(&n_tiles);
-        // SAFETY: there is room for each seed, and so many words for tiles; the caller vouches for the rest.
+        // SAFETY: there is space for each seed, and so many words for tiles; the caller vouches for the rest.
         unsafe { launch.launch(config) }.map_err(Cuda::failed(OPERATION))?;
         Ok(())
     }
@@ -111,8 +111,8 @@ impl Ranks {
     }
 }
 
-/// Whether threads scan eight words of a bitmap each: where a hop that finds so many nodes leaves most words as they
-/// are. Where nodes are dense, blocks would be too few and write one node after the other.
+/// Whether threads scan eight words of a bitmap each. They do in hops that find few nodes, at most `finds`, and leave
+/// most words unchanged. Where nodes are dense, there would be too few blocks, each writing one node after the other.
 fn is_sparse(n_words: u64, finds: u64) -> bool {
     n_words >= LARGE_WORDS && finds <= n_words * 32 / SPARSE
 }

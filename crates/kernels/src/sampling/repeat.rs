@@ -1,9 +1,8 @@
-//! [`Repeated`]: the launches of a batch as a CUDA graph, because the host takes longer to ask for each than the device
-//! for most.
+//! [`Repeated`]: CUDA graph capture and replay of the launches of a batch. Most of these launches take the host
+//! longer than they take the device.
 //!
-//! What changes from batch to batch lies on the batch's page, so that the launches of a sampler into the same memory
-//! are always the same. The first time they are made one by one, which loads their code; the second time they are
-//! captured.
+//! All values that change from batch to batch lie on the batch's page. So the launches of a sampler into the same
+//! memory never change. The first batch launches them one by one, which loads their code; the second captures them.
 
 use std::sync::Arc;
 
@@ -15,23 +14,23 @@ use super::OPERATION;
 use crate::Cuda;
 use crate::driver::explain;
 
-/// Tells samplers apart for as long as anybody remembers one.
+/// Identity of a sampler, unique as long as anybody holds it.
 pub(super) type Identity = Arc<()>;
 
-/// What is known of the launches into the memory of a batch.
+/// Capture state of the launches into the memory of a batch.
 #[derive(Default)]
 pub(super) enum Repeated {
-    /// There were none.
+    /// Nothing has been launched.
     #[default]
     New,
-    /// A sampler has made them once.
+    /// A sampler has launched them once.
     Known(Identity),
     Captured(Identity, BatchGraph),
-    /// They cannot be captured.
+    /// The launches cannot be captured.
     Unfit(Identity),
 }
 
-/// The launches of a sampler into the memory of a batch.
+/// Captured launches of a sampler into the memory of a batch.
 pub(super) struct BatchGraph(CudaGraph);
 
 // SAFETY: the driver lets any thread use a graph, one at a time; it is used through `&mut` alone.
@@ -55,7 +54,7 @@ impl BatchGraph {
 }
 
 impl Repeated {
-    /// Makes the launches of a sampler, and what is known of them then.
+    /// Runs the launches of a sampler, captured if possible; returns the new state.
     pub(super) fn run(
         self,
         cuda: &Cuda,

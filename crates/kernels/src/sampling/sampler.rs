@@ -1,4 +1,4 @@
-//! [`DeviceSampler`]: neighbours of seeds, on a device.
+//! [`DeviceSampler`]: neighbour sampling on a device.
 
 use std::sync::Arc;
 
@@ -17,33 +17,33 @@ use super::repeat::Identity;
 use super::{BatchSizes, Capacities, DeviceTopology, OPERATION, arguments};
 use crate::Cuda;
 
-/// A [`NeighborSampler`] on a device: the same batches, to the bit, whatever the device.
+/// [`NeighborSampler`] on a device: it yields the same batches, to the bit, on every device.
 ///
-/// A draw costs as much as on the host: O(fan-out) whatever the degree, and O(fan-out²) from fan-outs of 32 on. Nodes
-/// get local ids by their ranks among the bits of a set, so that new nodes ascend and nothing is hashed; or, where new
-/// nodes are wanted [in the order of edges](girih_sampling::relabel::NewNodes::FirstSeen), from a hash table. How the
-/// host's sampler relabels makes no difference.
+/// A draw costs as much as on the host: O(fan-out) for any degree, and O(fan-out²) for fan-outs of 32 and more. Local
+/// ids are ranks of nodes among the bits of a set, so that new nodes ascend and nothing is hashed. If new nodes are
+/// wanted [in the order of edges](girih_sampling::relabel::NewNodes::FirstSeen), ids come from a hash table. The
+/// relabelling method of the host's sampler makes no difference.
 ///
-/// [`presample`](Self::presample) bounds the memory of batches by what some of them take; before that it is what the
-/// largest takes.
+/// [`presample`](Self::presample) bounds the memory of batches by the sizes of some of them. Before it, batches have
+/// memory for the largest one.
 pub struct DeviceSampler {
     topology: Arc<DeviceTopology>,
     hops: Vec<Neighbors>,
     options: NeighborOptions,
     bias: Option<DeviceBias>,
-    /// What draws where ranks ask each other.
+    /// Collective draws, for ranks that ask each other.
     patches: Option<PatchDraws>,
     kernels: Kernels,
     identity: Identity,
     places: Places,
-    /// Whether they are empty: not after a launch failed.
+    /// Whether places are empty; false after a launch failed.
     are_empty: bool,
     capacities: Capacities,
     largest: Capacities,
 }
 
 impl DeviceSampler {
-    /// The sampler's batches of at most `batch_size` seeds, on a graph that is `topology`; `graph` is the same
+    /// Creates a sampler for batches of at most `batch_size` seeds on the graph `topology`; `graph` is the same graph
     /// on the host.
     ///
     /// # Errors
@@ -63,14 +63,14 @@ impl DeviceSampler {
         Self::assemble(cuda, topology, (bias, None), &edges_of_nodes, (sampler, batch_size))
     }
 
-    /// The sampler's batches of at most `batch_size` seeds, on a graph of which every rank has a patch. With `owners`
-    /// the `topology` is that patch, and all ranks sample a batch together, with one key, each for its own seeds;
-    /// batches then have memory for any: no rank samples again while others go on. Without, it reads all patches in
-    /// place.
+    /// Creates a sampler for batches of at most `batch_size` seeds on a graph of which every rank has a patch. With
+    /// `owners`, the `topology` is that patch. All ranks then sample a batch together, with one key, each for its own
+    /// seeds. Batches have memory for the largest one, because no rank may sample again while others go on. Without
+    /// `owners`, it reads all patches in place.
     ///
     /// # Errors
-    /// When the sampler does what ranks with patches do not: LABOR, draws for a whole layer, weights, places of edges;
-    /// when batches have no seeds, the memory of the device does not suffice, or it fails.
+    /// When the sampler does what ranks with patches do not: LABOR, draws for a whole layer, weights, places of
+    /// edges; when batches have no seeds, the memory of the device does not suffice, or it fails.
     pub(crate) fn of_patches(
         cuda: &Cuda,
         topology: Arc<DeviceTopology>,
@@ -125,20 +125,20 @@ impl DeviceSampler {
         })
     }
 
-    /// How large batches are that memory is taken for.
+    /// Capacities of batches, for which memory is allocated.
     #[must_use]
     pub fn capacities(&self) -> &Capacities {
         &self.capacities
     }
 
-    /// How large no batch is.
+    /// Upper bound of the capacities of all batches.
     #[must_use]
     pub fn largest(&self) -> &Capacities {
         &self.largest
     }
 
-    /// Samples some batches, about a dozen, and takes memory for 3 % more than the largest of them needs from now on.
-    /// Batches that need more are [completed](Self::complete) in memory for any.
+    /// Samples some batches, about a dozen, and from then on allocates 3 % more than the largest of them needs.
+    /// Larger batches are [completed](Self::complete) in memory for the largest one.
     ///
     /// # Errors
     /// As [`sample_into`](Self::sample_into) and [`DeviceBatch::to_host`], and when memory for any batch does not
@@ -162,7 +162,7 @@ impl DeviceSampler {
         Ok(())
     }
 
-    /// Memory for batches within the [capacities](Self::capacities) of now.
+    /// Allocates a batch within the current [capacities](Self::capacities).
     ///
     /// # Errors
     /// When the memory of the device does not suffice.
@@ -174,7 +174,7 @@ impl DeviceSampler {
         DeviceBatch::new(cuda, capacities, self.options, self.hops.len(), (self.topology.n_nodes(), self.places.size()))
     }
 
-    /// Samples a batch, and waits for it: as [`sample_into`](Self::sample_into) and [`complete`](Self::complete).
+    /// Samples a batch, and waits for it: [`sample_into`](Self::sample_into), then [`complete`](Self::complete).
     ///
     /// # Errors
     /// As these.
@@ -185,11 +185,11 @@ impl DeviceSampler {
         Ok(batch)
     }
 
-    /// Asks the device for a batch, into the memory of an earlier one, and does not wait for it. Whether it fits is
-    /// known when it is [completed](Self::complete) or [read](DeviceBatch::to_host).
+    /// Launches the sampling of a batch into the memory of an earlier one, without waiting. An overflow is noticed
+    /// when it is [completed](Self::complete) or [read](DeviceBatch::to_host).
     ///
     /// # Errors
-    /// When a seed is no node of the graph, there are more than the batch has room for, the batch is not of this
+    /// When a seed is no node of the graph, there are more than the batch has space for, the batch is not of this
     /// sampler, or the device fails.
     pub fn sample_into(
         &mut self,
@@ -234,7 +234,8 @@ impl DeviceSampler {
         Ok(())
     }
 
-    /// Waits for a batch; one that exceeds its memory is sampled again in memory for any batch, which it keeps.
+    /// Waits for a batch. One that exceeds its memory is sampled again in memory for the largest batch, which it
+    /// keeps.
     ///
     /// # Errors
     /// When a seed is listed twice, the memory of the device does not suffice, or it fails.
@@ -261,7 +262,7 @@ impl DeviceSampler {
     }
 }
 
-/// Refuses a batch of a sampler of another shape, or with fewer places for seeds than are given.
+/// Fails for a batch of a sampler of another shape, or with fewer places for seeds than are given.
 fn check_batch(same_shape: bool, n_seeds: usize, n_places: u64) -> Result<(), ComputeError> {
     let what = if !same_shape {
         "the batch belongs to another sampler: pass one that this sampler made".to_owned()
@@ -275,7 +276,7 @@ fn check_batch(same_shape: bool, n_seeds: usize, n_places: u64) -> Result<(), Co
     Err(ComputeError::argument(OPERATION, what))
 }
 
-/// Refuses what ranks with patches do not draw on devices.
+/// Fails for options that ranks with patches do not support on devices.
 fn check_options_of_patches(options: NeighborOptions, is_weighted: bool) -> Result<(), ComputeError> {
     let refused = [
         (options.draws == Draws::PerLayer, "layer-wise draws"),
@@ -293,7 +294,7 @@ fn check_options_of_patches(options: NeighborOptions, is_weighted: bool) -> Resu
     }
 }
 
-/// Refuses what kernels do not do.
+/// Fails for options that kernels do not support.
 fn check_options(options: NeighborOptions, batch_size: usize) -> Result<(), ComputeError> {
     let refused = if options.draws == Draws::Labor {
         "GPUs do not sample by LABOR: sample by node or by layer, or on the host"

@@ -4,10 +4,9 @@
 //! request   seeds ──▶ sampler ──▶ DeviceBatch ──copy of its words──▶ pinned memory        on a stream of its own
 //! take      wait for the words ──▶ for each hop rows_of_draws ──▶ CudaSparse, whose memory is its own
 //! ```
-//! The host waits for nothing but the words, which say how large things are. What it asks for after a request goes on
-//! beside the sampling, which begins when all is done that was asked for before. Where ranks hold patches and ask each
-//! other, they make a batch together when they take it: the host then waits for each hop, beside whatever the device
-//! was asked for since the request.
+//! The host waits only for the control words, which hold the sizes. Later work of the host overlaps the sampling,
+//! which begins when all earlier work is done. Ranks that hold patches and ask each other sample a batch together
+//! when they take it. The host then waits for each hop, while the device does the work asked of it since the request.
 
 use std::iter;
 use std::sync::Arc;
@@ -31,52 +30,52 @@ use crate::matrix::{CudaCsr, CudaIds, CudaSparse, Derived};
 use crate::nccl::{Lists, Peers};
 use crate::ops::Found;
 
-/// Lanes of a row: fan-outs are small, but where all neighbours are wanted.
+/// Lanes of a row: few for fan-outs, which are small, and more where all neighbours are wanted.
 const LANES: usize = 8;
 const LANES_OF_ALL: usize = 32;
 
-/// A graph that sources draw from, and what makes rows of `Â` of what they draw.
+/// Graph that batches are drawn from, with the factors of the rows of `Â`.
 pub(crate) struct CudaGraph {
     topology: Arc<DeviceTopology>,
     factors: Factors,
     on_host: OnHost,
 }
 
-/// What the host knows of a graph, to tell how large batches can be.
+/// Host data of a graph that bound the sizes of batches.
 enum OnHost {
     Whole(Csr),
-    /// Of patches, how many neighbours all nodes have, and the way to the other ranks where these are asked.
+    /// Degrees of all nodes and, where ranks ask each other, the owners of patches.
     Patches(Vec<u32>, Option<Arc<Owners>>),
 }
 
-/// A sampler, and the batch that it writes.
+/// Sampler, and the batch that it writes.
 pub(crate) struct CudaNeighbors<'a> {
     cuda: &'a Cuda,
-    /// The same device, where it samples.
+    /// Device with the stream of the sampling.
     side: Cuda,
     graph: &'a CudaGraph,
     sampler: DeviceSampler,
     batch: DeviceBatch,
     /// Whether seeds have all their neighbours.
     takes_all: bool,
-    /// Makes rows, each by so many lanes.
+    /// Kernel that makes rows of `Â`, each with `lanes` lanes.
     kernel: CudaFunction,
     lanes: usize,
     words: PinnedHostSlice<u64>,
-    /// Recorded behind the copy of words.
+    /// Event behind the copy of words.
     copied: CudaEvent,
     asked: Option<Asked>,
 }
 
-/// A batch that was asked for.
+/// Requested batch.
 enum Asked {
-    /// It is on its way; offsets of the rows of its seeds, where the host knows how long these are.
+    /// Sampling is launched; holds the offsets of the rows of its seeds, if the host knows their lengths.
     Begun(Option<Vec<u64>>),
-    /// All ranks make it together, when it is taken.
+    /// All ranks sample the batch together, when it is taken.
     Later(Vec<NodeId>, DrawKey),
 }
 
-/// What makes entries of edges, on the device.
+/// Factors that turn edges into entries, on the device.
 struct Factors {
     left: Option<CudaSlice<f32>>,
     right: Option<CudaSlice<f32>>,
@@ -108,7 +107,7 @@ impl Factors {
         })
     }
 
-    /// Whether the entries of a row are all alike: one factor then stands for them.
+    /// Whether all entries of a row are equal, so that one factor stands for them.
     fn are_of_rows(&self) -> bool {
         self.right.is_none() && self.stored.is_none() && !self.has_loops
     }
@@ -125,8 +124,8 @@ impl CudaGraph {
         Ok(Self { topology, factors, on_host: OnHost::Whole(operand.graph.clone()) })
     }
 
-    /// [`Collective::patch_graphs`](girih_comm::Collective::patch_graphs) of ranks that ask each other, of which this
-    /// one has `own`.
+    /// [`Collective::patch_graphs`](girih_comm::Collective::patch_graphs) for ranks that ask each other; `own` is the
+    /// patch of this one.
     pub(crate) fn asking_others(
         cuda: &Cuda,
         patch: &PatchOperand<'_>,
@@ -137,7 +136,7 @@ impl CudaGraph {
         Self::of_patches(cuda, patch, Arc::clone(own), Some(Arc::new(owners)))
     }
 
-    /// The same of ranks whose cards read each other's memory.
+    /// As [`asking_others`](Self::asking_others), but for ranks whose GPUs read each other's memory.
     pub(crate) fn reading_others(
         cuda: &Cuda,
         patch: &PatchOperand<'_>,
@@ -159,7 +158,7 @@ impl CudaGraph {
 }
 
 impl NeighborGraph<Cuda> for CudaGraph {
-    /// Draws with replacement are left to the host, which makes one entry of those that meet.
+    /// Draws with replacement are left to the host, which merges entries with equal ids.
     fn source<'a>(
         &'a self,
         cuda: &'a Cuda,
@@ -202,7 +201,7 @@ impl NeighborSource<Cuda> for CudaNeighbors<'_> {
         self.asked = None;
         let (stream, n_words) = (&self.side.device.stream, self.batch.words.len());
         let failed = Cuda::failed(OPERATION);
-        // Rows have been made of the batch before.
+        // Rows of the previous batch have been made.
         stream.join(&self.cuda.device.stream).map_err(&failed)?;
         if matches!(self.graph.on_host, OnHost::Patches(_, Some(_))) {
             self.asked = Some(Asked::Later(seeds.to_vec(), key));
@@ -242,7 +241,7 @@ impl NeighborSource<Cuda> for CudaNeighbors<'_> {
 }
 
 impl CudaNeighbors<'_> {
-    /// How large the batch is that was begun; one that exceeds its memory is sampled again.
+    /// Sizes of the batch that was begun; one that exceeds its memory is sampled again.
     fn sizes(&mut self) -> Result<BatchSizes, ComputeError> {
         self.cuda.device.wait_for(OPERATION, &self.copied)?;
         let words = self.words.as_slice().map_err(Cuda::failed(OPERATION))?;
@@ -261,7 +260,7 @@ impl CudaNeighbors<'_> {
         self.takes_all.then(|| iter::once(0).chain(ends).collect())
     }
 
-    /// The rows of a hop, which may be known to lie at some offsets: long ones are then shared by many.
+    /// Rows of a hop. With known offsets, long rows are split among several warps.
     fn block(
         &self,
         sizes: &BatchSizes,
@@ -301,11 +300,11 @@ impl CudaNeighbors<'_> {
         };
         let mut launch = cuda.device.stream.launch_builder(&self.kernel);
         launch.arg(&drawn).arg(&weighing);
-        // SAFETY: the batch was made on the graph that the factors are of, its sizes are those told, and it keeps
-        // places of edges where these have weights; there is room for an entry of each edge and loop.
+        // SAFETY: the batch was made on the graph that the factors are of, its sizes are the reported ones, and it
+        // keeps places of edges where these have weights; there is space for an entry of each edge and loop.
         unsafe { launch.launch(threads_for(n_rows.max(1).saturating_mul(self.lanes))) }
             .map_err(Cuda::failed(OPERATION))?;
-        // No row has more entries than neighbours: where all are as many together, each is.
+        // No row has more entries than neighbours: if their totals are equal, so are those of each row.
         let offsets = offsets.filter(|offsets| offsets.len() == n_rows + 1 && offsets[n_rows] == nnz as u64);
         let forward = CudaCsr {
             shape: Shape::new(n_rows, n_columns),
@@ -324,7 +323,7 @@ impl CudaNeighbors<'_> {
         })
     }
 
-    /// The first nodes of the batch, in memory of their own.
+    /// First nodes of the batch, copied to memory of their own.
     fn first_nodes(&self, n: usize) -> Result<CudaIds, ComputeError> {
         let mut ids: CudaSlice<u32> = self.cuda.scratch(OPERATION, n)?;
         if n > 0 {
@@ -337,7 +336,7 @@ impl CudaNeighbors<'_> {
 }
 
 impl Drop for CudaNeighbors<'_> {
-    /// Nothing is freed while the device reads or writes it; a rank that has failed is not waited for.
+    /// Waits until the device no longer reads or writes the memory; a rank that has failed is not waited for.
     fn drop(&mut self) {
         let _ = self.cuda.device.wait(OPERATION);
         let _ = self.side.device.wait(OPERATION);

@@ -16,8 +16,7 @@ use crate::nccl::Peers;
 use crate::placed::{PlacedRows, Rows};
 use crate::shared::Shared;
 
-/// The pattern of an adjacency: offsets of rows in the memory of a device, and neighbours there or where a placement
-/// puts them.
+/// Pattern of an adjacency: row offsets in device memory, and neighbours there or as a placement says.
 pub struct DeviceTopology {
     n_nodes: usize,
     n_edges: usize,
@@ -26,14 +25,14 @@ pub struct DeviceTopology {
     is_on_host: bool,
 }
 
-/// Rows of a graph.
+/// Neighbours of all rows.
 enum Neighbors {
-    /// One after the other.
+    /// Contiguous rows on the device.
     OnDevice(CudaSlice<NodeId>),
     Placed(PlacedRows),
-    /// Those of a patch, whose first edge is this one of the graph.
+    /// Rows of a patch, and the index of its first edge in the graph.
     OfPatch(Arc<CudaSlice<NodeId>>, u64),
-    /// Those of the patches of all ranks, by their addresses.
+    /// Rows of the patches of all ranks, by their addresses.
     OfPatches {
         addresses: CudaSlice<u64>,
         _patches: Vec<Arc<Shared>>,
@@ -53,12 +52,12 @@ impl DeviceTopology {
         Self::new(cuda, graph, neighbors, false)
     }
 
-    /// Copies the rows of a graph to where a placement puts them; all ranks of the process do so together. For a graph
-    /// that is larger than the memory of a device: draws for a node whose row is on the host are reads over the bus, of
-    /// one that another card has reads of its memory.
+    /// Copies the rows of a graph as a placement says; all ranks of the process call this together. It serves graphs
+    /// that are larger than the memory of a device. Draws for a node whose row is on the host read over the bus; for
+    /// a row on another GPU they read its memory.
     ///
     /// # Errors
-    /// When the graph is no adjacency, the system pins no memory, that of a card does not suffice, cards cannot read
+    /// When the graph is no adjacency, the system pins no memory, that of a GPU does not suffice, GPUs cannot read
     /// each other's, or one fails.
     pub fn placed(cuda: &Cuda, graph: &Csr, placement: &Placement) -> Result<Self, ComputeError> {
         const OF_ID: u64 = size_of::<NodeId>() as u64;
@@ -83,7 +82,7 @@ impl DeviceTopology {
         Self::new(cuda, graph, neighbors, placement.is_on_host())
     }
 
-    /// Copies the rows of a patch to the memory of its rank's device, with the offsets of the rows of all nodes.
+    /// Copies the rows of a patch to the memory of its rank's device, with the row offsets of all nodes.
     ///
     /// # Errors
     /// When rows, patches and degrees do not fit each other, the memory does not suffice, or the device fails.
@@ -106,9 +105,9 @@ impl DeviceTopology {
         })
     }
 
-    /// The rows of the patches of all ranks, read from the memory of their cards, which have to be [let read
-    /// it](Peers::lets_read) before; this is the rank's own, as [`of_patch`](Self::of_patch) has it. All ranks call it
-    /// together.
+    /// Graph of the patches of all ranks, read from the memory of their GPUs. These have to be [allowed to read
+    /// it](Peers::lets_read) before. `self` is the rank's own patch, from [`of_patch`](Self::of_patch). All ranks
+    /// call this together.
     ///
     /// # Errors
     /// When the memory does not suffice, or the device or a rank fails.
@@ -168,13 +167,13 @@ impl DeviceTopology {
         self.is_on_host
     }
 
-    /// What kernels are handed: as valid as this.
+    /// Kernel argument; valid as long as this.
     pub(super) fn argument(&self, cuda: &Cuda) -> arguments::Topology {
         let (indices, rows) = match &self.neighbors {
             Neighbors::OnDevice(indices) => (cuda.pointer(Some(indices)), 0),
             Neighbors::Placed(placed) => placed.addresses(cuda),
             Neighbors::OfPatches { addresses, .. } => (0, cuda.pointer(Some(addresses))),
-            // Where those of the whole graph would begin: of nodes of other patches nothing is read.
+            // Virtual start of the whole graph: rows of other patches are not read.
             Neighbors::OfPatch(indices, first_edge) => {
                 (cuda.pointer(Some(indices)).wrapping_sub(first_edge * size_of::<NodeId>() as u64), 0)
             }
@@ -182,12 +181,12 @@ impl DeviceTopology {
         arguments::Topology { indptr: self.indptr_address(cuda), indices, rows }
     }
 
-    /// The address of the offsets of rows.
+    /// Device address of the row offsets.
     pub(super) fn indptr_address(&self, cuda: &Cuda) -> u64 {
         cuda.pointer(Some(&*self.indptr))
     }
 
-    /// Checks that seeds, or whatever `what` calls them, are nodes.
+    /// Checks that ids are nodes; `what` names them in the error, such as "seed".
     pub(super) fn check_nodes(&self, what: &str, nodes: &[NodeId]) -> Result<(), ComputeError> {
         match nodes.iter().position(|&node| node as usize >= self.n_nodes) {
             None => Ok(()),
@@ -199,15 +198,15 @@ impl DeviceTopology {
     }
 }
 
-/// Fault of a graph that names a node which it does not have.
+/// Message for a graph that names a node which it does not have.
 const NO_NEIGHBOR: &str = "a neighbour does not exist; the file of the graph has changed while it was read";
 
-/// Error of a graph whose file is not what it was when it was checked.
+/// Error of a graph whose file has changed since it was checked.
 fn changed(error: &dyn Display) -> ComputeError {
     ComputeError::device(OPERATION, error.to_string())
 }
 
-/// Where the rows of nodes with so many neighbours begin, and where the last one ends.
+/// Row offsets from degrees, with the end of the last row.
 fn offsets(degrees: &[u32]) -> Vec<u64> {
     let mut offsets = Vec::with_capacity(degrees.len() + 1);
     offsets.push(0);
@@ -218,7 +217,7 @@ fn offsets(degrees: &[u32]) -> Vec<u64> {
     offsets
 }
 
-/// Rows and columns have to be the same nodes.
+/// Fails unless rows and columns are the same nodes.
 fn check_square(graph: &Csr) -> Result<(), ComputeError> {
     if graph.is_square() {
         return Ok(());
@@ -230,7 +229,7 @@ fn check_square(graph: &Csr) -> Result<(), ComputeError> {
     ))
 }
 
-/// Error of rows that are not those of a rank's part of so many nodes.
+/// Error of rows that do not match a rank's patch in a graph of `n_nodes` nodes.
 fn other_part(rows: &Csr, rank: usize, n_nodes: usize) -> ComputeError {
     let (n_rows, n_cols, nnz) = (rows.n_rows(), rows.n_cols(), rows.nnz());
     let what = format!(

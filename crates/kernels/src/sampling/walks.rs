@@ -13,7 +13,7 @@ use crate::Cuda;
 use crate::compile::{Defines, Source};
 use crate::device::threads_for;
 
-/// [`RandomWalks`] on a device: the same walks, to the bit.
+/// [`RandomWalks`] on a device: it yields the same walks, to the bit.
 pub struct DeviceWalks {
     topology: Arc<DeviceTopology>,
     walks: RandomWalks,
@@ -21,7 +21,7 @@ pub struct DeviceWalks {
 }
 
 impl DeviceWalks {
-    /// The walks on a graph that is `topology`; `graph` is asked for where they have weights.
+    /// Creates walks on the graph `topology`; `graph`, the same on the host, is used for weighted walks.
     ///
     /// # Errors
     /// When walks have weights of another graph, the memory of the device does not suffice, or it fails.
@@ -36,7 +36,7 @@ impl DeviceWalks {
         Ok(Self { topology, walks: walks.clone(), bias })
     }
 
-    /// A walk from each of `starts`, as [`RandomWalks::walk`] takes it.
+    /// Takes a walk from each of `starts`, as [`RandomWalks::walk`] does.
     ///
     /// # Errors
     /// When a start is no node of the graph, the memory of the device does not suffice, or it fails.
@@ -90,7 +90,7 @@ impl DeviceWalks {
         let mut launch = cuda.device.stream.launch_builder(&kernel);
         launch.arg(&graph).arg(&weights).arg(&argument);
         // SAFETY: the graph is a `Csr`, weights are of its edges, starts are its nodes, the set has a bit for each
-        // node, and there is room for all nodes of each walk; all of it lives until it is read below.
+        // node, and there is space for all nodes of each walk; all of it lives until it is read below.
         unsafe { launch.launch(threads_for(n_walks)) }.map_err(Cuda::failed(OPERATION))?;
         let n_nodes = cuda.read(OPERATION, &n_nodes.slice(..n_walks))?;
         let nodes = cuda.read(OPERATION, &nodes.slice(..n_walks * most_nodes))?;
@@ -98,17 +98,17 @@ impl DeviceWalks {
     }
 }
 
-/// One, as chances of a draw count.
+/// Probability one in units of a draw, 2³².
 const ONE: f64 = 4_294_967_296.0;
 
-/// Nodes as bits.
+/// Set of nodes as a bitmap.
 fn set_of(nodes: &[NodeId], n_nodes: usize) -> Vec<u32> {
     let mut set = vec![0; n_nodes.div_ceil(32)];
     nodes.iter().for_each(|node| set[*node as usize / 32] |= 1 << (node % 32));
     set
 }
 
-/// Walk after walk, from the nodes of all walks step after step.
+/// Transposes the nodes of all walks from step-major to walk-major order.
 fn listed(n_nodes: &[u32], nodes: &[NodeId]) -> Walks {
     let mut walks = Walks { indptr: vec![0], nodes: Vec::new() };
     for (walk, &n) in n_nodes.iter().enumerate() {

@@ -1,11 +1,11 @@
 //! [`WorkerPool`]: threads that each do their share of a batch.
 //!
 //! ```text
-//! ask ──▶ a channel to each thread ──▶ work, piece by piece (Cursor) ──▶ its outcome, told to who asked
+//! ask ──▶ a channel to each thread ──▶ work, piece by piece (Cursor) ──▶ its outcome, sent to the caller
 //! ```
-//! Threads take batches in the order in which they were asked, and wait for no other thread: one may be at the next
-//! batch while another is at this one. A batch is dropped when neither a thread nor who asked has it any more.
-//! `model.rs` runs a few threads in every interleaving.
+//! Threads take batches in the order of requests, and wait for no other thread: one may be at the next batch while
+//! another is at this one. A batch is dropped when neither a thread nor the caller holds it any more. `model.rs` runs
+//! a few threads in every interleaving.
 
 mod sync;
 
@@ -19,23 +19,24 @@ use std::sync::atomic::Ordering;
 pub(crate) use sync::Receiver;
 use sync::{Arc, AtomicUsize, Builder, JoinHandle, Sender, channel};
 
-/// Threads with work of their own for each batch `B`, whose outcome is an `O`.
+/// Threads that each work on every batch `B`, with an outcome `O`.
 pub(crate) struct WorkerPool<B, O> {
-    /// A way to each thread.
+    /// Channel to each thread.
     asked: Vec<Sender<Share<B, O>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Batch, as threads hold it and who asked.
+/// Batch, shared by the threads and the caller.
 pub(crate) type Held<B> = Arc<B>;
 
-/// Share of a thread in a batch. A thread that ends without telling is noticed, since nobody else can tell.
+/// Share of a thread in a batch. A thread that ends without an outcome is noticed, because nobody else holds its
+/// sender.
 struct Share<B, O> {
     batch: Held<B>,
     tell: Sender<O>,
 }
 
-/// Error of a thread that has ended before its time, which only a panic does.
+/// Error of a thread that has ended early, which only a panic causes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Gone;
 
@@ -50,7 +51,7 @@ impl<B: Send + Sync + 'static, O: Send + 'static> WorkerPool<B, O> {
         self.asked.len()
     }
 
-    /// Starts a thread that does `work` for each batch until nobody asks any more.
+    /// Starts a thread that does `work` for each batch until the pool ends.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -58,7 +59,7 @@ impl<B: Send + Sync + 'static, O: Send + 'static> WorkerPool<B, O> {
         let (ask, asked) = channel::<Share<B, O>>();
         let thread = Builder::new().name(name.to_owned()).spawn(move || {
             for Share { batch, tell } in &asked {
-                // Whoever gave up waiting is not told.
+                // The caller may have stopped waiting.
                 let _ = tell.send(work(&batch));
             }
         })?;
@@ -67,7 +68,7 @@ impl<B: Send + Sync + 'static, O: Send + 'static> WorkerPool<B, O> {
         Ok(())
     }
 
-    /// Asks each thread for its share of a batch; as many outcomes come as there are threads.
+    /// Gives each thread its share of a batch; the receiver gets one outcome per thread.
     ///
     /// # Errors
     /// When a thread has ended.
@@ -80,7 +81,7 @@ impl<B: Send + Sync + 'static, O: Send + 'static> WorkerPool<B, O> {
 }
 
 impl<B, O> WorkerPool<B, O> {
-    /// Asks for nothing more, makes sure that no thread waits in vain, and waits until all have ended.
+    /// Closes the channels, calls `release` to end the waits of threads, and joins all threads.
     pub(crate) fn end(&mut self, release: impl FnOnce()) {
         self.asked.clear();
         release();
@@ -88,7 +89,7 @@ impl<B, O> WorkerPool<B, O> {
     }
 }
 
-/// Items of a batch that no thread has taken.
+/// Position in a batch before which threads have taken all items.
 pub(crate) struct Cursor(AtomicUsize);
 
 impl Cursor {
@@ -97,7 +98,7 @@ impl Cursor {
         Self(AtomicUsize::new(0))
     }
 
-    /// Takes the next so many of `n` items, or what is left of them; `None` when others have the rest.
+    /// Takes the next `at_once` of `n` items, or the rest; `None` if all are taken.
     pub(crate) fn take(&self, at_once: usize, n: usize) -> Option<Range<usize>> {
         let first = self.0.fetch_add(at_once, Ordering::Relaxed);
         (first < n).then(|| first..n.min(first + at_once))

@@ -1,6 +1,6 @@
-//! A few threads of a worker pool in every interleaving (loom, with a bounded number of preemptions).
+//! Model check of a worker pool: a few threads in every interleaving (loom, with a bounded number of preemptions).
 //!
-//! Loom fails on a deadlock, and on memory that is written while another thread may read it, by itself. The bounds take
+//! Loom itself fails on a deadlock, and on memory that is written while another thread may read it. The bounds take
 //! seconds; `LOOM_MAX_PREEMPTIONS=4 cargo test -p girih-kernels --lib worker_pool` takes minutes.
 
 use loom::cell::UnsafeCell;
@@ -8,44 +8,44 @@ use loom::sync::{Arc, Mutex};
 
 use super::{Cursor, WorkerPool};
 
-/// Runs `test` in every interleaving in which threads that could go on are interrupted at most `preemptions` times, or
-/// as often as `LOOM_MAX_PREEMPTIONS` says, if that is more.
+/// Runs `test` in every interleaving with at most `preemptions` preemptions, or `LOOM_MAX_PREEMPTIONS` if that is
+/// more.
 fn explore(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = model.preemption_bound.max(Some(preemptions));
     model.check(test);
 }
 
-/// Memory of batches, as ids of batches have it: who drops a batch gives it back, and the next batch writes it.
+/// Memory of batches, like that of ids: dropping a batch returns it, and the next batch writes it.
 type Spare = Arc<Mutex<Vec<Box<Memory>>>>;
 
 struct Memory(UnsafeCell<usize>);
 
-// SAFETY: loom reports every read of the cell that is beside a write.
+// SAFETY: loom reports every read of the cell that is concurrent with a write.
 unsafe impl Sync for Memory {}
 // SAFETY: as above.
 unsafe impl Send for Memory {}
 
 struct Batch {
-    /// `None` while it is given back.
+    /// Memory; `None` only while it is released.
     memory: Option<Box<Memory>>,
     spare: Spare,
     cursor: Cursor,
 }
 
 impl Batch {
-    /// Batch of `n` items, in memory that was used before if there is some.
+    /// Batch of `n` items; reuses spare memory if there is some.
     fn of(n: usize, spare: &Spare) -> Self {
         let used = spare.lock().unwrap().pop();
         let memory = used.unwrap_or_else(|| Box::new(Memory(UnsafeCell::new(0))));
-        // SAFETY: nobody else has it; loom would tell.
+        // SAFETY: nobody else has it; loom would report it.
         memory.0.with_mut(|number| unsafe { *number = n });
         Self { memory: Some(memory), spare: Arc::clone(spare), cursor: Cursor::new() }
     }
 
     fn n_items(&self) -> usize {
         let memory = self.memory.as_ref().expect("it is given back at the end");
-        // SAFETY: it is only read while a batch has it; loom would tell.
+        // SAFETY: it is only read while a batch has it; loom would report a write.
         memory.0.with(|number| unsafe { *number })
     }
 }
@@ -104,7 +104,7 @@ fn threads_that_wait_for_something_else_are_released_at_the_end() {
     explore(2, || {
         let (open, gate) = super::sync::channel::<()>();
         let mut pool = WorkerPool::new();
-        // As a thread that waits for a copy, which comes, or is called off.
+        // Like a thread that waits for a copy, which completes or is aborted.
         pool.start("rows", move |_: &Batch| gate.recv().is_err()).unwrap();
         let (_, told) = pool.ask(Batch::of(1, &Spare::default())).unwrap();
         pool.end(|| drop(open));

@@ -1,6 +1,6 @@
-//! Channels, threads and atomics: the standard library's, or, in unit tests, loom's, which runs a test once for every
-//! way in which its threads can be interleaved. Loom has no channel that ends, so tests have one of its mutex and
-//! condition variable.
+//! Channels, threads and atomics of the standard library or, in unit tests, of loom. Loom runs a test once for every
+//! interleaving of its threads. Loom has no channel that disconnects, so tests build one from its mutex and condition
+//! variable.
 
 #[cfg(not(test))]
 pub(crate) use std::{
@@ -19,7 +19,7 @@ pub(crate) use loom::{
 #[cfg(test)]
 pub(crate) use modelled::{Receiver, Sender, channel};
 
-/// Channels that behave as those of the standard library.
+/// Channels that behave like those of the standard library.
 #[cfg(test)]
 mod modelled {
     use std::collections::VecDeque;
@@ -107,7 +107,7 @@ mod modelled {
                 state.is_received = false;
                 std::mem::take(&mut state.items)
             });
-            // Not with the lock: an item may have a sender of its own.
+            // Without the lock: an item may have a sender of its own.
             drop(left);
         }
     }

@@ -1,8 +1,8 @@
 //! Draws that destinations share: LABOR-0 (Balın and Çatalyürek, Layer-Neighbor Sampling, NeurIPS 2023, section 3.2).
 //!
-//! A source draws one number for all destinations, and each destination takes the sources whose numbers are low enough
-//! for its degree. So destinations choose the same sources where they can, and a hop finds fewer nodes. Sixteen sources
-//! draw side by side.
+//! A source draws one number for all destinations. Each destination takes the sources whose numbers are low enough
+//! for its degree. So destinations tend to choose equal sources, and a hop finds fewer nodes. Sixteen sources draw at
+//! a time, one per lane.
 
 use std::ops::Range;
 
@@ -92,13 +92,13 @@ fn numbers<S: Simd>(simd: S, sources: &Lanes, degree: u32, draws: HopDraws, foun
     }
 }
 
-/// What an edge of a node counts: one over the chance to take it.
+/// Weight of an edge of a node: the reciprocal of the chance to take it.
 pub(super) fn weight(patch: Patch<'_>, node: NodeId, count: u32, excluded: &ExcludedEdges) -> f32 {
     let degree = degree(&patch.edges(&patch.row_range(node)), excluded);
     (f64::from(degree) / f64::from(count)).max(1.0) as f32
 }
 
-/// Of the edges of a row, how many are not excluded.
+/// Number of edges of a row that are not excluded.
 fn degree(edges: &Range<u64>, excluded: &ExcludedEdges) -> u32 {
     (edges.end - edges.start) as u32 - excluded.within(edges).len() as u32
 }

@@ -1,12 +1,12 @@
-//! Draws for sixteen nodes side by side: one node a lane.
+//! Draws for sixteen nodes at a time, one node per lane.
 //!
 //! ```text
 //! group      g            g + 1       g + 2          g + 3 …
 //!            read edges   waiting     draw, ask for  ask for
 //!            into sink                edges          indptr
 //! ```
-//! An edge that is drawn lies anywhere in memory. Groups of nodes are in flight as a pipeline, so that by the time an
-//! edge is read it has arrived in the cache.
+//! A drawn edge may lie anywhere in memory. Groups of nodes are in flight as a pipeline, so an edge has arrived in
+//! the cache by the time it is read.
 
 use std::ops::Range;
 
@@ -19,30 +19,30 @@ use super::{Drawn, Sink};
 use crate::key::HopDraws;
 use crate::{NodeId, Patch};
 
-/// The largest fan-out that lanes draw: finding a position that is taken looks through all earlier ones.
+/// Largest fan-out that lanes draw: the search for a taken position scans all earlier ones.
 pub(super) const MAX_FAN_OUT: usize = 64;
-/// Nodes that draw side by side.
+/// Number of nodes that draw at a time.
 pub(super) const LANES: usize = 16;
-/// Groups between drawing positions and reading their edges.
+/// Number of groups between the draw of positions and the read of their edges.
 const EDGES_AHEAD: usize = 3;
-/// Groups between asking for offsets and drawing.
+/// Number of groups between the prefetch of offsets and the draw.
 const OFFSETS_AHEAD: usize = 2;
-/// Groups that are in flight at most; a power of two.
+/// Largest number of groups in flight; a power of two.
 const RING: usize = 4;
 const _: () = assert!(EDGES_AHEAD < RING && RING.is_power_of_two());
 
-/// Draws that a block of random words serves.
+/// Number of draws that a block of random words serves.
 const WORDS: u32 = 4;
 
-/// A value for each lane.
+/// One value per lane.
 pub(super) type Lanes = [u32; LANES];
 
 /// Groups in flight.
 pub(super) struct Ring {
     groups: Box<[Group; RING]>,
-    /// Sources of one group, on their way to the sink.
+    /// Sources of one group, before they go to the sink.
     sources: Vec<NodeId>,
-    /// For nodes whose words do not decide every draw.
+    /// Memory for nodes whose words do not decide every draw.
     row: RowScratch,
 }
 
@@ -52,13 +52,13 @@ impl Default for Ring {
     }
 }
 
-/// What is known of sixteen nodes between drawing and reading.
+/// State of sixteen nodes between the draw and the read.
 struct Group {
-    /// Where rows start in the graph's indices.
+    /// Offset of each row in the graph's indices.
     starts: [u64; LANES],
-    /// How many edges each node gets.
+    /// Number of edges that each node gets.
     counts: Lanes,
-    /// Their positions in the row, draw by draw.
+    /// Drawn positions in each row, draw by draw.
     positions: [Lanes; MAX_FAN_OUT],
 }
 
@@ -118,7 +118,7 @@ impl<K: Sink> WithSimd for Hop<'_, '_, K> {
 }
 
 impl Group {
-    /// Draws positions for up to sixteen nodes, and asks for their edges.
+    /// Draws positions for up to sixteen nodes, and prefetches their edges.
     #[inline(always)]
     fn draw<S: Simd>(
         &mut self,
@@ -145,7 +145,7 @@ impl Group {
         for vector in 0..LANES / S::U32_LANES {
             let lanes = vector * S::U32_LANES..(vector + 1) * S::U32_LANES;
             let nodes = Nodes::<S> { id: of::<S>(&ids, vector), degree: of::<S>(&degrees, vector) };
-            // Of no lane so far.
+            // A mask that is false in every lane.
             let mut is_open = simd.less_than_u32s(nodes.id, nodes.id);
             let mut n_asked = 0;
             for block in 0..count.div_ceil(WORDS) {
@@ -161,7 +161,7 @@ impl Group {
                     S::as_mut_simd_u32s(&mut rest[0]).0[vector] = position;
                     is_open = simd.or_m32s(is_open, open);
                 }
-                // One block late: vectors that were just written are slow to read in parts.
+                // The prefetch runs one block late: vectors that were just written are slow to read in parts.
                 self.ask(indices, n_asked..(WORDS * block) as usize, lanes.clone());
                 n_asked = (WORDS * block) as usize;
             }
@@ -172,7 +172,7 @@ impl Group {
         }
     }
 
-    /// Draws for some lanes one after the other, by the definition.
+    /// Repeats the draws of some lanes one node after the other, by the definition.
     #[cold]
     fn draw_again(
         &mut self,
@@ -192,7 +192,7 @@ impl Group {
         }
     }
 
-    /// Asks for the edges of some draws of some lanes.
+    /// Prefetches the edges of some draws of some lanes.
     #[inline(always)]
     fn ask(&self, indices: *const NodeId, draws: Range<usize>, lanes: Range<usize>) {
         for lane in lanes {
@@ -241,8 +241,8 @@ struct Nodes<S: Simd> {
 }
 
 impl<S: Simd> Nodes<S> {
-    /// The next position of Floyd's algorithm in every lane, and in which lanes the word may not decide it; where all
-    /// neighbours are taken, they come in order.
+    /// Next position of Floyd's algorithm in every lane, and a mask of the lanes in which the word may not decide it.
+    /// A lane that takes all neighbours gets them in order.
     #[inline(always)]
     fn distinct(
         &self,
@@ -264,13 +264,13 @@ impl<S: Simd> Nodes<S> {
     }
 }
 
-/// Whether a mask holds in any lane. (Which lane comes first is told from either end, by the instruction set.)
+/// Whether a mask holds in any lane. (The instruction set decides from which end lanes are counted.)
 #[inline(always)]
 fn holds_in_any<S: Simd>(simd: S, mask: S::m32s) -> bool {
     simd.first_true_m32s(mask) < S::U32_LANES
 }
 
-/// A vector of some lanes.
+/// Vector number `vector` of the lanes.
 #[inline(always)]
 pub(super) fn of<S: Simd>(lanes: &Lanes, vector: usize) -> S::u32s {
     S::as_simd_u32s(lanes).0[vector]
@@ -291,8 +291,8 @@ pub(super) fn philox<S: Simd>(simd: S, draws: HopDraws, block: u32, ids: S::u32s
     c
 }
 
-/// [`girih_random::bounded_word`], and in which lanes the word may not decide: where the low half is below the bound,
-/// which is seldom and needs no division.
+/// [`girih_random::bounded_word`], and a mask of the lanes in which the word may not decide. These are lanes whose
+/// low half is below the bound; the test is seldom true and needs no division.
 #[inline(always)]
 fn word_below<S: Simd>(simd: S, word: S::u32s, bound: S::u32s) -> (S::u32s, S::m32s) {
     let (low, high) = simd.widening_mul_u32s(word, bound);
@@ -376,7 +376,7 @@ mod tests {
     }
 
     impl Group {
-        /// The positions of each node.
+        /// Positions of each node.
         fn of_nodes(&self) -> Vec<Vec<u32>> {
             let positions = |lane: usize| self.positions[..self.counts[lane] as usize].iter().map(move |p| p[lane]);
             (0..LANES).map(|lane| positions(lane).collect()).collect()

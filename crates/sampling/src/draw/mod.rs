@@ -1,8 +1,8 @@
-//! Draws of neighbours: which edges a hop takes, by the rules in `docs/formats.md`.
+//! Draws of neighbours: the edges that a hop takes, by the rules in `docs/formats.md`.
 //!
-//! - [`rows`]: one node after the other, for every rule; what it does is the definition.
-//! - [`lanes`]: sixteen nodes side by side, for fan-outs that fit, with the same result.
-//! - [`shares`](mod@shares): how many draws of a hop each node makes.
+//! - [`rows`]: one node after the other, for every rule; its results are the definition.
+//! - [`lanes`]: sixteen nodes at a time, for fan-outs that fit, with equal results.
+//! - [`shares`](mod@shares): number of draws of a hop that each node makes.
 //! - [`labor`]: draws that nodes share.
 
 mod labor;
@@ -16,25 +16,25 @@ use crate::fan_out::Neighbors;
 use crate::key::HopDraws;
 use crate::{Bias, ExcludedEdges, NodeId, Patch};
 
-/// What the nodes of a hop share when they draw neighbours.
+/// Scope of the draws of a hop: per node, per layer or shared by all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Draws {
-    /// Nothing: the fan-out is that of each node, which draws for itself (Hamilton et al., GraphSAGE, NeurIPS 2017,
+    /// Each node draws neighbours for itself, as many as the fan-out (Hamilton et al., GraphSAGE, NeurIPS 2017,
     /// section 3.1).
     #[default]
     PerNode,
-    /// The fan-out, as a number of draws for the whole hop: each falls to a node with a chance in proportion to its
-    /// degree, or to the weights of its edges, and the node then draws that many neighbours for itself; without
+    /// The fan-out is the number of draws of the whole hop. Each draw falls to a node with a chance in proportion to
+    /// its degree, or to the weights of its edges. The node then draws that many neighbours for itself; without
     /// replacement, at most all that it has (Cai et al., DSP, PPoPP 2023, layer-wise sampling).
     PerLayer,
-    /// The numbers drawn: LABOR-0 (Balın and Çatalyürek, NeurIPS 2023, section 3.2). A node of degree `d` takes each
-    /// neighbour with the chance `fan-out / d`, so that the fan-out is what it gets on average; one draw of a neighbour
-    /// decides for all nodes, so that they take the same ones where they can. Blocks have weights. A hop reads all
-    /// neighbours, and costs that much.
+    /// Nodes share the drawn numbers: LABOR-0 (Balın and Çatalyürek, NeurIPS 2023, section 3.2). A node of degree `d`
+    /// takes each neighbour with the chance `fan-out / d`, so that it gets the fan-out on average. One draw per
+    /// neighbour serves all nodes, so that they tend to take equal neighbours. Blocks have weights. A hop reads all
+    /// neighbours, and its cost is in proportion to their number.
     Labor,
 }
 
-/// How the edges of one hop are drawn.
+/// Rule by which the edges of one hop are drawn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule<'a> {
     pub(crate) neighbors: Neighbors,
@@ -44,7 +44,7 @@ pub(crate) struct Rule<'a> {
     pub(crate) excluded: &'a ExcludedEdges,
 }
 
-/// Where the shape of a hop is written: what is there already stays.
+/// Output arrays of a hop; draws are appended.
 pub(crate) struct Drawn<'a> {
     /// Offsets of rows; begins with the end of the row before, and gets one more for each node.
     pub(crate) indptr: &'a mut Vec<u64>,
@@ -52,9 +52,9 @@ pub(crate) struct Drawn<'a> {
     pub(crate) edge_ids: Option<&'a mut Vec<u64>>,
 }
 
-/// Takes the sources of the edges of a hop in order, some at a time.
+/// Consumer of the sources of a hop's edges, in order, some at a time.
 pub(crate) trait Sink {
-    /// Takes the sources of the next edges. Pieces have nothing to do with rows.
+    /// Takes the sources of the next edges. The division into calls is independent of rows.
     fn take(&mut self, sources: &[NodeId]);
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn hop_of_shares<S: Sink>(
     }
 }
 
-/// What an edge of each node counts; nothing where all count alike.
+/// Edge weight of each node, equal for all edges of the node; nothing where all edges count alike.
 pub(crate) fn edge_weights<'a>(
     patch: Patch<'a>,
     frontier: &'a [NodeId],
@@ -140,7 +140,7 @@ mod tests {
     use crate::DrawKey;
     use crate::key::Scheme;
 
-    /// With AVX2 where there is, else with one lane.
+    /// Runs a hop with AVX2 where the CPU has it, else with one lane.
     fn narrower(hop: impl WithSimd<Output = ()>) {
         #[cfg(target_arch = "x86_64")]
         if let Some(v3) = pulp::x86::V3::try_new() {

@@ -1,5 +1,5 @@
-//! Draws for one node after the other. Every draw costs O(fan-out), or its square where the fan-out is small, however
-//! many neighbours there are; weights and excluded edges add a binary search.
+//! Draws for one node after the other. A draw costs O(fan-out), or its square where the fan-out is small, for any
+//! number of neighbours. Weights and excluded edges add a binary search.
 
 use girih_random::Stream;
 use hashbrown::HashSet;
@@ -9,7 +9,7 @@ use crate::fan_out::Neighbors;
 use crate::key::{HopDraws, Positions};
 use crate::{Bias, NodeId, Patch};
 
-/// Up to so many positions, looking through a list is faster than hashing.
+/// Largest number of positions for which a scan of a list is faster than hashing.
 const LIST_MAX: usize = 64;
 
 /// Memory of one row.
@@ -22,7 +22,7 @@ pub(super) struct RowScratch {
     skipped: Vec<u32>,
 }
 
-/// Draws edges for each node of `frontier`; with `shares`, these are the fan-outs of the nodes.
+/// Draws edges for each node of `frontier`; `shares`, if given, are the fan-outs of the nodes.
 pub(super) fn hop<S: Sink>(
     patch: Patch<'_>,
     frontier: &[NodeId],
@@ -57,7 +57,7 @@ pub(super) fn hop<S: Sink>(
     }
 }
 
-/// Positions of neighbours that are all equally likely.
+/// Draws positions of neighbours that are all equally likely.
 fn draw(n_row: usize, rule: Rule<'_>, draws: Positions, scratch: &mut RowScratch) {
     let degree = (n_row - scratch.skipped.len()) as u32;
     match rule.neighbors {
@@ -95,9 +95,9 @@ fn floyd(degree: u32, count: u32, mut draws: Positions, taken: &mut Taken, posit
     }
 }
 
-/// The position in the whole row of position `among` the entries that are not skipped.
+/// Position in the whole row of position `among` the entries that are not skipped.
 fn past_skipped(among: u32, skipped: &[u32]) -> u32 {
-    // Entry `i` of `skipped` has `skipped[i] − i` others before it.
+    // Entry `i` of `skipped` has `skipped[i] − i` unskipped positions before it.
     let (mut low, mut high) = (0, skipped.len());
     while low < high {
         let middle = usize::midpoint(low, high);
@@ -106,7 +106,7 @@ fn past_skipped(among: u32, skipped: &[u32]) -> u32 {
     among + low as u32
 }
 
-/// Positions of neighbours that are as likely as their weights say.
+/// Draws positions of neighbours with chances in proportion to their weights.
 fn draw_weighted(
     bias: &Bias,
     range: std::ops::Range<usize>,
@@ -120,7 +120,7 @@ fn draw_weighted(
     let is_all = |count: u32| !rule.replace && count as usize >= degree;
     match rule.neighbors {
         Neighbors::Count(count) if !is_all(count) => {
-            // Leaving out whole intervals of the running sum keeps every draw exact, and needs no second try.
+            // Cutting whole intervals out of the running sum keeps every draw exact, and needs no second try.
             for _ in 0..count {
                 let left_out: u64 = skipped.iter().map(|&position| row.weight(position)).sum();
                 let left = row.total() - left_out;
@@ -140,7 +140,7 @@ fn draw_weighted(
     }
 }
 
-/// The place in the running sum over the whole row of place `among` in that over entries that are not skipped.
+/// Converts place `among` in the running sum over unskipped entries to the place in the running sum of the whole row.
 fn past_weights(among: u64, row: crate::bias::RowBias<'_>, skipped: &[u32]) -> u64 {
     let mut place = among;
     for &position in skipped {
@@ -152,7 +152,7 @@ fn past_weights(among: u64, row: crate::bias::RowBias<'_>, skipped: &[u32]) -> u
     place
 }
 
-/// Positions that were drawn already.
+/// Set of the positions drawn already.
 #[derive(Default)]
 struct Taken {
     list: Vec<u32>,
@@ -161,7 +161,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Empties itself for up to `count` positions.
+    /// Empties the set and prepares it for up to `count` positions.
     fn clear(&mut self, count: usize) {
         self.is_list = count <= LIST_MAX;
         self.list.clear();

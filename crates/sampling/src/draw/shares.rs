@@ -1,12 +1,12 @@
-//! Shares: how the draws of a hop are divided among its nodes (layer-wise sampling of Cai et al., DSP, PPoPP 2023).
+//! Division of the draws of a hop among its nodes (layer-wise sampling of Cai et al., DSP, PPoPP 2023).
 
 use super::Rule;
 use crate::chances::Chances;
 use crate::key::HopDraws;
 use crate::{NodeId, Patch};
 
-/// How many of `count` draws each node of a hop makes: a draw falls to a node with a chance in proportion to its
-/// weight.
+/// Number of draws that each node of a hop makes, out of `count`: a draw falls to a node with a chance in proportion
+/// to its weight.
 pub(crate) fn shares(weights: &[f64], count: u32, draws: HopDraws) -> Vec<u32> {
     let chances = Chances::new(weights);
     let (sums, mut stream) = (chances.sums(), draws.shared());
@@ -17,7 +17,7 @@ pub(crate) fn shares(weights: &[f64], count: u32, draws: HopDraws) -> Vec<u32> {
     shares
 }
 
-/// The weights of the edges of each node that are not excluded, or their number.
+/// Sum of the weights of each node's edges that are not excluded, or their number in a graph without weights.
 pub(crate) fn row_weights(patch: Patch<'_>, frontier: &[NodeId], rule: Rule<'_>) -> Vec<f64> {
     frontier.iter().map(|&node| row_weight(patch, node, rule)).collect()
 }

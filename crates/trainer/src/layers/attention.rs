@@ -7,7 +7,7 @@ use crate::graph::Graph;
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{AttentionOperands, AttentionOptions, LinearOptions, Tape, Var};
 
-/// How an attention scores the edge from `j` to `i`.
+/// Attention score of the edge from `j` to `i`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttentionKind {
     /// `leaky(aᵈ·z_i + aˢ·z_j)`: GAT.
@@ -16,20 +16,20 @@ pub enum AttentionKind {
     Dynamic,
 }
 
-/// The sizes of an attention layer.
+/// Sizes of an attention layer.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionSizes {
-    /// Columns of the operand.
+    /// Number of columns of the operand.
     pub inputs: usize,
     /// Number of heads.
     pub heads: usize,
-    /// Columns of a head.
+    /// Number of columns of a head.
     pub width: usize,
-    /// Whether heads are averaged instead of concatenated.
+    /// If true, heads are averaged, otherwise concatenated.
     pub averaged: bool,
 }
 
-/// Attention over neighbours: `activation(Σ_j α_ij z_j + b)`, heads concatenated or averaged.
+/// Attention over neighbours: `activation(Σ_j α_ij z_j + b)`, with heads concatenated or averaged.
 ///
 /// Columns of heads are interleaved: column `k · heads + h` is column `k` of head `h`.
 pub struct GraphAttention {
@@ -45,7 +45,7 @@ enum Scores {
 }
 
 impl GraphAttention {
-    /// A layer with fresh parameters.
+    /// A layer with newly initialised parameters.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -60,7 +60,7 @@ impl GraphAttention {
         let row = Shape::new(1, all);
         let source = Linear::part(init, layer, "weight_source", (inputs, all), 1)?;
         let scores = match kind {
-            // Each head's vector is as long as the head is wide: that is what decides the size of its first values.
+            // The fan-in of the initialisation is the width of one head, the length of its attention vector.
             AttentionKind::Additive => Scores::Additive {
                 destination: init.glorot(layer, "attention_destination", row, 1 + width)?,
                 source: init.glorot(layer, "attention_source", row, 1 + width)?,
@@ -74,7 +74,7 @@ impl GraphAttention {
         Ok(Self { sizes, source, scores, bias })
     }
 
-    /// The layer applied to `rows`; `dropouts` mask the rows and the attention's shares.
+    /// Applies the layer to `rows`. The dropouts mask the rows and the attention weights.
     ///
     /// # Errors
     /// When the backend fails.
@@ -116,7 +116,7 @@ impl GraphAttention {
         tape.combine(&[(1.0, attended)], bias, activation)
     }
 
-    /// The matrix that averages heads, `(heads · width) × width`.
+    /// Matrix that averages heads, `(heads · width) × width`.
     fn mean_of_heads<B: Backend>(&self, tape: &mut Tape<'_, B>) -> Result<Var, ComputeError> {
         let AttentionSizes { heads, width, .. } = self.sizes;
         let share = |c: usize, k: usize| if c / heads == k { 1.0 / heads as f32 } else { 0.0 };

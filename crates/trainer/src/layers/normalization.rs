@@ -5,7 +5,7 @@ use girih_compute::{Backend, ComputeError, Shape};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{Tape, Var};
 
-/// What is normalised together.
+/// Axis of a normalisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormAxis {
     /// Each row: layer normalisation (Ba et al., 2016).
@@ -14,10 +14,11 @@ pub enum NormAxis {
     Columns,
 }
 
-/// `(x - mean) / deviation · gain + bias` along rows (layer normalisation) or columns (batch normalisation).
+/// Normalisation `(x - mean) / deviation · gain + bias` along rows (layer normalisation) or columns (batch
+/// normalisation).
 ///
-/// Batch normalisation takes its moments over all nodes, in training and in evaluation alike: a full-batch pass sees
-/// all of them in both, if need be on several ranks. A step on a mini-batch takes them over the nodes that it computes.
+/// Batch normalisation uses the moments over all nodes, in training and in evaluation, over all ranks. A step on a
+/// mini-batch uses the moments over the nodes that it computes.
 pub struct Normalization {
     axis: NormAxis,
     gain: ParamId,
@@ -25,7 +26,7 @@ pub struct Normalization {
 }
 
 impl Normalization {
-    /// A layer over `width` columns that starts without effect on what is normalised already.
+    /// A layer over `width` columns, with unit gain and zero bias.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -39,7 +40,7 @@ impl Normalization {
         Ok(Self { axis, gain: init.ones(layer, "norm_gain", row)?, bias: init.zeros(layer, "norm_bias", row)? })
     }
 
-    /// The layer applied to `x`.
+    /// Applies the layer to `x`.
     ///
     /// # Errors
     /// When the backend or another rank fails.

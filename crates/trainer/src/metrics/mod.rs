@@ -1,4 +1,4 @@
-//! Scores of predictions against labels.
+//! Metrics of predictions against labels.
 
 mod ranked;
 
@@ -9,20 +9,20 @@ pub use self::ranked::{
     RankedMetric, average_precision, hits_at, mean_over_labels, mean_reciprocal_rank, n_left_out, roc_auc,
 };
 
-/// Share of `rows` whose prediction is their class; `None` when no row has a label.
+/// Share of `rows` with a correct prediction; `None` if no row has a label.
 #[must_use]
 pub fn accuracy(predicted: &[u32], classes: &[u32], rows: &[NodeId]) -> Option<f64> {
     let [correct, n] = count_correct(predicted, classes, rows);
     (n > 0).then(|| correct as f64 / n as f64)
 }
 
-/// Of how many `rows` the prediction is their class, and how many have a label.
+/// Number of `rows` with a correct prediction, and number of labelled `rows`.
 pub(crate) fn count_correct(predicted: &[u32], classes: &[u32], rows: &[NodeId]) -> [u64; 2] {
     let labelled = rows.iter().map(|&v| v as usize).filter(|&v| classes[v] != UNLABELLED);
     labelled.fold([0, 0], |[correct, n], v| [correct + u64::from(predicted[v] == classes[v]), n + 1])
 }
 
-/// Hits and misses of every class.
+/// True positives, false positives and false negatives of every class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confusion {
     true_positives: Vec<u64>,
@@ -30,14 +30,14 @@ pub struct Confusion {
     false_negatives: Vec<u64>,
 }
 
-/// Harmonic mean of precision and recall, averaged in two ways.
+/// F1 score (harmonic mean of precision and recall), averaged in two ways.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct F1 {
-    /// Over all decisions together.
+    /// Micro average, over all decisions.
     pub micro: f64,
-    /// Over classes, each with the same weight; a class that neither occurs nor is predicted counts zero.
+    /// Macro average, over classes with equal weights. A class that neither occurs nor is predicted counts zero.
     pub macro_: f64,
-    /// Classes that neither occur nor are predicted.
+    /// Number of classes that neither occur nor are predicted.
     pub n_absent: usize,
 }
 
@@ -47,7 +47,7 @@ impl Confusion {
         Self { true_positives: zeros(), false_positives: zeros(), false_negatives: zeros() }
     }
 
-    /// From one predicted class per node; nodes without a label are left out.
+    /// Confusion of one predicted class per node. Nodes without a label are ignored.
     #[must_use]
     pub fn of_classes(n_classes: usize, predicted: &[u32], classes: &[u32], rows: &[NodeId]) -> Self {
         let mut confusion = Self::new(n_classes);
@@ -66,7 +66,7 @@ impl Confusion {
         confusion
     }
 
-    /// From logits against targets of zero or one: a class is predicted where its logit is positive.
+    /// Confusion of logits and 0/1 targets. A class is predicted where its logit is positive.
     #[must_use]
     pub fn of_logits(logits: &Matrix, targets: &Matrix, rows: &[NodeId]) -> Self {
         let mut confusion = Self::new(targets.n_cols());
@@ -83,12 +83,12 @@ impl Confusion {
         confusion
     }
 
-    /// All numbers: of true positives, of false ones, of false negatives, class by class.
+    /// All counts: true positives, false positives, false negatives, each by class.
     pub(crate) fn counts(&self) -> Vec<u64> {
         [&self.true_positives[..], &self.false_positives, &self.false_negatives].concat()
     }
 
-    /// The way back of [`counts`](Self::counts).
+    /// Inverse of [`counts`](Self::counts).
     pub(crate) fn of_counts(counts: &[u64]) -> Self {
         let (positive, negatives) = counts.split_at(counts.len() / 3 * 2);
         let (true_positives, false_positives) = positive.split_at(counts.len() / 3);
@@ -99,7 +99,7 @@ impl Confusion {
         }
     }
 
-    /// The two averages; `None` where no class occurs and none is predicted.
+    /// Micro and macro F1; `None` if no class occurs and none is predicted.
     #[must_use]
     pub fn f1(&self) -> Option<F1> {
         let f1 = |tp: u64, fp: u64, fneg: u64| {
@@ -119,7 +119,7 @@ impl Confusion {
     }
 }
 
-/// F1 of one predicted class per node; `None` when no row has a label.
+/// F1 of one predicted class per node; `None` if no row has a label.
 #[must_use]
 pub fn f1_scores(n_classes: usize, predicted: &[u32], classes: &[u32], rows: &[NodeId]) -> Option<F1> {
     Confusion::of_classes(n_classes, predicted, classes, rows).f1()

@@ -1,20 +1,20 @@
-//! Metrics of scores against yes or no: how well the scores rank the positives before the negatives.
+//! Metrics of scores against binary labels: how well scores rank the positives before the negatives.
 
-/// A metric of scores against yes or no; `None` where it is not defined.
+/// Metric of scores against binary labels; `None` where it is not defined.
 pub type RankedMetric = fn(&[f32], &[bool]) -> Option<f64>;
 
-/// Area under the receiver operating characteristic: the share of pairs of a positive and a negative whose positive has
-/// the larger score; equal scores count half. `None` without a positive or without a negative.
+/// Area under the receiver operating characteristic: the share of pairs of a positive and a negative in which the
+/// positive has the larger score. Equal scores count half. `None` without a positive or without a negative.
 ///
 /// # Panics
-/// When there are not as many scores as labels.
+/// When the numbers of scores and labels differ.
 #[must_use]
 pub fn roc_auc(scores: &[f32], labels: &[bool]) -> Option<f64> {
     assert_eq!(scores.len(), labels.len(), "a label for each score");
     let order = falling(scores);
     let n_positive = labels.iter().filter(|&&label| label).count() as f64;
     let n_negative = labels.len() as f64 - n_positive;
-    // Positives before the group at hand: each wins against its negatives.
+    // Number of positives before the current group; each wins against the group's negatives.
     let (mut positives, mut won) = (0.0, 0.0);
     for group in order.chunk_by(|&a, &b| scores[a] == scores[b]) {
         let equal = group.iter().filter(|&&i| labels[i]).count() as f64;
@@ -29,7 +29,7 @@ pub fn roc_auc(scores: &[f32], labels: &[bool]) -> Option<f64> {
 /// positive.
 ///
 /// # Panics
-/// When there are not as many scores as labels.
+/// When the numbers of scores and labels differ.
 #[must_use]
 pub fn average_precision(scores: &[f32], labels: &[bool]) -> Option<f64> {
     assert_eq!(scores.len(), labels.len(), "a label for each score");
@@ -44,8 +44,8 @@ pub fn average_precision(scores: &[f32], labels: &[bool]) -> Option<f64> {
     (positives > 0.0).then(|| sum / positives)
 }
 
-/// Share of positives with a larger score than the `k`-th best negative: hits@k as link prediction reports it (Hu et
-/// al., NeurIPS 2020). With fewer than `k` negatives every positive is a hit. `None` without a positive.
+/// Hits@k for link prediction (Hu et al., NeurIPS 2020): the share of positives with a larger score than the `k`-th
+/// best negative. With fewer than `k` negatives every positive is a hit. `None` without a positive.
 ///
 /// # Panics
 /// When `k` is zero.
@@ -58,8 +58,8 @@ pub fn hits_at(k: usize, positives: &[f32], negatives: &[f32]) -> Option<f64> {
     (!positives.is_empty()).then(|| hits as f64 / positives.len() as f64)
 }
 
-/// The mean over positives of one over the rank among all negatives, from 1; of negatives with an equal score, half
-/// come before (as Hu et al., NeurIPS 2020, rank). `None` without a positive.
+/// Mean reciprocal rank of the positives among all negatives, with ranks from 1. Half of the negatives with an equal
+/// score come before (Hu et al., NeurIPS 2020). `None` without a positive.
 #[must_use]
 pub fn mean_reciprocal_rank(positives: &[f32], negatives: &[f32]) -> Option<f64> {
     let mut negatives = negatives.to_vec();
@@ -72,20 +72,20 @@ pub fn mean_reciprocal_rank(positives: &[f32], negatives: &[f32]) -> Option<f64>
     (!positives.is_empty()).then(|| positives.iter().map(reciprocal).sum::<f64>() / positives.len() as f64)
 }
 
-/// Positions by falling score.
+/// Positions sorted by descending score.
 fn falling(scores: &[f32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
     order
 }
 
-/// Labels where the metric is not defined, which [`mean_over_labels`] leaves out.
+/// Number of labels for which the metric is not defined; [`mean_over_labels`] ignores these.
 #[must_use]
 pub fn n_left_out(values: &[Option<f64>]) -> usize {
     values.iter().filter(|value| value.is_none()).count()
 }
 
-/// The mean over labels where the metric is defined.
+/// Mean over the labels for which the metric is defined; `None` without any.
 #[must_use]
 pub fn mean_over_labels(values: &[Option<f64>]) -> Option<f64> {
     let defined: Vec<f64> = values.iter().flatten().copied().collect();
@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    /// Every pair of a positive and a negative, counted.
+    /// ROC-AUC by its definition, over all pairs of a positive and a negative.
     fn pairs_won(scores: &[f32], labels: &[bool]) -> Option<f64> {
         let (mut won, mut pairs) = (0.0, 0.0);
         for (i, _) in labels.iter().enumerate().filter(|(_, label)| **label) {
@@ -110,7 +110,7 @@ mod tests {
         (pairs > 0.0).then(|| won / pairs)
     }
 
-    /// Precision at each positive's score, averaged.
+    /// Average precision by its definition, over all positives.
     fn precisions(scores: &[f32], labels: &[bool]) -> Option<f64> {
         let positives: Vec<usize> = (0..labels.len()).filter(|&i| labels[i]).collect();
         let precision = |&i: &usize| {

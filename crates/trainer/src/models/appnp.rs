@@ -1,4 +1,4 @@
-//! [`Appnp`]: predict, then propagate (Gasteiger et al., ICLR 2019).
+//! [`Appnp`]: prediction, then propagation (Gasteiger et al., ICLR 2019).
 
 use girih_compute::{Activation, Backend, ComputeError};
 use girih_graph_format::{Degrees, Norm};
@@ -10,8 +10,8 @@ use crate::inputs::{Adjacency, InputSpec, Inputs};
 use crate::params::ParamInit;
 use crate::tape::{AggregateOptions, Tape, Var};
 
-/// A perceptron's logits `H`, then `Z ← (1 - α)·Â·Z + α·H` for a number of hops: personalised PageRank with teleport
-/// probability `α`.
+/// Logits `H` of a multi-layer perceptron, then `Z ← (1 - α)·Â·Z + α·H` for a number of hops: personalised PageRank
+/// with teleport probability `α`.
 pub struct Appnp {
     predict: Mlp,
     hops: usize,
@@ -20,7 +20,7 @@ pub struct Appnp {
 }
 
 impl Appnp {
-    /// A network with fresh parameters.
+    /// A network with newly initialised parameters.
     ///
     /// # Errors
     /// When the device's memory does not suffice.

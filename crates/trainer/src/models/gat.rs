@@ -11,11 +11,11 @@ use crate::layers::{AttentionKind, AttentionSizes, GraphAttention, Rows};
 use crate::params::ParamInit;
 use crate::tape::{Masks, Tape, Var};
 
-/// Layers of attention over neighbours and the node itself: heads side by side and ELU in hidden layers, the mean of
-/// [`ModelConfig::out_heads`] heads at the end.
+/// Attention layers over neighbours and the node itself. Hidden layers concatenate their heads and apply ELU; the
+/// last layer averages [`ModelConfig::out_heads`] heads.
 pub type Gat = Stack<GatLayer<false>>;
 
-/// As [`Gat`], with scores that rank a node's neighbours differently for different nodes.
+/// As [`Gat`], but with dynamic attention: the ranking of neighbours depends on the node.
 pub type Gatv2 = Stack<GatLayer<true>>;
 
 /// One layer of [`Gat`], or of [`Gatv2`] if `DYNAMIC`.

@@ -11,7 +11,7 @@ use crate::layers::{GraphConv, Rows};
 use crate::params::ParamInit;
 use crate::tape::{Masks, Tape, Var};
 
-/// Layers `H' = relu(Â·dropout(H)·W + b)` with `Â = D^-½ (A + I) D^-½`; the last one without relu.
+/// Layers `H' = relu(Â·dropout(H)·W + b)` with `Â = D^-½ (A + I) D^-½`. The last layer has no ReLU.
 pub type Gcn = Stack<GraphConv>;
 
 impl Convolution for GraphConv {

@@ -11,12 +11,12 @@ use crate::layers::{GraphConv, Linear, Rows};
 use crate::params::ParamInit;
 use crate::tape::{LinearOptions, Masks, Tape, Var};
 
-/// Layers `H' = relu(mlp(H + Σ_j H_j))`, the sum over in-neighbours, with a perceptron of two layers: GIN-0, whose ε is
-/// zero; the last one without relu. An edge of a node to itself is the node's own term, with its weight, and does not
-/// come on top of it.
+/// Layers `H' = relu(mlp(H + Σ_j H_j))` of GIN-0, whose ε is zero. The sum is over in-neighbours, and the perceptron
+/// has two layers. The last layer has no ReLU. A self-loop replaces the node's own term, with its weight, instead of
+/// adding to it.
 pub type Gin = Stack<GinLayer>;
 
-/// One layer of [`Gin`]. The first layer of its perceptron is linear, so it may come before the sum.
+/// One layer of [`Gin`]. The perceptron's first layer is linear, so it may come before the sum.
 pub struct GinLayer {
     sum: GraphConv,
     linear: Linear,

@@ -1,4 +1,4 @@
-//! [`LightGcn`]: graph convolutions without weights, for recommenders (He et al., SIGIR 2020).
+//! [`LightGcn`]: graph convolution without weights, for recommendation (He et al., SIGIR 2020).
 
 use girih_compute::{Backend, ComputeError, Shape};
 use girih_graph_format::{Degrees, Norm};
@@ -9,11 +9,11 @@ use crate::inputs::{Adjacency, InputSpec, Inputs, Propagation};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{Tape, Var};
 
-/// Standard deviation of first embeddings, as in the authors' program.
+/// Standard deviation of initial embeddings, as in the authors' code.
 const INITIAL_DEVIATION: f32 = 0.1;
 
-/// One learned row per user and item, averaged with those of its neighbours up to `k` hops away: the mean of
-/// `E, Â·E, …, Âᵏ·E` with `Â = D^-½ A D^-½` (equations 3 and 8). `config.layers` is `k`, `config.hidden` the width.
+/// Embeddings of users and items, averaged over hops: the mean of `E, Â·E, …, Âᵏ·E` with `Â = D^-½ A D^-½` (equations
+/// 3 and 8). `config.layers` is `k`, `config.hidden` the width.
 pub struct LightGcn {
     embedding: ParamId,
     hops: usize,
@@ -21,7 +21,7 @@ pub struct LightGcn {
 }
 
 impl LightGcn {
-    /// A model with fresh embeddings.
+    /// A model with newly initialised embeddings.
     ///
     /// # Errors
     /// When the device's memory does not suffice.

@@ -1,4 +1,4 @@
-//! [`Mlp`]: a perceptron on the features alone, the control that shows what the graph adds.
+//! [`Mlp`]: multi-layer perceptron on the features alone, a baseline without the graph.
 
 use girih_compute::{Activation, Backend, ComputeError};
 
@@ -9,14 +9,14 @@ use crate::layers::{Linear, Rows};
 use crate::params::ParamInit;
 use crate::tape::{LinearOptions, Tape, Var};
 
-/// Layers `H' = relu(dropout(H)·W + b)`; the last one without relu.
+/// Layers `H' = relu(dropout(H)·W + b)`. The last layer has no ReLU.
 pub struct Mlp {
     layers: Vec<Linear>,
     config: ModelConfig,
 }
 
 impl Mlp {
-    /// A network with fresh parameters.
+    /// A network with newly initialised parameters.
     ///
     /// # Errors
     /// When the device's memory does not suffice.

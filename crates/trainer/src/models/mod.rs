@@ -1,4 +1,4 @@
-//! [`Model`]: a forward function, and the models that come with girih.
+//! [`Model`]: a forward function, and the models of girih.
 
 mod appnp;
 mod gat;
@@ -30,55 +30,55 @@ use crate::inputs::{InputSpec, Inputs};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{Tape, Var};
 
-/// A graph neural network: parameters created once, and a forward pass over a [`Tape`].
+/// Graph neural network: parameters created once, and a forward pass over a [`Tape`].
 ///
-/// A new model is a struct of layers and these two functions; gradients, devices and memory are the tape's concern.
+/// A new model is a struct of layers with these two functions. The tape handles gradients, devices and memory.
 pub trait Model<B: Backend>: Send {
-    /// What the forward pass reads.
+    /// Inputs that the forward pass reads.
     fn input_spec(&self) -> InputSpec;
 
-    /// The logits of all nodes, `n_nodes × n_classes`; of a recommender, the embeddings, `n_nodes × hidden`. On the
-    /// blocks of a mini-batch, those of the destinations of the last layer.
+    /// Logits of all nodes, `n_nodes × n_classes`; for a recommender, embeddings, `n_nodes × hidden`. For the blocks
+    /// of a mini-batch, only rows of the last layer's destinations.
     ///
-    /// A device may repeat what it was asked in one training step in all later ones, without asking again: passes that
-    /// train differ in what the tape draws, and in nothing else.
+    /// A device may capture one training step and replay it in later steps without calling this function. Training
+    /// passes may therefore differ only in the tape's random draws.
     ///
     /// # Errors
     /// When the backend fails.
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError>;
 
-    /// The network as layers that can be computed one after the other, each for all nodes; `None` where a layer reads
-    /// more than the rows of the one before it and of its neighbours.
+    /// Network as layers for layer-wise inference. `None` if a layer reads more than the previous layer's rows of a
+    /// node and of its neighbours.
     fn as_layers(&self) -> Option<&dyn Layers<B>> {
         None
     }
 
-    /// The learned row of each node, for models that have no features: what a recommender's loss penalises.
+    /// Learned row of each node, for models without features. A recommender's loss penalises these.
     fn embedding(&self) -> Option<ParamId> {
         None
     }
 }
 
-/// A network whose layers follow one another, as they are evaluated: nothing is drawn.
+/// Network as a sequence of layers in evaluation, without random draws.
 pub trait Layers<B: Backend> {
-    /// How many there are.
+    /// Number of layers.
     fn n_layers(&self) -> usize;
 
-    /// What layer `layer`, counted from 0 at the inputs, leaves for the destinations of the one graph of `inputs`,
-    /// whose features are what the layer before it left; of the last layer, the logits.
+    /// Output of layer `layer`, counted from 0 at the inputs, for the destinations of the graph of `inputs`. The
+    /// features of `inputs` are the previous layer's output. The last layer's output is the logits.
     ///
     /// # Errors
     /// When the backend fails.
     ///
     /// # Panics
-    /// When there is no such layer.
+    /// When `layer` is not below the number of layers.
     fn layer<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>, layer: usize) -> Result<Var, ComputeError>;
 }
 
-/// The sizes that a data set gives a model.
+/// Sizes that a model takes from a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dims {
-    /// Nodes, for models that learn a row of each.
+    /// Number of nodes, for models that learn a row per node.
     pub n_nodes: usize,
     /// Width of the features.
     pub n_features: usize,
@@ -87,20 +87,20 @@ pub struct Dims {
 }
 
 impl Dims {
-    /// The sizes of a data set.
+    /// Sizes of a data set.
     #[must_use]
     pub fn of(dataset: &Dataset) -> Self {
         Self { n_nodes: dataset.n_nodes(), n_features: dataset.n_features(), n_classes: dataset.n_classes() }
     }
 
-    /// The same, before the data set is read.
+    /// As [`of`](Self::of), but before the data set is loaded.
     #[must_use]
     pub fn of_outline(outline: &Outline) -> Self {
         Self { n_nodes: outline.n_nodes, n_features: outline.n_features, n_classes: outline.n_classes }
     }
 
-    /// One layer after the other, each made by `layer` from its number, its input width and its output width:
-    /// features to hidden, hidden to hidden, hidden to classes.
+    /// Creates a sequence of layers: features to hidden, hidden to hidden, hidden to classes. `layer` takes index,
+    /// input width and output width.
     ///
     /// # Errors
     /// When `layer` fails.
@@ -118,7 +118,7 @@ impl Dims {
     }
 }
 
-/// The model that `config` describes.
+/// Creates the model of `config`.
 ///
 /// # Errors
 /// When the device's memory does not suffice.

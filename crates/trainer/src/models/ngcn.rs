@@ -10,18 +10,18 @@ use crate::layers::{Linear, Rows};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{AggregateOptions, LinearOptions, Tape, Var};
 
-/// One network `Âᵏ·relu(Âᵏ·X·W₀)·W₁` for each power `k` from zero to [`ModelConfig::hops`]; their outputs side by side
-/// go through a last linear layer, or without [`ModelConfig::mixing`] are averaged.
+/// One network `Âᵏ·relu(Âᵏ·X·W₀)·W₁` for each power `k` from zero to [`ModelConfig::hops`]. A last linear layer reads
+/// their concatenated outputs; without [`ModelConfig::mixing`] the outputs are averaged.
 pub struct Ngcn {
-    /// The layers of each power.
+    /// Layers of each power's network.
     instances: Vec<Vec<Linear>>,
-    /// The rows of the mixing layer that meet each instance's output.
+    /// Row block of the mixing layer for each network's output.
     mixing: Option<Vec<ParamId>>,
     config: ModelConfig,
 }
 
 impl Ngcn {
-    /// A network with fresh parameters.
+    /// A network with newly initialised parameters.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -36,13 +36,13 @@ impl Ngcn {
         };
         let instances: Result<_, _> = (0..n).map(&mut instance).collect();
         let instances = instances?;
-        // The mixing layer starts as the mean.
+        // Initially, the mixing layer computes the mean.
         let mut part = |k: usize| init.diagonal(config.layers, &format!("mixing{k}"), classes, 1.0 / n as f32);
         let mixing = if config.mixing { Some((0..n).map(&mut part).collect::<Result<_, _>>()?) } else { None };
         Ok(Self { instances, mixing, config: config.clone() })
     }
 
-    /// The output of the instance of power `k`.
+    /// Output of the network for power `k`.
     fn instance<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,
@@ -60,7 +60,7 @@ impl Ngcn {
     }
 }
 
-/// `activation(Âᵏ·(dropout(X)·W) + b)`
+/// Computes `activation(Âᵏ·(dropout(X)·W) + b)`.
 fn propagated<'a, B: Backend>(
     tape: &mut Tape<'a, B>,
     inputs: &'a Inputs<B>,

@@ -14,9 +14,9 @@ use crate::layers::{Linear, Rows};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{AggregateOptions, LinearOptions, Tape, Var};
 
-/// Layers `H' = relu([H ‖ aggregate(H)]·W + b)`, which aggregate over in-neighbours; the last one without relu.
+/// Layers `H' = relu([H ‖ aggregate(H)]·W + b)`, which aggregate over in-neighbours. The last layer has no ReLU.
 ///
-/// The concatenation is never stored: `W` is cut into the rows that meet `H` and those that meet the aggregate.
+/// The concatenation is never stored: `W` is split into a row block for `H` and one for the aggregate.
 pub struct Sage {
     layers: Vec<SageLayer>,
     config: ModelConfig,
@@ -30,7 +30,7 @@ struct SageLayer {
 }
 
 impl Sage {
-    /// A network with fresh parameters.
+    /// A network with newly initialised parameters.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -108,7 +108,7 @@ impl SageLayer {
         })
     }
 
-    /// `mask ⊙ activation([H ‖ aggregate(H)]·W + b)`; `aggregated` is the aggregate where it is a constant.
+    /// Computes `mask ⊙ activation([H ‖ aggregate(H)]·W + b)`. `aggregated` is the aggregate if it is a constant.
     fn forward<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,
@@ -117,8 +117,8 @@ impl SageLayer {
         aggregated: Option<Rows<'a, B>>,
         (activation, mask): (Activation, Option<Dropout>),
     ) -> Result<Var, ComputeError> {
-        // Before what is aggregated: gradients come the other way round, and those of few rows are added to those of
-        // all.
+        // Recorded before the aggregation. The backward pass then adds the gradient of these few rows to that of all
+        // rows.
         let own = match rows {
             Rows::Dense(x) => Some(tape.destinations(graph, *x)?),
             _ => None,

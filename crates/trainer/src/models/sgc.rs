@@ -10,15 +10,15 @@ use crate::layers::{Linear, Rows};
 use crate::params::ParamInit;
 use crate::tape::{LinearOptions, Tape, Var};
 
-/// A linear model on features that were aggregated `k` times before training: `dropout(Âᵏ·X)·W + b`. `config.layers`
-/// is `k`.
+/// Linear model on features that are aggregated `k` times before training: `dropout(Âᵏ·X)·W + b`. `config.layers` is
+/// `k`.
 pub struct Sgc {
     linear: Linear,
     config: ModelConfig,
 }
 
 impl Sgc {
-    /// A model with fresh parameters.
+    /// A model with newly initialised parameters.
     ///
     /// # Errors
     /// When the device's memory does not suffice.

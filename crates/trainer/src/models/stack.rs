@@ -1,4 +1,4 @@
-//! [`Stack`]: one convolution after the other, with what networks put around them.
+//! [`Stack`]: a sequence of convolutions with optional normalisation, residual connections and jumping knowledge.
 //!
 //! ```text
 //! plain      X ─▶ conv ─▶ norm ─▶ act ─▶ … ─▶ conv ─▶ logits
@@ -6,8 +6,8 @@
 //!                                   └──────────────────────┘
 //! jump       every layer's output goes to the last linear layer, side by side or as their maximum
 //! ```
-//! Residual connections with the normalisation inside are those of pre-norm networks (Xiong et al., ICML 2020); jumping
-//! knowledge is Xu et al., ICML 2018.
+//! Residual blocks normalise their input, as pre-norm networks do (Xiong et al., ICML 2020). Jumping knowledge
+//! follows Xu et al., ICML 2018.
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 
@@ -19,42 +19,42 @@ use crate::layers::{Linear, NormAxis, Normalization, Rows};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{LinearOptions, Masks, Tape, Var};
 
-/// Where a convolution stands in a stack.
+/// Position of a convolution in a stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Number of the layer, from 0.
+    /// Index of the layer, from 0.
     pub layer: usize,
-    /// Columns of the operand.
+    /// Number of columns of the operand.
     pub inputs: usize,
-    /// Columns of the result.
+    /// Number of columns of the result.
     pub outputs: usize,
     /// Whether the result is the logits.
     pub is_output: bool,
 }
 
-/// A layer of message passing: all that differs between networks of one shape.
+/// Message passing layer: the part that differs between networks of this structure.
 pub trait Convolution: Send + Sized {
-    /// What follows hidden layers.
+    /// Activation of hidden layers.
     const ACTIVATION: Activation = Activation::Relu;
 
-    /// The adjacency that it aggregates over.
+    /// Adjacency that the layer aggregates over.
     const ADJACENCY: Adjacency;
 
-    /// Whether its first operand may be the features aggregated before training.
+    /// Whether the first operand may be features that are aggregated before training.
     const AGGREGATES_FIRST: bool = false;
 
-    /// Columns of a hidden layer.
+    /// Width of a hidden layer.
     fn hidden_width(config: &ModelConfig) -> usize {
         config.hidden
     }
 
-    /// A layer with fresh parameters.
+    /// A layer with newly initialised parameters.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
     fn new<B: Backend>(init: &mut ParamInit<'_, B>, config: &ModelConfig, place: Place) -> Result<Self, ComputeError>;
 
-    /// The layer applied to `rows`. A result that is masked went through [`ACTIVATION`](Self::ACTIVATION).
+    /// Applies the layer to `rows`. A masked result always has the activation [`ACTIVATION`](Self::ACTIVATION).
     ///
     /// # Errors
     /// When the backend fails.
@@ -68,27 +68,27 @@ pub trait Convolution: Send + Sized {
     ) -> Result<Var, ComputeError>;
 }
 
-/// A network of convolutions `C`.
+/// Network of convolutions `C`.
 pub struct Stack<C> {
     config: ModelConfig,
-    /// Brings the features to the hidden width, where connections are residual.
+    /// Linear layer from the features to the hidden width, for residual connections.
     entry: Option<Linear>,
     layers: Vec<(C, Option<Normalization>)>,
     readout: Readout,
 }
 
-/// How logits come from hidden layers.
+/// Readout of the logits from hidden layers.
 enum Readout {
-    /// They are the last layer.
+    /// The last layer's output is the logits.
     Last,
-    /// A linear layer on the last hidden one, normalised, or on the maximum of all.
+    /// A linear layer on the last hidden layer, optionally normalised, or on the maximum of all.
     Linear(Option<Normalization>, Linear),
-    /// A linear layer on all of them side by side, cut into the rows that meet each.
+    /// A linear layer on the concatenation of all hidden layers, split into a row block for each.
     Concat(Vec<Linear>, ParamId),
 }
 
 impl<C: Convolution> Stack<C> {
-    /// A network with fresh parameters.
+    /// A network with newly initialised parameters.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -125,8 +125,7 @@ impl<C: Convolution> Stack<C> {
         Ok(Self { config: config.clone(), entry, layers, readout })
     }
 
-    /// The results of all hidden layers, and the dropout that the next layer would apply; with a last layer that is
-    /// the output, its logits alone.
+    /// Outputs of all layers. If the last layer is the output, its result is the logits.
     fn layers<'a, B: Backend>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Vec<Var>, ComputeError> {
         let mut dropout = tape.next_dropout(self.config.input_dropout());
         let mut rows = if C::AGGREGATES_FIRST && self.entry.is_none() {
@@ -141,7 +140,7 @@ impl<C: Convolution> Stack<C> {
         let mut results = Vec::with_capacity(self.layers.len());
         for (i, (_, norm)) in self.layers.iter().enumerate() {
             let is_output = self.is_output(i);
-            // Where a result is read as the operand of the next layer alone, it is masked as it is made.
+            // A result that only the next layer reads is masked when it is computed.
             let masks_result = !is_output
                 && matches!(self.readout, Readout::Last)
                 && norm.is_none()
@@ -157,12 +156,12 @@ impl<C: Convolution> Stack<C> {
         Ok(results)
     }
 
-    /// Whether what a layer leaves are the logits.
+    /// Whether the output of a layer is the logits.
     fn is_output(&self, layer: usize) -> bool {
         matches!(self.readout, Readout::Last) && layer + 1 == self.layers.len()
     }
 
-    /// What a layer makes of `rows`, with what stands around its convolution.
+    /// Applies a layer to `rows`, with its normalisation, activation and residual connection.
     fn convolved<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,
@@ -179,7 +178,7 @@ impl<C: Convolution> Stack<C> {
         }
     }
 
-    /// The features brought to the hidden width.
+    /// Transforms the features to the hidden width.
     fn entered<'a, B: Backend>(
         tape: &mut Tape<'a, B>,
         entry: &Linear,
@@ -190,7 +189,7 @@ impl<C: Convolution> Stack<C> {
         Ok(Rows::Dense(entry.forward(tape, rows, options)?))
     }
 
-    /// The logits of the rows of the last hidden layer, or of the maximum of all.
+    /// Logits from the rows of the last hidden layer, or of the maximum of all.
     fn read_out<B: Backend>(
         &self,
         tape: &mut Tape<'_, B>,
@@ -205,8 +204,8 @@ impl<C: Convolution> Stack<C> {
         linear.forward(tape, &Rows::Dense(rows), LinearOptions { dropout, ..LinearOptions::default() })
     }
 
-    /// The rows of a hidden layer for the nodes that logits are of. In a mini-batch the nodes of every layer begin with
-    /// those of the next.
+    /// Rows of a hidden layer for the nodes of the logits. In a mini-batch, the nodes of a layer begin with those of
+    /// the next layer.
     fn at_outputs<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,
@@ -217,7 +216,7 @@ impl<C: Convolution> Stack<C> {
     }
 }
 
-/// `activation(norm(conv(rows)))`
+/// Computes `activation(norm(conv(rows)))`.
 fn normalized<'a, B: Backend, C: Convolution>(
     tape: &mut Tape<'a, B>,
     graph: &'a Graph<B>,
@@ -231,7 +230,7 @@ fn normalized<'a, B: Backend, C: Convolution>(
     tape.combine(&[(1.0, x)], None, C::ACTIVATION)
 }
 
-/// `x + activation(conv(norm(x)))`
+/// Computes `x + activation(conv(norm(x)))`.
 fn residual<'a, B: Backend, C: Convolution>(
     tape: &mut Tape<'a, B>,
     graph: &'a Graph<B>,
@@ -304,7 +303,7 @@ impl<B: Backend, C: Convolution> Model<B> for Stack<C> {
         }
     }
 
-    /// Not with batch normalisation, whose moments are those of all nodes, nor where logits read all layers.
+    /// `None` with batch normalisation, whose moments are over all nodes, and if the logits read all layers.
     fn as_layers(&self) -> Option<&dyn Layers<B>> {
         (self.config.norm != NormKind::Batch && self.config.jump == Jump::None).then_some(self)
     }

@@ -1,5 +1,5 @@
-//! `aggregate`, `neighbors` and `destinations`: what a graph does to the rows of its nodes, whichever kind it is.
-//! `fetch`: rows of nodes that other ranks hold.
+//! `aggregate`, `neighbors` and `destinations`: operations of any [`Graph`] on rows of its nodes. `fetch`: the halo
+//! exchange.
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, Transpose};
 
@@ -10,16 +10,17 @@ use super::{BackwardPass, LinearOptions, Operation, SpmmOptions, Tape, Var};
 use crate::distributed::{HaloExchange, LazyGemm, LocalOperand, PartitionedGraph, Pattern, Through};
 use crate::graph::{BlockGraph, Graph};
 
-/// What goes into a [`Tape::aggregate`] besides its operands.
+/// Options of a [`Tape::aggregate`] besides its operands.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AggregateOptions {
-    /// One row, added to every row of the result.
+    /// Bias, one row, added to every row of the result.
     pub bias: Option<Var>,
-    /// Applied to the sum.
+    /// Activation applied to the sum.
     pub activation: Activation,
-    /// Masks the result of ReLU; what is stored then tells the way back, and the operation that reads it draws nothing.
+    /// Dropout of the result of ReLU. The stored result determines the gradient, so that its consumer needs no
+    /// dropout.
     pub mask: Option<Dropout>,
-    /// A result of the same shape that nothing else reads; its buffer becomes that of this result.
+    /// A result of the same shape without other consumers. The sum is written to its buffer, in place.
     pub add: Option<Var>,
 }
 
@@ -29,11 +30,11 @@ struct Aggregated<'a, B: Backend> {
     epilogue: Recorded,
 }
 
-/// What is aggregated.
+/// Operand of an aggregation.
 #[derive(Clone, Copy)]
 enum AggregateInput {
     Rows(Var),
-    /// The product of rows and a weight, which is not stored.
+    /// Product of rows and a weight, which is not stored.
     Product(Var, Var),
 }
 
@@ -44,8 +45,8 @@ struct Fetched<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Tape<'a, B> {
-    /// `mask ⊙ activation(Â·X + add + bias)`, one row of `x` for each node at hand; of a mini-batch, one for each
-    /// source, and of the result one for each destination.
+    /// Computes `mask ⊙ activation(Â·X + add + bias)` with one row of `x` per local node. For a mini-batch, `x` has
+    /// one row per source, and the result one per destination.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend or another rank fails.
@@ -61,8 +62,8 @@ impl<'a, B: Backend> Tape<'a, B> {
         }
     }
 
-    /// `mask ⊙ activation(Â·(X·W) + add + bias)`. Of a graph cut over ranks, columns of `X·W` travel while others are
-    /// computed.
+    /// Computes `mask ⊙ activation(Â·(X·W) + add + bias)`. On a partitioned graph, sending chunks of columns of `X·W`
+    /// overlaps computing further chunks.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend or another rank fails.
@@ -112,10 +113,10 @@ impl<'a, B: Backend> Tape<'a, B> {
         Ok(self.record(out, &operands, Aggregated::<B> { graph, operand, epilogue }))
     }
 
-    /// The pattern of the rows at hand, and the rows of `x` that its columns stand for: all of them for a whole graph;
-    /// of a graph cut over ranks, those that the rank's own rows name, fetched from the ranks that hold them.
+    /// Pattern of the local rows, and the rows of `x` for its columns. For a whole graph these are all rows. For a
+    /// partitioned graph they are the local rows' neighbours, fetched from their ranks.
     ///
-    /// What works on patterns alone (attention, maxima, sequences) works on the two as on a graph of its own.
+    /// Operations on patterns (attention, maxima, sequences) use the two like a whole graph.
     ///
     /// # Errors
     /// When the backend or another rank fails.
@@ -129,8 +130,7 @@ impl<'a, B: Backend> Tape<'a, B> {
         }
     }
 
-    /// The rows of the destinations, of an `x` with a row for each source: what a node keeps of its own. Of a graph
-    /// whose sources are its destinations, `x` itself.
+    /// Rows of the destinations, of an `x` with a row per source. `x` itself if sources and destinations are equal.
     ///
     /// # Errors
     /// When the backend fails.
@@ -144,8 +144,8 @@ impl<'a, B: Backend> Tape<'a, B> {
         }
     }
 
-    /// Rows of nodes that other ranks may hold, of an `x` with a row for each node at hand; rows and gradients of `f32`
-    /// travel as `wire`.
+    /// Halo exchange: rows of nodes that other ranks may hold, of an `x` with a row per local node. Rows and
+    /// gradients of `f32` are sent as `wire`.
     ///
     /// # Errors
     /// When the backend or another rank fails.
@@ -156,8 +156,9 @@ impl<'a, B: Backend> Tape<'a, B> {
 }
 
 impl<B: Backend> Aggregated<'_, B> {
-    /// Hands on `∂X = Âᵀ·∂Z`, or of a product what is that of it. Every rank takes part in making it, whether or not it
-    /// wants the result. It is stored as `∂Z` is: in bf16 what follows is multiplied so, too.
+    /// Passes `∂X = Âᵀ·∂Z` to the operand, or runs the backward of the operand's product on it. Every rank takes part
+    /// in computing `∂X`, even if it does not need it. `∂X` has the type of `∂Z`, so that further products in bf16
+    /// use bf16.
     fn hand_on(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, x_grad: B::Matrix) -> Result<(), ComputeError> {
         match self.operand {
             AggregateInput::Rows(x) => pass.give(x, x_grad),

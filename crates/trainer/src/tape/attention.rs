@@ -1,30 +1,30 @@
-//! Attention over neighbours, and the operations that other attentions are composed of.
+//! Attention over neighbours, and the primitives of other attention layers.
 
 use girih_compute::{Attention, AttentionGrads, Backend, ComputeError, Dropout, Shape};
 
 use super::{BackwardPass, Operation, Tape, Var};
 
-/// What goes into a [`Tape::attention`] besides its operands.
+/// Options of a [`Tape::attention`] besides its operands.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionOptions {
-    /// Number of heads; columns of heads are interleaved, see [`Attention`].
+    /// Number of heads. Columns of heads are interleaved, see [`Attention`].
     pub heads: usize,
-    /// Slope of the leaky rectifier below zero.
+    /// Negative slope of the leaky ReLU.
     pub slope: f32,
-    /// Drops shares after the softmax ([`Tape::next_dropout`]).
+    /// Dropout of attention weights after the softmax ([`Tape::next_dropout`]).
     pub dropout: Option<Dropout>,
 }
 
-/// The operands of a [`Tape::attention`], as [`Attention`] names them.
+/// Operands of a [`Tape::attention`], named as in [`Attention`].
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionOperands {
-    /// `n × heads`; with a vector `n × width`.
+    /// Scores of destinations, `n × heads`; with a vector, rows `n × width`.
     pub destination: Var,
-    /// `m × heads`; with a vector `m × width`.
+    /// Scores of sources, `m × heads`; with a vector, rows `m × width`.
     pub source: Var,
-    /// `1 × width`, for the scores of GATv2.
+    /// Attention vector of GATv2, `1 × width`.
     pub vector: Option<Var>,
-    /// `m × width`.
+    /// Values of sources, `m × width`.
     pub values: Var,
 }
 
@@ -36,8 +36,8 @@ struct Attended<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Tape<'a, B> {
-    /// Attention over the entries of an `n × m` pattern: `n × width`. Keeps `n × heads` numbers for the backward pass,
-    /// and none for each entry.
+    /// Attention over the entries of an `n × m` pattern; the result is `n × width`. It keeps `n × heads` numbers for
+    /// the backward pass, and nothing per entry.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
@@ -59,7 +59,7 @@ impl<'a, B: Backend> Tape<'a, B> {
     }
 }
 
-/// The operation as a backend takes it.
+/// Operands and options in the backend's form.
 fn resolve<'v, B: Backend>(
     graph: &'v B::Sparse,
     options: AttentionOptions,
@@ -110,7 +110,7 @@ struct HeadDots {
 }
 
 impl<B: Backend> Tape<'_, B> {
-    /// `out[r, h] = Σ_k x[r, c]·vector[c]` with `c = k · heads + h`: a score for each row and head.
+    /// Score of each row and head: `out[r, h] = Σ_k x[r, c]·vector[c]` with `c = k · heads + h`.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
@@ -143,8 +143,8 @@ struct Sddmm<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Tape<'a, B> {
-    /// A product of row `i` of `x` and row `j` of `y` for every entry `(i, j)` and head: `nnz × heads`. See
-    /// [`Backend::sddmm`].
+    /// Sampled dense-dense product: for every entry `(i, j)` and head, the product of row `i` of `x` and row `j` of
+    /// `y`, `nnz × heads`. See [`Backend::sddmm`].
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
@@ -175,8 +175,8 @@ struct SegmentSoftmax<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Tape<'a, B> {
-    /// Softmax over the entries of each row, for each column of `scores` (`nnz × heads`). Takes over the buffer of
-    /// `scores`, which nothing may read any more.
+    /// Softmax over the entries of each row, for each column of `scores` (`nnz × heads`). Works in place: nothing may
+    /// read `scores` afterwards.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.

@@ -1,4 +1,4 @@
-//! [`BackwardPass`]: the walk back over a tape.
+//! [`BackwardPass`]: reverse pass over a tape.
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Shape, Transpose};
 
@@ -8,15 +8,15 @@ use super::{Node, Pool, Value, Var};
 use crate::distributed::OverlappedWork;
 use crate::params::Gradients;
 
-/// Deferred gradients of weights, `∂W = dropout(X)ᵀ·∂Z` for each operand `X` and its weight `W`. They are computed while
-/// the rank waits for rows of other ranks.
+/// Deferred gradients of weights, `∂W = dropout(X)ᵀ·∂Z` for each operand `X` and its weight `W`. They are computed
+/// while the rank waits for rows of other ranks.
 pub(super) struct DeferredGrads<B: Backend> {
     pub(super) terms: Vec<(Var, Var)>,
     pub(super) dropout: Option<Dropout>,
-    /// `∂Z`, given back to the pool once they are computed.
+    /// `∂Z`, returned to the pool once the gradients are computed.
     pub(super) grad: B::Matrix,
-    /// If true, `∂X = ∂Z·Wᵀ` is not computed here: the next distributed aggregate computes it one feature chunk at a time,
-    /// so that sending overlaps the product. There is one term, and `X` has a single consumer.
+    /// If true, `∂X = ∂Z·Wᵀ` is not computed here: the next distributed aggregate computes it one feature chunk at a
+    /// time, so that sending overlaps the product. There is one term, and `X` has a single consumer.
     pub(super) defers_input_grad: bool,
 }
 
@@ -37,14 +37,14 @@ impl<B: Backend> DeferredGrads<B> {
     }
 }
 
-/// Deferred gradient `∂Z·Wᵀ` of `y`, as the operation that made `y` computes it.
+/// Deferred gradient `∂Z·Wᵀ` of `y`. The operation that produced `y` computes it.
 pub(super) struct DeferredInputGrad<'p, B: Backend> {
     pub(super) dz: &'p B::Matrix,
     pub(super) weight: &'p B::Matrix,
     pub(super) y: &'p B::Matrix,
 }
 
-/// The walk back over a tape, as an [`Operation`](super::Operation) sees it.
+/// State of the reverse pass over a tape, for an [`Operation`](super::Operation).
 pub struct BackwardPass<'p, 'a, B: Backend> {
     pub(super) backend: &'a B,
     pub(super) pool: &'p mut Pool<B>,
@@ -55,36 +55,36 @@ pub struct BackwardPass<'p, 'a, B: Backend> {
 }
 
 impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
-    /// The device that the tape runs on.
+    /// Backend that the tape runs on.
     #[must_use]
     pub fn backend(&self) -> &'a B {
         self.backend
     }
 
-    /// The value of `var` in the forward pass.
+    /// Value of `var` in the forward pass.
     ///
     /// # Panics
-    /// When it was consumed as the `add` of another operation.
+    /// When another operation consumed the value as its `add`.
     #[must_use]
     pub fn value(&self, var: Var) -> &B::Matrix {
         self.nodes[var.0].matrix()
     }
 
-    /// Whether anybody wants the gradient of `var`.
+    /// Whether the gradient of `var` is needed.
     #[must_use]
     pub fn needs_grad(&self, var: Var) -> bool {
         self.nodes[var.0].needs_grad
     }
 
-    /// A buffer for the gradient of `var`, which has to be given to it: of its shape and type, with unspecified
-    /// contents. For the first share of a parameter it is the one that its gradient always has, so that shares are given
-    /// in the order in which they were asked for.
+    /// Buffer for the gradient of `var`, with its shape and type and unspecified contents. The caller must
+    /// [`give`](Self::give) it. For a parameter's first contribution it is the parameter's own gradient buffer, so
+    /// contributions must be given in the order in which they were requested.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
     ///
     /// # Panics
-    /// When the value was consumed as the `add` of another operation.
+    /// When another operation consumed the value as its `add`.
     pub fn grad_buffer(&mut self, var: Var) -> Result<B::Matrix, ComputeError> {
         let param = self.nodes[var.0].param;
         match param.filter(|&param| !self.gradients.has_share(param) && !self.gradients.is_out(param)) {
@@ -101,13 +101,13 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         self.pool.take(self.backend, shape, Dtype::F32)
     }
 
-    /// As [`grad_buffer`](Self::grad_buffer), of zeros.
+    /// As [`grad_buffer`](Self::grad_buffer), but filled with zeros.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
     ///
     /// # Panics
-    /// When the value was consumed as the `add` of another operation.
+    /// When another operation consumed the value as its `add`.
     pub fn zero_grad(&mut self, var: Var) -> Result<B::Matrix, ComputeError> {
         let mut matrix = self.grad_buffer(var)?;
         self.backend.set_zero(&mut matrix)?;
@@ -133,19 +133,19 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         self.nodes[var.0].is_before_epilogue
     }
 
-    /// Whether `var` is a parameter.
+    /// Whether `var` is a model parameter.
     pub(super) fn is_param(&self, var: Var) -> bool {
         self.nodes[var.0].param.is_some()
     }
 
-    /// Whether gradients of weights may be [deferred](Self::defer) once that of `x` is computed: the backward pass of the
-    /// operation that made `x` communicates.
+    /// Whether gradients of weights may be [deferred](Self::defer) after the gradient of `x`: the backward of the
+    /// operation that produced `x` communicates.
     pub(super) fn may_defer(&self, x: Var) -> bool {
         let operation = self.nodes[x.0].operation.as_ref();
         self.needs_grad(x) && operation.is_some_and(|operation| operation.communicates_in_backward())
     }
 
-    /// Defers gradients of weights until the rank waits for others.
+    /// Defers gradients of weights until the rank waits for other ranks.
     ///
     /// # Errors
     /// When the backend fails.
@@ -157,13 +157,13 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         Ok(())
     }
 
-    /// The value whose gradient is deferred, if one is.
+    /// Value whose gradient is deferred, if any.
     fn deferred_input(&self) -> Option<Var> {
         self.deferred.iter().find(|deferred| deferred.defers_input_grad).map(|deferred| deferred.terms[0].0)
     }
 
-    /// Runs `communicate`, which computes the deferred gradients while rows of other ranks travel. It is given the deferred
-    /// gradient of an input, if there is one.
+    /// Runs `communicate`, which computes the deferred gradients while rows of other ranks arrive. Its argument is
+    /// the deferred gradient of an input, if there is one.
     pub(super) fn overlap_with_comm<T>(
         &mut self,
         communicate: impl FnOnce(&'a B, &mut Pool<B>, Option<DeferredInputGrad<'_, B>>, &mut OverlappedWork<'_>) -> T,
@@ -181,7 +181,7 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         done
     }
 
-    /// Computes all deferred gradients now, without communication to overlap.
+    /// Computes all deferred gradients now, without overlapping communication.
     fn flush_deferred(&mut self) -> Result<(), ComputeError> {
         for deferred in std::mem::take(&mut self.deferred) {
             deferred.compute((self.backend, &self.nodes), self.gradients)?;
@@ -195,13 +195,13 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         Ok(())
     }
 
-    /// Gives a buffer back to the pool.
+    /// Returns a buffer to the pool.
     pub fn recycle(&mut self, matrix: B::Matrix) {
         self.pool.give(self.backend, matrix);
     }
 
-    /// Lets `write` put a share of the gradient of `var` into its buffer: overwriting it, or adding to it when
-    /// the flag says so. Does nothing when nobody wants the gradient.
+    /// Lets `write` contribute to the gradient of `var`. The flag tells `write` whether to add to the buffer or to
+    /// overwrite it. Does nothing if the gradient is not needed.
     ///
     /// # Errors
     /// When `write` does.
@@ -225,7 +225,7 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         Ok(())
     }
 
-    /// Hands `grad` over as a share of the gradient of `var`.
+    /// Adds `grad` to the gradient of `var`, and takes it over.
     ///
     /// # Errors
     /// When the backend fails.
@@ -259,14 +259,14 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         }
     }
 
-    /// Runs every operation's backward, last first, and frees each node's buffers right after its own.
+    /// Runs the backward of every operation, last first. Frees the buffers of a node right after its own backward.
     pub(super) fn run(mut self) -> Result<(), ComputeError> {
         for i in (0..self.nodes.len()).rev() {
             let (node, deferred) = (&self.nodes[i], self.deferred_input());
             let is_deferred = deferred == Some(Var(i));
             let communicates = node.operation.as_ref().is_some_and(|operation| operation.communicates_in_backward());
             let overlaps = communicates && (is_deferred || (deferred.is_none() && self.grads[i].is_some()));
-            // Deferred gradients read values of nodes before this one: they are computed before any of them is freed.
+            // Deferred gradients read values of earlier nodes, so they are computed before one of these is freed.
             if !overlaps && (communicates || matches!(node.value, Value::Owned(_))) {
                 self.flush_deferred()?;
             }

@@ -1,4 +1,4 @@
-//! Passes over whole matrices: weighted sums, concatenation, activations.
+//! Element-wise operations on whole matrices: weighted sums, concatenation, activations.
 
 use girih_compute::{Activation, Backend, ComputeError, Shape};
 
@@ -11,7 +11,8 @@ struct Combined {
 }
 
 impl<B: Backend> Tape<'_, B> {
-    /// `activation(Σ factor · x + bias)` over terms of one shape: residual connections, means of layers, teleports.
+    /// Computes `activation(Σ factor · x + bias)` over terms of one shape: residual connections, means of layers,
+    /// teleports.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
@@ -39,7 +40,7 @@ impl<B: Backend> Tape<'_, B> {
         Ok(self.record(out, &operands, Combined { terms: terms.to_vec(), epilogue }))
     }
 
-    /// The element-wise maximum of two matrices of one shape: `y + relu(x - y)`.
+    /// Element-wise maximum of two matrices of one shape: `y + relu(x - y)`.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
@@ -74,8 +75,8 @@ struct Concatenated {
 }
 
 impl<B: Backend> Tape<'_, B> {
-    /// The columns of `parts` side by side. Where a product follows, adding one product for each part stores less:
-    /// see [`LinearOptions::add`](super::LinearOptions::add).
+    /// Concatenation of the columns of `parts`. If a product follows, a sum of one product per part needs less
+    /// memory: see [`LinearOptions::add`](super::LinearOptions::add).
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.

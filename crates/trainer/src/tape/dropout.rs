@@ -1,15 +1,15 @@
-//! `dropout`: `out = mask ⊙ X`, for places where it can be fused neither into what makes `X` nor into the next product.
+//! `dropout`: `out = mask ⊙ X`, where neither the producer of `X` nor the next product can fuse it.
 
 use girih_compute::{Backend, ComputeError, Dropout};
 
 use super::{BackwardPass, Operation, Tape, Var};
 
-/// What a layer masks.
+/// Dropouts of a layer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Masks {
-    /// The rows that it reads.
+    /// Dropout of the operand rows.
     pub operand: Option<Dropout>,
-    /// The rows that it leaves.
+    /// Dropout of the result rows.
     pub result: Option<Dropout>,
 }
 
@@ -19,7 +19,7 @@ struct Masked {
 }
 
 impl<B: Backend> Tape<'_, B> {
-    /// `x` masked by `dropout` ([`Tape::next_dropout`]); `x` itself when there is none.
+    /// `x` masked by `dropout` ([`Tape::next_dropout`]), or `x` itself without dropout.
     ///
     /// # Errors
     /// When the backend fails.

@@ -1,4 +1,4 @@
-//! `linear_encoded`: a [`linear`](Tape::linear) of features that are decoded block by block.
+//! `linear_encoded`: a [`linear`](Tape::linear) product of features that are decoded in blocks of rows.
 
 use girih_compute::{Backend, ComputeError, Dropout, Epilogue, Shape, Transpose};
 
@@ -13,13 +13,13 @@ struct LinearEncoded<'a> {
     epilogue: Recorded,
 }
 
-/// The draws for a piece that begins at row `first` of what `dropout` masks.
+/// Dropout of a block that begins at row `first` of the masked matrix.
 fn from_row(dropout: Option<Dropout>, first: usize) -> Option<Dropout> {
     dropout.map(|dropout| dropout.from_row(dropout.first_element(1) + first))
 }
 
 impl<'a, B: Backend> Tape<'a, B> {
-    /// As [`linear`](Self::linear), for the rows that `x` decodes to: the same numbers, in the same order.
+    /// As [`linear`](Self::linear), but for the decoded rows of `x`, with bitwise equal results.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
@@ -69,7 +69,7 @@ impl<B: Backend> Operation<B> for LinearEncoded<'_> {
 }
 
 impl LinearEncoded<'_> {
-    /// `∂W = Σ dropout(block)ᵀ·∂Z`, over blocks of rows.
+    /// Computes `∂W = Σ dropout(block)ᵀ·∂Z`, over blocks of rows.
     fn weight_backward<B: Backend>(
         &self,
         pass: &mut BackwardPass<'_, '_, B>,

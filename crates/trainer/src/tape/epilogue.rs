@@ -1,29 +1,29 @@
-//! The way back through a fused epilogue: `out = mask ⊙ activation(sum + add + bias)`.
+//! Gradient of a fused epilogue: `out = mask ⊙ activation(sum + add + bias)`.
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Shape, Slope, Transpose, WayBack};
 
 use super::{BackwardPass, Tape, Var};
 
-/// The epilogue of a recorded operation.
+/// Epilogue of a recorded operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recorded {
-    /// One row, added to every row.
+    /// Bias, one row, added to every row.
     pub bias: Option<Var>,
-    /// Applied to the sum.
+    /// Activation applied to the sum.
     pub activation: Activation,
-    /// Masks what ReLU leaves.
+    /// Dropout of the result of ReLU.
     pub mask: Option<Dropout>,
-    /// What the result was added to, in place.
+    /// Earlier result that the sum was added to, in place.
     pub add: Option<Var>,
 }
 
 impl Recorded {
-    /// The operands that the epilogue reads.
+    /// Operands of the epilogue.
     pub(super) fn operands(self) -> impl Iterator<Item = Var> {
         self.bias.into_iter().chain(self.add)
     }
 
-    /// The buffer for the result (that of `add` if there is one) and whether to accumulate into it.
+    /// Buffer for the result (the buffer of `add`, if any), and whether to accumulate into it.
     pub(super) fn target<B: Backend>(
         self,
         tape: &mut Tape<'_, B>,
@@ -35,13 +35,14 @@ impl Recorded {
         }
     }
 
-    /// The epilogue as a backend takes it.
+    /// Epilogue in the backend's form.
     pub(super) fn on<'t, B: Backend>(self, tape: &'t Tape<'_, B>, accumulate: bool) -> Epilogue<'t, B::Matrix> {
         let Self { bias, activation, mask, .. } = self;
         Epilogue { accumulate, bias: bias.map(|b| tape.value(b)), activation, dropout: mask }
     }
 
-    /// Turns the gradient of the result into that of the sum, and hands the bias its share, unless that has been done.
+    /// Turns the gradient of the result into that of the sum, and adds to the gradient of the bias, unless already
+    /// done.
     pub(super) fn backward<B: Backend>(
         self,
         pass: &mut BackwardPass<'_, '_, B>,
@@ -53,7 +54,7 @@ impl Recorded {
         }
         let mut bias_grad = self.bias_buffer(pass)?;
         match self.activation {
-            // The result may have been consumed by now; the identity does not need it.
+            // Another operation may have consumed the result. The identity does not need it.
             Activation::Identity => {
                 if let Some(bias_grad) = &mut bias_grad {
                     pass.backend().column_sums(grad, bias_grad)?;
@@ -66,8 +67,8 @@ impl Recorded {
         self.give_bias(pass, bias_grad)
     }
 
-    /// The gradient of `out` as the product `A·op(B)`, its only share, and at once the way back through the epilogue
-    /// that made `out`.
+    /// Computes the gradient of `out` as the product `A·op(B)`, fused with the gradient of the epilogue that produced
+    /// `out`. The product must be the only contribution to the gradient.
     pub(super) fn backward_of_product<B: Backend>(
         self,
         pass: &mut BackwardPass<'_, '_, B>,
@@ -85,12 +86,12 @@ impl Recorded {
         Ok(())
     }
 
-    /// The derivative in terms of the result.
+    /// Derivative of activation and dropout, as a function of the result.
     pub(super) fn slope(self) -> Slope {
         Slope::of(self.activation, self.mask)
     }
 
-    /// Room for the gradient of the bias, if anybody wants it.
+    /// Buffer for the gradient of the bias, if it is needed.
     pub(super) fn bias_buffer<B: Backend>(
         self,
         pass: &mut BackwardPass<'_, '_, B>,
@@ -99,7 +100,7 @@ impl Recorded {
         bias.map(|bias| pass.grad_buffer(bias)).transpose()
     }
 
-    /// Hands the bias its gradient, if it has one.
+    /// Passes on the gradient of the bias, if there is one.
     pub(super) fn give_bias<B: Backend>(
         self,
         pass: &mut BackwardPass<'_, '_, B>,
@@ -108,7 +109,7 @@ impl Recorded {
         self.bias.zip(bias_grad).map_or(Ok(()), |(bias, bias_grad)| pass.give(bias, bias_grad))
     }
 
-    /// Hands the gradient of the sum to `add`, or its buffer back to the pool.
+    /// Passes the gradient of the sum to `add`, or returns its buffer to the pool.
     pub(super) fn finish<B: Backend>(
         self,
         pass: &mut BackwardPass<'_, '_, B>,

@@ -1,4 +1,4 @@
-//! `gather_rows` and `first_rows`: some of many rows, those that a batch names or those that come first.
+//! `gather_rows` and `first_rows`: selected rows of a matrix, by id or from the start.
 
 use girih_compute::{Backend, ComputeError, Shape};
 
@@ -14,10 +14,10 @@ struct First {
 }
 
 impl<'a, B: Backend> Tape<'a, B> {
-    /// The first `n` rows of `x`.
+    /// First `n` rows of `x`.
     ///
     /// # Errors
-    /// When `x` has fewer, or when the backend fails.
+    /// When `x` has fewer rows, or the backend fails.
     pub fn first_rows(&mut self, x: Var, n: usize) -> Result<Var, ComputeError> {
         let shape = Shape::new(n, self.shape(x).cols);
         if shape == self.shape(x) {
@@ -28,10 +28,11 @@ impl<'a, B: Backend> Tape<'a, B> {
         Ok(self.record(out, &[x], First { x }))
     }
 
-    /// Row `i` of the result is row `ids[i]` of `x`; there are `n_ids` of them, and an id may occur twice.
+    /// Gathers rows: row `i` of the result is row `ids[i]` of `x`. `n_ids` is the number of ids; an id may occur
+    /// twice.
     ///
     /// # Errors
-    /// When an id is out of range or `n_ids` is not their number, or when the backend fails.
+    /// When an id is out of range, `n_ids` is wrong, or the backend fails.
     pub fn gather_rows(&mut self, x: Var, ids: &'a B::Ids, n_ids: usize) -> Result<Var, ComputeError> {
         let mut out = self.activations(Shape::new(n_ids, self.shape(x).cols))?;
         self.backend().gather_rows(self.value(x), ids, &mut out)?;

@@ -1,7 +1,6 @@
-//! `hop_mean`: the mean of `X, Â·X, …, Âᵏ·X`.
+//! `hop_mean`: mean of `X, Â·X, …, Âᵏ·X`.
 //!
-//! By Horner's rule, `X + Â·(X + Â·(X + …))`, which takes two more matrices whatever `k` is. Its backward is the same
-//! with `Âᵀ`.
+//! Horner's rule, `X + Â·(X + Â·(X + …))`, needs two more matrices for any `k`. The backward pass uses it with `Âᵀ`.
 
 use girih_compute::{Backend, ComputeError, Epilogue, Transpose};
 
@@ -14,13 +13,13 @@ struct HopMean<'a, B: Backend> {
     hops: usize,
 }
 
-/// The weight of each of the `hops + 1` terms.
+/// Weight of each of the `hops + 1` terms.
 fn weight(hops: usize) -> f32 {
     1.0 / (hops + 1) as f32
 }
 
 impl<'a, B: Backend> Tape<'a, B> {
-    /// The mean of `x` and its first `hops` products with the adjacency.
+    /// Mean of `x` and its first `hops` products with the adjacency.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
@@ -42,7 +41,7 @@ impl<B: Backend> Operation<B> for HopMean<'_, B> {
     }
 }
 
-/// `Y += op(A)·Y + op(A)²·Y + …` up to the power `hops`.
+/// Adds `op(A)·Y + op(A)²·Y + …`, up to the power `hops`, to `Y`.
 fn add_powers<B: Backend>(
     backend: &B,
     pool: &mut Pool<B>,
@@ -54,7 +53,7 @@ fn add_powers<B: Backend>(
         return Ok(());
     }
     let copy_of_y = |pool: &mut Pool<B>, y: &B::Matrix| pool.converted(backend, y, backend.dtype(y));
-    // The innermost sum is Y itself; a copy is needed only where it would be read and written at once.
+    // The innermost sum is Y itself. A copy is needed only where a product would read and write the same buffer.
     let mut inner: Option<B::Matrix> = None;
     for _ in 1..hops {
         let mut outer = copy_of_y(pool, y)?;

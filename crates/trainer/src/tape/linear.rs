@@ -1,5 +1,5 @@
-//! `linear`: `out = mask ⊙ activation(dropout(X)·W + add + bias)`, and `linear_pair`: the same of the sum of two
-//! products.
+//! `linear`: dense product with a fused epilogue, `out = mask ⊙ activation(dropout(X)·W + add + bias)`, and
+//! `linear_pair`: the sum of two products with such an epilogue.
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Shape, Transpose};
 
@@ -7,32 +7,34 @@ use super::backward::DeferredGrads;
 use super::epilogue::Recorded;
 use super::{BackwardPass, Operation, Tape, Var};
 
-/// What goes into a [`Tape::linear`] besides its operand and weight.
+/// Options of a [`Tape::linear`] besides its operand and weight.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinearOptions {
-    /// Masks the operand ([`Tape::next_dropout`]); the masked operand is never stored, and two products may share a
-    /// mask.
+    /// Dropout of the operand ([`Tape::next_dropout`]). The masked operand is never stored, and two products may
+    /// share a mask.
     pub dropout: Option<Dropout>,
-    /// One row, added to every row of the result.
+    /// Bias, `1 × h`, added to every row of the result.
     pub bias: Option<Var>,
-    /// Applied to the sum.
+    /// Activation applied to the sum.
     pub activation: Activation,
-    /// Masks the result of ReLU; what is stored then tells the way back, and the operation that reads it draws nothing.
+    /// Dropout of the result of ReLU. The stored result determines the gradient, so that its consumer needs no
+    /// dropout.
     pub mask: Option<Dropout>,
-    /// A result of the same shape that nothing else reads; its buffer becomes that of this result. With the weight of
-    /// a concatenation cut into rows, `[X ‖ Y]·W` is `linear(X, W₁)` added to `linear(Y, W₂)`.
+    /// A result of the same shape without other consumers. The sum is written to its buffer, in place. If the weight
+    /// of a concatenation is split into row blocks, `[X ‖ Y]·W` is `linear(X, W₁)` added to `linear(Y, W₂)`.
     pub add: Option<Var>,
 }
 
 pub(super) struct Linear {
-    /// Operands and their weights.
+    /// Pairs of an operand and its weight.
     terms: Vec<(Var, Var)>,
     dropout: Option<Dropout>,
     epilogue: Recorded,
 }
 
 impl<B: Backend> Tape<'_, B> {
-    /// `mask ⊙ activation(dropout(X)·W + add + bias)` for `x` of shape `n × f` and `weight` of shape `f × h`.
+    /// Computes `mask ⊙ activation(dropout(X)·W + add + bias)` for `x` of shape `n × f` and `weight` of shape `f ×
+    /// h`.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
@@ -52,8 +54,9 @@ impl<B: Backend> Tape<'_, B> {
         Ok(self.record(out, &operands, Linear { terms: vec![(x, weight)], dropout, epilogue }))
     }
 
-    /// `mask ⊙ activation(X·W + Y·V + bias)` for pairs `(x, w)` and `(y, v)`: the product of a concatenation that is
-    /// never stored, in one pass where the backend has one. Neither operand is masked, and nothing is added.
+    /// Computes `mask ⊙ activation(X·W + Y·V + bias)` for pairs `(x, w)` and `(y, v)`: the product of a concatenation
+    /// that is never stored. Fused into one pass if the backend supports it. Options may not mask an operand or add
+    /// to a result.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
@@ -100,7 +103,7 @@ impl<B: Backend> Operation<B> for Linear {
     }
 }
 
-/// `∂W = dropout(X)ᵀ·∂Z`, in the place of what is there or added to it.
+/// Computes `∂W = dropout(X)ᵀ·∂Z`, or adds it to `weight_grad` if `accumulate`.
 pub(super) fn weight_gradient<B: Backend>(
     backend: &B,
     (x, dropout): (&B::Matrix, Option<Dropout>),
@@ -113,13 +116,13 @@ pub(super) fn weight_gradient<B: Backend>(
 }
 
 impl Linear {
-    /// `X·W`, without anything behind it.
+    /// `X·W` without an epilogue.
     pub(super) fn plain(x: Var, weight: Var) -> Self {
         Self { terms: vec![(x, weight)], dropout: None, epilogue: Recorded::default() }
     }
 
-    /// Whether gradients of weights can be deferred: nothing else reads the gradient of the result, and the next operation
-    /// of the backward pass communicates.
+    /// Whether gradients of weights can be deferred: the gradient of the result has no other consumer, and the next
+    /// operation of the backward pass communicates.
     fn may_defer<B: Backend>(&self, pass: &BackwardPass<'_, '_, B>) -> bool {
         let mut terms = self.terms.iter();
         self.epilogue.add.is_none()
@@ -127,14 +130,14 @@ impl Linear {
             && pass.may_defer(self.terms[0].0)
     }
 
-    /// Whether the operation that made the operand may compute its gradient, one feature chunk at a time as it travels: the
-    /// operand has a single consumer, and its epilogue adds to nothing.
+    /// Whether the operation that produced the operand may compute its gradient, one feature chunk at a time while
+    /// sending. The operand must have a single consumer, and its epilogue must not add to a result.
     fn may_defer_input_grad<B: Backend>(&self, pass: &BackwardPass<'_, '_, B>) -> bool {
         let [(x, _)] = self.terms[..] else { return false };
         self.dropout.is_none() && pass.next_epilogue(x).is_some_and(|epilogue| epilogue.add.is_none())
     }
 
-    /// `∂X = mask ⊙ (∂Z·Wᵀ)`
+    /// Computes `∂X = mask ⊙ (∂Z·Wᵀ)`.
     fn operand_backward<B: Backend>(
         &self,
         pass: &mut BackwardPass<'_, '_, B>,

@@ -1,30 +1,30 @@
-//! The losses at the end of a tape; value and gradient come from one pass over the logits.
+//! Losses at the end of a tape. One pass over the logits computes value and gradient.
 
 use girih_compute::{Backend, ComputeError, Epilogue, Shape, Transpose};
 
 use super::{Tape, Var};
 use crate::targets::{Part, Targets};
 
-/// The end of a forward pass: the mean loss, and in training the gradients of what it reads.
+/// Result of a forward pass: the mean loss and, in training, the gradients of its operands.
 pub struct Loss<B: Backend> {
     pub(super) value: B::Matrix,
     pub(super) grads: Vec<(Var, B::Matrix)>,
 }
 
-/// The rows that a loss is of, and what they count.
+/// Rows that a loss is taken of, with their weights.
 pub(crate) struct LossRows<B: Backend> {
-    /// The rows of the logits.
+    /// Row ids in the logits.
     pub(crate) ids: B::Ids,
-    /// How many there are.
+    /// Number of ids.
     pub(crate) n_ids: usize,
-    /// How much their mean counts: their share of all rows, of which others may lie elsewhere.
+    /// Factor of their mean: the share of these rows among all rows of the loss, including those of other ranks.
     pub(crate) share: f32,
-    /// A diagonal matrix of what each row of the logits counts in the gradient; `None` for one.
+    /// Diagonal matrix of each logit row's weight in the gradient; `None` for weights of one.
     pub(crate) weights: Option<B::Sparse>,
 }
 
 impl<B: Backend> Loss<B> {
-    /// The loss on the host.
+    /// Loss on the host.
     ///
     /// # Errors
     /// When the backend fails.
@@ -32,13 +32,13 @@ impl<B: Backend> Loss<B> {
         Ok(backend.download(&self.value)?.data()[0])
     }
 
-    /// The loss on the device, `1 × 1`.
+    /// Loss on the device, `1 × 1`.
     #[must_use]
     pub fn matrix(&self) -> &B::Matrix {
         &self.value
     }
 
-    /// The buffer of the loss of a tape that evaluates, which has no others.
+    /// Buffer of the loss of an evaluation, which has no gradients.
     pub(crate) fn into_value(self) -> B::Matrix {
         debug_assert!(self.grads.is_empty(), "gradients are walked back from, not dropped");
         self.value
@@ -64,8 +64,7 @@ impl<B: Backend> Tape<'_, B> {
         Ok(Loss { value, grads: grad.map(|grad| (logits, grad)).into_iter().collect() })
     }
 
-    /// The mean loss over the nodes of `part`, wherever they are: of several ranks, each gives its share, and all get
-    /// the same value.
+    /// Mean loss over the nodes of `part`. Each of several ranks contributes its share, and all get the same value.
     ///
     /// # Errors
     /// As [`loss`](Self::loss), or when another rank fails.
@@ -77,8 +76,7 @@ impl<B: Backend> Tape<'_, B> {
         Ok(mean)
     }
 
-    /// The share of a mean loss that `rows` have. Weights of rows weigh their gradients; the value is that of rows that
-    /// all count alike.
+    /// Share of `rows` in a mean loss. Row weights apply to the gradients only; the value weighs all rows equally.
     ///
     /// # Errors
     /// As [`loss`](Self::loss).
@@ -102,7 +100,7 @@ impl<B: Backend> Tape<'_, B> {
         Ok(mean)
     }
 
-    /// Makes a mean over some rows their share of the mean over more.
+    /// Scales a mean over some rows to its share of the mean over all rows.
     fn weigh(&mut self, share: f32, mean: &mut Loss<B>) -> Result<(), ComputeError> {
         for matrix in std::iter::once(&mut mean.value).chain(mean.grads.iter_mut().map(|(_, grad)| grad)) {
             let mut weighed = self.pool.take_like(self.backend, matrix)?;
@@ -112,7 +110,7 @@ impl<B: Backend> Tape<'_, B> {
         Ok(())
     }
 
-    /// The loss of no rows: zero.
+    /// Zero loss, for no rows.
     fn no_loss(&mut self, logits: Var) -> Result<Loss<B>, ComputeError> {
         let (mut value, mut grad) = (self.buffer(Shape::new(1, 1))?, self.grad_buffer(logits)?);
         self.backend.set_zero(&mut value)?;
@@ -120,15 +118,15 @@ impl<B: Backend> Tape<'_, B> {
         Ok(Loss { value, grads: grad.map(|grad| (logits, grad)).into_iter().collect() })
     }
 
-    /// The mean ranking loss of a batch of `b = n_triples`, and `decay / 2b` times the sum of squares of `penalized`
+    /// Mean ranking loss of a batch of `b = n_triples`, plus `decay / 2b` times the sum of squares of `penalized`
     /// (equation 15 of He et al., SIGIR 2020).
     ///
-    /// `triples` (`3b × d`) are users, then items that they met, then items that they did not, and `penalized` the rows
-    /// of all of them before anything was done with them. Of several ranks, each gives some whole triples and some rows
-    /// to be penalised, whichever it has, and all get the same value.
+    /// `triples` (`3b × d`) are the users' rows, then those of positive items, then those of negative items.
+    /// `penalized` are their embeddings before propagation. Each of several ranks passes some whole triples and some
+    /// penalised rows, not necessarily of its triples. All ranks get the same value.
     ///
     /// # Errors
-    /// When there are no whole triples, or when the backend or another rank fails.
+    /// When there are no whole triples, or the backend or another rank fails.
     pub fn ranking_loss(
         &mut self,
         (triples, n_triples): (Var, usize),
@@ -147,7 +145,7 @@ impl<B: Backend> Tape<'_, B> {
         Ok(loss)
     }
 
-    /// The mean ranking loss of `triples`; of a rank without any, where there are fewer than ranks, zero.
+    /// Mean ranking loss of `triples`; zero on a rank without triples.
     fn mean_ranking_loss(&mut self, triples: Var) -> Result<Loss<B>, ComputeError> {
         if self.ranks.is_some() && self.shape(triples).rows == 0 {
             return self.no_loss(triples);
@@ -157,7 +155,7 @@ impl<B: Backend> Tape<'_, B> {
         Ok(Loss { value, grads: grad.map(|grad| (triples, grad)).into_iter().collect() })
     }
 
-    /// A buffer for the gradient of `var`, if anybody wants it.
+    /// Buffer for the gradient of `var`, if it is needed.
     fn grad_buffer(&mut self, var: Var) -> Result<Option<B::Matrix>, ComputeError> {
         let value = self.nodes[var.0].matrix();
         self.nodes[var.0].needs_grad.then(|| self.pool.take_like(self.backend, value)).transpose()

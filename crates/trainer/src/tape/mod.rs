@@ -1,15 +1,15 @@
-//! [`Tape`]: the record of one forward pass, walked back for gradients.
+//! [`Tape`]: record of one forward pass, replayed in reverse for gradients.
 //!
 //! ```text
 //! forward    x ──linear──▶ z ──spmm──▶ h ──linear──▶ …  ──▶ loss      each step appends a node
 //! backward   x ◀─────────  z ◀───────  h ◀─────────  …  ◀── loss      each node hands gradients to its operands
 //! ```
-//! It is no general automatic differentiation: operations are few, coarse and fused (a product with its bias and
-//! activation is one node), and each carries its own backward. Buffers come from a [`Pool`] and go back to it, so that
-//! from the second step on nothing is allocated.
+//! This is no general automatic differentiation. Operations are few, coarse and fused: a product with its bias and
+//! activation is one node. Each operation has its own backward. Buffers come from a [`Pool`] and return to it, so
+//! that nothing is allocated from the second step on.
 //!
-//! A node's buffers are free as soon as its own backward has run: everything that read its value came later on the
-//! tape and so ran earlier on the way back.
+//! Buffers of a node are free as soon as its backward has run. All readers of its value come later on the tape, so
+//! their backward ran earlier.
 
 mod aggregate;
 mod attention;
@@ -44,44 +44,45 @@ pub use spmm::SpmmOptions;
 use crate::distributed::Ranks;
 use crate::params::{Gradients, ParamId, Params};
 
-/// A value on a tape.
+/// Index of a value on a tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Var(usize);
 
-/// Whether a pass trains or evaluates.
+/// Mode of a pass: training or evaluation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
-    /// Dropouts and orders of sequences draw below this key (one per step); values are kept for the backward pass.
+    /// Training. Dropout masks and sequence orders draw below this key, one key per step. Values are kept for the
+    /// backward pass.
     Train(Key),
-    /// Nothing is dropped out, and sequences are read as they are stored.
+    /// Evaluation, without dropout and with sequences in stored order.
     Evaluate,
 }
 
-/// An operation that was recorded: what takes its gradient back to its operands.
+/// Recorded operation, which propagates its gradient to its operands.
 pub trait Operation<B: Backend> {
-    /// Hands `grad`, the gradient of this operation's result, on to the operands.
+    /// Propagates `grad`, the gradient of this operation's result, to the operands.
     ///
-    /// `grad` may be overwritten and kept: give it to an operand ([`BackwardPass::give`]) or back to the pool
-    /// ([`BackwardPass::recycle`]).
+    /// The operation owns `grad` and may overwrite it. It gives it to an operand ([`BackwardPass::give`]) or back to
+    /// the pool ([`BackwardPass::recycle`]).
     ///
     /// # Errors
     /// When the backend fails.
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, grad: B::Matrix) -> Result<(), ComputeError>;
 
-    /// What the operation ends with, if its way back begins with that.
+    /// Epilogue of the operation, if its backward starts with the epilogue's gradient.
     fn epilogue(&self) -> Option<Recorded> {
         None
     }
 
-    /// Whether its backward pass waits for rows of other ranks, and computes [deferred](BackwardPass::defer) gradients
-    /// meanwhile.
+    /// Whether the backward waits for rows of other ranks, and meanwhile computes [deferred](BackwardPass::defer)
+    /// gradients.
     fn communicates_in_backward(&self) -> bool {
         false
     }
 
-    /// As [`backward`](Self::backward), for a deferred gradient: [`BackwardPass::overlap_with_comm`] passes the product
-    /// that it is, to which the gradient of the [epilogue](Self::epilogue) is not applied yet. Called only if the operation
-    /// [communicates](Self::communicates_in_backward).
+    /// As [`backward`](Self::backward), but for a deferred gradient. [`BackwardPass::overlap_with_comm`] passes the
+    /// gradient as an unevaluated product, before the gradient of the [epilogue](Self::epilogue). Called only if the
+    /// operation [communicates](Self::communicates_in_backward).
     ///
     /// # Errors
     /// When the backend fails.
@@ -96,29 +97,29 @@ pub trait Operation<B: Backend> {
 enum Value<'a, B: Backend> {
     Owned(B::Matrix),
     Borrowed(&'a B::Matrix),
-    /// The buffer was taken over by the operation that added to it.
+    /// The operation that added to the value took over its buffer.
     Moved(Shape),
 }
 
 struct Node<'a, B: Backend> {
     value: Value<'a, B>,
-    /// `None` for inputs and parameters.
+    /// Operation that computed the value; `None` for inputs and parameters.
     operation: Option<Box<dyn Operation<B> + 'a>>,
     param: Option<ParamId>,
     needs_grad: bool,
-    /// Operations that read the value, each of which has a share in its gradient.
+    /// Number of operations that read the value. Each contributes to its gradient.
     n_uses: usize,
-    /// Whether the gradient has been taken back through the operation's epilogue.
+    /// Whether the stored gradient has the epilogue's gradient applied.
     is_before_epilogue: bool,
 }
 
-/// One forward pass on a backend, recorded.
+/// Record of one forward pass on a backend.
 pub struct Tape<'a, B: Backend> {
     backend: &'a B,
     params: &'a Params<B>,
     pool: &'a mut Pool<B>,
     mode: Mode,
-    /// This rank among those that share the work.
+    /// This rank and its world; `None` for a single rank.
     ranks: Option<&'a Ranks<B>>,
     n_draws: u64,
     nodes: Vec<Node<'a, B>>,
@@ -131,14 +132,14 @@ impl<'a, B: Backend> Tape<'a, B> {
         Self { backend, params, pool, mode, ranks: None, n_draws: 0, nodes: Vec::new(), layers: Vec::new() }
     }
 
-    /// The same tape on one of several ranks, each of which holds the rows of some nodes.
+    /// This tape on one of several ranks, each of which holds the rows of some nodes.
     #[must_use]
     pub fn among(mut self, ranks: Option<&'a Ranks<B>>) -> Self {
         self.ranks = ranks;
         self
     }
 
-    /// The device that the tape runs on.
+    /// Backend that the tape runs on.
     #[must_use]
     pub fn backend(&self) -> &'a B {
         self.backend
@@ -150,7 +151,7 @@ impl<'a, B: Backend> Tape<'a, B> {
         matches!(self.mode, Mode::Train(_))
     }
 
-    /// A constant: no gradient is taken to it.
+    /// A constant, without gradient.
     pub fn constant(&mut self, matrix: &'a B::Matrix) -> Var {
         self.push(Value::Borrowed(matrix), None, None, false)
     }
@@ -162,16 +163,16 @@ impl<'a, B: Backend> Tape<'a, B> {
         self.push(Value::Borrowed(matrix), None, Some(id), needs_grad)
     }
 
-    /// The value of `var`.
+    /// Value of `var`.
     ///
     /// # Panics
-    /// When the value was consumed as the `add` of another operation.
+    /// When another operation consumed the value as its `add`.
     #[must_use]
     pub fn value(&self, var: Var) -> &B::Matrix {
         self.nodes[var.0].matrix()
     }
 
-    /// Rows and columns of `var`.
+    /// Shape of `var`.
     #[must_use]
     pub fn shape(&self, var: Var) -> Shape {
         match &self.nodes[var.0].value {
@@ -181,14 +182,13 @@ impl<'a, B: Backend> Tape<'a, B> {
         }
     }
 
-    /// Whether a gradient will be taken to `var`.
+    /// Whether a gradient of `var` is computed.
     #[must_use]
     pub fn needs_grad(&self, var: Var) -> bool {
         self.nodes[var.0].needs_grad
     }
 
-    /// A buffer for a result with a row for each node, stored as the backend stores those; its contents are
-    /// unspecified.
+    /// A buffer for a result with a row per node, of the backend's activation type, with unspecified contents.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -196,7 +196,7 @@ impl<'a, B: Backend> Tape<'a, B> {
         self.pool.take(self.backend, shape, self.backend.activations())
     }
 
-    /// A buffer of `f32` for a result; its contents are unspecified.
+    /// A buffer of `f32` for a result, with unspecified contents.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -204,13 +204,12 @@ impl<'a, B: Backend> Tape<'a, B> {
         self.pool.take(self.backend, shape, Dtype::F32)
     }
 
-    /// Names `var` as what a layer of the model leaves, for those who look at layers; that nothing may be added to in
-    /// place.
+    /// Marks `var` as a layer's output, for analyses of layers. Nothing may be added to it in place.
     pub fn mark_layer(&mut self, var: Var) {
         self.layers.push(var);
     }
 
-    /// What layers leave, as far as the model has named them.
+    /// Layer outputs that the model has marked.
     #[must_use]
     pub fn layers(&self) -> &[Var] {
         &self.layers
@@ -224,13 +223,13 @@ impl<'a, B: Backend> Tape<'a, B> {
         self.push(Value::Owned(result), operation, None, needs_grad)
     }
 
-    /// Keeps a by-product of an operation until its backward has run; no gradient is taken to it.
+    /// Keeps a by-product of an operation until its backward has run; it has no gradient.
     pub fn keep(&mut self, matrix: B::Matrix) -> Var {
         self.push(Value::Owned(matrix), None, None, false)
     }
 
-    /// The next dropout of this pass, or `None` when it evaluates or `p` is zero. The draws depend on the step's key
-    /// and on how many keys were taken before on this tape.
+    /// Next dropout of this pass; `None` in evaluation or if `p` is zero. The mask depends on the key of the step and
+    /// on the number of keys drawn before on this tape.
     pub fn next_dropout(&mut self, p: f64) -> Option<Dropout> {
         if p == 0.0 {
             return None;
@@ -239,25 +238,25 @@ impl<'a, B: Backend> Tape<'a, B> {
         self.next_key().map(|key| Dropout::new(p as f32, key).from_row(first_row))
     }
 
-    /// Keys that were taken on this tape.
+    /// Number of keys drawn on this tape.
     #[must_use]
     pub(crate) fn n_draws(&self) -> u64 {
         self.n_draws
     }
 
-    /// The `n` keys that a pass below the key of a step takes.
+    /// First `n` keys of a pass with the key `step`.
     pub(crate) fn keys(step: Key, n: u64) -> Vec<Key> {
         (1..=n).map(|draw| step.child(draw)).collect()
     }
 
-    /// The next key of this pass to draw below, or `None` when it evaluates.
+    /// Next random key of this pass; `None` in evaluation.
     fn next_key(&mut self) -> Option<Key> {
         let Mode::Train(key) = self.mode else { return None };
         self.n_draws += 1;
         Some(key.child(self.n_draws))
     }
 
-    /// Takes `var`, which has a row for each node at hand, off the tape, with the rows of all nodes.
+    /// Takes `var`, with a row per local node, off the tape and gathers the rows of all nodes.
     ///
     /// # Errors
     /// When another rank fails.
@@ -268,7 +267,7 @@ impl<'a, B: Backend> Tape<'a, B> {
         }
     }
 
-    /// Takes over the buffer of `var`, which nothing may read any more.
+    /// Takes over the buffer of `var`. Nothing may read `var` afterwards.
     fn consume(&mut self, var: Var) -> B::Matrix {
         let shape = self.shape(var);
         match std::mem::replace(&mut self.nodes[var.0].value, Value::Moved(shape)) {
@@ -279,15 +278,15 @@ impl<'a, B: Backend> Tape<'a, B> {
         }
     }
 
-    /// Walks back from `loss` and overwrites `gradients` with the gradient of every parameter that was used: of several
-    /// ranks, the sum of those of all. Returns the value of the loss, `1 × 1`, so that the host need not wait for it
-    /// before all that follows is on its way.
+    /// Runs the backward pass from `loss` and overwrites `gradients` with the gradient of every used parameter,
+    /// summed over ranks. Returns the loss, `1 × 1`, on the device: the host need not wait for it before it launches
+    /// further work.
     ///
     /// # Errors
     /// When the backend or another rank fails.
     ///
     /// # Panics
-    /// When the tape evaluates instead of training.
+    /// When the tape is in evaluation mode.
     pub fn backward(mut self, loss: Loss<B>, gradients: &mut Gradients<B>) -> Result<B::Matrix, ComputeError> {
         assert!(self.is_training(), "a tape that evaluates keeps nothing for a backward pass");
         gradients.begin(self.backend, self.params)?;

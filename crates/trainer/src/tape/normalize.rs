@@ -1,11 +1,11 @@
-//! Normalisation of rows, and of columns by the moments of all nodes, wherever their rows are.
+//! Normalisation of rows, and of columns by moments over all nodes of all ranks.
 
 use girih_compute::{Backend, ColumnMoments, ComputeError, Dtype, Shape};
 
 use super::{BackwardPass, Operation, Pool, Tape, Var};
 use crate::distributed::Ranks;
 
-/// Added to variances before their root is taken.
+/// Epsilon, added to variances before the square root.
 const EPS: f32 = 1e-5;
 
 struct NormalizedRows {
@@ -25,7 +25,8 @@ struct NormalizedColumns<'a, B: Backend> {
 }
 
 impl<B: Backend> Tape<'_, B> {
-    /// `(x - mean) / √(variance + 10⁻⁵) · gain + bias` with the moments of each row; `gain` and `bias` are one row.
+    /// Normalisation of rows: `(x - mean) / √(variance + 10⁻⁵) · gain + bias` with the moments of each row. `gain`
+    /// and `bias` are one row.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
@@ -38,8 +39,9 @@ impl<B: Backend> Tape<'_, B> {
         Ok(self.record(out, &[x, gain, bias], NormalizedRows { x, gain, bias, moments }))
     }
 
-    /// `(x - mean) / √(variance + 10⁻⁵) · gain + bias` with the moments of each column; `gain` and `bias` are one row.
-    /// On one of several ranks, `x` has a row for each node at hand, and the moments are those of all nodes.
+    /// Normalisation of columns: `(x - mean) / √(variance + 10⁻⁵) · gain + bias` with the moments of each column.
+    /// `gain` and `bias` are one row. On one of several ranks, `x` has a row per local node, and the moments are over
+    /// all nodes.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend or another rank fails.
@@ -48,7 +50,7 @@ impl<B: Backend> Tape<'_, B> {
         let (mut out, mut sums) = (self.activations(shape)?, self.buffer(Shape::new(1, shape.cols))?);
         self.backend.column_sums(self.value(x), &mut sums)?;
         let means = mean_of_all(self.backend, self.pool, ranks, &sums, shape.rows)?;
-        // A pass of its own, around the means: squares of the values themselves would cancel.
+        // Second pass for the squared deviations from the means: squares of the values themselves would cancel.
         self.backend.column_squares(self.value(x), &means, &mut sums)?;
         let variances = mean_of_all(self.backend, self.pool, ranks, &sums, shape.rows)?;
         self.pool.give(self.backend, sums);
@@ -59,7 +61,7 @@ impl<B: Backend> Tape<'_, B> {
     }
 }
 
-/// The mean over all rows, from the sums over the `n_here` rows at hand.
+/// Mean over all rows of all ranks, from the sums over this rank's `n_here` rows.
 fn mean_of_all<B: Backend>(
     backend: &B,
     pool: &mut Pool<B>,
@@ -91,7 +93,7 @@ impl<B: Backend> Operation<B> for NormalizedColumns<'_, B> {
         let (mut of_gain, mut of_bias) = (pass.grad_buffer(self.gain)?, pass.grad_buffer(self.bias)?);
         backend.column_sums(&grad, &mut of_bias)?;
         backend.normalized_products(self.moments(pass), pass.value(self.x), &grad, &mut of_gain)?;
-        // Gain and bias get the share at hand, as every parameter does; the moments depend on all rows.
+        // Gain and bias get this rank's contribution, as every parameter does; the moments depend on all rows.
         let shift = mean_of_all(backend, pass.pool, self.ranks, &of_bias, shape.rows)?;
         let slope = mean_of_all(backend, pass.pool, self.ranks, &of_gain, shape.rows)?;
         let (x, gain) = (pass.value(self.x), pass.value(self.gain));

@@ -1,25 +1,25 @@
-//! [`Pool`]: buffers between uses.
+//! [`Pool`]: free buffers, kept for reuse.
 
 use std::collections::{HashMap, HashSet};
 
 use girih_compute::{Backend, ComputeError, Dtype, Shape};
 
-/// Buffers that are free: matrices by shape and storage, lists of ids by length.
+/// Free buffers: matrices by shape and type, lists of ids by length.
 ///
-/// A training step takes the same shapes every time, so that from the second step on nothing is allocated and every
-/// buffer stays where it is.
+/// All training steps use buffers of equal shapes. From the second step on, nothing is allocated and every buffer
+/// keeps its address.
 pub struct Pool<B: Backend> {
     free: HashMap<(Shape, Dtype), Vec<B::Matrix>>,
     free_ids: HashMap<usize, Vec<B::Ids>>,
-    /// Kinds of matrices that were taken since [`drop_unused`](Self::drop_unused).
+    /// Shapes and types of matrices taken since [`drop_unused`](Self::drop_unused).
     taken: HashSet<(Shape, Dtype)>,
-    /// Whether a buffer may be used for another shape.
+    /// Whether a buffer may be reused for another shape.
     resizes: bool,
 }
 
-/// A buffer is used for a shape of down to so many times fewer elements.
+/// Largest ratio of a buffer's elements to those of the shape it is reused for.
 const WASTE_MAX: usize = 2;
-/// One in so many rows is room for the larger shapes to come.
+/// Inverse of the share of extra rows that a new buffer gets for larger shapes to come.
 const ROOM: usize = 16;
 
 impl<B: Backend> Default for Pool<B> {
@@ -29,8 +29,8 @@ impl<B: Backend> Default for Pool<B> {
 }
 
 impl<B: Backend> Pool<B> {
-    /// A pool for steps whose shapes change a little from one to the next: a buffer is used for other shapes of about
-    /// its size, where the device can.
+    /// A pool for steps with slightly varying shapes. It reuses buffers for other shapes of similar size, if the
+    /// device can resize them.
     #[must_use]
     pub fn resizing() -> Self {
         Self { resizes: true, ..Self::default() }
@@ -49,7 +49,7 @@ impl<B: Backend> Pool<B> {
         }
     }
 
-    /// A copy of `x`, rounded to the storage of `dtype`.
+    /// A copy of `x`, rounded to `dtype`.
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -59,7 +59,7 @@ impl<B: Backend> Pool<B> {
         Ok(copy)
     }
 
-    /// A buffer of another shape whose memory suffices, the most alike first.
+    /// A free buffer of another shape with enough memory, the most similar size first.
     fn resized(&mut self, backend: &B, shape: Shape, dtype: Dtype) -> Option<B::Matrix> {
         if !self.resizes {
             return None;
@@ -85,19 +85,19 @@ impl<B: Backend> Pool<B> {
         self.take(backend, backend.shape(matrix), backend.dtype(matrix))
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer to the pool.
     pub fn give(&mut self, backend: &B, matrix: B::Matrix) {
         self.free.entry((backend.shape(&matrix), backend.dtype(&matrix))).or_default().push(matrix);
     }
 
-    /// Frees the matrices of shapes that nobody took since the last call. Where shapes change from step to step, those
-    /// of the steps before would pile up.
+    /// Frees matrices of shapes that were not taken since the last call. Without it, buffers of varying shapes would
+    /// accumulate.
     pub fn drop_unused(&mut self) {
         let taken = std::mem::take(&mut self.taken);
         self.free.retain(|kind, _| taken.contains(kind));
     }
 
-    /// Frees everything: before steps of other shapes, or of none that were taken before.
+    /// Frees everything, before steps of other shapes.
     pub fn clear(&mut self) {
         *self = Self { resizes: self.resizes, ..Self::default() };
     }
@@ -113,7 +113,7 @@ impl<B: Backend> Pool<B> {
         }
     }
 
-    /// Buffers that are free, of each kind; lists of ids by their lengths.
+    /// Number of free buffers: matrices by shape and type, lists of ids by length.
     #[cfg(test)]
     pub(crate) fn n_free(&self) -> (HashMap<(Shape, Dtype), usize>, HashMap<usize, usize>) {
         let matrices = self.free.iter().map(|(kind, free)| (*kind, free.len()));
@@ -121,13 +121,13 @@ impl<B: Backend> Pool<B> {
         (matrices.collect(), ids.collect())
     }
 
-    /// Gives a list of `len` ids back.
+    /// Returns a list of `len` ids to the pool.
     pub fn give_ids(&mut self, len: usize, ids: B::Ids) {
         self.free_ids.entry(len).or_default().push(ids);
     }
 }
 
-/// A buffer with some room to grow, where the device can make use of it.
+/// A buffer with some spare rows, if the device can use these.
 fn roomy<B: Backend>(backend: &B, shape: Shape, dtype: Dtype) -> Result<B::Matrix, ComputeError> {
     let mut matrix = backend.zeros(Shape::new(shape.rows + shape.rows.div_ceil(ROOM), shape.cols), dtype)?;
     if backend.resize(&mut matrix, shape) { Ok(matrix) } else { backend.zeros(shape, dtype) }

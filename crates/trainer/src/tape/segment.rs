@@ -1,4 +1,4 @@
-//! `segment_max` and `segment_lstm`: aggregations over neighbours that are no sums.
+//! `segment_max` and `segment_lstm`: aggregations over neighbours other than sums.
 
 use std::cell::Cell;
 
@@ -10,7 +10,7 @@ use super::{BackwardPass, Operation, Tape, Var};
 struct SegmentMax<'a, B: Backend> {
     matrix: &'a B::Sparse,
     x: Var,
-    /// Taken by the backward pass, which gives them back to the pool.
+    /// Index of the maximum of each output element. The backward pass takes it and returns it to the pool.
     winners: Cell<Option<B::Ids>>,
 }
 
@@ -22,8 +22,8 @@ struct SegmentLstm<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Tape<'a, B> {
-    /// The element-wise maximum of the rows of `x` (`n × f`) that each row of an `m × n` pattern names; zeros where it
-    /// names none. Of equals, the gradient goes to the first.
+    /// Element-wise maximum of the rows of `x` (`n × f`) that each row of an `m × n` pattern lists; zeros for an
+    /// empty row. The gradient of a tie goes to the first maximum.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
@@ -38,9 +38,9 @@ impl<'a, B: Backend> Tape<'a, B> {
         Ok(self.record(out, &[x], SegmentMax::<B> { matrix, x, winners: Cell::new(winners) }))
     }
 
-    /// The last state of an LSTM over the rows of `inputs` (`n × 4h`, what the inputs add to the gates) that each row
-    /// of an `m × n` pattern names, with a recurrent `weight` of shape `h × 4h` ([`Backend::segment_lstm`]). In
-    /// training every row is read in an order drawn anew; in evaluation, as it is stored.
+    /// Last state of an LSTM over the rows of `inputs` that each row of an `m × n` pattern lists
+    /// ([`Backend::segment_lstm`]). `inputs` (`n × 4h`) holds the inputs' contributions to the gates; `weight` (`h ×
+    /// 4h`) is the recurrent weight. Training reads the rows in a new random order, evaluation in stored order.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.

@@ -1,23 +1,24 @@
-//! `spmm`: `out = mask ⊙ activation(L·A·R·X + add + bias)`, the aggregation over neighbours.
+//! `spmm`: aggregation over neighbours, `out = mask ⊙ activation(L·A·R·X + add + bias)`.
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Shape, Transpose};
 
 use super::epilogue::Recorded;
 use super::{BackwardPass, Operation, Tape, Var};
 
-/// What goes into a [`Tape::spmm`] besides its operands.
+/// Options of a [`Tape::spmm`] besides its operands.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpmmOptions {
-    /// Weights of the stored entries in place of the matrix's own, `nnz × 1`, or `nnz × heads` with columns of heads
+    /// Weights of the stored entries instead of the matrix's own: `nnz × 1`, or `nnz × heads` with columns of heads
     /// interleaved.
     pub weights: Option<Var>,
-    /// One row, added to every row of the result.
+    /// Bias, `1 × f`, added to every row of the result.
     pub bias: Option<Var>,
-    /// Applied to the sum.
+    /// Activation applied to the sum.
     pub activation: Activation,
-    /// Masks the result of ReLU; what is stored then tells the way back, and the operation that reads it draws nothing.
+    /// Dropout of the result of ReLU. The stored result determines the gradient, so that its consumer needs no
+    /// dropout.
     pub mask: Option<Dropout>,
-    /// A result of the same shape that nothing else reads; its buffer becomes that of this result.
+    /// A result of the same shape without other consumers. The sum is written to its buffer, in place.
     pub add: Option<Var>,
 }
 
@@ -29,7 +30,7 @@ struct Spmm<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Tape<'a, B> {
-    /// `mask ⊙ activation(L·A·R·X + add + bias)` for a sparse `m × n` matrix and `x` of shape `n × f`.
+    /// Computes `mask ⊙ activation(L·A·R·X + add + bias)` for a sparse `m × n` matrix and `x` of shape `n × f`.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.

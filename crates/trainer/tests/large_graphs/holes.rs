@@ -1,4 +1,4 @@
-//! Rows that begin beyond 2³¹ and 2³² in a folder whose other rows are holes: nothing that reads some rows reads more.
+//! Rows beyond 2³¹ and 2³² entries in a folder whose other rows are holes. Readers of some rows must not read others.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -14,17 +14,17 @@ use girih_sampling::{
     Bias, DrawKey, DrawScratch, DrawnHop, Draws, Hop, Neighbors, NodeId, Patch, RandomWalks, WalkOptions, Walker,
 };
 
-/// Nodes of the graph, and entries of each of its long rows.
+/// Number of nodes, and of entries in each long row.
 const NODES: usize = 1 << 20;
-/// Rows before this one are long but for [`NEAR`].
+/// Rows below this index are long, except for [`NEAR`].
 const LONG: usize = 4200;
-/// Short rows that begin at 2³¹.
+/// Short rows, which begin at entry 2³¹.
 const NEAR: Range<usize> = 2048..2060;
-/// Short rows at the end, beyond 2³².
+/// Short rows at the end, beyond entry 2³².
 const FAR: Range<usize> = NODES - 1000..NODES;
-/// Entries of a short row.
+/// Number of entries of a short row.
 const SHORT: usize = 5;
-/// Bytes of the header of an array.
+/// Bytes of an array's header.
 const HEADER: usize = 128;
 
 fn degree(v: usize) -> u64 {
@@ -35,7 +35,7 @@ fn degree(v: usize) -> u64 {
     }
 }
 
-/// Sources of a short row, ascending.
+/// Neighbours of a short row, ascending.
 fn sources(v: usize) -> Vec<NodeId> {
     let first = v * 7919 % (NODES - 5000);
     (0..SHORT).map(|i| (first + i * (1 + v % 1000)) as NodeId).collect()
@@ -55,7 +55,7 @@ fn offsets() -> Vec<u64> {
         .collect()
 }
 
-/// Header of an array of one dimension, as NumPy writes it.
+/// Header of a one-dimensional array in NumPy's format.
 fn header(descr: &str, len: u64) -> Vec<u8> {
     let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({len},), }}");
     let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
@@ -64,7 +64,7 @@ fn header(descr: &str, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// Writes an array of values of four bytes that are zero but for some rows; whether the file has holes.
+/// Writes an array of four-byte values that are zero except for some rows. Returns whether the file has holes.
 fn write_with_holes(path: &Path, descr: &str, offsets: &[u64], row: impl Fn(usize) -> Vec<[u8; 4]>) -> bool {
     let mut file = File::create(path).unwrap();
     file.write_all(&header(descr, offsets[NODES])).unwrap();
@@ -77,7 +77,7 @@ fn write_with_holes(path: &Path, descr: &str, offsets: &[u64], row: impl Fn(usiz
     metadata.blocks() * 512 < metadata.len() / 16
 }
 
-/// Checksum of a file of which all but some bytes are zeros, without reading the zeros.
+/// Checksum of a file that is zero outside `data`, without reading the zeros.
 fn checksum(path: &Path, data: &[Range<u64>]) -> u32 {
     let file = File::open(path).unwrap();
     let (mut whole, mut at) = (crc32fast::Hasher::new(), 0);
@@ -92,7 +92,7 @@ fn checksum(path: &Path, data: &[Range<u64>]) -> u32 {
     whole.finalize()
 }
 
-/// Checksum of so many zeros, by doubling.
+/// Checksum of `len` zero bytes, by repeated doubling.
 fn zeros(len: u64) -> crc32fast::Hasher {
     let (mut sum, mut power) = (crc32fast::Hasher::new(), crc32fast::Hasher::new());
     power.update(&[0]);
@@ -106,7 +106,7 @@ fn zeros(len: u64) -> crc32fast::Hasher {
     sum
 }
 
-/// Folder of the graph; `None`, with a message, where files cannot have holes.
+/// Folder of the graph and its indptr; `None`, with a message, if the file system does not support holes.
 fn folder() -> Option<(tempfile::TempDir, Vec<u64>)> {
     let (home, offsets) = (tempfile::tempdir().unwrap(), offsets());
     let path = |name: &str| home.path().join(name);
@@ -168,7 +168,7 @@ fn rows_beyond_32_bits_are_read_sampled_and_shared_out() {
         check_rows(&folder.graph_rows(nodes.clone()).unwrap(), nodes.clone());
         check_rows(&source.graph_rows(nodes.clone()).unwrap(), nodes);
     }
-    // A hole is a row of zeros, which is no row.
+    // A hole reads as zeros, which are no valid row.
     let refused = folder.graph_rows(LONG - 1..LONG + 1).unwrap_err().to_string();
     assert!(refused.contains("rows counted from 4199: row 0: column 0 is followed by 0"), "{refused}");
     check_cuts(&source.offsets().unwrap(), &offsets);
@@ -177,7 +177,7 @@ fn rows_beyond_32_bits_are_read_sampled_and_shared_out() {
     }
 }
 
-/// Cuts by nodes and entries are where their definition has them.
+/// Checks that cuts by nodes and entries follow their definition.
 fn check_cuts(found: &[u64], offsets: &[u64]) {
     assert_eq!(found, offsets);
     let share = |v: usize| 0.5 * (v as f64 / NODES as f64 + offsets[v] as f64 / offsets[NODES] as f64);
@@ -199,7 +199,7 @@ fn check_cuts(found: &[u64], offsets: &[u64]) {
     }
 }
 
-/// Draws of rows name edges by their places in the whole graph, and are otherwise those of the rows alone.
+/// Checks that draws from some rows use edge ids of the whole graph, and otherwise equal draws from these rows alone.
 fn check_draws(rows: &Csr, nodes: Range<usize>, offsets: &[u64]) {
     let first = nodes.start as NodeId;
     let patch = Patch::new(rows, first, offsets[nodes.start]).unwrap();
@@ -237,7 +237,7 @@ fn check_draws(rows: &Csr, nodes: Range<usize>, offsets: &[u64]) {
     }
 }
 
-/// The one that reads every byte, holes included: with `GIRIH_LARGE` alone.
+/// Reads every byte, including holes, so it runs only with `GIRIH_LARGE`.
 #[test]
 fn checksums_of_files_beyond_32_bits_of_entries_are_compared() {
     if std::env::var_os(crate::whole::LARGE).is_none() {
@@ -246,7 +246,7 @@ fn checksums_of_files_beyond_32_bits_of_entries_are_compared() {
     }
     let Some((home, offsets)) = folder() else { return };
     Folder::open(home.path(), Verify::Full).unwrap();
-    // A hole is a row of zeros also to who reads all rows, and those are looked at from the first on.
+    // Loading all rows finds the zeros of the first hole.
     let options = LoadOptions { verify: Verify::Structure, ..LoadOptions::default() };
     let refused = load(home.path().to_str().unwrap(), &options).unwrap_err().to_string();
     assert!(refused.contains("row 0: column 0 is followed by 0"), "{refused}");

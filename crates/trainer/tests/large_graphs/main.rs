@@ -1,8 +1,8 @@
 //! Graphs beyond 2³¹ and 2³² entries.
 //!
-//! The ordinary run uses files with holes, of which only rows that are read have data: [`holes`]. With
-//! `GIRIH_LARGE=DIR` a graph of 4.3 billion entries is written to a folder below `DIR`, which takes 17 GB, and read
-//! whole: [`whole`]. Products then run with a matrix of 2.2 billion entries in memory: [`products`].
+//! Ordinary runs use files with holes, in which only the rows that are read have data: [`holes`]. With
+//! `GIRIH_LARGE=DIR` a graph of 4.3 billion entries is written below `DIR`, which takes 17 GB, and loaded: [`whole`].
+//! Products then use a matrix of 2.2 billion entries in memory: [`products`].
 
 #![cfg(unix)]
 

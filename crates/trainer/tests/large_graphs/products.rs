@@ -1,23 +1,23 @@
-//! Products with a matrix of more than 2³¹ entries in memory, beside sums in closed form. With `GIRIH_LARGE` alone: it
-//! takes 10 GB of memory.
+//! Compares products with a matrix of more than 2³¹ entries in memory with closed-form sums. Runs only with
+//! `GIRIH_LARGE`, because it takes 10 GB of memory.
 
 use girih_compute::{Backend, Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Matrix, NodeId, Scales};
 
 use crate::whole::LARGE;
 
-/// Rows and columns.
+/// Number of rows and columns.
 const NODES: usize = 70_000;
-/// Row `v` lists the nodes at most so far from `v`: a symmetric matrix.
+/// Bandwidth: row `v` lists the nodes at most this far from `v`, so that the matrix is symmetric.
 const REACH: usize = 18_000;
-/// Columns of the dense operand.
+/// Number of columns of the dense operand.
 const COLS: usize = 3;
 
 fn row(v: usize) -> std::ops::Range<usize> {
     v.saturating_sub(REACH)..NODES.min(v + REACH + 1)
 }
 
-/// Value of a dense operand: so small that all sums are exact in `f32`.
+/// Value of the dense operand, so small that all sums are exact in `f32`.
 fn value(v: usize, c: usize) -> f32 {
     ((v * (c + 3)) % 7) as f32
 }
@@ -32,7 +32,7 @@ fn band() -> Csr {
     Csr::new(NODES, NODES, indptr, indices, None).unwrap()
 }
 
-/// Sum of the values of each row's columns, from sums of the first rows.
+/// Expected product: sums over each row's columns, as differences of prefix sums.
 fn sums(left: Option<&[f32]>) -> Vec<f64> {
     let first: Vec<[f64; COLS]> = std::iter::once([0.0; COLS])
         .chain((0..NODES).scan([0.0; COLS], |sum, v| {
@@ -60,7 +60,7 @@ fn products_with_more_than_2_to_the_31_entries_are_those_in_closed_form() {
     let values: Vec<f32> = (0..NODES * COLS).map(|i| value(i / COLS, i % COLS)).collect();
     let x = Matrix::new(NODES, COLS, values).unwrap();
     let on_cpu = cpu.upload(&x, Dtype::F32).unwrap();
-    // Powers of two, so that factors keep sums exact.
+    // Powers of two, so that scaled sums stay exact.
     let left: Vec<f32> = (0..NODES).map(|v| if v % 2 == 0 { 0.5 } else { 2.0 }).collect();
     let scales = Scales { left: Some(left), right: None };
     for (scales, transpose) in

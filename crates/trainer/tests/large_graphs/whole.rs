@@ -1,4 +1,5 @@
-//! A graph of more than 2³² entries, written, loaded whole and sampled. With `GIRIH_LARGE` alone: it takes 17 GB of disk.
+//! Writes, loads and samples a graph of more than 2³² entries. Runs only with `GIRIH_LARGE`, because it takes 17 GB
+//! of disk.
 
 use std::path::Path;
 
@@ -11,18 +12,18 @@ use girih_sampling::{
     WalkOptions,
 };
 
-/// Variable that names a folder with room for the graph.
+/// Environment variable with a folder that has space for the graph.
 pub const LARGE: &str = "GIRIH_LARGE";
-/// Nodes of the graph.
+/// Number of nodes.
 const NODES: usize = 70_000;
-/// Entries of a row: row `v` lists so many nodes from `v mod 8` on.
+/// Number of entries of a row: row `v` lists this many nodes from `v mod 8` on.
 const DEGREE: usize = 62_000;
 
 fn row(v: usize) -> impl Iterator<Item = NodeId> {
     (v % 8..v % 8 + DEGREE).map(|u| u as NodeId)
 }
 
-/// The folder as a program writes it that makes its rows one after the other.
+/// Writes the folder one row after the other, as an external program would.
 fn write(path: &Path) {
     #[derive(serde::Serialize)]
     struct Sizes {
@@ -91,7 +92,7 @@ fn check_figures(graph: &Csr) {
     let scales = graph.scales(Norm::Symmetric);
     let of_row = (DEGREE as f64).powf(-0.5) as f32;
     assert!(scales.left.unwrap().iter().all(|&factor| factor == of_row));
-    // Columns from 7 to 61 999 are in all rows.
+    // All rows list the columns from 7 to 61 999.
     let of_column = (NODES as f64).powf(-0.5) as f32;
     let right = scales.right.unwrap();
     assert!(right[7..DEGREE].iter().all(|&factor| factor == of_column));

@@ -1,19 +1,19 @@
-//! [`Bounded`]: numbers in `f64` that know how far a computation in `f32` may be from them.
+//! [`Bounded`]: numbers in `f64` with a bound on the error of their computation in `f32`.
 //!
-//! Running error analysis (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.3): every operation
-//! adds its own rounding to what its operands bring. Tolerances then follow from magnitudes: a logit that is the
-//! difference of large sums may be far off, one that is not may not.
+//! Running error analysis (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.3): every
+//! operation adds its own rounding error to those of its operands. Tolerances then follow from magnitudes: the
+//! difference of large sums has a large tolerance, other logits have a small one.
 
 /// Unit roundoff of `f32`.
 const UNIT: f64 = 5.960_464_477_539_063e-8;
-/// Rounding of a sum of products in any order, with factors on both sides: sums here have at most 64 terms.
+/// Rounding error of a sum of products in any order, scaled on both sides. Sums here have at most 64 terms.
 const SUM: f64 = 72.0 * UNIT;
-/// Rounding of an elementary function.
+/// Rounding error of an elementary function.
 const FUNCTION: f64 = 32.0 * UNIT;
-/// Least normal `f32`: results below may be flushed to zero.
+/// Smallest normal `f32`. Smaller results may be flushed to zero.
 const TINY: f64 = 1.2e-38;
 
-/// Value and bound of the distance of a result in `f32`.
+/// Value, and bound of the error of its `f32` result.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bounded {
     pub x: f64,
@@ -35,7 +35,7 @@ impl Bounded {
             magnitude += (a.x * b.x).abs();
             error += a.x.abs() * b.error + b.x.abs() * a.error + a.error * b.error;
         }
-        // No bound times nothing is no bound.
+        // Infinity times zero is NaN, which means no bound.
         let error = if error.is_nan() { f64::INFINITY } else { error };
         Self { x, error: error + SUM * magnitude + TINY }
     }
@@ -101,38 +101,38 @@ impl Bounded {
         Self { x: self.x.tanh(), error: self.error + FUNCTION }
     }
 
-    /// Whether `found` may be this number in `f32`. What may have overflowed on the way may be anything.
+    /// Whether `found` may be the `f32` result. After a possible overflow, any value is accepted.
     pub fn may_be(self, found: f32) -> bool {
         let most = self.x.abs() + self.error;
         most.is_nan() || most >= 1e37 || (f64::from(found) - self.x).abs() <= self.error
     }
 
-    /// Whether the bound is so narrow that a wrong formula shows.
+    /// Whether the error bound is narrow enough to reveal a wrong formula.
     pub fn is_narrow(self) -> bool {
         self.error <= 1e-2 * self.x.abs().max(1e-3)
     }
 }
 
-/// Matrix of bounded numbers, by rows.
+/// Matrix of bounded numbers, as rows.
 pub type Rows = Vec<Vec<Bounded>>;
 
-/// Product of two matrices; `width` columns of the result, where the inner dimension may be empty.
+/// Product of two matrices with `width` columns in the result. The inner dimension may be zero.
 pub fn product(a: &Rows, b: &Rows, width: usize) -> Rows {
     let entry = |row: &Vec<Bounded>, j: usize| Bounded::dot(row.iter().enumerate().map(|(k, &x)| (x, b[k][j])));
     a.iter().map(|row| (0..width).map(|j| entry(row, j)).collect()).collect()
 }
 
-/// Same shape, `f` of every entry.
+/// Applies `f` to every entry.
 pub fn map(rows: Rows, f: impl Fn(Bounded) -> Bounded) -> Rows {
     rows.into_iter().map(|row| row.into_iter().map(&f).collect()).collect()
 }
 
-/// `f` of the entries at each place of two matrices.
+/// Applies `f` to corresponding entries of two matrices.
 pub fn zip(a: &Rows, b: &Rows, f: impl Fn(Bounded, Bounded) -> Bounded) -> Rows {
     a.iter().zip(b).map(|(a, b)| a.iter().zip(b).map(|(&a, &b)| f(a, b)).collect()).collect()
 }
 
-/// A row added to every row.
+/// Adds a row to every row.
 pub fn plus_row(rows: Rows, bias: &Rows) -> Rows {
     rows.into_iter().map(|row| row.into_iter().zip(&bias[0]).map(|(x, &b)| x.plus(b)).collect()).collect()
 }

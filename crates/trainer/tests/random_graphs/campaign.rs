@@ -1,11 +1,11 @@
-//! Seeds: how many are tried, and what a failure says.
+//! Seeds of random tests, and reports of failures.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Variable with the seeds to try: a number, `10000`, or a range, `4711..4712`.
+/// Environment variable with the seeds to try: a number such as `10000`, or a range such as `4711..4712`.
 const SEEDS: &str = "GIRIH_SEEDS";
 
-/// Seeds to try; `usual` are as many as the ordinary run affords.
+/// Range of seeds to try. `usual` is the number of seeds of ordinary runs.
 fn seeds(usual: u64) -> std::ops::Range<u64> {
     let Ok(text) = std::env::var(SEEDS) else { return 0..usual };
     let number = |text: &str| -> u64 {
@@ -17,7 +17,7 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
     }
 }
 
-/// Runs `check` for every seed. A failure names the seed and how to repeat it alone.
+/// Runs `check` for every seed. A failure prints the seed and how to repeat it.
 pub fn for_each_seed(subject: &str, usual: u64, mut check: impl FnMut(u64)) {
     for seed in seeds(usual) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(seed))) {

@@ -1,4 +1,4 @@
-//! Codecs of features: how far a decoded row is, against plain definitions; stores and sums of codes.
+//! Feature codecs: errors of decoded rows against plain definitions, files of codes, and sums over codes.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -16,7 +16,8 @@ fn decoded_rows_are_as_near_as_their_codec_says() {
     for_each_seed("codecs", 30, |seed| check(seed, folder.path()));
 }
 
-/// Rows of normal values of some size, with ties, zeros, a common offset or values that some codecs refuse.
+/// Rows of random size: normal values, or values with ties, zeros, a common offset, or beyond the range of some
+/// codecs.
 fn rows(draws: &mut Draws) -> Matrix {
     let n = draws.between(2, 24);
     let width =
@@ -49,7 +50,7 @@ fn specs(draws: &mut Draws, n: usize, width: usize) -> Vec<CodecSpec> {
         CodecSpec::Pca(few(draws)),
         CodecSpec::Pq(few(draws)),
     ];
-    // It learns from a part of the rows and compares on another.
+    // The codec trains on one part of the rows and compares on another.
     if n >= 4 {
         specs.push(CodecSpec::Auto(draws.between(2 * width, 4 * width + 40) as u32));
     }
@@ -66,7 +67,7 @@ fn check(seed: u64, folder: &Path) {
         let features = match encoded {
             Ok(features) => features,
             Err(error) => {
-                // Values are refused that the codec's numbers or squares cannot hold, and no others.
+                // Codecs may refuse only values whose codes or squares overflow.
                 let limit = if spec == CodecSpec::F16 { 65_504.0 } else { 1e14 };
                 assert!(largest > limit, "{spec} refuses values up to {largest}: {error}");
                 continue;
@@ -118,7 +119,7 @@ fn check_rows(features: &CompressedFeatures, rows: &Matrix) {
     }
 }
 
-/// Nearest number with so many bits after the first, ties to even; none is finer than `2^least`.
+/// Nearest number with `bits` bits after the leading one, ties to even. The step is at least `2^least`.
 fn rounded(value: f32, bits: i32, least: i32) -> f64 {
     let value = f64::from(value);
     if value == 0.0 {
@@ -128,7 +129,7 @@ fn rounded(value: f32, bits: i32, least: i32) -> f64 {
     (value / step).round_ties_even() * step
 }
 
-/// Levels between the extremes of a group: at most half a step away, and what `f32` rounds.
+/// Checks uniform levels between the extremes of a group: the error is at most half a step, plus `f32` rounding.
 fn check_levels(row: &[f32], out: &[f32], group: usize, levels: f64) {
     for (row, out) in row.chunks(group).zip(out.chunks(group)) {
         let (low, high) =
@@ -145,7 +146,7 @@ fn floats(codec: &dyn FeatureCodec) -> Vec<f32> {
     codec.parameters().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
-/// The book's values at the extremes of each group; elsewhere the mean, or zero.
+/// Checks that the extremes of each group decode to values of the code book, and other values to the mean or zero.
 fn check_book(codec: &dyn FeatureCodec, (row, mean): (&[f32], Option<&[f32]>), out: &[f32], k: usize) {
     let mut book = floats(codec).into_iter();
     for (g, group) in row.chunks(GROUP).enumerate() {
@@ -162,7 +163,7 @@ fn check_book(codec: &dyn FeatureCodec, (row, mean): (&[f32], Option<&[f32]>), o
     }
 }
 
-/// Every piece is a centroid, and none is clearly nearer.
+/// Checks that every subvector decodes to a centroid, and that no other centroid is clearly nearer.
 fn check_centroids(codec: &dyn FeatureCodec, row: &[f32], out: &[f32], pieces: usize) {
     let (centroids, width) = (floats(codec), row.len());
     for piece in 0..pieces {
@@ -174,14 +175,14 @@ fn check_centroids(codec: &dyn FeatureCodec, row: &[f32], out: &[f32], pieces: u
         let found = &out[columns.clone()];
         assert!(all.chunks_exact(columns.len()).any(|centroid| centroid == found), "piece {piece} is no centroid");
         let least = all.chunks_exact(columns.len()).map(distance).fold(f64::INFINITY, f64::min);
-        // Scores are `|c|² / 2 - x·c` in `f32`: what they round is relative to squares of values.
+        // Scores are `|c|² / 2 - x·c` in `f32`. Their rounding error is relative to squares of values.
         let squares: f64 = found.iter().chain(&row[columns.clone()]).map(|&x| f64::from(x).powi(2)).sum();
         let rounding = 2e-5 * squares + 1e-36;
         assert!(distance(found) <= least + rounding, "piece {piece}: {} where {least} is there", distance(found));
     }
 }
 
-/// A projection to some components is not farther than the mean row is.
+/// Checks that a projection to some components is not farther from the rows than their mean.
 fn check_components(rows: &Matrix, out: &Matrix, n_components: usize) {
     let (n, width) = (rows.n_rows(), rows.n_cols());
     let mean: Vec<f64> =
@@ -194,13 +195,13 @@ fn check_components(rows: &Matrix, out: &Matrix, n_components: usize) {
     let magnitude = squares(&|r, k| f64::from(rows.row(r)[k]));
     let rounding = 1e-5 * spread + 1e-11 * magnitude + 1e-60;
     assert!(left <= spread + rounding, "{left} is left of {spread}");
-    // As many components as columns or as rows leave nothing but the rounding of their coefficients.
+    // With as many components as columns or rows, only the coefficients' rounding error is left.
     if n_components >= width.min(n) {
         assert!(left <= rounding, "{left} is left of {spread} by {n_components} components of {n} × {width}");
     }
 }
 
-/// A store is the codes in memory, and decodes to the same rows, all at once or some by id.
+/// Checks that a file holds the codes in memory, and decodes to equal rows, all at once or by id.
 fn check_store(features: &CompressedFeatures, rows: &Matrix, folder: &Path) {
     let (saved, streamed) = (folder.join("saved.codes"), folder.join("streamed.codes"));
     features.save(&saved).unwrap();
@@ -222,7 +223,7 @@ fn check_store(features: &CompressedFeatures, rows: &Matrix, folder: &Path) {
     std::fs::remove_file(&streamed).unwrap();
 }
 
-/// Sums over the neighbours of a graph, straight from codes, are sums of decoded rows.
+/// Checks that sums over neighbours, computed from codes, equal sums of decoded rows.
 fn check_sums(features: &CompressedFeatures, graph: &SmallGraph) {
     let (rows, width) = (decoded(features), features.width());
     let lists: Vec<Vec<u32>> =
@@ -236,7 +237,7 @@ fn check_sums(features: &CompressedFeatures, graph: &SmallGraph) {
                 let terms = list.iter().map(|&u| f64::from(rows.row(u as usize)[k]));
                 let (sum, magnitude) = terms.fold((0.0, 0.0), |(sum, all), x| (sum + x, all + x.abs()));
                 let found = f64::from(out[v * width + k]);
-                // Codecs that sum in another space round what all rows share with what each adds.
+                // Codecs that sum in a transformed space round the common part together with each row's own part.
                 let largest = rows.data().iter().fold(0.0f64, |most, &x| most.max(f64::from(x).abs()));
                 let rounding = 1e-5 * (magnitude + largest * list.len() as f64) / n + 1e-36;
                 assert!((found - sum / n).abs() <= rounding, "{}: {found}, {}", features.codec().spec(), sum / n);

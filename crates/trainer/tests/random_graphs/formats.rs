@@ -1,4 +1,4 @@
-//! Files: what is written comes back, and lists of edges become the matrix that they say.
+//! File formats: written data is read back unchanged, and edge lists become the matrix that they describe.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use girih_graph_format::{Csr, Duplicates};
 use crate::campaign::for_each_seed;
 use crate::graphs::{Draws, SmallGraph, Weights, features, labels, split};
 
-/// Names in every format that is written.
+/// File names for every output format.
 const NAMES: [&str; 16] = [
     "folder",
     "all.safetensors",
@@ -40,7 +40,7 @@ fn lists_of_edges_become_the_matrix_that_they_say() {
     for_each_seed("matrices", 400, check_matrix);
 }
 
-/// Data that keeps its graph as it is.
+/// Options that keep the graph unchanged.
 fn options() -> LoadOptions {
     LoadOptions { symmetrize: Some(false), ..LoadOptions::default() }
 }
@@ -67,7 +67,7 @@ fn check_files(seed: u64, folder: &Path) {
     }
 }
 
-/// Whether a METIS file can hold a graph: in both directions, without loops, with weights that are small integers.
+/// Whether a METIS file can hold a graph: symmetric, without self-loops, with small positive integer weights.
 fn is_metis(csr: &Csr) -> bool {
     let dense = crate::graphs::dense(csr);
     let n = dense.len();
@@ -82,14 +82,14 @@ fn is_metis(csr: &Csr) -> bool {
 fn check_read(dataset: &Dataset, format: OutputFormat, path: &Path) {
     let name = path.display();
     let read = load(path.to_str().unwrap(), &options()).unwrap_or_else(|error| panic!("{name}: {error}"));
-    // Weights that are all one are none, unless a folder says so.
+    // Unit weights are read as no weights, unless a folder stores them.
     let unweighted = |csr: &Csr| csr.clone().without_unit_weights();
     assert_eq!(unweighted(&read.graph), unweighted(&dataset.graph), "{name}");
     read.graph.validate().unwrap();
     if format.holds_features() {
         assert_eq!(read.features, dataset.features, "{name}");
         assert_eq!(read.labels, dataset.labels, "{name}");
-        // Where a file says nothing of splits, one is drawn.
+        // If a file has no split, a random one is drawn.
         let is_drawn = format == OutputFormat::Tensors && dataset.splits.is_empty() && dataset.labels.is_some();
         assert!(is_drawn || read.splits == dataset.splits, "{name}: {:?}", read.splits);
     }
@@ -100,7 +100,7 @@ fn check_read(dataset: &Dataset, format: OutputFormat, path: &Path) {
     }
 }
 
-/// A rank's rows of a folder are those of the whole graph.
+/// Checks that the rows of a rank in a folder equal those of the whole graph.
 fn check_rows_of_folder(dataset: &Dataset, path: &Path) {
     let folder = Folder::open(path, Verify::Full).unwrap();
     let graph = folder.graph().unwrap();
@@ -113,7 +113,7 @@ fn check_rows_of_folder(dataset: &Dataset, path: &Path) {
     }
 }
 
-/// The matrix of a list of edges, against a table; and what makes other matrices of it.
+/// Checks the matrix of an edge list, and conversions of it, against a dense table.
 fn check_matrix(seed: u64) {
     let draws = &mut Draws::new(seed, 9);
     let graph = SmallGraph::new(draws);

@@ -1,4 +1,4 @@
-//! Small random graphs and the data on them, the same for a seed on every machine.
+//! Small random graphs and data, equal for a seed on every machine.
 
 #![allow(dead_code, reason = "every program that includes this file uses some of it")]
 
@@ -6,75 +6,75 @@ use girih_datasets::{Features, Labels, Split, UNLABELLED};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Permutation};
 use girih_random::{Key, Stream};
 
-/// Nodes of the largest graph.
+/// Number of nodes of the largest graph.
 const MAX_NODES: u64 = 24;
-/// Purpose of the draws, apart from those of the library.
+/// Random purpose, distinct from those of the library.
 const PURPOSE: u32 = 0x7261_6e64;
 
-/// Draws of one seed for one subject.
+/// Random draws of one seed for one subject.
 pub struct Draws(Stream);
 
 impl Draws {
-    /// Draws for `subject`, which do not change when another subject draws more.
+    /// Draws for `subject`, independent of other subjects.
     pub fn new(seed: u64, subject: u64) -> Self {
         Self(Key::new(seed, PURPOSE).child(subject).stream(0, 0))
     }
 
-    /// Number below `bound`.
+    /// Random number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0.below(bound as u64) as usize
     }
 
-    /// Number from `low` to `high`.
+    /// Random number from `low` to `high`, inclusive.
     pub fn between(&mut self, low: usize, high: usize) -> usize {
         low + self.below(high - low + 1)
     }
 
-    /// True once in `n` draws.
+    /// True with probability 1/n.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    /// One of some values.
+    /// Random element of `values`.
     pub fn one_of<T: Clone>(&mut self, values: &[T]) -> T {
         values[self.below(values.len())].clone()
     }
 
-    /// Normal number.
+    /// Standard normal number.
     pub fn normal(&mut self) -> f32 {
         self.0.normal()
     }
 
-    /// Number from 0 to 1.
+    /// Uniform number from 0 to 1.
     pub fn unit(&mut self) -> f32 {
         self.0.unit_f32()
     }
 
-    /// Items in another order.
+    /// Random permutation of `items`.
     pub fn shuffled<T>(&mut self, mut items: Vec<T>) -> Vec<T> {
         self.0.shuffle(&mut items);
         items
     }
 }
 
-/// Weights of edges.
+/// Distribution of edge weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
-    /// None: every edge counts one.
+    /// No weights: every edge counts one.
     None,
-    /// From 0.1 to 3.
+    /// Plain weights, from 0.1 to 3.
     Plain,
     /// Integers from 1 to 9.
     Integer,
-    /// A millionth of plain ones.
+    /// Plain weights divided by a million.
     Tiny,
-    /// A million times plain ones.
+    /// Plain weights times a million.
     Large,
-    /// From a millionth to a million, as a power of ten.
+    /// Log-uniform, from 10⁻⁶ to 10⁶.
     Wide,
-    /// Plain ones, of which some are zero.
+    /// Plain weights, some of which are zero.
     Zeros,
-    /// Normal numbers: about half are negative.
+    /// Normal numbers, about half of them negative.
     Negative,
 }
 
@@ -95,25 +95,25 @@ impl Weights {
     }
 }
 
-/// Graph of at most 24 nodes, as the list of edges that it was made from and as a matrix.
+/// Graph of at most 24 nodes, as its original edge list and as a matrix.
 #[derive(Clone, Debug)]
 pub struct SmallGraph {
     /// Number of nodes, at least one.
     pub n: usize,
-    /// Destination, source and weight of every edge, parallel ones included.
+    /// Destination, source and weight of every edge, including parallel edges.
     pub edges: Vec<(u32, u32, f32)>,
-    /// Kind of the weights.
+    /// Distribution of the weights.
     pub weights: Weights,
     /// Rule for parallel edges.
     pub duplicates: Duplicates,
-    /// Every edge is there in both directions.
+    /// Whether every edge exists in both directions.
     pub symmetric: bool,
-    /// The matrix.
+    /// Adjacency matrix.
     pub csr: Csr,
 }
 
 impl SmallGraph {
-    /// Graph of a seed.
+    /// Random graph.
     pub fn new(draws: &mut Draws) -> Self {
         let n = match draws.below(8) {
             0 => 1,
@@ -139,18 +139,18 @@ impl SmallGraph {
         Self { n, edges, weights, duplicates, symmetric, csr }
     }
 
-    /// Weight of every pair of nodes, `None` where there is no edge.
+    /// Weight of every pair of nodes; `None` without an edge.
     pub fn dense(&self) -> Vec<Vec<Option<f64>>> {
         dense(&self.csr)
     }
 
-    /// Whether a weight is below zero.
+    /// Whether the graph has a negative weight.
     pub fn has_negative(&self) -> bool {
         self.csr.values().is_some_and(|values| values.iter().any(|&w| w < 0.0))
     }
 }
 
-/// Edges: none, all pairs, a star, or random ones, with self loops and parallel edges among them.
+/// Random edge list: none, all pairs, a star, a path, or random edges with self-loops and parallel edges.
 fn edges(draws: &mut Draws, n: usize, weights: Weights, symmetric: bool) -> Vec<(u32, u32, f32)> {
     let ids = 0..n as u32;
     let pairs: Vec<(u32, u32)> = match draws.below(12) {
@@ -159,9 +159,9 @@ fn edges(draws: &mut Draws, n: usize, weights: Weights, symmetric: bool) -> Vec<
         2 => ids.clone().skip(1).map(|v| (0, v)).collect(),
         3 => ids.clone().skip(1).map(|v| (v, v - 1)).collect(),
         _ => {
-            // Few edges leave nodes isolated; many give parallel ones.
+            // Few edges leave nodes isolated; many edges include parallel ones.
             let n_edges = draws.below(draws_per_node(n) + 1);
-            // Some graphs have edges among their first nodes alone.
+            // In some graphs, only the first nodes have edges.
             let reach = if draws.one_in(4) { n.div_ceil(2) } else { n };
             (0..n_edges).map(|_| (draws.below(reach) as u32, draws.below(reach) as u32)).collect()
         }
@@ -181,7 +181,7 @@ fn draws_per_node(n: usize) -> usize {
     4 * n
 }
 
-/// The matrix of a list of edges, in the way that the library makes it.
+/// Matrix of an edge list, built by the library.
 fn matrix(n: usize, edges: &[(u32, u32, f32)], weights: Weights, duplicates: Duplicates) -> Csr {
     let rows = edges.iter().map(|edge| edge.0).collect();
     let cols = edges.iter().map(|edge| edge.1).collect();
@@ -189,7 +189,7 @@ fn matrix(n: usize, edges: &[(u32, u32, f32)], weights: Weights, duplicates: Dup
     Coo::new(n, n, rows, cols, values).unwrap().to_csr(duplicates).unwrap()
 }
 
-/// Weight of every place of a matrix, `None` where there is no entry.
+/// Dense table of a matrix; `None` without an entry.
 pub fn dense(csr: &Csr) -> Vec<Vec<Option<f64>>> {
     let mut dense = vec![vec![None; csr.n_cols()]; csr.n_rows()];
     for v in 0..csr.n_rows() {
@@ -200,7 +200,7 @@ pub fn dense(csr: &Csr) -> Vec<Vec<Option<f64>>> {
     dense
 }
 
-/// Values of features: row after row, with zeros and negative values among them.
+/// Values of features, row by row, including zeros and negative values.
 fn feature_values(draws: &mut Draws, n: usize, width: usize) -> Vec<f32> {
     let kind = draws.below(4);
     let mut value = || match kind {
@@ -213,7 +213,7 @@ fn feature_values(draws: &mut Draws, n: usize, width: usize) -> Vec<f32> {
     if draws.one_in(16) { vec![0.0; n * width] } else { values }
 }
 
-/// Features of `n` nodes, stored densely or sparsely.
+/// Random features of `n` nodes, dense or sparse.
 pub fn features(draws: &mut Draws, n: usize) -> Features {
     let width = draws.between(1, 20);
     let values = feature_values(draws, n, width);
@@ -246,7 +246,7 @@ pub fn feature_rows(features: &Features) -> Vec<Vec<f64>> {
     }
 }
 
-/// Labels of `n` nodes: one of a few classes, some of them unknown, or several classes a node.
+/// Random labels of `n` nodes: one of a few classes or unlabelled, or several classes per node.
 pub fn labels(draws: &mut Draws, n: usize) -> Labels {
     let n_classes = draws.between(1, 4);
     if draws.one_in(4) {
@@ -257,7 +257,7 @@ pub fn labels(draws: &mut Draws, n: usize) -> Labels {
     Labels::Single { n_classes, classes: (0..n).map(|_| class(draws)).collect() }
 }
 
-/// Split of `n` nodes into parts, of which some may be empty.
+/// Random split of `n` nodes. Parts may be empty.
 pub fn split(draws: &mut Draws, n: usize) -> Split {
     let mut split = Split::default();
     for v in 0..n as u32 {
@@ -271,7 +271,7 @@ pub fn split(draws: &mut Draws, n: usize) -> Split {
     split
 }
 
-/// Random numbering of `n` nodes.
+/// Random permutation of `n` nodes.
 pub fn numbering(draws: &mut Draws, n: usize) -> Permutation {
     Permutation::from_new_of_old(draws.shuffled((0..n as u32).collect())).unwrap()
 }

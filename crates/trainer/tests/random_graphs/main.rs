@@ -1,8 +1,7 @@
-//! Random small graphs through everything, held against the obvious reference.
+//! Small random graphs through all features, compared with plain references.
 //!
-//! The ordinary run tries a few seeds of each subject. `GIRIH_SEEDS=10000` tries ten thousand, `GIRIH_SEEDS=4711..4712`
-//! one alone; CONTRIBUTING.md says how. Products over ranks are beside what they test, in
-//! `src/distributed/random_graphs.rs`.
+//! Ordinary runs try a few seeds of each subject. `GIRIH_SEEDS=10000` tries ten thousand, `GIRIH_SEEDS=4711..4712` a
+//! single one; see CONTRIBUTING.md. Products over ranks have their tests in `src/distributed/random_graphs.rs`.
 
 mod bounded;
 mod campaign;

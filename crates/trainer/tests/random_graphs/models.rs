@@ -1,4 +1,4 @@
-//! Logits of every model on the CPU are those of the published formula, written down here in plain loops.
+//! Logits of every model on the CPU equal the published formula, implemented here with plain loops.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::bounded::{Bounded, Rows, map, plus_row, product, zip};
 use crate::campaign::for_each_seed;
 use crate::graphs::{Draws, SmallGraph, feature_rows, features, labels};
 
-/// Adjacency of a small graph, dense.
+/// Dense adjacency of a small graph.
 type Dense = Vec<Vec<Option<f64>>>;
 
 #[test]
@@ -31,19 +31,19 @@ fn logits_are_those_of_the_published_formula() {
         }
     });
     println!("{n_logits} logits, {n_narrow} of them within a hundredth; {n_refused} graphs refused");
-    // Bounds that are wide everywhere would hold for any formula.
+    // Bounds that are always wide would accept any formula.
     assert!(n_logits < 1000 || 2 * n_narrow > n_logits, "{n_narrow} of {n_logits}");
 }
 
-/// Outcome of a seed.
+/// Result of a seed.
 enum Checked {
-    /// The graph has no normalisation, and was refused.
+    /// The graph has no normalisation and was refused.
     Refused,
-    /// Logits that were compared, and those of them whose tolerance is narrow.
+    /// Number of compared logits, and of those with a narrow tolerance.
     Logits { all: usize, narrow: usize },
 }
 
-/// Network of a kind with settings as they fall.
+/// Random configuration of a network.
 fn config(draws: &mut Draws, kind: ModelKind) -> ModelConfig {
     let stacks = matches!(kind, ModelKind::Gcn | ModelKind::Gat | ModelKind::Gatv2 | ModelKind::Gin);
     let fewest = usize::from(kind != ModelKind::LightGcn);
@@ -69,7 +69,7 @@ fn config(draws: &mut Draws, kind: ModelKind) -> ModelConfig {
     }
 }
 
-/// Data of a seed: features dense, sparse or as codes.
+/// Random data with dense, sparse or encoded features.
 fn data(draws: &mut Draws, graph: &SmallGraph) -> Dataset {
     let (features, labels) = (features(draws, graph.n), labels(draws, graph.n));
     let dataset = Dataset::new("small", graph.csr.clone(), Some(features), Some(labels), Vec::new()).unwrap();
@@ -125,7 +125,7 @@ fn compare(config: &ModelConfig, expected: &Rows, found: &Matrix) -> Checked {
     Checked::Logits { all: expected.len() * expected[0].len(), narrow }
 }
 
-/// Random values in the shape of a parameter: biases and gains off zero and one, too.
+/// Random values in the shape of a parameter, so that biases are not zero and gains not one.
 fn random_like(draws: &mut Draws, value: &Matrix) -> Matrix {
     let values = value.data().iter().map(|_| 0.5 * draws.normal()).collect::<Vec<_>>();
     Matrix::new(value.n_rows(), value.n_cols(), values).unwrap()
@@ -139,11 +139,11 @@ fn bounded_matrix(matrix: &Matrix) -> Rows {
     (0..matrix.n_rows()).map(|r| matrix.row(r).iter().map(|&x| Bounded::from(f64::from(x))).collect()).collect()
 }
 
-/// A degree is so near zero that the order of its sum decides its sign.
+/// Error: a degree is so close to zero that the summation order decides its sign.
 #[derive(Debug)]
 struct OnTheVerge;
 
-/// A network as its paper has it.
+/// Reference implementation of a network, from its publication.
 struct Reference<'a> {
     config: &'a ModelConfig,
     graph: Dense,
@@ -153,7 +153,7 @@ struct Reference<'a> {
 }
 
 impl Reference<'_> {
-    /// Logits; `None` where the graph has no normalisation.
+    /// Logits; `None` if the graph has no normalisation.
     fn logits(&self) -> Result<Option<Rows>, OnTheVerge> {
         let symmetric = |loops: bool| self.normalized(loops, [-0.5, -0.5]);
         Ok(match self.config.kind {
@@ -181,18 +181,18 @@ impl Reference<'_> {
         self.params.get(&name).unwrap_or_else(|| panic!("no {name} among {:?}", self.params.keys()))
     }
 
-    /// `X·W` of a layer.
+    /// Product `X·W` of a layer.
     fn times(&self, x: &Rows, layer: usize, name: &str) -> Rows {
         let weight = self.param(layer, name);
         product(x, weight, weight[0].len())
     }
 
-    /// `X·W + b` of a layer.
+    /// Linear part `X·W + b` of a layer.
     fn linear(&self, x: &Rows, layer: usize, suffix: &str) -> Rows {
         plus_row(self.times(x, layer, &format!("weight{suffix}")), self.param(layer, &format!("bias{suffix}")))
     }
 
-    /// Adjacency, with a loop of weight one where a node has none.
+    /// Adjacency; with `loops`, nodes without a self-loop get one of weight one.
     fn adjacency(&self, loops: bool) -> Dense {
         let mut a = self.graph.clone();
         if loops {
@@ -201,7 +201,7 @@ impl Reference<'_> {
         a
     }
 
-    /// `Dᵣ^p · A · D_c^q`, with the sums of rows and of columns.
+    /// Normalised adjacency `Dᵣ^p · A · D_c^q`, with the row sums and column sums.
     fn normalized(&self, loops: bool, [row, column]: [f64; 2]) -> Result<Option<Rows>, OnTheVerge> {
         let (a, n) = (self.adjacency(loops), self.n());
         let entry = |v: usize, u: usize| a[v][u].unwrap_or(0.0);
@@ -214,7 +214,7 @@ impl Reference<'_> {
         Ok(Some((0..n).map(|v| (0..n).map(|u| scaled(v, u)).collect()).collect()))
     }
 
-    /// Degrees to a power; zero for who has no edges that weigh, `None` if a degree is negative.
+    /// Powers of the degrees; zero for nodes with zero degree. `None` if a degree is negative.
     fn factors(&self, weights: &[Vec<f64>], power: f64) -> Result<Option<Vec<Bounded>>, OnTheVerge> {
         let mut factors = Vec::new();
         for weights in weights {
@@ -228,7 +228,7 @@ impl Reference<'_> {
                 _ if degree < 0.0 => return Ok(None),
                 _ => degree.powf(power),
             };
-            // Rounded to `f32`, and a product with one in any case.
+            // Rounded to `f32`, and multiplied by one.
             factors.push(Bounded::from(factor).times(Bounded::from(1.0)));
         }
         Ok(Some(factors))
@@ -247,7 +247,7 @@ impl Reference<'_> {
         self.linear(&x, 0, "")
     }
 
-    /// Xu et al. (2019), equation 4.1 with ε = 0. A loop in the graph is the node's own term.
+    /// Xu et al. (2019), equation 4.1 with ε = 0. A self-loop of the graph replaces the node's own term.
     fn gin_layer(&self, layer: usize, x: &Rows) -> Rows {
         let a = bounded(&zeroed(&self.adjacency(true)));
         let sums = product(&a, x, x[0].len());
@@ -267,7 +267,7 @@ impl Reference<'_> {
         let head = |v: usize, h: usize, k: usize| {
             let neighbors: Vec<usize> = (0..self.n()).filter(|&u| pattern[v][u].is_some()).collect();
             let scores: Vec<Bounded> = neighbors.iter().map(|&u| scores(v, u, h, heads)).collect();
-            // A constant that all scores are lessened by changes nothing.
+            // Subtracting a constant from all scores changes nothing.
             let most = scores.iter().map(|score| score.x).fold(f64::NEG_INFINITY, f64::max);
             let powers: Vec<Bounded> = scores.iter().map(|score| score.minus(Bounded::from(most)).exp()).collect();
             let all = Bounded::sum(powers.iter().copied());
@@ -283,7 +283,7 @@ impl Reference<'_> {
         plus_row(rows, self.param(layer, "bias"))
     }
 
-    /// Score of the edge from `u` to `v` in a head, as a function of `(v, u, head, heads)`.
+    /// Attention score of the edge from `u` to `v`, as a function of `(v, u, head, heads)`.
     fn scores<'s>(
         &'s self,
         layer: usize,
@@ -340,7 +340,7 @@ impl Reference<'_> {
         (0..self.n()).map(|v| (0..transformed[0].len()).map(|k| most(v, k)).collect()).collect()
     }
 
-    /// Last states of an LSTM over neighbours as they are stored: gates are input, forget, cell, output.
+    /// Last states of an LSTM over neighbours in stored order. The gates are input, forget, cell, output.
     fn last_states(&self, layer: usize, x: &Rows) -> Rows {
         let (inputs, recurrent) = (self.linear(x, layer, "_inputs"), self.param(layer, "weight_recurrent"));
         let width = recurrent.len();
@@ -408,7 +408,7 @@ impl Reference<'_> {
         map(sum, |x| x.over((hops as f64 + 1.0).into()))
     }
 
-    /// Convolutions with what networks put around them; `convolve` is a layer before its activation.
+    /// Convolutions with residual connections, normalisation and jumps. `convolve` is a layer without its activation.
     fn stack(&self, convolve: &dyn Fn(usize, &Rows) -> Rows) -> Rows {
         let ModelConfig { layers, residual, jump, .. } = *self.config;
         let attends = self.config.kind.has_heads();
@@ -466,7 +466,7 @@ fn zeroed(dense: &Dense) -> Vec<Vec<f64>> {
     dense.iter().map(|row| row.iter().map(|x| x.unwrap_or(0.0)).collect()).collect()
 }
 
-/// Values less their mean over their deviation.
+/// Values minus their mean, divided by their deviation.
 fn normalized(values: &[Bounded]) -> Vec<Bounded> {
     let n = Bounded::from(values.len() as f64);
     let mean = Bounded::sum(values.iter().copied()).over(n);
@@ -476,7 +476,7 @@ fn normalized(values: &[Bounded]) -> Vec<Bounded> {
     centred.iter().map(|x| x.over(deviation)).collect()
 }
 
-/// The features that a model reads are the ones that the reference reads, however they are stored.
+/// Models read equal features in every storage.
 #[test]
 fn features_are_the_same_rows_however_they_are_stored() {
     for seed in 0..20 {

@@ -1,4 +1,4 @@
-//! Orders of nodes: permutations that rename and do nothing else.
+//! Orders of nodes: permutations rename nodes and change nothing else.
 
 use girih_datasets::{Dataset, Labels};
 use girih_graph_format::{Csr, Permutation};
@@ -47,7 +47,7 @@ fn check_permutation(csr: &Csr, permutation: &Permutation, what: &str) {
     assert!((0..n).all(|v| dense(&by_rows)[new(v)] == before[v]), "{what}: rows alone");
 }
 
-/// Features, labels and splits are renamed with their nodes.
+/// Checks that features, labels and splits are renamed with their nodes.
 fn check_data(draws: &mut Draws, graph: &SmallGraph, permutation: &Permutation) {
     let (features, labels, split) = (features(draws, graph.n), labels(draws, graph.n), split(draws, graph.n));
     let rows = feature_rows(&features);

@@ -1,4 +1,4 @@
-//! Mini-batches: every edge is in the graph, every node has as many neighbours as it may, blocks are valid.
+//! Mini-batches: edges exist in the graph, fan-outs are respected, and blocks are valid.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ fn layers_have_all_edges_from_the_nodes_drawn() {
     for_each_seed("layer sampler", 400, check_layers);
 }
 
-/// Distinct seeds of a graph, in any order; now and then none.
+/// Distinct random seeds in random order, possibly none.
 pub fn seeds(draws: &mut Draws, graph: &SmallGraph) -> Vec<NodeId> {
     let all = draws.shuffled((0..graph.n as u32).collect());
     let n_seeds = draws.below(graph.n + 1);
@@ -65,7 +65,7 @@ fn options(draws: &mut Draws) -> NeighborOptions {
     }
 }
 
-/// Edges that may be drawn, row by row: not excluded, and of a weight.
+/// Edges that may be drawn, by row: not excluded and, for weighted sampling, of positive weight.
 struct Available {
     edges: Vec<Vec<u64>>,
 }
@@ -112,7 +112,7 @@ fn check_neighbors(seed: u64) {
     for (hop, &neighbors) in fan_out.hops().iter().enumerate() {
         let block = &batch.blocks[fan_out.hops().len() - 1 - hop];
         check_edges(&graph.csr, block, &available);
-        // With `Once`, the nodes of the hop before keep what they have.
+        // With `Once`, nodes of the previous hop keep their neighbours.
         let n_kept = match (options.expand, hop) {
             (Expand::Once, 1..) => {
                 let nearer = &batch.blocks[fan_out.hops().len() - hop];
@@ -125,7 +125,7 @@ fn check_neighbors(seed: u64) {
     }
 }
 
-/// Blocks follow each other from the seeds outward, and name no node twice.
+/// Checks that blocks follow each other from the seeds outward, without duplicate nodes.
 fn check_frontiers(batch: &MiniBatch, seeds: &[NodeId], n: usize) {
     let mut destinations = seeds;
     for block in batch.blocks.iter().rev() {
@@ -153,7 +153,7 @@ fn row_of(block: &Block, v: usize) -> std::ops::Range<usize> {
     block.indptr[v] as usize..block.indptr[v + 1] as usize
 }
 
-/// Every edge is one of its row that may be drawn, and names its source.
+/// Checks that every edge may be drawn for its row, and has the right source.
 fn check_edges(csr: &Csr, block: &Block, available: &Available) {
     for (v, &node) in block.destinations().iter().enumerate() {
         for e in row_of(block, v) {
@@ -164,7 +164,8 @@ fn check_edges(csr: &Csr, block: &Block, available: &Available) {
     }
 }
 
-/// As many edges as the fan-out says, each once unless they are drawn with replacement, and what each counts.
+/// Checks the number of edges against the fan-out, their weights, and their distinctness unless drawn with
+/// replacement.
 fn check_counts(block: &Block, n_kept: usize, neighbors: Neighbors, options: NeighborOptions, available: &Available) {
     let mut total = 0;
     for (v, &node) in block.destinations().iter().enumerate().skip(n_kept) {
@@ -197,7 +198,7 @@ fn check_counts(block: &Block, n_kept: usize, neighbors: Neighbors, options: Nei
     }
 }
 
-/// Nodes within some steps of the seeds, against the edges.
+/// Nodes within `n_steps` steps of the seeds, from the edge list.
 fn reached(graph: &SmallGraph, seeds: &[NodeId], n_steps: usize) -> BTreeSet<NodeId> {
     let mut reached: BTreeSet<NodeId> = seeds.iter().copied().collect();
     for _ in 0..n_steps {
@@ -246,7 +247,7 @@ fn check_layers(seed: u64) {
     }
 }
 
-/// All edges from the nodes drawn to the destinations, with one weight for each source.
+/// Checks that a block has all edges from the drawn nodes to the destinations, with one weight per source.
 fn check_layer(csr: &Csr, block: &Block, size: Neighbors, replace: bool) {
     let drawn: BTreeSet<NodeId> = block.indices.iter().map(|&column| block.node_of_column(column)).collect();
     let mut weight_of = std::collections::BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Subgraphs: clusters and the samplers of GraphSAINT have all edges among their nodes, with the weights of the paper.
+//! Subgraphs: clusters and GraphSAINT samples have all edges among their nodes, with the published weights.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ fn saint_weights_are_the_chances_of_the_paper() {
     for_each_seed("GraphSAINT", 400, check_saint);
 }
 
-/// All edges among some nodes, in the order of the nodes.
+/// Checks that a subgraph has all edges among `nodes`, in node order.
 fn check_induced(graph: &SmallGraph, subgraph: &Subgraph, nodes: &[NodeId]) {
     let block = &subgraph.block;
     assert_eq!(subgraph.nodes(), nodes);
@@ -101,7 +101,7 @@ fn check_saint(seed: u64) {
     }
 }
 
-/// Squared norms of the columns of the mean over neighbours.
+/// Squared column norms of the mean aggregation matrix.
 fn squared_norms(graph: &SmallGraph) -> Vec<f64> {
     let mut norms = vec![0.0; graph.n];
     for row in graph.dense() {
@@ -113,7 +113,7 @@ fn squared_norms(graph: &SmallGraph) -> Vec<f64> {
     norms
 }
 
-/// Chance of one draw of an edge to take each node, and each pair of nodes: by listing all that may be drawn.
+/// Probabilities that one edge draw takes each node, and each pair of nodes, by enumeration.
 fn chances_of_edges(graph: &SmallGraph) -> (Vec<f64>, Vec<Vec<f64>>) {
     let rows: Vec<usize> = (0..graph.n).filter(|&v| graph.csr.degree(v) > 0).collect();
     let (mut covered, mut together) = (vec![0.0; graph.n], vec![vec![0.0; graph.n]; graph.n]);
@@ -131,7 +131,7 @@ fn chances_of_edges(graph: &SmallGraph) -> (Vec<f64>, Vec<Vec<f64>>) {
     (covered, together)
 }
 
-/// Weights of the loss and of edges (Zeng et al., section 3.2) from the chances of one draw.
+/// Checks the weights of the loss and of edges (Zeng et al., section 3.2) from the probabilities of one draw.
 fn check_weights(
     graph: &SmallGraph,
     subgraph: &Subgraph,
@@ -144,7 +144,7 @@ fn check_weights(
     let block = &subgraph.block;
     for (row, &v) in subgraph.nodes().iter().enumerate() {
         let v = v as usize;
-        // Small chances are differences of large numbers here, to sixteen digits.
+        // Small probabilities are differences of larger numbers here, with sixteen digits.
         if covered[v] < 1e-9 {
             continue;
         }

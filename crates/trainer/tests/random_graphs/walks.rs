@@ -1,4 +1,4 @@
-//! Random walks: every step is along an edge or back to the start, and walks end where they have to.
+//! Random walks: every step follows an edge or returns to the start, and walks end where they must.
 
 use girih_sampling::{Bias, Node2Vec, NodeId, RandomWalks, WalkOptions, Walks};
 

@@ -1,4 +1,4 @@
-//! Several ways to compute the same model agree: what is chosen for speed never changes what is computed.
+//! Different ways to compute a model agree: choices for speed do not change results.
 
 use girih_compute::{Activation, Backend, Cpu, Dtype, Shape, SparseOperand};
 use girih_graph_format::{Csr, Matrix, Norm};
@@ -14,14 +14,14 @@ fn difference(a: &Matrix, b: &Matrix) -> f32 {
     a.data().iter().zip(b.data()).map(|(x, y)| (x - y).abs() / largest).fold(0.0, f32::max)
 }
 
-/// No dropout anywhere: both ways of a comparison train on the same numbers.
+/// Configuration without any dropout, so that both ways of a comparison train on equal numbers.
 fn without_dropout(kind: ModelKind) -> TrainConfig {
     let mut config = with_input_dropout(config(kind, 100), 0.0);
     config.model.dropout = 0.0;
     config
 }
 
-/// Logits of the fresh model and after some epochs.
+/// Logits of the initial model and after some epochs.
 fn logits(stage: &Stage, config: &TrainConfig) -> [Matrix; 2] {
     let mut run = stage.run(config);
     let fresh = run.logits().unwrap();
@@ -60,7 +60,7 @@ fn dense_and_sparse_features_give_the_same_logits() {
     }
 }
 
-/// `(Â·X)·W + b` in `f64`, from the definition.
+/// Computes `(Â·X)·W + b` in `f64`, from the definition.
 fn by_definition(graph: &Csr, x: &Matrix, params: &Params<Cpu>) -> Matrix {
     let values: Vec<Matrix> = params.download(&Cpu::new()).unwrap();
     let [weight, bias] = &values[..] else { panic!("a weight and a bias") };
@@ -80,7 +80,7 @@ fn by_definition(graph: &Csr, x: &Matrix, params: &Params<Cpu>) -> Matrix {
     Matrix::new(graph.n_rows(), weight.n_cols(), out).unwrap()
 }
 
-/// A layer that widens aggregates first, one that narrows last; both are Kipf and Welling's formula.
+/// Widening layers aggregate first, narrowing layers last; both equal Kipf and Welling's formula.
 #[test]
 fn both_orders_of_a_graph_convolution_are_its_definition() {
     let cpu = Cpu::new();

@@ -1,4 +1,4 @@
-//! Trained models applied by ranks say what one rank says.
+//! Trained models give equal results on several ranks and on one.
 
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::{Dataset, Features};
@@ -76,7 +76,7 @@ fn recommenders_rank_the_same_items() {
         let ranks = options(scheme, ranks, replication, Exchange::Auto);
         let found = RecommendJob::new(tastes(), &checkpoint, &ranks).on_threads(Cpu::new).unwrap();
         assert_eq!((found.n_users, found.items.len()), (one.n_users, one.items.len()));
-        // Near ties may change places.
+        // Near ties may swap places.
         let n_same = found.items.iter().zip(&one.items).filter(|(a, b)| a == b).count();
         assert!(n_same * 100 > 98 * one.items.len(), "{ranks:?}: {n_same} of {}", one.items.len());
     }

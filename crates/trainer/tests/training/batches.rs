@@ -1,5 +1,5 @@
-//! Mini-batches train what the whole graph trains: exactly where nothing is left out, and the same whoever makes them,
-//! on however many ranks, and wherever a run was interrupted.
+//! Mini-batch training: equal to full-batch training if nothing is left out. Results do not depend on prefetching,
+//! the number of ranks, or interruptions.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,23 +16,23 @@ use girih_trainer::{
 
 use crate::{config, densified, planted, small, train, with_bags_of_words};
 
-/// Networks whose layers read blocks.
+/// Networks that train on blocks.
 const LAYERED: [ModelKind; 5] = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Gin];
 
 fn batches(kind: BatchKind) -> BatchConfig {
     BatchConfig { kind, ..BatchConfig::default() }
 }
 
-/// Plain gradient descent without dropout: what two ways of training differ by is then what their gradients do.
+/// Gradient descent without dropout, so that differences between two runs reflect differences of gradients.
 pub(crate) fn plain(kind: ModelKind, epochs: u64) -> TrainConfig {
     let mut config = small(config(kind, epochs));
-    // Sums over neighbours, which nothing normalises, have steep losses.
+    // Unnormalised sums over neighbours have steep losses.
     let lr = if kind == ModelKind::Gin { 0.002 } else { 0.05 };
     config.optimizer = OptimizerConfig { kind: OptimizerKind::Sgd, lr, ..config.optimizer };
     config
 }
 
-/// Trains, and reads what was written at the end.
+/// Trains a configuration and loads its last checkpoint.
 fn trained(dataset: &Dataset, config: &TrainConfig) -> Checkpoint {
     let folder = tempfile::tempdir().unwrap();
     let options = SessionOptions { checkpoints: Some(folder.path().to_owned()), ..SessionOptions::default() };
@@ -82,7 +82,7 @@ fn all_neighbours_of_all_seeds_make_the_step_of_the_whole_graph() {
         if aggregator == Aggregator::Pool {
             assert_same_training(dataset, &full, &sampled, "pool");
         } else {
-            // An LSTM reads neighbours in an order drawn for the row, which is another number in a batch.
+            // An LSTM draws its reading order by row index, which differs in a batch.
             assert!(train(dataset.clone(), &sampled).unwrap().runs[0].train_loss.is_finite());
         }
     }
@@ -112,7 +112,7 @@ fn one_batch_of_all_clusters_is_the_whole_graph() {
     }
 }
 
-/// Settings of every kind of batches, several of them an epoch, with dropout.
+/// Configurations of every kind of batches, with several batches per epoch and dropout.
 fn of_every_kind() -> Vec<TrainConfig> {
     let fanout = vec![4, 3];
     let cluster = BatchConfig { clusters: Some(9), clusters_per_batch: Some(2), ..batches(BatchKind::Cluster) };
@@ -148,7 +148,7 @@ fn results_do_not_depend_on_how_far_batches_are_made_ahead() {
     }
 }
 
-/// Trains into `folder`, going on from what is there, and stops after so many batches, if it is told to.
+/// Trains into `folder`, resuming existing checkpoints, and stops after `stop_after` batches if given.
 fn train_batches(folder: &Path, dataset: &Dataset, config: &TrainConfig, stop_after: Option<u64>) -> bool {
     let options = SessionOptions { checkpoints: Some(folder.to_owned()), resume: true, ..SessionOptions::default() };
     let mut n_batches = 0;
@@ -192,7 +192,7 @@ fn a_stop_keeps_what_was_done_of_the_epoch() {
 fn ranks_train_what_one_rank_does() {
     let dataset = planted("nodes=300");
     let neighbor = || BatchConfig { fanout: vec![4, 3], ..batches(BatchKind::Neighbor) };
-    // Each rank draws whole layers, and takes what its seeds need of them.
+    // Each rank draws whole layers, and keeps the part that its seeds need.
     let layer = |replace| BatchConfig { fanout: vec![40, 60], replace, ..batches(BatchKind::Layer) };
     let of_neighbors = LAYERED.map(|kind| (kind, neighbor()));
     let of_layers = [(ModelKind::Gcn, layer(true)), (ModelKind::Sage, layer(false))];
@@ -227,7 +227,7 @@ fn ranks_share_the_subgraphs_of_a_step() {
         (ModelKind::Gcn, saint(SaintKind::Edge)),
         (ModelKind::Gin, saint(SaintKind::Walk)),
     ] {
-        // The last step of an epoch has fewer subgraphs than there are ranks.
+        // The last step of an epoch has fewer subgraphs than ranks.
         let batch_size = (batch.kind == BatchKind::Saint).then_some(25);
         let batch = BatchConfig { subgraphs_per_step: 5, ..batch };
         let config = TrainConfig { batch, batch_size, ..plain(kind, 3) };
@@ -248,7 +248,7 @@ fn ranks_share_the_subgraphs_of_a_step() {
     }
 }
 
-/// Trains on ranks, and reads what was written at the end.
+/// Trains on ranks and loads the last checkpoint.
 fn trained_on_ranks(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptions) -> Checkpoint {
     let folder = tempfile::tempdir().unwrap();
     let session = SessionOptions { checkpoints: Some(folder.path().to_owned()), ..SessionOptions::default() };
@@ -257,12 +257,12 @@ fn trained_on_ranks(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptions
     Checkpoint::load(&checkpoint_path(folder.path(), 0)).unwrap()
 }
 
-/// Ranks that each hold a patch.
+/// Options for ranks that each hold a patch.
 fn patches(n_ranks: usize) -> RankOptions {
     RankOptions { layout: GraphPlacement::Patches, ..ranks(n_ranks) }
 }
 
-/// Ranks that each hold the graph, and a patch of features.
+/// Options for ranks that each hold the whole graph and a patch of the features.
 fn split_features(n_ranks: usize) -> RankOptions {
     RankOptions { layout: GraphPlacement::SplitFeatures, ..ranks(n_ranks) }
 }
@@ -280,7 +280,7 @@ fn ranks_with_patches_train_what_one_rank_trains() {
             assert!(difference < 2e-5, "{kind:?}, {n_ranks} ranks: parameters differ by {difference}");
             let scores = |checkpoint: &Checkpoint| checkpoint.progress.last.unwrap().test_accuracy;
             assert_eq!(scores(&found), scores(&expected), "{kind:?}, {n_ranks} ranks");
-            // Who has all of the graph draws what its owners would.
+            // A rank with the whole graph samples the same as the owners of its rows.
             let split = trained_on_ranks(&dataset, &config, &split_features(n_ranks));
             assert_eq!(split.params, found.params, "{kind:?}, {n_ranks} ranks");
         }
@@ -363,7 +363,7 @@ fn edges_may_have_weights_wherever_the_graph_lies() {
     let dataset = planted("nodes=300");
     let weights: Vec<f32> = (0..dataset.graph.nnz()).map(|edge| 0.5 + (edge % 7) as f32 / 4.0).collect();
     let graph = dataset.graph.clone().with_values(Some(weights.into())).unwrap();
-    // Some nodes have edges to themselves, none of weight one.
+    // Some nodes have self-loops, none of weight one.
     let looped = graph.with_self_loops().filtered(|row, column| row != column as usize || row % 3 == 0);
     let weights =
         looped.values().unwrap().iter().map(|weight| if *weight == 1.0 { 0.8 } else { *weight }).collect::<Vec<_>>();
@@ -451,7 +451,7 @@ fn every_kind_of_batches_learns() {
     let dataset = planted("nodes=600");
     let accuracy = |config: &TrainConfig| train(dataset.clone(), config).unwrap().runs[0].best.test_accuracy.unwrap();
     for sampled in of_every_kind() {
-        // Subgraphs of few nodes have hardly an edge.
+        // Small subgraphs have hardly any edges.
         let batch_size = if sampled.batch.kind == BatchKind::Saint { Some(200) } else { sampled.batch_size };
         let sampled = TrainConfig { epochs: 40, batch_size, ..sampled };
         let whole = TrainConfig { batch: BatchConfig::default(), batch_size: None, epochs: 60, ..sampled.clone() };
@@ -499,7 +499,8 @@ fn settings_that_do_not_go_together_are_refused_by_name() {
     }
 }
 
-/// Runs of everything that is scored by layers: networks, what stands around their layers, kinds of batches.
+/// Configurations of everything that layer-wise inference supports: networks, options around layers, kinds of
+/// batches.
 fn scored_by_layers() -> Vec<TrainConfig> {
     let neighbor = || BatchConfig { fanout: vec![3, 4], ..batches(BatchKind::Neighbor) };
     let sampled = |kind, batch| TrainConfig { batch, batch_size: Some(200), ..config(kind, 2) };
@@ -556,7 +557,7 @@ fn scores_layer_by_layer_are_those_of_the_graph() {
 
 #[test]
 fn a_layer_is_computed_for_some_nodes_after_the_others() {
-    // More than are computed at a time, in the last layer, too.
+    // More nodes than one chunk, in the last layer as well.
     let dataset = girih_datasets::load(
         "synth:planted,nodes=70000,degree=3,features=6,classes=3",
         &girih_datasets::LoadOptions::default(),

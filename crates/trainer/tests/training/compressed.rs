@@ -1,4 +1,4 @@
-//! Training on compressed features is training on what they decode to, whatever the model, the batches and the ranks.
+//! Training on codes equals training on their decoded features, for all models, batches and ranks.
 
 use std::time::Duration;
 
@@ -22,17 +22,17 @@ fn with_codec(config: &TrainConfig, codec: CodecSpec) -> TrainConfig {
     TrainConfig { codec: Some(codec), ..config.clone() }
 }
 
-/// Plain gradient descent, with dropout: what two ways of training differ by is what their gradients do, which Adam
-/// would divide by their size.
+/// Gradient descent with dropout, so that differences between two runs reflect differences of gradients. Adam would
+/// divide these by the gradients' size.
 fn descent(kind: ModelKind, epochs: u64) -> TrainConfig {
     let config = config(kind, epochs);
-    // Sums over neighbours, which nothing normalises, have steep losses.
+    // Unnormalised sums over neighbours have steep losses.
     let lr = if kind == ModelKind::Gin { 0.0002 } else { 0.05 };
     let optimizer = OptimizerConfig { kind: OptimizerKind::Sgd, lr, ..config.optimizer };
     TrainConfig { optimizer, ..config }
 }
 
-/// The data as codes, and with what these decode to in every row.
+/// The data with codes as features, and with the decoded rows as features.
 fn both(dataset: &Dataset) -> (Dataset, Dataset) {
     let encoded = dataset.features.clone().unwrap().encoded(CODEC, 0).unwrap();
     let Features::Compressed(codes) = &encoded else { panic!("compressed features") };
@@ -47,7 +47,7 @@ fn decoded(codes: &CompressedFeatures) -> Matrix {
     Matrix::new(codes.n_rows(), codes.width(), values).unwrap()
 }
 
-/// Losses of all epochs, and the score at the end.
+/// Losses of all epochs, and the final score.
 fn losses(dataset: &Dataset, config: &TrainConfig, ranks: Option<usize>) -> (Vec<f32>, f64) {
     let mut losses = Vec::new();
     let mut observe = |event: Event<'_>| {
@@ -79,7 +79,7 @@ fn assert_same(dataset: &Dataset, config: &TrainConfig, ranks: Option<usize>, wh
     assert!((score - expected_score).abs() < 0.02, "{what}: scores differ");
 }
 
-/// Rows wide enough for several blocks of them.
+/// Data with rows so wide that they are decoded in several blocks.
 fn wide() -> Dataset {
     load("synth:planted,degree=10,nodes=700,features=4000,classes=4,signal=8", &LoadOptions::default()).unwrap()
 }
@@ -144,7 +144,7 @@ fn links_are_predicted_from_codes_too() {
     assert_same(&dataset, &TrainConfig { batch, batch_size: Some(200), ..full }, None, "links in batches");
 }
 
-/// The codec of the configuration is the one of the data, whatever features it is made of, and whoever made the codes.
+/// The configuration's codec equals a codec of the data, for dense and sparse features and existing codes.
 #[test]
 fn a_codec_in_the_configuration_encodes_what_is_not_encoded() {
     let sparse = with_bags_of_words(&planted("nodes=300"));
@@ -210,7 +210,7 @@ fn a_configuration_names_its_codec_as_users_do() {
     assert!(error.contains("topk:K") && error.contains("none"), "{error}");
 }
 
-/// Half precision changes next to nothing, a code book of few values more; every layer of a network is told.
+/// Half precision changes almost nothing, a small code book changes more. Every layer is reported.
 #[test]
 fn layers_on_codes_are_compared_with_those_on_features() {
     let (dataset, folder) = (planted("nodes=300"), tempfile::tempdir().unwrap());
@@ -226,7 +226,7 @@ fn layers_on_codes_are_compared_with_those_on_features() {
         assert_eq!((few.codec, few.initial.len(), few.trained.len()), (CODEC, n_layers, n_layers), "{kind:?}");
         for (half, few) in [(&half.initial, &few.initial), (&half.trained, &few.trained)] {
             assert!(half.iter().all(|cosine| (0.9999..1.0001).contains(cosine)), "{kind:?}: {half:?}");
-            // The weights of SGC start at zero, and so do all of its logits.
+            // SGC's weights start at zero, and so do its logits.
             let starts_at_zero = kind == ModelKind::Sgc && *few == [1.0];
             let differ = few.iter().all(|cosine| (0.3..0.9999).contains(cosine));
             assert!(starts_at_zero || differ, "{kind:?}: {few:?}");
@@ -245,8 +245,8 @@ fn layers_on_codes_are_compared_with_those_on_features() {
     assert!(error.contains("name one"), "{error}");
 }
 
-/// Codes are planned the same whether they are there or will be made, take the place of the features, and aggregate
-/// nothing before training.
+/// Plans are equal for existing and future codes. Codes replace the features, and nothing is aggregated before
+/// training.
 #[test]
 fn a_plan_counts_codes() {
     let (dataset, rates) = (wide(), Rates { stream_bytes: 1e10, gather_bytes: 2e10, flops: 1e11 });
@@ -265,7 +265,7 @@ fn a_plan_counts_codes() {
     }
 }
 
-/// A processor has one memory: whatever a cache is asked to hold, codes are where they were, and results say so.
+/// A CPU has one memory: cache settings leave codes in place, and results report this.
 #[test]
 fn tiers_of_a_processor_are_its_memory() {
     let dataset = planted("nodes=300");

@@ -9,7 +9,7 @@ use girih_trainer::{
 
 use crate::{ModelKind, Stage, config, planted, train_epochs};
 
-/// `relu(Â·X·V)·W + X·U + b`: a convolution with a way around it.
+/// Convolution with a skip connection: `relu(Â·X·V)·W + X·U + b`.
 struct Skip {
     convolution: GraphConv,
     last: Linear,

@@ -1,4 +1,4 @@
-//! Ranks compute what one rank does.
+//! Training on several ranks gives the results of one rank.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use girih_trainer::{
 use crate::recommend::{lightgcn, tastes};
 use crate::{config, planted, with_bags_of_words, with_input_dropout};
 
-/// Every scheme, with as many ranks as tests can afford.
+/// Every scheme, with the numbers of ranks that tests can afford.
 pub(crate) const GRIDS: [(Scheme, usize, usize); 8] = [
     (Scheme::OneD, 2, 1),
     (Scheme::OneD, 4, 1),
@@ -33,7 +33,7 @@ pub(crate) fn options(scheme: Scheme, ranks: usize, replication: usize, exchange
     RankOptions::new(grid, exchange, Duration::from_secs(60))
 }
 
-/// Losses of all epochs, and what came out.
+/// Losses of all epochs, and the outcome.
 fn losses(outcome: impl FnOnce(&mut Vec<f32>) -> Result<Outcome, TrainError>) -> (Vec<f32>, Outcome) {
     let mut losses = Vec::new();
     let outcome = outcome(&mut losses).unwrap();
@@ -62,7 +62,7 @@ fn record(losses: &mut Vec<f32>, event: &Event<'_>) -> Control {
     Control::Continue
 }
 
-/// Epochs agree to 1e-5 of the loss; returns what came out on one rank and on several, and what was compared.
+/// Checks that losses of epochs agree to 1e-5. Returns the outcomes on one rank and on several, and a description.
 fn assert_same_losses(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptions) -> (Outcome, Outcome, String) {
     let ((expected, single), (found, shared)) = (on_one_rank(dataset, config), on_ranks(dataset, config, ranks));
     let what = format!("{:?}, {} ({})", config.model.kind, ranks.grid, ranks.exchange);
@@ -73,7 +73,7 @@ fn assert_same_losses(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptio
     (single, shared, what)
 }
 
-/// As [`assert_same_losses`], and scores to a node or two.
+/// As [`assert_same_losses`], and checks that accuracies agree up to a few nodes.
 pub(crate) fn assert_same(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptions) {
     let (single, shared, what) = assert_same_losses(dataset, config, ranks);
     let accuracy = |outcome: &Outcome| outcome.runs[0].last.test_accuracy.unwrap();
@@ -82,7 +82,7 @@ pub(crate) fn assert_same(dataset: &Dataset, config: &TrainConfig, ranks: &RankO
 
 #[test]
 fn every_model_trains_on_every_plan_as_on_one_rank() {
-    // A number of nodes that no number of ranks divides.
+    // No tested number of ranks divides this number of nodes.
     let dataset = planted("nodes=307");
     for kind in ModelKind::CLASSIFIERS {
         for (scheme, ranks, replication) in GRIDS {
@@ -113,7 +113,7 @@ fn cuts_stages_and_chunks_change_the_order_of_sums_alone() {
             let base = options(scheme, ranks, replication, exchange);
             let ranks = RankOptions { cuts, stages, chunks, ..base };
             assert_same(&dataset, &config(ModelKind::Gat, 5), &ranks);
-            // Hidden rows of several lines of memory, which come in parts.
+            // Hidden rows of several cache lines, which are sent in chunks.
             let gcn = config(ModelKind::Gcn, 5);
             assert_same(&dataset, &TrainConfig { model: ModelConfig { hidden: 136, ..gcn.model }, ..gcn }, &ranks);
         }
@@ -133,7 +133,7 @@ fn pools_and_sequences_of_neighbours_are_fetched() {
     }
 }
 
-/// Moments of a rank's own nodes alone would be far off: communities differ, and lie in different ranges of ids.
+/// Moments of a rank's own nodes would be far off: communities differ, and have different ranges of ids.
 #[test]
 fn batch_normalisation_takes_the_moments_of_all_nodes() {
     let dataset = planted("nodes=307");
@@ -147,7 +147,7 @@ fn batch_normalisation_takes_the_moments_of_all_nodes() {
     }
 }
 
-/// Embeddings are cut, every rank takes a share of the triples and of the users to rank for; lists differ by near ties.
+/// Embeddings are partitioned, and ranks share triples and users. Recommendations may differ by near ties.
 fn assert_ranks_recommend_the_same(dataset: &Dataset, config: &TrainConfig, ranks: &RankOptions) {
     let (single, shared, what) = assert_same_losses(dataset, config, ranks);
     let scores = |outcome: &Outcome| outcome.runs[0].last.ranking.unwrap();
@@ -168,7 +168,7 @@ fn recommenders_train_on_every_plan_as_on_one_rank() {
     }
 }
 
-/// The last batch of an epoch has fewer triples than there are ranks, and most ranks hold no user.
+/// The last batch of an epoch has fewer triples than ranks, and most ranks hold no user.
 #[test]
 fn ranks_without_triples_or_users_take_part() {
     let train = Csr::new(3, 37, vec![0, 4, 8, 11], vec![0, 9, 20, 36, 1, 9, 21, 35, 2, 20, 30], None).unwrap();
@@ -180,7 +180,7 @@ fn ranks_without_triples_or_users_take_part() {
     }
 }
 
-/// Rows that are spread over ranks come together in a checkpoint, which any number of ranks cuts again.
+/// Checkpoints gather the rows of all ranks, and any number of ranks can partition them again.
 #[test]
 fn checkpoints_of_embeddings_fit_any_number_of_ranks() {
     let folders: [_; 2] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
@@ -219,7 +219,7 @@ fn checkpoints_of_embeddings_fit_any_number_of_ranks() {
     close("second moments", &straight.moments[name].1, &mixed.moments[name].1);
 }
 
-/// The transpose of a directed graph has blocks of its own.
+/// The transpose of a directed graph has its own blocks.
 #[test]
 fn directed_graphs_and_sparse_features_are_cut() {
     let mut dataset = with_bags_of_words(&planted("nodes=203"));
@@ -240,7 +240,7 @@ fn directed_graphs_and_sparse_features_are_cut() {
     }
 }
 
-/// Features stored as bf16 are aggregated once, before training, and rounded once: sums of steps stay `f32`.
+/// Features stored as bf16 are aggregated once, before training, and rounded once. Partial sums stay `f32`.
 #[test]
 fn aggregates_stored_as_bf16_are_rounded_once() {
     let dataset = planted("nodes=203");
@@ -268,7 +268,7 @@ fn rounding_on_the_wire_is_small_and_alike_on_any_ranks() {
         assert_eq!(none, None, "{kind:?}");
         let [two, four] = [(Scheme::OneD, 2), (Scheme::TwoD, 4)].map(|(scheme, n)| on(scheme, n, Dtype::Bf16));
         let (error, other) = (two.1.unwrap_or(0.0), four.1.unwrap_or(0.0));
-        // What is computed once is not rounded, and the control reads no rows of others.
+        // Products before training are not rounded, and the MLP reads no rows of other ranks.
         if matches!(kind, ModelKind::Sgc | ModelKind::Mlp) {
             assert!((two.0 - exact).abs() < 1e-5 * exact && error == 0.0, "{kind:?}: {two:?}, exactly {exact}");
             continue;
@@ -280,7 +280,7 @@ fn rounding_on_the_wire_is_small_and_alike_on_any_ranks() {
     }
 }
 
-/// More groups than replicas have panels to work on, and as many ranks as nodes.
+/// More groups than replicas have panels, and as many ranks as nodes.
 #[test]
 fn ranks_without_work_take_part() {
     let dataset = planted("nodes=40");
@@ -296,7 +296,7 @@ fn ranks_take_turns_at_scores_layer_by_layer() {
         ("nodes=300", ModelKind::Sage, 3),
         ("nodes=300", ModelKind::Gat, 2),
         ("nodes=300", ModelKind::Gcn, 3),
-        // More ranks than nodes of a part, and than rounds need.
+        // More ranks than nodes in a part of the split, and than rounds need.
         ("nodes=40", ModelKind::Gcn, 17),
     ] {
         let dataset = planted(nodes);

@@ -1,4 +1,4 @@
-//! Graphs without features train on features that are made from them or learned, by every way of training alike.
+//! Graphs without features train on generated or learned features, in every way of training.
 
 use girih_compress::CodecSpec;
 use girih_compute::{Cpu, Dtype};
@@ -25,7 +25,7 @@ fn from(rule: FeaturesFrom, config: TrainConfig) -> TrainConfig {
     TrainConfig { features_from: Some(rule), ..config }
 }
 
-/// Networks that a rule goes with.
+/// Networks that support a rule.
 fn models(rule: FeaturesFrom) -> impl Iterator<Item = ModelKind> {
     ModelKind::CLASSIFIERS.into_iter().filter(move |&kind| kind != ModelKind::Sgc || !rule.knows_nodes())
 }
@@ -46,7 +46,7 @@ fn every_model_trains_on_features_of_every_rule() {
     }
 }
 
-/// Communities show in who the neighbours are, which rows of ids tell.
+/// Only the neighbours' ids reveal communities; one-hot rows and embeddings encode ids.
 #[test]
 fn rows_of_their_own_tell_communities_apart() {
     let dataset = bare(400);

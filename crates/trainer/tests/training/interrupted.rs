@@ -1,4 +1,4 @@
-//! A run is a function of its configuration and data: not of interruptions, and not of threads.
+//! A run depends only on its configuration and data, not on interruptions or threads.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use girih_trainer::{
 
 use crate::{Stage, config, planted, train, train_epochs, train_into};
 
-/// Small, but with dropout, decay, a schedule and a warm-up, so that a forgotten piece of state shows.
+/// Small, but with dropout, weight decay, a schedule and a warm-up, so that missing state shows.
 fn demanding(kind: ModelKind, optimizer: OptimizerKind) -> TrainConfig {
     let optimizer =
         OptimizerConfig { kind: optimizer, schedule: Schedule::Cosine {}, warmup: 3, ..OptimizerConfig::default() };
@@ -27,7 +27,7 @@ fn bytes_of(checkpoint: &Checkpoint) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// The state after six more epochs of a run that a new session restored from `checkpoint`, and their losses.
+/// Losses and final state of six more epochs in a new session that restores `checkpoint`.
 fn six_more(dataset: &Dataset, config: &TrainConfig, checkpoint: &Checkpoint) -> (Vec<f32>, Checkpoint) {
     let stage = Stage::new(dataset.clone(), config);
     let mut run = stage.run(config);
@@ -128,7 +128,7 @@ fn more_epochs_lengthen_a_finished_session() {
     assert_same_checkpoints(once.path(), twice.path(), 1);
 }
 
-/// Which epochs are scored changes no step.
+/// Evaluation does not change the steps.
 #[test]
 fn other_epochs_may_be_scored_when_a_run_goes_on() {
     let (once, twice) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -192,8 +192,7 @@ fn assert_same_checkpoints(a: &Path, b: &Path, runs: u64) {
     }
 }
 
-/// How many of the rows that are placed lie where follows from the memory that there is, which may be another when
-/// training goes on.
+/// Shares of the cache follow from available memory, which may differ when training resumes.
 #[test]
 fn training_goes_on_with_other_shares_of_what_is_placed() {
     let folder = tempfile::tempdir().unwrap();

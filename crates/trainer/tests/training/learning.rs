@@ -75,7 +75,7 @@ fn bf16_storage_trains_like_f32() {
     }
 }
 
-/// Every node has its class and, in the first two classes, the next one too.
+/// Multi-label data: every node has its class and, in the first two classes, also the next class.
 fn with_several_labels(dataset: Dataset) -> Dataset {
     let Some(Labels::Single { n_classes, classes }) = &dataset.labels else { panic!("one class per node") };
     let mut targets = vec![0.0; dataset.n_nodes() * n_classes];

@@ -10,7 +10,7 @@ use girih_trainer::{
 
 use crate::{ModelKind, config, planted, train};
 
-/// `n` nodes with two features and two classes on a given graph.
+/// A data set of two features and two classes on a given graph.
 fn two_classes(graph: Csr, split: Split) -> Dataset {
     let n = graph.n_rows();
     let features = Matrix::new(n, 2, (0..2 * n).map(|i| f32::from(i % 4 < 2)).collect::<Vec<_>>()).unwrap();
@@ -140,7 +140,7 @@ fn settings_that_make_no_sense_are_named() {
         ("lr", optimizer(OptimizerConfig { lr: 0.0, ..OptimizerConfig::default() })),
         ("lr", optimizer(OptimizerConfig { lr: f64::INFINITY, ..OptimizerConfig::default() })),
         ("weight_decay", optimizer(OptimizerConfig { weight_decay: -1.0, ..OptimizerConfig::default() })),
-        // The nearest numbers of 32 bits are limits.
+        // Rounding to `f32` reaches the limit.
         ("dropout", model(ModelConfig { dropout: 0.999_999_99, ..ModelConfig::default() })),
         ("beta2", optimizer(OptimizerConfig { beta2: 0.999_999_99, ..OptimizerConfig::default() })),
         ("eps", optimizer(OptimizerConfig { eps: 1e-50, ..OptimizerConfig::default() })),

@@ -1,5 +1,5 @@
-//! Link predictors learn, on the whole graph and on batches of links, resume bit for bit, and refuse what makes no
-//! sense.
+//! Link predictors learn, on the whole graph and on batches of links, resume bit for bit, and refuse invalid
+//! settings.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use girih_trainer::{
 
 use crate::{config, densified, planted, small, train, train_into, with_bags_of_words};
 
-/// A link predictor without dropout, of which small graphs need none.
+/// Configuration of a link predictor without dropout, which small graphs do not need.
 fn links(kind: ModelKind, epochs: u64) -> TrainConfig {
     TrainConfig { task: TaskKind::Links, ..small(config(kind, epochs)) }
 }
@@ -25,7 +25,7 @@ fn on_batches(config: TrainConfig) -> TrainConfig {
     TrainConfig { batch, batch_size: Some(200), ..config }
 }
 
-/// Few communities, whose nodes have most of their links inside.
+/// A graph of few communities with most links inside them.
 fn communities() -> Dataset {
     planted("nodes=400")
 }
@@ -106,7 +106,7 @@ fn load(folder: &Path) -> Checkpoint {
     Checkpoint::load(&checkpoint_path(folder, 0)).unwrap()
 }
 
-/// Trains on, stopping after so many batches or epochs.
+/// Resumes training and stops after `stop_after` batches or epochs.
 fn train_some(folder: &Path, config: &TrainConfig, stop_after: Option<u64>) -> bool {
     let options = SessionOptions { checkpoints: Some(folder.to_owned()), resume: true, ..SessionOptions::default() };
     let mut n_done = 0;

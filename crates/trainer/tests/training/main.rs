@@ -1,6 +1,6 @@
-//! Laws of training: what must hold whatever the data, the number of threads, or the moment of an interruption.
+//! Properties of training that hold for any data, number of threads and interruption.
 //!
-//! Gradients have their own checks in `gradients.rs`; accuracy on real graphs is a matter of the whole system.
+//! Gradients have their own checks in `gradients.rs`. Accuracy on real graphs is tested on the whole system.
 
 mod agreement;
 mod applied;
@@ -29,7 +29,7 @@ use girih_trainer::{
     SessionOptions, Targets, Task, TrainConfig, TrainError,
 };
 
-/// A planted graph of communities that a graph model tells apart and a perceptron hardly does.
+/// A planted graph whose communities a graph model can tell apart, but an MLP hardly can.
 fn planted(settings: &str) -> Dataset {
     load(&format!("synth:planted,degree=10,features=48,classes=4,{settings}"), &LoadOptions::default()).unwrap()
 }
@@ -38,25 +38,25 @@ fn config(kind: ModelKind, epochs: u64) -> TrainConfig {
     TrainConfig { model: ModelConfig { kind, ..ModelConfig::default() }, epochs, ..TrainConfig::default() }
 }
 
-/// The configuration without dropout, and with few heads, which make tests slow.
+/// The configuration without dropout and with few heads, because heads slow tests down.
 fn small(config: TrainConfig) -> TrainConfig {
     let heads = if config.model.kind.has_heads() { 2 } else { config.model.heads };
     TrainConfig { model: ModelConfig { dropout: 0.0, heads, ..config.model }, ..config }
 }
 
-/// The configuration with another dropout of the input features; zero makes the first aggregation a constant.
+/// The configuration with another input dropout. Zero makes the first aggregation a constant.
 fn with_input_dropout(config: TrainConfig, p: f64) -> TrainConfig {
     TrainConfig { model: ModelConfig { input_dropout: Some(p), ..config.model }, ..config }
 }
 
-/// The same data with features that store their zeros.
+/// The data with its sparse features stored densely.
 fn densified(dataset: &Dataset) -> Dataset {
     let Some(Features::Sparse(csr)) = &dataset.features else { panic!("the features are sparse") };
     let dense = girih_graph_format::Matrix::from_sparse(csr);
     Dataset { features: Some(Features::Dense(dense)), ..dataset.clone() }
 }
 
-/// The same data with bags of words as features: one word in twelve, depending on the node's class.
+/// The data with bags of words as features: a row has one word in twelve, depending on the class.
 fn with_bags_of_words(dataset: &Dataset) -> Dataset {
     let Some(Labels::Single { classes, .. }) = &dataset.labels else { panic!("one class per node") };
     let indptr: Vec<u64> = (0..=dataset.n_nodes() as u64).map(|v| 4 * v).collect();
@@ -70,7 +70,7 @@ fn train(dataset: Dataset, config: &TrainConfig) -> Result<Outcome, TrainError> 
     girih_trainer::train(&Cpu::new(), dataset, config, &SessionOptions::default(), &mut |_| Control::Continue)
 }
 
-/// Trains with a checkpoint in `folder`, stopping after epoch `stop_after` of the last run if one is given.
+/// Trains with a checkpoint in `folder`. Stops after epoch `stop_after` of the last run, if given.
 fn train_into(folder: &Path, dataset: Dataset, config: &TrainConfig, stop_after: Option<u64>) -> Outcome {
     let options = SessionOptions { checkpoints: Some(folder.to_owned()), resume: true, ..SessionOptions::default() };
     let mut observe = |event: Event<'_>| match event {
@@ -80,7 +80,7 @@ fn train_into(folder: &Path, dataset: Dataset, config: &TrainConfig, stop_after:
     girih_trainer::train(&Cpu::new(), dataset, config, &options, &mut observe).unwrap()
 }
 
-/// Everything that a run borrows, for tests that look inside a run.
+/// Values that a run borrows, for tests that inspect a run.
 struct Stage {
     cpu: Cpu,
     inputs: Inputs<Cpu>,
@@ -92,7 +92,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Prepares what the model of `config` needs.
+    /// Prepares the inputs of `config`'s model.
     fn new(dataset: Dataset, config: &TrainConfig) -> Self {
         let (model, _) = build(&Cpu::new(), config, dims(&dataset));
         Self::with_needs(dataset, config, &model.input_spec())
@@ -112,7 +112,7 @@ impl Stage {
         Task::new(&self.cpu, &self.labels, &self.targets, &self.split).unwrap()
     }
 
-    /// The run of `config` at its start.
+    /// Initial run of `config`.
     fn run<'a>(&'a self, config: &'a TrainConfig) -> FullBatch<'a, Cpu> {
         let (model, params) = build(&self.cpu, config, self.dims);
         FullBatch::new(&self.cpu, &self.inputs, self.task(), config, model, params, 0).unwrap()

@@ -1,4 +1,4 @@
-//! Graphs whose weights sum to zero or below are refused, or normalised by absolute weights, by every way of training.
+//! Graphs with degrees of zero or below are refused, or normalised by absolute weights, in every way of training.
 
 use girih_compute::Cpu;
 use girih_datasets::Dataset;
@@ -14,11 +14,11 @@ use crate::batches::{assert_same_training, plain};
 use crate::distributed::{GRIDS, assert_same, options};
 use crate::{config, planted, small, train, train_into};
 
-/// Networks that divide by degrees.
+/// Networks that normalise by degree.
 const NORMALIZING: [ModelKind; 5] =
     [ModelKind::Gcn, ModelKind::Sgc, ModelKind::Sage, ModelKind::Ngcn, ModelKind::Appnp];
 
-/// A graph with weights by the ends of each edge, the same in both directions; the last node has no edge.
+/// A graph with symmetric weights, as a function of an edge's ends. The last node has no edge.
 fn weighted(nodes: usize, weight: impl Fn(u32, u32) -> f32 + Sync) -> Dataset {
     let dataset = planted(&format!("nodes={nodes}"));
     let last = nodes as u32 - 1;
@@ -30,7 +30,7 @@ fn weighted(nodes: usize, weight: impl Fn(u32, u32) -> f32 + Sync) -> Dataset {
     Dataset { graph, ..dataset }
 }
 
-/// Friends and foes, most of them foes.
+/// A signed graph, with mostly negative weights.
 fn signed(nodes: usize) -> Dataset {
     weighted(nodes, |u, v| if (u * 7 + v * 3) % 5 < 2 { 1.0 } else { -1.5 })
 }

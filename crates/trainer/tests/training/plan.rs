@@ -1,4 +1,4 @@
-//! What a plan says before training is what training then does.
+//! Plans predict what training then does.
 
 use girih_compute::{Dtype, Rates};
 use girih_datasets::Dataset;
@@ -52,7 +52,7 @@ fn plans_grow_with_what_they_plan() {
     assert!((epochs(&longer) - 2.0 * epochs(&one)).abs() < 1e-6 * epochs(&longer));
 }
 
-/// Data of a size that no card holds with rows of all nodes in every layer.
+/// Sizes of data whose rows of all nodes in every layer exceed any GPU.
 fn large() -> DataSizes {
     DataSizes {
         n_nodes: 111_000_000,
@@ -91,15 +91,15 @@ fn scores_layer_by_layer_need_no_room_for_rows_of_all_nodes() {
     let peak = |score_by, tiers| of(score_by, tiers).unwrap().peak_bytes as f64 / 1e9;
     let (graph, layers) = (Some(ScoreBy::Graph), Some(ScoreBy::Layers));
     assert!(peak(graph, cached) > 200.0, "{}", peak(graph, cached));
-    // The graph that is drawn from, a tenth of the features and a batch; rows of layers are on the host.
+    // The sampled graph, a tenth of the features and a batch; rows of layers are on the host.
     assert!((15.0..40.0).contains(&peak(layers, cached)), "{}", peak(layers, cached));
     assert_eq!(peak(None, cached), peak(layers, cached));
-    // Rows of two layers, and features.
+    // Rows of two layers, and the features.
     let on_card = peak(layers, CacheConfig::default());
     assert!((150.0..200.0).contains(&on_card), "{on_card}");
 }
 
-/// Of nodes with as many neighbours as no others scores need more memory, and no more time: they are few.
+/// Nodes with the most neighbours need more memory in layer-wise inference, but no more time, because they are few.
 #[test]
 fn scores_layer_by_layer_have_room_for_the_largest_nodes() {
     let batch = BatchConfig { kind: BatchKind::Neighbor, score_by: Some(ScoreBy::Layers), ..BatchConfig::default() };
@@ -108,7 +108,7 @@ fn scores_layer_by_layer_have_room_for_the_largest_nodes() {
     let skewed = DataSizes { n_edges_at_once: 100_000_000, ..even };
     let [even, skewed] = [even, skewed].map(|data| Plan::on_cuda(&config, &data).unwrap());
     assert_eq!(skewed.total_seconds, even.total_seconds);
-    // At least two words an edge, where it is drawn and where it is multiplied.
+    // At least two words per edge: one for the sampled edge, one for the product.
     let more = skewed.peak_bytes - even.peak_bytes;
     assert!((800_000_000 * 95 / 100..).contains(&more), "{more} bytes more");
 }
@@ -126,7 +126,7 @@ fn sizes_know_the_edges_of_the_largest_nodes() {
 
 #[test]
 fn a_rank_needs_memory_for_its_share_of_a_step() {
-    // Scores of the full graph take more than steps, on one rank and on several.
+    // Evaluation on the full graph takes more memory than steps, on one rank and on several.
     let peak = |config: &TrainConfig| Plan::on_cuda(config, &large()).unwrap().step_peak_bytes;
     let neighbor = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![10, 5], ..BatchConfig::default() };
     let neighbor = TrainConfig { batch: neighbor, ..config(ModelKind::Sage, 1) };

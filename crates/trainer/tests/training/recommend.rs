@@ -15,10 +15,10 @@ use crate::{config, planted, train, train_into};
 
 const USERS: usize = 240;
 const ITEMS: usize = 200;
-/// Users and items of one taste.
+/// Number of tastes. Users and items each have one.
 const TASTES: usize = 5;
 
-/// Users who meet items of their own taste only: twelve in training, four afterwards.
+/// Data of users who interact only with items of their own taste: twelve in training, four in the test.
 pub(crate) fn tastes() -> Dataset {
     let mut parts = [(Vec::new(), Vec::new()), (Vec::new(), Vec::new())];
     for user in 0..USERS {
@@ -61,14 +61,14 @@ fn tastes_are_learnt() {
     let outcome = train(tastes(), &lightgcn(20)).unwrap();
     let run = &outcome.runs[0];
     let ranking = run.best.ranking.unwrap();
-    // Of 28 items of the own taste that are not met, 20 are shown: chance within the taste is 0.71, without it 0.1.
+    // 20 of 28 unseen items of the user's taste are shown: random recall is 0.71 within the taste, and 0.1 overall.
     assert!(ranking.recall_at_20 > 0.6 && ranking.hits_at_20 > 0.9, "{ranking:?}");
     assert!((ranking.precision_at_20 - ranking.recall_at_20 * 4.0 / 20.0).abs() < 1e-12, "four test items each");
     assert!(run.train_loss < 0.3, "{}", run.train_loss);
     assert_eq!(outcome.test, None);
 }
 
-/// Items of a training are never recommended, and others come without repeats.
+/// Training items are never recommended, and recommendations have no repeats.
 #[test]
 fn recommendations_are_new_to_their_user() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Scores are what they are called: undefined ones have no value, and the epoch is chosen by what is defined.
+//! Scores without a definition have no value, and defined scores choose the epoch.
 
 use girih_compute::Cpu;
 use girih_datasets::{Dataset, Labels, LoadOptions, Split, load};
@@ -13,7 +13,7 @@ fn two_classes() -> Dataset {
     load("synth:planted,nodes=200,degree=8,features=16,classes=2", &LoadOptions::default()).unwrap()
 }
 
-/// The data with some nodes alone in a part.
+/// The data with a changed split.
 fn with_split(dataset: Dataset, change: impl FnOnce(&mut Split, &[u32])) -> Dataset {
     let Some(Labels::Single { classes, .. }) = &dataset.labels else { panic!("one class per node") };
     let mut split = dataset.splits[0].clone();
@@ -63,7 +63,7 @@ fn without_validation_nodes_the_last_epoch_is_the_best_and_patience_is_refused()
     }
     let message = train(dataset.clone(), &TrainConfig { patience: Some(3), ..by_area(7) }).unwrap_err().to_string();
     assert!(message.contains("patience") && message.contains("validation nodes with a label"), "{message}");
-    // The published settings of a network have patience, which nobody has asked for.
+    // The network's published settings have patience, which the user did not request.
     let gat = TrainConfig { epochs: 2, ..TrainConfig::for_model(ModelKind::Gat) };
     assert_eq!(train(dataset, &gat).unwrap().runs[0].chosen_by, ChosenBy::LastEpoch);
 

@@ -18,7 +18,7 @@ use crate::paths;
 use crate::report;
 use crate::scores::NodeScore;
 
-/// The folder of a training session, with what goes into it before training.
+/// Folder of a training session, with the contents that are known before training.
 #[derive(Clone, Debug)]
 pub struct OutputFolder {
     path: PathBuf,
@@ -30,7 +30,7 @@ pub struct OutputFolder {
 }
 
 impl OutputFolder {
-    /// A folder at `path`, not made yet.
+    /// Folder at `path`, which is not created yet.
     ///
     /// # Errors
     /// When files are there already and training does not resume, or none can be written.
@@ -51,7 +51,7 @@ impl OutputFolder {
         Ok(folder)
     }
 
-    /// Refuses a folder with files in it, unless training goes on there.
+    /// Refuses a folder that contains files, unless training resumes there.
     fn refuse_used(&self) -> Result<(), CliError> {
         let used = std::fs::read_dir(&self.path).is_ok_and(|mut entries| entries.next().is_some());
         if !used || self.resume {
@@ -62,7 +62,7 @@ impl OutputFolder {
         Err(CliError::Other(format!("{}: the folder is not empty; {remedy} folder", self.path.display())))
     }
 
-    /// The same with the configuration that training has.
+    /// Replaces the configuration by the final one of training.
     ///
     /// # Errors
     /// Never in practice: every setting has a TOML form.
@@ -70,7 +70,7 @@ impl OutputFolder {
         Ok(Self { config: settings::to_toml(data, config)?, settings: config.clone(), ..self })
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -79,14 +79,14 @@ impl OutputFolder {
         self.path.join(CONFIG_FILE)
     }
 
-    /// Makes the folder with its configuration, and opens its history, for this process alone.
+    /// Creates the folder with its configuration, locks it for this process, and opens its history.
     ///
     /// # Errors
     /// When it cannot be written, or another process trains into it.
     pub fn begin(&self) -> Result<History, CliError> {
         std::fs::create_dir_all(&self.path).map_err(|e| CliError::io(&self.path, e))?;
         let lock = locked(&self.path)?;
-        // Another training may have written here since.
+        // Another training session may have written here since the first check.
         self.refuse_used()?;
         if self.resume && !checkpoint_path(&self.path, 0).exists() {
             tracing::warn!("{}: no checkpoint to resume; training starts from epoch 1", self.path.display());
@@ -96,7 +96,7 @@ impl OutputFolder {
         Ok(History::open(&self.path.join("metrics.jsonl"), self.resume)?.holding(lock))
     }
 
-    /// Names the settings that a resumed session changes.
+    /// Notes the settings that a resumed session changes.
     fn tell_changes(&self) -> Result<(), CliError> {
         let file = self.config_file();
         if !self.resume || !file.exists() {
@@ -109,7 +109,7 @@ impl OutputFolder {
         Ok(())
     }
 
-    /// Writes the result and the page with the curves, of classified nodes those of `score`.
+    /// Writes the result and the page with the curves; `score` is that of classified nodes.
     ///
     /// # Errors
     /// When they cannot be written.
@@ -124,7 +124,7 @@ impl OutputFolder {
     }
 }
 
-/// A folder, opened for this process alone as long as that stays open; `None` where folders cannot be locked.
+/// Opens and locks a folder for this process. `None` on systems where folders cannot be locked.
 fn locked(folder: &Path) -> Result<Option<File>, CliError> {
     if !cfg!(unix) {
         return Ok(None);

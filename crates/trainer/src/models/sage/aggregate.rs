@@ -1,4 +1,4 @@
-//! What a layer of GraphSAGE makes of the rows of a node's neighbours.
+//! Aggregation over a node's neighbours in a GraphSAGE layer.
 
 use girih_compute::{Activation, Backend, ComputeError, Shape};
 
@@ -10,24 +10,25 @@ use crate::tape::{AggregateOptions, LinearOptions, Tape};
 
 /// An [`Aggregator`] with its parameters in a layer (Hamilton et al., NeurIPS 2017, section 3.3).
 pub(super) enum Aggregate {
-    /// `mean(H)`.
+    /// Mean, `mean(H)`.
     Mean {
-        /// From the columns of a row to those of the layer's result: the mean is taken where rows are narrow.
+        /// Widths of the layer's operand and result. The mean is taken on the narrower side.
         widths: (usize, usize),
     },
-    /// `max(relu(H·W + b))`, element by element.
+    /// Element-wise maximum, `max(relu(H·W + b))`.
     Pool(Linear),
-    /// The last state of an LSTM over the rows in a random order.
+    /// Last state of an LSTM over the rows in a random order.
     Lstm {
-        /// From a row to the gates.
+        /// Weight from a row to the gates, with bias.
         inputs: Linear,
-        /// From a state to the gates.
+        /// Recurrent weight, from a state to the gates.
         recurrent: ParamId,
     },
 }
 
 impl Aggregate {
-    /// From rows of `widths.0` to aggregates of `widths.1` columns, which the layer takes to `outputs`.
+    /// Aggregator from rows of `inputs` columns to aggregates of `width` columns. `outputs` is the width of the
+    /// layer's result.
     pub(super) fn new<B: Backend>(
         init: &mut ParamInit<'_, B>,
         aggregator: Aggregator,
@@ -45,7 +46,7 @@ impl Aggregate {
         })
     }
 
-    /// The aggregates; `None` where it is cheaper to take their mean after the layer's weight.
+    /// Aggregates; `None` if it is cheaper to take the mean after the product with the layer's weight.
     pub(super) fn forward<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,
