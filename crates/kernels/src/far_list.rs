@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! ids of the previous batch ──▶ a position for each node ─┐
-//! ids ────────────────────────────────────────────────────┴─▶ far: ids and positions;  kept: an address for each other row
+//! ids ────────────────────────────────────────────────────┴─▶ far: ids and positions;  kept: addresses of the others
 //! ```
 
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! host    all rows: a range from each rank of the process ─────────┐
-//! GPUs    copies of the rows that the placement gives them ────────┴─▶ a list of addresses on each GPU: a word for each row
+//! GPUs    copies of the rows that the placement gives them ────────┴─▶ a list on each GPU: an address for each row
 //! ```
 //! Kernels read a row at the address in the list, whether it lies on this GPU, on another one or, pinned, on the host.
 //! One launch reads all of them. There is no list if no row is on a GPU and the host has one range. Rows that the host

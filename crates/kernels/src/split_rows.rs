@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! hot     fetched once, before the first batch ──▶ every GPU
-//! others  ids ──▶ host ──▶ one thread: ask the ranks that have them ──▶ all cores: fill a pinned buffer ──▶ copy ──▶ as rows of one host
+//! others  ids ──▶ host ──▶ one thread: ask the ranks that have them ──▶ all cores: fill a pinned buffer
+//!                                                                       ──▶ copy ──▶ as rows of one host
 //! ```
 //! All ranks fetch a batch together; a rank that needs no rows takes part, too. The trainer implements the fetch
 //! ([`FetchRows`]), so that this module is independent of hosts. From pinned buffers on it works as

@@ -120,7 +120,7 @@ pub(crate) struct Batch {
     pub(crate) ids: Ids,
     /// Ids that no thread has taken.
     cursor: Cursor,
-    /// Room on the device for a row for each id, in order.
+    /// Device address with space for a row for each id, in order.
     pub(crate) to: u64,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Rows {
     /// Address of the first row.
     pub(crate) address: u64,
     pub(crate) row_bytes: usize,
-    /// Bytes from the start of a row to that of the next; at least [`row_bytes`](Self::row_bytes).
+    /// Bytes from the start of a row to that of the next; at least `row_bytes`.
     pub(crate) pitch_bytes: usize,
 }
 

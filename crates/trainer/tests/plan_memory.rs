@@ -79,7 +79,8 @@ fn measured_peak(config: &TrainConfig) -> usize {
     let targets = Targets::upload(&cpu, &labels).unwrap();
     let (model, params) = build(&cpu, config, dims);
     let input_spec = model.input_spec();
-    let inputs = Inputs::prepare(&cpu, dataset.graph, dataset.features.unwrap(), &input_spec, config.precision).unwrap();
+    let inputs =
+        Inputs::prepare(&cpu, dataset.graph, dataset.features.unwrap(), &input_spec, config.precision).unwrap();
     PEAK.store(LIVE.load(Ordering::Relaxed), Ordering::Relaxed);
     let task = Task::new(&cpu, &labels, &targets, &dataset.splits[0]).unwrap();
     let mut run = FullBatch::new(&cpu, &inputs, task, config, model, params, 0).unwrap();

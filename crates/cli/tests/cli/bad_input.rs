@@ -1,6 +1,6 @@
-//! Input that breaks a rule, through the whole program: status 1, one message that names the file, nothing left behind.
+//! Invalid input to the whole program: exit status 1, one message that names the file, and no files left behind.
 //!
-//! Cut and flipped copies of every format are a matter of the loaders' own tests.
+//! Truncated and bit-flipped copies of every format are covered by the loaders' own tests.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -10,10 +10,10 @@ use girih_graph_format::file::{NpzWriter, write_npy};
 
 use crate::girih::{Workspace, girih, names_in, says};
 
-/// The writer of an archive in a file.
+/// Writer of an archive in a file.
 type Archive<'a> = NpzWriter<&'a mut BufWriter<File>>;
 
-/// A folder with a good edge list of six nodes, features and labels; tests replace one of them.
+/// Folder with a valid edge list of six nodes, features and labels; tests replace one of them.
 struct Case {
     work: Workspace,
 }
@@ -31,7 +31,7 @@ impl Case {
         fs::write(self.work.path(name), text).unwrap();
     }
 
-    /// A `.npy` file with any header.
+    /// Writes a `.npy` file with an arbitrary header.
     fn npy(&self, name: &str, descr: &str, fortran: bool, shape: &str, data: &[u8]) {
         let order = if fortran { "True" } else { "False" };
         let header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}");
@@ -43,7 +43,7 @@ impl Case {
         fs::write(self.work.path(name), bytes).unwrap();
     }
 
-    /// The message of training on `data` with the features and labels beside it, if that format needs them.
+    /// Message of training on `data`, with the features and labels beside it if the format needs them.
     fn refusal(&self, data: &str, culprit: &str) -> String {
         let before = names_in(self.work.folder());
         let message = girih(&self.train(data)).refused(1);
@@ -126,7 +126,7 @@ fn features() {
     case.refusal("edges.csv", "x.npy");
 }
 
-/// Columns one after the other are the same numbers: they train to the same loss.
+/// Column-major features hold the same numbers, so training gives the same loss.
 #[test]
 fn features_in_fortran_order_are_read_right() {
     let case = Case::new();
@@ -177,7 +177,7 @@ fn isolated_nodes_train() {
     assert!(result["train_loss"].as_f64().unwrap().is_finite(), "{result}");
 }
 
-/// An archive of the heterophilous graphs: `n` nodes, masks of `mask_width` whose first node trains.
+/// Writes an archive of the heterophilous graphs: `n` nodes, and masks of width `mask_width` whose first node trains.
 fn write_heterophilous(case: &Case, name: &str, n: usize, edges: &[i64], mask_width: usize) {
     let fill = |npz: &mut Archive<'_>| {
         npz.array("node_features", &[n, 1], &vec![1.0f32; n])?;

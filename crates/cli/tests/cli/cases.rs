@@ -1,5 +1,5 @@
-//! Files of the kinds that people report: each is read to the value that NumPy, SciPy, networkx or the format's own
-//! loader gives, or refused with what to do.
+//! Files as users report them: each is read as NumPy, SciPy, networkx or the format's own loader reads it, or is
+//! refused with a remedy.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,20 +13,20 @@ use serde_json::Value;
 
 use crate::girih::{Finished, Workspace, girih, says};
 
-/// Edges by (source, target), with their weights.
+/// Edge weights by (source, target).
 type Edges = BTreeMap<(u32, u32), f32>;
 
-/// Edges without weights.
+/// Edges of weight 1.
 fn pairs(pairs: &[(u32, u32)]) -> Edges {
     pairs.iter().map(|&pair| (pair, 1.0)).collect()
 }
 
-/// Each edge in both directions.
+/// Each edge in both directions, with weight 1.
 fn both(edges: &[(u32, u32)]) -> Edges {
     edges.iter().flat_map(|&(u, v)| [((u, v), 1.0), ((v, u), 1.0)]).collect()
 }
 
-/// Converts a file to an edge list; the edges, and the result as JSON.
+/// Converts a file to an edge list. Returns the edges, and the result as JSON.
 fn converted(work: &Workspace, file: &str, flags: &[&str]) -> (Edges, Value) {
     let (data, out) = (work.arg(file), work.arg("out.csv"));
     let args = [&["convert", "--data", &data, "--out", &out, "--json"], flags].concat();
@@ -41,7 +41,7 @@ fn converted(work: &Workspace, file: &str, flags: &[&str]) -> (Edges, Value) {
     (text.lines().filter(|line| !line.starts_with('#')).map(edge).collect(), result)
 }
 
-/// The edges of a file with this text.
+/// Edges of a file with this text, and the result of the conversion.
 fn edges_of(file: &str, text: &str, flags: &[&str]) -> (Edges, Value) {
     let work = Workspace::new();
     std::fs::write(work.path(file), text).unwrap();
@@ -56,12 +56,12 @@ fn refusal_of(file: &str, text: impl AsRef<[u8]>) -> String {
     message
 }
 
-/// Whether something that was not used has this word in its name or reason.
+/// Whether the name or reason of unused data contains this word.
 fn names(result: &Value, word: &str) -> bool {
     result["not_used"].as_array().unwrap().iter().any(|entry| entry.to_string().contains(word))
 }
 
-/// The number of `key` in the note of this kind.
+/// Number under `key` in the made-up data of this kind.
 fn made(result: &Value, kind: &str, key: &str) -> Option<u64> {
     result["made_up"].as_array().unwrap().iter().find(|made| made["kind"] == kind)?[key].as_u64()
 }
@@ -148,7 +148,7 @@ fn case_14_a_file_without_an_edge_says_so() {
     assert!(says(&refusal_of("edges.txt", "# nothing yet\n"), "no edge"));
 }
 
-/// Sixteen million ids in one edge: statistics are linear in nodes, and the bound leaves room for a busy machine.
+/// One edge with an id of sixteen million: statistics are linear in nodes, and the bound allows for a busy machine.
 #[test]
 fn case_15_statistics_of_sparse_ids_take_seconds() {
     let work = Workspace::new();
@@ -160,7 +160,7 @@ fn case_15_statistics_of_sparse_ids_take_seconds() {
     assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
 }
 
-/// A ring of 30 nodes with signs, features and labels.
+/// Ring of 30 nodes with signs, features and labels; returns the flags.
 fn signed(work: &Workspace) -> [String; 6] {
     let sign = |v: usize| if v.is_multiple_of(3) { 1 } else { -1 };
     let lines: String = (0..30).map(|v| format!("{v} {} {}\n", (v + 1) % 30, sign(v))).collect();
@@ -190,7 +190,7 @@ fn case_16_a_signed_graph_has_no_degrees_to_normalise_by() {
     assert!(spread > 1e-3, "a constant output: {column:?}");
 }
 
-/// Four nodes on a ring, and a folder `out` converted from them with these flags.
+/// Ring of four nodes, converted to the folder `out` with these flags.
 fn ring_with(work: &Workspace, flags: &[&str]) -> Finished {
     std::fs::write(work.path("e.txt"), "0 1\n1 2\n2 3\n3 0\n").unwrap();
     girih(&[&["convert", "--data", &work.arg("e.txt"), "--out", &work.arg("out"), "--json"], flags].concat())
@@ -227,7 +227,7 @@ fn case_20_ids_that_count_from_one_are_told() {
     assert_eq!(load(&out, &LoadOptions::default()).unwrap().n_nodes(), 4);
 }
 
-/// Forty nodes as PyG users save them: two rings over thirty, ten nodes at their edge, three classes.
+/// Forty nodes as PyG users save them: two rings over thirty nodes, ten more nodes, three classes.
 fn forty(folder: &Path) {
     std::fs::create_dir_all(folder).unwrap();
     let mut edges: Vec<(i64, i64)> = (0..30).flat_map(|v| [(v, (v + 1) % 30), (v, (v + 7) % 30)]).collect();
@@ -392,7 +392,7 @@ fn case_39_isolated_nodes_at_the_end_of_a_metis_file() {
     assert_eq!((edges, result["nodes"].as_u64()), (both(&[(0, 1), (0, 2)]), Some(4)));
 }
 
-/// What SciPy reads from each of its own forms, converted to another one and back.
+/// All of SciPy's sparse formats are read as SciPy reads them, converted to another format and back.
 #[test]
 fn case_40_the_variants_of_scipy() {
     let work = Workspace::new();

@@ -1,4 +1,4 @@
-//! Training on compressed features: `--codec`, data with `features.codes`, and the report of similarity.
+//! Training on compressed features: `--codec`, data with `features.codes`, and the similarity report.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::girih::{SMALL, Workspace, assert_keys, girih, says};
 
-/// One group of 120 columns.
+/// Data with one group of 120 columns.
 const DATA: &str = "synth:planted,nodes=600,degree=8,features=120,classes=4,signal=3";
 
 fn train(args: &[&str]) -> Value {
@@ -100,7 +100,7 @@ fn codecs_that_are_none_and_models_without_features_are_refused() {
     assert!(says(&message, "lightgcn reads no features"), "{message}");
 }
 
-/// The same training on features of 13 MB and on their codes: all of the difference stays away.
+/// A plan on 13 MB of features and on their codes: the saved bytes are the difference in size.
 #[test]
 fn a_plan_says_what_codes_save() {
     let wide = "synth:planted,nodes=4000,degree=8,features=800,classes=4";

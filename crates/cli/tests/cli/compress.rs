@@ -4,7 +4,7 @@ use girih_graph_format::file::{Array, write_npy};
 
 use crate::girih::{SMALL, Workspace, assert_keys, girih, says};
 
-/// Rows of two groups of columns, one of them incomplete.
+/// Width of two column groups, one of them incomplete.
 const WIDTH: usize = 300;
 
 fn values(n_rows: usize) -> Vec<f32> {

@@ -1,6 +1,7 @@
-//! A container of 512 MB, which is a memory cgroup: what does not fit is refused by a message, and nothing is killed.
+//! Container of 512 MB, as a memory cgroup: work that does not fit is refused with a message, and no process is
+//! killed.
 //!
-//! They need root and cgroups that can be made, version 1 or 2; without, the tests say that they are skipped.
+//! The tests need root and writable cgroups, version 1 or 2; otherwise they report that they are skipped.
 
 #![cfg(target_os = "linux")]
 
@@ -12,18 +13,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::girih::{Finished, SMALL, Workspace, command, says, within};
 
-/// Memory of the container, swap included.
+/// Memory of the container in bytes, swap included.
 const LIMIT: u64 = 512_000_000;
 
-/// A memory cgroup of its own.
+/// Memory cgroup.
 struct Container(PathBuf);
 
 impl Container {
-    /// One with [`LIMIT`], or none where this machine cannot have it.
+    /// Cgroup with [`LIMIT`]; `None` if this machine cannot create one.
     fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("girih-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        // Version 1 has a hierarchy for memory; in version 2, limits are files of the only one.
+        // Version 1 has a hierarchy for memory; in version 2, limits are files of the single hierarchy.
         for (hierarchy, limits) in [
             ("/sys/fs/cgroup/memory", &["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]),
             ("/sys/fs/cgroup", &["memory.max", "memory.swap.max"]),
@@ -31,7 +32,7 @@ impl Container {
             let container = Self(Path::new(hierarchy).join(&name));
             let set = |file: &str, bytes: u64| fs::write(container.0.join(file), bytes.to_string()).is_ok();
             if fs::create_dir(&container.0).is_ok() && set(limits[0], LIMIT) {
-                // Without swap; not every kernel counts it.
+                // Limits memory with swap; not every kernel counts swap.
                 set(limits[1], if limits[1] == "memory.swap.max" { 0 } else { LIMIT });
                 return Some(container);
             }
@@ -40,7 +41,7 @@ impl Container {
         None
     }
 
-    /// Runs the binary in it.
+    /// Runs the binary in the cgroup.
     fn run(&self, args: &[&str]) -> Finished {
         let mut shell = Command::new("sh");
         shell.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(self.0.join("cgroup.procs"));
@@ -50,7 +51,7 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        // The kernel may still be about to let the last process go.
+        // The kernel may still be releasing the last process.
         for _ in 0..100 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -60,7 +61,7 @@ impl Drop for Container {
     }
 }
 
-/// A compressed text of `n` times a megabyte of `line`s, which takes a thousandth of that.
+/// Writes compressed text of `n` megabytes of `line`s, which takes a thousandth of that on disk.
 fn bomb(path: &Path, head: &str, line: &str, n: usize) {
     let gzip = |text: &str| {
         let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
@@ -68,7 +69,7 @@ fn bomb(path: &Path, head: &str, line: &str, n: usize) {
         out.finish().unwrap()
     };
     let member = gzip(&line.repeat((1 << 20) / line.len()));
-    // A file of several members is the text of all.
+    // A file with several gzip members contains the text of all.
     let bytes = [gzip(head), member.repeat(n)].concat();
     assert!(bytes.len() < 2 << 20, "{} bytes", bytes.len());
     fs::write(path, bytes).unwrap();
@@ -102,7 +103,7 @@ fn arrays_that_unpack_to_more_than_the_container_are_refused() {
     assert!(says(&message, "graph.npz"), "{message}");
 }
 
-/// A compressed `.npz` whose features are `bytes` of zeros.
+/// Writes a compressed `.npz` whose features are `bytes` zero bytes.
 fn archive_bomb(path: &Path, bytes: usize) {
     const COLUMNS: usize = 100;
     let header = |shape: String, kind: &str| {

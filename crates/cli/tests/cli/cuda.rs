@@ -1,5 +1,4 @@
-//! What users meet who have the wrong machine for `--device cuda`: a made-up driver and made-up cards fail in every
-//! way.
+//! Messages for users whose machine does not suit `--device cuda`: a fake driver and fake GPUs fail in every way.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,12 +6,12 @@ use std::sync::LazyLock;
 
 use crate::girih::{Finished, SMALL, Workspace, command, girih, names_in, says};
 
-/// `fake_cuda.c` in three libraries.
+/// Three libraries built from `fake_cuda.c`.
 struct Fake {
     _folder: tempfile::TempDir,
-    /// Where the loader is told to look: the driver.
+    /// Folder of the driver, for the loader's search path.
     driver: PathBuf,
-    /// A virtual environment with the others.
+    /// Virtual environment with the other libraries.
     python: PathBuf,
 }
 
@@ -23,14 +22,14 @@ static FAKE: LazyLock<Fake> = LazyLock::new(|| {
     std::fs::create_dir_all(&driver).unwrap();
     std::fs::create_dir_all(&libraries).unwrap();
     build(&driver.join("libcuda.so.1"));
-    // The name that is looked for first, which a real driver may have, too.
+    // The loader looks for this name first, which a real driver may also have.
     std::fs::copy(driver.join("libcuda.so.1"), driver.join("libcuda.so")).unwrap();
     build(&libraries.join("libnvrtc.so.13"));
     build(&libraries.join("libcublas.so.13"));
     Fake { _folder: folder, driver, python }
 });
 
-/// Builds `fake_cuda.c` as a library that calls itself by its file's name.
+/// Builds `fake_cuda.c` as a library that identifies itself by its file's name.
 fn build(library: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/fake_cuda.c");
     let name = library.file_name().unwrap().to_str().unwrap();
@@ -39,7 +38,7 @@ fn build(library: &Path) {
     assert!(compiler.status().expect("a C compiler").success());
 }
 
-/// Runs the binary where the fake driver and, in a virtual environment, the fake libraries are.
+/// Runs the binary with the fake driver and, in a virtual environment, the fake libraries.
 fn on_fake(args: &[&str], environment: &[(&str, &str)]) -> Finished {
     let mut command = command(args);
     command.env("LD_LIBRARY_PATH", &FAKE.driver).env("VIRTUAL_ENV", &FAKE.python);
@@ -50,7 +49,7 @@ fn on_fake(args: &[&str], environment: &[(&str, &str)]) -> Finished {
     Finished::new(command.output().expect("the binary starts"))
 }
 
-/// Whether CUDA itself is here, so that it cannot be missed.
+/// Whether real CUDA is present, so that its absence cannot be tested.
 fn is_here() -> bool {
     let here = Path::new("/proc/driver/nvidia/version").exists() || Path::new("/usr/local/cuda").exists();
     if here {
@@ -59,12 +58,12 @@ fn is_here() -> bool {
     here
 }
 
-/// The message of a training on a CUDA device that is refused and leaves nothing behind.
+/// Message of a training session on a CUDA device that is refused and leaves no files behind.
 fn refused(device: &str, environment: &[(&str, &str)]) -> String {
     refused_with(&["--device", device], environment)
 }
 
-/// The same, of a training with some flags.
+/// As [`refused`], but with the given flags.
 fn refused_with(flags: &[&str], environment: &[(&str, &str)]) -> String {
     let work = Workspace::new();
     let args = ["train", "--data", SMALL, "--out", &work.arg("out")];
@@ -92,7 +91,7 @@ fn a_machine_without_a_driver_is_told_so() {
 
 #[test]
 fn blocks_for_tensor_cores_are_refused_where_the_processor_computes() {
-    // A driver that is too old leaves `auto` with the processor.
+    // With a driver that is too old, `auto` uses the CPU.
     for device in ["cpu", "auto"] {
         let args = ["train", "--data", SMALL, "--device", device, "--density-threshold", "0.05"];
         let message = on_fake(&args, &[("FAKE_DRIVER", "12020")]).refused(1);
@@ -135,7 +134,7 @@ fn a_card_that_is_not_there_or_too_old_is_refused() {
     assert_says(&old, &["Fake card has compute capability 7.0", "8.0 (Ampere)"]);
 }
 
-/// Cards whose memory takes whatever is written to it.
+/// Fake GPUs whose memory accepts all writes.
 const WORKING: [(&str, &str); 2] = [("FAKE_FREE", "64000000000"), ("FAKE_ALLOC", "0")];
 
 #[test]
@@ -159,13 +158,13 @@ fn cards_without_nccl_are_told_what_to_install() {
 fn memory_that_the_host_does_not_pin_is_named_with_bytes() {
     let flags = ["--device", "cuda", "--batch", "neighbor", "--feature-cache", "0"];
     let message = refused_with(&flags, &[&WORKING[..], &[("FAKE_PINNED", "2")]].concat());
-    // 600 rows of 24 features.
+    // Size of 600 rows with 24 features.
     assert_says(&message, &["cannot pin 57600 bytes", "ulimit -l", "leave the cache out"]);
 }
 
 #[test]
 fn what_does_not_fit_is_refused_before_anything_is_uploaded() {
-    // An allocation would be a failure of another kind.
+    // An allocation would fail with another message.
     let message = refused("cuda", &[("FAKE_ALLOC", "700")]);
     assert_says(&message, &["training needs", "Fake card has 977 KiB (1000000 bytes) free", "--device cpu"]);
 }

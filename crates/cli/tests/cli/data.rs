@@ -1,4 +1,4 @@
-//! Commands about data: `stats`, `generate`, `convert`; and `doctor`.
+//! Commands for data (`stats`, `generate`, `convert`), and `doctor`.
 
 use girih_datasets::{LoadOptions, load};
 
@@ -45,7 +45,7 @@ fn stats_of_graphs_without_edges_or_nodes() {
     }
 }
 
-/// A node without in-edges is no isolated one while another lists it.
+/// A node without in-edges is not isolated if another node lists it.
 #[test]
 fn stats_of_directed_graphs_tell_both_directions() {
     let work = Workspace::new();

@@ -1,4 +1,5 @@
-//! Numbers that files declare: borne out by bytes that are there, or below a limit, before memory is taken for them.
+//! Numbers that files declare: they must match the bytes of the file, or stay below a limit, before memory is
+//! allocated.
 
 use std::fs;
 
@@ -45,7 +46,7 @@ fn classes_of_an_array() {
     assert!(says(&message, "num_classes is 2147483646; at most 65536 are supported"), "{message}");
 }
 
-/// A model is made of a checkpoint's settings: they have to be as valid as those of a user.
+/// A model is built from a checkpoint's settings, which must be as valid as those of a user.
 #[test]
 fn settings_of_a_checkpoint() {
     let work = folder();
@@ -68,7 +69,7 @@ fn settings_of_a_checkpoint() {
     assert!(says(&message, "run-000.safetensors") && says(&message, "hidden"), "{message}");
 }
 
-/// The address space that a process may have is memory, too.
+/// The address space limit of a process counts as a memory limit.
 #[cfg(target_os = "linux")]
 #[test]
 fn training_beyond_a_limit_of_the_process_is_refused() {

@@ -1,9 +1,9 @@
-//! Faults on purpose: one operation on files, or one allocation, fails or is the last of its process. What is on disk
-//! stays whole, and the same command then ends as if nothing had happened.
+//! Fault injection: one file operation or allocation fails, or ends the process. Files on disk stay intact, and the
+//! same command then completes normally.
 //!
-//! `faults.c` counts what a command does, and lets the `n`-th fail. A test takes [`POSITIONS`] of them, spread evenly;
-//! with `GIRIH_FAULTS=N` in the environment, so many, and with `all` every one. [`KILLS`] more come at any time,
-//! with `GIRIH_KILLS=N` so many.
+//! `faults.c` counts the operations of a command and lets the `n`-th fail. A test tries [`POSITIONS`] of them, spread
+//! evenly; the environment variable `GIRIH_FAULTS=N` sets another number, or `all`. [`KILLS`] more faults kill the
+//! process at arbitrary times; `GIRIH_KILLS=N` sets another number.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
@@ -17,13 +17,13 @@ use std::time::Instant;
 
 use crate::girih::{SMALL, Workspace, command, girih, losses};
 
-/// Positions of a fault that are tried for each command and kind.
+/// Number of positions of a fault, per command and kind.
 const POSITIONS: usize = 10;
 
-/// Kills at any time that are tried for each command.
+/// Number of kills at arbitrary times, per command.
 const KILLS: usize = 4;
 
-/// Data, a trained model, and `faults.c` as a library.
+/// Data, a trained model, and `faults.c` built as a library.
 struct Inputs(Workspace);
 
 static INPUTS: LazyLock<Inputs> = LazyLock::new(|| {
@@ -41,11 +41,11 @@ static INPUTS: LazyLock<Inputs> = LazyLock::new(|| {
 /// Kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// An operation on files, with an error.
+    /// A file operation returns an error.
     Error,
-    /// The process, in place of an operation on files.
+    /// The process is killed instead of a file operation.
     Kill,
-    /// An allocation.
+    /// An allocation fails.
     Memory,
 }
 
@@ -59,7 +59,7 @@ impl Fault {
     }
 }
 
-/// A command that writes to a folder of its own, as words; `OUT`, `DATA` and `MODEL` stand for paths.
+/// Command that writes to its own folder, as words; `OUT`, `DATA` and `MODEL` stand for paths.
 #[derive(Clone, Copy)]
 struct Writer(&'static str);
 
@@ -69,7 +69,7 @@ impl Writer {
         self.command(work, fault, at).output().expect("the binary starts")
     }
 
-    /// The command in `work`, with the `at`-th operation failing; with 0, none.
+    /// The command in `work`, with the `at`-th operation failing; none if `at` is 0.
     fn command(self, work: &Workspace, fault: Fault, at: usize) -> Command {
         let inputs = &INPUTS.0;
         fs::create_dir_all(work.path("out")).unwrap();
@@ -85,7 +85,7 @@ impl Writer {
         command
     }
 
-    /// Runs it without a fault: what it leaves, and how many operations it made.
+    /// Runs the command without a fault. Returns the files that it leaves, and its number of operations.
     fn reference(self, fault: Fault) -> (BTreeMap<PathBuf, Vec<u8>>, usize) {
         let work = Workspace::new();
         let output = self.run(&work, fault, 0);
@@ -94,7 +94,7 @@ impl Writer {
         (contents(&work.path("out")), count.trim().parse().unwrap())
     }
 
-    /// Lets operations fail, one at a time, each in a fresh folder.
+    /// Lets operations fail, one at a time, each in a new folder.
     fn withstands(self, fault: Fault) {
         let (expected, n_operations) = self.reference(fault);
         assert!(n_operations > 0 && !expected.is_empty(), "{}: {n_operations} operations", self.0);
@@ -108,7 +108,7 @@ impl Writer {
                 (_, Some(0)) => assert!(contents(&work.path("out")) == expected, "{case}: success with other results"),
                 (Fault::Kill, _) => assert_eq!(signal, Some(9), "{case}: {text}"),
                 (Fault::Memory, None) => {
-                    // Rust's message, or the C library's where it is the one that asks.
+                    // The message comes from Rust, or from the C library if that allocates.
                     let says = ["memory allocation of", "out of memory"].iter().any(|words| text.contains(words));
                     assert!(signal == Some(6) && says, "{case}: {signal:?} {text}");
                 }
@@ -123,7 +123,7 @@ impl Writer {
         }
     }
 
-    /// Kills it at times that are spread over how long it takes.
+    /// Kills the command at times spread over its duration.
     fn withstands_kills(self) {
         let start = Instant::now();
         let (expected, _) = self.reference(Fault::Kill);
@@ -144,7 +144,7 @@ impl Writer {
         }
     }
 
-    /// Asserts that the same command now leaves what it always does, and nothing else.
+    /// Asserts that the same command now leaves its usual files, and no others.
     fn assert_ends_as_ever(self, work: &Workspace, expected: &BTreeMap<PathBuf, Vec<u8>>, case: &str) {
         let again = self.run(work, Fault::Kill, 0);
         assert!(again.status.success(), "{case}, then again: {}", String::from_utf8_lossy(&again.stderr));
@@ -152,8 +152,8 @@ impl Writer {
         assert_eq!(temporaries(work.folder()), Vec::<PathBuf>::new(), "{case}, then again");
     }
 
-    /// Asserts that what a failed command left under its final name is complete. Checkpoints of training differ from
-    /// epoch to epoch: they are compared when training has gone on.
+    /// Asserts that files with their final names are complete after a failure. Checkpoints of training differ between
+    /// epochs, so they are compared after training has resumed.
     fn assert_whole(self, work: &Workspace, expected: &BTreeMap<PathBuf, Vec<u8>>, case: &str) {
         let found = contents(&work.path("out"));
         if !self.0.starts_with("train") && !found.is_empty() {
@@ -173,14 +173,14 @@ fn positions(n_operations: usize) -> Vec<usize> {
     (0..n).map(|i| 1 + i * (n_operations - 1) / (n - 1).max(1)).collect()
 }
 
-/// Files below a folder that are the same whenever the command is run; of metrics, the losses.
+/// Files below a folder that are equal in every run of the command; of metrics, only the losses.
 fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for path in files(folder).into_iter().filter(|path| !is_temporary(path)) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let content = match name.as_str() {
             "metrics.jsonl" => format!("{:?}", losses(&path)).into_bytes(),
-            // Times, and paths.
+            // These contain times and paths.
             "report.html" | "config.toml" | "result.json" => continue,
             _ => fs::read(&path).unwrap(),
         };
@@ -189,7 +189,7 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Files that only an unfinished command has.
+/// Files of an unfinished command.
 fn temporaries(folder: &Path) -> Vec<PathBuf> {
     files(folder).into_iter().filter(|path| is_temporary(path) && !is_resumable(path)).collect()
 }
@@ -198,7 +198,7 @@ fn is_temporary(path: &Path) -> bool {
     path.iter().any(|part| part.to_string_lossy().starts_with(".girih-"))
 }
 
-/// Whether a file is what `compress` goes on from.
+/// Whether `compress` can resume from the file.
 fn is_resumable(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "part")
 }
@@ -210,7 +210,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// Commands of one test run one after the other, tests beside each other.
+/// Commands of one test run sequentially; tests run in parallel.
 macro_rules! withstand {
     ($($name:ident: $line:expr;)*) => {$(
         mod $name {

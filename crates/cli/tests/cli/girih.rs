@@ -7,19 +7,19 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// A small generated graph that trains in milliseconds.
+/// Small generated graph that trains in milliseconds.
 pub const SMALL: &str = "synth:planted,nodes=600,degree=8,features=24,classes=4";
 
-/// The binary with arguments; output is not a terminal.
+/// Command that runs the binary with arguments; output is not a terminal.
 pub fn command(args: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_girih"));
-    // Measurements of tests are kept apart from those of users.
+    // Measurements of tests are cached apart from those of users.
     let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/girih-cache");
     command.args(args).env("NO_COLOR", "1").env_remove("GIRIH_LOG").env("GIRIH_CACHE", cache);
     command
 }
 
-/// The binary with its arguments and environment, as what another program, such as a shell, is to start last.
+/// Appends the binary with its arguments and environment to `outer`, a program such as a shell that starts it.
 pub fn within(mut outer: Command, binary: &Command) -> Command {
     outer.arg(binary.get_program()).args(binary.get_args());
     for (name, value) in binary.get_envs() {
@@ -36,13 +36,13 @@ pub fn girih(args: &[impl AsRef<OsStr>]) -> Finished {
     Finished::new(command(args).output().expect("the binary starts"))
 }
 
-/// Sends a process a signal, such as `-INT`.
+/// Sends a signal, such as `-INT`, to a process.
 #[cfg(unix)]
 pub fn signal(name: &str, process: u32) {
     assert!(Command::new("kill").args([name, &process.to_string()]).status().unwrap().success());
 }
 
-/// What a run of the binary left.
+/// Exit status and output of a run of the binary.
 #[derive(Debug)]
 pub struct Finished {
     pub code: Option<i32>,
@@ -56,20 +56,20 @@ impl Finished {
         Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
-    /// Asserts that it succeeded.
+    /// Asserts that the run succeeded.
     pub fn ok(self) -> Self {
         assert_eq!(self.code, Some(0), "{}{}", self.out, self.err);
         self
     }
 
-    /// Asserts that a signal stopped it after a checkpoint, with the exit status `code`.
+    /// Asserts that a signal stopped the run after a checkpoint, with the exit status `code`.
     pub fn stopped(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{}{}", self.out, self.err);
         self
     }
 
-    /// Asserts that it failed with `code` and printed nothing but a message, under `--json` also as the event of an
-    /// error; the message without line breaks.
+    /// Asserts that the run failed with `code` and printed only a message; under `--json` also the event of an error.
+    /// Returns the message without line breaks.
     pub fn refused(self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{}{}", self.out, self.err);
         assert!(!self.err.contains("panicked"), "{}", self.err);
@@ -79,7 +79,7 @@ impl Finished {
         unwrapped(&self.err)
     }
 
-    /// Standard output as JSON objects, one a line and nothing else.
+    /// Standard output as JSON objects, one per line.
     pub fn events(&self) -> Vec<Value> {
         self.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
     }
@@ -92,12 +92,12 @@ impl Finished {
     }
 }
 
-/// A message as one line: its frame and the breaks that fit it to a width are gone, also inside of long paths.
+/// Message as one line, without its frame and without line breaks, which may be inside long paths.
 fn unwrapped(message: &str) -> String {
     message.split(|c: char| c.is_whitespace() || c == '│').filter(|word| !word.is_empty()).collect()
 }
 
-/// Whether a message of [`Finished::refused`] says `what`.
+/// Whether a message of [`Finished::refused`] contains `what`.
 pub fn says(message: &str, what: &str) -> bool {
     message.contains(&unwrapped(what))
 }
@@ -109,7 +109,7 @@ pub fn assert_keys(value: &Value, keys: &[&str]) {
     }
 }
 
-/// The names in a folder, sorted.
+/// Sorted names of the entries of a folder.
 pub fn names_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
     let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -117,7 +117,7 @@ pub fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A folder for a test, and a path in it as text.
+/// Temporary folder for a test.
 pub struct Workspace(tempfile::TempDir);
 
 impl Workspace {
@@ -133,13 +133,13 @@ impl Workspace {
         self.0.path().join(name)
     }
 
-    /// The path as an argument.
+    /// Path of an entry as an argument.
     pub fn arg(&self, name: &str) -> String {
         self.path(name).into_os_string().into_string().unwrap()
     }
 }
 
-/// The training losses in a folder's `metrics.jsonl`, in order: `(run, epoch, loss as written)`.
+/// Training losses in a folder's `metrics.jsonl`, in order: `(run, epoch, loss as written)`.
 pub fn losses(metrics: &Path) -> Vec<(u64, u64, String)> {
     let text = fs::read_to_string(metrics).unwrap();
     let point = |line: &str| {
@@ -149,10 +149,10 @@ pub fn losses(metrics: &Path) -> Vec<(u64, u64, String)> {
     text.lines().map(point).collect()
 }
 
-/// Losses of all epochs as they were printed, training and test, and the last ones.
+/// Losses of all epochs as printed, for training and test, followed by the final ones.
 pub fn curve(finished: Finished) -> Vec<String> {
     let finished = finished.ok();
     let numbers = |event: &Value| format!("{} {}", event["train_loss"], event["test_loss"]);
-    // More ranks than cores are a warning.
+    // A warning appears if there are more ranks than cores.
     finished.events().iter().filter(|event| event["event"] != "warning").map(numbers).collect()
 }

@@ -1,6 +1,6 @@
-//! Several hosts: network namespaces of this machine, each with an address of its own, joined by a bridge.
+//! Several hosts: network namespaces of this machine with their own addresses, joined by a bridge.
 //!
-//! They need root and iproute2; without, the tests say that they are skipped.
+//! The tests need root and iproute2; otherwise they report that they are skipped.
 
 #![cfg(target_os = "linux")]
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::girih::{Finished, SMALL, Workspace, command, curve, girih, within};
 
-/// More epochs than a pipe holds lines: training waits where its output is not read.
+/// More epochs than a pipe holds lines: training blocks while its output is not read.
 const EPOCHS: &str = "500";
 
 /// Hosts with the addresses 10.77.0.1, 10.77.0.2, …
@@ -24,7 +24,7 @@ struct Hosts {
 }
 
 impl Hosts {
-    /// `n` hosts, or none where this machine cannot have them.
+    /// Creates `n` hosts; `None` if this machine cannot.
     fn new(n: usize) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let job = format!("girih-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -60,12 +60,12 @@ impl Hosts {
         self.must(&["-n", name, "link", "set", "lo", "up"]);
     }
 
-    /// Pulls the cable of a host, or plugs it in.
+    /// Unplugs or plugs in the network link of a host.
     fn set_link(&self, host: usize, state: &str) {
         self.must(&["-n", &self.switch, "link", "set", &port(host), state]);
     }
 
-    /// Makes the link of a host slow or lossy; whether the kernel can.
+    /// Makes the link of a host slow or lossy. Returns whether the kernel supports it.
     fn shape(&self, host: usize, discipline: &[&str]) -> bool {
         let mut tc = Command::new("tc");
         tc.args(["-n", &self.switch, "qdisc", "add", "dev", &port(host), "root"]).args(discipline);
@@ -96,12 +96,12 @@ impl Drop for Hosts {
     }
 }
 
-/// Calls `ip`; whether it succeeded.
+/// Runs `ip`; returns whether it succeeded.
 fn ip(args: &[&str]) -> bool {
     Command::new("ip").args(args).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// Name of the port at the bridge.
+/// Name of a host's port at the bridge.
 fn port(host: usize) -> String {
     format!("port{host}")
 }
@@ -114,7 +114,7 @@ fn training(epochs: &str) -> Vec<&str> {
     vec!["--data", SMALL, "--epochs", epochs, "--json"]
 }
 
-/// Losses of as many threads of one process.
+/// Losses of `n` ranks that are threads of one process.
 fn curve_of_threads(n: &str, train: &[&str]) -> Vec<String> {
     curve(girih(&[&["train", "--ranks", n], train].concat()))
 }
@@ -123,7 +123,7 @@ fn finish(child: Child) -> Finished {
     Finished::new(child.wait_with_output().unwrap())
 }
 
-/// Reads lines of the first host, which reports.
+/// Reads `n` lines of the first host, which reports.
 fn read_lines(children: &mut [Child], n: usize) -> (BufReader<std::process::ChildStdout>, String) {
     let mut out = BufReader::new(children[0].stdout.take().unwrap());
     let mut text = String::new();
@@ -160,7 +160,7 @@ fn a_slow_and_lossy_link_changes_no_number() {
     assert_eq!(curve(finished.remove(0)), curve_of_threads("2", &train));
 }
 
-/// No packet says that the host is gone.
+/// The host disappears without a packet that announces it.
 #[test]
 fn a_host_that_is_cut_off_ends_the_job_by_name() {
     let Some(hosts) = Hosts::new(4) else { return };

@@ -1,5 +1,5 @@
-//! Training that is stopped, killed, or runs out of disk: what is on disk stays whole, and `--resume` goes on from it
-//! as if nothing had happened.
+//! Training that is stopped, killed, or runs out of disk: files on disk stay intact, and `--resume` gives the results
+//! of an uninterrupted session.
 
 #![cfg(unix)]
 
@@ -19,7 +19,7 @@ fn arguments(out: &str) -> Vec<&str> {
     vec!["train", "--data", SMALL, "--epochs", EPOCHS, "--checkpoint-every", "10", "--out", out, "--json"]
 }
 
-/// A training session that has printed `n_lines` epochs and waits, at the latest when its pipe is full.
+/// Starts a training session and reads `n_lines` epochs. It blocks at the latest when its pipe is full.
 fn start_and_read(args: &[&str], n_lines: usize) -> (Child, BufReader<ChildStdout>) {
     let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -50,7 +50,7 @@ fn ctrl_c_stops_after_the_epoch_and_resume_goes_on() {
     stops_after_the_epoch_and_goes_on("-INT", 130);
 }
 
-/// As schedulers of clusters do at the end of a job's time.
+/// Cluster schedulers send SIGTERM at the end of a job's time.
 #[test]
 fn sigterm_stops_after_the_epoch_and_resume_goes_on() {
     stops_after_the_epoch_and_goes_on("-TERM", 143);
@@ -74,14 +74,14 @@ fn stops_after_the_epoch_and_goes_on(name: &str, status: i32) {
     assert_resumes_to_the_same_end(&work);
 }
 
-/// The first signal waits for the epoch, here for as long as nobody reads what it prints; the second does not wait.
+/// The first signal waits for the epoch, here until the output is read; the second one does not wait.
 #[test]
 fn a_second_signal_ends_at_once() {
     let work = Workspace::new();
     let out = work.arg("out");
     let args = ["train", "--data", SMALL, "--epochs", "1000000", "--out", &out, "--json"];
     let (mut child, _rest) = start_and_read(&args, 2);
-    // Until the pipe is full.
+    // The pipe is full after this time.
     std::thread::sleep(Duration::from_secs(4));
     signal("-INT", child.id());
     std::thread::sleep(Duration::from_secs(1));
@@ -90,7 +90,7 @@ fn a_second_signal_ends_at_once() {
     assert_eq!(child.wait().unwrap().signal(), Some(2));
 }
 
-/// An epoch has so many batches that the signal comes in the middle of one.
+/// An epoch has so many batches that the signal arrives in the middle of one.
 #[test]
 fn ctrl_c_stops_after_a_batch_and_resume_goes_on() {
     let work = Workspace::new();
@@ -130,8 +130,8 @@ fn one_session_at_a_time_trains_into_a_folder() {
     assert_eq!(losses(&work.path("out/metrics.jsonl")).len(), 3);
 }
 
-/// Nothing waits for a command that writes one file, and what it has of that is of no use. The signals come at the
-/// beginning and while arrays are written, one after the other.
+/// Commands that write one file end at once, because an incomplete file is useless. The signals arrive at the start
+/// and while arrays are written one after the other.
 #[test]
 fn a_signal_ends_other_commands_without_a_trace() {
     for wait in [0, 5, 10, 20, 40].map(Duration::from_millis) {
@@ -186,7 +186,7 @@ fn a_session_killed_before_its_first_checkpoint_starts_again() {
     assert_resumes_to_the_same_end(&work);
 }
 
-/// A node's draws follow its place: in another order the same flags train something else.
+/// A node's random draws depend on its position, so the same flags train differently in another order.
 #[test]
 fn a_session_resumes_in_its_own_order_only() {
     let work = Workspace::new();
@@ -206,7 +206,7 @@ fn a_session_resumes_in_its_own_order_only() {
     assert_eq!(losses(&work.path("out/metrics.jsonl")).len(), 12);
 }
 
-/// The binary where no file may grow beyond `blocks` of 512 bytes, as on a full disk: writes fail with an error.
+/// Runs the binary with a file size limit of `blocks` of 512 bytes: writes fail with an error, as on a full disk.
 fn with_file_limit(blocks: u32, args: &[&str]) -> Finished {
     let binary = command(args);
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
@@ -247,7 +247,7 @@ fn a_full_disk_leaves_no_half_written_data() {
     assert!(names_in(work.folder()).is_empty());
 }
 
-/// What a session was told need not be told again, and what is told counts.
+/// A resumed session keeps its settings; flags override them.
 #[test]
 fn a_resumed_session_keeps_its_settings() {
     let work = Workspace::new();
@@ -261,7 +261,7 @@ fn a_resumed_session_keeps_its_settings() {
     assert!(nowhere.err.contains("no checkpoint to resume"), "{}", nowhere.err);
 }
 
-/// Points of runs that are done already are kept, whichever run is resumed first.
+/// Points of finished runs are kept, in whichever order runs are resumed.
 #[test]
 fn metrics_of_all_runs_are_kept() {
     let work = Workspace::new();
@@ -274,7 +274,7 @@ fn metrics_of_all_runs_are_kept() {
     assert_eq!(metrics.lines().count(), 9, "{metrics}");
 }
 
-/// Threads are chosen before anything computes, and results that cannot be printed are no success.
+/// Threads are set before any computation, and results that cannot be printed are a failure.
 #[test]
 fn threads_and_lost_output_of_an_evaluation() {
     let work = Workspace::new();
@@ -291,7 +291,7 @@ fn threads_and_lost_output_of_an_evaluation() {
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let message = girih(&["predict", "--data", SMALL, "--checkpoint", &out, "--out", &pipe]).refused(1);
     assert!(says(&message, "no regular file"), "{message}");
-    // What is written through a link lies where that leads.
+    // Writing through a symbolic link changes its target.
     let (link, target) = (work.path("link.npy"), work.path("target.npy"));
     fs::write(&target, "").unwrap();
     std::os::unix::fs::symlink(&target, &link).unwrap();
@@ -299,7 +299,7 @@ fn threads_and_lost_output_of_an_evaluation() {
     assert!(link.is_symlink() && fs::metadata(&target).unwrap().len() > 600);
 }
 
-/// SIGKILL leaves what was being written; the next command that writes there removes it.
+/// SIGKILL leaves unfinished files; the next command that writes there removes them.
 #[test]
 fn what_a_killed_command_left_is_removed_by_the_next_one() {
     let work = Workspace::new();

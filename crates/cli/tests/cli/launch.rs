@@ -1,4 +1,4 @@
-//! Ranks that are processes: `girih launch`, and the variables of other launchers.
+//! Ranks that are processes: `girih launch`, and the environment variables of other launchers.
 
 #![cfg(unix)]
 
@@ -44,7 +44,7 @@ fn launched_processes_train_what_threads_do_bit_for_bit() {
     }
 }
 
-/// Data in a folder, of which each rank reads its own rows.
+/// Writes data to a folder, from which each rank reads its own rows.
 fn folder(work: &Workspace, name: &str, spec: &str) -> String {
     let path = work.arg(name);
     girih(&["convert", "--data", spec, "--out", &path]).ok();
@@ -66,7 +66,7 @@ fn ranks_that_read_their_rows_alone_train_the_same_bits() {
         assert_eq!(curve(launch(n, &of(&data))), whole, "processes, {n} {flags:?}");
         assert_eq!(curve(girih(&[&["train", "--ranks", n][..], &of(&data)].concat())), whole, "threads, {n} {flags:?}");
     }
-    // The hash of the data in a checkpoint is that of one process, which goes on with it.
+    // A checkpoint has the same hash of the data as with one process, which can resume from it.
     let out = work.arg("out");
     let train = |epochs| ["--data", &data, "--epochs", epochs, "--out", &out, "--resume", "--json"];
     launch("3", &train("4")).ok();
@@ -119,8 +119,8 @@ fn ranks_with_other_or_damaged_data_are_told_before_the_first_step() {
     }
 }
 
-/// At most 1.2 times its share of the data, mapped pages included, and some numbers for every node of all, beside what
-/// a rank takes for next to nothing.
+/// A rank holds at most 1.2 times its share of the data, mapped pages included, plus some numbers per node of the
+/// whole graph. The memory of a rank on tiny data is subtracted.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_rank_holds_its_share_of_the_data() {
@@ -145,7 +145,7 @@ fn without_ranks<'a>(flags: &[&'a str]) -> Vec<&'a str> {
     flags.iter().enumerate().filter(|(i, _)| is_left(*i)).map(|(_, flag)| *flag).collect()
 }
 
-/// Processes that are started by hand, each with variables of its own.
+/// Starts processes directly, each with its own variables.
 fn by_hand(all: &[Vec<(&str, String)>], args: impl Fn(usize) -> Vec<String>) -> Vec<Child> {
     let start = |(rank, variables): (usize, &Vec<(&str, String)>)| {
         let mut command = command(&args(rank));
@@ -198,7 +198,7 @@ fn variables_of_other_launchers_do_the_same() {
     }
 }
 
-/// Kills rank `victim` after some epochs; what the others say, and how long they took to end.
+/// Kills rank `victim` after some epochs. Returns the output of the others, and the time until they ended.
 fn kill_one(out: &str, victim: usize, n_lines: usize) -> (Vec<Finished>, Duration) {
     let args = |_| owned(&training(out));
     let mut children = by_hand(&own_variables(3), args);
@@ -258,7 +258,7 @@ fn ranks_that_differ_are_told_before_the_first_step() {
     for said in told(&|rank| train(rank, ["--features", "/nowhere/x.npy"])) {
         assert!(says(&said, "rank 1: ") && says(&said, "/nowhere/x.npy"), "{said}");
     }
-    // Each host may have its own idea of a folder.
+    // The folder may have different contents on each host.
     let folders = [work.arg("here"), work.arg("there")];
     girih(&["train", "--data", SMALL, "--epochs", "2", "--out", &folders[1]]).ok();
     let resume = |rank: usize| owned(&["train", "--data", SMALL, "--epochs", "3", "--resume", "--out", &folders[rank]]);
@@ -310,7 +310,7 @@ fn launches_that_cannot_be_meant_are_refused() {
     assert!(says(&refusal(&["--nproc", "2", "--nodes", "2", "--", "train"]), "give --rendezvous HOST:PORT"));
     let beyond = ["--nproc", "2", "--nodes", "2", "--node", "2", "--rendezvous", "a:1", "--", "train"];
     assert!(says(&refusal(&beyond), "hosts are counted from 0"));
-    // An address of no host here: kept for documentation (RFC 5737).
+    // The address belongs to no host here: it is reserved for documentation (RFC 5737).
     let open = ["--nproc", "2", "--nodes", "2", "--rendezvous", "192.0.2.1:4000"];
     for part in ["openssl rand -hex 32", "chmod 600", "--secret-file FILE"] {
         let said = refusal(&[&open[..], &["--", "train"]].concat());
@@ -336,7 +336,7 @@ fn a_failure_of_all_ranks_is_the_status_of_the_launch() {
     assert_eq!(usage.err.matches("form no square").count(), 1, "said once: {}", usage.err);
 }
 
-/// Two hosts of two ranks each, which are one.
+/// Two hosts of two ranks each, both on this machine.
 #[test]
 fn several_hosts_make_one_world() {
     let place = tcp::local_rendezvous().unwrap();
@@ -351,7 +351,7 @@ fn several_hosts_make_one_world() {
     assert_eq!(curve(finished.remove(0)), curve(girih(&[&train[..], &["--ranks", "4"]].concat())));
 }
 
-/// A secret that differs is found before any training; nobody prints it.
+/// A different secret is detected before training, and is never printed.
 #[test]
 fn hosts_recognise_each_other_by_their_secret() {
     use std::os::unix::fs::PermissionsExt;
@@ -390,7 +390,7 @@ fn hosts_recognise_each_other_by_their_secret() {
     assert!(says(&open, "is open to other users (mode 644): chmod 600"), "{open}");
 }
 
-/// A launch that has printed some epochs, and what else it prints.
+/// Launch that has printed `n_epochs` epochs, with the rest of its output.
 fn launched(n: &str, train: &[&str], n_epochs: usize) -> (Child, BufReader<std::process::ChildStdout>) {
     let args = [&["launch", "--nproc", n, "--", "train"], train].concat();
     let mut child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -428,13 +428,13 @@ fn ctrl_c_ends_a_launch_after_the_epoch() {
 mod of_linux {
     use super::*;
 
-    /// The processes that a launcher has started, in the order of ranks.
+    /// Process ids that a launcher has started, in the order of ranks.
     fn ranks_of(launcher: u32) -> Vec<u32> {
         let children = fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children")).unwrap();
         children.split_whitespace().map(|id| id.parse().unwrap()).collect()
     }
 
-    /// One that is asked to end, and not by the launcher: as a host is emptied.
+    /// A rank receives SIGTERM from outside, as when a host is drained.
     #[test]
     fn any_rank_may_be_asked_for_an_end() {
         let work = Workspace::new();
@@ -445,7 +445,7 @@ mod of_linux {
         assert!(work.path("out/run-000.safetensors").is_file());
     }
 
-    /// Waits until none of them lives any more; orphans may be left for somebody else to bury.
+    /// Waits until none of the processes lives; orphans may stay as zombies.
     fn assert_gone(processes: &[u32]) {
         let start = Instant::now();
         let lives = |process: &u32| {
@@ -475,7 +475,7 @@ mod of_linux {
         assert_gone(&ranks);
     }
 
-    /// Ranks that hold patches wait for each other in every hop of every batch.
+    /// Ranks that hold patches communicate in every hop of every batch.
     #[test]
     fn ranks_that_hold_patches_end_with_the_one_that_is_killed_and_resume() {
         let work = Workspace::new();
@@ -510,7 +510,7 @@ mod of_linux {
         assert_eq!(losses(&work.path("killed/metrics.jsonl")), losses(&work.path("straight/metrics.jsonl")));
     }
 
-    /// A rank that hangs, beats included, is not waited for when another one fails.
+    /// A rank that hangs, without heartbeats, does not delay the end when another one fails.
     #[test]
     fn ranks_that_hang_are_ended_with_the_others() {
         let work = Workspace::new();
@@ -525,7 +525,7 @@ mod of_linux {
         assert_gone(&ranks);
     }
 
-    /// Also ranks whose launcher is gone hear of its end, and save what they have.
+    /// Ranks also notice the end of a killed launcher, and write a checkpoint.
     #[test]
     fn a_launch_that_is_told_to_end_takes_its_ranks_along() {
         for (name, code) in [("-TERM", Some(143)), ("-KILL", None)] {

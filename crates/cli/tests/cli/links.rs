@@ -1,4 +1,4 @@
-//! A link predictor from its data to its embeddings.
+//! Link prediction from data to embeddings.
 
 use std::fs;
 

@@ -6,7 +6,7 @@ use girih_graph_format::file::{Array, write_npy};
 
 use crate::girih::{SMALL, Workspace, girih, says};
 
-/// An edge list of two cliques of eight nodes, joined by an edge, with a class for each; and its labels.
+/// Writes an edge list of two cliques of eight nodes, joined by an edge, and a label file with one class per clique.
 fn cliques(work: &Workspace) -> [String; 2] {
     let mut edges = String::from("0,8\n");
     for first in [0, 8] {

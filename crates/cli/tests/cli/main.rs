@@ -1,5 +1,4 @@
-//! The command line as its users and their programs call it: the built binary, its output, its files and its exit
-//! status.
+//! Tests of the command line as users and programs call it: the built binary, its output, files and exit status.
 
 mod bad_input;
 mod cases;

@@ -1,4 +1,4 @@
-//! Data that change while a command reads them: an error that names the file, never a signal or a wrong result.
+//! Data that change while a command reads them: an error names the file; there is no signal and no wrong result.
 
 #![cfg(unix)]
 
@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Stdio};
 
 use crate::girih::{Finished, Workspace, command, girih};
 
-/// A folder of data that is mapped on reading.
+/// Folder with data that are mapped into memory.
 fn data() -> Workspace {
     let work = Workspace::new();
     let spec = "planted,nodes=2000,degree=8,features=64,classes=4";
@@ -17,7 +17,7 @@ fn data() -> Workspace {
     work
 }
 
-/// A training session on the data that has printed some epochs and goes on until its pipe is full.
+/// Training session on the data that has printed some epochs, and runs until its pipe is full.
 fn training(work: &Workspace, flags: &[&str]) -> (Child, BufReader<ChildStdout>) {
     let (data, out) = (work.arg("data"), work.arg("out"));
     let args = ["train", "--data", &data, "--device", "cpu", "--epochs", "900", "--out", &out, "--json"];
@@ -36,7 +36,7 @@ fn end_of((child, mut out): (Child, BufReader<ChildStdout>)) -> Finished {
     Finished { out: text, ..Finished::new(child.wait_with_output().unwrap()) }
 }
 
-/// Other values in the place of the last ones, without a new file.
+/// Overwrites the last values of a file in place.
 fn overwrite(path: &Path) {
     let mut file = File::options().write(true).open(path).unwrap();
     file.seek(SeekFrom::End(-4000)).unwrap();
@@ -50,7 +50,7 @@ fn assert_names(finished: &Finished, file: &str) {
     assert!(event["event"] == "error" && event["message"].as_str().unwrap().contains(file), "{event}");
 }
 
-/// Mini-batches read the mapped file; full batches copy it before they start, and need it no more.
+/// Mini-batches read the mapped file; full batches copy it before they start, and no longer need it.
 #[test]
 fn a_graph_that_is_overwritten_while_it_trains_is_an_error_or_makes_no_difference() {
     for flags in [&[][..], &["--model", "sage", "--batch", "neighbor"], &["--ranks", "2"]] {
@@ -79,7 +79,7 @@ fn features_that_are_cut_off_while_they_train_are_an_error() {
     }
 }
 
-/// The files that are in use are still what they were.
+/// The open files keep their contents.
 #[test]
 fn data_that_are_replaced_while_they_train_are_a_warning() {
     let work = data();
@@ -88,7 +88,7 @@ fn data_that_are_replaced_while_they_train_are_a_warning() {
     let spec = "planted,nodes=2000,degree=8,features=64,classes=4,seed=9";
     girih(&["generate", spec, "--out", &work.arg("data")]).ok();
     let finished = end_of(session).ok();
-    // Its name belongs to no file, then to another.
+    // The name first belongs to no file, then to another one.
     let told = "while it was in use; its old contents are used until the end";
     assert!(finished.err.contains(told), "{}", finished.err);
     assert_eq!(finished.result()["epochs"], 900);

@@ -1,4 +1,4 @@
-//! Messages, word for word: of errors, warnings and notes, for people and as events.
+//! Exact text of errors, warnings and notes, for people and as events.
 
 use std::fs;
 use std::path::Path;
@@ -8,20 +8,20 @@ use serde_json::{Value, json};
 
 use crate::girih::{Finished, SMALL, Workspace, command, girih};
 
-/// What a failed command says, in one line, without the frame that miette draws.
+/// Output of a failed command in one line, without the frame of miette.
 fn said(finished: &Finished) -> String {
     let words = finished.err.split(|c: char| c.is_whitespace() || "│├╰─▶×".contains(c));
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// The message of a command line that is refused with this status.
+/// Message of a command line that is refused with this status.
 fn refusal(status: i32, line: &str) -> String {
     let finished = girih(&line.split(' ').collect::<Vec<_>>());
     assert_eq!(finished.code, Some(status), "{line}: {}", finished.err);
     said(&finished)
 }
 
-/// A graph of six nodes as named arrays, with labels of so many classes.
+/// Writes a graph of six nodes as named arrays, with labels of `n_classes` classes.
 fn write_graph(folder: &Path, n_classes: i64, n_features: usize) {
     fs::create_dir_all(folder).unwrap();
     let edges: Vec<i64> = (0..6).chain((0..6).map(|v| (v + 1) % 6)).collect();
@@ -79,7 +79,7 @@ fn settings_that_cannot_be_trained_name_the_flag_that_helps() {
     );
 }
 
-/// Settings that contradict each other, with the flag that helps; the header of the data may stand before it.
+/// Contradictory settings are refused with the flag that helps; the header of the data may come first.
 #[test]
 fn settings_that_do_not_go_together_name_a_flag_that_helps() {
     let batches = "train --batch neighbor --device cpu";
@@ -162,7 +162,7 @@ fn settings_that_do_not_go_together_name_a_flag_that_helps() {
     }
 }
 
-/// The other data's own classes are told, not those of the model.
+/// The message states the classes of the other data, not those of the model.
 #[test]
 fn a_model_on_other_data_names_both_as_they_are() {
     let work = Workspace::new();
@@ -202,7 +202,7 @@ fn a_resumed_session_names_settings_that_differ() {
     assert!(longer.err.contains("resumed with epochs 4 (was 2), eval_every 2 (was 1)\n"), "{}", longer.err);
 }
 
-/// The number of edges of a headline, which is the generator's.
+/// Number of edges in a headline, which depends on the generator.
 fn edges_in(text: &str) -> String {
     let words: Vec<&str> = text.split(", ").collect();
     words.iter().find(|word| word.ends_with(" edges")).unwrap().to_string()
@@ -228,7 +228,7 @@ fn a_finished_session_that_is_resumed_says_that_nothing_is_left() {
     assert_eq!(train(&["--resume", "--epochs", "5", "--json"]).result()["epochs_trained"], 2);
 }
 
-/// "Bit for bit" holds for as many ranks as before.
+/// Results are equal bit for bit only with the same number of ranks.
 #[test]
 fn other_ranks_than_before_are_a_warning() {
     let work = Workspace::new();
@@ -286,7 +286,7 @@ fn a_config_that_is_wrong_says_where_and_has_help_in_its_event() {
     assert!(event["help"].as_str().unwrap().contains("docs/configuration.md"), "{event}");
 }
 
-/// `-q` leaves warnings, `-qq` errors alone, and JSON stays whole.
+/// `-q` leaves warnings, `-qq` only errors, and JSON stays complete.
 #[test]
 fn quiet_is_quiet_and_quieter() {
     let ranks = (std::thread::available_parallelism().map_or(1, usize::from) + 1).to_string();
@@ -304,7 +304,7 @@ fn quiet_is_quiet_and_quieter() {
     assert_eq!(conflict.code, Some(2), "{}", conflict.err);
 }
 
-/// A terminal gets a bar; a file gets a line for what takes a while, which `-q` leaves out.
+/// A terminal gets a progress bar; a file gets a line for slow work, which `-q` omits.
 #[test]
 fn long_work_without_a_terminal_says_what_it_does() {
     let partition = ["partition", "--data", SMALL, "--ranks", "4"];
@@ -314,7 +314,7 @@ fn long_work_without_a_terminal_says_what_it_does() {
     assert_eq!(girih(&[&partition[..], &["--json"]].concat()).ok().err, "");
 }
 
-/// The measured speeds of this machine are kept: only the first plan measures them.
+/// The measured rates of this machine are cached: only the first plan measures them.
 #[test]
 fn a_plan_measures_the_machine_once() {
     let work = Workspace::new();
@@ -327,7 +327,7 @@ fn a_plan_measures_the_machine_once() {
     assert!(!second.err.contains("measuring memory bandwidth"), "{}", second.err);
 }
 
-/// A plan is of any size: 200 000 columns of three matrices would take a terabyte.
+/// A plan of any size is possible: 200 000 columns of three matrices would take a terabyte.
 #[test]
 fn a_plan_allocates_nothing_of_what_it_plans() {
     for model in ["gcn", "gat", "sage", "lightgcn", "gin", "ngcn", "appnp", "mlp"] {
@@ -346,7 +346,7 @@ fn a_plan_allocates_nothing_of_what_it_plans() {
     }
 }
 
-/// Nor does training that cannot fit begin to allocate.
+/// Training that cannot fit is refused before it allocates.
 #[test]
 fn training_beyond_main_memory_is_refused() {
     let message = refusal(1, &format!("train --data {SMALL} --device cpu --layers 3 --hidden 1000000"));
@@ -355,7 +355,7 @@ fn training_beyond_main_memory_is_refused() {
     assert!(told.contains("--hidden ") && told.contains("fits"), "{message}");
 }
 
-/// The same number has the same digits wherever it is written.
+/// A number is printed with the same digits in every output.
 #[test]
 fn numbers_have_the_same_digits_everywhere() {
     let work = Workspace::new();
@@ -391,7 +391,7 @@ fn runs_are_counted_from_zero_as_their_files_are() {
     assert!(shown.lines().any(|line| line.split_whitespace().eq(["Run", "1"])), "{shown}");
 }
 
-/// The codec of an evaluation is no sign of other data, and other data are one.
+/// A different codec in an evaluation gives no warning about different data; different data do.
 #[test]
 fn another_codec_is_no_alarm() {
     let work = Workspace::new();

@@ -1,4 +1,4 @@
-//! Ranks that are processes: `mpirun -n 4 girih train`.
+//! Ranks that are processes of MPI: `mpirun -n 4 girih train`.
 
 use std::process::{Command, Output};
 

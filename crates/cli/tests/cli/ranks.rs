@@ -27,7 +27,7 @@ fn ranks_train_what_one_rank_does() {
             assert!((a - b).abs() < 1e-4 * a, "{flags:?}: {key} {b}, on one rank {a}");
         }
     }
-    // Rounding is small; sums in another order flip it now and then.
+    // Rounding is small; sums in another order change it occasionally.
     let loss = |flags: &[&str]| train(flags)["train_loss"].as_f64().unwrap();
     let [two, four] = ["2", "4"].map(|ranks| loss(&["--ranks", ranks, "--wire", "bf16"]));
     let exact = single["train_loss"].as_f64().unwrap();
@@ -109,7 +109,7 @@ fn ranks_apply_what_one_rank_applies() {
         "--partition auto is for girih train"
     ));
     assert!(says(&with("evaluate", &["--partition", "2d"]).refused(2), "--ranks N"));
-    // A model is applied to the whole graph.
+    // A trained model is applied to the whole graph, so it has no layout.
     assert!(says(
         &with("evaluate", &["--ranks", "2", "--layout", "patches"]).refused(2),
         "unexpected argument '--layout'"
@@ -149,7 +149,7 @@ fn auto_chooses_for_the_device_that_is_described() {
         "{starved}"
     );
     assert!(number(&starved, "break_even_products") > 0.0, "{starved}");
-    // Where memory is as fast as the cache, there is nothing to gain.
+    // If memory is as fast as the cache, an order has no benefit.
     let indifferent = choose(&["--cache-gb-s", "1", "--memory-gb-s", "1"]);
     assert_eq!((&indifferent["chosen"], &indifferent["break_even_products"]), (&"none".into(), &().into()));
     assert_eq!(indifferent["bandwidth_before"], indifferent["bandwidth_after"]);
@@ -168,7 +168,7 @@ fn a_partition_that_is_chosen_is_not_told_how() {
     }
 }
 
-/// METIS prints where it finds no node for a part, and nothing else may be printed there.
+/// METIS prints a message if a part gets no node; standard output must hold only the result.
 #[test]
 fn parts_of_a_few_nodes_leave_standard_output_to_the_result() {
     let data = "synth:planted,nodes=3000,degree=2,features=2,classes=2";
@@ -214,7 +214,7 @@ fn reorder_writes_the_data_and_the_order() {
     assert!(smaller("mean_gap") && smaller("tiles"), "{result}");
     assert_eq!(&std::fs::read(work.path("spy.png")).unwrap()[1..4], b"PNG");
 
-    // The order that was written does the same again, and the reordered folder trains.
+    // Applying the written order again gives the same result, and the reordered folder can be trained on.
     let order = work.arg("ordered/new_of_old.npy");
     let again = girih(&["reorder", "--data", SMALL, "--permutation", &order, "--json"]).ok().result();
     for key in ["bandwidth_after", "mean_gap_after", "tiles_after"] {
@@ -228,7 +228,7 @@ fn reorder_writes_the_data_and_the_order() {
     assert!((a - b).abs() < 1e-4 * a, "{b}, not {a}");
 }
 
-/// The order that is written leads from the ids of the files, whatever happened to them on the way.
+/// The written order starts from the ids of the files, even if they were shuffled first.
 #[test]
 fn an_order_of_shuffled_ids_starts_at_the_files_ids() {
     let work = Workspace::new();
@@ -407,7 +407,7 @@ fn output_that_cannot_be_written_is_refused_before_the_work() {
     assert!(says(&message, "is a folder: give the name"), "{message}");
 }
 
-/// What reordering replaces is an earlier order of the same data, not another data set.
+/// Reordering replaces an earlier order of the same data, but no other data set.
 #[test]
 fn another_data_set_is_not_replaced() {
     let work = Workspace::new();
@@ -451,7 +451,7 @@ fn a_plan_for_ranks_tries_every_partition_and_names_the_quickest() {
         plans.iter().map(|plan| plan["stages"].as_str().unwrap().to_owned()).collect()
     };
     let of_a_grid = |stages: &[&'static str]| stages.repeat(2);
-    // Rows are too narrow for parts. Four replicas hold all rows, so that none come.
+    // Rows are too narrow to be split. Four replicas hold all rows, so none are exchanged.
     let grids = [&["1", "turns", "steps"][..], &["1", "1"], &["1", "1"], &["1", "steps", "1"]];
     assert_eq!(stages_of(plans), grids.map(of_a_grid).concat());
     let wide = ["--gpus", "4", "--memory", "80GB", "--hidden", "256", "--layers", "3", "--json"];
@@ -467,7 +467,7 @@ fn a_plan_for_ranks_tries_every_partition_and_names_the_quickest() {
     assert_eq!(result["available_bytes"], 80_000_000_000u64);
     assert!(result["figures"].as_str().unwrap().contains("H200"), "{result}");
 
-    // Sixteen cards are two hosts, between which less passes than inside of one.
+    // Sixteen GPUs span two hosts, and the network between hosts is slower than the links inside one.
     let sent = |gpus: &str| {
         let result = plan(&["--gpus", gpus, "--memory", "80GB", "--json"]).ok().result();
         result["plans"][0]["exchange_ms"].as_f64().unwrap()
@@ -478,7 +478,7 @@ fn a_plan_for_ranks_tries_every_partition_and_names_the_quickest() {
     for part in ["3d, 8 ranks, 2 × 2 × 2", "8 ranks in 4 groups of 2", "rows", "Choice", "--gpus 8 --partition"] {
         assert!(shown.contains(part), "no {part}: {shown}");
     }
-    // Processors wait for what is exchanged, so that chunks spare them nothing.
+    // CPUs wait for exchanges, so chunks have no benefit.
     let on_processor = plan(&["--ranks", "4", "--json"]).ok().result();
     assert_eq!(on_processor["plans"].as_array().unwrap().len(), 12);
     let flags = ["--gpus", "2", "--memory", "80GB", "--cuts", "weighted", "--wire", "bf16"];
@@ -551,7 +551,7 @@ fn results_of_mini_batches_say_how_ranks_shared_them() {
     let split = train(&["--layout", "split-features"]);
     assert_eq!(split["layout"], "split-features");
     assert_eq!(split["train_loss"], train(&["--layout", "patches"])["train_loss"], "the same batches");
-    // Where nothing is cut there are no blocks to order inside of.
+    // Without a partition there are no blocks to order inside of.
     let order = |flags: &[&str]| train(flags)["reorder"].clone();
     assert_eq!(order(&["--layout", "patches", "--reorder", "parts"]), "2 parts");
     assert_eq!(order(&["--reorder", "community"]), "community");
@@ -595,7 +595,7 @@ fn a_plan_of_mini_batches_on_cards_tells_what_each_layout_takes() {
     let ((whole, [_, two], choice), (_, [_, four], _)) = (on("2", &[]), on("4", &[]));
     assert!(two.unwrap() > four.unwrap(), "{two:?}, {four:?}");
     assert_eq!(choice, "replicated", "what needs no other card is quicker");
-    // Beside hosts nothing lies in patches of the graph; whole clusters want all of both.
+    // With features on hosts, the graph is not divided into patches. Clusters need complete graph and features.
     let small = ["--batch-size", "16", "--fanout", "5,5"];
     let [split, _] = on("2", &small).1;
     let [of_hosts, cut] = on("2", &[&small[..], &["--feature-cache", "0.1"]].concat()).1;

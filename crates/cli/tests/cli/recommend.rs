@@ -1,4 +1,4 @@
-//! A recommender from its data to its recommendations.
+//! Recommendation from data to predictions.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::girih::{SMALL, Workspace, assert_keys, girih, names_in, says};
 const USERS: usize = 60;
 const ITEMS: usize = 80;
 
-/// Writes a LightGCN folder in which each user meets every fourth item, the last two of them in test.
+/// Writes a LightGCN folder in which each user has every fourth item, the last two of them in the test set.
 pub(crate) fn write_tastes(work: &Workspace) -> String {
     let (mut train, mut test) = (String::new(), String::new());
     for user in 0..USERS {

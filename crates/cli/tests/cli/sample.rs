@@ -1,4 +1,4 @@
-//! `girih sample`: batches are those of a seed, whoever makes them.
+//! `girih sample`: batches depend on the seed alone, not on threads or ranks.
 
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ fn batches_are_counted_timed_and_hashed() {
 #[test]
 fn what_the_batch_before_has_is_counted() {
     let share = |flags: &[&str]| sampled(flags)["inputs_of_batch_before"].as_f64();
-    // With all neighbours of so many hops every batch reads all of the graph, but for nodes without edges.
+    // With all neighbours of so many hops, every batch reads the whole graph, except for isolated nodes.
     let all = share(&["--batch-size", "50", "--fanout", "-1,-1,-1,-1,-1,-1"]);
     assert!(all.is_some_and(|share| share > 0.99 && share <= 1.0), "{all:?}");
     let some = share(&["--batch-size", "50", "--fanout", "4,2", "--threads", "1"]);
@@ -60,7 +60,7 @@ fn threads_and_ways_to_relabel_make_the_same_batches() {
     }
 }
 
-/// The samplers of every kind of batches, each reached by its flags, with the same batches on any number of threads.
+/// The samplers of all kinds of batches, selected by flags, with the same batches on any number of threads.
 #[test]
 fn every_sampler_makes_its_own_batches() {
     let kinds: [&[&str]; 9] = [
@@ -109,7 +109,7 @@ fn ranks_that_share_patches_make_the_same_batches() {
             assert_eq!(shared["reshuffle_bytes"].as_f64() > Some(0.0), ranks != "1", "{ranks} ranks, {more:?}");
         }
     }
-    // Who has all of the graph draws by itself, and asks for features alone.
+    // A rank that holds the whole graph draws alone, and requests only features.
     let split = of("3", &["--layout", "split-features"]);
     assert_eq!(split["digest"], of("1", &["--layout", "replicated"])["digest"]);
     assert!(split.get("reshuffle_bytes").is_none() && split["row_bytes"].as_f64() > Some(0.0), "{split}");
@@ -145,7 +145,7 @@ fn what_ranks_cannot_share_is_refused() {
 #[test]
 fn edges_are_drawn_by_their_weights() {
     let work = Workspace::new();
-    // Node 0 has two neighbours, one of which weighs nothing.
+    // Node 0 has two neighbours, one of which has weight zero.
     std::fs::write(work.path("weights.mtx"), "%%MatrixMarket matrix coordinate real general\n3 3 2\n1 2 1.5\n1 3 0\n")
         .unwrap();
     let data = work.arg("weights.mtx");
@@ -173,7 +173,7 @@ fn what_cannot_be_sampled_is_refused() {
     assert!(says(&refused(&draws, 1), "draw at most 16777216"));
 }
 
-/// `girih sample --plan` with batches of a small graph, on devices that are not here.
+/// Result of `girih sample --plan` with batches of a small graph, on devices that are not present.
 fn planned(flags: &[&str]) -> Value {
     sampled(&[&["--plan", "--fanout", "4,2", "--batch-size", "50", "--training-memory", "1MB"], flags].concat())
 }

@@ -1,4 +1,4 @@
-//! Scores under the name of what they are, on screen, in JSON and in files; and why some have no value.
+//! Names of scores on screen, in JSON and in files, and reasons why some have no value.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::girih::{Workspace, girih, says};
 
-/// A folder of arrays: a ring of twelve nodes of two classes, whose validation nodes are as told.
+/// Writes a folder of arrays: a ring of twelve nodes of two classes, with the given validation and test nodes.
 fn ring(work: &Workspace, val: &[usize], test: &[usize]) -> String {
     let folder = work.path("ring");
     fs::create_dir_all(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! `train` from its first flag to its output folder, and `evaluate` and `predict` on what it leaves.
+//! `train` from its flags to its output folder, and `evaluate` and `predict` on that folder.
 
 use std::fs;
 
@@ -167,7 +167,7 @@ fn what_was_never_begun_is_not_resumed() {
     let message = girih(&["train", "--resume", "--out", &out]).refused(2);
     assert!(says(&message, &out) && says(&message, "config.toml") && says(&message, "--data"), "{message}");
     assert!(names_in(work.folder()).is_empty());
-    // With data it begins at its start, as scripts that always resume want it.
+    // With data given, it starts from epoch 1; scripts may always pass `--resume`.
     girih(&["train", "--resume", "--out", &out, "--data", SMALL, "--epochs", "2"]).ok();
     girih(&["train", "--resume", "--out", &out, "--epochs", "3"]).ok();
     assert_eq!(losses(&work.path("nothing/metrics.jsonl")).len(), 3);
@@ -227,7 +227,7 @@ fn evaluate_repeats_the_score_and_predict_names_every_node() {
         assert_eq!(girih(&[&args, flags].concat()).ok().result()["nodes"], 600);
         Array::read(&work.path(name)).unwrap()
     };
-    // Not over a checkpoint.
+    // A checkpoint is not overwritten.
     girih(&["predict", "--data", SMALL, "--checkpoint", &out, "--out", &file]).refused(2);
     let classes = predict("classes.npy", &[]).into_i64().unwrap();
     let logits = predict("logits.npy", &["--logits"]).into_matrix().unwrap();
@@ -354,7 +354,7 @@ fn mini_batches_that_make_no_sense_are_refused_before_anything_is_loaded() {
 /// More nodes than are scored at a time.
 const NODES: u64 = 120_000;
 
-/// Batches of some nodes of a graph.
+/// Mini-batches of a graph with features on the device.
 const DIVIDED: [&str; 13] = [
     "train",
     "--data",
@@ -371,7 +371,7 @@ const DIVIDED: [&str; 13] = [
     "0",
 ];
 
-/// What training takes of a device without any rows, as a refusal says.
+/// Device memory that training needs without any features, as the refusal states it.
 fn least_memory(flags: &[&str]) -> u64 {
     let message = girih(&[&DIVIDED[..], &["--plan", "--tier-memory", "1MB"], flags].concat()).refused(1);
     for part in ["training alone needs", "(1000000bytes)", "smaller--batch-size"] {
@@ -383,7 +383,7 @@ fn least_memory(flags: &[&str]) -> u64 {
 #[test]
 fn memory_is_divided_for_devices_that_are_not_here() {
     let planned = |flags: &[&str]| girih(&[&DIVIDED[..], &["--plan", "--json"], flags].concat()).ok().result();
-    // Offsets and lists of where rows are take 3 MB, rows of features some 23, scores of the whole graph more.
+    // Offsets and position lists take 3 MB, feature rows about 23 MB, and scores of the whole graph more.
     for (flags, n_devices) in
         [(&[][..], 1), (&["--codec", "topk:4"], 1), (&["--gpus", "3"], 3), (&["--score-by", "layers"], 1)]
     {

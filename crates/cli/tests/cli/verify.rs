@@ -1,10 +1,10 @@
-//! `girih verify`: every byte counts. And the limit of a file's size.
+//! `girih verify` detects every changed byte; also the file size limit of a process.
 
 use std::fs;
 
 use crate::girih::{Finished, Workspace, command, girih, says};
 
-/// A folder with data, a store of codes and a session, all small.
+/// Small folder with data, a store of codes and a training session.
 fn files() -> Workspace {
     let work = Workspace::new();
     girih(&["generate", "planted,nodes=40,degree=4,features=3,classes=2", "--out", &work.arg("data")]).ok();
@@ -41,7 +41,7 @@ fn every_flipped_byte_is_found() {
     assert!(says(&girih(&["verify", &work.arg("none")]).refused(1), "none"));
 }
 
-/// Loading compares checksums, too; `--no-verify` says not to, but never where new ones are written.
+/// Loading compares checksums, too, except with `--no-verify`; commands that write new checksums refuse that flag.
 #[test]
 fn damaged_data_load_only_where_that_is_asked_for() {
     let work = files();
@@ -61,7 +61,7 @@ fn damaged_data_load_only_where_that_is_asked_for() {
     }
 }
 
-/// Not a signal without a word.
+/// The limit causes an error, not a silent end by a signal.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_limit_of_a_files_size_is_an_error() {

@@ -1,7 +1,7 @@
 //! [`OneSided`]: GPUs of one process that copy rows from each other's memory.
 //!
 //! ```text
-//! hosts    tell each other the addresses of an exchange, through their transport: once, also for an exchange that is captured
+//! hosts    tell each other the addresses of an exchange, through their transport: once, also if it is captured
 //! streams  set flags for each other and wait for them (schedule.rs), in the order of each rank's side stream
 //! copies   are the reader's, by its copy engines; they use no SM
 //! ```
@@ -44,7 +44,7 @@ pub(super) struct OneSided {
     flags: Arc<Flags>,
     /// Number of this rank among all.
     rank: usize,
-    /// The device's own stream, and the one that exchanges are on.
+    /// The device's own stream, and the stream of exchanges.
     streams: [Arc<CudaStream>; 2],
     /// Whether an exchange has failed, after which others may wait, or not come, for ever.
     has_failed: AtomicBool,
@@ -190,7 +190,7 @@ pub(crate) fn link_of(reader: sys::CUdevice, owner: sys::CUdevice) -> Result<Opt
 /// Group of ranks that copy rows from each other.
 pub(super) struct OneSidedGroup {
     pub(super) all: Arc<OneSided>,
-    /// The numbers of the group's ranks among all.
+    /// Numbers of the group's ranks among all.
     members: Vec<usize>,
 }
 

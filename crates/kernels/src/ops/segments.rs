@@ -290,8 +290,8 @@ impl Lstm<'_> {
         self.cuda.scratch(self.operation, n * cols)
     }
 
-    /// Draws the sequences of `rows`, which are sorted by falling degree. Notes the places of entries in the given
-    /// list, counted from its second element.
+    /// Draws the sequences of `rows`, which are sorted by falling degree. `places`, if given, is a list and a first
+    /// number; the list gets the place of each entry, counted from that number.
     fn walk(
         &self,
         sequences: (&CudaSparse, Option<Key>),

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! nodes      seeds │ new of hop 0 │ new of hop 1 │ …      every block begins with the list of the one nearer the seeds
-//! sources    edges of hop 0 │ edges of hop 1 │ …          one list for all hops; global ids until the batch is finished
-//! indptr     rows of hop 0 │ rows of hop 1 │ …            offsets into that list; with `Expand::Once` rows of all hops are one
-//!                                                         list, of which each block has the first ones
+//! sources    edges of hop 0 │ edges of hop 1 │ …          one list for all hops; global ids until `finish`
+//! indptr     rows of hop 0 │ rows of hop 1 │ …            offsets into that list; with `Expand::Once` rows of all hops
+//!                                                         are one list, of which each block has the first ones
 //! ```
 
 use cudarc::driver::{CudaSlice, CudaView, DeviceRepr};
@@ -94,8 +94,8 @@ impl HopTiles {
 }
 
 impl DeviceBatch {
-    /// Memory for batches within some capacities, of `n_hops` hops on a graph of `n_columns` nodes whose places are of
-    /// this size.
+    /// Allocates a batch within some capacities, of `n_hops` hops on a graph of `n_columns` nodes; `size` is that of the
+    /// places of nodes.
     pub(super) fn new(
         cuda: &Cuda,
         capacities: Capacities,

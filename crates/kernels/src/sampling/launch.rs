@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! begin    makes seeds the first nodes
-//! draw     a pass over the rows of a hop: number of edges of each, their positions (sums of tiles, in one pass), and the edges
+//! draw     one pass over the rows of a hop: number of edges of each, their positions (sums of tiles), and the edges
 //! settle   gives new nodes their local ids
 //! finish   replaces global ids by local ones
 //! ```

@@ -1,5 +1,5 @@
 //! Mini-batches on a device: the samplers of `girih-sampling`, with the same results to the bit.
-//! 
+//!
 //! ```text
 //! DeviceTopology ─┐
 //! seeds, key ─────┴▶ DeviceSampler ──▶ DeviceBatch ──▶ to_host: MiniBatch

@@ -2,13 +2,13 @@
 //! primitive (Cai et al., DSP, PPoPP 2023, section 5) on GPUs, `kernels/sampling_patches.cu`.
 //!
 //! ```text
-//! ask     the nodes of the frontier by their owners, and the number of edges that each draws   GPU; the host reads the numbers
-//! tell    these, and the positions of the edges                                                host to host
-//! shuffle                                                                                      GPU to GPU
-//! draw    for each rank, from the patch, with the kernels of whole graphs                      GPU
-//! reshuffle  offsets and edges, straight to their destination                                  GPU to GPU
-//! merge   rows in the order of the frontier, as if all neighbours were taken of a graph
-//!         whose rows are the answers                                                           GPU
+//! ask        frontier nodes by their owners, and the number of edges each draws   GPU; the host reads the numbers
+//! tell       these, and the positions of the edges                                host to host
+//! shuffle    the nodes, to their owners                                           GPU to GPU
+//! draw       for each rank, from the patch, with the kernels of whole graphs      GPU
+//! reshuffle  offsets and edges, straight to their destination                     GPU to GPU
+//! merge      rows in the order of the frontier, as if all neighbours were taken
+//!            of a graph whose rows are the answers                                GPU
 //! ```
 //! The degree of a node determines the number of edges that it draws, and every GPU has the degrees of all nodes. So
 //! the host waits for the device once for each hop, and lists are allocated with their exact sizes.
@@ -223,7 +223,7 @@ fn starts(lens: impl Iterator<Item = u64>) -> Vec<u64> {
 /// Requests of a hop, and their sizes.
 struct Asked {
     questions: Questions,
-    /// For each row of the hop where its question is.
+    /// Slot of the request of each row of the hop.
     slots: CudaSlice<u32>,
     /// Requests of this rank to each.
     mine: Vec<Share>,

@@ -82,7 +82,7 @@ struct Factors {
     /// Weights of edges.
     stored: Option<CudaSlice<f32>>,
     has_loops: bool,
-    /// Weights of loops; one where there are none.
+    /// Weights of self-loops; `None` for ones.
     loops: Option<CudaSlice<f32>>,
 }
 

@@ -1,5 +1,4 @@
-//! [`PartitionedAdjacency`]: the normalised adjacency as a rank reads it: its own rows, and what it learns of others by
-//! messages.
+//! [`PartitionedAdjacency`]: the normalised adjacency as a rank reads it: its own rows, and messages of other ranks.
 //!
 //! ```text
 //! rows       read, checked and dropped again whenever blocks are made of them
@@ -23,7 +22,7 @@ use super::ranks::{Ranks, failed};
 use crate::TrainError;
 use crate::inputs::Adjacency;
 
-/// The diagonals of `L` and `R`, a number for each node; `None` stands for the identity.
+/// Diagonals of `L` and `R`, one number for each node; `None` is the identity.
 pub(crate) type AllScales = [Option<Arc<[f32]>>; 2];
 
 /// `Â = L·A·R`, of which a rank reads its own rows.
@@ -32,16 +31,15 @@ pub(crate) struct PartitionedAdjacency {
     self_loops: bool,
     exchange: Exchange,
     wire: Dtype,
-    /// The factors of all rows and of all columns.
+    /// Diagonals of `L` and `R`, for all nodes.
     scales: AllScales,
     symmetric: bool,
-    /// The blocks of a symmetric adjacency, from when one direction has been asked for until the other has.
+    /// Blocks of a symmetric adjacency, kept from the first use of one direction until the other is needed.
     blocks: Mutex<Option<HostBlocks>>,
 }
 
 impl PartitionedAdjacency {
-    /// The adjacency of `source` as a model wants it, operands in `f32` travelling as `wire`; all ranks call it
-    /// together.
+    /// Adjacency of `source` for a model, with `f32` operands sent as `wire`; all ranks call it together.
     ///
     /// # Errors
     /// When rows that this rank reads break an invariant, or another rank fails.
@@ -72,7 +70,8 @@ impl PartitionedAdjacency {
         Ok(Self { source, self_loops, exchange, wire, scales: [left, right], symmetric, blocks })
     }
 
-    /// The rows of `op(A)` of each panel that this rank's products have; of the transpose, the columns of its steps.
+    /// Rows of `op(A)` of each panel of this rank's products. Of the transpose, they have the columns of its steps
+    /// only.
     fn panels<B: Backend>(&self, ranks: &Ranks<B>, transpose: Transpose) -> Result<Vec<LoopedRows>, ComputeError> {
         if transpose == Transpose::Yes && !self.symmetric {
             return transposed(&self.rows(ranks.own())?, ranks).map_err(|error| failed(&error));
@@ -89,7 +88,7 @@ impl PartitionedAdjacency {
 }
 
 impl PartitionedAdjacency {
-    /// The factors of all rows and of all columns.
+    /// Diagonals of `L` and `R`, for all nodes.
     pub(crate) fn scales(&self) -> &AllScales {
         &self.scales
     }

@@ -1,4 +1,4 @@
-//! [`ApplyJob`] and [`RecommendJob`]: a trained model applied by several ranks.
+//! [`ApplyJob`] and [`RecommendJob`]: inference with a trained model on several ranks.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,10 +17,10 @@ use crate::recommend::Recommendations;
 use crate::report::{Scores, TestReport};
 use crate::session::with_labels_for;
 
-/// Takes logits: a row for each of some nodes, behind those of the call before, from the first node to the last.
+/// Consumer of logits. Each call gets the rows of the next nodes, from the first node to the last.
 pub type TakeLogits<'t> = dyn FnMut(&Matrix) + Send + 't;
 
-/// The best parameters of a checkpoint applied to all nodes: what [`apply`](crate::apply) does, by several ranks.
+/// Inference on all nodes with the best parameters of a checkpoint, as [`apply`](crate::apply), on several ranks.
 pub struct ApplyJob<'a, 't> {
     data: DataSource,
     checkpoint: &'a Checkpoint,
@@ -29,12 +29,12 @@ pub struct ApplyJob<'a, 't> {
 }
 
 impl<'a, 't> ApplyJob<'a, 't> {
-    /// Scores of the model alone.
+    /// Job that computes scores only.
     pub fn new(data: impl Into<DataSource>, checkpoint: &'a Checkpoint, ranks: &'a RankOptions) -> Self {
         Self { data: data.into(), checkpoint, ranks, take: None }
     }
 
-    /// Also hands the logits of all nodes to `take`, which the first rank calls. They come together piece by piece.
+    /// Also passes the logits of all nodes to `take`, some rows at a time. The first rank calls it.
     #[must_use]
     pub fn handing_logits(self, take: &'a mut TakeLogits<'t>) -> Self {
         Self { take: Some(take), ..self }
@@ -58,7 +58,7 @@ impl RankJob for ApplyJob<'_, '_> {
         let (is_wanted, take) = (self.take.is_some(), Mutex::new(self.take));
         on_each(backends, connect, self.ranks, |backend, world| {
             let ranks = shared.ranks(world)?;
-            // One rank calls it; the others only have to know whether rows are asked for.
+            // The first rank alone calls it. The others only have to know that logits are wanted.
             let mut shared_take = |rows: &Matrix| {
                 let mut take = take.lock().unwrap_or_else(PoisonError::into_inner);
                 take.as_mut().into_iter().for_each(|take| take(rows));
@@ -77,8 +77,8 @@ impl RankJob for ApplyJob<'_, '_> {
     }
 }
 
-/// The best parameters of a recommender's checkpoint applied to all users: what [`recommend`](crate::recommend()) does,
-/// by several ranks.
+/// Recommendations for all users with the best parameters of a checkpoint, as [`recommend`](crate::recommend()), on
+/// several ranks.
 pub struct RecommendJob<'a> {
     data: DataSource,
     checkpoint: &'a Checkpoint,
@@ -86,7 +86,7 @@ pub struct RecommendJob<'a> {
 }
 
 impl<'a> RecommendJob<'a> {
-    /// Ranks items for all users.
+    /// Job that ranks items for all users.
     pub fn new(data: impl Into<DataSource>, checkpoint: &'a Checkpoint, ranks: &'a RankOptions) -> Self {
         Self { data: data.into(), checkpoint, ranks }
     }
@@ -119,7 +119,7 @@ impl RankJob for RecommendJob<'_> {
     }
 }
 
-/// What ranks read for the model of a checkpoint.
+/// Data for the model of a checkpoint.
 fn cut<B: Backend>(
     backend: &B,
     data: DataSource,
@@ -133,8 +133,8 @@ fn cut<B: Backend>(
     PartitionedData::new(backend, data, config, ranks)
 }
 
-/// Data with labels for the model of a checkpoint, of which nodes need have none. A folder that has all of them stays
-/// where it is, so that each rank reads its own rows.
+/// Data with labels for the model of a checkpoint; the nodes need not have any. A folder that has all labels stays a
+/// folder, so that each rank reads its own rows.
 fn labelled(data: DataSource, checkpoint: &Checkpoint) -> Result<DataSource, TrainError> {
     let Progress { config, data: trained, .. } = &checkpoint.progress;
     let outline = data.outline();
@@ -148,7 +148,7 @@ fn labelled(data: DataSource, checkpoint: &Checkpoint) -> Result<DataSource, Tra
     Ok(with_labels_for(trained, data.into_dataset()?).into())
 }
 
-/// The same, once ranks that are processes agree on data, parameters, plan, and `what` is asked for.
+/// As `cut`, but first checks that ranks that are processes agree on data, parameters, settings and `what`.
 fn cut_alike<B: Backend>(
     backend: &B,
     world: &dyn Collective<B>,

@@ -1,4 +1,4 @@
-//! [`PartitionedData`]: what ranks read of a data set, each its own rows.
+//! [`PartitionedData`]: the data set of a job on ranks, of which each rank reads its own rows.
 
 use std::sync::Arc;
 
@@ -27,12 +27,12 @@ use crate::session::{
 };
 use crate::targets::Targets;
 
-/// What ranks read of a data set, each its own rows. Those that are threads share it.
+/// Data set of a job on ranks, of which each rank reads its own rows. Ranks that are threads share it.
 pub(super) struct PartitionedData {
     pub(super) plan: Arc<BlockPlan>,
     source: Arc<DataSource>,
     outline: Outline,
-    /// Known of data that are in memory; of others, ranks find it out together.
+    /// Identity of data in memory. For a folder it is `None`, and the ranks find it out together.
     shape: Option<DataShape>,
     exchange: Exchange,
     wire: Dtype,
@@ -42,7 +42,7 @@ pub(super) struct PartitionedData {
 }
 
 impl PartitionedData {
-    /// What ranks will read for a model; of a folder, nothing is read yet.
+    /// Data for a model. Nothing is read yet from a folder.
     ///
     /// # Errors
     /// When the model cannot be trained on such data, or the plan does not fit them.
@@ -78,7 +78,7 @@ impl PartitionedData {
         })
     }
 
-    /// This rank among those of a world, with the groups that the plan has.
+    /// This rank of a world, with the groups of the plan.
     pub(super) fn ranks<B: Backend>(&self, world: Box<dyn Collective<B>>) -> Result<Arc<Ranks<B>>, CommError> {
         Ok(Arc::new(Ranks::new(Arc::clone(&self.plan), world)?))
     }
@@ -103,8 +103,8 @@ impl PartitionedData {
         train_runs(config, &shape, options, observe, |run| Ok(Box::new(own.start_run(backend, model, run)?)))
     }
 
-    /// Applies the best parameters of a checkpoint to the rank's own rows; `take` gets the logits of all nodes on the
-    /// first rank.
+    /// Applies the best parameters of a checkpoint to the rank's own rows. On the first rank, `take` gets the logits
+    /// of all nodes.
     pub(super) fn apply<B: Backend>(
         &self,
         backend: &B,
@@ -114,7 +114,7 @@ impl PartitionedData {
     ) -> Result<(Scores, TestReport), TrainError> {
         let Progress { config, run, .. } = &checkpoint.progress;
         checkpoint.progress.check_data(&self.outline).map_err(|what| checkpoint.refused(what))?;
-        // What was read is compared with the checksums of its folder.
+        // Checks the rows that were read against the checksums of their folder.
         self.shape(ranks)?;
         let own = self.own_rows(backend, ranks, config)?;
         let mut trained = own.start_run(backend, (config, Dims::of_outline(&self.outline)), *run)?;
@@ -142,12 +142,12 @@ impl PartitionedData {
         Recommendations::of(recommend::start_run(backend, &inputs, interactions, model, *run)?, checkpoint)
     }
 
-    /// What the rank holds for a model without features.
+    /// Inputs of this rank for a model without features.
     fn graph<B: Backend>(&self, ranks: &Arc<Ranks<B>>) -> Result<Inputs<B>, TrainError> {
         Ok(Inputs::of_graph_on_rank(Arc::clone(ranks), self.adjacency(ranks)?))
     }
 
-    /// What the rank holds for a model of features.
+    /// Inputs and targets of this rank for a model with features.
     fn own_rows<B: Backend>(
         &self,
         backend: &B,
@@ -168,8 +168,8 @@ impl PartitionedData {
         Ok(OwnRows { inputs, targets: Targets::upload(backend, &labels)?, labels, splits })
     }
 
-    /// Trains all runs on mini-batches, of which the rank makes its share from its own rows and what others tell it of
-    /// theirs.
+    /// Trains all runs on mini-batches. The rank samples its share from its own rows and from messages of other
+    /// ranks.
     pub(super) fn train_on_patches<B: Backend>(
         &self,
         backend: &B,
@@ -194,7 +194,7 @@ impl PartitionedData {
         Ok(Outcome { tiers: held.tiers().to_vec(), ..outcome })
     }
 
-    /// The identity of the data: of a folder, from what all ranks read of it, which is compared with its checksums.
+    /// Identity of the data. Of a folder it is computed from the rows of all ranks, and compared with its checksums.
     fn shape<B: Backend>(&self, ranks: &Ranks<B>) -> Result<DataShape, TrainError> {
         let stored = match (&self.shape, &*self.source) {
             (Some(shape), _) => return Ok(shape.clone()),
@@ -216,7 +216,7 @@ impl PartitionedData {
             .map(|cut| Some(Arc::new(cut)))
     }
 
-    /// Of data for a recommender, which every rank has whole.
+    /// Interactions of a recommender, which every rank has whole.
     fn interactions(&self) -> Option<&Interactions> {
         match &*self.source {
             DataSource::Loaded(dataset) => dataset.interactions.as_ref(),
@@ -225,7 +225,7 @@ impl PartitionedData {
     }
 }
 
-/// Data with the features that are made from the graph, which all ranks read then.
+/// Data with the features that are computed from the graph, which all ranks then read.
 fn with_made_features(source: DataSource, config: &TrainConfig) -> Result<DataSource, TrainError> {
     let DataSource::Loaded(mut dataset) = source else { return Ok(source) };
     if config.features_from.is_none() || config.learns_features() {

@@ -1,4 +1,4 @@
-//! What one rank does or says for all.
+//! Work and messages of the first rank for all ranks.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -10,17 +10,17 @@ use serde::de::DeserializeOwned;
 
 use crate::TrainError;
 
-/// How often the first rank says that it is at work.
+/// Interval of the first rank's signs of life.
 const BEAT: Duration = Duration::from_secs(1);
-/// What it says then, and before its result.
+/// First byte of a sign of life, and of the message with the result.
 const AT_WORK: u8 = 0;
 const DONE: u8 = 1;
 
-/// The message that the first rank comes to; all ranks call it together. The others wait as long as it takes: what has
-/// to come within the deadline is a sign that it goes on, which a thread beside the work gives.
+/// Runs `work` on the first rank, and returns its message on all ranks; all ranks call it together. The other ranks
+/// wait without a limit: the deadline applies to the signs of life, which a thread beside the work sends.
 ///
 /// # Errors
-/// As `work`; when a rank fails, or the first is silent.
+/// As `work`; when a rank fails, or the first rank is silent.
 pub(crate) fn first_does<B: Backend>(
     world: &dyn Collective<B>,
     work: impl FnOnce() -> Result<Vec<u8>, TrainError>,
@@ -57,10 +57,10 @@ pub(crate) fn first_does<B: Backend>(
     Ok(done)
 }
 
-/// What the first rank says of what all ask for together; the others may have nothing to say.
+/// Broadcast of a value that the first rank has. The other ranks may pass `None`.
 ///
 /// # Errors
-/// When a rank fails, or the first says nothing that can be read: `what` names it.
+/// When a rank fails, or the message of the first is unreadable: `what` names it.
 pub(crate) fn first_tells<B: Backend, T: Serialize + DeserializeOwned>(
     world: &dyn Collective<B>,
     what: &str,
@@ -70,12 +70,12 @@ pub(crate) fn first_tells<B: Backend, T: Serialize + DeserializeOwned>(
     read_told(what, &world.all_gather_bytes(&mine)?[0])
 }
 
-/// What a rank says, as the others [read](read_told) it.
+/// Message of a value, which [`read_told`] reads.
 pub(crate) fn told<T: Serialize>(mine: &T) -> Vec<u8> {
     serde_json::to_vec(mine).expect("numbers and names")
 }
 
-/// What the first rank has said.
+/// Value in a message of the first rank.
 ///
 /// # Errors
 /// When it cannot be read: `what` names it.
@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// What three ranks come to of which the first works so long, longer than the deadline.
+    /// Results of three ranks, of which the first works for `seconds`, with a deadline of 1.5 s.
     fn on_three(seconds: f64, work: fn() -> Result<Vec<u8>, TrainError>) -> Result<Vec<Vec<u8>>, String> {
         let done = threads::run(3, Duration::from_millis(1500), |world| {
             let world: Box<dyn Collective<Cpu>> = Box::new(world);

@@ -1,4 +1,4 @@
-//! [`PartitionedGraph`]: the blocks of the adjacency that a rank holds, and how it multiplies with them.
+//! [`PartitionedGraph`]: the blocks of the adjacency that a rank holds, and products with them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,18 +11,18 @@ use super::product::{OverlappedWork, Product, Sums};
 use super::ranks::Ranks;
 use crate::tape::Pool;
 
-/// Products of blocks that are added up where a sum is rounded each time. More of them are added up as `f32`, and
-/// rounded once.
+/// Maximal number of block products that are added up in the type of the result, with a rounding each time. More
+/// products are added up in `f32` and rounded once.
 const ROUNDED_MAX: usize = 2;
 
-/// The adjacency as one rank sees it.
+/// Adjacency as one rank sees it.
 pub struct PartitionedGraph<B: Backend> {
     ranks: Arc<Ranks<B>>,
     adjacency: Arc<dyn BlockSource<B>>,
-    /// For each direction, built when it is first needed.
+    /// Blocks of `Â` and of its transpose, created at first use.
     blocks: [OnceLock<Blocks<B>>; 2],
     pattern: OnceLock<Pattern<B>>,
-    /// Set while operands travel as they are stored.
+    /// Set while operands are sent in the type that they are stored in.
     is_exact: AtomicBool,
 }
 
@@ -37,12 +37,12 @@ impl<B: Backend> PartitionedGraph<B> {
         }
     }
 
-    /// Whether operands of `f32` are rounded before they travel.
+    /// Whether `f32` operands are rounded before they are sent.
     pub(crate) fn rounds(&self) -> bool {
         self.adjacency.wire() != Dtype::F32
     }
 
-    /// Does some work for which operands travel as they are stored; all ranks call it together.
+    /// Runs `work` with operands sent in the type that they are stored in; all ranks call it together.
     pub(crate) fn unrounded<T>(&self, work: impl FnOnce() -> T) -> T {
         let before = self.is_exact.swap(true, Ordering::Relaxed);
         let done = work();
@@ -50,7 +50,7 @@ impl<B: Backend> PartitionedGraph<B> {
         done
     }
 
-    /// How operands of `f32` travel.
+    /// Type in which `f32` operands are sent.
     pub(crate) fn wire(&self) -> Dtype {
         if self.is_exact.load(Ordering::Relaxed) { Dtype::F32 } else { self.adjacency.wire() }
     }
@@ -63,7 +63,8 @@ impl<B: Backend> PartitionedGraph<B> {
         Ok(slot.get().expect("just set"))
     }
 
-    /// `out = epilogue(op(Â)·X)` for the rank's own `rows` of `X` and those of `out`; all ranks call it together.
+    /// `out = epilogue(op(Â)·X)`, for the rank's own `rows` of `X` and its own rows of `out`; all ranks call it
+    /// together.
     ///
     /// # Errors
     /// When the backend or another rank fails.
@@ -79,8 +80,7 @@ impl<B: Backend> PartitionedGraph<B> {
         self.spmm_overlapped(backend, (pool, &mut || Ok(())), transpose, rows, epilogue, out)
     }
 
-    /// As [`multiply`](Self::multiply), with work of this rank that overlaps it: `overlap` runs while the first rows of
-    /// other ranks travel.
+    /// As [`multiply`](Self::multiply), but `overlap` runs while the first rows of other ranks are sent.
     ///
     /// # Errors
     /// When the backend, another rank or the overlapped work fails.
@@ -94,14 +94,13 @@ impl<B: Backend> PartitionedGraph<B> {
         out: &mut B::Matrix,
     ) -> Result<(), ComputeError> {
         let blocks = self.blocks(backend, transpose)?;
-        // Own rows are multiplied as they travel, times factors and rounded: how many ranks there are changes no
-        // operand.
+        // Own rows are multiplied as they are sent: scaled and rounded. The number of ranks thus changes no operand.
         let travelling = travelling(rows.dtype(backend), self.wire());
         let operand = Operand { rows, factors: blocks.factors.as_ref(), dtype: travelling };
         let mut product = Product { ranks: &self.ranks, backend, pool, overlap };
         let is_sum = self.ranks.slices.is_none() && self.ranks.sums.is_none();
         if is_sum && (backend.dtype(out) == Dtype::F32 || blocks.n_products() <= ROUNDED_MAX) {
-            // Nothing follows the steps: they add up where the result belongs.
+            // No reduction follows the steps, so that they add up in the result itself.
             return product.steps(blocks, operand, &mut Sums::Out(out, epilogue));
         }
         let sums = product.summed(blocks, operand)?;
@@ -117,7 +116,7 @@ impl<B: Backend> PartitionedGraph<B> {
         epilogue.dropout.map_or(Ok(()), |dropout| backend.dropout_in_place(dropout, out))
     }
 
-    /// The rank's own rows of `Â`, and where the rows come from that their columns stand for.
+    /// Own rows of `Â`, and the exchange that brings the rows of their columns.
     ///
     /// # Errors
     /// When the device's memory does not suffice.

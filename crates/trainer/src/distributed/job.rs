@@ -1,4 +1,4 @@
-//! [`RankJob`]: what ranks do together, and the ways of being ranks.
+//! [`RankJob`]: work that ranks share, on devices, threads or processes.
 
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{Collective, CommError, Transport};
@@ -7,44 +7,43 @@ use girih_compute::{Backend, HostMatrix};
 use super::session::RankOptions;
 use crate::TrainError;
 
-/// Work that ranks share: training ([`TrainJob`](super::TrainJob)), or a trained model applied
+/// Work that ranks share: training ([`TrainJob`](super::TrainJob)), or inference with a trained model
 /// ([`ApplyJob`](super::ApplyJob), [`RecommendJob`](super::RecommendJob)).
 ///
-/// Of a data set in a folder, each rank reads its own rows ([`DataSource::open`](girih_datasets::DataSource::open)).
-/// What comes out is that of one rank, up to the rounding of sums that are added in another order. A rank that fails
-/// ends all of them with its error.
+/// Each rank reads its own rows of a data set in a folder ([`DataSource::open`](girih_datasets::DataSource::open)).
+/// The result is that of one rank, up to rounding: sums are added in another order. If a rank fails, all ranks end
+/// with its error.
 pub trait RankJob: Sized {
-    /// What the work comes to on the first rank.
+    /// Result of the work on the first rank.
     type Done: Send;
 
-    /// How the ranks share it.
+    /// Options by which the ranks share the work.
     fn ranks(&self) -> &RankOptions;
 
-    /// Works on ranks that are threads of this process, one on each backend. `connect` makes of a thread's rank one
-    /// that moves the matrices of its backend.
+    /// Runs on ranks that are threads of this process, one on each backend. `connect` turns the rank of a thread into
+    /// a collective that moves the matrices of its backend.
     ///
     /// # Errors
-    /// As the work on one rank; when there is not a backend for each rank, or the plan does not fit the data; and when
-    /// a rank fails.
+    /// As the work on one rank. Also when the number of backends differs from the number of ranks, when the plan does
+    /// not fit the data, and when a rank fails.
     fn on_devices<B: Backend>(
         self,
         backends: &[B],
         connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
     ) -> Result<Self::Done, TrainError>;
 
-    /// Works as one of several ranks, each of which calls this with the same data and settings: for ranks that are
-    /// processes. Before the first step they compare hashes of both.
+    /// Runs as one of several ranks that are processes. Each of them calls this with the same data and settings, and
+    /// they compare hashes of both before the first step.
     ///
     /// # Errors
-    /// As [`on_devices`](Self::on_devices); and when ranks disagree on the data, the settings or the plan, before the
-    /// first step.
+    /// As [`on_devices`](Self::on_devices). Also when ranks differ in data, settings or plan; this is found before
+    /// the first step.
     fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError>;
 
-    /// Works on ranks that are threads of this process, each on a backend that `backend` makes, whose matrices lie in
-    /// main memory.
+    /// Runs on ranks that are threads of this process, each on a CPU backend that `backend` creates.
     ///
     /// # Errors
-    /// As [`on_devices`](Self::on_devices); when ranks shall read the memory of cards.
+    /// As [`on_devices`](Self::on_devices). Also when the options name a transport between GPUs.
     fn on_threads<B: Backend>(self, backend: impl Fn() -> B) -> Result<Self::Done, TrainError>
     where
         B::Matrix: HostMatrix,
@@ -59,7 +58,7 @@ pub trait RankJob: Sized {
     }
 }
 
-/// Refuses backends that are not one for each rank, or not alike.
+/// Checks that there is one backend for each rank, and that all are of one kind.
 pub(super) fn check_devices<B: Backend>(backends: &[B], ranks: &RankOptions) -> Result<(), TrainError> {
     let (found, wanted) = (backends.len(), ranks.grid.ranks());
     if found != wanted {
@@ -70,7 +69,7 @@ pub(super) fn check_devices<B: Backend>(backends: &[B], ranks: &RankOptions) -> 
     check_alike(&backends.iter().map(Backend::name).collect::<Vec<_>>())
 }
 
-/// Refuses a world that is not of as many ranks as the plan, or not of devices that are alike.
+/// Checks that the world has as many ranks as the plan, and that all devices are of one kind.
 pub(super) fn check_world<B: Backend>(
     backend: &B,
     world: &dyn Collective<B>,
@@ -84,7 +83,7 @@ pub(super) fn check_world<B: Backend>(
     check_alike(&names.iter().map(|name| String::from_utf8_lossy(name)).collect::<Vec<_>>())
 }
 
-/// Refuses ranks on devices of different names.
+/// Checks that all ranks are on devices with the same name.
 fn check_alike(names: &[impl AsRef<str>]) -> Result<(), TrainError> {
     let name = |rank: usize| names[rank].as_ref();
     match (0..names.len()).find(|&rank| name(rank) != name(0)) {
@@ -101,7 +100,7 @@ fn check_alike(names: &[impl AsRef<str>]) -> Result<(), TrainError> {
     }
 }
 
-/// Runs `work` on threads, one for each backend; what the first one comes to.
+/// Runs `work` on threads, one for each backend, and returns the result of the first.
 ///
 /// # Errors
 /// When a rank fails.
@@ -121,7 +120,7 @@ pub(super) fn on_each<B: Backend, T: Send>(
     }
 }
 
-/// Refuses to start when ranks have different hashes of what they work on.
+/// Checks that all ranks have the same hash of their `what`.
 pub(super) fn agree<B: Backend>(world: &dyn Collective<B>, what: &str, hash: u32) -> Result<(), TrainError> {
     let all = world.all_gather_bytes(&hash.to_le_bytes())?;
     match all.iter().position(|theirs| *theirs != all[0]) {
@@ -134,7 +133,7 @@ pub(super) fn agree<B: Backend>(world: &dyn Collective<B>, what: &str, hash: u32
 }
 
 impl RankOptions {
-    /// A hash of what ranks have to agree on, of this, of `settings` and of the program's version.
+    /// Hash of everything that ranks must agree on: these options, `settings` and the version of the program.
     pub(super) fn hash(&self, settings: &str) -> u32 {
         let (Self { grid, exchange, cuts, stages, chunks, wire, layout, .. }, version) =
             (self, env!("CARGO_PKG_VERSION"));

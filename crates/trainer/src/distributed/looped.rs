@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use girih_graph_format::{Csr, NodeId, WeightSum};
 
-/// Consecutive rows of a square matrix, each with an entry on the diagonal if that is asked for: one of weight one
-/// where there is none.
+/// Consecutive rows of a square matrix. With `self_loops`, a row without an entry on the diagonal gets one of weight
+/// one.
 pub(super) struct LoopedRows {
-    /// The rows as they are stored.
+    /// Rows as they are stored.
     pub(super) csr: Csr,
-    /// The number of the first row.
+    /// Number of the first row.
     pub(super) first: usize,
     pub(super) self_loops: bool,
 }
@@ -19,8 +19,8 @@ impl LoopedRows {
         Self { csr, first, self_loops }
     }
 
-    /// Appends the entries of row `i`, counted from the first, whose columns are in a range, counted from its start;
-    /// weights where there are some.
+    /// Appends the entries of row `i`, counted from the first, whose columns lie in `columns`. Ids are counted from
+    /// the start of `columns`. Weights are appended if there are any.
     pub(super) fn append(&self, i: usize, columns: &Range<usize>, (ids, weights): (&mut Vec<NodeId>, &mut Vec<f32>)) {
         let range = self.csr.row_range_within(i, columns);
         let (row, own, shift) = (&self.csr.indices()[range.clone()], self.first + i, columns.start as NodeId);
@@ -38,17 +38,17 @@ impl LoopedRows {
         }
     }
 
-    /// The numbers of all rows.
+    /// Numbers of all rows.
     pub(super) fn rows(&self) -> Range<usize> {
         self.first..self.first + self.csr.n_rows()
     }
 
-    /// Calls `visit` with each row's number, columns and weights, of which there are none where all are one.
+    /// Calls `visit` with the number, columns and weights of each row. Weights are empty where all are one.
     pub(super) fn for_each(&self, columns: &Range<usize>, visit: impl FnMut(usize, &[NodeId], &[f32])) {
         self.for_some(&self.rows(), columns, visit);
     }
 
-    /// As [`for_each`](Self::for_each), for rows of some numbers alone.
+    /// As [`for_each`](Self::for_each), but for the rows of a range.
     pub(super) fn for_some(
         &self,
         rows: &Range<usize>,
@@ -64,7 +64,7 @@ impl LoopedRows {
         }
     }
 
-    /// Sums of the weights of each row; a weight of one where there are none.
+    /// Sums of the weights of each row; without weights, each entry counts one.
     pub(super) fn sums(&self) -> Vec<WeightSum> {
         let mut sums = Vec::with_capacity(self.csr.n_rows());
         self.for_each(&(0..self.csr.n_cols()), |_, ids, weights| {

@@ -1,5 +1,5 @@
-//! What ranks learn of the other half of an adjacency, of which each has read some rows: whether it is symmetric, the
-//! sums of its columns, and rows of its transpose.
+//! Messages about the transpose of an adjacency whose rows are spread over ranks: its symmetry, the sums of its
+//! columns, and rows of its transpose.
 
 use std::ops::Range;
 
@@ -10,14 +10,15 @@ use girih_graph_format::{Csr, NodeId, WeightSum};
 use super::looped::LoopedRows;
 use super::ranks::Ranks;
 
-/// Whether the matrix of which each rank has some rows is its own transpose: the sum of a hash of every entry above the
-/// diagonal is that of the mirrored ones below it. Different matrices agree by accident once in 2¹²⁸ times.
+/// Whether a matrix equals its transpose; each rank passes its own rows. Compares the sum of hashes of all entries
+/// above the diagonal with that of the mirrored entries below it. Different matrices have equal sums with a
+/// probability of 2⁻¹²⁸.
 pub(super) fn is_symmetric<B: Backend>(rows: &LoopedRows, ranks: &Ranks<B>) -> Result<bool, CommError> {
     let mut sums = [0u64; 2];
     for i in 0..rows.csr.n_rows() {
         let r = (rows.first + i) as NodeId;
         for (c, weight) in rows.csr.row_entries(i).filter(|&(c, _)| c != r) {
-            // Adding zero makes both zeros the same.
+            // Adding zero turns −0 into +0.
             let pair = u64::from(r.min(c)) << 32 | u64::from(r.max(c));
             let hashes =
                 [0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f].map(|seed| mixed(pair, (weight + 0.0).to_bits(), seed));
@@ -32,7 +33,7 @@ pub(super) fn is_symmetric<B: Backend>(rows: &LoopedRows, ranks: &Ranks<B>) -> R
     Ok(total(0) == 0 && total(1) == 0)
 }
 
-/// Bits of a pair of nodes and a weight, mixed well (the finalizer of `SplitMix64`: Steele et al., OOPSLA 2014).
+/// Well-mixed bits of a pair of nodes and a weight (the finalizer of `SplitMix64`: Steele et al., OOPSLA 2014).
 fn mixed(pair: u64, weight: u32, seed: u64) -> u64 {
     let finalized = |mut x: u64| {
         x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -42,8 +43,8 @@ fn mixed(pair: u64, weight: u32, seed: u64) -> u64 {
     finalized(finalized(pair.wrapping_add(seed)) ^ (u64::from(weight) << 17).wrapping_add(seed))
 }
 
-/// The sums of the columns whose numbers are those of a rank's own rows: of what peers have in their rows, in the order
-/// of rows.
+/// Sums of the columns with the ids of this rank's own rows. Peers send their entries of these columns, which are
+/// added in the order of rows.
 pub(super) fn column_sums<B: Backend>(rows: &LoopedRows, ranks: &Ranks<B>) -> Result<Vec<WeightSum>, CommError> {
     let entries_of = |nodes: Range<usize>| -> Parcel {
         let mut message = Vec::new();
@@ -70,9 +71,8 @@ pub(super) fn column_sums<B: Backend>(rows: &LoopedRows, ranks: &Ranks<B>) -> Re
     Ok(sums)
 }
 
-/// The rows of the transpose of each panel that this rank's products have, with the columns of its steps: from those
-/// who together hold every row once, each of which sends the entries that it has of them. While they travel they take
-/// twice the bytes of the entries themselves.
+/// Rows of the transpose: for each panel of this rank's products, with the columns of its steps. They come from peers
+/// that together hold every row once, and each sends its own entries. Messages take twice the bytes of the entries.
 pub(super) fn transposed<B: Backend>(own: &LoopedRows, ranks: &Ranks<B>) -> Result<Vec<LoopedRows>, CommError> {
     let (plan, mine) = (ranks.plan(), ranks.mine());
     let to_rank = |rank: usize| -> Parcel {
@@ -104,8 +104,8 @@ fn contains(outer: &Range<usize>, inner: &Range<usize>) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }
 
-/// Appends the entries of some columns, row after row: the column, which is counted from `first`, the row, and the
-/// weight where there are some.
+/// Appends the entries of some columns, row after row. An entry consists of the column (counted from `first`), the
+/// row, and the weight if there are weights.
 fn add_mirrored(rows: &LoopedRows, columns: &Range<usize>, first: usize, message: &mut Vec<u32>) {
     for i in 0..rows.csr.n_rows() {
         for e in rows.csr.row_range_within(i, columns) {
@@ -116,10 +116,10 @@ fn add_mirrored(rows: &LoopedRows, columns: &Range<usize>, first: usize, message
     }
 }
 
-/// The matrix of entries whose columns ascend in each row, whoever sent them.
+/// Matrix of received entries. Columns ascend in each row, whichever rank sent them.
 ///
 /// # Errors
-/// When a message does not hold whole entries, or one is outside of the matrix.
+/// When a message does not hold whole entries, or an entry lies outside the matrix.
 fn collected(messages: &[Parcel], (n_rows, n_cols): (usize, usize), weighted: bool) -> Result<Csr, CommError> {
     let entry_words = if weighted { 3 } else { 2 };
     for (rank, message) in messages.iter().enumerate() {

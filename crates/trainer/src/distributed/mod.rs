@@ -1,7 +1,8 @@
-//! Training on ranks, and applying what was trained: each is a [`RankJob`]. On mini-batches each takes a share of the
-//! seeds of every batch, and holds graph and features whole, or its [patch](GraphPlacement) of them: see
-//! [`MiniBatch`](crate::MiniBatch). All else on this page is full-batch training, on ranks that each hold some rows of
-//! everything that has a row per node.
+//! Training on ranks, and inference with a trained model on ranks. Each of them is a [`RankJob`].
+//!
+//! With mini-batches, each rank takes a share of the seeds of every batch. It holds the whole graph and all features,
+//! or its [patch](GraphPlacement) of them: see [`MiniBatch`](crate::MiniBatch). The rest of this page is about
+//! full-batch training, in which each rank holds some rows of every matrix with a row per node.
 //!
 //! ```text
 //! rows of nodes   features, activations, gradients, labels      cut: a rank holds `own`, a range of ids
@@ -9,27 +10,27 @@
 //!                                                               have a row per node, cut as features are
 //! adjacency       Â and Âᵀ in blocks                            as the plan says (girih-partition)
 //! ```
-//! Whatever works on rows alone (products with weights, dropout, activations, layer normalisation) runs as on one rank;
-//! draws are keyed by the ids of the whole, so that masks and batches are the same. Ranks meet in a few places:
+//! Operations on single rows (products with weights, dropout, activations, layer normalisation) run as on one rank.
+//! Random draws are keyed by global ids, so that masks and batches do not depend on the number of ranks. Ranks
+//! communicate in a few places:
 //!
-//! - [`PartitionedGraph::multiply`]: sums over neighbours, carried out step by step as the plan says;
-//! - [`HaloExchange::fetch`]: rows of neighbours, for attention, maxima and sequences over a rank's own rows; and those of
-//!   the users and items of a rank's share of a recommender's batch;
-//! - [`Ranks::sum`]: the loss and the gradients of parameters, once a step, and the sums over all nodes that batch
-//!   normalisation takes each way;
-//! - [`Ranks::gather`]: predictions and embeddings, when scores are due;
-//! - [`Ranks::gather_on_first`]: embeddings and their optimiser's state, when a checkpoint is;
+//! - [`PartitionedGraph::multiply`]: sums over neighbours, step by step as the plan says;
+//! - [`HaloExchange::fetch`]: rows of neighbours, for attention, maxima and sequences over a rank's own rows.
+//!   Recommenders fetch the rows of the users and items of a rank's share of a batch;
+//! - [`Ranks::sum`]: once a step, the loss and the gradients of parameters. Batch normalisation also sums over all
+//!   nodes, in the forward and in the backward pass;
+//! - [`Ranks::gather`]: predictions and embeddings, when scores are computed;
+//! - [`Ranks::gather_on_first`]: embeddings and their optimiser state, when a checkpoint is written;
 //! - [`Ranks::hand_rows`]: logits, when predictions are written.
 //!
-//! A rank reads its own rows of the data alone, where they are in a folder
-//! ([`DataSource`](girih_datasets::DataSource)), and learns by messages what it needs of others: degrees, which of its
-//! rows they read, and, where the adjacency is not symmetric, their entries in its columns. Interactions of a
-//! recommender are on every rank.
+//! A rank reads only its own rows of a data set in a folder ([`DataSource`](girih_datasets::DataSource)). Messages
+//! from other ranks tell it degrees and the rows of its own that others read. If the adjacency is not symmetric, they
+//! also bring the entries of other ranks in its columns. Every rank has all interactions of a recommender.
 //!
-//! [`RankPlanner`] runs all of this for one rank after the other on shapes alone.
+//! [`RankPlanner`] runs all of this as a dry run, for one rank after the other.
 //!
-//! Every rank takes part in every one of them, in the same order. Sums are added in the order of ranks, so that all
-//! ranks get the same bits and their parameters never drift apart.
+//! All ranks call each of these operations, in one common order. Sums are added in the order of ranks, so that all
+//! ranks get the same bits and their parameters never diverge.
 
 mod adjacency;
 mod apply;

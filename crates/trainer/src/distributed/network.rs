@@ -1,31 +1,31 @@
-//! [`Network`]: what exchanges between ranks take.
+//! [`Network`]: times of exchanges between ranks.
 
 use girih_partition::LinkRates;
 use serde::{Deserialize, Serialize};
 
-/// How fast the ranks of a host exchange matrices, by operation. Bytes are those of a rank, of matrices as they are:
-/// `b` bytes that one rank has for all count `b`. Where several of `g` ranks have some, who has `b` bytes sends `b·(g −
-/// 1)`, and whoever sends most counts. Of pieces for single ranks, whichever is more of what a rank sends and gets.
-/// Where each gets some of a sum of `b` bytes, `b·(g − 1)/g` count, and for an all-reduce twice as much.
+/// Rates at which the ranks of a host exchange matrices, by operation. A broadcast of `b` bytes counts `b`. In an
+/// all-gather among `g` ranks, a rank with `b` bytes sends `b·(g − 1)`, and the largest such number counts. In an
+/// all-to-all, the larger one of the bytes that a rank sends and receives counts. A reduce-scatter of `b` bytes
+/// counts `b·(g − 1)/g`, and an all-reduce twice as much.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Links {
     /// One rank's matrix for all.
     pub broadcast: LinkRates,
-    /// Rows of each rank, or of some, for all.
+    /// Rows of each rank, or of some ranks, for all.
     pub all_gather: LinkRates,
     /// A sum for all.
     pub all_reduce: LinkRates,
-    /// To each rank its rows of a sum.
+    /// A sum, of which each rank receives its own rows.
     pub reduce_scatter: LinkRates,
-    /// Pieces from each rank for each.
+    /// Rows from each rank for each other rank.
     pub all_to_all: LinkRates,
-    /// A piece from each of more than two ranks for one other, and no two for the same: NCCL gives a pair of them a
-    /// part of its channels.
+    /// Rows from each of more than two ranks to one other, in disjoint pairs. NCCL gives a pair only some of its
+    /// channels.
     pub one_to_one: LinkRates,
 }
 
 impl Links {
-    /// Links that are as fast for all operations.
+    /// Links with the same rates for all operations.
     #[must_use]
     pub fn alike(rates: LinkRates) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Links {
     }
 }
 
-/// What ranks do together.
+/// Collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Broadcast,
@@ -61,41 +61,41 @@ pub(super) enum Operation {
     OneToOne,
 }
 
-/// The links of all ranks. Ranks are on hosts in their order, as many on each.
+/// Links of all ranks. Ranks are on hosts in their order, with the same number on each host.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Network {
-    /// Between ranks of one host.
+    /// Rates between ranks of one host.
     pub links: Links,
-    /// How many ranks a host has.
+    /// Number of ranks of a host.
     pub ranks_per_host: usize,
-    /// Between hosts, for each rank: it has an adapter of its own.
+    /// Rates between hosts, for each rank: every rank has its own adapter.
     pub between_hosts: LinkRates,
-    /// Whether exchanges that were begun go on beside what a rank computes.
+    /// Whether an exchange continues while the rank computes.
     pub overlaps: bool,
-    /// The share of its speed that a rank loses meanwhile: exchanges take memory's bandwidth and, with NCCL,
-    /// multiprocessors.
+    /// Fraction of its speed that a rank loses during an exchange, in 0..1. Exchanges take memory bandwidth and, with
+    /// NCCL, SMs.
     pub slowdown: f64,
 }
 
 impl Network {
-    /// Ranks that are all on one host.
+    /// Network of ranks that are all on one host.
     #[must_use]
     pub fn one_host(links: Links, overlaps: bool) -> Self {
         Self { links, ranks_per_host: usize::MAX, between_hosts: links.all_to_all, overlaps, slowdown: 0.0 }
     }
 
-    /// What a rank loses that has computed for so many seconds, by its own speed, since an exchange began that takes so
-    /// many.
+    /// Seconds that a rank loses during an exchange of `exchange` seconds. It has done `computed` seconds of work at
+    /// full speed since the exchange began.
     pub(super) fn seconds_lost(&self, computed: f64, exchange: f64) -> f64 {
         let slowed = computed / (1.0 - self.slowdown);
         self.slowdown * slowed.min(exchange)
     }
 
-    /// Seconds of an operation of `members`, of which `bytes` count ([`Links`]).
+    /// Seconds of an operation of `members`; `bytes` are counted as in [`Links`].
     ///
-    /// Rows and pieces go from each rank to each, over its own adapter. A matrix of one rank and sums come into a host
-    /// once, over the adapters of all of its members, and are passed on inside. Latencies between hosts add up over as
-    /// many rounds as a tree of hosts is deep.
+    /// In an all-gather or all-to-all, each rank sends rows to each other over its own adapter. A broadcast or a sum
+    /// enters a host once, over the adapters of all of its members, and is passed on within the host. Latencies
+    /// between hosts add up over the rounds of a tree of hosts.
     pub(super) fn seconds(&self, operation: Operation, members: &[usize], bytes: f64) -> f64 {
         let inside = self.links.of(operation);
         let n_hosts = self.n_hosts(members);
@@ -139,10 +139,10 @@ mod tests {
     #[test]
     fn a_rank_computes_more_slowly_while_an_exchange_goes_on() {
         let network = Network { slowdown: 0.25, ..hosts_of_two() };
-        // Three seconds of work take four, all beside the exchange.
+        // Three seconds of work take four, all of them during the exchange.
         assert_eq!(network.seconds_lost(3.0, 4.0), 1.0);
         assert_eq!(network.seconds_lost(3.0, 9.0), 1.0);
-        // Of nine, three are done in the four seconds of the exchange, and six after it.
+        // Of nine seconds of work, three are done in the four seconds of the exchange, and six after it.
         assert_eq!(network.seconds_lost(9.0, 4.0), 1.0);
         assert_eq!(hosts_of_two().seconds_lost(9.0, 4.0), 0.0);
     }
@@ -156,11 +156,11 @@ mod tests {
     #[test]
     fn sums_cross_once_and_rows_go_to_each() {
         let network = hosts_of_two();
-        // Two adapters bring 100 bytes at 10 a second each.
+        // Two adapters receive 100 bytes at 10 a second each.
         assert_eq!(network.seconds(Operation::ReduceScatter, &[0, 1, 2, 3], 100.0), 1.0 + 3.0 + 5.0);
         // One rank of each host: one adapter. Four hosts are two rounds apart.
         assert_eq!(network.seconds(Operation::Broadcast, &[0, 2, 4, 6], 100.0), 1.0 + 6.0 + 10.0);
-        // Two of three pieces leave the host, each over the adapter of whom it is for.
+        // Two of three messages leave the host, each over the adapter of its receiver.
         for operation in [Operation::AllToAll, Operation::AllGather] {
             assert_eq!(network.seconds(operation, &[0, 1, 2, 3], 90.0), 1.0 + 3.0 + 6.0);
         }

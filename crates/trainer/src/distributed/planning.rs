@@ -1,4 +1,4 @@
-//! [`RankPlanner`]: what training on ranks will take, by one partition or another.
+//! [`RankPlanner`]: estimates of training on ranks, for one partition or another.
 
 use std::sync::Arc;
 
@@ -15,44 +15,45 @@ use crate::graph::Graph;
 use crate::plan::{DataSizes, Plan, PlanDevice, Share};
 use crate::sampled::{self, PlacedRows};
 
-/// A session on ranks, to be planned for partitions.
+/// Session on ranks, to be planned for partitions.
 pub struct RankPlanner<'a> {
-    /// What is trained, and how.
+    /// Configuration of the training.
     pub config: &'a TrainConfig,
-    /// On what.
+    /// Sizes of the data set.
     pub data: &'a DataSizes,
-    /// The graph, as its network reads it.
+    /// Graph as the network of the configuration reads it.
     pub graph: &'a SymbolicGraph,
-    /// What ranks compute with: one for all of them, or one for each.
+    /// Devices of the ranks: one for all of them, or one for each.
     pub devices: &'a [PlanDevice],
-    /// How ranks exchange matrices.
+    /// Rates of exchanges between ranks.
     pub network: Network,
 }
 
-/// What ranks take.
+/// Estimates for all ranks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankPlans {
-    /// The plan of each rank; of a graph that is spread evenly those of the first and the last, since ranks do alike.
+    /// Plan of each rank. If edges are spread evenly, all ranks do alike, and there are only those of the first and
+    /// the last.
     pub ranks: Vec<Plan>,
 }
 
 impl RankPlans {
-    /// Bytes of the rank that needs most of something.
+    /// Maximum of `bytes` over ranks.
     pub fn most(&self, bytes: impl Fn(&Plan) -> u64) -> u64 {
         self.ranks.iter().map(bytes).max().unwrap_or(0)
     }
 
-    /// Seconds of the rank that takes longest for something, which need not be the one that takes longest for another.
+    /// Maximum of `seconds` over ranks. Two such maxima need not be of the same rank.
     pub fn longest(&self, seconds: impl Fn(&Plan) -> f64) -> f64 {
         self.ranks.iter().map(seconds).fold(0.0, f64::max)
     }
 }
 
 impl RankPlanner<'_> {
-    /// The plans of ranks that share the work so.
+    /// Plans of ranks that share the work by these options.
     ///
     /// # Errors
-    /// When the configuration is refused, ranks do not share such work, or there are more ranks than nodes.
+    /// When the configuration is refused, such work does not run on ranks, or there are more ranks than nodes.
     pub fn plan(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
         let config = self.config;
         check_task(config)?;
@@ -64,12 +65,13 @@ impl RankPlanner<'_> {
         self.of_ranks(ranks)
     }
 
-    /// The plans of ranks that train on mini-batches and each hold a patch, of graph and features or of features alone:
-    /// bytes alone, since the draws and rows that they exchange have no times. Any rank may own all seeds of a batch.
+    /// Plans of ranks that train on mini-batches and each hold a patch, of graph and features or of features alone.
+    /// They count bytes only, since exchanges of draws and rows have no times. Each rank is planned as if it owned
+    /// all seeds of a batch.
     ///
     /// # Errors
-    /// When the configuration is refused, batches are not of neighbours, ranks hold no patches, or cannot of such data,
-    /// or there are more ranks than nodes.
+    /// When the configuration is refused, batches are not of neighbours, ranks hold no patches or cannot hold patches
+    /// of such data, or there are more ranks than nodes.
     pub fn plan_patches(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
         check_task(self.config)?;
         if self.config.batch.kind != BatchKind::Neighbor || ranks.layout == GraphPlacement::Replicated {

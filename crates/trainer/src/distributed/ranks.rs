@@ -1,4 +1,4 @@
-//! [`Ranks`]: who holds which rows, and the groups in which ranks talk.
+//! [`Ranks`]: the rows that each rank holds, and the groups in which ranks communicate.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use girih_partition::{BlockPlan, Patches, RankPlan, part, place_in};
 use crate::params::Gradients;
 use crate::tape::Pool;
 
-/// Numbers that are handed to the first rank at a time: 64 MiB.
+/// Numbers sent to the first rank at once (64 MiB of `f32`).
 pub(super) const HANDED: usize = 1 << 24;
 
-/// One rank among those that train together: its part of the plan, and the groups that it belongs to.
+/// One rank of a world: its part of the plan, and the groups that it belongs to.
 pub struct Ranks<B: Backend> {
     plan: Arc<BlockPlan>,
     rank: usize,
     world: Box<dyn Collective<B>>,
-    /// The ranks of the same replica number: together they hold every node once.
+    /// Ranks with the same replica number. Together they hold every node once.
     pub(super) peers: Box<dyn Collective<B>>,
-    /// The ranks that share the steps of a product.
+    /// Ranks that share the steps of a product.
     pub(super) steps: Box<dyn Collective<B>>,
-    /// The ranks that exchange rows for slices of columns.
+    /// Ranks that exchange rows for slices of columns.
     pub(super) slices: Option<Box<dyn Collective<B>>>,
-    /// The ranks whose products are parts of one sum.
+    /// Ranks with partial sums of the same rows.
     pub(super) sums: Option<Box<dyn Collective<B>>>,
 }
 
@@ -39,11 +39,11 @@ impl<B: Backend> Ranks<B> {
     /// When the plan is for another number of ranks.
     pub fn new(plan: Arc<BlockPlan>, world: Box<dyn Collective<B>>) -> Result<Self, CommError> {
         let rank = world.rank();
-        // Ranks of a group name it by its first member, and stand in it in the order in which it lists them.
+        // A group has the number of its first member, and its ranks are in the order of its members.
         Self::of(plan, world, |world, members| world.split(members[0], place_in(members, rank)))
     }
 
-    /// As [`new`](Self::new), with groups that `group` makes of the world and their members.
+    /// As [`new`](Self::new), but `group` forms a group from the world and its members.
     pub(super) fn of(
         plan: Arc<BlockPlan>,
         world: Box<dyn Collective<B>>,
@@ -63,36 +63,36 @@ impl<B: Backend> Ranks<B> {
         Ok(Self { rank, world, peers, steps, slices, sums, plan })
     }
 
-    /// What the plan has for this rank.
+    /// Plan of this rank.
     pub(super) fn mine(&self) -> &RankPlan {
         &self.plan.ranks[self.rank]
     }
 
-    /// The plan of all ranks.
+    /// Plan of all ranks.
     #[must_use]
     pub fn plan(&self) -> &BlockPlan {
         &self.plan
     }
 
-    /// The number of this rank.
+    /// Number of this rank.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// All ranks together.
+    /// Group of all ranks.
     #[must_use]
     pub fn world(&self) -> &dyn Collective<B> {
         &*self.world
     }
 
-    /// The nodes whose rows this rank holds.
+    /// Ids of the nodes whose rows this rank holds.
     #[must_use]
     pub fn own(&self) -> Range<usize> {
         self.mine().own.clone()
     }
 
-    /// Makes `matrix` the sum of those of all ranks, each share of the nodes counted once.
+    /// All-reduce of `matrix` over the peers, in which each node counts once.
     ///
     /// # Errors
     /// When a rank fails.
@@ -100,7 +100,7 @@ impl<B: Backend> Ranks<B> {
         self.peers.all_reduce(matrix).map_err(|error| failed(&error))
     }
 
-    /// Makes the gradients of parameters the sums of those of all ranks, each share of the nodes counted once.
+    /// All-reduce of the gradients of parameters over the peers, in which each node counts once.
     ///
     /// # Errors
     /// When a rank fails.
@@ -108,23 +108,23 @@ impl<B: Backend> Ranks<B> {
         gradients.sum_over(&*self.peers).map_err(|error| failed(&error))
     }
 
-    /// The nodes of each of the ranks that together hold every node once: ascending ranges, in the order of `peers`.
+    /// Node ids of each peer: ascending ranges, in the order of `peers`. Together they hold every node once.
     pub(crate) fn peer_nodes(&self) -> impl Iterator<Item = Range<usize>> {
         self.plan.peers(self.mine().replica).map(|peer| self.plan.ranks[peer].own.clone())
     }
 
-    /// The ranges of rows that the products of a rank have, in their order.
+    /// Row ranges of the products of a rank, in order.
     pub(super) fn product_rows(&self, rank: usize) -> impl Iterator<Item = Range<usize>> {
         self.plan.ranks[rank].rows.iter().map(|&panel| self.plan.panels[panel].clone())
     }
 
-    /// The ranges of rows that each chunk of this rank's products has, one below the other.
+    /// Row ranges of each chunk of this rank's products, in order.
     pub(super) fn chunks_of_product(&self) -> Vec<Vec<Range<usize>>> {
         let rows = |chunk| self.mine().rows.iter().flat_map(|&panel| self.plan.chunk_of(panel, chunk)).collect();
         (0..self.plan.n_chunks).map(rows).collect()
     }
 
-    /// The nodes of each rank of the world as a patch; `None` where several ranks hold the same nodes.
+    /// Nodes of each rank of the world as a patch; `None` where several ranks hold the same nodes.
     pub(crate) fn patches(&self) -> Option<Patches> {
         let ends = self.plan.ranks.iter().map(|rank| rank.own.end as NodeId);
         Patches::new(std::iter::once(0).chain(ends).collect())
@@ -132,7 +132,7 @@ impl<B: Backend> Ranks<B> {
             .filter(|patches| patches.n_nodes() == self.plan.n_nodes)
     }
 
-    /// The numbers of all nodes, from those that each rank has of its own.
+    /// All-gather of numbers: one per node, from the numbers that each rank has of its own nodes.
     ///
     /// # Errors
     /// When a rank fails.
@@ -140,12 +140,12 @@ impl<B: Backend> Ranks<B> {
         self.join_numbers("numbers of rows", bytemuck::cast_slice(own), |nodes| Some(nodes.len()))
     }
 
-    /// How many ranks hold every node once together, and the place of this one among them.
+    /// Number of peers, and the place of this rank among them. Peers hold every node once together.
     pub(crate) fn peers(&self) -> (usize, usize) {
         (self.peers.size(), self.peers.rank())
     }
 
-    /// The rows of all nodes, from those that each rank holds.
+    /// All-gather of rows: the rows of all nodes, from those that each rank holds.
     ///
     /// # Errors
     /// When a rank fails, or the device's memory does not suffice.
@@ -157,7 +157,8 @@ impl<B: Backend> Ranks<B> {
         Ok(all)
     }
 
-    /// As [`gather`](Self::gather), on the host of the first rank, which alone has them: for checkpoints.
+    /// As [`gather`](Self::gather), but on the host of the first rank only: for checkpoints. `None` on the other
+    /// ranks.
     ///
     /// # Errors
     /// When a rank fails.
@@ -168,8 +169,9 @@ impl<B: Backend> Ranks<B> {
         Ok((self.rank == 0).then(|| Matrix::new(n_nodes, cols, all).expect("the rows of every node once")))
     }
 
-    /// Hands the rows of all nodes to `take`, `at_once` numbers or a row of them at a time in the order of nodes, from
-    /// those that each rank has. The first rank calls it; the rows are never together.
+    /// Sends the rows of all nodes to the first rank, which passes them to `take` in the order of nodes. A call of
+    /// `take` gets at most `at_once` numbers, or one row if that is wider. The rows of all nodes are never in memory
+    /// together.
     ///
     /// # Errors
     /// When a rank fails.
@@ -185,7 +187,7 @@ impl<B: Backend> Ranks<B> {
             for first in (0..nodes.len()).step_by(block) {
                 let rows = || own.row_slice(first..nodes.len().min(first + block));
                 if peer == 0 {
-                    // Its own rows, which the first rank has.
+                    // The first rank has its own rows already.
                     (self.rank == 0).then(|| take(&rows()));
                     continue;
                 }
@@ -204,22 +206,22 @@ impl<B: Backend> Ranks<B> {
         Ok(())
     }
 
-    /// The way back of [`gather_on_first`](Self::gather_on_first): this rank's own rows of a matrix; `None` when it has
-    /// not a row for each node.
+    /// Inverse of [`gather_on_first`](Self::gather_on_first): this rank's own rows of a matrix. `None` if the matrix
+    /// does not have a row for each node.
     pub(crate) fn own_rows(&self, all: &Matrix) -> Option<Matrix> {
-        // A copy: what a rank holds does not keep the rows of others.
+        // A copy, so that this rank does not keep the rows of others in memory.
         let copied =
             |rows: Matrix| Matrix::new(rows.n_rows(), rows.n_cols(), rows.data().to_vec()).expect("whole rows");
         (all.n_rows() == self.plan.n_nodes).then(|| copied(all.row_slice(self.own())))
     }
 
-    /// This rank's share of `0..n`, where all ranks share work that needs no rows of their own.
+    /// This rank's share of `0..n`, for work that does not depend on the rows that a rank holds.
     pub(crate) fn share_of(&self, n: usize) -> Range<usize> {
         part(&(0..n), self.world.rank(), self.world.size())
     }
 
-    /// The sums of what each rank has counted of its own nodes, each node counted once; where there are no ranks, the
-    /// counts.
+    /// Sums over ranks of counts over own nodes, in which each node counts once. Without ranks, the counts
+    /// themselves.
     ///
     /// # Errors
     /// When a rank fails.
@@ -230,8 +232,8 @@ impl<B: Backend> Ranks<B> {
         )
     }
 
-    /// `‖found − expected‖ / ‖expected‖` over the rows of all nodes, of which each rank gives its own; zero of what is
-    /// equal.
+    /// Relative error `‖found − expected‖ / ‖expected‖` over the rows of all nodes; each rank passes its own rows.
+    /// Zero where both are equal.
     ///
     /// # Errors
     /// When a rank fails.
@@ -247,7 +249,7 @@ impl<B: Backend> Ranks<B> {
         Ok(if difference == 0.0 { 0.0 } else { (difference / norm).sqrt() })
     }
 
-    /// The messages of all ranks about their own nodes, in the order of nodes.
+    /// All-gather of messages about own nodes, in the order of nodes.
     ///
     /// # Errors
     /// When a rank fails.
@@ -261,11 +263,11 @@ impl<B: Backend> Ranks<B> {
         Payload::new(message, rank, what)
     }
 
-    /// Numbers that each rank has of its own nodes, in the order of nodes; `count` says how many it has, if that is
-    /// known.
+    /// All-gather of numbers about own nodes, in the order of nodes. `count` returns how many numbers a range of
+    /// nodes has, if that is known.
     ///
     /// # Errors
-    /// When a rank fails, or sends another number of them.
+    /// When a rank fails, or sends a wrong number of them.
     pub(crate) fn join_numbers<T: Number>(
         &self,
         what: &'static str,
@@ -283,10 +285,10 @@ impl<B: Backend> Ranks<B> {
         Ok(all)
     }
 
-    /// Ids that each rank found for its [share](Self::share_of) of `n`, `each` for one, one behind the other.
+    /// All-gather of ids: `each` of them for every item of a rank's [share](Self::share_of) of `n`, concatenated.
     ///
     /// # Errors
-    /// When a rank fails, or sends another number of them.
+    /// When a rank fails, or sends a wrong number of them.
     pub(crate) fn join_shares(&self, ids: &[NodeId], (n, each): (usize, usize)) -> Result<Vec<NodeId>, CommError> {
         let pieces = self.world.all_gather_bytes(bytemuck::cast_slice(ids))?;
         let read = |(rank, piece): (usize, &Vec<u8>)| {
@@ -297,7 +299,7 @@ impl<B: Backend> Ranks<B> {
     }
 }
 
-/// The sums of what each of the ranks `members` of a group has counted.
+/// Sums of the counts of all `members` of a group.
 pub(super) fn totals<B: Backend>(
     group: &dyn Collective<B>,
     members: &[usize],
@@ -314,7 +316,7 @@ pub(super) fn totals<B: Backend>(
     Ok(sums)
 }
 
-/// A failure among ranks, as operations report it.
+/// Failure of an exchange as a [`ComputeError`].
 pub(super) fn failed(error: &CommError) -> ComputeError {
     ComputeError::device("an exchange between ranks", error.to_string())
 }

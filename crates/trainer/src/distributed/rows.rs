@@ -1,4 +1,5 @@
-//! [`HaloPlan`]: some of a rank's rows for others, and some of theirs for it. [`HaloExchange`]: the rows of any nodes.
+//! [`HaloPlan`]: the rows that a rank sends and receives. [`HaloExchange`]: the exchange of these rows with its
+//! peers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use super::blocks::travelling;
 use super::ranks::{Ranks, failed};
 use crate::tape::Pool;
 
-/// Rows on their way to this rank, and those that leave it at the same time.
+/// Rows that this rank is receiving, and the buffer that it sends meanwhile.
 pub(super) struct Arriving<B: Backend> {
     pub(super) pending: Pending,
     pub(super) rows: B::Matrix,
@@ -20,7 +21,7 @@ pub(super) struct Arriving<B: Backend> {
 }
 
 impl<B: Backend> Arriving<B> {
-    /// The rows, which may be read from now on.
+    /// Waits for the rows, and returns them.
     pub(super) fn finish(
         self,
         backend: &B,
@@ -35,42 +36,43 @@ impl<B: Backend> Arriving<B> {
     }
 }
 
-/// Which rows each member of a group sends to each other: static lists, as this rank sees them.
+/// Rows that the members of a group send to each other, as seen by this rank. The lists do not change.
 pub(super) struct HaloPlan<B: Backend> {
-    /// The rows that are sent, list after list.
+    /// Ids of the rows that are sent, list after list.
     ids: B::Ids,
-    /// How many go to each member.
+    /// Number of rows sent to each member.
     sent: Vec<usize>,
-    /// How many come from each.
+    /// Number of rows received from each member.
     received: Vec<usize>,
 }
 
 impl<B: Backend> HaloPlan<B> {
-    /// From the rows that go to each member, counted from the rank's first, and how many come from each.
+    /// Plan with the rows sent to each member, counted from the rank's first row, and the number received from each.
     pub(super) fn new(backend: &B, sent: &[impl AsRef<[NodeId]>], received: Vec<usize>) -> Result<Self, ComputeError> {
         let ids: Vec<NodeId> = sent.iter().flat_map(AsRef::as_ref).copied().collect();
         let sent = sent.iter().map(|rows| rows.as_ref().len()).collect();
         Ok(Self::of_ids(backend.upload_ids(&ids)?, sent, received))
     }
 
-    /// From the ids of rows that are sent, list after list, how many go to each member, and how many come from each.
+    /// Plan with the ids of sent rows on the device, list after list, and the numbers sent to and received from each
+    /// member.
     pub(super) fn of_ids(ids: B::Ids, sent: Vec<usize>, received: Vec<usize>) -> Self {
         Self { ids, sent, received }
     }
 
-    /// How many rows go to each member.
+    /// Number of rows sent to each member.
     #[cfg(test)]
     pub(super) fn sent(&self) -> &[usize] {
         &self.sent
     }
 
-    /// How many rows come from each member.
+    /// Number of rows received from each member.
     #[cfg(test)]
     pub(super) fn received(&self) -> &[usize] {
         &self.received
     }
 
-    /// Sends rows of `x`; returns what came, in the order of members.
+    /// Sends rows of `x`, and returns the received rows in the order of members.
     pub(super) fn send(
         &self,
         backend: &B,
@@ -81,7 +83,7 @@ impl<B: Backend> HaloPlan<B> {
         self.begin(backend, pool, group, x)?.finish(backend, pool, group)
     }
 
-    /// Begins to send rows of `x`.
+    /// Starts to send rows of `x`.
     pub(super) fn begin(
         &self,
         backend: &B,
@@ -100,8 +102,8 @@ impl<B: Backend> HaloPlan<B> {
         Ok(Arriving { pending, rows: incoming, sent: Some(outgoing) })
     }
 
-    /// The way back of [`send`](Self::send): the gradient of each of the rank's `n_rows` rows, added up in `f32` over
-    /// all who got it, in the order of members.
+    /// Backward pass of [`send`](Self::send): the gradient of each of the rank's `n_rows` rows. Sums the gradients of
+    /// all receivers in `f32`, in the order of members.
     pub(super) fn give_back(
         &self,
         backend: &B,
@@ -121,14 +123,14 @@ impl<B: Backend> HaloPlan<B> {
     }
 }
 
-/// Rows of nodes that a rank reads, wherever they are held: a rank's peers hold every node once.
+/// Exchange of the rows that a rank reads (its halo) with its peers, which hold every node once.
 pub(crate) struct HaloExchange<B: Backend> {
     ranks: Arc<Ranks<B>>,
     exchange: HaloPlan<B>,
 }
 
 impl<B: Backend> HaloExchange<B> {
-    /// From the rows that go to each peer and how many come from each, as [`HaloPlan::new`].
+    /// Exchange of the rows that go to each peer and come from each, as in [`HaloPlan::new`].
     pub(super) fn new(
         backend: &B,
         ranks: &Arc<Ranks<B>>,
@@ -138,13 +140,14 @@ impl<B: Backend> HaloExchange<B> {
         Ok(Self::of(ranks, HaloPlan::new(backend, sent, received)?))
     }
 
-    /// The rows that peers exchange so.
+    /// Exchange of peers by a plan.
     pub(super) fn of(ranks: &Arc<Ranks<B>>, exchange: HaloPlan<B>) -> Self {
         Self { ranks: Arc::clone(ranks), exchange }
     }
 
-    /// The rows of the nodes that each peer wants, as all peers know: `wanted(i, range)` lists those in a range of ids
-    /// that the `i`-th wants, ascending. Also returns the nodes that this rank gets, in the order of their rows.
+    /// Exchange of the rows that each peer wants, which all peers know. `wanted(i, range)` lists the nodes of a range
+    /// of ids that the `i`-th peer wants, ascending. Also returns the nodes that this rank receives, in the order of
+    /// their rows.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -162,8 +165,8 @@ impl<B: Backend> HaloExchange<B> {
         Ok((rows, received.concat()))
     }
 
-    /// The rows of `x`, of which each rank has those of its own nodes; all ranks call it together. Rows of `f32` are
-    /// rounded to `wire`, own ones too: how many ranks there are changes none.
+    /// Rows of `x` for this rank's halo; each rank passes its own rows, and all ranks call it together. `f32` rows
+    /// are rounded to `wire`, own rows too, so that the number of ranks changes none of them.
     ///
     /// # Errors
     /// When the backend or another rank fails.
@@ -187,8 +190,8 @@ impl<B: Backend> HaloExchange<B> {
         Ok(rows)
     }
 
-    /// The way back of [`fetch`](Self::fetch): the gradient of each of the rank's own rows, added up over all who
-    /// fetched it, in the order of ranks, and stored as `grad` is.
+    /// Backward pass of [`fetch`](Self::fetch): the gradient of each of the rank's own rows. Sums the gradients of
+    /// all receivers in the order of ranks, and stores the sum in the type of `grad`.
     ///
     /// # Errors
     /// When the backend or another rank fails.

@@ -20,20 +20,20 @@ use crate::config::{NormKind, TaskKind, TrainConfig};
 use crate::sampled;
 use crate::session::{Control, Event, Observer, Outcome, SessionOptions, check_trainable, train_runs};
 
-/// What each rank holds of graph and features when it trains on mini-batches. Full batches cut both by their partition.
+/// Placement of graph and features on ranks, for mini-batches. Full-batch training partitions both by its plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GraphPlacement {
-    /// All of both.
+    /// Each rank holds the whole graph and all features.
     #[default]
     Replicated,
-    /// The rows of its own nodes; what it needs of others, it asks them for (Cai et al., DSP, PPoPP 2023).
+    /// Each rank holds the rows of its own nodes, and requests the rows of other ranks (Cai et al., DSP, PPoPP 2023).
     Patches,
-    /// All of the graph, and the features of its own nodes; it asks the others for theirs.
+    /// Each rank holds the whole graph and the features of its own nodes, and requests the features of other ranks.
     SplitFeatures,
 }
 
 impl GraphPlacement {
-    /// The name on the command line and in results.
+    /// Name on the command line and in results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -44,33 +44,33 @@ impl GraphPlacement {
     }
 }
 
-/// How ranks share the work.
+/// Options by which ranks share the work.
 #[derive(Clone, Copy, Debug)]
 pub struct RankOptions {
-    /// Which rank holds which block.
+    /// Grid of the partition: it says which rank holds which block.
     pub grid: ProcessGrid,
-    /// How operands of products travel.
+    /// Exchange of the operands of products: whole panels, or only the rows that are read.
     pub exchange: Exchange,
-    /// Where nodes are cut.
+    /// Division of the nodes over ranks.
     pub cuts: Cuts,
-    /// In which stages operands travel; as [`BlockPlan::in_stages`] has it.
+    /// Stages in which operands are sent, as in [`BlockPlan::in_stages`].
     pub stages: Stages,
-    /// In how many chunks of rows products are taken, at most; as [`BlockPlan::in_chunks`] has it.
+    /// Maximal number of row chunks of a product, as in [`BlockPlan::in_chunks`].
     pub chunks: usize,
-    /// How operands of `f32` travel: as they are, or rounded to `bf16`, in half the bytes. They are multiplied as they
-    /// travel.
+    /// Type in which `f32` operands are sent: `f32`, or rounded to `bf16` in half the bytes. Products also multiply
+    /// them in this type.
     pub wire: Dtype,
-    /// What carries rows between ranks on cards: unless told, NCCL rows of matrices, and those of patches whatever is
-    /// fastest there.
+    /// Transport of rows between GPUs. With `None`, NCCL carries rows of matrices, and the fastest transport carries
+    /// rows of patches.
     pub transport: Option<CardTransport>,
-    /// Of mini-batches, what each rank holds.
+    /// Placement of graph and features, for mini-batches.
     pub layout: GraphPlacement,
-    /// How long a rank waits for another before it gives up.
+    /// Time that a rank waits for another before it fails.
     pub deadline: Duration,
 }
 
 impl RankOptions {
-    /// Equal cuts, a stage for each step, products and operands as they are, as the papers have it; no transport told.
+    /// Options with equal cuts, a stage for each step, one chunk, operands in `f32`, and no transport given.
     #[must_use]
     pub fn new(grid: ProcessGrid, exchange: Exchange, deadline: Duration) -> Self {
         let (cuts, stages, wire) = (Cuts::Equal, Stages::Steps, Dtype::F32);
@@ -87,7 +87,7 @@ impl RankOptions {
         }
     }
 
-    /// The plan for a graph of so many nodes, whose offsets are asked for where cuts depend on them.
+    /// Plan for a graph of `n_nodes` nodes. Only weighted cuts read `offsets`.
     pub(super) fn plan(
         &self,
         n_nodes: usize,
@@ -101,9 +101,9 @@ impl RankOptions {
     }
 }
 
-/// All runs of a configuration: what [`train`](crate::train) does, by several ranks.
+/// All runs of a configuration on several ranks, as [`train`](crate::train) on one.
 ///
-/// The first rank tells the observer what happens and writes checkpoints, which any number of ranks can resume.
+/// The first rank reports events to the observer and writes checkpoints. Any number of ranks can resume from them.
 pub struct TrainJob<'a, 'o> {
     data: DataSource,
     config: &'a TrainConfig,
@@ -113,7 +113,7 @@ pub struct TrainJob<'a, 'o> {
 }
 
 impl<'a, 'o> TrainJob<'a, 'o> {
-    /// Training that is still to be carried out.
+    /// Training job, which a method of [`RankJob`] runs.
     pub fn new(
         data: impl Into<DataSource>,
         config: &'a TrainConfig,
@@ -158,7 +158,7 @@ impl RankJob for TrainJob<'_, '_> {
         check_world(backend, &*world, ranks)?;
         let mut data = data.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
         if config.batch.is_sampled() && ranks.layout == GraphPlacement::Replicated {
-            // Read whole in any case, and so hashed whole.
+            // All ranks read the whole data set in any case, so its hash covers all of it.
             data = data.into_dataset()?.into();
         }
         agree(&*world, "data", data.fingerprint())?;
@@ -168,14 +168,15 @@ impl RankJob for TrainJob<'_, '_> {
     }
 }
 
-/// What the ranks of a process read.
+/// Data that the ranks of a process read.
 enum Shared {
-    /// Each its part of the graph.
+    /// Full-batch training: each rank reads its own rows of graph and features.
     Cut(Box<PartitionedData>),
-    /// Each its part of graph and features, or of features alone, and the seeds of mini-batches that lie in it.
+    /// Mini-batches on patches: each rank holds its own rows of graph and features, or of features alone. It takes
+    /// the seeds among its own nodes.
     Patches(Box<PartitionedData>),
-    /// All of it, for its share of the seeds of mini-batches, or of their subgraphs; and the clusters of cluster
-    /// batches.
+    /// Mini-batches on replicated data: each rank takes a share of the seeds, or of the subgraphs. Cluster batches
+    /// also need the clusters.
     Whole(Box<Dataset>, Option<Arc<ClusterSampler>>),
 }
 
@@ -207,7 +208,7 @@ impl Shared {
         Ok(Self::Cut(Box::new(PartitionedData::new(backend, data, config, ranks)?)))
     }
 
-    /// What one rank does.
+    /// Trains on one rank.
     fn train<B: Backend>(
         &self,
         backend: &B,
@@ -218,7 +219,7 @@ impl Shared {
     ) -> Result<Outcome, TrainError> {
         let (is_first, asked) = (world.rank() == 0, options);
         let observe = &mut |event: Event<'_>| asked.control(if is_first { observe(event) } else { Control::Continue });
-        // Ranks ask each other.
+        // No stop flag: ranks agree on stopping by messages.
         let options = SessionOptions { writes: asked.writes && is_first, stop: None, ..asked.clone() };
         match self {
             Self::Cut(data) => {
@@ -245,7 +246,7 @@ impl Shared {
     }
 }
 
-/// Refuses tasks that ranks do not share.
+/// Refuses tasks that do not run on ranks.
 pub(super) fn check_task(config: &TrainConfig) -> Result<(), TrainError> {
     if config.task == TaskKind::Links {
         return Err(TrainError::invalid(
@@ -289,8 +290,8 @@ fn check_batches(config: &TrainConfig, ranks: &RankOptions) -> Result<(), TrainE
     Ok(())
 }
 
-/// Runs `train` with an observer that makes all ranks go on, or stop together when one is told to, and start at the same
-/// checkpoint.
+/// Runs `train` with an observer that keeps the ranks in step. All start at the same checkpoint, and all stop when
+/// one is told to.
 fn together<B: Backend>(
     world: &dyn Collective<B>,
     observe: &mut dyn FnMut(Event<'_>) -> Control,
@@ -312,16 +313,17 @@ fn together<B: Backend>(
     }
 }
 
-/// How long ranks go through mini-batches at about before they ask each other again whether to stop: to ask takes as
-/// long as a step of a small one.
+/// Approximate time between two questions whether to stop, while ranks train on mini-batches. A question takes as
+/// long as the step of a small batch.
 const ASKED_EVERY: Duration = Duration::from_millis(50);
 
-/// What ranks ask each other.
+/// Question that ranks answer together.
 #[derive(Clone, Copy)]
 enum Asked {
-    /// At a batch, whether to stop: not at each.
+    /// After a batch: whether to stop. Asked only every few batches.
     Batch,
-    /// At all else, and whether all have the same checkpoint, if this is where one is read.
+    /// After other events: whether to stop. When a checkpoint is read, also whether all ranks read the same one (its
+    /// hash).
     Other(Option<u32>),
 }
 
@@ -335,14 +337,15 @@ impl Asked {
     }
 }
 
-/// What ranks have agreed upon: all of them ask at the same batches, of which the first one says how far they are apart.
+/// Agreement of ranks on stopping. All ask after the same batches, and the first rank sets the distance between
+/// questions.
 struct Agreement {
     /// Batches from one question to the next, and how many of them are left.
     apart: u32,
     n_left: u32,
-    /// When they asked last.
+    /// Time of the last question.
     since: Instant,
-    /// Whether this rank was told to stop, and has not said so.
+    /// Whether this rank was told to stop, and has not yet told the others.
     stops: bool,
 }
 
@@ -351,7 +354,7 @@ impl Agreement {
         Self { apart: 1, n_left: 1, since: Instant::now(), stops: false }
     }
 
-    /// What all do next, of which one is told to do something.
+    /// Returns the next step of all ranks, given that of this one.
     fn control<B: Backend>(
         &mut self,
         world: &dyn Collective<B>,
@@ -379,15 +382,16 @@ impl Agreement {
         any_says_stop(&all)
     }
 
-    /// How many batches it may be to the next question, by how long those since the last one took: at most twice as
-    /// many, since none takes as long as another.
+    /// Number of batches until the next question, estimated from the time of the batches since the last one. It at
+    /// most doubles, since the times of batches vary.
     fn next_apart(&self) -> u32 {
         let n_batches = f64::from(self.apart) * ASKED_EVERY.as_secs_f64() / self.since.elapsed().as_secs_f64();
         (n_batches as u32).clamp(1, self.apart.saturating_mul(2))
     }
 }
 
-/// What ranks say, where all start from the same checkpoint: processes on several hosts may see others.
+/// Returns whether any rank asks to stop, and checks that all start from the same checkpoint. Processes on several
+/// hosts may see different folders.
 fn any_says_stop(all: &[[u32; 4]]) -> Result<Control, TrainError> {
     match all.iter().position(|theirs| theirs[1..3] != all[0][1..3]) {
         None if all.iter().all(|theirs| theirs[0] == 0) => Ok(Control::Continue),
@@ -406,7 +410,8 @@ mod tests {
 
     use super::*;
 
-    /// Has three ranks go through so many batches, of which one is told to stop at one, and says how many each did.
+    /// Runs three ranks through `n_batches` batches; rank `told.0` is told to stop at batch `told.1`. Returns the
+    /// number of batches of each.
     fn batches_done(n_batches: usize, told: (usize, usize)) -> Vec<usize> {
         let one = |world: Box<dyn Collective<Cpu>>| -> Result<usize, TrainError> {
             let mut agreement = Agreement::new();
@@ -431,7 +436,7 @@ mod tests {
             let done = batches_done(20, told);
             assert!(done.iter().all(|&n| n == done[0] && n > told.1 && n <= 20), "{told:?}: {done:?}");
         }
-        // What is told at the first batches is heard soon.
+        // A stop in the first batches takes effect soon.
         assert!(batches_done(20, (1, 1))[0] <= 3);
         assert_eq!(batches_done(20, (3, 0)), [21; 3], "nobody is told to");
     }

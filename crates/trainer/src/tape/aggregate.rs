@@ -3,7 +3,7 @@
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, Transpose};
 
-use super::backward::DeferredInputGrad;
+use super::deferred::DeferredInputGrad;
 use super::epilogue::Recorded;
 use super::linear::Linear;
 use super::{BackwardPass, LinearOptions, Operation, SpmmOptions, Tape, Var};

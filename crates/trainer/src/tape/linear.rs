@@ -3,7 +3,7 @@
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Shape, Transpose};
 
-use super::backward::DeferredGrads;
+use super::deferred::DeferredGrads;
 use super::epilogue::Recorded;
 use super::{BackwardPass, Operation, Tape, Var};
 

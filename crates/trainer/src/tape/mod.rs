@@ -14,6 +14,7 @@
 mod aggregate;
 mod attention;
 mod backward;
+mod deferred;
 mod dense;
 mod dropout;
 mod encoded;
