@@ -75,8 +75,8 @@ struct Arguments {
     /// Transports between devices, nccl or peer, to compare (suite gpu-ranks) [default: nccl]
     #[arg(long, value_name = "TRANSPORT,…", value_delimiter = ',')]
     transport: Vec<CardTransport>,
-    /// Training variant to run, by the name of its case, in gpu-ranks without the parts that all variants share; may
-    /// be repeated (suites gpu-minibatch, gpu-large and gpu-ranks) [default: all]
+    /// Training variant to run, by the name of its case (in gpu-ranks, the part from the partition on); may be
+    /// repeated (suites gpu-minibatch, gpu-large and gpu-ranks) [default: all]
     #[arg(long, value_name = "NAME")]
     way: Vec<String>,
 }

@@ -1,4 +1,5 @@
-//! One libFuzzer program for each target of `girih-fuzz-targets`: its bytes are an input, and mutations know formats.
+//! libFuzzer programs, one for each target of `girih-fuzz-targets`. Their bytes are an input, and mutations know
+//! formats.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -10,11 +11,11 @@ use girih_random::Key;
 #[doc(hidden)]
 pub use libfuzzer_sys;
 
-// The law of memory holds here as well.
+// Targets check their memory bound here as well.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Draws of mutations.
+/// Purpose of the mutations' random draws.
 const PURPOSE: u32 = 1001;
 
 /// Reads the bytes of an input as a target does.
@@ -27,11 +28,11 @@ pub fn read(target: &Target, bytes: &[u8]) {
     let _ = target.run(&Input::decode(bytes, target.form), Path::new(scratch));
 }
 
-/// Mutates the first `size` bytes of `data` in place; the new size.
+/// Mutates the first `size` bytes of `data` in place. Returns the new size.
 pub fn damage(target: &Target, data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
     let mut stream = Key::new(u64::from(seed), PURPOSE).stream(0, 0);
     let size = size.min(data.len());
-    // A third of the mutations are libFuzzer's own, which knows what comparisons failed.
+    // A third of the mutations are libFuzzer's own, which uses failed comparisons.
     if stream.below(3) == 0 {
         let size = libfuzzer_sys::fuzzer_mutate(data, size, max_size);
         let mut input = Input::decode(&data[..size], target.form);
@@ -49,7 +50,7 @@ pub fn damage(target: &Target, data: &mut [u8], size: usize, max_size: usize, se
     }
 }
 
-/// Puts bytes at the start of `data` where they fit.
+/// Copies bytes to the start of `data` if they fit. Returns their number.
 fn place(bytes: &[u8], data: &mut [u8], max_size: usize) -> Option<usize> {
     let fits = !bytes.is_empty() && bytes.len() <= max_size.min(data.len());
     fits.then(|| {
@@ -58,7 +59,7 @@ fn place(bytes: &[u8], data: &mut [u8], max_size: usize) -> Option<usize> {
     })
 }
 
-/// The target of a program.
+/// Target of a program.
 ///
 /// # Panics
 /// When there is none.
@@ -67,7 +68,7 @@ pub fn target(name: &str) -> Target {
     find(name).unwrap_or_else(|| panic!("no target {name}"))
 }
 
-/// The program of a target.
+/// Defines the program of a target.
 #[macro_export]
 macro_rules! program {
     ($name:literal) => {

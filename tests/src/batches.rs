@@ -1,4 +1,4 @@
-//! Batches that devices sample, against those of the host.
+//! Compares batches that devices sample with those of the host.
 
 use girih_compute::{Backend, Dtype, Epilogue, NeighborBatch, Shape, Transpose, checks};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId};
@@ -6,7 +6,7 @@ use girih_kernels::Cuda;
 use girih_sampling::Block;
 use girih_trainer::Neighborhoods;
 
-/// Some graph of `n` nodes: a few that many name, some alone, every third with an edge to itself.
+/// Graph of `n` nodes with some frequent neighbours, some isolated nodes, and a self-loop on every third node.
 ///
 /// # Panics
 /// When there are too few nodes.
@@ -22,7 +22,7 @@ pub fn graph(n: u32, weighted: bool) -> Csr {
     graph.with_values(weighted.then(|| weights.into())).unwrap()
 }
 
-/// A matrix in full: its product with the identity, which is exact.
+/// Dense form of a sparse matrix: its product with the identity, which is exact.
 fn dense(cuda: &Cuda, rows: &<Cuda as Backend>::Sparse, transpose: Transpose) -> Matrix {
     let shape = checks::read(cuda.sparse_shape(rows), transpose);
     let identity: Vec<f32> =
@@ -33,7 +33,7 @@ fn dense(cuda: &Cuda, rows: &<Cuda as Backend>::Sparse, transpose: Transpose) ->
     cuda.download(&out).unwrap()
 }
 
-/// Checks a batch of the device against the same batch of the host, bit by bit, in both directions.
+/// Checks that a batch of the device equals that of the host, bit by bit, in both directions.
 ///
 /// # Panics
 /// When they differ.

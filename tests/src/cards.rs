@@ -1,4 +1,4 @@
-//! Ranks on cards, as tests have them.
+//! Ranks on GPUs for tests.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use girih_comm::{CommError, RankFailure};
 use girih_compute::ComputeError;
 use girih_kernels::{Cuda, Device};
 
-/// How many ranks share a card: `GIRIH_RANKS_PER_GPU`, or one. The environment has to let them
-/// (`NCCL_MULTI_RANK_GPU_ENABLE=1`, `CUDA_DEVICE_MAX_CONNECTIONS=32`). That is for exchanges and draws: threads that
-/// train on a card that they share may hang.
+/// Number of ranks that share a GPU: `GIRIH_RANKS_PER_GPU`, or one. The environment has to allow it
+/// (`NCCL_MULTI_RANK_GPU_ENABLE=1`, `CUDA_DEVICE_MAX_CONNECTIONS=32`). It is meant for tests of exchanges and
+/// sampling: threads that train on a shared GPU may hang.
 ///
 /// # Panics
-/// When the variable is no number of ranks.
+/// When the variable is not a positive number.
 #[must_use]
 pub fn ranks_per_gpu() -> usize {
     let told = std::env::var("GIRIH_RANKS_PER_GPU").ok();
@@ -20,17 +20,17 @@ pub fn ranks_per_gpu() -> usize {
     })
 }
 
-/// Deadline of ranks: a minute, or so many seconds as `GIRIH_DEADLINE` says, which tools that slow all down need.
+/// Deadline of ranks: a minute, or `GIRIH_DEADLINE` in seconds, which slow tools need.
 ///
 /// # Panics
-/// When the variable is no number of seconds.
+/// When the variable is not a number of seconds.
 #[must_use]
 pub fn deadline() -> Duration {
     let told = std::env::var("GIRIH_DEADLINE").ok();
     Duration::from_secs(told.map_or(60, |told| told.parse().expect("GIRIH_DEADLINE is a number of seconds")))
 }
 
-/// Backends on as many cards as there are, or as ranks share, at most `most`.
+/// Backends on all GPUs, each as often as ranks share it, but at most `most`.
 ///
 /// # Panics
 /// When there is none and `GIRIH_REQUIRE_GPU` is set.
@@ -50,7 +50,7 @@ pub fn cards(most: usize) -> Vec<Cuda> {
     cards
 }
 
-/// One card, two, four or eight, as many as there are of these.
+/// Backends on one, two, four or eight GPUs: the largest of these numbers that is available.
 #[must_use]
 pub fn group() -> Option<Vec<Cuda>> {
     let mut cards = cards(8);
@@ -59,19 +59,19 @@ pub fn group() -> Option<Vec<Cuda>> {
     Some(cards)
 }
 
-/// Two cards, four or eight, if there are.
+/// As [`group`], but `None` if there is only one GPU.
 #[must_use]
 pub fn several() -> Option<Vec<Cuda>> {
     group().filter(|cards| cards.len() > 1)
 }
 
-/// What rank one fails with on purpose.
+/// Error with which rank one fails on purpose.
 #[must_use]
 pub fn enough() -> Failure {
     Failure("rank one has had enough".to_owned())
 }
 
-/// Checks that ranks which began at `start` ended soon, with the error of rank one, that had [`enough`].
+/// Checks that ranks, started at `start`, ended soon with the error [`enough`] of rank one.
 ///
 /// # Panics
 /// When they did not.
@@ -82,7 +82,7 @@ pub fn check_ended_by_rank_one<T>(outcome: Result<T, RankFailure<Failure>>, star
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}, {what}", start.elapsed());
 }
 
-/// Whatever ends a rank.
+/// Error that ends a rank.
 #[derive(Debug)]
 pub struct Failure(pub String);
 

@@ -10,8 +10,8 @@ use girih_datasets::{LoadOptions, load};
 use girih_kernels::{Cuda, Device};
 use girih_trainer::{Control, Event, Observer, Outcome, SessionOptions, TrainConfig, TrainError};
 
-/// The path of a real data set: below `GIRIH_DATA`, or below `shared/data` beside an ancestor of this package. Says
-/// that the test is skipped when it is not there.
+/// Path of a real data set: below `GIRIH_DATA`, or below `shared/data` in an ancestor of this package. If it is
+/// missing, reports that the test is skipped.
 #[must_use]
 pub fn real(name: &str) -> Option<PathBuf> {
     let from_environment = std::env::var_os("GIRIH_DATA").map(PathBuf::from);
@@ -23,7 +23,7 @@ pub fn real(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// The first CUDA device. Says that the test is skipped when there is none.
+/// First CUDA device. Without one, reports that the test is skipped.
 ///
 /// # Panics
 /// When there is none and `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
@@ -39,7 +39,7 @@ pub fn cuda() -> Option<Cuda> {
     }
 }
 
-/// Trains all runs of `config` on the real data set `name`, on the processor; `None` when it is not there.
+/// Trains all runs of `config` on the real data set `name`, on the CPU; `None` if the data are missing.
 ///
 /// # Panics
 /// When the data cannot be loaded or training fails.
@@ -53,7 +53,7 @@ pub fn train_on_real(name: &str, config: &TrainConfig) -> Option<Outcome> {
     Some(outcome.expect("training succeeds"))
 }
 
-/// The training loss of every epoch of a training that is told whom to tell of them.
+/// Training losses of all epochs. `train` runs the training with the given observer.
 ///
 /// # Errors
 /// When training fails.

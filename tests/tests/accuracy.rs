@@ -1,19 +1,19 @@
 //! Accuracy on real graphs, with the settings of the papers.
 //!
-//! Bounds are below the published means by what few runs can vary, and above what a broken model reaches: the control
-//! shows how far features alone come.
+//! Bounds are below the published means by the variance of few runs, and above the scores of a broken model. The
+//! control without a graph shows the accuracy of features alone.
 
 use girih_tests::{mean_test_accuracy, train_on_real};
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, ModelConfig, ModelKind, OptimizerConfig, TaskKind, TrainConfig,
 };
 
-/// Kipf and Welling's settings: two layers, 16 hidden columns, dropout 0.5, Adam at 0.01, decay on the first layer.
+/// Settings of Kipf and Welling: two layers, 16 hidden columns, dropout 0.5, Adam at 0.01, decay on the first layer.
 fn planetoid(kind: ModelKind, runs: u64) -> TrainConfig {
     TrainConfig { model: ModelConfig { kind, ..ModelConfig::default() }, runs, ..TrainConfig::default() }
 }
 
-/// Checks the mean over runs, which all train the full number of epochs.
+/// Checks the mean over runs, each of which trains the full number of epochs.
 fn assert_mean_in(range: std::ops::Range<f64>, data: &str, config: &TrainConfig) {
     let Some(outcome) = train_on_real(data, config) else { return };
     assert_eq!(outcome.runs.len() as u64, config.runs);
@@ -37,7 +37,7 @@ fn sage_on_cora() {
     assert_mean_in(0.78..0.84, "cora", &planetoid(ModelKind::Sage, 5));
 }
 
-/// Wider and with more dropout than the others: their aggregators have weights of their own.
+/// Configuration with wider layers and more dropout than the others: its aggregators have their own weights.
 fn sage_with(aggregator: Aggregator, runs: u64) -> TrainConfig {
     let config = planetoid(ModelKind::Sage, runs);
     TrainConfig { model: ModelConfig { aggregator, hidden: 64, dropout: 0.7, ..config.model }, ..config }
@@ -54,13 +54,13 @@ fn sage_with_lstm_on_cora() {
     assert_mean_in(0.765..0.83, "cora", &config);
 }
 
-/// Without the graph the same data gives far less: the graph is what the other models use.
+/// Without the graph the accuracy is far lower: the other models use the graph.
 #[test]
 fn mlp_on_cora_is_the_control() {
     assert_mean_in(0.50..0.62, "cora", &planetoid(ModelKind::Mlp, 5));
 }
 
-/// The test index of Citeseer skips ids: a loader that shifts rows would fail here.
+/// The test index of Citeseer has gaps: a loader that shifts rows fails here.
 #[test]
 fn gcn_on_citeseer() {
     assert_mean_in(0.685..0.74, "citeseer", &planetoid(ModelKind::Gcn, 5));
@@ -72,15 +72,15 @@ fn gcn_on_coauthor_physics() {
     assert_mean_in(0.91..0.96, "coauthor-physics", &config);
 }
 
-/// Its file is directed and ships no split: a loader that forgot to symmetrise, or a split that leaks, shows here.
+/// The file is directed and ships no split: a loader without symmetrisation, or a split that leaks, fails here.
 #[test]
 fn gcn_on_amazon_computers() {
     let config = TrainConfig { epochs: 100, ..planetoid(ModelKind::Gcn, 1) };
     assert_mean_in(0.72..0.88, "amazon-computers", &config);
 }
 
-/// A short run in large batches at a higher rate. The published numbers (recall 0.1824, gain 0.1547) take many more
-/// epochs; popular items alone, the control, reach a recall of 0.042.
+/// Short run in large batches at a higher rate. The published numbers (recall 0.1824, NDCG 0.1547) take many more
+/// epochs. Popular items alone, the control, reach a recall of 0.042.
 #[test]
 fn lightgcn_on_gowalla() {
     let published = TrainConfig::for_model(ModelKind::LightGcn);
@@ -94,7 +94,7 @@ fn lightgcn_on_gowalla() {
 }
 
 /// Checks ROC-AUC on the test links of Cora. Auto-encoders of the same shape reach 0.91 ± 0.02 (Kipf and Welling,
-/// 2016); features alone, the control, stay behind.
+/// 2016). Features alone, the control, reach less.
 fn assert_links_of_cora(range: std::ops::Range<f64>, kind: ModelKind, batch: Option<BatchConfig>, epochs: u64) {
     let mut config = TrainConfig { epochs, ..TrainConfig::for_task(TaskKind::Links, kind) };
     if let Some(batch) = batch {
@@ -119,7 +119,7 @@ fn links_of_cora_on_batches() {
     assert_links_of_cora(0.85..0.97, ModelKind::Sage, Some(batch), 10);
 }
 
-/// The published settings of a model, with fewer seeds.
+/// Published settings of a model, with fewer runs.
 fn published(kind: ModelKind, runs: u64) -> TrainConfig {
     TrainConfig { runs, ..TrainConfig::for_model(kind) }
 }
@@ -146,7 +146,7 @@ fn appnp_on_cora() {
     assert_mean_in(0.82..0.85, "cora", &published(ModelKind::Appnp, 3));
 }
 
-/// A short run.
+/// Short run.
 #[test]
 fn residual_gcn_on_tolokers() {
     let config = TrainConfig { epochs: 80, eval_every: 10, ..TrainConfig::heterophilous() };

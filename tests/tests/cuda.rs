@@ -1,5 +1,5 @@
-//! Training on a CUDA device against training on the processor. Without a device the tests say so and pass, unless
-//! `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
+//! Compares training on a CUDA device with training on the CPU. Without a device the tests report that and pass,
+//! unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
 
 use girih_compute::testing::piece;
 use girih_compute::{Backend, Cpu, Dtype};
@@ -14,10 +14,10 @@ use girih_trainer::{
 
 const EPOCHS: u64 = 20;
 
-/// Few nodes, so that all models train soon.
+/// Small graph on which all models train quickly.
 const SMALL: &str = "synth:planted,nodes=1500,degree=12,features=24,classes=5";
 
-/// The training loss of every epoch.
+/// Training losses of all epochs.
 fn losses<B: Backend>(backend: &B, spec: &str, config: &TrainConfig) -> Vec<f32> {
     let dataset = load(spec, &LoadOptions::default()).expect("a generated data set");
     let options = SessionOptions::default();
@@ -34,7 +34,7 @@ fn models_learn_on_a_device_what_they_learn_on_the_processor() {
     }
 }
 
-/// Rows are decoded on the host, block by block, and steps are not repeated by the device itself.
+/// The host decodes rows block by block, and steps do not run as CUDA graphs.
 #[test]
 fn models_learn_from_codes_on_a_device_what_they_learn_on_the_processor() {
     let Some(cuda) = cuda() else { return };
@@ -46,7 +46,7 @@ fn models_learn_from_codes_on_a_device_what_they_learn_on_the_processor() {
     }
 }
 
-/// The losses of a device beside those of the processor, and again.
+/// Checks that losses of a device are close to those of the CPU, and repeatable.
 fn check_losses(cuda: &Cuda, spec: &str, config: &TrainConfig) {
     let (expected, found) = (losses(&Cpu::new(), spec, config), losses(cuda, spec, config));
     let kind = config.model.kind;
@@ -59,7 +59,7 @@ fn check_losses(cuda: &Cuda, spec: &str, config: &TrainConfig) {
 #[test]
 fn large_graphs_are_learned_alike() {
     let Some(cuda) = cuda() else { return };
-    // Features fill pinned buffers several times over, in rows with gaps; products are long, and every block of threads
+    // Features fill pinned buffers several times over, in rows with gaps. Products are long, and every thread block
     // has several tiles.
     let spec = "synth:planted,nodes=70000,degree=40,features=602,classes=41";
     let base = TrainConfig::for_model(ModelKind::Gcn);
@@ -69,10 +69,10 @@ fn large_graphs_are_learned_alike() {
     }
 }
 
-/// Bytes that a plan may be short of: the workspace of cuBLAS, and partial sums.
+/// Bytes that a plan may fall short of: the workspace of cuBLAS, and partial sums.
 const WORKSPACE_BYTES: u64 = 64 << 20;
 
-/// Large enough that what operations allocate on their way outweighs the workspace.
+/// Configurations in which temporary allocations of operations exceed the workspace.
 fn plans_to_hold() -> Vec<TrainConfig> {
     let kinds = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Gin, ModelKind::Sgc];
     let wide = |kind, precision| {
@@ -92,13 +92,13 @@ fn plans_to_hold() -> Vec<TrainConfig> {
         let sampled = wide(ModelKind::Sage, Dtype::F32);
         plans.push(TrainConfig { codec, batch: batch.clone(), batch_size: Some(4096), ..sampled });
     }
-    // Rows that arrive while a step has its own: decoded, for a layer that sums nothing from codes, and cached.
+    // Rows that arrive while a step still uses its own: decoded, for a layer that cannot aggregate codes, and cached.
     let attention = wide(ModelKind::Gat, Dtype::F32);
     plans.push(TrainConfig { codec: parse_codec("topk:8").expect("a codec"), batch: batch.clone(), ..attention });
     let all = Some(CacheShares { every_card: 1.0, one_card: 0.0 });
     let tiers = CacheConfig { features: all, ..CacheConfig::default() };
     plans.push(TrainConfig { tiers, batch, batch_size: Some(8192), ..wide(ModelKind::Sage, Dtype::F32) });
-    // The host draws, and the device has what scores are taken of.
+    // The host samples, and the device holds all data for scores.
     let batch = BatchConfig { kind: BatchKind::Saint, score_by: Some(ScoreBy::Layers), ..BatchConfig::default() };
     plans.push(TrainConfig { batch, ..wide(ModelKind::Sage, Dtype::F32) });
     plans

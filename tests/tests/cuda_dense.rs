@@ -1,5 +1,5 @@
-//! Dense products with one long side on a CUDA device against sums in `f64`. Without a device the tests say so and
-//! pass, unless `GIRIH_REQUIRE_GPU` is set.
+//! Compares dense products with one long side on a CUDA device with sums in `f64`. Without a device the tests report
+//! that and pass, unless `GIRIH_REQUIRE_GPU` is set.
 
 use girih_compute::testing::piece;
 use girih_compute::{Activation, Backend, Dropout, Dtype, Epilogue, Shape, Slope, Transpose, WayBack};
@@ -7,14 +7,14 @@ use girih_graph_format::Matrix;
 use girih_kernels::{Cuda, CudaMatrix};
 use girih_random::Key;
 
-/// More than all blocks of a product take at once, and no multiple of a tile.
+/// Long dimension: more than all thread blocks of a product process at once, and not a multiple of a tile.
 const LONG: usize = 40_011;
 
 fn cuda(precision: Dtype) -> Option<Cuda> {
     girih_tests::cuda().map(|cuda| cuda.storing(precision))
 }
 
-/// Normal numbers, rounded where they will be stored as bf16, so that references see what is multiplied.
+/// Normal numbers, rounded for storage as bf16, so that references use the same operands.
 fn random(shape: Shape, seed: u64, dtype: Dtype) -> Matrix {
     let mut stream = Key::new(seed, 3).stream(0, 0);
     let rounded = |x: f32| if dtype == Dtype::Bf16 { f32::from_bits(x.to_bits() & 0xffff_0000) } else { x };
@@ -22,7 +22,7 @@ fn random(shape: Shape, seed: u64, dtype: Dtype) -> Matrix {
     Matrix::new(shape.rows, shape.cols, values).expect("a matrix")
 }
 
-/// Of a piece of a larger matrix.
+/// Dropout mask of a row range of a larger matrix, from row 3.
 fn mask(p: f32, seed: u64) -> Dropout {
     Dropout::new(p, Key::new(seed, 5)).from_row(3)
 }
@@ -31,7 +31,7 @@ fn zeros(shape: Shape) -> Matrix {
     Matrix::new(shape.rows, shape.cols, vec![0.0; shape.len()]).expect("a matrix")
 }
 
-/// `⟨row i of op(A), column j of op(B)⟩` and the sum of the sizes of its terms.
+/// `⟨row i of op(A), column j of op(B)⟩`, and the sum of the absolute values of its terms.
 fn dot(a: &Matrix, ta: Transpose, b: &Matrix, tb: Transpose, (i, j): (usize, usize)) -> (f64, f64) {
     let depth = if ta == Transpose::No { a.n_cols() } else { a.n_rows() };
     let (mut sum, mut sizes) = (0.0, 0.0);
@@ -45,7 +45,7 @@ fn dot(a: &Matrix, ta: Transpose, b: &Matrix, tb: Transpose, (i, j): (usize, usi
     (sum, sizes)
 }
 
-/// How a product is asked for.
+/// Settings of a product.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     /// Rows, columns and summed dimension.
@@ -55,12 +55,12 @@ struct Case {
     has_bias: bool,
     accumulate: bool,
     dropout: Option<Dropout>,
-    /// Of operands and of the result.
+    /// Storage types of the operands and of the result.
     dtypes: [Dtype; 2],
 }
 
 impl Case {
-    /// Compares some elements of the product with sums in `f64`, by the sizes of their terms.
+    /// Compares some elements of the product with sums in `f64`, relative to the sizes of their terms.
     fn check(self, cuda: &Cuda, seed: u64) {
         let ([rows, cols, depth], (ta, tb), [dtype, out_dtype]) = (self.dimensions, self.transposes, self.dtypes);
         let stored =
@@ -138,7 +138,7 @@ fn rows_of_nodes_times_weights() {
     }
 }
 
-/// The sum of two products in one pass: some elements against sums in `f64`, by the sizes of their terms.
+/// Sum of two products in one pass: some elements against sums in `f64`, relative to the sizes of their terms.
 #[test]
 fn two_products_are_added() {
     for dtype in [Dtype::F32, Dtype::Bf16] {
@@ -183,7 +183,7 @@ fn two_products_are_added() {
                     let sizes =
                         terms.iter().map(|term| term.1).sum::<f64>() + f64::from(bias.data()[j].abs()) + kept.abs();
                     let expected = sum.max(0.0);
-                    // Short products are made one after the other, and rounded between.
+                    // Short products are computed one after the other, and rounded between them.
                     let rounding = if dtype == Dtype::Bf16 { 5e-3 * (expected + sizes * 0.5) } else { 0.0 };
                     let bound = 3e-7 * sizes.max(1.0) + rounding;
                     let found = f64::from(found.row(i)[j]);
@@ -231,8 +231,8 @@ fn gradients_go_back_through_an_activation_with_the_product() {
     }
 }
 
-/// Compares a product on its way back through an activation with the product and a pass, and sums of its columns in
-/// `f64`.
+/// Compares a product fused with the gradient of an activation with the product and a separate pass. Also compares
+/// sums of its columns with sums in `f64`.
 fn through(cuda: &Cuda, (cols, depth): (usize, usize), slope: Slope, seed: u64, dtype: Dtype) {
     let upload = |shape, seed| cuda.upload(&random(shape, seed, dtype), dtype).expect("memory");
     let (grad, weight) = (upload(Shape::new(LONG, depth), seed), upload(Shape::new(cols, depth), seed + 1));
@@ -261,7 +261,8 @@ fn through(cuda: &Cuda, (cols, depth): (usize, usize), slope: Slope, seed: u64, 
     }
 }
 
-/// Some columns of a gradient, with factors, and a product with factors, beside the same without and a pass.
+/// Compares a column slice of a gradient, and a product, both with row scales, with the unscaled results and a
+/// separate pass.
 #[test]
 fn rows_are_stored_times_their_factors() {
     for dtype in [Dtype::F32, Dtype::Bf16] {
@@ -294,7 +295,7 @@ fn rows_are_stored_times_their_factors() {
                 let mut expected = cuda.zeros(Shape::new(n_rows, cols), Dtype::F32).expect("memory");
                 cuda.scale_rows(&factors, (plain, 0), &mut expected).expect("a pass");
                 let [found, expected] = [found, &expected].map(|matrix| cuda.download(matrix).expect("memory"));
-                // Plain products were rounded before.
+                // The reference products were rounded before.
                 let rounding = if dtype == Dtype::Bf16 { 1e-2 } else { 1e-6 };
                 for (at, (found, expected)) in found.data().iter().zip(expected.data()).enumerate() {
                     let bound = rounding * expected.abs().max(1e-3);

@@ -1,5 +1,5 @@
-//! Training on mini-batches on a CUDA device: rows of sampled blocks and whole runs against those of the processor.
-//! Without a device the tests say so and pass, unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
+//! Compares training on mini-batches on a CUDA device, rows of sampled blocks and whole runs, with the CPU. Without a
+//! device the tests report that and pass, unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
 
 use std::time::{Duration, Instant};
 
@@ -59,8 +59,8 @@ fn rows_of_the_device_are_those_of_the_host() {
     }
 }
 
-/// Sources that many rows name, one of them nearly every row: that list is longer than any that is cut into segments on
-/// the host; the others are about as long as what threads and blocks put in order by themselves.
+/// Sources with long transposed rows. One occurs in nearly every row: its list is longer than those that the host
+/// splits into segments. The others are about as long as the lists that single threads and thread blocks sort.
 #[test]
 fn columns_may_be_long() {
     let Some(cuda) = cuda() else { return };
@@ -121,7 +121,7 @@ fn losses<B: Backend>(backend: &B, config: &TrainConfig) -> Vec<f32> {
     losses_of(|observe| train(backend, planted(), config, &SessionOptions::default(), observe)).expect("training")
 }
 
-/// Shares of features and of rows of the graph on every device.
+/// Cache configuration with shares of features and of rows of the graph on every device.
 fn tiers(features: Option<f64>, topology: Option<f64>) -> CacheConfig {
     let on_every_card = |share: f64| CacheShares { every_card: share, one_card: 0.0 };
     CacheConfig {
@@ -131,13 +131,13 @@ fn tiers(features: Option<f64>, topology: Option<f64>) -> CacheConfig {
     }
 }
 
-/// A share of so many nodes, the last ones, on a device.
+/// Placement of a share of `n_nodes` nodes, the last ones, on a device.
 fn placement(n_nodes: NodeId, every_card: f64) -> Placement {
     let order: Vec<NodeId> = (0..n_nodes).rev().collect();
     Placement::of_shares(&order, CacheShares { every_card, one_card: 0.0 }, 1)
 }
 
-/// Checks that a device learns what the processor does.
+/// Checks that a device learns as the CPU does.
 fn check_run(cuda: &Cuda, config: &TrainConfig) {
     let (found, expected) = (losses(cuda, config), losses(&Cpu::new(), config));
     assert_eq!(found.len(), expected.len());
@@ -198,7 +198,7 @@ fn features_may_stay_on_the_host() {
             assert_eq!(found, far, "where a row lies changes no bit: {host_reads}, {share}");
         }
     }
-    // By the host, which reads the same memory.
+    // The host samples here, and reads the same memory.
     let mut replaced = cached(0.3);
     replaced.batch.replace = true;
     assert!(losses(&cuda, &replaced).iter().all(|loss| loss.is_finite()));
@@ -213,7 +213,7 @@ fn neighbours_may_be_drawn_from_memory_of_the_host() {
         for (features, topology) in piece([(None, 0.0), (None, 0.4), (Some(0.2), 0.7), (Some(1.0), 1.0)]) {
             let placed = TrainConfig { tiers: tiers(features, Some(topology)), ..all.clone() };
             let found = losses(&cuda, &placed);
-            // Features that are read by id are no operand of the first layer, whose sums are then in another order.
+            // Features that are read by id are not an operand of the first layer, which then sums in another order.
             let far = |(a, b): (&f32, &f32)| if features.is_none() { a != b } else { (a - b).abs() > 2e-3 * b };
             assert!(!found.iter().zip(&expected).any(far), "{found:?} for {expected:?}, {features:?}, {topology}");
         }
@@ -228,7 +228,7 @@ fn neighbours_may_be_drawn_from_memory_of_the_host() {
     assert!(message.contains("does not sample with these features"), "{message}");
 }
 
-/// The last scores of a run.
+/// Last scores of a run.
 fn scores<B: Backend>(backend: &B, dataset: &Dataset, config: &TrainConfig) -> Scores {
     let mut last = None;
     train(backend, dataset.clone(), config, &SessionOptions::default(), &mut |event| {
@@ -241,7 +241,7 @@ fn scores<B: Backend>(backend: &B, dataset: &Dataset, config: &TrainConfig) -> S
     last.expect("scores")
 }
 
-/// The same with a node that has so many neighbours that its row is cut into segments.
+/// Adds a node with so many neighbours that its row is split into segments.
 fn with_hub(dataset: &Dataset) -> Dataset {
     let n = dataset.n_nodes() as u32;
     let edges = (0..n).flat_map(|v| dataset.graph.row(v as usize).iter().map(move |&to| (v, to)));
@@ -255,7 +255,7 @@ fn with_hub(dataset: &Dataset) -> Dataset {
 fn scores_layer_by_layer_are_those_of_the_graph() {
     let Some(cuda) = cuda() else { return };
     let dataset = planted();
-    // More nodes than a layer is computed for at a time.
+    // More nodes than a layer processes at a time.
     let spec = "synth:planted,nodes=70000,degree=5,features=12,classes=3";
     let large = load(spec, &LoadOptions::default()).expect("a data set");
     let with_hub = with_hub(&large);
@@ -334,7 +334,7 @@ fn rows_that_are_read_ahead_are_those_that_are_read_in_turn() {
     let ahead = TrainConfig { tiers: tiers(Some(0.3), None), ..sage };
     let in_turn = TrainConfig { batch: BatchConfig { prefetch: 0, ..ahead.batch.clone() }, ..ahead.clone() };
     assert_eq!(losses(&cuda, &ahead), losses(&cuda, &in_turn));
-    // A run that stops in the middle of an epoch leaves rows behind that nobody takes.
+    // A run that stops inside an epoch leaves prefetched rows that are never used.
     let mut n_batches = 0;
     let outcome = train(&cuda, planted(), &ahead, &SessionOptions::default(), &mut |event| {
         n_batches += u32::from(matches!(event, Event::Batch { .. }));
@@ -349,7 +349,7 @@ fn codes_are_decoded_on_the_device() {
     let Some(cuda) = cuda() else { return };
     let of = |kind| config(kind, BatchKind::Neighbor, |_| {});
     let pool = |model: &mut ModelConfig| model.aggregator = Aggregator::Pool;
-    // First layers that aggregate features as they are take sums of codes; others, rows.
+    // First layers that aggregate features as they are sum codes directly; others need rows.
     for (codec, config) in [
         ("topk:3", of(ModelKind::Sage)),
         ("topk-residual:2", of(ModelKind::Sage)),
@@ -428,7 +428,7 @@ fn rows_by_id_are_what_the_host_decodes() {
     assert!(Cpu::new().far_rows(&one, Dtype::F32, (&nowhere, HostReads::Auto)).unwrap().is_none());
 }
 
-/// A block of 90 rows: one longer than any that is cut into segments, one without entries.
+/// Block of 90 rows: one is longer than rows that are split into segments, one is empty.
 fn block(n_columns: usize) -> Csr {
     let columns_of = |row: usize| match row {
         0 => (0..n_columns).collect::<Vec<_>>(),
@@ -458,7 +458,7 @@ fn sums_of_codes_are_those_of_the_rows_that_they_stand_for() {
         (300, "topk-residual:5", Dtype::F32),
         (300, "topk-residual:5", Dtype::Bf16),
         (7, "topk:2", Dtype::F32),
-        // An odd number of bytes a row.
+        // An odd number of bytes per row.
         (7, "topk:4", Dtype::F32),
         (20, "topk:100", Dtype::Bf16),
     ] {
@@ -493,7 +493,7 @@ fn sums_of_codes_are_those_of_the_rows_that_they_stand_for() {
                 let of_codes = reader.sums().expect("rows that fit");
                 let mut own = cuda.zeros(Shape::new(90, width), dtype).unwrap();
                 let mut sums = [(); 2].map(|()| cuda.zeros(Shape::new(90, width), dtype).unwrap());
-                // Two are under way at a time; the second wants no rows.
+                // Two requests are in flight at a time; the second one does not ask for the features of its own rows.
                 (0..2).for_each(|_| of_codes.begin(&cuda, &on_device).unwrap());
                 of_codes.finish(&cuda, (&block, &on_device), Some(&mut own), &mut sums[0]).unwrap();
                 of_codes.finish(&cuda, (&block, &on_device), None, &mut sums[1]).unwrap();
@@ -510,7 +510,7 @@ fn sums_of_codes_are_those_of_the_rows_that_they_stand_for() {
                 let bound = largest * if dtype == Dtype::F32 { 1e-5 } else { 5e-3 };
                 let far = found.data().iter().zip(expected.data()).find(|(a, b)| (*a - *b).abs() > bound);
                 assert!(far.is_none(), "{what}: {far:?}");
-                // What does not fit is refused, and what was begun for it is over.
+                // An output of the wrong shape is refused, and its request is over.
                 of_codes.begin(&cuda, &on_device).unwrap();
                 let mut narrow = cuda.zeros(Shape::new(90, width - 1), dtype).unwrap();
                 assert!(of_codes.finish(&cuda, (&block, &on_device), None, &mut narrow).is_err());
@@ -520,7 +520,7 @@ fn sums_of_codes_are_those_of_the_rows_that_they_stand_for() {
     }
 }
 
-/// Features of a folder are brought from where they are mapped, and rounded on the way: nothing holds all of them.
+/// Features of a folder are copied from the mapped file and rounded on the way; they are never fully in memory.
 #[test]
 fn features_may_stay_in_a_mapped_file() {
     let Some(cuda) = cuda() else { return };
@@ -544,8 +544,8 @@ fn features_may_stay_in_a_mapped_file() {
     drop(cuda);
 }
 
-/// Rows that fill all pinned buffers several times over come whole while those of the next batch are on their way, into
-/// memory that held something else.
+/// Rows that fill all pinned buffers several times over arrive complete, while those of the next batch are in flight.
+/// The output memory holds other values before.
 #[test]
 fn buffers_are_not_written_while_they_are_read() {
     let Some(cuda) = cuda() else { return };
@@ -587,14 +587,13 @@ fn buffers_are_not_written_while_they_are_read() {
                 "batch {at}, {share} on the device, {reads}, {takes_from_before}"
             );
         }
-        // What nobody finishes, and nobody waits for.
+        // A request that is neither finished nor waited for.
         reader.begin(&cuda, &named[5], None, &mut outs[5]).unwrap();
         drop(reader);
     }
 }
 
-/// Rows of the batch before are taken from there, and no others; where they are on the card anyway they may come from
-/// either.
+/// Rows of the previous batch are reused, and no others. Rows that are on the GPU anyway may come from either place.
 #[test]
 fn rows_come_from_the_batch_before() {
     let Some(cuda) = cuda() else { return };
@@ -604,7 +603,7 @@ fn rows_come_from_the_batch_before() {
     for (width, dtype) in [(3, Dtype::F32), (64, Dtype::F32), (21, Dtype::Bf16), (64, Dtype::Bf16)] {
         let values = (0..n_rows as usize * width).map(|i| (i % 251) as f32).collect::<Vec<_>>();
         let rows = Matrix::new(n_rows as usize, width, values).unwrap();
-        // Told from what is read elsewhere by their sign.
+        // The sign tells reused rows from rows that are read elsewhere.
         let negative = |nodes: &[NodeId]| {
             let values = nodes.iter().flat_map(|&node| rows.row(node as usize)).map(|value| -value - 1.0);
             cuda.upload(&Matrix::new(nodes.len(), width, values.collect::<Vec<_>>()).unwrap(), dtype).unwrap()
@@ -613,7 +612,7 @@ fn rows_come_from_the_batch_before() {
             let [ids, ids_before] = [&second, &first].map(|ids| cuda.upload_ids(ids).unwrap());
             let before = negative(&first);
             let mut out = cuda.zeros(Shape::new(second.len(), width), dtype).unwrap();
-            // Places that a list has noted are forgotten behind it.
+            // Positions that one list has recorded are cleared after it.
             for before in [Some((&ids_before, &before)), None, Some((&ids_before, &before))] {
                 reader.begin(&cuda, &ids, before, &mut out).unwrap();
                 reader.finish(&cuda).unwrap();
@@ -649,8 +648,8 @@ fn rows_come_from_the_batch_before() {
     }
 }
 
-/// A step waits for the rows of its own batch, and not for those of the next one, which it is there to hide. Who waits
-/// for both never has the first much sooner; who does not may be held up, so that it may try again.
+/// A step waits for the rows of its own batch, not for those of the next one, whose transfer it should hide. With a
+/// wait for both, the first batch is never much earlier. A correct wait may be delayed by chance, so it is retried.
 #[test]
 fn rows_that_are_begun_later_hold_up_nothing() {
     let Some(cuda) = cuda() else { return };
@@ -660,7 +659,7 @@ fn rows_that_are_begun_later_hold_up_nothing() {
     for (share, reads) in [(0.0, HostReads::InPlace), (0.3, HostReads::InPlace), (0.0, HostReads::Staged)] {
         let far = cuda.far_rows(&rows, Dtype::F32, (&placement(n_rows as NodeId, share), reads)).unwrap();
         let reader = far.expect("memory of the host").reader;
-        // The second takes milliseconds.
+        // The second request takes milliseconds.
         let batches = [16, 100_000].map(|n| (n, cuda.upload_ids(&ids(n)).unwrap()));
         let mut outs = batches.each_ref().map(|&(n, _)| cuda.zeros(Shape::new(n, width), Dtype::F32).unwrap());
         let mut first_and_both = || {

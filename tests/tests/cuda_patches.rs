@@ -1,5 +1,5 @@
-//! Ranks on CUDA devices that each have the rows of a patch, of graph and features: what they draw and read together,
-//! against the processor with all of it. With one card there is one patch.
+//! Ranks on CUDA devices that each hold a patch of graph and features. Compares what they sample and read with the
+//! CPU, which holds everything. With one GPU there is one patch.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use girih_trainer::{Adjacency, Neighborhoods, parse_codec};
 
 const N: NodeId = 600;
 
-/// Where patches begin, uneven ones, of which some have no nodes.
+/// Bounds of uneven patches, some of which have no nodes.
 fn bounds(n_ranks: usize) -> &'static [NodeId] {
     match n_ranks {
         1 => &[0, N],
@@ -35,7 +35,7 @@ fn bounds(n_ranks: usize) -> &'static [NodeId] {
     }
 }
 
-/// Runs a rank on each card.
+/// Runs a rank on each GPU.
 fn on_each(
     cards: &[Cuda],
     work: impl Fn(&Cuda, &dyn Collective<Cuda>) -> Result<(), Failure> + Sync,
@@ -48,7 +48,7 @@ fn on_each(
     threads::run(cards.len(), deadline(), rank).map(drop)
 }
 
-/// This rank's part of a graph, of which the host has all, by each transport that cards have for patches.
+/// This rank's patch of a graph, for each transport that the GPUs support. The host holds the whole graph.
 fn patch_graphs(
     cuda: &Cuda,
     world: &dyn Collective<Cuda>,
@@ -61,7 +61,7 @@ fn patch_graphs(
     Ok(checked(world.patch_graphs(cuda, &patch, &CardTransport::ALL)?))
 }
 
-/// Cards exchange, and of those that read each other's memory each reads it in place.
+/// Checks the list of transports: NCCL is first, and peers that can read each other's memory also read in place.
 fn checked<T>(by: Vec<(CardTransport, T)>) -> Vec<(CardTransport, T)> {
     assert_eq!(by.first().map(|(by, _)| *by), Some(CardTransport::Nccl));
     if by.len() < CardTransport::ALL.len() {
@@ -99,7 +99,8 @@ fn cards_draw_from_patches_what_the_processor_draws_from_the_graph() {
             {
                 let sampler = sampler(fan_out, expand);
                 let mut source = on_device.source(cuda, &sampler, 64)?.expect("cards draw so");
-                // All ranks have seeds, then the first alone, then all but the first; of any patch.
+                // First all ranks have seeds, then only the first one, then all but the first; seeds come from any
+                // patch.
                 for (batch, has_seeds) in [(0, true), (1, world.rank() == 0), (2, world.rank() > 0), (3, true)] {
                     let n_seeds = if has_seeds { 20 + 7 * batch } else { 0 };
                     let seeds: Vec<NodeId> = (0..n_seeds).map(|i| (i * 37 + 101 * world.rank() as u32) % N).collect();
@@ -135,7 +136,7 @@ fn what_patches_do_not_do_is_refused() {
             let mut source = on_device.source(cuda, &with(NeighborOptions::default()), 8)?.expect("cards draw so");
             assert!(source.take().is_err(), "nothing was asked for");
         }
-        // Rows of another patch than the rank's.
+        // Rows of another rank's patch.
         let operand = whole.operand();
         let rows = operand.graph.row_slice(0..7);
         let degrees = vec![0; N as usize];
@@ -152,7 +153,7 @@ fn what_patches_do_not_do_is_refused() {
 fn cards_read_rows_of_patches_as_if_they_had_all() {
     for (dtype, cols) in [(Dtype::F32, 47), (Dtype::Bf16, 13), (Dtype::F32, 3), (Dtype::Bf16, 128)] {
         let Some(cards) = group() else { return };
-        // Small whole numbers, which bf16 has, too.
+        // Small integers, which bf16 represents exactly.
         let value = |row: usize, column: usize| ((row * 31 + column * 7) % 251) as f32;
         let outcome = on_each(&cards, |cuda, world| {
             let own = own(world);
@@ -171,7 +172,7 @@ fn cards_read_rows_of_patches_as_if_they_had_all() {
     }
 }
 
-/// Reads rows of any patch, in lists of which some are begun before others are finished.
+/// Reads rows of any patch, with overlapping requests.
 fn read_rows(
     cuda: &Cuda,
     world: &dyn Collective<Cuda>,
@@ -179,7 +180,7 @@ fn read_rows(
     (dtype, cols): (Dtype, usize),
     value: &dyn Fn(usize, usize) -> f32,
 ) -> Result<(), Failure> {
-    // Two lists are begun before the first is finished; a rank may want nothing, or rows twice.
+    // Two requests are in flight before the first one is finished; a rank may request no rows, or rows twice.
     let lists: Vec<Vec<NodeId>> = (0..4)
         .map(|list| {
             let n = if list == 1 && world.rank() == 0 { 0 } else { 40 + 90 * list };
@@ -212,10 +213,10 @@ fn read_rows(
     Ok(())
 }
 
-/// Codes lie and travel as codes; what is decoded of them is what the host decodes.
+/// Codes are stored and sent as codes; decoded rows equal those that the host decodes.
 #[test]
 fn codes_of_patches_are_decoded_where_they_are_wanted() {
-    // Seven columns are an odd number of bytes.
+    // Seven columns give an odd number of bytes.
     for (width, dtype) in [(300, Dtype::F32), (20, Dtype::F32), (7, Dtype::F32), (260, Dtype::Bf16)] {
         let Some(cards) = group() else { return };
         let values: Vec<f32> = (0..N as usize * width).map(|i| ((i * i * 7 + i) % 509) as f32 / 64.0 - 4.0).collect();
@@ -230,7 +231,7 @@ fn codes_of_patches_are_decoded_where_they_are_wanted() {
             let ids = cuda.upload_ids(&list)?;
             let mut expected = vec![0.0; list.len() * width];
             codes.gather(&list, &mut expected).expect("rows");
-            // As they are stored.
+            // Expected rows in their storage type.
             let expected = cuda.upload(&Matrix::new(list.len(), width, expected).expect("as many values"), dtype)?;
             for (by, reader) in &readers {
                 let mut out = cuda.zeros(Shape::new(list.len(), width), dtype)?;
@@ -244,7 +245,7 @@ fn codes_of_patches_are_decoded_where_they_are_wanted() {
     }
 }
 
-/// Rows of a rank's patch in memory of its host, and those of the others.
+/// Rows of a rank's patch in host memory, and access to those of the others.
 struct OnHosts {
     world: Arc<dyn Collective<Cuda>>,
     patches: Patches,
@@ -253,7 +254,7 @@ struct OnHosts {
 }
 
 impl OnHosts {
-    /// Of all rows, of which this rank has those of its patch.
+    /// Host store of one patch out of all rows.
     fn boxed(world: &dyn Collective<Cuda>, all: &[u8]) -> Result<Box<dyn FetchRows>, Failure> {
         let patches = Patches::new(bounds(world.size()).to_vec()).expect("bounds of patches");
         let (row_bytes, own) = (all.len() / N as usize, own(world));
@@ -270,7 +271,7 @@ impl FetchRows for OnHosts {
     }
 }
 
-/// The shares of rows that cards have, of which some are of nodes all over the patches.
+/// Placements with different shares of rows on GPUs, some with nodes of all patches.
 fn placements() -> impl Iterator<Item = Placement> {
     let order: Vec<NodeId> = (0..N).map(|at| at * 7 % N).collect();
     [0.0, 0.3, 1.0]
@@ -282,12 +283,12 @@ fn placements() -> impl Iterator<Item = Placement> {
 fn cards_read_rows_that_hosts_have_in_part() {
     for (dtype, cols) in [(Dtype::F32, 47), (Dtype::Bf16, 13), (Dtype::F32, 4), (Dtype::Bf16, 128)] {
         let Some(cards) = group() else { return };
-        // Small whole numbers, which bf16 has, too.
+        // Small integers, which bf16 represents exactly.
         let value = |row: usize, column: usize| ((row * 31 + column * 7) % 251) as f32;
         let values = (0..N as usize).flat_map(|row| (0..cols).map(move |column| value(row, column)));
         let rows: Vec<u8> = match dtype {
             Dtype::F32 => values.flat_map(f32::to_le_bytes).collect(),
-            // The upper half of a small whole number is all of it.
+            // The upper half of a small integer is its exact bf16 value.
             Dtype::Bf16 => values.flat_map(|value| ((value.to_bits() >> 16) as u16).to_le_bytes()).collect(),
         };
         let outcome = on_each(&cards, |cuda, world| {
@@ -303,7 +304,7 @@ fn cards_read_rows_that_hosts_have_in_part() {
     }
 }
 
-/// Codes stay codes until they are where they are wanted, as rows or summed up.
+/// Codes stay compressed until they arrive, and are then decoded to rows or sums.
 #[test]
 fn codes_that_hosts_have_in_part_are_decoded_and_summed_on_cards() {
     let Some(cards) = group() else { return };
@@ -322,7 +323,7 @@ fn codes_that_hosts_have_in_part_are_decoded_and_summed_on_cards() {
             let split = SplitRows { n_rows: N as usize, stored, fetch };
             let reader = cuda.split_rows(split, &placement)?.expect("cards decode them");
             for batch in 0..3 {
-                // The first rank has no seeds once.
+                // The first rank has no seeds in one batch.
                 let n_seeds = if batch == 1 && world.rank() == 0 { 0 } else { 30 };
                 let seeds: Vec<NodeId> = (0..n_seeds).map(|i| i * 19 % N).collect();
                 source.request(&seeds, DrawKey::new(3, 1, batch))?;
@@ -349,7 +350,7 @@ fn codes_that_hosts_have_in_part_are_decoded_and_summed_on_cards() {
     outcome.unwrap_or_else(|failure| panic!("rank {}: {}", failure.rank, failure.message));
 }
 
-/// A rank that fails while others wait for rows of its host: they end with its error.
+/// A rank fails while others wait for rows of its host: they end with its error.
 #[test]
 fn a_rank_that_fails_ends_those_who_want_rows_of_its_host() {
     let Some(cards) = several() else { return };
@@ -372,14 +373,14 @@ fn a_rank_that_fails_ends_those_who_want_rows_of_its_host() {
     check_ended_by_rank_one(outcome, start, "on cards");
 }
 
-/// A rank that fails between two batches: the others, who wait for its draws, end with its error.
+/// A rank fails between two batches: the others, which wait for its samples, end with its error.
 #[test]
 fn a_rank_that_fails_ends_those_who_draw_from_its_patch() {
     let Some(cards) = several() else { return };
     let whole = Neighborhoods::new(&graph(N, false), Adjacency::new(false, Norm::Row)).unwrap();
     let start = Instant::now();
     let outcome = on_each(&cards, |cuda, world| {
-        // Who reads in place waits for nobody.
+        // With reads in place no rank waits for another, so NCCL is used.
         let (_, on_device) = patch_graphs(cuda, world, &whole)?.swap_remove(0);
         let sampler = sampler("5,3", Expand::PerLayer);
         let mut source = on_device.source(cuda, &sampler, 64)?.expect("cards draw so");
@@ -395,7 +396,7 @@ fn a_rank_that_fails_ends_those_who_draw_from_its_patch() {
     check_ended_by_rank_one(outcome, start, "on cards");
 }
 
-/// A rank that fails before its part of a sum: who draws behind that, and waits for the draw, ends with its error.
+/// A rank fails before its part of a sum. Others, whose samples are queued after that sum, end with its error.
 #[test]
 fn a_rank_that_fails_ends_those_who_draw_behind_its_sums() {
     let Some(cards) = several() else { return };

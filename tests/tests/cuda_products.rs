@@ -1,5 +1,5 @@
-//! Sparse products on a CUDA device, in all the ways that blocks are multiplied, against sums in `f64`. Without a
-//! device the tests say so and pass, unless `GIRIH_REQUIRE_GPU` is set.
+//! Compares sparse products on a CUDA device, with every block kernel, with sums in `f64`. Without a device the tests
+//! report that and pass, unless `GIRIH_REQUIRE_GPU` is set.
 
 use girih_compute::testing::piece;
 use girih_compute::{Activation, Backend, Dropout, Dtype, Epilogue, Shape, SparseOperand, Transpose};
@@ -7,7 +7,7 @@ use girih_graph_format::{Csr, Matrix, Norm, Scales};
 use girih_kernels::{BlockKernel, Cuda, CudaSparse, Device, Tiling};
 use girih_random::Key;
 
-/// The first device, once for each of the ways to multiply blocks that it has.
+/// First device, once for each of its block kernels.
 fn cudas(tiling: Tiling) -> Vec<(BlockKernel, Cuda)> {
     let with = |kernel| match Device::open(0) {
         Ok(device) => match Cuda::new(device).tiling(tiling).multiplying_blocks_by(kernel) {
@@ -26,11 +26,11 @@ fn cudas(tiling: Tiling) -> Vec<(BlockKernel, Cuda)> {
     [BlockKernel::Wgmma, BlockKernel::Mma, BlockKernel::Paper].into_iter().filter_map(with).collect()
 }
 
-/// Rows and columns of the graph: no multiple of what kernels work in.
+/// Rows and columns of the graph, not a multiple of any kernel's tile.
 const N_NODES: usize = 2999;
 
-/// A symmetric graph with dense corners: groups of 150 nodes, of which every third pair is joined, edges anywhere, and
-/// one node that is everyone's neighbour.
+/// Symmetric graph with dense blocks: groups of 150 nodes, of which every third pair is joined. There are also random
+/// edges, and one node that is adjacent to all.
 fn graph() -> Csr {
     let mut stream = Key::new(7, 1).stream(0, 0);
     let mut rows = vec![std::collections::BTreeSet::new(); N_NODES];
@@ -60,12 +60,12 @@ fn graph() -> Csr {
 
 fn random(rows: usize, cols: usize, seed: u64) -> Matrix {
     let mut stream = Key::new(seed, 2).stream(0, 0);
-    // Sizes that differ by orders of magnitude from column to column, as gradients do.
+    // Magnitudes that differ by orders of magnitude between columns, as those of gradients do.
     let values: Vec<f32> = (0..rows * cols).map(|i| stream.normal() * 10f32.powi((i % cols % 7) as i32 - 5)).collect();
     Matrix::new(rows, cols, values).expect("a matrix")
 }
 
-/// Small beside sums, so that errors are measured beside these and not beside what a bias leaves of them.
+/// Bias that is small relative to the sums, so that it does not hide their errors.
 fn small_bias(width: usize) -> Matrix {
     let values: Vec<f32> = random(1, width, 3).data().iter().map(|value| value / 128.0).collect();
     Matrix::new(1, width, values).expect("a matrix")
@@ -87,7 +87,7 @@ fn reference(csr: &Csr, scales: &Scales, x: &Matrix, bias: &[f32]) -> Vec<f64> {
     out
 }
 
-/// `‖found - expected‖ / ‖expected‖`; no number where a number is found where none is expected, or the other way round.
+/// `‖found - expected‖ / ‖expected‖`; NaN if one side is NaN and the other is not.
 fn relative_error(found: &Matrix, expected: &[f64]) -> f64 {
     let (mut distance, mut length) = (0.0, 0.0);
     for (&found, &expected) in found.data().iter().zip(expected) {
@@ -103,7 +103,7 @@ fn multiply(cuda: &Cuda, csr: &Csr, scales: &Scales, x: &Matrix, bias: &Matrix, 
     product(cuda, &a, (x, bias), None, dtype)
 }
 
-/// `mask ⊙ relu(A·X + b)`
+/// `mask ⊙ relu(A·X + b)`.
 fn product(
     cuda: &Cuda,
     a: &CudaSparse,
@@ -133,8 +133,8 @@ fn products_by_blocks_are_as_exact_as_their_storage() {
     }
 }
 
-/// Products with and without factors, in both storages: relative errors below a bound in `f32`, and what rounding makes
-/// in bf16.
+/// Checks products with and without scales, in both storage types. Relative errors stay below a bound in `f32`, and
+/// below the rounding error in bf16.
 fn check_products(cuda: &Cuda, csr: &Csr, width: usize, how: &str) {
     let (x, bias) = (random(N_NODES, width, width as u64), small_bias(width));
     for scales in [csr.scales(Norm::Symmetric), Scales { left: None, right: None }] {
@@ -152,7 +152,7 @@ fn check_products(cuda: &Cuda, csr: &Csr, width: usize, how: &str) {
 #[test]
 fn results_are_masked_as_they_are_made() {
     let csr = graph();
-    // What stays is doubled, so that it does not matter when it is rounded.
+    // Kept values are doubled, so the point of rounding does not matter.
     let dropout = Dropout::new(0.5, Key::new(7, 5)).from_row(3);
     let scales = csr.scales(Norm::Symmetric);
     for tiling in [Tiling::From(0.02), Tiling::Never] {
@@ -201,7 +201,7 @@ fn what_is_no_number_reaches_neighbours_alone() {
 
 #[test]
 fn a_number_far_larger_than_the_sample_is_summed_all_the_same() {
-    // Wide enough that not every element is looked at before halves are made.
+    // Wide enough that some elements are not inspected before values are split into halves.
     let (csr, width, large) = (graph(), 1408, 1e12_f32);
     let scales = Scales { left: None, right: None };
     let (mut values, outlier) = (random(N_NODES, width, 6).data().to_vec(), 1000 * width + 700);

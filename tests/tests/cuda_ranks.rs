@@ -1,5 +1,5 @@
-//! Ranks on CUDA devices, one each, against ranks on the processor and against one device. Tests that want two devices
-//! say so and pass where there are fewer.
+//! Compares ranks on CUDA devices, one each, with ranks on the CPU and with one device. Tests that need two devices
+//! report that and pass if there are fewer.
 
 use std::iter;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ fn connect(cuda: &Cuda, world: ThreadRank, transport: CardTransport) -> Result<B
     NcclRank::connect(cuda, world, deadline(), transport)
 }
 
-/// What can carry rows between the cards here.
+/// Transports that the GPUs here support.
 fn transports() -> Vec<CardTransport> {
     let Some(cards) = several() else { return Vec::new() };
     let tried = threads::run(cards.len(), deadline(), |world| {
@@ -46,14 +46,14 @@ fn transports() -> Vec<CardTransport> {
     }
 }
 
-/// What one rank is left with after every operation, and what it moved.
+/// Results of all collective operations on one rank, and its traffic.
 fn operations<B: Backend>(
     backend: &B,
     world: &dyn Collective<B>,
     (dtype, cols): (Dtype, usize),
 ) -> Result<(Vec<Matrix>, Traffic), Failure> {
     let (rank, size) = (world.rank(), world.size());
-    // Small whole numbers: sums are exact in any order.
+    // Small integers: sums are exact in any order.
     let filled = |rows: usize, salt: usize| -> Result<B::Matrix, Failure> {
         let values: Vec<f32> = (0..rows * cols).map(|i| ((i * 7 + rank * 3 + salt) % 11) as f32 - 5.0).collect();
         Ok(backend.upload(&Matrix::new(rows, cols, values).expect("as many values"), dtype)?)
@@ -70,7 +70,7 @@ fn operations<B: Backend>(
     world.all_reduce(&mut x)?;
     left.push(backend.download(&x)?);
 
-    // Uneven pieces, of which the first is empty.
+    // Uneven row counts; the first is zero.
     let rows: Vec<usize> = (0..size).map(|i| 5 * i).collect();
     let (input, mut out) = (filled(rows.iter().sum(), 3)?, zeros(rows[rank])?);
     world.reduce_scatter(&rows, &input, &mut out)?;
@@ -89,7 +89,7 @@ fn operations<B: Backend>(
     world.all_to_all(&sent, &input, &received, &mut out)?;
     left.push(backend.download(&out)?);
 
-    // Two that were begun, of which the second is of one rank's rows alone.
+    // Two operations in flight; in the second only one rank contributes rows.
     let alone: Vec<usize> = (0..size).map(|i| if i == 0 { 40 } else { 0 }).collect();
     let (first, second) = (filled(rows[rank], 8)?, filled(alone[rank], 9)?);
     let (mut all, mut one) = (zeros(rows.iter().sum())?, zeros(40)?);
@@ -100,7 +100,7 @@ fn operations<B: Backend>(
     begun.into_iter().try_for_each(|pending| world.finish(pending))?;
     left.extend([backend.download(&all)?, backend.download(&one)?]);
 
-    // Two groups, in falling order; then each rank alone.
+    // Two groups, in descending order; then each rank alone.
     let group = world.split(rank % 2, size - rank)?;
     let mut x = filled(17, 6)?;
     group.all_reduce(&mut x)?;
@@ -138,10 +138,10 @@ fn cards_exchange_what_processors_do() {
     }
 }
 
-/// Scheme, exchange, stages, chunks.
+/// Scheme, exchange, stages and chunks.
 type Partition = (Scheme, Exchange, Stages, usize);
 
-/// Partitions of so many cards.
+/// Partitions over `n` GPUs.
 fn partitions(n: usize) -> Vec<Partition> {
     let mut partitions = vec![
         (Scheme::OneD, Exchange::Dense, Stages::Parts(1), 1),
@@ -150,7 +150,7 @@ fn partitions(n: usize) -> Vec<Partition> {
         (Scheme::OneD, Exchange::Rows, Stages::Parts(3), 1),
         (Scheme::OneD, Exchange::Dense, Stages::Steps, 1),
         (Scheme::OneD, Exchange::Dense, Stages::Turns, 1),
-        // All hold all rows, and add up.
+        // All ranks hold all rows, and their partial sums are added.
         (Scheme::OneAndHalfD, Exchange::Dense, Stages::Parts(1), 3),
     ];
     if n > 2 {
@@ -170,7 +170,7 @@ fn partitions(n: usize) -> Vec<Partition> {
     partitions
 }
 
-/// The losses of all epochs on the cards of a partition, and how many steps each card repeated as graphs.
+/// Losses of all epochs on the GPUs of a partition, and the number of steps that each GPU ran as CUDA graphs.
 fn losses(
     cards: &[Cuda],
     config: &TrainConfig,
@@ -193,7 +193,7 @@ fn losses(
     (losses, cards.iter().map(Cuda::n_repeated).collect())
 }
 
-/// As published; a GCN has three layers, whose hidden rows are wide enough to come in parts.
+/// Published settings. A GCN has three layers, whose hidden rows are wide enough to be exchanged in parts.
 fn with_parts(kind: ModelKind) -> TrainConfig {
     let base = TrainConfig::for_model(kind);
     match kind {
@@ -224,8 +224,8 @@ fn cards_learn_what_one_card_does() {
     }
 }
 
-/// Rows travel as they are stored, and what one card would multiply is multiplied; sums of a product are added in
-/// another order, and rounded to bf16 then.
+/// Rows are sent in their storage type, and operands are those of one GPU. Partial sums are added in another order,
+/// and then rounded to bf16.
 #[test]
 fn cards_learn_in_bf16_what_one_card_does() {
     let Some(n) = several().map(|cards| cards.len()) else { return };
@@ -263,7 +263,7 @@ fn cards_learn_the_same_bits_again() {
     assert_eq!(run(), run());
 }
 
-/// What carries rows rounds nothing, and orders no sum.
+/// The transport neither rounds values nor changes the order of sums.
 #[test]
 fn rows_copied_from_memory_teach_the_same_bits() {
     let ([_, CardTransport::Peer], Some(n)) = (&transports()[..], several().map(|cards| cards.len())) else { return };
@@ -282,7 +282,7 @@ fn rows_copied_from_memory_teach_the_same_bits() {
     }
 }
 
-/// What carries rows unless it is told is measured once, and then the same; a card alone has nothing to choose.
+/// The default transport is measured once and then reused; a single GPU has no choice.
 #[test]
 fn the_faster_transport_is_chosen() {
     let Some(n) = several().map(|cards| cards.len()) else { return };
@@ -300,7 +300,7 @@ fn the_faster_transport_is_chosen() {
     assert_eq!(chosen(n), fastest);
 }
 
-/// Rows that are overwritten as soon as their exchange is finished, on cards of which some have more to do than others.
+/// Rows are overwritten as soon as their exchange is finished, on GPUs with unequal load.
 #[test]
 fn rows_are_read_before_they_are_overwritten() {
     const ROWS: usize = 4096;
@@ -342,8 +342,8 @@ fn rows_are_read_before_they_are_overwritten() {
     }
 }
 
-/// Rows that are freed as soon as an exchange is over for their rank, which others may come to later: the driver must
-/// not be asked to copy from what was freed.
+/// Rows are freed as soon as an exchange is over for their rank, while other ranks may start it later. The driver
+/// must not copy from freed memory.
 #[test]
 fn rows_are_read_before_they_are_freed() {
     const ROWS: usize = 64;
@@ -377,7 +377,7 @@ fn rows_are_read_before_they_are_freed() {
     }
 }
 
-/// A rank that fails while another waits for it on its card.
+/// A rank fails while another one waits for it on its GPU.
 #[test]
 fn a_rank_that_fails_ends_those_who_wait_for_its_card() {
     for transport in transports() {
@@ -402,8 +402,8 @@ fn a_rank_that_fails_ends_those_who_wait_for_its_card() {
     }
 }
 
-/// A rank that fails while what others have asked for waits on their cards, and these learn of it elsewhere: they end
-/// with its error, not with their cards.
+/// A rank fails while operations of others wait on their GPUs, and these ranks learn of it elsewhere. They end with
+/// its error, not with an error of their GPUs.
 #[test]
 fn a_rank_that_fails_ends_those_who_hear_of_it_from_others() {
     for transport in transports() {
@@ -426,7 +426,7 @@ fn a_rank_that_fails_ends_those_who_hear_of_it_from_others() {
     }
 }
 
-/// A rank that fails while the graphs of others wait on their cards for rows, and for a sum behind them.
+/// A rank fails while CUDA graphs of others wait for its rows, and for a sum after them.
 #[test]
 fn a_rank_that_fails_ends_graphs_that_wait_for_it() {
     let optimizer = AdamStep { lr: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, decoupled: true, step: 1 };
@@ -460,7 +460,7 @@ fn a_rank_that_fails_ends_graphs_that_wait_for_it() {
     }
 }
 
-/// A rank that does not come: the others wait for as long as the deadline says.
+/// A rank does not arrive: the others wait until the deadline.
 #[test]
 fn a_rank_that_is_late_is_not_waited_for_without_end() {
     let deadline = Duration::from_secs(3);
@@ -498,7 +498,7 @@ fn ranks_want_a_card_each_unless_they_are_asked_to_share() {
     assert!(message.contains("ranks 0 and 1 are on the same GPU"), "{message}");
 }
 
-/// What ranks come to on cards that share `config` so, by NCCL.
+/// Losses and outcome on GPUs that share the training of `config`, by NCCL.
 fn outcome(cards: &[Cuda], config: &TrainConfig, how: impl FnOnce(RankOptions) -> RankOptions) -> (Vec<f32>, Outcome) {
     outcome_on("synth:planted,nodes=3001,degree=12,features=24,classes=5", cards, config, how)
 }
@@ -522,8 +522,7 @@ fn outcome_on(
     (losses.expect("training on cards"), outcome.expect("just trained"))
 }
 
-/// Rows that are multiplied and rows that attention fetches travel rounded, and what it comes to is measured behind the
-/// last step.
+/// Rows for products and for attention are rounded on the wire, and the error is measured after the last step.
 #[test]
 fn rounding_on_the_wire_is_small_on_cards() {
     let Some(n) = several().map(|cards| cards.len()) else { return };
@@ -538,9 +537,9 @@ fn rounding_on_the_wire_is_small_on_cards() {
     }
 }
 
-/// Mini-batches of which cards make shares: clusters of each step, and seeds of patches, made ahead of the step or not,
-/// by cards or, where draws may meet or rows travel rounded, by the host. Cards ask each other, or read each other's
-/// memory, or find out what is faster.
+/// Mini-batches that GPUs share: clusters of each step, and seeds of patches, prefetched or not. GPUs sample, or the
+/// host if draws may collide or rows are rounded. Rows are exchanged, read in place, or sent by the measured faster
+/// transport.
 #[test]
 fn cards_share_subgraphs_and_patches() {
     let Some(n) = several().map(|cards| cards.len()) else { return };
@@ -555,7 +554,7 @@ fn cards_share_subgraphs_and_patches() {
     let replaced = BatchConfig { replace: true, ..neighbor.clone() };
     let codec = parse_codec("topk:4").expect("a codec");
     let coded = TrainConfig { codec, ..base(ModelKind::Sage, neighbor.clone()) };
-    // The hottest on every card, the others on hosts; of the graph, too.
+    // The hottest rows are on every GPU, the others on hosts; this applies to the graph, too.
     let beside_hosts = |config: TrainConfig, every_card| {
         let share = |every_card| Some(CacheShares { every_card, one_card: 0.0 });
         let tiers = CacheConfig { features: share(every_card), topology: share(0.5), ..CacheConfig::default() };
@@ -596,11 +595,11 @@ fn cards_share_subgraphs_and_patches() {
     }
 }
 
-/// Rows of hidden layers come together on every card, or lie in memory of the host that all cards write.
+/// Rows of hidden layers are gathered on every GPU, or are in host memory that all GPUs write.
 #[test]
 fn cards_take_turns_at_scores_layer_by_layer() {
     let Some(n) = several().map(|cards| cards.len()) else { return };
-    // Several rounds of several times as many nodes as are computed at once.
+    // Several rounds, each with several times the number of nodes that are processed at once.
     let spec = "synth:planted,nodes=150001,degree=8,features=24,classes=5";
     let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 4], ..BatchConfig::default() };
     for kind in piece([ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat]) {
@@ -622,7 +621,7 @@ fn cards_take_turns_at_scores_layer_by_layer() {
     }
 }
 
-/// Bytes that a plan may be short of: the workspace of cuBLAS and of NCCL.
+/// Bytes that a plan may fall short of: the workspaces of cuBLAS and NCCL.
 const WORKSPACE_BYTES: u64 = 64 << 20;
 
 #[test]
@@ -653,7 +652,7 @@ fn patches_take_no_more_of_cards_than_their_plan() {
         let ranks =
             RankOptions { stages: Stages::Parts(1), layout, ..RankOptions::new(grid, Exchange::Rows, deadline()) };
         let planned = planner.plan_patches(&ranks).expect("a plan").most(|plan| plan.peak_bytes);
-        // A device joins ranks once.
+        // A device joins ranks only once, so devices are opened here.
         let cards = cards(n);
         cards.iter().for_each(|cuda| cuda.device().reset_peak().expect("a card"));
         let session = SessionOptions::default();
@@ -663,7 +662,7 @@ fn patches_take_no_more_of_cards_than_their_plan() {
         })
         .expect("training on cards");
         let measured = cards.iter().map(|cuda| cuda.device().peak_bytes().expect("a card")).max().expect("cards");
-        // Of a card that ranks share, what all of them take.
+        // Ranks that share a GPU need its memory several times.
         let planned = planned * ranks_per_gpu() as u64;
         let what = format!("{} {features:?} {codec:?}", layout.name());
         println!("{what}: planned {planned}, measured {measured}");
@@ -672,7 +671,7 @@ fn patches_take_no_more_of_cards_than_their_plan() {
     }
 }
 
-/// Mini-batches: what is sampled from and read may lie on any card, or on the host, and all cards learn the same bits.
+/// Mini-batches: graph and features may be on any GPU, or on the host, and all GPUs learn the same bits.
 #[test]
 fn rows_may_lie_on_any_card() {
     let Some(n) = several().map(|cards| cards.len()) else { return };

@@ -1,5 +1,5 @@
-//! Steps of training as CUDA graphs against the same steps without. Without a device the tests say so and pass, unless
-//! `GIRIH_REQUIRE_GPU` is set.
+//! Compares training steps as CUDA graphs with the same steps without graphs. Without a device the tests report that
+//! and pass, unless `GIRIH_REQUIRE_GPU` is set.
 
 use girih_compute::Dtype;
 use girih_compute::testing::piece;
@@ -12,7 +12,7 @@ use girih_trainer::{
 };
 
 const EPOCHS: u64 = 20;
-/// Steps that run before the first one that is launched as a graph.
+/// Steps before the first one that is launched as a graph.
 const STEPS_BEFORE: u64 = 2;
 
 fn dataset(spec: &str) -> Dataset {
@@ -23,7 +23,7 @@ fn planted() -> Dataset {
     dataset("synth:planted,nodes=1500,degree=12,features=24,classes=5")
 }
 
-/// Dropout, decay and a rate that changes every epoch, with an evaluation after each.
+/// Configuration with dropout, weight decay, a rate that changes every epoch, and an evaluation after each.
 fn demanding(kind: ModelKind, optimizer: OptimizerKind) -> TrainConfig {
     let base = TrainConfig::for_model(kind);
     let optimizer = OptimizerConfig {
@@ -43,8 +43,7 @@ fn with_model(config: &TrainConfig, change: impl FnOnce(&mut ModelConfig)) -> Tr
     config
 }
 
-/// What training leaves: the losses of all epochs, and the bytes of the last checkpoint, with moments and best
-/// parameters.
+/// Results of training: losses of all epochs, and the bytes of the last checkpoint, with moments and best parameters.
 type Left = (Vec<f32>, Vec<u8>);
 
 /// Trains up to `epochs`, from the checkpoint in `folder` if there is one.
@@ -55,7 +54,7 @@ fn trained(cuda: &Cuda, dataset: &Dataset, config: &TrainConfig, folder: &std::p
     Ok((losses, std::fs::read(last).expect("the checkpoint of the last epoch")))
 }
 
-/// The same in a folder of its own, with or without graphs, and how many steps were launched as graphs.
+/// As [`trained`], but in a new folder, with or without graphs. Also returns the number of steps launched as graphs.
 fn trained_anew(cuda: Cuda, dataset: &Dataset, config: &TrainConfig, recording: bool) -> (Cuda, Left, u64) {
     let cuda = cuda.recording(recording);
     let folder = tempfile::tempdir().expect("a folder");
@@ -65,7 +64,7 @@ fn trained_anew(cuda: Cuda, dataset: &Dataset, config: &TrainConfig, recording: 
     (cuda, left, n_repeated)
 }
 
-/// Checks that graphs change no bit, and that as many steps are launched as graphs as `expected`.
+/// Checks that graphs change no bit, and that `expected` steps are launched as graphs.
 fn check(cuda: Cuda, dataset: &Dataset, config: &TrainConfig, expected: u64) -> Cuda {
     let what = format!("{:?}, {:?}, {:?}", config.model, config.optimizer, config.precision);
     let cuda = cuda.storing(config.precision);
@@ -108,7 +107,7 @@ fn repeated_steps_leave_the_same_bits_for_what_models_are_made_of() {
     for change in piece(changes) {
         cuda = check(cuda, &dataset, &with_model(&gcn, change), EPOCHS - STEPS_BEFORE);
     }
-    // An LSTM uploads what it is to read.
+    // An LSTM uploads its inputs in every step, so it cannot be captured.
     let lstm = |model: &mut ModelConfig| (model.kind, model.aggregator) = (ModelKind::Sage, Aggregator::Lstm);
     check(cuda, &dataset, &with_model(&gcn, lstm), 0);
 }
@@ -125,7 +124,7 @@ fn repeated_steps_leave_the_same_bits_for_every_optimiser_and_schedule() {
             cuda = check(cuda, &dataset, &config, EPOCHS - STEPS_BEFORE);
         }
     }
-    // Runs have graphs of their own; early stopping and rare evaluations see the same scores.
+    // Each run has its own graphs; early stopping and rare evaluations see the same scores.
     let config = TrainConfig { runs: 3, eval_every: 7, ..demanding(ModelKind::Gat, OptimizerKind::Adam) };
     cuda = check(cuda, &dataset, &config, 3 * (EPOCHS - STEPS_BEFORE));
     let impatient = TrainConfig { patience: Some(2), ..demanding(ModelKind::Gcn, OptimizerKind::Adam) };

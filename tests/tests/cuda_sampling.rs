@@ -1,5 +1,5 @@
-//! Mini-batches and walks of a CUDA device against those of the processor, to the bit. Without a device the tests say
-//! so and pass, unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
+//! Compares mini-batches and random walks of a CUDA device with those of the CPU, bit by bit. Without a device the
+//! tests report that and pass, unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use girih_sampling::{
 use girih_tests::cuda;
 use girih_tiers::{CacheShares, Placement};
 
-/// Rows of any columns that ascend.
+/// Graph with the given rows, sorted and without duplicates.
 fn graph_of(n: usize, mut row: impl FnMut(usize) -> Vec<NodeId>) -> Csr {
     let (mut indptr, mut indices) = (vec![0u64], Vec::new());
     for v in 0..n {
@@ -28,7 +28,7 @@ fn graph_of(n: usize, mut row: impl FnMut(usize) -> Vec<NodeId>) -> Csr {
     Csr::new(n, n, indptr, indices, None).expect("a graph")
 }
 
-/// Nodes of which every fifth is isolated, every hundredth a hub, and the others have few.
+/// Graph in which every fifth node is isolated, every hundredth is a hub, and the others have few neighbours.
 fn graph(n: usize, seed: u64) -> Csr {
     let mut stream = Key::new(seed, 77).stream(0, 0);
     graph_of(n, |v| {
@@ -44,7 +44,7 @@ fn graph(n: usize, seed: u64) -> Csr {
     })
 }
 
-/// Weights of all sizes, many of them zero; some rows have no other.
+/// Edge weights of all magnitudes, many of them zero; some rows have only zeros.
 fn weights(graph: &Csr) -> Bias {
     let mut stream = Key::new(5, 78).stream(0, 0);
     let weight = |row: usize| {
@@ -55,7 +55,7 @@ fn weights(graph: &Csr) -> Bias {
     Bias::new(graph, &weights).expect("weights")
 }
 
-/// Different nodes in no order.
+/// Distinct nodes in random order.
 fn seeds(n_nodes: usize, n: usize, stream: &mut Stream) -> Vec<NodeId> {
     let mut nodes: Vec<NodeId> = (0..n_nodes as NodeId).collect();
     stream.shuffle(&mut nodes);
@@ -63,7 +63,7 @@ fn seeds(n_nodes: usize, n: usize, stream: &mut Stream) -> Vec<NodeId> {
     nodes
 }
 
-/// What a batch is sampled with on both sides.
+/// Samplers of a batch on both sides.
 struct Pair<'g> {
     graph: &'g Csr,
     host: NeighborSampler,
@@ -96,7 +96,7 @@ impl<'g> Pair<'g> {
         self.host.sample(self.graph, seeds, key).expect("a batch")
     }
 
-    /// Some batches one after the other in the same memory, the last one smaller.
+    /// Samples several batches in the same memory, the last one smaller, and compares them.
     fn check(&mut self, cuda: &Cuda, batch_sizes: &[usize], what: &str) {
         let mut batch = self.device.batch(cuda).expect("memory");
         let mut stream = Key::new(9, 79).stream(batch_sizes.len() as u64, 0);
@@ -139,14 +139,14 @@ fn on_device(cuda: &Cuda, graph: &Csr) -> Arc<DeviceTopology> {
     Arc::new(DeviceTopology::on_device(cuda, graph).expect("memory"))
 }
 
-/// With the rows of a share of the nodes on the device, and the others on the host.
+/// Topology with the rows of a share of the nodes on the device, and the others on the host.
 fn placed(cuda: &Cuda, graph: &Csr, every_card: f64) -> Arc<DeviceTopology> {
     let order: Vec<NodeId> = (0..graph.n_rows() as NodeId).rev().collect();
     let placement = Placement::of_shares(&order, CacheShares { every_card, one_card: 0.0 }, 1);
     Arc::new(DeviceTopology::placed(cuda, graph, &placement).expect("pinned memory"))
 }
 
-/// All that changes how blocks look.
+/// All options that change the form of blocks.
 fn all_options() -> Vec<NeighborOptions> {
     let mut all = Vec::new();
     for replace in [false, true] {
@@ -198,12 +198,12 @@ fn blocks_are_those_of_the_processor_with_every_option() {
     }
 }
 
-/// One of some things.
+/// Random element of a slice.
 fn one_of<T: Copy>(things: &[T], stream: &mut Stream) -> T {
     things[stream.below(things.len() as u64) as usize]
 }
 
-/// Rows of all lengths, most of them short, some full.
+/// Graph with rows of random lengths, most of them short, some full.
 fn random_graph(stream: &mut Stream) -> Csr {
     let n = 1 + one_of(&[3, 40, 400, 9000], stream) * stream.below(1000) as usize / 1000;
     let longest = one_of(&[0, 2, 17, 70, 300], stream);
@@ -256,7 +256,7 @@ fn any_request_on_any_graph_has_the_processors_batch() {
             let key = DrawKey::new(stream.next_u64(), stream.next_u32(), stream.next_u32());
             pair.device.sample_into(&cuda, &seeds, key, &mut batch).expect("a batch");
             if stream.below(2) == 0 {
-                // What the next batch overwrites unseen leaves nothing behind.
+                // A batch that is overwritten before it is read leaves nothing behind.
                 continue;
             }
             pair.device.complete(&cuda, &mut batch).expect("a batch");
@@ -322,7 +322,7 @@ fn shares_of_a_hop_are_those_of_the_processor() {
 #[test]
 fn positions_that_a_word_does_not_decide_are_those_of_the_processor() {
     let Some(cuda) = cuda() else { return };
-    // Of a million draws below a number this large some hundred need other bits.
+    // For a bound this large, some hundred of a million draws need additional bits.
     const N: usize = 900_001;
     let graph = graph_of(N, |v| if v == 5 { (0..N as NodeId).collect() } else { vec![] });
     let topology = on_device(&cuda, &graph);
@@ -338,8 +338,8 @@ fn positions_that_a_word_does_not_decide_are_those_of_the_processor() {
 #[test]
 fn graphs_of_many_nodes_are_scanned_in_larger_tiles() {
     let Some(cuda) = cuda() else { return };
-    // So many that threads scan eight words each where few nodes are new; node 7's are all in one tile, too many to be
-    // staged.
+    // So many nodes that threads scan eight words each if few nodes are new. Those of node 7 are all in one tile, too
+    // many to be staged.
     const N: usize = 9_000_011;
     let mut stream = Key::new(10, 79).stream(0, 0);
     let graph = graph_of(N, |v| match v {
@@ -409,7 +409,7 @@ fn batches_that_exceed_their_memory_are_sampled_again() {
                     NeighborSampler::new(fan_out.parse().unwrap(), NeighborOptions { draws, ..options }).unwrap();
                 let host = if is_weighted { host.weighted(bias.clone()) } else { host };
                 let mut pair = Pair::of(&cuda, (&graph, &topology), host, 100);
-                // What is measured is far too small for what comes.
+                // The measured capacities are far too small for the batches that follow.
                 let few = seeds(3000, 2, &mut stream);
                 pair.device.presample(&cuda, [(&few[..], DrawKey::new(0, 0, 0))]).expect("batches");
                 let mut batch = pair.device.batch(&cuda).expect("memory");
@@ -422,7 +422,7 @@ fn batches_that_exceed_their_memory_are_sampled_again() {
                     if number == 0 && draws == Draws::PerNode {
                         assert!(too_small, "{what}");
                     }
-                    // The sets of nodes are empty again, whether or not anybody looks.
+                    // The node sets are empty again, whether or not the batch is read.
                     if number != 2 {
                         pair.device.complete(&cuda, &mut batch).expect("a batch");
                         assert_same(&pair.expected(&seeds, key), &batch.to_host(&cuda).expect("a batch"), &what);

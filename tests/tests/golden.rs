@@ -1,7 +1,7 @@
 //! Equality with PyTorch Geometric on Cora: logits, loss and every gradient, from the same weights.
 //!
-//! `golden/*.safetensors` holds what `benches/peers/golden_pyg.py` computed in `f64`: of every result each
-//! [`STRIDE`]th element, and the sums of its columns. Weights come from a formula that both programs know.
+//! `golden/*.safetensors` contains results that `benches/peers/golden_pyg.py` computed in `f64`: each [`STRIDE`]th
+//! element of every result, and the sums of its columns. Weights follow a formula that both programs use.
 
 use girih_compute::{Backend, Cpu, Dtype, Shape};
 use girih_datasets::{Dataset, FeatureNorm, LoadOptions, load};
@@ -14,9 +14,9 @@ use girih_trainer::{
 };
 use safetensors::SafeTensors;
 
-/// Every so many elements one is compared.
+/// Step between compared elements.
 const STRIDE: usize = 37;
-/// Largest difference, in units of the largest magnitude.
+/// Maximum difference, in units of the largest magnitude.
 const TOLERANCE: f64 = 1e-5;
 
 #[test]
@@ -41,7 +41,7 @@ fn gat() {
     check_config(include_bytes!("../golden/gat.safetensors"), &config);
 }
 
-/// The first columns of LightGCN's embeddings stand in for logits.
+/// The first columns of LightGCN's embeddings are compared in place of logits.
 #[test]
 fn lightgcn() {
     let config =
@@ -85,12 +85,12 @@ fn check_model(file: &[u8], model: &dyn Model<Cpu>, mut params: Params<Cpu>, dat
         (format!("grad.{}", param.name), cpu.download(gradient).unwrap())
     });
     let downloaded: Vec<(String, Matrix)> = downloaded.collect();
-    // A gradient may be zero but for rounding: what all neighbours share does not change an attention.
+    // A gradient may be zero except for rounding: attention does not change with a term that all neighbours share.
     let floor = 1e-3 * downloaded.iter().map(|(_, gradient)| magnitude(gradient)).fold(0.0, f64::max);
     for (name, gradient) in &downloaded {
         golden.compare(name, gradient, floor);
     }
-    // Logits and every gradient, each with a sample and sums, and the loss.
+    // A sample and sums for the logits and every gradient, and the loss.
     assert_eq!(golden.0.len(), 2 * (params.len() + 1) + 1, "PyG's model has other parameters");
 }
 
@@ -99,7 +99,7 @@ fn cora() -> Option<Dataset> {
     Some(load(real("cora")?.to_str().unwrap(), &options).unwrap())
 }
 
-/// Element `i` of parameter number `p` becomes `sin(0.01·(i + 1)² + p) / √rows`: no two rows are alike.
+/// Sets element `i` of parameter `p` to `sin(0.01·(i + 1)² + p) / √rows`, so that no two rows are equal.
 fn set_by_formula(cpu: &Cpu, params: &mut Params<Cpu>) {
     let value_of = |number: usize, Shape { rows, cols }: Shape| {
         let squares = (1..=rows * cols).map(|i| (i * i) as f64);
@@ -111,7 +111,7 @@ fn set_by_formula(cpu: &Cpu, params: &mut Params<Cpu>) {
     params.write(cpu, &values).unwrap();
 }
 
-/// What PyG computed.
+/// Results that PyG computed.
 struct Golden<'a>(SafeTensors<'a>);
 
 impl Golden<'_> {
@@ -120,7 +120,7 @@ impl Golden<'_> {
         tensor.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
     }
 
-    /// Compares the sampled elements of `found`, and the sums of all its columns; magnitudes are at least `floor`.
+    /// Compares the sampled elements of `found` and the sums of its columns; `floor` is a lower bound of magnitudes.
     fn compare(&self, name: &str, found: &Matrix, floor: f64) {
         let magnitude = magnitude(found).max(floor);
         let elements: Vec<f64> = found.data().iter().step_by(STRIDE).map(|&value| f64::from(value)).collect();
@@ -129,7 +129,7 @@ impl Golden<'_> {
         for (at, &value) in found.data().iter().enumerate() {
             sums[at % found.n_cols()] += f64::from(value);
         }
-        // Errors of a sum add up, and its terms may cancel.
+        // Errors of a sum accumulate, and its terms may cancel.
         let magnitude = magnitude * (found.n_rows() as f64).sqrt();
         assert_close(&format!("{name}.sums"), &sums, &self.values(&format!("{name}.sums")), magnitude);
     }

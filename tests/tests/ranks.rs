@@ -1,4 +1,4 @@
-//! Ranks and orders on real graphs: what one rank in the shipped order computes, to the rounding of sums.
+//! Ranks and node orders on real graphs: losses equal those of one rank in the shipped order, up to rounding of sums.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -20,14 +20,14 @@ fn dataset(name: &str) -> Option<Dataset> {
     Some(load(path.to_str().expect("a path of Unicode"), &LoadOptions::default()).expect("a readable data set"))
 }
 
-/// The training losses of all epochs, on one rank.
+/// Training losses of all epochs on one rank.
 fn losses(dataset: Dataset, config: &TrainConfig) -> Vec<f32> {
     let session = SessionOptions::default();
     let losses = losses_of(|observe| girih_trainer::train(&Cpu::new(), dataset, config, &session, observe));
     losses.expect("training succeeds")
 }
 
-/// Those on the ranks of a partition.
+/// Training losses of all epochs on the ranks of a partition.
 fn shared_losses(
     dataset: Dataset,
     config: &TrainConfig,
@@ -79,7 +79,7 @@ fn ranks_train_tolokers_as_one_rank_does() {
     assert_same("tolokers", &[TrainConfig { model: normalised, ..published.clone() }, published]);
 }
 
-/// Few epochs of all triples in one batch, of narrow embeddings: what matters is who has which rows.
+/// Few epochs with all triples in one batch and narrow embeddings: the test is about the distribution of rows.
 #[test]
 fn ranks_train_gowalla_as_one_rank_does() {
     let published = config(ModelKind::LightGcn);
@@ -87,7 +87,8 @@ fn ranks_train_gowalla_as_one_rank_does() {
     assert_same("gowalla", &[TrainConfig { model: narrow, batch_size: None, epochs: 2, ..published }]);
 }
 
-/// Rows of hidden layers so wide that they travel in parts, of which the first are on their way while others are made.
+/// Hidden layers so wide that their rows are exchanged in parts, the first of which are sent while others are
+/// computed.
 #[test]
 fn ranks_train_deep_networks_in_parts_as_one_rank_does() {
     let spec = "synth:planted,nodes=400,degree=9,features=12,classes=3";
@@ -110,7 +111,8 @@ fn ranks_train_deep_networks_in_parts_as_one_rank_does() {
     }
 }
 
-/// Blocks of 256 × 64 filled to 2 %, ids shuffled first: bounds a little below what was measured (docs/reordering.md).
+/// Coverage of blocks of 256 × 64 filled to 2 %, from shuffled ids. Bounds are slightly below measured values
+/// (docs/reordering.md).
 #[test]
 fn communities_fill_blocks_on_real_graphs() {
     for (name, bound) in [

@@ -1,4 +1,4 @@
-//! Everything that the continuous integration checks, in steps that report their time.
+//! Steps of the continuous integration, which report their time.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::{command, kernels, tidy};
 
-/// What a step does: the arguments of one cargo call with its environment, or a check of this program.
+/// Action of a step: the arguments of one cargo call with its environment, or a check of this program.
 enum Action {
     Cargo { arguments: Vec<String>, environment: &'static [(&'static str, &'static str)] },
     Tidy,
@@ -47,10 +47,10 @@ impl Step {
     }
 }
 
-/// Runs every step, also after one has failed, and prints what each took.
+/// Runs every step, even after a failure, and prints the time of each.
 ///
 /// # Errors
-/// When a step failed: the message names all that did.
+/// When a step failed; the message names all failed steps.
 pub fn run(root: &Path, skip_tests: bool) -> Result<(), String> {
     let mut results: Vec<(String, Duration, Result<(), String>)> = Vec::new();
     for step in steps(root, skip_tests)? {
@@ -96,13 +96,13 @@ fn steps(root: &Path, skip_tests: bool) -> Result<Vec<Step>, String> {
     Ok(steps)
 }
 
-/// Whether what speaks MPI can be built and run; tests start ranks with flags of Open MPI.
+/// Whether MPI programs can be built and run; tests start ranks with flags of Open MPI.
 fn mpi_is_there() -> bool {
     command::version("mpicc").is_some()
         && command::version("mpirun").is_some_and(|version| version.contains("Open MPI"))
 }
 
-/// What `cargo metadata` says, as far as it matters here.
+/// Part of the output of `cargo metadata` that is used here.
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
@@ -114,8 +114,8 @@ struct Package {
     features: std::collections::BTreeMap<String, Vec<String>>,
 }
 
-/// For each package that has features: one check with none and one with each alone, because a workspace build turns
-/// on their union and hides code that compiles only beside another feature.
+/// Steps for each package with features: one check without features, and one with each feature alone. A workspace
+/// build enables all of them, and hides code that compiles only together with another feature.
 fn feature_steps(metadata: &Metadata) -> Vec<Step> {
     let mut steps = Vec::new();
     for Package { name, features } in &metadata.packages {

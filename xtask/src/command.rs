@@ -1,15 +1,15 @@
-//! Running cargo as the caller's cargo.
+//! Runs cargo, the same one that the caller uses.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The cargo that runs this program, so that a chosen toolchain stays chosen.
+/// The cargo that runs this program, so that a selected toolchain stays selected.
 fn program() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// Runs cargo in `root` with `arguments` and further environment variables, its output going where ours goes.
+/// Runs cargo in `root` with `arguments` and additional environment variables. Its output is not redirected.
 ///
 /// # Errors
 /// When cargo cannot be started or fails.
@@ -19,7 +19,7 @@ pub fn cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> R
     finish(cargo, &format!("cargo {}", arguments.join(" ")), "is cargo installed?")
 }
 
-/// Runs a command to its end; `remedy` helps where it cannot be started.
+/// Runs a command to its end; the error suggests `remedy` if it cannot be started.
 ///
 /// # Errors
 /// When it cannot be started or fails; the error calls it `name`.
@@ -28,7 +28,7 @@ pub fn finish(mut command: Command, name: &str, remedy: &str) -> Result<(), Stri
     if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
 }
 
-/// What cargo prints on standard output.
+/// Standard output of cargo.
 ///
 /// # Errors
 /// When cargo cannot be started or fails.
@@ -45,7 +45,7 @@ pub fn cargo_output(root: &Path, arguments: &[&str]) -> Result<Vec<u8>, String> 
     Ok(output.stdout)
 }
 
-/// What a program says of its version on standard output, if it can be started.
+/// Output of `program --version`; `None` if it cannot be started.
 pub fn version(program: &str) -> Option<String> {
     let output = Command::new(program).arg("--version").stderr(Stdio::null()).output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).into_owned())

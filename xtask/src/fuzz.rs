@@ -1,4 +1,4 @@
-//! The long form of the fuzz targets, and the tests under AddressSanitizer. Both need nightly Rust; the short form is a
+//! Long form of the fuzz targets, and the tests under AddressSanitizer. Both need nightly Rust. The short form is a
 //! test of `tests/fuzz-targets`, which stable Rust runs.
 
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::process::Command;
 
 use crate::command;
 
-/// Crates whose tests run under AddressSanitizer: those that read files and sockets, or have unsafe code beside it.
+/// Crates whose tests run under AddressSanitizer: they read files or sockets, or contain unsafe code.
 const SANITIZED: [&str; 5] = ["graph-format", "datasets", "compress", "sampling", "comm"];
-/// The platform by name: build scripts and macros are then built without the sanitizer.
+/// Explicit target platform: build scripts and macros are then built without the sanitizer.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
-/// Runs libFuzzer for some seconds on each target, all of them where none is named.
+/// Runs libFuzzer for some seconds on each target; on all if `targets` is empty.
 ///
 /// # Errors
 /// When nightly Rust or cargo-fuzz is missing, or a target breaks a law.
@@ -52,7 +52,7 @@ pub fn sanitize(root: &Path) -> Result<(), String> {
     let packages = SANITIZED.map(|name| format!("--package=girih-{name}"));
     let mut arguments = vec!["test", "--target", PLATFORM, "--target-dir", "target/sanitizer", "--tests"];
     arguments.extend(packages.iter().map(String::as_str));
-    // Allocations that fail are tested: they return nothing instead of ending the process.
+    // Tests provoke failing allocations, which return null instead of ending the process.
     let environment = [("RUSTFLAGS", "-Zsanitizer=address"), ("ASAN_OPTIONS", "allocator_may_return_null=1")];
     nightly(root, &arguments, &environment)
 }
@@ -62,7 +62,7 @@ fn nightly(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> R
     let remedy = "rustup toolchain install nightly; cargo install cargo-fuzz";
     let mut rustup = Command::new("rustup");
     rustup.args(["run", "nightly", "cargo"]).args(arguments).envs(environment.iter().copied()).current_dir(folder);
-    // Those of the toolchain that runs this program.
+    // These variables belong to the toolchain that runs this program.
     for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN"] {
         rustup.env_remove(name);
     }

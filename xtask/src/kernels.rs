@@ -1,9 +1,10 @@
-//! `cargo xtask kernels`: every CUDA source through nvcc, for every architecture, with what its kernels need.
+//! `cargo xtask kernels`: compiles every CUDA source with nvcc for every architecture, and lists resources of
+//! kernels.
 //!
-//! At run time kernels are compiled for the card at hand. This finds, without a card, what would fail to compile there,
-//! and shows registers and spills. A source names the types that it is compiled with in a line `// Elements: X, Y`: it
-//! is compiled with `f32` for all, with `bf16` for each alone, and for all. Other sources name what they are compiled
-//! with in lines `// Constants: A=1 B=2`, one for each variant.
+//! At run time kernels are compiled for the present GPU. This command finds compile errors without a GPU, and shows
+//! registers and spills. A source lists its element types in a line `// Elements: X, Y`. It is compiled with `f32`
+//! for all of them, with `bf16` for each alone, and with `bf16` for all. Other sources list their constants in lines
+//! `// Constants: A=1 B=2`, one per variant.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,24 +12,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-/// Architectures with machine code of their own; the last one also as PTX, for cards to come.
+/// Architectures with their own machine code; the last one also as PTX, for future GPUs.
 const ARCHITECTURES: [&str; 3] = ["80", "90a", "100"];
 const LINE_OF_ELEMENTS: &str = "// Elements: ";
 const LINE_OF_CONSTANTS: &str = "// Constants: ";
-/// The compiler and what it needs, as Python packages.
+/// Python packages of the compiler and its dependencies.
 const PACKAGES: [&str; 5] =
     ["nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia-cuda-cccl"];
 const VERSION: &str = "13.0.*";
 
-/// Resources of a kernel: the most over all its variants.
+/// Resources of a kernel: the maximum over all its variants.
 #[derive(Clone, Copy, Default)]
 struct Resources {
     registers: u32,
     spilled_bytes: u32,
 }
 
-/// Compiles everything and prints a table. `install` fetches the compiler with pip, into `target/`, where there is
-/// none.
+/// Compiles everything and prints a table. With `install`, fetches a missing compiler with pip into `target/`.
 ///
 /// # Errors
 /// When there is no compiler, or a source does not compile.
@@ -56,7 +56,7 @@ pub fn run(root: &Path, install: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// What a source is compiled with, as flags of the compiler: a list for each variant.
+/// Compiler flags of a source, one list per variant.
 fn variants(text: &str) -> Vec<Vec<String>> {
     let constants = text.lines().filter_map(|line| line.strip_prefix(LINE_OF_CONSTANTS));
     let constants: Vec<Vec<String>> =
@@ -78,7 +78,7 @@ fn variants(text: &str) -> Vec<Vec<String>> {
     all
 }
 
-/// Compiles the variants side by side, one on each core; what the compiler said of each.
+/// Compiles the variants in parallel, one per core. Returns the output of the compiler for each.
 fn compile_all(nvcc: &Path, source: &Path, variants: &[Vec<String>]) -> Result<Vec<String>, String> {
     let at_once = thread::available_parallelism().map_or(1, usize::from);
     let mut logs = Vec::new();
@@ -129,7 +129,7 @@ fn temporary(source: &Path, number: usize) -> PathBuf {
     std::env::temp_dir().join(format!("girih-{}-{name}-{number}.fatbin", std::process::id()))
 }
 
-/// Reads what the assembler says of each kernel.
+/// Parses the assembler's report on each kernel.
 fn add_needs(log: &str, all: &mut BTreeMap<String, Resources>) {
     let mut kernel = String::new();
     for line in log.lines() {
@@ -151,7 +151,7 @@ fn add_needs(log: &str, all: &mut BTreeMap<String, Resources>) {
     }
 }
 
-/// The compiler: the one that `NVCC` names, the one on the path, or the one in `target/`.
+/// Path of the compiler: from the variable `NVCC`, from the path, or from `target/`.
 fn find(root: &Path, install: bool) -> Result<PathBuf, String> {
     let works = |path: &Path| Command::new(path).arg("--version").output().is_ok_and(|output| output.status.success());
     let named = std::env::var_os("NVCC").map(PathBuf::from);
@@ -176,7 +176,7 @@ fn find(root: &Path, install: bool) -> Result<PathBuf, String> {
     installed(&venv).find(|path| works(path)).ok_or_else(|| format!("pip left no nvcc in {}", venv.display()))
 }
 
-/// Where pip puts the compiler.
+/// Paths at which pip installs the compiler.
 fn installed(venv: &Path) -> impl Iterator<Item = PathBuf> {
     let versions = fs::read_dir(venv.join("lib")).into_iter().flatten().flatten();
     versions.map(|python| python.path().join("site-packages/nvidia/cu13/bin/nvcc"))

@@ -1,25 +1,25 @@
-//! [`Listing`]: the files of the working tree, as the checks see them.
+//! [`Listing`]: files of the working tree, as the checks see them.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// A file of the tree.
+/// File of the tree.
 #[derive(Debug)]
 pub struct File {
-    /// Path from the root, with `/` between its parts.
+    /// Path from the root, with `/` as separator.
     pub path: String,
-    /// Everything in it.
+    /// Contents.
     pub bytes: Vec<u8>,
 }
 
 impl File {
-    /// The contents, unless they are not UTF-8.
+    /// Contents as text; `None` if they are not UTF-8.
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.bytes).ok()
     }
 
-    /// The part of the name behind the last dot; empty without a dot.
+    /// Part of the name after the last dot; empty without a dot.
     pub fn extension(&self) -> &str {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         name.rsplit_once('.').map_or("", |(_, extension)| extension)
@@ -33,10 +33,10 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Reads the tree below `root`, without `.git` and what the root's `.gitignore` names.
+    /// Reads the tree below `root`, without `.git` and files that the root's `.gitignore` matches.
     ///
     /// # Errors
-    /// When a file cannot be read, or `.gitignore` has a pattern that [`Ignore`] does not know.
+    /// When a file cannot be read, or `.gitignore` has a pattern that [`Ignore`] does not support.
     pub fn read(root: &Path) -> Result<Self, String> {
         let ignore = Ignore::parse(&fs::read_to_string(root.join(".gitignore")).unwrap_or_default())?;
         let mut listing = Self::default();
@@ -44,7 +44,7 @@ impl Listing {
         Ok(listing)
     }
 
-    /// A listing of the given paths and contents.
+    /// Listing of the given paths and contents.
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Self {
         let mut listing = Self::default();
@@ -86,12 +86,12 @@ impl Listing {
         self.files().filter(move |file| file.extension() == extension)
     }
 
-    /// The text of the file at `path`, if there is one.
+    /// Text of the file at `path`, if it exists.
     pub fn text(&self, path: &str) -> Option<&str> {
         self.files.get(path).and_then(File::text)
     }
 
-    /// Whether `path` is a file, or a folder with files in it; the root is the empty path.
+    /// Whether `path` is a file, or a folder that contains files. The empty path is the root.
     pub fn exists(&self, path: &str) -> bool {
         let folder = format!("{path}/");
         path.is_empty()
@@ -100,9 +100,9 @@ impl Listing {
     }
 }
 
-/// The patterns of `.gitignore`, of which this project uses two kinds: `/name` at the root, and `*.extension` anywhere.
+/// Patterns of `.gitignore`. This project uses two kinds: `/name` at the root, and `*.extension` anywhere.
 ///
-/// Reading them here keeps the checks working on a tree without git.
+/// Parsing them here lets the checks run on a tree without git.
 struct Ignore {
     names: Vec<String>,
     suffixes: Vec<String>,

@@ -1,14 +1,14 @@
-//! `cargo xtask`: the workspace's own tools.
+//! `cargo xtask`: tools of the workspace.
 //!
-//! - [`tidy`]: facts that can rot, checked against the files.
-//! - [`ci`]: everything that `.ci/run` checks, step by step.
-//! - [`kernels`]: the CUDA sources through nvcc.
-//! - [`fuzz`]: fuzz targets under libFuzzer, tests under AddressSanitizer.
-//! - [`gpu`]: programs for a machine with a GPU, and the record that its tests passed there.
-//! - [`soak`]: a long training, with its memory and speed.
-//! - `bench`: builds the benchmark harness in release and hands its arguments on; the harness is `benches/`.
+//! - [`tidy`]: checks of facts that can become outdated.
+//! - [`ci`]: all steps that `.ci/run` checks.
+//! - [`kernels`]: compiles the CUDA sources with nvcc.
+//! - [`fuzz`]: fuzz targets under libFuzzer, and tests under AddressSanitizer.
+//! - [`gpu`]: programs for a machine with a GPU, and the record of their tests there.
+//! - [`soak`]: a long training session, with its memory and speed.
+//! - `bench`: builds the benchmark harness in release and passes its arguments on; the harness is `benches/`.
 //!
-//! Not here: anything a user of girih runs. That is `crates/cli`.
+//! Commands for users of girih are not here, but in `crates/cli`.
 
 #![forbid(unsafe_code)]
 
@@ -121,7 +121,7 @@ fn bench(root: &Path, arguments: &[String]) -> Result<(), String> {
     command::cargo(root, &all, &[])
 }
 
-/// The folder of the workspace: the parent of this package's.
+/// Folder of the workspace: the parent of this package's folder.
 fn workspace_root() -> PathBuf {
     let mut root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     root.pop();

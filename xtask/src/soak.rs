@@ -1,7 +1,7 @@
-//! `cargo xtask soak`: training for a long time, with its memory and its speed over time.
+//! `cargo xtask soak`: long training, with its memory and speed over time.
 //!
-//! Speed is epochs a second of processor time, which other programs of the machine change little. The run is cut into
-//! windows of equal time; the first one, in which caches fill, is left out.
+//! Speed is epochs per second of CPU time, which other programs hardly influence. The run consists of windows of
+//! equal duration. The first window, in which caches fill, does not count.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,11 +15,11 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Windows of a run.
+/// Number of windows of a run.
 const WINDOWS: usize = 20;
-/// Looks at memory in a window.
+/// Number of memory samples in a window.
 const LOOKS: u32 = 60;
-/// Growth of memory, and loss of speed, from the first to the last third of windows, at most.
+/// Maximum growth of memory and loss of speed, from the first to the last third of windows, as a share.
 const DRIFT_MAX: f64 = 0.02;
 /// Epochs of the short run that the long one is compared with.
 const SHORT_EPOCHS: usize = 5;
@@ -38,14 +38,14 @@ pub struct SoakArgs {
     command: Vec<String>,
 }
 
-/// Means over a window.
+/// Measurements of a window.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Window {
-    /// Resident memory, the mean of many looks, in bytes: batches on their way come and go.
+    /// Resident memory in bytes, the mean over samples: batches in flight come and go.
     memory_bytes: u64,
-    /// Epochs in it.
+    /// Number of epochs.
     epochs: usize,
-    /// Processor seconds in it.
+    /// CPU seconds.
     processor_seconds: f64,
 }
 
@@ -61,9 +61,9 @@ struct Record {
     command: Vec<String>,
     minutes: f64,
     windows: Vec<Window>,
-    /// Most memory of a window over that of the second, minus 1.
+    /// Mean memory of the last third of windows over that of the first third, minus 1; without the first window.
     memory_growth: f64,
-    /// Slowest third of windows in a row at the end over the third after the first window, minus 1.
+    /// Speed of the last third of windows over that of the first third, minus 1; without the first window.
     speed_change: f64,
     /// Whether the first epochs had the losses of a short run.
     equals_short_run: bool,
@@ -72,7 +72,7 @@ struct Record {
 /// Trains, and writes the record.
 ///
 /// # Errors
-/// When training ends by itself, memory grows or speed falls by more than 2 %, or the losses are others than those of a
+/// When training ends by itself, memory grows or speed falls by more than 2 %, or the losses differ from those of a
 /// short run.
 pub fn soak(args: &SoakArgs) -> Result<(), String> {
     let folder = std::env::temp_dir().join(format!("girih-soak-{}", std::process::id()));
@@ -111,7 +111,7 @@ fn run(args: &SoakArgs, folder: &Path) -> Result<Record, String> {
             }
         });
         let windows = watch(&mut child, window, &n_epochs);
-        // The first signal ends training after an epoch, with a checkpoint.
+        // The first signal stops training after an epoch, with a checkpoint.
         let stopped = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
         let ended = child.wait();
         stopped.and(ended).map_err(|e| e.to_string()).and(windows)
@@ -138,13 +138,13 @@ fn start(command: &[String], out: &Path, n_epochs: usize) -> Result<Child, Strin
     program.stdout(Stdio::piped()).spawn().map_err(failed)
 }
 
-/// The training loss of an epoch's event, as it is printed.
+/// Training loss in an epoch's event, as printed.
 fn loss_in(line: &str) -> Option<String> {
     let event: Value = serde_json::from_str(line).ok()?;
     (event["event"] == "epoch").then(|| event["train_loss"].to_string())
 }
 
-/// Measures one window after the other.
+/// Measures all windows in order.
 fn watch(child: &mut Child, window: Duration, n_epochs: &AtomicUsize) -> Result<Vec<Window>, String> {
     let mut windows = Vec::new();
     let (mut epochs, mut seconds) = (0, 0.0);
@@ -181,11 +181,11 @@ fn memory(process: u32) -> Result<u64, String> {
     Ok(kib << 10)
 }
 
-/// Processor time of a process, of its user code and of the system for it.
+/// CPU time of a process in seconds, user and system.
 fn processor_seconds(process: u32) -> Result<f64, String> {
     const TICKS_PER_SECOND: f64 = 100.0;
     let stat = read_proc(process, "stat")?;
-    // The name, in parentheses, may have spaces.
+    // The process name, in parentheses, may contain spaces.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |i: usize| fields.get(i).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
     Ok((ticks(11) + ticks(12)) / TICKS_PER_SECOND)
@@ -204,7 +204,8 @@ fn speed_change(windows: &[Window]) -> f64 {
     })
 }
 
-/// The figure of the last third of windows over that of the first third, the first window left out, minus 1.
+/// Value of `figure` over the last third of windows, relative to the first third, minus 1. The first window is left
+/// out.
 fn change(windows: &[Window], figure: impl Fn(&[Window]) -> f64) -> f64 {
     let later = &windows[windows.len().min(1)..];
     let third = later.len().div_ceil(3);

@@ -26,11 +26,11 @@ pub struct Point {
     pub epoch: u64,
     /// Mean loss on the training nodes, before the step.
     pub train_loss: f32,
-    /// Accuracy on the training nodes after the step; `None` in epochs without an evaluation.
+    /// Accuracy on the training part after the step; `None` in epochs without an evaluation.
     pub train_accuracy: Option<f64>,
-    /// See `train_accuracy`.
+    /// As `train_accuracy`, on the validation part.
     pub val_accuracy: Option<f64>,
-    /// See `train_accuracy`.
+    /// As `train_accuracy`, on the test part.
     pub test_accuracy: Option<f64>,
     /// Mean loss on the validation nodes.
     pub val_loss: Option<f64>,
@@ -39,7 +39,7 @@ pub struct Point {
     /// ROC-AUC on the validation part, for links, two classes, or several labels a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub val_roc_auc: Option<f64>,
-    /// See `val_roc_auc`.
+    /// As `val_roc_auc`, on the test part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_roc_auc: Option<f64>,
     /// Recall of a recommender: share of test items among the first 20.

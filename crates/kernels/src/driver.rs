@@ -91,8 +91,8 @@ fn release() -> Option<String> {
     release_in(&fs::read_to_string("/proc/driver/nvidia/version").ok()?)
 }
 
-/// First word with a dot between numbers, of a line like `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06
-/// …`.
+/// First word of numbers with dots between them, in a line like
+/// `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06 …`.
 fn release_in(text: &str) -> Option<String> {
     let is_version = |word: &&str| word.contains('.') && word.split('.').all(|part| part.parse::<u32>().is_ok());
     text.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)

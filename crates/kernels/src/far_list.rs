@@ -149,7 +149,7 @@ impl Places {
         let (n_ids, are_noted) = (n as u32, u32::from(are_noted));
         let mut launch = stream.launch_builder(&self.note_places);
         launch.arg(&ids).arg(&n_ids).arg(&are_noted).arg(&places);
-        // SAFETY: the caller's.
+        // SAFETY: the caller vouches.
         unsafe { launch.launch(threads_for(n)) }.map(|_| ())
     }
 }

@@ -40,7 +40,7 @@ const ON_CARDS: (u32, u32) = (132, BLOCK);
 /// Blocks, and threads of each, for rows in memory of the device itself.
 const IN_DEVICE: (u32, u32) = (132 * 8, BLOCK);
 /// Blocks, and threads of each, that saturate the bus with undecoded rows, and no more. Blocks of a step's products
-/// that need a whole SM wait for the reading ones. Commands of the SM, which also come over the bus, wait behind the
+/// that need a whole SM wait for the reading ones. Commands of the step also come over the bus, and wait behind the
 /// reads under way. A warp that decodes has one code in flight, so decoding needs more blocks.
 const BLOCKS_OF_BUS: (u32, u32) = (5, 1024);
 

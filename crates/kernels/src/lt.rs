@@ -99,8 +99,8 @@ impl Lt {
     ///
     /// # Safety
     /// The addresses are those of matrices of the shapes, pitches and types that `product` names, each at the start
-    /// of an allocation, which live until all work that was put on the stream before they are freed is done; `out`
-    /// may be written, and overlaps none of the others.
+    /// of an allocation. The matrices live until all work is done that was put on the stream before they are freed.
+    /// `out` may be written, and overlaps none of the others.
     pub(crate) unsafe fn multiply(
         &self,
         product: Product,

@@ -107,8 +107,8 @@ impl Device {
     /// Puts a copy of `bytes`, row after row, on the stream. They may change when the call returns.
     ///
     /// # Safety
-    /// `bytes` are whole rows; from the address on there is space for as many, a pitch apart, which may be written
-    /// and lives until all work that was put on the stream before it is freed is done.
+    /// `bytes` are whole rows. From the address on there is space for as many, a pitch apart, which may be written.
+    /// The space lives until all work is done that was put on the stream before it is freed.
     pub(crate) unsafe fn upload_rows(&self, bytes: &[u8], to: Rows) -> Result<(), DriverError> {
         self.stream.context().bind_to_thread()?;
         let staging = if bytes.len() < STAGED_MIN { None } else { self.staging() };

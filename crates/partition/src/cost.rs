@@ -1,4 +1,4 @@
-//! [`Estimate`]: what a plan will take, before a rank runs.
+//! [`Estimate`]: predicted time and memory of a plan.
 
 use std::ops::Range;
 
@@ -6,41 +6,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BlockPlan, Schedule, Stages, StepsTogether, Volume};
 
-/// How fast ranks exchange bytes.
+/// Rates of exchanges between ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkRates {
     /// Seconds that an exchange takes before its first byte.
     pub latency: f64,
-    /// Bytes a second that leave or enter a rank.
+    /// Bytes per second that leave or enter a rank.
     pub bytes_per_second: f64,
 }
 
-/// What a rank computes with.
+/// Rates of a rank's operations and exchanges.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Sums a second of a sparse product: non-zeros times columns of the operand.
+    /// Multiply-adds per second of a sparse product: non-zeros times columns of the operand.
     pub sums_per_second: f64,
-    /// Exchanges with other ranks.
+    /// Rates of exchanges with other ranks.
     pub link: LinkRates,
-    /// Whether the exchange of a stage runs under the products of the one before: its panels are buffered twice.
+    /// Whether the exchange of a stage overlaps with the products of the stage before; its panels are buffered twice.
     pub overlap: bool,
 }
 
 /// Time and memory of one product `Â·H`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// Seconds of each rank in its products.
+    /// Seconds of products, by rank.
     pub compute_seconds: Vec<f64>,
-    /// Seconds of each rank in its exchanges.
+    /// Seconds of exchanges, by rank.
     pub exchange_seconds: Vec<f64>,
-    /// Seconds from start to end, the slowest rank's.
+    /// Seconds from start to end, of the slowest rank.
     pub seconds: f64,
-    /// Bytes of each rank: blocks of the adjacency, own rows, panels under way and sums.
+    /// Bytes by rank: blocks of the adjacency, own rows, panels in flight and sums.
     pub memory: Vec<u64>,
 }
 
 impl BlockPlan {
-    /// What one product with an operand of `cols` columns of `f32` takes, given the non-zeros of each rank and step
+    /// Estimates one product with an operand of `cols` columns of `f32`, from the non-zeros of each rank and step
     /// ([`step_nnz`](Self::step_nnz)).
     #[must_use]
     pub fn estimate(
@@ -55,7 +55,7 @@ impl BlockPlan {
         let times: Vec<(f64, f64)> =
             ranks().map(|(rank, (volume, nnz))| self.rank_seconds(machine, rank, *volume, nnz, cols)).collect();
         let total = |(rank, (compute, exchange)): (usize, &(f64, f64))| {
-            // What comes last is multiplied when nothing else travels.
+            // The last panels are multiplied when nothing else is in flight.
             if machine.overlap {
                 compute.max(*exchange) + compute.min(*exchange) * self.last_share(rank, cols)
             } else {
@@ -70,29 +70,29 @@ impl BlockPlan {
         }
     }
 
-    /// The columns of each part in which the panels of a rank's steps come.
+    /// Column range of each part in which the panels of a rank's steps arrive.
     fn parts(&self, rank: usize, cols: usize) -> Vec<Range<usize>> {
         self.stages.columns(self.ranks[rank].width(cols), size_of::<f32>())
     }
 
-    /// The part of what a rank gets that comes in the last stage.
+    /// Share of a rank's received elements that arrives in the last stage, in `0.0..=1.0`.
     fn last_share(&self, rank: usize, cols: usize) -> f64 {
         let last = self.parts(rank, cols).pop().map_or(0, |part| part.len());
         let of_columns = last.max(1) as f64 / self.ranks[rank].width(cols).max(1) as f64;
         of_columns / self.together(rank).len().max(1) as f64
     }
 
-    /// Exchanges in which the panels of a rank's steps come.
+    /// Number of exchanges in which the panels of a rank's steps arrive.
     fn n_stages(&self, rank: usize, cols: usize) -> usize {
         self.together(rank).len() * self.parts(rank, cols).len()
     }
 
-    /// Seconds of a rank in products and in exchanges.
+    /// Seconds of a rank in products, and in exchanges.
     fn rank_seconds(&self, machine: &Machine, rank: usize, volume: Volume, nnz: &[u64], cols: usize) -> (f64, f64) {
         let plan = &self.ranks[rank];
         let width = plan.width(cols);
         let compute = nnz.iter().sum::<u64>() as f64 * width as f64 / machine.sums_per_second;
-        // A rank that is alone in a group exchanges nothing there.
+        // A rank that is alone in its group exchanges nothing there.
         let among = |group: &[usize], exchanges: usize| if group.len() > 1 { exchanges } else { 0 };
         let n_exchanges = among(&plan.group, self.n_stages(rank, cols))
             + plan.slice.as_ref().map_or(0, |slicing| among(&slicing.group, 1 + self.n_chunks))
@@ -112,7 +112,7 @@ impl BlockPlan {
             coming.map(|step| self.panels[step.panel].len()).sum()
         };
         let largest = together.iter().map(rows_of).max().unwrap_or(0);
-        // Columns that are under way: of two panels where they come step by step, else all parts.
+        // Columns in flight: of two panels if they arrive step by step, else all parts.
         let under_way = match self.stages {
             Stages::Steps | Stages::Turns if machine.overlap => together.len().min(2) * width,
             Stages::Parts(_) if machine.overlap => width,

@@ -1,6 +1,6 @@
-//! [`PartitionError`]: why ranks cannot share the work as asked.
+//! [`PartitionError`]: a grid or plan that is not possible.
 
-/// Why a grid or a plan was refused; the message says what was found and what to do.
+/// Error for a refused grid or plan; the message names the cause and the remedy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct PartitionError {

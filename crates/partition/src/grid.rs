@@ -1,4 +1,4 @@
-//! [`ProcessGrid`]: how ranks are arranged.
+//! [`ProcessGrid`]: arrangement of ranks for a partition scheme.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,26 +7,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::PartitionError;
 
-/// Along which dimensions a sparse product is cut.
+/// Dimensions along which a sparse product is partitioned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Scheme {
     /// Rows of the adjacency and of the features.
     #[default]
     #[serde(rename = "1d")]
     OneD,
-    /// Rows, each held by several ranks that share the columns out.
+    /// Rows, each held by several ranks that divide the columns among them.
     #[serde(rename = "1.5d")]
     OneAndHalfD,
     /// Rows of the adjacency and columns of the features, in a square of ranks (SUMMA).
     #[serde(rename = "2d")]
     TwoD,
-    /// As 2D, in layers that share the columns of the adjacency out: a cube of ranks.
+    /// As 2D, in layers that divide the columns of the adjacency among them: a cube of ranks.
     #[serde(rename = "3d")]
     ThreeD,
 }
 
 impl Scheme {
-    /// All of them.
+    /// All schemes.
     pub const ALL: [Self; 4] = [Self::OneD, Self::OneAndHalfD, Self::TwoD, Self::ThreeD];
 
     fn name(self) -> &'static str {
@@ -56,22 +56,22 @@ impl FromStr for Scheme {
     }
 }
 
-/// Ranks arranged for a scheme.
+/// Ranks, arranged for a scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessGrid {
     scheme: Scheme,
     ranks: usize,
     replication: usize,
-    /// Length of an edge of the square or cube; the number of row blocks otherwise.
+    /// Edge length of the square (2D) or cube (3D); the number of row blocks otherwise.
     side: usize,
 }
 
 impl ProcessGrid {
-    /// An arrangement of `ranks`, of which `replication` hold the same rows (1.5D alone; 1 elsewhere).
+    /// Grid of `ranks` ranks, of which `replication` hold equal rows (1 unless the scheme is 1.5D).
     ///
     /// # Errors
-    /// When there are no ranks, when `replication` does not divide them or is given to a scheme without replicas, and
-    /// when the ranks form no square (2D) or cube (3D).
+    /// When there are no ranks, when `replication` does not divide them or exceeds 1 without 1.5D, and when the ranks
+    /// form no square (2D) or cube (3D).
     pub fn new(scheme: Scheme, ranks: usize, replication: usize) -> Result<Self, PartitionError> {
         let refuse = |message: String| Err(PartitionError::invalid(message));
         if ranks == 0 || replication == 0 {
@@ -106,31 +106,31 @@ impl ProcessGrid {
         Ok(Self { scheme, ranks, replication, side })
     }
 
-    /// The scheme.
+    /// Partition scheme.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// The number of ranks.
+    /// Number of ranks.
     #[must_use]
     pub fn ranks(&self) -> usize {
         self.ranks
     }
 
-    /// How many ranks hold the same rows.
+    /// Number of ranks that hold equal rows.
     #[must_use]
     pub fn replication(&self) -> usize {
         self.replication
     }
 
-    /// The number of row blocks: an edge of the square or cube in 2D and 3D.
+    /// Number of row blocks; in 2D and 3D the edge length of the square or cube.
     #[must_use]
     pub fn side(&self) -> usize {
         self.side
     }
 
-    /// How many steps a product takes: those of the rank that takes most.
+    /// Number of steps of a product, on the rank that has the most.
     #[must_use]
     pub fn steps(&self) -> usize {
         self.side.div_ceil(self.replication)
@@ -150,7 +150,7 @@ impl fmt::Display for ProcessGrid {
     }
 }
 
-/// How many there are of what `noun` names, as messages say it.
+/// Number and noun as text, with the noun in the plural unless `n` is 1.
 #[must_use]
 pub fn counted(n: usize, noun: &str) -> String {
     let plural = match noun {

@@ -1,4 +1,4 @@
-//! [`Halo`]: the rows of other ranks that a rank's own rows name.
+//! [`Halo`]: the rows of other ranks that a rank's own rows read.
 
 use girih_graph_format::{Csr, NodeId, places_of};
 use rayon::prelude::*;
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 use crate::BlockPlan;
 use crate::schedule::touched;
 
-/// For operations over neighbours that are no sums (attention, maxima, sequences): which rows of which ranks a rank
-/// needs beside its adjacency's own rows. Ranks of equal replica number exchange them.
+/// Halo plan for aggregations other than sums (attention, maxima, sequences): for each rank, the rows of other ranks
+/// that its own rows read. Ranks of equal replica number exchange them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Halo {
     ranks: Vec<RankHalo>,
 }
 
-/// What one rank needs and gives; lists for peers are in the order of peers.
+/// Halo of one rank. Lists over peers are in the order of [`BlockPlan::peers`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankHalo {
-    /// All nodes that the rank's own rows name, ascending, its own among them.
+    /// Ids of all nodes that the rank's own rows read, ascending; own nodes included.
     pub rows: Vec<NodeId>,
-    /// How many of `rows` each peer holds: they come one behind the other.
+    /// Number of `rows` that each peer holds; `rows` has them peer by peer.
     pub received: Vec<usize>,
-    /// The rank's own rows that each peer names, counted from the first own row.
+    /// Own rows that each peer reads, by peer, as indices from the first own row.
     pub sent: Vec<Vec<NodeId>>,
 }
 
@@ -53,7 +53,7 @@ impl Halo {
         halo
     }
 
-    /// What a rank needs and gives.
+    /// Halo of a rank.
     #[must_use]
     pub fn of(&self, rank: usize) -> &RankHalo {
         &self.ranks[rank]

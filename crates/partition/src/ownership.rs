@@ -1,10 +1,10 @@
-//! [`Ownership`]: any assignment of nodes to parts, as ranges of new ids.
+//! [`Ownership`]: any assignment of nodes to parts, relabelled so that parts are ranges of ids.
 
 use girih_graph_format::{NodeId, Permutation};
 
 use crate::{PartitionError, Patches};
 
-/// Parts of a graph, and the new numbers of nodes by which each part is a range of ids.
+/// Parts of a graph, and the permutation of nodes by which each part is a range of new ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ownership {
     permutation: Permutation,
@@ -12,10 +12,10 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    /// Parts `0..n_parts` from the part of every node. Nodes of a part keep their order.
+    /// Ownership with the parts `0..n_parts`, from the part of every node. Nodes of a part keep their order.
     ///
     /// # Errors
-    /// When there are no parts, or a node is given one that there is not.
+    /// When there are no parts, or a node is in a part that does not exist.
     pub fn new(part_of: &[u32], n_parts: usize) -> Result<Self, PartitionError> {
         let mut sizes = vec![0; n_parts];
         for (node, &part) in part_of.iter().enumerate() {
@@ -39,13 +39,13 @@ impl Ownership {
         Ok(Self { permutation, patches })
     }
 
-    /// From old ids to new ones.
+    /// Permutation from old ids to new ones.
     #[must_use]
     pub fn permutation(&self) -> &Permutation {
         &self.permutation
     }
 
-    /// The parts, in new ids.
+    /// Parts, as ranges of new ids.
     #[must_use]
     pub fn patches(&self) -> &Patches {
         &self.patches

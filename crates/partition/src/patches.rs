@@ -1,4 +1,4 @@
-//! [`Patches`]: a graph's nodes cut into consecutive ranges of ids.
+//! [`Patches`]: partition of a graph's nodes into consecutive ranges of ids.
 
 use std::ops::Range;
 
@@ -7,19 +7,19 @@ use girih_graph_format::{Csr, NodeId};
 use crate::plan::weighted;
 use crate::{PartitionError, imbalance};
 
-/// Consecutive ranges of ids that together are all nodes, of which some may be empty: finding an owner is a search
-/// among a few bounds (Cai et al., DSP, PPoPP 2023, section 4).
+/// Consecutive ranges of ids that cover all nodes; some may be empty. A binary search over the bounds finds the owner
+/// of a node (Cai et al., DSP, PPoPP 2023, section 4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patches {
-    /// Where each patch begins, and the number of nodes.
+    /// First node of each patch, and last the number of nodes: one more element than patches.
     bounds: Vec<NodeId>,
 }
 
 impl Patches {
-    /// Patches that begin at these ids; the last bound is the number of nodes.
+    /// Patches that begin at `bounds`; the last bound is the number of nodes.
     ///
     /// # Errors
-    /// Without a patch, when the first does not begin at 0, or one begins before that in front of it.
+    /// When there is no patch, the first bound is not 0, or bounds do not ascend.
     pub fn new(bounds: Vec<NodeId>) -> Result<Self, PartitionError> {
         if bounds.len() < 2 || bounds[0] != 0 {
             return Err(PartitionError::invalid(format!(
@@ -36,19 +36,19 @@ impl Patches {
         Ok(Self { bounds })
     }
 
-    /// Nearly equal ranges of ids.
+    /// Patches of nearly equal numbers of nodes.
     ///
     /// # Errors
-    /// When there are to be no patches.
+    /// When `n_patches` is 0.
     pub fn equal(n_nodes: usize, n_patches: usize) -> Result<Self, PartitionError> {
         Self::new((0..=n_patches).map(|patch| (n_nodes * patch / n_patches.max(1)) as NodeId).collect())
     }
 
-    /// Ranges of ids with nearly equal shares of nodes and of stored edges, half of either, of a graph of which row `v`
-    /// ends at `indptr[v + 1]`.
+    /// Patches of nearly equal weight, of which nodes and stored edges are half each. Row `v` of the graph ends at
+    /// `indptr[v + 1]`.
     ///
     /// # Errors
-    /// When there are to be no patches.
+    /// When `n_patches` is 0.
     pub fn weighted(indptr: &[u64], n_patches: usize) -> Result<Self, PartitionError> {
         let starts = weighted(indptr, n_patches, 0).into_iter().map(|panel| panel.start as NodeId);
         Self::new(starts.take(n_patches).chain([(indptr.len() - 1) as NodeId]).collect())
@@ -63,10 +63,10 @@ impl Patches {
         Self { bounds: std::iter::once(0).chain(ends).collect() }
     }
 
-    /// These patches dealt to `n_ranks`, each of which gets consecutive ones, as a patch a rank.
+    /// Merges consecutive patches into one patch per rank.
     ///
     /// # Errors
-    /// When there are more ranks than patches, or none.
+    /// When there are more ranks than patches, or no ranks.
     pub fn of_ranks(&self, n_ranks: usize) -> Result<Self, PartitionError> {
         if n_ranks == 0 || n_ranks > self.len() {
             return Err(PartitionError::invalid(format!(
@@ -91,32 +91,32 @@ impl Patches {
         self.bounds[self.len()] as usize
     }
 
-    /// Where patches begin, and last where they end.
+    /// First node of each patch, and last the number of nodes.
     #[must_use]
     pub fn bounds(&self) -> &[NodeId] {
         &self.bounds
     }
 
-    /// The nodes of a patch.
+    /// Node ids of a patch.
     ///
     /// # Panics
-    /// When there is no such patch.
+    /// When `patch` is out of range.
     #[must_use]
     pub fn range(&self, patch: usize) -> Range<NodeId> {
         self.bounds[patch]..self.bounds[patch + 1]
     }
 
-    /// The patch that a node belongs to.
+    /// Index of the patch that a node belongs to.
     ///
     /// # Panics
-    /// When there is no such node.
+    /// When `node` is out of range.
     #[must_use]
     pub fn owner(&self, node: NodeId) -> usize {
         assert!((node as usize) < self.n_nodes(), "there is no node {node}");
         self.bounds.partition_point(|&bound| bound <= node) - 1
     }
 
-    /// Nodes of other patches that the rows of `patch` name in `graph`, ascending.
+    /// Node ids of other patches that the rows of `patch` read in `graph`, ascending.
     #[must_use]
     pub fn halo(&self, graph: &Csr, patch: usize) -> Vec<NodeId> {
         let own = self.range(patch);
@@ -127,7 +127,7 @@ impl Patches {
         halo
     }
 
-    /// Entries of `graph` whose row and column lie in one patch, of all.
+    /// Number of entries of `graph` whose row and column lie in one patch, over all patches.
     #[must_use]
     pub fn inner_edges(&self, graph: &Csr) -> u64 {
         let inner = |patch| {
@@ -138,13 +138,13 @@ impl Patches {
         (0..self.len()).map(inner).sum()
     }
 
-    /// Largest patch over the mean, by nodes.
+    /// Load imbalance by nodes: largest patch over the mean.
     #[must_use]
     pub fn node_imbalance(&self) -> f64 {
         imbalance(&(0..self.len()).map(|patch| self.range(patch).len() as u64).collect::<Vec<_>>())
     }
 
-    /// Largest patch over the mean, by stored edges of `graph`.
+    /// Load imbalance by stored edges of `graph`: largest patch over the mean.
     #[must_use]
     pub fn edge_imbalance(&self, graph: &Csr) -> f64 {
         let nnz = |patch| {
@@ -154,7 +154,7 @@ impl Patches {
         imbalance(&(0..self.len()).map(nnz).collect::<Vec<_>>())
     }
 
-    /// Largest patch over the mean, by those of some nodes (training nodes).
+    /// Load imbalance by a subset of the nodes, such as training nodes: largest patch over the mean.
     #[must_use]
     pub fn subset_imbalance(&self, nodes: &[NodeId]) -> f64 {
         let mut counts = vec![0; self.len()];

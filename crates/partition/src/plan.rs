@@ -1,4 +1,4 @@
-//! [`BlockPlan`]: what every rank does in a product `Â·H`.
+//! [`BlockPlan`]: the steps and exchanges of every rank in a product `Â·H`.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{PartitionError, ProcessGrid, Scheme, counted};
 
-/// Where nodes are cut into panels.
+/// Balance of the panels that nodes are cut into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cuts {
-    /// Equal numbers of nodes: for orders that stay inside of panels, and for graphs whose edges are spread evenly.
+    /// Equal numbers of nodes: for orders that stay within panels, and for graphs with evenly spread edges.
     #[default]
     Equal,
     /// Equal shares of nodes and stored edges: for orders of the whole graph.
@@ -40,28 +40,28 @@ impl FromStr for Cuts {
     }
 }
 
-/// In which exchanges panels travel.
+/// Exchanges in which panels travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stages {
-    /// One for each step, as the papers have it: a rank's panel at a time goes to all, which takes least memory.
+    /// One exchange per step, as in the papers: one rank's panel at a time goes to all, which takes the least memory.
     #[default]
     Steps,
-    /// One for each other member of the group: each gets the panel of one at a time, and no two that of the same. Links
-    /// are used in all directions, all panels but the first travel while those before are multiplied, and it takes no
-    /// more memory than steps. But each panel passes over the result.
+    /// One exchange per other member of the group. In each, every member receives one panel, and no two members
+    /// receive the same panel. All link directions are used, and each exchange but the first overlaps with the
+    /// product before it. Takes no more memory than steps, but each panel passes over the result.
     Turns,
-    /// So many, in each of which some columns of every panel: links are used in all directions, and all parts but the
-    /// first travel while those before are multiplied. Columns of a result have sums of their own, so that no part
-    /// passes over what another has summed. Narrow operands travel in fewer parts ([`columns`](Self::columns)).
+    /// The given number of exchanges, each with some columns of every panel. All link directions are used, and each
+    /// part but the first overlaps with the product of the part before. Each column has its own sums, so that no part
+    /// passes over the sums of another. Narrow operands travel in fewer parts ([`columns`](Self::columns)).
     Parts(usize),
 }
 
 impl Stages {
-    /// Bytes of a line of memory.
+    /// Bytes of a cache line.
     const LINE: usize = 128;
 
-    /// In how many parts a panel travels, at most.
+    /// Maximum number of parts in which a panel travels.
     #[must_use]
     pub fn n_parts(&self) -> usize {
         match self {
@@ -70,10 +70,10 @@ impl Stages {
         }
     }
 
-    /// The columns of each part of an operand of so many, whose elements have so many bytes. Each part is half of what
-    /// is left, in whole lines of memory, and the last two are about alike: the first is large, since the own block is
-    /// multiplied while it travels, and the last small, since nothing else is left when it has come. What is left that
-    /// fits into a line, or would leave less than a quarter of one, is not cut.
+    /// Column ranges of the parts of an operand with `cols` columns of `element_bytes` bytes. Each part is half of
+    /// the rest, in whole cache lines, and the last two are about equal. The first part is large, since it overlaps
+    /// with the product of the own block. The last is small, since nothing overlaps with its product. The rest is not
+    /// cut if it fits into a line, or if the cut would leave less than a quarter of one.
     #[must_use]
     pub fn columns(&self, cols: usize, element_bytes: usize) -> Vec<Range<usize>> {
         let line = Self::LINE / element_bytes;
@@ -116,28 +116,28 @@ impl FromStr for Stages {
     }
 }
 
-/// A product `Â·H` shared by ranks; the product with `Âᵀ` takes the same steps on the transposed blocks.
+/// Distribution of a product `Â·H` over ranks; the product with `Âᵀ` takes equal steps on the transposed blocks.
 ///
-/// Nodes are cut into contiguous *panels*. Between products a rank holds `own` rows of everything that has a row per
-/// node. Rows of a product are taken in *chunks*: a chunk has a part of the rows of every rank, so that what follows
-/// the steps goes on for one of them while the next is multiplied.
+/// Nodes are cut into contiguous *panels*. Between products a rank holds its `own` rows of each matrix with one row
+/// per node. Rows of a product are computed in *chunks*: a chunk has a part of the rows of every rank, so that the
+/// reduction of one chunk overlaps with the product of the next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockPlan {
-    /// How ranks are arranged.
+    /// Arrangement of the ranks.
     pub grid: ProcessGrid,
     /// Number of nodes.
     pub n_nodes: usize,
     /// Ranges of node ids, ascending and nearly equal, in nodes or in work ([`Cuts`]).
     pub panels: Vec<Range<usize>>,
-    /// In which exchanges panels travel.
+    /// Exchanges in which panels travel.
     pub stages: Stages,
-    /// In how many chunks products are taken.
+    /// Number of chunks in which products are computed.
     pub n_chunks: usize,
-    /// What each rank does.
+    /// Plan of each rank.
     pub ranks: Vec<RankPlan>,
 }
 
-/// What one rank does.
+/// Plan of one rank.
 ///
 /// ```text
 /// own rows, all columns ──slice──▶ panel, a slice of columns      2D and 3D only
@@ -146,110 +146,112 @@ pub struct BlockPlan {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankPlan {
-    /// Nodes whose rows the rank holds between products.
+    /// Ids of the nodes whose rows the rank holds between products.
     pub own: Range<usize>,
-    /// Number of this rank among those that hold the same rows. Ranks of equal number hold every node once.
+    /// Index of this rank among the ranks that hold equal rows. Ranks of equal index hold every node once.
     pub replica: usize,
-    /// How it gets the panel that it sends from, where it holds less than a panel's rows.
+    /// Exchange by which the rank gets slices of the panel that it sends from; `None` if it holds all rows of the
+    /// panel.
     pub slice: Option<Slicing>,
-    /// The panel that it sends from, as root.
+    /// Index of the panel that it sends from, as root.
     pub panel: usize,
-    /// The panels whose rows its products have, in this order: its block row of the adjacency.
+    /// Indices of the panels whose rows its products have, in this order: its block row of the adjacency.
     pub rows: Vec<usize>,
-    /// The ranks that share its steps, in the order in which operations count them.
+    /// Ranks that share its steps, in the order of their places in collectives.
     pub group: Vec<usize>,
-    /// Its steps, by ascending panel; all members of the group take the same ones.
+    /// Steps by ascending panel; all members of the group take equal steps.
     pub steps: Vec<Step>,
-    /// What follows the steps.
+    /// Reduction after the steps.
     pub reduce: Reduce,
 }
 
 impl RankPlan {
-    /// Columns of the operand in its steps, of `cols` that its own rows have.
+    /// Number of operand columns in the rank's steps, if its own rows have `cols` columns.
     #[must_use]
     pub fn width(&self, cols: usize) -> usize {
         self.slice.as_ref().map_or(cols, |slicing| slicing.width(cols))
     }
 }
 
-/// One step: the panel goes from the root to its group, and each member multiplies its block with it. A rank is root of
-/// at most one of the steps of a group, and steps follow each other as their roots do in the group.
+/// One step: the root sends the panel to its group, and each member multiplies its block by it. A rank is root of at
+/// most one step of a group, and steps are in the order of their roots in the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// The panel of the operand, and the block column of the adjacency.
+    /// Index of the operand's panel, and of the block column of the adjacency.
     pub panel: usize,
-    /// The rank that holds it.
+    /// Rank that holds the panel.
     pub root: usize,
 }
 
-/// Steps of a rank whose panels travel in one exchange.
+/// Steps of a rank whose panels travel in one exchange (a step group).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepsTogether {
-    /// Their places among the rank's steps, ascending: those whose panels come, and the one of which it is the root.
+    /// Indices into the rank's steps, ascending: the steps whose panels it receives, and the step of which it is
+    /// root.
     pub steps: Vec<usize>,
-    /// Who gets the panel that the rank sends, if it sends any.
+    /// Receivers of the panel that the rank sends, if it sends any.
     pub receivers: Receivers,
 }
 
-/// Members of a group that get a panel.
+/// Members of a group that receive a panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receivers {
-    /// All but the one that sends it.
+    /// All members but the sender.
     All,
-    /// The one with this place.
+    /// The member with this place in the group.
     One(usize),
 }
 
 impl Receivers {
-    /// Whether the member with this place, who is not the one that sends, is among them.
+    /// Whether the member at `place` receives the panel; `place` is not the sender's.
     #[must_use]
     pub fn contains(self, place: usize) -> bool {
         self == Self::All || self == Self::One(place)
     }
 }
 
-/// Ranks that exchange pieces of rows for slices of columns.
+/// Ranks that exchange row ranges for slices of columns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slicing {
-    /// The ranks, in the order of their pieces of the panel and of their slices of the columns.
+    /// Ranks, in the order of their row ranges of the panel and of their slices of the columns.
     pub group: Vec<usize>,
-    /// The place of this rank in it.
+    /// Place of this rank in the group.
     pub place: usize,
 }
 
 impl Slicing {
-    /// Columns of each slice of `cols` columns; the last slices may be filled up with zeros.
+    /// Columns of each slice of `cols` columns; the last slices may be padded with zeros.
     #[must_use]
     pub fn width(&self, cols: usize) -> usize {
         cols.div_ceil(self.group.len())
     }
 
-    /// The columns of each slice, without the filling.
+    /// Column range of each slice, without padding.
     pub fn columns(&self, cols: usize) -> impl Iterator<Item = Range<usize>> {
         let width = self.width(cols);
         (0..self.group.len()).map(move |i| (i * width).min(cols)..((i + 1) * width).min(cols))
     }
 }
 
-/// What ranks do with sums of the same rows.
+/// Reduction of partial sums of equal rows over ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reduce {
     /// The sums are complete.
     None,
-    /// The group adds up its sums; every member gets all rows.
+    /// The group adds up its partial sums; every member gets all rows.
     AllReduce {
-        /// The ranks.
+        /// Ranks of the group.
         group: Vec<usize>,
     },
-    /// The group adds up its sums; its `i`-th member gets the rows of the `i`-th panel of `rows`.
+    /// The group adds up its partial sums; its `i`-th member gets the rows of the `i`-th panel of `rows`.
     Scatter {
-        /// The ranks.
+        /// Ranks of the group.
         group: Vec<usize>,
     },
 }
 
 impl Reduce {
-    /// The ranks that add up.
+    /// Ranks whose partial sums are added up; empty without a reduction.
     #[must_use]
     pub fn group(&self) -> &[usize] {
         match self {
@@ -259,30 +261,30 @@ impl Reduce {
     }
 }
 
-/// The place of `rank` in a group.
+/// Place of `rank` in a group.
 ///
 /// # Panics
-/// When it is not in it.
+/// When `rank` is not in the group.
 #[must_use]
 pub fn place_in(group: &[usize], rank: usize) -> usize {
     group.iter().position(|&member| member == rank).expect("the rank is in the group")
 }
 
-/// The `i`-th of `n` nearly equal parts of a range.
+/// Returns the `i`-th of `n` nearly equal parts of a range.
 #[must_use]
 pub fn part(range: &Range<usize>, i: usize, n: usize) -> Range<usize> {
     let at = |i: usize| range.start + range.len() * i / n;
     at(i)..at(i + 1)
 }
 
-/// `range` cut into `n` nearly equal parts.
+/// Cuts `range` into `n` nearly equal parts.
 fn cut(range: &Range<usize>, n: usize) -> Vec<Range<usize>> {
     (0..n).map(|i| part(range, i, n)).collect()
 }
 
 impl BlockPlan {
-    /// The plan of `grid` for `n_nodes` nodes: equal panels, each of which travels in a stage of its own, and products
-    /// in one chunk.
+    /// Plan of `grid` for `n_nodes` nodes: equal panels, each of which travels in its own stage, and products in one
+    /// chunk.
     ///
     /// # Errors
     /// When there are fewer nodes than ranks.
@@ -290,7 +292,7 @@ impl BlockPlan {
         Self::cut_by(grid, n_nodes, |n_panels| cut(&(0..n_nodes), n_panels))
     }
 
-    /// As [`new`](Self::new), with panels cut as `cuts` says for a graph of which row `v` ends at `indptr[v + 1]`.
+    /// As [`new`](Self::new), with panels cut by `cuts` for a graph whose row `v` ends at `indptr[v + 1]`.
     ///
     /// # Errors
     /// When there are fewer nodes than ranks.
@@ -329,14 +331,15 @@ impl BlockPlan {
         Ok(Self { grid: *grid, n_nodes, panels, stages: Stages::Steps, n_chunks: 1, ranks })
     }
 
-    /// The same plan, in which panels travel so.
+    /// Replaces the stages in which panels travel.
     #[must_use]
     pub fn in_stages(self, stages: Stages) -> Self {
         Self { stages, ..self }
     }
 
-    /// The steps of a rank whose panels travel together, exchange after exchange; all members of its group have as many.
-    /// In stages that are parts, all steps do so as often as there are parts.
+    /// Step groups of a rank: the steps whose panels travel in one exchange, in the order of exchanges. All members
+    /// of the rank's group have equally many. With [`Stages::Parts`] there is one group of all steps, which is
+    /// exchanged once per part.
     #[must_use]
     pub fn together(&self, rank: usize) -> Vec<StepsTogether> {
         let RankPlan { steps, group, .. } = &self.ranks[rank];
@@ -345,7 +348,7 @@ impl BlockPlan {
         match self.stages {
             Stages::Steps if !steps.is_empty() => (0..steps.len()).map(|i| for_all(i..i + 1)).collect(),
             Stages::Turns if n > 1 => {
-                // A panel goes to whoever is so many places before its root.
+                // A panel goes to the member that is `turn` places before its root.
                 let turn = |turn: usize| {
                     let takes_part = |root: usize| root == rank || root == group[(place + turn) % n];
                     let steps = (0..steps.len()).filter(|&i| takes_part(steps[i].root)).collect();
@@ -357,8 +360,8 @@ impl BlockPlan {
         }
     }
 
-    /// What travels for a rank in an exchange of these steps: to each member of its group, and from each. `of` says what
-    /// of the panel of a step (its place among the rank's) is for the member with a place.
+    /// Payloads of a rank in an exchange of these steps: to each member of its group, and from each. `of(step,
+    /// place)` returns the payload of the panel of a step (an index into the rank's steps) for the member at `place`.
     pub fn sent_and_received<T: Clone + Default>(
         &self,
         rank: usize,
@@ -380,7 +383,7 @@ impl BlockPlan {
         (sent, received)
     }
 
-    /// Those of some steps of a rank whose panels come from others.
+    /// Steps of a group whose panels come from other ranks, with their indices into the rank's steps.
     pub fn from_others<'p>(
         &'p self,
         rank: usize,
@@ -390,8 +393,8 @@ impl BlockPlan {
         together.steps.iter().map(move |&i| (i, &steps[i])).filter(move |(_, step)| step.root != rank)
     }
 
-    /// The same plan, in which products are taken in so many chunks, of which none is without a row of any rank; in one
-    /// where nothing follows the steps.
+    /// Replaces the number of chunks in which products are computed. It is limited so that every chunk has a row of
+    /// every rank, and is 1 if nothing follows the steps.
     #[must_use]
     pub fn in_chunks(mut self, n_chunks: usize) -> Self {
         let is_followed =
@@ -402,39 +405,38 @@ impl BlockPlan {
         self
     }
 
-    /// Of some rank's own rows, those of a chunk.
+    /// Rows of a chunk within a rank's own rows.
     #[must_use]
     pub fn own_of(&self, own: &Range<usize>, chunk: usize) -> Range<usize> {
         part(own, chunk, self.n_chunks)
     }
 
-    /// The rows of a panel that are in a chunk: a range for each of the ranks that hold the panel together, in their
-    /// order.
+    /// Rows of a panel that are in a chunk: one range for each rank that holds a part of the panel, in rank order.
     pub fn chunk_of(&self, panel: usize, chunk: usize) -> impl Iterator<Item = Range<usize>> {
         let holders = self.ranks.iter().filter(move |plan| plan.panel == panel && plan.replica == 0);
         holders.map(move |plan| self.own_of(&plan.own, chunk))
     }
 
-    /// Rows of a chunk of the products of a rank, before any reduction.
+    /// Number of rows of a chunk of a rank's products, before any reduction.
     #[must_use]
     pub fn n_chunk_rows(&self, rank: usize, chunk: usize) -> usize {
         self.ranks[rank].rows.iter().flat_map(|&panel| self.chunk_of(panel, chunk)).map(|rows| rows.len()).sum()
     }
 
-    /// Rows of the products of a rank, before any reduction.
+    /// Number of rows of a rank's products, before any reduction.
     #[must_use]
     pub fn n_product_rows(&self, rank: usize) -> usize {
         self.ranks[rank].rows.iter().map(|&panel| self.panels[panel].len()).sum()
     }
 
-    /// The ranks that hold every node once, ascending, among which a rank with this replica number is one.
+    /// Ranks with this replica number, ascending. Together they hold every node once.
     pub fn peers(&self, replica: usize) -> impl Iterator<Item = usize> {
         self.ranks.iter().enumerate().filter(move |(_, plan)| plan.replica == replica).map(|(rank, _)| rank)
     }
 }
 
-/// Panels with nearly equal shares of nodes and of stored edges, half of either: a node costs dense work, an edge
-/// sparse. Each has at least `least` nodes.
+/// Panels of nearly equal weight, of which nodes and stored edges are half each: a node costs dense work, an edge
+/// sparse work. Each panel has at least `least` nodes.
 pub(crate) fn weighted(indptr: &[u64], n: usize, least: usize) -> Vec<Range<usize>> {
     let n_nodes = indptr.len() - 1;
     let (nnz, nodes) = (u128::from(indptr[n_nodes].max(1)), n_nodes as u128);
@@ -455,7 +457,7 @@ pub(crate) fn weighted(indptr: &[u64], n: usize, least: usize) -> Vec<Range<usiz
     starts.windows(2).map(|pair| pair[0]..pair[1]).collect()
 }
 
-/// Rank `i` holds panel `i`; step `j` sends panel `j` to all.
+/// 1D: rank `i` holds panel `i`; step `j` sends panel `j` to all.
 fn one_d(p: usize, rank: usize, panels: &[Range<usize>]) -> RankPlan {
     RankPlan {
         own: panels[rank].clone(),
@@ -469,8 +471,9 @@ fn one_d(p: usize, rank: usize, panels: &[Range<usize>]) -> RankPlan {
     }
 }
 
-/// `groups` groups of `r` ranks: all of group `i` hold panel `i`. Member `m` of every group works on the panels
-/// `m, m + r, …`, which come from the member `m` of the groups that hold them; the group adds up.
+/// 1.5D: `groups` groups of `r` ranks; all ranks of group `i` hold panel `i`. Member `m` of every group multiplies
+/// the panels `m, m + r, …`, which it receives from member `m` of the groups that hold them. The group adds up the
+/// sums.
 fn one_and_half_d(groups: usize, r: usize, rank: usize, panels: &[Range<usize>]) -> RankPlan {
     let (group, member) = (rank / r, rank % r);
     RankPlan {
@@ -485,9 +488,9 @@ fn one_and_half_d(groups: usize, r: usize, rank: usize, panels: &[Range<usize>])
     }
 }
 
-/// Rank `(i, j)` of a square, row after row. The ranks of row `i` hold panel `i` in pieces, and multiply block row `i`,
-/// each for its slice of the columns of the operand; step `k` sends slice `j` of panel `k` down column `j`. The blocks
-/// of the adjacency are constant, so that each rank keeps its whole block row instead of being sent it again in every
+/// 2D: rank `(i, j)` of a square, row-major. The ranks of row `i` each hold a part of panel `i`'s rows. They multiply
+/// block row `i`, each for its slice of the operand's columns. Step `k` sends slice `j` of panel `k` down column `j`.
+/// The blocks of the adjacency are constant, so each rank keeps its whole block row instead of receiving it in every
 /// product.
 fn two_d(q: usize, rank: usize, panels: &[Range<usize>]) -> RankPlan {
     let (i, j) = (rank / q, rank % q);
@@ -503,10 +506,10 @@ fn two_d(q: usize, rank: usize, panels: &[Range<usize>]) -> RankPlan {
     }
 }
 
-/// Rank `(l, i, j)` of a cube, layer after layer and row after row. Panel `l·q + i` is held, in pieces, by row `i` of layer
-/// `l`. Layer `l` multiplies the block columns of its own panels; its row `i` has the block rows of panels `i, q + i, …`,
-/// the `i`-th of every layer. The sums of the layers are added up, and each layer gets the rows of its own panel: the result
-/// lies where the operand was.
+/// 3D: rank `(l, i, j)` of a cube, layer by layer and row-major. The ranks of row `i` of layer `l` each hold a part
+/// of panel `l·q + i`. Layer `l` multiplies the block columns of its own panels. Its row `i` has the block rows of
+/// the panels `i, q + i, …`, the `i`-th of every layer. A reduce-scatter adds up the sums of the layers, and each
+/// layer gets the rows of its own panel. The result has the layout of the operand.
 fn three_d(q: usize, rank: usize, panels: &[Range<usize>]) -> RankPlan {
     let (l, i, j) = (rank / (q * q), rank / q % q, rank % q);
     let at = |l: usize, i: usize, j: usize| (l * q + i) * q + j;

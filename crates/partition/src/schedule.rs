@@ -1,4 +1,4 @@
-//! [`Schedule`]: what each step sends, for a given adjacency.
+//! [`Schedule`]: payload of each step, for a given adjacency.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,22 +10,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BlockPlan, PartitionError};
 
-/// How the operand of a step travels.
+/// Form in which the operand of a step travels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Exchange {
-    /// The whole panel to every member of the group (the paper).
+    /// The whole panel to every member of the group, as in the papers.
     Dense,
-    /// To each member only the rows that its block touches: static lists.
+    /// To each member only the rows that its block reads: static lists.
     Rows,
-    /// For each step, whichever is less work: rows where these are fewer by a sixth.
+    /// For each step the cheaper form: rows if they are fewer by more than a sixth.
     #[default]
     Auto,
 }
 
 impl Exchange {
-    /// Whether lists of rows are sent, `n_rows` to all members of a group, in the place of whole panels, of `n_whole`
-    /// rows. Those that are listed are copied before they travel, which takes about a fifth of their way between cards.
+    /// Whether a step sends lists of rows instead of whole panels. `n_rows` is the number of listed rows over all
+    /// members, `n_whole` that of whole panels. Listed rows are packed before they travel, which takes about a fifth
+    /// of the time of the transfer between GPUs.
     #[must_use]
     pub fn sends_rows(self, n_rows: usize, n_whole: usize) -> bool {
         match self {
@@ -59,21 +60,21 @@ impl FromStr for Exchange {
     }
 }
 
-/// What a step sends.
+/// Payload of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StepExchange {
     /// The whole panel.
     Dense,
-    /// Rows of the panel, counted from its first and ascending; one list for each member of the group. The root's own
-    /// is not sent.
+    /// Rows of the panel, as ascending indices from its first row; one list per member of the group. The root's own
+    /// list is not sent.
     Rows {
-        /// The lists.
+        /// Row lists, by place in the group.
         lists: Vec<Vec<NodeId>>,
     },
 }
 
 impl StepExchange {
-    /// How many rows each member of the group is sent; `None` where all get the whole panel.
+    /// Number of rows that each member of the group receives; `None` if all receive the whole panel.
     #[must_use]
     pub fn n_rows(&self) -> Option<Vec<usize>> {
         match self {
@@ -83,17 +84,17 @@ impl StepExchange {
     }
 }
 
-/// What every step of every group sends, for one adjacency.
+/// Payload of every step of every group, for one adjacency.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// For each group of ranks, what its steps send; members of a group share an entry.
+    /// Payloads of the steps, by group of ranks; members of a group share an element.
     groups: Vec<Vec<StepExchange>>,
-    /// The entry of each rank.
+    /// Index into `groups`, by rank.
     group_of: Vec<usize>,
 }
 
 impl Schedule {
-    /// What the steps of `plan` send for products with `adjacency`.
+    /// Payloads of the steps of `plan` for products with `adjacency`.
     ///
     /// # Panics
     /// When the adjacency has another size than the plan.
@@ -114,7 +115,7 @@ impl Schedule {
         schedule
     }
 
-    /// What the steps of a rank send or receive, one entry for each.
+    /// Payloads that a rank sends or receives, one per step.
     #[must_use]
     pub fn steps(&self, rank: usize) -> &[StepExchange] {
         &self.groups[self.group_of[rank]]
@@ -138,7 +139,7 @@ fn of_step(plan: &BlockPlan, adjacency: &Csr, group: &[usize], step: crate::Step
     }
 }
 
-/// Which of `columns` some rows name, ascending, counted from the first of them.
+/// Columns within `columns` that the given rows read, ascending, as indices from `columns.start`.
 pub(crate) fn touched(adjacency: &Csr, rows: impl Iterator<Item = usize>, columns: &Range<usize>) -> Vec<NodeId> {
     let mut seen = vec![false; columns.len()];
     for row in rows {

@@ -1,4 +1,4 @@
-//! [`Volume`]: bytes that a product moves, and non-zeros of blocks.
+//! [`Volume`]: bytes that a product exchanges, and non-zeros of blocks.
 
 use std::ops::{AddAssign, Range};
 
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BlockPlan, Reduce, Schedule, Slicing, StepExchange, place_in};
 
-/// Rows whose entries a thread counts at a time.
+/// Number of rows whose entries a thread counts at a time.
 const ROWS_AT_ONCE: usize = 1 << 14;
 
-/// Bytes that a rank exchanges with others in one product `Â·H`, as collectives count them: what it keeps is not
-/// counted.
+/// Bytes that a rank exchanges with others in one product `Â·H`, as collectives count them. Rows that stay on the
+/// rank do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {
     /// Bytes that leave the rank.
     pub sent: u64,
-    /// Bytes that come in.
+    /// Bytes that enter the rank.
     pub received: u64,
 }
 
@@ -29,8 +29,8 @@ impl AddAssign for Volume {
 }
 
 impl BlockPlan {
-    /// What each rank moves in one product with an operand of `cols` columns of `element` bytes; without a schedule,
-    /// whole panels travel.
+    /// Bytes that each rank exchanges in one product with an operand of `cols` columns of `element` bytes. Without a
+    /// schedule, whole panels travel.
     #[must_use]
     pub fn volumes(&self, schedule: Option<&Schedule>, cols: usize, element: usize) -> Vec<Volume> {
         (0..self.ranks.len()).map(|rank| self.volume(rank, schedule, cols, element)).collect()
@@ -59,7 +59,7 @@ impl BlockPlan {
         let own = |place: usize| self.ranks[slicing.group[place]].own.len() as u64;
         let others: u64 = (0..slicing.group.len()).filter(|&place| place != slicing.place).map(own).sum();
         let mine = own(slicing.place) * (slicing.group.len() as u64 - 1);
-        // There, and back again.
+        // To the slices and back.
         Volume { sent: mine + others, received: others + mine }
     }
 
@@ -102,7 +102,7 @@ impl BlockPlan {
         }
     }
 
-    /// Non-zeros that each rank multiplies in each of its steps.
+    /// Number of non-zeros that a rank multiplies, by rank and step.
     ///
     /// # Panics
     /// When the adjacency has another size than the plan.
@@ -114,14 +114,14 @@ impl BlockPlan {
         self.ranks.iter().map(of_rank).collect()
     }
 
-    /// [`step_nnz`](Self::step_nnz) of a graph with `nnz` stored edges spread evenly: for graphs that are not at hand.
+    /// As [`step_nnz`](Self::step_nnz), for a graph with `nnz` evenly spread edges: for graphs that are not at hand.
     #[must_use]
     pub fn even_step_nnz(&self, nnz: u64) -> Vec<Vec<u64>> {
         let of_rank = |rank: usize| (0..self.ranks[rank].steps.len()).map(|i| self.even_nnz(rank, i, nnz)).collect();
         (0..self.ranks.len()).map(of_rank).collect()
     }
 
-    /// The non-zeros of one rank in its step `i`, of a graph with `nnz` stored edges spread evenly.
+    /// Number of non-zeros of a rank in its step `i`, for a graph with `nnz` evenly spread edges.
     #[must_use]
     pub fn even_nnz(&self, rank: usize, i: usize, nnz: u64) -> u64 {
         let n = self.n_nodes as f64;
@@ -130,10 +130,10 @@ impl BlockPlan {
     }
 }
 
-/// Non-zeros of every block: `panels × panels`.
+/// Number of non-zeros of every block: `panels × panels`, by row panel and column panel.
 ///
 /// # Panics
-/// When the last panel does not end where the matrix does.
+/// When the end of the last panel is not the size of the matrix.
 #[must_use]
 pub fn block_nnz(adjacency: &Csr, panels: &[Range<usize>]) -> Vec<Vec<u64>> {
     let end = panels.last().map_or(0, |panel| panel.end);
@@ -159,7 +159,7 @@ pub fn block_nnz(adjacency: &Csr, panels: &[Range<usize>]) -> Vec<Vec<u64>> {
     panels.iter().map(of_panel).collect()
 }
 
-/// The largest over the mean, 1 for an even spread; 1 when there is nothing.
+/// Load imbalance (max/mean): 1 for an even spread, and 1 if there is no work.
 #[must_use]
 pub fn imbalance(work: &[u64]) -> f64 {
     let total: u64 = work.iter().sum();
@@ -169,13 +169,13 @@ pub fn imbalance(work: &[u64]) -> f64 {
     *work.iter().max().expect("a total has parts") as f64 * work.len() as f64 / total as f64
 }
 
-/// How many of `columns` a block with `nnz` entries touches that are spread evenly: as many as are expected. Of real
-/// graphs less, where a few columns have many of the entries.
+/// Expected number of columns, of `columns`, that a block with `nnz` evenly spread entries reads. Real graphs read
+/// fewer, since a few columns have many of the entries.
 #[must_use]
 pub fn evenly_touched(columns: usize, nnz: u64) -> usize {
     match columns {
         0 | 1 => columns.min(nnz as usize),
-        // 1 − (1 − 1/c)ⁿ, without losing small shares to rounding.
+        // 1 − (1 − 1/c)ⁿ, without rounding errors for small shares.
         _ => (-(nnz as f64 * (-1.0 / columns as f64).ln_1p()).exp_m1() * columns as f64).round() as usize,
     }
 }

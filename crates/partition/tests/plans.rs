@@ -1,5 +1,4 @@
-//! Laws of plans: every block is multiplied once, bytes are those of the closed forms, nothing depends on a rank
-//! running.
+//! Laws of plans: every block is multiplied once, bytes match the closed forms, and no rank needs to run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -63,7 +62,7 @@ proptest! {
         let least = grid.ranks() / plan.panels.len();
         for (i, panel) in plan.panels.iter().enumerate() {
             prop_assert!(panel.len() >= least);
-            // A cut is at most a node away from its share, where neither end is short of nodes.
+            // A cut is at most a node away from its share, if neither end is short of nodes.
             let is_free = panel.start > i * least && degrees.len() - panel.start > (plan.panels.len() - i) * least;
             if is_free && plan.panels[..i].iter().all(|panel| panel.len() > least) {
                 prop_assert!((share(panel.start) - i as f64 / plan.panels.len() as f64).abs() <= heaviest + 1e-9);
@@ -72,7 +71,7 @@ proptest! {
         prop_assert!(plan.ranks.iter().all(|rank| !rank.own.is_empty()));
     }
 
-    /// Panels come in the order of the group, and blocks have their columns in that of panels.
+    /// Panels arrive in the order of the group, and blocks have their columns in the order of panels.
     #[test]
     fn roots_are_in_the_order_of_their_panels(grid in grids(), extra in 0..50usize) {
         let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap();
@@ -83,8 +82,8 @@ proptest! {
         }
     }
 
-    /// Every panel comes once, in the exchange in which it is sent to whom it comes to; in steps one at most comes and
-    /// goes at a time.
+    /// Every panel arrives once, in the exchange in which its root sends it. In steps, at most one panel travels at a
+    /// time.
     #[test]
     fn panels_come_once_when_they_are_sent(grid in grids(), extra in 0..50usize, stages in stages()) {
         let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap().in_stages(stages);
@@ -115,7 +114,7 @@ proptest! {
         }
     }
 
-    /// In each exchange a member gets from another what that sends to it: of the panel that it is the root of, or nothing.
+    /// In each exchange, a member receives exactly the payload that the other sends to it.
     #[test]
     fn what_is_sent_is_what_comes(grid in grids(), extra in 0..50usize, stages in stages()) {
         let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap().in_stages(stages);
@@ -137,8 +136,8 @@ proptest! {
         }
     }
 
-    /// Parts have each column once, begin where lines of memory do, and are half of what is left, as long as that is
-    /// more than a line.
+    /// Parts have each column once and begin at cache lines. Each is half of the rest, as long as that is more than a
+    /// line.
     #[test]
     fn parts_have_every_column_once(cols in 0..600usize, n in 1..12usize, of_f32: bool) {
         let (n_bytes, line) = if of_f32 { (4, 32) } else { (2, 64) };
@@ -166,8 +165,7 @@ proptest! {
         }
     }
 
-    /// Chunks have each row of a rank's products once, and of every rank that gets some of them the same part of its
-    /// own rows.
+    /// Chunks have each row of a rank's products once, and an equal part of the own rows of every contributing rank.
     #[test]
     fn chunks_have_every_row_once(grid in grids(), extra in 0..50usize, n_chunks in 1..6usize) {
         let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap().in_chunks(n_chunks);
@@ -195,7 +193,7 @@ proptest! {
         }
     }
 
-    /// Row panel × column panel × slice of the operand's columns, summed over what is added up afterwards.
+    /// Row panel × column panel × slice of the operand's columns, summed over the ranks of the reduction.
     #[test]
     fn every_block_is_multiplied_once(grid in grids(), extra in 0..50usize) {
         let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap();
@@ -253,7 +251,7 @@ proptest! {
         for (sent, received) in [dense, rows, auto] {
             prop_assert_eq!(sent, received);
         }
-        // Panels are chosen where lists are less than a sixth shorter.
+        // Panels are chosen if lists are less than a sixth shorter.
         prop_assert!(rows.0 <= auto.0 && auto.0 <= dense.0 && 5 * auto.0 <= 6 * rows.0, "{rows:?}, {auto:?}, {dense:?}");
     }
 
@@ -304,7 +302,7 @@ proptest! {
             expected.dedup();
             let mine = halo.of(number);
             prop_assert_eq!(&mine.rows, &expected);
-            // What peers say they send is what is received, in order.
+            // The rows that peers send equal the received rows, in order.
             let place = plan.peers(rank.replica).position(|peer| peer == number).unwrap();
             let mut sent = Vec::new();
             for (peer, &n) in plan.peers(rank.replica).zip(&mine.received) {
@@ -342,7 +340,7 @@ proptest! {
         for n_ranks in 1..=5 {
             let of_ranks = patches.of_ranks(n_ranks).unwrap();
             prop_assert_eq!((of_ranks.len(), of_ranks.n_nodes()), (n_ranks, parts.len()));
-            // A patch is whole on one rank, and ranks hold them in order.
+            // Each patch is whole on one rank, and ranks hold patches in order.
             let owners: Vec<usize> = (0..parts.len() as u32).map(|v| of_ranks.owner(v)).collect();
             prop_assert!(owners.is_sorted());
             let of_patch = |part: usize| patches.range(part).map(|v| of_ranks.owner(v)).collect::<BTreeSet<_>>().len();
@@ -351,7 +349,7 @@ proptest! {
     }
 }
 
-/// Bytes of one product when all divides evenly (Miao et al., section 4; Tripathy et al., section IV): `n·f` elements.
+/// Bytes of one product if all divides evenly (Miao et al., section 4; Tripathy et al., section IV): `n·f` elements.
 #[test]
 fn volumes_are_the_closed_forms() {
     let (n, f, element) = (720u64, 12usize, 4u64);
@@ -367,8 +365,8 @@ fn volumes_are_the_closed_forms() {
         );
     }
     for (p, r) in [(4u64, 2u64), (8, 2), (16, 4)] {
-        // Each rank roots the step of its own panel when that is one of its share, and receives the rest of the share;
-        // the group of r adds up n·r/p rows.
+        // Each rank is root of the step of its own panel if its share has that panel, and receives the rest of the
+        // share. The group of r adds up n·r/p rows.
         let (groups, panel) = (p / r, matrix * r / p);
         let reduce = 2 * (r - 1) * panel / r;
         for (rank, volume) in volumes(Scheme::OneAndHalfD, p as usize, r as usize).iter().enumerate() {
@@ -420,7 +418,7 @@ fn estimates_know_in_which_stages_panels_travel() {
         seconds.is_sorted_by(|more, less| more > less),
         "a half, a third, a quarter, an eighth comes last: {seconds:?}"
     );
-    // All rows at once, whether in one part or in more; two panels at a time.
+    // All rows in flight at once, in one part or in more; two panels at a time in steps and turns.
     assert_eq!((&one.memory, &one.memory), (&two.memory, &four.memory));
     assert_eq!(one.memory[0] - steps.memory[0], 100 * 256 * 4);
     assert_eq!(turns.memory, steps.memory);

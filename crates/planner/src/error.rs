@@ -1,21 +1,21 @@
-//! [`PlannerError`]: why nothing can be planned.
+//! [`PlannerError`]: errors of planning.
 
 use girih_comm::CommError;
 use girih_compute::ComputeError;
 use girih_partition::PartitionError;
 use girih_trainer::TrainError;
 
-/// Why nothing can be planned; the message says what to do.
+/// Error of planning; the message names the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlannerError {
-    /// The session is refused.
+    /// The trainer refuses the session.
     #[error(transparent)]
     Train(#[from] TrainError),
-    /// Nodes cannot be cut over ranks.
+    /// The nodes cannot be partitioned over the ranks.
     #[error(transparent)]
     Partition(#[from] PartitionError),
-    /// Cards cannot be measured.
+    /// The GPUs cannot be measured.
     #[error("cannot measure the GPUs: {0}")]
     Measure(String),
 }

@@ -1,4 +1,4 @@
-//! [`HardwareProfile`]: what cards and their links do.
+//! [`HardwareProfile`]: rates of a kind of GPU and of the links between GPUs.
 
 use girih_compute::{BlockSeconds, ByDtype, CardRates, EntrySeconds};
 use girih_partition::LinkRates;
@@ -6,48 +6,52 @@ use girih_trainer::PlanDevice;
 use girih_trainer::distributed::{Links, Network};
 use serde::{Deserialize, Serialize};
 
-/// What a kind of card and its links do.
+/// Rates of a kind of GPU and of the links between GPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HardwareProfile {
-    /// Which card, and where the figures come from.
+    /// Name of the GPU, and the source of the rates.
     pub name: String,
-    /// What a card takes for operations. Times of sparse products are those of some graph: [`HardwareProfile::with_entries`]
-    /// puts in those of the graph at hand.
+    /// Rates of the GPU's operations. Times of sparse products depend on the graph: [`HardwareProfile::with_entries`]
+    /// replaces them with those of the graph at hand.
     pub card: CardRates,
-    /// Exchanges between the cards of a host.
+    /// Rates of exchanges between the GPUs of a host.
     pub links: Links,
-    /// The share of its speed that a card loses while it exchanges: [`Network::slowdown`].
+    /// Share of its speed that a GPU loses while it exchanges, in `0.0..1.0`: [`Network::slowdown`].
     pub slowdown: f64,
 }
 
-/// What a card takes for the operations of one session, beside what others of its kind take for any.
+/// Rates of a GPU for one session, measured on its graph and shapes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionRates {
-    /// Products with the adjacency, which depend on the graph and its order: of each rank by rows.
+    /// Seconds per entry of products with the adjacency, one element per rank, for partitions by rows. They depend on
+    /// the graph and its order.
     pub entries: Vec<ByDtype<BlockSeconds>>,
-    /// How many times as fast all else is: it depends on numbers of rows and columns.
+    /// Speed of all other operations relative to the hardware profile (1.0: as fast). It depends on numbers of rows
+    /// and columns.
     pub speed: f64,
 }
 
-/// Bytes of an H200 that are free when nothing runs on it.
+/// Free bytes of an H200 on which nothing runs.
 pub const H200_BYTES: u64 = 138 << 30;
 
-/// Cards of a host, where there are several hosts.
+/// Number of GPUs per host, if there are several hosts.
 pub const CARDS_PER_HOST: usize = 8;
 
-/// Between hosts, for each card: an adapter of 400 Gbit/s of which NCCL reaches nine tenths, and rounds of five
-/// microseconds. Stated, not measured.
+/// Link rates between hosts, for each GPU: an adapter of 400 Gbit/s, of which NCCL reaches nine tenths, and latencies
+/// of five microseconds. Assumed, not measured.
 pub const BETWEEN_HOSTS: LinkRates = LinkRates { latency: 5e-6, bytes_per_second: 45e9 };
 
 impl HardwareProfile {
-    /// NVIDIA H200 (141 GB) whose links are NVLink 4 through switches.
+    /// Profile of an NVIDIA H200 (141 GB) whose links are NVLink 4 through switches.
     ///
-    /// The card: records `gpu-spmm-*-4ec26bf0af7a` and `gpu-fullbatch-*-5124092158fb` in `benches/record`, one card.
+    /// The GPU: records `gpu-spmm-*-4ec26bf0af7a` and `gpu-fullbatch-*-5124092158fb` in `benches/record`, one GPU.
     /// Times of entries are means over the four graphs there in community order, from 32 columns on. The other five
-    /// numbers were fitted to the sixteen epochs of `gpu-fullbatch`, which then come out within 6 % each: they are what
-    /// training reaches, not what the card could. Links: NCCL on four cards of one host: broadcasts 336 GB/s, whole
-    /// panels from each to each 300 to 400 GB/s a card, rows for each 407, for one other 157, and all-reduces 214 of the
-    /// matrix, which moves 1.5 times as much; calls take 20 to 40 µs until their first byte.
+    /// numbers are fitted to the sixteen epochs of `gpu-fullbatch`, and then predict each epoch within 6 %. They are
+    /// rates that training reaches, not peak rates.
+    ///
+    /// Links: NCCL on four GPUs of one host. Broadcasts reach 336 GB/s, an all-gather of whole panels 300 to 400 GB/s
+    /// per GPU, an all-to-all of rows 407, and a transfer to one other GPU 157. All-reduces reach 214 GB/s of the
+    /// matrix, and move 1.5 times as many bytes. Calls take 20 to 40 µs until their first byte.
     #[must_use]
     pub fn h200() -> Self {
         let link = |bytes_per_second| LinkRates { latency: 25e-6, bytes_per_second };
@@ -74,21 +78,21 @@ impl HardwareProfile {
         }
     }
 
-    /// The same with the times of sparse products of a graph.
+    /// Replaces the times of sparse products with those of a graph.
     #[must_use]
     pub fn with_entries(self, entries: ByDtype<BlockSeconds>) -> Self {
         Self { card: CardRates { entries, ..self.card }, ..self }
     }
 
-    /// What each rank computes with, as a session finds it.
+    /// Device of each rank, with the rates of a session; one element per rank.
     #[must_use]
     pub fn devices_of(&self, session: &SessionRates) -> Vec<PlanDevice> {
         let card = self.card.times(session.speed);
         session.entries.iter().map(|&entries| PlanDevice::Card(Some(CardRates { entries, ..card }))).collect()
     }
 
-    /// Seconds until each of `n` cards has a panel of all others, of so many bytes each, and what products beside it
-    /// lose.
+    /// Seconds of an all-gather among `n` GPUs, each of which contributes a panel of `bytes` bytes. Includes the loss
+    /// of products that overlap with it.
     #[must_use]
     pub fn panel_seconds(&self, n: usize, bytes: usize) -> f64 {
         let LinkRates { latency, bytes_per_second } = self.links.all_gather;
@@ -96,13 +100,13 @@ impl HardwareProfile {
         (latency + received / bytes_per_second) * (1.0 + self.slowdown)
     }
 
-    /// The links of cards of one host.
+    /// Network of the GPUs of one host.
     #[must_use]
     pub fn host(&self) -> Network {
         Network { slowdown: self.slowdown, ..Network::one_host(self.links, true) }
     }
 
-    /// The links of hosts of [`CARDS_PER_HOST`], connected as [`BETWEEN_HOSTS`] says.
+    /// Network of several hosts with [`CARDS_PER_HOST`] GPUs each, which [`BETWEEN_HOSTS`] connects.
     #[must_use]
     pub fn hosts(&self) -> Network {
         Network { ranks_per_host: CARDS_PER_HOST, between_hosts: BETWEEN_HOSTS, ..self.host() }

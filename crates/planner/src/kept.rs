@@ -1,4 +1,4 @@
-//! Measurements on disk: what was measured once is read from then on.
+//! Measurements on disk: each is measured once and read from then on.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -9,10 +9,11 @@ use girih_graph_format::file::write_file;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Measurement `of` something: the one on disk, else what `measure` returns now, which is then kept there if it can be.
+/// Returns the measurement with the name `of` from disk. If there is none, calls `measure` and writes its result to
+/// disk; a failed write is ignored.
 ///
 /// # Errors
-/// Those of `measure`.
+/// Errors of `measure`.
 pub fn load_or_measure<T: Serialize + DeserializeOwned, E>(
     of: &str,
     measure: impl FnOnce() -> Result<T, E>,
@@ -20,7 +21,7 @@ pub fn load_or_measure<T: Serialize + DeserializeOwned, E>(
     kept_in(path_of(of).as_deref(), measure)
 }
 
-/// Puts a measurement `of` something in the place of the one on disk, if it can be.
+/// Replaces the measurement with the name `of` on disk; a failed write is ignored.
 pub fn keep(of: &str, measured: &impl Serialize) {
     if let Some(path) = path_of(of) {
         write_if_possible(&path, measured);
@@ -57,11 +58,11 @@ fn write(path: &Path, figures: &impl Serialize) -> Result<(), FormatError> {
         fs::create_dir_all(folder)?;
     }
     let text = serde_json::to_string_pretty(figures).map_err(io::Error::from)?;
-    // Appears whole: others may read meanwhile.
+    // Written atomically, since other processes may read at this time.
     write_file(path, |out| Ok(out.write_all(text.as_bytes())?))
 }
 
-/// Letters and digits alone, and a short hash so that no two names become one.
+/// File name of a measurement: its letters and digits, and a short hash so that different names stay different.
 fn file_name(of: &str) -> PathBuf {
     let plain: String = of.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let hash = of.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));

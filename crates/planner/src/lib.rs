@@ -1,18 +1,18 @@
-//! What each way to share a training among cards would take, and which to choose.
+//! Planner of partitions: predicts time, memory and bytes of each partition over GPUs, and chooses one.
 //!
 //! ```text
-//! HardwareProfile      what a kind of card and its links do: built in (H200), or measured here once and kept
+//! HardwareProfile      rates of a kind of GPU and its links: built in (H200), or measured once and kept on disk
 //!    │         sparse products are measured on the graph itself, since its order decides
-//! Planner      every partition that so many ranks allow, each run by the trainer on shapes (RankPlanner)
+//! Planner      every partition of the given number of ranks, each as a dry run of the trainer (RankPlanner)
 //!    │
-//! Table        memory, milliseconds and bytes of each; the quickest that fits is the choice
+//! Table        memory, milliseconds and bytes of each partition; the fastest that fits is the choice
 //! ```
 //!
 //! - [`Planner`]: start here.
-//! - [`HardwareProfile`]: the numbers that it counts with.
-//! - [`measure`]: where they come from, if there are cards.
+//! - [`HardwareProfile`]: the rates that plans use.
+//! - [`measure`]: measures these rates, if there are GPUs.
 //!
-//! Not here: what training does (`girih-trainer`, whose code runs on shapes), how products are cut (`girih-partition`).
+//! Elsewhere: training itself (`girih-trainer`, whose code the dry run executes), and partitions (`girih-partition`).
 
 #![forbid(unsafe_code)]
 

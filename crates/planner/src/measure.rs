@@ -1,4 +1,4 @@
-//! HardwareProfile measured on the cards at hand.
+//! [`HardwareProfile`] measured on the GPUs at hand.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -23,59 +23,60 @@ use girih_trainer::{
 use crate::kept::load_or_measure;
 use crate::{HardwareProfile, PlannerError, SessionRates};
 
-/// Measurements of each thing, of which the shortest counts: other programs may be at work, too.
+/// Number of measurements of each quantity. The shortest counts, since other programs may run too.
 const REPEATS: usize = 5;
-/// What dense products of layers reach of the rate of a single large one.
+/// Rate of the dense products of layers, as a share of the rate of a single large one.
 const DENSE_SHARE: f64 = 0.65;
-/// The network whose epochs say what passes over matrices reach, which is less than what a copy does: nodes, width of
-/// features, classes, and how often it trains.
+/// Network whose epochs measure the rate of passes over matrices, which is below the rate of a copy: number of nodes,
+/// width of features, number of classes, number of epochs.
 const NODES: usize = 1 << 19;
 const FEATURES: usize = 128;
 const CLASSES: usize = 16;
 const EPOCHS: u64 = 20;
-/// The same as shares of the rate at which the card copies: between these they are looked for.
+/// Range in which the rate of passes is searched, as shares of the GPU's copy rate.
 const STREAM_SHARES: (f64, f64) = (0.2, 1.0);
-/// How many times as fast as usual a session is, between these.
+/// Range in which the speed of a session relative to the usual rates is searched.
 const SPEEDS: (f64, f64) = (0.5, 2.0);
-/// Of the features of the host, what a session without edges may take.
+/// Limit in bytes on the host features of a session without edges.
 const HOST_BYTES: usize = 1 << 30;
-/// Rows of a large and of a small exchange, of [`COLUMNS`] columns: 64 MiB and 1 KiB.
+/// Rows of a small and of a large exchange, of [`COLUMNS`] columns: 1 KiB and 64 MiB.
 const ROWS: [usize; 2] = [1, 1 << 16];
 const COLUMNS: usize = 256;
-/// Entries in each row of the matrix that is multiplied beside an exchange.
+/// Entries per row of the matrix whose product overlaps with an exchange.
 const SCATTERED_DEGREE: usize = 32;
-/// More than that is not lost: a measurement that was disturbed.
+/// Upper bound of the slowdown. Larger slowdowns are measurement noise and are clamped.
 const SLOWDOWN_MAX: f64 = 0.9;
-/// How many times as long as planned NCCL may take: on four H100 it took up to 1.12 times as long, where copies took at
-/// most 1.06.
+/// Safety margin on the planned times of NCCL. On four H100, NCCL took up to 1.12 times the planned time, and copies
+/// up to 1.06 times.
 const NCCL_DOUBT: f64 = 1.2;
-/// Calls that are timed together.
+/// Number of calls that are timed together.
 const CALLS: usize = 10;
-/// Steps that a device is watched for, and records, before it repeats them without the host.
+/// Number of steps that a device observes and captures before it replays them without the host.
 const STEPS_BEFORE: usize = 5;
-/// How long a card waits for another.
+/// Timeout of a GPU that waits for another.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Of the memory that is free, what a product that is measured may take.
+/// Divisor of the free memory: a measured product may take one part of so many.
 const FREE_SHARE: usize = 3;
 
-/// The figures of the cards, of which there is at least one, with rows carried by `transport`: from the first time that
-/// such cards were met. What cannot be measured by one operation after the other, launching as a graph, is that of the
-/// H200.
+/// Returns the profile of at least one GPU, whose rows `transport` carries. It is measured for the first such GPUs
+/// and then kept on disk. The launch time within CUDA graphs cannot be measured by single operations, and is that of
+/// the H200.
 ///
 /// # Errors
-/// When a card fails.
+/// When a GPU fails.
 pub fn figures(cards: &[Cuda], transport: CardTransport) -> Result<HardwareProfile, PlannerError> {
     let name = cards[0].device().name();
     kept_figures((&name, cards.len()), transport, || measured((&name, cards), transport))
 }
 
-/// What carries rows of full batches between the first `n` cards of this process, of which `first` is one: whatever
-/// takes less for panels of all cards, with what products lose beside them, [in doubt](with_safety_margin) copies. NCCL where
-/// cards cannot read each other's memory, or copies fail. As [`figures`]: measured where such cards were not met before,
-/// on cards that `open` gives, of which each joins ranks once.
+/// Returns the transport of full batches between the first `n` GPUs of this process; `first` is one of them. It is
+/// the one with the shorter all-gather of panels, including the loss of overlapped products and a [safety
+/// margin](with_safety_margin) in favour of copies. NCCL is chosen where GPUs cannot read each other's memory, or
+/// copies fail. As in [`figures`], it is measured once for such GPUs. `open` returns the GPUs for each measurement,
+/// and each of them joins ranks once.
 ///
 /// # Errors
-/// When cards cannot be opened, or fail with NCCL.
+/// When GPUs cannot be opened, or NCCL fails on them.
 pub fn transport(
     (first, n): (&Cuda, usize),
     open: impl Fn() -> Result<Vec<Cuda>, PlannerError>,
@@ -99,19 +100,19 @@ pub fn transport(
     }
 }
 
-/// What is planned for a transport, with what plans leave out where transports are compared: kernels of NCCL keep
-/// products of narrow rows, which want all multiprocessors, from more of these than is measured on wide ones (of 16
-/// columns a third, of 64 and more a seventh).
+/// Returns the planned time with the safety margin of its transport, for comparisons of transports. NCCL's kernels
+/// take SMs from products. Products of narrow rows need all SMs, so they lose more than the measurement on wide rows
+/// shows (a third at 16 columns, a seventh at 64 and more).
 #[must_use]
 pub fn with_safety_margin(transport: Option<CardTransport>, planned: f64) -> f64 {
     planned * if transport == Some(CardTransport::Nccl) { NCCL_DOUBT } else { 1.0 }
 }
 
-/// What may carry rows between the first `n` cards of this process: NCCL, and copies where all can read each other's
-/// memory.
+/// Transports that can carry rows between the first `n` GPUs of this process: NCCL, and copies where all GPUs can
+/// read each other's memory.
 ///
 /// # Errors
-/// When cards cannot be asked.
+/// When the GPUs cannot be queried.
 pub fn transports(n: usize) -> Result<Vec<CardTransport>, PlannerError> {
     let all_read = n > 1 && !links_of_cards(n)?.contains(&None);
     Ok(if all_read { CardTransport::ALL.to_vec() } else { vec![CardTransport::Nccl] })
@@ -121,7 +122,7 @@ fn links_of_cards(n: usize) -> Result<Vec<Option<i32>>, PlannerError> {
     Device::links(n).map_err(|error| PlannerError::Measure(error.to_string()))
 }
 
-/// HardwareProfile of so many cards of a kind with such links, from the first time that they were met.
+/// [`HardwareProfile`] of `n` GPUs of a kind with such links, measured for the first of them and then kept on disk.
 fn kept_figures(
     (name, n): (&str, usize),
     transport: CardTransport,
@@ -132,16 +133,16 @@ fn kept_figures(
     load_or_measure(&format!("{name}, {n} of them, links {kinds:?}, {transport}, {}", software()?), measure)
 }
 
-/// What measurements depend on besides cards.
+/// Versions of software that measurements depend on.
 fn software() -> Result<String, PlannerError> {
     let Driver { release, cuda, .. } = Driver::load().map_err(|error| PlannerError::Measure(error.to_string()))?;
     Ok(format!("driver {} {cuda}, girih {}", release.unwrap_or_default(), env!("CARGO_PKG_VERSION")))
 }
 
-/// Those of cards of a kind, as they are now.
+/// Measures the profile of the given GPUs now.
 fn measured((name, cards): (&str, &[Cuda]), transport: CardTransport) -> Result<HardwareProfile, PlannerError> {
     let known = HardwareProfile::h200();
-    // Before the cards are ranks of each other.
+    // Measured before the GPUs become ranks.
     let card = kept_card(&cards[0])?;
     let (links, slowdown) = if cards.len() > 1 { links(cards, transport)? } else { (known.links, known.slowdown) };
     tracing::debug!("{} cards by {transport}: products beside exchanges lose {slowdown:.3}, {links:?}", cards.len());
@@ -149,20 +150,20 @@ fn measured((name, cards): (&str, &[Cuda]), transport: CardTransport) -> Result<
     Ok(HardwareProfile { name, card, links, slowdown })
 }
 
-/// What operations of a card of such a kind reach, from the first time that one was met: for all transports and numbers
-/// of cards.
+/// Rates of the operations of a kind of GPU, measured once and kept on disk. They hold for all transports and numbers
+/// of GPUs.
 fn kept_card(cuda: &Cuda) -> Result<CardRates, PlannerError> {
     let measure = || card_rates(cuda, HardwareProfile::h200().card);
     load_or_measure(&format!("{}, a card, {}", cuda.device().name(), software()?), measure)
 }
 
-/// The shortest of some measurements, after one that does not count.
+/// Returns the shortest of [`REPEATS`] measurements, after one warm-up.
 fn shortest(mut measure: impl FnMut() -> Result<f64, ComputeError>) -> Result<f64, ComputeError> {
     measure()?;
     (0..REPEATS).try_fold(f64::INFINITY, |best, _| Ok(best.min(measure()?)))
 }
 
-/// What operations of a card reach; times of sparse products and of launches are the `known` ones.
+/// Measures the rates of a GPU's operations; times of sparse products and of launches are taken from `known`.
 fn card_rates(cuda: &Cuda, known: CardRates) -> Result<CardRates, PlannerError> {
     let ByDtype { f32, bf16 } = flops(cuda)?;
     let flops = ByDtype { f32: DENSE_SHARE * f32, bf16: DENSE_SHARE * bf16 };
@@ -176,11 +177,11 @@ fn card_rates(cuda: &Cuda, known: CardRates) -> Result<CardRates, PlannerError> 
     Ok(with(share))
 }
 
-/// What a card takes for the operations of a session that is shared by `n_ranks`: on the blocks of the graph that each
-/// has by rows, with nodes cut so, and on as many rows as a rank has.
+/// Measures the rates of a GPU for a session that `n_ranks` share: on each rank's blocks of the graph by rows, with
+/// nodes cut as `cuts` says, and on as many rows as a rank has.
 ///
 /// # Errors
-/// When the card fails, or there are fewer nodes than ranks.
+/// When the GPU fails, or there are fewer nodes than ranks.
 pub fn session(
     cuda: &Cuda,
     (dataset, config): (&Dataset, &TrainConfig),
@@ -196,8 +197,9 @@ pub fn session(
     Ok(SessionRates { entries, speed })
 }
 
-/// The columns at which products of a session are timed, ascending: besides the usual ones those of its features, hidden
-/// rows and scores, since narrow rows that are no power of two take longer than lines between the others say.
+/// Widths at which products of a session are timed, in columns, ascending: the usual widths, and those of its
+/// features, hidden rows and scores. Interpolation between the usual widths underestimates narrow rows that are no
+/// power of two.
 fn widths(dataset: &Dataset, config: &TrainConfig) -> Vec<usize> {
     let widest = EntrySeconds::WIDTHS[EntrySeconds::WIDTHS.len() - 1];
     let n_classes = dataset.labels.as_ref().map_or(0, Labels::n_classes);
@@ -206,9 +208,9 @@ fn widths(dataset: &Dataset, config: &TrainConfig) -> Vec<usize> {
     EntrySeconds::WIDTHS.into_iter().chain(own).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// How many times as fast as by the figures of the card a session is on as many nodes as a rank has, without edges: all
-/// that is not a product with the adjacency, in the shapes of the session. 1 for sessions that take no full batches of
-/// dense features.
+/// Measures the speed of a session relative to the rates of the GPU (1.0: as fast). It trains without edges, on as
+/// many nodes as a rank has and in the shapes of the session, so that products with the adjacency are left out.
+/// Returns 1 for sessions without full batches of dense features.
 fn speed(
     cuda: &Cuda,
     (dataset, config): (&Dataset, &TrainConfig),
@@ -236,8 +238,8 @@ fn speed(
     Ok(speed)
 }
 
-/// Where, in a range, rates are such that an epoch is planned to take as long as it does. They grow with what `rates`
-/// is given.
+/// Searches `range` for the argument of `rates` at which the planned epoch takes as long as the measured one. Rates
+/// grow with the argument.
 fn fitted(
     cuda: &Cuda,
     (config, dataset): (&TrainConfig, Dataset),
@@ -252,14 +254,14 @@ fn fitted(
     where_it_takes(measured, range, planned)
 }
 
-/// A network of two layers that reads no graph.
+/// Configuration of a network of two layers that reads no graph.
 fn without_graph(precision: Dtype) -> TrainConfig {
     let usual = TrainConfig::for_model(ModelKind::Mlp);
     let model = ModelConfig { layers: 2, hidden: FEATURES, ..usual.model };
     TrainConfig { model, precision, epochs: EPOCHS, eval_every: EPOCHS, ..usual }
 }
 
-/// Nodes with these labels, and features of such a width; all of them train.
+/// Data set without edges: nodes with these labels and features of the given width. All labelled nodes train.
 fn without_edges(n_features: usize, labels: Labels) -> Result<Dataset, PlannerError> {
     let (failed, n) = (|error: String| PlannerError::Measure(error), labels.n_nodes());
     let graph = Csr::empty(n, n).map_err(|error| failed(error.to_string()))?;
@@ -270,7 +272,7 @@ fn without_edges(n_features: usize, labels: Labels) -> Result<Dataset, PlannerEr
         .map_err(|error| failed(error.to_string()))
 }
 
-/// The shortest epoch of a training.
+/// Seconds of the shortest epoch of a training run.
 fn epoch_seconds(cuda: &Cuda, config: &TrainConfig, dataset: Dataset) -> Result<f64, PlannerError> {
     let mut shortest = f64::INFINITY;
     let mut observe = |event: Event<'_>| {
@@ -283,13 +285,14 @@ fn epoch_seconds(cuda: &Cuda, config: &TrainConfig, dataset: Dataset) -> Result<
     Ok(shortest)
 }
 
-/// Where in a range what is `planned` takes as long as was measured. Plans are shorter at larger numbers.
+/// Searches a range by bisection for the argument at which `planned` returns the measured seconds. `planned`
+/// decreases.
 fn where_it_takes(
     measured: f64,
     (mut low, mut high): (f64, f64),
     planned: impl Fn(f64) -> Result<f64, PlannerError>,
 ) -> Result<f64, PlannerError> {
-    /// Halvings of the range.
+    /// Number of halvings of the range.
     const STEPS: usize = 30;
     for _ in 0..STEPS {
         let middle = (low + high) / 2.0;
@@ -298,7 +301,7 @@ fn where_it_takes(
     Ok(low)
 }
 
-/// Floating-point operations a second of a layer's product with its weight.
+/// Floating-point operations per second of a layer's product with its weight.
 fn flops(cuda: &Cuda) -> Result<ByDtype<f64>, ComputeError> {
     const SHAPE: (usize, usize, usize) = (1 << 18, 512, 256);
     let (rows, inner, cols) = SHAPE;
@@ -312,12 +315,12 @@ fn flops(cuda: &Cuda) -> Result<ByDtype<f64>, ComputeError> {
     Ok(ByDtype { f32: of(Dtype::F32)?, bf16: of(Dtype::Bf16)? })
 }
 
-/// Times of the entries of `graph` in sparse products at some widths, as one card multiplies and as each of `n_ranks`
-/// that hold panels of rows does: of all rows, or of as many as fit into the memory that is free. Of operands of bf16 only
-/// where there are some, stored so or rounded on their way.
+/// Seconds per entry of `graph` in sparse products at some widths: as one GPU multiplies, and as each of `n_ranks`
+/// that hold panels of rows does. Measures all rows, or as many as fit into free memory. bf16 operands are measured
+/// only if the session has any, stored or sent as bf16.
 ///
 /// # Errors
-/// When the card fails, or there are fewer nodes than ranks.
+/// When the GPU fails, or there are fewer nodes than ranks.
 fn entries(
     cuda: &Cuda,
     graph: &Csr,
@@ -352,8 +355,8 @@ fn block(graph: &Csr, rows: &Range<usize>, columns: &Range<usize>) -> Csr {
     graph.block(rows.clone(), columns.clone()).expect("rows and columns of the graph")
 }
 
-/// Of the blocks in a row of them, whose entries are counted, the one with most that is not the own one: of one without
-/// any nothing can be told.
+/// Index of the block with the most entries in a row of blocks, other than the own one. A block without entries gives
+/// no timing.
 fn fullest(own: usize, nnz: &[u64]) -> usize {
     (0..nnz.len()).filter(|&other| other != own).max_by_key(|&other| nnz[other]).expect("other panels")
 }
@@ -362,7 +365,7 @@ fn by_dtype<T>(of: impl Fn(Dtype) -> T) -> ByDtype<T> {
     ByDtype { f32: of(Dtype::F32), bf16: of(Dtype::Bf16) }
 }
 
-/// Those of a matrix, multiplied as blocks of its kind are.
+/// Seconds per entry of a matrix that is multiplied as blocks of `kind` are.
 fn entries_of(
     cuda: &Cuda,
     csr: &Csr,
@@ -372,13 +375,13 @@ fn entries_of(
     let (free, _) = cuda.device().memory().map_err(|error| PlannerError::Measure(error.to_string()))?;
     let fitting = part_that_fits(csr, free / FREE_SHARE);
     let csr = fitting.as_ref().unwrap_or(csr);
-    // With factors of columns, so that the operand is passed over as it is in training on one card.
+    // With scales of columns, so that passes over the operand are as in training on one GPU.
     let norm = if kind == BlockKind::Whole { Norm::Symmetric } else { Norm::None };
     let operand = SparseOperand { csr, scales: csr.scales(norm), symmetric: false, names: None };
     let matrix = cuda.upload_sparse(&operand)?;
     let copied_bytes = 1e9 * cuda.copy_gb_s()?;
     let (rows, operand_rows) = (csr.n_rows(), csr.n_cols());
-    // Results of others' blocks are added to those of the own one.
+    // Results of the blocks of others are accumulated onto the result of the own block.
     let accumulate = matches!(kind, BlockKind::Others | BlockKind::Single);
     let passed_over = kind.operand_passes() * operand_rows + BlockKind::result_passes(accumulate) * rows;
     let at = |cols: usize, dtype: Dtype| -> Result<f64, ComputeError> {
@@ -399,16 +402,17 @@ fn entries_of(
     Ok(entries)
 }
 
-/// What an entry takes of a product with so many, besides `passes` over operand and result
-/// ([`BlockKind::operand_passes`]), in seconds at the rate at which the card copies.
+/// Seconds per entry of a product with `nnz` entries that takes `seconds`. `passes` is the time of the passes over
+/// operand and result ([`BlockKind::operand_passes`]), in seconds at the GPU's copy rate, and is subtracted.
 ///
-/// A tenth of the product is left where these passes would take all of it.
+/// At least a tenth of the product's time is attributed to the entries.
 #[must_use]
 pub fn entry_seconds(seconds: f64, nnz: usize, passes: f64) -> f64 {
     (seconds - passes).max(0.1 * seconds) / nnz.max(1) as f64
 }
 
-/// As many rows from the middle of a graph as fit with operand and result into `bytes`; `None` where all do.
+/// Block of as many rows from the middle of a graph as fit with operand and result into `bytes`; `None` if all rows
+/// fit.
 fn part_that_fits(graph: &Csr, bytes: usize) -> Option<Csr> {
     let widest = EntrySeconds::WIDTHS[EntrySeconds::WIDTHS.len() - 1] * size_of::<f32>();
     let (n, all) = (graph.n_rows(), 2 * widest * (graph.n_rows() + graph.n_cols()) + 16 * graph.nnz());
@@ -422,7 +426,7 @@ fn part_that_fits(graph: &Csr, bytes: usize) -> Option<Csr> {
     Some(graph.block(first..first + n_rows, 0..graph.n_cols()).expect("rows of the graph"))
 }
 
-/// Exchanges between the cards, and what they slow down.
+/// Measures exchanges between the GPUs, and the slowdown of products that overlap with them.
 fn links(cards: &[Cuda], transport: CardTransport) -> Result<(Links, f64), PlannerError> {
     let measured = threads::run(cards.len(), DEADLINE, |world: ThreadRank| -> Result<(Links, f64), CommError> {
         let cuda = &cards[world.transport().rank()];
@@ -433,12 +437,12 @@ fn links(cards: &[Cuda], transport: CardTransport) -> Result<(Links, f64), Plann
     Ok(all[0])
 }
 
-/// The same, as each of the ranks sees it; all wait for each other, so that they see the same but for noise.
+/// As [`links`], on one rank. All ranks wait for each other, so that their results differ by noise only.
 fn links_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<Links, CommError> {
     let (rank, size) = (world.rank(), world.size());
     let failed = |error: ComputeError| CommError::Library { operation: "measuring links", message: error.to_string() };
     let zeros = |rows: usize| cuda.zeros(Shape::new(rows, COLUMNS), Dtype::F32).map_err(failed);
-    // Rates from a small and a large exchange, of which so many bytes count.
+    // Rates from a small and a large exchange; `share` is the factor from bytes of the matrix to bytes that count.
     let rates =
         |share: f64, exchange: &mut dyn FnMut(usize) -> Result<(), CommError>| -> Result<LinkRates, CommError> {
             let mut times = [0.0; 2];
@@ -476,8 +480,9 @@ fn links_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<Links, CommErro
     })
 }
 
-/// The share of its speed that a card loses in sparse products while it exchanges: from these products alone, the
-/// exchange alone, and both, as [`Network::slowdown`](girih_trainer::distributed::Network::slowdown) would have it.
+/// Share of its speed that a GPU loses in sparse products while it exchanges. Computed from the times of the products
+/// alone, the exchange alone, and both, as [`Network::slowdown`](girih_trainer::distributed::Network::slowdown)
+/// defines it.
 fn slowdown_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<f64, CommError> {
     let size = world.size();
     let failed = |error: ComputeError| CommError::Library { operation: "measuring links", message: error.to_string() };
@@ -494,7 +499,7 @@ fn slowdown_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<f64, CommErr
     let one = seconds_of(cuda, world, &mut || product().map_err(comm)).map_err(failed)?;
     let mut exchange = || world.gather_others(&counts, &mine, &mut others);
     let alone = seconds_of(cuda, world, &mut exchange).map_err(failed)?;
-    // Products go on for longer than the exchange, so that all of it is beside them.
+    // Products take longer than the exchange, so that they overlap with all of it.
     let n_products = (2.0 * alone / one).ceil().max(1.0);
     let both = seconds_of(cuda, world, &mut || {
         let pending = world.begin(&mut exchange)?;
@@ -504,12 +509,13 @@ fn slowdown_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<f64, CommErr
     Ok(slowdown(n_products * one, alone, both.map_err(failed)?))
 }
 
-/// What is lost of work, which takes longer than an exchange beside it, as a share of the time of the exchange.
+/// Time that work loses to an exchange that overlaps with it, as a share of the exchange's time. The work takes
+/// longer.
 fn slowdown(work: f64, exchange: f64, both: f64) -> f64 {
     ((both - work) / exchange).clamp(0.0, SLOWDOWN_MAX)
 }
 
-/// A square matrix of so many entries a row, all over its columns.
+/// Square matrix with `degree` entries per row, scattered over its columns; duplicates are dropped.
 fn scattered(n: usize, degree: usize) -> Csr {
     let column = |entry: usize| (entry as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     let mut indices: Vec<NodeId> = (0..n * degree).map(|entry| (column(entry) % n as u64) as NodeId).collect();
@@ -527,9 +533,9 @@ fn scattered(n: usize, degree: usize) -> Csr {
     Csr::new(n, n, indptr, indices, None).expect("ascending columns")
 }
 
-/// What an exchange takes that cards begin together, as they do in training, where products come between exchanges. Of
-/// exchanges that follow each other at once, cards fall out of step, and several copy from one: on four H200 that took
-/// two thirds longer.
+/// Seconds of an exchange that GPUs begin together, as in training, where products come between exchanges. When
+/// exchanges follow each other at once, GPUs drift apart and several copy from one; on four H200 that took two thirds
+/// longer.
 fn seconds_of(
     cuda: &Cuda,
     world: &dyn Collective<Cuda>,
@@ -544,8 +550,8 @@ fn seconds_of(
     Ok((both - meetings).max(0.0))
 }
 
-/// What one of many calls takes of a step that is repeated as training repeats steps: from its second or third time on,
-/// devices need no host for it.
+/// Seconds of one of [`CALLS`] calls within a step that is repeated as in training. After the first steps, the device
+/// replays the step without the host.
 fn repeated(
     cuda: &Cuda,
     world: &dyn Collective<Cuda>,
@@ -610,7 +616,7 @@ mod tests {
         );
     }
 
-    /// What passes reach is what decides how long it takes, and a plan for what they reach finds it again.
+    /// Epoch time depends on the rate of passes, and the fit recovers that rate from a planned time.
     #[test]
     fn epochs_without_a_graph_say_what_passes_reach() {
         let some = without_edges(FEATURES, Labels::Single { n_classes: CLASSES, classes: vec![0; NODES] }).unwrap();

@@ -1,4 +1,4 @@
-//! [`Planner`]: every partition that so many ranks allow, and the quickest that fits.
+//! [`Planner`]: every partition of the given number of ranks, and the fastest that fits.
 
 use std::ops::RangeInclusive;
 
@@ -9,55 +9,55 @@ use serde::Serialize;
 
 use crate::PlannerError;
 
-/// Bytes of a card that NCCL takes for the buffers of its channels, at most.
+/// Upper bound of the bytes that NCCL takes on a GPU for the buffers of its channels.
 pub const EXCHANGE_BYTES: u64 = 1 << 30;
 
-/// Chunks that are planned where there may be several: a quarter of what follows is left with nothing to go on beside
-/// it, and another split of it in two would gain less than the launches and exchanges that it takes.
+/// Number of chunks that is planned where there may be several. The last quarter of the reduction has nothing to
+/// overlap with. More chunks would gain less than their launches and exchanges cost.
 const CHUNKS: usize = 4;
 
-/// Parts in which rows are planned to come where products go on meanwhile: each costs an exchange of its own, and shorter
-/// rows, which are gathered more slowly.
+/// Numbers of parts that are planned for rows whose exchange overlaps with products. Each part costs an exchange of
+/// its own and shorter rows, which are gathered more slowly.
 const PARTS: RangeInclusive<usize> = 1..=4;
 
-/// A session, and how much memory each rank has.
+/// Planner of a session, with the memory of each rank.
 pub struct Planner<'a> {
-    /// What is planned for one partition after the other.
+    /// Dry run of one partition after the other.
     pub ranks: RankPlanner<'a>,
-    /// Bytes that are free for each rank; `None` where nobody knows.
+    /// Free bytes of each rank; `None` if unknown.
     pub free_bytes: Option<u64>,
 }
 
-/// What one partition takes: of each figure, that of the rank which has most of it.
+/// Estimate of one partition. Each number is the maximum over ranks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// How ranks are arranged.
+    /// Arrangement of the ranks.
     #[serde(serialize_with = "as_text")]
     pub grid: ProcessGrid,
-    /// What a step sends.
+    /// Exchange of a step: whole panels or lists of rows.
     #[serde(serialize_with = "as_text")]
     pub exchange: Exchange,
-    /// In which stages rows of other ranks come.
+    /// Stages in which the rows of other ranks arrive.
     #[serde(serialize_with = "as_text")]
     pub stages: Stages,
-    /// In how many chunks products are taken.
+    /// Number of chunks in which products are computed.
     pub chunks: usize,
-    /// Bytes that have to be free.
+    /// Memory that a rank needs, in bytes.
     pub needed_bytes: u64,
-    /// Whether they are.
+    /// Whether `needed_bytes` fit into free memory; true if that is unknown.
     pub fits: bool,
-    /// Milliseconds of an epoch.
+    /// Time of an epoch, in milliseconds.
     pub epoch_ms: f64,
-    /// Milliseconds that it takes at least, however much goes on at once: those of its operations or of its exchanges,
-    /// whichever are more.
+    /// Lower bound of the epoch's time with perfect overlap, in milliseconds: the larger of the times of its
+    /// operations and its exchanges.
     pub bound_ms: f64,
-    /// Milliseconds of it in products with the adjacency.
+    /// Time of an epoch's products with the adjacency, in milliseconds.
     pub product_ms: f64,
-    /// Milliseconds of its exchanges, of which some go on beside products.
+    /// Time of an epoch's exchanges, in milliseconds; some of them overlap with products.
     pub exchange_ms: f64,
-    /// Milliseconds before the first epoch.
+    /// Time before the first epoch, in milliseconds.
     pub prepare_ms: f64,
-    /// Bytes that are sent in an epoch.
+    /// Bytes that a rank sends in an epoch.
     pub sent_bytes: u64,
 }
 
@@ -66,35 +66,35 @@ fn as_text<T: std::fmt::Display, S: serde::Serializer>(value: &T, serializer: S)
 }
 
 impl Estimate {
-    /// Whether this plan comes to another one of fewer parts: no row is wide enough for more.
+    /// Whether this estimate equals one with fewer parts, because no row is wide enough for more.
     fn repeats(&self, fewer: &Self) -> bool {
         let in_parts = |plan: &Self| matches!(plan.stages, Stages::Parts(_));
         in_parts(self) && in_parts(fewer) && Self { stages: fewer.stages, ..self.clone() } == *fewer
     }
 
-    /// How ranks share the work by this plan, all else as in `like`.
+    /// Rank options of this estimate; all other options are taken from `like`.
     #[must_use]
     pub fn options(&self, like: &RankOptions) -> RankOptions {
         RankOptions { grid: self.grid, exchange: self.exchange, stages: self.stages, chunks: self.chunks, ..*like }
     }
 }
 
-/// What all partitions take.
+/// Estimates of all partitions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// In the order of [`grids`]; of each, whole panels first, and of these those that come all at once. Where rows are
-    /// too narrow for more parts, fewer stand for both.
+    /// Estimates in the order of [`grids`]. For each grid, whole panels come first, and among these the ones that
+    /// arrive in one stage. Estimates with more parts than rows are wide enough for are left out.
     pub estimates: Vec<Estimate>,
 }
 
 impl Table {
-    /// The quickest that fits.
+    /// Fastest estimate that fits; `None` if none fits.
     #[must_use]
     pub fn choice(&self) -> Option<&Estimate> {
         self.choice_of(|_| true)
     }
 
-    /// The quickest that fits, of those that `may` be chosen; of those that take the same to a nanosecond the first.
+    /// Fastest estimate that fits and that `may` accepts; the first of those with equal times to a nanosecond.
     #[must_use]
     pub fn choice_of(&self, may: impl Fn(&Estimate) -> bool) -> Option<&Estimate> {
         let nanoseconds = |plan: &Estimate| (1e6 * plan.epoch_ms).round();
@@ -102,18 +102,18 @@ impl Table {
         fitting.min_by(|a, b| nanoseconds(a).total_cmp(&nanoseconds(b)))
     }
 
-    /// The one that needs least memory.
+    /// Estimate that needs the least memory.
     ///
     /// # Panics
-    /// When there are none; any number of ranks allows one.
+    /// When there are no estimates; any number of ranks allows one.
     #[must_use]
     pub fn smallest(&self) -> &Estimate {
         self.estimates.iter().min_by_key(|plan| plan.needed_bytes).expect("1d takes any number of ranks")
     }
 }
 
-/// All arrangements of so many ranks: 1d, 1.5d with every number of replicas that divides them, 2d where they form a
-/// square, 3d where they form a cube.
+/// All grids of `ranks` ranks: 1d, 1.5d with every number of replicas that divides `ranks`, 2d if they form a square,
+/// 3d if they form a cube.
 #[must_use]
 pub fn grids(ranks: usize) -> Vec<ProcessGrid> {
     let grid = |scheme, replication| ProcessGrid::new(scheme, ranks, replication).ok();
@@ -124,18 +124,19 @@ pub fn grids(ranks: usize) -> Vec<ProcessGrid> {
 }
 
 impl Planner<'_> {
-    /// What every partition of as many ranks as `like` has takes, with whole panels and with lists of rows, which come
-    /// all at once, in parts, in turns or step by step, and where sums or slices follow, with these in one piece or under
-    /// the products. Nodes are cut and rows travel as in `like`.
+    /// Estimates every partition over the number of ranks of `like`. It tries whole panels and lists of rows, which
+    /// arrive in one stage, in parts, in turns or step by step. Where a reduction or slices follow the products, it
+    /// tries them after the products and overlapped with them, in chunks. The cuts of nodes and the wire format are
+    /// those of `like`.
     ///
     /// # Errors
-    /// When the session is refused, or there are fewer nodes than ranks.
+    /// When the trainer refuses the session, or there are fewer nodes than ranks.
     pub fn table(&self, like: &RankOptions) -> Result<Table, PlannerError> {
         Ok(Self::tables(std::slice::from_ref(self), like)?.remove(0))
     }
 
-    /// The [`table`](Self::table) of each of some planners of one session, which differ in devices and links: what ranks
-    /// hold and send is counted once for all of them.
+    /// Returns the [`table`](Self::table) of each planner. The planners have one session, and differ in devices and
+    /// links; memory and traffic of ranks are counted once for all of them.
     ///
     /// # Errors
     /// As [`table`](Self::table).
@@ -159,23 +160,23 @@ impl Planner<'_> {
         Ok(tables)
     }
 
-    /// In which stages rows come, and in how many chunks products are taken: in parts, in turns and in chunks where
-    /// products go on beside what comes for them and what follows them.
+    /// Stages of rows and numbers of chunks to try. Parts, turns and chunks are tried only where exchanges overlap
+    /// with products.
     fn ways(&self, grid: &ProcessGrid) -> Vec<(Stages, usize)> {
         let overlaps = self.ranks.network.overlaps;
         let parts = if overlaps && grid.side() > 1 { PARTS } else { 1..=1 };
         let in_parts = parts.map(|n| (Stages::Parts(n), 1));
         let stepwise = (grid.steps() > 1).then_some((Stages::Steps, 1));
-        // Of two members each gets the panel of the other, at once.
+        // In a group of two, each member gets the panel of the other in one exchange.
         let in_turns = (overlaps && grid.side() > 2).then_some((Stages::Turns, 1));
         let chunked = (overlaps && grid.scheme() != Scheme::OneD).then_some((Stages::Parts(1), CHUNKS));
         in_parts.chain(in_turns).chain(stepwise).chain(chunked).collect()
     }
 
-    /// What ranks take that share the work so.
+    /// Estimates one partition by a dry run.
     ///
     /// # Errors
-    /// When the session is refused, or there are fewer nodes than ranks.
+    /// When the trainer refuses the session, or there are fewer nodes than ranks.
     pub fn estimate(&self, ranks: &RankOptions) -> Result<Estimate, TrainError> {
         let plans = self.ranks.plan(ranks)?;
         let RankOptions { grid, exchange, stages, chunks, .. } = *ranks;
@@ -198,7 +199,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Bytes that have to be free for the rank that needs most, where ranks train on mini-batches and each hold a
+    /// Bytes that the rank with the largest need must have free, where ranks train on mini-batches and each holds a
     /// patch.
     ///
     /// # Errors

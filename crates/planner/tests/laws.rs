@@ -1,5 +1,5 @@
-//! Laws of plans for ranks: they are those of one device where there is one rank, grow with what is trained, and the
-//! choice is the quickest that fits.
+//! Laws of plans for ranks. With one rank they equal the plan of one device. They grow with the work, and the choice
+//! is the fastest that fits.
 
 use std::time::Duration;
 
@@ -71,10 +71,10 @@ fn one_rank_takes_what_one_device_takes() {
     let [only] = &table.estimates[..] else { panic!("one rank has one partition: {table:?}") };
     let alone = alone(&gcn());
     let ratio = only.epoch_ms / (1e3 * alone.epoch_seconds);
-    // A rank weighs its share of the loss, which is a pass over gradients of logits.
+    // A rank weighs its share of the loss, which takes a pass over the gradients of logits.
     assert!((0.99..1.15).contains(&ratio), "{ratio}");
     assert_eq!((only.exchange_ms, only.sent_bytes), (0.0, 0));
-    // A rank has its blocks of the transpose, too, where one device knows that the adjacency is its own.
+    // A rank stores its blocks of the transpose too; one device knows that its adjacency is symmetric.
     let ratio = only.needed_bytes as f64 / alone.device_bytes() as f64;
     assert!((0.95..1.5).contains(&ratio), "{ratio}");
 }
@@ -102,16 +102,16 @@ fn rows_come_at_once_in_parts_in_turns_or_step_by_step_and_products_in_chunks_wh
     let of = |ways: &[(&str, usize)]| -> Vec<(String, usize)> {
         ways.iter().map(|&(stages, chunks)| (stages.to_owned(), chunks)).collect()
     };
-    // Rows of 40 columns come in two parts at most, of whole lines of memory.
+    // Rows of 40 columns arrive in at most two parts, since parts are whole cache lines.
     assert_eq!(ways(&of_8, Scheme::OneD, 1), of(&[("1", 1), ("2", 1), ("turns", 1), ("steps", 1)]));
     let all = of(&[("1", 1), ("2", 1), ("turns", 1), ("steps", 1), ("1", 4)]);
     assert_eq!(ways(&of_8, Scheme::OneAndHalfD, 2), all);
     let wide = TrainConfig { model: ModelConfig { hidden: 256, layers: 3, ..gcn().model }, ..gcn() };
     let in_parts = of(&[("1", 1), ("2", 1), ("3", 1), ("4", 1), ("turns", 1), ("steps", 1)]);
     assert_eq!(ways(&table(&wide, &SIZES, 8, None), Scheme::OneD, 1), in_parts);
-    // In a group of two each gets the panel of the other, at once.
+    // In a group of two, each member gets the panel of the other in one exchange.
     assert_eq!(ways(&of_8, Scheme::ThreeD, 1), of(&[("1", 1), ("2", 1), ("steps", 1), ("1", 4)]));
-    // Of four replicas each has a step alone.
+    // With four replicas, each has a single step.
     assert_eq!(ways(&of_8, Scheme::OneAndHalfD, 4), of(&[("1", 1), ("2", 1), ("1", 4)]));
     assert_eq!(ways(&table(&gcn(), &SIZES, 1, None), Scheme::OneD, 1), of(&[("1", 1)]));
     let chosen = of_8.choice().unwrap();
@@ -141,7 +141,7 @@ fn planners_that_share_counts_plan_what_each_does() {
     }
 }
 
-/// Edges of which most lead to few nodes, and more of these to the first ranks' than to the last.
+/// Skewed graph: most edges lead to few nodes, and the first ranks own more of these than the last.
 fn skewed(n: usize) -> Csr {
     let ids = |row: usize| (0..n).filter(move |&column| (row * 31 + column * 17).is_multiple_of(3 + column / 8));
     let mut indptr = vec![0];
@@ -177,7 +177,7 @@ fn what_was_counted_for_one_partition_changes_no_other() {
 
 #[test]
 fn bytes_are_those_of_block_plans() {
-    // Two products each way of 40 columns, of which one rank of four sends its quarter to three others; and sums of
+    // Two products each way of 40 columns, for which one rank of four sends its quarter to three others; and sums of
     // gradients.
     let plan = table(&gcn(), &SIZES, 4, None);
     let sent = of(&plan, Scheme::OneD, 1, Exchange::Dense).sent_bytes as f64;
@@ -215,7 +215,7 @@ fn the_choice_is_the_quickest_that_fits() {
     by_time.sort_by(|a, b| a.epoch_ms.total_cmp(&b.epoch_ms));
     let how = |plan: &Estimate| (plan.grid, plan.exchange, plan.stages, plan.chunks);
     assert_eq!(all.choice().map(how), Some(how(by_time[0])));
-    // A byte less than the quickest needs, and the choice is the next one that needs no more than is left.
+    // With one byte less than the fastest needs, the choice is the next one that fits into the rest.
     let free = by_time[0].needed_bytes - 1;
     let next = by_time.iter().find(|plan| plan.needed_bytes <= free).expect("another one is smaller");
     assert_eq!(table(&gcn(), &SIZES, 16, Some(free)).choice().map(how), Some(how(next)));
@@ -241,7 +241,7 @@ fn each_rank_computes_with_what_is_its_own() {
     let (config, usual) = (gcn(), HardwareProfile::h200());
     let graph = SymbolicGraph::even(&config, &SIZES).unwrap();
     let slower = CardRates { stream_bytes: usual.card.stream_bytes / 4.0, ..usual.card };
-    // All panels come at once, so that ranks do alike.
+    // All panels arrive in one stage, so that ranks do the same work.
     let at_once = RankOptions { stages: Stages::Parts(1), ..by_rows(2) };
     let epoch_ms = |cards: &[CardRates]| {
         let devices: Vec<PlanDevice> = cards.iter().map(|&card| PlanDevice::Card(Some(card))).collect();
@@ -252,7 +252,7 @@ fn each_rank_computes_with_what_is_its_own() {
     assert_eq!([epoch_ms(&[usual.card, slower]), epoch_ms(&[slower, usual.card])], [slow, slow], "the slowest decides");
 }
 
-/// Products in `f32` take several times as long on cards: of what is stored in bf16 ranks make none.
+/// Products in `f32` take several times as long on GPUs. Ranks compute none of them on operands stored as bf16.
 #[test]
 fn ranks_multiply_in_the_precision_they_store() {
     use ModelKind::{Appnp, Gat, Gatv2, Gcn, Gin, Ngcn, Sage, Sgc};
@@ -276,7 +276,7 @@ fn ranks_multiply_in_the_precision_they_store() {
     }
 }
 
-/// Of more than two ranks turns multiply one other's block at a time, and bring its rows over the link of a pair.
+/// With more than two ranks, turns multiply one block of others at a time and bring its rows over the link of a pair.
 #[test]
 fn turns_take_what_single_others_and_pairs_of_ranks_do() {
     let (config, usual) = (gcn(), HardwareProfile::h200());
@@ -329,7 +329,7 @@ fn what_ranks_do_not_share_is_refused() {
 
 #[test]
 fn every_partition_multiplies_somewhere() {
-    // Where all ranks have what one of them multiplies, the others take as long and multiply nothing.
+    // With four replicas (1.5d), one rank multiplies all and the others nothing; times are maxima over ranks.
     let table = table(&gcn(), &SIZES, 4, None);
     for plan in &table.estimates {
         assert!(plan.product_ms > 0.0 && plan.product_ms <= plan.bound_ms, "{plan:?}");

@@ -23,7 +23,8 @@ pub struct Bias {
 impl Bias {
     /// Takes the weights of the graph itself; a graph without weights gives equal ones.
     ///
-    /// # Errors When a weight is negative.
+    /// # Errors
+    /// When a weight is negative.
     pub fn of(graph: &Csr) -> Result<Self, SampleError> {
         match graph.values() {
             Some(weights) => Self::new(graph, weights),
@@ -33,7 +34,9 @@ impl Bias {
 
     /// Takes a weight for each entry of `graph`; entries with weight zero are never drawn.
     ///
-    /// # Errors When the number of weights differs from the number of entries, or a weight is negative, infinite or not a number.
+    /// # Errors
+    /// When the number of weights differs from the number of entries, or a weight is negative, infinite or not a
+    /// number.
     pub fn new(graph: &Csr, weights: &[f32]) -> Result<Self, SampleError> {
         if weights.len() != graph.nnz() {
             return Err(SampleError::invalid(format!(

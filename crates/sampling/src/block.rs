@@ -73,7 +73,8 @@ impl Block {
 
     /// Global id of the node that an entry of `indices` stands for.
     ///
-    /// # Panics When columns are local and `column` is not below their number.
+    /// # Panics
+    /// When columns are local and `column` is not below their number.
     #[must_use]
     pub fn node_of_column(&self, column: NodeId) -> NodeId {
         match self.columns {
@@ -86,7 +87,8 @@ impl Block {
     /// that a row lists several times becomes one entry: the sum of its edges' weights or, without weights, their
     /// number.
     ///
-    /// # Errors When the block's arrays were changed and no longer form a matrix.
+    /// # Errors
+    /// When the block's arrays were changed and no longer form a matrix.
     pub fn to_csr(&self) -> Result<Csr, FormatError> {
         let (mut indptr, mut indices, mut values) = (vec![0u64], Vec::with_capacity(self.n_edges()), Vec::new());
         let mut row = Vec::new();
@@ -188,7 +190,8 @@ impl MiniBatch {
     /// Restricts the batch to some of its seeds, given by their positions: equal rows, for these nodes alone. Ranks
     /// use it to divide a batch whose layers are drawn for all of its seeds together.
     ///
-    /// # Panics When the batch has fewer seeds.
+    /// # Panics
+    /// When the batch has fewer seeds.
     #[must_use]
     pub fn of_seeds(&self, seeds: Range<usize>) -> Self {
         assert!(seeds.end <= self.seeds().len(), "seeds {seeds:?} of {}", self.seeds().len());

@@ -37,7 +37,8 @@ pub struct ClusterSampler {
 impl ClusterSampler {
     /// Makes a sampler from the cluster of every node, as a partitioner or a community order gives it.
     ///
-    /// # Errors When a cluster id is not below `n_clusters`, or `clusters_per_batch` is zero.
+    /// # Errors
+    /// When a cluster id is not below `n_clusters`, or `clusters_per_batch` is zero.
     pub fn new(cluster_of: &[u32], n_clusters: usize, clusters_per_batch: usize) -> Result<Self, SampleError> {
         if clusters_per_batch == 0 {
             return Err(SampleError::invalid("batches of 0 clusters; give at least 1 cluster a batch"));
@@ -57,7 +58,8 @@ impl ClusterSampler {
 
     /// Clusters of a batch, in the order drawn.
     ///
-    /// # Errors When the batch number is not below the number of batches of an epoch.
+    /// # Errors
+    /// When the batch number is not below the number of batches of an epoch.
     pub fn clusters(&self, key: DrawKey) -> Result<Vec<u32>, SampleError> {
         let mut order: Vec<u32> = (0..self.clusters.len() as u32).collect();
         epoch_order(&mut order, key.seed, key.epoch);

@@ -37,7 +37,8 @@ impl FanOut {
 
     /// Makes a fan-out of the given hops, from the seeds outward.
     ///
-    /// # Errors When there is no hop, or a hop asks for no neighbours or for more than [`FanOut::MAX`].
+    /// # Errors
+    /// When there is no hop, or a hop asks for no neighbours or for more than [`FanOut::MAX`].
     pub fn new(hops: impl Into<Vec<Neighbors>>) -> Result<Self, SampleError> {
         let hops = hops.into();
         if hops.is_empty() {
@@ -62,7 +63,8 @@ impl FanOut {
 
     /// Checks that there is a hop for each of `n_layers` layers.
     ///
-    /// # Errors When there are more or fewer hops.
+    /// # Errors
+    /// When there are more or fewer hops.
     pub fn check_layers(&self, n_layers: usize) -> Result<(), SampleError> {
         if self.hops.len() == n_layers {
             return Ok(());

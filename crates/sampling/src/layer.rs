@@ -54,7 +54,8 @@ impl LayerSampler {
     /// the mean over neighbours (Chen et al., FastGCN, ICLR 2018, section 3.1). Draws of nodes that are no
     /// destination's neighbour are lost.
     ///
-    /// # Errors When the graph is not an adjacency.
+    /// # Errors
+    /// When the graph is not an adjacency.
     pub fn fast_gcn(graph: &Csr, sizes: FanOut, replace: bool) -> Result<Self, SampleError> {
         check_graph(graph)?;
         let chances = Chances::of_columns(graph);

@@ -61,7 +61,8 @@ impl EpochPlan {
 
     /// Seeds of a batch.
     ///
-    /// # Panics When `batch` is not below the number of batches.
+    /// # Panics
+    /// When `batch` is not below the number of batches.
     #[must_use]
     pub fn seeds(&self, batch: usize) -> &[NodeId] {
         assert!(batch < self.n_batches(), "batch {batch} of {}", self.n_batches());
@@ -108,7 +109,9 @@ impl<'g, S: Sampler> Loader<'g, S> {
     /// Makes a loader of batches for `seeds`, such as the training nodes of a split. A batch size above the number of
     /// seeds gives one batch of all of them.
     ///
-    /// # Errors When a seed is not a node of the graph or is listed twice, the batch size is zero, there would be more than 2³² batches, or none because the only one is left out.
+    /// # Errors
+    /// When a seed is not a node of the graph or is listed twice, the batch size is zero, there would be more than
+    /// 2³² batches, or none because the only one is left out.
     pub fn new(graph: &'g Csr, sampler: S, seeds: Vec<NodeId>, options: LoaderOptions) -> Result<Self, SampleError> {
         check_graph(graph)?;
         check_seeds(graph.n_rows(), &seeds, &mut NodeSet::default())?;
@@ -172,7 +175,8 @@ pub struct Epoch<'l, S> {
 impl<S: Sampler> Epoch<'_, S> {
     /// Restricts the epoch to some of its batches, such as the remaining ones after a stop.
     ///
-    /// # Panics When the range ends beyond the batches of the epoch.
+    /// # Panics
+    /// When the range ends beyond the batches of the epoch.
     #[must_use]
     pub fn batches(self, batches: Range<usize>) -> Self {
         let n_batches = self.plan.n_batches();

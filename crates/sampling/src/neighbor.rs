@@ -75,7 +75,8 @@ pub struct NeighborSampler {
 impl NeighborSampler {
     /// Makes a sampler that draws all neighbours with equal chances.
     ///
-    /// # Errors When `options` ask for ranks with new nodes as first seen, or for LABOR with replacement.
+    /// # Errors
+    /// When `options` ask for ranks with new nodes as first seen, or for LABOR with replacement.
     pub fn new(fan_out: FanOut, options: NeighborOptions) -> Result<Self, SampleError> {
         if options.relabel == Relabel::Rank && options.new_nodes == NewNodes::FirstSeen {
             return Err(SampleError::invalid(
@@ -140,7 +141,8 @@ impl NeighborSampler {
     /// As [`Sampler::sample_into`], but with draws from a topology. Weights belong to the topology: this sampler must
     /// have none.
     ///
-    /// # Errors As [`Sampler::sample_into`], and those of the topology; when this sampler has weights.
+    /// # Errors
+    /// As [`Sampler::sample_into`], and those of the topology; when this sampler has weights.
     pub fn sample_from<T: Topology>(
         &self,
         topology: &mut T,

@@ -8,9 +8,9 @@ use crate::draw::{self, Drawn, Rule};
 use crate::key::Scheme;
 use crate::{Bias, DrawScratch, DrawnHop, Draws, ExcludedEdges, Hop, NodeId, SampleError};
 
-/// Consecutive nodes of a graph with all edges that end in them; a whole graph is one, too. Ids of nodes and edges are
-/// those of the whole graph, and so is everything that is drawn: a node draws the same from a patch as from the whole
-/// (Cai et al., DSP, PPoPP 2023, section 4).
+/// Consecutive nodes of a graph with all edges that end in them; a whole graph is a patch as well. Node and edge ids
+/// are those of the whole graph. Draws are equal too: a node draws from a patch as it draws from the whole graph (Cai
+/// et al., DSP, PPoPP 2023, section 4).
 #[derive(Clone, Copy, Debug)]
 pub struct Patch<'g> {
     rows: &'g Csr,
@@ -19,16 +19,16 @@ pub struct Patch<'g> {
 }
 
 impl<'g> Patch<'g> {
-    /// All of a graph.
+    /// Makes the patch of a whole graph.
     pub(crate) fn whole(graph: &'g Csr) -> Self {
         Self { rows: graph, first_node: 0, first_edge: 0 }
     }
 
-    /// Some rows of a graph: `first_node` is the node of the first of them, `first_edge` how many edges the rows before
-    /// have. Columns are nodes of the whole graph.
+    /// Makes a patch of some rows of a graph. `first_node` is the node of the first row; `first_edge` is the number
+    /// of edges of all earlier rows. Columns are nodes of the whole graph.
     ///
     /// # Errors
-    /// When the graph has fewer nodes than that.
+    /// When the rows end beyond the nodes of the whole graph.
     pub fn new(rows: &'g Csr, first_node: NodeId, first_edge: u64) -> Result<Self, SampleError> {
         let (end, n_nodes) = (first_node as usize + rows.n_rows(), rows.n_cols());
         if end > n_nodes {
@@ -39,7 +39,7 @@ impl<'g> Patch<'g> {
         Ok(Self { rows, first_node, first_edge })
     }
 
-    /// The nodes whose edges are here.
+    /// Nodes whose edges the patch holds.
     #[must_use]
     pub fn nodes(self) -> Range<NodeId> {
         self.first_node..self.first_node + self.rows.n_rows() as NodeId
@@ -51,15 +51,15 @@ impl<'g> Patch<'g> {
         self.rows.n_cols()
     }
 
-    /// What a hop draws for the nodes of its frontier, all of them nodes of this patch, in their order. Draws [per
-    /// layer] take the shares of the nodes, which [`Hop::shares`] finds from the [weights](Self::row_weights) of all
-    /// nodes of the hop.
+    /// Draws for the nodes of a hop's frontier, in their order; all of them are nodes of this patch. Draws [per
+    /// layer] need the shares of the nodes. [`Hop::shares`] computes them from the [weights](Self::row_weights) of
+    /// all nodes of the hop.
     ///
     /// [per layer]: Draws::PerLayer
     ///
     /// # Errors
-    /// When a node is none of this patch, shares are not as many as nodes where there have to be some, the weights are
-    /// not those of its edges, or LABOR is to draw by weights.
+    /// When a node is outside this patch, or the number of shares is wrong. When the weights are not those of the
+    /// patch's edges, or LABOR is to draw by weights.
     pub fn draw(
         self,
         hop: &Hop<'_>,
@@ -90,8 +90,8 @@ impl<'g> Patch<'g> {
         Ok(())
     }
 
-    /// The weights of the edges of each node of a hop's frontier, or how many they are: what [`Hop::shares`] divides
-    /// draws by.
+    /// Sum of the weights of each frontier node's edges, or their number without weights. [`Hop::shares`] divides
+    /// draws in proportion to it.
     ///
     /// # Errors
     /// As [`draw`](Self::draw).
@@ -101,7 +101,7 @@ impl<'g> Patch<'g> {
         Ok(draw::row_weights(self, hop.frontier, hop.rule(bias, &excluded)))
     }
 
-    /// Checks that nodes are of this patch, and weights those of its edges.
+    /// Checks that nodes belong to this patch, and weights to its edges.
     fn check(self, nodes: &[NodeId], bias: Option<&Bias>) -> Result<(), SampleError> {
         crate::sampler::check_bias(bias, self.rows)?;
         let own = self.nodes();
@@ -114,35 +114,35 @@ impl<'g> Patch<'g> {
         }
     }
 
-    /// The rows that are here.
+    /// Rows of the patch.
     pub(crate) fn rows(self) -> &'g Csr {
         self.rows
     }
 
-    /// Whether the edges of a node are here.
+    /// Whether the patch holds the edges of a node.
     pub(crate) fn contains(self, node: NodeId) -> bool {
         node >= self.first_node && self.row(node) < self.rows.n_rows()
     }
 
-    /// Which of the rows is that of a node of this patch.
+    /// Local row of a node of this patch.
     #[inline(always)]
     pub(crate) fn row(self, node: NodeId) -> usize {
         (node - self.first_node) as usize
     }
 
-    /// Where the edges of a node of this patch lie in `rows`.
+    /// Range of the edges of a node of this patch in `rows`.
     #[inline(always)]
     pub(crate) fn row_range(self, node: NodeId) -> Range<usize> {
         self.rows.row_range(self.row(node))
     }
 
-    /// The id of the edge at a place in `rows`.
+    /// Global id of the edge at position `place` of `rows`.
     #[inline(always)]
     pub(crate) fn edge(self, place: usize) -> u64 {
         self.first_edge + place as u64
     }
 
-    /// The ids of the edges at some places.
+    /// Global ids of the edges at some positions of `rows`.
     #[inline(always)]
     pub(crate) fn edges(self, range: &Range<usize>) -> Range<u64> {
         self.edge(range.start)..self.edge(range.end)
@@ -155,7 +155,7 @@ impl<'a> Hop<'a> {
     }
 }
 
-/// Why LABOR does not draw by weights.
+/// Error of LABOR with weighted edges.
 pub(crate) fn labor_with_weights() -> SampleError {
     SampleError::invalid("LABOR draws edges without weights; leave weights out, or draw per node or layer")
 }

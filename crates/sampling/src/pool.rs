@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Memory of batches, one for each that is in use at a time.
+/// Pool of batch memory; it grows to the number of batches in use at a time.
 #[derive(Debug)]
 pub(crate) struct Pool<T>(Mutex<Vec<T>>);
 
@@ -13,7 +13,7 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// Lends memory to `work`: that of an earlier batch, or a `new` one.
+    /// Lends memory to `work`: the memory of an earlier batch, or a `new` one.
     pub(crate) fn with<R>(&self, new: impl FnOnce() -> T, work: impl FnOnce(&mut T) -> R) -> R {
         let lent = self.free().pop();
         let mut lent = lent.unwrap_or_else(new);
@@ -22,7 +22,7 @@ impl<T> Pool<T> {
         result
     }
 
-    /// Memory of an earlier batch, or new one, until it is given back.
+    /// Takes memory of an earlier batch, or new memory, until it is given back.
     pub(crate) fn take(&self) -> T
     where
         T: Default,
@@ -36,7 +36,7 @@ impl<T> Pool<T> {
     }
 
     fn free(&self) -> MutexGuard<'_, Vec<T>> {
-        // A poisoned lock means that a thread panicked between two of these lines; what is here is sound.
+        // A poisoned lock means that a thread panicked between two of these lines; the list is still sound.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! [`Epoch::prefetch`]: batches that threads sample ahead of whoever reads them.
+//! [`Epoch::prefetch`]: batches that threads sample ahead of their consumer.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use crate::pool::Pool;
 use crate::{Epoch, MiniBatch, SampleError, Sampler};
 
 impl<'l, S: Sampler> Epoch<'l, S> {
-    /// The same batches in the same order, sampled ahead by the threads of `stage`, of which each makes whole batches.
+    /// Samples the epoch's batches ahead, in order, on the threads of `stage`. Each thread makes whole batches.
     ///
-    /// `stage` says how many threads there are and how many batches may wait for the reader: as many as there are
-    /// threads or twice that. What comes back is a [`Pipeline`] that has not been started: further stages, such as
-    /// gathering features, may follow. Dropping its items stops all threads; a failure takes the place of its batch and
-    /// ends them, too, and counts batches from the first that this epoch still has. Memory of batches that were read is
-    /// used again.
+    /// `stage` sets the number of threads, and the number of batches that may wait for the consumer: as many as there
+    /// are threads, or twice that. The result is a [`Pipeline`] that has not been started, so further stages, such as
+    /// gathering features, may follow. Dropping its items stops all threads. A failure takes the place of its batch
+    /// and stops all threads as well; its batch number counts from the first remaining batch of this epoch. Memory of
+    /// consumed batches is reused.
     ///
     /// ```
     /// use girih_graph_format::Csr;
@@ -41,8 +41,9 @@ impl<'l, S: Sampler> Epoch<'l, S> {
         self.prefetch_with(stage, || Ok)
     }
 
-    /// As [`prefetch`](Self::prefetch), and the thread that sampled a batch makes something of it at once, while it is
-    /// in that core's caches: `make` runs once on each thread, and returns what the thread applies to its batches.
+    /// As [`prefetch`](Self::prefetch), but the thread that sampled a batch also transforms it at once, while it is
+    /// in that core's caches. `make` runs once on each thread, and returns the function that the thread applies to
+    /// its batches.
     pub fn prefetch_with<T, W>(
         self,
         stage: impl Into<Stage>,
@@ -67,7 +68,7 @@ impl<'l, S: Sampler> Epoch<'l, S> {
     }
 }
 
-/// A [`MiniBatch`] that was sampled ahead. Its memory goes back to the loader when it is dropped.
+/// [`MiniBatch`] that was sampled ahead. Its memory goes back to the loader when it is dropped.
 #[derive(Debug)]
 pub struct Prefetched<'l> {
     batch: MiniBatch,
@@ -77,13 +78,13 @@ pub struct Prefetched<'l> {
 }
 
 impl Prefetched<'_> {
-    /// Which batch of its epoch this is, as the [`EpochPlan`](crate::EpochPlan) counts.
+    /// Number of the batch in its epoch, as the [`EpochPlan`](crate::EpochPlan) counts.
     #[must_use]
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// How long sampling it took, by the clock.
+    /// Wall-clock time of sampling the batch.
     #[must_use]
     pub fn took(&self) -> Duration {
         self.took

@@ -5,24 +5,24 @@ use girih_graph_format::Csr;
 use crate::relabel::NodeSet;
 use crate::{Bias, DrawKey, MiniBatch, NodeId, SampleError};
 
-/// A way to choose which part of a graph a training step reads.
+/// Sampler of the part of a graph that a training step reads.
 ///
-/// A mini-batch is a pure function of graph, seeds and key: the same on any number of threads, in any order of batches.
+/// A mini-batch is a pure function of graph, seeds and key: equal on any number of threads, in any order of batches.
 pub trait Sampler: Send + Sync {
-    /// Blocks for `seeds`, one for each layer. A seed without neighbours keeps its row, which is empty.
+    /// Samples blocks for `seeds`, one for each layer. A seed without neighbours keeps its row, which is empty.
     ///
     /// # Errors
-    /// When the graph is no adjacency, a seed is not one of its nodes or is listed twice.
+    /// When the graph is not an adjacency, a seed is not one of its nodes or is listed twice.
     fn sample(&self, graph: &Csr, seeds: &[NodeId], key: DrawKey) -> Result<MiniBatch, SampleError> {
         let mut batch = MiniBatch::default();
         self.sample_into(graph, seeds, key, &mut batch)?;
         Ok(batch)
     }
 
-    /// As [`sample`](Self::sample), into the memory of an earlier batch, whose content is lost.
+    /// As [`sample`](Self::sample), but into the memory of an earlier batch, whose content is lost.
     ///
     /// # Errors
-    /// As [`sample`](Self::sample); `batch` is then of no use but its memory.
+    /// As [`sample`](Self::sample); the content of `batch` is then unspecified, and its memory can be reused.
     fn sample_into(
         &self,
         graph: &Csr,
@@ -44,7 +44,7 @@ impl<S: Sampler + ?Sized> Sampler for Box<S> {
     }
 }
 
-/// Checks that rows and columns are the same nodes.
+/// Checks that a graph is square, so that rows and columns are nodes of one set.
 pub(crate) fn check_graph(graph: &Csr) -> Result<(), SampleError> {
     if graph.is_square() {
         return Ok(());
@@ -56,7 +56,7 @@ pub(crate) fn check_graph(graph: &Csr) -> Result<(), SampleError> {
     )))
 }
 
-/// Checks that a graph is an adjacency of the nodes that a sampler was made for.
+/// Checks that a graph is an adjacency with `n_nodes` nodes, as the sampler expects.
 pub(crate) fn check_nodes(graph: &Csr, n_nodes: usize) -> Result<(), SampleError> {
     check_graph(graph)?;
     if graph.n_rows() == n_nodes {
@@ -68,7 +68,7 @@ pub(crate) fn check_nodes(graph: &Csr, n_nodes: usize) -> Result<(), SampleError
     )))
 }
 
-/// Checks that weights, if any, are those of a graph.
+/// Checks that weights, if any, belong to a graph.
 pub(crate) fn check_bias(bias: Option<&Bias>, graph: &Csr) -> Result<(), SampleError> {
     match bias {
         Some(bias) if bias.n_edges() != graph.nnz() => Err(SampleError::invalid(format!(
@@ -80,12 +80,12 @@ pub(crate) fn check_bias(bias: Option<&Bias>, graph: &Csr) -> Result<(), SampleE
     }
 }
 
-/// Checks that seeds are nodes of a graph of `n_nodes`, each of them once; `seen` is memory.
+/// Checks that seeds are nodes of a graph of `n_nodes`, each listed once; `seen` is scratch memory.
 pub(crate) fn check_seeds(n_nodes: usize, seeds: &[NodeId], seen: &mut NodeSet) -> Result<(), SampleError> {
     check_listed("seed", n_nodes, seeds, seen)
 }
 
-/// Checks a list of nodes of a graph of `n_nodes`, each of them once; errors call one of them `what`.
+/// Checks a list of nodes of a graph of `n_nodes`, each listed once; error messages call a node `what`.
 pub(crate) fn check_listed(
     what: &str,
     n_nodes: usize,

@@ -1,4 +1,4 @@
-//! [`Subgraph`]: some nodes and the edges among them, on which every layer is computed.
+//! [`Subgraph`]: some nodes and the edges among them, shared by all layers.
 //!
 //! ```text
 //! layers of a MiniBatch        layers on a Subgraph
@@ -13,17 +13,17 @@ use crate::relabel::{NodeSet, RankTable};
 use crate::sampler::{check_graph, check_listed};
 use crate::{Block, Columns, DrawKey, MiniBatch, NodeId, SampleError};
 
-/// Some nodes of a graph and edges among them: what a training step reads when its layers share one graph.
+/// Some nodes of a graph and edges among them: the input of a training step whose layers share one graph.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Subgraph {
-    /// A block whose sources are its destinations: row and column `i` are `nodes[i]`. Edge ids are always kept.
+    /// Block whose sources are its destinations: row and column `i` are `nodes[i]`. Edge ids are always kept.
     pub block: Block,
-    /// What the loss of each node counts; empty where all count alike.
+    /// Weight of each node in the loss; empty where all count alike.
     pub loss_weights: Vec<f32>,
 }
 
 impl Subgraph {
-    /// All edges among `nodes`, whose order gives local ids. Edges of a row keep the order that they have in the graph.
+    /// Takes all edges among `nodes`, whose order gives local ids. Edges of a row keep their order in the graph.
     ///
     /// ```
     /// use girih_graph_format::{Coo, Duplicates};
@@ -38,7 +38,7 @@ impl Subgraph {
     /// ```
     ///
     /// # Errors
-    /// When the graph is no adjacency, a node is not one of its own or is listed twice.
+    /// When the graph is not an adjacency, or a node is not one of its nodes or is listed twice.
     pub fn induced(graph: &Csr, nodes: &[NodeId]) -> Result<Self, SampleError> {
         check_graph(graph)?;
         check_listed("member", graph.n_rows(), nodes, &mut NodeSet::default())?;
@@ -47,8 +47,8 @@ impl Subgraph {
         Ok(subgraph)
     }
 
-    /// The sampled edges of a mini-batch alone: those that its first layer reads, which with
-    /// [`Expand::Once`](crate::Expand::Once) are all that were drawn. Nodes for which nothing was drawn have empty
+    /// Takes the sampled edges of a mini-batch alone: the edges that its first layer reads. With
+    /// [`Expand::Once`](crate::Expand::Once) these are all edges that were drawn. Nodes that drew nothing have empty
     /// rows.
     ///
     /// # Errors
@@ -67,8 +67,8 @@ impl Subgraph {
         Ok(Self { block, loss_weights: Vec::new() })
     }
 
-    /// One graph of several that have no edges between them: nodes and rows of one follow those of another. A node that
-    /// is in several is there as often.
+    /// Joins several graphs into one that has no edges between them: their nodes and rows follow each other. A node
+    /// in several of them occurs several times.
     #[must_use]
     pub fn disjoint(parts: impl IntoIterator<Item = Self>) -> Self {
         let mut parts = parts.into_iter();
@@ -98,7 +98,7 @@ impl Subgraph {
         &self.block.nodes
     }
 
-    /// A number that two subgraphs share only if they are equal, as [`MiniBatch::digest`].
+    /// 64-bit digest of the subgraph, as [`MiniBatch::digest`].
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut digest = Digest::of(std::slice::from_ref(&self.block));
@@ -107,34 +107,34 @@ impl Subgraph {
     }
 }
 
-/// A way to choose a subgraph for a training step, without seeds: the key alone says which.
+/// Sampler of a subgraph for a training step, without seeds: the key alone determines it.
 ///
-/// A subgraph is a pure function of graph and key: the same on any number of threads, in any order of batches.
+/// A subgraph is a pure function of graph and key: equal on any number of threads, in any order of batches.
 pub trait SubgraphSampler: Send + Sync {
-    /// The nodes of the subgraph of a batch alone, ascending, for whoever does not need the edges among them.
+    /// Nodes of the subgraph of a batch, ascending, without the edges among them.
     ///
     /// # Errors
     /// As [`sample`](Self::sample).
     fn batch_nodes(&self, graph: &Csr, key: DrawKey) -> Result<Vec<NodeId>, SampleError>;
 
-    /// The subgraph of a batch; its nodes ascend.
+    /// Samples the subgraph of a batch; its nodes ascend.
     ///
     /// # Errors
-    /// When the graph is not one that the sampler was made for, or the key names a batch that there is not.
+    /// When the sampler was not made for this graph, or the batch number of the key is out of range.
     fn sample(&self, graph: &Csr, key: DrawKey) -> Result<Subgraph, SampleError> {
         let mut subgraph = Subgraph::default();
         self.sample_into(graph, key, &mut subgraph)?;
         Ok(subgraph)
     }
 
-    /// As [`sample`](Self::sample), into the memory of an earlier subgraph, whose content is lost.
+    /// As [`sample`](Self::sample), but into the memory of an earlier subgraph, whose content is lost.
     ///
     /// # Errors
     /// As [`sample`](Self::sample).
     fn sample_into(&self, graph: &Csr, key: DrawKey, subgraph: &mut Subgraph) -> Result<(), SampleError>;
 }
 
-/// Finds the edges among nodes, and keeps its memory.
+/// Finder of the edges among nodes, with reusable memory.
 #[derive(Default)]
 pub(crate) struct Inducer {
     places: RankTable,
@@ -158,7 +158,7 @@ impl Inducer {
     }
 }
 
-/// Appends to a block the rows of `destinations`: the edges whose source `local` knows.
+/// Appends the rows of `destinations` to a block: the edges whose source has a local id in `local`.
 pub(crate) fn list_edges(
     graph: &Csr,
     destinations: &[NodeId],

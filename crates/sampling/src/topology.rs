@@ -1,4 +1,4 @@
-//! [`Topology`]: where the draws of a hop come from.
+//! [`Topology`]: the source of a hop's draws.
 
 use girih_graph_format::Csr;
 
@@ -6,43 +6,44 @@ use crate::draw;
 use crate::key::Scheme;
 use crate::{DrawKey, Draws, Neighbors, NodeId, Patch, SampleError};
 
-/// Where a [`NeighborSampler`](crate::NeighborSampler) finds the neighbours of nodes: a graph that is here, or patches
-/// of one that others hold, who then make the draws. Whoever makes them, they are the same.
+/// Source of the neighbours for a [`NeighborSampler`](crate::NeighborSampler): a local graph, or patches of one that
+/// other ranks hold. The owner of a patch makes its draws; they do not depend on the owner.
 pub trait Topology {
-    /// Why draws could not be had.
+    /// Error of a failed hop.
     type Error: From<SampleError>;
 
     /// Number of nodes of the whole graph.
     fn n_nodes(&self) -> usize;
 
-    /// The draws of a hop, or the rows to make them from. A sampler asks once for every hop, also where no node draws.
+    /// Draws of a hop, or the rows to draw from. A sampler calls this once for every hop, also where no node draws.
     ///
     /// # Errors
-    /// When they cannot be had.
+    /// When the draws are not available.
     fn hop<'a>(&'a mut self, hop: &Hop<'a>) -> Result<HopSource<'a>, Self::Error>;
 }
 
-/// What a hop draws, and for which nodes.
+/// Request of a hop: its frontier and the rule of its draws.
 #[derive(Clone, Copy, Debug)]
 pub struct Hop<'a> {
-    /// The nodes that draw, each of them once.
+    /// Nodes that draw, each listed once.
     pub frontier: &'a [NodeId],
-    /// How many neighbours: of each node, or of all together.
+    /// Number of neighbours: of each node, or of all nodes together.
     pub neighbors: Neighbors,
-    /// What nodes share when they draw.
+    /// Scope of the draws of the hop.
     pub draws: Draws,
     /// Draw with replacement.
     pub replace: bool,
-    /// The positions of edges in the whole graph are wanted.
+    /// Return the positions of edges in the whole graph.
     pub edge_ids: bool,
-    /// Which batch draws.
+    /// Key of the batch.
     pub key: DrawKey,
-    /// Hops before this one.
+    /// Number of hops before this one.
     pub number: u32,
 }
 
 impl Hop<'_> {
-    /// How many of the draws [per layer](Draws::PerLayer) each node makes, from the weights of the rows of all of them.
+    /// Number of draws [per layer](Draws::PerLayer) that each node makes, from the row weights of all nodes of the
+    /// hop.
     ///
     /// `None` where nodes do not divide draws.
     #[must_use]
@@ -55,32 +56,32 @@ impl Hop<'_> {
         }
     }
 
-    /// Whether nodes divide draws, so that the weights of all their rows have to be known before one draws.
+    /// Whether nodes divide draws. If so, the weights of all their rows have to be known before any node draws.
     #[must_use]
     pub fn has_shares(&self) -> bool {
         self.draws == Draws::PerLayer && self.neighbors != Neighbors::All
     }
 }
 
-/// Where the draws of a hop come from.
+/// Source of the draws of a hop.
 #[derive(Clone, Copy, Debug)]
 pub enum HopSource<'a> {
-    /// They are to be made from these rows, which have all nodes of the frontier.
+    /// The caller draws from these rows, which have all nodes of the frontier.
     Rows(Patch<'a>),
-    /// They were made.
+    /// Draws made elsewhere.
     Drawn(&'a DrawnHop),
 }
 
-/// What the nodes of a hop drew, in their order.
+/// Draws of the nodes of a hop, in their order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DrawnHop {
-    /// Offsets of the edges of each node, and their number.
+    /// Offsets of the edges of each node; the last is their number.
     pub indptr: Vec<u64>,
-    /// The source of each edge, in the order of the draws.
+    /// Source of each edge, in the order of the draws.
     pub sources: Vec<NodeId>,
-    /// The position of each edge in the whole graph, if wanted.
+    /// Position of each edge in the whole graph, if wanted.
     pub edge_ids: Vec<u64>,
-    /// What an edge of each node counts; empty where all count alike.
+    /// Edge weight of each node; empty where all edges count alike.
     pub node_weights: Vec<f32>,
 }
 
@@ -91,7 +92,7 @@ impl Default for DrawnHop {
 }
 
 impl DrawnHop {
-    /// Forgets the draws and keeps the memory.
+    /// Clears the draws and keeps the memory.
     pub fn clear(&mut self) {
         self.indptr.truncate(1);
         self.sources.clear();
@@ -100,7 +101,7 @@ impl DrawnHop {
     }
 }
 
-/// A graph that is here.
+/// Topology of a local graph.
 pub(crate) struct Here<'g>(pub(crate) &'g Csr);
 
 impl Topology for Here<'_> {

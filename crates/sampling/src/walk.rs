@@ -8,57 +8,57 @@ use crate::sampler::{check_bias, check_graph};
 use crate::walker::Draws;
 use crate::{Bias, DrawKey, NodeId, Patch, SampleError, Walker};
 
-/// Walks that one task of a thread takes.
+/// Number of walks of one task.
 const WALKS_PER_TASK: usize = 256;
-/// One, as chances of a draw count.
+/// Probability one on the integer scale of draws, 2³².
 pub(crate) const ONE: f64 = 4_294_967_296.0;
 
-/// How far walks go, and where.
+/// Options of random walks: length, ends, restarts and bias.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WalkOptions {
-    /// Steps of a walk that nothing ends earlier.
+    /// Number of steps of a walk that does not end earlier.
     pub length: u32,
-    /// The chance that a walk ends before a step.
+    /// Chance that a walk ends before a step.
     pub stop: f32,
-    /// The chance that a step leads back to where the walk began (Tong et al., Fast Random Walk with Restart, ICDM
+    /// Chance that a step leads back to the start of the walk (Tong et al., Fast Random Walk with Restart, ICDM
     /// 2006).
     pub restart: f32,
-    /// The second-order bias of node2vec.
+    /// Second-order bias of node2vec.
     pub node2vec: Option<Node2Vec>,
 }
 
 impl WalkOptions {
-    /// Walks of `length` steps, each to any neighbour.
+    /// Makes options for walks of `length` steps, each to any neighbour.
     #[must_use]
     pub fn new(length: u32) -> Self {
         Self { length, stop: 0.0, restart: 0.0, node2vec: None }
     }
 }
 
-/// Where a step leads depends on where the walk was a step before (Grover and Leskovec, node2vec, KDD 2016, section
-/// 3.2.2). From `v`, reached from `t`, it goes to a neighbour `x` with a chance in proportion to the weight of the edge
-/// and to `1/p` for `x = t`, 1 for a neighbour of `t`, and `1/q` for other nodes.
+/// Second-order bias: a step depends on the node before the present one (Grover and Leskovec, node2vec, KDD 2016,
+/// section 3.2.2). From `v`, reached from `t`, it goes to a neighbour `x` in proportion to the weight of the edge and
+/// to a factor. The factor is `1/p` for `x = t`, 1 for a neighbour of `t`, and `1/q` for other nodes.
 ///
-/// A first step, and one after a restart, has no such `t`.
+/// The first step, and a step after a restart, have no `t` and no such factor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Node2Vec {
-    /// Large values keep a walk from returning at once.
+    /// Return parameter: large values keep a walk from returning at once.
     pub p: f32,
-    /// Large values keep a walk near, small ones lead it away.
+    /// In-out parameter: large values keep a walk near its previous node, small ones lead it away.
     pub q: f32,
 }
 
 impl Node2Vec {
-    /// The largest `p` and `q`; the smallest is one over it. A draw takes at most the square of it tries on average.
+    /// Largest `p` and `q`; the smallest is its reciprocal. A draw takes at most the square of it tries on average.
     pub const MAX: f32 = 256.0;
 }
 
 /// Walks: sequences of nodes, the first of each its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walks {
-    /// Where each walk begins in `nodes`, and their number.
+    /// Offset of each walk in `nodes`; the last element is their length.
     pub indptr: Vec<u64>,
-    /// The nodes of one walk after the other.
+    /// Nodes of one walk after the other.
     pub nodes: Vec<NodeId>,
 }
 
@@ -75,22 +75,23 @@ impl Walks {
         self.len() == 0
     }
 
-    /// The nodes of walk `i`, its start first.
+    /// Nodes of walk `i`, its start first.
     ///
     /// # Panics
-    /// When there is no such walk.
+    /// When `i` is not below the number of walks.
     #[must_use]
     pub fn walk(&self, i: usize) -> &[NodeId] {
         &self.nodes[self.indptr[i] as usize..self.indptr[i + 1] as usize]
     }
 }
 
-/// Walks by random steps from a node to one of its in-neighbours, as the hops of a [`NeighborSampler`] go; of a graph
-/// whose edges should be walked in their direction, give the transpose. A walk ends early in a node without neighbours,
-/// by [chance](WalkOptions::stop), or at a node that [ends](Self::walk_until) it.
+/// Walks by random steps from a node to one of its in-neighbours, as the hops of a [`NeighborSampler`] go. To walk
+/// along the direction of edges, pass the transpose of the graph. A walk ends early in a node without neighbours, by
+/// [chance](WalkOptions::stop), or at a node that [ends](Self::walk_until) it.
 ///
-/// What walk `i` of a batch draws depends on the [`DrawKey`] and `i` alone; `docs/formats.md` defines it. Second-order
-/// steps are drawn by rejection (Yang et al., KnightKing, SOSP 2019): no table for each edge, no pass over neighbours.
+/// The draws of walk `i` of a batch depend on the [`DrawKey`] and `i` alone; `docs/formats.md` defines them.
+/// Second-order steps are drawn by rejection (Yang et al., KnightKing, SOSP 2019), without a table per edge or a pass
+/// over neighbours.
 ///
 /// [`NeighborSampler`]: crate::NeighborSampler
 ///
@@ -112,10 +113,10 @@ pub struct RandomWalks {
 }
 
 impl RandomWalks {
-    /// Walks whose first-order steps go to all neighbours alike.
+    /// Makes walks whose first-order steps go to all neighbours with equal chances.
     ///
     /// # Errors
-    /// When a chance is none, or `p` or `q` is not within `1 / Node2Vec::MAX..=Node2Vec::MAX`.
+    /// When a chance is not within 0..=1, or `p` or `q` is not within `1 / Node2Vec::MAX..=Node2Vec::MAX`.
     pub fn new(options: WalkOptions) -> Result<Self, SampleError> {
         for (name, chance) in [("stop", options.stop), ("restart", options.restart)] {
             if !(0.0..=1.0).contains(&chance) {
@@ -128,46 +129,44 @@ impl RandomWalks {
         Ok(Self { options, second_order, bias: None })
     }
 
-    /// The same walks with steps as likely as `bias` says; along edges with weight zero never.
+    /// Sets edge weights: steps are drawn in proportion to `bias`, and never along edges with weight zero.
     #[must_use]
     pub fn weighted(mut self, bias: Bias) -> Self {
         self.bias = Some(bias);
         self
     }
 
-    /// How far walks go, and where.
+    /// Options of the walks.
     #[must_use]
     pub fn options(&self) -> WalkOptions {
         self.options
     }
 
-    /// What makes some steps likelier than others.
+    /// Weights of edges, if any.
     #[must_use]
     pub fn bias(&self) -> Option<&Bias> {
         self.bias.as_ref()
     }
 
-    /// Chances of second-order steps to be taken, times 2³²: back to where the walk was a step ago, to a neighbour of
-    /// that, to any other node.
+    /// Acceptance chances of second-order steps, times 2³²: back to the previous node, to a neighbour of it, to any
+    /// other node.
     #[must_use]
     pub fn second_order(&self) -> Option<[f64; 3]> {
         self.second_order.map(|SecondOrder { back, near, far }| [back, near, far])
     }
 
-    /// A walk from each of `starts`; a node may be listed several times, for as many walks.
+    /// Walks once from each of `starts`; a node may be listed several times, for as many walks.
     ///
     /// # Errors
-    /// When the graph is no adjacency or a start is not one of its nodes.
+    /// When the graph is not an adjacency or a start is not one of its nodes.
     pub fn walk(&self, graph: &Csr, starts: &[NodeId], key: DrawKey) -> Result<Walks, SampleError> {
         self.walk_until(graph, starts, key, |_| false)
     }
 
-    /// As [`walk`](Self::walk), but a walk that comes to a node for which `is_end` holds ends there: the node is its
-    /// last, or its only one where it starts in such a node. Up to there it is the walk that [`walk`](Self::walk)
-    /// takes.
+    /// As [`walk`](Self::walk), but a walk ends at the first node for which `is_end` holds. This node is its last, or
+    /// its only one if the walk starts there. Up to there it equals the walk that [`walk`](Self::walk) takes.
     ///
-    /// `is_end` has to give the same answer for a node whenever it is asked; a set of nodes is a bitmap or a
-    /// `Vec<bool>`.
+    /// `is_end` has to return an equal answer for a node on every call; a set of nodes is a bitmap or a `Vec<bool>`.
     ///
     /// ```
     /// use girih_graph_format::{Coo, Duplicates};
@@ -221,8 +220,8 @@ impl RandomWalks {
         Ok(joined(&tasks))
     }
 
-    /// Lets a walk go on while it is at nodes of `patch`, and tells `visit` of every step; whether it goes on
-    /// elsewhere.
+    /// Continues a walk while it is at nodes of `patch`, and calls `visit` for the node after every step. Returns
+    /// whether the walk continues outside the patch.
     pub(crate) fn take(
         &self,
         patch: Patch<'_>,
@@ -252,7 +251,7 @@ impl RandomWalks {
         false
     }
 
-    /// Whether where a step leads depends on where the walk was before.
+    /// Whether a step depends on the previous node of the walk.
     pub(crate) fn is_second_order(&self) -> bool {
         self.second_order.is_some()
     }
@@ -262,7 +261,7 @@ impl RandomWalks {
         self.bias.is_some()
     }
 
-    /// Where a walk goes from `node`, if anywhere.
+    /// Node after `node` in a walk, if there is one.
     fn step(
         &self,
         patch: Patch<'_>,
@@ -283,7 +282,7 @@ impl RandomWalks {
     }
 }
 
-/// A neighbour as likely as its weight says.
+/// Draws a neighbour in proportion to the weights of edges.
 fn first_order(patch: Patch<'_>, bias: Option<&Bias>, node: NodeId, draws: &mut Draws) -> Option<NodeId> {
     let range = patch.row_range(node);
     let neighbors = &patch.rows().indices()[range.clone()];
@@ -296,7 +295,7 @@ fn first_order(patch: Patch<'_>, bias: Option<&Bias>, node: NodeId, draws: &mut 
     Some(neighbors[row.map_or(place as usize, |row| row.find(place) as usize)])
 }
 
-/// Walks of tasks, one after the other.
+/// Joins the walks of tasks, in order.
 fn joined(tasks: &[Walks]) -> Walks {
     let mut walks = Walks { indptr: vec![0], nodes: Vec::new() };
     for task in tasks {
@@ -307,7 +306,7 @@ fn joined(tasks: &[Walks]) -> Walks {
     walks
 }
 
-/// Chances of [`Node2Vec`] to accept a neighbour, relative to the largest; [`ONE`] accepts always.
+/// Acceptance chances of [`Node2Vec`], relative to the largest; [`ONE`] always accepts.
 #[derive(Clone, Copy, Debug)]
 struct SecondOrder {
     back: f64,
@@ -330,10 +329,10 @@ impl SecondOrder {
         Ok(Self { back: back * scale, near: scale, far: far * scale })
     }
 
-    /// Whether a step to `next` is taken by a walk that was at `before` a step ago.
+    /// Whether a walk that came from `before` accepts a step to `next`.
     fn accepts(&self, patch: Patch<'_>, before: NodeId, next: NodeId, draws: &mut Draws) -> bool {
         let drawn = draws.below(ONE as u64) as f64;
-        // What any neighbour is accepted with needs no search.
+        // A draw below all three chances is accepted without a search.
         if drawn < self.back.min(self.near).min(self.far) {
             return true;
         }

@@ -1,4 +1,4 @@
-//! [`Walker`]: a walk that is under way, and may go on elsewhere.
+//! [`Walker`]: the state of an unfinished walk, which may continue on another rank.
 
 use girih_random::Stream;
 
@@ -7,21 +7,21 @@ use crate::sampler::check_bias;
 use crate::walk::ONE;
 use crate::{Bias, DrawKey, NodeId, Patch, RandomWalks, SampleError};
 
-/// The state of a walk: all that whoever holds its next node needs to go on with it (Cai et al., DSP, PPoPP 2023,
+/// State of a walk: everything that the holder of its next node needs to continue it (Cai et al., DSP, PPoPP 2023,
 /// section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walker {
-    /// Which walk of its batch it is: its draws are keyed by that.
+    /// Number of the walk in its batch, which keys its draws.
     pub number: u32,
-    /// Where it began.
+    /// Start node.
     pub start: NodeId,
-    /// Where it is.
+    /// Present node.
     pub node: NodeId,
-    /// Steps that it has taken.
+    /// Number of steps taken.
     pub n_steps: u32,
-    /// Draws that it has made.
+    /// Number of draws made.
     pub n_drawn: u32,
-    /// Where it was a step before, while it does not travel.
+    /// Previous node; not sent to other ranks.
     pub(crate) before: Option<NodeId>,
 }
 
@@ -34,13 +34,14 @@ impl Walker {
 }
 
 impl RandomWalks {
-    /// Lets a walk go on while it is at nodes of `patch`, and tells `visit` of each node that it steps to; whether it
-    /// goes on at [`Walker::node`], which others hold. Steps are those of [`walk_until`](Self::walk_until); `bias` are
-    /// the weights of the patch's edges, as walks have none of their own here.
+    /// Continues a walk while it is at nodes of `patch`, and calls `visit` for each node that it steps to. Returns
+    /// whether it continues at [`Walker::node`], outside the patch. Steps are those of
+    /// [`walk_until`](Self::walk_until). `bias` holds the weights of the patch's edges; the walks must have none of
+    /// their own.
     ///
     /// # Errors
     /// When the walks are of second order, which needs the neighbours of two nodes at once, or have weights of their
-    /// own, and when the weights are not those of the patch.
+    /// own. When the weights are not those of the patch.
     pub fn go_on(
         &self,
         patch: Patch<'_>,
@@ -70,14 +71,14 @@ impl RandomWalks {
     }
 }
 
-/// The draws of a walk, counted.
+/// Draws of a walk, counted.
 pub(crate) struct Draws {
     stream: Stream,
     n_drawn: u32,
 }
 
 impl Draws {
-    /// Those of a stream from its beginning.
+    /// Draws of a stream from its beginning.
     pub(crate) fn new(stream: Stream) -> Self {
         Self { stream, n_drawn: 0 }
     }
@@ -88,7 +89,7 @@ impl Draws {
         self.stream.below(bound)
     }
 
-    /// Whether what has a chance happens. Without a chance nothing is drawn.
+    /// Whether an event of probability `chance` happens. A chance of zero draws nothing.
     pub(crate) fn happens(&mut self, chance: f32) -> bool {
         chance > 0.0 && (self.below(ONE as u64) as f64) < f64::from(chance) * ONE
     }

@@ -1,4 +1,4 @@
-//! What samplers draw is part of the format: a seed gives the same result for ever.
+//! Golden digests of samplers: draws are part of the format, and a seed gives equal results in all versions.
 
 mod common;
 

@@ -25,14 +25,14 @@ fn samplers(graph: &Csr, text: &str) -> [LayerSampler; 4] {
     ]
 }
 
-/// The weighted sums over the rows of a block.
+/// Weighted sums over the rows of a block.
 fn sums(block: &Block, operand: &[f64]) -> Vec<f64> {
     let row = |v: usize| block.indptr[v] as usize..block.indptr[v + 1] as usize;
     let edge = |e: usize| f64::from(block.weights[e]) * operand[block.indices[e] as usize];
     (0..block.n_destinations).map(|v| row(v).map(edge).sum()).collect()
 }
 
-/// What two layers of weighted sums make of the numbers of nodes.
+/// Result of two layers of weighted sums over the node numbers.
 fn two_layers(batch: &MiniBatch) -> Vec<f64> {
     let operand: Vec<f64> = batch.inputs().iter().map(|&v| 1.0 + f64::from(v)).collect();
     sums(&batch.blocks[1], &sums(&batch.blocks[0], &operand))
@@ -56,13 +56,14 @@ fn estimates_have_the_full_sum_as_their_expectation() {
     }
 }
 
-/// A graph of two destinations: 0 has the neighbours 2 to 5, 1 has 4 to 9. Weights of edges are 1, but one is 3 and one 0.
+/// Graph of two destinations: 0 has the neighbours 2 to 5, 1 has 4 to 9. All edges weigh 1, except one of 3 and one
+/// of 0.
 fn bipartite() -> Csr {
     let graph = graph_of(10, (2..6).map(|u| (0, u)).chain((4..10).map(|u| (1, u))));
     graph.with_values(Some(vec![1.0, 3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0].into())).unwrap()
 }
 
-/// In proportion to which candidates 2 to 9 are drawn, when both rows are asked for.
+/// Measure in proportion to which candidates 2 to 9 are drawn, when both rows are requested.
 fn norms() -> [f64; 8] {
     let (a, b) = (1.0 / 36.0, 1.0 / 25.0);
     [a, 9.0 * a, a + b, a + b, b, 0.0, b, b]
@@ -98,14 +99,14 @@ fn nodes_are_drawn_as_often_as_their_columns_are_large() {
     }
 }
 
-/// Integers in proportion to weights, as `docs/formats.md` has them.
+/// Integers in proportion to weights, as `docs/formats.md` defines them.
 fn integers(weights: &[f64]) -> Vec<u64> {
     let largest = weights.iter().copied().fold(0.0, f64::max);
     let scale = if largest > 0.0 { 2f64.powi(31 - largest.log2().floor() as i32) } else { 0.0 };
     weights.iter().map(|&w| if w > 0.0 { ((w * scale).round_ties_even() as u64).max(1) } else { 0 }).collect()
 }
 
-/// The weight of each node of a hop, zero for those that it does not take, by the definition in `docs/formats.md`.
+/// Weight of each node of a hop, zero for nodes that it does not take, by the definition in `docs/formats.md`.
 fn plain_weights(
     graph: &Csr,
     destinations: &[NodeId],

@@ -1,4 +1,4 @@
-//! Laws of loaders: every seed once an epoch, whoever takes which batch.
+//! Laws of loaders: every seed occurs once per epoch, however ranks divide the batches.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -69,7 +69,7 @@ proptest! {
     }
 }
 
-/// Digests of batches that were sampled ahead, and their numbers.
+/// Digests and numbers of prefetched batches.
 fn prefetched(loader: &Loader<'_, NeighborSampler>, epoch: u32, stage: &Stage) -> Vec<(usize, u64)> {
     std::thread::scope(|scope| {
         let batches = loader.epoch(epoch).prefetch(stage.clone()).start_in(scope).unwrap();
@@ -85,7 +85,7 @@ proptest! {
         let options = LoaderOptions { batch_size, ..LoaderOptions::default() };
         let loader = Loader::new(&graph, sampler(), (0..90).collect(), options).unwrap();
         let stage = Stage::new("sample").workers(n_threads).capacity(capacity);
-        // In the second epoch batches lie in memory of the first.
+        // In the second epoch, batches reuse the memory of the first.
         for epoch in 0..2 {
             let expected: Vec<_> = loader.epoch(epoch).map(|batch| batch.unwrap().digest()).enumerate().collect();
             prop_assert_eq!(prefetched(&loader, epoch, &stage), expected);
@@ -108,7 +108,7 @@ fn batches_that_are_still_in_use_keep_their_memory() {
     });
 }
 
-/// Counts itself while it lives.
+/// Counter of live instances.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
@@ -135,7 +135,7 @@ fn who_stops_half_way_leaves_no_thread_behind() {
             let stage = Stage::new("sample").workers(3).capacity(1);
             let count = || {
                 let counted = Counted::new(&alive);
-                // What a thread owns goes with it.
+                // The state of a thread is dropped with the thread.
                 move |batch| {
                     assert!(counted.0.load(Ordering::SeqCst) <= 3);
                     Ok(batch)
@@ -145,14 +145,14 @@ fn who_stops_half_way_leaves_no_thread_behind() {
             for expected in loader.epoch(0).take(n_read) {
                 assert_eq!(*batches.next().unwrap().unwrap(), expected.unwrap());
             }
-            // All three may wait for room now; dropping ends them and waits for that.
+            // All three threads may be waiting for a free slot now; the drop stops them and waits for them.
             drop(batches);
             assert_eq!(alive.load(Ordering::SeqCst), 0);
         });
     }
 }
 
-/// Fails, or panics, at one batch.
+/// Sampler that fails, or panics, at one batch.
 struct Failing {
     sampler: NeighborSampler,
     at: u32,
@@ -228,7 +228,7 @@ fn bad_settings_are_refused() {
     assert!(refused(vec![1], 0, false).contains("the batch size is 0"));
     assert!(refused(vec![1, 2, 3], 4, true).contains("3 seeds make no whole batch of 4"));
     assert!(Loader::new(&Csr::empty(2, 3).unwrap(), sampler(), vec![0], LoaderOptions::default()).is_err());
-    // More seeds to a batch than there are: one batch.
+    // A batch size above the number of seeds gives one batch.
     let loader = Loader::new(&graph, sampler(), vec![3, 1], LoaderOptions::default()).unwrap();
     assert_eq!(loader.epoch(0).len(), 1);
 }

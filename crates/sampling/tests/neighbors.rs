@@ -1,5 +1,5 @@
-//! Laws of node-wise samples: they are those of the definition, in every way to relabel them, and their frequencies are
-//! those that were asked for.
+//! Laws of node-wise samples: they equal the definition for every relabelling operator, and their frequencies match
+//! the requested ones.
 
 mod common;
 
@@ -53,7 +53,7 @@ proptest! {
         excludes: bool,
     ) {
         let key = DrawKey::new(seed, epoch, batch);
-        // Powers of two are exact as integers: a row's largest is 2³¹, and ratios are all that counts.
+        // Powers of two are exact as integers: a row's largest is 2³¹, and only ratios matter.
         let weights: Vec<u64> = (0..graph.nnz() as u64).map(|e| [0, 1, 4, 16][(e * e % 7 % 4) as usize]).collect();
         let excluded: BTreeSet<u64> = (0..graph.nnz() as u64).filter(|e| excludes && e % 3 == seed % 3).collect();
         let mut sampler = NeighborSampler::new(fan_out.clone(), options).unwrap();
@@ -64,7 +64,7 @@ proptest! {
         }
         let mut found = MiniBatch::default();
         let edges = ExcludedEdges::new(excluded.iter().rev().copied().collect());
-        // Twice, so that what a batch leaves behind would show.
+        // The second round would show state left behind by a batch.
         for _ in 0..2 {
             sampler.sample_excluding(&graph, &seeds, key, &edges, &mut found).unwrap();
             let expected =
@@ -154,7 +154,7 @@ const DIGEST: u64 = 5_284_645_311_103_069_027;
 
 #[test]
 fn graphs_too_large_for_an_array_of_nodes_give_the_same_blocks() {
-    // Only the first and last nodes have neighbours: what lies between must cost nothing but offsets.
+    // Only the first and last nodes have neighbours: the rows between must cost nothing but offsets.
     let n = 5_000_000u64;
     let sources = |row: u64| if (1000..n - 1000).contains(&row) { 0 } else { 40 };
     let indptr: Vec<u64> = (0..=n).scan(0, |end, row| Some(std::mem::replace(end, *end + sources(row)))).collect();
@@ -175,7 +175,7 @@ fn graphs_too_large_for_an_array_of_nodes_give_the_same_blocks() {
             .unwrap()
     });
     for batch in 0..3 {
-        // Large and small in turns: the memory of one serves the other.
+        // Large and small graphs in turn: the memory of one serves the other.
         let digests = samplers.each_ref().map(|sampler| {
             let large = sampler.sample(&large, &seeds, DrawKey::new(1, 0, batch)).unwrap();
             assert!(large.inputs().len() > 500);
@@ -197,13 +197,13 @@ fn every_part_of_the_key_counts() {
         })
         .collect();
     assert_eq!(samples.len(), keys.len());
-    // Both hops draw for node 0, each its own.
+    // Both hops draw for node 0, independently.
     let twice = NeighborSampler::new("10,10".parse().unwrap(), NeighborOptions::default()).unwrap();
     let batch = twice.sample(&graph, &[0], DrawKey::default()).unwrap();
     assert_ne!(batch.blocks[0].row(0), batch.blocks[1].row(0));
 }
 
-/// How often each neighbour of the centre of a star is listed in `n_batches` samples.
+/// Number of times that `n_batches` samples list each neighbour of the centre of a star.
 fn frequencies(sampler: &NeighborSampler, graph: &Csr, excluded: &ExcludedEdges, n_batches: u32) -> Vec<f64> {
     let mut counts = vec![0.0; graph.nnz()];
     let mut batch = MiniBatch::default();
@@ -260,7 +260,7 @@ fn weights_are_the_chances_of_a_draw() {
     let graph = star(weights.len());
     let total: f64 = weights.iter().map(|&w| f64::from(w)).sum();
     let draws = f64::from(BATCHES);
-    // One draw, and with replacement any number of them.
+    // One draw, or any number of draws with replacement.
     for (count, replace) in [(1, false), (5, true)] {
         let sampler = star_sampler(count, replace).weighted(Bias::new(&graph, &weights).unwrap());
         let counts = frequencies(&sampler, &graph, &ExcludedEdges::default(), BATCHES);

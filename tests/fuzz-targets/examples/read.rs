@@ -1,4 +1,4 @@
-//! Reads an input as a target does, to see a finding of libFuzzer on stable Rust: `read TARGET FILE`.
+//! Reads an input as a target does, to reproduce a finding of libFuzzer on stable Rust: `read TARGET FILE`.
 
 use std::time::Instant;
 

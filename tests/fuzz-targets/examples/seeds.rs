@@ -22,7 +22,7 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// A line of a dictionary: bytes that are no plain text in hexadecimal digits.
+/// Line of a dictionary; bytes that are not plain text are written in hexadecimal.
 fn quoted(word: &str) -> String {
     let byte = |b: u8| match b {
         b'"' | b'\\' => format!("\\{}", char::from(b)),

@@ -1,4 +1,4 @@
-//! [`Campaign`]: many mutations of every target, and what they came to.
+//! [`Campaign`]: many mutations of every target, and their outcome.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,19 +10,19 @@ use girih_random::{Key, Stream};
 use crate::targets::Outcome;
 use crate::{Form, Input, Target, mutate};
 
-/// Longest time of one input: thousands of times what a seed takes.
+/// Maximum time of one input, thousands of times that of a seed.
 const SLOW: Duration = Duration::from_secs(10);
-/// Draws of a campaign have a key of their own.
+/// Purpose of a campaign's random draws.
 const PURPOSE: u32 = 1000;
 
-/// A number of mutations of every target.
+/// Numbers of mutations and truncations of every target.
 #[derive(Clone, Copy, Debug)]
 pub struct Campaign {
     /// Random seed.
     pub seed: u64,
-    /// Mutations of each target.
+    /// Number of mutations of each target.
     pub mutations: u64,
-    /// Places at which each file of a seed is cut.
+    /// Number of lengths to which each file of a seed is truncated.
     pub cuts: usize,
 }
 
@@ -31,27 +31,27 @@ pub struct Campaign {
 pub struct TargetReport {
     /// Name of the target.
     pub name: &'static str,
-    /// Mutations that were read.
+    /// Number of mutations that were read.
     pub mutations: u64,
-    /// Of these, accepted.
+    /// Number of accepted mutations.
     pub accepted: u64,
-    /// Files that were cut off.
+    /// Number of truncated files.
     pub cuts: u64,
-    /// Most bytes of memory.
+    /// Peak memory in bytes.
     pub peak: usize,
-    /// Most memory as a share of the bound.
+    /// Peak memory as a share of the bound.
     pub share: f64,
     /// Longest time of an input.
     pub slowest: Duration,
-    /// Time of all.
+    /// Time of all inputs.
     pub time: Duration,
 }
 
-/// A law that was broken: the input and how.
+/// Inputs that broke a law, with descriptions.
 pub type Findings = Vec<(Input, String)>;
 
 impl Campaign {
-    /// Reads the seeds of a target, which must be accepted, their cuts, and mutations.
+    /// Reads the seeds of a target, which must be accepted, then truncated seeds, then mutations.
     #[must_use]
     pub fn run(&self, target: &Target, scratch: &Path) -> (TargetReport, Findings) {
         let mut reader = Reader {
@@ -96,7 +96,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads an input; `None` where it breaks a law.
+    /// Reads an input; `None` if it breaks a law.
     fn read(&mut self, input: &Input) -> Option<Outcome> {
         let start = Instant::now();
         let result = catch_unwind(AssertUnwindSafe(|| self.target.run(input, self.scratch)));
@@ -123,7 +123,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Cuts every binary file of a seed at many places; none may be accepted.
+    /// Truncates every binary file of a seed at many lengths; none may be accepted.
     fn cut(&mut self, seed: &Input, n_cuts: usize) {
         for (f, file) in seed.files.iter().enumerate().filter(|(_, file)| is_binary(&file.name, self.target.form)) {
             let step = (file.bytes.len() / n_cuts).max(1);
@@ -141,7 +141,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a cut of a file is always seen: text may end anywhere.
+/// Whether truncation of a file is always detected; text files may end anywhere.
 fn is_binary(name: &str, form: Form) -> bool {
     let is_text = [".csv", ".txt", ".toml", ".index", ".mtx", ".graph"].iter().any(|ending| name.ends_with(ending));
     form != Form::Folder && matches!(form, Form::Memory(_))

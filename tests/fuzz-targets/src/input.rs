@@ -1,4 +1,4 @@
-//! [`Input`]: the files that a target reads.
+//! [`Input`]: files that a target reads.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use zip::ZipArchive;
 
 use crate::targets::Form;
 
-/// One file of an input.
+/// File of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     /// Path below the folder of the input.
@@ -17,35 +17,35 @@ pub struct File {
     pub bytes: Vec<u8>,
 }
 
-/// The files that a target reads: one, or all of a folder.
+/// Files that a target reads: one, or all of a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Input {
-    /// In the order of the seed.
+    /// Files in the order of the seed.
     pub files: Vec<File>,
 }
 
-/// Longest name of a file or folder.
+/// Maximum length of the name of a file or folder.
 const NAME_MAX: usize = 64;
-/// Most folders above a file.
+/// Maximum number of folders above a file.
 const DEPTH_MAX: usize = 3;
-/// Counting of unpacked bytes ends here.
+/// Limit up to which unpacked bytes are counted.
 const UNPACKED_MAX: u64 = 1 << 32;
 
 impl Input {
-    /// One file.
+    /// Input of one file.
     #[must_use]
     pub fn one(name: &str, bytes: impl Into<Vec<u8>>) -> Self {
         Self { files: vec![File { name: name.to_owned(), bytes: bytes.into() }] }
     }
 
-    /// Several files.
+    /// Input of several files.
     #[must_use]
     pub fn folder(files: &[(&str, &[u8])]) -> Self {
         let file = |&(name, bytes): &(&str, &[u8])| File { name: name.to_owned(), bytes: bytes.to_vec() };
         Self { files: files.iter().map(file).collect() }
     }
 
-    /// The files below a folder, by name.
+    /// Input of the files below a folder, sorted by name.
     ///
     /// # Panics
     /// When the folder cannot be read.
@@ -57,8 +57,8 @@ impl Input {
         Self { files }
     }
 
-    /// The input in one string of bytes: of a single file its contents; of a folder a header for each file, which is
-    /// the length of its name, the name, and the length of its contents.
+    /// Encodes the input as one byte string. For a single file that is its contents. For a folder, each file has a
+    /// header: length of its name, name, and length of its contents.
     #[must_use]
     pub fn encode(&self, form: Form) -> Vec<u8> {
         if let (Form::One(_) | Form::Memory(_), [file]) = (form, &self.files[..]) {
@@ -74,7 +74,7 @@ impl Input {
         all
     }
 
-    /// The input of any string of bytes. Lengths beyond its end are cut; names are made harmless.
+    /// Decodes any byte string. Lengths beyond the end are reduced; names are made harmless.
     #[must_use]
     pub fn decode(mut all: &[u8], form: Form) -> Self {
         if let Form::One(name) | Form::Memory(name) = form {
@@ -93,7 +93,7 @@ impl Input {
         input
     }
 
-    /// Writes the files below `folder`, which is emptied first; the path of the single file, or the folder.
+    /// Writes the files below `folder`, which is emptied first. Returns the path of the single file, or the folder.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -104,7 +104,7 @@ impl Input {
         std::fs::create_dir_all(folder)?;
         for File { name, bytes } in &self.files {
             let path = folder.join(name);
-            // A name that is a folder already, or lies below a file, is left out.
+            // A name that is already a folder, or lies below a file, is left out.
             let is_place = std::fs::create_dir_all(path.parent().unwrap_or(folder)).is_ok() && !path.is_dir();
             if is_place {
                 std::fs::write(path, bytes)?;
@@ -116,7 +116,7 @@ impl Input {
         })
     }
 
-    /// Bytes of all files, and of what the packed ones unpack to.
+    /// Number of bytes of all files, and of the unpacked contents of packed ones.
     #[must_use]
     pub fn unpacked_bytes(&self) -> u64 {
         self.files.iter().map(|file| unpacked(&file.name, &file.bytes)).sum()
@@ -135,7 +135,7 @@ fn collect(folder: &Path, prefix: &str, files: &mut Vec<File>) {
     }
 }
 
-/// A relative path without anything that leaves its folder.
+/// Relative path that cannot leave its folder.
 fn harmless(name: &[u8]) -> String {
     let text: String = name
         .iter()
@@ -149,13 +149,13 @@ fn harmless(name: &[u8]) -> String {
     }
 }
 
-/// Bytes of a file, and of what it unpacks to.
+/// Number of bytes of a file, and of its unpacked contents.
 fn unpacked(name: &str, bytes: &[u8]) -> u64 {
     let own = bytes.len() as u64;
     let count = |reader: &mut dyn Read| std::io::copy(&mut reader.take(UNPACKED_MAX), &mut Counted(0)).map_or(0, |n| n);
     if name.ends_with(".gz") {
         let mut sink = Counted(0);
-        // An error in the middle does not take back what was unpacked before.
+        // An error in the middle does not change the count of bytes unpacked before.
         let _ = std::io::copy(&mut MultiGzDecoder::new(bytes).take(UNPACKED_MAX), &mut sink);
         return own + sink.0;
     }
@@ -167,7 +167,7 @@ fn unpacked(name: &str, bytes: &[u8]) -> u64 {
     own + members.map(|i| archive.by_index(i).map_or(0, |mut member| count(&mut member))).sum::<u64>()
 }
 
-/// A writer that counts.
+/// Writer that counts bytes.
 struct Counted(u64);
 
 impl std::io::Write for Counted {
@@ -193,7 +193,7 @@ mod tests {
             let name = harmless(name.as_bytes());
             assert!(!name.starts_with('/') && name.split('/').all(|part| !part.is_empty() && part != ".."), "{name}");
         }
-        // A name below a file, and one that is too long: both are no reason to fail.
+        // A name below a file, and a name that is too long, must not cause a failure.
         let odd = Input::folder(&[("a", b"x"), ("a/b", b"y"), (&harmless(&[b'z'; 999]), b"z")]);
         let folder = tempfile::tempdir().unwrap();
         odd.write(&folder.path().join("x"), Form::Folder).unwrap();

@@ -1,14 +1,14 @@
 //! Hostile input for every parser of girih, for tests on stable Rust and for libFuzzer (`fuzz/`).
 //!
-//! - [`Target`]: one parser with its seeds, its words and its law of memory; [`targets()`] lists all.
-//! - [`Input`]: the files that a target reads; one file, or a folder in one string of bytes.
-//! - [`mutate()`]: a damaged copy of an input, made with knowledge of its formats.
-//! - [`repair()`]: checksums made right again, so that damage gets past them.
-//! - [`Counting`]: an allocator that knows how much memory a call took at most.
-//! - [`Campaign`]: many mutations of every target, held to the laws.
+//! - [`Target`]: one parser with its seeds, words and memory bound; [`targets()`] lists all.
+//! - [`Input`]: files that a target reads; one file, or a folder encoded as one byte string.
+//! - [`mutate()`]: damaged copy of an input, made with knowledge of its formats.
+//! - [`repair()`]: recomputes checksums, so that damage gets past them.
+//! - [`Counting`]: allocator that measures the peak memory of a call.
+//! - [`Campaign`]: many mutations of every target, checked against the laws.
 //!
-//! A target never judges what a parser reads. It states what no input may do: panic, take memory out of proportion,
-//! take long, or be accepted after its end was cut off.
+//! A target does not judge the contents that a parser accepts. It states laws for every input: no panic, bounded
+//! memory, bounded time, and no acceptance of truncated binary files.
 
 mod allocation;
 mod campaign;

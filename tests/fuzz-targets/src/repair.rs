@@ -1,11 +1,11 @@
-//! Checksums made right again: of girih folders, stores of codes, checkpoints and frames. Random damage dies at a checksum, and
-//! hides what is behind it.
+//! Recomputes checksums of girih folders, stores of codes, checkpoints and frames. Random damage fails at a checksum,
+//! and would not test the code after it.
 
 use safetensors::SafeTensors;
 
 use crate::{File, Input};
 
-/// Gives every file of the input the checksums that its contents have, as far as it still has places for them.
+/// Updates all checksums of the input to match its contents, if their places still exist.
 pub fn repair(input: &mut Input) {
     for file in &mut input.files {
         if file.bytes.starts_with(b"girihfea") {
@@ -26,7 +26,7 @@ pub fn repair(input: &mut Input) {
     }
 }
 
-/// A manifest that states the size and the checksum of every array; `None` where it is no table.
+/// Manifest with the size and checksum of every array; `None` if it is not a valid table.
 fn folder(manifest: &[u8], files: &[File]) -> Option<String> {
     let mut table: toml::Table = std::str::from_utf8(manifest).ok()?.parse().ok()?;
     for (name, entry) in table.get_mut("arrays")?.as_table_mut()? {
@@ -38,7 +38,7 @@ fn folder(manifest: &[u8], files: &[File]) -> Option<String> {
     toml::to_string(&table).ok()
 }
 
-/// Places in a store, as `docs/formats.md` has them.
+/// Offsets in a store, as in `docs/formats.md`.
 mod places {
     pub const HEADER_BYTES: usize = 12;
     pub const N_ROWS: usize = 16;
@@ -47,7 +47,7 @@ mod places {
     pub const TABLE_CRC: usize = 44;
 }
 
-/// Repairs checksums of chunks, of the table, and of the header.
+/// Repairs the checksums of chunks, of the table, and of the header.
 fn store(bytes: &mut [u8]) {
     let number =
         |bytes: &[u8], at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize);
@@ -80,7 +80,7 @@ fn store(bytes: &mut [u8]) {
     bytes[header - 4..header].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Repairs the checksum behind each frame, as far as lengths lead from one to the next.
+/// Repairs the checksum after each frame, as long as lengths lead to the next one.
 fn frames(mut bytes: &mut [u8]) {
     const MARK: usize = 5;
     const HEAD: usize = MARK + 1 + size_of::<u64>();
@@ -94,7 +94,7 @@ fn frames(mut bytes: &mut [u8]) {
     }
 }
 
-/// Repairs the checksum that stands before the progress of a checkpoint.
+/// Repairs the checksum before the progress of a checkpoint.
 fn checkpoint(bytes: &mut [u8]) {
     let Some((stated, sum)) = checkpoint_sum(bytes) else { return };
     let sum = format!("{sum:08x}");
@@ -108,7 +108,7 @@ fn checkpoint(bytes: &mut [u8]) {
     }
 }
 
-/// The checksum that a checkpoint states, and that of its contents.
+/// Checksum that a checkpoint states, and that of its contents.
 fn checkpoint_sum(bytes: &[u8]) -> Option<(String, u32)> {
     let (_, header) = SafeTensors::read_metadata(bytes).ok()?;
     let (stated, text) = header.metadata().as_ref()?.get("girih")?.split_once(' ')?;

@@ -1,4 +1,4 @@
-//! Numbers that a few bytes declare take no memory: they are refused, and name file and number.
+//! Numbers that a few bytes declare do not cause allocations: they are refused with the file and the number.
 
 use girih_datasets::{LoadOptions, load};
 use girih_fuzz_targets::{Counting, Form, Input, peak_during};
@@ -7,10 +7,10 @@ use girih_graph_format::file::{NpzWriter, write_npy};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Memory that reading a few hundred bytes may take.
+/// Memory limit for reading a few hundred bytes.
 const MOST: usize = 4 << 20;
 
-/// The refusal of a path, which takes little memory.
+/// Message of a refused path, whose reading takes little memory.
 fn refusal(path: &std::path::Path) -> String {
     let (result, peak) = peak_during(|| load(&path.to_string_lossy(), &LoadOptions::default()));
     let message = result.expect_err("a number that nothing bears out").to_string();
@@ -76,7 +76,7 @@ fn numbers_in_arrays_are_borne_out_by_edges() {
     }
 }
 
-/// A member that says 100 MB of what holds 100 kB of noise: memory follows the bytes.
+/// An archive member declares 100 MB but holds 100 kB of noise: memory use follows the actual bytes.
 #[test]
 fn members_of_archives_take_memory_as_they_unpack() {
     let scratch = tempfile::tempdir().unwrap();

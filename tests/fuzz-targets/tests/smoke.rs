@@ -1,14 +1,14 @@
-//! Every parser reads damaged input without a panic, within its law of memory, and refuses what was cut off. The long
-//! form runs under libFuzzer: see `fuzz/`.
+//! Every parser reads damaged input without a panic and within its memory bound, and refuses truncated files. The
+//! long form runs under libFuzzer: see `fuzz/`.
 
 use girih_fuzz_targets::{Campaign, Counting, targets};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Cuts of each file of a seed.
+/// Number of truncations of each file of a seed.
 const CUTS: usize = 16;
-/// Mutations of a target; `GIRIH_FUZZ_MUTATIONS` asks for more.
+/// Number of mutations of a target; `GIRIH_FUZZ_MUTATIONS` sets another one.
 const MUTATIONS: u64 = 100;
 
 #[test]

@@ -1,9 +1,9 @@
-//! `cargo xtask dist`, `gpu-test` and `gpu-sanitize`: what runs on a machine with a GPU, and the record that it did.
+//! `cargo xtask dist`, `gpu-test` and `gpu-sanitize`: programs for a machine with a GPU, and the record of their run.
 //!
-//! Machines with a GPU often have no Rust. `dist` therefore makes a folder of programs that need nothing but the driver
-//! and CUDA's libraries: `girih` with its shell completions and manual pages, the benchmarks, the tests that need a
-//! GPU, this program, and the hashes of the CUDA sources in them. There, `DIR/xtask gpu-test --prebuilt DIR` runs the
-//! tests and writes the record; with Rust, `cargo xtask gpu-test` does both.
+//! Machines with a GPU often have no Rust. `dist` therefore makes a folder of programs that need only the driver and
+//! CUDA's libraries. It contains `girih` with its shell completions and manual pages, the benchmarks, the GPU tests,
+//! this program, and hashes of their CUDA sources. There, `DIR/xtask gpu-test --prebuilt DIR` runs the tests and
+//! writes the record. With Rust, `cargo xtask gpu-test` does both.
 
 mod sanitize;
 
@@ -21,9 +21,9 @@ use crate::command;
 use crate::listing::Listing;
 use crate::tidy::gpu_record;
 
-/// Programs that are copied: package and name of the program.
+/// Programs to copy: package, and name of the program.
 const PROGRAMS: [(&str, &str); 3] = [("girih-cli", "girih"), ("xtask", "xtask"), ("girih-benches", "girih-benches")];
-/// Tests that need a GPU: package and name of the test.
+/// Tests that need a GPU: package, and name of the test.
 const TESTS: [(&str, &str); 9] = [
     ("girih-kernels", "cuda"),
     ("girih-tests", "cuda"),
@@ -35,7 +35,7 @@ const TESTS: [(&str, &str); 9] = [
     ("girih-tests", "cuda_sampling"),
     ("girih-tests", "cuda_minibatch"),
 ];
-/// What `girih completions` writes, and the folder for it.
+/// Arguments of `girih completions`, and the folder for its output.
 const SCRIPTS: [(&str, &str); 6] = [
     ("bash", "completions"),
     ("zsh", "completions"),
@@ -44,14 +44,14 @@ const SCRIPTS: [(&str, &str); 6] = [
     ("elvish", "completions"),
     ("man", "man"),
 ];
-/// Where the hashes of a folder's sources are.
+/// File with the hashes of a folder's sources.
 const SOURCES: &str = "sources.json";
-/// Tells benchmarks what they were built from.
+/// File with the commit that the benchmarks were built from.
 const COMMIT: &str = "commit";
-/// Makes tests fail that would pass without a GPU by doing nothing.
+/// Environment variable that makes tests fail without a GPU; otherwise they pass without running.
 const REQUIRE: (&str, &str) = ("GIRIH_REQUIRE_GPU", "1");
 
-/// What a run on a card leaves.
+/// Record of a test run on a GPU.
 #[derive(Serialize)]
 struct Record {
     device: String,
@@ -84,7 +84,7 @@ pub fn dist(root: &Path, out: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes completions of all shells and manual pages beside the program that makes them.
+/// Writes completions for all shells, and manual pages, beside the program that generates them.
 fn write_scripts(out: &Path) -> Result<(), String> {
     let girih = out.join("girih");
     for (script, folder) in SCRIPTS {
@@ -98,8 +98,8 @@ fn write_scripts(out: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the tests, from source or from a folder that [`dist`] made, one program after the other or all `together`, and
-/// writes the record.
+/// Runs the tests, from source or from a folder that [`dist`] made, and writes the record. Programs run one after the
+/// other, or all `together`.
 ///
 /// # Errors
 /// When a test fails or none ran, or the record cannot be written.
@@ -139,7 +139,7 @@ fn sources_of(folder: &Path) -> Result<BTreeMap<String, String>, String> {
     serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// The commit of the sources, with `-dirty` behind it where files differ.
+/// Commit of the sources, with the suffix `-dirty` if files differ.
 fn commit(root: &Path) -> Result<String, String> {
     let arguments = ["describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"];
     let output = Command::new("git").args(arguments).current_dir(root).output().map_err(|e| format!("git: {e}"))?;
@@ -150,13 +150,13 @@ fn program_name(package: &str, test: &str) -> String {
     format!("test-{package}-{test}")
 }
 
-/// Builds the tests; where their programs are, in the order of [`TESTS`].
+/// Builds the tests. Returns the paths of their programs, in the order of [`TESTS`].
 fn test_programs(root: &Path) -> Result<Vec<PathBuf>, String> {
     built(root, &["test", "--no-run"], "--test", &TESTS)
 }
 
-/// Builds targets, given as package and name, in release; where cargo put their programs, in the order given. One call
-/// for all of them: what they share is then compiled once, not for each one's choice of features.
+/// Builds targets, given as package and name, in release. Returns the paths of their programs in the same order. A
+/// single call compiles shared dependencies once, not once per selection of features.
 fn built(root: &Path, command: &[&str], kind: &str, targets: &[(&str, &str)]) -> Result<Vec<PathBuf>, String> {
     let mut arguments = command.to_vec();
     for (package, name) in targets {
@@ -173,21 +173,21 @@ fn built(root: &Path, command: &[&str], kind: &str, targets: &[(&str, &str)]) ->
     targets.iter().map(program).collect()
 }
 
-/// The program that a message of cargo's tells of, if it is that of this target.
+/// Program in a message of cargo, if it belongs to this target.
 fn executable_of(message: &Value, package: &str, name: &str) -> Option<PathBuf> {
     let is_it = message["target"]["name"] == name && package_name(message["package_id"].as_str()?) == package;
     is_it.then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
 }
 
-/// The package of an id: `girih-cli` of `path+file:///girih/crates/cli#girih-cli@0.1.0`, and `xtask` of
-/// `path+file:///girih/xtask#0.1.0`, because cargo leaves out a name that the folder has, too.
+/// Package of an id: `girih-cli` for `path+file:///girih/crates/cli#girih-cli@0.1.0`, and `xtask` for
+/// `path+file:///girih/xtask#0.1.0`. Cargo omits a name that equals the folder's.
 fn package_name(id: &str) -> &str {
     let (place, rest) = id.rsplit_once('#').unwrap_or((id, ""));
     let folder = place.rsplit('/').next().unwrap_or(place);
     rest.split_once('@').map_or(folder, |(name, _)| name)
 }
 
-/// Runs a test program on the card; how many tests passed.
+/// Runs a test program on the GPU. Returns the number of passed tests.
 fn run(program: &Path) -> Result<usize, String> {
     let output = Command::new(program)
         .args(["--test-threads", "1", "--nocapture"])
@@ -200,12 +200,12 @@ fn run(program: &Path) -> Result<usize, String> {
     if output.status.success() && passed > 0 { Ok(passed) } else { Err(format!("{}: failed", program.display())) }
 }
 
-/// The number in `test result: ok. 7 passed; …`.
+/// Number in `test result: ok. 7 passed; …`.
 fn passed_in(line: &str) -> Option<usize> {
     line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok()
 }
 
-/// Name and driver of the first card.
+/// Name and driver version of the first GPU.
 fn card() -> Result<String, String> {
     let output = Command::new("nvidia-smi")
         .args(["--query-gpu=name,driver_version", "--format=csv,noheader"])

@@ -1,8 +1,9 @@
-//! `cargo xtask gpu-sanitize`: every test that needs a GPU, alone under one tool of NVIDIA's compute-sanitizer.
+//! `cargo xtask gpu-sanitize`: runs every GPU test alone under one tool of NVIDIA's compute-sanitizer.
 //!
-//! A tool makes a test 10 to 100 times as long. So each test has a limit of its own, several run side by side, and what
-//! was clean is kept in the record: the next call, on this machine or another one, goes on with the rest, until the
-//! sources change. `--every 8` runs each eighth case of a test alone, where all of them would not end.
+//! A tool makes a test 10 to 100 times slower. Each test therefore has its own time limit, and several run in
+//! parallel. The record keeps clean tests, so that the next call, on this or another machine, runs only the rest
+//! until the sources change. `--every 8` runs only each eighth case of a test, for tests that would not end
+//! otherwise.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
@@ -16,11 +17,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{REQUIRE, TESTS, card, program_name, sources_of};
 
-/// How kernels of NCCL begin. It reads whole words where a message ends within one, and uses barriers by part of a block.
+/// Prefix of NCCL's kernels. They read whole words where a message ends within one, and use barriers of part of a
+/// block.
 const OF_LIBRARY: &str = "nccl";
 /// Programs whose tests have ranks on several GPUs.
 const OF_RANKS: [&str; 2] = ["girih-tests-cuda_ranks::", "girih-tests-cuda_patches::"];
-/// Pause of a thread that may not begin what is left yet.
+/// Pause of a thread that cannot start a remaining test yet.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Tools, limits of time, and places of the record.
@@ -55,12 +57,12 @@ pub struct SanitizeArgs {
     out: Option<PathBuf>,
 }
 
-/// Verdicts of each tool on each test, with hashes of the sources that were tested.
+/// Verdicts of each tool on each test, with hashes of the tested sources.
 #[derive(Default, Serialize, Deserialize)]
 struct Record {
     device: String,
     sources: BTreeMap<String, String>,
-    /// By tool, then by program and test: `clean` with seconds, or what was wrong.
+    /// Verdicts by tool, then by program and test.
     tools: BTreeMap<String, BTreeMap<String, Verdict>>,
 }
 
@@ -68,35 +70,35 @@ struct Record {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Verdict {
-    /// No error of the tool, and the test passed.
+    /// The tool found no error, and the test passed.
     Clean {
-        /// Seconds that it took.
+        /// Duration of the test in seconds.
         seconds: u64,
-        /// Every so many-th case was run.
+        /// Step between the cases that were run; 1 for all.
         every: usize,
     },
-    /// The test said that it needs what this machine lacks, as a second GPU.
+    /// The test reported that this machine lacks a requirement, such as a second GPU.
     Skipped,
-    /// Errors of the tool.
+    /// The tool found errors.
     Errors {
-        /// Its summary.
+        /// Summary of the tool.
         summary: String,
     },
-    /// Errors in kernels of a library alone, which end the test.
+    /// The tool found errors, but only in kernels of a library, which end the test.
     Library {
-        /// The kernels.
+        /// Names of the kernels.
         kernels: Vec<String>,
     },
-    /// The test failed without an error of the tool, as those of deadlines may.
+    /// The test failed without an error of the tool; tests with deadlines may do so.
     Failed,
-    /// It did not end in its time.
+    /// The test exceeded its time limit.
     Unfinished {
-        /// Seconds that it had.
+        /// Time limit in seconds.
         seconds: u64,
     },
 }
 
-/// A test under a tool.
+/// Test to run under a tool.
 struct Job {
     tool: String,
     program: PathBuf,
@@ -121,7 +123,7 @@ impl Job {
         let start = Instant::now();
         let output = Command::new("timeout")
             .args(["--kill-after=5", &limit.as_secs().to_string(), "compute-sanitizer", "--tool", &self.tool])
-            // The driver and NCCL ask for what may not be there.
+            // The driver and NCCL query features that may not exist.
             .args(["--report-api-errors=no", "--target-processes=all", "--error-exitcode=99"])
             .arg(&self.program)
             .args(["--exact", &self.test, "--test-threads=1", "--nocapture"])
@@ -135,7 +137,7 @@ impl Job {
     }
 }
 
-/// Verdict of an exit status and an output of every so many-th case.
+/// Verdict from an exit status and an output.
 fn verdict(code: Option<i32>, text: &str, (elapsed, every): (Duration, usize)) -> Verdict {
     let seconds = elapsed.as_secs();
     let summary = text.lines().filter(|line| line.contains("SUMMARY")).collect::<Vec<_>>().join("; ");
@@ -153,13 +155,13 @@ fn verdict(code: Option<i32>, text: &str, (elapsed, every): (Duration, usize)) -
     }
 }
 
-/// Kernels in which a tool found errors: each `=========     at NAME(…)+0x…` after one names its kernel.
+/// Kernels in which a tool found errors. Each error lists `=========  at NAME(…)+0x…`.
 fn kernels_with_errors(text: &str) -> BTreeSet<&str> {
     let places = text.lines().filter_map(|line| line.strip_prefix("=========")?.trim_start().strip_prefix("at "));
     places.map(|place| place.split(['(', '+']).next().unwrap_or(place)).collect()
 }
 
-/// Runs what is not yet clean, and writes the record.
+/// Runs the tests that are not clean yet, and writes the record.
 ///
 /// # Errors
 /// When a test has errors or failed, a program is missing, or the record cannot be read or written.
@@ -186,7 +188,7 @@ pub fn sanitize(args: &SanitizeArgs) -> Result<(), String> {
     told(&record, queue.into_inner().unwrap_or_else(PoisonError::into_inner).jobs.len())
 }
 
-/// The record of earlier calls; an empty one where there is none.
+/// Record of earlier calls; empty if there is none.
 fn read(path: &Path) -> Result<Record, String> {
     if !path.exists() {
         return Ok(Record::default());
@@ -195,7 +197,7 @@ fn read(path: &Path) -> Result<Record, String> {
     serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// All tests under all tools that are not clean yet, tool by tool.
+/// Tests that are not clean yet, under all tools, tool by tool.
 fn jobs(args: &SanitizeArgs, record: &Record) -> Result<VecDeque<Job>, String> {
     let mut jobs = VecDeque::new();
     let programs: Vec<PathBuf> = TESTS.iter().map(|(p, t)| args.prebuilt.join(program_name(p, t))).collect();
@@ -221,15 +223,15 @@ fn tests_of(program: &Path) -> Result<Vec<String>, String> {
     Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
-/// Tests that have not begun.
+/// Tests that have not started.
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Tests of several GPUs that run now.
+    /// Number of running tests on several GPUs.
     n_ranks: usize,
 }
 
 impl Queue {
-    /// The first test that may begin beside those that run, at most `most` of which are of several GPUs.
+    /// First test that can start now, if at most `most` tests on several GPUs may run.
     fn take(&mut self, most: usize) -> Option<Job> {
         let at = self.jobs.iter().position(|job| !job.has_ranks() || self.n_ranks < most.max(1))?;
         let job = self.jobs.remove(at)?;
@@ -238,7 +240,7 @@ impl Queue {
     }
 }
 
-/// Takes tests until there are none, or no time is left.
+/// Runs tests until none are left or the time is over.
 fn work(args: &SanitizeArgs, end: Instant, queue: &Mutex<Queue>, record: &Mutex<Record>) {
     let queue = || queue.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
@@ -267,7 +269,7 @@ fn work(args: &SanitizeArgs, end: Instant, queue: &Mutex<Queue>, record: &Mutex<
     }
 }
 
-/// Prints counts; an error where a tool found something or a test failed.
+/// Prints counts. Returns an error if a tool found errors or a test failed.
 fn told(record: &Record, n_left: usize) -> Result<(), String> {
     let mut wrong = Vec::new();
     for (tool, tests) in &record.tools {
@@ -295,7 +297,7 @@ mod tests {
     fn outcomes_are_told_apart() {
         let of = |code, text| verdict(code, text, (Duration::from_secs(3), 8));
         assert_eq!(of(Some(0), "test result: ok. 1 passed; 0 failed"), Verdict::Clean { seconds: 3, every: 8 });
-        // A name that no test has runs nothing.
+        // The name of a test that does not exist runs no test.
         assert_eq!(of(Some(0), "test result: ok. 0 passed; 0 failed"), Verdict::Failed);
         assert_eq!(of(Some(0), "skipped: one GPU\ntest result: ok. 1 passed; 0 failed"), Verdict::Skipped);
         assert_eq!(of(Some(124), ""), Verdict::Unfinished { seconds: 3 });

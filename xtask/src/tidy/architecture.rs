@@ -1,17 +1,17 @@
-//! The code map of `docs/ARCHITECTURE.md` against the crates that exist.
+//! Compares the code map of `docs/ARCHITECTURE.md` with the existing crates.
 //!
-//! A crate is on the map when a line (a heading, a list item, a row of a table) opens with `crates/NAME`. The order of
-//! the map is the order of the layers, lowest first: [`super::manifests`] holds dependencies against it.
+//! A crate is on the map if a line (heading, list item or table row) starts with `crates/NAME`. The order of the map
+//! is the order of the layers, lowest first; [`super::manifests`] checks dependencies against it.
 
 use std::collections::BTreeSet;
 
 use super::{Finding, line_of};
 use crate::listing::Listing;
 
-/// The page with the map.
+/// Page with the map.
 pub const PAGE: &str = "docs/ARCHITECTURE.md";
 
-/// Every crate is on the map, and everything on the map exists.
+/// Checks that every crate is on the map, and that everything on the map exists.
 pub fn check(listing: &Listing) -> Vec<Finding> {
     let Some(page) = listing.text(PAGE) else {
         return vec![Finding::new(PAGE, 1, "the page does not exist", "write it: the crates, lowest layer first")];
@@ -32,7 +32,7 @@ pub fn check(listing: &Listing) -> Vec<Finding> {
     unmapped.chain(gone).collect()
 }
 
-/// The names of crates on the map, lowest layer first.
+/// Names of crates on the map, lowest layer first.
 pub fn code_map(page: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for line in page.lines() {
@@ -46,7 +46,7 @@ pub fn code_map(page: &str) -> Vec<String> {
     names
 }
 
-/// The names of the folders below `crates` that have a manifest.
+/// Names of the folders below `crates` that have a manifest.
 fn crates(listing: &Listing) -> BTreeSet<String> {
     let name = |path: &str| Some(path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?.to_owned());
     listing.files().filter_map(|file| name(&file.path)).filter(|name| !name.contains('/')).collect()

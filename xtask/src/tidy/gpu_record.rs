@@ -1,9 +1,9 @@
-//! CUDA sources against the record of their last run on a card.
+//! Compares CUDA sources with the record of their last run on a GPU.
 //!
-//! Continuous integration has no GPU. The run on a card therefore leaves the SHA-256 of the code of every source in
-//! [`RECORD`] (`{"sources": {"kernels/spmm.cu": "9f86…"}}`, among others), and a source whose code has changed since is
-//! found here. Lines that are comments as a whole are not code: what they say may be mended without a card. Without
-//! CUDA sources there is nothing to hold against the record.
+//! Continuous integration has no GPU. The run on a GPU therefore stores the SHA-256 of the code of every source in
+//! [`RECORD`] (`{"sources": {"kernels/spmm.cu": "9f86…"}}`, among others). This check finds sources whose code has
+//! changed since. Lines that contain only a comment are not code, so comments can be edited without a GPU. Without
+//! CUDA sources there is nothing to check.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use super::Finding;
 use crate::listing::{File, Listing};
 
-/// Written by the test run on a card.
+/// Record that the test run on a GPU writes.
 const RECORD: &str = "benches/record/gpu-verified.json";
 const REMEDY: &str = "run the tests on a GPU again and commit the new record";
 
@@ -23,7 +23,7 @@ struct Record {
     sources: BTreeMap<String, String>,
 }
 
-/// Every CUDA source and wrapper has run on a card as it is now.
+/// Checks that the current code of every CUDA source and wrapper has run on a GPU.
 pub fn check(listing: &Listing) -> Vec<Finding> {
     let sources: Vec<&File> = listing.files().filter(is_verified_source).collect();
     if !sources.iter().any(|file| file.extension() == "cu") {
@@ -36,7 +36,7 @@ pub fn check(listing: &Listing) -> Vec<Finding> {
     }
 }
 
-/// The hash of every CUDA source and wrapper, by path.
+/// Hashes of all CUDA sources and wrappers, by path.
 pub fn hashes(listing: &Listing) -> BTreeMap<String, String> {
     listing.files().filter(is_verified_source).map(|file| (file.path.clone(), hash_of_code(&file.bytes))).collect()
 }
@@ -52,14 +52,14 @@ fn compare(sources: &[&File], record: &Record) -> Vec<Finding> {
     unverified.chain(recorded).collect()
 }
 
-/// Kernels, their headers, and the crate that launches them.
+/// Whether a file is a kernel, a kernel header, or part of the crate that launches kernels.
 fn is_verified_source(file: &&File) -> bool {
     let is_kernel = file.path.starts_with("kernels/") && matches!(file.extension(), "cu" | "cuh");
     let is_wrapper = file.path.starts_with("crates/kernels/src/") && file.extension() == "rs";
     is_kernel || is_wrapper
 }
 
-/// The hash of all lines that are not comments as a whole.
+/// Hash of all lines that do not consist of a comment.
 fn hash_of_code(bytes: &[u8]) -> String {
     let is_code = |line: &&[u8]| !line.trim_ascii_start().starts_with(b"//");
     sha256(&bytes.split_inclusive(|&byte| byte == b'\n').filter(is_code).collect::<Vec<_>>().concat())

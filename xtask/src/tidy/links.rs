@@ -1,9 +1,9 @@
-//! Relative links of Markdown files lead to files of the tree.
+//! Checks that relative links in Markdown files lead to files of the tree.
 
 use super::Finding;
 use crate::listing::{File, Listing};
 
-/// Every relative link resolves; web addresses and links within a page are left alone.
+/// Checks relative links; web addresses and links within a page are not checked.
 pub fn check(listing: &Listing) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in listing.with_extension("md") {
@@ -18,7 +18,7 @@ pub fn check(listing: &Listing) -> Vec<Finding> {
     findings
 }
 
-/// Relative targets with their lines, outside code.
+/// Relative link targets with their lines, outside code.
 fn links(file: &File) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut in_fence = false;
@@ -32,7 +32,7 @@ fn links(file: &File) -> Vec<(usize, &str)> {
     found
 }
 
-/// The relative targets of `](target)` and `](target#anchor "title")` in a line.
+/// Relative targets of `](target)` and `](target#anchor "title")` in a line.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
     line.split("](").skip(1).filter_map(|rest| {
         let target = rest.split([')', ' ', '#']).next()?;
@@ -41,7 +41,7 @@ fn targets(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// `target` as a path from the root, given the page it stands on; `None` when it leaves the tree.
+/// Path of `target` from the root, for a link on `page`; `None` if it leaves the tree.
 fn resolve(page: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = page.split('/').collect();
     parts.pop();

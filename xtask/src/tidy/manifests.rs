@@ -1,4 +1,4 @@
-//! The manifests of the members: what they inherit and whom they may depend on.
+//! Manifests of the members: inherited fields, and allowed dependencies.
 
 use toml::{Table, Value};
 
@@ -6,17 +6,17 @@ use super::architecture::{self, code_map};
 use super::{Finding, line_of};
 use crate::listing::{File, Listing};
 
-/// Fields of `[package]` that have one value in the whole workspace.
+/// Fields of `[package]` with one value in the whole workspace.
 const INHERITED: [&str; 5] = ["version", "edition", "rust-version", "license", "publish"];
 
-/// Tables that name dependencies.
+/// Tables of dependencies.
 const DEPENDENCY_TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
-/// The binding to CUDA; the one crate that may see it; and the benchmarks, which run NVIDIA's libraries beside that
-/// crate.
+/// The binding to CUDA, and the manifests that may depend on it: one crate, and the benchmarks, which also run
+/// NVIDIA's libraries.
 const CUDA: (&str, [&str; 2]) = ("cudarc", ["crates/kernels/Cargo.toml", "benches/Cargo.toml"]);
 
-/// Members share package fields and lints, and depend only on what lies below them.
+/// Checks that members share package fields and lints, and depend only on lower layers.
 pub fn check(listing: &Listing) -> Vec<Finding> {
     let layers = listing.text(architecture::PAGE).map(code_map).unwrap_or_default();
     let is_member = |file: &&File| file.path.ends_with("/Cargo.toml");
@@ -38,7 +38,7 @@ fn check_member(file: &File, layers: &[String]) -> Vec<Finding> {
     }
 }
 
-/// One manifest below the root.
+/// Manifest below the root.
 struct Member<'a> {
     path: &'a str,
     text: &'a str,
@@ -75,7 +75,7 @@ impl Member<'_> {
         (!shared).then(found)
     }
 
-    /// A crate depends on crates below itself only; members outside `crates` may use all of them.
+    /// Checks that a crate depends only on crates below itself. Members outside `crates` may use all crates.
     fn layering(&self, layers: &[String]) -> Vec<Finding> {
         let layer = |name: &str| layers.iter().position(|layer| layer == name);
         let Some(name) = self.path.strip_prefix("crates/").and_then(|path| path.strip_suffix("/Cargo.toml")) else {

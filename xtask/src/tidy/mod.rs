@@ -1,12 +1,12 @@
-//! Facts that can rot, checked against the files.
+//! Checks of facts that can become outdated.
 //!
 //! Each check is a pure function from a [`Listing`] to [`Finding`]s:
 //! - [`sources`]: module docs, leftovers, paths of one machine, registry hosts, sizes, data.
-//! - [`manifests`]: inherited fields and lints, who may depend on whom.
-//! - [`architecture`]: the code map of `docs/ARCHITECTURE.md` against the crates that exist.
+//! - [`manifests`]: inherited fields and lints, and allowed dependencies.
+//! - [`architecture`]: the code map of `docs/ARCHITECTURE.md`, compared with the existing crates.
 //! - [`links`]: relative links of Markdown files.
-//! - [`words`]: names and openings of doc comments against `docs/glossary.md`.
-//! - [`gpu_record`]: CUDA sources against the record of their last run on a card.
+//! - [`words`]: names and openings of doc comments, compared with `docs/glossary.md`.
+//! - [`gpu_record`]: CUDA sources, compared with the record of their last run on a GPU.
 
 mod architecture;
 pub mod gpu_record;
@@ -20,7 +20,7 @@ use std::path::Path;
 
 use crate::listing::Listing;
 
-/// Something that has rotted.
+/// Outdated fact, with its place and a remedy.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     path: String,
@@ -42,7 +42,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks the tree below `root` and prints what it finds.
+/// Checks the tree below `root` and prints the findings.
 ///
 /// # Errors
 /// When there is a finding, or the tree cannot be read.
@@ -81,7 +81,7 @@ fn check(listing: &Listing) -> Vec<Finding> {
     findings
 }
 
-/// The number, from 1, of the first line that contains `needle`; 1 if none does.
+/// Number, from 1, of the first line that contains `needle`; 1 if no line does.
 fn line_of(text: &str, needle: &str) -> usize {
     text.lines().position(|line| line.contains(needle)).map_or(1, |at| at + 1)
 }

@@ -1,22 +1,22 @@
-//! Rules for every file by itself.
+//! Rules that apply to each file separately.
 
 use super::Finding;
 use crate::listing::{File, Listing};
 
-/// The largest file that belongs into a source tree.
+/// Maximum size of a file in the source tree.
 const BYTES_MAX: usize = 512 << 10;
 
-/// What was meant to be finished before it was committed. Assembled, so that this file may name them.
+/// Marks of unfinished code. They are assembled from parts, so that this file may contain them.
 const LEFTOVERS: [&str; 4] =
     [concat!("to", "do!("), concat!("unimpl", "emented!("), concat!("db", "g!("), concat!("#[ig", "nore")];
 
 /// Folders that exist on one machine only.
 const MACHINE_FOLDERS: [&str; 4] =
     [concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/op", "t/"), TEMPORARY_FOLDER];
-/// Tests may name this one: nothing is ever written there by name.
+/// Folder that tests may name: no test writes there by name.
 const TEMPORARY_FOLDER: &str = concat!("/tm", "p/");
 
-/// Hosts of package registries: mirrors stand in for them on many machines, so nothing may insist on one.
+/// Hosts of package registries. Many machines use mirrors, so no file may require a registry.
 const REGISTRY_HOSTS: [&str; 5] = [
     concat!("crates", ".io"),
     concat!("pypi", ".org"),
@@ -25,7 +25,7 @@ const REGISTRY_HOSTS: [&str; 5] = [
     concat!("proxy.golang", ".org"),
 ];
 
-/// What other programs computed, for tests to compare with: small files with the script that made them.
+/// Folder of reference results that other programs computed: small files, with the script that made them.
 const GOLDEN_FOLDER: &str = "tests/golden/";
 /// Extensions of data, models and build products.
 const DATA_EXTENSIONS: [&str; 18] = [
@@ -49,7 +49,7 @@ const DATA_EXTENSIONS: [&str; 18] = [
     "cubin",
 ];
 
-/// Every Rust file opens with what it is for.
+/// Checks that every Rust file opens with its purpose.
 pub fn module_docs(listing: &Listing) -> Vec<Finding> {
     let undocumented = |file: &&File| !file.text().is_some_and(|text| text.starts_with("//!"));
     listing
@@ -66,7 +66,7 @@ pub fn module_docs(listing: &Listing) -> Vec<Finding> {
         .collect()
 }
 
-/// No Rust file holds unfinished or switched-off code.
+/// Checks that no Rust file contains unfinished or disabled code.
 pub fn leftovers(listing: &Listing) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, number, line) in listing.with_extension("rs").flat_map(lines) {
@@ -77,7 +77,7 @@ pub fn leftovers(listing: &Listing) -> Vec<Finding> {
     findings
 }
 
-/// No file names a folder of somebody's machine.
+/// Checks that no file names a folder of one machine.
 pub fn machine_paths(listing: &Listing) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in listing.files() {
@@ -95,7 +95,7 @@ pub fn machine_paths(listing: &Listing) -> Vec<Finding> {
     findings
 }
 
-/// No file but the lock file names a package registry.
+/// Checks that no file but the lock file names a package registry.
 pub fn registry_hosts(listing: &Listing) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, number, line) in listing.files().filter(|file| file.path != "Cargo.lock").flat_map(lines) {
@@ -112,7 +112,7 @@ pub fn registry_hosts(listing: &Listing) -> Vec<Finding> {
     findings
 }
 
-/// No file is larger than [`BYTES_MAX`].
+/// Checks that no file is larger than [`BYTES_MAX`].
 pub fn sizes(listing: &Listing) -> Vec<Finding> {
     let large = |file: &&File| file.bytes.len() > BYTES_MAX;
     listing
@@ -125,7 +125,7 @@ pub fn sizes(listing: &Listing) -> Vec<Finding> {
         .collect()
 }
 
-/// No data, model or build product is part of the tree; results that tests compare with lie in [`GOLDEN_FOLDER`].
+/// Checks that no data, model or build product is in the tree. Reference results for tests are in [`GOLDEN_FOLDER`].
 pub fn data(listing: &Listing) -> Vec<Finding> {
     let is_golden = |file: &File| file.path.starts_with(GOLDEN_FOLDER);
     let is_data = |file: &&File| DATA_EXTENSIONS.contains(&file.extension()) && !is_golden(file);
@@ -139,18 +139,18 @@ pub fn data(listing: &Listing) -> Vec<Finding> {
         .collect()
 }
 
-/// The lines of a text file with their numbers from 1; none for other files.
+/// Lines of a text file with their numbers, from 1; none for other files.
 fn lines(file: &File) -> impl Iterator<Item = (&File, usize, &str)> {
     file.text().unwrap_or_default().lines().enumerate().map(move |(at, line)| (file, at + 1, line))
 }
 
-/// Whether `line` has `folder` at the start of a path, not inside a longer one or a web address.
+/// Whether `line` contains `folder` at the start of a path, not inside a longer path or a web address.
 fn names_folder(line: &str, folder: &str) -> bool {
     let starts_path = |before: char| !(before.is_alphanumeric() || "._-/~$}>*".contains(before));
     line.match_indices(folder).any(|(at, _)| line[..at].chars().next_back().is_none_or(starts_path))
 }
 
-/// Whether a line belongs to tests: by its file's place, or below the file's `#[cfg(test)]`.
+/// Whether a line belongs to tests, by the path of its file or after the file's `#[cfg(test)]`.
 fn is_test(file: &File, number: usize) -> bool {
     let parts: Vec<&str> = file.path.split('/').collect();
     let by_place = parts.iter().any(|part| *part == "tests" || *part == "tests.rs");

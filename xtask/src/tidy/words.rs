@@ -1,4 +1,4 @@
-//! The rules of `docs/glossary.md`: names that are not used, and how doc comments open.
+//! Rules of `docs/glossary.md`: names that are not used, and openings of doc comments.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,15 @@ use crate::listing::{File, Listing};
 const GLOSSARY: &str = "docs/glossary.md";
 /// Heading of that table.
 const TABLE: &str = "## Names that are not used";
-/// Words before the name of an item.
-const ITEMS: [&str; 9] = ["struct", "enum", "union", "trait", "type", "fn", "mod", "const", "static"];
+/// Keywords before the name of an item.
+const ITEMS: [&str; 8] = ["struct", "enum", "union", "trait", "type", "fn", "mod", "static"];
+/// Words that may come before these keywords; `const` may also come before the name itself.
+const MODIFIERS: [&str; 5] = ["const", "unsafe", "async", "extern", "default"];
 /// Openings that make a relative clause the subject.
 const OPENINGS: [&str; 9] =
     ["What ", "Those ", "That of ", "The same", "Of ", "Who ", "Whose ", "Whoever ", "Whatever "];
-/// Doc comments of a package that open so, at most, of a hundred.
-const OPENINGS_MAX: f64 = 3.0;
-/// Packages whose doc comments are still being rewritten, with as many of a hundred as they may have now. A number only
-/// becomes smaller, and goes when it reaches [`OPENINGS_MAX`].
-const STILL_REWRITTEN: [(&str, f64); 0] = [];
 
-/// No item has a name that the glossary replaces.
+/// Checks that no item has a name that the glossary replaces.
 pub fn names(listing: &Listing) -> Vec<Finding> {
     let Some(page) = listing.files().find(|file| file.path == GLOSSARY).and_then(File::text) else {
         return Vec::new();
@@ -41,7 +38,7 @@ pub fn names(listing: &Listing) -> Vec<Finding> {
     findings
 }
 
-/// Names of the glossary's last table, with what is used instead.
+/// Names of the glossary's last table, with their replacements.
 fn replaced_names(page: &str) -> BTreeMap<&str, &str> {
     let rows = page.split_once(TABLE).map_or("", |(_, table)| table).lines();
     rows.filter_map(|row| {
@@ -54,67 +51,35 @@ fn replaced_names(page: &str) -> BTreeMap<&str, &str> {
 
 /// Name of the item that a line of code defines.
 fn item_name(line: &str) -> Option<&str> {
-    let line = line.trim_start();
-    if line.starts_with("//") {
-        return None;
-    }
-    let mut words = line.split_whitespace();
-    words.find(|word| ITEMS.contains(word))?;
-    let name = words.next()?;
-    Some(name.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or(name))
+    let is_modifier = |word: &str| word.starts_with("pub") || MODIFIERS.contains(&word);
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let at = words.iter().position(|word| !is_modifier(word))?;
+    let name = match words[at] {
+        item if ITEMS.contains(&item) => words.get(at + 1)?,
+        name if at > 0 && words[at - 1] == "const" => name,
+        _ => return None,
+    };
+    name.split(|c: char| !c.is_alphanumeric() && c != '_').next()
 }
 
-/// Few doc comments of a package open with a relative clause.
+/// Checks that no doc comment opens with a relative clause.
 pub fn openings(listing: &Listing) -> Vec<Finding> {
-    let mut packages: BTreeMap<String, Openings<'_>> = BTreeMap::new();
-    for file in listing.with_extension("rs") {
-        packages.entry(package_of(&file.path)).or_default().add(file);
-    }
+    listing.with_extension("rs").flat_map(relative_openings).collect()
+}
+
+fn relative_openings(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (package, Openings { n, relative }) in packages {
-        let most = STILL_REWRITTEN.iter().find(|(name, _)| *name == package).map_or(OPENINGS_MAX, |(_, most)| *most);
-        let percent = 100.0 * relative.len() as f64 / n.max(1) as f64;
-        if percent > most {
-            findings.extend(relative.iter().map(|&(path, line)| {
-                let what = format!("a doc comment opens with a relative clause ({percent:.1} % of {package}'s do)");
-                Finding::new(path, line, what, format!("open with a noun phrase; {most} % may open otherwise"))
-            }));
+    let mut is_inside = false;
+    for (at, line) in file.text().unwrap_or_default().lines().enumerate() {
+        let comment = line.trim_start().strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+        let opening = comment.filter(|_| !is_inside).map_or("", str::trim_start);
+        if let Some(words) = OPENINGS.iter().find(|words| opening.starts_with(**words)) {
+            let what = format!("a doc comment opens with `{}`", words.trim_end());
+            findings.push(Finding::new(&file.path, at + 1, what, "open with a noun phrase that names the thing"));
         }
+        is_inside = comment.is_some();
     }
     findings
-}
-
-/// Doc comments of a package, and where those are that open with a relative clause.
-#[derive(Default)]
-struct Openings<'a> {
-    n: usize,
-    relative: Vec<(&'a str, usize)>,
-}
-
-impl<'a> Openings<'a> {
-    fn add(&mut self, file: &'a File) {
-        let mut is_inside = false;
-        for (at, line) in file.text().unwrap_or_default().lines().enumerate() {
-            let opening = line.trim_start().strip_prefix("///").or_else(|| line.strip_prefix("//!"));
-            if let (Some(opening), false) = (opening, is_inside) {
-                self.n += 1;
-                if OPENINGS.iter().any(|words| opening.trim_start().starts_with(words)) {
-                    self.relative.push((&file.path, at + 1));
-                }
-            }
-            is_inside = opening.is_some();
-        }
-    }
-}
-
-/// Package of a file: the folder below `crates/`, or the first one.
-fn package_of(path: &str) -> String {
-    let mut folders = path.split('/');
-    match (folders.next(), folders.next()) {
-        (Some("crates"), Some(name)) => format!("crates/{name}"),
-        (Some(first), _) => first.to_owned(),
-        (None, _) => String::new(),
-    }
 }
 
 #[cfg(test)]
@@ -133,19 +98,27 @@ mod tests {
     }
 
     #[test]
+    fn items_are_told_from_uses() {
+        let named = |line| item_name(line);
+        assert_eq!(named("    pub(crate) const unsafe fn turn<'a>(&self)"), Some("turn"));
+        assert_eq!(named("const NAP: Duration = X;"), Some("NAP"));
+        assert_eq!(named("mod crew;"), Some("crew"));
+        for line in ["let crew = struct_of();", "// struct Crew", "crew::Crew::new()", "", "pub use a::Crew;"] {
+            assert_eq!(named(line), None, "{line}");
+        }
+    }
+
+    #[test]
     fn a_glossary_without_its_table_is_found() {
         assert_eq!(names(&Listing::of(&[(GLOSSARY, "# Glossary\n")])).len(), 1);
     }
 
     #[test]
-    fn openings_are_counted_by_package() {
-        let many = "//! What it is.\n\n/// A number.\n/// What follows is no opening.\nfn a() {}\n    /// Of what was begun.\n";
-        let few = format!("//! A.\n{}/// Those that stay.\nfn a() {{}}\n", "/// A.\nfn a() {}\n".repeat(40));
-        let listing = Listing::of(&[("crates/a/src/lib.rs", many), ("crates/b/src/lib.rs", &few)]);
-        let found = openings(&listing);
-        assert_eq!(
-            found.iter().map(|f| (f.path.as_str(), f.line)).collect::<Vec<_>>(),
-            [("crates/a/src/lib.rs", 1), ("crates/a/src/lib.rs", 6)]
-        );
+    fn relative_clauses_are_found_where_a_comment_opens() {
+        let code = "//! What it is.\n\n/// A number.\n/// What follows is no opening.\nfn a() {}\n    /// Of two.\n";
+        let found = openings(&Listing::of(&[("a.rs", code), ("a.md", code)]));
+        assert_eq!(found.iter().map(|f| f.line).collect::<Vec<_>>(), [1, 6]);
+        let said = "a.rs:1: a doc comment opens with `What`; open with a noun phrase that names the thing";
+        assert_eq!(found[0].to_string(), said);
     }
 }

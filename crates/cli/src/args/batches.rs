@@ -123,7 +123,7 @@ impl BatchSettings {
     }
 }
 
-/// Fan-out as configurations hold it: neighbors of each hop, with -1 for all.
+/// Fan-out as configurations hold it: neighbours of each hop, with -1 for all.
 pub(super) fn numbers(fan_out: &FanOut) -> Vec<i64> {
     let number = |hop: &Neighbors| match *hop {
         Neighbors::Count(count) => i64::from(count),

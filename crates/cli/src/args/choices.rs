@@ -27,7 +27,7 @@ macro_rules! value_enum {
 }
 
 value_enum! {
-    /// Nodes whose neighbors a hop draws.
+    /// Nodes whose neighbours a hop draws.
     ExpandChoice for Expand {
         /// For the nodes that the hop before found.
         Once,
@@ -37,7 +37,7 @@ value_enum! {
 }
 
 value_enum! {
-    /// Rule by which neighbors are drawn.
+    /// Rule by which neighbours are drawn.
     DrawsChoice for Draws {
         /// Each node for itself (GraphSAGE).
         #[value(name = "node")]

@@ -12,9 +12,9 @@ use crate::paths;
 /// Compression of features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodecChoice {
-    /// Not at all.
+    /// No compression.
     None,
-    /// By this codec.
+    /// Compression with this codec.
     Codec(CodecSpec),
 }
 

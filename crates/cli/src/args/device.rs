@@ -31,11 +31,11 @@ pub struct DeviceArgs {
 /// Device to compute on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// The fastest that is there.
+    /// The fastest device that is present.
     Auto,
-    /// The processor's cores.
+    /// Cores of the CPU.
     Cpu,
-    /// A CUDA device, by its number.
+    /// CUDA device with this number, from 0.
     Cuda(usize),
 }
 

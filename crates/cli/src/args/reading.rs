@@ -91,11 +91,11 @@ pub struct ReadArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "SplitValue", into = "SplitValue")]
 pub enum SplitChoice {
-    /// All of them, one a run.
+    /// All split sets, one per run.
     All,
-    /// One of them, in every run.
+    /// The split set with this number, in every run.
     One(usize),
-    /// Drawn ones, one a run.
+    /// Random split sets, one per run.
     Random,
 }
 

@@ -201,9 +201,9 @@ pub struct TierSettings {
 /// Memory of each device that features and graph share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TierMemory {
-    /// What is free.
+    /// All free memory.
     Auto,
-    /// So many bytes.
+    /// Number of bytes.
     Size(u64),
 }
 

@@ -145,7 +145,7 @@ fn compared(
     let n_panels = BlockPlan::new(grid, graph.n_rows())?.panels.len();
     let blocks = match n_panels {
         1 => &[1][..],
-        // With one part, the order would leave the graph as it is.
+        // An order of a single part is no order: only the panels are ordered.
         _ if kind == OrderKind::Parts => &[n_panels],
         _ => &[1, n_panels],
     };

@@ -391,7 +391,7 @@ fn runs_are_counted_from_zero_as_their_files_are() {
     assert!(shown.lines().any(|line| line.split_whitespace().eq(["Run", "1"])), "{shown}");
 }
 
-/// A different codec in an evaluation gives no warning about different data; different data do.
+/// A different codec in an evaluation gives no warning about different data; a different split does.
 #[test]
 fn another_codec_is_no_alarm() {
     let work = Workspace::new();

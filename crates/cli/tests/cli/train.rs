@@ -354,7 +354,7 @@ fn mini_batches_that_make_no_sense_are_refused_before_anything_is_loaded() {
 /// More nodes than are scored at a time.
 const NODES: u64 = 120_000;
 
-/// Mini-batches of a graph with features on the device.
+/// Training on mini-batches whose device memory `--tier-memory` divides.
 const DIVIDED: [&str; 13] = [
     "train",
     "--data",

@@ -397,9 +397,9 @@ pub(super) struct Calls {
 }
 
 /// # Safety
-/// For all calls: elements lie on the device of the communicator, are read and written by nobody else but work on the
-/// same stream, and live until the stream has done the work that was put there before they are freed. All ranks call
-/// the same, with as many elements.
+/// For all calls: elements lie on the device of the communicator, and only work on the same stream reads or writes
+/// them. They live until the stream has done the work that was put there before they are freed. All ranks call the
+/// same, with as many elements.
 impl Calls {
     fn called(&self, status: Status) -> Result<(), String> {
         match status {

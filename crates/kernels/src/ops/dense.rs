@@ -40,8 +40,8 @@ const BLOCKS: usize = 264;
 const BLOCKS_OF_WARPGROUPS: usize = 132;
 /// Fewest stages of a part of the summed dimension.
 const PART_STAGES_MIN: usize = 8;
-/// Stages of shared memory of warpgroups, and bytes of a stage: two column-major tiles and one row-major tile. A
-/// stage begins at a multiple of [`SWIZZLED`].
+/// Stages of shared memory of warpgroups, and bytes of a stage: two column-major tiles (the upper and lower parts of
+/// the right operand) and one row-major tile (the left one). A stage begins at a multiple of [`SWIZZLED`].
 const WARPGROUP_STAGES: usize = 4;
 const WARPGROUP_STAGE_BYTES: usize = (2 * TILE * DEPTH_BYTES + TILE * (DEPTH_BYTES + 16)).next_multiple_of(SWIZZLED);
 const SWIZZLED: usize = 1024;

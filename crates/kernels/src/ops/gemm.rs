@@ -308,9 +308,9 @@ impl Cuda {
     /// Puts a product with `f32` sums on the stream. No dimension may be zero.
     ///
     /// # Safety
-    /// The addresses are those of matrices of the shapes that `dense` names, `a` and `b` of one type, which live
-    /// until all work that was put on the stream before they are freed is done; `out` may be written, and overlaps
-    /// neither.
+    /// The addresses are those of matrices of the shapes that `dense` names, `a` and `b` of one type. The matrices
+    /// live until all work is done that was put on the stream before they are freed. `out` may be written, and
+    /// overlaps neither.
     pub(super) unsafe fn dense(
         &self,
         operation: &'static str,

@@ -108,7 +108,7 @@ impl Cuda {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&x.data).arg(&grad.data).arg(&moments.data).arg(rows).arg(cols).arg(partials);
             // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for, moments two floats
-            // for each row; `partials` has room for two sums of each column and block.
+            // for each row; `partials` has space for two sums of each column and block.
             unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
             Ok(())
         })
@@ -130,7 +130,7 @@ impl Cuda {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&x.data).arg(&means.data).arg(rows).arg(cols).arg(partials);
             // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, means are one row of floats;
-            // `partials` has room for one sum of each column and block.
+            // `partials` has space for one sum of each column and block.
             unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
             Ok(())
         })
@@ -185,7 +185,7 @@ impl Cuda {
             launch.arg(&x.data).arg(&moments.means.data).arg(&moments.variances.data).arg(&moments.eps);
             launch.arg(&grad.data).arg(rows).arg(cols).arg(partials);
             // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for, moments one row of
-            // floats each; `partials` has room for one sum of each column and block.
+            // floats each; `partials` has space for one sum of each column and block.
             unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
             Ok(())
         })

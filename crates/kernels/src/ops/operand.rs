@@ -11,7 +11,7 @@ use crate::matrix::{CudaMatrix, WIDE, pitch};
 
 /// Bytes of a cache line.
 const LINE: usize = 128;
-/// Sampling rate of the search for the largest element: one in so many; must match `kernels/operand.cu`.
+/// Stride of the search for the largest element: it reads one element in `SAMPLED`; must match `kernels/operand.cu`.
 const SAMPLED: usize = 16;
 /// Rows that a thread reads before it writes the first; must match `kernels/common.cuh`.
 const ROWS_OF_THREAD: usize = 4;

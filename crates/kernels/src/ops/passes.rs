@@ -55,8 +55,8 @@ impl Cuda {
     /// row.
     ///
     /// # Safety
-    /// At the address are as many rows as `out` has, with as many columns as lie from row to row there, and there is
-    /// a factor for each of them; it is that of `out` itself, or overlaps it nowhere.
+    /// At the address are as many rows as `out` has, each of at least the pitch of `out` in elements, and there is a
+    /// factor for each row. The address is that of `out` itself, or the memory overlaps it nowhere.
     unsafe fn scale_rows_from(
         &self,
         operation: &'static str,

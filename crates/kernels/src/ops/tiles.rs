@@ -264,7 +264,7 @@ pub(super) struct Blocks {
     pub(super) first: CudaSlice<u32>,
     /// First column of each block.
     pub(super) columns: CudaSlice<u32>,
-    /// Bitmap of each block, [`WORDS`] words or as many as its layout has.
+    /// Bitmaps of the blocks, as many words each as their layout has.
     pub(super) bits: CudaSlice<u32>,
     work: Work,
     /// First slot of each window; one more entry ends the last.

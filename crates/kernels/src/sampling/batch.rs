@@ -94,8 +94,8 @@ impl HopTiles {
 }
 
 impl DeviceBatch {
-    /// Allocates a batch within some capacities, of `n_hops` hops on a graph of `n_columns` nodes; `size` is that of the
-    /// places of nodes.
+    /// Allocates a batch within some capacities, of `n_hops` hops on a graph of `n_columns` nodes; `size` is that of
+    /// the places of nodes.
     pub(super) fn new(
         cuda: &Cuda,
         capacities: Capacities,

@@ -23,7 +23,7 @@ use crate::device::{BLOCK, threads_for};
 /// Largest fan-out that a single thread draws for its row, `kernels/sampling_few.cu`.
 const FEW_MAX: u32 = 16;
 
-/// Kernels that draw, looked up once: a look-up takes longer than a batch.
+/// Kernels that draw, looked up once: a batch takes less time than looking up all of them.
 pub(super) struct Kernels {
     pub(super) draws: Vec<DrawKernel>,
     shares: Option<ShareKernels>,

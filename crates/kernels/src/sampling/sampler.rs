@@ -177,7 +177,7 @@ impl DeviceSampler {
     /// Samples a batch, and waits for it: [`sample_into`](Self::sample_into), then [`complete`](Self::complete).
     ///
     /// # Errors
-    /// As these.
+    /// As these two.
     pub fn sample(&mut self, cuda: &Cuda, seeds: &[NodeId], key: DrawKey) -> Result<DeviceBatch, ComputeError> {
         let mut batch = self.batch(cuda)?;
         self.sample_into(cuda, seeds, key, &mut batch)?;

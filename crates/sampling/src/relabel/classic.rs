@@ -1,15 +1,15 @@
-//! [`to_block`]: the operator that girih's others are measured against.
+//! [`to_block`]: the baseline operator.
 
 use super::edges::{assemble, foreign_destination, repeated};
 use super::hash::NodeMap;
 use super::{HopPlan, NewNodes, Relabeller, SampledEdges};
 use crate::{Block, NodeId, SampleError};
 
-/// A block from a list of edges, as DGL's `to_block` makes it: one hash map of destinations, one of sources that begins
-/// with the destinations, and a probe at every step.
+/// Makes a block from a list of edges, as DGL's `to_block` does. It uses one hash map of destinations, one of sources
+/// that begins with the destinations, and a probe for each end of an edge.
 ///
 /// # Errors
-/// When a destination is listed twice, an edge ends in none of them, or arrays differ in length.
+/// When a destination is listed twice, an edge ends outside `destinations`, or arrays differ in length.
 pub fn to_block(edges: &SampledEdges, destinations: &[NodeId], order: NewNodes) -> Result<Block, SampleError> {
     edges.check()?;
     let mut rows_of = NodeMap::with_capacity_and_hasher(destinations.len(), Default::default());
@@ -37,7 +37,7 @@ pub fn to_block(edges: &SampledEdges, destinations: &[NodeId], order: NewNodes) 
     Ok(block)
 }
 
-/// [`to_block`] at the hand of a sampler.
+/// Adapter of [`to_block`] to samplers.
 pub(crate) struct Classic {
     order: NewNodes,
     edges: SampledEdges,
@@ -59,7 +59,7 @@ impl Relabeller for Classic {
     }
 }
 
-/// The edges of a hop as a list of pairs, and before them those that the block has.
+/// Lists the edges that the block has, and then those of the hop, as pairs of global ids.
 pub(super) fn list_edges(plan: HopPlan<'_>, nodes: &[NodeId], block: &mut Block, edges: &mut SampledEdges) {
     edges.clear();
     edges.sources.extend(block.indices.iter().map(|&column| nodes[column as usize]));
@@ -70,7 +70,7 @@ pub(super) fn list_edges(plan: HopPlan<'_>, nodes: &[NodeId], block: &mut Block,
     }
 }
 
-/// Brings new nodes, `nodes[n_old..]`, from the order in which they were seen into ascending order; columns follow.
+/// Sorts new nodes, `nodes[n_old..]`, from the order as first seen into ascending order; columns follow.
 fn ascend(nodes: &mut [NodeId], n_old: usize, columns: &mut [NodeId]) {
     let new = &mut nodes[n_old..];
     let mut sorted: Vec<(NodeId, u32)> = new.iter().zip(0..).map(|(&node, seen)| (node, seen)).collect();

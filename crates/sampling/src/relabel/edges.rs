@@ -1,15 +1,15 @@
-//! [`SampledEdges`]: a list of edges in global ids, and what it becomes.
+//! [`SampledEdges`]: a list of edges in global ids, and its conversion to a block.
 
 use crate::{Block, Columns, NodeId, SampleError};
 
-/// Edges as pairs of global ids, in any order: what a sampler gives to an operator that relabels.
+/// Edges as pairs of global ids, in any order: the input of a relabelling operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampledEdges {
-    /// The destination of each edge.
+    /// Destination of each edge, as a global id.
     pub destinations: Vec<NodeId>,
-    /// The source of each edge.
+    /// Source of each edge, as a global id.
     pub sources: Vec<NodeId>,
-    /// The position of each edge in the graph; empty where nobody asks.
+    /// Position of each edge in the graph; empty if not wanted.
     pub edge_ids: Vec<u64>,
 }
 
@@ -21,7 +21,7 @@ impl SampledEdges {
         self.edge_ids.clear();
     }
 
-    /// Checks that arrays have one length.
+    /// Checks that all arrays have equal lengths.
     pub(crate) fn check(&self) -> Result<(), SampleError> {
         let (n_destinations, n_sources, n_ids) = (self.destinations.len(), self.sources.len(), self.edge_ids.len());
         if n_destinations == n_sources && (n_ids == 0 || n_ids == n_sources) {
@@ -33,21 +33,21 @@ impl SampledEdges {
     }
 }
 
-/// What is wrong with an edge whose destination is none of the block's.
+/// Error of an edge whose destination is outside the block.
 pub(crate) fn foreign_destination(edge: usize, node: NodeId) -> SampleError {
     SampleError::invalid(format!(
         "edge {edge} ends in node {node}, which is no destination of the block; every destination has to be listed"
     ))
 }
 
-/// What is wrong with a node that is listed twice.
+/// Error of a node that is listed twice.
 pub(crate) fn repeated(what: &str, nodes: &[NodeId], second: usize) -> SampleError {
     let node = nodes[second];
     let first = nodes.iter().position(|&other| other == node).unwrap_or(second);
     SampleError::invalid(format!("node {node} is listed twice, as {what} {first} and {second}; list every node once"))
 }
 
-/// Makes a block of local rows and columns of edges in any order; edges of a row keep their order.
+/// Makes a block from local rows and columns of edges in any order; edges of a row keep their order.
 pub(crate) fn assemble(
     nodes: &[NodeId],
     n_destinations: usize,
@@ -74,7 +74,7 @@ pub(crate) fn assemble(
     }
 }
 
-/// Offsets of rows, from the row of each edge.
+/// Computes offsets of rows from the row of each edge.
 fn count_rows(rows: &[NodeId], n_rows: usize, indptr: &mut Vec<u64>) {
     indptr.clear();
     indptr.resize(n_rows + 1, 0);
@@ -86,7 +86,7 @@ fn count_rows(rows: &[NodeId], n_rows: usize, indptr: &mut Vec<u64>) {
     }
 }
 
-/// Values of edges, brought into the order of their rows.
+/// Sorts values of edges by their rows.
 fn by_row<T: Copy + Default>(indptr: &[u64], rows: &[NodeId], values: &[T]) -> Vec<T> {
     let mut next = indptr.to_vec();
     let mut sorted = vec![T::default(); values.len()];

@@ -7,12 +7,12 @@ use super::sources::SourceMap;
 use super::{HopPlan, NewNodes, Relabeller, SampledEdges};
 use crate::{Block, NodeId, SampleError};
 
-/// Blocks of one batch after the other, hop by hop. The first bitmap holds the destinations of a hop, the second all
-/// nodes found so far; a hash map gives the local ids of sources and is kept from hop to hop, in which destinations are
-/// sources found before.
+/// Operator that makes the blocks of one batch after the other, hop by hop. The first bitmap holds the destinations
+/// of a hop, the second all nodes found so far. A hash map gives the local ids of sources. It is kept from hop to
+/// hop, as the destinations of a hop are sources found before.
 ///
-/// Rows of destinations need the first bitmap alone (the rank of a bit leads to its place), while sources change the
-/// second bitmap and the map: both run at once, on two threads where there are.
+/// Rows of destinations need the first bitmap alone: the rank of a bit leads to the local id. Sources change the
+/// second bitmap and the map. So both run at once, on two threads if available.
 #[derive(Default)]
 pub struct ToBlockFast {
     order: NewNodes,
@@ -26,13 +26,13 @@ pub struct ToBlockFast {
 }
 
 impl ToBlockFast {
-    /// Blocks whose new nodes come in `order`.
+    /// Makes an operator whose blocks list new nodes in `order`.
     #[must_use]
     pub fn new(order: NewNodes) -> Self {
         Self { order, ..Self::default() }
     }
 
-    /// A batch begins with its seeds, nodes below `n_nodes`.
+    /// Begins a batch with its seeds, which are nodes below `n_nodes`.
     ///
     /// # Errors
     /// When a seed is listed twice or is not below `n_nodes`.
@@ -54,17 +54,17 @@ impl ToBlockFast {
         Ok(())
     }
 
-    /// The next hop's block: its destinations are all nodes found so far.
+    /// Makes the block of the next hop: its destinations are all nodes found so far.
     ///
     /// # Errors
-    /// When an edge ends in no destination or starts beyond the nodes there are, or arrays differ in length.
+    /// When an edge ends outside the destinations, a source is not below `n_nodes`, or arrays differ in length.
     pub fn block(&mut self, edges: &SampledEdges) -> Result<Block, SampleError> {
         let mut block = Block::default();
         self.block_into(edges, &mut block)?;
         Ok(block)
     }
 
-    /// As [`block`](Self::block), into the memory of another block.
+    /// As [`block`](Self::block), but into the memory of another block.
     ///
     /// # Errors
     /// As [`block`](Self::block).
@@ -92,7 +92,7 @@ impl ToBlockFast {
     }
 }
 
-/// Finds the local ids of destinations; most edges have that of the edge before.
+/// Finds the local ids of destinations; most edges have the destination of the edge before.
 fn find_rows(destinations: &RankTable, nodes: &[NodeId], rows: &mut Vec<NodeId>) -> Result<(), SampleError> {
     rows.clear();
     let mut edge = 0;
@@ -108,7 +108,7 @@ fn beyond(node: NodeId, n_nodes: usize) -> SampleError {
     SampleError::invalid(format!("node {node} does not exist: there are {n_nodes} nodes, counted from 0"))
 }
 
-/// [`ToBlockFast`] at the hand of a sampler.
+/// Adapter of [`ToBlockFast`] to samplers.
 pub(crate) struct Fast {
     edges: SampledEdges,
     operator: ToBlockFast,

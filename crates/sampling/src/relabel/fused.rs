@@ -6,8 +6,8 @@ use super::{HopPlan, NewNodes, Relabeller};
 use crate::draw::Sink;
 use crate::{Block, NodeId};
 
-/// Rows are known while their edges are drawn, so that nothing looks up destinations. Their bitmap is for the order of
-/// new nodes alone.
+/// Relabelling operator that knows rows while their edges are drawn, so that destinations need no look-up. Their
+/// bitmap serves the order of new nodes alone.
 pub(crate) struct Fused {
     order: NewNodes,
     destinations: Bitmap,
@@ -20,7 +20,7 @@ impl Fused {
     }
 }
 
-/// Writes the columns of a block as edges come.
+/// Sink that writes the columns of a block as edges arrive.
 struct ColumnSink<'a> {
     sources: &'a mut SourceMap,
     /// Nodes found so far.

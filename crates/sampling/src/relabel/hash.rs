@@ -6,13 +6,13 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::NodeId;
 
-/// Local ids of nodes.
+/// Map from global to local ids.
 pub(crate) type NodeMap = HashMap<NodeId, NodeId, BuildHasherDefault<NodeHasher>>;
-/// Nodes.
+/// Set of nodes.
 pub(crate) type NodeSet = HashSet<NodeId, BuildHasherDefault<NodeHasher>>;
 
-/// One multiplication: node ids are no adversary's choice, and a third of the time of a batch would be hashing
-/// otherwise.
+/// Hash of one multiplication. Node ids are not chosen by an adversary, and a stronger hash would take a third of a
+/// batch's time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NodeHasher(u64);
 
@@ -35,7 +35,7 @@ impl Hasher for NodeHasher {
     }
 }
 
-/// The hash of a node.
+/// Hash of a node.
 #[inline(always)]
 pub(crate) fn hash_of(node: NodeId) -> u64 {
     let mut hasher = NodeHasher::default();

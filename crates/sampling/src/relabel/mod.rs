@@ -1,13 +1,13 @@
 //! Relabelling: from the global ids of sampled edges to the local ids of a block.
 //!
-//! All operators keep one contract. A block's sources are its destinations in order and then its new nodes, in one of
-//! the orders of [`NewNodes`]; edges of a destination stay in the order in which they came. So all of them give the
-//! same block.
+//! All operators obey one contract. A block's sources are its destinations in order, followed by its new nodes in one
+//! of the orders of [`NewNodes`]. Edges of a destination keep the order in which they came. So all operators give
+//! equal blocks.
 //!
-//! - [`to_block`]: two hash maps, anew for each hop: the classic.
+//! - [`to_block`]: two hash maps, rebuilt for each hop; the baseline.
 //! - [`ToBlockFast`]: two bitmaps and one hash map, kept over the hops of a batch.
-//! - [`Fused`]: the same while edges are drawn, with no list of edges between.
-//! - [`Rank`]: no hash map; the rank of a bit is the place of a node among the new ones, which are sorted for nothing.
+//! - [`Fused`]: as `ToBlockFast`, but while edges are drawn, without a list of edges.
+//! - [`Rank`]: no hash map. The rank of a bit is the position of a node among the new ones, which come out sorted.
 
 mod classic;
 mod edges;
@@ -34,14 +34,14 @@ pub(crate) use fused::Fused;
 pub(crate) use hash::NodeSet;
 pub(crate) use rank::{Rank, RankTable};
 
-/// How global ids become local ones. The result is the same; time and memory differ.
+/// Relabelling operator, from global ids to local ids. Results are equal; time and memory differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Relabel {
     /// Two hash maps for each hop ([`to_block`]), from a list of edges.
     ToBlock,
     /// Two bitmaps and one hash map for each batch ([`ToBlockFast`]), from a list of edges.
     ToBlockFast,
-    /// As `ToBlockFast`, while edges are drawn.
+    /// As `ToBlockFast`, but while edges are drawn.
     Fused,
     /// Ranks in a bitmap.
     #[default]
@@ -49,10 +49,10 @@ pub enum Relabel {
 }
 
 impl Relabel {
-    /// All of them, the classic first.
+    /// All operators, the baseline first.
     pub const ALL: [Self; 4] = [Self::ToBlock, Self::ToBlockFast, Self::Fused, Self::Rank];
 
-    /// As the command line and results spell it.
+    /// Name, as the command line and results spell it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -81,20 +81,20 @@ impl FromStr for Relabel {
     }
 }
 
-/// In which order the new nodes of a block follow its destinations.
+/// Order in which the new nodes of a block follow its destinations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NewNodes {
-    /// By id: what is gathered for them lies in order, and rows of the next hop are read in order.
+    /// By id: their rows are gathered in order, and rows of the next hop are read in order.
     #[default]
     Ascending,
     /// As edges first name them.
     FirstSeen,
 }
 
-/// The draws of one hop, not yet made or not yet listed.
+/// Draws of one hop, either still to be made or made elsewhere and still to be copied.
 pub(crate) struct HopPlan<'a> {
     pub(crate) source: HopSource<'a>,
-    /// The nodes that draw: the last rows of the block.
+    /// Nodes that draw: the last rows of the block.
     pub(crate) frontier: &'a [NodeId],
     pub(crate) rule: Rule<'a>,
     pub(crate) draws: HopDraws,
@@ -103,7 +103,7 @@ pub(crate) struct HopPlan<'a> {
 }
 
 impl HopPlan<'_> {
-    /// Draws; rows and edge ids go to the block, sources to `sink`.
+    /// Runs the draws; rows and edge ids go to the block, sources to `sink`.
     pub(crate) fn run<S: Sink>(self, indptr: &mut Vec<u64>, edge_ids: &mut Vec<u64>, sink: &mut S) {
         match self.source {
             HopSource::Rows(patch) => {
@@ -120,11 +120,12 @@ impl HopPlan<'_> {
     }
 }
 
-/// An operator as a sampler drives it.
+/// Interface between a sampler and a relabelling operator.
 pub(crate) trait Relabeller {
-    /// A batch begins: `seeds`, each of them once and below `n_nodes`, are the nodes found so far.
+    /// Begins a batch: the nodes found so far are `seeds`, each listed once and below `n_nodes`.
     fn begin(&mut self, n_nodes: usize, seeds: &[NodeId]);
 
-    /// Draws a hop into the block, behind the rows that it has; columns become local, and new nodes follow `nodes`.
+    /// Draws a hop into the block, after its present rows. Columns become local, and new nodes are appended to
+    /// `nodes`.
     fn hop(&mut self, plan: HopPlan<'_>, nodes: &mut Vec<NodeId>, block: &mut Block);
 }

@@ -4,9 +4,9 @@
 //! sources of a hop     9 2 5 9 12        a bit for each:   2 5 9 12
 //! seen before          2 9               new, ascending:   5 12         places   2 → 0, 9 → 1, 5 → 2, 12 → 3
 //! ```
-//! Sources set bits while they are drawn. One pass over the words then finds the new nodes in ascending order. Where a
-//! source is looked up depends on the size of the graph: in an array with a place for every node while that fits the
-//! caches, beyond that by the rank of its bit in an array of the nodes found.
+//! Sources set bits while they are drawn. One pass over the words then finds the new nodes in ascending order. The
+//! look-up of a source depends on the size of the graph. While an array with an element per node fits the caches, it
+//! is a read of that array. Beyond that, the rank of the source's bit is an index into an array of the nodes found.
 
 use girih_machine::zeros;
 
@@ -14,25 +14,25 @@ use super::{HopPlan, Relabeller};
 use crate::draw::Sink;
 use crate::{Block, NodeId};
 
-/// Bits of a word.
+/// Number of bits of a word.
 const WORD: usize = 64;
-/// Words that share a flag which tells whether any of them has a bit.
+/// Number of words that share a flag; the flag tells whether any of them may have a bit.
 const CHUNK: usize = 64;
-/// Up to so many nodes all words are scanned, which takes less than a flag for each source; and an array with a place
-/// for each node is faster than ranks: four bytes each, in half of a last-level cache.
+/// Largest number of nodes for which all words are scanned, which costs less than setting a flag for each source. Up
+/// to this size, an array with four bytes per node is faster than ranks; it fits half of a last-level cache.
 const SMALL_MAX: usize = 1 << 22;
 
-/// A set of nodes, as bits. Of a large graph, scanning and clearing it takes time where bits are, not everywhere.
+/// Set of nodes as a bitmap. In a large graph, scanning and clearing cost time only where bits are set.
 #[derive(Default)]
 pub(super) struct Bitmap {
-    /// A whole number of chunks.
+    /// Words of bits; a whole number of chunks.
     words: Vec<u64>,
-    /// For each chunk; of a small graph no flags at all.
+    /// Flag of each chunk, true if it may have bits; empty for a small graph.
     is_touched: Vec<bool>,
 }
 
 impl Bitmap {
-    /// Empties the set, and makes room for nodes below `n_nodes`.
+    /// Empties the set, and resizes it for nodes below `n_nodes`.
     pub(super) fn begin(&mut self, n_nodes: usize) {
         let n_chunks = n_nodes.div_ceil(WORD * CHUNK);
         let n_flags = if n_nodes > SMALL_MAX { n_chunks } else { 0 };
@@ -52,7 +52,7 @@ impl Bitmap {
         self.words.get(node as usize / WORD).is_some_and(|word| word >> (node % 64) & 1 == 1)
     }
 
-    /// Adds a node; whether it is new.
+    /// Adds a node; returns whether it is new.
     #[inline(always)]
     pub(super) fn insert(&mut self, node: NodeId) -> bool {
         let is_new = !self.contains(node);
@@ -60,7 +60,7 @@ impl Bitmap {
         is_new
     }
 
-    /// The bits of 64 nodes.
+    /// Bits of the 64 nodes of word `at`.
     #[inline(always)]
     pub(super) fn word(&self, at: usize) -> u64 {
         self.words[at]
@@ -70,13 +70,13 @@ impl Bitmap {
         self.words.len()
     }
 
-    /// Where the bit of a node is: its word, and all bits of that word that stand for smaller nodes.
+    /// Position of a node's bit: its word, and a mask of the bits of that word that stand for smaller nodes.
     #[inline(always)]
     pub(super) fn word_and_bits_below(node: NodeId) -> (usize, u64) {
         (node as usize / WORD, !(u64::MAX << (node % 64)))
     }
 
-    /// Adds nodes, whether or not they are new.
+    /// Adds nodes, new or not.
     #[inline(always)]
     pub(super) fn mark(&mut self, nodes: &[NodeId]) {
         for &node in nodes {
@@ -96,12 +96,12 @@ impl Bitmap {
         self.is_touched.get(chunk).copied().unwrap_or(true)
     }
 
-    /// Whether a chunk may have bits; whoever asks takes them away.
+    /// Whether a chunk may have bits; clears the flag, as the caller clears the bits.
     fn take_touched(&mut self, chunk: usize) -> bool {
         self.is_touched.get_mut(chunk).is_none_or(std::mem::take)
     }
 
-    /// Tells that a chunk may have bits.
+    /// Marks that a chunk may have bits.
     fn touch(&mut self, chunk: usize) {
         if let Some(is_touched) = self.is_touched.get_mut(chunk) {
             *is_touched = true;
@@ -125,8 +125,8 @@ pub(super) fn push_bits(word: usize, mut bits: u64, nodes: &mut Vec<NodeId>) {
     }));
 }
 
-/// A number for each node of a set: the set's bits, how many there are before each word, and the numbers in the order
-/// of the bits.
+/// Map from the nodes of a set to numbers: the set's bits, the number of bits before each word, and the numbers in
+/// the order of the bits.
 #[derive(Default)]
 pub(crate) struct RankTable {
     set: Bitmap,
@@ -135,13 +135,13 @@ pub(crate) struct RankTable {
 }
 
 impl RankTable {
-    /// Empties the set, and makes room for nodes below `n_nodes`.
+    /// Empties the set, and resizes it for nodes below `n_nodes`.
     pub(crate) fn begin(&mut self, n_nodes: usize) {
         self.set.begin(n_nodes);
         self.before.resize(self.set.words.len(), 0);
     }
 
-    /// The nodes that have a number.
+    /// Nodes that have a number.
     pub(super) fn set(&self) -> &Bitmap {
         &self.set
     }
@@ -151,7 +151,7 @@ impl RankTable {
         self.set.mark(nodes);
     }
 
-    /// Numbers the nodes of the set by their places in `nodes`, which lists each of them.
+    /// Numbers the nodes of the set by their positions in `nodes`, which lists each of them.
     pub(crate) fn place(&mut self, nodes: &[NodeId]) {
         let mut n_before = 0;
         for word in self.set.touched_words() {
@@ -172,19 +172,19 @@ impl RankTable {
         self.place(nodes);
     }
 
-    /// The number of a node of the set.
+    /// Number of a node of the set.
     #[inline(always)]
     pub(crate) fn get(&self, node: NodeId) -> NodeId {
         self.places[self.rank(node)]
     }
 
-    /// The number of a node, if it is in the set.
+    /// Number of a node, if it is in the set.
     #[inline(always)]
     pub(crate) fn find(&self, node: NodeId) -> Option<NodeId> {
         self.set.contains(node).then(|| self.get(node))
     }
 
-    /// Nodes of the set below `node`.
+    /// Number of nodes of the set below `node`.
     #[inline(always)]
     fn rank(&self, node: NodeId) -> usize {
         let (word, below) = Bitmap::word_and_bits_below(node);
@@ -192,14 +192,14 @@ impl RankTable {
     }
 }
 
-/// Places of the nodes found so far.
+/// Map from global to local ids of the nodes found so far.
 enum Places {
-    /// For each node of the graph; of nodes not found, anything.
+    /// Local id of each node of the graph; unspecified for nodes not found.
     Positions(Vec<NodeId>),
     Ranks(RankTable),
 }
 
-/// The operator at the hand of a sampler.
+/// Adapter of the operator to samplers.
 pub(crate) struct Rank {
     /// Sources of this hop.
     marked: Bitmap,
@@ -213,7 +213,7 @@ impl Rank {
         Self { marked: Bitmap::default(), seen: Bitmap::default(), places: Places::Positions(Vec::new()) }
     }
 
-    /// Moves the nodes of this hop to those found before, and appends the new ones, ascending, to `nodes`.
+    /// Adds the nodes of this hop to those found before, and appends the new ones, ascending, to `nodes`.
     fn settle(&mut self, nodes: &mut Vec<NodeId>) {
         for chunk in 0..self.marked.n_chunks() {
             if !self.marked.take_touched(chunk) {
@@ -229,7 +229,7 @@ impl Rank {
     }
 }
 
-/// Keeps sources as they are, and marks them.
+/// Sink that keeps sources as they are, and marks them.
 struct MarkSink<'a> {
     marked: &'a mut Bitmap,
     sources: &'a mut Vec<NodeId>,
@@ -244,7 +244,7 @@ impl Sink for MarkSink<'_> {
 }
 
 impl Places {
-    /// A batch begins with `seeds` of a graph of `n_nodes`.
+    /// Begins a batch with `seeds` of a graph of `n_nodes`.
     fn begin(&mut self, n_nodes: usize, seeds: &[NodeId]) {
         match self {
             Self::Positions(positions) if n_nodes <= SMALL_MAX => {
@@ -263,7 +263,7 @@ impl Places {
         self.add(seeds, 0);
     }
 
-    /// Numbers `nodes[n_old..]`, which are new.
+    /// Adds the new nodes `nodes[n_old..]` with their positions as local ids.
     fn add(&mut self, nodes: &[NodeId], n_old: usize) {
         match self {
             Self::Positions(positions) => {
@@ -278,7 +278,7 @@ impl Places {
         }
     }
 
-    /// Turns sources, all of them found, into their numbers.
+    /// Replaces sources, all of which were found, by their local ids.
     fn apply(&self, sources: &mut [NodeId]) {
         match self {
             Self::Positions(positions) => sources.iter_mut().for_each(|source| *source = positions[*source as usize]),

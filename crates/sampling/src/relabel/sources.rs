@@ -7,26 +7,26 @@ use super::hash::hash_of;
 use super::rank::{Bitmap, push_bits};
 use crate::NodeId;
 
-/// Sources that are looked up together.
+/// Number of sources that are looked up together.
 const PIECE: usize = 256;
 
-/// The nodes found so far in a batch. A bit tells whether a node is one of them; the map knows the number under which
-/// it was found, which is its local id or leads to it. Neither forgets anything from hop to hop.
+/// Nodes found so far in a batch. A bit tells whether a node is one of them. The map gives the number under which it
+/// was found, which is its local id or the index of it in `places`. Both persist from hop to hop.
 #[derive(Default)]
 pub(super) struct SourceMap {
     seen: Bitmap,
-    /// Nodes and their numbers, from 0 in the order in which they were found.
+    /// Nodes and their numbers, counted from 0 in the order in which they were found.
     numbers: HashTable<(NodeId, NodeId)>,
-    /// The local id of each number, where nodes ascend: so the map is written once for each node.
+    /// Local id of each number, used where nodes ascend; with it the map is written only once per node.
     places: Vec<NodeId>,
-    /// New nodes of a hop as they were found.
+    /// New nodes of a hop, in the order in which they were found.
     found: Vec<NodeId>,
-    /// For each word of bits, the local id of its first new node.
+    /// Local id of the first new node of each bitmap word.
     firsts: Vec<NodeId>,
 }
 
 impl SourceMap {
-    /// A batch begins with `seeds` of a graph of `n_nodes`, each of them once.
+    /// Begins a batch with `seeds` of a graph of `n_nodes`, each listed once.
     pub(super) fn begin(&mut self, n_nodes: usize, seeds: &[NodeId]) {
         self.seen.begin(n_nodes);
         self.seen.mark(seeds);
@@ -38,10 +38,10 @@ impl SourceMap {
         }
     }
 
-    /// Appends the number of each source to `columns`. A new one gets the next number and joins `nodes`.
+    /// Appends the number of each source to `columns`. A new source gets the next number and is appended to `nodes`.
     ///
-    /// Whether a source is new is as good as a toss of a coin. So a piece is parted first, without a branch; then the
-    /// new ones are inserted, without a search, and last the others are looked up, many at once.
+    /// A branch on whether a source is new is unpredictable. So sources are first divided into new and old ones
+    /// without a branch. Then the new ones are inserted without a search, and last the old ones are looked up.
     #[inline(always)]
     pub(super) fn insert(&mut self, sources: &[NodeId], nodes: &mut Vec<NodeId>, columns: &mut Vec<NodeId>) {
         let (mut new, mut old) = ([0; PIECE], [0; PIECE]);
@@ -68,9 +68,9 @@ impl SourceMap {
         }
     }
 
-    /// A hop ends: brings its new nodes, `nodes[n_old..]`, into ascending order, and turns the numbers in `columns`
-    /// into local ids. `old` has the nodes found before the hop: what has a bit here and none there is new, and bits
-    /// are in order.
+    /// Ends a hop: sorts its new nodes, `nodes[n_old..]`, into ascending order, and turns the numbers in `columns`
+    /// into local ids. `old` holds the nodes found before the hop. A bit that is set here and not there is a new
+    /// node, and bits are in ascending order.
     pub(super) fn ascend(&mut self, old: &Bitmap, nodes: &mut Vec<NodeId>, n_old: usize, columns: &mut [NodeId]) {
         let Self { seen, places, found, firsts, .. } = self;
         let new = |word| seen.word(word) & !old.word(word);
@@ -94,7 +94,7 @@ impl SourceMap {
         self.numbers.insert_unique(hash_of(node), (node, number), |&(node, _)| hash_of(node));
     }
 
-    /// The number of a node that is in the map.
+    /// Number of a node that is in the map.
     #[inline(always)]
     fn number(&self, node: NodeId) -> NodeId {
         self.numbers.find(hash_of(node), |&(other, _)| other == node).expect("a node that was seen has a number").1

@@ -1,5 +1,5 @@
-//! [`SaintSampler`]: subgraphs with the weights that make up for what they leave out (Zeng et al., GraphSAINT, ICLR
-//! 2020).
+//! [`SaintSampler`]: subgraphs with weights that correct for the nodes and edges they leave out (Zeng et al.,
+//! GraphSAINT, ICLR 2020).
 
 mod normalisation;
 
@@ -13,24 +13,24 @@ use crate::sampler::check_graph;
 use crate::subgraph::{Inducer, InducerPool};
 use crate::{DrawKey, NodeId, RandomWalks, SampleError, Subgraph, SubgraphSampler, WalkOptions};
 
-/// Draws of a subgraph for each node of the graph, at most: hardly a node is left out of half as many.
+/// Largest number of draws of a subgraph per node of the graph; half as many would reach nearly every node.
 const DRAWS_OF_NODE: usize = 64;
-/// Draws that are few in any graph.
+/// Number of draws that is always allowed, for any graph.
 const DRAWS_ALLOWED: usize = 1 << 24;
-/// The epoch whose draws are those of subgraphs that are only counted.
+/// Epoch number that keys the presampled subgraphs, whose nodes and edges are only counted.
 const COUNTED_EPOCH: u32 = u32::MAX;
 
-/// Subgraphs of nodes that are drawn as whole samples, not as neighbours of seeds, with all edges among them.
+/// Sampler of subgraphs whose nodes are drawn as a whole, not as neighbours of seeds, with all edges among them.
 ///
-/// Nodes and edges are in some subgraphs more often than in others, which two kinds of weights undo (Zeng et al.,
+/// Nodes and edges differ in how often they are in a subgraph. Two kinds of weights correct for this (Zeng et al.,
 /// section 3.2). With `p` the chance to be in a subgraph and `n` nodes in the graph:
-/// - [`Block::weights`](crate::Block::weights): an edge `u → v` counts `p_v / p_uv`. Whenever `v` is there, the
-///   weighted sum over its edges has the sum over all its edges in the graph as its expectation.
-/// - [`Subgraph::loss_weights`]: node `v` counts `1 / (n · p_v)`, so that the weighted loss has the mean over all nodes
-///   as its expectation.
+/// - [`Block::weights`](crate::Block::weights): an edge `u → v` has the weight `p_v / p_uv`. Given that `v` is in the
+///   subgraph, the weighted sum over its edges has the sum over all its edges in the graph as its expectation.
+/// - [`Subgraph::loss_weights`]: node `v` has the weight `1 / (n · p_v)`, so that the weighted loss has the mean over
+///   all nodes as its expectation.
 ///
-/// Of nodes and edges these chances are computed exactly; of walks they are estimated from subgraphs drawn beforehand,
-/// as the paper does for all.
+/// For draws of nodes and edges, these chances are computed exactly. For walks, they are estimated from subgraphs
+/// drawn beforehand, as the paper does for all methods.
 ///
 /// ```
 /// use girih_graph_format::{Coo, Duplicates};
@@ -55,11 +55,11 @@ pub struct SaintSampler {
 }
 
 impl SaintSampler {
-    /// The node sampler: `n_draws` nodes, drawn with replacement, in proportion to the squared norms of the columns of
+    /// Node sampler: `n_draws` nodes, drawn with replacement, in proportion to the squared norms of the columns of
     /// the mean over neighbours.
     ///
     /// # Errors
-    /// When the graph is no adjacency or has no edges, or nothing is to be drawn, or far more than there is.
+    /// When the graph is not an adjacency or has no edges, or `n_draws` is zero or far above the number of nodes.
     pub fn nodes(graph: &Csr, n_draws: u32) -> Result<Self, SampleError> {
         check_drawable(graph, n_draws)?;
         let chances = Chances::of_columns(graph);
@@ -72,12 +72,12 @@ impl SaintSampler {
         Ok(Self::new(graph, Method::Nodes { chances, n_draws }, Normalisation::Exact(drawn)))
     }
 
-    /// The edge sampler: both ends of `n_draws` edges, drawn with replacement. A draw takes a node that has neighbours,
-    /// and then one of these, each with equal chances: an edge between `u` and `v` that is in both rows has a chance in
-    /// proportion to `1 / deg(u) + 1 / deg(v)`, which is the paper's, found without a table of edges.
+    /// Edge sampler: both ends of `n_draws` edges, drawn with replacement. A draw takes a node that has neighbours
+    /// and then one of its neighbours, each with equal chances. So an edge between `u` and `v` that is in both rows
+    /// has a chance in proportion to `1 / deg(u) + 1 / deg(v)`. This is the paper's chance, without a table of edges.
     ///
     /// # Errors
-    /// When the graph is no adjacency or has no edges, or nothing is to be drawn, or far more than there is.
+    /// When the graph is not an adjacency or has no edges, or `n_draws` is zero or far above the number of nodes.
     pub fn edges(graph: &Csr, n_draws: u32) -> Result<Self, SampleError> {
         check_drawable(graph, n_draws)?;
         let rows: Vec<NodeId> = (0..graph.n_rows() as NodeId).filter(|&v| graph.degree(v as usize) > 0).collect();
@@ -85,12 +85,12 @@ impl SaintSampler {
         Ok(Self::new(graph, Method::Edges { rows, n_draws }, Normalisation::Exact(drawn)))
     }
 
-    /// The walk sampler: all nodes of walks of `length` steps from `n_roots` nodes, which are drawn with replacement,
-    /// all alike. Weights are estimated as [`presampled`](Self::presampled) does.
+    /// Walk sampler: all nodes of walks of `length` steps from `n_roots` nodes, which are drawn uniformly with
+    /// replacement. Weights are estimated as [`presampled`](Self::presampled) does.
     ///
     /// # Errors
-    /// When the graph is no adjacency or has no edges, or no roots or no subgraphs are to be drawn, or far more roots than
-    /// there are nodes.
+    /// When the graph is not an adjacency or has no edges, when `n_roots` or `n_subgraphs` is zero, or when `n_roots`
+    /// is far above the number of nodes.
     pub fn walks(graph: &Csr, n_roots: u32, length: u32, n_subgraphs: u32, seed: u64) -> Result<Self, SampleError> {
         check_drawable(graph, n_roots)?;
         let method = Method::Walks { n_roots, walks: RandomWalks::new(WalkOptions::new(length))? };
@@ -98,12 +98,12 @@ impl SaintSampler {
         Ok(Self::new(graph, method, Normalisation::Counted(counts)))
     }
 
-    /// The same sampler with weights estimated from `n_subgraphs` subgraphs, as in the paper: how often each node and
-    /// edge is in one stands for its chance. What is in none of them counts as met once. The paper takes about 50 times
-    /// as many subgraphs as an epoch has.
+    /// Replaces the weights by estimates from `n_subgraphs` subgraphs, as in the paper. The frequency of a node or
+    /// edge in them stands for its chance. A node or edge that is in none counts as met once. The paper takes about
+    /// 50 times as many subgraphs as an epoch has.
     ///
     /// # Errors
-    /// When the graph is not the sampler's, or no subgraphs are to be drawn.
+    /// When the graph is not the sampler's, or `n_subgraphs` is zero.
     pub fn presampled(mut self, graph: &Csr, n_subgraphs: u32, seed: u64) -> Result<Self, SampleError> {
         self.check(graph)?;
         self.normalisation = Normalisation::Counted(self.method.count(graph, n_subgraphs, seed)?);
@@ -144,7 +144,7 @@ impl SubgraphSampler for SaintSampler {
     }
 }
 
-/// Checks that there is something to draw from, and something to be drawn that fits memory.
+/// Checks that the graph has edges, and that the number of draws is positive and fits memory.
 fn check_drawable(graph: &Csr, n_draws: u32) -> Result<(), SampleError> {
     check_graph(graph)?;
     if graph.nnz() == 0 {
@@ -163,7 +163,7 @@ fn check_drawable(graph: &Csr, n_draws: u32) -> Result<(), SampleError> {
     Ok(())
 }
 
-/// How nodes are drawn.
+/// Method by which nodes are drawn.
 enum Method {
     Nodes {
         chances: Chances,
@@ -181,7 +181,7 @@ enum Method {
 }
 
 impl Method {
-    /// The nodes of a subgraph, ascending.
+    /// Nodes of a subgraph, ascending.
     fn nodes(&self, graph: &Csr, key: DrawKey) -> Result<Vec<NodeId>, SampleError> {
         let mut nodes: Vec<NodeId> = match self {
             Self::Nodes { chances, n_draws } => {
@@ -208,7 +208,7 @@ impl Method {
         Ok(nodes)
     }
 
-    /// Method subgraphs, and counts how many of them each node and each edge is in.
+    /// Samples subgraphs by this method, and counts in how many of them each node and each edge is.
     fn count(&self, graph: &Csr, n_subgraphs: u32, seed: u64) -> Result<Counts, SampleError> {
         if n_subgraphs == 0 {
             return Err(SampleError::invalid("weights cannot be estimated from 0 subgraphs; draw some"));

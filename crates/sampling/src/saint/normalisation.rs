@@ -1,4 +1,4 @@
-//! [`Normalisation`]: how likely nodes and edges are in a subgraph, and the weights that follow.
+//! [`Normalisation`]: chances of nodes and edges to be in a subgraph, and the weights that follow.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -7,16 +7,16 @@ use girih_graph_format::Csr;
 use crate::chances::Chances;
 use crate::{NodeId, Subgraph};
 
-/// The chances of nodes and edges to be in a subgraph.
+/// Chances of nodes and edges to be in a subgraph.
 pub(super) enum Normalisation {
-    /// Computed, for draws that do not depend on each other.
+    /// Computed, for draws that are independent of each other.
     Exact(Drawn),
-    /// Estimated.
+    /// Estimated from counts.
     Counted(Counts),
 }
 
 impl Normalisation {
-    /// Gives a subgraph its weights (Zeng et al., GraphSAINT, section 3.2).
+    /// Sets the weights of a subgraph (Zeng et al., GraphSAINT, section 3.2).
     pub(super) fn weigh(&self, graph: &Csr, subgraph: &mut Subgraph) {
         let Subgraph { block, loss_weights } = subgraph;
         loss_weights.clear();
@@ -31,7 +31,7 @@ impl Normalisation {
         }
     }
 
-    /// The chance that a subgraph has a node.
+    /// Chance that a subgraph has a node.
     fn of_node(&self, node: NodeId) -> f64 {
         match self {
             Self::Exact(drawn) => drawn.hit[node as usize],
@@ -40,19 +40,19 @@ impl Normalisation {
     }
 }
 
-/// What some draws take.
+/// Exact chances, for a number of independent draws.
 pub(super) struct Drawn {
     n_draws: u32,
-    /// The chance that one draw takes a node.
+    /// Chance that one draw takes a node.
     covered: Vec<f64>,
-    /// The chance that any draw does.
+    /// Chance that at least one draw takes a node.
     hit: Vec<f64>,
-    /// From how many rows an edge is drawn; `None` when single nodes are.
+    /// Number of rows from which an edge is drawn; `None` for draws of single nodes.
     n_rows: Option<usize>,
 }
 
 impl Drawn {
-    /// Draws of single nodes.
+    /// Chances for draws of single nodes.
     pub(super) fn of_nodes(chances: &Chances, n_draws: u32) -> Self {
         Self::new((0..chances.len()).map(|node| chances.of(node)).collect(), n_draws, None)
     }
@@ -62,7 +62,7 @@ impl Drawn {
         Self { n_draws, covered, hit, n_rows }
     }
 
-    /// Draws of one of `n_rows` rows that have neighbours, and of a neighbour.
+    /// Chances for draws of one of `n_rows` rows that have neighbours, and of a neighbour.
     pub(super) fn of_edges(graph: &Csr, n_rows: usize, n_draws: u32) -> Self {
         let mut covered = vec![0.0; graph.n_rows()];
         for row in (0..graph.n_rows()).filter(|&row| graph.degree(row) > 0) {
@@ -75,7 +75,7 @@ impl Drawn {
         Self::new(covered, n_draws, Some(n_rows))
     }
 
-    /// The chance that draws take both ends of an edge.
+    /// Chance that the draws take both ends of an edge.
     fn both(&self, graph: &Csr, source: NodeId, destination: NodeId) -> f64 {
         let [a, b] = [source, destination].map(|node| self.covered[node as usize]);
         let [hit_a, hit_b] = [source, destination].map(|node| self.hit[node as usize]);
@@ -85,13 +85,14 @@ impl Drawn {
         if b >= 1.0 {
             return hit_a;
         }
-        // A subgraph misses both with the chance (1 − a − b + ab')ⁿ, ab' that of one draw for both, which is (1 − a)ⁿ
-        // (1 − b)ⁿ (1 − z)ⁿ with the z below. Written with chances to hit, nothing small is a difference of large ones.
+        // A subgraph misses both nodes with the chance (1 − a − b + ab')ⁿ, where ab' is the chance that one draw
+        // takes both. This equals (1 − a)ⁿ (1 − b)ⁿ (1 − z)ⁿ with the z below. Chances to hit avoid a small
+        // difference of large numbers.
         let z = (a * b - self.together(graph, source, destination)) / ((1.0 - a) * (1.0 - b));
         hit_a * hit_b - (1.0 - hit_a) * (1.0 - hit_b) * at_least_once(z, self.n_draws)
     }
 
-    /// The chance that one draw takes both of two nodes.
+    /// Chance that one draw takes both of two nodes.
     fn together(&self, graph: &Csr, u: NodeId, v: NodeId) -> f64 {
         let Some(n_rows) = self.n_rows else { return 0.0 };
         let drawn_from = |row: NodeId, neighbor: NodeId| {
@@ -102,8 +103,8 @@ impl Drawn {
     }
 }
 
-/// `1 − (1 − chance)ⁿ`, precise for chances however small; by multiplications alone, so that every machine finds the
-/// same.
+/// `1 − (1 − chance)ⁿ`, precise for arbitrarily small chances. It uses additions and multiplications alone, so that
+/// every machine computes equal bits.
 fn at_least_once(chance: f64, n_draws: u32) -> f64 {
     let either = |a: f64, b: f64| a + b * (1.0 - a);
     let (mut hit, mut power, mut left) = (0.0, chance, n_draws);
@@ -117,7 +118,7 @@ fn at_least_once(chance: f64, n_draws: u32) -> f64 {
     hit
 }
 
-/// How many of some subgraphs nodes and edges are in.
+/// Numbers of subgraphs that contain each node and each edge.
 pub(super) struct Counts {
     n_subgraphs: u32,
     nodes: Vec<AtomicU32>,
@@ -130,7 +131,7 @@ impl Counts {
         Self { n_subgraphs, nodes: zeros(graph.n_rows()), edges: zeros(graph.nnz()) }
     }
 
-    /// Counts a subgraph; sums do not depend on who adds when.
+    /// Counts a subgraph; sums do not depend on the order of threads.
     pub(super) fn add(&self, subgraph: &Subgraph) {
         for &node in subgraph.nodes() {
             self.nodes[node as usize].fetch_add(1, Relaxed);
@@ -140,7 +141,7 @@ impl Counts {
         }
     }
 
-    /// What was never met counts as met once.
+    /// Count of a node or edge; zero counts as one.
     fn met(counts: &[AtomicU32], at: usize) -> f64 {
         f64::from(counts[at].load(Relaxed).max(1))
     }

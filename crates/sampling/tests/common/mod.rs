@@ -1,4 +1,4 @@
-//! Graphs that tests sample from, statistics, and the definition of a sample written as plainly as it reads.
+//! Graphs that tests sample from, statistics, and a plain reference implementation of sampling.
 #![allow(dead_code)] // Every file of tests uses some of it.
 
 use std::collections::{BTreeSet, HashMap};
@@ -9,18 +9,18 @@ use girih_sampling::relabel::NewNodes;
 use girih_sampling::{DrawKey, Expand, FanOut, NeighborOptions, Neighbors};
 use proptest::prelude::*;
 
-/// The adjacency with these edges, `(destination, source)`.
+/// Adjacency with these edges, `(destination, source)`.
 pub fn graph_of(n: usize, edges: impl IntoIterator<Item = (NodeId, NodeId)>) -> Csr {
     let (rows, cols) = edges.into_iter().unzip();
     Coo::new(n, n, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap()
 }
 
-/// A node with neighbours `1..=degree`, which have none.
+/// Star: a node with neighbours `1..=degree`, which have none.
 pub fn star(degree: usize) -> Csr {
     graph_of(degree + 1, (1..=degree as u32).map(|leaf| (0, leaf)))
 }
 
-/// A graph of some size with hubs, on which tests count.
+/// Graph with hubs, for statistical tests.
 pub fn hubs(n: u32) -> Csr {
     graph_of(
         n as usize,
@@ -35,7 +35,7 @@ pub fn graphs() -> impl Strategy<Value = Csr> {
     })
 }
 
-/// A graph and some of its nodes, in any order.
+/// Graph and some of its nodes, in any order.
 pub fn graphs_and_seeds() -> impl Strategy<Value = (Csr, Vec<NodeId>)> {
     graphs().prop_flat_map(|graph| {
         let n = graph.n_rows();
@@ -58,15 +58,15 @@ pub fn chi_square(found: &[f64], expected: impl Fn(usize) -> (f64, f64)) -> f64 
     found.iter().enumerate().map(|(i, f)| (f - expected(i).0).powi(2) / expected(i).1).sum()
 }
 
-/// Fails on what happens to fair draws less than once in a hundred thousand times.
+/// Fails if fair draws exceed `chi_square` less than once in a hundred thousand times.
 pub fn assert_fair(chi_square: f64, degrees_of_freedom: f64) {
     let far = 4.3 * (2.0 * degrees_of_freedom).sqrt();
     let distance = chi_square - degrees_of_freedom;
     assert!(distance < far + 8.0 && distance > -far, "chi-square {chi_square} for {degrees_of_freedom}");
 }
 
-/// Fails when the means of estimates are further from the expected values than chance explains, and than `tolerance` of
-/// them.
+/// Fails when the means of estimates differ from the expected values by more than chance explains, and by more than
+/// `tolerance` of them.
 pub fn assert_unbiased(estimates: impl Iterator<Item = Vec<f64>>, expected: &[f64], tolerance: f64) {
     let (mut n, mut sums, mut squares) = (0.0, vec![0.0; expected.len()], vec![0.0; expected.len()]);
     for estimate in estimates {
@@ -84,14 +84,14 @@ pub fn assert_unbiased(estimates: impl Iterator<Item = Vec<f64>>, expected: &[f6
     }
 }
 
-/// A block of the reference: nodes, and for each row its columns and edges.
+/// Block of the reference: nodes, and for each row its columns and edges.
 #[derive(Debug, PartialEq)]
 pub struct PlainBlock {
     pub nodes: Vec<NodeId>,
     pub rows: Vec<Vec<(NodeId, u64)>>,
 }
 
-/// A mini-batch by the definition in `docs/formats.md`: blocks from the inputs on. `weights` are exact as integers.
+/// Mini-batch by the definition in `docs/formats.md`: blocks from the inputs on. `weights` are exact as integers.
 pub fn plain_sample(
     graph: &Csr,
     seeds: &[NodeId],
@@ -136,14 +136,14 @@ pub fn plain_sample(
     blocks
 }
 
-/// A position below `bound`, which one word decides: of graphs this small, all but one of a hundred million do.
+/// Position below `bound` that one word decides: in graphs this small, all but one of a hundred million words do.
 fn plain_position(stream: &mut Stream, bound: usize) -> usize {
     let product = u64::from(stream.next_u32()) * bound as u64;
     assert!(product % (1 << 32) >= (1 << 32) % bound as u64, "the rare word that does not decide");
     (product >> 32) as usize
 }
 
-/// The edges that one node draws.
+/// Edges that one node draws.
 fn plain_draw(
     graph: &Csr,
     node: NodeId,

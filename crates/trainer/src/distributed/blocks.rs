@@ -1,5 +1,6 @@
-//! [`Blocks`]: what a rank multiplies in a product, and which rows travel for it. [`HostBlocks`] has them before they
-//! are on a device: each rank counts in its own rows what it needs, and is told what others do.
+//! [`Blocks`]: the blocks that a rank multiplies in a product, and the rows that are exchanged for it. [`HostBlocks`]
+//! is their form on the host. Each rank finds the rows that it needs in its own rows of the adjacency; messages tell
+//! it which rows others need.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,50 +17,50 @@ use super::rows::{HaloExchange, HaloPlan};
 
 /// Source of a rank's blocks: the adjacency, or in a dry run its sizes.
 pub(crate) trait BlockSource<B: Backend>: Send + Sync {
-    /// How operands of `f32` travel, and are multiplied.
+    /// Type in which `f32` operands are sent and multiplied.
     fn wire(&self) -> Dtype;
 
-    /// The blocks of a rank for a product with `op(Â)`; all ranks call it together.
+    /// Blocks of a rank for a product with `op(Â)`; all ranks call it together.
     ///
     /// # Errors
     /// When the device's memory does not suffice, rows cannot be read again, or another rank fails.
     fn blocks(&self, backend: &B, ranks: &Ranks<B>, transpose: Transpose) -> Result<Blocks<B>, ComputeError>;
 
-    /// The rows of `Â` that a rank holds, with the columns that they touch; all ranks call it together.
+    /// Rows of `Â` that a rank holds, with only the columns that they touch; all ranks call it together.
     ///
     /// # Errors
     /// As [`blocks`](Self::blocks).
     fn pattern(&self, backend: &B, ranks: &Arc<Ranks<B>>) -> Result<Pattern<B>, ComputeError>;
 }
 
-/// How an operand that is stored as `dtype` travels, where those of `f32` do as `wire`.
+/// Type in which an operand stored as `dtype` is sent, if `f32` is sent as `wire`.
 pub(super) fn travelling(dtype: Dtype, wire: Dtype) -> Dtype {
     if dtype == Dtype::F32 { wire } else { dtype }
 }
 
-/// What a rank multiplies in a product.
+/// Blocks of a rank in a product.
 pub(crate) struct Blocks<B: Backend> {
-    /// What it multiplies its own rows by before they travel: the factors of columns of `Â`, which blocks then have
-    /// not. So each row is multiplied once, by who holds it.
+    /// Factor for each own row, applied before rows are sent: the column scales of `Â`, which the blocks then omit.
+    /// Each row is thus scaled once, by the rank that holds it.
     pub(super) factors: Option<B::Matrix>,
-    /// The block whose columns are the panel that it holds itself, if one of its steps is for that.
+    /// Block whose columns are this rank's own panel, if it is the root of a step.
     pub(super) own: Option<Chunks<B>>,
     pub(super) together: Vec<StepGroup<B>>,
 }
 
 impl<B: Backend> Blocks<B> {
-    /// How many products are added up.
+    /// Number of block products that are added up.
     pub(super) fn n_products(&self) -> usize {
         usize::from(self.own.is_some()) + self.together.iter().filter(|some| some.matrix.is_some()).count()
     }
 }
 
-/// A matrix for each chunk of the rows of a product.
+/// Sparse matrix for each row chunk of a product.
 pub(crate) type Chunks<B> = Vec<<B as Backend>::Sparse>;
 
 /// Blocks of the SUMMA steps whose panels arrive in one exchange, side by side.
 pub(crate) struct StepGroup<B: Backend> {
-    /// Their columns are the rows that come. `None` where none come from others.
+    /// Matrix whose columns are the received rows. `None` where no rows come from others.
     pub(super) matrix: Option<Chunks<B>>,
     pub(super) exchange: PanelExchange<B>,
 }
@@ -68,26 +69,26 @@ pub(crate) struct StepGroup<B: Backend> {
 pub(crate) enum PanelExchange<B: Backend> {
     /// Whole panels.
     Panels(Panels),
-    /// Rows of other members.
+    /// Only rows that are read.
     Rows(HaloPlan<B>),
 }
 
-/// Whole panels that travel in an exchange: rows that go to members of the group, and come from them.
+/// Whole panels of an exchange: rows sent to members of the group, and received from them.
 #[derive(Clone)]
 pub(crate) enum Panels {
     /// All-gather. `counts[i]`: rows that rank `i` contributes (0 if none).
     ToAll(Vec<usize>),
-    /// A panel goes to one member at most, and one comes.
+    /// Point to point: at most one panel is sent to one member, and one is received.
     ToOne {
-        /// Rows that go to each member.
+        /// Number of rows sent to each member.
         sent: Vec<usize>,
-        /// Rows that come from each.
+        /// Number of rows received from each member.
         received: Vec<usize>,
     },
 }
 
 impl Panels {
-    /// Those of some steps of a rank.
+    /// Panels of a step group of a rank.
     pub(super) fn of(plan: &BlockPlan, rank: usize, together: &StepsTogether) -> Self {
         let RankPlan { steps, group, .. } = &plan.ranks[rank];
         let n_rows = |i: usize| plan.panels[steps[i].panel].len();
@@ -106,7 +107,7 @@ impl Panels {
 /// A rank's own rows of the adjacency, with only the columns that they touch.
 pub(crate) struct Pattern<B: Backend> {
     pub(crate) matrix: B::Sparse,
-    /// Where the rows come from that its columns stand for.
+    /// Exchange that brings the rows of these columns.
     pub(crate) rows: HaloExchange<B>,
 }
 
@@ -117,30 +118,30 @@ pub(super) struct HostBlocks {
     together: Vec<(Option<HostBlock>, Lists)>,
 }
 
-/// Some columns of the rows that a rank's products have, for each chunk of these.
+/// Block with some columns of the rows of a rank's products, for each row chunk.
 type HostBlock = Vec<Csr>;
 
-/// How many rows come from each member of the group.
+/// Rows that a step group exchanges with each member of the group.
 #[derive(Clone)]
 enum Lists {
-    /// Of whole panels.
+    /// Whole panels.
     Panels(Panels),
-    /// Rows that are listed; and which rows of its panel this rank sends to each.
+    /// Listed rows: the rows of its own panel that this rank sends to each member, and the number received from each.
     Rows { sent: Vec<Vec<NodeId>>, received: Vec<usize> },
 }
 
-/// Which rows a rank's steps touch.
+/// Rows that a rank's steps touch.
 struct Touched {
-    /// For each step, of its panel; none where this rank is the root.
+    /// For each step, the touched rows of its panel; empty where this rank is the root.
     rows: Vec<Vec<NodeId>>,
-    /// For each step, whether rows are sent, and not the whole panel.
+    /// For each step, whether only touched rows are sent, and not the whole panel.
     by_rows: Vec<bool>,
-    /// For each member of the group, of this rank's panel.
+    /// For each member of the group, the rows of this rank's panel that it touches.
     by_others: Vec<Vec<NodeId>>,
 }
 
 impl HostBlocks {
-    /// The blocks of a rank, from the rows that its products have; all ranks call it together.
+    /// Blocks of a rank, from the rows of its products; all ranks call it together.
     ///
     /// # Errors
     /// When another rank fails.
@@ -204,7 +205,7 @@ impl HostBlocks {
     }
 }
 
-/// All rows of other ranks' panels come.
+/// Columns and lists of a step group in which all rows of other ranks' panels are received.
 fn whole_panels<B: Backend>(together: &StepsTogether, ranks: &Ranks<B>) -> (Columns, Lists) {
     let (plan, rank) = (ranks.plan(), ranks.rank());
     let panels = plan.from_others(rank, together).map(|(_, step)| plan.panels[step.panel].clone());
@@ -228,7 +229,7 @@ impl Touched {
             Exchange::Auto => fewer_rows(&rows, ranks)?,
             Exchange::Dense | Exchange::Rows => vec![true; rows.len()],
         };
-        // A rank is the root of one step at most.
+        // A rank is the root of at most one step.
         let mut messages = vec![Parcel::from([]); mine.group.len()];
         for ((step, rows), by_rows) in mine.steps.iter().zip(&rows).zip(&by_rows) {
             if *by_rows && step.root != ranks.rank() {
@@ -244,7 +245,8 @@ impl Touched {
         Ok(Self { rows, by_rows, by_others })
     }
 
-    /// Rows of each panel come that this rank's block touches, and all of them where that is as good.
+    /// Columns and lists of a step group in which only touched rows are received. Panels for which that saves too
+    /// little are received whole.
     fn rows_of<B: Backend>(&self, together: &StepsTogether, ranks: &Ranks<B>) -> (Columns, Lists) {
         let (plan, rank) = (ranks.plan(), ranks.rank());
         let RankPlan { steps, group, .. } = ranks.mine();
@@ -263,7 +265,7 @@ impl Touched {
     }
 }
 
-/// For each step, whether rows that are touched are enough fewer than whole panels, over all members of the group.
+/// For each step, whether sending touched rows saves enough over whole panels, summed over all members of the group.
 fn fewer_rows<B: Backend>(touched: &[Vec<NodeId>], ranks: &Ranks<B>) -> Result<Vec<bool>, CommError> {
     let mine = ranks.mine();
     let counts: Vec<u64> = touched.iter().map(|rows| rows.len() as u64).collect();
@@ -274,7 +276,7 @@ fn fewer_rows<B: Backend>(touched: &[Vec<NodeId>], ranks: &Ranks<B>) -> Result<V
 }
 
 impl<B: Backend> Pattern<B> {
-    /// From the rank's own rows; all ranks call it together.
+    /// Pattern from the rank's own rows; all ranks call it together.
     ///
     /// # Errors
     /// When the device's memory does not suffice, or another rank fails.
@@ -309,18 +311,18 @@ impl<B: Backend> Pattern<B> {
     }
 }
 
-/// The columns of the adjacency that a block's stand for, ascending.
+/// Columns of the adjacency that a block's columns stand for, ascending.
 struct Columns(Vec<NodeId>);
 
 impl Columns {
-    /// No place of a column.
+    /// Marks a column without a place.
     const NONE: u32 = u32::MAX;
 
     fn of(columns: Range<usize>) -> Self {
         Self(columns.map(|column| column as NodeId).collect())
     }
 
-    /// From the first to the last.
+    /// Range from the first to the last column.
     fn range(&self) -> Range<usize> {
         match (self.0.first(), self.0.last()) {
             (Some(&first), Some(&last)) => first as usize..last as usize + 1,
@@ -328,7 +330,7 @@ impl Columns {
         }
     }
 
-    /// The place of every column in a range, counted from its start.
+    /// Place of every column in a range, counted from its start; [`NONE`](Self::NONE) where it has none.
     fn places(&self, range: &Range<usize>) -> Vec<u32> {
         let mut places = vec![Self::NONE; range.len()];
         for (place, &column) in self.0.iter().enumerate() {
@@ -337,20 +339,20 @@ impl Columns {
         places
     }
 
-    /// Of a number for each column of the adjacency, those of the block's.
+    /// Scales of the block's columns, from those of all columns of the adjacency.
     fn scales(&self, scales: &[f32]) -> Vec<f32> {
         self.0.iter().map(|&column| scales[column as usize]).collect()
     }
 }
 
-/// Some columns of rows: for each chunk the ranges of rows that it has, one below the other.
+/// Block with some columns of `rows`. Each chunk lists the row ranges that it contains, in order.
 fn cut_chunks(rows: &[LoopedRows], chunks: &[Vec<Range<usize>>], columns: &Columns) -> HostBlock {
     let range = columns.range();
     let places = columns.places(&range);
     chunks.iter().map(|chunk| cut(rows, chunk, (&range, &places), columns.0.len())).collect()
 }
 
-/// Some ranges of rows one below the other, with those columns of a range that have a place, of `n_columns`.
+/// Row ranges one below the other, with the columns that have a place; the result has `n_columns` columns.
 fn cut(
     rows: &[LoopedRows],
     ranges: &[Range<usize>],
@@ -362,7 +364,7 @@ fn cut(
         let has = |rows: &&LoopedRows| rows.rows().start <= range.start && range.end <= rows.rows().end;
         rows.iter().find(has).expect("rows of the rank's products")
     };
-    // Counted first: an array that grows takes more than it holds.
+    // Counts entries first, since a growing array takes more memory than it needs.
     let mut indptr = vec![0];
     for range in ranges {
         holder(range).for_some(range, columns, |_, ids, _| {
@@ -385,7 +387,7 @@ fn cut(
         .expect("rows of a valid matrix")
 }
 
-/// Which of some columns rows name, ascending, counted from the first of them.
+/// Columns of a range in which `rows` have entries, ascending, counted from the start of the range.
 fn touched(rows: &[LoopedRows], columns: &Range<usize>) -> Vec<NodeId> {
     let mut seen = vec![false; columns.len()];
     for rows in rows {

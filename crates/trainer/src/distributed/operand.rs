@@ -1,9 +1,9 @@
-//! [`Operand`]: a rank's own rows of the operand of a product, how they are made, and what of them travels.
+//! [`Operand`]: a rank's own rows of the operand of a product, which are computed and sent by columns.
 //!
 //! ```text
 //! columns   0 ─────────── 128 ───── 192 ───── 256
-//! bands     │      1       │         2         │     made at once, and multiplied by the rank's own block
-//! parts     │      1       │    2    │    3    │     on their way as soon as their band is made
+//! bands     │      1       │         2         │     computed at once, and multiplied by the rank's own block
+//! parts     │      1       │    2    │    3    │     feature chunks, sent as soon as their band is computed
 //! ```
 
 use std::ops::Range;
@@ -14,35 +14,35 @@ use girih_compute::{Backend, ComputeError, Dtype, Epilogue, Shape, Slope, Transp
 
 use crate::tape::Pool;
 
-/// Columns of a band, at least: of fewer, tensor cores compute others for nothing, and sparse products pass over their
-/// entries for little.
+/// Minimal number of columns of a band. With fewer, tensor cores compute padding, and each pass of a sparse product
+/// over its entries does little work.
 const BAND_COLUMNS: usize = 128;
 
 /// A rank's own rows of an operand.
 pub(crate) enum LocalOperand<'x, B: Backend> {
-    /// Those of a matrix.
+    /// Stored matrix.
     Matrix(&'x B::Matrix),
-    /// Those of a dense product, which is not stored: the first columns are on their way while others are made.
+    /// Dense product that is computed by column bands: the first columns are sent while later ones are computed.
     LazyGemm(LazyGemm<'x, B>),
 }
 
-/// `X·op(W)`, or a gradient that is this product, taken back through an epilogue.
+/// Dense product `X·op(W)`, or a gradient of this form with the backward pass of an epilogue fused into it.
 pub(crate) struct LazyGemm<'x, B: Backend> {
-    /// `X`.
+    /// `X`, with the rank's own rows.
     pub(crate) x: &'x B::Matrix,
-    /// `W`, and `op`.
+    /// `W` and `op`.
     pub(crate) weight: (&'x B::Matrix, Transpose),
-    /// The epilogue of what it is the gradient of.
+    /// Epilogue whose backward pass is fused into the product, if there is one.
     pub(crate) through: Option<Through<'x, B>>,
 }
 
-/// The epilogue that a gradient goes back through.
+/// Epilogue that a gradient is taken back through.
 pub(crate) struct Through<'x, B: Backend> {
-    /// Its derivative.
+    /// Derivative of the epilogue.
     pub(crate) slope: Slope,
-    /// Its result.
+    /// Result of the epilogue in the forward pass.
     pub(crate) y: &'x B::Matrix,
-    /// Where the gradient of its bias goes, if anybody wants that.
+    /// Output for the gradient of the bias, if it is wanted.
     pub(crate) bias_grad: Option<&'x mut B::Matrix>,
 }
 
@@ -56,7 +56,7 @@ impl<B: Backend> LocalOperand<'_, B> {
         }
     }
 
-    /// How they are stored: a gradient as what it is the gradient of.
+    /// Type of the rows. A gradient has the type of the value that it belongs to.
     pub(super) fn dtype(&self, backend: &B) -> Dtype {
         match self {
             Self::Matrix(x) => backend.dtype(x),
@@ -67,7 +67,7 @@ impl<B: Backend> LocalOperand<'_, B> {
 }
 
 impl<B: Backend> LazyGemm<'_, B> {
-    /// Some columns, times a factor for each row, in a buffer of the pool.
+    /// Computes some columns, times a factor for each row, in a buffer of the pool.
     fn columns(
         &mut self,
         (backend, pool): (&B, &mut Pool<B>),
@@ -90,7 +90,7 @@ impl<B: Backend> LazyGemm<'_, B> {
     }
 }
 
-/// Some columns of `op(W)` in a buffer of the pool; `None` for all of them.
+/// Copy of some columns of `op(W)` in a buffer of the pool; `None` for all of them.
 fn some_columns<B: Backend>(
     (backend, pool): (&B, &mut Pool<B>),
     (weight, transpose): (&B::Matrix, Transpose),
@@ -110,7 +110,8 @@ fn some_columns<B: Backend>(
 }
 
 impl<B: Backend> Through<'_, B> {
-    /// Some columns of a gradient that is a product, behind the epilogue; their sums are those of the bias.
+    /// Computes some columns of a gradient with the epilogue's backward pass. Their column sums are written to the
+    /// gradient of the bias.
     fn multiply(
         &mut self,
         (backend, pool): (&B, &mut Pool<B>),
@@ -133,17 +134,17 @@ impl<B: Backend> Through<'_, B> {
     }
 }
 
-/// A rank's own rows of the operand, of which those are made that travel.
+/// A rank's own rows of the operand, in the form in which they are sent.
 pub(super) struct Operand<'x, B: Backend> {
     pub(super) rows: LocalOperand<'x, B>,
-    /// What rows are multiplied by before they travel.
+    /// Factor for each row, applied before the rows are sent.
     pub(super) factors: Option<&'x B::Matrix>,
-    /// How they travel.
+    /// Type in which they are sent.
     pub(super) dtype: Dtype,
 }
 
 impl<'x, B: Backend> Operand<'x, B> {
-    /// The matrix that travels as it is, if there is one.
+    /// Stored matrix that can be sent without a copy, if there is one.
     fn as_it_is(&self, backend: &B) -> Option<&'x B::Matrix> {
         match self.rows {
             LocalOperand::Matrix(x) if self.factors.is_none() && backend.dtype(x) == self.dtype => Some(x),
@@ -151,7 +152,7 @@ impl<'x, B: Backend> Operand<'x, B> {
         }
     }
 
-    /// Some columns as they travel.
+    /// Copy of some columns, in the form in which they are sent.
     fn columns(&mut self, backend: &B, pool: &mut Pool<B>, columns: &Range<usize>) -> Result<B::Matrix, ComputeError> {
         let stored = self.rows.dtype(backend);
         let x = match &mut self.rows {
@@ -178,7 +179,7 @@ impl<'x, B: Backend> Operand<'x, B> {
     }
 }
 
-/// Some columns of a matrix in a buffer of the pool.
+/// Copy of some columns of a matrix in a buffer of the pool.
 fn copied<B: Backend>(
     (backend, pool): (&B, &mut Pool<B>),
     x: &B::Matrix,
@@ -195,35 +196,35 @@ fn copied<B: Backend>(
     Ok(some)
 }
 
-/// Own rows as far as they are made.
+/// Own rows, as far as they are computed.
 pub(super) struct LocalColumns<'x, B: Backend> {
     operand: Operand<'x, B>,
-    /// The matrix that travels as it is, if there is one.
+    /// Stored matrix that can be sent without a copy, if there is one.
     as_it_is: Option<&'x B::Matrix>,
     bands: Vec<Band<B>>,
-    /// The band of each part, and its own columns of it; `None` where these are the whole band.
+    /// Band of each part, and the copy of its columns; `None` where the part is the whole band.
     parts: Vec<(usize, Option<B::Matrix>)>,
 }
 
 struct Band<B: Backend> {
     columns: Range<usize>,
-    /// `None` for the matrix as it is.
+    /// `None` for the stored matrix itself.
     rows: Option<B::Matrix>,
 }
 
 impl<'x, B: Backend> LocalColumns<'x, B> {
-    /// None yet.
+    /// No columns yet.
     pub(super) fn new(operand: Operand<'x, B>, backend: &B) -> Self {
         Self { as_it_is: operand.as_it_is(backend), operand, bands: Vec::new(), parts: Vec::new() }
     }
 
-    /// Parts that are cut.
+    /// Number of parts that are cut.
     pub(super) fn n_parts(&self) -> usize {
         self.parts.len()
     }
 
-    /// Makes the next band of an operand whose columns travel in these parts; says which of them it is. They are yet to
-    /// be [cut](Self::cut).
+    /// Computes the next band of an operand whose columns are sent in `parts`. Returns the indices of its parts,
+    /// which are yet to be [cut](Self::cut).
     pub(super) fn make_band(
         &mut self,
         (backend, pool): (&B, &mut Pool<B>),
@@ -237,13 +238,13 @@ impl<'x, B: Backend> LocalColumns<'x, B> {
         Ok(first..first + n)
     }
 
-    /// How many of the parts that come next are a band.
+    /// Number of the next parts that form a band.
     fn n_in_band(&self, parts: &[Range<usize>]) -> usize {
         let fills = |part: &Range<usize>| self.as_it_is.is_none() && part.end - parts[0].start >= BAND_COLUMNS;
         parts.iter().position(fills).map_or(parts.len(), |last| last + 1)
     }
 
-    /// Makes all columns, in one part.
+    /// Computes all columns, as one part.
     pub(super) fn make_all(&mut self, (backend, pool): (&B, &mut Pool<B>)) -> Result<(), ComputeError> {
         let all = 0..self.operand.rows.shape(backend).cols;
         self.make_band((backend, pool), slice::from_ref(&all))?;
@@ -278,13 +279,13 @@ impl<'x, B: Backend> LocalColumns<'x, B> {
         (0..self.bands.len()).map(|i| self.band(i))
     }
 
-    /// A part as it travels.
+    /// Part in the form in which it is sent.
     pub(super) fn part(&self, i: usize) -> &B::Matrix {
         let (band, part) = &self.parts[i];
         part.as_ref().unwrap_or_else(|| self.band(*band).1)
     }
 
-    /// Gives buffers back.
+    /// Returns buffers to the pool.
     pub(super) fn give_back(self, backend: &B, pool: &mut Pool<B>) {
         let (bands, parts) = (self.bands.into_iter(), self.parts.into_iter());
         let made = bands.filter_map(|band| band.rows).chain(parts.filter_map(|(_, part)| part));

@@ -1,9 +1,10 @@
-//! [`Product`]: a product under way: what comes for it, what is multiplied, and what follows.
+//! [`Product`]: a distributed product in progress: its exchanges, block products and reduction.
 //!
 //! ```text
-//! for each part of columns: begin what comes ──▶ what waits ──▶ own block, band by band ──▶ each stage as it has come: its blocks,
-//!                                                                                                                  chunk by chunk
-//!                                 of the last one, when a chunk is multiplied: add up ──▶ whole rows ──▶ own rows of the result
+//! for each feature chunk: begin exchange ──▶ overlapped work ──▶ own block, by bands ──▶ each stage as it arrives:
+//!                                                                                       its blocks, by row chunks
+//! after the last stage of a row chunk: reduce sums over ranks ──▶ join slices to whole rows ──▶ own rows of the
+//! result
 //! ```
 
 use std::collections::VecDeque;
@@ -19,8 +20,9 @@ use super::ranks::{Ranks, failed};
 use super::rows::Arriving;
 use crate::tape::Pool;
 
-/// Stages whose rows travel or are here at a time, where calls `overlap`: of panels, one is multiplied while the next
-/// comes; parts all follow each other, since they take no more memory than all columns at once.
+/// Number of stages that are received or multiplied at the same time, if collectives `overlap` with computation. Of
+/// panels with all columns, one is multiplied while the next arrives. Feature chunks are all in flight at once, since
+/// together they take no more memory than all columns.
 fn stages_ahead(stages: Stages, overlap: bool) -> usize {
     match stages {
         _ if !overlap => 1,
@@ -36,16 +38,16 @@ struct Accumulation {
     n_products: usize,
 }
 
-/// A stage of a product.
+/// Stage of a product.
 struct Stage<'b, B: Backend> {
-    /// Which part of the columns comes in it.
+    /// Index of the feature chunk that arrives in it.
     part: usize,
     together: &'b StepGroup<B>,
     accumulation: Accumulation,
 }
 
 impl<B: Backend> Blocks<B> {
-    /// The stages of a product whose operand comes in so many parts.
+    /// Stages of a product whose operand arrives in `n_parts` feature chunks.
     fn stages(&self, n_parts: usize) -> Vec<Stage<'_, B>> {
         let n_products = self.n_products();
         let of_part = |part| {
@@ -60,38 +62,38 @@ impl<B: Backend> Blocks<B> {
     }
 }
 
-/// Where a product goes.
+/// Destination of a product.
 pub(super) enum Sums<'o, B: Backend> {
-    /// Nothing follows the steps: they add up where the result belongs, and what is applied to it.
+    /// Result itself, with its epilogue, where no reduction follows the steps.
     Out(&'o mut B::Matrix, &'o Epilogue<'o, B::Matrix>),
-    /// A buffer for each chunk.
+    /// Buffer for each row chunk.
     Chunks(&'o mut ReducePipeline<B>),
 }
 
-/// Reduction after the steps of a product, pipelined over row chunks: while one chunk is multiplied, the partial sums of
-/// the one before are reduced over ranks, and the reduced rows of the one before that are joined to whole rows.
+/// Reduction after the steps of a product, pipelined over row chunks. While one chunk is multiplied, the partial sums
+/// of the previous one are reduced over ranks. The reduced rows of the one before that are joined to whole rows.
 pub(super) struct ReducePipeline<B: Backend> {
-    /// Those that are still multiplied.
+    /// Partial sums of the chunks that are still multiplied.
     chunks: Vec<Option<B::Matrix>>,
     summing: Option<PendingReduce<B>>,
     joining: Option<PendingReduce<B>>,
-    /// The rank's own rows; `None` where the sums of the only chunk are that.
+    /// The rank's own rows; `None` where the reduced sums of the only chunk are the result.
     out: Option<B::Matrix>,
-    /// Columns of the operand.
+    /// Number of columns of the operand.
     cols: usize,
 }
 
-/// Reduction of a chunk's partial sums that was begun.
+/// Pending reduction of a chunk's partial sums.
 struct PendingReduce<B: Backend> {
     chunk: usize,
     pending: Pending,
     rows: B::Matrix,
-    /// What the others read until it is done.
+    /// Buffer that is being sent, kept until the reduction is done.
     sent: Option<B::Matrix>,
 }
 
 impl<B: Backend> Sums<'_, B> {
-    /// Where the products of a chunk are added up.
+    /// Matrix in which the products of a chunk are added up.
     fn of_chunk(&mut self, chunk: usize) -> &mut B::Matrix {
         match self {
             Self::Out(out, _) => out,
@@ -100,10 +102,10 @@ impl<B: Backend> Sums<'_, B> {
     }
 }
 
-/// Work of a rank that runs while the first rows of a product travel.
+/// Work of a rank that runs while the first rows of a product are sent.
 pub(crate) type OverlappedWork<'b> = dyn FnMut() -> Result<(), ComputeError> + 'b;
 
-/// A product under way.
+/// Distributed product in progress.
 pub(super) struct Product<'p, 'b, B: Backend> {
     pub(super) ranks: &'p Ranks<B>,
     pub(super) backend: &'p B,
@@ -112,7 +114,7 @@ pub(super) struct Product<'p, 'b, B: Backend> {
 }
 
 impl<B: Backend> Product<'_, '_, B> {
-    /// The rank's own rows of the product, in a buffer of the pool.
+    /// Computes the rank's own rows of the product, in a buffer of the pool.
     pub(super) fn summed(&mut self, blocks: &Blocks<B>, operand: Operand<'_, B>) -> Result<B::Matrix, ComputeError> {
         let (shape, ranks) = (operand.rows.shape(self.backend), self.ranks);
         let Some(slicing) = &ranks.mine().slice else {
@@ -132,7 +134,7 @@ impl<B: Backend> Product<'_, '_, B> {
         self.end(reduce)
     }
 
-    /// Buffers for a product with an operand of this shape, in slices so wide.
+    /// Buffers for a product with an operand of this shape, in slices of `width` columns.
     fn reduce_pipeline(
         &mut self,
         Shape { rows, cols }: Shape,
@@ -148,7 +150,8 @@ impl<B: Backend> Product<'_, '_, B> {
         Ok(ReducePipeline { chunks, summing: None, joining: None, out, cols })
     }
 
-    /// `Σ block · panel` over the steps, part after part of the columns, all of a stage chunk by chunk.
+    /// Computes `Σ block · panel` over the steps: feature chunk after feature chunk, and within a stage row chunk
+    /// after row chunk.
     pub(super) fn steps(
         &mut self,
         blocks: &Blocks<B>,
@@ -165,8 +168,8 @@ impl<B: Backend> Product<'_, '_, B> {
         let ahead = stages_ahead(plan.stages, self.ranks.steps.overlaps());
         let (own_columns, mut arriving) = self.begin_first(operand, &columns, &stages[..ahead.min(stages.len())])?;
         (self.overlap)()?;
-        // The rank's own rows are here already: its block is multiplied while those of others travel. Where nothing
-        // else is, all chunks but the first are left to what follows the first.
+        // The rank's own block is multiplied while rows of others arrive. If it is the only product, all row chunks
+        // but the first wait, so that their products overlap with the reduction of the first.
         let n_before = if n_products == 1 { 1 } else { n_chunks };
         let first = Accumulation { n_before: 0, n_products };
         let multiply_own = |product: &Self, sums: &mut Sums<'_, B>, chunk: usize| -> Result<(), ComputeError> {
@@ -180,7 +183,8 @@ impl<B: Backend> Product<'_, '_, B> {
         for (i, stage) in stages.iter().enumerate() {
             let begun = arriving.pop_front().expect("each stage is begun before it is taken");
             let received = begun.finish(self.backend, self.pool, &*self.ranks.steps)?;
-            // Followed by all ranks after their last stage, so that none waits for a rank that waits for rows of it.
+            // All ranks begin the reduction after their last stage. Otherwise a rank could wait for a rank that waits
+            // for its rows.
             let is_last = i + 1 == stages.len();
             for chunk in 0..n_chunks {
                 if is_last && chunk >= n_before {
@@ -199,7 +203,8 @@ impl<B: Backend> Product<'_, '_, B> {
                 }
             }
             self.give(Some(received));
-            // What begins now waits for the products that were asked for: the next one goes on meanwhile.
+            // An exchange that begins now waits for the products launched so far; the next exchange continues
+            // meanwhile.
             if let Some(next) = stages.get(i + ahead) {
                 arriving.push_back(self.begin(next.together, own_columns.part(next.part))?);
             }
@@ -208,7 +213,8 @@ impl<B: Backend> Product<'_, '_, B> {
         Ok(())
     }
 
-    /// Makes all columns of the operand, and begins what comes in the first stages, each as soon as its part is there.
+    /// Computes all columns of the operand. Begins the exchanges of the first stages, each as soon as its feature
+    /// chunk is there.
     fn begin_first<'x>(
         &mut self,
         operand: Operand<'x, B>,
@@ -228,8 +234,8 @@ impl<B: Backend> Product<'_, '_, B> {
         Ok((own, arriving))
     }
 
-    /// Adds the product of a block to some columns of the sums of a chunk, with what is applied to the result if
-    /// nothing comes after it.
+    /// Adds the product of a block to some columns of a chunk's sums. The last product of an accumulation applies the
+    /// epilogue.
     fn multiply(
         &self,
         (block, panel): (&B::Sparse, &B::Matrix),
@@ -253,7 +259,7 @@ impl<B: Backend> Product<'_, '_, B> {
         }
     }
 
-    /// Begins to bring what the blocks of some steps multiply.
+    /// Begins to receive the panels of a step group.
     fn begin(&mut self, together: &StepGroup<B>, own: &B::Matrix) -> Result<Arriving<B>, ComputeError> {
         match &together.exchange {
             PanelExchange::Rows(rows) => rows.begin(self.backend, self.pool, &*self.ranks.steps, own),
@@ -262,7 +268,7 @@ impl<B: Backend> Product<'_, '_, B> {
         }
     }
 
-    /// Begins to bring all panels, and to send the own one to all.
+    /// Begins to receive all panels, and to send the own one to all.
     fn begin_for_all(&mut self, counts: &[usize], own: &B::Matrix) -> Result<Arriving<B>, ComputeError> {
         let (backend, group) = (self.backend, &*self.ranks.steps);
         let (cols, dtype) = (backend.shape(own).cols, backend.dtype(own));
@@ -284,7 +290,7 @@ impl<B: Backend> Product<'_, '_, B> {
         Ok(Arriving { pending, rows: panels, sent: nothing })
     }
 
-    /// Begins to bring a panel, and to send the own one to another member.
+    /// Begins to receive a panel, and to send the own one to another member.
     fn begin_for_one(
         &mut self,
         send_rows: &[usize],
@@ -302,13 +308,13 @@ impl<B: Backend> Product<'_, '_, B> {
         Ok(Arriving { pending, rows: panel, sent: nothing })
     }
 
-    /// What a rank sends in the place of its own rows that is no root of the steps, and sends none.
+    /// Empty matrix for a rank that is no root of the steps and sends no rows.
     fn nothing_of(&mut self, n_sent: usize, own: &B::Matrix) -> Result<Option<B::Matrix>, ComputeError> {
         let (cols, dtype) = (self.backend.shape(own).cols, self.backend.dtype(own));
         (n_sent == 0).then(|| self.pool.take(self.backend, Shape::new(0, cols), dtype)).transpose()
     }
 
-    /// Begins what follows the products of a chunk, and goes on with those before.
+    /// Begins the reduction of a chunk, and advances those of earlier chunks.
     fn follow(&mut self, reduce: &mut ReducePipeline<B>, chunk: usize) -> Result<(), ComputeError> {
         let sums = reduce.chunks[chunk].take().expect("a chunk is followed once");
         let begun = self.begin_sum(chunk, sums)?;
@@ -316,7 +322,7 @@ impl<B: Backend> Product<'_, '_, B> {
         self.go_on(reduce, before)
     }
 
-    /// The rank's own rows, when all chunks have arrived.
+    /// Finishes all reductions, and returns the rank's own rows.
     fn end(&mut self, mut reduce: ReducePipeline<B>) -> Result<B::Matrix, ComputeError> {
         let last = reduce.summing.take();
         self.go_on(&mut reduce, last)?;
@@ -324,7 +330,7 @@ impl<B: Backend> Product<'_, '_, B> {
         Ok(reduce.out.expect("rows of all chunks"))
     }
 
-    /// Makes whole rows of sums that were begun, and takes those that are whole.
+    /// Advances the pipeline: begins to join the rows of `summing`, and stores the rows that are joined.
     fn go_on(&mut self, reduce: &mut ReducePipeline<B>, summing: Option<PendingReduce<B>>) -> Result<(), ComputeError> {
         let joining = summing.map(|summed| self.begin_join(summed)).transpose()?;
         match std::mem::replace(&mut reduce.joining, joining) {
@@ -333,7 +339,7 @@ impl<B: Backend> Product<'_, '_, B> {
         }
     }
 
-    /// Begins to add up what several ranks have of the same rows; each is left those that it holds.
+    /// Begins to reduce partial sums over ranks. After a reduce-scatter, each rank keeps the rows that it holds.
     fn begin_sum(&mut self, chunk: usize, mut sums: B::Matrix) -> Result<PendingReduce<B>, ComputeError> {
         let (plan, mine) = (self.ranks.plan(), self.ranks.mine());
         let Some(group) = self.ranks.sums.as_deref() else {
@@ -352,8 +358,8 @@ impl<B: Backend> Product<'_, '_, B> {
         Ok(PendingReduce { chunk, pending, rows: sums, sent: None })
     }
 
-    /// Begins the way back of [`cut_columns`](Self::cut_columns) for sums when they are there; they are whole rows
-    /// where columns are not cut.
+    /// Waits for reduced sums, and begins the inverse of [`cut_columns`](Self::cut_columns). Without slices of
+    /// columns, the sums are whole rows already.
     fn begin_join(&mut self, summed: PendingReduce<B>) -> Result<PendingReduce<B>, ComputeError> {
         let PendingReduce { chunk, pending, rows, sent } = summed;
         if let Some(group) = &self.ranks.sums {
@@ -373,7 +379,7 @@ impl<B: Backend> Product<'_, '_, B> {
         Ok(PendingReduce { chunk, pending, rows: incoming, sent: Some(rows) })
     }
 
-    /// Takes whole rows of a chunk when they are there.
+    /// Waits for the whole rows of a chunk, and stores them.
     fn land(&mut self, reduce: &mut ReducePipeline<B>, joined: PendingReduce<B>) -> Result<(), ComputeError> {
         let PendingReduce { chunk, pending, rows, sent } = joined;
         let (own, slicing) = (self.ranks.own(), self.ranks.mine().slice.as_ref());
@@ -402,8 +408,8 @@ impl<B: Backend> Product<'_, '_, B> {
         Ok(())
     }
 
-    /// Own rows of all columns → all rows of the panel of a slice of columns. Slices are equally wide, the last ones
-    /// filled up with zeros.
+    /// All-to-all from own rows with all columns to all rows of the panel with a slice of columns. Slices have equal
+    /// widths; the last ones are padded with zeros.
     fn cut_columns(&mut self, slicing: &Slicing, x: &B::Matrix) -> Result<B::Matrix, ComputeError> {
         let (backend, Shape { rows, cols }) = (self.backend, self.backend.shape(x));
         let (width, n) = (slicing.width(cols), slicing.group.len());
@@ -421,7 +427,7 @@ impl<B: Backend> Product<'_, '_, B> {
         Ok(panel)
     }
 
-    /// The nodes that each member of the slicing group holds.
+    /// Node ids that each member of the slicing group holds.
     fn pieces<'s>(&'s self, slicing: &'s Slicing) -> impl Iterator<Item = Range<usize>> + 's {
         slicing.group.iter().map(|&member| self.ranks.plan().ranks[member].own.clone())
     }

@@ -1,6 +1,6 @@
-//! Products of random small graphs over ranks are the dense product, for every partition.
+//! Compares products of random small graphs over ranks with the dense product, for every partition.
 //!
-//! Part of the campaign of `tests/random_graphs`, which cannot reach what this crate keeps for itself.
+//! Extends the campaign of `tests/random_graphs` to private items of this crate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +24,9 @@ mod graphs;
 use campaign::for_each_seed;
 use graphs::{Draws, SmallGraph};
 
-/// Subject of the draws, apart from those of the other modules.
+/// Id of these random draws, which keeps them apart from those of other modules.
 const SUBJECT: u64 = 20;
-/// Rounding of a sum of a few terms with factors on both sides, relative to the sum of magnitudes.
+/// Rounding error of a sum of a few terms with factors on both sides, relative to the sum of magnitudes.
 const ROUNDING: f64 = 4e-6;
 
 #[test]
@@ -34,7 +34,7 @@ fn products_over_ranks_are_the_dense_product() {
     for_each_seed("products over ranks", 60, check);
 }
 
-/// Grid of some ranks, of which there are at most as many as nodes.
+/// Random process grid with at most as many ranks as nodes.
 fn grid(draws: &mut Draws, n: usize) -> ProcessGrid {
     let mut grids = vec![(Scheme::OneD, draws.between(1, n.min(6)), 1)];
     let replication = draws.between(1, 3);
@@ -61,7 +61,7 @@ fn check(seed: u64) {
     let adjacency = Adjacency::new(draws.one_in(2), norm).with_degrees(degrees);
     let transpose = draws.one_of(&[Transpose::No, Transpose::Yes]);
     let exchange = draws.one_of(&[Exchange::Dense, Exchange::Rows, Exchange::Auto]);
-    // Wide operands travel in several parts, each of some lines of memory.
+    // Wide operands are sent in several feature chunks, each of some cache lines.
     let width = if draws.one_in(4) { draws.between(65, 200) } else { draws.between(1, 12) };
     let values = (0..graph.n * width).map(|_| draws.normal()).collect::<Vec<_>>();
     let x = Matrix::new(graph.n, width, values).unwrap();
@@ -79,7 +79,7 @@ fn check(seed: u64) {
     }
 }
 
-/// The product as every rank has it once they have gathered it.
+/// Gathered product on every rank.
 fn products(
     graph: &SmallGraph,
     plan: &Arc<BlockPlan>,
@@ -103,7 +103,7 @@ fn products(
     threads::run(plan.ranks.len(), Duration::from_secs(30), of_rank).map_err(|failure| failure.message)
 }
 
-/// `op(L·A·R)·X` at a place, with the sum of the magnitudes of its terms.
+/// Entry of `op(L·A·R)·X`, with the sum of the magnitudes of its terms.
 fn dense_product<'x>(
     graph: &SmallGraph,
     adjacency: Adjacency,

@@ -1,6 +1,6 @@
-//! One rank of a dry run: [`SymbolicRank`] moves matrices that are only shapes and counts bytes and seconds; [`SymbolicGraph`]
-//! has blocks of which only the sizes are known. The code that trains runs on them as it is, so that a plan for ranks
-//! says what they will do.
+//! One rank of a dry run. [`SymbolicRank`] moves symbolic matrices and counts bytes and seconds. [`SymbolicGraph`]
+//! has blocks of known size without entries. The training code itself runs on them, so that a plan for ranks
+//! describes what they will do.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,12 +24,12 @@ use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::plan::DataSizes;
 
-/// The graph of plans for ranks: one that is at hand, of which blocks and rows are counted; or one of which only the
-/// size is known, whose edges are spread evenly.
+/// Graph of a dry run on ranks. Either a real graph, whose blocks and rows are counted, or one of known size whose
+/// edges are taken to be spread evenly.
 #[derive(Clone)]
 pub struct SymbolicGraph {
     self_loops: bool,
-    /// Whether `Â` and its transpose have factors of columns.
+    /// Whether `Â` and its transpose have column factors.
     has_factors: [bool; 2],
     weighted: bool,
     entries: Entries,
@@ -38,36 +38,36 @@ pub struct SymbolicGraph {
 #[derive(Clone)]
 enum Entries {
     Counted(Arc<Counted>),
-    /// So many stored edges.
+    /// Number of stored edges.
     Even(u64),
 }
 
-/// A graph that is at hand.
+/// Real graph, whose blocks are counted.
 struct Counted {
-    /// As it is stored: where nodes are cut depends on that.
+    /// Graph as it is stored; weighted cuts depend on it.
     stored: Csr,
-    /// With self loops, if the network asks for them.
+    /// Graph with self loops, if the network adds them.
     looped: Csr,
     transposed: OnceLock<Csr>,
     symmetric: bool,
-    /// What was counted last: partitions that differ in stages and chunks alone have the same blocks, and are planned
+    /// Counts of the last cut. Partitions that differ only in stages and chunks have the same blocks, and are planned
     /// one after the other.
     last: Mutex<Option<(Cut, Arc<Counts>)>>,
 }
 
-/// What decides which blocks ranks have, and what they send.
+/// Settings that decide which blocks ranks have, and which rows they send.
 type Cut = (ProcessGrid, Cuts, Exchange);
 
-/// Of a graph that is at hand.
+/// Counts of a real graph for one cut.
 #[derive(Default)]
 struct Counts {
-    /// For each direction: the entries of each rank's steps, and what these send.
+    /// For each direction: the entries of each rank's steps, and the exchanges of these steps.
     steps: [OnceLock<(Vec<Vec<u64>>, Schedule)>; 2],
     halo: OnceLock<Halo>,
 }
 
 impl Counted {
-    /// The counts of a cut: those that are there, or some that are yet to be made.
+    /// Counts of a cut: those of the last cut if it is the same, else empty ones.
     fn counts(&self, cut: Cut) -> Arc<Counts> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
@@ -76,7 +76,7 @@ impl Counted {
         }
     }
 
-    /// The entries of `op(Â)`.
+    /// Entries of `op(Â)`.
     fn directed(&self, transpose: Transpose) -> &Csr {
         match self.direction(transpose) {
             0 => &self.looped,
@@ -84,14 +84,14 @@ impl Counted {
         }
     }
 
-    /// Of a transpose that is the matrix itself, the matrix: what is counted of the one is counted of the other.
+    /// Index of a direction. A symmetric matrix has one set of counts for both directions.
     fn direction(&self, transpose: Transpose) -> usize {
         usize::from(transpose == Transpose::Yes && !self.symmetric)
     }
 }
 
 impl SymbolicGraph {
-    /// A graph that is at hand, as the network of `config` reads it.
+    /// Real graph, as the network of `config` reads it.
     ///
     /// # Errors
     /// When the configuration is refused.
@@ -104,7 +104,7 @@ impl SymbolicGraph {
         Ok(Self { self_loops, has_factors, weighted, entries: Entries::Counted(Arc::new(counted)) })
     }
 
-    /// A graph of the size that `data` says.
+    /// Graph of the size in `data`, with evenly spread edges.
     ///
     /// # Errors
     /// When the configuration is refused.
@@ -114,12 +114,12 @@ impl SymbolicGraph {
         Ok(Self { self_loops, has_factors, weighted: data.weighted, entries })
     }
 
-    /// Whether only its size is known, so that ranks do alike.
+    /// Whether edges are spread evenly, so that all ranks do alike.
     pub(super) fn is_even(&self) -> bool {
         matches!(self.entries, Entries::Even(_))
     }
 
-    /// Its blocks, as ranks of a plan hold them.
+    /// Blocks of the ranks of a plan.
     ///
     /// # Errors
     /// When there are more ranks than nodes.
@@ -130,7 +130,7 @@ impl SymbolicGraph {
                 let plan = ranks.plan(n_nodes, || Ok(counted.stored.offsets().clone()))?;
                 (plan, counted.counts((grid, cuts, exchange)))
             }
-            // Where edges are spread evenly, panels of equal work are of equal size.
+            // With evenly spread edges, panels of equal work have equal size.
             Entries::Even(_) => {
                 let plan = BlockPlan::new(&grid, n_nodes)?.in_stages(ranks.stages).in_chunks(ranks.chunks);
                 (plan, Arc::default())
@@ -140,15 +140,15 @@ impl SymbolicGraph {
     }
 }
 
-/// Whether every node is its own neighbour, and whether columns have factors in either direction; a network that reads
-/// no adjacency asks for no blocks either.
+/// Whether the network adds self loops, and whether columns have factors in either direction. A network that reads no
+/// adjacency needs no blocks.
 fn loops_and_factors(config: &TrainConfig, data: &DataSizes) -> Result<(bool, [bool; 2]), TrainError> {
     let Some(adjacency) = data.input_spec(config)?.graph else { return Ok((false, [false; 2])) };
     let [left, right] = adjacency.norm.powers().map(|power| power.is_some());
     Ok((adjacency.self_loops, [right, left]))
 }
 
-/// The sizes of the blocks of all ranks.
+/// Sizes of the blocks of all ranks.
 pub(super) struct SymbolicBlocks {
     graph: SymbolicGraph,
     pub(super) plan: Arc<BlockPlan>,
@@ -157,10 +157,10 @@ pub(super) struct SymbolicBlocks {
     counts: Arc<Counts>,
 }
 
-/// A rank's own rows of the adjacency.
+/// Sizes of a rank's own rows of the adjacency.
 struct PatternSizes {
     nnz: u64,
-    /// Rows that come from each peer, and that go to each.
+    /// Rows received from each peer, and sent to each.
     received: Vec<usize>,
     sent: Vec<usize>,
 }
@@ -173,7 +173,7 @@ impl SymbolicBlocks {
         })
     }
 
-    /// The entries of a step.
+    /// Number of entries of a step's block.
     fn nnz(&self, rank: usize, i: usize, transpose: Transpose) -> usize {
         match &self.graph.entries {
             Entries::Counted(counted) => self.counted(counted, transpose).0[rank][i] as usize,
@@ -186,7 +186,7 @@ impl SymbolicBlocks {
         }
     }
 
-    /// Rows of a step's panel for each member of the group; `None` where all are sent.
+    /// Number of rows of a step's panel for each member of the group; `None` where whole panels are sent.
     fn rows(&self, rank: usize, i: usize, transpose: Transpose) -> Option<Vec<usize>> {
         match &self.graph.entries {
             Entries::Counted(counted) => match &self.counted(counted, transpose).1.steps(rank)[i] {
@@ -200,7 +200,7 @@ impl SymbolicBlocks {
         }
     }
 
-    /// Rows of a step's panel for each member of the group, where edges are spread evenly.
+    /// Number of rows of a step's panel for each member of the group, if edges are spread evenly.
     fn even_rows(&self, rank: usize, i: usize, n_edges: u64) -> Option<usize> {
         let mine = &self.plan.ranks[rank];
         let columns = self.plan.panels[mine.steps[i].panel].len();
@@ -241,7 +241,7 @@ impl SymbolicBlocks {
         symbolic.sparse(shape, nnz, self.graph.weighted, false)
     }
 
-    /// A block of so many columns and entries in chunks, over which its entries are spread evenly.
+    /// Row chunks of a block with `n_columns` columns, over which `nnz` entries are spread evenly.
     fn chunks(
         &self,
         symbolic: &Symbolic,
@@ -255,7 +255,7 @@ impl SymbolicBlocks {
         (0..n_chunks).map(chunk).collect()
     }
 
-    /// The blocks of some steps side by side, as `HostBlocks` has them.
+    /// Blocks of some steps side by side, as `HostBlocks` has them.
     fn together(
         &self,
         symbolic: &Symbolic,
@@ -282,12 +282,12 @@ impl SymbolicBlocks {
     }
 }
 
-/// How many of `n` things that are spread evenly are in a part.
+/// Size of part `i` of `n` items that are spread evenly over parts.
 fn even_part(n: usize, i: usize, n_parts: usize) -> usize {
     part(&(0..n), i, n_parts).len()
 }
 
-/// Lists of rows of which only the lengths are known.
+/// Halo plan of which only the numbers of rows are known.
 fn exchange_of(symbolic: &Symbolic, sent: Vec<usize>, received: Vec<usize>) -> HaloPlan<Symbolic> {
     HaloPlan::of_ids(symbolic.matrix(Shape::new(sent.iter().sum(), 1), Dtype::F32), sent, received)
 }
@@ -324,25 +324,25 @@ impl BlockSource<Symbolic> for SymbolicBlocks {
     }
 }
 
-/// One rank among others that are not there: what it exchanges takes time and is counted.
+/// One rank of a dry run. The other ranks do not exist, and its exchanges only take time and are counted.
 ///
-/// Others are taken to be as far as this rank: nobody is waited for. Ranks are planned one by one, and an epoch takes
-/// what the slowest of them takes.
+/// The other ranks are taken to arrive at each exchange at the same time, so that nobody waits. Ranks are planned one
+/// by one, and an epoch takes as long as the slowest of them.
 pub(crate) struct SymbolicRank {
     members: Vec<usize>,
     place: usize,
     shared: Arc<Shared>,
 }
 
-/// What the groups of a rank share.
+/// State that all groups of a rank share.
 struct Shared {
     network: Network,
-    /// Whether who sends does so to one rank at a time.
+    /// Whether a rank sends to one other rank at a time.
     is_in_turns: bool,
     clock: SymbolicClock,
-    /// When the links are free again.
+    /// Time at which the links are free again.
     free_at: Mutex<f64>,
-    /// Whether calls are being begun.
+    /// Whether the calls belong to an exchange that is being started.
     is_beginning: AtomicBool,
     counters: Counters,
 }
@@ -354,7 +354,7 @@ impl Shared {
 }
 
 impl SymbolicRank {
-    /// The ranks of `plan` as `rank` sees them.
+    /// Ranks of `plan`, as seen by `rank`.
     pub(crate) fn ranks(
         plan: &Arc<BlockPlan>,
         rank: usize,
@@ -378,7 +378,7 @@ impl SymbolicRank {
         Arc::new(ranks.expect("nothing fails in a dry run"))
     }
 
-    /// Lets an exchange take its time: beside what the device computes, if it is being begun.
+    /// Advances the clock by an exchange. An exchange that was started asynchronously overlaps with computation.
     fn exchange(&self, operation: Operation, bytes: f64, traffic: Traffic) {
         if self.members.len() == 1 {
             return;
@@ -398,7 +398,7 @@ impl SymbolicRank {
         (self.members.len() - 1) as f64
     }
 
-    /// The share of all rows that others have.
+    /// Fraction of all rows that other ranks have.
     fn share_of_others(&self) -> f64 {
         self.n_others() / self.members.len() as f64
     }
@@ -474,7 +474,7 @@ impl Collective<Symbolic> for SymbolicRank {
         self.gather_others(rows, input, out)
     }
 
-    /// Rows go from each to each: all wait for whoever has most.
+    /// Each rank sends its rows to every other, and all wait for the rank with most rows.
     fn gather_others(
         &self,
         rows: &[usize],
@@ -488,8 +488,8 @@ impl Collective<Symbolic> for SymbolicRank {
         Ok(())
     }
 
-    /// Who only gets rows, and from one rank alone, waits until that has sent to all to which it sends: about as many
-    /// rows to each.
+    /// A rank that only receives, and from one rank alone, waits until that one has sent to all its receivers. Each
+    /// of them gets about as many rows.
     fn all_to_all(
         &self,
         send_rows: &[usize],
@@ -516,12 +516,12 @@ impl Collective<Symbolic> for SymbolicRank {
         Ok(())
     }
 
-    /// The message of this rank from everyone.
+    /// This rank's own message, once for each rank.
     fn all_gather_bytes(&self, message: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
         Ok(vec![message.to_vec(); self.members.len()])
     }
 
-    /// The messages of this rank, as if others had sent them.
+    /// This rank's own messages, as if the others had sent them.
     fn all_to_all_bytes(&self, messages: Vec<Parcel>) -> Result<Vec<Parcel>, CommError> {
         Ok(messages)
     }
@@ -544,7 +544,7 @@ impl Collective<Symbolic> for SymbolicRank {
     }
 }
 
-/// Bytes of so many rows of a matrix.
+/// Bytes of `rows` rows of a matrix.
 fn bytes_of(matrix: &SymbolicMatrix, rows: usize) -> u64 {
     (rows * matrix.shape().cols * matrix.element_bytes()) as u64
 }

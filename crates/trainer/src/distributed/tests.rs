@@ -1,4 +1,5 @@
-//! Products move exactly the bytes that plans predict, and are the products of the whole; ranks end with the same bits.
+//! Compares products on ranks with those on one device, and their traffic with the plans. Ranks end with identical
+//! bits.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ use crate::targets::Targets;
 use crate::{CacheConfig, Control, DataSizes, Event, Plan, PlanDevice, SessionOptions, TrainError, checkpoint_path};
 
 const N: usize = 53;
-/// Several lines of memory, so that they may come in parts, and some columns more.
+/// Number of columns: several cache lines, so that operands are sent in feature chunks, and some columns more.
 const COLS: usize = 272;
 
 fn graph() -> Csr {
@@ -45,7 +46,7 @@ fn operand() -> Matrix {
     Matrix::new(N, COLS, (0..N * COLS).map(|i| (i % 13) as f32 - 6.0).collect::<Vec<_>>()).unwrap()
 }
 
-/// Adjacencies that are their own transpose or not, with weights or not.
+/// Adjacencies that are symmetric or not, with weights or without.
 fn adjacencies() -> [(Csr, Adjacency); 3] {
     let weights: Vec<f32> = (0..graph().nnz()).map(|e| 0.25 + (e % 7) as f32).collect();
     let weighted = graph().with_values(Some(weights.into())).unwrap();
@@ -54,7 +55,7 @@ fn adjacencies() -> [(Csr, Adjacency); 3] {
     [(graph(), rows), (weighted.symmetrized(), looped), (weighted, looped)]
 }
 
-/// `A`, with self loops where they are asked for.
+/// `A`, with self loops if the adjacency has them.
 fn looped(graph: &Csr, adjacency: Adjacency) -> Csr {
     if adjacency.self_loops { graph.with_self_loops() } else { graph.clone() }
 }
@@ -133,9 +134,9 @@ fn check(
     let csr = looped(graph, adjacency);
     let csr = if transpose == Transpose::Yes { csr.transposed() } else { csr };
     let volumes = plan.volumes(Some(&Schedule::new(plan, &csr, exchange)), COLS, wire.n_bytes());
-    // Sums travel as f32 whatever operands do.
+    // Sums are sent as f32, whatever the type of operands.
     let is_operand_alone = plan.grid.scheme() == Scheme::OneD;
-    // Rounding to bf16 is off by 2^-9 of each operand; signs of operands differ.
+    // Rounding to bf16 is off by up to 2^-9 of each operand; signs of operands differ.
     let error = if wire == Dtype::F32 { 1e-5 } else { 2e-2 };
     for ((found, moved), volume) in results.into_iter().zip(volumes) {
         if wire == Dtype::F32 || is_operand_alone {
@@ -153,8 +154,7 @@ fn whole_numbers(rows: Range<usize>, cols: usize, period: usize) -> Matrix {
     Matrix::new(rows.len(), cols, values.collect::<Vec<_>>()).unwrap()
 }
 
-/// `X·W`, and gradients that are such products on their way through an epilogue, are multiplied as the matrices that
-/// they are, though columns travel before others are made.
+/// Lazy products `X·W`, with and without the backward pass of an epilogue, give the same results as stored matrices.
 #[test]
 fn dense_products_are_multiplied_while_they_are_made() {
     const INNER: usize = 5;
@@ -215,7 +215,7 @@ fn dense_products_are_multiplied_while_they_are_made() {
     }
 }
 
-/// The gradients of two branches that aggregate the same rows and are added up.
+/// Gradients of two branches that aggregate the same rows and are added up.
 fn gradients_of_branches(cpu: &Cpu, graph: &Graph<Cpu>) -> Result<Vec<Matrix>, ComputeError> {
     const INNER: usize = 5;
     let mut init = ParamInit::new(cpu, 3, 0);
@@ -247,8 +247,7 @@ fn gradients_of_branches(cpu: &Cpu, graph: &Graph<Cpu>) -> Result<Vec<Matrix>, C
     params.iter().map(|(id, _)| cpu.download(gradients.get(id).expect("a share for each"))).collect()
 }
 
-/// The way back comes to the second branch's aggregation while the gradient of what the first has aggregated is left to
-/// the first.
+/// In the backward pass, the second branch's aggregation starts while the first branch's input gradient is deferred.
 #[test]
 fn a_gradient_that_is_left_is_made_before_another_product_waits() {
     let (graph, adjacency) = adjacencies().into_iter().nth(1).unwrap();
@@ -299,7 +298,7 @@ fn neighbours_of_own_rows_are_fetched_from_who_holds_them() {
     }
 }
 
-/// What each rank of a partition would write after a few epochs, if it has it.
+/// Checkpoint of each rank of a partition after a few epochs; only some ranks have one.
 fn checkpoints(
     dataset: &Dataset,
     config: &TrainConfig,
@@ -365,7 +364,7 @@ fn network(overlaps: bool) -> Network {
     Network::one_host(Links::alike(LinkRates { latency: 1e-6, bytes_per_second: 1e10 }), overlaps)
 }
 
-/// Partitions with every way to cut and to send.
+/// Partitions with every kind of cut and exchange.
 fn sharings() -> Vec<RankOptions> {
     let partitions = [(Scheme::OneD, 3, 1), (Scheme::OneAndHalfD, 4, 2), (Scheme::TwoD, 4, 1), (Scheme::ThreeD, 8, 1)];
     let mut sharings = Vec::new();
@@ -387,8 +386,8 @@ fn sharings() -> Vec<RankOptions> {
     sharings
 }
 
-/// The shapes of the chunks of each of a rank's blocks, the entries of its own block and of all others, and which rows
-/// come.
+/// Shapes of the chunks of each of a rank's blocks; the entries of its own block and of all others; the rows
+/// received.
 type Sizes = (Vec<Vec<Shape>>, [usize; 2], Vec<Vec<usize>>);
 
 fn sizes<B: Backend>(backend: &B, blocks: &Blocks<B>) -> Sizes {
@@ -435,7 +434,7 @@ fn blocks_symbolic_blocks_have_the_sizes_of_those_that_are_multiplied() {
     }
 }
 
-/// What each rank exchanges in an epoch that trains and evaluates nothing.
+/// Traffic of each rank in an epoch that trains, without scores.
 fn epoch_traffic(dataset: &Dataset, config: &TrainConfig, options: &RankOptions) -> Vec<Traffic> {
     let shared = PartitionedData::new(&Cpu::new(), dataset.clone(), config, options).unwrap();
     let of_rank = |world: Box<dyn girih_comm::Collective<Cpu>>| -> Result<_, TrainError> {
@@ -476,7 +475,7 @@ fn plans_exchange_what_ranks_do() {
     }
 }
 
-/// Most bytes of a card among so many that each hold a patch of a large graph.
+/// Maximum bytes of a GPU among `n_ranks` that each hold a patch of a large graph.
 fn bytes_of_patches(n_ranks: usize, config: &TrainConfig, data: &DataSizes) -> u64 {
     bytes_of_layout(GraphPlacement::Patches, n_ranks, config, data)
 }
@@ -506,7 +505,8 @@ fn patches_take_less_of_each_card_the_more_there_are() {
     let whole = Plan::on_cuda(&config, &data).unwrap().peak_bytes;
     let [two, four] = [2, 4].map(|n_ranks| bytes_of_patches(n_ranks, &config, &data));
     assert!(four < two && two < whole, "{four}, {two}, {whole}");
-    // Each has its rows of features and of the adjacency, to draw from and to score with, and offsets of all nodes.
+    // Each rank has its rows of features, its rows of the adjacency to sample from and to score with, and offsets of
+    // all nodes.
     let least = |n_ranks: u64| (3_000_000 * 200 * 4 + 60_000_000 * 4 * 2) / n_ranks + 3_000_000 * 8;
     assert!(two > least(2) && four > least(4), "{two}, {four}");
     let more_seeds = TrainConfig { batch_size: Some(4096), ..config.clone() };
@@ -515,18 +515,20 @@ fn patches_take_less_of_each_card_the_more_there_are() {
     assert!(bytes_of_patches(4, &config, &codes) < four, "codes stay codes");
     let halves = TrainConfig { precision: Dtype::Bf16, ..config.clone() };
     assert!(bytes_of_patches(4, &halves, &data) < four);
-    // With the graph whole a card draws from all of it, and with a tenth of the features on each hosts have their own.
+    // With the whole graph, a GPU samples from all of it. With a tenth of the features on each GPU, hosts hold their
+    // own rows.
     let split = |config: &TrainConfig| bytes_of_layout(GraphPlacement::SplitFeatures, 4, config, &data);
     assert!(split(&config) > four, "{} instead of more than {four}", split(&config));
     let hot =
         TrainConfig { tiers: CacheConfig { features: "0.1".parse().ok(), ..CacheConfig::default() }, ..config.clone() };
     let most = split(&config) - 3_000_000 * 200 * 4 * 3 / 20;
-    // Addresses of all rows, places of those of features and of what scores read and leave, and the batch before.
+    // Addresses of all rows, positions of the rows of features and of the scores' inputs and outputs, and the
+    // previous batch.
     let beside = 3_000_000 * (8 + 3 * 4) + 16_000 * 900;
     assert!(split(&hot) < most + beside, "{} instead of at most {most} and {beside}", split(&hot));
 }
 
-/// An epoch on ranks of a large graph whose edges are spread evenly, by rows.
+/// Plan of an epoch on ranks of a large graph with evenly spread edges, in a 1D partition.
 fn planned(stages: Stages, overlaps: bool) -> Plan {
     planned_on(stages, network(overlaps))
 }
@@ -543,7 +545,7 @@ fn planned_as(options: &RankOptions, network: Network, degree: usize) -> Plan {
 
 fn planned_by((rates, network): (Rates, Network), options: &RankOptions, layers: usize, degree: usize) -> Plan {
     let data = DataSizes { n_nodes: 100_000, n_edges: degree * 100_000, ..DataSizes::of(&few()) };
-    // Between hidden layers rows are wide enough to come in parts.
+    // Between hidden layers, rows are wide enough to be sent in feature chunks.
     let usual = TrainConfig::default();
     let config = TrainConfig { model: ModelConfig { hidden: 256, layers, ..usual.model.clone() }, ..usual };
     let graph = SymbolicGraph::even(&config, &data).unwrap();
@@ -559,7 +561,7 @@ fn what_follows_a_chunk_goes_on_under_the_products_of_the_next() {
     for (scheme, p, r) in [(Scheme::OneAndHalfD, 4, 2), (Scheme::TwoD, 4, 1), (Scheme::ThreeD, 8, 1)] {
         let options =
             RankOptions::new(ProcessGrid::new(scheme, p, r).unwrap(), Exchange::Dense, Duration::from_secs(30));
-        // Rows of many entries, so that each chunk's own pass over the operand is little, and slow links.
+        // Rows have many entries, so that the extra pass of each chunk over the operand is cheap, and links are slow.
         let with = |chunks, overlaps| {
             let links = Links::alike(LinkRates { latency: 1e-6, bytes_per_second: 1e8 });
             planned_as(
@@ -572,7 +574,7 @@ fn what_follows_a_chunk_goes_on_under_the_products_of_the_next() {
         assert!(chunked.epoch_seconds < whole.epoch_seconds, "{scheme}: {chunked:?}, {whole:?}");
         assert_eq!(chunked.exchanged.sent, whole.exchanged.sent, "{scheme}");
         assert!(chunked.exchange_seconds >= whole.exchange_seconds, "{scheme}: as many bytes, in more exchanges");
-        // Where nothing goes on by itself there is nothing to gain.
+        // Without overlap, chunks gain nothing.
         assert!(with(4, false).epoch_seconds >= with(1, false).epoch_seconds, "{scheme}");
     }
 }
@@ -598,7 +600,8 @@ fn gradients_of_weights_are_computed_while_rows_of_others_travel() {
         let plan = planned_by((rates, Network::one_host(links, true)), &options, 4, 1);
         plan.computed_seconds + plan.exchange_seconds - plan.epoch_seconds
     };
-    // That of the third layer, of a rank's quarter of the nodes. The second has none before it whose rows travel.
+    // GEMM of the third layer, for a rank's quarter of the nodes. The second layer has none before it whose rows are
+    // sent.
     let flops = 1e11;
     let one = 2.0 * 25_000.0 * 256.0 * 256.0 / flops;
     let hidden = beside(flops) - beside(1e15);
@@ -617,7 +620,7 @@ fn products_take_longer_beside_exchanges_where_these_slow_them() {
 
 #[test]
 fn one_stage_uses_links_of_all_ranks_and_more_take_less_memory() {
-    // Enough ranks that panels are most of what they need.
+    // With this many ranks, panels are most of the memory that they need.
     let grid = ProcessGrid::new(Scheme::OneD, 8, 1).unwrap();
     let options = RankOptions::new(grid, Exchange::Dense, Duration::from_secs(30));
     let of = |stages| planned_as(&RankOptions { stages, ..options }, network(true), 20);

@@ -1,4 +1,4 @@
-//! [`Batch`]: a batch on a device.
+//! [`Batch`]: a mini-batch on a device.
 
 use std::sync::Arc;
 
@@ -17,29 +17,29 @@ use crate::models::Model;
 use crate::tape::{Loss, LossRows, Pool, Tape};
 use crate::targets::Targets;
 
-/// Graph and features of a batch on the device, and what its loss is of.
+/// Graph, features and loss targets of a batch on the device.
 pub(crate) struct Batch<B: Backend> {
     pub(crate) inputs: Inputs<B>,
     loss: BatchLoss<B>,
 }
 
-/// What the loss of a batch is of.
+/// Targets of the loss of a batch.
 enum BatchLoss<B: Backend> {
     /// Classes of nodes.
     Rows(Targets<B>, LossRows<B>),
-    /// Links, and pairs that are none.
+    /// Links and non-links.
     Pairs(Pairs<B>),
 }
 
-/// What batches take their rows from.
+/// Features and labels of all nodes, from which batches take their rows.
 pub(crate) struct Whole<'a, B: Backend> {
-    /// The features of all nodes, on the device.
+    /// Features of all nodes, as the device has them.
     pub(crate) features: &'a FeatureInput<B>,
-    /// The same on the host, where they are sparse.
+    /// Sparse features on the host; `None` for other features.
     pub(crate) sparse: Option<&'a Csr>,
-    /// What the device reads them by, where they are no matrix of its own.
+    /// Reader by which the device gathers features that are not a matrix of its own.
     pub(crate) reader: Option<&'a dyn RowReader<B>>,
-    /// Of nodes that are to be classified.
+    /// Labels of all nodes, for node classification.
     pub(crate) labels: Option<&'a Labels>,
 }
 
@@ -67,7 +67,7 @@ impl<B: Backend> Batch<B> {
         })
     }
 
-    /// A batch that the device has sampled, with features and labels.
+    /// Batch that the device has sampled, with features and labels.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -84,7 +84,7 @@ impl<B: Backend> Batch<B> {
         })
     }
 
-    /// The forward pass and its loss: this rank's share of the mean over the batch.
+    /// Forward pass and loss: this rank's share of the mean over the batch.
     ///
     /// # Errors
     /// When the backend fails.
@@ -99,14 +99,13 @@ impl<B: Backend> Batch<B> {
         }
     }
 
-    /// Gives the buffers back that the batch took from the pool.
+    /// Returns the buffers of the batch to the pool.
     pub(crate) fn recycle(self, backend: &B, pool: &mut Pool<B>) {
         recycle_inputs(self.inputs, backend, pool);
     }
 }
 
-/// Graph and features of a batch that the device has sampled, and whose rows it has read where they are no matrix of
-/// its own.
+/// Graph and features of a batch that the device has sampled. `rows` are features that a reader gathered.
 pub(crate) fn inputs_of_sampled<B: Backend>(
     backend: &B,
     pool: &mut Pool<B>,
@@ -130,7 +129,7 @@ pub(crate) fn inputs_of_sampled<B: Backend>(
     Ok(Inputs { graphs, features, propagated, n_nodes: sampled.n_inputs, ranks: None })
 }
 
-/// Gives the rows back that the inputs of a batch took from the pool, unless others have them still.
+/// Returns the rows of a batch's inputs to the pool, unless they are still shared.
 pub(crate) fn recycle_inputs<B: Backend>(inputs: Inputs<B>, backend: &B, pool: &mut Pool<B>) {
     let features = match inputs.features {
         Some(FeatureInput::Dense(features)) => Arc::into_inner(features),
@@ -148,7 +147,7 @@ impl<B: Backend> BatchLoss<B> {
         Self::of_rows(backend, (rows, weights.as_deref()), &host.outputs, host.n_loss, labels)
     }
 
-    /// Of some of the outputs, by their positions, and what each counts.
+    /// Loss of some outputs, given by their positions, with an optional weight for each.
     fn of_rows(
         backend: &B,
         (rows, weights): (&[u32], Option<&[f32]>),
@@ -169,7 +168,7 @@ impl<B: Backend> BatchLoss<B> {
 }
 
 impl<'a, B: Backend> Whole<'a, B> {
-    /// What the device reads features by, where they are no matrix of its own: with so many columns, stored so.
+    /// Reader of features that are not a matrix of the device, with the number of columns and the type of its rows.
     pub(crate) fn read_by(&self) -> Option<(&'a dyn RowReader<B>, usize, Dtype)> {
         match (self.reader, self.features) {
             (Some(reader), FeatureInput::Encoded(rows)) => Some((reader, rows.shape().cols, rows.precision())),
@@ -177,7 +176,7 @@ impl<'a, B: Backend> Whole<'a, B> {
         }
     }
 
-    /// The features of nodes that were gathered from their owners, of the type that the rank's own have.
+    /// Features of nodes that were gathered from their owners, in the type of the rank's own features.
     fn uploaded(&self, backend: &B, pool: &mut Pool<B>, rows: &BatchRows) -> Result<FeatureInput<B>, TrainError> {
         Ok(FeatureInput::dense(match (rows, self.features) {
             (BatchRows::Dense(rows), FeatureInput::Dense(own)) => backend.upload(rows, backend.dtype(own))?,
@@ -193,7 +192,7 @@ impl<'a, B: Backend> Whole<'a, B> {
         }))
     }
 
-    /// The features of some nodes; of those that are read in place, all.
+    /// Features of `nodes`. With `reads_in_place`, dense features of all nodes are shared instead.
     pub(crate) fn rows(
         &self,
         backend: &B,
@@ -220,7 +219,7 @@ impl<'a, B: Backend> Whole<'a, B> {
     }
 }
 
-/// The rows that a list of so many ids names.
+/// Gathers the rows of `n_ids` ids.
 fn gathered<B: Backend>(
     backend: &B,
     pool: &mut Pool<B>,
@@ -263,12 +262,12 @@ pub(crate) fn upload_block<B: Backend>(backend: &B, block: &HostBlock) -> Result
     }))
 }
 
-/// Rows that are normalised already.
+/// Operand of rows that are normalised already.
 fn operand(rows: &Csr) -> SparseOperand<'_> {
     SparseOperand { csr: rows, scales: Scales::default(), symmetric: false, names: None }
 }
 
-/// The diagonal matrix of what each output counts in the loss.
+/// Diagonal matrix (n × n) with the loss weight of each output; zero for outputs that are not in the loss.
 fn diagonal<B: Backend>(backend: &B, n: usize, (rows, weights): (&[u32], &[f32])) -> Result<B::Sparse, TrainError> {
     let mut of_output = vec![0.0; n];
     rows.iter().zip(weights).for_each(|(&row, &weight)| of_output[row as usize] = weight);

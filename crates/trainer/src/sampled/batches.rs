@@ -1,4 +1,4 @@
-//! [`Batches`]: the batches of an epoch, as they are before they reach a device.
+//! [`Batches`]: the batches of an epoch on the host.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -21,96 +21,97 @@ use crate::config::TrainConfig;
 use crate::inputs::Adjacency;
 use crate::links::{EpochLinks, Link, LinkEpochs, PairList};
 
-/// What tells the draws of a run from those of others with the same seed.
+/// Stride between the seeds of two runs of one session.
 const RUN_STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// How the batches of a run are made: what it takes besides an epoch's number and a batch's.
+/// Source of the batches of a run. A batch depends on it, on the number of the epoch and on its own number.
 pub(crate) struct Batches<'a> {
     neighborhoods: &'a Neighborhoods,
     adjacency: Adjacency,
     source: Source<'a>,
     seed: u64,
-    /// Of several ranks, the number of this one, and how many there are.
+    /// Number of this rank, and number of ranks.
     rank: (usize, usize),
 }
 
-/// Where batches come from.
+/// Origin of batches.
 enum Source<'a> {
-    /// Training nodes in an order of the epoch, and a block for each layer; whether layers are drawn for all seeds of a
-    /// batch together.
+    /// Training nodes in an order drawn for each epoch, and a block for each layer. If true, a layer is drawn for all
+    /// seeds of a batch together.
     Seeds(Loader<'a, Box<dyn Sampler>>, bool),
     /// Subgraphs, some for each step.
     Subgraphs(Subgraphs),
-    /// Training nodes in an order of the epoch, of which the rank takes those of its patch.
+    /// Training nodes in an order drawn for each epoch, of which the rank takes those of its patch.
     Patches(&'a dyn PatchSource, Vec<NodeId>),
-    /// Training links in an order of the epoch, so many to a batch, and blocks for their ends.
+    /// Training links in an order drawn for each epoch, the batch size in links, and the sampler of blocks for their
+    /// ends.
     Links(LinkEpochs<'a>, usize, NeighborSampler),
 }
 
-/// What an epoch draws before its batches.
+/// Draws of an epoch that precede its batches.
 enum Plan {
-    /// Which seeds are in which batch.
+    /// Seeds of each batch.
     Seeds(EpochPlan),
     Subgraphs,
-    /// Which links are.
+    /// Links of each batch.
     Links(EpochLinks),
 }
 
-/// The batches of one epoch.
+/// Batches of one epoch.
 pub(crate) struct EpochBatches<'b> {
     batches: &'b Batches<'b>,
     epoch: u32,
     plan: Plan,
 }
 
-/// A batch on the host: matrices, and ids of nodes of the whole graph.
+/// Mini-batch on the host: matrices, and global node ids.
 pub(crate) struct HostBatch {
-    /// The adjacency of each layer.
+    /// Adjacency of each layer.
     pub(crate) graphs: HostGraphs,
-    /// The nodes whose features the first layer reads; none where it reads them in place.
+    /// Nodes whose features the first layer reads; empty if it reads them in place.
     pub(crate) inputs: Vec<NodeId>,
-    /// Their rows, where ranks hold patches.
+    /// Features of the inputs, where ranks hold patches.
     pub(crate) rows: Option<BatchRows>,
-    /// The nodes that logits are of; where ranks hold patches, counted from the first of the rank's own.
+    /// Nodes with logits. Where ranks hold patches, ids count from the rank's first node.
     pub(crate) outputs: Vec<NodeId>,
     pub(crate) loss: HostLoss,
-    /// Nodes or pairs in the loss of the whole batch, on all ranks.
+    /// Number of nodes or pairs in the loss of the whole batch, on all ranks.
     pub(crate) n_loss: usize,
 }
 
-/// What the loss of a batch is of.
+/// Targets of the loss of a batch.
 pub(crate) enum HostLoss {
     /// Some of the outputs.
     Rows {
-        /// Their positions in `outputs`.
+        /// Positions in `outputs`.
         rows: Vec<u32>,
-        /// What each counts, one on average over many batches; `None` where all count alike.
+        /// Loss weight of each row, with a mean of one over many batches; `None` for equal weights.
         weights: Option<Vec<f32>>,
     },
     /// Pairs of positions in `outputs`.
     Pairs(PairList),
 }
 
-/// The adjacency of each layer, on the host.
+/// Adjacency of each layer, on the host.
 pub(crate) enum HostGraphs {
     /// Rows of `Â`, for each layer.
     Blocks(Vec<HostBlock>),
     /// Rows of `Â` among the nodes of a subgraph.
     Weighted(Csr),
-    /// A graph of its own, still to be normalised.
+    /// Graph of its own, not yet normalised.
     Plain(Csr),
 }
 
 /// Rows of `Â` for one layer.
 pub(crate) struct HostBlock {
     pub(crate) rows: Csr,
-    /// The nodes of destinations, where columns are nodes of the whole graph; else destinations are the first of the
+    /// Nodes of the destinations, if columns are global ids. Otherwise `None`: the destinations are the first
     /// columns.
     pub(crate) in_place: Option<Vec<NodeId>>,
 }
 
 impl HostBlock {
-    /// The rows that a block stands for, with what edges weigh that was brought from other ranks.
+    /// Rows of `Â` for a block. `brought` are weights of its edges that came from other ranks.
     pub(crate) fn new(
         neighborhoods: &Neighborhoods,
         block: &Block,
@@ -126,11 +127,11 @@ impl HostBlock {
 }
 
 impl<'a> Batches<'a> {
-    /// The batches of run `run`, on nodes of `train` that have labels, with the clusters of cluster batches; the first
-    /// layer may read rows `in_place`.
+    /// Batches of run `run`, on nodes of `train` that have labels. Cluster batches need the clusters. With
+    /// `in_place`, the first layer reads rows by global ids.
     ///
     /// # Errors
-    /// When the settings make no batches of this graph.
+    /// When the settings do not fit this graph.
     pub(crate) fn new(
         neighborhoods: &'a Neighborhoods,
         adjacency: Adjacency,
@@ -154,10 +155,10 @@ impl<'a> Batches<'a> {
         Ok(Self { neighborhoods, adjacency, source, seed, rank })
     }
 
-    /// The batches of run `run` of link prediction; the first layer may read rows `in_place`.
+    /// Batches of run `run` of link prediction. With `in_place`, the first layer reads rows by global ids.
     ///
     /// # Errors
-    /// When the settings make no batches of this graph.
+    /// When the settings do not fit this graph.
     pub(crate) fn of_links(
         neighborhoods: &'a Neighborhoods,
         adjacency: Adjacency,
@@ -170,7 +171,7 @@ impl<'a> Batches<'a> {
         Ok(Self { neighborhoods, adjacency, source, seed: seed_of_run(config, run), rank: (0, 1) })
     }
 
-    /// The batches of run `run` on ranks that each hold a patch; `seeds` are the labelled training nodes of all.
+    /// Batches of run `run` on ranks that each hold a patch; `seeds` are the labelled training nodes of all ranks.
     pub(crate) fn of_patches(
         neighborhoods: &'a Neighborhoods,
         adjacency: Adjacency,
@@ -187,18 +188,18 @@ impl<'a> Batches<'a> {
         matches!(self.source, Source::Patches(..))
     }
 
-    /// Which of so many seeds of a batch are this rank's, where ranks hold all of the graph.
+    /// This rank's range of the seeds of a batch, where ranks hold the whole graph.
     fn share(&self, n_seeds: usize) -> Range<usize> {
         let (rank, n_ranks) = self.rank;
         part(&(0..n_seeds), rank, n_ranks)
     }
 
-    /// How the graph is normalised.
+    /// Normalisation of the graph.
     pub(crate) fn adjacency(&self) -> Adjacency {
         self.adjacency
     }
 
-    /// The batches of an epoch.
+    /// Batches of an epoch.
     pub(crate) fn epoch(&self, epoch: u64) -> EpochBatches<'_> {
         let plan = match &self.source {
             Source::Seeds(loader, _) => Plan::Seeds(loader.plan(epoch as u32)),
@@ -212,12 +213,12 @@ impl<'a> Batches<'a> {
         EpochBatches { batches: self, epoch: epoch as u32, plan }
     }
 
-    /// The rows that blocks stand for.
+    /// Batch with the rows of its blocks.
     fn of_blocks(&self, batch: &MiniBatch, of_loss: (HostLoss, usize)) -> Result<HostBatch, FormatError> {
         self.of_blocks_weighted((batch, None), of_loss)
     }
 
-    /// The same, with what the edges of all blocks weigh, block after block, where that was brought from other ranks.
+    /// As [`of_blocks`](Self::of_blocks), but `brought` can hold the weights of all edges, block after block.
     fn of_blocks_weighted(
         &self,
         (batch, brought): (&MiniBatch, Option<&[f32]>),
@@ -241,8 +242,8 @@ impl<'a> Batches<'a> {
         })
     }
 
-    /// Pairs, and blocks for their ends. The links among them carry no messages, in either direction: a step that is
-    /// asked about a link must not be told of it.
+    /// Batch of pairs, with blocks for their ends. Its links carry no messages in either direction, since that would
+    /// leak the answer.
     fn of_pairs(&self, pairs: &PairList, sampler: &NeighborSampler, key: DrawKey) -> Result<HostBatch, TrainError> {
         let graph = self.neighborhoods.graph();
         let mut seeds: Vec<NodeId> = pairs.ends.iter().flatten().copied().collect();
@@ -256,11 +257,11 @@ impl<'a> Batches<'a> {
         Ok(self.of_blocks(&batch, (HostLoss::Pairs(PairList { ends, n_links: pairs.n_links }), n_loss))?)
     }
 
-    /// The graph that subgraphs stand for.
+    /// Batch of a step's subgraphs.
     fn of_subgraphs(&self, StepSubgraphs { joined, loss, n_loss }: StepSubgraphs) -> Result<HostBatch, FormatError> {
         let block = joined.block;
-        // What weighs nodes has weights for edges, too, if there are any: rows of the whole graph's `Â`. Other
-        // subgraphs are graphs of their own.
+        // A sampler with loss weights also has edge weights, for rows of the `Â` of the whole graph. Other subgraphs
+        // are graphs of their own.
         let graphs = if joined.loss_weights.is_empty() {
             HostGraphs::Plain(self.weighted_edges(&block)?)
         } else {
@@ -269,12 +270,12 @@ impl<'a> Batches<'a> {
         Ok(HostBatch { graphs, inputs: block.nodes.clone(), rows: None, outputs: block.nodes, loss, n_loss })
     }
 
-    /// The edges of a subgraph with the weights that they have in the graph.
+    /// Edges of a subgraph with their weights in the graph.
     fn weighted_edges(&self, block: &Block) -> Result<Csr, FormatError> {
         let pattern = block.to_csr()?;
         match self.neighborhoods.graph().values() {
             None => Ok(pattern),
-            // Nodes ascend, and so the order of a row is that of the graph.
+            // Nodes ascend, so that entries of a row are in the order of the graph.
             Some(values) => {
                 let weights: Vec<f32> = block.edge_ids.iter().map(|&edge| values[edge as usize]).collect();
                 pattern.with_values(Some(weights.into()))
@@ -285,20 +286,20 @@ impl<'a> Batches<'a> {
 
 /// Seeds, batch by batch.
 pub(crate) trait SeedLists {
-    /// How many batches there are.
+    /// Number of batches.
     fn n_batches(&self) -> usize;
 
-    /// The seeds of batch number `at`.
+    /// Seeds of batch number `at`.
     fn seeds(&self, at: usize) -> Drawn<'_>;
 }
 
-/// What a batch of seeds is drawn with.
+/// Seeds of a batch on this rank, with the key of their draws.
 pub(crate) struct Drawn<'e> {
-    /// The seeds of this rank.
+    /// Seeds of this rank.
     pub(crate) mine: Cow<'e, [NodeId]>,
-    /// The node that labels begin with: where ranks hold patches, the first of the rank's own.
+    /// Node id that labels begin with: where ranks hold patches, the first of the rank's own nodes, else zero.
     pub(crate) first: NodeId,
-    /// How many there are on all ranks.
+    /// Number of seeds on all ranks.
     pub(crate) n_all: usize,
     pub(crate) key: DrawKey,
 }
@@ -329,14 +330,14 @@ impl SeedLists for EpochBatches<'_> {
     }
 }
 
-/// A batch that ranks make together, as far as this one has drawn its share.
+/// Sampled share of this rank in a batch that ranks make together.
 pub(super) struct DrawnPatch {
     batch: MiniBatch,
-    /// What the edges of its blocks weigh, if they have weights and other ranks' rows.
+    /// Weights of the edges of its blocks, if the graph has weights and the rows of other ranks were read.
     weights: Option<Vec<f32>>,
-    /// Those of the rank's patch.
+    /// Seeds in the rank's patch.
     seeds: Vec<NodeId>,
-    /// Seeds of all ranks.
+    /// Number of seeds of all ranks.
     n_all: usize,
 }
 
@@ -346,13 +347,13 @@ impl EpochBatches<'_> {
         self.batches.are_made_together()
     }
 
-    /// Draws this rank's share of batch number `at`; all ranks call it together.
+    /// Samples this rank's share of batch number `at`; all ranks call it together.
     ///
     /// # Errors
     /// When a rank fails.
     ///
     /// # Panics
-    /// When ranks hold all of the graph.
+    /// When ranks hold the whole graph.
     pub(super) fn draw(&self, at: usize) -> Result<DrawnPatch, TrainError> {
         let Source::Patches(source, _) = &self.batches.source else { panic!("batches of patches") };
         let Drawn { mine, n_all, key, .. } = self.seeds(at);
@@ -360,13 +361,13 @@ impl EpochBatches<'_> {
         Ok(DrawnPatch { batch, weights, seeds: mine.into_owned(), n_all })
     }
 
-    /// What was drawn, with its rows of features; all ranks call it together.
+    /// Loads the features of a sampled share; all ranks call it together.
     ///
     /// # Errors
     /// When a rank fails.
     ///
     /// # Panics
-    /// When ranks hold all of the graph.
+    /// When ranks hold the whole graph.
     pub(super) fn load(
         &self,
         DrawnPatch { batch, weights, seeds, n_all }: DrawnPatch,
@@ -379,10 +380,10 @@ impl EpochBatches<'_> {
         Ok(HostBatch { rows: Some(rows), outputs, ..host })
     }
 
-    /// Batch number `at`, or this rank's share of it.
+    /// Makes batch number `at`, or this rank's share of it.
     ///
     /// # Errors
-    /// When the sampler refuses.
+    /// When the sampler fails.
     pub(crate) fn make(&self, at: usize) -> Result<HostBatch, TrainError> {
         let (batches, graph) = (self.batches, self.batches.neighborhoods.graph());
         let key = DrawKey::new(batches.seed, self.epoch, at as u32);
@@ -391,7 +392,7 @@ impl EpochBatches<'_> {
                 let Drawn { mine, n_all, key, .. } = self.seeds(at);
                 let loss = HostLoss::Rows { rows: (0..mine.len() as u32).collect(), weights: None };
                 let batch = if *draws_together && mine.len() < n_all {
-                    // Each rank draws the whole batch, and takes its part.
+                    // Each rank samples the whole batch, and takes its part.
                     loader.sampler().sample(graph, plan.seeds(at), key)?.of_seeds(batches.share(n_all))
                 } else {
                     loader.sampler().sample(graph, &mine, key)?
@@ -411,12 +412,12 @@ impl EpochBatches<'_> {
     }
 }
 
-/// What the draws of samplers are named by.
+/// Seed of the draws of a run.
 fn seed_of_run(config: &TrainConfig, run: u64) -> u64 {
     config.seed.wrapping_add(run.wrapping_mul(RUN_STRIDE))
 }
 
-/// The edges that links stand for, in both directions as far as a graph has them.
+/// Edges of links, in each direction that the graph has.
 fn edges_of(graph: &Csr, links: &[Link]) -> ExcludedEdges {
     let edge = |row: NodeId, column: NodeId| {
         let at = graph.row(row as usize).binary_search(&column).ok()?;
@@ -451,7 +452,7 @@ pub(super) fn neighbor_sampler(
     Ok(NeighborSampler::new(config.batch.fan_out(config.model.layers)?, options)?)
 }
 
-/// Some rows of a matrix, in the order named.
+/// Rows of a matrix, in the order of `rows`.
 pub(crate) fn rows_of(csr: &Csr, rows: &[NodeId]) -> Result<Csr, FormatError> {
     let mut indptr = Vec::with_capacity(rows.len() + 1);
     indptr.push(0u64);
@@ -486,7 +487,7 @@ mod tests {
         (0..graph.n_rows()).map(row).collect()
     }
 
-    /// The graph without some links.
+    /// Graph without some links.
     fn without(graph: &Csr, links: &[Link]) -> Csr {
         graph.filtered(|v, u| !links.contains(&[u.min(v as NodeId), u.max(v as NodeId)]))
     }

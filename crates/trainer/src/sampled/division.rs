@@ -1,12 +1,12 @@
-//! [`CachePlan`]: shares of rows for devices, by the memory that there is.
+//! [`CachePlan`]: cache shares for the available memory.
 //!
 //! ```text
-//! Plan::beside_rows   what training takes of a device ─┐
-//! hotness, reads      of batches that are not trained ─┴─▶ girih_tiers::Planner ──▶ CacheConfig, and what to expect of it
+//! Plan::beside_rows   device memory of training      ─┐
+//! hotness, reads      of batches that are not trained ─┴─▶ girih_tiers::Planner ──▶ CacheConfig, and expected reads
 //! ```
-//! Where a device has room for all as it has without tiers, there are none: features are then read in place, and scores
-//! taken as ever. Else rows of features are placed. Rows of the adjacency are, too, where not every device has room for
-//! all of them.
+//! If a device has memory for all data, nothing is cached: features are read in place, and scores are computed as
+//! usual. Otherwise features are divided between device and host. Rows of the adjacency are divided too, unless every
+//! device has memory for all of them.
 
 use girih_compress::CodecSpec;
 use girih_compute::Symbolic;
@@ -21,37 +21,37 @@ use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::plan::{DataSizes, Plan};
 
-/// How the memory of devices and of the host is divided between topology and features.
+/// Division of device and host memory between topology and features.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CachePlan {
-    /// The shares that a configuration takes; the default where every device has all.
+    /// Cache settings for a configuration; the default where every device holds all data.
     pub tiers: CacheConfig,
-    /// What lies where, and what share of the reads it is expected to serve, if nodes are read as often as their
-    /// hotness says.
+    /// Contents of each kind of memory, with the expected share of reads. It assumes that nodes are read as often as
+    /// their hotness says.
     pub shares: Vec<CacheReport>,
-    /// What of it a device has, the one that has most.
+    /// Rows on the device that has most.
     pub rows: RowsOnDevice,
-    /// Bytes that have to be free on a device: those of training and those of rows, with what allocations leave unused.
+    /// Bytes that must be free on a device, for training and for rows, with the allocator's waste.
     pub needed_bytes: u64,
-    /// Of these, bytes of training, with what was reserved.
+    /// Bytes of these for training, with the reserved bytes.
     pub training_bytes: u64,
-    /// Bytes of what neighbours are drawn from, with offsets and lists of where rows are.
+    /// Bytes of the sampled neighbours, with offsets and the index of cached rows.
     pub topology_bytes: u64,
-    /// Bytes of features, with the list of where they are.
+    /// Bytes of features, with the index of cached rows.
     pub feature_bytes: u64,
-    /// Bytes of host memory for what is placed, and for rows of hidden layers while scores are taken.
+    /// Bytes of host memory for placed rows, and for rows of hidden layers during layer-wise inference.
     pub host_bytes: u64,
 }
 
 impl CachePlan {
-    /// Divides a room, of each of whose devices `reserved` bytes are others', for batches of neighbours. Shares that
-    /// the configuration has do not matter; its hotness does. Each device is taken to make a whole batch, of which it
-    /// makes a part where there are several.
+    /// Divides the memory of `room` for neighbor batches; `reserved` bytes of each device are in other use. It
+    /// ignores the shares of the configuration, but not its hotness. Each device is planned for a whole batch, even
+    /// if several devices divide it.
     ///
     /// # Errors
-    /// When the configuration is [refused](Self::check), the data have features of which devices read no single rows,
-    /// training alone does not fit on a device, or devices and host do not hold all rows: the message names bytes and
-    /// what would help.
+    /// When the configuration is [refused](Self::check), or devices cannot read single rows of the features. Also
+    /// when training alone does not fit on a device, or devices and host cannot hold all rows. The message names
+    /// bytes and a remedy.
     pub fn new(dataset: &Dataset, config: &TrainConfig, room: Room, reserved: u64) -> Result<Self, TrainError> {
         Self::check(config)?;
         let config = &with_tiers(config);
@@ -69,9 +69,9 @@ impl CachePlan {
         let (heats, reads) = heats_and_reads(&neighborhoods, seeds, config)?;
         let symbolic = Symbolic::cuda(config.precision, None);
         let planner = Planner {
-            // Plans count edges of nodes to themselves, too, which are not drawn.
+            // Plans also count self loops, which are not sampled.
             indptr: dataset.graph.indptr(),
-            // What edges weigh matters to rows of a batch, and not to draws.
+            // Edge weights matter to rows of a batch, but not to draws.
             weighted: false,
             feature_bytes: sizes.row_bytes(&symbolic, config) as u64,
             heats: &heats,
@@ -99,7 +99,7 @@ impl CachePlan {
         })
     }
 
-    /// Refuses what tiers are not for, with the setting.
+    /// Refuses configurations that cannot use a cache; the error names the setting.
     ///
     /// # Errors
     /// As [`TrainConfig::validate`] for a configuration with shares of both.
@@ -107,7 +107,7 @@ impl CachePlan {
         with_tiers(config).validate()
     }
 
-    /// All on every device, as there is without tiers, if that fits.
+    /// Plan with all data on every device and no cache, if that fits.
     fn without_tiers(
         sizes: &DataSizes,
         config: &TrainConfig,
@@ -139,11 +139,11 @@ impl CachePlan {
 }
 
 impl RowsOnDevice {
-    /// What a device has, the one that has most of so many that share one cache, by the tiers of a configuration for
-    /// batches of neighbours. Where these have shares of the adjacency it takes finding what is hot.
+    /// Rows on the device that has most, among `n_devices` that share one cache, for neighbor batches. Shares of the
+    /// adjacency require the hotness of nodes to be computed.
     ///
     /// # Errors
-    /// When the configuration is refused, or batches that tell what is hot cannot be sampled.
+    /// When the configuration is refused, or the batches that measure hotness cannot be sampled.
     pub fn of(dataset: &Dataset, config: &TrainConfig, n_devices: usize) -> Result<Self, TrainError> {
         config.validate()?;
         let is_ordered = config.tiers.topology.is_some_and(|shares| !is_all_or_nothing(shares));
@@ -155,14 +155,14 @@ impl RowsOnDevice {
     }
 }
 
-/// The same configuration with both placed, on the host until shares are known.
+/// Configuration with both features and topology placed, on the host until shares are known.
 fn with_tiers(config: &TrainConfig) -> TrainConfig {
     let CacheConfig { features, topology, .. } = CacheConfig::on_host();
     let tiers = CacheConfig { features, topology, ..config.tiers };
     TrainConfig { tiers, ..config.clone() }
 }
 
-/// Refuses features of which devices read no single rows.
+/// Refuses features of which devices cannot read single rows.
 fn check_data(dataset: &Dataset, config: &TrainConfig) -> Result<(), TrainError> {
     let codec = match &dataset.features {
         Some(Features::Compressed(codes)) => Some(codes.codec().spec()),
@@ -178,14 +178,14 @@ fn check_data(dataset: &Dataset, config: &TrainConfig) -> Result<(), TrainError>
     }
 }
 
-/// What batches are drawn from, as training has it.
+/// Graph that batches are sampled from, as in training.
 fn drawn_from(dataset: &Dataset, config: &TrainConfig) -> Result<Neighborhoods, TrainError> {
     let input_spec = DataSizes::of(dataset).input_spec(config)?;
     let adjacency = input_spec.graph.ok_or_else(|| no_neighbours(config))?;
     Neighborhoods::new(&dataset.graph, adjacency)
 }
 
-/// Why a model that reads no neighbours is refused.
+/// Error for a model that reads no neighbours.
 pub(super) fn no_neighbours(config: &TrainConfig) -> TrainError {
     TrainError::invalid(format!(
         "{} does not aggregate neighbours, so there is nothing to sample: give --batch full, or another --model",
@@ -193,18 +193,18 @@ pub(super) fn no_neighbours(config: &TrainConfig) -> TrainError {
     ))
 }
 
-/// The nodes that batches are of.
+/// Seeds of batches.
 fn seeds(dataset: &Dataset) -> &[NodeId] {
     dataset.splits.first().map_or(&[], |split| &split.train)
 }
 
-/// The shares of a plan.
+/// Cache settings of a plan.
 fn shares_of(planned: &TierPlan, n_nodes: usize, asked: CacheConfig) -> CacheConfig {
     let shares = |part: &Part| {
         let nodes_on = |tier| part.tiers.iter().find(|used| used.tier == tier).map_or(0, |used| used.n_nodes);
         CacheShares::of_counts(nodes_on(Tier::EveryCard), nodes_on(Tier::OneCard), n_nodes)
     };
-    // Rows of the adjacency that are on every device need no list of where they are, and no copy on the host.
+    // Rows of the adjacency that are all on every device need no index, and no copy on the host.
     let topology = Some(shares(&planned.topology)).filter(|shares| shares.every_card < 1.0);
     CacheConfig { features: Some(shares(&planned.features)), topology, ..asked }
 }
@@ -213,7 +213,8 @@ fn is_all_or_nothing(shares: CacheShares) -> bool {
     shares.one_card == 0.0 && (shares.every_card == 0.0 || shares.every_card == 1.0)
 }
 
-/// What a device has by some shares of nodes in an order, without which all of the adjacency or nothing is shared out.
+/// Rows on the device that has most, for shares of nodes in an `order`. Without an order, the adjacency is on every
+/// device or on none.
 fn rows_on_device(graph: &Csr, tiers: CacheConfig, n_devices: usize, order: Option<&[NodeId]>) -> RowsOnDevice {
     let n_nodes = graph.n_rows();
     let of_nodes = |shares: Option<CacheShares>| shares.map_or((n_nodes, 0), |shares| shares.of_nodes(n_nodes));
@@ -234,7 +235,7 @@ fn rows_on_device(graph: &Csr, tiers: CacheConfig, n_devices: usize, order: Opti
     RowsOnDevice { features, neighbors }
 }
 
-/// What a plan expects of each kind of memory.
+/// Expected contents and reads of each kind of memory.
 fn expected(planned: &TierPlan) -> Vec<CacheReport> {
     let parts = [("features", &planned.features), ("neighbors", &planned.topology)];
     let of_part = |(of, part): (&'static str, &Part)| {
@@ -258,8 +259,8 @@ mod tests {
     use crate::batching::{BatchConfig, BatchKind, ScoreBy};
     use crate::config::{ModelConfig, ModelKind};
 
-    /// More nodes than are scored at a time, of which a batch reads few; rows of features take twelve times what
-    /// neighbours do. Nothing arrives beside a step, so that all of both takes more than to divide it.
+    /// Data with more nodes than are scored at a time, of which a batch reads few. Features take twelve times the
+    /// memory of neighbours. There is no prefetch, so that all data take more memory than divided data.
     fn data(codec: Option<CodecSpec>) -> (Dataset, TrainConfig) {
         let spec = "synth:planted,nodes=120000,degree=6,features=72,classes=4";
         let dataset = load(spec, &LoadOptions { codec, ..LoadOptions::default() }).unwrap();
@@ -273,7 +274,7 @@ mod tests {
         Room { n_cards, card_bytes, host_bytes: None }
     }
 
-    /// Bytes of a device that training alone takes, and those with which it has all beside that.
+    /// Device bytes of training alone, and of training with all rows placed.
     fn ends(dataset: &Dataset, config: &TrainConfig) -> (u64, u64) {
         let sizes = DataSizes::of(dataset);
         let (least, rows) = (Plan::beside_rows(config, &sizes).unwrap().device_bytes(), CacheConfig::on_host());
@@ -282,8 +283,8 @@ mod tests {
         (least, Plan::on_cuda_with(&config, &sizes, all).unwrap().device_bytes())
     }
 
-    /// Bytes with which a device has some of both. Without tiers it has all with a little more than the middle: scores
-    /// then read rows where they lie, and nothing arrives.
+    /// Device bytes with which a device holds some of both. Without a cache, all fits with little more than the
+    /// middle of the range: scores then read rows in place, and nothing is prefetched.
     fn some((least, most): (u64, u64)) -> u64 {
         least + (most - least) * 2 / 5
     }
@@ -292,8 +293,8 @@ mod tests {
         Plan::on_cuda_with(config, &DataSizes::of(dataset), rows).unwrap().device_bytes()
     }
 
-    /// Checks a division against the room, against what the plan of the configuration says that comes of it, and
-    /// against what training then places.
+    /// Compares a cache plan with the budget, with the plan of the resulting configuration, and with the placement in
+    /// training.
     fn check(dataset: &Dataset, config: &TrainConfig, room: Room, reserved: u64) -> CachePlan {
         let division = CachePlan::new(dataset, config, room, reserved).unwrap();
         let config = TrainConfig { tiers: division.tiers, ..config.clone() };
@@ -328,7 +329,7 @@ mod tests {
             let (least, most) = ends(&dataset, &config);
             for (n_cards, reserved) in [(1, 0), (3, 1 << 20)] {
                 let in_steps = (0..=4).map(|step| {
-                    // Offsets, and lists of where rows are.
+                    // Offsets, and the indices of cached rows.
                     let least = least + 21 * (3 * 8 * 120_001) / 20 + 1;
                     let bytes = least + (most - least) * step / 4;
                     check(&dataset, &config, room(n_cards, bytes + reserved), reserved)
@@ -403,7 +404,7 @@ mod tests {
         let (dataset, config) = data(None);
         let bytes = some(ends(&dataset, &config));
         let of_host = |host_bytes| CachePlan::new(&dataset, &config, Room { host_bytes, ..room(1, bytes) }, 0);
-        // Rows of the hidden layer are there while scores are taken.
+        // Rows of the hidden layer take memory during scoring.
         let layers = 4 * 64 * dataset.n_nodes() as u64;
         let message = of_host(Some(layers - 1)).unwrap_err().to_string();
         assert!(

@@ -1,18 +1,18 @@
-//! [`Layerwise`]: logits without sampling, one layer of the network after the other, where graph and rows do not fit at
-//! once.
+//! [`Layerwise`]: layer-wise inference: logits without sampling, one layer after the other, where graph and
+//! activations do not fit at once.
 //!
 //! ```text
-//! for each layer, for some nodes after the others:
-//!     all their neighbours ─▶ rows of the layer before ─▶ the layer ─▶ their rows of this one
+//! for each layer, for one chunk of nodes after the other:
+//!     all neighbours of the chunk ─▶ their rows of the previous layer ─▶ the layer ─▶ rows of the chunk
 //! ```
-//! A hidden layer is computed for all nodes, the last one for those that are asked for. Rows of hidden layers are a
-//! matrix of the device; where features are kept in memory of the host, these are, too. This is the layer-wise
-//! inference of Hamilton et al. (GraphSAGE, NeurIPS 2017) as Wang et al. (DGL, 2019) have it: each row is computed
-//! once, instead of once for each path to it.
+//! A hidden layer is computed for all nodes, and the last one for the requested nodes. Rows of hidden layers are a
+//! matrix on the device, or in host memory if features are kept there. This is the layer-wise inference of Hamilton
+//! et al. (GraphSAGE, NeurIPS 2017), in the form of Wang et al. (DGL, 2019). It computes each row once, instead of
+//! once for each path to it.
 //!
-//! Ranks that each have the whole graph take turns: of as many times some nodes as there are ranks each takes its own
-//! part, and the rows of all come together before the next round. Devices of one process write rows of hidden layers
-//! that the host keeps side by side instead, and meet after each layer.
+//! Ranks with the whole graph each divide the work by rounds. In a round, each rank computes a chunk of nodes, and an
+//! all-gather brings the rows of all before the next round. If the host keeps rows of hidden layers, the devices of
+//! one process write them directly, and synchronise after each layer.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -38,18 +38,18 @@ use crate::state::RunState;
 use crate::tape::{Mode, Tape};
 use crate::targets::Targets;
 
-/// Nodes whose rows are computed at a time, by all ranks together.
+/// Number of nodes whose rows are computed at a time, by all ranks together.
 pub(crate) const NODES_AT_ONCE: usize = 1 << 15;
 
-/// Logits of some nodes.
+/// Logits of some nodes, by layer-wise inference.
 pub(crate) struct Layerwise<'a, B: Backend> {
     material: &'a MiniBatchData<B>,
     nodes: Cow<'a, [NodeId]>,
-    /// The ranks that take turns, if there are several.
+    /// World of the ranks that share the work, if there are several.
     world: Option<&'a dyn Collective<B>>,
 }
 
-/// The nodes of a split, ascending, and what is known of them; ids are positions among them.
+/// Nodes of a split, ascending, with labels and targets. Ids are positions among them.
 pub(crate) struct SplitNodes<B: Backend> {
     pub(crate) nodes: Vec<NodeId>,
     pub(crate) labels: Labels,
@@ -57,15 +57,15 @@ pub(crate) struct SplitNodes<B: Backend> {
     pub(crate) split: Split,
 }
 
-/// What a layer leaves, as far as it is computed.
+/// Rows of a layer, as far as it is computed.
 enum Rows<B: Backend> {
-    /// Dense.
+    /// Dense matrix on the device.
     OnDevice(FeatureInput<B>),
-    /// With so many columns, stored so.
+    /// Rows on the host, with the number of columns and the type.
     OnHost(Box<dyn RowStore<B>>, usize, Dtype),
 }
 
-/// Nodes that a layer is computed for, some after the others; of several ranks, one after the other takes some.
+/// Chunks of the nodes of a layer, in rounds with one chunk for each rank.
 struct Chunks<'n> {
     nodes: Nodes<'n>,
     at_once: usize,
@@ -78,20 +78,20 @@ enum Nodes<'n> {
     Some(&'n [NodeId]),
 }
 
-/// What a layer leaves, while it is computed.
+/// Output of a layer, while it is computed.
 struct Leaving<'l, 'a, B: Backend> {
     layers: &'l Layerwise<'a, B>,
     chunks: &'l Chunks<'l>,
     is_last: bool,
-    /// Made when it is known how wide they are.
+    /// `None` until the width of the rows is known.
     rows: Option<Rows<B>>,
 }
 
-/// Whether scores of a run of `config` are taken layer by layer: if that is asked for, or if devices do not have all
-/// and the model can.
+/// Whether scores of a run of `config` are computed layer by layer. They are if the configuration says so. They also
+/// are if devices do not hold all data and the model can.
 ///
 /// # Errors
-/// When it is asked for and the model cannot.
+/// When the configuration requests it and the model cannot.
 pub(crate) fn scores_by_layers<B: Backend>(config: &TrainConfig, model: &dyn Model<B>) -> Result<bool, TrainError> {
     let can = model.as_layers().is_some();
     match config.batch.score_by {
@@ -107,7 +107,7 @@ pub(crate) fn scores_by_layers<B: Backend>(config: &TrainConfig, model: &dyn Mod
 }
 
 impl<B: Backend> SplitNodes<B> {
-    /// Of a split of nodes with labels.
+    /// Nodes of a split, with their labels.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -122,26 +122,27 @@ impl<B: Backend> SplitNodes<B> {
 }
 
 impl<'a, B: Backend> Layerwise<'a, B> {
-    /// Of some nodes of a graph, for a model that has [layers](Model::as_layers).
+    /// Inference for `nodes` of a graph, for a model that has [layers](Model::as_layers).
     pub(crate) fn new(material: &'a MiniBatchData<B>, nodes: impl Into<Cow<'a, [NodeId]>>) -> Self {
         Self { material, nodes: nodes.into(), world: None }
     }
 
-    /// The same by the ranks of a world, each of which has the whole graph and all parameters, and asks for the same.
+    /// Shares the work among the ranks of a world. Each has the whole graph and all parameters, and requests the same
+    /// nodes.
     #[must_use]
     pub(crate) fn among(self, world: Option<&'a dyn Collective<B>>) -> Self {
         Self { world: world.filter(|world| world.size() > 1), ..self }
     }
 
-    /// Whether ranks take turns, so that all of them have to ask.
+    /// Whether ranks share the work, so that all of them must call.
     pub(crate) fn is_shared(&self) -> bool {
         self.world.is_some()
     }
 
-    /// A row for each of the nodes, in their order, with the parameters as they are.
+    /// Logits with the current parameters: a row for each node, in order.
     ///
     /// # Errors
-    /// When the device's memory does not suffice, it fails, or another rank does.
+    /// When the device or another rank fails, or the device's memory does not suffice.
     pub(crate) fn logits(&self, model: &dyn Model<B>, state: &mut RunState<'_, B>) -> Result<B::Matrix, TrainError> {
         let layers = model.as_layers().expect("runs that score by layers ask first");
         let in_place = model.input_spec().hops > 0;
@@ -171,8 +172,8 @@ impl<'a, B: Backend> Layerwise<'a, B> {
         self.material.inputs.n_nodes
     }
 
-    /// Calls `work` for each round, with what a layer reads for the nodes that this rank has in it, if any: all their
-    /// neighbours, and the rows of these in the layer before.
+    /// Calls `work` for each round, with the inputs of a layer for this rank's nodes, if it has any in the round. The
+    /// inputs are all neighbours of the nodes, and their rows of the previous layer.
     fn for_each_round<'b>(
         &self,
         state: &mut RunState<'b, B>,
@@ -215,7 +216,7 @@ impl<'a, B: Backend> Layerwise<'a, B> {
         Ok(())
     }
 
-    /// What a layer reads for some nodes, where the host makes it.
+    /// Inputs of a layer for some nodes, if the host samples them.
     fn sampled_by_host(
         &self,
         state: &mut RunState<'_, B>,
@@ -234,15 +235,15 @@ impl<'a, B: Backend> Layerwise<'a, B> {
     }
 }
 
-/// What a layer reads rows of.
+/// Rows that a layer reads.
 struct Read<'h, B: Backend> {
     whole: Whole<'h, B>,
-    /// By which the device reads them, where they are no matrix of its own: with so many columns, stored so.
+    /// Reader of rows that are no matrix of the device, with the number of columns and the type.
     reader: Option<(&'h dyn RowReader<B>, usize, Dtype)>,
 }
 
 impl<'h, B: Backend> Read<'h, B> {
-    /// What the layer before has left, or the features.
+    /// Rows of the previous layer, or the features.
     fn new(material: &'h MiniBatchData<B>, before: Option<&'h Rows<B>>) -> Self {
         let features = material.whole(None);
         match before {
@@ -260,7 +261,7 @@ impl<'h, B: Backend> Read<'h, B> {
         self.reader.is_none() && matches!(self.whole.features, FeatureInput::Dense(_))
     }
 
-    /// Whether the device picks rows by itself.
+    /// Whether the device gathers rows by itself.
     fn is_by_device(&self) -> bool {
         self.reader.is_some() || self.is_matrix()
     }
@@ -286,7 +287,7 @@ impl<B: Backend> Rows<B> {
 }
 
 impl<B: Backend> Leaving<'_, '_, B> {
-    /// Takes the rows that this rank has computed in a round, if any; where ranks take turns, all of them call it.
+    /// Stores the rows that this rank has computed in a round, if any. If ranks share the work, all of them call it.
     fn take(&mut self, backend: &B, round: usize, own: Option<&B::Matrix>) -> Result<(), TrainError> {
         let Self { chunks, .. } = *self;
         if self.rows.is_none() {
@@ -307,14 +308,14 @@ impl<B: Backend> Leaving<'_, '_, B> {
         rows.write(backend, chunks.range(round, 0).start, &all)
     }
 
-    /// Columns and storage of the rows; the first rank always has some, and tells.
+    /// Number of columns and type of the rows. The first rank always has rows, and broadcasts both.
     fn width(&self, backend: &B, own: Option<&B::Matrix>) -> Result<(usize, Dtype), TrainError> {
         let mine = own.map(|own| (backend.shape(own).cols, backend.dtype(own)));
         let Some(world) = self.layers.world else { return Ok(mine.expect("one rank has all nodes")) };
         first_tells(world, "how wide rows are", mine.as_ref())
     }
 
-    /// Room for rows: where features are, but for the last layer's.
+    /// Buffer for rows. It is where features are, except for the last layer.
     fn room(&self, backend: &B, shape: Shape, dtype: Dtype) -> Result<Rows<B>, TrainError> {
         let Layerwise { material, world, .. } = self.layers;
         let keeps_on_host = material.keeps_on_host && !self.is_last;
@@ -325,7 +326,7 @@ impl<B: Backend> Leaving<'_, '_, B> {
         })
     }
 
-    /// All rows, when all ranks have written theirs.
+    /// All rows, after all ranks have written theirs.
     fn whole(self) -> Result<Option<Rows<B>>, TrainError> {
         if let Some(world) = self.layers.world.filter(|_| self.rows.as_ref().is_some_and(Rows::are_shared)) {
             world.barrier()?;
@@ -335,12 +336,12 @@ impl<B: Backend> Leaving<'_, '_, B> {
 }
 
 impl<B: Backend> Rows<B> {
-    /// Whether the devices of all ranks write them side by side.
+    /// Whether the devices of all ranks write into one buffer.
     fn are_shared(&self) -> bool {
         matches!(self, Self::OnHost(store, ..) if store.is_shared())
     }
 
-    /// Columns and storage.
+    /// Number of columns, and type.
     fn width(&self, backend: &B) -> (usize, Dtype) {
         match self {
             Self::OnDevice(FeatureInput::Dense(all)) => (backend.shape(all).cols, backend.dtype(all)),
@@ -353,7 +354,7 @@ impl<B: Backend> Rows<B> {
 impl<'n> Chunks<'n> {
     fn new(nodes: Nodes<'n>, (rank, size): (usize, usize)) -> Self {
         let chunks = Self { nodes, at_once: 0, rank, size };
-        // Of few nodes each rank has some.
+        // If there are few nodes, they are divided over all ranks.
         let at_once = chunks.len().min(NODES_AT_ONCE).div_ceil(size).max(1);
         Self { at_once, ..chunks }
     }
@@ -369,7 +370,7 @@ impl<'n> Chunks<'n> {
         self.len().div_ceil(self.at_once * self.size)
     }
 
-    /// The nodes of a rank in a round, by position.
+    /// Positions of the nodes of a rank in a round.
     fn range(&self, round: usize, rank: usize) -> Range<usize> {
         let first = ((round * self.size + rank) * self.at_once).min(self.len());
         first..self.len().min(first + self.at_once)
@@ -377,13 +378,13 @@ impl<'n> Chunks<'n> {
 }
 
 impl SeedLists for Chunks<'_> {
-    /// Rounds in which this rank has nodes: all but the last, perhaps.
+    /// Number of rounds in which this rank has nodes: all, or all but the last.
     fn n_batches(&self) -> usize {
         let n_chunks = self.len().div_ceil(self.at_once);
         n_chunks.saturating_sub(self.rank).div_ceil(self.size)
     }
 
-    /// Nothing is drawn: they have all their neighbours.
+    /// Nothing is drawn, since all neighbours are taken.
     fn seeds(&self, at: usize) -> Drawn<'_> {
         let range = self.range(at, self.rank);
         let n_all = range.len();
@@ -402,7 +403,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Every node is one rank's in one round, in the order of nodes, and the first rank has some in each.
+        /// Each node belongs to one rank in one round, in order. The first rank has nodes in every round.
         #[test]
         fn ranks_take_turns(n in 0_usize..200_000, size in 1_usize..20) {
             let chunks: Vec<Chunks<'_>> = (0..size).map(|rank| Chunks::new(Nodes::All(n), (rank, size))).collect();

@@ -1,25 +1,25 @@
-//! Training on mini-batches: each step sees some nodes and what it takes to compute them.
+//! Training on mini-batches: each step computes some nodes, from the rows that they depend on.
 //!
 //! ```text
 //! threads of a pipeline, ahead of the step                  the step
 //! seeds ──sampler──▶ blocks or subgraph ──▶ rows of Â       upload ─▶ forward, loss of the seeds ─▶ backward ─▶ optimiser
 //!        keys only                      Neighborhoods        Inputs of the batch
 //! ```
-//! - [`Neighborhoods`]: what samplers draw from, and the rows of `Â` that their draws stand for.
-//! - [`Batches`]: the batches of an epoch, made from keys alone, so that results depend neither on threads nor on where
-//!   a run was interrupted.
-//! - [`Batch`](batch::Batch): one of them on the device: another [`Inputs`](crate::Inputs), so that models do not know
-//!   of it.
+//! - [`Neighborhoods`]: the graph that samplers draw from, and the rows of `Â` for their draws.
+//! - [`Batches`]: the batches of an epoch. Random draws depend on keys alone, so that results depend neither on
+//!   threads nor on interruptions of a run.
+//! - [`Batch`](batch::Batch): a batch on the device. Models read it as [`Inputs`](crate::Inputs), as they read the
+//!   full graph.
 //! - [`MiniBatch`]: a run.
-//! - [`Held`]: graph and features where every rank holds a patch of both, or of features.
-//! - [`CacheConfig`]: where devices have what they sample from and read.
-//! - [`CachePlan`]: these, for the memory that there is.
-//! - [`Layerwise`]: scores, where the graph does not fit at once.
-//! - [`BatchPlan`]: the largest batch that there can be, for plans.
+//! - [`Held`]: the data of ranks that each hold a patch of graph and features, or of features.
+//! - [`CacheConfig`]: the placement of features and graph on devices and hosts.
+//! - [`CachePlan`]: such a placement for the available memory.
+//! - [`Layerwise`]: layer-wise inference, where the graph does not fit at once.
+//! - [`BatchPlan`]: the largest possible batch, for dry runs.
 //!
 //! Scores are those of the full graph, without sampling, by the same [`Scorer`](crate::scorer::Scorer) as those of
-//! full-batch runs. What an aggregate over a sampled row estimates is the aggregate over the whole row, so that
-//! parameters mean the same in both.
+//! full-batch runs. An aggregate over a sampled row estimates the aggregate over the whole row, so that parameters
+//! mean the same in both.
 
 mod batch;
 mod batches;

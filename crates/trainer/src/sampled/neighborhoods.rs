@@ -1,4 +1,4 @@
-//! [`Neighborhoods`]: what samplers draw from, and the rows of `Â` that their draws stand for.
+//! [`Neighborhoods`]: the graph that samplers draw from, and the rows of `Â` for their draws.
 
 use girih_compute::{NeighborOperand, PatchOperand, SelfLoops};
 use girih_graph_format::{Csr, FormatError, NodeId, Scales};
@@ -8,40 +8,40 @@ use crate::TrainError;
 use crate::distributed::AllScales;
 use crate::inputs::Adjacency;
 
-/// A graph to draw neighbours from, with what makes rows of its normalised adjacency `Â` out of them.
+/// Graph to sample neighbours from, with the scales that turn draws into rows of its normalised adjacency `Â`.
 ///
 /// A row of a sampled block holds, for a node `v` and a source `u` that was drawn `m` times,
 /// ```text
 /// Â[v, u] · m · c    with c = deg(v) / draws of v, or the sampler's own weight of the edge
-/// Â[v, v]            exactly, where nodes are their own neighbours: that is never left to chance
+/// Â[v, v]            exactly, if nodes have self loops: these are never sampled
 /// ```
-/// so that its product with any rows has the product with row `v` of `Â` as its expectation. Of a mean over neighbours
-/// (`Â[v, u] = 1 / deg(v)`) that leaves the mean over what was drawn; and all neighbours, each drawn once, give `Â`
+/// so that its product with any operand is an unbiased estimate of the product with row `v` of `Â`. For a mean over
+/// neighbours (`Â[v, u] = 1 / deg(v)`) it is the mean over the draws. All neighbours, each drawn once, give `Â`
 /// itself.
 pub struct Neighborhoods {
-    /// Without self loops where the model adds them. Of a patch, its rows.
+    /// Edges to sample from, without self loops if the model adds them. Of a patch, its rows.
     graph: Csr,
-    /// Of a patch, how many neighbours each node of the whole graph has.
+    /// For a patch, the degree of each node of the whole graph.
     degrees: Option<Vec<u32>>,
     scales: Scales,
     loops: Loops,
 }
 
-/// What a node's edge to itself weighs in `A`.
+/// Weights of self loops in `A`.
 enum Loops {
-    /// There is none but those that the graph has.
+    /// Only the self loops of the graph.
     AsDrawn,
-    /// Every node has one, of weight one.
+    /// A self loop of weight one at every node.
     Ones,
-    /// Every node has one of these.
+    /// A self loop of the given weight at every node.
     Weights(Vec<f32>),
 }
 
 impl Neighborhoods {
-    /// Of the graph that a model reads as `adjacency`.
+    /// Neighborhoods of a graph that a model reads as `adjacency`.
     ///
     /// # Errors
-    /// When the graph cannot be normalised so.
+    /// When the graph does not have this normalisation.
     pub fn new(graph: &Csr, adjacency: Adjacency) -> Result<Self, TrainError> {
         let Adjacency { norm, degrees, .. } = adjacency;
         let undefined = |node| adjacency.undefined(node);
@@ -56,7 +56,7 @@ impl Neighborhoods {
         Ok(Self { graph: drawn, degrees: None, scales, loops })
     }
 
-    /// Of the rows of some consecutive nodes from `first` on: those that are drawn from.
+    /// Rows to sample from: those of consecutive nodes from `first` on, without self loops if the model adds them.
     #[must_use]
     pub(crate) fn rows_to_draw(rows: &Csr, first: NodeId, adjacency: Adjacency) -> Csr {
         let is_loop = |row: usize, column: NodeId| column == first + row as NodeId;
@@ -65,8 +65,7 @@ impl Neighborhoods {
         if has_loops { rows.filtered(|row, column| !is_loop(row, column)) } else { rows.clone() }
     }
 
-    /// What the edges of some consecutive nodes from `first` on to themselves weigh, where nodes are their own
-    /// neighbours.
+    /// Self-loop weights of consecutive nodes from `first` on; one for a node without a stored self loop.
     #[must_use]
     pub(crate) fn own_loops(rows: &Csr, first: NodeId) -> Vec<f32> {
         let of_row = |row: usize| {
@@ -76,8 +75,8 @@ impl Neighborhoods {
         (0..rows.n_rows()).map(|row| of_row(row).unwrap_or(1.0)).collect()
     }
 
-    /// Of a patch of a graph: the rows that are drawn from, and of all nodes how many neighbours they have there, the
-    /// factors of `Â` and, where edges have weights and nodes are their own neighbours, the weights of that.
+    /// Neighborhoods of a patch: its rows to sample from, and the degrees and scales of all nodes. If edges have
+    /// weights and nodes have self loops, also the weights of these.
     #[must_use]
     pub(crate) fn of_patch(
         rows: Csr,
@@ -94,26 +93,26 @@ impl Neighborhoods {
         Self { graph: rows, degrees: Some(degrees), scales: Scales { left, right }, loops }
     }
 
-    /// Whether it is a whole graph, not a patch.
+    /// Whether this is a whole graph, and not a patch.
     #[must_use]
     pub(crate) fn is_whole(&self) -> bool {
         self.degrees.is_none()
     }
 
-    /// What a device is told that samples by itself.
+    /// Operand for a device that samples by itself.
     ///
     /// # Panics
-    /// Of a patch, whose rows are no graph.
+    /// For a patch, whose rows are no graph.
     #[must_use]
     pub fn operand(&self) -> NeighborOperand<'_> {
         assert!(self.degrees.is_none(), "a whole graph");
         NeighborOperand { graph: &self.graph, scales: &self.scales, loops: self.self_loops(), placement: None }
     }
 
-    /// The same, of patches with these bounds, without weights.
+    /// As [`operand`](Self::operand), but for patches with these bounds, without edge weights.
     ///
     /// # Panics
-    /// Of a whole graph.
+    /// For a whole graph.
     #[must_use]
     pub(crate) fn patch_operand<'a>(&'a self, bounds: &'a [NodeId]) -> PatchOperand<'a> {
         let degrees = self.degrees.as_ref().expect("a patch");
@@ -128,38 +127,38 @@ impl Neighborhoods {
         }
     }
 
-    /// How many neighbours a node of the whole graph has.
+    /// Degree of a node in the whole graph.
     fn degree(&self, node: NodeId) -> usize {
         self.degrees
             .as_ref()
             .map_or_else(|| self.graph.degree(node as usize), |degrees| degrees[node as usize] as usize)
     }
 
-    /// What samplers draw from.
+    /// Graph that samplers draw from.
     #[must_use]
     pub fn graph(&self) -> &Csr {
         &self.graph
     }
 
-    /// Whether draws have to keep the positions of edges, to look up their weights.
+    /// Whether draws must keep edge ids, to look up edge weights.
     #[must_use]
     pub fn needs_edge_ids(&self) -> bool {
         self.graph.values().is_some()
     }
 
-    /// The rows of `Â` that a block of this graph stands for: `n_destinations × n_columns`, columns ascending.
+    /// Rows of `Â` for a block of this graph: `n_destinations × n_columns`, columns ascending.
     ///
     /// # Errors
-    /// When the block's arrays were changed into something that is no matrix.
+    /// When the block's arrays were changed and are no matrix any more.
     ///
     /// # Panics
-    /// When the graph has weights and the block does not have the [positions](Self::needs_edge_ids) of its edges.
+    /// When the graph has weights and the block does not have the [ids](Self::needs_edge_ids) of its edges.
     pub fn rows(&self, block: &Block) -> Result<Csr, FormatError> {
         let weights = self.graph.values();
         self.rows_weighted(block, |edge| weights.map_or(1.0, |weights| weights[block.edge_ids[edge] as usize]))
     }
 
-    /// The same, of a graph in which the `e`-th edge of the block weighs `weight(e)`.
+    /// As [`rows`](Self::rows), but the `e`-th edge of the block has the weight `weight(e)`.
     pub(crate) fn rows_weighted(&self, block: &Block, weight: impl Fn(usize) -> f32) -> Result<Csr, FormatError> {
         let n_entries = block.n_edges() + if self.has_loops() { block.n_destinations } else { 0 };
         let (mut indices, mut values) = (Vec::with_capacity(n_entries), Vec::with_capacity(n_entries));
@@ -181,7 +180,7 @@ impl Neighborhoods {
         !matches!(self.loops, Loops::AsDrawn)
     }
 
-    /// Lists column and value of each entry of row `v`, a column once for each draw.
+    /// Lists column and value of each entry of row `v`; a column appears once for each draw.
     fn list_row(&self, (block, weight): (&Block, &impl Fn(usize) -> f32), v: usize, row: &mut Vec<(NodeId, f32)>) {
         row.clear();
         let node = block.nodes[v];
@@ -208,7 +207,7 @@ impl Neighborhoods {
     }
 }
 
-/// The factor of a node; one where there are none.
+/// Scale of a node; one without scales.
 fn factor(factors: Option<&[f32]>, node: NodeId) -> f32 {
     factors.map_or(1.0, |factors| factors[node as usize])
 }
@@ -223,7 +222,7 @@ mod tests {
 
     use super::*;
 
-    /// Some graph of `n` nodes, every third with an edge to itself.
+    /// Test graph of `n` nodes; every third has a self loop.
     fn graph(n: u32, weighted: bool) -> Csr {
         let edges = (0..n).flat_map(|v| (1..=2 + v % 5).map(move |k| (v, (v * 7 + k * k + k) % n)));
         let loops = (0..n).step_by(3).map(|v| (v, v));
@@ -235,7 +234,7 @@ mod tests {
 
     const NORMS: [Norm; 3] = [Norm::None, Norm::Symmetric, Norm::Row];
 
-    /// `Â`, every value in its place.
+    /// Dense `Â`.
     fn dense(graph: &Csr, adjacency: Adjacency) -> Vec<Vec<f64>> {
         let full = if adjacency.self_loops { graph.with_self_loops() } else { graph.clone() };
         let Scales { left, right } = full.scales(adjacency.norm);
@@ -283,7 +282,7 @@ mod tests {
         }
     }
 
-    /// The mean over many batches of the rows that they have, which must be those of `Â`.
+    /// Compares the mean of sampled rows over many batches with the rows of `Â`.
     fn check_mean(adjacency: Adjacency, weighted: bool, sample: impl Fn(&Csr, u32) -> Block) {
         const BATCHES: u32 = 4000;
         let graph = graph(17, weighted);

@@ -1,9 +1,8 @@
-//! [`PatchDevices`]: the patches of all ranks as their devices draw from them and read their rows. The graph may be
-//! whole.
+//! [`PatchDevices`]: samplers and feature readers of devices, on the patches of all ranks. The graph may be whole.
 //!
-//! Owners are asked and send what they draw and read (the collective sampling primitive of Cai et al., DSP, PPoPP 2023,
-//! section 5), or kernels read the memory of the other devices in place. Batches are the same either way; where both
-//! can be had, [`Trial`] times a few.
+//! Either owners sample and send rows on request (the collective sampling primitive of Cai et al., DSP, PPoPP 2023,
+//! section 5), or kernels read the memory of other devices in place. Batches are the same either way. Where both are
+//! possible, [`Trial`] times a few batches.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -20,23 +19,23 @@ use super::device::{DeviceBatches, Loader};
 use crate::TrainError;
 use crate::tape::Pool;
 
-/// Batches of a trial, the first of which is not timed.
+/// Number of batches of a trial; the first is not timed.
 const BATCHES: usize = 4;
 
-/// See the module.
+/// Sampler and feature reader of a rank's device.
 pub(super) struct PatchDevices<B: Backend> {
     pub(super) graph: Arc<dyn NeighborGraph<B>>,
     pub(super) rows: Box<dyn RowReader<B>>,
-    /// Columns of rows, and how batches store them.
+    /// Number of columns of rows, and their type in batches.
     pub(super) result: (usize, Dtype),
 }
 
-/// What there is by each transport.
+/// One value for each transport.
 pub(super) type ByTransport<T> = Vec<(CardTransport, T)>;
 
 impl<B: Backend> PatchDevices<B> {
-    /// One for each transport by which devices can do it; `own` are the rows of this rank's patch. Of the graph every
-    /// device has a patch, or all of it. All ranks call it together.
+    /// Sampler and reader for each transport that the devices support. `own` are the rows of this rank's patch. Every
+    /// device has a patch of the graph, or the whole graph. All ranks call it together.
     ///
     /// # Errors
     /// When a rank fails, or the device's memory does not suffice.
@@ -51,7 +50,7 @@ impl<B: Backend> PatchDevices<B> {
         let graphs: Vec<Arc<dyn NeighborGraph<B>>> = match graph {
             DrawnFrom::Whole(graph) => vec![graph; rows.len()],
             DrawnFrom::Patches(patch) => {
-                // For those by which rows come.
+                // Graphs only for the transports that can carry rows.
                 let by: Vec<CardTransport> = rows.iter().map(|(by, _)| *by).collect();
                 world.patch_graphs(backend, patch, &by)?.into_iter().map(|(_, graph)| graph.into()).collect()
             }
@@ -60,8 +59,8 @@ impl<B: Backend> PatchDevices<B> {
         Ok(both.map(|((by, rows), graph)| (by, Self { graph, rows, result })).collect())
     }
 
-    /// What makes batches of at most so many seeds; `None` where devices do not draw as the sampler does. First layers
-    /// want rows as [`summed`](super::session::summed) says.
+    /// Batches of at most `batch_size` seeds; `None` where devices do not sample as the sampler does. `summed` says
+    /// which rows first layers read, see [`summed`](super::session::summed).
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -78,30 +77,29 @@ impl<B: Backend> PatchDevices<B> {
     }
 }
 
-/// What devices draw from.
+/// Graph that devices sample from.
 pub(super) enum DrawnFrom<'a, B: Backend> {
-    /// Each has all.
+    /// Each device has the whole graph.
     Whole(Arc<dyn NeighborGraph<B>>),
-    /// Each has its rank's patch.
+    /// Each device has its rank's patch.
     Patches(&'a PatchOperand<'a>),
 }
 
-/// Some batches, by which transports are compared.
+/// Trial batches that compare transports.
 pub(super) struct Trial<'t, B: Backend> {
     pub(super) backend: &'t B,
     pub(super) world: &'t dyn Collective<B>,
     pub(super) sampler: &'t NeighborSampler,
-    /// Seeds of a batch, on all ranks.
+    /// Number of seeds of a batch, on all ranks.
     pub(super) batch_size: usize,
-    /// The nodes of the rank's patch.
+    /// Node ids of the rank's patch.
     pub(super) own: Range<NodeId>,
-    /// Names draws.
+    /// Seed of the draws.
     pub(super) seed: u64,
 }
 
 impl<B: Backend> Trial<'_, B> {
-    /// The one that makes batches in least time, on the rank that takes longest; all ranks call it together, and choose
-    /// the same.
+    /// Transport with the shortest batch time on the slowest rank. All ranks call it together, and choose the same.
     ///
     /// # Errors
     /// When a rank fails, or the device's memory does not suffice.
@@ -128,7 +126,7 @@ impl<B: Backend> Trial<'_, B> {
         Ok(Some(chosen))
     }
 
-    /// Seconds that a batch takes, without a step beside it; none where devices do not draw.
+    /// Seconds of a batch, without a concurrent step; zero where devices do not sample.
     fn seconds(&self, devices: &PatchDevices<B>) -> Result<f64, TrainError> {
         let Some(mut batches) = devices.batches(self.backend, (self.sampler, self.batch_size), (None, false))? else {
             return Ok(0.0);
@@ -145,7 +143,7 @@ impl<B: Backend> Trial<'_, B> {
         Ok(least)
     }
 
-    /// Waits until the device has done all that it was asked for.
+    /// Waits until the device has finished all launched work.
     fn wait(&self) -> Result<(), TrainError> {
         let last = self.backend.zeros(Shape::new(1, 1), Dtype::F32)?;
         self.backend.download(&last)?;
@@ -158,11 +156,11 @@ impl<B: Backend> SeedLists for Trial<'_, B> {
         BATCHES
     }
 
-    /// The rank's share of a batch, from all over its patch.
+    /// The rank's share of a batch, spread over its patch.
     fn seeds(&self, at: usize) -> Drawn<'_> {
         let n_own = self.own.len();
         let n = (self.batch_size / self.world.size()).max(1).min(n_own);
-        // As far from each other, of each batch a little further on.
+        // Evenly spaced, with an offset that grows from batch to batch.
         let place = |i: usize| self.own.start + ((i * n_own + at * n_own / BATCHES) / n) as NodeId;
         let mine: Vec<NodeId> = (0..n).map(place).collect();
         let n_all = self.batch_size;
@@ -183,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// Batches without rows, each of which takes so long; `None` where devices do not draw.
+    /// Batches without rows that each take this time; `None` where devices do not sample.
     #[derive(Clone, Copy)]
     struct Slow(Option<Duration>);
 
@@ -233,7 +231,7 @@ mod tests {
         (by, PatchDevices { graph: Arc::new(graph), rows: Box::new(NoRows), result: (3, Dtype::F32) })
     }
 
-    /// What each of two ranks chooses, on which batches take so many milliseconds by either transport.
+    /// Choice of each of two ranks; `millis[rank]` are the milliseconds of a batch by each transport.
     fn choices(millis: [[Option<u64>; 2]; 2]) -> Vec<Option<CardTransport>> {
         let outcome = threads::run(2, Duration::from_secs(30), |world| -> Result<_, TrainError> {
             let (cpu, rank) = (Cpu::new(), Collective::<Cpu>::rank(&world));
@@ -252,7 +250,7 @@ mod tests {
         const NCCL: Option<CardTransport> = Some(CardTransport::Nccl);
         const PEER: Option<CardTransport> = Some(CardTransport::Peer);
         assert_eq!(choices([[Some(20), Some(1)], [Some(20), Some(1)]]), [PEER; 2]);
-        // The second rank is quick by what takes the first one longest.
+        // The second rank is fast by the transport that is slowest for the first.
         assert_eq!(choices([[Some(15), Some(60)], [Some(15), Some(1)]]), [NCCL; 2]);
         assert_eq!(choices([[None, None], [None, None]]), [NCCL; 2], "the host draws, whichever it is");
     }
@@ -274,7 +272,7 @@ mod tests {
     }
 
     proptest! {
-        /// Seeds of a trial are nodes of the patch, each once, and as many as there are for a rank's share.
+        /// Seeds of a trial are distinct nodes of the patch, and as many as a rank's share has.
         #[test]
         fn seeds_of_a_trial_are_of_the_patch(first in 0..50u32, n_own in 0..200u32, batch_size in 1..300usize, at in 0..BATCHES) {
             let outcome = threads::run(1, Duration::from_secs(30), |world| -> Result<_, TrainError> {

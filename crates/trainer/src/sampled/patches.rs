@@ -1,19 +1,19 @@
-//! [`Held`]: graph and features of which every rank holds a patch, or of features alone, and what it makes its share of
-//! batches of.
+//! [`Held`]: the data of ranks that each hold a patch of graph and features, or of features alone. A rank makes its
+//! share of batches from it.
 //!
 //! ```text
 //! seeds of the patch ──frontiers to owners, draws back──▶ blocks ──ids to owners, rows back──▶ rows of features
 //!                     RankGraph, hop by hop                          RankRows
 //! ```
-//! All ranks make a batch together: `together.rs` says how they do so ahead of the step. Sampling and loading have a
-//! communicator each, so that one batch may be sampled while rows of the one before it are fetched and a step adds up
-//! gradients.
+//! All ranks make a batch together; `together.rs` does so ahead of the step. Sampling and loading each have a
+//! communicator of their own. One batch can thus be sampled while rows of the previous one are fetched and a step
+//! sums gradients.
 //!
-//! Ranks whose devices sample by themselves exchange the same between these instead, or read it where it is, whichever
-//! is faster (`patch_devices.rs`), and leave batches where they are used (`device.rs`).
+//! Devices that sample by themselves exchange frontiers, draws and rows directly, or read them in place, whichever is
+//! faster (`patch_devices.rs`). Their batches stay on the device (`device.rs`).
 //!
-//! Where the graph is whole on every rank ([`GraphPlacement::SplitFeatures`]) each draws by itself, and of features devices may
-//! have the hottest, and hosts the others (`split_rows.rs`).
+//! With [`GraphPlacement::SplitFeatures`] the whole graph is on every rank, and each samples by itself. Devices can
+//! then cache the hottest features, and hosts hold the others (`split_rows.rs`).
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,66 +48,66 @@ use crate::session::build_model;
 use crate::state::RunState;
 use crate::targets::Targets;
 
-/// What a rank holds: rows of its own nodes, and a few numbers for all.
+/// Data of a rank: rows of its own nodes, and a few numbers for all nodes.
 pub(crate) struct Held<B: Backend> {
     ranks: Arc<Ranks<B>>,
-    /// The graph in blocks and the features of own nodes, for scores.
+    /// Blocks of the graph and features of own nodes, for scores.
     inputs: Inputs<B>,
     neighborhoods: Neighborhoods,
     adjacency: Adjacency,
-    /// The features of own nodes, as they travel.
+    /// Features of own nodes, in the form in which they are sent.
     features: Features,
     labels: Labels,
     targets: Targets<B>,
     splits: Vec<Split>,
     patches: Patches,
     precision: Dtype,
-    /// Whether rows are stored as they travel where they are computed with.
+    /// Whether the device stores rows in the form in which they are sent.
     are_stored_so: bool,
-    /// What of graph and features lies where on the device, where it is not all.
+    /// Placement of features and graph rows on devices, for data that are not whole on each.
     placements: Placements,
-    /// Whether first layers aggregate features as they are, and, if so, whether they read rows of destinations beside.
+    /// Set if first layers aggregate raw features. `Some(true)` if they also read the rows of destinations.
     sums: Option<bool>,
     sampler: NeighborSampler,
     options: LoaderOptions,
-    /// What frontiers and draws travel by, and rows of features.
+    /// Communicators: one for frontiers and draws, one for rows of features.
     worlds: [Arc<dyn Collective<B>>; 2],
 }
 
-/// Makes a rank's share of a batch, together with the others.
+/// Source of a rank's share of each batch, which all ranks make together.
 pub(crate) trait PatchSource: Send + Sync {
-    /// The nodes of the rank's patch.
+    /// Ids of the nodes of the rank's patch.
     fn own(&self) -> Range<NodeId>;
 
-    /// How seeds become batches.
+    /// Options by which seeds are divided into batches.
     fn options(&self) -> LoaderOptions;
 
-    /// Blocks for some seeds, with what their edges weigh, block after block, where that lies with other ranks; all
-    /// ranks call it together, batch after batch.
+    /// Samples blocks for some seeds. If edges have weights on other ranks, also returns the weights of all edges,
+    /// block after block. All ranks call it together, batch after batch.
     ///
     /// # Errors
     /// When a rank fails.
     fn sample(&self, seeds: &[NodeId], key: DrawKey) -> Result<(Sampled, Option<Vec<f32>>), TrainError>;
 
-    /// The features of the inputs of a batch; all ranks call it together, batch after batch.
+    /// Fetches the features of the inputs of a batch; all ranks call it together, batch after batch.
     ///
     /// # Errors
     /// When a rank fails.
     fn load(&self, batch: &Sampled) -> Result<BatchRows, TrainError>;
 }
 
-/// The features of the inputs of a batch, row by row.
+/// Features of the inputs of a batch, row by row.
 pub(crate) enum BatchRows {
     Dense(Matrix),
     Encoded(EncodedInput),
 }
 
 impl<B: Backend> Held<B> {
-    /// What a rank holds in a layout of a graph, from the rows that it has of it there and from what there is of its
-    /// own nodes, of which rows of `f32` travel as `wire`; all ranks call it together.
+    /// Data of a rank, from its rows of the graph and the data of its own nodes. `f32` features are sent as `wire`.
+    /// All ranks call it together.
     ///
     /// # Errors
-    /// When the model reads no neighbours, such data cannot lie so, or a rank fails.
+    /// When the model reads no neighbours, such data cannot be partitioned, or a rank fails.
     pub(crate) fn new(
         backend: &B,
         ranks: &Arc<Ranks<B>>,
@@ -132,7 +132,7 @@ impl<B: Backend> Held<B> {
             GraphPlacement::SplitFeatures => Neighborhoods::new(&rows, adjacency)?,
             GraphPlacement::Patches | GraphPlacement::Replicated => patch(ranks, &rows, &cut, adjacency)?,
         };
-        // What is stored as bf16 where it arrives need not travel as more.
+        // Rows that the receiver stores as bf16 need not be sent in a wider type.
         let features = match &own {
             Features::Dense(_) if [wire, config.precision].contains(&Dtype::Bf16) => {
                 own.clone().encoded(CodecSpec::Bf16, 0)?
@@ -175,13 +175,13 @@ impl<B: Backend> Held<B> {
         })
     }
 
-    /// What lies where of what devices do not have whole.
+    /// Report on data that are not whole on devices.
     pub(crate) fn tiers(&self) -> &[CacheReport] {
         &self.placements.shares
     }
 
-    /// The way to what the others hold, between devices by the fastest of some transports; all ranks call it together.
-    /// `seed` names draws.
+    /// Connection to the data of the other ranks. Devices use the fastest of some transports. All ranks call it
+    /// together. `seed` keys the draws of the trial.
     ///
     /// # Errors
     /// When a rank fails, or the device's memory does not suffice.
@@ -202,7 +202,8 @@ impl<B: Backend> Held<B> {
         Ok(Exchanged { held: self, own, graph, rows: Mutex::new(rows), on_device })
     }
 
-    /// What ranks make batches with whose devices sample and bring rows by themselves; all ranks call it together.
+    /// Samplers and readers of devices that make batches by themselves; `None` where the host does. All ranks call it
+    /// together.
     fn on_device(
         &self,
         backend: &B,
@@ -219,7 +220,7 @@ impl<B: Backend> Held<B> {
             }
             DrawnFrom::Whole(graph)
         } else if self.neighborhoods.needs_edge_ids() {
-            // Devices bring no weights of edges along.
+            // Devices do not fetch weights of edges.
             return Ok(None);
         } else {
             patch = self.neighborhoods.patch_operand(self.patches.bounds());
@@ -231,7 +232,7 @@ impl<B: Backend> Held<B> {
         self.fastest(backend, all, seed)
     }
 
-    /// Of several transports the fastest.
+    /// Devices with the fastest of several transports.
     fn fastest(
         &self,
         backend: &B,
@@ -244,8 +245,8 @@ impl<B: Backend> Held<B> {
         Ok(trial.fastest(all)?.map(|(_, devices)| devices))
     }
 
-    /// Own rows as the device has them, and their columns. Devices decode codes of a code book; the host decodes
-    /// others, and brings rows that travel in fewer bytes than they are stored in.
+    /// Own rows as the device has them, with their number of columns. Devices decode codes of a code book. The host
+    /// decodes other codes, and converts rows that are sent in fewer bytes than they are stored in.
     fn own_on_device(&self, backend: &B) -> Result<Option<(PatchRowsOperand<'_, B>, usize)>, TrainError> {
         Ok(match (&self.features, &self.inputs.features) {
             (_, Some(FeatureInput::Dense(own))) if self.are_stored_so => {
@@ -259,8 +260,8 @@ impl<B: Backend> Held<B> {
         })
     }
 
-    /// What draws from a graph that the device has, and reads the rows that are hot there and others from the hosts of
-    /// all ranks.
+    /// Sampler on the device's graph, with a reader that caches hot rows and fetches others from the hosts of all
+    /// ranks.
     fn beside_hosts(
         &self,
         backend: &B,
@@ -289,7 +290,7 @@ impl<B: Backend> Held<B> {
         Ok(PatchDevices { graph, rows, result: (n_columns, self.precision) })
     }
 
-    /// A run at its start; all ranks call it together.
+    /// Run at its start; all ranks call it together.
     ///
     /// # Errors
     /// When no training node has a label, or a rank fails.
@@ -315,8 +316,8 @@ impl<B: Backend> Held<B> {
     }
 }
 
-/// The draws of a patch of a graph, and how many neighbours all nodes have, and what their edges to themselves weigh;
-/// all ranks call it together.
+/// Patch to sample from: the rank's rows, with the degrees and self-loop weights of all nodes. All ranks call it
+/// together.
 fn patch<B: Backend>(
     ranks: &Ranks<B>,
     rows: &Csr,
@@ -338,7 +339,7 @@ fn patch<B: Backend>(
     Ok(Neighborhoods::of_patch(drawn, (degrees, loops), cut.scales(), adjacency))
 }
 
-/// The training nodes of all ranks that have labels, of each from `first` on; all ranks call it together.
+/// Labelled training nodes of all ranks. The ids of `split` count from `first`. All ranks call it together.
 fn seeds<B: Backend>(
     ranks: &Ranks<B>,
     first: NodeId,
@@ -353,10 +354,10 @@ fn seeds<B: Backend>(
     Ok(all.iter().zip(ranks.peer_nodes()).enumerate().map(read).collect::<Result<Vec<_>, _>>()?.concat())
 }
 
-/// Refuses settings that ranks of a layout in patches have not.
+/// Refuses settings that do not work with patches.
 ///
 /// # Errors
-/// When there are some.
+/// When there is such a setting.
 pub(crate) fn check_patches(config: &TrainConfig, layout: GraphPlacement) -> Result<(), TrainError> {
     const PLACED: &str = "each rank holds its own rows in the memory of its device";
     let is_cut = layout == GraphPlacement::Patches;
@@ -393,7 +394,7 @@ pub(crate) fn check_patches(config: &TrainConfig, layout: GraphPlacement) -> Res
     }
 }
 
-/// Refuses data that cannot lie in patches so.
+/// Refuses data that cannot be partitioned into patches.
 ///
 /// # Errors
 /// When features are sparse.
@@ -407,18 +408,18 @@ pub(crate) fn check_patches_of(has_sparse_features: bool) -> Result<(), TrainErr
     Ok(())
 }
 
-/// A rank's rows, and the way to those of others.
+/// A rank's rows, and the connection to those of others.
 pub(crate) struct Exchanged<'h, B: Backend> {
     held: &'h Held<B>,
     own: Range<NodeId>,
-    /// `None` where it is whole.
+    /// `None` where each rank has the whole graph.
     graph: Option<Mutex<RankGraph<'h, B>>>,
     rows: Mutex<RankRows<'h, B>>,
     on_device: Option<PatchDevices<B>>,
 }
 
 impl<B: Backend> Exchanged<'_, B> {
-    /// What devices make batches with, if they sample by themselves as these settings want it.
+    /// Batches that the device samples; `None` where it does not support these settings.
     fn batches_of_device<'a>(
         &'a self,
         backend: &'a B,

@@ -1,4 +1,4 @@
-//! What all runs on mini-batches share.
+//! State that all runs on mini-batches share.
 
 use std::sync::Arc;
 
@@ -29,35 +29,34 @@ use crate::session::{Trainable, build_model};
 use crate::state::RunState;
 use crate::targets::Targets;
 
-/// Graph and features, on the device for scores and for the rows that batches read, on the host for samplers.
+/// Graph and features: on the device for scores and for rows of batches, on the host for samplers.
 pub(crate) struct MiniBatchData<B: Backend> {
-    /// Without the graph where scores are taken layer by layer.
+    /// Inputs of the model, without the graph if scores are computed layer by layer.
     pub(crate) inputs: Inputs<B>,
     pub(crate) neighborhoods: Neighborhoods,
     pub(crate) adjacency: Adjacency,
-    /// What scores are taken of layer by layer, where batches are drawn from another adjacency than the model's.
+    /// Graph for layer-wise inference, if batches are sampled from another adjacency than the model's.
     scored_from: Option<Neighborhoods>,
-    /// The features on the host, where they are sparse.
+    /// Sparse features on the host.
     sparse: Option<Csr>,
-    /// Whether first layers read features where they lie.
+    /// Whether first layers read features in place.
     pub(crate) in_place: bool,
-    /// Features that the device reads by id, where they are no matrix of its own.
+    /// Reader by which the device gathers features that are not a matrix of its own.
     reader: Option<Box<dyn RowReader<B>>>,
-    /// Whether first layers aggregate features as they are, and, if so, whether they read rows of destinations beside.
+    /// Set if first layers aggregate raw features. `Some(true)` if they also read the rows of destinations.
     sums: Option<bool>,
-    /// Whether the device's room is not for rows of all nodes: features are in memory of the host.
+    /// Whether features are in host memory, so that layer-wise inference keeps hidden rows there, too.
     pub(crate) keeps_on_host: bool,
-    /// Whether a device that samples has what it takes to make batches by itself: rows that the host decodes or picks
-    /// are named by the host.
+    /// Whether a device that samples can make whole batches by itself. It cannot if the host decodes or gathers rows.
     draws_batches: bool,
-    /// What lies where, unless devices have all.
+    /// Report on the placement, empty if devices have all data.
     tiers: Vec<CacheReport>,
-    /// The graph where the device draws from it, for batches or for scores, if it does.
+    /// Graph on the device, for samplers of batches or for layer-wise inference.
     pub(crate) on_device: Option<Box<dyn NeighborGraph<B>>>,
 }
 
 impl<B: Backend> MiniBatchData<B> {
-    /// Of a graph for a model with these needs; batches are of some `seeds`, on so many devices.
+    /// Data of a graph for a model with this input spec. Batches are of `seeds`, on `n_devices` devices.
     ///
     /// # Errors
     /// When the model reads no neighbours, or the device's memory does not suffice.
@@ -138,7 +137,7 @@ impl<B: Backend> MiniBatchData<B> {
         })
     }
 
-    /// Of a graph whose features are learned, of which batches gather rows on the device; the host samples them.
+    /// Data of a graph whose features are learned. The host samples batches, and the device gathers their rows.
     fn of_learned(
         backend: &B,
         graph: Csr,
@@ -170,12 +169,12 @@ impl<B: Backend> MiniBatchData<B> {
         })
     }
 
-    /// What scores are taken of layer by layer.
+    /// Graph for layer-wise inference.
     pub(crate) fn scored_from(&self) -> &Neighborhoods {
         self.scored_from.as_ref().unwrap_or(&self.neighborhoods)
     }
 
-    /// What the device makes batches of seeds with, if it samples by itself.
+    /// Batches that the device samples; `None` where the host does.
     fn batches_of_device<'a>(
         &'a self,
         backend: &'a B,
@@ -189,14 +188,14 @@ impl<B: Backend> MiniBatchData<B> {
         Ok(source.map(|source| DeviceBatches::new(source, loader, is_ahead)))
     }
 
-    /// What batches take their rows from.
+    /// Features and labels from which batches take their rows.
     pub(crate) fn whole<'a>(&'a self, labels: Option<&'a Labels>) -> Whole<'a, B> {
         let features = self.inputs.features.as_ref().expect("raw features were asked for");
         Whole { features, sparse: self.sparse.as_ref(), reader: self.reader.as_deref(), labels }
     }
 }
 
-/// What is classified on batches.
+/// Data and targets of a node classifier on mini-batches.
 pub(crate) struct Prepared<B: Backend> {
     material: MiniBatchData<B>,
     scoring: Scoring<B>,
@@ -206,17 +205,17 @@ pub(crate) struct Prepared<B: Backend> {
     clusters: Option<Arc<ClusterSampler>>,
 }
 
-/// What logits are held against.
+/// Targets of scores.
 enum Scoring<B: Backend> {
-    /// All nodes.
+    /// Targets of all nodes.
     Graph(Targets<B>),
-    /// The nodes of each split, whose logits are computed layer by layer.
+    /// Nodes of each split, whose logits are computed layer by layer.
     Layers(Vec<SplitNodes<B>>),
 }
 
 impl<B: Backend> Prepared<B> {
-    /// For one device, or one of several, with the [clusters](crate::BatchConfig::cluster_sampler) of cluster batches,
-    /// which are found unless they are known.
+    /// Data for one device, or for one of several. Cluster batches use the given
+    /// [clusters](crate::BatchConfig::cluster_sampler), or compute them.
     pub(crate) fn new(
         backend: &B,
         dataset: Dataset,
@@ -244,12 +243,12 @@ impl<B: Backend> Prepared<B> {
         Ok(Self { material, scoring, labels, splits, dims, clusters })
     }
 
-    /// What lies where, unless devices have all.
+    /// Report on the placement, empty if devices have all data.
     pub(crate) fn tiers(&self) -> &[CacheReport] {
         &self.material.tiers
     }
 
-    /// A run at its start; of several ranks, one of those of `world`.
+    /// Run at its start; with several ranks, on one rank of `world`.
     pub(crate) fn run<'a>(
         &'a self,
         backend: &'a B,
@@ -287,8 +286,8 @@ impl<B: Backend> Prepared<B> {
         Ok(run.sampled_by(material.batches_of_device(backend, &config.of_one_rank(rank.1))?))
     }
 
-    /// Logits of all nodes with the parameters of a run of a model that has [layers](crate::models::Model::as_layers),
-    /// computed layer by layer.
+    /// Logits of all nodes with the parameters of a run, computed layer by layer. The model must have
+    /// [layers](crate::models::Model::as_layers).
     ///
     /// # Errors
     /// When the backend fails.
@@ -298,7 +297,7 @@ impl<B: Backend> Prepared<B> {
     }
 }
 
-/// Features in memory of the host, and some of them on the device, too.
+/// Features in host memory, with the hot ones also on the device.
 fn far_rows<B: Backend>(
     backend: &B,
     rows: &Matrix,
@@ -308,7 +307,7 @@ fn far_rows<B: Backend>(
     let sizes = HostRowSizes {
         n_rows: rows.n_rows(),
         row_bytes: rows.n_cols() * config.precision.n_bytes(),
-        // Rounded once, unless they are read where they are mapped.
+        // Rounded once, unless they are read from a mapped file.
         are_copied: config.precision != Dtype::F32 && !rows.buffer().is_mapped(),
     };
     backend.far_rows(rows, config.precision, (placement, host_reads(config, placement, &sizes)))?.ok_or_else(|| {
@@ -319,7 +318,7 @@ fn far_rows<B: Backend>(
     })
 }
 
-/// How a device gets rows of the host: the threads of this process are shared by the devices of a placement.
+/// Access to host rows. The devices of a placement share the threads of this process.
 fn host_reads(config: &TrainConfig, placement: &Placement, rows: &HostRowSizes) -> HostReads {
     let host = HostMeans::here(rayon::current_num_threads(), placement.n_cards());
     let chosen = config.tiers.host_reads.chosen(rows, &host);
@@ -327,7 +326,7 @@ fn host_reads(config: &TrainConfig, placement: &Placement, rows: &HostRowSizes) 
     chosen
 }
 
-/// Codes as the device decodes them, if it does.
+/// Codes that the device decodes; `None` where it does not.
 fn code_rows<B: Backend>(
     backend: &B,
     codes: &CompressedFeatures,
@@ -343,26 +342,26 @@ fn code_rows<B: Backend>(
     Ok(reader)
 }
 
-/// Refuses codes that devices may not read: they do not ask whether a position is a column.
+/// Refuses invalid codes: devices do not check that a position is a column.
 ///
 /// # Errors
-/// When one is none.
+/// When a position is not a column.
 pub(super) fn check_codes(codes: &CompressedFeatures) -> Result<(), TrainError> {
     codes.check_codes().map_err(|error| TrainError::invalid(error.to_string()))
 }
 
-/// Whether a device that can makes the batches of these settings by itself: not draws that meet, and not those for
-/// links, which leave out what they ask about.
+/// Whether a device that samples can make the batches of these settings. It does not draw with replacement, and does
+/// not exclude the links of a batch.
 pub(crate) fn sampled_by_device(config: &TrainConfig) -> bool {
     config.batch.kind == BatchKind::Neighbor && !config.batch.replace && config.task != TaskKind::Links
 }
 
-/// What a model needs when steps see mini-batches: features as they are, from which each batch takes its rows.
+/// Input spec of a model on mini-batches: raw features, from which each batch takes its rows.
 pub(crate) fn raw(input_spec: &InputSpec) -> InputSpec {
     InputSpec { raw_features: true, propagation: Propagation::Never, ..*input_spec }
 }
 
-/// The adjacency that samplers draw from. A cluster is a graph of its own, and gets its self loops and degrees as such.
+/// Adjacency that samplers draw from. A cluster is a graph of its own, with its own self loops and degrees.
 fn drawn_from(config: &TrainConfig, adjacency: Adjacency) -> Adjacency {
     match config.batch.kind {
         BatchKind::Cluster => Adjacency { self_loops: false, norm: Norm::None, ..adjacency },
@@ -370,13 +369,13 @@ fn drawn_from(config: &TrainConfig, adjacency: Adjacency) -> Adjacency {
     }
 }
 
-/// Whether the first layer aggregates features as they are, so that it wants no more of them than sums, and, if so,
-/// whether it reads rows of destinations beside.
+/// Whether the first layer aggregates raw features, so that it needs only sums of them. `Some(true)` if it also reads
+/// rows of destinations.
 pub(super) fn summed(config: &TrainConfig, input_spec: &InputSpec) -> Option<bool> {
     reads_in_place(config, input_spec).then_some(input_spec.raw_features)
 }
 
-/// Whether the first layer aggregates features as they are, so that it need not have the rows of its sources gathered.
+/// Whether the first layer aggregates raw features, so that the rows of its sources need not be gathered.
 pub(crate) fn reads_in_place(config: &TrainConfig, input_spec: &InputSpec) -> bool {
     config.batch.kind == BatchKind::Neighbor && input_spec.hops > 0 && config.model.input_dropout() == 0.0
 }

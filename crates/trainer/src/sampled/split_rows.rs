@@ -1,11 +1,11 @@
-//! [`RowsOfRanks`]: rows of features that are in memory of hosts, each of which has those of its rank.
+//! [`RowsOfRanks`]: feature rows in the memory of hosts, each of which holds those of its own rank.
 //!
 //! ```text
-//! card    the hottest rows ──────────────────────────────▶ rows of a batch ──▶ step
+//! GPU     the hottest rows ───────────────────────────────────────────────▶ rows of a batch
 //! host    ids of the others ──▶ their hosts ──▶ rows ──▶ pinned memory ──▶ ╯
 //! ```
-//! What the cards of several hosts have not is asked for from host to host, a batch ahead of the step, as codes where
-//! features are codes (Cai et al., DSP, PPoPP 2023, section 4, where cold features are too many for a host).
+//! Rows that no GPU caches are requested from host to host, a batch ahead of the step. Compressed features are sent
+//! as codes (Cai et al., DSP, PPoPP 2023, section 4, where cold features do not fit in one host).
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use girih_datasets::Features;
 use girih_graph_format::NodeId;
 use girih_partition::Patches;
 
-/// See the module.
+/// Source of feature rows that are spread over the hosts of all ranks.
 pub(super) struct RowsOfRanks<B: Backend> {
-    /// What nobody else asks by meanwhile.
+    /// Communicator that nothing else uses at the same time.
     pub(super) world: Arc<dyn Collective<B>>,
     pub(super) patches: Patches,
-    /// Those of this rank, which are no sparse ones.
+    /// Features of this rank, dense or compressed.
     pub(super) own: Features,
     pub(super) spare: SpareReplies,
 }
@@ -58,7 +58,7 @@ mod tests {
             let own = patches.range(rank);
             let own = Features::Dense(rows(own.start as usize..own.end as usize));
             let mut fetch = RowsOfRanks { world, patches, own, spare: SpareReplies::default() };
-            // A rank may want none, and nodes of any rank in any order.
+            // A rank may request no rows, or nodes of any rank in any order.
             let lists: [&[NodeId]; 3] = [&[19, 0, 7, 8], &[], &[12, 12, 1]];
             for round in 0..3 {
                 let list = lists[(rank + round) % 3];

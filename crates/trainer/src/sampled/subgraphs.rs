@@ -1,4 +1,4 @@
-//! [`Subgraphs`]: steps of cluster and saint batches, each on some subgraphs.
+//! [`Subgraphs`]: subgraphs of the steps of cluster and SAINT batches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use girih_sampling::{DrawKey, SampleError, Subgraph, SubgraphSampler};
 
 use super::batches::HostLoss;
 
-/// Subgraphs that a sampler draws, so many for each step, in which each is a graph of its own.
+/// Subgraphs of an epoch, several per step, in which each is a graph of its own.
 ///
-/// The loss of a step is the mean over the training nodes of all of them; where the sampler weighs nodes, it is the
-/// mean of the subgraphs' losses. Ranks share the subgraphs of a step, and so add up to what one rank does with all of
-/// them.
+/// The loss of a step is the mean over the training nodes of all its subgraphs. If the sampler weights nodes, it is
+/// the mean of the subgraphs' losses. Ranks share the subgraphs of a step, so that the sum over ranks is the step of
+/// one rank.
 pub(super) struct Subgraphs {
     sampler: Arc<dyn SubgraphSampler>,
-    /// Of an epoch.
+    /// Number of subgraphs of an epoch.
     n_subgraphs: usize,
     per_step: usize,
     /// For each node, whether its loss counts.
@@ -25,16 +25,16 @@ pub(super) struct Subgraphs {
     n_seeds: usize,
 }
 
-/// The subgraphs of a step that a rank has.
+/// Subgraphs of a step on one rank.
 pub(super) struct StepSubgraphs {
     pub(super) joined: Subgraph,
     pub(super) loss: HostLoss,
-    /// Nodes in the loss of the step, on all ranks.
+    /// Number of nodes in the loss of the step, on all ranks.
     pub(super) n_loss: usize,
 }
 
 impl Subgraphs {
-    /// Of a sampler and how many subgraphs of it are an epoch; `seeds` are those of so many nodes whose loss counts.
+    /// Steps with `per_step` subgraphs each. `seeds` are the nodes, among `n_nodes`, whose loss counts.
     pub(super) fn new(
         (sampler, n_subgraphs): (Arc<dyn SubgraphSampler>, usize),
         per_step: usize,
@@ -45,12 +45,12 @@ impl Subgraphs {
         Self { sampler, n_subgraphs, per_step, is_seed, n_seeds: seeds.len() }
     }
 
-    /// Steps of an epoch; the last may have fewer subgraphs.
+    /// Number of steps of an epoch; the last may have fewer subgraphs.
     pub(super) fn n_steps(&self) -> usize {
         self.n_subgraphs.div_ceil(self.per_step)
     }
 
-    /// What a rank of so many does in step `at` of an epoch, which is named by the seed of its draws and its number.
+    /// Subgraphs of one rank in step `at` of an epoch. Draws depend on the seed and on the number of the epoch.
     ///
     /// # Errors
     /// When the graph is not that of the sampler.
@@ -75,14 +75,14 @@ impl Subgraphs {
             n_loss += nodes.into_iter().filter(|&node| is_seed(node)).count();
         }
         let weights = (!joined.loss_weights.is_empty()).then(|| {
-            // Weights make the mean over all nodes; of these, only the training nodes count.
+            // Weights give the mean over all nodes, of which only the training nodes count.
             let share = self.is_seed.len() as f32 / self.n_seeds as f32 * n_loss as f32 / numbers.len() as f32;
             rows.iter().map(|&row| joined.loss_weights[row as usize] * share).collect::<Vec<f32>>()
         });
         Ok(StepSubgraphs { joined, loss: HostLoss::Rows { rows, weights }, n_loss })
     }
 
-    /// The numbers that the subgraphs of a step have in the epoch.
+    /// Numbers of a step's subgraphs in the epoch.
     fn numbers(&self, at: usize) -> Range<usize> {
         let first = at * self.per_step;
         first..(first + self.per_step).min(self.n_subgraphs)

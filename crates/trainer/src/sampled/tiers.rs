@@ -1,4 +1,4 @@
-//! [`CacheConfig`]: where a device has what it samples from and the features that batches read.
+//! [`CacheConfig`]: the placement of graph and features on devices and hosts.
 
 use girih_datasets::Features;
 use girih_graph_format::NodeId;
@@ -15,45 +15,45 @@ use crate::TrainError;
 use crate::batching::DEFAULT_BATCH_SIZE;
 use crate::config::TrainConfig;
 
-/// Batches that are presampled at most.
+/// Maximal number of presampled batches.
 const PRESAMPLED_BATCHES: usize = 32;
-/// Batches whose reads are counted, tier by tier.
+/// Number of batches whose reads are counted by tier.
 const COUNTED_BATCHES: usize = 8;
 
-/// What of the features and of the rows of the adjacency is on devices while mini-batches are sampled and read there;
-/// what is not is in memory of the host.
+/// Features and rows of the adjacency that devices hold while they sample mini-batches. All others are in host
+/// memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CacheConfig {
-    /// Of the features; `None`: every device has all.
+    /// Shares of the features on devices; `None`: every device has all.
     #[serde(with = "shares", skip_serializing_if = "Option::is_none")]
     pub features: Option<CacheShares>,
-    /// Of the rows that neighbours are drawn from; `None`: every device has all.
+    /// Shares of the rows to sample from on devices; `None`: every device has all.
     #[serde(with = "shares", skip_serializing_if = "Option::is_none")]
     pub topology: Option<CacheShares>,
-    /// What tells which nodes are hot.
+    /// Measure that orders nodes by hotness.
     #[serde(with = "text", skip_serializing_if = "is_default")]
     pub hotness: Hotness,
-    /// How devices get rows of features that are on the host; neighbours they read in place.
+    /// Access to feature rows on the host. Devices read neighbours in place.
     #[serde(with = "text", skip_serializing_if = "is_default")]
     pub host_reads: HostReads,
 }
 
 impl CacheConfig {
-    /// All on the host, and nothing on devices.
+    /// Configuration with all rows on the host, and none on devices.
     #[must_use]
     pub fn on_host() -> Self {
         let nothing = Some(CacheShares::default());
         Self { features: nothing, topology: nothing, ..Self::default() }
     }
 
-    /// The same of any shares: what is placed, but not where.
+    /// As this configuration, but with zero shares: it keeps what is placed, but not where.
     pub(crate) fn without_shares(&self) -> Self {
         let placed = |shares: Option<CacheShares>| shares.map(|_| CacheShares::default());
         Self { features: placed(self.features), topology: placed(self.topology), ..Self::default() }
     }
 
-    /// Why a processor refuses them.
+    /// Error of a CPU device, which cannot use a cache.
     #[must_use]
     pub fn refused_by_processors() -> TrainError {
         TrainError::invalid(
@@ -62,13 +62,13 @@ impl CacheConfig {
         )
     }
 
-    /// Whether devices have all.
+    /// Whether devices have all data.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What is wrong with it, if something is: the setting, and what it should be.
+    /// First invalid setting and its rule; `None` if all are valid.
     pub(crate) fn complaint(&self) -> Option<(&'static str, &'static str)> {
         const IDLE: (&str, &str) =
             ("tiers.hotness", "left out: it orders what tiers.features and tiers.topology place");
@@ -83,23 +83,24 @@ impl CacheConfig {
     }
 }
 
-/// What of features or neighbours lies in one kind of memory, and what it serves.
+/// Contents of one kind of memory, of features or neighbours, and the reads that it serves.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CacheReport {
-    /// `features`, or `neighbors` that are drawn from.
+    /// `features`, or `neighbors` for rows to sample from.
     pub of: &'static str,
-    /// Which memory.
+    /// Kind of memory.
     #[serde(serialize_with = "tier::serialize")]
     pub tier: Tier,
-    /// Nodes whose rows are there.
+    /// Number of nodes with rows there.
     pub n_nodes: usize,
-    /// Bytes of these rows, once.
+    /// Bytes of these rows, counted once.
     pub bytes: u64,
-    /// Share of the reads of such rows that some batches of the first epoch make there, from which no hotness learns.
+    /// Fraction of the reads of such rows that it serves, in some batches of the first epoch. Hotness is not measured
+    /// on these batches.
     pub reads: f64,
 }
 
-/// Where rows are to lie.
+/// Placement of features and of rows to sample from.
 #[derive(Default)]
 pub(crate) struct Placements {
     pub(crate) features: Option<Placement>,
@@ -108,11 +109,11 @@ pub(crate) struct Placements {
 }
 
 impl Placements {
-    /// Those of a configuration for batches of some seeds on so many devices; `None` where the host samples or has the
-    /// only memory: all is there.
+    /// Placement by a configuration, for batches of `seeds` on `n_devices`. With `None`, the host samples or has the
+    /// only memory, and holds all rows.
     ///
     /// # Errors
-    /// When batches that tell what is hot cannot be sampled.
+    /// When the batches that measure hotness cannot be sampled.
     pub(crate) fn new(
         neighborhoods: &Neighborhoods,
         (seeds, row_bytes): (&[NodeId], usize),
@@ -137,7 +138,7 @@ impl Placements {
         };
         let features = features.map(|shares| placed(shares, &heats.features));
         let topology = topology.map(|shares| placed(shares, heats.rows()));
-        // What has all serves all.
+        // A single kind of memory serves all reads.
         let is_divided = [&features, &topology].into_iter().flatten().any(|placement| placement.spans().len() > 1);
         let n_counted = if is_divided { COUNTED_BATCHES } else { 0 };
         let counted = visits(neighborhoods, seeds, config, (0, n_counted))?;
@@ -153,7 +154,7 @@ impl Placements {
     }
 }
 
-/// How often nodes are read, and what was presampled to tell it, if anything was.
+/// Access frequency of nodes, with the presampled batches if it was measured on them.
 pub(super) fn heats(
     neighborhoods: &Neighborhoods,
     seeds: &[NodeId],
@@ -169,7 +170,7 @@ pub(super) fn heats(
     Ok((heats, presampled))
 }
 
-/// How often nodes are read, and what a batch reads.
+/// Access frequency of nodes, and reads of a batch.
 pub(super) fn heats_and_reads(
     neighborhoods: &Neighborhoods,
     seeds: &[NodeId],
@@ -180,12 +181,12 @@ pub(super) fn heats_and_reads(
     Ok((heats, visits.per_batch()))
 }
 
-/// What batches read of an epoch that is not trained.
+/// Reads of batches in an epoch that is not trained.
 fn presampled(neighborhoods: &Neighborhoods, seeds: &[NodeId], config: &TrainConfig) -> Result<Visits, TrainError> {
     visits(neighborhoods, seeds, config, (PRESAMPLED_EPOCH, PRESAMPLED_BATCHES))
 }
 
-/// What so many batches of an epoch read.
+/// Reads of `n_batches` batches of an epoch.
 fn visits(
     neighborhoods: &Neighborhoods,
     seeds: &[NodeId],
@@ -199,7 +200,7 @@ fn visits(
     Ok(Visits::of(&loader, epoch, n_batches, rayon::current_num_threads())?)
 }
 
-/// What lies where, and how often it is read there.
+/// Report on each kind of memory: its contents, and its share of the reads.
 fn shares_of<'p>(
     of: &'static str,
     placement: &'p Placement,
@@ -216,7 +217,7 @@ fn shares_of<'p>(
     })
 }
 
-/// Whether features can be anywhere but whole on a device.
+/// Checks that features can be elsewhere than whole on a device.
 ///
 /// # Errors
 /// When they cannot.
@@ -233,7 +234,7 @@ fn is_default<T: Default + PartialEq>(setting: &T) -> bool {
     *setting == T::default()
 }
 
-/// Shares as configurations hold them: a number, or two in a text.
+/// Shares in the text of a configuration: a number, or a string with two.
 mod shares {
     use girih_tiers::CacheShares;
     use serde::de::Error;
@@ -263,7 +264,7 @@ mod shares {
     }
 }
 
-/// A tier as results name it.
+/// Tier in results, by name.
 mod tier {
     use girih_tiers::Tier;
     use serde::Serializer;
@@ -274,7 +275,7 @@ mod tier {
     }
 }
 
-/// What configurations hold as text.
+/// Settings that configurations hold as text.
 mod text {
     use std::fmt::Display;
     use std::str::FromStr;

@@ -1,13 +1,13 @@
-//! [`CollectivePrefetcher`]: batches that ranks make together, ahead of the step.
+//! [`CollectivePrefetcher`]: prefetch of batches that ranks make together.
 //!
 //! ```text
-//! step s  asks for batches up to s + ahead ──▶ sample ──▶ load ──▶ step s takes batch s
-//!                                              each a thread, with a communicator of its own
+//! step s  requests batches up to s + ahead ──▶ sample ──▶ load ──▶ step s takes batch s
+//!                                              one thread each, with a communicator of its own
 //! ```
-//! All ranks take part in a batch, so that none may be begun on some of them alone. A pipeline that runs on by itself
-//! would do that when a run stops; here a batch is made only once it is asked for, steps ask for the same ones on all
-//! ranks, since they end together, and all that was asked for is made, whoever stops. So a rank whose step fails says
-//! so when these are made: far ahead means late.
+//! All ranks take part in a batch, so that none may be started on some ranks alone. A free-running pipeline would do
+//! that when a run stops. Here a batch is made only after a step has requested it, and steps request the same batches
+//! on all ranks. All requested batches are made, even if the run stops. A rank whose step fails therefore reports it
+//! only after these: a longer prefetch delays the error.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,22 +16,22 @@ use std::thread::{Builder, Scope};
 use super::batches::{EpochBatches, HostBatch, SeedLists};
 use crate::TrainError;
 
-/// Batches under way, in order. Dropping it waits for those that were asked for.
+/// Prefetcher of batches, in order. Dropping it waits for the requested ones.
 pub(super) struct CollectivePrefetcher {
-    /// Until no more are asked for.
+    /// Sender of requests; `None` once no more follow.
     ask: Option<Sender<usize>>,
     made: Receiver<Result<HostBatch, TrainError>>,
-    /// The first that was not asked for.
+    /// First batch that is not yet requested.
     next: usize,
     n_batches: usize,
     ahead: usize,
 }
 
 impl CollectivePrefetcher {
-    /// Starts two threads that make the batches of an epoch from `first` on, `ahead` of them before they are taken.
+    /// Starts two threads that make the batches of an epoch from `first` on, at most `ahead` before they are taken.
     ///
     /// # Errors
-    /// When the system refuses a thread.
+    /// When the system cannot start a thread.
     pub(super) fn start_in<'scope, 'b: 'scope>(
         scope: &'scope Scope<'scope, '_>,
         epoch: &'b EpochBatches<'b>,
@@ -45,14 +45,14 @@ impl CollectivePrefetcher {
         Ok(Self { ask: Some(ask), made, next: first, n_batches: epoch.n_batches(), ahead })
     }
 
-    /// Batch number `at`; calls count up from the first.
+    /// Takes batch number `at`; calls count up from the first.
     ///
     /// # Errors
     /// When a rank fails.
     pub(super) fn take(&mut self, at: usize) -> Result<HostBatch, TrainError> {
         let until = (at + 1 + self.ahead).min(self.n_batches);
         for batch in self.next..until {
-            // Who does not listen has failed, which the receiver below tells.
+            // A closed channel means that a thread has failed; the receiver below returns its error.
             if self.ask.as_ref().is_none_or(|ask| ask.send(batch).is_err()) {
                 break;
             }
@@ -77,8 +77,8 @@ fn start<'scope>(
     })
 }
 
-/// Hands on what is made until something fails: nobody takes part in batches behind that. Who does not listen any more
-/// has failed.
+/// Passes items on until one fails: no rank takes part in later batches. Also ends when the receiver is gone, which
+/// means that its thread has failed.
 fn pass_on<T>(mut made: impl Iterator<Item = Result<T, TrainError>>, to: &Sender<Result<T, TrainError>>) {
     let panicked = "a thread that makes batches has panicked, with a message on standard error";
     loop {

@@ -1,4 +1,4 @@
-//! [`MiniBatch`]: one training run in which every step sees a part of the graph.
+//! [`MiniBatch`]: one training run on mini-batches.
 
 use girih_comm::Collective;
 use girih_compute::{AdamStep, Backend, Dtype, Shape, StepInputs};
@@ -21,33 +21,33 @@ use crate::session::Control;
 use crate::state::{BatchDone, PartialEpoch, Run, RunState, StepCallback, Stopwatch};
 use crate::tape::Pool;
 
-/// One run, epoch by epoch: each takes a step for every batch, and scores are those of the full graph.
+/// One run, epoch by epoch. Each epoch takes a step for every batch; scores are those of the full graph.
 ///
-/// Of several ranks, each takes an equal share of the seeds or the subgraphs of every step and holds graph and features
-/// whole, or it takes the seeds that lie in its patch and holds that, in which case all score together, each on its own
-/// nodes. It adds its gradients to those of the others before the step, so that parameters are the same on all of them,
-/// to the bit; and up to the order of sums those of one rank. With dropout they are not: a rank draws masks of its own
+/// With several ranks, each either holds graph and features whole and takes an equal share of the seeds or subgraphs
+/// of every step, or holds a patch and takes the seeds in it. Ranks with patches score together, each on its own
+/// nodes. Ranks sum their gradients before the step, so that parameters are identical on all of them, to the bit.
+/// They equal those of one rank up to the order of sums. With dropout they differ, since a rank draws its own masks
 /// for the nodes that it computes.
 pub struct MiniBatch<'a, B: Backend> {
-    /// What ranks do together in each step. It is dropped before what it reads.
+    /// Captured sequence that ranks launch in each step. Declared first, so that it is dropped before its operands.
     shared_step: B::Recording,
     state: RunState<'a, B>,
     batches: Batches<'a>,
     whole: Whole<'a, B>,
     scorer: Box<dyn Scorer<'a, B> + 'a>,
     world: Option<&'a dyn Collective<B>>,
-    /// Where the device samples by itself.
+    /// Set where the device samples by itself.
     on_device: Option<DeviceBatches<'a, B>>,
 }
 
-/// A batch as it comes to a step.
+/// Batch that a step gets.
 enum Made<B: Backend> {
     OnHost(Box<HostBatch>),
     OnDevice(DeviceBatch<B>),
 }
 
 impl<B: Backend> Made<B> {
-    /// Nodes or pairs in the loss of the whole batch, on all ranks.
+    /// Number of nodes or pairs in the loss of the whole batch, on all ranks.
     fn n_loss(&self) -> usize {
         match self {
             Self::OnHost(batch) => batch.n_loss,
@@ -56,7 +56,7 @@ impl<B: Backend> Made<B> {
     }
 }
 
-/// What a step needs of a run, beside its state.
+/// Inputs of a step, besides the state of the run.
 struct Stepper<'s, 'a, B: Backend> {
     model: &'s dyn Model<B>,
     whole: &'s Whole<'a, B>,
@@ -65,11 +65,11 @@ struct Stepper<'s, 'a, B: Backend> {
     lr: f64,
 }
 
-/// An epoch as far as it has come in this session.
+/// Progress of an epoch in this session.
 struct Progress<M> {
-    /// Of each batch, a row; of several ranks, the share of each until these are added up.
+    /// Loss of each batch, one per row. With several ranks, each has its share until they are summed.
     losses: M,
-    /// Nodes or pairs in the loss of each batch done.
+    /// Number of nodes or pairs in the loss of each finished batch.
     n_losses: Vec<usize>,
     before: PartialEpoch,
 }
@@ -86,14 +86,14 @@ impl<'a, B: Backend> MiniBatch<'a, B> {
         Self { shared_step: B::Recording::default(), state, batches, whole, scorer, world, on_device: None }
     }
 
-    /// Has the device sample, if there is something to do that with.
+    /// Makes the device sample, if `on_device` is given.
     pub(crate) fn sampled_by(self, on_device: Option<DeviceBatches<'a, B>>) -> Self {
         Self { on_device, ..self }
     }
 }
 
 impl<'a, B: Backend> MiniBatch<'a, B> {
-    /// Logits of some nodes with the parameters as they are.
+    /// Logits of some nodes with the current parameters.
     ///
     /// # Errors
     /// When the backend fails.
@@ -102,12 +102,12 @@ impl<'a, B: Backend> MiniBatch<'a, B> {
         Ok(self.state.backend.download(&logits)?)
     }
 
-    /// The ranks of which one takes scores for all: where they have no part of these, and do not take turns.
+    /// World in which one rank computes scores for all: ranks have no patches, and do not share the scoring.
     fn others_wait(&self) -> Option<&'a dyn Collective<B>> {
         self.world.filter(|_| !self.batches.are_made_together() && !self.scorer.is_shared())
     }
 
-    /// Scores on the full graph, whose buffers are of no use to batches.
+    /// Scores on the full graph. Clears the pool, since batches cannot use its buffers.
     fn scores(&mut self) -> Result<Scores, TrainError> {
         let scores = self.scorer.evaluate(&mut self.state)?;
         self.state.pool.clear();
@@ -116,7 +116,7 @@ impl<'a, B: Backend> MiniBatch<'a, B> {
 }
 
 impl<B: Backend> Stepper<'_, '_, B> {
-    /// One step on a batch; the mean of its losses, or this rank's share of it, becomes the next row of the losses.
+    /// One step on a batch. The mean of its losses, or this rank's share of it, becomes the next row of the losses.
     fn step(
         &self,
         (state, shared_step): (&mut RunState<'_, B>, &mut B::Recording),
@@ -128,8 +128,7 @@ impl<B: Backend> Stepper<'_, '_, B> {
         let row = progress.n_losses.len();
         progress.n_losses.push(made.n_loss());
         if made.n_loss() == 0 {
-            // Of a subgraph without training nodes there is nothing to learn; its loss counts nothing, but must be a
-            // number.
+            // A subgraph without training nodes gives no gradient. Its loss has no weight, but must be a number.
             let mut none = state.pool.take(backend, Shape::new(1, 1), Dtype::F32)?;
             backend.set_zero(&mut none)?;
             backend.copy_block(Shape::new(1, 1), &none, (0, 0), &mut progress.losses, (row, 0))?;
@@ -153,12 +152,13 @@ impl<B: Backend> Stepper<'_, '_, B> {
             None => state.step(step)?,
             Some(world) => change_together(state, shared_step, world, step)?,
         }
-        // No two batches have the same shapes, but nearly: what none of the next takes would pile up.
+        // Shapes of batches differ slightly: buffers that no later batch takes would pile up.
         state.pool.drop_unused();
         Ok(StageTimes { batches, backward, optimizer: lap.next(), ..times })
     }
 
-    /// Takes steps on the batches from `first` on, which `next` gives in order; false when `watch` said to stop.
+    /// Takes steps on the batches from `first` on, which `next` returns in order. Returns false if `watch` asks to
+    /// stop.
     fn steps(
         &self,
         (state, shared_step): (&mut RunState<'_, B>, &mut B::Recording),
@@ -184,8 +184,8 @@ impl<B: Backend> Stepper<'_, '_, B> {
     }
 }
 
-/// Adds up the gradients of all ranks, and takes a step by the sums: alike in every step, so that a device need not be
-/// told each time, which takes its host longer than the sums take the device.
+/// Sums the gradients of all ranks, and takes an optimizer step. The sequence is the same in every step, so that it
+/// is captured and replayed: launching it would take longer than running it.
 fn change_together<B: Backend>(
     state: &mut RunState<'_, B>,
     recording: &mut B::Recording,
@@ -199,8 +199,8 @@ fn change_together<B: Backend>(
     })
 }
 
-/// Hands the batches from `first` on to `work`, made ahead of it by threads, `ahead` at most; or by itself, if none are
-/// to be.
+/// Passes the batches from `first` on to `work`. Threads prefetch at most `ahead` of them; with zero, `work` makes
+/// them itself.
 fn with_batches<R>(
     epoch: &EpochBatches<'_>,
     first: usize,
@@ -245,7 +245,7 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
         self.scorer.has_validation()
     }
 
-    /// A step for every batch that is left of the epoch. Losses stay on the device until the last step is on its way.
+    /// One step for every remaining batch of the epoch. Losses stay on the device until the last step is launched.
     fn train_once(&mut self, lr: f64, watch: &mut StepCallback<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
         let Self { shared_step, state, batches, whole, scorer, world, on_device } = self;
         let epoch = batches.epoch(state.epochs_done());
@@ -282,12 +282,13 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
     fn evaluate(&mut self) -> Result<Scores, TrainError> {
         const WHAT: &str = "scores";
         if let Some(world) = self.others_wait() {
-            // One rank takes the scores for all: every rank has the same parameters and the whole graph.
+            // One rank computes the scores for all: every rank has the same parameters and the whole graph.
             return read_told(WHAT, &first_does(world, || Ok(told(&self.scores()?)))?);
         }
         let scores = self.scores()?;
         match self.world.filter(|_| self.scorer.is_shared()) {
-            // What is done next depends on scores, whose last bits may be others on other processors.
+            // All ranks use the scores of the first, since the last bits may differ on other CPUs and decisions
+            // depend on them.
             Some(world) => first_tells(world, WHAT, Some(&scores)),
             None => Ok(scores),
         }
@@ -298,7 +299,7 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
             return self.scorer.test_report(&mut self.state);
         };
         let mut mine = None;
-        // What the first rank reads stays where it is until it is done.
+        // Buffers that the first rank reads must stay in place until it is done.
         first_does(world, || {
             mine = self.scorer.test_report(&mut self.state)?;
             Ok(Vec::new())
@@ -312,7 +313,7 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
 }
 
 impl<M> Progress<M> {
-    /// Where the epoch stands, with the losses of all batches so far.
+    /// State of the epoch, with the losses of all batches so far.
     fn read<B: Backend<Matrix = M>>(&self, state: &RunState<'_, B>, lr: f64) -> Result<PartialEpoch, TrainError> {
         let mut partial = self.before;
         let values = state.losses(lr, &self.losses, self.n_losses.len())?;

@@ -1,10 +1,10 @@
-//! Damage to the headers of arrays, with lengths that agree again.
+//! Damage to the headers of arrays, with lengths that stay consistent.
 
 use girih_random::Stream;
 
 use super::bytes;
 
-/// Words of the headers of `.npy`.
+/// Words in headers of `.npy`.
 const NPY: [&str; 17] = [
     "'<f4'",
     "'<i8'",
@@ -24,7 +24,7 @@ const NPY: [&str; 17] = [
     "'descr': [",
     "'<c8'",
 ];
-/// Words of the headers of safetensors.
+/// Words in headers of safetensors.
 const TENSORS: [&str; 10] = [
     "\"shape\":[0]",
     "\"data_offsets\":[0,0]",
@@ -38,7 +38,7 @@ const TENSORS: [&str; 10] = [
     ",,",
 ];
 
-/// Damages the text of a `.npy` header and states its length anew; `None` where there is none.
+/// Damages the text of a `.npy` header and updates its length; `None` if there is no header.
 pub(super) fn npy(file: &[u8], stream: &mut Stream) -> Option<Vec<u8>> {
     if !file.starts_with(b"\x93NUMPY\x01") {
         return None;
@@ -54,7 +54,7 @@ fn length_of(file: &[u8]) -> usize {
     usize::from(u16::from_le_bytes([file[8], file[9]]))
 }
 
-/// Damages the header of a safetensors file, or its values, and states the header's length anew.
+/// Damages the header of a safetensors file, or its values, and updates the header's length.
 pub(super) fn tensors(file: &[u8], stream: &mut Stream) -> Option<Vec<u8>> {
     let (length, rest) = file.split_first_chunk()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;

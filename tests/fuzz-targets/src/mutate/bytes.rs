@@ -2,7 +2,7 @@
 
 use girih_random::Stream;
 
-/// Numbers at which readers go wrong, as text.
+/// Numbers as text at which parsers tend to fail.
 const NUMBERS: [&str; 25] = [
     "0",
     "1",
@@ -31,14 +31,14 @@ const NUMBERS: [&str; 25] = [
     "0.5",
 ];
 
-/// Numbers of the same kind as machine integers.
+/// Machine integers at which parsers tend to fail.
 const INTEGERS: [u64; 14] =
     [0, 1, 2, 0x7f, 0xff, 0x100, 0x7fff, 0xffff, 1 << 20, 0x7fff_ffff, 0xffff_ffff, 1 << 40, i64::MAX as u64, u64::MAX];
 
-/// Bytes that a repetition makes at most.
+/// Maximum number of bytes that a repetition adds.
 const REPEATED_MAX: usize = 1 << 16;
 
-/// A number below `bound`, or 0.
+/// Random number below `bound`; 0 if `bound` is 0.
 pub(super) fn below(stream: &mut Stream, bound: usize) -> usize {
     stream.below(bound.max(1) as u64) as usize
 }
@@ -63,7 +63,7 @@ fn flip(bytes: &mut [u8], stream: &mut Stream) {
         if bytes.is_empty() {
             return;
         }
-        // Half of the flips hit the first bytes, where lengths and types are.
+        // Half of the flips hit the first bytes, which hold lengths and types.
         let range = if stream.below(2) == 0 { bytes.len().min(256) } else { bytes.len() };
         bytes[below(stream, range)] ^= 1 << stream.below(8);
     }
@@ -99,7 +99,7 @@ fn duplicate(bytes: &mut Vec<u8>, stream: &mut Stream) {
     bytes.splice(at..at, copied);
 }
 
-/// Replaces a number that stands in the text.
+/// Replaces a number in the text.
 fn replace_number(bytes: &mut Vec<u8>, stream: &mut Stream) {
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
     let from = below(stream, bytes.len());
@@ -119,7 +119,7 @@ fn insert_word(bytes: &mut Vec<u8>, words: &[&str], stream: &mut Stream) {
     bytes.splice(at..at + replaced, word.bytes());
 }
 
-/// Repeats a few bytes often: deep nesting, long lines, many columns.
+/// Repeats a few bytes many times, for deep nesting, long lines, or many columns.
 fn repeat(bytes: &mut Vec<u8>, stream: &mut Stream) {
     let copied = bytes[range(bytes, stream)].to_vec();
     if copied.is_empty() {

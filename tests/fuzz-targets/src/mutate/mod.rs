@@ -1,4 +1,4 @@
-//! Structure-aware damage: by the endings of names, packed files are damaged inside, headers keep their lengths, and
+//! Structure-aware damage, chosen by file extension: packed files are damaged inside, headers keep their lengths, and
 //! checksums are repaired.
 
 mod arrays;
@@ -9,14 +9,14 @@ use girih_random::Stream;
 
 use crate::{File, Input, repair};
 
-/// A damaged copy of an input; `words` belong to its formats. Draws come from `stream` alone.
+/// Damaged copy of an input; `words` belong to its formats. All randomness comes from `stream`.
 #[must_use]
 pub fn mutate(input: &Input, words: &[&str], stream: &mut Stream) -> Input {
     let mut damaged = input.clone();
     if damaged.files.is_empty() {
         return damaged;
     }
-    // One place in most inputs: what is damaged more is refused for the first.
+    // Most inputs are damaged in one place: a parser stops at the first damage.
     for _ in 0..=[0, 0, 0, 1, 2, 3][bytes::below(stream, 6)] {
         let at = bytes::below(stream, damaged.files.len());
         match (damaged.files.len(), stream.below(24)) {
@@ -39,7 +39,7 @@ pub fn mutate(input: &Input, words: &[&str], stream: &mut Stream) -> Input {
 
 /// Damages a file in a way that suits its name.
 fn file(name: &str, bytes: &mut Vec<u8>, words: &[&str], stream: &mut Stream) {
-    // A quarter of the damage knows nothing of formats.
+    // A quarter of the damage ignores formats.
     let blind = stream.below(4) == 0;
     let damaged = match name.rsplit_once('.').map_or("", |(_, ending)| ending) {
         _ if blind => None,

@@ -1,4 +1,4 @@
-//! Damage inside of packed files: what they unpack to is damaged and packed again, so that checksums agree.
+//! Damage inside packed files: the unpacked contents are damaged and packed again, so that checksums are valid.
 
 use std::io::{Cursor, Read, Write};
 
@@ -11,12 +11,12 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use super::bytes::below;
 
-/// Unpacked bytes that are damaged; files beyond it are damaged as they are.
+/// Maximum size of unpacked contents to damage; larger files are damaged as they are.
 const UNPACKED_MAX: u64 = 1 << 22;
-/// Zeros that a bomb adds.
+/// Number of zeros that a decompression bomb adds.
 const BOMB: usize = 1 << 20;
 
-/// Unpacks, damages through `damage`, packs; `None` where the bytes do not unpack.
+/// Unpacks, damages with `damage`, and packs; `None` if the bytes cannot be unpacked.
 pub(super) fn gzip(
     bytes: &[u8],
     stream: &mut Stream,
@@ -34,7 +34,7 @@ pub(super) fn gzip(
     packed.finish().ok()
 }
 
-/// The members of an archive, in order.
+/// Members of an archive, in order.
 pub(crate) fn members(bytes: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
     let mut archive = ZipArchive::new(Cursor::new(bytes)).ok()?;
     let n_members = archive.len();
@@ -48,7 +48,7 @@ pub(crate) fn members(bytes: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
     (0..n_members).map(member).collect()
 }
 
-/// An archive of members, stored or deflated.
+/// Archive of members, stored or deflated.
 pub(crate) fn archive(members: &[(String, Vec<u8>)], deflated: bool) -> Option<Vec<u8>> {
     let method = if deflated { CompressionMethod::Deflated } else { CompressionMethod::Stored };
     let options = SimpleFileOptions::DEFAULT.compression_method(method);
@@ -60,7 +60,7 @@ pub(crate) fn archive(members: &[(String, Vec<u8>)], deflated: bool) -> Option<V
     Some(zip.finish().ok()?.into_inner())
 }
 
-/// Damages a member through `damage`, or the list of members, and packs again.
+/// Damages a member with `damage`, or the list of members, and packs again.
 pub(super) fn zip(
     bytes: &[u8],
     stream: &mut Stream,

@@ -20,7 +20,7 @@ pub(crate) fn npy() -> Vec<Input> {
     ]
 }
 
-/// An array of strings, as NumPy writes it in version 2.
+/// Array of strings, as NumPy writes it in version 2.
 fn text_array() -> Vec<u8> {
     let header = b"{'descr': '|S3', 'fortran_order': False, 'shape': (2,), }  \n";
     [&b"\x93NUMPY\x02\x00"[..], &(header.len() as u32).to_le_bytes(), header, b"csra\0\0"].concat()
@@ -28,7 +28,7 @@ fn text_array() -> Vec<u8> {
 
 const N: usize = 12;
 
-/// The archive of the heterophilous graphs.
+/// Archive of the heterophilous graphs.
 fn heterophilous(path: &Path) {
     let mask = |part: usize| (0..N).map(|v| u8::from(v % 3 == part)).collect::<Vec<u8>>();
     let written = NpzWriter::write_file(path, |npz| {
@@ -42,7 +42,7 @@ fn heterophilous(path: &Path) {
     written.expect("a file");
 }
 
-/// The archive of gnn-benchmark.
+/// Archive of gnn-benchmark.
 fn gnn_benchmark(path: &Path) {
     let written = NpzWriter::write_file(path, |npz| {
         npz.array("adj_data", &[N - 1], &[1.0f32; N - 1])?;
@@ -55,7 +55,7 @@ fn gnn_benchmark(path: &Path) {
     written.expect("a file");
 }
 
-/// A matrix as a list of entries.
+/// Matrix as a list of entries.
 fn coo(path: &Path) {
     let written = NpzWriter::write_file(path, |npz| {
         npz.ascii("format", "coo")?;
@@ -84,7 +84,7 @@ pub(crate) fn tensors() -> Vec<Input> {
     vec![written_one("data.safetensors", save)]
 }
 
-/// Named arrays, as they come from PyG.
+/// Named arrays, as exported from PyG.
 pub(crate) fn folder() -> Vec<Input> {
     let edges: Vec<i64> = (0..2 * N as i64).map(|i| i * 7 % N as i64).collect();
     let pyg = written(|folder| {
@@ -112,7 +112,7 @@ pub(crate) fn folder() -> Vec<Input> {
     vec![pyg, dgl, bare]
 }
 
-/// Girih's own folders: dense and sparse features, codes, several labels, users and items.
+/// Folders of girih: dense and sparse features, codes, several labels, users and items.
 pub(crate) fn girih() -> Vec<Input> {
     let saved = |spec: &str, options: &LoadOptions| {
         let dataset = load(spec, options).expect("a small data set");

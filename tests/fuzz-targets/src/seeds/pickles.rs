@@ -5,7 +5,7 @@ use std::path::Path;
 use super::text::ogb_with;
 use crate::Input;
 
-/// A small integer.
+/// Pickled small integer.
 fn int(n: usize) -> Vec<u8> {
     [&b"J"[..], &(n as i32).to_le_bytes()].concat()
 }
@@ -14,13 +14,13 @@ fn string(bytes: &[u8]) -> Vec<u8> {
     [&b"T"[..], &(bytes.len() as u32).to_le_bytes(), bytes].concat()
 }
 
-/// A tuple of integers.
+/// Pickled tuple of integers.
 fn shape(extents: &[usize]) -> Vec<u8> {
     let items: Vec<u8> = extents.iter().flat_map(|&n| int(n)).collect();
     [&b"("[..], &items, b"t"].concat()
 }
 
-/// A NumPy array, as Python 2 pickles it.
+/// NumPy array, as Python 2 pickles it.
 fn array(extents: &[usize], dtype: &str, data: &[u8]) -> Vec<u8> {
     let start = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R(K\x01";
     let kind = [
@@ -43,7 +43,7 @@ fn pickle(value: &[u8]) -> Vec<u8> {
     [b"\x80\x02", value, b"."].concat()
 }
 
-/// A CSR matrix with one entry a row.
+/// CSR matrix with one entry per row.
 fn csr(n_rows: usize, n_cols: usize) -> Vec<u8> {
     let entry = |key: &str, value: Vec<u8>| [string(key.as_bytes()), value].concat();
     let attributes = [
@@ -62,14 +62,14 @@ fn one_hot(n_rows: usize, n_classes: usize) -> Vec<u8> {
     pickle(&array(&[n_rows, n_classes], "i4", &values.flat_map(i32::to_le_bytes).collect::<Vec<_>>()))
 }
 
-/// A ring as a dictionary of lists.
+/// Ring as a dictionary of lists.
 fn ring(n: usize) -> Vec<u8> {
     let node = |v: usize| [int(v), b"](".to_vec(), int((v + 1) % n), int((v + n - 1) % n), b"e".to_vec()].concat();
     let nodes: Vec<u8> = (0..n).flat_map(node).collect();
     pickle(&[&b"ccollections\ndefaultdict\nc__builtin__\nlist\n\x85R("[..], &nodes, b"u"].concat())
 }
 
-/// Eight nodes: three to train among six with features, two to test.
+/// Folder of eight nodes: three to train among six with features, two to test.
 pub(crate) fn planetoid() -> Vec<Input> {
     let (width, classes) = (5, 3);
     let files = [

@@ -28,7 +28,7 @@ pub(crate) fn specs() -> Vec<Input> {
     texts.iter().map(|text| Input::one("spec.txt", text.as_bytes())).collect()
 }
 
-/// A frame: mark, kind, length, body, and the checksum of the last three.
+/// Frame: mark, kind, length, body, and the checksum of the last three.
 fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
     let checked = [&[kind][..], &(body.len() as u64).to_le_bytes(), body].concat();
     [b"girih", &checked[..], &crc32fast::hash(&checked).to_le_bytes()].concat()

@@ -1,4 +1,4 @@
-//! Seeds in text: edge lists, matrices, graphs, tables; packed, too.
+//! Seeds in text, plain and packed: edge lists, matrices, graphs, tables.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ fn each(name: &str, texts: &[&str]) -> Vec<Input> {
     texts.iter().map(|text| Input::one(name, text.as_bytes())).collect()
 }
 
-/// A text as gzip packs it.
+/// Text packed by gzip.
 pub(crate) fn gzip(text: &[u8]) -> Vec<u8> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::default());
     packed.write_all(text).expect("memory");
@@ -37,7 +37,7 @@ pub(crate) fn edge_lists() -> Vec<Input> {
     each("edges.csv", EDGE_LISTS)
 }
 
-/// Texts under the name of a file, and one that girih writes under it.
+/// Inputs of the texts under a file name, and of a file that girih writes under it.
 fn with_a_written_one(name: &str, texts: &[&str]) -> Vec<Input> {
     let save = |path: &std::path::Path| planted().save_as(OutputFormat::of(path).expect("a format"), path);
     let mut seeds = each(name, texts);
@@ -96,7 +96,7 @@ pub(crate) fn tables() -> Vec<Input> {
     ]
 }
 
-/// An OGB raw folder in text; `splits` are its files of splits.
+/// OGB raw folder in text; `splits` are its split files.
 pub(crate) fn ogb_with(splits: &[(&str, &[u8])]) -> Input {
     let raw: [(&str, &[u8]); 5] = [
         ("raw/edge.csv.gz", &gzip(b"0,1\n2,1\n")),

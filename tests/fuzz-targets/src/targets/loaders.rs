@@ -1,4 +1,4 @@
-//! Data sets from files.
+//! Targets that load data sets from files.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use girih_graph_format::file::{Folder, Verify};
 
 use crate::Input;
 
-/// Loads a path; what is accepted keeps the rules of data sets.
+/// Loads a path; accepted data must obey the rules of data sets.
 pub(super) fn one(path: &Path, _: &Input) -> Result<(), String> {
     with(path, &LoadOptions::default())
 }
@@ -18,16 +18,16 @@ fn with(path: &Path, options: &LoadOptions) -> Result<(), String> {
     Ok(())
 }
 
-/// An edge list, by its own word, and with ids of two sets that count from 1.
+/// Loads an edge list by its own header, and as a bipartite one.
 pub(super) fn edge_list(path: &Path, input: &Input) -> Result<(), String> {
     let result = one(path, input);
-    // The refusal of the other reading names the file, too, or reading it takes no more: both are bounded.
+    // The second result is ignored: its refusal names the file as well, or its memory is bounded.
     let other = LoadOptions { bipartite: Some(true), ..LoadOptions::default() };
     let _ = with(path, &other);
     result
 }
 
-/// A graph with features and labels in files of their own.
+/// Loads a graph with features and labels in separate files.
 pub(super) fn tables(folder: &Path, input: &Input) -> Result<(), String> {
     let named = |stem: &str| {
         let file = input.files.iter().find(|file| file.name.split('.').next() == Some(stem));
@@ -37,7 +37,7 @@ pub(super) fn tables(folder: &Path, input: &Input) -> Result<(), String> {
     with(&graph, &LoadOptions { features: named("features"), labels: named("labels"), ..LoadOptions::default() })
 }
 
-/// A folder of girih's: as a whole, without checksums, and row by row as ranks read it.
+/// Loads a girih folder: as a whole, without checksums, and by rows as ranks do.
 pub(super) fn girih(path: &Path, input: &Input) -> Result<(), String> {
     let whole = one(path, input);
     let options = LoadOptions { verify: Verify::Structure, ..LoadOptions::default() };
@@ -47,7 +47,7 @@ pub(super) fn girih(path: &Path, input: &Input) -> Result<(), String> {
     whole
 }
 
-/// Reads a folder in two ranges of rows.
+/// Reads a folder in two row ranges.
 fn rows(path: &Path, options: &LoadOptions) -> Result<(), String> {
     let text = |error: girih_datasets::DatasetError| error.to_string();
     let source = DataSource::open(&path.to_string_lossy(), options).map_err(text)?;

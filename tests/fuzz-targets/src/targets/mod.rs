@@ -1,4 +1,4 @@
-//! All targets: each is a parser, what it may read, and its law of memory.
+//! All targets: each is a parser with its inputs and its memory bound.
 
 mod loaders;
 mod ranks;
@@ -11,37 +11,37 @@ use std::path::Path;
 use crate::seeds::{arrays, pickles, state, text};
 use crate::{Input, peak_during};
 
-/// Form of an input on disk and as a string of bytes.
+/// Form of an input, on disk and as a byte string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// One file of this name; its bytes are the input.
     One(&'static str),
-    /// One file of any name, which decides how it is read.
+    /// One file of any name, which decides how it is parsed.
     Any,
-    /// A folder.
+    /// Folder of files.
     Folder,
-    /// Bytes that are given to the parser in memory, under this name.
+    /// Bytes in memory, which the parser gets under this name.
     Memory(&'static str),
 }
 
-/// The most memory that reading an input may take: `per_byte` for a byte of its files, unpacked, and `constant`.
+/// Memory bound for reading an input: `per_byte` times the unpacked bytes of its files, plus `constant`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Bytes of memory for a byte of the files.
+    /// Bytes of memory per byte of the files.
     pub per_byte: usize,
     /// Bytes of memory for any input.
     pub constant: usize,
 }
 
 impl Bound {
-    /// The bound of files with so many bytes.
+    /// Bound in bytes for files of `bytes` bytes.
     #[must_use]
     pub fn of(self, bytes: u64) -> u64 {
         (self.per_byte as u64).saturating_mul(bytes).saturating_add(self.constant as u64)
     }
 }
 
-/// A parser, what it may read, and what holds for any input.
+/// Parser, its inputs, and the laws that hold for any input.
 #[derive(Clone, Copy)]
 pub struct Target {
     /// Name, also of the libFuzzer program.
@@ -52,30 +52,30 @@ pub struct Target {
     pub seeds: fn() -> Vec<Input>,
     /// Words of its formats.
     pub words: &'static [&'static str],
-    /// Law of memory.
+    /// Memory bound.
     pub bound: Bound,
-    /// Whether binary files that were cut off are refused.
+    /// Whether truncated binary files must be refused.
     pub whole: bool,
-    /// Reads the files at a path, which are those of the input; the message of a refusal.
+    /// Reads the input, whose files are at the path. Returns the message of a refusal.
     run: fn(&Path, &Input) -> Result<(), String>,
 }
 
 /// Outcome of reading an input.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Message of the refusal, if it was refused.
+    /// Message of the refusal, if the input was refused.
     pub refused: Option<String>,
-    /// Most bytes of memory, where they are counted.
+    /// Peak memory in bytes; `None` if memory is not counted.
     pub peak: Option<usize>,
-    /// Bytes of the files, unpacked.
+    /// Number of bytes of the files, unpacked.
     pub bytes: u64,
 }
 
 impl Target {
-    /// Reads an input, written below `scratch` where the parser reads files.
+    /// Reads an input, which is written below `scratch` if the parser reads files.
     ///
     /// # Panics
-    /// When a law is broken: by a panic of the parser, a refusal that does not name the file, or memory.
+    /// When a law is broken: by a panic of the parser, by a refusal that does not name the file, or by memory use.
     #[must_use]
     pub fn run(&self, input: &Input, scratch: &Path) -> Outcome {
         let folder = scratch.join(self.name);
@@ -97,11 +97,11 @@ impl Target {
     }
 }
 
-/// Ends of the names of a Planetoid data set.
+/// Suffixes of the file names of a Planetoid data set.
 const PLANETOID_PARTS: [&str; 8] = [".x", ".y", ".tx", ".ty", ".allx", ".ally", ".graph", ".test.index"];
 
 impl Target {
-    /// Bound of an input. A file of a Planetoid folder under another name is read by its extension: as a graph, maybe.
+    /// Bound of an input. A Planetoid folder whose files have other names is read by extension, perhaps as a graph.
     fn bound_for(&self, input: &Input) -> Bound {
         let has_part = |name: &str| PLANETOID_PARTS.iter().any(|part| name.ends_with(part));
         let is_pickle = |name: &str| name.starts_with("ind.") && has_part(name);
@@ -115,18 +115,18 @@ impl Target {
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// An instruction of a byte makes an object.
+/// One byte of a pickle can create an object.
 const PICKLE: Bound = Bound { per_byte: 512, constant: 4 * MIB };
-/// Graphs as text: up to 100 nodes an edge, or 2²⁴ nodes of 64 bytes whatever the edges.
+/// Bound for graphs as text: up to 100 nodes per edge, or 2²⁴ nodes of 64 bytes for any number of edges.
 const GRAPH: Bound = Bound { per_byte: KIB, constant: KIB * MIB };
-/// Graphs as arrays, whose number of nodes may stand by itself, up to 2²⁴.
+/// Bound for graphs as arrays, whose number of nodes may be stated separately, up to 2²⁴.
 const ARRAYS: Bound = Bound { per_byte: 64, constant: KIB * MIB };
-/// Arrays that bear out every number.
+/// Bound for arrays whose numbers must match their bytes.
 const VALUES: Bound = Bound { per_byte: 64, constant: 4 * MIB };
-/// Short texts and headers.
+/// Bound for short texts and headers.
 const SMALL: Bound = Bound { per_byte: 256, constant: 4 * MIB };
 
-/// Every target.
+/// All targets.
 #[must_use]
 pub fn targets() -> Vec<Target> {
     let graph_text =
@@ -180,7 +180,7 @@ pub fn targets() -> Vec<Target> {
     all
 }
 
-/// Targets of what training writes and reads.
+/// Targets for files that training writes and reads.
 #[cfg(feature = "trainer")]
 fn trained() -> Vec<Target> {
     let target =
@@ -196,7 +196,7 @@ fn trained() -> Vec<Target> {
     Vec::new()
 }
 
-/// The target of a name.
+/// Target with this name.
 #[must_use]
 pub fn find(name: &str) -> Option<Target> {
     targets().into_iter().find(|target| target.name == name)

@@ -1,4 +1,4 @@
-//! What ranks send each other, and what strangers send them.
+//! Targets for messages between ranks, and for messages from unknown senders.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ fn bytes(input: &Input) -> &[u8] {
     input.files.first().map_or(&[], |file| &file.bytes)
 }
 
-/// Frames, one behind the other, before the start and after it.
+/// Consecutive frames, before the start and after it.
 pub(super) fn frames(_: &Path, input: &Input) -> Result<(), String> {
     let _ = fuzzing::frames(bytes(input), true);
     fuzzing::frames(bytes(input), false).map(drop).map_err(|error| error.to_string())
 }
 
-/// A greeting and the claim on it: as they are, and with a proof that holds.
+/// Greeting and the claim that answers it: as they are, and with a valid proof.
 pub(super) fn greetings(_: &Path, input: &Input) -> Result<(), String> {
     let is_believed = fuzzing::claim(bytes(input), false);
     let is_read = fuzzing::claim(bytes(input), true);

@@ -9,7 +9,7 @@ use super::values::text;
 use crate::Input;
 use crate::seeds::written_one;
 
-/// A checkpoint; one that is accepted is written as it was read.
+/// Loads a checkpoint; an accepted one is written again unchanged.
 pub(super) fn checkpoint(path: &Path, _: &Input) -> Result<(), String> {
     let checkpoint = Checkpoint::load(path).map_err(|error| error.to_string())?;
     let again = path.with_file_name("again");
@@ -20,7 +20,7 @@ pub(super) fn checkpoint(path: &Path, _: &Input) -> Result<(), String> {
     Ok(())
 }
 
-/// A configuration.
+/// Parses a configuration.
 pub(super) fn config(_: &Path, input: &Input) -> Result<(), String> {
     let text = text(input)?;
     let config: TrainConfig = toml::from_str(text).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! Arrays, stores of codes and specifications.
+//! Targets for arrays, stores of codes, and specifications.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use girih_sampling::FanOut;
 
 use crate::Input;
 
-/// Nodes and stored values of data that are generated.
+/// Maximum number of nodes and stored values of generated data.
 const GENERATED: u64 = 1 << 16;
 
-/// An array: mapped, read, converted into everything that loaders make of it, and row by row.
+/// Reads an array: mapped, read, converted to all types that loaders need, and row by row.
 pub(super) fn npy(path: &Path, _: &Input) -> Result<(), String> {
     let read = || Array::map(path);
     let result = read().map(drop).map_err(|error| error.to_string());
@@ -32,10 +32,10 @@ pub(super) fn npy(path: &Path, _: &Input) -> Result<(), String> {
     result
 }
 
-/// A store of codes, all of whose rows are decoded.
+/// Opens a store of codes and decodes all rows.
 pub(super) fn store(path: &Path, _: &Input) -> Result<(), String> {
     let at = |error: girih_compress::CompressError| error.to_string();
-    // Without the checksums of codes, any code is decoded.
+    // Without verified checksums, any code must be decodable.
     if let Ok(bytes) = map_bytes(path)
         && let Ok(features) = CompressedFeatures::from_bytes(bytes, Verify::Structure)
     {
@@ -46,7 +46,7 @@ pub(super) fn store(path: &Path, _: &Input) -> Result<(), String> {
 }
 
 fn decode(features: &CompressedFeatures) {
-    // A width that no file bears out is an allocation of its user's, who has as wide a graph.
+    // A width that no file confirms causes an allocation of the caller, who has a graph with that width.
     if features.width() > 1 << 16 {
         return;
     }
@@ -55,7 +55,7 @@ fn decode(features: &CompressedFeatures) {
     (0..n).for_each(|i| features.decode(i, &mut row));
 }
 
-/// Texts that users write on the command line: data, codecs, rules for features, fan-outs.
+/// Parses texts of the command line: data, codecs, feature rules, fan-outs.
 pub(super) fn spec(_: &Path, input: &Input) -> Result<(), String> {
     let text = text(input)?;
     if let Ok(codec) = text.parse::<CodecSpec>() {
@@ -76,7 +76,7 @@ pub(super) fn spec(_: &Path, input: &Input) -> Result<(), String> {
     Ok(())
 }
 
-/// Nodes, edges and values of a recipe, and of classes.
+/// Number of nodes, edges, feature values and class values of a recipe.
 fn size(recipe: &Recipe) -> u64 {
     let nodes = recipe.nodes() as u64;
     let width = match recipe {
