@@ -646,7 +646,7 @@ fn patches_take_no_more_of_cards_than_their_plan() {
             (ModelConfig { hidden: 128, ..base.model.clone() }, CacheConfig { features, ..base.tiers });
         let config = TrainConfig { epochs: 2, batch, batch_size: Some(4096), model, tiers, codec, ..base };
         let graph = SymbolicGraph::of(&dataset.graph, &config, &sizes).expect("a graph to plan for");
-        let (device, network) = (PlanDevice::Card(None), Network::one_host(links, true));
+        let (device, network) = (PlanDevice::Gpu(None), Network::one_host(links, true));
         let planner = RankPlanner { config: &config, data: &sizes, graph: &graph, devices: &[device], network };
         let grid = ProcessGrid::new(Scheme::OneD, n, 1).expect("ranks that can be arranged");
         let ranks =

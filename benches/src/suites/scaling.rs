@@ -106,7 +106,7 @@ fn check(subject: &Subject, report: &mut Report) -> Result<(), Error> {
             let name = format!("community/{}/{aggregates}", dtype.name());
             let Some(measured) = recorded.cases.iter().find(|case| case.name == name) else { continue };
             let config = subject.config(dtype, aggregate_once);
-            let device = PlanDevice::Card(Some(planned.figures.card));
+            let device = PlanDevice::Gpu(Some(planned.figures.card));
             let epoch_ms = 1e3 * Plan::on_device(&config, &planned.sizes, device)?.epoch_seconds;
             let ratio = epoch_ms / (1e3 * measured.time.median_s);
             worst = worst.max((ratio - 1.0).abs());
@@ -158,7 +158,7 @@ impl Planned {
     fn table(&self, cards: usize) -> Result<Table, Error> {
         let Self { config, sizes: data, figures } = self;
         let graph = SymbolicGraph::even(config, data)?;
-        let devices = &[PlanDevice::Card(Some(figures.card))];
+        let devices = &[PlanDevice::Gpu(Some(figures.card))];
         let ranks = RankPlanner { config, data, graph: &graph, devices, network: figures.hosts() };
         let by_rows = ProcessGrid::new(Scheme::OneD, cards, 1)?;
         // Equal panels and operands as they are. No rank waits in a dry run, so the deadline is zero.

@@ -1,10 +1,10 @@
-//! [`Backend`]: what a device must offer.
+//! [`Backend`]: the operations that a device implements.
 //!
 //! Conventions of every operation:
-//! - Matrices are dense and row-major. Results go into `out`, which has the right shape already and is overwritten,
-//!   unless the [`Epilogue`] accumulates.
-//! - Shapes that do not fit are refused with [`ComputeError`]; nothing is written then.
-//! - Sums are `f32` or wider whatever the storage, in an order that does not depend on the number of threads: the same
+//! - Matrices are dense and row-major. Results go into `out`, which already has the right shape. An operation
+//!   overwrites `out`, unless the [`Epilogue`] accumulates.
+//! - An operation refuses operands of wrong shape with [`ComputeError`] and then writes nothing.
+//! - Sums are `f32` or wider for every storage type. Their order does not depend on the number of threads: the same
 //!   call gives the same bits.
 
 use std::fmt;
@@ -29,7 +29,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A shape.
+    /// Shape with `rows` rows and `cols` columns.
     #[must_use]
     pub fn new(rows: usize, cols: usize) -> Self {
         Self { rows, cols }
@@ -47,7 +47,7 @@ impl Shape {
         self.len() == 0
     }
 
-    /// Rows and columns exchanged.
+    /// Shape of the transpose.
     #[must_use]
     pub fn transposed(self) -> Self {
         Self { rows: self.cols, cols: self.rows }
@@ -60,7 +60,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// How elements are stored; sums are `f32` in any case.
+/// Storage type of the elements of a matrix. Sums are `f32` for every storage type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
@@ -81,7 +81,7 @@ impl Dtype {
         }
     }
 
-    /// What users call it.
+    /// Name of the type for users: `f32` or `bf16`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -91,10 +91,10 @@ impl Dtype {
     }
 }
 
-/// What follows the sum in an epilogue.
+/// Activation function of an epilogue, applied element by element after the bias.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
-    /// Nothing.
+    /// No activation: `x`.
     #[default]
     Identity,
     /// `max(x, 0)`.
@@ -103,17 +103,17 @@ pub enum Activation {
     Elu,
 }
 
-/// What happens to a result on its way out: `out = mask ⊙ activation(result + (accumulate ? out : 0) + bias)`.
+/// Epilogue of a product: `out = mask ⊙ activation(result + (accumulate ? out : 0) + bias)`.
 #[derive(Debug)]
 pub struct Epilogue<'a, M> {
-    /// Add to what `out` holds instead of overwriting it.
+    /// Adds the result to the contents of `out` instead of overwriting them.
     pub accumulate: bool,
-    /// One row, added to every row of the result.
+    /// Bias (1 × columns of the result), added to every row.
     pub bias: Option<&'a M>,
-    /// Applied to the sum.
+    /// Activation of the biased sum.
     pub activation: Activation,
-    /// Masks what is stored. After [`Activation::Relu`] only: of what the mask or the activation has made zero the
-    /// derivative is zero, so that the result alone tells the way back.
+    /// Dropout of the activated result, allowed after [`Activation::Relu`] only. The derivative is zero wherever the
+    /// mask or ReLU made the result zero, so the backward pass needs the result alone.
     pub dropout: Option<Dropout>,
 }
 
@@ -123,38 +123,38 @@ impl<M> Default for Epilogue<'_, M> {
     }
 }
 
-/// The derivative of an [`Epilogue`] in terms of its result.
+/// Derivative of an [`Epilogue`], as a function of its result `y`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slope {
-    /// The activation.
+    /// Activation of the epilogue.
     pub activation: Activation,
-    /// What a mask multiplied by that it kept; 1 without one.
+    /// Dropout scale of the kept elements, `1 / (1 - p)`; 1 without dropout.
     pub kept: f32,
 }
 
 impl Slope {
-    /// That of an epilogue with this activation and mask.
+    /// Derivative of an epilogue with this activation and dropout.
     #[must_use]
     pub fn of(activation: Activation, dropout: Option<Dropout>) -> Self {
         Self { activation, kept: dropout.map_or(1.0, Dropout::scale) }
     }
 }
 
-/// How a gradient goes back through an [`Epilogue`] as [`gemm_backward`](Backend::gemm_backward) stores it.
+/// Operands that [`gemm_backward`](Backend::gemm_backward) needs for the backward pass of an [`Epilogue`].
 #[derive(Debug)]
 pub struct WayBack<'a, M> {
-    /// The derivative of the epilogue.
+    /// Derivative of the epilogue.
     pub slope: Slope,
-    /// The epilogue's result.
+    /// Result of the epilogue (`n × d`).
     pub y: &'a M,
-    /// Which of the columns of `y` is the first that the gradient has.
+    /// Index of the first column of `y` that the gradient covers.
     pub first: usize,
-    /// What rows are multiplied by behind the epilogue: a column of `f32`.
+    /// Per-row scale (`n × 1`, `f32`), applied after the gradient of the epilogue. `None` scales nothing.
     pub factors: Option<&'a M>,
 }
 
 impl<'a, M> WayBack<'a, M> {
-    /// Of all columns, without factors.
+    /// Backward pass over all columns of `y`, without row factors.
     #[must_use]
     pub fn through(slope: Slope, y: &'a M) -> Self {
         Self { slope, y, first: 0, factors: None }
@@ -162,58 +162,58 @@ impl<'a, M> WayBack<'a, M> {
 }
 
 impl<M> Epilogue<'_, M> {
-    /// Adds the plain result to what `out` holds.
+    /// Epilogue that adds the result to `out`, without bias, activation or dropout.
     #[must_use]
     pub fn accumulate() -> Self {
         Self { accumulate: true, ..Self::default() }
     }
 }
 
-/// Whether an operand is read as it is or transposed.
+/// Orientation in which an operation reads an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transpose {
-    /// As it is.
+    /// The stored matrix.
     No,
-    /// Transposed.
+    /// The transpose of the stored matrix.
     Yes,
 }
 
-/// A sparse matrix on its way to a device: `L·A·R` with diagonal `L` and `R`.
+/// Sparse matrix `L·A·R` to upload to a device, with diagonal `L` and `R`.
 #[derive(Clone, Debug)]
 pub struct SparseOperand<'a> {
-    /// `A`.
+    /// Sparse matrix `A` (`n × m`).
     pub csr: &'a Csr,
-    /// `L` and `R`.
+    /// Diagonals of `L` (`n` factors) and `R` (`m` factors).
     pub scales: Scales,
-    /// `A` equals its transpose, so that `(L·A·R)ᵀ = R·A·L` needs no second copy. The caller knows.
+    /// If true, `A` equals its transpose, and `(L·A·R)ᵀ = R·A·L` needs no second copy. The caller guarantees it.
     pub symmetric: bool,
-    /// Where the entries lie in the matrix that `A` was cut from, if it was.
+    /// Global ids of rows and columns if `A` is a submatrix of a larger matrix; `None` otherwise.
     pub names: Option<EntryNames>,
 }
 
-/// What the entries of a piece of a sparse matrix are called in the whole. Draws for an entry or a row are keyed by
-/// these names, so that the pieces draw what the whole would.
+/// Global ids of the rows and columns of a submatrix. Random draws for an entry or a row are keyed by these ids, so
+/// that a submatrix draws the values of the whole matrix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryNames {
-    /// The row of the whole that is the piece's first; its rows are consecutive ones of the whole.
+    /// Global id of the submatrix's first row. The rows of the submatrix are consecutive in the whole matrix.
     pub first_row: u32,
-    /// The column of the whole that each column of the piece is.
+    /// Global id of each column of the submatrix.
     pub columns: Arc<[u32]>,
 }
 
 impl EntryNames {
-    /// What row `row` of a piece is called; of no piece, as it is.
+    /// Global id of local row `row`; `row` itself without `names`.
     pub(crate) fn row(names: Option<&Self>, row: u32) -> u32 {
         names.map_or(row, |names| names.first_row + row)
     }
 
-    /// What column `col` of a piece is called; of no piece, as it is.
+    /// Global id of local column `col`; `col` itself without `names`.
     pub(crate) fn col(names: Option<&Self>, col: u32) -> u32 {
         names.map_or(col, |names| names.columns[col as usize])
     }
 }
 
-/// What [`Backend::top_k_rows`] names where a row has no further column.
+/// Padding of [`Backend::top_k_rows`] for rows with fewer than `k` eligible columns.
 pub const NO_COLUMN: u32 = u32::MAX;
 
 /// One step of Adam or AdamW (Loshchilov and Hutter, ICLR 2019).
@@ -221,59 +221,59 @@ pub const NO_COLUMN: u32 = u32::MAX;
 pub struct AdamStep {
     /// Learning rate of this step.
     pub lr: f32,
-    /// Decay of the first moment.
+    /// Decay rate of the first moment.
     pub beta1: f32,
-    /// Decay of the second moment.
+    /// Decay rate of the second moment.
     pub beta2: f32,
-    /// Added to the root of the second moment.
+    /// Constant added to the square root of the second moment.
     pub eps: f32,
-    /// AdamW: decay the weights directly, in proportion to `lr`, instead of through the gradient.
+    /// If true, AdamW: the weights decay directly, in proportion to `lr`, instead of through the gradient.
     pub decoupled: bool,
-    /// Number of this step, from 1: corrects the bias of the moments.
+    /// Number of this step, from 1. The bias correction of the moments uses it.
     pub step: u64,
 }
 
-/// What a training step is given that changes from one to the next; all else stays where and as it was.
+/// Inputs of a training step that change from step to step. Everything else keeps its place and value between steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepInputs {
-    /// The keys of its dropouts.
+    /// Random keys of the step's dropouts.
     pub keys: Vec<Key>,
-    /// The step that its optimiser takes; one without moments takes only the learning rate of it.
+    /// Step of the optimiser. An optimiser without moments reads only its learning rate.
     pub optimizer: AdamStep,
 }
 
-/// A parameter in a step of Adam. The matrices have one shape and are `f32`.
+/// Parameter and state for a step of Adam. All matrices have one shape and are `f32`.
 #[derive(Debug)]
 pub struct AdamUpdate<'a, M> {
-    /// The parameter.
+    /// Parameter, updated in place.
     pub param: &'a mut M,
-    /// Its gradient.
+    /// Gradient of the parameter.
     pub grad: &'a M,
-    /// Its first moment.
+    /// First moment, updated in place.
     pub first: &'a mut M,
-    /// Its second moment.
+    /// Second moment, updated in place.
     pub second: &'a mut M,
-    /// How much it decays; `0` for not.
+    /// Weight decay; 0 for none.
     pub weight_decay: f32,
 }
 
-/// A parameter in a step of stochastic gradient descent. The matrices have one shape and are `f32`.
+/// Parameter and state for a step of stochastic gradient descent. All matrices have one shape and are `f32`.
 #[derive(Debug)]
 pub struct SgdUpdate<'a, M> {
-    /// The parameter.
+    /// Parameter, updated in place.
     pub param: &'a mut M,
-    /// Its gradient.
+    /// Gradient of the parameter.
     pub grad: &'a M,
-    /// Its velocity.
+    /// Velocity, updated in place.
     pub velocity: &'a mut M,
-    /// How much it decays; `0` for not.
+    /// Weight decay; 0 for none.
     pub weight_decay: f32,
 }
 
 /// Attention over the entries of a sparse pattern, with one or more heads side by side.
 ///
-/// Heads are interleaved: of `width = heads · d` columns, column `k · heads + h` belongs to head `h`, so that one
-/// vector of coefficients serves every group of `heads` columns. For an entry `(i, j)` and a head `h`,
+/// Heads are interleaved: of `width = heads · d` columns, column `k · heads + h` belongs to head `h`. One vector of
+/// coefficients therefore serves every group of `heads` columns. For an entry `(i, j)` and a head `h`,
 ///
 /// ```text
 /// score   e = leaky(destination[i, h] + source[j, h])                          without `vector` (GAT)
@@ -281,130 +281,132 @@ pub struct SgdUpdate<'a, M> {
 /// share   α = softmax of e over the entries of row i
 /// result  out[i, c] = Σ_j mask(i, j, h) · α · values[j, c]
 /// ```
-/// with `leaky(x) = x` for positive `x` and `slope · x` otherwise, and [`Dropout::entry_factor`] as the mask. Values
-/// and scales of the sparse matrix play no part. Rows without entries become zero. Sources: Veličković et al., ICLR
-/// 2018; Brody et al., ICLR 2022.
+/// Here `leaky(x) = x` for positive `x` and `slope · x` otherwise; [`Dropout::entry_factor`] is the mask. Values and
+/// scales of the sparse matrix are ignored. Rows without entries become zero. Sources: Veličković et al., ICLR 2018;
+/// Brody et al., ICLR 2022.
 pub struct Attention<'a, B: Backend + ?Sized> {
-    /// The pattern, `n × m`.
+    /// Sparsity pattern (`n × m`): row `i` attends to the columns of its entries.
     pub graph: &'a B::Sparse,
-    /// Number of heads; it divides the width of the values.
+    /// Number of heads. The width of `values` must be a multiple of it.
     pub heads: usize,
-    /// Slope of the leaky rectifier below zero.
+    /// Slope of the leaky ReLU below zero.
     pub slope: f32,
-    /// Drops shares after the softmax.
+    /// Dropout of the attention coefficients, after the softmax.
     pub dropout: Option<Dropout>,
-    /// `n × heads`; with a vector `n × width`.
+    /// Scores of the destinations (`n × heads`); with `vector`, features of the destinations (`n × width`).
     pub destination: &'a B::Matrix,
-    /// `m × heads`; with a vector `m × width`.
+    /// Scores of the sources (`m × heads`); with `vector`, features of the sources (`m × width`).
     pub source: &'a B::Matrix,
-    /// `1 × width`, for the scores of GATv2.
+    /// Score vector of GATv2 (`1 × width`); `None` for GAT.
     pub vector: Option<&'a B::Matrix>,
-    /// `m × width`.
+    /// Values of the sources (`m × width`), summed by the attention coefficients.
     pub values: &'a B::Matrix,
 }
 
-/// Where the gradients of an [`Attention`] go; each is shaped like its operand and overwritten.
+/// Gradients of an [`Attention`]. Each has the shape of its operand and is overwritten.
 pub struct AttentionGrads<'a, M> {
-    /// Of the destinations' scores.
+    /// Gradient of [`Attention::destination`].
     pub destination: &'a mut M,
-    /// Of the sources' scores.
+    /// Gradient of [`Attention::source`].
     pub source: &'a mut M,
-    /// Of the vector, if there is one.
+    /// Gradient of [`Attention::vector`]; present exactly if the vector is.
     pub vector: Option<&'a mut M>,
-    /// Of the values.
+    /// Gradient of [`Attention::values`].
     pub values: &'a mut M,
 }
 
-/// What normalises columns: their moments over all rows, of which those at hand may be a part.
+/// Moments of columns for batch normalisation, taken over all rows. A rank may hold only some of these rows.
 ///
-/// It makes `x` into `x̂ = (x - mean) / √(variance + eps)`.
+/// Normalisation with them turns `x` into `x̂ = (x - mean) / √(variance + eps)`.
 #[derive(Debug)]
 pub struct ColumnMoments<'a, M> {
-    /// The mean of each column, one row.
+    /// Mean of each column (`1 × d`).
     pub means: &'a M,
-    /// The mean square of what each column is off its mean, one row.
+    /// Variance of each column (`1 × d`), biased: the mean squared deviation.
     pub variances: &'a M,
-    /// Added to variances before their root is taken.
+    /// Constant added to the variances before the square root.
     pub eps: f32,
 }
 
 impl<M> ColumnMoments<'_, M> {
-    /// The moments by name, for checks.
+    /// Names and shapes of the two moments, for [`checks`].
     pub(crate) fn shapes<B: Backend<Matrix = M>>(&self, backend: &B) -> [(&'static str, Shape); 2] {
         [("means", backend.shape(self.means)), ("variances", backend.shape(self.variances))]
     }
 }
 
-/// A matrix in main memory, for those who move its bytes.
+/// Dense matrix in memory of the host, with access to its raw bytes.
 pub trait HostMatrix {
-    /// Rows and columns.
+    /// Shape of the matrix.
     fn shape(&self) -> Shape;
 
-    /// How elements are stored.
+    /// Storage type of the elements.
     fn dtype(&self) -> Dtype;
 
-    /// The elements, row after row, in the machine's own byte order.
+    /// Elements, row by row, in the byte order of the machine.
     fn bytes(&self) -> &[u8];
 
-    /// [`bytes`](Self::bytes), to be overwritten.
+    /// As [`bytes`](Self::bytes), but mutable.
     fn bytes_mut(&mut self) -> &mut [u8];
 }
 
-/// Values of the rows that are filled at a time: they stay in a core's own cache.
+/// Number of values filled at a time, so that a block of rows stays in a core's own cache.
 const FILLED_VALUES: usize = 1 << 15;
 
-/// Lets `fill` write all rows of `cols` columns, a few at a time, on all threads.
+/// Fills `values`, rows of `cols` columns, in blocks of rows on all threads. `fill(first, rows)` writes the block
+/// that starts at row `first`.
 pub(crate) fn fill_rows(fill: &(dyn Fn(usize, &mut [f32]) + Sync), cols: usize, values: &mut [f32]) {
     let rows = filled_rows(cols);
     values.par_chunks_mut(rows * cols.max(1)).enumerate().for_each(|(piece, values)| fill(piece * rows, values));
 }
 
-/// Rows of `cols` columns that are filled at a time.
+/// Number of rows of `cols` columns that are filled at a time; at least 1.
 pub(crate) fn filled_rows(cols: usize) -> usize {
     (FILLED_VALUES / cols.max(1)).max(1)
 }
 
-/// A device that holds matrices and runs the operations of graph neural networks.
+/// Device that stores matrices and runs the operations of graph neural networks.
 ///
-/// `Matrix`, `Sparse` and `Ids` live on the device and are freed when dropped.
+/// Values of `Matrix`, `Sparse` and `Ids` live on the device; dropping them frees their memory.
 pub trait Backend: Send + Sync + 'static {
-    /// A dense matrix.
+    /// Dense matrix.
     type Matrix: Send + Sync;
-    /// A sparse matrix `L·A·R` with what its transpose needs.
+    /// Sparse matrix `L·A·R`, with the data that products with its transpose need.
     type Sparse: Send + Sync;
-    /// A list of 32-bit numbers: node ids or classes.
+    /// List of 32-bit integers: node ids or classes.
     type Ids: Send + Sync;
-    /// What is known of a step that is taken again and again; its default before the first time. See
+    /// Recording of a repeated step, for example a captured CUDA graph. Its default holds no step yet. See
     /// [`repeat`](Self::repeat).
     type Recording: Default;
 
-    /// A short name for logs and results: `cpu`, `cuda:0`.
+    /// Short name for logs and results: `cpu`, `cuda:0`.
     fn name(&self) -> String;
 
-    /// How results that have a row for each node are to be stored, and their gradients. Weights, their gradients, sums
-    /// and losses are `f32` everywhere.
+    /// Storage type of per-node results and of their gradients. Weights, their gradients, sums and losses are always
+    /// `f32`.
     fn activations(&self) -> Dtype {
         Dtype::F32
     }
 
-    /// Whether matrices lie in memory of the device's own, and not in the host's.
+    /// Whether matrices lie in the device's own memory rather than in the host's.
     fn has_own_memory(&self) -> bool {
         false
     }
 
-    /// Whether calls may return before their work is done, in the order of calls. Then only those wait that hand
-    /// something to the host, and the host's clock tells nothing of the others.
+    /// Whether calls may return before their work is done. The work runs in the order of the calls. Only calls that
+    /// return data to the host wait, so the host's clock cannot time the others.
     fn is_asynchronous(&self) -> bool {
         false
     }
 
-    /// Takes a step that is like the one before but for its `inputs`: by running `step`, or, on a device that has
-    /// recorded what `step` asked of it, without. What happens on the host must therefore not matter to later steps,
-    /// which find their results in the matrices where the last run of `step` left them.
+    /// Runs a step that differs from the one before only in `inputs`. The default calls `step`. A device that has
+    /// captured the work of `step` may replay it without calling `step`. Effects of `step` on the host must therefore
+    /// not matter to later steps. They find their results in the matrices to which the last call of `step` wrote
+    /// them.
     ///
-    /// From the first step on, whatever `step` touches on the device has to stay: matrices live until `recording` is
-    /// dropped, and those that it writes as it goes may be used in between, but keep nothing from one step to the next.
-    /// Nobody else may use the backend meanwhile.
+    /// From the first step on, the device memory that `step` uses must stay in place: its matrices live until
+    /// `recording` is dropped. Other work may use the matrices that `step` overwrites, but only between steps and
+    /// without keeping anything there. No other thread may use the backend during the call.
     ///
     /// # Errors
     /// When `step` fails, or the device does.
@@ -417,29 +419,30 @@ pub trait Backend: Send + Sync + 'static {
         step()
     }
 
-    /// A matrix of zeros.
+    /// Allocates a matrix of zeros.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
     fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<Self::Matrix, ComputeError>;
 
-    /// Gives `matrix` another shape, with unspecified contents, if the memory that it holds suffices; whether it did.
-    /// Steps whose shapes change need not ask the system for memory again.
+    /// Changes the shape of `matrix` if its allocation is large enough, and returns whether it did. The contents are
+    /// then unspecified. Steps of varying shapes thus reuse memory.
     fn resize(&self, _matrix: &mut Self::Matrix, _shape: Shape) -> bool {
         false
     }
 
-    /// The rows of `host`, rounded to `dtype`. A device that computes in main memory may share them until they change.
+    /// Uploads `host`, rounded to `dtype`. A device that computes in memory of the host may share the data until
+    /// either copy changes.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
     fn upload(&self, host: &Matrix, dtype: Dtype) -> Result<Self::Matrix, ComputeError>;
 
-    /// A matrix of the values that `make` returns, row by row, as many as `shape` has. A backend that only counts does
-    /// not call it, so that no plan allocates what it plans.
+    /// Uploads the `rows · cols` values that `make` returns in row-major order. A symbolic backend does not call
+    /// `make`, so that a dry run does not allocate the data that it plans.
     ///
     /// # Errors
-    /// When there are not as many values, or the device's memory does not suffice.
+    /// When the number of values is wrong, or the device's memory does not suffice.
     fn upload_made(
         &self,
         shape: Shape,
@@ -450,31 +453,32 @@ pub trait Backend: Send + Sync + 'static {
         self.upload(&host.map_err(|e| ComputeError::argument("upload", e.to_string()))?, dtype)
     }
 
-    /// The elements of `matrix` on the host, as `f32`.
+    /// Copies the elements of `matrix` to the host, as `f32`.
     ///
     /// # Errors
     /// When the device fails.
     fn download(&self, matrix: &Self::Matrix) -> Result<Matrix, ComputeError>;
 
-    /// Overwrites `out` with the values of `host`, keeping its storage.
+    /// Overwrites `out` with the values of `host`, which has the same shape. The storage type of `out` stays.
     ///
     /// # Errors
     /// When shapes differ.
     fn write(&self, host: &Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// The same with the values that `make` returns, row by row, as [`upload_made`](Self::upload_made) has them.
+    /// Overwrites `out` with the values that `make` returns in row-major order, as [`upload_made`](Self::upload_made)
+    /// does.
     ///
     /// # Errors
-    /// When there are not as many values as `out` has.
+    /// When the number of values is not that of the elements of `out`.
     fn write_made(&self, make: &mut dyn FnMut() -> Vec<f32>, out: &mut Self::Matrix) -> Result<(), ComputeError> {
         let Shape { rows, cols } = self.shape(out);
         let host = Matrix::new(rows, cols, make());
         self.write(&host.map_err(|e| ComputeError::argument("write", e.to_string()))?, out)
     }
 
-    /// Overwrites `out` with rows that `fill` makes, keeping its storage: `fill(first, rows)` writes whole rows of
-    /// `f32`, that of number `first` and those behind it. It is called for a few rows at a time, on any threads and in
-    /// any order, for every row once. A device that computes in main memory need not have the rows twice.
+    /// Overwrites `out` with rows that `fill` computes; the storage type of `out` stays. `fill(first, rows)` writes
+    /// whole rows of `f32`, from row `first` on. It is called for blocks of rows, on any threads and in any order,
+    /// once for every row. A device that computes in memory of the host needs no second copy of the rows.
     ///
     /// # Errors
     /// When the device fails.
@@ -491,19 +495,19 @@ pub trait Backend: Send + Sync + 'static {
         self.write(&host, out)
     }
 
-    /// A sparse operand, prepared for products with it and with its transpose.
+    /// Uploads a sparse matrix (`n × m`) and prepares it for products with it and with its transpose.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
     fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<Self::Sparse, ComputeError>;
 
-    /// Keeps `rows`, which are read rounded to `dtype`, in memory of the host, and on devices those that a placement
-    /// puts there, too; how devices get the others says [`HostReads`]. `None` where the device's memory is the host's.
-    /// Of several ranks in one process all call it together, and each holds a part.
+    /// Stores feature rows in memory of the host, for reads rounded to `dtype`. The rows that the placement assigns
+    /// to devices lie there as well. [`HostReads`] says how devices read the other rows. Returns `None` if the
+    /// device's memory is the host's. All ranks of a process call it together, and each holds a part of the rows.
     ///
     /// # Errors
-    /// When the host gives no such memory, that of a device does not suffice, the placement is for other devices than
-    /// there are, or one cannot read what another has.
+    /// When the host cannot allocate such memory, a device's memory does not suffice, the placement is for other
+    /// devices, or a device cannot read the memory of another.
     fn far_rows(
         &self,
         _rows: &Matrix,
@@ -516,9 +520,10 @@ pub trait Backend: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Keeps codes of features in the device's memory, or where a placement puts them as [`far_rows`](Self::far_rows)
-    /// does, and decodes rows to `dtype` as they are asked for, which wants codes that [are
-    /// sound](CompressedFeatures::check_codes); `None` where the device cannot, so that the host decodes and uploads.
+    /// Stores compressed features in the device's memory, or where a placement puts them, as
+    /// [`far_rows`](Self::far_rows) does. Reads decode rows to `dtype`. The codes must [be
+    /// sound](CompressedFeatures::check_codes). Returns `None` if the device cannot decode them; the host then
+    /// decodes and uploads.
     ///
     /// # Errors
     /// As [`far_rows`](Self::far_rows).
@@ -534,10 +539,10 @@ pub trait Backend: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Reads rows that ranks have in memory of their hosts, but for those that a placement gives to every device, which
-    /// are brought there at once. All ranks call it together, with the same placement, and [begin](RowReader::begin) to
-    /// read as often. `None` where the device's memory is the host's, or the device does not decode such codes, which
-    /// have to be [sound](CompressedFeatures::check_codes).
+    /// Creates a reader of rows that the ranks store in memory of their hosts. Rows that the placement assigns to
+    /// every device are copied there at once. All ranks call it together, with the same placement, and
+    /// [begin](RowReader::begin) equally many reads. Codes must be [sound](CompressedFeatures::check_codes). Returns
+    /// `None` if the device's memory is the host's, or the device cannot decode such codes.
     ///
     /// # Errors
     /// When the device's memory does not suffice, the placement gives rows to single devices, or a rank fails.
@@ -552,11 +557,11 @@ pub trait Backend: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Room for rows in memory of the host that the device writes and reads; `None` where the device's memory is the
-    /// host's. Where ranks make it `together`, all of them call this, and those of one process get the same room.
+    /// Allocates a row store in memory of the host that the device writes and reads. Returns `None` if the device's
+    /// memory is the host's. With `together`, all ranks call it, and the ranks of one process share one store.
     ///
     /// # Errors
-    /// When the host gives no such memory, or a rank fails.
+    /// When the host cannot allocate such memory, or a rank fails.
     fn row_store(
         &self,
         _shape: Shape,
@@ -569,8 +574,8 @@ pub trait Backend: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// A graph where the device samples mini-batches from it; `None` where it does not, so that the host samples and
-    /// uploads.
+    /// Uploads a graph from which the device samples mini-batches. Returns `None` if the device does not sample; the
+    /// host then samples and uploads.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -584,27 +589,28 @@ pub trait Backend: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// A list of ids.
+    /// Uploads a list of ids.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
     fn upload_ids(&self, ids: &[u32]) -> Result<Self::Ids, ComputeError>;
 
-    /// Rows and columns of `matrix`.
+    /// Shape of `matrix`.
     fn shape(&self, matrix: &Self::Matrix) -> Shape;
 
-    /// How the elements of `matrix` are stored.
+    /// Storage type of `matrix`.
     fn dtype(&self, matrix: &Self::Matrix) -> Dtype;
 
-    /// Rows and columns of `sparse`.
+    /// Shape of `sparse`.
     fn sparse_shape(&self, sparse: &Self::Sparse) -> Shape;
 
-    /// Stored entries of `sparse`.
+    /// Number of stored entries of `sparse`.
     fn nnz(&self, sparse: &Self::Sparse) -> usize;
 
-    /// `out = epilogue(op(A)·op(B))`, where `A` is first masked by `dropout` if there is one.
+    /// Dense product with a fused epilogue: `out = epilogue(op(A)·op(B))`. `op(A)` is `n × k`, `op(B)` is `k × d`,
+    /// `out` is `n × d`, and the bias is `1 × d`. With `dropout`, the stored `A` is masked before the product.
     ///
-    /// Of the four combinations `NN`, `NT` and `TN` are offered; `TT` is refused.
+    /// Operands may be `NN`, `NT` or `TN`; `TT` is refused.
     ///
     /// # Errors
     /// On shapes that do not fit, and for `TT`.
@@ -617,8 +623,9 @@ pub trait Backend: Send + Sync + 'static {
         out: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// `out = epilogue(X·W + Y·V)` for pairs `(X, W)` and `(Y, V)`: the product of a concatenation `[X ‖ Y]`, which is
-    /// not stored.
+    /// Sum of two dense products with a fused epilogue: `out = epilogue(X·W + Y·V)`, for the pairs `(X, W)` and `(Y,
+    /// V)`. `X` is `n × k`, `W` is `k × d`, `Y` is `n × l`, `V` is `l × d`, and `out` is `n × d`. It equals the
+    /// product of the concatenation `[X ‖ Y]`, which is not stored.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -635,10 +642,13 @@ pub trait Backend: Send + Sync + 'static {
         self.gemm((second.0, no), None, (second.1, no), Epilogue { accumulate: true, ..epilogue }, out)
     }
 
-    /// `out = epilogue(op(L·A·R)·X)`; of an `X` stored as bf16, `R·X` may be rounded to bf16 again; a backend may offer
-    /// to do so with `f32`, see [`Cpu::gathering`](crate::Cpu::gathering). `weights` (`nnz × 1`, in the order of the
-    /// untransposed entries) stand in for the values of `A` if given. With several heads, `nnz × heads`, each weighs
-    /// its own columns, interleaved as in [`Attention`].
+    /// Sparse product with a fused epilogue: `out = epilogue(op(L·A·R)·X)`. `op(A)` is `n × k`, `X` is `k × d`, `out`
+    /// is `n × d`, and the bias is `1 × d`. `weights` (`nnz × heads`, in the order of the untransposed entries)
+    /// replace the values of `A` if given. With several heads, each weight multiplies the columns of its head,
+    /// interleaved as in [`Attention`].
+    ///
+    /// For an `X` stored as bf16, a backend may round `R·X` to bf16 again. A backend may offer the same for `f32`,
+    /// see [`Cpu::gathering`](crate::Cpu::gathering).
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -651,9 +661,10 @@ pub trait Backend: Send + Sync + 'static {
         out: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// [`spmm`](Self::spmm) into some columns of a result: as many as `X` has, from the one that comes with `out` on;
-    /// the others stay as they are. Bias and mask are those of the whole result, which several products make, one
-    /// beside the other. Columns begin and end at multiples of [`COLUMNS`](crate::checks::COLUMNS), or with the result.
+    /// As [`spmm`](Self::spmm), but into consecutive columns of `out`, from the given first column on; the other
+    /// columns stay. `X` is `k × w` and `out` is `n × d` with `w ≤ d`. Bias (`1 × d`) and dropout are those of the
+    /// whole result. The columns begin and end at multiples of [`COLUMNS`](crate::checks::COLUMNS), or with the
+    /// result.
     ///
     /// # Errors
     /// On shapes or columns that do not fit.
@@ -665,7 +676,8 @@ pub trait Backend: Send + Sync + 'static {
         out: (&mut Self::Matrix, usize),
     ) -> Result<(), ComputeError>;
 
-    /// `X = op(L·A·R)·X` for a square `A`, in place where the device can: for operands too large to hold twice.
+    /// Sparse product in place: `X = op(L·A·R)·X`, with `A` `n × n` and `X` `n × d`. A device that can do so needs no
+    /// second copy of a large `X`; the default allocates one.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -676,8 +688,8 @@ pub trait Backend: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Takes a gradient back through an epilogue: `grad ⊙= slope(y)` in place, where `y` is the epilogue's result, and,
-    /// if wanted, `bias_grad = column sums of grad` (overwritten, one row).
+    /// Backward pass of an epilogue, in place: `grad ⊙= slope(y)`, where `y` is the result of the epilogue. `y` and
+    /// `grad` are `n × d`. `bias_grad` (`1 × d`), if given, is overwritten with the column sums of the new `grad`.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -689,9 +701,10 @@ pub trait Backend: Send + Sync + 'static {
         bias_grad: Option<&mut Self::Matrix>,
     ) -> Result<(), ComputeError>;
 
-    /// `G = (op(A)·op(B)) ⊙ slope(Y)`, `out = diag(factors)·G`, and, if wanted, `bias_grad = column sums of G`: the
-    /// gradient of some columns `Y` of `y` as a dense product, taken back through the epilogue whose result `y` is.
-    /// Columns begin and end as those of [`spmm_columns`](Self::spmm_columns). Both results are overwritten.
+    /// Dense product followed by the backward pass of an epilogue: `G = (op(A)·op(B)) ⊙ slope(Y)` and `out =
+    /// diag(factors)·G`. `op(A)` is `n × k`, `op(B)` is `k × w`, `out` is `n × w`, and `factors` is `n × 1`. `Y` is
+    /// the `w` columns of `y` (`n × d`) from `first` on, bounded as in [`spmm_columns`](Self::spmm_columns).
+    /// `bias_grad` (`1 × w`), if given, is overwritten with the column sums of `G`.
     ///
     /// # Errors
     /// On shapes, columns or storage that do not fit.
@@ -717,7 +730,8 @@ pub trait Backend: Send + Sync + 'static {
         factors.map_or(Ok(()), |factors| self.scale_rows_in_place(factors, out))
     }
 
-    /// `out = diag(factors)·op(A)·op(B)`, with a factor of `f32` for each row.
+    /// Dense product with scaled rows: `out = diag(factors)·op(A)·op(B)`. `op(A)` is `n × k`, `op(B)` is `k × d`,
+    /// `out` is `n × d`, and `factors` is `n × 1` of `f32`.
     ///
     /// # Errors
     /// On shapes or storage that do not fit.
@@ -733,52 +747,54 @@ pub trait Backend: Send + Sync + 'static {
         self.scale_rows_in_place(factors, out)
     }
 
-    /// `out = mask ⊙ x`; with a gradient for `x` it is its own backward.
+    /// Dropout: `out = mask ⊙ x`, both `n × d`. Applied to the gradient instead of `x`, it is its own backward pass.
     ///
     /// # Errors
     /// On shapes that do not fit.
     fn dropout(&self, x: &Self::Matrix, dropout: Dropout, out: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// `x ⊙= mask`, in place.
+    /// Dropout in place: `x ⊙= mask`, with `x` `n × d`.
     ///
     /// # Errors
     /// When the device fails.
     fn dropout_in_place(&self, dropout: Dropout, x: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// `out = x`, rounded to the storage of `out`.
+    /// Conversion: `out = x`, rounded to the storage type of `out`. Both are `n × d`.
     ///
     /// # Errors
     /// On shapes that do not fit.
     fn convert(&self, x: &Self::Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// `out += factor · x`; where `x` has fewer rows, to the first rows of `out`.
+    /// Scaled addition: `out += factor · x`. `out` is `n × d` and `x` is `m × d` with `m ≤ n`; if `m < n`, only the
+    /// first `m` rows of `out` change.
     ///
     /// # Errors
     /// On shapes that do not fit.
     fn add_scaled(&self, factor: f32, x: &Self::Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// Row `i` of `out` becomes row `ids[i]` of `x`.
+    /// Gathers rows: row `i` of `out` (`ids.len() × d`) becomes row `ids[i]` of `x` (`n × d`).
     ///
     /// # Errors
     /// On shapes that do not fit, or an id out of range.
     fn gather_rows(&self, x: &Self::Matrix, ids: &Self::Ids, out: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// Row `ids[i]` of `out` grows by row `i` of `x`, in the order of the ids: the backward of
-    /// [`gather_rows`](Self::gather_rows).
+    /// Adds row `i` of `x` (`ids.len() × d`) to row `ids[i]` of `out` (`n × d`), in the order of the ids. This is the
+    /// backward pass of [`gather_rows`](Self::gather_rows).
     ///
     /// # Errors
     /// On shapes that do not fit, or an id out of range.
     fn scatter_add_rows(&self, x: &Self::Matrix, ids: &Self::Ids, out: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// `out` (one row) becomes the sums of the columns of `x`.
+    /// Column sums: `out` (`1 × d`) becomes the sum of the rows of `x` (`n × d`).
     ///
     /// # Errors
     /// On shapes that do not fit.
     fn column_sums(&self, x: &Self::Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// Mean softmax cross-entropy over `rows` against `classes` (one per row of `logits`), into `loss` (`1 × 1`).
-    /// `grad`, if wanted, is overwritten with its gradient with respect to the logits: zero outside `rows`. A row named
-    /// twice counts twice. Classes outside `rows` are not looked at: unlabelled nodes have none.
+    /// Mean softmax cross-entropy over `rows` of `logits` (`n × c`), into `loss` (`1 × 1`). `classes` has `n` class
+    /// ids, one per row of `logits`. `grad` (`n × c`), if given, is overwritten with the gradient with respect to the
+    /// logits, zero outside `rows`. A row listed twice counts twice. Classes outside `rows` are not read, so
+    /// unlabelled nodes may have any.
     ///
     /// # Errors
     /// On shapes that do not fit, an empty `rows`, a row out of range, or a class of a row that is not a column.
@@ -791,8 +807,9 @@ pub trait Backend: Send + Sync + 'static {
         loss: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// Mean binary cross-entropy of sigmoids over all columns of `rows` against `targets` (0 or 1, shaped like the
-    /// logits), into `loss` (`1 × 1`); `grad` as in [`softmax_cross_entropy`](Self::softmax_cross_entropy).
+    /// Mean binary cross-entropy of sigmoids over all columns of `rows` of `logits` (`n × c`), into `loss` (`1 × 1`).
+    /// `targets` (`n × c`) holds 0 or 1. `grad` (`n × c`) is as in
+    /// [`softmax_cross_entropy`](Self::softmax_cross_entropy).
     ///
     /// # Errors
     /// On shapes that do not fit, an empty `rows`, or a row out of range.
@@ -805,35 +822,37 @@ pub trait Backend: Send + Sync + 'static {
         loss: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// The column of the largest element of each row (the first of equals), on the host.
+    /// Index of the largest element in each row of `x` (`n × d`), the first one of equals. Returns `n` indices on the
+    /// host.
     ///
     /// # Errors
     /// When the device fails, or there are no columns.
     fn argmax_rows(&self, x: &Self::Matrix) -> Result<Vec<u32>, ComputeError>;
 
-    /// How many of `rows` have their largest element (the first of equals) in the column that `classes` names for them.
-    /// A row that is named twice counts twice; a class that is no column is never right.
+    /// Number of `rows` whose largest element (the first one of equals) lies in the column of their class. `x` is `n
+    /// × d`, and `classes` has `n` class ids. A row listed twice counts twice. A class of `d` or more never counts as
+    /// correct.
     ///
     /// # Errors
     /// When the device fails, there are no columns, no class for each row of `x`, or a row is out of range.
     fn count_correct(&self, x: &Self::Matrix, classes: &Self::Ids, rows: &Self::Ids) -> Result<u64, ComputeError>;
 
-    /// One step of Adam on parameters: all of a model together, because many are small.
+    /// One step of Adam on all parameters of a model. One call for all helps because many parameters are small.
     ///
     /// # Errors
     /// On shapes that do not fit, other storage than `f32`, or step 0.
     fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, Self::Matrix>]) -> Result<(), ComputeError>;
 
-    /// One step of stochastic gradient descent, likewise: `v = momentum·v + grad + weight_decay·param`, `param -=
-    /// lr·v`.
+    /// One step of stochastic gradient descent on all parameters of a model: `v = momentum·v + grad +
+    /// weight_decay·param`, then `param -= lr·v`.
     ///
     /// # Errors
     /// On shapes that do not fit, or other storage than `f32`.
     fn sgd(&self, lr: f32, momentum: f32, updates: &mut [SgdUpdate<'_, Self::Matrix>]) -> Result<(), ComputeError>;
 
-    /// `out[e, h] = l[i] · r[j] · Σ_k x[i, c]·y[j, c]` with `c = k · heads + h`, for each entry `e = (i, j)` of
-    /// `L·A·R`: the product of `X` and `Yᵀ` sampled at the entries; values of `A` play no part. `x` is `n × (heads·d)`,
-    /// `y` is `m × (heads·d)`, and `out` is `nnz × heads`. It is the gradient of a sparse product's weights.
+    /// Sampled dense-dense product: `out[e, h] = l[i] · r[j] · Σ_k x[i, c]·y[j, c]` with `c = k · heads + h`, for
+    /// each entry `e = (i, j)` of `L·A·R` (`n × m`). `x` is `n × (heads·d)`, `y` is `m × (heads·d)`, and `out` is
+    /// `nnz × heads`. The values of `A` are ignored. The result is the gradient of the weights of a sparse product.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -845,15 +864,16 @@ pub trait Backend: Send + Sync + 'static {
         out: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// Softmax over the entries of each row of the pattern of `a`, for each column of `scores` (`nnz × heads`), in
-    /// place.
+    /// Softmax in place over the entries of each row of the pattern of `a`, for each column of `scores` (`nnz ×
+    /// heads`).
     ///
     /// # Errors
     /// On shapes that do not fit.
     fn segment_softmax(&self, a: &Self::Sparse, scores: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// Takes a gradient back through [`segment_softmax`](Self::segment_softmax), whose result is `shares`, in place:
-    /// `grad = shares ⊙ (grad - Σ shares ⊙ grad)`, the sum over each row's entries.
+    /// Backward pass of [`segment_softmax`](Self::segment_softmax), in place: `grad = shares ⊙ (grad - Σ shares ⊙
+    /// grad)`, with the sum over the entries of each row. `shares` is the result of the softmax; it and `grad` are
+    /// `nnz × heads`.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -864,14 +884,16 @@ pub trait Backend: Send + Sync + 'static {
         grad: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// `out[r, h] = Σ_k x[r, c]·vector[c]` with `c = k · heads + h`, where `out` has `heads` columns.
+    /// Dot products of rows with a vector, per head: `out[r, h] = Σ_k x[r, c]·vector[c]` with `c = k · heads + h`.
+    /// `x` is `n × (heads·d)`, `vector` is `1 × (heads·d)`, and `out` is `n × heads`.
     ///
     /// # Errors
     /// On shapes that do not fit.
     fn head_dots(&self, x: &Self::Matrix, vector: &Self::Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// Takes a gradient back through [`head_dots`](Self::head_dots): `x_grad[r, c] += grad[r, h]·vector[c]`, and
-    /// `vector_grad` is overwritten.
+    /// Backward pass of [`head_dots`](Self::head_dots), with `grad` `n × heads`: `x_grad[r, c] += grad[r,
+    /// h]·vector[c]`, if `x_grad` (shaped like `x`) is given. `vector_grad` (shaped like `vector`) is overwritten
+    /// with `Σ_r grad[r, h]·x[r, c]`.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -884,8 +906,9 @@ pub trait Backend: Send + Sync + 'static {
         vector_grad: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// Attention over a pattern. `log_sums` (`n × heads`) receives the logarithm of the softmax's denominator, all that
-    /// the backward pass needs: shares are computed again, and nothing of `nnz` elements is stored.
+    /// Attention over a pattern (`n × m`), into `out` (`n × width`). `log_sums` (`n × heads`) receives the logarithm
+    /// of the softmax's denominator. The backward pass recomputes the coefficients from it, so that no array of `nnz`
+    /// elements is stored.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -896,7 +919,8 @@ pub trait Backend: Send + Sync + 'static {
         log_sums: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// Gradients of [`attention`](Self::attention), whose results are `out` and `log_sums`.
+    /// Backward pass of [`attention`](Self::attention), given its results `out` (`n × width`) and `log_sums` (`n ×
+    /// heads`). `grad` (`n × width`) is the gradient of `out`.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -908,9 +932,9 @@ pub trait Backend: Send + Sync + 'static {
         grads: AttentionGrads<'_, Self::Matrix>,
     ) -> Result<(), ComputeError>;
 
-    /// Layer normalisation (Ba et al., 2016): `out = (x - mean) · rstd · gain + bias` along each row, with `rstd = 1 /
-    /// √(variance + eps)`; `gain` and `bias` are one row. Row `i` of `moments` (two columns) receives the mean and
-    /// `rstd` of row `i`.
+    /// Layer normalisation (Ba et al., 2016): `out = (x - mean) · rstd · gain + bias` along each row, with `rstd = 1
+    /// / √(variance + eps)`. `x` and `out` are `n × d`; `gain` and `bias` are `1 × d`. Row `i` of `moments` (`n × 2`)
+    /// receives the mean and `rstd` of row `i`.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -923,8 +947,8 @@ pub trait Backend: Send + Sync + 'static {
         moments: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// Takes a gradient back through [`normalize_rows`](Self::normalize_rows): `grad` becomes that of `x` in place; the
-    /// gradients of gain and bias are overwritten.
+    /// Backward pass of [`normalize_rows`](Self::normalize_rows). In place, `grad` (`n × d`) becomes the gradient of
+    /// `x`. `grads` (`1 × d` each) are overwritten with the gradients of gain and bias.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -937,7 +961,8 @@ pub trait Backend: Send + Sync + 'static {
         grads: (&mut Self::Matrix, &mut Self::Matrix),
     ) -> Result<(), ComputeError>;
 
-    /// `out` (one row) becomes the sums over rows of `(x - means)²`, column by column; `means` is one row.
+    /// Column sums of squared deviations: `out` (`1 × d`) becomes the sum of `(x - means)²` over the rows of `x` (`n
+    /// × d`). `means` is `1 × d`.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -948,8 +973,8 @@ pub trait Backend: Send + Sync + 'static {
         out: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// Batch normalisation (Ioffe and Szegedy, ICML 2015) by moments that are at hand: `out = x̂ · gain + bias`; `gain`
-    /// and `bias` are one row.
+    /// Batch normalisation (Ioffe and Szegedy, ICML 2015) by given moments: `out = x̂ · gain + bias`. `x` and `out`
+    /// are `n × d`; `gain` and `bias` are `1 × d`.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -961,8 +986,8 @@ pub trait Backend: Send + Sync + 'static {
         out: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// `out` (one row) becomes the sums over rows of `grad · x̂`, column by column: the gradient of the gain of
-    /// [`normalize_columns`](Self::normalize_columns), given that of its result.
+    /// Gradient of the gain of [`normalize_columns`](Self::normalize_columns): `out` (`1 × d`) becomes the sum of
+    /// `grad · x̂` over rows. `x` and `grad`, the gradient of the result, are `n × d`.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -974,9 +999,10 @@ pub trait Backend: Send + Sync + 'static {
         out: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// Takes a gradient back through [`normalize_columns`](Self::normalize_columns) and the moments themselves: `grad`
-    /// becomes `gain / √(variance + eps) · (grad - mean of grad - x̂ · mean of grad · x̂)` in place. The two means (one
-    /// row each) are over all rows that the moments are of.
+    /// Backward pass of [`normalize_columns`](Self::normalize_columns), including its moments, in place: `grad`
+    /// becomes `gain / √(variance + eps) · (grad - mean of grad - x̂ · mean of grad · x̂)`. `x` and `grad` are `n ×
+    /// d`, and `gain` is `1 × d`. `means` are the two means of the formula (`1 × d` each), over the same rows as the
+    /// moments.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -989,7 +1015,8 @@ pub trait Backend: Send + Sync + 'static {
         grad: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// The block of `out` with `shape` and its first element at row and column `to` becomes that of `x` at `from`.
+    /// Copies a block of `shape` from `x` to `out`. `from` and `to` are the row and column of its first element in
+    /// `x` and `out`.
     ///
     /// # Errors
     /// When a block does not lie inside its matrix.
@@ -1002,7 +1029,7 @@ pub trait Backend: Send + Sync + 'static {
         to: (usize, usize),
     ) -> Result<(), ComputeError>;
 
-    /// `x = activation(x + bias)`, in place; `bias` is one row.
+    /// Bias and activation in place: `x = activation(x + bias)`, with `x` `n × d` and `bias` `1 × d`.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -1019,15 +1046,14 @@ pub trait Backend: Send + Sync + 'static {
     /// When the device fails.
     fn set_zero(&self, out: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// `out = factor · x`.
+    /// Scaled copy: `out = factor · x`, both `n × d`.
     ///
     /// # Errors
     /// On shapes that do not fit.
     fn scale(&self, factor: f32, x: &Self::Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// `out = diag(factors)·X`: row `i` times the `i`-th of `factors`, a column of `f32`. `X` is as many columns of `x` as
-    /// `out` has, from the one that comes with it on; they begin and end as those of
-    /// [`spmm_columns`](Self::spmm_columns).
+    /// Scales rows: `out = diag(factors)·X`, with `factors` `n × 1` of `f32` and `out` `n × w`. `X` is the `w`
+    /// columns of `x` (`n × d`) from the given first column on, bounded as in [`spmm_columns`](Self::spmm_columns).
     ///
     /// # Errors
     /// On shapes, columns or storage that do not fit.
@@ -1038,16 +1064,16 @@ pub trait Backend: Send + Sync + 'static {
         out: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// `X = diag(factors)·X`, in place.
+    /// Scales rows in place: `X = diag(factors)·X`, with `factors` `n × 1` of `f32` and `X` `n × d`.
     ///
     /// # Errors
     /// On shapes or storage that do not fit.
     fn scale_rows_in_place(&self, factors: &Self::Matrix, x: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// Mean Bayesian personalised ranking loss (Rendle et al., UAI 2009, section 4) of `b` triples, into `loss`
-    /// (`1 × 1`): `mean log(1 + exp(⟨u, n⟩ - ⟨u, p⟩))`, where row `t` of `triples` (`3b × d`) is the user `u` of triple
-    /// `t`, row `b + t` the item `p` that the user met and row `2b + t` the item `n` to be ranked below it. `grad`, if
-    /// wanted, is overwritten with the gradient with respect to `triples`.
+    /// Mean Bayesian personalised ranking loss (Rendle et al., UAI 2009, section 4) of `b` triples, into `loss` (`1 ×
+    /// 1`): `mean log(1 + exp(⟨u, n⟩ - ⟨u, p⟩))`. Of `triples` (`3b × d`), row `t` is the user `u` of triple `t`, row
+    /// `b + t` its positive item `p`, and row `2b + t` its negative item `n`. `grad` (`3b × d`), if given, is
+    /// overwritten with the gradient with respect to `triples`.
     ///
     /// # Errors
     /// On shapes that do not fit, no triples, or a number of rows that is no multiple of three.
@@ -1058,7 +1084,8 @@ pub trait Backend: Send + Sync + 'static {
         loss: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// `loss += weight/2 · Σ x²` (`1 × 1`), and `grad = weight · x` if wanted: a penalty on large elements.
+    /// L2 penalty: `loss += weight/2 · Σ x²`, with `loss` `1 × 1` and `x` `n × d`. `grad` (`n × d`), if given, is
+    /// overwritten with `weight · x`.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -1070,24 +1097,25 @@ pub trait Backend: Send + Sync + 'static {
         loss: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// The columns of the `k` largest elements of each row, largest first and the first of equals first, on the host:
-    /// `k` numbers a row. Columns that the same row of `excluded` (shaped like `x`) lists are passed over, and so are
-    /// NaN and -∞; where fewer than `k` are left, [`NO_COLUMN`] fills up.
+    /// Column indices of the `k` largest elements in each row of `x` (`n × d`), largest first and the first one of
+    /// equals first. Returns `n · k` indices on the host, row by row. Columns listed in the same row of `excluded`
+    /// (`n × d`) are skipped, as are NaN and -∞. Rows with fewer than `k` remaining columns are padded with
+    /// [`NO_COLUMN`].
     ///
     /// # Errors
     /// On shapes that do not fit, or when the device fails.
     fn top_k_rows(&self, x: &Self::Matrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError>;
 
-    /// A list of `len` zeros, for an operation to write to.
+    /// Allocates a list of `len` zeros, for an operation to overwrite.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
     fn zero_ids(&self, len: usize) -> Result<Self::Ids, ComputeError>;
 
-    /// Element `c` of row `i` of `out` becomes the largest element `c` of the rows of `x` that row `i` of `a` names,
-    /// and, if wanted, number `i·cols + c` of `winners` the first row that holds it. Rows of `a` without entries give
-    /// zeros, and winners without meaning. A NaN is larger than any number. Only the pattern of `a` counts, not its
-    /// values or scales.
+    /// Maximum over neighbors: `out[i, c]` becomes the maximum of `x[j, c]` over the entries `(i, j)` of `a`. `a` is
+    /// `n × m`, `x` is `m × d`, and `out` is `n × d`. If given, `winners` (`n · d` ids) receives in `winners[i·d +
+    /// c]` the first row of `x` that holds the maximum. Rows of `a` without entries give zeros and unspecified
+    /// winners. A NaN exceeds every number. The values and scales of `a` are ignored.
     ///
     /// # Errors
     /// On shapes that do not fit, or when there is not one winner for each element of `out`.
@@ -1099,8 +1127,8 @@ pub trait Backend: Send + Sync + 'static {
         winners: Option<&mut Self::Ids>,
     ) -> Result<(), ComputeError>;
 
-    /// The backward of [`segment_max`](Self::segment_max): `x_grad` becomes the gradient of `x`, of which each element
-    /// of `grad` goes to its winner.
+    /// Backward pass of [`segment_max`](Self::segment_max). `x_grad` (`m × d`) is overwritten: each element of `grad`
+    /// (`n × d`) is added to the row of `x_grad` that `winners` (`n · d` ids) names.
     ///
     /// # Errors
     /// As [`segment_max`](Self::segment_max).
@@ -1112,14 +1140,14 @@ pub trait Backend: Send + Sync + 'static {
         x_grad: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// Row `i` of `out` becomes the last state of an LSTM that reads the rows of `inputs` which row `i` of `a` names,
-    /// one after the other: as they are stored, or in an order drawn below the key and the row, if there is a key. Rows
-    /// of `a` without entries give zeros. Only the pattern of `a` counts, not its values or scales.
+    /// LSTM over neighbors: row `i` of `out` becomes the last state of an LSTM that reads the rows `j` of `inputs`
+    /// for the entries `(i, j)` of `a`. The order is that of storage or, with a key, a random order drawn from the
+    /// key and the row. Rows of `a` without entries give zeros. The values and scales of `a` are ignored.
     ///
-    /// With states of `h` columns, `inputs` (`n × 4h`) holds what the inputs add to the gates, biases and all, and
-    /// `weight` (`h × 4h`) takes a state to what it adds to the next gates: input, forget, cell, output, in this order.
-    /// State and memory start at zero (Hochreiter and Schmidhuber, Neural Computation 1997, with the forget gate of
-    /// Gers et al., 2000).
+    /// `a` is `n × m`, `inputs` is `m × 4h`, `weight` is `h × 4h`, and `out` is `n × h`. `inputs` holds the
+    /// contributions of the inputs to the gates, biases included. `weight` maps a state to its contribution to the
+    /// next gates. The gates lie in the order input, forget, cell, output. State and memory start at zero (Hochreiter
+    /// and Schmidhuber, Neural Computation 1997, with the forget gate of Gers et al., 2000).
     ///
     /// # Errors
     /// On shapes that do not fit, or states without columns.
@@ -1131,9 +1159,9 @@ pub trait Backend: Send + Sync + 'static {
         out: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// The backward of [`segment_lstm`](Self::segment_lstm): `inputs_grad` and `weight_grad` are overwritten with the
-    /// gradients of `inputs` and `weight`, given that of the result. Steps are computed again, so that forward keeps
-    /// none.
+    /// Backward pass of [`segment_lstm`](Self::segment_lstm). `inputs_grad` (`m × 4h`) and `weight_grad` (`h × 4h`)
+    /// are overwritten with the gradients of `inputs` and `weight`, given `grad` (`n × h`), the gradient of the
+    /// result. The steps are recomputed, so that the forward pass stores none.
     ///
     /// # Errors
     /// As [`segment_lstm`](Self::segment_lstm).

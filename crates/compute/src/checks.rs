@@ -1,7 +1,7 @@
-//! Which operands an operation takes: pure functions of shapes, shared by every backend.
+//! Checks of the operands of each operation: pure functions of shapes, shared by all backends.
 //!
-//! A backend calls the function of an operation before it writes anything, so that all of them refuse the same calls
-//! with the same words.
+//! A backend calls the check of an operation before it writes anything. All backends thus refuse the same calls with
+//! the same messages.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ type Checked = Result<(), ComputeError>;
 /// Shape and storage of an operand.
 pub type Kind = (Shape, Dtype);
 
-/// How many ids a list has and where they end: what can be checked without reading the list again.
+/// Length and upper bound of a list of ids, for checks that need not read the list again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdRange {
     /// Number of ids.
@@ -22,7 +22,7 @@ pub struct IdRange {
 }
 
 impl IdRange {
-    /// The range of `ids`.
+    /// Length and upper bound of `ids`.
     #[must_use]
     pub fn of(ids: &[u32]) -> Self {
         Self { len: ids.len(), end: ids.iter().max().map_or(0, |&id| u64::from(id) + 1) }
@@ -39,12 +39,12 @@ impl IdRange {
     }
 }
 
-/// `found` is `expected`.
+/// Checks that `found` equals `expected`.
 fn expect(operation: &'static str, operand: &'static str, found: Shape, expected: Shape) -> Checked {
     if found == expected { Ok(()) } else { Err(ComputeError::shape(operation, operand, found, expected)) }
 }
 
-/// The shape of `op(x)`.
+/// Shape of `op(x)`, where `x` has `shape`.
 #[must_use]
 pub fn read(shape: Shape, transpose: Transpose) -> Shape {
     match transpose {
@@ -53,10 +53,11 @@ pub fn read(shape: Shape, transpose: Transpose) -> Shape {
     }
 }
 
-/// What an epilogue stores tells the way back: a mask follows ReLU.
+/// Checks that an epilogue applies dropout only after ReLU. The backward pass needs this, since it sees the result
+/// alone.
 ///
 /// # Errors
-/// When it follows something else.
+/// When dropout follows another activation.
 pub fn mask<M>(operation: &'static str, epilogue: &Epilogue<'_, M>) -> Checked {
     if epilogue.dropout.is_some() && epilogue.activation != Activation::Relu {
         let what =
@@ -66,12 +67,12 @@ pub fn mask<M>(operation: &'static str, epilogue: &Epilogue<'_, M>) -> Checked {
     Ok(())
 }
 
-/// The epilogue's bias is one row as wide as `out`.
+/// Checks that the bias of an epilogue is `1 × out.cols`.
 fn bias(operation: &'static str, bias: Option<Shape>, out: Shape) -> Checked {
     bias.map_or(Ok(()), |bias| expect(operation, "bias", bias, Shape::new(1, out.cols)))
 }
 
-/// `out = epilogue(op(A)·op(B))`.
+/// Checks `out = epilogue(op(A)·op(B))`.
 ///
 /// # Errors
 /// When inner dimensions differ, `out` or `bias_shape` does not fit, or both operands are transposed.
@@ -88,7 +89,7 @@ pub fn gemm(a: (Shape, Transpose), b: (Shape, Transpose), bias_shape: Option<Sha
     bias("gemm", bias_shape, out)
 }
 
-/// `out = epilogue(op(L·A·R)·X)`, where `A` has `nnz` entries.
+/// Checks `out = epilogue(op(L·A·R)·X)`, where `A` has `nnz` entries.
 ///
 /// # Errors
 /// When `weights` is not `nnz × heads` for a number of heads that divides the width of `x`, or `x`, `out` or
@@ -111,10 +112,10 @@ pub fn spmm(
     bias("spmm", bias_shape, out)
 }
 
-/// `out[:, first..] = epilogue(op(L·A·R)·X)`, for as many columns as `x` has.
+/// Checks `out[:, first..first + w] = epilogue(op(L·A·R)·X)`, where `X` has `w` columns.
 ///
 /// # Errors
-/// As [`spmm`], and for columns that are none of [`columns`].
+/// As [`spmm`], and when the columns do not begin and end as [`COLUMNS`] requires.
 pub fn spmm_columns(
     a: (Shape, Transpose),
     x: Shape,
@@ -129,11 +130,11 @@ pub fn spmm_columns(
     bias(OPERATION, bias_shape, out)
 }
 
-/// Columns of a matrix that operations take by themselves begin and end at multiples of so many, where rows begin on
-/// every device, or with the matrix.
+/// Alignment of column ranges. An operation on some columns of a matrix begins and ends at multiples of this number,
+/// or with the matrix. Rows are aligned to it on every device.
 pub const COLUMNS: usize = 8;
 
-/// Some of so many columns, which begin and end at multiples of [`COLUMNS`] or with the matrix.
+/// Checks that the columns `some` of `cols` begin and end at multiples of [`COLUMNS`] or with the matrix.
 fn columns(operation: &'static str, some: Range<usize>, cols: usize) -> Checked {
     let ends_well = some.end == cols || (some.end < cols && some.end.is_multiple_of(COLUMNS));
     if some.start.is_multiple_of(COLUMNS) && ends_well {
@@ -146,7 +147,7 @@ fn columns(operation: &'static str, some: Range<usize>, cols: usize) -> Checked 
     Err(ComputeError::argument(operation, what))
 }
 
-/// Columns are shared out evenly among heads.
+/// Checks that `n_heads` is positive and divides `width`.
 fn heads(operation: &'static str, n_heads: usize, width: usize) -> Checked {
     if n_heads == 0 || !width.is_multiple_of(n_heads) {
         let what = format!("{width} columns cannot be shared evenly among {n_heads} heads");
@@ -155,7 +156,7 @@ fn heads(operation: &'static str, n_heads: usize, width: usize) -> Checked {
     Ok(())
 }
 
-/// `out[e, h] = Σ_k x[i, c]·y[j, c]` for the `nnz` entries of a pattern of shape `a`.
+/// Checks `out[e, h] = Σ_k x[i, c]·y[j, c]` for the `nnz` entries of a pattern of shape `a`.
 ///
 /// # Errors
 /// When a shape does not fit, or heads do not divide the width.
@@ -166,7 +167,7 @@ pub fn sddmm(a: Shape, nnz: usize, x: Shape, y: Shape, out: Shape) -> Checked {
     heads("sddmm", out.cols, x.cols)
 }
 
-/// A softmax over `scores`, one row for each of the `nnz` entries, and its backward.
+/// Checks a softmax over `scores` (`nnz × heads`), or its backward pass with `grad`.
 ///
 /// # Errors
 /// When `scores` has another number of rows, or `grad` another shape.
@@ -175,7 +176,7 @@ pub fn segment_softmax(nnz: usize, scores: Shape, grad: Option<Shape>) -> Checke
     grad.map_or(Ok(()), |grad| expect("segment_softmax", "grad", grad, scores))
 }
 
-/// `out[r, h] = Σ_k x[r, c]·vector[c]`.
+/// Checks `out[r, h] = Σ_k x[r, c]·vector[c]`.
 ///
 /// # Errors
 /// When a shape does not fit, or heads do not divide the width.
@@ -185,7 +186,7 @@ pub fn head_dots(x: Shape, vector: Shape, out: Shape) -> Checked {
     heads("head_dots", out.cols, x.cols)
 }
 
-/// The backward of [`head_dots`]; `x_grad` is shaped like `x`.
+/// Checks the backward pass of [`head_dots`]; `x_grad` is shaped like `x`.
 ///
 /// # Errors
 /// When a shape does not fit.
@@ -195,14 +196,14 @@ pub fn head_dots_backward(x: Shape, vector: Shape, grad: Shape, x_grad: Option<S
     x_grad.map_or(Ok(()), |x_grad| expect("head_dots", "x_grad", x_grad, x))
 }
 
-/// The shapes of the operands of an attention over a pattern of shape `graph`.
+/// Shapes of the operands of an attention over a pattern of shape `graph`.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionShapes {
-    /// Of the pattern.
+    /// Shape of the pattern (`n × m`).
     pub graph: Shape,
     /// Number of heads.
     pub heads: usize,
-    /// Of the operands, as their names say.
+    /// Shape of [`Attention::destination`](crate::Attention::destination).
     pub destination: Shape,
     /// See `destination`.
     pub source: Shape,
@@ -212,7 +213,7 @@ pub struct AttentionShapes {
     pub values: Shape,
 }
 
-/// Attention with its results.
+/// Checks an attention and its results.
 ///
 /// # Errors
 /// When a shape does not fit, or heads do not divide the width.
@@ -230,11 +231,11 @@ pub fn attention(shapes: &AttentionShapes, out: Shape, log_sums: Shape) -> Check
     expect("attention", "log_sums", log_sums, Shape::new(graph.rows, n_heads))
 }
 
-/// The backward of [`attention`]: gradients shaped like their operands, in the order destination, source, vector,
-/// values.
+/// Checks the backward pass of [`attention`]. `grads` are the gradients of destination, source, vector and values, in
+/// this order, each shaped like its operand.
 ///
 /// # Errors
-/// When a shape does not fit, or the gradient of the vector is missing where there is a vector, or given where not.
+/// When a shape does not fit, or only one of the vector and its gradient is given.
 pub fn attention_backward(
     shapes: &AttentionShapes,
     (out, log_sums): (Shape, Shape),
@@ -253,24 +254,25 @@ pub fn attention_backward(
     expect("attention", "gradient of the values", grads.3, shapes.values)
 }
 
-/// What every column has one of (`rows`, each with its name) is one row as wide as `x`.
+/// Checks that each of the named `rows` is `1 × x.cols`.
 ///
 /// # Errors
-/// When one is not.
+/// When one has another shape.
 pub fn per_column(operation: &'static str, x: Shape, rows: &[(&'static str, Shape)]) -> Checked {
     rows.iter().try_for_each(|&(name, found)| expect(operation, name, found, Shape::new(1, x.cols)))
 }
 
-/// Normalisation along rows, or its way back, where the gradient stands for `out`: what each row has two of.
+/// Checks a normalisation of rows or its backward pass. In the backward pass, `out` is the shape of the gradient.
+/// `moments` is `n × 2`.
 ///
 /// # Errors
-/// When `out` is not shaped like `x`, or `moments` is not two columns with as many rows.
+/// When `out` is not shaped like `x`, or `moments` does not have two columns and the rows of `x`.
 pub fn normalize_rows(x: Shape, out: Shape, moments: Shape) -> Checked {
     expect("normalize_rows", "out", out, x)?;
     expect("normalize_rows", "moments", moments, Shape::new(x.rows, 2))
 }
 
-/// `x = activation(x + bias)`.
+/// Checks `x = activation(x + bias)`.
 ///
 /// # Errors
 /// When `bias_shape` is not one row as wide as `x`.
@@ -278,10 +280,10 @@ pub fn activate(bias_shape: Option<Shape>, x: Shape) -> Checked {
     bias("activate", bias_shape, x)
 }
 
-/// Blocks of `shape` that begin at `from` in `x` and at `to` in `out`: they lie inside.
+/// Checks that blocks of `shape` lie inside their matrices: at `from` in `x`, and at `to` in `out`.
 ///
 /// # Errors
-/// When one does not.
+/// When a block does not lie inside its matrix.
 pub fn copy_block(shape: Shape, x: Shape, from: (usize, usize), out: Shape, to: (usize, usize)) -> Checked {
     let fits = |start: usize, n: usize, end: usize| start.checked_add(n).is_some_and(|last| last <= end);
     for (name, whole, at) in [("x", x, from), ("out", out, to)] {
@@ -294,10 +296,11 @@ pub fn copy_block(shape: Shape, x: Shape, from: (usize, usize), out: Shape, to: 
     Ok(())
 }
 
-/// The scales of a sparse operand: as many as it has rows and columns; symmetric operands are square.
+/// Checks a sparse operand: scales and global ids have the lengths of its rows and columns, and a symmetric operand
+/// is square.
 ///
 /// # Errors
-/// When a scale vector has the wrong length, or a symmetric operand is not square.
+/// When a scale vector or the list of column ids has the wrong length, or a symmetric operand is not square.
 pub fn sparse(operand: &SparseOperand<'_>) -> Checked {
     let SparseOperand { csr, scales, symmetric, names } = operand;
     let column = |len| Shape::new(len, 1);
@@ -317,7 +320,7 @@ pub fn sparse(operand: &SparseOperand<'_>) -> Checked {
     Ok(())
 }
 
-/// A new matrix with elements of `element_bytes` can be addressed.
+/// Checks that a new matrix with elements of `element_bytes` can be addressed.
 ///
 /// # Errors
 /// When it has more bytes than the largest possible allocation.
@@ -330,7 +333,7 @@ pub fn allocation(shape: Shape, element_bytes: usize) -> Checked {
     }
 }
 
-/// Two operands of one shape: `write`, `dropout`, `add_scaled`, `scale`.
+/// Checks that two operands have one shape: `write`, `dropout`, `add_scaled`, `scale`.
 ///
 /// # Errors
 /// When shapes differ.
@@ -338,10 +341,12 @@ pub fn same(operation: &'static str, x: Shape, out: Shape) -> Checked {
     expect(operation, "out", out, x)
 }
 
-/// `out = diag(factors)·x[:, first..]`, for as many columns as `out` has, of factors that are stored so.
+/// Checks `out = diag(factors)·x[:, first..first + w]`, where `out` has `w` columns and `dtype` is the storage of
+/// `factors`.
 ///
 /// # Errors
-/// When `out` has other rows than `x`, columns are none of [`columns`], or `factors` are no column of `f32` as long.
+/// When the number of rows of `out` is not that of `x`, the columns do not begin and end as [`COLUMNS`] requires, or
+/// `factors` is not `x.rows × 1` of `f32`.
 pub fn scale_rows((factors, dtype): (Shape, Dtype), (x, first): (Shape, usize), out: Shape) -> Checked {
     const OPERATION: &str = "scale_rows";
     expect(OPERATION, "out", out, Shape::new(x.rows, out.cols))?;
@@ -349,10 +354,10 @@ pub fn scale_rows((factors, dtype): (Shape, Dtype), (x, first): (Shape, usize), 
     row_factors(OPERATION, (factors, dtype), x.rows)
 }
 
-/// `X = diag(factors)·X`, or a product whose rows have factors as it is stored.
+/// Checks the row factors of `X = diag(factors)·X`, or of a product with scaled rows.
 ///
 /// # Errors
-/// When `factors`, shape and storage, is not a column of `f32` with a row for each of `n_rows`.
+/// When `factors` (shape and storage) is not `n_rows × 1` of `f32`.
 pub fn row_factors(operation: &'static str, (factors, dtype): (Shape, Dtype), n_rows: usize) -> Checked {
     expect(operation, "factors", factors, Shape::new(n_rows, 1))?;
     if dtype == Dtype::F32 {
@@ -361,10 +366,11 @@ pub fn row_factors(operation: &'static str, (factors, dtype): (Shape, Dtype), n_
     Err(ComputeError::argument(operation, format!("factors are stored as {}; store them as f32", dtype.name())))
 }
 
-/// A product that goes back through an epilogue, for columns of its result `y` from `first` on.
+/// Checks a dense product with the backward pass of an epilogue, for the columns of its result `y` from `first` on.
 ///
 /// # Errors
-/// When `out` has other rows than `y`, columns do not suit, or factors, shape and storage, are not a column of `f32`.
+/// When the number of rows of `out` is not that of `y`, the columns do not begin and end as [`COLUMNS`] requires, or
+/// `factors` (shape and storage) is not `y.rows × 1` of `f32`.
 pub fn gemm_backward((y, first): (Shape, usize), factors: Option<(Shape, Dtype)>, out: Shape) -> Checked {
     const OPERATION: &str = "gemm_backward";
     expect(OPERATION, "out", out, Shape::new(y.rows, out.cols))?;
@@ -372,15 +378,15 @@ pub fn gemm_backward((y, first): (Shape, usize), factors: Option<(Shape, Dtype)>
     factors.map_or(Ok(()), |factors| row_factors(OPERATION, factors, y.rows))
 }
 
-/// `out += factor · x`, on the first rows of `out` where `x` has fewer.
+/// Checks `out += factor · x`, on the first rows of `out` if `x` has fewer.
 ///
 /// # Errors
-/// When `x` has other columns than `out`, or more rows.
+/// When `x` has another number of columns than `out`, or more rows.
 pub fn add_scaled(x: Shape, out: Shape) -> Checked {
     expect("add_scaled", "out", out, Shape::new(out.rows.max(x.rows), x.cols))
 }
 
-/// `grad ⊙= activation'(y)` and the gradient of the bias.
+/// Checks `grad ⊙= activation'(y)` and the gradient of the bias.
 ///
 /// # Errors
 /// When `grad` is not shaped like `y`, or `bias_grad` is not one row as wide.
@@ -389,7 +395,7 @@ pub fn epilogue_backward(y: Shape, grad: Shape, bias_grad: Option<Shape>) -> Che
     bias_grad.map_or(Ok(()), |bias_grad| expect("epilogue_backward", "bias_grad", bias_grad, Shape::new(1, y.cols)))
 }
 
-/// Row `i` of `out` becomes row `ids[i]` of `x`.
+/// Checks a gather: row `i` of `out` becomes row `ids[i]` of `x`.
 ///
 /// # Errors
 /// When `out` does not have a row for each id, widths differ, or an id is not a row of `x`.
@@ -398,7 +404,7 @@ pub fn gather_rows(x: Shape, ids: IdRange, out: Shape) -> Checked {
     ids.within("gather_rows", x.rows)
 }
 
-/// Row `ids[i]` of `out` grows by row `i` of `x`.
+/// Checks a scatter: row `i` of `x` is added to row `ids[i]` of `out`.
 ///
 /// # Errors
 /// When `x` does not have a row for each id, widths differ, or an id is not a row of `out`.
@@ -407,7 +413,7 @@ pub fn scatter_add_rows(x: Shape, ids: IdRange, out: Shape) -> Checked {
     ids.within("scatter_add_rows", out.rows)
 }
 
-/// `out` becomes the sums of the columns of `x`.
+/// Checks column sums of `x` into `out`.
 ///
 /// # Errors
 /// When `out` is not one row as wide as `x`.
@@ -415,7 +421,8 @@ pub fn column_sums(x: Shape, out: Shape) -> Checked {
     expect("column_sums", "out", out, Shape::new(1, x.cols))
 }
 
-/// What the two losses share: a gradient like the logits, a loss of one element, and rows that exist.
+/// Checks common to both cross-entropies: `grad` is shaped like the logits, `loss` is `1 × 1`, and `rows` is not
+/// empty and in range.
 fn loss(operation: &'static str, logits: Shape, rows: IdRange, grad: Option<Shape>, loss: Shape) -> Checked {
     if let Some(grad) = grad {
         expect(operation, "grad", grad, logits)?;
@@ -430,7 +437,7 @@ fn loss(operation: &'static str, logits: Shape, rows: IdRange, grad: Option<Shap
     rows.within(operation, logits.rows)
 }
 
-/// Softmax cross-entropy over `rows` of `logits`, as far as shapes go; see [`classes`] for what remains.
+/// Checks the shapes of a softmax cross-entropy over `rows` of `logits`; [`classes`] checks the classes themselves.
 ///
 /// # Errors
 /// When there is no class for each row of `logits`, another shape does not fit, or `rows` is empty or out of range.
@@ -445,13 +452,14 @@ pub fn softmax_cross_entropy(
     loss("softmax_cross_entropy", logits, rows, grad, out)
 }
 
-/// The class of each of `rows` is a column. Classes of other rows are not looked at: unlabelled nodes have none.
+/// Checks that the class of each of `rows` is below `n_columns`. Classes of other rows are not read, so unlabelled
+/// nodes may have any.
 ///
 /// # Errors
 /// At the first of `rows` whose class is `n_columns` or more.
 ///
 /// # Panics
-/// When one of `rows` has no class at all; [`softmax_cross_entropy`] has refused that.
+/// When one of `rows` has no class; [`softmax_cross_entropy`] refuses such rows.
 pub fn classes(classes: &[u32], rows: &[u32], n_columns: usize) -> Checked {
     match rows.iter().find(|&&row| classes[row as usize] as usize >= n_columns) {
         None => Ok(()),
@@ -465,7 +473,7 @@ pub fn classes(classes: &[u32], rows: &[u32], n_columns: usize) -> Checked {
     }
 }
 
-/// Sigmoid cross-entropy over `rows` of `logits`.
+/// Checks a sigmoid cross-entropy over `rows` of `logits`.
 ///
 /// # Errors
 /// When a shape does not fit, or `rows` is empty or out of range.
@@ -474,7 +482,7 @@ pub fn sigmoid_cross_entropy(logits: Shape, targets: Shape, rows: IdRange, grad:
     loss("sigmoid_cross_entropy", logits, rows, grad, out)
 }
 
-/// A row has a largest element.
+/// Checks that rows have a largest element: that there are columns.
 ///
 /// # Errors
 /// When there are no columns.
@@ -485,10 +493,10 @@ pub fn argmax_rows(x: Shape) -> Checked {
     Ok(())
 }
 
-/// Rows of `x` against their classes.
+/// Checks a comparison of `rows` of `x` with their classes.
 ///
 /// # Errors
-/// When there are no columns, or no class for each row, or `rows` is out of range.
+/// When there are no columns, the number of classes is not `x.rows`, or `rows` is out of range.
 pub fn count_correct(x: Shape, n_classes: usize, rows: IdRange) -> Checked {
     const OPERATION: &str = "count_correct";
     if x.cols == 0 {
@@ -498,10 +506,10 @@ pub fn count_correct(x: Shape, n_classes: usize, rows: IdRange) -> Checked {
     rows.within(OPERATION, x.rows)
 }
 
-/// One step of Adam on `param`.
+/// Checks one step of Adam on `param`.
 ///
 /// # Errors
-/// When a shape differs from that of `param`, an operand is not `f32`, or `step` is 0: the correction of the moments
+/// When a shape differs from that of `param`, an operand is not `f32`, or `step` is 0, since the bias correction
 /// would divide by zero.
 pub fn adam(step: u64, param: Kind, grad: Kind, first: Kind, second: Kind) -> Checked {
     if step == 0 {
@@ -510,7 +518,7 @@ pub fn adam(step: u64, param: Kind, grad: Kind, first: Kind, second: Kind) -> Ch
     optimizer("adam", param, &[("grad", grad), ("first moment", first), ("second moment", second)])
 }
 
-/// One step of stochastic gradient descent on `param`.
+/// Checks one step of stochastic gradient descent on `param`.
 ///
 /// # Errors
 /// When a shape differs from that of `param`, or an operand is not `f32`.
@@ -518,7 +526,8 @@ pub fn sgd(param: Kind, grad: Kind, velocity: Kind) -> Checked {
     optimizer("sgd", param, &[("grad", grad), ("velocity", velocity)])
 }
 
-/// Parameters, gradients and state are `f32`: an update is often smaller than the spacing of 16-bit numbers.
+/// Checks that parameter, gradient and state have one shape and are `f32`. An update is often smaller than the
+/// spacing of 16-bit numbers.
 fn optimizer(operation: &'static str, param: Kind, others: &[(&'static str, Kind)]) -> Checked {
     for &(operand, (shape, _)) in others {
         expect(operation, operand, shape, param.0)?;
@@ -531,7 +540,7 @@ fn optimizer(operation: &'static str, param: Kind, others: &[(&'static str, Kind
     }
 }
 
-/// The loss of `b` triples of rows, `3b × d`.
+/// Checks a ranking loss of `b` triples, `3b × d`.
 ///
 /// # Errors
 /// When there are no triples, a triple is incomplete, or `grad` or `out` does not fit.
@@ -544,7 +553,7 @@ pub fn bpr_loss(triples: Shape, grad: Option<Shape>, out: Shape) -> Checked {
     expect("bpr_loss", "loss", out, Shape::new(1, 1))
 }
 
-/// A penalty on the elements of `x`, added to a loss.
+/// Checks a penalty on the elements of `x` that is added to a loss.
 ///
 /// # Errors
 /// When `grad` is not shaped like `x`, or the loss is not one element.
@@ -553,7 +562,7 @@ pub fn l2_penalty(x: Shape, grad: Option<Shape>, out: Shape) -> Checked {
     expect("l2_penalty", "loss", out, Shape::new(1, 1))
 }
 
-/// The largest elements of the rows of `x`, without those that `excluded` lists.
+/// Checks a search for the largest elements of the rows of `x`, without those that `excluded` lists.
 ///
 /// # Errors
 /// When the two differ in shape.
@@ -561,23 +570,21 @@ pub fn top_k_rows(x: Shape, excluded: Shape) -> Checked {
     expect("top_k_rows", "excluded", excluded, x)
 }
 
-/// Row `i` of `out` becomes the maximum of the rows of `x` that row `i` of a pattern names; `backward` is checked the
-/// same way, with gradients in the place of `x` and `out`.
+/// Checks a maximum over neighbors on a pattern of shape `a`, or its backward pass. In the backward pass, `x` and
+/// `out` are the shapes of the gradients.
 ///
 /// # Errors
-/// When `x` has not a row for each column of the pattern, `out` not one for each of its rows, widths differ, or there
-/// is not one winner for each element of `out`.
+/// When `x` is not `a.cols × d`, `out` is not `a.rows × d`, or `n_winners` is not the number of elements of `out`.
 pub fn segment_max(operation: &'static str, a: Shape, x: Shape, out: Shape, n_winners: Option<usize>) -> Checked {
     expect(operation, "x", x, Shape::new(a.cols, x.cols))?;
     expect(operation, "out", out, Shape::new(a.rows, x.cols))?;
     n_winners.map_or(Ok(()), |n| expect(operation, "winners", Shape::new(n, 1), Shape::new(out.len(), 1)))
 }
 
-/// Row `i` of `out` becomes the last state over the rows of `inputs` that row `i` of a pattern names.
+/// Checks an LSTM over neighbors on a pattern of shape `a`, with states of `h` columns.
 ///
 /// # Errors
-/// When `weight` is not `h × 4h` for an `h` above zero, `inputs` not as wide, or the rows of `inputs` or `out` are not
-/// the columns and rows of the pattern.
+/// When `weight` is not `h × 4h` with a positive `h`, `inputs` is not `a.cols × 4h`, or `out` is not `a.rows × h`.
 pub fn segment_lstm(operation: &'static str, a: Shape, inputs: Shape, weight: Shape, out: Shape) -> Checked {
     let width = weight.rows;
     if width == 0 {
@@ -588,7 +595,7 @@ pub fn segment_lstm(operation: &'static str, a: Shape, inputs: Shape, weight: Sh
     expect(operation, "out", out, Shape::new(a.rows, width))
 }
 
-/// The backward of [`segment_lstm`]: gradients are shaped like what they belong to.
+/// Checks the backward pass of [`segment_lstm`]. Each gradient is shaped like its operand.
 ///
 /// # Errors
 /// As [`segment_lstm`], and when a gradient has another shape.

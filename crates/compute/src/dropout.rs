@@ -1,16 +1,15 @@
-//! Dropout as a pure function of position: no mask is stored, the backward pass computes it again.
+//! Dropout as a pure function of position. No mask is stored; the backward pass recomputes it.
 
 use girih_random::Key;
 
 /// Zeroes each element with probability `p` and scales the others by `1 / (1 - p)`.
 ///
-/// Whether element `e` (its row-major position) stays depends on `key` and `e` alone: it uses the 16-bit half `e mod 8`
-/// (low halves of words first) of the Philox block at counter `e / 8`, and is dropped when that half is below
-/// `threshold`. Neighbours share a block, so that whoever has a piece of a row draws for it alone; `docs/formats.md`
-/// fixes this for every device.
+/// Key and row-major position alone decide about element `e`. It uses the 16-bit half `e mod 8` (low halves of words
+/// first) of the Philox block at counter `e / 8`. It is dropped if that half is below `threshold`. Neighboring
+/// elements share a block, so that part of a row can be drawn independently. `docs/formats.md` fixes this for every
+/// device.
 ///
-/// A matrix that is a piece of a larger one, cut by rows, is masked as that piece of it: see
-/// [`from_row`](Self::from_row).
+/// A block of rows of a larger matrix gets the mask of these rows: see [`from_row`](Self::from_row).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
     key: Key,
@@ -18,7 +17,7 @@ pub struct Dropout {
     first_row: usize,
 }
 
-/// Draws of 16 bits in a Philox block: of neighbouring elements, or of heads of an entry.
+/// Number of 16-bit draws in a Philox block, one for each neighboring element or head of an entry.
 pub(crate) const HALVES: usize = 8;
 
 impl Dropout {
@@ -32,46 +31,48 @@ impl Dropout {
         Self { key, threshold: ((p * 65_536.0).round() as u32).min(65_535), first_row: 0 }
     }
 
-    /// The same draws for a matrix whose first row is row `first_row` of the whole.
+    /// Dropout of a block of rows, the first of which is row `first_row` of the whole matrix. It draws the mask of
+    /// the whole matrix.
     #[must_use]
     pub fn from_row(self, first_row: usize) -> Self {
         Self { first_row, ..self }
     }
 
-    /// The position in the whole of the first element of a piece with rows of `cols` elements.
+    /// Row-major position, in the whole matrix, of the block's first element. Rows have `cols` elements.
     #[must_use]
     pub fn first_element(self, cols: usize) -> usize {
         self.first_row * cols
     }
 
-    /// The factor of the elements that stay.
+    /// Factor of the kept elements: `1 / (1 - p)`.
     #[must_use]
     pub fn scale(self) -> f32 {
         65_536.0 / (65_536 - self.threshold) as f32
     }
 
-    /// The key of the draws.
+    /// Random key of the draws.
     #[must_use]
     pub fn key(self) -> Key {
         self.key
     }
 
-    /// Halves below this number drop their element.
+    /// Threshold of the 16-bit draws: elements with a smaller draw are dropped.
     #[must_use]
     pub fn threshold(self) -> u32 {
         self.threshold
     }
 
-    /// The factor of element `e`: zero or [`scale`](Self::scale). The definition; devices compute it in bulk.
+    /// Factor of element `e`: zero or [`scale`](Self::scale). This is the definition; devices compute many factors at
+    /// once.
     #[must_use]
     pub fn factor(self, e: usize) -> f32 {
         self.factor_of_half(self.key.block(0, (e / HALVES) as u64), e % HALVES)
     }
 
-    /// The factor of head `head` of the entry at row `row` and column `col` of a sparse pattern: zero or
-    /// [`scale`](Self::scale). It does not depend on where the entry is stored, so that a pass over the transpose draws
-    /// the same. The Philox block lies at counter `(1 + head / 8, row · 2³² + col)`; the head uses half `head mod 8` of
-    /// it, low halves first.
+    /// Factor of head `head` for the entry at row `row` and column `col` of a sparse pattern: zero or
+    /// [`scale`](Self::scale). It does not depend on the entry's place in storage, so a pass over the transpose draws
+    /// it as well. The Philox block lies at counter `(1 + head / 8, row · 2³² + col)`. The head uses half `head mod
+    /// 8` of it, low halves first.
     #[must_use]
     pub fn entry_factor(self, row: u32, col: u32, head: usize) -> f32 {
         let words = self.key.block(1 + (head / HALVES) as u64, u64::from(row) << 32 | u64::from(col));

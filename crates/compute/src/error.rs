@@ -1,8 +1,8 @@
-//! [`ComputeError`]: what an operation refused, and why.
+//! [`ComputeError`]: the error of an operation that was refused or failed.
 
 use crate::Shape;
 
-/// Why a backend refused or failed an operation.
+/// Reason why a backend refused an operation, or why the operation failed.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct ComputeError(Box<Kind>);
@@ -23,28 +23,29 @@ enum Kind {
 }
 
 impl ComputeError {
-    /// An operand whose shape does not fit the others.
+    /// Error for an operand whose shape does not fit the others.
     #[must_use]
     pub fn shape(operation: &'static str, operand: &'static str, found: Shape, expected: Shape) -> Self {
         Self(Box::new(Kind::Shape { operation, operand, found, expected }))
     }
 
-    /// An argument that the operation cannot take.
+    /// Error for an argument that the operation cannot take.
     pub fn argument(operation: &'static str, what: impl Into<String>) -> Self {
         Self(Box::new(Kind::Argument { operation, what: what.into() }))
     }
 
-    /// Not enough memory on the device; sizes in bytes.
+    /// Error for a lack of memory on the device. `needed` and `available` are bytes.
     pub fn memory(what: impl Into<String>, needed: u64, available: u64) -> Self {
         Self(Box::new(Kind::Memory { what: what.into(), needed, available }))
     }
 
-    /// A failure that the device reported.
+    /// Error for a failure that the device reported.
     pub fn device(operation: &'static str, message: impl Into<String>) -> Self {
         Self(Box::new(Kind::Device { operation, message: message.into() }))
     }
 
-    /// The work does not fit into the device's memory; a smaller model, a coarser precision or more devices may help.
+    /// Whether the work did not fit into the device's memory. A smaller model, a coarser precision or more devices
+    /// may help.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
         matches!(*self.0, Kind::Memory { .. })

@@ -1,5 +1,5 @@
-//! [`RowReader`], [`RowSums`], [`FarRows`], [`SplitRows`] and [`RowStore`]: rows that a device reads by id, wherever
-//! they lie and however they are stored.
+//! [`RowReader`], [`RowSums`], [`FarRows`], [`SplitRows`] and [`RowStore`]: feature rows that a device reads by id,
+//! independent of their place and encoding.
 
 use std::sync::Arc;
 
@@ -8,25 +8,26 @@ use girih_graph_format::{Matrix, NodeId};
 
 use crate::{Backend, ComputeError, Dtype, Shape};
 
-/// Rows that a device makes matrices of.
+/// Reader of feature rows: gathers rows by id into a matrix on the device.
 pub trait RowReader<B: Backend>: Send + Sync {
-    /// Row `i` of `out` becomes the row that `ids[i]` names.
+    /// Gathers rows: row `i` of `out` (`ids.len() × width`) becomes row `ids[i]`.
     ///
     /// # Errors
     /// On shapes or storage that do not fit, an id out of range, or when the device fails.
     fn gather(&self, backend: &B, ids: &B::Ids, out: &mut B::Matrix) -> Result<(), ComputeError>;
 
-    /// Whether [`begin`](Self::begin) takes rows from what was begun before. Where it does not, nobody need keep that.
+    /// Whether [`begin`](Self::begin) reuses rows of the previous request. If not, callers need not keep its ids and
+    /// rows.
     fn takes_from_before(&self) -> bool {
         false
     }
 
-    /// Begins to [`gather`](Self::gather): after all that was asked of the device before, and beside what is asked of
-    /// it until [`finish`](Self::finish). Until then `ids` stay, and nobody touches `out` or frees it. The next may be
-    /// begun before.
+    /// Starts an asynchronous [`gather`](Self::gather). It runs after all earlier work of the device, and overlaps
+    /// later work until [`finish`](Self::finish). Until then `ids` must stay, and `out` must be neither used nor
+    /// freed. The next request may start before this one finishes.
     ///
-    /// `before` is what was begun last, if it still exists: its ids and rows, which then stay until this is finished,
-    /// too. Rows that both name may come from there rather than from afar.
+    /// `before` holds the ids and rows of the previous request, if they still exist. They must stay until this
+    /// request finishes. Rows that both requests contain may be copied from there instead of the feature store.
     ///
     /// # Errors
     /// As [`gather`](Self::gather), also for `before`.
@@ -40,7 +41,7 @@ pub trait RowReader<B: Backend>: Send + Sync {
         self.gather(backend, ids, out)
     }
 
-    /// What is asked of the device from now on comes after what was begun first and not finished, if anything was.
+    /// Completes the oldest pending request, if there is one. Later work of the device runs after it.
     ///
     /// # Errors
     /// When the device fails.
@@ -48,24 +49,25 @@ pub trait RowReader<B: Backend>: Send + Sync {
         Ok(())
     }
 
-    /// What sums rows up without making them, where that is less work: they are stored as something shorter.
+    /// Reader that sums rows without decoding them first. `Some` if that is cheaper, because the stored rows are
+    /// compressed.
     fn sums(&self) -> Option<&dyn RowSums<B>> {
         None
     }
 }
 
-/// Sums of rows that a device makes from how they are stored (Ma et al., 2024, whose codes the first layer then reads
-/// instead of rows).
+/// Reader that sums rows from their stored codes (Ma et al., 2024). The first layer then reads codes instead of rows.
 pub trait RowSums<B: Backend>: Send + Sync {
-    /// Begins to bring what is stored for the rows of `ids`, as [`RowReader::begin`] does; `ids` stay until
-    /// [`finish`](Self::finish). The next may be begun before.
+    /// Starts an asynchronous read of the codes of the rows of `ids`, as [`RowReader::begin`] does. `ids` must stay
+    /// until [`finish`](Self::finish). The next request may start before this one finishes.
     ///
     /// # Errors
     /// On an id out of range, or when the device fails.
     fn begin(&self, backend: &B, ids: &B::Ids) -> Result<(), ComputeError>;
 
-    /// Of what was begun first and not finished, makes `sums` the product of a block with the rows of `ids`, one for
-    /// each column, and `own` the rows of the first of them, as many as it has.
+    /// Completes the oldest pending request: `sums = block · features[ids]`, for `rows = (block, ids)`. `block` is `n
+    /// × ids.len()` and `sums` is `n × width`. Row `i` of `own`, if given, becomes row `ids[i]`, for as many rows as
+    /// `own` has.
     ///
     /// # Errors
     /// On shapes or storage that do not fit, or when the device fails.
@@ -78,89 +80,89 @@ pub trait RowSums<B: Backend>: Send + Sync {
     ) -> Result<(), ComputeError>;
 }
 
-/// Rows in memory of the host that a device can read, some of which are on devices, too.
+/// Feature rows in memory of the host that a device can read. Some of them also lie on devices.
 pub struct FarRows<B: Backend> {
-    /// As the device reads them.
+    /// Reader for the device.
     pub reader: Box<dyn RowReader<B>>,
-    /// The same rows as the host reads them.
+    /// Reader of the same rows for the host.
     pub on_host: Arc<dyn HostRows>,
 }
 
-/// What a rank's device has of rows of which every rank has those of its patch.
+/// Feature rows of a rank's own patch, for its device.
 pub enum PatchRowsOperand<'a, B: Backend> {
-    /// Rows, as they are stored.
+    /// Dense rows, in their storage type.
     Dense(Arc<B::Matrix>),
-    /// Codes, of a codec that all ranks share, and what the device makes of them.
+    /// Codes of a codec that all ranks share, and the storage type of the decoded rows.
     Codes(&'a CompressedFeatures, Dtype),
 }
 
-/// Rows in memory of hosts, each of which has those of its rank's patch.
+/// Feature rows distributed over the memory of hosts. Each host holds the rows of its rank's patch.
 pub struct SplitRows<'a> {
-    /// How many there are on all hosts.
+    /// Number of rows on all hosts.
     pub n_rows: usize,
-    /// How they are stored, and travel.
+    /// Format of the rows, in memory and in transfers.
     pub stored: StoredAs<'a>,
-    /// What brings them.
+    /// Exchange that fetches rows of other ranks.
     pub fetch: Box<dyn FetchRows>,
 }
 
-/// How rows are stored, one behind the other.
+/// Format of contiguous rows.
 #[derive(Clone, Copy)]
 pub enum StoredAs<'a> {
-    /// As so many values of a type.
+    /// Dense rows: values per row, and their type.
     Dense(usize, Dtype),
-    /// As codes of the codec of these, which all ranks share; and what the device makes of them.
+    /// Codes of the codec of these features, which all ranks share, and the storage type of the decoded rows.
     Codes(&'a CompressedFeatures, Dtype),
 }
 
-/// Brings rows from where ranks have them.
+/// Exchange that fetches rows by global id from the ranks that hold them.
 pub trait FetchRows: Send {
-    /// The rows of some nodes. All ranks call it together, some perhaps for no nodes.
+    /// Fetches the rows of `nodes`, in this order. All ranks call it together; `nodes` may be empty.
     ///
     /// # Errors
     /// When a node does not exist, or a rank fails.
     fn fetch(&mut self, nodes: &[NodeId]) -> Result<Box<dyn FetchedRows + '_>, ComputeError>;
 }
 
-/// Rows that were fetched, as they are stored.
+/// Fetched rows, in their stored format.
 pub trait FetchedRows: Sync {
-    /// That of the node that was named in this place.
+    /// Bytes of the row of the node at position `at` of the request.
     ///
     /// # Panics
-    /// When there were not so many.
+    /// When the request had no more than `at` nodes.
     fn row(&self, at: usize) -> &[u8];
 }
 
-/// Rows in memory of the host that a device writes, one block of them after the other, and reads by id.
+/// Row store in memory of the host. A device writes it block by block and reads it by id.
 ///
-/// Devices of several ranks may share it: each row is then written by one of them, and read by the others when they
-/// have met after that.
+/// Devices of several ranks may share a store. One of them then writes each row, and the others read it after the
+/// ranks synchronise.
 pub trait RowStore<B: Backend>: RowReader<B> {
-    /// Whether the devices of all ranks share it.
+    /// Whether the devices of all ranks share the store.
     fn is_shared(&self) -> bool;
 
-    /// Overwrites the rows from `first` on with those of `rows`.
+    /// Overwrites consecutive rows with `rows`, from row `first` on.
     ///
     /// # Errors
-    /// When there are not so many, on another width or storage, or when the device fails.
+    /// When the store has too few rows, width or storage differs, or the device fails.
     fn write(&mut self, backend: &B, first: usize, rows: &B::Matrix) -> Result<(), ComputeError>;
 }
 
-/// Rows in memory of the host, stored or encoded in some way; any thread may read any of them.
+/// Feature rows in memory of the host, plain or encoded. Any thread may read any row.
 pub trait HostRows: Send + Sync {
-    /// Rows and columns.
+    /// Shape: number of rows and width of a row.
     fn shape(&self) -> Shape;
 
-    /// Reads consecutive rows from `first` on, as many as `out` holds.
+    /// Reads consecutive rows into `out`, from row `first` on. The length of `out` determines their number.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When there are too few rows.
     fn read(&self, first: usize, out: &mut [f32]);
 
-    /// Reads the rows of some nodes, one after the other.
+    /// Reads the rows of `nodes` into `out`, one after the other.
     ///
     /// # Panics
-    /// When one is no row.
+    /// When a node has no row.
     fn gather(&self, nodes: &[NodeId], out: &mut [f32]) {
         let cols = self.shape().cols.max(1);
         nodes.iter().zip(out.chunks_exact_mut(cols)).for_each(|(&node, row)| self.read(node as usize, row));

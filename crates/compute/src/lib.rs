@@ -1,14 +1,14 @@
 //! The operations of graph neural networks behind one trait.
 //!
-//! - [`Backend`]: buffers and the coarse, fused operations that a training step is made of. Start here.
-//! - [`Cpu`]: all cores, `f32` or bf16 storage, sums in `f32`.
-//! - [`Reference`]: slow and obvious loops in `f64`: what every other backend is compared with, and what gradients are
-//!   checked on.
-//! - [`Symbolic`]: computes nothing and counts bytes, operations and seconds: the cost model.
-//! - [`checks`]: which operands an operation takes, for those who write a backend.
+//! - [`Backend`]: buffers and the coarse, fused operations of a training step. Start here.
+//! - [`Cpu`]: all cores of the CPU, `f32` or bf16 storage, sums in `f32`.
+//! - [`Reference`]: slow and simple loops in `f64`. Every other backend is compared with it, and gradients are
+//!   checked on it.
+//! - [`Symbolic`]: the cost model. It counts bytes, operations and seconds, and computes nothing.
+//! - [`checks`]: checks of the operands of each operation, for authors of backends.
 //!
-//! The trait is written for devices: operands stay where they are, results go into buffers the caller owns, nothing
-//! is returned but what the host needs. A CUDA implementation fits below it without change above.
+//! The trait suits devices: operands stay on the device, results go into buffers of the caller, and an operation
+//! returns only data that the host needs. A CUDA backend implements it without changes to the callers.
 //!
 //! Not here: gradients (`girih-trainer` composes them from these operations), data sets, partitions.
 
@@ -40,6 +40,6 @@ pub use neighbors::{
 };
 pub use reference::Reference;
 pub use symbolic::{
-    BlockKind, BlockSeconds, ByDtype, CardRates, Cost, EntrySeconds, Rates, Symbolic, SymbolicClock, SymbolicMatrix,
+    BlockKind, BlockSeconds, ByDtype, Cost, EntrySeconds, GpuRates, Rates, Symbolic, SymbolicClock, SymbolicMatrix,
     SymbolicSparse,
 };

@@ -1,12 +1,11 @@
-//! [`NeighborGraph`] and [`NeighborSource`]: mini-batches that a device samples by itself, and leaves where they are
-//! used.
+//! [`NeighborGraph`] and [`NeighborSource`]: mini-batches that a device samples and keeps in its own memory.
 //!
 //! ```text
 //! NeighborGraph   a graph where the device draws from it, for any number of sources
 //! NeighborSource  request: seeds, key ──▶ the device draws ──▶ take: a NeighborBlock for each layer, rows of Â that draws stand for
 //! ```
-//! What is drawn is what the [`NeighborSampler`] of the host draws, to the bit; what rows hold is
-//! what [`NeighborOperand`] says.
+//! The device draws bit for bit the sample of the host's [`NeighborSampler`]. [`NeighborOperand`] defines the values
+//! of the rows.
 
 use girih_graph_format::{Csr, NodeId, Scales};
 use girih_sampling::{DrawKey, NeighborSampler};
@@ -14,78 +13,80 @@ use girih_tiers::Placement;
 
 use crate::{Backend, ComputeError};
 
-/// A graph to draw neighbours from, with what makes rows of its normalised adjacency `Â` out of them.
+/// Graph to sample neighbors from, with the scales of its normalised adjacency `Â`.
 ///
-/// A row of a sampled block holds, for a node `v` and each source `u` that was drawn,
+/// The row of a node `v` in a sampled block has an entry for each drawn source `u`, and one for the self loop if
+/// there is one:
 /// ```text
 /// left[v] · A[v, u] · right[u] · deg(v) / draws of v
 /// left[v] · loop of v · right[v]                         exactly, where nodes are their own neighbours
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct NeighborOperand<'a> {
-    /// `A`, which is drawn from: without self loops where `loops` adds them.
+    /// Adjacency `A` to draw from. It has no self loops if `loops` adds them.
     pub graph: &'a Csr,
-    /// `left` and `right`, a factor for each node; one where there are none.
+    /// Normalisation `left` and `right`, one factor per node; 1 if absent.
     pub scales: &'a Scales,
-    /// The weight of a node's edge to itself.
+    /// Weight of the self loop of each node.
     pub loops: SelfLoops<'a>,
-    /// Where neighbours lie that are drawn from; `None`: all on the device. Of several ranks in one process all have
-    /// one, or none has, and each holds a part.
+    /// Placement of the rows of the graph; `None` places all on the device. The ranks of a process either all have
+    /// one or all have none. With one, each rank holds a part.
     pub placement: Option<&'a Placement>,
 }
 
-/// A graph without weights of which every rank has the rows of its patch, a range of nodes: what a rank tells its
-/// device of it.
+/// Rank's patch of an unweighted graph: the rows of a range of nodes, for the rank's device.
 ///
-/// Rows of sampled blocks hold what those of a [`NeighborOperand`] hold.
+/// Rows of sampled blocks have the values of [`NeighborOperand`].
 #[derive(Clone, Copy, Debug)]
 pub struct PatchOperand<'a> {
-    /// The rows of `A` of this rank's patch; columns are all nodes.
+    /// Rows of `A` in this rank's patch; columns are global node ids.
     pub rows: &'a Csr,
-    /// Where the patch of each rank begins, and, last, how many nodes there are.
+    /// First node of each rank's patch, followed by the number of nodes.
     pub bounds: &'a [NodeId],
-    /// How many entries each row of `A` has, of all nodes.
+    /// Degree of each node of the whole graph: the number of entries of its row of `A`.
     pub degrees: &'a [u32],
-    /// As of the whole graph.
+    /// For the whole graph, as in [`NeighborOperand`].
     pub scales: &'a Scales,
-    /// As of the whole graph.
+    /// For the whole graph, as in [`NeighborOperand`].
     pub loops: SelfLoops<'a>,
 }
 
-/// What a node's edge to itself weighs in `A`.
+/// Weights of the self loops in `A`.
 #[derive(Clone, Copy, Debug)]
 pub enum SelfLoops<'a> {
-    /// There is none but those that the graph has.
+    /// No self loops besides those of the graph.
     AsDrawn,
-    /// Every node has one, of weight one.
+    /// A self loop of weight 1 for every node.
     Ones,
-    /// Every node has one of these.
+    /// A self loop of the given weight for every node (one weight per node).
     Weights(&'a [f32]),
 }
 
-/// Rows for one layer of a mini-batch.
+/// Sampled block of one layer of a mini-batch.
 pub struct NeighborBlock<B: Backend> {
-    /// `n_destinations × n_sources`; or, where sources keep their global ids, a column for each node of the graph.
+    /// Adjacency of the block, `n_destinations × n_sources`. If sources keep their global ids, it has a column for
+    /// each node of the graph.
     pub rows: B::Sparse,
-    /// How many destinations there are. They are the first of the sources.
+    /// Number of destinations. They are the first of the sources.
     pub n_destinations: usize,
-    /// Where columns are nodes of the graph, the node that each destination is.
+    /// Global id of each destination; present only if columns are global ids.
     pub destinations: Option<B::Ids>,
 }
 
-/// A mini-batch on the device.
+/// Mini-batch on the device.
 pub struct NeighborBatch<B: Backend> {
-    /// In the order of layers, that at the inputs first.
+    /// Blocks in the order of layers, input layer first.
     pub blocks: Vec<NeighborBlock<B>>,
-    /// The nodes that the first layer reads; `None` where its columns are nodes of the graph.
+    /// Global ids of the input nodes of the first layer; `None` if its columns are global ids.
     pub inputs: Option<B::Ids>,
-    /// How many rows the first layer may read.
+    /// Number of feature rows that the first layer may read.
     pub n_inputs: usize,
 }
 
-/// A graph that a device draws from.
+/// Graph from which a device samples.
 pub trait NeighborGraph<B: Backend>: Send + Sync {
-    /// Mini-batches of at most `batch_size` seeds, drawn as `sampler` would; `None` where the device does not draw so.
+    /// Creates a source of mini-batches of at most `batch_size` seeds, drawn as `sampler` draws them. Returns `None`
+    /// if the device does not support this sampler.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -97,18 +98,18 @@ pub trait NeighborGraph<B: Backend>: Send + Sync {
     ) -> Result<Option<Box<dyn NeighborSource<B> + 'a>>, ComputeError>;
 }
 
-/// Samples mini-batches on a device. One batch is asked for at a time, ahead of its use: work that is begun between
-/// [`request`](Self::request) and [`take`](Self::take) keeps the device busy while the host waits for sizes.
+/// Sampler of mini-batches on a device. The caller requests one batch at a time, ahead of its use. Work started
+/// between [`request`](Self::request) and [`take`](Self::take) keeps the device busy while the host waits for sizes.
 pub trait NeighborSource<B: Backend>: Send {
-    /// Asks for a batch, and does not wait for it. One that was asked for and not taken is forgotten.
+    /// Requests a batch without waiting for it. A pending request that was not taken is dropped.
     ///
     /// # Errors
     /// When a seed is no node, there are more than the batch size, or the device fails.
     fn request(&mut self, seeds: &[NodeId], key: DrawKey) -> Result<(), ComputeError>;
 
-    /// The batch that was asked for last.
+    /// Returns the requested batch.
     ///
     /// # Errors
-    /// When none was, a seed is listed twice, the memory of the device does not suffice, or it fails.
+    /// When there is no request, a seed is listed twice, the device's memory does not suffice, or the device fails.
     fn take(&mut self) -> Result<NeighborBatch<B>, ComputeError>;
 }

@@ -1,7 +1,7 @@
-//! [`Reference`]: every operation as its definition reads, in `f64`, on one thread.
+//! [`Reference`]: every operation directly from its definition, in `f64`, on one thread.
 //!
-//! Other backends are compared with it, and gradients are checked on it: elements of a [`RefMatrix`] can be nudged by
-//! 10⁻⁶, which `f32` could not hold.
+//! Tests compare other backends with it. They also check gradients on it with finite differences: elements of a
+//! [`RefMatrix`] can change by 10⁻⁶, which `f32` cannot resolve.
 
 mod attention;
 mod lstm;
@@ -19,14 +19,14 @@ use crate::{
     EntryNames, Epilogue, NO_COLUMN, SgdUpdate, Shape, Slope, SparseOperand, Transpose,
 };
 
-/// The backend whose results are right by inspection.
+/// Reference backend, simple enough to be verified by reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reference;
 
-/// A dense row-major matrix of `f64`.
+/// Dense row-major matrix of `f64`.
 ///
-/// With [`Dtype::Bf16`], whatever an operation, [`set`](Self::set) or an upload writes is rounded to bf16; with
-/// [`Dtype::F32`] nothing is rounded, so that finite differences stay exact.
+/// With [`Dtype::Bf16`], operations, [`set`](Self::set) and uploads round to bf16. With [`Dtype::F32`] nothing is
+/// rounded, so that finite differences stay exact.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefMatrix {
     shape: Shape,
@@ -39,7 +39,7 @@ impl RefMatrix {
         Self { shape, dtype, data: vec![0.0; shape.len()] }
     }
 
-    /// Rows and columns.
+    /// Shape of the matrix.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
@@ -49,7 +49,7 @@ impl RefMatrix {
         (self.shape, self.dtype)
     }
 
-    /// The element at row `r`, column `c`.
+    /// Element at row `r`, column `c`.
     ///
     /// # Panics
     /// When there is no such element.
@@ -58,7 +58,7 @@ impl RefMatrix {
         self.data[self.position(r, c)]
     }
 
-    /// Overwrites the element at row `r`, column `c`, rounding as the storage asks.
+    /// Overwrites the element at row `r`, column `c`, rounded to the storage type.
     ///
     /// # Panics
     /// When there is no such element.
@@ -67,13 +67,13 @@ impl RefMatrix {
         self.data[position] = self.rounded(value);
     }
 
-    /// All elements, row after row.
+    /// All elements, row by row.
     #[must_use]
     pub fn data(&self) -> &[f64] {
         &self.data
     }
 
-    /// All elements, row after row; what is written here is not rounded.
+    /// All elements, row by row, mutable. Values written here are not rounded.
     pub fn data_mut(&mut self) -> &mut [f64] {
         &mut self.data
     }
@@ -109,17 +109,17 @@ impl RefMatrix {
     }
 }
 
-/// A sparse matrix `L·A·R` as a list of its entries, row after row.
+/// Sparse matrix `L·A·R` as a list of its entries, row by row.
 #[derive(Clone, Debug)]
 pub struct RefSparse {
     shape: Shape,
     entries: Vec<Entry>,
-    /// Where the entries of each row begin, and one more.
+    /// Offsets of the rows in `entries` (rows + 1 of them).
     indptr: Vec<usize>,
     names: Option<EntryNames>,
 }
 
-/// One stored entry of `A`, and the product of the two scales at its position.
+/// Stored entry of `A`, with the product of its two scales.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     row: usize,
@@ -134,7 +134,7 @@ impl RefSparse {
         self.indptr[r]..self.indptr[r + 1]
     }
 
-    /// `op(L·A·R)·X` of so many rows, with `weights` in the place of values if given.
+    /// Returns `op(L·A·R)·X` (`n_rows × x.cols`). `weights` (`nnz × heads`) replace the values if given.
     fn times(&self, transpose: Transpose, weights: Option<&RefMatrix>, x: &RefMatrix, n_rows: usize) -> RefMatrix {
         let mut product = RefMatrix::zeros(Shape::new(n_rows, x.shape.cols), Dtype::F32);
         for (e, entry) in self.entries.iter().enumerate() {
@@ -149,7 +149,7 @@ impl RefSparse {
     }
 }
 
-/// A list of 32-bit numbers.
+/// List of 32-bit integers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefIds {
     ids: Vec<u32>,
@@ -157,19 +157,19 @@ pub struct RefIds {
 }
 
 impl RefIds {
-    /// The numbers.
+    /// The integers.
     #[must_use]
     pub fn ids(&self) -> &[u32] {
         &self.ids
     }
 }
 
-/// `out = epilogue(result)`.
+/// Computes `out = epilogue(result)`.
 fn apply_epilogue(epilogue: &Epilogue<'_, RefMatrix>, out: &mut RefMatrix, result: impl Fn(usize, usize) -> f64) {
     apply_to_columns(epilogue, (out, 0..usize::MAX), result);
 }
 
-/// The same for some columns of `out`; the others stay.
+/// As [`apply_epilogue`], but for the given columns of `out`; the others stay.
 fn apply_to_columns(
     epilogue: &Epilogue<'_, RefMatrix>,
     (out, columns): (&mut RefMatrix, Range<usize>),
@@ -191,14 +191,14 @@ fn apply_to_columns(
 
 fn activated(activation: Activation, x: f64) -> f64 {
     match activation {
-        // Not `max`, which would turn NaN into zero.
+        // `max` would turn NaN into zero.
         Activation::Relu if x < 0.0 => 0.0,
         Activation::Elu if x < 0.0 => x.exp_m1(),
         Activation::Identity | Activation::Relu | Activation::Elu => x,
     }
 }
 
-/// The derivative of an epilogue where its result is `y`.
+/// Derivative of an epilogue at its result `y`.
 fn derivative(slope: Slope, y: f64) -> f64 {
     match slope.activation {
         Activation::Identity => 1.0,
@@ -209,7 +209,7 @@ fn derivative(slope: Slope, y: f64) -> f64 {
     }
 }
 
-/// The column of the largest element of a row, the first of equals.
+/// Index of the largest element of a row, the first one of equals.
 fn largest(x: &RefMatrix, row: usize) -> u32 {
     (1..x.shape.cols).fold(0, |best, c| if x.get(row, c) > x.get(row, best) { c } else { best }) as u32
 }

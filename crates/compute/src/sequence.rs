@@ -1,11 +1,13 @@
-//! The order in which a recurrent aggregation reads the neighbours of a row.
+//! Order in which a recurrent aggregation reads the neighbors of a row.
 
 use girih_random::Key;
 
-/// Overwrites `sequence` with the columns of a row of a pattern: as they are stored, or shuffled by the draws of
-/// `order` at the counter `(name, 0)`, where `name` is what the row is called.
+/// Overwrites `sequence` with the columns of a row of a pattern. Without `order`, they keep their stored order.
+/// Otherwise they are shuffled by the draws of `order` at the counter `(name, 0)`, where `name` is the global id of
+/// the row.
 ///
-/// A pure function of key and row: no order is stored, the backward pass draws it again. `docs/formats.md` fixes it.
+/// The order is a pure function of key and row: it is not stored, and the backward pass draws it again.
+/// `docs/formats.md` fixes it.
 pub(crate) fn read(order: Option<Key>, name: u32, columns: impl Iterator<Item = u32>, sequence: &mut Vec<u32>) {
     sequence.clear();
     sequence.extend(columns);

@@ -1,8 +1,8 @@
-//! [`Symbolic`]: a backend that computes nothing and counts everything.
+//! [`Symbolic`]: a backend that counts bytes, operations and seconds, and computes nothing.
 //!
-//! Running a training step on it gives the step's memory and time before anything is paid: matrices are shapes, and
-//! each operation adds the bytes that it would move and the arithmetic that it would do. What a plan says is therefore
-//! what the executor does, operation for operation.
+//! A dry run of a training step on it predicts the step's memory and time. Matrices have shapes but no elements. Each
+//! operation adds the bytes that it would move and the arithmetic that it would do. The plan thus follows the real
+//! run operation for operation.
 
 mod clock;
 mod cuda;
@@ -20,52 +20,53 @@ use crate::{
 
 pub use clock::SymbolicClock;
 use rates::Speed;
-pub use rates::{BlockKind, BlockSeconds, ByDtype, CardRates, EntrySeconds, Rates};
+pub use rates::{BlockKind, BlockSeconds, ByDtype, EntrySeconds, GpuRates, Rates};
 
-/// What operations cost so far.
+/// Accumulated cost of the operations of a symbolic device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Bytes of the matrices that are alive.
+    /// Bytes of the live matrices.
     pub live_bytes: u64,
-    /// Bytes of the matrices that were alive at once, at most.
+    /// Peak of the live bytes, including scratch memory of operations.
     pub peak_bytes: u64,
-    /// Bytes that operations moved.
+    /// Bytes moved by operations.
     pub moved_bytes: f64,
     /// Floating-point operations.
     pub flops: f64,
-    /// Seconds that the operations would take, one after the other; with ranks, what the device waits for exchanges,
-    /// too.
+    /// Simulated seconds of all operations, one after the other. With ranks, they include the device's waits for
+    /// exchanges.
     pub seconds: f64,
-    /// Seconds of the operations alone.
+    /// Simulated seconds of the operations alone, without waits.
     pub computed_seconds: f64,
-    /// Seconds of them in products with sparse matrices.
+    /// Share of `computed_seconds` spent in products with sparse matrices.
     pub product_seconds: f64,
-    /// Seconds of exchanges with other ranks, of which some go on beside operations.
+    /// Seconds of exchanges with other ranks, including the part that overlaps operations.
     pub exchange_seconds: f64,
 }
 
-/// Symbolic device: matrices are shapes, and operations add to counts.
+/// Symbolic device: matrices have only shapes, and operations add to counts.
 #[derive(Debug)]
 pub struct Symbolic {
     speed: Speed,
-    /// Counts what a CUDA device allocates besides matrices; the processor's scratch memory is small.
+    /// If true, counts allocations of a CUDA device besides matrices. The CPU's scratch memory is small and not
+    /// counted.
     cuda: bool,
-    /// How rows of nodes are stored.
+    /// Storage type of per-node results.
     activations: Dtype,
     cost: Arc<Mutex<Cost>>,
 }
 
-/// The shape of a matrix; it counts as alive until it is dropped.
+/// Symbolic dense matrix: a shape, whose bytes count as live until it is dropped.
 #[derive(Debug)]
 pub struct SymbolicMatrix {
     shape: Shape,
     dtype: Dtype,
-    /// Bytes: those of the elements, on a CUDA device also what lies between rows.
+    /// Allocated bytes: those of the elements and, on a CUDA device, of the padding between rows.
     allocated: u64,
     cost: Arc<Mutex<Cost>>,
 }
 
-/// The size of a sparse matrix; its bytes count until it is dropped.
+/// Symbolic sparse matrix: a shape and a number of entries. Its bytes count as live until it is dropped.
 #[derive(Debug)]
 pub struct SymbolicSparse {
     shape: Shape,
@@ -73,16 +74,17 @@ pub struct SymbolicSparse {
     weighted: bool,
     symmetric: bool,
     kind: BlockKind,
-    /// Counts the bytes.
+    /// Stands for the arrays, to count their bytes.
     _arrays: SymbolicMatrix,
-    /// Counts those of a transpose that is made when it is first needed.
+    /// Stands for the arrays of the transpose, created at first use.
     transpose: OnceLock<SymbolicMatrix>,
-    /// Those of dense blocks of either direction, which are found when a product first looks for them.
+    /// Stands for the dense blocks of the matrix and of its transpose, created by the first product that searches for
+    /// them.
     tiles: [OnceLock<SymbolicMatrix>; 2],
 }
 
 impl SymbolicSparse {
-    /// The same as a block of this kind.
+    /// The matrix, marked as a block of this kind.
     #[must_use]
     pub fn of_kind(self, kind: BlockKind) -> Self {
         Self { kind, ..self }
@@ -90,43 +92,43 @@ impl SymbolicSparse {
 }
 
 impl Symbolic {
-    /// A processor with the given rates.
+    /// Symbolic CPU with the given rates.
     #[must_use]
     pub fn new(rates: Rates) -> Self {
         Self { speed: Speed::Processor(rates), cuda: false, activations: Dtype::F32, cost: Arc::default() }
     }
 
-    /// A CUDA device that stores activations as `activations`. Without rates only the memory counts: all seconds are
-    /// zero.
+    /// Symbolic CUDA device that stores per-node results as `activations`. Without rates, only memory counts and all
+    /// seconds are zero.
     #[must_use]
-    pub fn cuda(activations: Dtype, rates: Option<CardRates>) -> Self {
+    pub fn cuda(activations: Dtype, rates: Option<GpuRates>) -> Self {
         let speed = rates.map_or(Speed::Unknown, Speed::Card);
         Self { speed, cuda: true, activations, cost: Arc::default() }
     }
 
-    /// The clock that operations put forward.
+    /// Clock of the device, advanced by its operations.
     #[must_use]
     pub fn clock(&self) -> SymbolicClock {
         SymbolicClock(Arc::clone(&self.cost))
     }
 
-    /// What all operations so far cost.
+    /// Cost of all operations so far.
     #[must_use]
     pub fn cost(&self) -> Cost {
         *self.cost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes from row to row of a dense matrix of so many columns.
+    /// Row stride in bytes of a dense matrix with `cols` columns.
     #[must_use]
     pub fn stride(&self, cols: usize, dtype: Dtype) -> usize {
         let pitch = if self.cuda { cuda::pitch(cols) } else { cols };
         pitch * dtype.n_bytes()
     }
 
-    /// A dense matrix of which only the shape is known.
+    /// Allocates a symbolic dense matrix.
     #[must_use]
     pub fn matrix(&self, shape: Shape, dtype: Dtype) -> SymbolicMatrix {
-        // Plans may be of sizes that no machine has.
+        // A plan may exceed the memory of any machine.
         let allocated = (shape.rows as u64).saturating_mul(self.stride(shape.cols, dtype) as u64);
         let matrix = SymbolicMatrix { shape, dtype, allocated, cost: Arc::clone(&self.cost) };
         update(&self.cost, |cost| {
@@ -136,7 +138,7 @@ impl Symbolic {
         matrix
     }
 
-    /// A dense matrix that comes from the host.
+    /// Allocates a symbolic dense matrix and counts its upload from the host.
     #[must_use]
     pub fn uploaded(&self, shape: Shape, dtype: Dtype) -> SymbolicMatrix {
         let matrix = self.matrix(shape, dtype);
@@ -144,8 +146,7 @@ impl Symbolic {
         matrix
     }
 
-    /// A sparse matrix of which only the size is known; `symmetric` when it is its own transpose, which else is stored,
-    /// too.
+    /// Allocates a symbolic sparse matrix. If it is not `symmetric`, its transpose is stored as well.
     #[must_use]
     pub fn sparse(&self, shape: Shape, nnz: usize, weighted: bool, symmetric: bool) -> SymbolicSparse {
         let words = if self.cuda {
@@ -168,7 +169,7 @@ impl Symbolic {
         }
     }
 
-    /// An operation allocates so many bytes while it runs, on a CUDA device.
+    /// Counts `bytes` of scratch memory of one operation, on a CUDA device only.
     fn scratch(&self, bytes: impl FnOnce() -> usize) {
         if self.cuda {
             update(&self.cost, |cost| {
@@ -177,8 +178,8 @@ impl Symbolic {
         }
     }
 
-    /// An operation reads the transpose, which on a CUDA device is made when it is first needed. A symmetric matrix
-    /// stands for it unless other weights take the place of its values.
+    /// Allocates the transpose at its first use, on a CUDA device only. A symmetric matrix is its own transpose,
+    /// unless other weights replace its values.
     fn need_transpose(&self, a: &SymbolicSparse, other_weights: bool) {
         if self.cuda && (other_weights || !a.symmetric) {
             let words = || Shape::new(cuda::transpose(a).div_ceil(size_of::<u32>()), 1);
@@ -186,7 +187,7 @@ impl Symbolic {
         }
     }
 
-    /// An operation that moves `bytes` in order and computes `flops` on operands of `dtype`.
+    /// Counts an operation that moves `bytes` in order and computes `flops` on operands of `dtype`.
     fn operation(&self, bytes: f64, flops: f64, dtype: Dtype) {
         self.charge(bytes, flops, self.speed.operation(bytes, flops, dtype));
     }
@@ -200,7 +201,7 @@ impl Symbolic {
         });
     }
 
-    /// A sparse product looks for dense blocks on a CUDA device, once for each direction.
+    /// Allocates the dense blocks that a sparse product searches for on a CUDA device, once for each direction.
     fn need_tiles(&self, a: &SymbolicSparse, transposed: bool) {
         if self.cuda && !a.weighted {
             let transposed = transposed && !a.symmetric;
@@ -213,7 +214,8 @@ impl Symbolic {
         }
     }
 
-    /// A product with `x`, whose result of so many rows is added to what is there, or takes its place.
+    /// Counts a sparse product with `x`. Its result has `rows` rows of `dtype` and, if `adds`, is added to the old
+    /// contents.
     fn sparse_product(&self, a: &SymbolicSparse, x: &SymbolicMatrix, (rows, dtype): (usize, Dtype), adds: bool) {
         let gathered = (a.nnz * x.row_bytes()) as f64;
         let flops = 2.0 * a.nnz as f64 * x.shape.cols as f64;
@@ -227,7 +229,7 @@ impl Symbolic {
         update(&self.cost, |cost| cost.product_seconds += seconds);
     }
 
-    /// Reads a row of each `gathered` matrix for `n` entries in no order.
+    /// Counts the gather of `n` rows, in random order, from each of the `gathered` matrices.
     fn gather(&self, n: usize, gathered: &[&SymbolicMatrix]) {
         for x in gathered {
             let seconds = self.speed.gather(BlockKind::Whole, n as f64, x.shape.cols, x.dtype);
@@ -235,7 +237,7 @@ impl Symbolic {
         }
     }
 
-    /// An operation that passes over matrices a few times.
+    /// Counts an operation that reads or writes each listed matrix once.
     fn pass(&self, matrices: &[&SymbolicMatrix]) {
         self.operation(matrices.iter().map(|m| m.n_bytes() as f64).sum(), 0.0, Dtype::F32);
     }
@@ -246,13 +248,13 @@ fn update(cost: &Mutex<Cost>, change: impl FnOnce(&mut Cost)) {
 }
 
 impl SymbolicMatrix {
-    /// Rows and columns.
+    /// Shape of the matrix.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Bytes of an element.
+    /// Number of bytes of an element.
     #[must_use]
     pub fn element_bytes(&self) -> usize {
         self.dtype.n_bytes()
@@ -305,7 +307,7 @@ impl Backend for Symbolic {
         Ok(self.uploaded(shape, dtype))
     }
 
-    /// Zeros: there are no values to return.
+    /// Returns zeros, since there are no values.
     fn download(&self, matrix: &SymbolicMatrix) -> Result<Matrix, ComputeError> {
         let Shape { rows, cols } = matrix.shape;
         Matrix::new(rows, cols, vec![0.0; rows * cols]).map_err(|e| ComputeError::argument("download", e.to_string()))
@@ -389,7 +391,7 @@ impl Backend for Symbolic {
         Ok(())
     }
 
-    /// Factors are applied as rows are stored.
+    /// Counts as a plain product: the factors are applied while rows are stored.
     fn gemm_scaled(
         &self,
         _factors: &SymbolicMatrix,
@@ -400,7 +402,7 @@ impl Backend for Symbolic {
         self.gemm(a, None, b, Epilogue::default(), out)
     }
 
-    /// Factors likewise; columns of `y` are read where they lie.
+    /// Counts a product and a pass over its result; the factors add nothing, and columns of `y` are read in place.
     fn gemm_backward(
         &self,
         a: (&SymbolicMatrix, Transpose),
@@ -448,7 +450,7 @@ impl Backend for Symbolic {
             self.need_transpose(a, false);
         }
         self.need_tiles(a, ta == Transpose::Yes);
-        // Where it is not done in place, the result is another matrix for a while.
+        // A device that cannot multiply in place holds a second matrix during the product.
         self.scratch(|| {
             x.n_bytes() as usize
                 + cuda::product(Shape::new(x.shape.rows, x.shape.rows), a.nnz, x.shape.cols, [x.dtype; 2])
@@ -547,14 +549,14 @@ impl Backend for Symbolic {
         Ok(())
     }
 
-    /// Zeros: there are no values to compare.
+    /// Returns zeros, since there are no values to compare.
     fn argmax_rows(&self, x: &SymbolicMatrix) -> Result<Vec<u32>, ComputeError> {
         self.scratch(|| x.shape.rows * size_of::<u32>());
         self.pass(&[x]);
         Ok(vec![0; x.shape.rows])
     }
 
-    /// Zero, likewise.
+    /// Returns zero, since there are no values to compare.
     fn count_correct(
         &self,
         x: &SymbolicMatrix,
@@ -647,7 +649,7 @@ impl Backend for Symbolic {
         Ok(())
     }
 
-    /// One pass over the pattern and one over its transpose.
+    /// Counts one pass over the pattern and one over its transpose.
     fn attention_backward(
         &self,
         attention: &Attention<'_, Self>,
@@ -806,7 +808,7 @@ impl Backend for Symbolic {
         Ok(())
     }
 
-    /// No columns: there are no values to compare.
+    /// Returns [`NO_COLUMN`] everywhere, since there are no values to compare.
     fn top_k_rows(&self, x: &SymbolicMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
         self.scratch(|| cuda::top_k(x.shape, k, excluded));
         self.pass(&[x]);
@@ -867,7 +869,8 @@ impl Backend for Symbolic {
     ) -> Result<(), ComputeError> {
         self.need_transpose(a, true);
         self.scratch(|| cuda::lstm_backward(a, inputs, weight));
-        // Forward again, then a product for the states and one for the weight, and gates added to their inputs.
+        // The forward pass again, then one product for the states and one for the weight. Gradients of gates are
+        // added to those of their inputs.
         self.gather(2 * a.nnz, &[inputs]);
         let bytes = (grad.n_bytes() + inputs_grad.n_bytes()) as f64;
         self.operation(bytes, 6.0 * (a.nnz * weight.shape.len()) as f64, inputs.dtype);

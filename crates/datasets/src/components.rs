@@ -1,20 +1,20 @@
-//! [`Components`]: which nodes hang together.
+//! [`Components`]: the connected components of a graph.
 
 use girih_graph_format::{Csr, NodeId};
 use petgraph::unionfind::UnionFind;
 
-/// The weakly connected components of a graph: directions of edges do not count.
+/// Weakly connected components of a graph: directions of edges do not count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Components {
-    /// For each node, a node that stands for its component.
+    /// Representative of each node's component.
     roots: Vec<NodeId>,
-    /// For each node that stands for a component, the size of it; 0 for all others.
+    /// Size of the component at its representative; 0 for all other nodes.
     sizes: Vec<usize>,
     largest: usize,
 }
 
 impl Components {
-    /// The components of a square matrix: O(edges), nearly.
+    /// Finds the components of a square matrix in nearly O(edges).
     ///
     /// # Panics
     /// When the matrix is not square.
@@ -42,7 +42,7 @@ impl Components {
         self.sizes.iter().filter(|&&size| size > 0).count()
     }
 
-    /// Nodes of the largest component.
+    /// Number of nodes of the largest component.
     #[must_use]
     pub fn largest(&self) -> usize {
         self.largest
@@ -51,7 +51,7 @@ impl Components {
     /// Whether `v` is in a component of the largest size.
     ///
     /// # Panics
-    /// When there is no such node.
+    /// When `v` is not a node.
     #[must_use]
     pub fn in_largest(&self, v: NodeId) -> bool {
         self.sizes[self.roots[v as usize] as usize] == self.largest

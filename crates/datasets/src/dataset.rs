@@ -1,4 +1,4 @@
-//! [`Dataset`]: everything that training needs to know about one set of nodes.
+//! [`Dataset`]: graph, features, labels and splits of one set of nodes.
 
 use girih_compress::{CodecSpec, CompressedFeatures, RowSource};
 use girih_graph_format::{Csr, Matrix, NodeId, Notes, Permutation};
@@ -6,14 +6,15 @@ use rayon::prelude::*;
 
 use crate::{DatasetError, FeaturesFrom, Interactions};
 
-/// The class of a node whose label is not known.
+/// Class of a node whose label is not known.
 pub const UNLABELLED: u32 = u32::MAX;
 
 /// A graph with features, labels and splits; node `v` is row `v` of each.
 ///
 /// # Invariants
-/// What [`Dataset::validate`] checks; [`Dataset::new`] and every loader and generator of this crate return only sets
-/// that pass it. Fields are public so that a caller can swap one (a reordered graph, another split) and validate again.
+/// [`Dataset::validate`] checks them. [`Dataset::new`] and every loader and generator of this crate return only sets
+/// that pass it. Fields are public, so that a caller can replace one (a reordered graph, another split) and validate
+/// again.
 #[derive(Clone, Debug)]
 pub struct Dataset {
     /// Name for people and records, such as `cora` or `synth:reddit@0.1`.
@@ -30,13 +31,13 @@ pub struct Dataset {
     pub splits: Vec<Split>,
     /// Users and items as the nodes of the graph, if this is data for a recommender.
     pub interactions: Option<Interactions>,
-    /// Whether a generator made this data: such sets say so wherever they are reported.
+    /// Whether a generator made this data; reports state it.
     pub generated: bool,
-    /// What its loader left out, made up or found doubtful.
+    /// Notes of the loader: data left out, made up or doubtful.
     pub notes: Notes,
 }
 
-/// Equal data: all but the notes, which tell how it was read.
+/// Compares data without the notes, which depend on how it was read.
 impl PartialEq for Dataset {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -57,7 +58,7 @@ pub enum Features {
     Dense(Matrix),
     /// Only the non-zero values stored (bags of words).
     Sparse(Csr),
-    /// A code for each row, in memory or mapped; rows are decoded where they are used.
+    /// One code per row, in memory or mapped; rows are decoded on use.
     Compressed(CompressedFeatures),
 }
 
@@ -80,19 +81,19 @@ pub enum Labels {
     },
 }
 
-/// Which nodes train, validate and test: ascending ids, no node in two parts.
+/// Nodes for training, validation and testing: ascending ids, no node in two parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Split {
     /// Nodes whose labels the loss sees.
     pub train: Vec<NodeId>,
-    /// Nodes that choose the epoch.
+    /// Nodes whose score selects the best epoch.
     pub val: Vec<NodeId>,
-    /// Nodes that are reported.
+    /// Nodes whose score is reported.
     pub test: Vec<NodeId>,
 }
 
 impl Dataset {
-    /// A data set from its parts, checked.
+    /// Makes a data set from its parts, and checks it.
     ///
     /// # Errors
     /// As [`Dataset::validate`].
@@ -118,20 +119,19 @@ impl Dataset {
         Ok(dataset)
     }
 
-    /// The training nodes of the first split; `None` where there are none.
+    /// Training nodes of the first split; `None` if there are none.
     #[must_use]
     pub fn training_nodes(&self) -> Option<&[NodeId]> {
         self.splits.first().map(|split| &split.train[..]).filter(|train| !train.is_empty())
     }
 
-    /// The nodes that mini-batches are made for: the training nodes of the first split, or all nodes where there are
-    /// none.
+    /// Seeds of mini-batches: the training nodes of the first split, or all nodes if there are none.
     #[must_use]
     pub fn seeds(&self) -> Vec<NodeId> {
         self.training_nodes().map_or_else(|| (0..self.n_nodes() as NodeId).collect(), <[NodeId]>::to_vec)
     }
 
-    /// The data set of a recommender: users and items as nodes, training interactions as edges.
+    /// Makes the data set of a recommender: users and items are nodes, training interactions are edges.
     ///
     /// # Errors
     /// When there are more users and items than a graph may have.
@@ -140,11 +140,12 @@ impl Dataset {
         Ok(Self { interactions: Some(interactions), ..dataset })
     }
 
-    /// Checks every invariant: the graph is square and well formed, features have one finite row per node, labels are
-    /// classes that exist, splits are ascending, disjoint and name nodes that exist. O(all values), in parallel.
+    /// Checks every invariant. The graph is square and well formed, features have one finite row per node, labels are
+    /// existing classes, and splits are ascending, disjoint lists of existing nodes. Takes O(all values), in
+    /// parallel.
     ///
-    /// Empty parts are allowed here (a graph without a node, a split without training nodes); what a model needs, the
-    /// trainer checks.
+    /// Empty parts are allowed here: a graph without a node, a split without training nodes. The trainer checks the
+    /// needs of a model.
     ///
     /// # Errors
     /// At the first broken rule, naming the node and the value found.
@@ -172,7 +173,7 @@ impl Dataset {
         Ok(())
     }
 
-    /// A hash of all that is trained and tested on, in the order of its nodes: equal for equal data.
+    /// Hash of all data for training and testing, in the order of the nodes: equal for equal data.
     #[must_use]
     pub fn fingerprint(&self) -> u32 {
         let mut hash = self.contents();
@@ -180,8 +181,8 @@ impl Dataset {
         hash.finalize()
     }
 
-    /// A hash for each split, of it and of all that splits share; of data without splits, the one of what there is.
-    /// More splits leave those of the first ones as they are.
+    /// Hash of each split together with the data that all splits share. Data without splits has one hash, of the
+    /// data. Further splits do not change the hashes of the first ones.
     #[must_use]
     pub fn fingerprints(&self) -> Vec<u32> {
         let contents = self.contents();
@@ -193,7 +194,7 @@ impl Dataset {
         if self.splits.is_empty() { vec![contents.finalize()] } else { self.splits.iter().map(with).collect() }
     }
 
-    /// The hash of everything but splits.
+    /// Hash of everything but splits.
     fn contents(&self) -> crc32fast::Hasher {
         let mut hash = crc32fast::Hasher::new();
         let add_csr = |hash: &mut crc32fast::Hasher, csr: &Csr| {
@@ -223,14 +224,14 @@ impl Dataset {
         hash
     }
 
-    /// The same data with node `v` renamed to `order.map(v)`: graph, features, labels and splits together.
+    /// Renames node `v` to `order.map(v)` in graph, features, labels and splits together.
     ///
-    /// What is computed for the renamed nodes is handed back in the old names by the inverse order:
+    /// The inverse order brings results for the renamed nodes back to the old ids:
     /// `order.inverse().apply_rows(&result)`.
     ///
     /// # Errors
-    /// When the order is of another number of nodes, or ids mean something: the data are users and items, or features
-    /// are to be made of ids.
+    /// When the order has another number of nodes. When ids have a meaning: the data are users and items, or features
+    /// are to be made from ids.
     pub fn permuted(self, order: &Permutation) -> Result<Self, DatasetError> {
         if order.len() != self.n_nodes() {
             return Err(DatasetError::invalid(format!(
@@ -269,7 +270,7 @@ impl Dataset {
         })
     }
 
-    /// The same with its features as codes, if a codec is named; loaders may have encoded them already.
+    /// Encodes the features, if a codec is named; loaders may have encoded them already.
     ///
     /// # Errors
     /// As [`Features::encoded`].
@@ -280,7 +281,7 @@ impl Dataset {
         }
     }
 
-    /// Data set with features to be made by `rule`; `None` for no rule. The rule is noted; training makes the features.
+    /// Sets the rule by which training makes features, with a note; `None` sets no rule.
     ///
     /// # Errors
     /// When the data has features already, or users and items.
@@ -302,13 +303,13 @@ impl Dataset {
         self.graph.n_rows()
     }
 
-    /// Number of stored edges: an undirected edge counts twice.
+    /// Number of stored edges; an undirected edge counts twice.
     #[must_use]
     pub fn n_edges(&self) -> usize {
         self.graph.nnz()
     }
 
-    /// Width of the features, also of those that are to be made; 0 without features.
+    /// Width of the features, including features that are still to be made; 0 without features.
     #[must_use]
     pub fn n_features(&self) -> usize {
         let made = self.features_from.map_or(0, |rule| rule.width(self.n_nodes()));
@@ -329,7 +330,7 @@ impl Dataset {
 }
 
 impl Features {
-    /// Number of rows: nodes.
+    /// Number of rows, which is the number of nodes.
     #[must_use]
     pub fn n_rows(&self) -> usize {
         match self {
@@ -349,7 +350,7 @@ impl Features {
         }
     }
 
-    /// The rows, dense or decoded, wherever they lie.
+    /// Rows as a source, dense or decoded, in memory or mapped.
     #[must_use]
     pub fn rows(&self) -> &dyn RowSource {
         match self {
@@ -359,8 +360,8 @@ impl Features {
         }
     }
 
-    /// The same rows as codes, of what a codec has learnt from a sample of them drawn with `seed`. Features that are
-    /// compressed already stay as they are, if that is what `spec` asks for.
+    /// Encodes the rows by a codec that is fitted to a sample of them, drawn with `seed`. Features that are
+    /// compressed already are returned unchanged if they agree with `spec`.
     ///
     /// # Errors
     /// When the codec does not suit the features, or they are compressed by another one.
@@ -378,7 +379,7 @@ impl Features {
         Ok(Self::Compressed(CompressedFeatures::fitted(spec, self.rows(), seed)?))
     }
 
-    /// Row `v` becomes row `order.map(v)`.
+    /// Moves row `v` to row `order.map(v)`.
     fn permuted(self, order: &Permutation) -> Result<Self, DatasetError> {
         Ok(match self {
             Self::Dense(matrix) => Self::Dense(order.apply_rows(&matrix)),
@@ -397,7 +398,7 @@ impl Features {
         match self {
             Self::Dense(matrix) => matrix.check_finite()?,
             Self::Sparse(csr) => csr.validate()?,
-            // What a code decodes to was finite when it was encoded.
+            // Codes decode to finite values: the encoder checked its input.
             Self::Compressed(_) => {}
         }
         Ok(())
@@ -405,7 +406,7 @@ impl Features {
 }
 
 impl Labels {
-    /// Labels of one class per node, with as many classes as the largest class needs.
+    /// Labels of one class per node; the largest class gives the number of classes.
     #[must_use]
     pub fn single(classes: Vec<u32>) -> Self {
         let n_classes = classes.iter().filter(|&&c| c != UNLABELLED).max().map_or(0, |&c| c as usize + 1);
@@ -420,7 +421,7 @@ impl Labels {
         }
     }
 
-    /// Number of nodes that the labels are for.
+    /// Number of nodes that have a row of labels.
     #[must_use]
     pub fn n_nodes(&self) -> usize {
         match self {
@@ -429,7 +430,7 @@ impl Labels {
         }
     }
 
-    /// Whether node `v` has a label that is known.
+    /// Whether node `v` has a known label.
     ///
     /// # Panics
     /// When `v >= n_nodes`.
@@ -441,10 +442,10 @@ impl Labels {
         }
     }
 
-    /// The labels of some nodes, in the order named.
+    /// Labels of some nodes, in the order given.
     ///
     /// # Panics
-    /// When one of them is no node.
+    /// When one of `nodes` is not a node.
     #[must_use]
     pub fn of_nodes(&self, nodes: &[NodeId]) -> Self {
         match self {
@@ -508,7 +509,7 @@ impl Split {
         [("train", &self.train), ("val", &self.val), ("test", &self.test)]
     }
 
-    /// All nodes that are in a part, ascending.
+    /// All nodes of the three parts, ascending.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeId> {
         let mut nodes: Vec<NodeId> = self.parts().into_iter().flat_map(|(_, part)| part).copied().collect();

@@ -1,7 +1,7 @@
-//! [`RowsDigest`]: hashes of the rows that a rank reads, which together are those of a whole data set.
+//! [`RowsDigest`]: hashes of the rows that a rank reads; together they give the hash of a whole data set.
 //!
-//! CRCs of pieces make the CRC of what they are pieces of. So ranks that each hash their own rows find the same
-//! fingerprint as one that hashes all, and see whether what all of them read has the checksums of the manifest.
+//! The CRCs of pieces combine to the CRC of the whole array. So ranks that each hash their own rows find the
+//! fingerprint that one rank finds for all rows. They also verify the checksums of the manifest together.
 
 use std::ops::Range;
 
@@ -11,29 +11,29 @@ use girih_graph_format::file::Array;
 use crate::stored::{SPARSE, StoredDataset};
 use crate::{DatasetError, Labels};
 
-/// Hashes of the rows of some consecutive nodes, array by array.
+/// Hashes of the rows of consecutive nodes, array by array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowsDigest {
     pieces: Vec<Piece>,
 }
 
-/// Some consecutive items of an array.
+/// Hash of consecutive items of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     items: [u64; 2],
     stored: Hashed,
-    /// As it lies in memory, which differs where types do.
+    /// Hash of the array as used in memory, whose type may differ from the file's.
     used: Hashed,
 }
 
-/// The CRC-32 of some bytes.
+/// CRC-32 of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hashed {
     crc32: u32,
     n_bytes: u64,
 }
 
-/// Numbers of a piece in a message.
+/// Number of 64-bit words of a piece in a message.
 const WORDS: usize = 6;
 
 impl Hashed {
@@ -66,13 +66,13 @@ impl Piece {
 }
 
 impl RowsDigest {
-    /// As a message to other ranks.
+    /// Encodes the hashes as a message to other ranks.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.pieces.iter().flat_map(Piece::words).flat_map(u64::to_le_bytes).collect()
     }
 
-    /// Hashes in a message; `None` where it does not hold whole pieces.
+    /// Decodes the hashes of a message; `None` if it does not hold whole pieces.
     #[must_use]
     pub fn from_bytes(message: &[u8]) -> Option<Self> {
         let (words, []) = message.as_chunks() else { return None };
@@ -82,7 +82,7 @@ impl RowsDigest {
     }
 }
 
-/// How the values of an array are used.
+/// Use of an array's values.
 #[derive(Clone, Copy)]
 enum Kind {
     Offsets,
@@ -91,8 +91,7 @@ enum Kind {
 }
 
 impl StoredDataset {
-    /// Hashes of the rows of some consecutive nodes, for [`fingerprints`](Self::fingerprints). Reads their bytes once.
-    ///
+    /// Hashes the rows of consecutive nodes, for [`fingerprints`](Self::fingerprints). Reads their bytes once.
     /// # Errors
     /// When a file cannot be read, or holds values of another kind.
     pub fn digest(&self, nodes: Range<usize>) -> Result<RowsDigest, DatasetError> {

@@ -12,7 +12,7 @@ use crate::edges::{directed_as, to_graph};
 use crate::load::{ending, stem};
 use crate::{Dataset, DatasetError, LoadOptions};
 
-/// Loads a list. Every edge is stored in both directions, unless the file or the options say that it has one.
+/// Loads a list. Every edge is stored in both directions, unless the file or the options declare it directed.
 ///
 /// # Errors
 /// As [`read_edge_list`], and when there are more nodes than rows of features.
@@ -20,7 +20,7 @@ pub(crate) fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, Datase
     let list = read(path, options)?;
     let mut notes = list.notes;
     let edges = from_first(list.edges, options.ids_from.unwrap_or(0)).map_err(|e| e.at(path))?;
-    // Pairs without weights say that there is an edge; weights of one edge in several lines are parts of it.
+    // A repeated pair without weights states one edge twice; weights of one edge in several lines add up.
     let default = if edges.values().is_some() { Duplicates::Sum } else { Duplicates::Merge };
     let graph = to_graph(&edges, options, default, &mut notes).map_err(|e| e.at(path))?;
     let graph = directed_as(graph, options, list.directed != Some(true), &mut notes);
@@ -28,7 +28,7 @@ pub(crate) fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, Datase
     Ok(Dataset { notes, ..dataset })
 }
 
-/// The edges of a list, among as many nodes as there are rows of features where these are given.
+/// Edges of a list; rows of features, if given, set the number of nodes.
 fn read(path: &Path, options: &LoadOptions) -> Result<EdgeList, DatasetError> {
     let read = |n_nodes| {
         let LoadOptions { columns, bipartite, .. } = options.clone();
@@ -38,7 +38,7 @@ fn read(path: &Path, options: &LoadOptions) -> Result<EdgeList, DatasetError> {
     let first = options.ids_from.unwrap_or(0) as usize;
     let n_nodes = n_rows(features)? + first;
     read(Some(n_nodes)).map_err(|error| match read(None) {
-        // A list that reads well by itself names more nodes: which of the two files is wrong, their user knows.
+        // A list that reads well by itself has more nodes: the user has to decide which of the two files is wrong.
         Ok(list) if first == 0 && list.edges.n_rows() == n_nodes + 1 && !names_first(&list.edges) => {
             DatasetError::invalid(format!(
                 "{error}; {} has a row for each of these, and no edge names node 0: where ids count from 1, give \
@@ -64,7 +64,7 @@ fn n_rows(features: &Path) -> Result<usize, DatasetError> {
     })
 }
 
-/// The same edges among ids that count from 0.
+/// Renumbers the nodes of edges from `first` to 0.
 fn from_first(edges: Coo, first: u32) -> Result<Coo, DatasetError> {
     if first == 0 {
         return Ok(edges);

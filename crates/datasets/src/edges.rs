@@ -1,11 +1,11 @@
-//! From listed edges to a graph: what becomes of parallel edges, and which directions are stored.
+//! Conversion of listed edges to a graph: treatment of parallel edges, and stored directions.
 
 use girih_graph_format::{Coo, Csr, Duplicates, FormatError, Notes};
 
 use crate::{DatasetError, LoadOptions};
 
-/// The graph of listed edges. Parallel edges become what the options ask for, or else the format's own loader makes of
-/// them; their number goes into the notes.
+/// Makes the graph of listed edges. The options decide on parallel edges, or else the convention of the format; their
+/// number goes into the notes.
 ///
 /// # Errors
 /// As [`Coo::to_csr`].
@@ -32,8 +32,8 @@ fn with_remedy(error: &FormatError, rule: Duplicates) -> FormatError {
     }
 }
 
-/// The graph with every edge in both directions, where the options or else the format's convention ask for it; the
-/// number of edges that are added goes into the notes.
+/// Stores every edge in both directions, if the options or else the format's convention ask for it. The number of
+/// added edges goes into the notes.
 pub(crate) fn directed_as(graph: Csr, options: &LoadOptions, default: bool, notes: &mut Notes) -> Csr {
     if !options.symmetrize.unwrap_or(default) || !graph.is_square() {
         return graph;
@@ -49,7 +49,7 @@ pub(crate) fn directed_as(graph: Csr, options: &LoadOptions, default: bool, note
     graph
 }
 
-/// Refuses the option that says what becomes of parallel edges, for formats in which there are none to decide on.
+/// Refuses the option on parallel edges, for formats that cannot have any.
 ///
 /// # Errors
 /// When the option is given.
@@ -60,7 +60,7 @@ pub(crate) fn refuse_duplicates_option(options: &LoadOptions, why: &str) -> Resu
     }
 }
 
-/// Drops self loops, with a note of how many.
+/// Drops self loops, and notes their number.
 pub(crate) fn without_loops(stored: &Csr, notes: &mut Notes) -> Csr {
     let graph = stored.without_self_loops();
     let n_loops = stored.nnz() - graph.nnz();

@@ -1,4 +1,4 @@
-//! [`DatasetError`]: why a data set could not be had.
+//! [`DatasetError`]: failure to load, make or write a data set.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use girih_compress::CompressError;
 use girih_graph_format::FormatError;
 
-/// Why a data set was refused: what was found, where, what was expected and what to do.
+/// Failure of a data set: what was found, where, what was expected and how to correct it.
 #[derive(Debug)]
 pub struct DatasetError {
     path: Option<PathBuf>,
@@ -26,27 +26,27 @@ enum Kind {
 }
 
 impl DatasetError {
-    /// An error about values that break a rule; `message` says what, where and what to do.
+    /// Error about values that break a rule; `message` says what, where and how to correct it.
     pub fn invalid(message: impl Into<String>) -> Self {
         FormatError::invalid(message).into()
     }
 
-    /// An error about bytes that are damaged or cut off.
+    /// Error about bytes that are damaged or cut off.
     pub fn corrupt(what: impl Into<String>) -> Self {
         FormatError::corrupt(what).into()
     }
 
-    /// An error in what the user wrote as a data SPEC.
+    /// Error in a data SPEC that the user wrote.
     pub(crate) fn spec(message: impl Into<String>) -> Self {
         Self { path: None, kind: Kind::Spec(message.into()) }
     }
 
-    /// A refusal of work that cannot fit into memory.
+    /// Refusal of work that does not fit into memory.
     pub(crate) fn too_large(message: impl Into<String>) -> Self {
         Self { path: None, kind: Kind::TooLarge(message.into()) }
     }
 
-    /// The same error, naming the file it is about (the innermost file named stays).
+    /// Adds the path of the file in error; the innermost path stays.
     #[must_use]
     pub fn at(mut self, path: &Path) -> Self {
         if self.path().is_none() {
@@ -55,7 +55,7 @@ impl DatasetError {
         self
     }
 
-    /// The file the error is about.
+    /// Path of the file in error.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match &self.kind {
@@ -64,7 +64,7 @@ impl DatasetError {
         }
     }
 
-    /// Readable but wrong: get the file again; do not retry.
+    /// Whether the data is readable but wrong: the file has to be fetched again, and a retry is useless.
     #[must_use]
     pub fn is_corrupt(&self) -> bool {
         match &self.kind {
@@ -74,19 +74,19 @@ impl DatasetError {
         }
     }
 
-    /// The file does not exist.
+    /// Whether the file does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(&self.kind, Kind::Format(error) if error.is_not_found())
     }
 
-    /// The data SPEC itself is wrong: a usage error, no file was touched.
+    /// Whether the data SPEC itself is wrong: a usage error, before any file was touched.
     #[must_use]
     pub fn is_spec(&self) -> bool {
         matches!(self.kind, Kind::Spec(_))
     }
 
-    /// The data set would not fit into memory; nothing was allocated.
+    /// Whether the data set would not fit into memory; nothing was allocated.
     #[must_use]
     pub fn is_too_large(&self) -> bool {
         matches!(self.kind, Kind::TooLarge(_))
@@ -104,7 +104,7 @@ impl std::fmt::Display for DatasetError {
 
 impl std::error::Error for DatasetError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The message of a `FormatError` is already this one's message: go on to its cause.
+        // The message of a `FormatError` is already the message of this error: continue with its cause.
         match &self.kind {
             Kind::Format(error) => error.source(),
             Kind::Compress(error) => error.source(),

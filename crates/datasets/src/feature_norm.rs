@@ -1,23 +1,22 @@
-//! [`FeatureNorm`]: what rows of features are divided by.
+//! [`FeatureNorm`]: normalisation of the rows of features.
 
 use girih_graph_format::{Csr, Matrix};
 use rayon::prelude::*;
 
 use crate::{DatasetError, Features};
 
-/// What each row of features is divided by; rows of zeros stay as they are.
+/// Divisor of each row of features; rows of zeros are unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FeatureNorm {
-    /// Nothing.
+    /// No division.
     #[default]
     None,
-    /// Its sum, so that a bag of words becomes shares (Kipf and Welling, ICLR 2017).
+    /// Sum of the row, so that a bag of words becomes fractions (Kipf and Welling, ICLR 2017).
     Sum,
-    /// Its Euclidean length.
+    /// Euclidean length of the row.
     Length,
-    /// The square root of its Euclidean length, halfway between nothing and the length. Bags of hundreds of words get a
-    /// size that the usual learning rate and weight decay can work with: shares are too small for them, counts too
-    /// large.
+    /// Square root of the row's Euclidean length. Bags of hundreds of words then have a size that suits the usual
+    /// learning rate and weight decay: fractions are too small for them, counts too large.
     RootLength,
 }
 
@@ -25,8 +24,8 @@ impl FeatureNorm {
     /// Divides the rows of `features`.
     ///
     /// # Errors
-    /// When a quotient is not finite: a row of values that cancel out; and of compressed features, which cannot be
-    /// divided.
+    /// When a quotient is not finite, as in a row whose values cancel out. When features are compressed, as codes
+    /// cannot be divided.
     pub fn apply(self, features: Features) -> Result<Features, DatasetError> {
         if self == Self::None {
             return Ok(features);

@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{DatasetError, Features, Outline};
 
-/// Columns of [`FeaturesFrom::Degree`].
+/// Number of columns of [`FeaturesFrom::Degree`].
 pub const DEGREE_COLUMNS: usize = 5;
 /// Longest walk of [`FeaturesFrom::RandomWalk`], in steps.
 const MAX_STEPS: usize = 256;
 /// Widest rows of [`FeaturesFrom::Embedding`].
 const MAX_WIDTH: usize = 1 << 20;
-/// Multiplications up to which return probabilities are computed exactly: some minutes of two cores.
+/// Largest number of multiplications for exact return probabilities: some minutes of two cores.
 const EXACT_COST_MAX: u128 = 200_000_000_000;
-/// Walks from each node where return probabilities are estimated.
+/// Number of walks from each node for estimated return probabilities.
 const WALKS: usize = 512;
-/// Start nodes whose distributions are multiplied together.
+/// Number of start nodes whose distributions are multiplied together.
 const BLOCK_COLUMNS: usize = 64;
 
 /// Rule that makes a row of features for each node of a graph without features.
@@ -30,21 +30,21 @@ pub enum FeaturesFrom {
     /// Local degree profile (Cai and Wang, 2018) of `log(1 + in-degree)`: the node's own value, then minimum, maximum,
     /// mean and standard deviation over its in-neighbours. Weights are not read.
     Degree,
-    /// Identity: one column a node, stored sparse with one value a row.
+    /// Identity: one column per node, stored sparse with one value per row.
     OneHot,
-    /// Learned row of so many columns for each node: a parameter of the model.
+    /// Learned row of this width for each node: a parameter of the model.
     Embedding(usize),
     /// Random-walk structural encoding (Dwivedi et al., ICLR 2022): the probability that a walk along edges is back at
     /// its start after 1, 2, … steps, up to this number. All edges of a node are equally likely; weights are not read.
     RandomWalk(usize),
 }
 
-/// Way of computing return probabilities of random walks.
+/// Method to compute return probabilities of random walks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalkMethod {
     /// Products of the transition matrix with blocks of its columns.
     Exact,
-    /// Shares of so many drawn walks from each node.
+    /// Fractions of this number of drawn walks from each node.
     Drawn(usize),
 }
 
@@ -89,7 +89,7 @@ impl FeaturesFrom {
         matches!(self, Self::Embedding(_))
     }
 
-    /// Whether a row stands for one node of the training graph, so that it means nothing on another graph or under
+    /// Whether a row belongs to one node of the training graph, so that it has no meaning on another graph or under
     /// another numbering.
     #[must_use]
     pub fn knows_nodes(self) -> bool {
@@ -102,7 +102,7 @@ impl FeaturesFrom {
         (self == Self::OneHot).then_some(n_nodes)
     }
 
-    /// Records that features are made, for a graph with so many nodes and stored edges.
+    /// Notes that features are made, for a graph with these numbers of nodes and stored edges.
     pub fn note(self, notes: &mut Notes, n_nodes: usize, n_edges: usize) {
         let what = match self {
             Self::Degree => "the local degree profile of log(1 + in-degree), weights not read".to_owned(),
@@ -119,10 +119,10 @@ impl FeaturesFrom {
         notes.make_up("invented_features", format!("features made by {self}: {what} ({width} {columns})"), &counts);
     }
 
-    /// Refuses data for which no features are to be made.
+    /// Refuses data that must not get made features.
     ///
     /// # Errors
-    /// When it has features, or users and items.
+    /// When the data has features, or users and items.
     pub(crate) fn check_data(self, outline: &Outline) -> Result<(), DatasetError> {
         let Outline { name, n_features, n_users, .. } = outline;
         if n_users.is_some() {
@@ -140,8 +140,8 @@ impl FeaturesFrom {
         Ok(())
     }
 
-    /// Features of the nodes of `graph`, whose row `v` lists the in-neighbours of `v`; `None` for learned rows. Return
-    /// probabilities are computed by `method`; `seed` is that of drawn walks.
+    /// Makes features of the nodes of `graph`, whose row `v` lists the in-neighbours of `v`; `None` for learned rows.
+    /// `method` computes return probabilities; `seed` is the random seed of drawn walks.
     ///
     /// # Errors
     /// When there are too many nodes for a matrix.
@@ -202,7 +202,7 @@ impl From<FeaturesFrom> for String {
     }
 }
 
-/// `n × n` pattern with the diagonal alone.
+/// Pattern of the `n × n` identity.
 fn identity(n: usize) -> Result<Csr, DatasetError> {
     Ok(Csr::new(n, n, (0..=n as u64).collect::<Vec<_>>(), (0..n as NodeId).collect::<Vec<_>>(), None)?)
 }
@@ -245,7 +245,7 @@ fn return_probabilities(graph: &Csr, n_steps: usize, method: WalkMethod, seed: u
     Ok(Matrix::new(graph.n_rows(), n_steps, values)?)
 }
 
-/// Return probabilities by products with [`BLOCK_COLUMNS`] columns at a time, in two buffers of so many columns.
+/// Return probabilities by products with [`BLOCK_COLUMNS`] columns at a time, in two buffers of that width.
 fn exact_returns(graph: &Csr, n_steps: usize) -> Vec<f32> {
     let n = graph.n_rows();
     let mut returns = vec![0.0f32; n * n_steps];
@@ -277,8 +277,8 @@ fn take_step(graph: &Csr, x: &[f32], next: &mut [f32]) {
     });
 }
 
-/// Shares of `n_walks` walks from each node that are back after each number of steps. Draws are keyed by node and walk;
-/// a walk ends at a node without edges.
+/// Fractions of `n_walks` walks from each node that are back after each number of steps. Draws are keyed by node and
+/// walk; a walk ends at a node without edges.
 fn drawn_returns(graph: &Csr, n_steps: usize, n_walks: usize, seed: u64) -> Vec<f32> {
     let key = Key::new(seed, purpose::FEATURES);
     let mut returns = vec![0.0f32; graph.n_rows() * n_steps];

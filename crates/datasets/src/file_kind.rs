@@ -1,10 +1,10 @@
-//! [`FileKind`]: what the name of a file says about its format.
+//! [`FileKind`]: file format by the name of a file.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// A format that a file's name announces.
+/// File format that a name indicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
     /// `.npz`: an archive of arrays.
@@ -22,7 +22,7 @@ pub(crate) enum FileKind {
 }
 
 impl FileKind {
-    /// The format of a file with this name; `None` when the name says nothing.
+    /// Format of a file with this name; `None` when the name indicates none.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?.to_ascii_lowercase();
         let unpacked = name.strip_suffix(".gz");
@@ -37,13 +37,13 @@ impl FileKind {
         }
     }
 
-    /// The format of an existing file: by its name, and KONECT's `out.NAME` where it starts as these do.
+    /// Format of an existing file: by its name, or KONECT's `out.NAME` if its content starts as these files do.
     pub(crate) fn of_input(path: &Path) -> Option<Self> {
         Self::of(path).or_else(|| is_konect(path).then_some(Self::EdgeList))
     }
 }
 
-/// Whether a file is named `out.NAME` and starts with a comment of `%`, or is packed.
+/// Whether a file is named `out.NAME` and starts with a comment of `%` or is packed.
 fn is_konect(path: &Path) -> bool {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
     let mut first = [0];

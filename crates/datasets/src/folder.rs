@@ -1,4 +1,4 @@
-//! Data sets in girih's own folder: a graph's folder with more arrays beside it.
+//! Data sets in girih's own folder: a graph's folder with further arrays.
 //!
 //! ```text
 //! girih.toml                    [dataset] name, generated, n_splits, features, labels, n_classes
@@ -24,10 +24,10 @@ use crate::labels::MAX_CLASSES;
 use crate::load::{open_matrix, open_store};
 use crate::{Dataset, DatasetError, FEATURE_STORE, Features, Interactions, Labels, LoadOptions, Split, UNLABELLED};
 
-/// Name of the manifest's section.
+/// Name of the data set's section in the manifest.
 pub(crate) const SECTION: &str = "dataset";
 
-/// The manifest's section of a data set.
+/// Section of a data set in the manifest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DatasetSection {
@@ -35,20 +35,20 @@ pub(crate) struct DatasetSection {
     pub(crate) generated: bool,
     pub(crate) n_splits: usize,
     pub(crate) features: FeatureKind,
-    /// Width of the features; what sparse ones cannot tell from their arrays.
+    /// Width of the features; the arrays of sparse features do not give it.
     pub(crate) n_features: usize,
     pub(crate) labels: LabelKind,
     pub(crate) n_classes: usize,
-    /// Users, which are the first nodes; only for recommenders.
+    /// Number of users, which are the first nodes; only for recommenders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) n_users: Option<usize>,
 }
 
 impl DatasetSection {
-    /// The section of a folder, if it has one. Its numbers are borne out by arrays, or below a limit.
+    /// Reads the section of a folder, if it has one. Its numbers agree with arrays, or are below a limit.
     ///
     /// # Errors
-    /// When they are not, or a key is missing or unknown.
+    /// When a number disagrees, or a key is missing or unknown.
     pub(crate) fn of(folder: &Folder) -> Result<Option<Self>, DatasetError> {
         let Some(section) = folder.section::<Self>(SECTION)? else { return Ok(None) };
         let n_arrays = folder.names().count();
@@ -84,15 +84,15 @@ impl Dataset {
     /// Writes the data set as a folder at `path`, which appears whole or not at all.
     ///
     /// # Errors
-    /// When writing fails, or something that is not such a folder stands there.
+    /// When writing fails, or `path` exists and is not such a folder.
     pub fn save(&self, path: &Path) -> Result<(), DatasetError> {
         self.save_with(path, |_| Ok(()))
     }
 
-    /// As [`save`](Self::save), with what `more` writes to the folder, which appears with it.
+    /// As [`save`](Self::save), and `more` adds to the folder before it appears.
     ///
     /// # Errors
-    /// Likewise, and those of `more`.
+    /// As [`save`](Self::save), and those of `more`.
     pub fn save_with(
         &self,
         path: &Path,
@@ -155,7 +155,7 @@ impl Dataset {
 fn write_features(folder: &mut FolderWriter, features: &Features) -> Result<(), DatasetError> {
     match features {
         Features::Dense(matrix) => folder.array("features", &[matrix.n_rows(), matrix.n_cols()], matrix.data())?,
-        // A store has checksums of its own, and is no array.
+        // A store has its own checksums, and is not an array.
         Features::Compressed(features) => features.save(&folder.path_of(FEATURE_STORE))?,
         Features::Sparse(csr) => {
             folder.array("features_indptr", &[csr.indptr().len()], csr.indptr())?;
@@ -182,8 +182,8 @@ fn write_labels(folder: &mut FolderWriter, labels: &Labels) -> Result<(), Datase
     Ok(())
 }
 
-/// The name of the data set that [`Dataset::save`] wrote to a folder; `None` when there is no such folder. Arrays are
-/// not read.
+/// Name of the data set that [`Dataset::save`] wrote to a folder; `None` when there is no such folder. Arrays are not
+/// read.
 #[must_use]
 pub fn saved_name(path: &Path) -> Option<String> {
     let folder = Folder::open(path, Verify::Structure).ok()?;
@@ -202,12 +202,12 @@ pub(crate) fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, Datase
     Ok(Dataset { notes, ..dataset })
 }
 
-/// The order that `girih reorder` leaves in a folder for its user: not data.
+/// Array of the node order that `girih reorder` writes for the user; loading ignores it.
 const ORDER: &str = "new_of_old";
-/// Sections of the manifest that are read.
+/// Sections of the manifest that loading reads.
 const SECTIONS: [&str; 2] = ["graph", SECTION];
 
-/// The files, arrays and sections of a folder that loading does not use.
+/// Notes the files, arrays and sections of a folder that loading does not use.
 pub(crate) fn notes_of(folder: &Folder) -> Result<Notes, DatasetError> {
     let section = DatasetSection::of(folder)?;
     let mut notes = Notes::default();
@@ -231,7 +231,7 @@ pub(crate) fn notes_of(folder: &Folder) -> Result<Notes, DatasetError> {
     Ok(notes)
 }
 
-/// Whether an array that the manifest lists is read.
+/// Whether loading reads an array of the manifest.
 fn is_read(name: &str, section: Option<&DatasetSection>) -> bool {
     let Some(section) = section else { return matches!(name, "indptr" | "indices" | "values" | ORDER) };
     let part_of_split = || {
@@ -248,11 +248,11 @@ fn is_read(name: &str, section: Option<&DatasetSection>) -> bool {
     }
 }
 
-/// Refuses a folder that girih has written and that has lost its manifest: without it, its splits and labels would be
-/// read as something else.
+/// Refuses a folder that girih has written and that has lost its manifest. Without the manifest, its splits and
+/// labels would be misread.
 ///
 /// # Errors
-/// When the folder has arrays that only girih names so.
+/// When the folder has arrays whose names only girih uses.
 pub(crate) fn refuse_without_manifest(path: &Path) -> Result<(), DatasetError> {
     let has = |name: &str| path.join(format!("{name}.npy")).is_file();
     let tell_tale = ["split0_train", "split0_val", "split0_test", "test_indptr", "features_indptr"];
@@ -299,7 +299,7 @@ fn read_interactions(folder: &Folder, n_users: usize, graph: &Csr) -> Result<Int
     Interactions::new(train, test)
 }
 
-/// The compressed features of a folder, if it has them.
+/// Reads the compressed features of a folder, if it has them.
 pub(crate) fn read_store(
     folder: &Folder,
     section: &DatasetSection,
@@ -322,7 +322,7 @@ pub(crate) fn read_store(
     Ok(Some(features))
 }
 
-/// The features of a folder; compressed ones take the place of those that the manifest names.
+/// Reads the features of a folder; compressed ones replace the features that the manifest names.
 fn read_features(
     folder: &Folder,
     section: &DatasetSection,
@@ -352,7 +352,7 @@ fn read_labels(folder: &Folder, section: &DatasetSection) -> Result<Option<Label
     labels_of(folder.array("labels")?, section).map(Some)
 }
 
-/// The labels of all nodes of an array.
+/// Converts an array to the labels of all nodes.
 pub(crate) fn labels_of(array: Array, section: &DatasetSection) -> Result<Labels, DatasetError> {
     let n_classes = section.n_classes;
     if section.labels == LabelKind::Multi {

@@ -1,10 +1,10 @@
-//! Generated graphs, for sizes that cannot be had as files: planted communities and R-MAT.
+//! Generated graphs, for sizes that are not available as files: planted communities and R-MAT.
 //!
 //! ```text
 //! Recipe ──pairs (one Philox block each)──▶ assemble ──▶ Csr ──▶ features, labels, splits ──▶ Dataset
 //! ```
-//! A recipe is a plain value; every draw is keyed by what it decides (an edge, a node), so that a recipe gives the same
-//! data set on any number of threads. Sizes are compared with the memory at hand before anything is allocated.
+//! A recipe is a plain value. Every draw is keyed by its purpose and its edge or node, so a recipe gives equal data
+//! on any number of threads. Sizes are compared with the free memory before anything is allocated.
 
 mod alias;
 mod assemble;
@@ -27,7 +27,7 @@ use crate::{Dataset, DatasetError, Features, SplitRule, memory};
 pub(crate) use preset::communities as preset_communities;
 pub use preset::{Preset, preset_names};
 
-/// The decision that a draw is for: no two decisions share draws. Numbers are part of every generated graph, see
+/// Purpose of a draw; no two purposes share draws. The numbers are part of every generated graph, see
 /// `docs/formats.md`.
 #[derive(Clone, Copy, Debug)]
 enum Decision {
@@ -35,38 +35,38 @@ enum Decision {
     Permutation = 1,
     /// Sizes of communities.
     CommunitySize = 2,
-    /// Degrees that nodes tend to.
+    /// Target degrees of nodes.
     Weight = 3,
     /// Ends of edges.
     Pair = 4,
-    /// Ends of edges that fill up what repeats took away.
+    /// Ends of edges that replace repeated ones.
     UniformPair = 5,
     /// Class centres in feature space.
     Centre = 6,
     /// Noise of features.
     Feature = 7,
-    /// Labels that are wrong on purpose.
+    /// Wrong labels.
     Label = 8,
-    /// Which classes a community likes, for several labels a node.
+    /// Classes preferred by a community, for several labels per node.
     Taste = 9,
-    /// How much each feature has of each latent factor.
+    /// Loadings of features on latent factors.
     Loading = 10,
-    /// The latent factors of a node.
+    /// Latent factors of a node.
     Latent = 11,
-    /// Those of a class's centre.
+    /// Latent factors of a class's centre.
     CentreLatent = 12,
-    /// Features that tell of another class than the node's.
+    /// Nodes whose features belong to another class than their own.
     Stray = 13,
 }
 
 impl Decision {
-    /// The key of this decision's draws.
+    /// Random key of this decision's draws.
     fn key(self, seed: u64) -> Key {
         Key::new(seed, purpose::GENERATOR).child(self as u64)
     }
 }
 
-/// What to generate.
+/// Recipe of a generated data set.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recipe {
     /// Communities, power-law degrees, features and labels that depend on the community.
@@ -75,8 +75,8 @@ pub enum Recipe {
     Rmat(Rmat),
 }
 
-/// A degree-corrected block model (Karrer and Newman, "Stochastic blockmodels and community structure in networks",
-/// 2011) with features and labels on it.
+/// Recipe of a degree-corrected block model (Karrer and Newman, "Stochastic blockmodels and community structure in
+/// networks", 2011) with features and labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planted {
     /// Number of nodes.
@@ -91,38 +91,38 @@ pub struct Planted {
     pub multi_label: bool,
     /// Number of communities, of log-normal sizes; each belongs to one class.
     pub communities: usize,
-    /// Share of edges whose ends are drawn from the whole graph instead of one community.
+    /// Fraction of edges whose ends are drawn from the whole graph instead of one community.
     pub mix: f64,
     /// Exponent of the power law of degrees.
     pub gamma: f64,
-    /// Norm of a class's centre in the features, where the noise has variance one in each dimension.
+    /// Norm of a class's centre in the features; the noise has variance one in each dimension.
     pub signal: f64,
-    /// Latent factors that half of the variance comes from, of noise and centres alike, so that features are correlated
-    /// as embeddings are; 0 for none.
+    /// Number of latent factors that account for half of the variance, of noise and centres alike, so that features
+    /// are correlated as embeddings are; 0 for none.
     pub factors: usize,
-    /// Share of nodes whose features are around a centre drawn at random. It bounds what features tell without
-    /// neighbours, however strong the signal.
+    /// Fraction of nodes whose features lie around a centre drawn at random. It bounds the accuracy that features
+    /// allow without neighbours, however strong the signal.
     pub stray: f64,
-    /// Share of labels that are drawn at random.
+    /// Fraction of labels that are drawn at random.
     pub noise: f64,
-    /// Expected share of training nodes.
+    /// Expected fraction of training nodes.
     pub train: f64,
-    /// Expected share of validation nodes.
+    /// Expected fraction of validation nodes.
     pub val: f64,
-    /// Expected share of test nodes; `None` for the rest. Nodes in no part have labels that nobody looks at.
+    /// Expected fraction of test nodes; `None` for the rest. Labels of nodes in no part are never used.
     pub test: Option<f64>,
-    /// Seed of everything that is drawn.
+    /// Random seed of all draws.
     pub seed: u64,
 }
 
-/// A recursive-matrix graph (Chakrabarti et al., "R-MAT: A Recursive Model for Graph Mining", SDM 2004).
+/// Recipe of a recursive-matrix graph (Chakrabarti et al., "R-MAT: A Recursive Model for Graph Mining", SDM 2004).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rmat {
     /// Number of nodes; need not be a power of two.
     pub nodes: usize,
     /// Number of stored edges; an odd number is rounded down.
     pub edges: u64,
-    /// Seed of everything that is drawn.
+    /// Random seed of all draws.
     pub seed: u64,
 }
 
@@ -145,14 +145,14 @@ impl Recipe {
         }
     }
 
-    /// Most bytes that [`Recipe::generate`] holds at a time: the graph about twice while it is sorted, or once beside
-    /// the features.
+    /// Peak memory of [`Recipe::generate`] in bytes: about two copies of the graph while it is sorted, or one copy
+    /// and the features.
     #[must_use]
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes_with(None)
     }
 
-    /// As [`peak_bytes`](Self::peak_bytes), with features as codes.
+    /// As [`peak_bytes`](Self::peak_bytes), but with features as codes.
     fn peak_bytes_with(&self, codec: Option<CodecSpec>) -> u64 {
         let (nodes, edges) = (self.nodes() as u64, self.edges());
         let while_sorting = edges.saturating_mul(8).saturating_add(nodes.saturating_mul(60));
@@ -176,14 +176,13 @@ impl Recipe {
     /// Generates the data set, named `name`, with `n_splits` split sets.
     ///
     /// # Errors
-    /// When it cannot fit into the memory that is free now, or nodes are too few for the edges.
+    /// When the data does not fit into the free memory, or there are too few nodes for the edges.
     pub fn generate(&self, name: &str, n_splits: usize) -> Result<Dataset, DatasetError> {
         self.generate_encoded(name, n_splits, None)
     }
 
-    /// As [`generate`](Self::generate), with features as codes, if a codec and the seed that it is fitted with are
-    /// given: there are then never more than a few rows of features at a time.
-    ///
+    /// As [`generate`](Self::generate), but with features as codes, if a codec and its seed are given. Then only a
+    /// few rows of features are in memory at a time.
     /// # Errors
     /// As [`generate`](Self::generate), and when the codec does not suit the features.
     pub fn generate_encoded(
@@ -204,7 +203,7 @@ impl Recipe {
         Ok(Dataset { generated: true, ..dataset })
     }
 
-    /// At most half of all possible pairs may be edges: drawing the rest of a denser graph would take for ever.
+    /// Refuses a graph with more than half of all possible pairs: drawing the rest would take too long.
     fn check_density(&self) -> Result<(), DatasetError> {
         let (nodes, edges) = (self.nodes() as u64, self.edges());
         if nodes > MAX_NODES as u64 {

@@ -6,10 +6,10 @@
 //! attr_data attr_indices attr_indptr attr_shape     features, CSR; or one dense array `attr_matrix`; may be missing
 //! labels                                            one integer per node
 //! ```
-//! Other members, such as `class_names` (pickled objects), are never read, and named. As `PyG` does: weights and self
-//! loops are dropped, edges are stored in both directions, features become zeros and ones, and all nodes stay. The paper
-//! keeps the largest connected component only (section 3); so splits are drawn from its nodes, and the others are
-//! neither trained on nor tested.
+//! Other members, such as `class_names` (pickled objects), are never read, and the notes name them. As in `PyG`,
+//! weights and self loops are dropped, edges are stored in both directions, features become zeros and ones, and all
+//! nodes stay. The paper keeps the largest connected component only (section 3). So splits are drawn from its nodes,
+//! and the others are neither trained on nor tested.
 
 use girih_graph_format::file::{Npz, sparse_from_npz};
 use girih_graph_format::{Csr, Duplicates, NodeId, Notes};
@@ -21,7 +21,8 @@ use crate::{
     Components, Dataset, DatasetError, FeatureNorm, Features, Labels, LoadOptions, SplitRule, UNLABELLED, labels,
 };
 
-/// Loads an open archive; splits are drawn by [`SplitRule::GNN_BENCHMARK`], and none where a class is too small for it.
+/// Loads an open archive. Splits are drawn by [`SplitRule::GNN_BENCHMARK`]; none are drawn where a class is too
+/// small.
 ///
 /// # Errors
 /// When members are missing, damaged or contradict each other.
@@ -49,7 +50,7 @@ fn is_used(member: &str) -> bool {
     array == "labels" || array.strip_prefix("adj_").or_else(|| array.strip_prefix("attr_")).is_some_and(is_part)
 }
 
-/// The labels of the nodes that splits are drawn from; the others count as unlabelled.
+/// Labels of the nodes that splits are drawn from; the others count as unlabelled.
 fn labels_of_largest_component(graph: &Csr, labels: &Labels) -> Labels {
     let Labels::Single { n_classes, classes } = labels else { return labels.clone() };
     if classes.len() != graph.n_rows() {

@@ -13,7 +13,7 @@ use crate::edges::{directed_as, to_graph, without_loops};
 use crate::inventory::Inventory;
 use crate::{Dataset, DatasetError, Features, LoadOptions, Split, labels};
 
-/// Members that are read.
+/// Members that the loader reads.
 const MEMBERS: [&str; 6] =
     ["node_features.npy", "node_labels.npy", "edges.npy", "train_masks.npy", "val_masks.npy", "test_masks.npy"];
 
@@ -75,7 +75,7 @@ fn splits(npz: &mut Npz, n_nodes: usize) -> Result<Vec<Split>, DatasetError> {
     Ok(parts.map(|((train, val), test)| Split { train, val, test }).collect())
 }
 
-/// The nodes of every mask, one mask a row.
+/// Nodes of every mask, one mask per row.
 fn masks(array: Array, n_nodes: usize) -> Result<Vec<Vec<NodeId>>, DatasetError> {
     let origin = array.origin().to_owned();
     let (_, width) = array.expect_2d()?;

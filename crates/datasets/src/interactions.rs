@@ -1,17 +1,17 @@
-//! [`Interactions`]: which users met which items.
+//! [`Interactions`]: interactions of users with items.
 
 use girih_graph_format::{Coo, Csr, Duplicates, NodeId};
 
 use crate::DatasetError;
 
-/// The meetings of users and items that a recommender learns from and is scored on.
+/// Interactions of users with items, which a recommender learns from and is scored on.
 ///
 /// In the graph of a [`Dataset`](crate::Dataset) users come first: user `u` is node `u`, item `i` is node `n_users +
 /// i`.
 ///
 /// # Invariants
-/// Checked by [`Interactions::new`]. Both matrices are `n_users × n_items` without weights; every user has a training
-/// item and lacks one, so that an item not met can be drawn; no test item is a training item of its user.
+/// [`Interactions::new`] checks them. Both matrices are `n_users × n_items` without weights. Every user has a
+/// training item and lacks one, so that a negative item can be drawn. No test item is a training item of its user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interactions {
     train: Csr,
@@ -19,7 +19,7 @@ pub struct Interactions {
 }
 
 impl Interactions {
-    /// Interactions from the items of every user in training and in test, checked.
+    /// Makes interactions from the items of every user in training and in test, and checks them.
     ///
     /// # Errors
     /// At the first broken invariant, naming the user.
@@ -73,22 +73,22 @@ impl Interactions {
         self.train.n_cols()
     }
 
-    /// The items that each user met in training.
+    /// Training items of each user, `n_users × n_items`.
     #[must_use]
     pub fn train(&self) -> &Csr {
         &self.train
     }
 
-    /// The items that each user met afterwards: what a recommender should rank first.
+    /// Test items of each user, `n_users × n_items`: a recommender should rank them first.
     #[must_use]
     pub fn test(&self) -> &Csr {
         &self.test
     }
 
-    /// The graph of training interactions, users first, every edge in both directions.
+    /// Makes the graph of training interactions, users first, every edge in both directions.
     ///
     /// # Errors
-    /// When users and items together are more than a graph may have.
+    /// When users and items together exceed the largest number of nodes of a graph.
     pub fn graph(&self) -> Result<Csr, DatasetError> {
         let n_nodes = self.n_users() + self.n_items();
         let pairs = || (0..self.n_users()).flat_map(|user| self.train.row(user).iter().map(move |&item| (user, item)));
@@ -97,7 +97,7 @@ impl Interactions {
         Ok(Coo::new(n_nodes, n_nodes, users, items, None)?.to_csr(Duplicates::Merge)?.symmetrized())
     }
 
-    /// Checks that `graph` is that of these interactions.
+    /// Checks that `graph` is the graph of these interactions.
     pub(crate) fn check_graph(&self, graph: &Csr) -> Result<(), DatasetError> {
         let n_nodes = self.n_users() + self.n_items();
         if graph.n_rows() != n_nodes || graph.nnz() != 2 * self.train.nnz() {

@@ -1,4 +1,4 @@
-//! [`Inventory`]: the entries of a folder or archive, of which some are used and the others are named.
+//! [`Inventory`]: entries of a folder or archive; loaders mark the used ones, and the notes name the others.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,14 +7,14 @@ use girih_graph_format::Notes;
 
 use crate::DatasetError;
 
-/// The entries of a folder or archive that nobody has asked for yet.
+/// Entries of a folder or archive that are not used so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inventory {
     left: BTreeSet<String>,
 }
 
 impl Inventory {
-    /// The entries of a folder: files by their names, folders with a `/` at the end.
+    /// Lists the entries of a folder: files by their names, folders with a `/` at the end.
     ///
     /// # Errors
     /// When the folder cannot be read.
@@ -29,12 +29,12 @@ impl Inventory {
         Ok(Self { left })
     }
 
-    /// The members of an archive.
+    /// Lists the members of an archive.
     pub(crate) fn of_names(names: impl IntoIterator<Item = String>) -> Self {
         Self { left: names.into_iter().collect() }
     }
 
-    /// Whether an entry is there and not used so far.
+    /// Whether an entry exists and is not used so far.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.left.contains(name)
     }
@@ -44,17 +44,17 @@ impl Inventory {
         self.left.remove(name);
     }
 
-    /// Marks all entries as used that `is_used` holds for.
+    /// Marks all entries as used for which `is_used` holds.
     pub(crate) fn take_all(&mut self, is_used: impl Fn(&str) -> bool) {
         self.left.retain(|name| !is_used(name));
     }
 
-    /// The entries that are left, ascending.
+    /// Unused entries, ascending.
     pub(crate) fn left(&self) -> impl Iterator<Item = &str> {
         self.left.iter().map(String::as_str)
     }
 
-    /// Notes the members of an archive that `is_used` does not hold for.
+    /// Notes the members of an archive for which `is_used` does not hold.
     pub(crate) fn note_others(
         names: impl IntoIterator<Item = String>,
         is_used: impl Fn(&str) -> bool,
@@ -65,13 +65,13 @@ impl Inventory {
         members.note(notes);
     }
 
-    /// Notes all entries that are left, with the reason that their names tell.
+    /// Notes all unused entries, with the reason that their names suggest.
     pub(crate) fn note(&self, notes: &mut Notes) {
         self.left().for_each(|name| notes.leave_out(name, reason(name)));
     }
 }
 
-/// What a name tells about an entry that is not used; empty where it tells nothing.
+/// Reason why an entry is not used, by its name; empty where the name suggests none.
 pub(crate) fn reason(name: &str) -> &'static str {
     let stem = name.split('.').next().unwrap_or(name).trim_end_matches('/').to_ascii_lowercase();
     let stem = stem.replace('-', "_");

@@ -1,24 +1,25 @@
 //! Labels from the arrays and tables of files.
 //!
-//! Where numbers can be read in two ways (classes from 0 or from 1; one class a node or several) the reading is asked
-//! for by an option, or said in the notes.
+//! Some numbers have two readings: classes from 0 or from 1; one class per node or several. Then an option has to
+//! decide, or the notes state the reading.
 
 use girih_graph_format::file::{Array, Table, Values};
 use girih_graph_format::{Matrix, NodeId, Notes};
 
 use crate::{DatasetError, Labels, LoadOptions, UNLABELLED};
 
-/// Files with larger class numbers hold something else than classes.
+/// Largest number of classes; larger values are not classes.
 pub(crate) const MAX_CLASSES: i64 = 1 << 16;
 
 /// Names of a column of node ids in a table of labels.
 const NODE_COLUMNS: [&str; 7] = ["node", "node_id", "nodeid", "id", "index", "idx", "node_idx"];
 
-/// Labels of a published format, whose classes count from 0: integers, or floats that are integers, one a node (`n`, or
-/// `n × 1`), negative or NaN where unknown; or a row of 0 and 1 a node, for several labels a node.
+/// Labels of a published format, whose classes count from 0. They are integers, or floats with integer values, one
+/// per node (`n`, or `n × 1`), negative or NaN where unknown. For several labels per node they are a row of 0 and 1
+/// per node.
 ///
 /// # Errors
-/// When the array has another shape, a value is no class, or a class is beyond 2¹⁶.
+/// When the array has another shape, a value is not a class, or a class is beyond 2¹⁶.
 pub(crate) fn as_published(array: Array) -> Result<Labels, DatasetError> {
     let origin = array.origin().to_owned();
     if is_table(&array)? {
@@ -27,11 +28,11 @@ pub(crate) fn as_published(array: Array) -> Result<Labels, DatasetError> {
     classes(array).map_err(|e| e.at(&origin)).map(Labels::single)
 }
 
-/// Labels of an array that a user has saved, read as the options say; `declared` is the number of classes that the data
-/// state elsewhere.
+/// Labels of an array that a user has saved, read as the options say. `declared` is the number of classes that the
+/// data state elsewhere.
 ///
 /// # Errors
-/// As [`as_published`], and when classes may count from 0 or from 1 and nothing says which.
+/// As [`as_published`], and when classes may count from 0 or from 1 and neither data nor options decide.
 pub(crate) fn of_array(
     array: Array,
     declared: Option<usize>,
@@ -39,7 +40,7 @@ pub(crate) fn of_array(
     notes: &mut Notes,
 ) -> Result<Labels, DatasetError> {
     let origin = array.origin().to_owned();
-    // One column of 0 and 1 is told from classes by what the data or the user say alone.
+    // A single column of 0 and 1 is a multi-label row only if the data or the user say so.
     let labels = if is_table(&array)? || (options.multi_label == Some(true) && array.shape().len() == 2) {
         of_columns(array.into_matrix()?, options, notes)
     } else {
@@ -48,11 +49,11 @@ pub(crate) fn of_array(
     labels.map_err(|e| e.at(&origin))
 }
 
-/// Labels of a table in a text file for `n_nodes` nodes: a class a line; a node and its class, under a header that names
-/// both; or several columns of 0 and 1.
+/// Labels of a table in a text file for `n_nodes` nodes. It has a class per line; or a node and its class, under a
+/// header that names both; or several columns of 0 and 1.
 ///
 /// # Errors
-/// As [`of_array`], and when a table of two columns has no header that says what they are.
+/// As [`of_array`], and when a table of two columns has no header that names them.
 pub(crate) fn of_table(
     table: Table,
     n_nodes: usize,
@@ -79,10 +80,11 @@ pub(crate) fn of_table(
     }
 }
 
-/// Labels from one column of numbers (OGB's `node-label`): classes, NaN or negative where unknown; or several columns.
+/// Labels from one column of numbers (OGB's `node-label`): classes, NaN or negative where unknown; or several
+/// columns.
 ///
 /// # Errors
-/// When a class is no whole number or beyond 2¹⁶, or a row of several columns has a NaN, naming the row.
+/// When a class is not an integer or beyond 2¹⁶, or a row of several columns has a NaN, naming the row.
 pub(crate) fn of_matrix(table: Matrix, options: &LoadOptions, notes: &mut Notes) -> Result<Labels, DatasetError> {
     match table.n_cols() {
         1 => of_classes(whole_numbers(table.data())?, None, options),
@@ -90,7 +92,7 @@ pub(crate) fn of_matrix(table: Matrix, options: &LoadOptions, notes: &mut Notes)
     }
 }
 
-/// The class of every node from rows of node and class; nodes without a row have none.
+/// Class of every node from rows of node and class; nodes without a row are unlabelled.
 fn by_node(rows: &Matrix, n_nodes: usize) -> Result<Vec<u32>, DatasetError> {
     let mut classes = vec![UNLABELLED; n_nodes];
     let mut seen = vec![false; n_nodes];
@@ -144,7 +146,7 @@ fn not_a_class(v: usize, class: impl std::fmt::Display) -> DatasetError {
     DatasetError::invalid(format!("node {v} has class {class}; classes are whole numbers below {MAX_CLASSES}"))
 }
 
-/// One class a node, counted from 0 or from 1 as the options say; refuses classes that may count from either.
+/// One class per node, counted from 0 or from 1 as the options say; refuses ambiguous classes.
 fn of_classes(mut classes: Vec<u32>, declared: Option<usize>, options: &LoadOptions) -> Result<Labels, DatasetError> {
     let known = || classes.iter().copied().filter(|&class| class != UNLABELLED);
     let (Some(least), Some(largest)) = (known().min(), known().max()) else { return Ok(Labels::single(classes)) };
@@ -170,8 +172,8 @@ fn of_classes(mut classes: Vec<u32>, declared: Option<usize>, options: &LoadOpti
     Ok(Labels::single(classes))
 }
 
-/// A row of 0 and 1 a node: several labels a node, or one class where every row has exactly one 1, unless the options
-/// say which.
+/// A row of 0 and 1 per node: several labels per node, or one class per node if every row has exactly one 1, unless
+/// the options decide.
 fn of_columns(table: Matrix, options: &LoadOptions, notes: &mut Notes) -> Result<Labels, DatasetError> {
     let n_classes = table.n_cols();
     let ones = |v: usize| table.row(v).iter().filter(|&&value| value == 1.0).count();
@@ -217,7 +219,7 @@ fn of_columns(table: Matrix, options: &LoadOptions, notes: &mut Notes) -> Result
     Ok(Labels::Single { n_classes, classes })
 }
 
-/// Several labels a node.
+/// Labels of several classes per node.
 fn targets(table: Matrix) -> Result<Labels, DatasetError> {
     let n_classes = table.n_cols();
     match table.data().iter().position(|value| value.is_nan()) {
@@ -230,7 +232,7 @@ fn targets(table: Matrix) -> Result<Labels, DatasetError> {
     }
 }
 
-/// Whether an array has a row of several values a node.
+/// Whether an array has a row of several values per node.
 fn is_table(array: &Array) -> Result<bool, DatasetError> {
     match array.shape() {
         [_] | [_, 1] => Ok(false),

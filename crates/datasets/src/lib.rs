@@ -1,17 +1,17 @@
-//! Graph data sets: what real files and generators give to training.
+//! Graph data sets from files and generators.
 //!
-//! - [`load()`]: from what a user writes for `--data` to a [`Dataset`]. Start here.
+//! - [`load()`]: loads the [`Dataset`] of a `--data` argument. Start here.
 //! - [`Dataset`]: graph, [`Features`], [`Labels`] and [`Split`]s of one set of nodes.
-//! - [`DataSource`]: the same for ranks that each read some rows: of a [`StoredDataset`] nothing else is touched.
+//! - [`DataSource`]: a data set for ranks that each read some rows; of a [`StoredDataset`] no other rows are read.
 //! - [`FeaturesFrom`]: features made from the graph, for data that has none.
 //! - [`Interactions`]: users and items, for recommenders.
-//! - [`Spec`] and [`LoadOptions`]: which data, and how.
-//! - [`OutputFormat`]: the way out, with [`Dataset::save_as`].
+//! - [`Spec`] and [`LoadOptions`]: choice of the data, and options of loading.
+//! - [`OutputFormat`]: formats of written data sets, with [`Dataset::save_as`].
 //! - [`generate`]: planted communities and R-MAT, with the papers' sizes as presets.
 //! - [`SplitRule`]: random splits for data that ships none.
-//! - [`DatasetError`]: what was found, where, and what to do.
+//! - [`DatasetError`]: what was found, where, and how to correct it.
 //!
-//! Not here: sparse file formats (`girih-graph-format`), how to train (`girih-trainer`).
+//! Not here: sparse file formats (`girih-graph-format`) and training (`girih-trainer`).
 
 #![forbid(unsafe_code)]
 

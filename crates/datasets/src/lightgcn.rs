@@ -29,7 +29,7 @@ pub(crate) fn recognizes(folder: &Path) -> bool {
     has(TEST) && (has(TRAIN) || has(ADJACENCY))
 }
 
-/// Loads a folder; training interactions come from `train.txt` where both files are there.
+/// Loads a folder; training interactions come from `train.txt` if both files exist.
 ///
 /// # Errors
 /// When a file is missing or damaged, names users or items that do not exist, or contradicts another one.
@@ -81,7 +81,7 @@ fn read_text(path: &Path) -> Result<String, DatasetError> {
     std::fs::read_to_string(path).map_err(|e| DatasetError::from(e).at(path))
 }
 
-/// The training items of every user from the graph of users and items.
+/// Training items of every user, from the graph of users and items.
 fn from_adjacency(path: &Path, listed: Listed) -> Result<Csr, DatasetError> {
     let graph = read_sparse_npz(path)?;
     let n_nodes = graph.n_rows();
@@ -110,18 +110,18 @@ fn from_adjacency(path: &Path, listed: Listed) -> Result<Csr, DatasetError> {
     Ok(graph.block(0..n_users, n_users..n_nodes)?)
 }
 
-/// The number of users of a graph in which they come first: items alone have neighbours before themselves.
+/// Number of users of a graph in which they come first: only items have neighbours with smaller ids.
 fn count_users(graph: &Csr) -> usize {
     let is_item = |&node: &usize| graph.row(node).first().is_some_and(|&first| (first as usize) < node);
     (0..graph.n_rows()).find(is_item).unwrap_or(graph.n_rows())
 }
 
-/// Pairs of user and item as a file lists them.
+/// Pairs of user and item that a file lists.
 struct Pairs {
     path: PathBuf,
     users: Vec<NodeId>,
     items: Vec<NodeId>,
-    /// The line of each pair, from 1.
+    /// Line number of each pair, from 1.
     lines: Vec<usize>,
 }
 
@@ -140,7 +140,7 @@ impl Pairs {
         Ok(pairs)
     }
 
-    /// Refuses an id so large that it was never numbered from 0: arrays as long as it says would not be worth having.
+    /// Refuses an id that is far larger than the number of pairs, before arrays of that length are allocated.
     fn check_proportion(&self) -> Result<(), DatasetError> {
         let n_pairs = self.users.len();
         let is_far = |id: NodeId| check_proportion(id as usize + 1, n_pairs, "").is_err();
@@ -190,7 +190,7 @@ impl Pairs {
         })
     }
 
-    /// The items of every user; each pair may be listed once.
+    /// Items of every user; each pair may be listed once.
     fn to_csr(&self, n_users: usize, n_items: usize) -> Result<Csr, DatasetError> {
         for (user, item, line) in self.iter() {
             for (what, id, limit) in [("user", user, n_users), ("item", item, n_items)] {

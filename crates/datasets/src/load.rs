@@ -1,4 +1,4 @@
-//! [`load`]: from a SPEC to a data set, whatever the format.
+//! [`load`]: loads the data set of a SPEC, in any format.
 
 use std::io;
 use std::path::Path;
@@ -19,17 +19,18 @@ use crate::splits::{drawn_as_asked, drawn_by};
 use crate::{Dataset, DatasetError, FeatureNorm, Features, LoadOptions, Spec, SplitRule};
 use crate::{edge_list, folder, gnn_benchmark, heterophilous, labels, lightgcn, named_arrays, ogb, planetoid};
 
-/// The file of compressed features in a folder of data: they take the place of what features the folder has besides.
+/// File of compressed features in a folder of data; they replace the other features of the folder.
 pub const FEATURE_STORE: &str = "features.codes";
 
-/// Loads or generates the data set of a SPEC: a path, whose format is recognised, or `synth:NAME[@SCALE][,key=value…]`.
+/// Loads or generates the data set of a SPEC: a path, whose format is recognised, or
+/// `synth:NAME[@SCALE][,key=value…]`.
 ///
-/// `options.features` and `options.labels` replace what the files hold; labels from there get splits as the data ships
-/// them, or else drawn ones. [`Dataset::notes`] says what was left out, made up or doubtful.
+/// `options.features` and `options.labels` replace those of the files. Such labels get the splits that the data
+/// ships, or else drawn ones. [`Dataset::notes`] lists data left out, made up or doubtful.
 ///
 /// # Errors
 /// When the SPEC is wrong ([`DatasetError::is_spec`]), the format is not recognised, a file is damaged or contradicts
-/// another one, or a generated set does not fit into memory; with `options.strict`, when something is not used or
+/// another one, or a generated set does not fit into memory. With `options.strict`, when data is not used or
 /// doubtful. Each error names its file.
 pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let (dataset, path) = match spec.parse()? {
@@ -48,7 +49,7 @@ pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> 
     Ok(dataset)
 }
 
-/// Refuses data of which something is not used or doubtful, if the options ask for that.
+/// Refuses data that is partly unused or doubtful, if the options ask for that.
 pub(crate) fn check_strict(notes: &Notes, options: &LoadOptions) -> Result<(), DatasetError> {
     let found: Vec<String> = notes.not_used_line().into_iter().chain(notes.warnings.iter().cloned()).collect();
     if !options.strict || found.is_empty() {
@@ -57,7 +58,7 @@ pub(crate) fn check_strict(notes: &Notes, options: &LoadOptions) -> Result<(), D
     Err(DatasetError::invalid(format!("{}; --strict refuses such data", found.join("; "))))
 }
 
-/// The data with splits that are drawn, if the options ask for them.
+/// Replaces the splits by drawn ones, if the options ask for them.
 fn with_split(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     if options.random_split {
         if !dataset.splits.is_empty() {
@@ -73,14 +74,14 @@ fn with_split(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Da
     Ok(dataset)
 }
 
-/// The compressed features at a path, mapped, for a graph of `n_nodes` nodes.
+/// Maps the compressed features at a path, for a graph of `n_nodes` nodes.
 pub(crate) fn open_store(path: &Path, n_nodes: usize, verify: Verify) -> Result<Features, DatasetError> {
     let features = CompressedFeatures::open(path, verify)?;
     features.check_nodes(n_nodes).map_err(|e| e.at(path))?;
     Ok(Features::Compressed(features))
 }
 
-/// The matrix of features at a path: mapped, or as the options ask for, without having it in memory.
+/// Opens the matrix of features at a path: mapped, or encoded row by row if the options name a codec.
 pub(crate) fn open_matrix(path: &Path, options: &LoadOptions) -> Result<Features, DatasetError> {
     let Some(codec) = options.codec else { return Ok(Features::Dense(Array::map(path)?.into_matrix()?)) };
     let rows = NpyRows::open(path)?;
@@ -88,7 +89,7 @@ pub(crate) fn open_matrix(path: &Path, options: &LoadOptions) -> Result<Features
     Ok(Features::Compressed(features))
 }
 
-/// The data of a folder with the compressed features that it holds, if it does.
+/// Replaces the features of a folder's data by its compressed features, if it has them.
 fn with_store(dataset: Dataset, folder: &Path, verify: Verify) -> Result<Dataset, DatasetError> {
     let store = folder.join(FEATURE_STORE);
     if !store.is_file() {
@@ -98,13 +99,13 @@ fn with_store(dataset: Dataset, folder: &Path, verify: Verify) -> Result<Dataset
     Ok(Dataset { features, ..dataset })
 }
 
-/// The options for reading features whose rows are divided before they are encoded.
+/// Options for reading features that are divided before they are encoded.
 fn until_divided(options: &LoadOptions) -> LoadOptions {
     let divides = options.feature_norm.is_some_and(|norm| norm != FeatureNorm::None);
     LoadOptions { codec: options.codec.filter(|_| !divides), ..options.clone() }
 }
 
-/// Data that are stored as they are meant to be, changed as the options ask for.
+/// Applies the options to data that is stored in its final form.
 fn as_told(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let norm = options.feature_norm.unwrap_or_default();
     let symmetrizes = options.symmetrize == Some(true);
@@ -157,7 +158,7 @@ fn load_path(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError
     Ok(dataset)
 }
 
-/// The error of a path that is not there, which says that generators are named otherwise.
+/// Adds a hint about generator names to the error of a missing path.
 fn beside_generators(error: DatasetError) -> DatasetError {
     if !error.is_not_found() {
         return error;
@@ -170,7 +171,7 @@ fn beside_generators(error: DatasetError) -> DatasetError {
     }
 }
 
-/// Refuses options that only edge lists know, for other formats.
+/// Refuses options of edge lists for other formats.
 fn refuse_list_options(format: Format, options: &LoadOptions) -> Result<(), DatasetError> {
     if format == Format::File(FileKind::EdgeList) {
         return Ok(());
@@ -211,7 +212,7 @@ fn load_metis(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetErro
     topology(path, graph, &LoadOptions { symmetrize: Some(false), ..options.clone() }, notes)
 }
 
-/// The data set of the one `.npz` that a `.zip` holds; its other members are noted.
+/// Loads the data set of the only `.npz` in a `.zip`; its other members are noted.
 fn load_zip(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let mut zip = Npz::open(path)?;
     let archives: Vec<String> = zip.members().iter().filter(|m| m.ends_with(".npz")).cloned().collect();
@@ -240,7 +241,7 @@ fn load_npz(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset,
     if named_arrays::holds_data_set(npz) {
         return named_arrays::load(npz, name, options);
     }
-    // What scipy.sparse saves names its format, and formats that are not read are refused by that name.
+    // Archives of scipy.sparse name their format, and the error on an unsupported one states that name.
     let is_sparse = npz.contains("format")
         || (npz.contains("indptr") && npz.contains("indices"))
         || (npz.contains("row") && npz.contains("col"));
@@ -260,7 +261,7 @@ fn load_npz(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset,
 /// Members of the archives of `scipy.sparse.save_npz`; `_is_array` tells arrays from matrices.
 const SPARSE_MEMBERS: [&str; 8] = ["format", "shape", "data", "indptr", "indices", "row", "col", "_is_array"];
 
-/// A data set that is a graph alone, with its edges as they are stored unless the options say otherwise.
+/// Data set that is a graph alone; edges stay as stored unless the options say otherwise.
 fn topology(path: &Path, graph: Csr, options: &LoadOptions, mut notes: Notes) -> Result<Dataset, DatasetError> {
     let graph = directed_as(graph, options, false, &mut notes);
     let dataset = Dataset::new(stem(path), graph, None, None, Vec::new()).map_err(|e| e.at(path))?;
@@ -295,7 +296,7 @@ fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datase
     Ok(dataset)
 }
 
-/// An error about rows that do not fit the nodes, with what a first node without edges suggests.
+/// Adds a hint to an error about row counts, if the first node has no edges.
 fn with_hint(error: DatasetError, dataset: &Dataset) -> DatasetError {
     let n = dataset.n_nodes();
     let rows = [dataset.features.as_ref().map(Features::n_rows), dataset.labels.as_ref().map(crate::Labels::n_nodes)];
@@ -306,7 +307,7 @@ fn with_hint(error: DatasetError, dataset: &Dataset) -> DatasetError {
     DatasetError::invalid(format!("{error}; node 0 has no edges: where ids count from 1, give --ids-from 1"))
 }
 
-/// The features at a path: a store, SciPy's sparse `.npz`, a text table, or an array.
+/// Reads the features at a path: a store, SciPy's sparse `.npz`, a text table, or an array.
 fn read_features(
     path: &Path,
     n_nodes: usize,
@@ -333,7 +334,7 @@ fn sparse_expected(error: DatasetError, path: &Path) -> DatasetError {
     DatasetError::invalid(format!("{error}; {remedy}")).at(path)
 }
 
-/// The labels at a path: an array, or a text table.
+/// Reads the labels at a path: an array, or a text table.
 fn read_labels(
     path: &Path,
     n_nodes: usize,
@@ -348,7 +349,7 @@ fn read_labels(
     }
 }
 
-/// The ending of a file's name in small letters, without `.gz`.
+/// Extension of a file's name in lower case, without `.gz`.
 pub(crate) fn ending(path: &Path) -> String {
     let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
     let name = name.strip_suffix(".gz").unwrap_or(&name);

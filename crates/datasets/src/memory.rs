@@ -1,14 +1,14 @@
-//! Whether a data set fits into the memory that is free, before any of it is allocated.
+//! Checks that a data set fits into the free memory, before any of it is allocated.
 
 use girih_graph_format::check_proportion;
 use girih_machine::memory::Free;
 
 use crate::DatasetError;
 
-/// Refuses what needs more than is there, saying how much smaller it must be.
+/// Refuses a need above the free memory; the error says how much smaller it must be.
 pub(crate) fn check_fits(needed: u64, free: Option<Free>) -> Result<(), DatasetError> {
     let Some(Free { bytes: available, limit }) = free.filter(|free| needed > free.bytes) else { return Ok(()) };
-    // Two digits, rounded down: a scale that is printed must fit.
+    // Two digits, rounded down, so that the printed scale fits.
     let share = available as f64 / needed as f64;
     let digits = 10f64.powf(1.0 - share.log10().floor());
     let share = (share * digits).floor() / digits;
@@ -18,12 +18,11 @@ pub(crate) fn check_fits(needed: u64, free: Option<Free>) -> Result<(), DatasetE
     )))
 }
 
-/// Bytes for each node that it takes to sort edges into rows: counts, where rows begin, and offsets.
+/// Bytes per node to sort edges into rows: counts, row starts, and offsets.
 const NODE_BYTES: u64 = 3 * size_of::<u64>() as u64;
 
-/// Refuses a number of nodes that a file declares and that a graph is about to be made of, if there are other numbers of
-/// rows of features or of labels, where there are any, if there are none and the edges do not bear it out, or if memory
-/// does not suffice.
+/// Refuses a number of nodes that a file declares, before the graph is made. Rows of features or labels, if there are
+/// any, must agree with it. Without them, the number of edges must make it plausible. Memory must suffice.
 pub(crate) fn check_declared_nodes(
     n_nodes: usize,
     (n_features, n_labels): (Option<usize>, Option<usize>),

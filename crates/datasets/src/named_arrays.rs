@@ -31,23 +31,23 @@ use crate::sparse::csr_from_arrays;
 use crate::splits::drawn_by;
 use crate::{Dataset, DatasetError, Features, Labels, LoadOptions, Split, SplitRule, labels, memory};
 
-/// What sparse features are told by.
+/// Array whose presence indicates sparse features.
 const SPARSE_FEATURES: &str = "features_indptr";
 const FEATURES: [&str; 4] = ["x", "features", "feat", SPARSE_FEATURES];
 const LABELS: [&str; 3] = ["y", "labels", "label"];
 
-/// Whether there is a graph among the arrays.
+/// Whether the arrays contain a graph.
 pub(crate) fn holds_graph(source: &dyn NamedArrays) -> bool {
     source.has("edge_index") || (source.has("indptr") && source.has("indices"))
 }
 
-/// Whether there is a graph among the arrays, and something that a bare graph has not.
+/// Whether the arrays contain a graph and an array that a bare graph does not have.
 pub(crate) fn holds_data_set(source: &dyn NamedArrays) -> bool {
     source.has("edge_index") || holds_graph(source) && FEATURES.iter().chain(&LABELS).any(|name| source.has(name))
 }
 
-/// Loads a data set; edges stay as they are stored unless `options` say otherwise. Labels without a split get one by
-/// [`SplitRule::UNSPLIT`], unless an array that is not used looks like a split.
+/// Loads a data set; edges stay as stored unless `options` say otherwise. Labels without a split get one by
+/// [`SplitRule::UNSPLIT`], unless an unused array looks like a split.
 ///
 /// # Errors
 /// When there is no graph, or arrays are damaged or contradict each other.
@@ -88,7 +88,7 @@ fn read(source: &mut dyn NamedArrays, name: &str, options: &LoadOptions) -> Resu
     Ok(Dataset { notes, ..Dataset::new(name, graph, features, labels, splits)? })
 }
 
-/// Splits for labels that come without any: none where an unknown array may be one.
+/// Draws splits for labels that come without any; draws none if an unknown array may be one.
 fn drawn_unless_there(
     arrays: &mut Arrays<'_>,
     labels: &Labels,
@@ -110,7 +110,7 @@ fn drawn_unless_there(
     }
 }
 
-/// The only value of an array.
+/// Value of an array of one element.
 fn scalar(arrays: &mut Arrays<'_>, name: &str) -> Result<Option<usize>, DatasetError> {
     let Some(array) = arrays.take(name)? else { return Ok(None) };
     let origin = array.origin().to_owned();

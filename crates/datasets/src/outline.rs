@@ -1,17 +1,17 @@
-//! [`Outline`]: what is known of a data set before its rows are read.
+//! [`Outline`]: sizes and kinds of a data set, known before its rows are read.
 
 use crate::{Dataset, DatasetError, Features, FeaturesFrom, Interactions};
 
-/// What is known of a data set before its rows are read.
+/// Sizes and kinds of a data set, known before its rows are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outline {
     /// Name for people and records.
     pub name: String,
     /// Whether a generator made this data.
     pub generated: bool,
-    /// Nodes.
+    /// Number of nodes.
     pub n_nodes: usize,
-    /// Stored edges.
+    /// Number of stored edges.
     pub n_edges: usize,
     /// Width of the features; 0 without features.
     pub n_features: usize,
@@ -19,21 +19,21 @@ pub struct Outline {
     pub features_from: Option<FeaturesFrom>,
     /// Whether edges carry weights.
     pub weighted: bool,
-    /// Codec and bytes of a row of compressed features.
+    /// Codec and bytes per row of compressed features.
     pub codes: Option<(String, usize)>,
-    /// Classes; 0 without labels.
+    /// Number of classes; 0 without labels.
     pub n_classes: usize,
     /// Whether a node may have several labels.
     pub multi_label: bool,
-    /// Nodes to train, validate and test with, of each split set.
+    /// Numbers of training, validation and test nodes of each split set.
     pub splits: Vec<[usize; 3]>,
-    /// Users among the nodes, of data for a recommender: the first ones. All others are items, and each interaction is
-    /// two edges.
+    /// Number of users, in data for a recommender. Users are the first nodes, and all others are items. Each
+    /// interaction is two edges.
     pub n_users: Option<usize>,
 }
 
 impl Outline {
-    /// Outline with features to be made by `rule`; as [`Dataset::with_features_from`].
+    /// Sets the rule by which features are made, as [`Dataset::with_features_from`].
     ///
     /// # Errors
     /// When the data has features already, or users and items.
@@ -45,7 +45,7 @@ impl Outline {
 }
 
 impl Dataset {
-    /// Its outline.
+    /// Outline of this data set.
     #[must_use]
     pub fn outline(&self) -> Outline {
         Outline {

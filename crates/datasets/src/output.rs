@@ -1,4 +1,4 @@
-//! [`OutputFormat`]: data sets to files, in the format that a name asks for.
+//! [`OutputFormat`]: formats of written data sets, by the name of the output.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use girih_graph_format::file::{
 use crate::file_kind::FileKind;
 use crate::{Dataset, DatasetError, Features, Labels, UNLABELLED};
 
-/// A format that data sets are written in.
+/// Format in which data sets are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFormat {
     /// Girih's own folder, which holds everything.
@@ -27,10 +27,10 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// The format that a name asks for; a name without a known ending is a folder's.
+    /// Format of an output name; a name without a known extension is a folder.
     ///
     /// # Errors
-    /// When the ending is that of a format that is read only.
+    /// When the extension belongs to a format that is only read.
     pub fn of(path: &Path) -> Result<Self, DatasetError> {
         match FileKind::of(path) {
             None if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz")) => Err(DatasetError::invalid(
@@ -60,7 +60,7 @@ impl OutputFormat {
         }
     }
 
-    /// Whether features, labels and splits are kept.
+    /// Whether the format keeps features, labels and splits.
     #[must_use]
     pub fn holds_features(self) -> bool {
         matches!(self, Self::Folder | Self::Tensors)
@@ -68,7 +68,7 @@ impl OutputFormat {
 }
 
 impl Dataset {
-    /// Writes the data set, or its graph where `format` holds no more; the output appears whole or not at all.
+    /// Writes the data set, or its graph alone if `format` holds no more; the output appears whole or not at all.
     ///
     /// # Errors
     /// When the format cannot hold the graph (`METIS` wants it undirected), compressed features, or users and items, or
@@ -95,7 +95,8 @@ impl Dataset {
         Ok(())
     }
 
-    /// Everything under the names that loading looks for; integers signed, as `NumPy` and PyTorch index with them.
+    /// All arrays under the names that loading looks for; integers are signed, as `NumPy` and PyTorch index with
+    /// them.
     fn tensors(&self) -> Vec<(String, Tensor<'_>)> {
         let mut tensors = Vec::new();
         let mut add = |name: &str, tensor| tensors.push((name.to_owned(), tensor));
@@ -134,7 +135,7 @@ impl Dataset {
         tensors
     }
 
-    /// The nodes of one part, a column a split set.
+    /// Masks of one part, `n × splits`: a column per split set.
     fn mask_tensor(&self, part: usize) -> Tensor<'static> {
         let n_splits = self.splits.len();
         let mut mask = vec![0; self.n_nodes() * n_splits];

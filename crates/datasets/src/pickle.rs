@@ -1,15 +1,15 @@
 //! Python pickles, read as data and never executed.
 //!
 //! A pickle is a program for a stack machine whose `GLOBAL` and `REDUCE` instructions call anything that Python can
-//! import. This reader knows a fixed list of names ([`Global`]) and calls none of them: `REDUCE` and `BUILD` only note
-//! down what would be called with what, and `arrays` reads NumPy arrays and `SciPy` matrices out of such notes. Any
-//! other name is refused by that name.
+//! import. This reader knows a fixed list of names ([`Global`]) and calls none of them. `REDUCE` and `BUILD` only
+//! record the call with its arguments, and `arrays` reads NumPy arrays and `SciPy` matrices from such records. Any
+//! other name is refused, and the error states it.
 //!
 //! ```text
 //! bytes ──machine──▶ Pickle { objects, root } ──arrays──▶ PickledArray, Csr
 //! ```
-//! Containers live in one arena and refer to each other by position, so that deep or cyclic nesting costs no stack, and
-//! memory stays proportional to the file: every instruction is at least one byte and makes at most one object.
+//! Containers live in one arena and refer to each other by position, so that deep or cyclic nesting costs no stack.
+//! Memory stays proportional to the file: every instruction is at least one byte and makes at most one object.
 
 pub(crate) mod arrays;
 mod cursor;
@@ -24,14 +24,14 @@ use girih_graph_format::file::{Sniffed, check_binary};
 
 use crate::DatasetError;
 
-/// The objects of one pickle.
+/// Objects of one pickle.
 #[derive(Debug)]
 pub(crate) struct Pickle {
     objects: Vec<Object>,
     root: Value,
 }
 
-/// A value on the machine's stack; cloning shares what it refers to.
+/// Value on the machine's stack; cloning shares the referenced data.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     None,
@@ -46,11 +46,11 @@ pub(crate) enum Value {
     Object(ObjectId),
 }
 
-/// A position in the arena.
+/// Position in the arena.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ObjectId(usize);
 
-/// A container, or the note of a call.
+/// Container, or the record of a call.
 #[derive(Debug)]
 pub(crate) enum Object {
     List(Vec<Value>),
@@ -59,7 +59,7 @@ pub(crate) enum Object {
     Instance(Instance),
 }
 
-/// What a pickle says about an object of an allowed class; `offset` is the byte of the instruction that made it.
+/// Record of an object of an allowed class; `offset` is the byte of the instruction that made it.
 #[derive(Debug)]
 pub(crate) struct Instance {
     class: Global,
@@ -68,7 +68,7 @@ pub(crate) struct Instance {
     offset: usize,
 }
 
-/// The names that a pickle may import.
+/// Names that a pickle may import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Global {
     NumpyReconstruct,
@@ -82,12 +82,12 @@ pub(crate) enum Global {
     CopyReconstructor,
     CodecsEncode,
     TorchTensor,
-    /// A reference to values that lie in another member of the archive.
+    /// Reference to values in another member of the archive.
     TorchStorage(torch::Storage),
 }
 
 impl Global {
-    /// The allow-list: modules have moved between versions of Python, NumPy and `SciPy`.
+    /// Looks up the allow-list: modules have moved between versions of Python, NumPy and `SciPy`.
     fn find(module: &str, name: &str) -> Option<Self> {
         Some(match (module, name) {
             ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct") => Self::NumpyReconstruct,
@@ -136,15 +136,15 @@ impl Pickle {
         machine::run(bytes, true)
     }
 
-    /// The value that the pickle stands for.
+    /// Value of the whole pickle.
     pub(crate) fn root(&self) -> &Value {
         &self.root
     }
 
-    /// The pairs of a dictionary, in file order.
+    /// Pairs of a dictionary, in file order.
     ///
     /// # Errors
-    /// When `value` is something else.
+    /// When `value` is not a dictionary.
     pub(crate) fn dict(&self, value: &Value) -> Result<&[(Value, Value)], DatasetError> {
         match value {
             Value::Object(id) => match &self.objects[id.0] {
@@ -155,10 +155,10 @@ impl Pickle {
         }
     }
 
-    /// The items of a list or tuple.
+    /// Items of a list or tuple.
     ///
     /// # Errors
-    /// When `value` is something else.
+    /// When `value` is neither.
     pub(crate) fn sequence(&self, value: &Value) -> Result<&[Value], DatasetError> {
         match value {
             Value::Object(id) => match &self.objects[id.0] {
@@ -181,7 +181,7 @@ impl Pickle {
 }
 
 impl Value {
-    /// What kind of value this is, for messages.
+    /// Kind of the value, for messages.
     fn describe(&self) -> &'static str {
         match self {
             Self::None => "None",

@@ -19,13 +19,13 @@ use crate::pickle::Pickle;
 use crate::pickle::arrays::PickledArray;
 use crate::{Dataset, DatasetError, FeatureNorm, Features, Labels, LoadOptions, Split, UNLABELLED};
 
-/// The files of a data set, by the last part of their names.
+/// Files of a data set, by the last part of their names.
 const PARTS: [&str; 8] = ["x", "y", "tx", "ty", "allx", "ally", "graph", "test.index"];
-/// Nodes after the training nodes that validate.
+/// Number of validation nodes, which follow the training nodes.
 const N_VAL: usize = 500;
 
-/// Loads the data set whose files are `DIR/ind.NAME.*`; `path` is the folder, or the folder and `ind.NAME` when it
-/// holds several. Rows of features are divided by their sums unless `options` say otherwise.
+/// Loads the data set of the files `DIR/ind.NAME.*`. `path` is the folder, or the folder and `ind.NAME` when it holds
+/// several data sets. Rows of features are divided by their sums unless `options` say otherwise.
 ///
 /// # Errors
 /// When files are missing, damaged or contradict each other; each error names its file.
@@ -65,7 +65,7 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError>
     Ok(Dataset { notes, ..dataset.map_err(|e| e.at(&files.path("graph")))? })
 }
 
-/// The names of the data sets whose `ind.NAME.graph` lies in a folder, ascending.
+/// Names of the data sets with an `ind.NAME.graph` in a folder, ascending.
 pub(crate) fn names_in(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -110,7 +110,7 @@ impl Files {
         Pickle::open(&path)?.root_csr().map_err(|e| e.at(&path))
     }
 
-    /// One-hot rows as classes; a row of zeros is unlabelled.
+    /// Converts one-hot rows to classes; a row of zeros is unlabelled.
     fn classes(&self, part: &str) -> Result<OneHot, DatasetError> {
         let path = self.path(part);
         Pickle::open(&path)?.root_array().and_then(|array| OneHot::from_array(&array)).map_err(|e| e.at(&path))
@@ -126,7 +126,7 @@ impl Files {
         Ok(directed_as(graph, options, true, notes))
     }
 
-    /// Notes the files of the folder that are not of this data set.
+    /// Notes the files of the folder that do not belong to this data set.
     fn note_others(&self, notes: &mut Notes) -> Result<(), DatasetError> {
         let mut others = Inventory::of_folder(&self.dir)?;
         let own = PARTS.map(|part| format!("ind.{}.{part}", self.name));
@@ -135,7 +135,7 @@ impl Files {
         Ok(())
     }
 
-    /// The node of every row of `tx` and `ty`.
+    /// Node of every row of `tx` and `ty`.
     fn test_ids(&self, n_nodes: usize) -> Result<Vec<NodeId>, DatasetError> {
         let path = self.path("test.index");
         let bytes = std::fs::read(&path).map_err(|e| DatasetError::from(e).at(&path))?;
@@ -158,7 +158,7 @@ impl Files {
     }
 }
 
-/// The edges of a dictionary of lists; it has one key per node.
+/// Edges of a dictionary of lists; it has one key per node.
 fn adjacency(pickle: &Pickle) -> Result<Coo, DatasetError> {
     let nodes = pickle.dict(pickle.root())?;
     let n_nodes = nodes.len();
@@ -209,7 +209,7 @@ impl OneHot {
     }
 }
 
-/// Rows of `all` first, then row `i` of `test` at `test_ids[i]`, and empty rows between.
+/// Arranges the rows: those of `all` first, then row `i` of `test` at `test_ids[i]`, and empty rows between.
 fn place_rows(n_nodes: usize, all: &Csr, test: &Csr, test_ids: &[NodeId]) -> Result<Csr, DatasetError> {
     if all.n_cols() != test.n_cols() {
         return Err(DatasetError::invalid(format!("allx is {} wide, tx {}", all.n_cols(), test.n_cols())));
@@ -244,7 +244,7 @@ fn place_labels(n_nodes: usize, all: &OneHot, test: &OneHot, test_ids: &[NodeId]
     Ok(Labels::Single { n_classes: all.n_classes, classes: source.into_iter().map(class).collect() })
 }
 
-/// Which file, and which row of it, describes a node.
+/// File and row that describe a node.
 #[derive(Clone, Copy)]
 enum Source {
     All(usize),

@@ -9,7 +9,7 @@ use crate::inventory::Inventory;
 use crate::named_arrays::{self, ArrayFolder};
 use crate::{DatasetError, lightgcn, ogb, planetoid};
 
-/// What an unrecognised path is told.
+/// List of the supported formats, for the error on an unrecognised path.
 pub(crate) const SUPPORTED: &str = "supported are girih's own folder (girih.toml), Planetoid (ind.NAME.graph and its seven \
      companions), an OGB raw folder (edge.csv.gz or data.npz), LightGCN (test.txt with train.txt or s_adj_mat.npz), \
      named arrays (edge_index, or indptr and indices, as .npy in a \
@@ -17,7 +17,7 @@ pub(crate) const SUPPORTED: &str = "supported are girih's own folder (girih.toml
      file in a .zip), Matrix Market (.mtx), METIS (.graph) and edge lists (.csv, .tsv, .txt, .edges, .edgelist, .el, \
      out.NAME); text also as .gz; and folders that hold one of these in raw/";
 
-/// The formats that a path may have.
+/// Formats that a path may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Girih,
@@ -28,12 +28,12 @@ pub(crate) enum Format {
     File(FileKind),
 }
 
-/// A path whose format is known.
+/// Path whose format is known.
 pub(crate) struct Recognized {
     pub(crate) format: Format,
-    /// The file or folder to open.
+    /// File or folder to open.
     pub(crate) path: PathBuf,
-    /// What lies beside it in the folder that was named, and is not used.
+    /// Other entries of the given folder, which are not used.
     pub(crate) beside: Inventory,
 }
 
@@ -43,10 +43,11 @@ impl Recognized {
     }
 }
 
-/// The format of a path, and the file to open: a folder's only data file, or its folder `raw`, stands for the folder.
+/// Finds the format of a path, and the file to open. The only data file of a folder, or its folder `raw`, stands for
+/// the folder.
 ///
 /// # Errors
-/// When nothing is there, or nothing that is known.
+/// When nothing exists at the path, or nothing of a known format.
 pub(crate) fn recognize(path: &Path) -> Result<Recognized, DatasetError> {
     if path.is_dir() {
         return recognize_folder(path);
@@ -67,7 +68,8 @@ pub(crate) fn recognize(path: &Path) -> Result<Recognized, DatasetError> {
     }
 }
 
-/// The formats of folders, from the most telling content to the least; the last is a folder's only data file.
+/// Finds the format of a folder. More specific contents are tried first; the last case is the only data file of a
+/// folder.
 fn recognize_folder(path: &Path) -> Result<Recognized, DatasetError> {
     if let Some(found) = recognize_contents(path)? {
         return Ok(found);
@@ -88,7 +90,7 @@ fn recognize_folder(path: &Path) -> Result<Recognized, DatasetError> {
     only_data_file(path)
 }
 
-/// The format of a folder that is told by several of its files.
+/// Finds the format of a folder that several of its files identify.
 fn recognize_contents(path: &Path) -> Result<Option<Recognized>, DatasetError> {
     let format = if path.join(MANIFEST).is_file() {
         Format::Girih

@@ -1,4 +1,4 @@
-//! [`NodeRows`]: what a data set has of some consecutive nodes.
+//! [`NodeRows`]: features, labels and splits of consecutive nodes.
 
 use std::ops::Range;
 
@@ -6,24 +6,24 @@ use girih_graph_format::{NodeId, places_of};
 
 use crate::{Dataset, Features, Labels, Split};
 
-/// What a data set has of some consecutive nodes beside the graph. Nodes are counted from the first of them.
+/// Features, labels and splits of consecutive nodes, whose ids count from the first of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeRows {
-    /// Their features, if there are features.
+    /// Features of the nodes, if there are features.
     pub features: Option<Features>,
-    /// How many stored values of sparse features the nodes before them have; 0 of others.
+    /// Number of stored values of sparse features of all earlier nodes; 0 for other features.
     pub first_value: usize,
-    /// Their labels, if there are labels.
+    /// Labels of the nodes, if there are labels.
     pub labels: Option<Labels>,
-    /// Of each split, which of them are in which part.
+    /// Nodes of each part, for each split.
     pub splits: Vec<Split>,
 }
 
 impl Dataset {
-    /// What this has of some consecutive nodes; large arrays are shared.
+    /// Features, labels and splits of some consecutive nodes; large arrays are shared.
     ///
     /// # Panics
-    /// When there are not so many nodes.
+    /// When `nodes` ends beyond the nodes.
     #[must_use]
     pub fn rows(&self, nodes: Range<usize>) -> NodeRows {
         NodeRows {
@@ -39,8 +39,8 @@ impl Dataset {
 }
 
 impl Features {
-    /// All rows, one behind the other as they are stored, and the bytes of each; `None` where rows differ in size:
-    /// sparse ones.
+    /// Bytes of all rows, one after the other as stored, and the number of bytes per row. `None` where rows differ in
+    /// size, as sparse ones do.
     #[must_use]
     pub fn stored_rows(&self) -> Option<(&[u8], usize)> {
         match self {
@@ -50,10 +50,10 @@ impl Features {
         }
     }
 
-    /// Those of some consecutive nodes, shared.
+    /// Features of some consecutive nodes, shared.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When `nodes` ends beyond the rows.
     #[must_use]
     pub fn row_slice(&self, nodes: Range<usize>) -> Self {
         match self {
@@ -65,10 +65,10 @@ impl Features {
 }
 
 impl Labels {
-    /// Those of some consecutive nodes.
+    /// Labels of some consecutive nodes.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When `nodes` ends beyond the rows.
     #[must_use]
     pub fn row_slice(&self, nodes: Range<usize>) -> Self {
         match self {
@@ -83,7 +83,7 @@ impl Labels {
 }
 
 impl Split {
-    /// The nodes of each part that lie in a range, counted from its first.
+    /// Nodes of each part that lie in a range, counted from the start of the range.
     #[must_use]
     pub fn row_slice(&self, nodes: Range<usize>) -> Self {
         let inside = |ids: &[NodeId]| -> Vec<NodeId> {

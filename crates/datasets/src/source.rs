@@ -1,4 +1,4 @@
-//! [`DataSource`]: where the rows of nodes come from, for ranks that each take some.
+//! [`DataSource`]: source of node rows, for ranks that each take some.
 
 use std::ops::Range;
 
@@ -7,18 +7,18 @@ use girih_graph_format::{Buffer, Csr, Notes};
 
 use crate::{Dataset, DatasetError, FeaturesFrom, LoadOptions, NodeRows, Outline, StoredDataset, load};
 
-/// Where the rows of nodes come from, for ranks that each take some.
+/// Source of node rows, for ranks that each take some.
 #[derive(Clone, Debug)]
 pub enum DataSource {
     /// A data set in memory, or mapped and checked as a whole.
     Loaded(Box<Dataset>),
-    /// A folder of girih's, of which rows are read when they are asked for.
+    /// A folder of girih's, whose rows are read on request.
     Stored(Box<StoredDataset>),
 }
 
 impl DataSource {
-    /// The data of a SPEC: where it is a folder of girih's whose arrays are used as they are, nothing but their sizes
-    /// is read.
+    /// Opens the data of a SPEC. For a folder of girih's whose arrays are used as they are, only their sizes are
+    /// read.
     ///
     /// # Errors
     /// As [`load()`].
@@ -29,13 +29,13 @@ impl DataSource {
         }
     }
 
-    /// Whether rows are read when they are asked for.
+    /// Whether rows are read on request.
     #[must_use]
     pub fn is_stored(&self) -> bool {
         matches!(self, Self::Stored(_))
     }
 
-    /// What is known of all rows.
+    /// Outline of the whole data set.
     #[must_use]
     pub fn outline(&self) -> Outline {
         match self {
@@ -44,8 +44,8 @@ impl DataSource {
         }
     }
 
-    /// What loading left out, made up or found doubtful; of a folder of which rows are read later, also features that
-    /// are to be made.
+    /// Notes of loading: data left out, made up or doubtful. For a folder whose rows are read later, also features
+    /// that are still to be made.
     #[must_use]
     pub fn notes(&self) -> Notes {
         match self {
@@ -60,8 +60,8 @@ impl DataSource {
         }
     }
 
-    /// A hash that differs between different data: of all that is in memory, or of the sizes and checksums that a
-    /// folder states.
+    /// Hash that differs between different data: of all data in memory, or of the sizes and checksums that a folder
+    /// states.
     #[must_use]
     pub fn fingerprint(&self) -> u32 {
         match self {
@@ -70,10 +70,10 @@ impl DataSource {
         }
     }
 
-    /// The offsets of all rows of the graph; of a folder, mapped, and not compared with each other.
+    /// Offsets of all rows of the graph. Those of a folder are mapped, and not checked against each other.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// When the offsets cannot be read.
     pub fn offsets(&self) -> Result<Buffer<u64>, DatasetError> {
         match self {
             Self::Loaded(dataset) => Ok(dataset.graph.offsets().clone()),
@@ -81,13 +81,13 @@ impl DataSource {
         }
     }
 
-    /// Some consecutive rows of the graph, all columns.
+    /// Takes consecutive rows of the graph, with all columns.
     ///
     /// # Errors
     /// When rows that are read break an invariant.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When `rows` ends beyond the rows of the graph.
     pub fn graph_rows(&self, rows: Range<usize>) -> Result<Csr, DatasetError> {
         match self {
             Self::Loaded(dataset) => Ok(dataset.graph.row_slice(rows)),
@@ -95,13 +95,13 @@ impl DataSource {
         }
     }
 
-    /// What there is of some consecutive nodes beside the graph.
+    /// Features, labels and splits of some consecutive nodes.
     ///
     /// # Errors
     /// When rows that are read break an invariant of a data set.
     ///
     /// # Panics
-    /// When there are not so many nodes.
+    /// When `nodes` ends beyond the nodes.
     pub fn rows(&self, nodes: Range<usize>) -> Result<NodeRows, DatasetError> {
         match self {
             Self::Loaded(dataset) => Ok(dataset.rows(nodes)),
@@ -109,8 +109,8 @@ impl DataSource {
         }
     }
 
-    /// The same with its features as codes, if a codec is named, as [`Dataset::with_codec`]; features that are to be
-    /// encoded are read whole.
+    /// Encodes the features, if a codec is named, as [`Dataset::with_codec`]. Features that are still to be encoded
+    /// are read whole.
     ///
     /// # Errors
     /// As [`Dataset::with_codec`] and [`load()`].
@@ -121,8 +121,8 @@ impl DataSource {
         }
     }
 
-    /// Source with features to be made by `rule`, as [`Dataset::with_features_from`]. Where features are computed from
-    /// the graph, it is read whole.
+    /// Sets the rule by which features are made, as [`Dataset::with_features_from`]. If features are computed from
+    /// the graph, the graph is read whole.
     ///
     /// # Errors
     /// As [`Dataset::with_features_from`] and [`load()`].
@@ -137,7 +137,7 @@ impl DataSource {
         }
     }
 
-    /// All of it.
+    /// Loads the whole data set.
     ///
     /// # Errors
     /// As [`load()`].

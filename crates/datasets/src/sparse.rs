@@ -4,7 +4,7 @@ use girih_graph_format::{Coo, Csr, Duplicates, MAX_NODES, NodeId};
 
 use crate::DatasetError;
 
-/// A matrix from CSR arrays as files hold them; columns may come in any order, repeated entries add up, stored zeros
+/// Makes a matrix from CSR arrays of a file. Columns may come in any order, repeated entries add up, and stored zeros
 /// stay.
 ///
 /// # Errors
@@ -19,9 +19,9 @@ pub(crate) fn csr_from_arrays(
     Ok(coo_from_arrays(n_rows, n_cols, indptr, indices, values)?.to_csr(Duplicates::Sum)?)
 }
 
-/// The entries of CSR arrays as files hold them, in their order.
+/// Entries of CSR arrays of a file, in their order.
 ///
-/// Nothing larger than the given arrays is allocated before they are known to fit the dimensions.
+/// The arrays are checked against the dimensions before anything larger than them is allocated.
 ///
 /// # Errors
 /// When offsets or columns break a rule of CSR, naming the row or entry.
@@ -50,7 +50,7 @@ pub(crate) fn coo_from_arrays(
     Ok(Coo::new(n_rows, n_cols, rows, cols, values)?)
 }
 
-/// The row of every entry.
+/// Row of every entry.
 fn rows_of_entries(n_rows: usize, indptr: &[i64], n_entries: usize) -> Result<Vec<NodeId>, DatasetError> {
     if indptr.len() != n_rows + 1 {
         return Err(DatasetError::invalid(format!(

@@ -1,4 +1,4 @@
-//! [`Spec`]: what a user writes for `--data`.
+//! [`Spec`]: argument of `--data`.
 //!
 //! ```text
 //! PATH                                   a file or folder; its format is recognised when it is loaded
@@ -32,16 +32,16 @@ const PLANTED_KEYS: [&str; 15] = [
 ];
 const RMAT_KEYS: [&str; 4] = ["scale", "nodes", "degree", "seed"];
 
-/// A parsed data SPEC.
+/// Parsed data SPEC.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Spec {
     /// A file or folder.
     Path(PathBuf),
     /// A generated data set.
     Synth {
-        /// The text as written; it becomes the data set's name.
+        /// Text as written; it becomes the data set's name.
         name: String,
-        /// What to generate.
+        /// Recipe to generate.
         recipe: Recipe,
     },
 }
@@ -109,7 +109,7 @@ fn parse_planted(preset: &Preset, scale: f64, settings: &Settings) -> Result<Pla
     recipe.train = settings.get("train", 0.0..=1.0, recipe.train)?;
     recipe.val = settings.get("val", 0.0..=1.0, recipe.val)?;
     recipe.seed = settings.get("seed", 0..=u64::MAX, recipe.seed)?;
-    // Whoever says what trains has the rest for testing, unless that is said, too.
+    // If the user states the training or validation fraction, the rest is for testing, unless that is stated as well.
     let is_said = |key: &str| settings.find(key).is_some();
     let test = recipe.test.filter(|_| !is_said("train") && !is_said("val"));
     recipe.test = if is_said("test") { Some(settings.get("test", 0.0..=1.0, 0.0)?) } else { test };
@@ -132,13 +132,13 @@ fn parse_rmat(settings: &Settings) -> Result<Rmat, String> {
     Ok(Rmat { nodes, edges, seed: settings.get("seed", 0..=u64::MAX, default.seed)? })
 }
 
-/// The even number of stored edges that gives the mean degree.
+/// Even number of stored edges that gives the mean degree.
 fn parse_edges(settings: &Settings, nodes: usize, default_degree: f64) -> Result<u64, String> {
     let degree = settings.get("degree", 0.0..=MAX_NODES as f64, default_degree)?;
     Ok((nodes as f64 * degree).round() as u64 & !1)
 }
 
-/// The `key=value` pairs of a SPEC.
+/// Pairs `key=value` of a SPEC.
 struct Settings<'a> {
     pairs: Vec<(&'a str, &'a str)>,
 }

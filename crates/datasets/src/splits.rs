@@ -5,7 +5,7 @@ use girih_random::{Key, purpose, unit_f64};
 
 use crate::{DatasetError, Labels, LoadOptions, Split, UNLABELLED};
 
-/// How nodes are dealt to train, validation and test; only labelled nodes take part.
+/// Rule that assigns nodes to train, validation and test; only labelled nodes take part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SplitRule {
     /// A fixed number of nodes of every class for training and validation, the rest for testing.
@@ -15,13 +15,13 @@ pub enum SplitRule {
         /// Validation nodes of each class.
         val: usize,
     },
-    /// Every node on its own: training with probability `train`, validation with probability `val`, else testing.
+    /// Independent assignment: training with probability `train`, validation with probability `val`, else testing.
     Fractions {
-        /// Expected share of training nodes.
+        /// Expected fraction of training nodes.
         train: f64,
-        /// Expected share of validation nodes.
+        /// Expected fraction of validation nodes.
         val: f64,
-        /// Expected share of test nodes; `None` for the rest.
+        /// Expected fraction of test nodes; `None` for the rest.
         test: Option<f64>,
     },
 }
@@ -31,10 +31,10 @@ impl SplitRule {
     /// Evaluation", 2018, section 3).
     pub const GNN_BENCHMARK: Self = Self::PerClass { train: 20, val: 30 };
 
-    /// 60 % training, 20 % validation, 20 % testing: what labels get that come without any split.
+    /// 60 % training, 20 % validation, 20 % testing: the rule for labels without any split.
     pub const UNSPLIT: Self = Self::Fractions { train: 0.6, val: 0.2, test: None };
 
-    /// The split of one run; the same seed and run give the same split.
+    /// Draws the split of one run; equal seeds and runs give equal splits.
     ///
     /// # Errors
     /// With [`SplitRule::PerClass`], when a class has too few nodes or nodes have several classes.
@@ -51,7 +51,7 @@ impl SplitRule {
         }
     }
 
-    /// The splits of runs `0..n`.
+    /// Draws the splits of runs `0..n`.
     ///
     /// # Errors
     /// As [`SplitRule::draw`].
@@ -60,8 +60,8 @@ impl SplitRule {
     }
 }
 
-/// The splits that data without any get by the convention of their format, with a note that says so. None are drawn
-/// where the options bring other labels or a rule of their own, and none where a class has too few nodes, which is noted.
+/// Draws splits for data without any, by the convention of its format, with a note. Draws none if the options bring
+/// other labels or a rule of their own, and none if a class has too few nodes, which is noted.
 pub(crate) fn drawn_by(rule: SplitRule, labels: &Labels, options: &LoadOptions, notes: &mut Notes) -> Vec<Split> {
     if options.random_split || options.labels.is_some() {
         return Vec::new();
@@ -80,7 +80,7 @@ pub(crate) fn drawn_by(rule: SplitRule, labels: &Labels, options: &LoadOptions, 
     }
 }
 
-/// The splits that are drawn because the user asks for it.
+/// Draws splits on the user's request.
 ///
 /// # Errors
 /// When there are no labels.

@@ -1,4 +1,4 @@
-//! [`StoredDataset`]: a folder of girih's of which rows are read when they are asked for.
+//! [`StoredDataset`]: a folder of girih's whose rows are read on request.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,13 +11,13 @@ use crate::folder::{DatasetSection, FeatureKind, LabelKind, labels_of, notes_of,
 use crate::load::check_strict;
 use crate::{Dataset, DatasetError, FeatureNorm, Features, Labels, LoadOptions, NodeRows, Outline, Spec, Split, load};
 
-/// The arrays of sparse features.
+/// Arrays of sparse features.
 pub(crate) const SPARSE: [&str; 3] = ["features_indptr", "features_indices", "features_values"];
-/// The parts of a split, as arrays are named after them.
+/// Parts of a split, as in the names of arrays.
 const PARTS: [&str; 3] = ["train", "val", "test"];
 
-/// A data set in a folder of girih's, of which rows are read when they are asked for, and checked then as those of a
-/// [`Dataset`] are. Opening it reads the manifest, and of the arrays their headers.
+/// Data set in a folder of girih's, whose rows are read on request and then checked as those of a [`Dataset`].
+/// Opening it reads the manifest and the headers of the arrays.
 #[derive(Clone, Debug)]
 pub struct StoredDataset {
     spec: String,
@@ -31,9 +31,10 @@ pub struct StoredDataset {
 }
 
 impl StoredDataset {
-    /// The folder that a SPEC names; `None` when it names something else, or data that have to be read as a whole: they
-    /// are changed on the way (other features or labels, edges in both directions, features to be divided or encoded), are users and items, or are stored in
-    /// types that girih does not write.
+    /// Opens the folder that a SPEC names. `None` when it names other data, or data that have to be read as a whole.
+    /// That is the case if loading changes them (other features or labels, edges in both directions, features to be
+    /// divided or encoded). It is also the case for users and items, and for arrays of types that girih does not
+    /// write.
     ///
     /// # Errors
     /// When the SPEC is wrong, or the folder is damaged as far as it is read.
@@ -76,7 +77,7 @@ impl StoredDataset {
         self.store.as_ref().is_some_and(|store| codec.accepts(store.codec().spec(), store.codec().row_bytes()))
     }
 
-    /// Whether all arrays are mapped, in the types that girih writes, with a row for each node where that is due.
+    /// Whether all arrays are mapped, in the types that girih writes, with one row per node where required.
     fn lies_as_it_is_used(&self) -> Result<bool, DatasetError> {
         let (n, section) = (self.graph.n_rows, &self.section);
         for name in self.arrays() {
@@ -95,7 +96,7 @@ impl StoredDataset {
         Ok(true)
     }
 
-    /// The names of the arrays that are read.
+    /// Names of the arrays that are read.
     pub(crate) fn arrays(&self) -> Vec<String> {
         let mut names = self.graph_arrays();
         names.extend(self.feature_arrays().iter().map(ToString::to_string));
@@ -111,7 +112,7 @@ impl StoredDataset {
         names[..if self.graph.weighted { 3 } else { 2 }].iter().map(ToString::to_string).collect()
     }
 
-    /// The arrays that features are read from: none of compressed ones.
+    /// Arrays of the features; none for compressed ones.
     pub(crate) fn feature_arrays(&self) -> &'static [&'static str] {
         match self.section.features {
             _ if self.store.is_some() => &[],
@@ -126,7 +127,7 @@ impl StoredDataset {
         self.section.labels != LabelKind::None
     }
 
-    /// The numbers of the split sets that are used.
+    /// Numbers of the split sets in use.
     pub(crate) fn splits(&self) -> impl Iterator<Item = usize> + use<> {
         match self.options.split {
             Some(split) => split..split + 1,
@@ -134,19 +135,19 @@ impl StoredDataset {
         }
     }
 
-    /// What is known of all rows.
+    /// Outline of the whole data set.
     #[must_use]
     pub fn outline(&self) -> &Outline {
         &self.outline
     }
 
-    /// What is there and not used.
+    /// Notes of the entries that are not used.
     #[must_use]
     pub fn notes(&self) -> &Notes {
         &self.notes
     }
 
-    /// A hash of the sizes and checksums that the folder states, and of which split is used.
+    /// Hash of the sizes and checksums that the folder states, and of the choice of split.
     #[must_use]
     pub fn fingerprint(&self) -> u32 {
         let mut hash = crc32fast::Hasher::new();
@@ -156,10 +157,10 @@ impl StoredDataset {
         hash.finalize()
     }
 
-    /// The offsets of all rows of the graph, which are not compared with each other.
+    /// Offsets of all rows of the graph, which are not checked against each other.
     ///
     /// # Errors
-    /// When they are of another number of rows, or cannot be read.
+    /// When their number does not match the rows, or they cannot be read.
     pub fn offsets(&self) -> Result<Buffer<u64>, DatasetError> {
         let array = self.folder.array("indptr")?;
         let offsets = array.clone().into_offsets()?;
@@ -170,18 +171,18 @@ impl StoredDataset {
         Ok(offsets)
     }
 
-    /// Some consecutive rows of the graph, all columns.
+    /// Reads consecutive rows of the graph, with all columns.
     ///
     /// # Errors
-    /// When they break an invariant of a [`Csr`], or the file cannot be read.
+    /// When the rows break an invariant of a [`Csr`], or the file cannot be read.
     pub fn graph_rows(&self, rows: Range<usize>) -> Result<Csr, DatasetError> {
         Ok(self.folder.graph_rows(rows)?)
     }
 
-    /// What there is of some consecutive nodes beside the graph.
+    /// Reads features, labels and splits of some consecutive nodes.
     ///
     /// # Errors
-    /// When it breaks a rule of a [`Dataset`], or a file cannot be read.
+    /// When a row breaks a rule of a [`Dataset`], or a file cannot be read.
     pub fn rows(&self, nodes: Range<usize>) -> Result<NodeRows, DatasetError> {
         let counted = |e: DatasetError| {
             let message = format!("nodes counted from {}: {e}", nodes.start);
@@ -219,7 +220,7 @@ impl StoredDataset {
         })
     }
 
-    /// How many stored values of sparse features the nodes before one have.
+    /// Number of stored values of sparse features of all nodes before `node`.
     fn first_value(&self, node: usize) -> Result<usize, DatasetError> {
         if self.feature_arrays().first() != Some(&SPARSE[0]) {
             return Ok(0);
@@ -250,7 +251,7 @@ impl StoredDataset {
         Ok(Split { train: part(PARTS[0])?, val: part(PARTS[1])?, test: part(PARTS[2])? })
     }
 
-    /// Of an array of ascending ids those in a range, and where they are in it: a search in the file.
+    /// Ids of a split array that lie in a range, and their positions in the array, by a search in the ascending ids.
     pub(crate) fn part_of_split(
         &self,
         name: &str,
@@ -264,12 +265,12 @@ impl StoredDataset {
         Ok((array.slice(places.clone())?, places))
     }
 
-    /// The arrays of a split set.
+    /// Names of the arrays of a split set.
     pub(crate) fn split_arrays(i: usize) -> [String; 3] {
         PARTS.map(|part| split_array(i, part))
     }
 
-    /// All of it, as [`load()`] does.
+    /// Loads the whole data set, as [`load()`] does.
     ///
     /// # Errors
     /// As [`load()`].

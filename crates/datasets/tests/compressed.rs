@@ -37,7 +37,7 @@ fn expected() -> CompressedFeatures {
     CompressedFeatures::fitted(CODEC, dense(&dataset()), 5).unwrap()
 }
 
-/// The same codes, however the features come: generated, from a folder, from one array, or from memory.
+/// Codes are equal for all sources of features: generated, from a folder, from one array, or from memory.
 #[test]
 fn a_codec_while_loading_gives_what_encoding_afterwards_gives() {
     let folder = tempfile::tempdir().unwrap();

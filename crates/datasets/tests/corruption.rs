@@ -1,5 +1,5 @@
-//! Damaged files: every loader either names the file in an error or gives a data set that keeps its rules, and never
-//! allocates by what a damaged length claims.
+//! Damaged files: every loader either names the file in an error or returns a valid data set. It never allocates the
+//! size that a damaged length claims.
 
 mod common;
 
@@ -12,11 +12,11 @@ use girih_datasets::{LoadOptions, OutputFormat, load};
 use girih_graph_format::file::{NpzWriter, write_edge_list, write_npy, write_sparse_npz};
 use girih_random::{Key, Stream};
 
-/// No loader of files this small needs a larger block.
+/// Largest memory block that a loader of such small files may allocate.
 const LARGEST_BLOCK: usize = 128 << 20;
 const MUTATIONS_PER_FILE: u64 = 40;
 
-/// Remembers the largest block asked for.
+/// Allocator that records the largest requested block.
 struct Recorder;
 
 static LARGEST: AtomicUsize = AtomicUsize::new(0);
@@ -52,14 +52,14 @@ fn damaged(bytes: &[u8], stream: &mut Stream) -> Vec<u8> {
         return damaged;
     }
     for _ in 0..=stream.below(3) {
-        // Half of the flips hit the first bytes, where lengths and types are.
+        // Half of the flips hit the first bytes, which hold lengths and types.
         let range = if stream.below(2) == 0 { bytes.len().min(256) } else { bytes.len() };
         damaged[stream.below(range as u64) as usize] ^= 1 << stream.below(8);
     }
     damaged
 }
 
-/// Loads `spec` again and again with one of `files` damaged.
+/// Loads `spec` repeatedly, each time with one of `files` damaged.
 fn survive(spec: &Path, files: &[PathBuf], options: &LoadOptions, mutations: u64) {
     let home = if spec.is_dir() { spec } else { files[0].parent().unwrap() }.to_str().unwrap();
     let spec = spec.to_str().unwrap();
@@ -153,8 +153,8 @@ fn topologies_with_attached_arrays() {
     }
 }
 
-/// Cuts `file` after every `step`-th byte. What still loads must hold every edge: files with counts are never read in
-/// half.
+/// Cuts `file` after every `step`-th byte. Data that still loads must have every edge: files with counts are never
+/// read partially.
 fn survive_cuts(spec: &Path, file: &Path, step: usize, options: &LoadOptions) {
     let spec = spec.to_str().unwrap();
     let whole = load(spec, options).unwrap();
@@ -214,7 +214,7 @@ fn folders_of_arrays() {
     }
 }
 
-/// Checksums catch flipped bits of an archive; wrong values in intact archives are what gets past them.
+/// Checksums catch flipped bits of an archive; only wrong values in intact archives pass them.
 #[test]
 fn wrong_values_in_intact_archives() {
     let (n, n_edges) = (100usize, 99usize);

@@ -1,4 +1,4 @@
-//! Labels as users save them: which reading is taken, which is asked for, and what is said.
+//! Labels as users save them: readings chosen by default or by an option, and their notes.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! LightGCN's folders: both ways to state the training, the real Gowalla, and folders that break one rule.
+//! LightGCN's folders: both forms of the training data, the real Gowalla, and folders that break one rule.
 
 mod common;
 
@@ -44,7 +44,7 @@ fn text_is_a_line_a_user() {
     assert_eq!((interactions.n_users(), interactions.n_items()), (3, 4));
     assert_eq!((0..3).map(|u| interactions.train().row(u)).collect::<Vec<_>>(), [&[0, 2][..], &[1], &[0, 1, 2]]);
     assert_eq!((0..3).map(|u| interactions.test().row(u)).collect::<Vec<_>>(), [&[3][..], &[0, 3], &[]]);
-    // The graph is that of training alone; the fingerprint also tells what is tested.
+    // The graph is that of training alone; the fingerprint also covers the test items.
     let untested = Interactions::new(interactions.train().clone(), Csr::empty(3, 4).unwrap()).unwrap();
     let untested = Dataset::of_interactions(dataset.name.clone(), untested).unwrap();
     assert_eq!(untested.graph, dataset.graph);
@@ -142,7 +142,7 @@ proptest! {
             (Just(n), prop::collection::btree_map((0..n as u32, 0..9u32), any::<bool>(), 0..40))
         }),
     ) {
-        // Item 9 keeps every user from having met all; item 10 gives every user one.
+        // Item 9 ensures that every user lacks an item; item 10 gives every user one.
         let part = |test: bool| {
             let everybody = (0..n_users as u32).filter(|_| !test).map(|user| (user, 10));
             let (users, items) = pairs.iter().filter(|(_, is)| **is == test).map(|(pair, _)| *pair).chain(everybody).unzip();

@@ -13,7 +13,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-/// A folder of arrays of four nodes: 0 → 1, 2 → 1 and 3 → 0.
+/// Folder of arrays of four nodes: 0 → 1, 2 → 1 and 3 → 0.
 struct Case {
     home: TempDir,
 }
@@ -62,7 +62,7 @@ fn a_folder_of_arrays() {
     let both = LoadOptions { symmetrize: Some(true), ..LoadOptions::default() };
     assert_eq!(load(case.path().to_str().unwrap(), &both).unwrap().n_edges(), 6);
 
-    // The same under other names and shapes.
+    // Equal data under other names and shapes.
     write_npy(&case.file("edge_index"), &[3, 2], &[0i32, 1, 2, 1, 3, 0]).unwrap();
     std::fs::rename(case.file("x"), case.file("feat")).unwrap();
     case.remove("y");
@@ -75,7 +75,7 @@ fn a_folder_of_arrays() {
     }
     assert_eq!(case.load(), original);
 
-    // And by rows.
+    // Equal data by rows.
     case.remove("edge_index");
     write_npy(&case.file("indptr"), &[5], &[0i64, 1, 3, 3, 3]).unwrap();
     write_npy(&case.file("indices"), &[3], &[3i64, 2, 0]).unwrap();
@@ -217,7 +217,7 @@ fn arrays_that_contradict_each_other_are_refused() {
     assert!(case.refusal().contains("indices.npy"));
 }
 
-/// A data set of up to 20 nodes with everything that a safetensors file keeps.
+/// Data set of up to 20 nodes with all contents that a safetensors file keeps.
 fn any_dataset() -> impl Strategy<Value = Dataset> {
     (1..20usize, any::<bool>(), any::<bool>(), 1..4usize).prop_flat_map(|(n, sparse, multi, n_splits)| {
         let edges = vec((0..n as u32, 0..n as u32, 1..9u8), 0..40);
@@ -258,7 +258,7 @@ proptest! {
     }
 }
 
-/// A column of 0 and 1 is classes, unless the file says that it is labels, of which there is one.
+/// A column of 0 and 1 is read as classes, unless the file states that it holds multi-label rows of one label.
 #[test]
 fn several_labels_a_node_come_back_though_there_is_one_label() {
     let case = Case::new();

@@ -1,4 +1,4 @@
-//! Raw folders of the Open Graph Benchmark: the real one that is there, and small ones written here.
+//! Raw folders of the Open Graph Benchmark: a real one, if available, and small ones written here.
 
 mod common;
 
@@ -57,12 +57,12 @@ fn several_labels_and_several_splits() {
     assert!(refusal(root, &LoadOptions::default()).contains("node 1, class 1: the target is 2"));
 }
 
-/// A file that PyTorch 2.11 has written.
+/// File that PyTorch 2.11 has written.
 fn torch_file(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/torch").join(name)
 }
 
-/// A folder without a split as text, whose split `target` is these files of `torch.save`.
+/// Folder without a split as text, whose split `target` consists of these files of `torch.save`.
 fn with_torch_split(files: &[(&str, &str)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     write_ogb_text(dir.path(), "csv.gz");
@@ -177,7 +177,7 @@ fn text_that_contradicts_itself_is_refused_by_file_and_line() {
     assert!(message.contains("no num-node-list.csv.gz and num-edge-list.csv.gz"), "{message}");
 }
 
-/// The binary form of a graph of three nodes, with `edge_index` and the declared number of edges.
+/// Writes the binary form of a graph of three nodes, with `edge_index` and the declared number of edges.
 fn write_binary(root: &Path, edges: &[i64], n_edges: i64) {
     std::fs::create_dir_all(root.join("raw")).unwrap();
     NpzWriter::write_file(&root.join("raw/data.npz"), |npz| {

@@ -11,12 +11,12 @@ fn load_default(path: &Path) -> Dataset {
     load(path.to_str().unwrap(), &LoadOptions::default()).unwrap()
 }
 
-/// Nodes, stored edges, features, classes.
+/// Numbers of nodes, stored edges, features and classes.
 fn counts(dataset: &Dataset) -> (usize, usize, usize, usize) {
     (dataset.n_nodes(), dataset.n_edges(), dataset.n_features(), dataset.n_classes())
 }
 
-/// Nodes of the first split's parts.
+/// Numbers of nodes of the first split's parts.
 fn part_sizes(dataset: &Dataset) -> [usize; 3] {
     dataset.splits[0].parts().map(|(_, ids)| ids.len())
 }
@@ -28,7 +28,7 @@ fn assert_rows_sum_to_one(dataset: &Dataset) {
     }
 }
 
-/// Bags of words: each row holds one number, the inverse root of its length.
+/// Checks bags of words: each row has equal values, the inverse root of the row's length.
 fn assert_rows_have_root_length(dataset: &Dataset) {
     let Some(Features::Sparse(features)) = &dataset.features else { panic!("sparse features") };
     for row in 0..features.n_rows() {
@@ -49,7 +49,7 @@ fn cora() {
     for class in 0..7 {
         assert_eq!(cora.splits[0].train.iter().filter(|&&v| classes[v as usize] == class).count(), 20);
     }
-    // Nodes by class, as published.
+    // Number of nodes of each class, as published.
     let sizes: Vec<usize> = (0..7).map(|class| classes.iter().filter(|&&c| c == class).count()).collect();
     assert_eq!(sizes, [351, 217, 418, 818, 426, 298, 180]);
     assert_eq!(load_default(&path.join("ind.cora")), cora);

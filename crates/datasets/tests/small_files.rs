@@ -93,7 +93,7 @@ fn rules_of_a_data_set() {
     assert!(refuse(None, None, split(&[0, 1], &[1])).contains("node 1 is in both train and val"));
 }
 
-/// A gnn-benchmark archive of `n` nodes on a path, in two classes.
+/// Writes a gnn-benchmark archive of `n` nodes on a path, in two classes.
 fn write_gnn_benchmark(path: &Path, n: usize, labels: &[i64]) {
     let n_edges = n - 1;
     NpzWriter::write_file(path, |npz| {
@@ -125,7 +125,7 @@ fn a_small_gnn_benchmark_archive() {
     assert!(refusal(&path, &LoadOptions::default()).contains("node 0 has class 1099511627776"));
 }
 
-/// A heterophilous archive of three nodes whose masks are `mask_width` wide.
+/// Writes a heterophilous archive of three nodes whose masks are `mask_width` wide.
 fn write_heterophilous(path: &Path, edge: [i64; 2], feature: f32, mask_width: usize) {
     NpzWriter::write_file(path, |npz| {
         npz.array("node_features", &[3, 1], &[0.0, feature, 1.0])?;
@@ -261,7 +261,7 @@ fn an_unknown_path_lists_what_is_there_and_what_is_known() {
     assert!(load("synth:nothing", &LoadOptions::default()).unwrap_err().is_spec());
 }
 
-/// More runs draw more splits; what the first runs train on is the same data still.
+/// A larger number of runs draws more splits; the data of the first runs stays equal.
 #[test]
 fn every_split_has_a_fingerprint() {
     let split = |train: u32| Split { train: vec![train], val: vec![2], test: vec![3] };
@@ -274,7 +274,7 @@ fn every_split_has_a_fingerprint() {
     assert!(none != first && none != second);
 }
 
-/// Everything that has a row per node moves with it; there and back again is where one was.
+/// Everything with a row per node moves with the node; the inverse permutation restores it.
 #[test]
 fn a_permuted_data_set_is_the_same_under_other_names() {
     let options = LoadOptions::default();

@@ -1,4 +1,4 @@
-//! Rows of a folder that are read alone are those of the whole, and have its hashes.
+//! Rows read alone from a folder equal those of the whole data set, and their hashes combine to its hash.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use girih_graph_format::{Coo, Csr, Duplicates, Matrix};
 
 const NODES: usize = 53;
 
-/// Sets of every kind: weights, sparse features, several labels, several splits, codes.
+/// Data sets of every kind: weights, sparse features, several labels, several splits, codes.
 fn sets() -> Vec<Dataset> {
     let options = |n_splits| LoadOptions { n_splits, ..LoadOptions::default() };
     let planted = load("synth:planted,nodes=53,degree=6,features=5,classes=3", &options(2)).unwrap();
@@ -28,7 +28,7 @@ fn stored(path: &Path, options: &LoadOptions) -> StoredDataset {
     StoredDataset::open(path.to_str().unwrap(), options).unwrap().expect("a folder that is read in parts")
 }
 
-/// Ranges of nodes, one behind the other.
+/// Consecutive ranges of nodes.
 fn ranges(n: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     (0..n).map(move |i| NODES * i / n..NODES * (i + 1) / n)
 }
@@ -74,7 +74,7 @@ fn what_changes_on_the_way_is_read_whole() {
     assert!(StoredDataset::open("synth:planted,nodes=9", &LoadOptions::default()).unwrap().is_none());
 }
 
-/// What a user asks for explicitly holds for data that are stored as they are meant to be, too.
+/// Explicit options also apply to data that is stored in its final form.
 #[test]
 fn stored_data_are_symmetrised_and_divided_when_that_is_asked_for() {
     let home = tempfile::tempdir().unwrap();
@@ -127,7 +127,7 @@ fn damage_is_found_by_whoever_reads_it_or_by_all_together() {
                 Err(error) => Err(error.to_string()),
             };
             let message = found.expect_err("a checksum differs");
-            // Offsets that are wrong name entries that there are not.
+            // Wrong offsets point to entries that do not exist.
             let other = name.replace("indptr", "indices");
             assert!(message.contains(name) || message.contains(&other), "{name}, byte {place}: {message}");
         }

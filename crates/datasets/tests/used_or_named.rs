@@ -1,4 +1,4 @@
-//! What a format does not use is named: a law over all formats that hold more than one thing, and what is made up.
+//! A law over all formats with more than one entry: unused entries are noted, and so are made-up values.
 
 mod common;
 
@@ -11,7 +11,7 @@ use girih_graph_format::file::{NpzWriter, Tensor, write_npy, write_tensors};
 use girih_graph_format::{Duplicates, Notes};
 use proptest::prelude::*;
 
-/// Names that some format gives a meaning.
+/// Names with a meaning in some format.
 const KNOWN: &[&str] = &[
     "x",
     "y",
@@ -43,7 +43,7 @@ fn unknown_name() -> impl Strategy<Value = String> {
     })
 }
 
-/// The folders and archives of all formats, of which one more entry of some name is not used.
+/// Folders and archives of all formats, each with one extra entry of a given name.
 fn formats(home: &Path, name: &str) -> Vec<(PathBuf, String)> {
     let file = |path: PathBuf| fs::write(path, "anything").unwrap();
     let mut all = Vec::new();
@@ -78,7 +78,7 @@ fn formats(home: &Path, name: &str) -> Vec<(PathBuf, String)> {
     all
 }
 
-/// A folder of named arrays of four nodes, with more arrays.
+/// Makes a folder of named arrays of four nodes, with further arrays.
 fn named_arrays(folder: &Path, more: &[&str]) -> PathBuf {
     fs::create_dir_all(folder).unwrap();
     let file = |name: &str| folder.join(format!("{name}.npy"));
@@ -143,7 +143,7 @@ fn names(notes: &Notes) -> Vec<&str> {
     notes.not_used.iter().map(|entry| entry.what.as_str()).collect()
 }
 
-/// The note of a kind among what was made up.
+/// Note of a kind among the made-up values.
 fn made<'n>(dataset: &'n Dataset, kind: &str) -> Option<&'n str> {
     dataset.notes.made_up.iter().find(|made| made.kind == kind).map(|made| made.text.as_str())
 }
@@ -199,14 +199,14 @@ fn a_split_under_an_unknown_name_keeps_girih_from_drawing_one() {
         assert_eq!(drawn.splits.len(), 1, "{name}");
         assert!(made(&drawn, "drawn_split").unwrap().contains("60 % train, 20 % val, 20 % test"));
     }
-    // A mask of all nodes is one whatever its name.
+    // A boolean array of all nodes counts as a mask under any name.
     let folder = named_arrays(&home.path().join("mask"), &[]);
     let mut mask = b"\x93NUMPY\x01\x00\x76\x00{'descr': '|b1', 'fortran_order': False, 'shape': (4,), }".to_vec();
     mask.resize(127, b' ');
     mask.extend(b"\n\x01\x00\x00\x01");
     fs::write(folder.join("known.npy"), mask).unwrap();
     assert!(load_default(&folder).splits.is_empty());
-    // Other arrays are none.
+    // Other arrays do not.
     let folder = named_arrays(&home.path().join("other"), &["pos"]);
     let dataset = load_default(&folder);
     assert_eq!(dataset.splits.len(), 1);
@@ -241,7 +241,7 @@ fn a_girih_folder_without_its_manifest_is_refused_and_its_arrays_are_read_elsewh
     fs::remove_file(folder.join("girih.toml")).unwrap();
     let refused = refusal(&folder, &LoadOptions::default());
     assert!(refused.contains("girih.toml is missing") && refused.contains("split0_"), "{refused}");
-    // In an archive the names are those of girih's splits.
+    // In an archive, the names are those of girih's splits.
     let path = home.path().join("graph.npz");
     NpzWriter::write_file(&path, |npz| {
         npz.array("edge_index", &[2, 1], &[0i64, 1])?;
@@ -295,7 +295,7 @@ fn weights_lie_under_every_usual_name() {
         .unwrap();
         assert_eq!(load_default(&path).graph.values(), Some(&weights[..]), "{name}");
     }
-    // Several columns are features of edges; so is one column beside weights.
+    // Several columns are edge features; so is one column next to weights.
     let folder = named_arrays(&home.path().join("columns"), &[]);
     write_npy(&folder.join("edge_attr.npy"), &[3, 2], &[0f32; 6]).unwrap();
     let dataset = load_default(&folder);

@@ -1,23 +1,23 @@
-//! [`BlockMatrix`]: dense blocks of a pattern as bitmaps in the order in which a GPU's kernels read them, the rest as a
-//! CSR.
+//! [`BlockMatrix`]: dense blocks of a pattern as bitmaps, in the order in which GPU kernels read them, and the rest
+//! as a CSR.
 
 use rayon::prelude::*;
 
 use crate::strips::{StripCounter, Strips};
 use crate::{Csr, FormatError, rows};
 
-/// What blocks look like.
+/// Layout of the blocks of a [`BlockMatrix`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockLayout {
-    /// 256 × 64, for tensor cores: 32 words for each 16 rows, one for each lane of a warp, whose bits are the left
-    /// operands of four products of 16 × 16 (`mma.m16n8k16`, and a quarter of `wgmma.m64nNk16`).
+    /// 256 × 64, for tensor cores: 32 words for each 16 rows, one word per lane of a warp. The bits of a word are the
+    /// left operands of four products of 16 × 16 (`mma.m16n8k16`, and a quarter of `wgmma.m64nNk16`).
     Fragments,
-    /// 32 × 32, as the tiles of a [`TileMatrix`](crate::TileMatrix): a word for each row, a bit for each column.
+    /// 32 × 32, as the tiles of a [`TileMatrix`](crate::TileMatrix): a word per row, a bit per column.
     Tiles,
 }
 
 impl BlockLayout {
-    /// Rows of a block.
+    /// Number of rows of a block.
     #[must_use]
     pub const fn rows(self) -> usize {
         match self {
@@ -26,7 +26,7 @@ impl BlockLayout {
         }
     }
 
-    /// Columns of a block.
+    /// Number of columns of a block.
     #[must_use]
     pub const fn cols(self) -> usize {
         match self {
@@ -35,16 +35,16 @@ impl BlockLayout {
         }
     }
 
-    /// Words of a block's bits.
+    /// Number of 32-bit words of a block's bits.
     #[must_use]
     pub const fn n_words(self) -> usize {
         self.rows() * self.cols() / u32::BITS as usize
     }
 
-    /// The word of a block, and the bit of it, that stand for a place in the block.
+    /// Word and bit that stand for the entry (`row`, `col`) of a block.
     ///
     /// # Panics
-    /// When there is no such place.
+    /// When `row` or `col` is outside the block.
     #[must_use]
     pub fn place(self, row: usize, col: usize) -> (usize, u32) {
         assert!(row < self.rows() && col < self.cols(), "no place ({row}, {col}) in a block");
@@ -58,7 +58,7 @@ impl BlockLayout {
     }
 }
 
-/// A pattern split into dense blocks and a sparse rest; every entry is in exactly one of them.
+/// Pattern split into dense blocks and a sparse rest; every entry is in exactly one of them.
 ///
 /// # Invariants
 /// Blocks ascend by block row, then by column; `rest` has no entry in a block. Bits outside the matrix are zero.
@@ -72,8 +72,8 @@ pub struct BlockMatrix {
 }
 
 impl BlockMatrix {
-    /// Splits a pattern: blocks with at least `entries_min` entries, at least one, become bitmaps. O(entries × log of
-    /// the blocks in a block row), in parallel, the same result on any number of threads.
+    /// Splits a pattern: blocks with at least `entries_min` entries, and at least one, become bitmaps. Takes
+    /// O(entries × log of the blocks in a block row), in parallel, with an equal result on any number of threads.
     ///
     /// # Errors
     /// When the matrix has weights, which bits cannot hold.
@@ -104,10 +104,10 @@ impl BlockMatrix {
         })
     }
 
-    /// A matrix of the parts that its methods of the same names give.
+    /// Makes a matrix from the parts that the methods of these names return.
     ///
     /// # Errors
-    /// When their lengths do not fit each other.
+    /// When the lengths of the parts do not agree.
     pub fn from_parts(
         layout: BlockLayout,
         indptr: Vec<u32>,
@@ -136,31 +136,31 @@ impl BlockMatrix {
         Ok(Self { layout, indptr, first_cols, bits, rest })
     }
 
-    /// What its blocks look like.
+    /// Layout of the blocks.
     #[must_use]
     pub fn layout(&self) -> BlockLayout {
         self.layout
     }
 
-    /// Block row `i` holds the blocks `indptr[i]..indptr[i + 1]`.
+    /// Offsets of block rows: block row `i` holds the blocks `indptr[i]..indptr[i + 1]`.
     #[must_use]
     pub fn indptr(&self) -> &[u32] {
         &self.indptr
     }
 
-    /// The first column of every block.
+    /// First column of every block.
     #[must_use]
     pub fn first_cols(&self) -> &[u32] {
         &self.first_cols
     }
 
-    /// The words of every block.
+    /// Words of every block, block after block.
     #[must_use]
     pub fn bits(&self) -> &[u32] {
         &self.bits
     }
 
-    /// The entries outside blocks, in a matrix of the same shape.
+    /// Entries outside blocks, in a matrix of the whole shape.
     #[must_use]
     pub fn rest(&self) -> &Csr {
         &self.rest
@@ -171,7 +171,7 @@ fn too_many() -> FormatError {
     FormatError::invalid("a pattern has 2³² blocks or more; ask for more entries of a block")
 }
 
-/// The dense blocks of one block row.
+/// Dense blocks of one block row.
 struct BlockRow {
     /// Block columns.
     cols: Vec<u32>,
@@ -193,7 +193,7 @@ impl BlockRow {
         row
     }
 
-    /// Which of the blocks has this block column.
+    /// Position of the block with block column `col` among the blocks of this row.
     fn position(&self, col: u32) -> Option<usize> {
         self.cols.binary_search(&col).ok()
     }

@@ -10,14 +10,14 @@ use rayon::prelude::*;
 
 use crate::file::MappedFile;
 
-/// An immutable array of plain values, owned or memory-mapped; cloning and slicing share it.
+/// Immutable array of plain values, owned or memory-mapped; cloning and slicing share it.
 ///
 /// # Invariants
-/// The values lie inside the storage; mapped ones are aligned for `T`. Both are checked when it is made.
+/// The values lie inside the storage, and mapped values are aligned for `T`. The constructors check both.
 #[derive(Clone)]
 pub struct Buffer<T> {
     storage: Storage<T>,
-    /// The first of the values.
+    /// Position of the first value in the storage.
     start: usize,
     len: usize,
 }
@@ -25,7 +25,7 @@ pub struct Buffer<T> {
 #[derive(Clone)]
 enum Storage<T> {
     Owned(Arc<Vec<T>>),
-    /// Values from a byte of a map on.
+    /// Values of a map, from a byte offset on.
     Mapped {
         map: Arc<MappedFile>,
         offset: usize,
@@ -33,10 +33,10 @@ enum Storage<T> {
 }
 
 impl<T: Pod> Buffer<T> {
-    /// The `len` values from byte `offset` of a mapped file; `None` when they reach past its end or are not
-    /// aligned for `T`.
+    /// Maps `len` values from byte `offset` of a mapped file; `None` when they reach past its end or are not aligned
+    /// for `T`.
     ///
-    /// Values are read as they lie in the file, so the file must be little-endian, as every supported machine is.
+    /// Bytes are not converted, so the file must be little-endian, as every supported machine is.
     #[must_use]
     pub fn mapped(map: Arc<MappedFile>, offset: usize, len: usize) -> Option<Self> {
         let bytes = len.checked_mul(size_of::<T>())?;
@@ -45,10 +45,10 @@ impl<T: Pod> Buffer<T> {
         Some(Self { storage: Storage::Mapped { map, offset }, start: 0, len })
     }
 
-    /// Some consecutive values, shared.
+    /// Slices consecutive values, which stay shared.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When `range` ends beyond the values.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len, "values {range:?} of {}", self.len);
@@ -61,13 +61,13 @@ impl<T: Pod> Buffer<T> {
         matches!(self.storage, Storage::Mapped { .. })
     }
 
-    /// The values in memory of this process: shared where they are there already, else copied, in parallel.
+    /// Values in memory of this process: shared if they are there already, else copied in parallel.
     #[must_use]
     pub fn in_memory(&self) -> Self
     where
         T: Send + Sync,
     {
-        /// Values that one task copies.
+        /// Number of values that one task copies.
         const COPIED: usize = 1 << 18;
         if !self.is_mapped() {
             return self.clone();
@@ -79,8 +79,8 @@ impl<T: Pod> Buffer<T> {
         copy.into()
     }
 
-    /// The same bits as values of another type of the same size and alignment; copies only an owned buffer that is
-    /// shared.
+    /// Reinterprets the bits as values of another type of equal size and alignment. Copies only an owned buffer that
+    /// is shared.
     ///
     /// # Panics
     /// When size or alignment of the types differ.
@@ -95,12 +95,12 @@ impl<T: Pod> Buffer<T> {
         }
     }
 
-    /// Whether these are all values of a vector.
+    /// Whether the buffer covers all values of its vector.
     fn is_whole(&self) -> bool {
         matches!(&self.storage, Storage::Owned(values) if values.len() == self.len)
     }
 
-    /// The values, to be changed: copied first when they are mapped, some of more, or have another owner.
+    /// Values for modification: copied first if they are mapped, are a slice, or have another owner.
     pub fn make_mut(&mut self) -> &mut [T] {
         if !self.is_whole() {
             *self = Self::from(self.to_vec());
@@ -111,7 +111,7 @@ impl<T: Pod> Buffer<T> {
         }
     }
 
-    /// The values as an owned vector, without a copy when this is the only owner.
+    /// Converts to an owned vector, without a copy when this is the only owner.
     #[must_use]
     pub fn into_vec(self) -> Vec<T> {
         match self.storage {

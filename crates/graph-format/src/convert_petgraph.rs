@@ -6,7 +6,7 @@ use petgraph::visit::EdgeRef;
 use crate::{Coo, Csr, Duplicates, FormatError, NodeId};
 
 impl From<&Csr> for DiGraph<(), f32, u32> {
-    /// Nodes are numbered as the rows.
+    /// Numbers the nodes as the rows.
     ///
     /// # Panics
     /// When the matrix is not square, or has more than 2³² - 2 entries, which `petgraph` cannot number.
@@ -28,7 +28,7 @@ impl From<&Csr> for DiGraph<(), f32, u32> {
 impl<N> TryFrom<&DiGraph<N, f32, u32>> for Csr {
     type Error = FormatError;
 
-    /// Weights of parallel edges add up; weights that are all one are left out.
+    /// Adds up the weights of parallel edges; weights that are all one are left out.
     ///
     /// # Errors
     /// When there are more than [`MAX_NODES`](crate::MAX_NODES) nodes, or a weight is not finite.

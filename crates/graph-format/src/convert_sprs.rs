@@ -1,10 +1,10 @@
-//! To and from [`sprs::CsMatI`]: the same rows, columns and weights; a binary matrix becomes one of ones.
+//! Conversion to and from [`sprs::CsMatI`]: rows, columns and weights are kept; a binary matrix becomes one of ones.
 
 use sprs::CsMatI;
 
 use crate::{Buffer, Csr, FormatError};
 
-/// The type of `sprs` whose arrays are those of [`Csr`].
+/// Type of `sprs` whose arrays have the types of [`Csr`].
 type SprsMatrix = CsMatI<f32, u32, u64>;
 
 impl From<&Csr> for SprsMatrix {
@@ -20,7 +20,7 @@ impl From<&Csr> for SprsMatrix {
 impl TryFrom<&SprsMatrix> for Csr {
     type Error = FormatError;
 
-    /// Either storage of `sprs` gives the same matrix. Weights that are all one are left out.
+    /// Either storage order of `sprs` gives the same matrix. Weights that are all one are left out.
     ///
     /// # Errors
     /// When a dimension exceeds [`MAX_NODES`](crate::MAX_NODES) or a weight is not finite.

@@ -8,23 +8,23 @@ use rayon::prelude::*;
 
 use crate::{Csr, FormatError, MAX_NODES, NodeId, Notes, rows};
 
-/// Graphs up to here are taken as they are, whatever their number of edges: they are small.
+/// Largest number of nodes that is accepted for any number of edges.
 const MAX_SMALL_GRAPH: usize = 1 << 24;
-/// Nodes per edge above which a larger graph is rather one whose number of nodes is wrong.
+/// Number of nodes per edge above which the stated size of a larger graph is taken for an error.
 const MAX_NODES_PER_EDGE: usize = 100;
 
 /// Rule for pairs of nodes that a list holds more than once (parallel edges).
 ///
-/// A [`Csr`] stores a pair once, so every rule but `Refuse` leaves `coo.len() - csr.nnz()` entries merged into others.
+/// A [`Csr`] stores a pair once, so every rule but `Refuse` merges `coo.len() - csr.nnz()` entries into others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
     /// Weights of a pair add up, in the order of the list. In a list without weights each entry counts one: repeated
-    /// pairs give the matrix weights, and without repeats it stays without.
+    /// pairs give the matrix weights, and without repeats it has none.
     Sum,
-    /// The weight of a pair's first entry counts; a list without weights gives a matrix without.
+    /// The weight of a pair's first entry counts; a list without weights gives a matrix without weights.
     Merge,
-    /// Every parallel edge counts, as in PyG and DGL. Stored as `Sum`: k parallel edges of weight one are one entry of
-    /// weight k.
+    /// Every parallel edge counts, as in PyG and DGL. Stored as for `Sum`: k parallel edges of weight one are one
+    /// entry of weight k.
     Keep,
     /// A repeated pair is an error.
     Refuse,
@@ -43,7 +43,7 @@ impl Duplicates {
         }
     }
 
-    /// Notes that `n_merged` entries, with weights of their own or without, are stored together with others.
+    /// Notes that `n_merged` entries are stored together with others; `weighted` says whether they have weights.
     pub fn note(self, n_merged: usize, weighted: bool, notes: &mut Notes) {
         if n_merged == 0 {
             return;
@@ -74,7 +74,7 @@ impl fmt::Display for Duplicates {
 impl FromStr for Duplicates {
     type Err = FormatError;
 
-    /// The rule of this name, in any case.
+    /// Parses the name of a rule, in any case.
     fn from_str(name: &str) -> Result<Self, FormatError> {
         let rule = Self::ALL.into_iter().find(|rule| rule.name().eq_ignore_ascii_case(name));
         rule.ok_or_else(|| {
@@ -86,7 +86,7 @@ impl FromStr for Duplicates {
 /// Edges as parallel arrays: entry `e` is at `(rows[e], cols[e])`. For a graph, `rows` are destinations.
 ///
 /// # Invariants
-/// Arrays have one length; rows are below `n_rows`, columns below `n_cols`, weights finite; dimensions are at most
+/// Arrays have equal lengths; rows are below `n_rows`, columns below `n_cols`, weights finite; dimensions are at most
 /// [`MAX_NODES`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Coo {
@@ -98,7 +98,7 @@ pub struct Coo {
 }
 
 impl Coo {
-    /// A list of entries, checked.
+    /// Makes a list of entries, and checks it.
     ///
     /// # Errors
     /// When lengths differ, an id is out of range, a weight is not finite, or a dimension is too large.
@@ -134,12 +134,12 @@ impl Coo {
         Ok(Self { n_rows, n_cols, rows, cols, values })
     }
 
-    /// The edges `sources[e] → destinations[e]` of a graph: destinations are rows. Without a number of nodes there are
-    /// as many as the largest id needs.
+    /// Makes the edges `sources[e] → destinations[e]` of a graph: destinations are rows. The default number of nodes
+    /// is the largest id plus one.
     ///
     /// # Errors
-    /// As [`Coo::new`]; without a number of nodes, when the largest id is out of all proportion to the number of edges,
-    /// because such ids were never numbered from 0.
+    /// As [`Coo::new`]. Without a number of nodes, when the largest id is implausibly large for the number of edges,
+    /// because such ids do not count from 0.
     pub fn from_edges(
         sources: Vec<NodeId>,
         destinations: Vec<NodeId>,
@@ -187,7 +187,7 @@ impl Coo {
         self.values.as_deref()
     }
 
-    /// Number of entries, repeated ones counted each time.
+    /// Number of entries, including repeated ones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
@@ -199,13 +199,13 @@ impl Coo {
         self.rows.is_empty()
     }
 
-    /// The same entries with rows and columns exchanged.
+    /// Exchanges rows and columns.
     #[must_use]
     pub fn transposed(self) -> Self {
         Self { n_rows: self.n_cols, n_cols: self.n_rows, rows: self.cols, cols: self.rows, values: self.values }
     }
 
-    /// Sorts the entries into rows: O(entries + rows), in parallel, the same result for any number of threads.
+    /// Sorts the entries into rows: O(entries + rows), in parallel, with an equal result on any number of threads.
     ///
     /// # Errors
     /// With [`Duplicates::Refuse`], at the first repeated entry; when sums of weights overflow `f32`.

@@ -6,7 +6,7 @@
 //! └─▶ 2 ◀┘    indices   ∅ │ 0 │ 0  1 │ 2 │      nnz column ids, u32, ascending in a row
 //!     └──▶ 3  row(2) = indices[indptr[2]..indptr[3]] = [0, 1];  row(0) = []
 //! ```
-//! Aggregating neighbours is then `Y = A·X`: row `v` of `Y` sums the rows of `X` that row `v` of `A` lists.
+//! Aggregating neighbours is the product `Y = A·X`: row `v` of `Y` sums the rows of `X` that row `v` of `A` lists.
 
 use std::ops::Range;
 
@@ -14,14 +14,14 @@ use rayon::prelude::*;
 
 use crate::{Buffer, FormatError, NodeId};
 
-/// The most nodes a graph may have. Ids fit in `i32`, too: what NumPy and `SciPy` store, with a bit to spare in
-/// kernels.
+/// Largest number of nodes of a graph. Ids also fit in `i32`, as NumPy and `SciPy` store them, and leave kernels a
+/// spare bit.
 pub const MAX_NODES: usize = i32::MAX as usize;
 
-/// A sparse matrix by rows, with an optional `f32` weight on every entry; without weights every entry is one.
+/// Sparse matrix by rows, with an optional `f32` weight on every entry; without weights every entry is one.
 ///
 /// # Invariants
-/// Checked by [`Csr::new`]. A mapped file may break them later: what indexes without checks takes
+/// [`Csr::new`] checks them. A mapped file may break them later: code that indexes without checks takes
 /// [`Csr::in_memory`].
 /// 1. `indptr` has `n_rows + 1` offsets, starts at 0, never decreases, and ends at `indices.len()`.
 /// 2. Columns are below `n_cols` and ascend strictly within a row (so no entry is stored twice).
@@ -37,7 +37,7 @@ pub struct Csr {
 }
 
 impl Csr {
-    /// A matrix from its arrays, with every invariant checked: O(rows + entries), in parallel.
+    /// Makes a matrix from its arrays, and checks every invariant: O(rows + entries), in parallel.
     ///
     /// # Errors
     /// At the first broken invariant, naming row and entry.
@@ -53,7 +53,7 @@ impl Csr {
         Ok(csr)
     }
 
-    /// A matrix from its arrays, unchecked except in debug builds.
+    /// Makes a matrix from its arrays, without checks except in debug builds.
     ///
     /// # Safety
     /// All invariants of [`Csr`] hold: kernels index by column without bounds checks.
@@ -70,21 +70,21 @@ impl Csr {
         csr
     }
 
-    /// A matrix of a range of the entries, which are shared.
+    /// Makes a matrix of a range of the entries, which stay shared.
     ///
     /// # Safety
-    /// `indptr` are the offsets of whole rows, of which these are the entries.
+    /// `indptr` must hold the offsets of whole rows, and `entries` must be the range of their entries.
     pub(crate) unsafe fn with_rows(&self, indptr: Vec<u64>, entries: Range<usize>) -> Self {
         let values = self.values.as_ref().map(|values| values.slice(entries.clone()));
-        // SAFETY: as the caller promised, of a valid matrix.
+        // SAFETY: the entries belong to whole rows of a valid matrix, as the caller promises.
         unsafe { Self::new_unchecked(indptr.len() - 1, self.n_cols, indptr, self.indices.slice(entries), values) }
     }
 
-    /// Copy in memory of this process, for code that indexes by columns without checks; the matrix itself where nothing
-    /// is mapped from a file.
+    /// Copies the matrix to memory of this process, for code that indexes by columns without checks. Returns a clone
+    /// that shares the arrays where nothing is mapped from a file.
     ///
     /// # Errors
-    /// When a file has changed since it was mapped, so that an invariant does not hold any more.
+    /// When a file has changed since it was mapped, so that an invariant no longer holds.
     pub fn in_memory(&self) -> Result<Self, FormatError> {
         if !self.is_mapped() {
             return Ok(self.clone());
@@ -94,10 +94,10 @@ impl Csr {
         copy.map_err(|error| changed(&error))
     }
 
-    /// The offsets of rows in memory of this process, as [`in_memory`](Self::in_memory) has them.
+    /// Offsets of rows in memory of this process, copied as by [`in_memory`](Self::in_memory).
     ///
     /// # Errors
-    /// When their file has changed since it was mapped, so that they are no offsets any more.
+    /// When their file has changed since it was mapped, so that they are no longer valid offsets.
     pub fn indptr_in_memory(&self) -> Result<Buffer<u64>, FormatError> {
         let indptr = self.indptr.in_memory();
         if self.indptr.is_mapped() {
@@ -106,13 +106,13 @@ impl Csr {
         Ok(indptr)
     }
 
-    /// Whether some of the matrix is mapped from a file, which may change.
+    /// Whether an array of the matrix is mapped from a file, which may change.
     #[must_use]
     pub fn is_mapped(&self) -> bool {
         self.indptr.is_mapped() || self.indices.is_mapped() || self.values.as_ref().is_some_and(Buffer::is_mapped)
     }
 
-    /// A matrix without entries.
+    /// Makes a matrix without entries.
     ///
     /// # Errors
     /// When a dimension exceeds [`MAX_NODES`].
@@ -133,7 +133,7 @@ impl Csr {
     }
 
     fn validate_columns(&self) -> Result<(), FormatError> {
-        // Of an ascending row only the last column can be out of range: one pass over the entries.
+        // Only the last column of an ascending row can be out of range: one pass over the entries.
         let is_valid =
             |row: &[NodeId]| row.is_sorted_by(|a, b| a < b) && row.last().is_none_or(|&c| (c as usize) < self.n_cols);
         let rows = (0..self.n_rows).into_par_iter().with_min_len(1024);
@@ -143,7 +143,7 @@ impl Csr {
         }
     }
 
-    /// What is wrong with the columns of `row`.
+    /// Error of the columns of `row`.
     fn column_error(&self, row: usize) -> FormatError {
         let columns = self.row(row);
         let n_cols = self.n_cols;
@@ -179,14 +179,14 @@ impl Csr {
         }
     }
 
-    /// Number of rows: destinations of edges.
+    /// Number of rows, which are the destinations of edges.
     #[inline]
     #[must_use]
     pub fn n_rows(&self) -> usize {
         self.n_rows
     }
 
-    /// Number of columns: sources of edges.
+    /// Number of columns, which are the sources of edges.
     #[inline]
     #[must_use]
     pub fn n_cols(&self) -> usize {
@@ -200,20 +200,20 @@ impl Csr {
         self.indices.len()
     }
 
-    /// Whether rows and columns are the same nodes.
+    /// Whether the matrix is square, so that rows and columns are nodes of one set.
     #[must_use]
     pub fn is_square(&self) -> bool {
         self.n_rows == self.n_cols
     }
 
-    /// The offsets: row `i` is `indptr[i]..indptr[i + 1]`.
+    /// Offsets of rows: row `i` is `indptr[i]..indptr[i + 1]`.
     #[inline]
     #[must_use]
     pub fn indptr(&self) -> &[u64] {
         &self.indptr
     }
 
-    /// The offsets themselves, shared.
+    /// Buffer of the offsets, shared.
     #[must_use]
     pub fn offsets(&self) -> &Buffer<u64> {
         &self.indptr
@@ -278,7 +278,7 @@ impl Csr {
         (size_of_val(&self.indptr[..]) + size_of_val(&self.indices[..]) + self.values().map_or(0, size_of_val)) as u64
     }
 
-    /// The same pattern with other weights (`None`: every entry is one).
+    /// Replaces the weights and keeps the pattern (`None`: every entry is one).
     ///
     /// # Errors
     /// When the number of weights differs from the number of entries, or one is not finite.
@@ -288,7 +288,7 @@ impl Csr {
         Ok(csr)
     }
 
-    /// The same matrix, without weights when all are one.
+    /// Drops the weights if all are one.
     #[must_use]
     pub fn without_unit_weights(self) -> Self {
         let values = self.values.filter(|values| !values.par_iter().all(|&w| w == 1.0));
@@ -325,7 +325,7 @@ pub(crate) fn check_indptr(indptr: &[u64], n_rows: usize, nnz: usize) -> Result<
     Ok(())
 }
 
-/// An error about values that were valid when their file was mapped.
+/// Error of values that were valid when their file was mapped.
 fn changed(error: &FormatError) -> FormatError {
     FormatError::invalid(format!("{error}; the file of the graph has changed while it was read"))
 }

@@ -1,9 +1,9 @@
-//! [`FormatError`]: what was found, where, what was expected, and what to do.
+//! [`FormatError`]: error with the value found, its place, the expected value, and a remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a graph or a file of one was refused.
+/// Failure to make, read or write a graph.
 ///
 /// The message names the file where there is one, the place in it, the value found and the remedy.
 #[derive(Debug)]
@@ -23,12 +23,12 @@ pub(crate) enum Kind {
 }
 
 impl FormatError {
-    /// An error about values that break a rule of a type or a format; `message` says what, where and what to do.
+    /// Error about values that break a rule of a type or a format; `message` says what, where and how to correct it.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self { path: None, kind: Kind::Invalid(message.into()) }
     }
 
-    /// An error about a file whose bytes are damaged or cut off.
+    /// Error about a file whose bytes are damaged or cut off.
     pub fn corrupt(what: impl Into<String>) -> Self {
         Self {
             path: None,
@@ -39,32 +39,32 @@ impl FormatError {
         }
     }
 
-    /// An error of the operating system.
+    /// Error of the operating system.
     #[must_use]
     pub fn io(error: io::Error) -> Self {
         Self { path: None, kind: Kind::Io(error) }
     }
 
-    /// The same error, naming the file it is about (the innermost file named stays).
+    /// Adds the path of the file in error; the innermost path stays.
     #[must_use]
     pub fn at(mut self, path: &Path) -> Self {
         self.path.get_or_insert_with(|| path.to_owned());
         self
     }
 
-    /// The file the error is about.
+    /// Path of the file in error.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Readable but wrong: get the file again; do not retry.
+    /// Whether the file is readable but wrong: it has to be fetched again, and a retry is useless.
     #[must_use]
     pub fn is_corrupt(&self) -> bool {
         matches!(self.kind, Kind::Corrupt { .. })
     }
 
-    /// The file does not exist.
+    /// Whether the file does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(&self.kind, Kind::Io(error) if error.kind() == io::ErrorKind::NotFound)
@@ -81,7 +81,7 @@ impl std::fmt::Display for FormatError {
 }
 
 impl std::error::Error for FormatError {
-    /// The cause, where the message does not hold it already.
+    /// Cause of the error, where the message does not contain it already.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
             Kind::Io(error) => std::error::Error::source(error),

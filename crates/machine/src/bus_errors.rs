@@ -1,10 +1,10 @@
-//! [`explain_bus_errors`]: a message where a mapped file was cut off while it was read.
+//! [`explain_bus_errors`]: an error message for mapped files that are truncated while they are read.
 
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a handler needs to know.
+/// State of the signal handler.
 struct Handler {
     name_of: fn(usize) -> Option<&'static str>,
     json: bool,
@@ -12,21 +12,23 @@ struct Handler {
 
 static HANDLER: OnceLock<Handler> = OnceLock::new();
 
-/// Exit status of a command that failed.
+/// Exit status of a failed command.
 const FAILURE: libc::c_int = 1;
 
-/// Ends the process with a message and status 1, instead of a signal without a word, when it reads beyond the end of a
-/// mapped file (SIGBUS). `name_of` tells the file that is mapped at an address; it is called by a signal handler, and so
-/// must neither allocate nor lock. With `json` the error is an event on standard output, too.
+/// Installs a handler for reads beyond the end of a mapped file (SIGBUS). The process then ends with a message and
+/// status 1, instead of a signal without a message. `name_of` returns the name of the file that is mapped at an
+/// address. The signal handler calls it, so it must neither allocate nor lock. With `json`, the error is also an
+/// event on standard output.
 ///
-/// Other bus errors end the process as they would without this. Only the first call of a process counts.
+/// Other bus errors end the process as without this handler. Only the first call of a process has an effect.
 pub fn explain_bus_errors(name_of: fn(usize) -> Option<&'static str>, json: bool) {
     if HANDLER.set(Handler { name_of, json }).is_err() {
         return;
     }
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = explain;
-    // SAFETY: all fields are numbers or a mask; zeros are valid. The handler calls what is safe in one alone.
+    // SAFETY: all fields are numbers or a mask, so zeros are valid. The handler calls async-signal-safe functions
+    // only.
     unsafe {
         let action = &mut *action.as_mut_ptr();
         action.sa_sigaction = handler as *const () as usize;
@@ -36,17 +38,17 @@ pub fn explain_bus_errors(name_of: fn(usize) -> Option<&'static str>, json: bool
 }
 
 extern "C" fn explain(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    // SAFETY: the kernel passes information on the signal, of which a bus error has an address.
+    // SAFETY: the kernel passes information on the signal, and that of a bus error has an address.
     let address = unsafe { (*info).si_addr() }.addr();
     let Some((handler, name)) = HANDLER.get().and_then(|handler| Some((handler, (handler.name_of)(address)?))) else {
         // SAFETY: the default action ends the process when this handler returns and the access fails again.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
         return;
     };
-    // Several threads may read beyond the end at once: one tells, and ends them all.
+    // Several threads may read beyond the end at once: one prints the message and ends the process.
     static IS_TOLD: AtomicBool = AtomicBool::new(false);
     while IS_TOLD.swap(true, Ordering::Relaxed) {
-        // SAFETY: waits for a signal.
+        // SAFETY: only waits for a signal.
         unsafe { libc::pause() };
     }
     const WHAT: &str = ": cut off while it was in use; run again, and let nothing write to this file meanwhile";
@@ -56,14 +58,14 @@ extern "C" fn explain(signal: libc::c_int, info: *mut libc::siginfo_t, _context:
         print_escaped(libc::STDOUT_FILENO, name);
         print(libc::STDOUT_FILENO, &[WHAT, "\",\"status\":1}\n"]);
     }
-    // SAFETY: ends the process without running anything of it.
+    // SAFETY: ends the process without running any more of its code.
     unsafe { libc::_exit(FAILURE) };
 }
 
-/// Writes text, as far as that goes: there is nobody to tell of a failure.
+/// Writes text to a file descriptor; failures are ignored, since there is nowhere to report them.
 fn print(file: libc::c_int, all: &[&str]) {
     for text in all {
-        // SAFETY: so many bytes of valid memory.
+        // SAFETY: the pointer and the length are those of a valid string.
         unsafe { libc::write(file, text.as_ptr().cast(), text.len()) };
     }
 }

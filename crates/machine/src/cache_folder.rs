@@ -1,8 +1,9 @@
-//! [`cache_folder()`]: where girih keeps what it need not find out again.
+//! [`cache_folder()`]: folder for results that girih keeps between runs.
 
 use std::path::PathBuf;
 
-/// Where things of a `kind` are kept: below `GIRIH_CACHE`, else below the user's folder of caches, if there is one.
+/// Folder for cached data of a `kind`: below `GIRIH_CACHE`, else below the user's cache folder; `None` if there is
+/// neither.
 #[must_use]
 pub fn cache_folder(kind: &str) -> Option<PathBuf> {
     let below = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);

@@ -1,6 +1,6 @@
-//! [`Ceilings`]: what memory and arithmetic units of this machine reach, by loops that do nothing else.
+//! [`Ceilings`]: peak memory bandwidth and arithmetic rates of this machine, measured by minimal loops.
 //!
-//! Shared machines change from hour to hour, so the ceilings are measured in every run and kept beside its results.
+//! Shared machines change from hour to hour, so every run measures the ceilings and stores them with its results.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -11,40 +11,40 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 
-/// Best rates seen; `_1` is one thread, `_all` every thread of the pool.
+/// Best measured rates; `_1` is one thread, `_all` every thread of the pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
-    /// Threads of the `_all` rates.
+    /// Number of threads of the `_all` rates.
     pub threads: usize,
-    /// Reading main memory in order, 10⁹ bytes a second.
+    /// Sequential reads of main memory, in 10⁹ bytes per second, one thread.
     pub dram_read_gb_s_1: f64,
-    /// As before.
+    /// Sequential reads of main memory, in 10⁹ bytes per second, all threads.
     pub dram_read_gb_s_all: f64,
-    /// Reading half of the last-level cache in order, 10⁹ bytes a second.
+    /// Sequential reads of half of the last-level cache, in 10⁹ bytes per second, one thread.
     pub l3_read_gb_s_1: f64,
-    /// As before.
+    /// Sequential reads of half of the last-level cache, in 10⁹ bytes per second, all threads.
     pub l3_read_gb_s_all: f64,
-    /// `f32` fused multiply-adds on registers, 10⁹ operations a second (two each).
+    /// `f32` fused multiply-adds on registers, in 10⁹ operations per second (two each), one thread.
     pub fma_gflop_s_1: f64,
-    /// As before.
+    /// `f32` fused multiply-adds on registers, in 10⁹ operations per second (two each), all threads.
     pub fma_gflop_s_all: f64,
 }
 
-/// A buffer no cache holds.
+/// Bytes of a buffer that no cache holds.
 const DRAM_BYTES: usize = 1 << 30;
-/// The last-level cache of a machine that does not tell.
+/// Assumed bytes of the last-level cache, if the system does not report them.
 const L3_BYTES_GUESS: u64 = 16 << 20;
-/// Bytes that one rate is measured over, about.
+/// Approximate number of bytes that a measurement of bandwidth reads.
 const READ_BYTES: usize = 4 << 30;
-/// Vector fused multiply-adds of one thread.
+/// Number of fused vector multiply-adds of one thread.
 const FMA_STEPS: usize = 20_000_000;
-/// Times each ceiling is measured: the best counts, since a ceiling is what the machine can do.
+/// Number of measurements of each ceiling; the best counts.
 const ATTEMPTS: usize = 3;
-/// Independent sums that hide the latency of additions.
+/// Number of independent sums, which hide the latency of additions.
 const CHAINS: usize = 8;
 
 impl Ceilings {
-    /// Measures this machine: a few seconds.
+    /// Measures this machine, which takes a few seconds.
     ///
     /// # Errors
     /// When threads cannot be started.
@@ -65,7 +65,7 @@ impl Ceilings {
         })
     }
 
-    /// One line for people.
+    /// Description in one line, for people.
     #[must_use]
     pub fn describe(&self) -> String {
         format!(
@@ -85,7 +85,7 @@ fn pool(threads: usize) -> Result<rayon::ThreadPool, ThreadPoolBuildError> {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build()
 }
 
-/// Bytes a second, in 10⁹, at which the threads of `pool` read `values` in order, each its own part.
+/// Rate in 10⁹ bytes per second at which the threads of `pool` read `values` in order, each its own part.
 fn read_gb_s(pool: &rayon::ThreadPool, values: &[f32]) -> f64 {
     let part = values.len().div_ceil(pool.current_num_threads());
     let passes = (READ_BYTES / size_of_val(values)).max(1);
@@ -101,7 +101,7 @@ fn read_gb_s(pool: &rayon::ThreadPool, values: &[f32]) -> f64 {
     (passes * size_of_val(values)) as f64 / seconds.as_secs_f64() / 1e9
 }
 
-/// Operations a second, in 10⁹, of fused multiply-adds that never leave the registers.
+/// Rate in 10⁹ operations per second of fused multiply-adds that stay in registers.
 fn fma_gflop_s(pool: &rayon::ThreadPool) -> f64 {
     let mut lanes = 0;
     let seconds = fastest(|| {
@@ -144,7 +144,7 @@ impl WithSimd for Sum<'_> {
     }
 }
 
-/// Chains of fused multiply-adds on registers; returns the lanes of a register.
+/// Chains of fused multiply-adds on registers; returns the number of lanes of a register.
 struct MultiplyAdd;
 
 impl WithSimd for MultiplyAdd {

@@ -1,52 +1,53 @@
-//! [`Hierarchy`]: caches and memory, as a product with a sparse matrix meets them.
+//! [`Hierarchy`]: cost model of caches and memory for products with a sparse matrix.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Machine;
 
-/// A cache, or what several cores together reach of theirs.
+/// Cache, or the caches of several cores together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cache {
-    /// Bytes that it holds of what one core reads.
+    /// Capacity in bytes for the data that one core reads.
     pub bytes: u64,
-    /// Rate at which all cores gather rows from it, 10⁹ bytes a second.
+    /// Rate at which all cores gather rows from it, in 10⁹ bytes per second.
     pub gb_s: f64,
 }
 
-/// What a product with a sparse matrix takes on a device: rows of the operand come from the nearest cache that holds
-/// them.
+/// Cost model of a device for products with a sparse matrix. Each operand row comes from the nearest cache that holds
+/// it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hierarchy {
-    /// The caches, nearest first.
+    /// Caches, nearest first.
     pub caches: Vec<Cache>,
-    /// Rate at which all cores gather rows from memory, 10⁹ bytes a second.
+    /// Rate at which all cores gather rows from memory, in 10⁹ bytes per second.
     pub memory_gb_s: f64,
-    /// Nanoseconds that an entry takes beside the bytes of its row.
+    /// Nanoseconds per entry, besides the transfer of its row.
     pub entry_ns: f64,
-    /// Nanoseconds that a row of the result takes.
+    /// Nanoseconds per row of the result.
     pub row_ns: f64,
 }
 
-/// A product with a sparse matrix, in numbers.
+/// Size of a product with a sparse matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Product {
-    /// Rows of the result.
+    /// Number of rows of the result.
     pub n_rows: usize,
-    /// Non-zeros.
+    /// Number of non-zeros.
     pub nnz: usize,
     /// Bytes of a row of the operand.
     pub row_bytes: usize,
 }
 
-/// The least bytes of a row worth a pass over the indices: two cache lines, the unit that memory and caches move in.
+/// Minimum bytes of a row per pass over the indices: two cache lines, the unit of transfers between memory and
+/// caches.
 pub const PASS_BYTES_MIN: usize = 128;
-/// The last-level cache of a machine that does not tell.
+/// Assumed bytes of the last-level cache, if the system does not report them.
 const CACHE_BYTES_GUESS: u64 = 32 << 20;
 
 impl Hierarchy {
-    /// A processor: sizes as the system tells them, rates per core as sparse products with rows of 128 to 512 bytes
-    /// reached them on Zen 5 (`benches/record/README.md`). What follows from them are ratios between ways to compute
-    /// the same.
+    /// Hierarchy of a CPU. Sizes are those that the system reports. Rates per core are those of sparse products with
+    /// rows of 128 to 512 bytes on Zen 5 (`benches/record/README.md`). Predictions are meaningful as ratios between
+    /// methods for one result.
     #[must_use]
     pub fn of_processor(machine: &Machine) -> Self {
         let cores = machine.cores as f64;
@@ -59,7 +60,7 @@ impl Hierarchy {
         Self { caches, memory_gb_s: 20.0 * cores, entry_ns: 0.2 / cores, row_ns: 20.0 / cores }
     }
 
-    /// Seconds of a product; `hit_rate` tells which share of the rows that entries read is in a cache of so many rows.
+    /// Predicted seconds of a product; `hit_rate(n)` is the hit rate of operand rows in a cache of `n` rows.
     pub fn seconds(&self, product: &Product, hit_rate: impl Fn(usize) -> f64) -> f64 {
         let (mut served, mut ns_per_byte) = (0.0, 0.0);
         for cache in &self.caches {
@@ -73,8 +74,8 @@ impl Hierarchy {
         1e-9 * (product.n_rows as f64 * self.row_ns + product.nnz as f64 * entry_ns)
     }
 
-    /// Seconds of a product that works through the columns of the operand in as many passes as are quickest; a pass
-    /// reads [`PASS_BYTES_MIN`] of each row at least.
+    /// Predicted seconds of a product that processes the operand's columns in the fastest number of passes. A pass
+    /// reads at least [`PASS_BYTES_MIN`] of each row.
     pub fn seconds_in_passes(&self, product: &Product, hit_rate: impl Fn(usize) -> f64) -> f64 {
         let in_passes = |n: usize| {
             let pass = Product { row_bytes: product.row_bytes.div_ceil(n), ..*product };
@@ -99,7 +100,7 @@ mod tests {
         let caches = vec![Cache { bytes: 1000, gb_s: 10.0 }, Cache { bytes: 4000, gb_s: 5.0 }];
         let device = Hierarchy { caches, memory_gb_s: 1.0, entry_ns: 2.0, row_ns: 3.0 };
         let product = Product { n_rows: 4, nnz: 10, row_bytes: 100 };
-        // Of 100 bytes, 50 from the first cache, 30 from the second, 20 from memory.
+        // Of 100 bytes, 50 come from the first cache, 30 from the second, 20 from memory.
         let hit_rate = |rows| if rows == 10 { 0.5 } else { 0.8 };
         let ns = 4.0 * 3.0 + 10.0 * (2.0 + 50.0 / 10.0 + 30.0 / 5.0 + 20.0);
         assert!((device.seconds(&product, hit_rate) - 1e-9 * ns).abs() < 1e-18);
@@ -111,7 +112,7 @@ mod tests {
         let caches = vec![Cache { bytes: 8, gb_s: 4.0 }, Cache { bytes: 16, gb_s: 2.0 }];
         let device = Hierarchy { caches, memory_gb_s: 1.0, entry_ns: 0.0, row_ns: 0.0 };
         let product = Product { n_rows: 1, nnz: 1, row_bytes: 8 };
-        // A hit rate that falls counts as one that stays.
+        // A hit rate that falls with cache size is treated as constant.
         assert!((device.seconds(&product, |rows| 1.0 / rows as f64) - 2e-9).abs() < 1e-18);
     }
 }

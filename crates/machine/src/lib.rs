@@ -1,16 +1,16 @@
-//! What the machine at hand is and does.
+//! Properties and rates of the machine that girih runs on.
 //!
-//! - [`Machine`]: processor, caches, memory, as far as the operating system tells.
-//! - [`Ceilings`]: bandwidths and arithmetic rates, measured in a few seconds by loops that do nothing else.
-//! - [`Hierarchy`]: caches and memory, and what a product with a sparse matrix takes of them.
-//! - [`cache_folder()`]: where measurements are kept.
+//! - [`Machine`]: CPU, caches and memory, as the operating system reports them.
+//! - [`Ceilings`]: peak bandwidths and arithmetic rates, measured in a few seconds by minimal loops.
+//! - [`Hierarchy`]: cost model of caches and memory for products with a sparse matrix.
+//! - [`cache_folder()`]: folder of measurements on disk.
 //! - [`zeros`], [`advise_huge_pages`]: memory on huge pages.
-//! - [`memory`]: what this process uses, and what is free.
+//! - [`memory`]: memory that this process uses, and free memory.
 //! - `fix_heap_bounds`: a heap that does not grow with time (glibc).
 //! - `explain_bus_errors`, `ignore_file_size_signal`: errors instead of signals (Linux).
 //! - [`prefetch()`]: a hint to the caches.
 //!
-//! Plans are costed with these numbers, benchmarks print them beside their results, and `girih doctor` shows them.
+//! Plans use these numbers as costs, benchmarks print them with their results, and `girih doctor` shows them.
 
 #[cfg(target_os = "linux")]
 mod bus_errors;

@@ -1,15 +1,15 @@
-//! [`Machine`]: the processor and memory that a number was measured on.
+//! [`Machine`]: CPU and memory that a number was measured on.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// The machine, as far as the operating system tells; what it does not tell is `None`.
+/// CPU, caches and memory of a machine, as the operating system reports them; unreported values are `None`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Name of the processor.
+    /// Name of the CPU.
     pub cpu: Option<String>,
-    /// Cores that this process may use.
+    /// Number of cores that this process may use.
     pub cores: usize,
     /// Bytes of the level-1 data cache of one core.
     pub l1d_bytes: Option<u64>,
@@ -22,7 +22,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine.
+    /// Machine that this process runs on.
     #[must_use]
     pub fn here() -> Self {
         let cache = |index| cache_bytes(&fs::read_to_string(format!("{CACHES}/index{index}/size")).ok()?);
@@ -36,7 +36,7 @@ impl Machine {
         }
     }
 
-    /// One line for people.
+    /// Description in one line, for people.
     #[must_use]
     pub fn describe(&self) -> String {
         let size = |bytes: Option<u64>| bytes.map_or("?".to_owned(), readable_bytes);
@@ -52,32 +52,33 @@ impl Machine {
     }
 }
 
-/// Where Linux lists the caches of the first core: 0 is level-1 data, 1 level-1 instructions, then the levels.
+/// Folder in which Linux lists the caches of the first core: 0 is level-1 data, 1 level-1 instructions, then the
+/// levels.
 const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
 
-/// The first `model name` of `/proc/cpuinfo`.
+/// First `model name` in `/proc/cpuinfo`.
 fn cpu_model(cpuinfo: &str) -> Option<String> {
     let line = cpuinfo.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The size of a cache as Linux writes it: `32768K`.
+/// Bytes of a cache, from Linux's text `32768K`.
 fn cache_bytes(size: &str) -> Option<u64> {
     let kibibytes: u64 = size.trim().strip_suffix('K')?.parse().ok()?;
     Some(kibibytes << 10)
 }
 
-/// The `MemTotal` of `/proc/meminfo`.
+/// Bytes of `MemTotal` in `/proc/meminfo`.
 fn memory_bytes(meminfo: &str) -> Option<u64> {
     field_kibibytes(meminfo, "MemTotal:").map(|kibibytes| kibibytes << 10)
 }
 
-/// The number in a line `NAME   123 kB`.
+/// Number in a line `NAME   123 kB`.
 pub(crate) fn field_kibibytes(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 
-/// Bytes in the largest binary unit that keeps the number above one.
+/// Readable size in the largest binary unit for which the number is at least one.
 #[must_use]
 pub fn readable_bytes(bytes: u64) -> String {
     match bytes {

@@ -1,8 +1,8 @@
-//! Signals: what they end without a word elsewhere is an error here.
+//! Signals that would end the process without a message, turned into errors.
 
-/// Lets writes beyond the limit of a file's size (`ulimit -f`) fail with an error, instead of ending the process by
-/// SIGXFSZ. To be called once, at the start.
+/// Ignores SIGXFSZ, so that writes beyond the limit of a file's size (`ulimit -f`) return an error. To be called
+/// once, at the start.
 pub fn ignore_file_size_signal() {
-    // SAFETY: the default action of a signal is changed to none.
+    // SAFETY: only changes the action of a signal to ignoring it.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }

@@ -1,6 +1,6 @@
 //! [`HardwareProfile`]: rates of a kind of GPU and of the links between GPUs.
 
-use girih_compute::{BlockSeconds, ByDtype, CardRates, EntrySeconds};
+use girih_compute::{BlockSeconds, ByDtype, EntrySeconds, GpuRates};
 use girih_partition::LinkRates;
 use girih_trainer::PlanDevice;
 use girih_trainer::distributed::{Links, Network};
@@ -13,7 +13,7 @@ pub struct HardwareProfile {
     pub name: String,
     /// Rates of the GPU's operations. Times of sparse products depend on the graph: [`HardwareProfile::with_entries`]
     /// replaces them with those of the graph at hand.
-    pub card: CardRates,
+    pub card: GpuRates,
     /// Rates of exchanges between the GPUs of a host.
     pub links: Links,
     /// Share of its speed that a GPU loses while it exchanges, in `0.0..1.0`: [`Network::slowdown`].
@@ -57,7 +57,7 @@ impl HardwareProfile {
         let link = |bytes_per_second| LinkRates { latency: 25e-6, bytes_per_second };
         Self {
             name: "NVIDIA H200, built in".to_owned(),
-            card: CardRates {
+            card: GpuRates {
                 stream_bytes: 2.73e12,
                 flops: ByDtype { f32: 55e12, bf16: 230e12 },
                 entries: ByDtype {
@@ -81,14 +81,14 @@ impl HardwareProfile {
     /// Replaces the times of sparse products with those of a graph.
     #[must_use]
     pub fn with_entries(self, entries: ByDtype<BlockSeconds>) -> Self {
-        Self { card: CardRates { entries, ..self.card }, ..self }
+        Self { card: GpuRates { entries, ..self.card }, ..self }
     }
 
     /// Device of each rank, with the rates of a session; one element per rank.
     #[must_use]
     pub fn devices_of(&self, session: &SessionRates) -> Vec<PlanDevice> {
         let card = self.card.times(session.speed);
-        session.entries.iter().map(|&entries| PlanDevice::Card(Some(CardRates { entries, ..card }))).collect()
+        session.entries.iter().map(|&entries| PlanDevice::Gpu(Some(GpuRates { entries, ..card }))).collect()
     }
 
     /// Seconds of an all-gather among `n` GPUs, each of which contributes a panel of `bytes` bytes. Includes the loss
@@ -124,7 +124,7 @@ mod tests {
         let [entries, others] = [entries, ByDtype { f32: 3e-12, bf16: 4e-12 }]
             .map(|entries| ByDtype { f32: alike(entries.f32), bf16: alike(entries.bf16) });
         let devices = usual.devices_of(&SessionRates { entries: vec![entries, others], speed: 2.0 });
-        let [PlanDevice::Card(Some(card)), PlanDevice::Card(Some(other))] = devices[..] else {
+        let [PlanDevice::Gpu(Some(card)), PlanDevice::Gpu(Some(other))] = devices[..] else {
             panic!("two ranks have two cards: {devices:?}");
         };
         assert_eq!((card.entries, other.entries), (entries, others));

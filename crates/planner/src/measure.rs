@@ -7,7 +7,7 @@ use std::time::Duration;
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{CardTransport, Collective, CommError, Transport};
 use girih_compute::{
-    AdamStep, Backend, BlockKind, BlockSeconds, ByDtype, CardRates, ComputeError, Dtype, EntrySeconds, Epilogue, Shape,
+    AdamStep, Backend, BlockKind, BlockSeconds, ByDtype, ComputeError, Dtype, EntrySeconds, Epilogue, GpuRates, Shape,
     SparseOperand, StepInputs, Transpose,
 };
 use girih_datasets::{Dataset, Features, Labels, Split};
@@ -152,7 +152,7 @@ fn measured((name, cards): (&str, &[Cuda]), transport: CardTransport) -> Result<
 
 /// Rates of the operations of a kind of GPU, measured once and kept on disk. They hold for all transports and numbers
 /// of GPUs.
-fn kept_card(cuda: &Cuda) -> Result<CardRates, PlannerError> {
+fn kept_card(cuda: &Cuda) -> Result<GpuRates, PlannerError> {
     let measure = || card_rates(cuda, HardwareProfile::h200().card);
     load_or_measure(&format!("{}, a card, {}", cuda.device().name(), software()?), measure)
 }
@@ -164,14 +164,14 @@ fn shortest(mut measure: impl FnMut() -> Result<f64, ComputeError>) -> Result<f6
 }
 
 /// Measures the rates of a GPU's operations; times of sparse products and of launches are taken from `known`.
-fn card_rates(cuda: &Cuda, known: CardRates) -> Result<CardRates, PlannerError> {
+fn card_rates(cuda: &Cuda, known: GpuRates) -> Result<GpuRates, PlannerError> {
     let ByDtype { f32, bf16 } = flops(cuda)?;
     let flops = ByDtype { f32: DENSE_SHARE * f32, bf16: DENSE_SHARE * bf16 };
     let copied_bytes = 1e9 * cuda.copy_gb_s()?;
     let classes = (0..NODES).map(|node| (node % CLASSES) as u32).collect();
     let labels = Labels::Single { n_classes: CLASSES, classes };
     let (config, dataset) = (without_graph(cuda.activations()), without_edges(FEATURES, labels)?);
-    let with = |share: f64| CardRates { stream_bytes: share * copied_bytes, flops, ..known };
+    let with = |share: f64| GpuRates { stream_bytes: share * copied_bytes, flops, ..known };
     let share = fitted(cuda, (&config, dataset), STREAM_SHARES, with)?;
     tracing::debug!("passes reach {share:.3} of copies");
     Ok(with(share))
@@ -221,7 +221,7 @@ fn speed(
     let (Some(Features::Dense(_)), Some(labels), true) = (&dataset.features, &dataset.labels, is_full) else {
         return Ok(1.0);
     };
-    let card = CardRates { entries, ..kept_card(cuda)? };
+    let card = GpuRates { entries, ..kept_card(cuda)? };
     let (free, _) = cuda.device().memory().map_err(|error| PlannerError::Measure(error.to_string()))?;
     let most = HOST_BYTES / (dataset.n_features().max(1) * size_of::<f32>());
     let mut n_nodes = dataset.n_nodes().div_ceil(n_ranks).min(most);
@@ -244,12 +244,12 @@ fn fitted(
     cuda: &Cuda,
     (config, dataset): (&TrainConfig, Dataset),
     range: (f64, f64),
-    rates: impl Fn(f64) -> CardRates,
+    rates: impl Fn(f64) -> GpuRates,
 ) -> Result<f64, PlannerError> {
     let sizes = DataSizes::of(&dataset);
     let measured = epoch_seconds(cuda, config, dataset)?;
     let planned = |at: f64| -> Result<f64, PlannerError> {
-        Ok(Plan::on_device(config, &sizes, PlanDevice::Card(Some(rates(at))))?.epoch_seconds)
+        Ok(Plan::on_device(config, &sizes, PlanDevice::Gpu(Some(rates(at))))?.epoch_seconds)
     };
     where_it_takes(measured, range, planned)
 }
@@ -622,8 +622,8 @@ mod tests {
         let some = without_edges(FEATURES, Labels::Single { n_classes: CLASSES, classes: vec![0; NODES] }).unwrap();
         let (config, sizes) = (without_graph(Dtype::F32), DataSizes::of(&some));
         let planned = |share: f64| -> Result<f64, PlannerError> {
-            let rates = CardRates { stream_bytes: share * 4e12, ..HardwareProfile::h200().card };
-            Ok(Plan::on_device(&config, &sizes, PlanDevice::Card(Some(rates)))?.epoch_seconds)
+            let rates = GpuRates { stream_bytes: share * 4e12, ..HardwareProfile::h200().card };
+            Ok(Plan::on_device(&config, &sizes, PlanDevice::Gpu(Some(rates)))?.epoch_seconds)
         };
         let seconds = planned(0.7).unwrap();
         assert!((where_it_takes(seconds, STREAM_SHARES, planned).unwrap() - 0.7).abs() < 1e-3);

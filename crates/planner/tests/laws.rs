@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use girih_compute::{ByDtype, CardRates, Dtype, EntrySeconds};
+use girih_compute::{ByDtype, Dtype, EntrySeconds, GpuRates};
 use girih_graph_format::Csr;
 use girih_partition::{Cuts, Exchange, LinkRates, ProcessGrid, Scheme, Stages};
 use girih_planner::{Estimate, HardwareProfile, Planner, Table, grids};
@@ -32,7 +32,7 @@ fn gcn() -> TrainConfig {
 }
 
 fn h200() -> [PlanDevice; 1] {
-    [PlanDevice::Card(Some(HardwareProfile::h200().card))]
+    [PlanDevice::Gpu(Some(HardwareProfile::h200().card))]
 }
 
 fn planner<'a>(
@@ -240,11 +240,11 @@ fn every_network_of_features_can_be_planned() {
 fn each_rank_computes_with_what_is_its_own() {
     let (config, usual) = (gcn(), HardwareProfile::h200());
     let graph = SymbolicGraph::even(&config, &SIZES).unwrap();
-    let slower = CardRates { stream_bytes: usual.card.stream_bytes / 4.0, ..usual.card };
+    let slower = GpuRates { stream_bytes: usual.card.stream_bytes / 4.0, ..usual.card };
     // All panels arrive in one stage, so that ranks do the same work.
     let at_once = RankOptions { stages: Stages::Parts(1), ..by_rows(2) };
-    let epoch_ms = |cards: &[CardRates]| {
-        let devices: Vec<PlanDevice> = cards.iter().map(|&card| PlanDevice::Card(Some(card))).collect();
+    let epoch_ms = |cards: &[GpuRates]| {
+        let devices: Vec<PlanDevice> = cards.iter().map(|&card| PlanDevice::Gpu(Some(card))).collect();
         planner(&devices, &config, &SIZES, &graph).estimate(&at_once).unwrap().epoch_ms
     };
     let [fast, slow] = [usual.card, slower].map(|card| epoch_ms(&[card]));
@@ -266,12 +266,12 @@ fn ranks_multiply_in_the_precision_they_store() {
         let graph = SymbolicGraph::even(&config, &SIZES).unwrap();
         for exchange in [Exchange::Dense, Exchange::Rows] {
             let ranks = RankOptions { stages: Stages::Parts(1), exchange, ..by_rows(2) };
-            let computed = |card: CardRates| {
-                let devices = [PlanDevice::Card(Some(card))];
+            let computed = |card: GpuRates| {
+                let devices = [PlanDevice::Gpu(Some(card))];
                 let plans = planner(&devices, &config, &SIZES, &graph).ranks.plan(&ranks).unwrap();
                 plans.longest(|plan| plan.computed_seconds)
             };
-            assert_eq!(computed(CardRates { flops, ..usual }), computed(usual), "{kind:?}, {exchange}");
+            assert_eq!(computed(GpuRates { flops, ..usual }), computed(usual), "{kind:?}, {exchange}");
         }
     }
 }
@@ -296,8 +296,8 @@ fn turns_take_what_single_others_and_pairs_of_ranks_do() {
     ] {
         for exchange in [Exchange::Dense, Exchange::Rows] {
             let options = RankOptions { stages, exchange, ..by_rows(ranks) };
-            let planned = |card: CardRates, links: Links| {
-                let devices = [PlanDevice::Card(Some(card))];
+            let planned = |card: GpuRates, links: Links| {
+                let devices = [PlanDevice::Gpu(Some(card))];
                 let network = Network::one_host(links, true);
                 let planner = RankPlanner { config: &config, data: &SIZES, graph: &graph, devices: &devices, network };
                 let plans = planner.plan(&options).unwrap();

@@ -1,18 +1,18 @@
-//! Counter-based random numbers: one seed, one result, on any number of threads, ranks and devices.
+//! Counter-based random numbers: one seed gives one result, on any number of threads, ranks and devices.
 //!
-//! A sequential generator makes the result depend on who draws first. Philox 4×32-10 (Salmon et al., "Parallel
-//! Random Numbers: As Easy as 1, 2, 3", SC 2011) is a keyed bijection instead: the draw at a counter is a pure
+//! With a sequential generator, the result depends on the order of draws. Philox 4×32-10 (Salmon et al., "Parallel
+//! Random Numbers: As Easy as 1, 2, 3", SC 2011) is a keyed bijection instead. The draw at a counter is a pure
 //! function of `(key, counter)`, so every thread computes exactly the draws that it needs.
 //!
-//! - [`Key`]: names a family of draws: seed and purpose. Start here.
-//! - [`Key::block`]: four 32-bit words at a 128-bit counter; everything else is derived from it.
-//! - [`Stream`]: the draws of one counter prefix in order, for code that wants a sequence.
-//! - [`purpose`]: the purposes that there are.
+//! - [`Key`]: names a family of draws by seed and purpose. Start here.
+//! - [`Key::block`]: four 32-bit words at a 128-bit counter; all other draws derive from it.
+//! - [`Stream`]: the draws of one counter prefix in order, for code that needs a sequence.
+//! - [`purpose`]: list of purposes.
 //! - [`PHILOX_MULTIPLIERS`], [`PHILOX_WEYL`], [`PHILOX_ROUNDS`]: for kernels that compute blocks in vectors of their
 //!   own.
 //! - [`bounded`], [`bounded_word`]: an unbiased integer below a bound, from 64 bits or mostly from 32.
 //!
-//! What each purpose puts into its counter is written down in `docs/formats.md`.
+//! `docs/formats.md` lists the counters of each purpose.
 
 #![forbid(unsafe_code)]
 
@@ -35,26 +35,25 @@ pub fn unit_f64(bits: u64) -> f64 {
     (bits >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
 }
 
-/// An integer in `0..bound` from 64 random bits: the high half of `bits × bound`.
+/// Integer in `0..bound` from 64 random bits: the high half of `bits × bound`.
 ///
-/// The bias is below `bound / 2⁶⁴`, which no experiment with graph-sized bounds can see; a 32-bit multiply would
-/// favour some of 2³¹ values twofold. A bound of zero gives zero.
+/// The bias is below `bound / 2⁶⁴`, which is undetectable for graph-sized bounds. With a 32-bit multiply, some of 2³¹
+/// values would be twice as likely as others. A bound of 0 gives 0.
 #[inline]
 #[must_use]
 pub fn bounded(bits: u64, bound: u64) -> u64 {
     ((u128::from(bits) * u128::from(bound)) >> 64) as u64
 }
 
-/// An integer in `0..bound` from 32 random bits: the high half of `word × bound`, unless the low half is below `2³² mod
-/// bound` (Lemire, "Fast Random Integer Generation in an Interval", TOMACS 29(1), 2019). What is left is as likely for
-/// every integer; `None` says that other bits have to decide, which happens with a chance below `bound / 2³²`. A bound
-/// of zero gives zero.
+/// Unbiased integer in `0..bound` from 32 random bits: the high half of `word × bound`. Returns `None` if the low
+/// half is below `2³² mod bound` (Lemire, "Fast Random Integer Generation in an Interval", TOMACS 29(1), 2019). The
+/// caller then draws other bits. The probability of `None` is below `bound / 2³²`. A bound of 0 gives 0.
 #[inline]
 #[must_use]
 pub fn bounded_word(word: u32, bound: u32) -> Option<u32> {
     let product = u64::from(word) * u64::from(bound);
     let low = product as u32;
-    // The remainder is below the bound, and takes a division.
+    // The remainder is below the bound, so the division is rarely needed.
     let is_uneven = low < bound && low < bound.wrapping_neg() % bound;
     (!is_uneven).then_some((product >> 32) as u32)
 }
@@ -65,15 +64,14 @@ mod tests {
 
     #[test]
     fn words_that_are_kept_give_every_integer_alike() {
-        // Of the product's 2³² low halves, those kept for each integer are counted exactly, by where they begin and
-        // end.
+        // Counts the accepted words of each integer exactly, from the first and last word that map to it.
         for bound in [1, 2, 3, 10, 1000, 65_537, (1 << 31) + 1, u32::MAX] {
             let kept = |word| bounded_word(word, bound);
             let share = (1u64 << 32) / u64::from(bound);
             for value in [0, bound / 2, bound - 1] {
                 let first = ((u64::from(value) << 32).div_ceil(u64::from(bound))) as u32;
                 let end = ((u64::from(value) + 1) << 32).div_ceil(u64::from(bound));
-                // At most one word too many, and it is the first.
+                // At most one word is rejected, and it is the first.
                 let n_words = end - u64::from(first);
                 let n_kept = n_words - u64::from(kept(first).is_none());
                 assert_eq!(n_kept, share, "bound {bound}, value {value}");
@@ -98,7 +96,7 @@ mod tests {
         for _ in 0..100_000 {
             counts[stream.below(10) as usize] += 1;
         }
-        // Standard deviation of a bin is 95; six of them never happen by chance.
+        // The standard deviation of a bin is 95; six of them never happen by chance.
         assert!(counts.iter().all(|&c| c.abs_diff(10_000) < 570), "{counts:?}");
         assert_eq!(bounded(u64::MAX, 10), 9);
         assert_eq!(bounded(123, 0), 0);

@@ -2,9 +2,9 @@
 
 use crate::{bounded, unit_f32, unit_f64};
 
-/// What the first and third counter word are multiplied by in each round.
+/// Multipliers of the first and the third counter word in each round.
 pub const PHILOX_MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// What each key word grows by from round to round.
+/// Increments of the two key words after each round (Weyl constants).
 pub const PHILOX_WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 /// Number of rounds.
 pub const PHILOX_ROUNDS: usize = 10;
@@ -24,7 +24,7 @@ pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     c
 }
 
-/// A family of draws: the user's seed and the purpose that the draws serve.
+/// Key of a family of draws: the user's seed and the purpose of the draws.
 ///
 /// Two purposes never share draws, whatever their counters: the purpose is part of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +33,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// A key from a seed and a purpose number; purposes are listed in `docs/formats.md`.
+    /// Key from a seed and a purpose number; purposes are listed in `docs/formats.md`.
     ///
     /// The two are mixed (one Philox block) so that neighbouring seeds give unrelated keys.
     #[must_use]
@@ -42,35 +42,35 @@ impl Key {
         Self { words: [mixed[0], mixed[1]] }
     }
 
-    /// A key below this one, for the `index`-th member of a family (an epoch, a run, a layer).
+    /// Derived key for the `index`-th member of a family (an epoch, a run, a layer).
     #[must_use]
     pub fn child(self, index: u64) -> Self {
         let mixed = philox4x32([index as u32, (index >> 32) as u32, 0, 1], self.words);
         Self { words: [mixed[0], mixed[1]] }
     }
 
-    /// The two key words, as a kernel takes them.
+    /// The two key words, for kernels.
     #[inline]
     #[must_use]
     pub fn words(self) -> [u32; 2] {
         self.words
     }
 
-    /// The four words at counter `(high, low)`; `low` fills the two lower counter words.
+    /// Four random words at the counter `(high, low)`; `low` fills the two lower counter words.
     #[inline]
     #[must_use]
     pub fn block(self, high: u64, low: u64) -> [u32; 4] {
         philox4x32([low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32], self.words)
     }
 
-    /// The draws at `(high, low)`, `(high, low + 1)`, … in order.
+    /// Stream of the draws at `(high, low)`, `(high, low + 1)`, … in order.
     #[must_use]
     pub fn stream(self, high: u64, low: u64) -> Stream {
         Stream { key: self, high, low, words: [0; 4], used: 4 }
     }
 }
 
-/// A sequence of draws below one key; it is a plain value, and cloning it repeats the sequence.
+/// Sequence of draws of one key. It is a plain value, and cloning it repeats the sequence.
 #[derive(Clone, Debug)]
 pub struct Stream {
     key: Key,
@@ -81,7 +81,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The next 32 bits.
+    /// Draws the next 32 bits.
     #[inline]
     pub fn next_u32(&mut self) -> u32 {
         if self.used == 4 {
@@ -93,33 +93,33 @@ impl Stream {
         self.words[self.used - 1]
     }
 
-    /// The next 64 bits, low word first.
+    /// Draws the next 64 bits, low word first.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         let low = u64::from(self.next_u32());
         low | (u64::from(self.next_u32()) << 32)
     }
 
-    /// A float in `[0, 1)` with 24 random bits.
+    /// Draws a float in `[0, 1)` with 24 random bits.
     #[inline]
     pub fn unit_f32(&mut self) -> f32 {
         unit_f32(self.next_u32())
     }
 
-    /// A float in `[0, 1)` with 53 random bits.
+    /// Draws a float in `[0, 1)` with 53 random bits.
     #[inline]
     pub fn unit_f64(&mut self) -> f64 {
         unit_f64(self.next_u64())
     }
 
-    /// An integer in `0..bound`; see [`bounded`].
+    /// Draws an integer in `0..bound`; see [`bounded`].
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         bounded(self.next_u64(), bound)
     }
 
-    /// A standard normal value (Box–Muller, cosine half; the sine half is not kept, so that each value uses
-    /// exactly two words).
+    /// Draws a standard normal value by Box–Muller. It uses the cosine half and drops the sine half, so that each
+    /// value takes exactly two words.
     #[inline]
     pub fn normal(&mut self) -> f32 {
         // 1 - u is in (0, 1]: the logarithm stays finite.
@@ -128,7 +128,7 @@ impl Stream {
         (radius * angle.cos()) as f32
     }
 
-    /// Fisher–Yates from the last position down.
+    /// Shuffles in place by Fisher–Yates, from the last position down.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             let j = self.below(i as u64 + 1) as usize;

@@ -1,30 +1,30 @@
-//! Purposes: what a family of draws is for, the second half of a [`Key`](crate::Key).
+//! Purposes of draws: the second half of a [`Key`](crate::Key).
 //!
-//! Two decisions with different purposes never share draws. Each number is part of every result that a seed gives, so
-//! a number never changes and is never used again; a crate that needs several families below one purpose takes
-//! [`Key::child`](crate::Key::child) of it. The table is in `docs/formats.md`.
+//! Draws with different purposes never overlap. Each number affects every result of a seed, so a number never changes
+//! and is never reused. A crate that needs several families for one purpose derives them by
+//! [`Key::child`](crate::Key::child). The table is in `docs/formats.md`.
 
-/// Which activations are dropped.
+/// Dropout masks of activations.
 pub const DROPOUT: u32 = 1;
-/// First values of parameters.
+/// Initial values of parameters.
 pub const INITIALISATION: u32 = 2;
-/// Which nodes train, validate and test.
+/// Split of nodes into training, validation and test nodes.
 pub const SPLIT: u32 = 3;
 /// Edges, features and labels of generated data.
 pub const GENERATOR: u32 = 4;
-/// The order of training nodes in an epoch.
+/// Order of training nodes in an epoch.
 pub const SHUFFLE: u32 = 5;
-/// Users with items that they met and items that they did not: the batches of a recommender.
+/// Batches of a recommender: triples of a user, an item of the user, and an item that the user has not met.
 pub const TRIPLES: u32 = 6;
 /// Random orders of nodes.
 pub const ORDER: u32 = 7;
 /// Neighbours and subgraphs of mini-batches.
 pub const SAMPLING: u32 = 8;
-/// Which links train, validate and test, and the pairs of nodes that they are held against.
+/// Split of links into training, validation and test links, and the negative pairs of nodes.
 pub const LINKS: u32 = 9;
-/// The rows that a codec of features learns from, and what it draws while it learns.
+/// Training rows of a feature codec, and the draws of its training.
 pub const COMPRESSION: u32 = 10;
-/// Random walks that features are made from.
+/// Random walks from which features are made.
 pub const FEATURES: u32 = 11;
 
 #[cfg(test)]

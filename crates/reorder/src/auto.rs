@@ -1,4 +1,4 @@
-//! [`Auto`]: the order that a device is predicted to multiply quickest with.
+//! [`Auto`]: the order with the shortest predicted product on a device.
 
 use std::time::Instant;
 
@@ -7,61 +7,62 @@ use girih_machine::{Hierarchy, Machine, Product};
 
 use crate::{OrderKind, Progress, Reorder, ReorderError, square};
 
-/// Reads that predictions look at: half a percent of error is less than what the device's figures are off.
+/// Maximum number of reads that a prediction simulates; its error of half a percent is below that of the device's
+/// rates.
 const READS_LOOKED_AT: usize = 1 << 20;
-/// Orders worth a try, the quickest to find first, with the non-zeros that two cores number in a second, about. Figures
-/// instead of the clock, so that the same graph and device give the same order. Clusters of METIS and SlashBurn take
-/// ten times as long, and were ahead of communities on no graph (`docs/reordering.md`).
+/// Orders to try, fastest to compute first, with the approximate number of non-zeros per second that two cores order.
+/// Constants are used instead of the clock, so that one graph and device always give one order. METIS clusters and
+/// SlashBurn take ten times as long, and beat communities on no graph (`docs/reordering.md`).
 const CANDIDATES: [(OrderKind, f64); 3] =
     [(OrderKind::Degree, 1e9), (OrderKind::Community, 2e7), (OrderKind::Rcm, 1e7)];
-/// An order has to be predicted to leave less than this share of the time; predictions are not better than that.
+/// Maximum share of the predicted time that a new order may take to be chosen; predictions are no more precise.
 const WORTH_IT: f64 = 0.97;
 
-/// Tries orders on a graph, predicts from how often caches would hold what a product reads ([`ReuseCurve`]) how long
-/// one takes on a device, and picks the quickest. Orders that take longer to find than they could still save are not
+/// Order by prediction: tries orders on a graph, predicts the time of a product on a device from cache hit rates
+/// ([`ReuseCurve`]), and picks the fastest. Orders that take longer to compute than they could still save are not
 /// tried.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Auto {
-    /// What multiplies.
+    /// Memory hierarchy of the device that multiplies.
     pub device: Hierarchy,
     /// Bytes of a row of the operand.
     pub row_bytes: usize,
-    /// Products that the order is for.
+    /// Number of products that the order is for.
     pub n_products: f64,
-    /// Equal ranges of ids that nodes stay in ([`Blockwise`](crate::Blockwise)); one for the whole graph.
+    /// Number of equal ranges of ids that nodes stay in ([`Blockwise`](crate::Blockwise)); 1 for the whole graph.
     pub blocks: usize,
 }
 
-/// What [`Auto`] picked.
+/// Choice of [`Auto`].
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// The order's kind; [`OrderKind::None`] when none pays.
+    /// Kind of the order; [`OrderKind::None`] if no order pays.
     pub kind: OrderKind,
-    /// The order.
+    /// Permutation of the order.
     pub order: Permutation,
-    /// Seconds of a product in the order that there was, predicted.
+    /// Predicted seconds of a product in the original order.
     pub seconds_before: f64,
-    /// Seconds of a product in the chosen order, predicted.
+    /// Predicted seconds of a product in the chosen order.
     pub seconds_after: f64,
-    /// Seconds that the choice took: all orders tried, and what was predicted of them.
+    /// Seconds that the choice took: all tried orders and their predictions.
     pub seconds_spent: f64,
-    /// Every order tried.
+    /// All tried orders.
     pub tried: Vec<Tried>,
 }
 
-/// An order that was tried.
+/// Result of an order that was tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tried {
-    /// Its kind.
+    /// Kind of the order.
     pub kind: OrderKind,
-    /// Seconds that it took to find, apply and judge.
+    /// Seconds to compute, apply and evaluate the order.
     pub seconds: f64,
-    /// Seconds of a product in it, predicted.
+    /// Predicted seconds of a product in this order.
     pub product_seconds: f64,
 }
 
 impl Choice {
-    /// Products after which the choice has paid for itself; none when it gains nothing.
+    /// Number of products after which the order has saved the time of the choice; `None` if it saves nothing.
     #[must_use]
     pub fn break_even(&self) -> Option<f64> {
         let saved = self.seconds_before - self.seconds_after;
@@ -70,14 +71,15 @@ impl Choice {
 }
 
 impl Auto {
-    /// The processor at hand, operands of 128 columns of `f32`, and as many products as some hundreds of epochs take.
+    /// Settings for this machine's CPU, operands of 128 columns of `f32`, and 1000 products, as in some hundreds of
+    /// epochs.
     #[must_use]
     pub fn here(blocks: usize) -> Self {
         let device = Hierarchy::of_processor(&Machine::here());
         Self { device, row_bytes: 128 * size_of::<f32>(), n_products: 1000.0, blocks }
     }
 
-    /// Picks an order of `graph`, the same each time for the same device.
+    /// Picks an order of `graph`; the choice is deterministic for a given device.
     ///
     /// # Errors
     /// When `graph` is not square, or an order fails.
@@ -106,14 +108,14 @@ impl Auto {
         Ok(Choice { kind, order, seconds_before, seconds_after, seconds_spent, tried })
     }
 
-    /// Seconds of a product with the graph as it is numbered, predicted.
+    /// Predicted seconds of a product with the graph as it is numbered.
     #[must_use]
     pub fn product_seconds(&self, graph: &Csr) -> f64 {
         let reuse = ReuseCurve::of(graph, READS_LOOKED_AT);
         self.device.seconds_in_passes(&self.product(graph), |rows| reuse.hit_rate(rows))
     }
 
-    /// No order takes less than one whose reads all hit the nearest cache.
+    /// Lower bound of a product's seconds over all orders: every read hits the nearest cache.
     fn floor(&self, graph: &Csr) -> f64 {
         self.device.seconds(&self.product(graph), |_| 1.0)
     }

@@ -7,17 +7,16 @@ use rayon::prelude::*;
 
 use crate::{Progress, Reorder, ReorderError, square};
 
-/// Cuts the ids into `blocks` equal ranges and orders each diagonal block as a graph of its own (Miao et al., Journal
-/// of Software 34(9), 2023, algorithm 2).
+/// Order within blocks: cuts the ids into `blocks` equal ranges and orders each diagonal block as a graph of its own
+/// (Miao et al., Journal of Software 34(9), 2023, algorithm 2).
 ///
-/// Nodes stay in their range, so that every block of the adjacency keeps its non-zeros and the work of ranks its
-/// balance, while the blocks off the diagonal gain locality too: a cluster spread over them becomes consecutive in
-/// each.
+/// Nodes stay in their range, so every block of the adjacency keeps its non-zeros and the balance over ranks stays.
+/// Blocks off the diagonal gain locality too: a cluster that spreads over several ranges becomes consecutive in each.
 #[derive(Clone, Debug)]
 pub struct Blockwise<R> {
     /// Number of ranges.
     pub blocks: usize,
-    /// The order inside each.
+    /// Order inside each range.
     pub inner: R,
 }
 

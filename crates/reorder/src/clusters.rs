@@ -1,4 +1,4 @@
-//! [`MetisClusters`]: clusters of a graph partitioner, and [`clusters`] themselves.
+//! [`MetisClusters`]: order by the clusters of a graph partitioner, and [`clusters`] themselves.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,14 +12,14 @@ use crate::{Progress, Reorder, ReorderError, square, undirected};
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Clusters of about `size` nodes, the nodes of a cluster consecutive (Miao et al., Journal of Software 34(9), 2023,
-/// take 200). Clusters are ordered by reverse Cuthill-McKee on the graph of clusters, so that neighbouring ones are
-/// near; inside a cluster nodes come by falling degree.
+/// Order by clusters of about `size` nodes; the nodes of a cluster are consecutive (Miao et al., Journal of Software
+/// 34(9), 2023, use 200). Clusters are ordered by reverse Cuthill-McKee on the graph of clusters, so that
+/// neighbouring clusters are near. Inside a cluster, nodes are in falling order of degree.
 ///
 /// An edge counts in both directions; self-loops do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetisClusters {
-    /// Nodes of a cluster, about.
+    /// Approximate number of nodes of a cluster.
     pub size: usize,
 }
 
@@ -51,9 +51,9 @@ impl Reorder for MetisClusters {
     }
 }
 
-/// The cluster of every node, in `n_clusters` clusters of nearly equal size with few edges between them: METIS's k-way
-/// partition (Karypis and Kumar, SIAM J. Sci. Comput. 1998). METIS counts edges in 32 bits; a graph beyond that is
-/// clustered by [`streaming_clusters`] instead, which a warning in the log says.
+/// Cluster of every node, in `0..n_clusters`. Clusters have nearly equal sizes and few edges between them: METIS's
+/// k-way partition (Karypis and Kumar, SIAM J. Sci. Comput. 1998). METIS counts edges in 32 bits. A larger graph is
+/// clustered by [`streaming_clusters`] instead, and a warning is logged.
 ///
 /// An edge counts in both directions; self-loops do not count.
 ///
@@ -63,26 +63,26 @@ pub fn clusters(graph: &Csr, n_clusters: usize) -> Result<Vec<u32>, ReorderError
     clusters_counted(graph, n_clusters, Alike::Nodes, Idx::MAX as usize)
 }
 
-/// Nodes that a part has at least, on average, where parts are to have as many edges, too. With fewer there is little
-/// to choose from, and METIS leaves parts empty, which it says on standard output.
+/// Minimum mean number of nodes per part for which edges are balanced too. With fewer nodes there is little choice,
+/// and METIS leaves parts empty and reports that on standard output.
 const NODES_WITH_EVEN_EDGES: usize = 16;
 
-/// As [`clusters`], of nearly equal numbers of nodes and, as far as the graph lets METIS, of edges; of a graph beyond
-/// what METIS counts, and of parts of a few nodes, of nodes alone.
+/// As [`clusters`], but parts have nearly equal numbers of nodes and, as far as METIS succeeds, of edges. Only nodes
+/// are balanced if the graph is too large for METIS, or if parts have few nodes.
 pub(crate) fn even_parts(graph: &Csr, n_parts: usize) -> Result<Vec<u32>, ReorderError> {
     let is_fine = graph.n_rows() / NODES_WITH_EVEN_EDGES < n_parts;
     let alike = if is_fine { Alike::Nodes } else { Alike::NodesAndEdges };
     clusters_counted(graph, n_parts, alike, Idx::MAX as usize)
 }
 
-/// What clusters have nearly equal numbers of.
+/// Quantity that is balanced over clusters.
 #[derive(Clone, Copy)]
 enum Alike {
     Nodes,
     NodesAndEdges,
 }
 
-/// [`clusters`] by a partitioner that counts at most `ends_max` ends of edges.
+/// As [`clusters`], with a partitioner that counts at most `ends_max` ends of edges.
 fn clusters_counted(graph: &Csr, n_clusters: usize, alike: Alike, ends_max: usize) -> Result<Vec<u32>, ReorderError> {
     square(graph)?;
     if n_clusters == 0 {
@@ -105,7 +105,7 @@ fn clusters_counted(graph: &Csr, n_clusters: usize, alike: Alike, ends_max: usiz
     let failed = |what: &dyn std::fmt::Display| {
         ReorderError::invalid(format!("METIS could not cluster {n} nodes and {} edges: {what}", graph.nnz()))
     };
-    // METIS draws from one generator for the whole process: two calls at once would depend on each other.
+    // METIS draws from one generator per process, so concurrent calls would affect each other.
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (n_weights, weights) = match alike {
         Alike::Nodes => (1, vec![1; n]),
@@ -117,7 +117,7 @@ fn clusters_counted(graph: &Csr, n_clusters: usize, alike: Alike, ends_max: usiz
     Ok(parts.into_iter().map(|part| part as u32).collect())
 }
 
-/// Which clusters are neighbours.
+/// Graph of clusters: two clusters are neighbours if an edge connects them.
 fn quotient(graph: &Csr, cluster_of: &[u32], n_clusters: usize) -> Csr {
     let (mut pairs, mut of_node) = (Vec::new(), Vec::new());
     for v in 0..graph.n_rows() {

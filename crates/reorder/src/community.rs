@@ -1,4 +1,4 @@
-//! [`Community`]: nested communities, nodes by falling degree inside.
+//! [`Community`]: order by nested communities, with nodes by falling degree inside.
 
 mod chain;
 mod coarsen;
@@ -13,24 +13,23 @@ use crate::quality::{Block, coverage_of};
 use crate::simple::visited;
 use crate::{Progress, Reorder, ReorderError, square, undirected};
 
-/// Communities within communities, each of them consecutive, as the dendrogram of Louvain's method nests them (Blondel
-/// et al., J. Stat. Mech. 2008; orders of this kind: Arai et al., Rabbit Order, IPDPS 2016).
+/// Order by nested communities, each of which is consecutive, as in the dendrogram of Louvain's method (Blondel et
+/// al., J. Stat. Mech. 2008; orders of this kind: Arai et al., Rabbit Order, IPDPS 2016).
 ///
-/// Communities that are small enough are not opened any further: their nodes come by falling degree, so that the
-/// busiest rows and columns of a community meet in few dense tiles. Communities inside one come either by how busy they
-/// are or so that neighbours follow each other, whichever leaves more non-zeros in blocks of [`Block::LARGE`] that are
-/// [`DENSE`](Self::DENSE) enough for tensor cores. An edge counts in both directions; self-loops do not count.
+/// Small communities are not opened any further. Their nodes are in falling order of degree, so that the busiest rows
+/// and columns of a community meet in few dense tiles. Two orders of the communities inside one are tried: by number
+/// of edges, and as chains of neighbours. The one with more non-zeros in blocks of [`Block::LARGE`] that are
+/// [`DENSE`](Self::DENSE) enough for tensor cores wins. An edge counts in both directions; self-loops do not count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Community {
-    /// Communities of at most this many nodes are not opened.
+    /// Maximum number of nodes of a community that is not opened.
     pub leaf: usize,
-    /// How much a community's size counts against it: larger values give smaller communities.
+    /// Resolution of the modularity, above 0: larger values give smaller communities.
     pub resolution: f64,
 }
 
 impl Community {
-    /// The share of a block that has to be filled for tensor cores to pay (measured on one GPU of compute capability
-    /// 9.0).
+    /// Minimum density of a block for which tensor cores pay (measured on one GPU of compute capability 9.0).
     pub const DENSE: f64 = 0.02;
 }
 

@@ -1,6 +1,6 @@
-//! [`ReorderError`]: why a graph could not be ordered.
+//! [`ReorderError`]: a graph that could not be ordered.
 
-/// Why a graph could not be ordered; the message says what was found and what to do.
+/// Error of an order; the message names the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ReorderError {
@@ -8,7 +8,7 @@ pub struct ReorderError {
 }
 
 impl ReorderError {
-    /// An error about a graph or a setting; `message` says what was found, what was expected and what to do.
+    /// Error about a graph or a setting; `message` names the value, the expected value and the remedy.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self { message: message.into() }
     }

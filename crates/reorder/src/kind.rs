@@ -10,33 +10,33 @@ use crate::{
     ReverseCuthillMckee, SlashBurn,
 };
 
-/// An order, as the command line names it.
+/// Kind of an order, as the command line names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OrderKind {
-    /// The order that there is.
+    /// Original order.
     #[default]
     None,
-    /// At random.
+    /// Random order.
     Random,
     /// By falling degree.
     Degree,
-    /// Hubs first.
+    /// SlashBurn: hubs first.
     Slashburn,
     /// Reverse Cuthill-McKee.
     Rcm,
     /// Clusters of METIS.
     Metis,
-    /// METIS's parts, as many as there are blocks, which few edges leave.
+    /// Parts of METIS with few edges between them, one per block.
     Parts,
     /// Nested communities.
     Community,
-    /// Whichever is predicted to pay on the processor at hand.
+    /// Order that is predicted to pay on this machine's CPU, if any.
     Auto,
 }
 
 impl OrderKind {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 9] = [
         Self::None,
         Self::Random,
@@ -63,8 +63,8 @@ impl OrderKind {
         }
     }
 
-    /// The order with its usual settings; `seed` is that of the random one. With more than one block, inside equal
-    /// ranges of ids ([`Blockwise`]), which `parts` chooses anew.
+    /// Order with its default settings; `seed` is for the random order. With more than one block, nodes are ordered
+    /// inside equal ranges of ids ([`Blockwise`]); [`Self::Parts`] first chooses new ranges.
     #[must_use]
     pub fn order(self, blocks: usize, seed: u64) -> Box<dyn Reorder> {
         fn cut<R: Reorder + 'static>(blocks: usize, inner: R) -> Box<dyn Reorder> {

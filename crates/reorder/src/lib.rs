@@ -1,18 +1,18 @@
-//! Orders of nodes: new numberings that bring neighbours together, for caches and for dense tiles.
+//! Orders of nodes: numberings that bring neighbours together, for caches and for dense tiles.
 //!
-//! A product with a sparse matrix gathers one row of the operand per entry. What it costs depends on which rows lie in
-//! the cache, and so on how nodes are numbered. An order is found once, before training, and applied to graph,
+//! A product with a sparse matrix gathers one row of the operand per entry. Its time depends on which rows are in the
+//! cache, and so on the numbering of nodes. An order is computed once, before training, and applied to graph,
 //! features, labels and splits together.
 //!
-//! - [`Reorder`]: a way to number nodes; [`OrderKind`] names those that come with girih. Start here.
+//! - [`Reorder`]: a method that numbers nodes; [`OrderKind`] names the methods of girih. Start here.
 //! - [`Degree`], [`SlashBurn`], [`ReverseCuthillMckee`], [`MetisClusters`]: the orders of Miao et al. (Journal of
 //!   Software 34(9), 2023); [`Community`] goes beyond them.
-//! - [`Blockwise`]: any of them inside equal ranges of ids, which keeps the balance of a partition; [`Parts`]: ranges
-//!   that few edges leave.
-//! - [`Auto`]: predicts what each brings on a device, and picks one.
-//! - [`quality`]: how good an order is, for caches and for tiles.
+//! - [`Blockwise`]: any order inside equal ranges of ids, which keeps the balance of a partition; [`Parts`]: ranges
+//!   with few edges between them.
+//! - [`Auto`]: predicts the gain of each order on a device, and picks one.
+//! - [`quality`]: metrics of an order, for caches and for tiles.
 //!
-//! Not here: what is done with an order.
+//! Elsewhere: uses of an order.
 
 #![forbid(unsafe_code)]
 
@@ -45,32 +45,33 @@ pub use simple::{Degree, Identity, Random};
 pub use slashburn::SlashBurn;
 pub use streaming::streaming_clusters;
 
-/// A way to number the nodes of a graph.
+/// Method that numbers the nodes of a graph.
 pub trait Reorder: Send + Sync {
-    /// The name of the order, as the command line and results spell it.
+    /// Name of the order, as on the command line and in results.
     fn name(&self) -> String;
 
-    /// The order of `graph`: old id `v` becomes `permutation.map(v)`. Orders that need an undirected graph say so and
-    /// take each edge in both directions. The result does not depend on the number of threads.
+    /// Computes the order of `graph`: old id `v` becomes `permutation.map(v)`. Orders that need an undirected graph
+    /// say so in their documentation, and take each edge in both directions. The result does not depend on the number
+    /// of threads.
     ///
     /// # Errors
-    /// When `graph` is not square, or is beyond what the method can number.
+    /// When `graph` is not square, or is too large for the method.
     fn order(&self, graph: &Csr) -> Result<Permutation, ReorderError> {
         self.order_with(graph, &|_| ())
     }
 
-    /// As [`order`](Self::order), which tells `progress` from time to time how far it is.
+    /// As [`order`](Self::order), but reports progress to `progress` from time to time.
     ///
     /// # Errors
     /// As [`order`](Self::order).
     fn order_with(&self, graph: &Csr, progress: &Progress<'_>) -> Result<Permutation, ReorderError>;
 }
 
-/// Is told which share of the work is done; from any thread, and never less than before. Methods that cannot tell say
-/// nothing.
+/// Progress callback. Its argument is the finished share of the work, in `0.0..=1.0`, which never falls. Any thread
+/// may call it. Methods that cannot estimate their progress do not call it.
 pub type Progress<'p> = dyn Fn(f64) + Sync + 'p;
 
-/// Refuses what is no adjacency.
+/// Returns an error if the matrix is not square, and so no adjacency.
 fn square(graph: &Csr) -> Result<(), ReorderError> {
     if graph.is_square() {
         return Ok(());
@@ -82,7 +83,7 @@ fn square(graph: &Csr) -> Result<(), ReorderError> {
     )))
 }
 
-/// Each edge in both directions, without weights.
+/// Graph with each edge in both directions, without weights.
 fn undirected(graph: &Csr) -> Cow<'_, Csr> {
     if graph.is_symmetric() {
         return Cow::Borrowed(graph);

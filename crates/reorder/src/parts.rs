@@ -1,4 +1,4 @@
-//! [`Parts`]: METIS's parts of a graph, one after the other.
+//! [`Parts`]: order by the parts of a METIS partition.
 
 use girih_graph_format::{Csr, NodeId, Permutation};
 
@@ -6,18 +6,18 @@ use crate::clusters::even_parts;
 use crate::simple::visited;
 use crate::{Blockwise, Community, Progress, Reorder, ReorderError};
 
-/// As many parts as there will be ranks, of nearly equal numbers of nodes and of edges, with few edges between them
-/// (METIS's k-way partition with two constraints: Karypis and Kumar, SIAM J. Sci. Comput. 1998, and SC 1998), each a
-/// range of ids, and [communities](Community) inside.
+/// Order by parts, one per rank, with nearly equal numbers of nodes and of edges, and few edges between parts
+/// (METIS's k-way partition with two constraints: Karypis and Kumar, SIAM J. Sci. Comput. 1998, and SC 1998). Each
+/// part is a range of ids, and has [communities](Community) inside.
 ///
-/// It moves neighbours into the same range, as an order of the whole graph does, and keeps the work of ranges even, as
-/// [`Blockwise`] orders do. METIS lets parts differ by a few percent, so that some nodes at the ends of equal ranges
-/// belong to the part beside.
+/// It moves neighbours into one range, as an order of the whole graph does, and balances the work of ranges, as
+/// [`Blockwise`] orders do. METIS lets part sizes differ by a few percent, so some nodes at the ends of equal ranges
+/// belong to the adjacent part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parts {
     /// Number of parts.
     pub n_parts: usize,
-    /// The order inside each.
+    /// Order inside each part.
     pub inner: Community,
 }
 

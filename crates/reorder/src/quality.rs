@@ -1,6 +1,6 @@
-//! How good an order is: for caches, and for dense tiles.
+//! Metrics of an order: for caches, and for dense tiles.
 //!
-//! Each figure looks at the graph as it is numbered; permute it first
+//! Each metric is of the graph as it is numbered; permute it first
 //! ([`Csr::permuted`](girih_graph_format::Csr::permuted)).
 
 mod gaps;
@@ -14,35 +14,35 @@ pub use tiles::{Block, coverage, coverage_of};
 
 use crate::Community;
 
-/// Rows of the windows whose reuse is reported.
+/// Number of rows of the windows whose reuse is reported.
 pub const WINDOWS: [usize; 3] = [8, 32, 128];
 
-/// Reads that hit rates are found from, at most.
+/// Maximum number of reads that hit rates are computed from.
 pub const READS_LOOKED_AT: usize = 1 << 22;
 
-/// All figures of one numbering.
+/// All metrics of one numbering.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quality {
-    /// Distances in the numbering.
+    /// Distances between ids of neighbours.
     pub gaps: Gaps,
-    /// Entries for each distinct column of windows of [`WINDOWS`] rows ([`window_reuse`]).
+    /// Entries per distinct column in windows of [`WINDOWS`] rows ([`window_reuse`]).
     pub window_reuse: [f64; 3],
-    /// Tiles of 32 × 32 that hold a non-zero.
+    /// Number of 32 × 32 tiles with a non-zero.
     pub tiles: u64,
-    /// Share of non-zeros in tiles of 32 × 32 of which 5 % is filled (the threshold of Miao et al., 2023).
+    /// Share of non-zeros in 32 × 32 tiles that are at least 5 % full (the threshold of Miao et al., 2023).
     pub dense_tile_share: f64,
-    /// Share of non-zeros in blocks of 128 × 64 of which 2 % is filled.
+    /// Share of non-zeros in 128 × 64 blocks that are at least 2 % full.
     pub coverage_128: f64,
-    /// Share of non-zeros in blocks of 256 × 64 of which 2 % is filled: what tensor cores can take.
+    /// Share of non-zeros in 256 × 64 blocks that are at least 2 % full: the entries that tensor cores can take.
     pub coverage_256: f64,
-    /// Rows of the operand that the simulated cache holds.
+    /// Number of operand rows that the simulated cache holds.
     pub rows_held: usize,
-    /// Share of reads that hit it ([`ReuseCurve`]; an estimate beyond [`READS_LOOKED_AT`] entries).
+    /// Simulated hit rate of that LRU cache ([`ReuseCurve`]; an estimate beyond [`READS_LOOKED_AT`] entries).
     pub lru_hit_rate: f64,
 }
 
 impl Quality {
-    /// Of a graph as it is numbered, with a simulated cache of `rows_held` rows of the operand.
+    /// Measures a graph as it is numbered, with a simulated cache of `rows_held` rows of the operand.
     #[must_use]
     pub fn of(graph: &Csr, rows_held: usize) -> Self {
         Self {

@@ -1,14 +1,14 @@
-//! [`ReverseCuthillMckee`]: levels of a breadth-first search, for a small bandwidth.
+//! [`ReverseCuthillMckee`]: order by levels of a breadth-first search, for a small bandwidth.
 
 use girih_graph_format::{Csr, NodeId, Permutation};
 
 use crate::simple::visited;
 use crate::{Progress, Reorder, ReorderError, square, undirected};
 
-/// Breadth-first search from a node on the rim of each component, neighbours by rising degree, all of it reversed
-/// (Cuthill and McKee, 1969; George, 1971; rims as George and Liu, ACM TOMS 1979, find them). Components come by their
-/// first node. Of searches from both ends of a component, with neighbours of equal degree by rising or by falling id,
-/// the one with the smallest bandwidth counts.
+/// Reverse Cuthill-McKee: a breadth-first search from a peripheral node of each component, with neighbours by rising
+/// degree, and all of it reversed (Cuthill and McKee, 1969; George, 1971; peripheral nodes as in George and Liu, ACM
+/// TOMS 1979). Components are in the order of their first node. Searches start from both ends of a component, with
+/// neighbours of equal degree by rising and by falling id. The one with the smallest bandwidth wins.
 ///
 /// An edge counts in both directions.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,21 +36,21 @@ impl Reorder for ReverseCuthillMckee {
     }
 }
 
-/// Breadth-first searches over one graph, which share their memory.
+/// Breadth-first searches over one graph with shared memory.
 struct Search<'g> {
     graph: &'g Csr,
     is_placed: Vec<bool>,
-    /// The last search that saw each node.
+    /// Number of the last search that saw each node.
     seen_in: Vec<u32>,
     n_searches: u32,
-    /// The place of each node in the search that was judged last.
+    /// Place of each node in the search that was evaluated last.
     place: Vec<u32>,
 }
 
-/// The levels of a search.
+/// Result of a level search.
 struct Levels {
     depth: usize,
-    /// The node of smallest degree in the last level.
+    /// Node of smallest degree in the last level.
     farthest: NodeId,
 }
 
@@ -60,7 +60,8 @@ impl<'g> Search<'g> {
         Self { graph, is_placed: vec![false; n], seen_in: vec![0; n], n_searches: 0, place: vec![0; n] }
     }
 
-    /// Two nodes far apart in the component of `v`: ever farther ones, until the depth no longer grows.
+    /// Finds two nodes far apart in the component of `v`, by searches from ever farther nodes until the depth stops
+    /// growing.
     fn rim(&mut self, v: NodeId) -> [NodeId; 2] {
         let (mut start, mut levels) = (v, self.levels(v));
         loop {
@@ -96,7 +97,7 @@ impl<'g> Search<'g> {
         }
     }
 
-    /// Appends the component of `v` in the order of Cuthill and McKee.
+    /// Appends the component of `v` in Cuthill-McKee order.
     fn place_component(&mut self, v: NodeId, order: &mut Vec<NodeId>, progress: &Progress<'_>) {
         let rim = self.rim(v);
         let mut best: Option<(usize, Vec<NodeId>)> = None;
@@ -115,7 +116,8 @@ impl<'g> Search<'g> {
         order.extend(nodes);
     }
 
-    /// The component of `start`, neighbours by rising degree.
+    /// Component of `start` in Cuthill-McKee order, with neighbours by rising degree; `ids_rise` breaks ties by
+    /// rising id.
     fn cuthill_mckee(&mut self, start: NodeId, ids_rise: bool) -> Vec<NodeId> {
         self.n_searches += 1;
         self.seen_in[start as usize] = self.n_searches;
@@ -135,7 +137,7 @@ impl<'g> Search<'g> {
         order
     }
 
-    /// The bandwidth of a component in this order.
+    /// Bandwidth of a component in this order.
     fn bandwidth(&mut self, nodes: &[NodeId]) -> usize {
         nodes.iter().enumerate().for_each(|(place, &v)| self.place[v as usize] = place as u32);
         let of_node = |(place, &v): (usize, &NodeId)| {

@@ -1,4 +1,4 @@
-//! Orders that look at degrees at most: [`Identity`], [`Random`] and [`Degree`].
+//! Orders that use at most degrees: [`Identity`], [`Random`] and [`Degree`].
 
 use std::cmp::Reverse;
 
@@ -7,7 +7,7 @@ use girih_random::{Key, purpose};
 
 use crate::{Progress, Reorder, ReorderError, square};
 
-/// The order that there is.
+/// Identity order: node ids stay as they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Identity;
 
@@ -22,7 +22,7 @@ impl Reorder for Identity {
     }
 }
 
-/// A random order: what others are held against.
+/// Random order: a baseline for other orders.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Random {
     /// Seed of the draws.
@@ -42,7 +42,7 @@ impl Reorder for Random {
     }
 }
 
-/// By falling degree; nodes of equal degree keep their order.
+/// Order by falling degree; nodes of equal degree keep their order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Degree;
 
@@ -59,8 +59,8 @@ impl Reorder for Degree {
     }
 }
 
-/// Sorts nodes by falling degree; those of equal degree keep their order. O(nodes) where no degree exceeds their number,
-/// by counting.
+/// Sorts nodes by falling degree; nodes of equal degree keep their order. Counting sort in O(nodes) if no degree
+/// exceeds the number of nodes.
 pub(crate) fn by_falling_degree(graph: &Csr, nodes: &mut [NodeId]) {
     let degree = |v: NodeId| graph.degree(v as usize);
     let most = nodes.iter().map(|&v| degree(v)).max().unwrap_or(0);
@@ -68,7 +68,7 @@ pub(crate) fn by_falling_degree(graph: &Csr, nodes: &mut [NodeId]) {
         nodes.sort_by_key(|&v| Reverse(degree(v)));
         return;
     }
-    // Where the nodes of each degree go: behind those of all larger ones.
+    // First free place of the nodes of each degree: after the nodes of all larger degrees.
     let mut places = vec![0; most + 1];
     nodes.iter().for_each(|&v| places[degree(v)] += 1);
     let mut end = 0usize;
@@ -84,7 +84,7 @@ pub(crate) fn by_falling_degree(graph: &Csr, nodes: &mut [NodeId]) {
     nodes.copy_from_slice(&sorted);
 }
 
-/// The permutation of an order of visit that lists every node once.
+/// Permutation of a visiting order that lists every node once.
 pub(crate) fn visited(order: Vec<NodeId>) -> Permutation {
     Permutation::from_order(order).expect("every node is visited once")
 }

@@ -1,4 +1,4 @@
-//! [`SlashBurn`]: hubs first, what falls off last.
+//! [`SlashBurn`]: hubs first, cut-off components last.
 
 use std::cmp::Reverse;
 
@@ -7,15 +7,15 @@ use girih_graph_format::{Csr, NodeId, Permutation};
 use crate::simple::visited;
 use crate::{Progress, Reorder, ReorderError, square, undirected};
 
-/// Hubs to the front, what their removal cuts off to the back, and again in the component that remains (Lim, Kang and
-/// Faloutsos, IEEE TKDE 2014).
+/// SlashBurn: hubs move to the front and the components that their removal cuts off to the back. This repeats in the
+/// giant component (Lim, Kang and Faloutsos, IEEE TKDE 2014).
 ///
-/// Each round removes the `⌈share·n⌉` nodes of highest degree from the giant component. Of what is left the largest
-/// component is the next giant one; the others go to the back, larger ones before smaller ones. An edge counts in both
-/// directions; degrees count edges inside the giant component.
+/// Each round removes the `⌈share·n⌉` nodes of highest degree from the giant component. The largest remaining
+/// component is the next giant one. The others move to the back, larger ones before smaller ones. An edge counts in
+/// both directions; degrees count edges inside the giant component.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlashBurn {
-    /// Share of all nodes that are removed as hubs in each round; the paper takes 0.005.
+    /// Share of all nodes that each round removes as hubs, in `0.0..=1.0` without 0; the paper uses 0.005.
     pub share: f64,
 }
 
@@ -48,7 +48,7 @@ impl Reorder for SlashBurn {
             components.sort_by_key(|component| (Reverse(component.len()), component[0]));
             let mut components = components.into_iter();
             giant = components.next().unwrap_or_default();
-            // The back grows towards the front: the smallest of this round is the last of it.
+            // The back grows towards the front, so the smallest component of this round is the round's last.
             let cut_off: Vec<NodeId> = components.flatten().collect();
             cut_off.iter().for_each(|&v| burn.is_alive[v as usize] = false);
             back.push(cut_off);
@@ -62,13 +62,13 @@ impl Reorder for SlashBurn {
 
 struct Burn<'g> {
     graph: &'g Csr,
-    /// In the giant component.
+    /// Whether each node is in the giant component.
     is_alive: Vec<bool>,
     stack: Vec<NodeId>,
 }
 
 impl Burn<'_> {
-    /// Takes the nodes of highest degree out of the giant component, highest first.
+    /// Removes the nodes of highest degree from the giant component and returns them, highest degree first.
     fn remove_hubs(&mut self, giant: &[NodeId], n_hubs: usize) -> Vec<NodeId> {
         let degree = |&v: &NodeId| self.graph.row(v as usize).iter().filter(|&&u| self.is_alive[u as usize]).count();
         let mut ranked: Vec<(Reverse<usize>, NodeId)> = giant.iter().map(|v| (Reverse(degree(v)), *v)).collect();
@@ -80,7 +80,7 @@ impl Burn<'_> {
         hubs
     }
 
-    /// The components of what is left of `giant`, each ascending.
+    /// Components of the rest of `giant`, each in ascending order.
     fn components(&mut self, giant: &[NodeId]) -> Vec<Vec<NodeId>> {
         let mut components = Vec::new();
         let mut is_seen = vec![false; self.graph.n_rows()];

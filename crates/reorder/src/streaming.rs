@@ -1,18 +1,19 @@
-//! [`streaming_clusters`]: a partition in a few passes over the nodes, for graphs that METIS cannot count.
+//! [`streaming_clusters`]: a partition in a few passes over the nodes, for graphs with more edges than METIS can
+//! count.
 
 use girih_graph_format::Csr;
 
-/// Passes over all nodes; later ones move nodes to where their neighbours have gone since.
+/// Number of passes over all nodes; later passes move nodes to where their neighbours went since.
 const N_PASSES: usize = 5;
-/// Nodes that a cluster may hold beyond an even share.
+/// Capacity of a cluster, relative to an even share of the nodes.
 const SLACK: f64 = 1.05;
 
-/// The cluster of every node of an undirected graph: each node goes where most of its neighbours are, less where a
-/// cluster is filling up (linear deterministic greedy: Stanton and Kliot, KDD 2012), and again in further passes
-/// (restreaming: Nishimura and Ugander, KDD 2013). Memory is one number a node and a cluster.
+/// Cluster of every node of an undirected graph. Each node goes to the cluster of most of its neighbours, weighted by
+/// the free share of the cluster (linear deterministic greedy: Stanton and Kliot, KDD 2012). Further passes repeat
+/// this (restreaming: Nishimura and Ugander, KDD 2013). Memory is one number per node and per cluster.
 ///
 /// # Panics
-/// When there are no clusters.
+/// When `n_clusters` is 0.
 #[must_use]
 pub fn streaming_clusters(graph: &Csr, n_clusters: usize) -> Vec<u32> {
     assert!(n_clusters > 0, "a graph is cut into at least one cluster");
@@ -22,7 +23,7 @@ pub fn streaming_clusters(graph: &Csr, n_clusters: usize) -> Vec<u32> {
     let mut sizes = vec![0usize; n_clusters];
     let (mut shares, mut touched) = (vec![0u32; n_clusters], Vec::new());
     for _ in 0..N_PASSES {
-        // Where a node goes that has no neighbour in any cluster yet.
+        // Cluster for a node that has no neighbour in any cluster yet.
         let mut emptiest = 0;
         for v in 0..n {
             if let Some(size) = sizes.get_mut(cluster_of[v] as usize) {

@@ -1,4 +1,4 @@
-//! Laws of orders and of the figures that judge them.
+//! Laws of orders and of their metrics.
 
 use girih_graph_format::{Coo, Csr, Duplicates, Permutation, ReuseCurve};
 use girih_machine::{Cache, Hierarchy};
@@ -20,7 +20,7 @@ fn graphs(symmetric: bool) -> impl Strategy<Value = Csr> {
     })
 }
 
-/// `n_blocks` communities of `size` nodes, ids scattered, some edges between them.
+/// Graph of `n_blocks` communities of `size` nodes, with scattered ids and some edges between communities.
 fn communities(n_blocks: usize, size: usize) -> Csr {
     let n = n_blocks * size;
     let id = |block: usize, i: usize| ((block * size + i) * 7 % n) as u32;
@@ -42,7 +42,7 @@ fn all_orders(blocks: usize) -> Vec<Box<dyn Reorder>> {
     OrderKind::ALL.into_iter().map(|kind| kind.order(blocks, 3)).collect()
 }
 
-/// Closed walks of length `k`, which the spectrum fixes.
+/// Number of closed walks of length `k`, which the spectrum determines.
 fn closed_walks(csr: &Csr, k: usize) -> f64 {
     let n = csr.n_rows();
     let mut total = 0.0;
@@ -71,7 +71,7 @@ proptest! {
         let mut degrees: Vec<usize> = (0..csr.n_rows()).map(|v| csr.degree(v)).collect();
         degrees.sort_unstable();
         for order in all_orders(blocks) {
-            // A permutation is checked when it is made.
+            // The constructor checks the permutation.
             let permutation = order.order(&csr).unwrap();
             prop_assert_eq!(permutation.len(), csr.n_rows());
             let renamed = csr.permuted(&permutation);
@@ -107,7 +107,7 @@ proptest! {
         prop_assert!(degrees.is_sorted_by(|a, b| a >= b));
     }
 
-    /// What is left after a number of rounds is what removing as many hubs leaves: the first hubs are the highest
+    /// The rest after a number of rounds equals the rest after removing as many hubs. The first hubs have the highest
     /// degrees.
     #[test]
     fn slashburn_takes_the_same_number_of_hubs_each_round(csr in graphs(true), share in 0.02..0.3f64) {
@@ -242,7 +242,7 @@ fn communities_become_consecutive() {
     assert!(hit_rate(&csr.permuted(&Community::default().order(&csr).unwrap())) > hit_rate(&csr) + 0.2);
 }
 
-/// A device whose cache holds 128 rows of an operand of 32 columns, and which has that many products to compute.
+/// Device whose cache holds 128 rows of an operand of 32 columns, with `n_products` products to compute.
 fn small_device(n_products: f64) -> Auto {
     let caches = vec![Cache { bytes: 128 * 128, gb_s: 1.0 }];
     let device = Hierarchy { caches, memory_gb_s: 0.01, entry_ns: 0.0, row_ns: 0.0 };
@@ -269,7 +269,7 @@ fn an_order_that_cannot_pay_is_not_looked_for() {
     let choice = small_device(0.0).choose(&csr, &|_| ()).unwrap();
     assert_eq!((choice.kind, choice.tried.len(), choice.break_even()), (OrderKind::None, 0, None));
     assert_eq!(choice.order, Permutation::identity(csr.n_rows()));
-    // Nothing is to be gained where everything is in the cache.
+    // No order gains anything if all rows fit into the cache.
     let large = Auto { row_bytes: 1, ..small_device(1e6) };
     assert_eq!(large.choose(&csr, &|_| ()).unwrap().kind, OrderKind::None);
 }

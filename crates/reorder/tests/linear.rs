@@ -1,4 +1,4 @@
-//! Figures and orders take time linear in nodes and entries: a graph of 16 million nodes and one edge takes seconds.
+//! Metrics and orders take time linear in nodes and entries: a graph of 16 million nodes and one edge takes seconds.
 
 use std::time::{Duration, Instant};
 
@@ -6,16 +6,16 @@ use girih_graph_format::{Coo, Csr, Duplicates, Permutation, ReuseCurve, TileHist
 use girih_reorder::quality::{Block, Gaps, Quality, READS_LOOKED_AT, WINDOWS, coverage, coverage_of, window_reuse};
 use girih_reorder::{Community, Degree, Reorder, ReverseCuthillMckee};
 
-/// Nodes: a counter for each pair of blocks would take minutes.
+/// Number of nodes: a counter for each pair of blocks would take minutes.
 const N: usize = 16_000_001;
-/// Far more than any of them takes on a busy machine, and less than scanning all blocks took on an idle one.
+/// Time limit: far above each method's time on a busy machine, and below that of scanning all blocks on an idle one.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn one_edge() -> Csr {
     Coo::new(N, N, vec![N as u32 - 1], vec![0], None).unwrap().to_csr(Duplicates::Refuse).unwrap()
 }
 
-/// The result of `work`, which has to come within [`LIMIT`].
+/// Returns the result of `work`, which must finish within [`LIMIT`].
 fn in_time<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let start = Instant::now();
     let result = work();

@@ -1,4 +1,4 @@
-//! Laws of GraphSAINT's subgraphs: their weights undo that nodes and edges are in some more often than in others.
+//! Laws of GraphSAINT's subgraphs: weights correct for unequal chances of nodes and edges.
 
 mod common;
 
@@ -8,13 +8,13 @@ use girih_sampling::{DrawKey, SaintSampler, SampleError, Subgraph, SubgraphSampl
 use proptest::prelude::*;
 use rayon::prelude::*;
 
-/// A graph of twelve nodes with a hub, a leaf, a loop, an edge in one direction only and an isolated node.
+/// Graph of twelve nodes with a hub, a leaf, a loop, an edge in one direction only and an isolated node.
 fn small() -> Csr {
     let both = [(0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (1, 2), (3, 4), (5, 6), (6, 7), (7, 8), (8, 9), (9, 5)];
     graph_of(12, both.into_iter().flat_map(|(u, v)| [(u, v), (v, u)]).chain([(3, 3), (2, 10)]))
 }
 
-/// What single draws take, and how likely: nodes.
+/// Nodes taken by each possible draw and its chance: draws of nodes.
 fn single_nodes(graph: &Csr) -> Vec<(Vec<NodeId>, f64)> {
     let mut weights = vec![0.0; graph.n_rows()];
     for v in 0..graph.n_rows() {
@@ -24,7 +24,7 @@ fn single_nodes(graph: &Csr) -> Vec<(Vec<NodeId>, f64)> {
     weights.into_iter().enumerate().map(|(u, weight)| (vec![u as NodeId], weight / total)).collect()
 }
 
-/// What single draws take, and how likely: ends of edges.
+/// Nodes taken by each possible draw and its chance: draws of edges.
 fn single_edges(graph: &Csr) -> Vec<(Vec<NodeId>, f64)> {
     let rows: Vec<usize> = (0..graph.n_rows()).filter(|&v| graph.degree(v) > 0).collect();
     let of_row = |&v: &usize| {
@@ -34,7 +34,7 @@ fn single_edges(graph: &Csr) -> Vec<(Vec<NodeId>, f64)> {
     rows.iter().flat_map(of_row).collect()
 }
 
-/// The chance of all of `nodes` to be in a subgraph of two draws, by going through all pairs of them.
+/// Chance that all of `nodes` are in a subgraph of two draws, by enumeration of all pairs of draws.
 fn chance(draws: &[(Vec<NodeId>, f64)], nodes: &[NodeId]) -> f64 {
     let pairs = draws.iter().flat_map(|first| draws.iter().map(move |second| (first, second)));
     pairs
@@ -79,7 +79,7 @@ fn estimates(graph: &Csr, subgraph: &Subgraph) -> Vec<f64> {
         let edges = block.indptr[row] as usize..block.indptr[row + 1] as usize;
         let sum: f64 =
             edges.map(|e| f64::from(block.weights[e]) * operand(block.nodes[block.indices[e] as usize])).sum();
-        // The one stands for the node itself, so that nodes count, too.
+        // The one stands for the node itself, so that the test covers nodes as well.
         found[v as usize] = f64::from(subgraph.loss_weights[row]) * graph.n_rows() as f64 * (1.0 + sum);
     }
     found
@@ -105,7 +105,7 @@ fn estimates_have_the_full_sum_as_their_expectation() {
 fn small_without_isolated() -> Vec<(NodeId, NodeId)> {
     let graph = small();
     let row = |v: usize| graph.row(v).iter().map(move |&u| (v as NodeId, u)).collect::<Vec<_>>();
-    // Node 10 has no row, and is drawn as a neighbour alone.
+    // Node 10 has no row, and is drawn only as a neighbour.
     (0..11).flat_map(row).collect()
 }
 
@@ -137,12 +137,12 @@ fn walks_with_estimated_weights_are_nearly_unbiased() {
 
 #[test]
 fn a_node_of_every_draw_is_certain() {
-    // Both ends of the only edge are always there.
+    // Every subgraph has both ends of the only edge.
     let graph = graph_of(3, [(0, 1), (1, 0)]);
     let subgraph = SaintSampler::edges(&graph, 1).unwrap().sample(&graph, DrawKey::default()).unwrap();
     assert_eq!((subgraph.nodes(), &subgraph.block.weights[..]), (&[0, 1][..], &[1.0, 1.0][..]));
     assert_eq!(subgraph.loss_weights, [1.0 / 3.0, 1.0 / 3.0]);
-    // And so is the source of all edges.
+    // Every subgraph has the source of all edges.
     let graph = graph_of(3, [(0, 1), (2, 1)]);
     let subgraph = SaintSampler::nodes(&graph, 1).unwrap().sample(&graph, DrawKey::default()).unwrap();
     assert_eq!((subgraph.nodes(), &subgraph.loss_weights[..]), (&[1][..], &[1.0 / 3.0][..]));

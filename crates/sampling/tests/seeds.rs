@@ -1,4 +1,4 @@
-//! Laws of the part of a batch that some of its seeds need.
+//! Laws of the restriction of a batch to some of its seeds.
 
 mod common;
 
@@ -11,7 +11,7 @@ use girih_sampling::{
 };
 use proptest::prelude::*;
 
-/// For each destination of a block its edges in order: source, place in the graph, weight.
+/// Edges of each destination of a block, in order: source, place in the graph, weight.
 type Rows = BTreeMap<NodeId, Vec<(NodeId, Option<u64>, Option<u32>)>>;
 
 fn rows(block: &Block) -> Rows {

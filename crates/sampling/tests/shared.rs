@@ -41,7 +41,7 @@ fn every_edge_of_a_layer_is_equally_likely_to_be_drawn() {
 fn weights_are_the_chances_of_shares_and_of_draws_in_them() {
     const BATCHES: u32 = 30_000;
     let graph = three_rows();
-    // Rows differ by more than integers of one row show: their sums count.
+    // Row sums differ by more than the integer scale of one row covers.
     let weights: Vec<f32> = (0..16).map(|e| [0.25, 0.0, 1.5, 100.0, 8.0][e % 5]).collect();
     let sampler = sampler("4", Draws::PerLayer, true).weighted(Bias::new(&graph, &weights).unwrap());
     let excluded = ExcludedEdges::new(vec![3, 12]);
@@ -74,7 +74,7 @@ fn shares_without_replacement_end_at_the_degree() {
     }
 }
 
-/// LABOR's edges of a hop by its definition.
+/// Edges of a hop by the definition of LABOR.
 fn plain_labor(
     graph: &Csr,
     nodes: &[NodeId],
@@ -133,7 +133,7 @@ proptest! {
             prop_assert_eq!(edges.len(), block.n_edges());
         }
         if once {
-            // What a node drew in an earlier hop stays, and counts what it counted.
+            // Edges drawn in an earlier hop stay, with equal weights.
             for pair in batches[0].blocks.windows(2) {
                 prop_assert_eq!(&pair[0].edge_ids[..pair[1].n_edges()], &pair[1].edge_ids[..]);
                 prop_assert_eq!(&pair[0].weights[..pair[1].weights.len()], &pair[1].weights[..]);
@@ -145,7 +145,7 @@ proptest! {
 #[test]
 fn labor_takes_each_edge_with_its_chance_and_nodes_of_one_row_together() {
     const BATCHES: u32 = 20_000;
-    // Nodes 0 and 1 have the same ten neighbours, node 2 has five of them.
+    // Nodes 0 and 1 have ten equal neighbours, and node 2 has five of them.
     let graph = graph_of(13, (3..13).flat_map(|u| [(0, u), (1, u)]).chain((3..8).map(|u| (2, u))));
     let sampler = sampler("3", Draws::Labor, false);
     let mut counts: BTreeMap<u64, f64> = BTreeMap::new();
@@ -153,7 +153,7 @@ fn labor_takes_each_edge_with_its_chance_and_nodes_of_one_row_together() {
         let batch = sampler.sample(&graph, &[0, 1, 2], DrawKey::new(4, 0, number)).unwrap();
         let block = &batch.blocks[0];
         assert_eq!(block.row(0), block.row(1));
-        // Whoever takes an edge with a chance of 3/10 takes it with one of 3/5.
+        // A node that takes an edge with a chance of 3/10 also takes it with one of 3/5.
         let few: BTreeSet<NodeId> = block.row(2).iter().map(|&c| block.nodes[c as usize]).collect();
         assert!(block.row(0).iter().map(|&c| block.nodes[c as usize]).all(|u| u >= 8 || few.contains(&u)));
         block.edge_ids.iter().for_each(|&edge| *counts.entry(edge).or_default() += 1.0);

@@ -1,4 +1,4 @@
-//! Laws of subgraphs: all edges among their nodes, and every node once an epoch.
+//! Laws of subgraphs: all edges among their nodes, and every node once per epoch.
 
 mod common;
 
@@ -11,14 +11,14 @@ use girih_sampling::{
 use proptest::prelude::*;
 use rayon::prelude::*;
 
-/// The edges of a block as `(destination, source, edge)` in global ids, row after row.
+/// Edges of a block as `(destination, source, edge)` in global ids, row after row.
 fn edges(block: &Block) -> Vec<(NodeId, NodeId, u64)> {
     let row = |v: usize| block.indptr[v] as usize..block.indptr[v + 1] as usize;
     let of_row = |v| row(v).map(move |e| (block.nodes[v], block.nodes[block.indices[e] as usize], block.edge_ids[e]));
     (0..block.n_destinations).flat_map(of_row).collect()
 }
 
-/// The edges of `graph` among `nodes`, by looking at each of them.
+/// Edges of `graph` among `nodes`, by a scan of all edges.
 fn edges_among(graph: &Csr, nodes: &[NodeId]) -> Vec<(NodeId, NodeId, u64)> {
     let row = |v: NodeId| graph.row_range(v as usize).map(move |e| (v, graph.indices()[e], e as u64));
     nodes.iter().flat_map(|&v| row(v)).filter(|(_, u, _)| nodes.contains(u)).collect()
@@ -83,7 +83,7 @@ fn disjoint_subgraphs_keep_their_nodes_edges_and_weights() {
         assert_eq!(edges(&joined.block), parts.iter().flat_map(|part| edges(&part.block)).collect::<Vec<_>>());
         assert_eq!(joined.block.weights, parts.iter().flat_map(|part| part.block.weights.clone()).collect::<Vec<_>>());
         assert_eq!(joined.loss_weights, parts.iter().flat_map(|part| part.loss_weights.clone()).collect::<Vec<_>>());
-        // Nodes that several have are not joined.
+        // Nodes that occur in several parts are not merged.
         let part_of = |node: usize| {
             let mut first = 0;
             parts.iter().position(|part| {

@@ -1,4 +1,4 @@
-//! Laws of random walks: every step is an edge, and as likely as it should be.
+//! Laws of random walks: every step is an edge, and steps have the requested frequencies.
 
 mod common;
 
@@ -88,7 +88,7 @@ fn lengths_are_geometric_with_a_chance_to_stop() {
 #[test]
 fn walks_are_as_long_as_it_takes_to_come_to_an_end() {
     const N: usize = 40_000;
-    // Of the four neighbours of every node, one is an end: each step comes to it with a chance of 1/4.
+    // One of the four neighbours of every node is an end, so each step reaches it with a chance of 1/4.
     let complete = graph_of(5, (0..5).flat_map(|v| (0..5).filter(move |&u| u != v).map(move |u| (v, u))));
     let walks = RandomWalks::new(WalkOptions::new(8)).unwrap();
     let walks = walks.walk_until(&complete, &[0; N], DrawKey::new(6, 0, 0), |v| v == 4).unwrap();
@@ -104,7 +104,7 @@ fn restarts_lead_to_the_start() {
     const N: usize = 40_000;
     let ring = graph_of(50, (0..50).map(|v| (v, (v + 1) % 50)));
     let walks = walks(WalkOptions { restart: 0.25, ..WalkOptions::new(6) }, &ring, &[7; N], DrawKey::new(8, 0, 0));
-    // Where a walk is after six steps is how many of them came since the last restart.
+    // The position of a walk after six steps is its number of steps since the last restart.
     let mut counts = [0.0; 7];
     for i in 0..N {
         assert_eq!(walks.walk(i).len(), 7);
@@ -115,7 +115,7 @@ fn restarts_lead_to_the_start() {
     assert_fair(chi_square(&counts, |since| (expected(since), expected(since))), 6.0);
 }
 
-/// How often walks of two steps come to each node after `1 → 0`.
+/// Number of walks of two steps that reach each node after `1 → 0`.
 fn second_steps(walks: &RandomWalks, graph: &Csr, n: usize) -> BTreeMap<NodeId, f64> {
     let walks = walks.walk(graph, &vec![1; n], DrawKey::new(5, 0, 0)).unwrap();
     let mut counts = BTreeMap::new();
@@ -170,7 +170,7 @@ fn weights_are_the_chances_of_a_step() {
     assert_eq!(counts[1], 0.0);
     let expected = |i: usize| N as f64 * [2.0, 1.0, 5.0][i] / 8.0;
     assert_fair(chi_square(&[counts[0], counts[2], counts[3]], |i| (expected(i), expected(i))), 2.0);
-    // Edges that are all without weight are as good as none.
+    // A row whose edges all have weight zero counts as an empty row.
     let nowhere = RandomWalks::new(WalkOptions::new(3)).unwrap().weighted(Bias::new(&graph, &[0.0; 4]).unwrap());
     assert_eq!(nowhere.walk(&graph, &[0], DrawKey::default()).unwrap().nodes, [0]);
 }

@@ -1,32 +1,32 @@
-//! What a choice among placements comes to.
+//! Seconds that the reads of a placement take.
 
 use girih_graph_format::NodeId;
 
-/// The share of all reads that the first `k` of some nodes get, for every `k`.
+/// Prefix sums of reads: element `k` is the share of all reads that the first `k` nodes get.
 pub(crate) fn running_shares(nodes: impl ExactSizeIterator<Item = NodeId>, frequency: &[f64], total: f64) -> Vec<f64> {
     let mut shares = Vec::with_capacity(nodes.len() + 1);
     let mut sum = 0.0;
     shares.push(0.0);
     for (at, node) in nodes.enumerate() {
         sum += frequency[node as usize];
-        // Without any reads all nodes are alike.
+        // Without any reads, all nodes count equally.
         shares.push(if total > 0.0 { sum / total } else { (at + 1) as f64 / frequency.len() as f64 });
     }
     shares
 }
 
-/// Seconds that a batch's reads take by tier, one after the other.
+/// Seconds of a batch's reads by tier; tiers are read one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Seconds {
-    /// Of what lies on every card.
+    /// Reads of rows that are on every GPU.
     pub(crate) every_card: f64,
-    /// Of what lies on one card each.
+    /// Reads of rows that are on one GPU each.
     pub(crate) one_card: f64,
-    /// Of host memory.
+    /// Reads from host memory.
     pub(crate) host: f64,
-    /// Of the disk.
+    /// Reads from disk.
     pub(crate) disk: f64,
-    /// Of exchanges among cards that are no reads.
+    /// Exchanges between GPUs other than reads.
     pub(crate) exchange: f64,
 }
 

@@ -1,6 +1,6 @@
-//! [`TierError`]: why there is no plan.
+//! [`TierError`]: a placement that is not possible.
 
-/// Why a placement was refused; the message says what was found, what it needs and what to do.
+/// Error for a refused placement; the message names the cause, the needed memory and the remedy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct TierError {

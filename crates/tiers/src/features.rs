@@ -1,41 +1,41 @@
-//! Rows of features on cards, in host memory and on disk: what each way comes to.
+//! Feature rows on GPUs, in host memory and on disk: bytes and seconds of each division.
 
 use crate::cost::{Seconds, running_shares};
 use crate::{AccessFrequency, Placement, Rates, Storage};
 
-/// Numbers of rows on every card that are tried, beside those at which something changes.
+/// Number of steps in which the count of replicated rows is tried, besides the counts at which the cost has a kink.
 const STEPS: usize = 32;
 
-/// Ways to have the features of a graph.
+/// Divisions of a graph's feature rows over tiers.
 pub(crate) struct Features<'a> {
     heat: &'a AccessFrequency,
     shares: Vec<f64>,
     pub(crate) row_bytes: u64,
     storage: Storage,
     n_cards: usize,
-    /// Rows that a batch reads.
+    /// Number of rows that a batch reads.
     n_reads: f64,
     rates: Rates,
 }
 
-/// So many rows in each tier, hottest first.
+/// Number of feature rows in each tier, hottest first, with its cost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FeatureChoice {
     pub(crate) on_every_card: usize,
     pub(crate) on_one_card: usize,
     pub(crate) on_host: usize,
-    /// On the card that has most.
+    /// Bytes on the GPU that holds most.
     pub(crate) card_bytes: u64,
     pub(crate) host_bytes: u64,
     pub(crate) seconds: Seconds,
 }
 
-/// Rows in host memory, and what these take.
+/// Feature rows in host memory, and the memory that they take.
 struct OnHost {
     n_rows: usize,
-    /// With what else is there.
+    /// Bytes of host memory, including the list of positions.
     bytes: u64,
-    /// Whether cards have a list of where rows lie.
+    /// Whether GPUs store a list of row positions.
     list_on_card: bool,
 }
 
@@ -56,17 +56,17 @@ impl<'a> Features<'a> {
         self.heat.order().len()
     }
 
-    /// Bytes of each card when every card has all rows.
+    /// Bytes of each GPU if every GPU holds all rows.
     pub(crate) fn whole_bytes(&self) -> u64 {
         self.list_of_one_place() + self.row_bytes * self.n_rows() as u64
     }
 
-    /// Bytes of each card when all of them together have all rows.
+    /// Bytes of each GPU if all of them together hold all rows.
     pub(crate) fn spread_bytes(&self) -> u64 {
         self.list_of_one_place() + self.row_bytes * self.n_rows().div_ceil(self.n_cards) as u64
     }
 
-    /// Bytes of a card for a list of rows that all lie alike: what it takes at least.
+    /// Bytes of a GPU's list if all rows are in one tier: the minimum size of the list.
     pub(crate) fn list_of_one_place(&self) -> u64 {
         match self.storage {
             Storage::Once => 0,
@@ -74,7 +74,8 @@ impl<'a> Features<'a> {
         }
     }
 
-    /// The quickest way in so many bytes of each card and of host memory; `None` where these do not suffice for any.
+    /// Returns the fastest division within `capacity` bytes of each GPU and `host_bytes` of host memory; `None` if no
+    /// division fits.
     pub(crate) fn within(&self, capacity: u64, host_bytes: u64) -> Option<FeatureChoice> {
         let n = self.n_rows();
         let of_rows = capacity.checked_sub(self.list_of_one_place())?;
@@ -92,7 +93,7 @@ impl<'a> Features<'a> {
         if n_cards == 1 {
             return split(on_card);
         }
-        // With so many on every card the others are just all on one card each.
+        // With this number of replicated rows, the sharded tier holds exactly all others.
         let kink = (n_cards * on_card).saturating_sub(n) / (n_cards - 1);
         let tried = (0..=STEPS).map(|step| on_card * step / STEPS).chain([kink]).map(split);
         let spread = is_spread.then(|| self.choice(0, n, host_bytes)).flatten();
@@ -100,7 +101,8 @@ impl<'a> Features<'a> {
         spread.into_iter().chain(tried.flatten()).min_by(quickest)
     }
 
-    /// So many on cards, and of the others as many in so many bytes of host memory as these hold.
+    /// Choice with the given numbers of rows on GPUs, and as many of the others in host memory as fit into
+    /// `host_bytes`.
     fn choice(&self, on_every_card: usize, on_one_card: usize, host_bytes: u64) -> Option<FeatureChoice> {
         let on_host = match self.storage {
             Storage::Once => self.on_host_once(on_every_card, on_one_card, host_bytes),
@@ -113,11 +115,12 @@ impl<'a> Features<'a> {
         Some(self.costed(on_every_card, on_one_card, &on_host))
     }
 
-    /// Rows that lie in host memory where each lies in one place.
+    /// Rows in host memory, if each row is stored in one tier only.
     fn on_host_once(&self, on_every_card: usize, on_one_card: usize, host_bytes: u64) -> OnHost {
         let n = self.n_rows();
         let cached = on_every_card + on_one_card;
-        // One place for all rows needs no list of positions. With rows on cards it lies there, and else in host memory.
+        // No list of positions is needed if all rows are in one tier. With rows on GPUs the list is there, else in
+        // host memory.
         let list = self.storage.list_bytes(n);
         let is_single = |count: usize| count == n;
         let needs_list = |on_host: usize| !(is_single(on_every_card) || is_single(on_one_card) || is_single(on_host));

@@ -1,94 +1,94 @@
-//! [`HostReads`]: how cards get rows of the host.
+//! [`HostReads`]: how GPUs read feature rows of host memory.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{Rates, TierError};
 
-/// Threads of the host for each card that bring rows as fast as they can be brought; fewer have something else to do.
+/// Minimum number of host threads per GPU for staging. Fewer threads are busy with other work, and count as none.
 const THREADS_MIN: usize = 8;
-/// Bytes a second that threads bring to a card.
+/// Rate at which threads stage rows to one GPU, in bytes per second.
 const BROUGHT: f64 = 35e9;
-/// The same to all cards of a host together. Its memory passes each byte four times: it is read, put into a buffer, which
-/// is read before it is written, and copied from there.
+/// Rate at which threads stage rows to all GPUs of a host together, in bytes per second. Host memory moves each byte
+/// four times: the row is read, the buffer is read before it is written, and the copy reads the buffer.
 const BROUGHT_TO_ALL: f64 = 49e9;
-/// Bytes of pinned memory, all rows together, from which on rows anywhere in it come by
-/// [so many a second](SCATTERED_ROWS): hardly two are from one page. Rows of 256 bytes come at 50 GB/s of 1 GB, at 44 of
-/// 7 GB, and at 23 of 28 GB.
+/// Size of the pinned rows, in bytes, from which scattered reads in place reach [`SCATTERED_ROWS`] only, since hardly
+/// two rows are from one page. Rows of 256 bytes arrive at 50 GB/s from 1 GB, at 44 GB/s from 7 GB, and at 23 GB/s
+/// from 28 GB.
 const MANY_BYTES: u64 = 12 << 30;
-/// See [`MANY_BYTES`].
+/// Rate of scattered reads in place, in rows per second; see [`MANY_BYTES`].
 const SCATTERED_ROWS: f64 = 90e6;
 
-/// Rows of the host, as far as it matters to how cards get them.
+/// Sizes of the feature rows in host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostRowSizes {
-    /// Rows.
+    /// Number of rows.
     pub n_rows: usize,
-    /// Bytes of each, as cards have it.
+    /// Bytes of a row, as stored on GPUs.
     pub row_bytes: usize,
-    /// Whether threads that bring rows read a copy of them, as cards do which read in place, and not what was loaded or
-    /// mapped.
+    /// Whether staging reads a copy of the rows, as reads in place do, instead of the loaded or mapped rows. If true,
+    /// reads in place need no additional memory.
     pub are_copied: bool,
 }
 
 impl HostRowSizes {
-    /// Bytes of all of them.
+    /// Bytes of all rows.
     #[must_use]
     pub fn n_bytes(&self) -> u64 {
         self.n_rows as u64 * self.row_bytes as u64
     }
 
-    /// Bytes a second that each card reads in place.
+    /// Rate at which each GPU reads rows in place, in bytes per second.
     fn in_place(&self) -> f64 {
         let bus = Rates::h200().host.bytes_per_second;
         if self.n_bytes() < MANY_BYTES { bus } else { bus.min(SCATTERED_ROWS * self.row_bytes as f64) }
     }
 }
 
-/// What the host has for bringing rows.
+/// Resources of the host for staging rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostMeans {
-    /// Cards that have rows brought, or read them.
+    /// Number of GPUs that read rows of the host.
     pub n_cards: usize,
-    /// Threads for each of them.
+    /// Number of host threads per GPU.
     pub n_threads: usize,
-    /// Bytes of memory that are free.
+    /// Free host memory, in bytes.
     pub free_bytes: u64,
 }
 
 impl HostMeans {
-    /// Those of this machine, with so many threads for all cards, whose memory is taken to suffice where the system
-    /// does not tell.
+    /// Resources of this machine, with `n_threads` threads for all GPUs. Free memory counts as unlimited if the
+    /// system does not report it.
     #[must_use]
     pub fn here(n_threads: usize, n_cards: usize) -> Self {
         let free_bytes = girih_machine::memory::free_bytes().unwrap_or(u64::MAX);
         Self { n_cards, n_threads: n_threads / n_cards.max(1), free_bytes }
     }
 
-    /// Bytes a second that threads bring to each card.
+    /// Rate at which threads stage rows to each GPU, in bytes per second; 0 with fewer threads than [`THREADS_MIN`].
     fn brought(&self) -> f64 {
         if self.n_threads < THREADS_MIN { 0.0 } else { BROUGHT.min(BROUGHT_TO_ALL / self.n_cards.max(1) as f64) }
     }
 }
 
-/// How cards get rows of features that are in memory of the host. It changes no number, only who works.
+/// How GPUs read feature rows of host memory. Affects speed and memory, and no result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HostReads {
-    /// What is faster: in place, but where rows are short and many and the host has cores enough for each of few cards.
-    /// Where a copy of the rows would take more than half of its free memory, staged.
+    /// The faster way. It is in place, unless rows are short and many and the host has enough cores for each of few
+    /// GPUs. Staged if a copy of the rows would take more than half of free host memory.
     #[default]
     Auto,
-    /// Cores of the host gather the rows of a batch in pinned buffers, and copies bring them.
+    /// Host threads gather the rows of a batch in pinned buffers, which are copied to the GPU.
     Staged,
-    /// All rows are in pinned memory, and cards read them over the bus, each where it lies.
+    /// All rows are in pinned memory, and GPUs read each row in place over the bus (UVA).
     InPlace,
 }
 
 impl HostReads {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Staged, Self::InPlace];
 
-    /// What is done with some rows by a host with these means.
+    /// Resolves `Auto` for some rows and the resources of a host; other variants are returned unchanged.
     #[must_use]
     pub fn chosen(self, rows: &HostRowSizes, host: &HostMeans) -> Self {
         if self != Self::Auto {
@@ -98,7 +98,7 @@ impl HostReads {
         if has_room && rows.in_place() >= host.brought() { Self::InPlace } else { Self::Staged }
     }
 
-    /// As it is spelt on the command line.
+    /// Name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -152,9 +152,10 @@ mod tests {
         ] {
             assert_eq!(chosen(rows, n_threads, 40 << 30), reads, "{rows:?}, {n_threads} threads");
         }
-        // Memory of the host brings to four cards little more than to one, and each reads for itself.
+        // Host memory stages little more to four GPUs together than to one, and each GPU reads in place at its own
+        // rate.
         assert_eq!(of_cards(many_short, 4, 16, 40 << 30), HostReads::InPlace);
-        // 75 GB that were loaded are not held twice in 128, nor 7 in 8; but where they are copied anyway.
+        // 75 GB of loaded rows are not stored twice in 128 GB, nor 7 GB in 8 GB, unless they are copied anyway.
         assert_eq!(chosen((24_416_050, 3072, false), 16, 50 << 30), HostReads::Staged);
         assert_eq!(chosen((27_764_989, 256, false), 16, 8 << 30), HostReads::Staged);
         assert_eq!(chosen((27_764_989, 256, true), 16, 8 << 30), HostReads::InPlace);

@@ -1,4 +1,4 @@
-//! [`Hotness`]: which nodes sampling reads most.
+//! [`Hotness`]: estimates of how often sampling reads each node.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,25 +9,25 @@ use rayon::prelude::*;
 
 use crate::{PageRank, TierError, Visits, page_rank, reverse_page_rank};
 
-/// What tells how often a node is read.
+/// Source of the access frequency of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Hotness {
-    /// In how many lists of neighbours a node is: its in-degree in the direction in which sampling goes.
+    /// Number of neighbour lists that contain a node: its in-degree in the direction of sampling.
     InDegree,
     /// [`page_rank`], along edges.
     PageRank,
-    /// [`reverse_page_rank`], from the training nodes outward.
+    /// [`reverse_page_rank`], from the training nodes along the direction of sampling.
     ReversePageRank,
-    /// How often batches of an epoch that is not trained read it.
+    /// Number of reads by the batches of an epoch that is not trained.
     #[default]
     Presampled,
 }
 
 impl Hotness {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 4] = [Self::InDegree, Self::PageRank, Self::ReversePageRank, Self::Presampled];
 
-    /// As it is spelt on the command line.
+    /// Name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -38,11 +38,11 @@ impl Hotness {
         }
     }
 
-    /// How often nodes of `graph` are read by batches for `seeds`; `presampled` is what batches of
-    /// [an epoch that is not trained](crate::PRESAMPLED_EPOCH) read.
+    /// Access frequencies of the nodes of `graph` for batches of `seeds`. `presampled` has the reads of [an epoch
+    /// that is not trained](crate::PRESAMPLED_EPOCH).
     ///
     /// # Panics
-    /// When the graph is not square, a seed is none of its nodes, or `presampled` is of another graph.
+    /// When the graph is not square, a seed is not one of its nodes, or `presampled` is of another graph.
     #[must_use]
     pub fn heats(self, graph: &Csr, seeds: &[NodeId], presampled: &Visits) -> AccessFrequencies {
         let in_degrees = n_lists(graph);
@@ -76,7 +76,7 @@ impl FromStr for Hotness {
     }
 }
 
-/// How often each node is read, in any unit, and the nodes from the hottest to the coldest.
+/// Access frequency of each node, in any unit, and the nodes from hottest to coldest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccessFrequency {
     frequency: Vec<f64>,
@@ -84,10 +84,10 @@ pub struct AccessFrequency {
 }
 
 impl AccessFrequency {
-    /// Of nodes that are read as often the one with more in-degree comes first, then the one with the smaller id.
+    /// Sorts nodes by falling frequency; ties are broken by falling in-degree, then by rising id.
     ///
     /// # Panics
-    /// When there are not as many degrees as frequencies.
+    /// When the numbers of degrees and frequencies differ.
     #[must_use]
     pub fn new(frequency: Vec<f64>, in_degrees: &[u32]) -> Self {
         assert_eq!(frequency.len(), in_degrees.len(), "a frequency and a degree for each node");
@@ -99,40 +99,40 @@ impl AccessFrequency {
         Self { frequency, order }
     }
 
-    /// How often each node is read.
+    /// Access frequency of each node, by id.
     #[must_use]
     pub fn frequency(&self) -> &[f64] {
         &self.frequency
     }
 
-    /// The nodes, hottest first.
+    /// Node ids, hottest first.
     #[must_use]
     pub fn order(&self) -> &[NodeId] {
         &self.order
     }
 }
 
-/// How often features and rows of the adjacency are read.
+/// Access frequencies of features and of adjacency rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccessFrequencies {
-    /// Of features.
+    /// Access frequency of features.
     pub features: AccessFrequency,
-    /// Of rows, where that is known to differ.
+    /// Access frequency of adjacency rows; `None` if that of features stands for it.
     rows: Option<AccessFrequency>,
 }
 
 impl AccessFrequencies {
-    /// Of rows of the adjacency.
+    /// Access frequency of adjacency rows.
     #[must_use]
     pub fn rows(&self) -> &AccessFrequency {
         self.rows.as_ref().unwrap_or(&self.features)
     }
 }
 
-/// In how many rows of a square matrix each node is.
+/// Number of rows of a square matrix that contain each node as a column.
 pub(crate) fn n_lists(graph: &Csr) -> Vec<u32> {
     let counts: Vec<AtomicU32> = (0..graph.n_cols()).map(|_| AtomicU32::new(0)).collect();
-    // Sums of integers are the same in any order.
+    // Sums of integers do not depend on their order.
     graph.indices().par_iter().for_each(|&u| {
         counts[u as usize].fetch_add(1, Relaxed);
     });

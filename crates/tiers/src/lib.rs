@@ -1,26 +1,26 @@
-//! Where the topology and the features of sampled training lie: on cards, in host memory, on disk.
+//! Placement of the topology and the features of sampled training on GPUs, in host memory and on disk.
 //!
 //! ```text
 //! Hotness ──▶ AccessFrequency: how often each node is read, hottest first ─┐
-//! Visits: what batches read, counted ──▶ Reads of a batch ──────┤
-//! Room: cards and their memory; Rates: what reading costs ──────┴──▶ Planner ──▶ TierPlan
+//! Visits: counted reads of batches ──▶ Reads of a batch ────────┤
+//! Room: GPUs and their memory; Rates: costs of reads ───────────┴──▶ Planner ──▶ TierPlan
 //!                                                                                two Placements: a place for each node
 //! ```
-//! All of it is plain data, made without a card: DSP's layout (Cai et al., PPoPP 2023, section 4) as a plan. Topology
-//! lies whole on every card, or in patches ([`Cut`]) over the cards, or its hot rows do and the others in pinned host
-//! memory. Of the features the hottest rows may lie on every card, the next ones each on one card, together one cache,
-//! the others in host memory and on disk.
+//! All of it is plain data, made without a GPU: DSP's layout (Cai et al., PPoPP 2023, section 4) as a plan. The
+//! topology is whole on every GPU, in patches ([`Cut`]) over the GPUs, or split: hot rows on GPUs, the others in
+//! pinned host memory. The hottest feature rows may be on every GPU, and the next ones on one GPU each, which form
+//! one cache. The others are in host memory and on disk.
 //!
 //! - [`Planner`]: start here.
-//! - [`Hotness`]: which nodes are hot, and [`AccessFrequency`].
-//! - [`Visits`]: what batches of the actual sampler read.
-//! - [`Placement`]: tier, card and slot of every node.
-//! - [`Storage`]: what rows take where they lie.
-//! - [`Rates`]: what a read from each tier costs.
+//! - [`Hotness`]: sources of the access frequency of nodes, and [`AccessFrequency`].
+//! - [`Visits`]: counted reads of batches of the actual sampler.
+//! - [`Placement`]: tier, GPU and slot of every node.
+//! - [`Storage`]: memory of rows and their lists in each tier.
+//! - [`Rates`]: cost of a read from each tier.
 //! - [`CacheShares`]: a placement without a planner.
-//! - [`HostReads`]: how cards get what the host has.
+//! - [`HostReads`]: how GPUs read rows of host memory.
 //!
-//! Not here: moving anything there, and cutting a graph into patches.
+//! Elsewhere: moving data to its place, and cutting a graph into patches.
 
 #![forbid(unsafe_code)]
 

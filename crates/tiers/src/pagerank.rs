@@ -1,21 +1,21 @@
-//! [`page_rank`] and [`reverse_page_rank`]: where walks end up, by power iteration.
+//! [`page_rank`] and [`reverse_page_rank`]: stationary distributions of random walks, by power iteration.
 
 use girih_graph_format::{Csr, NodeId};
 use rayon::prelude::*;
 
 use crate::hotness::n_lists;
 
-/// Numbers that one task sums; tasks are added in order, so that threads change nothing.
+/// Number of values that one task sums. Sums of tasks are added in order, so that threads do not affect the result.
 const SUMMED: usize = 1 << 13;
 
-/// How ranks are computed (Brin and Page, Computer Networks 30, 1998).
+/// Options of the power iteration (Brin and Page, Computer Networks 30, 1998).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PageRank {
-    /// The chance that a walk goes on rather than begin anew.
+    /// Probability that a walk continues instead of restarting.
     pub damping: f64,
-    /// Stop when ranks, which sum to one, change by less than this in sum.
+    /// Threshold of the L1 change of the ranks below which iteration stops; ranks sum to 1.
     pub tolerance: f64,
-    /// The most iterations.
+    /// Maximum number of iterations.
     pub iterations: usize,
 }
 
@@ -25,10 +25,10 @@ impl Default for PageRank {
     }
 }
 
-/// Ranks of walks along edges, from sources to destinations: row `v` of `graph` lists the nodes that lead to `v`. Walks
-/// begin anywhere; at a node that leads nowhere they begin anew.
+/// Ranks of random walks along edges, from sources to destinations: row `v` of `graph` lists the sources of edges to
+/// `v`. Walks start and restart at uniform nodes. At a node without outgoing edges they restart.
 ///
-/// The same on any number of threads. They sum to one.
+/// Ranks sum to 1, and do not depend on the number of threads.
 ///
 /// # Panics
 /// When the graph is not square.
@@ -39,12 +39,12 @@ pub fn page_rank(graph: &Csr, options: PageRank) -> Vec<f64> {
     iterate(graph, &n_lists(graph), &vec![1.0 / n as f64; n], options)
 }
 
-/// Ranks of walks against edges, from destinations to the neighbours that they list, as sampling goes; walks begin at
-/// `seeds` (Min et al., Graph neural network training and data tiering, KDD 2022, section 4). Without seeds they begin
-/// anywhere.
+/// Ranks of random walks against edges, from destinations to their neighbours, as sampling goes. Walks start at
+/// `seeds` (Min et al., Graph neural network training and data tiering, KDD 2022, section 4), or at uniform nodes if
+/// there are no seeds.
 ///
 /// # Panics
-/// When the graph is not square, or a seed is none of its nodes.
+/// When the graph is not square, or a seed is not one of its nodes.
 #[must_use]
 pub fn reverse_page_rank(graph: &Csr, seeds: &[NodeId], options: PageRank) -> Vec<f64> {
     assert!(graph.is_square(), "ranks are of nodes");
@@ -58,8 +58,8 @@ pub fn reverse_page_rank(graph: &Csr, seeds: &[NodeId], options: PageRank) -> Ve
     iterate(&graph.transposed(), &degrees, &home, options)
 }
 
-/// Row `v` of `into` lists the nodes with a step to `v`; node `u` has `n_steps[u]` of them to choose from. Walks begin
-/// at `home`, a distribution.
+/// Power iteration. Row `v` of `into` lists the nodes with a step to `v`; node `u` has `n_steps[u]` steps to choose
+/// from. Walks restart at the distribution `home`.
 fn iterate(into: &Csr, n_steps: &[u32], home: &[f64], options: PageRank) -> Vec<f64> {
     let PageRank { damping, tolerance, iterations } = options;
     let mut rank = home.to_vec();
@@ -78,7 +78,7 @@ fn iterate(into: &Csr, n_steps: &[u32], home: &[f64], options: PageRank) -> Vec<
     rank
 }
 
-/// The sum of `n` numbers, in an order that threads do not change.
+/// Sums `of(0)` to `of(n - 1)` in an order that does not depend on threads.
 fn sum(n: usize, of: impl Fn(usize) -> f64 + Sync) -> f64 {
     let parts: Vec<f64> = (0..n.div_ceil(SUMMED))
         .into_par_iter()

@@ -1,4 +1,4 @@
-//! [`Placement`]: where each node's data lie.
+//! [`Placement`]: the tier, GPU and slot of each node's data.
 
 use std::ops::Range;
 
@@ -8,21 +8,21 @@ use girih_partition::Patches;
 
 use crate::CacheShares;
 
-/// A kind of memory, fastest first.
+/// Tier of memory, fastest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
-    /// The memory of every card: all of them have it.
+    /// Memory of every GPU: the rows are replicated.
     EveryCard,
-    /// The memory of one card, from which the others read.
+    /// Memory of one GPU, from which the others read: the rows are sharded.
     OneCard,
     /// Host memory.
     Host,
-    /// A mapped file.
+    /// Memory-mapped file.
     Disk,
 }
 
 impl Tier {
-    /// As people and programs read it.
+    /// Name in output for people and programs.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -34,23 +34,23 @@ impl Tier {
     }
 }
 
-/// Who holds a span of nodes.
+/// Holder of a span of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// Every card.
+    /// Every GPU.
     EveryCard,
-    /// One card.
+    /// One GPU, by its index.
     Card(u32),
-    /// Cards in turn: the first node lies on card 0, the next one on card 1.
+    /// GPUs in round-robin order: the first node is on GPU 0, the next one on GPU 1.
     Cards,
     /// Host memory.
     Host,
-    /// A file with a row for each node, in the order of ids.
+    /// File with one row per node, by node id.
     Disk,
 }
 
 impl Holder {
-    /// The kind of memory.
+    /// Tier of the holder.
     #[must_use]
     pub fn tier(self) -> Tier {
         match self {
@@ -62,36 +62,36 @@ impl Holder {
     }
 }
 
-/// Nodes at successive [positions](Placement::position) that one holder has.
+/// Nodes at consecutive [positions](Placement::position) that have one holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Their positions.
+    /// Positions of the nodes.
     pub positions: Range<u32>,
-    /// Who has them.
+    /// Holder of the nodes.
     pub holder: Holder,
-    /// The slot of the first one.
+    /// Slot of the first node.
     pub first_slot: u32,
 }
 
-/// Where a node's data lie.
+/// Location of a node's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// The kind of memory.
+    /// Tier of the data.
     pub tier: Tier,
-    /// The card, where it is one card's.
+    /// Index of the GPU, if a single GPU holds the data.
     pub card: Option<u32>,
-    /// Which row of that memory: slots of a card, of every card (before its own) and of host memory are filled from 0
-    /// on, hottest first; on disk it is the node.
+    /// Row index in that memory. Slots count from 0, hottest first, on each GPU and in host memory; a GPU's
+    /// replicated rows precede its own. On disk the slot is the node id.
     pub slot: u32,
 }
 
-/// Where each node's data lie: a position for each node, and a few spans of positions, of which devices make a list of
-/// addresses.
+/// Location of each node's data: a position per node, and a few spans of positions, from which devices build address
+/// lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The position of each node; empty where it is its id.
+    /// Position of each node; empty if positions are node ids.
     position: Vec<u32>,
-    /// The node at each position; empty where it is the position.
+    /// Node at each position; empty if positions are node ids.
     order: Vec<NodeId>,
     spans: Vec<Span>,
     n_nodes: usize,
@@ -99,8 +99,8 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Spans that follow each other, of nodes in an order. A single span needs no order: its nodes are in that of their
-    /// ids.
+    /// Consecutive spans of `order`, from each holder's number of nodes. A single span needs no order: its nodes are
+    /// in the order of their ids.
     fn new(order: Vec<NodeId>, holders: impl IntoIterator<Item = (Holder, usize)>, n_cards: usize) -> Self {
         let n_nodes = order.len();
         let (mut start, mut on_cards, mut on_host) = (0, vec![0; n_cards], 0);
@@ -127,7 +127,7 @@ impl Placement {
         Self { position: Vec::new(), order, spans, n_nodes, n_cards: n_cards as u32 }.numbered()
     }
 
-    /// The same with positions, or without an order where ids are one.
+    /// Fills in positions; drops the order if it is that of node ids.
     fn numbered(mut self) -> Self {
         if self.order.iter().enumerate().all(|(at, &node)| at == node as usize) {
             self.order = Vec::new();
@@ -140,11 +140,11 @@ impl Placement {
         self
     }
 
-    /// Features: the first so many of `order` on every card, the next ones on one card each, in turn, then in host
-    /// memory, the others on disk.
+    /// Placement of feature rows: the first `on_every_card` nodes of `order` on every GPU, the next `on_one_card` on
+    /// one GPU each, round-robin, the next `on_host` in host memory, and the others on disk.
     ///
     /// # Panics
-    /// When these are more than there are nodes, or there are no cards.
+    /// When the numbers exceed the number of nodes, or there are no GPUs.
     #[must_use]
     pub fn of_features(
         order: &[NodeId],
@@ -163,30 +163,30 @@ impl Placement {
         Self::new(order, holders, n_cards)
     }
 
-    /// Rows of anything: the shares of `order` on cards, the others in host memory.
+    /// Placement of any rows: the shares of `order` on GPUs, the others in host memory.
     ///
     /// # Panics
-    /// When there are no cards.
+    /// When there are no GPUs.
     #[must_use]
     pub fn of_shares(order: &[NodeId], shares: CacheShares, n_cards: usize) -> Self {
         let (on_every_card, on_one_card) = shares.of_nodes(order.len());
         Self::of_features(order, (on_every_card, on_one_card, order.len() - on_every_card - on_one_card), n_cards)
     }
 
-    /// Rows of the adjacency: the first `n_hot` of `order` on every card, the others in host memory.
+    /// Placement of adjacency rows: the first `n_hot` nodes of `order` on every GPU, the others in host memory.
     ///
     /// # Panics
-    /// When these are more than there are nodes, or there are no cards.
+    /// When `n_hot` exceeds the number of nodes, or there are no GPUs.
     #[must_use]
     pub fn of_rows(order: &[NodeId], n_hot: usize, n_cards: usize) -> Self {
         Self::of_features(order, (n_hot, 0, order.len() - n_hot), n_cards)
     }
 
-    /// Rows of the adjacency in patches: the first `n_hot[p]` that `order` has of patch `p` on card `p`, the others in
-    /// host memory.
+    /// Placement of adjacency rows in patches: the first `n_hot[p]` nodes of patch `p` in `order` on GPU `p`, the
+    /// others in host memory.
     ///
     /// # Panics
-    /// When these are more than a patch has, or not as many as there are patches.
+    /// When a number exceeds the size of its patch, or there is not one number per patch.
     #[must_use]
     pub fn of_patches(order: &[NodeId], patches: &Patches, n_hot: &[usize]) -> Self {
         assert_eq!(n_hot.len(), patches.len(), "a number for each patch");
@@ -199,10 +199,10 @@ impl Placement {
         Self::new(of_patch, holders, patches.len())
     }
 
-    /// Where a node's data lie.
+    /// Location of a node's data.
     ///
     /// # Panics
-    /// When there is no such node.
+    /// When `node` is out of range.
     #[must_use]
     pub fn place(&self, node: NodeId) -> Place {
         let position = self.position(node);
@@ -217,48 +217,49 @@ impl Placement {
         Place { tier: span.holder.tier(), card, slot }
     }
 
-    /// The position of a node among all.
+    /// Position of a node among all nodes.
     ///
     /// # Panics
-    /// When there is no such node.
+    /// When `node` is out of range.
     #[must_use]
     pub fn position(&self, node: NodeId) -> u32 {
         assert!((node as usize) < self.n_nodes, "there is no node {node}");
         self.position.get(node as usize).copied().unwrap_or(node)
     }
 
-    /// The node at a position.
+    /// Node at a position.
     ///
     /// # Panics
-    /// When there is no such position.
+    /// When `position` is out of range.
     #[must_use]
     pub fn node(&self, position: u32) -> NodeId {
         assert!((position as usize) < self.n_nodes, "there is no position {position}");
         self.order.get(position as usize).copied().unwrap_or(position)
     }
 
-    /// How many cards it is for.
+    /// Number of GPUs of the placement.
     #[must_use]
     pub fn n_cards(&self) -> usize {
         self.n_cards as usize
     }
 
-    /// Whether no node is on a card.
+    /// Whether no node's data are on a GPU.
     #[must_use]
     pub fn is_on_host(&self) -> bool {
         self.spans.iter().all(|span| matches!(span.holder, Holder::Host | Holder::Disk))
     }
 
-    /// Who holds which positions.
+    /// Spans of positions with their holders, in ascending order.
     #[must_use]
     pub fn spans(&self) -> &[Span] {
         &self.spans
     }
 
-    /// The share of `weights` in each span: of reads, the hit rate. Without any weight, the share of nodes.
+    /// Share of `weights` in each span; with counts of reads as weights, its hit rate. If all weights are 0, its
+    /// share of the nodes.
     ///
     /// # Panics
-    /// When there is not a weight for each node.
+    /// When a node has no weight.
     #[must_use]
     pub fn shares(&self, weights: impl Fn(NodeId) -> f64) -> Vec<f64> {
         let of_span = |span: &Span| span.positions.clone().map(|position| weights(self.node(position))).sum::<f64>();
@@ -271,7 +272,7 @@ impl Placement {
     }
 }
 
-/// The nodes patch after patch, those of a patch as `order` has them.
+/// Nodes patch by patch; within a patch in the order of `order`.
 fn by_patch(order: &[NodeId], patches: &Patches) -> Vec<NodeId> {
     let mut next: Vec<usize> = (0..patches.len()).map(|patch| patches.range(patch).start as usize).collect();
     let mut placed = vec![0; order.len()];

@@ -7,52 +7,53 @@ use crate::features::{FeatureChoice, Features};
 use crate::topology::{Adjacency, RowChoice, RowCosts, Topology};
 use crate::{AccessFrequencies, Cut, Placement, Rates, Reads, Storage, Tier, TierError};
 
-/// Shares of a card's memory that topology is given in turn, beside those at which something changes.
+/// Number of steps in which the topology's share of GPU memory is tried, besides the sizes at which the cost has a
+/// kink.
 const STEPS: u64 = 200;
 
-/// Cards, and what memory there is.
+/// Memory budget: number of GPUs, memory of each, and host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Cards; each trains batches of its own.
+    /// Number of GPUs; each trains batches of its own.
     pub n_cards: usize,
-    /// Bytes of a card.
+    /// Memory of a GPU, in bytes.
     pub card_bytes: u64,
-    /// Bytes of host memory that may be pinned; `None` for as many as it takes.
+    /// Host memory that may be pinned, in bytes; `None` for no limit.
     pub host_bytes: Option<u64>,
 }
 
-/// What is placed, where there is room, and what reads cost.
+/// Planner of a placement: data, memory budget and cost model.
 #[derive(Clone, Copy, Debug)]
 pub struct Planner<'a> {
-    /// Offsets of the rows of the adjacency.
+    /// Row offsets of the adjacency (n + 1).
     pub indptr: &'a [u64],
-    /// Whether edges have weights to be drawn by.
+    /// Whether edges have weights that draws use.
     pub weighted: bool,
-    /// Bytes of a row of features, as it is stored; 0 without features.
+    /// Bytes of a feature row, as stored; 0 without features.
     pub feature_bytes: u64,
-    /// How often nodes are read.
+    /// Access frequencies of features and adjacency rows.
     pub heats: &'a AccessFrequencies,
-    /// What a batch reads.
+    /// Mean reads of a batch.
     pub reads: Reads,
-    /// Hops of a batch.
+    /// Number of hops of a batch.
     pub n_hops: usize,
-    /// Patches that topology may lie in, one for each card.
+    /// Patches that the topology may be placed in, one per GPU.
     pub cut: Option<&'a Cut>,
-    /// Where there is room.
+    /// Memory budget.
     pub room: Room,
-    /// Bytes of a card that training takes beside topology and features.
+    /// Bytes of a GPU that training takes besides topology and features.
     pub training_bytes: u64,
-    /// How rows are stored.
+    /// Storage of rows in the tiers.
     pub storage: Storage,
-    /// What reads cost.
+    /// Rates of reads from each tier.
     pub rates: Rates,
 }
 
 impl Room {
-    /// What training leaves of a card.
+    /// Bytes of a GPU that training leaves free.
     ///
     /// # Errors
-    /// When a card has not even what training takes: the message names bytes and what would help.
+    /// When a GPU has less memory than training takes; the message names bytes and remedies.
     pub fn beside(&self, training_bytes: u64) -> Result<u64, TierError> {
         self.card_bytes.checked_sub(training_bytes).ok_or_else(|| {
             TierError::invalid(format!(
@@ -64,10 +65,10 @@ impl Room {
         })
     }
 
-    /// What rows of hidden layers leave of the host, where it is known how much that has.
+    /// Bytes of host memory that rows of hidden layers leave free; `None` if host memory has no limit.
     ///
     /// # Errors
-    /// When it has not even what these take: the message names bytes and what would help.
+    /// When the host has less memory than these rows take; the message names bytes and remedies.
     pub fn host_beside(&self, layer_bytes: u64) -> Result<Option<u64>, TierError> {
         let Some(host_bytes) = self.host_bytes else { return Ok(None) };
         let left = host_bytes.checked_sub(layer_bytes).ok_or_else(|| {
@@ -82,56 +83,57 @@ impl Room {
     }
 }
 
-/// Where topology and features lie.
+/// Placement of topology and features, with expected costs.
 #[derive(Clone, Debug)]
 pub struct TierPlan {
-    /// Rows of the adjacency.
+    /// Adjacency rows.
     pub topology: Part,
-    /// Rows of features.
+    /// Feature rows.
     pub features: Part,
-    /// Whether each card has the topology of a patch alone.
+    /// Whether each GPU holds the topology of its patch only.
     pub in_patches: bool,
-    /// Bytes of a card that topology and features share.
+    /// Bytes of a GPU that topology and features share.
     pub shared_bytes: u64,
-    /// Seconds that the reads of a batch take, one after the other.
+    /// Seconds of a batch's reads, one after the other.
     pub seconds: f64,
 }
 
-/// One of the two.
+/// Placement and cost of topology or features.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// A place for each node.
+    /// Location of each node's row.
     pub placement: Placement,
-    /// What each tier holds, fastest first; those that hold nothing are left out.
+    /// Use of each tier, fastest first; tiers without rows are left out.
     pub tiers: Vec<TierUse>,
-    /// Seconds of a batch in which cards exchange ids.
+    /// Seconds per batch in which GPUs exchange ids.
     pub exchange_seconds: f64,
-    /// Bytes of each card: data, and lists of positions.
+    /// Bytes of each GPU: data, and lists of positions.
     pub card_bytes: u64,
     /// Bytes of host memory.
     pub host_bytes: u64,
 }
 
-/// What a tier holds.
+/// Use of a tier.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TierUse {
-    /// Which one.
+    /// Tier of this entry.
     pub tier: Tier,
-    /// Nodes in it.
+    /// Number of nodes in the tier.
     pub n_nodes: usize,
-    /// Bytes of their rows: of one copy.
+    /// Bytes of their rows, of one copy.
     pub bytes: u64,
-    /// Share of reads that it is expected to serve, if nodes are read as often as their heat says.
+    /// Expected share of the reads that the tier serves, by access frequency.
     pub expected: f64,
-    /// Seconds of these reads in a batch.
+    /// Seconds of these reads per batch.
     pub seconds: f64,
 }
 
 impl Part {
-    /// The share of some reads that each tier serves, in the order of `tiers`.
+    /// Share of the reads in `counts` that each tier serves, in the order of `tiers`. `counts` has one element per
+    /// node.
     ///
     /// # Panics
-    /// When there is not a count for each node.
+    /// When `counts` has fewer elements than there are nodes.
     #[must_use]
     pub fn measured(&self, counts: &[u32]) -> Vec<f64> {
         let shares = self.placement.shares(|node| f64::from(counts[node as usize]));
@@ -165,15 +167,15 @@ impl Part {
     }
 }
 
-/// The sum of the shares of a tier's spans.
+/// Sum of the shares of a tier's spans.
 fn by_tier(placement: &Placement, shares: &[f64], tier: Tier) -> f64 {
     let spans = placement.spans().iter().zip(shares);
     spans.filter(|(span, _)| span.holder.tier() == tier).map(|(_, share)| share).sum()
 }
 
-/// A way to divide the memory of a card.
+/// Division of a GPU's memory between topology and features.
 struct Choice {
-    /// Which of the ways to have topology.
+    /// Index of the topology's division: whole on every GPU, or in patches.
     way: usize,
     rows: RowChoice,
     features: FeatureChoice,
@@ -190,13 +192,13 @@ impl Choice {
 }
 
 impl Planner<'_> {
-    /// The division of a card's memory by which the reads of a batch take the least time; or the one in which features
-    /// get the share `cache_share` of what training leaves, and topology the rest.
+    /// Plans the division of GPU memory for which the reads of a batch take the least time. With `cache_share`,
+    /// features get that share of the memory that training leaves, and the topology the rest.
     ///
     /// # Errors
-    /// When training alone does not fit on a card, or cards and host memory do not hold the topology and, where there
-    /// is no disk, the features: the message names bytes and what would help. When the share is not from 0 to 1,
-    /// patches are not one a card, or there are no cards.
+    /// When training alone does not fit on a GPU. When GPUs and host memory do not hold the topology and, where there
+    /// is no disk, the features. These messages name bytes and remedies. When the share is not in `0.0..=1.0`, the
+    /// number of patches is not that of GPUs, or there are no GPUs.
     pub fn plan(&self, cache_share: Option<f64>) -> Result<TierPlan, TierError> {
         self.check(cache_share)?;
         let shared_bytes = self.room.beside(self.training_bytes)?;
@@ -231,11 +233,11 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Topology whole on every card and, if there are several, in patches.
+    /// Divisions of the topology: whole on every GPU and, with several GPUs and a cut, in patches.
     fn ways(&self) -> Vec<Topology<'_>> {
         let n_rows = self.indptr.len().saturating_sub(1).max(1);
         let mean_degree = self.indptr.last().copied().unwrap_or(0) as f64 / n_rows as f64;
-        // A draw by weight searches sums of a row, then reads the id.
+        // A draw by weight searches the prefix sums of a row, then reads the id.
         let reads_per_draw = if self.weighted { 1.0 + (1.0 + mean_degree).log2() } else { 1.0 };
         let costs = RowCosts { reads: self.reads, rates: self.rates, reads_per_draw, n_hops: self.n_hops };
         let cut = self.cut.filter(|_| self.room.n_cards > 1).map(Some);
@@ -247,7 +249,7 @@ impl Planner<'_> {
         Adjacency { indptr: self.indptr, weighted: self.weighted, storage: self.storage }
     }
 
-    /// The plan of a choice.
+    /// Plan of a choice.
     fn written(
         &self,
         topology: &Topology<'_>,
@@ -327,19 +329,19 @@ impl Planner<'_> {
     }
 }
 
-/// How memory is divided.
+/// Memory to divide.
 #[derive(Clone, Copy)]
 struct Divided {
-    /// Bytes of a card that topology and features share.
+    /// Bytes of a GPU that topology and features share.
     shared_bytes: u64,
-    /// The share of features, if it is fixed.
+    /// Fixed share of the features; `None` if it is free.
     cache_share: Option<f64>,
-    /// Bytes of host memory that there are.
+    /// Bytes of host memory.
     host_bytes: u64,
 }
 
 impl Divided {
-    /// All that are tried.
+    /// All choices that are tried.
     fn choices(self, ways: &[Topology<'_>], features: &Features<'_>) -> Vec<Choice> {
         let of_way = |(way, topology): (usize, &Topology<'_>)| {
             let choice = move |(rows, features)| Choice { way, rows, features };
@@ -348,7 +350,7 @@ impl Divided {
         ways.iter().enumerate().flat_map(of_way).collect()
     }
 
-    /// Those of the bytes of a card that are possible, with topology in one way.
+    /// Possible divisions of a GPU's bytes, for one division of the topology.
     fn of_topology(self, topology: &Topology<'_>, features: &Features<'_>) -> Vec<(RowChoice, FeatureChoice)> {
         let shared_bytes = self.shared_bytes;
         let divided = |for_rows: u64, for_features: Option<u64>| {
@@ -370,7 +372,7 @@ impl Divided {
     }
 }
 
-/// For people, and to the byte.
+/// Readable size, with the exact number of bytes.
 fn bytes(bytes: u64) -> String {
     format!("{} ({bytes} bytes)", readable_bytes(bytes))
 }

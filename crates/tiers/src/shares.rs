@@ -1,21 +1,21 @@
-//! [`CacheShares`]: how much of something cards have.
+//! [`CacheShares`]: shares of nodes whose rows GPUs hold.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::TierError;
 
-/// Shares of the nodes whose rows are on cards, hottest nodes first; the other rows are in memory of the host.
+/// Shares of the nodes whose rows are on GPUs, hottest nodes first; the other rows are in host memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CacheShares {
-    /// On every card.
+    /// Share of the nodes on every GPU, in `0.0..=1.0`.
     pub every_card: f64,
-    /// Behind these, on one card each, from which the others read.
+    /// Share of the next nodes on one GPU each, from which the others read, in `0.0..=1.0`.
     pub one_card: f64,
 }
 
 impl CacheShares {
-    /// How many of so many nodes are on every card, and how many on one card each.
+    /// Number of nodes on every GPU, and number of nodes on one GPU each, out of `n_nodes`.
     #[must_use]
     pub fn of_nodes(self, n_nodes: usize) -> (usize, usize) {
         let count = |share: f64| (share * n_nodes as f64).round() as usize;
@@ -23,28 +23,28 @@ impl CacheShares {
         (on_every_card, count(self.every_card + self.one_card).min(n_nodes) - on_every_card)
     }
 
-    /// The shares of so many on every card and so many on one card each, by which [`of_nodes`](Self::of_nodes) finds
-    /// just these.
+    /// Shares for the given numbers of nodes on every GPU and on one GPU each. [`of_nodes`](Self::of_nodes) returns
+    /// exactly these numbers for them.
     ///
     /// # Panics
-    /// When these are more than there are nodes.
+    /// When the numbers exceed `n_nodes`.
     #[must_use]
     pub fn of_counts(on_every_card: usize, on_one_card: usize, n_nodes: usize) -> Self {
         assert!(on_every_card + on_one_card <= n_nodes, "no more rows than nodes");
         let share = |count: usize| if n_nodes == 0 { 0.0 } else { count as f64 / n_nodes as f64 };
         let every_card = share(on_every_card);
-        // What both have together is at most 1, to the last bit.
+        // The sum of both shares is at most 1, to the last bit.
         let one_card = if on_every_card + on_one_card == n_nodes { 1.0 - every_card } else { share(on_one_card) };
         Self { every_card, one_card: if on_one_card == 0 { 0.0 } else { one_card } }
     }
 
-    /// Whether cards have all.
+    /// Whether GPUs hold all rows.
     #[must_use]
     pub fn are_all(self) -> bool {
         self.every_card + self.one_card >= 1.0
     }
 
-    /// Whether these are shares.
+    /// Whether both shares and their sum are in `0.0..=1.0`.
     #[must_use]
     pub fn are_shares(self) -> bool {
         let is_share = |share: f64| (0.0..=1.0).contains(&share);

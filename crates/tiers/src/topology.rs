@@ -1,4 +1,4 @@
-//! Rows of the adjacency on cards and in host memory: what each number of hot rows comes to.
+//! Adjacency rows on GPUs and in host memory: bytes and seconds of each number of hot rows.
 
 use girih_graph_format::NodeId;
 
@@ -6,10 +6,10 @@ use crate::cost::{Seconds, running_shares};
 use crate::storage::OFFSET_BYTES;
 use crate::{AccessFrequency, Cut, Placement, Rates, Reads, Storage};
 
-/// Bytes of a neighbour's id, and of what it weighs.
+/// Bytes of a neighbour's id, and of an edge weight.
 const WORD_BYTES: u64 = 4;
 
-/// The rows of an adjacency.
+/// Sizes of the rows of an adjacency.
 #[derive(Clone, Copy)]
 pub(crate) struct Adjacency<'a> {
     pub(crate) indptr: &'a [u64],
@@ -18,7 +18,7 @@ pub(crate) struct Adjacency<'a> {
 }
 
 impl Adjacency<'_> {
-    /// Bytes of a row where it lies, with its offset where that goes with it.
+    /// Bytes of a row, including its offset where that is stored next to it.
     pub(crate) fn row_bytes(self, v: NodeId) -> u64 {
         let entry = if self.weighted { 2 * WORD_BYTES } else { WORD_BYTES };
         let of_entries = entry * (self.indptr[v as usize + 1] - self.indptr[v as usize]);
@@ -29,12 +29,12 @@ impl Adjacency<'_> {
     }
 }
 
-/// The rows that one card may have, hottest first.
+/// Adjacency rows that one GPU may hold, hottest first.
 struct Ladder {
     storage: Storage,
-    /// Bytes of the first `k` rows.
+    /// Prefix sums of bytes: `bytes[k]` is the size of the first `k` rows.
     bytes: Vec<u64>,
-    /// Share of reads of them, of those of all rows.
+    /// Prefix sums of reads: `shares[k]` is the share of the first `k` rows in the reads of all rows.
     shares: Vec<f64>,
 }
 
@@ -43,7 +43,7 @@ impl Ladder {
         self.bytes.len() - 1
     }
 
-    /// Bytes on the card of the first `n_hot` rows: with a list, unless it has all.
+    /// Bytes on the GPU of the first `n_hot` rows, with a list of locations unless it holds all rows.
     fn card_bytes(&self, n_hot: usize) -> u64 {
         let list = if n_hot < self.n_rows() { self.storage.list_bytes(self.n_rows()) } else { 0 };
         match self.storage {
@@ -52,7 +52,7 @@ impl Ladder {
         }
     }
 
-    /// Bytes of offsets on a card beside those that go with rows.
+    /// Bytes of offsets on a GPU, besides those that are stored next to rows.
     fn offset_bytes(&self) -> u64 {
         match self.storage {
             Storage::Once => OFFSET_BYTES,
@@ -60,7 +60,7 @@ impl Ladder {
         }
     }
 
-    /// Bytes in host memory with so many on the card.
+    /// Bytes in host memory if `n_hot` rows are on the GPU.
     fn host_bytes(&self, n_hot: usize) -> u64 {
         let all = self.bytes[self.n_rows()];
         match self.storage {
@@ -70,7 +70,7 @@ impl Ladder {
         }
     }
 
-    /// The most hot rows in so many bytes; `None` where these do not hold what it takes to have none.
+    /// Maximum number of hot rows in `capacity` bytes; `None` if the fixed part alone does not fit.
     fn n_hot(&self, capacity: u64) -> Option<usize> {
         if self.card_bytes(self.n_rows()) <= capacity {
             return Some(self.n_rows());
@@ -88,7 +88,7 @@ impl Ladder {
     }
 }
 
-/// Ways to have the rows of a graph, whole on every card or in patches.
+/// Divisions of a graph's adjacency rows: on every GPU, or in patches.
 pub(crate) struct Topology<'a> {
     order: &'a [NodeId],
     cut: Option<&'a Cut>,
@@ -96,22 +96,22 @@ pub(crate) struct Topology<'a> {
     costs: RowCosts,
 }
 
-/// What reading rows costs a batch.
+/// Cost model of a batch's reads of adjacency rows.
 #[derive(Clone, Copy)]
 pub(crate) struct RowCosts {
     pub(crate) reads: Reads,
     pub(crate) rates: Rates,
-    /// Reads for a neighbour that is drawn.
+    /// Number of reads per drawn neighbour.
     pub(crate) reads_per_draw: f64,
     pub(crate) n_hops: usize,
 }
 
-/// So many hot rows.
+/// Number of hot rows, with its cost.
 #[derive(Clone, Debug)]
 pub(crate) struct RowChoice {
-    /// Of the whole, or of each patch.
+    /// Number of hot rows: one element for the whole graph, or one per patch.
     pub(crate) n_hot: Vec<usize>,
-    /// On the card that has most.
+    /// Bytes on the GPU that holds most.
     pub(crate) card_bytes: u64,
     pub(crate) host_bytes: u64,
     pub(crate) seconds: Seconds,
@@ -148,18 +148,19 @@ impl<'a> Topology<'a> {
         self.cut.is_some()
     }
 
-    /// Bytes of the card that has most when no row is in host memory.
+    /// Bytes on the GPU that holds most, if no row is in host memory.
     pub(crate) fn whole_bytes(&self) -> u64 {
         self.ladders.iter().map(|ladder| ladder.card_bytes(ladder.n_rows())).max().unwrap_or(0)
     }
 
-    /// Bytes of the card that has most, at least.
+    /// Minimum bytes on the GPU that holds most.
     pub(crate) fn least_bytes(&self) -> u64 {
         let least = |ladder: &Ladder| ladder.card_bytes(0).min(ladder.card_bytes(ladder.n_rows()));
         self.ladders.iter().map(least).max().unwrap_or(0)
     }
 
-    /// As many hot rows as so many bytes of each card hold; `None` where these do not hold what it takes to have none.
+    /// Returns as many hot rows as fit into `capacity` bytes of each GPU; `None` if the fixed part alone does not
+    /// fit.
     pub(crate) fn within(&self, capacity: u64) -> Option<RowChoice> {
         let n_hot: Vec<usize> = self.ladders.iter().map(|ladder| ladder.n_hot(capacity)).collect::<Option<_>>()?;
         let each = || self.ladders.iter().zip(&n_hot);
@@ -169,8 +170,8 @@ impl<'a> Topology<'a> {
         Some(RowChoice { seconds: self.seconds(hit), n_hot, card_bytes, host_bytes })
     }
 
-    /// A batch's reads when cards have such a share of them. Cards with patches draw for each other: ids go to the
-    /// patch that has their row, and drawn ids come back, an exchange each way in every hop.
+    /// Seconds of a batch's reads if GPUs serve the share `hit` of them. GPUs with patches sample for each other: ids
+    /// go to the patch that holds their row, and drawn ids come back. Each hop takes one exchange each way.
     fn seconds(&self, hit: f64) -> Seconds {
         let RowCosts { reads, rates, reads_per_draw, n_hops } = self.costs;
         let n_draws = reads.draws * reads_per_draw;

@@ -1,4 +1,4 @@
-//! [`Visits`]: what batches read, counted.
+//! [`Visits`]: counts of the rows that batches read.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -7,36 +7,37 @@ use girih_sampling::{Columns, Expand, Loader, MiniBatch, NeighborSampler};
 
 use crate::TierError;
 
-/// The epoch whose batches are presampled: training never comes so far, and GraphSAINT counts with the next one
+/// Epoch whose batches are presampled. Training never reaches it, and GraphSAINT counts with the next one
 /// (`docs/formats.md`).
 pub const PRESAMPLED_EPOCH: u32 = u32::MAX - 1;
 
-/// How often some batches read the row and the features of each node. A batch asks for the features of a node once.
+/// Counts of reads of each node's adjacency row and features by some batches. A batch reads the features of a node
+/// once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Visits {
-    /// Batches.
+    /// Number of batches.
     pub n_batches: usize,
-    /// Reads of each node's row of the adjacency.
+    /// Number of reads of each node's adjacency row.
     pub rows: Vec<u32>,
-    /// Reads of each node's features.
+    /// Number of reads of each node's features.
     pub features: Vec<u32>,
-    /// Neighbours that were drawn.
+    /// Number of neighbours that were drawn.
     pub n_draws: u64,
 }
 
-/// What a batch reads on average.
+/// Mean number of reads per batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reads {
-    /// Rows of the adjacency.
+    /// Number of adjacency rows.
     pub rows: f64,
-    /// Neighbours drawn in them.
+    /// Number of neighbours that are drawn from these rows.
     pub draws: f64,
-    /// Rows of features.
+    /// Number of feature rows.
     pub features: f64,
 }
 
 impl Reads {
-    /// What each of so many cards reads that share a batch.
+    /// Reads of each GPU, if `n_cards` GPUs share a batch.
     #[must_use]
     pub fn among(self, n_cards: usize) -> Self {
         let share = |reads: f64| reads / n_cards.max(1) as f64;
@@ -45,11 +46,11 @@ impl Reads {
 }
 
 impl Visits {
-    /// What the first `n_batches` of an epoch read, sampled by `n_threads`; of all of its batches if there are fewer.
-    /// The same for any number of threads.
+    /// Counts the reads of the first `n_batches` of an epoch, or of all its batches if there are fewer. `n_threads`
+    /// threads sample; their number does not affect the result.
     ///
     /// # Errors
-    /// When sampling fails, no thread can be started, or inputs have global columns, of which nodes are not listed.
+    /// When sampling fails, no thread can be started, or inputs have global columns, which list no nodes.
     pub fn of(
         loader: &Loader<'_, NeighborSampler>,
         epoch: u32,
@@ -80,7 +81,7 @@ impl Visits {
         Ok(counts.finish(n_batches))
     }
 
-    /// The means over batches.
+    /// Mean reads per batch.
     #[must_use]
     pub fn per_batch(&self) -> Reads {
         let mean = |sum: u64| sum as f64 / self.n_batches.max(1) as f64;
@@ -89,7 +90,7 @@ impl Visits {
     }
 }
 
-/// Counters that threads share: sums of integers are the same in any order.
+/// Counters shared by threads; sums of integers do not depend on their order.
 struct Counts {
     rows: Vec<AtomicU32>,
     features: Vec<AtomicU32>,
@@ -105,7 +106,8 @@ impl Counts {
     fn add(&self, batch: &MiniBatch, expand: Expand) {
         let mut nearer = (0, 0);
         for block in batch.blocks.iter().rev() {
-            // Where nodes are expanded once, a block repeats what the one nearer to the seeds has.
+            // If nodes are expanded once, a block repeats the rows and edges of the block that is nearer to the
+            // seeds.
             let (n_kept_rows, n_kept_edges) = if expand == Expand::Once { nearer } else { (0, 0) };
             for &node in &block.destinations()[n_kept_rows..] {
                 self.rows[node as usize].fetch_add(1, Relaxed);

@@ -88,20 +88,20 @@ impl EncodedInput {
 }
 
 /// Symbolic encoded features: codes of `row_bytes` per row, counted where main memory is planned.
-pub(crate) struct OnPaper {
+pub(crate) struct SymbolicRows {
     shape: Shape,
     /// Symbolic matrix that counts the bytes of the codes.
     _codes: Option<SymbolicMatrix>,
 }
 
-impl OnPaper {
+impl SymbolicRows {
     pub(crate) fn new(symbolic: &Symbolic, shape: Shape, row_bytes: usize, is_main_memory: bool) -> Self {
         let words = (shape.rows * row_bytes).div_ceil(size_of::<f32>());
         Self { shape, _codes: is_main_memory.then(|| symbolic.matrix(Shape::new(words, 1), Dtype::F32)) }
     }
 }
 
-impl HostRows for OnPaper {
+impl HostRows for SymbolicRows {
     fn shape(&self) -> Shape {
         self.shape
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use girih_comm::Traffic;
 use girih_compress::CodecSpec;
-use girih_compute::{Backend, CardRates, Cost, Dtype, Rates, Shape, Symbolic};
+use girih_compute::{Backend, Cost, Dtype, GpuRates, Rates, Shape, Symbolic};
 use girih_datasets::{Dataset, Features, Interactions};
 use girih_graph_format::Csr;
 use girih_random::Key;
@@ -17,7 +17,7 @@ use girih_random::Key;
 use crate::TrainError;
 use crate::config::{TaskKind, TrainConfig};
 use crate::distributed::{GraphPlacement, Ranks};
-use crate::encoded::{EncodedInput, OnPaper};
+use crate::encoded::{EncodedInput, SymbolicRows};
 use crate::graph::Graph;
 use crate::inputs::{self, Adjacency, FeatureInput, InputSpec, Inputs, Propagation};
 use crate::links::{LinkSizes, Pairs};
@@ -33,7 +33,7 @@ use crate::targets::{Part, Targets};
 /// Bytes of a CUDA device that its software takes: the workspace of cuBLAS (up to 32 MiB) and the kernels' code.
 const DEVICE_SOFTWARE_BYTES: u64 = 128 << 20;
 /// Inverse of the largest share of a CUDA device's memory that fragmentation leaves unused.
-const PIECEMEAL_SHARE: u64 = 20;
+const ALLOCATOR_LOSS_SHARE: u64 = 20;
 
 /// Sizes of a data set, the only input of a plan besides the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,21 +118,21 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PlanDevice {
     /// A CPU, with the main memory.
-    Processor(Rates),
+    Cpu(Rates),
     /// A CUDA device. Without rates, only bytes are planned, and seconds are zero.
-    Card(Option<CardRates>),
+    Gpu(Option<GpuRates>),
 }
 
 impl PlanDevice {
     pub(crate) fn symbolic(&self, config: &TrainConfig) -> Symbolic {
         match self {
-            Self::Processor(rates) => Symbolic::new(*rates),
-            Self::Card(rates) => Symbolic::cuda(config.precision, *rates),
+            Self::Cpu(rates) => Symbolic::new(*rates),
+            Self::Gpu(rates) => Symbolic::cuda(config.precision, *rates),
         }
     }
 
     fn is_main_memory(&self) -> bool {
-        matches!(self, Self::Processor(_))
+        matches!(self, Self::Cpu(_))
     }
 }
 
@@ -151,7 +151,7 @@ impl Plan {
     /// # Errors
     /// When the configuration is refused.
     pub fn new(config: &TrainConfig, data: &DataSizes, rates: Rates) -> Result<Self, TrainError> {
-        Self::on_device(config, data, PlanDevice::Processor(rates))
+        Self::on_device(config, data, PlanDevice::Cpu(rates))
     }
 
     /// As [`new`](Self::new), but on a CUDA device of unknown speed: only bytes are planned, and seconds are zero.
@@ -159,7 +159,7 @@ impl Plan {
     /// # Errors
     /// When the configuration is refused.
     pub fn on_cuda(config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
-        Self::on_device(config, data, PlanDevice::Card(None))
+        Self::on_device(config, data, PlanDevice::Gpu(None))
     }
 
     /// As [`new`](Self::new), but on any device.
@@ -176,7 +176,7 @@ impl Plan {
     /// # Errors
     /// When the configuration is refused.
     pub fn on_cuda_with(config: &TrainConfig, data: &DataSizes, rows: RowsOnDevice) -> Result<Self, TrainError> {
-        let device = PlanDevice::Card(None);
+        let device = PlanDevice::Gpu(None);
         Self::on((&device.symbolic(config), device), config, (data, PlacedRows::These(rows)), None)
     }
 
@@ -187,7 +187,7 @@ impl Plan {
     /// When the configuration is refused, or has no batches that use the cache.
     pub fn beside_rows(config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
         let config = &TrainConfig { tiers: CacheConfig::on_host(), ..config.clone() };
-        let device = PlanDevice::Card(None);
+        let device = PlanDevice::Gpu(None);
         Self::on((&device.symbolic(config), device), config, (data, PlacedRows::Elsewhere), None)
     }
 
@@ -195,7 +195,7 @@ impl Plan {
     /// device's software (workspace of dense products, kernels' code).
     #[must_use]
     pub fn device_bytes(&self) -> u64 {
-        self.peak_bytes + self.peak_bytes / PIECEMEAL_SHARE + DEVICE_SOFTWARE_BYTES
+        self.peak_bytes + self.peak_bytes / ALLOCATOR_LOSS_SHARE + DEVICE_SOFTWARE_BYTES
     }
 
     /// Bytes that additional permanent matrices may take, so that the plan fits so many [bytes of a
@@ -203,8 +203,8 @@ impl Plan {
     pub(crate) fn bytes_left(&self, device_bytes: u64) -> Option<u64> {
         let bytes = device_bytes.checked_sub(DEVICE_SOFTWARE_BYTES)?;
         // The largest `peak` with `peak + peak / share <= bytes`.
-        let (whole, rest) = (bytes / (PIECEMEAL_SHARE + 1), bytes % (PIECEMEAL_SHARE + 1));
-        let peak = whole * PIECEMEAL_SHARE + rest.min(PIECEMEAL_SHARE - 1);
+        let (whole, rest) = (bytes / (ALLOCATOR_LOSS_SHARE + 1), bytes % (ALLOCATOR_LOSS_SHARE + 1));
+        let peak = whole * ALLOCATOR_LOSS_SHARE + rest.min(ALLOCATOR_LOSS_SHARE - 1);
         peak.checked_sub(self.peak_bytes)
     }
 
@@ -519,7 +519,7 @@ impl DataSizes {
         let stays_encoded = self.code_bytes.filter(|_| input_spec.propagation != Propagation::Always);
         let features = match (stays_encoded, stored_sparse) {
             (Some(row_bytes), _) => {
-                let codes = OnPaper::new(symbolic, shape, row_bytes, is_main_memory);
+                let codes = SymbolicRows::new(symbolic, shape, row_bytes, is_main_memory);
                 FeatureInput::Encoded(EncodedInput::new(Arc::new(codes), precision))
             }
             (None, None) => FeatureInput::dense(symbolic.uploaded(shape, precision)),

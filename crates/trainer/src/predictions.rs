@@ -15,10 +15,10 @@ use crate::report::TestReport;
 pub(crate) struct Predictions<'l, B: Backend> {
     labels: &'l Labels,
     ranks: Option<&'l Ranks<B>>,
-    said: Said,
+    predicted: Predicted,
 }
 
-enum Said {
+enum Predicted {
     Classes(Vec<u32>),
     /// Two classes: predicted classes, and the logit of the second class minus that of the first.
     Binary(Vec<u32>, Vec<f32>),
@@ -36,16 +36,16 @@ impl<'l, B: Backend> Predictions<'l, B> {
         labels: &'l Labels,
         ranks: Option<&'l Ranks<B>>,
     ) -> Result<Self, TrainError> {
-        let said = match labels {
+        let predicted = match labels {
             Labels::Single { n_classes: 2, .. } => {
                 let host = backend.download(logits)?;
                 let preferences = (0..host.n_rows()).map(|v| host.row(v)[1] - host.row(v)[0]).collect();
-                Said::Binary(backend.argmax_rows(logits)?, preferences)
+                Predicted::Binary(backend.argmax_rows(logits)?, preferences)
             }
-            Labels::Single { .. } => Said::Classes(backend.argmax_rows(logits)?),
-            Labels::Multi { .. } => Said::Logits(backend.download(logits)?),
+            Labels::Single { .. } => Predicted::Classes(backend.argmax_rows(logits)?),
+            Labels::Multi { .. } => Predicted::Logits(backend.download(logits)?),
         };
-        Ok(Self { labels, ranks, said })
+        Ok(Self { labels, ranks, predicted })
     }
 
     /// Accuracy; with several labels per node, micro-F1. `None` without labelled rows, or if labels neither occur nor
@@ -54,8 +54,8 @@ impl<'l, B: Backend> Predictions<'l, B> {
     /// # Errors
     /// When another rank fails.
     pub(crate) fn score(&self, rows: &[NodeId]) -> Result<Option<f64>, TrainError> {
-        match (&self.said, self.labels) {
-            (Said::Classes(found) | Said::Binary(found, _), Labels::Single { classes, .. }) => {
+        match (&self.predicted, self.labels) {
+            (Predicted::Classes(found) | Predicted::Binary(found, _), Labels::Single { classes, .. }) => {
                 let counts = self.totals(&count_correct(found, classes, rows))?;
                 Ok((counts[1] > 0).then(|| counts[0] as f64 / counts[1] as f64))
             }
@@ -69,12 +69,12 @@ impl<'l, B: Backend> Predictions<'l, B> {
     /// # Errors
     /// When another rank fails.
     pub(crate) fn ranked(&self, metric: RankedMetric, rows: &[NodeId]) -> Result<Vec<Option<f64>>, TrainError> {
-        match (&self.said, self.labels) {
-            (Said::Binary(_, preferences), Labels::Single { classes, .. }) => {
+        match (&self.predicted, self.labels) {
+            (Predicted::Binary(_, preferences), Labels::Single { classes, .. }) => {
                 let labelled = rows.iter().map(|&v| v as usize).filter(|&v| classes[v] != UNLABELLED);
                 Ok(vec![self.metric(metric, labelled.map(|v| (preferences[v], classes[v] == 1)))?])
             }
-            (Said::Logits(logits), Labels::Multi { targets, .. }) => {
+            (Predicted::Logits(logits), Labels::Multi { targets, .. }) => {
                 let of_label = |label: usize| {
                     let at = |&v: &NodeId| (logits.row(v as usize)[label], targets.row(v as usize)[label] > 0.5);
                     self.metric(metric, rows.iter().map(at))
@@ -123,11 +123,11 @@ impl<'l, B: Backend> Predictions<'l, B> {
     }
 
     fn confusion(&self, rows: &[NodeId]) -> Result<Confusion, TrainError> {
-        let here = match (&self.said, self.labels) {
-            (Said::Classes(found) | Said::Binary(found, _), Labels::Single { n_classes, classes }) => {
+        let here = match (&self.predicted, self.labels) {
+            (Predicted::Classes(found) | Predicted::Binary(found, _), Labels::Single { n_classes, classes }) => {
                 Confusion::of_classes(*n_classes, found, classes, rows)
             }
-            (Said::Logits(logits), Labels::Multi { targets, .. }) => Confusion::of_logits(logits, targets, rows),
+            (Predicted::Logits(logits), Labels::Multi { targets, .. }) => Confusion::of_logits(logits, targets, rows),
             _ => unreachable!("predictions are made for the kind of the labels"),
         };
         Ok(Confusion::of_counts(&self.totals(&here.counts())?))

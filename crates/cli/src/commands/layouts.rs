@@ -50,7 +50,7 @@ pub fn run(
     let plan = replica.plan(&of_rank)?;
     let mut layouts = vec![Planned { layout: GraphPlacement::Replicated, needed_bytes: replica.needed(&plan) }];
     // Stages as GPUs take them. Placements that the data cannot take are left out.
-    if let Ok(cut) = OnPaper::new(dataset, config) {
+    if let Ok(cut) = LayoutPlanner::new(dataset, config) {
         let needed_bytes = |layout| cut.bytes(&RankOptions { stages: Stages::Parts(1), layout, ..*ranks });
         let planned = |layout| Some(Planned { layout, needed_bytes: needed_bytes(layout).ok()? });
         layouts.extend([GraphPlacement::SplitFeatures, GraphPlacement::Patches].into_iter().filter_map(planned));
@@ -82,7 +82,7 @@ pub fn run(
 
 /// Refuses patches that exceed `free` bytes of GPU memory, before any data are copied there.
 pub fn check_patches(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainConfig) -> Result<(), CliError> {
-    let needed = |config: &TrainConfig| OnPaper::new(dataset, config)?.bytes(ranks);
+    let needed = |config: &TrainConfig| LayoutPlanner::new(dataset, config)?.bytes(ranks);
     // A session that cannot be planned is not refused for its size.
     let Ok(bytes) = needed(config) else { return Ok(()) };
     if bytes <= free {
@@ -100,13 +100,13 @@ pub fn check_patches(ranks: &RankOptions, free: u64, dataset: &Dataset, config: 
 }
 
 /// Data set and configuration for a dry run on partitioned data.
-struct OnPaper<'a> {
+struct LayoutPlanner<'a> {
     config: &'a TrainConfig,
     sizes: DataSizes,
     graph: SymbolicGraph,
 }
 
-impl<'a> OnPaper<'a> {
+impl<'a> LayoutPlanner<'a> {
     fn new(dataset: &Dataset, config: &'a TrainConfig) -> Result<Self, TrainError> {
         let sizes = DataSizes::of(dataset);
         Ok(Self { config, sizes, graph: SymbolicGraph::of(&dataset.graph, config, &sizes)? })
@@ -116,7 +116,7 @@ impl<'a> OnPaper<'a> {
     fn bytes(&self, ranks: &RankOptions) -> Result<u64, TrainError> {
         let Self { config, sizes: data, graph } = self;
         // Byte counts do not depend on the hardware profile.
-        let (devices, network) = (&[PlanDevice::Card(None)], HardwareProfile::h200().hosts());
+        let (devices, network) = (&[PlanDevice::Gpu(None)], HardwareProfile::h200().hosts());
         let ranks_on_cards = RankPlanner { config, data, graph, devices, network };
         Planner { ranks: ranks_on_cards, free_bytes: None }.bytes_of_patches(ranks)
     }

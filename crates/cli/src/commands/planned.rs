@@ -73,7 +73,7 @@ impl RankDevices {
             transport: None,
             name: "the processor here, in equal shares".to_owned(),
             are_cards: false,
-            devices: vec![PlanDevice::Processor(girih_compute::Rates {
+            devices: vec![PlanDevice::Cpu(girih_compute::Rates {
                 stream_bytes: share(all.stream_bytes),
                 gather_bytes: share(all.gather_bytes),
                 flops: share(all.flops),
@@ -88,7 +88,7 @@ impl RankDevices {
             transport,
             name: figures.name.clone(),
             are_cards: true,
-            devices: vec![PlanDevice::Card(Some(figures.card))],
+            devices: vec![PlanDevice::Gpu(Some(figures.card))],
             network: figures.hosts(),
             free_bytes,
         }
@@ -199,7 +199,7 @@ pub fn check(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainCo
     let sizes = DataSizes::of(dataset);
     let figures = HardwareProfile::h200();
     let devices = RankDevices {
-        devices: vec![PlanDevice::Card(None)],
+        devices: vec![PlanDevice::Gpu(None)],
         ..RankDevices::on_cards(&figures, ranks.transport, Some(free))
     };
     // A session that cannot be planned is not refused for its size.

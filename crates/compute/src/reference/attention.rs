@@ -1,10 +1,10 @@
-//! Attention as its definition reads: scores, shares and masks of every entry, stored.
+//! Attention directly from its definition: scores, coefficients and masks of every entry are stored.
 
 use super::{Entry, RefMatrix, Reference};
 use crate::checks::AttentionShapes;
 use crate::{Attention, AttentionGrads, Backend, ComputeError, Dtype, EntryNames, Shape};
 
-/// The shapes of the operands.
+/// Shapes of the operands.
 pub(super) fn shapes(attention: &Attention<'_, Reference>) -> AttentionShapes {
     AttentionShapes {
         graph: attention.graph.shape,
@@ -16,7 +16,7 @@ pub(super) fn shapes(attention: &Attention<'_, Reference>) -> AttentionShapes {
     }
 }
 
-/// What each entry of an attention gets, `nnz × heads` each.
+/// Scores, coefficients and mask factors of the entries of an attention (`nnz × heads` each).
 pub(super) struct Shares {
     pub(super) scores: RefMatrix,
     shares: RefMatrix,
@@ -47,7 +47,7 @@ impl Shares {
         self.shares.get(e, h) * self.masks.get(e, h)
     }
 
-    /// The chain rule, entry by entry.
+    /// Gradients by the chain rule, entry by entry.
     pub(super) fn backward(
         &self,
         attention: &Attention<'_, Reference>,
@@ -89,7 +89,7 @@ fn add(matrix: &mut RefMatrix, r: usize, c: usize, value: f64) {
     matrix.set(r, c, matrix.get(r, c) + value);
 }
 
-/// The columns of destination and source that the score of head `h` reads.
+/// Columns of destination and source that the score of head `h` reads.
 fn score_columns(attention: &Attention<'_, Reference>, h: usize) -> impl Iterator<Item = usize> {
     (h..attention.destination.shape.cols).step_by(attention.heads)
 }

@@ -1,18 +1,18 @@
-//! An LSTM over one sequence after the other, step by step.
+//! LSTM over one sequence after the other, step by step.
 
 use girih_random::Key;
 
 use super::{RefMatrix, RefSparse};
 use crate::{EntryNames, sequence};
 
-/// What a step leaves behind; the gates are input, forget, cell and output.
+/// Values of a step, kept for the backward pass. The gates are input, forget, cell and output.
 struct Step {
     gates: [Vec<f64>; 4],
     memory: Vec<f64>,
     state: Vec<f64>,
 }
 
-/// The rows that each row of `a` names, in the order in which they are read.
+/// Column ids of each row of `a`, in reading order.
 pub(super) fn sequences(a: &RefSparse, order: Option<Key>) -> impl Iterator<Item = Vec<u32>> {
     (0..a.shape.rows).map(move |row| {
         let columns = a.entries[a.row(row)].iter().map(|entry| entry.col as u32);
@@ -22,12 +22,13 @@ pub(super) fn sequences(a: &RefSparse, order: Option<Key>) -> impl Iterator<Item
     })
 }
 
-/// The state after the last step; zeros for an empty sequence.
+/// State after the last step; zeros for an empty sequence.
 pub(super) fn last_state(sequence: &[u32], inputs: &RefMatrix, weight: &RefMatrix) -> Vec<f64> {
     steps(sequence, inputs, weight).pop().map_or_else(|| vec![0.0; weight.shape.rows], |step| step.state)
 }
 
-/// Adds what one sequence says of the gradients of `inputs` and `weight` to `sums`; `grad` is that of its last state.
+/// Adds the contribution of one sequence to the gradients `sums` of `inputs` and `weight`. `grad` is the gradient of
+/// its last state.
 pub(super) fn add_gradients(
     sequence: &[u32],
     (inputs, weight): (&RefMatrix, &RefMatrix),
@@ -53,7 +54,8 @@ pub(super) fn add_gradients(
     }
 }
 
-/// The gradients of the sums behind all gates, gate after gate; takes that of the memory to before the step.
+/// Gradients of the inputs of all gates, gate by gate. `memory_grad` becomes the gradient of the memory before the
+/// step.
 fn gates_backward(step: &Step, before: Option<&Step>, state_grad: &[f64], memory_grad: &mut [f64]) -> Vec<f64> {
     let width = state_grad.len();
     let mut grads = vec![0.0; 4 * width];

@@ -1,6 +1,6 @@
-//! What CUDA devices allocate besides the matrices that callers see, in bytes: sparse matrices in both directions, and
-//! what operations compute on their way. `girih-kernels` allocates it; these are upper bounds, since the degrees of
-//! rows, which decide how hubs are cut, are not known to a symbolic device.
+//! Bytes that CUDA devices allocate besides the matrices of callers: sparse matrices in both directions, and scratch
+//! memory of operations. `girih-kernels` makes these allocations. The values are upper bounds: a symbolic device does
+//! not know the degrees of rows, which decide how hubs are split.
 
 use girih_graph_format::Csr;
 
@@ -11,10 +11,11 @@ const F32: usize = size_of::<f32>();
 const ID: usize = size_of::<u32>();
 const OFFSET: usize = size_of::<u64>();
 
-/// Entries of a segment of a hub, a row that has more of them.
+/// Entries of a segment of a hub. A row with more entries is a hub.
 const SEGMENT: usize = 1024;
-/// Blocks for tensor cores: their size, the fewest entries of a pattern that is searched for them, and of a block;
-/// windows that are searched at once, and bytes that are counted in; spans of blocks besides one for each window.
+/// Parameters of blocks for tensor cores: their rows and columns, the minimum of entries of a searched pattern and of
+/// a block, the number of windows searched at once, the limit of bytes for counts, and the number of additional spans
+/// of blocks besides one for each window.
 const WINDOW: usize = 256;
 const PANEL: usize = 64;
 const TILED_ENTRIES_MIN: usize = 1 << 20;
@@ -22,34 +23,34 @@ const BLOCK_ENTRIES_MIN: usize = 246;
 const SEARCHERS: usize = 2048;
 const COUNTS_BYTES_MAX: usize = 1 << 30;
 const SPANS: usize = 640;
-/// What measuring the costs of blocks takes, which happens before blocks are looked for, once on a card.
+/// Scratch bytes for measuring the costs of blocks, once per GPU, before the search for blocks.
 const MEASUREMENT_BYTES: usize = 128 << 20;
-/// Elements that are laid out or rounded at a time while they are uploaded.
+/// Number of elements that are padded or rounded at a time during an upload.
 const UPLOAD_PIECE: usize = 1 << 26;
-/// Elements that are ranked at a time.
+/// Number of elements ranked at a time.
 const RANKED: usize = 1 << 26;
-/// Elements of the gates that an LSTM holds at once.
+/// Number of gate elements that an LSTM holds at once.
 const GATES: usize = 1 << 27;
-/// Pieces in which columns are summed, and warps that sum the gradient of a vector, at most.
+/// Maximum number of row ranges in a sum of columns, and of warps that sum the gradient of a vector.
 const PIECES: usize = 2048;
 const VECTOR_WARPS: usize = 8192;
 
-/// Elements from row to row of a matrix of so many columns.
+/// Row stride in elements of a matrix with `cols` columns.
 pub(super) fn pitch(cols: usize) -> usize {
     if cols < 8 { cols } else { cols.next_multiple_of(8) }
 }
 
-/// Elements of a matrix, and what lies between its rows.
+/// Elements of a matrix, including the padding of its rows.
 fn elements(shape: Shape) -> usize {
     shape.rows * pitch(shape.cols)
 }
 
-/// A sparse matrix as it is, with its scales.
+/// Bytes of a sparse matrix with its scales, without its transpose.
 pub(super) fn forward(shape: Shape, nnz: usize, weighted: bool) -> usize {
     direction(shape.rows, nnz, weighted) + F32 * (shape.rows + shape.cols)
 }
 
-/// Its transpose, which knows where each entry comes from.
+/// Bytes of the transpose, including the original position of each entry.
 pub(super) fn transpose(a: &SymbolicSparse) -> usize {
     direction(a.shape.cols, a.nnz, a.weighted) + OFFSET * a.nnz
 }
@@ -60,13 +61,13 @@ fn direction(rows: usize, nnz: usize, weighted: bool) -> usize {
     OFFSET * (rows + 1) + of_entries + hubs
 }
 
-/// Segments of hubs, at most: rows of little more than [`SEGMENT`] entries have two.
+/// Maximum number of segments of hubs. Rows with slightly more than [`SEGMENT`] entries have two.
 fn segments(nnz: usize) -> usize {
     2 * nnz / SEGMENT
 }
 
-/// Blocks of entries for tensor cores and what is left beside them, of `rows × cols`: nothing where there are too few
-/// entries to look for blocks.
+/// Bytes of the blocks for tensor cores and of the remaining entries. Zero if the matrix has too few entries for a
+/// search.
 pub(super) fn tiles(Shape { rows, .. }: Shape, nnz: usize) -> usize {
     if nnz < TILED_ENTRIES_MIN {
         return 0;
@@ -75,12 +76,12 @@ pub(super) fn tiles(Shape { rows, .. }: Shape, nnz: usize) -> usize {
     blocks * (WINDOW * PANEL / 8 + 4 * ID) + direction(rows, nnz, false)
 }
 
-/// What measuring takes before blocks are looked for.
+/// Scratch bytes for measuring the costs of blocks, before the search.
 pub(super) fn tile_measurement(nnz: usize) -> usize {
     if nnz < TILED_ENTRIES_MIN { 0 } else { MEASUREMENT_BYTES }
 }
 
-/// The counts of entries in blocks, while blocks are looked for.
+/// Scratch bytes for the counts of entries in blocks, during the search.
 pub(super) fn tile_search(Shape { rows, cols }: Shape, nnz: usize) -> usize {
     let (windows, panels) = (rows.div_ceil(WINDOW), cols.div_ceil(PANEL));
     if nnz < TILED_ENTRIES_MIN {
@@ -90,9 +91,9 @@ pub(super) fn tile_search(Shape { rows, cols }: Shape, nnz: usize) -> usize {
     }
 }
 
-/// What a sparse product of `rows × depth` by `depth × width` takes on its way: the operand as kernels want it, also in
-/// halves where there are blocks, partial sums of hubs, and the sums of blocks. Types are those of the operand and the
-/// result.
+/// Scratch bytes of a sparse product of `rows × depth` by `depth × width`: the padded operand (also as two halves, if
+/// there are blocks), partial sums of hubs, and sums of blocks. `dtype` is the storage of the operand, `result` that
+/// of the result.
 pub(super) fn product(
     Shape { rows, cols: depth }: Shape,
     nnz: usize,
@@ -103,18 +104,18 @@ pub(super) fn product(
     let is_tiled = nnz >= TILED_ENTRIES_MIN;
     let halves = if is_tiled && dtype == Dtype::F32 { F32 * depth } else { 0 };
     let sums = if is_tiled { result.n_bytes() * (rows + WINDOW * (SPANS + 1)) } else { 0 };
-    // Rows that fit a line of the cache lie in one.
+    // A row that fits into a cache line is padded so that it lies in one.
     let operand = if padded * dtype.n_bytes() <= 128 { padded.next_power_of_two() } else { padded };
     operand * dtype.n_bytes() * depth + padded * (halves + F32 * segments(nnz) + sums)
 }
 
-/// A matrix that is laid out or rounded on its way to the device.
+/// Scratch bytes of an upload, if the matrix is padded or rounded on its way to the device.
 pub(super) fn upload(shape: Shape, dtype: Dtype) -> usize {
     let as_it_is = dtype == Dtype::F32 && pitch(shape.cols) == shape.cols;
     if as_it_is { 0 } else { F32 * shape.len().min(UPLOAD_PIECE.max(shape.cols)) }
 }
 
-/// Operands of a dense product that are masked or converted, and a product in `f32` whose result is rounded.
+/// Scratch bytes of a dense product: masked or converted operands, and an `f32` result that is then rounded.
 pub(super) fn gemm(
     (a, b): (&SymbolicMatrix, &SymbolicMatrix),
     dropout: Option<Dropout>,
@@ -129,48 +130,50 @@ pub(super) fn gemm(
     copy(a, dropout.is_some()) + copy(b, false) + if in_place { 0 } else { F32 * elements(out.shape) }
 }
 
-/// Partial sums of the columns of one or two matrices.
+/// Scratch bytes for partial column sums of one or two matrices.
 pub(super) fn columns(shape: Shape) -> usize {
     2 * F32 * PIECES.min(shape.rows + 1) * pitch(shape.cols)
 }
 
-/// Ids by the rows that they name.
+/// Scratch bytes for ids grouped by row.
 pub(super) fn scatter(rows: usize) -> usize {
     2 * OFFSET * (rows + 1)
 }
 
-/// The shares of all entries and heads.
+/// Scratch bytes of an attention: the coefficients of all entries and heads, and those of the weighted product.
 pub(super) fn attention(nnz: usize, heads: usize, width: usize, sources: usize) -> usize {
     F32 * nnz * pitch(heads) + weighted_product(sources, nnz, width)
 }
 
-/// As [`product`], where entries have weights of their own and no block is dense.
+/// As [`product`], but for entries with weights of their own and without dense blocks.
 fn weighted_product(depth: usize, nnz: usize, width: usize) -> usize {
     F32 * pitch(width) * (depth + segments(nnz))
 }
 
-/// Shares and gradients of scores.
+/// Scratch bytes of the backward pass of an attention: coefficients, gradients of scores, and partial sums.
 pub(super) fn attention_backward(nnz: usize, heads: usize, grad: Shape) -> usize {
     let Shape { rows, cols } = grad;
     let parts = F32 * VECTOR_WARPS * pitch(cols);
     2 * F32 * nnz * pitch(heads) + weighted_product(rows, nnz, cols) + parts
 }
 
-/// Keys of elements, and the columns of the largest.
+/// Scratch bytes of a search for the `k` largest elements of each row: sort keys, the columns found, and the excluded
+/// columns.
 pub(super) fn top_k(Shape { rows, cols }: Shape, k: usize, excluded: &Csr) -> usize {
     let at_once = (RANKED / cols.max(k).max(1)).clamp(1, rows.max(1));
     let excluded = OFFSET * (rows + 1) + ID * excluded.nnz();
     at_once * (ID * pitch(cols) + OFFSET * k) + ID * rows * k + excluded
 }
 
-/// States, memories and gates of the rows of a wave, and the orders in which they read.
+/// Scratch bytes of an LSTM: states, memories and gates of the rows of a wave, and the reading orders.
 pub(super) fn lstm(a: &SymbolicSparse, inputs: &SymbolicMatrix, weight: &SymbolicMatrix) -> usize {
     let width = weight.shape.rows.max(1);
     let rows = a.shape.rows.min(GATES.max(inputs.shape.len()) / (4 * width) + 1);
     F32 * (elements(weight.shape) + 6 * rows * width) + lists(a)
 }
 
-/// The same of all entries of a wave, and gradients in `f32`.
+/// Scratch bytes of the backward pass of an LSTM: states, memories and gates of all entries of a wave, and gradients
+/// in `f32`.
 pub(super) fn lstm_backward(a: &SymbolicSparse, inputs: &SymbolicMatrix, weight: &SymbolicMatrix) -> usize {
     let width = weight.shape.rows.max(1);
     let entries = a.nnz.min(GATES.max(inputs.shape.len()) / (4 * width) + 1);
@@ -178,7 +181,7 @@ pub(super) fn lstm_backward(a: &SymbolicSparse, inputs: &SymbolicMatrix, weight:
     gradients + OFFSET * a.nnz + F32 * 6 * entries * width + lists(a)
 }
 
-/// Rows of a wave, where its steps begin, and what they read, in which order.
+/// Bytes of the lists of a wave: its rows, the start of each step, and the ids in reading order.
 fn lists(a: &SymbolicSparse) -> usize {
     ID * (a.shape.rows + 2 * a.nnz) + OFFSET * (a.nnz + 1)
 }

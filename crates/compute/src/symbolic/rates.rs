@@ -1,35 +1,35 @@
-//! [`Rates`] and [`CardRates`]: what devices do in a second.
+//! [`Rates`] and [`GpuRates`]: what devices do in a second.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Dtype;
 
-/// What a processor does in a second.
+/// Rates of a CPU, per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// Bytes read or written in order.
+    /// Bytes read or written in order, per second.
     pub stream_bytes: f64,
-    /// Bytes of rows gathered in a sparse product.
+    /// Bytes of rows gathered in a sparse product, per second.
     pub gather_bytes: f64,
-    /// Floating-point operations of a dense product.
+    /// Floating-point operations of a dense product, per second.
     pub flops: f64,
 }
 
-/// What a CUDA device takes for its operations.
+/// Rates and latencies of a CUDA device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CardRates {
-    /// Bytes a second, read or written in order.
+pub struct GpuRates {
+    /// Bytes read or written in order, per second.
     pub stream_bytes: f64,
-    /// Floating-point operations a second of dense products, by storage type.
+    /// Floating-point operations of dense products per second, by storage type.
     pub flops: ByDtype<f64>,
-    /// Sparse products, by the storage type of the operand.
+    /// Seconds per entry of sparse products, by the storage type of the operand.
     pub entries: ByDtype<BlockSeconds>,
-    /// Seconds that an operation takes before its first byte, launched as part of a graph.
+    /// Launch latency in seconds of an operation that is part of a CUDA graph.
     pub launch_seconds: f64,
 }
 
-impl CardRates {
-    /// The same card, all of whose passes and dense products are so many times as fast.
+impl GpuRates {
+    /// Rates of a GPU whose passes and dense products are `speed` times as fast.
     #[must_use]
     pub fn times(self, speed: f64) -> Self {
         let flops = ByDtype { f32: speed * self.flops.f32, bf16: speed * self.flops.bf16 };
@@ -37,17 +37,17 @@ impl CardRates {
     }
 }
 
-/// A number for each storage type.
+/// Value for each storage type.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ByDtype<T> {
-    /// Of `f32`.
+    /// Value for `f32`.
     pub f32: T,
-    /// Of bf16.
+    /// Value for bf16.
     pub bf16: T,
 }
 
 impl<T: Copy> ByDtype<T> {
-    /// That of a storage type.
+    /// Value for the storage type `dtype`.
     #[must_use]
     pub fn of(&self, dtype: Dtype) -> T {
         match dtype {
@@ -57,55 +57,55 @@ impl<T: Copy> ByDtype<T> {
     }
 }
 
-/// What the entries of a sparse matrix are to the rank that multiplies with it.
+/// Kind of block of the adjacency, seen from the rank that multiplies with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
-    /// All of the graph's, on one device. Products make rows of the operand times factors before they gather them.
+    /// The whole graph on one device. Products scale the rows of the operand before they gather them.
     Whole,
-    /// Those whose columns are the rank's own, which an order of nodes makes many. Operands come times factors.
+    /// Columns of the rank itself, which a good node order makes dense. Operands arrive scaled.
     Own,
-    /// Those of other ranks' columns: fewer in each row, and farther from each other. Operands come times factors.
+    /// Columns of all other ranks: fewer entries per row, and farther apart. Operands arrive scaled.
     Others,
-    /// Those of one of several others, whose panels are multiplied one after the other: fewest in each row. Operands
-    /// come times factors.
+    /// Columns of one other rank, whose panel is multiplied by itself: the fewest entries per row. Operands arrive
+    /// scaled.
     Single,
 }
 
 impl BlockKind {
-    /// Passes over the operand before a product gathers its rows: to read it, and to write it times factors.
+    /// Number of passes over the operand before the gather: one to read it and one to write it scaled, or none.
     #[must_use]
     pub fn operand_passes(self) -> usize {
         if self == Self::Whole { 2 } else { 0 }
     }
 
-    /// Passes over the result: to write it, and before that to read what it is added to.
+    /// Number of passes over the result: one to write it, and one more to read it if the product adds to it.
     #[must_use]
     pub fn result_passes(adds: bool) -> usize {
         if adds { 2 } else { 1 }
     }
 }
 
-/// Seconds of a stored entry, by the block that it is in.
+/// Seconds per stored entry, by kind of block.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BlockSeconds {
-    /// Of [`BlockKind::Whole`].
+    /// Seconds per entry of [`BlockKind::Whole`].
     pub whole: EntrySeconds,
-    /// Of [`BlockKind::Own`].
+    /// Seconds per entry of [`BlockKind::Own`].
     pub own: EntrySeconds,
-    /// Of [`BlockKind::Others`].
+    /// Seconds per entry of [`BlockKind::Others`].
     pub others: EntrySeconds,
-    /// Of [`BlockKind::Single`].
+    /// Seconds per entry of [`BlockKind::Single`].
     pub single: EntrySeconds,
 }
 
 impl BlockSeconds {
-    /// Entries that take as long in every block.
+    /// Equal times for every kind of block.
     #[must_use]
     pub const fn alike(seconds: EntrySeconds) -> Self {
         Self { whole: seconds, own: seconds, others: seconds, single: seconds }
     }
 
-    /// Those of a block.
+    /// Seconds per entry of a block of this kind.
     #[must_use]
     pub fn of(&self, kind: BlockKind) -> EntrySeconds {
         match kind {
@@ -117,28 +117,28 @@ impl BlockSeconds {
     }
 }
 
-/// Seconds of a stored entry in a sparse product, besides passing over operand and result once: which depends on the
-/// graph and on the order of its nodes, because caches and dense blocks decide.
+/// Seconds per stored entry of a sparse product, by width, without the passes over operand and result. They depend on
+/// the graph and its node order, through caches and dense blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EntrySeconds {
-    /// Columns of operands that times are known for, ascending; the last again and again where there are fewer.
+    /// Measured operand widths, ascending. The last one fills the rest of the array.
     widths: [usize; Self::MOST],
     seconds: [f64; Self::MOST],
 }
 
 impl EntrySeconds {
-    /// The columns of operands that times are known for wherever they come from.
+    /// Standard operand widths, in columns.
     pub const WIDTHS: [usize; 5] = [16, 32, 64, 128, 256];
-    /// As many there may be.
+    /// Maximum number of measured widths.
     pub const MOST: usize = Self::WIDTHS.len() + 3;
 
-    /// From a time for each of [`WIDTHS`](Self::WIDTHS).
+    /// Creates times from one for each of [`WIDTHS`](Self::WIDTHS).
     #[must_use]
     pub fn new(seconds: [f64; Self::WIDTHS.len()]) -> Self {
         Self::at_widths(Self::WIDTHS.into_iter().zip(seconds))
     }
 
-    /// From columns, ascending, with their times.
+    /// Creates times from pairs of width (columns, ascending) and seconds.
     ///
     /// # Panics
     /// When there are none, or more than [`MOST`](Self::MOST).
@@ -150,8 +150,8 @@ impl EntrySeconds {
         Self { widths: std::array::from_fn(|i| at(i).0), seconds: std::array::from_fn(|i| at(i).1) }
     }
 
-    /// The time at `cols` columns: on straight lines between those that are known; for fewer columns the first one,
-    /// since an id costs what it costs; for more in proportion.
+    /// Seconds per entry at `cols` columns. Linear between measured widths, constant below the first one (reading an
+    /// id has a fixed cost), and proportional above the last one.
     #[must_use]
     pub fn at(&self, cols: usize) -> f64 {
         let Self { widths, seconds } = self;
@@ -170,15 +170,15 @@ impl EntrySeconds {
 #[expect(clippy::large_enum_variant, reason = "there is one, which is copied")]
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Speed {
-    /// Nobody has measured it: nothing takes any time.
+    /// Not measured: everything takes zero seconds.
     Unknown,
     Processor(Rates),
-    Card(CardRates),
+    Card(GpuRates),
 }
 
 impl Speed {
-    /// Seconds of an operation that moves `bytes` in order and computes `flops` on operands of `dtype`; whichever takes
-    /// longer decides.
+    /// Seconds of an operation that moves `bytes` in order and computes `flops` on operands of `dtype`: the longer of
+    /// the two, plus the launch latency on a GPU.
     pub(super) fn operation(&self, bytes: f64, flops: f64, dtype: Dtype) -> f64 {
         match self {
             Self::Unknown => 0.0,
@@ -187,7 +187,7 @@ impl Speed {
         }
     }
 
-    /// Seconds of gathering a row of `cols` columns for each of `n` entries of a block.
+    /// Seconds of a gather of `n` rows of `cols` columns, one for each entry of a block.
     pub(super) fn gather(&self, kind: BlockKind, n: f64, cols: usize, dtype: Dtype) -> f64 {
         match self {
             Self::Unknown => 0.0,

@@ -1,10 +1,10 @@
-//! [`AliasTable`]: a draw from a discrete distribution in constant time (Walker 1977; built as Vose 1991 does).
+//! [`AliasTable`]: draws from a discrete distribution in constant time (Walker 1977; built as by Vose 1991).
 
-/// Sixty-four random bits, used up as a fraction in `[0, 1)`: a draw from `n` takes the leading `log2(n)` bits.
+/// Sixty-four random bits, consumed as a fraction in `[0, 1)`: a draw from `n` takes the leading `log2(n)` bits.
 pub(super) struct Fraction(pub(super) u64);
 
 impl Fraction {
-    /// An integer in `0..n`.
+    /// Draws an integer in `0..n`.
     #[inline]
     pub(super) fn take(&mut self, n: u32) -> u32 {
         let product = u128::from(self.0) * u128::from(n);
@@ -12,19 +12,19 @@ impl Fraction {
         (product >> 64) as u32
     }
 
-    /// The leading 32 bits of what is left.
+    /// Leading 32 of the remaining bits.
     #[inline]
     fn coin(&self) -> u32 {
         (self.0 >> 32) as u32
     }
 }
 
-/// Positions `0..n`, each drawn with a probability proportional to its weight.
+/// Table of positions `0..n`, each drawn with a probability proportional to its weight.
 pub(super) struct AliasTable {
     slots: Vec<Slot>,
 }
 
-/// A slot yields its own position when the coin is below `threshold`, else `alias`.
+/// Slot of a table: it yields its own position when the coin is below `threshold`, else `alias`.
 #[derive(Clone, Copy)]
 pub(super) struct Slot {
     threshold: u32,
@@ -32,7 +32,7 @@ pub(super) struct Slot {
 }
 
 impl AliasTable {
-    /// A table over positive weights; at most 2³² of them.
+    /// Makes a table over positive weights; at most 2³² of them.
     pub(super) fn new(weights: &[f32]) -> Self {
         Self { slots: build(weights) }
     }
@@ -43,7 +43,7 @@ impl AliasTable {
     }
 }
 
-/// Draws from a table that is part of a larger array.
+/// Draws from a table that is a range of a larger array.
 #[inline]
 pub(super) fn draw(slots: &[Slot], fraction: &mut Fraction) -> u32 {
     let position = fraction.take(slots.len() as u32);
@@ -51,7 +51,7 @@ pub(super) fn draw(slots: &[Slot], fraction: &mut Fraction) -> u32 {
     if fraction.coin() < slot.threshold { position } else { slot.alias }
 }
 
-/// The slots of a table over positive weights.
+/// Builds the slots of a table over positive weights.
 pub(super) fn build(weights: &[f32]) -> Vec<Slot> {
     let n = weights.len();
     let sum: f64 = weights.iter().map(|&w| f64::from(w)).sum();
@@ -67,7 +67,7 @@ pub(super) fn build(weights: &[f32]) -> Vec<Slot> {
             small.push(giver);
         }
     }
-    // Whatever is left differs from one by rounding only, and keeps its full slot.
+    // The remaining slots differ from one by rounding only, and stay full.
     slots
 }
 

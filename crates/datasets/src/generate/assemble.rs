@@ -1,7 +1,7 @@
-//! From drawn pairs to a symmetric [`Csr`] with exactly the number of edges asked for.
+//! Assembly of drawn pairs into a symmetric [`Csr`] with exactly the requested number of edges.
 //!
-//! 1. As many pairs are drawn as there shall be edges, scattered into both rows, sorted, repeats dropped.
-//! 2. What repeats and self loops cost is drawn again until the number is right (`top_up`).
+//! 1. As many pairs as requested edges are drawn, scattered into both rows and sorted; repeats are dropped.
+//! 2. Pairs lost to repeats and self loops are drawn again until the number is right (`top_up`).
 //! 3. Both are merged into the final arrays.
 //!
 //! At most two copies of the column ids are alive at a time.
@@ -16,23 +16,23 @@ use rayon::prelude::*;
 use super::Decision;
 use crate::DatasetError;
 
-/// A random graph as a sequence of independent pairs.
+/// Random graph as a sequence of independent pairs.
 pub(super) trait PairSource: Sync {
     /// Number of nodes; both ends are below it.
     fn n_nodes(&self) -> usize;
 
-    /// The `draw`-th pair, a pure function of its number; may be a self loop or a repeat of another.
+    /// Pair number `draw`, a pure function of it; may be a self loop or a repeat of another.
     fn pair(&self, draw: u64) -> (NodeId, NodeId);
 }
 
-/// Work below which a task is not split: rows and entries.
+/// Number of rows and entries below which a task is not split.
 const TASK: usize = 1 << 15;
-/// Rounds of drawing from the source before pairs are drawn uniformly, which always ends.
+/// Number of rounds of draws from the source; later rounds draw pairs uniformly, which always ends.
 const SOURCE_ROUNDS: u64 = 16;
-/// Rounds in all; uniform ones succeed at least every second time, so this bound is never met.
+/// Number of rounds in all; uniform draws succeed at least every second time, so it is never reached.
 const MAX_ROUNDS: u64 = 256;
 
-/// The graph of the first distinct pairs of `source`, `n_pairs` of them, every one stored in both directions.
+/// Makes the graph of the first `n_pairs` distinct pairs of `source`, each stored in both directions.
 pub(super) fn assemble(source: &impl PairSource, n_pairs: u64, seed: u64) -> Result<Csr, DatasetError> {
     let rows = Rows::scatter(source, n_pairs);
     let extras = top_up(&rows, source, n_pairs, seed)?;
@@ -41,10 +41,10 @@ pub(super) fn assemble(source: &impl PairSource, n_pairs: u64, seed: u64) -> Res
 
 /// Sorted distinct columns of every row, with gaps where repeats were.
 struct Rows {
-    /// Where each row starts in `columns`, `n_nodes + 1` offsets.
+    /// Offset of each row in `columns`; `n_nodes + 1` elements.
     starts: Vec<u64>,
     columns: Vec<NodeId>,
-    /// How many columns of each row count.
+    /// Number of valid columns of each row.
     lengths: Vec<u32>,
 }
 
@@ -68,7 +68,7 @@ impl Rows {
         drop(pairs);
         let mut columns: Vec<NodeId> = slots.into_iter().map(AtomicU32::into_inner).collect();
         let mut lengths = vec![0; source.n_nodes()];
-        // Threads interleave in a row as they please; sorting makes the row the same again.
+        // Threads interleave within a row; sorting restores a unique order.
         for_each_row(0, &starts, &mut columns, &mut lengths, &|_, row, length| {
             row.sort_unstable();
             *length = dedup_sorted(row);
@@ -81,7 +81,7 @@ impl Rows {
         &self.columns[start..start + self.lengths[u as usize] as usize]
     }
 
-    /// Whether `(u, v)` is an edge; rows are symmetric, and a hub's is the costlier one to search.
+    /// Whether `(u, v)` is an edge. Rows are symmetric, so the shorter of the two is searched.
     fn contains(&self, u: NodeId, v: NodeId) -> bool {
         let (short, other) = if self.lengths[u as usize] <= self.lengths[v as usize] { (u, v) } else { (v, u) };
         self.row(short).binary_search(&other).is_ok()
@@ -92,7 +92,7 @@ impl Rows {
         self.lengths.par_iter().map(|&length| u64::from(length)).sum::<u64>() / 2
     }
 
-    /// These rows and the `extras`, which they do not contain.
+    /// Merges these rows with the `extras`, which they do not contain.
     fn merge(self, extras: &[u64]) -> Result<Csr, DatasetError> {
         let n_nodes = self.lengths.len();
         let mut directed: Vec<u64> = extras.par_iter().flat_map_iter(|&key| [key, key.rotate_left(32)]).collect();
@@ -118,7 +118,7 @@ impl Rows {
     }
 }
 
-/// Distinct pairs that `rows` lack, as ascending keys, so that there are `n_pairs` in all.
+/// Distinct pairs to add to `rows` for a total of `n_pairs`, as ascending keys.
 fn top_up(rows: &Rows, source: &impl PairSource, n_pairs: u64, seed: u64) -> Result<Vec<u64>, DatasetError> {
     let n_missing = n_pairs - rows.n_pairs();
     let uniform = Uniform { n_nodes: source.n_nodes(), key: Decision::UniformPair.key(seed) };
@@ -142,7 +142,7 @@ fn top_up(rows: &Rows, source: &impl PairSource, n_pairs: u64, seed: u64) -> Res
     Err(DatasetError::invalid(format!("{n_pairs} distinct edges were not found; lower degree= or take more nodes")))
 }
 
-/// Keys of the pairs drawn that neither `rows` nor `extras` have, each once, in the order of their first draw.
+/// Keys of drawn pairs that are in neither `rows` nor `extras`, each once, in the order of their first draw.
 fn new_keys(rows: &Rows, extras: &[u64], source: &impl PairSource, draws: std::ops::Range<u64>) -> Vec<u64> {
     let is_new = |u, v, key| u != v && !rows.contains(u, v) && extras.binary_search(&key).is_err();
     let mut found: Vec<(u64, u64)> = draws
@@ -159,7 +159,7 @@ fn new_keys(rows: &Rows, extras: &[u64], source: &impl PairSource, draws: std::o
     found.into_iter().map(|(key, _)| key).collect()
 }
 
-/// Any two nodes with equal probability.
+/// Source of pairs of any two nodes with equal probability.
 struct Uniform {
     n_nodes: usize,
     key: Key,
@@ -177,7 +177,7 @@ impl PairSource for Uniform {
     }
 }
 
-/// Moves the distinct values of an ascending slice to its front; how many there are.
+/// Moves the distinct values of an ascending slice to its front; returns their number.
 fn dedup_sorted(row: &mut [NodeId]) -> u32 {
     let mut n_distinct = row.len().min(1);
     for at in 1..row.len() {

@@ -1,13 +1,13 @@
 //! Features and labels that depend on the community.
 //!
 //! A feature row is the centre of the node's class plus noise of variance one. The noise is the sum of four random
-//! bytes, standardised: normal to the eye (excess kurtosis −0.3, 1021 levels within ±3.5), one Philox block for four
-//! values, and no logarithm or cosine.
+//! bytes, standardised. It is close to normal (excess kurtosis −0.3, 1021 levels within ±3.5), takes one Philox block
+//! for four values, and needs no logarithm or cosine.
 //!
-//! With latent factors, half of the variance is that of a few numbers of the node, spread over all features: `√½·ε +
-//! √½·Λᵀz`, where factor `r` has a share of the variance that falls as `1 / (r + 1)`. So the spectrum of the features
-//! falls as that of learned embeddings does. Some nodes stray: they talk of another class than their neighbours do.
-//! Centres are drawn as the noise is: a class is as likely to differ in a factor as two nodes are.
+//! With latent factors, half of the variance comes from a few numbers of the node, spread over all features: `√½·ε +
+//! √½·Λᵀz`. Factor `r` has a fraction of the variance that falls as `1 / (r + 1)`. So the spectrum of the features
+//! falls as that of learned embeddings does. Centres are drawn as the noise is: classes differ in a factor as two
+//! nodes do. Features of stray nodes belong to another class than those of their neighbours.
 
 use girih_compress::{CompressError, RowSource};
 use girih_graph_format::Matrix;
@@ -17,27 +17,27 @@ use rayon::prelude::*;
 use super::{Decision, Planted};
 use crate::{DatasetError, Features, Labels};
 
-/// Values that one task fills, about.
+/// Approximate number of values that one task fills.
 const TASK_VALUES: usize = 1 << 16;
-/// A community's taste for a class, where nodes have several: how many it likes, and how often a member has a class
-/// that the community likes or does not.
+/// Preference of a community for a class, where nodes have several classes: the fraction of preferred classes, and
+/// the probability that a member has a preferred or another class.
 const LIKED: f32 = 0.1;
 const LIKED_PROBABILITY: f32 = 0.8;
 const OTHER_PROBABILITY: f32 = 0.02;
 
-/// The features of every node, made when they are read.
+/// Features of every node, made on reading.
 pub(super) struct Rows<'a> {
     width: usize,
     community: &'a [u32],
     centres: Vec<f32>,
     latent: Option<Latent>,
     key: Key,
-    /// Which nodes stray, and where to.
+    /// Fraction of stray nodes, and the random key of their choice.
     stray: (f64, Key),
 }
 
 impl<'a> Rows<'a> {
-    /// Features of which there is at least one.
+    /// Features of a recipe with at least one feature.
     pub(super) fn new(recipe: &Planted, community: &'a [u32]) -> Self {
         let width = recipe.features;
         let latent = (recipe.factors > 0).then(|| Latent::new(recipe));
@@ -46,13 +46,13 @@ impl<'a> Rows<'a> {
         Self { width, community, centres, latent, key: Decision::Feature.key(recipe.seed), stray }
     }
 
-    /// The number of the centre that the features of a node are around.
+    /// Number of the centre around which a node's features lie.
     fn centre(&self, v: usize) -> usize {
         let (n_centres, (stray, key)) = (self.centres.len() / self.width, self.stray);
         drawn_instead(key, v, stray, n_centres).unwrap_or(self.community[v] as usize % n_centres)
     }
 
-    /// All of them at once.
+    /// Makes all rows at once.
     pub(super) fn dense(&self) -> Result<Features, DatasetError> {
         let task_rows = (TASK_VALUES / self.width).max(1);
         let mut values = vec![0.0; self.community.len() * self.width];
@@ -96,7 +96,7 @@ impl RowSource for Rows<'_> {
     }
 }
 
-/// The centre of each class, or of each community where nodes have several classes.
+/// Centre of each class, or of each community where nodes have several classes.
 fn centres(recipe: &Planted, latent: Option<&Latent>) -> Vec<f32> {
     let width = recipe.features;
     let n_centres = if recipe.multi_label { recipe.communities } else { recipe.classes };
@@ -113,11 +113,11 @@ fn centres(recipe: &Planted, latent: Option<&Latent>) -> Vec<f32> {
     centres
 }
 
-/// Factors that the noise of all features has in common.
+/// Latent factors that the noise of all features has in common.
 struct Latent {
     seed: u64,
     width: usize,
-    /// `factors × width`: how much each feature has of each factor.
+    /// Loading of each feature on each factor, `factors × width`.
     loadings: Vec<f32>,
     n_factors: usize,
 }
@@ -136,7 +136,7 @@ impl Latent {
         Self { seed: recipe.seed, width, loadings, n_factors }
     }
 
-    /// Replaces half of a row's variance by that of the factors which `decision` draws for it.
+    /// Replaces half of a row's variance by that of the factors that `decision` draws for it.
     fn mix_into(&self, decision: Decision, row_idx: u64, row: &mut [f32]) {
         const HALF: f32 = std::f32::consts::FRAC_1_SQRT_2;
         let mut factors = vec![0.0; self.n_factors];
@@ -159,7 +159,7 @@ fn noise_row(key: Key, row_idx: u64, row: &mut [f32]) {
     }
 }
 
-/// The sum of four random bytes, standardised.
+/// Sum of four random bytes, standardised.
 #[inline]
 fn noise(word: u32) -> f32 {
     const MEAN: f32 = 510.0; // 4 × 255 / 2
@@ -169,14 +169,15 @@ fn noise(word: u32) -> f32 {
     (sum as f32 - MEAN) * INVERSE_DEVIATION
 }
 
-/// One of `n` at random, for a share of all nodes.
+/// Draws one of `n` for a fraction `share` of all nodes; `None` for the others.
 fn drawn_instead(key: Key, v: usize, share: f64, n: usize) -> Option<usize> {
     let words = key.block(v as u64, 0);
     let is_drawn = f64::from(unit_f32(words[0])) < share;
     is_drawn.then(|| bounded(u64::from(words[1]) << 32 | u64::from(words[2]), n as u64) as usize)
 }
 
-/// Labels of every node: the class of its community, but for noise; or several classes, by the community's taste.
+/// Labels of every node: the class of its community, except for noise; or several classes, by the community's
+/// preferences.
 pub(super) fn labels(recipe: &Planted, community: &[u32]) -> Result<Labels, DatasetError> {
     let key = Decision::Label.key(recipe.seed);
     let n_classes = recipe.classes;

@@ -1,8 +1,8 @@
 //! Pairs of the planted model: communities of uneven size, power-law degrees, ids shuffled.
 //!
-//! Nodes are planted in order of community and get a random id at the end. The first end of a pair is drawn by weight;
-//! the second, too, from the whole graph with probability `mix` and else from the first one's community. A hub that its
-//! community could not satisfy without repeats looks outside more often.
+//! Nodes are planted in order of community and get a random id at the end. The first end of a pair is drawn by
+//! weight. The second is also drawn by weight: from the whole graph with probability `mix`, else from the first one's
+//! community. A hub whose community is too small for its degree draws from the whole graph more often.
 
 use std::ops::Range;
 
@@ -17,34 +17,34 @@ use super::{Decision, Planted};
 /// Standard deviation of the logarithm of a community's size, and the range of sizes around the median.
 const SIZE_SPREAD: f64 = 0.8;
 const SIZE_RANGE: (f64, f64) = (0.1, 10.0);
-/// The largest weight of a node, where the smallest is one.
+/// Largest weight of a node; the smallest is one.
 const MAX_WEIGHT: f64 = 1000.0;
-/// Share of a community that a member may be joined to, in expectation.
+/// Largest expected fraction of a community that is joined to one member.
 const MAX_COMMUNITY_SHARE: f64 = 0.25;
-/// Share of the graph that a node may be joined to, in expectation.
+/// Largest expected fraction of the graph that is joined to one node.
 const MAX_GRAPH_SHARE: f64 = 0.25;
-/// Probabilities are multiples of one over this.
+/// Denominator of the probabilities.
 const INSIDE_SCALE: u32 = 1 << 16;
 
 /// Source of the pairs of one recipe.
 pub(super) struct Pairs {
     key: Key,
-    /// What is known of every planted position.
+    /// State of every planted position.
     nodes: Vec<Node>,
     /// Planted positions of every community.
     members: Vec<Range<usize>>,
-    /// All positions, by weight.
+    /// Table of all positions, by weight.
     anywhere: AliasTable,
-    /// For every community, a table over its members, by weight but for hubs.
+    /// Table of the members of every community, by weight with a cap for hubs.
     inside: Vec<Slot>,
 }
 
-/// One planted position; together, because a draw needs all of it.
+/// One planted position; its fields lie together, because a draw needs all of them.
 #[derive(Clone, Copy)]
 struct Node {
     id: NodeId,
     community: u32,
-    /// Probability to look inside the community, times [`INSIDE_SCALE`].
+    /// Probability of a partner inside the community, times [`INSIDE_SCALE`].
     inside_probability: u32,
 }
 
@@ -82,7 +82,7 @@ impl Pairs {
         }
     }
 
-    /// The community of every node, by its final id.
+    /// Community of every node, by its final id.
     pub(super) fn community_by_node(&self) -> Vec<u32> {
         let mut by_node = vec![0; self.nodes.len()];
         for node in &self.nodes {
@@ -133,7 +133,7 @@ fn communities(recipe: &Planted) -> Vec<Range<usize>> {
     members
 }
 
-/// Pareto weights of exponent `gamma`, cut off so that no node is expected to be joined to much of the graph.
+/// Pareto weights of exponent `gamma`, capped to bound the expected degree of every node.
 fn weights(recipe: &Planted) -> Vec<f32> {
     let key = Decision::Weight.key(recipe.seed);
     let mean_degree = recipe.edges as f64 / recipe.nodes.max(1) as f64;

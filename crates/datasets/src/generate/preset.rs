@@ -14,7 +14,7 @@ pub struct Preset {
     multi_label: bool,
     train: f64,
     val: f64,
-    /// Of graphs of which few nodes have labels.
+    /// Expected fraction of test nodes, for graphs with few labelled nodes.
     test: Option<f64>,
 }
 
@@ -22,8 +22,9 @@ const fn preset(name: &'static str, nodes: usize, edges: u64, features: usize, c
     Preset { name, nodes, edges, features, classes, multi_label: false, train: 0.5, val: 0.1, test: None }
 }
 
-/// Reddit to Products as in Miao et al. 2023 (features of Proteins and Archaea are made up there, too), Papers100M and
-/// MAG240M as in Ma et al. 2024, Yelp as in Li et al. 2025, Friendster as in Cai et al. 2023 (SNAP's exact counts).
+/// Presets: Reddit to Products as in Miao et al. 2023 (whose features of Proteins and Archaea are synthetic, too),
+/// Papers100M and MAG240M as in Ma et al. 2024, Yelp as in Li et al. 2025, Friendster as in Cai et al. 2023 (SNAP's
+/// exact counts).
 const PRESETS: [Preset; 9] = [
     preset("planted", 10_000, 200_000, 64, 10),
     Preset { train: 0.66, ..preset("reddit", 232_965, 114_848_857, 602, 41) },
@@ -41,13 +42,13 @@ const PRESETS: [Preset; 9] = [
     Preset { train: 0.01, val: 0.001, ..preset("friendster", 65_608_366, 3_612_134_270, 256, 64) },
 ];
 
-/// Names that `synth:` knows, R-MAT included.
+/// Names that `synth:` accepts, including R-MAT.
 pub fn preset_names() -> impl Iterator<Item = &'static str> {
     PRESETS.iter().map(|preset| preset.name).chain(["rmat"])
 }
 
 impl Preset {
-    /// The preset of a name; R-MAT is none.
+    /// Finds the preset of a name; R-MAT is not a preset.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
         PRESETS.into_iter().find(|preset| preset.name == name)
@@ -77,7 +78,7 @@ impl Preset {
         self.edges as f64 / self.nodes as f64
     }
 
-    /// The recipe with nodes and edges times `scale`, features and classes as they are.
+    /// Recipe with nodes and edges times `scale`, and unchanged features and classes.
     #[must_use]
     pub fn recipe(&self, scale: f64) -> Planted {
         let nodes = (self.nodes as f64 * scale).round() as usize;
@@ -109,7 +110,7 @@ impl Default for Rmat {
     }
 }
 
-/// Several communities a class, but so large that a node's neighbours inside seldom repeat.
+/// Number of communities: several per class, but so few that neighbours inside a community seldom repeat.
 pub(crate) fn communities(nodes: usize, edges: u64, classes: usize) -> usize {
     let mean_degree = (edges as f64 / nodes.max(1) as f64).max(8.0);
     let fitting = (nodes as f64 / (16.0 * mean_degree)) as usize;

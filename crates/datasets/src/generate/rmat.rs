@@ -8,7 +8,7 @@ use super::{Decision, Rmat};
 
 /// Upper bounds of the first three quadrants out of 256: Graph500's 0.57, 0.19, 0.19, 0.05.
 const QUADRANTS: [u8; 3] = [146, 195, 243];
-/// Choices that one block of random words makes, a byte each.
+/// Number of choices per block of random words, one byte each.
 const CHOICES_PER_BLOCK: u32 = 16;
 
 /// Source of the pairs of one recipe.
@@ -26,7 +26,7 @@ impl Pairs {
         Self { key: Decision::Pair.key(recipe.seed), n_bits, id }
     }
 
-    /// A pair below the next power of two; `attempt` tells draws of the same pair apart.
+    /// Pair below the next power of two; `attempt` distinguishes repeated draws of the pair.
     fn raw_pair(&self, draw: u64, attempt: u64) -> (usize, usize) {
         let (mut u, mut v) = (0, 0);
         for block in 0..self.n_bits.div_ceil(CHOICES_PER_BLOCK) {
@@ -47,7 +47,7 @@ impl PairSource for Pairs {
         self.id.len()
     }
 
-    /// Draws again while an end is beyond the last node; dense quadrants come first, so that is rare.
+    /// Repeats the draw while an end is beyond the last node; dense quadrants come first, so that is rare.
     fn pair(&self, draw: u64) -> (NodeId, NodeId) {
         let mut attempt = 0;
         loop {

@@ -19,7 +19,7 @@ fn on_threads(n: usize, spec: &str) -> Dataset {
     rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap().install(|| generate(spec))
 }
 
-/// A SPEC, its nodes and its stored edges.
+/// SPEC with its numbers of nodes and stored edges.
 fn any_spec() -> impl Strategy<Value = (String, usize, u64)> {
     let planted = (2usize..400, 0.0..0.45, 1usize..6, 0.0..1.0, 1.2..5.0, any::<u64>()).prop_map(
         |(nodes, density, classes, mix, gamma, seed)| {
@@ -120,7 +120,7 @@ fn features_point_to_the_class() {
     }
 }
 
-/// A node that strays has the centre of a class drawn at random, which is its own once in so many classes.
+/// A stray node has the centre of a random class, which is its own class once in `n_classes` times.
 #[test]
 fn some_nodes_stray() {
     for (stray, expected) in [(0.0, 0.0), (0.4, 0.4 * 4.0 / 5.0)] {
@@ -128,7 +128,7 @@ fn some_nodes_stray() {
             generate(&format!("synth:planted,nodes=4000,features=40,classes=5,signal=40,noise=0,stray={stray}"));
         let Some(Features::Dense(features)) = &dataset.features else { panic!("dense features") };
         let Some(Labels::Single { classes, .. }) = &dataset.labels else { panic!("one label each") };
-        // Centres are far apart, so that the first node of a class that does not stray tells where most others are.
+        // Centres are far apart, so the first node of a class that is not stray shows where most others are.
         let distance = |u: usize, v: usize| -> f32 {
             features.row(u).iter().zip(features.row(v)).map(|(a, b)| (a - b).powi(2)).sum()
         };
@@ -143,7 +143,7 @@ fn some_nodes_stray() {
     }
 }
 
-/// Half of the variance of what is not the class lies in as many directions as there are factors.
+/// Half of the variance within a class lies in as many directions as there are factors.
 #[test]
 fn factors_correlate_features() {
     for (factors, expected) in [("", 4.0 / 60.0), (",factors=4", 0.5 + 0.5 * 4.0 / 60.0)] {
@@ -163,8 +163,7 @@ fn factors_correlate_features() {
     }
 }
 
-/// The sum of the `n` largest eigenvalues of a symmetric matrix, by the power method; each is taken out when it is
-/// found.
+/// Sum of the `n` largest eigenvalues of a symmetric matrix, by the power method with deflation.
 fn leading_eigenvalues(matrix: &mut [f64], width: usize, n: usize) -> f64 {
     let mut found = 0.0;
     for at in 0..n {
@@ -184,7 +183,7 @@ fn leading_eigenvalues(matrix: &mut [f64], width: usize, n: usize) -> f64 {
     found
 }
 
-/// Mean of each row's own features and its neighbours'.
+/// Mean of each row's own features and those of its neighbours.
 fn aggregated(graph: &Csr, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let mean = |v: usize| {
         let mut sum = rows[v].clone();

@@ -8,10 +8,10 @@ use crate::edges::{directed_as, to_graph};
 use crate::sparse::coo_from_arrays;
 use crate::{DatasetError, LoadOptions};
 
-/// What `PyG` and `DGL` make of parallel edges: each of them sends a message.
+/// Treatment of parallel edges in `PyG` and `DGL`: each of them sends a message.
 const DUPLICATES: Duplicates = Duplicates::Keep;
 
-/// The graph, of `n_nodes` nodes where that is known already.
+/// Reads the graph, of `n_nodes` nodes if that number is known already.
 pub(super) fn read(
     arrays: &mut Arrays<'_>,
     n_nodes: Option<usize>,
@@ -38,7 +38,7 @@ pub(super) fn read(
     Ok(directed_as(graph, options, false, notes))
 }
 
-/// The weights of edges: the array of one of `names`, or else `edge_attr` where it has one value an edge.
+/// Weights of edges: the array of one of `names`, or else `edge_attr` if it has one value per edge.
 fn read_weights(arrays: &mut Arrays<'_>, names: &[&str], notes: &mut Notes) -> Result<Option<Vec<f32>>, DatasetError> {
     if let Some(name) = only_one(arrays, names)? {
         if arrays.has("edge_attr") {
@@ -47,7 +47,7 @@ fn read_weights(arrays: &mut Arrays<'_>, names: &[&str], notes: &mut Notes) -> R
         return one_column(arrays.required(name)?).map(Some);
     }
     let Some(array) = arrays.look_at("edge_attr") else {
-        // A damaged array is refused where it is asked for.
+        // A damaged array is refused when it is read by name.
         return arrays.take("edge_attr")?.map(one_column).transpose();
     };
     match *array.shape() {
@@ -64,7 +64,7 @@ fn read_weights(arrays: &mut Arrays<'_>, names: &[&str], notes: &mut Notes) -> R
     }
 }
 
-/// One weight an edge: `m`, or `m × 1`.
+/// Weights from an array of one value per edge: `m`, or `m × 1`.
 fn one_column(array: Array) -> Result<Vec<f32>, DatasetError> {
     match *array.shape() {
         [_] | [_, 1] => Ok(array.into_f32()?.into_vec()),
@@ -75,7 +75,7 @@ fn one_column(array: Array) -> Result<Vec<f32>, DatasetError> {
     }
 }
 
-/// A graph from pairs of ids: two rows, sources and destinations, or a pair a row.
+/// Graph from pairs of ids: two rows, sources and destinations, or a pair per row.
 pub(crate) fn from_edge_index(
     array: Array,
     weights: Option<Vec<f32>>,

@@ -1,4 +1,4 @@
-//! [`NamedArrays`]: arrays by name, wherever they lie; [`Arrays`]: which of them are used.
+//! [`NamedArrays`]: arrays by name, in a file or folder; [`Arrays`]: record of the used ones.
 
 use std::path::{Path, PathBuf};
 
@@ -8,17 +8,17 @@ use girih_graph_format::{FormatError, Notes};
 use crate::inventory::{Inventory, looks_like_split, reason};
 use crate::{DatasetError, FEATURE_STORE};
 
-/// Arrays by name, wherever they lie.
+/// Arrays by name, in a file or folder.
 pub(crate) trait NamedArrays {
-    /// The file or folder that errors name.
+    /// File or folder that errors name.
     fn origin(&self) -> &Path;
-    /// Whether there is an array of this name.
+    /// Whether an array of this name exists.
     fn has(&self, name: &str) -> bool;
-    /// The array of this name, if there is one.
+    /// Array of this name, if it exists.
     fn find(&mut self, name: &str) -> Result<Option<Array>, FormatError>;
-    /// All entries, under the names that users know.
+    /// All entries, under the names that users see.
     fn entries(&self) -> Vec<String>;
-    /// The entry that holds the array of this name.
+    /// Entry that holds the array of this name.
     fn entry_of(&self, name: &str) -> String {
         name.to_owned()
     }
@@ -31,10 +31,10 @@ pub(crate) struct ArrayFolder {
 }
 
 impl ArrayFolder {
-    /// The folder at a path.
+    /// Opens the folder at a path.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the folder cannot be read.
     pub(crate) fn open(path: &Path) -> Result<Self, DatasetError> {
         let entries = Inventory::of_folder(path)?.left().map(str::to_owned).collect();
         Ok(Self { path: path.to_owned(), entries })
@@ -59,7 +59,7 @@ impl NamedArrays for ArrayFolder {
     }
 
     fn entries(&self) -> Vec<String> {
-        // Compressed features take the place of others when the folder is loaded.
+        // Compressed features are read when the folder is loaded, so they are not listed here.
         self.entries.iter().filter(|name| *name != FEATURE_STORE).cloned().collect()
     }
 
@@ -104,11 +104,11 @@ impl NamedArrays for Npz {
     }
 }
 
-/// Named arrays of which it is known which have been used.
+/// Named arrays with a record of the used ones.
 pub(crate) struct Arrays<'a> {
     source: &'a mut dyn NamedArrays,
     unused: Inventory,
-    /// Reasons that are told better than by a name.
+    /// Reasons that replace those suggested by names, by entry.
     reasons: Vec<(String, String)>,
 }
 
@@ -122,7 +122,7 @@ impl<'a> Arrays<'a> {
         self.source.has(name)
     }
 
-    /// The array of this name, if there is one; it counts as used.
+    /// Returns the array of this name, if it exists, and marks it as used.
     pub(crate) fn take(&mut self, name: &str) -> Result<Option<Array>, DatasetError> {
         let found = self.source.find(name)?;
         if found.is_some() {
@@ -131,12 +131,12 @@ impl<'a> Arrays<'a> {
         Ok(found)
     }
 
-    /// Counts an array as used that [`Self::look_at`] has read.
+    /// Marks an array as used that [`Self::look_at`] has read.
     pub(crate) fn mark_used(&mut self, name: &str) {
         self.unused.take(&self.source.entry_of(name));
     }
 
-    /// The array of this name, which does not count as used; `None` where it is not there or cannot be read.
+    /// Reads the array of this name without marking it as used; `None` if it does not exist or cannot be read.
     pub(crate) fn look_at(&mut self, name: &str) -> Option<Array> {
         self.source.find(name).ok().flatten()
     }
@@ -145,7 +145,7 @@ impl<'a> Arrays<'a> {
         self.take(name)?.ok_or_else(|| DatasetError::invalid(format!("no array {name}, which the others need")))
     }
 
-    /// Says why an array is not going to be used.
+    /// Sets the reason why an array is not used.
     pub(crate) fn leave(&mut self, name: &str, why: impl Into<String>) {
         self.reasons.push((self.source.entry_of(name), why.into()));
     }
@@ -163,7 +163,7 @@ impl<'a> Arrays<'a> {
         }
     }
 
-    /// An entry that is not used and may be a split of `n_nodes` nodes: by its name, or as a mask of all nodes.
+    /// Entry that is not used and may be a split of `n_nodes` nodes: by its name, or as a mask of all nodes.
     pub(crate) fn find_split(&mut self, n_nodes: usize) -> Result<Option<String>, DatasetError> {
         let unused: Vec<String> = self.unused().map(str::to_owned).collect();
         for entry in unused {
@@ -182,7 +182,7 @@ impl<'a> Arrays<'a> {
     }
 }
 
-/// Which of several names for the same thing there is an array of.
+/// The one of several equivalent names that has an array.
 pub(crate) fn only_one<'n>(arrays: &Arrays<'_>, names: &[&'n str]) -> Result<Option<&'n str>, DatasetError> {
     let mut there = names.iter().copied().filter(|name| arrays.has(name));
     match (there.next(), there.next()) {

@@ -6,12 +6,12 @@ use girih_graph_format::{NodeId, Notes};
 use super::source::{Arrays, only_one};
 use crate::{DatasetError, Split};
 
-/// Ending of names of masks.
+/// Suffix of names of masks.
 const MASK: [&str; 1] = ["_mask"];
-/// Endings of names of ids: `PyG`'s and DGL's.
+/// Suffixes of names of ids: `PyG`'s and DGL's.
 const IDS: [&str; 2] = ["_idx", "_nid"];
 
-/// The split sets; none when no array is one. Parts without an array are empty, which is noted.
+/// Reads the split sets; none when no array is one. Parts without an array are empty, which is noted.
 pub(super) fn read(arrays: &mut Arrays<'_>, n_nodes: usize, notes: &mut Notes) -> Result<Vec<Split>, DatasetError> {
     let numbered = read_numbered(arrays)?;
     let parts = [
@@ -45,7 +45,7 @@ pub(super) fn read(arrays: &mut Arrays<'_>, n_nodes: usize, notes: &mut Notes) -
     Ok((0..n_splits).map(|i| Split { train: set(&train, i), val: set(&val, i), test: set(&test, i) }).collect())
 }
 
-/// Notes the parts of a split that no array is of.
+/// Notes the parts of a split that have no array.
 pub(crate) fn note_empty(there: &[&str], notes: &mut Notes) {
     for part in ["train", "val", "test"].into_iter().filter(|part| !there.contains(part)) {
         let text = format!("no {part} nodes: the data has those of {} alone", there.join(" and "));
@@ -65,7 +65,7 @@ fn read_numbered(arrays: &mut Arrays<'_>) -> Result<Vec<Split>, DatasetError> {
     Ok(splits)
 }
 
-/// The nodes of a part, for each split set.
+/// Nodes of a part, for each split set.
 fn read_part(
     arrays: &mut Arrays<'_>,
     names: &[&str],
@@ -96,7 +96,7 @@ fn ids(array: Array) -> Result<Vec<NodeId>, DatasetError> {
     }
 }
 
-/// The nodes of one mask, or of every column of several.
+/// Nodes of one mask, or of every column of several.
 fn nodes_of_masks(array: Array, n_nodes: usize) -> Result<Vec<Vec<NodeId>>, DatasetError> {
     let n_masks = match *array.shape() {
         [n] if n == n_nodes => 1,

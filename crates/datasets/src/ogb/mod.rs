@@ -29,16 +29,16 @@ use crate::named_arrays;
 use crate::splits::drawn_by;
 use crate::{Dataset, DatasetError, FEATURE_STORE, Features, Labels, LoadOptions, SplitRule, labels, memory};
 
-/// What the benchmark's examples make of parallel edges: `to_undirected` and `to_symmetric` store each pair once.
+/// Treatment of parallel edges in the benchmark's examples: `to_undirected` and `to_symmetric` store each pair once.
 const DUPLICATES: Duplicates = Duplicates::Merge;
 
-/// Files of the text form, without their endings.
+/// Files of the text form, without their extensions.
 const TABLES: [&str; 6] = ["edge", "num-node-list", "num-edge-list", "edge_weight", "node-feat", "node-label"];
 
-/// The folder with the raw files of a data set whose root, or raw folder, is `path`.
+/// Folder of the raw files of a data set, given its root or the raw folder as `path`.
 pub(crate) fn find_raw(path: &Path) -> Option<PathBuf> {
     let has = |dir: &Path, names: &[&str]| names.iter().any(|name| table(dir, name).is_some());
-    // A list of edges alone is no folder of the benchmark.
+    // A list of edges alone does not identify a folder of the benchmark.
     let is_text =
         |dir: &Path| has(dir, &["edge"]) && has(dir, &["num-node-list", "num-edge-list", "node-feat", "node-label"]);
     let is_binary = |dir: &Path| {
@@ -48,7 +48,7 @@ pub(crate) fn find_raw(path: &Path) -> Option<PathBuf> {
     [path.to_owned(), path.join("raw")].into_iter().find(|dir| is_text(dir) || is_binary(dir))
 }
 
-/// Loads a data set from its raw folder and the splits beside it. Labels without a split get one by
+/// Loads a data set from its raw folder and the split folder next to it. Labels without a split get one by
 /// [`SplitRule::UNSPLIT`], unless there is a split that cannot be read.
 ///
 /// # Errors
@@ -76,7 +76,7 @@ pub(crate) fn load(raw: &Path, options: &LoadOptions) -> Result<Dataset, Dataset
     Ok(Dataset { notes, ..dataset.map_err(|e| e.at(root))? })
 }
 
-/// Notes the files of both folders that are not read.
+/// Notes the files of both folders that the loader does not read.
 fn note_files(root: &Path, raw: &Path, is_text: bool, notes: &mut Notes) -> Result<(), DatasetError> {
     let is_used = |name: &str| match name.strip_suffix(".csv.gz").or_else(|| name.strip_suffix(".csv")) {
         Some(stem) => is_text && TABLES.contains(&stem) && table(raw, stem).is_some_and(|path| path.ends_with(name)),
@@ -94,14 +94,14 @@ fn note_files(root: &Path, raw: &Path, is_text: bool, notes: &mut Notes) -> Resu
     Ok(())
 }
 
-/// What the raw folder holds.
+/// Contents of the raw folder.
 struct Parts {
     graph: Csr,
     features: Option<Matrix>,
     labels: Option<Labels>,
 }
 
-/// The file `name.csv.gz` or `name.csv`, if there is one.
+/// Path of `name.csv.gz` or `name.csv`, if one exists.
 fn table(dir: &Path, name: &str) -> Option<PathBuf> {
     ["csv.gz", "csv"].iter().map(|extension| dir.join(format!("{name}.{extension}"))).find(|path| path.is_file())
 }
@@ -142,7 +142,7 @@ fn read_text(raw: &Path, options: &LoadOptions, notes: &mut Notes) -> Result<Par
     Ok(Parts { graph: to_graph(&edges, options, DUPLICATES, notes).map_err(|e| e.at(&path))?, features, labels })
 }
 
-/// The edges with the weights of a file, one a line, if there is one.
+/// Adds the weights of a file, one per line, to the edges, if the file exists.
 fn with_weights(edges: Coo, path: Option<PathBuf>, notes: &mut Notes) -> Result<Coo, DatasetError> {
     let Some(path) = path else { return Ok(edges) };
     let table = read_csv(&path, Missing::Refuse, notes)?;
@@ -195,7 +195,7 @@ fn check_nodes(
     memory::check_declared_nodes(n_nodes as usize, rows, n_edges, Free::now())
 }
 
-/// The only value of a list with one value a graph.
+/// Value of a list that has one value per graph; refuses several graphs.
 fn only_graph(counts: &[u64]) -> Result<u64, DatasetError> {
     match *counts {
         [n] => Ok(n),

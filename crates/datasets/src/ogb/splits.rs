@@ -11,21 +11,21 @@ use crate::named_arrays::note_empty;
 use crate::pickle::torch::TorchFile;
 use crate::{DatasetError, Split};
 
-/// The parts of a split, as files are named after them.
+/// Parts of a split, as in the names of their files.
 const PARTS: [&str; 3] = ["train", "valid", "test"];
-/// One file for all parts.
+/// Name of the file that holds all parts.
 const DICTIONARY: &str = "split_dict.pt";
 
-/// The splits that were found.
+/// Result of the search for splits.
 #[derive(Default)]
 pub(super) struct Found {
-    /// The split sets, in the order of their names.
+    /// Split sets, in the order of their names.
     pub(super) splits: Vec<Split>,
-    /// Whether there is a split at all, even one that is not read.
+    /// Whether any split exists, including one that cannot be read.
     pub(super) is_there: bool,
 }
 
-/// The split sets below `split`; none when there is no such folder.
+/// Reads the split sets below `split`; none when there is no such folder.
 pub(super) fn read(split: &Path, notes: &mut Notes) -> Result<Found, DatasetError> {
     let mut found = Found::default();
     if !split.is_dir() {
@@ -56,10 +56,10 @@ impl Found {
     }
 }
 
-/// What a folder of a split set holds.
+/// Contents of the folder of a split set.
 enum Set {
     Nodes(Split),
-    /// Something that is no split of nodes, such as one of links.
+    /// A split of other items than nodes, such as links.
     Other,
     Nothing,
 }
@@ -85,7 +85,7 @@ fn read_set(folder: &Path, name: &str, notes: &mut Notes) -> Result<Set, Dataset
     Ok(set)
 }
 
-/// The parts of a split; one that is not there is empty, which is noted.
+/// Split of some parts; a missing part is empty, which is noted.
 fn split_of(mut parts: Vec<(&str, Vec<NodeId>)>, notes: &mut Notes) -> Split {
     let shown = |part: &str| if part == "valid" { "val" } else { part }.to_owned();
     let there: Vec<String> = parts.iter().map(|(part, _)| shown(part)).collect();
@@ -101,7 +101,7 @@ fn split_of(mut parts: Vec<(&str, Vec<NodeId>)>, notes: &mut Notes) -> Split {
 
 type Parts = Vec<(&'static str, Vec<NodeId>)>;
 
-/// The parts in files of `torch.save`: `None` without such files, `Some(None)` where these hold no ids.
+/// Reads the parts in files of `torch.save`: `None` without such files, `Some(None)` where they hold no ids.
 fn read_torch(folder: &Path, files: &mut Inventory) -> Result<Option<Option<Parts>>, DatasetError> {
     if files.has(DICTIONARY) {
         let path = folder.join(DICTIONARY);

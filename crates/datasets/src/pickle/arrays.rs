@@ -1,6 +1,6 @@
-//! NumPy arrays and `SciPy` matrices out of what a pickle says about them.
+//! Conversion of pickled objects to NumPy arrays and `SciPy` matrices.
 //!
-//! An array's state is `(version, shape, dtype, is_fortran, bytes)`, a dtype's is `(version, byte order, …)`; a CSR
+//! An array's state is `(version, shape, dtype, is_fortran, bytes)`, a dtype's is `(version, byte order, …)`. A CSR
 //! matrix keeps its arrays in its attribute dictionary.
 
 use std::fmt::Display;
@@ -11,7 +11,7 @@ use girih_graph_format::Csr;
 use super::{Global, Instance, Object, Pickle, Value};
 use crate::{DatasetError, sparse};
 
-/// An array of up to two dimensions, row-major.
+/// Array of up to two dimensions, row-major.
 #[derive(Debug)]
 pub(crate) struct PickledArray {
     shape: Vec<usize>,
@@ -19,7 +19,7 @@ pub(crate) struct PickledArray {
     data: Rc<[u8]>,
 }
 
-/// The number types that data sets use, all little-endian.
+/// Number types of data sets, all little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scalar {
     Bool,
@@ -59,7 +59,7 @@ impl PickledArray {
         &self.shape
     }
 
-    /// The values as `f32`, rounded where the file holds more.
+    /// Values as `f32`, rounded where the file has more digits.
     pub(crate) fn to_f32(&self) -> Vec<f32> {
         match self.scalar {
             Scalar::F32 => self.map(f32::from_le_bytes),
@@ -71,7 +71,7 @@ impl PickledArray {
         }
     }
 
-    /// The values as integers; refuses an array of floats.
+    /// Values as integers; refuses an array of floats.
     pub(crate) fn to_i64(&self) -> Result<Vec<i64>, DatasetError> {
         match self.scalar {
             Scalar::I32 => Ok(self.map(|bytes| i32::from_le_bytes(bytes).into())),
@@ -92,15 +92,15 @@ impl PickledArray {
 }
 
 impl Pickle {
-    /// The array that the whole pickle is.
+    /// Reads the whole pickle as an array.
     ///
     /// # Errors
-    /// When it is something else, or an array that data sets do not use.
+    /// When it is not an array, or an array of a kind that data sets do not use.
     pub(crate) fn root_array(&self) -> Result<PickledArray, DatasetError> {
         self.array(self.root())
     }
 
-    /// The CSR matrix that the whole pickle is.
+    /// Reads the whole pickle as a CSR matrix.
     ///
     /// # Errors
     /// As [`Pickle::root_array`], and when the arrays break a rule of [`Csr`].
@@ -123,10 +123,10 @@ impl Pickle {
         sparse::csr_from_arrays(n_rows, n_cols, &indptr, &indices, Some(values))
     }
 
-    /// An integer, also when NumPy wrote it as a scalar of its own.
+    /// Integer value, including integers that NumPy wrote as its own scalar type.
     ///
     /// # Errors
-    /// When `value` is something else.
+    /// When `value` is not an integer.
     pub(crate) fn int(&self, value: &Value) -> Result<i64, DatasetError> {
         if let Value::Int(int) = value {
             return Ok(*int);
@@ -186,7 +186,7 @@ impl Pickle {
         let scalar = Scalar::from_code(code).ok_or_else(|| {
             at(instance, format!("arrays of type {:?} are not supported", String::from_utf8_lossy(code)))
         })?;
-        // Without a state, the type is the machine's own, which is little-endian.
+        // A dtype without a state has the byte order of the machine, which is little-endian.
         let order = match &instance.state {
             Some(state) => self.sequence(state)?.get(1).and_then(Value::as_bytes),
             None => Some(&b"<"[..]),

@@ -2,7 +2,7 @@
 
 use crate::DatasetError;
 
-/// A place in the bytes of a pickle.
+/// Position in the bytes of a pickle.
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
     position: usize,
@@ -13,7 +13,7 @@ impl<'a> Cursor<'a> {
         Self { bytes, position: 0 }
     }
 
-    /// The offset of the next byte.
+    /// Offset of the next byte.
     pub(super) fn position(&self) -> usize {
         self.position
     }
@@ -54,7 +54,7 @@ impl<'a> Cursor<'a> {
         self.array().map(i32::from_le_bytes)
     }
 
-    /// A length of eight bytes; one that no file can have is left to [`Cursor::take`].
+    /// Length of eight bytes; [`Cursor::take`] refuses one beyond the end of the file.
     pub(super) fn length64(&mut self) -> Result<usize, DatasetError> {
         let length = self.array().map(u64::from_le_bytes)?;
         Ok(usize::try_from(length).unwrap_or(usize::MAX))
@@ -70,7 +70,7 @@ impl<'a> Cursor<'a> {
         Ok(&rest[..len])
     }
 
-    /// A line of text that is a name or a number.
+    /// Line of text that is a name or a number.
     pub(super) fn text_line(&mut self) -> Result<&'a str, DatasetError> {
         let start = self.position;
         std::str::from_utf8(self.line()?)

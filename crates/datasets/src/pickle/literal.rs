@@ -1,8 +1,8 @@
-//! Numbers and strings as the older protocols spell them.
+//! Numbers and strings in the notation of the older protocols.
 
 use std::rc::Rc;
 
-/// Two's complement, little-endian, as short as possible; `None` beyond 64 bits.
+/// Decodes a two's complement, little-endian integer of any length; `None` beyond 64 bits.
 pub(super) fn long(bytes: &[u8]) -> Option<i64> {
     let sign = if bytes.last().is_some_and(|b| b & 0x80 != 0) { 0xff } else { 0 };
     let mut padded = [sign; 8];
@@ -10,7 +10,7 @@ pub(super) fn long(bytes: &[u8]) -> Option<i64> {
     Some(i64::from_le_bytes(padded))
 }
 
-/// A Python 2 string literal with its quotes off and its escapes resolved; `None` when it is not one.
+/// Decodes a Python 2 string literal: strips its quotes and resolves its escapes; `None` for other text.
 pub(super) fn unquote(line: &[u8]) -> Option<Vec<u8>> {
     let inner = match line {
         [b'\'', inner @ .., b'\''] | [b'"', inner @ .., b'"'] => inner,
@@ -24,7 +24,7 @@ pub(super) fn unquote(line: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The byte that follows a backslash stands for.
+/// Byte that the escape after a backslash stands for.
 fn unescape(rest: &mut impl Iterator<Item = u8>) -> Option<u8> {
     match rest.next()? {
         b'x' => {
@@ -39,7 +39,7 @@ fn unescape(rest: &mut impl Iterator<Item = u8>) -> Option<u8> {
     }
 }
 
-/// The bytes of a text whose characters are bytes; `None` when one is not.
+/// Bytes of a text whose characters are all below 256; `None` otherwise.
 pub(super) fn latin1(text: &str) -> Option<Rc<[u8]>> {
     let bytes: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(c).ok()).collect();
     bytes.map(Rc::from)

@@ -10,13 +10,13 @@ use super::cursor::Cursor;
 use super::{Global, Instance, Object, ObjectId, Pickle, Value, literal};
 use crate::DatasetError;
 
-/// The newest protocol whose instructions are known.
+/// Newest protocol with known instructions.
 const NEWEST_PROTOCOL: u8 = 4;
 
-/// The most arguments that an allowed call takes; more would let a small file ask for much memory.
+/// Largest number of arguments of an allowed call; it bounds the memory that a small file can ask for.
 const MAX_ARGS: usize = 8;
 
-/// Runs a pickle to its `STOP`; only with `persistent` may it refer to values outside itself.
+/// Runs a pickle to its `STOP`; it may refer to values outside itself only if `persistent` is set.
 pub(super) fn run(bytes: &[u8], persistent: bool) -> Result<Pickle, DatasetError> {
     let mut machine = Machine {
         cursor: Cursor::new(bytes),
@@ -41,15 +41,16 @@ pub(super) fn run(bytes: &[u8], persistent: bool) -> Result<Pickle, DatasetError
 
 struct Machine<'a> {
     cursor: Cursor<'a>,
-    /// Where the current instruction starts.
+    /// Offset at which the current instruction starts.
     offset: usize,
     objects: Vec<Object>,
     stack: Vec<Value>,
     /// Heights of the stack at each open `MARK`.
     marks: Vec<usize>,
-    /// A map, not an array: a file may claim any index.
+    /// Memo by index; a map, because a file may claim any index.
     memo: HashMap<u32, Value>,
-    /// Bytes that `_codecs.encode` may still yield: without memo tricks, no more than the file is long.
+    /// Number of bytes that `_codecs.encode` may still yield; without reuse of the memo, at most the length of the
+    /// file.
     encodable: usize,
     /// Whether `BINPERSID` is allowed.
     persistent: bool,
@@ -182,7 +183,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// `APPEND(S)` and `SETITEM(S)`: what is on top goes into the container below.
+    /// `APPEND(S)` and `SETITEM(S)`: moves the top of the stack into the container below.
     fn fill(&mut self, opcode: u8) -> Result<(), DatasetError> {
         match opcode {
             b'a' | b'e' => {
@@ -249,7 +250,7 @@ impl Machine<'_> {
         }
     }
 
-    /// `REDUCE` and `NEWOBJ`: notes that a class or function is called with the tuple on top.
+    /// `REDUCE` and `NEWOBJ`: records that a class or function is called with the tuple on top.
     fn call(&mut self) -> Result<(), DatasetError> {
         let (args, callable) = (self.pop()?, self.pop()?);
         let Value::Global(callable) = callable else {
@@ -290,8 +291,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// `BINPERSID`: notes which values outside the pickle are meant; PyTorch names them
-    /// `("storage", type, key, device, length)`.
+    /// `BINPERSID`: records a reference to values outside the pickle; PyTorch names them `("storage", type, key,
+    /// device, length)`.
     fn refer(&mut self) -> Result<(), DatasetError> {
         let Value::Object(ObjectId(at)) = self.pop()? else {
             return Err(self.corrupt("a reference that is no tuple"));
@@ -307,7 +308,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// How Python 3 writes bytes in protocols before 3: as text whose characters are the bytes.
+    /// Decodes bytes as Python 3 writes them in protocols before 3: as text whose characters are the bytes.
     fn encode_latin1(&mut self, text: &str, encoding: &Value) -> Result<Rc<[u8]>, DatasetError> {
         if !matches!(encoding.as_bytes(), Some(b"latin1" | b"latin-1")) {
             return Err(self.invalid("bytes are encoded with something other than latin-1"));
@@ -335,7 +336,7 @@ impl Machine<'_> {
         self.stack.push(Value::Object(ObjectId(self.objects.len() - 1)));
     }
 
-    /// The lowest position of the stack that the innermost `MARK` leaves open.
+    /// Lowest accessible position of the stack, above the innermost `MARK`.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! Hand-assembled pickles: what is refused, and how.
+//! Hand-assembled pickles: refused instructions, and the errors.
 
 use super::*;
 

@@ -14,19 +14,19 @@ use girih_graph_format::file::Npz;
 use super::{Global, Instance, Pickle, Value};
 use crate::DatasetError;
 
-/// The types of integers that ids are stored in; tensors of other types are not read.
+/// Integer types of stored ids; tensors of other types are not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storage {
     U8,
     I16,
     I32,
     I64,
-    /// Floats and truth values.
+    /// Floats and booleans.
     Other,
 }
 
 impl Storage {
-    /// The storage that PyTorch calls so.
+    /// Storage type by its name in PyTorch.
     pub(super) fn find(name: &str) -> Option<Self> {
         Some(match name {
             "ByteStorage" => Self::U8,
@@ -51,10 +51,10 @@ impl Storage {
     }
 }
 
-/// How `torch.save` began its files before version 1.6: a pickled magic number.
+/// First bytes of files of `torch.save` before version 1.6: a pickled magic number.
 const LEGACY: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 
-/// An open file of `torch.save`.
+/// Open file of `torch.save`.
 pub(crate) struct TorchFile {
     zip: Npz,
     /// Folder of all members.
@@ -66,7 +66,8 @@ impl TorchFile {
     /// Opens a file and reads its pickle.
     ///
     /// # Errors
-    /// When it cannot be read, is no file of `torch.save`, or its pickle asks for a name that is not allowed.
+    /// When the file cannot be read, is not a file of `torch.save`, or its pickle asks for a name that is not
+    /// allowed.
     pub(crate) fn open(path: &Path) -> Result<Self, DatasetError> {
         Self::read(path).map_err(|e| e.at(path))
     }
@@ -90,7 +91,7 @@ impl TorchFile {
         Ok(Self { zip, home, pickle })
     }
 
-    /// The values of the dictionary that the file holds, under their keys; `None` when it holds something else.
+    /// Values of the file's dictionary, under their keys; `None` when the file holds no dictionary.
     pub(crate) fn entries(&self) -> Option<Vec<(String, Value)>> {
         let pairs = self.pickle.dict(self.pickle.root()).ok()?;
         let text = |value: &Value| value.as_bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
@@ -102,15 +103,15 @@ impl TorchFile {
         self.pickle.dict(value).is_ok()
     }
 
-    /// The value that the file holds.
+    /// Value of the file.
     pub(crate) fn root(&self) -> Value {
         self.pickle.root().clone()
     }
 
-    /// The ids of a tensor or a NumPy array of one dimension.
+    /// Ids of a tensor or a NumPy array of one dimension.
     ///
     /// # Errors
-    /// When the value is something else, or holds other numbers.
+    /// When the value is of another kind, or its numbers are not ids.
     pub(crate) fn ids(&mut self, value: &Value) -> Result<Vec<NodeId>, DatasetError> {
         let is_tensor = self.pickle.instance(value).is_some_and(|instance| instance.class == Global::TorchTensor);
         let values = if is_tensor { self.tensor(value)? } else { self.pickle.array(value)?.to_i64()? };
@@ -148,7 +149,7 @@ fn little_endian(bytes: &[u8], kind: Storage) -> i64 {
     }
 }
 
-/// Where the values of a tensor of one dimension lie.
+/// Position of the values of a tensor of one dimension.
 struct Layout {
     kind: Storage,
     key: String,

@@ -1,4 +1,4 @@
-//! What the tests of loaders share: where real files lie, small folders, and refusals that name their file.
+//! Helpers of the loader tests: paths of real files, small folders, and refusals that name their file.
 
 #![allow(dead_code, reason = "each test program uses some of these")]
 
@@ -9,8 +9,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use girih_datasets::{Dataset, LoadOptions, load};
 
-/// The path of a real data set: below `GIRIH_DATA`, or below `shared/data` beside an ancestor of this package. Says
-/// that the test is skipped when it is not there.
+/// Path of a real data set: below `GIRIH_DATA`, or below `shared/data` next to an ancestor of this package. Prints
+/// that the test is skipped when it does not exist.
 pub fn real(name: &str) -> Option<PathBuf> {
     let from_environment = std::env::var_os("GIRIH_DATA").map(PathBuf::from);
     let ancestors = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|dir| dir.join("shared/data"));
@@ -26,14 +26,14 @@ pub fn load_default(path: &Path) -> Dataset {
     load(path.to_str().unwrap(), &LoadOptions::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The message of a refusal, which must name something below `path`.
+/// Message of a refusal, which must name a path below `path`.
 pub fn refusal(path: &Path, options: &LoadOptions) -> String {
     let message = load(path.to_str().unwrap(), options).expect_err("this data must be refused").to_string();
     assert!(message.contains(path.to_str().unwrap()), "no file is named: {message}");
     message
 }
 
-/// Writes text, packed when the name ends in `.gz`; folders above it are made.
+/// Writes text, packed when the name ends in `.gz`; creates the folders above it.
 pub fn write_text(path: &Path, text: &str) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     if path.extension().is_some_and(|e| e == "gz") {
@@ -45,7 +45,7 @@ pub fn write_text(path: &Path, text: &str) {
     }
 }
 
-/// An OGB raw folder of four nodes in text, with features, labels and one split, below `root`.
+/// Writes an OGB raw folder of four nodes in text, with features, labels and one split, below `root`.
 pub fn write_ogb_text(root: &Path, ending: &str) {
     for (name, text) in [
         ("raw/edge", "0,1\n2,1\n"),

@@ -1,4 +1,4 @@
-//! [`Array`]: what a `.npy` file holds, and its conversion to the types of this workspace.
+//! [`Array`]: the array of a `.npy` file, and its conversion to the types of this workspace.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::{Buffer, FormatError, MAX_NODES, Matrix, NodeId};
 
-/// An array of any dimension, in C order (the last index runs fastest), that remembers where it came from.
+/// Array of any dimension, in C order (the last index runs fastest), with the path of its file.
 ///
 /// # Invariants
 /// The product of `shape` is the number of values.
@@ -20,7 +20,7 @@ pub struct Array {
     values: Values,
 }
 
-/// A plain type that arrays are made of.
+/// Plain type of array elements.
 pub trait Element: Pod + Send + Sync + private::Sealed {
     /// NumPy's name of the type with its byte order, as in `<f4`.
     const DESCR: &'static str;
@@ -35,7 +35,7 @@ mod private {
 /// Defines [`Values`] and implements [`Element`] for every plain type.
 macro_rules! elements {
     ($($variant:ident $type:ty, $descr:literal, $name:literal;)*) => {
-        /// The values of an [`Array`].
+        /// Values of an [`Array`].
         #[derive(Clone, Debug)]
         #[non_exhaustive]
         pub enum Values {
@@ -63,7 +63,7 @@ macro_rules! elements {
                 self.len() == 0
             }
 
-            /// Some consecutive values; all but text is shared.
+            /// Slices consecutive values; all but text stay shared.
             fn slice(&self, range: Range<usize>) -> Self {
                 match self {
                     Self::Bool(v) => Self::Bool(v.slice(range)),
@@ -72,7 +72,7 @@ macro_rules! elements {
                 }
             }
 
-            /// The bytes of a mapped file that these values are.
+            /// Bytes of the mapped file that hold these values.
             fn mapped_bytes(&self) -> Option<&[u8]> {
                 match self {
                     Self::Bool(v) => v.is_mapped().then_some(&v[..]),
@@ -118,7 +118,7 @@ elements! {
     F64 f64, "<f8", "float64";
 }
 
-/// Evaluates `$body` with `$v` bound to the buffer of whichever integer type `$values` has, else `$other`.
+/// Evaluates `$body` with `$v` bound to the buffer if `$values` holds integers, else `$other`.
 macro_rules! with_integers {
     ($values:expr, $v:ident => $body:expr, else $other:expr) => {
         match $values {
@@ -136,7 +136,7 @@ macro_rules! with_integers {
 }
 
 impl Array {
-    /// An array from its parts; `origin` is the file that errors will name.
+    /// Makes an array from its parts; errors name the file `origin`.
     ///
     /// # Errors
     /// When the product of `shape` is not the number of values.
@@ -149,7 +149,7 @@ impl Array {
         Ok(array)
     }
 
-    /// The file, or `archive/member`, that the array came from.
+    /// File, or `archive/member`, that the array came from.
     #[must_use]
     pub fn origin(&self) -> &Path {
         &self.origin
@@ -167,16 +167,16 @@ impl Array {
         &self.values
     }
 
-    /// The values themselves.
+    /// Converts to the values.
     #[must_use]
     pub fn into_values(self) -> Values {
         self.values
     }
 
-    /// Some consecutive items along the first dimension, shared: of a mapped array, nothing is read yet.
+    /// Slices consecutive items along the first dimension, which stay shared: a mapped array is not read yet.
     ///
     /// # Errors
-    /// When there are not so many.
+    /// When `items` ends beyond the first dimension.
     pub fn slice(&self, items: Range<usize>) -> Result<Self, FormatError> {
         let n_items = self.shape.first().copied().unwrap_or(0);
         if items.start > items.end || items.end > n_items {
@@ -188,16 +188,16 @@ impl Array {
         Ok(Self { origin: self.origin.clone(), shape, values })
     }
 
-    /// The bytes of the values as they lie in the file; `None` of an array that was read into memory.
+    /// Bytes of the values in the mapped file; `None` for an array that was read into memory.
     #[must_use]
     pub fn mapped_bytes(&self) -> Option<&[u8]> {
         self.values.mapped_bytes()
     }
 
-    /// The length of an array of one dimension.
+    /// Length of an array of one dimension.
     ///
     /// # Errors
-    /// When there is another number of dimensions.
+    /// When the array has another number of dimensions.
     pub fn expect_1d(&self) -> Result<usize, FormatError> {
         match self.shape[..] {
             [n] => Ok(n),
@@ -205,10 +205,10 @@ impl Array {
         }
     }
 
-    /// Rows and columns of an array of two dimensions.
+    /// Numbers of rows and columns of an array of two dimensions.
     ///
     /// # Errors
-    /// When there is another number of dimensions.
+    /// When the array has another number of dimensions.
     pub fn expect_2d(&self) -> Result<(usize, usize), FormatError> {
         match self.shape[..] {
             [rows, columns] => Ok((rows, columns)),
@@ -277,7 +277,7 @@ impl Array {
         }
     }
 
-    /// Values as truth values: NumPy's `bool`, or integers that are all 0 or 1.
+    /// Values as booleans: NumPy's `bool`, or integers that are all 0 or 1.
     ///
     /// # Errors
     /// When the values are not integers, or one is neither 0 nor 1.
@@ -286,10 +286,10 @@ impl Array {
         Ok(self.integers(|v| v as u8)?.iter().map(|&v| v == 1).collect())
     }
 
-    /// The array as a dense matrix.
+    /// Converts the array to a dense matrix.
     ///
     /// # Errors
-    /// When it is not of two dimensions, or as [`Array::into_f32`].
+    /// When the array does not have two dimensions, or as [`Array::into_f32`].
     pub fn into_matrix(self) -> Result<Matrix, FormatError> {
         let (n_rows, n_cols) = self.expect_2d()?;
         let origin = self.origin.clone();
@@ -307,7 +307,7 @@ impl Array {
         }
     }
 
-    /// An error about this array, naming its file.
+    /// Error about this array, naming its file.
     pub(crate) fn error(&self, message: impl Into<String>) -> FormatError {
         FormatError::invalid(message).at(&self.origin)
     }

@@ -1,4 +1,4 @@
-//! Output that appears whole or not at all: written beside its place, flushed to disk, renamed.
+//! Output that appears whole or not at all: written to a temporary path, flushed to disk, renamed.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
@@ -10,15 +10,15 @@ use tempfile::{Builder, TempDir};
 
 use crate::FormatError;
 
-/// Large enough that small writes of numbers cost little.
+/// Buffer size in bytes; large enough that small writes of numbers cost little.
 const WRITE_BUFFER: usize = 1 << 18;
 
-/// Writes a file through `write`; whatever stood at `path`, or where that leads as a link, stays until the new file is
-/// complete and on disk.
+/// Writes a file through `write`. The old file at `path`, or at the target of a link there, stays until the new file
+/// is complete and on disk.
 ///
 /// # Errors
-/// When there is something that is no regular file, the file cannot be written, or with the error of `write`; `path` is
-/// then as it was.
+/// When `path` is not a regular file, the file cannot be written, or with the error of `write`; `path` is then
+/// unchanged.
 pub fn write_file(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), FormatError>,
@@ -28,7 +28,7 @@ pub fn write_file(
     if real.exists() && !real.is_file() {
         return Err(FormatError::invalid("exists and is no regular file; choose another name").at(path));
     }
-    // The kind alone: the message would name the temporary file, which nobody asked for.
+    // The kind of the error alone: the message would name the temporary file, which the user did not ask for.
     let create = || builder(0o666).tempfile_in(parent(real));
     let (temporary, _unfinished) = Unfinished::begin(parent(real), create).map_err(|e| at(e.kind().into()))?;
     let mut out = BufWriter::with_capacity(WRITE_BUFFER, temporary.as_file().try_clone().map_err(at)?);
@@ -37,12 +37,13 @@ pub fn write_file(
     temporary.as_file().sync_all().map_err(at)?;
     let temporary = temporary.into_temp_path();
     fs::rename(&temporary, real).map_err(at)?;
-    // It has its name: nothing is left to remove.
+    // The file has its final name: nothing is left to remove.
     let _ = temporary.keep();
     sync_folder(parent(real)).map_err(at)
 }
 
-/// A folder being filled beside its place; [`NewFolder::commit`] moves it there, dropping it removes it.
+/// Folder that is filled under a temporary path; [`NewFolder::commit`] moves it to its target, and dropping it
+/// removes it.
 #[derive(Debug)]
 pub struct NewFolder {
     target: PathBuf,
@@ -51,11 +52,11 @@ pub struct NewFolder {
 }
 
 impl NewFolder {
-    /// Starts a folder that will stand at `target`. What is there may be replaced when it does not exist, is an
-    /// empty folder, or is a folder for which `may_replace` holds.
+    /// Starts a folder for `target`. The target may be absent, an empty folder, or a folder for which `may_replace`
+    /// holds.
     ///
     /// # Errors
-    /// When something else is at `target`, or its parent cannot be written.
+    /// When `target` is anything else, or its parent cannot be written.
     pub fn create(target: &Path, may_replace: impl FnOnce(&Path) -> bool) -> Result<Self, FormatError> {
         let at = |e| FormatError::io(e).at(target);
         if target.exists() {
@@ -71,28 +72,28 @@ impl NewFolder {
         Ok(Self { target, temporary, _unfinished: unfinished })
     }
 
-    /// Where to write meanwhile.
+    /// Temporary path to write to.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.temporary.path()
     }
 
-    /// Where the folder will stand.
+    /// Final path of the folder.
     #[must_use]
     pub fn target(&self) -> &Path {
         &self.target
     }
 
-    /// Flushes the folder and moves it to its place. A folder that it replaces is renamed first and removed last: a
-    /// crash between leaves one of the two complete, at worst under its temporary name.
+    /// Flushes the folder and moves it to its target. A replaced folder is renamed first and removed last. So a crash
+    /// leaves one of the two complete, at worst under its temporary name.
     ///
     /// # Errors
-    /// When the folder cannot be moved; the old one is then put back, or stays under a name that the error tells.
+    /// When the folder cannot be moved. The old one is then put back, or keeps the name that the error states.
     pub fn commit(self) -> Result<(), FormatError> {
         let at = |e| FormatError::io(e).at(&self.target);
         sync_folder(self.temporary.path()).map_err(at)?;
         let old = {
-            // Whoever removes what is unfinished has done so before, or finds it finished.
+            // The thread that removes unfinished output has done so before, or finds this folder finished.
             let mut unfinished = unfinished();
             if !self.temporary.path().exists() {
                 return Err(at(std::io::ErrorKind::Interrupted.into()));
@@ -108,7 +109,7 @@ impl NewFolder {
         sync_folder(parent(&self.target)).map_err(at)
     }
 
-    /// Moves the folder to its place; the old one, which is removed when it is dropped.
+    /// Moves the folder to its target; returns the old one, which is removed on drop.
     fn replace(&self) -> Result<Option<TempDir>, FormatError> {
         let at = |e| FormatError::io(e).at(&self.target);
         if !self.target.exists() {
@@ -127,31 +128,31 @@ impl NewFolder {
     }
 }
 
-/// What is being written beside its place by any thread of the process.
+/// Temporary paths that threads of the process are writing.
 static UNFINISHED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn unfinished() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-    // A set of paths is whole whenever a thread panics.
+    // The set of paths is valid even if a thread panicked.
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes what [`write_file`] and [`NewFolder`] are writing, and calls `end`, which is to end the process: whatever
-/// would begin or finish meanwhile waits. What is complete stays.
+/// Removes the output that [`write_file`] and [`NewFolder`] are writing, and calls `end`, which should end the
+/// process. Threads that would begin or finish output meanwhile wait. Complete output stays.
 pub fn remove_unfinished(end: impl FnOnce()) {
     let unfinished = unfinished();
     for path in unfinished.iter() {
-        // Whatever cannot be removed lies there as after a crash.
+        // A path that cannot be removed is left behind, as after a crash.
         let _ = if path.is_dir() { remove_folder(path) } else { fs::remove_file(path) };
     }
     end();
 }
 
-/// How often a folder is emptied that files still come to.
+/// Number of attempts to empty a folder into which files are still being created.
 const REMOVALS_MAX: u32 = 100;
 
-/// Removes a folder in which other threads may be creating files. It gets another name first, under which nobody looks
-/// for it: only files whose creation had begun still come to it, and are removed when it was not empty. Where open
-/// files keep a system from renaming it, it is removed as it is.
+/// Removes a folder in which other threads may be creating files. It is renamed first, so that only files whose
+/// creation had begun still arrive. The removal is repeated if the folder was not empty. Where open files keep a
+/// system from renaming it, it is removed under its own name.
 fn remove_folder(path: &Path) -> std::io::Result<()> {
     let aside = path.with_extension(&REMOVED_SUFFIX[1..]);
     let folder = if fs::rename(path, &aside).is_ok() { &aside } else { path };
@@ -165,24 +166,24 @@ fn remove_folder(path: &Path) -> std::io::Result<()> {
     fs::remove_dir_all(folder)
 }
 
-/// A temporary path that is listed, and locked, as long as this lives.
+/// Temporary path that is listed, and locked, for the lifetime of this value.
 #[derive(Debug)]
 struct Unfinished {
     path: PathBuf,
-    /// The lock that tells other processes that this one writes there.
+    /// Lock that tells other processes that this one is writing there.
     _lock: Option<File>,
 }
 
 impl Unfinished {
-    /// Creates something temporary in `folder`, and lists it, so that there is no moment at which it is there and not
-    /// listed. Before, what killed processes left there is removed.
+    /// Creates a temporary file or folder in `folder`, and lists it in one step, so that it never exists unlisted.
+    /// First, leftovers of killed processes in `folder` are removed.
     fn begin<T: AsRef<Path>>(folder: &Path, create: impl Fn() -> std::io::Result<T>) -> std::io::Result<(T, Self)> {
         remove_abandoned(folder);
         let mut unfinished = unfinished();
         loop {
             let temporary = create()?;
             let path = temporary.as_ref().to_owned();
-            // Another process may have taken it for abandoned before it was locked. Some file systems have no locks.
+            // Another process may have removed it as abandoned before it was locked. Some file systems have no locks.
             let (is_taken, lock) = match File::open(&path) {
                 Err(error) => (error.kind() == std::io::ErrorKind::NotFound, None),
                 Ok(file) => match file.try_lock() {
@@ -210,11 +211,10 @@ impl Drop for Unfinished {
     }
 }
 
-/// Folders that were searched for what killed processes left.
+/// Folders that were searched for leftovers of killed processes.
 static SEARCHED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Removes temporary files and folders of processes that are gone: nobody holds their lock. Each folder is searched
-/// once.
+/// Removes temporary files and folders of dead processes, which no process has locked. Each folder is searched once.
 fn remove_abandoned(folder: &Path) {
     if !SEARCHED.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned()) {
         return;
@@ -222,7 +222,7 @@ fn remove_abandoned(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten().filter(|entry| is_temporary(&entry.file_name().to_string_lossy())) {
         let path = entry.path();
-        // Opening a pipe would wait for its other end, and a link leads elsewhere.
+        // Opening a pipe would wait for its other end, and a link points elsewhere.
         let Ok(kind) = entry.file_type().map(|kind| (kind.is_file(), kind.is_dir())) else { continue };
         if kind == (false, false) {
             continue;
@@ -231,7 +231,7 @@ fn remove_abandoned(folder: &Path) {
         if file.try_lock().is_err() {
             continue;
         }
-        // Whatever cannot be removed is somebody else's.
+        // A path that cannot be removed belongs to another user.
         let _ = if kind.1 { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
     }
 }
@@ -239,10 +239,10 @@ fn remove_abandoned(folder: &Path) {
 const TEMPORARY_PREFIX: &str = ".girih-";
 const TEMPORARY_SUFFIX: &str = ".tmp";
 const REMOVED_SUFFIX: &str = ".removed";
-/// Random letters and digits of a temporary name.
+/// Number of random letters and digits of a temporary name.
 const RANDOM_LENGTH: usize = 12;
 
-/// Whether a name is one that [`builder`] gives, or that [`remove_folder`] gives instead.
+/// Whether a name is one that [`builder`] or [`remove_folder`] gives.
 fn is_temporary(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(TEMPORARY_PREFIX) else { return false };
     let random = rest.strip_suffix(TEMPORARY_SUFFIX).or_else(|| rest.strip_suffix(REMOVED_SUFFIX));
@@ -250,8 +250,8 @@ fn is_temporary(name: &str) -> bool {
         .is_some_and(|random| random.len() == RANDOM_LENGTH && random.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
-/// Temporary names: hidden, and recognisable when a crash leaves one behind. `mode` is what any program would ask for,
-/// less the umask; the default of temporary files is for their owner alone.
+/// Builder of temporary names: hidden, and recognisable when a crash leaves one behind. `mode` is the usual mode
+/// before the umask; the default mode of temporary files admits only the owner.
 fn builder(mode: u32) -> Builder<'static, 'static> {
     let mut builder = Builder::new();
     builder.prefix(TEMPORARY_PREFIX).suffix(TEMPORARY_SUFFIX).rand_bytes(RANDOM_LENGTH);
@@ -260,7 +260,7 @@ fn builder(mode: u32) -> Builder<'static, 'static> {
     builder
 }
 
-/// Where a link leads, so that what is written comes to lie there; any other path as it is.
+/// Target of a link, so that output replaces the target; any other path is returned unchanged.
 fn real_path(path: &Path) -> std::io::Result<PathBuf> {
     if path.is_symlink() && path.exists() { fs::canonicalize(path) } else { Ok(path.to_owned()) }
 }
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(names, expected);
     }
 
-    /// As when a signal comes while a graph is written, array by array.
+    /// Simulates a signal while a graph is written, array by array.
     #[test]
     fn a_folder_that_others_fill_is_removed() {
         const N_FILES: u32 = 100_000;

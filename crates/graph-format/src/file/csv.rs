@@ -11,39 +11,39 @@ use crate::{FormatError, Matrix, Notes};
 const COMMA_ENDS: [u8; 3] = [b',', b'\n', b'\n'];
 /// Bytes that end a value between blanks.
 const BLANK_ENDS: [u8; 3] = [b' ', b'\t', b'\n'];
-/// Memory for a value while a table is read: in a vector that doubles, and in the matrix.
+/// Bytes of memory per value while a table is read: in a vector that doubles, and in the matrix.
 const VALUE_BYTES: u64 = 12;
 
-/// What a field without a number means: an empty one, or `nan`.
+/// Treatment of a field without a number: an empty one, or `nan`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// The file is wrong.
+    /// The field is an error.
     Refuse,
-    /// The value is not known; it becomes NaN.
+    /// The value is unknown, and becomes NaN.
     Nan,
 }
 
-/// A table of numbers under the names of its columns.
+/// Table of numbers under the names of its columns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// Names of the columns, where the first line has some.
+    /// Names of the columns, if the first line has names.
     pub header: Option<Vec<String>>,
-    /// The numbers, a row a line.
+    /// Numbers, a row per line.
     pub rows: Matrix,
 }
 
-/// Reads a matrix, one row a line, unpacking the file when its name ends in `.gz`. A file without a last line end is
-/// warned of in `notes`.
+/// Reads a matrix, one row per line, and unpacks the file when its name ends in `.gz`. `notes` gets a warning if the
+/// last line has no line end.
 ///
 /// # Errors
-/// When the file cannot be read, or at the first line that is wrong, naming it: a field that is no finite number, or
-/// another number of fields than in the first line.
+/// When the file cannot be read. At the first wrong line, naming it: a field that is not a finite number, or another
+/// number of fields than in the first line.
 pub fn read_csv(path: &Path, missing: Missing, notes: &mut Notes) -> Result<Matrix, FormatError> {
     let text = read_whole(path, notes)?;
     parse_csv(&text, missing).map_err(|e| e.at(path))
 }
 
-/// The text of a file, with a warning where its last line has no end.
+/// Reads the text of a file, with a warning if its last line has no line end.
 fn read_whole(path: &Path, notes: &mut Notes) -> Result<Text, FormatError> {
     let text = Text::read(path)?;
     check_end(&text, &path.display().to_string(), notes);
@@ -61,8 +61,8 @@ pub fn parse_csv(text: &[u8], missing: Missing) -> Result<Matrix, FormatError> {
     parse_rows(text, 0, &Row { width: width(text, Separator::Comma), separator: Separator::Comma, missing })
 }
 
-/// Reads a table whose first line may be a header: one with a field that is neither empty nor a number. Fields are
-/// separated by commas where the first line has one, else by blanks and tabs. Warns as [`read_csv`] does.
+/// Reads a table whose first line may be a header: a line with a field that is neither empty nor a number. Fields are
+/// separated by commas if the first line has one, else by blanks and tabs. Warns as [`read_csv`] does.
 ///
 /// # Errors
 /// As [`read_csv`], and when the header has another number of names than the lines have fields.
@@ -74,7 +74,7 @@ pub fn read_table(path: &Path, missing: Missing, notes: &mut Notes) -> Result<Ta
 /// Number of rows of the table that [`read_table`] reads, found without parsing them.
 ///
 /// # Errors
-/// When the file cannot be read, or is no text.
+/// When the file cannot be read, or is not text.
 pub fn count_table_rows(path: &Path) -> Result<usize, FormatError> {
     let text = Text::read(path)?;
     let TableText { rows, .. } = TableText::new(&text).map_err(|e| e.at(path))?;
@@ -85,11 +85,11 @@ pub fn count_table_rows(path: &Path) -> Result<usize, FormatError> {
     Ok(parse_lines(rows, 0, count)?.iter().sum())
 }
 
-/// A table before its numbers are parsed.
+/// Table before its numbers are parsed.
 struct TableText<'a> {
     separator: Separator,
     header: Option<Vec<String>>,
-    /// The lines below the header.
+    /// Lines below the header.
     rows: &'a [u8],
 }
 
@@ -128,7 +128,7 @@ fn parse_rows(text: &[u8], n_lines_before: usize, row: &Row) -> Result<Matrix, F
     Matrix::new(n_rows, row.width, concat(&chunks, |c| &c.values))
 }
 
-/// The form of a line.
+/// Form of a line.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     width: usize,
@@ -145,12 +145,12 @@ struct Rows {
 impl Rows {
     fn push_line(&mut self, line: &[u8], row: &Row) -> Result<(), String> {
         let start = self.values.len();
-        // Fields are found in half the time where the separator is a constant.
+        // A constant separator halves the time to find fields.
         match row.separator {
             Separator::Comma => self.push_fields(Fields::new(line, Separator::Comma), row.missing)?,
             other => self.push_fields(Fields::new(line, other), row.missing)?,
         }
-        // Blanks separate no empty field: in one column an empty line is one.
+        // Blanks do not produce empty fields, so an empty line of a one-column table is handled here.
         if self.values.len() == start && row.width == 1 {
             self.values.push(parse_value(b"", row.missing)?);
         }
@@ -180,10 +180,11 @@ fn parse_value(field: &[u8], missing: Missing) -> Result<f32, String> {
     }
 }
 
-/// Reads integers from 0, one a line, unpacking the file when its name ends in `.gz`. Warns as [`read_csv`] does.
+/// Reads non-negative integers, one per line, and unpacks the file when its name ends in `.gz`. Warns as [`read_csv`]
+/// does.
 ///
 /// # Errors
-/// When the file cannot be read, or at the first line that is no integer, naming it.
+/// When the file cannot be read, or at the first line that is not an integer, naming it.
 pub fn read_integers(path: &Path, notes: &mut Notes) -> Result<Vec<u64>, FormatError> {
     let text = read_whole(path, notes)?;
     let parse = |line: &[u8], values: &mut Vec<u64>| {

@@ -1,9 +1,9 @@
-//! [`MappedFile`]: a file that is mapped for reading. The process knows all of its mapped files, so that a change of
-//! one while it is in use is found ([`check_mapped_files`]), and an access beyond a file that was cut off is explained
+//! [`MappedFile`]: a file that is mapped for reading. The process keeps a list of its mapped files. So it finds a
+//! file that changes while in use ([`check_mapped_files`]), and can explain an access beyond a truncated file
 //! ([`mapped_file_at`]).
 //!
-//! Mapped bytes can change at any time: their readers must index with checks. Where that is too slow, values are
-//! copied first, and the copy is checked ([`Csr::in_memory`](crate::Csr::in_memory)).
+//! Mapped bytes can change at any time, so code that reads them must index with checks. Where that is too slow,
+//! values are copied first, and the copy is checked ([`Csr::in_memory`](crate::Csr::in_memory)).
 
 use std::fs::{File, Metadata};
 use std::ops::Deref;
@@ -16,7 +16,7 @@ use memmap2::Mmap;
 
 use crate::FormatError;
 
-/// The bytes of a file, mapped for reading.
+/// Bytes of a file, mapped for reading.
 #[derive(Debug)]
 pub struct MappedFile {
     // Dropped after the entry is cleared: see `Drop`.
@@ -28,7 +28,7 @@ impl MappedFile {
     /// Maps a whole file.
     ///
     /// # Errors
-    /// When the file cannot be read, or is no regular one.
+    /// When the file cannot be read, or is not a regular file.
     pub fn open(path: &Path) -> Result<Self, FormatError> {
         let at = |e| FormatError::io(e).at(path);
         let file = File::open(path).map_err(at)?;
@@ -36,8 +36,9 @@ impl MappedFile {
         if !metadata.is_file() {
             return Err(FormatError::invalid("not a regular file").at(path));
         }
-        // SAFETY: the map is read only through shared slices of plain bytes, of which any value is valid, and by code
-        // that checks what it indexes by. Other processes may change the bytes; girih's writers replace files.
+        // SAFETY: the map is read only through shared slices of plain bytes, for which any value is valid. Code that
+        // indexes by them checks its indices. Other processes may change the bytes; girih's writers replace files
+        // instead.
         let map = unsafe { Mmap::map(&file) }.map_err(at)?;
         let entry = Entry::of(path, &map, Version::of(&metadata));
         Ok(Self { map, entry })
@@ -85,22 +86,22 @@ impl Version {
     }
 }
 
-/// State of a mapped file when it was last looked at.
+/// State of a mapped file when it was last checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Not mapped any more; the entry can be used again.
+    /// Not mapped any more; the entry can be reused.
     Free,
     /// In use, with the contents of this version.
     Mapped(Version),
-    /// In use; another file has its name since, which has been told.
+    /// In use; another file has taken its name, which was reported.
     Replaced,
 }
 
-/// A file that is or was mapped. Entries make a list that only grows, so that a signal handler can walk it.
+/// File that is or was mapped. Entries form a list that only grows, so that a signal handler can traverse it.
 #[derive(Debug)]
 struct Entry {
     path: PathBuf,
-    /// The path as messages have it.
+    /// Path as text for messages.
     name: String,
     /// Range of addresses; empty when the file is not mapped.
     start: AtomicUsize,
@@ -110,18 +111,18 @@ struct Entry {
 }
 
 static FIRST: OnceLock<&'static Entry> = OnceLock::new();
-/// Error of the first file that was found changed when it was unmapped.
+/// Error of the first file that was found changed on unmapping.
 static CHANGED: Mutex<Option<FormatError>> = Mutex::new(None);
-/// Held while an entry is taken or added.
+/// Lock held while an entry is taken or added.
 static TAKING: Mutex<()> = Mutex::new(());
 
-/// A lock, whatever happened to the thread that held it: the values are whole at any time.
+/// Locks a mutex and ignores poisoning: the values are valid at any time.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Entry {
-    /// The entry of a new map: one of the same path that is free, or else a new one at the end of the list.
+    /// Takes the entry of a new map: a free one of an equal path, or else a new one at the end of the list.
     fn of(path: &Path, map: &Mmap, version: Version) -> &'static Self {
         let _taking = lock(&TAKING);
         let free = entries().find(|entry| entry.path == path && *lock(&entry.state) == State::Free);
@@ -133,7 +134,7 @@ impl Entry {
         entry
     }
 
-    /// A new entry at the end of the list. It is never freed; there is one for each path and map of it at a time.
+    /// Appends a new entry to the list. It is never freed; there is one per path and concurrent map of it.
     fn added(path: &Path) -> &'static Self {
         let entry: &'static Self = Box::leak(Box::new(Self {
             path: path.to_owned(),
@@ -156,8 +157,8 @@ impl Entry {
         *lock(&self.state) = State::Free;
     }
 
-    /// The version that is in use and the one that has its name now; `None` where the file is not in use, or has been
-    /// told to be another.
+    /// The version in use and the one that has its name now; `None` where the file is not in use, or was reported as
+    /// replaced.
     fn versions(&self) -> Option<(Version, Option<Version>)> {
         let State::Mapped(before) = *lock(&self.state) else { return None };
         Some((before, std::fs::metadata(&self.path).map(|metadata| Version::of(&metadata)).ok()))
@@ -175,7 +176,7 @@ impl Entry {
         }
     }
 
-    /// How the file is not the one of its name any more, told once.
+    /// Reason why the file of this name is another one now; reported once.
     fn replaced(&self) -> Option<&'static str> {
         let (before, now) = self.versions()?;
         if now.is_some_and(|now| now.file == before.file) {
@@ -190,17 +191,17 @@ fn entries() -> impl Iterator<Item = &'static Entry> {
     std::iter::successors(FIRST.get().copied(), |entry| entry.next.get().copied())
 }
 
-/// Compares all mapped files with what they were when they were mapped: by inode, size and time of modification.
-/// Training does so after every epoch, before a checkpoint is written, and programs at their end.
+/// Compares all mapped files with their state when they were mapped: by inode, size and time of modification.
+/// Training calls it after every epoch and before a checkpoint is written, and programs call it at their end.
 ///
 /// # Errors
-/// At the first file that was changed in place, naming it: what was read from it is not to be trusted.
+/// At the first file that was changed in place, naming it: data read from it is unreliable.
 pub fn check_mapped_files() -> Result<(), FormatError> {
     entries().try_for_each(Entry::check)
 }
 
-/// As [`check_mapped_files`], at the end of a program: also of files that are not mapped any more. A file that was
-/// already unmapped is told once.
+/// As [`check_mapped_files`], but also for files that are not mapped any more, at the end of a program. A file that
+/// was already unmapped is reported once.
 ///
 /// # Errors
 /// As [`check_mapped_files`].
@@ -209,8 +210,8 @@ pub fn check_files_at_end() -> Result<(), FormatError> {
     lock(&CHANGED).take().map_or(Ok(()), Err)
 }
 
-/// Warnings of mapped files whose name belongs to another file since, or to none; each is returned once. They are in use
-/// as they were.
+/// Warnings about mapped files whose name now belongs to another file, or to none; each is returned once. The process
+/// keeps using the old contents.
 pub fn replaced_files() -> Vec<String> {
     let told = |entry: &Entry| {
         let what = entry.replaced()?;
@@ -219,8 +220,8 @@ pub fn replaced_files() -> Vec<String> {
     entries().filter_map(told).collect()
 }
 
-/// The path of the file that is mapped at an address. Takes no lock and allocates nothing: a handler of SIGBUS may call
-/// it.
+/// Path of the file that is mapped at an address. Takes no lock and allocates nothing, so that a handler of SIGBUS
+/// may call it.
 #[must_use]
 pub fn mapped_file_at(address: usize) -> Option<&'static str> {
     entries()
@@ -231,7 +232,7 @@ pub fn mapped_file_at(address: usize) -> Option<&'static str> {
         .map(|entry| entry.name.as_str())
 }
 
-/// A map ends with its last page, of at most this size.
+/// Upper bound of a page size: a map extends to the end of its last page.
 const PAGE_MAX: usize = 1 << 16;
 
 #[cfg(test)]
@@ -240,7 +241,7 @@ mod tests {
 
     use super::*;
 
-    /// Files of the other tests of this process are not changed.
+    /// Filters by path, so that files of the other tests of this process do not count.
     fn changed(path: &Path) -> Option<String> {
         let name = path.display().to_string();
         let entry = entries().find(|entry| entry.name == name).expect("a mapped file");

@@ -8,8 +8,8 @@
 //! 2 1 0.5                                           row 2, column 1, counted from 1 (dense: a value a line, by columns)
 //! 3 1 -1
 //! ```
-//! An entry stays in its row and column. `symmetric` and `skew-symmetric` files list one of two mirrored entries, by the
-//! standard the lower one; reading adds the other, negated for the latter.
+//! An entry keeps its row and column. `symmetric` and `skew-symmetric` files list one of two mirrored entries, the
+//! lower one by the standard. Reading adds the other, negated for the latter.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -25,21 +25,21 @@ use crate::{Coo, Csr, Duplicates, FormatError, MAX_NODES, NodeId, Notes};
 
 const BANNER: &str = "%%MatrixMarket";
 
-/// Matrix and record of reading it, unpacking the file when its name ends in `.gz`.
+/// Reads a matrix and the notes on it, and unpacks the file when its name ends in `.gz`.
 ///
-/// `SciPy` adds repeated entries, those of patterns as ones: [`Duplicates::Sum`]. Weights are rounded to `f32`, and when
-/// all are one, there are none. Of a dense matrix the values that are not zero become entries.
+/// `SciPy` adds repeated entries, and counts those of patterns as ones: [`Duplicates::Sum`]. Weights are rounded to
+/// `f32`, and dropped when all are one. The non-zero values of a dense matrix become entries.
 ///
 /// # Errors
-/// When the file cannot be read or is another kind of file; at the first line that is wrong, naming it; when the file
-/// holds another number of entries than it declares; when a symmetric file lists both of two mirrored entries; for
-/// complex values and Hermitian matrices.
+/// When the file cannot be read or is another kind of file. At the first wrong line, naming it. When the number of
+/// entries differs from the declared one, or a symmetric file lists both of two mirrored entries. For complex values
+/// and Hermitian matrices.
 pub fn read_matrix_market(path: &Path, duplicates: Duplicates) -> Result<(Csr, Notes), FormatError> {
     let text = Text::read(path)?;
     parse_matrix_market(&text, duplicates).map_err(|e| e.at(path))
 }
 
-/// Matrix and record of reading it from text.
+/// Reads a matrix and the notes on it from text.
 ///
 /// # Errors
 /// As [`read_matrix_market`].
@@ -79,11 +79,11 @@ enum Symmetry {
     Skew,
 }
 
-/// What the first line says.
+/// Contents of the first line.
 #[derive(Debug)]
 struct Banner {
     layout: Layout,
-    /// Entries have a value; without, the matrix is a pattern.
+    /// Whether entries have a value; without, the matrix is a pattern.
     weighted: bool,
     symmetry: Symmetry,
 }
@@ -93,7 +93,7 @@ impl Banner {
         let line = shown(line).to_ascii_lowercase();
         let mut words = line.split_ascii_whitespace();
         let banner = BANNER.to_ascii_lowercase();
-        // Some programs write one % only, and SciPy reads that, too.
+        // Some programs write only one %, and SciPy accepts that as well.
         if !words.next().is_some_and(|word| word == banner || word == &banner[1..]) {
             return Err(format!(
                 "a Matrix Market file starts with `{BANNER} matrix coordinate real general` or the like"
@@ -130,12 +130,12 @@ impl Banner {
     }
 }
 
-/// What the line of sizes says.
+/// Contents of the line of sizes.
 #[derive(Debug)]
 struct Sizes {
     n_rows: usize,
     n_cols: usize,
-    /// Entries that the file has to list.
+    /// Number of entries that the file has to list.
     n_listed: usize,
     /// Number of the line.
     line: usize,
@@ -197,7 +197,7 @@ struct Entries {
 }
 
 impl Entries {
-    /// Refuses entries of which some are mirrored ones of others: they may be the whole matrix, or meant to add up.
+    /// Refuses entries of which some mirror others: they may be the whole matrix, or meant to add up.
     fn check_one_triangle(&self, line: usize) -> Result<(), FormatError> {
         let is_above = |&e: &usize| self.rows[e] < self.cols[e];
         let mut above = (0..self.rows.len()).filter(is_above).peekable();
@@ -217,7 +217,7 @@ impl Entries {
         }
     }
 
-    /// The entries and, for a triangle, their mirror images.
+    /// Adds the mirror images of entries if the file lists one triangle.
     fn mirrored(mut self, symmetry: Symmetry) -> Self {
         if symmetry == Symmetry::General {
             return self;
@@ -242,7 +242,7 @@ impl Entries {
     }
 }
 
-/// The entries of a file that lists them by row and column.
+/// Entries of a file that lists them by row and column.
 fn read_coordinates(text: &[u8], banner: &Banner, sizes: &Sizes) -> Result<Entries, FormatError> {
     let parse = |line: &[u8], entries: &mut Entries| parse_entry(line, banner, sizes, entries);
     let chunks = parse_lines(text, sizes.line, parse)?;
@@ -277,7 +277,7 @@ fn parse_entry(line: &[u8], banner: &Banner, sizes: &Sizes, entries: &mut Entrie
     Ok(())
 }
 
-/// A row or column, counted from 1 in the file and from 0 here.
+/// Row or column, counted from 1 in the file and from 0 here.
 fn position(what: &str, field: Option<&[u8]>, limit: usize) -> Result<NodeId, String> {
     let field = field.ok_or_else(|| format!("no {what}; expected row and column"))?;
     match integer(field) {
@@ -292,7 +292,7 @@ fn weight(field: &[u8]) -> Result<f32, String> {
     weight.ok_or_else(|| format!("{:?} is not a value; expected a finite number", shown(field)))
 }
 
-/// The entries of a file that lists every value, column by column.
+/// Entries of a file that lists every value, column by column.
 fn read_values(text: &[u8], banner: &Banner, sizes: &Sizes) -> Result<Entries, FormatError> {
     let parse = |line: &[u8], values: &mut Vec<f32>| {
         let fields = Fields::new(line, Separator::Blank).take_while(|_| !is_skipped(line));
@@ -317,7 +317,7 @@ fn read_values(text: &[u8], banner: &Banner, sizes: &Sizes) -> Result<Entries, F
     Ok(entries)
 }
 
-/// Whether a line holds nothing or a comment.
+/// Whether a line is empty or a comment.
 fn is_skipped(line: &[u8]) -> bool {
     matches!(line.trim_ascii_start(), [] | [b'%', ..])
 }
@@ -336,7 +336,7 @@ pub fn write_matrix_market(path: &Path, csr: &Csr) -> Result<(), FormatError> {
             for (col, weight) in csr.row_entries(row) {
                 write!(out, "{} {}", row + 1, u64::from(col) + 1)?;
                 if csr.values().is_some() {
-                    // The shortest text that reads back as the same number.
+                    // Shortest text that parses to an equal number.
                     write!(out, " {weight}")?;
                 }
                 writeln!(out)?;

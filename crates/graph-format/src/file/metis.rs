@@ -1,4 +1,4 @@
-//! METIS `.graph`: an undirected graph as text, one line a node (METIS 5.1 manual, section 4.1.1).
+//! METIS `.graph`: an undirected graph as text, one line per node (METIS 5.1 manual, section 4.1.1).
 //!
 //! ```text
 //! % comments start with %
@@ -7,7 +7,7 @@
 //! 1 5                an edge stands in the lines of both its ends
 //! 1 1                an empty line is a node without edges
 //! ```
-//! Sizes and weights of vertices are checked to be there and left out.
+//! Sizes and weights of vertices must be present, and are not used.
 
 use std::path::Path;
 
@@ -20,21 +20,21 @@ use super::text::{
 use crate::coo::check_proportion;
 use crate::{Csr, FormatError, MAX_NODES, NodeId, Notes};
 
-/// Weights up to here are integers that `f32` holds exactly.
+/// Largest weight that METIS files may have: `f32` holds integers up to here exactly.
 const MAX_EXACT_WEIGHT: f32 = 16_777_216.0;
 
-/// Graph and record of reading it, unpacking the file when its name ends in `.gz`; every edge is stored in both
+/// Reads a graph and the notes on it, and unpacks the file when its name ends in `.gz`. Every edge is stored in both
 /// directions.
 ///
 /// # Errors
-/// When the file cannot be read or is another kind of file; at the first line that is wrong, naming it; when the file
-/// holds another number of nodes or edges than it declares, or an edge stands in the line of one of its ends only.
+/// When the file cannot be read or is another kind of file. At the first wrong line, naming it. When the number of
+/// nodes or edges differs from the declared one, or an edge is in the line of only one of its ends.
 pub fn read_metis(path: &Path) -> Result<(Csr, Notes), FormatError> {
     let text = Text::read(path)?;
     parse_metis(&text).map_err(|e| e.at(path))
 }
 
-/// Graph and record of reading it from text.
+/// Reads a graph and the notes on it from text.
 ///
 /// # Errors
 /// As [`read_metis`].
@@ -58,14 +58,14 @@ pub fn parse_metis(text: &[u8]) -> Result<(Csr, Notes), FormatError> {
     Ok((nodes.into_csr(lines.rest(), &header)?, notes))
 }
 
-/// What the first line says.
+/// Contents of the first line.
 #[derive(Debug)]
 struct Header {
     n_nodes: usize,
-    /// Edges, each counted once.
+    /// Number of edges, each counted once.
     n_edges: u64,
     has_sizes: bool,
-    /// Weights of every vertex.
+    /// Number of weights of every vertex.
     n_vertex_weights: usize,
     has_edge_weights: bool,
     /// Number of the line.
@@ -118,13 +118,13 @@ impl Header {
         }
     }
 
-    /// Numbers in front of a node's neighbours.
+    /// Number of values before a node's neighbours.
     fn n_in_front(&self) -> usize {
         usize::from(self.has_sizes) + self.n_vertex_weights
     }
 }
 
-/// Up to three digits, 0 or 1: vertex sizes, vertex weights, edge weights; missing ones in front are 0.
+/// Parses up to three digits, 0 or 1: vertex sizes, vertex weights, edge weights; missing leading ones are 0.
 fn parse_flags(field: &[u8]) -> Result<[bool; 3], String> {
     if field.is_empty() || field.len() > 3 || field.iter().any(|digit| !matches!(digit, b'0' | b'1')) {
         return Err(format!("{:?} does not say which weights follow; expected 000 to 111", shown(field)));
@@ -135,7 +135,7 @@ fn parse_flags(field: &[u8]) -> Result<[bool; 3], String> {
     Ok(flags)
 }
 
-/// The lines of consecutive nodes; neighbours ascend in each.
+/// Lines of consecutive nodes; neighbours ascend in each.
 #[derive(Debug, Default)]
 struct Nodes {
     degrees: Vec<u64>,
@@ -152,7 +152,7 @@ impl Nodes {
         let mut fields = Fields::new(line, Separator::Blank);
         let start = self.neighbours.len();
         let mut is_ascending = true;
-        // An isolated node's line may leave out its weights, too, when it is blank.
+        // A blank line of an isolated node may omit its weights as well.
         if let Some(first) = fields.clone().next() {
             let skipped = (0..header.n_in_front()).map(|_| fields.next().and_then(integer));
             if skipped.collect::<Option<Vec<u64>>>().is_none() {
@@ -175,7 +175,7 @@ impl Nodes {
         if is_ascending { Ok(()) } else { self.sort_from(start) }
     }
 
-    /// Sorts the last line's neighbours.
+    /// Sorts the neighbours of the last line.
     fn sort_from(&mut self, start: usize) -> Result<(), String> {
         if self.weights.is_empty() {
             self.neighbours[start..].sort_unstable();
@@ -193,8 +193,8 @@ impl Nodes {
         }
     }
 
-    /// The graph, once the header's counts and the mirror image of every edge are found to be right; `text` are the
-    /// lines after the header.
+    /// Builds the graph, and checks the header's counts and the mirror image of every edge; `text` are the lines
+    /// after the header.
     fn into_csr(self, text: &[u8], header: &Header) -> Result<Csr, FormatError> {
         let wrong_count = |what: &str, declared: u64, found: u64| {
             FormatError::corrupt(format!(
@@ -224,8 +224,8 @@ impl Nodes {
         Ok(csr.without_unit_weights())
     }
 
-    /// Forgets empty lines after the last node, and adds the last nodes where their empty lines are missing, which
-    /// editors take away. That the edges are all there is checked with the graph.
+    /// Drops empty lines after the last node, and adds the last nodes whose empty lines an editor removed. A later
+    /// check of the graph finds missing edges.
     fn check_end(&mut self, header: &Header, notes: &mut Notes) -> Result<(), FormatError> {
         while self.degrees.len() > header.n_nodes && self.degrees.last() == Some(&0) {
             self.degrees.pop();
@@ -261,7 +261,7 @@ fn parse_weight(field: Option<&[u8]>) -> Result<f32, String> {
     weight.ok_or_else(|| format!("{:?} is not the weight of an edge; expected a positive number", shown(field)))
 }
 
-/// The error of an edge that stands in one line only, or with two weights.
+/// Error of an edge that is in one line only, or has two weights.
 fn unmirrored(csr: &Csr, text: &[u8], header: &Header) -> FormatError {
     let lone = (0..csr.n_rows()).find_map(|v| {
         let is_lone = |&(u, weight): &(NodeId, f32)| !csr.row_entries(u as usize).any(|e| e == (v as NodeId, weight));
@@ -276,7 +276,7 @@ fn unmirrored(csr: &Csr, text: &[u8], header: &Header) -> FormatError {
     }
 }
 
-/// An error about the line of node `v`, counted from 0.
+/// Error about the line of node `v`, counted from 0.
 fn node_error(text: &[u8], header: &Header, v: usize, problem: &str) -> FormatError {
     let mut nodes = Lines::new(text).enumerate().filter(|(_, line)| !is_comment(line));
     match nodes.nth(v) {
@@ -292,8 +292,8 @@ fn is_comment(line: &[u8]) -> bool {
 /// Writes a symmetric graph without self loops, packed when the name ends in `.gz`.
 ///
 /// # Errors
-/// When the graph is not symmetric, has self loops, or has weights that are not integers from 1 to 2²⁴, which is all
-/// that METIS takes; when the file cannot be written.
+/// When the graph is not symmetric, has self loops, or has weights other than the integers from 1 to 2²⁴ that METIS
+/// accepts. When the file cannot be written.
 pub fn write_metis(path: &Path, csr: &Csr) -> Result<(), FormatError> {
     check_writable(csr).map_err(|e| e.at(path))?;
     write_text(path, |out| {

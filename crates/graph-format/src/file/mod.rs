@@ -1,18 +1,19 @@
-//! Reading and writing: every byte that is not obvious is in `docs/formats.md`.
+//! Reading and writing of files; `docs/formats.md` defines the formats to the byte.
 //!
 //! - [`Array`]: a NumPy array of any supported type; [`Array::read`], [`Array::map`], [`write_npy`].
-//! - [`NpyRows`]: the rows of such an array a few at a time, for arrays larger than memory; [`map_bytes`] for any file.
+//! - [`NpyRows`]: the rows of such an array, read in parts, for arrays larger than memory; [`map_bytes`] for any
+//!   file.
 //! - [`Npz`] and [`NpzWriter`]: archives of such arrays.
 //! - [`Folder`] and [`FolderWriter`]: girih's own format, named arrays with checksums, mapped on reading.
 //! - [`read_edge_list`], [`read_matrix_market`], [`read_metis`]: graphs as text; [`read_csv`]: rows of numbers.
-//! - [`sniff()`]: kinds of files that stand in the place of another.
+//! - [`sniff()`]: detection of files of another kind than expected.
 //! - [`read_sparse_npz`]: the sparse matrices of `SciPy`.
 //! - [`Tensors`] and [`write_tensors`]: named arrays in one safetensors file.
-//! - [`MappedFile`] and [`check_mapped_files`]: files that are mapped, and whether they changed meanwhile.
+//! - [`MappedFile`] and [`check_mapped_files`]: mapped files, and the check that they did not change.
 //! - [`write_file`] and [`NewFolder`]: output that appears whole or not at all; every writer goes through them.
 //!
-//! Readers trust nothing: sizes are compared with the bytes that are there before anything is allocated, and every
-//! error names the file, or the member of an archive as `file.npz/member`.
+//! Readers trust nothing: sizes are compared with the available bytes before anything is allocated. Every error names
+//! the file, or the member of an archive as `file.npz/member`.
 
 mod array;
 mod atomic;

@@ -1,10 +1,10 @@
-//! NumPy's `.npy`: one array in a file. Format: NumPy enhancement proposal 1.
+//! NumPy's `.npy`: one array per file. Format: NumPy enhancement proposal 1.
 //!
 //! ```text
 //! \x93NUMPY 1 0 │ u16 length │ {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } … \n │ values
 //! ```
-//! The header is parsed here rather than by a library, because it must hold against hostile bytes: no allocation by
-//! a declared length, no recursion, no unchecked product of dimensions. The tests compare with `npyz`.
+//! The header is parsed here rather than by a library, because the parser must withstand hostile bytes: no allocation
+//! by a declared length, no recursion, no unchecked product of dimensions. The tests compare with `npyz`.
 
 use std::io::Write;
 use std::path::Path;
@@ -20,9 +20,10 @@ use super::sniff::{Sniffed, check_binary};
 use crate::{Buffer, FormatError};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
-/// Values start at a multiple of this, so that mapped values are aligned for any type and for vector loads.
+/// Values start at a multiple of this number of bytes, so that mapped values are aligned for any type and for vector
+/// loads.
 const ALIGNMENT: usize = 64;
-/// `NumPy` refuses longer headers, too, unless told otherwise.
+/// Largest header in bytes; `NumPy` also refuses longer ones by default.
 pub(super) const MAX_HEADER: usize = 10_000;
 const _: () = assert!(ALIGNMENT == 64 && MAX_HEADER == 10_000, "docs/formats.md states both, in its section on arrays");
 
@@ -38,9 +39,9 @@ impl Array {
         Self::from_bytes(path, &map)
     }
 
-    /// Maps a file: values are read from disk when they are touched, and copied only when they are not aligned, not
-    /// in C order, or text. A change of the file while the array lives is seen by readers, and found by
-    /// [`check_mapped_files`](super::check_mapped_files).
+    /// Maps a file: values are read from disk on access, and copied only when they are unaligned, not in C order, or
+    /// text. Readers see a change of the file during the lifetime of the array;
+    /// [`check_mapped_files`](super::check_mapped_files) finds it.
     ///
     /// # Errors
     /// As [`Array::read`].
@@ -49,7 +50,7 @@ impl Array {
         decode(path, &map, Some(&map)).map_err(|e| e.at(path))
     }
 
-    /// The array in `bytes`; errors name `origin`.
+    /// Decodes the array in `bytes`; errors name `origin`.
     ///
     /// # Errors
     /// As [`Array::read`].
@@ -58,7 +59,7 @@ impl Array {
     }
 }
 
-/// The bytes of a whole file, mapped as by [`Array::map`].
+/// Maps the bytes of a whole file, as [`Array::map`] does.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -79,8 +80,8 @@ pub fn write_npy<T: Element>(path: &Path, shape: &[usize], values: &[T]) -> Resu
     write_file(path, |out| Ok(write_array(out, shape, values)?))
 }
 
-/// Writes a matrix of `f32` whose rows `fill` makes, some at a time from the row it is told on, so that the matrix need
-/// not fit into memory; the file appears whole or not at all.
+/// Writes a matrix of `f32` whose rows `fill` makes, some at a time from a given row on. So the matrix need not fit
+/// into memory. The file appears whole or not at all.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -102,7 +103,7 @@ pub fn write_npy_rows(
     })
 }
 
-/// Values that are made and written at a time.
+/// Number of values that are made and written at a time.
 const WRITTEN: usize = 1 << 18;
 
 /// Writes header and values to `out`.
@@ -112,7 +113,7 @@ pub(crate) fn write_array<T: Element>(mut out: impl Write, shape: &[usize], valu
     out.write_all(bytemuck::cast_slice(values))
 }
 
-/// Writes header and values of one dimension to `out`, some values at a time.
+/// Writes header and values of one dimension to `out`, in parts.
 pub(crate) fn write_values<T: Element>(
     mut out: impl Write,
     mut values: impl ExactSizeIterator<Item = T>,
@@ -127,7 +128,7 @@ pub(crate) fn write_values<T: Element>(
     Ok(())
 }
 
-/// The bytes before the values: a multiple of [`ALIGNMENT`].
+/// Bytes before the values; their number is a multiple of [`ALIGNMENT`].
 pub(crate) fn header_bytes(descr: &str, shape: &[usize]) -> Vec<u8> {
     let dimensions: String = shape.iter().map(|d| format!("{d}, ")).collect();
     // Python writes a tuple of one as `(5,)` and longer ones without a trailing comma; both parse.
@@ -144,13 +145,13 @@ pub(crate) fn header_bytes(descr: &str, shape: &[usize]) -> Vec<u8> {
     bytes
 }
 
-/// What the header says.
+/// Contents of the header.
 #[derive(Debug, PartialEq)]
 pub(super) struct Header {
     pub(super) descr: String,
     pub(super) fortran_order: bool,
     pub(super) shape: Vec<usize>,
-    /// Where the values start.
+    /// Byte offset of the values.
     pub(super) data_start: usize,
 }
 
@@ -179,7 +180,7 @@ impl Header {
             .ok_or_else(|| FormatError::corrupt(format!("unreadable .npy header {:?}", excerpt(text))))?
     }
 
-    /// The three entries of the dictionary; `None` when it is malformed, an inner error when its type is not
+    /// Parses the three entries of the dictionary; `None` when it is malformed, an inner error when its type is not
     /// supported.
     fn parse_text(text: &str, data_start: usize) -> Option<Result<Self, FormatError>> {
         let descr = after_key(text, "descr")?;
@@ -204,14 +205,14 @@ impl Header {
         Some(Ok(Self { descr: descr.to_owned(), fortran_order, shape, data_start }))
     }
 
-    /// The bytes of the values, after comparing their declared and actual number.
+    /// Bytes of the values, after a check of their declared number.
     fn data<'a>(&self, bytes: &'a [u8], item_size: usize) -> Result<&'a [u8], FormatError> {
         let data = &bytes[self.data_start..];
         self.check_size(item_size, data.len() as u64)?;
         Ok(data)
     }
 
-    /// Compares the declared with the actual number of bytes of the values.
+    /// Compares the declared number of bytes of the values with the actual one.
     pub(super) fn check_size(&self, item_size: usize, found: u64) -> Result<(), FormatError> {
         let declared = self.shape.iter().try_fold(item_size, |n, &d| n.checked_mul(d));
         if declared.map(|n| n as u64) == Some(found) {
@@ -225,7 +226,7 @@ impl Header {
     }
 }
 
-/// The text after `'key':`.
+/// Text after `'key':`.
 fn after_key<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let at = text.find(&format!("'{key}'")).or_else(|| text.find(&format!("\"{key}\"")))?;
     Some(text[at + key.len() + 2..].trim_start().strip_prefix(':')?.trim_start())
@@ -235,7 +236,7 @@ fn excerpt(text: &str) -> String {
     text.chars().take(120).collect()
 }
 
-/// Bytes of an array, and the map they lie in when values may stay there.
+/// Bytes of an array, with their map if values may stay in it.
 struct Source<'a> {
     header: Header,
     bytes: &'a [u8],
@@ -282,7 +283,7 @@ impl Source<'_> {
         }
     }
 
-    /// Rows and columns when the values must be transposed into C order.
+    /// Numbers of rows and columns, if the values must be transposed into C order.
     fn fortran_shape(&self) -> Result<Option<(usize, usize)>, FormatError> {
         match self.header.shape[..] {
             _ if !self.header.fortran_order => Ok(None),
@@ -303,7 +304,8 @@ impl Source<'_> {
         }
     }
 
-    /// Strings of a fixed number of characters, padded with zeros: `|S3` (bytes) or `<U3` (32-bit code points).
+    /// Decodes strings of a fixed number of characters, padded with zeros: `|S3` (bytes) or `<U3` (32-bit code
+    /// points).
     fn text(&self, descr: &str) -> Result<Values, FormatError> {
         let width = |prefix: &str| descr.strip_prefix(prefix).and_then(|w| w.parse::<usize>().ok());
         let unsupported = || unsupported(descr);

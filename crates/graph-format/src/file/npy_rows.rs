@@ -1,7 +1,7 @@
 //! [`NpyRows`]: the rows of a `.npy` file that may be larger than memory.
 //!
-//! Rows are read, not mapped: pages of a map that were touched once count as this process's memory until the system
-//! wants them back, and a file that is cut short meanwhile would kill the process instead of giving an error.
+//! Rows are read, not mapped. Touched pages of a map count as this process's memory until the system reclaims them,
+//! and a truncated file would kill the process instead of giving an error.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ use half::f16;
 use super::npy::{Header, MAX_HEADER, unsupported};
 use crate::FormatError;
 
-/// A matrix of floats in a file, of which any rows can be read by any thread.
+/// Matrix of floats in a file, whose rows any thread can read.
 #[derive(Debug)]
 pub struct NpyRows {
     path: PathBuf,
@@ -41,14 +41,14 @@ impl Kind {
     }
 }
 
-/// Values that are converted at a time.
+/// Number of values that are converted at a time.
 const CONVERTED: usize = 1 << 13;
 
 impl NpyRows {
     /// Opens a file of two dimensions in C order, of `float16`, `float32` or `float64`.
     ///
     /// # Errors
-    /// When the file cannot be read, is no such array, or does not end where its values end.
+    /// When the file cannot be read, holds another kind of array, or does not end where its values end.
     pub fn open(path: &Path) -> Result<Self, FormatError> {
         let file = File::open(path).map_err(|e| FormatError::io(e).at(path))?;
         Self::new(path, file).map_err(|e| e.at(path))
@@ -95,16 +95,17 @@ impl NpyRows {
         self.width
     }
 
-    /// The file.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A number that very likely changes when the file does: made of its size and the time of its last change.
+    /// Fingerprint of the file, from its size and the time of its last change; it very likely changes when the file
+    /// does.
     ///
     /// # Errors
-    /// When the system does not tell.
+    /// When the system does not report them.
     pub fn fingerprint(&self) -> Result<u64, FormatError> {
         let told = || {
             let metadata = self.file.metadata()?;
@@ -116,13 +117,13 @@ impl NpyRows {
         Ok(checksum(u128::from(len)) << 32 | checksum(changed))
     }
 
-    /// Reads whole rows from `first_row` on as `f32`; as many as `rows` holds.
+    /// Reads whole rows from `first_row` on as `f32`, until `rows` is full.
     ///
     /// # Errors
     /// When the file cannot be read, or a finite `float64` is too large for `f32`.
     ///
     /// # Panics
-    /// When there are not so many rows, or `rows` ends within a row.
+    /// When the file has fewer rows, or `rows` ends within a row.
     pub fn read(&self, first_row: usize, rows: &mut [f32]) -> Result<(), FormatError> {
         let start = first_row * self.width;
         assert!(self.width == 0 || rows.len().is_multiple_of(self.width), "whole rows of {} values", self.width);
@@ -141,7 +142,7 @@ impl NpyRows {
         Ok(())
     }
 
-    /// `first` is the place of the first value in the whole array.
+    /// Converts bytes to values; `first` is the position of the first value in the whole array.
     fn convert(&self, bytes: &[u8], values: &mut [f32], first: usize) -> Result<(), FormatError> {
         let numbers = bytes.chunks_exact(self.kind.size());
         if self.kind == Kind::F16 {
@@ -188,7 +189,7 @@ mod tests {
     use super::*;
     use crate::file::{Array, write_npy};
 
-    /// Rows in any pieces are those of the whole array, for each type.
+    /// Rows read in any parts equal those of the whole array, for each type.
     #[test]
     fn rows_are_those_of_the_array() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,15 +1,15 @@
-//! [`Free`]: main memory that this process may still take, and the limit that says so.
+//! [`Free`]: main memory that this process may still take, and the limit that determines it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::machine::field_kibibytes;
 
-/// Main memory that this process may still take: the least of what the machine has free, what memory cgroups leave
-/// (versions 1 and 2, all levels), and what `RLIMIT_AS` leaves.
+/// Main memory that this process may still take. It is the minimum of the machine's free memory, the rest of the
+/// memory cgroups' limits (versions 1 and 2, all levels), and the rest of `RLIMIT_AS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Free {
-    /// Bytes.
+    /// Free memory in bytes.
     pub bytes: u64,
     /// Limit that is reached first.
     pub limit: Limit,
@@ -20,7 +20,7 @@ pub struct Free {
 pub enum Limit {
     /// Memory of the machine (`MemAvailable`).
     Machine,
-    /// Memory cgroup, by the file with its limit: that of a container or a batch job.
+    /// Memory cgroup of a container or a batch job, by the file with its limit.
     Cgroup(PathBuf),
     /// Address space of a process (`ulimit -v`).
     AddressSpace,
@@ -37,13 +37,13 @@ impl fmt::Display for Limit {
 }
 
 impl Free {
-    /// Free memory now; `None` where the system does not tell.
+    /// Free memory now; `None` if the system does not report it.
     #[must_use]
     pub fn now() -> Option<Self> {
         Self::read(|path| std::fs::read_to_string(path).ok())
     }
 
-    /// Free memory by the files that `read` returns.
+    /// Free memory from the files that `read` returns.
     fn read(read: impl Fn(&Path) -> Option<String>) -> Option<Self> {
         let machine = || {
             let meminfo = read(Path::new("/proc/meminfo"))?;
@@ -55,7 +55,7 @@ impl Free {
     }
 }
 
-/// Address space that is left, where it is limited.
+/// Rest of the address space; `None` if it is not limited.
 fn address_space(read: &impl Fn(&Path) -> Option<String>) -> Option<Free> {
     let limits = read(Path::new("/proc/self/limits"))?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
@@ -65,13 +65,13 @@ fn address_space(read: &impl Fn(&Path) -> Option<String>) -> Option<Free> {
     Some(Free { bytes: limit.saturating_sub(used), limit: Limit::AddressSpace })
 }
 
-/// Names of the files of a memory cgroup, which differ by version.
+/// File names of a memory cgroup, by version.
 struct Version {
     /// File system type in the table of mounts.
     fs_type: &'static str,
     limit: &'static str,
     usage: &'static str,
-    /// Fields of `memory.stat` with the bytes of files that are dropped where memory is short.
+    /// Fields of `memory.stat` with the bytes of cached files, which the system drops when memory is short.
     file_fields: [&'static str; 2],
 }
 
@@ -88,7 +88,7 @@ const V2: Version = Version {
     file_fields: ["inactive_file ", "active_file "],
 };
 
-/// Memory that each cgroup of this process leaves, from its own to the outermost one that is visible.
+/// Free memory of each cgroup of this process, from its own to the outermost visible one.
 fn cgroups(read: &impl Fn(&Path) -> Option<String>) -> Vec<Free> {
     let (Some(own), Some(mounts)) = (read(Path::new("/proc/self/cgroup")), read(Path::new("/proc/self/mountinfo")))
     else {
@@ -112,7 +112,7 @@ fn cgroups(read: &impl Fn(&Path) -> Option<String>) -> Vec<Free> {
     all
 }
 
-/// Root and mount point of the hierarchy of memory cgroups, if a line of the table of mounts has one.
+/// Root and mount point of the memory cgroups' hierarchy, if a line of the mount table has one.
 fn mount_of(line: &str, version: &Version) -> Option<(PathBuf, PathBuf)> {
     let (mount, options) = line.split_once(" - ")?;
     let mut options = options.split(' ');
@@ -125,7 +125,7 @@ fn mount_of(line: &str, version: &Version) -> Option<(PathBuf, PathBuf)> {
     Some((PathBuf::from(fields.next()?), PathBuf::from(fields.next()?)))
 }
 
-/// Memory that one cgroup leaves; `None` where it has no limit.
+/// Free memory of one cgroup; `None` if it has no limit.
 fn left_in(read: &impl Fn(&Path) -> Option<String>, folder: &Path, version: &Version) -> Option<Free> {
     let number = |name: &str| read(&folder.join(name))?.trim().parse::<u64>().ok();
     let limit = number(version.limit)?;

@@ -1,4 +1,4 @@
-//! The memory of this process and of the machine, as Linux counts it.
+//! Memory of this process and of the machine, as Linux reports it.
 
 mod free;
 
@@ -8,21 +8,21 @@ use crate::machine::field_kibibytes;
 
 pub use free::{Free, Limit};
 
-/// The most bytes that were resident at once since the start or the last [`reset_peak`]; `None` where the system does
-/// not tell.
+/// Maximum of resident bytes since the start or the last [`reset_peak`]; `None` if the system does not report it.
 #[must_use]
 pub fn peak_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     field_kibibytes(&status, "VmHWM:").map(|kibibytes| kibibytes << 10)
 }
 
-/// Bytes of main memory that this process may still take, as [`Free::now`]; `None` where the system does not tell.
+/// Bytes of main memory that this process may still take, as in [`Free::now`]; `None` if the system does not report
+/// them.
 #[must_use]
 pub fn free_bytes() -> Option<u64> {
     Free::now().map(|free| free.bytes)
 }
 
-/// Lets [`peak_bytes`] start again from what is resident now; returns whether the system could.
+/// Resets [`peak_bytes`] to the bytes that are resident now; returns whether the system supports it.
 pub fn reset_peak() -> bool {
     fs::write("/proc/self/clear_refs", "5").is_ok()
 }

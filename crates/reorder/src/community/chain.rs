@@ -1,4 +1,4 @@
-//! Chains: communities one after the other, so that neighbours come close.
+//! Chains: an order of communities in which neighbours are close.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use girih_graph_format::NodeId;
 
 use super::network::Network;
 
-/// How much of its pull a community keeps with each one placed after it.
+/// Factor by which the pull of communities decays with each community that is appended.
 const MEMORY: f64 = 0.5;
-/// Pulls below this are forgotten.
+/// Pulls below this value are set to 0.
 const NEXT_TO_NOTHING: f64 = 1e-6;
 
-/// `communities` in an order in which each is pulled by those before it: by the edges that they share, the last one's
-/// most, against the root of its own ends. Where nothing pulls, the first of `communities` that is left comes next; those
-/// without edges come last, as nothing pulls them ever.
+/// Orders `communities` greedily by the pull of those before them. The pull is the number of shared edges, which
+/// decays with distance, over the root of the community's own edge ends. If no community is pulled, the first of
+/// `communities` that is left comes next. Communities without edges come last, since nothing ever pulls them.
 pub(super) fn chained(network: &Network<'_>, communities: &[NodeId]) -> Vec<NodeId> {
     let (linked, alone): (Vec<NodeId>, Vec<NodeId>) = communities.iter().partition(|&&c| network.ends[c as usize] > 0);
     let mut chain = chained_by_edges(network, &linked);

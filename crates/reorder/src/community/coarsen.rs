@@ -7,14 +7,14 @@ use rayon::prelude::*;
 
 use super::network::Network;
 
-/// Lists of members, one for each community.
+/// Member lists of communities (CSR).
 pub(super) struct Members {
     pub(super) indptr: Vec<usize>,
     pub(super) nodes: Vec<NodeId>,
 }
 
 impl Members {
-    /// Renumbers communities by their first node, in place, and lists their members, ascending.
+    /// Renumbers communities by their first node, in place, and lists the members of each in ascending order.
     pub(super) fn number(community: &mut [NodeId]) -> Self {
         let n = community.len();
         let (mut number, mut sizes) = (vec![NodeId::MAX; n], Vec::new());
@@ -50,7 +50,7 @@ impl Members {
     }
 }
 
-/// The network of communities.
+/// Network whose nodes are the communities.
 pub(super) fn coarsen(network: &Network<'_>, community: &[NodeId], members: &Members) -> Network<'static> {
     let n = members.n_communities();
     let row = |edges: &mut Vec<u32>, c: usize| -> Vec<(NodeId, u32)> {

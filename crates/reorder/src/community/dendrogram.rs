@@ -1,4 +1,4 @@
-//! [`Dendrogram`]: which communities lie in which, and orders that visit them.
+//! [`Dendrogram`]: the hierarchy of communities, and orders that visit it.
 
 use std::cmp::Reverse;
 
@@ -10,32 +10,32 @@ use super::local_moves::communities;
 use super::network::Network;
 use crate::Progress;
 
-/// Share of the time that the finest level takes, about.
+/// Approximate share of the time that the finest level takes.
 const SHARE_OF_FINEST: f64 = 0.8;
 
-/// Levels of communities, finest first: the members of level 0 are nodes, those of level `k` communities of level `k −
-/// 1`.
+/// Levels of communities, finest first. The members of level 0 are nodes; the members of level `k` are communities of
+/// level `k − 1`.
 pub(super) struct Dendrogram {
     levels: Vec<Level>,
 }
 
 struct Level {
     members: Members,
-    /// The network of these communities.
+    /// Network whose nodes are these communities.
     network: Network<'static>,
 }
 
-/// In what order communities of one community are visited.
+/// Order in which the communities inside one community are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Siblings {
-    /// Those with most edges first: busy ones share tiles.
+    /// Communities with most edges first, so that they share tiles.
     Busiest,
-    /// Each followed by one that the last ones share many edges with: neighbours share windows.
+    /// Each community is followed by one that shares many edges with the last ones, so that neighbours share windows.
     Chained,
 }
 
 impl Dendrogram {
-    /// Louvain's method: nodes join communities, communities become nodes, until none joins another.
+    /// Louvain's method: nodes join communities, and communities become nodes, until no node joins another.
     pub(super) fn new(graph: &Csr, resolution: f64, progress: &Progress<'_>) -> Self {
         let mut levels: Vec<Level> = Vec::new();
         loop {
@@ -53,7 +53,7 @@ impl Dendrogram {
         }
     }
 
-    /// All nodes, community after community; those of communities of at most `leaf` nodes by falling degree.
+    /// All nodes, community by community. Communities of at most `leaf` nodes list them by falling degree.
     pub(super) fn order(&self, graph: &Csr, leaf: usize, siblings: Siblings) -> Vec<NodeId> {
         let mut visit = Visit { dendrogram: self, graph, leaf, siblings, order: Vec::with_capacity(graph.n_rows()) };
         let n_tops = self.levels.last().map_or(0, |top| top.members.n_communities());
@@ -72,7 +72,7 @@ impl Dendrogram {
     }
 }
 
-/// An order in the making.
+/// State of a visit that builds an order.
 struct Visit<'d> {
     dendrogram: &'d Dendrogram,
     graph: &'d Csr,
@@ -82,7 +82,7 @@ struct Visit<'d> {
 }
 
 impl Visit<'_> {
-    /// Appends the `nodes` of a community, whose `members` are communities of the level below `above`.
+    /// Appends the `nodes` of a community, whose `members` are communities of level `above - 1`.
     fn open(&mut self, mut nodes: Vec<NodeId>, above: usize, members: &[NodeId]) {
         if above == 0 || nodes.len() <= self.leaf {
             nodes.sort_unstable_by_key(|&v| (Reverse(self.graph.degree(v as usize)), v));
@@ -97,7 +97,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Siblings in the order of their visit.
+    /// Siblings in visiting order.
     fn arranged(&self, level: usize, members: &[NodeId]) -> Vec<NodeId> {
         let network = &self.dendrogram.levels[level].network;
         let mut busiest = members.to_vec();

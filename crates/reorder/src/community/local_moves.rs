@@ -9,15 +9,15 @@ use thread_local::ThreadLocal;
 use super::network::Network;
 use crate::Progress;
 
-/// Nodes move in as many rounds as this, one after the other; those of a round see the same communities. Results so do
-/// not depend on threads, and neighbours hardly ever swap places for ever.
+/// Number of rounds per sweep. Nodes of a round move at once and see one state of the communities. Results therefore
+/// do not depend on threads, and neighbours rarely swap communities forever.
 const N_ROUNDS: usize = 16;
-/// Sweeps over the nodes at most.
+/// Maximum number of sweeps over the nodes.
 const N_SWEEPS: usize = 8;
-/// A sweep that moves fewer than this share of nodes is the last.
+/// A sweep that moves less than this share of the nodes is the last.
 const FEW: f64 = 0.005;
 
-/// The community of every node of `network`, as numbers below that of nodes.
+/// Community of every node of `network`, as numbers below the number of nodes.
 pub(super) fn communities(network: &Network<'_>, resolution: f64, progress: &Progress<'_>) -> Vec<NodeId> {
     let n = network.n_nodes();
     let mut state = State {
@@ -54,19 +54,19 @@ struct State<'n> {
     community: Vec<NodeId>,
     /// Ends of edges in each community.
     ends: Vec<u64>,
-    /// What one end counts against another, in edges.
+    /// Penalty of a pair of edge ends in the modularity gain, in edges: resolution over the total number of ends.
     weight: f64,
     scratch: ThreadLocal<RefCell<Scratch>>,
 }
 
-/// Edges of a node to each community; zero but while one is looked at.
+/// Edges from a node to each community; all zero between uses.
 struct Scratch {
     edges: Vec<u32>,
     touched: Vec<NodeId>,
 }
 
 impl State<'_> {
-    /// The nodes among `nodes` that want to move, and where.
+    /// Moves of the nodes among `nodes` that gain by one: node and new community.
     fn best_moves(&self, nodes: &[NodeId]) -> Vec<(NodeId, NodeId)> {
         let new = || RefCell::new(Scratch { edges: vec![0; self.network.n_nodes()], touched: Vec::new() });
         let best = |&v: &NodeId| {
@@ -77,7 +77,8 @@ impl State<'_> {
         nodes.par_iter().with_min_len(256).filter_map(best).collect()
     }
 
-    /// The community that a node gains most from; its own unless another is better, and of equals the first.
+    /// Community with the largest gain for a node. Its own community wins ties; of other equal ones the smallest
+    /// number wins.
     fn best(&self, v: NodeId, scratch: &mut Scratch) -> NodeId {
         let own = self.community[v as usize];
         for (u, weight) in self.network.neighbours(v as usize) {

@@ -4,20 +4,19 @@ use std::borrow::Cow;
 
 use girih_graph_format::{Csr, NodeId};
 
-/// An undirected graph with whole-number weights, for local moves. Sums of whole numbers are exact, whatever their
-/// order.
+/// Undirected graph with integer weights, for local moves. Sums of integers are exact in any order.
 pub(super) struct Network<'g> {
     pub(super) indptr: Cow<'g, [u64]>,
-    /// Neighbours, the node itself not among them.
+    /// Neighbours of each node, without the node itself.
     pub(super) targets: Cow<'g, [NodeId]>,
-    /// Edges of the finest graph behind each edge; one where there are none.
+    /// Number of edges of the finest graph behind each edge; all 1 if `None`.
     pub(super) weights: Option<Vec<u32>>,
-    /// Ends of edges of the finest graph in each node, those inside it included.
+    /// Number of edge ends of the finest graph in each node, including edges inside it.
     pub(super) ends: Vec<u64>,
 }
 
 impl<'g> Network<'g> {
-    /// A graph as it is; a self-loop counts as an edge to another node, which weighs next to nothing.
+    /// Network of a graph as it is. A self-loop counts as an edge to another node, and has little weight.
     pub(super) fn new(graph: &'g Csr) -> Self {
         let ends = (0..graph.n_rows()).map(|v| graph.degree(v) as u64).collect();
         Self { indptr: graph.indptr().into(), targets: graph.indices().into(), weights: None, ends }
@@ -27,7 +26,7 @@ impl<'g> Network<'g> {
         self.ends.len()
     }
 
-    /// Neighbours of a node with the weights of the edges to them.
+    /// Neighbours of a node, with the weights of the edges to them.
     #[inline]
     pub(super) fn neighbours(&self, v: usize) -> impl Iterator<Item = (NodeId, u32)> + '_ {
         let range = self.indptr[v] as usize..self.indptr[v + 1] as usize;

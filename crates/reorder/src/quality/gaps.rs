@@ -1,24 +1,24 @@
-//! Distances between the columns of a row, and how often windows of rows come back to a column.
+//! Distances between the columns of a row, and reuse of columns by windows of rows.
 
 use girih_graph_format::Csr;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// Rows whose bits are added up before they are added to those of others.
+/// Number of rows whose bits are added up before they are added to those of others.
 const PIECE: usize = 1 << 12;
 
-/// Distances in the numbering.
+/// Distances between ids of neighbours in a numbering.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gaps {
-    /// Largest distance of an entry from the diagonal.
+    /// Bandwidth: the largest distance of an entry from the diagonal.
     pub bandwidth: usize,
-    /// Mean of the binary logarithm of `1 + |column − column before|` over entries, the first of a row counted from the
-    /// diagonal: the bits that an entry takes, about (Chierichetti et al., KDD 2009).
+    /// Mean of `log2(1 + |column − previous column|)` over entries; the first entry of a row counts from the
+    /// diagonal. It is about the number of bits that an entry takes (Chierichetti et al., KDD 2009).
     pub mean_log2: f64,
 }
 
 impl Gaps {
-    /// Of a graph as it is numbered.
+    /// Measures a graph as it is numbered.
     #[must_use]
     pub fn of(graph: &Csr) -> Self {
         let of_row = |v: usize| {
@@ -44,11 +44,11 @@ impl Gaps {
     }
 }
 
-/// Entries for each distinct column of a window of `rows` consecutive rows, over all windows: how often a fetched row
-/// of the operand is read again by rows nearby. 1 when no two rows of a window share a column.
+/// Entries per distinct column in windows of `rows` consecutive rows, over all windows. It says how often nearby rows
+/// read a fetched row of the operand again; 1 if no two rows of a window share a column.
 ///
 /// # Panics
-/// When a window has no rows.
+/// When `rows` is 0.
 #[must_use]
 pub fn window_reuse(graph: &Csr, rows: usize) -> f64 {
     assert!(rows > 0, "a window has rows");

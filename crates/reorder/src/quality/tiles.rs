@@ -1,36 +1,36 @@
-//! Non-zeros of blocks, and how many of them lie in blocks dense enough for tensor cores.
+//! Share of non-zeros in blocks that are dense enough for tensor cores.
 
 use girih_graph_format::{Csr, NodeId, Permutation};
 use rayon::prelude::*;
 
-/// The size of a block.
+/// Size of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Rows.
+    /// Number of rows.
     pub rows: usize,
-    /// Columns.
+    /// Number of columns.
     pub cols: usize,
 }
 
 impl Block {
-    /// Tiles of paper A.
+    /// Tile of Miao et al. (Journal of Software 34(9), 2023).
     pub const SMALL: Self = Self { rows: 32, cols: 32 };
-    /// What one group of warps multiplies at once on tensor cores.
+    /// Block that one warp group multiplies at once on tensor cores.
     pub const MEDIUM: Self = Self { rows: 128, cols: 64 };
-    /// What two of them do.
+    /// Block that two warp groups multiply at once on tensor cores.
     pub const LARGE: Self = Self { rows: 256, cols: 64 };
 }
 
-/// The share of non-zeros in blocks of which at least `density` is filled.
+/// Share of non-zeros in blocks with a density of at least `density`, in `0.0..=1.0`.
 #[must_use]
 pub fn coverage(graph: &Csr, block: Block, density: f64) -> f64 {
     covered(graph, block, density, |row| row, |col| col)
 }
 
-/// As [`coverage`], of the graph numbered by `order`, without building it.
+/// As [`coverage`], for the graph renumbered by `order`, without building it.
 ///
 /// # Panics
-/// When the order is of another number of nodes.
+/// When the order has another number of nodes.
 #[must_use]
 pub fn coverage_of(graph: &Csr, order: &Permutation, block: Block, density: f64) -> f64 {
     assert_eq!(order.len(), graph.n_rows(), "an order of the nodes of this graph");
@@ -38,8 +38,8 @@ pub fn coverage_of(graph: &Csr, order: &Permutation, block: Block, density: f64)
     covered(graph, block, density, |row| old_of_new.map(row as NodeId) as usize, |col| order.map(col))
 }
 
-/// The share of non-zeros in dense blocks, in O(rows + entries), where row `i` of the numbering is row `old_row(i)` of the graph, and column
-/// `c` of the graph is `new_col(c)` in the numbering.
+/// Share of non-zeros in dense blocks, in O(rows + entries). Row `i` of the numbering is row `old_row(i)` of the
+/// graph; column `c` of the graph is `new_col(c)` in the numbering.
 fn covered(
     graph: &Csr,
     block: Block,
@@ -48,7 +48,7 @@ fn covered(
     new_col: impl Fn(NodeId) -> NodeId + Sync,
 ) -> f64 {
     let enough = density * (block.rows * block.cols) as f64;
-    // Only the counters that a window touched are looked at and cleared: of a sparse window that is next to none.
+    // Only counters that a window touched are read and cleared; in a sparse window these are few.
     let of_window = |(counts, touched): &mut (Vec<u32>, Vec<usize>), window: usize| {
         for row in window * block.rows..((window + 1) * block.rows).min(graph.n_rows()) {
             for &col in graph.row(old_row(row)) {

@@ -1,4 +1,4 @@
-//! Ranks against petgraph's and against their definition.
+//! Ranks against those of petgraph and against their definition.
 
 use girih_graph_format::{Csr, NodeId};
 use girih_tiers::{AccessFrequency, Hotness, PageRank, page_rank, reverse_page_rank};
@@ -8,12 +8,12 @@ use proptest::prelude::*;
 
 use crate::{graphs, skewed};
 
-/// So many steps, whatever they change.
+/// Options for exactly `iterations` iterations.
 fn steps(damping: f64, iterations: usize) -> PageRank {
     PageRank { damping, tolerance: 0.0, iterations }
 }
 
-/// One step of walks by definition: `step[v][u]` is the chance to go from `v` to `u`.
+/// Iterates by definition; `steps_of(v)` lists the nodes that a walk can go to from `v`.
 fn by_definition(steps_of: &dyn Fn(NodeId) -> Vec<NodeId>, home: &[f64], damping: f64, iterations: usize) -> Vec<f64> {
     let mut rank = home.to_vec();
     for _ in 0..iterations {
@@ -44,7 +44,8 @@ fn destinations_of(graph: &Csr, u: NodeId) -> Vec<NodeId> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// petgraph lets walks begin anew only at nodes to which a node has no edge; without that it computes what we do.
+    /// petgraph lets walks restart only at nodes to which a node has no edge; without restarts it computes the same
+    /// ranks.
     #[test]
     fn walks_that_go_on_end_where_petgraph_says(graph in graphs(12), n_steps in 1usize..20) {
         let mut theirs = DiGraph::<(), ()>::new();

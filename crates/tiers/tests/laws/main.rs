@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use girih_graph_format::{Coo, Csr, Duplicates};
 use proptest::prelude::*;
 
-/// Any graph of 1 to `most` nodes; row `v` lists the sources of the edges to `v`.
+/// Graphs of 1 to `most` nodes; row `v` lists the sources of the edges to `v`.
 fn graphs(most: usize) -> impl Strategy<Value = Csr> {
     (1..=most).prop_flat_map(|n| {
         let node = 0..n as u32;
@@ -24,7 +24,7 @@ fn graph(n: usize, edges: &BTreeSet<(u32, u32)>) -> Csr {
     Coo::new(n, n, rows, cols, None).unwrap().to_csr(Duplicates::Refuse).unwrap()
 }
 
-/// A graph whose node `v` is in more lists the smaller `v` is.
+/// Skewed graph: the smaller `v` is, the more lists contain it.
 fn skewed(n: u32) -> Csr {
     let edges = (0..n).flat_map(|v| (0..8u32).map(move |i| (v, (v / (i + 1)) * i % n))).collect();
     graph(n as usize, &edges)

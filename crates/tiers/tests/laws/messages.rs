@@ -1,11 +1,11 @@
-//! The whole text of each message: what is wrong, with bytes and counts, and what helps.
+//! Full text of each message: the problem, with bytes and counts, and the remedy.
 
 use girih_partition::Patches;
 use girih_tiers::{CacheShares, Cut, HostReads, Hotness, Planner, Room, Storage, TierPlan};
 
 use crate::plan::{Case, room};
 
-/// The message of a refusal.
+/// Message of an error.
 fn refused<T: std::fmt::Debug, E: std::fmt::Display>(result: Result<T, E>) -> String {
     result.map_err(|error| error.to_string()).expect_err("a refusal")
 }

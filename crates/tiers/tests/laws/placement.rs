@@ -1,4 +1,4 @@
-//! Every node has one place, slots are filled, and nothing hot lies colder than what is cold.
+//! Every node has one place, slots are filled, and no hot node is in a slower tier than a cold one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,8 @@ fn places(placement: &Placement, n_nodes: usize) -> Vec<Place> {
     (0..n_nodes as NodeId).map(|node| placement.place(node)).collect()
 }
 
-/// No two nodes share a slot, and slots begin at 0: of each card, after those that every card has; of host memory.
+/// Checks that no two nodes share a slot, and that slots begin at 0, on each GPU (after its replicated rows) and in
+/// host memory.
 fn assert_compact(placement: &Placement, n_nodes: usize, n_cards: u32) {
     let mut slots: BTreeMap<(Tier, Option<u32>), BTreeSet<u32>> = BTreeMap::new();
     for place in places(placement, n_nodes) {
@@ -57,7 +58,7 @@ proptest! {
         for pair in heat.order().windows(2) {
             prop_assert!(tier(pair[0]) <= tier(pair[1]) || placement.spans().len() == 1);
         }
-        // Cards have as many rows of their own, but for one.
+        // The numbers of own rows of GPUs differ by at most one.
         let of_card = |card| places(&placement, n).iter().filter(|place| place.card == Some(card)).count();
         let of_cards: Vec<usize> = (0..n_cards).map(of_card).collect();
         prop_assert!(of_cards.iter().max().unwrap() - of_cards.iter().min().unwrap() <= 1);
@@ -103,7 +104,7 @@ proptest! {
 
 #[test]
 fn cuts_count_what_crosses() {
-    // 0 ─ 1   2 ─ 3, and 1 ─ 2 between the patches.
+    // Graph 0 ─ 1   2 ─ 3, and an edge 1 ─ 2 between the patches.
     let graph = crate::graph(4, &[(0, 1), (1, 0), (2, 3), (3, 2), (1, 2), (2, 1)].into());
     let patches = |bounds: &[NodeId]| Patches::new(bounds.to_vec()).unwrap();
     assert_eq!(Cut::new(&graph, patches(&[0, 2, 4])).unwrap().crossing(), 1.0 / 3.0);

@@ -1,4 +1,4 @@
-//! Plans keep to the room that there is, and no other division is quicker.
+//! Plans stay within the memory budget, and no other division is faster.
 
 use girih_graph_format::Csr;
 use girih_partition::Patches;
@@ -53,7 +53,7 @@ fn shares(plan: &TierPlan) -> [f64; 2] {
     [&plan.topology, &plan.features].map(|part| part.tiers.iter().map(|used| used.expected).sum())
 }
 
-/// Beside the topology there is room for a few rows of features, but not for the list that would say which.
+/// Besides the topology, the budget fits a few feature rows, but not their list of positions.
 #[test]
 fn where_host_memory_does_not_hold_the_list_of_positions_rows_stay_on_disk() {
     let plan = Case::new(1500, 1).planner(room(1, 1000, Some(60_000))).plan(None).unwrap();
@@ -74,7 +74,8 @@ proptest! {
         let case = Case::new(1500, n_cards);
         let planner = case.planner(room(n_cards, card_bytes, host_bytes));
         let Ok(plan) = planner.plan(share) else {
-            // The topology takes 60 KB: host memory can be too small for it only beside offsets of its own.
+            // The topology takes 60 KB, plus its offsets in host memory: a plan is refused only with less host
+            // memory.
             prop_assert!(host_bytes.is_some_and(|bytes| bytes < 70_000));
             return Ok(());
         };
@@ -89,7 +90,7 @@ proptest! {
         }
         prop_assert!(plan.topology.tiers.iter().all(|used| used.tier != Tier::Disk));
         prop_assert!(shares(&plan).iter().all(|sum| (sum - 1.0).abs() < 1e-9));
-        // A tier serves the reads of the nodes that say they lie there.
+        // A tier serves the reads of the nodes that are placed in it.
         for (part, counts) in [(&plan.topology, &case.visits.rows), (&plan.features, &case.visits.features)] {
             let reads = |nodes: &mut dyn Iterator<Item = u32>| nodes.map(|node| f64::from(counts[node as usize])).sum::<f64>();
             let all = reads(&mut (0..1500));
@@ -104,8 +105,8 @@ proptest! {
         prop_assert!((sum - plan.seconds).abs() < 1e-12);
     }
 
-    /// With copies of what the host has, each card has a list of all addresses for either part, but for a topology that
-    /// it has as a whole.
+    /// With copies of host data, each GPU stores a list of all addresses for topology and for features, except for a
+    /// topology that it holds as a whole.
     #[test]
     fn copies_take_what_lists_offsets_and_rows_take(
         n_cards in 1usize..5,
@@ -169,7 +170,7 @@ fn what_fits_lies_on_every_card() {
 
 #[test]
 fn cards_share_what_one_does_not_hold() {
-    // Features take 150 KB; a quarter of them and the topology fit on each of four cards.
+    // Features take 150 KB; a quarter of them and the topology fit on each of four GPUs.
     let case = Case::new(1500, 4);
     let plan = case.planner(room(4, 130_000, None)).plan(None).unwrap();
     assert!(plan.features.tiers.iter().all(|used| used.tier <= Tier::OneCard), "{:?}", plan.features.tiers);

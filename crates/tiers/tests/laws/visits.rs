@@ -24,7 +24,8 @@ fn counts_are_those_of_the_batches_on_any_number_of_threads() {
         for batch in loader.epoch(PRESAMPLED_EPOCH).take(4) {
             let batch = batch.unwrap();
             batch.inputs().iter().for_each(|&v| features[v as usize] += 1);
-            // Expanded once: what the block at the inputs has as destinations. Else: those of every block.
+            // If nodes are expanded once, the reads are the destinations of the first block; else those of every
+            // block.
             let read = if expand == Expand::Once { &batch.blocks[..1] } else { &batch.blocks[..] };
             read.iter().flat_map(|block| block.destinations()).for_each(|&v| rows[v as usize] += 1);
         }

@@ -1,10 +1,10 @@
 //! [`PartitionedAdjacency`]: the normalised adjacency as a rank reads it: its own rows, and messages of other ranks.
 //!
 //! ```text
-//! rows       read, checked and dropped again whenever blocks are made of them
+//! rows       read, checked and dropped again each time that blocks are built from them
 //! symmetric  whether hashes of all entries and of all mirrored ones agree
-//! degrees    of own rows; those of columns where the adjacency is not symmetric from who holds their entries
-//! transpose  entries that others hold in their rows, when a product first needs them
+//! degrees    of own rows; if the adjacency is not symmetric, column sums come from the ranks with their entries
+//! transpose  entries from the rows of other ranks, when a product first needs them
 //! ```
 
 use std::ops::Range;

@@ -3,8 +3,7 @@
 //! ```text
 //! for each feature chunk: begin exchange ──▶ overlapped work ──▶ own block, by bands ──▶ each stage as it arrives:
 //!                                                                                       its blocks, by row chunks
-//! after the last stage of a row chunk: reduce sums over ranks ──▶ join slices to whole rows ──▶ own rows of the
-//! result
+//! after the last stage of a row chunk: reduce sums over ranks ──▶ join slices to whole rows ──▶ own rows of result
 //! ```
 
 use std::collections::VecDeque;

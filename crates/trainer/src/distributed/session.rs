@@ -345,7 +345,7 @@ struct Agreement {
     n_left: u32,
     /// Time of the last question.
     since: Instant,
-    /// Whether this rank was told to stop, and has not yet told the others.
+    /// Whether this rank was asked to stop, and has not yet told the others.
     stops: bool,
 }
 

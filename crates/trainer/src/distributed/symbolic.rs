@@ -342,7 +342,7 @@ struct Shared {
     clock: SymbolicClock,
     /// Time at which the links are free again.
     free_at: Mutex<f64>,
-    /// Whether the calls belong to an exchange that is being started.
+    /// Set while calls belong to an exchange that is being started.
     is_beginning: AtomicBool,
     counters: Counters,
 }

@@ -423,7 +423,7 @@ fn blocks_symbolic_blocks_have_the_sizes_of_those_that_are_multiplied() {
                 });
                 let found = found.unwrap_or_else(|failure| panic!("{}", failure.message));
                 let planned = |rank: usize| {
-                    let symbolic = PlanDevice::Card(None).symbolic(&config);
+                    let symbolic = PlanDevice::Gpu(None).symbolic(&config);
                     let ranks = SymbolicRank::ranks(&symbolic_blocks.plan, rank, network(true), &symbolic);
                     sizes(&symbolic, &symbolic_blocks.blocks(&symbolic, &ranks, transpose).unwrap())
                 };
@@ -466,7 +466,7 @@ fn plans_exchange_what_ranks_do() {
         let graph = SymbolicGraph::of(&dataset.graph, &config, &data).unwrap();
         for options in sharings() {
             let found = epoch_traffic(&dataset, &config, &options);
-            let (devices, network) = (&[PlanDevice::Card(None)], network(true));
+            let (devices, network) = (&[PlanDevice::Gpu(None)], network(true));
             let planner = RankPlanner { config: &config, data: &data, graph: &graph, devices, network };
             let plans = planner.plan(&options).unwrap();
             let planned: Vec<Traffic> = plans.ranks.iter().map(|plan| plan.exchanged).collect();
@@ -484,7 +484,7 @@ fn bytes_of_layout(layout: GraphPlacement, n_ranks: usize, config: &TrainConfig,
     let grid = ProcessGrid::new(Scheme::OneD, n_ranks, 1).unwrap();
     let options = RankOptions::new(grid, Exchange::Rows, Duration::from_secs(30));
     let options = RankOptions { layout, stages: Stages::Parts(1), ..options };
-    let (graph, devices) = (SymbolicGraph::even(config, data).unwrap(), &[PlanDevice::Card(None)]);
+    let (graph, devices) = (SymbolicGraph::even(config, data).unwrap(), &[PlanDevice::Gpu(None)]);
     let planner = RankPlanner { config, data, graph: &graph, devices, network: network(true) };
     assert!(planner.plan_patches(&RankOptions { layout: GraphPlacement::Replicated, ..options }).is_err());
     assert!(planner.plan(&options).is_err(), "batches have no times");
@@ -549,7 +549,7 @@ fn planned_by((rates, network): (Rates, Network), options: &RankOptions, layers:
     let usual = TrainConfig::default();
     let config = TrainConfig { model: ModelConfig { hidden: 256, layers, ..usual.model.clone() }, ..usual };
     let graph = SymbolicGraph::even(&config, &data).unwrap();
-    let devices = &[PlanDevice::Processor(rates)];
+    let devices = &[PlanDevice::Cpu(rates)];
     let planner = RankPlanner { config: &config, data: &data, graph: &graph, devices, network };
     let plans = planner.plan(options).unwrap();
     let slowest = plans.ranks.iter().max_by(|a, b| a.epoch_seconds.total_cmp(&b.epoch_seconds));

@@ -6,17 +6,18 @@ use crate::TrainError;
 use crate::batching::{BatchConfig, BatchKind};
 use crate::config::{ModelConfig, ModelKind};
 
-/// How links are dealt and learnt.
+/// Division of links into parts, and their training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinkConfig {
-    /// Share of the links that choose the epoch.
+    /// Fraction of the links for validation, which choose the epoch; at least 0 and below 1.
     pub val: f64,
-    /// Share of the links that are reported.
+    /// Fraction of the links for the test; at least 0 and below 1.
     pub test: f64,
-    /// Pairs that are no links for each training link, drawn anew in every epoch. Held-out links have one each.
+    /// Number of non-links for each training link, drawn anew in every epoch (1 to 10,000). Held-out links have one
+    /// each.
     pub negatives: usize,
-    /// Columns of the embeddings.
+    /// Number of columns of the embeddings.
     pub width: usize,
 }
 
@@ -27,10 +28,10 @@ impl Default for LinkConfig {
 }
 
 impl LinkConfig {
-    /// Refuses settings that make no sense, or do not go with the model and the batches.
+    /// Refuses invalid settings, and settings that do not work with the model or the batches.
     ///
     /// # Errors
-    /// At the first such setting, naming what works.
+    /// At the first such setting; the message names a valid one.
     pub(crate) fn validate(&self, model: &ModelConfig, batch: &BatchConfig) -> Result<(), TrainError> {
         let refused = |what: String| Err(TrainError::invalid(what));
         if model.kind.is_recommender() {

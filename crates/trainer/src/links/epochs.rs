@@ -1,4 +1,4 @@
-//! [`LinkEpochs`]: the links of each epoch, with the pairs that they are held against.
+//! [`LinkEpochs`]: the links of each epoch, with the non-links that they are compared with.
 
 use girih_random::Key;
 use rayon::prelude::*;
@@ -7,7 +7,7 @@ use super::split::Draws;
 use super::{Link, NonLinks, PairList};
 use crate::config::TrainConfig;
 
-/// What the epochs of a run are made of.
+/// Source of the links and non-links of a run's epochs.
 #[derive(Clone, Copy)]
 pub(crate) struct LinkEpochs<'a> {
     links: &'a [Link],
@@ -17,9 +17,9 @@ pub(crate) struct LinkEpochs<'a> {
     run: u64,
 }
 
-/// The training links of an epoch, in its order.
+/// Training links of an epoch, in the order drawn for it.
 pub(crate) struct EpochLinks {
-    /// Numbers of links.
+    /// Positions of links.
     order: Vec<usize>,
     batch_size: usize,
     negatives: Key,
@@ -36,27 +36,27 @@ impl<'a> LinkEpochs<'a> {
         Self { links, non_links, n_negatives: config.links.negatives, seed: config.seed, run }
     }
 
-    /// An epoch in batches of so many links, in an order drawn for it.
+    /// Draws the order of an epoch, in batches of `batch_size` links.
     pub(crate) fn epoch(&self, epoch: u64, batch_size: usize) -> EpochLinks {
         let mut order: Vec<usize> = (0..self.links.len()).collect();
         self.key(Draws::Orders, epoch).stream(0, 0).shuffle(&mut order);
         EpochLinks { order, batch_size, negatives: self.key(Draws::Training, epoch) }
     }
 
-    /// All links at once.
+    /// All links at once, in their own order, with their non-links.
     pub(crate) fn all(&self, epoch: u64) -> PairList {
         let numbers: Vec<usize> = (0..self.links.len()).collect();
         self.pairs(self.key(Draws::Training, epoch), &numbers)
     }
 
-    /// The links of a batch, and what they are held against.
+    /// Links of a batch, with their non-links.
     pub(crate) fn batch(&self, epoch: &EpochLinks, at: usize) -> PairList {
         let start = at * epoch.batch_size;
         let numbers = &epoch.order[start..(start + epoch.batch_size).min(epoch.order.len())];
         self.pairs(epoch.negatives, numbers)
     }
 
-    /// Negatives are named by the number of their link, whatever batch it is in.
+    /// Links by position, with their non-links. Draws depend on the position of a link, and not on its batch.
     fn pairs(&self, negatives: Key, numbers: &[usize]) -> PairList {
         let draw = |&link: &usize| {
             (0..self.n_negatives as u64).map(move |i| self.non_links.draw(negatives.stream(link as u64, i << 32)))

@@ -1,20 +1,20 @@
-//! Predicting links: which pairs of nodes an edge joins (Hamilton et al., NeurIPS 2017, section 3.2, trained on binary
-//! cross-entropy).
+//! Link prediction: whether an edge joins a pair of nodes (Hamilton et al., NeurIPS 2017, section 3.2, trained on
+//! binary cross-entropy).
 //!
 //! ```text
 //! edges ──LinkSplit──▶ train ──▶ messages, and positives of steps ─┐
 //!                      val, test ──▶ scores                        ├─▶ embeddings ─▶ ⟨z_u, z_v⟩ ─▶ loss, ROC-AUC, …
 //! NonLinks ──▶ pairs that no edge joins ───────────────────────────┘
 //! ```
-//! - [`LinkSplit`]: which links train, validate and test, and the graph of those that train: the only one that messages
-//!   travel over.
-//! - [`NonLinks`]: pairs that are no links, each as likely as any other.
-//! - [`Pairs`]: links and non-links on the device, scored by the products of their embeddings.
-//! - [`LinkPredictor`]: a run whose steps see the whole graph and all training links. On batches of links a run is a
+//! - [`LinkSplit`]: the division into training, validation and test links, and the graph of the training links.
+//!   Messages are passed over this graph alone.
+//! - [`NonLinks`]: pairs that no edge joins, drawn uniformly.
+//! - [`Pairs`]: links and non-links on the device, scored by the inner products of their embeddings.
+//! - [`LinkPredictor`]: a run whose steps see the whole graph and all training links. A run on batches of links is a
 //!   [`MiniBatch`](crate::MiniBatch).
 //!
-//! A link is an unordered pair of different nodes, in whichever direction the graph stores it, since the product of two
-//! embeddings does not tell directions apart. What is drawn is in `docs/formats.md`.
+//! A link is an unordered pair of different nodes, in whichever direction the graph stores it: an inner product of
+//! two embeddings is symmetric. `docs/formats.md` describes the random draws.
 
 mod config;
 mod epochs;

@@ -6,11 +6,11 @@ use girih_random::Stream;
 use super::Link;
 use crate::TrainError;
 
-/// Of so many pairs at least one must be no link: drawing again until one is found would otherwise go on for long.
+/// At least one of this many pairs must be a non-link. Otherwise rejection sampling would take too long.
 const TRIES_MAX: u128 = 100;
 
-/// Draws pairs of different nodes that no edge of a graph joins, in either direction, each as likely as any other.
-/// Edges of every part count, held-out ones also: a pair that is held against links must not be one.
+/// Uniform sampler of pairs of different nodes that no edge of a graph joins, in either direction. Edges of all parts
+/// count, held-out ones too, since a held-out link is no negative example.
 #[derive(Clone, Debug)]
 pub struct NonLinks {
     graph: Csr,
@@ -18,10 +18,10 @@ pub struct NonLinks {
 }
 
 impl NonLinks {
-    /// Of a graph with so many links.
+    /// Sampler for a graph with `n_links` links.
     ///
     /// # Errors
-    /// When hardly a pair is no link.
+    /// When nearly all pairs are links.
     pub fn new(graph: Csr, n_links: usize) -> Result<Self, TrainError> {
         let n_nodes = graph.n_rows() as u128;
         let n_pairs = n_nodes * n_nodes.saturating_sub(1) / 2;
@@ -36,12 +36,12 @@ impl NonLinks {
         Ok(Self { graph, is_symmetric })
     }
 
-    /// The next pair of a stream.
+    /// Next pair of a stream.
     #[must_use]
     pub fn draw(&self, mut stream: Stream) -> Link {
         let n_nodes = self.graph.n_rows() as u64;
         loop {
-            // Ends: enough pairs are no links.
+            // Terminates, since enough pairs are non-links.
             let (u, v) = (stream.below(n_nodes) as NodeId, stream.below(n_nodes) as NodeId);
             if u != v && !self.is_link([u, v]) {
                 return [u, v];

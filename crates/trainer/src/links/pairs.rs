@@ -8,38 +8,39 @@ use crate::TrainError;
 use crate::tape::{Loss, Tape, Var};
 use crate::targets::Targets;
 
-/// Links, and then pairs that are none.
+/// Links, followed by non-links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PairList {
     pub(crate) ends: Vec<Link>,
-    /// How many of them are links.
+    /// Number of links.
     pub(crate) n_links: usize,
 }
 
 impl PairList {
-    /// The links among them.
+    /// Links of the list.
     pub(crate) fn links(&self) -> &[Link] {
         &self.ends[..self.n_links]
     }
 }
 
-/// Pairs of rows of embeddings, the first of which are links. A pair scores the product of its two rows.
+/// Pairs of rows of embeddings, links first. The score of a pair is the inner product of its two rows.
 pub struct Pairs<B: Backend> {
     pub(crate) n_pairs: usize,
-    /// The row of the first node of each pair.
+    /// Row of the first node of each pair.
     pub(crate) first: B::Ids,
-    /// The row of the second.
+    /// Row of the second node of each pair.
     pub(crate) second: B::Ids,
-    /// The pattern of an identity: its sampled product takes row `i` of one operand with row `i` of the other.
+    /// Pattern of an identity matrix: its sampled product multiplies row `i` of one operand with row `i` of the
+    /// other.
     pub(crate) diagonal: B::Sparse,
-    /// One for links, zero for the others.
+    /// One for links, zero for non-links (n_pairs × 1).
     pub(crate) targets: Targets<B>,
-    /// `0..n_pairs`: what the loss is the mean over.
+    /// Ids `0..n_pairs`, over which the loss is a mean.
     pub(crate) all: B::Ids,
 }
 
 impl<B: Backend> Pairs<B> {
-    /// Moves pairs to the device, the first `n_links` of which are links.
+    /// Moves pairs to the device; the first `n_links` are links.
     ///
     /// # Errors
     /// When the device's memory does not suffice, or there are more pairs than a matrix has rows.
@@ -60,7 +61,7 @@ impl<B: Backend> Pairs<B> {
         })
     }
 
-    /// The score of each pair, `n_pairs × 1`: the logit of there being a link.
+    /// Scores of all pairs, `n_pairs × 1`: the logits of being a link.
     ///
     /// # Errors
     /// When a pair names a row that `embeddings` does not have, or the backend fails.
@@ -70,7 +71,7 @@ impl<B: Backend> Pairs<B> {
         tape.sddmm(&self.diagonal, first, second, 1)
     }
 
-    /// The mean binary cross-entropy of [scores](Self::scores).
+    /// Mean binary cross-entropy of [scores](Self::scores).
     ///
     /// # Errors
     /// When there are no pairs, or the backend fails.

@@ -1,4 +1,4 @@
-//! [`LinkSizes`]: symbolic links and pairs.
+//! [`LinkSizes`]: numbers of links and pairs, for dry runs.
 
 use girih_compute::{Dtype, Shape, Symbolic, SymbolicMatrix};
 
@@ -8,14 +8,14 @@ use crate::config::TrainConfig;
 use crate::plan::DataSizes;
 use crate::targets::Targets;
 
-/// How many links each part can be expected to have, and pairs a step has at most.
+/// Expected number of links of each part, and maximal number of pairs of a step.
 pub(crate) struct LinkSizes {
     n_all: usize,
     pub(crate) train: usize,
-    /// Validation, test.
+    /// Validation and test links.
     pub(crate) held_out: [usize; 2],
     pub(crate) step_pairs: usize,
-    /// Of all edges, those of the graph.
+    /// Number of edges of the whole graph.
     n_edges: usize,
     width: usize,
 }
@@ -31,13 +31,13 @@ impl LinkSizes {
         Self { n_all, train, held_out, step_pairs, n_edges: data.n_edges, width: config.links.width }
     }
 
-    /// The sizes of what messages travel over, for a model with embeddings in the place of classes.
+    /// Sizes of the message graph, for a model with embeddings instead of classes.
     pub(crate) fn messages(&self, data: &DataSizes) -> DataSizes {
         let n_edges = (data.n_edges as u128 * self.train as u128 / self.n_all.max(1) as u128) as usize;
         DataSizes { n_edges, n_classes: self.width, n_train: self.train, ..*data }
     }
 
-    /// What stays in main memory: the whole graph, for drawing what is no link, and the training links.
+    /// Host memory of link prediction: the whole graph, to draw non-links, and the training links.
     pub(crate) fn on_host(&self, symbolic: &Symbolic, data: &DataSizes) -> SymbolicMatrix {
         let graph_words = self.n_edges * if data.weighted { 2 } else { 1 } + 2 * (data.n_nodes + 1);
         let link_words = self.train * size_of::<Link>() / size_of::<f32>();

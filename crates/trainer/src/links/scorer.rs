@@ -1,4 +1,4 @@
-//! [`LinkScorer`]: how a model tells held-out links from pairs that are none.
+//! [`LinkScorer`]: scores of a model on held-out links and non-links.
 
 use girih_compute::Backend;
 use girih_graph_format::Matrix;
@@ -15,21 +15,21 @@ use crate::scorer::Scorer;
 use crate::state::RunState;
 use crate::tape::{Mode, Tape};
 
-/// Non-links that a link may rank behind all but, to be a hit.
+/// Rank among the non-links that a link must beat to be a hit.
 pub const HITS_K: usize = 20;
 
-/// How test links rank among as many pairs that are none. ROC-AUC and losses stand beside them in [`Scores`].
+/// Ranks of test links among as many non-links. [`Scores`] also has ROC-AUC and losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkScores {
-    /// The mean over links of the precision among all pairs that score at least as high.
+    /// Mean over links of the precision among all pairs that score at least as high.
     pub average_precision: f64,
-    /// Share of links with a higher score than the [`HITS_K`]-th best non-link.
+    /// Fraction of links with a higher score than the [`HITS_K`]-th best non-link.
     pub hits_at_20: f64,
-    /// Mean over links of one over the rank among all non-links.
+    /// Mean over links of the reciprocal rank among all non-links.
     pub mrr: f64,
 }
 
-/// The pairs of both held-out parts, on the device; `None` for a part without links.
+/// Pairs of both held-out parts, on the device; `None` for a part without links.
 pub(super) struct HeldOut<B: Backend> {
     val: Option<Part<B>>,
     test: Option<Part<B>>,
@@ -41,7 +41,7 @@ struct Part<B: Backend> {
 }
 
 impl<B: Backend> HeldOut<B> {
-    /// Held-out links, each held against a pair of its own.
+    /// Held-out links, with one non-link each.
     pub(super) fn new(
         backend: &B,
         (val, test): (&[Link], &[Link]),
@@ -57,14 +57,14 @@ impl<B: Backend> HeldOut<B> {
     }
 }
 
-/// The links of a part, and then as many pairs that are none.
+/// Links of a part, followed by as many non-links.
 pub(super) fn held_out(links: &[Link], non_links: &NonLinks, seed: u64, part: LinkPart) -> PairList {
     let key = Draws::HeldOut.key(seed).child(part as u64);
     let others = (0..links.len() as u64).map(|i| non_links.draw(key.stream(i, 0)));
     PairList { ends: links.iter().copied().chain(others).collect(), n_links: links.len() }
 }
 
-/// A model, the graph of the training links, and the pairs that it is scored on.
+/// Model, graph of the training links, and pairs that it is scored on.
 pub(super) struct LinkScorer<'a, B: Backend> {
     pub(super) inputs: &'a Inputs<B>,
     pub(super) held_out: &'a HeldOut<B>,
@@ -72,7 +72,7 @@ pub(super) struct LinkScorer<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> LinkScorer<'a, B> {
-    /// The embeddings of all nodes, on the host.
+    /// Embeddings of all nodes, on the host.
     ///
     /// # Errors
     /// When the backend fails.
@@ -125,7 +125,7 @@ fn split_at(scores: &Matrix, n_links: usize) -> (Vec<f32>, Vec<f32>) {
     (links.to_vec(), others.to_vec())
 }
 
-/// The scores of a part that has links, and as many pairs that are none.
+/// Scores of a part's links, and of as many non-links.
 struct Judged {
     loss: f64,
     links: Vec<f32>,

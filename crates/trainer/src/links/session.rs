@@ -1,4 +1,4 @@
-//! What all runs of link prediction share, and a trained one applied.
+//! State that all runs of link prediction share, and inference with a trained model.
 
 use girih_compute::Backend;
 use girih_datasets::Dataset;
@@ -17,7 +17,7 @@ use crate::sampled::{self, Batches, MiniBatch};
 use crate::session::{build_model, check_features};
 use crate::state::{Run, RunState};
 
-/// The graph of the training links on the device, and all links on the host.
+/// Graph of the training links on the device, and all links on the host.
 pub(crate) struct Prepared<B: Backend> {
     graph: MessageGraph<B>,
     train: Vec<Link>,
@@ -26,11 +26,11 @@ pub(crate) struct Prepared<B: Backend> {
     dims: Dims,
 }
 
-/// What messages travel over.
+/// Graph that messages are passed over.
 enum MessageGraph<B: Backend> {
-    /// Whole, in every step.
+    /// Whole graph, in every step.
     Full(Inputs<B>),
-    /// Sampled for steps.
+    /// Graph that is sampled for steps.
     Sampled(Box<sampled::MiniBatchData<B>>),
 }
 
@@ -70,7 +70,7 @@ impl<B: Backend> Prepared<B> {
         Ok(Self { graph, train: links.train, non_links, held_out, dims })
     }
 
-    /// A run at its start.
+    /// Run at its start.
     pub(crate) fn run<'a>(
         &'a self,
         backend: &'a B,
@@ -87,7 +87,7 @@ impl<B: Backend> Prepared<B> {
         Ok(Box::new(MiniBatch::new(state, batches, material.whole(None), Box::new(scorer), None)))
     }
 
-    /// A run on the whole graph.
+    /// Run on the whole graph.
     fn predictor<'a>(
         &'a self,
         backend: &'a B,
@@ -110,20 +110,20 @@ impl<B: Backend> Prepared<B> {
     }
 }
 
-/// What a trained model makes of a graph.
+/// Result of a trained model on a graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embedded {
-    /// How well its embeddings tell held-out links from other pairs.
+    /// Scores of the embeddings on held-out links and non-links.
     pub scores: Scores,
-    /// A row for each node.
+    /// Embedding of each node, one per row.
     pub embeddings: Matrix,
 }
 
-/// The embeddings that the best parameters of a checkpoint give the nodes of a data set, over its training links: those
-/// that the checkpoint's seed and shares deal.
+/// Embeddings of the nodes of a data set, with the best parameters of a checkpoint. Messages are passed over the
+/// training links, as the checkpoint's seed and fractions divide them.
 ///
 /// # Errors
-/// When data set and checkpoint do not fit each other, or the backend fails.
+/// When data set and checkpoint do not match, or the backend fails.
 pub fn embed<B: Backend>(backend: &B, dataset: Dataset, checkpoint: &Checkpoint) -> Result<Embedded, TrainError> {
     let config = &checkpoint.progress.config;
     let dataset = dataset.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;

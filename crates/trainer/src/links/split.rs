@@ -1,4 +1,4 @@
-//! [`LinkSplit`]: which links train, validate and test.
+//! [`LinkSplit`]: division of links into training, validation and test links.
 
 use girih_graph_format::{Csr, NodeId};
 use girih_random::{Key, purpose, unit_f64};
@@ -6,18 +6,18 @@ use rayon::prelude::*;
 
 use super::LinkConfig;
 
-/// Two different nodes that an edge joins; of the links of a graph, the smaller id comes first.
+/// Two different nodes that an edge joins. In the links of a graph, the smaller id comes first.
 pub type Link = [NodeId; 2];
 
-/// The children of the purpose of link prediction, below which each kind of draws has its own.
+/// Kinds of random draws of link prediction; each has a key of its own.
 pub(super) enum Draws {
-    /// Which part a link belongs to.
+    /// Part that a link belongs to.
     Parts = 0,
-    /// Pairs that held-out links are held against.
+    /// Non-links for held-out links.
     HeldOut = 1,
-    /// Pairs that training links are held against.
+    /// Non-links for training links.
     Training = 2,
-    /// The order of training links in an epoch.
+    /// Order of training links in an epoch.
     Orders = 3,
 }
 
@@ -27,19 +27,19 @@ impl Draws {
     }
 }
 
-/// Where a link belongs.
+/// Part that a link belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkPart {
-    /// It carries messages, and the loss sees it.
+    /// Training: the link carries messages, and is in the loss.
     Train,
-    /// It helps to choose the epoch.
+    /// Validation: the link helps to choose the epoch.
     Val,
-    /// It is reported.
+    /// Test: the link is in the reported scores.
     Test,
 }
 
-/// Deals links to train, validation and test, each on its own and by its ends alone: both directions of an edge stay
-/// together, wherever it is stored.
+/// Random division into training, validation and test links. It depends on the ends of a link alone, so that both
+/// directions of an edge are in one part, wherever it is stored.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkSplit {
     key: Key,
@@ -47,19 +47,19 @@ pub struct LinkSplit {
     test: f64,
 }
 
-/// The links of a graph in their parts, ascending.
+/// Links of a graph by part, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Links {
-    /// Those that messages travel over and the loss sees.
+    /// Training links, which carry messages and are in the loss.
     pub train: Vec<Link>,
-    /// Those that choose the epoch.
+    /// Validation links, which choose the epoch.
     pub val: Vec<Link>,
-    /// Those that are reported.
+    /// Test links, which are in the reported scores.
     pub test: Vec<Link>,
 }
 
 impl Links {
-    /// How many there are in all parts.
+    /// Number of links of all parts.
     #[must_use]
     pub fn n_all(&self) -> usize {
         self.train.len() + self.val.len() + self.test.len()
@@ -67,13 +67,13 @@ impl Links {
 }
 
 impl LinkSplit {
-    /// The split of a seed; all runs of a session share it.
+    /// Split of a seed; all runs of a session share it.
     #[must_use]
     pub fn new(config: &LinkConfig, seed: u64) -> Self {
         Self { key: Draws::Parts.key(seed), val: config.val, test: config.test }
     }
 
-    /// The part of the link between two nodes, in either order.
+    /// Part of the link between two nodes, in either order.
     #[must_use]
     pub fn part(&self, [u, v]: Link) -> LinkPart {
         let words = self.key.block(u64::from(u.min(v)), u64::from(u.max(v)));
@@ -87,7 +87,7 @@ impl LinkSplit {
         }
     }
 
-    /// The links of a graph in their parts.
+    /// Divides the links of a graph into parts.
     #[must_use]
     pub fn deal(&self, graph: &Csr) -> Links {
         let mut links = Links::default();
@@ -102,20 +102,19 @@ impl LinkSplit {
         links
     }
 
-    /// The graph without the edges of held-out links: what messages travel over. Edges of a node to itself are no
-    /// links, and stay.
+    /// Message graph: the graph without the edges of held-out links. Self loops are no links, and stay.
     #[must_use]
     pub fn messages(&self, graph: &Csr) -> Csr {
         graph.filtered(|v, u| v == u as usize || self.part([v as NodeId, u]) == LinkPart::Train)
     }
 }
 
-/// The links of a graph, ascending and each once, whichever directions of it are stored.
+/// Links of a graph, ascending and without duplicates, in whichever directions they are stored.
 fn links_of(graph: &Csr) -> Vec<Link> {
     let is_symmetric = graph.is_symmetric();
     let of_row = |v: usize| {
         let entries = graph.row(v).iter().map(move |&u| [u.min(v as NodeId), u.max(v as NodeId)]);
-        // Of a symmetric graph the upper triangle says all, and is in order.
+        // The upper triangle of a symmetric graph has each link once, in order.
         entries.filter(move |link| link[0] < link[1] && (!is_symmetric || link[0] as usize == v))
     };
     let mut links: Vec<Link> = (0..graph.n_rows()).flat_map(of_row).collect();

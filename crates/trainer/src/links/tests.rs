@@ -1,5 +1,5 @@
-//! Laws of links: every part is what it says, negatives are no links and uniform, batches see neither held-out links
-//! nor their own.
+//! Invariants of links: the division into parts, the uniformity of non-links, and batches that see neither held-out
+//! links nor their own.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use super::*;
 use crate::config::TrainConfig;
 use crate::features::NodeFeatures;
 
-/// Some directed graph with weights that name both ends of an edge; every fifth node has an edge to itself.
+/// Directed graph whose weights identify both ends of an edge; every fifth node has a self loop.
 fn directed(n: u32, seed: u64) -> Csr {
     let mut stream = Key::new(seed, u32::MAX).stream(0, 0);
     let pairs: HashSet<[u32; 2]> =
@@ -25,7 +25,7 @@ fn directed(n: u32, seed: u64) -> Csr {
     pattern.with_values(Some(weights.into())).unwrap()
 }
 
-/// The same in both directions, without weights.
+/// As [`directed`], but with both directions of each edge and without weights.
 fn symmetric(n: u32, seed: u64) -> Csr {
     let graph = directed(n, seed);
     let (rows, cols): (Vec<u32>, Vec<u32>) = entries(&graph).flat_map(|[v, u]| [(v, u), (u, v)]).unzip();
@@ -81,14 +81,14 @@ proptest! {
     }
 }
 
-/// 45 pairs, of which 15 are links: a ring of ten nodes and the chords to the nodes opposite.
+/// Graph with 45 pairs, of which 15 are links: a ring of ten nodes and the chords between opposite nodes.
 fn ring() -> Csr {
     let edges = (0..10u32).flat_map(|v| [(v, (v + 1) % 10), (v, (v + 5) % 10)]);
     let (rows, cols): (Vec<u32>, Vec<u32>) = edges.flat_map(|(v, u)| [(v, u), (u, v)]).unzip();
     Coo::new(10, 10, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap()
 }
 
-/// Counts of the 30 pairs of [`ring`] that are no links, all of which must be as likely.
+/// Checks that the 30 non-links of [`ring`] are equally likely.
 fn assert_uniform(pairs: impl Iterator<Item = Link>, what: &str) {
     let mut counts = std::collections::HashMap::<Link, u64>::new();
     let mut n_draws = 0.0;
@@ -99,7 +99,7 @@ fn assert_uniform(pairs: impl Iterator<Item = Link>, what: &str) {
     assert_eq!(counts.len(), 30, "{what}: every pair that is no link, and no other");
     let expected = n_draws / 30.0;
     let chi_square: f64 = counts.values().map(|&n| (n as f64 - expected).powi(2) / expected).sum();
-    // The 99.9th percentile for 29 degrees of freedom.
+    // 99.9th percentile for 29 degrees of freedom.
     assert!(chi_square < 58.3, "{what}: {chi_square}");
 }
 

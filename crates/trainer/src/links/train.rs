@@ -1,4 +1,4 @@
-//! [`LinkPredictor`]: one training run in which every step sees the whole graph.
+//! [`LinkPredictor`]: one training run of link prediction on the full graph.
 
 use girih_compute::Backend;
 use girih_graph_format::Matrix;
@@ -11,7 +11,8 @@ use crate::report::{Scores, StageTimes, TestReport};
 use crate::scorer::Scorer;
 use crate::state::{Run, RunState, StepCallback, Stopwatch};
 
-/// One run, epoch by epoch: a step on all training links, which also carry the messages, and on pairs drawn anew.
+/// One run, epoch by epoch. Each epoch is a step on all training links, which also carry messages, and on new
+/// non-links.
 pub struct LinkPredictor<'a, B: Backend> {
     state: RunState<'a, B>,
     scorer: LinkScorer<'a, B>,
@@ -23,7 +24,7 @@ impl<'a, B: Backend> LinkPredictor<'a, B> {
         Self { state, scorer, epochs }
     }
 
-    /// The embeddings of all nodes with the parameters as they are.
+    /// Embeddings of all nodes with the current parameters.
     ///
     /// # Errors
     /// When the backend fails.
@@ -45,8 +46,8 @@ impl<'a, B: Backend> Run<'a, B> for LinkPredictor<'a, B> {
         self.scorer.has_validation()
     }
 
-    /// One step. Drawing its pairs counts as making a batch; since they are others in every step, no device can repeat
-    /// it.
+    /// One step. Drawing its pairs counts as batch time. The pairs differ in every step, so that no CUDA graph can be
+    /// replayed.
     fn train_once(&mut self, lr: f64, _watch: &mut StepCallback<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
         let (mut lap, state) = (Stopwatch::start(), &mut self.state);
         let list = self.epochs.all(state.epochs_done());

@@ -1,4 +1,4 @@
-//! [`Batch`]: the triples of a step on the device, all of them or a rank's share.
+//! [`Batch`]: the triples of a step on the device.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,32 +14,32 @@ use crate::models::Model;
 use crate::params::ParamId;
 use crate::tape::{Loss, Tape};
 
-/// The triples of a step. Of several ranks, each takes the loss of an equal share of them, for which it fetches the
-/// rows of users and items; the penalty is on the embeddings themselves, of which each rank takes its own.
+/// Triples of a step. With several ranks, each computes the loss of an equal share of them, and fetches the rows of
+/// their users and items. The penalty is on the embeddings of a batch, and each rank adds that of its own rows.
 pub(crate) struct Batch<B: Backend> {
     n_triples: usize,
-    /// The nodes of all triples that are at hand, counted from the first node at hand.
+    /// Nodes of all triples among the rank's own nodes, counted from the first of these.
     here: B::Ids,
     n_here: usize,
-    /// `None` where all nodes are at hand.
+    /// `None` where one rank has all nodes.
     share: Option<Share<B>>,
 }
 
-/// The triples of a rank.
+/// Triples of a rank.
 struct Share<B: Backend> {
     rows: HaloExchange<B>,
-    /// Where among the fetched rows those of the triples are.
+    /// Positions of the triples' nodes among the fetched rows.
     places: B::Ids,
     n_places: usize,
 }
 
 impl<B: Backend> Batch<B> {
-    /// All triples, of nodes that are all at hand: `n_nodes` ids of users, of items that they met, and of others.
+    /// All triples, where one rank has all nodes. `nodes` are `n_nodes` ids: users, their items, and other items.
     pub(crate) fn whole(nodes: B::Ids, n_nodes: usize) -> Self {
         Self { n_triples: n_nodes / 3, here: nodes, n_here: n_nodes, share: None }
     }
 
-    /// The batch of these nodes, which every rank has drawn.
+    /// Batch of these nodes, which every rank has drawn.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -56,7 +56,7 @@ impl<B: Backend> Batch<B> {
         })
     }
 
-    /// The loss of the triples, with a penalty on their own embeddings.
+    /// Loss of the triples, with a penalty on their own embeddings.
     ///
     /// # Errors
     /// When the backend or another rank fails.
@@ -68,7 +68,7 @@ impl<B: Backend> Batch<B> {
         embedding: ParamId,
         decay: f32,
     ) -> Result<Loss<B>, ComputeError> {
-        // Recorded first, so that on the way back its few rows are added to the gradient of all of them.
+        // Recorded first, so that the backward pass adds its few rows to the gradient of all rows.
         let own = tape.param(embedding);
         let penalized = tape.gather_rows(own, &self.here, self.n_here)?;
         let embeddings = model.forward(tape, inputs)?;
@@ -84,7 +84,7 @@ impl<B: Backend> Batch<B> {
 }
 
 impl<B: Backend> Share<B> {
-    /// Peers need not tell each other what they want: all have drawn the same triples.
+    /// Share of this rank. Peers exchange no requests, since all have drawn the same triples.
     fn new(backend: &B, nodes: &[NodeId], ranks: &Arc<Ranks<B>>) -> Result<Self, ComputeError> {
         let (n_peers, place) = ranks.peers();
         let wanted = |peer, range: &Range<usize>| {
@@ -102,7 +102,7 @@ impl<B: Backend> Share<B> {
     }
 }
 
-/// The users, items met and other items of the triples that a peer takes the loss of.
+/// Users, their items and other items of the triples in a peer's share.
 fn nodes_of_share(nodes: &[NodeId], peer: usize, n_peers: usize) -> impl Iterator<Item = NodeId> {
     let n_triples = nodes.len() / 3;
     nodes.chunks_exact(n_triples).flat_map(move |role| &role[part(&(0..n_triples), peer, n_peers)]).copied()

@@ -1,32 +1,32 @@
-//! [`Ranking`]: how well the items ranked first are those that users met afterwards.
+//! [`Ranking`]: quality of the items ranked first, against the test items of users.
 
 use serde::{Deserialize, Serialize};
 
-/// Items that are looked at: the first of the ranking.
+/// Number of items at the top of a ranking that are scored.
 pub const TOP_K: usize = 20;
 
 /// Scores of the first [`TOP_K`] items, as means over the users with test items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ranking {
-    /// Share of a user's test items that are among the first 20.
+    /// Fraction of a user's test items that are among the first 20.
     pub recall_at_20: f64,
-    /// Gain discounted by the logarithm of the rank, over that of the best ranking possible (Järvelin and Kekäläinen,
-    /// TOIS 2002).
+    /// Normalised discounted cumulative gain: the gain, discounted by the logarithm of the rank, over that of the
+    /// best ranking (Järvelin and Kekäläinen, TOIS 2002).
     pub ndcg_at_20: f64,
-    /// Share of the first 20 that are test items.
+    /// Fraction of the first 20 that are test items.
     pub precision_at_20: f64,
-    /// One when any of the first 20 is a test item: over users, the share that is served at all.
+    /// One if any of the first 20 is a test item. As a mean, the fraction of users with a hit.
     pub hits_at_20: f64,
 }
 
-/// What the item at `rank`, from 0, adds to the gain.
+/// Gain of a test item at `rank`, from 0.
 fn discount(rank: usize) -> f64 {
     1.0 / (rank as f64 + 2.0).log2()
 }
 
 impl Ranking {
-    /// The scores of one user: `ranked` items, best first, of which [`TOP_K`] count, against ascending `wanted` ones.
-    /// `None` for a user without any.
+    /// Scores of one user: `ranked` items, best first, of which [`TOP_K`] count, against the ascending `wanted`
+    /// items. `None` for a user without test items.
     #[must_use]
     pub fn of_user(ranked: &[u32], wanted: &[u32]) -> Option<Self> {
         if wanted.is_empty() {
@@ -47,7 +47,7 @@ impl Ranking {
         })
     }
 
-    /// The mean over users, added in order; `None` without users.
+    /// Mean over users, added in order; `None` without users.
     #[must_use]
     pub fn mean(users: impl Iterator<Item = Self>) -> Option<Self> {
         let (mut sum, mut n_users) = (Self::default(), 0.0);
@@ -71,7 +71,7 @@ impl Ranking {
 mod tests {
     use super::*;
 
-    /// Worked by hand: three wanted items, of which the first and the fourth of the ranking are two.
+    /// Small case, computed by hand: of three wanted items, two are at ranks one and four.
     #[test]
     fn scores_of_a_small_case() {
         let ranking = Ranking::of_user(&[7, 1, 2, 9, 3], &[5, 7, 9]).unwrap();

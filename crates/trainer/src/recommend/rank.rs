@@ -1,4 +1,4 @@
-//! The items ranked first for every user, in blocks of users.
+//! Items ranked first for every user, in blocks of users.
 
 use std::ops::Range;
 
@@ -9,12 +9,12 @@ use crate::TrainError;
 use crate::recommend::TOP_K;
 use crate::tape::Pool;
 
-/// Scores of a block take about as much memory as a last-level cache has.
+/// Bytes of the scores of a block of users: about a last-level cache.
 const BLOCK_BYTES: usize = 16 << 20;
 
-/// The [`TOP_K`] items of each of `users` with the largest products of embeddings, best first and equals in the order
-/// of their ids; items that `met` lists for a range of users are left out. `TOP_K` numbers a user; see
-/// [`Backend::top_k_rows`].
+/// Returns the [`TOP_K`] items of each of `users` with the largest inner products of embeddings. They are ordered
+/// best first, and by id if equal. `met` lists items to leave out, for a range of users. The result has `TOP_K` ids
+/// for each user; see [`Backend::top_k_rows`].
 ///
 /// # Errors
 /// When the backend fails.
@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    /// Embeddings of small whole numbers, whose products are exact and often equal, and some items that users have met.
+    /// Random embeddings of small whole numbers, whose products are exact and often equal, and random training items.
     fn case(n_users: usize, n_items: usize, width: usize, seed: u64) -> (Matrix, Csr) {
         let mut stream = Key::new(seed, u32::MAX).stream(0, 0);
         let values: Vec<f32> = (0..(n_users + n_items) * width).map(|_| stream.below(5) as f32 - 2.0).collect();
@@ -77,7 +77,7 @@ mod tests {
         (Matrix::new(n_users + n_items, width, values).unwrap(), met)
     }
 
-    /// All items of a user that it has not met, sorted as a whole.
+    /// Items of a user outside of the training items, from a full sort.
     fn sorted(embeddings: &Matrix, met: &Csr, user: usize) -> Vec<u32> {
         let score = |item: u32| -> f32 {
             let row = embeddings.row(met.n_rows() + item as usize);

@@ -1,4 +1,4 @@
-//! What all runs of a recommender share, and a trained one applied.
+//! State that all runs of a recommender share, and inference with a trained model.
 
 use girih_compute::Backend;
 use girih_datasets::{Dataset, Interactions, Outline};
@@ -14,7 +14,7 @@ use crate::models::Dims;
 use crate::report::Scores;
 use crate::session::{apply_best, build_model};
 
-/// The graph on the device, and the interactions on the host.
+/// Graph on the device, and interactions on the host.
 pub(crate) struct Prepared<B: Backend> {
     inputs: Inputs<B>,
     interactions: Interactions,
@@ -67,7 +67,7 @@ pub(crate) fn check_interactions(outline: &Outline, config: &TrainConfig) -> Res
     )))
 }
 
-/// The model of a run on inputs that are at hand.
+/// Run of a model on these inputs, at its start.
 pub(crate) fn start_run<'a, B: Backend>(
     backend: &'a B,
     inputs: &'a Inputs<B>,
@@ -79,22 +79,22 @@ pub(crate) fn start_run<'a, B: Backend>(
     Recommender::new(backend, inputs, interactions, config, model, params, run)
 }
 
-/// What a trained model recommends.
+/// Recommendations of a trained model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recommendations {
-    /// How well that agrees with the test items.
+    /// Scores of the ranking on the test items.
     pub scores: Scores,
-    /// Items of every user, best first, without those of its training: [`TOP_K`] a user, filled up with
-    /// [`NO_COLUMN`](girih_compute::NO_COLUMN) where there are fewer.
+    /// Items of every user, best first, without its training items. Each user has [`TOP_K`] entries, padded with
+    /// [`NO_COLUMN`](girih_compute::NO_COLUMN) if there are fewer items.
     pub items: Vec<NodeId>,
     /// Number of users.
     pub n_users: usize,
 }
 
-/// The items that the best parameters of a checkpoint rank first for every user.
+/// Ranks items for every user with the best parameters of a checkpoint.
 ///
 /// # Errors
-/// When data set and checkpoint do not fit each other, or the backend fails.
+/// When data set and checkpoint do not match, or the backend fails.
 pub fn recommend<B: Backend>(
     backend: &B,
     dataset: Dataset,
@@ -109,7 +109,7 @@ pub fn recommend<B: Backend>(
 }
 
 impl Recommendations {
-    /// Those of a run with the best parameters of a checkpoint.
+    /// Recommendations of a run with the best parameters of a checkpoint.
     pub(crate) fn of<B: Backend>(mut run: Recommender<'_, B>, checkpoint: &Checkpoint) -> Result<Self, TrainError> {
         let (scores, _) = apply_best(&mut run, checkpoint)?;
         let items = run.top_items()?;

@@ -20,22 +20,22 @@ use crate::report::{Scores, StageTimes, TestReport};
 use crate::state::{Run, RunState, StepCallback, Stopwatch};
 use crate::tape::{Mode, Pool, Tape};
 
-/// One run, epoch by epoch. A step propagates over the whole graph and sees the loss of one batch.
+/// One run, epoch by epoch. A step propagates over the whole graph, and its loss is that of one batch.
 pub struct Recommender<'a, B: Backend> {
     state: RunState<'a, B>,
     inputs: &'a Inputs<B>,
     interactions: &'a Interactions,
     model: Box<dyn Model<B>>,
     embedding: ParamId,
-    /// Scores of blocks of users, between evaluations.
+    /// Pool for the scores of blocks of users, kept between evaluations.
     blocks: Pool<B>,
 }
 
 impl<'a, B: Backend> Recommender<'a, B> {
-    /// A run at its start.
+    /// Run at its start.
     ///
     /// # Errors
-    /// When the model learns no row per node, or the device's memory does not suffice.
+    /// When the model has no embeddings of nodes, or the device's memory does not suffice.
     pub fn new(
         backend: &'a B,
         inputs: &'a Inputs<B>,
@@ -51,13 +51,13 @@ impl<'a, B: Backend> Recommender<'a, B> {
                 config.model.kind.name()
             ))
         })?;
-        // The decay is a penalty on the rows of a batch, not a pull on all rows at every step.
+        // The weight decay is a penalty on the rows of a batch. It does not shrink all rows at every step.
         let optimizer = OptimizerConfig { weight_decay: 0.0, ..config.optimizer.clone() };
         let state = RunState::new(backend, config, &optimizer, params, run)?.among(inputs.ranks.as_deref());
         Ok(Self { state, inputs, interactions, model, embedding, blocks: Pool::default() })
     }
 
-    /// One step on the triples of `nodes`; their mean loss becomes row `row` of `losses`.
+    /// One step on the triples of `nodes`. Writes their mean loss to row `row` of `losses`.
     fn step(
         &mut self,
         lr: f64,
@@ -75,15 +75,15 @@ impl<'a, B: Backend> Recommender<'a, B> {
         state.backend.copy_block(Shape::new(1, 1), &loss, (0, 0), losses, (row, 0))?;
         state.pool.give(state.backend, loss);
         if inputs.ranks.is_some() {
-            // How many rows a rank holds and fetches of a batch's is different in every batch.
+            // Numbers of held and fetched rows differ from batch to batch.
             state.pool.drop_unused();
         }
         Ok(StageTimes { forward: uploaded + times.forward, optimizer: lap.next(), ..times })
     }
 
-    /// The [`TOP_K`] items ranked first for every user with the parameters as they are; see
-    /// [`Recommendations`](super::Recommendations). Of several ranks, each ranks the items of a share of the users, and
-    /// all get the lists of all.
+    /// Ranks the [`TOP_K`] best items for every user with the current parameters; see
+    /// [`Recommendations`](super::Recommendations). With several ranks, each ranks items for a share of the users,
+    /// and all get all lists.
     ///
     /// # Errors
     /// When the backend or another rank fails.
@@ -113,13 +113,13 @@ impl<'a, B: Backend> Run<'a, B> for Recommender<'a, B> {
         &mut self.state
     }
 
-    /// Users' test items choose the epoch: there is no other part.
+    /// The test items of users choose the epoch, since there is no validation part.
     fn has_validation(&self) -> bool {
         self.interactions.test().nnz() > 0
     }
 
-    /// One step on every batch; drawing a batch counts as part of the forward pass. Losses stay on the device until the
-    /// last step is on its way.
+    /// One step on every batch. Drawing a batch counts as forward time. Losses stay on the device until the last step
+    /// is launched.
     fn train_once(&mut self, lr: f64, _watch: &mut StepCallback<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
         let key = self.state.key(purpose::TRIPLES);
         let triples = Triples::new(self.interactions, key, self.state.config.batch_size);

@@ -1,12 +1,12 @@
-//! [`Triples`]: the batches of an epoch, each triple drawn by its number.
+//! [`Triples`]: the batches of an epoch, whose triples are drawn by their number.
 
 use girih_datasets::Interactions;
 use girih_graph_format::{Csr, NodeId};
 use girih_random::Key;
 use rayon::prelude::*;
 
-/// The triples of one epoch: users drawn evenly, as many as there are training interactions; an item of the user, and
-/// an item that the user did not meet in training (Rendle et al., UAI 2009, as the authors of LightGCN draw).
+/// Triples of one epoch, as many as there are training interactions. A triple is a uniformly drawn user, one of its
+/// training items, and another item (Rendle et al., UAI 2009, in the form of LightGCN's authors).
 pub(crate) struct Triples<'a> {
     train: &'a Csr,
     key: Key,
@@ -14,7 +14,7 @@ pub(crate) struct Triples<'a> {
 }
 
 impl<'a> Triples<'a> {
-    /// The epoch that draws below `key`; `None` for all triples in one batch.
+    /// Triples of an epoch with draws below `key`. A `batch_size` of `None` puts all triples in one batch.
     pub(crate) fn new(interactions: &'a Interactions, key: Key, batch_size: Option<usize>) -> Self {
         let train = interactions.train();
         Self { train, key, batch_size: batch_size.unwrap_or(train.nnz()).min(train.nnz()) }
@@ -28,7 +28,7 @@ impl<'a> Triples<'a> {
         self.batch_size.min(self.train.nnz() - batch * self.batch_size)
     }
 
-    /// The nodes of a batch: its users, then the items that they met, then those that they did not.
+    /// Nodes of a batch: its users, then their training items, then the other items.
     pub(crate) fn batch(&self, batch: usize) -> Vec<NodeId> {
         let n_triples = self.n_triples(batch);
         let key = self.key.child(batch as u64);
@@ -44,7 +44,7 @@ impl<'a> Triples<'a> {
         let items = self.train.row(user);
         let met = items[stream.below(items.len() as u64) as usize];
         loop {
-            // Ends: no user has met every item.
+            // Terminates, since no user has met every item.
             let other = stream.below(n_items as u64) as NodeId;
             if items.binary_search(&other).is_err() {
                 let item_node = |item: NodeId| n_users as NodeId + item;
@@ -61,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    /// User 0 lacks item 4 only, user 1 has item 2 only, user 2 has items 0 and 3.
+    /// User 0 lacks only item 4, user 1 has only item 2, user 2 has items 0 and 3.
     fn interactions() -> Interactions {
         let (users, items) = (vec![0, 0, 0, 0, 1, 2, 2], vec![0, 1, 2, 3, 2, 0, 3]);
         let train = Coo::new(3, 5, users, items, None).unwrap().to_csr(Duplicates::Refuse).unwrap();
@@ -98,7 +98,7 @@ mod tests {
                 n_of_item[others[t] as usize - 3] += u32::from(users[t] == 1);
             }
         }
-        // Six standard deviations around the means of 14 000 draws of three, and of their third of four.
+        // Six standard deviations around the means of 14,000 draws of three, and of a third of these of four.
         assert!(n_of_user.iter().all(|&n| n.abs_diff(4667) < 335), "users are drawn evenly: {n_of_user:?}");
         assert_eq!(n_of_item[2], 0);
         let others = [0, 1, 3, 4].map(|item: usize| n_of_item[item]);

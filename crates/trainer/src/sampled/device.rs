@@ -1,14 +1,14 @@
-//! [`DeviceBatches`]: batches that the device samples, and whose features it reads, ahead of the step.
+//! [`DeviceBatches`]: batches that the device samples, with features that it reads, ahead of the step.
 //!
 //! ```text
-//! sampler   batch i+1 (i+2)   on a stream of its own      one batch ahead of the step; two where a loader is between
-//! loader    batch     i+1     rows that lie elsewhere, on a stream of its own
+//! sampler   batch i+1 (i+2)   on a stream of its own      one batch ahead of the step; two if there is a loader
+//! loader    batch     i+1     rows outside of the device, on a stream of its own
 //! trainer   batch i           the step
 //! ```
-//! The host begins all three before it begins the step, and waits for sizes of batches alone, so that the three go on
-//! side by side: the pipeline of Cai et al. (DSP, PPoPP 2023, section 6) with one host thread, whose order of launches
-//! is always the same. Rows that batch `i` has, too, are taken from there, so that only the others travel; for their
-//! sake the rows of a batch stay until those of the next have come.
+//! The host launches all three before it launches the step, and waits for sizes of batches only, so that the three
+//! overlap. This is the pipeline of Cai et al. (DSP, PPoPP 2023, section 6) with one host thread, whose order of
+//! launches is always the same. Rows that batch `i` has are reused, so that only the others are transferred. The rows
+//! of a batch therefore stay until those of the next have arrived.
 
 use std::sync::Arc;
 
@@ -19,44 +19,44 @@ use super::batches::SeedLists;
 use crate::TrainError;
 use crate::tape::Pool;
 
-/// Where a device samples by itself, what it makes batches with.
+/// Source of batches on a device that samples by itself.
 pub(crate) struct DeviceBatches<'a, B: Backend> {
     source: Box<dyn NeighborSource<B> + 'a>,
     loader: Option<Loader<'a, B>>,
-    /// Whether anything is begun ahead of the step.
+    /// Whether batches are started ahead of the step.
     is_ahead: bool,
-    /// The batch that was loaded last, and not taken.
+    /// Batch that was loaded last, and is not yet taken.
     ahead: Option<Loaded<B>>,
-    /// Rows of the batch that was taken last, from which some of the next are to come.
+    /// Rows of the batch that was taken last, some of which the next batch reuses.
     kept: Option<Kept<B>>,
 }
 
-/// Reads rows that are no matrix of the device.
+/// Loader of feature rows that are not a matrix of the device.
 pub(crate) struct Loader<'a, B: Backend> {
     backend: &'a B,
     reader: &'a dyn RowReader<B>,
     n_columns: usize,
     precision: Dtype,
-    /// What makes the first layer's sums of how rows are stored, if that is all that is wanted of them, and whether it
-    /// reads destinations, too.
+    /// Computes sums of the first layer from stored rows, if the layer needs only sums. True if it also reads
+    /// destinations.
     sums: Option<(&'a dyn RowSums<B>, bool)>,
 }
 
-/// What a batch reads of features.
+/// Features that a batch has read.
 pub(crate) enum ReadRows<M> {
-    /// Its rows.
+    /// Rows of all inputs.
     All(Arc<M>),
-    /// Sums of the first layer, and the rows of its destinations, where it reads these.
+    /// Sums of the first layer, and the rows of its destinations if it reads these.
     Summed { own: Option<M>, sums: M },
 }
 
 impl<'a, B: Backend> Loader<'a, B> {
-    /// Of rows with so many columns, stored so.
+    /// Loader of rows with `n_columns` columns, in the type `precision`.
     pub(crate) fn new(backend: &'a B, (reader, n_columns, precision): (&'a dyn RowReader<B>, usize, Dtype)) -> Self {
         Self { backend, reader, n_columns, precision, sums: None }
     }
 
-    /// For a model whose first layer, as [`summed`](super::session::summed) says, wants sums of rows alone.
+    /// Loader for a model whose first layer needs only sums of rows, as [`summed`](super::session::summed) says.
     pub(crate) fn for_sums(self, summed: Option<bool>) -> Self {
         Self { sums: summed.and_then(|reads_destinations| Some((self.reader.sums()?, reads_destinations))), ..self }
     }
@@ -65,8 +65,8 @@ impl<'a, B: Backend> Loader<'a, B> {
         pool.take(self.backend, Shape::new(n_rows, self.n_columns), self.precision)
     }
 
-    /// Begins to read the rows of a batch, for which there is room then, unless they are summed; perhaps with the help
-    /// of what was begun before.
+    /// Starts to read the rows of a batch, and returns their buffer, unless they are summed. Rows can be reused from
+    /// the previous batch.
     fn begin(
         &self,
         sampled: &NeighborBatch<B>,
@@ -83,7 +83,7 @@ impl<'a, B: Backend> Loader<'a, B> {
         Ok(Some(Arc::new(rows)))
     }
 
-    /// What was begun first comes before what is asked of the device from now on.
+    /// Finishes the oldest read. Work that is launched later on the device comes after it.
     fn finish(
         &self,
         (sampled, rows): (&NeighborBatch<B>, Option<Arc<B::Matrix>>),
@@ -104,40 +104,40 @@ fn ids_of<B: Backend>(sampled: &NeighborBatch<B>) -> &B::Ids {
     sampled.inputs.as_ref().expect("rows that are read by id are listed")
 }
 
-/// A batch, and the room for the rows that the loader reads for it, unless they are summed.
+/// Batch, and the buffer for the rows that the loader reads for it, unless they are summed.
 struct Loaded<B: Backend> {
     at: usize,
     sampled: NeighborBatch<B>,
     rows: Option<Arc<B::Matrix>>,
 }
 
-/// Rows of a batch, and which they are.
+/// Rows of a batch, and their ids.
 struct Kept<B: Backend> {
     rows: Arc<B::Matrix>,
     _ids: Option<B::Ids>,
 }
 
-/// A batch, and what was read for it.
+/// Batch, and the features read for it.
 type Read<B> = (NeighborBatch<B>, Option<ReadRows<<B as Backend>::Matrix>>);
 
-/// A batch on the device, and what its loss is of.
+/// Batch on the device, with the outputs of its loss.
 pub(crate) struct DeviceBatch<B: Backend> {
     pub(crate) sampled: NeighborBatch<B>,
-    /// What was read for it of features.
+    /// Features read for the batch.
     pub(crate) rows: Option<ReadRows<B::Matrix>>,
-    /// This rank's seeds: its destinations, counted from the first node that has a label here.
+    /// This rank's seeds, which are its destinations. Ids count from the first node with a label on this rank.
     pub(crate) outputs: Vec<NodeId>,
-    /// Seeds of the whole batch, on all ranks.
+    /// Number of seeds of the whole batch, on all ranks.
     pub(crate) n_loss: usize,
 }
 
 impl<'a, B: Backend> DeviceBatches<'a, B> {
-    /// Begins work ahead of the step if `is_ahead`.
+    /// Batches of a sampler and a loader; with `is_ahead`, they are started ahead of the step.
     pub(crate) fn new(source: Box<dyn NeighborSource<B> + 'a>, loader: Option<Loader<'a, B>>, is_ahead: bool) -> Self {
         Self { source, loader, is_ahead, ahead: None, kept: None }
     }
 
-    /// Asks for the first batches of some lists of seeds: an epoch, or what is left of it.
+    /// Requests the first batches of some lists of seeds: an epoch, or the rest of one.
     ///
     /// # Errors
     /// When the device fails.
@@ -150,7 +150,7 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
         self.load(lists, first, None, pool)
     }
 
-    /// Batch number `at`, which was asked for. What comes next is asked for before the step on this one.
+    /// Returns batch number `at`, which was requested. Requests the next batches before the step on this one.
     ///
     /// # Errors
     /// When the device fails.
@@ -166,7 +166,7 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
         Ok(DeviceBatch { sampled, rows, outputs, n_loss: drawn.n_all })
     }
 
-    /// A batch, and then the beginning of those that come next.
+    /// Takes a batch, and then starts the next ones.
     fn advance(&mut self, lists: &dyn SeedLists, at: usize, pool: &mut Pool<B>) -> Result<Read<B>, TrainError> {
         let Some(loaded) = self.ahead.take() else {
             let sampled = self.source.take()?;
@@ -174,7 +174,7 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
             return Ok((sampled, None));
         };
         debug_assert_eq!(loaded.at, at, "batches are taken in order");
-        // The next rows are begun before these have come, so that the bus has something to do all the time.
+        // Starts the next rows before these have arrived, so that the bus is always busy.
         let begun = self.load(lists, at + 1, Some(&loaded), pool);
         let loader = self.loader.as_ref().expect("what loaded them");
         let Loaded { mut sampled, rows, .. } = loaded;
@@ -185,20 +185,20 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
         Ok((sampled, Some(rows)))
     }
 
-    /// Keeps rows of which some are wanted next, and gives back those of the batch before, of which none is any more.
+    /// Keeps rows for reuse by the next batch, and returns those of the previous batch to the pool.
     fn keep(&mut self, kept: Option<Kept<B>>, pool: &mut Pool<B>) {
         let before = std::mem::replace(&mut self.kept, kept);
         self.give_back(before.map(|kept| kept.rows), pool);
     }
 
-    /// Gives rows back that nobody else has.
+    /// Returns rows to the pool, unless they are still shared.
     fn give_back(&self, rows: Option<Arc<B::Matrix>>, pool: &mut Pool<B>) {
         if let Some((loader, rows)) = self.loader.as_ref().zip(rows.and_then(Arc::into_inner)) {
             pool.give(loader.backend, rows);
         }
     }
 
-    /// A batch of which nothing was begun.
+    /// Makes a batch of which nothing was started.
     fn make(&mut self, lists: &dyn SeedLists, at: usize, pool: &mut Pool<B>) -> Result<Read<B>, TrainError> {
         self.request(lists, at)?;
         let sampled = self.source.take()?;
@@ -216,7 +216,7 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
         Ok(())
     }
 
-    /// Where there is a loader, has it read the rows of a batch that was asked for, and asks for the one behind that.
+    /// If there is a loader, starts to read the rows of a requested batch, and requests the next one.
     fn load(
         &mut self,
         lists: &dyn SeedLists,
@@ -242,7 +242,7 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
         }
     }
 
-    /// Gives up what was loaded and not taken: its rows may still be written.
+    /// Drops a batch that was loaded and not taken. First waits for its rows, which may still be written.
     fn forget(&mut self, pool: &mut Pool<B>) -> Result<(), TrainError> {
         self.finish()?;
         let ahead = self.ahead.take().and_then(|loaded| loaded.rows);
@@ -254,7 +254,7 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
 
 impl<B: Backend> Drop for DeviceBatches<'_, B> {
     fn drop(&mut self) {
-        // Memory is freed in the order of what is asked of the device.
+        // Waits first, since freed memory can be reused by later work on the device.
         let _ = self.finish();
     }
 }

@@ -1,7 +1,7 @@
 //! [`CachePlan`]: cache shares for the available memory.
 //!
 //! ```text
-//! Plan::beside_rows   device memory of training      ─┐
+//! Plan::beside_rows   device memory of training       ─┐
 //! hotness, reads      of batches that are not trained ─┴─▶ girih_tiers::Planner ──▶ CacheConfig, and expected reads
 //! ```
 //! If a device has memory for all data, nothing is cached: features are read in place, and scores are computed as

@@ -1,9 +1,9 @@
 //! Training on mini-batches: each step computes some nodes, from the rows that they depend on.
 //!
 //! ```text
-//! threads of a pipeline, ahead of the step                  the step
-//! seeds ──sampler──▶ blocks or subgraph ──▶ rows of Â       upload ─▶ forward, loss of the seeds ─▶ backward ─▶ optimiser
-//!        keys only                      Neighborhoods        Inputs of the batch
+//! threads of a pipeline, ahead of the step               the step
+//! seeds ──sampler──▶ blocks or subgraph ──▶ rows of Â    upload ─▶ forward, loss of the seeds ─▶ backward ─▶ update
+//!        keys only                      Neighborhoods    Inputs of the batch
 //! ```
 //! - [`Neighborhoods`]: the graph that samplers draw from, and the rows of `Â` for their draws.
 //! - [`Batches`]: the batches of an epoch. Random draws depend on keys alone, so that results depend neither on

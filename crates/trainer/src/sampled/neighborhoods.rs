@@ -93,7 +93,7 @@ impl Neighborhoods {
         Self { graph: rows, degrees: Some(degrees), scales: Scales { left, right }, loops }
     }
 
-    /// Whether this is a whole graph, and not a patch.
+    /// True for a whole graph, false for a patch.
     #[must_use]
     pub(crate) fn is_whole(&self) -> bool {
         self.degrees.is_none()

@@ -1,7 +1,7 @@
 //! [`PatchDevices`]: samplers and feature readers of devices, on the patches of all ranks. The graph may be whole.
 //!
-//! Either owners sample and send rows on request (the collective sampling primitive of Cai et al., DSP, PPoPP 2023,
-//! section 5), or kernels read the memory of other devices in place. Batches are the same either way. Where both are
+//! Owners can sample and send rows on request (the collective sampling primitive of Cai et al., DSP, PPoPP 2023,
+//! section 5). Or kernels read the memory of other devices in place. Batches are the same either way. Where both are
 //! possible, [`Trial`] times a few batches.
 
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! [`BatchPlan`]: symbolic form of the largest batch that there can be; and [`LayerPlan`]: the same of layer-wise inference.
+//! [`BatchPlan`]: symbolic form of the largest possible batch. [`LayerPlan`]: symbolic layer-wise inference.
 
 use std::sync::Arc;
 
@@ -20,65 +20,65 @@ use crate::params::Params;
 use crate::plan::DataSizes;
 use crate::tape::{Mode, Pool, Tape};
 
-/// Clusters are about equal; METIS lets the largest have 3 % more than their mean, and small ones come in whole nodes.
+/// Largest cluster, in percent of the mean. METIS allows 103; small clusters are rounded to whole nodes.
 const CLUSTER_SLACK_PERCENT: usize = 110;
-/// Batches whose rows of the host arrive on a device at a time.
+/// Number of batches whose host rows arrive on a device at the same time.
 const ARRIVING: usize = 2;
-/// Numbers of 32 bits for each row of a batch that say where it comes from: an id, a place, and an address.
+/// 32-bit words for each row of a batch that locate its source: an id, a position, and an address.
 const LISTED: usize = 4;
 
-/// Sizes of a batch, none of which any batch exceeds, but for clusters that are very uneven: every draw finds another
-/// node, until all are there.
+/// Upper bounds on the sizes of a batch, in which every draw finds another node until all are there. Only batches of
+/// very uneven clusters can exceed them.
 pub(crate) struct BatchPlan {
     layers: Layers,
-    /// Steps of an epoch.
+    /// Number of steps of an epoch.
     pub(crate) n_steps: usize,
     self_loops: bool,
     in_place: bool,
-    /// Devices other than the processor sample by themselves.
+    /// Whether a device with its own memory samples by itself.
     by_device: bool,
-    /// Whether such devices make sums of the first layer from codes, and, if so, whether it reads rows of destinations
-    /// beside.
+    /// Set if such a device computes sums of the first layer from codes. `Some(true)` if it also reads rows of
+    /// destinations.
     sums: Option<bool>,
-    /// Numbers of 32 bits that a device takes for features which are no matrix of its own: codes, or a cache of rows.
+    /// 32-bit words on a device for features that are not a matrix: codes, or a cache of rows.
     features: usize,
-    /// The same of what is drawn from: neighbours, offsets of rows, and where these are.
+    /// 32-bit words for the graph to sample from: neighbours, offsets, and the index of cached rows.
     topology: usize,
-    /// The same of the batch whose rows arrive while a step has its own.
+    /// 32-bit words for the batch that arrives while a step uses the previous one.
     arriving: usize,
-    /// Whether scores are taken layer by layer, so that devices have what is drawn from for them in any case.
+    /// Whether scores are computed layer by layer, for which devices need the graph in any case.
     by_layers: bool,
 }
 
-/// What a plan has on the device of the rows that tiers place.
+/// Rows on the device, of those that a cache places.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PlacedRows {
-    /// As many as shares say, of the adjacency the longest.
+    /// Upper bound for the shares of the configuration: all rows of the adjacency.
     AtMost,
-    /// These.
+    /// These numbers of rows.
     These(RowsOnDevice),
-    /// None, and no lists of where they are.
+    /// No rows and no index of them.
     Elsewhere,
 }
 
-/// What a device has of the rows that a [`CacheConfig`](super::CacheConfig) places.
+/// Rows on a device, of those that a [`CacheConfig`](super::CacheConfig) places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowsOnDevice {
-    /// Rows of features.
+    /// Number of rows of features.
     pub features: usize,
-    /// Neighbours, in rows of the adjacency.
+    /// Number of neighbours, in rows of the adjacency.
     pub neighbors: usize,
 }
 
 enum Layers {
-    /// Rows, columns and entries of each, that at the inputs first.
+    /// Shape and number of entries of each block, from the inputs on.
     Blocks(Vec<(Shape, usize)>),
-    /// Nodes and edges that all of them share.
+    /// Numbers of nodes and edges of a subgraph that all layers share.
     Subgraph(usize, usize),
 }
 
 impl Layers {
-    /// Rows of features that a batch reads.
+    /// Number of feature rows that a batch reads.
     fn n_inputs(&self) -> usize {
         match self {
             Self::Blocks(layers) => layers[0].0.cols,
@@ -86,8 +86,8 @@ impl Layers {
         }
     }
 
-    /// Numbers of 32 bits of the rows of a batch, of so many bytes each, and of its blocks. Memory that batches of
-    /// unlike sizes take in turns has a sixteenth more.
+    /// 32-bit words of the rows of a batch, with `row_bytes` each, and of its blocks. Buffers that are reused for
+    /// batches of different sizes take a sixteenth more.
     fn words_of_batch(&self, row_bytes: usize) -> usize {
         let rows = (self.n_inputs() * row_bytes).div_ceil(size_of::<f32>());
         let blocks = match self {
@@ -99,7 +99,7 @@ impl Layers {
 }
 
 impl BatchPlan {
-    /// The plan of valid settings; `None` where steps see the full graph.
+    /// Plan of valid settings; `None` for full batches.
     pub(crate) fn new(
         config: &TrainConfig,
         (data, rows): (&DataSizes, PlacedRows),
@@ -144,11 +144,13 @@ impl BatchPlan {
         Some(Self { layers, n_steps, self_loops, in_place, by_device, sums, features, topology, arriving, by_layers })
     }
 
-    /// The plan of a rank that holds a patch of features, and of the graph if it is not whole, its `own` share of the
-    /// `whole`, among so many; `None` where the fan-out is refused. A rank may own all seeds of a batch. Its device
-    /// has, besides, addresses of all rows of graph and features, if it reads the memory of others, and room for
-    /// questions, and for what it draws and picks for the others, which all of them together ask no more than for one
-    /// batch: at the start it may try both.
+    /// Plan of a rank that holds a patch of features, and of the graph unless it is whole. `own` are the sizes of its
+    /// patch of the `whole`. `None` where the fan-out is invalid. The rank is planned as if it owned all seeds of a
+    /// batch.
+    ///
+    /// If its device reads the memory of others, it holds addresses of all rows of graph and features. Otherwise it
+    /// has buffers for requests, and for the draws and rows that it sends; all ranks together request at most one
+    /// batch. The plan counts both, since the trial at the start tries both.
     pub(crate) fn of_patch(
         config: &TrainConfig,
         (whole, own): (&DataSizes, &DataSizes),
@@ -156,7 +158,7 @@ impl BatchPlan {
         input_spec: &InputSpec,
     ) -> Option<Self> {
         if config.tiers.features.is_some() {
-            // The device has the hottest; others it gets as a device alone gets those of the host.
+            // The device caches the hottest rows, and gets others as a single device gets rows of the host.
             return Self::new(config, (whole, PlacedRows::AtMost), input_spec, (None, false));
         }
         let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
@@ -165,14 +167,14 @@ impl BatchPlan {
         let dense = words(whole.n_features * config.precision.n_bytes());
         let (stored, n_inputs) = (whole.code_bytes.map_or(dense, words), blocks[0].0.cols);
         let codes = whole.code_bytes.map_or(0, |bytes| words(own.n_nodes * bytes));
-        // Rows that arrive and rows that are picked for others, their questions and places, and the rows of the batch
-        // ahead of the step.
+        // Received rows and rows gathered for others, their requests and positions, and the rows of the batch ahead
+        // of the step.
         let rows = n_inputs * (2 * stored + 2 * n_ranks + dense);
         let addresses = words(whole.n_nodes * size_of::<u64>());
         let topology = if layout == GraphPlacement::SplitFeatures {
             words_of_topology(config, whole, PlacedRows::AtMost)
         } else {
-            // Slots, questions and offsets of a hop, and its edges here and for others.
+            // Slots, requests and offsets of a hop, and its edges here and for others.
             let of_hop = |&(shape, n_edges): &(Shape, usize)| shape.rows * (4 + 3 * n_ranks) + 2 * n_edges;
             let of_hops = blocks.iter().map(of_hop).max().unwrap_or(0);
             words_of_offsets(whole) + own.n_edges + addresses + of_hops
@@ -191,9 +193,9 @@ impl BatchPlan {
         })
     }
 
-    /// What samplers need on the device. In main memory that is the graph without the self loops that the model adds,
-    /// if it does; a device that samples has a graph of its own, a place and two bits for each node of it, and the
-    /// largest batch; and it may have a cache of features.
+    /// Memory of samplers on the device. In main memory it is a copy of the graph without self loops, if the model
+    /// adds them. A device that samples has its own graph, a position and two bits for each node, the largest batch,
+    /// and possibly a feature cache.
     pub(crate) fn sampler(
         &self,
         symbolic: &Symbolic,
@@ -217,12 +219,12 @@ impl BatchPlan {
         Some(words(self.topology + weights + of_nodes + batch + self.features + self.arriving))
     }
 
-    /// Batches that wait for their turn, and one that is being made.
+    /// Batches that are prefetched, and one that is being made.
     pub(crate) fn ahead(&self, symbolic: &Symbolic, n_batches: usize) -> Vec<SymbolicSparse> {
         (0..=n_batches).flat_map(|_| self.matrices(symbolic)).collect()
     }
 
-    /// The matrices of a batch.
+    /// Matrices of a batch.
     fn matrices(&self, symbolic: &Symbolic) -> Vec<SymbolicSparse> {
         match &self.layers {
             Layers::Blocks(layers) => {
@@ -234,7 +236,7 @@ impl BatchPlan {
         }
     }
 
-    /// The batch on the device, beside the whole graph.
+    /// Batch on the device, next to the whole graph.
     pub(crate) fn inputs(
         &self,
         (symbolic, is_main_memory): (&Symbolic, bool),
@@ -278,33 +280,33 @@ impl BatchPlan {
     }
 }
 
-/// Symbolic layer-wise inference: for each layer as many nodes as are computed at a time, whose
-/// neighbours are all unlike. The memory is that of the nodes with most neighbours, for which devices make room and
-/// which an order by degree has together; the time is that of nodes with as many as they have on average.
+/// Symbolic layer-wise inference. Each layer computes a chunk of nodes at a time, whose neighbours are all distinct.
+/// The memory is that of the nodes with most neighbours, which an order by degree puts in one chunk. The time is that
+/// of nodes with an average number of neighbours.
 pub(crate) struct LayerPlan<'m> {
     pub(crate) layers: &'m dyn NetworkLayers<Symbolic>,
     pub(crate) input_spec: InputSpec,
-    /// Whether rows of hidden layers are kept in memory of the host, and not on the device.
+    /// Whether rows of hidden layers are kept in host memory.
     pub(crate) keeps_on_host: bool,
-    /// Whether the device's memory is the host's.
+    /// Whether the device computes in host memory.
     pub(crate) is_main_memory: bool,
-    /// Whether rows of the nodes that follow arrive while those of some are computed.
+    /// Whether rows of the next chunk arrive during the computation of one.
     pub(crate) is_ahead: bool,
 }
 
-/// What scores take layer by layer.
+/// Costs of layer-wise inference.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LayerCosts {
     pub(crate) seconds: f64,
-    /// Bytes of host memory at most: what a layer reads of the one before, and what it leaves.
+    /// Peak bytes of host memory: the inputs and outputs of one layer.
     pub(crate) host_bytes: u64,
 }
 
 impl LayerPlan<'_> {
-    /// Takes the memory of the device, and says what else it takes.
+    /// Allocates the device memory of the inference, and returns its other costs.
     ///
     /// # Errors
-    /// When the symbolic refuses shapes.
+    /// When the symbolic backend refuses shapes.
     pub(crate) fn evaluate(
         &self,
         (symbolic, params, pool): (&Symbolic, &Params<Symbolic>, &mut Pool<Symbolic>),
@@ -331,9 +333,9 @@ impl LayerPlan<'_> {
                 let is_far = !self.is_main_memory && read.is_none() && nnz.is_none();
                 let n_sources = (n_at_once + n_entries).min(data.n_nodes);
                 let words = |n: usize| symbolic.matrix(Shape::new(n, 1), Dtype::F32);
-                // Of what the layer reads, and of what it leaves.
+                // Positions of the rows that the layer reads, and of those that it writes.
                 let _places = is_far.then(|| words(2 * data.n_nodes));
-                // Rows that arrive, and those of the nodes before, from which some of them come.
+                // Rows that arrive, and those of the previous chunk, some of which are reused.
                 let rows = || symbolic.matrix(Shape::new(n_sources, stored.0), stored.1);
                 let _arriving =
                     (self.is_ahead && is_far).then(|| ([rows(), rows()], words(ARRIVING * LISTED * n_sources)));
@@ -346,7 +348,7 @@ impl LayerPlan<'_> {
                 if !are_most {
                     of_chunk = symbolic.cost().seconds - begun;
                 } else if !self.keeps_on_host {
-                    // Made for the first nodes, beside all that these have.
+                    // Allocated for the first chunk, while all its buffers are in use.
                     kept = Some(Arc::new(symbolic.matrix(Shape::new(n_rows, computed.0), computed.1)));
                 }
                 pool.drop_unused();
@@ -362,21 +364,21 @@ impl LayerPlan<'_> {
         Ok(costs)
     }
 
-    /// Entries of the rows of `n` nodes with so many edges.
+    /// Number of entries of the rows of `n` nodes with `n_edges` edges.
     fn n_entries(&self, n: usize, n_edges: usize) -> usize {
         n_edges + if self.input_spec.graph.is_some_and(|adjacency| adjacency.self_loops) { n } else { 0 }
     }
 
-    /// What makes rows for `n` nodes with so many entries: in main memory draws and rows, which are copied; a device that samples has draws,
-    /// and a place and two bits for each node.
+    /// Buffers that make rows for `n` nodes with `n_entries` entries. In main memory these are draws and rows, which
+    /// are copied. A device that samples also has a position and two bits for each node.
     fn sampler(&self, symbolic: &Symbolic, data: &DataSizes, (n, n_entries): (usize, usize)) -> SymbolicMatrix {
         let tables = data.n_nodes + data.n_nodes.div_ceil(16);
         let words = if self.is_main_memory { 3 * n_entries } else { 2 * n_entries + n + tables };
         symbolic.matrix(Shape::new(words, 1), Dtype::F32)
     }
 
-    /// What a layer reads for `n` nodes with so many entries: rows of all nodes that the device has, or rows of so many columns, with so
-    /// many stored values where they are sparse.
+    /// Inputs of a layer for `n` nodes with `n_entries` entries. Either rows of all nodes that the device has, or
+    /// gathered rows with `n_columns` columns; `nnz` are their stored values if they are sparse.
     fn inputs(
         &self,
         symbolic: &Symbolic,
@@ -410,7 +412,7 @@ impl LayerPlan<'_> {
     }
 }
 
-/// Numbers of 32 bits that a device takes which samples for features that are no matrix of its own.
+/// 32-bit words on a device that samples, for features that are not a matrix.
 fn words_of_features(config: &TrainConfig, data: &DataSizes, rows: PlacedRows) -> usize {
     let words = |n_rows: usize, bytes: usize| (n_rows * bytes).div_ceil(size_of::<f32>());
     match (config.tiers.features, data.code_bytes, rows) {
@@ -424,14 +426,14 @@ fn words_of_features(config: &TrainConfig, data: &DataSizes, rows: PlacedRows) -
     }
 }
 
-/// Whether a device has a place for each node, to take rows that tiers place from the batch before, where that has
-/// them: not of codes, which it has decoded by then.
+/// Whether a device has a position for each node, to reuse cached rows of the previous batch. Not for code books,
+/// whose rows are decoded by then.
 fn has_places(config: &TrainConfig, data: &DataSizes) -> bool {
     config.tiers.features.is_some_and(|shares| !shares.are_all()) && !data.has_code_book
 }
 
-/// The same for a row of a batch: the rows of the batch before, which stay until those of this one have come, and lists
-/// of where they are.
+/// 32-bit words for each row of a batch, to reuse rows: the previous batch, which stays until the rows of this one
+/// have arrived, and indices.
 fn words_of_kept(config: &TrainConfig, data: &DataSizes) -> usize {
     if !has_places(config, data) || config.batch.prefetch == 0 {
         return 0;
@@ -440,27 +442,27 @@ fn words_of_kept(config: &TrainConfig, data: &DataSizes) -> usize {
     words + words.div_ceil(16) + ARRIVING * LISTED
 }
 
-/// The same for lists alone, which tell rows of the host from those on cards, of codes, too: for any shares of either.
+/// 32-bit words for each row of a batch, for indices alone, which say whether a row is on the host or on a GPU. Codes
+/// need them, too, for any shares.
 fn words_of_lists(config: &TrainConfig) -> usize {
     if config.tiers.features.is_some_and(|shares| !shares.are_all()) { ARRIVING * LISTED } else { 0 }
 }
 
-/// The same for a row of a batch whose rows tiers place: where codes are kept that are summed, and where a row arrives
-/// that threads of the host bring, if they do, and that is taken from there to where it belongs, as it has to be if
-/// there are others on devices.
+/// 32-bit words for each row of a batch whose rows a cache places: buffers for codes that are summed, and for rows
+/// that host threads stage. A staged row is copied to its place if other rows come from devices.
 fn words_of_arriving(config: &TrainConfig, data: &DataSizes, makes_sums: bool) -> usize {
     let Some(shares) = config.tiers.features else { return 0 };
     let bytes = data.code_bytes.unwrap_or(data.n_features * config.precision.n_bytes());
     let words = bytes.div_ceil(size_of::<f32>());
     let stored = if makes_sums { ARRIVING * words } else { 0 };
-    // Which of the two it will be depends on the host.
+    // The choice between the two depends on the host.
     if config.tiers.host_reads == HostReads::InPlace || shares.are_all() {
         return stored;
     }
     stored + ARRIVING * (words + 1)
 }
 
-/// The same for what it draws from, beside weights.
+/// 32-bit words for the graph to sample from, without weights.
 fn words_of_topology(config: &TrainConfig, data: &DataSizes, rows: PlacedRows) -> usize {
     let list = if config.tiers.topology.is_some() { words_of_list(data) } else { 0 };
     match (config.tiers.topology, rows) {
@@ -474,12 +476,12 @@ fn words_of_offsets(data: &DataSizes) -> usize {
     2 * (data.n_nodes + 1)
 }
 
-/// The address of a row of each node.
+/// 32-bit words for the address of a row of each node.
 fn words_of_list(data: &DataSizes) -> usize {
     2 * data.n_nodes
 }
 
-/// The blocks of a batch, that at the inputs first; `None` where the fan-out is refused.
+/// Blocks of a batch, from the inputs on; `None` where the fan-out is invalid.
 fn blocks(config: &TrainConfig, data: &DataSizes, n_seeds: usize) -> Option<Vec<(Shape, usize)>> {
     let BatchConfig { kind, .. } = config.batch;
     let fan_out = config.batch.fan_out(config.model.layers).ok()?;
@@ -505,8 +507,8 @@ fn blocks(config: &TrainConfig, data: &DataSizes, n_seeds: usize) -> Option<Vec<
     Some(blocks)
 }
 
-/// The subgraphs of a step, of so many nodes each at most and as many edges as there can be among them; and the steps
-/// of an epoch of so many subgraphs.
+/// Subgraphs of a step, with at most `n_nodes` nodes each and as many edges as are possible among them. Also returns
+/// the number of steps of an epoch of `n_subgraphs` subgraphs.
 fn subgraphs(config: &TrainConfig, (n_nodes, n_subgraphs): (usize, usize), data: &DataSizes) -> (Layers, usize) {
     let BatchConfig { kind, subgraphs_per_step: per_step, .. } = config.batch;
     let n_nodes = n_nodes.min(data.n_nodes);

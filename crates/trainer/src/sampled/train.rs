@@ -23,11 +23,11 @@ use crate::tape::Pool;
 
 /// One run, epoch by epoch. Each epoch takes a step for every batch; scores are those of the full graph.
 ///
-/// With several ranks, each either holds graph and features whole and takes an equal share of the seeds or subgraphs
-/// of every step, or holds a patch and takes the seeds in it. Ranks with patches score together, each on its own
-/// nodes. Ranks sum their gradients before the step, so that parameters are identical on all of them, to the bit.
-/// They equal those of one rank up to the order of sums. With dropout they differ, since a rank draws its own masks
-/// for the nodes that it computes.
+/// With several ranks, each takes an equal share of the seeds or subgraphs of every step, and holds graph and
+/// features whole. Or each holds a patch and takes the seeds in it; then all score together, each on its own nodes.
+/// Ranks sum their gradients before the step, so that parameters are identical on all of them, to the bit. They equal
+/// those of one rank up to the order of sums. With dropout they differ, since a rank draws its own masks for the
+/// nodes that it computes.
 pub struct MiniBatch<'a, B: Backend> {
     /// Captured sequence that ranks launch in each step. Declared first, so that it is dropped before its operands.
     shared_step: B::Recording,

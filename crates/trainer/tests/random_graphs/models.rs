@@ -102,7 +102,7 @@ fn check(seed: u64, kind: ModelKind) -> Checked {
     };
     let (expected, inputs) = match (reference.logits(), inputs) {
         (Ok(Some(expected)), Ok(inputs)) => (expected, inputs),
-        (Ok(None), Err(_)) | (Err(OnTheVerge), _) => return Checked::Refused,
+        (Ok(None), Err(_)) | (Err(NearlyZero), _) => return Checked::Refused,
         (Ok(Some(_)), Err(error)) => panic!("{config:?}: {error}"),
         (Ok(None), Ok(_)) => panic!("{config:?}: a graph without normalisation is taken"),
     };
@@ -141,7 +141,7 @@ fn bounded_matrix(matrix: &Matrix) -> Rows {
 
 /// Error: a degree is so close to zero that the summation order decides its sign.
 #[derive(Debug)]
-struct OnTheVerge;
+struct NearlyZero;
 
 /// Reference implementation of a network, from its publication.
 struct Reference<'a> {
@@ -154,7 +154,7 @@ struct Reference<'a> {
 
 impl Reference<'_> {
     /// Logits; `None` if the graph has no normalisation.
-    fn logits(&self) -> Result<Option<Rows>, OnTheVerge> {
+    fn logits(&self) -> Result<Option<Rows>, NearlyZero> {
         let symmetric = |loops: bool| self.normalized(loops, [-0.5, -0.5]);
         Ok(match self.config.kind {
             ModelKind::Gcn => symmetric(true)?.map(|a| self.stack(&|layer, x| self.gcn_layer(&a, layer, x))),
@@ -202,7 +202,7 @@ impl Reference<'_> {
     }
 
     /// Normalised adjacency `Dᵣ^p · A · D_c^q`, with the row sums and column sums.
-    fn normalized(&self, loops: bool, [row, column]: [f64; 2]) -> Result<Option<Rows>, OnTheVerge> {
+    fn normalized(&self, loops: bool, [row, column]: [f64; 2]) -> Result<Option<Rows>, NearlyZero> {
         let (a, n) = (self.adjacency(loops), self.n());
         let entry = |v: usize, u: usize| a[v][u].unwrap_or(0.0);
         let rows: Vec<Vec<f64>> = (0..n).map(|v| (0..n).map(|u| entry(v, u)).collect()).collect();
@@ -215,7 +215,7 @@ impl Reference<'_> {
     }
 
     /// Powers of the degrees; zero for nodes with zero degree. `None` if a degree is negative.
-    fn factors(&self, weights: &[Vec<f64>], power: f64) -> Result<Option<Vec<Bounded>>, OnTheVerge> {
+    fn factors(&self, weights: &[Vec<f64>], power: f64) -> Result<Option<Vec<Bounded>>, NearlyZero> {
         let mut factors = Vec::new();
         for weights in weights {
             let absolute: f64 = weights.iter().map(|w| w.abs()).sum();
@@ -224,7 +224,7 @@ impl Reference<'_> {
             let factor = match power {
                 0.0 => 1.0,
                 _ if absolute == 0.0 => 0.0,
-                _ if degree.abs() < 1e-9 * absolute => return Err(OnTheVerge),
+                _ if degree.abs() < 1e-9 * absolute => return Err(NearlyZero),
                 _ if degree < 0.0 => return Ok(None),
                 _ => degree.powf(power),
             };

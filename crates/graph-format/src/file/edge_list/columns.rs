@@ -42,7 +42,7 @@ impl Role {
 pub struct Columns(Vec<Role>);
 
 impl Columns {
-    /// Checked roles.
+    /// Makes the roles of columns, and checks them.
     ///
     /// # Errors
     /// When a role is missing or repeated.

@@ -1,4 +1,4 @@
-//! Comments above the edges that say something: girih's own, KONECT's, and names of columns as SNAP has them.
+//! Informative comments above the edges: girih's own, KONECT's, and names of columns as SNAP has them.
 
 use super::columns::Columns;
 use super::header::{self, Header};
@@ -7,33 +7,33 @@ use crate::file::number::integer;
 use crate::file::text::{Fields, Separator, line_error, shown};
 use crate::{FormatError, Notes};
 
-/// What stands behind the `#` of girih's own comment.
+/// Start of girih's own comment, after the `#`.
 pub(super) const OWN: &str = "girih:";
 
-/// What the comments above the first edge say.
+/// Information from the comments above the first edge.
 #[derive(Debug, Default)]
 pub(super) struct Comments {
     pub(super) konect: Option<Konect>,
     pub(super) own: Own,
-    /// Number of edges and its line, as SNAP states them.
+    /// Number of edges that SNAP states, and the number of that line.
     pub(super) snap_edges: Option<(u64, usize)>,
     /// The last comment, without its mark.
     last: Vec<u8>,
 }
 
-/// What girih's own comment says: `# girih: nodes 5; columns source,target,weight`.
+/// Information from girih's own comment: `# girih: nodes 5; columns source,target,weight`.
 #[derive(Debug, Default)]
 pub(super) struct Own {
-    /// Rows and columns, and the line that says so.
+    /// Numbers of rows and columns, and the number of the line that states them.
     pub(super) sizes: Option<(usize, usize, usize)>,
     pub(super) columns: Option<Columns>,
 }
 
 impl Comments {
-    /// Takes a line above the first edge that [`super::is_skipped`].
+    /// Reads a line above the first edge for which [`super::is_skipped`] holds.
     ///
     /// # Errors
-    /// When a line of girih or KONECT cannot be read.
+    /// When a comment of girih or KONECT cannot be parsed.
     pub(super) fn take(&mut self, line: &[u8], number: usize, notes: &mut Notes) -> Result<(), FormatError> {
         let line = line.trim_ascii();
         let wrong = |problem: String| line_error(number, line, &problem);
@@ -52,8 +52,8 @@ impl Comments {
         Ok(())
     }
 
-    /// The names of columns in the last comment, if they are the names of source and target of lines with so many
-    /// fields: `# FromNodeId  ToNodeId`.
+    /// Names of columns in the last comment, such as `# FromNodeId  ToNodeId`, if they name source and target and
+    /// their number is `n_fields`.
     pub(super) fn header(&self, n_fields: usize) -> Option<(Vec<String>, Header)> {
         let names = header::names_of(&self.last);
         let header = header::read(&names, n_fields).ok()?;
@@ -82,14 +82,14 @@ impl Own {
     }
 }
 
-/// The number of edges of `Nodes: 7115 Edges: 103689`.
+/// Number of edges in a text such as `Nodes: 7115 Edges: 103689`.
 fn snap_edges(text: &[u8]) -> Option<u64> {
     let words: Vec<&[u8]> = Fields::new(text, Separator::Blank).collect();
     let at = words.windows(2).position(|pair| pair[0] == b"Edges:")?;
     words.iter().any(|word| *word == b"Nodes:").then(|| integer(words[at + 1])).flatten()
 }
 
-/// A comment without its mark.
+/// Text of a comment without its mark.
 fn without_mark(line: &[u8]) -> &[u8] {
     let start = line.iter().position(|b| !matches!(b, b'#' | b'%' | b'/')).unwrap_or(line.len());
     line[start..].trim_ascii_start()

@@ -1,4 +1,4 @@
-//! The dictionaries that networkx writes behind an edge: `{}`, `{'weight': 3.0, 'color': 'red'}`. Nothing is executed.
+//! Dictionaries that networkx writes after an edge: `{}`, `{'weight': 3.0, 'color': 'red'}`. Nothing is executed.
 
 use crate::file::number::float;
 use crate::file::text::shown;
@@ -10,17 +10,17 @@ pub(super) struct Dict<'a> {
     pub(super) other_keys: Vec<&'a [u8]>,
 }
 
-/// A line cut in front of its dictionary; `None` when it has none.
+/// Splits a line before its dictionary; `None` when it has none.
 pub(super) fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let line = line.trim_ascii_end();
     let at = line.iter().position(|&b| b == b'{').filter(|_| line.ends_with(b"}"))?;
     Some((&line[..at], &line[at..]))
 }
 
-/// Keys and the weight of `{'key': value, …}`.
+/// Parses the keys and the weight of `{'key': value, …}`.
 ///
 /// # Errors
-/// When the text is no dictionary, or its weight no finite number.
+/// When the text is not a dictionary, or its weight is not a finite number.
 pub(super) fn parse(text: &[u8]) -> Result<Dict<'_>, String> {
     let inner = text.strip_prefix(b"{").and_then(|text| text.strip_suffix(b"}"));
     let mut rest = inner.ok_or_else(|| not_a_dict(text))?.trim_ascii();
@@ -49,7 +49,7 @@ fn not_a_dict(text: &[u8]) -> String {
     format!("{:?} is not a dictionary as networkx writes it, such as {{'weight': 3.0}}", shown(text))
 }
 
-/// The text between the quotes that `text` starts with, and what follows.
+/// Splits the quoted string at the start of `text` from the rest.
 fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&quote, rest) = text.split_first().filter(|(quote, _)| matches!(quote, b'\'' | b'"'))?;
     let end = end_of_string(rest, quote)?;
@@ -69,7 +69,7 @@ fn end_of_string(text: &[u8], quote: u8) -> Option<usize> {
     None
 }
 
-/// Position of the comma behind a value, or of the end; `None` for brackets and quotes that are left open.
+/// Position of the comma after a value, or of the end; `None` for unclosed brackets and quotes.
 fn end_of_value(text: &[u8]) -> Option<usize> {
     let (mut at, mut depth) = (0, 0usize);
     while at < text.len() {

@@ -1,13 +1,13 @@
-//! The roles that a header gives to columns: common names only, nothing is guessed.
+//! Roles of columns by the names of a header: only common names are known, and nothing is guessed.
 
 use super::columns::{Columns, Role};
 use crate::file::text::{Fields, Separator, shown};
 
-/// Column names and what they say.
+/// Column names and their roles.
 #[derive(Debug)]
 pub(super) struct Header {
     pub(super) columns: Columns,
-    /// Users and items: two sets of ids.
+    /// Whether sources and targets are users and items: two sets of ids.
     pub(super) has_sides: bool,
 }
 
@@ -27,7 +27,7 @@ enum Meaning {
 const SOURCES: &[&str] = &["source", "src", "from", "head", "sender", "follower", "citing"];
 const TARGETS: &[&str] =
     &["target", "tgt", "to", "dst", "dest", "destination", "tail", "receiver", "recipient", "followee", "cited"];
-/// Whole names, which take no ending: `uid` and `vid` are users and videos.
+/// Whole names, which take no suffix: `uid` and `vid` are users and videos.
 const FIRST_NODES: &[&str] = &["u", "node1", "nodeid1", "nodea", "id1", "n1", "vertex1"];
 const SECOND_NODES: &[&str] = &["v", "node2", "nodeid2", "nodeb", "id2", "n2", "vertex2"];
 const USERS: &[&str] = &["user", "customer", "reviewer"];
@@ -83,10 +83,10 @@ pub(super) fn names_of(line: &[u8]) -> Vec<String> {
     Fields::new(line, separator).map(shown).collect()
 }
 
-/// The roles that names give, of lines with `n_fields` fields.
+/// Roles of the columns by their names, for lines with `n_fields` fields.
 ///
 /// # Errors
-/// When the names contradict the lines or each other, or do not tell source and target.
+/// When the names contradict the lines or each other, or do not identify source and target.
 pub(super) fn read(names: &[String], n_fields: usize) -> Result<Header, String> {
     let remedy = format!("say which is which by --columns {}", example(n_fields));
     let listed = shown_names(names);
@@ -117,7 +117,7 @@ pub(super) fn read(names: &[String], n_fields: usize) -> Result<Header, String> 
     Ok(Header { columns, has_sides: is_user })
 }
 
-/// A value of `--columns` for so many columns.
+/// Example value of `--columns` for `n_fields` columns.
 pub(super) fn example(n_fields: usize) -> String {
     let mut roles = vec!["source", "target"];
     roles.resize(n_fields.max(2), "-");

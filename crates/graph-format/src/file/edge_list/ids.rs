@@ -1,4 +1,4 @@
-//! What the ids of a list mean: one set of nodes, or two sides with ids of their own.
+//! Meaning of the ids of a list: one set of nodes, or two sides with separate ids.
 
 use rayon::prelude::*;
 
@@ -6,28 +6,28 @@ use super::lines::Edges;
 use crate::coo::check_proportion;
 use crate::{Coo, FormatError, MAX_NODES, NodeId, Notes};
 
-/// Sizes that are known before the edges are.
+/// Sizes that are known before the edges are read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sizes {
-    /// Rows (targets) and columns (sources) of one set of ids.
+    /// Numbers of rows (targets) and columns (sources) of one set of ids.
     One(Option<(usize, usize)>),
     /// Two sets of ids.
     Sides(Sides),
 }
 
-/// Nodes of two sets of ids.
+/// Numbers of nodes of two sets of ids.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sides {
-    /// Nodes on the left and on the right.
+    /// Numbers of nodes on the left and on the right.
     pub(super) known: Option<(usize, usize)>,
-    /// Nodes altogether.
+    /// Number of all nodes.
     pub(super) total: Option<usize>,
 }
 
-/// The edges of one set of ids; those of the file start at `first_id`.
+/// Edges of one set of ids; the ids in the file start at `first_id`.
 ///
 /// # Errors
-/// When the largest id is out of all proportion to the number of edges.
+/// When the largest id is implausibly large for the number of edges.
 pub(super) fn one_set(
     edges: Edges,
     sizes: Option<(usize, usize)>,
@@ -54,7 +54,7 @@ pub(super) fn one_set(
     Coo::new(rows, cols, edges.targets, edges.sources, weights)
 }
 
-/// Warns when most ids never occur, or when they seem to count from 1. Stops as soon as half of them were met.
+/// Warns when most ids never occur, or when ids seem to count from 1. Stops as soon as half of them have occurred.
 fn note_gaps(edges: &Edges, n_nodes: usize, least: NodeId, notes: &mut Notes) {
     let mut occurs = vec![false; n_nodes];
     let mut n_met = 0;
@@ -74,10 +74,10 @@ fn note_gaps(edges: &Edges, n_nodes: usize, least: NodeId, notes: &mut Notes) {
     }
 }
 
-/// The edges between two sets of ids: target `i` of `n` sources becomes node `n + i`.
+/// Edges between two sets of ids: target `i` becomes node `n + i`, where `n` is the number of sources.
 ///
 /// # Errors
-/// When the sizes contradict each other or exceed what ids hold.
+/// When the sizes contradict each other or exceed the range of ids.
 pub(super) fn two_sets(
     mut edges: Edges,
     sides: &Sides,

@@ -11,7 +11,7 @@ use super::columns::{Columns, Role};
 use crate::file::number::integer;
 use crate::file::text::{Fields, Separator, shown};
 
-/// What the first lines say.
+/// Information from the first lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Konect {
     pub(super) shape: Shape,
@@ -26,11 +26,12 @@ pub(super) enum Shape {
     Bipartite,
 }
 
-/// Numbers of the second line.
+/// Numbers in the second line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) n_edges: u64,
-    /// Nodes on the left and on the right; of a network that is not bipartite, both are all nodes.
+    /// Numbers of nodes on the left and on the right; both are the number of all nodes in a network that is not
+    /// bipartite.
     pub(super) n_nodes: Option<(u64, u64)>,
     /// Number of the line.
     pub(super) line: usize,
@@ -46,10 +47,10 @@ enum Weights {
 }
 
 impl Konect {
-    /// The meaning of a file's first line; `None` when it is another comment.
+    /// Parses a file's first line; `None` when it is another comment.
     ///
     /// # Errors
-    /// When the kind of weights is unknown, or cannot be read.
+    /// When the kind of weights is unknown, or not supported.
     pub(super) fn parse(line: &[u8]) -> Result<Option<Self>, String> {
         let Some(text) = line.strip_prefix(b"%") else { return Ok(None) };
         let words: Vec<String> = Fields::new(text, Separator::Blank).map(shown).collect();
@@ -78,7 +79,7 @@ impl Konect {
         Ok(Some(Self { shape, weights, counts: None }))
     }
 
-    /// Takes the second line, if it is one of counts.
+    /// Reads the second line, if it holds counts.
     pub(super) fn take_counts(&mut self, line: &[u8], number: usize) {
         let Some(text) = line.strip_prefix(b"%") else { return };
         let numbers: Option<Vec<u64>> = Fields::new(text, Separator::Blank).map(integer).collect();
@@ -94,10 +95,10 @@ impl Konect {
         self.weights == Weights::Multiplicities
     }
 
-    /// The roles of `n_fields` columns.
+    /// Roles of `n_fields` columns.
     ///
     /// # Errors
-    /// When weights are announced, and there are none, or there are too many columns.
+    /// When declared weights are missing, or there are too many columns.
     pub(super) fn columns(&self, n_fields: usize) -> Result<Columns, String> {
         let third = if self.weights == Weights::None { Role::Ignored } else { Role::Weight };
         let roles = [Role::Source, Role::Target, third, Role::Time];

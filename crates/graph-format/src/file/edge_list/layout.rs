@@ -1,4 +1,4 @@
-//! [`Layout`]: how the lines of one file look, found from those up to the first edge.
+//! [`Layout`]: the form of a file's lines, found from the lines up to the first edge.
 
 use super::columns::Role;
 use super::comments::Comments;
@@ -11,10 +11,10 @@ use crate::coo::check_proportion;
 use crate::file::text::{Fields, Lines, Separator, line_error};
 use crate::{FormatError, Notes};
 
-/// Numbers from here on may be seconds of an epoch: 10⁸ is a day of 1973.
+/// Smallest number that may be a time in seconds since the epoch: 10⁸ is a day of 1973.
 pub(super) const FIRST_TIME: f32 = 1e8;
 
-/// The lines up to the first edge.
+/// Lines up to the first edge.
 #[derive(Debug)]
 pub(super) struct Preamble<'a> {
     pub(super) comments: Comments,
@@ -22,7 +22,7 @@ pub(super) struct Preamble<'a> {
     first: Option<Line<'a>>,
 }
 
-/// A line, its number from 1 and the byte at which it starts.
+/// Line with its number from 1 and the byte offset of its start.
 #[derive(Clone, Copy, Debug)]
 struct Line<'a> {
     text: &'a [u8],
@@ -34,7 +34,7 @@ impl<'a> Preamble<'a> {
     /// Reads up to the first edge.
     ///
     /// # Errors
-    /// When a comment of girih or KONECT cannot be read.
+    /// When a comment of girih or KONECT cannot be parsed.
     pub(super) fn read(text: &'a [u8], options: &EdgeListOptions, notes: &mut Notes) -> Result<Self, FormatError> {
         let mut preamble = Self { comments: Comments::default(), header: None, first: None };
         let mut lines = Lines::new(text);
@@ -54,7 +54,7 @@ impl<'a> Preamble<'a> {
         Ok(preamble)
     }
 
-    /// Compares the numbers of edges that comments state with those found.
+    /// Compares the numbers of edges stated in comments with those found.
     ///
     /// # Errors
     /// When KONECT's second line states another number.
@@ -76,10 +76,10 @@ impl<'a> Preamble<'a> {
         )))
     }
 
-    /// Refuses numbers of nodes that comments state and edges do not bear out; those of options are their caller's.
+    /// Refuses implausible numbers of nodes in comments. Numbers in options are the caller's responsibility.
     ///
     /// # Errors
-    /// When one is out of all proportion.
+    /// When a stated number is implausibly large for the number of edges.
     pub(super) fn check_stated(&self, n_edges: usize, options: &EdgeListOptions) -> Result<(), FormatError> {
         if options.n_nodes.is_some() {
             return Ok(());
@@ -93,7 +93,7 @@ impl<'a> Preamble<'a> {
         })
     }
 
-    /// The sizes that options and comments state, and whether there are two sets of ids.
+    /// Sizes stated by options and comments, including whether there are two sets of ids.
     fn sizes(&self, options: &EdgeListOptions, header_has_sides: bool) -> Result<Sizes, FormatError> {
         let konect = self.comments.konect.as_ref();
         let is_bip = konect.is_some_and(|konect| konect.shape == Shape::Bipartite);
@@ -117,7 +117,8 @@ impl<'a> Preamble<'a> {
     }
 }
 
-/// Whether a first line is one of names: none of its fields, or none of its nodes where columns are told, is a number.
+/// Whether a first line consists of names: none of its fields is a number, or none of its node fields if columns are
+/// given.
 fn is_header(line: &[u8], options: &EdgeListOptions) -> bool {
     let line = dict::split(line).map_or(line, |(edge, _)| edge);
     let names = header::names_of(line);
@@ -148,22 +149,22 @@ fn separator_of(line: &[u8]) -> Separator {
     }
 }
 
-/// How the lines of one file look.
+/// Form of the lines of one file.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) separator: Separator,
     pub(super) lines: LineKind,
     pub(super) sizes: Sizes,
-    /// The least id in the file: 0, or 1 for KONECT.
+    /// Smallest id in the file: 0, or 1 for KONECT.
     pub(super) first_id: u64,
-    /// Whether the third column has no name, so that it may be one of times.
+    /// Whether the third column has no name, so that it may hold times.
     unclear_times: bool,
-    /// Where the first edge's line starts.
+    /// Byte offset of the first edge's line.
     pub(super) start: usize,
     pub(super) n_lines_before: usize,
 }
 
-/// What a line holds.
+/// Contents of a line.
 #[derive(Debug, PartialEq)]
 pub(super) enum LineKind {
     /// Source, target, and a weight if weighted.
@@ -174,7 +175,7 @@ pub(super) enum LineKind {
     Dicts { weighted: bool },
 }
 
-/// Roles of columns, and where they come from.
+/// Roles of columns, and their origin.
 struct Reading {
     roles: Vec<Role>,
     has_sides: bool,
@@ -188,10 +189,10 @@ impl Reading {
 }
 
 impl Layout {
-    /// The layout of a file; `None` when it has no line with an edge.
+    /// Finds the layout of a file; `None` when it has no line with an edge.
     ///
     /// # Errors
-    /// When the first edge can be read in no way or in several, or header and comments contradict it.
+    /// When the first edge can be read in no way or in several, or contradicts header and comments.
     pub(super) fn new(
         preamble: &Preamble<'_>,
         options: &EdgeListOptions,
@@ -199,7 +200,7 @@ impl Layout {
     ) -> Result<Option<Self>, FormatError> {
         let Some(first) = preamble.first else {
             let Some(header) = preamble.header else { return Ok(None) };
-            // Any text without a digit looks like a header; a file with nothing else is not a list of edges.
+            // Any text without a digit looks like a header; a file with nothing else is not an edge list.
             let problem = "a header, but no edge follows it; is this a list of edges?";
             return Err(line_error(header.number, header.text, problem));
         };
@@ -235,10 +236,10 @@ impl Layout {
         }))
     }
 
-    /// Refuses a third column without a name that may be one of times.
+    /// Refuses an unnamed third column that may hold times.
     ///
     /// # Errors
-    /// When all its numbers are large enough for seconds of an epoch.
+    /// When all its numbers are large enough for seconds since the epoch.
     pub(super) fn check_times(&self, edges: &Edges) -> Result<(), FormatError> {
         if !self.unclear_times || edges.weights.iter().any(|&weight| weight < FIRST_TIME) {
             return Ok(());
@@ -252,7 +253,8 @@ impl Layout {
 }
 
 impl Preamble<'_> {
-    /// The roles of the columns: from the options, the header, girih's, KONECT's and SNAP's comments, or their number.
+    /// Finds the roles of the columns: from the options, the header, the comments of girih, KONECT and SNAP, or the
+    /// number of columns.
     fn read_columns(
         &self,
         first: Line<'_>,
@@ -296,7 +298,7 @@ impl Preamble<'_> {
         by_number(n_fields).map_err(wrong)
     }
 
-    /// Notes a header that says something else than the options.
+    /// Notes a header that disagrees with the options.
     fn note_other_header(&self, roles: &[Role], n_fields: usize, notes: &mut Notes) {
         let Some(line) = self.header else { return };
         let names = header::names_of(line.text);
@@ -313,7 +315,7 @@ impl Preamble<'_> {
     }
 }
 
-/// The reading of lines without a header.
+/// Roles of the columns of lines without a header, by their number.
 fn by_number(n_fields: usize) -> Result<Reading, String> {
     let all = [Role::Source, Role::Target, Role::Weight];
     match n_fields {
@@ -334,7 +336,7 @@ fn by_number(n_fields: usize) -> Result<Reading, String> {
     }
 }
 
-/// Notes the columns that are left out by their names; of [`Role::Index`] columns, which are looked at first, later.
+/// Notes the names of unused columns; [`Role::Index`] columns are checked first, and noted later.
 fn note_columns(roles: &[Role], names: &[String], notes: &mut Notes) {
     for (at, (role, name)) in roles.iter().zip(names).enumerate() {
         let what = column(at, name);
@@ -347,7 +349,7 @@ fn note_columns(roles: &[Role], names: &[String], notes: &mut Notes) {
     }
 }
 
-/// A column as notes name it, from 0.
+/// Name of a column in notes; `at` counts from 0.
 fn column(at: usize, name: &str) -> String {
     let name = if name.is_empty() { "no name" } else { name };
     format!("column {} ({name})", at + 1)

@@ -10,23 +10,23 @@ use crate::file::number::{float, integer};
 use crate::file::text::{Fields, concat, parse_lines, shown};
 use crate::{FormatError, MAX_NODES, NodeId, Notes};
 
-/// Names of keys that notes list.
+/// Largest number of keys that notes list.
 const MOST_KEYS: usize = 16;
 const FIELDS: &str = "source, target and an optional weight";
 
-/// The edges of a chunk, or of all of them.
+/// Edges of a chunk, or of all chunks.
 #[derive(Debug, Default)]
 pub(super) struct Edges {
     pub(super) sources: Vec<NodeId>,
     pub(super) targets: Vec<NodeId>,
-    /// Empty without weights.
+    /// Weight of each edge; empty without weights.
     pub(super) weights: Vec<f32>,
     /// Keys of dictionaries that are not used.
     other_keys: BTreeSet<Vec<u8>>,
     index: RowNumbers,
 }
 
-/// Whether a column counts its rows.
+/// Check whether a column counts its rows.
 #[derive(Debug, Default)]
 struct RowNumbers {
     first_last: Option<(u64, u64)>,
@@ -49,7 +49,7 @@ impl RowNumbers {
     }
 }
 
-/// Whether the numbers of chunks, in order, count from 0 or 1 without a gap.
+/// Whether the numbers of all chunks, in order, count from 0 or 1 without a gap.
 fn count_rows(chunks: &[Edges]) -> bool {
     let mut ends = chunks.iter().filter_map(|chunk| chunk.index.first_last);
     let Some((first, mut last)) = ends.next() else { return false };
@@ -57,10 +57,10 @@ fn count_rows(chunks: &[Edges]) -> bool {
     first <= 1 && follow && !chunks.iter().any(|chunk| chunk.index.is_broken)
 }
 
-/// The edges of all lines from the layout's first on.
+/// Parses the edges of all lines from the layout's first on.
 ///
 /// # Errors
-/// At the first line that is no edge.
+/// At the first line that is not an edge.
 pub(super) fn parse(text: &[u8], layout: &Layout, notes: &mut Notes) -> Result<Edges, FormatError> {
     let (lines, n_before) = (&text[layout.start..], layout.n_lines_before);
     let ids = Ids::new(layout);
@@ -96,7 +96,7 @@ pub(super) fn parse(text: &[u8], layout: &Layout, notes: &mut Notes) -> Result<E
 /// Ranges of ids in the file.
 struct Ids {
     first: u64,
-    /// Numbers of sources and targets.
+    /// Numbers of source and target ids.
     limits: [u64; 2],
 }
 
@@ -129,7 +129,7 @@ impl Ids {
         }
     }
 
-    /// What is wrong with an id.
+    /// Description of the error in an id.
     #[cold]
     fn problem(&self, field: Option<&[u8]>, limit: u64) -> String {
         let first = self.first;
@@ -148,7 +148,7 @@ impl Ids {
     }
 }
 
-/// Adds the edge of a line of two or three fields, if it holds one.
+/// Appends the edge of a line of two or three fields; skipped lines append nothing.
 fn plain(line: &[u8], layout: &Layout, ids: &Ids, weighted: bool, edges: &mut Edges) -> Result<(), String> {
     if is_skipped(line) {
         return Ok(());
@@ -170,7 +170,7 @@ fn plain(line: &[u8], layout: &Layout, ids: &Ids, weighted: bool, edges: &mut Ed
     Ok(())
 }
 
-/// Adds the edge of a line with one field for each role, if it holds one.
+/// Appends the edge of a line with one field per role; skipped lines append nothing.
 fn columns(line: &[u8], layout: &Layout, ids: &Ids, roles: &[Role], edges: &mut Edges) -> Result<(), String> {
     if is_skipped(line) {
         return Ok(());
@@ -192,7 +192,7 @@ fn columns(line: &[u8], layout: &Layout, ids: &Ids, roles: &[Role], edges: &mut 
     }
 }
 
-/// Adds the edge of a line that ends in a dictionary, if it holds one.
+/// Appends the edge of a line that ends in a dictionary; skipped lines append nothing.
 fn with_dict(line: &[u8], layout: &Layout, ids: &Ids, weighted: bool, edges: &mut Edges) -> Result<(), String> {
     if is_skipped(line) {
         return Ok(());

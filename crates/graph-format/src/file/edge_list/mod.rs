@@ -1,4 +1,4 @@
-//! Edge lists: text, one edge a line, `source target [weight]` or as a header says.
+//! Edge lists: text with one edge per line, `source target [weight]` or as a header says.
 //!
 //! ```text
 //! # comments start with #, % or //            the separator is ; or , when the first edge has one, else blanks
@@ -6,10 +6,10 @@
 //! 0,1,0.5                                     edge 0 → 1: row 1, column 0
 //! ```
 //! - [`columns`]: roles of columns; [`header`]: common names of them.
-//! - [`comments`], [`konect`]: comments that say something; [`dict`]: networkx's dictionaries.
-//! - [`layout`]: how the lines of one file look; [`lines`]: reading them; [`ids`]: what their ids mean.
+//! - [`comments`], [`konect`]: informative comments; [`dict`]: networkx's dictionaries.
+//! - [`layout`]: the form of a file's lines; [`lines`]: parsing them; [`ids`]: the meaning of their ids.
 //!
-//! Chunks that end at line ends are parsed in parallel; the result and the error do not depend on how many.
+//! Chunks that end at line ends are parsed in parallel; the result and the error do not depend on their number.
 
 mod columns;
 mod comments;
@@ -36,36 +36,37 @@ pub use self::write::write_edge_list;
 /// Message of a list without edges.
 const EMPTY: &str = "the file holds no edge; a graph without edges is the line `# girih: nodes 5`";
 
-/// Choices of reading an edge list.
+/// Options of reading an edge list.
 #[derive(Clone, Debug, Default)]
 pub struct EdgeListOptions {
-    /// Number of nodes; `None`: as the file states, else the largest id plus one, unless that is out of all proportion
-    /// to the edges.
+    /// Number of nodes. `None`: the number stated in the file, else the largest id plus one, unless that is
+    /// implausibly large for the edges.
     pub n_nodes: Option<usize>,
-    /// Roles of the columns; `None`: as header and comments say.
+    /// Roles of the columns; `None`: those of header and comments.
     pub columns: Option<Columns>,
-    /// Whether sources and targets have ids of their own, as users and items; `None`: as header and comments say.
+    /// Whether sources and targets have separate ids, as users and items; `None`: as header and comments say.
     pub bipartite: Option<bool>,
 }
 
-/// An edge list as read.
+/// Contents of an edge list.
 #[derive(Clone, Debug)]
 pub struct EdgeList {
-    /// Edges, repeated ones each time; row = target, column = source.
+    /// Edges, including repeated ones; row = target, column = source.
     pub edges: Coo,
-    /// Whether the file says that its edges have a direction; `None` when it does not say.
+    /// Whether the file declares its edges as directed; `None` when it does not say.
     pub directed: Option<bool>,
-    /// Nodes on the left (sources, the first ids) and on the right, where these have ids of their own in the file.
+    /// Numbers of nodes on the left (sources, the first ids) and on the right, if these have separate ids in the
+    /// file.
     pub sides: Option<(usize, usize)>,
-    /// Record of what was left out, made up or doubtful.
+    /// Notes of data left out, made up or doubtful.
     pub notes: Notes,
 }
 
-/// Reads an edge list from a text file, unpacking it when its name ends in `.gz`.
+/// Reads an edge list from a text file, and unpacks it when its name ends in `.gz`.
 ///
 /// # Errors
-/// When the file cannot be read, is another kind of file, holds no edge, or can be read in two ways; at the first line
-/// that is no edge, naming the line.
+/// When the file cannot be read, is another kind of file, holds no edge, or is ambiguous. At the first line that is
+/// not an edge, naming the line.
 pub fn read_edge_list(path: &Path, options: &EdgeListOptions) -> Result<EdgeList, FormatError> {
     let text = Text::read(path)?;
     parse_edge_list(&text, options).map_err(|e| e.at(path))
@@ -108,7 +109,7 @@ pub fn parse_edge_list(text: &[u8], options: &EdgeListOptions) -> Result<EdgeLis
     Ok(EdgeList { edges, directed, sides, notes })
 }
 
-/// Whether a line holds nothing or a comment.
+/// Whether a line is empty or a comment.
 fn is_skipped(line: &[u8]) -> bool {
     let line = line.trim_ascii_start();
     matches!(line, [] | [b'#' | b'%', ..] | [b'/', b'/', ..])

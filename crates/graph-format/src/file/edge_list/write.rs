@@ -7,11 +7,10 @@ use super::layout::FIRST_TIME;
 use crate::file::text::write_text;
 use crate::{Csr, FormatError};
 
-/// Writes the edges of a graph, row by row: separated by commas when the name holds `.csv`, else by tabs; packed when
-/// it ends in `.gz`.
+/// Writes the edges of a graph, row by row: separated by commas when the name contains `.csv`, else by tabs; packed
+/// when it ends in `.gz`.
 ///
-/// A first line `# girih: nodes 5` states the number of nodes where the edges do not tell it: those with the largest ids
-/// are isolated.
+/// If the nodes with the largest ids are isolated, a first line `# girih: nodes 5` states the number of nodes.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -27,7 +26,7 @@ pub fn write_edge_list(path: &Path, csr: &Csr) -> Result<(), FormatError> {
             for (source, weight) in csr.row_entries(destination) {
                 write!(out, "{source}{separator}{destination}")?;
                 if csr.values().is_some() {
-                    // The shortest text that reads back as the same number.
+                    // Shortest text that parses to an equal number.
                     write!(out, "{separator}{weight}")?;
                 }
                 writeln!(out)?;
@@ -37,7 +36,7 @@ pub fn write_edge_list(path: &Path, csr: &Csr) -> Result<(), FormatError> {
     })
 }
 
-/// The line that states what the edges do not tell, if there is such.
+/// Comment line with the facts that the edges do not show, if there are any.
 fn comment(csr: &Csr) -> Option<String> {
     let last_row = (0..csr.n_rows()).rev().find(|&row| csr.degree(row) > 0);
     let last_col = csr.indices().iter().max().map(|&col| col as usize);

@@ -6,8 +6,8 @@
 //! graph/indices.npy     int32, nnz
 //! graph/values.npy      float32, nnz; absent when every entry is one
 //! ```
-//! Any tool that reads `.npy` can read it; girih maps it, so that opening takes no memory. Other crates add arrays and
-//! sections of their own: a dataset is a graph's folder with features, labels and splits beside it.
+//! Any tool that reads `.npy` can read it; girih maps it, so that opening takes no memory. Other crates add arrays
+//! and sections of their own: a dataset is a graph's folder with added features, labels and splits.
 
 mod read;
 mod write;
@@ -24,7 +24,7 @@ pub use write::{ArrayWriter, FolderWriter};
 
 /// Name of the manifest: a folder that holds one is girih's.
 pub const MANIFEST: &str = "girih.toml";
-/// The version of the format that this code reads and writes.
+/// Version of the format that this code reads and writes.
 pub const FOLDER_VERSION: u32 = 1;
 const _: () = assert!(FOLDER_VERSION == 1, "docs/formats.md describes version 1");
 
@@ -49,12 +49,12 @@ struct Manifest {
     format: String,
     version: u32,
     arrays: BTreeMap<String, Entry>,
-    /// What the arrays mean, one table per kind of content.
+    /// Sections, one table per kind of content, which give the arrays their meaning.
     #[serde(flatten)]
     sections: toml::Table,
 }
 
-/// The manifest's section of a graph.
+/// Section of a graph in the manifest.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GraphSection {
@@ -70,7 +70,7 @@ fn parse_manifest(text: &str) -> Result<Manifest, FormatError> {
     if table.get("format").and_then(toml::Value::as_str) != Some(FORMAT) {
         return Err(FormatError::corrupt(format!("not a manifest: the key `format` is not {FORMAT:?}")));
     }
-    // The version comes first: another one may have other keys.
+    // The version is checked first: another version may have other keys.
     match table.get("version").and_then(toml::Value::as_integer) {
         Some(version) if version == i64::from(FOLDER_VERSION) => {}
         Some(version) => {
@@ -88,12 +88,12 @@ fn parse_manifest(text: &str) -> Result<Manifest, FormatError> {
     }
 }
 
-/// Names that are file names everywhere and never leave the folder.
+/// Whether a name is a valid file name on every system and stays inside the folder.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
 }
 
-/// Where the array `name` lies.
+/// Path of the array `name`.
 fn array_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.npy"))
 }

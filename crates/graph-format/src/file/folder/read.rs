@@ -1,4 +1,4 @@
-//! Reading a folder: the manifest first, then what it lists.
+//! Reading a folder: first the manifest, then the listed files.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use crate::file::array::Array;
 use crate::file::mapped::MappedFile;
 use crate::{Csr, FormatError};
 
-/// What opening a folder compares with its manifest. Sizes, types and the invariants of a graph are always checked.
+/// Extent of the comparison of a folder with its manifest. Sizes, types and the invariants of a graph are always
+/// checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verify {
     /// Checksums of all arrays, by all threads: reads every byte once.
@@ -21,33 +22,33 @@ pub enum Verify {
     Structure,
 }
 
-/// A folder opened for reading.
+/// Folder opened for reading.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
     manifest: Manifest,
-    /// Of the manifest's text.
+    /// CRC-32 of the manifest's text.
     crc32: u32,
 }
 
-/// The sizes of the graph of a folder.
+/// Sizes of the graph of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraphSizes {
-    /// Rows.
+    /// Number of rows.
     pub n_rows: usize,
-    /// Columns.
+    /// Number of columns.
     pub n_cols: usize,
-    /// Stored entries.
+    /// Number of stored entries.
     pub nnz: usize,
     /// Whether entries carry weights.
     pub weighted: bool,
 }
 
 impl Folder {
-    /// Opens a folder: reads the manifest and compares the files with it, as far as `verify` says.
+    /// Opens a folder: reads the manifest and compares the files with it, to the extent of `verify`.
     ///
     /// # Errors
-    /// When there is no manifest, its version is another one, or a file differs from it.
+    /// When there is no manifest, its version is not supported, or a file differs from it.
     pub fn open(path: &Path, verify: Verify) -> Result<Self, FormatError> {
         let manifest_path = path.join(MANIFEST);
         let text = std::fs::read_to_string(&manifest_path).map_err(|e| FormatError::io(e).at(&manifest_path))?;
@@ -60,20 +61,20 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Where the folder is.
+    /// Path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A hash of the manifest, which has the size and the checksum of every array: folders of other contents have
-    /// another one.
+    /// Hash of the manifest, which has the size and the checksum of every array. So folders with different contents
+    /// have different hashes.
     #[must_use]
     pub fn fingerprint(&self) -> u32 {
         self.crc32
     }
 
-    /// Bytes of all arrays.
+    /// Number of bytes of all arrays.
     #[must_use]
     pub fn n_bytes(&self) -> u64 {
         self.manifest.arrays.values().fold(0, |sum, entry| sum.saturating_add(entry.bytes))
@@ -90,7 +91,7 @@ impl Folder {
         self.manifest.arrays.contains_key(name)
     }
 
-    /// The array `name`, mapped.
+    /// Maps the array `name`.
     ///
     /// # Errors
     /// When the manifest does not list it, or as [`Array::map`].
@@ -103,13 +104,13 @@ impl Folder {
         Array::map(&array_path(&self.path, name))
     }
 
-    /// The `.npy` file of the array `name`, which need not be there.
+    /// Path of the `.npy` file of the array `name`; it need not exist.
     #[must_use]
     pub fn file_of(&self, name: &str) -> PathBuf {
         array_path(&self.path, name)
     }
 
-    /// The array `name`, mapped, if the folder holds it.
+    /// Maps the array `name`, if the folder holds it.
     ///
     /// # Errors
     /// As [`Array::map`].
@@ -122,7 +123,7 @@ impl Folder {
         self.manifest.sections.keys().map(String::as_str)
     }
 
-    /// A section of the manifest, if there is one.
+    /// Reads a section of the manifest, if it exists.
     ///
     /// # Errors
     /// When the section is not of type `S`.
@@ -133,10 +134,10 @@ impl Folder {
         })
     }
 
-    /// The graph, mapped, with every invariant of [`Csr`] checked.
+    /// Maps the graph, and checks every invariant of [`Csr`].
     ///
     /// # Errors
-    /// When the folder holds none, or it breaks an invariant.
+    /// When the folder holds no graph, or the graph breaks an invariant.
     pub fn graph(&self) -> Result<Csr, FormatError> {
         let sizes = self.graph_sizes()?;
         let indptr = self.array(INDPTR)?.into_offsets()?;
@@ -149,10 +150,10 @@ impl Folder {
         Csr::new(sizes.n_rows, sizes.n_cols, indptr, indices, values).map_err(|e| e.at(&self.path))
     }
 
-    /// The sizes of the graph as the manifest has them; no array is read.
+    /// Sizes of the graph, from the manifest; no array is read.
     ///
     /// # Errors
-    /// When the folder holds none.
+    /// When the folder holds no graph.
     pub fn graph_sizes(&self) -> Result<GraphSizes, FormatError> {
         let section: GraphSection = self
             .section(GRAPH_SECTION)?
@@ -161,18 +162,18 @@ impl Folder {
         Ok(GraphSizes { n_rows, n_cols, nnz, weighted })
     }
 
-    /// Some consecutive rows of the graph, all columns. Nothing else of its arrays is read, and of these rows every
-    /// invariant of [`Csr`] is checked; that of the offsets holds for all rows where it holds for ranges that cover
-    /// them.
+    /// Reads consecutive rows of the graph, with all columns. Only the parts of its arrays for these rows are read
+    /// and checked for every invariant of [`Csr`]. The offsets of all rows are valid if those of ranges that cover
+    /// them are.
     ///
     /// # Errors
-    /// When the folder holds no graph, not so many rows, or these rows break an invariant.
+    /// When the folder holds no graph or too few rows, or these rows break an invariant.
     pub fn graph_rows(&self, rows: Range<usize>) -> Result<Csr, FormatError> {
         let sizes = self.graph_sizes()?;
         self.csr_rows([INDPTR, INDICES, VALUES], (rows, sizes.n_rows, sizes.n_cols), sizes.weighted)
     }
 
-    /// As [`graph_rows`](Self::graph_rows), of the sparse matrix of `n_rows × n_cols` whose offsets, columns and
+    /// As [`graph_rows`](Self::graph_rows), but for the sparse matrix of `n_rows × n_cols` whose offsets, columns and
     /// weights are the arrays of these names.
     ///
     /// # Errors
@@ -201,18 +202,18 @@ impl Folder {
         let entries = first as usize..last as usize;
         let columns = columns.slice(entries.clone())?.into_ids()?;
         let values = if weighted { Some(self.array(values)?.slice(entries)?.into_f32()?) } else { None };
-        // An offset below the first one wraps, and is refused as one that decreases.
+        // An offset below the first one wraps, and is refused as a decreasing one.
         let indptr: Vec<u64> = offsets.iter().map(|offset| offset.wrapping_sub(first)).collect();
         let named =
             |e: FormatError| FormatError::invalid(format!("rows counted from {}: {e}", rows.start)).at(&self.path);
         Csr::new(rows.len(), n_cols, indptr, columns, values).map_err(named)
     }
 
-    /// Compares a checksum of the values of an array, made piece by piece, with the manifest; of the file, only what is
-    /// before the values is read.
+    /// Compares a checksum of an array's values, computed piece by piece, with the manifest. Reads only the part of
+    /// the file before the values.
     ///
     /// # Errors
-    /// When it is another one, or the file cannot be read.
+    /// When the checksum differs, or the file cannot be read.
     pub fn check_values(&self, name: &str, crc32: u32, n_bytes: u64) -> Result<(), FormatError> {
         let path = array_path(&self.path, name);
         let Some(entry) = self.manifest.arrays.get(name) else { return Ok(()) };
@@ -224,7 +225,7 @@ impl Folder {
         compare(&path, whole.finalize(), entry.crc32)
     }
 
-    /// Compares the checksum of every array with the manifest, by all threads: reads every byte once.
+    /// Compares the checksum of every array with the manifest, on all threads; reads every byte once.
     ///
     /// # Errors
     /// At the first array that differs.
@@ -248,9 +249,9 @@ impl Folder {
     }
 }
 
-/// CRC-32 of bytes, by all threads.
+/// CRC-32 of bytes, computed on all threads.
 fn crc32_of(bytes: &[u8]) -> u32 {
-    /// Bytes that one task hashes: several milliseconds of a disk, less than one of memory.
+    /// Number of bytes that one task hashes: several milliseconds from disk, less than one from memory.
     const HASHED: usize = 4 << 20;
     let hashed = |bytes: &[u8]| {
         let mut hasher = crc32fast::Hasher::new();

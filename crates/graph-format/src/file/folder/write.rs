@@ -1,4 +1,4 @@
-//! Writing a folder: array after array, then the manifest, then the move to its place.
+//! Writing a folder: array after array, then the manifest, then the move to the final path.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,7 +17,7 @@ use crate::file::atomic::{NewFolder, write_file};
 use crate::file::npy::header_bytes;
 use crate::{Csr, FormatError};
 
-/// A folder being written; it appears when [`FolderWriter::finish`] succeeds.
+/// Writer of a folder, which appears when [`FolderWriter::finish`] succeeds.
 #[derive(Debug)]
 pub struct FolderWriter {
     folder: NewFolder,
@@ -29,7 +29,7 @@ impl FolderWriter {
     /// Starts a folder at `path`, which may replace an older one of girih's, or an empty folder.
     ///
     /// # Errors
-    /// When something else is there, or the parent folder cannot be written.
+    /// When `path` is anything else, or the parent folder cannot be written.
     pub fn create(path: &Path) -> Result<Self, FormatError> {
         let folder = NewFolder::create(path, holds_only_arrays)?;
         Ok(Self { folder, arrays: BTreeMap::new(), sections: toml::Table::new() })
@@ -48,7 +48,7 @@ impl FolderWriter {
         writer.finish()
     }
 
-    /// Starts an array whose values come piece by piece.
+    /// Starts an array whose values are written piece by piece.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -73,8 +73,8 @@ impl FolderWriter {
         Ok(writer)
     }
 
-    /// Where to write a file that is no array and has checksums of its own; it appears with the folder, and the
-    /// manifest does not list it.
+    /// Path for a file that is not an array and has its own checksums. It appears with the folder, and the manifest
+    /// does not list it.
     #[must_use]
     pub fn path_of(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -83,7 +83,7 @@ impl FolderWriter {
     /// Adds a section to the manifest.
     ///
     /// # Errors
-    /// When the section does not fit TOML, as an integer beyond `i64`.
+    /// When TOML cannot represent the section, for example an integer beyond `i64`.
     pub fn section(&mut self, name: &str, section: &impl Serialize) -> Result<(), FormatError> {
         let value = toml::Value::try_from(section)
             .map_err(|e| FormatError::invalid(format!("section {name} of the manifest: {e}")))?;
@@ -107,10 +107,10 @@ impl FolderWriter {
         self.section(GRAPH_SECTION, &section)
     }
 
-    /// Writes the manifest and moves the folder to its place.
+    /// Writes the manifest and moves the folder to its final path.
     ///
     /// # Errors
-    /// When writing fails; what stood there before then stays.
+    /// When writing fails; an older folder then stays.
     pub fn finish(self) -> Result<(), FormatError> {
         let manifest = Manifest {
             format: FORMAT.to_owned(),
@@ -124,7 +124,7 @@ impl FolderWriter {
     }
 }
 
-/// An array of a [`FolderWriter`] that is written piece by piece.
+/// Array of a [`FolderWriter`] that is written piece by piece.
 #[derive(Debug)]
 pub struct ArrayWriter<'a, T> {
     name: String,
@@ -173,8 +173,8 @@ impl<T: Element> ArrayWriter<'_, T> {
     }
 }
 
-/// Whether a folder is one of girih's and holds nothing but arrays and stores of features that replacing it would
-/// destroy.
+/// Whether a folder is one of girih's and holds nothing but arrays and feature stores, so that replacing it destroys
+/// no other files.
 fn holds_only_arrays(folder: &Path) -> bool {
     let is_data = |path: &Path| path.extension().is_some_and(|e| e == "npy" || e == "codes");
     let is_ours = |path: PathBuf| path.ends_with(MANIFEST) || is_data(&path);
