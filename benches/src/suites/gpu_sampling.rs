@@ -10,8 +10,8 @@ use girih_graph_format::{Csr, NodeId};
 use girih_kernels::{Cuda, DeviceBatch, DeviceSampler, DeviceTopology};
 use girih_sampling::relabel::{NewNodes, Relabel};
 use girih_sampling::{
-    Columns, DrawKey, EpochPlan, Expand, FanOut, Loader, LoaderOptions, NeighborOptions, NeighborSampler, SampleError,
-    Sampler,
+    Columns, DrawKey, EpochPlan, Expand, FanOut, LoaderOptions, NeighborOptions, NeighborSampler, SampleError, Sampler,
+    SeedLoader,
 };
 use girih_tiers::{CacheShares, Hotness, Placement, Visits};
 
@@ -186,9 +186,9 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn loader<'s>(&'s self, sampler: NeighborSampler) -> Result<Loader<'s, NeighborSampler>, SampleError> {
+    fn loader<'s>(&'s self, sampler: NeighborSampler) -> Result<SeedLoader<'s, NeighborSampler>, SampleError> {
         let options = LoaderOptions { batch_size: self.batch_size, ..LoaderOptions::default() };
-        Loader::new(self.graph, sampler, self.seeds.to_vec(), options)
+        SeedLoader::new(self.graph, sampler, self.seeds.to_vec(), options)
     }
 
     /// Case of the same batches on one CPU thread.

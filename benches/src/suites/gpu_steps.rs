@@ -18,7 +18,7 @@ use girih_datasets::{Dataset, Features};
 use girih_graph_format::{Matrix, NodeId};
 use girih_kernels::{Cuda, DeviceSampler, DeviceTopology};
 use girih_sampling::relabel::Relabel;
-use girih_sampling::{EpochPlan, Loader, LoaderOptions, MiniBatch, NeighborOptions, NeighborSampler, Sampler};
+use girih_sampling::{EpochPlan, LoaderOptions, MiniBatch, NeighborOptions, NeighborSampler, Sampler, SeedLoader};
 use girih_tiers::{CacheShares, HostReads, Placement};
 use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{CacheConfig, Observer, TrainConfig};
@@ -128,11 +128,11 @@ impl<'d> Batches<'d> {
         (n_rows * rows.n_cols() * dtype.n_bytes()) as f64 / self.inputs.len() as f64
     }
 
-    fn loader(&self, relabel: Relabel) -> Result<Loader<'d, NeighborSampler>, Error> {
+    fn loader(&self, relabel: Relabel) -> Result<SeedLoader<'d, NeighborSampler>, Error> {
         let sampler =
             NeighborSampler::new(FAN_OUT.parse()?, NeighborOptions { relabel, ..NeighborOptions::default() })?;
         let options = LoaderOptions { batch_size: BATCH_SIZE, ..LoaderOptions::default() };
-        Ok(Loader::new(&self.dataset.graph, sampler, self.seeds.clone(), options)?)
+        Ok(SeedLoader::new(&self.dataset.graph, sampler, self.seeds.clone(), options)?)
     }
 
     /// Contestants: every relabelling on one CPU thread, and the device.

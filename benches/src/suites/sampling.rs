@@ -12,7 +12,7 @@ use girih_graph_format::file::FolderWriter;
 use girih_graph_format::{Csr, NodeId};
 use girih_pipeline::Stage;
 use girih_sampling::relabel::Relabel;
-use girih_sampling::{FanOut, Loader, LoaderOptions, NeighborOptions, NeighborSampler, SampleError};
+use girih_sampling::{FanOut, LoaderOptions, NeighborOptions, NeighborSampler, SampleError, SeedLoader};
 
 use super::Setup;
 use crate::peer::Peer;
@@ -61,7 +61,7 @@ fn start_peer(python: &Path, graph: &Csr, seeds: &[NodeId]) -> Result<Peer, Erro
 struct Arms<'g> {
     fan_out: &'static str,
     /// Loaders, in the order of [`Relabel::ALL`].
-    loaders: Vec<Loader<'g, NeighborSampler>>,
+    loaders: Vec<SeedLoader<'g, NeighborSampler>>,
     n_threads: usize,
 }
 
@@ -72,7 +72,7 @@ impl<'g> Arms<'g> {
         let loader = |relabel| {
             let sampler =
                 NeighborSampler::new(hops.clone(), NeighborOptions { relabel, ..NeighborOptions::default() })?;
-            Loader::new(graph, sampler, seeds.to_vec(), options)
+            SeedLoader::new(graph, sampler, seeds.to_vec(), options)
         };
         let loaders = Relabel::ALL.into_iter().map(loader).collect::<Result<_, SampleError>>()?;
         Ok(Self { fan_out, loaders, n_threads: rayon::current_num_threads() })
@@ -81,7 +81,7 @@ impl<'g> Arms<'g> {
     /// Contestants: every relabelling on one thread, the default one on all threads, and the peer.
     fn contestants<'b>(&'b self, peer: Option<&'b RefCell<&'b mut Peer>>) -> Vec<Contestant<'b>> {
         let name = |what: &str, threads: usize| format!("{}/{what}/{threads} threads", self.fan_out);
-        let ours = |loader: &'b Loader<'g, NeighborSampler>, threads: usize| {
+        let ours = |loader: &'b SeedLoader<'g, NeighborSampler>, threads: usize| {
             contestant(name(loader.sampler().options().relabel.name(), threads), loader, threads)
         };
         let mut contestants: Vec<Contestant<'b>> = self.loaders.iter().map(|loader| ours(loader, 1)).collect();
@@ -132,7 +132,7 @@ impl<'g> Arms<'g> {
 
 /// Contestant that samples the next batches in each repetition, wrapping around at the end of the epoch. Memory is
 /// reused.
-fn contestant<'b>(name: String, loader: &'b Loader<'_, NeighborSampler>, n_threads: usize) -> Contestant<'b> {
+fn contestant<'b>(name: String, loader: &'b SeedLoader<'_, NeighborSampler>, n_threads: usize) -> Contestant<'b> {
     let stage = Stage::new("sample").workers(n_threads).capacity(BATCHES);
     let mut first = 0;
     Contestant::timed(name, move || {

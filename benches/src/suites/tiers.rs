@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use girih_datasets::Dataset;
 use girih_graph_format::NodeId;
-use girih_sampling::{Loader, LoaderOptions, NeighborOptions, NeighborSampler};
+use girih_sampling::{LoaderOptions, NeighborOptions, NeighborSampler, SeedLoader};
 use girih_tiers::{AccessFrequencies, AccessFrequency, Hotness, PRESAMPLED_EPOCH, Placement, Visits};
 
 use super::Setup;
@@ -40,7 +40,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
 
 fn add(dataset: &Dataset, report: &mut Report) -> Result<(), Error> {
     let sampler = NeighborSampler::new(FAN_OUT.parse()?, NeighborOptions::default())?;
-    let loader = Loader::new(&dataset.graph, sampler, dataset.seeds(), LoaderOptions::default())?;
+    let loader = SeedLoader::new(&dataset.graph, sampler, dataset.seeds(), LoaderOptions::default())?;
     let counted = |epoch| Visits::of(&loader, epoch, BATCHES, rayon::current_num_threads());
     let start = Instant::now();
     let presampled = counted(PRESAMPLED_EPOCH)?;

@@ -1,19 +1,19 @@
-//! [`CollectiveError`]: why ranks could not sample together.
+//! [`CollectiveError`]: failures of sampling by several ranks.
 
 use girih_comm::CommError;
 use girih_sampling::SampleError;
 
-/// Why ranks could not sample together; the message says what was found, on which rank, and what to do.
+/// Reason why ranks could not sample together. The message names the fault, the rank and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CollectiveError {
-    /// An exchange failed, or another rank did.
+    /// An exchange or another rank failed.
     #[error(transparent)]
     Comm(#[from] CommError),
-    /// Seeds or settings that cannot be sampled with.
+    /// Invalid seeds or settings.
     #[error(transparent)]
     Sample(#[from] SampleError),
-    /// Ranks do not hold what they should, or say what makes no sense.
+    /// A rank holds the wrong data, or sends inconsistent data.
     #[error("{0}")]
     Layout(String),
 }

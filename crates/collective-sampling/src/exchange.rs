@@ -1,12 +1,12 @@
-//! [`exchange`]: a message to each rank and one from each, counted.
+//! [`exchange`]: all-to-all of messages with counts of the bytes sent.
 
 use girih_comm::{Collective, CommError, Parcel};
 use girih_compute::Backend;
 
 use crate::Sent;
 
-/// Sends the `i`-th message to rank `i`; what came from each rank, in the order of ranks. What a rank has for itself is
-/// a message like others, but not counted.
+/// Sends the `i`-th message to rank `i`. Returns the messages for this rank, in the order of the senders. A rank's
+/// message to itself is not counted in `sent`.
 pub(crate) fn exchange<B: Backend>(
     world: &dyn Collective<B>,
     sent: &mut Sent,
@@ -20,7 +20,7 @@ pub(crate) fn exchange<B: Backend>(
     world.all_to_all_bytes(messages.into_iter().map(Parcel::from).collect())
 }
 
-/// No message for any of the ranks yet.
+/// One empty message for each rank.
 pub(crate) fn messages<B: Backend>(world: &dyn Collective<B>) -> Vec<Vec<u8>> {
     vec![Vec::new(); world.size()]
 }

@@ -1,4 +1,4 @@
-//! [`RankGraph`]: a rank's patch of a graph, and the way to the others.
+//! [`RankGraph`]: patch of a rank, with access to the patches of other ranks.
 
 use girih_comm::{Collective, CommError, Parcel, Payload};
 use girih_compute::Backend;
@@ -10,18 +10,18 @@ use crate::exchange::{exchange, messages};
 use crate::wire::{Request, by_owner, drawn, put, reply};
 use crate::{CollectiveError, Tally};
 
-/// A graph of which every rank holds the rows of its patch. As a [`Topology`] it is that of the whole graph: for each
-/// hop all ranks exchange their frontiers, each draws for the nodes of its patch, and what was drawn goes back.
+/// Graph of which every rank holds the rows of its patch. As a [`Topology`], it is the whole graph. For each hop, all
+/// ranks exchange their frontiers, each rank draws for the nodes of its patch, and the draws are sent back.
 ///
-/// A rank without seeds samples with none, so that it takes part in each hop. Ranks may be at different batches, whose
-/// keys travel with the requests; their samplers have the same hops.
+/// A rank without seeds still samples, to take part in each hop. Ranks may be at different batches, because requests
+/// carry the keys. All samplers must have the same hops.
 pub struct RankGraph<'r, B: Backend> {
     pub(crate) world: &'r dyn Collective<B>,
     pub(crate) patches: &'r Patches,
     pub(crate) patch: Patch<'r>,
-    /// The weights of the patch's edges, if they have some.
+    /// Weights of the patch's edges, if the graph has weights.
     pub(crate) values: Option<&'r [f32]>,
-    /// Where the edges of each rank begin among those of all, and where they end.
+    /// First edge of each rank in the numbering of all edges, followed by the number of edges.
     pub(crate) first_edges: Vec<u64>,
     pub(crate) bias: Option<&'r Bias>,
     scratch: DrawScratch,
@@ -30,12 +30,12 @@ pub struct RankGraph<'r, B: Backend> {
 }
 
 impl<'r, B: Backend> RankGraph<'r, B> {
-    /// This rank's part of a graph: `rows` are those of its patch, with columns of all nodes, and `bias` their weights
-    /// where edges are not all drawn alike. All ranks call it together.
+    /// Graph with this rank's patch. `rows` has the rows of the patch, with global columns. `bias` has edge weights
+    /// for weighted draws. All ranks call this together.
     ///
     /// # Errors
-    /// When there is not a patch for each rank, the rows are not those of this rank's, or ranks do not agree on the
-    /// patches or on whether there are weights.
+    /// When the number of patches is not that of ranks, or `rows` are not the rows of this rank's patch. Also when
+    /// ranks have different patches, or weights on some ranks only.
     pub fn new(
         world: &'r dyn Collective<B>,
         patches: &'r Patches,
@@ -71,14 +71,14 @@ impl<'r, B: Backend> RankGraph<'r, B> {
         Ok(Self { world, patches, patch, values, first_edges, bias, scratch, drawn, tally: Tally::default() })
     }
 
-    /// What this rank has sent so far.
+    /// Bytes and messages sent by this rank so far, with counts of nodes and rows.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Asks owners for the weights of the rows of all nodes, and divides the draws of a hop by them: the shares of the
-    /// nodes asked of each rank, and those of the nodes that each rank asks for here.
+    /// Divides the draws of a hop among its nodes by the weights of their rows, which the owners send. Returns the
+    /// numbers of draws for the nodes of each rank's request.
     fn divide(
         &mut self,
         hop: &Hop<'_>,
@@ -118,7 +118,7 @@ impl<'r, B: Backend> RankGraph<'r, B> {
         asked.iter().enumerate().map(shares).collect()
     }
 
-    /// Draws what every rank asks for.
+    /// Draws for the requests of all ranks. Returns the replies.
     fn draw(
         &mut self,
         asked: &[Option<Request>],
@@ -135,7 +135,7 @@ impl<'r, B: Backend> RankGraph<'r, B> {
         Ok(replies)
     }
 
-    /// Brings what ranks drew into the order of the frontier.
+    /// Merges the draws of all ranks in the order of the frontier.
     fn merge(&mut self, owners: &[usize], parts: &[DrawnHop]) {
         self.drawn.clear();
         let DrawnHop { indptr, sources, edge_ids, node_weights } = &mut self.drawn;
@@ -186,7 +186,8 @@ impl<B: Backend> Topology for RankGraph<'_, B> {
     }
 }
 
-/// Checks that there is a patch for each rank, the same ones on all; the nodes of this rank's.
+/// Checks that there is one patch for each rank, and that all ranks have the same patches. Returns the nodes of this
+/// rank.
 pub(crate) fn check_patches<B: Backend>(
     world: &dyn Collective<B>,
     patches: &Patches,

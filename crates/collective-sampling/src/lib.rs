@@ -1,26 +1,26 @@
-//! Sampling by ranks that each hold a patch of a graph: the collective sampling primitive (Cai et al., DSP, PPoPP 2023,
-//! section 5).
+//! Sampling by ranks that each hold a patch of a graph: the collective sampling primitive (Cai et al., DSP, PPoPP
+//! 2023, section 5).
 //!
 //! ```text
 //! rank 0   frontier ─┐ shuffle            ┌─ sample ─┐ reshuffle      ┌─▶ relabel ─▶ block
 //! rank 1   frontier ─┼─ nodes to owners ─▶├─ sample ─┼─ neighbours ──▶├─▶ relabel ─▶ block
 //! rank 2   nothing  ─┘                    └─ sample ─┘  back          └─▶ an empty block
 //! ```
-//! What travels is who asks and what was drawn, never a list of neighbours to draw from. Draws are keyed by the id of a
-//! node in the numbering in which the graph is cut: the blocks of a rank are those of one rank with the whole graph in
-//! that numbering, bit for bit, however many patches there are.
+//! Messages carry requests and draws, never whole neighbor lists. Draws are keyed by the id of a node in the
+//! numbering of the partition. So the blocks of a rank have the same bits as those of a single rank with the whole
+//! graph in this numbering, for any number of patches.
 //!
-//! - [`RankGraph`]: a rank's patch, and the way to the others: a [`Topology`](girih_sampling::Topology) to sample from.
-//!   Start here.
-//! - [`RankGraph::walk_until`]: random walks, whose state travels.
-//! - [`RankGraph::values`]: what drawn edges weigh.
-//! - [`RankRows`]: rows of features where they lie, asked for by id.
-//! - [`Tally`]: what was sent, stage by stage.
+//! - [`RankGraph`]: patch of a rank, with access to the others: a [`Topology`](girih_sampling::Topology) to sample
+//!   from. Start here.
+//! - [`RankGraph::walk_until`]: random walks that move between ranks.
+//! - [`RankGraph::values`]: values of drawn edges.
+//! - [`RankRows`]: feature rows of all ranks, gathered by id.
+//! - [`Tally`]: bytes and messages sent, by stage.
 //!
-//! All ranks make every call together, in the same order; a rank that has nothing to ask for answers the others. Over
-//! any [`Collective`](girih_comm::Collective), whose messages of bytes are all that is used.
+//! All ranks make every call together, in the same order. A rank without requests answers those of others. Any
+//! [`Collective`](girih_comm::Collective) works: only its exchanges of bytes are used.
 //!
-//! Not here: how nodes are cut (`girih-partition`, `girih-reorder`), what is done with blocks (`girih-trainer`).
+//! Not here: partitioning of nodes (`girih-partition`, `girih-reorder`), and training on blocks (`girih-trainer`).
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! [`RankRows`]: rows of features where they lie.
+//! [`RankRows`]: feature rows, held by the ranks of their nodes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,11 +13,11 @@ use crate::graph::check_patches;
 use crate::wire::put;
 use crate::{CollectiveError, Tally};
 
-/// Rows that a thread copies at least.
+/// Smallest number of rows that a thread copies.
 const ROWS_AT_ONCE: usize = 256;
 
-/// Rows of a fixed number of bytes, one for each node, of which every rank holds those of its patch: features, or the
-/// codes of a codec, which travel as they are (Cai et al., DSP, PPoPP 2023, section 4, loader).
+/// Rows of `row_bytes` bytes each, one for each node. Every rank holds the rows of its patch: features, or the codes
+/// of a codec, which are sent as codes (Cai et al., DSP, PPoPP 2023, section 4, loader).
 pub struct RankRows<'r, B: Backend> {
     world: &'r dyn Collective<B>,
     patches: &'r Patches,
@@ -27,8 +27,8 @@ pub struct RankRows<'r, B: Backend> {
     spare: SpareReplies,
 }
 
-/// Memory of replies that nobody reads any more: the next ones are written there, since new memory takes longer to get
-/// than rows to copy.
+/// Buffers of replies that have been read. Later replies reuse them, because allocating memory takes longer than
+/// copying rows.
 #[derive(Clone, Debug, Default)]
 pub struct SpareReplies(Arc<Mutex<Vec<Vec<u8>>>>);
 
@@ -37,7 +37,7 @@ impl SpareReplies {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many bytes, whatever they are.
+    /// Buffer of `n` bytes with unspecified contents.
     fn bytes(&self, n: usize) -> Vec<u8> {
         let mut bytes = self.lock().pop().unwrap_or_default();
         bytes.resize(n, 0);
@@ -46,11 +46,12 @@ impl SpareReplies {
 }
 
 impl<'r, B: Backend> RankRows<'r, B> {
-    /// The rows of this rank's patch, one behind the other. All ranks call it together.
+    /// Rows of all ranks. `rows` has those of this rank's patch, contiguous in the order of nodes. All ranks call
+    /// this together.
     ///
     /// # Errors
-    /// When there is not a patch for each rank or not a row for each of its nodes, or ranks disagree on patches or on
-    /// the bytes of a row.
+    /// When the number of patches is not that of ranks, or the number of rows is not that of this rank's nodes. Also
+    /// when ranks have different patches or sizes of rows.
     pub fn new(
         world: &'r dyn Collective<B>,
         patches: &'r Patches,
@@ -74,7 +75,8 @@ impl<'r, B: Backend> RankRows<'r, B> {
         Ok(Self::again(world, patches, (rows, row_bytes), SpareReplies::default()))
     }
 
-    /// The same without a look at them: of what ranks made [such rows](Self::new) of before, with memory for replies.
+    /// As [`new`](Self::new), but without checks or messages, for rows that were checked before. `spare` provides
+    /// buffers.
     #[must_use]
     pub fn again(
         world: &'r dyn Collective<B>,
@@ -91,14 +93,14 @@ impl<'r, B: Backend> RankRows<'r, B> {
         self.row_bytes
     }
 
-    /// What this rank has sent so far.
+    /// Bytes and messages sent by this rank so far, with counts of rows.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// The rows of some nodes, one behind the other in `out`, whose content is lost. A node that is listed several
-    /// times is asked for once. All ranks call it together, some perhaps for no nodes.
+    /// Gathers the rows of `nodes` into `out`, which is overwritten. A node that is listed several times is requested
+    /// once. All ranks call this together, also with empty lists.
     ///
     /// # Errors
     /// When a node does not exist, or a rank fails.
@@ -110,7 +112,7 @@ impl<'r, B: Backend> RankRows<'r, B> {
         Ok(())
     }
 
-    /// The same without a copy of them.
+    /// As [`gather`](Self::gather), but without a copy of the rows.
     ///
     /// # Errors
     /// As [`gather`](Self::gather).
@@ -123,7 +125,7 @@ impl<'r, B: Backend> RankRows<'r, B> {
         }
         let (wanted, places) = each_once(nodes, n_nodes);
         let (rank, size) = (self.world.rank(), self.world.size());
-        // Ascending, and so rank by rank.
+        // `wanted` is ascending, and so grouped by rank.
         let ends: Vec<usize> =
             (0..size).map(|owner| wanted.partition_point(|&node| node < self.patches.range(owner).end)).collect();
         let of_rank = |owner: usize| if owner == 0 { 0 } else { ends[owner - 1] }..ends[owner];
@@ -147,11 +149,11 @@ impl<'r, B: Backend> RankRows<'r, B> {
         Ok(FoundRows { own, first, row_bytes, rank, wanted, places, ends, received, spare: self.spare.clone() })
     }
 
-    /// The rows of some nodes of this rank's patch.
+    /// Rows of some nodes of this rank's patch.
     fn reply(&self, nodes: &[NodeId]) -> Vec<u8> {
         let own = self.patches.range(self.world.rank());
         if nodes.is_empty() {
-            // Such as that to this rank itself: memory is for those that are read.
+            // For example the reply to this rank itself. Buffers are reserved for non-empty replies.
             return Vec::new();
         }
         let mut reply = self.spare.bytes(nodes.len() * self.row_bytes);
@@ -160,25 +162,25 @@ impl<'r, B: Backend> RankRows<'r, B> {
     }
 }
 
-/// Rows that were asked for, where they are: of this rank's nodes in its patch, of others in their replies.
+/// Rows found by [`RankRows::find`]. Rows of this rank stay in its patch, rows of other ranks in their replies.
 pub struct FoundRows<'r> {
     own: &'r [u8],
-    /// The node of the first of these.
+    /// First node of this rank's patch.
     first: NodeId,
     row_bytes: usize,
     rank: usize,
-    /// The nodes, each once, ascending.
+    /// Requested nodes, each once, ascending.
     wanted: Vec<NodeId>,
-    /// For each node as it was named its place among these.
+    /// Index into `wanted` of each node as listed by the caller.
     places: Vec<u32>,
-    /// Where those of each rank end.
+    /// End of each rank's nodes in `wanted`.
     ends: Vec<usize>,
     received: Vec<Parcel>,
     spare: SpareReplies,
 }
 
 impl Drop for FoundRows<'_> {
-    /// The memory is for the replies of the next batch, which are about as many.
+    /// Keeps the buffers for the replies of the next batch, which are about as many.
     fn drop(&mut self) {
         let of_others = self.received.drain(..).filter_map(Parcel::into_vec).filter(|bytes| !bytes.is_empty());
         let mut spare = self.spare.lock();
@@ -203,7 +205,7 @@ fn row_of(rows: &[u8], at: usize, row_bytes: usize) -> &[u8] {
     &rows[at * row_bytes..(at + 1) * row_bytes]
 }
 
-/// Copies rows of so many bytes side by side.
+/// Copies rows of `row_bytes` bytes into `out`, in parallel.
 fn copy_rows<'f>(out: &mut [u8], row_bytes: usize, row: impl Fn(usize) -> &'f [u8] + Sync) {
     if row_bytes > 0 {
         let rows = out.par_chunks_exact_mut(row_bytes).enumerate().with_min_len(ROWS_AT_ONCE);
@@ -211,8 +213,8 @@ fn copy_rows<'f>(out: &mut [u8], row_bytes: usize, row: impl Fn(usize) -> &'f [u
     }
 }
 
-/// Nodes of so many, each once and ascending; and for each as it is listed its place among these. A bit for each node
-/// that there is tells which are listed, and how many bits are before it which place it has.
+/// Distinct nodes in ascending order, and the index into them of each listed node. A bitmap of `n_nodes` bits marks
+/// the listed nodes. The number of set bits before a node's bit is its index.
 fn each_once(nodes: &[NodeId], n_nodes: usize) -> (Vec<NodeId>, Vec<u32>) {
     const BITS: usize = u64::BITS as usize;
     let mut listed = vec![0_u64; n_nodes.div_ceil(BITS)];

@@ -1,13 +1,13 @@
-//! [`Tally`]: what was sent, stage by stage.
+//! [`Tally`]: bytes and messages sent, by stage.
 
 use std::ops::AddAssign;
 
-/// Messages to other ranks, and their bytes. What a rank has for itself is not sent.
+/// Bytes and messages sent to other ranks. Messages of a rank to itself are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Their bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// How many had any.
+    /// Number of non-empty messages.
     pub messages: u64,
 }
 
@@ -18,35 +18,35 @@ impl AddAssign for Sent {
     }
 }
 
-/// What one rank has sent in each stage, and how much it had to ask for.
+/// Bytes and messages sent by one rank in each stage, and counts of its requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Frontiers to their owners; where nodes divide the draws of a hop, their shares; and positions of edges whose
-    /// values are wanted.
+    /// Frontiers to their owners, and the shares of draws where nodes divide the draws of a hop. Also the positions
+    /// of edges in requests for values.
     pub shuffle: Sent,
-    /// The weights of rows, by which nodes divide the draws of a hop.
+    /// Row weights, by which nodes divide the draws of a hop.
     pub weights: Sent,
-    /// What was drawn, back to who asked, and values of edges.
+    /// Draws back to the requesting rank, and values of edges.
     pub reshuffle: Sent,
-    /// Walks to the owners of their next nodes, and the steps that they took back to who began them.
+    /// Walks to the owners of their next nodes, and their steps back to the rank that began them.
     pub walks: Sent,
-    /// Ids of nodes whose rows are wanted.
+    /// Node ids in requests for rows.
     pub requests: Sent,
-    /// Rows of features.
+    /// Feature rows.
     pub rows: Sent,
-    /// Nodes that drew, over all hops.
+    /// Frontier nodes, over all hops.
     pub frontier_nodes: u64,
-    /// Of these, nodes of the rank's own patch.
+    /// Frontier nodes in the rank's own patch.
     pub own_frontier_nodes: u64,
-    /// Rows of features that were wanted.
+    /// Distinct feature rows requested.
     pub wanted_rows: u64,
-    /// Of these, rows of the rank's own patch.
+    /// Requested rows in the rank's own patch.
     pub own_rows: u64,
 }
 
 impl Tally {
-    /// The stages of sampling blocks and of gathering their rows, in the order in which they come: shuffle, weights,
-    /// reshuffle, requests, rows.
+    /// Stages of sampling blocks and gathering their rows, in this order: shuffle, weights, reshuffle, requests,
+    /// rows.
     #[must_use]
     pub fn stages(&self) -> [Sent; 5] {
         [self.shuffle, self.weights, self.reshuffle, self.requests, self.rows]

@@ -1,4 +1,4 @@
-//! What edges weigh, asked of the ranks that have them.
+//! Values of edges, requested from the ranks that hold them.
 
 use girih_comm::Payload;
 use girih_compute::Backend;
@@ -8,11 +8,12 @@ use crate::wire::by_owner;
 use crate::{CollectiveError, RankGraph};
 
 impl<B: Backend> RankGraph<'_, B> {
-    /// The values that edges have in the rows of their ranks, in the order in which their positions in the whole graph
-    /// are given ([`Block::edge_ids`](girih_sampling::Block::edge_ids)); all ranks call it together.
+    /// Values of edges from the ranks that hold them. `edge_ids` are positions in the whole graph
+    /// ([`Block::edge_ids`](girih_sampling::Block::edge_ids)), and the result has their order. All ranks call this
+    /// together.
     ///
     /// # Errors
-    /// When the rows of a rank have no values, or it fails.
+    /// When the rows of a rank have no values, or a rank fails.
     pub fn values(&mut self, edge_ids: &[u64]) -> Result<Vec<f32>, CollectiveError> {
         let owners: Vec<usize> = edge_ids.iter().map(|&edge| self.owner_of_edge(edge)).collect();
         let mut requests = messages(self.world);
@@ -24,12 +25,12 @@ impl<B: Backend> RankGraph<'_, B> {
         Ok(by_owner(&received, &owners, "values of edges")?)
     }
 
-    /// The rank whose rows have an edge of the whole graph.
+    /// Rank whose rows contain an edge of the whole graph.
     fn owner_of_edge(&self, edge: u64) -> usize {
         self.first_edges.partition_point(|&first| first <= edge).saturating_sub(1).min(self.world.size() - 1)
     }
 
-    /// The values of this rank's edges that a message of `rank` asks for.
+    /// Values of this rank's edges for the request in `message` of `rank`.
     fn values_for(&self, rank: usize, message: &[u8]) -> Result<Vec<u8>, CollectiveError> {
         let first = self.first_edges[self.world.rank()];
         let message = Payload::new(message, rank, "positions of edges");

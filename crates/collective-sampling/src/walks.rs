@@ -1,4 +1,4 @@
-//! Random walks over patches: the state of a walk travels to the owner of its next node.
+//! Random walks over patches: the state of a walk is sent to the owner of its next node.
 
 use girih_comm::{CommError, Payload};
 use girih_compute::Backend;
@@ -8,22 +8,23 @@ use crate::exchange::{exchange, messages};
 use crate::wire::put;
 use crate::{CollectiveError, RankGraph};
 
-/// Numbers of a walk that travels.
+/// Number of u32 values of a walk in a message.
 const STATE: usize = 6;
-/// Most steps and draws of a walk that travels.
+/// Largest number of steps and of draws of a walk in a message.
 const LONGEST_WALK: u32 = u32::MAX / 2;
-/// Numbers of a step that a walk took.
+/// Number of u32 values of a step in a message.
 const STEP: usize = 3;
 
 impl<B: Backend> RankGraph<'_, B> {
-    /// A walk from each of `starts`, as [`RandomWalks::walk_until`] takes it on the whole graph. Walk `i` of this rank
-    /// is walk `first + i` of the batch, whose walks all ranks take together, with the same key and the same ends.
+    /// Walks from each of `starts`, with the same result as [`RandomWalks::walk_until`] on the whole graph. Walk `i`
+    /// of this rank is walk `first + i` of the batch. All ranks take the walks of a batch together, with the same key
+    /// and ends.
     ///
-    /// A rank goes on with a walk as long as it stays in its patch. Nodes that a walk came to are told to who began it
-    /// once, at the end.
+    /// A rank continues a walk as long as it stays in its patch. The visited nodes are sent once, at the end, to the
+    /// rank that began the walk.
     ///
     /// # Errors
-    /// When a start does not exist, walks are of second order or have weights of their own, or a rank fails.
+    /// When a start does not exist, walks are of second order or have their own weights, or a rank fails.
     pub fn walk_until(
         &mut self,
         walks: &RandomWalks,
@@ -38,7 +39,7 @@ impl<B: Backend> RankGraph<'_, B> {
             return Err(SampleError::invalid(message).into());
         }
         let me = self.world.rank();
-        // Walks that are to travel, to each rank; and steps that were taken here, of walks of each rank.
+        // Walks to send to each rank, and steps taken here, by the rank that began the walk.
         let mut travelling: Vec<Vec<(Walker, usize)>> = vec![Vec::new(); self.world.size()];
         let mut steps = messages(self.world);
         for (&start, number) in starts.iter().zip(first..) {
@@ -69,7 +70,7 @@ impl<B: Backend> RankGraph<'_, B> {
                     }
                 }
             }
-            // Every rank counts the same, and so all end together.
+            // Every rank computes the same sum, so all leave the loop together.
             if n_anywhere == 0 {
                 break;
             }
@@ -94,7 +95,7 @@ impl<B: Backend> RankGraph<'_, B> {
     }
 }
 
-/// Walks that travel to one rank, and how many travel to any.
+/// Message with the walks for one rank, preceded by the number of walks that this rank sends to all.
 fn state_bytes(n_travelling: u32, walkers: &[(Walker, usize)]) -> Vec<u8> {
     let mut message = Vec::with_capacity(4 * (1 + STATE * walkers.len()));
     put(&mut message, &[n_travelling]);
@@ -104,10 +105,10 @@ fn state_bytes(n_travelling: u32, walkers: &[(Walker, usize)]) -> Vec<u8> {
     message
 }
 
-/// The walks of a message, and who began them.
+/// Walks of a message, with the ranks that began them.
 ///
 /// # Errors
-/// When the message holds none, or those of ranks or nodes that do not exist.
+/// When the message is malformed, or names ranks or nodes that do not exist.
 fn walkers(message: &Payload<'_>, (n_ranks, n_nodes): (usize, usize)) -> Result<Vec<(Walker, usize)>, CommError> {
     let numbers = message.clone().rest::<u32>()?;
     let (states, []) = numbers.as_chunks::<STATE>() else {
@@ -130,7 +131,7 @@ fn walkers(message: &Payload<'_>, (n_ranks, n_nodes): (usize, usize)) -> Result<
     Ok(states.iter().map(walker).collect())
 }
 
-/// Walks from their starts and all their steps, in order: walk, step, node.
+/// Joins the starts with all steps, which are sorted triples of walk, step and node.
 fn joined(starts: &[NodeId], taken: &[(u32, u32, NodeId)]) -> Walks {
     let mut walks = Walks { indptr: vec![0], nodes: Vec::with_capacity(starts.len() + taken.len()) };
     let mut rest = taken;

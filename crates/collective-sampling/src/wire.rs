@@ -1,7 +1,7 @@
-//! What messages are made of: 32-bit and 64-bit numbers, little-endian, without gaps.
+//! Message formats: 32-bit and 64-bit numbers, little-endian, without padding.
 //!
 //! ```text
-//! request   seed, epoch, batch, hop, fan-out, flags │ nodes                           nothing where no node is asked for
+//! request   seed, epoch, batch, hop, fan-out, flags │ nodes                           empty without nodes
 //! shares    a share for each node of the request
 //! weights   f64 for each node
 //! reply     edges of each node │ sources │ edge ids, if wanted │ weight of each node, if they differ
@@ -13,9 +13,9 @@ use std::ops::Range;
 use girih_comm::{CommError, Number, Parcel, Payload};
 use girih_sampling::{DrawKey, DrawnHop, Draws, Hop, Neighbors, NodeId};
 
-/// Numbers before the nodes of a request: of 32 bits, the seed two of them.
+/// Number of u32 values before the nodes of a request; the seed takes two.
 const HEADER: usize = 7;
-/// The fan-out −1.
+/// Fan-out −1: all neighbors.
 const ALL: u32 = u32::MAX;
 const REPLACE: u32 = 1;
 const EDGE_IDS: u32 = 2;
@@ -27,11 +27,11 @@ pub(crate) fn put(message: &mut Vec<u8>, numbers: &[u32]) {
     message.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
 }
 
-/// A number for each thing that was asked of its owner, in the order of the things; each rank's message holds those of
-/// its own.
+/// Numbers for items that were requested from their owners, in the order of the items. Item `i` was requested from
+/// `owners[i]`, whose message has the numbers of its items in order.
 ///
 /// # Errors
-/// When a message does not hold a number for each thing that was asked of its rank.
+/// When a message does not have exactly one number for each item requested from its rank.
 pub(crate) fn by_owner<T: Number>(
     received: &[Parcel],
     owners: &[usize],
@@ -46,7 +46,7 @@ pub(crate) fn by_owner<T: Number>(
     Ok(owners.iter().filter_map(|&owner| of_rank[owner].next()).collect())
 }
 
-/// A request: what a rank asks of another one's patch.
+/// Request of a rank for draws from the patch of another.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) nodes: Vec<NodeId>,
@@ -59,13 +59,13 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The request for some nodes of a hop.
+    /// Request for some nodes of a hop.
     pub(crate) fn new(hop: &Hop<'_>, nodes: Vec<NodeId>) -> Self {
         let Hop { neighbors, draws, replace, edge_ids, key, number, .. } = *hop;
         Self { nodes, neighbors, draws, replace, edge_ids, key, number }
     }
 
-    /// The hop that is asked for, of these nodes alone.
+    /// The requested hop, with the nodes of this request as its frontier.
     pub(crate) fn hop(&self) -> Hop<'_> {
         let Self { nodes, neighbors, draws, replace, edge_ids, key, number } = self;
         Hop {
@@ -79,7 +79,7 @@ impl Request {
         }
     }
 
-    /// The request as a message.
+    /// Encodes the request; empty without nodes.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         if self.nodes.is_empty() {
             return Vec::new();
@@ -100,11 +100,11 @@ impl Request {
         message
     }
 
-    /// The request in a message of `rank`, for nodes of the patch `own`; `None` where it asks for nothing. All ranks are
-    /// at the same `hop`, perhaps of other batches.
+    /// Decodes a request of `rank` for nodes of the patch `own`; `None` for an empty message. All ranks are at the
+    /// same `hop`, but perhaps of different batches.
     ///
     /// # Errors
-    /// When the message is none, asks for nodes of others, or for another hop.
+    /// When the message is malformed, names nodes of other patches, or is for another hop.
     pub(crate) fn from_bytes(
         message: &[u8],
         rank: usize,
@@ -144,7 +144,7 @@ impl Request {
     }
 }
 
-/// A reply as a message: what some nodes drew.
+/// Encodes the draws of some nodes as a reply.
 pub(crate) fn reply(drawn: &DrawnHop) -> Vec<u8> {
     let DrawnHop { indptr, sources, edge_ids, node_weights } = drawn;
     let n_bytes = 4 * (indptr.len() - 1 + sources.len() + node_weights.len()) + 8 * edge_ids.len();
@@ -156,10 +156,11 @@ pub(crate) fn reply(drawn: &DrawnHop) -> Vec<u8> {
     message
 }
 
-/// Draws in a reply of `rank` for `n_nodes` nodes of a hop, in a graph of `n_all` nodes and `n_edges` edges.
+/// Decodes a reply of `rank` with the draws for `n_nodes` nodes of a hop, in a graph of `n_all` nodes and `n_edges`
+/// edges.
 ///
 /// # Errors
-/// When the message is none, or names nodes or edges that do not exist.
+/// When the message is malformed, or names nodes or edges that do not exist.
 pub(crate) fn drawn(
     message: &[u8],
     rank: usize,

@@ -1,4 +1,4 @@
-//! A rank that sends anything in place of its messages: the others end with what they can, or an error that names it.
+//! A rank that changes its messages. The others succeed, or end with an error that names it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,7 +20,7 @@ type Matrix = <Cpu as girih_compute::Backend>::Matrix;
 enum Change {
     Truncated(u16),
     Extended(Vec<u8>),
-    /// A word in a place is another number.
+    /// The word at an index is replaced by this number.
     Word(u16, u32),
     Random(Vec<u8>),
     Nothing,
@@ -42,7 +42,7 @@ impl Change {
     }
 }
 
-/// Messages of rank 1, of which the `at`-th and those after it are changed.
+/// Rank 1, whose messages are changed from the `at`-th on.
 struct Hostile {
     inner: Box<dyn Collective<Cpu>>,
     change: Change,
@@ -123,7 +123,7 @@ fn graph() -> Csr {
     Coo::new(N as usize, N as usize, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap()
 }
 
-/// All that ranks do with messages: layouts, blocks by each kind of draw, values, walks and rows.
+/// All exchanges of ranks: layouts, blocks by one kind of draw, walks and rows.
 fn work(world: &dyn Collective<Cpu>, draws: Draws) -> Result<(), CollectiveError> {
     let patches = Patches::new(vec![0, N / 2, N]).unwrap();
     let own = patches.range(world.rank());
@@ -179,8 +179,8 @@ proptest! {
             Err(failure) => {
                 prop_assert!(!matches!(change, Change::Nothing), "{}", failure.message);
                 prop_assert!(failure.error.is_some(), "{}", failure.message);
-                // Ranks that contradict each other cannot tell whose word is false, and who asks for less than it
-                // wants finds the answer short itself.
+                // Ranks with contradictory data cannot tell which of them is wrong. A rank that asks for too little
+                // finds the fault itself, in a short answer.
                 let named = ["rank 1", "0 and 1", "1 and 0"];
                 let is_named = failure.rank == 1 || named.iter().any(|name| failure.message.contains(name));
                 prop_assert!(is_named, "{}", failure.message);

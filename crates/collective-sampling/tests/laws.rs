@@ -1,4 +1,4 @@
-//! Laws of sampling by ranks: whoever draws, and however the graph is cut, what is drawn is the same.
+//! Properties of sampling by ranks: the draws do not depend on the patches or on the rank that draws.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use proptest::prelude::*;
 
 type World<'w> = &'w dyn Collective<Cpu>;
 
-/// Runs `work` on ranks that are threads.
+/// Runs `work` on `n` ranks that are threads.
 fn on_ranks<T: Send>(
     n: usize,
     work: impl Fn(World<'_>) -> Result<T, CollectiveError> + Sync,
@@ -28,7 +28,7 @@ fn on_ranks<T: Send>(
     })
 }
 
-/// Graphs of up to 60 nodes, cut in up to four patches, of which some may be empty.
+/// Graphs of up to 60 nodes in up to four patches, of which some may be empty.
 fn cut_graphs() -> impl Strategy<Value = (Csr, Patches)> {
     (1..60u32, 1..5usize).prop_flat_map(|(n, n_patches)| {
         let edges = prop::collection::vec((0..n, 0..n), 0..8 * n as usize);
@@ -65,17 +65,17 @@ fn options() -> impl Strategy<Value = NeighborOptions> {
     )
 }
 
-/// The seeds that rank `rank` has: every third rank none.
+/// Seeds of rank `rank`. Every third rank has none.
 fn seeds_of(rank: usize, n_nodes: usize) -> Vec<NodeId> {
     (0..n_nodes as NodeId).rev().filter(|v| (*v as usize + rank) % 3 < rank % 3).collect()
 }
 
-/// Weights of edges, some of them zero.
+/// Edge weights, some of them zero.
 fn weights(graph: &Csr) -> Vec<f32> {
     (0..graph.nnz()).map(|edge| [0.0, 1.0, 0.25, 7.0][edge * edge % 4]).collect()
 }
 
-/// The rows of a rank's patch, and their weights.
+/// Rows of a rank's patch, and their weights.
 fn part(graph: &Csr, patches: &Patches, rank: usize) -> (Csr, Bias) {
     let range = patches.range(rank);
     let rows = graph.row_slice(range.start as usize..range.end as usize);
@@ -105,7 +105,7 @@ proptest! {
             let mut shared = RankGraph::new(world, &patches, &rows, is_weighted.then_some(&bias))?;
             let mut batch = MiniBatch::default();
             for epoch in 0..2 {
-                // Each rank at a batch of its own.
+                // Each rank is at a batch of its own.
                 let (seeds, key) = (seeds_of(rank, graph.n_rows()), DrawKey::new(seed, epoch, rank as u32));
                 sampler.sample_from(&mut shared, &seeds, key, &mut batch)?;
                 assert_eq!(batch, whole.sample(&graph, &seeds, key).unwrap());
@@ -130,7 +130,7 @@ proptest! {
             let weighted = graph.clone().with_values(Some(values.clone().into())).unwrap();
             let rows = weighted.row_slice(range.start as usize..range.end as usize);
             let mut shared = RankGraph::new(world, &patches, &rows, None)?;
-            // In any order, some of them twice; the first rank wants none.
+            // Edges in arbitrary order, some of them twice. The first rank requests none.
             let edges: Vec<u64> = (0..rank * graph.nnz()).map(|i| (i * 7 + rank) as u64 % graph.nnz() as u64).collect();
             let expected: Vec<f32> = edges.iter().map(|&edge| values[edge as usize]).collect();
             assert_eq!(shared.values(&edges)?, expected);
@@ -149,7 +149,7 @@ proptest! {
         let options = WalkOptions { stop, restart, ..WalkOptions::new(length) };
         let (walks, key) = (RandomWalks::new(options).unwrap(), DrawKey::new(seed, 1, 2));
         let whole = if is_weighted { walks.clone().weighted(Bias::new(&graph, &weights(&graph)).unwrap()) } else { walks.clone() };
-        // Starts of the batch, of which every rank has a piece.
+        // Starts of the batch, of which every rank has a range.
         let starts: Vec<NodeId> = (0..2 * graph.n_rows()).map(|i| (i * 7 % graph.n_rows()) as NodeId).collect();
         let is_end = |v: NodeId| is_end[v as usize];
         let expected = whole.walk_until(&graph, &starts, key, is_end).unwrap();
@@ -172,7 +172,7 @@ proptest! {
             let own: Vec<u8> = patches.range(world.rank()).flat_map(row).collect();
             let mut rows = RankRows::new(world, &patches, &own, row_bytes)?;
             let mut out = vec![1, 2, 3];
-            // In any order, some of them twice.
+            // Nodes in arbitrary order, some of them twice.
             let mut nodes = seeds_of(world.rank(), graph.n_rows());
             nodes.extend(nodes.clone().iter().step_by(2));
             rows.gather(&nodes, &mut out)?;
@@ -192,7 +192,7 @@ proptest! {
         let ids: BTreeSet<NodeId> = layout.permutation().new_of_old().iter().copied().collect();
         prop_assert_eq!(ids.len(), graph.n_rows());
         prop_assert_eq!((patches.len(), patches.n_nodes()), (n_patches, graph.n_rows()));
-        // An edge stays one, in the new numbers.
+        // Every edge exists in the new numbering.
         let ordered = graph.permuted(layout.permutation());
         for v in 0..graph.n_rows() {
             let row = ordered.row(layout.permutation().map(v as NodeId) as usize);
@@ -202,7 +202,7 @@ proptest! {
     }
 }
 
-/// A ring of 12 nodes with chords.
+/// Ring of 12 nodes with chords.
 fn ring() -> Csr {
     let (rows, cols) = (0..12u32).flat_map(|v| [(v, (v + 1) % 12), (v, (v + 5) % 12)]).unzip();
     Coo::new(12, 12, rows, cols, None).unwrap().to_csr(Duplicates::Refuse).unwrap()
@@ -212,7 +212,7 @@ fn sampler() -> NeighborSampler {
     NeighborSampler::new("2,2".parse().unwrap(), NeighborOptions::default()).unwrap()
 }
 
-/// What sampling on three ranks fails with.
+/// Rank and message of the failure of `work` on three ranks.
 fn failure_of(work: impl Fn(World<'_>, &Csr) -> Result<(), CollectiveError> + Sync) -> (usize, String) {
     let graph = ring();
     let failure = on_ranks(3, |world| work(world, &graph)).unwrap_err();
@@ -226,7 +226,7 @@ fn bytes_of_the_stages_are_those_of_the_messages() {
         let (rows, _) = part(&graph, &patches, world.rank());
         let mut shared = RankGraph::new(world, &patches, &rows, None)?;
         let sampler = NeighborSampler::new("2".parse().unwrap(), NeighborOptions::default()).unwrap();
-        // Rank 0 asks for three nodes of its own and two of the other's; rank 1 for nothing.
+        // Rank 0 requests three nodes of its own patch and two of rank 1's. Rank 1 requests none.
         let seeds: &[NodeId] = if world.rank() == 0 { &[0, 7, 3, 5, 11] } else { &[] };
         sampler.sample_from(&mut shared, seeds, DrawKey::new(1, 0, 0), &mut MiniBatch::default())?;
         Ok(shared.tally())
@@ -312,7 +312,7 @@ fn what_patches_cannot_do_is_refused() {
 
 #[test]
 fn patches_of_metis_are_balanced_and_keep_neighbours_together() {
-    // A grid of 40 × 40: cut along few of its edges.
+    // Grid of 40 × 40 nodes, which has partitions that cut few edges.
     let at = |x: u32, y: u32| (y % 40) * 40 + x % 40;
     let (rows, cols) = (0..1600)
         .map(|v| (v % 40, v / 40))

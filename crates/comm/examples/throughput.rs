@@ -1,7 +1,7 @@
 //! Throughput of parcels between two ranks over loopback: `cargo run --release -p girih-comm --example throughput`.
 //!
-//! Each line is the median of several rounds, after one that warms up: parcels one way, both ways, and the time of an
-//! exchange without bytes.
+//! Each number is the median of several rounds after a warm-up round: parcels one way, parcels both ways, and the
+//! time of an empty exchange.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const ROUNDS: usize = 9;
 const PARCELS: usize = 8;
 const EMPTY: usize = 2000;
 
-/// Median seconds of a round in which rank `i` sends a parcel of `sizes[i]` bytes `n` times.
+/// Median seconds of a round. In a round, rank `i` sends a parcel of `sizes[i]` bytes `n` times.
 fn measure(rank: &impl Transport, sizes: [usize; 2], n: usize) -> Result<f64, CommError> {
     let own = Parcel::from(vec![7; sizes[rank.rank()]]);
     let mut seconds = Vec::new();

@@ -1,23 +1,23 @@
-//! [`CardTransport`]: what carries rows between cards.
+//! [`CardTransport`]: transport of rows between GPUs.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::CommError;
 
-/// What carries rows of matrices, and of patches, between ranks on cards. Sums are NCCL's either way.
+/// Transport of rows of matrices and patches between ranks on GPUs. Sums use NCCL with either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CardTransport {
-    /// NCCL, whose kernels send and receive: between processes and hosts, too.
+    /// NCCL, whose kernels send and receive, also between processes and hosts.
     #[default]
     Nccl,
-    /// Each card takes what it wants from the memory of the others: for cards of one process that can read each other's
-    /// memory. Its copy engines copy rows of matrices; its kernels read rows of patches in place.
+    /// Peer access: each GPU reads from the memory of the others. Requires GPUs of one process that can access each
+    /// other's memory. Copy engines copy rows of matrices; kernels read rows of patches in place.
     Peer,
 }
 
 impl CardTransport {
-    /// All of them.
+    /// All transports.
     pub const ALL: [Self; 2] = [Self::Nccl, Self::Peer];
 }
 

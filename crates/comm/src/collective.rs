@@ -1,4 +1,4 @@
-//! [`Collective`]: what ranks do together.
+//! [`Collective`]: collective operations of ranks on matrices.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,18 +8,18 @@ use girih_compute::{Backend, NeighborGraph, PatchOperand, PatchRowsOperand, RowR
 use crate::transport::Parcel;
 use crate::{CardTransport, CommError};
 
-/// Bytes of matrices that a rank has exchanged with others, over a communicator and all that were split from it.
+/// Bytes of matrices that a rank has exchanged with others, over a communicator and all communicators split from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Bytes that left the rank.
+    /// Bytes sent to other ranks.
     pub sent: u64,
-    /// Bytes that came in.
+    /// Bytes received from other ranks.
     pub received: u64,
 }
 
-/// What a rank moves in one call, by the rules of [`Collective`]; `n_ranks` are those of the communicator.
+/// Bytes that a rank moves in one call, by the rules of [`Collective`]. `n_ranks` is the size of the communicator.
 impl Traffic {
-    /// A broadcast of so many bytes.
+    /// Traffic of a broadcast of `bytes` bytes.
     #[must_use]
     pub fn of_broadcast(bytes: u64, n_ranks: usize, is_root: bool) -> Self {
         match is_root {
@@ -28,7 +28,7 @@ impl Traffic {
         }
     }
 
-    /// An all-reduce of `n` elements of so many bytes each, at the rank in this place.
+    /// Traffic of an all-reduce of `n` elements of `element_bytes` bytes each, at rank `place` of the communicator.
     #[must_use]
     pub fn of_all_reduce(n: usize, element_bytes: usize, place: usize, n_ranks: usize) -> Self {
         let slice = n * (place + 1) / n_ranks - n * place / n_ranks;
@@ -36,47 +36,47 @@ impl Traffic {
         Self { sent: moved, received: moved }
     }
 
-    /// A reduce-scatter of `all` bytes, of which this rank gets `own`.
+    /// Traffic of a reduce-scatter of `all` bytes, of which this rank gets `own`.
     #[must_use]
     pub fn of_reduce_scatter(own: u64, all: u64, n_ranks: usize) -> Self {
         Self { sent: all - own, received: (n_ranks as u64 - 1) * own }
     }
 
-    /// An all-gather of `all` bytes, of which this rank has `own`.
+    /// Traffic of an all-gather of `all` bytes, of which this rank contributes `own`.
     #[must_use]
     pub fn of_all_gather(own: u64, all: u64, n_ranks: usize) -> Self {
         Self { sent: (n_ranks as u64 - 1) * own, received: all - own }
     }
 }
 
-/// Graphs of patches, and what carries draws.
+/// Graphs over the patches of all ranks, one for each transport of draws.
 pub type PatchGraphs<B> = Vec<(CardTransport, Box<dyn NeighborGraph<B>>)>;
-/// Rows of patches, and what carries them.
+/// Readers of the rows of all patches, one for each transport of rows.
 pub type PatchReaders<B> = Vec<(CardTransport, Box<dyn RowReader<B>>)>;
 
-/// Calls that were [begun](Collective::begin) and may go on.
+/// Calls that were [begun](Collective::begin) and may still be running.
 #[must_use = "what was begun has to be finished before its operands are used"]
 pub struct Pending(Option<Box<dyn Any + Send>>);
 
 impl Pending {
-    /// Calls that are done.
+    /// Calls that have completed.
     pub fn done() -> Self {
         Self(None)
     }
 
-    /// Calls that are done when `mark` is reached, whatever that is to the communicator.
+    /// Calls that complete when `mark` is reached. Its type, such as an event of a device, is up to the communicator.
     pub fn until(mark: impl Any + Send) -> Self {
         Self(Some(Box::new(mark)))
     }
 
-    /// The mark, if there is one of this type.
+    /// The mark, if it has type `M`.
     #[must_use]
     pub fn mark<M: Any>(self) -> Option<M> {
         self.0.and_then(|mark| mark.downcast().ok()).map(|mark| *mark)
     }
 }
 
-/// Counts [`Traffic`] for a communicator and all that are split from it.
+/// Counters of [`Traffic`], for a communicator and all communicators split from it.
 #[derive(Default)]
 pub struct Counters {
     sent: AtomicU64,
@@ -84,13 +84,13 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counts bytes that leave the rank and bytes that come in.
+    /// Adds bytes sent and received.
     pub fn add(&self, Traffic { sent, received }: Traffic) {
         self.sent.fetch_add(sent, Ordering::Relaxed);
         self.received.fetch_add(received, Ordering::Relaxed);
     }
 
-    /// All that was counted.
+    /// Total traffic so far.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -98,39 +98,39 @@ impl Counters {
     }
 }
 
-/// One rank among [`size`](Self::size) of them, moving matrices of backend `B`.
+/// One of [`size`](Self::size) ranks that exchange matrices of backend `B`.
 ///
-/// Every rank of the communicator calls every operation, in the same order and with operands that fit. Rows are cut
-/// into consecutive pieces, one for each rank, of which some may be empty. A rank that breaks the rules gets an error,
-/// and so do all others; none hangs.
+/// Every rank of the communicator calls every operation, in the same order and with operands that fit. Rows are
+/// divided into consecutive row blocks, one for each rank; some may be empty. If a rank breaks these rules, all ranks
+/// get an error, and none hangs.
 ///
 /// # Bytes
-/// [`traffic`](Self::traffic) counts what leaves a rank for others, by these rules, which plans rely on. A broadcast of
-/// `b` bytes to `g` ranks: the root sends `(g − 1)·b`, each other rank receives `b`. An all-reduce cuts the elements
-/// into `g` nearly equal slices; a rank sends each other's slice of its own elements to the slice's rank, and its own
-/// slice, summed, to all others. The other operations send each piece to the rank that it is for. What a rank keeps is
-/// not counted, nor are control messages.
+/// [`traffic`](Self::traffic) counts the bytes that a rank sends to others by these rules, on which plans rely. In a
+/// broadcast of `b` bytes to `g` ranks, the root sends `(g − 1)·b` and each other rank receives `b`. An all-reduce
+/// divides the elements into `g` nearly equal ranges, one for each rank. A rank sends its own elements of every other
+/// range to the rank of that range, and the sum of its own range to all others. The other operations send each row
+/// block directly to its destination. Rows that stay on a rank are not counted, nor are control messages.
 pub trait Collective<B: Backend>: Send + Sync {
-    /// The number of this rank, from 0.
+    /// Number of this rank, from 0.
     fn rank(&self) -> usize;
 
-    /// How many ranks there are.
+    /// Number of ranks.
     fn size(&self) -> usize;
 
-    /// Makes `matrix` that of rank `root`, on every rank.
+    /// Copies `matrix` of rank `root` to all ranks.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else.
     fn broadcast(&self, root: usize, matrix: &mut B::Matrix) -> Result<(), CommError>;
 
-    /// Makes `matrix` the sum over all ranks, on every rank with the same bits. Sums are `f32`, in the order of ranks,
-    /// or on devices in one that their links suggest, the same each time.
+    /// Replaces `matrix` by its sum over all ranks, with the same bits on every rank. Sums are `f32` in the order of
+    /// ranks. On devices, NCCL chooses an order by their links, which is the same each time.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else.
     fn all_reduce(&self, matrix: &mut B::Matrix) -> Result<(), CommError>;
 
-    /// As [`all_reduce`](Self::all_reduce) of each matrix, in one exchange where that is quicker.
+    /// As [`all_reduce`](Self::all_reduce) of each matrix, but in one exchange where that is faster.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else.
@@ -138,23 +138,23 @@ pub trait Collective<B: Backend>: Send + Sync {
         matrices.iter_mut().try_for_each(|matrix| self.all_reduce(matrix))
     }
 
-    /// Whether calls that are [begun](Self::begin) go on beside what the backend is asked for next.
+    /// Whether calls that are [begun](Self::begin) overlap with later work of the backend.
     fn overlaps(&self) -> bool {
         false
     }
 
-    /// Makes calls that may go on beside what the backend is asked for next, until they are [finished](Self::finish):
-    /// before that, nobody reads what they write, or writes what they read. Where nothing goes on by itself they are
-    /// done when this returns.
+    /// Makes calls that may overlap with later work of the backend until they are [finished](Self::finish). Until
+    /// then, no other code may read their results or write their operands. Where nothing overlaps, they have
+    /// completed when this returns.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// Errors of the calls.
     fn begin(&self, calls: &mut dyn FnMut() -> Result<(), CommError>) -> Result<Pending, CommError> {
         calls()?;
         Ok(Pending::done())
     }
 
-    /// Lets what the backend is asked for next come after calls that were begun.
+    /// Orders later work of the backend after the pending calls.
     ///
     /// # Errors
     /// When the device fails.
@@ -162,27 +162,27 @@ pub trait Collective<B: Backend>: Send + Sync {
         Ok(())
     }
 
-    /// Sums `input` over all ranks, of which rank `i` gets the `i`-th piece, `rows[i]` rows long.
+    /// Sums `input` over all ranks. Rank `i` gets the `i`-th row block of the sum, of `rows[i]` rows.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else; on pieces that do not fit.
     fn reduce_scatter(&self, rows: &[usize], input: &B::Matrix, out: &mut B::Matrix) -> Result<(), CommError>;
 
-    /// Stacks the pieces of all ranks, `rows[i]` rows from rank `i`, on every rank.
+    /// Stacks the row blocks of all ranks on every rank. `rows[i]`: rows that rank `i` contributes.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else; on pieces that do not fit.
     fn all_gather(&self, rows: &[usize], input: &B::Matrix, out: &mut B::Matrix) -> Result<(), CommError>;
 
-    /// Stacks the pieces of all other ranks, `rows[i]` rows from rank `i`, on every rank; `rows` has this rank's own,
-    /// too, which it sends.
+    /// As [`all_gather`](Self::all_gather), but a rank receives only the row blocks of other ranks. `rows` includes
+    /// the rank's own count, because it sends these rows.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else; on pieces that do not fit.
     fn gather_others(&self, rows: &[usize], input: &B::Matrix, out: &mut B::Matrix) -> Result<(), CommError>;
 
-    /// Sends the `i`-th piece of `input`, `send_rows[i]` rows, to rank `i`, and stacks what comes from each rank,
-    /// `receive_rows[i]` rows from rank `i`.
+    /// Sends the `i`-th row block of `input`, of `send_rows[i]` rows, to rank `i`. Stacks the rows received,
+    /// `receive_rows[i]` from rank `i`, in the order of ranks.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else; on pieces that do not fit.
@@ -194,26 +194,26 @@ pub trait Collective<B: Backend>: Send + Sync {
         out: &mut B::Matrix,
     ) -> Result<(), CommError>;
 
-    /// Every rank's message, in the order of ranks: for decisions and checks, of any length.
+    /// All-gather of messages of any length, in the order of ranks, for decisions and checks.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else.
     fn all_gather_bytes(&self, message: &[u8]) -> Result<Vec<Vec<u8>>, CommError>;
 
-    /// Sends the `i`-th message to rank `i`, and returns what each rank sent here, in the order of ranks: for lists, of
-    /// any lengths.
+    /// All-to-all of messages of any length: sends the `i`-th message to rank `i`. Returns the messages for this
+    /// rank, in the order of the senders.
     ///
     /// # Errors
-    /// When a rank fails, is late, or calls something else; when there is not a message for each rank.
+    /// When a rank fails, is late, or calls something else; when the number of messages is not that of ranks.
     fn all_to_all_bytes(&self, messages: Vec<Parcel>) -> Result<Vec<Parcel>, CommError>;
 
-    /// The patches of all ranks as one graph that their devices draw from, if they sample by themselves: for each of
-    /// the transports by which these can, which all ranks name alike. A batch is
-    /// [taken](girih_compute::NeighborSource::take) by all ranks together, with one key; a rank that has no seeds for
-    /// it draws for the others.
+    /// Graph over the patches of all ranks, for devices that sample by themselves. Returns one graph for each
+    /// transport of `by` that the devices support. All ranks must pass the same `by`. All ranks
+    /// [take](girih_compute::NeighborSource::take) a batch together with one key. A rank without seeds for the batch
+    /// still draws for the others.
     ///
     /// # Errors
-    /// When a rank fails, is late, or calls something else; when a device's memory does not suffice.
+    /// When a rank fails, is late, or calls something else; when the memory of a device is too small.
     fn patch_graphs(
         &self,
         _backend: &B,
@@ -223,14 +223,14 @@ pub trait Collective<B: Backend>: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Rows of which every rank has those of its patch, as all ranks' devices read them by id, if they come to such
-    /// rows of each other: for each of the transports by which they can, which all ranks name alike. `own` are those of
-    /// this one, and `bounds` where patches begin, and how many rows there are. Codes travel as codes; positions in
-    /// them have to be columns. Rows are [begun](RowReader::begin) and [gathered](RowReader::gather) by all ranks
-    /// together.
+    /// Readers of rows by id, where every rank holds the rows of its patch. Returns one reader for each transport of
+    /// `by` by which the devices can read each other's rows. All ranks must pass the same `by`. `own` has the rows of
+    /// this rank's patch. `bounds` has the first row id of each patch, followed by the number of rows. Codes are sent
+    /// as codes, and positions in them must be columns. All ranks [begin](RowReader::begin) and
+    /// [gather](RowReader::gather) rows together.
     ///
     /// # Errors
-    /// When a rank fails, is late, or calls something else; when a device's memory does not suffice.
+    /// When a rank fails, is late, or calls something else; when the memory of a device is too small.
     fn patch_rows(
         &self,
         _backend: &B,
@@ -241,20 +241,20 @@ pub trait Collective<B: Backend>: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// A communicator of the ranks that give the same `colour`, in the order of their keys (then of their ranks).
+    /// Communicator of the ranks with the same `colour`, ordered by key and then by rank.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else.
     fn split(&self, colour: usize, key: usize) -> Result<Box<dyn Collective<B>>, CommError>;
 
-    /// Waits for all ranks.
+    /// Barrier: waits until all ranks have called it.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else.
     fn barrier(&self) -> Result<(), CommError>;
 
-    /// What is known now, without waiting, of a rank that has failed; for whoever waits for something else, a device
-    /// for instance. `None` under MPI, where the rank that fails ends the process of everybody.
+    /// Failure of a rank that is known now, without waiting. Useful while waiting for something else, such as a
+    /// device. `None` under MPI, where a failing rank ends all processes.
     fn failure(&self) -> Option<CommError>;
 
     /// Bytes of matrices exchanged so far.

@@ -11,32 +11,32 @@ use crate::operands::{check_pieces, check_shape, of_others};
 use crate::transport::{Call, Parcel, Transport, all_gather, all_to_all, members, nothing};
 use crate::{Collective, CommError, Payload, Traffic};
 
-/// A rank over a transport of bytes, for backends whose matrices lie in main memory.
+/// Communicator over a transport of bytes, for backends with matrices in host memory.
 pub struct Communicator<T> {
     transport: T,
     counters: Arc<Counters>,
 }
 
 impl<T: Transport> Communicator<T> {
-    /// A rank that sends its bytes over `transport`.
+    /// Communicator that sends its bytes over `transport`.
     #[must_use]
     pub fn new(transport: T) -> Self {
         Self { transport, counters: Arc::default() }
     }
 
-    /// What the rank sends its bytes over.
+    /// Transport of the communicator.
     #[must_use]
     pub fn transport(&self) -> &T {
         &self.transport
     }
 
-    /// The same, for whoever moves matrices in another way.
+    /// Transport of the communicator, for code that moves matrices in another way.
     #[must_use]
     pub fn into_transport(self) -> T {
         self.transport
     }
 
-    /// Exchanges parcels of matrices, and counts those that leave or enter the rank.
+    /// Exchanges parcels of matrices, and counts the bytes to and from other ranks.
     fn exchange(&self, call: Call, parcels: Vec<Parcel>) -> Result<Vec<Parcel>, CommError> {
         let of_others = |parcels: &[Parcel]| -> u64 {
             let others = parcels.iter().enumerate().filter(|(rank, _)| *rank != self.transport.rank());
@@ -48,14 +48,13 @@ impl<T: Transport> Communicator<T> {
         Ok(received)
     }
 
-    /// Every rank's own slice to every rank.
+    /// Sends this rank's bytes to every rank, and returns those of all ranks.
     fn share(&self, call: Call, mine: &[u8]) -> Result<Vec<Parcel>, CommError> {
         let parcel: Parcel = mine.into();
         self.exchange(call, vec![parcel; self.transport.size()])
     }
 
-    /// Stacks the pieces of all ranks, `rows[i]` rows from rank `i`, of which `kept` are wanted: all of a piece, or
-    /// none of it.
+    /// Stacks row blocks of `rows[i]` rows from rank `i`. `kept[i]` is `rows[i]` or 0, which leaves out the block.
     fn gather<M: HostMatrix>(
         &self,
         operation: &'static str,
@@ -76,7 +75,7 @@ impl<T: Transport> Communicator<T> {
         Ok(())
     }
 
-    /// Refuses parcels of other lengths than those expected: the ranks disagree about sizes.
+    /// Refuses parcels of unexpected lengths: the ranks disagree about sizes.
     fn check_lengths(
         &self,
         call: Call,
@@ -89,7 +88,7 @@ impl<T: Transport> Communicator<T> {
         Ok(())
     }
 
-    /// The piece of each rank to that rank, and the sum of what comes for this one.
+    /// Sends the range of each rank to that rank, and writes the sum of the received ranges to `out`.
     fn sum_pieces(
         &self,
         call: Call,
@@ -125,7 +124,7 @@ fn add_up<const N: usize>(
     out.as_chunks_mut::<N>().0.iter_mut().zip(sums).for_each(|(out, sum)| *out = write(sum));
 }
 
-/// Copies parcels one behind the other.
+/// Concatenates parcels.
 fn stack(parcels: &[Parcel], mut out: &mut [u8]) {
     for parcel in parcels {
         let (head, tail) = out.split_at_mut(parcel.len());
@@ -134,7 +133,7 @@ fn stack(parcels: &[Parcel], mut out: &mut [u8]) {
     }
 }
 
-/// The bytes of consecutive pieces of rows.
+/// Byte ranges of consecutive row blocks.
 fn pieces(
     operation: &'static str,
     rows: &[usize],
@@ -145,7 +144,7 @@ fn pieces(
     Ok(check_pieces(operation, rows, n_ranks, whole.shape)?.into_iter().map(|r| r.start * row..r.end * row).collect())
 }
 
-/// A matrix as exchanges see it.
+/// Shape and element type of a matrix.
 #[derive(Clone, Copy)]
 struct Whole {
     shape: Shape,

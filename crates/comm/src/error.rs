@@ -1,27 +1,27 @@
-//! [`CommError`]: why ranks could not go on together.
+//! [`CommError`]: failures of collective operations.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why a collective operation failed; the message names the rank that is to blame.
+/// Reason why a collective operation failed. The message names the rank at fault.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommError {
-    /// Processes that do not find each other, or do not belong together; no rank has started.
+    /// Processes do not find each other or do not belong together. No rank has started.
     #[error("ranks cannot start together: {what}")]
     Join {
-        /// What was found, and what to do.
+        /// Fault and remedy.
         what: String,
     },
-    /// What a launcher sets, or should.
+    /// An environment variable of a launcher is missing or wrong.
     #[error("the environment variable {variable} {what}")]
     Environment {
-        /// Which variable.
+        /// Name of the variable.
         variable: &'static str,
         /// Fault and remedy.
         what: String,
     },
-    /// File of the secret that ranks share.
+    /// The file of the secret that ranks share is unusable.
     #[error("the secret of the ranks: {} {what}", path.display())]
     Secret {
         /// Path of the file.
@@ -32,9 +32,9 @@ pub enum CommError {
     /// Another rank has failed.
     #[error("rank {rank} failed: {message}")]
     RankFailed {
-        /// The rank that failed first.
+        /// Rank that failed first.
         rank: usize,
-        /// What it said.
+        /// Message of its error or panic.
         message: String,
     },
     /// A rank did not take part in time.
@@ -43,53 +43,53 @@ pub enum CommError {
         seconds = .deadline.as_secs_f64()
     )]
     Late {
-        /// The rank that was waited for.
+        /// Rank that was waited for.
         rank: usize,
-        /// The operation that waited.
+        /// Operation that waited.
         operation: &'static str,
-        /// How long.
+        /// Length of the wait.
         deadline: Duration,
     },
-    /// Ranks called different operations, or the same one on operands that do not fit.
+    /// Ranks called different operations, or one operation on operands that do not fit.
     #[error(
         "rank {rank} calls {found} where rank {here} calls {expected}: all ranks have to run the same program on the same data"
     )]
     Mismatch {
-        /// The rank that reports.
+        /// Rank that reports.
         here: usize,
-        /// Its call.
+        /// Call of the reporting rank.
         expected: String,
-        /// The rank that differs.
+        /// Rank that differs.
         rank: usize,
-        /// Its call.
+        /// Call of the differing rank.
         found: String,
     },
-    /// Message of another rank that cannot be what it should.
+    /// A rank sent a malformed message.
     #[error(
         "rank {rank} sent a malformed message ({operation}): {what}; give all ranks the same program, data and settings"
     )]
     Malformed {
-        /// Rank that sent it, counted in the whole world.
+        /// Global rank of the sender.
         rank: usize,
-        /// Operation that it was sent for.
+        /// Operation of the message.
         operation: &'static str,
         /// Fault.
         what: String,
     },
-    /// What moves the bytes has failed, or is missing.
+    /// The library that moves the bytes has failed or is missing.
     #[error("{operation}: {message}")]
     Library {
-        /// The operation.
+        /// Operation that failed.
         operation: &'static str,
-        /// What it said.
+        /// Message of the library.
         message: String,
     },
-    /// An operand that does not fit the operation, on this rank.
+    /// An operand of this rank does not fit the operation.
     #[error("{operation}: {what}")]
     Operand {
-        /// The operation.
+        /// Name of the operation.
         operation: &'static str,
-        /// What does not fit.
+        /// Fault of the operand.
         what: String,
     },
 }

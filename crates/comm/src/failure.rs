@@ -2,18 +2,18 @@
 
 use std::any::Any;
 
-/// The rank that failed first, and how.
+/// First failure among all ranks.
 #[derive(Debug)]
 pub struct RankFailure<E> {
-    /// The rank.
+    /// Rank that failed first.
     pub rank: usize,
-    /// Its error; `None` when it panicked, or is another process.
+    /// Error of the rank; `None` if it panicked or is another process.
     pub error: Option<E>,
-    /// What the error or the panic says.
+    /// Message of the error or panic.
     pub message: String,
 }
 
-/// What a panic says, in words for other ranks.
+/// Message of a panic, for other ranks.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

@@ -1,8 +1,8 @@
-//! [`Launch`]: what a launcher (`girih launch`, torchrun, `mpirun`, `srun`) tells the processes that it starts.
+//! [`Launch`]: settings that a launcher (`girih launch`, torchrun, `mpirun`, `srun`) gives to its processes.
 
 use crate::CommError;
 
-/// What started this process and others with it.
+/// Launcher of this process and of the others of its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launcher {
     /// `girih launch`, or a script with the same variables.
@@ -17,34 +17,35 @@ pub enum Launcher {
     Slurm,
 }
 
-/// A process's place among those that were started with it.
+/// Rank of a process in its job, and how to reach the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// What started it.
+    /// Launcher of the process.
     pub launcher: Launcher,
-    /// Its number.
+    /// Rank of the process, from 0.
     pub rank: usize,
-    /// How many there are.
+    /// Number of ranks.
     pub size: usize,
-    /// Its number among those of its host, where the launcher says so.
+    /// Rank among the processes of the same host, if the launcher sets it.
     pub local_rank: Option<usize>,
-    /// `HOST:PORT` where they meet, where somebody says so.
+    /// Address `HOST:PORT` where ranks meet, if it is known.
     pub rendezvous: Option<String>,
-    /// Names the job; the same for all its processes, perhaps empty.
+    /// Name of the job, equal on all its processes. May be empty.
     pub job: String,
 }
 
-/// The variables of a launcher.
+/// Environment variables of a launcher.
 struct Variables {
     launcher: Launcher,
     rank: &'static str,
     size: &'static str,
     local_rank: &'static str,
-    /// Of these, the first that is set names the job.
+    /// Variables for the name of the job. The first that is set counts.
     job: &'static [&'static str],
 }
 
-/// Launchers, those first that others start: torchrun runs under `srun`, and Hydra starts its own helpers with it.
+/// Launchers in the order of detection. A launcher comes before those that start it: torchrun runs under `srun`, and
+/// Hydra starts its own helpers with it.
 const LAUNCHERS: [Variables; 5] = [
     Variables {
         launcher: Launcher::Girih,
@@ -83,12 +84,12 @@ const LAUNCHERS: [Variables; 5] = [
     },
 ];
 
-/// The variable that names a job, whatever started it.
+/// Variable for the name of the job, under any launcher.
 const JOB: &str = "GIRIH_JOB";
 
 impl Launch {
-    /// What the environment says; `None` for a process that was started alone. `rendezvous` is what the user says of
-    /// it.
+    /// Reads the environment; `None` for a process without a launcher. `rendezvous` is the address from the user,
+    /// which takes precedence over variables.
     ///
     /// # Errors
     /// When variables are missing, are no numbers, or contradict each other.
@@ -96,7 +97,7 @@ impl Launch {
         Self::detect(rendezvous, |name| std::env::var(name).ok())
     }
 
-    /// As [`from_env`](Self::from_env), of variables that `lookup` finds. An empty one is none.
+    /// As [`from_env`](Self::from_env), but reads variables by `lookup`. An empty variable counts as unset.
     ///
     /// # Errors
     /// As [`from_env`](Self::from_env).
@@ -118,7 +119,7 @@ impl Launch {
     }
 }
 
-/// Variables that are set to something.
+/// Environment without empty variables.
 struct Environment<F>(F);
 
 impl<F: Fn(&str) -> Option<String>> Environment<F> {
@@ -154,8 +155,8 @@ impl<F: Fn(&str) -> Option<String>> Environment<F> {
         Ok(Some(Launch { launcher: of.launcher, rank, size, local_rank, rendezvous: None, job }))
     }
 
-    /// Whether `srun` started this process with others. In the script of a batch job, which runs once, Slurm sets the
-    /// number of tasks, too, but nothing of a step.
+    /// Whether `srun` started this process together with others. In a batch script, which runs once, Slurm also sets
+    /// the number of tasks, but no variables of a step.
     fn is_step_of_several(&self) -> Result<bool, CommError> {
         let tasks = match self.number("SLURM_STEP_NUM_TASKS")? {
             Some(tasks) => Some(tasks),
@@ -165,7 +166,7 @@ impl<F: Fn(&str) -> Option<String>> Environment<F> {
         Ok(tasks.is_some_and(|tasks| tasks > 1))
     }
 
-    /// Where variables say that ranks meet.
+    /// Address of the rendezvous, as variables give it.
     fn rendezvous(&self) -> Result<Option<String>, CommError> {
         if let Some(place) = ["GIRIH_RENDEZVOUS", "NCCL_COMM_ID"].iter().find_map(|name| self.text(name)) {
             return Ok(Some(place));
@@ -179,7 +180,7 @@ impl<F: Fn(&str) -> Option<String>> Environment<F> {
             (None, Some(_)) => return Err(wrong(HOST, format!("is not set, but {PORT} is; set both or none"))),
         };
         let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host };
-        // There torchrun itself listens at the port that it tells.
+        // In this case, torchrun itself listens at the port of `MASTER_PORT`.
         let is_taken = self.text("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
         Ok(Some(format!("{host}:{}", port + usize::from(is_taken))))
     }
@@ -230,7 +231,7 @@ mod tests {
         let hydra = [("PMI_RANK", "3"), ("PMI_SIZE", "8"), ("MPI_LOCALRANKID", "0"), ("MASTER_ADDR", "")];
         assert_eq!(detect(&hydra), Ok(launch(Launcher::Hydra, Some(0), None, "")));
         assert_eq!(detect(&[("HOME", "/"), ("RANK", "")]), Ok(None));
-        // The first of several goes before the others.
+        // With several launchers, the first one counts.
         let nested = [&own[..], &torchrun, &openmpi].concat();
         assert_eq!(detect(&nested), Ok(launch(Launcher::Girih, Some(1), Some("node0:4000"), "j")));
     }

@@ -1,8 +1,8 @@
-//! [`coordinator`]: the launch order of ranks that a transport joins.
+//! [`coordinator`]: launch order of ranks that communicate over a transport.
 //!
-//! A thread of each rank takes part in rounds: exchanges in which every rank gives all others what its coordinator has
-//! to say. The leader begins a round when it has something to say, and otherwise every [`BEAT`], so that others are
-//! heard; they answer at once.
+//! A thread of each rank takes part in rounds. A round is an all-gather of the messages of all coordinators. The
+//! leader begins a round when it has a message, and otherwise every [`BEAT`], so that the messages of others arrive.
+//! The other ranks join a round at once.
 
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -13,20 +13,20 @@ use girih_pipeline::order::{Coordinator, Inbox, Message, Messenger, OrderError, 
 use crate::transport::{Parcel, Transport, all_gather, due};
 use crate::{CommError, Payload};
 
-/// What the exchanges are called in errors.
+/// Name of the exchanges in errors.
 const NAME: &str = "launch order";
 
-/// How long what a rank says may have to wait, if it does not lead.
+/// Longest time between two rounds, and so the delay of messages of ranks that do not lead.
 const BEAT: Duration = Duration::from_millis(10);
 
-/// The coordinator of this rank, for one epoch. All ranks call it together, with the same rules.
+/// Coordinator of this rank for one epoch. All ranks call this together, with the same rules.
 ///
-/// Messages travel on a transport of their own, on a thread of its own. Dropping the last of the coordinator waits for
-/// that thread, which ends when all workers of all ranks have signed off, when a rank has failed, or when the others
-/// have not ended within the deadline.
+/// Messages travel on a separate transport and a separate thread. Dropping the last clone of the coordinator joins
+/// this thread. The thread ends when all workers of all ranks have closed, when a rank has failed, or when the other
+/// ranks do not end within the deadline.
 ///
 /// # Errors
-/// When rules differ, or nothing could be launched by them; when a rank fails or is late.
+/// When the ranks' rules differ or do not allow any launch; when a rank fails or is late.
 pub fn coordinator<T: Transport>(transport: &T, rules: &Rules) -> Result<Coordinator, LaunchOrderError> {
     agree(transport, rules)?;
     let members: Vec<usize> = (0..transport.size()).collect();
@@ -44,18 +44,18 @@ pub fn coordinator<T: Transport>(transport: &T, rules: &Rules) -> Result<Coordin
     })?)
 }
 
-/// Why ranks have no launch order.
+/// Reason why ranks have no launch order.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LaunchOrderError {
-    /// By the rules.
+    /// Error of the rules or of the order.
     #[error(transparent)]
     Order(#[from] OrderError),
-    /// By the transport.
+    /// Error of the transport.
     #[error(transparent)]
     Comm(#[from] CommError),
 }
 
-/// Refuses rules that differ from another rank's.
+/// Refuses rules that differ from those of another rank.
 fn agree<T: Transport>(transport: &T, rules: &Rules) -> Result<(), CommError> {
     let own = format!("{rules:?}");
     let all = all_gather(transport, NAME, own.as_bytes())?;
@@ -68,20 +68,20 @@ fn agree<T: Transport>(transport: &T, rules: &Rules) -> Result<(), CommError> {
     }
 }
 
-/// What this rank has to say in the next round.
+/// Messages of this rank for the next round.
 #[derive(Default)]
 struct Outbox {
     messages: Mutex<Vec<Message>>,
     filled: Condvar,
-    /// When a rank whose coordinator has gone stops waiting for the others.
+    /// Time at which a rank without a coordinator stops waiting for the others.
     end: OnceLock<Instant>,
-    /// There are no more rounds.
+    /// Whether the rounds have ended.
     is_closed: Mutex<bool>,
     closed: Condvar,
 }
 
 impl Outbox {
-    /// All of it, after waiting for some until `until`.
+    /// Waits for a message until `until`, and takes all messages.
     fn take(&self, until: Instant) -> Vec<Message> {
         let left = until.saturating_duration_since(Instant::now());
         let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,7 +94,7 @@ impl Outbox {
         self.closed.notify_all();
     }
 
-    /// Waits for the last round, but not for longer than the deadline.
+    /// Waits for the last round, at most for the deadline.
     fn wait_for_close(&self, deadline: Duration) {
         let left = due(deadline).saturating_duration_since(Instant::now());
         let is_closed = self.is_closed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +102,7 @@ impl Outbox {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// That the others have not ended in time, if it is so.
+    /// Failure message if the other ranks have not ended in time.
     fn end(&self, rank: usize) -> Option<Message> {
         let is_over = self.end.get().is_some_and(|end| Instant::now() >= *end);
         let why = || format!("rank {rank} has ended its epoch, and others have not ended theirs within the deadline");
@@ -110,11 +110,11 @@ impl Outbox {
     }
 }
 
-/// A coordinator's end.
+/// Messenger of a coordinator, and owner of the thread.
 struct Mail {
     outbox: Arc<Outbox>,
     deadline: Duration,
-    /// `None` once it was waited for.
+    /// `None` once it was joined.
     thread: Option<JoinHandle<()>>,
 }
 
@@ -131,28 +131,29 @@ impl Messenger for Mail {
 
 impl Drop for Mail {
     fn drop(&mut self) {
-        // Set once, here.
+        // This is the only place that sets it.
         let _ = self.outbox.end.set(due(self.deadline));
-        // The thread itself drops the coordinator if everybody else did while it delivered a message.
+        // The thread may run this drop itself, if the other owners drop the coordinator while it delivers a message.
+        // It cannot join itself.
         let thread = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id());
-        // A panic of the thread was printed, and ends the other ranks by their deadline.
+        // A panic of the thread was printed. It ends the other ranks by their deadline.
         let _ = thread.map(JoinHandle::join);
     }
 }
 
-/// The thread's end.
+/// State of the thread that takes part in rounds.
 struct Rounds<T> {
     transport: T,
     outbox: Arc<Outbox>,
     inbox: Inbox,
-    /// Whether it begins rounds.
+    /// Whether this rank begins rounds.
     is_pacer: bool,
-    /// How many there are when all workers of all ranks have signed off.
+    /// Number of close messages after which all workers of all ranks have closed.
     n_sign_offs: usize,
 }
 
 impl<T: Transport> Rounds<T> {
-    /// Takes part until a round in which all ranks learn that there will be nothing more to say.
+    /// Takes part in rounds until all workers have closed or a rank has failed.
     fn run(&self) {
         let mut n_sign_offs = 0;
         while n_sign_offs < self.n_sign_offs {
@@ -164,7 +165,7 @@ impl<T: Transport> Rounds<T> {
         }
     }
 
-    /// One exchange.
+    /// Runs one round.
     fn round(&self) -> Result<Round, String> {
         let until = Instant::now() + if self.is_pacer { BEAT } else { Duration::ZERO };
         let mut own = self.outbox.take(until);
@@ -188,7 +189,7 @@ impl<T: Transport> Rounds<T> {
     }
 }
 
-/// What all ranks learned in a round, each the same.
+/// Result of a round, equal on all ranks.
 struct Round {
     n_sign_offs: usize,
     has_failed: bool,

@@ -1,14 +1,13 @@
-//! Collective operations among ranks that work on one problem.
+//! Collective operations among ranks.
 //!
-//! - [`Collective`]: broadcast, all-reduce and the rest, on the matrices of a backend. Start here.
+//! - [`Collective`]: broadcast, all-reduce and others, on the matrices of a backend. Start here.
 //! - [`threads::run`]: ranks as threads of this process.
-//! - [`tcp::run`]: ranks as processes that speak over sockets, on one host or several.
+//! - [`tcp::run`]: ranks as processes that communicate over sockets, on one host or several.
 //! - `mpi::run` (feature `mpi`): ranks as processes that `mpirun` starts.
-//! - [`launch_order::coordinator`]: one order of launches for all ranks, where several threads of a rank call
-//!   collectives.
-//! - [`Launch`]: what the launcher of processes says, whichever it was.
-//! - [`Payload`]: what another rank sent, read so that no bytes can do more than end in an error that names it.
-//! - [`Secret`]: the key by which processes of one job recognise each other.
+//! - [`launch_order::coordinator`]: one launch order on all ranks, if several threads of a rank call collectives.
+//! - [`Launch`]: settings of the process launcher, for all supported launchers.
+//! - [`Payload`]: parser for messages of other ranks. Malformed bytes give an error that names the sender.
+//! - [`Secret`]: key by which processes of one job authenticate each other.
 //!
 //! ```text
 //! Collective<B>   operations on matrices: what goes where, sums in the order of ranks, bytes counted
@@ -18,13 +17,13 @@
 //!      ├ tcp      frames between processes
 //!      └ mpi      messages between processes
 //! ```
-//! Ranks on CUDA devices (`girih-kernels`) move matrices by a library of their own; a transport tells them who they are
-//! and who has failed.
+//! Ranks on CUDA devices (`girih-kernels`) move matrices by NCCL or peer access. A transport gives them their ranks and
+//! reports failures.
 //!
-//! Sums are added in the order of ranks, whoever computes them: every rank gets the same bits. No call waits for ever:
-//! it has a deadline, and a rank that fails ends the calls of all others with an error that names it.
+//! Sums are added in the order of ranks, so every rank gets the same bits. No call waits for ever: it has a deadline.
+//! A rank that fails ends the calls of all others with an error that names it.
 //!
-//! Not here: who sends what to whom (`girih-partition`), and what it is good for (`girih-trainer`).
+//! Not here: partitions and halo plans (`girih-partition`), and training (`girih-trainer`).
 
 #![cfg_attr(not(feature = "mpi"), forbid(unsafe_code))]
 

@@ -1,4 +1,4 @@
-//! Ranks as processes that MPI started: `mpirun -n 4 PROGRAM`.
+//! Ranks as processes of MPI: `mpirun -n 4 PROGRAM`.
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,16 +13,16 @@ use mpi::traits::{Communicator as _, Destination as _, MatchedReceiveVec as _, S
 use crate::transport::{Call, Parcel, Transport, due};
 use crate::{CommError, Communicator, Payload};
 
-/// A rank that is a process.
+/// Rank that is a process of MPI.
 pub type ProcessRank = Communicator<Process>;
 
-/// Runs `work` as one of the processes that were started together.
+/// Runs `work` on this process as one of the ranks that MPI started together.
 ///
-/// A rank that fails says so on standard error, with its number, and ends all others (`MPI_Abort`); no operation waits
-/// for a rank longer than `deadline`.
+/// A rank that fails prints its error and rank to standard error and ends all others (`MPI_Abort`). No operation
+/// waits for a rank longer than `deadline`.
 ///
 /// # Errors
-/// When MPI was started already, or cannot be called from several threads.
+/// When MPI was started already, or does not support calls from several threads.
 pub fn run<T, E: Display>(deadline: Duration, work: impl FnOnce(ProcessRank) -> Result<T, E>) -> Result<T, CommError> {
     let unusable = |what: &str| CommError::Operand { operation: "MPI_Init_thread", what: what.to_owned() };
     let (universe, threading) =
@@ -34,7 +34,7 @@ pub fn run<T, E: Display>(deadline: Duration, work: impl FnOnce(ProcessRank) -> 
     let members = (0..world.size() as usize).collect();
     let process = Process { comm: world, deadline, members };
     let rank = process.rank();
-    // A panic says itself what it is about.
+    // The panic hook has printed the message of a panic.
     match catch_unwind(AssertUnwindSafe(|| work(Communicator::new(process)))) {
         Ok(Ok(result)) => Ok(result),
         Ok(Err(error)) => {
@@ -45,22 +45,22 @@ pub fn run<T, E: Display>(deadline: Duration, work: impl FnOnce(ProcessRank) -> 
     }
 }
 
-/// A process's place in a group.
+/// MPI process as a member of a group.
 pub struct Process {
     comm: SimpleCommunicator,
     deadline: Duration,
-    /// The ranks of the whole world that belong to the group.
+    /// Global ranks of the group's members.
     members: Arc<[usize]>,
 }
 
-// SAFETY: a communicator is a name, and `run` starts MPI only where any thread may call it at any time.
+// SAFETY: a communicator is a handle, and `run` requires an MPI that any thread may call at any time.
 unsafe impl Send for Process {}
 // SAFETY: as above.
 unsafe impl Sync for Process {}
 
 impl Process {
-    /// What every other rank sends, in the order of ranks; nothing for this one. Messages of one rank arrive in order,
-    /// so that the next one of each is that of this exchange.
+    /// Receives the message of every other rank, in the order of ranks; `None` for this rank. Messages of one rank
+    /// arrive in order, so the next one of each belongs to this exchange.
     fn receive(&self, call: Call) -> Result<Vec<Option<Vec<u8>>>, CommError> {
         let (size, deadline) = (self.size(), due(self.deadline));
         let mut messages = vec![None; size];
@@ -81,7 +81,7 @@ impl Process {
         }
     }
 
-    /// Waits until others have taken what was sent to them.
+    /// Waits until the other ranks have received their messages.
     fn finish<'a, D: ?Sized, S: Scope<'a>>(
         &self,
         mut sends: Vec<(usize, Request<'a, D, S>)>,
@@ -92,7 +92,7 @@ impl Process {
             sends = sends.into_iter().filter_map(|(rank, send)| send.test().err().map(|send| (rank, send))).collect();
             let Some(&(rank, _)) = sends.first() else { return Ok(()) };
             if Instant::now() >= deadline {
-                // A request may not be dropped.
+                // A pending request must not be dropped.
                 std::mem::forget(sends);
                 let (rank, operation) = (self.members[rank], call.operation);
                 return Err(CommError::Late { rank, operation, deadline: self.deadline });
@@ -101,13 +101,13 @@ impl Process {
         }
     }
 
-    /// Ends all ranks.
+    /// Prints the error and ends all ranks.
     fn end(&self, error: &CommError) -> ! {
         eprintln!("rank {}: {error}", self.members[self.rank()]);
         self.comm.abort(1)
     }
 
-    /// The parcel of a message, when its sender made the same call.
+    /// Parcel of a message, if its sender made the same call.
     fn opened(&self, rank: usize, call: Call, message: &[u8]) -> Result<Parcel, CommError> {
         let mut message = Payload::new(message, self.members[rank], call.operation);
         let len = message.index(message.remaining().len())?;
@@ -124,7 +124,7 @@ impl Process {
     }
 }
 
-/// A parcel with the call that it belongs to.
+/// Message with a parcel and the call that it belongs to.
 fn message(call: Call, parcel: &[u8]) -> Vec<u8> {
     let call = call.to_string();
     [&(call.len() as u64).to_le_bytes(), call.as_bytes(), parcel].concat()
@@ -153,7 +153,7 @@ impl Transport for Process {
                     (rank, self.comm.process_at_rank(rank as i32).immediate_send(scope, &message[..]))
                 })
                 .collect();
-            // What is under way cannot be called back, so that whoever is late ends all ranks here.
+            // Pending sends cannot be cancelled, so a late rank ends all ranks here.
             let received = self.receive(call).unwrap_or_else(|error| self.end(&error));
             self.finish(sends, call).unwrap_or_else(|error| self.end(&error));
             received
@@ -173,7 +173,7 @@ impl Transport for Process {
         Self { comm, deadline: self.deadline, members }
     }
 
-    /// Nothing: the rank that fails calls `MPI_Abort`, which ends the processes of all before they could learn of it.
+    /// Always `None`: a failing rank calls `MPI_Abort`, which ends all processes before they could learn of it.
     fn failure(&self) -> Option<CommError> {
         None
     }

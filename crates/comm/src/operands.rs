@@ -1,4 +1,4 @@
-//! What operands of collective operations must be like, whoever carries them out.
+//! Checks of operands of collective operations, for all transports.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use girih_compute::Shape;
 
 use crate::CommError;
 
-/// The rows of consecutive pieces of a matrix of `shape`, `rows[i]` of them for the `i`-th of `n_ranks` ranks.
+/// Row ranges of the consecutive row blocks of a matrix of `shape`. Rank `i` of `n_ranks` has `rows[i]` rows.
 ///
 /// # Errors
-/// When there is not a piece for each rank, or they do not make up the matrix.
+/// When there is not a count for each rank, or the counts do not add up to the rows of the matrix.
 pub fn check_pieces(
     operation: &'static str,
     rows: &[usize],
@@ -27,16 +27,16 @@ pub fn check_pieces(
     Ok(ends.zip(rows).map(|(end, rows)| end - rows..end).collect())
 }
 
-/// The same numbers of rows, but none from this rank itself.
+/// The counts of `rows`, with 0 for `rank`.
 #[must_use]
 pub fn of_others(rows: &[usize], rank: usize) -> Vec<usize> {
     rows.iter().enumerate().map(|(other, &rows)| if other == rank { 0 } else { rows }).collect()
 }
 
-/// Refuses a result of another shape than `expected`.
+/// Checks the shape of a result.
 ///
 /// # Errors
-/// When it is.
+/// When it is not `expected`.
 pub fn check_shape(operation: &'static str, found: Shape, expected: Shape) -> Result<(), CommError> {
     if found == expected {
         return Ok(());

@@ -1,11 +1,11 @@
-//! [`Payload`]: bytes that another rank sent, read from the front.
+//! [`Payload`]: bytes of a message from another rank, read from the front.
 
 use std::ops::Range;
 
 use crate::CommError;
 
-/// Payload of another rank, read from the front. Every read is total: whatever the bytes are, it is a value or an
-/// error that names the rank. Memory is reserved for bytes that are there, never for a number that is read from them.
+/// Bytes of a message from another rank, read from the front. A read never panics: it returns a value or an error
+/// that names the rank. Memory is allocated for bytes that are present, never for a length read from them.
 #[derive(Clone, Debug)]
 pub struct Payload<'m> {
     rest: &'m [u8],
@@ -13,12 +13,12 @@ pub struct Payload<'m> {
     operation: &'static str,
 }
 
-/// Number as it lies in a payload: little-endian, unaligned.
+/// Number in a payload: little-endian, unaligned.
 pub trait Number: Copy + 'static {
     /// Size in bytes.
     const BYTES: usize;
 
-    /// Number of these bytes; zero unless there are [`BYTES`](Self::BYTES) of them.
+    /// Number with these bytes; zero unless there are [`BYTES`](Self::BYTES) of them.
     fn from_bytes(bytes: &[u8]) -> Self;
 }
 
@@ -36,7 +36,7 @@ macro_rules! numbers {
 numbers!(u8, u32, u64, i32, f32, f64);
 
 impl<'m> Payload<'m> {
-    /// Payload that `rank`, counted in the whole world, sent for `operation`.
+    /// Payload from global rank `rank` for `operation`.
     #[must_use]
     pub fn new(bytes: &'m [u8], rank: usize, operation: &'static str) -> Self {
         Self { rest: bytes, rank, operation }
@@ -48,19 +48,19 @@ impl<'m> Payload<'m> {
         CommError::Malformed { rank: self.rank, operation: self.operation, what: what.into() }
     }
 
-    /// Bytes that were not read yet.
+    /// Bytes that have not been read.
     #[must_use]
     pub fn remaining(&self) -> &'m [u8] {
         self.rest
     }
 
-    /// True if nothing is left.
+    /// Whether all bytes have been read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The next `n` bytes.
+    /// Reads the next `n` bytes.
     ///
     /// # Errors
     /// When there are fewer.
@@ -70,7 +70,7 @@ impl<'m> Payload<'m> {
         Ok(bytes)
     }
 
-    /// The next number.
+    /// Reads the next number.
     ///
     /// # Errors
     /// When there is none.
@@ -78,7 +78,7 @@ impl<'m> Payload<'m> {
         self.bytes(T::BYTES).map(T::from_bytes)
     }
 
-    /// The next number as an index into `n` items.
+    /// Reads the next number (u64) as an index into `n` items.
     ///
     /// # Errors
     /// When there is none, or it is `n` or more.
@@ -88,7 +88,7 @@ impl<'m> Payload<'m> {
         in_range.ok_or_else(|| self.malformed(format!("{index} where there are {n}")))
     }
 
-    /// The next `n` numbers.
+    /// Reads the next `n` numbers.
     ///
     /// # Errors
     /// When there are fewer.
@@ -100,10 +100,10 @@ impl<'m> Payload<'m> {
         Ok(self.bytes(n_bytes)?.chunks_exact(T::BYTES).map(T::from_bytes))
     }
 
-    /// All numbers that are left.
+    /// Reads all remaining numbers.
     ///
     /// # Errors
-    /// When the bytes are not those of whole numbers.
+    /// When the length is not a multiple of the size of a number.
     pub fn rest<T: Number>(mut self) -> Result<Vec<T>, CommError> {
         let (n, more) = (self.rest.len() / T::BYTES, self.rest.len() % T::BYTES);
         if more > 0 {
@@ -113,7 +113,7 @@ impl<'m> Payload<'m> {
         Ok(self.numbers(n)?.collect())
     }
 
-    /// All that is left: `n` numbers, no fewer and no more.
+    /// Reads exactly `n` remaining numbers.
     ///
     /// # Errors
     /// When there is another number of bytes.
@@ -123,7 +123,7 @@ impl<'m> Payload<'m> {
         Ok(numbers)
     }
 
-    /// All that is left: `n` bytes, no fewer and no more.
+    /// Reads exactly `n` remaining bytes.
     ///
     /// # Errors
     /// When there is another number of bytes.
@@ -133,10 +133,10 @@ impl<'m> Payload<'m> {
         Ok(bytes)
     }
 
-    /// All that is left, as ids of which each is in `range`.
+    /// Reads all remaining ids, each of which must be in `range`.
     ///
     /// # Errors
-    /// When the bytes are not those of whole ids; at the first id that is out of range.
+    /// When the length is not a multiple of the size of an id; at the first id out of range.
     pub fn ids(self, range: &Range<u32>) -> Result<Vec<u32>, CommError> {
         let ids = self.clone().rest::<u32>()?;
         match ids.iter().find(|id| !range.contains(id)) {
@@ -145,7 +145,7 @@ impl<'m> Payload<'m> {
         }
     }
 
-    /// Check that nothing is left.
+    /// Checks that no bytes remain.
     ///
     /// # Errors
     /// When there are more bytes.
@@ -195,7 +195,7 @@ mod tests {
     }
 
     proptest! {
-        /// No count, however large, takes memory or panics.
+        /// Even the largest counts allocate no memory and do not panic.
         #[test]
         fn reads_of_any_bytes_are_values_or_errors(bytes: Vec<u8>, n: usize) {
             let len = bytes.len();

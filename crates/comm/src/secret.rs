@@ -1,4 +1,4 @@
-//! [`Secret`]: the key by which the ranks of a job prove to each other that they belong together.
+//! [`Secret`]: key by which the ranks of a job authenticate each other.
 
 use std::fmt;
 use std::fs::File;
@@ -10,10 +10,10 @@ use crate::CommError;
 /// Length of a secret in bytes.
 const LEN: usize = 32;
 
-/// Most bytes that are read of a file: the secret, line ends, and room to see that there is more.
+/// Largest number of bytes read from a file. It exceeds a secret with line ends, so longer files are noticed.
 const LONGEST_FILE: u64 = 4 * LEN as u64;
 
-/// 32 random bytes that all ranks of a job know, or none. It is never shown.
+/// 32 random bytes that all ranks of a job share, or none. `Debug` does not print them.
 #[derive(Clone, Default)]
 pub struct Secret(Option<[u8; LEN]>);
 
@@ -24,7 +24,7 @@ impl Secret {
     /// Environment variable that names the file of the secret.
     pub const FILE_VARIABLE: &'static str = "GIRIH_SECRET_FILE";
 
-    /// Bytes of the system's random number generator.
+    /// Secret from the random number generator of the system.
     ///
     /// # Errors
     /// When the system has none.
@@ -32,15 +32,15 @@ impl Secret {
         random().map(|bytes| Self(Some(bytes)))
     }
 
-    /// Secret in the file that a flag names, else in the environment; without either there is none.
+    /// Secret from the given file, or else from the environment; without either, there is none.
     ///
     /// # Errors
-    /// When it is not 64 hexadecimal digits, or the file cannot be read or is open to other users.
+    /// When it is not 64 hexadecimal digits, or the file cannot be read or is accessible to other users.
     pub fn from_env(file: Option<&Path>) -> Result<Self, CommError> {
         Self::detect(file, |name| std::env::var(name).ok())
     }
 
-    /// As [`from_env`](Self::from_env), of variables that `lookup` finds. An empty one is none.
+    /// As [`from_env`](Self::from_env), but reads variables by `lookup`. An empty variable counts as unset.
     ///
     /// # Errors
     /// As [`from_env`](Self::from_env).
@@ -57,10 +57,10 @@ impl Secret {
         variable(Self::FILE_VARIABLE).map_or(Ok(Self(None)), |path| Self::from_file(&PathBuf::from(path)))
     }
 
-    /// Secret in a file that its user alone can read.
+    /// Secret from a file that only its owner can access.
     ///
     /// # Errors
-    /// When the file cannot be read, is open to other users, or holds something else.
+    /// When the file cannot be read, is accessible to other users, or has other contents.
     pub fn from_file(path: &Path) -> Result<Self, CommError> {
         let wrong = |what: String| CommError::Secret { path: path.to_owned(), what };
         let unreadable = |error: io::Error| wrong(format!("cannot be read: {error}"));
@@ -73,7 +73,7 @@ impl Secret {
         })
     }
 
-    /// Secret of 64 hexadecimal digits, with white space around them.
+    /// Secret from 64 hexadecimal digits, with optional white space around them.
     fn from_hex(text: &str) -> Option<Self> {
         let text = text.trim();
         if text.len() != 2 * LEN {
@@ -93,13 +93,13 @@ impl Secret {
         self.bytes().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// True if there is no secret.
+    /// True if no secret is set.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Key of the proofs; empty without a secret.
+    /// Key of the HMAC proofs; empty without a secret.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.0.as_ref().map_or(&[], |bytes| bytes)
     }
@@ -111,14 +111,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Unpredictable bytes of the system.
+/// Random bytes of the system.
 pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(bytes)
 }
 
-/// Refuses a file that the group or others may use.
+/// Refuses a file that its group or others can access.
 #[cfg(unix)]
 fn refuse_other_users(file: &File, path: &Path) -> Result<(), String> {
     use std::os::unix::fs::PermissionsExt;
@@ -180,7 +180,7 @@ mod tests {
         }
         assert_eq!(with_mode(0o600).unwrap().to_hex(), HEX.to_lowercase());
         assert_eq!(with_mode(0o400).unwrap().to_hex(), HEX.to_lowercase());
-        // The flag goes before the variables, and the secret itself before its file.
+        // The flag takes precedence over the variables, and the secret over its file.
         let other = "11".repeat(32);
         let both = |name: &str| Some(if name == Secret::VARIABLE { other.clone() } else { path.display().to_string() });
         assert_eq!(Secret::detect(Some(&path), both).unwrap().to_hex(), HEX.to_lowercase());

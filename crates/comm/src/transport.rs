@@ -1,4 +1,4 @@
-//! [`Transport`]: parcels of bytes between ranks, the one thing that differs from machine to machine.
+//! [`Transport`]: exchange of bytes between ranks. It has one implementation for threads, TCP and MPI each.
 
 use std::fmt;
 use std::ops::Deref;
@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 
 use crate::{CommError, Payload};
 
-/// Bytes on their way; a parcel for several ranks is shared. One that is made of a vector is that vector, without a
-/// copy.
+/// Reference-counted bytes of a message, shared by its receivers. Conversion from a vector does not copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parcel(Arc<Vec<u8>>);
 
 impl Parcel {
-    /// The vector, unless another rank has the parcel, too.
+    /// The vector, unless the parcel is shared.
     #[must_use]
     pub fn into_vec(self) -> Option<Vec<u8>> {
         Arc::into_inner(self.0)
@@ -47,12 +46,12 @@ impl<const N: usize> From<[u8; N]> for Parcel {
     }
 }
 
-/// What a rank calls; ranks whose calls differ are told so.
+/// Description of a call. Ranks compare their calls and report a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The name of the operation.
+    /// Name of the operation.
     pub operation: &'static str,
-    /// What has to agree: a root, a number of columns, …
+    /// Values that must agree on all ranks, such as a root or a number of columns.
     pub detail: [usize; 2],
 }
 
@@ -62,48 +61,48 @@ impl fmt::Display for Call {
     }
 }
 
-/// A rank that can send bytes to others.
+/// Transport of bytes between the ranks of a group.
 pub trait Transport: Send + Sync + Sized + 'static {
-    /// The number of this rank.
+    /// Rank in this group, from 0.
     fn rank(&self) -> usize;
 
-    /// Numbers in the whole world of all ranks here, in their order.
+    /// Global ranks of the members of this group, in its order.
     fn members(&self) -> &[usize];
 
-    /// Number of ranks.
+    /// Number of ranks in the group.
     fn size(&self) -> usize {
         self.members().len()
     }
 
-    /// Number in the whole world of the rank at `place`, which is below [`size`](Self::size): errors name it.
+    /// Global rank of the member `place`, which is below [`size`](Self::size). Errors name it.
     fn member(&self, place: usize) -> usize {
         self.members()[place]
     }
 
-    /// Sends `parcels[i]` to rank `i` and returns what each rank sent here, in the order of ranks.
+    /// Sends `parcels[i]` to rank `i`. Returns the parcels for this rank, in the order of the senders.
     ///
     /// # Errors
     /// When a rank has failed, is late, or makes another call.
     fn exchange(&self, call: Call, parcels: Vec<Parcel>) -> Result<Vec<Parcel>, CommError>;
 
-    /// The ranks that `members` lists, of which this is one, as a transport of their own. All ranks call it after the
-    /// same exchange; their lists are equal or share no rank.
+    /// Transport for a subgroup: the ranks that `members` lists, including this one. All ranks call it after the same
+    /// exchange. Their lists are equal or disjoint.
     fn among(&self, members: &[usize]) -> Self;
 
-    /// What is known now, without waiting, of a rank of the whole world that has failed; `None` also where a transport
-    /// does not learn of it.
+    /// Failure of any rank in the world that is known now, without waiting. Always `None` if the transport does not
+    /// learn of failures.
     fn failure(&self) -> Option<CommError>;
 
-    /// Whether all ranks are threads of one process, so that an address means the same to each.
+    /// Whether all ranks are threads of one process, so that they can share addresses of memory.
     fn is_one_process(&self) -> bool {
         false
     }
 }
 
-/// Name of the exchange in which a group is split.
+/// Name of the exchange that splits a group.
 const SPLIT: &str = "split";
 
-/// The ranks that give the same `colour`, in the order of their keys (then of their ranks); all ranks call it together.
+/// Ranks with the same `colour`, ordered by key and then by rank. All ranks call it together.
 ///
 /// # Errors
 /// When a rank fails, is late, or calls something else.
@@ -120,7 +119,7 @@ pub fn members<T: Transport>(transport: &T, colour: usize, key: usize) -> Result
     Ok(members.into_iter().map(|(_, place)| place).collect())
 }
 
-/// Every rank's message, in the order of ranks.
+/// All-gather of messages, in the order of ranks.
 ///
 /// # Errors
 /// When a rank fails, is late, or calls something else.
@@ -132,10 +131,11 @@ pub fn all_gather<T: Transport>(
     transport.exchange(Call { operation, detail: [0, 0] }, vec![Parcel::from(message); transport.size()])
 }
 
-/// The `i`-th message to rank `i`; what each rank sent here, in the order of ranks.
+/// All-to-all of messages: sends the `i`-th message to rank `i`. Returns the messages for this rank, in the order of
+/// the senders.
 ///
 /// # Errors
-/// When a rank fails, is late, or calls something else; when there is not a message for each rank.
+/// When a rank fails, is late, or calls something else; when the number of messages is not that of ranks.
 pub fn all_to_all<T: Transport>(
     transport: &T,
     operation: &'static str,
@@ -148,19 +148,20 @@ pub fn all_to_all<T: Transport>(
     transport.exchange(Call { operation, detail: [0, 0] }, messages)
 }
 
-/// Name of a group: for each split on the way to it, the exchange after which it was split off, and its first member.
+/// Name of a group. For each split that led to it, it has the number of exchanges before the split and the first
+/// member.
 pub(crate) type Path = Arc<[u64]>;
 
-/// Exchange of a group, counted from 0.
+/// Group and number of an exchange, from 0.
 pub(crate) type ExchangeId = (Path, u64);
 
-/// Rank's place in a group.
+/// Membership of a rank in a group.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub path: Path,
-    /// Ranks of the whole world that belong to the group, in its order.
+    /// Global ranks of the members, in the order of the group.
     pub members: Arc<[usize]>,
-    /// Place of this rank among them.
+    /// Index of this rank in `members`.
     pub place: usize,
     n_exchanges: AtomicU64,
 }
@@ -175,33 +176,33 @@ impl Group {
         Self { path, members, place, n_exchanges: AtomicU64::new(0) }
     }
 
-    /// Name of the exchange that begins now.
+    /// Id of the next exchange.
     pub fn next(&self) -> ExchangeId {
         (Arc::clone(&self.path), self.n_exchanges.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Group of those whose places `members` lists, of which this rank is one.
+    /// Subgroup of the members with the indices `members`, which include this rank.
     ///
     /// # Panics
-    /// When it is not.
+    /// When they do not include this rank.
     pub fn among(&self, members: &[usize]) -> Self {
         let place = members.iter().position(|&member| member == self.place).expect("a rank is among its group");
         let split_at = self.n_exchanges.load(Ordering::Relaxed);
-        // Groups that part at the same exchange differ in their first member.
+        // Groups that split at the same exchange differ in their first member.
         let path = self.path.iter().copied().chain([split_at, members[0] as u64]).collect();
         Self::new(path, members.iter().map(|&member| self.members[member]).collect(), place)
     }
 }
 
-/// The longest that an operation waits: clocks end some centuries from now.
+/// Upper bound on a wait. It keeps the sum of the clock and a deadline from overflowing.
 const LONGEST_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// When an operation that starts now gives up.
+/// Deadline of an operation that starts now.
 pub(crate) fn due(deadline: Duration) -> Instant {
     Instant::now() + deadline.min(LONGEST_WAIT)
 }
 
-/// Nothing, for ranks that get no bytes.
+/// Empty parcel, for ranks that get no bytes.
 pub(crate) fn nothing() -> Parcel {
     Parcel::default()
 }

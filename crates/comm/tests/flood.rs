@@ -1,4 +1,5 @@
-//! Memory and threads of a rank that 1 200 strangers connect to: a program of its own, whose memory nobody else uses.
+//! Memory and threads of a rank under 1 200 connections of unknown clients. A separate test program, so that its
+//! memory is its own.
 
 #![cfg(target_os = "linux")]
 
@@ -15,10 +16,10 @@ use girih_comm::{CommError, Transport};
 
 const STRANGERS: usize = 1200;
 
-/// Most that they may cost, in KiB.
+/// Largest memory that the connections may take, in KiB.
 const MOST_KIB: u64 = 4 << 10;
 
-/// A number of `/proc/self/status`.
+/// Number of a field of `/proc/self/status`.
 fn status(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
@@ -34,7 +35,7 @@ fn a_flood_of_connections_costs_next_to_nothing_and_the_job_starts() {
     };
     thread::scope(|scope| {
         let zero = scope.spawn(|| work(0));
-        // Every other one begins a message of a megabyte.
+        // Every second client begins a message of a megabyte.
         let begun = frame(0, &[0; 1 << 20])[..700 << 10].to_vec();
         let mut open = vec![connect(&place)];
         let (rss, threads) = (status("VmRSS"), status("Threads"));
@@ -43,7 +44,7 @@ fn a_flood_of_connections_costs_next_to_nothing_and_the_job_starts() {
             let stream = connect(&place);
             stream.set_nonblocking(true).unwrap();
             if i % 2 == 0 {
-                // As much as the system takes, or nothing if it was turned away already.
+                // Writes as much as the system accepts, or nothing if the client was refused already.
                 let _ = (&stream).write(&begun);
             }
             open.push(stream);

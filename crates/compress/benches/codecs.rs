@@ -1,5 +1,5 @@
-//! Codecs on one thread: encoding, against simpler ways to find the same positions; decoding rows by id; sums over
-//! neighbours. Bytes counted are those of the features as `f32`.
+//! Benchmark of codecs on one thread: encoding, compared with simpler ways to find equal positions; decoding rows by
+//! id; sums over neighbours. Throughput counts the bytes of the features as `f32`.
 //!
 //! `cargo bench -p girih-compress`
 
@@ -11,11 +11,11 @@ use girih_compress::{Aggregate, CodecSpec, CompressedFeatures, FeatureCodec, GRO
 use girih_graph_format::Matrix;
 use girih_random::{Key, purpose};
 
-/// As wide as the features of MAG240M.
+/// Width of the features of MAG240M.
 const WIDTH: usize = 768;
-/// 50 MB: larger than what caches hold.
+/// 50 MB: larger than caches.
 const N_ROWS: usize = 1 << 14;
-/// Rows that a gather asks for, and neighbours of a node in an aggregation.
+/// Number of rows of a gather, and number of neighbours of a node in an aggregation.
 const N_GATHERED: usize = 1 << 13;
 const N_NEIGHBORS: usize = 10;
 
@@ -25,7 +25,7 @@ fn features() -> Matrix {
     Matrix::new(N_ROWS, WIDTH, values).expect("a value for each place")
 }
 
-/// Every value with its position, in a number that is larger for what comes first.
+/// Packs every value with its position into a number; a value that comes first has the larger number.
 fn pack(group: &[f32]) -> [u64; GROUP] {
     std::array::from_fn(|place| {
         let bits = (group[place] + 0.0).to_bits();
@@ -95,7 +95,7 @@ fn fitted(spec: &str, rows: &Matrix) -> Box<dyn FeatureCodec> {
     fit(spec.parse().expect("a codec"), &sample, 0).expect("features that suit")
 }
 
-/// Rows in no order.
+/// Row ids in random order.
 fn scattered(n: usize) -> Vec<u32> {
     let mut stream = Key::new(2, purpose::GENERATOR).stream(0, 0);
     (0..n).map(|_| stream.below(N_ROWS as u64) as u32).collect()
@@ -137,7 +137,7 @@ fn to_file(c: &mut Criterion) {
     group.finish();
 }
 
-/// One thread, so that numbers are for a core.
+/// Uses one thread, so that results are per core.
 fn on_one_thread(c: &mut Criterion) {
     rayon::ThreadPoolBuilder::new().num_threads(1).build_global().expect("no threads were started yet");
     positions(c);

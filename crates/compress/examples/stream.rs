@@ -1,7 +1,7 @@
 //! Encodes features that are generated on the fly, of any size, and prints time and peak memory.
 //!
-//! `cargo run --release -p girih-compress --example stream -- FILE GIGABYTES [CODEC] [WIDTH]`; interrupted, the same
-//! call goes on.
+//! `cargo run --release -p girih-compress --example stream -- FILE GIGABYTES [CODEC] [WIDTH]`; after an interruption,
+//! the same command resumes.
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -16,7 +16,8 @@ use girih_graph_format::file::Verify;
 use girih_machine::memory;
 use girih_random::{Key, purpose};
 
-/// Noise that rows are cut from, at places that are drawn: to draw every value would take longer than to encode it.
+/// Number of noise values; rows are cut from them at random offsets, as drawing every value would take longer than
+/// encoding.
 const NOISE: usize = 1 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {

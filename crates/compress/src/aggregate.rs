@@ -1,24 +1,24 @@
-//! Sums and means over neighbours, straight from codes: no row is ever decoded.
+//! Sums and means over neighbours, computed from codes without decoding rows.
 //!
-//! A code book adds `2k` numbers for each group of 256 features of a neighbour; principal components are summed as
-//! coefficients and become features once for each destination.
+//! A code book adds `2k` numbers for each group of 256 features of a neighbour. Principal components are summed as
+//! coefficients, and converted to features once per destination.
 
 use girih_graph_format::NodeId;
 use rayon::prelude::*;
 
 use crate::{CompressError, CompressedFeatures};
 
-/// Destinations that one task sums up.
+/// Number of destinations of one task.
 const TASK_ROWS: usize = 16;
-/// How many neighbours ahead codes are asked for.
+/// Prefetch distance of codes, in neighbours.
 const NEIGHBORS_AHEAD: usize = 8;
 
-/// What becomes of the features of the neighbours of a node. Without neighbours, both are zero.
+/// Aggregation of the features of a node's neighbours. Without neighbours, both give zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregate {
-    /// Their sum.
+    /// Sum of the features.
     Sum,
-    /// Their sum over their number.
+    /// Sum of the features over the number of neighbours.
     Mean,
 }
 
@@ -26,11 +26,11 @@ impl CompressedFeatures {
     /// Aggregates the features of the neighbours of each destination: row `v` of `out` (`width` features) is over
     /// `neighbors(v)`, such as a row of a graph or block, added in that order.
     ///
-    /// For codecs other than `topk-residual` and `pca` the result is that of decoding all neighbours and adding them up
-    /// in order, bit for bit; those two add what all rows share once instead of every time.
+    /// For codecs other than `topk-residual` and `pca`, the result equals decoding all neighbours and adding them up
+    /// in order, bit for bit. Those two add the common part of all rows once instead of every time.
     ///
     /// # Errors
-    /// When a neighbour is not below the number of rows; `out` then has rows of any kind.
+    /// When a neighbour is not below the number of rows; the content of `out` is then unspecified.
     ///
     /// # Panics
     /// When `out` does not have whole rows.
@@ -52,14 +52,14 @@ impl CompressedFeatures {
         })
     }
 
-    /// As [`aggregate`](Self::aggregate), each neighbour times its weight: `weights(v)` has one for each of
-    /// `neighbors(v)`.
+    /// As [`aggregate`](Self::aggregate), but multiplies each neighbour by its weight: `weights(v)` has one for each
+    /// of `neighbors(v)`.
     ///
     /// # Errors
     /// As [`aggregate`](Self::aggregate).
     ///
     /// # Panics
-    /// When `out` does not have whole rows, or there are not as many weights as neighbours.
+    /// When `out` does not have whole rows, or the numbers of weights and neighbours differ.
     pub fn aggregate_weighted<'a>(
         &self,
         neighbors: impl Fn(usize) -> &'a [NodeId] + Sync,
@@ -75,7 +75,7 @@ impl CompressedFeatures {
         })
     }
 
-    /// Sums up the codes of neighbours, the `i`-th times `weight(i)`, in that order.
+    /// Sums up the codes of neighbours in order, the `i`-th times `weight(i)`.
     #[inline]
     fn sum_codes(
         &self,
@@ -91,7 +91,7 @@ impl CompressedFeatures {
         Ok(())
     }
 
-    /// Calls `work` for each row of `out`, with its number and room for a sum of codes.
+    /// Calls `work` for each row of `out`, with its number and a buffer for a sum of codes.
     fn for_each_destination(
         &self,
         out: &mut [f32],

@@ -1,7 +1,8 @@
 //! `auto:BYTES`: the codec with the least error within a budget.
 //!
-//! Every codec takes the largest setting that fits the budget, learns from three quarters of the sample and is measured
-//! on the rest, so that one that merely remembers the sample does not win. The winner then learns from all of it.
+//! Every codec takes the largest setting that fits the budget. It learns from three quarters of the sample and is
+//! measured on the rest, so that a codec cannot win by memorising the sample. The best codec then learns from the
+//! whole sample.
 
 use girih_graph_format::Matrix;
 use girih_random::{Key, purpose};
@@ -12,13 +13,13 @@ use crate::sample::{Draws, draw_rows};
 use crate::topk::{self, GROUP};
 use crate::{CodecSpec, CompressError, ErrorReport, FeatureCodec};
 
-/// The codec of least relative error on held-out rows; of equals the first in the order of [`candidates`].
+/// Chooses the codec of least relative error on held-out rows; ties go to the first in the order of [`candidates`].
 pub(crate) fn choose(row_bytes: usize, sample: &Matrix, seed: u64) -> Result<Box<dyn FeatureCodec>, CompressError> {
     let candidates = candidates(row_bytes, sample.n_cols());
     let (learnt, held_out) = split(sample, seed)?;
     let mut best: Option<(CodecSpec, f64)> = None;
     for spec in candidates {
-        // A candidate that cannot hold these features, such as f16 with large ones, is none.
+        // Skips a candidate that cannot hold these features, such as f16 with large ones.
         let Ok(codec) = learn(spec, &learnt, seed) else { continue };
         let Ok(report) = ErrorReport::measure(&*codec, &held_out) else { continue };
         if best.is_none_or(|(_, error)| report.relative_error < error) {
@@ -35,8 +36,7 @@ pub(crate) fn choose(row_bytes: usize, sample: &Matrix, seed: u64) -> Result<Box
     }
 }
 
-/// The codecs whose codes have at most `row_bytes` bytes, each with its largest setting; what decodes with the least
-/// work comes first.
+/// Codecs whose codes have at most `row_bytes` bytes, each with its largest setting, in order of decoding cost.
 fn candidates(row_bytes: usize, width: usize) -> Vec<CodecSpec> {
     let half_bytes = 2 * width;
     let k = largest_k(row_bytes, width);
@@ -53,12 +53,12 @@ fn candidates(row_bytes: usize, width: usize) -> Vec<CodecSpec> {
     fixed.chain(learning).filter(|spec| spec.check().is_ok()).collect()
 }
 
-/// The largest `k` of a code book within the budget, at most half a group; 0 if there is none.
+/// Largest `k` of a code book within the budget, at most half a group; 0 if there is none.
 fn largest_k(row_bytes: usize, width: usize) -> usize {
     (1..=GROUP / 2).rev().find(|&k| topk::row_bytes(width, k) <= row_bytes).unwrap_or(0)
 }
 
-/// Three quarters of the rows to learn from, and the others.
+/// Splits the rows into three quarters to learn from, and the rest.
 fn split(sample: &Matrix, seed: u64) -> Result<(Matrix, Matrix), CompressError> {
     let n_rows = sample.n_rows();
     if n_rows < 4 {

@@ -1,4 +1,4 @@
-//! [`FeatureCodec`]: from a row of features to a code of fixed size and back; and [`fit`], which makes one.
+//! [`FeatureCodec`]: conversion between a row of features and a code of fixed size; [`fit`] makes a codec.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use crate::quantized::Quantized;
 use crate::topk::{TopkCodebook, ties};
 use crate::{CodecSpec, CompressError, auto};
 
-/// A fitted codec: every row of `width` features becomes a code of `row_bytes` bytes, which depends on that row alone.
+/// Fitted codec: every row of `width` features becomes a code of `row_bytes` bytes, which depends on that row alone.
 ///
-/// Decoding is linear in what [`add_scaled`](Self::add_scaled) sums up, so that rows can be summed while they are
+/// Decoding is linear in the sums of [`add_scaled`](Self::add_scaled). So rows can be summed while they are
 /// compressed, in a space of `sum_width` numbers that may be smaller than a row. For rows `x₁, x₂, …` and weights
-/// `w₁, w₂, …`, adding each and then [`finish_sum`](Self::finish_sum) with `w = w₁ + w₂ + …` gives
-/// `Σ wᵢ · decode(xᵢ)`.
+/// `w₁, w₂, …`, adding each and then [`finish_sum`](Self::finish_sum) with `w = w₁ + w₂ + …` gives `Σ wᵢ ·
+/// decode(xᵢ)`.
 ///
 /// # Panics
 /// All methods, when slices do not have the lengths stated.
@@ -24,32 +24,32 @@ pub trait FeatureCodec: fmt::Debug + Send + Sync {
     /// Name and setting; never [`CodecSpec::Auto`].
     fn spec(&self) -> CodecSpec;
 
-    /// Features of a row.
+    /// Number of features of a row.
     fn width(&self) -> usize;
 
-    /// Bytes of a code.
+    /// Number of bytes of a code.
     fn row_bytes(&self) -> usize;
 
     /// Writes the code of `row` (`width` features) to `code` (`row_bytes`).
     ///
     /// # Errors
-    /// At the first feature that is NaN, infinite, or beyond what the codec can hold.
+    /// At the first feature that is NaN, infinite, or beyond the range of the codec.
     fn encode_row(&self, row: &[f32], code: &mut [u8]) -> Result<(), Refused>;
 
-    /// Whether `code` could be that of some row, as far as decoders that look up what it names rely on it.
+    /// Whether `code` is valid for decoders that use its bytes as unchecked indices.
     fn is_sound(&self, _code: &[u8]) -> bool {
         true
     }
 
-    /// Writes what `code` stands for to `row`, all of which is overwritten.
+    /// Decodes `code` to `row`, all of which is overwritten.
     fn decode_row(&self, code: &[u8], row: &mut [f32]);
 
-    /// Numbers that a sum of codes takes: `width` unless the codec sums in a smaller space.
+    /// Number of values of a sum of codes: `width`, unless the codec sums in a smaller space.
     fn sum_width(&self) -> usize {
         self.width()
     }
 
-    /// Adds `weight` times what `code` stands for to `sum` (`sum_width` numbers), but for what all rows share.
+    /// Adds `weight` times the decoded `code` to `sum` (`sum_width` numbers), without the common part of all rows.
     fn add_scaled(&self, code: &[u8], weight: f32, sum: &mut [f32]);
 
     /// Turns a sum of codes whose weights add up to `weight` into features: `out` has `width` of them.
@@ -57,13 +57,14 @@ pub trait FeatureCodec: fmt::Debug + Send + Sync {
         out.copy_from_slice(sum);
     }
 
-    /// What was learnt from the sample; [`from_parameters`] makes the same codec of it. Laid out in `docs/formats.md`.
+    /// Parameters learnt from the sample; [`from_parameters`] makes an equal codec from them. `docs/formats.md`
+    /// defines their layout.
     fn parameters(&self) -> Vec<u8>;
 
     /// Writes the codes of whole rows, one after the other.
     ///
     /// # Errors
-    /// As [`FeatureCodec::encode_row`]; the row is counted from `first_row`.
+    /// As [`FeatureCodec::encode_row`]; the row number in the error counts from `first_row`.
     fn encode_rows(&self, first_row: usize, rows: &[f32], codes: &mut [u8]) -> Result<(), CompressError> {
         assert_eq!(rows.len() / self.width(), codes.len() / self.row_bytes(), "a code for each row");
         let rows = rows.chunks_exact(self.width()).zip(codes.chunks_exact_mut(self.row_bytes()));
@@ -74,19 +75,19 @@ pub trait FeatureCodec: fmt::Debug + Send + Sync {
     }
 }
 
-/// A feature that a codec does not take.
+/// Feature that a codec cannot encode.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Refused {
-    /// Its place in the row.
+    /// Position of the feature in the row.
     pub column: usize,
-    /// What stood there.
+    /// Value of the feature.
     pub value: f32,
-    /// What the codec takes and what to do.
+    /// Values that the codec accepts, and advice.
     pub expected: &'static str,
 }
 
 impl Refused {
-    /// The error, with the row that this happened in.
+    /// Converts to an error that names the row.
     #[must_use]
     pub fn of_row(self, row: usize) -> CompressError {
         let Self { column, value, expected } = self;
@@ -97,7 +98,7 @@ impl Refused {
 /// Refuses NaN and infinities.
 pub(crate) fn check_finite(row: &[f32]) -> Result<(), Refused> {
     const EXPONENT: u32 = 0x7f80_0000;
-    // One pass without branches: what is refused is looked for only where there is something.
+    // One pass without branches; the offending value is searched only if there is one.
     let bad = row.iter().fold(0, |bad, value| bad | u32::from(value.to_bits() & EXPONENT == EXPONENT));
     if bad == 0 {
         return Ok(());
@@ -106,8 +107,8 @@ pub(crate) fn check_finite(row: &[f32]) -> Result<(), Refused> {
     Err(Refused { column, value: row[column], expected: "features must be finite, replace or drop it" })
 }
 
-/// Fits a codec to a sample of rows; the seed decides what a codec draws while it learns. Warns, by `tracing`, where a
-/// code book is asked for and values tie in most groups, as in bags of words.
+/// Fits a codec to a sample of rows; `seed` is the random seed of the codec's draws. Warns, by `tracing`, when a code
+/// book is requested and values tie in most groups, as in bags of words.
 ///
 /// # Errors
 /// When the setting does not suit the width, a codec that learns gets fewer than two rows, or a value is not finite.
@@ -119,7 +120,7 @@ pub fn fit(spec: CodecSpec, sample: &Matrix, seed: u64) -> Result<Box<dyn Featur
     Ok(codec)
 }
 
-/// As [`fit`], without a word.
+/// As [`fit`], but without a warning.
 pub(crate) fn learn(spec: CodecSpec, sample: &Matrix, seed: u64) -> Result<Box<dyn FeatureCodec>, CompressError> {
     spec.check()?;
     let width = sample.n_cols();
@@ -143,10 +144,10 @@ pub(crate) fn learn(spec: CodecSpec, sample: &Matrix, seed: u64) -> Result<Box<d
     })
 }
 
-/// The codec that had these [`parameters`](FeatureCodec::parameters).
+/// Makes the codec that had these [`parameters`](FeatureCodec::parameters).
 ///
 /// # Errors
-/// When they are not what a codec of this spec and width has.
+/// When the parameters do not belong to a codec of this spec and width.
 pub fn from_parameters(
     spec: CodecSpec,
     width: usize,
@@ -190,12 +191,12 @@ fn check_width(width: usize) -> Result<(), CompressError> {
     }
 }
 
-/// Parameters as bytes.
+/// Encodes parameters as bytes.
 pub(crate) fn floats_to_bytes<'a>(floats: impl IntoIterator<Item = &'a f32>) -> Vec<u8> {
     floats.into_iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// Parameters from bytes: `expected` finite numbers.
+/// Decodes parameters from bytes: `expected` finite numbers.
 fn floats_from_bytes(bytes: &[u8], expected: usize, spec: CodecSpec) -> Result<Vec<f32>, CompressError> {
     if expected.checked_mul(size_of::<f32>()) != Some(bytes.len()) {
         return Err(CompressError::corrupt(format!(

@@ -1,12 +1,12 @@
-//! [`CompressError`]: why features were not compressed or read back.
+//! [`CompressError`]: failure to compress features or read them back.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use girih_graph_format::FormatError;
 
-/// Why a codec, a feature, a source or a store was refused; the message says what was found, where, what was expected
-/// and what to do.
+/// Failure of a codec, a feature, a source or a store; the message says what was found, where, what was expected and
+/// how to correct it.
 #[derive(Debug)]
 pub struct CompressError {
     path: Option<PathBuf>,
@@ -28,46 +28,46 @@ enum Kind {
 }
 
 impl CompressError {
-    /// An error about a setting, a feature or a request.
+    /// Error about a setting, a feature or a request.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self { path: None, kind: Kind::Invalid(message.into()) }
     }
 
-    /// An error about a store whose bytes are damaged or cut off.
+    /// Error about a store whose bytes are damaged or cut off.
     pub(crate) fn corrupt(what: impl Into<String>) -> Self {
         Self { path: None, kind: Kind::Corrupt(what.into()) }
     }
 
-    /// An error of the operating system.
+    /// Error of the operating system.
     pub(crate) fn io(error: io::Error) -> Self {
         Self { path: None, kind: Kind::Io(error) }
     }
 
-    /// The caller asked for a stop.
+    /// Error of a call that its caller stopped.
     pub(crate) fn stopped() -> Self {
         Self { path: None, kind: Kind::Stopped }
     }
 
-    /// The same error, naming the file it is about (the innermost file named stays).
+    /// Adds the path of the file in error; the innermost path stays.
     #[must_use]
     pub fn at(mut self, path: &Path) -> Self {
         self.path.get_or_insert_with(|| path.to_owned());
         self
     }
 
-    /// Readable but wrong: get the store again; do not retry.
+    /// Whether the store is readable but wrong: it has to be fetched again, and a retry is useless.
     #[must_use]
     pub fn is_corrupt(&self) -> bool {
         matches!(&self.kind, Kind::Corrupt(_)) || matches!(&self.kind, Kind::Format(error) if error.is_corrupt())
     }
 
-    /// There is no room left on the disk: free some and call again.
+    /// Whether the disk is full: after freeing space, the call can be repeated.
     #[must_use]
     pub fn is_storage_full(&self) -> bool {
         matches!(&self.kind, Kind::Io(error) if error.kind() == io::ErrorKind::StorageFull)
     }
 
-    /// The caller's own request to stop ended the call.
+    /// Whether the caller's own request to stop ended the call.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         matches!(self.kind, Kind::Stopped)
@@ -89,7 +89,7 @@ impl std::fmt::Display for CompressError {
 }
 
 impl std::error::Error for CompressError {
-    /// The cause, where the message does not hold it already.
+    /// Cause of the error, where the message does not contain it already.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
             Kind::Io(error) => std::error::Error::source(error),

@@ -1,4 +1,4 @@
-//! Decoding single rows: what a mini-batch needs of its nodes.
+//! Decoding of single rows, for the nodes of a mini-batch.
 
 use girih_graph_format::NodeId;
 use girih_machine::prefetch;
@@ -6,19 +6,19 @@ use rayon::prelude::*;
 
 use crate::{CompressError, CompressedFeatures};
 
-/// Features that one task decodes, about: enough to be worth handing to a thread.
+/// Approximate number of features that one task decodes: enough to hide the task's overhead.
 const TASK_FEATURES: usize = 1 << 15;
-/// How many rows ahead codes are asked for: about what memory can have in flight.
+/// Prefetch distance of codes, in rows: about the number of loads that memory can have in flight.
 const ROWS_AHEAD: usize = 8;
-/// Bytes of a code that are asked for ahead; the processor sees by itself what follows.
+/// Number of bytes of a code that are prefetched; the CPU's own prefetcher brings the rest.
 const BYTES_AHEAD: usize = 256;
 
 impl CompressedFeatures {
-    /// Decodes the rows of `ids` into `out`, one after the other: `ids.len() · width` features. All threads of rayon's
-    /// pool take part.
+    /// Decodes the rows of `ids` into `out`, one after the other: `ids.len() · width` features. All threads of
+    /// rayon's pool take part.
     ///
     /// # Errors
-    /// When an id is not below the number of rows; `out` then has rows of any kind.
+    /// When an id is not below the number of rows; the content of `out` is then unspecified.
     ///
     /// # Panics
     /// When `out` has another length.
@@ -39,7 +39,7 @@ impl CompressedFeatures {
         Ok(())
     }
 
-    /// The code of a node.
+    /// Code of a node.
     #[inline]
     pub(crate) fn checked_code(&self, id: NodeId) -> Result<&[u8], CompressError> {
         let row = id as usize;
@@ -54,7 +54,7 @@ impl CompressedFeatures {
         ))
     }
 
-    /// Asks memory for the code of a node, if there is one.
+    /// Prefetches the code of a node, if there is one.
     #[inline]
     pub(crate) fn ask_for(&self, id: Option<NodeId>) {
         let Some(id) = id else { return };

@@ -6,14 +6,15 @@ use half::{bf16, f16};
 use crate::codec::{assert_lengths, check_finite};
 use crate::{CodecSpec, FeatureCodec, Refused};
 
-/// Every feature rounded to 16 bits, to the nearest, ties to even. Two bytes a feature, low byte first.
+/// Codec that rounds every feature to 16 bits, to the nearest, ties to even. Two bytes per feature, low byte first.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Half {
     width: usize,
     kind: Kind,
 }
 
-/// Features that are converted at a time: the processor has instructions for several, found out once a call.
+/// Number of features that are converted at a time: CPUs convert several per instruction, and each call checks for
+/// it.
 const CONVERTED: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,7 +24,7 @@ enum Kind {
 }
 
 impl Half {
-    /// `spec` is one of the two.
+    /// Makes a codec; `spec` is F16 or Bf16.
     pub(crate) fn new(spec: CodecSpec, width: usize) -> Self {
         Self { width, kind: if spec == CodecSpec::Bf16 { Kind::Bf16 } else { Kind::F16 } }
     }
@@ -36,7 +37,7 @@ impl Half {
         }
     }
 
-    /// Calls `visit` with each place of `out` and the feature that stands there.
+    /// Calls `visit` with each element of `out` and the decoded feature of its column.
     #[inline]
     fn for_each(&self, code: &[u8], out: &mut [f32], visit: impl Fn(&mut f32, f32)) {
         let (mut halves, mut values) = ([0u16; CONVERTED], [0.0f32; CONVERTED]);
@@ -71,7 +72,7 @@ impl FeatureCodec for Half {
     fn encode_row(&self, row: &[f32], code: &mut [u8]) -> Result<(), Refused> {
         assert_lengths(self, row.len(), code.len());
         check_finite(row)?;
-        // All bits of the exponent: the finite value was rounded to an infinity.
+        // All bits of the exponent are set: the finite value was rounded to an infinity.
         let infinite = if self.kind == Kind::F16 { 0x7c00 } else { 0x7f80 };
         for (column, (&value, code)) in row.iter().zip(code.chunks_exact_mut(2)).enumerate() {
             let bits = self.encode(value);

@@ -1,4 +1,4 @@
-//! Compressed features: rows become codes of fixed size, once; training gathers and sums codes.
+//! Compressed features: rows are encoded once, to codes of fixed size; training gathers and sums codes.
 //!
 //! ```text
 //! RowSource ──draw_sample──▶ fit ──▶ FeatureCodec
@@ -6,12 +6,13 @@
 //!     └──────── encode_to_file ◀─────────┘──▶ a store ──open──▶ CompressedFeatures ──gather──▶ rows by id
 //!                                                                        └──aggregate──▶ sums over neighbours
 //! ```
-//! - [`CodecSpec`]: which codec, such as `topk:8`; [`fit`] makes a [`FeatureCodec`] of it. Start here.
-//!   The code book is in [`topk`]; [`half`], [`quantized`], [`pca`] and [`pq`] are what it is compared with, [`auto`]
-//!   chooses among them.
-//! - [`ErrorReport`]: how far decoded rows are from the original; [`mean_cosine`] compares rows of any two sources.
-//! - [`RowSource`]: features that may be larger than memory; [`draw_sample`] draws what a codec learns from.
-//! - [`encode_to_file`]: from a source to a store; parallel, in bounded memory, goes on after a kill.
+//! - [`CodecSpec`]: choice of a codec, such as `topk:8`; [`fit`] makes a [`FeatureCodec`] of it. Start here. The code
+//!   book is in [`topk`]; [`half`], [`quantized`], [`pca`] and [`pq`] are alternatives, and [`auto`] chooses among
+//!   them.
+//! - [`ErrorReport`]: errors of decoded rows; [`mean_cosine`] compares rows of any two sources.
+//! - [`RowSource`]: features that may be larger than memory; [`draw_sample`] draws the sample that a codec learns
+//!   from.
+//! - [`encode_to_file`]: encodes a source to a store; parallel, in bounded memory, resumable after a kill.
 //! - [`CompressedFeatures`]: a store, mapped; [`gather`](CompressedFeatures::gather) decodes rows by id,
 //!   [`aggregate`](CompressedFeatures::aggregate) sums over neighbours without decoding.
 //!
@@ -32,7 +33,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Not here: which rows a mini-batch needs (`girih-sampling`), and the same on a device (`girih-kernels`).
+//! Not here: the choice of a mini-batch's rows (`girih-sampling`), and decoding on a GPU (`girih-kernels`).
 
 #![forbid(unsafe_code)]
 

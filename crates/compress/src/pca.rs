@@ -1,13 +1,14 @@
 //! [`Pca`]: coefficients of the principal components of a sample.
 //!
-//! The components are found by a randomised range finder (Halko, Martinsson and Tropp, SIAM Review 53(2), 2011,
-//! algorithms 4.4 and 5.1): the sample times random vectors, made orthonormal, with [`POWER_STEPS`] steps of subspace
-//! iteration, then a small singular value decomposition. faer's partial decomposition (a restarted Lanczos method) may
-//! give back fewer components than asked for where the spectrum is flat, as that of noise is; this does not.
+//! A randomised range finder finds the components (Halko, Martinsson and Tropp, SIAM Review 53(2), 2011, algorithms
+//! 4.4 and 5.1). It multiplies the sample by random vectors, makes the result orthonormal, with [`POWER_STEPS`] steps
+//! of subspace iteration, and ends with a small singular value decomposition. faer's partial decomposition (a
+//! restarted Lanczos method) may return fewer components than requested for a flat spectrum, as that of noise is;
+//! this method does not.
 //!
-//! A coefficient is stored as `f16` after division by the deviation of the first component's, so that the range of
-//! features does not matter and twice as many components fit as with `f32`. One scale serves all: half precision keeps
-//! eleven bits of coefficients down to 2⁻¹⁴ of it, and smaller ones hardly count.
+//! A coefficient is stored as `f16` after division by the standard deviation of the first component's coefficients.
+//! So the range of features does not matter, and twice as many components fit as with `f32`. One scale serves all:
+//! half precision keeps eleven bits of coefficients down to 2⁻¹⁴ of it, and smaller ones hardly count.
 
 use faer::diag::Diag;
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -23,22 +24,24 @@ use crate::codec::{assert_lengths, check_finite, floats_to_bytes};
 use crate::sample::{Draws, mean_row};
 use crate::{CodecSpec, CompressError, FeatureCodec, Refused};
 
-/// Random vectors beyond the number of components, and steps of subspace iteration: both from Halko et al., section 9.
+/// Number of random vectors beyond the number of components, and of steps of subspace iteration, both from Halko et
+/// al., section 9.
 const OVERSAMPLING: usize = 8;
 const POWER_STEPS: usize = 2;
-/// Sums of as many squares as a sample has values stay within `f32`.
+/// Largest magnitude of a feature: sums of the squares of a whole sample stay within `f32`.
 const MAGNITUDE_MAX: f32 = 1e14;
 
-/// Coefficients of principal components in half precision; summed before they become features.
+/// Coefficients of principal components in half precision; they are summed before conversion to features.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pca {
     width: usize,
     n_components: usize,
-    /// The parameters: the mean, the deviation of the first component's coefficients over the sample, the components.
+    /// Parameters: the mean, the standard deviation of the first component's coefficients over the sample, the
+    /// components.
     floats: Vec<f32>,
-    /// Component after component, times the deviation: what decoding reads in order.
+    /// Components times the deviation, component after component: the order in which decoding reads.
     scaled: Vec<f32>,
-    /// Feature after feature, all components divided by the deviation: what encoding reads in order.
+    /// Components divided by the deviation, feature after feature: the order in which encoding reads.
     projection: Vec<f32>,
 }
 
@@ -53,7 +56,7 @@ impl Pca {
         Ok(())
     }
 
-    /// The components of a sample of finite rows.
+    /// Fits the components to a sample of finite rows.
     pub(crate) fn fit(n_components: usize, sample: &Matrix, seed: u64) -> Result<Self, CompressError> {
         let (n_rows, width) = (sample.n_rows(), sample.n_cols());
         Self::check(n_components, width)?;
@@ -69,18 +72,18 @@ impl Pca {
         let deviation = singular / (n_rows as f32).sqrt();
         let mut floats = mean;
         floats.push(if deviation > 0.0 { deviation } else { 1.0 });
-        // A sample of few rows has fewer components than asked for; the others have coefficients of zero.
+        // A sample of few rows has fewer components than requested; the others have coefficients of zero.
         let value = |c: usize, j: usize| if c < components.ncols() { components[(j, c)] } else { 0.0 };
         floats.extend((0..n_components).flat_map(|c| (0..width).map(move |j| value(c, j))));
         Ok(Self::from_floats(n_components, width, floats))
     }
 
-    /// Numbers among the parameters.
+    /// Number of parameters.
     pub(crate) fn n_floats(n_components: usize, width: usize) -> usize {
         width + 1 + n_components * width
     }
 
-    /// From [`Pca::n_floats`] parameters.
+    /// Makes a codec from [`Pca::n_floats`] parameters.
     pub(crate) fn from_floats(n_components: usize, width: usize, floats: Vec<f32>) -> Self {
         let (scale, components) = (floats[width], &floats[width + 1..]);
         let scaled = components.iter().map(|part| part * scale).collect();
@@ -89,7 +92,7 @@ impl Pca {
         Self { width, n_components, floats, scaled, projection }
     }
 
-    /// The mean row of the sample.
+    /// Mean row of the sample.
     fn mean(&self) -> &[f32] {
         &self.floats[..self.width]
     }
@@ -158,13 +161,13 @@ impl FeatureCodec for Pca {
     }
 }
 
-/// The feature of largest size, to name in an error.
+/// Position and value of the feature of largest magnitude, for an error.
 fn largest(row: &[f32]) -> (usize, f32) {
     row.iter().copied().enumerate().fold((0, 0.0f32), |max, new| if new.1.abs() > max.1.abs() { new } else { max })
 }
 
-/// Up to `n_components` right singular vectors of the centred sample, as columns, and the largest singular value. All
-/// on one thread, so that results do not depend on how many there are.
+/// Up to `n_components` right singular vectors of the centred sample, as columns, and the largest singular value.
+/// Runs on one thread, so that results do not depend on the number of threads.
 fn principal_components(
     centred: MatRef<'_, f32>,
     n_components: usize,
@@ -192,7 +195,7 @@ fn product(a: MatRef<'_, f32>, b: MatRef<'_, f32>) -> Mat<f32> {
     out
 }
 
-/// The orthonormal factor of a tall matrix.
+/// Orthonormal factor of a tall matrix.
 fn orthonormal(mut matrix: Mat<f32>) -> Mat<f32> {
     let (m, n) = matrix.shape();
     let block = qr::recommended_block_size::<f32>(m, n);
@@ -215,7 +218,7 @@ fn orthonormal(mut matrix: Mat<f32>) -> Mat<f32> {
     out
 }
 
-/// Right singular vectors, as columns by falling singular value, and the largest of these.
+/// Right singular vectors, as columns by descending singular value, and the largest singular value.
 fn right_singular(wide: MatRef<'_, f32>) -> Result<(Mat<f32>, f32), CompressError> {
     let (m, n) = wide.shape();
     let size = m.min(n);

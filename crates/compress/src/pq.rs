@@ -1,8 +1,8 @@
 //! [`ProductQuantizer`]: for each piece of a row, the nearest of 256 centroids (Jégou, Douze and Schmid, "Product
 //! Quantization for Nearest Neighbor Search", TPAMI 33(1), 2011).
 //!
-//! Centroids are found by k-means (Lloyd's steps) on the sample, each piece by itself. They start as rows of the
-//! sample; one that no row is nearest to moves to the row that is farthest from its own.
+//! K-means (Lloyd's steps) finds the centroids on the sample, separately for each piece. They start at rows of the
+//! sample. A centroid that is nearest to no row moves to the row that is farthest from its own centroid.
 
 use std::ops::Range;
 
@@ -14,30 +14,30 @@ use crate::codec::{assert_lengths, check_finite, floats_to_bytes};
 use crate::sample::{Draws, draw_rows};
 use crate::{CodecSpec, CompressError, FeatureCodec, Refused};
 
-/// Centroids of a piece: as many as a byte can tell apart.
+/// Number of centroids of a piece: the number of values of a byte.
 const CENTROIDS: usize = 256;
-/// Lloyd's steps: later ones gain less than a percent of the error.
+/// Number of Lloyd's steps: later ones reduce the error by less than a percent.
 const STEPS: usize = 12;
-/// Rows that learn: 32 for each centroid, beyond which the error hardly falls but the time grows.
+/// Largest number of rows to learn from: 32 per centroid, beyond which the error hardly falls but the time grows.
 const ROWS_MAX: usize = 32 * CENTROIDS;
 
-/// A byte for each piece of a row.
+/// Codec with one byte for each piece of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProductQuantizer {
     width: usize,
-    /// Piece after piece, its centroids after one another.
+    /// Centroids, piece after piece.
     centroids: Vec<f32>,
     pieces: Vec<Piece>,
 }
 
-/// What encoding a piece reads.
+/// Data for encoding a piece.
 #[derive(Clone, Debug, PartialEq)]
 struct Piece {
-    /// Its columns.
+    /// Columns of the piece.
     columns: Range<usize>,
-    /// Column after column, the values of all centroids there.
+    /// Values of all centroids, column after column.
     transposed: Vec<[f32; CENTROIDS]>,
-    /// Half the squared norm of each centroid.
+    /// Half of the squared norm of each centroid.
     half_norms: [f32; CENTROIDS],
 }
 
@@ -52,13 +52,13 @@ impl ProductQuantizer {
         Ok(())
     }
 
-    /// The centroids of a sample of finite rows.
+    /// Fits the centroids to a sample of finite rows.
     pub(crate) fn fit(n_pieces: usize, sample: &Matrix, seed: u64) -> Result<Self, CompressError> {
         let width = sample.n_cols();
         Self::check(n_pieces, width)?;
         let key = Draws::Centroids.of(Key::new(seed, purpose::COMPRESSION));
         let rows = draw_rows(sample.n_rows(), ROWS_MAX, key.child(0));
-        // Fewer rows than centroids: some centroids are equal, and the first of them is taken.
+        // With fewer rows than centroids, some centroids are equal, and the first of them is taken.
         let starts: Vec<usize> =
             draw_rows(rows.len(), CENTROIDS, key.child(1)).into_iter().cycle().take(CENTROIDS).collect();
         let learnt: Vec<Vec<f32>> = (0..n_pieces)
@@ -78,12 +78,12 @@ impl ProductQuantizer {
         Ok(quantizer)
     }
 
-    /// Numbers among the parameters.
+    /// Number of parameters.
     pub(crate) fn n_floats(width: usize) -> usize {
         CENTROIDS * width
     }
 
-    /// From [`ProductQuantizer::n_floats`] parameters.
+    /// Makes a codec from [`ProductQuantizer::n_floats`] parameters.
     pub(crate) fn from_floats(n_pieces: usize, width: usize, centroids: &[f32]) -> Self {
         let piece = |piece| {
             let columns = columns_of(piece, n_pieces, width);
@@ -92,7 +92,7 @@ impl ProductQuantizer {
         Self { width, centroids: centroids.to_vec(), pieces: (0..n_pieces).map(piece).collect() }
     }
 
-    /// The pieces of a sum or row with the centroids that a code names.
+    /// Calls `visit` for each element of a row or sum with its value in the centroid of the code.
     #[inline]
     fn for_each(&self, code: &[u8], out: &mut [f32], visit: impl Fn(&mut f32, f32)) {
         for (piece, &centroid) in self.pieces.iter().zip(code) {
@@ -116,7 +116,7 @@ impl Piece {
         Self { columns, transposed, half_norms }
     }
 
-    /// The nearest centroid, the first of equals: `|x − c|²` is least where `|c|² / 2 − x · c` is.
+    /// Nearest centroid, the first of equals: `|x − c|²` is smallest where `|c|² / 2 − x · c` is.
     fn nearest(&self, point: &[f32]) -> (usize, f32) {
         let mut scores = self.half_norms;
         for (&value, column) in point.iter().zip(&self.transposed) {
@@ -164,12 +164,12 @@ impl FeatureCodec for ProductQuantizer {
     }
 }
 
-/// Pieces are as even as can be.
+/// Columns of a piece; widths of pieces differ by at most one.
 fn columns_of(piece: usize, n_pieces: usize, width: usize) -> Range<usize> {
     piece * width / n_pieces..(piece + 1) * width / n_pieces
 }
 
-/// Centroid after centroid; they start at the points of `starts`.
+/// Centroids by k-means, one after the other; they start at the points of `starts`.
 fn k_means(points: &[&[f32]], starts: &[usize]) -> Vec<f32> {
     let n_columns = points[0].len();
     let mut centroids: Vec<f32> = starts.iter().flat_map(|&start| points[start].iter().copied()).collect();
@@ -195,7 +195,7 @@ fn k_means(points: &[&[f32]], starts: &[usize]) -> Vec<f32> {
     centroids
 }
 
-/// Points that are not at their centroid, the farthest first and of equals the first, [`CENTROIDS`] at most.
+/// Points that differ from their centroid, the farthest first, ties by position, at most [`CENTROIDS`].
 fn farthest_first(points: &[&[f32]], nearest: &[(usize, f32)]) -> Vec<usize> {
     let distance = |point: usize| {
         let norm: f32 = points[point].iter().map(|value| value * value).sum();

@@ -8,12 +8,12 @@
 use crate::codec::{assert_lengths, check_finite};
 use crate::{CodecSpec, FeatureCodec, Refused};
 
-/// Bytes of `low` and `step`.
+/// Number of bytes of `low` and `step`.
 const SCALE_BYTES: usize = 8;
-/// Spreads between smaller values, rounded, stay finite.
+/// Largest magnitude of a feature: the rounded range of a group stays finite.
 const MAGNITUDE_MAX: f32 = f32::MAX / 4.0;
 
-/// Levels with a scale for each group of a row; the last group may be shorter.
+/// Codec with levels and one scale for each group of a row; the last group may be shorter.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Quantized {
     width: usize,
@@ -27,7 +27,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Features that share a scale: with few levels, extremes that are far out cost more.
+    /// Number of features that share a scale; it is smaller for fewer levels, where outliers cost more.
     fn group(self) -> usize {
         match self {
             Self::Int8 => 256,
@@ -42,7 +42,7 @@ impl Kind {
         }
     }
 
-    /// Bytes of a group of `n` features.
+    /// Number of bytes of a group of `n` features.
     fn group_bytes(self, n: usize) -> usize {
         SCALE_BYTES
             + match self {
@@ -53,12 +53,12 @@ impl Kind {
 }
 
 impl Quantized {
-    /// `spec` is one of the two.
+    /// Makes a codec; `spec` is Int4 or Int8.
     pub(crate) fn new(spec: CodecSpec, width: usize) -> Self {
         Self { width, kind: if spec == CodecSpec::Int4 { Kind::Int4 } else { Kind::Int8 } }
     }
 
-    /// Calls `visit` with each feature's place and value.
+    /// Calls `visit` with each element of `out` and the decoded feature of its column.
     #[inline]
     fn for_each(&self, code: &[u8], out: &mut [f32], visit: impl Fn(&mut f32, f32)) {
         let group = self.kind.group();
@@ -130,7 +130,7 @@ fn encode_group(kind: Kind, values: &[f32], (low, high): (f32, f32), code: &mut 
     let (scale, levels) = code.split_at_mut(SCALE_BYTES);
     scale[..4].copy_from_slice(&low.to_le_bytes());
     scale[4..].copy_from_slice(&step.to_le_bytes());
-    // A group without spread has the step zero, and any level stands for its value.
+    // A group of equal values has the step zero, and any level decodes to its value.
     let inverse = if step == 0.0 { 0.0 } else { 1.0 / f64::from(step) };
     let level = |value: f32| {
         let level = (f64::from(value) - f64::from(low)) * inverse;

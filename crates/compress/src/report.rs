@@ -1,4 +1,4 @@
-//! [`ErrorReport`]: how far decoded rows are from those that were encoded.
+//! [`ErrorReport`]: errors of decoded rows, relative to the encoded ones.
 
 use girih_graph_format::Matrix;
 use rayon::prelude::*;
@@ -8,18 +8,18 @@ use crate::{CompressError, FeatureCodec, RowSource};
 /// Errors of a codec over some rows, such as a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ErrorReport {
-    /// Rows compared.
+    /// Number of rows compared.
     pub n_rows: usize,
-    /// Mean over rows of the cosine between a row and what it decodes to. Two rows of zeros have the cosine one, a row
-    /// of zeros and another one zero.
+    /// Mean over rows of the cosine between a row and its decoded code. The cosine is one for two rows of zeros, and
+    /// zero for a row of zeros and another one.
     pub cosine_mean: f64,
-    /// The norm of all errors over the norm of all features; zero where both are zero.
+    /// Norm of all errors over the norm of all features; zero where both are zero.
     pub relative_error: f64,
-    /// The largest error of a feature.
+    /// Largest absolute error of a feature.
     pub error_max: f64,
 }
 
-/// Rows that are measured together before results are added, in order, so that threads do not change them.
+/// Number of rows per block; results of blocks are added in order, so that they do not depend on threads.
 const BLOCK_ROWS: usize = 64;
 
 /// Sums over rows.
@@ -32,10 +32,10 @@ struct Sums {
 }
 
 impl ErrorReport {
-    /// Encodes and decodes `rows`.
+    /// Encodes and decodes `rows`, and measures the errors.
     ///
     /// # Errors
-    /// When the width is not the codec's, or the codec refuses a value.
+    /// When the width differs from the codec's, or the codec refuses a value.
     pub fn measure(codec: &dyn FeatureCodec, rows: &Matrix) -> Result<Self, CompressError> {
         let width = codec.width();
         if rows.n_cols() != width {
@@ -89,7 +89,7 @@ impl Sums {
     }
 }
 
-/// The cosine of the angle between two rows: one for two rows of zeros, zero for a row of zeros and another one.
+/// Cosine of the angle between two rows: one for two rows of zeros, zero for a row of zeros and another one.
 fn cosine(a: &[f32], b: &[f32]) -> f64 {
     let (mut dot, mut norm_a, mut norm_b) = (0.0, 0.0, 0.0);
     for (&x, &y) in a.iter().zip(b) {
@@ -105,7 +105,7 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
     }
 }
 
-/// The mean over rows of the cosine between a row of `a` and that of `b`, as in [`ErrorReport::cosine_mean`]; one where
+/// Mean over rows of the cosine between a row of `a` and that of `b`, as in [`ErrorReport::cosine_mean`]; one if
 /// there are no rows.
 ///
 /// # Errors

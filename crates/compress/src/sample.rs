@@ -1,4 +1,4 @@
-//! Which rows a codec learns from.
+//! Sample of rows that a codec learns from.
 
 use girih_graph_format::Matrix;
 use girih_random::{Key, purpose};
@@ -6,50 +6,50 @@ use rayon::prelude::*;
 
 use crate::{CompressError, RowSource};
 
-/// What draws are for, below [`purpose::COMPRESSION`]. Numbers are part of every store, see `docs/formats.md`.
+/// Purpose of draws, below [`purpose::COMPRESSION`]. The numbers are part of every store, see `docs/formats.md`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Draws {
-    /// The rows of the sample.
+    /// Rows of the sample.
     Sample = 1,
-    /// Random vectors that the range of the sample is found with.
+    /// Random vectors of the range finder.
     Components = 2,
-    /// The rows that k-means learns from and starts at.
+    /// Rows that k-means learns from and starts at.
     Centroids = 3,
-    /// The rows that `auto` compares codecs on.
+    /// Rows on which `auto` compares codecs.
     HeldOut = 4,
 }
 
 impl Draws {
-    /// The draws for this below `key`.
+    /// Random key of these draws, below `key`.
     pub(crate) fn of(self, key: Key) -> Key {
         key.child(self as u64)
     }
 }
 
-/// Rows whose values are summed together before the sums are added, in order, so that threads do not change the mean.
+/// Number of rows per block of a sum; sums of blocks are added in order, so that the mean does not depend on threads.
 const SUM_ROWS: usize = 256;
 
-/// How a sample is drawn.
+/// Options of drawing a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleOptions {
-    /// Rows at most; all rows where there are fewer.
+    /// Largest number of rows; all rows if there are fewer.
     pub n_rows: usize,
-    /// Seed of what is drawn.
+    /// Random seed of the draw.
     pub seed: u64,
 }
 
-/// What a sample may take in memory: far below what is promised for encoding as a whole.
+/// Largest memory of a sample in bytes: far below the documented bound of encoding as a whole.
 const SAMPLE_BYTES_MAX: usize = 64 << 20;
 
 impl Default for SampleOptions {
-    /// 16384 rows: the mean of as many values is within 1 % of a deviation.
+    /// 16384 rows: their mean is within 1 % of a standard deviation.
     fn default() -> Self {
         Self { n_rows: 1 << 14, seed: 0 }
     }
 }
 
-/// Draws different rows of a source, of which every set is as likely as any other, and reads them in order of rows.
-/// Fewer rows are drawn where they would take more than 64 MiB.
+/// Draws distinct rows of a source uniformly, and reads them in order of rows. Draws fewer rows if they would take
+/// more than 64 MiB.
 ///
 /// # Errors
 /// When the source cannot be read.
@@ -65,8 +65,8 @@ pub fn draw_sample(source: &dyn RowSource, options: SampleOptions) -> Result<Mat
     Ok(Matrix::new(rows.len(), width, values)?)
 }
 
-/// Up to `count` of `n_rows` rows, ascending: Floyd's algorithm (Bentley and Floyd, CACM 30(9), 1987) with the stream
-/// `(0, 0)` of `key`.
+/// Draws up to `count` of `n_rows` rows, ascending, by Floyd's algorithm (Bentley and Floyd, CACM 30(9), 1987) with
+/// the stream `(0, 0)` of `key`.
 pub(crate) fn draw_rows(n_rows: usize, count: usize, key: Key) -> Vec<usize> {
     if count >= n_rows {
         return (0..n_rows).collect();
@@ -82,15 +82,14 @@ pub(crate) fn draw_rows(n_rows: usize, count: usize, key: Key) -> Vec<usize> {
     taken.into_iter().collect()
 }
 
-/// The mean row of the sample.
+/// Mean row of the sample.
 pub(crate) fn mean_row(sample: &Matrix) -> Vec<f32> {
     mean_of(sample.n_cols(), sample, |row, sum| {
         row.iter().zip(sum).for_each(|(&value, sum)| *sum += f64::from(value));
     })
 }
 
-/// The mean over the sample of `n` numbers that `add` adds up for each row; the order of sums does not depend on
-/// threads.
+/// Mean over the sample of `n` numbers that `add` adds up for each row; the order of sums does not depend on threads.
 pub(crate) fn mean_of(n: usize, sample: &Matrix, add: impl Fn(&[f32], &mut [f64]) + Sync) -> Vec<f32> {
     let parts: Vec<Vec<f64>> = sample
         .data()
@@ -119,7 +118,7 @@ mod tests {
             assert!(rows.is_sorted_by(|a, b| a < b));
             rows.iter().for_each(|&row| counts[row] += 1);
         }
-        // Standard deviation 27 around 1000; six of them never happen by chance.
+        // The standard deviation is 27 around 1000; six of them practically never occur by chance.
         assert!(counts.iter().all(|&count| count.abs_diff(1000) < 165), "{counts:?}");
         assert_eq!(draw_rows(3, 3, Key::new(0, 0)), [0, 1, 2]);
         assert_eq!(draw_rows(3, 9, Key::new(0, 0)), [0, 1, 2]);

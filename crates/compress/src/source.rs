@@ -1,4 +1,4 @@
-//! [`RowSource`]: where features come from, a few rows at a time.
+//! [`RowSource`]: source of features, read a few rows at a time.
 
 use std::fmt;
 
@@ -7,28 +7,29 @@ use girih_graph_format::{Csr, Matrix};
 
 use crate::{CompressError, CompressedFeatures};
 
-/// Rows of features that need not be in memory all at once; any thread may read any of them, and a row is always the
-/// same.
+/// Rows of features that need not be in memory all at once. Any thread may read any of them, and repeated reads of a
+/// row are equal.
 pub trait RowSource: Sync {
     /// Number of rows.
     fn n_rows(&self) -> usize;
 
-    /// Features of a row.
+    /// Number of features of a row.
     fn width(&self) -> usize;
 
-    /// Reads whole rows from `first_row` on, as many as `rows` holds.
+    /// Reads whole rows from `first_row` on, until `rows` is full.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// When the rows cannot be read.
     ///
     /// # Panics
-    /// When there are not so many rows, or `rows` ends within a row.
+    /// When the source has fewer rows, or `rows` ends within a row.
     fn read_rows(&self, first_row: usize, rows: &mut [f32]) -> Result<(), CompressError>;
 
-    /// A number that differs between sources of different rows: an interrupted encoding goes on only with the same one.
+    /// Fingerprint that differs between sources of different rows: an interrupted encoding resumes only with an equal
+    /// one.
     ///
     /// # Errors
-    /// When it cannot be found out.
+    /// When the fingerprint cannot be determined.
     fn fingerprint(&self) -> Result<u64, CompressError>;
 }
 
@@ -98,7 +99,7 @@ impl RowSource for NpyRows {
     }
 }
 
-/// Rows as they are decoded.
+/// Decoded rows.
 impl RowSource for CompressedFeatures {
     fn n_rows(&self) -> usize {
         self.n_rows()
@@ -141,8 +142,8 @@ pub struct GeneratedRows<F> {
 }
 
 impl<F: Fn(usize, &mut [f32]) + Sync> GeneratedRows<F> {
-    /// `generate` fills the row of a number, always with the same values; `fingerprint` stands for the function, such
-    /// as the seed that it draws from.
+    /// Makes a source. `generate` fills the row of a given number, always with equal values; `fingerprint` identifies
+    /// the function, for example by its random seed.
     #[must_use]
     pub fn new(n_rows: usize, width: usize, fingerprint: u64, generate: F) -> Self {
         Self { n_rows, width, fingerprint, generate }

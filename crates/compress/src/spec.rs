@@ -1,4 +1,4 @@
-//! [`CodecSpec`]: which codec, with which setting, as users write it and stores keep it.
+//! [`CodecSpec`]: name and setting of a codec, as users write it and stores keep it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,12 +6,12 @@ use std::str::FromStr;
 use crate::quantized::Quantized;
 use crate::{CompressError, FeatureCodec, topk};
 
-/// A codec by name and setting, before it is fitted to features.
+/// Codec by name and setting, before it is fitted to features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CodecSpec {
     /// `topk:K`: positions of the K largest and K smallest values of each group of 256, values from a code book.
     Topk(u32),
-    /// `topk-residual:K`: the same of what differs from the mean row.
+    /// `topk-residual:K`: as `topk:K`, but for the difference from the mean row.
     TopkResidual(u32),
     /// `f16`: IEEE half precision; `half` is another name for it.
     F16,
@@ -25,20 +25,20 @@ pub enum CodecSpec {
     Pca(u32),
     /// `pq:M`: one of 256 centroids in each of M pieces of the row.
     Pq(u32),
-    /// `auto:BYTES`: whichever of the above has the least error on a sample within so many bytes a row.
+    /// `auto:BYTES`: the one of the above with the least error on a sample, within this number of bytes per row.
     Auto(u32),
 }
 
-/// The largest K of a code book: twice as many positions are all of a group.
+/// Largest K of a code book: twice as many positions are a whole group.
 const K_MAX: u32 = 128;
-/// The largest setting of other codecs: far above any width of features.
+/// Largest setting of other codecs: far above any width of features.
 const SETTING_MAX: u32 = 1 << 20;
-/// What a user may write.
+/// Accepted settings, for errors.
 const EXPECTED: &str =
     "write topk:K, topk-residual:K, f16 (or half), bf16, int8, int4, pca:R, pq:M or auto:BYTES, such as topk:8";
 
 impl CodecSpec {
-    /// The name before the colon.
+    /// Name before the colon.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl CodecSpec {
         }
     }
 
-    /// The number after the colon, if the codec has one.
+    /// Number after the colon, if the codec has one.
     #[must_use]
     pub fn setting(self) -> Option<u32> {
         match self {
@@ -63,8 +63,8 @@ impl CodecSpec {
         }
     }
 
-    /// Whether a code is positions in each group of columns, and a byte of it stands for one value in all rows: what
-    /// devices decode, and sum up without decoding.
+    /// Whether a code consists of positions in each group of columns, where each byte of it stands for one value in
+    /// all rows. GPUs decode such codes, and sum them up without decoding.
     #[must_use]
     pub fn has_book(self) -> bool {
         matches!(self, Self::Topk(_) | Self::TopkResidual(_))
@@ -76,7 +76,8 @@ impl CodecSpec {
         self.setting().is_some()
     }
 
-    /// Most bytes of the code of a row of `width` features: exact but for [`Auto`](Self::Auto), which may take less.
+    /// Largest number of bytes of the code of a row of `width` features. It is exact except for [`Auto`](Self::Auto),
+    /// which may take less.
     #[must_use]
     pub fn row_bytes(self, width: usize) -> usize {
         match self {
@@ -88,8 +89,8 @@ impl CodecSpec {
         }
     }
 
-    /// Whether features stored as `stored`, in `row_bytes` a row, are what this asks for: the same codec, or, of
-    /// [`Auto`](Self::Auto), any within the budget.
+    /// Whether features stored as `stored`, in `row_bytes` per row, satisfy this spec: an equal codec, or for
+    /// [`Auto`](Self::Auto) any within the budget.
     #[must_use]
     pub fn accepts(self, stored: Self, row_bytes: usize) -> bool {
         match self {
@@ -98,7 +99,7 @@ impl CodecSpec {
         }
     }
 
-    /// Refuses a setting that no features could have.
+    /// Refuses a setting that is out of range for all features.
     ///
     /// # Errors
     /// When K is not from 1 to 128, or another setting not from 1 to 2²⁰.

@@ -1,4 +1,4 @@
-//! What is refused, and what the message says.
+//! Refused input, and the messages.
 
 mod common;
 
@@ -45,12 +45,12 @@ fn values_beyond_a_codec_are_refused_with_their_place() {
         let refused = codec.encode_row(&row, &mut vec![0; codec.row_bytes()]).unwrap_err();
         assert_eq!((refused.column, refused.value), (299, value), "{spec}");
     }
-    // Half precision ends between 65504 and 65520.
+    // The upper limit of half precision lies between 65504 and 65520.
     let codec = fitted("f16", &rows);
     let mut row = rows.row(0).to_vec();
     row[0] = 65519.0;
     codec.encode_row(&row, &mut vec![0; 600]).unwrap();
-    // A residual that overflows.
+    // Residual that overflows.
     let low = Matrix::new(2, 3, vec![-f32::MAX; 6]).unwrap();
     let codec = fit(CodecSpec::TopkResidual(1), &low, 0).unwrap();
     let refused = codec.encode_row(&[0.0, f32::MAX, 0.0], &mut [0; 2]).unwrap_err();
@@ -72,7 +72,7 @@ fn samples_and_settings_that_do_not_suit_are_refused() {
     let large = Matrix::new(4, 2, vec![f32::MAX, -f32::MAX, 1.0, 2.0, -f32::MAX, f32::MAX, 3.0, 4.0]).unwrap();
     told(fit(CodecSpec::Pca(1), &large, 0), &["scale"]);
     told(fit(CodecSpec::Pq(1), &large, 0), &["scale"]);
-    // Two rows are a sample, also for what asks for more components than they have.
+    // Two rows are a valid sample, even for codecs with more components than they have.
     fit(CodecSpec::Pca(30), &noise(2, 30, 1), 0).unwrap();
     fit(CodecSpec::Pq(30), &noise(2, 30, 1), 0).unwrap();
 }
@@ -141,7 +141,8 @@ fn a_sample_is_what_was_asked_for() {
     assert_ne!(draw_sample(&rows, SampleOptions { n_rows: 20, seed: 4 }).unwrap(), sample);
 }
 
-/// Decoded features are finite: where a mean and a value of the book add up to more than any number, fitting refuses.
+/// Fitting refuses a book whose decoded features would be infinite: a mean and a value of the book that add up beyond
+/// `f32`.
 #[test]
 fn a_book_whose_rows_would_be_infinite_is_refused() {
     let large = Matrix::new(4, 3, vec![3e38, 1.0, 0.0, 3e38, 1.0, -3e38, 3e38, 0.0, 0.0, 2e38, 2.0, -3e38]).unwrap();

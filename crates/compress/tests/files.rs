@@ -1,4 +1,4 @@
-//! Stores as files: from `.npy` to a store and back, on any number of threads, after stops, beside other processes.
+//! Stores as files: from `.npy` to a store and back, on any number of threads, after stops, with other processes.
 
 mod common;
 
@@ -53,7 +53,7 @@ fn a_file_of_rows_becomes_the_same_store_as_rows_in_memory() {
     assert_eq!(names.len(), 2, "{names:?}");
 }
 
-/// Sparse rows read as the dense rows that they stand for, from any row on.
+/// Sparse rows read as the equivalent dense rows, from any row on.
 #[test]
 fn sparse_features_are_their_dense_rows() {
     let sparse = Csr::new(3, 4, vec![0, 2, 2, 3], vec![1, 3, 0], Some(vec![2.0, -1.0, 5.0].into())).unwrap();
@@ -113,7 +113,7 @@ fn two_runs_do_not_write_one_store() {
     encode_to_file(&store, &*fitted("f16", &rows), &rows, &go_on).unwrap();
 }
 
-/// The name of what is being written is known: whoever can write to the folder may put a link there.
+/// The temporary name is predictable: anyone who can write to the folder may put a link there.
 #[cfg(unix)]
 #[test]
 fn a_planted_link_is_not_written_through() {
@@ -143,7 +143,7 @@ fn places_that_are_no_files_are_refused() {
     CompressedFeatures::open(folder.path(), Verify::Full).unwrap_err();
 }
 
-/// What was encoded in memory is written as the streaming encoder writes it, and rows are taken without decoding.
+/// Features encoded in memory are saved as the streaming encoder writes them, and rows are selected without decoding.
 #[test]
 fn features_in_memory_are_saved_as_the_encoder_would_and_taken_row_by_row() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Laws of codecs: what is kept, what it becomes, how large it is, how far it is from the original, and that threads,
-//! batches and aggregation change nothing.
+//! Laws of codecs: kept positions, decoded values, sizes and errors; threads, batches and aggregation do not change
+//! results.
 
 mod common;
 
@@ -17,14 +17,14 @@ fn decoded(codec: &dyn FeatureCodec, row: &[f32]) -> Vec<f32> {
     out
 }
 
-/// Places of a group in the order of the tie rule: by falling value, then rising position.
+/// Positions of a group in the order of the tie rule: by descending value, then ascending position.
 fn order_of(group: &[f32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..group.len()).collect();
     order.sort_by(|&a, &b| group[b].partial_cmp(&group[a]).unwrap().then(a.cmp(&b)));
     order
 }
 
-/// The places of a group that are kept, in the order of its code.
+/// Kept positions of a group, in the order of its code.
 fn kept(group: &[f32], k: usize) -> Vec<usize> {
     let order = order_of(group);
     let (high, low) = (k.min(group.len().div_ceil(2)), k.min(group.len() / 2));
@@ -223,7 +223,7 @@ fn threads_and_batches_change_no_byte() {
     }
 }
 
-/// Rows on a plane are found by two components; rows of a few kinds by as many centroids.
+/// Two components recover rows on a plane; centroids recover rows of as many kinds.
 #[test]
 fn peers_find_what_they_are_made_for() {
     let plane: Vec<f32> = (0..500)
@@ -247,7 +247,7 @@ fn peers_find_what_they_are_made_for() {
 
 #[test]
 fn components_are_those_of_an_exact_decomposition() {
-    // A falling spectrum in random directions: what is left over after r components is known.
+    // A descending spectrum in random directions: the residual after r components is known.
     let rows = noise(2000, 100, 11);
     let scaled: Vec<f32> = rows.data().iter().enumerate().map(|(i, v)| v * 0.9f32.powi((i % 100) as i32)).collect();
     let rows = Matrix::new(2000, 100, scaled).unwrap();
@@ -266,7 +266,7 @@ fn auto_takes_the_least_error_within_its_budget() {
         assert!(!matches!(codec.spec(), CodecSpec::Auto(_)));
     }
     assert_eq!(fit(CodecSpec::Auto(160), &rows, 0).unwrap().spec(), CodecSpec::Int8);
-    // One value that is not zero: a code book is exact.
+    // One non-zero value: a code book is exact.
     let sparse: Vec<f32> = (0..400 * 256).map(|i| if i % 256 == i / 256 * 37 % 256 { 9.0 } else { 0.0 }).collect();
     let sparse = Matrix::new(400, 256, sparse).unwrap();
     assert!(matches!(fit(CodecSpec::Auto(4), &sparse, 0).unwrap().spec(), CodecSpec::Topk(2)));
@@ -288,7 +288,7 @@ fn reports_have_known_values() {
     assert_eq!(exact, ErrorReport { n_rows: 3, cosine_mean: 1.0, relative_error: 0.0, error_max: 0.0 });
 }
 
-/// Rows of lower rank than components asked for: what is left over is rounding, and must not be blown up.
+/// Rows of lower rank than the requested components: the remainder is rounding noise, and must not be amplified.
 #[test]
 fn components_that_are_not_there_do_no_harm() {
     let rows: Vec<f32> = (0..40).flat_map(|r| (0..30).map(move |j| (r % 2) as f32 * j as f32 + 5.0)).collect();

@@ -38,7 +38,7 @@ pub struct Cost {
     pub seconds: f64,
     /// Simulated seconds of the operations alone, without waits.
     pub computed_seconds: f64,
-    /// Share of `computed_seconds` spent in products with sparse matrices.
+    /// Part of `computed_seconds` in products with sparse matrices.
     pub product_seconds: f64,
     /// Seconds of exchanges with other ranks, including the part that overlaps operations.
     pub exchange_seconds: f64,
@@ -929,7 +929,7 @@ mod tests {
         assert!((symbolic.cost().seconds - 1e-3).abs() < 1e-9, "arithmetic decides here: {}", symbolic.cost().seconds);
     }
 
-    /// Plans are of sizes that no machine has: no value is made, and bytes stay at the largest number there is.
+    /// A plan may exceed the memory of any machine: `make` is not called, and the byte count saturates.
     #[test]
     fn what_is_planned_is_not_made() {
         let symbolic = Symbolic::cuda(Dtype::F32, None);

@@ -212,7 +212,7 @@ impl Coo {
     pub fn to_csr(&self, duplicates: Duplicates) -> Result<Csr, FormatError> {
         let buckets = match &self.values {
             None => self.bucket(|e| u64::from(self.cols[e])),
-            // The position rides along in the low half, so that equal columns keep the order of the list.
+            // The position is in the low half, so that entries of equal columns keep the order of the list.
             Some(_) if self.len() <= u32::MAX as usize => self.bucket(|e| (u64::from(self.cols[e]) << 32) | e as u64),
             Some(_) => return Err(FormatError::invalid("more than 2³² weighted edges in one list; split it")),
         };
@@ -278,9 +278,9 @@ impl Coo {
 
 /// Entries by row; keys ascend in each.
 struct Buckets {
-    /// Offsets of rows, `n_rows + 1`.
+    /// Offsets of rows; `n_rows + 1` elements.
     starts: Vec<u64>,
-    /// Column in the bits from `shift` on, the entry's position below.
+    /// Column in the bits from `shift` on, and the entry's position below.
     keys: Vec<u64>,
     shift: u32,
 }
@@ -290,7 +290,7 @@ impl Buckets {
         self.starts.len() - 1
     }
 
-    /// Keys of row `r`, those of one column together.
+    /// Keys of row `r`, grouped by column.
     fn pairs(&self, r: usize) -> impl Iterator<Item = &[u64]> {
         let row = &self.keys[self.starts[r] as usize..self.starts[r + 1] as usize];
         row.chunk_by(|a, b| a >> self.shift == b >> self.shift)
@@ -305,7 +305,8 @@ impl Buckets {
         }
     }
 
-    /// The matrix of `coo` with one entry a pair; `weight` is that of a pair's keys, always finite.
+    /// Makes the matrix of `coo` with one entry per pair; `weight` gives the weight of a pair from its keys, always
+    /// finite.
     fn merged(&self, coo: &Coo, weighted: bool, weight: impl Fn(&[u64]) -> f32 + Sync) -> Csr {
         let fill = |r: usize, columns: &mut [NodeId], weights: &mut [f32]| {
             for (i, same) in self.pairs(r).enumerate() {
@@ -315,14 +316,15 @@ impl Buckets {
                 }
             }
         };
-        // SAFETY: keys ascend and those of one column make one entry, so columns ascend strictly; ids were checked by
-        // `Coo::new`, weights are finite as the caller checked.
+        // SAFETY: keys ascend and the keys of one column make one entry, so columns ascend strictly. `Coo::new`
+        // checked the ids, and the caller checked that weights are finite.
         unsafe { rows::build(coo.n_rows, coo.n_cols, weighted, |r| self.pairs(r).count(), fill) }
     }
 }
 
-/// Refuses numbers of nodes that are out of all proportion to the edges, before memory is taken for them; `found` says
-/// where the number comes from. A few bytes of a file say any number; edges, or rows of features, bear it out.
+/// Refuses numbers of nodes that are implausibly large for the edges, before memory is allocated for them; `found`
+/// names the source of the number. A few bytes of a file can state any number, while edges, or rows of features, take
+/// space in it.
 ///
 /// # Errors
 /// When there are more than 2²⁴ nodes, and more than 100 for each edge.

@@ -1,15 +1,15 @@
-//! Graph topology and the matrices that hang on it, in memory and on disk.
+//! Graph topology with its matrices, in memory and on disk.
 //!
 //! - [`Csr`]: a sparse matrix by rows: the in-neighbours of every node. Start here.
-//! - [`Coo`]: a list of edges, the way in: [`Coo::to_csr`].
-//! - [`TileMatrix`]: dense 32 × 32 tiles as bitmaps beside a CSR rest.
+//! - [`Coo`]: a list of edges, the input of [`Coo::to_csr`].
+//! - [`TileMatrix`]: dense 32 × 32 tiles as bitmaps, and the rest as a CSR.
 //! - [`Permutation`]: a new numbering of nodes.
-//! - [`ReuseCurve`]: how often a cache holds what a product with the matrix reads.
-//! - [`Norm`] and [`Scales`]: normalisation as two vectors beside a binary adjacency.
+//! - [`ReuseCurve`]: cache hit rates of the operand rows that a product with the matrix reads.
+//! - [`Norm`] and [`Scales`]: normalisation as two vectors, with a binary adjacency.
 //! - [`Matrix`]: dense rows of `f32`.
-//! - [`mod@file`]: reading and writing all of it; every byte is in `docs/formats.md`.
-//! - [`Notes`]: what reading a file left out, made up or found doubtful.
-//! - [`Buffer`]: an array that is owned or mapped from a file; all of the above stand on it.
+//! - [`mod@file`]: reading and writing of all of them; `docs/formats.md` defines every byte.
+//! - [`Notes`]: record of data that reading left out, made up or found doubtful.
+//! - [`Buffer`]: an array that is owned or mapped from a file; the storage of all of the above.
 //!
 //! ```
 //! use girih_graph_format::{Coo, Duplicates};
@@ -20,7 +20,7 @@
 //! # Ok::<(), girih_graph_format::FormatError>(())
 //! ```
 //!
-//! Not here: what features and labels mean (`girih-datasets`), how to multiply (`girih-compute`).
+//! Not here: features and labels (`girih-datasets`), and multiplication (`girih-compute`).
 
 use std::ops::Range;
 
@@ -58,10 +58,10 @@ pub use permutation::Permutation;
 pub use reuse::ReuseCurve;
 pub use tiles::{TileHistogram, TileMatrix};
 
-/// A node, as a position in `0..n_nodes`; always below [`MAX_NODES`].
+/// Id of a node, in `0..n_nodes`; always below [`MAX_NODES`].
 pub type NodeId = u32;
 
-/// Where in an ascending list those nodes are that are in a range.
+/// Positions in an ascending list of the nodes that lie in `range`.
 #[must_use]
 pub fn places_of(nodes: &[NodeId], range: &Range<usize>) -> Range<usize> {
     let below = |end: usize| nodes.partition_point(|&node| (node as usize) < end);

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use crate::{Buffer, Csr, FormatError};
 
-/// A dense row-major matrix: row `i` is `data[i * n_cols..(i + 1) * n_cols]`.
+/// Dense row-major matrix: row `i` is `data[i * n_cols..(i + 1) * n_cols]`.
 ///
 /// # Invariants
 /// `data.len() == n_rows * n_cols`.
@@ -18,7 +18,7 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// A matrix over `data`.
+    /// Makes a matrix over `data`.
     ///
     /// # Errors
     /// When `data` does not hold exactly `n_rows * n_cols` values.
@@ -34,7 +34,7 @@ impl Matrix {
         Ok(Self { n_rows, n_cols, data })
     }
 
-    /// The entries of a sparse matrix among zeros.
+    /// Makes a dense matrix of a sparse one; absent entries are zeros.
     #[must_use]
     pub fn from_sparse(csr: &Csr) -> Self {
         let mut data = vec![0.0; csr.n_rows() * csr.n_cols()];
@@ -62,7 +62,7 @@ impl Matrix {
         &self.data
     }
 
-    /// The values themselves, shared.
+    /// Buffer of the values, shared.
     #[must_use]
     pub fn buffer(&self) -> &Buffer<f32> {
         &self.data
@@ -77,10 +77,10 @@ impl Matrix {
         &self.data[i * self.n_cols..(i + 1) * self.n_cols]
     }
 
-    /// Some consecutive rows, shared.
+    /// Slices consecutive rows, which stay shared.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When `rows` ends beyond the rows.
     #[must_use]
     pub fn row_slice(&self, rows: Range<usize>) -> Self {
         let data = self.data.slice(rows.start * self.n_cols..rows.end * self.n_cols);

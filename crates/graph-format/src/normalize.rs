@@ -1,18 +1,18 @@
 //! Normalisation as two vectors: `Â = L·A·R` with `L` and `R` diagonal, `A` stored once and unchanged.
 //!
-//! Folding the right scale into the operand and the left scale into the epilogue of a multiplication costs no
-//! floats per entry, where stored weights would double the traffic of a binary adjacency.
+//! The right scale is folded into the operand and the left scale into the epilogue of a multiplication. So
+//! normalisation costs no floats per entry, while stored weights would double the traffic of a binary adjacency.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::{Csr, NodeId};
 
-/// How an adjacency is normalised.
+/// Normalisation of an adjacency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Norm {
-    /// `A` as it is: sums over neighbours.
+    /// `A` unchanged: sums over neighbours.
     #[default]
     None,
     /// `D^-½ A D^-½` (Kipf and Welling, ICLR 2017); symmetric when `A` is.
@@ -22,7 +22,7 @@ pub enum Norm {
 }
 
 impl Norm {
-    /// To which powers it takes the sums of rows, for `L`, and of columns, for `R`; `None` stands for the identity.
+    /// Powers of the sums of rows, for `L`, and of columns, for `R`; `None` stands for the identity.
     #[must_use]
     pub fn powers(self) -> [Option<f64>; 2] {
         match self {
@@ -33,15 +33,15 @@ impl Norm {
     }
 }
 
-/// Weights that a degree is the sum of.
+/// Weights whose sum is a degree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Degrees {
-    /// Weights as they are. Where they sum to zero or below, normalisation is not defined.
+    /// Weights with their signs. Normalisation is not defined where they sum to zero or below.
     #[default]
     Default,
-    /// Absolute values of weights, for graphs with negative ones: the degrees of the signed Laplacian (Kunegis et al., SDM
-    /// 2010).
+    /// Absolute values of weights, for graphs with negative ones: the degrees of the signed Laplacian (Kunegis et
+    /// al., SDM 2010).
     Absolute,
 }
 
@@ -61,7 +61,7 @@ impl WeightSum {
         self.absolute += f64::from(weight).abs();
     }
 
-    /// The degree.
+    /// Degree under the given definition.
     #[must_use]
     pub fn degree(self, degrees: Degrees) -> f64 {
         match degrees {
@@ -76,17 +76,16 @@ impl WeightSum {
 pub struct UndefinedDegree {
     /// Number of the row or column.
     pub node: usize,
-    /// Whether it is a column: the sum is over the edges that leave the node.
+    /// Whether it is a column, whose sum is over the edges that leave the node.
     pub is_column: bool,
-    /// Sum of the weights, as [`Degrees`] has it.
+    /// Sum of the weights, under the given [`Degrees`].
     pub degree: f64,
 }
 
-/// Degrees to a power below zero. A row or column without weights other than zero gets the factor zero.
+/// Raises degrees to a power below zero. A row or column whose weights are all zero gets the factor zero.
 ///
 /// # Errors
-/// At the first other one for which there is no factor: its degree is zero or below, or so small that the factor is
-/// no `f32`.
+/// At the first other degree without a factor: it is zero or below, or so small that the factor overflows `f32`.
 pub fn degree_factors(sums: &[WeightSum], degrees: Degrees, power: f64) -> Result<Vec<f32>, UndefinedDegree> {
     let factor = |(node, sum): (usize, &WeightSum)| {
         let degree = sum.degree(degrees);
@@ -100,14 +99,14 @@ pub fn degree_factors(sums: &[WeightSum], degrees: Degrees, power: f64) -> Resul
     sums.iter().enumerate().map(factor).collect()
 }
 
-/// Degrees to a power below zero; zero for those of zero or below, and the largest number for those so small that there
-/// is none for them.
+/// Raises degrees to a power below zero. Degrees of zero or below give zero; degrees so small that the factor
+/// overflows give the largest `f32`.
 #[must_use]
 pub fn scale_factors(degrees: &[f64], power: f64) -> Vec<f32> {
     degrees.iter().map(|&d| if d > 0.0 { (d.powf(power) as f32).min(f32::MAX) } else { 0.0 }).collect()
 }
 
-/// The diagonals of `L` and `R`; `None` stands for the identity.
+/// Diagonals of `L` and `R`; `None` stands for the identity.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scales {
     /// One factor per row, applied to the result.
@@ -117,7 +116,7 @@ pub struct Scales {
 }
 
 impl Scales {
-    /// From the sums of rows and of columns, of which those are asked for that `norm` wants.
+    /// Computes the scales from the sums of rows and of columns; only the sums that `norm` needs are computed.
     fn of(norm: Norm, rows: impl FnOnce() -> Vec<f64>, columns: impl FnOnce() -> Vec<f64>) -> Self {
         let [left, right] = norm.powers();
         Self {
@@ -126,7 +125,7 @@ impl Scales {
         }
     }
 
-    /// The scales of the transposed matrix: left and right exchanged.
+    /// Scales of the transposed matrix: left and right exchanged.
     #[must_use]
     pub fn transposed(&self) -> Self {
         Self { left: self.right.clone(), right: self.left.clone() }
@@ -134,14 +133,15 @@ impl Scales {
 }
 
 impl Csr {
-    /// The two scale vectors of `norm` for this matrix. Degrees are sums of weights; a node of degree zero or below
-    /// gets the factor zero, so isolated nodes yield zeros, never NaN.
+    /// Computes the two scale vectors of `norm` for this matrix. Degrees are sums of weights. A node of degree zero
+    /// or below gets the factor zero, so isolated nodes yield zeros, never NaN.
     #[must_use]
     pub fn scales(&self, norm: Norm) -> Scales {
         Scales::of(norm, || self.row_sums(), || self.column_sums())
     }
 
-    /// Those of [`with_self_loops`](Self::with_self_loops), up to the rounding of sums of weights, without that matrix.
+    /// Scales of [`with_self_loops`](Self::with_self_loops), up to the rounding of sums of weights, without that
+    /// matrix.
     ///
     /// # Panics
     /// When the matrix is not square.
@@ -155,7 +155,7 @@ impl Csr {
         Scales::of(norm, || with_loops(self.row_sums()), || with_loops(self.column_sums()))
     }
 
-    /// The two scale vectors of `norm` for this matrix, from degrees as `degrees` has them.
+    /// Computes the two scale vectors of `norm` for this matrix, from degrees as defined by `degrees`.
     ///
     /// # Errors
     /// At the first row or column whose degree has no inverse, as [`degree_factors`].
@@ -166,7 +166,8 @@ impl Csr {
         self.weighted_scales(norm, degrees, false)
     }
 
-    /// The two scale vectors of [`with_self_loops`](Self::with_self_loops), without that matrix.
+    /// As [`checked_scales`](Self::checked_scales), but for [`with_self_loops`](Self::with_self_loops), without that
+    /// matrix.
     ///
     /// # Errors
     /// As [`checked_scales`](Self::checked_scales).
@@ -181,7 +182,7 @@ impl Csr {
         self.weighted_scales(norm, degrees, true)
     }
 
-    /// Scales from sums of weights, with a weight of one for each missing self loop if `adds_loops`.
+    /// Computes scales from sums of weights, with a weight of one for each missing self loop if `adds_loops`.
     fn weighted_scales(&self, norm: Norm, degrees: Degrees, adds_loops: bool) -> Result<Scales, UndefinedDegree> {
         let loops = |mut sums: Vec<WeightSum>| {
             let missing = |node: &usize| adds_loops && !self.has_self_loop(*node);
@@ -197,7 +198,7 @@ impl Csr {
         Ok(Scales { left: left.map(of_rows).transpose()?, right: right.map(of_columns).transpose()? })
     }
 
-    /// Sums of the weights of each row; a weight of one where there are none.
+    /// Sums of the weights of each row; entries without weights count one.
     fn row_weight_sums(&self) -> Vec<WeightSum> {
         let of_row = |r: usize| {
             let mut sum = WeightSum::default();
@@ -207,7 +208,7 @@ impl Csr {
         (0..self.n_rows()).into_par_iter().map(of_row).collect()
     }
 
-    /// Sums of the weights of each column; a weight of one where there are none.
+    /// Sums of the weights of each column; entries without weights count one.
     fn column_weight_sums(&self) -> Vec<WeightSum> {
         let mut sums = vec![WeightSum::default(); self.n_cols()];
         for (e, &c) in self.indices().iter().enumerate() {
@@ -216,13 +217,13 @@ impl Csr {
         sums
     }
 
-    /// Whether a node is its own neighbour.
+    /// Whether `node` has a self loop.
     #[must_use]
     pub fn has_self_loop(&self, node: usize) -> bool {
         self.row(node).binary_search(&(node as NodeId)).is_ok()
     }
 
-    /// Sum of the weights of each row; the degree where there are none.
+    /// Sum of the weights of each row; the number of entries in a matrix without weights.
     #[must_use]
     pub fn row_sums(&self) -> Vec<f64> {
         (0..self.n_rows())

@@ -1,19 +1,19 @@
-//! [`Notes`]: what reading a file left out, made up or found doubtful.
+//! [`Notes`]: record of data that reading left out, made up or found doubtful.
 
-/// The record of one reading: everything that is not plainly "as the file has it".
+/// Record of one reading: every deviation from the contents of the file.
 ///
-/// Readers add to it; programs print it. An empty record means that all that was met is used, and nothing else is.
+/// Readers add to it; programs print it. An empty record means that all contents were used, and nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// Files, arrays, columns, header lines and keys that were met and are not used.
+    /// Files, arrays, columns, header lines and keys that exist and are not used.
     pub not_used: Vec<NotUsed>,
-    /// Values that no file holds: drawn splits, merged or mirrored edges, added nodes, invented features.
+    /// Values that no file holds: drawn splits, merged or mirrored edges, added nodes, made features.
     pub made_up: Vec<MadeUp>,
-    /// Input that can be read but may not be what its user means.
+    /// Readable input that may not be what its user means.
     pub warnings: Vec<String>,
 }
 
-/// Something that was met and is not used.
+/// Item that exists and is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotUsed {
     /// Name as the user knows it, such as `edge_attr.npy` or `column 4 (time)`.
@@ -22,7 +22,7 @@ pub struct NotUsed {
     pub why: String,
 }
 
-/// Values that no file holds.
+/// Record of values that no file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MadeUp {
     /// Kind for programs, in snake case: `merged_edges`, `drawn_split` and so on.
@@ -34,7 +34,7 @@ pub struct MadeUp {
 }
 
 impl Notes {
-    /// Records something that is not used; `why` may be empty.
+    /// Records an item that is not used; `why` may be empty.
     pub fn leave_out(&mut self, what: impl Into<String>, why: impl Into<String>) {
         self.not_used.push(NotUsed { what: what.into(), why: why.into() });
     }
@@ -44,7 +44,7 @@ impl Notes {
         self.made_up.push(MadeUp { kind, text: text.into(), counts: counts.to_vec() });
     }
 
-    /// Records a doubt.
+    /// Records a warning.
     pub fn warn(&mut self, message: impl Into<String>) {
         self.warnings.push(message.into());
     }
@@ -56,13 +56,13 @@ impl Notes {
         self.warnings.extend(other.warnings);
     }
 
-    /// Whether all that was met is used, and nothing else is.
+    /// Whether all contents were used, and nothing else.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// One line that names everything not used, `not used: a: why; b`; `None` where all is used.
+    /// One line that names everything not used, `not used: a: why; b`; `None` if everything is used.
     #[must_use]
     pub fn not_used_line(&self) -> Option<String> {
         let one = |NotUsed { what, why }: &NotUsed| match why.as_str() {

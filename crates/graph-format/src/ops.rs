@@ -1,7 +1,7 @@
-//! New matrices from old ones: transpose, symmetrise, self loops, permute, cut out a block.
+//! Operations that derive matrices: transpose, symmetrise, self loops, permute, extract a block.
 //!
-//! All run in parallel, in O(rows + entries) (times log of a row's length where rows are sorted again), and give the
-//! same result on any number of threads.
+//! All run in parallel, in O(rows + entries) (times the log of a row's length where rows are sorted again). Results
+//! are equal on any number of threads.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,23 +11,23 @@ use rayon::prelude::*;
 
 use crate::{Csr, FormatError, NodeId, Permutation, rows};
 
-/// A transposed matrix that remembers where its entries came from.
+/// Transposed matrix with the original position of every entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transposed {
-    /// The transpose.
+    /// Transpose.
     pub csr: Csr,
-    /// For each entry of the transpose, its position in the original.
+    /// Position in the original of each entry of the transpose.
     pub positions: Vec<u64>,
 }
 
 impl Csr {
-    /// `Aᵀ`.
+    /// Returns `Aᵀ`.
     #[must_use]
     pub fn transposed(&self) -> Self {
         self.transposed_with_positions().csr
     }
 
-    /// `Aᵀ` and, for each of its entries, the position of that entry in `A`.
+    /// Returns `Aᵀ` and, for each of its entries, the position of that entry in `A`.
     #[must_use]
     pub fn transposed_with_positions(&self) -> Transposed {
         let cursors: Vec<AtomicU64> = (0..self.n_cols()).map(|_| AtomicU64::new(0)).collect();
@@ -71,8 +71,8 @@ impl Csr {
 
     /// Whether `A = Aᵀ`, weights included.
     ///
-    /// Takes eight bytes a node and no transpose: rows are visited in order, so the entries of a column appear in the
-    /// order in which the row of the same number must list them. Threads share the columns.
+    /// Takes eight bytes per node and no transpose. Rows are visited in order, so the entries of a column appear in
+    /// the order in which the row of that number must list them. Threads share the columns.
     #[must_use]
     pub fn is_symmetric(&self) -> bool {
         let n = self.n_rows();
@@ -81,7 +81,7 @@ impl Csr {
         self.is_square() && bands.into_par_iter().all(|i| self.mirrors(i * width..((i + 1) * width).min(n)))
     }
 
-    /// Whether the entries in a band of columns are those of the rows of the same numbers.
+    /// Whether the entries in a range of columns equal those of the rows of these numbers.
     fn mirrors(&self, band: Range<usize>) -> bool {
         let mut cursors: Vec<usize> = band.clone().map(|c| self.row_range(c).start).collect();
         for r in 0..self.n_rows() {
@@ -104,7 +104,7 @@ impl Csr {
         band.zip(cursors).all(|(c, cursor)| cursor == self.row_range(c).end)
     }
 
-    /// `A ∪ Aᵀ`: every edge in both directions. Where both exist with different weights, the larger stays.
+    /// Returns `A ∪ Aᵀ`: every edge in both directions. Where both exist with different weights, the larger stays.
     ///
     /// # Panics
     /// When the matrix is not square.
@@ -125,7 +125,7 @@ impl Csr {
         unsafe { rows::build(self.n_rows(), self.n_cols(), self.values().is_some(), count, fill) }
     }
 
-    /// `A + I` where the diagonal is missing; loops that exist keep their weight, new ones get weight one.
+    /// Returns `A + I` where the diagonal is missing. Existing loops keep their weight; new ones get weight one.
     ///
     /// # Panics
     /// When the matrix is not square.
@@ -147,13 +147,13 @@ impl Csr {
         unsafe { rows::build(self.n_rows(), self.n_cols(), self.values().is_some(), count, fill) }
     }
 
-    /// `A` without its diagonal.
+    /// Returns `A` without its diagonal.
     #[must_use]
     pub fn without_self_loops(&self) -> Self {
         self.filtered(|r, c| r != c as usize)
     }
 
-    /// The entries for which `keep(row, column)` holds.
+    /// Keeps the entries for which `keep(row, column)` holds.
     #[must_use]
     pub fn filtered(&self, keep: impl Fn(usize, NodeId) -> bool + Sync) -> Self {
         let count = |r: usize| self.row(r).iter().filter(|&&c| keep(r, c)).count();
@@ -169,7 +169,7 @@ impl Csr {
         unsafe { rows::build(self.n_rows(), self.n_cols(), self.values().is_some(), count, fill) }
     }
 
-    /// The same graph under new ids: edge `(r, c)` becomes `(p(r), p(c))`.
+    /// Renumbers the nodes: edge `(r, c)` becomes `(p(r), p(c))`.
     ///
     /// # Panics
     /// When the matrix is not square or `permutation` has another length.
@@ -198,10 +198,10 @@ impl Csr {
         unsafe { rows::build(self.n_rows(), self.n_cols(), self.values().is_some(), count, fill) }
     }
 
-    /// The same rows in another order, columns as they are: row `i` becomes row `permutation.map(i)`.
+    /// Permutes the rows and keeps the columns: row `i` becomes row `permutation.map(i)`.
     ///
     /// # Panics
-    /// When the permutation is of another number of rows.
+    /// When the length of the permutation is not the number of rows.
     #[must_use]
     pub fn with_rows_permuted(&self, permutation: &Permutation) -> Self {
         assert_eq!(permutation.len(), self.n_rows(), "one new place per row");
@@ -218,10 +218,10 @@ impl Csr {
         unsafe { rows::build(self.n_rows(), self.n_cols(), self.values().is_some(), count, fill) }
     }
 
-    /// Where the entries of row `i` with columns in `cols` lie in [`indices`](Self::indices).
+    /// Range in [`indices`](Self::indices) of the entries of row `i` with columns in `cols`.
     ///
     /// # Panics
-    /// When there is no such row.
+    /// When `i >= n_rows`.
     #[must_use]
     pub fn row_range_within(&self, i: usize, cols: &Range<usize>) -> Range<usize> {
         let range = self.row_range(i);
@@ -231,10 +231,10 @@ impl Csr {
         range.start + first..range.start + last
     }
 
-    /// Some consecutive rows, all columns; entries are shared, not copied.
+    /// Slices consecutive rows, with all columns; entries are shared, not copied.
     ///
     /// # Panics
-    /// When there are not so many rows.
+    /// When `range` ends beyond the rows.
     #[must_use]
     pub fn row_slice(&self, range: Range<usize>) -> Self {
         let offsets = &self.indptr()[range.start..=range.end];
@@ -244,7 +244,7 @@ impl Csr {
         unsafe { self.with_rows(indptr, first as usize..last as usize) }
     }
 
-    /// The block of the given rows and columns; its ids count from the start of each range.
+    /// Extracts the block of the given rows and columns; its ids count from the start of each range.
     ///
     /// # Errors
     /// When a range reaches past the matrix.

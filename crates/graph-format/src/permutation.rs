@@ -4,17 +4,17 @@ use bitvec::vec::BitVec;
 
 use crate::{FormatError, MAX_NODES, Matrix, NodeId};
 
-/// A bijection of `0..len`: old id `i` becomes `new_of_old[i]`.
+/// Bijection of `0..len`: old id `i` becomes `new_of_old[i]`.
 ///
 /// # Invariants
-/// `new_of_old` holds every id below its length exactly once; checked by every constructor.
+/// `new_of_old` holds every id below its length exactly once; every constructor checks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permutation {
     new_of_old: Vec<NodeId>,
 }
 
 impl Permutation {
-    /// The permutation that leaves `len` nodes where they are.
+    /// Makes the identity permutation of `len` nodes.
     ///
     /// # Panics
     /// When `len > MAX_NODES`.
@@ -24,13 +24,13 @@ impl Permutation {
         Self { new_of_old: (0..len as NodeId).collect() }
     }
 
-    /// From the new id of every old id.
+    /// Makes a permutation from the new id of every old id.
     ///
     /// # Errors
     /// When an id is missing, repeated or out of range.
     pub fn from_new_of_old(new_of_old: Vec<NodeId>) -> Result<Self, FormatError> {
         let len = new_of_old.len();
-        // A bit each: ids come in any order, and so more of them are in the caches.
+        // One bit per node: ids come in any order, and a bitmap has more of them in the caches.
         let mut seen: BitVec = BitVec::repeat(false, len);
         for (old, &new) in new_of_old.iter().enumerate() {
             let mut slot = seen.get_mut(new as usize).ok_or_else(|| {
@@ -45,7 +45,7 @@ impl Permutation {
         Ok(Self { new_of_old })
     }
 
-    /// From an order of visit: `order[k]` is the old id that becomes `k`.
+    /// Makes a permutation from an order of visit: `order[k]` is the old id that becomes `k`.
     ///
     /// # Errors
     /// As [`Permutation::from_new_of_old`].
@@ -65,7 +65,7 @@ impl Permutation {
         self.new_of_old.is_empty()
     }
 
-    /// The new id of `old`.
+    /// New id of `old`.
     ///
     /// # Panics
     /// When `old >= len`.
@@ -75,13 +75,13 @@ impl Permutation {
         self.new_of_old[old as usize]
     }
 
-    /// The new id of every old id.
+    /// New id of every old id.
     #[must_use]
     pub fn new_of_old(&self) -> &[NodeId] {
         &self.new_of_old
     }
 
-    /// The permutation that undoes this one. Its [`new_of_old`](Self::new_of_old) lists old ids in the new order.
+    /// Inverse permutation. Its [`new_of_old`](Self::new_of_old) lists old ids in the new order.
     #[must_use]
     pub fn inverse(&self) -> Self {
         let mut old_of_new = vec![0; self.len()];
@@ -91,7 +91,7 @@ impl Permutation {
         Self { new_of_old: old_of_new }
     }
 
-    /// First this permutation, then `next`.
+    /// Composition: first this permutation, then `next`.
     ///
     /// # Panics
     /// When the lengths differ.
@@ -101,7 +101,7 @@ impl Permutation {
         Self { new_of_old: self.new_of_old.iter().map(|&id| next.map(id)).collect() }
     }
 
-    /// One item per node, moved to its new place.
+    /// Permutes items, one per node.
     ///
     /// # Panics
     /// When `items.len() != len`.
@@ -111,7 +111,7 @@ impl Permutation {
         self.inverse().new_of_old.iter().map(|&old| items[old as usize].clone()).collect()
     }
 
-    /// The rows of `matrix`, moved to their new places.
+    /// Permutes the rows of `matrix`.
     ///
     /// # Panics
     /// When `matrix.n_rows() != len`.

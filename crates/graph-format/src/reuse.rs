@@ -1,28 +1,28 @@
-//! [`ReuseCurve`]: how often caches of any size hold the operand row that a sparse product reads.
+//! [`ReuseCurve`]: hit rates of LRU caches of any size for the operand rows that a sparse product reads.
 
 use crate::{Csr, NodeId};
 
-/// For every size of an ideal cache that keeps what was read last, the share of reads that it serves, when the rows of
-/// a product are computed one after the other: each entry reads the operand's row of its column.
+/// Hit rate of an ideal LRU cache, as a function of its size, for the operand rows of a product. The rows of the
+/// product are computed in order, and each entry reads the operand row of its column.
 ///
-/// A read is served by a cache of `k` rows when fewer than `k` distinct other rows were read since its row was read
-/// before (Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2), 1970). Large
-/// matrices are looked at through a random share of their columns, whose distances are scaled up (Waldspurger et al.,
+/// A cache of `k` rows serves a read if fewer than `k` distinct other rows were read since the last read of its row
+/// (Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2), 1970). For large
+/// matrices, a random sample of the columns is simulated, and its distances are scaled up (Waldspurger et al.,
 /// "Efficient MRC Construction with SHARDS", FAST 2015).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReuseCurve {
-    /// One column of so many is looked at.
+    /// Sampling factor: one column in `scale` is simulated.
     scale: usize,
-    /// Reads that are looked at, in expectation.
+    /// Expected number of simulated reads.
     n_reads: f64,
-    /// `served[k]`: those that a cache of `k` rows serves, of the columns looked at.
+    /// Cumulative hits: `served[k]` simulated reads hit a cache of `k` rows.
     served: Vec<f64>,
 }
 
 impl ReuseCurve {
-    /// The curve of `csr` from about `n_reads` of its entries; exact where it has no more than that. One pass over the
-    /// entries, and for those looked at time logarithmic in the number of columns that they read. Memory is four bytes a
-    /// column, and some dozen for each one that is read.
+    /// Computes the curve of `csr` from about `n_reads` of its entries; exact if it has no more than that. Takes one
+    /// pass over the entries, and for each simulated entry time logarithmic in the number of columns read. Memory is
+    /// four bytes per column, and some dozen for each column read.
     #[must_use]
     pub fn of(csr: &Csr, n_reads: usize) -> Self {
         let shift = (csr.nnz().saturating_sub(1) / n_reads.max(1))
@@ -42,7 +42,8 @@ impl ReuseCurve {
             }
         }
         let n_reads = csr.nnz() as f64 / (1u64 << shift) as f64;
-        // Busy columns are read again at once: they are what a share of the columns has too many or too few of.
+        // Frequently read columns hit at short distances, so an excess or lack of reads in the sample is corrected
+        // there.
         let mut total = n_reads - n_seen as f64;
         let mut served = vec![0.0];
         served.extend(reads_at.iter().map(|&reads| {
@@ -52,13 +53,13 @@ impl ReuseCurve {
         Self { scale: 1 << shift, n_reads, served }
     }
 
-    /// The share of reads that a cache of `rows` rows of the operand serves.
+    /// Hit rate of a cache of `rows` operand rows, in 0..=1.
     #[must_use]
     pub fn hit_rate(&self, rows: usize) -> f64 {
         if self.n_reads == 0.0 || rows == 0 {
             return 0.0;
         }
-        // A distance of `k` among the columns looked at stands for distances around `k · scale`.
+        // A distance of `k` among the sampled columns stands for distances around `k · scale`.
         let position = (rows as f64 + 0.5 * (self.scale - 1) as f64) / self.scale as f64;
         let at = |k: usize| self.served[k.min(self.served.len() - 1)];
         let (below, rest) = (position as usize, position.fract());
@@ -66,29 +67,29 @@ impl ReuseCurve {
     }
 }
 
-/// Whether one column of `2^shift` is looked at; by a hash, so that it does not depend on how columns are numbered
-/// relative to each other.
+/// Whether a column is sampled, with a chance of `2^-shift`. A hash decides, so the choice is independent of the
+/// order of columns.
 #[inline]
 fn is_chosen(column: NodeId, shift: u32) -> bool {
     let mixed = (column ^ (column >> 15)).wrapping_mul(0x2c1b_3c6d);
     (mixed ^ (mixed >> 12)).wrapping_mul(0x297a_2d39) >> 1 >> (NodeId::BITS - 1 - shift) == 0
 }
 
-/// The columns that were read, each at the time of its last read.
+/// Columns that were read, each at the time of its last read.
 struct Columns {
-    /// One more than the number of each column among those that were read; 0 before its first read.
+    /// Number of each column among the read ones, plus one; 0 before its first read.
     number: Vec<u32>,
     /// Time of the last read, by number.
     last: Vec<u32>,
-    /// What was read at each time since the times were last compacted.
+    /// Number of the column read at each time since the last compaction.
     read_at: Vec<u32>,
-    /// Times that there are before the next compaction.
+    /// Number of times until the next compaction.
     n_times: usize,
     /// One at the time of the last read of each column, as prefix sums.
     newest: Prefix,
 }
 
-/// Times before the first compaction.
+/// Number of times before the first compaction.
 const FIRST_TIMES: usize = 64;
 
 impl Columns {
@@ -102,7 +103,7 @@ impl Columns {
         }
     }
 
-    /// Reads a column; how many others were read since it was read before.
+    /// Reads a column; returns the number of other columns read since its last read.
     fn read(&mut self, column: NodeId) -> Option<usize> {
         if self.read_at.len() == self.n_times {
             self.compact();
@@ -124,7 +125,7 @@ impl Columns {
         Some(since)
     }
 
-    /// Forgets all times but those of last reads, and makes three quarters of the times free.
+    /// Drops all times but those of last reads, and frees three quarters of the times.
     fn compact(&mut self) {
         let times = std::mem::take(&mut self.read_at);
         self.n_times = self.n_times.max(4 * self.last.len() + FIRST_TIMES);
@@ -141,9 +142,9 @@ impl Columns {
     }
 }
 
-/// Numbers whose prefix sums change (a tree after Fenwick, Software: Practice and Experience 24(3), 1994).
+/// Prefix sums of numbers that change (a Fenwick tree, Software: Practice and Experience 24(3), 1994).
 struct Prefix {
-    /// `sums[i]` covers as many positions before `i` as its lowest bit says.
+    /// Node sums: `sums[i]` covers the positions before `i`, as many as the lowest bit of `i` says.
     sums: Vec<i32>,
 }
 
@@ -156,7 +157,7 @@ impl Prefix {
         }
     }
 
-    /// The sum of positions `0..=position`.
+    /// Sum of positions `0..=position`.
     fn up_to(&self, position: usize) -> i32 {
         let (mut i, mut sum) = (position + 1, 0);
         while i > 0 {

@@ -1,19 +1,19 @@
 //! Building a CSR row by row, in parallel: count, prefix sum, fill.
 //!
-//! Every operation of this crate that makes a new matrix goes through [`build`]; it is the one place that splits
-//! output arrays among threads.
+//! Every operation of this crate that makes a new matrix calls [`build`], the only place that divides output arrays
+//! among threads.
 
 use girih_machine::zeros;
 use rayon::prelude::*;
 
 use crate::{Csr, NodeId};
 
-/// Rows that one task handles, at least: small enough to balance, large enough to forget the task's cost.
+/// Smallest number of rows of a task: small enough to balance, large enough to hide the task's overhead.
 const ROWS_PER_TASK: usize = 256;
-/// Rows and entries that one task handles, about.
+/// Approximate number of rows and entries of a task.
 const WORK_PER_TASK: u64 = 1 << 16;
 
-/// Why columns that were valid are not.
+/// Message about columns that were valid before.
 const CHANGED: &str = "a column is out of range; the file of the graph has changed while it was read";
 
 /// Offsets of rows with the given lengths: `n + 1` values from 0.
@@ -44,7 +44,7 @@ pub(crate) fn row_tasks(indptr: &[u64]) -> Vec<std::ops::Range<usize>> {
     tasks
 }
 
-/// Splits an array of entries among [`row_tasks`], so that each task writes its own part.
+/// Splits an array of entries among [`row_tasks`], so that each task writes its own range.
 pub(crate) fn split_entries<'a, T>(
     indptr: &[u64],
     tasks: &[std::ops::Range<usize>],
@@ -60,7 +60,7 @@ pub(crate) fn split_entries<'a, T>(
     parts
 }
 
-/// The row of every entry.
+/// Row of every entry.
 pub(crate) fn row_of_entry(indptr: &[u64]) -> Vec<NodeId> {
     let mut row_of = vec![0; indptr.last().map_or(0, |&n| n as usize)];
     let tasks = row_tasks(indptr);
@@ -108,7 +108,7 @@ pub(crate) unsafe fn build(
             assert!(row.iter().all(|&c| (c as usize) < n_cols), "row {r}: {CHANGED}");
         }
     });
-    // SAFETY: offsets are a prefix sum of the row lengths; columns are below `n_cols`, as was just checked, since what
-    // they are made from may lie in a file that changes; that they ascend, and weights, are as the caller promised.
+    // SAFETY: offsets are a prefix sum of the row lengths. Columns are below `n_cols`: this was just checked, since
+    // their source may lie in a file that changes. The caller promises that they ascend, and that weights are finite.
     unsafe { Csr::new_unchecked(n_rows, n_cols, indptr, indices, weighted.then(|| values.into())) }
 }

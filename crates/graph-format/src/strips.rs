@@ -1,16 +1,16 @@
-//! Strips: as many rows of a matrix as a block or tile is high, in which the entries of every block are counted.
+//! Strips of rows, as high as a block or tile, in which the entries of every block are counted.
 
 use std::ops::Range;
 
 use crate::Csr;
 
-/// A matrix cut into strips, and these into blocks.
+/// Matrix cut into strips of rows, and these into blocks.
 #[derive(Clone, Copy)]
 pub(crate) struct Strips<'a> {
     pub(crate) csr: &'a Csr,
-    /// Rows of a strip.
+    /// Number of rows of a strip.
     pub(crate) height: usize,
-    /// Columns of a block.
+    /// Number of columns of a block.
     pub(crate) width: usize,
 }
 
@@ -24,7 +24,7 @@ impl Strips<'_> {
     }
 }
 
-/// Counts the entries of the blocks of one strip after another, with one counter per block column.
+/// Counter of the entries of the blocks of one strip after another, with one counter per block column.
 pub(crate) struct StripCounter<'a> {
     strips: Strips<'a>,
     counts: Vec<u32>,

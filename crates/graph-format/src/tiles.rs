@@ -8,7 +8,7 @@
 //! └────┴────┴────┘
 //! ```
 //! An entry of a tile takes 1024 bits over the tile's entries instead of 32, and a tile's operand is 32 consecutive
-//! rows. Weights of tile entries stand in rank order: tile after tile, row after row, columns ascending.
+//! rows. Weights of tile entries are in rank order: tile after tile, row after row, columns ascending.
 
 use std::ops::Range;
 
@@ -18,31 +18,31 @@ use crate::ops::union;
 use crate::strips::{StripCounter, Strips};
 use crate::{Csr, FormatError, NodeId, rows};
 
-/// Rows and columns of a tile: the bits of a word, the lanes of a warp.
+/// Number of rows and columns of a tile: the bits of a word, the lanes of a warp.
 const TILE: usize = u32::BITS as usize;
-/// Entries that a tile has room for.
+/// Number of entries of a full tile.
 const TILE_AREA: usize = TILE * TILE;
 const _: () =
     assert!(TILE == 32 && TILE_AREA == 1024, "docs/formats.md and the kernels' bitmaps have tiles of 32 × 32");
 
-/// A matrix split into dense tiles and a sparse rest; every entry is in exactly one of them.
+/// Matrix split into dense tiles and a sparse rest; every entry is in exactly one of them.
 ///
 /// # Invariants
-/// Tiles ascend by tile row, then by tile column; each holds more than `density_threshold × 1024` entries, and `rest`
+/// Tiles ascend by tile row, then by tile column. Each holds more than `density_threshold × 1024` entries, and `rest`
 /// holds none in a tile. Bits outside the matrix are zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TileMatrix {
     tile_indptr: Vec<u64>,
     tile_cols: Vec<u32>,
     bitmaps: Vec<u32>,
-    /// Rank of each tile's first entry among all tile entries, and their number at the end.
+    /// Rank of each tile's first entry among all tile entries; the last element is their number.
     ranks: Vec<u64>,
     values: Option<Vec<f32>>,
     rest: Csr,
 }
 
-/// How many entries tiles have: bucket `b` counts tiles with `2^b` to `2^(b + 1) - 1` entries; empty ones count
-/// nowhere.
+/// Histogram of the numbers of entries of tiles: bucket `b` counts tiles with `2^b` to `2^(b + 1) - 1` entries; empty
+/// tiles are not counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TileHistogram {
     /// Number of tiles in each bucket.
@@ -52,7 +52,7 @@ pub struct TileHistogram {
 }
 
 impl TileHistogram {
-    /// One bucket for each power of two from 1 to the 1024 entries of a full tile.
+    /// Number of buckets: one for each power of two from 1 to the 1024 entries of a full tile.
     pub const N_BUCKETS: usize = TILE_AREA.ilog2() as usize + 1;
 
     /// Counts the tiles of a matrix.
@@ -81,13 +81,13 @@ impl TileHistogram {
 }
 
 impl TileMatrix {
-    /// The share of a tile's 1024 places above which paper A makes it dense.
+    /// Fraction of a tile's 1024 entries above which paper A makes it dense.
     pub const DEFAULT_THRESHOLD: f64 = 0.05;
-    /// Rows and columns of a tile.
+    /// Number of rows and columns of a tile.
     pub const TILE: usize = TILE;
 
-    /// Splits a matrix: tiles with more than `density_threshold × 1024` entries become dense. O(entries × log of the
-    /// dense tiles in a tile row), in parallel, the same result on any number of threads.
+    /// Splits a matrix: tiles with more than `density_threshold × 1024` entries become dense. Takes O(entries × log
+    /// of the dense tiles in a tile row), in parallel, with an equal result on any number of threads.
     ///
     /// # Errors
     /// When the threshold is not between 0 and 1.
@@ -120,7 +120,7 @@ impl TileMatrix {
         Self { tile_indptr, tile_cols, bitmaps, ranks, values, rest }
     }
 
-    /// The matrix as a whole again: exactly the one that was split.
+    /// Reassembles exactly the matrix that was split.
     #[must_use]
     pub fn to_csr(&self) -> Csr {
         let entries = |r: usize| union(self.tile_row_entries(r), self.rest.row_entries(r));
@@ -167,7 +167,7 @@ impl TileMatrix {
         self.tile_nnz() + self.rest.nnz()
     }
 
-    /// Share of the entries that are in dense tiles; 0 for an empty matrix.
+    /// Fraction of the entries that are in dense tiles; 0 for an empty matrix.
     #[must_use]
     pub fn coverage(&self) -> f64 {
         self.tile_nnz() as f64 / self.nnz().max(1) as f64
@@ -184,25 +184,25 @@ impl TileMatrix {
         tiles as u64 + self.rest.n_bytes()
     }
 
-    /// Tile row `i` holds the tiles `tile_indptr[i]..tile_indptr[i + 1]`.
+    /// Offsets of tile rows: tile row `i` holds the tiles `tile_indptr[i]..tile_indptr[i + 1]`.
     #[must_use]
     pub fn tile_indptr(&self) -> &[u64] {
         &self.tile_indptr
     }
 
-    /// The tile column of every tile: its first column is 32 times as much.
+    /// Tile column of every tile; its first column is 32 times that.
     #[must_use]
     pub fn tile_cols(&self) -> &[u32] {
         &self.tile_cols
     }
 
-    /// The 32 words of every tile.
+    /// Bitmaps of the tiles, 32 words per tile.
     #[must_use]
     pub fn bitmaps(&self) -> &[u32] {
         &self.bitmaps
     }
 
-    /// `n_tiles + 1` offsets: the entries of tile `t` have the ranks `ranks[t]..ranks[t + 1]`.
+    /// Ranks of the entries, `n_tiles + 1` offsets: the entries of tile `t` have the ranks `ranks[t]..ranks[t + 1]`.
     #[must_use]
     pub fn ranks(&self) -> &[u64] {
         &self.ranks
@@ -214,22 +214,22 @@ impl TileMatrix {
         self.values.as_deref()
     }
 
-    /// The entries outside dense tiles, in a matrix of the same shape.
+    /// Entries outside dense tiles, in a matrix of the whole shape.
     #[must_use]
     pub fn rest(&self) -> &Csr {
         &self.rest
     }
 
-    /// The tiles of tile row `i`.
+    /// Range of the tiles of tile row `i`.
     ///
     /// # Panics
-    /// When there is no such tile row.
+    /// When tile row `i` does not exist.
     #[must_use]
     pub fn tiles_of_row(&self, i: usize) -> Range<usize> {
         self.tile_indptr[i] as usize..self.tile_indptr[i + 1] as usize
     }
 
-    /// The entries of row `r` that are in dense tiles.
+    /// Entries of row `r` that are in dense tiles.
     fn tile_row_entries(&self, r: usize) -> impl Iterator<Item = (NodeId, f32)> + '_ {
         self.tiles_of_row(r / TILE).flat_map(move |t| {
             let words = &self.bitmaps[t * TILE..(t + 1) * TILE];
@@ -259,7 +259,7 @@ fn bits(mut word: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// The dense tiles of one tile row.
+/// Dense tiles of one tile row.
 struct Strip {
     cols: Vec<u32>,
     bitmaps: Vec<u32>,
@@ -287,7 +287,7 @@ impl Strip {
         Self { cols, bitmaps, values }
     }
 
-    /// Which of the tiles column `c` falls into.
+    /// Position of the tile that contains column `c`.
     fn position(&self, c: NodeId) -> Option<usize> {
         self.cols.binary_search(&(c / TILE as u32)).ok()
     }

@@ -1,4 +1,4 @@
-//! A mapped file that is cut off while it is read ends the process with a message, not with a signal alone.
+//! A mapped file that is truncated while it is read ends the process with a message, not with a bare signal.
 
 #![cfg(target_os = "linux")]
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use girih_graph_format::file::{map_bytes, mapped_file_at};
 
-/// Set in the process that reads beyond the end of the file of this name.
+/// Environment variable of the child process: the file beyond whose end it reads.
 const VARIABLE: &str = "GIRIH_TEST_CUT_OFF";
 
 #[test]

@@ -1,5 +1,5 @@
-//! Edge lists as people find them: what a header, a comment or a dictionary says is obeyed, what is not used is named,
-//! and what can be read in two ways is refused with the choice.
+//! Edge lists as people find them. Headers, comments and dictionaries are obeyed, unused data is noted, and ambiguous
+//! input is refused with the choice.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn pairs(list: &EdgeList) -> Vec<(u32, u32)> {
     list.edges.cols().iter().copied().zip(list.edges.rows().iter().copied()).collect()
 }
 
-/// A list that must read as these pairs, and the line of what is not used.
+/// Parses a list that must give these pairs.
 fn expect(text: &str, expected: &[(u32, u32)]) -> EdgeList {
     let list = read(text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
     assert_eq!(pairs(&list), expected, "{text:?}");
@@ -66,7 +66,7 @@ fn a_header_names_source_and_target_in_any_order() {
         expect(&format!("{}\n3\t1\n1\t2\n", names.join("\t")), &[(1, 3), (2, 1)]);
         expect(&format!("{}\n3;1\n1;2\n", names.join(";")), &[(1, 3), (2, 1)]);
     }
-    // As SNAP has it, in a comment.
+    // A header in a comment, as SNAP has it.
     expect("# Directed graph\n# FromNodeId\tToNodeId\n3\t1\n", &[(3, 1)]);
     expect("# ToNodeId FromNodeId\n3\t1\n", &[(1, 3)]);
     expect("# edges go from any node to another\n3\t1\n", &[(3, 1)]);
@@ -89,7 +89,7 @@ fn columns_that_are_not_nodes_or_weights_are_left_out_by_name() {
     for name in ["column 2 (id)", "column 3 (timestamp): times of edges", "column 6 (color)"] {
         assert!(line.contains(name), "{line}");
     }
-    // Names that may mean anything are no weights.
+    // Ambiguous names are not weights.
     for name in ["value", "rating", "score", "feature", "count", "uid", "type"] {
         let list = expect(&format!("source,target,{name}\n0,1,5\n"), &[(0, 1)]);
         assert!(list.edges.values().is_none() && not_used(&list).contains(&format!("column 3 ({name})")), "{name}");
@@ -260,7 +260,7 @@ fn numbers_of_nodes_are_stated_in_a_comment() {
     assert_eq!(not_used(&list), "not used: line 1: colour red: unknown to this girih");
 }
 
-/// The first bytes of other files, and what they are.
+/// First bytes of other files, and their kinds.
 fn other_files() -> Vec<(Vec<u8>, Sniffed)> {
     let wide = |text: &str, width: usize, big: bool| -> Vec<u8> {
         text.bytes()
@@ -332,7 +332,7 @@ fn files_of_another_kind_are_named() {
 }
 
 proptest! {
-    /// A column of any unknown name is named, wherever it stands, and changes nothing else.
+    /// A column of any unknown name is noted at any position, and changes nothing else.
     #[test]
     fn unknown_columns_are_named(name in "[a-z]{4,12}x", at in 0..4usize, edges in proptest::collection::vec((0..9u32, 0..9u32, 1..9u8), 1..20)) {
         let line = |extra: &str, fields: [String; 3]| {
@@ -355,7 +355,7 @@ proptest! {
         prop_assert_eq!(pairs(&plain), edges.iter().map(|&(u, v, _)| (u, v)).collect::<Vec<_>>());
     }
 
-    /// Any words in the place of a header or comment are read or refused, never a panic.
+    /// Any words in the place of a header or comment are read or refused, and never panic.
     #[test]
     fn any_head_is_no_panic(head in "[#%{}:;,|/ a-z0-9\\-\t\n']{0,60}", columns in "[a-z,\\-]{0,20}") {
         for tail in ["0 1\n", "1,2,3\n", "1 2 {}\n"] {
@@ -389,7 +389,7 @@ fn real_lists_with_times() {
     assert!(line.contains("column 3 (feature)") && line.contains("column 4 (time): times of edges"), "{line}");
 }
 
-/// A page in the place of an array, an archive or tensors is called a page; bytes that are damaged are not.
+/// A web page in the place of an array, an archive or tensors is named as such; damaged bytes are not.
 #[test]
 fn binary_formats_name_what_stands_in_their_place() {
     let folder = tempfile::tempdir().unwrap();

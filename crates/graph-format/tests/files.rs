@@ -1,4 +1,4 @@
-//! Laws of files: what is written reads back, what is damaged is refused or valid, and never a panic.
+//! Laws of files: written data reads back; damaged data is refused or valid, and never panics.
 
 mod common;
 
@@ -36,13 +36,13 @@ fn edges(text: &str) -> Result<Coo, FormatError> {
     parse_edge_list(text.as_bytes(), &EdgeListOptions::default()).map(|list| list.edges)
 }
 
-/// Weights that are all one are the same as none; files do not tell them apart.
+/// Drops weights that are all one: files do not distinguish them from none.
 fn plain(csr: Csr) -> Csr {
     let ones = csr.values().is_some_and(|v| v.iter().all(|&w| w == 1.0));
     if ones { csr.with_values(None).unwrap() } else { csr }
 }
 
-/// A way to damage a file.
+/// Way to damage a file.
 #[derive(Clone, Debug)]
 enum Damage {
     Truncate(Index),
@@ -73,7 +73,7 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// A matrix written some rows at a time is, byte for byte, the one written whole; wide rows come one at a time.
+/// A matrix written in parts equals, byte for byte, the one written whole; wide rows are written one at a time.
 #[test]
 fn rows_written_piece_by_piece_are_the_whole_array() {
     let folder = tempfile::tempdir().unwrap();
@@ -90,14 +90,14 @@ fn rows_written_piece_by_piece_are_the_whole_array() {
 }
 
 proptest! {
-    // What is written reads back.
+    // Written data reads back.
     #[test]
     fn folders_read_back(a in any_csr()) {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("graph");
         write_folder(&path, &a).unwrap();
         prop_assert_eq!(&read_folder(&path).unwrap(), &a);
-        // Again over the first, and nothing temporary is left beside it.
+        // A second write over the first leaves nothing temporary behind.
         write_folder(&path, &a).unwrap();
         prop_assert_eq!(files_in(home.path()), vec![path]);
     }
@@ -114,14 +114,14 @@ proptest! {
     fn edge_lists_read_back(a in any_csr(), name in prop_oneof![Just("e.csv"), Just("e.tsv"), Just("e.txt.gz")], scale in prop_oneof![Just(1.0f32), Just(1e10)]) {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join(name);
-        // Large weights look like times, which must not keep girih from reading what it wrote.
+        // Large weights look like times; girih must still read its own files.
         let scaled: Option<Vec<f32>> = a.values().map(|values| values.iter().map(|w| w.abs() * scale + scale).collect());
         let a = a.with_values(scaled.map(Into::into)).unwrap();
         write_edge_list(&path, &a).unwrap();
         let list = read_edge_list(&path, &EdgeListOptions::default()).unwrap();
         let back = list.edges.to_csr(Duplicates::Refuse).unwrap();
         prop_assert!(list.notes.not_used.is_empty() && list.notes.made_up.is_empty());
-        // A file without lines cannot say that its no edges are weighted.
+        // A file without lines cannot tell whether its edges are weighted.
         let expected = if a.nnz() == 0 { a.with_values(None).unwrap() } else { a };
         prop_assert_eq!(back, expected);
     }
@@ -148,7 +148,7 @@ proptest! {
         prop_assert_eq!(ours.into_vec::<i32>().unwrap(), values);
     }
 
-    // What is damaged is refused, or is a valid value; nothing panics or allocates by what a header claims.
+    // Damaged data is refused, or is a valid value; nothing panics or allocates by a claim of the header.
     #[test]
     fn damaged_folders(a in any_csr(), which in any::<Index>(), how in any_damage()) {
         let home = tempfile::tempdir().unwrap();
@@ -162,7 +162,7 @@ proptest! {
         if victim.ends_with(MANIFEST) {
             prop_assert!(read.map_or(true, |csr| csr.validate().is_ok()));
         } else {
-            // Checksums see every change of an array.
+            // Checksums detect every change of an array.
             prop_assert_eq!(read.is_ok(), fs::read(victim).unwrap() == before);
         }
         if let Ok(csr) = Folder::open(&path, Verify::Structure).and_then(|f| f.graph()) {
@@ -296,7 +296,7 @@ fn edge_lists_say_which_line_is_wrong() {
     assert!(message.contains("line 2: node 5 does not exist; there are at most 5 nodes"), "{message}");
 }
 
-/// A `.npy` file with this dictionary and these values.
+/// Makes a `.npy` file with this dictionary and these values.
 fn npy(dictionary: &str, data: &[u8]) -> Vec<u8> {
     let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
     bytes.extend_from_slice(&(dictionary.len() as u16).to_le_bytes());
@@ -389,19 +389,19 @@ fn other_versions_and_foreign_folders_are_refused() {
     fs::write(&manifest, outside).unwrap();
     assert!(read_folder(&path).unwrap_err().is_corrupt());
 
-    // A folder with somebody's notes in it is not replaced.
+    // A folder with other files in it is not replaced.
     fs::write(path.join("notes.txt"), "keep me").unwrap();
     assert!(FolderWriter::create(&path).is_err());
     fs::remove_file(path.join("notes.txt")).unwrap();
 
     fs::remove_file(&manifest).unwrap();
     assert!(read_folder(&path).unwrap_err().is_not_found());
-    // A folder without a manifest is somebody else's.
+    // A folder without a manifest belongs to another program.
     assert!(FolderWriter::create(&path).is_err());
     assert!(files_in(&path).len() > 1);
 }
 
-/// Bytes of version 1, written down: a change here is a change of the format.
+/// Bytes of version 1 in full: a change here is a change of the format.
 #[test]
 fn the_folder_is_the_documented_one() {
     let home = tempfile::tempdir().unwrap();
@@ -448,7 +448,7 @@ fn a_failed_or_abandoned_write_leaves_no_trace() {
     assert_eq!(files_in(home.path()), vec![path]);
 }
 
-/// A process that is told to end removes what is unfinished, while another thread is about to finish it.
+/// A process on its way out removes unfinished output, while another thread is about to finish it.
 #[test]
 fn a_folder_that_was_removed_unfinished_replaces_nothing() {
     let home = tempfile::tempdir().unwrap();
@@ -524,7 +524,7 @@ fn scipy_formats_mean_the_same_matrix() {
     assert_eq!(ones.values(), None);
 }
 
-/// A shape takes memory for its rows, whatever few entries there are.
+/// A shape takes memory for its rows, even if there are few entries.
 #[test]
 fn a_shape_out_of_all_proportion_is_refused() {
     let home = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Laws of graphs and permutations in memory: each is an equation that must hold for every graph.
+//! Laws of graphs and permutations in memory: each is an equation that holds for every graph.
 
 mod common;
 
@@ -10,7 +10,7 @@ use girih_graph_format::{
 };
 use proptest::prelude::*;
 
-/// The result of `work` on pools of one and of three threads.
+/// Result of `work` on pools of one and of three threads.
 fn on_one_and_three_threads<T: Send>(work: impl Fn() -> T + Sync) -> (T, T) {
     let run = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
@@ -42,7 +42,7 @@ proptest! {
         prop_assert_eq!(Permutation::from_order(moved).unwrap(), p);
     }
 
-    // What relabelling must not change.
+    // Invariants of relabelling.
     #[test]
     fn edges_and_degrees_travel_with_their_nodes((g, p) in graph_and_permutation()) {
         let h = g.permuted(&p);
@@ -188,7 +188,7 @@ proptest! {
 
     #[test]
     fn degrees_without_an_inverse_are_refused_and_others_scale(a in any_graph(), signs in any::<u64>(), loops: bool) {
-        // Weights of zero, too, and some that cancel.
+        // Weights include zeros, and some that cancel.
         let weight = |e: usize| [1.0, -1.0, 0.0, 2.5][(signs.rotate_left(e as u32) & 3) as usize];
         let weights: Vec<f32> = (0..a.nnz()).map(weight).collect();
         let a = a.with_values(Some(weights.into())).unwrap();
@@ -248,7 +248,7 @@ proptest! {
                     let (word, bit) = layout.place(r, c);
                     words[word] >> bit & 1 == 1
                 }).collect();
-                // A place for each bit, so that none is left over.
+                // Every bit has its own place, so none is left over.
                 prop_assert_eq!(set.len() as u32, words.iter().map(|word| word.count_ones()).sum::<u32>());
                 prop_assert!((first_col as usize).is_multiple_of(width) && set.len() as u32 >= entries_min);
                 entries.extend(set.into_iter().map(|(r, c)| (i * height + r, first_col + c as u32)));
@@ -348,7 +348,7 @@ proptest! {
     }
 }
 
-/// A graph large enough that every operation is split among threads.
+/// The graph is so large that every operation is split among threads.
 #[test]
 fn large_results_do_not_depend_on_threads() {
     let mut stream = girih_random::Key::new(11, 3).stream(0, 0);
@@ -441,7 +441,7 @@ proptest! {
 fn a_share_of_the_columns_tells_the_locality_of_all() {
     let (n, degree) = (20_000usize, 20);
     let mut stream = girih_random::Key::new(1, 2).stream(0, 0);
-    // Two neighbours of three are near, the rest anywhere.
+    // Two of three neighbours are near, the rest anywhere.
     let mut neighbours = |v: usize| {
         let mut row: Vec<u32> =
             (0..degree)

@@ -1,4 +1,4 @@
-//! Graphs in mapped files: what indexes by them without checks takes a copy that is checked.
+//! Graphs in mapped files: code that indexes without checks takes a checked copy.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -14,7 +14,7 @@ fn ring(n: u32) -> Csr {
     Csr::new(n as usize, n as usize, indptr, indices, None).unwrap()
 }
 
-/// One test at a time: files in use are those of the process.
+/// Lock that runs one test at a time: the list of mapped files belongs to the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -60,7 +60,7 @@ fn offsets_that_changed_are_refused() {
     assert!(error.contains("has changed while it was read"), "{error}");
 }
 
-/// Derived graphs never have a column that does not exist.
+/// Derived graphs never have an invalid column.
 #[test]
 #[should_panic(expected = "a column is out of range")]
 fn a_graph_made_of_columns_that_changed_is_not_made() {

@@ -1,5 +1,5 @@
-//! Laws of graphs and rows of numbers as text, and of tensors: what is written reads back, what is wrong is refused by
-//! line, and a file that is cut off is never read in half.
+//! Laws of graphs and rows of numbers as text, and of tensors. Written data reads back, wrong data is refused by
+//! line, and a truncated file is never read partially.
 
 mod common;
 
@@ -15,18 +15,18 @@ use girih_graph_format::{Coo, Csr, Duplicates, FormatError, Notes};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Weights that are all one are the same as none; these formats do not tell them apart.
+/// Drops weights that are all one: these formats do not distinguish them from none.
 fn plain(csr: Csr) -> Csr {
     let ones = csr.values().is_some_and(|v| v.iter().all(|&w| w == 1.0));
     if ones { csr.with_values(None).unwrap() } else { csr }
 }
 
-/// An undirected graph with positive integer weights, or none.
+/// Undirected graph with positive integer weights, or none.
 fn undirected() -> impl Strategy<Value = Csr> {
     any_graph().prop_map(|graph| {
         let graph = graph.symmetrized().without_self_loops();
         let weights = graph.values().map(|values| values.iter().map(|w| (w.abs() * 8.0).max(1.0)).collect::<Vec<_>>());
-        // Opposite directions may differ before; the larger one stays.
+        // Opposite directions may differ before; the larger weight stays.
         graph.with_values(weights.map(Into::into)).unwrap().symmetrized()
     })
 }
@@ -47,7 +47,7 @@ fn load_metis(path: &Path) -> Result<Csr, FormatError> {
     read_metis(path).map(|(csr, _)| csr)
 }
 
-/// A message of the parser, which must name the line.
+/// Message of the parser, which must name the line.
 fn refusal(parsed: Result<Csr, FormatError>, text: &str) -> String {
     parsed.expect_err(text).to_string()
 }
@@ -60,7 +60,7 @@ fn matrix(n_rows: usize, n_cols: usize, entries: &[(u32, u32, f32)]) -> Csr {
 }
 
 proptest! {
-    // What is written reads back.
+    // Written data reads back.
     #[test]
     fn matrix_market_files_read_back(a in any_csr(), name in prop_oneof![Just("a.mtx"), Just("a.mtx.gz")]) {
         let home = tempfile::tempdir().unwrap();
@@ -108,8 +108,8 @@ proptest! {
         prop_assert_eq!(matrix.n_rows(), values.len() / width);
     }
 
-    // Wherever a file of counts is cut, it is refused, unless only its last number or line end is touched. A last
-    // number that lost a digit is another number, perhaps one that was there before, so that an entry may be missing.
+    // A file of counts is refused wherever it is cut, unless only its last number or line end is touched. A last
+    // number that lost a digit is another number, perhaps an earlier one, so that an entry may be missing.
     #[test]
     fn cut_files_are_refused(a in undirected(), at in any::<proptest::sample::Index>()) {
         let home = tempfile::tempdir().unwrap();
@@ -300,7 +300,7 @@ fn metis_files_say_which_line_is_wrong() {
     }
 }
 
-/// What is made up, left out or doubtful is said.
+/// Readers note data made up, left out or doubtful.
 #[test]
 fn readers_of_matrices_and_metis_note_what_they_did() {
     let (_, notes) = parse_metis(b"6 2\n2\n3 1\n2\n").unwrap();

@@ -1,7 +1,7 @@
 //! Small pipelines in every interleaving of their threads (loom, with a bounded number of preemptions).
 //!
-//! The bounds here take seconds. After a change to the queue, run `LOOM_MAX_PREEMPTIONS=3 cargo test -p
-//! girih-pipeline --lib`: it takes minutes and explores a million interleavings.
+//! The bounds here take seconds. After a change to the queue, run
+//! `LOOM_MAX_PREEMPTIONS=3 cargo test -p girih-pipeline --lib`: it takes minutes and explores a million interleavings.
 //!
 //! Loom itself fails on a deadlock. The tests assert the rest: the output, and that the pipeline drops every item of
 //! the source exactly once.

@@ -42,7 +42,7 @@ impl Stage {
     /// Sets the number of items that may wait behind the stage, at least 1. Each worker may hold one more finished
     /// item.
     ///
-    /// In an ordered stage, a capacity of the number of workers or more keeps a slow worker from blocking the others.
+    /// An ordered stage needs at least the capacity of its number of workers, or a slow worker blocks the others.
     #[must_use]
     pub fn capacity(self, capacity: usize) -> Self {
         Self { capacity, ..self }

@@ -177,7 +177,7 @@ fn launch_three(mut part: Participant, pause: Duration) -> Result<(), OrderError
     part.close()
 }
 
-/// The error names the same worker and rank, independently of the rank that hangs and the rank that notices.
+/// Every rank's error names the worker and the rank that hang, whichever rank notices first.
 #[test]
 fn a_worker_that_hangs_is_named_with_its_rank() {
     let cases = [(Order::Led { leader: 0 }, 1), (Order::Led { leader: 0 }, 0), (Order::Fixed { lag: 0 }, 1)];

@@ -11,8 +11,8 @@ use girih_datasets::{LoadOptions, load};
 use girih_graph_format::Csr;
 use girih_sampling::relabel::{NewNodes, Relabel};
 use girih_sampling::{
-    ClusterSampler, Columns, DrawKey, Draws, EpochPlan, LayerSampler, Loader, LoaderOptions, MiniBatch,
-    NeighborOptions, NeighborSampler, NodeId, RandomWalks, SaintSampler, Sampler, SubgraphSampler, WalkOptions,
+    ClusterSampler, Columns, DrawKey, Draws, EpochPlan, LayerSampler, LoaderOptions, MiniBatch, NeighborOptions,
+    NeighborSampler, NodeId, RandomWalks, SaintSampler, Sampler, SeedLoader, SubgraphSampler, WalkOptions,
 };
 
 const FAN_OUT: &str = "15,10,5";
@@ -66,7 +66,7 @@ fn blocks(criterion: &mut Criterion) {
             let sampler =
                 NeighborSampler::new(FAN_OUT.parse().expect("a fan-out"), neighbor_options).expect("a sampler");
             let seeds = (0..graph.n_rows() as u32).collect();
-            let loader = Loader::new(&graph, sampler, seeds, options).expect("a loader");
+            let loader = SeedLoader::new(&graph, sampler, seeds, options).expect("a loader");
             let (sampler, plan) = (loader.sampler(), loader.plan(0));
             let edges = sampler.sample(&graph, plan.seeds(0), plan.key(0)).expect("a batch").n_edges();
             let mut group = criterion.benchmark_group(format!("{FAN_OUT} of {batch_size}"));

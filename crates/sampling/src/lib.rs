@@ -1,7 +1,7 @@
 //! Sampling of mini-batches: the part of a graph that a training step reads.
 //!
 //! ```text
-//! Loader ──seeds, key──▶ Sampler ──▶ MiniBatch: a Block for each layer
+//! SeedLoader ──seeds, key──▶ Sampler ──▶ MiniBatch: a Block for each layer
 //!                         draw ──global ids──▶ relabel ──local ids
 //! ```
 //! Every draw is keyed by its position (seed, epoch, batch, hop, node), so a batch is equal on any thread, rank or
@@ -14,7 +14,7 @@
 //! - [`LayerSampler`]: some nodes for a whole hop.
 //! - [`Bias`] and [`ExcludedEdges`]: edges that are drawn with unequal chances, or not at all.
 //! - [`Block`]: a bipartite graph for one layer.
-//! - [`Loader`]: the batches of an epoch, sampled on demand or prefetched by the threads of a
+//! - [`SeedLoader`]: the batches of an epoch, sampled on demand or prefetched by the threads of a
 //!   [pipeline](Epoch::prefetch).
 //! - [`Subgraph`]: some nodes and the edges among them, for all layers; chosen by a [`SubgraphSampler`].
 //! - [`ClusterSampler`]: some clusters of a graph at a time.
@@ -59,7 +59,7 @@ pub use fan_out::{FanOut, Neighbors};
 pub use girih_graph_format::NodeId;
 pub use key::DrawKey;
 pub use layer::LayerSampler;
-pub use loader::{Epoch, EpochPlan, Loader, LoaderOptions};
+pub use loader::{Epoch, EpochPlan, LoaderOptions, SeedLoader};
 pub use neighbor::{Expand, NeighborOptions, NeighborSampler};
 pub use patch::Patch;
 pub use prefetch::Prefetched;

@@ -1,4 +1,4 @@
-//! [`Loader`]: the batches of an epoch.
+//! [`SeedLoader`]: the batches of an epoch.
 
 use std::ops::Range;
 
@@ -82,12 +82,12 @@ impl EpochPlan {
 ///
 /// ```
 /// use girih_graph_format::Csr;
-/// use girih_sampling::{Loader, LoaderOptions, NeighborOptions, NeighborSampler};
+/// use girih_sampling::{SeedLoader, LoaderOptions, NeighborOptions, NeighborSampler};
 ///
 /// let graph = Csr::empty(10, 10)?;
 /// let sampler = NeighborSampler::new("15,10".parse()?, NeighborOptions::default())?;
 /// let options = LoaderOptions { batch_size: 4, ..LoaderOptions::default() };
-/// let loader = Loader::new(&graph, sampler, (0..10).collect(), options)?;
+/// let loader = SeedLoader::new(&graph, sampler, (0..10).collect(), options)?;
 /// for epoch in 0..2 {
 ///     for batch in loader.epoch(epoch) {
 ///         let batch = batch?;
@@ -96,7 +96,7 @@ impl EpochPlan {
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Loader<'g, S> {
+pub struct SeedLoader<'g, S> {
     graph: &'g Csr,
     sampler: S,
     seeds: Vec<NodeId>,
@@ -105,7 +105,7 @@ pub struct Loader<'g, S> {
     memory: Pool<MiniBatch>,
 }
 
-impl<'g, S: Sampler> Loader<'g, S> {
+impl<'g, S: Sampler> SeedLoader<'g, S> {
     /// Makes a loader of batches for `seeds`, such as the training nodes of a split. A batch size above the number of
     /// seeds gives one batch of all of them.
     ///

@@ -21,12 +21,12 @@ impl<'l, S: Sampler> Epoch<'l, S> {
     /// ```
     /// use girih_graph_format::Csr;
     /// use girih_pipeline::Stage;
-    /// use girih_sampling::{Loader, LoaderOptions, NeighborOptions, NeighborSampler};
+    /// use girih_sampling::{SeedLoader, LoaderOptions, NeighborOptions, NeighborSampler};
     ///
     /// let graph = Csr::empty(10, 10)?;
     /// let sampler = NeighborSampler::new("15,10".parse()?, NeighborOptions::default())?;
     /// let options = LoaderOptions { batch_size: 4, ..LoaderOptions::default() };
-    /// let loader = Loader::new(&graph, sampler, (0..10).collect(), options)?;
+    /// let loader = SeedLoader::new(&graph, sampler, (0..10).collect(), options)?;
     /// std::thread::scope(|scope| {
     ///     let sample = Stage::new("sample").workers(2).capacity(4);
     ///     for batch in loader.epoch(0).prefetch(sample).start_in(scope)? {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use girih_graph_format::{Csr, NodeId};
 use girih_pipeline::{Stage, StageError};
 use girih_sampling::{
-    DrawKey, Loader, LoaderOptions, MiniBatch, NeighborOptions, NeighborSampler, SampleError, Sampler,
+    DrawKey, LoaderOptions, MiniBatch, NeighborOptions, NeighborSampler, SampleError, Sampler, SeedLoader,
 };
 use proptest::prelude::*;
 
@@ -28,7 +28,7 @@ proptest! {
         let graph = graph(n);
         let seeds: Vec<NodeId> = (0..n).filter(|v| v % 4 != 1).collect();
         let options = LoaderOptions { batch_size, shuffle, drop_last, seed: 9 };
-        let Ok(loader) = Loader::new(&graph, sampler(), seeds.clone(), options) else {
+        let Ok(loader) = SeedLoader::new(&graph, sampler(), seeds.clone(), options) else {
             prop_assert!(drop_last && seeds.len() < batch_size);
             return Ok(());
         };
@@ -56,7 +56,7 @@ proptest! {
     fn going_on_after_a_stop_gives_the_same_batches(skipped in 0..12usize) {
         let graph = graph(60);
         let options = LoaderOptions { batch_size: 7, ..LoaderOptions::default() };
-        let loader = Loader::new(&graph, sampler(), (0..60).collect(), options).unwrap();
+        let loader = SeedLoader::new(&graph, sampler(), (0..60).collect(), options).unwrap();
         let all: Vec<u64> = loader.epoch(3).map(|batch| batch.unwrap().digest()).collect();
         let rest: Vec<u64> = loader.epoch(3).skip(skipped).map(|batch| batch.unwrap().digest()).collect();
         prop_assert_eq!(&rest[..], &all[skipped.min(all.len())..]);
@@ -70,7 +70,7 @@ proptest! {
 }
 
 /// Digests and numbers of prefetched batches.
-fn prefetched(loader: &Loader<'_, NeighborSampler>, epoch: u32, stage: &Stage) -> Vec<(usize, u64)> {
+fn prefetched(loader: &SeedLoader<'_, NeighborSampler>, epoch: u32, stage: &Stage) -> Vec<(usize, u64)> {
     std::thread::scope(|scope| {
         let batches = loader.epoch(epoch).prefetch(stage.clone()).start_in(scope).unwrap();
         batches.map(Result::unwrap).map(|batch| (batch.number(), batch.digest())).collect()
@@ -83,7 +83,7 @@ proptest! {
     fn batches_sampled_ahead_are_those_sampled_when_asked_for(n_threads in 1..6usize, capacity in 1..9usize, batch_size in 1..20usize) {
         let graph = graph(90);
         let options = LoaderOptions { batch_size, ..LoaderOptions::default() };
-        let loader = Loader::new(&graph, sampler(), (0..90).collect(), options).unwrap();
+        let loader = SeedLoader::new(&graph, sampler(), (0..90).collect(), options).unwrap();
         let stage = Stage::new("sample").workers(n_threads).capacity(capacity);
         // In the second epoch, batches reuse the memory of the first.
         for epoch in 0..2 {
@@ -97,7 +97,7 @@ proptest! {
 fn batches_that_are_still_in_use_keep_their_memory() {
     let graph = graph(60);
     let options = LoaderOptions { batch_size: 5, ..LoaderOptions::default() };
-    let loader = Loader::new(&graph, sampler(), (0..60).collect(), options).unwrap();
+    let loader = SeedLoader::new(&graph, sampler(), (0..60).collect(), options).unwrap();
     std::thread::scope(|scope| {
         let batches = loader.epoch(0).batches(3..9).prefetch("sample").start_in(scope).unwrap();
         let held: Vec<_> = batches.map(Result::unwrap).collect();
@@ -128,7 +128,7 @@ impl Drop for Counted<'_> {
 fn who_stops_half_way_leaves_no_thread_behind() {
     let graph = graph(90);
     let options = LoaderOptions { batch_size: 1, ..LoaderOptions::default() };
-    let loader = Loader::new(&graph, sampler(), (0..90).collect(), options).unwrap();
+    let loader = SeedLoader::new(&graph, sampler(), (0..90).collect(), options).unwrap();
     for n_read in [0, 1, 7, 89, 90] {
         let alive = AtomicUsize::new(0);
         std::thread::scope(|scope| {
@@ -181,7 +181,7 @@ fn what_fails_takes_the_place_of_its_batch() {
     for (at, panics) in [(0, false), (13, false), (29, false), (13, true)] {
         let options = LoaderOptions { batch_size: 3, ..LoaderOptions::default() };
         let failing = Failing { sampler: sampler(), at, panics };
-        let loader = Loader::new(&graph, failing, (0..90).collect(), options).unwrap();
+        let loader = SeedLoader::new(&graph, failing, (0..90).collect(), options).unwrap();
         std::thread::scope(|scope| {
             let stage = Stage::new("sample").workers(3).capacity(4);
             let mut batches = loader.epoch(0).prefetch(stage).start_in(scope).unwrap();
@@ -209,7 +209,7 @@ fn epochs_and_seeds_shuffle_differently() {
     let graph = graph(50);
     let loader = |seed| {
         let options = LoaderOptions { seed, ..LoaderOptions::default() };
-        Loader::new(&graph, sampler(), (0..50).collect(), options).unwrap()
+        SeedLoader::new(&graph, sampler(), (0..50).collect(), options).unwrap()
     };
     let orders = [loader(0).plan(0), loader(0).plan(1), loader(1).plan(0)].map(|plan| plan.seeds(0).to_vec());
     assert!(orders[0] != orders[1] && orders[0] != orders[2] && orders[1] != orders[2]);
@@ -221,14 +221,14 @@ fn bad_settings_are_refused() {
     let graph = graph(10);
     let refused = |seeds: Vec<NodeId>, batch_size, drop_last| {
         let options = LoaderOptions { batch_size, drop_last, ..LoaderOptions::default() };
-        Loader::new(&graph, sampler(), seeds, options).err().unwrap().to_string()
+        SeedLoader::new(&graph, sampler(), seeds, options).err().unwrap().to_string()
     };
     assert!(refused(vec![1, 10], 4, false).contains("node 10"));
     assert!(refused(vec![1, 2, 1], 4, false).contains("twice"));
     assert!(refused(vec![1], 0, false).contains("the batch size is 0"));
     assert!(refused(vec![1, 2, 3], 4, true).contains("3 seeds make no whole batch of 4"));
-    assert!(Loader::new(&Csr::empty(2, 3).unwrap(), sampler(), vec![0], LoaderOptions::default()).is_err());
+    assert!(SeedLoader::new(&Csr::empty(2, 3).unwrap(), sampler(), vec![0], LoaderOptions::default()).is_err());
     // A batch size above the number of seeds gives one batch.
-    let loader = Loader::new(&graph, sampler(), vec![3, 1], LoaderOptions::default()).unwrap();
+    let loader = SeedLoader::new(&graph, sampler(), vec![3, 1], LoaderOptions::default()).unwrap();
     assert_eq!(loader.epoch(0).len(), 1);
 }

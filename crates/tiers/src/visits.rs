@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use girih_pipeline::Stage;
-use girih_sampling::{Columns, Expand, Loader, MiniBatch, NeighborSampler};
+use girih_sampling::{Columns, Expand, MiniBatch, NeighborSampler, SeedLoader};
 
 use crate::TierError;
 
@@ -52,7 +52,7 @@ impl Visits {
     /// # Errors
     /// When sampling fails, no thread can be started, or inputs have global columns, which list no nodes.
     pub fn of(
-        loader: &Loader<'_, NeighborSampler>,
+        loader: &SeedLoader<'_, NeighborSampler>,
         epoch: u32,
         n_batches: usize,
         n_threads: usize,

@@ -65,9 +65,9 @@ impl<'a, B: Backend> FullBatch<'a, B> {
             Ok(loss)
         })?;
         self.loss = Some(loss);
-        let mut lap = Stopwatch::start();
+        let mut stopwatch = Stopwatch::start();
         state.step(inputs.optimizer)?;
-        Ok(StageTimes { optimizer: lap.next(), ..times })
+        Ok(StageTimes { optimizer: stopwatch.next(), ..times })
     }
 
     /// Logits of the local nodes for the current parameters.

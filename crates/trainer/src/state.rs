@@ -268,12 +268,12 @@ impl<'a, B: Backend> RunState<'a, B> {
         key: Key,
         forward: impl FnOnce(&mut Tape<'t, B>) -> Result<Loss<B>, TrainError>,
     ) -> Result<(B::Matrix, StageTimes), TrainError> {
-        let mut lap = Stopwatch::start();
+        let mut stopwatch = Stopwatch::start();
         let mut tape = Tape::new(self.backend, &self.params, &mut self.pool, Mode::Train(key)).among(self.ranks);
         let loss = forward(&mut tape)?;
-        let forward = lap.next();
+        let forward = stopwatch.next();
         let loss = tape.backward(loss, &mut self.gradients)?;
-        Ok((loss, StageTimes { forward, backward: lap.next(), ..StageTimes::default() }))
+        Ok((loss, StageTimes { forward, backward: stopwatch.next(), ..StageTimes::default() }))
     }
 
     /// Takes an optimiser step with the current gradients. [`begin`](Optimizer::begin) must have counted it.

@@ -1,7 +1,7 @@
-//! [`Arrivals`]: the clients of a listening rank, until they have proven that they belong to the job.
+//! [`Arrivals`]: clients of a listening rank, until they are authenticated.
 //!
-//! One thread looks after all of them: a client that has proven nothing costs a socket and a few hundred bytes, and
-//! there are at most [`MAX_UNPROVEN`], each for at most [`PROOF_WAIT`].
+//! One thread serves all of them. An unauthenticated client costs a socket and a few hundred bytes. There are at most
+//! [`MAX_UNPROVEN`] of them, each for at most [`PROOF_WAIT`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 
 use super::proof::{self, CLAIM, Claim, Foreign, GREETING, Meeting};
 
-/// Most clients at once that have proven nothing yet; the oldest gives way to the next one.
+/// Largest number of unauthenticated clients. The next client replaces the oldest.
 const MAX_UNPROVEN: usize = 64;
 
-/// Time in which a client has to prove itself.
+/// Time limit for a client to authenticate.
 const PROOF_WAIT: Duration = Duration::from_secs(5);
 
-/// Time between two looks at listener and clients.
+/// Interval at which the listener and the clients are polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Client that is a rank of the job.
+/// Client that has authenticated as a rank of the job.
 pub(super) struct Arrival {
     pub stream: TcpStream,
     pub from: SocketAddr,
@@ -54,7 +54,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Clients that were turned away, counted by their reasons.
+/// Numbers of refused clients, by reason.
 #[derive(Default)]
 pub(super) struct TurnedAway(BTreeMap<Cause, usize>);
 
@@ -65,7 +65,7 @@ impl TurnedAway {
     }
 }
 
-/// End of a message: empty if nobody was turned away.
+/// Suffix of a message; empty if no client was refused.
 impl fmt::Display for TurnedAway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n: usize = self.0.values().sum();
@@ -85,7 +85,7 @@ impl fmt::Display for TurnedAway {
     }
 }
 
-/// Listener of a rank, and the clients that it has not yet let in or turned away.
+/// Listener of a rank, with its unauthenticated clients.
 pub(super) struct Arrivals<'a> {
     listener: TcpListener,
     meeting: Meeting<'a>,
@@ -93,14 +93,14 @@ pub(super) struct Arrivals<'a> {
     turned_away: TurnedAway,
 }
 
-/// Client that has proven nothing yet.
+/// Client that has not authenticated.
 struct Stranger {
     stream: TcpStream,
     from: SocketAddr,
     since: Instant,
     greeting: [u8; GREETING],
     claim: [u8; CLAIM],
-    /// Bytes of the claim that have come.
+    /// Number of bytes of the claim received so far.
     come: usize,
 }
 
@@ -110,7 +110,7 @@ impl<'a> Arrivals<'a> {
         Ok(Self { listener, meeting, unproven: VecDeque::new(), turned_away: TurnedAway::default() })
     }
 
-    /// Next rank, if one comes within `wait`.
+    /// Next authenticated rank, if one arrives within `wait`.
     pub fn next(&mut self, wait: Duration) -> Option<Arrival> {
         let until = Instant::now() + wait;
         loop {
@@ -126,18 +126,18 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// Hangs up on a rank that has no place here.
+    /// Disconnects a rank that is not awaited here.
     pub fn turn_away(&mut self, Arrival { stream, from, .. }: Arrival) {
         drop(stream);
         self.turned_away.add(Cause::Rank, from);
     }
 
-    /// Clients that were turned away so far.
+    /// Clients refused so far.
     pub fn turned_away(&self) -> &TurnedAway {
         &self.turned_away
     }
 
-    /// Greets those who connect, as many at once as may be unproven.
+    /// Accepts and greets new clients, at most [`MAX_UNPROVEN`] per call.
     fn accept(&mut self) {
         for _ in 0..MAX_UNPROVEN {
             let Ok((stream, from)) = self.listener.accept() else { return };
@@ -153,7 +153,7 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// Reads what has come, until one client has proven itself.
+    /// Reads from all clients until one has authenticated.
     fn advance_all(&mut self) -> Option<Arrival> {
         let mut i = 0;
         while i < self.unproven.len() {
@@ -176,12 +176,12 @@ impl Stranger {
     fn greet(stream: TcpStream, from: SocketAddr) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         let greeting = proof::greeting()?;
-        // It fits into what the system holds for a new connection.
+        // The greeting fits into the send buffer of a new connection.
         (&stream).write_all(&greeting)?;
         Ok(Self { stream, from, since: Instant::now(), greeting, claim: [0; CLAIM], come: 0 })
     }
 
-    /// Claim of the client, once it is there and proven.
+    /// Claim of the client, once it is complete and valid.
     fn advance(&mut self, meeting: &Meeting) -> Result<Option<Claim>, Cause> {
         while self.come < CLAIM {
             match (&self.stream).read(&mut self.claim[self.come..]) {
@@ -200,7 +200,7 @@ impl Stranger {
             })?;
         }
         let Some(claim) = meeting.check_claim(&self.greeting, &self.claim) else {
-            // Who has left again is told nothing.
+            // A write error is ignored: the client has disconnected.
             let _ = (&self.stream).write_all(&proof::turned_away());
             return Err(Cause::Secret);
         };
@@ -210,7 +210,7 @@ impl Stranger {
     }
 }
 
-/// Bytes that lie ready at a connection, its end (0) or its failure; `None` while it is silent.
+/// Number of bytes ready on a connection, 0 at its end, or its error; `None` if no bytes are ready.
 pub(super) fn ready(stream: &TcpStream) -> Option<io::Result<usize>> {
     let look = || {
         stream.set_nonblocking(true)?;
@@ -224,7 +224,7 @@ pub(super) fn ready(stream: &TcpStream) -> Option<io::Result<usize>> {
     }
 }
 
-/// True if the other end is there.
+/// Checks that the peer has not disconnected.
 pub(super) fn is_open(stream: &TcpStream) -> bool {
     !matches!(ready(stream), Some(Ok(0) | Err(_)))
 }

@@ -1,5 +1,4 @@
-//! [`prove`]: the end of a connection that has connected, until both ends have proven themselves; and [`Timed`], which
-//! reads until a deadline.
+//! [`prove`]: mutual authentication on the connecting side. [`Timed`]: reads with a deadline.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -7,29 +6,29 @@ use std::time::{Duration, Instant};
 
 use super::proof::{self, Foreign, GREETING, Meeting, PREFIX, VERDICT};
 
-/// Time between two looks at what else may end the wait.
+/// Interval at which `watch` is called during a wait.
 const WATCH_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Reason why a connection comes to nothing.
+/// Reason why an authentication failed.
 pub(super) enum Unmet {
-    /// The listener hung up: it ends, or too many connect to it. It helps to come again.
+    /// The listener disconnected: it has ended, or too many clients connect. Another try may succeed.
     Left,
-    /// It says nothing.
+    /// The listener does not answer.
     Silent,
-    /// It is another program, which sent such bytes.
+    /// The listener is another program, which sent these bytes.
     Program(String),
-    /// It speaks another protocol.
+    /// The listener uses another protocol version.
     Protocol,
-    /// It turned this process away.
+    /// The listener refused this process.
     TurnedAway,
-    /// It does not know the secret.
+    /// The listener does not know the secret.
     Unproven,
-    /// This process cannot go on.
+    /// This process cannot go on, for this reason.
     Here(String),
 }
 
 impl Unmet {
-    /// Sentence about the listener at `place`.
+    /// Message about the listener at `place`.
     pub fn describe(self, place: &str) -> String {
         match self {
             Self::Left => format!("what listens at {place} hangs up"),
@@ -54,11 +53,11 @@ impl Unmet {
     }
 }
 
-/// Proves that this process is a rank of the job, and sees the same of the listener. `watch` says what else ends the
-/// wait.
+/// Authenticates this process as a rank of the job, and checks the proof of the listener. An error of `watch` ends
+/// the wait.
 ///
 /// # Errors
-/// Why the ends do not belong together.
+/// Reason why the two ends do not belong together.
 pub(super) fn prove(
     stream: &TcpStream,
     meeting: &Meeting,
@@ -85,7 +84,7 @@ pub(super) fn prove(
     }
 }
 
-/// Fills `bytes`, and has `check` look at those that have come so far.
+/// Fills `bytes`, and calls `check` on the bytes received so far.
 fn read_all(
     stream: &TcpStream,
     bytes: &mut [u8],
@@ -110,12 +109,12 @@ fn read_all(
     Ok(())
 }
 
-/// True if reading ended because nothing came.
+/// Whether a read timed out.
 pub(super) fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// Input until a deadline, whatever comes: signs of life do not extend it.
+/// Reader with a fixed deadline, which received bytes do not extend.
 pub(super) struct Timed<'a> {
     pub stream: &'a TcpStream,
     pub until: Instant,

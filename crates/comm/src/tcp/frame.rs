@@ -1,11 +1,12 @@
-//! [`Frame`]: what travels between two processes, and how it is written.
+//! [`Frame`]: message between two processes, and its encoding.
 //!
-//! A frame is a mark, a kind, the length of its body, the body, and the CRC-32 of kind, length and body. Numbers are
-//! little-endian, texts have their length before them. Frames follow once both ends have proven themselves (`proof.rs`).
+//! A frame consists of a mark, a kind, the length of its body, the body, and the CRC-32 of kind, length and body.
+//! Numbers are little-endian, and texts are preceded by their length. Frames follow after both ends have
+//! authenticated (`proof.rs`).
 //!
-//! The checksum finds what the 16 bits of TCP's miss, and faults of memory on the way. It is no signature: who can
-//! change packets can change it, too. Both ends compute it block by block, while a block is in the processor's cache
-//! because it is being copied.
+//! The checksum finds errors that TCP's 16 bits miss, and memory faults on the way. It is no signature: an attacker
+//! who changes packets can change it too. Both ends compute it block by block, while the block is in the CPU cache
+//! for the copy.
 
 use std::io::{self, ErrorKind, Read, Take, Write};
 use std::net::SocketAddr;
@@ -14,61 +15,62 @@ use crc32fast::Hasher;
 
 use crate::transport::{ExchangeId, Parcel};
 
-/// The version of this program; processes of other versions may agree on nothing.
+/// Version of this program. Processes of other versions may be incompatible.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The first bytes of a frame: what does not start so was not sent by girih.
+/// First bytes of a frame. They identify messages of girih.
 const MARK: [u8; 5] = *b"girih";
-/// Kind of a parcel.
+/// Kind of a parcel frame.
 const PARCEL: u8 = 6;
 const HEAD: usize = MARK.len() + 1 + size_of::<u64>();
 
-/// Longest body before the order to go, 1 MiB: the addresses of thousands of ranks.
+/// Longest body of a frame that is not a parcel, 1 MiB: enough for the addresses of thousands of ranks.
 pub(super) const LONGEST_GREETING: u64 = 1 << 20;
 
-/// Longest name of an exchange: steps of its path, and bytes of what was called.
+/// Longest name of an exchange: numbers in its path, and bytes of its call.
 const LONGEST_PATH: u64 = 1 << 10;
 const LONGEST_CALL: u64 = 1 << 12;
 
-/// Bytes that are read or written, and hashed, at once: a part of a processor's cache.
+/// Block size for reads, writes and checksums in bytes, smaller than a CPU cache.
 const BLOCK: usize = 256 << 10;
 
-/// The longest body of all, 64 GiB: no matrix comes near it, random bytes read as a length go far beyond.
+/// Longest body of any frame, 64 GiB. Matrices stay far below it; random bytes read as a length are far above.
 pub(super) const LONGEST: u64 = 1 << 36;
 
-/// Memory that a stated length alone makes a reader take, 1 MiB. More is taken as bytes arrive: as much again.
+/// Memory that a reader allocates for a stated length alone, 1 MiB. Beyond that, it doubles its memory as bytes
+/// arrive.
 const TRUSTED: usize = 1 << 20;
 
-/// One message.
+/// Message between two processes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Frame {
-    /// All have come: where ranks 1, 2, … listen.
+    /// All ranks have arrived. Listening addresses of ranks 1, 2, …
     Welcome(Vec<SocketAddr>),
-    /// It will not start; why.
+    /// The job does not start, for this reason.
     Refused(String),
-    /// The sender is connected to everybody.
+    /// The sender is connected to all ranks.
     Ready,
-    /// Everybody is.
+    /// All ranks are ready: start.
     Go,
-    /// The sender lives.
+    /// Heartbeat.
     Beat,
-    /// A part of an exchange.
+    /// Parcel of an exchange.
     Parcel { id: ExchangeId, call: String, parcel: Parcel },
-    /// A rank has failed; nothing follows.
+    /// A rank has failed. The sender sends no further frames.
     Failed { rank: u64, message: String },
-    /// The sender has done its work; nothing follows.
+    /// The sender has completed its work, and sends no further frames.
     Goodbye,
-    /// The sender has many parcels that it has not read: parcels have to wait, other frames come as before.
+    /// The sender has many unread parcels. Parcels must wait; other frames are sent as before.
     Pause,
-    /// Parcels may come again.
+    /// Parcels may be sent again.
     Resume,
 }
 
-/// Reader's decision on a parcel, before memory is reserved for it.
+/// Reader's decision on a parcel, before memory is allocated for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Keep,
-    /// Nobody here will ask for it.
+    /// No exchange of this rank will read it.
     Discard,
 }
 
@@ -109,7 +111,7 @@ impl Frame {
         };
         let len = (body.len() + tail.len()) as u64;
         let mut hash = Hasher::new();
-        // One write for what is short: each is a packet.
+        // A short frame takes one write, because each write makes a packet.
         let mut short = [&MARK[..], &[kind], &len.to_le_bytes(), &body].concat();
         hash.update(&short[MARK.len()..]);
         while tail.len() > BLOCK / 4 {
@@ -128,19 +130,19 @@ impl Frame {
         out.flush()
     }
 
-    /// Reads the next frame, whose body has at most `longest` bytes, where no parcels are expected.
+    /// Reads the next frame, with a body of at most `longest` bytes, where parcels are not allowed.
     ///
     /// # Errors
-    /// `InvalidData` for what is no frame, or has another checksum; whatever reading says otherwise.
+    /// `InvalidData` for bytes that are no frame or have another checksum; otherwise the error of the reader.
     pub fn read(input: &mut impl Read, longest: u64) -> io::Result<Self> {
         let refuse = |_: &ExchangeId| Err("a parcel before the start".to_owned());
         Self::read_admitted(input, longest, refuse)?.ok_or_else(|| garbled("a parcel before the start".to_owned()))
     }
 
-    /// Reads the next frame, of which `admit` says whether a parcel is kept; `None` of one that is discarded.
+    /// Reads the next frame. `admit` decides whether a parcel is kept; returns `None` for a discarded one.
     ///
     /// # Errors
-    /// As [`read`](Self::read); `InvalidData` with what `admit` refuses.
+    /// As [`read`](Self::read); `InvalidData` with the message of `admit` if it refuses a parcel.
     pub fn read_admitted(
         input: &mut impl Read,
         longest: u64,
@@ -185,10 +187,10 @@ fn put_text(body: &mut Vec<u8>, text: &str) {
     body.extend(text.as_bytes());
 }
 
-/// The frame of a body; `None` of a parcel that is discarded.
+/// Parses the body of a frame; `None` for a discarded parcel.
 ///
 /// # Errors
-/// `InvalidData` for what is none.
+/// `InvalidData` if the body is malformed.
 fn parse(
     kind: u8,
     body: &mut Body<impl Read>,
@@ -227,7 +229,7 @@ fn parse(
     if body.bytes.limit() == 0 { Ok(Some(frame)) } else { Err(other()) }
 }
 
-/// A body as it arrives.
+/// Body of a frame, read as it arrives.
 struct Body<R> {
     bytes: Take<R>,
     hash: Hasher,
@@ -254,7 +256,7 @@ impl<R: Read> Body<R> {
         self.take(self.bytes.limit())
     }
 
-    /// Check that the body has so many bytes more.
+    /// Checks that at least `len` bytes of the body are left.
     fn check_left(&self, len: u64) -> io::Result<()> {
         match len.checked_sub(self.bytes.limit()) {
             None | Some(0) => Ok(()),
@@ -262,7 +264,7 @@ impl<R: Read> Body<R> {
         }
     }
 
-    /// So many bytes. Memory grows with what has come, and large blocks grow without being copied where the system can.
+    /// Reads `len` bytes. Memory grows with the bytes received; the system can grow large blocks without a copy.
     fn take(&mut self, len: u64) -> io::Result<Vec<u8>> {
         self.check_left(len)?;
         let mut bytes = Vec::new();
@@ -270,7 +272,8 @@ impl<R: Read> Body<R> {
         Ok(bytes)
     }
 
-    /// Appends bytes until there are `len`. Never holds memory for more than came already, or [`TRUSTED`].
+    /// Appends bytes until there are `len`. Never allocates more than the larger of [`TRUSTED`] and twice the bytes
+    /// received.
     fn fill(&mut self, bytes: &mut Vec<u8>, len: usize) -> io::Result<()> {
         while bytes.len() < len {
             if bytes.len() == bytes.capacity() {
@@ -286,7 +289,7 @@ impl<R: Read> Body<R> {
         Ok(())
     }
 
-    /// Reads what is left without keeping it.
+    /// Reads the rest of the body without keeping it.
     fn discard(&mut self) -> io::Result<()> {
         let mut block = Vec::new();
         while self.bytes.limit() > 0 {
@@ -349,8 +352,7 @@ mod tests {
             prop_assert!(input.is_empty());
         }
 
-        /// A frame of which a bit is another, wherever, is an error; it neither panics nor takes memory for bytes that
-        /// are not there.
+        /// A frame with any one bit flipped is an error. It does not panic, nor allocate memory for absent bytes.
         #[test]
         fn changed_frames_are_errors(frame in frames(), at in any::<prop::sample::Index>(), bit in 0..8u8) {
             let mut bytes = written(&frame);

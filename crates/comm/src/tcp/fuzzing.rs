@@ -1,4 +1,4 @@
-//! Entry points for fuzzing: bytes of a stranger, given to the code that reads them from a socket.
+//! Entry points for fuzzing: they pass bytes to the code that reads from a socket of an unknown client.
 
 use std::io;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use super::frame::{Admission, Frame, LONGEST, LONGEST_GREETING};
 use super::proof::{CLAIM, GREETING, Meeting, Purpose, check_prefix};
 use crate::Secret;
 
-/// Number of frames that the bytes are; before the start where `greets`, later otherwise. What is read is written
-/// again, and has to be the same bytes.
+/// Number of frames in `bytes`. If `greets`, they are read as before the start of the job, otherwise as after it.
+/// Each frame is encoded again and must give the same bytes.
 ///
 /// # Errors
-/// At the first frame that is none.
+/// At the first malformed frame.
 ///
 /// # Panics
-/// When a frame is not written as it was read.
+/// When the encoding of a frame differs from the bytes that were read.
 pub fn frames(bytes: &[u8], greets: bool) -> io::Result<usize> {
     let (mut rest, mut n) = (bytes, 0);
     while !rest.is_empty() {
@@ -29,7 +29,7 @@ pub fn frames(bytes: &[u8], greets: bool) -> io::Result<usize> {
         };
         let mut written = Vec::new();
         frame.write(&mut written)?;
-        // A frame has one form, but for addresses, of which some can be written in two ways.
+        // Every frame has one encoding, except for addresses, some of which have two.
         let is_list = matches!(frame, Frame::Welcome(_));
         assert!(is_list || written == before[..before.len() - rest.len()], "{frame:?} is written in another way");
         n += 1;
@@ -37,8 +37,8 @@ pub fn frames(bytes: &[u8], greets: bool) -> io::Result<usize> {
     Ok(n)
 }
 
-/// Whether the bytes are a greeting and a claim on it, as a listener checks them. Where `proves`, the claim gets the
-/// proof of somebody who knows the secret, so that what is behind the proof is read, too.
+/// Whether the bytes are a greeting and a valid claim for it, as a listener checks them. If `proves`, the claim first
+/// gets a valid proof, so that its fields are parsed too.
 #[must_use]
 pub fn claim(bytes: &[u8], proves: bool) -> bool {
     let Some((greeting, rest)) = bytes.split_first_chunk::<GREETING>() else { return false };

@@ -1,4 +1,4 @@
-//! [`Link`]: a process's place in a group.
+//! [`Link`]: transport of a process in a group.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use super::world::World;
 use crate::CommError;
 use crate::transport::{Call, Group, Parcel, Transport};
 
-/// A process's place in a group, and the way to the others.
+/// Membership of a process in a group, with the connections to the others.
 pub struct Link {
     world: Arc<World>,
     group: Group,
 }
 
 impl Link {
-    /// The group of all ranks.
+    /// Link of the group of all ranks.
     pub(super) fn new(world: &Arc<World>) -> Self {
         Self::join(world, Group::of_all(world.rank, world.size))
     }
@@ -32,7 +32,7 @@ impl Drop for Link {
     }
 }
 
-/// Refuses parcels that no frame carries.
+/// Refuses parcels that are too long for a frame.
 ///
 /// # Errors
 /// At the first one.
@@ -47,10 +47,11 @@ pub(super) fn check_lengths(call: Call, parcels: &[Parcel]) -> Result<(), CommEr
     }
 }
 
-/// Parcels of an exchange, of which `own` has this rank's for itself, when their senders made the same call.
+/// Parcels of an exchange, if all senders made the same call. `own[i]` is this rank's parcel for member `i`; the one
+/// for itself is returned at its index.
 ///
 /// # Errors
-/// At the first that made another one.
+/// At the first rank that made another call.
 pub(super) fn open(
     group: &Group,
     call: Call,

@@ -1,4 +1,4 @@
-//! [`mesh`]: ranks that rank 0 has told of each other connect, all to all.
+//! [`mesh`]: connects each pair of ranks, after rank 0 has sent their addresses.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
@@ -12,16 +12,16 @@ use super::proof::{Claim, Meeting, Purpose};
 use super::rendezvous::{LOOK, RETRY, Streams, name};
 use super::{Options, SILENCE};
 
-/// How long ranks that are all there may take to connect.
+/// Time limit for connecting all ranks, once all have arrived.
 pub(super) const MESH_WAIT: Duration = Duration::from_secs(30);
 
-/// How long connecting to one rank may take.
+/// Time limit for one attempt to connect to a rank.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
 
-/// Connects to the ranks below, is connected to by those above, and goes when all are ready.
+/// Connects to the lower ranks, accepts the connections of higher ranks, and returns when all ranks are ready.
 ///
 /// # Errors
-/// Why there is no start; rank 0 tells the others.
+/// Reason why the job does not start; rank 0 sends it to the other ranks.
 pub(super) fn mesh(
     options: &Options,
     mut control: TcpStream,
@@ -31,12 +31,12 @@ pub(super) fn mesh(
     let mut streams = match connect_all(options, &control, listener, addresses) {
         Ok(streams) => streams,
         Err(why) => {
-            // Rank 0 may be what failed.
+            // A write error is ignored: rank 0 itself may have failed.
             let _ = Frame::Refused(why.clone()).write(&mut control);
             return Err(why);
         }
     };
-    // Whoever does not get ready says so before this wait ends.
+    // A rank that does not become ready reports it before this wait ends.
     let wait = MESH_WAIT + SILENCE + SILENCE;
     Frame::Ready.write(&mut control).map_err(|_| left())?;
     match Frame::read(&mut Timed { stream: &control, until: Instant::now() + wait, silence: wait }, LONGEST_GREETING) {
@@ -70,7 +70,7 @@ fn connect_all(
     Ok(streams)
 }
 
-/// Connection to a rank below, which looks at it once it is connected to those below itself.
+/// Connects to a lower rank. That rank answers once it is connected to all ranks below itself.
 fn reach(
     options: &Options,
     control: &TcpStream,
@@ -88,7 +88,7 @@ fn reach(
         })?;
         match prove(&stream, &meeting, 0, until, || news(control)) {
             Ok(()) => return Ok(stream),
-            // Others may crowd around it.
+            // Too many simultaneous clients may have displaced this one.
             Err(Unmet::Left) if Instant::now() < until => thread::sleep(RETRY),
             Err(Unmet::Left | Unmet::Silent) => {
                 let seconds = MESH_WAIT.as_secs();
@@ -102,10 +102,10 @@ fn reach(
     }
 }
 
-/// Looks whether rank 0 says that there is no start.
+/// Checks whether rank 0 has cancelled the start.
 ///
 /// # Errors
-/// Its reason.
+/// The reason of rank 0.
 fn news(control: &TcpStream) -> Result<(), String> {
     if ready(control).is_none() {
         return Ok(());
@@ -117,7 +117,7 @@ fn news(control: &TcpStream) -> Result<(), String> {
     })
 }
 
-/// Waits for the ranks above, unless rank 0 says that it is in vain.
+/// Accepts the connections of higher ranks, unless rank 0 cancels the start.
 fn accept(
     options: &Options,
     control: &TcpStream,
@@ -139,7 +139,7 @@ fn accept(
             ));
         }
         let Some(arrival) = arrivals.next(LOOK) else { continue };
-        // One that comes again has lost its first connection.
+        // A rank that connects again has lost its first connection.
         let Claim { version, size, rank, .. } = &arrival.claim;
         let is_of_this_run = version == VERSION && *size == options.size as u64;
         match usize::try_from(*rank).ok().filter(|rank| is_of_this_run && (own + 1..options.size).contains(rank)) {

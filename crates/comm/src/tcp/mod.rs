@@ -1,33 +1,33 @@
-//! Ranks as processes that speak over TCP, on one host or several: no MPI, nothing but sockets.
+//! Ranks as processes that communicate over TCP, on one host or several, without MPI.
 //!
 //! ```text
-//! rank 0 listens at HOST:PORT ── the others connect, both ends prove who they are ── it tells each where all listen
-//!                             ── everybody connects to everybody, proves the same ── all are told to go
+//! rank 0 listens at HOST:PORT ── other ranks connect, both ends authenticate ── rank 0 sends the addresses of all
+//!                             ── each pair connects, both ends authenticate   ── rank 0 tells all to start
 //! ```
-//! [`join`](rendezvous) carries this out. Then every rank has a socket for each other one, with a thread that writes
-//! and one that reads (`world.rs`): parcels wait in queues, so that large ones never stop each other, and whoever has
-//! nothing to send for a second sends a sign of life. What a rank knows and decides is plain data (`state.rs`), which
-//! bounds what may lie unread. `link.rs` is the [`Transport`](crate::Transport).
+//! [`join`](rendezvous) does this. Then every rank has a socket to each other rank, with one thread that writes and
+//! one that reads (`world.rs`). Parcels wait in queues, so that large ones never block each other. A rank that has
+//! sent nothing for a second sends a heartbeat. The state and the decisions of a rank are plain data (`state.rs`),
+//! which bounds the unread parcels. `link.rs` implements [`Transport`](crate::Transport).
 //!
-//! Every message has a checksum (`frame.rs`). One that is malformed, or that no honest rank sends then, ends the job
-//! with an error that names its sender.
+//! Every message has a checksum (`frame.rs`). A malformed or unexpected message ends the job with an error that names
+//! its sender.
 //!
-//! A rank that fails tells the others before it leaves. One whose connection ends without that was killed, and one that
-//! is silent for eight seconds has lost its host or its network. Whoever learns of a failure tells everybody once; of
-//! several at the same time all ranks name the same, that of the lowest rank.
+//! A rank that fails tells the others before it leaves. A connection that ends without such a message means that the
+//! rank was killed. A silence of eight seconds means that its host or network is lost. A rank that learns of a
+//! failure sends it to all others once. Of several simultaneous failures, all ranks report that of the lowest rank.
 //!
-//! # Who can join
-//! A rank of the job: one that knows its [`Secret`]. Each end of a connection proves so before anything else is parsed
-//! (`proof.rs`). Everybody else is turned away and counted, and changes nothing: clients that have proven nothing are
-//! at most 64 at a time and stay five seconds (`arrivals.rs`), and no length that one of them states takes memory. A
-//! port is open at one address only: that of the rendezvous, and that by which a rank reaches rank 0. After the start
-//! nobody listens.
+//! # Authentication
+//! A rank must know the [`Secret`] of the job. Each end of a connection proves this before the other parses anything
+//! else (`proof.rs`). Other clients are refused and counted, and have no effect. At most 64 unauthenticated clients
+//! are connected at a time, each for at most five seconds (`arrivals.rs`). No memory is allocated for lengths that
+//! they state. A rank listens at one address only: rank 0 at that of the rendezvous, other ranks at that by which
+//! they reach rank 0. After the start no rank listens.
 //!
-//! A rank of the job that does not fit (another version, another number of ranks, a number that is taken) ends the job
-//! with a message on all ranks. Signs of life extend no deadline.
+//! A rank with the right secret but a wrong version, number of ranks, or rank ends the job with a message on all
+//! ranks. Heartbeats extend no deadline.
 //!
-//! Without a secret, which only loopback allows, every process of the host can join. What ranks send is neither
-//! encrypted nor authenticated message by message: who can change packets on their way can change results.
+//! Without a secret, which only loopback allows, every process of the host can join. Data between ranks is neither
+//! encrypted nor authenticated by message: an attacker who changes packets can change results.
 
 mod arrivals;
 mod client;
@@ -57,43 +57,43 @@ use self::world::World;
 use crate::failure::panic_message;
 use crate::{CommError, Communicator, RankFailure, Secret};
 
-/// A rank that is a process at the end of sockets.
+/// Rank that is a process connected by sockets.
 pub type TcpRank = Communicator<Link>;
 
-/// How often a rank that sends nothing says that it lives.
+/// Interval of heartbeats of a rank that sends nothing else.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// How long a rank may be silent before it counts as gone.
+/// Longest silence of a rank before it counts as lost.
 const SILENCE: Duration = Duration::from_secs(8);
 
-/// Where and as whom a process takes part.
+/// Settings of a process that takes part as a rank.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The number of this rank.
+    /// Rank of this process, from 0.
     pub rank: usize,
-    /// How many there are.
+    /// Number of ranks.
     pub size: usize,
-    /// `HOST:PORT` where rank 0 listens and the others find it.
+    /// Address `HOST:PORT` where rank 0 listens.
     pub rendezvous: String,
-    /// Names the job among others that meet at the same place by mistake; the same on all ranks, perhaps empty.
+    /// Name of the job, equal on all ranks. It separates jobs that use the same address by mistake. May be empty.
     pub job: String,
-    /// Secret of the job, the same on all ranks; on loopback it may be none.
+    /// Secret of the job, equal on all ranks. May be absent on loopback.
     pub secret: Secret,
-    /// How long ranks are waited for at the start.
+    /// Longest wait for other ranks at the start.
     pub start_deadline: Duration,
-    /// How long a rank is waited for in an operation.
+    /// Longest wait for a rank in an operation.
     pub deadline: Duration,
 }
 
-/// Runs `work` as one rank, in this process, of those that meet at the same place.
+/// Runs `work` in this process as one rank of those that meet at the same address.
 ///
-/// A rank that returns an error or panics ends the others: their next operation fails with an error that names it. So
-/// does one that is killed, within a second, or whose host vanishes, within ten. A rank that has done its work waits
-/// for the others to finish theirs, at most `deadline`.
+/// A rank that returns an error or panics ends the others: their next operation fails with an error that names it.
+/// The death of a process has the same effect within a second, the loss of a host within ten. A rank that has
+/// completed its work waits for the others, at most `deadline`.
 ///
 /// # Errors
-/// When the ranks do not find each other or do not belong together; inside, the failure of the rank that failed first,
-/// the same on all ranks, with its error on that rank itself.
+/// When the ranks do not find each other or do not belong together. The inner result has the failure of the rank that
+/// failed first. It is equal on all ranks, and has the error itself on that rank.
 pub fn run<T, E: Display>(
     options: &Options,
     work: impl FnOnce(TcpRank) -> Result<T, E>,
@@ -118,26 +118,26 @@ pub fn run<T, E: Display>(
     })
 }
 
-/// Refuses to have ranks meet without a secret where other hosts can connect.
+/// Requires a secret if other hosts can connect to the rendezvous.
 ///
 /// # Errors
-/// How to make one. Also when the rendezvous is no place.
+/// How to create a secret. Also when the rendezvous is no valid address.
 pub fn require_secret(rendezvous: &str, secret: &Secret) -> Result<(), CommError> {
     let required = place::Place::parse(rendezvous).and_then(|place| place.require_secret(secret));
     required.map_err(|what| CommError::Join { what })
 }
 
-/// A place on this host where nobody listens, for ranks that all run here; no other call of this process gets the same.
+/// Free address on this host, for ranks that all run here. Each call in this process returns another port.
 ///
-/// On Linux it is an address of the loopback network that no other process uses, so that nobody takes the port between
-/// this call and rank 0.
+/// On Linux, it is a loopback address that no other process uses. So no other process can take the port before rank 0
+/// listens.
 ///
 /// # Errors
 /// When the system has no port.
 pub fn local_rendezvous() -> io::Result<String> {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let [_, high, middle, low] = std::process::id().to_be_bytes();
-    // Numbers of processes have 22 bits.
+    // Process ids have 22 bits.
     let own = Ipv4Addr::new(127, 64 | (high & 63), middle, low);
     let address = if cfg!(target_os = "linux") { own } else { Ipv4Addr::LOCALHOST };
     loop {

@@ -1,4 +1,4 @@
-//! [`Place`]: where ranks meet, and what they listen at.
+//! [`Place`]: address of the rendezvous, and the listener at it.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::Secret;
 
-/// `HOST:PORT`.
+/// Address `HOST:PORT`.
 pub(super) struct Place {
     host: String,
     port: u16,
@@ -31,7 +31,7 @@ impl Place {
         Ok(Self { host: host.to_owned(), port })
     }
 
-    /// All addresses of the host.
+    /// Resolves all addresses of the host.
     ///
     /// # Errors
     /// When it has none.
@@ -44,13 +44,13 @@ impl Place {
         if found.is_empty() { Err(unknown("it has no address")) } else { Ok(found) }
     }
 
-    /// Rank 0's end, at the address that the place names and at no other.
+    /// Listener of rank 0, bound to one address of the place only.
     ///
     /// # Errors
     /// When it cannot listen there.
     pub fn listen(&self) -> Result<TcpListener, String> {
         let mut addresses = self.addresses()?;
-        // Some hosts know themselves by a loopback address, too, at which others do not find them.
+        // Some hosts also resolve their own name to a loopback address, where other hosts cannot reach them.
         addresses.sort_by_key(|address| address.ip().is_loopback());
         for address in &addresses {
             match TcpListener::bind(address) {
@@ -73,10 +73,10 @@ impl Place {
         Err(format!("rank 0 cannot listen at {self}: {means}; give an address of rank 0's host"))
     }
 
-    /// Refuses to meet without a secret where other hosts can connect.
+    /// Requires a secret if other hosts can connect.
     ///
     /// # Errors
-    /// How to make one. Also when the host has no address.
+    /// How to create a secret. Also when the host has no address.
     pub fn require_secret(&self, secret: &Secret) -> Result<(), String> {
         if !secret.is_none() || self.is_loopback()? {
             return Ok(());
@@ -87,12 +87,12 @@ impl Place {
         ))
     }
 
-    /// True if only processes of this host can meet there, as the name is understood here.
+    /// Whether only processes of this host can connect, as this host resolves the name.
     fn is_loopback(&self) -> Result<bool, String> {
         Ok(self.addresses()?.iter().all(|address| address.ip().is_loopback()))
     }
 
-    /// End of a message about ranks that did not come, if the name of the host hides it from others.
+    /// Suffix of a message about missing ranks, if other hosts cannot reach the address that this host resolves.
     pub fn unreachable(&self) -> String {
         if self.is_this_host() || !self.is_loopback().unwrap_or(false) {
             return String::new();
@@ -100,7 +100,7 @@ impl Place {
         format!("; {} means a loopback address on rank 0's host, which no other host reaches: give another", self.host)
     }
 
-    /// True if the text itself says that only processes of one host can meet there.
+    /// Whether the text itself names the local host.
     fn is_this_host(&self) -> bool {
         self.host.eq_ignore_ascii_case("localhost") || self.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
     }
@@ -116,12 +116,12 @@ impl fmt::Display for Place {
     }
 }
 
-/// A connection to the first address that takes one, each tried for at most `wait`.
+/// Connects to the first address that accepts, with at most `wait` for each.
 pub(super) fn connect(addresses: &[SocketAddr], wait: Duration) -> io::Result<TcpStream> {
     let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
     for address in addresses {
         match TcpStream::connect_timeout(address, wait) {
-            // A port that nobody listens at may be given to the caller, who then meets itself.
+            // The system may give a port without a listener to this client, which then connects to itself.
             Ok(stream) if stream.local_addr()? == stream.peer_addr()? => last = ErrorKind::ConnectionRefused.into(),
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,

@@ -1,14 +1,14 @@
-//! [`Meeting`]: how two processes prove to each other that they know the secret of the job.
+//! [`Meeting`]: mutual authentication of two processes by the secret of the job.
 //!
 //! ```text
 //! listener → client   greeting   magic, protocol, 32 random bytes
 //! client → listener   claim      magic, protocol, 32 random bytes, rank, size, port, version; proof of the client
 //! listener → client   verdict    0, proof of the listener; or 1, zeros: turned away
 //! ```
-//! All three have a fixed size, and numbers are little-endian. A proof is HMAC-SHA-256, with the secret as key, of a
-//! label, the prover's role, the purpose of the connection, the listener's rank, the greeting, the claim, and the name
-//! of the job. So nothing that a client says is looked at before it is known to come from a rank of the job, and no
-//! proof serves for another role, port, rank or connection.
+//! All three messages have a fixed size, and numbers are little-endian. A proof is an HMAC-SHA-256 with the secret as
+//! key. It covers a label, the prover's role, the purpose of the connection, the listener's rank, the greeting, the
+//! claim, and the name of the job. So a listener reads the fields of a claim only after the client is known to be a
+//! rank of the job. No proof is valid for another role, port, rank or connection.
 
 use std::io;
 
@@ -22,17 +22,17 @@ use crate::secret::random;
 /// First bytes of a greeting and of a claim.
 const MAGIC: [u8; 8] = *b"girihtcp";
 
-/// Number of this layout and of that of frames; processes with another one turn each other away.
+/// Version of this layout and of the frames. Processes with different versions refuse each other.
 const PROTOCOL: u32 = 2;
 
-/// Length of what both begin with: magic and protocol.
+/// Length of the common prefix of a greeting and a claim: magic and protocol.
 pub(super) const PREFIX: usize = MAGIC.len() + size_of::<u32>();
 
-/// Length of the random bytes of each end, and of a proof.
+/// Length of each end's random bytes, and of a proof.
 const NONCE: usize = 32;
 const PROOF: usize = 32;
 
-/// Length of the version in a claim, filled up with zeros.
+/// Length of the version in a claim, padded with zeros.
 const VERSION_LEN: usize = 32;
 const _: () = assert!(VERSION.len() <= VERSION_LEN);
 
@@ -47,12 +47,12 @@ pub(super) const VERDICT: usize = 1 + PROOF;
 const WELCOME: u8 = 0;
 const TURNED_AWAY: u8 = 1;
 
-/// Reason of a connection between ranks.
+/// Purpose of a connection between ranks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Purpose {
-    /// A rank comes to rank 0.
+    /// A rank connects to rank 0.
     Rendezvous = 0,
-    /// A rank connects to another one of which rank 0 has told it.
+    /// A rank connects to another one, whose address rank 0 has sent.
     Mesh = 1,
 }
 
@@ -63,22 +63,22 @@ enum Role {
     Client = 1,
 }
 
-/// Statement of a client about itself.
+/// Fields of a client's claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub version: String,
     pub size: u64,
     pub rank: u64,
-    /// Port where it listens for other ranks; 0 if it does not.
+    /// Port where the client listens for other ranks; 0 if it does not.
     pub port: u16,
 }
 
-/// Begin of a greeting or claim that is none.
+/// Reason why first bytes are no greeting or claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Foreign {
-    /// Another program.
+    /// They come from another program.
     Program,
-    /// Another version of this one.
+    /// They come from another protocol version.
     Protocol,
 }
 
@@ -107,10 +107,10 @@ impl Meeting<'_> {
         Ok([&statement[..], &proof].concat().try_into().expect("a statement and its proof"))
     }
 
-    /// Content of a claim, if its proof holds.
+    /// Fields of a claim, if its proof is valid.
     pub fn check_claim(&self, greeting: &[u8; GREETING], claim: &[u8; CLAIM]) -> Option<Claim> {
         let (statement, proof) = claim.split_at(STATEMENT);
-        // Compared in constant time.
+        // The comparison takes constant time.
         self.mac(Role::Client, greeting, statement).verify_slice(proof).ok()?;
         let (rank, rest) = statement[PREFIX + NONCE..].split_first_chunk()?;
         let (size, rest) = rest.split_first_chunk()?;
@@ -120,7 +120,7 @@ impl Meeting<'_> {
         Some(Claim { version, size, rank, port })
     }
 
-    /// The claim with the proof of a client that knows the secret, for fuzzing.
+    /// The claim with a valid proof, for fuzzing.
     pub fn with_proof(&self, greeting: &[u8; GREETING], claim: &[u8; CLAIM]) -> [u8; CLAIM] {
         let mut proven = *claim;
         let proof = self.mac(Role::Client, greeting, &claim[..STATEMENT]).finalize().into_bytes();
@@ -128,7 +128,7 @@ impl Meeting<'_> {
         proven
     }
 
-    /// Verdict on a claim whose proof holds: the listener proves itself, too.
+    /// Verdict that accepts a claim, with the proof of the listener.
     pub fn welcome(&self, greeting: &[u8; GREETING], claim: &[u8; CLAIM]) -> [u8; VERDICT] {
         let proof = self.mac(Role::Listener, greeting, &claim[..STATEMENT]).finalize().into_bytes();
         let mut verdict = [WELCOME; VERDICT];
@@ -136,7 +136,7 @@ impl Meeting<'_> {
         verdict
     }
 
-    /// Proof of a listener that accepts the claim: true if it holds. `None` of one that turns away.
+    /// Checks the proof of a verdict that accepts the claim: true if it is valid. `None` for a verdict that refuses it.
     pub fn check_verdict(
         &self,
         greeting: &[u8; GREETING],
@@ -150,30 +150,30 @@ impl Meeting<'_> {
     fn mac(&self, role: Role, greeting: &[u8; GREETING], statement: &[u8]) -> Hmac<Sha256> {
         let Options { secret, job, .. } = self.options;
         let listener = (self.listener as u64).to_le_bytes();
-        // All parts but the last have a fixed length.
+        // All fields but the last have a fixed length, so their concatenation is unambiguous.
         let context = [role as u8, self.purpose as u8];
         mac(secret.bytes(), &[b"girih ranks", &context, &listener, greeting, statement, job.as_bytes()])
     }
 }
 
-/// HMAC-SHA-256 (RFC 2104) of parts in a row.
+/// HMAC-SHA-256 (RFC 2104) of the concatenation of `parts`.
 fn mac(key: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length");
     parts.iter().for_each(|part| mac.update(part));
     mac
 }
 
-/// Verdict on a claim whose proof does not hold.
+/// Verdict that refuses a claim.
 pub(super) fn turned_away() -> [u8; VERDICT] {
     let mut verdict = [0; VERDICT];
     verdict[0] = TURNED_AWAY;
     verdict
 }
 
-/// Greeting with fresh random bytes.
+/// Greeting with new random bytes.
 ///
 /// # Errors
-/// When the system has none.
+/// When the system has no random bytes.
 pub(super) fn greeting() -> io::Result<[u8; GREETING]> {
     let nonce: [u8; NONCE] = random()?;
     Ok([&prefix()[..], &nonce].concat().try_into().expect("a prefix and random bytes"))
@@ -186,10 +186,10 @@ fn prefix() -> [u8; PREFIX] {
     prefix
 }
 
-/// Compares the bytes of a greeting or claim that have come so far, at least one, with what it begins with.
+/// Compares the received first bytes of a greeting or claim, at least one, with the expected prefix.
 ///
 /// # Errors
-/// When another program or another version sent them.
+/// When another program or another protocol version sent them.
 pub(super) fn check_prefix(come: &[u8]) -> Result<(), Foreign> {
     let known = come.len().min(PREFIX);
     if come[..known] == prefix()[..known] {
@@ -228,7 +228,7 @@ mod tests {
         Options { rank, size: 3, rendezvous, job, secret, start_deadline: wait, deadline: wait }
     }
 
-    /// One thing that differs between the ends is enough.
+    /// A single difference between the ends makes a proof invalid.
     #[test]
     fn proofs_hold_for_one_secret_job_purpose_listener_and_greeting() {
         let [zero, one] = [0, 1].map(|rank| options(7, "job", rank));
@@ -253,7 +253,7 @@ mod tests {
             assert_eq!(other.check_verdict(&hello, &good, &verdict), Some(false));
         }
         assert_eq!(here.check_claim(&greeting().unwrap(), &good), None, "another connection");
-        // A listener's proof is none of a client.
+        // The proof of a listener is not valid for a client.
         let reflected = [&good[..STATEMENT], &verdict[1..]].concat().try_into().unwrap();
         assert_eq!(here.check_claim(&hello, &reflected), None);
         for at in 0..CLAIM {

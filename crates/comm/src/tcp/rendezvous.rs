@@ -1,4 +1,4 @@
-//! [`join`]: ranks find each other, and refuse to start where they do not belong together.
+//! [`join`]: connects the ranks of a job, and refuses to start if they do not belong together.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -15,25 +15,25 @@ use super::proof::{Claim, Meeting, Purpose};
 use super::{BEAT, Options, SILENCE};
 use crate::transport::due;
 
-/// A connection to each rank but this one, in the order of ranks.
+/// Connection to each rank, by rank; `None` for this rank.
 pub(super) type Streams = Vec<Option<TcpStream>>;
 
-/// How often somebody who waits looks around.
+/// Polling interval during waits.
 pub(super) const LOOK: Duration = Duration::from_millis(5);
 
-/// How long rank 0 is left alone when it is not there yet.
+/// Interval between attempts to connect.
 pub(super) const RETRY: Duration = Duration::from_millis(50);
 
-/// How long one try to connect may take.
+/// Time limit for one attempt to connect.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
-/// Time beyond a rank's own deadline in which rank 0, whose deadline is about the same, can say who is missing.
+/// Extra time beyond a rank's own deadline. Rank 0 has about the same deadline and then reports the missing ranks.
 const NEWS_WAIT: Duration = Duration::from_secs(2);
 
 /// Connects to all other ranks.
 ///
 /// # Errors
-/// Why there is no start, the same words on all ranks where they can be told.
+/// Reason why the job does not start. All ranks that rank 0 can reach give the same reason.
 pub(super) fn join(options: &Options) -> Result<Streams, String> {
     let Options { rank, size, .. } = *options;
     if rank >= size {
@@ -67,7 +67,7 @@ pub(super) fn name(ranks: &[usize]) -> String {
     format!("rank{} {}", if ranks.len() == 1 { "" } else { "s" }, numbers.join(", "))
 }
 
-/// What rank 0 does: waits for all, and tells them of each other.
+/// Rendezvous at rank 0: waits for all ranks and sends them the addresses of the others.
 fn gather(options: &Options, place: &Place) -> Result<Streams, String> {
     let meeting = Meeting { options, purpose: Purpose::Rendezvous, listener: 0 };
     let mut arrivals =
@@ -82,10 +82,10 @@ fn gather(options: &Options, place: &Place) -> Result<Streams, String> {
     }
 }
 
-/// Those who have come to rank 0.
+/// Ranks that have connected to rank 0.
 struct Guests<'a> {
     options: &'a Options,
-    /// For each rank, its connection and where it listens.
+    /// Connection and listening address of each rank that has arrived.
     seats: Vec<Option<(TcpStream, SocketAddr)>>,
 }
 
@@ -94,7 +94,7 @@ impl Guests<'_> {
         self.seats.iter().enumerate().filter_map(|(rank, seat)| Some((rank, &seat.as_ref()?.0)))
     }
 
-    /// Waits until all have come.
+    /// Waits until all ranks have arrived.
     fn seat_all(&mut self, arrivals: &mut Arrivals, place: &Place) -> Result<(), String> {
         let (deadline, mut beaten) = (due(self.options.start_deadline), Instant::now());
         loop {
@@ -121,11 +121,11 @@ impl Guests<'_> {
         }
     }
 
-    /// Seats a rank of this job. One that does not fit ends the job: it is no stranger.
+    /// Registers a rank of this job. A rank that does not fit ends the job, because it has authenticated.
     fn seat(&mut self, arrival: Arrival) -> Result<(), String> {
         let Arrival { mut stream, from, claim } = arrival;
         let rank = self.place_of(&claim, from).inspect_err(|why| {
-            // Who has left again is told nothing.
+            // A write error is ignored: the client has disconnected.
             let _ = Frame::Refused(why.clone()).write(&mut stream);
         })?;
         let ip: IpAddr = from.ip().to_canonical();
@@ -133,7 +133,7 @@ impl Guests<'_> {
         Ok(())
     }
 
-    /// The rank of somebody who fits.
+    /// Rank of a claim that fits the job.
     fn place_of(&self, claim: &Claim, from: SocketAddr) -> Result<usize, String> {
         let Claim { version, size, rank, .. } = claim;
         if version != VERSION {
@@ -158,7 +158,7 @@ impl Guests<'_> {
         Ok(rank)
     }
 
-    /// Tells all who wait that rank 0 lives, and frees the seats of those who do not.
+    /// Sends a heartbeat to all waiting ranks, and removes those that have disconnected.
     fn beat(&mut self) {
         for seat in &mut self.seats {
             let is_there = |(stream, _): &(TcpStream, _)| is_open(stream) && Frame::Beat.write(&mut &*stream).is_ok();
@@ -168,7 +168,7 @@ impl Guests<'_> {
         }
     }
 
-    /// Tells everybody where the others are, and to go once all are connected.
+    /// Sends all addresses to all ranks, and the signal to start once all are connected.
     fn introduce(&self) -> Result<(), String> {
         let addresses = self.seats.iter().flatten().map(|(_, address)| *address).collect();
         self.tell(&Frame::Welcome(addresses))?;
@@ -177,11 +177,11 @@ impl Guests<'_> {
             for (rank, stream) in self.streams() {
                 let tell = tell.clone();
                 scope.spawn(move || {
-                    // Others give up before this does, and say why.
+                    // Other ranks give up before this wait ends, and send the reason.
                     let wait = MESH_WAIT + SILENCE;
                     let mut input = Timed { stream, until: Instant::now() + wait, silence: wait };
                     let heard = Frame::read(&mut input, LONGEST_GREETING);
-                    // Nobody listens any more when another rank has failed.
+                    // The receiver is gone if another rank has failed.
                     let _ = tell.send((rank, heard));
                 });
             }
@@ -204,7 +204,7 @@ impl Guests<'_> {
         left.map_or(Ok(()), |(rank, _)| Err(format!("rank {rank} left before the start; see its log")))
     }
 
-    /// Tells all that there is no start. Some may have left.
+    /// Tells all ranks that the job does not start. Some may have disconnected.
     fn dismiss(&self, why: &str) {
         for (_, stream) in self.streams() {
             let _ = Frame::Refused(why.to_owned()).write(&mut &*stream);
@@ -213,7 +213,7 @@ impl Guests<'_> {
     }
 }
 
-/// What other ranks do: find rank 0, which may start later.
+/// Rendezvous at the other ranks: connects to rank 0, which may start later.
 fn come(options: &Options, place: &Place) -> Result<Streams, String> {
     let deadline = due(options.start_deadline);
     loop {
@@ -233,24 +233,24 @@ fn come(options: &Options, place: &Place) -> Result<Streams, String> {
     }
 }
 
-/// A rank that rank 0 has welcomed.
+/// Result of a successful rendezvous with rank 0.
 struct Visit {
     control: TcpStream,
-    /// Where this rank waits for others.
+    /// Listener of this rank for higher ranks.
     listener: TcpListener,
-    /// Where ranks 1, 2, … wait.
+    /// Listening addresses of ranks 1, 2, …
     addresses: Vec<SocketAddr>,
 }
 
-/// Why a visit ended.
+/// Reason why an attempt failed.
 enum Turned {
-    /// Rank 0 is not there yet.
+    /// Rank 0 is not there yet: try again.
     Later(String),
-    /// It does not help to come again.
+    /// Another attempt would fail as well.
     Away(String),
 }
 
-/// Comes to rank 0, and waits until all have.
+/// Connects to rank 0, and waits until all ranks have arrived.
 fn visit(options: &Options, place: &Place, deadline: Instant) -> Result<Visit, Turned> {
     let addresses = place.addresses().map_err(Turned::Away)?;
     let mut control = connect(&addresses, CONNECT_WAIT).map_err(|error| Turned::Later(error.to_string()))?;
@@ -275,7 +275,8 @@ fn listen_beside(control: &TcpStream) -> io::Result<TcpListener> {
     TcpListener::bind(own)
 }
 
-/// Addresses of ranks 1, 2, …, which rank 0 sends when all have come; until then signs of life, which extend nothing.
+/// Waits for the addresses of ranks 1, 2, …, which rank 0 sends when all ranks have arrived. Heartbeats in between do
+/// not extend the deadline.
 fn hear_of_others(
     options: &Options,
     place: &Place,

@@ -1,20 +1,20 @@
-//! A simulated world of ranks, all from one seed: the same seed gives the same run.
+//! Deterministic simulation of several ranks: the same seed gives the same run.
 //!
 //! ```text
 //! program ── Communicator ── SimLink ── State ── Frame ══ network ══ Frame ── State ── …
 //! the test's         those that jobs run                simulated      those that jobs run
 //! ```
-//! Simulated are the network, the clock and the threads of a rank. Bytes of frames travel in order on a connection of
-//! each two ranks, each with a delay of its own, in virtual time, in which beats, silence and deadlines pass as well. A
-//! rank has two threads with groups of their own, a loader that is up to two steps ahead of a trainer. A thread that
-//! has to wait is ended, and begins again, with the results that it had, once it can go on.
+//! The network, the clock and the threads of a rank are simulated. Each pair of ranks has a connection, on which
+//! frames arrive in order, each after a random delay. Delays, heartbeats, silence and deadlines use virtual time. A
+//! rank has two threads, each with its own groups: a trainer, and a loader up to two steps ahead of it. A thread that
+//! must wait is stopped. Once it can go on, it is run again from its start with the results that it already has.
 //!
-//! Faults, none or one kind a seed: a process that is killed, a host that vanishes, a rank that hangs and lives, a
-//! program that fails; frames that are changed, lost, doubled or overtaken, though TCP lets none of these through; a
-//! rank that sends parcels of other lengths, for other exchanges or groups, and frames that have no place. What may lie
-//! unread is bounded by so few bytes that ranks pause each other all the time.
+//! A seed has no fault or one kind of fault. A process is killed, a host vanishes, a rank hangs with heartbeats, or a
+//! program fails. Frames are corrupted, lost, duplicated or reordered, though TCP prevents all of these. A hostile
+//! rank sends parcels of wrong lengths, exchanges or groups, or unexpected frames. The bound on unread bytes is so
+//! low that ranks pause each other often.
 //!
-//! Not simulated: how ranks meet (`tests/hostile`), sockets, and what two threads of a rank do at the same instant.
+//! Not simulated: the rendezvous (`tests/hostile`), sockets, and races between two threads of a rank.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,7 +34,7 @@ use super::{BEAT, SILENCE};
 use crate::transport::{Call, ExchangeId, Group, Parcel, Transport};
 use crate::{Collective, CommError, Communicator, Payload};
 
-/// Microseconds of virtual time.
+/// Virtual time in microseconds.
 type Time = u64;
 
 const SECOND: Time = 1_000_000;
@@ -42,30 +42,30 @@ const SECOND: Time = 1_000_000;
 /// Deadline of an exchange.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Virtual time in which every run has ended.
+/// Limit on virtual time; every run must end before it.
 const END: Time = 3600 * SECOND;
 
 /// Threads of a rank.
 const TRAINER: usize = 0;
 const LOADER: usize = 1;
 
-/// Steps of a run, and by how many the loader is ahead at most.
+/// Steps of a run, and the largest lead of the loader in steps.
 const STEPS: u64 = 3;
 const AHEAD: u64 = 2;
 
-/// Purpose of the draws, apart from those of the library.
+/// Purpose of the random draws, distinct from those of the library.
 const PURPOSE: u32 = 0x7369_6d00;
 
 /// Fault of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     Nothing,
-    /// The process of a rank is killed, its host vanishes, it hangs, or its program fails.
+    /// The process of the rank is killed, its host vanishes, it hangs, or its program fails.
     Killed(usize),
     Vanished(usize),
     Hangs(usize),
     Fails(usize),
-    /// One in so many frames of a rank is changed, lost, doubled, overtakes another one, or is not what it should be.
+    /// One in this many frames of the rank is corrupted, lost, duplicated, reordered, or replaced by a hostile one.
     Changed(usize, u64),
     Lost(usize, u64),
     Doubled(usize, u64),
@@ -91,7 +91,7 @@ impl Fault {
     }
 }
 
-/// Reason for which a thread of a rank waits.
+/// Event that a thread of a rank waits for.
 enum Waits {
     Exchange {
         id: ExchangeId,
@@ -100,20 +100,20 @@ enum Waits {
         own: Vec<Parcel>,
         until: Time,
     },
-    /// Another thread of the rank, until it has done so many steps.
+    /// Another thread of the rank, until it has completed this many steps.
     Steps(usize, u64),
 }
 
-/// Thread of a rank: the results of what it has called so far.
+/// Thread of a rank, with the results of its calls so far.
 #[derive(Default)]
 struct Thread {
     results: Vec<Result<Vec<Parcel>, CommError>>,
-    /// Groups that it joined and left, as far as it has come.
+    /// Number of groups that it has joined or left so far.
     n_changes: usize,
     n_steps: u64,
     waits: Option<Waits>,
     is_done: bool,
-    /// How far it has come since it began again.
+    /// Position in `results` and among the changes since the thread was run again.
     at: usize,
     at_change: usize,
 }
@@ -126,7 +126,7 @@ struct Node {
 }
 
 impl Node {
-    /// Ends what a thread waits for, if it can go on.
+    /// Completes the wait of a thread if it can go on, and returns whether it can.
     fn resolve(&mut self, thread: usize) -> bool {
         let Some(waits) = self.threads[thread].waits.take() else { return false };
         match &waits {
@@ -153,7 +153,7 @@ impl Node {
     }
 }
 
-/// Place of a rank's thread in a group.
+/// Membership of a rank's thread in a group.
 struct SimLink {
     node: Arc<Mutex<Node>>,
     thread: usize,
@@ -165,7 +165,7 @@ fn lock(node: &Mutex<Node>) -> MutexGuard<'_, Node> {
 }
 
 impl SimLink {
-    /// Group of all ranks, one for each thread.
+    /// Group of all ranks, a different one for each thread.
     fn new(node: &Arc<Mutex<Node>>, thread: usize, size: usize) -> Self {
         let all: Vec<usize> = (0..size).collect();
         let group = Group::of_all(lock(node).rank, size);
@@ -178,7 +178,7 @@ impl SimLink {
         Self { node: Arc::clone(node), thread, group: Arc::new(group) }
     }
 
-    /// Makes a change that the thread had not made before it began again.
+    /// Makes a change of the state, unless the thread made it before it was run again.
     fn change(node: &Mutex<Node>, thread: usize, change: impl FnOnce(&mut State)) {
         let node = &mut *lock(node);
         let own = &mut node.threads[thread];
@@ -192,7 +192,7 @@ impl SimLink {
         own.at_change += 1;
     }
 
-    /// Result of the next call; `begin` begins it unless it was begun before.
+    /// Result of the next call. `begin` starts the call, unless it was started before.
     fn call(&self, begin: impl FnOnce(&mut Node) -> Waits) -> Result<Vec<Parcel>, CommError> {
         let node = &mut *lock(&self.node);
         let at = node.threads[self.thread].at;
@@ -205,20 +205,20 @@ impl SimLink {
     }
 }
 
-/// Steps of the threads of a rank, which wait for each other.
+/// Step counters by which the threads of a rank wait for each other.
 struct Steps {
     node: Arc<Mutex<Node>>,
     thread: usize,
 }
 
 impl Steps {
-    /// Takes note that this thread has done `n` steps.
+    /// Records that this thread has completed `n` steps.
     fn done(&self, n: u64) {
         let own = &mut lock(&self.node).threads[self.thread];
         own.n_steps = own.n_steps.max(n);
     }
 
-    /// Waits until the other thread of the rank has done `n`.
+    /// Waits until the other thread of the rank has completed `n` steps.
     fn wait_for(&self, other: usize, n: u64) -> Result<(), CommError> {
         let node = &mut *lock(&self.node);
         if node.threads[other].n_steps >= n {
@@ -232,7 +232,7 @@ impl Steps {
     }
 }
 
-/// Error by which a thread that waits is ended.
+/// Error that stops a waiting thread.
 fn waits() -> CommError {
     CommError::Library { operation: "simulation", message: "it waits".to_owned() }
 }
@@ -272,26 +272,26 @@ impl Transport for SimLink {
 
 /// Event at a point of virtual time.
 enum Event {
-    /// A rank begins its program.
+    /// A rank starts its program.
     Start(usize),
-    /// Bytes of a frame arrive; none if the connection ends.
+    /// The bytes of a frame arrive; `None` if the connection ends.
     Arrive { from: usize, to: usize, bytes: Option<Vec<u8>> },
-    /// A rank says that it lives, and looks who is silent.
+    /// A rank sends heartbeats and checks for silent peers.
     Beat(usize),
-    /// A rank looks whether somebody is late.
+    /// A rank checks for expired deadlines.
     Look(usize),
-    /// The fault of the run comes over its rank.
+    /// The fault of the run starts.
     Strike,
 }
 
-/// Direction from one rank to another.
+/// One direction of a connection.
 #[derive(Clone, Copy, Default)]
 struct Line {
-    /// When the last frame arrives: the next one does not arrive before.
+    /// Arrival time of the last frame. Later frames do not arrive before it.
     last: Time,
-    /// When the receiver heard something.
+    /// Time at which the receiver last received a frame.
     heard: Time,
-    /// True if the sender writes no more, and if the receiver reads no more.
+    /// Whether the sender has stopped writing, and whether the receiver has stopped reading.
     is_shut: bool,
     is_unread: bool,
 }
@@ -302,7 +302,7 @@ struct Sim {
     fault: Fault,
     has_struck: bool,
     n_ranks: usize,
-    /// Longest delay of a frame.
+    /// Upper bound on the delay of a frame.
     slowest: Time,
     now: Time,
     n_events: u64,
@@ -310,7 +310,7 @@ struct Sim {
     events: Vec<Option<Event>>,
     nodes: Vec<Arc<Mutex<Node>>>,
     lines: Vec<Vec<Line>>,
-    /// Result of each rank that has one.
+    /// Result of each rank that has ended.
     ends: Vec<Option<Result<(), String>>>,
 }
 
@@ -349,17 +349,17 @@ impl Sim {
         lock(&self.nodes[rank])
     }
 
-    /// True if the fault is of this kind and of this rank, and has struck.
+    /// Whether the run has the fault `fault` and it has started.
     fn is_struck(&self, fault: Fault) -> bool {
         self.has_struck && self.fault == fault
     }
 
-    /// True if a rank does nothing any more.
+    /// Whether a rank has been killed or has vanished.
     fn is_gone(&self, rank: usize) -> bool {
         self.is_struck(Fault::Killed(rank)) || self.is_struck(Fault::Vanished(rank))
     }
 
-    /// Runs to the end; results of all ranks but those that are gone or hang.
+    /// Runs to the end. Returns the fault and the results of all ranks; `None` for ranks that are gone or hang.
     fn run(mut self) -> (Fault, Vec<Option<Result<(), String>>>) {
         while let Some(Reverse((time, number))) = self.queue.pop() {
             let is_open =
@@ -418,7 +418,7 @@ impl Sim {
         }
     }
 
-    /// Arrival of bytes that a rank reads from a connection.
+    /// Handles the arrival of bytes at a rank.
     fn arrive(&mut self, from: usize, to: usize, bytes: Option<&[u8]>) {
         let (now, line) = (self.now, &mut self.lines[from][to]);
         if line.is_unread || self.is_gone(to) {
@@ -441,7 +441,7 @@ impl Sim {
         self.settle(to);
     }
 
-    /// Lets the threads of a rank go on that can, and sends what it has for others.
+    /// Runs the threads of a rank that can go on, and sends its frames.
     fn settle(&mut self, rank: usize) {
         if self.is_gone(rank) {
             return;
@@ -461,7 +461,7 @@ impl Sim {
         self.end(rank);
     }
 
-    /// Begins a thread again, with the results that it had.
+    /// Runs a thread again from its start, with its earlier results.
     fn go_on(&mut self, rank: usize, thread: usize) {
         {
             let own = &mut self.node(rank).threads[thread];
@@ -486,7 +486,7 @@ impl Sim {
         node.threads[thread].is_done = true;
     }
 
-    /// Takes note of what came of a rank whose threads have ended, and whose failure is known.
+    /// Records the result of a rank whose threads have ended or whose failure is known.
     fn end(&mut self, rank: usize) {
         if self.ends[rank].is_some() {
             return;
@@ -558,7 +558,7 @@ fn written(frame: &Frame) -> Vec<u8> {
     bytes
 }
 
-/// Frame of a hostile rank in place of a true one. Bytes of the right number alone do not tell what they should be.
+/// Frame that a hostile rank sends instead of the right one. Wrong contents of the right length are not detectable.
 fn hostile(random: &mut Stream, frame: &Frame) -> Frame {
     let Frame::Parcel { id, call, parcel } = frame else { return Frame::Go };
     let (mut id, mut call, mut bytes) = (id.clone(), call.clone(), parcel.to_vec());
@@ -586,13 +586,13 @@ fn uploaded(rows: usize, value: impl Fn(usize) -> usize) -> <Cpu as Backend>::Ma
     CPU.upload(&Matrix::new(rows, 2, values).expect("whole rows"), Dtype::F32).expect("memory")
 }
 
-/// Check that a matrix is what `value` says.
+/// Checks the elements of a matrix against `value(index)`.
 fn check(matrix: &<Cpu as Backend>::Matrix, value: impl Fn(usize) -> usize) {
     let found = matrix.bytes().as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
     found.enumerate().for_each(|(i, found)| assert_eq!(found, value(i) as f32, "a wrong value"));
 }
 
-/// Trainer of a rank: every collective on all ranks and on groups of them, on what the loader brought.
+/// Trainer of a rank: calls every collective on all ranks or on groups, after the loader's step.
 fn train(link: SimLink) -> Result<(), CommError> {
     let steps = Steps { node: Arc::clone(&link.node), thread: TRAINER };
     let world: Box<dyn Collective<Cpu>> = Box::new(Communicator::new(link));
@@ -608,7 +608,7 @@ fn train(link: SimLink) -> Result<(), CommError> {
         let root = step as usize % n;
         world.broadcast(root, &mut told)?;
         check(&told, |i| i + 10 * root);
-        // A group that lives for a step.
+        // This group exists for one step only.
         let pair = world.split(rank / 2, rank)?;
         for (place, message) in pair.all_gather_bytes(&[rank as u8])?.iter().enumerate() {
             let other = rank / 2 * 2 + place;
@@ -620,7 +620,7 @@ fn train(link: SimLink) -> Result<(), CommError> {
     world.barrier()
 }
 
-/// Collectives of which each member has a row for each.
+/// Collectives in which every member has one row for each member.
 fn group_step(group: Rank<'_>) -> Result<(), CommError> {
     let (place, n) = (group.rank(), group.size());
     let rows = vec![1; n];
@@ -639,7 +639,7 @@ fn group_step(group: Rank<'_>) -> Result<(), CommError> {
     Ok(())
 }
 
-/// Loader of a rank, which is ahead of the trainer: messages of any length.
+/// Loader of a rank, ahead of the trainer: all-to-all of messages of various lengths.
 fn load(link: SimLink) -> Result<(), CommError> {
     let steps = Steps { node: Arc::clone(&link.node), thread: LOADER };
     let world: Box<dyn Collective<Cpu>> = Box::new(Communicator::new(link));
@@ -648,7 +648,7 @@ fn load(link: SimLink) -> Result<(), CommError> {
         steps.wait_for(TRAINER, (step + 1).saturating_sub(AHEAD))?;
         let messages = (0..n).map(|to| vec![(rank + to) as u8; 1 + 700 * (to + step as usize)].into()).collect();
         for (from, message) in world.all_to_all_bytes(messages)?.iter().enumerate() {
-            // Their length is the sender's to choose.
+            // The sender is free to choose the length, so only the content is checked.
             assert!(message.iter().take(1).all(|&byte| usize::from(byte) == from + rank), "a wrong value");
         }
         steps.done(step + 1);
@@ -656,8 +656,8 @@ fn load(link: SimLink) -> Result<(), CommError> {
     Ok(())
 }
 
-/// Runs a seed: each rank that can ends with the right values or an error that names a rank, and without a fault with
-/// the right values.
+/// Runs a seed. Each rank that can end has the right values or an error that names a rank. Without a fault, each has
+/// the right values. Returns whether no rank had an error.
 fn check_seed(seed: u64) -> bool {
     let (fault, ends) = Sim::new(seed).run();
     let mut all_well = true;
@@ -686,6 +686,6 @@ fn every_seed_ends_with_the_right_values_or_an_error_that_names_a_rank() {
         let other = scope.spawn(|| run(1));
         run(0) + other.join().expect("no seed fails")
     });
-    // Faults that strike too late change nothing.
+    // Faults that start too late have no effect.
     assert!((2_000..8_000).contains(&n_well), "{n_well} of {SEEDS} seeds end well");
 }

@@ -1,14 +1,14 @@
-//! [`State`]: what one rank knows of the others and has for them, as plain data: no threads, sockets or clocks.
+//! [`State`]: state of one rank and its frames to send, as plain data without threads, sockets or clocks.
 //!
-//! `world.rs` drives it by sockets and condition variables, `sim.rs` by a simulated network and a virtual clock.
+//! `world.rs` drives it with sockets and condition variables, `sim.rs` with a simulated network and a virtual clock.
 //!
 //! # Bounds
-//! No rank can be more than one exchange of a group ahead of another one, since every exchange waits for all members.
-//! So a peer may send a parcel for the exchanges of a group that this rank waits for or begins next, and for the first
-//! exchange of a group that this rank is about to split off: everything else is an error that names the peer, or, where
-//! this rank has left the group, passed over. While more than [`MOST_UNREAD`] bytes of a peer lie unread and nobody
-//! here waits for it, its parcels are paused at its end; signs of life and news of failures come as before. Nobody
-//! waits for a paused peer: whoever begins to wait for it lets it go on.
+//! No rank can be more than one exchange of a group ahead of another, because every exchange waits for all members.
+//! So a peer may only send parcels for these exchanges: those of a group that this rank waits for or begins next, and
+//! the first exchange of a group that this rank is about to split off. Any other parcel is an error that names the
+//! peer, or is discarded if this rank has left the group. A peer is paused while it has more than [`MOST_UNREAD`]
+//! unread bytes here and no thread waits for it. A paused peer sends no parcels, but still sends heartbeats and
+//! failures. A thread that begins to wait for a paused peer resumes it, so no thread waits for a paused peer.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
@@ -19,52 +19,52 @@ use super::frame::{Admission, Frame};
 use crate::CommError;
 use crate::transport::{Call, ExchangeId, Parcel, Path};
 
-/// Bytes of a peer's parcels that lie unread before it is paused, 256 MiB; it goes on at half of them.
+/// Unread bytes of a peer at which it is paused, 256 MiB. It is resumed at half of them.
 pub(super) const MOST_UNREAD: u64 = 256 << 20;
 
-/// Memory that a parcel takes beside its bytes, about.
+/// Approximate memory of a parcel in addition to its bytes.
 const PARCEL_BYTES: u64 = 4 << 10;
 
-/// Longest message of a failure, in bytes; a frame carries more.
+/// Longest message of a failure in bytes, shorter than the limit of a frame.
 const LONGEST_MESSAGE: usize = 64 << 10;
 
 /// Call of a rank, and its parcel for this one.
 pub(super) type Letter = (String, Parcel);
 
-/// Knowledge of one rank about its world, and frames that wait to be sent.
+/// State of one rank: its view of the others, and frames to be sent.
 pub(super) struct State {
     rank: usize,
-    /// Rank that failed first, and what it said.
+    /// Rank that failed first, and its message.
     failed: Option<(usize, String)>,
     /// Progress in each group that this rank belongs to now.
     groups: HashMap<Path, Progress>,
-    /// For each rank, this one among them.
+    /// View of each rank, by rank, including this one.
     peers: Vec<Peer>,
     most_unread: u64,
 }
 
-/// Exchanges of a group that this rank has begun, and that it has read all parcels of.
+/// Number of exchanges of a group that this rank has begun, and of those whose parcels it has all read.
 #[derive(Clone, Copy, Default)]
 struct Progress {
     n_begun: u64,
     n_read: u64,
 }
 
-/// Another rank, as this one sees it.
+/// Another rank, as seen by this one.
 #[derive(Default)]
 struct Peer {
-    /// Parcels that nobody has read.
+    /// Unread parcels, by exchange.
     inbox: HashMap<ExchangeId, Letter>,
     n_unread_bytes: u64,
-    /// Threads of this rank that wait for a parcel of it.
+    /// Number of threads of this rank that wait for a parcel of the peer.
     n_waiting: usize,
-    /// True if it was asked to pause.
+    /// Whether the peer was asked to pause.
     is_paused: bool,
-    /// True if it has done its work.
+    /// Whether the peer has completed its work.
     is_done: bool,
-    /// True if it asked this rank to pause.
+    /// Whether the peer asked this rank to pause.
     pauses_this: bool,
-    /// Frames for it that may not wait, and those that come in their turn.
+    /// Frames for the peer: urgent ones, which a pause does not hold back, and others in order.
     urgent: VecDeque<Frame>,
     waiting: VecDeque<Frame>,
 }
@@ -74,20 +74,20 @@ impl State {
         Self::bounded(rank, size, MOST_UNREAD)
     }
 
-    /// State with another bound on bytes that lie unread.
+    /// State with another bound on unread bytes.
     pub fn bounded(rank: usize, size: usize, most_unread: u64) -> Self {
         let peers = (0..size).map(|_| Peer::default()).collect();
-        // Others may begin before this rank does.
+        // Other ranks may begin before this one.
         let groups = HashMap::from([(Path::from([]), Progress::default())]);
         Self { rank, failed: None, groups, peers, most_unread }
     }
 
-    /// Takes note of a group that this rank belongs to.
+    /// Registers a group that this rank belongs to.
     pub fn join(&mut self, path: &Path) {
         self.groups.entry(Path::clone(path)).or_default();
     }
 
-    /// Forgets a group, and what came for it and for groups that this rank has not split off it.
+    /// Removes a group. Also drops parcels for it and for groups below it that this rank has not joined.
     pub fn leave(&mut self, path: &Path) {
         self.groups.remove(path);
         for peer in &mut self.peers {
@@ -98,7 +98,7 @@ impl State {
         }
     }
 
-    /// Begins an exchange: its parcels wait to be sent, and its members are waited for.
+    /// Begins an exchange: queues its parcels, and waits for its members.
     pub fn begin(&mut self, id: &ExchangeId, members: &[usize], call: Call, parcels: &[Parcel]) {
         let progress = self.groups.entry(Path::clone(&id.0)).or_default();
         progress.n_begun = progress.n_begun.max(id.1 + 1);
@@ -113,11 +113,11 @@ impl State {
         }
     }
 
-    /// Parcels that `members` have sent for an exchange, in their order, and nothing from this rank; the rank that is missing,
-    /// if one is.
+    /// Parcels of `members` for an exchange, in their order, with `None` for this rank. `Err` with the first missing
+    /// rank if parcels are missing.
     ///
     /// # Errors
-    /// When a rank has failed, or has ended before.
+    /// When a rank has failed, or has ended before the exchange.
     pub fn look(
         &mut self,
         id: &ExchangeId,
@@ -141,7 +141,7 @@ impl State {
         Ok(Ok(members.iter().map(|&rank| self.peers[rank].take(id)).collect()))
     }
 
-    /// Ends the wait for the members of an exchange, whatever came of it.
+    /// Ends the wait for the members of an exchange, with or without a result.
     pub fn end(&mut self, members: &[usize]) {
         for &member in members.iter().filter(|member| **member != self.rank) {
             let peer = &mut self.peers[member];
@@ -150,10 +150,10 @@ impl State {
         }
     }
 
-    /// Decision on a parcel that `peer` sends, before its bytes are read.
+    /// Decides on a parcel of `peer` before its bytes are read.
     ///
     /// # Errors
-    /// Why an honest rank does not send it.
+    /// Reason why a correct rank does not send it.
     pub fn admit(&self, peer: usize, id: &ExchangeId) -> Result<Admission, String> {
         let (path, number) = (&id.0, id.1);
         let inbox = &self.peers[peer].inbox;
@@ -169,7 +169,7 @@ impl State {
                 _ => Ok(Admission::Keep),
             };
         }
-        // Of a group that this rank is about to split off, or has left.
+        // The group is one that this rank is about to split off, or has left.
         let [parent @ .., split_at, _] = &path[..] else { return Ok(Admission::Discard) };
         let is_ahead = self.groups.get(parent).is_some_and(|progress| progress.n_begun == *split_at);
         let is_sibling = |other: &Path| {
@@ -185,7 +185,7 @@ impl State {
         }
     }
 
-    /// Takes in a frame of `peer`; true if it was its last one.
+    /// Handles a frame of `peer`. Returns whether it is the last one.
     pub fn receive(&mut self, peer: usize, frame: Frame) -> bool {
         match frame {
             Frame::Beat => {}
@@ -213,18 +213,18 @@ impl State {
         false
     }
 
-    /// Takes note that the connection to `peer` has ended without a last word.
+    /// Handles the end of the connection to `peer` without a last frame.
     pub fn break_off(&mut self, peer: usize, error: &io::Error) {
         self.fail(peer, why_it_broke_off(error));
     }
 
-    /// Takes note that `rank` failed, unless a failure is known, and tells all others.
+    /// Records the failure of `rank`, unless a failure is known, and sends it to all others.
     pub fn fail(&mut self, rank: usize, message: String) {
         self.note(rank, message, false);
     }
 
-    /// Everybody tells all others of the first failure that it learns of, and of several that it is told of takes that
-    /// of the lowest rank: so all end with the same.
+    /// Each rank sends the first failure that it learns of to all others. If it receives several, it keeps that of
+    /// the lowest rank. So all ranks end with the same failure.
     fn note(&mut self, rank: usize, mut message: String, others_say_so: bool) {
         if let Some(end) = (0..=LONGEST_MESSAGE).rev().find(|&end| message.is_char_boundary(end)) {
             message.truncate(end);
@@ -235,33 +235,33 @@ impl State {
         }
         if is_first {
             for (_, peer) in self.peers.iter_mut().enumerate().filter(|(peer, _)| *peer != self.rank) {
-                // Nobody waits for parcels any more.
+                // No rank waits for parcels any more.
                 peer.waiting.clear();
                 peer.urgent.push_back(Frame::Failed { rank: rank as u64, message: message.clone() });
             }
         }
     }
 
-    /// Says to all that this rank has done its work, unless all is lost.
+    /// Queues a goodbye for all peers, unless a failure is known.
     pub fn say_goodbye(&mut self) {
         if self.failed.is_none() {
             self.peers.iter_mut().for_each(|peer| peer.waiting.push_back(Frame::Goodbye));
         }
     }
 
-    /// Next frame for `peer`, if there is one that may go.
+    /// Next frame for `peer` that may be sent.
     pub fn next_frame(&mut self, peer: usize) -> Option<Frame> {
         let Peer { urgent, waiting, pauses_this, .. } = &mut self.peers[peer];
         urgent.pop_front().or_else(|| if *pauses_this { None } else { waiting.pop_front() })
     }
 
-    /// True if there is a frame for `peer` that may go.
+    /// Whether a frame for `peer` may be sent now.
     pub fn has_frame(&self, peer: usize) -> bool {
         let Peer { urgent, waiting, pauses_this, .. } = &self.peers[peer];
         !urgent.is_empty() || !(*pauses_this || waiting.is_empty())
     }
 
-    /// The failure that ends all ranks, if one is known.
+    /// Failure that ends all ranks, if one is known.
     pub fn failure(&self) -> Option<CommError> {
         let (rank, message) = self.failed.as_ref()?;
         Some(CommError::RankFailed { rank: *rank, message: message.clone() })
@@ -280,7 +280,7 @@ impl Peer {
         Some(letter)
     }
 
-    /// Pauses the peer, or lets it go on.
+    /// Pauses or resumes the peer, depending on its unread bytes.
     fn pace(&mut self, most_unread: u64) {
         let is_full = self.n_unread_bytes > most_unread && self.n_waiting == 0;
         let has_space = self.n_unread_bytes <= most_unread / 2 || self.n_waiting > 0;
@@ -294,12 +294,12 @@ impl Peer {
     }
 }
 
-/// Error of a rank that did not come in time.
+/// Error for a rank that did not send its parcel in time.
 pub(super) fn late(rank: usize, call: Call, deadline: Duration) -> CommError {
     CommError::Late { rank, operation: call.operation, deadline }
 }
 
-/// Message on a rank whose connection has ended.
+/// Failure message for a rank whose connection has ended.
 fn why_it_broke_off(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::InvalidData => format!("it sent {error}"),

@@ -1,4 +1,4 @@
-//! [`World`]: what the threads of one rank share: its [`State`], and the sockets.
+//! [`World`]: the [`State`] and the sockets of one rank, shared by its threads.
 
 use std::io::{self, BufReader};
 use std::net::{Shutdown, TcpStream};
@@ -12,10 +12,10 @@ use super::{BEAT, Options};
 use crate::CommError;
 use crate::transport::{Call, ExchangeId, Parcel, Path, due};
 
-/// How long ranks may take to tell each other of a failure before they leave.
+/// Time for ranks to send a failure to each other before they leave.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Bytes read from a socket at once; larger parcels pass by this.
+/// Buffer size for reads from a socket in bytes. Larger reads bypass it.
 const READ_AHEAD: usize = 64 << 10;
 
 /// Connections of a rank to all others.
@@ -24,24 +24,24 @@ pub(super) struct World {
     pub size: usize,
     deadline: Duration,
     shared: Mutex<Shared>,
-    /// Parcels or failures have come, or a thread has ended.
+    /// Condition: parcels or failures have arrived, or a thread has ended.
     changed: Condvar,
-    /// For each rank: there are frames for it.
+    /// Condition of each rank: frames for it are waiting.
     filled: Vec<Condvar>,
     streams: Vec<Option<TcpStream>>,
 }
 
 struct Shared {
     state: State,
-    /// Threads that read or write.
+    /// Number of running reader and writer threads.
     n_threads: usize,
 }
 
 impl World {
-    /// Starts the threads that read and write.
+    /// Starts the reader and writer threads.
     ///
     /// # Errors
-    /// When there are no more threads; the others are told.
+    /// When the system refuses a thread. The other ranks are told.
     pub fn start(options: &Options, streams: Vec<Option<TcpStream>>) -> io::Result<Arc<Self>> {
         let Options { rank, size, deadline, .. } = *options;
         let shared = Mutex::new(Shared { state: State::new(rank, size), n_threads: 0 });
@@ -74,11 +74,11 @@ impl World {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        // Nothing panics while it holds the lock.
+        // No thread panics while it holds the lock.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and wakes the threads that write what it has to say.
+    /// Changes the state, and wakes the writer threads that have frames.
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut shared = self.lock();
         let changed = change(&mut shared.state);
@@ -87,7 +87,7 @@ impl World {
         changed
     }
 
-    /// Changes the state by news, and wakes the threads that may wait for them.
+    /// Changes the state by a received event, and also wakes the threads that wait for parcels.
     fn hear<T>(&self, news: impl FnOnce(&mut State) -> T) -> T {
         let heard = self.change(news);
         self.changed.notify_all();
@@ -98,7 +98,7 @@ impl World {
         self.streams[peer].as_ref().expect("a connection to every other rank")
     }
 
-    /// Loop of the thread that writes to `peer`: frames that wait for it, and signs of life between them.
+    /// Loop of the writer thread for `peer`: sends its frames, and heartbeats between them.
     fn write(&self, peer: usize) {
         let mut stream = self.stream(peer);
         loop {
@@ -108,11 +108,11 @@ impl World {
                 break;
             }
         }
-        // The other end may have gone already.
+        // An error is ignored: the peer may have disconnected.
         let _ = stream.shutdown(Shutdown::Write);
     }
 
-    /// Next frame for `peer`: a sign of life when there is none for some time.
+    /// Next frame for `peer`, or a heartbeat after a time without frames.
     fn next_frame(&self, peer: usize) -> Frame {
         let until = Instant::now() + BEAT;
         let mut shared = self.lock();
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// What a thread reads from `peer`, until it says its last word or breaks off.
+    /// Loop of the reader thread for `peer`, until its last frame or the end of the connection.
     fn read(&self, peer: usize) {
         let mut input = BufReader::with_capacity(READ_AHEAD, self.stream(peer));
         loop {
@@ -145,27 +145,27 @@ impl World {
         }
     }
 
-    /// Takes note that `rank` failed, unless a failure is known, and tells all others.
+    /// Records the failure of `rank`, unless a failure is known, and sends it to all others.
     pub fn fail(&self, rank: usize, message: String) {
         self.hear(|state| state.fail(rank, message));
     }
 
-    /// The failure that ends all ranks, if one is known.
+    /// Failure that ends all ranks, if one is known.
     pub fn failure(&self) -> Option<CommError> {
         self.lock().state.failure()
     }
 
-    /// Takes note of a group that this rank belongs to.
+    /// Registers a group that this rank belongs to.
     pub fn join(&self, path: &Path) {
         self.lock().state.join(path);
     }
 
-    /// Forgets a group.
+    /// Removes a group.
     pub fn leave(&self, path: &Path) {
         self.change(|state| state.leave(path));
     }
 
-    /// Sends a parcel to each of `members`; what they have sent, in their order, and nothing from this rank.
+    /// Sends a parcel to each of `members`. Returns theirs in the same order, with `None` for this rank.
     pub fn exchange(
         &self,
         id: &ExchangeId,
@@ -195,7 +195,8 @@ impl World {
         }
     }
 
-    /// Says goodbye, or that all is lost, and waits until the others have; the failure that ended them, if one did.
+    /// Sends a goodbye or the failure, and waits until the other ranks have done so. Returns the failure, if there is
+    /// one.
     pub fn close(&self) -> Option<(usize, String)> {
         self.change(State::say_goodbye);
         let (mut until, mut is_lost) = (due(self.deadline), false);
@@ -213,7 +214,7 @@ impl World {
         let failed = shared.state.failed().cloned();
         drop(shared);
         for stream in self.streams.iter().flatten() {
-            // It may be down already.
+            // An error is ignored: the connection may be closed already.
             let _ = stream.shutdown(Shutdown::Both);
         }
         failed

@@ -1,7 +1,7 @@
-//! Ranks as threads of this process, which leave parcels in a common mailbox.
+//! Ranks as threads of this process, which exchange parcels through a shared mailbox.
 //!
-//! Every interleaving of a few ranks is checked by loom (`model.rs`), with what `sync.rs` takes in the place of the
-//! standard library's mutexes.
+//! Loom checks every interleaving of a few ranks (`model.rs`). `sync.rs` selects its mutexes in place of the standard
+//! library's.
 
 #[cfg(test)]
 mod model;
@@ -18,7 +18,7 @@ use crate::failure::panic_message;
 use crate::transport::{Call, ExchangeId, Group, Parcel, Transport, due};
 use crate::{CommError, Communicator, RankFailure};
 
-/// A rank that is a thread.
+/// Rank that is a thread.
 pub type ThreadRank = Communicator<Mailbox>;
 
 /// Runs `work` as `n_ranks` ranks, and returns their results in the order of ranks.
@@ -27,7 +27,7 @@ pub type ThreadRank = Communicator<Mailbox>;
 /// operation waits for a rank longer than `deadline`.
 ///
 /// # Errors
-/// The failure of the rank that failed first; what it caused elsewhere is not reported.
+/// The failure of the rank that failed first. Failures that it causes on other ranks are not reported.
 ///
 /// # Panics
 /// When `n_ranks` is zero, or a thread cannot be started.
@@ -69,7 +69,7 @@ pub fn run<T: Send, E: Send + Display>(
     }
 }
 
-/// What all ranks share.
+/// State shared by all ranks.
 struct World {
     deadline: Duration,
     state: Mutex<State>,
@@ -78,9 +78,9 @@ struct World {
 
 #[derive(Default)]
 struct State {
-    /// The rank that failed first, and what it said.
+    /// Rank that failed first, and its message.
     failed: Option<(usize, String)>,
-    /// What has been posted for an exchange, until every member has read it.
+    /// Parcels of each exchange, until every member has read them.
     exchanges: HashMap<ExchangeId, Exchange>,
 }
 
@@ -102,7 +102,7 @@ impl World {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A rank that panics does so outside the lock; its state stays whole.
+        // A rank panics only outside the lock, so the state stays consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -112,7 +112,7 @@ impl World {
     }
 }
 
-/// A rank's place in a group, and the way to the others.
+/// Membership of a rank in a group, with access to the shared mailbox.
 pub struct Mailbox {
     world: Arc<World>,
     group: Group,
@@ -123,7 +123,7 @@ impl Mailbox {
         Self { world: Arc::clone(world), group: Group::of_all(rank, n_ranks) }
     }
 
-    /// Waits until every member has posted.
+    /// Waits until every member has posted its parcels.
     fn wait<'w>(
         &'w self,
         mut state: MutexGuard<'w, State>,
@@ -146,7 +146,7 @@ impl Mailbox {
         }
     }
 
-    /// What each member has for this rank, when all called the same.
+    /// Parcels of all members for this rank, if all made the same call.
     fn read(&self, exchange: &Exchange, call: Call) -> Result<Vec<Parcel>, CommError> {
         let read = |(place, post): (usize, &Option<(Call, Vec<Parcel>)>)| {
             let (theirs, parcels) = post.as_ref().expect("all have posted");

@@ -1,7 +1,7 @@
 //! A few ranks in every interleaving of their threads (loom, with a bounded number of preemptions).
 //!
-//! Loom fails on a deadlock by itself: a rank that is never woken is one, as deadlines do not pass here. The bounds take
-//! a second; `LOOM_MAX_PREEMPTIONS=5 cargo test -p girih-comm --lib model` takes a minute.
+//! Loom itself fails on a deadlock. Deadlines do not pass here, so a rank that is never woken is a deadlock. The
+//! bounds here take a second; `LOOM_MAX_PREEMPTIONS=5 cargo test -p girih-comm --lib model` takes a minute.
 
 use std::time::Duration;
 
@@ -11,9 +11,8 @@ use super::{Mailbox, World};
 use crate::transport::{Call, Parcel, Transport};
 use crate::{CommError, all_gather};
 
-/// Runs `work` as ranks in every interleaving in which threads that could go on are interrupted at most `preemptions`
-/// times, or as often as `LOOM_MAX_PREEMPTIONS` says, if that is more. After each, no parcel is left, unless a rank
-/// failed.
+/// Runs `work` on all ranks, in every interleaving with at most `preemptions` preemptions. `LOOM_MAX_PREEMPTIONS`
+/// raises this bound, but does not lower it. After each run no parcel is left, unless a rank failed.
 fn explore(n_ranks: usize, preemptions: usize, work: impl Fn(Mailbox) + Copy + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = model.preemption_bound.max(Some(preemptions));
@@ -31,7 +30,7 @@ fn explore(n_ranks: usize, preemptions: usize, work: impl Fn(Mailbox) + Copy + S
     });
 }
 
-/// Sends every rank a message that names sender, receiver and round, and returns what came.
+/// Sends every rank a message of sender, receiver and round, and returns the messages received.
 fn talk(mailbox: &Mailbox, round: u8) -> Result<Vec<Vec<u8>>, CommError> {
     let rank = mailbox.rank() as u8;
     let parcels = (0..mailbox.size() as u8).map(|to| Parcel::from([rank, to, round])).collect();
@@ -39,7 +38,7 @@ fn talk(mailbox: &Mailbox, round: u8) -> Result<Vec<Vec<u8>>, CommError> {
     Ok(received.iter().map(|parcel| parcel.to_vec()).collect())
 }
 
-/// Messages that [`talk`] returns when all is well.
+/// Messages that [`talk`] returns without a failure.
 fn heard(mailbox: &Mailbox, round: u8) -> Vec<Vec<u8>> {
     (0..mailbox.size() as u8).map(|from| vec![from, mailbox.rank() as u8, round]).collect()
 }
@@ -69,7 +68,7 @@ fn groups_that_part_do_not_hear_each_other() {
 fn a_rank_that_fails_ends_the_calls_of_all_others() {
     for n_ranks in [2, 3] {
         explore(n_ranks, 3, |mailbox| {
-            // The last rank may fail before the others have read what it sent: then they learn of that.
+            // The last rank may fail before the others have read its message. They then get its failure.
             let last = mailbox.size() - 1;
             let failed = Err(CommError::RankFailed { rank: last, message: "no more".to_owned() });
             let first = talk(&mailbox, 0);

@@ -1,5 +1,5 @@
-//! Mutexes and condition variables: the standard library's, or, in unit tests, those of loom, which runs a test once for
-//! every way in which its threads can be interleaved. Tests in `tests/` run the real ones.
+//! Mutexes and condition variables: from the standard library or, in unit tests, from loom. Loom runs a test once for
+//! every interleaving of its threads. Tests in `tests/` use the standard library.
 
 #[cfg(test)]
 pub use loom::sync::{Condvar, Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! The protocol of ranks, written once more by hand: what strangers, and ranks that misbehave, send.
+//! Independent implementation of the protocol between ranks, for tests with unknown clients and misbehaving ranks.
 
 #![allow(dead_code)] // each test program needs a part
 
@@ -14,7 +14,7 @@ use sha2::Sha256;
 
 pub const SOON: Duration = Duration::from_secs(20);
 
-/// The secret of tests.
+/// Secret of the tests.
 pub const KEY: [u8; 32] = [0x5a; 32];
 
 pub const GREETING: usize = 44;
@@ -47,7 +47,7 @@ pub fn options(rank: usize, size: usize, rendezvous: &str) -> Options {
     }
 }
 
-/// A frame as it is written: mark, kind, length, body, checksum of all but the mark.
+/// Encoded frame: mark, kind, length, body, and the checksum of all but the mark.
 pub fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut frame = [b"girih", &[kind][..], &(body.len() as u64).to_le_bytes(), body].concat();
     let checksum = crc32fast::hash(&frame[5..]);
@@ -55,13 +55,13 @@ pub fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A parcel for an exchange of the group of this path.
+/// Frame of a parcel for exchange `number` of the group with this path.
 pub fn parcel(path: &[u64], number: u64, call: &str, bytes: &[u8]) -> Vec<u8> {
     let path: Vec<u8> = [path.len() as u64].iter().chain(path).chain(&[number]).flat_map(|n| n.to_le_bytes()).collect();
     frame(PARCEL, &[&path, &text(call)[..], bytes].concat())
 }
 
-/// Rank 1 of 2 by hand, which knows the secret, once the job has started.
+/// Connection of rank 1 of 2, with the right secret, after the start of the job.
 pub fn join(place: &str) -> TcpStream {
     let mut one = connect(place);
     assert_eq!(Client::new(1, 2).prove(&mut one), Some(true));
@@ -85,7 +85,7 @@ pub fn connect(place: &str) -> TcpStream {
     }
 }
 
-/// A client: what it claims, and by which key.
+/// Client with the fields and the key of its claim.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub rank: u64,
@@ -94,7 +94,7 @@ pub struct Client {
     pub version: String,
     pub key: [u8; 32],
     pub job: String,
-    /// 0 at the rendezvous, 1 among other ranks.
+    /// 0 at the rendezvous, 1 in the mesh.
     pub purpose: u8,
     pub listener: u64,
 }
@@ -114,7 +114,7 @@ impl Client {
         [statement, proof].concat()
     }
 
-    /// HMAC-SHA-256 of all that both ends know, by the listener (0) or the client (1).
+    /// HMAC-SHA-256 of the shared facts, as the listener (role 0) or the client (role 1).
     fn proof(&self, role: u8, greeting: &[u8], statement: &[u8]) -> Vec<u8> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).unwrap();
         mac.update(b"girih ranks");
@@ -126,7 +126,7 @@ impl Client {
         mac.finalize().into_bytes().to_vec()
     }
 
-    /// Greets and claims; whether the listener believes it, and proves itself. `None` if it hangs up.
+    /// Authenticates to a listener. Returns whether the listener accepts and proves itself; `None` if it disconnects.
     pub fn prove(&self, stream: &mut TcpStream) -> Option<bool> {
         let mut greeting = [0; GREETING];
         stream.read_exact(&mut greeting).ok()?;
@@ -142,7 +142,7 @@ impl Client {
     }
 }
 
-/// Lets a client into a listener that is written by hand.
+/// Accepts a client, as the listener.
 pub fn welcome(stream: &mut TcpStream, key: [u8; 32]) {
     let greeting = [&b"girihtcp\x02\0\0\0"[..], &[4; 32]].concat();
     stream.write_all(&greeting).unwrap();
@@ -153,7 +153,7 @@ pub fn welcome(stream: &mut TcpStream, key: [u8; 32]) {
     stream.write_all(&[vec![0], proof].concat()).unwrap();
 }
 
-/// Reads frames until one of a kind; its body.
+/// Reads frames until one of the given kind, and returns its body.
 pub fn read_until(stream: &mut TcpStream, kind: u8) -> Vec<u8> {
     loop {
         let mut head = [0; 14];
@@ -169,7 +169,7 @@ pub fn read_until(stream: &mut TcpStream, kind: u8) -> Vec<u8> {
     }
 }
 
-/// Addresses in a welcome.
+/// Addresses in the body of a welcome frame.
 pub fn addresses(body: &[u8]) -> Vec<String> {
     let number = |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().unwrap()) as usize;
     let mut at = 8;
@@ -181,7 +181,7 @@ pub fn addresses(body: &[u8]) -> Vec<String> {
     (0..number(0)).map(|_| next()).collect()
 }
 
-/// A listener that nobody else of this process gets, and its place.
+/// Listener at a free port, and its address.
 pub fn listener() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = listener.local_addr().unwrap().to_string();

@@ -1,4 +1,4 @@
-//! Launch orders of ranks that a transport joins.
+//! Launch orders of ranks that communicate over a transport.
 
 use std::thread;
 use std::time::Duration;
@@ -13,13 +13,13 @@ fn rules() -> Rules {
     Rules::new(["sampler", "loader", "trainer"]).deadline(SOON)
 }
 
-/// Workers of a rank, each with so many batches; what was launched.
+/// Runs the workers of a rank with `counts` batches each, and returns the launches.
 fn launch(transport: &impl Transport, rules: &Rules, counts: [u64; 3]) -> Result<Vec<Launch>, LaunchOrderError> {
     let coordinator = coordinator(transport, rules)?;
     thread::scope(|scope| {
         for (worker, n) in counts.into_iter().enumerate() {
             let mut part = coordinator.participant(worker);
-            // A failure is kept for whoever finishes.
+            // The coordinator keeps a failure until `finish`.
             scope.spawn(move || (0..n).try_for_each(|batch| part.turn(batch).map(drop)));
         }
     });
@@ -101,7 +101,7 @@ fn a_rank_that_fails_releases_who_waits_for_a_turn() {
     let failure = threads::run(2, SOON, |rank| {
         if rank.transport().rank() == 0 {
             let coordinator = coordinator(rank.transport(), &rules()).unwrap();
-            // Whoever fails says so before its workers sign off, which would look as if they had fewer batches.
+            // A failing rank must stop before its workers close. Otherwise they would seem to have fewer batches.
             coordinator.stop("out of memory");
             return Err("out of memory".to_owned());
         }
@@ -111,8 +111,8 @@ fn a_rank_that_fails_releases_who_waits_for_a_turn() {
     assert!(message.ends_with("out of memory"), "{message}");
 }
 
-/// It has launched everything and asks for no log: it does not wait longer than the deadline, and the others learn of
-/// it.
+/// Rank 0 has launched everything and does not call `finish`. It waits at most for the deadline, and the other rank
+/// learns that it has ended.
 #[test]
 fn a_rank_that_has_ended_does_not_wait_for_ever() {
     let rules = Rules::new(["sampler"]).deadline(Duration::from_millis(200));

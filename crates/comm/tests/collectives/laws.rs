@@ -1,4 +1,4 @@
-//! Laws of collective operations, whatever carries the bytes: `laws!(run, cases)` is the suite for ranks that `run`
+//! Properties of collective operations over any transport. `laws!(run, cases)` is the test suite for ranks that `run`
 //! starts.
 
 use girih_comm::Collective;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 pub type Rank = Box<dyn Collective<Cpu>>;
 pub type Device = <Cpu as Backend>::Matrix;
 
-/// Element `i` of what rank `rank` holds: small integers, whose sums are exact in any storage.
+/// Element `i` of the matrix of rank `rank`: a small integer, so that sums are exact in any storage type.
 pub fn value(rank: usize, i: usize) -> f32 {
     ((rank * 7 + i * 3) % 11) as f32 - 5.0
 }
@@ -31,7 +31,7 @@ pub fn dtype() -> impl Strategy<Value = Dtype> {
     prop_oneof![Just(Dtype::F32), Just(Dtype::Bf16)]
 }
 
-/// Rows of each rank's piece.
+/// Number of rows of each rank's row block.
 pub fn pieces() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(0..5usize, 1..9)
 }
@@ -108,8 +108,7 @@ macro_rules! laws {
                 }
             }
 
-            /// Every piece reaches the rank that it is for, and nothing else does; there and back again is where one
-            /// was.
+            /// Every row block reaches its destination and no other rank. Sending the rows back restores the input.
             #[test]
             fn all_to_all_is_a_transpose(counts in prop::collection::vec(prop::collection::vec(0..4usize, 5), 5), n in 1..6usize) {
                 let sent = |rank: usize| counts[rank][..n].to_vec();

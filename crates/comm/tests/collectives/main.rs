@@ -1,4 +1,4 @@
-//! Collective operations among ranks of every kind.
+//! Collective operations over all transports.
 
 #[path = "../by_hand/mod.rs"]
 mod by_hand;

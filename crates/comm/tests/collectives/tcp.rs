@@ -1,4 +1,4 @@
-//! Ranks at the ends of sockets; here their processes are threads.
+//! Ranks connected by sockets. In these tests their processes are threads.
 
 use std::fmt::Display;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use girih_comm::{CommError, RankFailure};
 use crate::by_hand::{Client, SOON, connect, frame, join, options, text};
 use crate::laws::Rank;
 
-/// All ranks name the same failure; the error is that of the rank itself.
+/// Runs `n` ranks, and checks that all report the same failure. Returns the error of the failing rank itself.
 fn on_sockets<T: Send, E: Send + Display>(
     n: usize,
     deadline: Duration,
@@ -53,7 +53,7 @@ mod suite {
     crate::laws::laws!(super::on_sockets, 6);
 }
 
-/// More than sockets hold, both ways at once, and several in a row.
+/// Parcels larger than socket buffers, sent in both directions at once and several times in a row.
 #[test]
 fn large_parcels_both_ways_pass_each_other() {
     let sizes = on_sockets(3, SOON, |comm| {
@@ -68,7 +68,7 @@ fn large_parcels_both_ways_pass_each_other() {
     assert!(sizes.unwrap().into_iter().all(|found: Vec<_>| found == expected));
 }
 
-/// Ranks that compute for long call nothing; ranks that end early are not missed.
+/// Ranks that compute for a long time make no calls. Ranks that end early cause no failure.
 #[test]
 fn ranks_may_be_busy_and_end_at_different_times() {
     let ends = on_sockets(3, SOON, |comm| {
@@ -100,7 +100,7 @@ fn a_failure_is_known_without_waiting() {
     assert_eq!(seen.into_inner().unwrap(), [expected.clone(), expected]);
 }
 
-/// Several at once: whoever hears of which first, all end with the same.
+/// Several ranks fail at once. In any order of arrival, all ranks report the same failure.
 #[test]
 fn of_several_failures_all_ranks_name_one() {
     for _ in 0..10 {
@@ -134,7 +134,7 @@ fn a_rank_alone_needs_no_place() {
     assert_eq!(alone.unwrap().unwrap(), 1);
 }
 
-/// What each of several processes is told that do not get as far as to start.
+/// Error of each of several processes that fail to start.
 fn refusals(all: &[Options]) -> Vec<String> {
     thread::scope(|scope| {
         let start = |options| {
@@ -148,7 +148,7 @@ fn refusals(all: &[Options]) -> Vec<String> {
     })
 }
 
-/// A place, and a process for each rank that meets there.
+/// Options of processes with the given ranks and sizes, which meet at one address.
 fn group(ranks: impl IntoIterator<Item = (usize, usize)>, seconds: f64) -> Vec<Options> {
     let place = tcp::local_rendezvous().unwrap();
     let start_deadline = Duration::from_secs_f64(seconds);
@@ -208,7 +208,7 @@ fn places_that_are_none_are_refused() {
     ] {
         assert_all_say(&refusals(&[options(0, 2, place), options(1, 2, place)]), what);
     }
-    // An address of no host here: kept for documentation (RFC 5737).
+    // Address of no host, reserved for documentation (RFC 5737).
     assert_all_say(&refusals(&[options(0, 2, "192.0.2.1:4000")]), "the address is none of its host");
 }
 
@@ -238,7 +238,7 @@ fn another_version_is_refused() {
     });
 }
 
-/// A process that joins as rank 1 of 2, by hand; what it does then is `after`'s.
+/// Runs rank 0 with a hand-written rank 1, which runs `after` once the job has started.
 fn with_a_stranger(after: impl Fn(TcpStream) + Sync) -> (RankFailure<CommError>, Duration) {
     let all = group([(0, 2)], 10.0);
     thread::scope(|scope| {
@@ -249,7 +249,7 @@ fn with_a_stranger(after: impl Fn(TcpStream) + Sync) -> (RankFailure<CommError>,
             });
             outcome.unwrap().unwrap_err()
         });
-        // Somebody who only looks does no harm.
+        // Clients that connect without a claim do no harm.
         drop(connect(&all[0].rendezvous));
         connect(&all[0].rendezvous).write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         let one = join(&all[0].rendezvous);
@@ -276,7 +276,7 @@ fn garbled_messages_name_the_rank() {
     ] {
         let (failure, _) = with_a_stranger(|mut stream| {
             stream.write_all(&bytes).unwrap();
-            // Until rank 0 has had enough.
+            // Reads until rank 0 disconnects.
             let _ = stream.read_to_end(&mut Vec::new());
         });
         assert_eq!(failure.rank, 1);
@@ -292,7 +292,7 @@ fn a_connection_that_ends_without_goodbye_fails_all_at_once() {
     assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
-/// A host that vanishes closes nothing; only signs of life tell.
+/// A host that vanishes closes no connection. Only missing heartbeats reveal it.
 #[test]
 fn silence_is_noticed() {
     let (failure, took) = with_a_stranger(|stream| {

@@ -1,4 +1,4 @@
-//! Strangers at every port that a job opens: they change nothing.
+//! Unknown clients at every port that a job opens. They have no effect.
 
 #[path = "../by_hand/mod.rs"]
 mod by_hand;
@@ -20,7 +20,7 @@ use girih_compute::Cpu;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-/// Runs one rank that synchronises with the others; what it has to say.
+/// Runs one rank with a barrier, and returns its error message.
 fn work(options: &Options) -> Result<(), String> {
     let outcome = tcp::run(options, barrier);
     outcome.map_err(|error| error.to_string())?.map_err(|failure| failure.message)
@@ -31,7 +31,7 @@ fn barrier(rank: TcpRank) -> Result<(), CommError> {
     rank.barrier()
 }
 
-/// Clients that prove nothing, each in its way. The ends of their connections stay open as long as what is returned.
+/// Clients that fail to authenticate in different ways. Their connections stay open until the result is dropped.
 fn attack(place: &str, purpose: u8, listener: u64) -> Vec<TcpStream> {
     let known = |rank, size| Client { purpose, listener, ..Client::new(rank, size) };
     let stranger = |rank, size| Client { key: [1; 32], ..known(rank, size) };
@@ -50,12 +50,12 @@ fn attack(place: &str, purpose: u8, listener: u64) -> Vec<TcpStream> {
         Vec::new(),
     ] {
         let mut stream = connect(place);
-        // It may be cut off while it speaks.
+        // The listener may disconnect during the write.
         let _ = stream.write_all(&bytes);
         open.push(stream);
     }
     drop(connect(place));
-    // Another key, job, purpose or listener; whatever is claimed.
+    // The key, job, purpose or listener is wrong; the claims differ.
     let other_job = Client { job: "another".to_owned(), ..known(2, 3) };
     let other_port = Client { purpose: 1 - purpose, ..known(2, 3) };
     let other_listener = Client { listener: listener + 1, ..known(2, 3) };
@@ -81,7 +81,7 @@ fn strangers_before_the_start_and_during_the_run_change_nothing() {
             let (tell, ended) = (tell, ended);
             tcp::run(&all[0], |world| {
                 tell.send(()).unwrap();
-                // Until the ports were tried.
+                // Waits until the ports were tried.
                 let _ = ended.recv_timeout(SOON);
                 barrier(world)
             })
@@ -111,7 +111,7 @@ fn strangers_at_the_ports_of_the_mesh_change_nothing() {
         assert_eq!(Client::new(2, 3).prove(&mut zero), Some(true));
         let one = addresses(&read_until(&mut zero, WELCOME)).swap_remove(0);
         let open = attack(&one, 1, 1);
-        // One that knows the secret, but has no place.
+        // This client knows the secret, but is not an awaited rank.
         let mut guest = connect(&one);
         let mesh = |rank| Client { purpose: 1, listener: 1, ..Client::new(rank, 3) };
         assert_eq!(mesh(1).prove(&mut guest), Some(true));
@@ -129,7 +129,7 @@ fn strangers_at_the_ports_of_the_mesh_change_nothing() {
     });
 }
 
-/// Any bytes: as a first word, or in place of a proof.
+/// Arbitrary bytes as the first message, or in place of a proof.
 #[test]
 fn garbage_of_any_length_changes_nothing() {
     let place = tcp::local_rendezvous().unwrap();
@@ -145,7 +145,7 @@ fn garbage_of_any_length_changes_nothing() {
             let _ = stream.shutdown(std::net::Shutdown::Write);
             let mut said = Vec::new();
             let _ = stream.read_to_end(&mut said);
-            // A greeting at most, and that it is turned away.
+            // The listener sends at most a greeting and a refusal.
             prop_assert!(said.len() <= GREETING || said[GREETING] == 1);
             Ok(())
         });
@@ -173,7 +173,7 @@ fn a_wrong_secret_is_turned_away_and_named_at_the_deadline() {
     });
 }
 
-/// Ranks of the job itself are told what is wrong, and end it: they are no strangers.
+/// A rank with the right secret but wrong settings is told so, and ends the job.
 #[test]
 fn a_rank_with_the_secret_that_does_not_fit_ends_the_job() {
     let client = Client::new(1, 2);
@@ -197,7 +197,7 @@ fn a_rank_with_the_secret_that_does_not_fit_ends_the_job() {
     }
 }
 
-/// A rank that comes to what pretends to be rank 0; what it says, and when.
+/// Runs rank 1 against a listener that pretends to be rank 0. Returns its error and the time that it took.
 fn deceived(seconds: f64, pretend: impl FnOnce(TcpStream) + Send) -> (String, Duration) {
     let (listener, place) = listener();
     let one = Options { start_deadline: Duration::from_secs_f64(seconds), ..options(1, 2, &place) };
@@ -209,7 +209,7 @@ fn deceived(seconds: f64, pretend: impl FnOnce(TcpStream) + Send) -> (String, Du
     })
 }
 
-/// Sends the same again and again until the other end has had enough.
+/// Sends the same bytes repeatedly until the peer disconnects.
 fn repeat(stream: &mut TcpStream, bytes: &[u8], pause: u64) {
     let start = Instant::now();
     while start.elapsed() < SOON && stream.write_all(bytes).is_ok() {
@@ -223,7 +223,7 @@ fn a_false_rank_0_holds_nobody_beyond_the_deadline() {
     let (said, took) = deceived(2.0, |mut stream| repeat(&mut stream, &beat, 100));
     assert!(said.contains("another program than girih listens at") && took < Duration::from_secs(2), "{said} {took:?}");
 
-    // Byte by byte.
+    // The prefix arrives byte by byte.
     let (said, took) = deceived(1.0, |mut stream| {
         let _ = b"girihtcp\x02\0\0\0".iter().all(|byte| {
             thread::sleep(Duration::from_millis(200));
@@ -234,13 +234,13 @@ fn a_false_rank_0_holds_nobody_beyond_the_deadline() {
 
     let (said, took) = deceived(2.0, |mut stream| {
         let _ = stream.write_all(&[&b"girihtcp\x02\0\0\0"[..], &[4; 32], &[0], &[4; 32]].concat());
-        // Until the other end has seen through it.
+        // Waits until the peer disconnects.
         let _ = stream.read_to_end(&mut Vec::new());
     });
     assert!(said.contains("does not know the secret of this job") && took < Duration::from_secs(2), "{said} {took:?}");
 }
 
-/// One that knows the secret, and only lives.
+/// The pretender knows the secret, but sends only heartbeats.
 #[test]
 fn signs_of_life_extend_no_start() {
     let (said, took) = deceived(1.0, |mut stream| {

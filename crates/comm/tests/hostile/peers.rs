@@ -1,4 +1,4 @@
-//! A rank that knows the secret, and sends what no honest rank sends: the job ends with a message that names it.
+//! A rank with the right secret that breaks the protocol. The job ends with a message that names it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ type Rank = Box<dyn Collective<Cpu>>;
 
 const DEADLINE: Duration = Duration::from_secs(3);
 
-/// Result of rank 0, which runs `work` with a rank 1 by hand.
+/// Result of rank 0, which runs `work` against a hand-written rank 1.
 fn against(
     work: impl FnOnce(tcp::TcpRank) -> Result<(), String> + Send,
     hostile: impl FnOnce(TcpStream),
@@ -38,17 +38,17 @@ fn against(
     })
 }
 
-/// Sends frames, and reads until the other end has had enough.
+/// Sends frames, and reads until the peer disconnects.
 fn say(bytes: &[u8]) -> impl FnOnce(TcpStream) {
     let bytes = bytes.to_vec();
     move |mut stream| {
-        // It may be cut off while it speaks.
+        // The peer may disconnect during the write.
         let _ = stream.write_all(&bytes);
         let _ = stream.read_to_end(&mut Vec::new());
     }
 }
 
-/// Error of rank 0 where rank 1 answers its only exchange with these bytes.
+/// Error of rank 0 when rank 1 answers its only exchange with these bytes.
 fn answered(call: &str, bytes: &[u8], work: fn(Rank) -> Result<(), CommError>) -> Result<(), String> {
     let work = move |rank: tcp::TcpRank| work(Box::new(rank)).map_err(|error| error.to_string());
     against(work, say(&parcel(&[], 0, call, bytes)))
@@ -59,7 +59,7 @@ fn ones(rows: usize) -> Result<<Cpu as Backend>::Matrix, CommError> {
     Ok(Cpu::new().upload(&ones, Dtype::F32).unwrap())
 }
 
-/// Name and call of an operation of two ranks, of which each has two rows or one, as rank 0 makes it.
+/// Call, expected bytes, and code of an operation of two ranks as rank 0 makes it. Each rank has one or two rows.
 type Operation = (&'static str, usize, fn(Rank) -> Result<(), CommError>);
 
 const OPERATIONS: [Operation; 7] = [
@@ -83,7 +83,7 @@ fn malformed_parcels_of_every_operation_name_the_rank() {
     }
 }
 
-/// Another call, exchange or group, and what comes twice.
+/// Parcels of another call, exchange or group, and duplicates.
 #[test]
 fn parcels_out_of_place_name_the_rank() {
     let barrier = |rank: tcp::TcpRank| {
@@ -108,7 +108,7 @@ fn parcels_out_of_place_name_the_rank() {
     }
 }
 
-/// A million parcels that nobody asks for are passed over, and cost nothing.
+/// Parcels for unknown groups, a hundred thousand of them, are discarded without a cost.
 #[test]
 fn parcels_of_no_group_are_passed_over() {
     let barrier = |rank: tcp::TcpRank| {
@@ -127,7 +127,7 @@ fn parcels_of_no_group_are_passed_over() {
     assert_eq!(outcome, Ok(()));
 }
 
-/// Whoever has others paused gets no parcels, but hears that they live; it holds nobody beyond the deadline.
+/// A rank that pauses others gets no parcels, but gets heartbeats. It delays no rank beyond the deadline.
 #[test]
 fn a_rank_that_pauses_others_is_late() {
     let start = Instant::now();
@@ -160,7 +160,7 @@ fn a_rank_that_pauses_others_is_late() {
     assert_eq!(outcome, Ok(()));
 }
 
-/// Rules agreed, then nonsense in place of a round.
+/// The ranks agree on rules, and then rank 1 sends malformed bytes in place of a round.
 #[test]
 fn malformed_launch_orders_name_the_rank() {
     let rules = Rules::new(["sampler", "trainer"]).deadline(DEADLINE);
@@ -189,14 +189,14 @@ fn malformed_launch_orders_name_the_rank() {
     }
 }
 
-/// Any bytes in any exchange, and any frames: an error that names the rank, or the bytes were those that fit.
+/// Arbitrary bytes in any exchange, and arbitrary frames, give an error that names the rank.
 #[test]
 fn random_messages_name_the_rank() {
     let messages = (any::<u8>(), prop::collection::vec(any::<u8>(), 0..64), any::<bool>());
     let mut runner = TestRunner::new(ProptestConfig { cases: 40, ..ProptestConfig::default() });
     let outcome = runner.run(&messages, |(kind, bytes, is_parcel)| {
         let (call, n_bytes, work) = OPERATIONS[kind as usize % OPERATIONS.len()];
-        // What fits leaves rank 0 waiting for more, until the deadline.
+        // Matching bytes are left out: they would make rank 0 wait for more until the deadline.
         prop_assume!(bytes.len() != n_bytes && (is_parcel || kind > 10 || kind == 6));
         let outcome = match is_parcel {
             true => answered(call, &bytes, work),
@@ -209,7 +209,7 @@ fn random_messages_name_the_rank() {
     outcome.unwrap();
 }
 
-/// Lengths beyond all memory reserve none.
+/// Stated lengths beyond all memory cause no allocation.
 #[test]
 fn declared_lengths_reserve_nothing() {
     for len in [1 << 35, 1 << 63, u64::MAX] {

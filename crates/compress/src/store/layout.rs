@@ -1,13 +1,13 @@
-//! [`Layout`]: what a store's header says, and where everything lies. Bytes as in `docs/formats.md`.
+//! [`Layout`]: header of a store, and offsets of its parts, as `docs/formats.md` defines them.
 
 use girih_graph_format::MAX_NODES;
 
 use crate::{CodecSpec, CompressError, FeatureCodec, codec};
 
-/// The first bytes of a complete store, and of one that is being written.
+/// First bytes of a complete store, and of one that is being written.
 pub(super) const MAGIC: &[u8; 8] = b"girihfea";
 pub(super) const UNFINISHED: &[u8; 8] = b"girihfe~";
-/// The version of everything here.
+/// Version of this layout.
 pub(super) const VERSION: u32 = 1;
 
 const VERSION_OFFSET: usize = 8;
@@ -24,24 +24,25 @@ const SPEC_OFFSET: usize = 56;
 const CRC_BYTES: usize = 4;
 const _: () = assert!(SPEC_OFFSET == 56 && VERSION == 1, "docs/formats.md places the codec's name at byte 56");
 
-/// Header, table and codes start at multiples of this.
+/// Alignment in bytes of header, table and codes.
 const ALIGNMENT: usize = 64;
-/// A header has a code book or components, never more than this.
+/// Largest header in bytes; it holds a code book or components, which are far smaller.
 const HEADER_BYTES_MAX: usize = 1 << 30;
-/// Sizes and places of everything in a store.
+/// Sizes and offsets of the parts of a store.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Layout {
     pub(super) n_rows: usize,
     pub(super) width: usize,
     pub(super) row_bytes: usize,
-    /// Rows that share a checksum.
+    /// Number of rows that share a checksum.
     pub(super) chunk_rows: usize,
     spec: String,
     parameters: Vec<u8>,
 }
 
 impl Layout {
-    /// The layout of `n_rows` codes; a chunk has as many rows as take at most `chunk_values` features, or one.
+    /// Layout of `n_rows` codes; a chunk has the largest number of rows with at most `chunk_values` features, and at
+    /// least one.
     pub(super) fn new(codec: &dyn FeatureCodec, n_rows: usize, chunk_values: usize) -> Result<Self, CompressError> {
         check_rows(n_rows)?;
         let chunk_rows = (chunk_values / codec.width()).max(1);
@@ -64,7 +65,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Bytes before the table.
+    /// Number of bytes before the table.
     pub(super) fn header_bytes(&self) -> usize {
         (SPEC_OFFSET + self.spec.len() + self.parameters.len() + CRC_BYTES).next_multiple_of(ALIGNMENT)
     }
@@ -73,17 +74,17 @@ impl Layout {
         self.n_rows.div_ceil(self.chunk_rows)
     }
 
-    /// Bytes of the checksums of chunks and the zeros after them.
+    /// Number of bytes of the checksums of chunks and the padding after them.
     pub(super) fn table_bytes(&self) -> usize {
         (size_of::<u32>() * self.n_chunks()).next_multiple_of(ALIGNMENT)
     }
 
-    /// Where the checksum of a chunk lies.
+    /// Offset of the checksum of a chunk.
     pub(super) fn table_offset(&self, chunk: usize) -> u64 {
         (self.header_bytes() + size_of::<u32>() * chunk) as u64
     }
 
-    /// Where the code of a row lies.
+    /// Offset of the code of a row.
     pub(super) fn code_offset(&self, row: usize) -> u64 {
         (self.header_bytes() + self.table_bytes()) as u64 + row as u64 * self.row_bytes as u64
     }
@@ -92,18 +93,18 @@ impl Layout {
         self.code_offset(self.n_rows)
     }
 
-    /// The rows of a chunk.
+    /// Rows of a chunk.
     pub(super) fn rows_of(&self, chunk: usize) -> std::ops::Range<usize> {
         let first = chunk * self.chunk_rows;
         first..(first + self.chunk_rows).min(self.n_rows)
     }
 
-    /// The header while a store is written from the source of this fingerprint.
+    /// Header of a store that is being written from the source of this fingerprint.
     pub(super) fn unfinished_header(&self, fingerprint: u64) -> Vec<u8> {
         self.header(UNFINISHED, fingerprint, 0)
     }
 
-    /// The header of a complete store.
+    /// Header of a complete store.
     pub(super) fn finished_header(&self, table_crc: u32) -> Vec<u8> {
         self.header(MAGIC, 0, table_crc)
     }
@@ -131,7 +132,7 @@ impl Layout {
         header
     }
 
-    /// Reads the header of a complete store, and checks it, the table and the size of the file; the codes are not read.
+    /// Reads and checks the header of a complete store, the table and the size of the file; the codes are not read.
     pub(super) fn parse(file: &[u8]) -> Result<(Self, Box<dyn FeatureCodec>), CompressError> {
         let header = header_of(file)?;
         let number = |offset: usize| u32_at(header, offset) as usize;
@@ -162,7 +163,7 @@ impl Layout {
         Ok((layout, codec))
     }
 
-    /// Compares the size of the file and the checksum of the table.
+    /// Checks the size of the file and the checksum of the table.
     fn check_file(&self, file: &[u8], table_crc: u32) -> Result<(), CompressError> {
         if file.len() as u64 != self.file_bytes() {
             return Err(CompressError::corrupt(format!(
@@ -181,7 +182,7 @@ impl Layout {
     }
 }
 
-/// The header of a complete store, with the checksum that it should have.
+/// Header of a complete store, after a check of its checksum.
 fn header_of(file: &[u8]) -> Result<&[u8], CompressError> {
     if file.starts_with(UNFINISHED) {
         let message = "a store that is not complete: the run that wrote it was interrupted; run it again to go on";
@@ -219,7 +220,7 @@ fn check_rows(n_rows: usize) -> Result<(), CompressError> {
     Ok(())
 }
 
-/// The little-endian number at `offset`, which is inside `bytes`.
+/// Little-endian number at `offset`, which is inside `bytes`.
 pub(super) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     let b = &bytes[offset..offset + 4];
     u32::from_le_bytes([b[0], b[1], b[2], b[3]])

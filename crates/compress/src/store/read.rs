@@ -11,10 +11,10 @@ use rayon::prelude::*;
 use super::layout::{Layout, u32_at};
 use crate::{CodecSpec, CompressError, FeatureCodec, RowSource, SampleOptions, draw_sample, fit};
 
-/// Features that a task encodes or codes that it copies, about.
+/// Approximate number of features that a task encodes, or whose codes it copies.
 const TASK_FEATURES: usize = 1 << 16;
 
-/// Features of all nodes, compressed: any row is decoded by its number. Cloning shares the codes.
+/// Compressed features of all nodes: any row is decoded by its number. Cloning shares the codes.
 ///
 /// # Invariants
 /// `codes` has `n_rows` codes of the codec.
@@ -23,15 +23,15 @@ pub struct CompressedFeatures {
     codec: Arc<dyn FeatureCodec>,
     n_rows: usize,
     bytes: Buffer<u8>,
-    /// Where the codes lie in `bytes`.
+    /// Range of the codes in `bytes`.
     codes: Range<usize>,
 }
 
 impl CompressedFeatures {
-    /// Encodes rows in memory. Of the source, every thread has a few rows at a time.
+    /// Encodes rows in memory. Every thread holds only a few rows of the source at a time.
     ///
     /// # Errors
-    /// When the width is not the codec's, a row cannot be read, or the codec refuses a value.
+    /// When the width differs from the codec's, a row cannot be read, or the codec refuses a value.
     pub fn encode(codec: Box<dyn FeatureCodec>, rows: &dyn RowSource) -> Result<Self, CompressError> {
         let (width, row_bytes, n_rows) = (codec.width(), codec.row_bytes(), rows.n_rows());
         if rows.width() != width {
@@ -53,8 +53,8 @@ impl CompressedFeatures {
         Ok(Self::new(codec.into(), n_rows, codes))
     }
 
-    /// Fits a codec to a sample of the rows, drawn as by default with `seed`, and encodes all of them in memory: the
-    /// same as a store of this codec, sample and seed.
+    /// Fits a codec to a default sample of the rows, drawn with `seed`, and encodes all rows in memory. The codes
+    /// equal those of a store of this codec, sample and seed.
     ///
     /// # Errors
     /// As [`fit`] and [`CompressedFeatures::encode`].
@@ -69,9 +69,10 @@ impl CompressedFeatures {
         Self { codec, n_rows, codes: 0..codes.len(), bytes: codes.into() }
     }
 
-    /// Opens a store; rows are read from disk when they are asked for. The file must not change meanwhile.
+    /// Opens a store; rows are read from disk on request. The file must not change meanwhile.
     ///
-    /// Header, table of checksums and the size of the file are always checked, the checksums of rows as `verify` says.
+    /// Header, table of checksums and the size of the file are always checked, and the checksums of rows depending on
+    /// `verify`.
     ///
     /// # Errors
     /// When the file cannot be read, is not a complete store, or is damaged ([`CompressError::is_corrupt`]).
@@ -80,7 +81,7 @@ impl CompressedFeatures {
         Self::from_bytes(bytes, verify).map_err(|e| e.at(path))
     }
 
-    /// The store whose bytes these are.
+    /// Makes a store from its bytes.
     ///
     /// # Errors
     /// As [`CompressedFeatures::open`].
@@ -99,35 +100,35 @@ impl CompressedFeatures {
         self.n_rows
     }
 
-    /// Features of a row.
+    /// Number of features of a row.
     #[must_use]
     pub fn width(&self) -> usize {
         self.codec.width()
     }
 
-    /// How rows are encoded.
+    /// Codec of the rows.
     #[must_use]
     pub fn codec(&self) -> &dyn FeatureCodec {
         &*self.codec
     }
 
-    /// A hash of all that a store holds but codes, among it their checksums as it states them; of codes in memory, of
-    /// nothing.
+    /// Hash of a store except for its codes; it covers their checksums as stated in the store. For codes in memory,
+    /// the hash of no bytes.
     #[must_use]
     pub fn stated_checksum(&self) -> u32 {
         crc32fast::hash(&self.bytes[..self.codes.start])
     }
 
-    /// The codes of all rows, one after the other.
+    /// Codes of all rows, one after the other.
     #[must_use]
     pub fn codes(&self) -> &[u8] {
         &self.bytes[self.codes.clone()]
     }
 
-    /// Refuses codes that are of no row: before they are handed to who looks up what they name without asking.
+    /// Refuses invalid codes, before they go to decoders that use them as unchecked indices.
     ///
     /// # Errors
-    /// When there is one; the error names its row.
+    /// At an invalid code; the error names its row.
     pub fn check_codes(&self) -> Result<(), CompressError> {
         let row_bytes = self.codec.row_bytes();
         let unsound = self.codes().par_chunks(row_bytes).position_first(|code| !self.codec.is_sound(code));
@@ -136,7 +137,7 @@ impl CompressedFeatures {
         })
     }
 
-    /// The code of a row.
+    /// Code of a row.
     ///
     /// # Panics
     /// When `row >= n_rows`.
@@ -146,10 +147,10 @@ impl CompressedFeatures {
         &self.codes()[row * row_bytes..(row + 1) * row_bytes]
     }
 
-    /// Some consecutive rows, numbered from 0; their codes are shared.
+    /// Slices consecutive rows, numbered from 0; their codes are shared.
     ///
     /// # Panics
-    /// When there are not so many rows.
+    /// When `rows` ends beyond the rows.
     #[must_use]
     pub fn rows(&self, rows: Range<usize>) -> Self {
         assert!(rows.start <= rows.end && rows.end <= self.n_rows, "rows {rows:?} of {}", self.n_rows);
@@ -158,7 +159,7 @@ impl CompressedFeatures {
         Self { codec: Arc::clone(&self.codec), n_rows: rows.len(), bytes: self.bytes.clone(), codes }
     }
 
-    /// The rows of `ids`, one after the other: their codes are copied, nothing is decoded.
+    /// Selects the rows of `ids`, one after the other: their codes are copied, and nothing is decoded.
     ///
     /// # Errors
     /// When an id is not below the number of rows.
@@ -175,10 +176,10 @@ impl CompressedFeatures {
         Ok(Self::new(Arc::clone(&self.codec), ids.len(), codes))
     }
 
-    /// Other rows of the same codec, by their codes, one after the other.
+    /// Makes other rows of this codec from their codes, one after the other.
     ///
     /// # Errors
-    /// When the last code is not whole.
+    /// When the length is not a multiple of the code size.
     pub fn of_codes(&self, codes: Vec<u8>) -> Result<Self, CompressError> {
         let row_bytes = self.codec.row_bytes();
         if !codes.len().is_multiple_of(row_bytes) {
@@ -190,10 +191,10 @@ impl CompressedFeatures {
         Ok(Self::new(Arc::clone(&self.codec), codes.len() / row_bytes, codes))
     }
 
-    /// Decodes consecutive rows from `first` on, as many as `out` holds, on the calling thread.
+    /// Decodes consecutive rows from `first` on, until `out` is full, on the calling thread.
     ///
     /// # Panics
-    /// When there are not so many rows, or `out` ends within a row.
+    /// When there are fewer rows, or `out` ends within a row.
     pub fn decode(&self, first: usize, out: &mut [f32]) {
         let width = self.width();
         assert!(out.len().is_multiple_of(width), "whole rows of {width} features");
@@ -202,10 +203,10 @@ impl CompressedFeatures {
         }
     }
 
-    /// Refuses features that are not those of a graph of `n_nodes` nodes.
+    /// Refuses features that do not belong to a graph of `n_nodes` nodes.
     ///
     /// # Errors
-    /// When there are more or fewer rows.
+    /// When the number of rows is not `n_nodes`.
     pub fn check_nodes(&self, n_nodes: usize) -> Result<(), CompressError> {
         if self.n_rows == n_nodes {
             return Ok(());
@@ -217,7 +218,7 @@ impl CompressedFeatures {
     }
 }
 
-/// Equal when they have the same codec with the same parameters, and the same codes.
+/// Compares codecs with their parameters, and codes.
 impl PartialEq for CompressedFeatures {
     fn eq(&self, other: &Self) -> bool {
         let codec = |features: &Self| (features.codec.spec(), features.width(), features.codec.parameters());

@@ -14,7 +14,7 @@ use super::write::encode_into;
 use super::{CompressedFeatures, Encoded, Progress};
 use crate::{CompressError, FeatureCodec, GeneratedRows, RowSource, fit};
 
-/// A file in memory that takes a number of bytes and then fails, in the middle of a write if need be.
+/// File in memory that accepts a number of bytes and then fails, possibly in the middle of a write.
 struct FaultyFile {
     bytes: Mutex<Vec<u8>>,
     room: AtomicUsize,
@@ -67,7 +67,7 @@ impl WorkFile for FaultyFile {
 
 const WIDTH: usize = 300;
 const N_ROWS: usize = 11;
-/// Four rows a chunk.
+/// Four rows per chunk.
 const CHUNK_VALUES: usize = 4 * WIDTH;
 
 fn source(seed: u64) -> impl RowSource {
@@ -77,7 +77,7 @@ fn source(seed: u64) -> impl RowSource {
     })
 }
 
-/// A small code, so that a store has few bytes and each can be tried.
+/// Codec with small codes, so that a store has few bytes and each can be tried.
 fn codec() -> Box<dyn FeatureCodec> {
     let sample = Matrix::new(2, WIDTH, (0..2 * WIDTH).map(|i| (i % 17) as f32).collect::<Vec<_>>()).unwrap();
     fit("topk:1".parse().unwrap(), &sample, 0).unwrap()
@@ -95,7 +95,7 @@ fn open(bytes: &[u8]) -> Result<CompressedFeatures, CompressError> {
     CompressedFeatures::from_bytes(bytes.to_vec().into(), Verify::Full)
 }
 
-/// The store that an undisturbed run writes.
+/// Store that an undisturbed run writes.
 fn store(seed: u64) -> Vec<u8> {
     let file = FaultyFile::sound(Vec::new());
     encode(&file, seed).unwrap();
@@ -144,7 +144,7 @@ fn a_kill_at_any_byte_leaves_no_store_and_the_next_run_completes_it() {
 fn what_is_done_is_kept_and_only_that() {
     let expected = store(1);
     let layout = layout();
-    // The state of a killed run in which one chunk was never written, and another one torn.
+    // State of a killed run in which one chunk was never written, and another one torn.
     let unfinished = || {
         let mut bytes = expected.clone();
         bytes[..layout.header_bytes()].copy_from_slice(&layout.unfinished_header(1));
@@ -164,7 +164,7 @@ fn what_is_done_is_kept_and_only_that() {
     torn[second + 5] ^= 1;
     assert_eq!(resumed(torn, 1), 3);
 
-    // Another source, and a file of another size, start again.
+    // A run with another source, or a file of another size, starts again.
     assert_eq!(resumed(unfinished(), 2), 0);
     assert_eq!(resumed(unfinished()[..expected.len() - 1].to_vec(), 1), 0);
     assert_eq!(resumed(expected.clone(), 1), 0);
@@ -179,7 +179,7 @@ fn a_stop_is_an_error_of_its_own_and_is_gone_on_from() {
     assert!(encode(&file, 1).unwrap().rows_resumed >= 3);
 }
 
-/// A store of 40 bytes of codes: four for the full group of each row, four for the short one.
+/// Store of 40 bytes of codes: four for the full group of each row, four for the short one.
 fn small_store() -> Vec<u8> {
     let rows = GeneratedRows::new(5, WIDTH, 0, |row, values| {
         values.iter_mut().enumerate().for_each(|(i, value)| *value = ((i * 13 + row * 7) % 101) as f32);

@@ -1,9 +1,9 @@
-//! [`WorkFile`]: the file that a store is written into, for tests to put faults in its place.
+//! [`WorkFile`]: the file into which a store is written; tests replace it by one with faults.
 
 use std::fs::File;
 use std::io;
 
-/// A file that is read and written by position, from several threads at once.
+/// File that is read and written by position, from several threads at once.
 pub(super) trait WorkFile: Sync {
     /// Size in bytes.
     fn len(&self) -> io::Result<u64>;
@@ -11,7 +11,7 @@ pub(super) trait WorkFile: Sync {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Cuts the file off, or extends it with zeros.
+    /// Truncates the file, or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Returns when everything is on disk.
     fn sync(&self) -> io::Result<()>;

@@ -1,4 +1,4 @@
-//! [`encode_to_file`]: a source of rows, encoded into a store in parallel, in bounded memory, resumable.
+//! [`encode_to_file`]: encodes a source of rows into a store, in parallel, in bounded memory, resumable.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
@@ -13,42 +13,43 @@ use super::layout::{Layout, u32_at};
 use super::work_file::WorkFile;
 use crate::{CompressError, CompressedFeatures, FeatureCodec, RowSource};
 
-/// Features of a chunk at most, unless one row has more: few, because every thread has their codes in memory.
+/// Largest number of features of a chunk, unless one row has more. It is small, because every thread holds a chunk's
+/// codes in memory.
 const CHUNK_VALUES: usize = 1 << 18;
-/// Values that are read and encoded at a time: with their codes they stay in a core's own cache.
+/// Number of values that are read and encoded at a time: with their codes they stay in a core's own cache.
 const PIECE_VALUES: usize = 1 << 16;
 
-/// How far encoding has come.
+/// Progress of encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Rows that are in the store.
+    /// Number of rows in the store.
     pub rows_done: u64,
-    /// Those of them that an earlier, interrupted run had encoded.
+    /// Number of these rows that an earlier, interrupted run had encoded.
     pub rows_resumed: u64,
-    /// All rows.
+    /// Number of all rows.
     pub n_rows: u64,
 }
 
-/// What was written.
+/// Summary of a written store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    /// Rows in the store.
+    /// Number of rows in the store.
     pub n_rows: u64,
-    /// Those of them that an earlier, interrupted run had encoded.
+    /// Number of these rows that an earlier, interrupted run had encoded.
     pub rows_resumed: u64,
-    /// Size of the store.
+    /// Size of the store in bytes.
     pub file_bytes: u64,
 }
 
-/// Encodes all rows of `source` into a store at `path`, which appears when it is complete and on disk; what stood there
-/// stays until then. All threads of rayon's pool take part, each with less than 2 MiB of its own unless a row has more;
-/// the bytes do not depend on how many there are.
+/// Encodes all rows of `source` into a store at `path`, which appears when it is complete and on disk; an old file
+/// stays until then. All threads of rayon's pool take part, each with less than 2 MiB of its own unless a row has
+/// more. The bytes do not depend on the number of threads.
 ///
-/// Meanwhile the rows are in `.girih-NAME.part` beside `path`. That file stays when the call fails or the process is
-/// killed, and the next call with the same source and codec goes on from it; with another source or codec, it starts
-/// again.
+/// Meanwhile the rows are in `.girih-NAME.part` in the folder of `path`. That file stays when the call fails or the
+/// process is killed, and the next call with an equal source and codec resumes it. With another source or codec, it
+/// starts again.
 ///
-/// `progress` is called after every chunk of about a megabyte of features, from any thread; where it breaks, encoding
+/// `progress` is called after every chunk of about a megabyte of features, from any thread; if it breaks, encoding
 /// stops.
 ///
 /// # Errors
@@ -74,8 +75,8 @@ pub fn encode_to_file(
 }
 
 impl CompressedFeatures {
-    /// Writes a store at `path`, the same bytes as [`encode_to_file`] would; it appears when it is complete and on
-    /// disk.
+    /// Writes a store at `path`, with bytes equal to those of [`encode_to_file`]; it appears when it is complete and
+    /// on disk.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -97,7 +98,7 @@ impl CompressedFeatures {
     }
 }
 
-/// Where the store at `path` is while it is not complete.
+/// Path of an incomplete store for `path`.
 fn temporary_of(path: &Path) -> Result<PathBuf, CompressError> {
     let name = path.file_name().ok_or_else(|| CompressError::invalid("is no name of a file").at(path))?;
     let mut temporary = std::ffi::OsString::from(".girih-");
@@ -106,13 +107,13 @@ fn temporary_of(path: &Path) -> Result<PathBuf, CompressError> {
     Ok(path.with_file_name(temporary))
 }
 
-/// Opens the file that is written, for this process alone. Errors name the store, which is what the user asked for.
+/// Opens the file to write, locked for this process. Errors name the store, which is the path that the user knows.
 fn open_locked(temporary: &Path, path: &Path) -> Result<File, CompressError> {
     let at = |e| CompressError::io(e).at(path);
     let in_use = || CompressError::invalid("another process is writing this store; wait for it or stop it").at(path);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    // The name is known to others: a link that they made is not followed.
+    // Others know the name: a link that they made there is not followed.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, nix::fcntl::OFlag::O_NOFOLLOW.bits());
     let file = options.open(temporary).map_err(at)?;
@@ -129,7 +130,7 @@ fn open_locked(temporary: &Path, path: &Path) -> Result<File, CompressError> {
     if is_same_file(&file, temporary) { Ok(file) } else { Err(in_use()) }
 }
 
-/// Whether a file is a regular one of this user, under one name.
+/// Whether a file is a regular one of this user, with a single name.
 #[cfg(unix)]
 fn is_own(metadata: &fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -159,7 +160,7 @@ fn sync_folder(path: &Path) -> std::io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// Encodes into a file that may have what an earlier run has done; when this returns, the file is a complete store.
+/// Encodes into a file that may hold results of an earlier run; on return, the file is a complete store.
 pub(super) fn encode_into(
     file: &dyn WorkFile,
     codec: &dyn FeatureCodec,
@@ -197,7 +198,7 @@ pub(super) fn encode_into(
     Ok(Encoded { n_rows: layout.n_rows as u64, rows_resumed, file_bytes: layout.file_bytes() })
 }
 
-/// Makes `file` an unfinished store; returns whether it was this one already.
+/// Makes `file` an unfinished store; returns whether it already was this one.
 fn start(file: &dyn WorkFile, layout: &Layout, fingerprint: u64) -> Result<bool, CompressError> {
     let header = layout.unfinished_header(fingerprint);
     if file.len().map_err(CompressError::io)? == layout.file_bytes() {
@@ -207,7 +208,7 @@ fn start(file: &dyn WorkFile, layout: &Layout, fingerprint: u64) -> Result<bool,
             return Ok(true);
         }
     }
-    // Cut off first, so that checksums of another run are gone before the header is this one's.
+    // The file is truncated first, so that checksums of another run are gone before the header is this run's.
     let begin = || {
         file.set_len(0)?;
         file.set_len(layout.file_bytes())?;
@@ -230,7 +231,7 @@ fn finish(file: &dyn WorkFile, layout: &Layout) -> Result<(), CompressError> {
     finish().map_err(CompressError::io)
 }
 
-/// What every thread shares.
+/// State shared by all threads.
 struct Writer<'a> {
     file: &'a dyn WorkFile,
     codec: &'a dyn FeatureCodec,
@@ -238,7 +239,7 @@ struct Writer<'a> {
     layout: &'a Layout,
 }
 
-/// Memory of a thread.
+/// Buffers of a thread.
 #[derive(Default)]
 struct Buffers {
     rows: Vec<f32>,
@@ -246,14 +247,15 @@ struct Buffers {
 }
 
 impl Writer<'_> {
-    /// Whether an earlier run wrote all of a chunk.
+    /// Whether an earlier run wrote a whole chunk.
     fn is_done(&self, chunk: usize, buffers: &mut Buffers) -> Result<bool, CompressError> {
         let rows = self.layout.rows_of(chunk);
         let mut stored = [0; size_of::<u32>()];
         self.file.read_at(&mut stored, self.layout.table_offset(chunk)).map_err(CompressError::io)?;
         let crc = u32_at(&stored, 0);
         if crc == 0 {
-            // Not written yet, or a checksum that happens to be zero: then it is encoded again, which does no harm.
+            // Not written yet, or a checksum that happens to be zero: the chunk is then encoded again, which is
+            // harmless.
             return Ok(false);
         }
         buffers.codes.resize(rows.len() * self.layout.row_bytes, 0);

@@ -1,4 +1,4 @@
-//! [`TopkCodebook`]: which features of a row are its largest and smallest, and what such features are on average
+//! [`TopkCodebook`]: positions of the largest and smallest features of a row, and the average values of such features
 //! (Ma et al., "Sparsified input features", Computer Systems & Applications 33(1), 2024).
 //!
 //! ```text
@@ -6,23 +6,24 @@
 //! place    0    1    2    3    4    5                    book  1.9 1.6 −2.8 −0.4    the sample's mean at each rank
 //! decoded  0  1.9 −2.8    0 −0.4  1.6
 //! ```
-//! A row is cut into groups of 256 features, the last of which may be shorter, so that a position is a byte. A code has
+//! A row is cut into groups of 256 features, so that a position is a byte; the last group may be shorter. A code has
 //! the positions of the `k` largest values of each group, largest first, and of the `k` smallest, smallest first.
 //!
-//! **Ties.** A group is ordered by falling value and, where values are equal, by rising position; zero and minus zero
-//! are equal. The largest come from the front of this order, the smallest from its end: of equal largest values the
-//! first position comes first, of equal smallest values the last one. No position is kept twice.
+//! **Ties.** A group is ordered by descending value and, where values are equal, by ascending position; zero and
+//! minus zero are equal. The largest come from the front of this order, the smallest from its end. So of equal
+//! largest values the first position comes first, and of equal smallest values the last one. No position is kept
+//! twice.
 //!
 //! **Short groups.** A group of fewer than `2k` features keeps all of them: the first half of its order, rounded up, as
 //! the largest, the rest as the smallest. So a group of `n` features takes `min(2k, n)` bytes.
 //!
-//! **Residual.** Features that are large in every row (encoders of text have such) would be kept in every row, and say
-//! nothing. The variant `topk-residual` subtracts the mean row of the sample first and adds it when decoding, so that
-//! features that are not kept decode to their mean.
+//! **Residual.** Some features are large in every row, for example those of text encoders. They would be kept in
+//! every row without distinguishing rows. The variant `topk-residual` subtracts the mean row of the sample first and
+//! adds it when decoding, so that dropped features decode to their mean.
 //!
-//! **Bags of words** are nothing for a code book: nearly all values of a group are equal, and what is kept is left to
-//! the rule for ties. No rule helps: where each word occurs in a fifth to a half of the rows, eight words of ninety say
-//! too little, whichever they are (`docs/compression.md`). [`fit`](crate::fit) warns of such features.
+//! **Bags of words** do not suit a code book: nearly all values of a group are equal, and the rule for ties selects
+//! the kept ones. No rule helps. If each word occurs in a fifth to a half of the rows, any eight words of ninety
+//! carry too little information (`docs/compression.md`). [`fit`](crate::fit) warns of such features.
 
 mod select;
 mod select_x86;
@@ -34,23 +35,23 @@ use crate::codec::{assert_lengths, check_finite, floats_to_bytes};
 use crate::sample::{mean_of, mean_row};
 use crate::{CodecSpec, CompressError, FeatureCodec, Refused};
 
-/// Features of a group.
+/// Number of features of a group.
 pub const GROUP: usize = 256;
 const _: () = assert!(GROUP == 1 + u8::MAX as usize, "docs/formats.md gives a position one byte");
 
-/// The code book; see the [module](self).
+/// Code book; see the [module](self).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TopkCodebook {
     width: usize,
     k: usize,
-    /// The mean value at each place of a code.
+    /// Mean value at each position of a code.
     book: Vec<f32>,
-    /// What is subtracted before encoding, for `topk-residual`.
+    /// Mean row that is subtracted before encoding, for `topk-residual`.
     background: Option<Vec<f32>>,
 }
 
 impl TopkCodebook {
-    /// The code book of a sample: means by group and rank.
+    /// Fits a code book to a sample: means by group and rank.
     pub(crate) fn fit(spec: CodecSpec, sample: &Matrix) -> Result<Self, CompressError> {
         let width = sample.n_cols();
         let background = matches!(spec, CodecSpec::TopkResidual(_)).then(|| mean_row(sample));
@@ -65,7 +66,7 @@ impl TopkCodebook {
         Ok(codec)
     }
 
-    /// Whether whatever is decoded is finite: each value of the book, on top of each mean of its group.
+    /// Whether all decoded values are finite: each value of the book, on top of each mean of its group.
     fn is_finite(&self) -> bool {
         let largest = |values: &[f32]| values.iter().fold(0.0f32, |most, value| most.max(value.abs()));
         let mut groups = (0..self.width).step_by(GROUP).zip(self.book.chunks(2 * self.k));
@@ -77,7 +78,7 @@ impl TopkCodebook {
             && groups.all(|(first, book)| (mean(first) + largest(book)).is_finite())
     }
 
-    /// Adds the values of `row` that are kept to `sum`, in the order of the code.
+    /// Adds the kept values of `row` to `sum`, in the order of the code.
     fn add_kept(&self, row: &[f32], sum: &mut [f64]) {
         let mut code = vec![0; self.row_bytes()];
         let mut centred = row.to_vec();
@@ -94,13 +95,13 @@ impl TopkCodebook {
         }
     }
 
-    /// Numbers among the parameters.
+    /// Number of parameters.
     pub(crate) fn n_floats(spec: CodecSpec, width: usize) -> usize {
         let background = if matches!(spec, CodecSpec::TopkResidual(_)) { width } else { 0 };
         row_bytes(width, k_of(spec)) + background
     }
 
-    /// From [`TopkCodebook::n_floats`] parameters.
+    /// Makes a code book from [`TopkCodebook::n_floats`] parameters.
     pub(crate) fn from_floats(spec: CodecSpec, width: usize, mut floats: Vec<f32>) -> Self {
         let k = k_of(spec);
         let background = floats.split_off(row_bytes(width, k));
@@ -144,7 +145,7 @@ impl FeatureCodec for TopkCodebook {
         Ok(())
     }
 
-    /// Positions of the last group are columns if it is shorter than a byte counts; those of others always are.
+    /// Checks the positions of the last group, if it is shorter than 256; positions of other groups are always valid.
     fn is_sound(&self, code: &[u8]) -> bool {
         let n_left = self.width % GROUP;
         n_left == 0 || code[self.width / GROUP * 2 * self.k..].iter().all(|&place| usize::from(place) < n_left)
@@ -183,8 +184,8 @@ impl FeatureCodec for TopkCodebook {
     }
 }
 
-/// A position past the end can only be in a store that was damaged and opened without its checksums: as any other wrong
-/// position it then gives a wrong row, and no more than that.
+/// A position past the end can only come from a damaged store that was opened without its checksums. As any other
+/// wrong position, it then gives a wrong row and has no other effect.
 fn add_to_short_group(code: &[u8], book: &[f32], weight: f32, sum: &mut [f32]) {
     for (&place, value) in code.iter().zip(book) {
         if let Some(sum) = sum.get_mut(usize::from(place)) {
@@ -193,12 +194,12 @@ fn add_to_short_group(code: &[u8], book: &[f32], weight: f32, sum: &mut [f32]) {
     }
 }
 
-/// The `k` of a code book's spec.
+/// Setting `k` of a code book's spec.
 fn k_of(spec: CodecSpec) -> usize {
     spec.setting().map_or(1, |k| k as usize)
 }
 
-/// `2k` bytes for each full group, and at most that for the rest.
+/// Number of bytes of a code: `2k` for each full group, and at most that for the rest.
 pub(crate) fn row_bytes(width: usize, k: usize) -> usize {
     width / GROUP * 2 * k + (2 * k).min(width % GROUP)
 }

@@ -1,49 +1,49 @@
-//! The positions of the largest and smallest values of a group.
+//! Search for the positions of the largest and smallest values of a group.
 //!
-//! Floats become integers of the same order. The `k`-th largest is found roughly, by halving the range of integers
-//! until between `k` and `k` + [`SLACK`] values are not below: each step compares all values and counts. The few
-//! that are left are put in order by counting, for each, how many come before it. The smallest are the largest of the
-//! negated group read backwards, which also turns the rule for ties round.
+//! Floats become integers of equal order. The `k`-th largest is bracketed by halving the range of integers, until a
+//! threshold has between `k` and `k` + [`SLACK`] values at or above it. Each step compares all values and counts. The
+//! few remaining candidates are sorted by counting the predecessors of each. The smallest values are the largest of
+//! the negated group read backwards, which also reverses the rule for ties.
 //!
-//! On one core with AVX-512, 256 normal values at a time and `k` = 8, this reads 2.3 to 2.6 GB/s of `f32`; sorting each
-//! group 0.5, `select_nth_unstable` from both ends 1.0 (`benches/codecs.rs`, the best of 10 samples on a machine that
-//! was not idle). With `k` = 1, 32 and 128 it is 3.5, 1.05 and 0.4.
+//! On one core with AVX-512, 256 normal values at a time and `k` = 8, this reads 2.3 to 2.6 GB/s of `f32`. Sorting
+//! each group reaches 0.5, and `select_nth_unstable` from both ends 1.0 (`benches/codecs.rs`, the best of 10 samples
+//! on a machine that was not idle). With `k` = 1, 32 and 128 it is 3.5, 1.05 and 0.4.
 //!
-//! Nothing depends on how comparisons are made, so that all processors find the same positions.
+//! The result is independent of the comparison instructions, so that all CPUs find equal positions.
 
 use pulp::{Simd, WithSimd};
 
 use super::GROUP;
 use super::select_x86;
 
-/// Integers in the order of a group's values; what is past the end of a short group is [`ABSENT`].
+/// Integers in the order of a group's values; elements past the end of a short group are [`ABSENT`].
 #[repr(align(64))]
 pub(super) struct Keys(pub(super) [i32; GROUP]);
 
 /// Below the key of every finite value, and below every threshold.
 const ABSENT: i32 = i32::MIN;
 
-/// A bit for each key.
+/// One bit per key.
 pub(super) type Mask = [u64; GROUP / 64];
 
-/// How many more than `k` candidates are put in order rather than told apart by another comparison of all.
+/// Number of candidates beyond `k` that are sorted, instead of separated by another comparison of all keys.
 const SLACK: usize = 8;
-/// Lanes that keys and candidates are taken in side by side.
+/// Number of lanes for keys and candidates.
 pub(super) const LANES: usize = 16;
-/// Candidates at most: half a group and the slack, in whole lanes.
+/// Largest number of candidates: half a group and the slack, in whole lanes.
 const CANDIDATES: usize = (GROUP / 2 + SLACK).next_multiple_of(LANES);
-/// From this number of candidates, a sort is faster than counting.
+/// Number of candidates from which a sort is faster than counting.
 const COUNTED_MAX: usize = 48;
 
-/// The steps over all keys, which processors do in ways of their own.
+/// Steps over all keys, which are implemented for each instruction set.
 pub(super) trait Compare: Copy {
-    /// The keys that are at least `threshold`, which is above [`ABSENT`].
+    /// Mask of the keys that are at least `threshold`, which is above [`ABSENT`].
     fn at_least(self, keys: &Keys, threshold: i32) -> Mask;
 
-    /// The largest of the keys at places `i`, `i + 16`, …, for each `i` below 16.
+    /// Largest of the keys at positions `i`, `i + 16`, …, for each `i` below 16.
     fn lane_maxima(self, keys: &Keys) -> [i32; LANES];
 
-    /// How many keys are at least `threshold`.
+    /// Number of keys that are at least `threshold`.
     #[inline(always)]
     fn count(self, keys: &Keys, threshold: i32) -> usize {
         self.at_least(keys, threshold).iter().map(|word| word.count_ones() as usize).sum()
@@ -76,12 +76,12 @@ impl Compare for Portable {
     }
 }
 
-/// Writes the code of whole groups: `row` is finite, `code` as long as the codec says.
+/// Writes the code of whole groups: `row` is finite, and `code` has the codec's length.
 pub(super) fn encode(k: usize, row: &[f32], code: &mut [u8]) {
     select_x86::dispatch(k, row, code);
 }
 
-/// The arguments of [`encode`], and how to compare.
+/// Arguments of [`encode`], and the comparison to use.
 pub(super) struct Encode<'a, C> {
     pub(super) compare: C,
     pub(super) k: usize,
@@ -100,7 +100,7 @@ impl<C: Compare> WithSimd for Encode<'_, C> {
     }
 }
 
-/// The positions of the largest values in the first half of `code`, rounded up, of the smallest in the rest.
+/// Writes the positions of the largest values to the first half of `code`, rounded up, of the smallest to the rest.
 #[inline(always)]
 fn encode_group(compare: impl Compare, group: &[f32], code: &mut [u8]) {
     let mut keys = Keys([ABSENT; GROUP]);
@@ -115,14 +115,14 @@ fn encode_group(compare: impl Compare, group: &[f32], code: &mut [u8]) {
     low.iter_mut().for_each(|place| *place = last - *place);
 }
 
-/// An integer for a finite float, in the same order; zero and minus zero have the same.
+/// Converts a finite float to an integer of equal order; zero and minus zero give equal integers.
 #[inline(always)]
 fn ordered(value: f32) -> i32 {
     let bits = (value + 0.0).to_bits() as i32;
     bits ^ (((bits >> 31) as u32) >> 1) as i32
 }
 
-/// The positions of the largest keys, in order; there are at least as many keys as `places`.
+/// Finds the positions of the largest keys, in order; there are at least as many keys as `places`.
 #[inline(always)]
 fn largest(compare: impl Compare, keys: &Keys, places: &mut [u8]) {
     let k = places.len();
@@ -144,7 +144,7 @@ fn largest(compare: impl Compare, keys: &Keys, places: &mut [u8]) {
         places.iter_mut().zip(packed).for_each(|(place, packed)| *place = place_of(packed));
         return;
     }
-    // Lanes past the end count as well, and are not looked at.
+    // Lanes past the end are counted as well, and ignored.
     for (chunk, candidates) in packed.as_chunks::<LANES>().0[..n.div_ceil(LANES)].iter().enumerate() {
         let mut before = [0u64; LANES];
         for &other in &packed[..n] {
@@ -160,7 +160,7 @@ fn largest(compare: impl Compare, keys: &Keys, places: &mut [u8]) {
     }
 }
 
-/// A key and its position in one number: larger for what comes first in the order.
+/// Packs a key and its position into one number: larger for a key that comes first in the order.
 #[inline(always)]
 fn pack(key: i32, place: usize) -> u64 {
     u64::from(key as u32 ^ 1 << 31) << 8 | (GROUP - 1 - place) as u64
@@ -171,7 +171,7 @@ fn place_of(packed: u64) -> u8 {
     u8::MAX - packed as u8
 }
 
-/// From `k` to `k` + [`SLACK`] positions, among them the `k` first in the order.
+/// Mask of `k` to `k` + [`SLACK`] positions, among them the `k` first in the order.
 #[inline(always)]
 fn candidates(compare: impl Compare, keys: &Keys, k: usize) -> Mask {
     let (mut low, mut high) = bounds(compare, keys, k);
@@ -193,7 +193,7 @@ fn candidates(compare: impl Compare, keys: &Keys, k: usize) -> Mask {
     if n <= k + SLACK { mask } else { first_of_ties(compare.at_least(keys, low + 1), mask, k) }
 }
 
-/// All keys above the `k`-th largest and, of those that equal it, the first ones until there are `k`.
+/// Mask of all keys above the `k`-th largest, and of the first keys equal to it, `k` in total.
 #[inline(always)]
 fn first_of_ties(above: Mask, not_below: Mask, k: usize) -> Mask {
     let mut missing = k - above.iter().map(|word| word.count_ones() as usize).sum::<usize>();
@@ -209,8 +209,9 @@ fn first_of_ties(above: Mask, not_below: Mask, k: usize) -> Mask {
     mask
 }
 
-/// A key that at least `k` keys are not below, and the largest key. The least of sixteen maxima has sixteen keys that
-/// are not below it, which halves the steps where `k` is not larger; where lanes are empty, every key will do.
+/// Bounds of the search: a key with at least `k` keys at or above it, and the largest key. The least of sixteen
+/// maxima has sixteen keys at or above it, which halves the steps for `k` up to 16. If lanes are empty, every key
+/// qualifies.
 #[inline(always)]
 fn bounds(compare: impl Compare, keys: &Keys, k: usize) -> (i32, i32) {
     let maxima = compare.lane_maxima(keys);
@@ -229,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    /// The definition: sort everything, take both ends.
+    /// Reference by the definition: sorts everything and takes both ends.
     fn reference(k: usize, group: &[f32]) -> Vec<u8> {
         let mut order: Vec<usize> = (0..group.len()).collect();
         order.sort_by(|&a, &b| group[b].partial_cmp(&group[a]).expect("finite").then(a.cmp(&b)));
@@ -242,7 +243,7 @@ mod tests {
         Encode { compare: Portable, k, row, code }.with_simd(pulp::Scalar);
     }
 
-    /// Values of a few kinds: any finite bits, few different ones (ties, both zeros), mostly zero, and smooth.
+    /// Groups of several kinds: any finite bits, few different values (ties, both zeros), mostly zero, and smooth.
     fn any_group() -> impl Strategy<Value = Vec<f32>> {
         let finite = any::<u32>().prop_map(f32::from_bits).prop_filter("finite", |v| v.is_finite());
         let few = prop_oneof![Just(0.0f32), Just(-0.0), Just(1.0), Just(-1.0), Just(f32::MAX), Just(f32::MIN)];

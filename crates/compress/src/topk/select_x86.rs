@@ -1,16 +1,16 @@
-//! Steps over all keys by the vector units of x86-64, where the processor has them.
+//! Steps over all keys by the vector units of x86-64, if the CPU has them.
 
 use super::select::Encode;
 #[cfg(not(target_arch = "x86_64"))]
 use super::select::Portable;
 
-/// Runs [`Encode`] with the widest comparisons there are.
+/// Runs [`Encode`] with the widest available comparisons.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn dispatch(k: usize, row: &[f32], code: &mut [u8]) {
     x86::dispatch(k, row, code);
 }
 
-/// Runs [`Encode`] with the widest comparisons there are.
+/// Runs [`Encode`] with the widest available comparisons.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn dispatch(k: usize, row: &[f32], code: &mut [u8]) {
     pulp::Arch::new().dispatch(Encode { compare: Portable, k, row, code });
@@ -32,13 +32,13 @@ mod x86 {
         }
     }
 
-    /// AVX-512: sixteen keys a comparison.
+    /// AVX-512: sixteen keys per comparison.
     impl Compare for V4 {
         #[inline(always)]
         fn at_least(self, keys: &Keys, threshold: i32) -> Mask {
             let threshold = self.avx512f._mm512_set1_epi32(threshold);
             let mut mask = Mask::default();
-            // Loops rather than closures: what is compiled apart would not have the instructions.
+            // Loops rather than closures: a separately compiled closure would not use the instructions.
             for (i, keys) in keys.0.as_chunks::<16>().0.iter().enumerate() {
                 let bits = self.avx512f._mm512_cmpge_epi32_mask(cast(*keys), threshold);
                 mask[i / 4] |= u64::from(bits) << (16 * (i % 4));
@@ -57,11 +57,11 @@ mod x86 {
         }
     }
 
-    /// AVX2: eight keys a comparison.
+    /// AVX2: eight keys per comparison.
     impl Compare for V3 {
         #[inline(always)]
         fn at_least(self, keys: &Keys, threshold: i32) -> Mask {
-            // There is only "greater"; thresholds are above the least integer.
+            // AVX2 has only "greater"; thresholds are above the least integer.
             let below = self.avx._mm256_set1_epi32(threshold - 1);
             let mut mask = Mask::default();
             for (i, keys) in keys.0.as_chunks::<8>().0.iter().enumerate() {

@@ -1,19 +1,19 @@
-//! Whether features suit a code book: where values are equal, positions are kept by the rule for ties, and say little
-//! of a row.
+//! Check whether features suit a code book: where values are equal, the rule for ties selects the kept positions, and
+//! they carry little information about a row.
 
 use girih_graph_format::Matrix;
 
 use super::GROUP;
 use crate::{CodecSpec, pca::Pca};
 
-/// Rows looked at: a share is then known to a few hundredths.
+/// Number of rows in the check; it gives the fraction to a few hundredths.
 const ROWS: usize = 1024;
-/// From this share of groups, features are no matter for a code book.
+/// Fraction of tied groups from which features do not suit a code book.
 const MANY: f64 = 0.5;
 
-/// For people, one line: that ties decide what a code book would keep of most groups of the sample, as in bags of
-/// words, and which codec of as many bytes keeps more. Values are looked at as they are: taking their mean away makes
-/// them differ from column to column, and tells rows apart no better.
+/// One-line warning for users that ties decide most of a code book's positions, as in bags of words, with a better
+/// codec of equal size. The check uses the values as they are. Subtracting their mean makes them differ from column
+/// to column, and does not distinguish rows any better.
 pub(crate) fn warning(spec: CodecSpec, sample: &Matrix) -> Option<String> {
     let (CodecSpec::Topk(k) | CodecSpec::TopkResidual(k)) = spec else { return None };
     let share = tied_share(k as usize, sample);
@@ -30,8 +30,8 @@ pub(crate) fn warning(spec: CodecSpec, sample: &Matrix) -> Option<String> {
     ))
 }
 
-/// The share of groups whose `k` largest and whose `k` smallest values both are so for nothing but their positions,
-/// over rows spread over the sample.
+/// Fraction of groups whose `k` largest and `k` smallest values are both selected by ties, over rows spread over the
+/// sample.
 fn tied_share(k: usize, sample: &Matrix) -> f64 {
     let every = sample.n_rows().div_ceil(ROWS).max(1);
     let rows = sample.data().chunks_exact(sample.n_cols()).step_by(every);
@@ -41,7 +41,8 @@ fn tied_share(k: usize, sample: &Matrix) -> f64 {
     f64::from(n_tied) / f64::from(n.max(1))
 }
 
-/// Whether the last of the largest equals the first that is not kept, and the last of the smallest does.
+/// Whether ties select at both ends: the last kept value equals the first dropped one among the largest and among the
+/// smallest.
 fn is_tied(k: usize, group: &[f32]) -> bool {
     let n = group.len();
     let (high, low) = (k.min(n.div_ceil(2)), k.min(n / 2));
@@ -78,7 +79,7 @@ mod tests {
             assert!(!warning.contains('\n'));
         }
         assert_eq!(warned("int8", &words), None);
-        // A word in each group: zeros fill all places but one.
+        // One word per group: zeros fill all other positions.
         let rare = rows(512, |row, column| f32::from(column % 256 == row));
         assert_eq!(tied_share(8, &rare), 1.0);
     }
@@ -87,7 +88,7 @@ mod tests {
     fn features_that_differ_are_not() {
         let dense = rows(602, |row, column| ((row * 602 + column) as f32 * 0.37).sin());
         assert_eq!(warned("topk:8", &dense), None);
-        // Half of the values of a rectifier are zero: the largest are told apart all the same.
+        // Half of the outputs of a rectifier are zero, but the largest values still differ.
         let rectified = rows(602, |row, column| ((row * 602 + column) as f32 * 0.37).sin().max(-0.0));
         assert_eq!(warned("topk:8", &rectified), None);
     }

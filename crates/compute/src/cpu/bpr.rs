@@ -1,9 +1,9 @@
-//! Bayesian personalised ranking: how far a user's item is ahead of one that the user did not meet.
+//! Bayesian personalised ranking: a loss on the difference of a user's scores for a positive and a negative item.
 //!
 //! ```text
 //! rows   u₀ … u_b  p₀ … p_b  n₀ … n_b      triple t: rows t, b + t and 2b + t
 //! ```
-//! Pieces of triples are independent; their losses are added in `f64`, in order.
+//! Chunks of triples are independent; their losses are added in `f64`, in order.
 
 use rayon::prelude::*;
 
@@ -41,7 +41,7 @@ pub(crate) fn loss_with_grad<R: Element, G: Element>(rows: &[R], n_triples: usiz
     losses.iter().sum::<f64>() / n_triples as f64
 }
 
-/// The rows of triples by their roles, each `cols` wide.
+/// Rows of triples by role (user, positive item, negative item), each `cols` wide.
 struct Thirds<'a, R> {
     cols: usize,
     users: &'a [R],
@@ -57,7 +57,7 @@ impl<'a, R> Thirds<'a, R> {
     }
 }
 
-/// The loss of one triple; its gradient times `weight` is written.
+/// Loss of one triple. Its gradient times `weight` is written.
 fn triple<R: Element, G: Element>(
     weight: f32,
     (user, met, other): (&[R], &[R], &[R]),
@@ -75,13 +75,13 @@ fn triple<R: Element, G: Element>(
     f64::from(cross_entropy(ahead))
 }
 
-/// `⟨u, p - n⟩`.
+/// Score difference `⟨u, p - n⟩`.
 fn ahead<R: Element>(user: &[R], met: &[R], other: &[R]) -> f32 {
     let items = met.iter().zip(other);
     user.iter().zip(items).map(|(u, (p, n))| u.to_f32() * (p.to_f32() - n.to_f32())).sum()
 }
 
-/// `log(1 + exp(-x))`, stable for large `x` of either sign.
+/// Returns `log(1 + exp(-x))`, stable for large `x` of either sign.
 fn cross_entropy(x: f32) -> f32 {
     (-x).max(0.0) + (-x.abs()).exp().ln_1p()
 }

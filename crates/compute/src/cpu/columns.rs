@@ -1,6 +1,6 @@
-//! Sums of columns, alone and fused with the backward of an epilogue.
+//! Column sums, alone and fused with the backward pass of an epilogue.
 //!
-//! A piece of rows is summed in `f32`, the pieces in `f64` and in order.
+//! Chunks of rows are summed in `f32`, then added in `f64` and in order.
 
 use pulp::Arch;
 use rayon::prelude::*;
@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::chunks::row_chunk_len;
 use super::element::Element;
 
-/// The sum of each column of `x`, whose rows are `cols` wide.
+/// Sum of each column of `x`, with rows of `cols` elements.
 pub(crate) fn sums<X: Element>(x: &[X], cols: usize) -> Vec<f32> {
     let arch = Arch::new();
     let pieces = x.par_chunks(row_chunk_len(cols));
@@ -25,12 +25,12 @@ pub(crate) fn sums<X: Element>(x: &[X], cols: usize) -> Vec<f32> {
     )
 }
 
-/// The sum of each column of `f(column, x)`.
+/// Sum of each column of `f(column, x)`.
 pub(crate) fn sums_of(x: &[f32], cols: usize, f: impl Fn(usize, f32) -> f32 + Sync) -> Vec<f32> {
     sums_of_products(x, x, cols, |c, x, _| f(c, x))
 }
 
-/// The sum of each column of `f(column, x, y)`.
+/// Sum of each column of `f(column, x, y)`.
 pub(crate) fn sums_of_products(
     x: &[f32],
     y: &[f32],
@@ -55,7 +55,8 @@ pub(crate) fn sums_of_products(
     total(cols, partials.collect())
 }
 
-/// `grad *= slope(y)`; returns the column sums of what is left. `slope` must be marked `#[inline(always)]`.
+/// Computes `grad *= slope(y)` and returns the column sums of the new `grad`. `slope` must be marked
+/// `#[inline(always)]`.
 pub(crate) fn scale_backward<Y: Element, G: Element>(
     y: &[Y],
     grad: &mut [G],
@@ -89,7 +90,7 @@ fn piece_sums<X: Element>(piece: &[X], cols: usize) -> Vec<f32> {
     sums
 }
 
-/// The sums of all pieces, added in order.
+/// Sum of the partial sums of all chunks, added in order.
 pub(crate) fn total(cols: usize, pieces: Vec<Vec<f32>>) -> Vec<f32> {
     let mut total = vec![0.0f64; cols];
     for piece in pieces {

@@ -1,4 +1,4 @@
-//! [`Element`]: what kernels that do not care about storage are generic over.
+//! [`Element`]: element type of kernels that are generic over the storage type.
 
 use std::borrow::Cow;
 
@@ -8,21 +8,21 @@ use pulp::Simd;
 use super::matrix::{CpuMatrix, Storage};
 use crate::Dtype;
 
-/// A stored number: read as `f32`, written with rounding to nearest even.
+/// Stored number. It is read as `f32` and written with rounding to nearest even.
 pub(crate) trait Element: bytemuck::Pod + Send + Sync {
-    /// The storage that this is an element of.
+    /// Storage type of the element.
     const DTYPE: Dtype;
 
     fn to_f32(self) -> f32;
     fn from_f32(value: f32) -> Self;
 
-    /// A vector of `elements`, at most as many as it has lanes; further lanes are zero.
+    /// Loads `elements` into a vector. Lanes beyond their number are zero.
     #[inline(always)]
     fn load_lanes<S: Simd>(simd: S, elements: &[Self]) -> S::f32s {
         let mut values = simd.splat_f32s(0.0);
         let lanes: &mut [f32] = bytemuck::cast_slice_mut(std::slice::from_mut(&mut values));
         if elements.len() == lanes.len() {
-            // A loop whose length the compiler knows becomes one conversion of a vector.
+            // With a length known to the compiler, the loop becomes one vector conversion.
             (0..S::F32_LANES).for_each(|lane| lanes[lane] = elements[lane].to_f32());
         } else {
             lanes.iter_mut().zip(elements).for_each(|(lane, element)| *lane = element.to_f32());
@@ -30,7 +30,7 @@ pub(crate) trait Element: bytemuck::Pod + Send + Sync {
         values
     }
 
-    /// Writes the first lanes of `values`, as many as `out` takes.
+    /// Writes the first lanes of `values`, as many as `out` holds.
     #[inline(always)]
     fn store_lanes<S: Simd>(_: S, values: S::f32s, out: &mut [Self]) {
         let lanes: &[f32] = bytemuck::cast_slice(std::slice::from_ref(&values));
@@ -57,7 +57,7 @@ impl Element for f32 {
 
     #[inline(always)]
     fn load_lanes<S: Simd>(simd: S, elements: &[Self]) -> S::f32s {
-        // Whole vectors need no mask, which stores pay for.
+        // Whole vectors need no mask, which would slow the stores.
         match S::as_simd_f32s(elements).0 {
             [values, ..] => *values,
             [] => simd.partial_load_f32s(elements),
@@ -81,18 +81,19 @@ impl Element for bf16 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
     }
 
-    /// Without branches, so that loops around it vectorise.
+    /// The code has no branches, so that loops around it vectorise.
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
         let bits = value.to_bits();
         let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
-        // Rounding could carry a NaN into infinity or zero; a set quiet bit keeps it one.
+        // Rounding could turn a NaN into infinity or zero; a set quiet bit keeps it a NaN.
         let nan = bits >> 16 | 0x40;
         bf16::from_bits(if value.is_nan() { nan } else { rounded } as u16)
     }
 }
 
-/// Evaluates an expression with names bound to the typed elements of storages: `typed!(x = a, y = b => f(x, y))`.
+/// Evaluates an expression in which each name is bound to the typed elements of a storage: `typed!(x = a, y = b =>
+/// f(x, y))`.
 macro_rules! typed {
     (=> $body:expr) => { $body };
     ($name:ident = $storage:expr $(, $next:ident = $others:expr)* => $body:expr) => {
@@ -108,7 +109,7 @@ macro_rules! typed {
 }
 pub(crate) use typed;
 
-/// The elements of `matrix` as `f32`, copied only where they are stored otherwise.
+/// Elements of `matrix` as `f32`, copied only if they are stored as another type.
 pub(crate) fn as_f32(matrix: &CpuMatrix) -> Cow<'_, [f32]> {
     match matrix.storage() {
         Storage::F32(values) => Cow::Borrowed(values),

@@ -1,4 +1,4 @@
-//! Operations that treat every element alike.
+//! Elementwise operations.
 
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -10,7 +10,7 @@ use super::mask;
 use super::simd::Isa;
 use crate::{Activation, Dropout, Shape};
 
-/// `out = x`, rounded to the storage of `out`.
+/// Computes `out = x`, rounded to the storage type of `out`.
 ///
 /// # Panics
 /// When lengths differ.
@@ -24,7 +24,7 @@ pub(crate) fn convert<X: Element, Y: Element>(x: &[X], out: &mut [Y]) {
     );
 }
 
-/// `out += factor · x`.
+/// Computes `out += factor · x`.
 pub(crate) fn add_scaled<X: Element, Y: Element>(factor: f32, x: &[X], out: &mut [Y]) {
     zip_chunks(
         x,
@@ -38,7 +38,7 @@ pub(crate) fn add_scaled<X: Element, Y: Element>(factor: f32, x: &[X], out: &mut
     );
 }
 
-/// `out = factor · x`.
+/// Computes `out = factor · x`.
 pub(crate) fn scale<X: Element, Y: Element>(factor: f32, x: &[X], out: &mut [Y]) {
     zip_chunks(
         x,
@@ -52,7 +52,8 @@ pub(crate) fn scale<X: Element, Y: Element>(factor: f32, x: &[X], out: &mut [Y])
     );
 }
 
-/// `out = diag(factors)·x`, of matrices of so many columns, for those of `x` from `first` on.
+/// Computes `out = diag(factors)·x`, for the columns of `x` from `first` on. Both matrices come with their number of
+/// columns.
 pub(crate) fn scale_rows<X: Element, Y: Element>(
     factors: &[f32],
     (x, x_cols, first): (&[X], usize, usize),
@@ -76,7 +77,7 @@ pub(crate) fn scale_rows<X: Element, Y: Element>(
     });
 }
 
-/// `x = diag(factors)·x`, of so many columns.
+/// Computes `x = diag(factors)·x`, with rows of `cols` elements.
 pub(crate) fn scale_rows_in_place<X: Element>(factors: &[f32], (x, cols): (&mut [X], usize)) {
     let cols = cols.max(1);
     let rows_at_once = (CHUNK / cols).max(1);
@@ -100,30 +101,30 @@ pub(crate) fn set_zero<Y: Element>(out: &mut [Y]) {
     out.par_chunks_mut(CHUNK).for_each(|out| out.fill(Y::zeroed()));
 }
 
-/// `Σ x²`; pieces are summed in `f64` and in order.
+/// Returns `Σ x²`. Chunks are summed in `f64` and in order.
 pub(crate) fn sum_of_squares<X: Element>(x: &[X]) -> f64 {
     let piece = |x: &[X]| x.iter().map(|x| f64::from(x.to_f32()).powi(2)).sum();
     let sums: Vec<f64> = x.par_chunks(CHUNK).map(piece).collect();
     sums.iter().sum()
 }
 
-/// `out = mask ⊙ x`, where `x[0]` is element `first` of the masked matrix.
+/// Computes `out = mask ⊙ x`, where `x[0]` is element `first` of the masked matrix.
 pub(crate) fn dropout<X: Element, Y: Element>(isa: Isa, dropout: Dropout, first: usize, x: &[X], out: &mut [Y]) {
     let pieces = out.par_chunks_mut(CHUNK).zip(x.par_chunks(CHUNK)).enumerate();
     pieces.for_each(|(i, (out, x))| mask::copy(isa, dropout, first + i * CHUNK, x, out));
 }
 
-/// `x ⊙= mask`, where `x[0]` is element `first` of the masked matrix.
+/// Computes `x ⊙= mask`, where `x[0]` is element `first` of the masked matrix.
 pub(crate) fn dropout_in_place<X: Element>(isa: Isa, dropout: Dropout, first: usize, x: &mut [X]) {
     x.par_chunks_mut(CHUNK).enumerate().for_each(|(i, x)| mask::apply(isa, dropout, first + i * CHUNK, x));
 }
 
-/// `x = activation(x + bias)`, rows of `cols`.
+/// Computes `x = activation(x + bias)`, with rows of `cols` elements.
 pub(crate) fn activate<X: Element>(isa: Isa, activation: Activation, bias: Option<&[f32]>, cols: usize, x: &mut [X]) {
     x.par_chunks_mut(row_chunk_len(cols)).for_each(|rows| isa.run(Activate { activation, bias, cols, rows }));
 }
 
-/// Some rows on their way through an activation.
+/// Block of rows to which an activation is applied.
 struct Activate<'a, X> {
     activation: Activation,
     bias: Option<&'a [f32]>,
@@ -166,7 +167,8 @@ fn copy<X: Element, Y: Element>(x: &[X], out: &mut [Y]) {
     }
 }
 
-/// Copies a block between matrices, each with its number of columns and the row and column where the block begins.
+/// Copies a block between matrices. Each matrix comes with its number of columns and the row and column of the
+/// block's first element.
 pub(crate) fn copy_block<X: Element, Y: Element>(
     shape: Shape,
     (x, x_cols, from): (&[X], usize, (usize, usize)),

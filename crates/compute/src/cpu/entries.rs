@@ -1,4 +1,4 @@
-//! Operations with a number for every stored entry of a sparse matrix and every head.
+//! Operations with one number for each stored entry of a sparse matrix and each head.
 //!
 //! Heads are interleaved: column `k · heads + h` belongs to head `h`.
 
@@ -8,7 +8,8 @@ use rayon::prelude::*;
 use super::schedule::Schedule;
 use super::sparse::Direction;
 
-/// `out[e, h] = l[i]·r[j]·Σ_k x[i, k · heads + h]·y[j, k · heads + h]` for the entries `(i, j)` of `direction`.
+/// Computes `out[e, h] = l[i]·r[j]·Σ_k x[i, k · heads + h]·y[j, k · heads + h]` for the entries `(i, j)` of
+/// `direction`.
 pub(crate) fn sddmm(direction: Direction<'_>, x: &[f32], y: &[f32], width: usize, heads: usize, out: &mut [f32]) {
     for_pieces(
         direction,
@@ -50,7 +51,7 @@ pub(crate) fn softmax(direction: Direction<'_>, heads: usize, scores: &mut [f32]
     );
 }
 
-/// `grad = shares ⊙ (grad - Σ shares ⊙ grad)` over the entries of each row, per head, in place.
+/// Computes `grad = shares ⊙ (grad - Σ shares ⊙ grad)` over the entries of each row, per head, in place.
 pub(crate) fn softmax_backward(direction: Direction<'_>, heads: usize, shares: &[f32], grad: &mut [f32]) {
     for_pieces(
         direction,
@@ -69,7 +70,7 @@ pub(crate) fn softmax_backward(direction: Direction<'_>, heads: usize, shares: &
     );
 }
 
-/// Calls `work(row, entries, elements of these entries)` for every row, rows in parallel.
+/// Calls `work(row, entries, elements of these entries)` for every row, in parallel over rows.
 fn for_pieces(
     direction: Direction<'_>,
     heads: usize,
@@ -93,7 +94,7 @@ fn for_pieces(
     });
 }
 
-/// Elements of entries, cut into those of each piece.
+/// Splits elements of entries into those of each piece.
 fn split_entries<'v>(
     schedule: &Schedule,
     indptr: &[u64],
@@ -110,8 +111,8 @@ fn split_entries<'v>(
     parts.collect()
 }
 
-/// `out = L·Σ weights ⊙ (R·X)`: a sparse product whose entries have a weight for each head. `weights` are in the order
-/// of the untransposed entries; `out` is overwritten.
+/// Computes `out = L·Σ weights ⊙ (R·X)`, a sparse product with a weight per entry and head. `weights` are in the
+/// order of the untransposed entries; `out` is overwritten.
 pub(crate) fn weighted_sums(
     direction: Direction<'_>,
     heads: usize,

@@ -1,4 +1,4 @@
-//! [`RowEpilogue`]: what happens to sums on their way into a result, while they are still in registers or L1.
+//! [`RowEpilogue`]: the epilogue of sums that are still in registers or L1.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::machine::Machine;
 use super::matrix::CpuMatrix;
 use crate::{Activation, Dropout, Epilogue};
 
-/// An [`Epilogue`] with its bias at hand as `f32`. Rows are masked when all of them are there ([`mask`](Self::mask)).
+/// [`Epilogue`] with its bias as `f32`. Dropout applies after all rows are stored ([`mask`](Self::mask)).
 #[derive(Debug)]
 pub(crate) struct RowEpilogue<'a> {
     accumulate: bool,
@@ -26,25 +26,25 @@ impl<'a> RowEpilogue<'a> {
         Self { accumulate, bias: bias.map(as_f32), activation, dropout }
     }
 
-    /// Whether results add to what is there.
+    /// True if results are added to the contents of the output.
     pub(crate) fn accumulates(&self) -> bool {
         self.accumulate
     }
 
-    /// Masks the result, if that is wanted.
+    /// Applies dropout to the result, if there is one.
     pub(crate) fn mask(&self, machine: &Machine, out: &mut CpuMatrix) {
         let Some(dropout) = self.dropout else { return };
         let first = dropout.first_element(out.shape().cols);
         typed!(out = out.storage_mut() => elementwise::dropout_in_place(machine.isa, dropout, first, out));
     }
 
-    /// Whether sums are stored as they are.
+    /// Whether sums are stored unchanged.
     pub(crate) fn is_plain(&self) -> bool {
         !self.accumulate && self.bias.is_none() && self.activation == Activation::Identity
     }
 
-    /// `out = activation(sums + (accumulate ? out : 0) + bias)` for a piece of a row that starts at `first_column`;
-    /// `sums` is spent.
+    /// Computes `out = activation(sums + (accumulate ? out : 0) + bias)` for a range of a row that starts at
+    /// `first_column`. `sums` is overwritten.
     #[inline(always)]
     pub(crate) fn store<E: Element>(&self, first_column: usize, sums: &mut [f32], out: &mut [E]) {
         if self.accumulate {
@@ -58,13 +58,13 @@ impl<'a> RowEpilogue<'a> {
         }
     }
 
-    /// [`store`](Self::store) for whole rows of `width`, in parallel.
+    /// As [`store`](Self::store), but for whole rows of `width`, in parallel.
     pub(crate) fn store_rows<E: Element>(&self, width: usize, sums: &mut [f32], out: &mut [E]) {
         let rows = sums.par_chunks_exact_mut(width.max(1)).zip(out.par_chunks_exact_mut(width.max(1)));
         rows.with_min_len(1 << 8).for_each(|(sums, out)| self.store(0, sums, out));
     }
 
-    /// `sums = activation(sums + bias)` in place, for a piece of a row that starts at `first_column`.
+    /// Computes `sums = activation(sums + bias)` in place, for a range of a row that starts at `first_column`.
     #[inline(always)]
     pub(crate) fn finish(&self, first_column: usize, sums: &mut [f32]) {
         if let Some(bias) = &self.bias {
@@ -74,7 +74,7 @@ impl<'a> RowEpilogue<'a> {
         }
         match self.activation {
             Activation::Identity => {}
-            // Not `max`, which would turn NaN into zero and hide a diverging model.
+            // `max` would turn NaN into zero and hide a diverging model.
             Activation::Relu => sums.iter_mut().for_each(|sum| *sum = if *sum < 0.0 { 0.0 } else { *sum }),
             Activation::Elu => sums.iter_mut().for_each(|sum| *sum = if *sum < 0.0 { sum.exp_m1() } else { *sum }),
         }

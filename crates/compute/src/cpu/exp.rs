@@ -1,13 +1,14 @@
-//! The exponential function in vectors, and what is made of it.
+//! Vectorised exponential function, sigmoid and hyperbolic tangent.
 
 use pulp::Simd;
 
-/// `eˣ` for `x <= 0` within 2⁻²² relative, without branches or calls; `x` below -87 counts as -87.
+/// Computes `eˣ` for `x <= 0` with a relative error of at most 2⁻²², without branches or calls. `x` below -87 counts
+/// as -87.
 ///
-/// `x = n·log 2 + r`; the polynomial for `eʳ` and the two parts of log 2 are those of Cephes' `expf` (Moshier).
+/// With `x = n·log 2 + r`, the polynomial for `eʳ` and the two parts of log 2 are those of Cephes' `expf` (Moshier).
 #[inline(always)]
 pub(crate) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
-    /// Adding it to a small number rounds that number into the low bits of the mantissa.
+    /// Rounding constant: adding it to a small number rounds that number into the low bits of the mantissa.
     const ROUND: f32 = 12_582_912.0;
     const LN_2: (f32, f32) = (0.693_359_4, -2.121_944_4e-4);
     const TERMS: [f32; 5] = [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5e-1];
@@ -21,12 +22,12 @@ pub(crate) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
         polynomial = simd.mul_add_e_f32s(polynomial, r, simd.splat_f32s(term));
     }
     let result = simd.mul_add_e_f32s(polynomial, simd.mul_f32s(r, r), simd.add_f32s(r, simd.splat_f32s(1.0)));
-    // The low bits of `shifted` hold n; in the exponent's place they multiply by 2ⁿ.
+    // The low bits of `shifted` hold n. Shifted into the exponent, they multiply by 2ⁿ.
     let exponent = simd.wrapping_dyn_shl_u32s(simd.transmute_u32s_f32s(shifted), simd.splat_u32s(23));
     simd.transmute_f32s_u32s(simd.add_u32s(exponent, simd.transmute_u32s_f32s(result)))
 }
 
-/// `1 / (1 + e⁻ˣ)`, within 2⁻²² of it; NaN stays NaN.
+/// Computes the sigmoid `1 / (1 + e⁻ˣ)` within 2⁻²². NaN stays NaN.
 #[inline(always)]
 pub(crate) fn sigmoid<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let one = simd.splat_f32s(1.0);
@@ -36,7 +37,7 @@ pub(crate) fn sigmoid<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     keep_nan(simd, x, result)
 }
 
-/// The hyperbolic tangent, within 2⁻²² of it; NaN stays NaN.
+/// Computes the hyperbolic tangent within 2⁻²². NaN stays NaN.
 #[inline(always)]
 pub(crate) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let one = simd.splat_f32s(1.0);
@@ -46,7 +47,8 @@ pub(crate) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     keep_nan(simd, x, simd.select_f32s(is_negative, simd.neg_f32s(size), size))
 }
 
-/// `result`, but NaN where `x` is: [`exp`] counts it as a small number, which would hide a diverging model.
+/// Returns `result`, but NaN where `x` is NaN. [`exp`] treats NaN as a small number, which would hide a diverging
+/// model.
 #[inline(always)]
 fn keep_nan<S: Simd>(simd: S, x: S::f32s, result: S::f32s) -> S::f32s {
     simd.select_f32s(simd.equal_f32s(x, x), result, x)

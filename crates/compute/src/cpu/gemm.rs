@@ -1,11 +1,11 @@
-//! Dense products over faer, in our own blocks of rows.
+//! Dense products with faer, in blocks of rows.
 //!
-//! faer multiplies one block at a time on one thread; the blocks are shared among threads here. That keeps the bits
-//! independent of the number of threads, and a block just multiplied is still in cache for its epilogue. Operands
-//! that `f32` arithmetic cannot read as they lie (bf16, or to be masked by dropout) are converted a block at a time.
+//! faer multiplies one block at a time on one thread, and this module distributes the blocks over threads. The bits
+//! thus do not depend on the number of threads, and a block is still in cache for its epilogue. bf16 operands and
+//! operands with dropout are converted to `f32` block by block.
 //!
-//! Tall operands make `Aᵀ·B` a sum over many rows: a fixed number of strips of rows are summed apart, and their
-//! partial results are added in order.
+//! With tall operands, `Aᵀ·B` is a sum over many rows. A fixed number of row ranges (strips) is summed separately,
+//! and their partial sums are added in order.
 
 #[cfg(test)]
 mod tests;
@@ -23,22 +23,22 @@ use super::mask;
 use super::matrix::{CpuMatrix, Storage};
 use crate::{Dropout, Epilogue, Shape, Transpose};
 
-/// Elements of `A` in a block: large enough for faer to pack `B` rarely, small enough to stay in L2 and L3.
+/// Number of elements of `A` in a block: large enough that faer packs `B` rarely, small enough for L2 and L3.
 const BLOCK_ELEMENTS: usize = 1 << 18;
-/// The most rows in a block.
+/// Maximum number of rows in a block.
 const BLOCK_ROWS_MAX: usize = 1024;
-/// The fewest rows in a block.
+/// Minimum number of rows in a block.
 const BLOCK_ROWS_MIN: usize = 64;
-/// Blocks that a short matrix is cut into all the same, so that threads have something to share.
+/// Number of blocks of a short matrix, so that threads can share the work.
 const N_BLOCKS: usize = 16;
-/// Strips that a tall `Aᵀ·B` is cut into at most.
+/// Maximum number of strips of a tall `Aᵀ·B`.
 const N_STRIPS: usize = 64;
-/// Rows of a strip at least.
+/// Minimum number of rows of a strip.
 const STRIP_ROWS_MIN: usize = 512;
-/// Elements that the partial results of all strips may take together.
+/// Maximum number of elements of the partial results of all strips.
 const PARTIAL_ELEMENTS_MAX: usize = 1 << 24;
 
-/// `out = epilogue(op(A)·op(B))`, where `A` is first masked by `dropout` if there is one.
+/// Computes `out = epilogue(op(A)·op(B))`. With `dropout`, `A` is masked first.
 ///
 /// # Panics
 /// When both are transposed, or shapes do not fit.
@@ -56,7 +56,7 @@ pub(crate) fn multiply(
     let epilogue = RowEpilogue::new(epilogue);
     match (transpose_a, transpose_b) {
         (Transpose::No, _) => {
-            // With a result as wide as `A`, arithmetic hides what a copy would save.
+            // If the result is as wide as `A`, the arithmetic hides the latency that a copy would save.
             let a = Rows { matrix: a, dropout, streamed: out.shape().cols < a.shape().cols };
             multiply_blocks(machine, a, (b, transpose_b), &epilogue, out);
         }
@@ -70,18 +70,18 @@ pub(crate) fn multiply(
     epilogue.mask(machine, out);
 }
 
-/// The rows of a matrix, masked if there is a dropout, as `f32` for arithmetic.
+/// Rows of a matrix as `f32`, masked if there is a dropout.
 #[derive(Clone, Copy)]
 struct Rows<'a> {
     matrix: &'a CpuMatrix,
     dropout: Option<Dropout>,
-    /// Copy blocks even where they could be read as they lie. faer reads a few rows side by side, an order in which the
-    /// processor does not see what comes next; a copy streams the block into L2 first.
+    /// If true, blocks are copied even if they could be read in place. faer reads a few rows side by side, an order
+    /// that the CPU cannot prefetch; the copy streams the block into L2 first.
     streamed: bool,
 }
 
 impl Rows<'_> {
-    /// Hands `rows` to `work` as `f32`: in scratch memory, unless they may be read as they lie.
+    /// Calls `work` with `rows` as `f32`: in place if possible, otherwise in scratch memory.
     fn with_block<T>(&self, machine: &Machine, rows: Range<usize>, work: impl FnOnce(&[f32]) -> T) -> T {
         let cols = self.matrix.shape().cols;
         let elements = rows.start * cols..rows.end * cols;
@@ -105,7 +105,7 @@ impl Rows<'_> {
     }
 }
 
-/// `A·op(B)`, one block of rows of `A` after the other.
+/// Computes `A·op(B)`, in blocks of rows of `A`.
 fn multiply_blocks(
     machine: &Machine,
     a: Rows<'_>,
@@ -150,7 +150,7 @@ fn multiply_blocks(
     }
 }
 
-/// `Aᵀ·B`, strips of rows apart, then added in order.
+/// Computes `Aᵀ·B`: strips of rows separately, then their sum in order.
 fn multiply_strips(machine: &Machine, a: Rows<'_>, b: Rows<'_>, epilogue: &RowEpilogue<'_>, out: &mut CpuMatrix) {
     let (n_rows, shape) = (a.matrix.shape().rows, out.shape());
     let n_strips = n_strips(n_rows, shape.len());
@@ -169,7 +169,7 @@ fn multiply_strips(machine: &Machine, a: Rows<'_>, b: Rows<'_>, epilogue: &RowEp
     });
 }
 
-/// `partial = A[rows]ᵀ·B[rows]`, block by block.
+/// Computes `partial = A[rows]ᵀ·B[rows]`, block by block.
 fn multiply_strip(machine: &Machine, a: Rows<'_>, b: Rows<'_>, rows: Range<usize>, partial: &mut [f32]) {
     let (a_cols, b_cols) = (a.matrix.shape().cols, b.matrix.shape().cols);
     let block_rows = block_rows(usize::MAX, a_cols);
@@ -187,7 +187,7 @@ fn multiply_strip(machine: &Machine, a: Rows<'_>, b: Rows<'_>, rows: Range<usize
     }
 }
 
-/// Adds `others` (each as long as `first`) to `first` in order, and stores the sums.
+/// Adds `others` (each as long as `first`) to `first` in order, and stores the sums through the epilogue.
 fn add_strips<E: Element>(
     machine: &Machine,
     epilogue: &RowEpilogue<'_>,
@@ -228,13 +228,13 @@ fn view(values: &[f32], shape: Shape) -> MatRef<'_, f32> {
     MatRef::from_row_major_slice(values, shape.rows, shape.cols)
 }
 
-/// Rows of a block of a matrix with `n_rows` rows of `n_cols`; depends on the shape alone.
+/// Number of rows of a block, for a matrix of `n_rows × n_cols`. It depends on the shape alone.
 fn block_rows(n_rows: usize, n_cols: usize) -> usize {
     let by_size = (BLOCK_ELEMENTS / n_cols.max(1)).clamp(BLOCK_ROWS_MIN, BLOCK_ROWS_MAX);
     n_rows.div_ceil(N_BLOCKS).clamp(BLOCK_ROWS_MIN, by_size)
 }
 
-/// Strips of a product of `n_rows` terms with `n_elements` results; depends on the shape alone.
+/// Number of strips of a product with `n_rows` terms and `n_elements` results. It depends on the shape alone.
 fn n_strips(n_rows: usize, n_elements: usize) -> usize {
     (n_rows / STRIP_ROWS_MIN).min(PARTIAL_ELEMENTS_MAX / n_elements.max(1)).clamp(1, N_STRIPS)
 }

@@ -1,11 +1,11 @@
-//! Dot products of rows with a vector, head by head, and their way back.
+//! Dot products of rows with a vector, per head, and their backward pass.
 
 use pulp::Arch;
 use rayon::prelude::*;
 
 use super::chunks::{row_chunk_len, rows_per_chunk};
 
-/// `out[r, h] = Σ_k x[r, c]·vector[c]` with `c = k · heads + h`.
+/// Computes `out[r, h] = Σ_k x[r, c]·vector[c]` with `c = k · heads + h`.
 pub(crate) fn dots(x: &[f32], vector: &[f32], heads: usize, out: &mut [f32]) {
     let (arch, width) = (Arch::new(), vector.len());
     let pieces = out.par_chunks_mut(rows_per_chunk(width) * heads).zip(x.par_chunks(row_chunk_len(width)));
@@ -26,7 +26,8 @@ pub(crate) fn dots(x: &[f32], vector: &[f32], heads: usize, out: &mut [f32]) {
     });
 }
 
-/// `vector_grad[c] = Σ_r grad[r, h]·x[r, c]`: pieces of rows in `f32`, the pieces in `f64` and in order.
+/// Returns `vector_grad[c] = Σ_r grad[r, h]·x[r, c]`. Chunks of rows are summed in `f32`, then added in `f64` and in
+/// order.
 pub(crate) fn vector_grad(x: &[f32], grad: &[f32], heads: usize, width: usize) -> Vec<f32> {
     let arch = Arch::new();
     let pieces = x.par_chunks(row_chunk_len(width)).zip(grad.par_chunks(rows_per_chunk(width) * heads));
@@ -51,7 +52,7 @@ pub(crate) fn vector_grad(x: &[f32], grad: &[f32], heads: usize, width: usize) -
     super::columns::total(width, partials)
 }
 
-/// `x_grad[r, c] += grad[r, h]·vector[c]`.
+/// Adds `grad[r, h]·vector[c]` to `x_grad[r, c]`.
 pub(crate) fn add_outer(vector: &[f32], grad: &[f32], heads: usize, x_grad: &mut [f32]) {
     let (arch, width) = (Arch::new(), vector.len());
     let pieces = x_grad.par_chunks_mut(row_chunk_len(width)).zip(grad.par_chunks(rows_per_chunk(width) * heads));

@@ -1,7 +1,7 @@
-//! Losses with their gradients in one pass over the logits.
+//! Losses with their gradients, in one pass over the logits.
 //!
-//! Rows are independent and computed in vectors; their losses are added in `f64`, in order. Logarithms are the slowest
-//! part, and a sum of them is the logarithm of a product: see [`LogSum`].
+//! Rows are independent and computed in vectors; their losses are added in `f64`, in order. Logarithms are the
+//! slowest part. A sum of them is computed as the logarithm of a product: see [`LogSum`].
 
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -11,10 +11,11 @@ use super::element::Element;
 use super::exp::exp;
 use super::simd::Isa;
 
-/// Fills a row up to whole vectors: its exponential vanishes in any sum, and it is finite, so that `0 · PAD` is zero.
+/// Padding of a row to whole vectors. Its exponential vanishes in any sum, and it is finite, so that `0 · PAD` is
+/// zero.
 const PAD: f32 = f32::MIN;
 
-/// How often each of `n_rows` rows is named by `rows`.
+/// Number of occurrences in `rows` of each of `n_rows` rows.
 pub(crate) fn multiplicities(rows: &[u32], n_rows: usize) -> Vec<u32> {
     let mut counts = vec![0; n_rows];
     for &row in rows {
@@ -23,7 +24,7 @@ pub(crate) fn multiplicities(rows: &[u32], n_rows: usize) -> Vec<u32> {
     counts
 }
 
-/// Mean softmax cross-entropy, and its gradient if wanted. Row `r` of the logits counts `counts[r]` times.
+/// Mean softmax cross-entropy, with its gradient if `grad` is given. Row `r` of the logits counts `counts[r]` times.
 pub(crate) fn softmax_cross_entropy<L: Element, G: Element>(
     isa: Isa,
     logits: &[L],
@@ -34,7 +35,8 @@ pub(crate) fn softmax_cross_entropy<L: Element, G: Element>(
     mean_over_rows(isa, logits, counts, 1.0 / total(counts), grad, &Softmax { classes })
 }
 
-/// Mean binary cross-entropy of sigmoids, and its gradient if wanted. Row `r` of the logits counts `counts[r]` times.
+/// Mean binary cross-entropy of sigmoids, with its gradient if `grad` is given. Row `r` of the logits counts
+/// `counts[r]` times.
 pub(crate) fn sigmoid_cross_entropy<L: Element, T: Element, G: Element>(
     isa: Isa,
     logits: &[L],
@@ -51,14 +53,14 @@ fn total(counts: &[u32]) -> f64 {
     counts.iter().map(|&count| f64::from(count)).sum()
 }
 
-/// The loss of one row.
+/// Loss of one row.
 trait RowLoss: Sync {
-    /// Adds the loss of `row` to `loss`. `logits` are the row's, padded to whole vectors with [`PAD`]; in their place
-    /// is left their gradient times the number that is returned.
+    /// Adds the loss of `row` to `loss`. `logits` are those of the row, padded to whole vectors with [`PAD`]. They
+    /// are replaced by their gradient times the returned number.
     fn add<S: Simd>(&self, simd: S, row: usize, logits: &mut [S::f32s], loss: &mut LogSum) -> f32;
 }
 
-/// `log Σ exp(z) - z[class]`, stable for large logits.
+/// Softmax cross-entropy `log Σ exp(z) - z[class]`, stable for large logits.
 struct Softmax<'a> {
     classes: &'a [u32],
 }
@@ -87,7 +89,7 @@ impl RowLoss for Softmax<'_> {
     }
 }
 
-/// `Σ max(z, 0) - z·t + log(1 + exp(-|z|))`; its gradient is `sigmoid(z) - t`.
+/// Sigmoid cross-entropy `Σ max(z, 0) - z·t + log(1 + exp(-|z|))`, with the gradient `sigmoid(z) - t`.
 struct Sigmoid<'a, T> {
     targets: &'a [T],
     cols: usize,
@@ -96,7 +98,7 @@ struct Sigmoid<'a, T> {
 impl<T: Element> RowLoss for Sigmoid<'_, T> {
     #[inline(always)]
     fn add<S: Simd>(&self, simd: S, row: usize, logits: &mut [S::f32s], loss: &mut LogSum) -> f32 {
-        /// Columns whose factors, of at most two, are multiplied in `f32`.
+        /// Number of columns whose factors (each at most two) are multiplied in `f32`.
         const FACTORS: usize = 64;
         let targets = &self.targets[row * self.cols..][..self.cols];
         let (zero, one) = (simd.splat_f32s(0.0), simd.splat_f32s(1.0));
@@ -120,7 +122,7 @@ impl<T: Element> RowLoss for Sigmoid<'_, T> {
     }
 }
 
-/// A sum of numbers and logarithms. Most logarithms are never taken: their arguments are multiplied instead.
+/// Sum of numbers and logarithms. Most logarithms are never computed: their arguments are multiplied instead.
 #[derive(Clone, Copy)]
 struct LogSum {
     sum: f64,
@@ -129,7 +131,7 @@ struct LogSum {
 
 impl LogSum {
     const ZERO: Self = Self { sum: 0.0, product: 1.0 };
-    /// Products beyond it are turned into a sum; the square of it is still finite.
+    /// Limit of products. A larger product is turned into a sum; the square of the limit is still finite.
     const LIMIT: f64 = 1e150;
 
     #[inline(always)]
@@ -137,7 +139,7 @@ impl LogSum {
         self.sum += value;
     }
 
-    /// Adds the logarithm of `factor`, at least one and at most [`LIMIT`](Self::LIMIT).
+    /// Adds the logarithm of `factor`, which lies between 1 and [`LIMIT`](Self::LIMIT).
     #[inline(always)]
     fn add_log(&mut self, factor: f64) {
         self.product *= factor;
@@ -162,7 +164,7 @@ impl LogSum {
     }
 }
 
-/// `weight · Σ counts[r] · loss(row r)`.
+/// Computes `weight · Σ counts[r] · loss(row r)`.
 fn mean_over_rows<L: Element, G: Element>(
     isa: Isa,
     logits: &[L],
@@ -186,7 +188,7 @@ fn mean_over_rows<L: Element, G: Element>(
     losses.iter().sum::<f64>() * weight
 }
 
-/// One piece of rows, the first of which is row `first_row` of the whole: `Σ counts[r] · loss(row r)`.
+/// Chunk of rows, the first of which is row `first_row` of the whole: `Σ counts[r] · loss(row r)`.
 struct Rows<'a, L, G, R> {
     first_row: usize,
     cols: usize,

@@ -1,4 +1,4 @@
-//! [`Machine`]: what kernels need to know about the processor, and the buffers that they reuse.
+//! [`Machine`]: properties of the CPU that kernels need, and their reusable buffers.
 
 use girih_machine::Hierarchy;
 
@@ -6,26 +6,26 @@ use super::scratch::Scratch;
 use super::simd::Isa;
 use crate::Dtype;
 
-/// The processor at hand, with scratch memory.
+/// CPU of this machine, with scratch memory.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    /// The instruction set of kernels.
+    /// Instruction set of the kernels.
     pub(crate) isa: Isa,
     /// Caches and memory.
     pub(crate) hierarchy: Hierarchy,
-    /// The storage that `f32` operands of sparse products are rounded to while they are packed.
+    /// Storage type to which `f32` operands of sparse products are rounded while they are packed.
     pub(crate) gathered: Dtype,
     /// Buffers for panels, partial sums and converted blocks.
     pub(crate) scratch: Scratch,
 }
 
 impl Machine {
-    /// This machine.
+    /// Detects this machine.
     pub(crate) fn detect() -> Self {
         Self::new(Isa::detect(), Hierarchy::of_processor(&girih_machine::Machine::here()))
     }
 
-    /// A machine with the given instruction set and caches.
+    /// Machine with the given instruction set and caches.
     pub(crate) fn new(isa: Isa, hierarchy: Hierarchy) -> Self {
         Self { isa, hierarchy, gathered: Dtype::F32, scratch: Scratch::default() }
     }

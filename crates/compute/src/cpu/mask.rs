@@ -1,4 +1,4 @@
-//! Dropout masks in bulk: sixteen Philox blocks at once, bit for bit what [`Dropout::factor`] defines.
+//! Dropout masks in vectors: sixteen Philox blocks at once, bit for bit as [`Dropout::factor`] defines.
 
 use std::ops::Range;
 
@@ -9,11 +9,11 @@ use super::simd::Isa;
 use crate::Dropout;
 use crate::dropout::HALVES;
 
-/// Philox blocks that are computed side by side, and elements that draw from them.
+/// Number of Philox blocks that are computed side by side.
 pub(super) const LANES: usize = 16;
 const GROUP: usize = LANES * HALVES;
 
-/// `out = mask ⊙ x`, where `x[0]` is element `first` of the masked matrix.
+/// Computes `out = mask ⊙ x`, where `x[0]` is element `first` of the masked matrix.
 ///
 /// # Panics
 /// When lengths differ.
@@ -32,7 +32,7 @@ pub(crate) fn copy<X: Element, Y: Element>(isa: Isa, dropout: Dropout, first: us
     );
 }
 
-/// `values ⊙= mask`, where `values[0]` is element `first` of the masked matrix.
+/// Computes `values ⊙= mask`, where `values[0]` is element `first` of the masked matrix.
 pub(crate) fn apply<X: Element>(isa: Isa, dropout: Dropout, first: usize, values: &mut [X]) {
     for_factors(
         isa,
@@ -47,7 +47,7 @@ pub(crate) fn apply<X: Element>(isa: Isa, dropout: Dropout, first: usize, values
     );
 }
 
-/// Hands the factors of `elements` to `multiply`, a group at a time, with positions counted from the first element.
+/// Calls `multiply` with the factors of `elements`, a group at a time. Positions count from the first element.
 fn for_factors(isa: Isa, dropout: Dropout, elements: Range<usize>, multiply: impl FnMut(Range<usize>, &[f32])) {
     isa.run(Factors { dropout, elements, multiply });
 }
@@ -75,11 +75,11 @@ impl<F: FnMut(Range<usize>, &[f32])> WithSimd for Factors<F> {
     }
 }
 
-/// The factors of a whole group. Plain arrays: the compiler turns them into vectors.
+/// Factors of a whole group. The compiler vectorises the plain arrays.
 #[inline(always)]
 fn group_factors(dropout: Dropout, group: usize) -> [f32; GROUP] {
     let first = (group * LANES) as u64;
-    // A multiple of the lanes: only the lowest word differs between them.
+    // `first` is a multiple of the lanes, so only the lowest word differs between lanes.
     let counter = |lane: usize| [first as u32 + lane as u32, (first >> 32) as u32, 0, 0];
     let words = philox_lanes(counter, dropout.key().words());
     let mut of_elements = [[0; 4]; LANES];
@@ -94,8 +94,7 @@ fn group_factors(dropout: Dropout, group: usize) -> [f32; GROUP] {
     factors
 }
 
-/// The Philox blocks at the counters of sixteen lanes, word by word. Plain arrays: the compiler turns them into
-/// vectors.
+/// Philox blocks at the counters of sixteen lanes, word by word. The compiler vectorises the plain arrays.
 #[inline(always)]
 pub(super) fn philox_lanes(counter: impl Fn(usize) -> [u32; 4], key: [u32; 2]) -> [[u32; LANES]; 4] {
     let mut words = [[0; LANES]; 4];

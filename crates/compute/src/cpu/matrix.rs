@@ -1,4 +1,4 @@
-//! [`CpuMatrix`]: dense rows in main memory, aligned to cache lines.
+//! [`CpuMatrix`]: dense matrix in main memory, aligned to cache lines.
 
 use std::ops::{Deref, DerefMut};
 
@@ -13,27 +13,27 @@ use crate::backend::{fill_rows, filled_rows};
 use crate::checks::Kind;
 use crate::{Dtype, HostMatrix, Shape};
 
-/// Bytes that a buffer is aligned to: one cache line, so that a row of 16 floats never straddles two.
+/// Alignment of buffers in bytes: one cache line, so that a row of 16 floats lies in a single line.
 pub(crate) const ALIGNMENT: usize = 64;
 
-/// A growable array that starts at a cache line.
+/// Growable array that starts at a cache line.
 pub(crate) type Aligned<T> = AVec<T, ConstAlign<ALIGNMENT>>;
 
-/// A dense row-major matrix in main memory.
+/// Dense row-major matrix in main memory.
 #[derive(Clone, Debug)]
 pub struct CpuMatrix {
     shape: Shape,
     storage: Storage,
 }
 
-/// Elements of a [`CpuMatrix`], `rows * cols` of them.
+/// Elements of a [`CpuMatrix`] (`rows * cols` of them).
 #[derive(Clone, Debug)]
 pub(crate) enum Storage {
     F32(Floats),
     Bf16(Aligned<bf16>),
 }
 
-/// Elements in `f32`: our own, or those of a host matrix, which are shared until they are changed.
+/// Elements in `f32`: owned, or shared with a host matrix until the first write.
 #[derive(Clone, Debug)]
 pub(crate) enum Floats {
     Own(Aligned<f32>),
@@ -61,7 +61,7 @@ impl DerefMut for Floats {
 }
 
 impl CpuMatrix {
-    /// A matrix of zeros.
+    /// Allocates a matrix of zeros.
     pub(crate) fn zeros(shape: Shape, dtype: Dtype) -> Self {
         let storage = match dtype {
             Dtype::F32 => Storage::F32(Floats::Own(zeroed(shape.len()))),
@@ -70,7 +70,8 @@ impl CpuMatrix {
         Self { shape, storage }
     }
 
-    /// Takes another shape within the memory at hand; false when that does not suffice. Contents are then unspecified.
+    /// Changes the shape within the allocated memory, and returns whether that suffices. The contents are then
+    /// unspecified.
     pub(crate) fn resize(&mut self, shape: Shape) -> bool {
         let len = shape.len();
         match &mut self.storage {
@@ -82,18 +83,18 @@ impl CpuMatrix {
         true
     }
 
-    /// The elements of a host matrix, without a copy.
+    /// Matrix that shares the elements of a host matrix, without a copy.
     pub(crate) fn shared(host: &Matrix) -> Self {
         let shape = Shape::new(host.n_rows(), host.n_cols());
         Self { shape, storage: Storage::F32(Floats::Host(host.buffer().clone())) }
     }
 
-    /// Rows and columns.
+    /// Shape of the matrix.
     pub(crate) fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// How elements are stored.
+    /// Storage type of the elements.
     pub(crate) fn dtype(&self) -> Dtype {
         match self.storage {
             Storage::F32(_) => Dtype::F32,
@@ -101,12 +102,12 @@ impl CpuMatrix {
         }
     }
 
-    /// Shape and storage, as checks take them.
+    /// Shape and storage, in the form that [`checks`](crate::checks) take.
     pub(crate) fn kind(&self) -> Kind {
         (self.shape, self.dtype())
     }
 
-    /// Overwrites all elements with as many `values`, rounded to the storage.
+    /// Overwrites all elements with `values`, rounded to the storage.
     ///
     /// # Panics
     /// When their numbers differ.
@@ -117,7 +118,8 @@ impl CpuMatrix {
         }
     }
 
-    /// Lets `fill` write all rows, a few at a time, as [`Backend::write_rows`](crate::Backend::write_rows) says.
+    /// Overwrites all rows with those that `fill` computes, in blocks of rows, as
+    /// [`Backend::write_rows`](crate::Backend::write_rows) specifies.
     pub(crate) fn write_rows(&mut self, fill: &(dyn Fn(usize, &mut [f32]) + Sync)) {
         let cols = self.shape.cols;
         match &mut self.storage {
@@ -134,7 +136,7 @@ impl CpuMatrix {
         }
     }
 
-    /// Lets `write` overwrite all elements as `f32`, rounded to the storage afterwards.
+    /// Calls `write` to overwrite all elements as `f32`, then rounds them to the storage.
     pub(crate) fn write_with(&mut self, write: impl FnOnce(&mut [f32])) {
         match &mut self.storage {
             Storage::F32(out) => write(out),
@@ -146,7 +148,7 @@ impl CpuMatrix {
         }
     }
 
-    /// The elements of a matrix that checks have found to be `f32`.
+    /// Elements of a matrix that the checks have found to be `f32`.
     ///
     /// # Panics
     /// When it is not.
@@ -157,7 +159,7 @@ impl CpuMatrix {
         }
     }
 
-    /// [`expect_f32`](Self::expect_f32), to be written.
+    /// As [`expect_f32`](Self::expect_f32), but mutable.
     ///
     /// # Panics
     /// When it is not `f32`.
@@ -168,12 +170,12 @@ impl CpuMatrix {
         }
     }
 
-    /// The elements, row after row.
+    /// Elements, row by row.
     pub(crate) fn storage(&self) -> &Storage {
         &self.storage
     }
 
-    /// The elements, row after row, to be written.
+    /// Elements, row by row, mutable.
     pub(crate) fn storage_mut(&mut self) -> &mut Storage {
         &mut self.storage
     }
@@ -203,10 +205,10 @@ impl HostMatrix for CpuMatrix {
     }
 }
 
-/// `len` zeros at a cache line, on huge pages where they are many.
+/// Allocates `len` zeros, aligned to a cache line. Large arrays use huge pages.
 pub(crate) fn zeroed<T: bytemuck::Zeroable + Copy>(len: usize) -> Aligned<T> {
     let mut values = Aligned::<T>::with_capacity(ALIGNMENT, len);
-    // Before the first write, which is when memory gets its pages.
+    // The advice must precede the first write, which allocates the pages.
     advise_huge_pages(values.as_ptr(), len);
     values.resize(len, T::zeroed());
     values

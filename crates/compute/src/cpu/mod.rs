@@ -1,11 +1,11 @@
-//! [`Cpu`]: every core of the machine, through rayon's current pool.
+//! [`Cpu`]: backend on all cores of the machine, through rayon's current pool.
 //!
-//! This file checks operands and hands typed slices to the modules that do the work:
+//! This file checks operands and passes typed slices to the modules that compute:
 //!
-//! - `spmm`, `gemm`: the products, where the time goes; `panels`, `schedule`, `sparse` and `simd` serve them.
-//! - `elementwise`, `columns`, `rows`, `top_k`, `loss`, `bpr`, `optim`: passes over matrices, bound by memory.
-//! - `segment_max`, `segment_lstm`: other aggregations than sums, over the same patterns.
-//! - `matrix`, `element`, `chunks`: storage, numbers in storage, and pieces of fixed size, so that results do not
+//! - `spmm`, `gemm`: products, which take most of the time; `panels`, `schedule`, `sparse` and `simd` serve them.
+//! - `elementwise`, `columns`, `rows`, `top_k`, `loss`, `bpr`, `optim`: memory-bound passes over matrices.
+//! - `segment_max`, `segment_lstm`: aggregations other than sums, over the same patterns.
+//! - `matrix`, `element`, `chunks`: storage, its element types, and chunks of fixed size, so that results do not
 //!   depend on the number of threads.
 
 mod attention;
@@ -53,30 +53,30 @@ use crate::{
     Epilogue, SgdUpdate, Shape, Slope, SparseOperand, Transpose,
 };
 
-/// The processor, as a backend.
+/// CPU backend.
 #[derive(Debug)]
 pub struct Cpu {
     machine: Machine,
 }
 
 impl Cpu {
-    /// The processor at hand: instruction set and cache size are found out here.
+    /// Creates the backend, and detects instruction set and cache sizes.
     #[must_use]
     pub fn new() -> Self {
         Self { machine: Machine::detect() }
     }
 
-    /// The processor, gathering rows of `f32` operands of sparse products as `storage`: with [`Dtype::Bf16`] each row
-    /// times its right factor is rounded once, on its way into a panel, and half the bytes travel from cache and
-    /// memory. Sums and results stay `f32`, and so does everything else; operands stored as bf16 are gathered as they
-    /// are stored in any case.
+    /// Creates the backend, with `storage` as the type of gathered rows for `f32` operands of sparse products. With
+    /// [`Dtype::Bf16`], each row times its right factor is rounded once, on its way into a panel. Half the bytes then
+    /// travel from cache and memory. Sums, results and all other operations stay `f32`. Operands stored as bf16 are
+    /// always gathered as bf16.
     #[must_use]
     pub fn gathering(mut self, storage: Dtype) -> Self {
         self.machine.gathered = storage;
         self
     }
 
-    /// The vector instructions that kernels use here.
+    /// Name of the vector instruction set that the kernels use.
     #[must_use]
     pub fn instruction_set(&self) -> &'static str {
         self.machine.isa.name()
@@ -89,7 +89,7 @@ impl Default for Cpu {
     }
 }
 
-/// A list of 32-bit numbers in main memory.
+/// List of 32-bit integers in main memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuIds {
     ids: Vec<u32>,

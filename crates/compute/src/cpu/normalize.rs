@@ -1,7 +1,8 @@
 //! Layer and batch normalisation.
 //!
-//! Moments and gradients of a row are sums within it, taken in one call. Those of a column are sums over pieces of rows
-//! in `f32`, added in `f64` and in order, and calls of their own: rows on other devices may count, too.
+//! Moments and gradients of a row are sums within the row, computed in one call. Those of a column are sums over
+//! chunks of rows in `f32`, added in `f64` and in order. They need separate calls, since rows of other devices may
+//! count as well.
 
 use pulp::Arch;
 use rayon::prelude::*;
@@ -9,7 +10,7 @@ use rayon::prelude::*;
 use super::chunks::{row_chunk_len, rows_per_chunk};
 use super::columns;
 
-/// A matrix and what normalises it; all but `x` are rows.
+/// Matrix to normalise, with its operands; all but `x` are single rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Operand<'a> {
     pub(crate) x: &'a [f32],
@@ -17,7 +18,8 @@ pub(crate) struct Operand<'a> {
     pub(crate) gain: &'a [f32],
 }
 
-/// Along rows: `out = (x - mean) · rstd · gain + bias`, with mean and `rstd` of each row into `moments`.
+/// Layer normalisation along rows: `out = (x - mean) · rstd · gain + bias`. The mean and `rstd` of each row go into
+/// `moments`.
 pub(crate) fn rows(operand: Operand<'_>, bias: &[f32], eps: f32, out: &mut [f32], moments: &mut [f32]) {
     let Operand { x, cols, gain } = operand;
     let (arch, len) = (Arch::new(), row_chunk_len(cols));
@@ -41,7 +43,7 @@ pub(crate) fn rows(operand: Operand<'_>, bias: &[f32], eps: f32, out: &mut [f32]
     });
 }
 
-/// The way back through [`rows`]: `grad` becomes that of `x`; returns the gradients of gain and bias.
+/// Backward pass of [`rows`]: `grad` becomes the gradient of `x`. Returns the gradients of gain and bias.
 pub(crate) fn rows_backward(operand: Operand<'_>, moments: &[f32], grad: &mut [f32]) -> [Vec<f32>; 2] {
     let Operand { x, cols, gain } = operand;
     let (arch, len) = (Arch::new(), row_chunk_len(cols));
@@ -74,7 +76,7 @@ pub(crate) fn rows_backward(operand: Operand<'_>, moments: &[f32], grad: &mut [f
     [columns::total(cols, partials.0), columns::total(cols, partials.1)]
 }
 
-/// What normalises columns.
+/// Moments of columns, in the form that the normalisation uses.
 pub(crate) struct ColumnNorm<'a> {
     means: &'a [f32],
     rstds: Vec<f32>,
@@ -90,18 +92,18 @@ impl<'a> ColumnNorm<'a> {
         (x - self.means[c]) * self.rstds[c]
     }
 
-    /// `out = x̂ · gain + bias`
+    /// Computes `out = x̂ · gain + bias`.
     pub(crate) fn apply(&self, Operand { x, cols, gain }: Operand<'_>, bias: &[f32], out: &mut [f32]) {
         map_columns(x, cols, out, |c, x, _| self.hat(c, x) * gain[c] + bias[c]);
     }
 
-    /// The sums of the columns of `grad · x̂`.
+    /// Column sums of `grad · x̂`.
     pub(crate) fn products(&self, x: &[f32], cols: usize, grad: &[f32]) -> Vec<f32> {
         columns::sums_of_products(x, grad, cols, |c, x, grad| grad * self.hat(c, x))
     }
 
-    /// The way back through [`apply`](Self::apply): `grad` becomes that of `x`, given the means of `grad` and of
-    /// `grad · x̂` over all rows.
+    /// Backward pass of [`apply`](Self::apply): `grad` becomes the gradient of `x`. `means` are the means of `grad`
+    /// and of `grad · x̂` over all rows.
     pub(crate) fn backward(&self, Operand { x, cols, gain }: Operand<'_>, means: [&[f32]; 2], grad: &mut [f32]) {
         let [shift, slope] = means;
         map_columns(x, cols, grad, |c, x, grad| {
@@ -110,12 +112,12 @@ impl<'a> ColumnNorm<'a> {
     }
 }
 
-/// The sums of the columns of `(x - means)²`.
+/// Column sums of `(x - means)²`.
 pub(crate) fn squares(x: &[f32], means: &[f32]) -> Vec<f32> {
     columns::sums_of(x, means.len(), |c, x| (x - means[c]) * (x - means[c]))
 }
 
-/// `out[r, c] = f(c, x[r, c], out[r, c])`
+/// Computes `out[r, c] = f(c, x[r, c], out[r, c])`.
 fn map_columns(x: &[f32], cols: usize, out: &mut [f32], f: impl Fn(usize, f32, f32) -> f32 + Sync) {
     let (arch, len) = (Arch::new(), row_chunk_len(cols));
     out.par_chunks_mut(len).zip(x.par_chunks(len)).for_each(|(out, x)| {
@@ -132,7 +134,7 @@ fn map_columns(x: &[f32], cols: usize, out: &mut [f32], f: impl Fn(usize, f32, f
     });
 }
 
-/// A sum in sixteen interleaved parts, so that it becomes vectors.
+/// Sum in sixteen interleaved parts, so that it vectorises.
 #[inline(always)]
 fn sum(values: impl Iterator<Item = f32>) -> f32 {
     let mut lanes = [0.0; 16];

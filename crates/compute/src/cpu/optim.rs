@@ -6,10 +6,10 @@ use rayon::prelude::*;
 use super::CpuMatrix;
 use crate::{AdamStep, AdamUpdate, SgdUpdate};
 
-/// Elements in a piece.
+/// Number of elements in a chunk.
 const CHUNK: usize = 1 << 13;
 
-/// The numbers of a step of Adam that are the same for every element.
+/// Constants of a step of Adam, equal for every element.
 #[derive(Clone, Copy)]
 struct AdamFactors {
     beta1: f32,
@@ -19,9 +19,9 @@ struct AdamFactors {
     /// `1 / sqrt(1 - beta2^step)`.
     root_correction: f32,
     eps: f32,
-    /// Decay that goes through the gradient.
+    /// Weight decay applied through the gradient (Adam); 0 for AdamW.
     coupled: f32,
-    /// What AdamW's decay leaves of a weight.
+    /// Factor of a weight after the decoupled decay of AdamW; 1 for Adam.
     kept: f32,
 }
 
@@ -41,7 +41,7 @@ impl AdamFactors {
     }
 }
 
-/// One step of Adam or AdamW on a parameter, all of whose matrices have one shape and are `f32`.
+/// Takes one step of Adam or AdamW on a parameter. All its matrices have one shape and are `f32`.
 pub(crate) fn adam(step: AdamStep, update: &mut AdamUpdate<'_, CpuMatrix>) {
     let (arch, factors) = (Arch::new(), AdamFactors::new(step, update.weight_decay));
     let [first, second] = [&mut *update.first, &mut *update.second].map(CpuMatrix::expect_f32_mut);
@@ -59,7 +59,7 @@ pub(crate) fn adam(step: AdamStep, update: &mut AdamUpdate<'_, CpuMatrix>) {
 #[inline(always)]
 fn adam_piece(f: AdamFactors, grad: &[f32], first: &mut [f32], second: &mut [f32], param: &mut [f32]) {
     let n = param.len();
-    // Equal lengths, stated where the compiler sees them, leave the loop without bounds checks.
+    // Slices of equal length let the compiler drop the bounds checks of the loop.
     let (grad, first, second) = (&grad[..n], &mut first[..n], &mut second[..n]);
     for i in 0..n {
         let g = grad[i] + f.coupled * param[i];
@@ -70,7 +70,7 @@ fn adam_piece(f: AdamFactors, grad: &[f32], first: &mut [f32], second: &mut [f32
     }
 }
 
-/// One step of stochastic gradient descent on a parameter, all of whose matrices have one shape and are `f32`.
+/// Takes one step of stochastic gradient descent on a parameter. All its matrices have one shape and are `f32`.
 pub(crate) fn sgd(lr: f32, momentum: f32, update: &mut SgdUpdate<'_, CpuMatrix>) {
     let (arch, weight_decay) = (Arch::new(), update.weight_decay);
     let (param, velocity) = (update.param.expect_f32_mut(), update.velocity.expect_f32_mut());

@@ -1,8 +1,8 @@
-//! Column panels: an operand cut into slabs that stay in the last-level cache while its rows are gathered.
+//! Column panels: ranges of the operand's columns that stay in the last-level cache while its rows are gathered.
 //!
-//! A product with a sparse matrix reads a row of the operand for every entry, in no order that a cache could foresee.
-//! Cutting the columns into panels costs one more pass over the indices for each, and pays when a whole panel then
-//! fits the cache. A panel is packed just before it is used, from the operand times its row factors:
+//! A sparse product reads a row of the operand for every entry, in an order that caches cannot predict. Each panel of
+//! columns costs one more pass over the indices. That pays off if a whole panel then fits the cache. A panel is
+//! packed just before its use, from the operand times its row factors:
 //!
 //! ```text
 //! operand, 5 columns          panel of columns 0..4       panel of column 4, padded with zeros
@@ -22,20 +22,21 @@ use super::element::Element;
 use super::prefetch::{CACHE_LINE, stream, stream_end};
 use super::simd::Isa;
 
-/// Bytes of a word; panels are made of words of 32 bits: one `f32` or two bf16.
+/// Bytes of a word. Panels consist of 32-bit words: one `f32` or two bf16.
 const WORD_BYTES: usize = size_of::<u32>();
-/// Words that rows of a panel are padded to: a cache line, so that no vector reaches into a row that nobody prefetched.
+/// Alignment of the rows of a panel in words: one cache line, so that no vector reaches into a row that was not
+/// prefetched.
 pub(crate) const LINE_WORDS: usize = CACHE_LINE / WORD_BYTES;
-/// More panels have to be predicted to take less than this share of the time of fewer.
+/// Limit for more panels: their predicted time must be below this fraction of the time of fewer panels.
 const WORTH_A_PASS: f64 = 0.97;
-/// Bytes of panels that are packed together, at most.
+/// Maximum number of bytes of panels that are packed together.
 const GROUP_BYTES: usize = 128 << 20;
-/// Rows packed by one task.
+/// Number of rows that one task packs.
 const ROWS_PER_TASK: usize = 1024;
 
-/// An element that panels are made of.
+/// Element type of panels.
 pub(crate) trait Packed: Element {
-    /// Elements in a word.
+    /// Number of elements in a word.
     const PER_WORD: usize = WORD_BYTES / size_of::<Self>();
 }
 
@@ -43,33 +44,33 @@ impl Packed for f32 {}
 
 impl Packed for bf16 {}
 
-/// A slab of consecutive columns.
+/// Panel of consecutive columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Panel {
-    /// The columns.
+    /// Range of columns.
     pub(crate) columns: Range<usize>,
-    /// Words from one packed row to the next.
+    /// Row stride of the packed panel, in words.
     pub(crate) row_words: usize,
 }
 
-/// An operand that is to be cut.
+/// Shape of an operand that is cut into panels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operand {
-    /// Its rows.
+    /// Number of rows.
     pub(crate) n_rows: usize,
-    /// Its columns.
+    /// Number of columns.
     pub(crate) width: usize,
-    /// Words of a row that a kernel's registers can sum.
+    /// Maximum number of words of a row that a kernel sums in registers.
     pub(crate) words_max: usize,
 }
 
-/// Cuts the columns of an operand into even panels of whole cache lines, as many as let a product take the least time;
-/// `seconds` predicts that of a product with a panel from the bytes of its rows. An operand that fits a cache of
-/// `cache_bytes` stays one panel, if registers can sum its rows.
+/// Cuts the columns of an operand into even panels of whole cache lines, and chooses their number for the least time.
+/// `seconds` predicts the time of a product with a panel from the bytes of its rows. An operand that fits a cache of
+/// `cache_bytes` stays one panel, if registers can hold the sums of its rows.
 ///
-/// Panels are no narrower than 128 bytes a row. How many are best depends on the order of nodes: gathered rows of a
-/// graph whose neighbours are numbered close together are in the cache anyway, and each panel is one more pass over the
-/// graph. On ids at random, with 32 MiB of cache and 98 non-zeros a row:
+/// Panels have at least 128 bytes per row. The best number depends on the node order. If neighbors have close ids,
+/// the gathered rows are in the cache anyway, and each panel only adds a pass over the graph. With random ids, 32 MiB
+/// of cache and 98 non-zeros per row:
 ///
 /// | operand                    | panels (columns)      | bytes of a panel |
 /// |----------------------------|-----------------------|------------------|
@@ -92,7 +93,7 @@ pub(crate) fn plan<E: Packed>(operand: Operand, cache_bytes: u64, seconds: impl 
     for n_panels in fewest + 1..=most {
         let panels = cut::<E>(width, panel_words(padded, n_panels));
         let time = predicted(&panels);
-        // One more pass has to be worth it.
+        // One more pass must save enough time.
         if time < WORTH_A_PASS * least {
             (best, least) = (panels, time);
         }
@@ -100,12 +101,12 @@ pub(crate) fn plan<E: Packed>(operand: Operand, cache_bytes: u64, seconds: impl 
     best
 }
 
-/// Words of a row of each of `n_panels` even panels.
+/// Number of words per row of each of `n_panels` even panels.
 fn panel_words(padded: usize, n_panels: usize) -> usize {
     padded.div_ceil(n_panels.max(1)).next_multiple_of(LINE_WORDS)
 }
 
-/// Panels of `words` a row each, the last one of what is left.
+/// Panels of `words` words per row; the last one takes the rest.
 fn cut<E: Packed>(width: usize, words: usize) -> Vec<Panel> {
     let columns = (words * E::PER_WORD).max(1);
     let panel = |start: usize| {
@@ -117,30 +118,30 @@ fn cut<E: Packed>(width: usize, words: usize) -> Vec<Panel> {
 }
 
 impl Panel {
-    /// Words of the packed panel of `n_rows` rows.
+    /// Number of words of the packed panel of `n_rows` rows.
     pub(crate) fn n_words(&self, n_rows: usize) -> usize {
         n_rows * self.row_words
     }
 
-    /// Whether the rows of an operand of `X`, `width` columns wide, already lie as the panel packed from it would.
+    /// Whether the rows of an operand of `X` with `width` columns already have the layout of the packed panel.
     pub(crate) fn is_in_place<X: Element, P: Packed>(&self, width: usize) -> bool {
         let line = CACHE_LINE / size_of::<P>();
         X::DTYPE == P::DTYPE && self.columns == (0..width) && width.is_multiple_of(line)
     }
 }
 
-/// Cuts panels into groups that are packed together: reading whole rows once beats reading a piece of every row for
-/// each panel. A group takes at most [`GROUP_BYTES`], or is a single panel.
+/// Groups panels that are packed together. Reading whole rows once is faster than reading a part of every row for
+/// each panel. A group has at most [`GROUP_BYTES`], or is a single panel.
 pub(crate) fn groups(panels: &[Panel], n_rows: usize) -> impl Iterator<Item = &[Panel]> {
     let panel_bytes = panels.first().map_or(1, |panel| panel.n_words(n_rows) * WORD_BYTES).max(1);
     panels.chunks((GROUP_BYTES / panel_bytes).max(1))
 }
 
-/// Packs the columns of a group of panels of `operand` (rows of `width`), each row times its factor of `scales`, one
-/// panel after the other into `packed`; products are rounded to the storage of the panels once.
+/// Packs the columns of a group of panels of `operand` (rows of `width`) into `packed`, panel after panel. Each row
+/// is multiplied by its factor of `scales`. The products are rounded once, to the storage of the panels.
 ///
-/// Panels that do not fit a cache of `cache_bytes` together are written past it: each comes from memory when its turn
-/// is.
+/// If the panels together exceed a cache of `cache_bytes`, they are written past it, and each is read from memory at
+/// its use.
 pub(crate) fn pack<X: Element, P: Packed>(
     (isa, cache_bytes): (Isa, u64),
     group: &[Panel],
@@ -167,17 +168,17 @@ pub(crate) fn pack<X: Element, P: Packed>(
     tasks.into_par_iter().for_each(|task| isa.run(task));
 }
 
-/// Some consecutive rows on their way into the panels of a group.
+/// Consecutive rows to be packed into the panels of a group.
 struct PackRows<'a, X, P> {
-    /// The first row.
+    /// Index of the first row.
     first: usize,
     group: &'a [Panel],
     operand: &'a [X],
     width: usize,
     scales: Option<&'a [f32]>,
-    /// The rows' part of each panel.
+    /// Destination of the rows in each panel.
     parts: Vec<&'a mut [u32]>,
-    /// Write past the caches.
+    /// If true, writes bypass the caches.
     streamed: bool,
     storage: PhantomData<P>,
 }
@@ -204,10 +205,10 @@ impl<X: Element, P: Packed> WithSimd for PackRows<'_, X, P> {
     }
 }
 
-/// `packed = scale · row`, zero beyond the row; `packed` is whole cache lines.
+/// Computes `packed = scale · row`, padded with zeros. The length of `packed` is a multiple of a cache line.
 #[inline(always)]
 fn pack_row<X: Element, P: Packed>(row: &[X], scale: f32, packed: &mut [P], streamed: bool) {
-    /// Loops over so many elements become vectors without a remainder.
+    /// Block length in elements. Loops of this length become vectors without a remainder.
     const BLOCK: usize = LINE_WORDS;
     let (blocks, tail) = row.as_chunks::<BLOCK>();
     let (packed, _) = packed.as_chunks_mut::<BLOCK>();
@@ -235,7 +236,8 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// What the documented cases assume: a row of the operand is in a cache with the share of rows that it holds.
+    /// Widths of the panels of [`plan`] under a simple model: the hit rate of a row of the operand is the fraction of
+    /// rows that fit the cache.
     fn widths<E: Packed>(n_rows: usize, width: usize) -> Vec<usize> {
         let machine = girih_machine::Machine {
             cpu: None,

@@ -1,17 +1,17 @@
-//! Telling the caches what comes next, and what does not come back.
+//! Cache hints: prefetches of data to be read, and streaming stores of data not read soon.
 
 pub(crate) use girih_machine::prefetch;
 
-/// Bytes that come and go together.
+/// Bytes of a cache line.
 pub(crate) const CACHE_LINE: usize = 64;
-/// Bytes that [`stream`] writes at once.
+/// Bytes that [`stream`] writes at a time.
 #[cfg(target_arch = "x86_64")]
 const VECTOR: usize = 16;
 
-/// Writes `values` to `out` past the caches, without reading `out` first; a plain copy on processors without such an
-/// instruction, and for what is no whole number of aligned vectors.
+/// Writes `values` to `out` past the caches, without reading `out` first. It is a plain copy on CPUs without such an
+/// instruction, and for data outside whole aligned vectors.
 ///
-/// Streamed writes of one thread may be seen late by others: call [`stream_end`] before handing `out` over.
+/// Other threads may see streamed writes late: call [`stream_end`] before `out` is passed on.
 #[inline(always)]
 pub(crate) fn stream<T: bytemuck::Pod>(values: &[T], out: &mut [T]) {
     assert_eq!(values.len(), out.len(), "as many values as places");
@@ -31,7 +31,7 @@ pub(crate) fn stream<T: bytemuck::Pod>(values: &[T], out: &mut [T]) {
     out.copy_from_slice(values);
 }
 
-/// Makes all that this thread [streamed](stream) visible to others.
+/// Makes all [streamed](stream) writes of this thread visible to others.
 #[inline(always)]
 pub(crate) fn stream_end() {
     #[cfg(target_arch = "x86_64")]

@@ -1,11 +1,11 @@
-//! Rows by id: gathering, and its backward. Largest elements of rows.
+//! Operations on rows by id: gather and its backward pass, and largest elements of rows.
 
 use rayon::prelude::*;
 
 use super::chunks::{row_chunk_len, rows_per_chunk};
 use super::element::Element;
 
-/// Row `i` of `out` becomes row `ids[i]` of `x`; rows are `cols` wide.
+/// Gathers rows: row `i` of `out` becomes row `ids[i]` of `x`. Rows are `cols` wide.
 pub(crate) fn gather<X: Element, Y: Element>(x: &[X], cols: usize, ids: &[u32], out: &mut [Y]) {
     let pieces = out.par_chunks_mut(row_chunk_len(cols)).zip(ids.par_chunks(rows_per_chunk(cols)));
     pieces.for_each(|(out, ids)| {
@@ -18,10 +18,10 @@ pub(crate) fn gather<X: Element, Y: Element>(x: &[X], cols: usize, ids: &[u32], 
     });
 }
 
-/// Row `ids[i]` of `out` grows by row `i` of `x`, in the order of the ids; rows are `cols` wide.
+/// Adds row `i` of `x` to row `ids[i]` of `out`, in the order of the ids. Rows are `cols` wide.
 ///
-/// Each piece of `out` belongs to one thread, which takes the ids that fall into it, equal ones in order. Rows that no
-/// id names are not touched. Sums are `f32` and rounded to the storage of `out` once.
+/// One thread processes each chunk of `out`, with the ids that fall into it; equal ids keep their order. Rows without
+/// an id stay untouched. Sums are `f32` and rounded once to the storage of `out`.
 pub(crate) fn scatter_add<X: Element, Y: Element>(x: &[X], cols: usize, ids: &[u32], out: &mut [Y]) {
     if out.is_empty() {
         return;
@@ -46,12 +46,12 @@ pub(crate) fn scatter_add<X: Element, Y: Element>(x: &[X], cols: usize, ids: &[u
     });
 }
 
-/// The column of the largest element of each row, the first of equals; rows are `cols` wide, at least one.
+/// Index of the largest element of each row, the first one of equals. Rows are `cols` wide, at least one.
 pub(crate) fn argmax<X: Element>(x: &[X], cols: usize) -> Vec<u32> {
     x.par_chunks_exact(cols).with_min_len(rows_per_chunk(cols)).map(largest).collect()
 }
 
-/// How many of `rows` have their largest element at their class.
+/// Number of `rows` whose largest element is in the column of their class.
 pub(crate) fn count_correct<X: Element>(x: &[X], cols: usize, classes: &[u32], rows: &[u32]) -> u64 {
     let is_correct = |&&row: &&u32| largest(&x[row as usize * cols..][..cols]) == classes[row as usize];
     rows.par_iter().with_min_len(rows_per_chunk(cols)).filter(is_correct).count() as u64
@@ -61,14 +61,14 @@ fn largest<X: Element>(row: &[X]) -> u32 {
     (1..row.len()).fold(0, |best, c| if row[c].to_f32() > row[best].to_f32() { c } else { best }) as u32
 }
 
-/// Positions in a list of ids, grouped by `id / width` and in order within a group.
+/// Positions in a list of ids, grouped by `id / width` and in order within each group.
 struct Buckets {
     starts: Vec<usize>,
     positions: Vec<u32>,
 }
 
 impl Buckets {
-    /// A counting sort; ids are below `end`.
+    /// Groups the positions by a counting sort; ids are below `end`.
     fn new(ids: &[u32], width: usize, end: usize) -> Self {
         let bucket = |id: u32| id as usize / width;
         let mut starts = vec![0; end.div_ceil(width) + 1];

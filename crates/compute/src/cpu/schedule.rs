@@ -1,44 +1,44 @@
-//! [`Schedule`]: the rows of a sparse matrix cut into pieces of about equal work.
+//! [`Schedule`]: division of the rows of a sparse matrix into pieces of about equal work.
 //!
 //! ```text
 //! degree   2 1 3 │ 9 │ 1 0 2 2 │ …        │ cuts; the row of degree 9 is a hub
 //! pieces   Rows(0..3)  Hub(3)  Rows(4..8)  …    cover every row once, in order
 //! segments       entries 6..10, 10..15          of the hub, at most SEGMENT_ENTRIES each
 //! ```
-//! The cuts depend on the matrix alone, never on the number of threads, and partial sums of a hub are added in order:
-//! that is why results do not depend on the number of threads either.
+//! The cuts depend on the matrix alone, and partial sums of a hub are added in order. Results therefore do not depend
+//! on the number of threads.
 
 use std::ops::Range;
 
 use girih_graph_format::Csr;
 
-/// Rows with more entries are hubs: several threads share them.
+/// Maximum number of entries of a row that a single task sums. Rows with more are hubs, which several tasks share.
 const HUB_ENTRIES: usize = 1 << 15;
-/// Entries of a hub that one task sums.
+/// Number of entries of a hub that one task sums.
 const SEGMENT_ENTRIES: usize = 1 << 14;
-/// Pieces of a large matrix: enough for dozens of threads to finish together, few enough to hand out one by one.
+/// Number of pieces of a large matrix: enough for dozens of threads to finish together, few enough for low overhead.
 const N_PIECES: usize = 256;
-/// The least work worth a task of its own.
+/// Minimum work of a task, in entries.
 const PIECE_WORK_MIN: usize = 1 << 13;
-/// What a row costs beside its entries, in entries: offsets, epilogue, store.
+/// Cost of a row besides its entries, in entries: offsets, epilogue and store.
 const ROW_WORK: usize = 4;
 
-/// Work on consecutive rows.
+/// Piece of work on consecutive rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     /// Rows that one task handles.
     Rows(Range<usize>),
-    /// A row that several tasks sum, one for each of these segments.
+    /// Hub: a row that several tasks sum, one for each of these segments.
     Hub {
-        /// The row.
+        /// Index of the row.
         row: usize,
-        /// Positions in [`Schedule::segments`].
+        /// Range of its segments in [`Schedule::segments`].
         segments: Range<usize>,
     },
 }
 
 impl Piece {
-    /// The rows that the piece writes.
+    /// Rows that the piece writes.
     pub(crate) fn rows(&self) -> Range<usize> {
         match self {
             Self::Rows(rows) => rows.clone(),
@@ -47,7 +47,7 @@ impl Piece {
     }
 }
 
-/// How a product with a sparse matrix is shared among tasks.
+/// Division of a product with a sparse matrix into tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     pieces: Vec<Piece>,
@@ -55,7 +55,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// The pieces of `csr`.
+    /// Divides the rows of `csr` into pieces.
     pub(crate) fn new(csr: &Csr) -> Self {
         let work = csr.nnz() + ROW_WORK * csr.n_rows();
         Self::with_limits(csr, (work / N_PIECES).max(PIECE_WORK_MIN), HUB_ENTRIES, SEGMENT_ENTRIES)
@@ -99,7 +99,7 @@ impl Schedule {
         &self.pieces
     }
 
-    /// `values`, rows of `width`, cut into the rows of each piece.
+    /// Splits `values`, rows of `width`, into the rows of each piece.
     pub(crate) fn split_rows<'v, T>(&self, mut values: &'v mut [T], width: usize) -> Vec<&'v mut [T]> {
         let parts = self.pieces.iter().map(|piece| {
             let (part, rest) = std::mem::take(&mut values).split_at_mut(piece.rows().len() * width);
@@ -109,7 +109,7 @@ impl Schedule {
         parts.collect()
     }
 
-    /// Entries of the segments of all hubs.
+    /// Entry ranges of the segments of all hubs.
     pub(crate) fn segments(&self) -> &[Range<usize>] {
         &self.segments
     }
@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// A matrix with rows of the given lengths.
+    /// Matrix with rows of the given lengths.
     fn with_degrees(degrees: &[usize]) -> Csr {
         let mut indptr = vec![0];
         let mut indices = Vec::new();

@@ -1,18 +1,18 @@
-//! [`Scratch`]: buffers that outlive a call.
+//! [`Scratch`]: buffers that are reused across calls.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::matrix::{Aligned, zeroed};
 
-/// Buffers of 32-bit words to borrow. Fresh memory costs a page fault every 4 KiB, which for a panel is as much as
-/// the work on it; so buffers are kept for the next call.
+/// Pool of buffers of 32-bit words. Fresh memory costs a page fault every 4 KiB, about as much time as the work on a
+/// panel. The pool therefore keeps buffers for later calls.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     free: Mutex<Vec<Aligned<u32>>>,
 }
 
 impl Scratch {
-    /// Lends `n_words` words to `work`; what they hold is unspecified.
+    /// Lends `n_words` words to `work`; their contents are unspecified.
     pub(crate) fn with<T>(&self, n_words: usize, work: impl FnOnce(&mut [u32]) -> T) -> T {
         let mut buffer = self.take(n_words);
         if buffer.len() < n_words {
@@ -23,7 +23,8 @@ impl Scratch {
         result
     }
 
-    /// The smallest free buffer that suffices, or else the largest, to be replaced; an empty one if none is free.
+    /// Takes the smallest free buffer that suffices. Otherwise it takes the largest one, to be replaced, or an empty
+    /// one if none is free.
     fn take(&self, n_words: usize) -> Aligned<u32> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let fit = |i: &usize| {

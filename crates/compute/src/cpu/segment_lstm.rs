@@ -1,4 +1,4 @@
-//! An LSTM over the rows that each row of a pattern names (Hochreiter and Schmidhuber, 1997), and the way back.
+//! LSTM over neighbors (Hochreiter and Schmidhuber, 1997), and its backward pass.
 //!
 //! ```text
 //! rows by falling degree     a  b  c  d │ e  f  …       batches of rows that walk in step
@@ -6,10 +6,10 @@
 //! step 1                     a1 b1 c1                   a row that is through drops off at the end
 //! step 2                     a2
 //! ```
-//! A batch stores its steps one after the other, small enough for a core's cache. Nothing is kept between forward and
-//! backward: the way back walks each batch forward again. It takes the batches in waves: the gradients of a wave's
-//! gates are added to the inputs' by their owners, so that no sum depends on the number of threads and never more than
-//! a wave is in memory, which is about as large as the inputs.
+//! A batch stores its steps one after the other, small enough for a core's cache. The forward pass keeps nothing: the
+//! backward pass first walks each batch forward again. It processes the batches in waves. After each wave, the
+//! gradients of its gates are added to those of the inputs, one owner per row. No sum thus depends on the number of
+//! threads, and memory holds one wave at a time, which is about as large as the inputs.
 
 mod batch;
 mod cell;
@@ -28,22 +28,22 @@ use super::matrix::CpuMatrix;
 use super::rows;
 use crate::EntryNames;
 
-/// Rows of a batch at most.
+/// Maximum number of rows of a batch.
 const BATCH_ROWS: usize = 128;
-/// Elements of the gates of a batch: 1 MiB, unless a single row has more.
+/// Maximum number of gate elements of a batch: 1 MiB, unless a single row has more.
 const BATCH_ELEMENTS: usize = 1 << 18;
-/// Elements of the gates of a wave; the inputs' number if that is larger.
+/// Maximum number of gate elements of a wave, or the number of input elements if that is larger.
 const WAVE_ELEMENTS: usize = 1 << 22;
-/// Elements that the partial gradients of the weight may take together in a wave.
+/// Maximum number of elements of all partial gradients of the weight in a wave.
 const PARTIAL_ELEMENTS: usize = 1 << 24;
-/// Stands for no position: the row names no others.
+/// Position of a row without entries.
 const NOWHERE: u32 = u32::MAX;
 
-/// Which rows a row names, and what rows are called where the pattern is a piece of a larger one.
+/// Pattern of the neighbors, with global ids if it is a submatrix of a larger pattern.
 pub(crate) type Pattern<'a> = (&'a Csr, Option<&'a EntryNames>);
 
-/// Row `i` of `out` becomes the last state over the rows of `inputs` that row `i` of `csr` names, in an order drawn
-/// below `order` if there is one; zero where it names none.
+/// Overwrites row `i` of `out` with the last state over the rows `j` of `inputs`, for the entries `(i, j)` of `csr`.
+/// With `order`, it is the key of a random order. Rows without entries give zeros.
 pub(crate) fn forward(
     machine: &Machine,
     (pattern, order): (Pattern<'_>, Option<Key>),
@@ -69,7 +69,8 @@ pub(crate) fn forward(
     });
 }
 
-/// Overwrites `inputs_grad` and `weight_grad` with the gradients of `inputs` and `weight`, given that of the result.
+/// Overwrites `inputs_grad` and `weight_grad` with the gradients of `inputs` and `weight`, given `grad`, the gradient
+/// of the result.
 pub(crate) fn backward(
     machine: &Machine,
     (pattern, order): (Pattern<'_>, Option<Key>),
@@ -98,8 +99,8 @@ pub(crate) fn backward(
 }
 
 impl Network<'_> {
-    /// Fills `gates` with the gradients of the gates of all walks, one walk after the other, and adds what they say of
-    /// the weight to `weight_sums`.
+    /// Fills `gates` with the gradients of the gates of all walks, one walk after the other. Adds their contribution
+    /// to the weight's gradient to `weight_sums`.
     fn walk_back(
         &self,
         walks: &[Walk],
@@ -125,7 +126,7 @@ impl Network<'_> {
     }
 }
 
-/// Row `i` of `out` becomes row `positions[i]` of `states`, or zero.
+/// Copies row `positions[i]` of `states` to row `i` of `out`, or zeros for [`NOWHERE`].
 fn place<E: Element>(states: &[f32], width: usize, positions: &[u32], out: &mut [E]) {
     out.par_chunks_exact_mut(width).zip(positions).with_min_len(64).for_each(|(out, &position)| match position {
         NOWHERE => out.fill(E::from_f32(0.0)),
@@ -136,7 +137,7 @@ fn place<E: Element>(states: &[f32], width: usize, positions: &[u32], out: &mut 
     });
 }
 
-/// The rows that name others, by falling degree, cut into batches. It depends on the pattern and the width alone.
+/// Non-empty rows by falling degree, divided into batches. The plan depends on the pattern and the width alone.
 struct Plan {
     rows: Vec<u32>,
     batches: Vec<Batch>,
@@ -159,14 +160,14 @@ impl Plan {
         Self { rows, batches }
     }
 
-    /// For each of `n_rows` rows its position in the plan, or [`NOWHERE`].
+    /// Position of each of `n_rows` rows in the plan, or [`NOWHERE`].
     fn positions(&self, n_rows: usize) -> Vec<u32> {
         let mut positions = vec![NOWHERE; n_rows];
         self.rows.iter().zip(0..).for_each(|(&row, position)| positions[row as usize] = position);
         positions
     }
 
-    /// Consecutive batches whose gates and partial gradients fit into memory together.
+    /// Waves: consecutive batches whose gates and partial gradients fit into memory together.
     fn waves(&self, width: usize, n_inputs: usize) -> Vec<Range<usize>> {
         let entries_max = WAVE_ELEMENTS.max(n_inputs) / (4 * width);
         let batches_max = (PARTIAL_ELEMENTS / (4 * width * width)).max(1);

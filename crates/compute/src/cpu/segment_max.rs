@@ -1,7 +1,7 @@
-//! Maxima over the rows that each row of a pattern names, and the way back.
+//! Maximum over neighbors, and its backward pass.
 //!
-//! Both directions gather, so that every element is written by one task: forward along the rows of the pattern,
-//! backward along those of its transpose, where a gradient is taken up where the winner is the row at hand.
+//! Both directions gather, so that one task writes each element. The forward pass runs along the rows of the pattern.
+//! The backward pass runs along the rows of its transpose, and sums the gradients whose winner is the current row.
 
 use std::ops::Range;
 
@@ -14,13 +14,13 @@ use super::prefetch::{CACHE_LINE, prefetch};
 use super::schedule::Schedule;
 use super::sparse::Direction;
 
-/// Columns that are taken together: their maxima and winners stay in registers or L1.
+/// Number of columns processed together. Their maxima and winners stay in registers or L1.
 const BLOCK: usize = 64;
-/// Entries between asking for a row and reading it.
+/// Prefetch distance in entries.
 const AHEAD: usize = 8;
 
-/// Element `c` of row `i` of `out` becomes the largest element `c` of the rows of `x` that row `i` of the pattern
-/// names, and `winners` the first such row; zero where it names none. Rows are `width` wide.
+/// Computes `out[i, c]` as the maximum of `x[j, c]` over the entries `(i, j)` of the pattern, and writes the first
+/// such `j` to `winners`. Rows without entries give zeros. Rows are `width` wide.
 pub(crate) fn forward<X: Element, Y: Element>(
     direction: Direction<'_>,
     x: &[X],
@@ -52,7 +52,7 @@ pub(crate) fn forward<X: Element, Y: Element>(
     );
 }
 
-/// Row `u` of `x_grad` becomes the sum of the elements of `grad` that row `u` won; `direction` is that of the
+/// Overwrites row `u` of `x_grad` with the sum of the elements of `grad` that row `u` won. `direction` is that of the
 /// transpose.
 pub(crate) fn backward<G: Element, X: Element>(
     direction: Direction<'_>,
@@ -78,8 +78,8 @@ pub(crate) fn backward<G: Element, X: Element>(
     );
 }
 
-/// Hands each piece of rows with its part of `out` and its companion to `kernel`, which must be `#[inline(always)]` to
-/// be compiled for this machine's vectors.
+/// Calls `kernel` for each piece of rows, with its part of `out` and its companion. `kernel` must be
+/// `#[inline(always)]` to be compiled for this machine's vectors.
 fn for_pieces<Y: Send, C: Send>(
     schedule: &Schedule,
     width: usize,
@@ -98,8 +98,8 @@ fn for_pieces<Y: Send, C: Send>(
     });
 }
 
-/// Every row with every block of its columns: the row, where the block lies in a slice that starts with the first row,
-/// and the columns.
+/// Iterates over the blocks of columns of every row. Yields the row, the range of the block in a slice that starts
+/// with the first row, and the columns.
 #[inline(always)]
 fn blocks(rows: Range<usize>, width: usize) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> {
     rows.enumerate().flat_map(move |(at, row)| {
@@ -110,14 +110,14 @@ fn blocks(rows: Range<usize>, width: usize) -> impl Iterator<Item = (usize, Rang
     })
 }
 
-/// The largest values so far of a block of columns, and the rows that hold them.
+/// Largest values so far of a block of columns, and the rows that hold them.
 struct Best {
     values: [f32; BLOCK],
     rows: [u32; BLOCK],
 }
 
 impl Best {
-    /// Over the rows of `x` that `named` lists; zeros if there are none.
+    /// Maxima over the rows of `x` that `named` lists; zeros if there are none.
     #[inline(always)]
     fn of<X: Element>(named: &[u32], x: &[X], width: usize, columns: Range<usize>) -> Self {
         let mut best = Self { values: [0.0; BLOCK], rows: [0; BLOCK] };
@@ -141,7 +141,7 @@ impl Best {
         self.values.iter_mut().zip(values).for_each(|(best, value)| *best = value.to_f32());
     }
 
-    /// Larger values win, and NaN, which stays: a maximum that passed over it would hide a diverging model.
+    /// Larger values and NaN win, and a NaN stays: a maximum that skips it would hide a diverging model.
     #[inline(always)]
     fn challenge<X: Element>(&mut self, row: u32, values: &[X]) {
         for ((best, winner), value) in self.values.iter_mut().zip(&mut self.rows).zip(values) {
@@ -153,7 +153,7 @@ impl Best {
     }
 }
 
-/// The sums of a block of columns of `grad` over the rows of `named` whose winner is `row`.
+/// Sums of a block of columns of `grad` over the rows of `named` whose winner is `row`.
 #[inline(always)]
 fn won_by<G: Element>(
     row: u32,

@@ -1,21 +1,21 @@
-//! [`Isa`]: the vector instructions of this machine, found once at run time.
+//! [`Isa`]: the vector instruction set of this machine, detected once at run time.
 //!
-//! Kernels are written once over [`pulp::Simd`] and compiled for each instruction set; which one runs is decided for
-//! a whole block of rows at a time, so the decision costs nothing.
+//! Kernels are written once over [`pulp::Simd`] and compiled for each instruction set. The choice is made once for a
+//! whole block of rows, so that its cost is negligible.
 
 use pulp::{Arch, Scalar128b, Simd, WithSimd};
 
-/// An instruction set that this machine can run: AVX-512, AVX2 with FMA, NEON, or plain 128-bit arithmetic.
+/// Instruction set that this machine supports: AVX-512, AVX2 with FMA, NEON, or plain 128-bit arithmetic.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Isa {
-    /// Found by asking the processor.
+    /// Detected on this CPU.
     Native(Arch),
-    /// What every processor can do.
+    /// Portable fallback for every CPU.
     Portable,
 }
 
 impl Isa {
-    /// The best instruction set of this machine.
+    /// Best instruction set of this machine.
     pub(crate) fn detect() -> Self {
         match Arch::new() {
             Arch::Scalar => Self::Portable,
@@ -23,7 +23,7 @@ impl Isa {
         }
     }
 
-    /// Every instruction set that this machine can run, so that tests reach kernels it would not pick.
+    /// Every instruction set that this machine supports, so that tests also reach kernels that it would not choose.
     #[cfg(test)]
     pub(crate) fn all() -> Vec<Self> {
         let mut all = vec![Self::detect(), Self::Portable];
@@ -41,7 +41,7 @@ impl Isa {
         }
     }
 
-    /// What people call it.
+    /// Common name of the instruction set.
     pub(crate) fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -54,7 +54,7 @@ impl Isa {
         }
     }
 
-    /// 32-bit words in one vector.
+    /// Number of 32-bit words in one vector.
     pub(crate) fn lanes(self) -> usize {
         struct Lanes;
         impl WithSimd for Lanes {

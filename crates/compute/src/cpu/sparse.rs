@@ -1,4 +1,4 @@
-//! [`CpuSparse`]: a sparse matrix ready for products with it and with its transpose.
+//! [`CpuSparse`]: a sparse matrix prepared for products with it and with its transpose.
 
 use std::sync::OnceLock;
 
@@ -7,10 +7,11 @@ use girih_graph_format::{Csr, ReuseCurve, Scales, Transposed};
 use super::schedule::Schedule;
 use crate::{ComputeError, EntryNames, Shape, SparseOperand, Transpose};
 
-/// Entries that an estimate of the locality of a matrix looks at: a small part of the time of one product.
+/// Number of entries that the estimate of a matrix's locality reads. It takes a small part of the time of one
+/// product.
 const READS_LOOKED_AT: usize = 1 << 20;
 
-/// `L·A·R` in main memory, with its schedule. The transpose is built when a product first needs it.
+/// Sparse matrix `L·A·R` in main memory, with its schedule. The transpose is built at its first use.
 #[derive(Clone, Debug)]
 pub struct CpuSparse {
     csr: Csr,
@@ -25,36 +26,36 @@ pub struct CpuSparse {
 #[derive(Clone, Debug)]
 struct TransposeParts {
     csr: Csr,
-    /// For each entry of the transpose, its position among the entries of the original.
+    /// Original position of each entry of the transpose.
     positions: Vec<u64>,
     schedule: Schedule,
     reuse: OnceLock<ReuseCurve>,
 }
 
-/// One direction of a [`CpuSparse`]: what a product reads.
+/// One direction of a [`CpuSparse`]: the arrays that a product reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Direction<'a> {
-    /// The pattern and the values.
+    /// Pattern and values.
     pub(crate) csr: &'a Csr,
-    /// Where weights in the original order are found; `None` when the orders agree.
+    /// Original position of each entry, to look up weights; `None` if the orders agree.
     pub(crate) positions: Option<&'a [u64]>,
-    /// Factors of the rows of the result.
+    /// Factors of the result's rows.
     pub(crate) left: Option<&'a [f32]>,
-    /// Factors of the rows of the operand.
+    /// Factors of the operand's rows.
     pub(crate) right: Option<&'a [f32]>,
-    /// How the work is shared.
+    /// Division of the work among tasks.
     pub(crate) schedule: &'a Schedule,
     /// See [`reuse`](Self::reuse).
     reuse: &'a OnceLock<ReuseCurve>,
 }
 
 impl<'a> Direction<'a> {
-    /// How often caches hold the rows of the operand that the entries read; found out when it is first needed.
+    /// Reuse curve: cache hit rate of the operand's rows, by cache size. It is computed at its first use.
     pub(crate) fn reuse(&self) -> &'a ReuseCurve {
         self.reuse.get_or_init(|| ReuseCurve::of(self.csr, READS_LOOKED_AT))
     }
 
-    /// The product of the two factors of an entry.
+    /// Product of the two factors of an entry.
     #[inline(always)]
     pub(crate) fn scale(&self, row: usize, col: usize) -> f32 {
         self.left.map_or(1.0, |left| left[row]) * self.right.map_or(1.0, |right| right[col])
@@ -62,12 +63,12 @@ impl<'a> Direction<'a> {
 }
 
 impl CpuSparse {
-    /// Prepares `operand`; its arrays are shared, unless they are mapped from a file.
+    /// Prepares `operand`. Its arrays are shared, unless they are mapped from a file.
     ///
     /// # Errors
-    /// When such a file has changed.
+    /// When a mapped file has changed.
     pub(crate) fn new(operand: &SparseOperand<'_>) -> Result<Self, ComputeError> {
-        // Products gather by column without checks.
+        // Products gather by column id without bounds checks.
         let csr = operand.csr.in_memory().map_err(|error| ComputeError::device("upload_sparse", error.to_string()))?;
         Ok(Self {
             scales: operand.scales.clone(),
@@ -80,23 +81,23 @@ impl CpuSparse {
         })
     }
 
-    /// Rows and columns.
+    /// Shape of the matrix.
     pub(crate) fn shape(&self) -> Shape {
         Shape::new(self.csr.n_rows(), self.csr.n_cols())
     }
 
-    /// What rows and columns are called in the matrix that this is a piece of.
+    /// Global ids of rows and columns; `None` if the matrix is not a submatrix of a larger one.
     pub(crate) fn names(&self) -> Option<&EntryNames> {
         self.names.as_ref()
     }
 
-    /// Stored entries.
+    /// Number of stored entries.
     pub(crate) fn nnz(&self) -> usize {
         self.csr.nnz()
     }
 
-    /// What a product with the matrix or with its transpose reads. A symmetric matrix stands for its own transpose
-    /// unless `weighted`: other weights in the place of its values need not be symmetric.
+    /// Arrays for a product with the matrix or with its transpose. A symmetric matrix serves as its own transpose,
+    /// unless `weighted`: other weights need not be symmetric.
     pub(crate) fn direction(&self, transpose: Transpose, weighted: bool) -> Direction<'_> {
         let Scales { left, right } = &self.scales;
         let (left, right) = match transpose {
@@ -115,7 +116,7 @@ impl CpuSparse {
         if let Some(parts) = self.transpose.get() {
             return parts;
         }
-        // Built outside the lock: a thread that waits inside rayon may take up a task that wants the same transpose.
+        // Built outside the lock: a thread that waits inside rayon may start a task that needs the same transpose.
         let parts = TransposeParts::new(&self.csr);
         self.transpose.get_or_init(|| parts)
     }

@@ -1,9 +1,9 @@
-//! `out = epilogue(L·A·R·X)` for a sparse `A`: column panels, each gathered row by row.
+//! Sparse products `out = epilogue(L·A·R·X)` over column panels, with gathered rows.
 //!
-//! For each panel of columns (see [`panels`]): pack `R·X`, then sum the packed rows that each row of `A` names, in
-//! registers; scale by `L`, apply the epilogue, store. Where rows are read only a few times, see [`rows`], nothing is
-//! packed. The work is cut by [`Schedule`](super::schedule::Schedule): rows of about equal work, hubs in segments whose
-//! partial sums are added in order.
+//! For each panel of columns (see [`panels`]): pack `R·X`, then sum the packed rows for the entries of each row of
+//! `A` in registers, scale by `L`, apply the epilogue, and store. If rows are read only a few times (see [`rows`]),
+//! nothing is packed. [`Schedule`](super::schedule::Schedule) divides the rows into pieces of about equal work. Hubs
+//! are split into segments, whose partial sums are added in order.
 
 mod gather;
 mod in_place;
@@ -32,8 +32,8 @@ use super::panels::{self, Operand, Panel};
 use super::sparse::{CpuSparse, Direction};
 use crate::{Dtype, Epilogue, Shape, Transpose};
 
-/// `out = epilogue(op(L·A·R)·X)`, with `weights` (in the order of the untransposed entries) in the place of the
-/// values of `A` if given.
+/// Computes `out = epilogue(op(L·A·R)·X)`. `weights` (in the order of the untransposed entries) replace the values of
+/// `A` if given.
 ///
 /// # Panics
 /// When shapes do not fit.
@@ -55,8 +55,8 @@ pub(crate) fn multiply(
     epilogue.mask(machine, out);
 }
 
-/// The same into the columns of `out` from `first` on. Sums are made beside it: devices whose rows are in main memory
-/// have no exchange to hide behind single columns.
+/// As [`multiply`], but into the columns of `out` from `first` on. The sums go into a separate buffer first: on the
+/// CPU, no exchange overlaps products of single column ranges.
 pub(crate) fn multiply_columns(
     machine: &Machine,
     (a, transpose): (&CpuSparse, Transpose),
@@ -81,7 +81,7 @@ pub(crate) fn multiply_columns(
     });
 }
 
-/// The product with a weight for each entry, in the order of the untransposed entries.
+/// Product with one weight per entry, in the order of the untransposed entries.
 fn multiply_weighted(
     machine: &Machine,
     direction: Direction<'_>,
@@ -100,7 +100,7 @@ fn multiply_weighted(
     });
 }
 
-/// The product with a weight for each entry and head.
+/// Product with one weight per entry and head.
 fn multiply_heads(
     machine: &Machine,
     direction: Direction<'_>,
@@ -117,7 +117,7 @@ fn multiply_heads(
     });
 }
 
-/// The product with entries weighted by `weights`, in the order of the direction.
+/// Product with entries weighted by `weights`, in the order of the direction.
 fn multiply_by(
     machine: &Machine,
     weights: Option<&[f32]>,
@@ -144,7 +144,7 @@ fn multiply_by(
     }
 }
 
-/// The product with an operand of `X`, packed into panels of `P`.
+/// Product with an operand of `X`, packed into panels of `P`.
 fn multiply_panels<X: Element, P: Summed>(
     machine: &Machine,
     weights: Option<&[f32]>,
@@ -163,8 +163,8 @@ fn multiply_panels<X: Element, P: Summed>(
     });
 }
 
-/// The panels that a product with a matrix of some shape and number of non-zeros is quickest with; `hit_rate` tells how
-/// often one of so many rows of the operand is read.
+/// Panels with the least predicted time, for a matrix of the given shape and number of non-zeros. `hit_rate(rows)` is
+/// the fraction of reads that hit a cache of that many rows of the operand.
 fn plan<P: Summed>(
     machine: &Machine,
     (shape, nnz): (Shape, usize),
@@ -177,14 +177,14 @@ fn plan<P: Summed>(
     })
 }
 
-/// [`plan`] for a matrix as it is numbered.
+/// As [`plan`], with the hit rate of the matrix in its present node order.
 fn plan_for<P: Summed>(machine: &Machine, direction: Direction<'_>, width: usize) -> Vec<Panel> {
     let csr = direction.csr;
     let size = (Shape::new(csr.n_rows(), csr.n_cols()), csr.nnz());
     plan::<P>(machine, size, width, |rows| direction.reuse().hit_rate(rows))
 }
 
-/// Hands `panels` of `R·X` to `product`, each group packed just before.
+/// Calls `product` for each of `panels` of `R·X`. Each group of panels is packed just before its use.
 fn for_each_panel<X: Element, P: Summed>(
     machine: &Machine,
     panels: &[Panel],

@@ -1,4 +1,4 @@
-//! The suite of every backend, on the processor.
+//! Common test suite of all backends, on the CPU.
 
 use super::Cpu;
 use crate::{Dtype, testing};

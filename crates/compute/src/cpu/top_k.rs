@@ -1,4 +1,4 @@
-//! The largest elements of rows.
+//! Largest elements of rows.
 
 use girih_graph_format::Csr;
 use rayon::prelude::*;
@@ -6,8 +6,8 @@ use rayon::prelude::*;
 use super::element::Element;
 use crate::NO_COLUMN;
 
-/// The columns of the `k` largest elements of each row of `x`, without those that the same row of `excluded` lists;
-/// rows are `cols` wide.
+/// Column indices of the `k` largest elements of each row of `x`, without those in the same row of `excluded`. Rows
+/// are `cols` wide.
 pub(crate) fn rows<X: Element>(x: &[X], cols: usize, k: usize, excluded: &Csr) -> Vec<u32> {
     let mut found = vec![NO_COLUMN; excluded.n_rows() * k];
     if k == 0 || cols == 0 {
@@ -18,7 +18,7 @@ pub(crate) fn rows<X: Element>(x: &[X], cols: usize, k: usize, excluded: &Csr) -
         let excluded = excluded.row(row);
         for (column, value) in x.iter().enumerate() {
             let value = value.to_f32();
-            // Few elements enter, so that the search among the excluded is rare.
+            // Few elements exceed the limit, so that the search among the excluded columns is rare.
             if value > best.limit() && excluded.binary_search(&(column as u32)).is_err() {
                 best.insert(value, column as u32);
             }
@@ -28,14 +28,15 @@ pub(crate) fn rows<X: Element>(x: &[X], cols: usize, k: usize, excluded: &Csr) -
     found
 }
 
-/// The largest values so far with their columns, largest first.
+/// Largest values so far with their columns, largest first.
 struct Best {
     k: usize,
     entries: Vec<(f32, u32)>,
 }
 
 impl Best {
-    /// What a value must exceed to enter; columns come in order, so that an equal one comes too late.
+    /// Exclusive lower bound for a value to enter. Columns come in order, so an equal value of a later column does
+    /// not enter.
     fn limit(&self) -> f32 {
         if self.entries.len() < self.k { f32::NEG_INFINITY } else { self.entries[self.k - 1].0 }
     }

@@ -1,4 +1,4 @@
-//! [`Rates`] and [`GpuRates`]: what devices do in a second.
+//! [`Rates`] and [`GpuRates`]: speeds of CPUs and GPUs.
 
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +66,7 @@ pub enum BlockKind {
     Own,
     /// Columns of all other ranks: fewer entries per row, and farther apart. Operands arrive scaled.
     Others,
-    /// Columns of one other rank, whose panel is multiplied by itself: the fewest entries per row. Operands arrive
+    /// Columns of one other rank, whose panel is multiplied separately: the fewest entries per row. Operands arrive
     /// scaled.
     Single,
 }

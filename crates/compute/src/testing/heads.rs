@@ -1,4 +1,4 @@
-//! Laws of attention and of the operations it can be composed of.
+//! Laws of attention and of the operations from which it can be composed.
 
 use girih_random::Key;
 use proptest::prelude::*;
@@ -7,27 +7,27 @@ use super::inputs::{Draws, dtype, host, n_rows};
 use super::{Law, Output, Results};
 use crate::{Attention, AttentionGrads, Backend, Dropout, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 
-/// A pattern and the shape of what lies on it.
+/// Pattern with the shape and storage of its operands.
 #[derive(Debug)]
 pub(super) struct HeadCase {
     shape: Shape,
     heads: usize,
-    /// Columns of a head.
+    /// Number of columns of a head.
     depth: usize,
-    /// Storage of what is read by rows and by columns.
+    /// Storage type of the operands that are read by rows and by columns.
     dtype: Dtype,
     dynamic: bool,
-    /// The pattern is a piece of a larger one.
+    /// If true, the pattern is a submatrix of a larger one, with global ids.
     named: bool,
     dropout: Option<f32>,
-    /// Scores as large as this, so that shares are far from even.
+    /// Magnitude of the scores, which makes the coefficients uneven.
     scale: f32,
     seed: u64,
 }
 
 fn head_cases(rows_max: usize) -> impl Strategy<Value = HeadCase> {
     let heads = || prop_oneof![4 => 1..9usize, 1 => 9..20usize];
-    // Short rows; rows of more columns than anything reads at once; rows of more entries than one worker gets.
+    // Short rows; rows wider than any vector block; rows with more entries than one worker gets.
     let sizes = prop_oneof![
         6 => (n_rows(rows_max), 1..40usize, heads(), 1..12usize),
         2 => (1..8usize, 1..40usize, heads(), 12..140usize),
@@ -61,7 +61,7 @@ impl HeadCase {
     }
 }
 
-/// Attention of both kinds with its gradients.
+/// Attention of both kinds (GAT, GATv2), with its gradients.
 pub(super) struct AttentionLaw;
 
 impl Law for AttentionLaw {
@@ -73,7 +73,7 @@ impl Law for AttentionLaw {
         head_cases(rows_max)
     }
 
-    /// Scores add up the columns of a head, and the gradient of the vector all entries.
+    /// Scores sum the columns of a head, and the gradient of the vector sums all entries.
     fn tolerance(case: &HeadCase) -> f64 {
         Self::TOLERANCE * (1.0 + case.depth as f64 / 20.0 + case.shape.len() as f64 / 1000.0)
     }
@@ -103,7 +103,7 @@ impl Law for AttentionLaw {
             vector: case.dynamic.then_some(&vector),
             values: &values,
         };
-        // What was there before must not matter.
+        // Old contents of the outputs must not matter.
         let mut out = scaled(rows, case.width(), 1.0);
         let mut log_sums = scaled(rows, case.heads, 1.0);
         backend.attention(&attention, &mut out, &mut log_sums).expect("attention");
@@ -126,7 +126,7 @@ impl Law for AttentionLaw {
     }
 }
 
-/// What has a number for each entry: sampled products, softmax over rows, sums weighted head by head.
+/// Operations with a number per entry: sampled products, softmax over rows, and sums weighted per head.
 pub(super) struct Entries;
 
 impl Law for Entries {
@@ -159,7 +159,7 @@ impl Law for Entries {
     }
 }
 
-/// Rows times a vector, head by head.
+/// Dot products of rows with a vector, per head.
 pub(super) struct HeadDots;
 
 impl Law for HeadDots {

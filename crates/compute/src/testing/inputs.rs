@@ -1,4 +1,5 @@
-//! Random operands: shapes from proptest, so that they shrink; values from a seed, so that shapes shrink quickly.
+//! Random operands. Shapes come from proptest, so that they shrink; values come from a seed, so that shapes shrink
+//! quickly.
 
 use girih_graph_format::{Csr, Matrix};
 use girih_random::{Key, Stream};
@@ -7,7 +8,7 @@ use proptest::prelude::*;
 use crate::checks::COLUMNS;
 use crate::{Activation, Backend, Dropout, Dtype, EntryNames, Epilogue, Shape, Slope};
 
-/// Purpose of the keys of this suite; no run of a model uses it.
+/// Purpose of the random keys of this suite; no run of a model uses it.
 const PURPOSE: u32 = u32::MAX;
 
 /// Zero rows, one row, a few, or as many as allowed.
@@ -25,7 +26,7 @@ pub(super) fn width() -> impl Strategy<Value = usize> {
     1..70usize
 }
 
-/// A column about the middle from which on operations take columns by themselves.
+/// First column, near the middle of `width`, of an operation on some columns.
 pub(super) fn middle(width: usize) -> usize {
     width.saturating_sub(1) / COLUMNS / 2 * COLUMNS
 }
@@ -38,7 +39,7 @@ pub(super) fn activation() -> impl Strategy<Value = Activation> {
     prop_oneof![Just(Activation::Identity), Just(Activation::Relu), Just(Activation::Elu)]
 }
 
-/// The derivative of an epilogue.
+/// Derivative of an epilogue.
 pub(super) fn slope() -> impl Strategy<Value = Slope> {
     prop_oneof![
         2 => activation().prop_map(|activation| Slope::of(activation, None)),
@@ -46,13 +47,13 @@ pub(super) fn slope() -> impl Strategy<Value = Slope> {
     ]
 }
 
-/// An epilogue whose bias is drawn later.
+/// Epilogue whose bias is drawn later.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EpilogueCase {
     accumulate: bool,
     bias: bool,
     activation: Activation,
-    /// The probability and the key's seed of a mask.
+    /// Dropout probability and the seed of its key.
     dropout: Option<(f32, u64)>,
 }
 
@@ -66,7 +67,7 @@ pub(super) fn epilogue() -> impl Strategy<Value = EpilogueCase> {
 }
 
 impl EpilogueCase {
-    /// The epilogue over `bias`, if it has one.
+    /// Epilogue with `bias`, if it has a bias.
     pub(super) fn with<M>(self, bias: &M) -> Epilogue<'_, M> {
         let mask = |(p, seed): (f32, u64)| Dropout::new(p, Key::new(seed, PURPOSE)).from_row(seed as usize % 3);
         Epilogue {
@@ -78,7 +79,7 @@ impl EpilogueCase {
     }
 }
 
-/// Values in the order in which a case asks for them.
+/// Random values, in the order of a case's calls.
 pub(super) struct Draws(Stream);
 
 impl Draws {
@@ -86,7 +87,7 @@ impl Draws {
         Self(Key::new(seed, PURPOSE).stream(0, 0))
     }
 
-    /// A value in `-1..1`; one in eight is zero.
+    /// Random value in `-1..1`; one in eight is zero.
     pub(super) fn value(&mut self) -> f32 {
         if self.0.below(8) == 0 { 0.0 } else { 2.0 * self.0.unit_f32() - 1.0 }
     }
@@ -95,12 +96,12 @@ impl Draws {
         (0..n).map(|_| self.value()).collect()
     }
 
-    /// Numbers below `bound`.
+    /// `n` random integers below `bound`.
     pub(super) fn ids(&mut self, n: usize, bound: usize) -> Vec<u32> {
         (0..n).map(|_| self.0.below(bound as u64) as u32).collect()
     }
 
-    /// Names of the rows and columns of a piece of a larger matrix.
+    /// Global ids of the rows and columns of a submatrix.
     pub(super) fn names(&mut self, shape: Shape) -> EntryNames {
         EntryNames { first_row: self.ids(1, 1 << 30)[0], columns: self.ids(shape.cols, 1 << 30).into() }
     }
@@ -113,11 +114,11 @@ impl Draws {
         backend.upload(&self.host(shape), dtype).expect("upload")
     }
 
-    /// A sparse matrix with empty rows, sparse rows and full rows.
+    /// Sparse matrix with empty rows, sparse rows and full rows.
     pub(super) fn csr(&mut self, shape: Shape, valued: bool) -> Csr {
         let (mut indptr, mut indices) = (vec![0], Vec::new());
         for _ in 0..shape.rows {
-            // Of `period` columns one is kept on average; a quarter of the rows is empty, a quarter full.
+            // One of `period` columns is kept on average; a quarter of the rows is empty, a quarter full.
             let period = [0, 1, 3, 10][self.0.below(4) as usize];
             indices.extend((0..shape.cols as u32).filter(|_| period > 0 && self.0.below(period) == 0));
             indptr.push(indices.len() as u64);
@@ -126,7 +127,7 @@ impl Draws {
         Csr::new(shape.rows, shape.cols, indptr, indices, values).expect("a sparse matrix")
     }
 
-    /// A binary matrix that equals its transpose.
+    /// Binary matrix that equals its transpose.
     pub(super) fn symmetric_csr(&mut self, n: usize) -> Csr {
         let half = self.csr(Shape::new(n, n), false);
         let (mut indptr, mut indices) = (vec![0], Vec::new());
@@ -142,7 +143,7 @@ impl Draws {
     }
 }
 
-/// A matrix of `values` on the host.
+/// Matrix of `values` on the host.
 pub(super) fn host(shape: Shape, values: Vec<f32>) -> Matrix {
     Matrix::new(shape.rows, shape.cols, values).expect("as many values as the shape asks for")
 }

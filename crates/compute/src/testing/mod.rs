@@ -1,12 +1,12 @@
-//! One suite for every backend: each operation on random small cases, compared with [`Reference`].
+//! Common test suite of all backends: each operation on random small cases, compared with [`Reference`].
 //!
-//! - [`check_backend`]: results agree within a stated error, and wrong operands are refused with the same words.
+//! - [`check_backend`]: results agree within a stated error, and wrong operands are refused with the same messages.
 //! - [`check_thread_independence`]: the same bits with one, two and three threads, for backends that compute on the
 //!   host.
 //!
-//! A [`Law`] names an operation: how to draw a case, and how to run it on any backend. Cases shrink, and are the same
-//! in every run. A new operation is a new law in `passes`, `products`, `heads`, `segments` or `ranking` and a line in
-//! [`visit_laws`].
+//! A [`Law`] tests an operation: it draws cases, and runs them on any backend. Cases shrink, and are the same in
+//! every run. A new operation needs a new law in `passes`, `products`, `heads`, `segments` or `ranking`, and a line
+//! in [`visit_laws`].
 
 mod heads;
 mod inputs;
@@ -28,45 +28,45 @@ use rayon::ThreadPoolBuilder;
 pub use self::piece::{PIECE, piece};
 use crate::{Backend, Reference};
 
-/// Random cases for each law.
+/// Number of random cases for each law.
 const CASES: u32 = 128;
-/// Rows of cases that are compared with the reference: a few pieces of what backends split work into.
+/// Maximum number of rows of cases compared with the reference: a few chunks of the backends' division of work.
 const ROWS_MAX: usize = 600;
-/// Cases and rows for comparisons between numbers of threads, which need many pieces.
+/// Number of cases and rows for comparisons between numbers of threads, which need many chunks.
 const THREAD_CASES: u32 = 12;
 const THREAD_ROWS_MAX: usize = 4_000;
 
-/// An operation, or a few that belong together.
+/// Test of one operation, or of a few related ones.
 trait Law {
-    /// What failures are reported under.
+    /// Name of the law in reports of failures.
     const NAME: &'static str;
-    /// Largest accepted error of a result `y`, in units of `1 + |y|`; results stored as bf16 may also differ by one
-    /// rounding of theirs.
+    /// Maximum error of a result `y`, in units of `1 + |y|`. Results stored as bf16 may also differ by one rounding
+    /// step.
     const TOLERANCE: f64;
-    /// The operands.
+    /// Operands of a case.
     type Case: std::fmt::Debug + Sync;
 
-    /// Cases with at most `rows_max` rows.
+    /// Strategy for cases with at most `rows_max` rows.
     fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case>;
 
-    /// The tolerance of one case, where some are rounded more than others.
+    /// Tolerance of one case, for laws in which some cases round more than others.
     fn tolerance(_case: &Self::Case) -> f64 {
         Self::TOLERANCE
     }
 
-    /// The tolerance of a backend that adds up parts, each of which is stored like the result.
+    /// Tolerance for a backend that adds up partial results, each stored like the result.
     fn tolerance_of_parts(case: &Self::Case) -> f64 {
         Self::tolerance(case)
     }
 
-    /// Results of the operation on `backend`.
+    /// Runs the operation on `backend` and returns its results.
     fn run<B: Backend>(backend: &B, case: &Self::Case) -> Results;
 }
 
-/// Results, and whether each may carry an error of rounding to bf16.
+/// Results of a law.
 type Results = Vec<Output>;
 
-/// A matrix that an operation wrote.
+/// Matrix that an operation wrote.
 struct Output {
     values: Matrix,
     rounded: bool,
@@ -79,7 +79,7 @@ impl Output {
     }
 }
 
-/// What is done with every law.
+/// Visitor of all laws.
 trait Visitor {
     fn visit<L: Law>(&self);
 }
@@ -116,19 +116,18 @@ fn visit_laws(visitor: &impl Visitor) {
     visitor.visit::<segments::SegmentLstm>();
 }
 
-/// Compares every operation of `backend` with [`Reference`]; goes on after an operation that differs.
+/// Compares every operation of `backend` with [`Reference`], and continues after an operation that differs.
 ///
 /// # Panics
-/// When operations differ beyond their tolerance: each panics with the smallest case found, and the last message names
-/// all.
+/// When operations differ beyond their tolerance. Each panics with its smallest case, and the last message lists all.
 pub fn check_backend<B: Backend>(backend: &B) {
     Differential { backend, in_parts: false, failed: RefCell::default() }.check();
 }
 
-/// As [`check_backend`], for a backend that makes sparse products of parts, each of which is stored like the result.
+/// As [`check_backend`], but for a backend that adds up partial sparse products, each stored like the result.
 ///
 /// # Panics
-/// As there.
+/// As [`check_backend`].
 pub fn check_backend_in_parts<B: Backend>(backend: &B) {
     Differential { backend, in_parts: true, failed: RefCell::default() }.check();
 }
@@ -166,7 +165,7 @@ impl<B: Backend> Visitor for Differential<'_, B> {
     }
 }
 
-/// Compares the bits that every operation of `backend` leaves when it runs on one, two and three threads of rayon.
+/// Compares the bits of every operation of `backend` on one, two and three threads of rayon.
 ///
 /// # Panics
 /// At the first difference.
@@ -202,7 +201,7 @@ fn compare(law: &str, tolerance: f64, found: &Results, expected: &Results) {
         assert_eq!((values.n_rows(), values.n_cols()), (wanted.n_rows(), wanted.n_cols()), "{law}: shape");
         for (at, (&value, &wanted)) in values.data().iter().zip(wanted.data()).enumerate() {
             let (error, size) = (f64::from(value - wanted).abs(), f64::from(wanted).abs());
-            // One step of bf16, where the two results round to different sides.
+            // One step of bf16, in case the two results round to different sides.
             let step = if expected.rounded { size / 128.0 } else { 0.0 };
             let limit = tolerance * (1.0 + size) + step;
             let (row, column) = (at / values.n_cols(), at % values.n_cols());

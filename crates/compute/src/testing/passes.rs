@@ -1,4 +1,4 @@
-//! Laws of the operations that pass over matrices: storage, element by element, rows, columns, losses, optimisers.
+//! Laws of operations that pass over matrices: storage, elementwise, rows, columns, losses, optimisers.
 
 use girih_random::Key;
 use proptest::collection::vec;
@@ -8,7 +8,7 @@ use super::inputs::{Draws, activation, dtype, host, middle, n_rows, n_rows_some,
 use super::{Law, Output, Results};
 use crate::{Activation, AdamStep, AdamUpdate, Backend, ColumnMoments, Dropout, Dtype, SgdUpdate, Shape, Slope};
 
-/// What most of these operations take: a shape, storage of up to four operands, and a seed for the values.
+/// Case of most of these operations: a shape, storage types of up to four operands, and a seed for the values.
 #[derive(Debug)]
 pub(super) struct PassCase {
     pub(super) shape: Shape,
@@ -27,7 +27,7 @@ impl PassCase {
     }
 }
 
-/// Values come back from the device rounded once, whichever way they went there.
+/// Uploads and downloads: values are rounded once, for every way of upload.
 pub(super) struct Storage;
 
 impl Law for Storage {
@@ -58,12 +58,12 @@ impl Law for Storage {
         for (matrix, &dtype) in all.iter().zip(dtypes) {
             assert_eq!((backend.shape(matrix), backend.dtype(matrix)), (case.shape, dtype));
         }
-        // Rounding is exact: nothing may differ by a step of bf16.
+        // Rounding is exact: no result may differ by a step of bf16.
         all.iter().map(|matrix| Output { rounded: false, ..Output::of(backend, matrix) }).collect()
     }
 }
 
-/// The backward of an epilogue, with the gradient of the bias and without.
+/// Backward pass of an epilogue, with and without the gradient of the bias.
 pub(super) struct EpilogueBackward;
 
 impl Law for EpilogueBackward {
@@ -110,7 +110,7 @@ impl Law for Masked {
     }
 }
 
-/// `out += factor · x`, also on the first rows alone.
+/// Scaled addition `out += factor · x`, also on the first rows only.
 pub(super) struct AddScaled;
 
 impl Law for AddScaled {
@@ -132,7 +132,7 @@ impl Law for AddScaled {
     }
 }
 
-/// `out = diag(factors)·x`, of all columns, of those from a multiple of eight on, and in place.
+/// Scaled rows `out = diag(factors)·x`: all columns, columns from a multiple of eight on, and in place.
 pub(super) struct ScaleRows;
 
 impl Law for ScaleRows {
@@ -162,7 +162,8 @@ impl Law for ScaleRows {
     }
 }
 
-/// Gathering rows by ids that repeat, adding them back, the largest element of each, and how many are at their class.
+/// Gather of rows by repeated ids, its backward pass, the largest element of each row, and the count of correct
+/// classes.
 pub(super) struct Rows;
 
 impl Law for Rows {
@@ -184,12 +185,12 @@ impl Law for Rows {
         backend.gather_rows(&x, &ids, &mut gathered).expect("gather_rows");
         let grad = draws.matrix(backend, listed, case.dtypes[2]);
         let mut scattered = draws.matrix(backend, case.shape, case.dtypes[3]);
-        // Twice, because a backend may keep what it works out from a list.
+        // Run twice, because a backend may cache data about a list.
         for _ in 0..2 {
             backend.scatter_add_rows(&grad, &ids, &mut scattered).expect("scatter_add_rows");
         }
         let largest = backend.argmax_rows(&x).expect("argmax_rows");
-        // Most rows are right; one class is no column.
+        // Most rows are correct; one class is not a column.
         let mut classes = largest.clone();
         classes.iter_mut().step_by(3).for_each(|class| *class = (*class + 1) % case.shape.cols as u32);
         classes[0] = u32::MAX;
@@ -201,7 +202,7 @@ impl Law for Rows {
     }
 }
 
-/// Sums of columns.
+/// Column sums.
 pub(super) struct Columns;
 
 impl Law for Columns {
@@ -248,7 +249,7 @@ impl Law for NormalizeRows {
     }
 }
 
-/// Normalisation of columns by any moments, the sums that moments are made of, and the way back.
+/// Normalisation of columns by arbitrary moments, the sums for moments, and the backward pass.
 pub(super) struct NormalizeColumns;
 
 impl Law for NormalizeColumns {
@@ -280,7 +281,7 @@ impl Law for NormalizeColumns {
     }
 }
 
-/// A block of one matrix into another.
+/// Copy of a block of one matrix into another.
 pub(super) struct CopyBlock;
 
 impl Law for CopyBlock {
@@ -302,7 +303,7 @@ impl Law for CopyBlock {
     }
 }
 
-/// Activations, with a bias and without.
+/// Activations, with and without a bias.
 pub(super) struct Activate;
 
 impl Law for Activate {
@@ -325,7 +326,7 @@ impl Law for Activate {
     }
 }
 
-/// Rows of a loss, some of them twice, and logits as large as `scale`.
+/// Case of a loss: rows, some of them listed twice, and logits of magnitude `scale`.
 #[derive(Debug)]
 pub(super) struct LossCase {
     pass: PassCase,
@@ -381,7 +382,7 @@ impl Law for SoftmaxLoss {
         let [mut loss, mut loss_alone] = [(); 2].map(|()| draws.matrix(backend, Shape::new(1, 1), Dtype::F32));
         backend.softmax_cross_entropy(&logits, &classes, &rows, Some(&mut grad), &mut loss).expect("loss");
         backend.softmax_cross_entropy(&logits, &classes, &rows, None, &mut loss_alone).expect("loss");
-        // The same rows of other logits, because a backend may keep what it works out from a list.
+        // Repeated with other logits, because a backend may cache data about the list of rows.
         let more = draws.matrix(backend, Shape::new(shape.rows + 1, shape.cols), case.pass.dtypes[0]);
         let mut loss_of_more = draws.matrix(backend, Shape::new(1, 1), Dtype::F32);
         backend.softmax_cross_entropy(&more, &more_classes, &rows, None, &mut loss_of_more).expect("loss");
@@ -415,13 +416,13 @@ impl Law for SigmoidLoss {
     }
 }
 
-/// Decays of parameters that are changed together: a few, or more than a table of a device may hold.
+/// Weight decays of parameters updated together: a few, or more than a table of a device may hold.
 fn decays() -> impl Strategy<Value = Vec<f32>> {
     let decay = prop_oneof![Just(0.0f32), 0.0f32..0.1];
     prop_oneof![3 => vec(decay.clone(), 0..4), 1 => vec(decay, 60..140)]
 }
 
-/// A shape for each of `n` parameters, each smaller than the one before.
+/// Shapes of `n` parameters, each smaller than the one before.
 fn shapes(shape: Shape, n: usize) -> impl Iterator<Item = Shape> {
     (1..=n).map(move |k| Shape::new(shape.rows / k, shape.cols))
 }

@@ -1,12 +1,13 @@
-//! [`piece`]: some of a test's cases, for tools under which all of them take too long.
+//! [`piece`]: a subset of a test's cases, for tools under which all cases take too long.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Variable that says which cases a test runs: `1/8` is every eighth, from the second on. All, if it is not set.
+/// Environment variable that selects the cases of a test: `1/8` is every eighth, from the second on. If unset, all
+/// cases run.
 pub const PIECE: &str = "GIRIH_PIECE";
 
-/// One of so many pieces of a test: every `of`-th case from case `number` on.
+/// Subset of a test: every `of`-th case, from case `number` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     number: usize,
@@ -14,24 +15,24 @@ struct Piece {
 }
 
 impl Piece {
-    /// Piece that a text such as `1/8` names, the first of which is 0.
+    /// Parses a text such as `1/8`. The first number counts from 0.
     fn parse(text: &str) -> Option<Self> {
         let (number, of) = text.split_once('/')?;
         let piece = Self { number: number.parse().ok()?, of: of.parse().ok()? };
         (piece.number < piece.of).then_some(piece)
     }
 
-    /// The cases of the piece; `before` counts those of the test that were asked for already.
+    /// Cases of the subset. `before` counts the cases of the test already requested.
     fn of<T>(self, cases: impl IntoIterator<Item = T>, before: &AtomicUsize) -> impl Iterator<Item = T> {
         cases.into_iter().filter(move |_| before.fetch_add(1, Ordering::Relaxed) % self.of == self.number)
     }
 }
 
-/// Cases of a test that [`PIECE`] asks for. They are counted over the whole process, so that a loop within another one
-/// has other cases each time; with one test a process, pieces are the same in each run, and all pieces are the test.
+/// Cases of a test that [`PIECE`] selects. They are counted over the whole process, so that a nested loop selects
+/// other cases each time. With one test per process, the subsets are the same in each run and together form the test.
 ///
 /// # Panics
-/// When the variable names no piece.
+/// When the value of the variable is invalid.
 pub fn piece<T>(cases: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
     static ASKED: LazyLock<Piece> = LazyLock::new(|| {
         let text = std::env::var(PIECE).unwrap_or_else(|_| "0/1".to_owned());

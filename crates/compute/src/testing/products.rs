@@ -1,4 +1,4 @@
-//! Laws of the two products.
+//! Laws of dense and sparse products.
 
 use girih_graph_format::{Csr, Norm, Scales};
 use girih_random::Key;
@@ -9,12 +9,12 @@ use super::{Law, Output, Results};
 use crate::checks::{COLUMNS, read};
 use crate::{Backend, Dropout, Dtype, Shape, Slope, SparseOperand, Transpose, WayBack};
 
-/// The sum of two dense products.
+/// Sum of two dense products.
 pub(super) struct GemmPair;
 
 #[derive(Debug)]
 pub(super) struct GemmPairCase {
-    /// Rows and columns of the result, and both summed dimensions.
+    /// Rows and columns of the result, and both inner dimensions.
     dimensions: (usize, usize, usize, usize),
     epilogue: EpilogueCase,
     dtypes: [Dtype; 6],
@@ -50,7 +50,7 @@ pub(super) struct Gemm;
 
 #[derive(Debug)]
 pub(super) struct GemmCase {
-    /// Rows of the result, columns of the result, summed dimension.
+    /// Rows of the result, columns of the result, inner dimension.
     dimensions: (usize, usize, usize),
     transposes: (Transpose, Transpose),
     dropout: Option<f32>,
@@ -61,7 +61,7 @@ pub(super) struct GemmCase {
 
 impl Law for Gemm {
     const NAME: &'static str = "gemm";
-    // Sums of up to 600 products below one: 600 roundings of sums below 600 hardly ever point the same way.
+    // Sums of up to 600 products below 1: the 600 rounding errors rarely have the same sign.
     const TOLERANCE: f64 = 2e-5;
     type Case = GemmCase;
 
@@ -97,17 +97,17 @@ impl Law for Gemm {
     }
 }
 
-/// Dense products whose rows have factors, and those that go back through an epilogue: all columns of its result, or
+/// Dense products with scaled rows, and with the backward pass of an epilogue: for all columns of its result, or for
 /// those from a multiple of eight on.
 pub(super) struct GemmOfRows;
 
 #[derive(Debug)]
 pub(super) struct GemmOfRowsCase {
-    /// Rows, columns of what is gone back through, summed dimension.
+    /// Rows, columns of the epilogue's result, inner dimension.
     dimensions: (usize, usize, usize),
     transpose: Transpose,
     slope: Slope,
-    /// Of `A`, `B`, results, and the sums of columns.
+    /// Storage types of `A`, `B`, results and column sums.
     dtypes: [Dtype; 4],
     seed: u64,
 }
@@ -117,7 +117,7 @@ impl Law for GemmOfRows {
     const TOLERANCE: f64 = Gemm::TOLERANCE;
     type Case = GemmOfRowsCase;
 
-    /// A backend may round once what others round after the product, the activation and the factors.
+    /// A backend may round once in a fused pass; others round after the product, the activation and the factors.
     fn tolerance(case: &GemmOfRowsCase) -> f64 {
         if case.dtypes[2] == Dtype::Bf16 { 0.02 } else { Self::TOLERANCE }
     }
@@ -167,7 +167,7 @@ impl Law for GemmOfRows {
 /// Sparse products with a matrix and its transpose: binary, valued, weighted, scaled, symmetric.
 pub(super) struct Spmm;
 
-/// Where the sparse operand comes from.
+/// Kind of sparse operand.
 #[derive(Clone, Copy, Debug)]
 enum Pattern {
     General { valued: bool, scaled: bool },
@@ -216,14 +216,14 @@ impl Law for Spmm {
     const TOLERANCE: f64 = 2e-5;
     type Case = SpmmCase;
 
-    /// A bf16 operand times its row factors may be rounded to bf16 again: 2⁻⁹ of each of up to 600 terms, with signs
-    /// that hardly ever agree.
+    /// A bf16 operand times its row factors may be rounded to bf16 again: an error of 2⁻⁹ in each of up to 600 terms,
+    /// with signs that rarely agree.
     fn tolerance(case: &SpmmCase) -> f64 {
         let scaled = !matches!(case.pattern, Pattern::General { scaled: false, .. });
         if scaled && case.dtypes[0] == Dtype::Bf16 { 0.02 } else { Self::TOLERANCE }
     }
 
-    /// Parts of a bf16 result are rounded to 2⁻⁹ of themselves, and may be larger than what they add up to.
+    /// Partial bf16 results are rounded to 2⁻⁹ of themselves, and may exceed their sum.
     fn tolerance_of_parts(case: &SpmmCase) -> f64 {
         if case.dtypes[3] == Dtype::Bf16 { 0.02 } else { Self::tolerance(case) }
     }
@@ -236,7 +236,7 @@ impl Law for Spmm {
         let width = prop_oneof![4 => width(), 1 => 70..300usize];
         (shape, pattern(), transpose, any::<bool>(), width, epilogue(), dtypes, any::<u64>()).prop_map(
             |(shape, pattern, transpose, weighted, width, epilogue, dtypes, seed)| {
-                // A symmetric matrix of many rows would be mostly the reference's time.
+                // A large symmetric matrix would take most of the reference's time.
                 let shape = match pattern {
                     Pattern::General { .. } => shape,
                     Pattern::Symmetric { .. } => Shape::new(shape.cols, shape.cols),
@@ -262,8 +262,8 @@ impl Law for Spmm {
     }
 }
 
-/// The same of an operand that has some of the columns of the result, at the end and, where there are so many, at eight
-/// columns further on; what it does not make stays.
+/// Sparse products into some columns of the result: at its end and, if it is wide enough, eight columns further on.
+/// The other columns stay.
 pub(super) struct SpmmColumns;
 
 impl Law for SpmmColumns {

@@ -1,4 +1,5 @@
-//! Laws of the operations that recommenders add: scaling, the ranking loss, its penalty, and the largest of each row.
+//! Laws of the operations for recommenders: scaling, the ranking loss, its penalty, and the largest elements of each
+//! row.
 
 use girih_graph_format::{Csr, Matrix};
 use proptest::prelude::*;
@@ -8,7 +9,7 @@ use super::passes::{PassCase, passes};
 use super::{Law, Output, Results};
 use crate::{Backend, Dtype, Shape};
 
-/// `out = factor · x`, and zeros.
+/// Scaled copy `out = factor · x`, and zeros.
 pub(super) struct Scaled;
 
 impl Law for Scaled {
@@ -30,7 +31,7 @@ impl Law for Scaled {
     }
 }
 
-/// The ranking loss with and without its gradient, of rows as large as a scale.
+/// Ranking loss with and without its gradient, on rows of a given magnitude.
 pub(super) struct BprLoss;
 
 impl Law for BprLoss {
@@ -56,7 +57,7 @@ impl Law for BprLoss {
     }
 }
 
-/// The penalty with and without its gradient; both times it grows what is there.
+/// Penalty with and without its gradient; it is added to the old loss in both cases.
 pub(super) struct L2Penalty;
 
 impl Law for L2Penalty {
@@ -79,7 +80,7 @@ impl Law for L2Penalty {
     }
 }
 
-/// The largest of each row: with ties, with rows that are excluded as a whole, and with more asked for than there is.
+/// Largest elements of each row: with ties, with fully excluded rows, and with `k` above the number of columns.
 pub(super) struct TopK;
 
 impl Law for TopK {
@@ -93,7 +94,7 @@ impl Law for TopK {
 
     fn run<B: Backend>(backend: &B, (case, k): &Self::Case) -> Results {
         let mut draws = case.draws();
-        // A few values only, so that there are ties, and some that are never named.
+        // Only a few values, so that there are ties, and some that are never returned.
         let level = |value: f32| if value > 0.9 { f32::NEG_INFINITY } else { (4.0 * value).round() };
         let levels = draws.values(case.shape.len()).into_iter().map(level).collect();
         let x = backend.upload(&host(case.shape, levels), case.dtypes[0]).expect("upload");

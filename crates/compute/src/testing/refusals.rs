@@ -1,4 +1,4 @@
-//! Wrong operands: refused by every backend, in the same words, before anything is written.
+//! Tests of wrong operands: every backend refuses them with the same messages, before it writes anything.
 
 use girih_graph_format::{Csr, Matrix, Scales};
 
@@ -8,13 +8,13 @@ use crate::{
     Reference, SgdUpdate, Shape, Slope, SparseOperand, Transpose, WayBack,
 };
 
-/// A call that should have been refused.
+/// Outcome of a call that should be refused.
 #[derive(Debug, PartialEq)]
 struct Refusal {
     call: &'static str,
-    /// `None` when it was carried out.
+    /// Message of the error; `None` if the call succeeded.
     message: Option<String>,
-    /// Whether what the call would have written is as it was.
+    /// Whether the outputs of the call kept their contents.
     untouched: bool,
 }
 
@@ -46,7 +46,7 @@ struct Trial<'a, B> {
 }
 
 impl<B: Backend> Trial<'_, B> {
-    /// A matrix whose values are their positions.
+    /// Matrix whose values are their positions.
     fn matrix(&self, rows: usize, cols: usize) -> B::Matrix {
         self.stored(rows, cols, Dtype::F32)
     }
@@ -55,7 +55,7 @@ impl<B: Backend> Trial<'_, B> {
         self.backend.upload(&counting(rows, cols), dtype).expect("upload")
     }
 
-    /// A pattern of four rows, three columns and two entries.
+    /// Pattern with four rows, three columns and two entries.
     fn two_entries(&self) -> B::Sparse {
         let csr = Csr::new(4, 3, vec![0, 1, 1, 2, 2], vec![2, 0], None).expect("a sparse matrix");
         let operand = SparseOperand { csr: &csr, scales: Scales::default(), symmetric: false, names: None };
@@ -66,7 +66,7 @@ impl<B: Backend> Trial<'_, B> {
         self.backend.upload_ids(ids).expect("upload")
     }
 
-    /// Makes `call` write into a matrix of the given shape.
+    /// Runs `call` on an output matrix of the given shape.
     fn refuses(
         &self,
         call: &'static str,
@@ -197,7 +197,7 @@ impl<B: Backend> Trial<'_, B> {
             let untouched = backend.download(&grad).expect("download") == counting(4, 3);
             Refusal { untouched: refusal.untouched && untouched, ..refusal }
         };
-        // Rows that had classes among the columns before, with other classes.
+        // Rows whose earlier classes were columns, with other classes.
         let softmax_again = |call, classes: &[u32]| {
             let [good, other, rows] = [&[0, 1, 2, u32::MAX], classes, &[0, 2]].map(|ids| self.ids(ids));
             let mut loss = self.matrix(1, 1);
@@ -241,7 +241,7 @@ impl<B: Backend> Trial<'_, B> {
     fn optimizers(&self) -> Vec<Refusal> {
         let (good, tall, backend) = (self.matrix(2, 3), self.matrix(3, 2), self.backend);
         let step = |step| AdamStep { lr: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, decoupled: false, step };
-        // What does not fit comes last, so that the parameter before it shows whether anything was written.
+        // The operand that does not fit comes last, so that the parameter before it shows any write.
         let adam = |call, step, grad: &B::Matrix, first_dtype| {
             let [mut first, mut second, mut other, mut other_second] = [(); 4].map(|()| self.matrix(2, 3));
             let mut other_first = self.stored(2, 3, first_dtype);

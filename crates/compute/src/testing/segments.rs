@@ -1,4 +1,4 @@
-//! Laws of aggregations that are no sums.
+//! Laws of aggregations other than sums.
 
 use girih_random::Key;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use super::inputs::{Draws, dtype, host, n_rows, width};
 use super::{Law, Output, Results};
 use crate::{Backend, Dtype, Shape, SparseOperand};
 
-/// A pattern, the columns of a result, storage, and a seed for everything else.
+/// Case of an aggregation: a pattern, the columns of the result, storage types, and a seed for everything else.
 #[derive(Debug)]
 pub(super) struct SegmentCase {
     shape: Shape,
@@ -30,7 +30,7 @@ fn segments(rows_max: usize, width: impl Strategy<Value = usize>) -> impl Strate
 impl SegmentCase {
     fn pattern<B: Backend>(&self, backend: &B, draws: &mut Draws) -> B::Sparse {
         let csr = if self.symmetric { draws.symmetric_csr(self.shape.rows) } else { draws.csr(self.shape, true) };
-        // Values and scales must not show.
+        // Values and scales must not affect the result.
         let scales = girih_graph_format::Scales { left: Some(draws.values(self.shape.rows)), right: None };
         let names = self.seed.is_multiple_of(2).then(|| draws.names(self.shape));
         let operand = SparseOperand { csr: &csr, scales, symmetric: self.symmetric, names };
@@ -38,7 +38,7 @@ impl SegmentCase {
     }
 }
 
-/// Maxima, many of which are shared by several rows, and their gradients.
+/// Maxima, many of which several rows share, and their gradients.
 pub(super) struct SegmentMax;
 
 impl Law for SegmentMax {
@@ -68,17 +68,17 @@ impl Law for SegmentMax {
     }
 }
 
-/// States over sequences in stored and in drawn order, and their gradients.
+/// LSTM states over sequences in stored and in random order, and their gradients.
 pub(super) struct SegmentLstm;
 
 impl Law for SegmentLstm {
     const NAME: &'static str = "segment_lstm, segment_lstm_backward";
-    // States feed back through up to 59 steps, and the weight's gradient sums over all of them.
+    // States pass through up to 59 steps, and the weight's gradient sums over all of them.
     const TOLERANCE: f64 = 2e-4;
     type Case = (SegmentCase, bool);
 
     fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
-        // The reference takes its time: few rows, and a few columns more than a vector has.
+        // The reference is slow: few rows, and a few columns more than a vector has.
         (segments(rows_max / 4, 1..20usize), any::<bool>())
     }
 

@@ -20,7 +20,7 @@ use super::text::{
 use crate::coo::check_proportion;
 use crate::{Csr, FormatError, MAX_NODES, NodeId, Notes};
 
-/// Largest weight that METIS files may have: `f32` holds integers up to here exactly.
+/// Largest weight that is written: `f32` holds integers up to here exactly.
 const MAX_EXACT_WEIGHT: f32 = 16_777_216.0;
 
 /// Reads a graph and the notes on it, and unpacks the file when its name ends in `.gz`. Every edge is stored in both

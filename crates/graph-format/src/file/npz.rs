@@ -17,18 +17,18 @@ use super::sniff::{Sniffed, check_binary};
 use super::unpack::{Budget, fill};
 use crate::FormatError;
 
-/// Members that declare more bytes are refused.
+/// Largest number of bytes that a member may declare.
 const MAX_MEMBER: u64 = 1 << 40;
-/// Deflate cannot compress better than this; a member that claims to is damaged or hostile.
+/// Largest compression ratio of deflate; a member that claims a larger one is damaged or hostile.
 const MAX_DEFLATE_RATIO: u64 = 1032;
 
-/// An open archive.
+/// Open archive.
 pub struct Npz {
     origin: PathBuf,
     archive: ZipArchive<Cursor<Bytes>>,
     members: Vec<String>,
     n_bytes: u64,
-    /// Of the whole archive, with those of archives inside.
+    /// Memory budget of the whole archive, including archives inside.
     budget: Budget,
     /// Members that the budget has paid for.
     unpacked: HashSet<String>,
@@ -45,18 +45,18 @@ impl AsRef<[u8]> for Bytes {
 }
 
 impl Npz {
-    /// Opens an archive; members are read when they are asked for.
+    /// Opens an archive; members are read on request.
     ///
     /// # Errors
-    /// When the file cannot be read or is no zip archive.
+    /// When the file cannot be read or is not a zip archive.
     pub fn open(path: &Path) -> Result<Self, FormatError> {
         Self::new(path, &Bytes(Arc::new(MappedFile::open(path)?)), Budget::of_free_memory())
     }
 
-    /// An archive in memory; errors name `origin`.
+    /// Opens an archive in memory; errors name `origin`.
     ///
     /// # Errors
-    /// When the bytes are no zip archive.
+    /// When the bytes are not a zip archive.
     pub fn from_bytes(origin: &Path, bytes: Vec<u8>) -> Result<Self, FormatError> {
         Self::new(origin, &Bytes(Arc::new(bytes)), Budget::of_free_memory())
     }
@@ -72,7 +72,7 @@ impl Npz {
         Ok(Self { origin: origin.to_owned(), archive, members, n_bytes, budget, unpacked: HashSet::new() })
     }
 
-    /// The file that errors name.
+    /// Path of the file that errors name.
     #[must_use]
     pub fn origin(&self) -> &Path {
         &self.origin
@@ -83,22 +83,22 @@ impl Npz {
         self.members.iter().filter_map(|m| m.strip_suffix(".npy"))
     }
 
-    /// Names of all members, as they stand in the archive.
+    /// Names of all members, as the archive has them.
     #[must_use]
     pub fn members(&self) -> &[String] {
         &self.members
     }
 
-    /// Whether there is an array of this name.
+    /// Whether an array of this name exists.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.names().any(|n| n == name)
     }
 
-    /// The array saved as `name`.
+    /// Reads the array saved as `name`.
     ///
     /// # Errors
-    /// When there is none (the message lists those there are), it is damaged, or as [`Array::read`].
+    /// When it does not exist (the message lists the existing ones) or is damaged, or as [`Array::read`].
     pub fn array(&mut self, name: &str) -> Result<Array, FormatError> {
         if !self.contains(name) {
             let names: Vec<&str> = self.names().collect();
@@ -110,7 +110,7 @@ impl Npz {
         Array::from_bytes(&self.origin.join(member), &bytes)
     }
 
-    /// The array saved as `name`, if there is one.
+    /// Reads the array saved as `name`, if it exists.
     ///
     /// # Errors
     /// When it is damaged, or as [`Array::read`].
@@ -118,19 +118,19 @@ impl Npz {
         if self.contains(name) { self.array(name).map(Some) } else { Ok(None) }
     }
 
-    /// The archive that is the member `name` of this one.
+    /// Opens the archive that is the member `name` of this one.
     ///
     /// # Errors
-    /// As [`Npz::member`], or when the member is no zip archive.
+    /// As [`Npz::member`], or when the member is not a zip archive.
     pub fn inner(&mut self, name: &str) -> Result<Self, FormatError> {
         let bytes = self.member(name)?;
         Self::new(&self.origin.join(name), &Bytes(Arc::new(bytes)), self.budget)
     }
 
-    /// The bytes of the member `name` (its full name), with size and checksum verified.
+    /// Reads the bytes of the member `name` (its full name), and verifies size and checksum.
     ///
     /// # Errors
-    /// When there is none, or it is damaged.
+    /// When the member does not exist, or is damaged.
     pub fn member(&mut self, name: &str) -> Result<Vec<u8>, FormatError> {
         let origin = self.origin.join(name);
         self.read_member(name).map_err(|e| e.at(&origin))
@@ -146,13 +146,13 @@ impl Npz {
                 file.compressed_size()
             )));
         }
-        // A member that is read again takes the place of its first copy.
+        // A second read of a member replaces its first copy.
         if self.unpacked.insert(name.to_owned()) {
             let remedy = "save its arrays as .npy, which need not fit into memory, or read it where there is more";
             self.budget.take(declared, remedy)?;
         }
         let mut bytes = Vec::new();
-        // One byte more than declared, so that the end of the member is seen and its checksum compared.
+        // One byte more than declared, so that the reader sees the end of the member and compares its checksum.
         fill(file, &mut bytes, usize::try_from(declared).unwrap_or(usize::MAX).saturating_add(1))?;
         if bytes.len() as u64 != declared {
             let message = format!("the member declares {declared} bytes and holds {} or more", bytes.len());
@@ -172,7 +172,7 @@ fn zip_error(error: &ZipError) -> FormatError {
     }
 }
 
-/// Writes an archive of arrays, as `numpy.savez_compressed` does; the same arrays give the same bytes.
+/// Writer of an archive of arrays, as `numpy.savez_compressed`; equal arrays give equal bytes.
 pub struct NpzWriter<W: Write + Seek> {
     zip: ZipWriter<Sink<W>>,
 }
@@ -195,7 +195,7 @@ impl NpzWriter<BufWriter<File>> {
 }
 
 impl<W: Write + Seek> NpzWriter<W> {
-    /// An archive that is written to `out`.
+    /// Makes a writer of an archive to `out`.
     pub fn new(out: W) -> Self {
         Self { zip: ZipWriter::new(Sink { out, position: 0, failure: None }) }
     }
@@ -212,7 +212,7 @@ impl<W: Write + Seek> NpzWriter<W> {
         Ok(npy::write_array(&mut self.zip, shape, values)?)
     }
 
-    /// Adds an array of one dimension whose values are made some at a time, so that they need no memory of their own.
+    /// Adds an array of one dimension whose values are made in parts, so that it is never in memory as a whole.
     ///
     /// # Errors
     /// As [`array`](Self::array).
@@ -254,8 +254,8 @@ impl<W: Write + Seek> NpzWriter<W> {
     }
 }
 
-/// Output that keeps the first failure, and takes whatever comes after it without writing. A `ZipWriter` completes its
-/// archive when it is dropped, also after a failure, and then panics over positions that do not fit.
+/// Output that keeps the first failure, and discards all later writes. A dropped `ZipWriter` completes its archive,
+/// also after a failure, and then panics over positions that do not fit.
 struct Sink<W> {
     out: W,
     position: u64,
@@ -310,7 +310,7 @@ impl<W: Seek> Seek for Sink<W> {
 mod tests {
     use super::*;
 
-    /// A disk of so many bytes.
+    /// Disk with a given capacity in bytes.
     struct Disk(Cursor<Vec<u8>>, usize);
 
     impl Write for Disk {

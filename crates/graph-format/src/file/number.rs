@@ -1,9 +1,9 @@
-//! Numbers as text: decimal integers, and floats that are rounded as the standard library rounds them.
+//! Numbers as text: decimal integers, and floats rounded as by the standard library.
 
-/// Most decimal digits that always fit into 64 bits.
+/// Largest number of decimal digits that always fit into 64 bits.
 const MAX_DIGITS: usize = 19;
 
-/// A decimal integer from 0; `None` for anything else, and for more than [`MAX_DIGITS`] digits.
+/// Parses a non-negative decimal integer; `None` for other text, and for more than [`MAX_DIGITS`] digits.
 #[inline]
 pub(crate) fn integer(field: &[u8]) -> Option<u64> {
     if field.is_empty() || field.len() > MAX_DIGITS {
@@ -15,7 +15,7 @@ pub(crate) fn integer(field: &[u8]) -> Option<u64> {
     })
 }
 
-/// The `f32` nearest to a decimal number; `None` for other text. `nan` and `inf` are numbers here.
+/// Parses a decimal number to the nearest `f32`; `None` for other text. `nan` and `inf` are numbers here.
 #[inline]
 pub(crate) fn float(field: &[u8]) -> Option<f32> {
     short_decimal(field).or_else(|| std::str::from_utf8(field).ok()?.parse().ok())
@@ -27,11 +27,11 @@ const POWERS_OF_TEN: [f64; 23] = [
     1e21, 1e22,
 ];
 
-/// [`float`] of the numbers that one exact operation gives; `None` leaves the number to the general way.
+/// As [`float`], for numbers that one exact operation gives; `None` leaves the number to the general parser.
 ///
 /// Digits below 2⁵³ and a power of ten up to 10²² are exact in `f64`, so their product or quotient is rounded once
-/// (Clinger, "How to Read Floating Point Numbers Accurately", 1990). Rounding it again to `f32` can only go wrong where
-/// it lies exactly between two of them.
+/// (Clinger, "How to Read Floating Point Numbers Accurately", 1990). Rounding it again to `f32` can only be wrong if
+/// it lies exactly between two `f32`.
 #[inline]
 fn short_decimal(field: &[u8]) -> Option<f32> {
     const HALFWAY_BITS: u64 = (1 << 29) - 1;
@@ -51,7 +51,7 @@ fn short_decimal(field: &[u8]) -> Option<f32> {
     Some(if negative { -value as f32 } else { value as f32 })
 }
 
-/// `12.5e3` as 125 and 2; `None` when it is longer than [`MAX_DIGITS`] or not of this form.
+/// Parses `12.5e3` as 125 and 2; `None` when it is longer than [`MAX_DIGITS`] or not of this form.
 #[inline]
 fn digits_and_exponent(text: &[u8]) -> Option<(u64, i32)> {
     let (mut digits, mut n_digits, mut point) = (0u64, 0, None);
@@ -76,7 +76,7 @@ fn decimals(n_digits: usize, point: Option<usize>) -> i32 {
     point.map_or(0, |point| n_digits - point) as i32
 }
 
-/// An exponent of at most two digits.
+/// Parses an exponent of at most two digits.
 fn small_exponent(text: &[u8]) -> Option<i32> {
     let (sign, digits) = match text {
         [b'-', rest @ ..] => (-1, rest),

@@ -1,4 +1,4 @@
-//! [`sniff`]: files that stand in the place of the expected one, known by their first bytes.
+//! [`sniff`]: detects files of another kind than expected by their first bytes.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::FormatError;
 
-/// Bytes that are looked at.
+/// Number of bytes that are inspected.
 const HEAD: usize = 4096;
 const GZIP: &[u8] = b"\x1f\x8b";
 /// First bytes of binary formats.
@@ -22,7 +22,7 @@ const MAGIC: [(&[u8], Sniffed); 9] = [
     (b"\x28\xb5\x2f\xfd", Sniffed::Packed),
 ];
 
-/// A kind of file that people meet under the name of another.
+/// Kind of file that users may mistake for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sniffed {
     /// UTF-16 text, with or without a byte-order mark.
@@ -31,7 +31,7 @@ pub enum Sniffed {
     Utf32,
     /// An HTML or XML page.
     Html,
-    /// The text that git-lfs keeps in the place of a large file.
+    /// Text of git-lfs that replaces a large file.
     LfsPointer,
     /// A gzip file.
     Gzip,
@@ -47,15 +47,15 @@ pub enum Sniffed {
     Hdf5,
     /// A Parquet file.
     Parquet,
-    /// A JSON text.
+    /// JSON text.
     Json,
-    /// A Matrix Market text.
+    /// Matrix Market text.
     MatrixMarket,
     /// Other bytes that are not text.
     Binary,
 }
 
-/// The kind of a file that begins with `bytes`; `None` for text of no known kind, and for an empty file.
+/// Kind of a file that begins with `bytes`; `None` for text of no known kind, and for an empty file.
 #[must_use]
 pub fn sniff(bytes: &[u8]) -> Option<Sniffed> {
     let head = &bytes[..bytes.len().min(HEAD)];
@@ -66,7 +66,7 @@ pub fn sniff(bytes: &[u8]) -> Option<Sniffed> {
     })
 }
 
-/// The kind of the file at a path, as [`sniff`] tells it.
+/// Kind of the file at a path, by [`sniff`].
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -102,7 +102,7 @@ impl Sniffed {
         }
     }
 
-    /// Step that helps its user.
+    /// Advice for the user.
     #[must_use]
     pub fn remedy(self) -> &'static str {
         match self {
@@ -122,21 +122,22 @@ impl Sniffed {
         }
     }
 
-    /// Error of a file that was to be `expected`, a noun phrase.
+    /// Error of a file that should be `expected`, a noun phrase.
     #[must_use]
     pub fn refusal(self, expected: &str) -> FormatError {
         FormatError::invalid(format!("it is {}, not {expected}; {}", self.name(), self.remedy()))
     }
 }
 
-/// Refuses a binary file that is not `expected` but surely of another kind than `own`: damaged bytes are not called that.
+/// Refuses a binary file that is not `expected` and is certainly of another kind than `own`. Damaged bytes are not
+/// refused here.
 ///
 /// # Errors
-/// When the first bytes are those of a page, a pointer, text in wide characters, or another binary format.
+/// When the file starts as a web page, a pointer, text in wide characters, or another binary format.
 pub fn check_binary(bytes: &[u8], expected: &str, own: Sniffed) -> Result<(), FormatError> {
     match sniff(bytes) {
         None | Some(Sniffed::Binary) => Ok(()),
-        // Bytes of pickles and headers of tensors may look like these.
+        // Pickles and headers of tensors may start like these.
         Some(Sniffed::Json | Sniffed::Utf16 | Sniffed::Utf32) if own == Sniffed::Pickle || own == Sniffed::Binary => {
             Ok(())
         }
@@ -145,7 +146,7 @@ pub fn check_binary(bytes: &[u8], expected: &str, own: Sniffed) -> Result<(), Fo
     }
 }
 
-/// Refuses what is not `expected`: any sniffed kind but `own`.
+/// Refuses text that is not `expected`: any detected kind but `own`.
 pub(super) fn check_text(bytes: &[u8], expected: &str, own: Option<Sniffed>) -> Result<(), FormatError> {
     match sniff(bytes) {
         kind if kind == own => Ok(()),
@@ -154,7 +155,7 @@ pub(super) fn check_text(bytes: &[u8], expected: &str, own: Option<Sniffed>) -> 
     }
 }
 
-/// The error of a file whose name ends in `.gz` where its bytes are not those of gzip; `None` where they are.
+/// Error of a file whose name ends in `.gz` and whose bytes are not gzip; `None` if they are.
 pub(super) fn misnamed_gzip(bytes: &[u8]) -> Option<FormatError> {
     if bytes.starts_with(GZIP) {
         return None;
@@ -170,7 +171,7 @@ fn pickle(head: &[u8]) -> Option<Sniffed> {
     matches!(head, [0x80, 2..=5, ..]).then_some(Sniffed::Pickle)
 }
 
-/// UTF-16 and UTF-32, by their marks, or by the zeros beside each of the first characters.
+/// Detects UTF-16 and UTF-32 by their marks, or by the zeros in each of the first characters.
 fn wide_text(head: &[u8]) -> Option<Sniffed> {
     if head.starts_with(b"\xff\xfe\0\0") || head.starts_with(b"\0\0\xfe\xff") {
         return Some(Sniffed::Utf32);
@@ -190,7 +191,7 @@ fn wide_text(head: &[u8]) -> Option<Sniffed> {
     (are_wide(2, 0) || are_wide(2, 1)).then_some(Sniffed::Utf16)
 }
 
-/// Kinds of UTF-8 text.
+/// Detects kinds of UTF-8 text.
 fn text(head: &[u8]) -> Option<Sniffed> {
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
     let begins = |start: &str| head.get(..start.len()).is_some_and(|h| h.eq_ignore_ascii_case(start.as_bytes()));

@@ -1,4 +1,4 @@
-//! Sparse matrices in `.npz`: as `SciPy` saves them (`scipy.sparse.save_npz`), and with bare `indptr` and `indices`.
+//! Sparse matrices in `.npz`, as `SciPy` saves them (`scipy.sparse.save_npz`), or with bare `indptr` and `indices`.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use crate::coo::check_proportion;
 use crate::csr::check_indptr;
 use crate::{Buffer, Coo, Csr, Duplicates, FormatError, MAX_NODES, NodeId, rows};
 
-/// Reads a matrix that `SciPy` saved in the formats csr, csc or coo, or an archive of `indptr` and `indices`; repeated
-/// entries add up, as `SciPy` does.
+/// Reads a matrix that `SciPy` saved in the formats csr, csc or coo, or an archive of `indptr` and `indices`.
+/// Repeated entries add up, as in `SciPy`.
 ///
 /// # Errors
 /// As [`sparse_from_npz`].
@@ -30,13 +30,12 @@ pub fn sparse_npz_rows(path: &Path) -> Result<usize, FormatError> {
     }
 }
 
-/// The matrix whose arrays are named `{prefix}indptr`, `{prefix}indices` and so on.
+/// Reads the matrix whose arrays are named `{prefix}indptr`, `{prefix}indices` and so on.
 ///
-/// Rows are those of the stored matrix, columns are sorted. Weights are rounded to `f32`; when all are one, the matrix
-/// has none. Without a `shape` it is square. Also returned is the number of entries that were merged into others.
-///
+/// Rows are those of the stored matrix, and columns are sorted. Weights are rounded to `f32`; when all are one, the
+/// matrix has none. Without a `shape` it is square. Also returns the number of entries that were merged into others.
 /// # Errors
-/// When an array is missing, damaged or of another type, or the arrays do not make a matrix.
+/// When an array is missing, damaged or of another type, or the arrays do not form a matrix.
 pub fn sparse_from_npz(npz: &mut Npz, prefix: &str, duplicates: Duplicates) -> Result<(Csr, usize), FormatError> {
     let origin = npz.origin().to_owned();
     let mut source = Source { npz, prefix, duplicates };
@@ -51,13 +50,13 @@ struct Source<'a> {
     duplicates: Duplicates,
 }
 
-/// Refuses a shape that no entry stands for, before memory is taken for its rows.
+/// Refuses an implausible shape, before memory is allocated for its rows.
 fn check_shape((n_rows, n_cols): (usize, usize), nnz: usize) -> Result<(), FormatError> {
     check_proportion(n_rows.max(n_cols), nnz, &format!("`shape` says {n_rows} rows and {n_cols} columns"))
 }
 
 impl Source<'_> {
-    /// The matrix, and the number of entries that are stored.
+    /// Reads the matrix, and returns it with the number of stored entries.
     fn read(&mut self) -> Result<(Csr, usize), FormatError> {
         let format = self.format()?;
         let shape = self.shape()?;
@@ -102,7 +101,7 @@ impl Source<'_> {
         self.npz.try_array(&format!("{}{name}", self.prefix))
     }
 
-    /// The name of the format; csr where nothing is said.
+    /// Name of the format; csr if the archive does not state one.
     fn format(&mut self) -> Result<String, FormatError> {
         let Some(array) = self.try_array("format")? else { return Ok("csr".to_owned()) };
         let text = array.into_text()?;
@@ -128,7 +127,7 @@ impl Source<'_> {
         Ok((self.array("indptr")?.into_offsets()?, self.array("indices")?.into_ids()?))
     }
 
-    /// A matrix from compressed rows whose columns may be unsorted or repeated.
+    /// Makes a matrix from compressed rows whose columns may be unsorted or repeated.
     fn merge_compressed(
         &self,
         (n_rows, n_cols): (usize, usize),
@@ -140,13 +139,13 @@ impl Source<'_> {
         if let Ok(csr) = Csr::new(n_rows, n_cols, indptr.clone(), indices.clone(), weights.clone()) {
             return Ok(csr);
         }
-        // Columns are unsorted or repeated, or something is wrong that the list of edges refuses as well.
+        // Columns are unsorted or repeated, or have an error that the list of edges detects as well.
         let (rows, weights) = (rows::row_of_entry(indptr), weights.map(Buffer::into_vec));
         Coo::new(n_rows, n_cols, rows, indices.into_vec(), weights)?.to_csr(self.duplicates)
     }
 }
 
-/// Writes a matrix so that `scipy.sparse.load_npz` reads it, in the format csr.
+/// Writes a matrix in the format csr, as `scipy.sparse.load_npz` reads it.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -154,8 +153,8 @@ pub fn write_sparse_npz(path: &Path, csr: &Csr) -> Result<(), FormatError> {
     write_with_narrow_ids(path, csr, i32::MAX as usize)
 }
 
-/// Writes a matrix with offsets and columns as `i32` where there are at most `narrow_max` entries, else as `i64`: SciPy
-/// wants both of one type, and the narrower one when they fit.
+/// Writes offsets and columns as `i32` if there are at most `narrow_max` entries, else as `i64`. SciPy expects one
+/// type for both, the narrower one if possible.
 fn write_with_narrow_ids(path: &Path, csr: &Csr, narrow_max: usize) -> Result<(), FormatError> {
     NpzWriter::write_file(path, |npz| {
         npz.ascii("format", "csr")?;

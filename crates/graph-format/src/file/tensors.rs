@@ -15,13 +15,13 @@ use super::sniff::{Sniffed, check_binary};
 use super::write_file;
 use crate::{Buffer, FormatError};
 
-/// A file of tensors, mapped; values are copied only where they are not aligned.
+/// File of tensors, mapped; values are copied only where they are not aligned.
 #[derive(Debug)]
 pub struct Tensors {
     origin: PathBuf,
     map: Arc<MappedFile>,
     metadata: Metadata,
-    /// Where the values start.
+    /// Byte offset of the values.
     data_start: usize,
 }
 
@@ -39,7 +39,7 @@ impl Tensors {
         Ok(Self { origin: path.to_owned(), map, metadata, data_start: size_of::<u64>() + header })
     }
 
-    /// The file that errors name.
+    /// Path of the file that errors name.
     #[must_use]
     pub fn origin(&self) -> &Path {
         &self.origin
@@ -51,10 +51,10 @@ impl Tensors {
         self.metadata.offset_keys()
     }
 
-    /// The tensor of this name, if there is one. `BF16` becomes `float32`, which holds every such number.
+    /// Tensor of this name, if it exists. `BF16` becomes `float32`, which represents every such number.
     ///
     /// # Errors
-    /// When its type is none of NumPy's integers and floats, `BOOL` or `BF16`, or a `BOOL` is neither 0 nor 1.
+    /// When its type is not one of NumPy's integers and floats, `BOOL` or `BF16`, or a `BOOL` is neither 0 nor 1.
     pub fn try_array(&self, name: &str) -> Result<Option<Array>, FormatError> {
         let Some(info) = self.metadata.info(name) else { return Ok(None) };
         let origin = self.origin.join(name);
@@ -87,7 +87,7 @@ impl Tensors {
         })
     }
 
-    /// The values of a tensor; opening the file has compared its size with its shape and type.
+    /// Values of a tensor; opening the file has compared its size with its shape and type.
     fn buffer<T: bytemuck::Pod>(&self, info: &TensorInfo) -> Buffer<T> {
         let (start, end) = (self.data_start + info.data_offsets.0, self.data_start + info.data_offsets.1);
         let mapped = Buffer::mapped(self.map.clone(), start, (end - start) / size_of::<T>());
@@ -103,7 +103,7 @@ impl Tensors {
     }
 }
 
-/// A tensor to be written.
+/// Tensor to be written.
 #[derive(Clone, Debug)]
 pub struct Tensor<'a> {
     dtype: Dtype,
@@ -112,7 +112,7 @@ pub struct Tensor<'a> {
 }
 
 impl<'a> Tensor<'a> {
-    /// A tensor of `values` in C order.
+    /// Makes a tensor of `values` in C order.
     ///
     /// # Panics
     /// When the product of `shape` is not the number of values.
@@ -139,7 +139,7 @@ impl<'a> Tensor<'a> {
         Self { dtype, shape: shape.to_vec(), bytes }
     }
 
-    /// A tensor of truth values, 0 and 1.
+    /// Makes a tensor of booleans, 0 and 1.
     ///
     /// # Panics
     /// When the product of `shape` is not the number of values.
@@ -167,7 +167,7 @@ impl View for Tensor<'_> {
     }
 }
 
-/// Writes a file of tensors, which appears whole or not at all; the same tensors give the same bytes.
+/// Writes a file of tensors, which appears whole or not at all; equal tensors give equal bytes.
 ///
 /// # Errors
 /// When the file cannot be written.

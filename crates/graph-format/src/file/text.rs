@@ -1,7 +1,7 @@
-//! What all text formats share: unpacking, chunks of whole lines, fields and numbers.
+//! Common parts of all text formats: unpacking, chunks of whole lines, fields and numbers.
 //!
-//! Text is cut into chunks that end at line ends and parsed in parallel. Neither the result nor the error depends on
-//! how many chunks there are: [`parse_lines`] reports the first line that is wrong, by its number in the file.
+//! Text is cut into chunks that end at line ends and are parsed in parallel. Neither the result nor the error depends
+//! on the number of chunks: [`parse_lines`] reports the first wrong line, by its number in the file.
 
 use std::io::{BufWriter, Write};
 use std::ops::Deref;
@@ -20,21 +20,21 @@ use super::unpack::Budget;
 use super::write_file;
 use crate::{FormatError, Notes};
 
-/// Bytes that one task parses.
+/// Number of bytes that one task parses.
 const CHUNK: usize = 1 << 20;
-/// Memory for an edge while a list becomes a graph: parsed, numbered, and sorted into rows.
+/// Bytes of memory per edge while a list becomes a graph: parsed, numbered, and sorted into rows.
 pub(crate) const EDGE_BYTES: u64 = 40;
-/// Bytes of a line that an error shows.
+/// Number of bytes of a line that an error shows.
 const EXCERPT: usize = 80;
-/// The text of a file, mapped or unpacked.
+/// Text of a file, mapped or unpacked.
 pub(crate) enum Text {
     Mapped(MappedFile),
     Unpacked(Vec<u8>),
 }
 
 impl Text {
-    /// Maps a file, or unpacks it when its name ends in `.gz`, into half of the memory that is free: what is read from
-    /// it takes as much again.
+    /// Maps a file, or unpacks it when its name ends in `.gz`. Unpacking may take half of the free memory, as the
+    /// data read from the text takes as much again.
     pub(crate) fn read(path: &Path) -> Result<Self, FormatError> {
         let map = MappedFile::open(path)?;
         if !is_gzip(path) {
@@ -47,7 +47,7 @@ impl Text {
     }
 }
 
-/// The text that is packed, within a budget.
+/// Unpacks text within a budget.
 fn unpacked(packed: &[u8], mut budget: Budget) -> Result<Vec<u8>, FormatError> {
     let remedy = "unpack it with gunzip and read that file, which need not fit into memory";
     budget.read_all(MultiGzDecoder::new(packed), remedy)
@@ -84,27 +84,27 @@ fn is_gzip(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz"))
 }
 
-/// The text without the byte-order mark that some editors put first.
+/// Text without the byte-order mark that some editors write.
 pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
-/// Warns of a text that does not end with a line end; `name` is its subject in the warning.
+/// Warns if a text does not end with a line end; `name` is its subject in the warning.
 pub(crate) fn check_end(text: &[u8], name: &str, notes: &mut Notes) {
     if text.last().is_some_and(|&b| b != b'\n') {
         notes.warn(format!("{name} does not end with a line end; if it was cut off, its last number may be too"));
     }
 }
 
-/// Refuses text whose values, which end at one of `ends`, take more memory than is free: `bytes_each` for a value, at
-/// the most that there is at once. They are counted only where that may be.
+/// Refuses text whose values would exceed the free memory. Values end at one of `ends` and take `bytes_each` at the
+/// peak. They are counted only if an upper bound exceeds the free memory.
 pub(crate) fn check_memory(text: &[u8], ends: [u8; 3], bytes_each: u64) -> Result<(), FormatError> {
     let Some(free) = Free::now() else { return Ok(()) };
     check_within(text, ends, bytes_each, &free)
 }
 
 fn check_within(text: &[u8], ends: [u8; 3], bytes_each: u64, free: &Free) -> Result<(), FormatError> {
-    /// A value of one digit, and its end.
+    /// Smallest number of bytes of a value: one digit and its end.
     const BYTES_MIN: u64 = 2;
     let needed_at_most = (text.len() as u64 / BYTES_MIN).saturating_mul(bytes_each);
     if needed_at_most <= free.bytes {
@@ -124,7 +124,7 @@ fn check_within(text: &[u8], ends: [u8; 3], bytes_each: u64, free: &Free) -> Res
     )))
 }
 
-/// The lines of a text one by one, without their ends (`\n` or `\r\n`).
+/// Iterator over the lines of a text, without their ends (`\n` or `\r\n`).
 pub(crate) struct Lines<'a> {
     rest: &'a [u8],
     n_read: usize,
@@ -135,12 +135,12 @@ impl<'a> Lines<'a> {
         Self { rest: text, n_read: 0 }
     }
 
-    /// Number of lines returned so far, which is the number of the last one, counted from 1.
+    /// Number of lines returned so far: the number of the last one, counted from 1.
     pub(crate) fn n_read(&self) -> usize {
         self.n_read
     }
 
-    /// What follows the last line returned.
+    /// Text after the last line returned.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -164,7 +164,7 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// What became of a chunk of lines; it ends early at the first line that is wrong.
+/// Result of a chunk of lines; it ends at the first wrong line.
 struct Chunk<T> {
     parsed: T,
     n_lines: usize,
@@ -174,8 +174,8 @@ struct Chunk<T> {
 /// Parses every line into the value of its chunk, in parallel; returns the values in the order of the chunks.
 ///
 /// # Errors
-/// What `parse` says of the first line that it refuses, with the number of the line; `n_lines_before` stand above
-/// `text`.
+/// The error of `parse` for the first line that it refuses, with the number of the line; `n_lines_before` lines
+/// precede `text`.
 pub(crate) fn parse_lines<T: Default + Send>(
     text: &[u8],
     n_lines_before: usize,
@@ -217,38 +217,38 @@ fn split_lines(mut text: &[u8]) -> Vec<&[u8]> {
     chunks
 }
 
-/// One array of what every chunk holds, in the order of the chunks.
+/// Concatenates a part of every chunk, in the order of the chunks.
 pub(crate) fn concat<C, T: Copy>(chunks: &[C], part: impl Fn(&C) -> &[T]) -> Vec<T> {
     let mut all = Vec::with_capacity(chunks.iter().map(|chunk| part(chunk).len()).sum());
     chunks.iter().for_each(|chunk| all.extend_from_slice(part(chunk)));
     all
 }
 
-/// An error about line `number`, counted from 1, that shows how the line begins.
+/// Error about line `number`, counted from 1, that shows the start of the line.
 pub(crate) fn line_error(number: usize, line: &[u8], problem: &str) -> FormatError {
     let line = shown(&line[..line.len().min(EXCERPT)]);
     FormatError::invalid(format!("line {number}: {problem}; the line is {line:?}"))
 }
 
-/// Bytes as an error shows them.
+/// Bytes as text for an error.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What stands between the fields of a line.
+/// Separator between the fields of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Separator {
-    /// A comma; blanks around fields do not count, and a field may be empty.
+    /// A comma; blanks around fields are ignored, and a field may be empty.
     Comma,
-    /// A semicolon, in the same way.
+    /// A semicolon, with the rules of a comma.
     Semicolon,
-    /// A tab, in the same way.
+    /// A tab, with the rules of a comma.
     Tab,
     /// Any number of blanks and tabs; no field is empty.
     Blank,
 }
 
-/// The fields of a line, without blanks around them and without the quotes that spreadsheets put there.
+/// Iterator over the fields of a line, without surrounding blanks and the quotes of spreadsheets.
 #[derive(Clone)]
 pub(crate) struct Fields<'a> {
     rest: Option<&'a [u8]>,
@@ -281,7 +281,7 @@ impl<'a> Fields<'a> {
 impl<'a> Iterator for Fields<'a> {
     type Item = &'a [u8];
 
-    // Where the separator is a constant, one way to find the end is left of four.
+    // For a constant separator, the compiler keeps one of the four ways to find the end.
     #[inline(always)]
     fn next(&mut self) -> Option<&'a [u8]> {
         let rest = self.rest?;

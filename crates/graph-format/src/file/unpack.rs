@@ -1,13 +1,14 @@
-//! Unpacking of packed files: one budget for what they may take of memory, which is taken as bytes come.
+//! Unpacking of packed files within one memory budget, which is charged as bytes arrive.
 
 use std::io::Read;
 
 use crate::FormatError;
 
-/// Memory that a stated size alone makes a reader take. More is taken as bytes come: as much again.
+/// Number of bytes that a reader allocates on the strength of a stated size alone. Beyond it, memory doubles as bytes
+/// arrive.
 const TRUSTED: usize = 1 << 20;
 
-/// Bytes that a packed file may still unpack to.
+/// Number of bytes to which a packed file may still unpack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     left: u64,
@@ -15,7 +16,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Half of the memory that is free: what is read from the bytes takes as much again.
+    /// Half of the free memory: the data read from the bytes takes as much again.
     pub(crate) fn of_free_memory() -> Self {
         Self::new(girih_machine::memory::free_bytes().map_or(u64::MAX, |free| free / 2))
     }
@@ -24,10 +25,10 @@ impl Budget {
         Self { left: total, total }
     }
 
-    /// Takes bytes that are going to be unpacked; `remedy` says how to do without.
+    /// Charges bytes that are going to be unpacked; `remedy` tells the user how to avoid it.
     ///
     /// # Errors
-    /// When fewer are left.
+    /// When the remaining budget is smaller.
     pub(crate) fn take(&mut self, bytes: u64, remedy: &str) -> Result<(), FormatError> {
         self.left = self.left.checked_sub(bytes).ok_or_else(|| {
             FormatError::invalid(format!(
@@ -38,13 +39,13 @@ impl Budget {
         Ok(())
     }
 
-    /// All bytes of a stream of an unknown length.
+    /// Reads all bytes of a stream of unknown length.
     ///
     /// # Errors
-    /// When they are more than are left, or the stream is damaged.
+    /// When the stream exceeds the remaining budget, or is damaged.
     pub(crate) fn read_all(&mut self, packed: impl Read, remedy: &str) -> Result<Vec<u8>, FormatError> {
         let mut bytes = Vec::new();
-        // One byte more than may be, so that more is seen.
+        // One byte above the budget, so that an excess is detected.
         let most = usize::try_from(self.left.saturating_add(1)).unwrap_or(usize::MAX);
         fill(packed, &mut bytes, most)?;
         self.take(bytes.len() as u64, remedy)?;
@@ -52,8 +53,8 @@ impl Budget {
     }
 }
 
-/// Appends bytes of a stream until there are `most`, or it ends. Never holds memory for more than came already, or
-/// [`TRUSTED`].
+/// Appends bytes of a stream until there are `most`, or it ends. Allocates at most twice the bytes that have arrived,
+/// or [`TRUSTED`].
 pub(crate) fn fill(mut packed: impl Read, bytes: &mut Vec<u8>, most: usize) -> Result<(), FormatError> {
     while bytes.len() < most {
         let some = bytes.len().max(TRUSTED).min(most - bytes.len());

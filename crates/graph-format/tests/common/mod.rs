@@ -8,10 +8,10 @@ use girih_graph_format::{Coo, Csr, Duplicates, Permutation};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Largest dimension drawn: three tiles and a bit, so that tiles at the edge are cut.
+/// Largest dimension drawn: slightly more than three tiles, so that tiles at the edge are cut.
 pub const MAX_DIMENSION: usize = 100;
 
-/// A list of edges of the given shape, with repeats, weighted or not.
+/// List of edges of the given shape, with repeats, weighted or not.
 pub fn coo_of_shape(n_rows: usize, n_cols: usize) -> impl Strategy<Value = Coo> {
     let max_edges = if n_rows * n_cols == 0 { 0 } else { 300 };
     // Weights are multiples of 1/8, so that sums are exact in any order.
@@ -32,12 +32,12 @@ pub fn any_csr() -> impl Strategy<Value = Csr> {
     any_coo().prop_map(|coo| coo.to_csr(Duplicates::Merge).expect("weights are small"))
 }
 
-/// A matrix without weights.
+/// Matrix without weights.
 pub fn any_pattern() -> impl Strategy<Value = Csr> {
     any_csr().prop_map(|csr| csr.with_values(None).expect("no weights always fit"))
 }
 
-/// A square matrix.
+/// Square matrix.
 pub fn any_graph() -> impl Strategy<Value = Csr> {
     (0..MAX_DIMENSION)
         .prop_flat_map(|n| coo_of_shape(n, n))
@@ -57,7 +57,7 @@ pub fn graph_and_permutation() -> impl Strategy<Value = (Csr, Permutation)> {
     })
 }
 
-/// A matrix as the obvious dense array; absent entries are `None`.
+/// Matrix as a plain dense array; absent entries are `None`.
 pub fn dense(csr: &Csr) -> Vec<Vec<Option<f32>>> {
     let mut rows = vec![vec![None; csr.n_cols()]; csr.n_rows()];
     for (r, row) in rows.iter_mut().enumerate() {
@@ -68,7 +68,7 @@ pub fn dense(csr: &Csr) -> Vec<Vec<Option<f32>>> {
     rows
 }
 
-/// Where real data lie: `GIRIH_DATA`, or `shared/data` beside this repository or a folder above it.
+/// Folder of real data: `GIRIH_DATA`, or `shared/data` next to this repository or a folder above it.
 pub fn data_folder() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("GIRIH_DATA") {
         return Some(PathBuf::from(path));

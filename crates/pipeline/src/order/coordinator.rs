@@ -20,7 +20,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Launch order of one rank for one epoch. Clones share one state.
 ///
-/// Dropping the last clone and [`Participant`] of a rank before all of its workers have closed stops all ranks.
+/// Dropping the last clone or [`Participant`] of a rank before all of its workers have closed stops all ranks.
 #[derive(Clone)]
 pub struct Coordinator(Arc<Shared>);
 
@@ -113,7 +113,7 @@ impl Coordinator {
         self.0.stop(why.into());
     }
 
-    /// First failure, after which nothing more is launched; `None` while all is well.
+    /// First failure, after which nothing more is launched; `None` if nothing has failed.
     #[must_use]
     pub fn failure(&self) -> Option<OrderError> {
         lock(&self.0.state).failure.clone()

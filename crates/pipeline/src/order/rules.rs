@@ -16,8 +16,8 @@ pub enum Order {
         /// Rank that decides.
         leader: usize,
     },
-    /// Round-robin order, whether or not the next worker is ready. Worker `w` makes its `k`-th launch in round `k + w
-    /// · lag`; a round goes by worker id. Ranks exchange no decisions. This is a baseline for `Led`.
+    /// Round-robin order, whether or not the next worker is ready. Worker `w` makes its `k`-th launch in round
+    /// `k + w · lag`; a round goes by worker id. Ranks exchange no decisions. This is a baseline for `Led`.
     Fixed {
         /// Number of rounds that each worker is behind the one before it. With 0, all workers launch a batch before
         /// any launches the next one, so little overlaps.

@@ -1,15 +1,15 @@
 //! Counts against batches that are read one by one.
 
 use girih_graph_format::Csr;
-use girih_sampling::{Columns, Expand, Loader, LoaderOptions, NeighborOptions, NeighborSampler};
+use girih_sampling::{Columns, Expand, LoaderOptions, NeighborOptions, NeighborSampler, SeedLoader};
 use girih_tiers::{Hotness, PRESAMPLED_EPOCH, Visits};
 
 use crate::skewed;
 
-fn loader(graph: &Csr, options: NeighborOptions) -> Loader<'_, NeighborSampler> {
+fn loader(graph: &Csr, options: NeighborOptions) -> SeedLoader<'_, NeighborSampler> {
     let sampler = NeighborSampler::new("4,3,2".parse().unwrap(), options).unwrap();
     let seeds = (0..graph.n_rows() as u32).step_by(2).collect();
-    Loader::new(graph, sampler, seeds, LoaderOptions { batch_size: 50, ..LoaderOptions::default() }).unwrap()
+    SeedLoader::new(graph, sampler, seeds, LoaderOptions { batch_size: 50, ..LoaderOptions::default() }).unwrap()
 }
 
 #[test]

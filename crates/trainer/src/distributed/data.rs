@@ -21,7 +21,7 @@ use crate::models::Dims;
 use crate::params::ParamId;
 use crate::recommend::{self, Recommendations};
 use crate::report::{Scores, TestReport};
-use crate::sampled::Held;
+use crate::sampled::PatchData;
 use crate::session::{
     Control, Event, Outcome, SessionOptions, apply_best, build_model, check_trainable, start_run, train_runs,
 };
@@ -185,7 +185,8 @@ impl PartitionedData {
             GraphPlacement::Patches | GraphPlacement::Replicated => ranks.own(),
         };
         let (rows, own) = (self.source.graph_rows(rows)?, self.source.rows(ranks.own())?);
-        let held = Held::new(backend, ranks, (rows, cut), own, &self.input_spec, (config, self.wire, self.layout))?;
+        let held =
+            PatchData::new(backend, ranks, (rows, cut), own, &self.input_spec, (config, self.wire, self.layout))?;
         let transports = self.transport.as_ref().map_or(&CardTransport::ALL[..], std::slice::from_ref);
         let patches = held.patches(backend, transports, config.seed)?;
         let dims = Dims::of_outline(&self.outline);

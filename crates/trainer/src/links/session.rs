@@ -38,7 +38,7 @@ impl<B: Backend> MessageGraph<B> {
     fn whole(&self) -> &Inputs<B> {
         match self {
             Self::Full(inputs) => inputs,
-            Self::Sampled(material) => &material.inputs,
+            Self::Sampled(batch_data) => &batch_data.inputs,
         }
     }
 }
@@ -77,14 +77,19 @@ impl<B: Backend> Prepared<B> {
         config: &'a TrainConfig,
         run: u64,
     ) -> Result<Box<dyn Run<'a, B> + 'a>, TrainError> {
-        let MessageGraph::Sampled(material) = &self.graph else {
+        let MessageGraph::Sampled(batch_data) = &self.graph else {
             return Ok(Box::new(self.predictor(backend, config, run)?));
         };
         let (state, scorer) = self.start(backend, config, run)?;
         let epochs = LinkEpochs::new(&self.train, &self.non_links, config, run);
-        let batches =
-            Batches::of_links(&material.neighborhoods, material.adjacency, epochs, config, (run, material.in_place))?;
-        Ok(Box::new(MiniBatch::new(state, batches, material.whole(None), Box::new(scorer), None)))
+        let batches = Batches::of_links(
+            &batch_data.neighborhoods,
+            batch_data.adjacency,
+            epochs,
+            config,
+            (run, batch_data.in_place),
+        )?;
+        Ok(Box::new(MiniBatch::new(state, batches, batch_data.whole(None), Box::new(scorer), None)))
     }
 
     /// Run on the whole graph.

@@ -49,20 +49,20 @@ impl<'a, B: Backend> Run<'a, B> for LinkPredictor<'a, B> {
     /// One step. Drawing its pairs counts as batch time. The pairs differ in every step, so that no CUDA graph can be
     /// replayed.
     fn train_once(&mut self, lr: f64, _watch: &mut StepCallback<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
-        let (mut lap, state) = (Stopwatch::start(), &mut self.state);
+        let (mut stopwatch, state) = (Stopwatch::start(), &mut self.state);
         let list = self.epochs.all(state.epochs_done());
         let pairs = Pairs::upload(state.backend, &list.ends, list.n_links)?;
-        let batches = lap.next();
+        let batches = stopwatch.next();
         let LinkScorer { model, inputs, .. } = &self.scorer;
         let (loss, times) = state.passes(state.key(purpose::DROPOUT), |tape| {
             let embeddings = model.forward(tape, inputs)?;
             let scores = pairs.scores(tape, embeddings)?;
             Ok(pairs.loss(tape, scores)?)
         })?;
-        let mut lap = Stopwatch::start();
+        let mut stopwatch = Stopwatch::start();
         let step = state.optimizer.begin(lr);
         state.step(step)?;
-        let optimizer = lap.next();
+        let optimizer = stopwatch.next();
         let value = state.losses(lr, &loss, 1)?[0];
         state.pool.give(state.backend, loss);
         Ok(Some((value, StageTimes { batches, optimizer, ..times })))

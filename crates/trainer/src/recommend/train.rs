@@ -64,12 +64,12 @@ impl<'a, B: Backend> Recommender<'a, B> {
         nodes: &[NodeId],
         (losses, row): (&mut B::Matrix, usize),
     ) -> Result<StageTimes, TrainError> {
-        let (mut lap, Self { state, inputs, model, embedding, .. }) = (Stopwatch::start(), self);
+        let (mut stopwatch, Self { state, inputs, model, embedding, .. }) = (Stopwatch::start(), self);
         let batch = Batch::new(state.backend, nodes, inputs.ranks.as_ref())?;
-        let uploaded = lap.next();
+        let uploaded = stopwatch.next();
         let (key, decay) = (state.key(purpose::DROPOUT), state.config.optimizer.weight_decay as f32);
         let (loss, times) = state.passes(key, |tape| Ok(batch.loss(tape, &**model, inputs, *embedding, decay)?))?;
-        let mut lap = Stopwatch::start();
+        let mut stopwatch = Stopwatch::start();
         let step = state.optimizer.begin(lr);
         state.step(step)?;
         state.backend.copy_block(Shape::new(1, 1), &loss, (0, 0), losses, (row, 0))?;
@@ -78,7 +78,7 @@ impl<'a, B: Backend> Recommender<'a, B> {
             // Numbers of held and fetched rows differ from batch to batch.
             state.pool.drop_unused();
         }
-        Ok(StageTimes { forward: uploaded + times.forward, optimizer: lap.next(), ..times })
+        Ok(StageTimes { forward: uploaded + times.forward, optimizer: stopwatch.next(), ..times })
     }
 
     /// Ranks the [`TOP_K`] best items for every user with the current parameters; see
@@ -126,9 +126,9 @@ impl<'a, B: Backend> Run<'a, B> for Recommender<'a, B> {
         let (n_batches, mut times) = (triples.n_batches(), StageTimes::default());
         let mut losses = self.state.pool.take(self.state.backend, Shape::new(n_batches, 1), Dtype::F32)?;
         for batch in 0..n_batches {
-            let mut lap = Stopwatch::start();
+            let mut stopwatch = Stopwatch::start();
             let nodes = triples.batch(batch);
-            times.forward += lap.next();
+            times.forward += stopwatch.next();
             times += self.step(lr, &nodes, (&mut losses, batch))?;
         }
         let values = self.state.losses(lr, &losses, n_batches)?;

@@ -32,7 +32,7 @@ enum BatchLoss<B: Backend> {
 }
 
 /// Features and labels of all nodes, from which batches take their rows.
-pub(crate) struct Whole<'a, B: Backend> {
+pub(crate) struct FeatureSource<'a, B: Backend> {
     /// Features of all nodes, as the device has them.
     pub(crate) features: &'a FeatureInput<B>,
     /// Sparse features on the host; `None` for other features.
@@ -52,7 +52,7 @@ impl<B: Backend> Batch<B> {
         backend: &B,
         pool: &mut Pool<B>,
         host: &HostBatch,
-        whole: &Whole<'_, B>,
+        whole: &FeatureSource<'_, B>,
         adjacency: Adjacency,
     ) -> Result<Self, TrainError> {
         let graphs = upload_graphs(backend, &host.graphs, adjacency)?;
@@ -75,7 +75,7 @@ impl<B: Backend> Batch<B> {
         backend: &B,
         pool: &mut Pool<B>,
         DeviceBatch { sampled, rows, outputs, n_loss }: DeviceBatch<B>,
-        whole: &Whole<'_, B>,
+        whole: &FeatureSource<'_, B>,
     ) -> Result<Self, TrainError> {
         let positions: Vec<u32> = (0..outputs.len() as u32).collect();
         Ok(Self {
@@ -167,7 +167,7 @@ impl<B: Backend> BatchLoss<B> {
     }
 }
 
-impl<'a, B: Backend> Whole<'a, B> {
+impl<'a, B: Backend> FeatureSource<'a, B> {
     /// Reader of features that are not a matrix of the device, with the number of columns and the type of its rows.
     pub(crate) fn read_by(&self) -> Option<(&'a dyn RowReader<B>, usize, Dtype)> {
         match (self.reader, self.features) {

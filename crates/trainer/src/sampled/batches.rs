@@ -8,8 +8,8 @@ use girih_datasets::Labels;
 use girih_graph_format::{Csr, FormatError, NodeId};
 use girih_partition::part;
 use girih_sampling::{
-    Block, ClusterSampler, Columns, DrawKey, EpochPlan, ExcludedEdges, LayerSampler, Loader, LoaderOptions, MiniBatch,
-    NeighborOptions, NeighborSampler, Sampler,
+    Block, ClusterSampler, Columns, DrawKey, EpochPlan, ExcludedEdges, LayerSampler, LoaderOptions, MiniBatch,
+    NeighborOptions, NeighborSampler, Sampler, SeedLoader,
 };
 
 use super::Neighborhoods;
@@ -38,7 +38,7 @@ pub(crate) struct Batches<'a> {
 enum Source<'a> {
     /// Training nodes in an order drawn for each epoch, and a block for each layer. If true, a layer is drawn for all
     /// seeds of a batch together.
-    Seeds(Loader<'a, Box<dyn Sampler>>, bool),
+    Seeds(SeedLoader<'a, Box<dyn Sampler>>, bool),
     /// Subgraphs, some for each step.
     Subgraphs(Subgraphs),
     /// Training nodes in an order drawn for each epoch, of which the rank takes those of its patch.
@@ -146,7 +146,7 @@ impl<'a> Batches<'a> {
         let source = if config.batch.kind.has_blocks() {
             let options = LoaderOptions { batch_size, seed, ..LoaderOptions::default() };
             let sampler = block_sampler(config, neighborhoods, in_place)?;
-            let loader = Loader::new(neighborhoods.graph(), sampler, seeds, options)?;
+            let loader = SeedLoader::new(neighborhoods.graph(), sampler, seeds, options)?;
             Source::Seeds(loader, config.batch.kind == BatchKind::Layer)
         } else {
             let sampler = config.batch.subgraph_sampler(neighborhoods.graph(), clusters, (batch_size, seed))?;

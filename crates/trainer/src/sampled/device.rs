@@ -22,17 +22,17 @@ use crate::tape::Pool;
 /// Source of batches on a device that samples by itself.
 pub(crate) struct DeviceBatches<'a, B: Backend> {
     source: Box<dyn NeighborSource<B> + 'a>,
-    loader: Option<Loader<'a, B>>,
+    loader: Option<FeatureLoader<'a, B>>,
     /// Whether batches are started ahead of the step.
     is_ahead: bool,
     /// Batch that was loaded last, and is not yet taken.
-    ahead: Option<Loaded<B>>,
+    ahead: Option<BatchAhead<B>>,
     /// Rows of the batch that was taken last, some of which the next batch reuses.
     kept: Option<Kept<B>>,
 }
 
 /// Loader of feature rows that are not a matrix of the device.
-pub(crate) struct Loader<'a, B: Backend> {
+pub(crate) struct FeatureLoader<'a, B: Backend> {
     backend: &'a B,
     reader: &'a dyn RowReader<B>,
     n_columns: usize,
@@ -50,7 +50,7 @@ pub(crate) enum ReadRows<M> {
     Summed { own: Option<M>, sums: M },
 }
 
-impl<'a, B: Backend> Loader<'a, B> {
+impl<'a, B: Backend> FeatureLoader<'a, B> {
     /// Loader of rows with `n_columns` columns, in the type `precision`.
     pub(crate) fn new(backend: &'a B, (reader, n_columns, precision): (&'a dyn RowReader<B>, usize, Dtype)) -> Self {
         Self { backend, reader, n_columns, precision, sums: None }
@@ -70,7 +70,7 @@ impl<'a, B: Backend> Loader<'a, B> {
     fn begin(
         &self,
         sampled: &NeighborBatch<B>,
-        before: Option<&Loaded<B>>,
+        before: Option<&BatchAhead<B>>,
         pool: &mut Pool<B>,
     ) -> Result<Option<Arc<B::Matrix>>, ComputeError> {
         let ids = ids_of(sampled);
@@ -105,7 +105,7 @@ fn ids_of<B: Backend>(sampled: &NeighborBatch<B>) -> &B::Ids {
 }
 
 /// Batch, and the buffer for the rows that the loader reads for it, unless they are summed.
-struct Loaded<B: Backend> {
+struct BatchAhead<B: Backend> {
     at: usize,
     sampled: NeighborBatch<B>,
     rows: Option<Arc<B::Matrix>>,
@@ -133,7 +133,11 @@ pub(crate) struct DeviceBatch<B: Backend> {
 
 impl<'a, B: Backend> DeviceBatches<'a, B> {
     /// Batches of a sampler and a loader; with `is_ahead`, they are started ahead of the step.
-    pub(crate) fn new(source: Box<dyn NeighborSource<B> + 'a>, loader: Option<Loader<'a, B>>, is_ahead: bool) -> Self {
+    pub(crate) fn new(
+        source: Box<dyn NeighborSource<B> + 'a>,
+        loader: Option<FeatureLoader<'a, B>>,
+        is_ahead: bool,
+    ) -> Self {
         Self { source, loader, is_ahead, ahead: None, kept: None }
     }
 
@@ -177,7 +181,7 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
         // Starts the next rows before these have arrived, so that the bus is always busy.
         let begun = self.load(lists, at + 1, Some(&loaded), pool);
         let loader = self.loader.as_ref().expect("what loaded them");
-        let Loaded { mut sampled, rows, .. } = loaded;
+        let BatchAhead { mut sampled, rows, .. } = loaded;
         let kept = rows.as_ref().filter(|_| loader.reader.takes_from_before() && self.ahead.is_some()).cloned();
         let rows = loader.finish((&sampled, rows), pool)?;
         self.keep(kept.map(|rows| Kept { rows, _ids: sampled.inputs.take() }), pool);
@@ -221,7 +225,7 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
         &mut self,
         lists: &dyn SeedLists,
         at: usize,
-        before: Option<&Loaded<B>>,
+        before: Option<&BatchAhead<B>>,
         pool: &mut Pool<B>,
     ) -> Result<(), TrainError> {
         if self.loader.is_none() || at >= lists.n_batches() {
@@ -231,7 +235,7 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
         self.request(lists, at + 1)?;
         let Some(loader) = &self.loader else { return Ok(()) };
         let rows = loader.begin(&sampled, before, pool)?;
-        self.ahead = Some(Loaded { at, sampled, rows });
+        self.ahead = Some(BatchAhead { at, sampled, rows });
         Ok(())
     }
 

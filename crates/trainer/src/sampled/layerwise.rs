@@ -24,9 +24,9 @@ use girih_datasets::{Labels, Split};
 use girih_graph_format::NodeId;
 use girih_sampling::{Columns, DrawKey, FanOut, NeighborOptions, NeighborSampler, Neighbors, Sampler};
 
-use super::batch::{Whole, inputs_of_sampled, recycle_inputs, upload_block};
+use super::batch::{FeatureSource, inputs_of_sampled, recycle_inputs, upload_block};
 use super::batches::{Drawn, HostBlock, SeedLists};
-use super::device::{DeviceBatch, DeviceBatches, Loader};
+use super::device::{DeviceBatch, DeviceBatches, FeatureLoader};
 use super::session::MiniBatchData;
 use crate::TrainError;
 use crate::batching::ScoreBy;
@@ -43,7 +43,7 @@ pub(crate) const NODES_AT_ONCE: usize = 1 << 15;
 
 /// Logits of some nodes, by layer-wise inference.
 pub(crate) struct Layerwise<'a, B: Backend> {
-    material: &'a MiniBatchData<B>,
+    batch_data: &'a MiniBatchData<B>,
     nodes: Cow<'a, [NodeId]>,
     /// World of the ranks that share the work, if there are several.
     world: Option<&'a dyn Collective<B>>,
@@ -123,8 +123,8 @@ impl<B: Backend> SplitNodes<B> {
 
 impl<'a, B: Backend> Layerwise<'a, B> {
     /// Inference for `nodes` of a graph, for a model that has [layers](Model::as_layers).
-    pub(crate) fn new(material: &'a MiniBatchData<B>, nodes: impl Into<Cow<'a, [NodeId]>>) -> Self {
-        Self { material, nodes: nodes.into(), world: None }
+    pub(crate) fn new(batch_data: &'a MiniBatchData<B>, nodes: impl Into<Cow<'a, [NodeId]>>) -> Self {
+        Self { batch_data, nodes: nodes.into(), world: None }
     }
 
     /// Shares the work among the ranks of a world. Each has the whole graph and all parameters, and requests the same
@@ -169,7 +169,7 @@ impl<'a, B: Backend> Layerwise<'a, B> {
     }
 
     fn n_nodes(&self) -> usize {
-        self.material.inputs.n_nodes
+        self.batch_data.inputs.n_nodes
     }
 
     /// Calls `work` for each round, with the inputs of a layer for this rank's nodes, if it has any in the round. The
@@ -181,16 +181,16 @@ impl<'a, B: Backend> Layerwise<'a, B> {
         (chunks, in_place): (&Chunks<'_>, bool),
         mut work: impl FnMut(&mut RunState<'b, B>, usize, Option<&Inputs<B>>) -> Result<(), TrainError>,
     ) -> Result<(), TrainError> {
-        let (backend, material) = (state.backend, self.material);
-        let read = Read::new(material, before);
+        let (backend, batch_data) = (state.backend, self.batch_data);
+        let read = Read::new(batch_data, before);
         let in_place = in_place && read.is_matrix();
         let options = NeighborOptions {
-            edge_ids: material.scored_from().needs_edge_ids(),
+            edge_ids: batch_data.scored_from().needs_edge_ids(),
             inputs: if in_place { Columns::Global } else { Columns::Local },
             ..NeighborOptions::default()
         };
         let sampler = NeighborSampler::new(FanOut::new(vec![Neighbors::All])?, options)?;
-        let on_device = material.on_device.as_ref().filter(|_| read.is_by_device());
+        let on_device = batch_data.on_device.as_ref().filter(|_| read.is_by_device());
         let source = on_device.map(|graph| graph.source(backend, &sampler, chunks.at_once)).transpose()?.flatten();
         let is_ahead = state.config.batch.prefetch > 0;
         let mut batches = source.map(|source| DeviceBatches::new(source, read.loader(backend), is_ahead));
@@ -224,7 +224,7 @@ impl<'a, B: Backend> Layerwise<'a, B> {
         sampler: &NeighborSampler,
         nodes: &Drawn<'_>,
     ) -> Result<Inputs<B>, TrainError> {
-        let (backend, neighborhoods) = (state.backend, self.material.scored_from());
+        let (backend, neighborhoods) = (state.backend, self.batch_data.scored_from());
         let sampled = sampler.sample(neighborhoods.graph(), &nodes.mine, nodes.key)?;
         let in_place = sampler.options().inputs == Columns::Global;
         let nodes = if in_place { &[][..] } else { sampled.inputs() };
@@ -237,19 +237,19 @@ impl<'a, B: Backend> Layerwise<'a, B> {
 
 /// Rows that a layer reads.
 struct Read<'h, B: Backend> {
-    whole: Whole<'h, B>,
+    whole: FeatureSource<'h, B>,
     /// Reader of rows that are no matrix of the device, with the number of columns and the type.
     reader: Option<(&'h dyn RowReader<B>, usize, Dtype)>,
 }
 
 impl<'h, B: Backend> Read<'h, B> {
     /// Rows of the previous layer, or the features.
-    fn new(material: &'h MiniBatchData<B>, before: Option<&'h Rows<B>>) -> Self {
-        let features = material.whole(None);
+    fn new(batch_data: &'h MiniBatchData<B>, before: Option<&'h Rows<B>>) -> Self {
+        let features = batch_data.whole(None);
         match before {
             None => Self { reader: features.read_by(), whole: features },
             Some(Rows::OnDevice(rows)) => {
-                Self { reader: None, whole: Whole { features: rows, sparse: None, reader: None, labels: None } }
+                Self { reader: None, whole: FeatureSource { features: rows, sparse: None, reader: None, labels: None } }
             }
             Some(Rows::OnHost(store, n_columns, dtype)) => {
                 Self { reader: Some((&**store, *n_columns, *dtype)), whole: features }
@@ -266,8 +266,8 @@ impl<'h, B: Backend> Read<'h, B> {
         self.reader.is_some() || self.is_matrix()
     }
 
-    fn loader(&self, backend: &'h B) -> Option<Loader<'h, B>> {
-        self.reader.map(|read| Loader::new(backend, read))
+    fn loader(&self, backend: &'h B) -> Option<FeatureLoader<'h, B>> {
+        self.reader.map(|read| FeatureLoader::new(backend, read))
     }
 }
 
@@ -317,8 +317,8 @@ impl<B: Backend> Leaving<'_, '_, B> {
 
     /// Buffer for rows. It is where features are, except for the last layer.
     fn room(&self, backend: &B, shape: Shape, dtype: Dtype) -> Result<Rows<B>, TrainError> {
-        let Layerwise { material, world, .. } = self.layers;
-        let keeps_on_host = material.keeps_on_host && !self.is_last;
+        let Layerwise { batch_data, world, .. } = self.layers;
+        let keeps_on_host = batch_data.keeps_on_host && !self.is_last;
         let store = if keeps_on_host { backend.row_store(shape, dtype, world.is_some())? } else { None };
         Ok(match store {
             Some(store) => Rows::OnHost(store, shape.cols, dtype),

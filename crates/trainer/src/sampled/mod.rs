@@ -11,7 +11,7 @@
 //! - [`Batch`](batch::Batch): a batch on the device. Models read it as [`Inputs`](crate::Inputs), as they read the
 //!   full graph.
 //! - [`MiniBatch`]: a run.
-//! - [`Held`]: the data of ranks that each hold a patch of graph and features, or of features.
+//! - [`PatchData`]: the data of ranks that each hold a patch of graph and features, or of features.
 //! - [`CacheConfig`]: the placement of features and graph on devices and hosts.
 //! - [`CachePlan`]: such a placement for the available memory.
 //! - [`Layerwise`]: layer-wise inference, where the graph does not fit at once.
@@ -41,7 +41,7 @@ pub(crate) use batches::Batches;
 pub use division::CachePlan;
 pub(crate) use layerwise::{Layerwise, NODES_AT_ONCE, scores_by_layers};
 pub use neighborhoods::Neighborhoods;
-pub(crate) use patches::{Held, check_patches, check_patches_of};
+pub(crate) use patches::{PatchData, check_patches, check_patches_of};
 pub use plan::RowsOnDevice;
 pub(crate) use plan::{BatchPlan, LayerCosts, LayerPlan, PlacedRows};
 pub(crate) use session::{MiniBatchData, Prepared, raw, sampled_by_device};

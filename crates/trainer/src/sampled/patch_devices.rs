@@ -15,7 +15,7 @@ use girih_graph_format::NodeId;
 use girih_sampling::{DrawKey, NeighborSampler};
 
 use super::batches::{Drawn, SeedLists};
-use super::device::{DeviceBatches, Loader};
+use super::device::{DeviceBatches, FeatureLoader};
 use crate::TrainError;
 use crate::tape::Pool;
 
@@ -72,7 +72,7 @@ impl<B: Backend> PatchDevices<B> {
     ) -> Result<Option<DeviceBatches<'a, B>>, TrainError> {
         let source = self.graph.source(backend, sampler, batch_size)?;
         let (n_columns, precision) = self.result;
-        let loader = Loader::new(backend, (&*self.rows, n_columns, precision)).for_sums(summed);
+        let loader = FeatureLoader::new(backend, (&*self.rows, n_columns, precision)).for_sums(summed);
         Ok(source.map(|source| DeviceBatches::new(source, Some(loader), is_ahead)))
     }
 }

@@ -1,4 +1,4 @@
-//! [`Held`]: the data of ranks that each hold a patch of graph and features, or of features alone. A rank makes its
+//! [`PatchData`]: the data of ranks that each hold a patch of graph and features, or of features alone. A rank makes its
 //! share of batches from it.
 //!
 //! ```text
@@ -28,7 +28,7 @@ use girih_partition::Patches;
 use girih_sampling::{DrawKey, LoaderOptions, MiniBatch as Sampled, NeighborSampler, Sampler};
 use girih_tiers::Placement;
 
-use super::batch::Whole;
+use super::batch::FeatureSource;
 use super::batches::neighbor_sampler;
 use super::device::DeviceBatches;
 use super::patch_devices::{ByTransport, DrawnFrom, PatchDevices, Trial};
@@ -49,7 +49,7 @@ use crate::state::RunState;
 use crate::targets::Targets;
 
 /// Data of a rank: rows of its own nodes, and a few numbers for all nodes.
-pub(crate) struct Held<B: Backend> {
+pub(crate) struct PatchData<B: Backend> {
     ranks: Arc<Ranks<B>>,
     /// Blocks of the graph and features of own nodes, for scores.
     inputs: Inputs<B>,
@@ -102,7 +102,7 @@ pub(crate) enum BatchRows {
     Encoded(EncodedInput),
 }
 
-impl<B: Backend> Held<B> {
+impl<B: Backend> PatchData<B> {
     /// Data of a rank, from its rows of the graph and the data of its own nodes. `f32` features are sent as `wire`.
     /// All ranks call it together.
     ///
@@ -309,7 +309,7 @@ impl<B: Backend> Held<B> {
         let batches = Batches::of_patches(&self.neighborhoods, self.adjacency, patches, seeds, (config, run));
         let state = RunState::new(backend, config, &config.optimizer, params, run)?;
         let features = self.inputs.features.as_ref().expect("raw features were asked for");
-        let whole = Whole { features, sparse: None, reader: None, labels: Some(&self.labels) };
+        let whole = FeatureSource { features, sparse: None, reader: None, labels: Some(&self.labels) };
         let scorer = Box::new(Classifier { scored: Scored::Graph(&self.inputs), task, model });
         let run = MiniBatch::new(state, batches, whole, scorer, Some(self.ranks.world()));
         Ok(run.sampled_by(patches.batches_of_device(backend, config)?))
@@ -410,7 +410,7 @@ pub(crate) fn check_patches_of(has_sparse_features: bool) -> Result<(), TrainErr
 
 /// A rank's rows, and the connection to those of others.
 pub(crate) struct Exchanged<'h, B: Backend> {
-    held: &'h Held<B>,
+    held: &'h PatchData<B>,
     own: Range<NodeId>,
     /// `None` where each rank has the whole graph.
     graph: Option<Mutex<RankGraph<'h, B>>>,
@@ -448,7 +448,7 @@ impl<B: Backend> PatchSource for Exchanged<'_, B> {
     }
 
     fn sample(&self, seeds: &[NodeId], key: DrawKey) -> Result<(Sampled, Option<Vec<f32>>), TrainError> {
-        let (Held { sampler, neighborhoods, .. }, mut batch) = (self.held, Sampled::default());
+        let (PatchData { sampler, neighborhoods, .. }, mut batch) = (self.held, Sampled::default());
         let Some(graph) = &self.graph else {
             sampler.sample_into(neighborhoods.graph(), seeds, key, &mut batch)?;
             return Ok((batch, None));
@@ -469,7 +469,7 @@ impl<B: Backend> PatchSource for Exchanged<'_, B> {
     }
 }
 
-impl<B: Backend> Held<B> {
+impl<B: Backend> PatchData<B> {
     /// Rows of features from their bytes.
     fn read(&self, bytes: Vec<u8>) -> Result<BatchRows, TrainError> {
         Ok(match &self.features {

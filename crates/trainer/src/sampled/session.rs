@@ -10,9 +10,9 @@ use girih_graph_format::{Csr, Matrix, NodeId, Norm};
 use girih_sampling::ClusterSampler;
 use girih_tiers::{HostMeans, HostReads, HostRowSizes, Placement};
 
-use super::batch::Whole;
+use super::batch::FeatureSource;
 use super::batches::neighbor_sampler;
-use super::device::{DeviceBatches, Loader};
+use super::device::{DeviceBatches, FeatureLoader};
 use super::division::no_neighbours;
 use super::layerwise::{Layerwise, SplitNodes, scores_by_layers};
 use super::tiers::{CacheReport, Placements, check_features};
@@ -183,21 +183,21 @@ impl<B: Backend> MiniBatchData<B> {
         let Some(graph) = self.on_device.as_ref().filter(|_| self.draws_batches) else { return Ok(None) };
         let sampler = neighbor_sampler(config, &self.neighborhoods, self.in_place)?;
         let source = graph.source(backend, &sampler, config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE))?;
-        let loader = self.whole(None).read_by().map(|read| Loader::new(backend, read).for_sums(self.sums));
+        let loader = self.whole(None).read_by().map(|read| FeatureLoader::new(backend, read).for_sums(self.sums));
         let is_ahead = config.batch.prefetch > 0;
         Ok(source.map(|source| DeviceBatches::new(source, loader, is_ahead)))
     }
 
     /// Features and labels from which batches take their rows.
-    pub(crate) fn whole<'a>(&'a self, labels: Option<&'a Labels>) -> Whole<'a, B> {
+    pub(crate) fn whole<'a>(&'a self, labels: Option<&'a Labels>) -> FeatureSource<'a, B> {
         let features = self.inputs.features.as_ref().expect("raw features were asked for");
-        Whole { features, sparse: self.sparse.as_ref(), reader: self.reader.as_deref(), labels }
+        FeatureSource { features, sparse: self.sparse.as_ref(), reader: self.reader.as_deref(), labels }
     }
 }
 
 /// Data and targets of a node classifier on mini-batches.
 pub(crate) struct Prepared<B: Backend> {
-    material: MiniBatchData<B>,
+    batch_data: MiniBatchData<B>,
     scoring: Scoring<B>,
     labels: Labels,
     splits: Vec<Split>,
@@ -238,14 +238,14 @@ impl<B: Backend> Prepared<B> {
             None => config.batch.cluster_sampler(&dataset.graph)?,
             found => found,
         };
-        let material =
+        let batch_data =
             MiniBatchData::new(backend, dataset.graph, features, &input_spec, config, (seeds, n_devices, by_layers))?;
-        Ok(Self { material, scoring, labels, splits, dims, clusters })
+        Ok(Self { batch_data, scoring, labels, splits, dims, clusters })
     }
 
     /// Report on the placement, empty if devices have all data.
     pub(crate) fn tiers(&self) -> &[CacheReport] {
-        &self.material.tiers
+        &self.batch_data.tiers
     }
 
     /// Run at its start; with several ranks, on one rank of `world`.
@@ -260,30 +260,30 @@ impl<B: Backend> Prepared<B> {
         let split = &self.splits[at];
         let (task, scored) = match &self.scoring {
             Scoring::Graph(targets) => {
-                (Task::new(backend, &self.labels, targets, split)?, Scored::Graph(&self.material.inputs))
+                (Task::new(backend, &self.labels, targets, split)?, Scored::Graph(&self.batch_data.inputs))
             }
             Scoring::Layers(splits) => {
                 let SplitNodes { nodes, labels, targets, split } = &splits[at];
-                let layers = Layerwise::new(&self.material, &nodes[..]).among(world);
+                let layers = Layerwise::new(&self.batch_data, &nodes[..]).among(world);
                 (Task::new(backend, labels, targets, split)?, Scored::Layers(layers))
             }
         };
         let (model, params) = build_model(backend, config, self.dims, run, None)?;
         let rank = world.map_or((0, 1), |world| (world.rank(), world.size()));
-        let (nodes, material) = ((&self.labels, &split.train[..]), &self.material);
-        let (neighborhoods, adjacency) = (&material.neighborhoods, material.adjacency);
+        let (nodes, batch_data) = ((&self.labels, &split.train[..]), &self.batch_data);
+        let (neighborhoods, adjacency) = (&batch_data.neighborhoods, batch_data.adjacency);
         let batches = Batches::new(
             neighborhoods,
             adjacency,
             nodes,
             (config, self.clusters.clone()),
-            (run, material.in_place),
+            (run, batch_data.in_place),
             rank,
         )?;
         let state = RunState::new(backend, config, &config.optimizer, params, run)?;
         let scorer = Box::new(Classifier { scored, task, model });
-        let run = MiniBatch::new(state, batches, material.whole(Some(&self.labels)), scorer, world);
-        Ok(run.sampled_by(material.batches_of_device(backend, &config.of_one_rank(rank.1))?))
+        let run = MiniBatch::new(state, batches, batch_data.whole(Some(&self.labels)), scorer, world);
+        Ok(run.sampled_by(batch_data.batches_of_device(backend, &config.of_one_rank(rank.1))?))
     }
 
     /// Logits of all nodes with the parameters of a run, computed layer by layer. The model must have
@@ -293,7 +293,7 @@ impl<B: Backend> Prepared<B> {
     /// When the backend fails.
     pub(crate) fn logits(&self, run: &mut MiniBatch<'_, B>) -> Result<Matrix, TrainError> {
         let all: Vec<NodeId> = (0..self.labels.n_nodes() as NodeId).collect();
-        run.logits(&Layerwise::new(&self.material, all))
+        run.logits(&Layerwise::new(&self.batch_data, all))
     }
 }
 

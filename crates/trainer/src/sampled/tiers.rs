@@ -2,7 +2,7 @@
 
 use girih_datasets::Features;
 use girih_graph_format::NodeId;
-use girih_sampling::{Loader, LoaderOptions};
+use girih_sampling::{LoaderOptions, SeedLoader};
 use girih_tiers::{
     AccessFrequencies, AccessFrequency, CacheShares, HostReads, Hotness, PRESAMPLED_EPOCH, Placement, Reads, Tier,
     Visits,
@@ -196,7 +196,7 @@ fn visits(
     let sampler = neighbor_sampler(config, neighborhoods, false)?;
     let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
     let options = LoaderOptions { batch_size, seed: config.seed, ..LoaderOptions::default() };
-    let loader = Loader::new(neighborhoods.graph(), sampler, seeds.to_vec(), options)?;
+    let loader = SeedLoader::new(neighborhoods.graph(), sampler, seeds.to_vec(), options)?;
     Ok(Visits::of(&loader, epoch, n_batches, rayon::current_num_threads())?)
 }
 

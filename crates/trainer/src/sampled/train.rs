@@ -6,7 +6,7 @@ use girih_graph_format::Matrix;
 use girih_pipeline::{Pipeline, Stage, StageError};
 use girih_random::{Key, purpose};
 
-use super::batch::{Batch, Whole};
+use super::batch::{Batch, FeatureSource};
 use super::batches::SeedLists;
 use super::batches::{Batches, EpochBatches, HostBatch};
 use super::device::{DeviceBatch, DeviceBatches};
@@ -33,7 +33,7 @@ pub struct MiniBatch<'a, B: Backend> {
     shared_step: B::Recording,
     state: RunState<'a, B>,
     batches: Batches<'a>,
-    whole: Whole<'a, B>,
+    whole: FeatureSource<'a, B>,
     scorer: Box<dyn Scorer<'a, B> + 'a>,
     world: Option<&'a dyn Collective<B>>,
     /// Set where the device samples by itself.
@@ -41,12 +41,12 @@ pub struct MiniBatch<'a, B: Backend> {
 }
 
 /// Batch that a step gets.
-enum Made<B: Backend> {
+enum StepBatch<B: Backend> {
     OnHost(Box<HostBatch>),
     OnDevice(DeviceBatch<B>),
 }
 
-impl<B: Backend> Made<B> {
+impl<B: Backend> StepBatch<B> {
     /// Number of nodes or pairs in the loss of the whole batch, on all ranks.
     fn n_loss(&self) -> usize {
         match self {
@@ -59,7 +59,7 @@ impl<B: Backend> Made<B> {
 /// Inputs of a step, besides the state of the run.
 struct Stepper<'s, 'a, B: Backend> {
     model: &'s dyn Model<B>,
-    whole: &'s Whole<'a, B>,
+    whole: &'s FeatureSource<'a, B>,
     batches: &'s Batches<'a>,
     world: Option<&'a dyn Collective<B>>,
     lr: f64,
@@ -78,7 +78,7 @@ impl<'a, B: Backend> MiniBatch<'a, B> {
     pub(crate) fn new(
         mut state: RunState<'a, B>,
         batches: Batches<'a>,
-        whole: Whole<'a, B>,
+        whole: FeatureSource<'a, B>,
         scorer: Box<dyn Scorer<'a, B> + 'a>,
         world: Option<&'a dyn Collective<B>>,
     ) -> Self {
@@ -120,11 +120,11 @@ impl<B: Backend> Stepper<'_, '_, B> {
     fn step(
         &self,
         (state, shared_step): (&mut RunState<'_, B>, &mut B::Recording),
-        made: Made<B>,
+        made: StepBatch<B>,
         key: Key,
         progress: &mut Progress<B::Matrix>,
     ) -> Result<StageTimes, TrainError> {
-        let (mut lap, backend) = (Stopwatch::start(), state.backend);
+        let (mut stopwatch, backend) = (Stopwatch::start(), state.backend);
         let row = progress.n_losses.len();
         progress.n_losses.push(made.n_loss());
         if made.n_loss() == 0 {
@@ -137,16 +137,16 @@ impl<B: Backend> Stepper<'_, '_, B> {
         }
         let pool = &mut state.pool;
         let batch = match made {
-            Made::OnHost(host) => Batch::upload(backend, pool, &host, self.whole, self.batches.adjacency())?,
-            Made::OnDevice(sampled) => Batch::of_sampled(backend, pool, sampled, self.whole)?,
+            StepBatch::OnHost(host) => Batch::upload(backend, pool, &host, self.whole, self.batches.adjacency())?,
+            StepBatch::OnDevice(sampled) => Batch::of_sampled(backend, pool, sampled, self.whole)?,
         };
-        let batches = lap.next();
+        let batches = stopwatch.next();
         let (loss, times) = state.passes(key, |tape| Ok(batch.loss(tape, self.model)?))?;
-        let mut lap = Stopwatch::start();
+        let mut stopwatch = Stopwatch::start();
         backend.copy_block(Shape::new(1, 1), &loss, (0, 0), &mut progress.losses, (row, 0))?;
         state.pool.give(backend, loss);
         batch.recycle(backend, &mut state.pool);
-        let backward = times.backward + lap.next();
+        let backward = times.backward + stopwatch.next();
         let step = state.optimizer.begin(self.lr);
         match self.world {
             None => state.step(step)?,
@@ -154,7 +154,7 @@ impl<B: Backend> Stepper<'_, '_, B> {
         }
         // Shapes of batches differ slightly: buffers that no later batch takes would pile up.
         state.pool.drop_unused();
-        Ok(StageTimes { batches, backward, optimizer: lap.next(), ..times })
+        Ok(StageTimes { batches, backward, optimizer: stopwatch.next(), ..times })
     }
 
     /// Takes steps on the batches from `first` on, which `next` returns in order. Returns false if `watch` asks to
@@ -163,16 +163,16 @@ impl<B: Backend> Stepper<'_, '_, B> {
         &self,
         (state, shared_step): (&mut RunState<'_, B>, &mut B::Recording),
         (first, n_batches): (usize, usize),
-        mut next: impl FnMut(usize, &mut Pool<B>) -> Result<Made<B>, TrainError>,
+        mut next: impl FnMut(usize, &mut Pool<B>) -> Result<StepBatch<B>, TrainError>,
         (progress, times): (&mut Progress<B::Matrix>, &mut StageTimes),
         watch: &mut StepCallback<'_>,
     ) -> Result<bool, TrainError> {
         let rank = self.world.map_or(0, |world| world.rank());
         let epoch = state.key(purpose::DROPOUT);
         for at in first..n_batches {
-            let mut lap = Stopwatch::start();
+            let mut stopwatch = Stopwatch::start();
             let made = next(at, &mut state.pool)?;
-            times.batches += lap.next();
+            times.batches += stopwatch.next();
             let key = epoch.child(at as u64).child(rank as u64);
             *times += self.step((&mut *state, &mut *shared_step), made, key, progress)?;
             let done = BatchDone { batches: at as u64 + 1, n_batches: n_batches as u64 };
@@ -257,11 +257,11 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
         let told = (&mut progress, &mut times);
         let is_done = if let Some(device) = on_device {
             device.begin(&epoch, first, &mut state.pool)?;
-            let next = |at, pool: &mut Pool<B>| device.next(&epoch, at, pool).map(Made::OnDevice);
+            let next = |at, pool: &mut Pool<B>| device.next(&epoch, at, pool).map(StepBatch::OnDevice);
             stepper.steps((state, shared_step), (first, n_batches), next, told, watch)?
         } else {
             with_batches(&epoch, first, ahead, |next| {
-                let next = |at, _: &mut Pool<B>| next(at).map(|batch| Made::OnHost(Box::new(batch)));
+                let next = |at, _: &mut Pool<B>| next(at).map(|batch| StepBatch::OnHost(Box::new(batch)));
                 stepper.steps((state, shared_step), (first, n_batches), next, told, watch)
             })?
         };

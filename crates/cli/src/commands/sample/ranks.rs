@@ -12,7 +12,9 @@ use girih_datasets::Dataset;
 use girih_graph_format::NodeId;
 use girih_partition::{Ownership, Patches, part};
 use girih_reorder::clusters;
-use girih_sampling::{Bias, DrawKey, FanOut, Loader, LoaderOptions, MiniBatch, NeighborSampler, SampleError, Sampler};
+use girih_sampling::{
+    Bias, DrawKey, FanOut, LoaderOptions, MiniBatch, NeighborSampler, SampleError, Sampler, SeedLoader,
+};
 use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{BatchConfig, BatchKind, DEFAULT_FANOUT};
 
@@ -89,7 +91,7 @@ impl<'a> Sharing<'a> {
     pub(super) fn make(&self) -> Result<Shared, CliError> {
         let SampleArgs { epochs, seed, .. } = *self.args;
         let options = LoaderOptions { batch_size: self.args.batch_size(), seed, ..LoaderOptions::default() };
-        let loader = Loader::new(&self.dataset.graph, self.sampler()?, self.dataset.seeds(), options)?;
+        let loader = SeedLoader::new(&self.dataset.graph, self.sampler()?, self.dataset.seeds(), options)?;
         let mut parts = Vec::new();
         for epoch in 0..epochs {
             let plan = loader.plan(epoch);

@@ -8,8 +8,8 @@ use girih_graph_format::{Csr, NodeId};
 use girih_pipeline::{Pipeline, Stage};
 use girih_sampling::relabel::Relabel;
 use girih_sampling::{
-    Bias, Columns, DrawKey, FanOut, LayerSampler, Loader, LoaderOptions, NeighborOptions, NeighborSampler, Prefetched,
-    SampleError, Sampler, Subgraph, SubgraphSampler,
+    Bias, Columns, DrawKey, FanOut, LayerSampler, LoaderOptions, NeighborOptions, NeighborSampler, Prefetched,
+    SampleError, Sampler, SeedLoader, Subgraph, SubgraphSampler,
 };
 use girih_trainer::{BatchConfig, BatchKind, DEFAULT_FANOUT};
 
@@ -20,7 +20,7 @@ use crate::error::CliError;
 /// Sampler of batches, with its input.
 pub(super) enum Source<'a> {
     /// Blocks for seeds, from a loader. `relabel` is the relabelling method, if there is a choice.
-    Seeds { loader: Loader<'a, Box<dyn Sampler>>, n_seeds: usize, fan_out: FanOut, relabel: Option<Relabel> },
+    Seeds { loader: SeedLoader<'a, Box<dyn Sampler>>, n_seeds: usize, fan_out: FanOut, relabel: Option<Relabel> },
     /// Subgraphs of a graph: `n_batches` an epoch, drawn with `seed`.
     Subgraphs { graph: &'a Csr, sampler: Arc<dyn SubgraphSampler>, n_batches: usize, seed: u64 },
 }
@@ -68,7 +68,7 @@ impl<'a> Source<'a> {
         };
         let (options, seeds) = (LoaderOptions { batch_size, seed, ..LoaderOptions::default() }, dataset.seeds());
         let n_seeds = seeds.len();
-        Ok(Self::Seeds { loader: Loader::new(graph, sampler, seeds, options)?, n_seeds, fan_out, relabel })
+        Ok(Self::Seeds { loader: SeedLoader::new(graph, sampler, seeds, options)?, n_seeds, fan_out, relabel })
     }
 
     /// Samples the batches of `n_epochs` epochs, in order, `n_threads` of them at a time.
@@ -94,7 +94,7 @@ impl<'a> Source<'a> {
 
 /// Samples the batches of an epoch of seeds.
 fn blocks(
-    loader: &Loader<'_, Box<dyn Sampler>>,
+    loader: &SeedLoader<'_, Box<dyn Sampler>>,
     relabel: Option<Relabel>,
     epoch: u32,
     stage: Stage,

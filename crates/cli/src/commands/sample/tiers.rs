@@ -4,7 +4,7 @@ use girih_datasets::{Dataset, Features};
 use girih_machine::readable_bytes;
 use girih_partition::Patches;
 use girih_planner::H200_BYTES;
-use girih_sampling::{FanOut, Loader, LoaderOptions, NeighborSampler};
+use girih_sampling::{FanOut, LoaderOptions, NeighborSampler, SeedLoader};
 use girih_tiers::{Cut, PRESAMPLED_EPOCH, Part, Planner, Rates, Room, Storage, TierPlan, TierUse, Visits};
 use girih_trainer::{BatchConfig, BatchKind, DEFAULT_FANOUT, DataSizes, ModelConfig, ModelKind, Plan, TrainConfig};
 use serde_json::{Value, json};
@@ -66,11 +66,11 @@ fn loader<'g>(
     args: &SampleArgs,
     fan_out: &FanOut,
     dataset: &'g Dataset,
-) -> Result<Loader<'g, NeighborSampler>, CliError> {
+) -> Result<SeedLoader<'g, NeighborSampler>, CliError> {
     let sampler = NeighborSampler::new(fan_out.clone(), neighbor_options(args))?;
     let sampler = if args.weighted { sampler.weighted(bias(dataset)?) } else { sampler };
     let options = LoaderOptions { batch_size: args.batch_size(), seed: args.seed, ..LoaderOptions::default() };
-    Ok(Loader::new(&dataset.graph, sampler, dataset.seeds(), options)?)
+    Ok(SeedLoader::new(&dataset.graph, sampler, dataset.seeds(), options)?)
 }
 
 /// GPU memory that training needs besides topology and features.

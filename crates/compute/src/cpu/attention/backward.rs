@@ -1,4 +1,5 @@
-//! The backward pass: once along the rows for the destinations, once along the columns for sources and values.
+//! Backward pass of attention: once along the rows for the destinations, and once along the columns for sources and
+//! values.
 
 use std::ops::Range;
 
@@ -16,7 +17,7 @@ use crate::cpu::machine::Machine;
 use crate::cpu::schedule::Schedule;
 use crate::{Attention, AttentionGrads, Cpu, Transpose};
 
-/// Gradients of `attention`; shapes fit.
+/// Computes the gradients of `attention`. The shapes have been checked.
 pub(crate) fn backward(
     machine: &Machine,
     attention: &Attention<'_, Cpu>,
@@ -58,7 +59,8 @@ pub(crate) fn backward(
     along_columns.run(machine, grads.source, Some(grads.values), None);
 }
 
-/// For each row, per head, the log-sum, and `⟨grad, out⟩`: the mean of the shares' gradients.
+/// Statistics of each row (`n × 2·heads`): the log-sums, then `⟨grad, out⟩`, the mean of the coefficients' gradients,
+/// per head.
 fn row_stats(heads: usize, log_sums: &CpuMatrix, out: &CpuMatrix, grad: &Table<'_>) -> Table<'static> {
     let (log_sums, width) = (as_f32(log_sums), out.shape().cols);
     let out = as_f32(out);
@@ -79,7 +81,7 @@ fn row_stats(heads: usize, log_sums: &CpuMatrix, out: &CpuMatrix, grad: &Table<'
     Table::of(stats, 2 * heads)
 }
 
-/// A pass along rows of the pattern or of its transpose.
+/// Pass along rows of the pattern or of its transpose.
 #[derive(Clone, Copy)]
 struct Backward<'a> {
     csr: &'a Csr,
@@ -87,14 +89,15 @@ struct Backward<'a> {
     heads: usize,
     scorer: Scorer<'a>,
     masks: Masks<'a>,
-    /// Of the rows of the pattern: near along rows, far along columns.
+    /// Statistics of the pattern's rows, as [`row_stats`] returns them. They belong to the near operand along rows,
+    /// and to the far operand along columns.
     stats: &'a Table<'a>,
-    /// The result's gradient along rows, the values along columns; `far` the other way round.
+    /// Near operand: gradient of the result along rows, values along columns. `far` is the other of the two.
     near: &'a Table<'a>,
     far: &'a Table<'a>,
 }
 
-/// What a piece of a pass writes.
+/// Outputs of one piece of a pass.
 struct Outputs<'a> {
     scores: &'a mut [f32],
     values: Option<&'a mut [f32]>,
@@ -102,7 +105,8 @@ struct Outputs<'a> {
 }
 
 impl Backward<'_> {
-    /// Overwrites the gradients of the near scores and, along columns, of the values; along rows that of the vector.
+    /// Overwrites the gradients of the near scores. A pass along columns also overwrites the gradient of the values,
+    /// and one along rows that of the vector.
     fn run(
         &self,
         machine: &Machine,
@@ -143,7 +147,7 @@ impl Backward<'_> {
 }
 
 impl Backward<'_> {
-    /// The statistics from column `first` on of each entry's row of the pattern.
+    /// Copies `heads` statistics, from column `first` on, for each entry's row of the pattern.
     #[inline(always)]
     fn fill_stats(&self, heads: usize, row: usize, first: usize, (cols, ahead): (&[u32], &[u32]), stats: &mut [f32]) {
         if self.masks.transposed {
@@ -164,10 +168,10 @@ struct Rows<'a> {
 }
 
 impl WithSimd for Rows<'_> {
-    /// These rows' share of the vector's gradient.
+    /// Partial sum of the vector's gradient over these rows.
     type Output = Option<Vec<f32>>;
 
-    /// Common numbers of heads are constants in the loops over them.
+    /// Dispatches on common numbers of heads, so that loops over heads have constant length.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Option<Vec<f32>> {
         match self.pass.heads {
@@ -212,15 +216,15 @@ impl Rows<'_> {
     }
 }
 
-/// What a task keeps from block to block, `heads` elements an entry.
+/// Buffers of a task, reused from block to block (`heads` elements per entry).
 struct Buffers {
     scores: Vec<f32>,
-    /// Masked shares.
+    /// Masked attention coefficients.
     shares: Vec<f32>,
     factors: Vec<f32>,
-    /// Dot products, which become the gradients of the scores.
+    /// Dot products, then gradients of the scores.
     dots: Vec<f32>,
-    /// Log-sums or means of the entries' rows.
+    /// Log-sums or means of the rows of the entries.
     stats: Vec<f32>,
     repeated: Repeated,
     sums: Vec<f32>,
@@ -240,7 +244,7 @@ impl Buffers {
         }
     }
 
-    /// Fills `scores`, `shares` and, with the gradients of the scores, `dots` for a block of entries of `row`.
+    /// Fills `scores`, `shares`, and `dots` with the gradients of the scores, for a block of entries of `row`.
     #[inline(always)]
     fn block<S: Simd>(&mut self, simd: S, pass: &Backward<'_>, heads: usize, row: usize, block: Range<usize>) {
         let indices = pass.csr.indices();

@@ -1,4 +1,4 @@
-//! Work on a block of entries: exponentials, masks, dot products of gathered rows, weighted sums of them.
+//! Operations on a block of entries: exponentials, masks, dot products of gathered rows, and weighted sums of them.
 
 use pulp::Simd;
 
@@ -9,10 +9,10 @@ use crate::cpu::exp::exp;
 use crate::cpu::mask::{LANES, philox_lanes};
 use crate::dropout::HALVES;
 
-/// Vectors of sums that stay in registers.
+/// Number of vectors of sums that stay in registers.
 const VECTORS_MAX: usize = 4;
 
-/// `x = eˣ` for `x <= 0`; whole vectors, so that `values` may need padding.
+/// Computes `x = eˣ` in place, for `x <= 0`. It works on whole vectors, so `values` may need padding.
 #[inline(always)]
 pub(super) fn exponentials<S: Simd>(simd: S, values: &mut [f32]) {
     let (vectors, rest) = S::as_mut_simd_f32s(values);
@@ -25,7 +25,7 @@ pub(super) fn exponentials<S: Simd>(simd: S, values: &mut [f32]) {
     }
 }
 
-/// `out[e, h] = table[cols[e]][first + h]`; `ahead` are the columns that follow, whose rows are fetched.
+/// Gathers `out[e, h] = table[cols[e]][first + h]`. Rows of the columns `ahead`, which follow, are prefetched.
 #[inline(always)]
 pub(super) fn gather(heads: usize, table: &Table<'_>, first: usize, (cols, ahead): (&[u32], &[u32]), out: &mut [f32]) {
     for (e, (&col, out)) in cols.iter().zip(out.chunks_exact_mut(heads)).enumerate() {
@@ -36,7 +36,7 @@ pub(super) fn gather(heads: usize, table: &Table<'_>, first: usize, (cols, ahead
     }
 }
 
-/// `out[e, h] = row[h]`
+/// Repeats a row: `out[e, h] = row[h]`.
 #[inline(always)]
 pub(super) fn repeat(heads: usize, row: &[f32], out: &mut [f32]) {
     let row = &row[..heads];
@@ -45,7 +45,8 @@ pub(super) fn repeat(heads: usize, row: &[f32], out: &mut [f32]) {
     }
 }
 
-/// `fold[h] = f(fold[h], …)` over the entries' `values[e, h]`, in an order that depends on their number alone.
+/// Computes `fold[h] = f(fold[h], …)` over `values[e, h]` of the entries. The order depends on the number of entries
+/// alone.
 #[inline(always)]
 pub(super) fn fold<S: Simd>(
     simd: S,
@@ -74,7 +75,7 @@ pub(super) fn fold<S: Simd>(
     }
 }
 
-/// [`fold`] by sums.
+/// As [`fold`], with addition.
 #[inline(always)]
 pub(super) fn add_up<S: Simd>(simd: S, heads: usize, values: &[f32], sums: &mut [f32]) {
     fold(
@@ -90,8 +91,8 @@ pub(super) fn add_up<S: Simd>(simd: S, heads: usize, values: &[f32], sums: &mut 
 }
 
 impl Masks<'_> {
-    /// The factors of the entries of `row` in `cols`, `heads` each, as
-    /// [`Dropout::entry_factor`](crate::Dropout::entry_factor) defines them; does nothing without dropout.
+    /// Fills the dropout factors (`heads` per entry) of the entries of `row` in `cols`, as
+    /// [`Dropout::entry_factor`](crate::Dropout::entry_factor) defines them. Without dropout, it does nothing.
     #[inline(always)]
     pub(super) fn fill(&self, heads: usize, row: usize, cols: &[u32], factors: &mut [f32]) {
         let Some(dropout) = self.dropout else { return };
@@ -117,15 +118,15 @@ impl Masks<'_> {
         }
     }
 
-    /// What a column of the pattern, or one of its rows, is called.
+    /// Global id of a column of the pattern, or of a row.
     #[inline(always)]
     fn name(&self, is_column: bool, id: u32) -> u32 {
         if is_column { EntryNames::col(self.names, id) } else { EntryNames::row(self.names, id) }
     }
 }
 
-/// `dots[e, h] = Σ_k near[c] · far[cols[e]][c]` with `c = k · heads + h`; padding of rows is zero. `ahead` are the
-/// columns that follow, whose rows are fetched.
+/// Computes `dots[e, h] = Σ_k near[c] · far[cols[e]][c]` with `c = k · heads + h`. The padding of rows is zero. Rows
+/// of the columns `ahead`, which follow, are prefetched.
 #[inline(always)]
 pub(super) fn head_dots<S: Simd>(
     simd: S,
@@ -164,16 +165,16 @@ pub(super) fn head_dots<S: Simd>(
     }
 }
 
-/// Weights of entries, repeated head by head so that a vector loaded at the right phase weighs any columns.
+/// Weights of entries, repeated over heads. A vector loaded at the right offset then fits any range of columns.
 #[derive(Default)]
 pub(super) struct Repeated {
     weights: Vec<f32>,
-    /// Elements of an entry.
+    /// Number of elements per entry.
     stride: usize,
 }
 
 impl Repeated {
-    /// Repeats `weights`, `heads` each.
+    /// Repeats `weights`, of which each entry has `heads`.
     #[inline(always)]
     pub(super) fn fill<S: Simd>(&mut self, heads: usize, weights: &[f32]) {
         let lanes = S::F32_LANES;
@@ -185,7 +186,7 @@ impl Repeated {
             if phased {
                 repeated.iter_mut().enumerate().for_each(|(i, repeated)| *repeated = weights[i % heads]);
             } else {
-                // Both lengths are constants to the compiler here.
+                // The compiler knows both lengths as constants here.
                 let repeated = &mut repeated[..lanes];
                 for lane in 0..lanes {
                     repeated[lane] = weights[lane % heads];
@@ -194,7 +195,7 @@ impl Repeated {
         }
     }
 
-    /// `sums += Σ_e weights[e] ⊙ far[cols[e]]`, whole vectors.
+    /// Computes `sums += Σ_e weights[e] ⊙ far[cols[e]]`, in whole vectors.
     #[inline(always)]
     pub(super) fn add_rows<S: Simd>(
         &self,
@@ -257,7 +258,7 @@ impl Repeated {
     }
 }
 
-/// The columns [`AHEAD`] entries after `start..end`, as far as there are any.
+/// Columns [`AHEAD`] entries after `start..end`, as far as they exist.
 #[inline(always)]
 pub(super) fn columns_ahead(indices: &[u32], start: usize, end: usize) -> &[u32] {
     let clamp = |at: usize| (at + AHEAD).min(indices.len());

@@ -1,4 +1,4 @@
-//! The forward pass: row by row, a softmax over the entries and the weighted sum of the values.
+//! Forward pass of attention: row by row, a softmax over the entries and the weighted sum of the values.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::cpu::CpuMatrix;
 use crate::cpu::machine::Machine;
 use crate::{Attention, Cpu, Transpose};
 
-/// `out` and `log_sums` of `attention`; shapes fit.
+/// Computes `out` and `log_sums` of `attention`. The shapes have been checked.
 pub(crate) fn forward(
     machine: &Machine,
     attention: &Attention<'_, Cpu>,
@@ -53,7 +53,7 @@ struct Forward<'a> {
     values: &'a Table<'a>,
 }
 
-/// Consecutive rows of the pass.
+/// Consecutive rows of the forward pass.
 struct Rows<'a> {
     pass: &'a Forward<'a>,
     rows: Range<usize>,
@@ -64,7 +64,7 @@ struct Rows<'a> {
 impl WithSimd for Rows<'_> {
     type Output = ();
 
-    /// Common numbers of heads are constants in the loops over them.
+    /// Dispatches on common numbers of heads, so that loops over heads have constant length.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         match self.pass.heads {
@@ -100,21 +100,21 @@ impl Rows<'_> {
     }
 }
 
-/// What a task keeps from row to row.
+/// Buffers of a task, reused from row to row.
 #[derive(Default)]
 struct Buffers {
-    /// Masked shares of a row's entries, `heads` each.
+    /// Masked attention coefficients of a row's entries (`heads` per entry).
     shares: Vec<f32>,
-    /// What a row's entries share, repeated for each, or their masks.
+    /// Values that are equal for all entries of a row, repeated for each entry; or the masks of the entries.
     near: Vec<f32>,
-    /// One over the sum of each head's exponentials.
+    /// Inverse of the sum of exponentials, per head.
     inverse: Vec<f32>,
     repeated: Repeated,
     sums: Vec<f32>,
 }
 
 impl Buffers {
-    /// Fills `shares` for the entries of `row`, and the row's log-sums.
+    /// Fills `shares` for the entries of `row`, and computes the row's `log_sums`.
     #[inline(always)]
     fn shares<S: Simd>(&mut self, simd: S, pass: &Forward<'_>, heads: usize, row: usize, log_sums: &mut [f32]) {
         let (cols, entries) = (pass.csr.row(row), pass.csr.row_range(row));

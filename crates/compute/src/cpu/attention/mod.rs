@@ -1,19 +1,21 @@
-//! Attention over the entries of a sparse matrix, forward and backward, in one pass over the entries each way.
+//! Attention over the entries of a sparse matrix, forward and backward, with one pass over the entries in each
+//! direction.
 //!
-//! Nothing of `nnz` elements is stored. Forward, a row's scores fill a buffer as long as the row, become shares, and
-//! weigh the gathered values. Backward, shares are computed again from the rows' log-sums, once along the rows (for the
-//! destinations) and once along the columns (for the sources and values):
+//! No array of `nnz` elements is stored. In the forward pass, the scores of a row fill a buffer as long as the row,
+//! become coefficients, and weight the gathered values. The backward pass recomputes the coefficients from the
+//! log-sums of the rows: once along the rows (for the destinations), and once along the columns (for the sources and
+//! values):
 //!
 //! ```text
 //! share            α = exp(e - log_sum[i])
 //! gradient of e    α · (mask · ⟨grad[i], values[j]⟩ - ⟨grad[i], out[i]⟩)        per head
 //! ```
-//! The second term is the mean over the row of the first, which the result holds already (as in Dao et al., NeurIPS
-//! 2022, for dense attention).
+//! The second term is the mean of the first one over the row. It follows from the stored result (as in Dao et al.,
+//! NeurIPS 2022, for dense attention).
 //!
 //! - `table`: operands as rows of whole vectors.
-//! - `score`: what an entry scores, and the way back.
-//! - `entries`: shares, masks, dot products and sums of a block of entries.
+//! - `score`: scores of entries, and their backward pass.
+//! - `entries`: coefficients, masks, dot products and sums of a block of entries.
 //! - `forward`, `backward`: the passes.
 
 mod backward;
@@ -28,12 +30,12 @@ use super::element::as_f32;
 use crate::checks::AttentionShapes;
 use crate::{Attention, Cpu, Dropout, EntryNames};
 
-/// Entries that are worked on together: their gathered rows stay in L1.
+/// Number of entries in a block. Their gathered rows stay in L1.
 const BLOCK: usize = 64;
-/// Entries whose rows are fetched ahead.
+/// Prefetch distance in entries.
 const AHEAD: usize = 64;
 
-/// The shapes of the operands.
+/// Shapes of the operands.
 pub(crate) fn shapes(attention: &Attention<'_, Cpu>) -> AttentionShapes {
     AttentionShapes {
         graph: attention.graph.shape(),
@@ -45,12 +47,12 @@ pub(crate) fn shapes(attention: &Attention<'_, Cpu>) -> AttentionShapes {
     }
 }
 
-/// What a pass over rows or columns knows of its direction.
+/// Dropout masks for a pass along rows or columns.
 #[derive(Clone, Copy)]
 struct Masks<'a> {
     dropout: Option<Dropout>,
-    /// What the entries are called, where the pattern is a piece of a larger one.
+    /// Global ids of rows and columns, if the pattern is a submatrix of a larger one.
     names: Option<&'a EntryNames>,
-    /// The pass goes along columns of the pattern: what it calls a row is an entry's column.
+    /// If true, the pass goes along columns of the pattern: its rows are columns of the pattern.
     transposed: bool,
 }

@@ -1,21 +1,21 @@
-//! [`Scorer`]: what an entry scores before the softmax, and the way back.
+//! [`Scorer`]: scores of entries before the softmax, and their backward pass.
 //!
-//! Scores are symmetric in their two operands, so that a pass along rows and one along columns are the same code: the
-//! operand of the row (or column) itself is near, the one that is gathered is far.
+//! Scores are symmetric in their two operands, so that one code serves passes along rows and along columns. The near
+//! operand belongs to the current row (or column); the far operand is gathered.
 
 use pulp::Simd;
 
 use super::entries::{add_up, gather, repeat};
 use super::table::Table;
 
-/// The scores of [`Attention`](crate::Attention), seen from one side.
+/// Scores of [`Attention`](crate::Attention), seen from one direction.
 #[derive(Clone, Copy)]
 pub(super) struct Scorer<'a> {
-    /// Operands of the rows that a pass goes along.
+    /// Operands of the rows of the pass.
     pub(super) near: &'a Table<'a>,
-    /// Operands that are gathered.
+    /// Gathered operands.
     pub(super) far: &'a Table<'a>,
-    /// The vector of GATv2.
+    /// Score vector of GATv2; `None` for GAT.
     pub(super) vector: Option<&'a [f32]>,
     pub(super) slope: f32,
 }
@@ -25,15 +25,15 @@ fn leaky(x: f32, slope: f32) -> f32 {
     if x > 0.0 { x } else { slope * x }
 }
 
-/// Slope of [`leaky`] at `x`; the sign of `leaky(x)` says as much as that of `x`.
+/// Slope of [`leaky`] at `x`. `leaky(x)` has the sign of `x`, so it may be passed instead.
 #[inline(always)]
 fn leaky_slope(x: f32, slope: f32) -> f32 {
     if x > 0.0 { 1.0 } else { slope }
 }
 
 impl Scorer<'_> {
-    /// The scores of the entries of `row` in `cols`, `heads` each; `ahead` are the columns that follow, whose operands
-    /// are fetched.
+    /// Computes the scores (`heads` per entry) of the entries of `row` in `cols`. Operands of the columns `ahead`,
+    /// which follow, are prefetched.
     #[inline(always)]
     pub(super) fn scores(
         &self,
@@ -60,8 +60,8 @@ impl Scorer<'_> {
         }
     }
 
-    /// Adds what `grads`, the gradients of `scores`, mean for the near operand of `row`, and for the vector. `grads`
-    /// are spent.
+    /// Adds the contribution of `grads`, the gradients of `scores`, to the gradients of the near operand of `row` and
+    /// of the vector. `grads` is overwritten.
     #[inline(always)]
     pub(super) fn backward<S: Simd>(
         &self,
@@ -99,7 +99,7 @@ impl Scorer<'_> {
     }
 }
 
-/// `scores[h] = Σ_k vector[c] · leaky(near[c] + far[c])` with `c = k · heads + h`.
+/// Computes `scores[h] = Σ_k vector[c] · leaky(near[c] + far[c])` with `c = k · heads + h`.
 #[inline(always)]
 fn dynamic_scores(heads: usize, slope: f32, near: &[f32], far: &[f32], vector: &[f32], scores: &mut [f32]) {
     let scores = &mut scores[..heads];

@@ -16,7 +16,7 @@ pub(super) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// The rows of `matrix`, copied only where they are stored otherwise.
+    /// Rows of `matrix`, padded to whole cache lines. They are copied only if the layout or storage differs.
     pub(super) fn padded(matrix: &'a CpuMatrix) -> Self {
         let cols = matrix.shape().cols;
         let stride = cols.next_multiple_of(LINE_WORDS);
@@ -30,7 +30,7 @@ impl<'a> Table<'a> {
         Self { values: Cow::Owned(padded), stride }
     }
 
-    /// The rows of `matrix` as they are.
+    /// Rows of `matrix` without padding.
     pub(super) fn compact(matrix: &'a CpuMatrix) -> Self {
         Self { values: as_f32(matrix), stride: matrix.shape().cols }
     }
@@ -40,18 +40,18 @@ impl<'a> Table<'a> {
         Self { values: Cow::Owned(values), stride }
     }
 
-    /// Elements of a row, with its padding.
+    /// Row stride in elements, padding included.
     pub(super) fn stride(&self) -> usize {
         self.stride
     }
 
-    /// A row with its padding.
+    /// Row with its padding.
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> &[f32] {
         &self.values[row * self.stride..(row + 1) * self.stride]
     }
 
-    /// Asks for all lines of a row.
+    /// Prefetches all cache lines of a row.
     #[inline(always)]
     pub(super) fn prefetch(&self, row: u32) {
         let start = self.values.as_ptr().wrapping_add(row as usize * self.stride);

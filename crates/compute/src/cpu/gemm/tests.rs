@@ -1,4 +1,4 @@
-//! Products against `f64` loops.
+//! Tests of dense products against `f64` loops.
 
 use girih_random::Key;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ fn matrix(shape: Shape, dtype: Dtype, seed: usize) -> CpuMatrix {
     matrix
 }
 
-/// A product with all that may surround it.
+/// Dense product with its options.
 #[derive(Debug)]
 struct Case {
     a: CpuMatrix,
@@ -43,7 +43,7 @@ impl Case {
         out
     }
 
-    /// The elements of `A` as the product reads them: masked.
+    /// Elements of `A` after dropout, as the product reads them.
     fn masked_a(&self) -> Vec<f64> {
         let mask = |e: usize| self.dropout.map_or(1.0, |d| f64::from(d.factor(e)));
         as_f32(&self.a).iter().enumerate().map(|(e, &a)| f64::from(a) * mask(e)).collect()
@@ -58,7 +58,7 @@ impl Case {
         let inner = if self.transpose_a == Transpose::Yes { self.a.shape().rows } else { self.a.shape().cols };
         let (found, old) = (self.run(machine), as_f32(&self.out));
         let bias = self.bias.as_ref().map(as_f32);
-        // Roundings of a sum add up like a random walk.
+        // The rounding errors of a sum add up like a random walk.
         let rounding = f64::from(f32::EPSILON) / 2.0 * (16.0 + 2.0 * (inner as f64).sqrt());
         let tolerance = if self.out.dtype() == Dtype::Bf16 { 1.0 / 256.0 } else { rounding };
         for (i, &found) in as_f32(&found).iter().enumerate() {

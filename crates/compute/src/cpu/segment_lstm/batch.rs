@@ -1,4 +1,4 @@
-//! A batch of rows that walk through their sequences in step.
+//! Batch of rows that advance through their sequences in step.
 
 use std::ops::Range;
 
@@ -13,25 +13,25 @@ use crate::cpu::machine::Machine;
 use crate::cpu::matrix::CpuMatrix;
 use crate::{EntryNames, sequence};
 
-/// Positions of rows in a [`Plan`](super::Plan), and how many others these rows name together.
+/// Range of rows in a [`Plan`](super::Plan), and their total number of entries.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Batch {
     pub(super) rows: Range<usize>,
     pub(super) entries: usize,
 }
 
-/// Which inputs the rows of a batch read in which step. Degrees fall, so that the rows of a step are the first ones.
+/// Inputs that the rows of a batch read in each step. Degrees fall, so the rows of a step are the first ones.
 pub(super) struct Walk<'a> {
     rows: &'a [u32],
-    /// Where each step starts among all entries of the batch, and their number.
+    /// Offsets of the steps in the entries of the batch (steps + 1).
     starts: Vec<usize>,
-    /// The input of every entry, step after step.
+    /// Input row of every entry, step after step.
     sources: Vec<u32>,
 }
 
 impl<'a> Walk<'a> {
-    /// The walk of `rows` of a pattern, each of which names others; `rows` come by falling degree, and `names` says
-    /// what they are called.
+    /// Creates the walk of `rows` of a pattern. The rows are non-empty and come by falling degree; `names` holds
+    /// global ids.
     pub(super) fn new((csr, names): Pattern<'_>, order: Option<Key>, rows: &'a [u32]) -> Self {
         let n_steps = rows.first().map_or(0, |&row| csr.degree(row as usize));
         let (mut starts, mut n_active) = (vec![0], rows.len());
@@ -49,7 +49,7 @@ impl<'a> Walk<'a> {
         Self { rows, starts, sources }
     }
 
-    /// The input of every entry, step after step.
+    /// Input row of every entry, step after step.
     pub(super) fn sources(&self) -> &[u32] {
         &self.sources
     }
@@ -58,48 +58,48 @@ impl<'a> Walk<'a> {
         self.starts.len() - 1
     }
 
-    /// The entries of a step.
+    /// Range of the entries of a step.
     fn step(&self, step: usize) -> Range<usize> {
         self.starts[step]..self.starts[step + 1]
     }
 
-    /// Where the states after a step lie; before the first step every row has one, too.
+    /// Range of the states after a step. Before these ranges, every row has an initial state.
     fn after(&self, step: usize) -> Range<usize> {
         let Range { start, end } = self.step(step);
         start + self.rows.len()..end + self.rows.len()
     }
 
-    /// Where the rows of a step have their states before it.
+    /// Range of the states of a step's rows before the step.
     fn before(&self, step: usize) -> Range<usize> {
         let start = if step == 0 { 0 } else { self.after(step - 1).start };
         start..start + self.step(step).len()
     }
 }
 
-/// The cell's weight and where it is computed.
+/// Weight of the cell, and the machine that computes it.
 #[derive(Clone, Copy)]
 pub(super) struct Network<'a> {
     pub(super) machine: &'a Machine,
-    /// From states to gates, `width × 4·width`.
+    /// Matrix from states to gates (`width × 4·width`).
     pub(super) weight: &'a [f32],
-    /// Columns of a state.
+    /// Number of columns of a state.
     pub(super) width: usize,
 }
 
-/// A batch whose walk is done: everything that each step left behind.
+/// Batch after its forward walk, with the values of every step.
 pub(super) struct Steps<'a> {
     network: Network<'a>,
     walk: &'a Walk<'a>,
-    /// Four for each entry: input, forget, cell, output.
+    /// Four gates of each entry: input, forget, cell, output.
     gates: &'a mut [f32],
-    /// Long-term memory, before the first step and after each.
+    /// Cell memory, before the first step and after each.
     memory: &'a mut [f32],
     /// States, before the first step and after each.
     states: &'a mut [f32],
 }
 
 impl Network<'_> {
-    /// Walks forward, with room for the gates in `gates`, and hands what the steps left behind to `work`.
+    /// Walks forward, with `gates` as memory for the gates, and passes the steps to `work`.
     pub(super) fn with_steps(
         &self,
         walk: &Walk<'_>,
@@ -122,7 +122,7 @@ impl Network<'_> {
 }
 
 impl Steps<'_> {
-    /// `gates += states·W`, then the cell.
+    /// Computes one step: `gates += states·W`, then the cell.
     fn forward(&mut self, step: usize) {
         let (width, before, after) = (self.network.width, self.walk.before(step), self.walk.after(step));
         let gates = rows_mut(self.gates, 4 * width, self.walk.step(step));
@@ -141,18 +141,18 @@ impl Steps<'_> {
         });
     }
 
-    /// The state of each row after its last step.
+    /// Copies the state of each row after its last step to `out`.
     pub(super) fn last_states(&self, out: &mut [f32]) {
         let (width, walk) = (self.network.width, self.walk);
         for step in 0..walk.n_steps() {
             let after = walk.after(step);
-            // Rows that go on are overwritten by their next step.
+            // The next step overwrites the rows that continue.
             out[..after.len() * width].copy_from_slice(rows(self.states, width, after));
         }
     }
 
-    /// Walks back from `grad`, the gradient of the result, row for row: leaves the gradients of the gates in their
-    /// place and adds that of the weight to `weight_grad`.
+    /// Walks back from `grad`, the gradient of the result, row for row. The gradients of the gates replace the gates,
+    /// and that of the weight is added to `weight_grad`.
     pub(super) fn walk_back(&mut self, grad: &CpuMatrix, weight_grad: &mut [f32]) {
         let (width, walk) = (self.network.width, self.walk);
         let n = walk.rows.len() * width;
@@ -167,7 +167,7 @@ impl Steps<'_> {
         });
     }
 
-    /// Takes the gradients of states and memory after a step to before it.
+    /// Propagates the gradients of states and memory back through a step.
     fn backward(&mut self, step: usize, states_grad: &mut [f32], memory_grad: &mut [f32], weight_grad: &mut [f32]) {
         let (width, before) = (self.network.width, self.walk.before(step));
         let gates = rows_mut(self.gates, 4 * width, self.walk.step(step));
@@ -206,7 +206,7 @@ fn view_mut(values: &mut [f32], width: usize) -> MatMut<'_, f32> {
     MatMut::from_row_major_slice_mut(values, n_rows, width)
 }
 
-/// Row `i` of `out` becomes row `ids[i]` of `x`.
+/// Gathers rows: row `i` of `out` becomes row `ids[i]` of `x`.
 fn gather<X: Element>(x: &[X], width: usize, ids: &[u32], out: &mut [f32]) {
     for (out, &id) in out.chunks_exact_mut(width).zip(ids) {
         let row = &x[id as usize * width..][..width];

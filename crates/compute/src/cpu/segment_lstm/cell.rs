@@ -1,7 +1,7 @@
-//! The cell of an LSTM on rows side by side: gates to memory and state, and gradients back.
+//! LSTM cell on adjacent rows: from gates to memory and state, and its backward pass.
 //!
-//! With the gates `i`, `f`, `g`, `o` (input, forget, cell, output) of each row one after the other, `i`, `f`, `o`
-//! behind a sigmoid and `g` behind a hyperbolic tangent: `c = f ⊙ c' + i ⊙ g` and `h = o ⊙ tanh(c)`.
+//! Each row has the gates `i`, `f`, `g`, `o` (input, forget, cell, output) one after the other. `i`, `f` and `o` pass
+//! a sigmoid, `g` a hyperbolic tangent. Then `c = f ⊙ c' + i ⊙ g` and `h = o ⊙ tanh(c)`.
 
 use std::ops::Range;
 
@@ -10,17 +10,17 @@ use pulp::{Simd, WithSimd};
 use crate::cpu::element::Element;
 use crate::cpu::exp::{sigmoid, tanh};
 
-/// One step forward.
+/// Forward step of the cell.
 pub(super) struct Cell<'a> {
-    /// Columns of a state.
+    /// Number of columns of a state.
     pub(super) width: usize,
-    /// Sums, of which the gates are left.
+    /// Inputs of the gates, replaced by the gates.
     pub(super) gates: &'a mut [f32],
-    /// The memory before.
+    /// Memory before the step.
     pub(super) before: &'a [f32],
-    /// The memory after.
+    /// Memory after the step.
     pub(super) memory: &'a mut [f32],
-    /// The state after.
+    /// State after the step.
     pub(super) states: &'a mut [f32],
 }
 
@@ -49,19 +49,19 @@ impl WithSimd for Cell<'_> {
     }
 }
 
-/// One step back.
+/// Backward step of the cell.
 pub(super) struct CellBackward<'a> {
-    /// Columns of a state.
+    /// Number of columns of a state.
     pub(super) width: usize,
-    /// The memory before.
+    /// Memory before the step.
     pub(super) before: &'a [f32],
-    /// The memory after.
+    /// Memory after the step.
     pub(super) memory: &'a [f32],
-    /// The gradient of the state after.
+    /// Gradient of the state after the step.
     pub(super) states_grad: &'a [f32],
-    /// The gradient of the memory after, of which that before is left.
+    /// Gradient of the memory after the step, replaced by that before it.
     pub(super) memory_grad: &'a mut [f32],
-    /// The gates, of which the gradients of their sums are left.
+    /// Gates, replaced by the gradients of their inputs.
     pub(super) gates: &'a mut [f32],
 }
 
@@ -92,7 +92,7 @@ impl WithSimd for CellBackward<'_> {
     }
 }
 
-/// The four gates of a row.
+/// Four gates of a row.
 #[inline(always)]
 fn quarters(gates: &mut [f32], width: usize) -> [&mut [f32]; 4] {
     let (first, second) = gates.split_at_mut(2 * width);
@@ -100,7 +100,7 @@ fn quarters(gates: &mut [f32], width: usize) -> [&mut [f32]; 4] {
     [input, forget, cell, output]
 }
 
-/// A vector's worth of columns of a row; the last one may be cut.
+/// One vector of columns of a row; the last one may be partial.
 struct Columns<S> {
     simd: S,
     at: Range<usize>,
@@ -123,13 +123,13 @@ fn product<S: Simd>(simd: S, [a, b, c]: [S::f32s; 3]) -> S::f32s {
     simd.mul_f32s(simd.mul_f32s(a, b), c)
 }
 
-/// The derivative of a sigmoid where its result is `y`.
+/// Derivative of a sigmoid at its result `y`.
 #[inline(always)]
 fn sigmoid_slope<S: Simd>(simd: S, y: S::f32s) -> S::f32s {
     simd.mul_f32s(y, simd.sub_f32s(simd.splat_f32s(1.0), y))
 }
 
-/// The derivative of a hyperbolic tangent where its result is `y`.
+/// Derivative of a hyperbolic tangent at its result `y`.
 #[inline(always)]
 fn tanh_slope<S: Simd>(simd: S, y: S::f32s) -> S::f32s {
     simd.sub_f32s(simd.splat_f32s(1.0), simd.mul_f32s(y, y))

@@ -1,4 +1,4 @@
-//! The inner loop of sparse products: packed rows gathered by column and summed in registers.
+//! Inner loop of sparse products: it gathers packed rows by column id and sums them in registers.
 
 use std::ops::Range;
 
@@ -8,34 +8,34 @@ use pulp::Simd;
 use crate::cpu::panels::{LINE_WORDS, Packed};
 use crate::cpu::prefetch::{CACHE_LINE, prefetch};
 
-/// Vectors of sums that a kernel keeps in registers: half of what AVX2 has, a quarter of AVX-512.
+/// Number of vectors of sums that a kernel keeps in registers: half of those of AVX2, a quarter of those of AVX-512.
 pub(super) const ACCUMULATORS_MAX: usize = 8;
-/// Sums of a row at most: all accumulators with the widest vectors.
+/// Maximum number of sums of a row: all accumulators with the widest vectors.
 pub(super) const SUMS_MAX: usize = ACCUMULATORS_MAX * 16;
-/// Bytes of gathered rows in flight. Fewer leave the latency of L3 uncovered; from 10 to 130 KB, which the second level
-/// holds, products take the same time (Zen 4).
+/// Bytes of gathered rows in flight. Fewer do not cover the latency of L3. From 10 to 130 KB, which fit L2, products
+/// take equal times (Zen 4).
 const BYTES_AHEAD: usize = 20 << 10;
-/// Rows in flight at most; narrow rows need no more.
+/// Maximum number of rows in flight. Narrow rows need no more.
 const ROWS_AHEAD_MAX: usize = 256;
 
-/// A packed element whose rows can be summed.
+/// Packed element type with kernels for sums of rows.
 pub(super) trait Summed: Packed {
-    /// Vectors of words that a kernel can sum in its accumulators.
+    /// Number of vectors of words that a kernel can sum in its accumulators.
     const VECTORS_MAX: usize = ACCUMULATORS_MAX / Self::PER_WORD;
 
-    /// The `f32` sums of one vector of words.
+    /// `f32` sums of one vector of words.
     type Sums<S: Simd>: Copy;
 
-    /// No sums yet.
+    /// Returns sums of zero.
     fn zero<S: Simd>(simd: S) -> Self::Sums<S>;
 
-    /// `sums + words`.
+    /// Returns `sums + words`.
     fn add<S: Simd>(simd: S, sums: Self::Sums<S>, words: S::u32s) -> Self::Sums<S>;
 
-    /// `sums + weight · words`.
+    /// Returns `sums + weight · words`.
     fn add_weighted<S: Simd>(simd: S, sums: Self::Sums<S>, weight: S::f32s, words: S::u32s) -> Self::Sums<S>;
 
-    /// Writes `factor · sums` in the order of their columns.
+    /// Writes `factor · sums` to `out`, in the order of the columns.
     fn store<S: Simd>(simd: S, factor: S::f32s, sums: Self::Sums<S>, out: &mut [f32]);
 }
 
@@ -63,7 +63,7 @@ impl Summed for f32 {
     }
 }
 
-/// The even and the odd columns of a vector of words, as `f32`: a bf16 is the upper half of one.
+/// Even and odd columns of a vector of words, as `f32`. A bf16 is the upper half of an `f32`.
 #[inline(always)]
 fn halves<S: Simd>(simd: S, words: S::u32s) -> [S::f32s; 2] {
     let even = simd.wrapping_dyn_shl_u32s(words, simd.splat_u32s(16));
@@ -104,12 +104,12 @@ impl Summed for bf16 {
     }
 }
 
-/// Gathers rows of a packed panel.
+/// Gather of rows of a packed panel.
 ///
 /// # Invariants
 /// 1. Every index is below `n_cols`.
-/// 2. `packed` holds `n_cols` rows of `row_words`, which are whole cache lines.
-/// 3. `weights`, where there are any, are as many as `indices`.
+/// 2. `packed` holds `n_cols` rows of `row_words` words, a multiple of a cache line.
+/// 3. `weights`, if present, is as long as `indices`.
 #[derive(Clone, Copy)]
 pub(super) struct Gather<'a> {
     indices: &'a [u32],
@@ -120,7 +120,7 @@ pub(super) struct Gather<'a> {
 }
 
 impl<'a> Gather<'a> {
-    /// Rows of `packed`, `row_words` apart, to be gathered by `indices`.
+    /// Creates a gather of rows of `packed`, `row_words` words apart, by `indices`.
     ///
     /// # Panics
     /// When invariant 2 or 3 is broken.
@@ -141,20 +141,20 @@ impl<'a> Gather<'a> {
         Self { indices, weights, packed, row_words, rows_ahead }
     }
 
-    /// Whether entries have weights other than one.
+    /// Whether entries have weights other than 1.
     pub(super) fn is_weighted(&self) -> bool {
         self.weights.is_some()
     }
 
-    /// Vectors of `lanes` words that cover a row.
+    /// Number of vectors of `lanes` words that cover a row.
     pub(super) fn n_vectors(&self, lanes: usize) -> usize {
         self.row_words / lanes
     }
 
-    /// Sums the first `NV` vectors of the rows that `entries` name.
+    /// Sums the first `NV` vectors of the rows that `entries` reference.
     ///
     /// # Panics
-    /// When `entries` reach past the indices.
+    /// When `entries` reaches past the end of the indices.
     #[inline(always)]
     pub(super) fn sum<S: Simd, X: Summed, const NV: usize, const WEIGHTED: bool>(
         &self,
@@ -192,7 +192,7 @@ impl<'a> Gather<'a> {
     }
 }
 
-/// `out = factor · sums`, in the order of the columns.
+/// Computes `out = factor · sums`, in the order of the columns.
 #[inline(always)]
 pub(super) fn store<S: Simd, X: Summed, const NV: usize>(
     simd: S,

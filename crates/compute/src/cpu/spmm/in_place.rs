@@ -1,4 +1,4 @@
-//! `X = L·A·R·X`: each panel of columns is packed before its product overwrites it.
+//! Sparse product in place, `X = L·A·R·X`: each panel of columns is packed before its product overwrites it.
 
 use super::gather::{Gather, Summed};
 use super::plan_for;
@@ -11,7 +11,7 @@ use crate::cpu::panels;
 use crate::cpu::sparse::{CpuSparse, Direction};
 use crate::{Dtype, Epilogue, Transpose};
 
-/// `x = op(L·A·R)·x` for a square matrix; besides `x`, only one panel of it is in memory.
+/// Computes `x = op(L·A·R)·x` for a square matrix. Besides `x`, memory holds only one packed panel.
 ///
 /// # Panics
 /// When shapes do not fit.

@@ -1,4 +1,4 @@
-//! [`RowsMut`]: rows of a result that one task owns.
+//! [`RowsMut`]: rows of a result that one task writes.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::cpu::chunks::split_rows;
 use crate::cpu::epilogue::RowEpilogue;
 use crate::cpu::matrix::{CpuMatrix, Storage};
 
-/// Consecutive rows of a matrix, borrowed to be written.
+/// Consecutive rows of a matrix, mutably borrowed.
 pub(super) struct RowsMut<'a> {
     width: usize,
     elements: ElementsMut<'a>,
@@ -20,7 +20,7 @@ enum ElementsMut<'a> {
 }
 
 impl<'a> RowsMut<'a> {
-    /// Cuts all rows of `matrix` into consecutive parts of the given numbers of rows.
+    /// Splits the rows of `matrix` into consecutive parts of the given numbers of rows.
     pub(super) fn split(matrix: &'a mut CpuMatrix, counts: impl Iterator<Item = usize>) -> Vec<Self> {
         let width = matrix.shape().cols;
         match matrix.storage_mut() {
@@ -33,7 +33,7 @@ impl<'a> RowsMut<'a> {
         }
     }
 
-    /// The columns of row `at`, where they are `f32`.
+    /// Columns of row `at`, if they are `f32`.
     #[inline(always)]
     pub(super) fn as_f32(&mut self, at: usize, columns: Range<usize>) -> Option<&mut [f32]> {
         match &mut self.elements {
@@ -42,7 +42,7 @@ impl<'a> RowsMut<'a> {
         }
     }
 
-    /// Takes `sums` through `epilogue` into row `at`, from column `first_column` on.
+    /// Applies `epilogue` to `sums` and stores them in row `at`, from column `first_column` on.
     #[inline(always)]
     pub(super) fn store(&mut self, at: usize, first_column: usize, sums: &mut [f32], epilogue: &RowEpilogue<'_>) {
         let start = at * self.width + first_column;

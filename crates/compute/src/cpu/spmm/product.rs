@@ -1,4 +1,4 @@
-//! [`PanelProduct`]: one panel's share of a product, as tasks and as kernels.
+//! [`PanelProduct`]: the product with one panel, as tasks and as kernels.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -15,10 +15,10 @@ use crate::cpu::schedule::{Piece, Schedule};
 use crate::cpu::scratch::Scratch;
 use crate::cpu::simd::Isa;
 
-/// The product with one packed panel.
+/// Product with one packed panel.
 pub(super) struct PanelProduct<'a> {
     pub(super) isa: Isa,
-    /// Factors of the rows of the result.
+    /// Factors of the result's rows.
     pub(super) left: Option<&'a [f32]>,
     pub(super) panel: &'a Panel,
     pub(super) gather: Gather<'a>,
@@ -26,7 +26,7 @@ pub(super) struct PanelProduct<'a> {
 }
 
 impl PanelProduct<'_> {
-    /// Sums the segments of hubs, then stores all rows of the panel's columns into `out`.
+    /// Sums the segments of hubs, then stores all rows of the panel's columns in `out`.
     pub(super) fn run<X: Summed>(&self, indptr: &[u64], schedule: &Schedule, scratch: &Scratch, out: &mut CpuMatrix) {
         scratch.with(schedule.segments().len() * SUMS_MAX, |partials| {
             let partials: &mut [[f32; SUMS_MAX]] = bytemuck::cast_slice_mut(partials);
@@ -42,7 +42,7 @@ impl PanelProduct<'_> {
         });
     }
 
-    /// Sums and stores consecutive rows of the result, held by `out`; `indptr` has their offsets and one more.
+    /// Sums consecutive rows of the result and stores them in `out`. `indptr` has their offsets (rows + 1).
     pub(super) fn store_rows<X: Summed>(&self, rows: Range<usize>, indptr: &[u64], out: RowsMut<'_>) {
         self.dispatch::<X>(Work::Rows { rows, indptr, out });
     }
@@ -58,7 +58,7 @@ impl PanelProduct<'_> {
         self.store_scaled(&mut sums, out, 0);
     }
 
-    /// Scales the sums of a row and takes them through the epilogue into row `at` of `out`.
+    /// Scales the sums of a row, applies the epilogue, and stores them in row `at` of `out`.
     #[inline(always)]
     fn store<S: Simd, X: Summed, const NV: usize>(
         &self,
@@ -69,7 +69,7 @@ impl PanelProduct<'_> {
         at: usize,
     ) {
         let (factor, columns) = (self.factor(row), self.panel.columns.clone());
-        // Straight from registers where nothing is left to do; the rest takes a detour through L1.
+        // Plain sums are stored directly from registers; others pass through L1.
         if self.epilogue.is_plain()
             && columns.len() == NV * S::U32_LANES * X::PER_WORD
             && let Some(out) = out.as_f32(at, columns)
@@ -81,14 +81,14 @@ impl PanelProduct<'_> {
         self.store_scaled(&mut scaled, out, at);
     }
 
-    /// Takes the scaled sums of a row through the epilogue into row `at` of `out`.
+    /// Applies the epilogue to the scaled sums of a row and stores them in row `at` of `out`.
     #[inline(always)]
     fn store_scaled(&self, sums: &mut [f32; SUMS_MAX], out: &mut RowsMut<'_>, at: usize) {
         let columns = self.panel.columns.clone();
         out.store(at, columns.start, &mut sums[..columns.len()], self.epilogue);
     }
 
-    /// The factor of a row of the result.
+    /// Factor of a row of the result.
     #[inline(always)]
     fn factor(&self, row: usize) -> f32 {
         self.left.map_or(1.0, |left| left[row])
@@ -118,11 +118,11 @@ impl PanelProduct<'_> {
     }
 }
 
-/// What one call of a kernel does.
+/// Work of one kernel call.
 enum Work<'a> {
-    /// Sums whole rows and stores them; `indptr` has their offsets, `out` holds just these rows.
+    /// Sum of whole rows, with store. `indptr` has their offsets (rows + 1), and `out` holds just these rows.
     Rows { rows: Range<usize>, indptr: &'a [u64], out: RowsMut<'a> },
-    /// Sums a part of one row.
+    /// Partial sum of one row, over a segment of its entries.
     Segment { entries: Range<usize>, partial: &'a mut [f32; SUMS_MAX] },
 }
 

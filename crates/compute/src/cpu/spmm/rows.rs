@@ -1,8 +1,8 @@
-//! Products that read few rows of the operand, where they lie: blocks of mini-batches.
+//! Products that read each row of the operand only a few times, in place: blocks of mini-batches.
 //!
-//! Packing an operand pays when each of its rows is read many times. A block of a mini-batch reads most rows of its
-//! operand once or twice, and of a whole graph's features only some: then each row of the result is summed in the L1
-//! cache, straight from the rows that it names, which are fetched ahead.
+//! Packing an operand pays off if each of its rows is read many times. A block of a mini-batch reads most rows of its
+//! operand once or twice, and only some rows of a whole graph's features. Each row of the result is then summed in
+//! L1, directly from the rows that its entries reference. These rows are prefetched.
 
 use std::ops::Range;
 
@@ -17,21 +17,21 @@ use crate::cpu::prefetch::{CACHE_LINE, prefetch};
 use crate::cpu::schedule::Piece;
 use crate::cpu::sparse::Direction;
 
-/// Packing is worth it from so many reads of a row of the operand on.
+/// Minimum average number of reads per row of the operand for which packing pays off.
 const READS_MIN: usize = 4;
-/// Rows of the operand that are summed in one pass over the sums.
+/// Number of rows of the operand summed in one pass over the sums.
 const TOGETHER: usize = 4;
-/// Entries between the row that is fetched ahead and the one that is read.
+/// Prefetch distance in entries.
 const AHEAD: usize = 6;
-/// Cache lines of a row that are fetched ahead; the rest follows in order, which processors foresee.
+/// Number of cache lines of a row to prefetch. The rest follows in order, and the CPU prefetches it.
 const LINES_AHEAD: usize = 8;
 
-/// Whether rows are to be read where they lie: there are few reads, and no row that several tasks would have to share.
+/// Whether to read rows in place: there are few reads per row, and no hubs, whose rows several tasks would share.
 pub(super) fn is_worth(direction: Direction<'_>) -> bool {
     direction.csr.nnz() < READS_MIN * direction.csr.n_cols() && direction.schedule.segments().is_empty()
 }
 
-/// The product with an operand of rows of `width`, with entries weighted by `weights`.
+/// Product with an operand of rows of `width` elements, with entries weighted by `weights`.
 pub(super) fn multiply<X: Element>(
     weights: Option<&[f32]>,
     direction: Direction<'_>,
@@ -51,7 +51,7 @@ pub(super) fn multiply<X: Element>(
     });
 }
 
-/// What a product reads.
+/// Operands that a product reads.
 struct Reader<'a, X> {
     weights: Option<&'a [f32]>,
     direction: Direction<'a>,
@@ -74,7 +74,7 @@ impl<X: Element> Reader<'_, X> {
         }
     }
 
-    /// Adds the rows that some entries name, times their weights.
+    /// Adds the rows of `entries`, times their weights.
     #[inline(always)]
     fn sum_row(&self, entries: Range<usize>, sums: &mut [f32]) {
         let mut at = entries.start;
@@ -91,7 +91,7 @@ impl<X: Element> Reader<'_, X> {
         for entry in at..entries.end {
             self.fetch(entry + AHEAD);
             let weight = self.weight(entry);
-            // Not `for_each`, whose loop may be compiled elsewhere, for the oldest processor.
+            // A `for_each` loop might be compiled elsewhere, for the oldest CPU.
             for (sum, x) in sums.iter_mut().zip(self.row(entry)) {
                 *sum += weight * x.to_f32();
             }
@@ -110,7 +110,7 @@ impl<X: Element> Reader<'_, X> {
         self.weights.map_or(right, |weights| weights[entry] * right)
     }
 
-    /// Asks for the beginning of the row that an entry names, if there is such an entry.
+    /// Prefetches the beginning of an entry's row, if there is such an entry.
     #[inline(always)]
     fn fetch(&self, entry: usize) {
         if let Some(&column) = self.direction.csr.indices().get(entry) {

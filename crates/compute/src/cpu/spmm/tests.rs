@@ -1,4 +1,4 @@
-//! Products against dense `f64` loops, on every instruction set, with small caches so that panels are many.
+//! Tests of sparse products against dense `f64` loops, on every instruction set. Small caches make for many panels.
 
 use girih_graph_format::{Csr, Scales, TileMatrix};
 use girih_machine::{Cache, Hierarchy};
@@ -12,7 +12,7 @@ use crate::cpu::element::{Element, as_f32};
 use crate::cpu::simd::Isa;
 use crate::{Activation, Dtype, Shape, SparseOperand};
 
-/// A product with all that may surround it.
+/// Sparse product with its options.
 #[derive(Clone, Debug)]
 struct Case {
     csr: Csr,
@@ -27,7 +27,7 @@ struct Case {
     out: CpuMatrix,
 }
 
-/// Values with few bits, so that `f64` sums are exact and errors are those of the storage alone.
+/// Values with few bits, so that `f64` sums are exact and only the storage causes errors.
 fn value(seed: usize) -> f32 {
     (seed.wrapping_mul(2_654_435_761) >> 7 & 0x3f) as f32 / 16.0 - 2.0
 }
@@ -43,7 +43,7 @@ fn vector(len: usize, seed: usize) -> Vec<f32> {
     (0..len).map(|i| value(i + seed) / 2.0).collect()
 }
 
-/// One cache that is worth any number of passes.
+/// Hierarchy of one cache, in which any number of passes pays off.
 fn caching(bytes: u64) -> Hierarchy {
     Hierarchy { caches: vec![Cache { bytes, gb_s: 1e3 }], memory_gb_s: 1.0, entry_ns: 0.0, row_ns: 0.0 }
 }
@@ -62,7 +62,7 @@ impl Case {
         Epilogue { accumulate: self.accumulate, bias: self.bias.as_ref(), activation: self.activation, dropout: None }
     }
 
-    /// The result and, for each element, the sum of absolute values that errors are measured by.
+    /// Expected result and, for each element, the sum of absolute values, the unit of errors.
     fn expected(&self) -> Vec<(f64, f64)> {
         let width = self.x.shape().cols;
         let (x, old) = (as_f32(&self.x), as_f32(&self.out));
@@ -101,7 +101,7 @@ impl Case {
     }
 
     fn check_result(&self, machine: &Machine, out: &CpuMatrix) {
-        // A rounding to bf16 errs by 2⁻⁹; operands are rounded once after scaling, results once.
+        // The relative error of rounding to bf16 is 2⁻⁹. Operands are rounded once after scaling, results once.
         let bf16 = [self.x.dtype(), self.out.dtype(), machine.gathered].contains(&Dtype::Bf16);
         let tolerance = if bf16 { 2.0 / 256.0 } else { 1e-6 };
         for (i, (&found, (expected, size))) in as_f32(out).iter().zip(self.expected()).enumerate() {
@@ -173,8 +173,8 @@ proptest! {
         }
     }
 
-    /// Rows of `f32` that are rounded on their way into a panel are those that an operand stored as bf16 has there;
-    /// the values of these cases are exact in bf16.
+    /// `f32` rows that are rounded on their way into a panel equal those of an operand stored as bf16. The values of
+    /// these cases are exact in bf16.
     #[test]
     fn gathering_bf16_is_storing_bf16(case in any_case(0..=200), cache in prop_oneof![Just(0u64), 0u64..1 << 14]) {
         let machine = Machine { gathered: Dtype::Bf16, ..Machine::new(Isa::detect(), caching(cache)) };
@@ -198,7 +198,7 @@ fn every_width_agrees_with_dense_loops() {
     }
 }
 
-/// A star: row 0 has `n` entries, every other row one.
+/// Star graph: row 0 has `n` entries, every other row one.
 fn star(n: usize) -> Csr {
     let indptr: Vec<u64> = std::iter::once(0).chain((0..n as u64).map(|i| n as u64 + i)).collect();
     let indices: Vec<u32> = (0..n as u32).chain((1..n).map(|_| 0)).collect();

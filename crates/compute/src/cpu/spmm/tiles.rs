@@ -1,7 +1,8 @@
-//! Products with a [`TileMatrix`]: bitmaps become indices a strip of 32 rows at a time, next to the strip's rest.
+//! Products with a [`TileMatrix`]. Bitmaps are unpacked into indices for 32 rows (a strip) at a time, followed by the
+//! strip's remaining entries.
 //!
-//! A tile's entries name 32 consecutive rows of the operand, so that a strip gathers few distinct rows, and most from
-//! L1 or L2; its bitmaps take less memory traffic than indices would. Against that stands the unpacking, once for each
+//! The entries of a tile reference 32 consecutive rows of the operand. A strip thus gathers few distinct rows, and
+//! most of them from L1 or L2. Bitmaps take less memory traffic than indices, at the cost of the unpacking for each
 //! panel of columns.
 
 use std::ops::Range;
@@ -22,20 +23,20 @@ use crate::cpu::machine::Machine;
 use crate::cpu::matrix::{CpuMatrix, Storage};
 use crate::{ComputeError, Dtype, Epilogue, Shape, Transpose};
 
-/// Entries, and a few for each row, that one task handles.
+/// Work of one task, in entries, with a surcharge for each row.
 const TASK_WORK: usize = 1 << 14;
 
-/// `L·A·R` with `A` in tiles, in main memory.
+/// Sparse matrix `L·A·R` with `A` in tiles, in main memory.
 #[derive(Clone, Debug)]
 pub struct CpuTiles {
     tiles: TileMatrix,
     scales: Scales,
-    /// Strips of 32 rows that each task handles.
+    /// Strips of 32 rows of each task.
     tasks: Vec<Range<usize>>,
 }
 
 impl CpuTiles {
-    /// Prepares products with a matrix in tiles.
+    /// Prepares a matrix in tiles for products.
     pub(crate) fn new(tiles: TileMatrix, scales: Scales) -> Self {
         let n_strips = tiles.n_rows().div_ceil(TileMatrix::TILE);
         let mut tasks = Vec::new();
@@ -50,19 +51,19 @@ impl CpuTiles {
         Self { tiles, scales, tasks }
     }
 
-    /// Rows and columns.
+    /// Shape of the matrix.
     #[must_use]
     pub fn shape(&self) -> Shape {
         Shape::new(self.tiles.n_rows(), self.tiles.n_cols())
     }
 
-    /// The rows of consecutive strips.
+    /// Rows of consecutive strips.
     fn rows(&self, strips: &Range<usize>) -> Range<usize> {
         strips.start * TileMatrix::TILE..(strips.end * TileMatrix::TILE).min(self.tiles.n_rows())
     }
 }
 
-/// Entries of a strip, those in tiles and those in the rest.
+/// Number of entries of a strip, in tiles and in the rest.
 fn strip_nnz(tiles: &TileMatrix, strip: usize) -> usize {
     let dense = tiles.tiles_of_row(strip);
     let rest = tiles.rest().indptr();
@@ -71,7 +72,7 @@ fn strip_nnz(tiles: &TileMatrix, strip: usize) -> usize {
 }
 
 impl Cpu {
-    /// A matrix in tiles, with the diagonals `L` and `R` beside it, prepared for [`spmm_tiles`](Self::spmm_tiles).
+    /// Prepares a matrix in tiles, with the diagonals `L` and `R`, for [`spmm_tiles`](Self::spmm_tiles).
     ///
     /// # Errors
     /// When a scale vector does not have one factor for each row or column.
@@ -85,7 +86,8 @@ impl Cpu {
         Ok(CpuTiles::new(tiles, scales))
     }
 
-    /// `out = epilogue(L·A·R·X)` for `A` in tiles; the transposed product needs the tiles of the transpose.
+    /// Sparse product `out = epilogue(L·A·R·X)` with `A` (`n × m`) in tiles, `X` `m × d` and `out` `n × d`. The
+    /// transposed product needs the tiles of the transpose.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -104,7 +106,7 @@ impl Cpu {
     }
 }
 
-/// `out = epilogue(L·A·R·X)` for shapes that fit.
+/// Computes `out = epilogue(L·A·R·X)`. The shapes have been checked.
 pub(super) fn multiply_tiles(
     machine: &Machine,
     a: &CpuTiles,
@@ -130,7 +132,7 @@ fn multiply_panels<X: Element, P: Summed>(
     out: &mut CpuMatrix,
 ) {
     let n_cols = a.shape().cols;
-    // As if neighbours were anywhere: nothing is known of the order.
+    // The node order is unknown, so neighbors count as uniformly distributed.
     let hit_rate = |rows: usize| (rows as f64 / n_cols as f64).min(1.0);
     let panels = plan::<P>(machine, (a.shape(), a.tiles.nnz()), x.1, hit_rate);
     for_each_panel::<X, P>(machine, &panels, x, a.scales.right.as_deref(), |panel, packed| {
@@ -148,12 +150,12 @@ fn multiply_panels<X: Element, P: Summed>(
     });
 }
 
-/// Strips of a [`TileMatrix`] as compressed rows: in each, the entries of tiles, then those of the rest.
+/// Strips of a [`TileMatrix`] as CSR rows. Each row lists the entries in tiles, then those of the rest.
 #[derive(Default)]
 struct Unpacked {
     indptr: Vec<u64>,
     indices: Vec<u32>,
-    /// As many as indices if the matrix is weighted, none otherwise.
+    /// Weights of the entries; empty if the matrix is unweighted.
     weights: Vec<f32>,
 }
 
@@ -181,7 +183,7 @@ impl Unpacked {
         }
     }
 
-    /// Appends the entries of one row of a tile, of which the first has the given rank; moves the rank past them.
+    /// Appends the entries of one row of a tile. `rank` is the rank of the first one, and is advanced past them.
     fn push_word(&mut self, tiles: &TileMatrix, tile: usize, row: usize, rank: &mut usize) {
         let mut word = tiles.bitmaps()[tile * TileMatrix::TILE + row];
         let n_entries = word.count_ones() as usize;
