@@ -119,11 +119,12 @@ impl Collective<Cpu> for Hostile {
 const N: u32 = 24;
 
 fn graph() -> Csr {
-    let (rows, cols) = (0..6 * N).map(|edge| (edge % N, edge * 7 % N)).unzip();
-    Coo::new(N as usize, N as usize, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap()
+    let (rows, cols) = (0..6 * N).map(|edge| (edge % N, (edge * 7 + edge / N) % N)).unzip();
+    let values = (0..6 * N).map(|edge| edge as f32).collect();
+    Coo::new(N as usize, N as usize, rows, cols, Some(values)).unwrap().to_csr(Duplicates::Sum).unwrap()
 }
 
-/// All exchanges of ranks: layouts, blocks by one kind of draw, walks and rows.
+/// All exchanges of ranks: layouts, blocks by one kind of draw, walks, values of edges and rows.
 fn work(world: &dyn Collective<Cpu>, draws: Draws) -> Result<(), CollectiveError> {
     let patches = Patches::new(vec![0, N / 2, N]).unwrap();
     let own = patches.range(world.rank());
@@ -140,6 +141,8 @@ fn work(world: &dyn Collective<Cpu>, draws: Draws) -> Result<(), CollectiveError
     let walks = RandomWalks::new(WalkOptions { restart: 0.2, ..WalkOptions::new(6) }).unwrap();
     let walks = graph.walk_until(&walks, (0, &seeds), DrawKey::new(1, 2, 3), |_| false)?;
     assert!(walks.nodes.iter().all(|&node| node < N), "a node that does not exist");
+    let edges: Vec<u64> = (0..6 * u64::from(N)).step_by(5).collect();
+    assert_eq!(graph.values(&edges)?.len(), edges.len());
     let features: Vec<u8> = own.flat_map(|node| [node as u8; 8]).collect();
     let mut found = Vec::new();
     RankRows::<Cpu>::new(world, &patches, &features, 8)?.gather(&seeds, &mut found)?;

@@ -99,7 +99,7 @@ pub enum Activation {
     Identity,
     /// `max(x, 0)`.
     Relu,
-    /// `x` where it is positive, else `exp(x) - 1` (Clevert et al., ICLR 2016).
+    /// `x` if positive, else `exp(x) - 1` (Clevert et al., ICLR 2016).
     Elu,
 }
 
@@ -270,7 +270,7 @@ pub struct SgdUpdate<'a, M> {
     pub weight_decay: f32,
 }
 
-/// Attention over the entries of a sparse pattern, with one or more heads side by side.
+/// Attention over the entries of a sparse pattern, with one or more heads.
 ///
 /// Heads are interleaved: of `width = heads · d` columns, column `k · heads + h` belongs to head `h`. One vector of
 /// coefficients therefore serves every group of `heads` columns. For an entry `(i, j)` and a head `h`,
@@ -393,7 +393,7 @@ pub trait Backend: Send + Sync + 'static {
         false
     }
 
-    /// Whether calls may return before their work is done. The work runs in the order of the calls. Only calls that
+    /// True if calls may return before their work is done. The work runs in the order of the calls. Only calls that
     /// return data to the host wait, so the host's clock cannot time the others.
     fn is_asynchronous(&self) -> bool {
         false
@@ -453,7 +453,7 @@ pub trait Backend: Send + Sync + 'static {
         self.upload(&host.map_err(|e| ComputeError::argument("upload", e.to_string()))?, dtype)
     }
 
-    /// Copies the elements of `matrix` to the host, as `f32`.
+    /// Copies `matrix` (`n × d`) to the host, as `f32`.
     ///
     /// # Errors
     /// When the device fails.
@@ -501,9 +501,9 @@ pub trait Backend: Send + Sync + 'static {
     /// When the device's memory does not suffice.
     fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<Self::Sparse, ComputeError>;
 
-    /// Stores feature rows in memory of the host, for reads rounded to `dtype`. The rows that the placement assigns
-    /// to devices lie there as well. [`HostReads`] says how devices read the other rows. Returns `None` if the
-    /// device's memory is the host's. All ranks of a process call it together, and each holds a part of the rows.
+    /// Stores feature rows (`rows`, one per node) in memory of the host, for reads rounded to `dtype`. The placement
+    /// may store some of them on devices as well. [`HostReads`] says how devices read the others. Returns `None` if
+    /// the device's memory is the host's. All ranks of a process call it together, and each holds a part of the rows.
     ///
     /// # Errors
     /// When the host cannot allocate such memory, a device's memory does not suffice, the placement is for other
@@ -623,8 +623,8 @@ pub trait Backend: Send + Sync + 'static {
         out: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// Sum of two dense products with a fused epilogue: `out = epilogue(X·W + Y·V)`, for the pairs `(X, W)` and `(Y,
-    /// V)`. `X` is `n × k`, `W` is `k × d`, `Y` is `n × l`, `V` is `l × d`, and `out` is `n × d`. It equals the
+    /// Sum of two dense products with a fused epilogue: `out = epilogue(X·W + Y·V)`, for the pairs `(X, W)` and
+    /// `(Y, V)`. `X` is `n × k`, `W` is `k × d`, `Y` is `n × l`, `V` is `l × d`, and `out` is `n × d`. It equals the
     /// product of the concatenation `[X ‖ Y]`, which is not stored.
     ///
     /// # Errors
@@ -701,9 +701,9 @@ pub trait Backend: Send + Sync + 'static {
         bias_grad: Option<&mut Self::Matrix>,
     ) -> Result<(), ComputeError>;
 
-    /// Dense product followed by the backward pass of an epilogue: `G = (op(A)·op(B)) ⊙ slope(Y)` and `out =
-    /// diag(factors)·G`. `op(A)` is `n × k`, `op(B)` is `k × w`, `out` is `n × w`, and `factors` is `n × 1`. `Y` is
-    /// the `w` columns of `y` (`n × d`) from `first` on, bounded as in [`spmm_columns`](Self::spmm_columns).
+    /// Dense product followed by the backward pass of an epilogue: `G = (op(A)·op(B)) ⊙ slope(Y)` and
+    /// `out = diag(factors)·G`. `op(A)` is `n × k`, `op(B)` is `k × w`, `out` is `n × w`, and `factors` is `n × 1`.
+    /// `Y` is the `w` columns of `y` (`n × d`) from `first` on, bounded as in [`spmm_columns`](Self::spmm_columns).
     /// `bias_grad` (`1 × w`), if given, is overwritten with the column sums of `G`.
     ///
     /// # Errors
@@ -829,9 +829,9 @@ pub trait Backend: Send + Sync + 'static {
     /// When the device fails, or there are no columns.
     fn argmax_rows(&self, x: &Self::Matrix) -> Result<Vec<u32>, ComputeError>;
 
-    /// Number of `rows` whose largest element (the first one of equals) lies in the column of their class. `x` is `n
-    /// × d`, and `classes` has `n` class ids. A row listed twice counts twice. A class of `d` or more never counts as
-    /// correct.
+    /// Number of `rows` whose largest element (the first one of equals) lies in the column of their class. `x` is
+    /// `n × d`, and `classes` has `n` class ids. A row listed twice counts twice. A class of `d` or more never counts
+    /// as correct.
     ///
     /// # Errors
     /// When the device fails, there are no columns, no class for each row of `x`, or a row is out of range.
@@ -843,8 +843,8 @@ pub trait Backend: Send + Sync + 'static {
     /// On shapes that do not fit, other storage than `f32`, or step 0.
     fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, Self::Matrix>]) -> Result<(), ComputeError>;
 
-    /// One step of stochastic gradient descent on all parameters of a model: `v = momentum·v + grad +
-    /// weight_decay·param`, then `param -= lr·v`.
+    /// One step of stochastic gradient descent on all parameters of a model:
+    /// `v = momentum·v + grad + weight_decay·param`, then `param -= lr·v`.
     ///
     /// # Errors
     /// On shapes that do not fit, or other storage than `f32`.
@@ -864,16 +864,16 @@ pub trait Backend: Send + Sync + 'static {
         out: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// Softmax in place over the entries of each row of the pattern of `a`, for each column of `scores` (`nnz ×
-    /// heads`).
+    /// Softmax in place over the entries of each row of the pattern of `a`, for each column of `scores`
+    /// (`nnz × heads`).
     ///
     /// # Errors
     /// On shapes that do not fit.
     fn segment_softmax(&self, a: &Self::Sparse, scores: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// Backward pass of [`segment_softmax`](Self::segment_softmax), in place: `grad = shares ⊙ (grad - Σ shares ⊙
-    /// grad)`, with the sum over the entries of each row. `shares` is the result of the softmax; it and `grad` are
-    /// `nnz × heads`.
+    /// Backward pass of [`segment_softmax`](Self::segment_softmax), in place:
+    /// `grad = shares ⊙ (grad - Σ shares ⊙ grad)`, with the sum over the entries of each row. `shares` is the result
+    /// of the softmax; it and `grad` are `nnz × heads`.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -891,9 +891,9 @@ pub trait Backend: Send + Sync + 'static {
     /// On shapes that do not fit.
     fn head_dots(&self, x: &Self::Matrix, vector: &Self::Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// Backward pass of [`head_dots`](Self::head_dots), with `grad` `n × heads`: `x_grad[r, c] += grad[r,
-    /// h]·vector[c]`, if `x_grad` (shaped like `x`) is given. `vector_grad` (shaped like `vector`) is overwritten
-    /// with `Σ_r grad[r, h]·x[r, c]`.
+    /// Backward pass of [`head_dots`](Self::head_dots), with `grad` `n × heads`:
+    /// `x_grad[r, c] += grad[r, h]·vector[c]`, if `x_grad` (shaped like `x`) is given. `vector_grad` (shaped like
+    /// `vector`) is overwritten with `Σ_r grad[r, h]·x[r, c]`.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -919,8 +919,8 @@ pub trait Backend: Send + Sync + 'static {
         log_sums: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// Backward pass of [`attention`](Self::attention), given its results `out` (`n × width`) and `log_sums` (`n ×
-    /// heads`). `grad` (`n × width`) is the gradient of `out`.
+    /// Backward pass of [`attention`](Self::attention), given its results `out` (`n × width`) and `log_sums`
+    /// (`n × heads`). `grad` (`n × width`) is the gradient of `out`.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -932,9 +932,9 @@ pub trait Backend: Send + Sync + 'static {
         grads: AttentionGrads<'_, Self::Matrix>,
     ) -> Result<(), ComputeError>;
 
-    /// Layer normalisation (Ba et al., 2016): `out = (x - mean) · rstd · gain + bias` along each row, with `rstd = 1
-    /// / √(variance + eps)`. `x` and `out` are `n × d`; `gain` and `bias` are `1 × d`. Row `i` of `moments` (`n × 2`)
-    /// receives the mean and `rstd` of row `i`.
+    /// Layer normalisation (Ba et al., 2016): `out = (x - mean) · rstd · gain + bias` along each row, with
+    /// `rstd = 1 / √(variance + eps)`. `x` and `out` are `n × d`; `gain` and `bias` are `1 × d`. Row `i` of `moments`
+    /// (`n × 2`) receives the mean and `rstd` of row `i`.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -961,8 +961,8 @@ pub trait Backend: Send + Sync + 'static {
         grads: (&mut Self::Matrix, &mut Self::Matrix),
     ) -> Result<(), ComputeError>;
 
-    /// Column sums of squared deviations: `out` (`1 × d`) becomes the sum of `(x - means)²` over the rows of `x` (`n
-    /// × d`). `means` is `1 × d`.
+    /// Column sums of squared deviations: `out` (`1 × d`) becomes the sum of `(x - means)²` over the rows of `x`
+    /// (`n × d`). `means` is `1 × d`.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -1000,9 +1000,9 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Result<(), ComputeError>;
 
     /// Backward pass of [`normalize_columns`](Self::normalize_columns), including its moments, in place: `grad`
-    /// becomes `gain / √(variance + eps) · (grad - mean of grad - x̂ · mean of grad · x̂)`. `x` and `grad` are `n ×
-    /// d`, and `gain` is `1 × d`. `means` are the two means of the formula (`1 × d` each), over the same rows as the
-    /// moments.
+    /// becomes `gain / √(variance + eps) · (grad - mean of grad - x̂ · mean of grad · x̂)`. `x` and `grad` are
+    /// `n × d`, and `gain` is `1 × d`. `means` are the two means of the formula (`1 × d` each), over the same rows as
+    /// the moments.
     ///
     /// # Errors
     /// On shapes that do not fit.
@@ -1040,7 +1040,7 @@ pub trait Backend: Send + Sync + 'static {
         x: &mut Self::Matrix,
     ) -> Result<(), ComputeError>;
 
-    /// Overwrites `out` with zeros.
+    /// Overwrites `out` (`n × d`) with zeros.
     ///
     /// # Errors
     /// When the device fails.
@@ -1070,10 +1070,10 @@ pub trait Backend: Send + Sync + 'static {
     /// On shapes or storage that do not fit.
     fn scale_rows_in_place(&self, factors: &Self::Matrix, x: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// Mean Bayesian personalised ranking loss (Rendle et al., UAI 2009, section 4) of `b` triples, into `loss` (`1 ×
-    /// 1`): `mean log(1 + exp(⟨u, n⟩ - ⟨u, p⟩))`. Of `triples` (`3b × d`), row `t` is the user `u` of triple `t`, row
-    /// `b + t` its positive item `p`, and row `2b + t` its negative item `n`. `grad` (`3b × d`), if given, is
-    /// overwritten with the gradient with respect to `triples`.
+    /// Mean Bayesian personalised ranking loss (Rendle et al., UAI 2009, section 4) of `b` triples, into `loss`
+    /// (`1 × 1`): `mean log(1 + exp(⟨u, n⟩ - ⟨u, p⟩))`. Of `triples` (`3b × d`), row `t` is the user `u` of triple
+    /// `t`, row `b + t` its positive item `p`, and row `2b + t` its negative item `n`. `grad` (`3b × d`), if given,
+    /// is overwritten with the gradient with respect to `triples`.
     ///
     /// # Errors
     /// On shapes that do not fit, no triples, or a number of rows that is no multiple of three.
@@ -1113,9 +1113,9 @@ pub trait Backend: Send + Sync + 'static {
     fn zero_ids(&self, len: usize) -> Result<Self::Ids, ComputeError>;
 
     /// Maximum over neighbors: `out[i, c]` becomes the maximum of `x[j, c]` over the entries `(i, j)` of `a`. `a` is
-    /// `n × m`, `x` is `m × d`, and `out` is `n × d`. If given, `winners` (`n · d` ids) receives in `winners[i·d +
-    /// c]` the first row of `x` that holds the maximum. Rows of `a` without entries give zeros and unspecified
-    /// winners. A NaN exceeds every number. The values and scales of `a` are ignored.
+    /// `n × m`, `x` is `m × d`, and `out` is `n × d`. If given, `winners` (`n · d` ids) receives in
+    /// `winners[i·d + c]` the first row of `x` that holds the maximum. Rows of `a` without entries give zeros and
+    /// unspecified winners. A NaN exceeds every number. The values and scales of `a` are ignored.
     ///
     /// # Errors
     /// On shapes that do not fit, or when there is not one winner for each element of `out`.

@@ -456,7 +456,7 @@ pub fn softmax_cross_entropy(
 /// nodes may have any.
 ///
 /// # Errors
-/// At the first of `rows` whose class is `n_columns` or more.
+/// When the class of one of `rows` is `n_columns` or more; the error names the first such row.
 ///
 /// # Panics
 /// When one of `rows` has no class; [`softmax_cross_entropy`] refuses such rows.

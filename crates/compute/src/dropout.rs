@@ -71,8 +71,8 @@ impl Dropout {
 
     /// Factor of head `head` for the entry at row `row` and column `col` of a sparse pattern: zero or
     /// [`scale`](Self::scale). It does not depend on the entry's place in storage, so a pass over the transpose draws
-    /// it as well. The Philox block lies at counter `(1 + head / 8, row · 2³² + col)`. The head uses half `head mod
-    /// 8` of it, low halves first.
+    /// it as well. The Philox block lies at counter `(1 + head / 8, row · 2³² + col)`. The head uses half
+    /// `head mod 8` of it, low halves first.
     #[must_use]
     pub fn entry_factor(self, row: u32, col: u32, head: usize) -> f32 {
         let words = self.key.block(1 + (head / HALVES) as u64, u64::from(row) << 32 | u64::from(col));

@@ -65,9 +65,9 @@ pub trait RowSums<B: Backend>: Send + Sync {
     /// On an id out of range, or when the device fails.
     fn begin(&self, backend: &B, ids: &B::Ids) -> Result<(), ComputeError>;
 
-    /// Completes the oldest pending request: `sums = block · features[ids]`, for `rows = (block, ids)`. `block` is `n
-    /// × ids.len()` and `sums` is `n × width`. Row `i` of `own`, if given, becomes row `ids[i]`, for as many rows as
-    /// `own` has.
+    /// Completes the oldest pending request: `sums = block · features[ids]`, for `rows = (block, ids)`. `block` is
+    /// `n × ids.len()` and `sums` is `n × width`. Row `i` of `own`, if given, becomes row `ids[i]`, for as many rows
+    /// as `own` has.
     ///
     /// # Errors
     /// On shapes or storage that do not fit, or when the device fails.

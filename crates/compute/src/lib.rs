@@ -1,4 +1,4 @@
-//! The operations of graph neural networks behind one trait.
+//! Operations of graph neural networks behind one trait.
 //!
 //! - [`Backend`]: buffers and the coarse, fused operations of a training step. Start here.
 //! - [`Cpu`]: all cores of the CPU, `f32` or bf16 storage, sums in `f32`.
@@ -10,7 +10,7 @@
 //! The trait suits devices: operands stay on the device, results go into buffers of the caller, and an operation
 //! returns only data that the host needs. A CUDA backend implements it without changes to the callers.
 //!
-//! Not here: gradients (`girih-trainer` composes them from these operations), data sets, partitions.
+//! Other crates provide gradients (`girih-trainer` composes them from these operations), data sets and partitions.
 
 mod backend;
 pub mod checks;

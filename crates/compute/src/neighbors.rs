@@ -1,8 +1,8 @@
 //! [`NeighborGraph`] and [`NeighborSource`]: mini-batches that a device samples and keeps in its own memory.
 //!
 //! ```text
-//! NeighborGraph   a graph where the device draws from it, for any number of sources
-//! NeighborSource  request: seeds, key ──▶ the device draws ──▶ take: a NeighborBlock for each layer, rows of Â that draws stand for
+//! NeighborGraph   graph on the device, for any number of sources
+//! NeighborSource  request: seeds, key ──▶ the device draws ──▶ take: one NeighborBlock for each layer
 //! ```
 //! The device draws bit for bit the sample of the host's [`NeighborSampler`]. [`NeighborOperand`] defines the values
 //! of the rows.
@@ -19,7 +19,7 @@ use crate::{Backend, ComputeError};
 /// there is one:
 /// ```text
 /// left[v] · A[v, u] · right[u] · deg(v) / draws of v
-/// left[v] · loop of v · right[v]                         exactly, where nodes are their own neighbours
+/// left[v] · loop of v · right[v]                         exactly, if nodes have self loops
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct NeighborOperand<'a> {

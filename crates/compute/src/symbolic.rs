@@ -402,7 +402,8 @@ impl Backend for Symbolic {
         self.gemm(a, None, b, Epilogue::default(), out)
     }
 
-    /// Counts a product and a pass over its result; the factors add nothing, and columns of `y` are read in place.
+    /// Counts a product and three passes over its result. Columns of `y` are read in place, and the factors add
+    /// nothing.
     fn gemm_backward(
         &self,
         a: (&SymbolicMatrix, Transpose),

@@ -92,6 +92,7 @@ enum Kind {
 
 impl StoredDataset {
     /// Hashes the rows of consecutive nodes, for [`fingerprints`](Self::fingerprints). Reads their bytes once.
+    ///
     /// # Errors
     /// When a file cannot be read, or holds values of another kind.
     pub fn digest(&self, nodes: Range<usize>) -> Result<RowsDigest, DatasetError> {
@@ -119,7 +120,7 @@ impl StoredDataset {
         Ok(RowsDigest { pieces })
     }
 
-    /// The pieces of a sparse matrix with a row for each node: offsets, columns and weights.
+    /// Appends the pieces of a sparse matrix with a row per node: offsets, columns and weights.
     fn add_sparse(
         &self,
         pieces: &mut Vec<Piece>,
@@ -127,7 +128,7 @@ impl StoredDataset {
         weights: Option<&str>,
         nodes: &Range<usize>,
     ) -> Result<(), DatasetError> {
-        // There is an offset more than nodes, which follows those of the last one.
+        // The array has one more offset than nodes; the range of the last nodes includes it.
         let n_more = usize::from(nodes.end == self.graph.n_rows);
         pieces.push(self.piece(indptr, Kind::Offsets, nodes.start..nodes.end + n_more)?);
         let offsets = self.folder.array(indptr)?.slice(nodes.start..nodes.end + 1)?.into_offsets()?;
@@ -153,9 +154,9 @@ impl StoredDataset {
         Ok(Some(Piece::new(nodes, array.mapped_bytes().unwrap_or_default(), used)))
     }
 
-    /// [`Dataset::fingerprints`](crate::Dataset::fingerprints), from the hashes of ranges of nodes, one behind the
-    /// other, that cover all of them. The checksum of every array that is used is compared with that of the manifest;
-    /// codes of compressed features have checksums of their own, which are not.
+    /// [`Dataset::fingerprints`](crate::Dataset::fingerprints), from the hashes of consecutive ranges of nodes that
+    /// cover all of them. The checksum of every array in use is compared with the manifest. Codes of compressed
+    /// features have their own checksums, which are not compared.
     ///
     /// # Errors
     /// At the first array whose pieces do not fit each other or the manifest.
@@ -182,7 +183,7 @@ impl StoredDataset {
         Ok(if splits.is_empty() { vec![contents.finalize()] } else { splits })
     }
 
-    /// What the pieces before those of splits are pieces of, in their order: arrays by name, `None` for codes.
+    /// Arrays of the pieces before those of splits, in order: names of arrays, `None` for codes.
     fn streams(&self) -> Vec<Option<String>> {
         let mut names: Vec<Option<String>> = self.arrays().into_iter().map(Some).collect();
         names.truncate(names.len() - 3 * self.splits().count());
@@ -193,7 +194,7 @@ impl StoredDataset {
         names
     }
 
-    /// The hash of an array as it is used, and how many items it has, from the `i`-th pieces.
+    /// Hash of an array as used in memory, and its number of items, from the `i`-th pieces.
     fn join(&self, i: usize, name: Option<&str>, digests: &[RowsDigest]) -> Result<(Hashed, u64), DatasetError> {
         let corrupt = |what: String| DatasetError::corrupt(what).at(&self.folder.file_of(name.unwrap_or("features")));
         let (mut stored, mut used, mut n_stored, mut n_used, mut n_items) = (Hasher::new(), Hasher::new(), 0, 0, 0);

@@ -183,6 +183,7 @@ impl Recipe {
 
     /// As [`generate`](Self::generate), but with features as codes, if a codec and its seed are given. Then only a
     /// few rows of features are in memory at a time.
+    ///
     /// # Errors
     /// As [`generate`](Self::generate), and when the codec does not suit the features.
     pub fn generate_encoded(

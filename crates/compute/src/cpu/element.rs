@@ -92,8 +92,8 @@ impl Element for bf16 {
     }
 }
 
-/// Evaluates an expression in which each name is bound to the typed elements of a storage: `typed!(x = a, y = b =>
-/// f(x, y))`.
+/// Evaluates an expression in which each name is bound to the typed elements of a storage:
+/// `typed!(x = a, y = b => f(x, y))`.
 macro_rules! typed {
     (=> $body:expr) => { $body };
     ($name:ident = $storage:expr $(, $next:ident = $others:expr)* => $body:expr) => {

@@ -1,9 +1,9 @@
 //! LSTM over neighbors (Hochreiter and Schmidhuber, 1997), and its backward pass.
 //!
 //! ```text
-//! rows by falling degree     a  b  c  d │ e  f  …       batches of rows that walk in step
+//! rows by falling degree     a  b  c  d │ e  f  …       batches of rows that advance in step
 //! step 0                     a0 b0 c0 d0                gates = inputs of the named rows + states·W, then the cell
-//! step 1                     a1 b1 c1                   a row that is through drops off at the end
+//! step 1                     a1 b1 c1                   finished rows drop off at the end
 //! step 2                     a2
 //! ```
 //! A batch stores its steps one after the other, small enough for a core's cache. The forward pass keeps nothing: the
@@ -43,7 +43,7 @@ const NOWHERE: u32 = u32::MAX;
 pub(crate) type Pattern<'a> = (&'a Csr, Option<&'a EntryNames>);
 
 /// Overwrites row `i` of `out` with the last state over the rows `j` of `inputs`, for the entries `(i, j)` of `csr`.
-/// With `order`, it is the key of a random order. Rows without entries give zeros.
+/// If given, `order` is the key of a random reading order. Rows without entries give zeros.
 pub(crate) fn forward(
     machine: &Machine,
     (pattern, order): (Pattern<'_>, Option<Key>),

@@ -62,7 +62,7 @@ impl<T: Copy> ByDtype<T> {
 pub enum BlockKind {
     /// The whole graph on one device. Products scale the rows of the operand before they gather them.
     Whole,
-    /// Columns of the rank itself, which a good node order makes dense. Operands arrive scaled.
+    /// The rank's own columns. A good node order puts many entries here. Operands arrive scaled.
     Own,
     /// Columns of all other ranks: fewer entries per row, and farther apart. Operands arrive scaled.
     Others,

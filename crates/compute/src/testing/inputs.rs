@@ -11,17 +11,17 @@ use crate::{Activation, Backend, Dropout, Dtype, EntryNames, Epilogue, Shape, Sl
 /// Purpose of the random keys of this suite; no run of a model uses it.
 const PURPOSE: u32 = u32::MAX;
 
-/// Zero rows, one row, a few, or as many as allowed.
+/// Number of rows: zero, one, a few, or up to `max`.
 pub(super) fn n_rows(max: usize) -> impl Strategy<Value = usize> {
     prop_oneof![1 => Just(0), 1 => Just(1), 5 => 2..40usize, 2 => 40..=max]
 }
 
-/// At least one row.
+/// Number of rows, at least one.
 pub(super) fn n_rows_some(max: usize) -> impl Strategy<Value = usize> {
     n_rows(max).prop_map(|n| n.max(1))
 }
 
-/// Widths around vectors and cache lines.
+/// Number of columns, around the widths of vectors and cache lines.
 pub(super) fn width() -> impl Strategy<Value = usize> {
     1..70usize
 }

@@ -66,7 +66,7 @@ trait Law {
 /// Results of a law.
 type Results = Vec<Output>;
 
-/// Matrix that an operation wrote.
+/// Matrix that an operation wrote; `rounded` if it was rounded to bf16.
 struct Output {
     values: Matrix,
     rounded: bool,

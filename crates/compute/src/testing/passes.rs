@@ -269,7 +269,7 @@ impl Law for NormalizeColumns {
         let [means, gain, bias, shift, slope, mut squares, mut products] =
             [Dtype::F32; 7].map(|dtype| matrix(row, dtype));
         let mut variances = matrix(row, Dtype::F32);
-        // Variances are no less than zero: the sums of squares of one row.
+        // Variances are at least zero: they are the squares of one row.
         backend.column_squares(&gain, &means, &mut variances).expect("column_squares");
         let moments = || ColumnMoments { means: &means, variances: &variances, eps: 0.01 };
         backend.column_squares(&x, &means, &mut squares).expect("column_squares");
@@ -358,7 +358,7 @@ impl Law for SoftmaxLoss {
     const TOLERANCE: f64 = 2e-6;
     type Case = LossCase;
 
-    /// Some of them with more classes than fit registers.
+    /// Strategy for losses, some with more classes than fit registers.
     fn cases(rows_max: usize) -> impl Strategy<Value = LossCase> {
         let times = prop_oneof![9 => Just(1), 1 => 2_usize..30];
         (losses(rows_max), times).prop_map(|(mut case, times)| {

@@ -262,7 +262,7 @@ impl Law for Spmm {
     }
 }
 
-/// Sparse products into some columns of the result: at its end and, if it is wide enough, eight columns further on.
+/// Sparse products into some columns of the result: from the middle to the end, and from column eight to the middle.
 /// The other columns stay.
 pub(super) struct SpmmColumns;
 

@@ -80,7 +80,7 @@ impl Law for L2Penalty {
     }
 }
 
-/// Largest elements of each row: with ties, with fully excluded rows, and with `k` above the number of columns.
+/// Largest elements of each row: with ties, with fully excluded rows, and with `k` above the number of columns left.
 pub(super) struct TopK;
 
 impl Law for TopK {

@@ -34,6 +34,7 @@ pub fn sparse_npz_rows(path: &Path) -> Result<usize, FormatError> {
 ///
 /// Rows are those of the stored matrix, and columns are sorted. Weights are rounded to `f32`; when all are one, the
 /// matrix has none. Without a `shape` it is square. Also returns the number of entries that were merged into others.
+///
 /// # Errors
 /// When an array is missing, damaged or of another type, or the arrays do not form a matrix.
 pub fn sparse_from_npz(npz: &mut Npz, prefix: &str, duplicates: Duplicates) -> Result<(Csr, usize), FormatError> {

@@ -16,7 +16,7 @@ use crate::args::SampleArgs;
 use crate::error::CliError;
 use crate::output::{Results, median_ms, under_spinner};
 use ranks::Sharing;
-use source::{Made, Source};
+use source::{BatchStats, Source};
 
 /// Samples all batches and describes them; with `--plan`, places the rows that they read.
 pub fn run(args: &SampleArgs) -> Result<(), CliError> {
@@ -107,8 +107,8 @@ fn describe_source(source: &Source<'_>, dataset: &Dataset, results: &mut Results
 }
 
 /// Describes batches, each sampled as a whole or in several parts. `n` is the number of batches.
-fn describe(made: &[Made], n: usize, n_threads: usize, results: &mut Results) {
-    let mean = |count: fn(&Made) -> usize| made.iter().map(count).sum::<usize>() as f64 / n.max(1) as f64;
+fn describe(made: &[BatchStats], n: usize, n_threads: usize, results: &mut Results) {
+    let mean = |count: fn(&BatchStats) -> usize| made.iter().map(count).sum::<usize>() as f64 / n.max(1) as f64;
     let (n_edges, n_inputs) = (mean(|made| made.n_edges), mean(|made| made.n_inputs));
     let batch_ms = median_ms(made.iter().map(|made| made.took));
     let relabel_ms = median_ms(made.iter().filter_map(|made| made.relabelling));
@@ -137,7 +137,7 @@ fn describe(made: &[Made], n: usize, n_threads: usize, results: &mut Results) {
 
 /// Share of input nodes that the previous batch of the epoch also has, over all batches but the first. Their rows
 /// need not be sent again.
-fn share_from_before(made: &[Made]) -> Option<f64> {
+fn share_from_before(made: &[BatchStats]) -> Option<f64> {
     let followers = || made.iter().filter_map(|made| Some((made.n_from_before?, made.n_inputs)));
     let (n_met, n_inputs) = followers().fold((0, 0), |(met, all), (n, of)| (met + n, all + of));
     (n_inputs > 0).then(|| n_met as f64 / n_inputs as f64)

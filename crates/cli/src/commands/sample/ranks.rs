@@ -18,7 +18,7 @@ use girih_sampling::{
 use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{BatchConfig, BatchKind, DEFAULT_FANOUT};
 
-use super::source::{Made, check_weighted, neighbor_options};
+use super::source::{BatchStats, check_weighted, neighbor_options};
 use crate::args::{CutChoice, SampleArgs};
 use crate::commands::sharing::DEADLINE;
 use crate::error::CliError;
@@ -39,7 +39,7 @@ pub(super) struct Sharing<'a> {
 /// Batches that all ranks sampled together.
 pub(super) struct Shared {
     /// Parts of all batches, ordered by batch, then by patch.
-    pub(super) made: Vec<Made>,
+    pub(super) made: Vec<BatchStats>,
     pub(super) n_batches: usize,
     /// Traffic of all ranks.
     tally: Tally,
@@ -138,7 +138,7 @@ impl<'a> Sharing<'a> {
     }
 
     /// Work of one rank: samples the parts of its own patches, and answers requests for those of others.
-    fn on_rank(&self, rank: &ThreadRank, parts: &[Part]) -> Result<(Vec<Made>, Tally), CollectiveError> {
+    fn on_rank(&self, rank: &ThreadRank, parts: &[Part]) -> Result<(Vec<BatchStats>, Tally), CollectiveError> {
         let (world, sampler): (&dyn Collective<Cpu>, _) = (rank, self.sampler()?);
         let (mut batch, mut gathered) = (MiniBatch::default(), Vec::new());
         let (own, layout) = (self.of_ranks.range(world.rank()), self.args.ranks.layout());
@@ -183,8 +183,8 @@ impl<'a> Sharing<'a> {
         &self,
         world: &dyn Collective<Cpu>,
         parts: &[Part],
-        mut make: impl FnMut(&[NodeId], DrawKey) -> Result<Made, CollectiveError>,
-    ) -> Result<Vec<Made>, CollectiveError> {
+        mut make: impl FnMut(&[NodeId], DrawKey) -> Result<BatchStats, CollectiveError>,
+    ) -> Result<Vec<BatchStats>, CollectiveError> {
         let mine = self.patches_of(world.rank());
         let n_rounds = (0..world.size()).map(|rank| self.patches_of(rank).len()).max().unwrap_or(0);
         let mut made = Vec::with_capacity(parts.len() * mine.len());
@@ -213,9 +213,9 @@ struct Part {
 }
 
 /// Statistics of a part.
-fn made(batch: &MiniBatch, took: Duration) -> Made {
+fn made(batch: &MiniBatch, took: Duration) -> BatchStats {
     let (n_edges, n_inputs) = (batch.n_edges(), batch.inputs().len());
-    Made { n_edges, n_inputs, n_from_before: None, took, relabelling: None, digest: batch.digest() }
+    BatchStats { n_edges, n_inputs, n_from_before: None, took, relabelling: None, digest: batch.digest() }
 }
 
 fn usage(error: impl Display) -> CliError {

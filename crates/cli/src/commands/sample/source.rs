@@ -27,7 +27,7 @@ pub(super) enum Source<'a> {
 
 /// Statistics of a batch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Made {
+pub(super) struct BatchStats {
     pub(super) n_edges: usize,
     /// Number of input nodes; for a subgraph, of all nodes.
     pub(super) n_inputs: usize,
@@ -75,7 +75,7 @@ impl<'a> Source<'a> {
     ///
     /// # Errors
     /// When the sampler refuses.
-    pub(super) fn make(&self, n_epochs: u32, n_threads: usize) -> Result<Vec<Made>, CliError> {
+    pub(super) fn make(&self, n_epochs: u32, n_threads: usize) -> Result<Vec<BatchStats>, CliError> {
         let stage = || Stage::new("sample").workers(n_threads).capacity(2 * n_threads);
         match self {
             Self::Seeds { loader, relabel, .. } => {
@@ -98,7 +98,7 @@ fn blocks(
     relabel: Option<Relabel>,
     epoch: u32,
     stage: Stage,
-) -> Result<Vec<Made>, CliError> {
+) -> Result<Vec<BatchStats>, CliError> {
     let describe = || {
         let mut relabelled = Relabelled::default();
         move |batch: Prefetched<'_>| {
@@ -107,13 +107,14 @@ fn blocks(
             let inputs = batch.inputs().to_vec();
             let (n_edges, n_inputs) = (batch.n_edges(), inputs.len());
             let (took, digest) = (batch.took(), batch.digest());
-            Ok((Made { n_edges, n_inputs, n_from_before: None, took, relabelling, digest }, inputs))
+            Ok((BatchStats { n_edges, n_inputs, n_from_before: None, took, relabelling, digest }, inputs))
         }
     };
     let mut met = Met::new(loader.graph().n_rows());
     std::thread::scope(|scope| {
         let made = loader.epoch(epoch).prefetch_with(stage, describe).start_in(scope)?;
-        let counted = made.map(|made| made.map(|(made, inputs)| Made { n_from_before: met.count(&inputs), ..made }));
+        let counted =
+            made.map(|made| made.map(|(made, inputs)| BatchStats { n_from_before: met.count(&inputs), ..made }));
         Ok(counted.collect::<Result<_, _>>()?)
     })
 }
@@ -149,7 +150,7 @@ fn subgraphs(
     sampler: &dyn SubgraphSampler,
     keys: Vec<DrawKey>,
     stage: Stage,
-) -> Result<Vec<Made>, CliError> {
+) -> Result<Vec<BatchStats>, CliError> {
     let make = || {
         let mut subgraph = Subgraph::default();
         move |key: DrawKey| {
@@ -157,7 +158,14 @@ fn subgraphs(
             sampler.sample_into(graph, key, &mut subgraph)?;
             let took = start.elapsed();
             let (n_edges, n_inputs) = (subgraph.block.n_edges(), subgraph.nodes().len());
-            Ok(Made { n_edges, n_inputs, n_from_before: None, took, relabelling: None, digest: subgraph.digest() })
+            Ok(BatchStats {
+                n_edges,
+                n_inputs,
+                n_from_before: None,
+                took,
+                relabelling: None,
+                digest: subgraph.digest(),
+            })
         }
     };
     std::thread::scope(|scope| {
