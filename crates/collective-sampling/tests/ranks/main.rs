@@ -1,0 +1,4 @@
+//! Laws of sampling by ranks, honest and hostile.
+
+mod hostile;
+mod laws;

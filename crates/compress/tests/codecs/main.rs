@@ -1,0 +1,6 @@
+//! Laws of codecs and stores.
+
+mod bad_input;
+mod common;
+mod files;
+mod laws;

@@ -1,0 +1,4 @@
+//! Laws of pipelines and of launch order.
+
+mod laws;
+mod order;

@@ -1,0 +1,4 @@
+//! Laws of orders.
+
+mod laws;
+mod linear;

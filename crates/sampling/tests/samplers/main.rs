@@ -1,0 +1,13 @@
+//! Laws of samplers, loaders and walks.
+
+mod common;
+mod golden;
+mod layers;
+mod loader;
+mod neighbors;
+mod relabel;
+mod saint;
+mod seeds;
+mod shared;
+mod subgraphs;
+mod walks;
