@@ -168,7 +168,7 @@ fn malformed_launch_orders_name_the_rank() {
     for (message, what) in [
         ("[", "rank 1 sent a malformed message (launch order)"),
         ("[{\"Decided\":[0,{\"worker\":0,\"batch\":0}]}]", "rank 1 sent a malformed message (launch order)"),
-        ("[{\"Closed\":[9,0]}]", "rank 1 sent a malformed message (launch order): worker 9 where there are 2"),
+        ("[{\"SignedOff\":[9,0]}]", "rank 1 sent a malformed message (launch order): worker 9 where there are 2"),
         ("[{\"Answer\":{\"workers\":[],\"absent\":null,\"recent\":[]}}]", "rank 1 sent a malformed message"),
     ] {
         let agreed = parcel(&[], 0, call, format!("{rules:?}").as_bytes());

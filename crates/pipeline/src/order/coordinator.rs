@@ -256,7 +256,7 @@ impl Shared {
                     self.note(error);
                 }
             }
-            Content::Decided(..) | Content::Closed(..) => {
+            Content::Decided(..) | Content::SignedOff(..) => {
                 // `change` keeps a failure and sends it to all ranks; the sender needs no other answer.
                 let _ = self.change(|schedule| schedule.hear(from, &content).map(|()| None));
             }

@@ -66,7 +66,7 @@ impl World {
         let mut steps: Vec<Step> = Vec::new();
         for (rank, schedule) in self.schedules.iter().enumerate() {
             for (worker, progress) in schedule.workers().iter().enumerate() {
-                let is_idle = progress.pending.is_none() && !progress.has_closed && !self.is_on_card(rank, worker);
+                let is_idle = progress.pending.is_none() && !progress.has_signed_off && !self.is_on_card(rank, worker);
                 let is_launching = self.launching[rank] == Some(worker);
                 match progress.pending {
                     None if is_idle && progress.n_launched < self.wanted[rank][worker] => {
@@ -273,13 +273,14 @@ fn contents() -> impl Strategy<Value = Content> {
     let number = || prop_oneof![0..4u64, any::<u64>()];
     let launch = || (number(), any::<u64>()).prop_map(|(worker, batch)| Launch { worker: worker as usize, batch });
     let progress = (number(), any::<Option<u64>>(), any::<bool>());
-    let progress = progress.prop_map(|(n_launched, pending, has_closed)| Progress { n_launched, pending, has_closed });
+    let progress =
+        progress.prop_map(|(n_launched, pending, has_signed_off)| Progress { n_launched, pending, has_signed_off });
     let status =
         (prop::collection::vec(progress, 0..4), prop::option::of(number()), prop::collection::vec(launch(), 0..4))
             .prop_map(|(workers, absent, recent)| Status { workers, absent: absent.map(|n| n as usize), recent });
     prop_oneof![
         (number(), launch()).prop_map(|(number, launch)| Content::Decided(number, launch)),
-        (number(), number()).prop_map(|(worker, n)| Content::Closed(worker as usize, n)),
+        (number(), number()).prop_map(|(worker, n)| Content::SignedOff(worker as usize, n)),
         status.prop_map(Content::Answer),
     ]
 }

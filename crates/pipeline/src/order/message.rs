@@ -13,7 +13,7 @@ pub(super) enum Content {
     /// Launch of this number, from 0, as the leader decided. Decisions on different workers may arrive out of order.
     Decided(u64, Launch),
     /// A worker has closed after this number of launches.
-    Closed(usize, u64),
+    SignedOff(usize, u64),
     /// Request for the status of all ranks, from a rank whose deadline has passed.
     Question,
     /// Status of the sender.
@@ -38,7 +38,7 @@ pub(super) struct Progress {
     pub n_launched: u64,
     /// Batch that the worker waits to launch or is launching.
     pub pending: Option<u64>,
-    pub has_closed: bool,
+    pub has_signed_off: bool,
 }
 
 impl Progress {
@@ -60,7 +60,7 @@ impl Content {
         };
         match self {
             Self::Decided(_, launch) => known(launch.worker),
-            Self::Closed(worker, _) => known(*worker),
+            Self::SignedOff(worker, _) => known(*worker),
             Self::Answer(Status { workers, .. }) if workers.len() != n_workers => {
                 Err(format!("the progress of {} workers where there are {n_workers}", workers.len()))
             }
@@ -76,7 +76,7 @@ impl Message {
     /// Whether the message says that a worker has closed. Each worker sends one, unless its rank fails.
     #[must_use]
     pub fn is_sign_off(&self) -> bool {
-        matches!(self.0, Content::Closed(..))
+        matches!(self.0, Content::SignedOff(..))
     }
 
     /// Whether the sender has failed. No later message of it matters.

@@ -14,12 +14,12 @@ const LOOK: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)
 pub struct Participant {
     shared: Arc<Shared>,
     worker: usize,
-    has_closed: bool,
+    has_signed_off: bool,
 }
 
 impl Participant {
     pub(super) fn new(shared: Arc<Shared>, worker: usize) -> Self {
-        Self { shared, worker, has_closed: false }
+        Self { shared, worker, has_signed_off: false }
     }
 
     /// Registers the launch of a batch and waits for its permit. Launch while the permit is held and drop it at once:
@@ -65,7 +65,7 @@ impl Participant {
     /// # Errors
     /// When the worker has launched more or less often than on another rank, or a rank has failed.
     pub fn close(mut self) -> Result<(), OrderError> {
-        self.has_closed = true;
+        self.has_signed_off = true;
         self.shared.close(self.worker)
     }
 }
@@ -74,7 +74,7 @@ impl Drop for Participant {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.shared.stop(format!("{} panicked", self.shared.name(self.worker)));
-        } else if !self.has_closed {
+        } else if !self.has_signed_off {
             // The coordinator keeps a failure, and all ranks know of it.
             let _ = self.shared.close(self.worker);
         }

@@ -105,7 +105,7 @@ impl LaunchSchedule {
 
     /// Whether all workers of this rank have closed.
     pub fn has_ended(&self) -> bool {
-        self.workers.iter().all(|worker| worker.has_closed)
+        self.workers.iter().all(|worker| worker.has_signed_off)
     }
 
     /// First worker that has not closed on every rank, with the ranks that lack its close. `None` when all have
@@ -154,7 +154,7 @@ impl LaunchSchedule {
                 decided[at] = Some(*launch);
                 self.check(launch.worker)
             }
-            (Content::Closed(worker, n_launched), _) => {
+            (Content::SignedOff(worker, n_launched), _) => {
                 let of_rank =
                     self.signed_off.get_mut(from).ok_or_else(|| malformed(format!("there is no rank {from}")))?;
                 of_rank[*worker] = Some(*n_launched);
@@ -183,7 +183,7 @@ impl LaunchSchedule {
     fn fixed(&self) -> Option<(u64, usize)> {
         let Turns::Fixed { lag, mut round, mut worker } = self.turns else { return None };
         while !self.has_ended() {
-            if !self.workers[worker].has_closed && round >= worker as u64 * lag {
+            if !self.workers[worker].has_signed_off && round >= worker as u64 * lag {
                 return Some((round, worker));
             }
             (round, worker) = self.after(round, worker);
@@ -250,11 +250,11 @@ impl LaunchSchedule {
     /// Closes a worker. Returns the message for the other ranks.
     pub fn close(&mut self, worker: usize) -> Result<Content, OrderError> {
         let progress = &mut self.workers[worker];
-        progress.has_closed = true;
+        progress.has_signed_off = true;
         let n_launched = progress.n_launched;
         self.signed_off[self.rank][worker] = Some(n_launched);
         self.check(worker)?;
-        Ok(Content::Closed(worker, n_launched))
+        Ok(Content::SignedOff(worker, n_launched))
     }
 
     /// Checks the last action of a worker against the decided order and against its launches on other ranks.
@@ -263,7 +263,7 @@ impl LaunchSchedule {
         let differs = |found: String, expected: String| {
             Err(OrderError::Differs { rank: self.rank, worker: self.names[worker].clone(), found, expected })
         };
-        let found = match (progress.pending, progress.has_closed) {
+        let found = match (progress.pending, progress.has_signed_off) {
             (Some(batch), _) => format!("wants to launch batch {batch}"),
             (None, true) => format!("has signed off after {} launches", progress.n_launched),
             (None, false) => return Ok(()),
@@ -276,7 +276,7 @@ impl LaunchSchedule {
         let count = |(other, of_rank): (usize, &Vec<Option<u64>>)| Some((other, of_rank[worker]?));
         for (other, other_launches) in self.signed_off.iter().enumerate().filter_map(count) {
             let launches = progress.n_registered();
-            if launches > other_launches || (progress.has_closed && launches != other_launches) {
+            if launches > other_launches || (progress.has_signed_off && launches != other_launches) {
                 let worker = self.names[worker].clone();
                 return Err(OrderError::Counts { worker, rank: self.rank, launches, other, other_launches });
             }
