@@ -25,7 +25,7 @@ use crate::models::{Dims, Model};
 use crate::optim::Optimizer;
 use crate::params::{Gradients, ParamId, ParamInit};
 use crate::recommend::{self, Batch};
-use crate::sampled::{self, BatchPlan, CacheConfig, LayerCosts, LayerPlan, NODES_AT_ONCE, PlacedRows, RowsOnDevice};
+use crate::sampled::{self, BatchPlan, CacheConfig, LayerCosts, LayerPlan, NODES_AT_ONCE, PlannedRows, RowsOnDevice};
 use crate::session::build_network;
 use crate::tape::{Loss, Mode, Pool, Tape, Var};
 use crate::targets::{Part, Targets};
@@ -167,7 +167,7 @@ impl Plan {
     /// # Errors
     /// When the configuration is refused.
     pub fn on_device(config: &TrainConfig, data: &DataSizes, device: PlanDevice) -> Result<Self, TrainError> {
-        Self::on((&device.symbolic(config), device), config, (data, PlacedRows::AtMost), None)
+        Self::on((&device.symbolic(config), device), config, (data, PlannedRows::AtMost), None)
     }
 
     /// As [`on_cuda`](Self::on_cuda), but for a device that holds the given rows of the adjacency, instead of the
@@ -177,7 +177,7 @@ impl Plan {
     /// When the configuration is refused.
     pub fn on_cuda_with(config: &TrainConfig, data: &DataSizes, rows: RowsOnDevice) -> Result<Self, TrainError> {
         let device = PlanDevice::Gpu(None);
-        Self::on((&device.symbolic(config), device), config, (data, PlacedRows::These(rows)), None)
+        Self::on((&device.symbolic(config), device), config, (data, PlannedRows::These(rows)), None)
     }
 
     /// Plan of sampled training on a CUDA device without its cache: without rows of features and adjacency, their
@@ -188,7 +188,7 @@ impl Plan {
     pub fn beside_rows(config: &TrainConfig, data: &DataSizes) -> Result<Self, TrainError> {
         let config = &TrainConfig { tiers: CacheConfig::on_host(), ..config.clone() };
         let device = PlanDevice::Gpu(None);
-        Self::on((&device.symbolic(config), device), config, (data, PlacedRows::Elsewhere), None)
+        Self::on((&device.symbolic(config), device), config, (data, PlannedRows::Elsewhere), None)
     }
 
     /// Bytes that must be free on a CUDA device before the first upload: the peak, a share for fragmentation, and the
@@ -212,7 +212,7 @@ impl Plan {
     pub(crate) fn on(
         (symbolic, device): (&Symbolic, PlanDevice),
         config: &TrainConfig,
-        (data, rows): (&DataSizes, PlacedRows),
+        (data, rows): (&DataSizes, PlannedRows),
         share: Option<Share>,
     ) -> Result<Self, TrainError> {
         config.validate()?;

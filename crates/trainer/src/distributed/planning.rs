@@ -13,7 +13,7 @@ use crate::batching::BatchKind;
 use crate::config::TrainConfig;
 use crate::graph::Graph;
 use crate::plan::{DataSizes, Plan, PlanDevice, Share};
-use crate::sampled::{self, PlacedRows};
+use crate::sampled::{self, PlannedRows};
 
 /// Session on ranks, to be planned for partitions.
 pub struct RankPlanner<'a> {
@@ -100,7 +100,7 @@ impl RankPlanner<'_> {
                     Arc::<SymbolicBlocks>::clone(&blocks),
                 )))
             });
-            Plan::on((&symbolic, device), config, (data, PlacedRows::AtMost), Some(Share { ranks, graph, layout }))
+            Plan::on((&symbolic, device), config, (data, PlannedRows::AtMost), Some(Share { ranks, graph, layout }))
         };
         let ranks: Vec<usize> =
             if graph.is_even() && n_ranks > 1 { vec![0, n_ranks - 1] } else { (0..n_ranks).collect() };

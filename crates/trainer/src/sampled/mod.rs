@@ -43,7 +43,7 @@ pub(crate) use layerwise::{Layerwise, NODES_AT_ONCE, scores_by_layers};
 pub use neighborhoods::Neighborhoods;
 pub(crate) use patches::{PatchData, check_patches, check_patches_of};
 pub use plan::RowsOnDevice;
-pub(crate) use plan::{BatchPlan, LayerCosts, LayerPlan, PlacedRows};
+pub(crate) use plan::{BatchPlan, LayerCosts, LayerPlan, PlannedRows};
 pub(crate) use session::{MiniBatchData, Prepared, raw, sampled_by_device};
 pub use tiers::{CacheConfig, CacheReport};
 pub use train::MiniBatch;

@@ -52,7 +52,7 @@ pub(crate) struct BatchPlan {
 
 /// Rows on the device, of those that a cache places.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum PlacedRows {
+pub(crate) enum PlannedRows {
     /// Upper bound for the shares of the configuration: all rows of the adjacency.
     AtMost,
     /// These numbers of rows.
@@ -102,7 +102,7 @@ impl BatchPlan {
     /// Plan of valid settings; `None` for full batches.
     pub(crate) fn new(
         config: &TrainConfig,
-        (data, rows): (&DataSizes, PlacedRows),
+        (data, rows): (&DataSizes, PlannedRows),
         input_spec: &InputSpec,
         (links, by_layers): (Option<&LinkSizes>, bool),
     ) -> Option<Self> {
@@ -159,7 +159,7 @@ impl BatchPlan {
     ) -> Option<Self> {
         if config.tiers.features.is_some() {
             // The device caches the hottest rows, and gets others as a single device gets rows of the host.
-            return Self::new(config, (whole, PlacedRows::AtMost), input_spec, (None, false));
+            return Self::new(config, (whole, PlannedRows::AtMost), input_spec, (None, false));
         }
         let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
         let blocks = blocks(config, whole, batch_size.min(whole.n_train))?;
@@ -172,7 +172,7 @@ impl BatchPlan {
         let rows = n_inputs * (2 * stored + 2 * n_ranks + dense);
         let addresses = words(whole.n_nodes * size_of::<u64>());
         let topology = if layout == GraphPlacement::SplitFeatures {
-            words_of_topology(config, whole, PlacedRows::AtMost)
+            words_of_topology(config, whole, PlannedRows::AtMost)
         } else {
             // Slots, requests and offsets of a hop, and its edges here and for others.
             let of_hop = |&(shape, n_edges): &(Shape, usize)| shape.rows * (4 + 3 * n_ranks) + 2 * n_edges;
@@ -413,12 +413,12 @@ impl LayerPlan<'_> {
 }
 
 /// 32-bit words on a device that samples, for features that are not a matrix.
-fn words_of_features(config: &TrainConfig, data: &DataSizes, rows: PlacedRows) -> usize {
+fn words_of_features(config: &TrainConfig, data: &DataSizes, rows: PlannedRows) -> usize {
     let words = |n_rows: usize, bytes: usize| (n_rows * bytes).div_ceil(size_of::<f32>());
     match (config.tiers.features, data.code_bytes, rows) {
-        (_, None, _) | (Some(_), _, PlacedRows::Elsewhere) => 0,
-        (Some(_), Some(bytes), PlacedRows::These(rows)) => words_of_list(data) + words(rows.features, bytes),
-        (Some(shares), Some(bytes), PlacedRows::AtMost) => {
+        (_, None, _) | (Some(_), _, PlannedRows::Elsewhere) => 0,
+        (Some(_), Some(bytes), PlannedRows::These(rows)) => words_of_list(data) + words(rows.features, bytes),
+        (Some(shares), Some(bytes), PlannedRows::AtMost) => {
             let (on_every_card, on_one_card) = shares.of_nodes(data.n_nodes);
             words_of_list(data) + words(on_every_card + on_one_card, bytes)
         }
@@ -463,12 +463,12 @@ fn words_of_arriving(config: &TrainConfig, data: &DataSizes, makes_sums: bool) -
 }
 
 /// 32-bit words for the graph to sample from, without weights.
-fn words_of_topology(config: &TrainConfig, data: &DataSizes, rows: PlacedRows) -> usize {
+fn words_of_topology(config: &TrainConfig, data: &DataSizes, rows: PlannedRows) -> usize {
     let list = if config.tiers.topology.is_some() { words_of_list(data) } else { 0 };
     match (config.tiers.topology, rows) {
-        (Some(_), PlacedRows::Elsewhere) => 0,
-        (Some(_), PlacedRows::These(rows)) => words_of_offsets(data) + list + rows.neighbors,
-        (Some(_), PlacedRows::AtMost) | (None, _) => words_of_offsets(data) + list + data.n_edges,
+        (Some(_), PlannedRows::Elsewhere) => 0,
+        (Some(_), PlannedRows::These(rows)) => words_of_offsets(data) + list + rows.neighbors,
+        (Some(_), PlannedRows::AtMost) | (None, _) => words_of_offsets(data) + list + data.n_edges,
     }
 }
 
