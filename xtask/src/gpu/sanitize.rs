@@ -40,13 +40,13 @@ pub struct SanitizeArgs {
     /// Seconds for a test.
     #[arg(long, default_value_t = 600)]
     seconds_per_test: u64,
-    /// Every so many-th case of a test alone; all, if it is 1.
-    #[arg(long, default_value_t = 1)]
+    /// Runs every N-th case of each test; 1 runs all.
+    #[arg(long, value_name = "N", default_value_t = 1)]
     every: usize,
     /// Tests side by side.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
-    /// Tests of several GPUs among them, whose ranks wait for each other.
+    /// Most tests of several GPUs at once; their ranks wait for each other.
     #[arg(long, default_value_t = 2)]
     rank_jobs: usize,
     /// Record that is read, and written again.
