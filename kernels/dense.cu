@@ -170,7 +170,7 @@ __device__ __forceinline__ void multiply_stage(bf16, u32 a, u32 b, int row, int 
 }
 
 extern "C" __global__ void __launch_bounds__(256, COLS > 64 || (TA && ROWS > 64 && sizeof(X) == 4) ? 1 : 2)
-    product(const __grid_constant__ Term first_term, const __grid_constant__ Term second_term, u64 part, const __grid_constant__ Out to) {
+    product(const __grid_constant__ Term first_term, const __grid_constant__ Term second_term, u64 part, const __grid_constant__ EpilogueArgs to) {
     extern __shared__ unsigned char memory[];
     const u32 stages = shared_address(memory);
     const Work work(first_term, second_term, part, to);

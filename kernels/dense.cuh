@@ -36,7 +36,7 @@ __device__ __forceinline__ void split(float x, u32 &large, u32 &small) {
 typedef float Sums[TALL][WIDE][4];
 
 // What happens to sums; ops/dense.rs has the same.
-struct Out {
+struct EpilogueArgs {
     Y *out;
     const B *bias;
     // Of the way back: what went through the activation.
@@ -76,7 +76,7 @@ __device__ __forceinline__ void store(bf16 *out, int left, const float *first, c
 struct Through {
     Two<V> of[WIDE];
 };
-__device__ __forceinline__ void read_through(const Out &to, u64 row, u64 col, Through &through) {
+__device__ __forceinline__ void read_through(const EpilogueArgs &to, u64 row, u64 col, Through &through) {
     const int left = row < to.rows ? (int)to.cols - (int)col : 0;
     const Two<V> *from = reinterpret_cast<const Two<V> *>(to.through + row * to.through_pitch + col);
 #pragma unroll
@@ -108,7 +108,7 @@ typedef float Columns[WIDE][2];
 
 // What a lane has of a row, two neighbours of every eight from `col` on; nothing where there is no such row. Everything that is
 // read is asked for before any of it is needed.
-__device__ __forceinline__ void finish(const Out &to, u64 row, u64 col, const Columns &sums, const Columns &bias,
+__device__ __forceinline__ void finish(const EpilogueArgs &to, u64 row, u64 col, const Columns &sums, const Columns &bias,
                                        [[maybe_unused]] const Through &through, Columns &column_sums) {
     const u64 pitch = pitch_of(to.cols), at = row * pitch + col;
     // Lanes beyond the last column take part, because their neighbours may be within.
@@ -152,7 +152,7 @@ __device__ __forceinline__ void finish(const Out &to, u64 row, u64 col, const Co
 }
 
 // The bias of a lane's columns from `across` on.
-__device__ __forceinline__ void read_bias(const Out &to, u64 across, Columns &bias) {
+__device__ __forceinline__ void read_bias(const EpilogueArgs &to, u64 across, Columns &bias) {
 #pragma unroll
     for (int n = 0; n < WIDE; n++)
 #pragma unroll
@@ -161,7 +161,7 @@ __device__ __forceinline__ void read_bias(const Out &to, u64 across, Columns &bi
 
 // What a lane has of a tile whose sums are complete; they become zero. What went through an activation is read now, unless `early` has
 // it.
-__device__ __forceinline__ void finish_tile(const Out &to, u64 first, u64 across, Sums &sums, const Columns &bias,
+__device__ __forceinline__ void finish_tile(const EpilogueArgs &to, u64 first, u64 across, Sums &sums, const Columns &bias,
                                             const Through (*early)[2], Columns &column_sums) {
 #pragma unroll
     for (int m = 0; m < TALL; m++)
@@ -214,7 +214,7 @@ struct Work {
     Side left, right;
     u64 n_tiles, first_col, begin, end;
 
-    __device__ __forceinline__ Work(const Term &first, const Term &second, u64 part, const Out &to) {
+    __device__ __forceinline__ Work(const Term &first, const Term &second, u64 part, const EpilogueArgs &to) {
         const u64 end_of_first = (first.depth + DEPTH - 1) / DEPTH * DEPTH;
         const u64 depth = PAIR ? end_of_first + second.depth : first.depth;
         left = {first.left(to.rows), second.left(to.rows), end_of_first};
@@ -263,7 +263,7 @@ __device__ __forceinline__ void add_column_sums(WarpColumns &of_warps, int warp_
 }
 
 // Leaves those of the block in its row of partials.
-__device__ __forceinline__ void leave_column_sums(const Out &to, const WarpColumns &of_warps, u64 first_col) {
+__device__ __forceinline__ void leave_column_sums(const EpilogueArgs &to, const WarpColumns &of_warps, u64 first_col) {
     // Of these threads alone.
     asm volatile("bar.sync 1, %0;" ::"n"(WARPS * 32) : "memory");
     for (int c = threadIdx.x; c < COLS; c += WARPS * 32) {
@@ -275,7 +275,7 @@ __device__ __forceinline__ void leave_column_sums(const Out &to, const WarpColum
 
 // out = alpha · the sum of parts + out, if that counts. Thread y of a block adds up its share of the parts, and thread 0 the shares,
 // each in order.
-extern "C" __global__ void __launch_bounds__(256) add_parts(u64 n_parts, const __grid_constant__ Out to) {
+extern "C" __global__ void __launch_bounds__(256) add_parts(u64 n_parts, const __grid_constant__ EpilogueArgs to) {
     __shared__ double of_threads[8][32];
     const u64 n = to.rows * pitch_of(to.cols), i = (u64)blockIdx.x * 32 + threadIdx.x;
     double sum = 0.0;

@@ -165,7 +165,7 @@ __device__ __forceinline__ void bring_b(const Work &work, const Stages &stages) 
 }
 
 // The work of those who multiply.
-__device__ __forceinline__ void sum_up(const Work &work, const Stages &stages, const Out &to) {
+__device__ __forceinline__ void sum_up(const Work &work, const Stages &stages, const EpilogueArgs &to) {
     Ring<STAGES> ring;
     Cursor at(work);
     if (at.is_done(work)) return;
@@ -206,6 +206,8 @@ __device__ __forceinline__ void sum_up(const Work &work, const Stages &stages, c
         // Nobody may read sums before.
 #pragma unroll
         for (int i = 0; i < 4 * WIDE; i++) asm volatile("" : "+f"(piece[i])::"memory");
+        // One lane arrives for its warp, after all lanes have read their part of A.
+        __syncwarp();
         if (threadIdx.x % 32 == 0) barrier_arrive(emptied);
 #pragma unroll
         for (int n = 0; n < WIDE; n++)
@@ -224,7 +226,7 @@ __device__ __forceinline__ void sum_up(const Work &work, const Stages &stages, c
 }
 
 extern "C" __global__ void __launch_bounds__(4 * WARPGROUP, 1)
-    product(const __grid_constant__ Term first_term, const __grid_constant__ Term second_term, u64 part, const __grid_constant__ Out to) {
+    product(const __grid_constant__ Term first_term, const __grid_constant__ Term second_term, u64 part, const __grid_constant__ EpilogueArgs to) {
     extern __shared__ unsigned char memory[];
     __shared__ alignas(8) u64 barriers[2 * STAGES];
     const u32 first = shared_address(memory), full = shared_address(barriers);

@@ -30,7 +30,7 @@ extern "C" __global__ void scatter_add_rows(const X *x, const u32 *ids, const u6
 static const u64 ON_HOST = 1ull << 63;
 
 // Rows of so many bytes in any memory that the device can read, one after the other, or each where a list says; null there: nowhere.
-struct PlacedRows {
+struct RowSource {
     const char *first;
     // The address of each row; null where they follow each other.
     const u64 *rows;
@@ -47,7 +47,7 @@ struct PlacedRows {
 
 // Which rows are wanted, and where they go; null where they, or these, follow each other. If only the device knows how many they are, it has
 // counted them.
-struct Names {
+struct GatherIndex {
     const u32 *ids, *places, *counted;
 
     __device__ __forceinline__ u32 id(u32 i) const { return ids ? ids[i] : i; }
@@ -60,7 +60,7 @@ static const int AT_ONCE = 4;
 
 // Copies rows unit by unit, neighbouring units by neighbouring lanes. Rows of eight elements and more begin where 16 bytes may.
 template <class Unit, class Index>
-__device__ __forceinline__ void copy_units(const PlacedRows &rows, const Names &names, char *out, Index n_units, Index of_row) {
+__device__ __forceinline__ void copy_units(const RowSource &rows, const GatherIndex &names, char *out, Index n_units, Index of_row) {
     const Index step = (Index)n_threads();
     for (Index first = (Index)first_thread(); first < n_units; first += AT_ONCE * step) {
         const Unit *from[AT_ONCE];
@@ -84,7 +84,7 @@ __device__ __forceinline__ void copy_units(const PlacedRows &rows, const Names &
     }
 }
 
-template <class Unit> __device__ __forceinline__ void copy_rows(const PlacedRows &rows, const Names &names, char *out, u64 n) {
+template <class Unit> __device__ __forceinline__ void copy_rows(const RowSource &rows, const GatherIndex &names, char *out, u64 n) {
     const u64 of_row = rows.row_bytes / sizeof(Unit), n_units = n * of_row;
     // 32 bits divide sooner than 64; room is left for the last step.
     if (n_units < 1ull << 31) copy_units<Unit, u32>(rows, names, out, (u32)n_units, (u32)of_row);
@@ -92,7 +92,7 @@ template <class Unit> __device__ __forceinline__ void copy_rows(const PlacedRows
 }
 
 // Rows as they are, of any element. From the host few blocks bring them, which are as large as any.
-extern "C" __global__ void __launch_bounds__(1024) copy_named(PlacedRows rows, Names names, char *out, u64 most) {
+extern "C" __global__ void __launch_bounds__(1024) copy_named(RowSource rows, GatherIndex names, char *out, u64 most) {
     const u64 n = names.count(most);
     if (rows.row_bytes % 16 == 0) copy_rows<uint4>(rows, names, out, n);
     else if (rows.row_bytes % 2 == 0) copy_rows<unsigned short>(rows, names, out, n);
@@ -145,7 +145,7 @@ struct CodeBook {
 };
 
 // Rows of Y from codes: a warp decodes a row in shared memory, where each has room for one, and stores it side by side.
-extern "C" __global__ void decode_rows(PlacedRows codes, CodeBook book, Names names, Y *out, u64 most) {
+extern "C" __global__ void decode_rows(RowSource codes, CodeBook book, GatherIndex names, Y *out, u64 most) {
     extern __shared__ uint4 shared[];
     const u32 lane = threadIdx.x % 32;
     const u64 n = names.count(most), pitch = pitch_of(book.width), n_bytes = pitch * sizeof(Y);
@@ -181,7 +181,7 @@ static const int CODES_AT_ONCE = 8;
 // Weighted sums of rows that are codes, without the rows: a warp adds up a row of a pattern in shared memory, where each has room for one.
 // A byte of a code stands for one value, which its lane keeps, and those of a code for columns that are all unlike: lanes never meet, and each
 // column has its entries added in order. Long rows are not cut; those that are sampled are short.
-extern "C" __global__ void sum_codes(PlacedRows codes, CodeBook book, const u32 *ids, Pattern a, const float *values, const float *left,
+extern "C" __global__ void sum_codes(RowSource codes, CodeBook book, const u32 *ids, Pattern a, const float *values, const float *left,
                                      const float *right, Y *out) {
     extern __shared__ uint4 shared[];
     const u32 lane = threadIdx.x % 32;

@@ -8,7 +8,7 @@ static const u32 THREADS = 256;
 static const u32 MOST_RANKS = THREADS;
 
 // What is asked of each rank. In which order depends on threads; it decides nothing, since every answer goes where its question came from.
-struct Asking {
+struct RequestArguments {
     // Where the patch of each rank begins, and where the last one ends.
     const u32 *bounds;
     u64 n_ranks;
@@ -35,7 +35,7 @@ struct Asking {
 };
 
 // A node that a row asks for, which draws so many edges; by all threads of a block, whether or not they have one.
-__device__ __forceinline__ void ask(const Asking &asking, bool asks, u64 row, u32 node, u32 n_edges) {
+__device__ __forceinline__ void ask(const RequestArguments &asking, bool asks, u64 row, u32 node, u32 n_edges) {
     __shared__ u32 n_of[MOST_RANKS];
     __shared__ u64 edges_of[MOST_RANKS], first_of[MOST_RANKS];
     n_of[threadIdx.x] = 0;
@@ -61,7 +61,7 @@ __device__ __forceinline__ void ask(const Asking &asking, bool asks, u64 row, u3
 }
 
 // The rows of a hop that draw, a thread each, as many as there may be.
-extern "C" __global__ void __launch_bounds__(THREADS) ask_of_hop(const u64 *indptr, Hop hop, Asking asking) {
+extern "C" __global__ void __launch_bounds__(THREADS) ask_of_hop(const u64 *indptr, Hop hop, RequestArguments asking) {
     const u64 row = hop.first_row() + first_thread();
     const bool asks = row < hop.end_row();
     const u32 node = asks ? hop.nodes[row] : 0;
@@ -70,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ask_of_hop(const u64 *indp
 }
 
 // A list of nodes, a thread each.
-extern "C" __global__ void __launch_bounds__(THREADS) ask_of_list(const u32 *ids, u64 n, Asking asking) {
+extern "C" __global__ void __launch_bounds__(THREADS) ask_of_list(const u32 *ids, u64 n, RequestArguments asking) {
     const u64 row = first_thread();
     ask(asking, row < n, row, row < n ? ids[row] : 0, 0);
 }

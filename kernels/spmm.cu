@@ -72,7 +72,7 @@ struct Raw {
 
 // What blocks have left in slots. A block multiplies zeros, too, and zero times what is not finite is no number; so in the
 // place of a sum that is no finite number comes that of all entries of the row.
-struct Start {
+struct TilePartials {
     // Of each window the first slot, and one more.
     const u32 *slots;
     const Y *sums;
@@ -90,7 +90,7 @@ struct Start {
 };
 
 // What happens to sums on their way out.
-struct Out {
+struct EpilogueArgs {
     const float *left;
     const B *bias;
     Y *out;
@@ -108,7 +108,7 @@ struct Out {
 };
 
 // Takes n sums of a row through what happens on their way out.
-template <int n> __device__ __forceinline__ void finish(const Out &to, u64 row, u64 column, float *sums) {
+template <int n> __device__ __forceinline__ void finish(const EpilogueArgs &to, u64 row, u64 column, float *sums) {
     float values[n];
     if (to.left) {
         const float left = to.left[row];
@@ -138,7 +138,7 @@ template <int n> __device__ __forceinline__ void finish(const Out &to, u64 row, 
 }
 
 // Vectors begin where they may: as many divide what lies from row to row.
-__device__ __forceinline__ void store(const Out &to, const Piece &piece, u64 column, float *sums, float *partial) {
+__device__ __forceinline__ void store(const EpilogueArgs &to, const Piece &piece, u64 column, float *sums, float *partial) {
     // Factors of rows and all that follows wait until the segments are added up.
     if (piece.whole) finish<VEC>(to, piece.row, column, sums);
     else store_vector<VEC>(sums, partial + piece.segment * to.pitch + column);
@@ -169,7 +169,7 @@ static const int OF_LANE = HEADS < VEC ? HEADS : VEC;
 static const int BLOCK = 64, RESIDENT = 16;
 
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT)
-    spmm(Pattern a, const float *values, const W *weights, u64 heads, const float *right, Operand x, Start start, Out to,
+    spmm(Pattern a, const float *values, const W *weights, u64 heads, const float *right, Operand x, TilePartials start, EpilogueArgs to,
          float *partial) {
     const int member = threadIdx.x % TEAM, row_of_lane = member / GROUP;
     const u64 of_panel = GROUP * VEC, begin = first_thread() / 32 * TEAMS, step = n_threads() / 32 * TEAMS;
@@ -298,7 +298,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT)
 }
 
 // Adds up the segments of hubs, in their order.
-extern "C" __global__ void spmm_hubs(Pattern a, Operand x, Start start, Out to, const float *partial) {
+extern "C" __global__ void spmm_hubs(Pattern a, Operand x, TilePartials start, EpilogueArgs to, const float *partial) {
     for (u64 i = first_thread(); i < a.n_hubs * to.width; i += n_threads()) {
         const u64 hub = i / to.width, column = i % to.width, row = a.hub_rows[hub];
         float sum = 0;

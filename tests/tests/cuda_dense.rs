@@ -2,7 +2,7 @@
 //! that and pass, unless `GIRIH_REQUIRE_GPU` is set.
 
 use girih_compute::testing::piece;
-use girih_compute::{Activation, Backend, Dropout, Dtype, Epilogue, Shape, Slope, Transpose, WayBack};
+use girih_compute::{Activation, ActivationGrad, Backend, Dropout, Dtype, Epilogue, EpilogueGrad, Shape, Transpose};
 use girih_graph_format::Matrix;
 use girih_kernels::{Cuda, CudaMatrix};
 use girih_random::Key;
@@ -225,7 +225,7 @@ fn gradients_go_back_through_an_activation_with_the_product() {
             [(64, 47), (16, 8), (33, 41), (128, 128), (200, 16), (256, 300)].into_iter().enumerate()
         {
             for (activation, dropout) in piece([(Activation::Relu, Some(mask(0.3, 1))), (Activation::Elu, None)]) {
-                through(&cuda, (cols, depth), Slope::of(activation, dropout), seed as u64, dtype);
+                through(&cuda, (cols, depth), ActivationGrad::of(activation, dropout), seed as u64, dtype);
             }
         }
     }
@@ -233,7 +233,7 @@ fn gradients_go_back_through_an_activation_with_the_product() {
 
 /// Compares a product fused with the gradient of an activation with the product and a separate pass. Also compares
 /// sums of its columns with sums in `f64`.
-fn through(cuda: &Cuda, (cols, depth): (usize, usize), slope: Slope, seed: u64, dtype: Dtype) {
+fn through(cuda: &Cuda, (cols, depth): (usize, usize), slope: ActivationGrad, seed: u64, dtype: Dtype) {
     let upload = |shape, seed| cuda.upload(&random(shape, seed, dtype), dtype).expect("memory");
     let (grad, weight) = (upload(Shape::new(LONG, depth), seed), upload(Shape::new(cols, depth), seed + 1));
     let y = upload(Shape::new(LONG, cols), seed + 2);
@@ -243,7 +243,7 @@ fn through(cuda: &Cuda, (cols, depth): (usize, usize), slope: Slope, seed: u64, 
     let (a, b) = ((&grad, Transpose::No), (&weight, Transpose::Yes));
     cuda.gemm(a, None, b, Epilogue::default(), &mut expected).expect("a product");
     cuda.epilogue_backward(slope, &y, &mut expected, None).expect("a pass");
-    cuda.gemm_backward(a, b, WayBack::through(slope, &y), &mut found, Some(&mut sums)).expect("a product");
+    cuda.gemm_backward(a, b, EpilogueGrad::new(slope, &y), &mut found, Some(&mut sums)).expect("a product");
     let [expected, found, sums] = [&expected, &found, &sums].map(|matrix| cuda.download(matrix).expect("memory"));
     let rounding = if dtype == Dtype::Bf16 { 4e-3 } else { 1e-6 };
     let mut of_columns = vec![(0.0, 0.0); cols];
@@ -308,12 +308,12 @@ fn rows_are_stored_times_their_factors() {
             cuda.gemm_scaled(&factors, a, b, &mut found).expect("a product");
             beside(&found, &plain, "a product");
 
-            let slope = Slope::of(Activation::Relu, Some(mask(0.3, 1)));
+            let slope = ActivationGrad::of(Activation::Relu, Some(mask(0.3, 1)));
             let sums = || cuda.zeros(Shape::new(1, cols), Dtype::F32).expect("memory");
             let (mut plain_sums, mut found_sums) = (sums(), sums());
-            let way_back = WayBack::through(slope, &some);
+            let way_back = EpilogueGrad::new(slope, &some);
             cuda.gemm_backward(a, b, way_back, &mut plain, Some(&mut plain_sums)).expect("a product");
-            let way_back = WayBack { slope, y: &y, first, factors: Some(&factors) };
+            let way_back = EpilogueGrad { slope, y: &y, first, factors: Some(&factors) };
             cuda.gemm_backward(a, b, way_back, &mut found, Some(&mut found_sums)).expect("a product");
             beside(&found, &plain, "a gradient");
             let [plain_sums, found_sums] =

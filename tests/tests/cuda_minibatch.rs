@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use girih_compress::CompressedFeatures;
 use girih_compute::testing::piece;
-use girih_compute::{Backend, Cpu, Dtype, Epilogue, Reference, RowReader, Shape, SparseOperand, Transpose};
+use girih_compute::{Backend, Cpu, Dtype, Epilogue, FeatureStore, Reference, Shape, SparseOperand, Transpose};
 use girih_datasets::{Dataset, Features, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm, Scales};
 use girih_kernels::{Cuda, Device};
@@ -412,7 +412,7 @@ fn rows_by_id_are_what_the_host_decodes() {
             (Dtype::Bf16, 0.0, HostReads::Staged),
         ] {
             let far =
-                cuda.far_rows(&rows, dtype, (&placement(300, share), reads)).unwrap().expect("memory of the host");
+                cuda.host_features(&rows, dtype, (&placement(300, share), reads)).unwrap().expect("memory of the host");
             let mut out = cuda.zeros(Shape::new(ids.len(), width), dtype).unwrap();
             far.reader.begin(&cuda, &on_device, None, &mut out).unwrap();
             far.reader.finish(&cuda).unwrap();
@@ -425,7 +425,7 @@ fn rows_by_id_are_what_the_host_decodes() {
         }
     }
     let (one, nowhere) = (Matrix::new(1, 1, vec![1.0]).unwrap(), placement(1, 0.0));
-    assert!(Cpu::new().far_rows(&one, Dtype::F32, (&nowhere, HostReads::Auto)).unwrap().is_none());
+    assert!(Cpu::new().host_features(&one, Dtype::F32, (&nowhere, HostReads::Auto)).unwrap().is_none());
 }
 
 /// Block of 90 rows: one is longer than rows that are split into segments, one is empty.
@@ -552,7 +552,7 @@ fn buffers_are_not_written_while_they_are_read() {
     let (n_rows, width) = (3000, 1021);
     let values = (0..n_rows * width).map(|i| (i % 8191) as f32).collect::<Vec<_>>();
     let rows = Matrix::new(n_rows, width, values).unwrap();
-    for (share, reads, takes_from_before) in [
+    for (share, reads, reuses_previous_batch) in [
         (0.0, HostReads::Staged, false),
         (0.3, HostReads::Staged, false),
         (0.3, HostReads::InPlace, false),
@@ -561,9 +561,9 @@ fn buffers_are_not_written_while_they_are_read() {
         (0.0, HostReads::InPlace, true),
         (0.3, HostReads::InPlace, true),
     ] {
-        let far = cuda.far_rows(&rows, Dtype::F32, (&placement(n_rows as NodeId, share), reads)).unwrap();
+        let far = cuda.host_features(&rows, Dtype::F32, (&placement(n_rows as NodeId, share), reads)).unwrap();
         let reader = far.expect("memory of the host").reader;
-        assert!(reader.takes_from_before());
+        assert!(reader.reuses_previous_batch());
         let batches: Vec<Vec<NodeId>> =
             (1..=6).map(|b| (0..4000 * b).map(|i| ((i * 13 + b * 5) % n_rows) as NodeId).collect()).collect();
         let named: Vec<_> = batches.iter().map(|ids| cuda.upload_ids(ids).unwrap()).collect();
@@ -576,7 +576,7 @@ fn buffers_are_not_written_while_they_are_read() {
         for at in 0..batches.len() {
             if at + 1 < batches.len() {
                 let (done, next) = outs.split_at_mut(at + 1);
-                let before = takes_from_before.then_some((&named[at], &done[at]));
+                let before = reuses_previous_batch.then_some((&named[at], &done[at]));
                 reader.begin(&cuda, &named[at + 1], before, &mut next[0]).unwrap();
             }
             reader.finish(&cuda).unwrap();
@@ -584,7 +584,7 @@ fn buffers_are_not_written_while_they_are_read() {
             let is_whole = |(row, &id): (usize, &NodeId)| found.row(row) == rows.row(id as usize);
             assert!(
                 batches[at].iter().enumerate().all(is_whole),
-                "batch {at}, {share} on the device, {reads}, {takes_from_before}"
+                "batch {at}, {share} on the device, {reads}, {reuses_previous_batch}"
             );
         }
         // A request that is neither finished nor waited for.
@@ -608,7 +608,7 @@ fn rows_come_from_the_batch_before() {
             let values = nodes.iter().flat_map(|&node| rows.row(node as usize)).map(|value| -value - 1.0);
             cuda.upload(&Matrix::new(nodes.len(), width, values.collect::<Vec<_>>()).unwrap(), dtype).unwrap()
         };
-        let check = |reader: &dyn RowReader<Cuda>, is_on_card: &dyn Fn(NodeId) -> bool, what: &str| {
+        let check = |reader: &dyn FeatureStore<Cuda>, is_on_card: &dyn Fn(NodeId) -> bool, what: &str| {
             let [ids, ids_before] = [&second, &first].map(|ids| cuda.upload_ids(ids).unwrap());
             let before = negative(&first);
             let mut out = cuda.zeros(Shape::new(second.len(), width), dtype).unwrap();
@@ -635,7 +635,7 @@ fn rows_come_from_the_batch_before() {
             let placed = placement(n_rows, share);
             let n_on_card = (share * f64::from(n_rows)) as u32;
             let on_card: Vec<NodeId> = (0..n_on_card).map(|at| placed.node(at)).collect();
-            let far = cuda.far_rows(&rows, dtype, (&placed, reads)).unwrap().expect("memory of the host");
+            let far = cuda.host_features(&rows, dtype, (&placed, reads)).unwrap().expect("memory of the host");
             let what = format!("{share} on the device, {reads}, {width} values of {}", dtype.name());
             check(&*far.reader, &|node| on_card.contains(&node), &what);
         }
@@ -643,8 +643,8 @@ fn rows_come_from_the_batch_before() {
             cuda.row_store(Shape::new(n_rows as usize, width), dtype, false).unwrap().expect("memory of the host");
         store.write(&cuda, 0, &cuda.upload(&rows, dtype).unwrap()).unwrap();
         check(&*store, &|_| false, "written by the device");
-        let on_cards = cuda.far_rows(&rows, dtype, (&placement(n_rows, 1.0), HostReads::Auto)).unwrap();
-        assert!(!on_cards.expect("a placement").reader.takes_from_before(), "nothing is far");
+        let on_cards = cuda.host_features(&rows, dtype, (&placement(n_rows, 1.0), HostReads::Auto)).unwrap();
+        assert!(!on_cards.expect("a placement").reader.reuses_previous_batch(), "nothing is far");
     }
 }
 
@@ -657,7 +657,7 @@ fn rows_that_are_begun_later_hold_up_nothing() {
     let rows = Matrix::new(n_rows, width, vec![1.0; n_rows * width]).unwrap();
     let ids = |n: usize| (0..n).map(|i| (i * 13 % n_rows) as NodeId).collect::<Vec<_>>();
     for (share, reads) in [(0.0, HostReads::InPlace), (0.3, HostReads::InPlace), (0.0, HostReads::Staged)] {
-        let far = cuda.far_rows(&rows, Dtype::F32, (&placement(n_rows as NodeId, share), reads)).unwrap();
+        let far = cuda.host_features(&rows, Dtype::F32, (&placement(n_rows as NodeId, share), reads)).unwrap();
         let reader = far.expect("memory of the host").reader;
         // The second request takes milliseconds.
         let batches = [16, 100_000].map(|n| (n, cuda.upload_ids(&ids(n)).unwrap()));

@@ -10,8 +10,8 @@ use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{CardTransport, Collective, PatchGraphs, RankFailure, Transport};
 use girih_compress::CompressedFeatures;
 use girih_compute::{
-    Backend, ComputeError, Dtype, FetchRows, FetchedRows, PatchOperand, PatchRowsOperand, RowReader, Shape, SplitRows,
-    StoredAs,
+    Backend, ComputeError, Dtype, FeatureStore, FetchRows, FetchedRows, PatchOperand, PatchRowsOperand, Shape,
+    SplitRows, StoredAs,
 };
 use girih_graph_format::{Matrix, NodeId, Norm};
 use girih_kernels::{Cuda, NcclRank};
@@ -161,7 +161,7 @@ fn cards_read_rows_of_patches_as_if_they_had_all() {
                 own.clone().flat_map(|row| (0..cols).map(move |column| value(row, column))).collect();
             let rows = Arc::new(cuda.upload(&Matrix::new(own.len(), cols, values).expect("as many values"), dtype)?);
             let own = PatchRowsOperand::Dense(rows);
-            let readers = checked(world.patch_rows(cuda, own, bounds(world.size()), &CardTransport::ALL)?);
+            let readers = checked(world.remote_features(cuda, own, bounds(world.size()), &CardTransport::ALL)?);
             for (by, reader) in &readers {
                 read_rows(cuda, world, &**reader, (dtype, cols), &value)
                     .map_err(|Failure(why)| Failure(format!("by {by}: {why}")))?;
@@ -176,7 +176,7 @@ fn cards_read_rows_of_patches_as_if_they_had_all() {
 fn read_rows(
     cuda: &Cuda,
     world: &dyn Collective<Cuda>,
-    reader: &dyn RowReader<Cuda>,
+    reader: &dyn FeatureStore<Cuda>,
     (dtype, cols): (Dtype, usize),
     value: &dyn Fn(usize, usize) -> f32,
 ) -> Result<(), Failure> {
@@ -226,7 +226,7 @@ fn codes_of_patches_are_decoded_where_they_are_wanted() {
         let outcome = on_each(&cards, |cuda, world| {
             let own = codes.rows(own(world));
             let operand = PatchRowsOperand::Codes(&own, dtype);
-            let readers = checked(world.patch_rows(cuda, operand, bounds(world.size()), &CardTransport::ALL)?);
+            let readers = checked(world.remote_features(cuda, operand, bounds(world.size()), &CardTransport::ALL)?);
             let list: Vec<NodeId> = (0..170).map(|i| (i * 7 + 50 * world.rank() as u32) % N).collect();
             let ids = cuda.upload_ids(&list)?;
             let mut expected = vec![0.0; list.len() * width];
@@ -329,7 +329,7 @@ fn codes_that_hosts_have_in_part_are_decoded_and_summed_on_cards() {
                 source.request(&seeds, DrawKey::new(3, 1, batch))?;
                 let sampled = source.take()?;
                 let (ids, block) = (sampled.inputs.as_ref().expect("listed"), &sampled.blocks[0]);
-                let read = |reader: &dyn RowReader<Cuda>| -> Result<[Matrix; 3], Failure> {
+                let read = |reader: &dyn FeatureStore<Cuda>| -> Result<[Matrix; 3], Failure> {
                     let zeros = |n_rows| cuda.zeros(Shape::new(n_rows, width), dtype);
                     let mut decoded = zeros(sampled.n_inputs)?;
                     reader.gather(cuda, ids, &mut decoded)?;

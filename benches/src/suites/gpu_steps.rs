@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use girih_compress::{CodecSpec, CompressedFeatures};
-use girih_compute::{Backend, Dtype, RowReader, Shape};
+use girih_compute::{Backend, Dtype, FeatureStore, Shape};
 use girih_datasets::{Dataset, Features};
 use girih_graph_format::{Matrix, NodeId};
 use girih_kernels::{Cuda, DeviceSampler, DeviceTopology};
@@ -80,9 +80,9 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
 }
 
 /// Feature store of rows in host memory alone.
-fn far(cuda: &Cuda, rows: &Matrix, dtype: Dtype, reads: HostReads) -> Result<Box<dyn RowReader<Cuda>>, Error> {
+fn far(cuda: &Cuda, rows: &Matrix, dtype: Dtype, reads: HostReads) -> Result<Box<dyn FeatureStore<Cuda>>, Error> {
     let placement = Placement::of_shares(&ids(rows.n_rows()), CacheShares::default(), 1);
-    let far = cuda.far_rows(rows, dtype, (&placement, reads))?;
+    let far = cuda.host_features(rows, dtype, (&placement, reads))?;
     Ok(far.ok_or("the device has memory of its own")?.reader)
 }
 
@@ -263,7 +263,7 @@ impl<'d> Batches<'d> {
         &'b self,
         name: &str,
         cuda: &'b Cuda,
-        (reader, takes_from_before): (&'b dyn RowReader<Cuda>, bool),
+        (reader, takes_from_before): (&'b dyn FeatureStore<Cuda>, bool),
         (n_columns, dtype): (usize, Dtype),
     ) -> Result<Contestant<'b>, Error> {
         let ids = self.inputs.iter().map(|nodes| cuda.upload_ids(nodes)).collect::<Result<Vec<_>, _>>()?;

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use girih_compute::{Backend, NeighborGraph, PatchOperand, PatchRowsOperand, RowReader};
+use girih_compute::{Backend, FeatureStore, NeighborGraph, PatchOperand, PatchRowsOperand};
 
 use crate::transport::Parcel;
 use crate::{CardTransport, CommError};
@@ -52,7 +52,7 @@ impl Traffic {
 /// Graphs over the patches of all ranks, one for each transport of draws.
 pub type PatchGraphs<B> = Vec<(CardTransport, Box<dyn NeighborGraph<B>>)>;
 /// Readers of the rows of all patches, one for each transport of rows.
-pub type PatchReaders<B> = Vec<(CardTransport, Box<dyn RowReader<B>>)>;
+pub type PatchReaders<B> = Vec<(CardTransport, Box<dyn FeatureStore<B>>)>;
 
 /// Calls that were [begun](Collective::begin) and may still be running.
 #[must_use = "what was begun has to be finished before its operands are used"]
@@ -226,12 +226,12 @@ pub trait Collective<B: Backend>: Send + Sync {
     /// Readers of rows by id, where every rank holds the rows of its patch. Returns one reader for each transport of
     /// `by` by which the devices can read each other's rows. All ranks must pass the same `by`. `own` has the rows of
     /// this rank's patch. `bounds` has the first row id of each patch, followed by the number of rows. Codes are sent
-    /// as codes, and positions in them must be columns. All ranks [begin](RowReader::begin) and
-    /// [gather](RowReader::gather) rows together.
+    /// as codes, and positions in them must be columns. All ranks [begin](FeatureStore::begin) and
+    /// [gather](FeatureStore::gather) rows together.
     ///
     /// # Errors
     /// When a rank fails, is late, or calls something else; when the memory of a device is too small.
-    fn patch_rows(
+    fn remote_features(
         &self,
         _backend: &B,
         _own: PatchRowsOperand<'_, B>,

@@ -17,7 +17,9 @@ use girih_tiers::{HostReads, Placement};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{ComputeError, Dropout, FarRows, NeighborGraph, NeighborOperand, RowReader, RowStore, SplitRows, checks};
+use crate::{
+    ComputeError, Dropout, FeatureStore, HostFeatures, NeighborGraph, NeighborOperand, SplitRows, WritableStore, checks,
+};
 
 /// Rows and columns of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -125,14 +127,14 @@ impl<M> Default for Epilogue<'_, M> {
 
 /// Derivative of an [`Epilogue`], as a function of its result `y`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Slope {
+pub struct ActivationGrad {
     /// Activation of the epilogue.
     pub activation: Activation,
     /// Dropout scale of the kept elements, `1 / (1 - p)`; 1 without dropout.
     pub kept: f32,
 }
 
-impl Slope {
+impl ActivationGrad {
     /// Derivative of an epilogue with this activation and dropout.
     #[must_use]
     pub fn of(activation: Activation, dropout: Option<Dropout>) -> Self {
@@ -142,9 +144,9 @@ impl Slope {
 
 /// Operands that [`gemm_backward`](Backend::gemm_backward) needs for the backward pass of an [`Epilogue`].
 #[derive(Debug)]
-pub struct WayBack<'a, M> {
+pub struct EpilogueGrad<'a, M> {
     /// Derivative of the epilogue.
-    pub slope: Slope,
+    pub slope: ActivationGrad,
     /// Result of the epilogue (`n × d`).
     pub y: &'a M,
     /// Index of the first column of `y` that the gradient covers.
@@ -153,10 +155,10 @@ pub struct WayBack<'a, M> {
     pub factors: Option<&'a M>,
 }
 
-impl<'a, M> WayBack<'a, M> {
+impl<'a, M> EpilogueGrad<'a, M> {
     /// Backward pass over all columns of `y`, without row factors.
     #[must_use]
-    pub fn through(slope: Slope, y: &'a M) -> Self {
+    pub fn new(slope: ActivationGrad, y: &'a M) -> Self {
         Self { slope, y, first: 0, factors: None }
     }
 }
@@ -188,20 +190,20 @@ pub struct SparseOperand<'a> {
     /// If true, `A` equals its transpose, and `(L·A·R)ᵀ = R·A·L` needs no second copy. The caller guarantees it.
     pub symmetric: bool,
     /// Global ids of rows and columns if `A` is a submatrix of a larger matrix; `None` otherwise.
-    pub names: Option<EntryNames>,
+    pub names: Option<GlobalIds>,
 }
 
 /// Global ids of the rows and columns of a submatrix. Random draws for an entry or a row are keyed by these ids, so
 /// that a submatrix draws the values of the whole matrix.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntryNames {
+pub struct GlobalIds {
     /// Global id of the submatrix's first row. The rows of the submatrix are consecutive in the whole matrix.
     pub first_row: u32,
     /// Global id of each column of the submatrix.
     pub columns: Arc<[u32]>,
 }
 
-impl EntryNames {
+impl GlobalIds {
     /// Global id of local row `row`; `row` itself without `names`.
     pub(crate) fn row(names: Option<&Self>, row: u32) -> u32 {
         names.map_or(row, |names| names.first_row + row)
@@ -508,12 +510,12 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// When the host cannot allocate such memory, a device's memory does not suffice, the placement is for other
     /// devices, or a device cannot read the memory of another.
-    fn far_rows(
+    fn host_features(
         &self,
         _rows: &Matrix,
         _dtype: Dtype,
         _placed: (&Placement, HostReads),
-    ) -> Result<Option<FarRows<Self>>, ComputeError>
+    ) -> Result<Option<HostFeatures<Self>>, ComputeError>
     where
         Self: Sized,
     {
@@ -521,18 +523,18 @@ pub trait Backend: Send + Sync + 'static {
     }
 
     /// Stores compressed features in the device's memory, or where a placement puts them, as
-    /// [`far_rows`](Self::far_rows) does. Reads decode rows to `dtype`. The codes must [be
+    /// [`host_features`](Self::host_features) does. Reads decode rows to `dtype`. The codes must [be
     /// sound](CompressedFeatures::check_codes). Returns `None` if the device cannot decode them; the host then
     /// decodes and uploads.
     ///
     /// # Errors
-    /// As [`far_rows`](Self::far_rows).
+    /// As [`host_features`](Self::host_features).
     fn code_rows(
         &self,
         _codes: &CompressedFeatures,
         _dtype: Dtype,
         _placed: Option<(&Placement, HostReads)>,
-    ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError>
+    ) -> Result<Option<Box<dyn FeatureStore<Self>>>, ComputeError>
     where
         Self: Sized,
     {
@@ -541,7 +543,7 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Creates a reader of rows that the ranks store in memory of their hosts. Rows that the placement assigns to
     /// every device are copied there at once. All ranks call it together, with the same placement, and
-    /// [begin](RowReader::begin) equally many reads. Codes must be [sound](CompressedFeatures::check_codes). Returns
+    /// [begin](FeatureStore::begin) equally many reads. Codes must be [sound](CompressedFeatures::check_codes). Returns
     /// `None` if the device's memory is the host's, or the device cannot decode such codes.
     ///
     /// # Errors
@@ -550,7 +552,7 @@ pub trait Backend: Send + Sync + 'static {
         &self,
         _rows: SplitRows<'_>,
         _placement: &Placement,
-    ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError>
+    ) -> Result<Option<Box<dyn FeatureStore<Self>>>, ComputeError>
     where
         Self: Sized,
     {
@@ -567,7 +569,7 @@ pub trait Backend: Send + Sync + 'static {
         _shape: Shape,
         _dtype: Dtype,
         _together: bool,
-    ) -> Result<Option<Box<dyn RowStore<Self>>>, ComputeError>
+    ) -> Result<Option<Box<dyn WritableStore<Self>>>, ComputeError>
     where
         Self: Sized,
     {
@@ -695,7 +697,7 @@ pub trait Backend: Send + Sync + 'static {
     /// On shapes that do not fit.
     fn epilogue_backward(
         &self,
-        slope: Slope,
+        slope: ActivationGrad,
         y: &Self::Matrix,
         grad: &mut Self::Matrix,
         bias_grad: Option<&mut Self::Matrix>,
@@ -712,7 +714,7 @@ pub trait Backend: Send + Sync + 'static {
         &self,
         a: (&Self::Matrix, Transpose),
         b: (&Self::Matrix, Transpose),
-        WayBack { slope, y, first, factors }: WayBack<'_, Self::Matrix>,
+        EpilogueGrad { slope, y, first, factors }: EpilogueGrad<'_, Self::Matrix>,
         out: &mut Self::Matrix,
         bias_grad: Option<&mut Self::Matrix>,
     ) -> Result<(), ComputeError> {

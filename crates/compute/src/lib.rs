@@ -17,7 +17,7 @@ pub mod checks;
 pub mod cpu;
 mod dropout;
 mod error;
-mod far_rows;
+mod feature_store;
 mod neighbors;
 pub mod reference;
 mod sequence;
@@ -26,14 +26,15 @@ mod symbolic;
 pub mod testing;
 
 pub use backend::{
-    Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, Dtype, EntryNames, Epilogue,
-    HostMatrix, NO_COLUMN, SgdUpdate, Shape, Slope, SparseOperand, StepInputs, Transpose, WayBack,
+    Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, Dtype,
+    Epilogue, EpilogueGrad, GlobalIds, HostMatrix, NO_COLUMN, SgdUpdate, Shape, SparseOperand, StepInputs, Transpose,
 };
 pub use cpu::Cpu;
 pub use dropout::Dropout;
 pub use error::ComputeError;
-pub use far_rows::{
-    FarRows, FetchRows, FetchedRows, HostRows, PatchRowsOperand, RowReader, RowStore, RowSums, SplitRows, StoredAs,
+pub use feature_store::{
+    FeatureStore, FetchRows, FetchedRows, HostFeatures, HostRows, PatchRowsOperand, RowSums, SplitRows, StoredAs,
+    WritableStore,
 };
 pub use neighbors::{
     NeighborBatch, NeighborBlock, NeighborGraph, NeighborOperand, NeighborSource, PatchOperand, SelfLoops,

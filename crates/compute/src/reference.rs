@@ -15,8 +15,8 @@ use half::bf16;
 use self::attention::Shares;
 use crate::checks::{self, IdRange};
 use crate::{
-    Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
-    EntryNames, Epilogue, NO_COLUMN, SgdUpdate, Shape, Slope, SparseOperand, Transpose,
+    Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError,
+    Dropout, Dtype, Epilogue, GlobalIds, NO_COLUMN, SgdUpdate, Shape, SparseOperand, Transpose,
 };
 
 /// Reference backend, simple enough to be verified by reading.
@@ -116,7 +116,7 @@ pub struct RefSparse {
     entries: Vec<Entry>,
     /// Offsets of the rows in `entries` (rows + 1 of them).
     indptr: Vec<usize>,
-    names: Option<EntryNames>,
+    names: Option<GlobalIds>,
 }
 
 /// Stored entry of `A`, with the product of its two scales.
@@ -199,7 +199,7 @@ fn activated(activation: Activation, x: f64) -> f64 {
 }
 
 /// Derivative of an epilogue at its result `y`.
-fn derivative(slope: Slope, y: f64) -> f64 {
+fn derivative(slope: ActivationGrad, y: f64) -> f64 {
     match slope.activation {
         Activation::Identity => 1.0,
         Activation::Relu if y > 0.0 => f64::from(slope.kept),
@@ -351,7 +351,7 @@ impl Backend for Reference {
 
     fn epilogue_backward(
         &self,
-        slope: Slope,
+        slope: ActivationGrad,
         y: &RefMatrix,
         grad: &mut RefMatrix,
         bias_grad: Option<&mut RefMatrix>,

@@ -14,8 +14,8 @@ use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
 
 use crate::{
-    Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
-    Epilogue, NO_COLUMN, SgdUpdate, Shape, Slope, SparseOperand, Transpose, WayBack,
+    Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError,
+    Dropout, Dtype, Epilogue, EpilogueGrad, NO_COLUMN, SgdUpdate, Shape, SparseOperand, Transpose,
 };
 
 pub use clock::SymbolicClock;
@@ -408,7 +408,7 @@ impl Backend for Symbolic {
         &self,
         a: (&SymbolicMatrix, Transpose),
         b: (&SymbolicMatrix, Transpose),
-        _way_back: WayBack<'_, SymbolicMatrix>,
+        _way_back: EpilogueGrad<'_, SymbolicMatrix>,
         out: &mut SymbolicMatrix,
         _bias_grad: Option<&mut SymbolicMatrix>,
     ) -> Result<(), ComputeError> {
@@ -462,7 +462,7 @@ impl Backend for Symbolic {
 
     fn epilogue_backward(
         &self,
-        _slope: Slope,
+        _slope: ActivationGrad,
         y: &SymbolicMatrix,
         grad: &mut SymbolicMatrix,
         _bias_grad: Option<&mut SymbolicMatrix>,

@@ -6,9 +6,9 @@ use cudarc::driver::sys::CUfunction_attribute;
 use cudarc::driver::{CudaFunction, DriverError};
 use girih_compress::CompressedFeatures;
 use girih_compute::{
-    Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
-    Epilogue, FarRows, NeighborGraph, NeighborOperand, RowReader, RowStore, SgdUpdate, Shape, Slope, SparseOperand,
-    SplitRows, StepInputs, Transpose, WayBack,
+    Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError,
+    Dropout, Dtype, Epilogue, EpilogueGrad, FeatureStore, HostFeatures, NeighborGraph, NeighborOperand, SgdUpdate,
+    Shape, SparseOperand, SplitRows, StepInputs, Transpose, WritableStore,
 };
 use girih_graph_format::{Csr, Matrix};
 use girih_random::Key;
@@ -184,13 +184,13 @@ impl Backend for Cuda {
         Self::upload_sparse(self, operand)
     }
 
-    fn far_rows(
+    fn host_features(
         &self,
         rows: &Matrix,
         dtype: Dtype,
         placed: (&Placement, HostReads),
-    ) -> Result<Option<FarRows<Self>>, ComputeError> {
-        Self::far_rows(self, rows, dtype, placed).map(Some)
+    ) -> Result<Option<HostFeatures<Self>>, ComputeError> {
+        Self::host_features(self, rows, dtype, placed).map(Some)
     }
 
     fn code_rows(
@@ -198,7 +198,7 @@ impl Backend for Cuda {
         codes: &CompressedFeatures,
         dtype: Dtype,
         placed: Option<(&Placement, HostReads)>,
-    ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError> {
+    ) -> Result<Option<Box<dyn FeatureStore<Self>>>, ComputeError> {
         Self::code_rows(self, codes, dtype, placed)
     }
 
@@ -206,7 +206,7 @@ impl Backend for Cuda {
         &self,
         rows: SplitRows<'_>,
         placement: &Placement,
-    ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError> {
+    ) -> Result<Option<Box<dyn FeatureStore<Self>>>, ComputeError> {
         Self::split_rows(self, rows, placement)
     }
 
@@ -215,7 +215,7 @@ impl Backend for Cuda {
         shape: Shape,
         dtype: Dtype,
         together: bool,
-    ) -> Result<Option<Box<dyn RowStore<Self>>>, ComputeError> {
+    ) -> Result<Option<Box<dyn WritableStore<Self>>>, ComputeError> {
         Self::row_store(self, shape, dtype, together).map(Some)
     }
 
@@ -293,11 +293,11 @@ impl Backend for Cuda {
         &self,
         a: (&CudaMatrix, Transpose),
         b: (&CudaMatrix, Transpose),
-        way_back: WayBack<'_, CudaMatrix>,
+        epilogue_grad: EpilogueGrad<'_, CudaMatrix>,
         out: &mut CudaMatrix,
         bias_grad: Option<&mut CudaMatrix>,
     ) -> Result<(), ComputeError> {
-        Self::gemm_backward(self, a, b, way_back, out, bias_grad)
+        Self::gemm_backward(self, a, b, epilogue_grad, out, bias_grad)
     }
 
     fn gemm_scaled(
@@ -312,7 +312,7 @@ impl Backend for Cuda {
 
     fn epilogue_backward(
         &self,
-        slope: Slope,
+        slope: ActivationGrad,
         y: &CudaMatrix,
         grad: &mut CudaMatrix,
         bias_grad: Option<&mut CudaMatrix>,

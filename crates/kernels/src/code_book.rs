@@ -12,7 +12,7 @@ use crate::Cuda;
 use crate::compile::Source;
 use crate::device::BLOCK;
 use crate::matrix::{CudaMatrix, CudaSparse, pitch};
-use crate::row_launch::RowsArgument;
+use crate::row_launch::RowSource;
 
 /// Columns of a group.
 const GROUP: usize = 256;
@@ -145,7 +145,7 @@ impl CodeSums {
         cuda: &Cuda,
         operation: &'static str,
         block: &CudaSparse,
-        (codes, ids): (RowsArgument, u64),
+        (codes, ids): (RowSource, u64),
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         let direction = cuda.direction(operation, block, Transpose::No, false)?;

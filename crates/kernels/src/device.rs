@@ -169,8 +169,8 @@ impl Device {
     }
 
     /// Guard that waits for a stream before the memory it uses is released.
-    pub(crate) fn ending(&self, stream: &Arc<CudaStream>) -> Ending {
-        Ending { stream: Arc::clone(stream), peers: self.peers.get().cloned() }
+    pub(crate) fn ending(&self, stream: &Arc<CudaStream>) -> OwnedStream {
+        OwnedStream { stream: Arc::clone(stream), peers: self.peers.get().cloned() }
     }
 
     /// Compute capability: major and minor number.
@@ -264,12 +264,12 @@ impl Device {
 }
 
 /// Stream that uses memory which will be released.
-pub(crate) struct Ending {
+pub(crate) struct OwnedStream {
     stream: Arc<CudaStream>,
     peers: Option<Arc<Peers>>,
 }
 
-impl Ending {
+impl OwnedStream {
     pub(crate) fn stream(&self) -> &Arc<CudaStream> {
         &self.stream
     }

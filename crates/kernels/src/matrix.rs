@@ -4,10 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::CudaSlice;
 use girih_compute::checks::IdRange;
-use girih_compute::{Dtype, EntryNames, Shape};
+use girih_compute::{Dtype, GlobalIds, Shape};
 use girih_graph_format::Csr;
 
-use crate::ops::Found;
+use crate::ops::TileCache;
 
 /// Dense row-major matrix. Rows begin [`pitch`] elements apart; the padding between them has any values.
 pub struct CudaMatrix {
@@ -95,7 +95,7 @@ pub struct CudaSparse {
     /// the matrix; columns of a row are then in any order.
     pub(crate) host: Option<Csr>,
     pub(crate) symmetric: bool,
-    pub(crate) names: Option<EntryNames>,
+    pub(crate) names: Option<GlobalIds>,
     /// Names of columns, on the device.
     pub(crate) column_names: Option<CudaSlice<u32>>,
     /// Matrix as it is.
@@ -142,7 +142,7 @@ pub(crate) struct CudaCsr {
     /// Rows that are split into segments; `None` if there are none, or if the device made the rows.
     pub(crate) hubs: Option<Hubs>,
     /// Dense blocks, found when a product first looks for them.
-    pub(crate) tiles: Found,
+    pub(crate) tiles: TileCache,
 }
 
 /// Rows of more than [`SEGMENT`](Self::SEGMENT) entries, split into segments of that length, so that no warp works

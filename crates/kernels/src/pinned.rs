@@ -12,7 +12,7 @@ use memmap2::MmapMut;
 use rayon::prelude::*;
 
 use crate::Cuda;
-use crate::device::Ending;
+use crate::device::OwnedStream;
 use crate::driver::explain;
 
 /// Smallest page size of the system in bytes; one written byte per page makes the system provide all pages.
@@ -30,7 +30,7 @@ pub(crate) struct Pinned {
     first: Writable,
     /// Device address of the first byte.
     address: u64,
-    uses: Ending,
+    uses: OwnedStream,
 }
 
 /// Host address behind which several threads write, each its own bytes.

@@ -2,7 +2,7 @@
 
 use girih_compute::{ComputeError, Dtype, Shape};
 
-use crate::far_rows::OPERATION;
+use crate::feature_store::OPERATION;
 
 /// Fails if the element type of an output differs from that of the rows.
 pub(crate) fn check_dtypes(operation: &'static str, read: Dtype, output: Dtype) -> Result<(), ComputeError> {

@@ -11,17 +11,17 @@ use crate::compile::Source;
 /// Bit that marks host addresses in lists of addresses, as in `kernels/rows.cu`.
 pub(crate) const ON_HOST: u64 = 1 << 63;
 
-/// Source of rows: `PlacedRows` of `kernels/rows.cu`.
+/// Source of rows: `RowSource` of `kernels/rows.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct RowsArgument {
+pub(crate) struct RowSource {
     first: u64,
     rows: u64,
     row_bytes: u64,
     only_on_cards: u64,
 }
 
-impl RowsArgument {
+impl RowSource {
     /// Contiguous rows of `row_bytes` bytes from an address.
     pub(crate) fn at(first: u64, row_bytes: u64) -> Self {
         Self { first, rows: 0, row_bytes, only_on_cards: 0 }
@@ -38,21 +38,21 @@ impl RowsArgument {
     }
 }
 
-/// Selection of source and output rows: `Names` of `kernels/rows.cu`. All fields are device addresses; zero for none.
+/// Selection of source and output rows: `GatherIndex` of `kernels/rows.cu`. All fields are device addresses; zero for none.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Names {
+pub(crate) struct GatherIndex {
     ids: u64,
     places: u64,
     counted: u64,
 }
 
 // SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for RowsArgument {}
+unsafe impl DeviceRepr for RowSource {}
 // SAFETY: as above.
-unsafe impl DeviceRepr for Names {}
+unsafe impl DeviceRepr for GatherIndex {}
 
-impl Names {
+impl GatherIndex {
     /// Selects the rows with the given ids; output rows are consecutive. Zero selects all rows.
     pub(crate) fn of(ids: u64) -> Self {
         Self { ids, places: 0, counted: 0 }
@@ -115,8 +115,8 @@ impl RowLaunch {
         &self,
         stream: &CudaStream,
         (blocks, threads): (u32, u32),
-        rows: RowsArgument,
-        names: Names,
+        rows: RowSource,
+        names: GatherIndex,
         (out, n): (u64, u64),
     ) -> Result<(), DriverError> {
         let mut launch = stream.launch_builder(&self.kernel);

@@ -9,8 +9,8 @@ use half::bf16;
 use rayon::prelude::*;
 
 use crate::matrix::pitch;
-use crate::placed::HostPieces;
-use crate::staged_rows::{RowSource, StoredRows, prefetch_bytes};
+use crate::staged::{StagedSource, StoredRows, prefetch_bytes};
+use crate::uva::HostTable;
 
 /// Rows that a host thread writes at a time.
 const ROWS_AT_ONCE: usize = 1024;
@@ -68,7 +68,7 @@ impl Dense {
 
 /// Dense host rows, rounded to the element type of the device.
 pub(crate) struct RowsOnHost {
-    pub(crate) source: Arc<dyn RowSource>,
+    pub(crate) source: Arc<dyn StagedSource>,
     pub(crate) n_rows: usize,
     pub(crate) form: Dense,
 }
@@ -94,7 +94,7 @@ pub(crate) struct RowsOfMatrix {
     pub(crate) form: Dense,
 }
 
-impl RowSource for RowsOfMatrix {
+impl StagedSource for RowsOfMatrix {
     fn copy(&self, row: usize, to: &mut [u8]) {
         self.form.write(to, self.rows.row(row));
     }
@@ -106,7 +106,7 @@ impl RowSource for RowsOfMatrix {
 
 /// Rows in the format of devices, in memory of all ranks of the process.
 pub(crate) struct RowsOfPieces {
-    pub(crate) pieces: Arc<HostPieces>,
+    pub(crate) pieces: Arc<HostTable>,
     pub(crate) row_bytes: usize,
 }
 

@@ -7,20 +7,20 @@
 //! ```
 //! All ranks fetch a batch together; a rank that needs no rows takes part, too. The trainer implements the fetch
 //! ([`FetchRows`]), so that this module is independent of hosts. From pinned buffers on it works as
-//! [`staged_rows`](crate::staged_rows).
+//! [`staged`](crate::staged).
 
 use cudarc::driver::{CudaEvent, DriverError};
-use girih_compute::{ComputeError, FetchRows, FetchedRows, RowReader, SplitRows, StoredAs};
+use girih_compute::{ComputeError, FeatureStore, FetchRows, FetchedRows, SplitRows, StoredAs};
 use girih_graph_format::NodeId;
 use girih_tiers::{Holder, Placement};
 use rayon::prelude::*;
 
 use crate::Cuda;
 use crate::code_book::CodeBook;
-use crate::far_rows::{Form, Memory, OPERATION};
-use crate::placed::{Group, OnCards, Rows};
+use crate::feature_store::{Form, Memory, OPERATION};
 use crate::row_sources::Dense;
-use crate::staged_rows::{Batch, Brings, Buffers, ROW_BYTES_MAX, StagedRows};
+use crate::staged::{Batch, Buffers, ROW_BYTES_MAX, StagedGather, StagedWorker};
+use crate::uva::{DeviceCache, Group, Rows};
 
 /// Bytes of a pinned buffer: enough for all cores to share its filling.
 const BUFFER_BYTES: usize = 16 << 20;
@@ -35,7 +35,7 @@ impl Cuda {
         &self,
         SplitRows { n_rows, stored, mut fetch }: SplitRows<'_>,
         placement: &Placement,
-    ) -> Result<Option<Box<dyn RowReader<Self>>>, ComputeError> {
+    ) -> Result<Option<Box<dyn FeatureStore<Self>>>, ComputeError> {
         let (form, row_bytes) = match stored {
             StoredAs::Dense(cols, dtype) => {
                 let form = Dense { cols, dtype };
@@ -54,9 +54,9 @@ impl Cuda {
         let placed = Rows { operation: OPERATION, n_rows, offset: &offset, mark: 0 };
         let mut read = |nodes: &[NodeId]| fetch_all(&mut *fetch, nodes, row_bytes);
         let group = Group::of(self, OPERATION, placement)?;
-        let on_cards = OnCards::beside_host(self, &placed, &mut read, (placement, &group))?;
+        let on_cards = DeviceCache::beside_host(self, &placed, &mut read, (placement, &group))?;
         let mut fetch = Some(fetch);
-        let brought = StagedRows::of_threads(self, OPERATION, (1, BUFFER_BYTES), || {
+        let brought = StagedGather::of_threads(self, OPERATION, (1, BUFFER_BYTES), || {
             let fetch = fetch.take().expect("there is one thread");
             Fetcher { fetch, row_bytes }
         })?;
@@ -98,7 +98,7 @@ struct Fetcher {
     row_bytes: usize,
 }
 
-impl Brings for Fetcher {
+impl StagedWorker for Fetcher {
     fn share_of(&mut self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, ComputeError> {
         let Self { fetch, row_bytes } = self;
         let failed = Cuda::failed(buffers.operation);

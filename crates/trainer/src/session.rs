@@ -1,27 +1,32 @@
 //! [`train`]: trains a configuration on a data set, from start to result.
 
+mod data;
+mod runs;
+#[cfg(test)]
+mod tests;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use girih_compute::{Backend, ComputeError, Shape};
-use girih_datasets::{Dataset, FeaturesFrom, Labels, Outline, Split, UNLABELLED};
+use girih_datasets::{Dataset, FeaturesFrom, Labels, Split, UNLABELLED};
 use girih_graph_format::{Matrix, NodeId};
 
+pub(crate) use self::data::{Trainable, check_features, check_trainable};
+pub(crate) use self::runs::train_runs;
 use crate::TrainError;
-use crate::arrangement::{Arrangement, differences};
-use crate::batching::BatchConfig;
+use crate::arrangement::Arrangement;
 use crate::checkpoint::{Checkpoint, DataShape};
 use crate::classifier::Task;
-use crate::config::{Metric, Schedule, TaskKind, TrainConfig};
+use crate::config::{TaskKind, TrainConfig};
 use crate::distributed::Ranks;
-use crate::features::NodeFeatures;
 use crate::fullbatch::FullBatch;
 use crate::inputs::Inputs;
 use crate::models::{self, Dims, Model};
 use crate::params::{ParamId, ParamInit, Params};
 use crate::report::{EpochReport, EpochTimes, RunSummary, Scores, TestReport};
 use crate::sampled::{CacheConfig, CacheReport};
-use crate::state::{BatchDone, Run, RunState};
+use crate::state::{BatchDone, Run};
 use crate::targets::Targets;
 use crate::thinned::Thinned;
 use crate::{links, recommend, sampled};
@@ -188,134 +193,6 @@ pub fn train<B: Backend>(
 /// Callback for events of training. Its answer tells whether to continue.
 pub type Observer<'o> = dyn FnMut(Event<'_>) -> Control + Send + 'o;
 
-/// Trains the runs created by `start`, one after the other.
-pub(crate) fn train_runs<'a, B: Backend + 'a>(
-    config: &TrainConfig,
-    data: &DataShape,
-    options: &SessionOptions,
-    observe: &mut dyn FnMut(Event<'_>) -> Control,
-    start: impl Fn(u64) -> Result<Box<dyn Run<'a, B> + 'a>, TrainError>,
-) -> Result<Outcome, TrainError> {
-    let observe = &mut |event: Event<'_>| options.control(observe(event));
-    let mut outcome = Outcome {
-        runs: Vec::new(),
-        test: None,
-        wire_error: None,
-        times: Thinned::default(),
-        tiers: Vec::new(),
-        stopped: false,
-    };
-    outcome.stopped = observe(Event::Prepared) == Control::Stop;
-    for run in 0..config.runs {
-        if outcome.stopped {
-            break;
-        }
-        let mut trainer = start(run)?;
-        trainer.check_trains()?;
-        if !trainer.has_validation() {
-            check_patience(config, run)?;
-        }
-        let file = options.checkpoints.as_deref().map(|folder| checkpoint_path(folder, run));
-        let mut reached = RunProgress { epoch: 1, kept: None };
-        let done = train_run(
-            &mut *trainer,
-            run,
-            file.as_deref(),
-            (config, data, options),
-            observe,
-            &mut outcome,
-            &mut reached,
-        );
-        done.map_err(|error| error.in_epoch(run, reached.epoch, file.zip(reached.kept)))?;
-    }
-    Ok(outcome)
-}
-
-/// Refuses `patience` without validation data. If it is a published setting of the model, warns once instead, and the
-/// run goes through all epochs.
-fn check_patience(config: &TrainConfig, run: u64) -> Result<(), TrainError> {
-    let Some(patience) = config.patience else { return Ok(()) };
-    let what = match config.task {
-        _ if config.model.kind.is_recommender() => "test items",
-        TaskKind::Links => "validation links",
-        TaskKind::Nodes => "validation nodes with a label",
-    };
-    if TrainConfig::for_task(config.task, config.model.kind).patience != Some(patience) {
-        return Err(TrainError::invalid(format!(
-            "patience ends a run after {patience} epochs without a better score, and there are no {what} to score: leave --patience \
-             out, or give data with such a part"
-        )));
-    }
-    if run == 0 {
-        tracing::warn!(
-            "patience ({patience} epochs, the usual of {}) has no effect: there are no {what}; the run goes through all epochs",
-            config.model.kind.name()
-        );
-    }
-    Ok(())
-}
-
-/// Progress of a run: current epoch, and epoch of the checkpoint in its file.
-struct RunProgress {
-    epoch: u64,
-    kept: Option<u64>,
-}
-
-/// Trains a run and writes its checkpoints to `file`.
-fn train_run<'a, B: Backend + 'a>(
-    trainer: &mut (dyn Run<'a, B> + 'a),
-    run: u64,
-    file: Option<&Path>,
-    (config, data, options): (&TrainConfig, &DataShape, &SessionOptions),
-    observe: &mut dyn FnMut(Event<'_>) -> Control,
-    outcome: &mut Outcome,
-    reached: &mut RunProgress,
-) -> Result<(), TrainError> {
-    let mut checkpoint = None;
-    if let Some(path) = file.filter(|path| options.resume && path.exists()) {
-        checkpoint = Some(resume(trainer.state_mut(), path, (config, data, options))?);
-        reached.kept = Some(trainer.state().epochs_done());
-    }
-    let epochs_done = trainer.state().epochs_done();
-    outcome.stopped = observe(Event::RunStarted { run, epochs_done, checkpoint }) == Control::Stop;
-    while !outcome.stopped && !trainer.state().is_finished() {
-        reached.epoch = trainer.state().epochs_done() + 1;
-        let report = trainer.epoch_until(&mut |done| observe(Event::Batch { run, done }))?;
-        let due = match &report {
-            None => {
-                outcome.stopped = true;
-                true
-            }
-            Some(report) => {
-                outcome.times.push(report.times);
-                outcome.stopped = observe(Event::Epoch { run, report }) == Control::Stop;
-                options.checkpoint_every.is_some_and(|every| report.epoch.is_multiple_of(every))
-            }
-        };
-        let last = outcome.stopped || trainer.state().is_finished();
-        if let Some(path) = file.filter(|_| due || last) {
-            // Rows of all ranks are gathered on the first rank, which writes them.
-            let checkpoint = trainer.state().checkpoint(data.clone())?;
-            if let Some(mut checkpoint) = checkpoint.filter(|_| options.writes) {
-                checkpoint.progress.arrangement.clone_from(&options.arrangement);
-                checkpoint.save(path)?;
-            }
-            reached.kept = Some(trainer.state().epochs_done());
-        }
-    }
-    if let Some(summary) = trainer.state().summary() {
-        if trainer.state().is_finished() {
-            let stops = observe(Event::RunFinished(&summary)) == Control::Stop;
-            outcome.stopped |= stops && run + 1 < config.runs;
-        }
-        trainer.state_mut().restore_best()?;
-        outcome.test = trainer.test_report()?;
-        outcome.wire_error = trainer.wire_error()?;
-        outcome.runs.push(summary);
-    }
-    Ok(())
-}
-
 /// Scores and test report of a checkpoint's best parameters on a data set, and the logits of all its nodes.
 ///
 /// # Errors
@@ -385,21 +262,37 @@ pub(crate) fn apply_best<'a, B: Backend + 'a>(
 
 /// State shared by all runs: inputs and targets on the device, labels and splits on the host.
 struct Prepared<B: Backend> {
+    /// Graph and features on the device.
     inputs: Inputs<B>,
+    /// Labels on the device.
     targets: Targets<B>,
+    /// Labels on the host.
     labels: Labels,
+    /// Splits, one of which each run takes.
     splits: Vec<Split>,
+    /// Sizes of the network.
     dims: Dims,
 }
 
-/// Creates a run on existing inputs. Labels and splits are those of the local nodes.
+/// Labels and splits of the local nodes, for all runs.
+pub(crate) struct LabelledNodes<'a, B: Backend> {
+    /// Labels on the host.
+    pub(crate) labels: &'a Labels,
+    /// Labels on the device.
+    pub(crate) targets: &'a Targets<B>,
+    /// Splits, one of which each run takes.
+    pub(crate) splits: &'a [Split],
+}
+
+/// Creates a run on existing inputs.
 pub(crate) fn start_run<'a, B: Backend>(
     backend: &'a B,
     inputs: &'a Inputs<B>,
-    (labels, targets, splits): (&'a Labels, &'a Targets<B>, &'a [Split]),
+    nodes: &LabelledNodes<'a, B>,
     (config, dims): (&'a TrainConfig, Dims),
     run: u64,
 ) -> Result<FullBatch<'a, B>, TrainError> {
+    let &LabelledNodes { labels, targets, splits } = nodes;
     let split = &splits[run as usize % splits.len()];
     let task = Task::on_ranks(backend, labels, targets, split, inputs.ranks.as_deref())?;
     let (model, params) = build_model(backend, config, dims, run, inputs.ranks.as_deref())?;
@@ -407,6 +300,7 @@ pub(crate) fn start_run<'a, B: Backend>(
 }
 
 impl<B: Backend> Prepared<B> {
+    /// Checks a data set and copies it to the device.
     fn new(backend: &B, dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
         let dims = Dims::of(&dataset);
         let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
@@ -416,79 +310,14 @@ impl<B: Backend> Prepared<B> {
         Ok(Self { inputs, targets, labels, splits: dataset.splits, dims })
     }
 
+    /// Creates a run.
     fn run<'a>(&'a self, backend: &'a B, config: &'a TrainConfig, run: u64) -> Result<FullBatch<'a, B>, TrainError> {
-        let task = (&self.labels, &self.targets, &self.splits[..]);
-        start_run(backend, &self.inputs, task, (config, self.dims), run)
+        let nodes = LabelledNodes { labels: &self.labels, targets: &self.targets, splits: &self.splits };
+        start_run(backend, &self.inputs, &nodes, (config, self.dims), run)
     }
 }
 
-/// Data set with everything that training needs.
-pub(crate) struct Trainable {
-    pub(crate) dataset: Dataset,
-    pub(crate) features: NodeFeatures,
-    pub(crate) labels: Labels,
-}
-
-impl Trainable {
-    pub(crate) fn check(mut dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
-        check_trainable(&dataset.outline(), config)?;
-        let features = NodeFeatures::take(&mut dataset, None, config.seed)?;
-        let labels = dataset.labels.take().expect("checked");
-        Ok(Self { dataset, features, labels })
-    }
-}
-
-/// Refuses data that node classification cannot be trained on, and metrics that do not suit it.
-pub(crate) fn check_trainable(outline: &Outline, config: &TrainConfig) -> Result<(), TrainError> {
-    check_features(outline)?;
-    if outline.n_classes == 0 {
-        return Err(missing(
-            outline,
-            "labels",
-            "training needs a class for each node: give --labels FILE.npy, or --task links",
-        ));
-    }
-    if outline.splits.is_empty() {
-        return Err(missing(
-            outline,
-            "split",
-            "training needs training, validation and test nodes; ask for a random split",
-        ));
-    }
-    if config.metric == Metric::RocAuc && !outline.multi_label && outline.n_classes != 2 {
-        return Err(TrainError::invalid(format!(
-            "{} has {} classes; ROC-AUC is defined for two classes, or for several labels a node: give --metric accuracy",
-            outline.name, outline.n_classes
-        )));
-    }
-    Ok(())
-}
-
-/// Error for a data set that lacks `what`, with a remedy.
-fn missing(outline: &Outline, what: &str, remedy: &str) -> TrainError {
-    TrainError::invalid(format!("{} has no {what}; {remedy}", outline.name))
-}
-
-/// Refuses data without nodes, data of users and items, and data without features.
-pub(crate) fn check_features(outline: &Outline) -> Result<(), TrainError> {
-    if outline.n_nodes == 0 {
-        return Err(missing(outline, "nodes", "there is nothing to train on"));
-    }
-    if outline.n_users.is_some() {
-        let what = "features or classes, but users and items";
-        return Err(missing(outline, what, "train it with --model lightgcn"));
-    }
-    if outline.n_features == 0 {
-        let remedy = format!(
-            "training needs a row of numbers for each node: give --features FILE.npy, or have them made by \
-             --features-from {}",
-            FeaturesFrom::VALUES
-        );
-        return Err(missing(outline, "features", &remedy));
-    }
-    Ok(())
-}
-
+/// Model with its parameters.
 type ModelWithParams<B> = (Box<dyn Model<B>>, Params<B>);
 
 /// A model with its initial parameters. One of several ranks holds only its own rows of per-node parameters.
@@ -517,213 +346,4 @@ pub(crate) fn build_network<B: Backend>(
         debug_assert_eq!(features, ParamId::FEATURES);
     }
     models::build(&config.model, dims, init)
-}
-
-/// Continues a run from the checkpoint at `path`, if both describe the same run. Returns a hash of the whole
-/// checkpoint.
-fn resume<B: Backend>(
-    state: &mut RunState<'_, B>,
-    path: &Path,
-    (config, data, options): (&TrainConfig, &DataShape, &SessionOptions),
-) -> Result<u32, TrainError> {
-    let checkpoint = Checkpoint::load(path)?;
-    let saved = &checkpoint.progress;
-    saved.data.check_same(data, saved.run).map_err(|what| TrainError::checkpoint(path, what))?;
-    // Other numbers of epochs and runs, other patience and other evaluation intervals only lengthen or shorten the
-    // same training, unless the learning rate depends on the number of epochs. The prefetch depth and the shares of
-    // the cache change no results. Any other setting changes the training.
-    let comparable = |c: &TrainConfig| {
-        let batch = BatchConfig { prefetch: 0, ..c.batch.clone() };
-        let epochs = if c.optimizer.schedule == (Schedule::Cosine {}) { c.epochs } else { 0 };
-        let (runs, patience, eval_every, tiers) = (0, None, 1, c.tiers.without_shares());
-        TrainConfig { epochs, runs, patience, eval_every, batch, tiers, ..c.clone() }
-    };
-    let (before, now) = (comparable(&saved.config), comparable(config));
-    if before != now {
-        return Err(TrainError::checkpoint(
-            path,
-            format!(
-                "it was trained with other settings: {}; resume with those of the checkpoint, or choose another --out",
-                differences(&before, &now).join(", ")
-            ),
-        ));
-    }
-    if let (Some(before), Some(now), true) = (&saved.arrangement, &options.arrangement, options.writes)
-        && before != now
-    {
-        tracing::warn!(
-            "{}: trained so far by {before}, and from here by {now}: results agree up to the order of sums, not bit for bit",
-            path.display()
-        );
-    }
-    state.restore(&checkpoint)?;
-    Ok(checkpoint.identity())
-}
-
-#[cfg(test)]
-mod tests {
-    use girih_compress::CodecSpec;
-    use girih_compute::{Cpu, HostMatrix};
-    use girih_datasets::{LoadOptions, load};
-
-    use super::*;
-    use crate::config::{Aggregator, ModelConfig, ModelKind, NormKind};
-    use crate::report::StageTimes;
-    use crate::state::StepCallback;
-
-    /// A run whose device fails in a given epoch.
-    struct Failing<'a> {
-        run: FullBatch<'a, Cpu>,
-        epoch: u64,
-    }
-
-    impl<'a> Run<'a, Cpu> for Failing<'a> {
-        fn state(&self) -> &RunState<'a, Cpu> {
-            self.run.state()
-        }
-
-        fn state_mut(&mut self) -> &mut RunState<'a, Cpu> {
-            self.run.state_mut()
-        }
-
-        fn has_validation(&self) -> bool {
-            self.run.has_validation()
-        }
-
-        fn train_once(
-            &mut self,
-            lr: f64,
-            watch: &mut StepCallback<'_>,
-        ) -> Result<Option<(f32, StageTimes)>, TrainError> {
-            if self.state().epochs_done() + 1 == self.epoch {
-                return Err(ComputeError::device("spmm", "its memory failed").into());
-            }
-            self.run.train_once(lr, watch)
-        }
-
-        fn evaluate(&mut self) -> Result<Scores, TrainError> {
-            self.run.evaluate()
-        }
-
-        fn test_report(&mut self) -> Result<Option<TestReport>, TrainError> {
-            self.run.test_report()
-        }
-    }
-
-    /// Trains with a checkpoint every second epoch in `folder` until the device fails; returns the error message.
-    fn failure_in(epoch: u64, folder: &Path, resume: bool) -> String {
-        let cpu = Cpu::new();
-        let config = TrainConfig { epochs: 9, ..TrainConfig::default() };
-        let dataset = load("synth:planted,nodes=100,features=8,classes=2", &LoadOptions::default()).unwrap();
-        let data = DataShape::of(&dataset);
-        let session = Prepared::new(&cpu, dataset, &config).unwrap();
-        let checkpoints = Some(folder.to_owned());
-        let options = SessionOptions { checkpoints, checkpoint_every: Some(2), resume, ..SessionOptions::default() };
-        let start = |run| -> Result<Box<dyn Run<'_, Cpu>>, TrainError> {
-            Ok(Box::new(Failing { run: session.run(&cpu, &config, run)?, epoch }))
-        };
-        train_runs(&config, &data, &options, &mut |_| Control::Continue, start).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn whatever_happens_between_steps_gives_all_buffers_back() {
-        let cpu = Cpu::new();
-        let dataset = load("synth:planted,nodes=100,features=8,classes=2", &LoadOptions::default()).unwrap();
-        let kinds = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gin, ModelKind::Appnp, ModelKind::Mlp];
-        let codecs = [None, Some(CodecSpec::Topk(2))];
-        for (kind, codec) in kinds.into_iter().flat_map(|kind| codecs.map(|codec| (kind, codec))) {
-            let model = ModelConfig { aggregator: Aggregator::Pool, ..TrainConfig::for_model(kind).model };
-            let config = TrainConfig { model, codec, ..TrainConfig::default() };
-            let dataset = dataset.clone().with_codec(codec, config.seed).unwrap();
-            let session = Prepared::new(&cpu, dataset, &config).unwrap();
-            let mut run = session.run(&cpu, &config, 0).unwrap();
-            let mut between_steps = || {
-                run.train_once(0.01, &mut |_| Control::Continue).unwrap();
-                let before = run.state().pool.n_free();
-                run.evaluate().unwrap();
-                run.test_report().unwrap();
-                run.logits().unwrap();
-                (before, run.state().pool.n_free())
-            };
-            let (before, after) = between_steps();
-            assert!(before.0.iter().all(|(kind, n)| after.0[kind] >= *n), "{kind:?}: {before:?}, then {after:?}");
-            assert!(before.1.iter().all(|(len, n)| after.1[len] >= *n), "{kind:?}: {before:?}, then {after:?}");
-            let (before, after) = between_steps();
-            assert_eq!(before, after, "{kind:?}: nothing is made or lost any more");
-        }
-    }
-
-    /// CUDA graphs refer to gradients by their addresses.
-    #[test]
-    fn gradients_stay_where_they_are() {
-        let cpu = Cpu::new();
-        let dataset = load("synth:planted,nodes=100,features=8,classes=2", &LoadOptions::default()).unwrap();
-        let kinds = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Gin, ModelKind::Mlp];
-        let norms = [NormKind::None, NormKind::Layer, NormKind::Batch];
-        let aggregators = [Aggregator::Mean, Aggregator::Pool, Aggregator::Lstm];
-        let models = kinds.into_iter().flat_map(|kind| norms.map(|norm| (kind, norm)));
-        for ((kind, norm), aggregator) in models.flat_map(|model| aggregators.map(|aggregator| (model, aggregator))) {
-            let model = ModelConfig { aggregator, norm, ..TrainConfig::for_model(kind).model };
-            let config = TrainConfig { model, ..TrainConfig::default() };
-            let session = Prepared::new(&cpu, dataset.clone(), &config).unwrap();
-            let mut run = session.run(&cpu, &config, 0).unwrap();
-            let mut addresses = || {
-                run.train_once(0.01, &mut |_| Control::Continue).unwrap();
-                let state = run.state();
-                let address = |id| state.gradients.get(id).map(|gradient| gradient.bytes().as_ptr());
-                state.params.iter().map(|(id, _)| address(id)).collect::<Vec<_>>()
-            };
-            let first = addresses();
-            assert!(first.iter().all(Option::is_some), "{kind:?}: every parameter has a gradient");
-            assert_eq!(first, addresses(), "{kind:?} {norm:?} {aggregator:?}");
-        }
-    }
-
-    #[test]
-    fn who_says_stop_when_a_run_is_done_gets_no_further_one() {
-        let cpu = Cpu::new();
-        let dataset = load("synth:planted,nodes=100,features=8,classes=2", &LoadOptions::default()).unwrap();
-        for (n_runs, stops_at, expected) in [(3, 0, (1, true)), (3, 2, (3, false)), (1, 0, (1, false))] {
-            let config = TrainConfig { epochs: 2, runs: n_runs, ..TrainConfig::default() };
-            let mut n_done = 0;
-            let mut observe = |event: Event<'_>| {
-                let Event::RunFinished(_) = event else { return Control::Continue };
-                n_done += 1;
-                if n_done > stops_at { Control::Stop } else { Control::Continue }
-            };
-            let options = SessionOptions::default();
-            let outcome = train(&cpu, dataset.clone(), &config, &options, &mut observe).unwrap();
-            assert_eq!((outcome.runs.len(), outcome.stopped), expected, "{n_runs} runs, stopped at {stops_at}");
-        }
-    }
-
-    #[test]
-    fn a_gradient_that_a_failure_has_taken_is_made_anew() {
-        let cpu = Cpu::new();
-        let dataset = load("synth:planted,nodes=100,features=8,classes=2", &LoadOptions::default()).unwrap();
-        let config = TrainConfig::default();
-        let session = Prepared::new(&cpu, dataset, &config).unwrap();
-        let mut run = session.run(&cpu, &config, 0).unwrap();
-        let (id, _) = run.state().params.iter().next().unwrap();
-        drop(run.state_mut().gradients.take(id));
-        run.train_once(0.01, &mut |_| Control::Continue).unwrap();
-        assert!(run.state().gradients.get(id).is_some());
-    }
-
-    #[test]
-    fn a_failure_of_the_device_names_the_epoch_and_the_checkpoint_that_is_left() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = checkpoint_path(folder.path(), 0);
-        let first = failure_in(1, folder.path(), false);
-        assert!(first.starts_with("epoch 1 of run 0: spmm failed on the device: its memory failed"), "{first}");
-        assert!(first.ends_with("no checkpoint yet") && !file.exists(), "{first}");
-
-        let later = failure_in(6, folder.path(), false);
-        assert!(later.starts_with("epoch 6 of run 0") && later.contains("epoch 4 is kept"), "{later}");
-        assert!(later.ends_with(file.to_str().unwrap()), "{later}");
-        assert_eq!(Checkpoint::load(&file).unwrap().progress.epoch, 4);
-
-        let resumed = failure_in(5, folder.path(), true);
-        assert!(resumed.starts_with("epoch 5 of run 0") && resumed.contains("epoch 4 is kept"), "{resumed}");
-    }
 }

@@ -207,12 +207,18 @@ fn passed_in(line: &str) -> Option<usize> {
 
 /// Name and driver version of the first GPU.
 fn card() -> Result<String, String> {
+    cards().map(|mut cards| cards.swap_remove(0))
+}
+
+/// Names and driver of this machine's GPUs; at least one.
+fn cards() -> Result<Vec<String>, String> {
     let output = Command::new("nvidia-smi")
         .args(["--query-gpu=name,driver_version", "--format=csv,noheader"])
         .output()
-        .map_err(|e| format!("nvidia-smi: {e}; is there a card?"))?;
+        .map_err(|e| format!("nvidia-smi: {e}; is there a GPU?"))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    text.lines().next().map(|line| line.trim().to_owned()).ok_or_else(|| "nvidia-smi names no card".to_owned())
+    let cards: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
+    if cards.is_empty() { Err("nvidia-smi lists no GPU".to_owned()) } else { Ok(cards) }
 }
 
 #[cfg(test)]

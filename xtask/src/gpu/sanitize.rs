@@ -9,17 +9,22 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::{REQUIRE, TESTS, card, program_name, sources_of};
+use super::{REQUIRE, TESTS, cards, program_name, sources_of};
 
-/// Prefix of NCCL's kernels. They read whole words where a message ends within one, and use barriers of part of a
-/// block.
-const OF_LIBRARY: &str = "nccl";
+/// Prefixes of kernels of NCCL and cuBLAS. NCCL's read whole words where a message ends within one, and use barriers of
+/// part of a block. racecheck does not follow the barriers in shared memory of cuBLAS.
+const LIBRARIES: [&str; 2] = ["nccl", "nvjet"];
+/// Tool that must follow the kernels of libraries: without them, their results seem never written.
+const FOLLOWS_LIBRARIES: &str = "initcheck";
+/// Number of printed errors, so that errors of a library hide no others.
+const ERRORS_MAX: &str = "5000";
 /// Programs whose tests have ranks on several GPUs.
 const OF_RANKS: [&str; 2] = ["girih-tests-cuda_ranks::", "girih-tests-cuda_patches::"];
 /// Pause of a thread that cannot start a remaining test yet.
@@ -83,6 +88,8 @@ enum Verdict {
     Errors {
         /// Summary of the tool.
         summary: String,
+        /// Names of the kernels.
+        kernels: Vec<String>,
     },
     /// The tool found errors, but only in kernels of a library, which end the test.
     Library {
@@ -106,6 +113,25 @@ struct Job {
     every: usize,
 }
 
+/// GPUs of this machine, given to tests in turns.
+struct Gpus {
+    n: usize,
+    n_given: AtomicUsize,
+}
+
+impl Gpus {
+    /// Value of `CUDA_VISIBLE_DEVICES` for the next test: one GPU, or two for a test with ranks. One tool slows several
+    /// tests on the same GPU.
+    fn next(&self, has_ranks: bool) -> String {
+        let turn = self.n_given.fetch_add(1, Ordering::Relaxed);
+        if has_ranks && self.n > 1 {
+            let first = turn % (self.n / 2) * 2;
+            return format!("{first},{}", first + 1);
+        }
+        (turn % self.n.max(1)).to_string()
+    }
+}
+
 impl Job {
     /// Name in the record.
     fn name(&self) -> String {
@@ -118,16 +144,20 @@ impl Job {
         OF_RANKS.iter().any(|name| self.name().starts_with(name))
     }
 
-    /// Runs the test for at most `limit`.
-    fn run(&self, limit: Duration) -> Result<Verdict, String> {
+    /// Runs the test for at most `limit` on the GPUs listed in `gpus`.
+    fn run(&self, limit: Duration, gpus: &str) -> Result<Verdict, String> {
         let start = Instant::now();
+        let excluded = LIBRARIES.iter().filter(|_| self.tool != FOLLOWS_LIBRARIES);
         let output = Command::new("timeout")
             .args(["--kill-after=5", &limit.as_secs().to_string(), "compute-sanitizer", "--tool", &self.tool])
             // The driver and NCCL query features that may not exist.
             .args(["--report-api-errors=no", "--target-processes=all", "--error-exitcode=99"])
+            .args(["--print-limit", ERRORS_MAX])
+            .args(excluded.map(|name| format!("--kernel-name-exclude=kns={name}")))
             .arg(&self.program)
             .args(["--exact", &self.test, "--test-threads=1", "--nocapture"])
             .env(REQUIRE.0, REQUIRE.1)
+            .env("CUDA_VISIBLE_DEVICES", gpus)
             .env("GIRIH_DEADLINE", limit.as_secs().to_string())
             .env("GIRIH_PIECE", format!("0/{}", self.every))
             .output()
@@ -145,19 +175,25 @@ fn verdict(code: Option<i32>, text: &str, (elapsed, every): (Duration, usize)) -
         Some(0) if text.contains("skipped") => Verdict::Skipped,
         Some(0) if text.contains("test result: ok. 1 passed") => Verdict::Clean { seconds, every },
         Some(124 | 137) | None => Verdict::Unfinished { seconds },
-        Some(99) => match kernels_with_errors(text) {
-            kernels if kernels.iter().all(|name| name.starts_with(OF_LIBRARY)) && !kernels.is_empty() => {
-                Verdict::Library { kernels: kernels.into_iter().map(str::to_owned).collect() }
-            }
-            _ => Verdict::Errors { summary },
-        },
+        Some(99) => {
+            let kernels = kernels_with_errors(text);
+            let is_of_library = |name: &&str| LIBRARIES.iter().any(|prefix| name.starts_with(prefix));
+            let only_library = !kernels.is_empty() && kernels.iter().all(is_of_library);
+            let kernels = kernels.into_iter().map(str::to_owned).collect();
+            if only_library { Verdict::Library { kernels } } else { Verdict::Errors { summary, kernels } }
+        }
         _ => Verdict::Failed,
     }
 }
 
-/// Kernels in which a tool found errors. Each error lists `=========  at NAME(…)+0x…`.
+/// Kernels in which a tool found errors. Each error lists places such as `=========  at NAME(…)+0x…`, after the accessing
+/// thread if two accesses collide.
 fn kernels_with_errors(text: &str) -> BTreeSet<&str> {
-    let places = text.lines().filter_map(|line| line.strip_prefix("=========")?.trim_start().strip_prefix("at "));
+    let lines = text.lines().filter_map(|line| line.strip_prefix("========= ")).map(str::trim_start);
+    let places = lines.filter(|line| !line.starts_with("Host Frame")).filter_map(|line| {
+        let place = line.strip_prefix("at ").or_else(|| line.split_once(" at ").map(|(_, place)| place))?;
+        place.contains("+0x").then_some(place)
+    });
     places.map(|place| place.split(['(', '+']).next().unwrap_or(place)).collect()
 }
 
@@ -171,14 +207,16 @@ pub fn sanitize(args: &SanitizeArgs) -> Result<(), String> {
     if record.sources != sources {
         record = Record { sources, ..Record::default() };
     }
-    record.device = card()?;
+    let cards = cards()?;
+    let gpus = Gpus { n: cards.len(), n_given: AtomicUsize::new(0) };
+    record.device.clone_from(&cards[0]);
     let jobs = jobs(args, &record)?;
     println!("{} tests to run", jobs.len());
     let end = Instant::now() + Duration::from_secs(args.seconds);
     let (queue, record) = (Mutex::new(Queue { jobs, n_ranks: 0 }), Mutex::new(record));
     std::thread::scope(|scope| {
         for _ in 0..args.jobs.max(1) {
-            scope.spawn(|| work(args, end, &queue, &record));
+            scope.spawn(|| work(args, end, &gpus, &queue, &record));
         }
     });
     let record = record.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -241,7 +279,7 @@ impl Queue {
 }
 
 /// Runs tests until none are left or the time is over.
-fn work(args: &SanitizeArgs, end: Instant, queue: &Mutex<Queue>, record: &Mutex<Record>) {
+fn work(args: &SanitizeArgs, end: Instant, gpus: &Gpus, queue: &Mutex<Queue>, record: &Mutex<Record>) {
     let queue = || queue.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         let left = end.saturating_duration_since(Instant::now());
@@ -256,7 +294,7 @@ fn work(args: &SanitizeArgs, end: Instant, queue: &Mutex<Queue>, record: &Mutex<
             continue;
         };
         let limit = left.min(Duration::from_secs(args.seconds_per_test));
-        let outcome = job.run(limit);
+        let outcome = job.run(limit, &gpus.next(job.has_ranks()));
         queue().n_ranks -= usize::from(job.has_ranks());
         match outcome {
             Ok(verdict) => {
@@ -301,8 +339,14 @@ mod tests {
         assert_eq!(of(Some(0), "test result: ok. 0 passed; 0 failed"), Verdict::Failed);
         assert_eq!(of(Some(0), "skipped: one GPU\ntest result: ok. 1 passed; 0 failed"), Verdict::Skipped);
         assert_eq!(of(Some(124), ""), Verdict::Unfinished { seconds: 3 });
-        let errors = of(Some(99), "x\n========= ERROR SUMMARY: 2 errors\n");
-        assert_eq!(errors, Verdict::Errors { summary: "========= ERROR SUMMARY: 2 errors".to_owned() });
+        let summary = "========= ERROR SUMMARY: 2 errors";
+        let text = format!("x\n{summary}\n");
+        assert_eq!(of(Some(99), &text), Verdict::Errors { summary: summary.to_owned(), kernels: Vec::new() });
+        let hazard = "========= Error: Potential WAR hazard detected at __shared__ 0x8ec0 in block (0,13,0) :\n\
+                      =========     Read Thread (16,0,0) at product+0x690\n\
+                      =========     Write Thread (480,0,0) at product+0x7040\n\
+                      =========         Host Frame: at main+0x5 in test\n";
+        assert_eq!(kernels_with_errors(hazard), BTreeSet::from(["product"]));
         let at =
             |kernel| format!("========= Barrier error\n=========     at {kernel}(Args<(unsigned long)4096>)+0x10200\n");
         let of_nccl = at("ncclDevKernel_SendRecv");
@@ -311,6 +355,14 @@ mod tests {
         assert_eq!(of(Some(99), &of_nccl), Verdict::Library { kernels });
         assert!(matches!(of(Some(99), &of_both), Verdict::Errors { .. }));
         assert_eq!(of(Some(101), "test result: FAILED. 0 passed; 1 failed"), Verdict::Failed);
+    }
+
+    #[test]
+    fn gpus_take_turns() {
+        let gpus = Gpus { n: 4, n_given: AtomicUsize::new(0) };
+        assert_eq!([false, true, true, false, true].map(|ranks| gpus.next(ranks)), ["0", "2,3", "0,1", "3", "0,1"]);
+        let one = Gpus { n: 1, n_given: AtomicUsize::new(0) };
+        assert_eq!([false, true].map(|ranks| one.next(ranks)), ["0", "0"]);
     }
 
     #[test]

@@ -3,40 +3,40 @@
 mod division;
 mod end;
 mod facts;
+mod finished;
 mod observer;
 mod outputs;
+mod prepared;
 mod scores;
 mod settings;
 mod timeline;
 
 use std::process::ExitCode;
 
-use girih_comm::CardTransport;
-use girih_datasets::{DataSource, Dataset, LoadOptions, load};
+use girih_datasets::{Dataset, LoadOptions, load};
 use girih_reorder::{Auto, OrderKind};
 use girih_trainer::distributed::{GraphPlacement, RankOptions, TrainJob};
 use girih_trainer::{Arrangement, Event, SessionOptions, TaskKind, TrainConfig};
 
 use self::division::Asked;
 use self::end::End;
-use self::facts::Facts;
+use self::finished::Finished;
 use self::observer::Observer;
-use self::outputs::OutputFolder;
+use self::prepared::Prepared;
 pub use self::settings::data_of;
 use self::timeline::Timeline;
 use super::cards::device_of;
 use super::device::{Chosen, choose, on_backend};
 use super::layouts;
-use super::memory::{ON_ONE, Room, Session, check_host};
+use super::memory::Room;
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
 use super::planned::{self, RankDevices};
-use super::ranks::{Carried, LaunchContext, World, transport};
+use super::ranks::{Carried, LaunchContext, World};
 use super::reading;
-use super::sharing::{check_layout, check_planned, check_trained, sharing, stages};
-use crate::args::{DataArgs, DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
+use super::sharing::{check_layout, check_planned, check_trained, sharing};
+use crate::args::{DataArgs, DeviceArgs, OutputArgs, TrainArgs};
 use crate::error::CliError;
-use crate::output::Results;
 use crate::scores::NodeScore;
 use crate::{interrupt, messages};
 
@@ -144,71 +144,16 @@ fn plan_layouts(
 /// Trains all ranks as threads, or one rank of the world.
 fn train(
     args: &TrainArgs,
-    (asked_data, config, options): (&DataArgs, &TrainConfig, &LoadOptions),
+    asked_session: (&DataArgs, &TrainConfig, &LoadOptions),
     asked: Option<Asked>,
     ranks: Option<&RankOptions>,
     world: World,
 ) -> Result<ExitCode, CliError> {
-    let spec = asked_data.spec();
-    let is_primary = world.is_primary();
-    // Rank 0 alone prints for people; the others print as for programs.
-    let output = OutputArgs { json: args.output.json || !is_primary };
-    let outputs = args
-        .out
-        .as_deref()
-        .map(|path| OutputFolder::new(path, (asked_data, config), args.resume, output))
-        .transpose()?;
-    let device = device_of(&args.device, &args.ranks, world.local_rank())?;
-    let backend = choose(&device, config.precision)?;
-    let to_divide =
-        asked.map(|asked| Ok::<_, CliError>((asked, asked.room_here(&backend, &device, config)?))).transpose()?;
-    let mut ranks = ranks.map(|ranks| RankOptions { stages: stages(&args.ranks, &backend), ..*ranks });
-    let is_planned = args.ranks.partition.partition == PartitionChoice::Auto;
-    if let (Some(ranks), Chosen::Cuda(first)) = (&mut ranks, &backend)
-        && !config.batch.is_sampled()
-    {
-        // Launched processes use NCCL. With threads, the plan chooses the transport itself.
-        match world.local_rank() {
-            Some(_) if is_planned => ranks.transport = Some(CardTransport::Nccl),
-            None if !is_planned => ranks.transport = Some(transport(ranks, first, &device, config.precision)?),
-            _ => {}
-        }
-    }
-    let timeline = Timeline::begin(args.timeline.as_deref(), &backend, world.rank())?;
-    let row_blocks = ranks.filter(|ranks| !holds_all(ranks, config)).map_or(1, |ranks| ranks.grid.side());
-    let wanted = wanted_order(args, row_blocks, config);
-    let mut data = match &ranks {
-        // Each rank reads its own rows, if no reordering and no plan needs all of them.
-        Some(ranks) if wanted.is_none() && !is_planned && !holds_all(ranks, config) => DataSource::open(spec, options)?,
-        _ => load(spec, options)?.into(),
-    };
-    let facts = Facts::of(&data, spec, config, backend.name());
-    let mut order = OrderKind::None.to_string();
-    if let Some(wanted) = wanted {
-        let (dataset, name) = ordered(data.into_dataset()?, &wanted, config, output)?;
-        (data, order) = (dataset.into(), name);
-    }
-    let mut divided = None;
-    // Rows that each rank reads for itself are not planned.
-    if let DataSource::Loaded(dataset) = &data {
-        ranks = ranks.map(|ranks| arranged(args, ranks, &device, (dataset, config), output)).transpose()?;
-        match &to_divide {
-            Some((asked, room)) => divided = Some(asked.on_devices(room, dataset, config)?),
-            None => check_memory((&backend, &device), ranks.as_ref(), (dataset, config), world.local_rank())?,
-        }
-    }
-    let (ranks, divided) = (ranks.as_ref(), divided.as_ref());
-    let config = &divided.map_or_else(|| config.clone(), |divided| divided.config(config));
-    let outputs = outputs.map(|folder| folder.with(asked_data, config)).transpose()?;
-    messages::note(output, facts.headline());
-    facts.lines().into_iter().for_each(|line| messages::note(output, line));
-    if is_primary {
-        facts.warn();
-    }
-    divided.iter().flat_map(|divided| divided.lines()).for_each(|line| messages::note(output, line));
-    if ranks.is_some_and(|ranks| !holds_all(ranks, config)) {
-        world.tell_what_is_read(&data, output);
-    }
+    let (is_primary, output) = (world.is_primary(), output_of(args, &world));
+    let prepared = Prepared::new(args, asked_session, asked, ranks, &world)?;
+    prepared.announce(&world, output);
+    let Prepared { outputs, device, backend, timeline, ranks, data, facts, order, divided, config } = prepared;
+    let (ranks, divided, config) = (ranks.as_ref(), divided.as_ref(), &config);
     let session = SessionOptions {
         checkpoints: args.out.clone(),
         checkpoint_every: args.checkpoint_every,
@@ -244,23 +189,25 @@ fn train(
     if !is_primary {
         return Ok(end.code());
     }
-    let mut results = facts.results(config, &outcome, history.curves(), peak_device_bytes);
-    add_arrangement(&mut results, ranks, config, &order);
-    results.add_hidden("epochs_trained", outcome.times.len()).add_hidden("continue", end.command());
-    if let Some(divided) = divided {
-        results.add_hidden("division", divided.to_json());
-    }
-    if let Some(outputs) = &outputs {
-        let score = NodeScore::of_metric(config.metric, multi_label);
-        outputs.finish(&facts.title(), &results, (history.curves(), score))?;
-    }
-    results.print(args.output.json);
-    if let Some(line) = end.line(args, config, &outcome.runs) {
-        messages::note(args.output, line);
-    } else {
-        print_next_steps(args, outputs.as_ref());
-    }
+    let finished = Finished {
+        facts: &facts,
+        config,
+        ranks,
+        order: &order,
+        divided,
+        outcome: &outcome,
+        curves: history.curves(),
+        peak_device_bytes,
+        score: NodeScore::of_metric(config.metric, multi_label),
+        end: &end,
+    };
+    finished.report(args, outputs.as_ref())?;
     Ok(end.code())
+}
+
+/// Form of the results of a rank. Rank 0 alone prints for people; the others print as for programs.
+fn output_of(args: &TrainArgs, world: &World) -> OutputArgs {
+    OutputArgs { json: args.output.json || !world.is_primary() }
 }
 
 /// Arrangement of device and ranks, on which the bits of a run depend.
@@ -283,81 +230,6 @@ fn arrangement(backend: &Chosen, ranks: Option<&RankOptions>, config: &TrainConf
 /// Whether each rank holds all data.
 fn holds_all(ranks: &RankOptions, config: &TrainConfig) -> bool {
     config.batch.is_sampled() && ranks.layout == GraphPlacement::Replicated
-}
-
-/// Rank options: from the arguments, or the fastest ones by the plan.
-fn arranged(
-    args: &TrainArgs,
-    ranks: RankOptions,
-    device: &DeviceArgs,
-    (dataset, config): (&Dataset, &TrainConfig),
-    output: OutputArgs,
-) -> Result<RankOptions, CliError> {
-    match args.ranks.partition.partition {
-        PartitionChoice::Of(_) => Ok(ranks),
-        PartitionChoice::Auto => {
-            let devices = RankDevices::of(device, &ranks, (dataset, config), None, output)?;
-            planned::choose(&ranks, &devices, dataset, config, output)
-        }
-    }
-}
-
-/// Refuses a session that exceeds the memory of a device, before any data are copied there. Each launched process
-/// checks its own device.
-fn check_memory(
-    (backend, device): (&Chosen, &DeviceArgs),
-    ranks: Option<&RankOptions>,
-    (dataset, config): (&Dataset, &TrainConfig),
-    local_rank: Option<usize>,
-) -> Result<(), CliError> {
-    let n_ranks = ranks.map_or(1, |ranks| ranks.grid.ranks());
-    let n_devices = if local_rank.is_some() { 1 } else { n_ranks };
-    let Some(room) = Room::of_ranks(backend, device, n_devices, config.precision)? else {
-        return check_host(dataset, config);
-    };
-    if let Some(ranks) = ranks.filter(|ranks| !holds_all(ranks, config)) {
-        let check = if config.batch.is_sampled() { layouts::check_patches } else { planned::check };
-        return check(ranks, room.free, dataset, config);
-    }
-    let last = if n_ranks == 1 { ON_ONE } else { layouts::ON_EACH };
-    let session = Session::of_replica(dataset, config, (n_ranks, n_devices));
-    let config = config.of_one_rank(n_ranks);
-    // A session that cannot be planned cannot be trained either; training reports why.
-    session.plan(&config).map_or(Ok(()), |plan| room.check(&session, &plan, &config, last))
-}
-
-/// Adds the partition over ranks and the node order; people see them if they are not the defaults.
-fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, config: &TrainConfig, order: &str) {
-    match ranks {
-        None => results.add_hidden("ranks", 1),
-        Some(ranks @ RankOptions { grid, .. }) if holds_all(ranks, config) => {
-            results.add("ranks", grid.ranks(), "Ranks", format!("{}, each with all of the graph", grid.ranks()))
-        }
-        Some(ranks @ RankOptions { grid, exchange, cuts, stages, chunks, wire, layout, .. }) => results
-            .add(
-                "ranks",
-                grid.ranks(),
-                "Ranks",
-                format!("{grid}, exchange {exchange}{}{}", carrier(ranks), layout_of(*layout, config)),
-            )
-            .add_hidden("partition", grid.scheme().to_string())
-            .add_hidden("replication", grid.replication())
-            .add_hidden("exchange", exchange.to_string())
-            .add_hidden("cuts", cuts.to_string())
-            .add_hidden("stages", stages.to_string())
-            .add_hidden("chunks", *chunks)
-            .add_hidden("wire", wire.name()),
-    };
-    if let Some(ranks) = ranks.filter(|_| config.batch.is_sampled()) {
-        results.add_hidden("layout", ranks.layout.name());
-    }
-    if let Some(transport) = ranks.and_then(|ranks| ranks.transport) {
-        results.add_hidden("transport", transport.to_string());
-    }
-    match order {
-        "none" => results.add_hidden("reorder", order),
-        _ => results.add("reorder", order, "Order of nodes", order),
-    };
 }
 
 /// Transport between ranks in words, if it was given or measured; empty on CPUs.
@@ -404,17 +276,4 @@ fn ordered(
         messages::note(output, choice.describe(products_per_epoch(config)));
     }
     Ok((dataset.permuted(&found.order)?, found.name))
-}
-
-fn print_next_steps(args: &TrainArgs, outputs: Option<&OutputFolder>) {
-    let line = if let Some(outputs) = outputs {
-        format!("\nwritten to {}: report.html, config.toml, metrics.jsonl, checkpoints", outputs.path().display())
-    } else if args.data.data.is_none() && args.config.is_none() {
-        "\nnext: girih train PATH for your own graph, --model sage or mlp to compare, --runs 5 for a deviation,\n      \
-         --out DIR to keep checkpoints and curves; `girih train --help` lists everything"
-            .to_owned()
-    } else {
-        return;
-    };
-    messages::note(args.output, line);
 }

@@ -160,6 +160,7 @@ impl<X: Element> WithSimd for Activate<'_, X> {
     }
 }
 
+/// Copies `x` to `out`, rounded to the storage type of `out`.
 #[inline(always)]
 fn copy<X: Element, Y: Element>(x: &[X], out: &mut [Y]) {
     for (out, x) in out.iter_mut().zip(x) {
@@ -167,16 +168,24 @@ fn copy<X: Element, Y: Element>(x: &[X], out: &mut [Y]) {
     }
 }
 
-/// Copies a block between matrices. Each matrix comes with its number of columns and the row and column of the
-/// block's first element.
-pub(crate) fn copy_block<X: Element, Y: Element>(
-    shape: Shape,
-    (x, x_cols, from): (&[X], usize, (usize, usize)),
-    (out, out_cols, to): (&mut [Y], usize, (usize, usize)),
-) {
+/// Place of a block in a matrix whose elements are the slice `T`.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockIn<T> {
+    /// Elements of the whole matrix, row by row.
+    pub(crate) values: T,
+    /// Number of columns of the matrix.
+    pub(crate) cols: usize,
+    /// Row and column of the block's first element.
+    pub(crate) first: (usize, usize),
+}
+
+/// Copies a block of `shape` between matrices.
+pub(crate) fn copy_block<X: Element, Y: Element>(shape: Shape, x: BlockIn<&[X]>, out: BlockIn<&mut [Y]>) {
     if shape.is_empty() {
         return;
     }
+    let BlockIn { values: x, cols: x_cols, first: from } = x;
+    let BlockIn { values: out, cols: out_cols, first: to } = out;
     let (x, out) = (&x[from.0 * x_cols..], &mut out[to.0 * out_cols..(to.0 + shape.rows) * out_cols]);
     let rows = out.par_chunks_exact_mut(out_cols).zip(x.par_chunks_exact(x_cols));
     rows.with_min_len(1 << 8).for_each(|(out, x)| copy(&x[from.1..][..shape.cols], &mut out[to.1..][..shape.cols]));

@@ -38,14 +38,24 @@ const STRIP_ROWS_MIN: usize = 512;
 /// Maximum number of elements of the partial results of all strips.
 const PARTIAL_ELEMENTS_MAX: usize = 1 << 24;
 
-/// Computes `out = epilogue(op(A)·op(B))`. With `dropout`, `A` is masked first.
+/// Left operand of a product: a matrix that is masked, then transposed.
+#[derive(Clone, Copy)]
+pub(crate) struct LeftOperand<'a> {
+    /// Matrix as it is stored.
+    pub(crate) matrix: &'a CpuMatrix,
+    /// Transposition of the matrix in the product.
+    pub(crate) transpose: Transpose,
+    /// Dropout that masks the stored elements; `None` leaves them as they are.
+    pub(crate) dropout: Option<Dropout>,
+}
+
+/// Computes `out = epilogue(op(A)·op(B))`. The dropout of `A` is applied first.
 ///
 /// # Panics
 /// When both are transposed, or shapes do not fit.
 pub(crate) fn multiply(
     machine: &Machine,
-    (a, transpose_a): (&CpuMatrix, Transpose),
-    dropout: Option<Dropout>,
+    a: LeftOperand<'_>,
     (b, transpose_b): (&CpuMatrix, Transpose),
     epilogue: &Epilogue<'_, CpuMatrix>,
     out: &mut CpuMatrix,
@@ -54,6 +64,7 @@ pub(crate) fn multiply(
         return;
     }
     let epilogue = RowEpilogue::new(epilogue);
+    let LeftOperand { matrix: a, transpose: transpose_a, dropout } = a;
     match (transpose_a, transpose_b) {
         (Transpose::No, _) => {
             // If the result is as wide as `A`, the arithmetic hides the latency that a copy would save.
@@ -210,6 +221,7 @@ fn add_strips<E: Element>(
     });
 }
 
+/// Converts `values` to `f32`.
 #[inline(always)]
 fn widen<E: Element>(values: &[E], out: &mut [f32]) {
     for (out, value) in out.iter_mut().zip(values) {
@@ -217,6 +229,7 @@ fn widen<E: Element>(values: &[E], out: &mut [f32]) {
     }
 }
 
+/// Stores rows of `sums` in `out` through the epilogue.
 #[inline(always)]
 fn store_rows<E: Element>(epilogue: &RowEpilogue<'_>, width: usize, sums: &mut [f32], out: &mut [E]) {
     for (sums, out) in sums.chunks_exact_mut(width).zip(out.chunks_exact_mut(width)) {
@@ -224,6 +237,7 @@ fn store_rows<E: Element>(epilogue: &RowEpilogue<'_>, width: usize, sums: &mut [
     }
 }
 
+/// View of `values` as a matrix of `shape`, row by row.
 fn view(values: &[f32], shape: Shape) -> MatRef<'_, f32> {
     MatRef::from_row_major_slice(values, shape.rows, shape.cols)
 }

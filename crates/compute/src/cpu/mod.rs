@@ -49,8 +49,8 @@ pub use self::sparse::CpuSparse;
 pub use self::spmm::CpuTiles;
 use crate::checks::{self, IdRange};
 use crate::{
-    Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dropout, Dtype,
-    Epilogue, SgdUpdate, Shape, Slope, SparseOperand, Transpose,
+    Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError,
+    Dropout, Dtype, Epilogue, SgdUpdate, Shape, SparseOperand, Transpose,
 };
 
 /// CPU backend.
@@ -177,7 +177,8 @@ impl Backend for Cpu {
     ) -> Result<(), ComputeError> {
         checks::gemm((a.shape(), ta), (b.shape(), tb), epilogue.bias.map(CpuMatrix::shape), out.shape())?;
         checks::mask("gemm", &epilogue)?;
-        gemm::multiply(&self.machine, (a, ta), dropout, (b, tb), &epilogue, out);
+        let a = gemm::LeftOperand { matrix: a, transpose: ta, dropout };
+        gemm::multiply(&self.machine, a, (b, tb), &epilogue, out);
         Ok(())
     }
 
@@ -218,7 +219,7 @@ impl Backend for Cpu {
 
     fn epilogue_backward(
         &self,
-        slope: Slope,
+        slope: ActivationGrad,
         y: &CpuMatrix,
         grad: &mut CpuMatrix,
         bias_grad: Option<&mut CpuMatrix>,
@@ -430,7 +431,12 @@ impl Backend for Cpu {
         grads: AttentionGrads<'_, CpuMatrix>,
     ) -> Result<(), ComputeError> {
         let vector_shape = grads.vector.as_deref().map(CpuMatrix::shape);
-        let grad_shapes = (grads.destination.shape(), grads.source.shape(), vector_shape, grads.values.shape());
+        let grad_shapes = checks::AttentionGradShapes {
+            destination: grads.destination.shape(),
+            source: grads.source.shape(),
+            vector: vector_shape,
+            values: grads.values.shape(),
+        };
         let results = (out.shape(), log_sums.shape());
         checks::attention_backward(&attention::shapes(attention), results, grad.shape(), grad_shapes)?;
         attention::backward(&self.machine, attention, (out, log_sums), grad, grads);
@@ -543,8 +549,11 @@ impl Backend for Cpu {
     ) -> Result<(), ComputeError> {
         checks::copy_block(shape, x.shape(), from, out.shape(), to)?;
         let (x_cols, out_cols) = (x.shape().cols, out.shape().cols);
-        typed!(x = x.storage(), out = out.storage_mut() =>
-            elementwise::copy_block(shape, (x, x_cols, from), (out, out_cols, to)));
+        typed!(x = x.storage(), out = out.storage_mut() => elementwise::copy_block(
+            shape,
+            elementwise::BlockIn { values: &x[..], cols: x_cols, first: from },
+            elementwise::BlockIn { values: &mut out[..], cols: out_cols, first: to },
+        ));
         Ok(())
     }
 
@@ -689,7 +698,8 @@ impl Backend for Cpu {
         let (operands, grads) = ((inputs.shape(), weight.shape()), (inputs_grad.shape(), weight_grad.shape()));
         checks::segment_lstm_backward(a.shape(), operands, grad.shape(), grads)?;
         let pattern = (a.direction(Transpose::No, false).csr, a.names());
-        segment_lstm::backward(&self.machine, (pattern, order), (inputs, weight), grad, (inputs_grad, weight_grad));
+        let grads = segment_lstm::Grads { inputs: inputs_grad, weight: weight_grad };
+        segment_lstm::backward(&self.machine, (pattern, order), (inputs, weight), grad, grads);
         Ok(())
     }
 }

@@ -26,7 +26,7 @@ use super::element::{Element, as_f32, typed};
 use super::machine::Machine;
 use super::matrix::CpuMatrix;
 use super::rows;
-use crate::EntryNames;
+use crate::GlobalIds;
 
 /// Maximum number of rows of a batch.
 const BATCH_ROWS: usize = 128;
@@ -40,7 +40,7 @@ const PARTIAL_ELEMENTS: usize = 1 << 24;
 const NOWHERE: u32 = u32::MAX;
 
 /// Pattern of the neighbors, with global ids if it is a submatrix of a larger pattern.
-pub(crate) type Pattern<'a> = (&'a Csr, Option<&'a EntryNames>);
+pub(crate) type Pattern<'a> = (&'a Csr, Option<&'a GlobalIds>);
 
 /// Overwrites row `i` of `out` with the last state over the rows `j` of `inputs`, for the entries `(i, j)` of `csr`.
 /// If given, `order` is the key of a random reading order. Rows without entries give zeros.
@@ -69,15 +69,23 @@ pub(crate) fn forward(
     });
 }
 
-/// Overwrites `inputs_grad` and `weight_grad` with the gradients of `inputs` and `weight`, given `grad`, the gradient
-/// of the result.
+/// Gradients of the operands of an LSTM; each is shaped like its operand and is overwritten.
+pub(crate) struct Grads<'a> {
+    /// Gradient of the inputs.
+    pub(crate) inputs: &'a mut CpuMatrix,
+    /// Gradient of the weight.
+    pub(crate) weight: &'a mut CpuMatrix,
+}
+
+/// Overwrites `grads` with the gradients of `inputs` and `weight`, given `grad`, the gradient of the result.
 pub(crate) fn backward(
     machine: &Machine,
     (pattern, order): (Pattern<'_>, Option<Key>),
     (inputs, weight): (&CpuMatrix, &CpuMatrix),
     grad: &CpuMatrix,
-    (inputs_grad, weight_grad): (&mut CpuMatrix, &mut CpuMatrix),
+    grads: Grads<'_>,
 ) {
+    let Grads { inputs: inputs_grad, weight: weight_grad } = grads;
     let weight_values = as_f32(weight);
     let width = weight.shape().rows;
     let (network, plan) = (Network { machine, weight: &weight_values, width }, Plan::new(pattern.0, width));
@@ -144,6 +152,7 @@ struct Plan {
 }
 
 impl Plan {
+    /// Plan for the rows of `csr`, with states of `width` columns.
     fn new(csr: &Csr, width: usize) -> Self {
         let mut rows: Vec<u32> = (0..csr.n_rows() as u32).filter(|&row| csr.degree(row as usize) > 0).collect();
         rows.par_sort_by_key(|&row| std::cmp::Reverse(csr.degree(row as usize)));

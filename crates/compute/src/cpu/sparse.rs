@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use girih_graph_format::{Csr, ReuseCurve, Scales, Transposed};
 
 use super::schedule::Schedule;
-use crate::{ComputeError, EntryNames, Shape, SparseOperand, Transpose};
+use crate::{ComputeError, GlobalIds, Shape, SparseOperand, Transpose};
 
 /// Number of entries that the estimate of a matrix's locality reads. It takes a small part of the time of one
 /// product.
@@ -17,7 +17,7 @@ pub struct CpuSparse {
     csr: Csr,
     scales: Scales,
     symmetric: bool,
-    names: Option<EntryNames>,
+    names: Option<GlobalIds>,
     schedule: Schedule,
     reuse: OnceLock<ReuseCurve>,
     transpose: OnceLock<TransposeParts>,
@@ -87,7 +87,7 @@ impl CpuSparse {
     }
 
     /// Global ids of rows and columns; `None` if the matrix is not a submatrix of a larger one.
-    pub(crate) fn names(&self) -> Option<&EntryNames> {
+    pub(crate) fn names(&self) -> Option<&GlobalIds> {
         self.names.as_ref()
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Entry, RefMatrix, Reference};
 use crate::checks::AttentionShapes;
-use crate::{Attention, AttentionGrads, Backend, ComputeError, Dtype, EntryNames, Shape};
+use crate::{Attention, AttentionGrads, Backend, ComputeError, Dtype, GlobalIds, Shape};
 
 /// Shapes of the operands.
 pub(super) fn shapes(attention: &Attention<'_, Reference>) -> AttentionShapes {
@@ -35,7 +35,7 @@ impl Shares {
         masks.update(|e, h, _| {
             let Entry { row, col, .. } = graph.entries[e];
             let names = graph.names.as_ref();
-            let (row, col) = (EntryNames::row(names, row as u32), EntryNames::col(names, col as u32));
+            let (row, col) = (GlobalIds::row(names, row as u32), GlobalIds::col(names, col as u32));
             dropout.map_or(1.0, |dropout| f64::from(dropout.entry_factor(row, col, h)))
         });
         let mut shares = scores.clone();

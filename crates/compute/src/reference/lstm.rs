@@ -3,7 +3,7 @@
 use girih_random::Key;
 
 use super::{RefMatrix, RefSparse};
-use crate::{EntryNames, sequence};
+use crate::{GlobalIds, sequence};
 
 /// Values of a step, kept for the backward pass. The gates are input, forget, cell and output.
 struct Step {
@@ -17,7 +17,7 @@ pub(super) fn sequences(a: &RefSparse, order: Option<Key>) -> impl Iterator<Item
     (0..a.shape.rows).map(move |row| {
         let columns = a.entries[a.row(row)].iter().map(|entry| entry.col as u32);
         let mut sequence = Vec::new();
-        sequence::read(order, EntryNames::row(a.names.as_ref(), row as u32), columns, &mut sequence);
+        sequence::read(order, GlobalIds::row(a.names.as_ref(), row as u32), columns, &mut sequence);
         sequence
     })
 }

@@ -6,7 +6,7 @@ use girih_random::{Key, Stream};
 use proptest::prelude::*;
 
 use crate::checks::COLUMNS;
-use crate::{Activation, Backend, Dropout, Dtype, EntryNames, Epilogue, Shape, Slope};
+use crate::{Activation, ActivationGrad, Backend, Dropout, Dtype, Epilogue, GlobalIds, Shape};
 
 /// Purpose of the random keys of this suite; no run of a model uses it.
 const PURPOSE: u32 = u32::MAX;
@@ -40,10 +40,10 @@ pub(super) fn activation() -> impl Strategy<Value = Activation> {
 }
 
 /// Derivative of an epilogue.
-pub(super) fn slope() -> impl Strategy<Value = Slope> {
+pub(super) fn slope() -> impl Strategy<Value = ActivationGrad> {
     prop_oneof![
-        2 => activation().prop_map(|activation| Slope::of(activation, None)),
-        1 => (1.0f32..10.0).prop_map(|kept| Slope { activation: Activation::Relu, kept }),
+        2 => activation().prop_map(|activation| ActivationGrad::of(activation, None)),
+        1 => (1.0f32..10.0).prop_map(|kept| ActivationGrad { activation: Activation::Relu, kept }),
     ]
 }
 
@@ -102,8 +102,8 @@ impl Draws {
     }
 
     /// Global ids of the rows and columns of a submatrix.
-    pub(super) fn names(&mut self, shape: Shape) -> EntryNames {
-        EntryNames { first_row: self.ids(1, 1 << 30)[0], columns: self.ids(shape.cols, 1 << 30).into() }
+    pub(super) fn names(&mut self, shape: Shape) -> GlobalIds {
+        GlobalIds { first_row: self.ids(1, 1 << 30)[0], columns: self.ids(shape.cols, 1 << 30).into() }
     }
 
     pub(super) fn host(&mut self, shape: Shape) -> Matrix {

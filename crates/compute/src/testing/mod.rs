@@ -149,11 +149,11 @@ impl<B: Backend> Differential<'_, B> {
 
 impl<B: Backend> Visitor for Differential<'_, B> {
     fn visit<L: Law>(&self) {
-        if piece([()]).next().is_none() {
-            return;
-        }
         let compare_cases = || {
             for_cases::<L>(CASES, ROWS_MAX, |case| {
+                if piece([()]).next().is_none() {
+                    return;
+                }
                 let (found, expected) = (L::run(self.backend, case), L::run(&Reference, case));
                 let tolerance = if self.in_parts { L::tolerance_of_parts(case) } else { L::tolerance(case) };
                 compare(L::NAME, tolerance, &found, &expected);

@@ -6,7 +6,9 @@ use proptest::prelude::*;
 
 use super::inputs::{Draws, activation, dtype, host, middle, n_rows, n_rows_some, slope, width};
 use super::{Law, Output, Results};
-use crate::{Activation, AdamStep, AdamUpdate, Backend, ColumnMoments, Dropout, Dtype, SgdUpdate, Shape, Slope};
+use crate::{
+    Activation, ActivationGrad, AdamStep, AdamUpdate, Backend, ColumnMoments, Dropout, Dtype, SgdUpdate, Shape,
+};
 
 /// Case of most of these operations: a shape, storage types of up to four operands, and a seed for the values.
 #[derive(Debug)]
@@ -69,7 +71,7 @@ pub(super) struct EpilogueBackward;
 impl Law for EpilogueBackward {
     const NAME: &'static str = "epilogue_backward";
     const TOLERANCE: f64 = 2e-5;
-    type Case = (PassCase, Slope);
+    type Case = (PassCase, ActivationGrad);
 
     fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
         (passes(n_rows(rows_max)), slope())

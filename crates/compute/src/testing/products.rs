@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::inputs::{Draws, EpilogueCase, dtype, epilogue, middle, n_rows, slope, width};
 use super::{Law, Output, Results};
 use crate::checks::{COLUMNS, read};
-use crate::{Backend, Dropout, Dtype, Shape, Slope, SparseOperand, Transpose, WayBack};
+use crate::{ActivationGrad, Backend, Dropout, Dtype, EpilogueGrad, Shape, SparseOperand, Transpose};
 
 /// Sum of two dense products.
 pub(super) struct GemmPair;
@@ -106,7 +106,7 @@ pub(super) struct GemmOfRowsCase {
     /// Rows, columns of the epilogue's result, inner dimension.
     dimensions: (usize, usize, usize),
     transpose: Transpose,
-    slope: Slope,
+    slope: ActivationGrad,
     /// Storage types of `A`, `B`, results and column sums.
     dtypes: [Dtype; 4],
     seed: u64,
@@ -154,9 +154,9 @@ impl Law for GemmOfRows {
             }
             for wants_sums in [true, false] {
                 let mut sums = draws.matrix(backend, Shape::new(1, cols), of_sums);
-                let way_back = WayBack { slope: case.slope, y: &y, first, factors };
+                let epilogue_grad = EpilogueGrad { slope: case.slope, y: &y, first, factors };
                 let bias_grad = wants_sums.then_some(&mut sums);
-                backend.gemm_backward(a, b, way_back, &mut out, bias_grad).expect("gemm_backward");
+                backend.gemm_backward(a, b, epilogue_grad, &mut out, bias_grad).expect("gemm_backward");
                 results.extend([&out, &sums].map(|matrix| Output::of(backend, matrix)));
             }
         }

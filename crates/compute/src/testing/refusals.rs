@@ -4,8 +4,8 @@ use girih_graph_format::{Csr, Matrix, Scales};
 
 use super::inputs::host;
 use crate::{
-    Activation, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError, Dtype, Epilogue,
-    Reference, SgdUpdate, Shape, Slope, SparseOperand, Transpose, WayBack,
+    Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError,
+    Dtype, Epilogue, EpilogueGrad, Reference, SgdUpdate, Shape, SparseOperand, Transpose,
 };
 
 /// Outcome of a call that should be refused.
@@ -110,8 +110,8 @@ impl<B: Backend> Trial<'_, B> {
             |out: (&mut B::Matrix, usize)| self.backend.spmm_columns((&sparse, no), &b, Epilogue::default(), out);
         let (y, factors) = (self.matrix(4, 18), self.matrix(3, 1));
         let back = |first, factors, out: &mut B::Matrix| {
-            let slope = Slope::of(Activation::Relu, None);
-            self.backend.gemm_backward((&a, no), (&b, no), WayBack { slope, y: &y, first, factors }, out, None)
+            let slope = ActivationGrad::of(Activation::Relu, None);
+            self.backend.gemm_backward((&a, no), (&b, no), EpilogueGrad { slope, y: &y, first, factors }, out, None)
         };
         vec![
             self.refuses("gemm_scaled: factors", (4, 2), |out| {
@@ -144,7 +144,7 @@ impl<B: Backend> Trial<'_, B> {
         let [mut narrow, bias] = [(); 2].map(|()| self.matrix(1, 2));
         let factors = self.matrix(4, 1);
         let block = Shape::new(4, 2);
-        let relu = Slope::of(Activation::Relu, Some(dropout));
+        let relu = ActivationGrad::of(Activation::Relu, Some(dropout));
         vec![
             self.refuses("epilogue_backward: grad", (3, 4), |out| backend.epilogue_backward(relu, &x, out, None)),
             self.refuses("epilogue_backward: bias", (4, 3), |out| {

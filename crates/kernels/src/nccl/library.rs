@@ -230,7 +230,7 @@ impl Elements {
 /// Longest time for an aborted communicator to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Interval of polls for that end.
-const NAP: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Communicator. Its calls put work on a stream and return at once.
 pub(super) struct Comm {
@@ -334,7 +334,7 @@ impl Comm {
             if start.elapsed() > PATIENCE {
                 return tracing::warn!("NCCL does not let go of a communicator that was called off");
             }
-            thread::sleep(NAP);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 

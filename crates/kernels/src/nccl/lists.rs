@@ -1,4 +1,4 @@
-//! [`Lists`]: lists of numbers on GPUs, from each rank to each, for collective sampling and reads.
+//! [`ListExchange`]: lists of numbers on GPUs, from each rank to each, for collective sampling and reads.
 //!
 //! ```text
 //! tell   lengths of the lists             host to host
@@ -18,7 +18,7 @@ use super::peers::Peers;
 type Tell = dyn Fn(&'static str, Vec<Parcel>) -> Result<Vec<Parcel>, CommError> + Send + Sync;
 
 /// All-to-all exchange of lists for one purpose; all ranks use it together.
-pub(crate) struct Lists {
+pub(crate) struct ListExchange {
     rank: usize,
     size: usize,
     tell: Box<Tell>,
@@ -28,19 +28,19 @@ pub(crate) struct Lists {
 }
 
 /// List for another rank, or from it, as bytes.
-pub(crate) struct Swapped {
+pub(crate) struct ReceivedList {
     pub(crate) rank: usize,
     pub(crate) address: u64,
     pub(crate) n_bytes: u64,
 }
 
-impl Swapped {
+impl ReceivedList {
     fn bytes(&self) -> (u64, usize) {
         (self.address, self.n_bytes as usize)
     }
 }
 
-impl Lists {
+impl ListExchange {
     pub(super) fn new<T: Transport>(transport: Arc<T>, comm: Option<Arc<Comm>>, peers: Arc<Peers>) -> Self {
         let (rank, size) = (transport.rank(), transport.size());
         let tell = Box::new(move |operation, messages| all_to_all(&*transport, operation, messages));
@@ -100,8 +100,8 @@ impl Lists {
         &self,
         operation: &'static str,
         stream: &CudaStream,
-        sent: &[Swapped],
-        received: &[Swapped],
+        sent: &[ReceivedList],
+        received: &[ReceivedList],
     ) -> Result<(), CommError> {
         let Some(comm) = &self.comm else { return Ok(()) };
         if self.peers.shares_context() {
@@ -123,6 +123,6 @@ impl Lists {
 }
 
 /// Lists that are not empty.
-fn travelling(lists: &[Swapped]) -> impl Iterator<Item = &Swapped> {
+fn travelling(lists: &[ReceivedList]) -> impl Iterator<Item = &ReceivedList> {
     lists.iter().filter(|swapped| swapped.n_bytes > 0)
 }

@@ -16,18 +16,21 @@
 //! rows may be overwritten or freed. The driver refuses to copy from freed memory, even if the free follows the copy
 //! in stream order.
 
+mod flags;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cudarc::driver::result::{free_host, malloc_host, memcpy_dtod_async};
-use cudarc::driver::sys::{self, CUdeviceptr, CUstreamBatchMemOpParams, CUstreamBatchMemOpType};
+use cudarc::driver::result::memcpy_dtod_async;
+use cudarc::driver::sys;
 use cudarc::driver::{CudaContext, CudaStream, DriverError};
-use girih_comm::{Call, CommError, Parcel, Payload, Transport, all_gather, all_to_all};
+use girih_comm::{Call, CommError, Parcel, Payload, Transport, all_gather};
 
+use self::flags::{FlagWork, Flags};
 use super::library::Elements;
 use super::peers::is_busy;
-use super::schedule::{Act, Flag, schedule};
+use super::schedule::{Act, schedule};
 use crate::pool;
 
 /// Time that an ending rank waits for others to do their part of its requests.
@@ -35,9 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest time for streams to end once they need not wait for others any more.
 const LAST: Duration = Duration::from_secs(5);
 /// Time between two polls of a stream.
-const NAP: Duration = Duration::from_micros(20);
-const UP: u32 = 1;
-const DOWN: u32 = 0;
+const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
 /// State that a rank shares with all others: its memory, and flags.
 pub(super) struct OneSided {
@@ -93,7 +94,7 @@ impl OneSided {
         let start = Instant::now();
         while !self.is_idle() && start.elapsed() < LAST {
             self.flags.set_all(self.rank);
-            std::thread::sleep(NAP);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
@@ -103,7 +104,7 @@ impl Drop for OneSided {
         // Pending work may wait for others, who are on their way unless they fail.
         let start = Instant::now();
         while !self.is_idle() && start.elapsed() < PATIENCE {
-            std::thread::sleep(NAP);
+            std::thread::sleep(POLL_INTERVAL);
         }
         self.let_go();
         if !self.is_idle() {
@@ -202,10 +203,12 @@ struct Piece {
 }
 
 impl Piece {
+    /// Piece of all of some rows.
     fn of(rows: Elements) -> Self {
         Self { address: rows.address, n_bytes: (rows.len * rows.dtype.n_bytes()) as u64 }
     }
 
+    /// Message with the piece.
     fn parcel(self) -> Parcel {
         Parcel::from([self.address.to_le_bytes(), self.n_bytes.to_le_bytes()].concat())
     }
@@ -298,7 +301,7 @@ impl OneSidedGroup {
     unsafe fn carry_out(&self, acts: &[Act], pieces: &[Piece], places: &[Elements]) -> Result<(), DriverError> {
         let side = &self.all.streams[1];
         side.context().bind_to_thread()?;
-        let mut flags = FlagWork { group: self, work: Vec::new() };
+        let mut flags = FlagWork::new(self);
         for &act in acts {
             match act {
                 Act::Set(other, flag) => flags.set(other, flag),
@@ -315,157 +318,8 @@ impl OneSidedGroup {
     }
 }
 
-/// Consecutive flag operations of a stream.
-struct FlagWork<'g> {
-    group: &'g OneSidedGroup,
-    work: Vec<CUstreamBatchMemOpParams>,
-}
-
-impl FlagWork<'_> {
-    fn set(&mut self, other: usize, flag: Flag) {
-        let (me, all) = (self.group.all.rank, &self.group.all);
-        self.work.push(write(all.flags.address(self.group.members[other], me, flag), UP));
-    }
-
-    /// Waits for a flag, and clears it, so that it can be set again.
-    fn take_down(&mut self, other: usize, flag: Flag) {
-        let (me, all) = (self.group.all.rank, &self.group.all);
-        let address = all.flags.address(me, self.group.members[other], flag);
-        self.work.extend([wait(address, UP), write(address, DOWN)]);
-    }
-
-    /// Puts the collected operations, in this order, on a stream whose context is bound.
-    fn put_on(&mut self, stream: &CudaStream) -> Result<(), DriverError> {
-        /// Most operations of a call that the driver accepts.
-        const MOST: usize = 256;
-        for some in self.work.chunks_mut(MOST) {
-            // SAFETY: the stream is alive; the flags are words that live until the streams of all ranks are idle
-            // (`Drop` of `OneSided`). The parameters are copied.
-            let put =
-                unsafe { sys::cuStreamBatchMemOp_v2(stream.cu_stream(), some.len() as u32, some.as_mut_ptr(), 0) };
-            put.result()?;
-        }
-        self.work.clear();
-        Ok(())
-    }
-}
-
-/// Stream operation that writes a word, after all earlier reads and writes of the stream.
-fn write(address: CUdeviceptr, value: u32) -> CUstreamBatchMemOpParams {
-    let mut params = CUstreamBatchMemOpParams { pad: [0; 6] };
-    params.writeValue = sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st {
-        operation: CUstreamBatchMemOpType::CU_STREAM_MEM_OP_WRITE_VALUE_32,
-        address,
-        __bindgen_anon_1: sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st__bindgen_ty_1 { value },
-        flags: sys::CUstreamWriteValue_flags_enum::CU_STREAM_WRITE_VALUE_DEFAULT as u32,
-        alias: 0,
-    };
-    params
-}
-
-/// Stream operation that waits until a word has a value.
-fn wait(address: CUdeviceptr, value: u32) -> CUstreamBatchMemOpParams {
-    let mut params = CUstreamBatchMemOpParams { pad: [0; 6] };
-    params.waitValue = sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st {
-        operation: CUstreamBatchMemOpType::CU_STREAM_MEM_OP_WAIT_VALUE_32,
-        address,
-        __bindgen_anon_1: sys::CUstreamBatchMemOpParams_union_CUstreamMemOpWaitValueParams_st__bindgen_ty_1 { value },
-        flags: sys::CUstreamWaitValue_flags_enum::CU_STREAM_WAIT_VALUE_EQ as u32,
-        alias: 0,
-    };
-    params
-}
-
-/// Flags from all ranks to all ranks, in host memory that GPUs reach.
-struct Flags {
-    words: *mut AtomicU32,
-    n_ranks: usize,
-    context: Arc<CudaContext>,
-}
-
-// SAFETY: the words are atomic, and freed by their last owner.
-unsafe impl Send for Flags {}
-// SAFETY: as above.
-unsafe impl Sync for Flags {}
-
-impl Flags {
-    /// Flags per pair of ranks.
-    const EACH: usize = 2;
-
-    /// Flags that the first rank allocates for all. All ranks call this together and are threads of one process.
-    fn common<T: Transport>(
-        transport: &T,
-        operation: &'static str,
-        context: &Arc<CudaContext>,
-    ) -> Result<Arc<Self>, CommError> {
-        let (rank, n_ranks) = (transport.rank(), transport.size());
-        let mine = match rank {
-            0 => {
-                let made = Self::new(context, n_ranks);
-                Some(Arc::new(made.map_err(|error| CommError::Library { operation, message: error.to_string() })?))
-            }
-            _ => None,
-        };
-        // If a rank fails now and does not take its pointer, the flags leak: a page.
-        let for_rank = |to: usize| match &mine {
-            Some(flags) if to != rank => (Arc::into_raw(Arc::clone(flags)) as usize).to_le_bytes().as_slice().into(),
-            _ => Parcel::from([]),
-        };
-        let found = all_to_all(transport, operation, (0..n_ranks).map(for_rank).collect())?;
-        if let Some(flags) = mine {
-            return Ok(flags);
-        }
-        let address = Payload::new(&found[0], 0, operation).exactly::<u64>(1)?[0] as usize;
-        // SAFETY: ranks are threads of one process, and the first made this pointer of an `Arc<Self>` for this rank,
-        // which fetches it once.
-        Ok(unsafe { Arc::from_raw(address as *const Self) })
-    }
-
-    /// Allocates flags, all cleared.
-    fn new(context: &Arc<CudaContext>, n_ranks: usize) -> Result<Self, DriverError> {
-        context.bind_to_thread()?;
-        let n_bytes = Self::EACH * n_ranks * n_ranks * size_of::<AtomicU32>();
-        // SAFETY: the memory is freed by `Drop`, and set before anybody reads it.
-        let words = unsafe { malloc_host(n_bytes, sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP) }?;
-        // SAFETY: as many bytes were allocated.
-        unsafe { words.cast::<u8>().write_bytes(0, n_bytes) };
-        Ok(Self { words: words.cast(), n_ranks, context: Arc::clone(context) })
-    }
-
-    /// Address of the flag that `setter` sets for `waiter`. Host memory has one address for the host and all GPUs.
-    fn address(&self, waiter: usize, setter: usize, flag: Flag) -> CUdeviceptr {
-        let at = Self::place(self.n_ranks, waiter, setter, flag);
-        (self.words as usize + at * size_of::<AtomicU32>()) as CUdeviceptr
-    }
-
-    /// Index of a flag; the flags that a rank waits for are contiguous.
-    fn place(n_ranks: usize, waiter: usize, setter: usize, flag: Flag) -> usize {
-        Self::EACH * (waiter * n_ranks + setter) + usize::from(flag == Flag::Done)
-    }
-
-    /// Sets all flags that a rank waits for.
-    fn set_all(&self, waiter: usize) {
-        let first = Self::place(self.n_ranks, waiter, 0, Flag::Ready);
-        for at in first..first + Self::EACH * self.n_ranks {
-            // SAFETY: the word was allocated, and lives.
-            unsafe { &*self.words.add(at) }.store(UP, Ordering::Release);
-        }
-    }
-}
-
-impl Drop for Flags {
-    fn drop(&mut self) {
-        // After a failure of the device neither call can succeed, and a page is lost.
-        let _ = self.context.bind_to_thread();
-        // SAFETY: the memory is that of `new`, and the streams of all ranks are idle, or have kept the flags.
-        let _ = unsafe { free_host(self.words.cast()) };
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use girih_compute::Dtype;
 
     use super::*;
@@ -509,33 +363,5 @@ mod tests {
         assert_eq!(piece.n_bytes, 24);
         assert_eq!(Piece::from_parcel(&piece.parcel()), Some(piece));
         assert_eq!(Piece::from_parcel(&[1, 2, 3]), None);
-    }
-
-    #[test]
-    fn every_flag_has_a_word_of_its_own() {
-        let n = 5;
-        let mut places = HashSet::new();
-        for (waiter, setter) in (0..n).flat_map(|waiter| (0..n).map(move |setter| (waiter, setter))) {
-            let first = Flags::place(n, waiter, 0, Flag::Ready);
-            for flag in [Flag::Ready, Flag::Done] {
-                let place = Flags::place(n, waiter, setter, flag);
-                assert!(places.insert(place));
-                assert!((first..first + Flags::EACH * n).contains(&place), "a rank's own flags lie together");
-            }
-        }
-        assert_eq!(places.len(), Flags::EACH * n * n);
-        assert!(places.iter().all(|&place| place < Flags::EACH * n * n));
-    }
-
-    #[test]
-    fn waits_and_writes_are_what_the_driver_expects() {
-        // SAFETY: both were just written as the variant that is read.
-        let (waits, writes) = unsafe { (wait(4096, UP).waitValue, write(8192, DOWN).writeValue) };
-        assert_eq!(waits.operation, CUstreamBatchMemOpType::CU_STREAM_MEM_OP_WAIT_VALUE_32);
-        assert_eq!(writes.operation, CUstreamBatchMemOpType::CU_STREAM_MEM_OP_WRITE_VALUE_32);
-        assert_eq!((waits.address, waits.flags, waits.alias), (4096, 1, 0));
-        assert_eq!((writes.address, writes.flags, writes.alias), (8192, 0, 0));
-        // SAFETY: as above.
-        assert_eq!(unsafe { (waits.__bindgen_anon_1.value, writes.__bindgen_anon_1.value) }, (UP, DOWN));
     }
 }

@@ -15,10 +15,10 @@ use super::library::Comm;
 use super::onesided::{OneSided, open_memory};
 use crate::worker_pool::Receiver;
 
-/// Time that a wait spins before it sleeps between two polls: longer than most steps of small graphs. `NAP` is the
+/// Time that a wait spins before it sleeps between two polls: longer than most steps of small graphs. `POLL_INTERVAL` is the
 /// time of such a sleep.
 const SPIN: Duration = Duration::from_millis(2);
-const NAP: Duration = Duration::from_micros(50);
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// Spin iterations between two polls, about two microseconds. A poll takes the driver's lock, which launches of other
 /// ranks' threads need.
 const TURNS: u32 = 60;
@@ -165,7 +165,7 @@ impl Peers {
             if start.elapsed() > PATIENCE {
                 return self.call_off();
             }
-            std::thread::sleep(NAP);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -233,7 +233,7 @@ impl Peers {
                 self.look(operation, now - start)?;
             }
             if now - start > SPIN {
-                std::thread::sleep(NAP);
+                std::thread::sleep(POLL_INTERVAL);
             } else {
                 (0..TURNS).for_each(|_| std::hint::spin_loop());
             }

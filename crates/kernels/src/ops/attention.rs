@@ -6,7 +6,7 @@
 //! without a pass of its own.
 
 use cudarc::driver::{DeviceRepr, LaunchConfig, PushKernelArg};
-use girih_compute::checks::AttentionShapes;
+use girih_compute::checks::{AttentionGradShapes, AttentionShapes};
 use girih_compute::{
     Attention, AttentionGrads, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, Transpose, checks,
 };
@@ -135,7 +135,12 @@ impl Cuda {
     {
         let AttentionGrads { destination, source, vector, values } = grads;
         let vector_shape = vector.as_ref().map(|vector| vector.shape);
-        let grad_shapes = (destination.shape, source.shape, vector_shape, values.shape);
+        let grad_shapes = AttentionGradShapes {
+            destination: destination.shape,
+            source: source.shape,
+            vector: vector_shape,
+            values: values.shape,
+        };
         checks::attention_backward(&shapes(attention), (out.shape, log_sums.shape), grad.shape, grad_shapes)?;
         let (graph, operands) = (attention.graph, Operands::of(attention));
         let pattern = Direction::of_pattern(&graph.forward);

@@ -11,9 +11,9 @@ use cudarc::driver::{CudaSlice, DeviceRepr, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Epilogue, Shape};
 use girih_graph_format::{BlockLayout, Csr};
 
-use super::operand::Wanted;
+use super::operand::OperandRequest;
 use super::sparse::Direction;
-use super::tiles::{BlockKernel, Split, Start, Tiles, entries_of};
+use super::tiles::{BlockKernel, Split, TilePartials, Tiles, entries_of};
 use crate::backend::Cuda;
 use crate::compile::Source;
 use crate::driver::Driver;
@@ -56,13 +56,13 @@ const DO_NOT: &str = "rows\n";
 
 /// Class of products with equal costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Class {
+pub(crate) struct ProductClass {
     kernel: BlockKernel,
     dtype: Dtype,
     width: usize,
 }
 
-impl Class {
+impl ProductClass {
     /// Class of a product. Widths are rounded up to powers of two; wider operands are multiplied in chunks of the
     /// widest.
     pub(super) fn of(kernel: BlockKernel, Shape { cols, .. }: Shape, dtype: Dtype) -> Self {
@@ -183,7 +183,7 @@ impl Cuda {
         &self,
         operation: &'static str,
         csr: &CudaCsr,
-        class: Class,
+        class: ProductClass,
     ) -> Result<Option<u32>, ComputeError> {
         let layout = class.kernel.layout();
         let costs = self.costs(class);
@@ -197,7 +197,7 @@ impl Cuda {
 
     /// Whether products like that with `x` are faster with these blocks. A trial decides, now or before; costs decide
     /// if a trial cannot be stored.
-    pub(super) fn pay(&self, class: Class, csr: &CudaCsr, tiles: &Tiles, x: &CudaMatrix) -> bool {
+    pub(super) fn pay(&self, class: ProductClass, csr: &CudaCsr, tiles: &Tiles, x: &CudaMatrix) -> bool {
         let parts = tiles.parts();
         let tried = || match self.times_of(csr, tiles, x) {
             Ok([with, without]) => {
@@ -251,7 +251,7 @@ impl Cuda {
     }
 
     /// Costs of a class: stored, measured now, or the defaults if they cannot be stored.
-    pub(super) fn costs(&self, class: Class) -> Costs {
+    pub(super) fn costs(&self, class: ProductClass) -> Costs {
         let measured = || match self.measure(class) {
             Ok(costs) => Some(costs.to_text()),
             Err(error) => {
@@ -267,11 +267,12 @@ impl Cuda {
     }
 
     /// Measures products on synthetic patterns. `girih-compute` plans with the bytes that this takes.
-    fn measure(&self, class: Class) -> Result<Costs, ComputeError> {
+    fn measure(&self, class: ProductClass) -> Result<Costs, ComputeError> {
         const OPERATION: &str = "measure";
         let layout = class.kernel.layout();
         let scattered = self.upload_csr(OPERATION, &scattered_entries(), None)?;
-        let wanted = Wanted { rows: true, halves: layout == BlockLayout::Fragments && class.dtype == Dtype::F32 };
+        let wanted =
+            OperandRequest { rows: true, halves: layout == BlockLayout::Fragments && class.dtype == Dtype::F32 };
         let make = |rows: usize| {
             let x = self.zeros(Shape::new(rows, class.width), class.dtype)?;
             self.shortest(RUNS, || self.operand(OPERATION, &x, Direction::of_pattern(&scattered), wanted).map(drop))
@@ -280,12 +281,14 @@ impl Cuda {
 
         let x = self.zeros(Shape::new(SIZE.cols, class.width), class.dtype)?;
         let (x, halves) =
-            self.operand(OPERATION, &x, Direction::of_pattern(&scattered), Wanted { rows: false, ..wanted })?;
+            self.operand(OPERATION, &x, Direction::of_pattern(&scattered), OperandRequest { rows: false, ..wanted })?;
         let plain = Epilogue::default();
         let by_rows = |csr: &CudaCsr| {
             let mut out = self.zeros(Shape::new(csr.shape.rows, class.width), class.dtype)?;
             let direction = Direction::of_pattern(csr);
-            self.shortest(RUNS, || self.gather(OPERATION, direction, None, &x, Start::default(), &plain, &mut out))
+            self.shortest(RUNS, || {
+                self.gather(OPERATION, direction, None, &x, TilePartials::default(), &plain, &mut out)
+            })
         };
         let closely = |per_row: usize| by_rows(&self.upload_csr(OPERATION, &close_entries(layout, per_row), None)?);
         let [less, more] = PER_DENSE_ROW.map(closely);
@@ -408,7 +411,7 @@ mod tests {
 
     #[test]
     fn widths_have_few_classes() {
-        let class = |cols| Class::of(BlockKernel::Mma, Shape::new(1, cols), Dtype::F32).width;
+        let class = |cols| ProductClass::of(BlockKernel::Mma, Shape::new(1, cols), Dtype::F32).width;
         assert_eq!([4, 8, 10, 16, 47, 64, 128, 602].map(class), [8, 8, 16, 16, 64, 64, 128, 128]);
     }
 

@@ -7,7 +7,7 @@
 use std::ops::RangeInclusive;
 
 use cudarc::driver::{CudaFunction, DeviceRepr, LaunchConfig, PushKernelArg};
-use girih_compute::{Activation, ComputeError, Dtype, Epilogue, Shape, Transpose, WayBack};
+use girih_compute::{Activation, ComputeError, Dtype, Epilogue, EpilogueGrad, Shape, Transpose};
 
 use super::gemm::Dense;
 use super::mask::Mask;
@@ -48,10 +48,10 @@ const SWIZZLED: usize = 1024;
 /// Threads of a block of warpgroups: two that multiply, two that fetch.
 const WARPGROUP_THREADS: u32 = 512;
 
-/// Result and epilogue: `Out` of `kernels/dense.cu`.
+/// Result and epilogue: `EpilogueArgs` of `kernels/dense.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Out {
+struct EpilogueArgs {
     out: u64,
     bias: u64,
     through: u64,
@@ -77,7 +77,7 @@ struct Term {
 }
 
 // SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for Out {}
+unsafe impl DeviceRepr for EpilogueArgs {}
 // SAFETY: as above.
 unsafe impl DeviceRepr for Term {}
 
@@ -277,7 +277,7 @@ impl Cuda {
             return Ok(false);
         }
         let (variant, to) = self.forward_out(dense, &Epilogue::default(), out)?;
-        let to = Out { factors: self.pointer(Some(&factors.data)), ..to };
+        let to = EpilogueArgs { factors: self.pointer(Some(&factors.data)), ..to };
         self.product_of(dense, (a, b).into(), self.cut(dense, false, a.dtype), variant, to)?;
         Ok(true)
     }
@@ -288,7 +288,7 @@ impl Cuda {
         &self,
         dense: Dense,
         (a, b): (&CudaMatrix, &CudaMatrix),
-        WayBack { slope, y, first, factors }: WayBack<'_, CudaMatrix>,
+        EpilogueGrad { slope, y, first, factors }: EpilogueGrad<'_, CudaMatrix>,
         out: &mut CudaMatrix,
         sums: Option<&mut CudaMatrix>,
     ) -> Result<bool, ComputeError> {
@@ -298,7 +298,7 @@ impl Cuda {
         let cut = self.cut(dense, false, a.dtype);
         let cols = dense.shape.cols;
         let partials = sums.as_deref().map(|_| self.scratch::<f32>(OPERATION, cut.blocks * cols)).transpose()?;
-        let to = Out {
+        let to = EpilogueArgs {
             through: self.pointer(Some(&y.data)) + (first * y.dtype.n_bytes()) as u64,
             through_pitch: y.pitch() as u64,
             factors: self.pointer(factors.map(|factors| &factors.data)),
@@ -321,8 +321,8 @@ impl Cuda {
         dense: Dense,
         epilogue: &Epilogue<'_, CudaMatrix>,
         out: &CudaMatrix,
-    ) -> Result<(Variant, Out), ComputeError> {
-        let to = Out {
+    ) -> Result<(Variant, EpilogueArgs), ComputeError> {
+        let to = EpilogueArgs {
             bias: self.pointer(epilogue.bias.map(|bias| &bias.data)),
             mask: self.mask_or_none(epilogue.dropout, dense.shape.cols)?,
             ..self.plain_out(dense, out)
@@ -339,8 +339,8 @@ impl Cuda {
     }
 
     /// Result without an epilogue.
-    fn plain_out(&self, dense: Dense, out: &CudaMatrix) -> Out {
-        Out {
+    fn plain_out(&self, dense: Dense, out: &CudaMatrix) -> EpilogueArgs {
+        EpilogueArgs {
             out: self.pointer(Some(&out.data)),
             bias: 0,
             through: 0,
@@ -361,12 +361,12 @@ impl Cuda {
         dense: Dense,
         (a, b): (&CudaMatrix, &CudaMatrix),
         variant: Variant,
-        to: Out,
+        to: EpilogueArgs,
         out: &CudaMatrix,
     ) -> Result<(), ComputeError> {
         let cut = self.cut(dense, true, a.dtype);
         let partials = self.scratch::<f32>(OPERATION, cut.parts * out.len())?;
-        let to = Out { partials: self.pointer(Some(&partials)), ..to };
+        let to = EpilogueArgs { partials: self.pointer(Some(&partials)), ..to };
         self.product_of(dense, (a, b).into(), cut, variant, to)?;
         let kernel = self.dense_kernel("add_parts", dense, (cut, false), a.dtype, variant, to)?;
         let n_parts = cut.parts as u64;
@@ -386,7 +386,7 @@ impl Cuda {
         factors: Factors<'_>,
         cut: Cut,
         variant: Variant,
-        to: Out,
+        to: EpilogueArgs,
     ) -> Result<(), ComputeError> {
         let dtype = factors.first.0.dtype;
         let kernel = self.dense_kernel("product", dense, (cut, factors.second.is_some()), dtype, variant, to)?;
@@ -420,7 +420,7 @@ impl Cuda {
         (cut, is_pair): (Cut, bool),
         operands: Dtype,
         variant: Variant,
-        to: Out,
+        to: EpilogueArgs,
     ) -> Result<CudaFunction, ComputeError> {
         let Variant { out, bias, through, activation, accumulate, masks } = variant;
         let types = [("X", operands), ("Y", out), ("B", bias), ("V", through)];

@@ -5,7 +5,7 @@ use std::ptr;
 
 use cudarc::cublas::{result, sys};
 use cudarc::driver::{DevicePtr, PushKernelArg};
-use girih_compute::{Activation, ComputeError, Dropout, Dtype, Epilogue, Shape, Transpose, WayBack, checks};
+use girih_compute::{Activation, ComputeError, Dropout, Dtype, Epilogue, EpilogueGrad, Shape, Transpose, checks};
 
 use super::dense::has_long_rows;
 use super::passes::{NULL, number};
@@ -112,7 +112,7 @@ impl Cuda {
         &self,
         (a, ta): (&CudaMatrix, Transpose),
         (b, tb): (&CudaMatrix, Transpose),
-        WayBack { slope, y, first, factors }: WayBack<'_, CudaMatrix>,
+        EpilogueGrad { slope, y, first, factors }: EpilogueGrad<'_, CudaMatrix>,
         out: &mut CudaMatrix,
         mut bias_grad: Option<&mut CudaMatrix>,
     ) -> Result<(), ComputeError> {
@@ -121,8 +121,8 @@ impl Cuda {
         checks::gemm((a.shape, ta), (b.shape, tb), None, out.shape)?;
         checks::epilogue_backward(out.shape, out.shape, bias_grad.as_deref().map(|bias_grad| bias_grad.shape))?;
         let (dense, of_a, of_b) = self.plain_operands((a, ta), (b, tb), out.shape)?;
-        let (operands, way_back) = ((of_a.get(), of_b.get()), WayBack { slope, y, first, factors });
-        if self.multiply_long_backward(dense, operands, way_back, out, bias_grad.as_deref_mut())? {
+        let (operands, epilogue_grad) = ((of_a.get(), of_b.get()), EpilogueGrad { slope, y, first, factors });
+        if self.multiply_long_backward(dense, operands, epilogue_grad, out, bias_grad.as_deref_mut())? {
             return Ok(());
         }
         self.gemm((a, ta), None, (b, tb), Epilogue::default(), out)?;

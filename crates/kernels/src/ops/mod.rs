@@ -24,5 +24,5 @@ mod tiles_paper;
 mod transpose;
 
 pub(crate) use optim::StepRates;
-pub(crate) use tiles::Found;
+pub(crate) use tiles::TileCache;
 pub use tiles::{BlockKernel, Split, Tiling};

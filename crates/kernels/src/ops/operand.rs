@@ -76,7 +76,7 @@ impl<'a> Operand<'a> {
 
 /// Preparation that a product wants of its operand.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct OperandRequest {
     /// Whether rows are multiplied by their scales and laid out for gathers; else they are gathered as they are.
     pub(crate) rows: bool,
     /// Whether the rows are split into halves.
@@ -90,7 +90,7 @@ impl Cuda {
         operation: &'static str,
         x: &'a CudaMatrix,
         direction: Direction<'_>,
-        wanted: Wanted,
+        wanted: OperandRequest,
     ) -> Result<(Operand<'a>, Option<Halves>), ComputeError> {
         if !wanted.rows && !wanted.halves {
             return Ok((Operand::given(x), None));

@@ -1,7 +1,7 @@
 //! `kernels/passes.cu`: passes over whole matrices.
 
 use cudarc::driver::{CudaSlice, CudaView, LaunchConfig, PushKernelArg};
-use girih_compute::{Activation, ComputeError, Dropout, Dtype, Shape, Slope, checks};
+use girih_compute::{Activation, ActivationGrad, ComputeError, Dropout, Dtype, Shape, checks};
 
 use super::mask::Mask;
 use crate::backend::Cuda;
@@ -111,7 +111,7 @@ impl Cuda {
     /// [`Backend::epilogue_backward`](girih_compute::Backend::epilogue_backward).
     pub(crate) fn epilogue_backward(
         &self,
-        slope: Slope,
+        slope: ActivationGrad,
         y: &CudaMatrix,
         grad: &mut CudaMatrix,
         bias_grad: Option<&mut CudaMatrix>,
@@ -126,7 +126,12 @@ impl Cuda {
     }
 
     /// `grad ⊙= slope(y)`: gradient of an activation.
-    fn activation_backward(&self, slope: Slope, y: &CudaMatrix, grad: &mut CudaMatrix) -> Result<(), ComputeError> {
+    fn activation_backward(
+        &self,
+        slope: ActivationGrad,
+        y: &CudaMatrix,
+        grad: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
         const OPERATION: &str = "epilogue_backward";
         let types = [("X", y.dtype), ("Y", grad.dtype)];
         let kernel = self.kernel(OPERATION, Source::PASSES, "activation_backward", &types)?;
@@ -141,7 +146,7 @@ impl Cuda {
     /// `grad ⊙= slope(y)`, and the column sums of the result.
     fn activation_backward_sums(
         &self,
-        slope: Slope,
+        slope: ActivationGrad,
         y: &CudaMatrix,
         grad: &mut CudaMatrix,
         sums: &mut CudaMatrix,

@@ -8,7 +8,7 @@ use crate::backend::Cuda;
 use crate::compile::Source;
 use crate::device::threads_for;
 use crate::matrix::{CudaIds, CudaMatrix, Groups};
-use crate::row_launch::{Names, RowLaunch, RowsArgument};
+use crate::row_launch::{GatherIndex, RowLaunch, RowSource};
 
 /// Units of 16 bytes that a thread copies at a time; must match `kernels/rows.cu`.
 const UNITS_OF_THREAD: usize = 4;
@@ -22,11 +22,11 @@ impl Cuda {
         }
         if x.dtype == out.dtype {
             let row_bytes = (x.pitch() * x.dtype.n_bytes()) as u64;
-            let rows = RowsArgument::at(self.pointer(Some(&x.data)), row_bytes);
+            let rows = RowSource::at(self.pointer(Some(&x.data)), row_bytes);
             let units = (out.len() * out.dtype.n_bytes()).div_ceil(16 * UNITS_OF_THREAD);
             let LaunchConfig { grid_dim: (blocks, ..), block_dim: (threads, ..), .. } = threads_for(units);
             let launch = RowLaunch::copying(self, "gather_rows", x.dtype)?;
-            let (names, to) = (Names::of(self.pointer(Some(&ids.ids))), self.pointer(Some(&out.data)));
+            let (names, to) = (GatherIndex::of(self.pointer(Some(&ids.ids))), self.pointer(Some(&out.data)));
             let (stream, n) = (&self.device.stream, out.shape.rows as u64);
             // SAFETY: there is an id for each row of `out`, each names a row of `x`, and both are stored alike.
             let launched = unsafe { launch.put(stream, (blocks, threads), rows, names, (to, n)) };

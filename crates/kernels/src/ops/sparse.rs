@@ -9,7 +9,7 @@ use girih_graph_format::{Csr, Transposed};
 
 use super::super::backend::Cuda;
 use super::super::matrix::{CudaCsr, Hubs};
-use super::tiles::Found;
+use super::tiles::TileCache;
 use crate::CudaSparse;
 
 /// Matrix or its transpose, as products read it.
@@ -164,7 +164,7 @@ impl Cuda {
             values: csr.values().map(|values| self.upload_list(operation, values)).transpose()?,
             positions: positions.map(|positions| self.upload_list(operation, positions)).transpose()?,
             hubs: self.upload_hubs(operation, csr.indptr())?,
-            tiles: Found::default(),
+            tiles: TileCache::default(),
         })
     }
 

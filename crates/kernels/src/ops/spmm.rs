@@ -7,10 +7,10 @@ use super::super::backend::{Cuda, element};
 use super::super::compile::{Defines, Source};
 use super::super::device::threads_for;
 use super::mask::Mask;
-use super::operand::{Operand, Wanted};
+use super::operand::{Operand, OperandRequest};
 use super::passes::number;
 use super::sparse::Direction;
-use super::tiles::{Start, Tiles};
+use super::tiles::{TilePartials, Tiles};
 use crate::matrix::pitch;
 use crate::{CudaMatrix, CudaSparse};
 
@@ -105,10 +105,10 @@ struct Flags {
     masks: bool,
 }
 
-/// Epilogue arguments: `Out` of `kernels/spmm.cu`.
+/// Epilogue arguments: `EpilogueArgs` of `kernels/spmm.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Out {
+struct EpilogueArgs {
     left: u64,
     bias: u64,
     out: u64,
@@ -121,7 +121,7 @@ struct Out {
 }
 
 // SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for Out {}
+unsafe impl DeviceRepr for EpilogueArgs {}
 
 /// Columns of a result that a product writes: from `first` on, as many as its operand has.
 pub(crate) struct Columns<'o> {
@@ -206,7 +206,7 @@ impl Cuda {
         let (operand, halves) = self.operand(operation, x, direction, wanted(direction, plain, tiles, x))?;
         let direction = Direction { right: direction.right.filter(|_| !operand.is_scaled), ..direction };
         let Some(tiles) = tiles else {
-            return self.gather(operation, direction, weights, &operand, Start::default(), epilogue, out);
+            return self.gather(operation, direction, weights, &operand, TilePartials::default(), epilogue, out);
         };
         let sums = self.tile_sums(operation, &tiles.blocks, &operand, halves.as_ref(), out.of.dtype)?;
         let start = tiles.start(self, whole, &sums);
@@ -221,7 +221,7 @@ impl Cuda {
         direction: Direction<'_>,
         weights: Option<&CudaMatrix>,
         x: &Operand<'_>,
-        start: Start,
+        start: TilePartials,
         epilogue: &Epilogue<'_, CudaMatrix>,
         out: impl Into<Columns<'o>>,
     ) -> Result<(), ComputeError> {
@@ -271,10 +271,10 @@ impl Cuda {
         epilogue: &Epilogue<'_, CudaMatrix>,
         width: usize,
         Columns { of, first }: Columns<'_>,
-    ) -> Result<Out, ComputeError> {
+    ) -> Result<EpilogueArgs, ComputeError> {
         let from_first =
             |matrix: &CudaMatrix| self.pointer(Some(&matrix.data)) + (first * matrix.dtype.n_bytes()) as u64;
-        Ok(Out {
+        Ok(EpilogueArgs {
             left: self.pointer(direction.left),
             bias: epilogue.bias.map_or(0, from_first),
             out: from_first(of),
@@ -289,12 +289,12 @@ impl Cuda {
 }
 
 /// Preparation of the operand that pays.
-fn wanted(direction: Direction<'_>, plain: bool, tiles: Option<&Tiles>, x: &CudaMatrix) -> Wanted {
+fn wanted(direction: Direction<'_>, plain: bool, tiles: Option<&Tiles>, x: &CudaMatrix) -> OperandRequest {
     let width = x.shape.cols;
     // Preparation reads each element once; the product reads a row once for each entry of its column.
     let often = direction.csr.nnz >= OFTEN * x.shape.rows && width >= MADE_WIDTH_MIN;
     let halves = tiles.is_some_and(Tiles::takes_halves) && x.dtype == Dtype::F32;
-    Wanted { rows: direction.right.is_some() && (tiles.is_some() || (plain && often)), halves }
+    OperandRequest { rows: direction.right.is_some() && (tiles.is_some() || (plain && often)), halves }
 }
 
 /// Elements of a row that a lane reads at once, and number of lanes that read the row; `width` is the padded width.

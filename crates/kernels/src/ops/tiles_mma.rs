@@ -4,7 +4,7 @@ use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, LaunchConfig, PushKern
 use girih_compute::{ComputeError, Dtype};
 
 use super::operand::{Halves, Operand};
-use super::tiles::{Blocks, Chunks, PANEL, SlotSums, Span, WORDS, defines};
+use super::tiles::{Blocks, Chunks, PANEL, SlotSums, WORDS, WorkItem, defines};
 use crate::backend::Cuda;
 use crate::compile::Source;
 use crate::matrix::pitch;
@@ -34,7 +34,7 @@ impl Cuda {
     pub(super) fn mma_sums(
         &self,
         operation: &'static str,
-        (blocks, spans): (&Blocks, &CudaSlice<Span>),
+        (blocks, spans): (&Blocks, &CudaSlice<WorkItem>),
         x: &Operand<'_>,
         halves: Option<&Halves>,
         sums: &mut SlotSums,

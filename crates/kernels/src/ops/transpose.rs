@@ -7,7 +7,7 @@ use crate::backend::Cuda;
 use crate::compile::Source;
 use crate::device::{BLOCK, threads_for};
 use crate::matrix::CudaCsr;
-use crate::ops::Found;
+use crate::ops::TileCache;
 
 /// Lanes of a row, or of a column; must match `kernels/transpose.cu`.
 const LANES: usize = 8;
@@ -52,7 +52,7 @@ impl Cuda {
             values: csr.values.as_ref().map(|_| self.scratch(operation, nnz)).transpose()?,
             positions: Some(self.scratch(operation, nnz)?),
             hubs: None,
-            tiles: Found::none(),
+            tiles: TileCache::none(),
         };
         let kernel = |name| self.kernel(operation, Source::TRANSPOSE, name, &[]);
         let (n, n_rows, n_cols) = (nnz as u64, csr.shape.rows as u64, n_columns as u64);

@@ -36,7 +36,7 @@ pub use batch::DeviceBatch;
 pub use capacities::Capacities;
 pub use control::BatchSizes;
 pub(crate) use launch::blocks;
-pub(crate) use patches::{Owners, Pieces, failed};
+pub(crate) use patches::{OwnerMap, Pieces, failed};
 pub use sampler::DeviceSampler;
 pub(crate) use source::CudaGraph;
 pub use topology::DeviceTopology;

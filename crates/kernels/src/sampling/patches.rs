@@ -27,7 +27,7 @@ use super::{OPERATION, arguments};
 use crate::Cuda;
 use crate::compile::{Defines, Source};
 use crate::device::BLOCK;
-use crate::nccl::{Lists, Swapped};
+use crate::nccl::{ListExchange, ReceivedList};
 
 /// Most ranks; must match `kernels/sampling_patches.cu`.
 const RANKS_MAX: usize = BLOCK as usize;
@@ -35,13 +35,13 @@ const WORD: u64 = size_of::<u32>() as u64;
 const OFFSET: u64 = size_of::<u64>() as u64;
 
 /// Owners of nodes by rank, and the exchange with them.
-pub(crate) struct Owners {
-    pub(crate) lists: Lists,
+pub(crate) struct OwnerMap {
+    pub(crate) lists: ListExchange,
     bounds: CudaSlice<NodeId>,
 }
 
 /// Requests to ranks, on the device.
-pub(crate) struct Questions {
+pub(crate) struct Requests {
     /// Requested nodes, by rank; the lists of ranks are `stride` apart.
     nodes: CudaSlice<NodeId>,
     pub(crate) stride: u64,
@@ -49,26 +49,26 @@ pub(crate) struct Questions {
     counts: CudaSlice<u64>,
 }
 
-impl Owners {
-    /// Owners by the bounds of patches, one patch for each rank.
-    pub(crate) fn new(cuda: &Cuda, lists: Lists, bounds: &[NodeId]) -> Result<Self, ComputeError> {
+impl OwnerMap {
+    /// Map of owners by the bounds of patches, one patch for each rank.
+    pub(crate) fn new(cuda: &Cuda, lists: ListExchange, bounds: &[NodeId]) -> Result<Self, ComputeError> {
         check_bounds(bounds, lists.size())?;
         Ok(Self { lists, bounds: cuda.upload_list(OPERATION, bounds)? })
     }
 
     /// Allocates requests for at most `n_nodes` nodes.
-    pub(crate) fn questions(&self, cuda: &Cuda, n_nodes: u64) -> Result<Questions, ComputeError> {
+    pub(crate) fn questions(&self, cuda: &Cuda, n_nodes: u64) -> Result<Requests, ComputeError> {
         // An answer has one more offset than nodes.
         let (n, stride) = (self.lists.size(), n_nodes + 1);
         let len = n_questions(n, n_nodes)?;
         let mut counts = cuda.scratch(OPERATION, 2 * n)?;
         cuda.device.stream.memset_zeros(&mut counts).map_err(Cuda::failed(OPERATION))?;
-        Ok(Questions { nodes: cuda.scratch(OPERATION, len)?, stride, counts })
+        Ok(Requests { nodes: cuda.scratch(OPERATION, len)?, stride, counts })
     }
 
     /// Argument of kernels that write requests. `slots` and `places` are addresses of lists, zero for unwanted ones.
-    pub(crate) fn asking(&self, cuda: &Cuda, questions: &Questions, (slots, places): (u64, u64)) -> Asking {
-        Asking {
+    pub(crate) fn asking(&self, cuda: &Cuda, questions: &Requests, (slots, places): (u64, u64)) -> RequestArguments {
+        RequestArguments {
             bounds: cuda.pointer(Some(&self.bounds)),
             n_ranks: self.lists.size() as u64,
             stride: questions.stride,
@@ -100,7 +100,7 @@ fn n_questions(n_ranks: usize, n_nodes: u64) -> Result<usize, ComputeError> {
     })
 }
 
-impl Questions {
+impl Requests {
     /// Downloads the numbers of nodes requested from each rank, and of the edges that these draw; waits for the
     /// device.
     pub(crate) fn counts(&self, cuda: &Cuda) -> Result<Vec<[u64; 2]>, ComputeError> {
@@ -120,10 +120,10 @@ impl Questions {
     }
 }
 
-/// Arguments of kernels that write requests: `Asking` of `kernels/sampling_patches.cu`.
+/// Arguments of kernels that write requests: `RequestArguments` of `kernels/sampling_patches.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Asking {
+pub(crate) struct RequestArguments {
     bounds: u64,
     n_ranks: u64,
     stride: u64,
@@ -134,7 +134,7 @@ pub(crate) struct Asking {
 }
 
 // SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for Asking {}
+unsafe impl DeviceRepr for RequestArguments {}
 
 /// Request of one rank to another for a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,7 +173,7 @@ impl Share {
 
 /// Collective draws of all ranks.
 pub(super) struct PatchDraws {
-    owners: Arc<Owners>,
+    owners: Arc<OwnerMap>,
     ask: CudaFunction,
     /// Kernel that merges answers, for each hop.
     merges: Vec<DrawKernel>,
@@ -221,8 +221,8 @@ fn starts(lens: impl Iterator<Item = u64>) -> Vec<u64> {
 }
 
 /// Requests of a hop, and their sizes.
-struct Asked {
-    questions: Questions,
+struct HopRequests {
+    questions: Requests,
     /// Slot of the request of each row of the hop.
     slots: CudaSlice<u32>,
     /// Requests of this rank to each.
@@ -238,7 +238,7 @@ struct Drawn {
 }
 
 impl PatchDraws {
-    pub(super) fn new(cuda: &Cuda, owners: Arc<Owners>, hops: &[Neighbors]) -> Result<Self, ComputeError> {
+    pub(super) fn new(cuda: &Cuda, owners: Arc<OwnerMap>, hops: &[Neighbors]) -> Result<Self, ComputeError> {
         let merge = |&neighbors: &Neighbors| DrawKernel::many(cuda, lanes_of(neighbors));
         Ok(Self {
             owners,
@@ -292,7 +292,12 @@ impl PatchDraws {
     ///
     /// # Safety
     /// Rows of the hop are nodes.
-    unsafe fn ask(&self, launches: &Launches<'_>, hop: &arguments::Hop, most_rows: u64) -> Result<Asked, ComputeError> {
+    unsafe fn ask(
+        &self,
+        launches: &Launches<'_>,
+        hop: &arguments::Hop,
+        most_rows: u64,
+    ) -> Result<HopRequests, ComputeError> {
         let cuda = launches.cuda;
         let slots: CudaSlice<u32> = cuda.scratch(OPERATION, most_rows as usize)?;
         let questions = self.owners.questions(cuda, most_rows)?;
@@ -305,15 +310,15 @@ impl PatchDraws {
         let mine = Share::of_counts(&questions.counts(cuda)?);
         let words: Vec<[u64; 3]> = mine.iter().map(|share| share.to_words()).collect();
         let told = self.owners.lists.tell(OPERATION, &words).map_err(|error| failed(&error))?;
-        Ok(Asked { questions, slots, mine, theirs: told.into_iter().map(Share::of_words).collect() })
+        Ok(HopRequests { questions, slots, mine, theirs: told.into_iter().map(Share::of_words).collect() })
     }
 
     /// Sends nodes to their owners.
     ///
     /// # Safety
     /// There is space for the requests of others.
-    unsafe fn shuffle(&self, cuda: &Cuda, asked: &Asked, nodes: &Pieces<NodeId>) -> Result<(), ComputeError> {
-        let list = |rank, address, share: Share| Swapped { rank, address, n_bytes: share.nodes * WORD };
+    unsafe fn shuffle(&self, cuda: &Cuda, asked: &HopRequests, nodes: &Pieces<NodeId>) -> Result<(), ComputeError> {
+        let list = |rank, address, share: Share| ReceivedList { rank, address, n_bytes: share.nodes * WORD };
         let lists = &self.owners.lists;
         let sent = lists
             .of_others(|other| list(other, asked.questions.at(cuda, other), asked.mine[other]))
@@ -331,14 +336,14 @@ impl PatchDraws {
     unsafe fn reshuffle(
         &self,
         cuda: &Cuda,
-        asked: &Asked,
+        asked: &HopRequests,
         (drawn, answers): (&Drawn, &Drawn),
     ) -> Result<(), ComputeError> {
         let lists = |rank, Drawn { offsets, edges }: &Drawn, share: Share| {
             [(offsets.at(cuda, rank), share.n_offsets() * OFFSET), (edges.at(cuda, rank), share.edges * WORD)]
-                .map(|(address, n_bytes)| Swapped { rank, address, n_bytes })
+                .map(|(address, n_bytes)| ReceivedList { rank, address, n_bytes })
         };
-        let of_others = |draws: &Drawn, shares: &[Share]| -> Vec<Swapped> {
+        let of_others = |draws: &Drawn, shares: &[Share]| -> Vec<ReceivedList> {
             self.owners.lists.of_others(|other| lists(other, draws, shares[other])).flatten().collect()
         };
         let (sent, received) = (of_others(drawn, &asked.theirs), of_others(answers, &asked.mine));

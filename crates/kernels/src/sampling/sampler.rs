@@ -11,7 +11,7 @@ use super::batch::DeviceBatch;
 use super::bias::DeviceBias;
 use super::capacities::{Bounds, edges_of_nodes};
 use super::launch::{Kernels, Launches};
-use super::patches::{Owners, PatchDraws};
+use super::patches::{OwnerMap, PatchDraws};
 use super::places::Places;
 use super::repeat::Identity;
 use super::{BatchSizes, Capacities, DeviceTopology, OPERATION, arguments};
@@ -74,7 +74,7 @@ impl DeviceSampler {
     pub(crate) fn of_patches(
         cuda: &Cuda,
         topology: Arc<DeviceTopology>,
-        owners: Option<Arc<Owners>>,
+        owners: Option<Arc<OwnerMap>>,
         degrees: &[u32],
         (sampler, batch_size): (&NeighborSampler, usize),
     ) -> Result<Self, ComputeError> {

@@ -21,14 +21,14 @@ use girih_graph_format::{Csr, NodeId, Scales};
 use girih_sampling::{Columns, DrawKey, NeighborSampler, Neighbors};
 
 use super::arguments::{Drawn, Weighing};
-use super::patches::Owners;
+use super::patches::OwnerMap;
 use super::{BatchSizes, DeviceBatch, DeviceSampler, DeviceTopology, OPERATION};
 use crate::Cuda;
 use crate::compile::Source;
 use crate::device::threads_for;
 use crate::matrix::{CudaCsr, CudaIds, CudaSparse, Derived};
-use crate::nccl::{Lists, Peers};
-use crate::ops::Found;
+use crate::nccl::{ListExchange, Peers};
+use crate::ops::TileCache;
 
 /// Lanes of a row: few for fan-outs, which are small, and more where all neighbours are wanted.
 const LANES: usize = 8;
@@ -45,7 +45,7 @@ pub(crate) struct CudaGraph {
 enum OnHost {
     Whole(Csr),
     /// Degrees of all nodes and, where ranks ask each other, the owners of patches.
-    Patches(Vec<u32>, Option<Arc<Owners>>),
+    Patches(Vec<u32>, Option<Arc<OwnerMap>>),
 }
 
 /// Sampler, and the batch that it writes.
@@ -64,11 +64,11 @@ pub(crate) struct CudaNeighbors<'a> {
     words: PinnedHostSlice<u64>,
     /// Event behind the copy of words.
     copied: CudaEvent,
-    asked: Option<Asked>,
+    asked: Option<Request>,
 }
 
 /// Requested batch.
-enum Asked {
+enum Request {
     /// Sampling is launched; holds the offsets of the rows of its seeds, if the host knows their lengths.
     Begun(Option<Vec<u64>>),
     /// All ranks sample the batch together, when it is taken.
@@ -130,9 +130,9 @@ impl CudaGraph {
         cuda: &Cuda,
         patch: &PatchOperand<'_>,
         own: &Arc<DeviceTopology>,
-        lists: Lists,
+        lists: ListExchange,
     ) -> Result<Self, ComputeError> {
-        let owners = Owners::new(cuda, lists, patch.bounds)?;
+        let owners = OwnerMap::new(cuda, lists, patch.bounds)?;
         Self::of_patches(cuda, patch, Arc::clone(own), Some(Arc::new(owners)))
     }
 
@@ -150,7 +150,7 @@ impl CudaGraph {
         cuda: &Cuda,
         patch: &PatchOperand<'_>,
         topology: Arc<DeviceTopology>,
-        owners: Option<Arc<Owners>>,
+        owners: Option<Arc<OwnerMap>>,
     ) -> Result<Self, ComputeError> {
         let factors = Factors::upload(cuda, (patch.scales, patch.loops), None)?;
         Ok(Self { topology, factors, on_host: OnHost::Patches(patch.degrees.to_vec(), owners) })
@@ -204,7 +204,7 @@ impl NeighborSource<Cuda> for CudaNeighbors<'_> {
         // Rows of the previous batch have been made.
         stream.join(&self.cuda.device.stream).map_err(&failed)?;
         if matches!(self.graph.on_host, OnHost::Patches(_, Some(_))) {
-            self.asked = Some(Asked::Later(seeds.to_vec(), key));
+            self.asked = Some(Request::Later(seeds.to_vec(), key));
             return Ok(());
         }
         self.sampler.sample_into(&self.side, seeds, key, &mut self.batch)?;
@@ -212,15 +212,15 @@ impl NeighborSource<Cuda> for CudaNeighbors<'_> {
         let words = self.batch.page.slice(..n_words);
         stream.memcpy_dtoh(&words, &mut self.words).map_err(&failed)?;
         self.copied.record(stream).map_err(&failed)?;
-        self.asked = Some(Asked::Begun(self.offsets_of(seeds)));
+        self.asked = Some(Request::Begun(self.offsets_of(seeds)));
         Ok(())
     }
 
     fn take(&mut self) -> Result<NeighborBatch<Cuda>, ComputeError> {
         let (sizes, offsets) = match self.asked.take() {
             None => return Err(ComputeError::argument(OPERATION, "no batch was asked for")),
-            Some(Asked::Begun(offsets)) => (self.sizes()?, offsets),
-            Some(Asked::Later(seeds, key)) => {
+            Some(Request::Begun(offsets)) => (self.sizes()?, offsets),
+            Some(Request::Later(seeds, key)) => {
                 self.sampler.sample_into(&self.side, &seeds, key, &mut self.batch)?;
                 (self.batch.sizes(&self.side)?, None)
             }
@@ -314,7 +314,7 @@ impl CudaNeighbors<'_> {
             values,
             positions: None,
             hubs: offsets.map(|offsets| cuda.upload_hubs(OPERATION, offsets)).transpose()?.flatten(),
-            tiles: Found::none(),
+            tiles: TileCache::none(),
         };
         Ok(NeighborBlock {
             rows: CudaSparse::of_device(forward, row_factors),

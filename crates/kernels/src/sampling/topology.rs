@@ -13,8 +13,8 @@ use girih_tiers::Placement;
 use super::{OPERATION, arguments};
 use crate::Cuda;
 use crate::nccl::Peers;
-use crate::placed::{PlacedRows, Rows};
 use crate::shared::Shared;
+use crate::uva::{Rows, UvaTable};
 
 /// Pattern of an adjacency: row offsets in device memory, and neighbours there or as a placement says.
 pub struct DeviceTopology {
@@ -29,7 +29,7 @@ pub struct DeviceTopology {
 enum Neighbors {
     /// Contiguous rows on the device.
     OnDevice(CudaSlice<NodeId>),
-    Placed(PlacedRows),
+    Placed(UvaTable),
     /// Rows of a patch, and the index of its first edge in the graph.
     OfPatch(Arc<CudaSlice<NodeId>>, u64),
     /// Rows of the patches of all ranks, by their addresses.
@@ -75,7 +75,7 @@ impl DeviceTopology {
             }
         };
         let rows = Rows { operation: OPERATION, n_rows: graph.n_rows(), offset: &offset, mark: 0 };
-        let neighbors = Neighbors::Placed(PlacedRows::new(cuda, &rows, &write, placement)?);
+        let neighbors = Neighbors::Placed(UvaTable::new(cuda, &rows, &write, placement)?);
         if !are_nodes.load(Ordering::Relaxed) {
             return Err(changed(&NO_NEIGHBOR));
         }

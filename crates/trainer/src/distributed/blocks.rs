@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use girih_comm::{CommError, Parcel, Payload};
-use girih_compute::{Backend, ComputeError, Dtype, EntryNames, SparseOperand, Transpose};
+use girih_compute::{Backend, ComputeError, Dtype, GlobalIds, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Matrix, NodeId, Scales, places_of};
 use girih_partition::{BlockPlan, Exchange, RankPlan, Receivers, Step, StepsTogether, place_in};
 
@@ -303,7 +303,7 @@ impl<B: Backend> Pattern<B> {
             left: left.as_ref().map(|left| left[ranks.own()].to_vec()),
             right: right.as_ref().map(|right| columns.scales(right)),
         };
-        let names = Some(EntryNames { first_row: ranks.own().start as u32, columns: columns.0.into() });
+        let names = Some(GlobalIds { first_row: ranks.own().start as u32, columns: columns.0.into() });
         Ok(Self {
             matrix: backend.upload_sparse(&SparseOperand { csr: &block[0], scales, symmetric: false, names })?,
             rows: HaloExchange::new(backend, ranks, &sent, wanted.iter().map(Vec::len).collect())?,

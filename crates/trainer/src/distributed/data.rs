@@ -21,9 +21,10 @@ use crate::models::Dims;
 use crate::params::ParamId;
 use crate::recommend::{self, Recommendations};
 use crate::report::{Scores, TestReport};
-use crate::sampled::PatchData;
+use crate::sampled::{PatchData, PatchOptions};
 use crate::session::{
-    Control, Event, Outcome, SessionOptions, apply_best, build_model, check_trainable, start_run, train_runs,
+    Control, Event, LabelledNodes, Outcome, SessionOptions, apply_best, build_model, check_trainable, start_run,
+    train_runs,
 };
 use crate::targets::Targets;
 
@@ -185,8 +186,8 @@ impl PartitionedData {
             GraphPlacement::Patches | GraphPlacement::Replicated => ranks.own(),
         };
         let (rows, own) = (self.source.graph_rows(rows)?, self.source.rows(ranks.own())?);
-        let held =
-            PatchData::new(backend, ranks, (rows, cut), own, &self.input_spec, (config, self.wire, self.layout))?;
+        let patch_options = PatchOptions { config, wire: self.wire, layout: self.layout };
+        let held = PatchData::new(backend, ranks, (rows, cut), own, &self.input_spec, patch_options)?;
         let transports = self.transport.as_ref().map_or(&CardTransport::ALL[..], std::slice::from_ref);
         let patches = held.patches(backend, transports, config.seed)?;
         let dims = Dims::of_outline(&self.outline);
@@ -253,6 +254,7 @@ impl<B: Backend> OwnRows<B> {
         model: (&'a TrainConfig, Dims),
         run: u64,
     ) -> Result<FullBatch<'a, B>, TrainError> {
-        start_run(backend, &self.inputs, (&self.labels, &self.targets, &self.splits[..]), model, run)
+        let nodes = LabelledNodes { labels: &self.labels, targets: &self.targets, splits: &self.splits };
+        start_run(backend, &self.inputs, &nodes, model, run)
     }
 }

@@ -66,6 +66,6 @@ pub use symbolic::SymbolicGraph;
 pub(crate) use adjacency::{AllScales, PartitionedAdjacency};
 pub(crate) use blocks::{BlockSource, Pattern};
 pub(crate) use first::{first_does, first_tells, read_told, told};
-pub(crate) use operand::{LazyGemm, LocalOperand, Through};
+pub(crate) use operand::{EpilogueBackward, LazyGemm, LocalOperand};
 pub(crate) use product::OverlappedWork;
 pub(crate) use rows::HaloExchange;

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::slice;
 
 use girih_compute::checks::read;
-use girih_compute::{Backend, ComputeError, Dtype, Epilogue, Shape, Slope, Transpose, WayBack};
+use girih_compute::{ActivationGrad, Backend, ComputeError, Dtype, Epilogue, EpilogueGrad, Shape, Transpose};
 
 use crate::tape::Pool;
 
@@ -33,13 +33,13 @@ pub(crate) struct LazyGemm<'x, B: Backend> {
     /// `W` and `op`.
     pub(crate) weight: (&'x B::Matrix, Transpose),
     /// Epilogue whose backward pass is fused into the product, if there is one.
-    pub(crate) through: Option<Through<'x, B>>,
+    pub(crate) through: Option<EpilogueBackward<'x, B>>,
 }
 
 /// Epilogue that a gradient is taken back through.
-pub(crate) struct Through<'x, B: Backend> {
+pub(crate) struct EpilogueBackward<'x, B: Backend> {
     /// Derivative of the epilogue.
-    pub(crate) slope: Slope,
+    pub(crate) slope: ActivationGrad,
     /// Result of the epilogue in the forward pass.
     pub(crate) y: &'x B::Matrix,
     /// Output for the gradient of the bias, if it is wanted.
@@ -47,6 +47,7 @@ pub(crate) struct Through<'x, B: Backend> {
 }
 
 impl<B: Backend> LocalOperand<'_, B> {
+    /// Shape of the rows.
     pub(super) fn shape(&self, backend: &B) -> Shape {
         match self {
             Self::Matrix(x) => backend.shape(x),
@@ -79,7 +80,9 @@ impl<B: Backend> LazyGemm<'_, B> {
         let some = some_columns((backend, pool), self.weight, columns)?;
         let (x, w) = ((self.x, Transpose::No), (some.as_ref().unwrap_or(weight), transpose));
         match (&mut self.through, factors) {
-            (Some(through), _) => through.multiply((backend, pool), x, w, factors, (columns, &mut out))?,
+            (Some(through), _) => {
+                through.multiply((backend, pool), ColumnProduct { a: x, b: w, factors, columns }, &mut out)?;
+            }
             (None, Some(factors)) => backend.gemm_scaled(factors, x, w, &mut out)?,
             (None, None) => backend.gemm(x, None, w, Epilogue::default(), &mut out)?,
         }
@@ -109,25 +112,35 @@ fn some_columns<B: Backend>(
     Ok(Some(some))
 }
 
-impl<B: Backend> Through<'_, B> {
+/// Dense product `op(A)·op(B)`, of which some columns are computed.
+struct ColumnProduct<'p, B: Backend> {
+    /// `A` and its `op`.
+    a: (&'p B::Matrix, Transpose),
+    /// Requested columns of `B`, and its `op`.
+    b: (&'p B::Matrix, Transpose),
+    /// Factor for each row of the result.
+    factors: Option<&'p B::Matrix>,
+    /// Position of these columns in the whole product.
+    columns: &'p Range<usize>,
+}
+
+impl<B: Backend> EpilogueBackward<'_, B> {
     /// Computes some columns of a gradient with the epilogue's backward pass. Their column sums are written to the
     /// gradient of the bias.
     fn multiply(
         &mut self,
         (backend, pool): (&B, &mut Pool<B>),
-        a: (&B::Matrix, Transpose),
-        b: (&B::Matrix, Transpose),
-        factors: Option<&B::Matrix>,
-        (columns, out): (&Range<usize>, &mut B::Matrix),
+        ColumnProduct { a, b, factors, columns }: ColumnProduct<'_, B>,
+        out: &mut B::Matrix,
     ) -> Result<(), ComputeError> {
-        let way_back = WayBack { slope: self.slope, y: self.y, first: columns.start, factors };
-        let Some(bias_grad) = &mut self.bias_grad else { return backend.gemm_backward(a, b, way_back, out, None) };
+        let epilogue_grad = EpilogueGrad { slope: self.slope, y: self.y, first: columns.start, factors };
+        let Some(bias_grad) = &mut self.bias_grad else { return backend.gemm_backward(a, b, epilogue_grad, out, None) };
         let shape = Shape::new(1, columns.len());
         if shape == backend.shape(bias_grad) {
-            return backend.gemm_backward(a, b, way_back, out, Some(bias_grad));
+            return backend.gemm_backward(a, b, epilogue_grad, out, Some(bias_grad));
         }
         let mut sums = pool.take(backend, shape, backend.dtype(bias_grad))?;
-        backend.gemm_backward(a, b, way_back, out, Some(&mut sums))?;
+        backend.gemm_backward(a, b, epilogue_grad, out, Some(&mut sums))?;
         backend.copy_block(shape, &sums, (0, 0), bias_grad, (0, columns.start))?;
         pool.give(backend, sums);
         Ok(())
@@ -206,6 +219,7 @@ pub(super) struct LocalColumns<'x, B: Backend> {
     parts: Vec<(usize, Option<B::Matrix>)>,
 }
 
+/// Columns of the operand that are computed at once.
 struct Band<B: Backend> {
     columns: Range<usize>,
     /// `None` for the stored matrix itself.

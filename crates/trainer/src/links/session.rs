@@ -62,7 +62,8 @@ impl<B: Backend> Prepared<B> {
         let held_out = HeldOut::new(backend, (&links.val, &links.test), &non_links, config.seed)?;
         let input_spec = build_model(backend, config, dims, 0, None)?.0.input_spec();
         let graph = if config.batch.is_sampled() {
-            let whole = sampled::MiniBatchData::new(backend, messages, features, &input_spec, config, (&[], 1, false))?;
+            let data_use = sampled::DataUse { seeds: &[], n_devices: 1, by_layers: false };
+            let whole = sampled::MiniBatchData::new(backend, messages, features, &input_spec, config, data_use)?;
             MessageGraph::Sampled(Box::new(whole))
         } else {
             MessageGraph::Full(Inputs::of_features(backend, messages, features, &input_spec, config.precision)?)

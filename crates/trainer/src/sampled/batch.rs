@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use girih_compute::{Backend, ComputeError, Dtype, NeighborBatch, NeighborBlock, RowReader, Shape, SparseOperand};
+use girih_compute::{Backend, ComputeError, Dtype, FeatureStore, NeighborBatch, NeighborBlock, Shape, SparseOperand};
 use girih_datasets::Labels;
 use girih_graph_format::{Csr, NodeId, Scales};
 
@@ -38,7 +38,7 @@ pub(crate) struct FeatureSource<'a, B: Backend> {
     /// Sparse features on the host; `None` for other features.
     pub(crate) sparse: Option<&'a Csr>,
     /// Reader by which the device gathers features that are not a matrix of its own.
-    pub(crate) reader: Option<&'a dyn RowReader<B>>,
+    pub(crate) reader: Option<&'a dyn FeatureStore<B>>,
     /// Labels of all nodes, for node classification.
     pub(crate) labels: Option<&'a Labels>,
 }
@@ -169,7 +169,7 @@ impl<B: Backend> BatchLoss<B> {
 
 impl<'a, B: Backend> FeatureSource<'a, B> {
     /// Reader of features that are not a matrix of the device, with the number of columns and the type of its rows.
-    pub(crate) fn read_by(&self) -> Option<(&'a dyn RowReader<B>, usize, Dtype)> {
+    pub(crate) fn read_by(&self) -> Option<(&'a dyn FeatureStore<B>, usize, Dtype)> {
         match (self.reader, self.features) {
             (Some(reader), FeatureInput::Encoded(rows)) => Some((reader, rows.shape().cols, rows.precision())),
             _ => None,

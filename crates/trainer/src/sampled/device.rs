@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use girih_compute::{Backend, ComputeError, Dtype, NeighborBatch, NeighborSource, RowReader, RowSums, Shape};
+use girih_compute::{Backend, ComputeError, Dtype, FeatureStore, NeighborBatch, NeighborSource, RowSums, Shape};
 use girih_graph_format::NodeId;
 
 use super::batches::SeedLists;
@@ -34,7 +34,7 @@ pub(crate) struct DeviceBatches<'a, B: Backend> {
 /// Loader of feature rows that are not a matrix of the device.
 pub(crate) struct FeatureLoader<'a, B: Backend> {
     backend: &'a B,
-    reader: &'a dyn RowReader<B>,
+    reader: &'a dyn FeatureStore<B>,
     n_columns: usize,
     precision: Dtype,
     /// Computes sums of the first layer from stored rows, if the layer needs only sums. True if it also reads
@@ -52,7 +52,7 @@ pub(crate) enum ReadRows<M> {
 
 impl<'a, B: Backend> FeatureLoader<'a, B> {
     /// Loader of rows with `n_columns` columns, in the type `precision`.
-    pub(crate) fn new(backend: &'a B, (reader, n_columns, precision): (&'a dyn RowReader<B>, usize, Dtype)) -> Self {
+    pub(crate) fn new(backend: &'a B, (reader, n_columns, precision): (&'a dyn FeatureStore<B>, usize, Dtype)) -> Self {
         Self { backend, reader, n_columns, precision, sums: None }
     }
 
@@ -182,7 +182,7 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
         let begun = self.load(lists, at + 1, Some(&loaded), pool);
         let loader = self.loader.as_ref().expect("what loaded them");
         let BatchAhead { mut sampled, rows, .. } = loaded;
-        let kept = rows.as_ref().filter(|_| loader.reader.takes_from_before() && self.ahead.is_some()).cloned();
+        let kept = rows.as_ref().filter(|_| loader.reader.reuses_previous_batch() && self.ahead.is_some()).cloned();
         let rows = loader.finish((&sampled, rows), pool)?;
         self.keep(kept.map(|rows| Kept { rows, _ids: sampled.inputs.take() }), pool);
         begun?;

@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use girih_comm::Collective;
-use girih_compute::{Backend, Dtype, RowReader, RowStore, Shape};
+use girih_compute::{Backend, Dtype, FeatureStore, Shape, WritableStore};
 use girih_datasets::{Labels, Split};
 use girih_graph_format::NodeId;
 use girih_sampling::{Columns, DrawKey, FanOut, NeighborOptions, NeighborSampler, Neighbors, Sampler};
@@ -62,7 +62,7 @@ enum Rows<B: Backend> {
     /// Dense matrix on the device.
     OnDevice(FeatureInput<B>),
     /// Rows on the host, with the number of columns and the type.
-    OnHost(Box<dyn RowStore<B>>, usize, Dtype),
+    OnHost(Box<dyn WritableStore<B>>, usize, Dtype),
 }
 
 /// Chunks of the nodes of a layer, in rounds with one chunk for each rank.
@@ -239,7 +239,7 @@ impl<'a, B: Backend> Layerwise<'a, B> {
 struct Read<'h, B: Backend> {
     whole: FeatureSource<'h, B>,
     /// Reader of rows that are no matrix of the device, with the number of columns and the type.
-    reader: Option<(&'h dyn RowReader<B>, usize, Dtype)>,
+    reader: Option<(&'h dyn FeatureStore<B>, usize, Dtype)>,
 }
 
 impl<'h, B: Backend> Read<'h, B> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use girih_comm::{CardTransport, Collective, Payload};
-use girih_compute::{Backend, Dtype, NeighborGraph, PatchOperand, PatchRowsOperand, RowReader, Shape};
+use girih_compute::{Backend, Dtype, FeatureStore, NeighborGraph, PatchOperand, PatchRowsOperand, Shape};
 use girih_graph_format::NodeId;
 use girih_sampling::{DrawKey, NeighborSampler};
 
@@ -25,7 +25,17 @@ const BATCHES: usize = 4;
 /// Sampler and feature reader of a rank's device.
 pub(super) struct PatchDevices<B: Backend> {
     pub(super) graph: Arc<dyn NeighborGraph<B>>,
-    pub(super) rows: Box<dyn RowReader<B>>,
+    pub(super) rows: Box<dyn FeatureStore<B>>,
+    /// Number of columns of rows, and their type in batches.
+    pub(super) result: (usize, Dtype),
+}
+
+/// Feature rows of the patches of all ranks, as devices read them.
+pub(super) struct PatchFeatures<'r, B: Backend> {
+    /// Rows of this rank's patch.
+    pub(super) own: PatchRowsOperand<'r, B>,
+    /// First node of each patch, and the number of nodes.
+    pub(super) bounds: &'r [NodeId],
     /// Number of columns of rows, and their type in batches.
     pub(super) result: (usize, Dtype),
 }
@@ -34,8 +44,8 @@ pub(super) struct PatchDevices<B: Backend> {
 pub(super) type ByTransport<T> = Vec<(CardTransport, T)>;
 
 impl<B: Backend> PatchDevices<B> {
-    /// Sampler and reader for each transport that the devices support. `own` are the rows of this rank's patch. Every
-    /// device has a patch of the graph, or the whole graph. All ranks call it together.
+    /// Sampler and reader for each transport that the devices support. Every device has a patch of the graph, or the
+    /// whole graph. All ranks call it together.
     ///
     /// # Errors
     /// When a rank fails, or the device's memory does not suffice.
@@ -43,10 +53,10 @@ impl<B: Backend> PatchDevices<B> {
         backend: &B,
         world: &dyn Collective<B>,
         graph: DrawnFrom<'_, B>,
-        (own, bounds, result): (PatchRowsOperand<'_, B>, &[NodeId], (usize, Dtype)),
+        PatchFeatures { own, bounds, result }: PatchFeatures<'_, B>,
         by: &[CardTransport],
     ) -> Result<ByTransport<Self>, TrainError> {
-        let rows = world.patch_rows(backend, own, bounds, by)?;
+        let rows = world.remote_features(backend, own, bounds, by)?;
         let graphs: Vec<Arc<dyn NeighborGraph<B>>> = match graph {
             DrawnFrom::Whole(graph) => vec![graph; rows.len()],
             DrawnFrom::Patches(patch) => {
@@ -216,7 +226,7 @@ mod tests {
 
     struct NoRows;
 
-    impl RowReader<Cpu> for NoRows {
+    impl FeatureStore<Cpu> for NoRows {
         fn gather(
             &self,
             _: &Cpu,

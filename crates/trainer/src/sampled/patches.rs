@@ -15,29 +15,32 @@
 //! With [`GraphPlacement::SplitFeatures`] the whole graph is on every rank, and each samples by itself. Devices can
 //! then cache the hottest features, and hosts hold the others (`split_rows.rs`).
 
-use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+mod checks;
+mod exchange;
 
-use girih_collective_sampling::{CollectiveError, RankGraph, RankRows, SpareReplies};
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use girih_collective_sampling::{RankGraph, RankRows, SpareReplies};
 use girih_comm::{CardTransport, Collective};
-use girih_compress::{CodecSpec, CompressedFeatures};
+use girih_compress::CodecSpec;
 use girih_compute::{Backend, Dtype, NeighborGraph, NeighborOperand, PatchRowsOperand, SplitRows, StoredAs};
-use girih_datasets::{Features, FeaturesFrom, Labels, NodeRows, Split};
-use girih_graph_format::{Csr, Matrix, NodeId};
+use girih_datasets::{Features, Labels, NodeRows, Split};
+use girih_graph_format::{Csr, NodeId};
 use girih_partition::Patches;
-use girih_sampling::{DrawKey, LoaderOptions, MiniBatch as Sampled, NeighborSampler, Sampler};
+use girih_sampling::{LoaderOptions, NeighborSampler};
 use girih_tiers::Placement;
 
+use self::exchange::Exchanged;
 use super::batch::FeatureSource;
 use super::batches::neighbor_sampler;
-use super::device::DeviceBatches;
-use super::patch_devices::{ByTransport, DrawnFrom, PatchDevices, Trial};
+use super::patch_devices::{ByTransport, DrawnFrom, PatchDevices, PatchFeatures, Trial};
 use super::session::{check_codes, summed};
 use super::split_rows::RowsOfRanks;
 use super::tiers::{CacheConfig, CacheReport, Placements};
 use super::{Batches, MiniBatch, Neighborhoods, raw};
 use crate::TrainError;
-use crate::batching::{DEFAULT_BATCH_SIZE, ScoreBy};
+use crate::batching::DEFAULT_BATCH_SIZE;
 use crate::classifier::{Classifier, Scored, Task};
 use crate::config::TrainConfig;
 use crate::distributed::{GraphPlacement, PartitionedAdjacency, Ranks};
@@ -47,6 +50,9 @@ use crate::models::Dims;
 use crate::session::build_model;
 use crate::state::RunState;
 use crate::targets::Targets;
+
+pub(crate) use self::checks::{check_patches, check_patches_of};
+pub(crate) use self::exchange::{BatchRows, PatchSource};
 
 /// Data of a rank: rows of its own nodes, and a few numbers for all nodes.
 pub(crate) struct PatchData<B: Backend> {
@@ -74,37 +80,18 @@ pub(crate) struct PatchData<B: Backend> {
     worlds: [Arc<dyn Collective<B>>; 2],
 }
 
-/// Source of a rank's share of each batch, which all ranks make together.
-pub(crate) trait PatchSource: Send + Sync {
-    /// Ids of the nodes of the rank's patch.
-    fn own(&self) -> Range<NodeId>;
-
-    /// Options by which seeds are divided into batches.
-    fn options(&self) -> LoaderOptions;
-
-    /// Samples blocks for some seeds. If edges have weights on other ranks, also returns the weights of all edges,
-    /// block after block. All ranks call it together, batch after batch.
-    ///
-    /// # Errors
-    /// When a rank fails.
-    fn sample(&self, seeds: &[NodeId], key: DrawKey) -> Result<(Sampled, Option<Vec<f32>>), TrainError>;
-
-    /// Fetches the features of the inputs of a batch; all ranks call it together, batch after batch.
-    ///
-    /// # Errors
-    /// When a rank fails.
-    fn load(&self, batch: &Sampled) -> Result<BatchRows, TrainError>;
-}
-
-/// Features of the inputs of a batch, row by row.
-pub(crate) enum BatchRows {
-    Dense(Matrix),
-    Encoded(EncodedInput),
+/// Settings of the data of a rank.
+#[derive(Clone, Copy)]
+pub(crate) struct PatchOptions<'c> {
+    pub(crate) config: &'c TrainConfig,
+    /// Type in which `f32` features are sent.
+    pub(crate) wire: Dtype,
+    /// Division of graph and features over ranks.
+    pub(crate) layout: GraphPlacement,
 }
 
 impl<B: Backend> PatchData<B> {
-    /// Data of a rank, from its rows of the graph and the data of its own nodes. `f32` features are sent as `wire`.
-    /// All ranks call it together.
+    /// Data of a rank, from its rows of the graph and the data of its own nodes. All ranks call it together.
     ///
     /// # Errors
     /// When the model reads no neighbours, such data cannot be partitioned, or a rank fails.
@@ -114,7 +101,7 @@ impl<B: Backend> PatchData<B> {
         (rows, cut): (Csr, Option<Arc<PartitionedAdjacency>>),
         nodes: NodeRows,
         input_spec: &InputSpec,
-        (config, wire, layout): (&TrainConfig, Dtype, GraphPlacement),
+        PatchOptions { config, wire, layout }: PatchOptions<'_>,
     ) -> Result<Self, TrainError> {
         let (Some(adjacency), Some(cut)) = (input_spec.graph, cut) else {
             let name = config.model.kind.name();
@@ -227,8 +214,8 @@ impl<B: Backend> PatchData<B> {
             DrawnFrom::Patches(&patch)
         };
         let Some((own, n_columns)) = self.own_on_device(backend)? else { return Ok(None) };
-        let (world, result) = (self.ranks.world(), (n_columns, self.precision));
-        let all = PatchDevices::all(backend, world, graph, (own, self.patches.bounds(), result), transports)?;
+        let rows = PatchFeatures { own, bounds: self.patches.bounds(), result: (n_columns, self.precision) };
+        let all = PatchDevices::all(backend, self.ranks.world(), graph, rows, transports)?;
         self.fastest(backend, all, seed)
     }
 
@@ -352,148 +339,4 @@ fn seeds<B: Backend>(
         ranks.payload(peer, message, "seeds").ids(&(nodes.start as NodeId..nodes.end as NodeId))
     };
     Ok(all.iter().zip(ranks.peer_nodes()).enumerate().map(read).collect::<Result<Vec<_>, _>>()?.concat())
-}
-
-/// Refuses settings that do not work with patches.
-///
-/// # Errors
-/// When there is such a setting.
-pub(crate) fn check_patches(config: &TrainConfig, layout: GraphPlacement) -> Result<(), TrainError> {
-    const PLACED: &str = "each rank holds its own rows in the memory of its device";
-    let is_cut = layout == GraphPlacement::Patches;
-    let settings = [
-        (is_cut && config.tiers.features.is_some(), "--feature-cache", PLACED),
-        (is_cut && config.tiers.topology.is_some(), "--topology-cache", PLACED),
-        (
-            config.features_from.is_some_and(FeaturesFrom::knows_nodes),
-            "--features-from onehot or embedding",
-            "ranks exchange feature rows that are small and that training does not change",
-        ),
-        (
-            config.tiers.features.is_some_and(|shares| shares.one_card > 0.0),
-            "a second share of --feature-cache",
-            "rows that are not on every device stay on the host of their rank",
-        ),
-        (
-            config.tiers.topology.is_some_and(|shares| shares.one_card > 0.0),
-            "a second share of --topology-cache",
-            "the rest of the graph stays on each host, whole",
-        ),
-        (
-            config.batch.score_by == Some(ScoreBy::Layers),
-            "--score-by layers",
-            "ranks that hold a part of the graph score all nodes in one pass",
-        ),
-    ];
-    match settings.iter().find(|(is_set, ..)| *is_set) {
-        None => Ok(()),
-        Some((_, setting, why)) => Err(TrainError::invalid(format!(
-            "{setting} cannot be combined with --layout {}: {why}; leave it out, or give --layout replicated",
-            layout.name()
-        ))),
-    }
-}
-
-/// Refuses data that cannot be partitioned into patches.
-///
-/// # Errors
-/// When features are sparse.
-pub(crate) fn check_patches_of(has_sparse_features: bool) -> Result<(), TrainError> {
-    if has_sparse_features {
-        return Err(TrainError::invalid(
-            "the features are sparse, and ranks exchange dense or compressed rows only: give --codec topk:8, or --layout \
-             replicated",
-        ));
-    }
-    Ok(())
-}
-
-/// A rank's rows, and the connection to those of others.
-pub(crate) struct Exchanged<'h, B: Backend> {
-    held: &'h PatchData<B>,
-    own: Range<NodeId>,
-    /// `None` where each rank has the whole graph.
-    graph: Option<Mutex<RankGraph<'h, B>>>,
-    rows: Mutex<RankRows<'h, B>>,
-    on_device: Option<PatchDevices<B>>,
-}
-
-impl<B: Backend> Exchanged<'_, B> {
-    /// Batches that the device samples; `None` where it does not support these settings.
-    fn batches_of_device<'a>(
-        &'a self,
-        backend: &'a B,
-        config: &TrainConfig,
-    ) -> Result<Option<DeviceBatches<'a, B>>, TrainError> {
-        let of_batches = (&self.held.sampler, self.held.options.batch_size);
-        let is_ahead = config.batch.prefetch > 0;
-        let batches = |devices: &'a PatchDevices<B>| devices.batches(backend, of_batches, (self.held.sums, is_ahead));
-        let batches = self.on_device.as_ref().map_or(Ok(None), batches)?;
-        if batches.is_none() && backend.has_own_memory() {
-            tracing::debug!(
-                "the host samples batches of patches and brings their rows: the device does not draw so, or not read such rows"
-            );
-        }
-        Ok(batches)
-    }
-}
-
-impl<B: Backend> PatchSource for Exchanged<'_, B> {
-    fn own(&self) -> Range<NodeId> {
-        self.own.clone()
-    }
-
-    fn options(&self) -> LoaderOptions {
-        self.held.options
-    }
-
-    fn sample(&self, seeds: &[NodeId], key: DrawKey) -> Result<(Sampled, Option<Vec<f32>>), TrainError> {
-        let (PatchData { sampler, neighborhoods, .. }, mut batch) = (self.held, Sampled::default());
-        let Some(graph) = &self.graph else {
-            sampler.sample_into(neighborhoods.graph(), seeds, key, &mut batch)?;
-            return Ok((batch, None));
-        };
-        let mut graph = graph.lock().unwrap_or_else(PoisonError::into_inner);
-        sampler.sample_from(&mut *graph, seeds, key, &mut batch)?;
-        if !neighborhoods.needs_edge_ids() {
-            return Ok((batch, None));
-        }
-        let edge_ids: Vec<u64> = batch.blocks.iter().flat_map(|block| &block.edge_ids).copied().collect();
-        Ok((batch, Some(graph.values(&edge_ids)?)))
-    }
-
-    fn load(&self, batch: &Sampled) -> Result<BatchRows, TrainError> {
-        let (mut rows, mut bytes) = (self.rows.lock().unwrap_or_else(PoisonError::into_inner), Vec::new());
-        rows.gather(batch.inputs(), &mut bytes)?;
-        self.held.read(bytes)
-    }
-}
-
-impl<B: Backend> PatchData<B> {
-    /// Rows of features from their bytes.
-    fn read(&self, bytes: Vec<u8>) -> Result<BatchRows, TrainError> {
-        Ok(match &self.features {
-            Features::Dense(own) => {
-                let values: Vec<f32> = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-                BatchRows::Dense(Matrix::new(values.len() / own.n_cols().max(1), own.n_cols(), values)?)
-            }
-            Features::Compressed(own) => BatchRows::Encoded(self.encoded(own, bytes)?),
-            Features::Sparse(_) => unreachable!("refused before"),
-        })
-    }
-
-    fn encoded(&self, own: &CompressedFeatures, codes: Vec<u8>) -> Result<EncodedInput, TrainError> {
-        let rows = own.of_codes(codes).map_err(|error| TrainError::invalid(error.to_string()))?;
-        Ok(EncodedInput::new(Arc::new(rows), self.precision))
-    }
-}
-
-impl From<CollectiveError> for TrainError {
-    fn from(error: CollectiveError) -> Self {
-        match error {
-            CollectiveError::Comm(error) => error.into(),
-            CollectiveError::Sample(error) => error.into(),
-            error => Self::invalid(error.to_string()),
-        }
-    }
 }

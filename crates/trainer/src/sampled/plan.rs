@@ -1,31 +1,30 @@
 //! [`BatchPlan`]: symbolic form of the largest possible batch. [`LayerPlan`]: symbolic layer-wise inference.
 
+mod layerwise;
+mod memory;
+
 use std::sync::Arc;
 
-use girih_compute::{Backend, Dtype, Shape, Symbolic, SymbolicMatrix, SymbolicSparse};
+use girih_compute::{Dtype, Shape, Symbolic, SymbolicMatrix, SymbolicSparse};
 use girih_sampling::Neighbors;
-use girih_tiers::HostReads;
 
-use super::layerwise::NODES_AT_ONCE;
+use self::memory::{
+    has_places, words_of_arriving, words_of_features, words_of_kept, words_of_lists, words_of_offsets,
+    words_of_topology,
+};
 use super::session::{reads_in_place, sampled_by_device, summed};
-use crate::TrainError;
 use crate::batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
 use crate::config::TrainConfig;
 use crate::distributed::GraphPlacement;
 use crate::graph::{BlockGraph, Graph};
 use crate::inputs::{FeatureInput, InputSpec, Inputs, LayerGraphs};
 use crate::links::LinkSizes;
-use crate::models::Layers as NetworkLayers;
-use crate::params::Params;
 use crate::plan::DataSizes;
-use crate::tape::{Mode, Pool, Tape};
+
+pub(crate) use self::layerwise::{LayerCosts, LayerPlan};
 
 /// Largest cluster, in percent of the mean. METIS allows 103; small clusters are rounded to whole nodes.
 const CLUSTER_SLACK_PERCENT: usize = 110;
-/// Number of batches whose host rows arrive on a device at the same time.
-const ARRIVING: usize = 2;
-/// 32-bit words for each row of a batch that locate its source: an id, a position, and an address.
-const LISTED: usize = 4;
 
 /// Upper bounds on the sizes of a batch, in which every draw finds another node until all are there. Only batches of
 /// very uneven clusters can exceed them.
@@ -70,6 +69,7 @@ pub struct RowsOnDevice {
     pub neighbors: usize,
 }
 
+/// Sizes of the adjacencies of a batch.
 enum Layers {
     /// Shape and number of entries of each block, from the inputs on.
     Blocks(Vec<(Shape, usize)>),
@@ -278,207 +278,6 @@ impl BatchPlan {
         };
         Inputs { graphs, features: Some(features), propagated: None, n_nodes, ranks: None }
     }
-}
-
-/// Symbolic layer-wise inference. Each layer computes a chunk of nodes at a time, whose neighbours are all distinct.
-/// The memory is that of the nodes with most neighbours, which an order by degree puts in one chunk. The time is that
-/// of nodes with an average number of neighbours.
-pub(crate) struct LayerPlan<'m> {
-    pub(crate) layers: &'m dyn NetworkLayers<Symbolic>,
-    pub(crate) input_spec: InputSpec,
-    /// Whether rows of hidden layers are kept in host memory.
-    pub(crate) keeps_on_host: bool,
-    /// Whether the device computes in host memory.
-    pub(crate) is_main_memory: bool,
-    /// Whether rows of the next chunk arrive during the computation of one.
-    pub(crate) is_ahead: bool,
-}
-
-/// Costs of layer-wise inference.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct LayerCosts {
-    pub(crate) seconds: f64,
-    /// Peak bytes of host memory: the inputs and outputs of one layer.
-    pub(crate) host_bytes: u64,
-}
-
-impl LayerPlan<'_> {
-    /// Allocates the device memory of the inference, and returns its other costs.
-    ///
-    /// # Errors
-    /// When the symbolic backend refuses shapes.
-    pub(crate) fn evaluate(
-        &self,
-        (symbolic, params, pool): (&Symbolic, &Params<Symbolic>, &mut Pool<Symbolic>),
-        data: &DataSizes,
-        whole: &Inputs<Symbolic>,
-    ) -> Result<LayerCosts, TrainError> {
-        let (n_layers, mut costs, mut read_bytes) = (self.layers.n_layers(), LayerCosts::default(), 0);
-        let mut read = match &whole.features {
-            Some(FeatureInput::Dense(all)) => Some(Arc::clone(all)),
-            _ => None,
-        };
-        let mut stored = (data.n_features, symbolic.activations());
-        for layer in 0..n_layers {
-            let n_rows = if layer + 1 == n_layers { data.n_scored } else { data.n_nodes };
-            let n_at_once = n_rows.min(NODES_AT_ONCE);
-            let nnz = data.feature_nnz.filter(|_| layer == 0 && read.is_none());
-            let mean = n_at_once * data.n_edges.div_ceil(data.n_nodes.max(1));
-            let most = mean.max(data.n_edges_at_once.min(data.n_edges));
-            let mut computed = (0, symbolic.activations());
-            let (mut of_chunk, mut kept) = (0.0, None);
-            for (n_edges, are_most) in [(mean, false), (most, true)] {
-                let n_entries = self.n_entries(n_at_once, n_edges);
-                let inputs = self.inputs(symbolic, data, (n_at_once, n_entries), (read.as_ref(), stored, nnz));
-                let is_far = !self.is_main_memory && read.is_none() && nnz.is_none();
-                let n_sources = (n_at_once + n_entries).min(data.n_nodes);
-                let words = |n: usize| symbolic.matrix(Shape::new(n, 1), Dtype::F32);
-                // Positions of the rows that the layer reads, and of those that it writes.
-                let _places = is_far.then(|| words(2 * data.n_nodes));
-                // Rows that arrive, and those of the previous chunk, some of which are reused.
-                let rows = || symbolic.matrix(Shape::new(n_sources, stored.0), stored.1);
-                let _arriving =
-                    (self.is_ahead && is_far).then(|| ([rows(), rows()], words(ARRIVING * LISTED * n_sources)));
-                let _sampler = self.sampler(symbolic, data, (n_at_once, n_entries));
-                let begun = symbolic.cost().seconds;
-                let mut tape = Tape::new(symbolic, params, pool, Mode::Evaluate);
-                let rows = self.layers.layer(&mut tape, &inputs, layer)?;
-                computed = (tape.shape(rows).cols, symbolic.dtype(tape.value(rows)));
-                drop(tape);
-                if !are_most {
-                    of_chunk = symbolic.cost().seconds - begun;
-                } else if !self.keeps_on_host {
-                    // Allocated for the first chunk, while all its buffers are in use.
-                    kept = Some(Arc::new(symbolic.matrix(Shape::new(n_rows, computed.0), computed.1)));
-                }
-                pool.drop_unused();
-            }
-            stored = computed;
-            costs.seconds += of_chunk * n_rows as f64 / n_at_once.max(1) as f64;
-            read = kept;
-            let is_kept = self.keeps_on_host && layer + 1 < n_layers;
-            let left_bytes = if is_kept { (n_rows * symbolic.stride(computed.0, computed.1)) as u64 } else { 0 };
-            costs.host_bytes = costs.host_bytes.max(read_bytes + left_bytes);
-            read_bytes = left_bytes;
-        }
-        Ok(costs)
-    }
-
-    /// Number of entries of the rows of `n` nodes with `n_edges` edges.
-    fn n_entries(&self, n: usize, n_edges: usize) -> usize {
-        n_edges + if self.input_spec.graph.is_some_and(|adjacency| adjacency.self_loops) { n } else { 0 }
-    }
-
-    /// Buffers that make rows for `n` nodes with `n_entries` entries. In main memory these are draws and rows, which
-    /// are copied. A device that samples also has a position and two bits for each node.
-    fn sampler(&self, symbolic: &Symbolic, data: &DataSizes, (n, n_entries): (usize, usize)) -> SymbolicMatrix {
-        let tables = data.n_nodes + data.n_nodes.div_ceil(16);
-        let words = if self.is_main_memory { 3 * n_entries } else { 2 * n_entries + n + tables };
-        symbolic.matrix(Shape::new(words, 1), Dtype::F32)
-    }
-
-    /// Inputs of a layer for `n` nodes with `n_entries` entries. Either rows of all nodes that the device has, or
-    /// gathered rows with `n_columns` columns; `nnz` are their stored values if they are sparse.
-    fn inputs(
-        &self,
-        symbolic: &Symbolic,
-        data: &DataSizes,
-        (n, n_entries): (usize, usize),
-        (read, (n_columns, dtype), nnz): (Option<&Arc<SymbolicMatrix>>, (usize, Dtype), Option<usize>),
-    ) -> Inputs<Symbolic> {
-        let n_sources = (n + n_entries).min(data.n_nodes);
-        let all = read.filter(|_| self.input_spec.hops > 0);
-        let matrix = symbolic.sparse(
-            Shape::new(n, if all.is_some() { data.n_nodes } else { n_sources }),
-            n_entries,
-            true,
-            false,
-        );
-        let in_place = all.map(|_| symbolic.matrix(Shape::new(n, 1), Dtype::F32));
-        let features = match (all, nnz) {
-            (Some(all), _) => FeatureInput::Dense(Arc::clone(all)),
-            (None, Some(nnz)) => {
-                let nnz = (nnz as u128 * n_sources as u128).div_ceil(data.n_nodes.max(1) as u128) as usize;
-                FeatureInput::Sparse {
-                    matrix: symbolic.sparse(Shape::new(n_sources, n_columns), nnz, false, false),
-                    values: symbolic.matrix(Shape::new(nnz, 1), Dtype::F32),
-                    first_value: 0,
-                }
-            }
-            (None, None) => FeatureInput::dense(symbolic.matrix(Shape::new(n_sources, n_columns), dtype)),
-        };
-        let graphs = LayerGraphs::Shared(Graph::Block(BlockGraph { matrix, n_destinations: n, in_place }));
-        Inputs { graphs, features: Some(features), propagated: None, n_nodes: n_sources, ranks: None }
-    }
-}
-
-/// 32-bit words on a device that samples, for features that are not a matrix.
-fn words_of_features(config: &TrainConfig, data: &DataSizes, rows: PlannedRows) -> usize {
-    let words = |n_rows: usize, bytes: usize| (n_rows * bytes).div_ceil(size_of::<f32>());
-    match (config.tiers.features, data.code_bytes, rows) {
-        (_, None, _) | (Some(_), _, PlannedRows::Elsewhere) => 0,
-        (Some(_), Some(bytes), PlannedRows::These(rows)) => words_of_list(data) + words(rows.features, bytes),
-        (Some(shares), Some(bytes), PlannedRows::AtMost) => {
-            let (on_every_card, on_one_card) = shares.of_nodes(data.n_nodes);
-            words_of_list(data) + words(on_every_card + on_one_card, bytes)
-        }
-        (None, Some(bytes), _) => words(data.n_nodes, bytes),
-    }
-}
-
-/// Whether a device has a position for each node, to reuse cached rows of the previous batch. Not for code books,
-/// whose rows are decoded by then.
-fn has_places(config: &TrainConfig, data: &DataSizes) -> bool {
-    config.tiers.features.is_some_and(|shares| !shares.are_all()) && !data.has_code_book
-}
-
-/// 32-bit words for each row of a batch, to reuse rows: the previous batch, which stays until the rows of this one
-/// have arrived, and indices.
-fn words_of_kept(config: &TrainConfig, data: &DataSizes) -> usize {
-    if !has_places(config, data) || config.batch.prefetch == 0 {
-        return 0;
-    }
-    let words = (data.n_features * config.precision.n_bytes()).div_ceil(size_of::<f32>());
-    words + words.div_ceil(16) + ARRIVING * LISTED
-}
-
-/// 32-bit words for each row of a batch, for indices alone, which say whether a row is on the host or on a GPU. Codes
-/// need them, too, for any shares.
-fn words_of_lists(config: &TrainConfig) -> usize {
-    if config.tiers.features.is_some_and(|shares| !shares.are_all()) { ARRIVING * LISTED } else { 0 }
-}
-
-/// 32-bit words for each row of a batch whose rows a cache places: buffers for codes that are summed, and for rows
-/// that host threads stage. A staged row is copied to its place if other rows come from devices.
-fn words_of_arriving(config: &TrainConfig, data: &DataSizes, makes_sums: bool) -> usize {
-    let Some(shares) = config.tiers.features else { return 0 };
-    let bytes = data.code_bytes.unwrap_or(data.n_features * config.precision.n_bytes());
-    let words = bytes.div_ceil(size_of::<f32>());
-    let stored = if makes_sums { ARRIVING * words } else { 0 };
-    // The choice between the two depends on the host.
-    if config.tiers.host_reads == HostReads::InPlace || shares.are_all() {
-        return stored;
-    }
-    stored + ARRIVING * (words + 1)
-}
-
-/// 32-bit words for the graph to sample from, without weights.
-fn words_of_topology(config: &TrainConfig, data: &DataSizes, rows: PlannedRows) -> usize {
-    let list = if config.tiers.topology.is_some() { words_of_list(data) } else { 0 };
-    match (config.tiers.topology, rows) {
-        (Some(_), PlannedRows::Elsewhere) => 0,
-        (Some(_), PlannedRows::These(rows)) => words_of_offsets(data) + list + rows.neighbors,
-        (Some(_), PlannedRows::AtMost) | (None, _) => words_of_offsets(data) + list + data.n_edges,
-    }
-}
-
-fn words_of_offsets(data: &DataSizes) -> usize {
-    2 * (data.n_nodes + 1)
-}
-
-/// 32-bit words for the address of a row of each node.
-fn words_of_list(data: &DataSizes) -> usize {
-    2 * data.n_nodes
 }
 
 /// Blocks of a batch, from the inputs on; `None` where the fan-out is invalid.

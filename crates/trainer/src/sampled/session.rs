@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use girih_comm::Collective;
 use girih_compress::CompressedFeatures;
-use girih_compute::{Backend, Dtype, FarRows, NeighborGraph, NeighborOperand, RowReader};
+use girih_compute::{Backend, Dtype, FeatureStore, HostFeatures, NeighborGraph, NeighborOperand};
 use girih_datasets::{Dataset, Features, Labels, Split};
 use girih_graph_format::{Csr, Matrix, NodeId, Norm};
 use girih_sampling::ClusterSampler;
 use girih_tiers::{HostMeans, HostReads, HostRowSizes, Placement};
 
 use super::batch::FeatureSource;
-use super::batches::neighbor_sampler;
+use super::batches::{BatchOptions, neighbor_sampler};
 use super::device::{DeviceBatches, FeatureLoader};
 use super::division::no_neighbours;
 use super::layerwise::{Layerwise, SplitNodes, scores_by_layers};
@@ -42,7 +42,7 @@ pub(crate) struct MiniBatchData<B: Backend> {
     /// Whether first layers read features in place.
     pub(crate) in_place: bool,
     /// Reader by which the device gathers features that are not a matrix of its own.
-    reader: Option<Box<dyn RowReader<B>>>,
+    reader: Option<Box<dyn FeatureStore<B>>>,
     /// Set if first layers aggregate raw features. `Some(true)` if they also read the rows of destinations.
     sums: Option<bool>,
     /// Whether features are in host memory, so that layer-wise inference keeps hidden rows there, too.
@@ -55,8 +55,19 @@ pub(crate) struct MiniBatchData<B: Backend> {
     pub(crate) on_device: Option<Box<dyn NeighborGraph<B>>>,
 }
 
+/// Batches and scores that the data of a graph are prepared for.
+#[derive(Clone, Copy)]
+pub(crate) struct DataUse<'s> {
+    /// Seeds of all batches.
+    pub(crate) seeds: &'s [NodeId],
+    /// Number of devices that hold the data.
+    pub(crate) n_devices: usize,
+    /// Whether scores are computed layer by layer.
+    pub(crate) by_layers: bool,
+}
+
 impl<B: Backend> MiniBatchData<B> {
-    /// Data of a graph for a model with this input spec. Batches are of `seeds`, on `n_devices` devices.
+    /// Data of a graph for a model with this input spec.
     ///
     /// # Errors
     /// When the model reads no neighbours, or the device's memory does not suffice.
@@ -66,7 +77,7 @@ impl<B: Backend> MiniBatchData<B> {
         features: NodeFeatures,
         input_spec: &InputSpec,
         config: &TrainConfig,
-        (seeds, n_devices, by_layers): (&[NodeId], usize, bool),
+        DataUse { seeds, n_devices, by_layers }: DataUse<'_>,
     ) -> Result<Self, TrainError> {
         let NodeFeatures::Given(features) = features else {
             return Self::of_learned(backend, graph, input_spec, config, by_layers);
@@ -93,7 +104,7 @@ impl<B: Backend> MiniBatchData<B> {
             Placements::new(&neighborhoods, (seeds, row_bytes), config, placed_on)?;
         let (inputs, reader) = match (&placement, &features) {
             (Some(placement), Features::Dense(rows)) => {
-                let FarRows { reader, on_host } = far_rows(backend, rows, config, placement)?;
+                let HostFeatures { reader, on_host } = host_features(backend, rows, config, placement)?;
                 let rows = FeatureInput::Encoded(EncodedInput::new(on_host, config.precision));
                 let n_nodes = graph.n_rows();
                 let graph =
@@ -238,8 +249,8 @@ impl<B: Backend> Prepared<B> {
             None => config.batch.cluster_sampler(&dataset.graph)?,
             found => found,
         };
-        let batch_data =
-            MiniBatchData::new(backend, dataset.graph, features, &input_spec, config, (seeds, n_devices, by_layers))?;
+        let data_use = DataUse { seeds, n_devices, by_layers };
+        let batch_data = MiniBatchData::new(backend, dataset.graph, features, &input_spec, config, data_use)?;
         Ok(Self { batch_data, scoring, labels, splits, dims, clusters })
     }
 
@@ -272,14 +283,9 @@ impl<B: Backend> Prepared<B> {
         let rank = world.map_or((0, 1), |world| (world.rank(), world.size()));
         let (nodes, batch_data) = ((&self.labels, &split.train[..]), &self.batch_data);
         let (neighborhoods, adjacency) = (&batch_data.neighborhoods, batch_data.adjacency);
-        let batches = Batches::new(
-            neighborhoods,
-            adjacency,
-            nodes,
-            (config, self.clusters.clone()),
-            (run, batch_data.in_place),
-            rank,
-        )?;
+        let options =
+            BatchOptions { config, clusters: self.clusters.clone(), run, in_place: batch_data.in_place, rank };
+        let batches = Batches::new(neighborhoods, adjacency, nodes, options)?;
         let state = RunState::new(backend, config, &config.optimizer, params, run)?;
         let scorer = Box::new(Classifier { scored, task, model });
         let run = MiniBatch::new(state, batches, batch_data.whole(Some(&self.labels)), scorer, world);
@@ -298,24 +304,26 @@ impl<B: Backend> Prepared<B> {
 }
 
 /// Features in host memory, with the hot ones also on the device.
-fn far_rows<B: Backend>(
+fn host_features<B: Backend>(
     backend: &B,
     rows: &Matrix,
     config: &TrainConfig,
     placement: &Placement,
-) -> Result<FarRows<B>, TrainError> {
+) -> Result<HostFeatures<B>, TrainError> {
     let sizes = HostRowSizes {
         n_rows: rows.n_rows(),
         row_bytes: rows.n_cols() * config.precision.n_bytes(),
         // Rounded once, unless they are read from a mapped file.
         are_copied: config.precision != Dtype::F32 && !rows.buffer().is_mapped(),
     };
-    backend.far_rows(rows, config.precision, (placement, host_reads(config, placement, &sizes)))?.ok_or_else(|| {
-        TrainError::invalid(format!(
-            "--feature-cache has no effect on {}, which reads host memory directly: leave it out",
-            backend.name()
-        ))
-    })
+    backend.host_features(rows, config.precision, (placement, host_reads(config, placement, &sizes)))?.ok_or_else(
+        || {
+            TrainError::invalid(format!(
+                "--feature-cache has no effect on {}, which reads host memory directly: leave it out",
+                backend.name()
+            ))
+        },
+    )
 }
 
 /// Access to host rows. The devices of a placement share the threads of this process.
@@ -332,7 +340,7 @@ fn code_rows<B: Backend>(
     codes: &CompressedFeatures,
     config: &TrainConfig,
     placement: Option<&Placement>,
-) -> Result<Option<Box<dyn RowReader<B>>>, TrainError> {
+) -> Result<Option<Box<dyn FeatureStore<B>>>, TrainError> {
     let sizes = HostRowSizes { n_rows: codes.n_rows(), row_bytes: codes.codec().row_bytes(), are_copied: false };
     let placed = placement.map(|placement| (placement, host_reads(config, placement, &sizes)));
     let reader = backend.code_rows(codes, config.precision, placed)?;

@@ -72,9 +72,12 @@ struct Progress<M> {
     /// Number of nodes or pairs in the loss of each finished batch.
     n_losses: Vec<usize>,
     before: PartialEpoch,
+    /// Times of the stages of all steps.
+    times: StageTimes,
 }
 
 impl<'a, B: Backend> MiniBatch<'a, B> {
+    /// Run at its start, whose batches the host makes.
     pub(crate) fn new(
         mut state: RunState<'a, B>,
         batches: Batches<'a>,
@@ -164,7 +167,7 @@ impl<B: Backend> Stepper<'_, '_, B> {
         (state, shared_step): (&mut RunState<'_, B>, &mut B::Recording),
         (first, n_batches): (usize, usize),
         mut next: impl FnMut(usize, &mut Pool<B>) -> Result<StepBatch<B>, TrainError>,
-        (progress, times): (&mut Progress<B::Matrix>, &mut StageTimes),
+        progress: &mut Progress<B::Matrix>,
         watch: &mut StepCallback<'_>,
     ) -> Result<bool, TrainError> {
         let rank = self.world.map_or(0, |world| world.rank());
@@ -172,9 +175,10 @@ impl<B: Backend> Stepper<'_, '_, B> {
         for at in first..n_batches {
             let mut stopwatch = Stopwatch::start();
             let made = next(at, &mut state.pool)?;
-            times.batches += stopwatch.next();
+            progress.times.batches += stopwatch.next();
             let key = epoch.child(at as u64).child(rank as u64);
-            *times += self.step((&mut *state, &mut *shared_step), made, key, progress)?;
+            let times = self.step((&mut *state, &mut *shared_step), made, key, progress)?;
+            progress.times += times;
             let done = BatchDone { batches: at as u64 + 1, n_batches: n_batches as u64 };
             if at + 1 < n_batches && watch(done) == Control::Stop {
                 return Ok(false);
@@ -251,18 +255,17 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
         let epoch = batches.epoch(state.epochs_done());
         let (n_batches, before, ahead) = (epoch.n_batches(), state.partial, state.config.batch.prefetch);
         let losses = state.pool.take(state.backend, Shape::new(n_batches, 1), Dtype::F32)?;
-        let mut progress = Progress { losses, n_losses: Vec::new(), before };
+        let mut progress = Progress { losses, n_losses: Vec::new(), before, times: StageTimes::default() };
         let stepper = Stepper { model: scorer.model(), whole, batches, world: *world, lr };
-        let (first, mut times) = (before.batches as usize, StageTimes::default());
-        let told = (&mut progress, &mut times);
+        let first = before.batches as usize;
         let is_done = if let Some(device) = on_device {
             device.begin(&epoch, first, &mut state.pool)?;
             let next = |at, pool: &mut Pool<B>| device.next(&epoch, at, pool).map(StepBatch::OnDevice);
-            stepper.steps((state, shared_step), (first, n_batches), next, told, watch)?
+            stepper.steps((state, shared_step), (first, n_batches), next, &mut progress, watch)?
         } else {
             with_batches(&epoch, first, ahead, |next| {
                 let next = |at, _: &mut Pool<B>| next(at).map(|batch| StepBatch::OnHost(Box::new(batch)));
-                stepper.steps((state, shared_step), (first, n_batches), next, told, watch)
+                stepper.steps((state, shared_step), (first, n_batches), next, &mut progress, watch)
             })?
         };
         if let Some(world) = *world {
@@ -276,7 +279,7 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
                 "no batch of an epoch had a training node with a label: give a larger --batch-size",
             ));
         }
-        Ok(is_done.then_some(((loss_sum / n_losses as f64) as f32, times)))
+        Ok(is_done.then_some(((loss_sum / n_losses as f64) as f32, progress.times)))
     }
 
     fn evaluate(&mut self) -> Result<Scores, TrainError> {

@@ -7,7 +7,7 @@ use super::deferred::DeferredInputGrad;
 use super::epilogue::Recorded;
 use super::linear::Linear;
 use super::{BackwardPass, LinearOptions, Operation, SpmmOptions, Tape, Var};
-use crate::distributed::{HaloExchange, LazyGemm, LocalOperand, PartitionedGraph, Pattern, Through};
+use crate::distributed::{EpilogueBackward, HaloExchange, LazyGemm, LocalOperand, PartitionedGraph, Pattern};
 use crate::graph::{BlockGraph, Graph};
 
 /// Options of a [`Tape::aggregate`] besides its operands.
@@ -191,7 +191,7 @@ impl<B: Backend> Operation<B> for Aggregated<'_, B> {
         let mut x_grad = pass.grad_buffer(out)?;
         pass.overlap_with_comm(|backend, pool, input_grad, overlap| {
             let DeferredInputGrad { dz, weight, y } = input_grad.expect("the gradient is deferred");
-            let through = Through { slope: self.epilogue.slope(), y, bias_grad: bias_grad.as_mut() };
+            let through = EpilogueBackward { slope: self.epilogue.slope(), y, bias_grad: bias_grad.as_mut() };
             let product = LazyGemm { x: dz, weight: (weight, Transpose::Yes), through: Some(through) };
             let (rows, plain) = (LocalOperand::LazyGemm(product), Epilogue::default());
             self.graph.spmm_overlapped(backend, (pool, overlap), Transpose::Yes, rows, &plain, &mut x_grad)

@@ -1,6 +1,8 @@
 //! Gradient of a fused epilogue: `out = mask ⊙ activation(sum + add + bias)`.
 
-use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Shape, Slope, Transpose, WayBack};
+use girih_compute::{
+    Activation, ActivationGrad, Backend, ComputeError, Dropout, Epilogue, EpilogueGrad, Shape, Transpose,
+};
 
 use super::{BackwardPass, Tape, Var};
 
@@ -79,16 +81,16 @@ impl Recorded {
         let mut grad = pass.grad_buffer(out)?;
         let mut bias_grad = self.bias_buffer(pass)?;
         let (a, b, y) = ((a, Transpose::No), (pass.value(b.0), b.1), pass.value(out));
-        let way_back = WayBack::through(self.slope(), y);
-        pass.backend().gemm_backward(a, b, way_back, &mut grad, bias_grad.as_mut())?;
+        let epilogue_grad = EpilogueGrad::new(self.slope(), y);
+        pass.backend().gemm_backward(a, b, epilogue_grad, &mut grad, bias_grad.as_mut())?;
         self.give_bias(pass, bias_grad)?;
         pass.put_before_epilogue(out, grad);
         Ok(())
     }
 
     /// Derivative of activation and dropout, as a function of the result.
-    pub(super) fn slope(self) -> Slope {
-        Slope::of(self.activation, self.mask)
+    pub(super) fn slope(self) -> ActivationGrad {
+        ActivationGrad::of(self.activation, self.mask)
     }
 
     /// Buffer for the gradient of the bias, if it is needed.

@@ -8,7 +8,7 @@ use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::entries::{Repeated, columns_ahead, exponentials, gather, head_dots, repeat};
-use super::score::Scorer;
+use super::score::{ScoreGrads, Scorer};
 use super::table::Table;
 use super::{BLOCK, Masks, as_f32};
 use crate::cpu::CpuMatrix;
@@ -201,8 +201,8 @@ impl Rows<'_> {
                 let n = cols.len() * heads;
                 buffers.block(simd, pass, heads, row, block);
                 let (scores, grads) = (&buffers.scores[..n], &mut buffers.dots[..n]);
-                let vector = outputs.vector.as_deref_mut();
-                pass.scorer.backward(simd, heads, (row, cols), (scores, grads), score_grad, vector);
+                let sums = ScoreGrads { near: &mut *score_grad, vector: outputs.vector.as_deref_mut() };
+                pass.scorer.backward(simd, heads, (row, cols), (scores, grads), sums);
                 if outputs.values.is_some() {
                     buffers.repeated.fill::<S>(heads, &buffers.shares[..n]);
                     buffers.repeated.add_rows(simd, heads, pass.far, (cols, &[]), &mut buffers.sums);

@@ -4,7 +4,7 @@ use pulp::Simd;
 
 use super::table::Table;
 use super::{AHEAD, Masks};
-use crate::EntryNames;
+use crate::GlobalIds;
 use crate::cpu::exp::exp;
 use crate::cpu::mask::{LANES, philox_lanes};
 use crate::dropout::HALVES;
@@ -121,7 +121,7 @@ impl Masks<'_> {
     /// Global id of a column of the pattern, or of a row.
     #[inline(always)]
     fn name(&self, is_column: bool, id: u32) -> u32 {
-        if is_column { EntryNames::col(self.names, id) } else { EntryNames::row(self.names, id) }
+        if is_column { GlobalIds::col(self.names, id) } else { GlobalIds::row(self.names, id) }
     }
 }
 

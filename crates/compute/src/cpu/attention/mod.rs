@@ -28,7 +28,7 @@ pub(crate) use self::backward::backward;
 pub(crate) use self::forward::forward;
 use super::element::as_f32;
 use crate::checks::AttentionShapes;
-use crate::{Attention, Cpu, Dropout, EntryNames};
+use crate::{Attention, Cpu, Dropout, GlobalIds};
 
 /// Number of entries in a block. Their gathered rows stay in L1.
 const BLOCK: usize = 64;
@@ -52,7 +52,7 @@ pub(crate) fn shapes(attention: &Attention<'_, Cpu>) -> AttentionShapes {
 struct Masks<'a> {
     dropout: Option<Dropout>,
     /// Global ids of rows and columns, if the pattern is a submatrix of a larger one.
-    names: Option<&'a EntryNames>,
+    names: Option<&'a GlobalIds>,
     /// If true, the pass goes along columns of the pattern: its rows are columns of the pattern.
     transposed: bool,
 }

@@ -17,9 +17,19 @@ pub(super) struct Scorer<'a> {
     pub(super) far: &'a Table<'a>,
     /// Score vector of GATv2; `None` for GAT.
     pub(super) vector: Option<&'a [f32]>,
+    /// Factor of the leaky ReLU below zero.
     pub(super) slope: f32,
 }
 
+/// Gradients that the backward pass of the scores of a row adds to.
+pub(super) struct ScoreGrads<'a> {
+    /// Gradient of the near operand of the row.
+    pub(super) near: &'a mut [f32],
+    /// Gradient of the score vector, if the pass computes it.
+    pub(super) vector: Option<&'a mut [f32]>,
+}
+
+/// Leaky ReLU of `x`.
 #[inline(always)]
 fn leaky(x: f32, slope: f32) -> f32 {
     if x > 0.0 { x } else { slope * x }
@@ -60,8 +70,8 @@ impl Scorer<'_> {
         }
     }
 
-    /// Adds the contribution of `grads`, the gradients of `scores`, to the gradients of the near operand of `row` and
-    /// of the vector. `grads` is overwritten.
+    /// Adds the contribution of `grads`, the gradients of `scores`, to `sums`, the gradients of the near operand of
+    /// `row` and of the vector. `grads` is overwritten.
     #[inline(always)]
     pub(super) fn backward<S: Simd>(
         &self,
@@ -69,9 +79,9 @@ impl Scorer<'_> {
         heads: usize,
         (row, cols): (usize, &[u32]),
         (scores, grads): (&[f32], &mut [f32]),
-        near_grad: &mut [f32],
-        mut vector_grad: Option<&mut [f32]>,
+        sums: ScoreGrads<'_>,
     ) {
+        let ScoreGrads { near: near_grad, vector: mut vector_grad } = sums;
         let Some(vector) = self.vector else {
             for (grad, &score) in grads.iter_mut().zip(scores) {
                 *grad *= leaky_slope(score, self.slope);

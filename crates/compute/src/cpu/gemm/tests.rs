@@ -38,8 +38,8 @@ impl Case {
             activation: self.activation,
             dropout: None,
         };
-        let (a, b) = ((&self.a, self.transpose_a), (&self.b, self.transpose_b));
-        multiply(machine, a, self.dropout, b, &epilogue, &mut out);
+        let a = LeftOperand { matrix: &self.a, transpose: self.transpose_a, dropout: self.dropout };
+        multiply(machine, a, (&self.b, self.transpose_b), &epilogue, &mut out);
         out
     }
 
@@ -153,5 +153,6 @@ fn strips_and_blocks_depend_on_shapes_alone() {
 fn two_transposes_are_refused() {
     let square = matrix(Shape::new(2, 2), Dtype::F32, 0);
     let (mut out, yes) = (square.clone(), Transpose::Yes);
-    multiply(&Machine::detect(), (&square, yes), None, (&square, yes), &Epilogue::default(), &mut out);
+    let a = LeftOperand { matrix: &square, transpose: yes, dropout: None };
+    multiply(&Machine::detect(), a, (&square, yes), &Epilogue::default(), &mut out);
 }

@@ -11,7 +11,7 @@ use super::cell::{Cell, CellBackward};
 use crate::cpu::element::{Element, typed};
 use crate::cpu::machine::Machine;
 use crate::cpu::matrix::CpuMatrix;
-use crate::{EntryNames, sequence};
+use crate::{GlobalIds, sequence};
 
 /// Range of rows in a [`Plan`](super::Plan), and their total number of entries.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +43,7 @@ impl<'a> Walk<'a> {
         }
         let (mut sources, mut sequence) = (vec![0; starts[n_steps]], Vec::new());
         for (position, &row) in rows.iter().enumerate() {
-            sequence::read(order, EntryNames::row(names, row), csr.row(row as usize).iter().copied(), &mut sequence);
+            sequence::read(order, GlobalIds::row(names, row), csr.row(row as usize).iter().copied(), &mut sequence);
             sequence.iter().zip(&starts).for_each(|(&source, start)| sources[start + position] = source);
         }
         Self { rows, starts, sources }

@@ -1,4 +1,4 @@
-//! [`FarList`]: the rows of a batch that the host has to send, because neither a GPU nor the previous batch has them.
+//! [`MissKernels`]: the rows of a batch that the host has to send, because neither a GPU nor the previous batch has them.
 //!
 //! Consecutive batches share rows, and share more of them the more of the graph each batch reads. The rows of a batch
 //! are still on the GPU when the next batch asks for its own. Shared rows are copied there, which is cheap compared
@@ -17,11 +17,11 @@ use girih_compute::{ComputeError, Dtype};
 use crate::Cuda;
 use crate::compile::Source;
 use crate::device::threads_for;
-use crate::row_launch::{Names, RowsArgument};
-use crate::staged_rows::Wanted;
+use crate::row_launch::{GatherIndex, RowSource};
+use crate::staged::GatherRequest;
 
 /// Kernels that list the missing rows of a batch; see the module.
-pub(crate) struct FarList {
+pub(crate) struct MissKernels {
     list_far: CudaFunction,
     before: Option<Places>,
 }
@@ -45,8 +45,8 @@ pub(crate) struct RowsOfBatch {
     pub(crate) row_bytes: usize,
 }
 
-/// Output of a [`FarList`] for one batch, on the device.
-pub(crate) struct Lists {
+/// Output of a [`MissKernels`] for one batch, on the device.
+pub(crate) struct MissList {
     /// Number of missing rows, then their ids.
     far: CudaSlice<u32>,
     /// Output row of each missing id.
@@ -67,7 +67,7 @@ struct BeforeArgument {
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for BeforeArgument {}
 
-impl FarList {
+impl MissKernels {
     /// Creates the kernels for a table of `n_rows` rows; with `has_before`, rows of the previous batch are reused.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl FarList {
     /// on GPUs; zero means that no row is on a GPU.
     ///
     /// # Safety
-    /// Ids have to be rows, and lists to have space for `n` of them. All lists of one `FarList` are put on one
+    /// Ids have to be rows, and lists to have space for `n` of them. All lists of one `MissKernels` are put on one
     /// stream. The previous rows stay until the shared ones were copied, and their ids until the stream has done this
     /// work.
     pub(crate) unsafe fn put(
@@ -105,7 +105,7 @@ impl FarList {
         stream: &Arc<CudaStream>,
         (ids, n): (u64, usize),
         (on_cards, before): (u64, Option<RowsOfBatch>),
-        lists: &mut Lists,
+        lists: &mut MissList,
     ) -> Result<(), DriverError> {
         let before = self.before.as_ref().zip(before);
         let nothing = BeforeArgument { places: 0, first: 0, row_bytes: 0 };
@@ -154,7 +154,7 @@ impl Places {
     }
 }
 
-impl Lists {
+impl MissList {
     /// Allocates lists for at most `n` rows.
     ///
     /// # Errors
@@ -170,23 +170,23 @@ impl Lists {
     }
 
     /// Missing rows as a request to the host: at most `n`, counted on the device.
-    pub(crate) fn wanted(&self, cuda: &Cuda, n: usize) -> Wanted {
-        Wanted::Counted(cuda.pointer(Some(&self.far)), n)
+    pub(crate) fn wanted(&self, cuda: &Cuda, n: usize) -> GatherRequest {
+        GatherRequest::Counted(cuda.pointer(Some(&self.far)), n)
     }
 
     /// Missing rows as kernels read them: ids, output positions and their count on the device.
-    pub(crate) fn far(&self, cuda: &Cuda) -> Names {
+    pub(crate) fn far(&self, cuda: &Cuda) -> GatherIndex {
         let counted = cuda.pointer(Some(&self.far));
-        Names::of_at(counted + size_of::<u32>() as u64, cuda.pointer(Some(&self.places))).counted_at(counted)
+        GatherIndex::of_at(counted + size_of::<u32>() as u64, cuda.pointer(Some(&self.places))).counted_at(counted)
     }
 
     /// Output positions of the missing rows, for contiguous source rows.
-    pub(crate) fn places(&self, cuda: &Cuda) -> Names {
-        Names::at(cuda.pointer(Some(&self.places)))
+    pub(crate) fn places(&self, cuda: &Cuda) -> GatherIndex {
+        GatherIndex::at(cuda.pointer(Some(&self.places)))
     }
 
     /// Source addresses of the rows that the previous batch has; the others have none.
-    pub(crate) fn kept(&self, cuda: &Cuda, row_bytes: usize) -> RowsArgument {
-        RowsArgument::listed(cuda.pointer(Some(&self.kept)), row_bytes as u64)
+    pub(crate) fn kept(&self, cuda: &Cuda, row_bytes: usize) -> RowSource {
+        RowSource::listed(cuda.pointer(Some(&self.kept)), row_bytes as u64)
     }
 }

@@ -1,4 +1,4 @@
-//! [`RowReader`], [`RowSums`], [`FarRows`], [`SplitRows`] and [`RowStore`]: feature rows that a device reads by id,
+//! [`FeatureStore`], [`RowSums`], [`HostFeatures`], [`SplitRows`] and [`WritableStore`]: feature rows that a device reads by id,
 //! independent of their place and encoding.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use girih_graph_format::{Matrix, NodeId};
 use crate::{Backend, ComputeError, Dtype, Shape};
 
 /// Reader of feature rows: gathers rows by id into a matrix on the device.
-pub trait RowReader<B: Backend>: Send + Sync {
+pub trait FeatureStore<B: Backend>: Send + Sync {
     /// Gathers rows: row `i` of `out` (`ids.len() × width`) becomes row `ids[i]`.
     ///
     /// # Errors
@@ -18,7 +18,7 @@ pub trait RowReader<B: Backend>: Send + Sync {
 
     /// Whether [`begin`](Self::begin) reuses rows of the previous request. If not, callers need not keep its ids and
     /// rows.
-    fn takes_from_before(&self) -> bool {
+    fn reuses_previous_batch(&self) -> bool {
         false
     }
 
@@ -58,7 +58,7 @@ pub trait RowReader<B: Backend>: Send + Sync {
 
 /// Reader that sums rows from their stored codes (Ma et al., 2024). The first layer then reads codes instead of rows.
 pub trait RowSums<B: Backend>: Send + Sync {
-    /// Starts an asynchronous read of the codes of the rows of `ids`, as [`RowReader::begin`] does. `ids` must stay
+    /// Starts an asynchronous read of the codes of the rows of `ids`, as [`FeatureStore::begin`] does. `ids` must stay
     /// until [`finish`](Self::finish). The next request may start before this one finishes.
     ///
     /// # Errors
@@ -81,9 +81,9 @@ pub trait RowSums<B: Backend>: Send + Sync {
 }
 
 /// Feature rows in memory of the host that a device can read. Some of them also lie on devices.
-pub struct FarRows<B: Backend> {
+pub struct HostFeatures<B: Backend> {
     /// Reader for the device.
-    pub reader: Box<dyn RowReader<B>>,
+    pub reader: Box<dyn FeatureStore<B>>,
     /// Reader of the same rows for the host.
     pub on_host: Arc<dyn HostRows>,
 }
@@ -137,7 +137,7 @@ pub trait FetchedRows: Sync {
 ///
 /// Devices of several ranks may share a store. One of them then writes each row, and the others read it after the
 /// ranks synchronise.
-pub trait RowStore<B: Backend>: RowReader<B> {
+pub trait WritableStore<B: Backend>: FeatureStore<B> {
     /// Whether the devices of all ranks share the store.
     fn is_shared(&self) -> bool;
 

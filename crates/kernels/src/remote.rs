@@ -1,4 +1,4 @@
-//! [`PatchRows`]: feature rows of which each rank's GPU holds a patch, exchanged between GPUs (Cai et al., DSP, PPoPP
+//! [`RemoteFeatures`]: feature rows of which each rank's GPU holds a patch, exchanged between GPUs (Cai et al., DSP, PPoPP
 //! 2023, section 4, loader).
 //!
 //! ```text
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, PushKernelArg};
 use girih_comm::CommError;
-use girih_compute::{ComputeError, Dtype, PatchRowsOperand, RowReader, Shape, checks};
+use girih_compute::{ComputeError, Dtype, FeatureStore, PatchRowsOperand, Shape, checks};
 use girih_graph_format::NodeId;
 
 use crate::Cuda;
@@ -23,10 +23,10 @@ use crate::code_book::CodeBook;
 use crate::compile::{Defines, Source};
 use crate::device::BLOCK;
 use crate::matrix::{CudaIds, CudaMatrix};
-use crate::nccl::{Lists, Peers, Swapped};
+use crate::nccl::{ListExchange, Peers, ReceivedList};
 use crate::row_checks::check_dtypes;
-use crate::row_launch::{Names, RowLaunch, RowsArgument};
-use crate::sampling::{Owners, Pieces, blocks, failed};
+use crate::row_launch::{GatherIndex, RowLaunch, RowSource};
+use crate::sampling::{OwnerMap, Pieces, blocks, failed};
 use crate::shared::Shared;
 
 const OPERATION: &str = "rows of patches";
@@ -35,10 +35,10 @@ const IN_DEVICE: (u32, u32) = (132 * 8, BLOCK);
 const WORD: u64 = size_of::<NodeId>() as u64;
 
 /// Reader of the rows of all patches; see the module.
-pub(crate) struct PatchRows {
-    own: Arc<OwnRows>,
+pub(crate) struct RemoteFeatures {
+    own: Arc<LocalRows>,
     n_rows: usize,
-    way: Way,
+    way: RemoteAccess,
     /// Device with the stream of the exchange.
     side: Cuda,
     /// Writes rows to the result, decoded if they are codes.
@@ -48,7 +48,7 @@ pub(crate) struct PatchRows {
 }
 
 /// Contiguous rows of a rank's patch.
-pub(crate) struct OwnRows {
+pub(crate) struct LocalRows {
     /// Node of the first row.
     first: NodeId,
     stored: Stored,
@@ -60,8 +60,8 @@ enum Stored {
 }
 
 /// Access to the rows of other ranks.
-enum Way {
-    Asked(Asking),
+enum RemoteAccess {
+    Asked(RemoteRequest),
     /// Reads of all rows by their addresses.
     InPlace {
         addresses: CudaSlice<u64>,
@@ -70,14 +70,14 @@ enum Way {
 }
 
 /// Request to owners, and its answer.
-struct Asking {
-    owners: Owners,
+struct RemoteRequest {
+    owners: OwnerMap,
     ask: CudaFunction,
     /// Gathers rows, as they are stored, into the send buffer.
     pick: RowLaunch,
 }
 
-impl OwnRows {
+impl LocalRows {
     /// Rows of rank `rank`, between these bounds of patches; `None` for codes that devices do not decode.
     pub(crate) fn new(
         cuda: &Cuda,
@@ -127,37 +127,37 @@ impl OwnRows {
     }
 
     /// Contiguous rows from an address.
-    fn rows_at(&self, first: u64) -> RowsArgument {
-        RowsArgument::at(first, self.row_bytes())
+    fn rows_at(&self, first: u64) -> RowSource {
+        RowSource::at(first, self.row_bytes())
     }
 
     /// Own rows, indexed by global node id.
-    fn own_rows(&self, cuda: &Cuda) -> RowsArgument {
+    fn own_rows(&self, cuda: &Cuda) -> RowSource {
         self.rows_at(self.address(cuda).wrapping_sub(u64::from(self.first) * self.row_bytes()))
     }
 }
 
-impl PatchRows {
-    /// [`Collective::patch_rows`](girih_comm::Collective::patch_rows) for ranks that ask each other.
+impl RemoteFeatures {
+    /// [`Collective::remote_features`](girih_comm::Collective::remote_features) for ranks that ask each other.
     pub(crate) fn asking_others(
         cuda: &Cuda,
-        own: &Arc<OwnRows>,
+        own: &Arc<LocalRows>,
         bounds: &[NodeId],
-        lists: Lists,
+        lists: ListExchange,
     ) -> Result<Self, ComputeError> {
-        let asking = Asking {
-            owners: Owners::new(cuda, lists, bounds)?,
+        let asking = RemoteRequest {
+            owners: OwnerMap::new(cuda, lists, bounds)?,
             ask: cuda.variant(OPERATION, Source::SAMPLING_PATCHES, "ask_of_list", &Defines::new())?,
             pick: RowLaunch::copying(cuda, OPERATION, own.result().1)?,
         };
-        Self::new(cuda, own, bounds, Way::Asked(asking))
+        Self::new(cuda, own, bounds, RemoteAccess::Asked(asking))
     }
 
     /// As [`asking_others`](Self::asking_others), but for ranks whose GPUs read each other's memory. These have to be
     /// [allowed](Peers::lets_read) to do so before; all ranks call this together.
     pub(crate) fn reading_others(
         cuda: &Cuda,
-        own: &Arc<OwnRows>,
+        own: &Arc<LocalRows>,
         bounds: &[NodeId],
         peers: &Peers,
     ) -> Result<Self, ComputeError> {
@@ -169,10 +169,10 @@ impl PatchRows {
         };
         let addresses: Vec<u64> = patches.iter().zip(bounds.windows(2)).flat_map(of_patch).collect();
         let addresses = cuda.upload_list(OPERATION, &addresses)?;
-        Self::new(cuda, own, bounds, Way::InPlace { addresses, _patches: patches })
+        Self::new(cuda, own, bounds, RemoteAccess::InPlace { addresses, _patches: patches })
     }
 
-    fn new(cuda: &Cuda, own: &Arc<OwnRows>, bounds: &[NodeId], way: Way) -> Result<Self, ComputeError> {
+    fn new(cuda: &Cuda, own: &Arc<LocalRows>, bounds: &[NodeId], way: RemoteAccess) -> Result<Self, ComputeError> {
         Ok(Self {
             put: own.launch(cuda)?,
             own: Arc::clone(own),
@@ -196,17 +196,17 @@ impl PatchRows {
     /// Puts work on the side stream that brings the rows of `ids` to `out`.
     fn bring(&self, ids: &CudaIds, out: u64) -> Result<(), ComputeError> {
         match &self.way {
-            Way::Asked(asking) => self.bring_asked(asking, ids, out),
-            Way::InPlace { addresses, .. } => {
-                let rows = RowsArgument::listed(self.side.pointer(Some(addresses)), self.own.row_bytes());
-                let names = Names::of(self.side.pointer(Some(&ids.ids)));
+            RemoteAccess::Asked(asking) => self.bring_asked(asking, ids, out),
+            RemoteAccess::InPlace { addresses, .. } => {
+                let rows = RowSource::listed(self.side.pointer(Some(addresses)), self.own.row_bytes());
+                let names = GatherIndex::of(self.side.pointer(Some(&ids.ids)));
                 self.put(&self.put, rows, names, (out, ids.range.len as u64))
             }
         }
     }
 
     /// As [`bring`](Self::bring), but asks the owners; all ranks call this together.
-    fn bring_asked(&self, asking: &Asking, ids: &CudaIds, out: u64) -> Result<(), ComputeError> {
+    fn bring_asked(&self, asking: &RemoteRequest, ids: &CudaIds, out: u64) -> Result<(), ComputeError> {
         let (side, n, lists) = (&self.side, ids.range.len as u64, &asking.owners.lists);
         let (stream, rank) = (&side.device.stream, lists.rank());
         let questions = asking.owners.questions(side, n)?;
@@ -223,11 +223,11 @@ impl PatchRows {
         let asked: Pieces<NodeId> = Pieces::of_others(side, theirs.iter().map(|&[n]| n), rank)?;
         let picked: Pieces<u8> = Pieces::of_others(side, theirs.iter().map(|[n]| n * row_bytes), rank)?;
         let arrived: Pieces<u8> = Pieces::of_others(side, mine.iter().map(|[n]| n * row_bytes), rank)?;
-        let listed = |at: &dyn Fn(usize) -> u64, counts: &[[u64; 1]], bytes: u64| -> Vec<Swapped> {
-            let list = |other| Swapped { rank: other, address: at(other), n_bytes: counts[other][0] * bytes };
+        let listed = |at: &dyn Fn(usize) -> u64, counts: &[[u64; 1]], bytes: u64| -> Vec<ReceivedList> {
+            let list = |other| ReceivedList { rank: other, address: at(other), n_bytes: counts[other][0] * bytes };
             lists.of_others(list).collect()
         };
-        let swap = |sent: Vec<Swapped>, received: Vec<Swapped>| {
+        let swap = |sent: Vec<ReceivedList>, received: Vec<ReceivedList>| {
             // SAFETY: both sides were told the lengths; lists are freed in the order of the stream.
             unsafe { lists.swap(OPERATION, stream, &sent, &received) }.map_err(|error: CommError| failed(&error))
         };
@@ -235,8 +235,8 @@ impl PatchRows {
         let place_of = |other: usize| side.pointer(Some(&places)) + other as u64 * questions.stride * WORD;
         swap(listed(&question, &mine, WORD), listed(&|other| asked.at(side, other), &theirs, WORD))?;
         let own_rows = self.own.own_rows(side);
-        self.put(&asking.pick, own_rows, Names::of(asked.at(side, 0)), (picked.at(side, 0), asked.len()))?;
-        let own_names = Names::of_at(question(rank), place_of(rank));
+        self.put(&asking.pick, own_rows, GatherIndex::of(asked.at(side, 0)), (picked.at(side, 0), asked.len()))?;
+        let own_names = GatherIndex::of_at(question(rank), place_of(rank));
         self.put(&self.put, own_rows, own_names, (out, mine[rank][0]))?;
         swap(
             listed(&|other| picked.at(side, other), &theirs, row_bytes),
@@ -244,7 +244,7 @@ impl PatchRows {
         )?;
         for other in lists.of_others(|other| other) {
             let rows = self.own.rows_at(arrived.at(side, other));
-            self.put(&self.put, rows, Names::at(place_of(other)), (out, mine[other][0]))?;
+            self.put(&self.put, rows, GatherIndex::at(place_of(other)), (out, mine[other][0]))?;
         }
         Ok(())
     }
@@ -253,21 +253,21 @@ impl PatchRows {
     fn put(
         &self,
         launch: &RowLaunch,
-        rows: RowsArgument,
-        names: Names,
+        rows: RowSource,
+        names: GatherIndex,
         (to, n): (u64, u64),
     ) -> Result<(), ComputeError> {
         if n == 0 {
             return Ok(());
         }
         // SAFETY: ids were checked, and the requested ones are own rows; places are rows of the result, and there is
-        // space for a row of each; positions in codes are columns, as the caller of `patch_rows` vouches.
+        // space for a row of each; positions in codes are columns, as the caller of `remote_features` vouches.
         unsafe { launch.put(&self.side.device.stream, IN_DEVICE, rows, names, (to, n)) }
             .map_err(Cuda::failed(OPERATION))
     }
 }
 
-impl RowReader<Cuda> for PatchRows {
+impl FeatureStore<Cuda> for RemoteFeatures {
     fn gather(&self, cuda: &Cuda, ids: &CudaIds, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         self.begin(cuda, ids, None, out)?;
         while !self.begun().is_empty() {
@@ -298,7 +298,7 @@ impl RowReader<Cuda> for PatchRows {
     }
 }
 
-impl Drop for PatchRows {
+impl Drop for RemoteFeatures {
     fn drop(&mut self) {
         // Own rows, which pending work reads, are freed after this; a rank that has failed is not waited for.
         let _ = self.side.device.wait(OPERATION);

@@ -1,4 +1,4 @@
-//! [`StagedRows`]: rows that host cores gather and copies bring to a device (Li et al., 2025, pinned and parallel
+//! [`StagedGather`]: rows that host cores gather and copies bring to a device (Li et al., 2025, pinned and parallel
 //! transfer).
 //!
 //! ```text
@@ -21,7 +21,7 @@ use girih_graph_format::NodeId;
 use girih_machine::prefetch;
 
 use crate::Cuda;
-use crate::device::Ending;
+use crate::device::OwnedStream;
 use crate::driver::explain;
 use crate::pinned::not_pinned;
 use crate::staging::Buffer;
@@ -43,7 +43,7 @@ const LINE_BYTES: usize = 64;
 pub(crate) const ROW_BYTES_MAX: usize = BUFFER_BYTES;
 
 /// Rows of equal size, in the format of the device.
-pub(crate) trait RowSource: Send + Sync {
+pub(crate) trait StagedSource: Send + Sync {
     /// Copies a row to `to`, which has the size of a row.
     fn copy(&self, row: usize, to: &mut [u8]);
 
@@ -56,7 +56,7 @@ pub(crate) trait StoredRows: Send + Sync {
     fn row(&self, row: usize) -> &[u8];
 }
 
-impl<T: StoredRows> RowSource for T {
+impl<T: StoredRows> StagedSource for T {
     fn copy(&self, row: usize, to: &mut [u8]) {
         to.copy_from_slice(self.row(row));
     }
@@ -73,22 +73,22 @@ pub(crate) fn prefetch_bytes(bytes: &[u8]) {
 
 /// Gather of rows that are on this host.
 #[derive(Clone)]
-pub(crate) struct Bringing {
-    pub(crate) source: Arc<dyn RowSource>,
+pub(crate) struct GatherJob {
+    pub(crate) source: Arc<dyn StagedSource>,
     /// Bytes of a row.
     pub(crate) row_bytes: usize,
 }
 
 /// Rows that a batch needs.
 #[derive(Clone, Copy)]
-pub(crate) enum Wanted {
+pub(crate) enum GatherRequest {
     /// Ids at a device address, and their number.
     All(u64, usize),
     /// Address of a word with the number of ids, which follow it, and the most that there may be.
     Counted(u64, usize),
 }
 
-impl Wanted {
+impl GatherRequest {
     /// Address of the words on the device, and their greatest number.
     fn words(self) -> (u64, usize) {
         match self {
@@ -99,11 +99,11 @@ impl Wanted {
 }
 
 /// Threads that gather rows for a device; see the module.
-pub(crate) struct StagedRows {
+pub(crate) struct StagedGather {
     operation: &'static str,
     workers: WorkerPool<Batch, Brought>,
     /// Stream of copies of ids, which wait for no copy of rows.
-    asking: Arc<Ending>,
+    asking: Arc<OwnedStream>,
     spare_ids: SpareIds,
 }
 
@@ -129,10 +129,10 @@ pub(crate) struct Ids {
     /// Pinned memory; `None` only while it is released.
     memory: Option<PinnedHostSlice<NodeId>>,
     first: *const NodeId,
-    wanted: Wanted,
+    wanted: GatherRequest,
     copied: CudaEvent,
     /// Stream of the copy.
-    asking: Arc<Ending>,
+    asking: Arc<OwnedStream>,
     spare: SpareIds,
 }
 
@@ -148,8 +148,8 @@ impl Ids {
         // SAFETY: as many words were copied there, and nobody writes them while this lives.
         let words = unsafe { std::slice::from_raw_parts(self.first, self.wanted.words().1) };
         Ok(match self.wanted {
-            Wanted::All(..) => words,
-            Wanted::Counted(..) => &words[1..=words[0] as usize],
+            GatherRequest::All(..) => words,
+            GatherRequest::Counted(..) => &words[1..=words[0] as usize],
         })
     }
 }
@@ -165,16 +165,16 @@ impl Drop for Ids {
 }
 
 /// Pending gather of rows.
-pub(crate) struct Asked {
+pub(crate) struct PendingGather {
     batch: Held<Batch>,
     told: Receiver<Brought>,
     n_threads: usize,
     operation: &'static str,
     /// Stream of the ids, with the other ranks: the device may wait for one that has failed.
-    asking: Arc<Ending>,
+    asking: Arc<OwnedStream>,
 }
 
-impl Asked {
+impl PendingGather {
     /// Waits until all copies are on their streams, and makes `stream` wait for them. Returns the number of rows.
     pub(crate) fn wait_on(self, stream: &CudaStream) -> Result<usize, ComputeError> {
         let failed = Cuda::failed(self.operation);
@@ -207,7 +207,7 @@ fn not_started(operation: &'static str, why: &io::Error) -> ComputeError {
     ComputeError::device(operation, format!("cannot start a thread that gathers rows: {why}"))
 }
 
-impl StagedRows {
+impl StagedGather {
     /// Starts threads that bring rows of at most [`ROW_BYTES_MAX`] bytes to a device. They use the cores that
     /// `n_ranks` ranks, which share them, can spare.
     ///
@@ -217,7 +217,7 @@ impl StagedRows {
         cuda: &Cuda,
         operation: &'static str,
         n_ranks: usize,
-        bringing: &Bringing,
+        bringing: &GatherJob,
     ) -> Result<Self, ComputeError> {
         let n_threads = (rayon::current_num_threads() / n_ranks).saturating_sub(CORES_LEFT).clamp(1, THREADS_MAX);
         Self::of_threads(cuda, operation, (n_threads, BUFFER_BYTES), || bringing.clone())
@@ -227,7 +227,7 @@ impl StagedRows {
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub(crate) fn of_threads<B: Brings + 'static>(
+    pub(crate) fn of_threads<B: StagedWorker + 'static>(
         cuda: &Cuda,
         operation: &'static str,
         (n_threads, buffer_bytes): (usize, usize),
@@ -253,27 +253,32 @@ impl StagedRows {
     ///
     /// # Safety
     /// Ids have to be rows. They stay as they are, and the destination has space for them and is used by nobody else,
-    /// until the work that follows [`Asked::wait_on`].
-    pub(crate) unsafe fn ask(&self, ready: CudaEvent, wanted: Wanted, to: u64) -> Result<Asked, ComputeError> {
+    /// until the work that follows [`PendingGather::wait_on`].
+    pub(crate) unsafe fn ask(
+        &self,
+        ready: CudaEvent,
+        wanted: GatherRequest,
+        to: u64,
+    ) -> Result<PendingGather, ComputeError> {
         let operation = self.operation;
         // SAFETY: the caller vouches.
         let ids = unsafe { self.ids(&ready, wanted) }.map_err(Cuda::failed(operation))?;
         let batch = Batch { ready, ids, cursor: Cursor::new(), to };
         let (batch, told) = self.workers.ask(batch).map_err(|Gone| gone(operation))?;
-        Ok(Asked { batch, told, n_threads: self.workers.len(), operation, asking: Arc::clone(&self.asking) })
+        Ok(PendingGather { batch, told, n_threads: self.workers.len(), operation, asking: Arc::clone(&self.asking) })
     }
 
     /// Requests no rows, because all ranks take part in each request.
-    pub(crate) fn ask_for_none(&self, ready: CudaEvent) -> Result<Asked, ComputeError> {
+    pub(crate) fn ask_for_none(&self, ready: CudaEvent) -> Result<PendingGather, ComputeError> {
         // SAFETY: nothing is read or written.
-        unsafe { self.ask(ready, Wanted::All(0, 0), 0) }
+        unsafe { self.ask(ready, GatherRequest::All(0, 0), 0) }
     }
 
     /// Starts the copy of ids to the host.
     ///
     /// # Safety
     /// As [`ask`](Self::ask).
-    unsafe fn ids(&self, ready: &CudaEvent, wanted: Wanted) -> Result<Ids, DriverError> {
+    unsafe fn ids(&self, ready: &CudaEvent, wanted: GatherRequest) -> Result<Ids, DriverError> {
         let (words, n) = wanted.words();
         let (mut memory, stream) = (self.memory_for(n)?, self.asking.stream());
         let copied = stream.context().new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC))?;
@@ -300,7 +305,7 @@ impl StagedRows {
     }
 }
 
-impl Drop for StagedRows {
+impl Drop for StagedGather {
     /// Waits until the device no longer reads or writes the memory.
     fn drop(&mut self) {
         // Threads wait for copies on this stream.
@@ -352,19 +357,19 @@ impl Drop for Buffers {
 }
 
 /// Work of a thread.
-pub(crate) trait Brings: Send {
-    /// Brings the thread's share of a batch through `buffers`; returns an event behind it.
+pub(crate) trait StagedWorker: Send {
+    /// StagedWorker the thread's share of a batch through `buffers`; returns an event behind it.
     fn share_of(&mut self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, ComputeError>;
 }
 
-impl Brings for Bringing {
+impl StagedWorker for GatherJob {
     fn share_of(&mut self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, ComputeError> {
         self.pieces_of(batch, buffers).map_err(Cuda::failed(buffers.operation))
     }
 }
 
-impl Bringing {
-    /// Brings pieces of a batch until none is left.
+impl GatherJob {
+    /// StagedWorker pieces of a batch until none is left.
     fn pieces_of(&self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, DriverError> {
         buffers.stream.wait(&batch.ready)?;
         let Self { source, row_bytes } = self;
@@ -384,7 +389,7 @@ fn rows_at_once(row_bytes: usize) -> usize {
 }
 
 /// Copies rows side by side.
-fn fill(source: &dyn RowSource, row_bytes: usize, ids: &[NodeId], to: &mut [u8]) {
+fn fill(source: &dyn StagedSource, row_bytes: usize, ids: &[NodeId], to: &mut [u8]) {
     if row_bytes == 0 {
         return;
     }
@@ -403,7 +408,7 @@ mod tests {
     /// Rows whose bytes tell which they are.
     struct Numbered;
 
-    impl RowSource for Numbered {
+    impl StagedSource for Numbered {
         fn copy(&self, row: usize, to: &mut [u8]) {
             to.iter_mut().enumerate().for_each(|(at, byte)| *byte = (row * 31 + at) as u8);
         }

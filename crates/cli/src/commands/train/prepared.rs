@@ -1,0 +1,185 @@
+//! [`Prepared`]: training session with its device open and its data read.
+
+use girih_comm::CardTransport;
+use girih_datasets::{DataSource, Dataset, LoadOptions, load};
+use girih_reorder::OrderKind;
+use girih_trainer::TrainConfig;
+use girih_trainer::distributed::RankOptions;
+
+use super::division::{Asked, Divided};
+use super::facts::Facts;
+use super::outputs::OutputFolder;
+use super::timeline::Timeline;
+use super::{holds_all, ordered, output_of, wanted_order};
+use crate::args::{DataArgs, DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
+use crate::commands::cards::device_of;
+use crate::commands::device::{Chosen, choose};
+use crate::commands::layouts;
+use crate::commands::memory::{ON_ONE, Room, Session, check_host};
+use crate::commands::planned::{self, RankDevices};
+use crate::commands::ranks::{World, transport};
+use crate::commands::sharing::stages;
+use crate::error::CliError;
+use crate::messages;
+
+/// Training session with its device open, its data read and its ranks arranged. Nothing is trained yet.
+pub struct Prepared {
+    /// Folder for results, which is not created yet.
+    pub outputs: Option<OutputFolder>,
+    /// Device of this process, as chosen.
+    pub device: DeviceArgs,
+    /// Backend of the device.
+    pub backend: Chosen,
+    /// Recording of GPU activity.
+    pub timeline: Option<Timeline>,
+    /// Options of the ranks; `None` without ranks.
+    pub ranks: Option<RankOptions>,
+    /// Data in its node order. A rank may have read its own rows only.
+    pub data: DataSource,
+    /// Description of the session.
+    pub facts: Facts,
+    /// Name of the node order.
+    pub order: String,
+    /// Division of device memory, if it was asked for.
+    pub divided: Option<Divided>,
+    /// Configuration with the cache shares of the division.
+    pub config: TrainConfig,
+}
+
+impl Prepared {
+    /// Opens the device, reads and orders the data, arranges ranks, and divides or checks memory.
+    ///
+    /// # Errors
+    /// When device, data or folder cannot be used, or memory does not suffice.
+    pub fn new(
+        args: &TrainArgs,
+        (asked_data, config, options): (&DataArgs, &TrainConfig, &LoadOptions),
+        asked: Option<Asked>,
+        ranks: Option<&RankOptions>,
+        world: &World,
+    ) -> Result<Self, CliError> {
+        let (spec, output) = (asked_data.spec(), output_of(args, world));
+        let outputs = args
+            .out
+            .as_deref()
+            .map(|path| OutputFolder::new(path, (asked_data, config), args.resume, output))
+            .transpose()?;
+        let device = device_of(&args.device, &args.ranks, world.local_rank())?;
+        let backend = choose(&device, config.precision)?;
+        let to_divide =
+            asked.map(|asked| Ok::<_, CliError>((asked, asked.room_here(&backend, &device, config)?))).transpose()?;
+        let ranks = ranks.map(|ranks| RankOptions { stages: stages(&args.ranks, &backend), ..*ranks });
+        let mut ranks = ranks
+            .map(|ranks| with_transport(args, ranks, (&backend, &device), config, world.local_rank()))
+            .transpose()?;
+        let timeline = Timeline::begin(args.timeline.as_deref(), &backend, world.rank())?;
+        let row_blocks = ranks.filter(|ranks| !holds_all(ranks, config)).map_or(1, |ranks| ranks.grid.side());
+        let wanted = wanted_order(args, row_blocks, config);
+        let mut data = match &ranks {
+            // Each rank reads its own rows, if no reordering and no plan needs all of them.
+            Some(ranks) if wanted.is_none() && !is_planned(args) && !holds_all(ranks, config) => {
+                DataSource::open(spec, options)?
+            }
+            _ => load(spec, options)?.into(),
+        };
+        let facts = Facts::of(&data, spec, config, backend.name());
+        let mut order = OrderKind::None.to_string();
+        if let Some(wanted) = wanted {
+            let (dataset, name) = ordered(data.into_dataset()?, &wanted, config, output)?;
+            (data, order) = (dataset.into(), name);
+        }
+        let mut divided = None;
+        // Rows that each rank reads for itself are not planned.
+        if let DataSource::Loaded(dataset) = &data {
+            ranks = ranks.map(|ranks| arranged(args, ranks, &device, (dataset, config), output)).transpose()?;
+            match &to_divide {
+                Some((asked, room)) => divided = Some(asked.on_devices(room, dataset, config)?),
+                None => check_memory((&backend, &device), ranks.as_ref(), (dataset, config), world.local_rank())?,
+            }
+        }
+        let config = divided.as_ref().map_or_else(|| config.clone(), |divided| divided.config(config));
+        let outputs = outputs.map(|folder| folder.with(asked_data, &config)).transpose()?;
+        Ok(Self { outputs, device, backend, timeline, ranks, data, facts, order, divided, config })
+    }
+
+    /// Describes the session for people, and warns about unused or doubtful data.
+    pub fn announce(&self, world: &World, output: OutputArgs) {
+        messages::note(output, self.facts.headline());
+        self.facts.lines().into_iter().for_each(|line| messages::note(output, line));
+        if world.is_primary() {
+            self.facts.warn();
+        }
+        self.divided.iter().flat_map(Divided::lines).for_each(|line| messages::note(output, line));
+        if self.ranks.is_some_and(|ranks| !holds_all(&ranks, &self.config)) {
+            world.tell_what_is_read(&self.data, output);
+        }
+    }
+}
+
+/// Whether a plan chooses the partition.
+fn is_planned(args: &TrainArgs) -> bool {
+    args.ranks.partition.partition == PartitionChoice::Auto
+}
+
+/// Rank options with the transport between GPUs for full-batch training. If a plan chooses the partition for threads,
+/// it chooses the transport, too.
+fn with_transport(
+    args: &TrainArgs,
+    ranks: RankOptions,
+    (backend, device): (&Chosen, &DeviceArgs),
+    config: &TrainConfig,
+    local_rank: Option<usize>,
+) -> Result<RankOptions, CliError> {
+    let Chosen::Cuda(first) = backend else { return Ok(ranks) };
+    if config.batch.is_sampled() {
+        return Ok(ranks);
+    }
+    // Launched processes use NCCL. With threads, the plan chooses the transport itself.
+    let transport = match local_rank {
+        Some(_) if is_planned(args) => Some(CardTransport::Nccl),
+        None if !is_planned(args) => Some(transport(&ranks, first, device, config.precision)?),
+        _ => return Ok(ranks),
+    };
+    Ok(RankOptions { transport, ..ranks })
+}
+
+/// Rank options: from the arguments, or the fastest ones by the plan.
+fn arranged(
+    args: &TrainArgs,
+    ranks: RankOptions,
+    device: &DeviceArgs,
+    (dataset, config): (&Dataset, &TrainConfig),
+    output: OutputArgs,
+) -> Result<RankOptions, CliError> {
+    match args.ranks.partition.partition {
+        PartitionChoice::Of(_) => Ok(ranks),
+        PartitionChoice::Auto => {
+            let devices = RankDevices::of(device, &ranks, (dataset, config), None, output)?;
+            planned::choose(&ranks, &devices, dataset, config, output)
+        }
+    }
+}
+
+/// Refuses a session that exceeds the memory of a device, before any data are copied there. Each launched process
+/// checks its own device.
+fn check_memory(
+    (backend, device): (&Chosen, &DeviceArgs),
+    ranks: Option<&RankOptions>,
+    (dataset, config): (&Dataset, &TrainConfig),
+    local_rank: Option<usize>,
+) -> Result<(), CliError> {
+    let n_ranks = ranks.map_or(1, |ranks| ranks.grid.ranks());
+    let n_devices = if local_rank.is_some() { 1 } else { n_ranks };
+    let Some(room) = Room::of_ranks(backend, device, n_devices, config.precision)? else {
+        return check_host(dataset, config);
+    };
+    if let Some(ranks) = ranks.filter(|ranks| !holds_all(ranks, config)) {
+        let check = if config.batch.is_sampled() { layouts::check_patches } else { planned::check };
+        return check(ranks, room.free, dataset, config);
+    }
+    let last = if n_ranks == 1 { ON_ONE } else { layouts::ON_EACH };
+    let session = Session::of_replica(dataset, config, (n_ranks, n_devices));
+    let config = config.of_one_rank(n_ranks);
+    // A session that cannot be planned cannot be trained either; training reports why.
+    session.plan(&config).map_or(Ok(()), |plan| room.check(&session, &plan, &config, last))
+}

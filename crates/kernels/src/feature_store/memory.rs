@@ -1,0 +1,96 @@
+//! Memory and format of the rows of a feature store.
+
+use cudarc::driver::CudaSlice;
+use girih_compute::Dtype;
+
+use crate::code_book::CodeBook;
+use crate::pinned::Pinned;
+use crate::row_sources::Dense;
+use crate::staged::StagedGather;
+use crate::uva::{DeviceCache, SharedPinned, UvaTable};
+
+/// Memory of the rows.
+pub(crate) enum Memory {
+    /// On GPUs, and in pinned host memory.
+    Placed(UvaTable),
+    /// Gathered by the host, and on GPUs, if any are there.
+    Staged(StagedGather, Option<DeviceCache>),
+    /// Gathered by the hosts of all ranks, which take part together, and on GPUs ([`split_rows`](crate::split_rows)).
+    Split(StagedGather, Option<DeviceCache>),
+    /// All in host memory, written by this device.
+    Written(Pinned),
+    /// All in host memory, written by the devices of all ranks of the process.
+    WrittenTogether(SharedPinned),
+    /// All on the device, contiguous.
+    Device(CudaSlice<u8>),
+}
+
+/// Format of the rows.
+pub(crate) enum Form {
+    /// Rows in the format of device matrices.
+    Dense(Dense),
+    /// Codes of a code book.
+    Codes(CodeBook),
+}
+
+impl Memory {
+    /// Whether no row is on a host.
+    pub(super) fn is_on_devices(&self) -> bool {
+        match self {
+            Self::Placed(placed) => placed.are_on_cards(),
+            Self::Staged(..) | Self::Split(..) => self.brought().is_none(),
+            Self::Written(_) | Self::WrittenTogether(_) => false,
+            Self::Device(_) => true,
+        }
+    }
+
+    /// Gatherer of rows; `None` if GPUs hold all of them.
+    pub(super) fn brought(&self) -> Option<&StagedGather> {
+        match self {
+            Self::Staged(staged, on_cards) | Self::Split(staged, on_cards)
+                if on_cards.as_ref().is_none_or(|on_cards| !on_cards.are_all()) =>
+            {
+                Some(staged)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether rows are read in place on the host.
+    pub(super) fn is_read_on_host(&self) -> bool {
+        match self {
+            Self::Placed(placed) => !placed.are_on_cards(),
+            Self::Written(_) | Self::WrittenTogether(_) => true,
+            Self::Staged(..) | Self::Split(..) | Self::Device(_) => false,
+        }
+    }
+
+    /// Whether rows are read on GPUs.
+    pub(super) fn is_read_on_cards(&self) -> bool {
+        self.on_cards().is_some() || matches!(self, Self::Device(_))
+    }
+
+    /// Rows on GPUs, if hosts have other rows.
+    pub(super) fn cards_beside_host(&self) -> Option<&DeviceCache> {
+        self.on_cards().filter(|on_cards| !on_cards.are_all())
+    }
+
+    /// Rows on GPUs, if GPUs hold any.
+    fn on_cards(&self) -> Option<&DeviceCache> {
+        match self {
+            Self::Placed(placed) => placed.on_cards(),
+            Self::Staged(_, on_cards) | Self::Split(_, on_cards) => on_cards.as_ref(),
+            Self::Written(_) | Self::WrittenTogether(_) | Self::Device(_) => None,
+        }
+    }
+}
+
+impl Form {
+    /// Columns of the result, and its element type.
+    pub(super) fn result(&self) -> (usize, Dtype) {
+        match self {
+            Self::Dense(form) => (form.cols, form.dtype),
+            Self::Codes(book) => (book.width, book.dtype),
+        }
+    }
+}

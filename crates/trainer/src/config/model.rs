@@ -1,0 +1,249 @@
+//! [`ModelConfig`]: network and its sizes.
+
+use girih_graph_format::Degrees;
+use serde::{Deserialize, Serialize};
+
+use super::is_default;
+use super::validation::Unread;
+
+/// Kind of network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelKind {
+    /// Graph convolutional network (Kipf and Welling, ICLR 2017).
+    #[default]
+    Gcn,
+    /// Simplified graph convolution (Wu et al., ICML 2019).
+    Sgc,
+    /// GraphSAGE (Hamilton et al., NeurIPS 2017).
+    Sage,
+    /// Graph attention network (Veličković et al., ICLR 2018).
+    Gat,
+    /// Graph attention network with dynamic scores (Brody et al., ICLR 2022).
+    Gatv2,
+    /// Graph isomorphism network (Xu et al., ICLR 2019).
+    Gin,
+    /// N-GCN: several powers of the adjacency (Abu-El-Haija et al., UAI 2019).
+    Ngcn,
+    /// APPNP: prediction, then personalised propagation (Gasteiger et al., ICLR 2019).
+    Appnp,
+    /// Multi-layer perceptron that ignores the graph: the baseline.
+    Mlp,
+    /// LightGCN, a recommender (He et al., SIGIR 2020).
+    LightGcn,
+}
+
+impl ModelKind {
+    /// All models that classify nodes. The remaining models are recommenders.
+    pub const CLASSIFIERS: [Self; 9] =
+        [Self::Gcn, Self::Sgc, Self::Sage, Self::Gat, Self::Gatv2, Self::Gin, Self::Ngcn, Self::Appnp, Self::Mlp];
+
+    /// Whether layers have several heads, each [`ModelConfig::hidden`] wide.
+    #[must_use]
+    pub fn has_heads(self) -> bool {
+        matches!(self, Self::Gat | Self::Gatv2)
+    }
+
+    /// Name on the command line and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gcn => "gcn",
+            Self::Sgc => "sgc",
+            Self::Sage => "sage",
+            Self::Gat => "gat",
+            Self::Gatv2 => "gatv2",
+            Self::Gin => "gin",
+            Self::Ngcn => "ngcn",
+            Self::Appnp => "appnp",
+            Self::Mlp => "mlp",
+            Self::LightGcn => "lightgcn",
+        }
+    }
+
+    /// Whether the model ranks items for users, instead of classifying nodes.
+    #[must_use]
+    pub fn is_recommender(self) -> bool {
+        self == Self::LightGcn
+    }
+}
+
+/// GraphSAGE's aggregator over neighbours (Hamilton et al., NeurIPS 2017, section 3.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Aggregator {
+    /// Mean.
+    #[default]
+    Mean,
+    /// Element-wise maximum over transformed neighbours.
+    Pool,
+    /// Last state of an LSTM that reads the neighbours in a random order.
+    Lstm,
+}
+
+impl Aggregator {
+    /// Name on the command line and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::Pool => "pool",
+            Self::Lstm => "lstm",
+        }
+    }
+}
+
+/// Network and its sizes. A setting that the network does not read must keep its value of
+/// [`TrainConfig::for_model`](super::TrainConfig::for_model).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelConfig {
+    /// Kind of network.
+    pub kind: ModelKind,
+    /// Number of layers; for SGC and LightGCN, of hops.
+    pub layers: usize,
+    /// Width of hidden layers; for LightGCN, of embeddings. SGC has no hidden layer.
+    pub hidden: usize,
+    /// Dropout rate of hidden activations in training.
+    pub dropout: f64,
+    /// Dropout rate of input features; `None` for `dropout`. At zero the first aggregation is a constant and is
+    /// computed once.
+    pub input_dropout: Option<f64>,
+    /// If true, a constant first aggregation is computed once, before training, instead of in every epoch. Results
+    /// agree up to the order of sums. SGC reads only aggregated features and always computes them once.
+    pub aggregate_once: bool,
+    /// GraphSAGE's aggregator.
+    pub aggregator: Aggregator,
+    /// Number of heads in the hidden layers of attention networks; each head is `hidden` wide.
+    pub heads: usize,
+    /// Number of heads in their last layer, which are averaged.
+    pub out_heads: usize,
+    /// Dropout rate of attention weights after the softmax; `None` for `dropout`.
+    pub attention_dropout: Option<f64>,
+    /// Negative slope of the leaky ReLU of attention scores.
+    pub slope: f64,
+    /// Number of hops of APPNP's propagation; for N-GCN, the highest power.
+    pub hops: usize,
+    /// Teleport probability of APPNP.
+    pub teleport: f64,
+    /// If true, a last linear layer mixes N-GCN's powers; otherwise they are averaged.
+    pub mixing: bool,
+    /// Weights whose sums are the degrees, where the network normalises by degree.
+    #[serde(skip_serializing_if = "is_default")]
+    pub normalization: Degrees,
+    /// Residual connections around hidden layers of GCN, GAT, GATv2 and GIN.
+    pub residual: bool,
+    /// Normalisation of hidden layers of GCN, GAT, GATv2 and GIN.
+    pub norm: NormKind,
+    /// Jumping knowledge of GCN, GAT, GATv2 and GIN: logits may read all hidden layers.
+    pub jump: Jump,
+}
+
+/// Normalisation of hidden layers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NormKind {
+    /// None.
+    #[default]
+    None,
+    /// Layer normalisation (Ba et al., 2016).
+    Layer,
+    /// Batch normalisation (Ioffe and Szegedy, ICML 2015), over all nodes.
+    Batch,
+}
+
+/// Jumping knowledge: hidden layers that the logits read (Xu et al., ICML 2018).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Jump {
+    /// Only the last hidden layer.
+    #[default]
+    None,
+    /// All hidden layers, concatenated.
+    Concat,
+    /// Element-wise maximum of all hidden layers.
+    Max,
+}
+
+impl ModelConfig {
+    /// Whether the network is a stack of convolutions, so that it supports residual connections, norms and jumps.
+    fn stacks(&self) -> bool {
+        matches!(self.kind, ModelKind::Gcn | ModelKind::Gat | ModelKind::Gatv2 | ModelKind::Gin)
+    }
+
+    /// Whether the network normalises by degree.
+    #[must_use]
+    pub fn normalizes(&self) -> bool {
+        match self.kind {
+            ModelKind::Gcn | ModelKind::Sgc | ModelKind::Ngcn | ModelKind::Appnp | ModelKind::LightGcn => true,
+            ModelKind::Sage => self.aggregator == Aggregator::Mean,
+            ModelKind::Gat | ModelKind::Gatv2 | ModelKind::Gin | ModelKind::Mlp => false,
+        }
+    }
+
+    /// Whether the network reads edge weights.
+    #[must_use]
+    pub fn reads_weights(&self) -> bool {
+        self.normalizes() || self.kind == ModelKind::Gin
+    }
+
+    /// First setting that differs from `usual` although the network does not read it, with the networks that do.
+    pub(super) fn unread(&self, usual: &Self) -> Option<Unread> {
+        const NORMALIZE: &str = "gcn, sgc, ngcn, appnp, lightgcn and sage with the aggregator mean";
+        let recommends = self.kind.is_recommender();
+        let (attends, hops) = (self.kind.has_heads(), matches!(self.kind, ModelKind::Ngcn | ModelKind::Appnp));
+        let settings = [
+            (self.stacks() || !self.residual, "residual", "gcn, gat, gatv2 and gin"),
+            (self.stacks() || self.norm == NormKind::None, "norm", "gcn, gat, gatv2 and gin"),
+            (self.stacks() || self.jump == Jump::None, "jump", "gcn, gat, gatv2 and gin"),
+            (self.kind == ModelKind::Sage || self.aggregator == usual.aggregator, "aggregator", "sage"),
+            (attends || self.heads == usual.heads, "heads", "gat and gatv2"),
+            (attends || self.out_heads == usual.out_heads, "out_heads", "gat and gatv2"),
+            (attends || self.attention_dropout == usual.attention_dropout, "attention_dropout", "gat and gatv2"),
+            (attends || self.slope == usual.slope, "slope", "gat and gatv2"),
+            (hops || self.hops == usual.hops, "hops", "ngcn and appnp"),
+            (self.kind == ModelKind::Appnp || self.teleport == usual.teleport, "teleport", "appnp"),
+            (self.kind == ModelKind::Ngcn || self.mixing == usual.mixing, "mixing", "ngcn"),
+            (self.normalizes() || self.normalization == usual.normalization, "normalization", NORMALIZE),
+            (!recommends || self.aggregate_once == usual.aggregate_once, "aggregate_once", "all others"),
+        ];
+        Unread::first(self.kind.name(), &settings)
+    }
+
+    /// Dropout rate of attention weights.
+    #[must_use]
+    pub fn attention_dropout(&self) -> f64 {
+        self.attention_dropout.unwrap_or(self.dropout)
+    }
+
+    /// Dropout rate of input features.
+    #[must_use]
+    pub fn input_dropout(&self) -> f64 {
+        self.input_dropout.unwrap_or(self.dropout)
+    }
+}
+
+impl Default for ModelConfig {
+    fn default() -> Self {
+        Self {
+            kind: ModelKind::Gcn,
+            layers: 2,
+            hidden: 16,
+            dropout: 0.5,
+            input_dropout: None,
+            aggregate_once: true,
+            heads: 8,
+            out_heads: 1,
+            attention_dropout: None,
+            slope: 0.2,
+            hops: 2,
+            teleport: 0.1,
+            mixing: true,
+            normalization: Degrees::Default,
+            residual: false,
+            norm: NormKind::None,
+            jump: Jump::None,
+            aggregator: Aggregator::Mean,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Tests of settings that are refused.
+
+use super::*;
+
+/// Configuration of a network with one changed setting.
+fn with(kind: ModelKind, change: impl FnOnce(&mut ModelConfig)) -> TrainConfig {
+    let mut config = TrainConfig::for_model(kind);
+    change(&mut config.model);
+    config
+}
+
+#[test]
+fn what_a_network_does_not_read_is_refused_by_name() {
+    use ModelKind::{Appnp, Gat, Gcn, Gin, LightGcn, Mlp, Ngcn, Sage, Sgc};
+    /// A setting, a change of it, networks that read it, and networks that ignore it.
+    type Case<'c> = (&'c str, fn(&mut ModelConfig), &'c [ModelKind], &'c [ModelKind]);
+    let settings: [Case<'_>; 10] = [
+        ("heads", |m| m.heads = 3, &[Gat], &[Gcn, Sage, Mlp]),
+        ("out_heads", |m| m.out_heads = 3, &[Gat], &[Gin, Appnp]),
+        ("attention_dropout", |m| m.attention_dropout = Some(0.3), &[Gat], &[Gcn, LightGcn]),
+        ("hops", |m| m.hops = 3, &[Ngcn, Appnp], &[Gcn, Sgc]),
+        ("teleport", |m| m.teleport = 0.3, &[Appnp], &[Ngcn]),
+        ("mixing", |m| m.mixing = false, &[Ngcn], &[Appnp]),
+        ("aggregator", |m| m.aggregator = Aggregator::Pool, &[Sage], &[Gcn, Gat]),
+        ("residual", |m| m.residual = true, &[Gcn, Gat, Gin], &[Sage, Mlp]),
+        ("norm", |m| m.norm = NormKind::Layer, &[Gcn, Gat, Gin], &[Sgc, Ngcn]),
+        ("aggregate_once", |m| m.aggregate_once = false, &[Gcn, Sgc], &[LightGcn]),
+    ];
+    for (setting, change, readers, others) in settings {
+        for &kind in readers {
+            assert!(with(kind, change).validate().is_ok(), "{} reads {setting}", kind.name());
+        }
+        for &kind in others {
+            let message = with(kind, change).validate().unwrap_err().to_string();
+            assert!(message.contains(&format!("`{setting}`")) && message.contains(kind.name()), "{message}");
+        }
+    }
+}
+
+#[test]
+fn what_nothing_else_reads_is_refused_by_name_too() {
+    let sgd = || TrainConfig {
+        optimizer: OptimizerConfig { kind: OptimizerKind::Sgd, ..OptimizerConfig::default() },
+        ..TrainConfig::default()
+    };
+    let (adam, recommender) = (TrainConfig::default, || TrainConfig::for_model(ModelKind::LightGcn));
+    /// A setting, a change of it, a configuration that reads it, and one that ignores it.
+    type Case<'c> = (&'c str, fn(&mut TrainConfig), &'c dyn Fn() -> TrainConfig, &'c dyn Fn() -> TrainConfig);
+    let cases: [Case<'_>; 4] = [
+        ("momentum", |config| config.optimizer.momentum = 0.5, &sgd, &adam),
+        ("beta2", |config| config.optimizer.beta2 = 0.99, &adam, &sgd),
+        ("decay", |config| config.optimizer.decay = Decay::All, &adam, &recommender),
+        ("metric", |config| config.metric = Metric::RocAuc, &sgd, &recommender),
+    ];
+    for (setting, change, reads, ignores) in cases {
+        let changed = |mut config: TrainConfig| {
+            change(&mut config);
+            config.validate().map_err(|error| error.to_string())
+        };
+        assert_eq!(changed(reads()), Ok(()), "{setting}");
+        let message = changed(ignores()).unwrap_err();
+        assert!(message.contains(&format!("`{setting}`")), "{message}");
+    }
+}

@@ -1,0 +1,196 @@
+//! Validation of a [`TrainConfig`].
+
+use girih_compute::Dtype;
+
+use super::{ModelConfig, ModelKind, OptimizerConfig, Schedule, TaskKind, TrainConfig, is_default};
+use crate::TrainError;
+use crate::batching::BatchKind;
+use crate::sampled::sampled_by_device;
+
+/// A setting that has no effect.
+pub(super) struct Unread {
+    /// Name of the setting.
+    setting: &'static str,
+    /// Network, optimiser or task that ignores the setting; `readers` use it.
+    by: &'static str,
+    /// Networks or optimisers that read the setting.
+    readers: &'static str,
+}
+
+impl Unread {
+    /// First setting that `by` ignores and that differs from its usual value. Tuples: (read or usual, setting,
+    /// readers).
+    pub(super) fn first(by: &'static str, settings: &[(bool, &'static str, &'static str)]) -> Option<Self> {
+        let (_, setting, readers) = settings.iter().find(|(is_read_or_usual, ..)| !is_read_or_usual)?;
+        Some(Self { setting, by, readers })
+    }
+}
+
+impl TrainConfig {
+    /// Refuses a feature rule that does not fit the other settings.
+    fn check_features_from(&self) -> Result<(), TrainError> {
+        let Some(rule) = self.features_from else { return Ok(()) };
+        let (learns, kind) = (rule.is_learned(), self.model.kind);
+        let rules = [
+            (!kind.is_recommender(), "left out: lightgcn learns a row of its own for each user and item"),
+            (self.codec.is_none(), "left out, or codec: features that are made are not compressed"),
+            (
+                kind != ModelKind::Sgc || !rule.knows_nodes(),
+                "degree or random-walk for sgc: it aggregates features once before training, where onehot would fill a matrix \
+                 of nodes × nodes and embeddings are not known yet",
+            ),
+            (
+                !learns || self.precision == Dtype::F32,
+                "another rule with precision bf16: embeddings are parameters, which are f32",
+            ),
+            (!learns || self.tiers.is_default(), "another rule with tiers: embeddings change where they are computed"),
+        ];
+        match rules.iter().find(|(holds, _)| !holds) {
+            None => Ok(()),
+            Some((_, what)) => Err(TrainError::invalid(format!("setting `features_from` ({rule}) must be {what}"))),
+        }
+    }
+
+    /// First setting that differs from its usual value and has no effect.
+    fn unread(&self) -> Option<Unread> {
+        let usual = Self::for_task(self.task, self.model.kind);
+        let recommends = self.model.kind.is_recommender();
+        let of_recommenders = [
+            (!recommends || self.optimizer.decay == usual.optimizer.decay, "decay", "all others"),
+            (!recommends || self.metric == usual.metric, "metric", "all others"),
+        ];
+        self.model
+            .unread(&usual.model)
+            .or_else(|| self.optimizer.unread(&usual.optimizer))
+            .or_else(|| Unread::first(self.model.kind.name(), &of_recommenders))
+    }
+
+    /// Refuses invalid settings; the message names the setting and its valid values.
+    ///
+    /// # Errors
+    /// At the first such setting.
+    pub fn validate(&self) -> Result<(), TrainError> {
+        if let Some(Unread { setting, by, readers }) = self.unread() {
+            return Err(TrainError::invalid(format!(
+                "setting `{setting}` must be left out: {by} does not read it, but {readers}"
+            )));
+        }
+        let (model, optimizer) = (rules_of_model(&self.model), rules_of_optimizer(&self.optimizer));
+        let (steps, others) = (self.rules_of_steps(), self.rules_of_other_settings());
+        let mut rules = model.iter().chain(&optimizer).chain(&steps).chain(&others);
+        if let Some((_, setting, rule)) = rules.find(|(holds, ..)| !holds) {
+            return Err(TrainError::invalid(format!("setting `{setting}` must be {rule}")));
+        }
+        if self.task == TaskKind::Links {
+            self.links.validate(&self.model, &self.batch)?;
+        }
+        if let Some(codec) = self.codec {
+            codec.check().map_err(|error| TrainError::invalid(format!("setting `codec`: {error}")))?;
+        }
+        self.check_features_from()?;
+        self.batch.validate(&self.model)
+    }
+
+    /// Rules on epochs and batch size.
+    fn rules_of_steps(&self) -> [Rule; 6] {
+        let recommends = self.model.kind.is_recommender();
+        [
+            (self.epochs >= 1, "epochs", "at least 1"),
+            (self.patience != Some(0), "patience", "at least 1"),
+            (self.eval_every >= 1, "eval_every", "at least 1"),
+            (self.batch_size != Some(0), "batch_size", "at least 1"),
+            (
+                self.batch_size.is_none() || recommends || self.batch.is_sampled(),
+                "batch_size",
+                "left out: steps see the full graph; choose a batch kind (neighbor, layer, cluster, saint) or lightgcn",
+            ),
+            (
+                self.batch_size.is_none() || self.batch.kind != BatchKind::Cluster,
+                "batch_size",
+                "left out: clusters_per_batch says how large cluster batches are",
+            ),
+        ]
+    }
+
+    /// Rules on settings that not every task, model or batch kind allows, and on the number of runs.
+    fn rules_of_other_settings(&self) -> [Rule; 10] {
+        let (recommends, tiers) = (self.model.kind.is_recommender(), self.tiers.complaint());
+        [
+            (!recommends || self.model.dropout == 0.0, "dropout", "0: lightgcn has none"),
+            (!recommends || self.model.input_dropout() == 0.0, "input_dropout", "0: lightgcn has none"),
+            (tiers.is_none(), tiers.map_or("", |(name, _)| name), tiers.map_or("", |(_, rule)| rule)),
+            (
+                self.tiers.is_default() || self.batch.is_sampled(),
+                "tiers",
+                "left out: full batches read all of graph and features at once",
+            ),
+            (
+                self.tiers.topology.is_none() || sampled_by_device(self),
+                "tiers.topology",
+                "left out: devices draw for batches of neighbours of nodes, without replacement",
+            ),
+            (
+                self.batch.score_by.is_none() || (self.batch.is_sampled() && self.task != TaskKind::Links),
+                "batch.score_by",
+                "left out: it is for classes of nodes, learnt on mini-batches",
+            ),
+            (!recommends || self.codec.is_none(), "codec", "left out: lightgcn reads no features"),
+            (self.task == TaskKind::Links || is_default(&self.links), "links", "left out: choose the task links"),
+            (self.runs >= 1, "runs", "at least 1"),
+            (self.runs <= 10_000, "runs", "at most 10000"),
+        ]
+    }
+}
+
+/// Rule on a setting: whether it holds, the setting, and its valid values.
+type Rule = (bool, &'static str, &'static str);
+
+/// Rules on the network and its sizes.
+fn rules_of_model(model: &ModelConfig) -> [Rule; 12] {
+    [
+        (model.layers >= 1, "layers", "at least 1"),
+        (model.layers <= 1000, "layers", "at most 1000"),
+        (model.hidden >= 1, "hidden", "at least 1"),
+        (model.hidden <= 1 << 20, "hidden", "at most 1048576"),
+        (is_share(model.dropout), "dropout", "at least 0 and below 1"),
+        (is_share(model.input_dropout()), "input_dropout", "at least 0 and below 1"),
+        ((1..=1024).contains(&model.heads), "heads", "from 1 to 1024"),
+        ((1..=1024).contains(&model.out_heads), "out_heads", "from 1 to 1024"),
+        (is_share(model.attention_dropout()), "attention_dropout", "at least 0 and below 1"),
+        (is_share(model.slope), "slope", "at least 0 and below 1"),
+        (model.hops <= 1000, "hops", "at most 1000"),
+        ((0.0..=1.0).contains(&model.teleport), "teleport", "from 0 to 1"),
+    ]
+}
+
+/// Rules on the optimiser and the schedule of the learning rate.
+fn rules_of_optimizer(o: &OptimizerConfig) -> [Rule; 8] {
+    let factor_holds = !matches!(o.schedule, Schedule::Step { factor, .. } if !is_positive(factor));
+    [
+        (is_positive(o.lr), "lr", "positive, and finite in 32 bits"),
+        (is_not_negative(o.weight_decay), "weight_decay", "zero or positive, and finite in 32 bits"),
+        (is_share(o.beta1), "beta1", "at least 0 and below 1"),
+        (is_share(o.beta2), "beta2", "at least 0 and below 1"),
+        (is_positive(o.eps), "eps", "positive"),
+        (is_share(o.momentum), "momentum", "at least 0 and below 1"),
+        (!matches!(o.schedule, Schedule::Step { every: 0, .. }), "schedule.every", "at least 1"),
+        (factor_holds, "schedule.factor", "positive"),
+    ]
+}
+
+// Numbers are checked as `f32`, the type of the computation: rounding may reach the limit itself.
+
+/// Whether a number is at least 0 and below 1, as `f32`.
+fn is_share(v: f64) -> bool {
+    (0.0..1.0).contains(&(v as f32))
+}
+
+/// Whether a number is positive and finite, as `f32`.
+fn is_positive(v: f64) -> bool {
+    (v as f32).is_finite() && v as f32 > 0.0
+}
+
+/// Whether a number is zero or positive, and finite as `f32`.
+fn is_not_negative(v: f64) -> bool {
+    (v as f32).is_finite() && v >= 0.0
+}
