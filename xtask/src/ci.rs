@@ -91,7 +91,9 @@ fn steps(root: &Path, skip_tests: bool) -> Result<Vec<Step>, String> {
         println!("dependencies are not checked: there is no cargo-deny here (cargo install --locked cargo-deny)");
     }
     if mpi_is_there() {
-        steps.push(Step::cargo("tests under mpirun", "test --package girih-cli --features mpi --test cli mpi::"));
+        // Features of the whole workspace, so that no other dependency is built again.
+        let arguments = "test --workspace --features girih-cli/mpi --test cli mpi::";
+        steps.push(Step::cargo("tests under mpirun", arguments));
     }
     Ok(steps)
 }

@@ -1,9 +1,13 @@
 //! [`Dataset`]: graph, features, labels and splits of one set of nodes.
 
+mod labels;
+mod split;
+
 use girih_compress::{CodecSpec, CompressedFeatures, RowSource};
 use girih_graph_format::{Csr, Matrix, NodeId, Notes, Permutation};
-use rayon::prelude::*;
 
+pub use self::labels::Labels;
+pub use self::split::Split;
 use crate::{DatasetError, FeaturesFrom, Interactions};
 
 /// Class of a node whose label is not known.
@@ -60,36 +64,6 @@ pub enum Features {
     Sparse(Csr),
     /// One code per row, in memory or mapped; rows are decoded on use.
     Compressed(CompressedFeatures),
-}
-
-/// Node labels.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Labels {
-    /// One class per node.
-    Single {
-        /// Number of classes.
-        n_classes: usize,
-        /// Class of every node, or [`UNLABELLED`].
-        classes: Vec<u32>,
-    },
-    /// Any number of classes per node.
-    Multi {
-        /// Number of classes.
-        n_classes: usize,
-        /// `n_nodes × n_classes`, each value 0 or 1.
-        targets: Matrix,
-    },
-}
-
-/// Nodes for training, validation and testing: ascending ids, no node in two parts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Split {
-    /// Nodes whose labels the loss sees.
-    pub train: Vec<NodeId>,
-    /// Nodes whose score selects the best epoch.
-    pub val: Vec<NodeId>,
-    /// Nodes whose score is reported.
-    pub test: Vec<NodeId>,
 }
 
 impl Dataset {
@@ -400,144 +374,6 @@ impl Features {
             Self::Sparse(csr) => csr.validate()?,
             // Codes decode to finite values: the encoder checked its input.
             Self::Compressed(_) => {}
-        }
-        Ok(())
-    }
-}
-
-impl Labels {
-    /// Labels of one class per node; the largest class gives the number of classes.
-    #[must_use]
-    pub fn single(classes: Vec<u32>) -> Self {
-        let n_classes = classes.iter().filter(|&&c| c != UNLABELLED).max().map_or(0, |&c| c as usize + 1);
-        Self::Single { n_classes, classes }
-    }
-
-    /// Number of classes.
-    #[must_use]
-    pub fn n_classes(&self) -> usize {
-        match self {
-            Self::Single { n_classes, .. } | Self::Multi { n_classes, .. } => *n_classes,
-        }
-    }
-
-    /// Number of nodes that have a row of labels.
-    #[must_use]
-    pub fn n_nodes(&self) -> usize {
-        match self {
-            Self::Single { classes, .. } => classes.len(),
-            Self::Multi { targets, .. } => targets.n_rows(),
-        }
-    }
-
-    /// Whether node `v` has a known label.
-    ///
-    /// # Panics
-    /// When `v >= n_nodes`.
-    #[must_use]
-    pub fn is_labelled(&self, v: NodeId) -> bool {
-        match self {
-            Self::Single { classes, .. } => classes[v as usize] != UNLABELLED,
-            Self::Multi { .. } => true,
-        }
-    }
-
-    /// Labels of some nodes, in the order given.
-    ///
-    /// # Panics
-    /// When one of `nodes` is not a node.
-    #[must_use]
-    pub fn of_nodes(&self, nodes: &[NodeId]) -> Self {
-        match self {
-            Self::Single { n_classes, classes } => {
-                let classes = nodes.iter().map(|&node| classes[node as usize]).collect();
-                Self::Single { n_classes: *n_classes, classes }
-            }
-            Self::Multi { n_classes, targets } => {
-                let values: Vec<f32> = nodes.iter().flat_map(|&node| targets.row(node as usize)).copied().collect();
-                let targets =
-                    Matrix::new(nodes.len(), *n_classes, values).expect("a row of as many columns for each node");
-                Self::Multi { n_classes: *n_classes, targets }
-            }
-        }
-    }
-
-    pub(crate) fn validate(&self, n_nodes: usize) -> Result<(), DatasetError> {
-        if self.n_nodes() != n_nodes {
-            return Err(DatasetError::invalid(format!(
-                "there are {} labels for {n_nodes} nodes; each node needs one",
-                self.n_nodes()
-            )));
-        }
-        match self {
-            Self::Single { n_classes, classes } => validate_classes(*n_classes, classes),
-            Self::Multi { n_classes, targets } => validate_targets(*n_classes, targets),
-        }
-    }
-}
-
-fn validate_classes(n_classes: usize, classes: &[u32]) -> Result<(), DatasetError> {
-    let outside = |&c: &u32| c != UNLABELLED && c as usize >= n_classes;
-    match classes.iter().position(outside) {
-        None => Ok(()),
-        Some(v) => Err(DatasetError::invalid(format!(
-            "node {v} has class {}; there are {n_classes} classes, numbered from 0",
-            classes[v]
-        ))),
-    }
-}
-
-fn validate_targets(n_classes: usize, targets: &Matrix) -> Result<(), DatasetError> {
-    if targets.n_cols() != n_classes {
-        return Err(DatasetError::invalid(format!("{} columns of targets for {n_classes} classes", targets.n_cols())));
-    }
-    match targets.data().par_iter().position_first(|&t| t != 0.0 && t != 1.0) {
-        None => Ok(()),
-        Some(at) => Err(DatasetError::invalid(format!(
-            "node {}, class {}: the target is {}; targets are 0 or 1",
-            at / n_classes,
-            at % n_classes,
-            targets.data()[at]
-        ))),
-    }
-}
-
-impl Split {
-    /// The three parts with their names, in the order train, val, test.
-    #[must_use]
-    pub fn parts(&self) -> [(&'static str, &[NodeId]); 3] {
-        [("train", &self.train), ("val", &self.val), ("test", &self.test)]
-    }
-
-    /// All nodes of the three parts, ascending.
-    #[must_use]
-    pub fn nodes(&self) -> Vec<NodeId> {
-        let mut nodes: Vec<NodeId> = self.parts().into_iter().flat_map(|(_, part)| part).copied().collect();
-        nodes.sort_unstable();
-        nodes
-    }
-
-    fn add_to(&self, hash: &mut crc32fast::Hasher) {
-        for (_, nodes) in self.parts() {
-            hash.update(&(nodes.len() as u64).to_le_bytes());
-            hash.update(bytemuck::cast_slice(nodes));
-        }
-    }
-
-    pub(crate) fn validate(&self, n_nodes: usize) -> Result<(), String> {
-        let mut part_of: Vec<Option<&str>> = vec![None; n_nodes];
-        for (name, ids) in self.parts() {
-            if let Some(w) = ids.windows(2).find(|w| w[0] >= w[1]) {
-                return Err(format!("{name}: node {} is followed by {}; ids must ascend without repeats", w[0], w[1]));
-            }
-            for &id in ids {
-                let slot = part_of
-                    .get_mut(id as usize)
-                    .ok_or_else(|| format!("{name}: node {id} does not exist; there are {n_nodes} nodes"))?;
-                if let Some(other) = slot.replace(name) {
-                    return Err(format!("node {id} is in both {other} and {name}; a node may be in one part only"));
-                }
-            }
         }
         Ok(())
     }

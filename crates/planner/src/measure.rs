@@ -1,25 +1,27 @@
 //! [`HardwareProfile`] measured on the GPUs at hand.
 
+mod exchanges;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::time::Duration;
 
-use girih_comm::threads::{self, ThreadRank};
-use girih_comm::{CardTransport, Collective, CommError, Transport};
+use girih_comm::CardTransport;
 use girih_compute::{
-    AdamStep, Backend, BlockKind, BlockSeconds, ByDtype, ComputeError, Dtype, EntrySeconds, Epilogue, GpuRates, Shape,
-    SparseOperand, StepInputs, Transpose,
+    Backend, BlockKind, BlockSeconds, ByDtype, ComputeError, Dtype, EntrySeconds, Epilogue, GpuRates, Shape,
+    SparseOperand, Transpose,
 };
 use girih_datasets::{Dataset, Features, Labels, Split};
 use girih_graph_format::{Csr, Matrix, NodeId, Norm};
-use girih_kernels::{Cuda, Device, Driver, NcclRank};
-use girih_partition::{BlockPlan, Cuts, LinkRates, ProcessGrid, Scheme, block_nnz};
-use girih_trainer::distributed::Links;
+use girih_kernels::{Cuda, Device, Driver};
+use girih_partition::{BlockPlan, Cuts, ProcessGrid, Scheme, block_nnz};
 use girih_trainer::{
     BatchConfig, Control, DataSizes, Event, ModelConfig, ModelKind, Plan, PlanDevice, SessionOptions, TaskKind,
     TrainConfig,
 };
 
+use self::exchanges::links;
 use crate::kept::load_or_measure;
 use crate::{HardwareProfile, PlannerError, SessionRates};
 
@@ -42,19 +44,9 @@ const HOST_BYTES: usize = 1 << 30;
 /// Rows of a small and of a large exchange, of [`COLUMNS`] columns: 1 KiB and 64 MiB.
 const ROWS: [usize; 2] = [1, 1 << 16];
 const COLUMNS: usize = 256;
-/// Entries per row of the matrix whose product overlaps with an exchange.
-const SCATTERED_DEGREE: usize = 32;
-/// Upper bound of the slowdown. Larger slowdowns are measurement noise and are clamped.
-const SLOWDOWN_MAX: f64 = 0.9;
 /// Safety margin on the planned times of NCCL. On four H100, NCCL took up to 1.12 times the planned time, and copies
 /// up to 1.06 times.
 const NCCL_DOUBT: f64 = 1.2;
-/// Number of calls that are timed together.
-const CALLS: usize = 10;
-/// Number of steps that a device observes and captures before it replays them without the host.
-const STEPS_BEFORE: usize = 5;
-/// Timeout of a GPU that waits for another.
-const DEADLINE: Duration = Duration::from_secs(60);
 /// Divisor of the free memory: a measured product may take one part of so many.
 const FREE_SHARE: usize = 3;
 
@@ -118,6 +110,7 @@ pub fn transports(n: usize) -> Result<Vec<CardTransport>, PlannerError> {
     Ok(if all_read { CardTransport::ALL.to_vec() } else { vec![CardTransport::Nccl] })
 }
 
+/// Links between the first `n` GPUs of this process.
 fn links_of_cards(n: usize) -> Result<Vec<Option<i32>>, PlannerError> {
     Device::links(n).map_err(|error| PlannerError::Measure(error.to_string()))
 }
@@ -351,6 +344,7 @@ fn entries(
     panels.iter().enumerate().map(of_panel).collect()
 }
 
+/// Block of a graph by rows and columns.
 fn block(graph: &Csr, rows: &Range<usize>, columns: &Range<usize>) -> Csr {
     graph.block(rows.clone(), columns.clone()).expect("rows and columns of the graph")
 }
@@ -361,6 +355,7 @@ fn fullest(own: usize, nnz: &[u64]) -> usize {
     (0..nnz.len()).filter(|&other| other != own).max_by_key(|&other| nnz[other]).expect("other panels")
 }
 
+/// One value for each type of elements.
 fn by_dtype<T>(of: impl Fn(Dtype) -> T) -> ByDtype<T> {
     ByDtype { f32: of(Dtype::F32), bf16: of(Dtype::Bf16) }
 }
@@ -424,254 +419,4 @@ fn part_that_fits(graph: &Csr, bytes: usize) -> Option<Csr> {
     let n_rows = ((n as u128 * bytes.saturating_sub(operand) as u128 / of_rows as u128) as usize).clamp(1, n);
     let first = (n - n_rows) / 2;
     Some(graph.block(first..first + n_rows, 0..graph.n_cols()).expect("rows of the graph"))
-}
-
-/// Measures exchanges between the GPUs, and the slowdown of products that overlap with them.
-fn links(cards: &[Cuda], transport: CardTransport) -> Result<(Links, f64), PlannerError> {
-    let measured = threads::run(cards.len(), DEADLINE, |world: ThreadRank| -> Result<(Links, f64), CommError> {
-        let cuda = &cards[world.transport().rank()];
-        let world = NcclRank::connect(cuda, world, DEADLINE, transport)?;
-        Ok((links_of(cuda, &*world)?, slowdown_of(cuda, &*world)?))
-    });
-    let all = measured.map_err(|failure| PlannerError::Measure(failure.message))?;
-    Ok(all[0])
-}
-
-/// As [`links`], on one rank. All ranks wait for each other, so that their results differ by noise only.
-fn links_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<Links, CommError> {
-    let (rank, size) = (world.rank(), world.size());
-    let failed = |error: ComputeError| CommError::Library { operation: "measuring links", message: error.to_string() };
-    let zeros = |rows: usize| cuda.zeros(Shape::new(rows, COLUMNS), Dtype::F32).map_err(failed);
-    // Rates from a small and a large exchange; `share` is the factor from bytes of the matrix to bytes that count.
-    let rates =
-        |share: f64, exchange: &mut dyn FnMut(usize) -> Result<(), CommError>| -> Result<LinkRates, CommError> {
-            let mut times = [0.0; 2];
-            for (time, rows) in times.iter_mut().zip(ROWS) {
-                *time = seconds_of(cuda, world, &mut || exchange(rows)).map_err(failed)?;
-            }
-            let bytes = (ROWS[1] - ROWS[0]) as f64 * (COLUMNS * size_of::<f32>()) as f64 * share;
-            Ok(LinkRates { latency: times[0], bytes_per_second: bytes / (times[1] - times[0]).max(1e-9) })
-        };
-    let others = (size - 1) as f64;
-    let mut whole = ROWS.iter().map(|&rows| zeros(rows)).collect::<Result<Vec<_>, _>>()?;
-    let mut received = ROWS.iter().map(|&rows| zeros(rows)).collect::<Result<Vec<_>, _>>()?;
-    let all = ROWS.iter().map(|&rows| zeros(rows * size)).collect::<Result<Vec<_>, _>>()?;
-    let mut gathered = ROWS.iter().map(|&rows| zeros(rows * (size - 1))).collect::<Result<Vec<_>, _>>()?;
-    let mut more = ROWS.iter().map(|&rows| zeros(rows * size)).collect::<Result<Vec<_>, _>>()?;
-    let at = |rows: usize| usize::from(rows == ROWS[1]);
-    let pieces = |rows: usize| vec![rows; size];
-    Ok(Links {
-        broadcast: rates(1.0, &mut |rows| world.broadcast(0, &mut whole[at(rows)]))?,
-        all_reduce: rates(2.0 * others / size as f64, &mut |rows| world.all_reduce(&mut whole[at(rows)]))?,
-        all_gather: rates(others, &mut |rows| {
-            world.gather_others(&pieces(rows), &whole[at(rows)], &mut gathered[at(rows)])
-        })?,
-        reduce_scatter: rates(others, &mut |rows| {
-            world.reduce_scatter(&pieces(rows), &all[at(rows)], &mut whole[at(rows)])
-        })?,
-        all_to_all: rates(others, &mut |rows| {
-            world.all_to_all(&pieces(rows), &all[at(rows)], &pieces(rows), &mut more[at(rows)])
-        })?,
-        one_to_one: rates(1.0, &mut |rows| {
-            let piece_of = |member: usize| (0..size).map(|i| if i == member { rows } else { 0 }).collect::<Vec<_>>();
-            let (next, previous) = (piece_of((rank + 1) % size), piece_of((rank + size - 1) % size));
-            world.all_to_all(&next, &whole[at(rows)], &previous, &mut received[at(rows)])
-        })?,
-    })
-}
-
-/// Share of its speed that a GPU loses in sparse products while it exchanges. Computed from the times of the products
-/// alone, the exchange alone, and both, as [`Network::slowdown`](girih_trainer::distributed::Network::slowdown)
-/// defines it.
-fn slowdown_of(cuda: &Cuda, world: &dyn Collective<Cuda>) -> Result<f64, CommError> {
-    let size = world.size();
-    let failed = |error: ComputeError| CommError::Library { operation: "measuring links", message: error.to_string() };
-    let zeros = |rows: usize| cuda.zeros(Shape::new(rows, COLUMNS), Dtype::F32).map_err(failed);
-    let graph = scattered(ROWS[1], SCATTERED_DEGREE);
-    let scales = graph.scales(Norm::None);
-    let operand = SparseOperand { csr: &graph, scales, symmetric: false, names: None };
-    let matrix = cuda.upload_sparse(&operand).map_err(failed)?;
-    let (x, mut out) = (zeros(ROWS[1])?, zeros(ROWS[1])?);
-    let (mine, mut others) = (zeros(ROWS[1])?, zeros(ROWS[1] * (size - 1))?);
-    let counts = vec![ROWS[1]; size];
-    let mut product = || cuda.spmm((&matrix, Transpose::No), None, &x, Epilogue::default(), &mut out);
-    let comm = |error: ComputeError| CommError::Library { operation: "a product", message: error.to_string() };
-    let one = seconds_of(cuda, world, &mut || product().map_err(comm)).map_err(failed)?;
-    let mut exchange = || world.gather_others(&counts, &mine, &mut others);
-    let alone = seconds_of(cuda, world, &mut exchange).map_err(failed)?;
-    // Products take longer than the exchange, so that they overlap with all of it.
-    let n_products = (2.0 * alone / one).ceil().max(1.0);
-    let both = seconds_of(cuda, world, &mut || {
-        let pending = world.begin(&mut exchange)?;
-        (0..n_products as usize).try_for_each(|_| product()).map_err(comm)?;
-        world.finish(pending)
-    });
-    Ok(slowdown(n_products * one, alone, both.map_err(failed)?))
-}
-
-/// Time that work loses to an exchange that overlaps with it, as a share of the exchange's time. The work takes
-/// longer.
-fn slowdown(work: f64, exchange: f64, both: f64) -> f64 {
-    ((both - work) / exchange).clamp(0.0, SLOWDOWN_MAX)
-}
-
-/// Square matrix with `degree` entries per row, scattered over its columns; duplicates are dropped.
-fn scattered(n: usize, degree: usize) -> Csr {
-    let column = |entry: usize| (entry as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    let mut indices: Vec<NodeId> = (0..n * degree).map(|entry| (column(entry) % n as u64) as NodeId).collect();
-    let mut indptr = vec![0u64];
-    let mut kept = 0;
-    for row in 0..n {
-        let mut columns = indices[row * degree..(row + 1) * degree].to_vec();
-        columns.sort_unstable();
-        columns.dedup();
-        indices[kept..kept + columns.len()].copy_from_slice(&columns);
-        kept += columns.len();
-        indptr.push(kept as u64);
-    }
-    indices.truncate(kept);
-    Csr::new(n, n, indptr, indices, None).expect("ascending columns")
-}
-
-/// Seconds of an exchange that GPUs begin together, as in training, where products come between exchanges. When
-/// exchanges follow each other at once, GPUs drift apart and several copy from one; on four H200 that took two thirds
-/// longer.
-fn seconds_of(
-    cuda: &Cuda,
-    world: &dyn Collective<Cuda>,
-    exchange: &mut dyn FnMut() -> Result<(), CommError>,
-) -> Result<f64, ComputeError> {
-    let mut number = cuda.zeros(Shape::new(1, 1), Dtype::F32)?;
-    let meetings = repeated(cuda, world, &mut || world.all_reduce(&mut number))?;
-    let both = repeated(cuda, world, &mut || {
-        world.all_reduce(&mut number)?;
-        exchange()
-    })?;
-    Ok((both - meetings).max(0.0))
-}
-
-/// Seconds of one of [`CALLS`] calls within a step that is repeated as in training. After the first steps, the device
-/// replays the step without the host.
-fn repeated(
-    cuda: &Cuda,
-    world: &dyn Collective<Cuda>,
-    call: &mut dyn FnMut() -> Result<(), CommError>,
-) -> Result<f64, ComputeError> {
-    let nothing = AdamStep { lr: 0.0, beta1: 0.0, beta2: 0.0, eps: 0.0, decoupled: false, step: 1 };
-    let inputs = StepInputs { keys: Vec::new(), optimizer: nothing };
-    let failed = |error: CommError| ComputeError::device("an exchange between ranks", error.to_string());
-    let mut recording = <Cuda as Backend>::Recording::default();
-    let mut step = || (0..CALLS).try_for_each(|_| call()).map_err(failed);
-    for _ in 0..STEPS_BEFORE {
-        cuda.repeat(&mut recording, &inputs, &mut step)?;
-    }
-    let seconds = shortest(|| {
-        world.barrier().map_err(failed)?;
-        cuda.elapsed(|| cuda.repeat(&mut recording, &inputs, &mut step))
-    })?;
-    Ok(seconds / CALLS as f64)
-}
-
-#[cfg(test)]
-mod tests {
-    use girih_graph_format::{Coo, Duplicates};
-
-    use super::*;
-
-    fn ring(n: usize) -> Csr {
-        let (from, to) = (0..n as u32).map(|v| (v, (v + 1) % n as u32)).unzip();
-        Coo::new(n, n, from, to, None).unwrap().to_csr(Duplicates::Merge).unwrap()
-    }
-
-    #[test]
-    fn what_is_lost_is_told_from_noise() {
-        assert_eq!(slowdown(2.0, 1.0, 2.25), 0.25);
-        assert_eq!(slowdown(2.0, 1.0, 1.9), 0.0);
-        assert_eq!(slowdown(2.0, 1.0, 9.0), SLOWDOWN_MAX);
-    }
-
-    #[test]
-    fn copies_win_in_doubt() {
-        let [sent, copied] = [CardTransport::Nccl, CardTransport::Peer].map(|by| with_safety_margin(Some(by), 1.0));
-        assert!(copied < sent && with_safety_margin(None, 1.0) == copied);
-        assert!(
-            with_safety_margin(Some(CardTransport::Nccl), 1.0) < with_safety_margin(Some(CardTransport::Peer), 1.5)
-        );
-    }
-
-    #[test]
-    fn scattered_entries_are_a_matrix() {
-        let matrix = scattered(1000, 16);
-        assert!(matrix.validate().is_ok() && matrix.nnz() > 15_000, "{} entries", matrix.nnz());
-    }
-
-    #[test]
-    fn a_share_is_found_for_what_a_plan_takes() {
-        let planned = |share: f64| Ok(3.0 / share);
-        assert!((where_it_takes(4.0, STREAM_SHARES, planned).unwrap() - 0.75).abs() < 1e-6);
-        assert!((where_it_takes(1.0, STREAM_SHARES, planned).unwrap() - 1.0).abs() < 1e-6, "no more than a copy");
-        assert!(
-            (where_it_takes(90.0, STREAM_SHARES, planned).unwrap() - 0.2).abs() < 1e-6,
-            "no less than a fifth of it"
-        );
-    }
-
-    /// Epoch time depends on the rate of passes, and the fit recovers that rate from a planned time.
-    #[test]
-    fn epochs_without_a_graph_say_what_passes_reach() {
-        let some = without_edges(FEATURES, Labels::Single { n_classes: CLASSES, classes: vec![0; NODES] }).unwrap();
-        let (config, sizes) = (without_graph(Dtype::F32), DataSizes::of(&some));
-        let planned = |share: f64| -> Result<f64, PlannerError> {
-            let rates = GpuRates { stream_bytes: share * 4e12, ..HardwareProfile::h200().card };
-            Ok(Plan::on_device(&config, &sizes, PlanDevice::Gpu(Some(rates)))?.epoch_seconds)
-        };
-        let seconds = planned(0.7).unwrap();
-        assert!((where_it_takes(seconds, STREAM_SHARES, planned).unwrap() - 0.7).abs() < 1e-3);
-        assert!(planned(0.5).unwrap() > 1.1 * seconds, "passes are much of it");
-    }
-
-    #[test]
-    fn products_are_timed_at_the_widths_of_the_session() {
-        let some = without_edges(100, Labels::Single { n_classes: 47, classes: vec![0; 9] }).unwrap();
-        let hidden = |hidden| {
-            let usual = without_graph(Dtype::F32);
-            widths(&some, &TrainConfig { model: ModelConfig { hidden, ..usual.model.clone() }, ..usual })
-        };
-        assert_eq!(hidden(128), [16, 32, 47, 64, 100, 128, 256]);
-        assert_eq!(hidden(80), [16, 32, 47, 64, 80, 100, 128, 256]);
-        assert_eq!(hidden(512), [16, 32, 47, 64, 100, 128, 256]);
-        assert!(hidden(80).len() <= EntrySeconds::MOST);
-    }
-
-    #[test]
-    fn a_single_block_is_one_that_has_entries() {
-        let (graph, panels) = (ring(40), [0..10, 10..20, 20..30, 30..40]);
-        let back = graph.transposed();
-        let [nnz, nnz_back] = [&graph, &back].map(|graph| block_nnz(graph, &panels));
-        for (i, panel) in panels.iter().enumerate() {
-            let (i_next, next) = ((i + 1) % 4, &panels[(i + 1) % 4]);
-            let found = block(&graph, panel, &panels[fullest(i, &nnz[i])]);
-            assert_eq!(found, block(&graph, panel, next), "an edge leads to the next");
-            let before = block(&back, next, &panels[fullest(i_next, &nnz_back[i_next])]);
-            assert_eq!(before.nnz(), 1, "and one comes from the panel before");
-        }
-    }
-
-    #[test]
-    fn a_part_fits_and_the_whole_is_taken_where_it_does() {
-        let graph = ring(1000);
-        assert!(part_that_fits(&graph, usize::MAX).is_none());
-        let operand = 2 * 1024 * 1000;
-        let part = part_that_fits(&graph, operand + operand / 2).unwrap();
-        assert_eq!(part.n_cols(), 1000);
-        assert!((400..600).contains(&part.n_rows()), "{} rows", part.n_rows());
-        assert_eq!(part_that_fits(&graph, 0).unwrap().n_rows(), 1);
-    }
-
-    #[test]
-    fn an_entry_takes_what_passes_leave() {
-        let passes = 300.0 * 64.0 / 1e9;
-        assert!((entry_seconds(passes + 1e-5, 100, passes) - 1e-7).abs() < 1e-12);
-        assert!(entry_seconds(passes / 2.0, 100, passes) > 0.0, "never nothing");
-    }
 }

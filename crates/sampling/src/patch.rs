@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use girih_graph_format::Csr;
 
-use crate::draw::{self, Drawn, Rule};
+use crate::draw::{self, Drawn, HopRule, Rule};
 use crate::key::Scheme;
 use crate::{Bias, DrawScratch, DrawnHop, Draws, ExcludedEdges, Hop, NodeId, SampleError};
 
@@ -85,7 +85,15 @@ impl<'g> Patch<'g> {
         let DrawnHop { indptr, sources, edge_ids, node_weights } = drawn;
         let edge_ids = hop.edge_ids.then_some(edge_ids);
         let draws = hop.key.hop(Scheme::Neighbors, hop.number);
-        draw::hop_of_shares(self, hop.frontier, (rule, shares), draws, scratch, Drawn { indptr, edge_ids }, sources);
+        draw::hop_of_shares(
+            self,
+            hop.frontier,
+            HopRule { rule, shares },
+            draws,
+            scratch,
+            Drawn { indptr, edge_ids },
+            sources,
+        );
         node_weights.extend(draw::edge_weights(self, hop.frontier, rule));
         Ok(())
     }

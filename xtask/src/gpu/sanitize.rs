@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use super::{REQUIRE, TESTS, cards, program_name, sources_of};
 
@@ -27,6 +28,8 @@ const FOLLOWS_LIBRARIES: &str = "initcheck";
 const ERRORS_MAX: &str = "5000";
 /// Programs whose tests have ranks on several GPUs.
 const OF_RANKS: [&str; 2] = ["girih-tests-cuda_ranks::", "girih-tests-cuda_patches::"];
+/// Number of lines of the first error that the record keeps.
+const FIRST_LINES: usize = 3;
 /// Pause of a thread that cannot start a remaining test yet.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -54,6 +57,9 @@ pub struct SanitizeArgs {
     /// Most tests of several GPUs at once; their ranks wait for each other.
     #[arg(long, default_value_t = 2)]
     rank_jobs: usize,
+    /// Keeps verdicts on earlier sources, for instance after a change of names. The record lists these sources.
+    #[arg(long)]
+    keep_older: bool,
     /// Record that is read, and written again.
     #[arg(long, default_value = "benches/record/gpu-sanitized.json")]
     record: PathBuf,
@@ -67,8 +73,26 @@ pub struct SanitizeArgs {
 struct Record {
     device: String,
     sources: BTreeMap<String, String>,
+    /// SHA-256 of the hashes of earlier sources whose verdicts were kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    kept_from: Vec<String>,
     /// Verdicts by tool, then by program and test.
     tools: BTreeMap<String, BTreeMap<String, Verdict>>,
+}
+
+impl Record {
+    /// Record for `sources`. If they differ from its own, verdicts stay only if `keeps_older`.
+    fn for_sources(mut self, sources: BTreeMap<String, String>, keeps_older: bool) -> Self {
+        if self.sources == sources {
+            return self;
+        }
+        if !keeps_older {
+            return Self { sources, ..Self::default() };
+        }
+        let hashes: Vec<&str> = self.sources.values().map(String::as_str).collect();
+        self.kept_from.push(format!("{:x}", Sha256::digest(hashes.concat())));
+        Self { sources, ..self }
+    }
 }
 
 /// Outcome of a test under a tool.
@@ -86,7 +110,7 @@ enum Verdict {
     Skipped,
     /// The tool found errors.
     Errors {
-        /// Summary of the tool.
+        /// First lines of the first error, and the tool's summary.
         summary: String,
         /// Names of the kernels.
         kernels: Vec<String>,
@@ -170,7 +194,10 @@ impl Job {
 /// Verdict from an exit status and an output.
 fn verdict(code: Option<i32>, text: &str, (elapsed, every): (Duration, usize)) -> Verdict {
     let seconds = elapsed.as_secs();
-    let summary = text.lines().filter(|line| line.contains("SUMMARY")).collect::<Vec<_>>().join("; ");
+    let lines = || text.lines().filter(|line| line.starts_with("=========") && !line.contains("COMPUTE-SANITIZER"));
+    let summary: Vec<&str> =
+        lines().take(FIRST_LINES).chain(lines().skip(FIRST_LINES).filter(|line| line.contains("SUMMARY"))).collect();
+    let summary = summary.join("; ");
     match code {
         Some(0) if text.contains("skipped") => Verdict::Skipped,
         Some(0) if text.contains("test result: ok. 1 passed") => Verdict::Clean { seconds, every },
@@ -203,10 +230,7 @@ fn kernels_with_errors(text: &str) -> BTreeSet<&str> {
 /// When a test has errors or failed, a program is missing, or the record cannot be read or written.
 pub fn sanitize(args: &SanitizeArgs) -> Result<(), String> {
     let sources = sources_of(&args.prebuilt)?;
-    let mut record = read(&args.record)?;
-    if record.sources != sources {
-        record = Record { sources, ..Record::default() };
-    }
+    let mut record = read(&args.record)?.for_sources(sources, args.keep_older);
     let cards = cards()?;
     let gpus = Gpus { n: cards.len(), n_given: AtomicUsize::new(0) };
     record.device.clone_from(&cards[0]);
@@ -355,6 +379,21 @@ mod tests {
         assert_eq!(of(Some(99), &of_nccl), Verdict::Library { kernels });
         assert!(matches!(of(Some(99), &of_both), Verdict::Errors { .. }));
         assert_eq!(of(Some(101), "test result: FAILED. 0 passed; 1 failed"), Verdict::Failed);
+    }
+
+    #[test]
+    fn verdicts_on_earlier_sources_stay_only_on_request() {
+        let sources = |hash: &str| BTreeMap::from([("a.cu".to_owned(), hash.to_owned())]);
+        let record = || {
+            let verdicts = BTreeMap::from([("a".to_owned(), Verdict::Skipped)]);
+            let tools = BTreeMap::from([("memcheck".to_owned(), verdicts)]);
+            Record { sources: sources("1"), tools, ..Record::default() }
+        };
+        let same = record().for_sources(sources("1"), false);
+        assert_eq!((same.tools.len(), same.kept_from.len()), (1, 0));
+        assert_eq!(record().for_sources(sources("2"), false).tools.len(), 0);
+        let kept = record().for_sources(sources("2"), true);
+        assert_eq!((kept.tools.len(), kept.kept_from.len(), kept.sources), (1, 1, sources("2")));
     }
 
     #[test]

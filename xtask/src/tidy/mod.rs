@@ -5,11 +5,13 @@
 //! - [`manifests`]: inherited fields and lints, and allowed dependencies.
 //! - [`architecture`]: the code map of `docs/ARCHITECTURE.md`, compared with the existing crates.
 //! - [`links`]: relative links of Markdown files.
+//! - [`lengths`]: lengths of files and functions, numbers of parameters.
 //! - [`words`]: names and openings of doc comments, compared with `docs/glossary.md`.
 //! - [`gpu_record`]: CUDA sources, compared with the record of their last run on a GPU.
 
 mod architecture;
 pub mod gpu_record;
+mod lengths;
 mod links;
 mod manifests;
 mod sources;
@@ -62,7 +64,7 @@ pub fn run(root: &Path) -> Result<(), String> {
 }
 
 fn check(listing: &Listing) -> Vec<Finding> {
-    let checks: [fn(&Listing) -> Vec<Finding>; 12] = [
+    let checks: [fn(&Listing) -> Vec<Finding>; 14] = [
         sources::module_docs,
         sources::leftovers,
         sources::machine_paths,
@@ -74,6 +76,8 @@ fn check(listing: &Listing) -> Vec<Finding> {
         links::check,
         words::names,
         words::openings,
+        lengths::files,
+        lengths::functions,
         gpu_record::check,
     ];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(listing)).collect();

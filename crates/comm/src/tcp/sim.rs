@@ -16,6 +16,9 @@
 //!
 //! Not simulated: the rendezvous (`tests/hostile`), sockets, and races between two threads of a rank.
 
+mod program;
+mod ranks;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::ErrorKind;
@@ -27,6 +30,8 @@ use girih_compute::{Backend, Cpu, Dtype, HostMatrix};
 use girih_graph_format::Matrix;
 use girih_random::{Key, Stream};
 
+use self::program::{load, train};
+use self::ranks::{Node, SimLink, Waits, lock};
 use super::frame::{Frame, LONGEST};
 use super::link::open;
 use super::state::{State, late};
@@ -88,185 +93,6 @@ impl Fault {
             8 | 9 => Self::Hostile(rank, rate),
             _ => Self::Nothing,
         }
-    }
-}
-
-/// Event that a thread of a rank waits for.
-enum Waits {
-    Exchange {
-        id: ExchangeId,
-        group: Arc<Group>,
-        call: Call,
-        own: Vec<Parcel>,
-        until: Time,
-    },
-    /// Another thread of the rank, until it has completed this many steps.
-    Steps(usize, u64),
-}
-
-/// Thread of a rank, with the results of its calls so far.
-#[derive(Default)]
-struct Thread {
-    results: Vec<Result<Vec<Parcel>, CommError>>,
-    /// Number of groups that it has joined or left so far.
-    n_changes: usize,
-    n_steps: u64,
-    waits: Option<Waits>,
-    is_done: bool,
-    /// Position in `results` and among the changes since the thread was run again.
-    at: usize,
-    at_change: usize,
-}
-
-struct Node {
-    rank: usize,
-    now: Time,
-    state: State,
-    threads: [Thread; 2],
-}
-
-impl Node {
-    /// Completes the wait of a thread if it can go on, and returns whether it can.
-    fn resolve(&mut self, thread: usize) -> bool {
-        let Some(waits) = self.threads[thread].waits.take() else { return false };
-        match &waits {
-            Waits::Steps(other, n) => {
-                let goes_on = self.threads[*other].n_steps >= *n || self.state.failure().is_some();
-                self.threads[thread].waits = (!goes_on).then_some(waits);
-                return goes_on;
-            }
-            Waits::Exchange { id, group, call, own, until } => {
-                let result = match self.state.look(id, &group.members, *call) {
-                    Ok(Err(_)) if self.now < *until => {
-                        self.threads[thread].waits = Some(waits);
-                        return false;
-                    }
-                    Ok(Err(missing)) => Err(late(missing, *call, DEADLINE)),
-                    Ok(Ok(letters)) => open(group, *call, letters, own.clone()),
-                    Err(failure) => Err(failure),
-                };
-                self.state.end(&group.members);
-                self.threads[thread].results.push(result);
-            }
-        }
-        true
-    }
-}
-
-/// Membership of a rank's thread in a group.
-struct SimLink {
-    node: Arc<Mutex<Node>>,
-    thread: usize,
-    group: Arc<Group>,
-}
-
-fn lock(node: &Mutex<Node>) -> MutexGuard<'_, Node> {
-    node.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl SimLink {
-    /// Group of all ranks, a different one for each thread.
-    fn new(node: &Arc<Mutex<Node>>, thread: usize, size: usize) -> Self {
-        let all: Vec<usize> = (0..size).collect();
-        let group = Group::of_all(lock(node).rank, size);
-        let group = if thread == TRAINER { group } else { group.among(&all) };
-        Self::join(node, thread, group)
-    }
-
-    fn join(node: &Arc<Mutex<Node>>, thread: usize, group: Group) -> Self {
-        Self::change(node, thread, |state| state.join(&group.path));
-        Self { node: Arc::clone(node), thread, group: Arc::new(group) }
-    }
-
-    /// Makes a change of the state, unless the thread made it before it was run again.
-    fn change(node: &Mutex<Node>, thread: usize, change: impl FnOnce(&mut State)) {
-        let node = &mut *lock(node);
-        let own = &mut node.threads[thread];
-        if own.waits.is_some() {
-            return;
-        }
-        if own.at_change == own.n_changes {
-            own.n_changes += 1;
-            change(&mut node.state);
-        }
-        own.at_change += 1;
-    }
-
-    /// Result of the next call. `begin` starts the call, unless it was started before.
-    fn call(&self, begin: impl FnOnce(&mut Node) -> Waits) -> Result<Vec<Parcel>, CommError> {
-        let node = &mut *lock(&self.node);
-        let at = node.threads[self.thread].at;
-        node.threads[self.thread].at += 1;
-        if at == node.threads[self.thread].results.len() {
-            node.threads[self.thread].waits = Some(begin(node));
-            node.resolve(self.thread);
-        }
-        node.threads[self.thread].results.get(at).cloned().unwrap_or_else(|| Err(waits()))
-    }
-}
-
-/// Step counters by which the threads of a rank wait for each other.
-struct Steps {
-    node: Arc<Mutex<Node>>,
-    thread: usize,
-}
-
-impl Steps {
-    /// Records that this thread has completed `n` steps.
-    fn done(&self, n: u64) {
-        let own = &mut lock(&self.node).threads[self.thread];
-        own.n_steps = own.n_steps.max(n);
-    }
-
-    /// Waits until the other thread of the rank has completed `n` steps.
-    fn wait_for(&self, other: usize, n: u64) -> Result<(), CommError> {
-        let node = &mut *lock(&self.node);
-        if node.threads[other].n_steps >= n {
-            return Ok(());
-        }
-        if let Some(failure) = node.state.failure() {
-            return Err(failure);
-        }
-        node.threads[self.thread].waits = Some(Waits::Steps(other, n));
-        Err(waits())
-    }
-}
-
-/// Error that stops a waiting thread.
-fn waits() -> CommError {
-    CommError::Library { operation: "simulation", message: "it waits".to_owned() }
-}
-
-impl Drop for SimLink {
-    fn drop(&mut self) {
-        Self::change(&self.node, self.thread, |state| state.leave(&self.group.path));
-    }
-}
-
-impl Transport for SimLink {
-    fn rank(&self) -> usize {
-        self.group.place
-    }
-
-    fn members(&self) -> &[usize] {
-        &self.group.members
-    }
-
-    fn exchange(&self, call: Call, own: Vec<Parcel>) -> Result<Vec<Parcel>, CommError> {
-        let id = self.group.next();
-        self.call(|node| {
-            node.state.begin(&id, &self.group.members, call, &own);
-            let until = node.now + DEADLINE.as_micros() as Time;
-            Waits::Exchange { id, group: Arc::clone(&self.group), call, own, until }
-        })
-    }
-
-    fn among(&self, members: &[usize]) -> Self {
-        Self::join(&self.node, self.thread, self.group.among(members))
-    }
-
-    fn failure(&self) -> Option<CommError> {
-        lock(&self.node).state.failure()
     }
 }
 
@@ -576,84 +402,6 @@ fn hostile(random: &mut Stream, frame: &Frame) -> Frame {
         }
     }
     Frame::Parcel { id, call, parcel: bytes.into() }
-}
-
-type Rank<'r> = &'r dyn Collective<Cpu>;
-
-fn uploaded(rows: usize, value: impl Fn(usize) -> usize) -> <Cpu as Backend>::Matrix {
-    let values: Vec<f32> = (0..2 * rows).map(|i| value(i) as f32).collect();
-    static CPU: LazyLock<Cpu> = LazyLock::new(Cpu::new);
-    CPU.upload(&Matrix::new(rows, 2, values).expect("whole rows"), Dtype::F32).expect("memory")
-}
-
-/// Checks the elements of a matrix against `value(index)`.
-fn check(matrix: &<Cpu as Backend>::Matrix, value: impl Fn(usize) -> usize) {
-    let found = matrix.bytes().as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
-    found.enumerate().for_each(|(i, found)| assert_eq!(found, value(i) as f32, "a wrong value"));
-}
-
-/// Trainer of a rank: calls every collective on all ranks or on groups, after the loader's step.
-fn train(link: SimLink) -> Result<(), CommError> {
-    let steps = Steps { node: Arc::clone(&link.node), thread: TRAINER };
-    let world: Box<dyn Collective<Cpu>> = Box::new(Communicator::new(link));
-    let (rank, n) = (world.rank(), world.size());
-    let halves = world.split(rank % 2, n - rank)?;
-    for step in 0..STEPS {
-        steps.wait_for(LOADER, step + 1)?;
-        let mut sums = uploaded(3, |i| i + rank);
-        world.all_reduce(&mut sums)?;
-        check(&sums, |i| n * i + n * (n - 1) / 2);
-        group_step(&*halves)?;
-        let mut told = uploaded(2, |i| i + 10 * rank);
-        let root = step as usize % n;
-        world.broadcast(root, &mut told)?;
-        check(&told, |i| i + 10 * root);
-        // This group exists for one step only.
-        let pair = world.split(rank / 2, rank)?;
-        for (place, message) in pair.all_gather_bytes(&[rank as u8])?.iter().enumerate() {
-            let other = rank / 2 * 2 + place;
-            let found = Payload::new(message, other, "all-gather of messages").exactly::<u8>(1)?;
-            assert_eq!(usize::from(found[0]), other, "a wrong value");
-        }
-        steps.done(step + 1);
-    }
-    world.barrier()
-}
-
-/// Collectives in which every member has one row for each member.
-fn group_step(group: Rank<'_>) -> Result<(), CommError> {
-    let (place, n) = (group.rank(), group.size());
-    let rows = vec![1; n];
-    let mut own = uploaded(1, |_| 0);
-    group.reduce_scatter(&rows, &uploaded(n, |i| i * place), &mut own)?;
-    let sum = n * (n - 1) / 2;
-    check(&own, |i| (2 * place + i) * sum);
-    let (mut all, mut others) = (uploaded(n, |_| 0), uploaded(n - 1, |_| 0));
-    group.all_gather(&rows, &own, &mut all)?;
-    check(&all, |i| i * sum);
-    group.gather_others(&rows, &own, &mut others)?;
-    check(&others, |i| (if i < 2 * place { i } else { i + 2 }) * sum);
-    let mut back = uploaded(n, |_| 0);
-    group.all_to_all(&rows, &uploaded(n, |i| 100 * place + i / 2), &rows, &mut back)?;
-    check(&back, |i| 100 * (i / 2) + place);
-    Ok(())
-}
-
-/// Loader of a rank, ahead of the trainer: all-to-all of messages of various lengths.
-fn load(link: SimLink) -> Result<(), CommError> {
-    let steps = Steps { node: Arc::clone(&link.node), thread: LOADER };
-    let world: Box<dyn Collective<Cpu>> = Box::new(Communicator::new(link));
-    let (rank, n) = (world.rank(), world.size());
-    for step in 0..STEPS {
-        steps.wait_for(TRAINER, (step + 1).saturating_sub(AHEAD))?;
-        let messages = (0..n).map(|to| vec![(rank + to) as u8; 1 + 700 * (to + step as usize)].into()).collect();
-        for (from, message) in world.all_to_all_bytes(messages)?.iter().enumerate() {
-            // The sender is free to choose the length, so only the content is checked.
-            assert!(message.iter().take(1).all(|&byte| usize::from(byte) == from + rank), "a wrong value");
-        }
-        steps.done(step + 1);
-    }
-    Ok(())
 }
 
 /// Runs a seed. Each rank that can end has the right values or an error that names a rank. Without a fault, each has

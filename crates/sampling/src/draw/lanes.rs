@@ -69,16 +69,8 @@ impl Default for Group {
 }
 
 /// Draws edges for each node of `frontier`: `count` neighbours, with replacement or without.
-pub(super) fn hop<S: Sink>(
-    patch: Patch<'_>,
-    frontier: &[NodeId],
-    (count, replace): (u32, bool),
-    draws: HopDraws,
-    ring: &mut Ring,
-    drawn: Drawn<'_>,
-    sink: &mut S,
-) {
-    Arch::new().dispatch(Hop { patch, frontier, count, replace, draws, ring, drawn, sink });
+pub(super) fn hop<S: Sink>(hop: Hop<'_, '_, S>) {
+    Arch::new().dispatch(hop);
 }
 
 /// The arguments of [`hop`].

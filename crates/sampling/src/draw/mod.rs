@@ -44,6 +44,15 @@ pub(crate) struct Rule<'a> {
     pub(crate) excluded: &'a ExcludedEdges,
 }
 
+/// Rule of a hop, with the fan-outs of its nodes where these are known.
+#[derive(Clone, Copy)]
+pub(crate) struct HopRule<'a> {
+    /// Rule by which all nodes draw.
+    pub(crate) rule: Rule<'a>,
+    /// Number of draws of each node, which replaces the fan-out of the rule.
+    pub(crate) shares: Option<&'a [u32]>,
+}
+
 /// Output arrays of a hop; draws are appended.
 pub(crate) struct Drawn<'a> {
     /// Offsets of rows; begins with the end of the row before, and gets one more for each node.
@@ -88,19 +97,20 @@ pub(crate) fn hop<S: Sink>(
         }
         _ => None,
     };
-    hop_of_shares(patch, frontier, (rule, shares.as_deref()), draws, scratch, drawn, sink);
+    hop_of_shares(patch, frontier, HopRule { rule, shares: shares.as_deref() }, draws, scratch, drawn, sink);
 }
 
 /// As [`hop`], where the nodes' shares of draws [per layer](Draws::PerLayer) are known already.
 pub(crate) fn hop_of_shares<S: Sink>(
     patch: Patch<'_>,
     frontier: &[NodeId],
-    (rule, shares): (Rule<'_>, Option<&[u32]>),
+    hop_rule: HopRule<'_>,
     draws: HopDraws,
     scratch: &mut DrawScratch,
     drawn: Drawn<'_>,
     sink: &mut S,
 ) {
+    let HopRule { rule, shares } = hop_rule;
     match rule.neighbors {
         Neighbors::Count(count) if rule.draws == Draws::Labor => {
             labor::hop(patch, frontier, (count, rule.excluded), draws, drawn, sink);
@@ -111,9 +121,10 @@ pub(crate) fn hop_of_shares<S: Sink>(
                 && rule.bias.is_none()
                 && rule.excluded.is_empty() =>
         {
-            lanes::hop(patch, frontier, (count, rule.replace), draws, &mut scratch.lanes, drawn, sink);
+            let (replace, ring) = (rule.replace, &mut scratch.lanes);
+            lanes::hop(lanes::Hop { patch, frontier, count, replace, draws, ring, drawn, sink });
         }
-        _ => rows::hop(patch, frontier, rule, shares, draws, &mut scratch.rows, drawn, sink),
+        _ => rows::hop(patch, frontier, hop_rule, draws, &mut scratch.rows, drawn, sink),
     }
 }
 
@@ -165,7 +176,8 @@ mod tests {
             let rule = Rule { neighbors: Neighbors::Count(count), draws: Draws::PerNode, replace, bias: None, excluded: &excluded };
             let mut by_rows = (vec![0], vec![], vec![]);
             let drawn = Drawn { indptr: &mut by_rows.0, edge_ids: Some(&mut by_rows.1) };
-            rows::hop(Patch::whole(&graph), &frontier, rule, None, draws, &mut DrawScratch::default().rows, drawn, &mut by_rows.2);
+            let rule = HopRule { rule, shares: None };
+            rows::hop(Patch::whole(&graph), &frontier, rule, draws, &mut DrawScratch::default().rows, drawn, &mut by_rows.2);
             for isa in 0..3 {
                 let (mut by_lanes, mut ring) = ((vec![0], vec![], vec![]), lanes::Ring::default());
                 let drawn = Drawn { indptr: &mut by_lanes.0, edge_ids: Some(&mut by_lanes.1) };

@@ -4,7 +4,7 @@
 use girih_random::Stream;
 use hashbrown::HashSet;
 
-use super::{Drawn, Rule, Sink};
+use super::{Drawn, HopRule, Rule, Sink};
 use crate::fan_out::Neighbors;
 use crate::key::{HopDraws, Positions};
 use crate::{Bias, NodeId, Patch};
@@ -22,12 +22,11 @@ pub(super) struct RowScratch {
     skipped: Vec<u32>,
 }
 
-/// Draws edges for each node of `frontier`; `shares`, if given, are the fan-outs of the nodes.
+/// Draws edges for each node of `frontier`.
 pub(super) fn hop<S: Sink>(
     patch: Patch<'_>,
     frontier: &[NodeId],
-    rule: Rule<'_>,
-    shares: Option<&[u32]>,
+    HopRule { rule, shares }: HopRule<'_>,
     draws: HopDraws,
     scratch: &mut RowScratch,
     mut drawn: Drawn<'_>,

@@ -1,6 +1,6 @@
 //! Properties of training that hold for any data, number of threads and interruption.
 //!
-//! Gradients have their own checks in `gradients.rs`. Accuracy on real graphs is tested on the whole system.
+//! Gradients have their own checks in `gradients/`. Accuracy on real graphs is tested on the whole system.
 
 mod agreement;
 mod applied;
