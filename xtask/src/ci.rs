@@ -91,7 +91,7 @@ fn steps(root: &Path, skip_tests: bool) -> Result<Vec<Step>, String> {
         println!("dependencies are not checked: there is no cargo-deny here (cargo install --locked cargo-deny)");
     }
     if mpi_is_there() {
-        // Features of the whole workspace, so that no other dependency is built again.
+        // Features of the whole workspace, so that few dependencies are built again.
         let arguments = "test --workspace --features girih-cli/mpi --test cli mpi::";
         steps.push(Step::cargo("tests under mpirun", arguments));
     }
