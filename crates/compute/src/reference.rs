@@ -599,7 +599,12 @@ impl Backend for Reference {
     ) -> Result<(), ComputeError> {
         let shapes = attention::shapes(attention);
         let vector_shape = grads.vector.as_deref().map(RefMatrix::shape);
-        let grad_shapes = (grads.destination.shape, grads.source.shape, vector_shape, grads.values.shape);
+        let grad_shapes = checks::AttentionGradShapes {
+            destination: grads.destination.shape,
+            source: grads.source.shape,
+            vector: vector_shape,
+            values: grads.values.shape,
+        };
         checks::attention_backward(&shapes, (results.0.shape, results.1.shape), grad.shape, grad_shapes)?;
         Shares::of(attention).backward(attention, grad, grads)
     }

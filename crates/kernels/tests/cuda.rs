@@ -157,8 +157,8 @@ fn the_device_takes_as_long_as_its_memory_allows() {
     let seconds = cuda.elapsed(|| cuda.add_scaled(1.0, &x, &mut out)).unwrap();
     assert!(seconds <= start.elapsed().as_secs_f64(), "the device's clock counts what the host waits for");
     let gb_s = 3.0 * (shape.len() * size_of::<f32>()) as f64 / seconds / 1e9;
-    // Under a tool, which runs a subset of the cases, copies are slowed more than kernels.
-    let is_under_tool = std::env::var(PIECE).is_ok_and(|piece| piece != "0/1");
+    // Pieces are asked for under tools alone, which slow copies more than kernels.
+    let is_under_tool = std::env::var_os(PIECE).is_some();
     assert!(is_under_tool || gb_s < 2.0 * ceiling, "{gb_s} GB/s where copies reach {ceiling}");
 }
 

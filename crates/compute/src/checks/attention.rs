@@ -91,13 +91,6 @@ pub struct AttentionGradShapes {
     pub values: Shape,
 }
 
-impl From<(Shape, Shape, Option<Shape>, Shape)> for AttentionGradShapes {
-    /// Converts the shapes of destination, source, vector and values, in this order.
-    fn from((destination, source, vector, values): (Shape, Shape, Option<Shape>, Shape)) -> Self {
-        Self { destination, source, vector, values }
-    }
-}
-
 /// Checks the backward pass of [`attention`], where each gradient is shaped like its operand.
 ///
 /// # Errors
@@ -106,9 +99,8 @@ pub fn attention_backward(
     shapes: &AttentionShapes,
     (out, log_sums): (Shape, Shape),
     grad: Shape,
-    grads: impl Into<AttentionGradShapes>,
+    grads: AttentionGradShapes,
 ) -> Checked {
-    let grads = grads.into();
     attention(shapes, out, log_sums)?;
     expect("attention", "grad", grad, out)?;
     expect("attention", "gradient of the destination", grads.destination, shapes.destination)?;

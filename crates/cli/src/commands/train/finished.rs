@@ -25,7 +25,7 @@ pub struct Finished<'a> {
     pub ranks: Option<&'a RankOptions>,
     /// Name of the node order.
     pub order: &'a str,
-    /// Division of device memory, if it was asked for.
+    /// Cache plan, if it was asked for.
     pub divided: Option<&'a Divided>,
     /// Outcome of all runs.
     pub outcome: &'a Outcome,

@@ -40,9 +40,9 @@ pub struct Prepared {
     pub facts: Facts,
     /// Name of the node order.
     pub order: String,
-    /// Division of device memory, if it was asked for.
+    /// Cache plan, if it was asked for.
     pub divided: Option<Divided>,
-    /// Configuration with the cache shares of the division.
+    /// Configuration with the cache shares of that plan.
     pub config: TrainConfig,
 }
 
