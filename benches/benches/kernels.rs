@@ -3,7 +3,8 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use girih_benches::graphs;
-use girih_compute::{Backend, Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_compute::prelude::*;
+use girih_compute::{Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm};
 
 const WIDTH: usize = 64;

@@ -1,6 +1,7 @@
 //! Compares batches that devices sample with those of the host.
 
-use girih_compute::{Backend, Dtype, Epilogue, NeighborBatch, Shape, Transpose, checks};
+use girih_compute::prelude::*;
+use girih_compute::{Dtype, Epilogue, NeighborBatch, Shape, Transpose, checks};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId};
 use girih_kernels::Cuda;
 use girih_sampling::Block;
@@ -23,7 +24,7 @@ pub fn graph(n: u32, weighted: bool) -> Csr {
 }
 
 /// Dense form of a sparse matrix: its product with the identity, which is exact.
-fn dense(cuda: &Cuda, rows: &<Cuda as Backend>::Sparse, transpose: Transpose) -> Matrix {
+fn dense(cuda: &Cuda, rows: &<Cuda as Memory>::Sparse, transpose: Transpose) -> Matrix {
     let shape = checks::read(cuda.sparse_shape(rows), transpose);
     let identity: Vec<f32> =
         (0..shape.cols * shape.cols).map(|i| f32::from(u8::from(i % (shape.cols + 1) == 0))).collect();

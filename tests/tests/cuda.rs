@@ -1,8 +1,9 @@
 //! Compares training on a CUDA device with training on the CPU. Without a device the tests report that and pass,
 //! unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
 
+use girih_compute::prelude::*;
 use girih_compute::testing::piece;
-use girih_compute::{Backend, Cpu, Dtype};
+use girih_compute::{Cpu, Dtype};
 use girih_datasets::{LoadOptions, load};
 use girih_kernels::Cuda;
 use girih_tests::{cuda, losses_of};

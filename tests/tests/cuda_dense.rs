@@ -1,8 +1,9 @@
 //! Compares dense products with one long side on a CUDA device with sums in `f64`. Without a device the tests report
 //! that and pass, unless `GIRIH_REQUIRE_GPU` is set.
 
+use girih_compute::prelude::*;
 use girih_compute::testing::piece;
-use girih_compute::{Activation, ActivationGrad, Backend, Dropout, Dtype, Epilogue, EpilogueGrad, Shape, Transpose};
+use girih_compute::{Activation, ActivationGrad, Dropout, Dtype, Epilogue, EpilogueGrad, Shape, Transpose};
 use girih_graph_format::Matrix;
 use girih_kernels::{Cuda, CudaMatrix};
 use girih_random::Key;

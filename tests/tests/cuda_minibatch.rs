@@ -4,8 +4,9 @@
 use std::time::{Duration, Instant};
 
 use girih_compress::CompressedFeatures;
+use girih_compute::prelude::*;
 use girih_compute::testing::piece;
-use girih_compute::{Backend, Cpu, Dtype, Epilogue, FeatureStore, Reference, Shape, SparseOperand, Transpose};
+use girih_compute::{Cpu, Dtype, Epilogue, FeatureStore, Reference, Shape, SparseOperand, Transpose};
 use girih_datasets::{Dataset, Features, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm, Scales};
 use girih_kernels::{Cuda, Device};

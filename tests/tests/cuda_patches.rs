@@ -9,9 +9,10 @@ use girih_collective_sampling::{RankRows, SpareReplies};
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{CardTransport, Collective, PatchGraphs, RankFailure, Transport};
 use girih_compress::CompressedFeatures;
+use girih_compute::prelude::*;
 use girih_compute::{
-    Backend, ComputeError, Dtype, FeatureStore, FetchRows, FetchedRows, PatchOperand, PatchRowsOperand, Shape,
-    SplitRows, StoredAs,
+    ComputeError, Dtype, FeatureStore, FetchRows, FetchedRows, PatchOperand, PatchRowsOperand, Shape, SplitRows,
+    StoredAs,
 };
 use girih_graph_format::{Matrix, NodeId, Norm};
 use girih_kernels::{Cuda, NcclRank};

@@ -1,8 +1,9 @@
 //! Compares sparse products on a CUDA device, with every block kernel, with sums in `f64`. Without a device the tests
 //! report that and pass, unless `GIRIH_REQUIRE_GPU` is set.
 
+use girih_compute::prelude::*;
 use girih_compute::testing::piece;
-use girih_compute::{Activation, Backend, Dropout, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_compute::{Activation, Dropout, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Matrix, Norm, Scales};
 use girih_kernels::{BlockKernel, Cuda, CudaSparse, Device, Tiling};
 use girih_random::Key;

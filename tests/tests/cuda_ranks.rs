@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{CardTransport, Collective, CommError, Traffic, Transport};
+use girih_compute::prelude::*;
 use girih_compute::testing::piece;
-use girih_compute::{AdamStep, Backend, Cpu, Dtype, Shape, StepInputs};
+use girih_compute::{AdamStep, Cpu, Dtype, Shape, StepInputs};
 use girih_datasets::{LoadOptions, load};
 use girih_graph_format::Matrix;
 use girih_kernels::{Cuda, Device, NcclRank};

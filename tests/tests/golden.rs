@@ -3,7 +3,8 @@
 //! `golden/*.safetensors` contains results that `benches/peers/golden_pyg.py` computed in `f64`: each [`STRIDE`]th
 //! element of every result, and the sums of its columns. Weights follow a formula that both programs use.
 
-use girih_compute::{Backend, Cpu, Dtype, Shape};
+use girih_compute::prelude::*;
+use girih_compute::{Cpu, Dtype, Shape};
 use girih_datasets::{Dataset, FeatureNorm, LoadOptions, load};
 use girih_graph_format::Matrix;
 use girih_random::Key;

@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Instant;
 
-use girih_compute::{Backend, ComputeError, Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_compute::prelude::*;
+use girih_compute::{ComputeError, Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Norm};
 use girih_partition::{BlockPlan, Cuts, ProcessGrid, RankPlan, Scheme};
 use girih_reorder::OrderKind;

@@ -6,7 +6,8 @@
 //! tn   dW = Xᵀ·G    f × n  times  n × w       backward to the weights
 //! ```
 
-use girih_compute::{Backend, ComputeError, Cpu, Dtype, Epilogue, Shape, Transpose};
+use girih_compute::prelude::*;
+use girih_compute::{ComputeError, Cpu, Dtype, Epilogue, Shape, Transpose};
 
 use super::{DTYPES, Setup, random_matrix};
 use crate::timing::{Contestant, compete};
@@ -17,7 +18,7 @@ const NODES: usize = 232_965;
 const NODES_SMALL: usize = 20_000;
 const LAYERS: [(usize, usize); 2] = [(602, 128), (128, 41)];
 
-type CpuMatrix = <Cpu as Backend>::Matrix;
+type CpuMatrix = <Cpu as Memory>::Matrix;
 
 /// Adds a case for each layer, product and storage type of the tall operands.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {

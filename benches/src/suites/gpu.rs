@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use girih_compute::{Backend, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_compute::prelude::*;
+use girih_compute::{Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Norm, Permutation};
 use girih_kernels::{Cuda, CudaMatrix, CudaSparse, Device};
 use girih_reorder::OrderKind;

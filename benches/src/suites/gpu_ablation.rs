@@ -7,7 +7,8 @@
 
 use std::borrow::Cow;
 
-use girih_compute::{Backend, Dtype};
+use girih_compute::Dtype;
+use girih_compute::prelude::*;
 use girih_datasets::Dataset;
 use girih_graph_format::Csr;
 use girih_kernels::{Cuda, Split, Tiling};

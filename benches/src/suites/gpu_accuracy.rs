@@ -6,7 +6,8 @@
 //! published network and ROC-AUC, because accuracy says little there. Generated graphs, whose 41 classes need more
 //! than 16 hidden columns, use that of Miao et al. 2023.
 
-use girih_compute::{Backend, Cpu, Dtype};
+use girih_compute::prelude::*;
+use girih_compute::{Cpu, Dtype};
 use girih_datasets::Dataset;
 use girih_trainer::{Control, Event, Metric, ModelKind, SessionOptions, TrainConfig, train};
 

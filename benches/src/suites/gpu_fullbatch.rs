@@ -9,7 +9,8 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::Path;
 
-use girih_compute::{Backend, Dtype};
+use girih_compute::Dtype;
+use girih_compute::prelude::*;
 use girih_datasets::Dataset;
 use girih_kernels::Cuda;
 use girih_reorder::OrderKind;

@@ -12,7 +12,8 @@ use std::path::Path;
 use std::process::Command;
 
 use cudarc::driver::{profiler_start, profiler_stop};
-use girih_compute::{Backend, Dtype, Shape};
+use girih_compute::prelude::*;
+use girih_compute::{Dtype, Shape};
 use girih_kernels::{Cuda, CudaMatrix, Tiling};
 use girih_reorder::OrderKind;
 

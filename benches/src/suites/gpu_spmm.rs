@@ -3,7 +3,8 @@
 
 use std::borrow::Cow;
 
-use girih_compute::{Backend, Dtype, Epilogue, Shape, Transpose};
+use girih_compute::prelude::*;
+use girih_compute::{Dtype, Epilogue, Shape, Transpose};
 use girih_graph_format::{Csr, Matrix};
 use girih_kernels::{BlockKernel, Cuda, CudaMatrix, CudaSparse, Split, Tiling};
 

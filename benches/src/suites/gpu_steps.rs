@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use girih_compress::{CodecSpec, CompressedFeatures};
-use girih_compute::{Backend, Dtype, FeatureStore, Shape};
+use girih_compute::prelude::*;
+use girih_compute::{Dtype, FeatureStore, Shape};
 use girih_datasets::{Dataset, Features};
 use girih_graph_format::{Matrix, NodeId};
 use girih_kernels::{Cuda, DeviceSampler, DeviceTopology};

@@ -3,7 +3,8 @@
 
 use std::time::Instant;
 
-use girih_compute::{Backend, Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_compute::prelude::*;
+use girih_compute::{Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Norm, ReuseCurve};
 use girih_reorder::quality::{Block, READS_LOOKED_AT, coverage};
 use girih_reorder::{Auto, Community, OrderKind};

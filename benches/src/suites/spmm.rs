@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use girih_compute::cpu::CpuTiles;
-use girih_compute::{Backend, Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_compute::prelude::*;
+use girih_compute::{Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Norm, TileMatrix};
 
 use super::{Setup, random_matrix};
@@ -64,7 +65,7 @@ impl Layout {
 /// Sparse operand in both layouts, and in the peer.
 struct Products {
     backend: Cpu,
-    sparse: <Cpu as Backend>::Sparse,
+    sparse: <Cpu as Memory>::Sparse,
     tiles: CpuTiles,
     /// Share of the entries in dense tiles.
     tile_share: f64,

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use girih_compress::CompressedFeatures;
 use girih_graph_format::{Matrix, NodeId};
 
-use crate::{Backend, ComputeError, Dtype, Shape};
+use crate::{ComputeError, Dtype, Memory, Shape};
 
 /// Reader of feature rows: gathers rows by id into a matrix on the device.
-pub trait FeatureStore<B: Backend>: Send + Sync {
+pub trait FeatureStore<B: Memory>: Send + Sync {
     /// Gathers rows: row `i` of `out` (`ids.len() × width`) becomes row `ids[i]`.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ pub trait FeatureStore<B: Backend>: Send + Sync {
 }
 
 /// Reader that sums rows from their stored codes (Ma et al., 2024). The first layer then reads codes instead of rows.
-pub trait RowSums<B: Backend>: Send + Sync {
+pub trait RowSums<B: Memory>: Send + Sync {
     /// Starts an asynchronous read of the codes of the rows of `ids`, as [`FeatureStore::begin`] does. `ids` must stay
     /// until [`finish`](Self::finish). The next request may start before this one finishes.
     ///
@@ -81,7 +81,7 @@ pub trait RowSums<B: Backend>: Send + Sync {
 }
 
 /// Feature rows in memory of the host that a device can read. Some of them also lie on devices.
-pub struct HostFeatures<B: Backend> {
+pub struct HostFeatures<B: Memory> {
     /// Reader for the device.
     pub reader: Box<dyn FeatureStore<B>>,
     /// Reader of the same rows for the host.
@@ -89,7 +89,7 @@ pub struct HostFeatures<B: Backend> {
 }
 
 /// Feature rows of a rank's own patch, for its device.
-pub enum PatchRowsOperand<'a, B: Backend> {
+pub enum PatchRowsOperand<'a, B: Memory> {
     /// Dense rows, in their storage type.
     Dense(Arc<B::Matrix>),
     /// Codes of a codec that all ranks share, and the storage type of the decoded rows.
@@ -137,7 +137,7 @@ pub trait FetchedRows: Sync {
 ///
 /// Devices of several ranks may share a store. One of them then writes each row, and the others read it after the
 /// ranks synchronise.
-pub trait WritableStore<B: Backend>: FeatureStore<B> {
+pub trait WritableStore<B: Memory>: FeatureStore<B> {
     /// Whether the devices of all ranks share the store.
     fn is_shared(&self) -> bool;
 

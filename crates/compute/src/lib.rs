@@ -1,6 +1,7 @@
 //! Operations of graph neural networks behind one trait.
 //!
-//! - [`Backend`]: buffers and the coarse, fused operations of a training step. Start here.
+//! - [`Backend`]: buffers and the coarse, fused operations of a training step, in families. Start here.
+//! - [`prelude`]: the traits of all families, for calls on a backend of known type.
 //! - [`Cpu`]: all cores of the CPU, `f32` or bf16 storage, sums in `f32`.
 //! - [`Reference`]: slow and simple loops in `f64`. Every other backend is compared with it, and gradients are
 //!   checked on it.
@@ -26,8 +27,9 @@ mod symbolic;
 pub mod testing;
 
 pub use backend::{
-    Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, Dtype,
-    Epilogue, EpilogueGrad, GlobalIds, HostMatrix, NO_COLUMN, SgdUpdate, Shape, SparseOperand, StepInputs, Transpose,
+    Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, AttentionOps, Backend, ColumnMoments,
+    DenseOps, Dtype, Epilogue, EpilogueGrad, FeatureDevice, GlobalIds, HostMatrix, LossOps, Memory, NO_COLUMN, NormOps,
+    OptimOps, SamplingDevice, SegmentOps, SgdUpdate, Shape, SparseOperand, SparseOps, StepInputs, Transpose,
 };
 pub use cpu::Cpu;
 pub use dropout::Dropout;
@@ -44,3 +46,11 @@ pub use symbolic::{
     BlockKind, BlockSeconds, ByDtype, Cost, EntrySeconds, GpuRates, Rates, Symbolic, SymbolicClock, SymbolicMatrix,
     SymbolicSparse,
 };
+
+/// Traits of all families of operations, for code that calls them on a backend of known type.
+pub mod prelude {
+    pub use crate::{
+        AttentionOps, Backend, DenseOps, FeatureDevice, LossOps, Memory, NormOps, OptimOps, SamplingDevice, SegmentOps,
+        SparseOps,
+    };
+}

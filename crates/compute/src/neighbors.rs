@@ -11,7 +11,7 @@ use girih_graph_format::{Csr, NodeId, Scales};
 use girih_sampling::{DrawKey, NeighborSampler};
 use girih_tiers::Placement;
 
-use crate::{Backend, ComputeError};
+use crate::{ComputeError, Memory};
 
 /// Graph to sample neighbors from, with the scales of its normalised adjacency `Â`.
 ///
@@ -63,7 +63,7 @@ pub enum SelfLoops<'a> {
 }
 
 /// Sampled block of one layer of a mini-batch.
-pub struct NeighborBlock<B: Backend> {
+pub struct NeighborBlock<B: Memory> {
     /// Adjacency of the block, `n_destinations × n_sources`. If sources keep their global ids, it has a column for
     /// each node of the graph.
     pub rows: B::Sparse,
@@ -74,7 +74,7 @@ pub struct NeighborBlock<B: Backend> {
 }
 
 /// Mini-batch on the device.
-pub struct NeighborBatch<B: Backend> {
+pub struct NeighborBatch<B: Memory> {
     /// Blocks in the order of layers, input layer first.
     pub blocks: Vec<NeighborBlock<B>>,
     /// Global ids of the input nodes of the first layer; `None` if its columns are global ids.
@@ -84,7 +84,7 @@ pub struct NeighborBatch<B: Backend> {
 }
 
 /// Graph from which a device samples.
-pub trait NeighborGraph<B: Backend>: Send + Sync {
+pub trait NeighborGraph<B: Memory>: Send + Sync {
     /// Creates a source of mini-batches of at most `batch_size` seeds, drawn as `sampler` draws them. Returns `None`
     /// if the device does not support this sampler.
     ///
@@ -100,7 +100,7 @@ pub trait NeighborGraph<B: Backend>: Send + Sync {
 
 /// Sampler of mini-batches on a device. The caller requests one batch at a time, ahead of its use. Work started
 /// between [`request`](Self::request) and [`take`](Self::take) keeps the device busy while the host waits for sizes.
-pub trait NeighborSource<B: Backend>: Send {
+pub trait NeighborSource<B: Memory>: Send {
     /// Requests a batch without waiting for it. A pending request that was not taken is dropped.
     ///
     /// # Errors

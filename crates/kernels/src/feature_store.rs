@@ -82,7 +82,7 @@ struct SumsOfCodes {
 type Before<'a> = (&'a CudaIds, &'a CudaMatrix);
 
 impl Cuda {
-    /// [`Backend::host_features`](girih_compute::Backend::host_features).
+    /// [`FeatureDevice::host_features`](girih_compute::FeatureDevice::host_features).
     pub(crate) fn host_features(
         &self,
         rows: &Matrix,
@@ -113,7 +113,7 @@ impl Cuda {
         Ok(HostFeatures { reader, on_host: Arc::new(RowsOnHost { source, n_rows, form }) })
     }
 
-    /// [`Backend::code_rows`](girih_compute::Backend::code_rows), for code books.
+    /// [`FeatureDevice::code_rows`](girih_compute::FeatureDevice::code_rows), for code books.
     pub(crate) fn code_rows(
         &self,
         codes: &CompressedFeatures,
@@ -169,7 +169,7 @@ impl Cuda {
         Ok(Memory::Staged(brought, on_cards))
     }
 
-    /// [`Backend::row_store`](girih_compute::Backend::row_store).
+    /// [`FeatureDevice::row_store`](girih_compute::FeatureDevice::row_store).
     pub(crate) fn row_store(
         &self,
         shape: Shape,

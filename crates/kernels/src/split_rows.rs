@@ -30,7 +30,7 @@ const ROWS_AT_ONCE: usize = 256;
 const FETCHED_BYTES: usize = 64 << 20;
 
 impl Cuda {
-    /// [`Backend::split_rows`](girih_compute::Backend::split_rows), for dense rows and codes of code books.
+    /// [`FeatureDevice::split_rows`](girih_compute::FeatureDevice::split_rows), for dense rows and codes of code books.
     pub(crate) fn split_rows(
         &self,
         SplitRows { n_rows, stored, mut fetch }: SplitRows<'_>,

@@ -3,8 +3,9 @@
 
 use std::time::Instant;
 
+use girih_compute::prelude::*;
 use girih_compute::testing::{PIECE, check_backend, check_backend_in_parts, piece};
-use girih_compute::{Backend, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_compute::{Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{BlockMatrix, Coo, Csr, Duplicates, Matrix, Norm};
 use girih_kernels::{BlockKernel, Cuda, CudaSparse, Device, Tiling};
 use girih_random::Key;

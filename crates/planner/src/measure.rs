@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use girih_comm::CardTransport;
+use girih_compute::prelude::*;
 use girih_compute::{
-    Backend, BlockKind, BlockSeconds, ByDtype, ComputeError, Dtype, EntrySeconds, Epilogue, GpuRates, Shape,
-    SparseOperand, Transpose,
+    BlockKind, BlockSeconds, ByDtype, ComputeError, Dtype, EntrySeconds, Epilogue, GpuRates, Shape, SparseOperand,
+    Transpose,
 };
 use girih_datasets::{Dataset, Features, Labels, Split};
 use girih_graph_format::{Csr, Matrix, NodeId, Norm};

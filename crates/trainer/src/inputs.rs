@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use girih_compute::{Backend, ComputeError, Dtype, Epilogue, SparseOperand, Transpose};
+use girih_compute::{Backend, ComputeError, Dtype, Epilogue, Memory, SparseOperand, Transpose};
 use girih_datasets::Features;
 use girih_graph_format::{Csr, Degrees, Matrix, Norm, UndefinedDegree};
 
@@ -378,7 +378,7 @@ pub(crate) fn stay_sparse(n_rows: usize, n_cols: usize, nnz: usize) -> bool {
     nnz as f64 <= DENSE_FROM * n_rows as f64 * n_cols as f64
 }
 
-type Propagated<B> = (Option<FeatureInput<B>>, Option<<B as Backend>::Matrix>);
+type Propagated<B> = (Option<FeatureInput<B>>, Option<<B as Memory>::Matrix>);
 
 /// Computes `Âᵏ·X`. Frees `X` unless the model reads it.
 fn propagate<B: Backend>(

@@ -137,7 +137,7 @@ pub struct TestReport {
 pub struct EpochTimes {
     /// Training steps, until the host knows their loss.
     pub steps: Duration,
-    /// Stages of the steps. `None` on an [asynchronous](girih_compute::Backend::is_asynchronous) backend, where the
+    /// Stages of the steps. `None` on an [asynchronous](girih_compute::Memory::is_asynchronous) backend, where the
     /// host would only measure launches. Use a profiler of the device there.
     pub stages: Option<StageTimes>,
     /// Evaluation after the steps.

@@ -2,7 +2,8 @@
 
 use std::sync::OnceLock;
 
-use girih_compute::{Backend, Cpu, Dtype};
+use girih_compute::prelude::*;
+use girih_compute::{Cpu, Dtype};
 use girih_kernels::{Cuda, KernelError, Tiling};
 
 use super::memory::Room;

@@ -1,6 +1,7 @@
 //! `girih doctor`: abilities of this machine, and missing parts.
 
-use girih_compute::{Backend, Cpu};
+use girih_compute::Cpu;
+use girih_compute::prelude::*;
 use girih_kernels::{Card, Driver, FoundLibrary, KernelError, Survey};
 use girih_machine::{Ceilings, Machine, readable_bytes};
 use girih_planner::keep;

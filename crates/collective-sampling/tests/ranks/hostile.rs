@@ -13,7 +13,7 @@ use girih_sampling::{
 };
 use proptest::prelude::*;
 
-type Matrix = <Cpu as girih_compute::Backend>::Matrix;
+type Matrix = <Cpu as girih_compute::Memory>::Matrix;
 
 /// Change of a message.
 #[derive(Clone, Debug)]

@@ -26,7 +26,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use girih_compute::{Backend, Cpu, Dtype, HostMatrix};
+use girih_compute::prelude::*;
+use girih_compute::{Cpu, Dtype, HostMatrix};
 use girih_graph_format::Matrix;
 use girih_random::{Key, Stream};
 

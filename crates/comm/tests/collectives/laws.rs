@@ -2,12 +2,13 @@
 //! starts.
 
 use girih_comm::Collective;
-use girih_compute::{Backend, Cpu, Dtype};
+use girih_compute::prelude::*;
+use girih_compute::{Cpu, Dtype};
 use girih_graph_format::Matrix;
 use proptest::prelude::*;
 
 pub type Rank = Box<dyn Collective<Cpu>>;
-pub type Device = <Cpu as Backend>::Matrix;
+pub type Device = <Cpu as Memory>::Matrix;
 
 /// Element `i` of the matrix of rank `rank`: a small integer, so that sums are exact in any storage type.
 pub fn value(rank: usize, i: usize) -> f32 {

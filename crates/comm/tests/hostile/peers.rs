@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use girih_comm::launch_order::coordinator;
 use girih_comm::tcp::{self, Options};
 use girih_comm::{Collective, CommError, Parcel, RankFailure, Transport};
-use girih_compute::{Backend, Cpu, Dtype};
+use girih_compute::prelude::*;
+use girih_compute::{Cpu, Dtype};
 use girih_graph_format::Matrix;
 use girih_pipeline::order::Rules;
 use proptest::prelude::*;
@@ -54,7 +55,7 @@ fn answered(call: &str, bytes: &[u8], work: fn(Rank) -> Result<(), CommError>) -
     against(work, say(&parcel(&[], 0, call, bytes)))
 }
 
-fn ones(rows: usize) -> Result<<Cpu as Backend>::Matrix, CommError> {
+fn ones(rows: usize) -> Result<<Cpu as Memory>::Matrix, CommError> {
     let ones = Matrix::new(rows, 2, vec![1.0; 2 * rows]).unwrap();
     Ok(Cpu::new().upload(&ones, Dtype::F32).unwrap())
 }

@@ -119,7 +119,7 @@ impl CpuMatrix {
     }
 
     /// Overwrites all rows with those that `fill` computes, in blocks of rows, as
-    /// [`Backend::write_rows`](crate::Backend::write_rows) specifies.
+    /// [`Memory::write_rows`](crate::Memory::write_rows) specifies.
     pub(crate) fn write_rows(&mut self, fill: &(dyn Fn(usize, &mut [f32]) + Sync)) {
         let cols = self.shape.cols;
         match &mut self.storage {

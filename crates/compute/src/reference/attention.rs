@@ -1,11 +1,103 @@
 //! Attention directly from its definition: scores, coefficients and masks of every entry are stored.
 
-use super::{Entry, RefMatrix, Reference};
+use super::{Entry, RefMatrix, RefSparse, Reference};
 use crate::checks::AttentionShapes;
-use crate::{Attention, AttentionGrads, Backend, ComputeError, Dtype, GlobalIds, Shape};
+use crate::{Attention, AttentionGrads, AttentionOps, ComputeError, Dtype, GlobalIds, Shape, checks};
+
+impl AttentionOps for Reference {
+    fn segment_softmax(&self, a: &RefSparse, scores: &mut RefMatrix) -> Result<(), ComputeError> {
+        checks::segment_softmax(a.entries.len(), scores.shape, None)?;
+        let old = scores.clone();
+        scores.update(|e, h, score| {
+            let of_row = || a.row(a.entries[e].row).map(|e| old.get(e, h));
+            let max = of_row().fold(f64::NEG_INFINITY, f64::max);
+            (score - max).exp() / of_row().map(|score| (score - max).exp()).sum::<f64>()
+        });
+        Ok(())
+    }
+
+    fn segment_softmax_backward(
+        &self,
+        a: &RefSparse,
+        shares: &RefMatrix,
+        grad: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::segment_softmax(a.entries.len(), shares.shape, Some(grad.shape))?;
+        let old = grad.clone();
+        grad.update(|e, h, g| {
+            let mean: f64 = a.row(a.entries[e].row).map(|e| shares.get(e, h) * old.get(e, h)).sum();
+            shares.get(e, h) * (g - mean)
+        });
+        Ok(())
+    }
+
+    fn head_dots(&self, x: &RefMatrix, vector: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
+        checks::head_dots(x.shape, vector.shape, out.shape)?;
+        let (heads, width) = (out.shape.cols, x.shape.cols);
+        out.update(|r, h, _| (h..width).step_by(heads).map(|c| x.get(r, c) * vector.get(0, c)).sum());
+        Ok(())
+    }
+
+    fn head_dots_backward(
+        &self,
+        x: &RefMatrix,
+        vector: &RefMatrix,
+        grad: &RefMatrix,
+        x_grad: Option<&mut RefMatrix>,
+        vector_grad: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        let x_grad_shape = x_grad.as_deref().map(RefMatrix::shape);
+        checks::head_dots_backward(x.shape, vector.shape, grad.shape, x_grad_shape, vector_grad.shape)?;
+        let heads = grad.shape.cols;
+        vector_grad.update(|_, c, _| (0..x.shape.rows).map(|r| grad.get(r, c % heads) * x.get(r, c)).sum());
+        if let Some(x_grad) = x_grad {
+            x_grad.update(|r, c, old| old + grad.get(r, c % heads) * vector.get(0, c));
+        }
+        Ok(())
+    }
+
+    fn attention(
+        &self,
+        attention: &Attention<'_, Self>,
+        out: &mut RefMatrix,
+        log_sums: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::attention(&shapes(attention), out.shape, log_sums.shape)?;
+        let shares = Shares::of(attention);
+        let (graph, heads) = (attention.graph, attention.heads);
+        out.update(|r, c, _| {
+            let term = |e: usize| shares.masked(e, c % heads) * attention.values.get(graph.entries[e].col, c);
+            graph.row(r).map(term).sum()
+        });
+        log_sums.update(|r, h, _| match graph.row(r) {
+            entries if entries.is_empty() => 0.0,
+            entries => entries.map(|e| shares.scores.get(e, h).exp()).sum::<f64>().ln(),
+        });
+        Ok(())
+    }
+
+    fn attention_backward(
+        &self,
+        attention: &Attention<'_, Self>,
+        results: (&RefMatrix, &RefMatrix),
+        grad: &RefMatrix,
+        grads: AttentionGrads<'_, RefMatrix>,
+    ) -> Result<(), ComputeError> {
+        let shapes = shapes(attention);
+        let vector_shape = grads.vector.as_deref().map(RefMatrix::shape);
+        let grad_shapes = checks::AttentionGradShapes {
+            destination: grads.destination.shape,
+            source: grads.source.shape,
+            vector: vector_shape,
+            values: grads.values.shape,
+        };
+        checks::attention_backward(&shapes, (results.0.shape, results.1.shape), grad.shape, grad_shapes)?;
+        Shares::of(attention).backward(attention, grad, grads)
+    }
+}
 
 /// Shapes of the operands.
-pub(super) fn shapes(attention: &Attention<'_, Reference>) -> AttentionShapes {
+fn shapes(attention: &Attention<'_, Reference>) -> AttentionShapes {
     AttentionShapes {
         graph: attention.graph.shape,
         heads: attention.heads,
@@ -17,14 +109,14 @@ pub(super) fn shapes(attention: &Attention<'_, Reference>) -> AttentionShapes {
 }
 
 /// Scores, coefficients and mask factors of the entries of an attention (`nnz × heads` each).
-pub(super) struct Shares {
-    pub(super) scores: RefMatrix,
+struct Shares {
+    scores: RefMatrix,
     shares: RefMatrix,
     masks: RefMatrix,
 }
 
 impl Shares {
-    pub(super) fn of(attention: &Attention<'_, Reference>) -> Self {
+    fn of(attention: &Attention<'_, Reference>) -> Self {
         let Attention { graph, heads, dropout, .. } = *attention;
         let mut scores = RefMatrix::zeros(Shape::new(graph.entries.len(), heads), Dtype::F32);
         let mut masks = scores.clone();
@@ -43,12 +135,12 @@ impl Shares {
         Self { scores, shares, masks }
     }
 
-    pub(super) fn masked(&self, e: usize, h: usize) -> f64 {
+    fn masked(&self, e: usize, h: usize) -> f64 {
         self.shares.get(e, h) * self.masks.get(e, h)
     }
 
     /// Gradients by the chain rule, entry by entry.
-    pub(super) fn backward(
+    fn backward(
         &self,
         attention: &Attention<'_, Reference>,
         grad: &RefMatrix,

@@ -26,7 +26,8 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rayon::ThreadPoolBuilder;
 
 pub use self::piece::{PIECE, piece};
-use crate::{Backend, Reference};
+use crate::Reference;
+use crate::prelude::*;
 
 /// Number of random cases for each law.
 const CASES: u32 = 128;

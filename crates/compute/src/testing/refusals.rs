@@ -3,9 +3,10 @@
 use girih_graph_format::{Csr, Matrix, Scales};
 
 use super::inputs::host;
+use crate::prelude::*;
 use crate::{
-    Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, Backend, ColumnMoments, ComputeError,
-    Dtype, Epilogue, EpilogueGrad, Reference, SgdUpdate, Shape, SparseOperand, Transpose,
+    Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, ColumnMoments, ComputeError, Dtype,
+    Epilogue, EpilogueGrad, Reference, SgdUpdate, Shape, SparseOperand, Transpose,
 };
 
 /// Outcome of a call that should be refused.

@@ -8,7 +8,7 @@
 use cudarc::driver::{DeviceRepr, LaunchConfig, PushKernelArg};
 use girih_compute::checks::{AttentionGradShapes, AttentionShapes};
 use girih_compute::{
-    Attention, AttentionGrads, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, Transpose, checks,
+    Attention, AttentionGrads, ComputeError, Dropout, Dtype, Epilogue, Memory, Shape, Transpose, checks,
 };
 
 use super::super::backend::Cuda;
@@ -68,7 +68,7 @@ struct Operands<'a> {
 impl<'a> Operands<'a> {
     fn of<B>(attention: &Attention<'a, B>) -> Self
     where
-        B: Backend<Matrix = CudaMatrix, Sparse = CudaSparse> + ?Sized,
+        B: Memory<Matrix = CudaMatrix, Sparse = CudaSparse> + ?Sized,
     {
         let Attention { graph, heads, slope, destination, source, vector, .. } = *attention;
         Self { graph, heads, slope, destination, source, vector }
@@ -77,7 +77,7 @@ impl<'a> Operands<'a> {
 
 fn shapes<B>(attention: &Attention<'_, B>) -> AttentionShapes
 where
-    B: Backend<Matrix = CudaMatrix, Sparse = CudaSparse> + ?Sized,
+    B: Memory<Matrix = CudaMatrix, Sparse = CudaSparse> + ?Sized,
 {
     AttentionShapes {
         graph: attention.graph.forward.shape,
@@ -90,7 +90,7 @@ where
 }
 
 impl Cuda {
-    /// [`Backend::attention`].
+    /// [`AttentionOps::attention`](girih_compute::AttentionOps::attention).
     pub(crate) fn attention<B>(
         &self,
         attention: &Attention<'_, B>,
@@ -98,7 +98,7 @@ impl Cuda {
         log_sums: &mut CudaMatrix,
     ) -> Result<(), ComputeError>
     where
-        B: Backend<Matrix = CudaMatrix, Sparse = CudaSparse> + ?Sized,
+        B: Memory<Matrix = CudaMatrix, Sparse = CudaSparse> + ?Sized,
     {
         checks::attention(&shapes(attention), out.shape, log_sums.shape)?;
         let operands = Operands::of(attention);
@@ -122,7 +122,7 @@ impl Cuda {
         self.product(OPERATION, Direction::of_pattern(csr), Some(&shares), attention.values, &Epilogue::default(), out)
     }
 
-    /// [`Backend::attention_backward`].
+    /// [`AttentionOps::attention_backward`](girih_compute::AttentionOps::attention_backward).
     pub(crate) fn attention_backward<B>(
         &self,
         attention: &Attention<'_, B>,
@@ -131,7 +131,7 @@ impl Cuda {
         grads: AttentionGrads<'_, CudaMatrix>,
     ) -> Result<(), ComputeError>
     where
-        B: Backend<Matrix = CudaMatrix, Sparse = CudaSparse> + ?Sized,
+        B: Memory<Matrix = CudaMatrix, Sparse = CudaSparse> + ?Sized,
     {
         let AttentionGrads { destination, source, vector, values } = grads;
         let vector_shape = vector.as_ref().map(|vector| vector.shape);

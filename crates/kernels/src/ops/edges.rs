@@ -49,7 +49,7 @@ impl Wide {
 }
 
 impl Cuda {
-    /// [`Backend::sddmm`](girih_compute::Backend::sddmm).
+    /// [`SparseOps::sddmm`](girih_compute::SparseOps::sddmm).
     pub(crate) fn sddmm(
         &self,
         a: &CudaSparse,
@@ -104,7 +104,7 @@ impl Cuda {
         }
     }
 
-    /// [`Backend::segment_softmax`](girih_compute::Backend::segment_softmax).
+    /// [`AttentionOps::segment_softmax`](girih_compute::AttentionOps::segment_softmax).
     pub(crate) fn segment_softmax(&self, a: &CudaSparse, scores: &mut CudaMatrix) -> Result<(), ComputeError> {
         const OPERATION: &str = "segment_softmax";
         checks::segment_softmax(self.nnz(a), scores.shape, None)?;
@@ -123,7 +123,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`Backend::segment_softmax_backward`](girih_compute::Backend::segment_softmax_backward).
+    /// [`AttentionOps::segment_softmax_backward`](girih_compute::AttentionOps::segment_softmax_backward).
     pub(crate) fn segment_softmax_backward(
         &self,
         a: &CudaSparse,
@@ -190,7 +190,7 @@ impl Cuda {
         Ok(kernels)
     }
 
-    /// [`Backend::head_dots`](girih_compute::Backend::head_dots).
+    /// [`AttentionOps::head_dots`](girih_compute::AttentionOps::head_dots).
     pub(crate) fn head_dots(
         &self,
         x: &CudaMatrix,
@@ -213,7 +213,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`Backend::head_dots_backward`](girih_compute::Backend::head_dots_backward).
+    /// [`AttentionOps::head_dots_backward`](girih_compute::AttentionOps::head_dots_backward).
     pub(crate) fn head_dots_backward(
         &self,
         x: &CudaMatrix,

@@ -49,7 +49,7 @@ pub(super) struct Address {
 }
 
 impl Cuda {
-    /// [`Backend::gemm`](girih_compute::Backend::gemm).
+    /// [`DenseOps::gemm`](girih_compute::DenseOps::gemm).
     #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
     pub(crate) fn gemm(
         &self,
@@ -77,7 +77,7 @@ impl Cuda {
         self.multiply(dense, (a.get(), b.get()), &epilogue, out)
     }
 
-    /// [`Backend::gemm_pair`](girih_compute::Backend::gemm_pair).
+    /// [`DenseOps::gemm_pair`](girih_compute::DenseOps::gemm_pair).
     #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
     pub(crate) fn gemm_pair(
         &self,
@@ -107,7 +107,7 @@ impl Cuda {
         self.gemm((y, NO), None, (v, NO), Epilogue { accumulate: true, ..epilogue }, out)
     }
 
-    /// [`Backend::gemm_backward`](girih_compute::Backend::gemm_backward).
+    /// [`DenseOps::gemm_backward`](girih_compute::DenseOps::gemm_backward).
     pub(crate) fn gemm_backward(
         &self,
         (a, ta): (&CudaMatrix, Transpose),
@@ -136,7 +136,7 @@ impl Cuda {
         factors.map_or(Ok(()), |factors| self.scale_rows_in_place(factors, out))
     }
 
-    /// [`Backend::gemm_scaled`](girih_compute::Backend::gemm_scaled).
+    /// [`DenseOps::gemm_scaled`](girih_compute::DenseOps::gemm_scaled).
     pub(crate) fn gemm_scaled(
         &self,
         factors: &CudaMatrix,

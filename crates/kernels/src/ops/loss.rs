@@ -85,7 +85,7 @@ struct Rows<'a> {
 }
 
 impl Cuda {
-    /// [`Backend::softmax_cross_entropy`](girih_compute::Backend::softmax_cross_entropy).
+    /// [`LossOps::softmax_cross_entropy`](girih_compute::LossOps::softmax_cross_entropy).
     pub(crate) fn softmax_cross_entropy(
         &self,
         logits: &CudaMatrix,
@@ -111,7 +111,7 @@ impl Cuda {
         unsafe { self.loss(&rows, grad, loss) }
     }
 
-    /// [`Backend::sigmoid_cross_entropy`](girih_compute::Backend::sigmoid_cross_entropy).
+    /// [`LossOps::sigmoid_cross_entropy`](girih_compute::LossOps::sigmoid_cross_entropy).
     pub(crate) fn sigmoid_cross_entropy(
         &self,
         logits: &CudaMatrix,
@@ -136,7 +136,7 @@ impl Cuda {
         unsafe { self.loss(&rows, grad, loss) }
     }
 
-    /// [`Backend::bpr_loss`](girih_compute::Backend::bpr_loss).
+    /// [`LossOps::bpr_loss`](girih_compute::LossOps::bpr_loss).
     pub(crate) fn bpr_loss(
         &self,
         triples: &CudaMatrix,

@@ -26,21 +26,21 @@ const COPIED_ASIDE: usize = 64 << 10;
 const UPLOADS: &str = "uploads what the host has";
 
 impl Cuda {
-    /// [`Backend::zeros`](girih_compute::Backend::zeros).
+    /// [`Memory::zeros`](girih_compute::Memory::zeros).
     pub(crate) fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
         let mut matrix = self.uninitialized(shape, dtype)?;
         self.set_zero(&mut matrix)?;
         Ok(matrix)
     }
 
-    /// [`Backend::set_zero`](girih_compute::Backend::set_zero).
+    /// [`Memory::set_zero`](girih_compute::Memory::set_zero).
     pub(crate) fn set_zero(&self, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         // Only the bytes of the matrix: its memory may be larger.
         let n_bytes = (out.len() * out.dtype.n_bytes()).max(1);
         self.device.stream.memset_zeros(&mut out.data.slice_mut(..n_bytes)).map_err(Self::failed("set_zero"))
     }
 
-    /// [`Backend::resize`](girih_compute::Backend::resize).
+    /// [`Memory::resize`](girih_compute::Memory::resize).
     pub(crate) fn resize(matrix: &mut CudaMatrix, shape: Shape) -> bool {
         let wanted = shape.rows.checked_mul(pitch(shape.cols)).and_then(|len| len.checked_mul(matrix.dtype.n_bytes()));
         let fits = wanted.is_some_and(|wanted| wanted <= matrix.data.len());
@@ -50,20 +50,20 @@ impl Cuda {
         fits
     }
 
-    /// [`Backend::upload`](girih_compute::Backend::upload).
+    /// [`Memory::upload`](girih_compute::Memory::upload).
     pub(crate) fn upload(&self, host: &Matrix, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
         let mut matrix = self.uninitialized(Shape::new(host.n_rows(), host.n_cols()), dtype)?;
         self.fill("upload", host.data(), &mut matrix)?;
         Ok(matrix)
     }
 
-    /// [`Backend::write`](girih_compute::Backend::write).
+    /// [`Memory::write`](girih_compute::Memory::write).
     pub(crate) fn write(&self, host: &Matrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         checks::same("write", Shape::new(host.n_rows(), host.n_cols()), out.shape)?;
         self.fill("write", host.data(), out)
     }
 
-    /// [`Backend::download`](girih_compute::Backend::download).
+    /// [`Memory::download`](girih_compute::Memory::download).
     pub(crate) fn download(&self, matrix: &CudaMatrix) -> Result<Matrix, ComputeError> {
         let values = match matrix.dtype {
             Dtype::F32 => self.packed::<f32>("download", matrix)?,
@@ -102,7 +102,7 @@ impl Cuda {
         Ok(values)
     }
 
-    /// [`Backend::upload_ids`](girih_compute::Backend::upload_ids).
+    /// [`Memory::upload_ids`](girih_compute::Memory::upload_ids).
     pub(crate) fn upload_ids(&self, ids: &[u32]) -> Result<CudaIds, ComputeError> {
         self.recorder.obstacle(UPLOADS)?;
         let on_device = self.allocate::<u32>("upload_ids", ids.len(), || format!("a list of {} ids", ids.len()))?;
@@ -112,7 +112,7 @@ impl Cuda {
         Ok(CudaIds { range: IdRange::of(ids), host: ids.into(), ids: on_device, derived: Derived::default() })
     }
 
-    /// [`Backend::zero_ids`](girih_compute::Backend::zero_ids).
+    /// [`Memory::zero_ids`](girih_compute::Memory::zero_ids).
     pub(crate) fn zero_ids(&self, len: usize) -> Result<CudaIds, ComputeError> {
         checks::allocation(Shape::new(len, 1), size_of::<u32>())?;
         let mut ids = self.allocate::<u32>("zero_ids", len, || format!("a list of {len} ids"))?;

@@ -18,7 +18,7 @@ struct MomentsInF32<'a> {
 }
 
 impl Cuda {
-    /// [`Backend::normalize_rows`](girih_compute::Backend::normalize_rows).
+    /// [`NormOps::normalize_rows`](girih_compute::NormOps::normalize_rows).
     pub(crate) fn normalize_rows(
         &self,
         eps: f32,
@@ -63,7 +63,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`Backend::normalize_rows_backward`](girih_compute::Backend::normalize_rows_backward).
+    /// [`NormOps::normalize_rows_backward`](girih_compute::NormOps::normalize_rows_backward).
     pub(crate) fn normalize_rows_backward(
         &self,
         x: &CudaMatrix,
@@ -114,7 +114,7 @@ impl Cuda {
         })
     }
 
-    /// [`Backend::column_squares`](girih_compute::Backend::column_squares).
+    /// [`NormOps::column_squares`](girih_compute::NormOps::column_squares).
     pub(crate) fn column_squares(
         &self,
         x: &CudaMatrix,
@@ -136,7 +136,7 @@ impl Cuda {
         })
     }
 
-    /// [`Backend::normalize_columns`](girih_compute::Backend::normalize_columns).
+    /// [`NormOps::normalize_columns`](girih_compute::NormOps::normalize_columns).
     pub(crate) fn normalize_columns(
         &self,
         moments: &ColumnMoments<'_, CudaMatrix>,
@@ -165,7 +165,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`Backend::normalized_products`](girih_compute::Backend::normalized_products).
+    /// [`NormOps::normalized_products`](girih_compute::NormOps::normalized_products).
     pub(crate) fn normalized_products(
         &self,
         moments: &ColumnMoments<'_, CudaMatrix>,
@@ -191,7 +191,7 @@ impl Cuda {
         })
     }
 
-    /// [`Backend::normalize_columns_backward`](girih_compute::Backend::normalize_columns_backward).
+    /// [`NormOps::normalize_columns_backward`](girih_compute::NormOps::normalize_columns_backward).
     pub(crate) fn normalize_columns_backward(
         &self,
         moments: &ColumnMoments<'_, CudaMatrix>,

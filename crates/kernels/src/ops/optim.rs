@@ -97,7 +97,7 @@ fn tables(parameters: impl Iterator<Item = Update>) -> Vec<Table> {
 }
 
 impl Cuda {
-    /// [`Backend::adam`](girih_compute::Backend::adam).
+    /// [`OptimOps::adam`](girih_compute::OptimOps::adam).
     pub(crate) fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, CudaMatrix>]) -> Result<(), ComputeError> {
         for AdamUpdate { param, grad, first, second, .. } in &*updates {
             checks::adam(step.step, kind(param), kind(grad), kind(first), kind(second))?;
@@ -121,7 +121,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`Backend::sgd`](girih_compute::Backend::sgd).
+    /// [`OptimOps::sgd`](girih_compute::OptimOps::sgd).
     pub(crate) fn sgd(
         &self,
         lr: f32,

@@ -15,19 +15,19 @@ const FINISH: u32 = 32;
 const SQUARES_BLOCKS: u32 = 1 << 10;
 
 impl Cuda {
-    /// [`Backend::convert`](girih_compute::Backend::convert).
+    /// [`DenseOps::convert`](girih_compute::DenseOps::convert).
     pub(crate) fn convert(&self, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         checks::same("convert", x.shape, out.shape)?;
         self.pass("convert", "convert", x, None, out)
     }
 
-    /// [`Backend::scale`](girih_compute::Backend::scale).
+    /// [`DenseOps::scale`](girih_compute::DenseOps::scale).
     pub(crate) fn scale(&self, factor: f32, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         checks::same("scale", x.shape, out.shape)?;
         self.pass("scale", "scale", x, Some(factor), out)
     }
 
-    /// [`Backend::scale_rows`](girih_compute::Backend::scale_rows).
+    /// [`DenseOps::scale_rows`](girih_compute::DenseOps::scale_rows).
     pub(crate) fn scale_rows(
         &self,
         factors: &CudaMatrix,
@@ -41,7 +41,7 @@ impl Cuda {
         unsafe { self.scale_rows_from("scale_rows", factors, (from, x.dtype, x.pitch()), out) }
     }
 
-    /// [`Backend::scale_rows_in_place`](girih_compute::Backend::scale_rows_in_place).
+    /// [`DenseOps::scale_rows_in_place`](girih_compute::DenseOps::scale_rows_in_place).
     pub(crate) fn scale_rows_in_place(&self, factors: &CudaMatrix, x: &mut CudaMatrix) -> Result<(), ComputeError> {
         const OPERATION: &str = "scale_rows_in_place";
         checks::row_factors(OPERATION, (factors.shape, factors.dtype), x.shape.rows)?;
@@ -81,7 +81,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`Backend::add_scaled`](girih_compute::Backend::add_scaled).
+    /// [`DenseOps::add_scaled`](girih_compute::DenseOps::add_scaled).
     pub(crate) fn add_scaled(&self, factor: f32, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         checks::add_scaled(x.shape, out.shape)?;
         self.pass("add_scaled", "add_scaled", x, Some(factor), out)
@@ -108,7 +108,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`Backend::epilogue_backward`](girih_compute::Backend::epilogue_backward).
+    /// [`DenseOps::epilogue_backward`](girih_compute::DenseOps::epilogue_backward).
     pub(crate) fn epilogue_backward(
         &self,
         slope: ActivationGrad,
@@ -172,7 +172,7 @@ impl Cuda {
         self.column_reduction(OPERATION, y.shape, [sums], launch)
     }
 
-    /// [`Backend::column_sums`](girih_compute::Backend::column_sums).
+    /// [`DenseOps::column_sums`](girih_compute::DenseOps::column_sums).
     pub(crate) fn column_sums(&self, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         const OPERATION: &str = "column_sums";
         checks::column_sums(x.shape, out.shape)?;
@@ -257,7 +257,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`Backend::dropout`](girih_compute::Backend::dropout).
+    /// [`DenseOps::dropout`](girih_compute::DenseOps::dropout).
     pub(crate) fn dropout(&self, x: &CudaMatrix, dropout: Dropout, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         checks::same("dropout", x.shape, out.shape)?;
         self.masked(x, self.mask(dropout, x.shape.cols)?, out)
@@ -279,7 +279,7 @@ impl Cuda {
         unsafe { self.mask_elements("dropout", x, mask, out) }
     }
 
-    /// [`Backend::dropout_in_place`](girih_compute::Backend::dropout_in_place).
+    /// [`DenseOps::dropout_in_place`](girih_compute::DenseOps::dropout_in_place).
     pub(crate) fn dropout_in_place(&self, dropout: Dropout, x: &mut CudaMatrix) -> Result<(), ComputeError> {
         let mask = self.mask(dropout, x.shape.cols)?;
         // SAFETY: `x` is ours to write, and one thread reads and then writes each element.
@@ -321,7 +321,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`Backend::activate`](girih_compute::Backend::activate).
+    /// [`DenseOps::activate`](girih_compute::DenseOps::activate).
     pub(crate) fn activate(
         &self,
         activation: Activation,
@@ -352,7 +352,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`Backend::copy_block`](girih_compute::Backend::copy_block).
+    /// [`DenseOps::copy_block`](girih_compute::DenseOps::copy_block).
     pub(crate) fn copy_block(
         &self,
         shape: Shape,
@@ -398,7 +398,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`Backend::l2_penalty`](girih_compute::Backend::l2_penalty).
+    /// [`LossOps::l2_penalty`](girih_compute::LossOps::l2_penalty).
     pub(crate) fn l2_penalty(
         &self,
         weight: f32,

@@ -13,7 +13,7 @@ use crate::matrix::{CudaIds, CudaMatrix};
 const CHUNK: usize = 1 << 26;
 
 impl Cuda {
-    /// [`Backend::argmax_rows`](girih_compute::Backend::argmax_rows).
+    /// [`LossOps::argmax_rows`](girih_compute::LossOps::argmax_rows).
     pub(crate) fn argmax_rows(&self, x: &CudaMatrix) -> Result<Vec<u32>, ComputeError> {
         const OPERATION: &str = "argmax_rows";
         checks::argmax_rows(x.shape)?;
@@ -28,7 +28,7 @@ impl Cuda {
         self.read(OPERATION, &found.slice(..x.shape.rows))
     }
 
-    /// [`Backend::count_correct`](girih_compute::Backend::count_correct).
+    /// [`LossOps::count_correct`](girih_compute::LossOps::count_correct).
     pub(crate) fn count_correct(&self, x: &CudaMatrix, classes: &CudaIds, rows: &CudaIds) -> Result<u64, ComputeError> {
         const OPERATION: &str = "count_correct";
         checks::count_correct(x.shape, classes.range.len, rows.range)?;
@@ -44,7 +44,7 @@ impl Cuda {
         Ok(self.read(OPERATION, &n_correct.as_view())?[0])
     }
 
-    /// [`Backend::top_k_rows`](girih_compute::Backend::top_k_rows).
+    /// [`LossOps::top_k_rows`](girih_compute::LossOps::top_k_rows).
     pub(crate) fn top_k_rows(&self, x: &CudaMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
         const OPERATION: &str = "top_k_rows";
         let Shape { rows, cols } = x.shape;

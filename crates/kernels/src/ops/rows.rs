@@ -14,7 +14,7 @@ use crate::row_launch::{GatherIndex, RowLaunch, RowSource};
 const UNITS_OF_THREAD: usize = 4;
 
 impl Cuda {
-    /// [`Backend::gather_rows`](girih_compute::Backend::gather_rows).
+    /// [`DenseOps::gather_rows`](girih_compute::DenseOps::gather_rows).
     pub(crate) fn gather_rows(&self, x: &CudaMatrix, ids: &CudaIds, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         checks::gather_rows(x.shape, ids.range, out.shape)?;
         if out.shape.is_empty() {
@@ -42,7 +42,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`Backend::scatter_add_rows`](girih_compute::Backend::scatter_add_rows).
+    /// [`DenseOps::scatter_add_rows`](girih_compute::DenseOps::scatter_add_rows).
     pub(crate) fn scatter_add_rows(
         &self,
         x: &CudaMatrix,

@@ -12,7 +12,7 @@ use crate::device::warps_for;
 use crate::matrix::{CudaIds, CudaMatrix, CudaSparse};
 
 impl Cuda {
-    /// [`Backend::segment_max`](girih_compute::Backend::segment_max).
+    /// [`SegmentOps::segment_max`](girih_compute::SegmentOps::segment_max).
     pub(crate) fn segment_max(
         &self,
         a: &CudaSparse,
@@ -40,7 +40,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`Backend::segment_max_backward`](girih_compute::Backend::segment_max_backward).
+    /// [`SegmentOps::segment_max_backward`](girih_compute::SegmentOps::segment_max_backward).
     pub(crate) fn segment_max_backward(
         &self,
         a: &CudaSparse,

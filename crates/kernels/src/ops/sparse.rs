@@ -68,7 +68,7 @@ impl CudaCsr {
 }
 
 impl Cuda {
-    /// [`Backend::upload_sparse`](girih_compute::Backend::upload_sparse).
+    /// [`Memory::upload_sparse`](girih_compute::Memory::upload_sparse).
     pub(crate) fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<CudaSparse, ComputeError> {
         const OPERATION: &str = "upload_sparse";
         checks::sparse(operand)?;
@@ -90,12 +90,12 @@ impl Cuda {
         })
     }
 
-    /// [`Backend::sparse_shape`](girih_compute::Backend::sparse_shape).
+    /// [`Memory::sparse_shape`](girih_compute::Memory::sparse_shape).
     pub(crate) fn sparse_shape(&self, sparse: &CudaSparse) -> Shape {
         sparse.forward.shape
     }
 
-    /// [`Backend::nnz`](girih_compute::Backend::nnz).
+    /// [`Memory::nnz`](girih_compute::Memory::nnz).
     pub(crate) fn nnz(&self, sparse: &CudaSparse) -> usize {
         sparse.forward.nnz
     }

@@ -136,7 +136,7 @@ impl<'o> From<&'o mut CudaMatrix> for Columns<'o> {
 }
 
 impl Cuda {
-    /// [`Backend::spmm`](girih_compute::Backend::spmm).
+    /// [`SparseOps::spmm`](girih_compute::SparseOps::spmm).
     #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
     pub(crate) fn spmm(
         &self,
@@ -153,7 +153,7 @@ impl Cuda {
         self.product("spmm", direction, weights, x, &epilogue, out)
     }
 
-    /// [`Backend::spmm_columns`](girih_compute::Backend::spmm_columns).
+    /// [`SparseOps::spmm_columns`](girih_compute::SparseOps::spmm_columns).
     #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
     pub(crate) fn spmm_columns(
         &self,

@@ -114,7 +114,7 @@ impl Factors {
 }
 
 impl CudaGraph {
-    /// [`Backend::neighbor_graph`](girih_compute::Backend::neighbor_graph).
+    /// [`SamplingDevice::neighbor_graph`](girih_compute::SamplingDevice::neighbor_graph).
     pub(crate) fn new(cuda: &Cuda, operand: &NeighborOperand<'_>) -> Result<Self, ComputeError> {
         let topology = Arc::new(match operand.placement {
             None => DeviceTopology::on_device(cuda, operand.graph)?,

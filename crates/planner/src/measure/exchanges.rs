@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{CardTransport, Collective, CommError, Transport};
-use girih_compute::{AdamStep, Backend, ComputeError, Dtype, Epilogue, Shape, SparseOperand, StepInputs, Transpose};
+use girih_compute::prelude::*;
+use girih_compute::{AdamStep, ComputeError, Dtype, Epilogue, Shape, SparseOperand, StepInputs, Transpose};
 use girih_graph_format::{Csr, NodeId, Norm};
 use girih_kernels::{Cuda, NcclRank};
 use girih_partition::LinkRates;

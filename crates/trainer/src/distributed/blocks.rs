@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use girih_comm::{CommError, Parcel, Payload};
-use girih_compute::{Backend, ComputeError, Dtype, GlobalIds, SparseOperand, Transpose};
+use girih_compute::{Backend, ComputeError, Dtype, GlobalIds, Memory, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Matrix, NodeId, Scales, places_of};
 use girih_partition::{BlockPlan, Exchange, RankPlan, Receivers, Step, StepsTogether, place_in};
 
@@ -56,7 +56,7 @@ impl<B: Backend> Blocks<B> {
 }
 
 /// Sparse matrix for each row chunk of a product.
-pub(crate) type Chunks<B> = Vec<<B as Backend>::Sparse>;
+pub(crate) type Chunks<B> = Vec<<B as Memory>::Sparse>;
 
 /// Blocks of the SUMMA steps whose panels arrive in one exchange, side by side.
 pub(crate) struct StepGroup<B: Backend> {

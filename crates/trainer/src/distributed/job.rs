@@ -2,7 +2,7 @@
 
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{Collective, CommError, Transport};
-use girih_compute::{Backend, HostMatrix};
+use girih_compute::{Backend, HostMatrix, Memory};
 
 use super::session::RankOptions;
 use crate::TrainError;
@@ -66,7 +66,7 @@ pub(super) fn check_devices<B: Backend>(backends: &[B], ranks: &RankOptions) -> 
             "{found} devices are there for a plan of {wanted} ranks; give one for each"
         )));
     }
-    check_alike(&backends.iter().map(Backend::name).collect::<Vec<_>>())
+    check_alike(&backends.iter().map(Memory::name).collect::<Vec<_>>())
 }
 
 /// Checks that the world has as many ranks as the plan, and that all devices are of one kind.

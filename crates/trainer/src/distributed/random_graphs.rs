@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use girih_comm::threads;
-use girih_compute::{Backend, Cpu, Dtype, Epilogue, Shape, Transpose};
+use girih_compute::prelude::*;
+use girih_compute::{Cpu, Dtype, Epilogue, Shape, Transpose};
 use girih_datasets::{DataSource, Dataset};
 use girih_graph_format::{Degrees, Matrix, Norm};
 use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme, Stages};

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use girih_compute::{Backend, Dtype, Shape, Symbolic};
+use girih_compute::prelude::*;
+use girih_compute::{Dtype, Shape, Symbolic};
 use girih_graph_format::Csr;
 
 use super::{DataSizes, InteractionSizes};

@@ -14,7 +14,7 @@ const BLOCK_BYTES: usize = 16 << 20;
 
 /// Returns the [`TOP_K`] items of each of `users` with the largest inner products of embeddings. They are ordered
 /// best first, and by id if equal. `met` lists items to leave out, for a range of users. The result has `TOP_K` ids
-/// for each user; see [`Backend::top_k_rows`].
+/// for each user; see [`LossOps::top_k_rows`](girih_compute::LossOps::top_k_rows).
 ///
 /// # Errors
 /// When the backend fails.
@@ -59,6 +59,7 @@ fn rows<B: Backend>(
 
 #[cfg(test)]
 mod tests {
+    use girih_compute::prelude::*;
     use girih_compute::{Cpu, NO_COLUMN};
     use girih_graph_format::{Coo, Duplicates, Matrix};
     use girih_random::Key;

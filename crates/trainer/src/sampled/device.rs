@@ -12,7 +12,9 @@
 
 use std::sync::Arc;
 
-use girih_compute::{Backend, ComputeError, Dtype, FeatureStore, NeighborBatch, NeighborSource, RowSums, Shape};
+use girih_compute::{
+    Backend, ComputeError, Dtype, FeatureStore, Memory, NeighborBatch, NeighborSource, RowSums, Shape,
+};
 use girih_graph_format::NodeId;
 
 use super::batches::SeedLists;
@@ -118,7 +120,7 @@ struct Kept<B: Backend> {
 }
 
 /// Batch, and the features read for it.
-type Read<B> = (NeighborBatch<B>, Option<ReadRows<<B as Backend>::Matrix>>);
+type Read<B> = (NeighborBatch<B>, Option<ReadRows<<B as Memory>::Matrix>>);
 
 /// Batch on the device, with the outputs of its loss.
 pub(crate) struct DeviceBatch<B: Backend> {

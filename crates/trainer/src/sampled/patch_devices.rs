@@ -184,6 +184,7 @@ mod tests {
     use std::time::Duration;
 
     use girih_comm::threads;
+    use girih_compute::prelude::*;
     use girih_compute::{ComputeError, Cpu, NeighborBatch, NeighborBlock, NeighborSource, SparseOperand};
     use girih_graph_format::{Csr, Norm};
     use girih_sampling::NeighborOptions;
@@ -230,8 +231,8 @@ mod tests {
         fn gather(
             &self,
             _: &Cpu,
-            _: &<Cpu as Backend>::Ids,
-            _: &mut <Cpu as Backend>::Matrix,
+            _: &<Cpu as Memory>::Ids,
+            _: &mut <Cpu as Memory>::Matrix,
         ) -> Result<(), ComputeError> {
             Ok(())
         }

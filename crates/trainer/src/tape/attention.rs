@@ -144,7 +144,7 @@ struct Sddmm<'a, B: Backend> {
 
 impl<'a, B: Backend> Tape<'a, B> {
     /// Sampled dense-dense product: for every entry `(i, j)` and head, the product of row `i` of `x` and row `j` of
-    /// `y`, `nnz × heads`. See [`Backend::sddmm`].
+    /// `y`, `nnz × heads`. See [`SparseOps::sddmm`](girih_compute::SparseOps::sddmm).
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.

@@ -135,6 +135,7 @@ fn roomy<B: Backend>(backend: &B, shape: Shape, dtype: Dtype) -> Result<B::Matri
 
 #[cfg(test)]
 mod tests {
+    use girih_compute::prelude::*;
     use girih_compute::{Cpu, Rates, Symbolic};
 
     use super::*;

@@ -39,8 +39,9 @@ impl<'a, B: Backend> Tape<'a, B> {
     }
 
     /// Last state of an LSTM over the rows of `inputs` that each row of an `m × n` pattern lists
-    /// ([`Backend::segment_lstm`]). `inputs` (`n × 4h`) holds the inputs' contributions to the gates; `weight` (`h ×
-    /// 4h`) is the recurrent weight. Training reads the rows in a new random order, evaluation in stored order.
+    /// ([`SegmentOps::segment_lstm`](girih_compute::SegmentOps::segment_lstm)). `inputs` (`n × 4h`) holds the inputs'
+    /// contributions to the gates; `weight` (`h × 4h`) is the recurrent weight. Training reads the rows in a new random
+    /// order, evaluation in stored order.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.

@@ -5,7 +5,8 @@
 
 mod networks;
 
-use girih_compute::{Activation, Backend, Dtype, Reference, Shape, SparseOperand};
+use girih_compute::prelude::*;
+use girih_compute::{Activation, Dtype, Reference, Shape, SparseOperand};
 use girih_datasets::Features;
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_random::Key;
@@ -31,7 +32,7 @@ fn graph() -> Csr {
 }
 
 /// Matrix of the graph on the device. It is leaked, so that it outlives any tape.
-fn sparse(norm: Norm) -> &'static <Reference as Backend>::Sparse {
+fn sparse(norm: Norm) -> &'static <Reference as Memory>::Sparse {
     match whole(norm) {
         Graph::Whole(matrix) => matrix,
         Graph::Partitioned(_) | Graph::Block(_) => unreachable!("nothing cuts it"),

@@ -1,7 +1,8 @@
 //! Compares products with a matrix of more than 2³¹ entries in memory with closed-form sums. Runs only with
 //! `GIRIH_LARGE`, because it takes 10 GB of memory.
 
-use girih_compute::{Backend, Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_compute::prelude::*;
+use girih_compute::{Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Matrix, NodeId, Scales};
 
 use crate::whole::LARGE;

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use girih_compress::CodecSpec;
-use girih_compute::{Backend, Cpu, Dtype};
+use girih_compute::prelude::*;
+use girih_compute::{Cpu, Dtype};
 use girih_datasets::{Dataset, Features};
 use girih_graph_format::{Degrees, Matrix};
 use girih_trainer::models::{self, Dims};

@@ -1,6 +1,7 @@
 //! Different ways to compute a model agree: choices for speed do not change results.
 
-use girih_compute::{Activation, Backend, Cpu, Dtype, Shape, SparseOperand};
+use girih_compute::prelude::*;
+use girih_compute::{Activation, Cpu, Dtype, Shape, SparseOperand};
 use girih_graph_format::{Csr, Matrix, Norm};
 use girih_random::Key;
 use girih_trainer::{Graph, GraphConv, Masks, Mode, ModelKind, ParamInit, Params, Pool, Rows, Tape, TrainConfig};

@@ -7,14 +7,14 @@ use super::*;
 type Rank<'r> = &'r dyn Collective<Cpu>;
 
 /// Matrix of two columns, whose elements are `value(index)`.
-fn uploaded(rows: usize, value: impl Fn(usize) -> usize) -> <Cpu as Backend>::Matrix {
+fn uploaded(rows: usize, value: impl Fn(usize) -> usize) -> <Cpu as Memory>::Matrix {
     let values: Vec<f32> = (0..2 * rows).map(|i| value(i) as f32).collect();
     static CPU: LazyLock<Cpu> = LazyLock::new(Cpu::new);
     CPU.upload(&Matrix::new(rows, 2, values).expect("whole rows"), Dtype::F32).expect("memory")
 }
 
 /// Checks the elements of a matrix against `value(index)`.
-fn check(matrix: &<Cpu as Backend>::Matrix, value: impl Fn(usize) -> usize) {
+fn check(matrix: &<Cpu as Memory>::Matrix, value: impl Fn(usize) -> usize) {
     let found = matrix.bytes().as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
     found.enumerate().for_each(|(i, found)| assert_eq!(found, value(i) as f32, "a wrong value"));
 }

@@ -31,7 +31,7 @@ use crate::ops::passes::NULL;
 const WAVE_ELEMENTS: usize = 1 << 27;
 
 impl Cuda {
-    /// [`Backend::segment_lstm`](girih_compute::Backend::segment_lstm).
+    /// [`SegmentOps::segment_lstm`](girih_compute::SegmentOps::segment_lstm).
     pub(crate) fn segment_lstm(
         &self,
         sequences: (&CudaSparse, Option<Key>),

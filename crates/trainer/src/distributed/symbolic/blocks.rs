@@ -106,7 +106,7 @@ impl SymbolicBlocks {
     }
 
     /// Matrix with `nnz` entries, weighted as the graph is.
-    fn sparse(&self, symbolic: &Symbolic, shape: Shape, nnz: usize) -> <Symbolic as girih_compute::Backend>::Sparse {
+    fn sparse(&self, symbolic: &Symbolic, shape: Shape, nnz: usize) -> <Symbolic as girih_compute::Memory>::Sparse {
         symbolic.sparse(shape, nnz, self.graph.weighted, false)
     }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use girih_comm::{Traffic, threads};
-use girih_compute::{Backend, Cpu, Dtype, Shape, Transpose};
+use girih_compute::prelude::*;
+use girih_compute::{Cpu, Dtype, Shape, Transpose};
 use girih_datasets::{DataSource, Dataset};
 use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
 

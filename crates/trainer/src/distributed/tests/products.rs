@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use girih_comm::{Traffic, threads};
-use girih_compute::{
-    Activation, ActivationGrad, Backend, ComputeError, Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose,
-};
+use girih_compute::prelude::*;
+use girih_compute::{Activation, ActivationGrad, ComputeError, Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_datasets::{DataSource, Dataset};
 use girih_graph_format::{Csr, Matrix};
 use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Schedule, Scheme, Stages};

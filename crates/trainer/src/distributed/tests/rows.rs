@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use girih_comm::threads;
-use girih_compute::{Backend, Cpu, Dtype};
+use girih_compute::prelude::*;
+use girih_compute::{Cpu, Dtype};
 use girih_datasets::{DataSource, Dataset, Interactions};
 use girih_graph_format::{Coo, Duplicates, Matrix, Norm};
 use girih_partition::{BlockPlan, Exchange, Halo, ProcessGrid, Scheme};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use girih_compute::{Backend, Dtype, Shape, Symbolic, SymbolicMatrix};
+use girih_compute::prelude::*;
+use girih_compute::{Dtype, Shape, Symbolic, SymbolicMatrix};
 
 use super::memory::{ARRIVING, LISTED};
 use crate::TrainError;

@@ -14,7 +14,7 @@ use crate::ops::gemm::Dense;
 use crate::ops::segments::row_blocks;
 
 impl Cuda {
-    /// [`Backend::segment_lstm_backward`](girih_compute::Backend::segment_lstm_backward).
+    /// [`SegmentOps::segment_lstm_backward`](girih_compute::SegmentOps::segment_lstm_backward).
     pub(crate) fn segment_lstm_backward(
         &self,
         sequences: (&CudaSparse, Option<Key>),

@@ -1,0 +1,119 @@
+//! [`AttentionOps`]: attention over the entries of a sparse pattern.
+
+use crate::{ComputeError, Dropout, Memory};
+
+/// Attention over the entries of a sparse pattern, with one or more heads.
+///
+/// Heads are interleaved: of `width = heads · d` columns, column `k · heads + h` belongs to head `h`. One vector of
+/// coefficients therefore serves every group of `heads` columns. For an entry `(i, j)` and a head `h`,
+///
+/// ```text
+/// score   e = leaky(destination[i, h] + source[j, h])                          without `vector` (GAT)
+///         e = Σ_k vector[c] · leaky(destination[i, c] + source[j, c])          with it, c = k · heads + h (GATv2)
+/// share   α = softmax of e over the entries of row i
+/// result  out[i, c] = Σ_j mask(i, j, h) · α · values[j, c]
+/// ```
+/// Here `leaky(x) = x` for positive `x` and `slope · x` otherwise; [`Dropout::entry_factor`] is the mask. Values and
+/// scales of the sparse matrix are ignored. Rows without entries become zero. Sources: Veličković et al., ICLR 2018;
+/// Brody et al., ICLR 2022.
+pub struct Attention<'a, B: Memory + ?Sized> {
+    /// Sparsity pattern (`n × m`): row `i` attends to the columns of its entries.
+    pub graph: &'a B::Sparse,
+    /// Number of heads. The width of `values` must be a multiple of it.
+    pub heads: usize,
+    /// Slope of the leaky ReLU below zero.
+    pub slope: f32,
+    /// Dropout of the attention coefficients, after the softmax.
+    pub dropout: Option<Dropout>,
+    /// Scores of the destinations (`n × heads`); with `vector`, features of the destinations (`n × width`).
+    pub destination: &'a B::Matrix,
+    /// Scores of the sources (`m × heads`); with `vector`, features of the sources (`m × width`).
+    pub source: &'a B::Matrix,
+    /// Score vector of GATv2 (`1 × width`); `None` for GAT.
+    pub vector: Option<&'a B::Matrix>,
+    /// Values of the sources (`m × width`), summed by the attention coefficients.
+    pub values: &'a B::Matrix,
+}
+
+/// Gradients of an [`Attention`]. Each has the shape of its operand and is overwritten.
+pub struct AttentionGrads<'a, M> {
+    /// Gradient of [`Attention::destination`].
+    pub destination: &'a mut M,
+    /// Gradient of [`Attention::source`].
+    pub source: &'a mut M,
+    /// Gradient of [`Attention::vector`]; present exactly if the vector is.
+    pub vector: Option<&'a mut M>,
+    /// Gradient of [`Attention::values`].
+    pub values: &'a mut M,
+}
+
+/// Softmax over the entries of rows, scores of heads, and fused attention with its backward pass.
+pub trait AttentionOps: Memory {
+    /// Softmax in place over the entries of each row of the pattern of `a`, for each column of `scores`
+    /// (`nnz × heads`).
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn segment_softmax(&self, a: &Self::Sparse, scores: &mut Self::Matrix) -> Result<(), ComputeError>;
+
+    /// Backward pass of [`segment_softmax`](Self::segment_softmax), in place:
+    /// `grad = shares ⊙ (grad - Σ shares ⊙ grad)`, with the sum over the entries of each row. `shares` is the result
+    /// of the softmax; it and `grad` are `nnz × heads`.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn segment_softmax_backward(
+        &self,
+        a: &Self::Sparse,
+        shares: &Self::Matrix,
+        grad: &mut Self::Matrix,
+    ) -> Result<(), ComputeError>;
+
+    /// Dot products of rows with a vector, per head: `out[r, h] = Σ_k x[r, c]·vector[c]` with `c = k · heads + h`.
+    /// `x` is `n × (heads·d)`, `vector` is `1 × (heads·d)`, and `out` is `n × heads`.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn head_dots(&self, x: &Self::Matrix, vector: &Self::Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
+
+    /// Backward pass of [`head_dots`](Self::head_dots), with `grad` `n × heads`:
+    /// `x_grad[r, c] += grad[r, h]·vector[c]`, if `x_grad` (shaped like `x`) is given. `vector_grad` (shaped like
+    /// `vector`) is overwritten with `Σ_r grad[r, h]·x[r, c]`.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn head_dots_backward(
+        &self,
+        x: &Self::Matrix,
+        vector: &Self::Matrix,
+        grad: &Self::Matrix,
+        x_grad: Option<&mut Self::Matrix>,
+        vector_grad: &mut Self::Matrix,
+    ) -> Result<(), ComputeError>;
+
+    /// Attention over a pattern (`n × m`), into `out` (`n × width`). `log_sums` (`n × heads`) receives the logarithm
+    /// of the softmax's denominator. The backward pass recomputes the coefficients from it, so that no array of `nnz`
+    /// elements is stored.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn attention(
+        &self,
+        attention: &Attention<'_, Self>,
+        out: &mut Self::Matrix,
+        log_sums: &mut Self::Matrix,
+    ) -> Result<(), ComputeError>;
+
+    /// Backward pass of [`attention`](Self::attention), given its results `out` (`n × width`) and `log_sums`
+    /// (`n × heads`). `grad` (`n × width`) is the gradient of `out`.
+    ///
+    /// # Errors
+    /// On shapes that do not fit.
+    fn attention_backward(
+        &self,
+        attention: &Attention<'_, Self>,
+        results: (&Self::Matrix, &Self::Matrix),
+        grad: &Self::Matrix,
+        grads: AttentionGrads<'_, Self::Matrix>,
+    ) -> Result<(), ComputeError>;
+}

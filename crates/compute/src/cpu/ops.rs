@@ -1,0 +1,11 @@
+//! Operations of [`Cpu`](super::Cpu), one module for each family: checks of operands, and calls of the modules that
+//! compute.
+
+mod attention;
+mod dense;
+mod loss;
+mod memory;
+mod norm;
+mod optim;
+mod segment;
+mod sparse;

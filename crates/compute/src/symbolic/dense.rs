@@ -1,0 +1,171 @@
+//! Dense products, and passes over dense matrices on a symbolic device.
+
+use super::{Symbolic, SymbolicMatrix, cuda};
+use crate::{
+    Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Dtype, Epilogue, EpilogueGrad, Shape, Transpose,
+};
+
+impl DenseOps for Symbolic {
+    fn gemm(
+        &self,
+        (a, ta): (&SymbolicMatrix, Transpose),
+        dropout: Option<Dropout>,
+        (b, _): (&SymbolicMatrix, Transpose),
+        epilogue: Epilogue<'_, SymbolicMatrix>,
+        out: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
+        let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
+        self.scratch(|| cuda::gemm((a, b), dropout, (plain, self.activations), out));
+        let inner = if ta == Transpose::Yes { a.shape.rows } else { a.shape.cols };
+        let bytes = a.n_bytes() + b.n_bytes() + out.n_bytes();
+        let dtype = if a.dtype == b.dtype { a.dtype } else { self.activations };
+        self.operation(bytes as f64, 2.0 * inner as f64 * out.shape.len() as f64, dtype);
+        Ok(())
+    }
+
+    fn gemm_pair(
+        &self,
+        first: (&SymbolicMatrix, &SymbolicMatrix),
+        second: (&SymbolicMatrix, &SymbolicMatrix),
+        epilogue: Epilogue<'_, SymbolicMatrix>,
+        out: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
+        let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
+        let pairs = [first, second];
+        self.scratch(|| pairs.map(|pair| cuda::gemm(pair, None, (plain, self.activations), out)).iter().sum());
+        let bytes = pairs.iter().map(|(x, w)| x.n_bytes() + w.n_bytes()).sum::<u64>() + out.n_bytes();
+        let inner = first.0.shape.cols + second.0.shape.cols;
+        let dtype = if first.0.dtype == first.1.dtype { first.0.dtype } else { self.activations };
+        self.operation(bytes as f64, 2.0 * inner as f64 * out.shape.len() as f64, dtype);
+        Ok(())
+    }
+
+    /// Counts as a plain product: the factors are applied while rows are stored.
+    fn gemm_scaled(
+        &self,
+        _factors: &SymbolicMatrix,
+        a: (&SymbolicMatrix, Transpose),
+        b: (&SymbolicMatrix, Transpose),
+        out: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
+        self.gemm(a, None, b, Epilogue::default(), out)
+    }
+
+    /// Counts a product and three passes over its result. Columns of `y` are read in place, and the factors add
+    /// nothing.
+    fn gemm_backward(
+        &self,
+        a: (&SymbolicMatrix, Transpose),
+        b: (&SymbolicMatrix, Transpose),
+        _way_back: EpilogueGrad<'_, SymbolicMatrix>,
+        out: &mut SymbolicMatrix,
+        _bias_grad: Option<&mut SymbolicMatrix>,
+    ) -> Result<(), ComputeError> {
+        self.gemm(a, None, b, Epilogue::default(), out)?;
+        self.scratch(|| cuda::columns(out.shape));
+        self.pass(&[out, out, out]);
+        Ok(())
+    }
+
+    fn epilogue_backward(
+        &self,
+        _slope: ActivationGrad,
+        y: &SymbolicMatrix,
+        grad: &mut SymbolicMatrix,
+        _bias_grad: Option<&mut SymbolicMatrix>,
+    ) -> Result<(), ComputeError> {
+        self.scratch(|| cuda::columns(grad.shape));
+        self.pass(&[y, grad, grad]);
+        Ok(())
+    }
+
+    fn dropout(&self, x: &SymbolicMatrix, _dropout: Dropout, out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
+        self.pass(&[x, out]);
+        Ok(())
+    }
+
+    fn dropout_in_place(&self, _dropout: Dropout, x: &mut SymbolicMatrix) -> Result<(), ComputeError> {
+        self.pass(&[x, x]);
+        Ok(())
+    }
+
+    fn convert(&self, x: &SymbolicMatrix, out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
+        self.pass(&[x, out]);
+        Ok(())
+    }
+
+    fn add_scaled(&self, _factor: f32, x: &SymbolicMatrix, _out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
+        self.pass(&[x, x, x]);
+        Ok(())
+    }
+
+    fn gather_rows(
+        &self,
+        _x: &SymbolicMatrix,
+        _ids: &SymbolicMatrix,
+        out: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[out, out]);
+        Ok(())
+    }
+
+    fn scatter_add_rows(
+        &self,
+        x: &SymbolicMatrix,
+        _ids: &SymbolicMatrix,
+        _out: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
+        self.scratch(|| cuda::scatter(x.shape.rows));
+        self.pass(&[x, x, x]);
+        Ok(())
+    }
+
+    fn column_sums(&self, x: &SymbolicMatrix, _out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
+        self.scratch(|| cuda::columns(x.shape));
+        self.pass(&[x]);
+        Ok(())
+    }
+
+    fn copy_block(
+        &self,
+        shape: Shape,
+        x: &SymbolicMatrix,
+        _from: (usize, usize),
+        _out: &mut SymbolicMatrix,
+        _to: (usize, usize),
+    ) -> Result<(), ComputeError> {
+        self.operation((2 * shape.len() * x.dtype.n_bytes()) as f64, 0.0, x.dtype);
+        Ok(())
+    }
+
+    fn activate(
+        &self,
+        _activation: Activation,
+        _bias: Option<&SymbolicMatrix>,
+        x: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[x, x]);
+        Ok(())
+    }
+
+    fn scale(&self, _factor: f32, x: &SymbolicMatrix, out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
+        self.pass(&[x, out]);
+        Ok(())
+    }
+
+    fn scale_rows(
+        &self,
+        _factors: &SymbolicMatrix,
+        (x, _): (&SymbolicMatrix, usize),
+        out: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
+        let read = out.shape.len() * x.dtype.n_bytes();
+        self.operation((read as u64 + out.n_bytes()) as f64, 0.0, Dtype::F32);
+        Ok(())
+    }
+
+    fn scale_rows_in_place(&self, _factors: &SymbolicMatrix, x: &mut SymbolicMatrix) -> Result<(), ComputeError> {
+        self.pass(&[x, x]);
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! Maximum and LSTM over neighbors on a symbolic device.
+
+use girih_random::Key;
+
+use super::{Symbolic, SymbolicMatrix, SymbolicSparse, cuda};
+use crate::{ComputeError, SegmentOps};
+
+impl SegmentOps for Symbolic {
+    fn segment_max(
+        &self,
+        a: &SymbolicSparse,
+        x: &SymbolicMatrix,
+        out: &mut SymbolicMatrix,
+        winners: Option<&mut SymbolicMatrix>,
+    ) -> Result<(), ComputeError> {
+        self.gather(a.nnz, &[x]);
+        self.pass(&[out]);
+        if let Some(winners) = winners {
+            self.pass(&[winners]);
+        }
+        Ok(())
+    }
+
+    fn segment_max_backward(
+        &self,
+        a: &SymbolicSparse,
+        winners: &SymbolicMatrix,
+        grad: &SymbolicMatrix,
+        x_grad: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
+        self.need_transpose(a, false);
+        self.gather(a.nnz, &[grad, winners]);
+        self.pass(&[x_grad]);
+        Ok(())
+    }
+
+    fn segment_lstm(
+        &self,
+        (a, _): (&SymbolicSparse, Option<Key>),
+        inputs: &SymbolicMatrix,
+        weight: &SymbolicMatrix,
+        out: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
+        self.scratch(|| cuda::lstm(a, inputs, weight));
+        self.gather(a.nnz, &[inputs]);
+        self.operation(out.n_bytes() as f64, 2.0 * (a.nnz * weight.shape.len()) as f64, inputs.dtype);
+        Ok(())
+    }
+
+    fn segment_lstm_backward(
+        &self,
+        (a, _): (&SymbolicSparse, Option<Key>),
+        (inputs, weight): (&SymbolicMatrix, &SymbolicMatrix),
+        grad: &SymbolicMatrix,
+        (inputs_grad, _): (&mut SymbolicMatrix, &mut SymbolicMatrix),
+    ) -> Result<(), ComputeError> {
+        self.need_transpose(a, true);
+        self.scratch(|| cuda::lstm_backward(a, inputs, weight));
+        // The forward pass again, then one product for the states and one for the weight. Gradients of gates are
+        // added to those of their inputs.
+        self.gather(2 * a.nnz, &[inputs]);
+        let bytes = (grad.n_bytes() + inputs_grad.n_bytes()) as f64;
+        self.operation(bytes, 6.0 * (a.nnz * weight.shape.len()) as f64, inputs.dtype);
+        Ok(())
+    }
+}
