@@ -206,9 +206,8 @@ __device__ __forceinline__ void sum_up(const Work &work, const Stages &stages, c
         // Nobody may read sums before.
 #pragma unroll
         for (int i = 0; i < 4 * WIDE; i++) asm volatile("" : "+f"(piece[i])::"memory");
-        // One lane arrives for its warp, after all lanes have read their part of A.
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(emptied);
+        // Each thread arrives, after it has read its part of A. racecheck cannot follow one that arrives for its warp.
+        barrier_arrive(emptied);
 #pragma unroll
         for (int n = 0; n < WIDE; n++)
 #pragma unroll
@@ -234,7 +233,7 @@ extern "C" __global__ void __launch_bounds__(4 * WARPGROUP, 1)
     if (threadIdx.x == 0) {
         for (u32 stage = 0; stage < STAGES; stage++) {
             barrier_init(stages.full + 8 * stage, 2 * WARPGROUP);
-            barrier_init(stages.empty + 8 * stage, WARPS);
+            barrier_init(stages.empty + 8 * stage, WARPS * 32);
         }
     }
     __syncthreads();

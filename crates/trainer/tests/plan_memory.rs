@@ -40,7 +40,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 fn dataset() -> Dataset {
-    load("synth:planted,nodes=20000,degree=20,features=100,classes=10", &LoadOptions::default()).unwrap()
+    load("synth:planted,nodes=10000,degree=20,features=100,classes=10", &LoadOptions::default()).unwrap()
 }
 
 fn sizes(dataset: &Dataset) -> DataSizes {
@@ -84,7 +84,7 @@ fn measured_peak(config: &TrainConfig) -> usize {
     PEAK.store(LIVE.load(Ordering::Relaxed), Ordering::Relaxed);
     let task = Task::new(&cpu, &labels, &targets, &dataset.splits[0]).unwrap();
     let mut run = FullBatch::new(&cpu, &inputs, task, config, model, params, 0).unwrap();
-    for _ in 0..3 {
+    for _ in 0..2 {
         run.epoch().unwrap();
     }
     PEAK.load(Ordering::Relaxed) - baseline

@@ -187,8 +187,19 @@ impl Job {
             .output()
             .map_err(|error| format!("timeout: {error}"))?;
         let text = String::from_utf8_lossy(&output.stdout);
-        Ok(verdict(output.status.code(), &text, (start.elapsed(), self.every)))
+        let verdict = verdict(output.status.code(), &text, (start.elapsed(), self.every));
+        if verdict == Verdict::Failed {
+            println!("{}: {}", self.name(), reason(&String::from_utf8_lossy(&output.stderr)));
+        }
+        Ok(verdict)
     }
+}
+
+/// First panic in the standard error of a test, with its message.
+fn reason(errors: &str) -> String {
+    let lines: Vec<&str> =
+        errors.lines().skip_while(|line| !line.contains(" panicked at ")).take(FIRST_LINES).collect();
+    lines.join("; ")
 }
 
 /// Verdict from an exit status and an output.
@@ -206,8 +217,14 @@ fn verdict(code: Option<i32>, text: &str, (elapsed, every): (Duration, usize)) -
             let kernels = kernels_with_errors(text);
             let is_of_library = |name: &&str| LIBRARIES.iter().any(|prefix| name.starts_with(prefix));
             let only_library = !kernels.is_empty() && kernels.iter().all(is_of_library);
-            let kernels = kernels.into_iter().map(str::to_owned).collect();
-            if only_library { Verdict::Library { kernels } } else { Verdict::Errors { summary, kernels } }
+            let kernels: Vec<String> = kernels.into_iter().map(str::to_owned).collect();
+            // A tool counts a test that fails as an error of its own.
+            let only_test = kernels.is_empty() && text.contains("Target application returned an error");
+            match (only_library, only_test) {
+                (true, _) => Verdict::Library { kernels },
+                (_, true) => Verdict::Failed,
+                _ => Verdict::Errors { summary, kernels },
+            }
         }
         _ => Verdict::Failed,
     }

@@ -20,7 +20,7 @@ fn data() -> Workspace {
 /// Training session on the data that has printed some epochs, and runs until its pipe is full.
 fn training(work: &Workspace, flags: &[&str]) -> (Child, BufReader<ChildStdout>) {
     let (data, out) = (work.arg("data"), work.arg("out"));
-    let args = ["train", "--data", &data, "--device", "cpu", "--epochs", "900", "--out", &out, "--json"];
+    let args = ["train", "--data", &data, "--device", "cpu", "--epochs", "300", "--out", &out, "--json"];
     let args = [&args[..], flags].concat();
     let mut child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -91,5 +91,5 @@ fn data_that_are_replaced_while_they_train_are_a_warning() {
     // The name first belongs to no file, then to another one.
     let told = "while it was in use; its old contents are used until the end";
     assert!(finished.err.contains(told), "{}", finished.err);
-    assert_eq!(finished.result()["epochs"], 900);
+    assert_eq!(finished.result()["epochs"], 300);
 }

@@ -86,7 +86,7 @@ fn every_model_trains_on_every_plan_as_on_one_rank() {
     let dataset = planted("nodes=307");
     for kind in ModelKind::CLASSIFIERS {
         for (scheme, ranks, replication) in GRIDS {
-            assert_same(&dataset, &config(kind, 20), &options(scheme, ranks, replication, Exchange::Auto));
+            assert_same(&dataset, &config(kind, 5), &options(scheme, ranks, replication, Exchange::Auto));
         }
     }
 }
@@ -140,7 +140,7 @@ fn batch_normalisation_takes_the_moments_of_all_nodes() {
     let stacks = [(ModelKind::Gcn, false), (ModelKind::Gcn, true), (ModelKind::Gin, false), (ModelKind::Gat, false)];
     for (kind, residual) in stacks {
         let model = ModelConfig { kind, residual, norm: NormKind::Batch, ..ModelConfig::default() };
-        let config = TrainConfig { model, ..config(kind, 20) };
+        let config = TrainConfig { model, ..config(kind, 5) };
         for (scheme, ranks, replication) in GRIDS {
             assert_same(&dataset, &config, &options(scheme, ranks, replication, Exchange::Auto));
         }
@@ -162,7 +162,7 @@ fn recommenders_train_on_every_plan_as_on_one_rank() {
     for (scheme, ranks, replication) in GRIDS {
         let options = options(scheme, ranks, replication, Exchange::Auto);
         for batch_size in [Some(500), None] {
-            let config = TrainConfig { batch_size, ..lightgcn(20) };
+            let config = TrainConfig { batch_size, ..lightgcn(8) };
             assert_ranks_recommend_the_same(&dataset, &config, &options);
         }
     }

@@ -164,13 +164,13 @@ fn another_configuration_or_data_set_does_not_resume() {
 
 #[test]
 fn one_two_and_three_threads_give_the_same_bits() {
-    let dataset = planted("nodes=6000");
+    let dataset = planted("nodes=3000");
     for kind in ModelKind::CLASSIFIERS {
         for precision in [Dtype::F32, Dtype::Bf16] {
             let config = TrainConfig {
                 model: ModelConfig { kind, hidden: 40, layers: 3, ..ModelConfig::default() },
                 precision,
-                epochs: 3,
+                epochs: 2,
                 ..TrainConfig::default()
             };
             let state = |threads: usize| {
