@@ -19,8 +19,7 @@ use girih_compute::{Backend, ComputeError, Dtype, StepInputs};
 
 use crate::compile::{Defines, Source};
 use crate::device::Device;
-use crate::driver::explain;
-use crate::error::{KernelError, Kind};
+use crate::error::{KernelError, Kind, explain};
 use crate::ops::{BlockKernel, Tiling};
 use crate::recording::{Recorder, Recording};
 
@@ -71,6 +70,7 @@ impl Cuda {
         let capability = self.device.capability();
         if !block_kernel.runs_on(capability) {
             let instead = BlockKernel::of(capability);
+            let (block_kernel, instead) = (block_kernel.to_string(), instead.to_string());
             return Err(Kind::BlockKernel { block_kernel, card: self.device.name(), capability, instead }.into());
         }
         Ok(Self { block_kernel, ..self })

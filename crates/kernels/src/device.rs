@@ -11,8 +11,8 @@ use girih_compute::ComputeError;
 
 use crate::blas::DenseLibraries;
 use crate::compile::{Defines, Source, compile, compiler_version};
-use crate::driver::{Driver, explain};
-use crate::error::{KernelError, Kind};
+use crate::driver::Driver;
+use crate::error::{KernelError, Kind, explain};
 use crate::libraries;
 use crate::nccl::{Peers, link_of};
 use crate::pool;

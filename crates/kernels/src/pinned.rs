@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use crate::Cuda;
 use crate::device::OwnedStream;
-use crate::driver::explain;
+use crate::error::explain;
 
 /// Smallest page size of the system in bytes; one written byte per page makes the system provide all pages.
 const PAGE_BYTES: usize = 4096;

@@ -18,7 +18,7 @@ use girih_compute::{AdamStep, ComputeError, StepInputs};
 use girih_random::Key;
 
 use crate::backend::Cuda;
-use crate::driver::explain;
+use crate::error::explain;
 use crate::ops::StepRates;
 
 const OPERATION: &str = "a repeated step";

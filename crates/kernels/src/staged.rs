@@ -22,7 +22,7 @@ use girih_machine::prefetch;
 
 use crate::Cuda;
 use crate::device::OwnedStream;
-use crate::driver::explain;
+use crate::error::explain;
 use crate::pinned::not_pinned;
 use crate::staging::Buffer;
 use crate::worker_pool::{Cursor, Gone, Held, Receiver, WorkerPool};
