@@ -28,20 +28,18 @@ use rayon::prelude::*;
 pub(crate) use self::memory::{Form, Memory};
 use self::requests::{Begun, Spare};
 use crate::Cuda;
+use crate::abi::{BLOCK, GatherIndex, ON_HOST, RowSource};
 use crate::code_book::{CodeBook, CodeSums};
-use crate::device::{BLOCK, OwnedStream};
 use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, pitch};
 use crate::misses::MissKernels;
-use crate::nccl::Peers;
+use crate::nccl::{OwnedStream, Peers};
 use crate::pinned::Pinned;
-use crate::row_checks::{check_dtypes, check_first, check_written};
-use crate::row_launch::{GatherIndex, ON_HOST, RowLaunch, RowSource};
+use crate::row_checks::{OPERATION, check_dtypes, check_first, check_written};
+use crate::row_launch::RowLaunch;
 use crate::row_sources::{Dense, RowsOfCodes, RowsOfMatrix, RowsOfPieces, RowsOnHost};
 use crate::staged::{GatherJob, ROW_BYTES_MAX, StagedGather, StagedSource};
 use crate::uva::{DeviceCache, Group, HostTable, Rows, UvaTable};
 
-/// Name of the operation in errors.
-pub(crate) const OPERATION: &str = "rows by id";
 /// Blocks, and threads of each, for rows on GPUs.
 const ON_CARDS: (u32, u32) = (132, BLOCK);
 /// Blocks, and threads of each, for rows in memory of the device itself.
@@ -150,7 +148,7 @@ impl Cuda {
 
     /// Number of ranks that share the cores of this process.
     fn ranks_of_process(&self) -> usize {
-        self.device.peers().filter(|peers| peers.is_one_process()).map_or(1, Peers::size)
+        self.peers().filter(|peers| peers.is_one_process()).map_or(1, Peers::size)
     }
 
     /// Rows gathered by the host, except for those that a placement puts on GPUs.
@@ -205,7 +203,7 @@ impl Cuda {
         form: Form,
     ) -> Result<CudaFeatures, ComputeError> {
         let stream = || self.device.urgent_stream().map_err(Self::failed(OPERATION));
-        let (side, near) = (self.device.ending(&stream()?), self.device.ending(&stream()?));
+        let (side, near) = (self.ending(&stream()?), self.ending(&stream()?));
         let (launch, sums) = match &form {
             Form::Dense(form) => (RowLaunch::copying(self, OPERATION, form.dtype)?, None),
             Form::Codes(book) => (RowLaunch::decoding(self, OPERATION, book)?, SumsOfCodes::new(self, book)?),
@@ -417,7 +415,7 @@ impl WritableStore<Cuda> for CudaFeatures {
         };
         cuda.device.stream.memcpy_dtoh(&rows.data.slice(..n_bytes), out).map_err(Cuda::failed(OPERATION))?;
         // `rows` may be overwritten as soon as this returns, by any stream.
-        cuda.device.wait(OPERATION)
+        cuda.wait(OPERATION)
     }
 }
 

@@ -13,10 +13,12 @@
 //!
 //! `girih-compute` defines the meaning of the operations; tests compare every kernel with its `Reference`.
 
+mod abi;
 mod backend;
 mod blas;
 mod code_book;
 mod compile;
+mod cuda;
 mod device;
 mod driver;
 mod error;
@@ -30,6 +32,7 @@ mod nccl;
 mod ops;
 mod pinned;
 mod pool;
+mod recorder;
 mod recording;
 mod remote;
 mod row_checks;
@@ -41,20 +44,20 @@ mod split_rows;
 mod staged;
 mod staging;
 mod survey;
+mod tiling;
 mod timeline;
 mod timing;
 mod uva;
 mod worker_pool;
 
-pub use backend::Cuda;
-
+pub use cuda::Cuda;
 pub use device::Device;
 pub use driver::{CudaVersion, Driver};
 pub use error::KernelError;
-pub use matrix::{CudaIds, CudaMatrix, CudaSparse};
+pub use matrix::{CudaIds, CudaMatrix, CudaSparse, Split};
 pub use nccl::NcclRank;
-pub use ops::{BlockKernel, Split, Tiling};
 pub use recording::Recording;
 pub use sampling::{BatchSizes, Capacities, DeviceBatch, DeviceSampler, DeviceTopology, DeviceWalks};
 pub use survey::{Card, FoundLibrary, Survey};
+pub use tiling::{BlockKernel, Tiling};
 pub use timeline::Timeline;

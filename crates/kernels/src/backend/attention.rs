@@ -2,7 +2,7 @@
 
 use girih_compute::{Attention, AttentionGrads, AttentionOps, ComputeError};
 
-use super::Cuda;
+use crate::Cuda;
 use crate::{CudaMatrix, CudaSparse};
 
 impl AttentionOps for Cuda {

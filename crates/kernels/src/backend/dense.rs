@@ -4,7 +4,7 @@ use girih_compute::{
     Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Epilogue, EpilogueGrad, Shape, Transpose,
 };
 
-use super::Cuda;
+use crate::Cuda;
 use crate::{CudaIds, CudaMatrix};
 
 impl DenseOps for Cuda {

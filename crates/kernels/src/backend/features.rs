@@ -5,7 +5,7 @@ use girih_compute::{ComputeError, Dtype, FeatureDevice, FeatureStore, HostFeatur
 use girih_graph_format::Matrix;
 use girih_tiers::{HostReads, Placement};
 
-use super::Cuda;
+use crate::Cuda;
 
 impl FeatureDevice for Cuda {
     fn host_features(

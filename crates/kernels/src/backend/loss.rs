@@ -3,7 +3,7 @@
 use girih_compute::{ComputeError, LossOps};
 use girih_graph_format::Csr;
 
-use super::Cuda;
+use crate::Cuda;
 use crate::{CudaIds, CudaMatrix};
 
 impl LossOps for Cuda {

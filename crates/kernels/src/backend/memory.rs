@@ -3,7 +3,7 @@
 use girih_compute::{ComputeError, Dtype, Memory, Shape, SparseOperand};
 use girih_graph_format::Matrix;
 
-use super::Cuda;
+use crate::Cuda;
 use crate::{CudaIds, CudaMatrix, CudaSparse};
 
 /// Reason not to capture a step that allocates: memory of a captured step belongs to the graph.

@@ -2,7 +2,7 @@
 
 use girih_compute::{ColumnMoments, ComputeError, NormOps};
 
-use super::Cuda;
+use crate::Cuda;
 use crate::CudaMatrix;
 
 impl NormOps for Cuda {

@@ -2,7 +2,7 @@
 
 use girih_compute::{AdamStep, AdamUpdate, ComputeError, OptimOps, SgdUpdate};
 
-use super::Cuda;
+use crate::Cuda;
 use crate::CudaMatrix;
 
 impl OptimOps for Cuda {

@@ -2,7 +2,7 @@
 
 use girih_compute::{ComputeError, NeighborGraph, NeighborOperand, SamplingDevice};
 
-use super::Cuda;
+use crate::Cuda;
 use crate::sampling::CudaGraph;
 
 impl SamplingDevice for Cuda {

@@ -3,7 +3,7 @@
 use girih_compute::{ComputeError, SegmentOps};
 use girih_random::Key;
 
-use super::Cuda;
+use crate::Cuda;
 use crate::{CudaIds, CudaMatrix, CudaSparse};
 
 impl SegmentOps for Cuda {

@@ -2,7 +2,7 @@
 
 use girih_compute::{ComputeError, Epilogue, SparseOps, Transpose};
 
-use super::Cuda;
+use crate::Cuda;
 use crate::{CudaMatrix, CudaSparse};
 
 impl SparseOps for Cuda {

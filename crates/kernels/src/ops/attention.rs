@@ -5,19 +5,19 @@
 //! backward pass recomputes them from the logarithms of their sums. Dropout is applied where they are computed,
 //! without a pass of its own.
 
-use cudarc::driver::{DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::checks::{AttentionGradShapes, AttentionShapes};
 use girih_compute::{
     Attention, AttentionGrads, ComputeError, Dropout, Dtype, Epilogue, Memory, Shape, Transpose, checks,
 };
 
-use super::super::backend::Cuda;
-use super::super::compile::Source;
-use super::super::device::{threads_for, warps_for};
-use super::super::matrix::CudaCsr;
 use super::edges::Wide;
-use super::mask::Draws;
 use super::sparse::Direction;
+use crate::abi::{DYNAMIC_COLUMNS, EntryMask, ScoreSums};
+use crate::compile::Source;
+use crate::cuda::Cuda;
+use crate::device::{threads_for, warps_for};
+use crate::matrix::CudaCsr;
 use crate::{CudaMatrix, CudaSparse};
 
 const OPERATION: &str = "attention";
@@ -26,34 +26,6 @@ const BACKWARD: &str = "attention_backward";
 /// Most blocks of the kernel that sums the gradient of the vector: enough to fill a device, and few enough that their
 /// partial sums are small.
 const VECTOR_BLOCKS_MAX: u32 = 1024;
-/// Columns of a warp in the gradients of GATv2, for any number of heads.
-const DYNAMIC_COLUMNS: usize = 128;
-
-/// `EntryMask` of `kernels/attention.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct EntryMask {
-    draws: Draws,
-    column_names: u64,
-    first_row: u32,
-    padding: u32,
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for EntryMask {}
-
-/// `Scores` of `kernels/attention.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct ScoreSums {
-    destination: u64,
-    source: u64,
-    slope: f32,
-    padding: u32,
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for ScoreSums {}
 
 /// Operands of the attention scores.
 struct Operands<'a> {

@@ -4,16 +4,15 @@
 use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Shape, Transpose, checks};
 
-use super::super::backend::{Cuda, element};
-use super::super::compile::{Defines, Source};
-use super::super::device::{BLOCK, warps_for};
-use super::super::matrix::{CudaCsr, pitch};
 use super::sparse::Direction;
 use super::spmm::{knows_heads, lanes};
+use crate::abi::{BLOCK, LARGE_BLOCK};
+use crate::compile::{Defines, Source};
+use crate::cuda::{Cuda, element};
+use crate::device::warps_for;
+use crate::matrix::{CudaCsr, pitch};
 use crate::{CudaMatrix, CudaSparse};
 
-/// Threads of a block that works on a hub.
-const HUB_BLOCK: u32 = 1024;
 /// Most blocks of rows in sums over all rows; the number is the same on every device.
 const ROW_BLOCKS_MAX: usize = 2048;
 /// Fewest rows of a block.
@@ -183,7 +182,7 @@ impl Cuda {
         let mut kernels = Vec::with_capacity(2);
         if csr.n_hubs() > 0 {
             let blocks = csr.n_hubs().min(1 << 20) as u32;
-            let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (HUB_BLOCK, 1, 1), shared_mem_bytes: 0 };
+            let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (LARGE_BLOCK, 1, 1), shared_mem_bytes: 0 };
             kernels.push((kernel(of_hubs)?, config));
         }
         kernels.push((kernel(of_rows)?, warps_for(csr.shape.rows)));
@@ -299,7 +298,7 @@ impl Cuda {
         let grid_dim = (partial.shape.cols.div_ceil(32) as u32, 1, 1);
         // SAFETY: `partial` holds `n_rows × width` floats, and `out` one row as wide; the kernel expects blocks of
         // 1024 threads.
-        unsafe { launch.launch(LaunchConfig { grid_dim, block_dim: (1024, 1, 1), shared_mem_bytes: 0 }) }
+        unsafe { launch.launch(LaunchConfig { grid_dim, block_dim: (LARGE_BLOCK, 1, 1), shared_mem_bytes: 0 }) }
             .map_err(Self::failed(operation))?;
         Ok(())
     }

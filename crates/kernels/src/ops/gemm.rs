@@ -7,14 +7,21 @@ use cudarc::cublas::{result, sys};
 use cudarc::driver::{DevicePtr, PushKernelArg};
 use girih_compute::{Activation, ComputeError, Dropout, Dtype, Epilogue, EpilogueGrad, Shape, Transpose, checks};
 
-use super::dense::has_long_rows;
 use super::passes::{NULL, number};
-use crate::backend::Cuda;
-use crate::blas::{DenseLibraries, describe};
+use crate::blas::describe;
 use crate::compile::Source;
-use crate::device::threads_for;
+use crate::cuda::Cuda;
+use crate::device::{DenseLibraries, threads_for};
 use crate::lt::{Operands, Product};
 use crate::matrix::CudaMatrix;
+
+/// Rows, or summed rows, from which a product has a long side.
+pub(super) const LONG: usize = 1 << 14;
+
+/// Whether a result has enough rows for a product with a long side.
+pub(super) fn has_long_rows(shape: Shape) -> bool {
+    shape.rows >= LONG
+}
 
 /// `out = alpha · op(A)·op(B) + beta · out`, row-major.
 #[derive(Clone, Copy, Debug)]

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, checks};
 
 use super::passes::NULL;
-use crate::backend::{Cuda, element};
+use crate::abi::{Losses, WIDE};
 use crate::compile::{Defines, Source};
+use crate::cuda::{Cuda, element};
 use crate::device::threads_for;
-use crate::matrix::{CudaIds, CudaMatrix, WIDE, pitch};
+use crate::matrix::{CudaIds, CudaMatrix, pitch};
 
 const SOFTMAX: &str = "softmax_cross_entropy";
 /// Most blocks that sum losses. The grid depends on the shape alone, and so does the order of sums.
@@ -20,24 +21,6 @@ const ELEMENTS_OF_LANE: usize = 8;
 const SECTOR: usize = 32;
 /// Threads of the block that adds up the partial sums.
 const FINISH: u32 = 1 << 10;
-
-/// Arguments of a loss: `Losses` of `kernels/loss.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Losses {
-    logits: u64,
-    wanted: u64,
-    counts: u64,
-    grad: u64,
-    partials: u64,
-    rows: u64,
-    cols: u64,
-    factor: f32,
-    padding: u32,
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for Losses {}
 
 /// Assignment of lanes to a row: see `kernels/loss.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

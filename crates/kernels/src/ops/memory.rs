@@ -12,7 +12,7 @@ use girih_compute::{ComputeError, Dtype, Shape, checks};
 use girih_graph_format::Matrix;
 
 use super::passes::Strided;
-use crate::backend::Cuda;
+use crate::cuda::Cuda;
 use crate::matrix::{CudaIds, CudaMatrix, Derived, pitch};
 use crate::staging::Rows;
 
@@ -218,13 +218,13 @@ impl Cuda {
         let bytes = unsafe { slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
         // SAFETY: there is space for all values, which lives for as long as the view and until the stream has done
         // all earlier work.
-        unsafe { self.device.upload_rows(bytes, rows) }.map_err(Self::failed(operation))
+        unsafe { self.device.staging.upload_rows(&self.device.stream, bytes, rows) }.map_err(Self::failed(operation))
     }
 
     /// Waits before an upload among ranks, if the driver would wait for the stream. That wait might never end,
     /// because the stream may wait for a rank that has failed.
     pub(crate) fn wait_before_upload(&self, operation: &'static str, n_bytes: usize) -> Result<(), ComputeError> {
-        if self.device.peers().is_some() && n_bytes > COPIED_ASIDE { self.device.wait(operation) } else { Ok(()) }
+        if self.peers().is_some() && n_bytes > COPIED_ASIDE { self.wait(operation) } else { Ok(()) }
     }
 
     /// Matrix in `f32`: itself, or a converted copy.
@@ -246,13 +246,13 @@ impl Cuda {
         self.recorder.obstacle("waits for the device")?;
         let mut values = vec![T::default(); view.len()];
         if !view.is_empty() {
-            if self.device.peers().is_some() {
+            if self.peers().is_some() {
                 // The copy might wait forever for work of other ranks.
-                self.device.wait(operation)?;
+                self.wait(operation)?;
             }
             self.device.stream.memcpy_dtoh(view, &mut values).map_err(Self::failed(operation))?;
             // The driver need not wait for copies to memory that it can address itself.
-            self.device.wait(operation)?;
+            self.wait(operation)?;
         }
         Ok(values)
     }

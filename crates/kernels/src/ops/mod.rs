@@ -22,7 +22,3 @@ mod tiles;
 mod tiles_mma;
 mod tiles_paper;
 mod transpose;
-
-pub(crate) use optim::StepRates;
-pub(crate) use tiles::TileCache;
-pub use tiles::{BlockKernel, Split, Tiling};

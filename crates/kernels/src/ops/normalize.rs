@@ -5,8 +5,8 @@ use girih_compute::{ColumnMoments, ComputeError, Dtype, Shape, checks};
 
 use super::memory::InF32;
 use super::passes::columns_of;
-use crate::backend::Cuda;
 use crate::compile::Source;
+use crate::cuda::Cuda;
 use crate::device::warps_for;
 use crate::matrix::CudaMatrix;
 

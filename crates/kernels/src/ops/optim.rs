@@ -1,72 +1,16 @@
 //! `kernels/optim.cu`: optimiser steps.
 
-use cudarc::driver::{DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::checks::{self, Kind};
 use girih_compute::{AdamStep, AdamUpdate, ComputeError, SgdUpdate};
 
-use crate::backend::Cuda;
+use crate::abi::{BLOCK, StepRates, UPDATES_MAX, Update, Updates};
 use crate::compile::Source;
-use crate::device::BLOCK;
+use crate::cuda::Cuda;
 use crate::matrix::CudaMatrix;
 
 /// Elements that a block updates.
 const PIECE: u64 = 4 * BLOCK as u64;
-/// Most parameters of a launch.
-const UPDATES_MAX: usize = 64;
-
-/// Addresses and sizes of a parameter: `Update` of `kernels/optim.cu`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Update {
-    param: u64,
-    grad: u64,
-    first: u64,
-    second: u64,
-    n: u64,
-    end: u32,
-    coupled: f32,
-    decoupled: f32,
-    padding: u32,
-}
-
-/// `Updates` of `kernels/optim.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Updates {
-    of: [Update; UPDATES_MAX],
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for Updates {}
-
-/// Rates that change from step to step: `Rates` of `kernels/optim.cu`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct StepRates {
-    lr: f32,
-    rate: f32,
-    root_correction: f32,
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for StepRates {}
-
-impl StepRates {
-    pub(crate) fn of(step: &AdamStep) -> Self {
-        let correction = |beta: f32| 1.0 - f64::from(beta).powf(step.step as f64);
-        Self {
-            lr: step.lr,
-            rate: (f64::from(step.lr) / correction(step.beta1)) as f32,
-            root_correction: correction(step.beta2).sqrt().recip() as f32,
-        }
-    }
-
-    /// Rates as words, in the order of the struct.
-    pub(crate) fn words(self) -> [u32; 3] {
-        [self.lr, self.rate, self.root_correction].map(f32::to_bits)
-    }
-}
-
 /// Parameters that one launch updates, and its number of blocks.
 struct Table {
     updates: Updates,

@@ -3,10 +3,10 @@
 use cudarc::driver::{CudaSlice, CudaView, LaunchConfig, PushKernelArg};
 use girih_compute::{Activation, ActivationGrad, ComputeError, Dropout, Dtype, Shape, checks};
 
-use super::mask::Mask;
-use crate::backend::Cuda;
+use crate::abi::{BLOCK, Mask};
 use crate::compile::Source;
-use crate::device::{BLOCK, threads_for};
+use crate::cuda::Cuda;
+use crate::device::threads_for;
 use crate::matrix::CudaMatrix;
 
 /// Columns, and rows, of a block of `finish_columns`.

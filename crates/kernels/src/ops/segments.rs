@@ -6,8 +6,8 @@ use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Shape, Transpose, checks};
 
 use super::passes::NULL;
-use crate::backend::Cuda;
 use crate::compile::Source;
+use crate::cuda::Cuda;
 use crate::device::warps_for;
 use crate::matrix::{CudaIds, CudaMatrix, CudaSparse};
 

@@ -5,8 +5,9 @@ use girih_compute::ComputeError;
 
 use super::batch::{EDGE_TILE, HopTiles};
 use super::launch::{Launches, blocks};
-use super::{Capacities, OPERATION, arguments};
+use super::{Capacities, OPERATION};
 use crate::Cuda;
+use crate::abi::sampling as arguments;
 use crate::compile::{Defines, Source};
 use crate::device::threads_for;
 

@@ -16,7 +16,6 @@
 //! - `PatchDraws`: collective draws of ranks that each have the rows of a patch, exchanged between their GPUs.
 //! - [`DeviceWalks`]: random walks.
 
-mod arguments;
 mod batch;
 mod bias;
 mod capacities;

@@ -7,8 +7,9 @@ use super::OPERATION;
 use super::batch::HopTiles;
 use super::launch::{Launches, blocks};
 use crate::Cuda;
+use crate::abi::BLOCK;
 use crate::compile::Source;
-use crate::device::{BLOCK, threads_for};
+use crate::device::threads_for;
 
 /// Fewest words of bitmaps for threads that scan eight words each: 8 million nodes.
 const LARGE_WORDS: u64 = 1 << 18;

@@ -20,15 +20,14 @@ use girih_compute::{
 use girih_graph_format::{Csr, NodeId, Scales};
 use girih_sampling::{Columns, DrawKey, NeighborSampler, Neighbors};
 
-use super::arguments::{Drawn, Weighing};
 use super::patches::OwnerMap;
 use super::{BatchSizes, DeviceBatch, DeviceSampler, DeviceTopology, OPERATION};
 use crate::Cuda;
+use crate::abi::sampling::{Drawn, Weighing};
 use crate::compile::Source;
 use crate::device::threads_for;
-use crate::matrix::{CudaCsr, CudaIds, CudaSparse, Derived};
+use crate::matrix::{CudaCsr, CudaIds, CudaSparse, Derived, TileCache};
 use crate::nccl::{ListExchange, Peers};
-use crate::ops::TileCache;
 
 /// Lanes of a row: few for fan-outs, which are small, and more where all neighbours are wanted.
 const LANES: usize = 8;
@@ -243,7 +242,7 @@ impl NeighborSource<Cuda> for CudaNeighbors<'_> {
 impl CudaNeighbors<'_> {
     /// Sizes of the batch that was begun; one that exceeds its memory is sampled again.
     fn sizes(&mut self) -> Result<BatchSizes, ComputeError> {
-        self.cuda.device.wait_for(OPERATION, &self.copied)?;
+        self.cuda.wait_for(OPERATION, &self.copied)?;
         let words = self.words.as_slice().map_err(Cuda::failed(OPERATION))?;
         let sizes = self.batch.words.sizes(words, self.batch.n_local_hops());
         if sizes.is_overflow() { self.sampler.complete(&self.side, &mut self.batch) } else { Ok(sizes) }
@@ -338,7 +337,7 @@ impl CudaNeighbors<'_> {
 impl Drop for CudaNeighbors<'_> {
     /// Waits until the device no longer reads or writes the memory; a rank that has failed is not waited for.
     fn drop(&mut self) {
-        let _ = self.cuda.device.wait(OPERATION);
-        let _ = self.side.device.wait(OPERATION);
+        let _ = self.cuda.wait(OPERATION);
+        let _ = self.side.wait(OPERATION);
     }
 }

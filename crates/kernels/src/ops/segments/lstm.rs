@@ -15,13 +15,14 @@
 mod backward;
 mod waves;
 
-use cudarc::driver::{CudaSlice, DeviceRepr, PushKernelArg};
+use cudarc::driver::{CudaSlice, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Shape, Transpose, checks};
 use girih_random::Key;
 
 use self::waves::{by_degree, offsets, readers};
-use crate::backend::Cuda;
+use crate::abi::SequenceOrder;
 use crate::compile::Source;
+use crate::cuda::Cuda;
 use crate::device::threads_for;
 use crate::matrix::{CudaMatrix, CudaSparse};
 use crate::ops::gemm::{Address, Dense};
@@ -63,19 +64,7 @@ fn dense_rows(at: u64, cols: usize) -> Address {
     Address { at, dtype: Dtype::F32, pitch: cols }
 }
 
-/// Order of a sequence: `Order` of `kernels/segments.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Order {
-    key: [u32; 2],
-    first_name: u32,
-    drawn: u32,
-}
-
-// SAFETY: plain 32-bit words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for Order {}
-
-impl Order {
+impl SequenceOrder {
     /// Order of the sequences of a matrix; a key draws it.
     fn of((a, key): (&CudaSparse, Option<Key>)) -> Self {
         let first_name = a.names.as_ref().map_or(0, |names| names.first_row);
@@ -146,7 +135,7 @@ impl Lstm<'_> {
         (indptr, rows): (&[u64], &[u32]),
         places: Option<(&mut CudaSlice<u64>, usize)>,
     ) -> Result<Readers, ComputeError> {
-        let (cuda, a, by) = (self.cuda, sequences.0, Order::of(sequences));
+        let (cuda, a, by) = (self.cuda, sequences.0, SequenceOrder::of(sequences));
         let failed = Cuda::failed(self.operation);
         let readers = readers(indptr, rows);
         let offsets = offsets(&readers);

@@ -6,8 +6,8 @@ use girih_random::Key;
 
 use super::waves::{by_degree, waves};
 use super::{Lstm, Readers, Step, WAVE_ELEMENTS, dense_rows};
-use crate::backend::Cuda;
 use crate::compile::Source;
+use crate::cuda::Cuda;
 use crate::device::threads_for;
 use crate::matrix::{CudaMatrix, CudaSparse};
 use crate::ops::gemm::Dense;
