@@ -28,7 +28,7 @@ use rayon::prelude::*;
 pub(crate) use self::memory::{Form, Memory};
 use self::requests::{Begun, Spare};
 use crate::Cuda;
-use crate::abi::{BLOCK, GatherIndex, ON_HOST, RowSource};
+use crate::abi::{BLOCK, GatherIndex, LARGE_BLOCK, ON_HOST, RowSource};
 use crate::code_book::{CodeBook, CodeSums};
 use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, pitch};
 use crate::misses::MissKernels;
@@ -47,7 +47,7 @@ const IN_DEVICE: (u32, u32) = (132 * 8, BLOCK);
 /// Blocks, and threads of each, that saturate the bus with undecoded rows, and no more. Blocks of a step's products
 /// that need a whole SM wait for the reading ones. Commands of the step also come over the bus, and wait behind the
 /// reads under way. A warp that decodes has one code in flight, so decoding needs more blocks.
-const BLOCKS_OF_BUS: (u32, u32) = (5, 1024);
+const BLOCKS_OF_BUS: (u32, u32) = (5, LARGE_BLOCK);
 
 /// Reader of rows by id; see the module.
 struct CudaFeatures {

@@ -16,7 +16,7 @@ macro_rules! constants {
 constants! {
     /// Default number of threads of a block.
     BLOCK: u32 = 256;
-    /// Threads of a block that works on a hub, and of one that adds up partial sums of columns.
+    /// Threads of a large block: for a hub, for sums of columns in a fixed order, for copies over the bus.
     LARGE_BLOCK: u32 = 1024;
     /// Alignment of rows in elements: it suits every load, whatever the element type.
     WIDE: usize = 8;
@@ -39,8 +39,8 @@ constants! {
     SPMM_IDS: usize = 8;
     /// Stride of the search for the largest element of an operand: it reads one element in so many.
     SAMPLED: usize = 16;
-    /// Columns of a warp in the gradients of GATv2, for any number of heads.
-    DYNAMIC_COLUMNS: usize = 128;
+    /// Columns of a warp whose lanes take four each.
+    WARP_COLUMNS: usize = 128;
     /// Lanes of a row, or of a column, of a transpose.
     TRANSPOSE_LANES: usize = 8;
     /// Longest column of a transpose that is sorted as one; longer ones are sorted in pieces.

@@ -13,7 +13,7 @@ use girih_compute::{
 
 use super::edges::Wide;
 use super::sparse::Direction;
-use crate::abi::{DYNAMIC_COLUMNS, EntryMask, ScoreSums};
+use crate::abi::{EntryMask, ScoreSums, WARP_COLUMNS};
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::device::{threads_for, warps_for};
@@ -220,7 +220,7 @@ impl Cuda {
             return Ok(());
         };
         let cols = vector.shape.cols;
-        let config = dynamic_config(csr, cols, Wide::of(operands.heads, ends.1).map_or(DYNAMIC_COLUMNS, Wide::columns));
+        let config = dynamic_config(csr, cols, Wide::of(operands.heads, ends.1).map_or(WARP_COLUMNS, Wide::columns));
         let n_warps = (config.grid_dim.0 * config.block_dim.0 / 32) as usize;
         let partial = self.uninitialized(Shape::new(csr.n_segments(), cols), Dtype::F32)?;
         let vector_sums = match vector_grad {

@@ -334,7 +334,7 @@ impl Cuda {
         let kernel = self.dense_kernel("add_parts", dense, (cut, false), a.dtype, variant, to)?;
         let n_parts = cut.parts as u64;
         let blocks = out.padded().len().div_ceil(32) as u32;
-        let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (32, 8, 1), shared_mem_bytes: 0 };
+        let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (32, BLOCK / 32, 1), shared_mem_bytes: 0 };
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&n_parts).arg(&to);
         // SAFETY: each part has written the sums of all elements of `out`, padding included.

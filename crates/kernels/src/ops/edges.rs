@@ -296,8 +296,8 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&partial.data).arg(&n_rows).arg(&width).arg(&mut out.data);
         let grid_dim = (partial.shape.cols.div_ceil(32) as u32, 1, 1);
-        // SAFETY: `partial` holds `n_rows × width` floats, and `out` one row as wide; the kernel expects blocks of
-        // 1024 threads.
+        // SAFETY: `partial` holds `n_rows × width` floats, and `out` one row as wide; the kernel expects large
+        // blocks.
         unsafe { launch.launch(LaunchConfig { grid_dim, block_dim: (LARGE_BLOCK, 1, 1), shared_mem_bytes: 0 }) }
             .map_err(Self::failed(operation))?;
         Ok(())

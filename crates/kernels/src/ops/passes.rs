@@ -3,14 +3,12 @@
 use cudarc::driver::{CudaSlice, CudaView, LaunchConfig, PushKernelArg};
 use girih_compute::{Activation, ActivationGrad, ComputeError, Dropout, Dtype, Shape, checks};
 
-use crate::abi::{BLOCK, Mask};
+use crate::abi::{BLOCK, ELU, FINISH, IDENTITY, Mask, RELU};
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::device::threads_for;
 use crate::matrix::CudaMatrix;
 
-/// Columns, and rows, of a block of `finish_columns`.
-const FINISH: u32 = 32;
 /// Most blocks that sum squares.
 const SQUARES_BLOCKS: u32 = 1 << 10;
 
@@ -448,12 +446,12 @@ pub(super) struct Strided {
 /// Null pointer argument of kernels.
 pub(super) const NULL: u64 = 0;
 
-/// Number of an activation in `common.cuh`.
+/// Number of an activation, as kernels know it.
 pub(super) fn number(activation: Activation) -> u32 {
     match activation {
-        Activation::Identity => 0,
-        Activation::Relu => 1,
-        Activation::Elu => 2,
+        Activation::Identity => IDENTITY,
+        Activation::Relu => RELU,
+        Activation::Elu => ELU,
     }
 }
 

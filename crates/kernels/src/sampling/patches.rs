@@ -30,7 +30,7 @@ use crate::abi::sampling::{self as arguments, RequestArguments};
 use crate::compile::{Defines, Source};
 use crate::nccl::{ListExchange, ReceivedList};
 
-/// Most ranks; must match `kernels/sampling_patches.cu`.
+/// Most ranks: kernels have a thread of a block for each.
 const RANKS_MAX: usize = BLOCK as usize;
 const WORD: u64 = size_of::<u32>() as u64;
 const OFFSET: u64 = size_of::<u64>() as u64;

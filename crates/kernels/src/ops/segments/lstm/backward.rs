@@ -6,6 +6,7 @@ use girih_random::Key;
 
 use super::waves::{by_degree, waves};
 use super::{Lstm, Readers, Step, WAVE_ELEMENTS, dense_rows};
+use crate::abi::WARP_COLUMNS;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::device::threads_for;
@@ -176,7 +177,7 @@ impl Lstm<'_> {
         launch.arg(&kept.gates).arg(&n_cols).arg(&mut sums.inputs.data);
         // SAFETY: a transpose has positions, which are numbers of entries, each with a place; gates have a row for
         // each of the wave's `n` places, as wide as the inputs.
-        unsafe { launch.launch(row_blocks(sums.inputs.shape, 128)) }.map_err(Cuda::failed(self.operation))?;
+        unsafe { launch.launch(row_blocks(sums.inputs.shape, WARP_COLUMNS)) }.map_err(Cuda::failed(self.operation))?;
         Ok(())
     }
 
