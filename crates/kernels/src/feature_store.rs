@@ -19,7 +19,8 @@ use std::sync::{Arc, Mutex};
 
 use girih_compress::CompressedFeatures;
 use girih_compute::{
-    ComputeError, Dtype, FeatureStore, HostFeatures, RowSums, Shape, Transpose, WritableStore, checks,
+    ComputeError, Dtype, FeatureDevice, FeatureStore, HostFeatures, RowSums, Shape, SplitRows, Transpose,
+    WritableStore, checks,
 };
 use girih_graph_format::{Matrix, NodeId};
 use girih_tiers::{HostReads, Placement};
@@ -79,14 +80,13 @@ struct SumsOfCodes {
 /// Ids and rows of the latest request, on the device.
 type Before<'a> = (&'a CudaIds, &'a CudaMatrix);
 
-impl Cuda {
-    /// [`FeatureDevice::host_features`](girih_compute::FeatureDevice::host_features).
-    pub(crate) fn host_features(
+impl FeatureDevice for Cuda {
+    fn host_features(
         &self,
         rows: &Matrix,
         dtype: Dtype,
         (placement, reads): (&Placement, HostReads),
-    ) -> Result<HostFeatures<Self>, ComputeError> {
+    ) -> Result<Option<HostFeatures<Self>>, ComputeError> {
         let (n_rows, form) = (rows.n_rows(), Dense { cols: rows.n_cols(), dtype });
         checks::allocation(Shape::new(n_rows, pitch(form.cols)), dtype.n_bytes())?;
         let row_bytes = form.row_bytes();
@@ -108,11 +108,10 @@ impl Cuda {
             (Memory::Placed(placed), Arc::new(source))
         };
         let reader = self.reader((n_rows, row_bytes), memory, Form::Dense(form))?;
-        Ok(HostFeatures { reader, on_host: Arc::new(RowsOnHost { source, n_rows, form }) })
+        Ok(Some(HostFeatures { reader, on_host: Arc::new(RowsOnHost { source, n_rows, form }) }))
     }
 
-    /// [`FeatureDevice::code_rows`](girih_compute::FeatureDevice::code_rows), for code books.
-    pub(crate) fn code_rows(
+    fn code_rows(
         &self,
         codes: &CompressedFeatures,
         dtype: Dtype,
@@ -141,6 +140,33 @@ impl Cuda {
         self.reader((n_rows, row_bytes), memory, form).map(Some)
     }
 
+    fn split_rows(
+        &self,
+        rows: SplitRows<'_>,
+        placement: &Placement,
+    ) -> Result<Option<Box<dyn FeatureStore<Self>>>, ComputeError> {
+        Self::split_rows(self, rows, placement)
+    }
+
+    fn row_store(
+        &self,
+        shape: Shape,
+        dtype: Dtype,
+        together: bool,
+    ) -> Result<Option<Box<dyn WritableStore<Self>>>, ComputeError> {
+        let form = Dense { cols: shape.cols, dtype };
+        checks::allocation(Shape::new(shape.rows, pitch(form.cols)), dtype.n_bytes())?;
+        let n_bytes = shape.rows * form.row_bytes();
+        let shared = if together { Group::of_process(self).pinned(self, OPERATION, n_bytes)? } else { None };
+        let memory = match shared {
+            Some(shared) => Memory::WrittenTogether(shared),
+            None => Memory::Written(Pinned::new(self, n_bytes, OPERATION)?),
+        };
+        Ok(Some(Box::new(self.rows((shape.rows, form.row_bytes()), memory, Form::Dense(form))?)))
+    }
+}
+
+impl Cuda {
     /// Whether the host gathers rows of `row_bytes` bytes: it does unless `reads` forbids it or rows are too long.
     fn brings_rows(row_bytes: usize, reads: HostReads) -> bool {
         reads != HostReads::InPlace && row_bytes <= ROW_BYTES_MAX
@@ -165,24 +191,6 @@ impl Cuda {
         let bringing = GatherJob { source: Arc::clone(source), row_bytes: (rows.offset)(1) as usize };
         let brought = StagedGather::new(self, OPERATION, self.ranks_of_process(), &bringing)?;
         Ok(Memory::Staged(brought, on_cards))
-    }
-
-    /// [`FeatureDevice::row_store`](girih_compute::FeatureDevice::row_store).
-    pub(crate) fn row_store(
-        &self,
-        shape: Shape,
-        dtype: Dtype,
-        together: bool,
-    ) -> Result<Box<dyn WritableStore<Self>>, ComputeError> {
-        let form = Dense { cols: shape.cols, dtype };
-        checks::allocation(Shape::new(shape.rows, pitch(form.cols)), dtype.n_bytes())?;
-        let n_bytes = shape.rows * form.row_bytes();
-        let shared = if together { Group::of_process(self).pinned(self, OPERATION, n_bytes)? } else { None };
-        let memory = match shared {
-            Some(shared) => Memory::WrittenTogether(shared),
-            None => Memory::Written(Pinned::new(self, n_bytes, OPERATION)?),
-        };
-        Ok(Box::new(self.rows((shape.rows, form.row_bytes()), memory, Form::Dense(form))?))
     }
 
     /// Feature store of `sizes`: rows, and bytes of each.

@@ -14,7 +14,6 @@
 //! `girih-compute` defines the meaning of the operations; tests compare every kernel with its `Reference`.
 
 mod abi;
-mod backend;
 mod blas;
 mod code_book;
 mod compile;

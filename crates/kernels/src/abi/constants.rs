@@ -20,9 +20,11 @@ constants! {
     LARGE_BLOCK: u32 = 1024;
     /// Alignment of rows in elements: it suits every load, whatever the element type.
     WIDE: usize = 8;
-    /// Numbers of activations.
+    /// Number of the activation that changes nothing.
     IDENTITY: u32 = 0;
+    /// Number of the rectifier.
     RELU: u32 = 1;
+    /// Number of the exponential linear unit.
     ELU: u32 = 2;
     /// Rows that a thread reads before it writes the first, in passes over columns.
     ROWS_OF_THREAD: usize = 4;
@@ -62,7 +64,7 @@ constants! {
     WARPGROUP: u32 = 128;
     /// Warpgroups of a thread block of `wgmma` that multiply; one more fetches.
     WGMMA_GROUPS: u32 = 2;
-    /// Rows and columns of a tile of `tiles_paper.cu`.
+    /// Rows, and columns, of a tile of `tiles_paper.cu`.
     PAPER_TILE: usize = 32;
 
     /// Bytes of the summed dimension in a stage of a dense product, for each row.
@@ -83,8 +85,10 @@ constants! {
     DRAW_ROWS: u32 = 128;
     /// Rows of a block that draws with several lanes for each row.
     DRAW_ROWS_MANY: u32 = 32;
-    /// Failures of a sampled batch, as bits.
+    /// Bit of a sampled batch with more edges than its memory holds.
     TOO_MANY_EDGES: u64 = 1;
+    /// Bit of a sampled batch with more nodes than its memory holds.
     TOO_MANY_NODES: u64 = 2;
+    /// Bit of a sampled batch with a seed that is listed twice.
     SEED_TWICE: u64 = 4;
 }

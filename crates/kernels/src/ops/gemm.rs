@@ -5,7 +5,9 @@ use std::ptr;
 
 use cudarc::cublas::{result, sys};
 use cudarc::driver::{DevicePtr, PushKernelArg};
-use girih_compute::{Activation, ComputeError, Dropout, Dtype, Epilogue, EpilogueGrad, Shape, Transpose, checks};
+use girih_compute::{
+    Activation, ComputeError, DenseOps, Dropout, Dtype, Epilogue, EpilogueGrad, Shape, Transpose, checks,
+};
 
 use super::passes::{NULL, number};
 use crate::blas::describe;

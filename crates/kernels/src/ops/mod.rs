@@ -4,6 +4,7 @@
 mod attention;
 mod costs;
 mod dense;
+mod dense_ops;
 mod edges;
 mod gemm;
 mod loss;

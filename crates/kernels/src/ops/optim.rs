@@ -2,7 +2,7 @@
 
 use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::checks::{self, Kind};
-use girih_compute::{AdamStep, AdamUpdate, ComputeError, SgdUpdate};
+use girih_compute::{AdamStep, AdamUpdate, ComputeError, OptimOps, SgdUpdate};
 
 use crate::abi::{BLOCK, StepRates, UPDATES_MAX, Update, Updates};
 use crate::compile::Source;
@@ -40,9 +40,8 @@ fn tables(parameters: impl Iterator<Item = Update>) -> Vec<Table> {
     parameters.chunks(UPDATES_MAX).map(Table::new).collect()
 }
 
-impl Cuda {
-    /// [`OptimOps::adam`](girih_compute::OptimOps::adam).
-    pub(crate) fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, CudaMatrix>]) -> Result<(), ComputeError> {
+impl OptimOps for Cuda {
+    fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, CudaMatrix>]) -> Result<(), ComputeError> {
         for AdamUpdate { param, grad, first, second, .. } in &*updates {
             checks::adam(step.step, kind(param), kind(grad), kind(first), kind(second))?;
         }
@@ -65,13 +64,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`OptimOps::sgd`](girih_compute::OptimOps::sgd).
-    pub(crate) fn sgd(
-        &self,
-        lr: f32,
-        momentum: f32,
-        updates: &mut [SgdUpdate<'_, CudaMatrix>],
-    ) -> Result<(), ComputeError> {
+    fn sgd(&self, lr: f32, momentum: f32, updates: &mut [SgdUpdate<'_, CudaMatrix>]) -> Result<(), ComputeError> {
         for SgdUpdate { param, grad, velocity, .. } in &*updates {
             checks::sgd(kind(param), kind(grad), kind(velocity))?;
         }
@@ -89,7 +82,9 @@ impl Cuda {
         }
         Ok(())
     }
+}
 
+impl Cuda {
     /// Addresses of a parameter, its gradient and its first state.
     fn parameter(&self, param: &CudaMatrix, grad: &CudaMatrix, first: &CudaMatrix, coupled: f32) -> Update {
         let [param_at, grad, first] = [param, grad, first].map(|matrix| self.address(matrix).at);

@@ -70,16 +70,6 @@ impl Cuda {
         })
     }
 
-    /// [`Memory::sparse_shape`](girih_compute::Memory::sparse_shape).
-    pub(crate) fn sparse_shape(&self, sparse: &CudaSparse) -> Shape {
-        sparse.forward.shape
-    }
-
-    /// [`Memory::nnz`](girih_compute::Memory::nnz).
-    pub(crate) fn nnz(&self, sparse: &CudaSparse) -> usize {
-        sparse.forward.nnz
-    }
-
     /// Operand for a product with the matrix or its transpose. A symmetric matrix is its own transpose unless
     /// `weighted`: weights that replace its values need not be symmetric.
     pub(crate) fn direction<'a>(

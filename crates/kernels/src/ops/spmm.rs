@@ -1,7 +1,7 @@
 //! `kernels/spmm.cu`: products of a sparse matrix and a dense one (SpMM).
 
 use cudarc::driver::{LaunchConfig, PushKernelArg};
-use girih_compute::{ComputeError, Dtype, Epilogue, Shape, Transpose, checks};
+use girih_compute::{ComputeError, Dtype, Epilogue, Shape, SparseOps, Transpose, checks};
 
 use super::operand::{Operand, OperandRequest};
 use super::passes::number;
@@ -112,10 +112,8 @@ impl<'o> From<&'o mut CudaMatrix> for Columns<'o> {
     }
 }
 
-impl Cuda {
-    /// [`SparseOps::spmm`](girih_compute::SparseOps::spmm).
-    #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
-    pub(crate) fn spmm(
+impl SparseOps for Cuda {
+    fn spmm(
         &self,
         (a, ta): (&CudaSparse, Transpose),
         weights: Option<&CudaMatrix>,
@@ -124,15 +122,13 @@ impl Cuda {
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         let (weights_shape, bias_shape) = (weights.map(|weights| weights.shape), epilogue.bias.map(|bias| bias.shape));
-        checks::spmm((self.sparse_shape(a), ta), self.nnz(a), weights_shape, x.shape, bias_shape, out.shape)?;
+        checks::spmm((a.forward.shape, ta), a.forward.nnz, weights_shape, x.shape, bias_shape, out.shape)?;
         checks::mask("spmm", &epilogue)?;
         let direction = self.direction("spmm", a, ta, weights.is_some())?;
         self.product("spmm", direction, weights, x, &epilogue, out)
     }
 
-    /// [`SparseOps::spmm_columns`](girih_compute::SparseOps::spmm_columns).
-    #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
-    pub(crate) fn spmm_columns(
+    fn spmm_columns(
         &self,
         (a, ta): (&CudaSparse, Transpose),
         x: &CudaMatrix,
@@ -141,12 +137,20 @@ impl Cuda {
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "spmm_columns";
         let bias_shape = epilogue.bias.map(|bias| bias.shape);
-        checks::spmm_columns((self.sparse_shape(a), ta), x.shape, bias_shape, (out.shape, first))?;
+        checks::spmm_columns((a.forward.shape, ta), x.shape, bias_shape, (out.shape, first))?;
         checks::mask(OPERATION, &epilogue)?;
         let direction = self.direction(OPERATION, a, ta, false)?;
         self.product(OPERATION, direction, None, x, &epilogue, Columns { of: out, first })
     }
 
+    fn sddmm(&self, a: &CudaSparse, x: &CudaMatrix, y: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        checks::sddmm(a.forward.shape, a.forward.nnz, x.shape, y.shape, out.shape)?;
+        let direction = self.direction("sddmm", a, Transpose::No, true)?;
+        self.sampled("sddmm", direction, x, y, out)
+    }
+}
+
+impl Cuda {
     /// Multiplies one direction by operands of matching shapes. Weights are in the order of the untransposed entries.
     pub(crate) fn product<'o>(
         &self,

@@ -15,7 +15,7 @@ use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, PinnedHostSlice, PushKe
 use girih_compute::checks::IdRange;
 use girih_compute::{
     ComputeError, NeighborBatch, NeighborBlock, NeighborGraph, NeighborOperand, NeighborSource, PatchOperand,
-    SelfLoops, Shape,
+    SamplingDevice, SelfLoops, Shape,
 };
 use girih_graph_format::{Csr, NodeId, Scales};
 use girih_sampling::{Columns, DrawKey, NeighborSampler, Neighbors};
@@ -112,17 +112,22 @@ impl Factors {
     }
 }
 
-impl CudaGraph {
-    /// [`SamplingDevice::neighbor_graph`](girih_compute::SamplingDevice::neighbor_graph).
-    pub(crate) fn new(cuda: &Cuda, operand: &NeighborOperand<'_>) -> Result<Self, ComputeError> {
+impl SamplingDevice for Cuda {
+    fn neighbor_graph(
+        &self,
+        operand: &NeighborOperand<'_>,
+    ) -> Result<Option<Box<dyn NeighborGraph<Self>>>, ComputeError> {
         let topology = Arc::new(match operand.placement {
-            None => DeviceTopology::on_device(cuda, operand.graph)?,
-            Some(placement) => DeviceTopology::placed(cuda, operand.graph, placement)?,
+            None => DeviceTopology::on_device(self, operand.graph)?,
+            Some(placement) => DeviceTopology::placed(self, operand.graph, placement)?,
         });
-        let factors = Factors::upload(cuda, (operand.scales, operand.loops), operand.graph.values())?;
-        Ok(Self { topology, factors, on_host: OnHost::Whole(operand.graph.clone()) })
+        let factors = Factors::upload(self, (operand.scales, operand.loops), operand.graph.values())?;
+        let on_host = OnHost::Whole(operand.graph.clone());
+        Ok(Some(Box::new(CudaGraph { topology, factors, on_host })))
     }
+}
 
+impl CudaGraph {
     /// [`Collective::patch_graphs`](girih_comm::Collective::patch_graphs) for ranks that ask each other; `own` is the
     /// patch of this one.
     pub(crate) fn asking_others(

@@ -16,7 +16,7 @@ mod backward;
 mod waves;
 
 use cudarc::driver::{CudaSlice, PushKernelArg};
-use girih_compute::{ComputeError, Dtype, Shape, Transpose, checks};
+use girih_compute::{ComputeError, Dtype, Memory, Shape, Transpose, checks};
 use girih_random::Key;
 
 use self::waves::{by_degree, offsets, readers};
@@ -42,7 +42,7 @@ impl Cuda {
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "segment_lstm";
         let (a, width) = (sequences.0, weight.shape.rows);
-        checks::segment_lstm(OPERATION, self.sparse_shape(a), inputs.shape, weight.shape, out.shape)?;
+        checks::segment_lstm(OPERATION, a.forward.shape, inputs.shape, weight.shape, out.shape)?;
         let weight = self.as_f32(weight)?;
         let lstm = Lstm { cuda: self, operation: OPERATION, inputs, weight: self.address(&weight), width };
         self.set_zero(out)?;
@@ -143,7 +143,7 @@ impl Lstm<'_> {
         let on_device = cuda.upload_list(self.operation, rows)?;
         let starts = cuda.upload_list(self.operation, &offsets)?;
         let mut sources = cuda.scratch::<u32>(self.operation, n_entries)?;
-        let mut order = cuda.scratch::<u32>(self.operation, if by.drawn == 1 { cuda.nnz(a) } else { 1 })?;
+        let mut order = cuda.scratch::<u32>(self.operation, if by.drawn == 1 { a.forward.nnz } else { 1 })?;
         let kernel = cuda.kernel(self.operation, Source::SEGMENTS, "lay_out", &[])?;
         let n = rows.len() as u64;
         let first = places.as_ref().map_or(0, |(_, first)| *first as u64);

@@ -1,7 +1,7 @@
 //! Backward pass of the LSTM: runs each wave forward again, keeps its activations, and accumulates gradients.
 
 use cudarc::driver::{CudaSlice, PushKernelArg};
-use girih_compute::{ComputeError, Dtype, Shape, Transpose, checks};
+use girih_compute::{ComputeError, DenseOps, Dtype, Shape, Transpose, checks};
 use girih_random::Key;
 
 use super::waves::{by_degree, waves};
@@ -26,13 +26,13 @@ impl Cuda {
         const OPERATION: &str = "segment_lstm_backward";
         let (a, width) = (sequences.0, weight.shape.rows);
         let (operands, grads) = ((inputs.shape, weight.shape), (inputs_grad.shape, weight_grad.shape));
-        checks::segment_lstm_backward(self.sparse_shape(a), operands, grad.shape, grads)?;
+        checks::segment_lstm_backward(a.forward.shape, operands, grad.shape, grads)?;
         let weight = self.as_f32(weight)?;
         let lstm = Lstm { cuda: self, operation: OPERATION, inputs, weight: self.address(&weight), width };
         let mut sums = Sums {
             inputs: self.zeros(inputs.shape, Dtype::F32)?,
             weight: self.zeros(weight.shape, Dtype::F32)?,
-            places: self.scratch(OPERATION, self.nnz(a))?,
+            places: self.scratch(OPERATION, a.forward.nnz)?,
             n_read: 0,
         };
         let indptr = self.indptr_of(OPERATION, a)?;
