@@ -290,6 +290,12 @@ pub(crate) fn warps_for(n: usize) -> LaunchConfig {
     threads_for(n.saturating_mul(32))
 }
 
+/// Launch of `n` blocks, at least one.
+pub(crate) fn blocks(n: u64, threads: u32) -> LaunchConfig {
+    let n = n.clamp(1, i32::MAX as u64) as u32;
+    LaunchConfig { grid_dim: (n, 1, 1), block_dim: (threads, 1, 1), shared_mem_bytes: 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

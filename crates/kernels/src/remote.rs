@@ -22,11 +22,12 @@ use crate::Cuda;
 use crate::abi::{BLOCK, GatherIndex, RowSource};
 use crate::code_book::CodeBook;
 use crate::compile::{Defines, Source};
+use crate::device::blocks;
 use crate::matrix::{CudaIds, CudaMatrix};
 use crate::nccl::{ListExchange, Peers, ReceivedList};
 use crate::row_checks::check_dtypes;
 use crate::row_launch::RowLaunch;
-use crate::sampling::{OwnerMap, Pieces, blocks, failed};
+use crate::sampling::{OwnerMap, Pieces, failed};
 use crate::shared::Shared;
 
 const OPERATION: &str = "rows of patches";

@@ -9,7 +9,7 @@
 //! [`Places`](super::places::Places) implements all but draws; where ranks hold patches,
 //! [`PatchDraws`](super::patches::PatchDraws) implements draws.
 
-use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, PushKernelArg};
 use girih_compute::ComputeError;
 use girih_sampling::{Draws, Expand, NeighborOptions, Neighbors};
 
@@ -18,7 +18,7 @@ use super::batch::{DeviceBatch, HopTiles, SHARE_TILE, Shares};
 use crate::Cuda;
 use crate::abi::{BLOCK, DRAW_ROWS, DRAW_ROWS_MANY, sampling as arguments};
 use crate::compile::{Defines, Source};
-use crate::device::threads_for;
+use crate::device::{blocks, threads_for};
 
 /// Largest fan-out that a single thread draws for its row, `kernels/sampling_few.cu`.
 const FEW_MAX: u32 = 16;
@@ -221,12 +221,6 @@ pub(super) fn lanes_of(neighbors: Neighbors) -> u32 {
         Neighbors::Count(count) => count.clamp(8, 32).next_power_of_two(),
         Neighbors::All => 32,
     }
-}
-
-/// Launch of `n` blocks, at least one.
-pub(crate) fn blocks(n: u64, threads: u32) -> LaunchConfig {
-    let n = n.clamp(1, i32::MAX as u64) as u32;
-    LaunchConfig { grid_dim: (n, 1, 1), block_dim: (threads, 1, 1), shared_mem_bytes: 0 }
 }
 
 #[cfg(test)]

@@ -34,7 +34,6 @@ mod walks;
 pub use batch::DeviceBatch;
 pub use capacities::Capacities;
 pub use control::BatchSizes;
-pub(crate) use launch::blocks;
 pub(crate) use patches::{OwnerMap, Pieces, failed};
 pub use sampler::DeviceSampler;
 pub(crate) use source::CudaGraph;

@@ -23,11 +23,12 @@ use girih_sampling::Neighbors;
 
 use super::OPERATION;
 use super::batch::{DRAW_TILE_MIN, HopTiles};
-use super::launch::{DrawKernel, Launches, blocks, lanes_of};
+use super::launch::{DrawKernel, Launches, lanes_of};
 use crate::Cuda;
 use crate::abi::BLOCK;
 use crate::abi::sampling::{self as arguments, RequestArguments};
 use crate::compile::{Defines, Source};
+use crate::device::blocks;
 use crate::nccl::{ListExchange, ReceivedList};
 
 /// Most ranks: kernels have a thread of a block for each.
