@@ -143,8 +143,8 @@ pub(crate) struct CudaCsr {
     pub(crate) tiles: TileCache,
 }
 
-/// Rows of more than [`SEGMENT`](crate::abi::SEGMENT) entries, split into segments of that length, so that no warp works
-/// long after the others.
+/// Rows of more than [`SEGMENT`](crate::abi::SEGMENT) entries, split into segments of that length, so that no warp
+/// works long after the others.
 pub(crate) struct Hubs {
     pub(crate) n_rows: usize,
     pub(crate) n_segments: usize,

@@ -1,4 +1,4 @@
-//! CUDA graph capture and replay of a training step: [`Backend::repeat`](girih_compute::Backend::repeat).
+//! CUDA graph capture and replay of a training step: [`Backend::repeat`].
 //!
 //! ```text
 //! first step          runs: makes transposes, compiles kernels, fills the buffer pool of its caller

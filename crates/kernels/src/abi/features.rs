@@ -26,13 +26,14 @@ impl RowSource {
         Self { first: 0, rows, row_bytes, only_on_cards: 0 }
     }
 
-    /// Restricts the source to rows that the list does not mark as [on the host](ON_HOST).
+    /// Restricts the source to rows that the list does not mark as [on the host](super::ON_HOST).
     pub(crate) fn only_on_cards(self) -> Self {
         Self { only_on_cards: 1, ..self }
     }
 }
 
-/// Selection of source and output rows: `GatherIndex` of `kernels/rows.cu`. All fields are device addresses; zero for none.
+/// Selection of source and output rows: `GatherIndex` of `kernels/rows.cu`. All fields are device addresses; zero for
+/// none.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct GatherIndex {

@@ -1,5 +1,5 @@
-//! Attention (`kernels/attention.cu`, `kernels/edges.cu`), composed of scores, a softmax over entries and products weighted by attention
-//! coefficients.
+//! Attention (`kernels/attention.cu`, `kernels/edges.cu`), composed of scores, a softmax over entries and products
+//! weighted by attention coefficients.
 //!
 //! Coefficients (`shares`) take scratch memory of one number for each entry and head during an operation. The
 //! backward pass recomputes them from the logarithms of their sums. Dropout is applied where they are computed,

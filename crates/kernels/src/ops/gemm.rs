@@ -58,7 +58,7 @@ pub(super) struct Address {
 }
 
 impl Cuda {
-    /// [`DenseOps::gemm`](girih_compute::DenseOps::gemm).
+    /// [`DenseOps::gemm`].
     #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
     pub(crate) fn gemm(
         &self,
@@ -86,7 +86,7 @@ impl Cuda {
         self.multiply(dense, (a.get(), b.get()), &epilogue, out)
     }
 
-    /// [`DenseOps::gemm_pair`](girih_compute::DenseOps::gemm_pair).
+    /// [`DenseOps::gemm_pair`].
     #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
     pub(crate) fn gemm_pair(
         &self,
@@ -116,7 +116,7 @@ impl Cuda {
         self.gemm((y, NO), None, (v, NO), Epilogue { accumulate: true, ..epilogue }, out)
     }
 
-    /// [`DenseOps::gemm_backward`](girih_compute::DenseOps::gemm_backward).
+    /// [`DenseOps::gemm_backward`].
     pub(crate) fn gemm_backward(
         &self,
         (a, ta): (&CudaMatrix, Transpose),
@@ -145,7 +145,7 @@ impl Cuda {
         factors.map_or(Ok(()), |factors| self.scale_rows_in_place(factors, out))
     }
 
-    /// [`DenseOps::gemm_scaled`](girih_compute::DenseOps::gemm_scaled).
+    /// [`DenseOps::gemm_scaled`].
     pub(crate) fn gemm_scaled(
         &self,
         factors: &CudaMatrix,

@@ -233,7 +233,8 @@ impl PatchDraws {
         })
     }
 
-    /// Draws the edges of a hop as [`DeviceSampler::launch`](super::DeviceSampler::launch) expects them; all ranks call this together.
+    /// Draws the edges of a hop as [`DeviceSampler::launch`](super::DeviceSampler::launch) expects them; all ranks call this
+    /// together.
     ///
     /// # Safety
     /// As [`DeviceSampler::launch`](super::DeviceSampler::launch).
