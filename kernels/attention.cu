@@ -57,7 +57,7 @@ extern "C" __global__ void attention_shares(Pattern a, u64 n_heads, Scores score
     });
 }
 
-extern "C" __global__ void __launch_bounds__(1024)
+extern "C" __global__ void __launch_bounds__(ABI_LARGE_BLOCK)
     attention_shares_hubs(Pattern a, u64 n_heads, Scores scores, EntryMask mask, float *shares, L *log_sums) {
     for_hubs(a, [&](const Team<true> &team, Span span) {
         shares_of_row(team, span, a, n_heads, scores, mask, shares, log_sums);
@@ -108,7 +108,7 @@ extern "C" __global__ void attention_grads(Pattern a, u64 n_heads, Scores scores
     });
 }
 
-extern "C" __global__ void __launch_bounds__(1024)
+extern "C" __global__ void __launch_bounds__(ABI_LARGE_BLOCK)
     attention_grads_hubs(Pattern a, u64 n_heads, Scores scores, EntryMask mask, const L *log_sums, float *shares, float *grads,
                          Z *of_destination) {
     for_hubs(a, [&](const Team<true> &team, Span span) {
@@ -116,13 +116,13 @@ extern "C" __global__ void __launch_bounds__(1024)
     });
 }
 
-static const int TILES = 4;
+static const int TILES = ABI_WARP_COLUMNS / 32;
 
 // Gradients of what the scores of GATv2 add up: out[r, c] = vector[c] · Σ grads[e, h] · leaky'(own[r, c] + other[j, c]) over
 // the entries of rows; over those of a transpose it is the gradient of the sources. X is the storage of `own`, Y of `other`.
 //
 // `vector_sums`, where they are wanted, get a row for each warp with its part of the gradient of the vector.
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(ABI_BLOCK)
     dynamic_grads(Pattern a, u64 heads, u64 width, float slope, const float *grads, const X *own, const Y *other,
                   const V *vector, Z *out, float *partial, float *vector_sums) {
     const u64 first = (u64)blockIdx.y * TILES * 32 + threadIdx.x % 32, pitch = pitch_of(width);

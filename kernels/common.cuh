@@ -55,7 +55,7 @@ __device__ __forceinline__ float warp_max(float x) {
 
 // A sparse pattern by rows. Rows of more than SEGMENT entries (hubs) are cut into segments, so that no warp works long after
 // the others.
-static const u64 SEGMENT = 1024;
+static const u64 SEGMENT = ABI_SEGMENT;
 
 struct Pattern {
     const u64 *indptr;
@@ -101,7 +101,7 @@ __device__ __forceinline__ bool piece_at(const Pattern &a, u64 i, Piece &piece) 
 
 // Blocks of a pattern that are dense enough are multiplied apart: see tiles.cu. Their sums stand in slots of WINDOW rows, stored
 // like the result that they go into, the slots of a window side by side.
-static const u32 WINDOW = 256;
+static const u32 WINDOW = ABI_WINDOW;
 
 // Blocks first .. last of a window, whose sums go to a slot.
 struct BlockSpan {
@@ -118,7 +118,7 @@ __device__ __forceinline__ bool is_finite(float x) { return (__float_as_uint(x) 
 
 // Elements from row to row of a matrix of so many columns: rows begin where the widest loads may, but for the narrowest.
 // What lies between the last column and the next row is anything. crates/kernels/src/matrix.rs says the same.
-__device__ __forceinline__ u64 pitch_of(u64 cols) { return cols < 8 ? cols : (cols + 7) / 8 * 8; }
+__device__ __forceinline__ u64 pitch_of(u64 cols) { return cols < ABI_WIDE ? cols : (cols + (ABI_WIDE - 1)) / ABI_WIDE * ABI_WIDE; }
 
 // The first piece of work of a thread, and how far it is to the next: work is 64-bit, grids are not.
 __device__ __forceinline__ u64 first_thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
@@ -201,18 +201,18 @@ __device__ __forceinline__ u64 my_column() { return (u64)blockIdx.x * blockDim.x
 __device__ __forceinline__ u64 first_row() { return (u64)blockIdx.y * blockDim.y + threadIdx.y; }
 __device__ __forceinline__ u64 n_rows_at_once() { return (u64)gridDim.y * blockDim.y; }
 
-// Every row of this thread in turn: use(row, load(row)). Four are loaded before the first is used, because stores between
+// Every row of this thread in turn: use(row, load(row)). Some are loaded before the first is used, because stores between
 // loads would keep these from travelling together.
 template <class Load, class Use> __device__ __forceinline__ void each_row(u64 rows, Load load, Use use) {
     const u64 stride = n_rows_at_once();
-    for (u64 row = first_row(); row < rows; row += 4 * stride) {
-        decltype(load(row)) loaded[4];
+    for (u64 row = first_row(); row < rows; row += ABI_ROWS_OF_THREAD * stride) {
+        decltype(load(row)) loaded[ABI_ROWS_OF_THREAD];
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < ABI_ROWS_OF_THREAD; k++) {
             if (row + k * stride < rows) loaded[k] = load(row + k * stride);
         }
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < ABI_ROWS_OF_THREAD; k++) {
             if (row + k * stride < rows) use(row + k * stride, loaded[k]);
         }
     }
@@ -223,11 +223,11 @@ struct Pair {
 };
 
 // Sums N terms over the rows of each column: add(row, load(row), sums) adds those of a row. Block y leaves its part of sum
-// k at partials[(k * gridDim.y + y) * cols + column]; finish_columns in passes.cu adds the parts. Blocks have 256 threads
+// k at partials[(k * gridDim.y + y) * cols + column]; finish_columns in passes.cu adds the parts. Blocks have ABI_BLOCK threads
 // and a power of two of rows; a thread beyond the last column takes part with nothing.
 template <int N, class Load, class Add>
 __device__ __forceinline__ void column_partials(u64 rows, u64 cols, float *partials, Load load, Add add) {
-    __shared__ float of_threads[N][256];
+    __shared__ float of_threads[N][ABI_BLOCK];
     const u64 column = my_column();
     float sums[N] = {};
     if (column < cols) {
@@ -250,8 +250,7 @@ __device__ __forceinline__ void column_partials(u64 rows, u64 cols, float *parti
     }
 }
 
-// Activations, by their numbers in ops/passes.rs.
-enum : u32 { IDENTITY, RELU, ELU };
+enum : u32 { IDENTITY = ABI_IDENTITY, RELU = ABI_RELU, ELU = ABI_ELU };
 
 // Comparisons, not maxima, so that what is no number stays none.
 __device__ __forceinline__ float activated(u32 activation, float x) {
@@ -290,7 +289,7 @@ __device__ __forceinline__ Words philox(u64 high, u64 low, u32 key0, u32 key1) {
     return Words{{c0, c1, c2, c3}};
 }
 
-// Draws of what a mask drops, as crates/compute/src/dropout.rs defines them; ops/mask.rs has the same.
+// Draws of what a mask drops, as crates/compute/src/dropout.rs defines them.
 struct Draws {
     // Where the key of a step is that is repeated without the host; null where it is given.
     const u32 *stored_key;

@@ -29,7 +29,7 @@ static const int ABREAST = COLS % 32 == 0 ? 2 : 1;
 #include "common.cuh"
 #include "dense.cuh"
 
-static const int STAGES = 3;
+static const int STAGES = ABI_GEMM_STAGES;
 // What went through an activation is asked for before a tile's last stage is multiplied, and needed after it, where registers suffice.
 static const bool EARLY = BACK && sizeof(V) == 2;
 // Fragments of columns that are multiplied in turns.
@@ -169,7 +169,7 @@ __device__ __forceinline__ void multiply_stage(bf16, u32 a, u32 b, int row, int 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256, COLS > 64 || (TA && ROWS > 64 && sizeof(X) == 4) ? 1 : 2)
+extern "C" __global__ void __launch_bounds__(ABI_BLOCK, COLS > 64 || (TA && ROWS > 64 && sizeof(X) == 4) ? 1 : 2)
     product(const __grid_constant__ Term first_term, const __grid_constant__ Term second_term, u64 part, const __grid_constant__ EpilogueArgs to) {
     extern __shared__ unsigned char memory[];
     const u32 stages = shared_address(memory);

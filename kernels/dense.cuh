@@ -2,7 +2,7 @@
 // side by side (ABREAST); constants are those of dense.cu.
 #pragma once
 
-static const int BM = ROWS, DEPTH = 128 / (int)sizeof(X), WARPS = 8;
+static const int BM = ROWS, DEPTH = ABI_GEMM_DEPTH_BYTES / (int)sizeof(X), WARPS = ABI_BLOCK / 32;
 // Those that have sums.
 static const u32 THREADS = WARPS * 32;
 // Elements that a copy to shared memory brings.
@@ -35,7 +35,7 @@ __device__ __forceinline__ void split(float x, u32 &large, u32 &small) {
 
 typedef float Sums[TALL][WIDE][4];
 
-// What happens to sums; ops/dense.rs has the same.
+// What happens to sums.
 struct EpilogueArgs {
     Y *out;
     const B *bias;
@@ -275,19 +275,19 @@ __device__ __forceinline__ void leave_column_sums(const EpilogueArgs &to, const 
 
 // out = alpha · the sum of parts + out, if that counts. Thread y of a block adds up its share of the parts, and thread 0 the shares,
 // each in order.
-extern "C" __global__ void __launch_bounds__(256) add_parts(u64 n_parts, const __grid_constant__ EpilogueArgs to) {
-    __shared__ double of_threads[8][32];
+extern "C" __global__ void __launch_bounds__(ABI_BLOCK) add_parts(u64 n_parts, const __grid_constant__ EpilogueArgs to) {
+    __shared__ double of_threads[WARPS][32];
     const u64 n = to.rows * pitch_of(to.cols), i = (u64)blockIdx.x * 32 + threadIdx.x;
     double sum = 0.0;
     if (i < n) {
 #pragma unroll 8
-        for (u64 part = threadIdx.y; part < n_parts; part += 8) sum += (double)to.partials[part * n + i];
+        for (u64 part = threadIdx.y; part < n_parts; part += WARPS) sum += (double)to.partials[part * n + i];
     }
     of_threads[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y > 0 || i >= n) return;
 #pragma unroll
-    for (int share = 1; share < 8; share++) sum += of_threads[share][threadIdx.x];
+    for (int share = 1; share < WARPS; share++) sum += of_threads[share][threadIdx.x];
     const float before = ACCUMULATE ? to_f32(to.out[i]) : 0.0f;
     to.out[i] = from_f32<Y>(to.alpha * (float)sum + before);
 }

@@ -22,7 +22,7 @@ static const int ABREAST = 1;
 #include "warpgroups.cuh"
 
 static_assert(COLS == 128 && ROWS == 128 && sizeof(X) == 4, "what the instruction takes, and a warpgroup for each half of the rows");
-static const u32 STAGES = 4, WARPGROUP = 128;
+static const u32 STAGES = ABI_GEMM_WARPGROUP_STAGES, WARPGROUP = ABI_WARPGROUP;
 // Registers of a thread that copies A, that brings B, and that multiplies: together what a multiprocessor has.
 static const int OF_COPIES = 32, OF_SPLITS = 80, OF_SUMS = 200;
 static_assert((OF_COPIES + OF_SPLITS + 2 * OF_SUMS) * WARPGROUP <= 65536, "registers of a multiprocessor");

@@ -17,7 +17,7 @@ extern "C" __global__ void segment_softmax(Pattern a, u64 n_heads, Z *scores) {
     for_rows(a, [&](const Team<false> &team, Span span) { softmax_in_place(team, span, n_heads, scores); });
 }
 
-extern "C" __global__ void __launch_bounds__(1024) segment_softmax_hubs(Pattern a, u64 n_heads, Z *scores) {
+extern "C" __global__ void __launch_bounds__(ABI_LARGE_BLOCK) segment_softmax_hubs(Pattern a, u64 n_heads, Z *scores) {
     for_hubs(a, [&](const Team<true> &team, Span span) { softmax_in_place(team, span, n_heads, scores); });
 }
 
@@ -39,7 +39,7 @@ extern "C" __global__ void segment_softmax_backward(Pattern a, u64 n_heads, cons
     for_rows(a, [&](const Team<false> &team, Span span) { softmax_backward(team, span, n_heads, shares, grad); });
 }
 
-extern "C" __global__ void __launch_bounds__(1024) segment_softmax_backward_hubs(Pattern a, u64 n_heads, const X *shares, Z *grad) {
+extern "C" __global__ void __launch_bounds__(ABI_LARGE_BLOCK) segment_softmax_backward_hubs(Pattern a, u64 n_heads, const X *shares, Z *grad) {
     for_hubs(a, [&](const Team<true> &team, Span span) { softmax_backward(team, span, n_heads, shares, grad); });
 }
 
@@ -60,7 +60,7 @@ extern "C" __global__ void segment_sums(Pattern a, u64 n_heads, const float *ent
     for_rows(a, [&](const Team<false> &team, Span span) { sums(team, span, a, n_heads, entries, out); });
 }
 
-extern "C" __global__ void __launch_bounds__(1024) segment_sums_hubs(Pattern a, u64 n_heads, const float *entries, Z *out) {
+extern "C" __global__ void __launch_bounds__(ABI_LARGE_BLOCK) segment_sums_hubs(Pattern a, u64 n_heads, const float *entries, Z *out) {
     for_hubs(a, [&](const Team<true> &team, Span span) { sums(team, span, a, n_heads, entries, out); });
 }
 
@@ -147,9 +147,9 @@ extern "C" __global__ void head_dots_rows(const X *grad, u64 n_rows, u64 n_heads
 // For each block of rows, Σ grad[r, h]·x[r, c]: the gradient of the vector of `head_dots`, to be added up by column_totals.
 extern "C" __global__ void head_dots_vector(const X *grad, const Y *x, u64 n_rows, u64 n_heads, u64 width, u64 rows_of_block,
                                             float *partial) {
-    __shared__ float shared[256];
+    __shared__ float shared[ABI_BLOCK];
     const u64 pitch = pitch_of(width), grad_pitch = pitch_of(n_heads);
-    const u64 tile = width < 256 ? width : 256, lanes = 256 / tile, lane = threadIdx.x / tile;
+    const u64 tile = width < ABI_BLOCK ? width : ABI_BLOCK, lanes = ABI_BLOCK / tile, lane = threadIdx.x / tile;
     const u64 begin = blockIdx.x * rows_of_block, end = begin + rows_of_block < n_rows ? begin + rows_of_block : n_rows;
     for (u64 first = 0; first < width; first += tile) {
         const u64 c = first + threadIdx.x % tile;
@@ -167,16 +167,16 @@ extern "C" __global__ void head_dots_vector(const X *grad, const Y *x, u64 n_row
     }
 }
 
-// Sums of the columns of a matrix of partial sums, in a fixed order: 1024 threads for 32 columns.
-extern "C" __global__ void __launch_bounds__(1024) column_totals(const float *partial, u64 n_rows, u64 width, Z *out) {
-    __shared__ double shared[1024];
+// Sums of the columns of a matrix of partial sums, in a fixed order: a large block for 32 columns.
+extern "C" __global__ void __launch_bounds__(ABI_LARGE_BLOCK) column_totals(const float *partial, u64 n_rows, u64 width, Z *out) {
+    __shared__ double shared[ABI_LARGE_BLOCK];
     const u64 c = (u64)blockIdx.x * 32 + threadIdx.x % 32;
     double sum = 0;
     if (c < width)
-        for (u64 r = threadIdx.x / 32; r < n_rows; r += 32) sum += partial[r * pitch_of(width) + c];
+        for (u64 r = threadIdx.x / 32; r < n_rows; r += ABI_LARGE_BLOCK / 32) sum += partial[r * pitch_of(width) + c];
     shared[threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.x >= 32 || c >= width) return;
-    for (int l = 1; l < 32; l++) sum += shared[l * 32 + threadIdx.x];
+    for (int l = 1; l < ABI_LARGE_BLOCK / 32; l++) sum += shared[l * 32 + threadIdx.x];
     out[c] = from_f32<Z>((float)sum);
 }

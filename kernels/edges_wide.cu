@@ -104,13 +104,13 @@ __device__ __forceinline__ void entry_dots(const Pattern &a, u64 width, const fl
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4)
+extern "C" __global__ void __launch_bounds__(ABI_BLOCK, 4)
     sddmm(Pattern a, u64 heads, u64 depth, const float *left, const float *right, const X *x, const Y *y, Z *out) {
     entry_dots<false>(a, heads * depth, left, right, x, y, (const V *)nullptr, out, [](float x, float y, float) { return x * y; });
 }
 
 // Scores of GATv2.
-extern "C" __global__ void __launch_bounds__(256, 4)
+extern "C" __global__ void __launch_bounds__(ABI_BLOCK, 4)
     dynamic_scores(Pattern a, u64 heads, u64 depth, float slope, const X *destination, const Y *source, const V *vector, Z *out) {
     const auto term = [=](float x, float y, float weight) { return weight * leaky(slope, x + y); };
     entry_dots<true>(a, heads * depth, nullptr, nullptr, destination, source, vector, out, term);
@@ -118,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
 
 // Gradients of what the scores of GATv2 add up, as attention.cu defines them: blockIdx.y is the part of rows that a block works
 // on.
-extern "C" __global__ void __launch_bounds__(256, GRAD_RESIDENT)
+extern "C" __global__ void __launch_bounds__(ABI_BLOCK, GRAD_RESIDENT)
     dynamic_grads(Pattern a, u64 heads, u64 width, float slope, const float *grads, const X *own, const Y *other,
                   const V *vector, Z *out, float *partial, float *vector_sums) {
     const u32 lane = threadIdx.x % 32, group = lane / GROUP, member = lane % GROUP;

@@ -1,7 +1,7 @@
 // Numbers for every entry of a pattern and every head: how threads share them out, and the softmax of a row.
 #pragma once
 
-static const int WARPS_MAX = 32;
+static const int WARPS_MAX = ABI_LARGE_BLOCK / 32;
 
 // How a warp shares out entries and heads: `n` heads from `first` on, `groups` lanes for each.
 struct Heads {

@@ -27,7 +27,7 @@ extern "C" __global__ void find_bad_class(const u32 *rows, u64 n, const u32 *cla
     }
 }
 
-// What the losses of rows are made of; ops/loss.rs has the same.
+// What the losses of rows are made of.
 struct Losses {
     const X *logits;
     // Classes, or targets in Z.
@@ -141,7 +141,7 @@ struct Numbers {
 };
 
 // log Σ exp(z) - z[class] of every row, as often as it counts.
-extern "C" __global__ void __launch_bounds__(256) softmax_cross_entropy(const __grid_constant__ Losses of) {
+extern "C" __global__ void __launch_bounds__(ABI_BLOCK) softmax_cross_entropy(const __grid_constant__ Losses of) {
     const Team team;
     const u32 cols = (u32)of.cols, pitch = (u32)pitch_of(of.cols);
     const auto prepare = [&](u64 row) {

@@ -8,9 +8,9 @@
 
 // The largest finite size of some elements, as the bits of an f32; zero before. Of many elements, one of every SAMPLED runs of 128
 // is looked at: see `exponent_for`.
-static const u64 SAMPLED = 16, RUN = 32, MANY = 1 << 22;
+static const u64 SAMPLED = ABI_SAMPLED, RUN = 32, MANY = 1 << 22;
 
-extern "C" __global__ void __launch_bounds__(256) largest(const X *x, u64 rows, u64 cols, u32 *found) {
+extern "C" __global__ void __launch_bounds__(ABI_BLOCK) largest(const X *x, u64 rows, u64 cols, u32 *found) {
     const u64 pitch = pitch_of(cols), n = rows * pitch;
     u32 most = 0;
     const auto see = [&](u64 i, float value) {
@@ -42,7 +42,7 @@ __device__ __forceinline__ int exponent_for(float most) {
 __device__ __forceinline__ float power_of_two(int exponent) { return __uint_as_float((u32)(exponent + 127) << 23); }
 
 // Elements that a thread writes.
-static const int WIDE = 8;
+static const int WIDE = ABI_WIDE;
 
 __device__ __forceinline__ void store_halves(const float *values, float scale, unsigned short *out, u64 low) {
     Vector<unsigned short, WIDE> larger, smaller;
@@ -66,7 +66,7 @@ struct Part {
 // Writes rows `out_pitch` apart, halves of as many numbers, or both; what is not wanted is null. What lies between the last column
 // and the next row may be anything. For halves, `found` is what `largest` found and `most_right` the largest factor; `unscale`
 // becomes what undoes the power of two.
-extern "C" __global__ void __launch_bounds__(256) operand(const X *x, const float *right, u64 rows, u64 cols, X *out,
+extern "C" __global__ void __launch_bounds__(ABI_BLOCK) operand(const X *x, const float *right, u64 rows, u64 cols, X *out,
                                                           u64 out_pitch, unsigned short *halves, const u32 *found, float most_right,
                                                           float *unscale) {
     const u64 pitch = pitch_of(cols), column = my_column() * WIDE;

@@ -2,7 +2,7 @@
 // together, because many are small.
 #include "common.cuh"
 
-// A parameter; ops/optim.rs has the same. Blocks take PIECE of its elements each, those of all parameters one after the
+// A parameter. Blocks take PIECE of its elements each, those of all parameters one after the
 // other, up to block `end`.
 struct Update {
     float *param;
@@ -19,10 +19,10 @@ struct Update {
 
 // As many as a launch may carry. The last one's `end` is the number of blocks.
 struct Updates {
-    Update of[64];
+    Update of[ABI_UPDATES_MAX];
 };
 
-static const u64 PIECE = 1024;
+static const u64 PIECE = 4 * ABI_BLOCK;
 
 __device__ __forceinline__ Four<float> four(const float *x, u64 i) {
     return *reinterpret_cast<const Four<float> *>(x + i);

@@ -94,19 +94,19 @@ extern "C" __global__ void activation_backward_sums_of_fours(const Four<X> *y, F
     });
 }
 
-// Adds the parts that column_partials left of sum blockIdx.y: blocks of 32 columns by 32 pieces. Results of several sums lie
+// Adds the parts that column_partials left of sum blockIdx.y: blocks of as many columns as pieces. Results of several sums lie
 // side by side.
 extern "C" __global__ void finish_columns(const float *partials, u64 pieces, u64 cols, Y *out) {
-    __shared__ double of_threads[32][33];
+    __shared__ double of_threads[ABI_FINISH][ABI_FINISH + 1];
     partials += blockIdx.y * pieces * cols;
     out += blockIdx.y;
     const u64 column = my_column();
     double sum = 0.0;
     if (column < cols) {
-        for (u64 piece = threadIdx.y; piece < pieces; piece += 32) sum += (double)partials[piece * cols + column];
+        for (u64 piece = threadIdx.y; piece < pieces; piece += ABI_FINISH) sum += (double)partials[piece * cols + column];
     }
     of_threads[threadIdx.y][threadIdx.x] = sum;
-    for (u32 half = 16; half > 0; half /= 2) {
+    for (u32 half = ABI_FINISH / 2; half > 0; half /= 2) {
         __syncthreads();
         if (threadIdx.y < half) of_threads[threadIdx.y][threadIdx.x] += of_threads[threadIdx.y + half][threadIdx.x];
     }

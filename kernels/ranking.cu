@@ -67,16 +67,17 @@ struct Threshold {
 };
 
 // The k-th largest key of a row, and how many elements with just this key are among the k largest; not found where fewer
-// than k may be named. Keys are narrowed down by eight bits at a time; blocks have 256 threads.
+// than k may be named. Keys are narrowed down by eight bits at a time, for each value of which a block has a thread.
 __device__ Threshold threshold_of(const u32 *keys, u64 cols, u64 k) {
-    __shared__ u32 histogram[256];
+    static_assert(ABI_BLOCK == 256, "a thread for each value of eight bits");
+    __shared__ u32 histogram[ABI_BLOCK];
     __shared__ Threshold shared;
     Threshold at = {0, k, true};
     for (int shift = 24; shift >= 0 && at.found; shift -= 8) {
         const u32 known = shift == 24 ? 0 : ~0u << (shift + 8);
         histogram[threadIdx.x] = 0;
         __syncthreads();
-        for (u64 c = threadIdx.x; c < cols; c += 256) {
+        for (u64 c = threadIdx.x; c < cols; c += ABI_BLOCK) {
             const u32 key = keys[c];
             if (key != 0 && (key & known) == at.prefix) atomicAdd(&histogram[key >> shift & 255], 1u);
         }
@@ -93,11 +94,11 @@ __device__ Threshold threshold_of(const u32 *keys, u64 cols, u64 k) {
     return at;
 }
 
-// The columns of the k largest keys of each row in order, and ~0 where there are fewer; a block of 256 threads for each
+// The columns of the k largest keys of each row in order, and ~0 where there are fewer; a block for each
 // row. `best` has room for k numbers a row: keys above columns, so that they order as the result does.
 extern "C" __global__ void top_k(const u32 *all_keys, u64 cols, u64 k, u64 *all_best, u32 *all_found) {
     __shared__ u32 n_above;
-    __shared__ u32 ties_of[8];
+    __shared__ u32 ties_of[ABI_BLOCK / 32];
     const u32 *keys = all_keys + blockIdx.x * pitch_of(cols);
     u64 *best = all_best + blockIdx.x * k;
     u32 *found = all_found + blockIdx.x * k;
@@ -109,7 +110,7 @@ extern "C" __global__ void top_k(const u32 *all_keys, u64 cols, u64 k, u64 *all_
     __syncthreads();
     // Larger keys are sorted below, whatever their order here; of equals the first columns are taken, in order.
     u64 before = 0;
-    for (u64 base = 0; base < cols; base += 256) {
+    for (u64 base = 0; base < cols; base += ABI_BLOCK) {
         const u64 c = base + threadIdx.x;
         const u32 key = c < cols ? keys[c] : 0;
         const u64 entry = (u64)key << 32 | (u32)~(u32)c;
@@ -120,7 +121,7 @@ extern "C" __global__ void top_k(const u32 *all_keys, u64 cols, u64 k, u64 *all_
         if (lane == 0) ties_of[warp] = __popc(ballot);
         __syncthreads();
         u64 place = before + __popc(ballot & ((1u << lane) - 1));
-        for (u32 w = 0; w < 8; w++) {
+        for (u32 w = 0; w < ABI_BLOCK / 32; w++) {
             if (w < warp) place += ties_of[w];
             before += ties_of[w];
         }
@@ -129,7 +130,7 @@ extern "C" __global__ void top_k(const u32 *all_keys, u64 cols, u64 k, u64 *all_
     }
     __syncthreads();
     const u64 n = at.found ? k : n_above;
-    for (u64 i = threadIdx.x; i < k; i += 256) {
+    for (u64 i = threadIdx.x; i < k; i += ABI_BLOCK) {
         if (i >= n) {
             found[i] = ~0u;
             continue;

@@ -27,7 +27,7 @@ extern "C" __global__ void scatter_add_rows(const X *x, const u32 *ids, const u6
 }
 
 // What marks addresses on the host, in lists that tell them from those on cards.
-static const u64 ON_HOST = 1ull << 63;
+static const u64 ON_HOST = 1ull << ABI_ON_HOST_BIT;
 
 // Rows of so many bytes in any memory that the device can read, one after the other, or each where a list says; null there: nowhere.
 struct RowSource {
@@ -56,7 +56,7 @@ struct GatherIndex {
 };
 
 // Units that a thread has under way.
-static const int AT_ONCE = 4;
+static const int AT_ONCE = ABI_UNITS_OF_THREAD;
 
 // Copies rows unit by unit, neighbouring units by neighbouring lanes. Rows of eight elements and more begin where 16 bytes may.
 template <class Unit, class Index>
@@ -92,7 +92,7 @@ template <class Unit> __device__ __forceinline__ void copy_rows(const RowSource 
 }
 
 // Rows as they are, of any element. From the host few blocks bring them, which are as large as any.
-extern "C" __global__ void __launch_bounds__(1024) copy_named(RowSource rows, GatherIndex names, char *out, u64 most) {
+extern "C" __global__ void __launch_bounds__(ABI_LARGE_BLOCK) copy_named(RowSource rows, GatherIndex names, char *out, u64 most) {
     const u64 n = names.count(most);
     if (rows.row_bytes % 16 == 0) copy_rows<uint4>(rows, names, out, n);
     else if (rows.row_bytes % 2 == 0) copy_rows<unsigned short>(rows, names, out, n);
@@ -135,7 +135,7 @@ extern "C" __global__ void list_far(const u64 *rows, RowsBefore before, const u3
     }
 }
 
-// Codes of a code book, as crates/compress/src/topk/mod.rs has them: the positions that are kept of each group of 256 columns.
+// Codes of a code book, as crates/compress/src/topk/mod.rs has them: the positions that are kept of each group of ABI_CODE_GROUP columns.
 struct CodeBook {
     // A value for each byte of a code, and a row that is added; null where that is zero.
     const float *values, *background;
@@ -158,7 +158,7 @@ extern "C" __global__ void decode_rows(RowSource codes, CodeBook book, GatherInd
             row[c] = from_f32<Y>(book.background && c < book.width ? __ldg(book.background + c) : 0.0f);
         __syncwarp();
         for (u32 j = lane; j < codes.row_bytes; j += 32) {
-            const u64 column = (u64)(j / book.of_group) * 256 + code[j];
+            const u64 column = (u64)(j / book.of_group) * ABI_CODE_GROUP + code[j];
             const float mean = book.background ? __ldg(book.background + column) : 0.0f;
             row[column] = from_f32<Y>(mean + __ldg(book.values + j));
         }
@@ -197,7 +197,7 @@ extern "C" __global__ void sum_codes(RowSource codes, CodeBook book, const u32 *
         for (u32 first = 0; first < codes.row_bytes; first += 32) {
             const u32 j = first + lane;
             const bool has_byte = j < codes.row_bytes;
-            const u64 group = (u64)(j / book.of_group) * 256;
+            const u64 group = (u64)(j / book.of_group) * ABI_CODE_GROUP;
             const float value = has_byte ? __ldg(book.values + j) : 0.0f;
             for (u64 at = begin; at < end; at += 32) {
                 const int count = end - at < 32 ? (int)(end - at) : 32;

@@ -155,7 +155,7 @@ struct Bias {
 };
 
 // What is wrong with a batch, as bits.
-static const u64 TOO_MANY_EDGES = 1, TOO_MANY_NODES = 2, SEED_TWICE = 4;
+static const u64 TOO_MANY_EDGES = ABI_TOO_MANY_EDGES, TOO_MANY_NODES = ABI_TOO_MANY_NODES, SEED_TWICE = ABI_SEED_TWICE;
 
 // The words that a batch is steered by, all on the device: crates/kernels/src/sampling/control.rs writes them. Numbers never
 // exceed what there is room for.

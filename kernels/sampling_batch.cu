@@ -5,7 +5,7 @@
 #include "common.cuh"
 #include "sampling.cuh"
 
-static const u32 THREADS = 256;
+static const u32 THREADS = ABI_BLOCK;
 // New nodes of a tile that go to memory in order of the threads.
 static const u32 STAGED = 8192;
 

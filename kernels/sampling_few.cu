@@ -9,7 +9,7 @@
 #include "common.cuh"
 #include "sampling.cuh"
 
-static const u32 ROWS = 128;
+static const u32 ROWS = ABI_DRAW_ROWS;
 
 // The positions of a row's draws: all in order where it has no more, else by Floyd's algorithm (Bentley and Floyd, CACM 30(9),
 // 1987).

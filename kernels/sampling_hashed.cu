@@ -4,7 +4,7 @@
 #include "common.cuh"
 #include "sampling.cuh"
 
-static const u32 THREADS = 256;
+static const u32 THREADS = ABI_BLOCK;
 static const u32 EMPTY = ~0u;
 
 // A slot for each node of a batch, at most half of them taken: the node, the edge that names it first and its place. Between batches

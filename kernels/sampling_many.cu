@@ -1,11 +1,11 @@
-// Draws of any number of neighbours, or all of them: a group of LANES lanes for each row, of which there are 32 a block.
+// Draws of any number of neighbours, or all of them: a group of LANES lanes for each row, of which there are ROWS a block.
 // Constants: LANES=8
 // Constants: LANES=16
 // Constants: LANES=32
 #include "common.cuh"
 #include "sampling.cuh"
 
-static const u32 ROWS = 32, THREADS = 256;
+static const u32 ROWS = ABI_DRAW_ROWS_MANY, THREADS = ABI_BLOCK;
 
 // The lanes of a row.
 struct Group {

@@ -3,7 +3,7 @@
 #include "common.cuh"
 #include "sampling.cuh"
 
-static const u32 THREADS = 256;
+static const u32 THREADS = ABI_BLOCK;
 // The most ranks: a thread of a block for each.
 static const u32 MOST_RANKS = THREADS;
 

@@ -2,7 +2,7 @@
 #include "common.cuh"
 #include "sampling.cuh"
 
-static const u32 THREADS = 256;
+static const u32 THREADS = ABI_BLOCK;
 
 // What a row weighs: its edges or, where edges have weights, their integers by the power of two that belongs to the row.
 __device__ __forceinline__ double weight_of(const Topology &graph, const Bias &bias, const short *exponents, u32 node) {

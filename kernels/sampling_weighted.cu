@@ -2,7 +2,7 @@
 #include "common.cuh"
 #include "sampling.cuh"
 
-static const u32 ROWS = 128;
+static const u32 ROWS = ABI_DRAW_ROWS;
 
 // The place in the running sum over a whole row of place `among` in that over what is not taken. Positions that are taken come
 // in any order: the least place that is `among` and the weights of all that begin up to there.

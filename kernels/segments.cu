@@ -157,14 +157,14 @@ extern "C" __global__ void take_rows(const X *grad, const u32 *rows, u64 n, u64 
 }
 
 // Row u of sums grows by the rows of gates that belong to the entries of column u, those of them that lie at first and the
-// n places from there, in the order of the transpose. A warp for each row and 128 of its columns.
+// n places from there, in the order of the transpose. A warp for each row and ABI_WARP_COLUMNS of its columns.
 extern "C" __global__ void add_by_source(const u64 *indptr, const u64 *positions, u64 rows, const u64 *places, u64 first, u64 n,
                                          const float *gates, u64 cols, float *sums) {
     const u32 lane = threadIdx.x % 32;
-    const u64 blocks = (cols + 127) / 128;
+    const u64 blocks = (cols + ABI_WARP_COLUMNS - 1) / ABI_WARP_COLUMNS;
     for (u64 piece = first_thread() / 32; piece < rows * blocks; piece += n_threads() / 32) {
-        const u64 row = piece / blocks, column = piece % blocks * 128 + lane, end = indptr[row + 1];
-        float added[4] = {};
+        const u64 row = piece / blocks, column = piece % blocks * ABI_WARP_COLUMNS + lane, end = indptr[row + 1];
+        float added[ABI_WARP_COLUMNS / 32] = {};
         for (u64 base = indptr[row]; base < end; base += 32) {
             // Places before `first` wrap around to numbers beyond n.
             const u64 mine = base + lane < end ? places[positions[base + lane]] - first : ~0ull;
@@ -173,13 +173,13 @@ extern "C" __global__ void add_by_source(const u64 *indptr, const u64 *positions
                 const u64 place = __shfl_sync(~0u, mine, __ffs(here) - 1);
                 here &= here - 1;
 #pragma unroll
-                for (int k = 0; k < 4; k++) {
+                for (int k = 0; k < ABI_WARP_COLUMNS / 32; k++) {
                     if (column + 32 * k < cols) added[k] += gates[place * cols + column + 32 * k];
                 }
             }
         }
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < ABI_WARP_COLUMNS / 32; k++) {
             if (column + 32 * k < cols) sums[row * pitch_of(cols) + column + 32 * k] += added[k];
         }
     }

@@ -20,7 +20,7 @@
 static const int TEAMS = 32 / TEAM, AT_ONCE = TEAM / GROUP;
 static const int BYTES = VEC * (int)sizeof(X);
 // Ids that a lane holds: of narrow rows more are read at once.
-static const int IDS = WEIGHTS == 0 && GROUP < 8 ? 8 / GROUP : 1;
+static const int IDS = WEIGHTS == 0 && GROUP < ABI_SPMM_IDS ? ABI_SPMM_IDS / GROUP : 1;
 // Rows that are on their way while none has arrived: enough to hide how long that takes, few enough to fit registers, with the
 // weights of heads, too. Measured.
 static const int LOADS_MAX = WEIGHTS == 0 ? GROUP < 16 ? 8 : 6 : HEADS == 0 || sizeof(X) == 2 ? 4 : 2;
@@ -165,8 +165,8 @@ static const int OF_LANE = HEADS < VEC ? HEADS : VEC;
 #endif
 
 // Threads of a block, few of which wait for the longest of their rows, and blocks that share a processor: with fewer, more rows
-// are on their way to each lane; with more, to all lanes together. Measured; ops/spmm.rs says the same.
-static const int BLOCK = 64, RESIDENT = 16;
+// are on their way to each lane; with more, to all lanes together. Measured.
+static const int BLOCK = ABI_SPMM_BLOCK, RESIDENT = 16;
 
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT)
     spmm(Pattern a, const float *values, const W *weights, u64 heads, const float *right, Operand x, TilePartials start, EpilogueArgs to,

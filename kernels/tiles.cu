@@ -20,7 +20,7 @@
 
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000
 
-static const u32 PANEL = 64, GROUPS = 2, TALL = 2, STAGES = 8, PLANES = HALVES ? 2 : 1;
+static const u32 PANEL = ABI_PANEL, GROUPS = ABI_WGMMA_GROUPS, TALL = 2, STAGES = ABI_WGMMA_STAGES, PLANES = HALVES ? 2 : 1;
 static_assert(GROUPS * TALL * 64 == WINDOW, "warpgroups share a window");
 // Copies of 64 columns, 128 bytes wide, which is how far their swizzle goes.
 static const u32 BOXES = (COLS + 63) / 64, BOX_BYTES = PANEL * 128, BIT_BYTES = WINDOW / 64 * 512;
@@ -90,7 +90,7 @@ __device__ __forceinline__ void fetch(const TensorMap *high, const TensorMap *lo
 // Multiplies what the ring brings, a warpgroup's work on its rows of each window.
 __device__ __forceinline__ void consume(const BlockSpan *spans, u32 n_spans, float one, Y *sums, u64 pitch, u32 stages,
                                         u32 full, u32 empty) {
-    const u32 group = threadIdx.x / 128, thread = threadIdx.x % 128;
+    const u32 group = threadIdx.x / ABI_WARPGROUP, thread = threadIdx.x % ABI_WARPGROUP;
     // A matrix whose columns lie side by side, swizzled over 128 bytes: 1024 bytes to the next 8 rows.
     const u64 layout = (u64)1 << 62 | (u64)(1024 / 16) << 32 | (u64)(BOX_BYTES / 16) << 16;
     Ring<STAGES> ring;
@@ -142,7 +142,7 @@ __device__ __forceinline__ void consume(const BlockSpan *spans, u32 n_spans, flo
     }
 }
 
-extern "C" __global__ void __launch_bounds__(384, 1)
+extern "C" __global__ void __launch_bounds__((ABI_WGMMA_GROUPS + 1) * ABI_WARPGROUP, 1)
     tiles(const __grid_constant__ TensorMap high, const __grid_constant__ TensorMap low, const BlockSpan *spans, u32 n_spans,
           const u32 *columns, const u32 *bits, const float *unscale, Y *sums, u64 pitch) {
     extern __shared__ unsigned char memory[];
@@ -153,15 +153,15 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     if (threadIdx.x == 0) {
         for (u32 stage = 0; stage < STAGES; stage++) {
             barrier_init(full + 8 * stage, 1);
-            barrier_init(empty + 8 * stage, GROUPS * 128);
+            barrier_init(empty + 8 * stage, GROUPS * ABI_WARPGROUP);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         asm volatile("fence.proxy.async;" ::: "memory");
     }
     __syncthreads();
-    if (threadIdx.x >= GROUPS * 128) {
+    if (threadIdx.x >= GROUPS * ABI_WARPGROUP) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-        if (threadIdx.x == GROUPS * 128) fetch(&high, &low, spans, n_spans, columns, bits, stages, full, empty);
+        if (threadIdx.x == GROUPS * ABI_WARPGROUP) fetch(&high, &low, spans, n_spans, columns, bits, stages, full, empty);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
         // Ones were twos, and halves may be multiplied by a power of two.

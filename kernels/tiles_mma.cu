@@ -16,7 +16,7 @@
 // Constants: COLS=16 HALVES=0 Y=bf16
 #include "common.cuh"
 
-static const u32 PANEL = 64, THREADS = 256, STAGES = 4, PLANES = HALVES ? 2 : 1;
+static const u32 PANEL = ABI_PANEL, THREADS = ABI_BLOCK, STAGES = ABI_MMA_STAGES, PLANES = HALVES ? 2 : 1;
 // Each warp multiplies TALL times 16 rows of a window.
 static const u32 TALL = WINDOW / (THREADS / 32) / 16;
 // Elements that are copied at once: 16 bytes.
@@ -140,7 +140,7 @@ __device__ __forceinline__ void store(const float (&sum)[TALL][COLS / 8][4], flo
         }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, COLS <= 64 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(THREADS, COLS <= ABI_MMA_NARROW ? 2 : 1)
     tiles_mma(Planes x, const BlockSpan *spans, u32 n_spans, const u32 *columns, const u32 *bits, const float *unscale,
               Y *sums, u64 pitch) {
     extern __shared__ __align__(16) unsigned char memory[];

@@ -9,7 +9,7 @@
 // Elements: X, Y
 #include "common.cuh"
 
-static const u32 TILE = 32, WARPS = WINDOW / TILE;
+static const u32 TILE = ABI_PAPER_TILE, WARPS = WINDOW / TILE;
 
 struct Share {
     u32 slot, window, part, n_parts;

@@ -1,8 +1,8 @@
 // Finds the blocks of a pattern that are dense enough to be multiplied as blocks (see tiles.cu), and parts them from the rest.
 // A thread block works on a window of rows at a time, and counts in `panels` numbers of its own: one for each 64 columns.
 // ROWS, PANEL: rows and columns of a block, 256 × 64 for tensor cores or 32 × 32 for tiles_paper.cu.
-// Constants: ROWS=256 PANEL=64
-// Constants: ROWS=32 PANEL=32
+// Constants: ROWS=ABI_WINDOW PANEL=ABI_PANEL
+// Constants: ROWS=ABI_PAPER_TILE PANEL=ABI_PAPER_TILE
 #include "common.cuh"
 
 struct Tiling {
@@ -33,14 +33,14 @@ __device__ __forceinline__ void count_panels(const Tiling &a, u64 window, u32 *c
 }
 
 // Numbers of entries at which candidates for `least` begin, ascending.
-static const u32 CANDIDATES = 5;
+static const u32 CANDIDATES = ABI_N_CANDIDATES;
 struct Candidates {
     u32 of[CANDIDATES];
 };
 
 // How many blocks have how many entries, how many entries these are together, and how many windows have them in their densest
 // block: bin b is for as many as b candidates allow. Numbers are zero before. Blocks without entries are not counted.
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(ABI_BLOCK)
     count_fills(Tiling a, Candidates candidates, u64 *blocks, u64 *entries, u64 *windows) {
     __shared__ u64 sums[3][CANDIDATES + 1];
     __shared__ u32 densest;
@@ -75,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 // How many blocks each window has, and how many entries of each row lie outside.
-extern "C" __global__ void __launch_bounds__(256) count_blocks(Tiling a, u32 *blocks, u32 *rest) {
+extern "C" __global__ void __launch_bounds__(ABI_BLOCK) count_blocks(Tiling a, u32 *blocks, u32 *rest) {
     u32 *counts = a.own_counts();
     for (u64 window = blockIdx.x; window < a.n_windows(); window += gridDim.x) {
         count_panels(a, window, counts);
@@ -129,7 +129,7 @@ __device__ __forceinline__ u32 bit_of(u32 row, u32 column) {
 }
 
 // Writes blocks and the rest. `first` is the number of the first block of each window; bits are zero before.
-extern "C" __global__ void __launch_bounds__(256) fill_blocks(Tiling a, const u32 *first, u32 *columns, u32 *bits,
+extern "C" __global__ void __launch_bounds__(ABI_BLOCK) fill_blocks(Tiling a, const u32 *first, u32 *columns, u32 *bits,
                                                               const u64 *rest_indptr, u32 *rest_indices) {
     u32 *counts = a.own_counts();
     for (u64 window = blockIdx.x; window < a.n_windows(); window += gridDim.x) {

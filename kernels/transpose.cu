@@ -3,11 +3,11 @@
 #include "common.cuh"
 #include "sampling.cuh"
 
-static const u32 THREADS = 256;
+static const u32 THREADS = ABI_BLOCK;
 // Lanes of a row or a column, which are short.
-static const u32 LANES = 8;
+static const u32 LANES = ABI_TRANSPOSE_LANES;
 // Columns of more entries are long: blocks order pieces of them, of as many entries as they have threads.
-static const u32 SHORT = 128;
+static const u32 SHORT = ABI_TRANSPOSE_SHORT;
 
 // How many entries each column has. Counts are zero before, and so is what tiles tell each other.
 extern "C" __global__ void count_columns(const u32 *indices, u64 n, u32 *counts) {

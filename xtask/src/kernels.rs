@@ -4,13 +4,17 @@
 //! At run time kernels are compiled for the present GPU. This command finds compile errors without a GPU, and shows
 //! registers and spills. A source lists its element types in a line `// Elements: X, Y`. It is compiled with `f32`
 //! for all of them, with `bf16` for each alone, and with `bf16` for all. Other sources list their constants in lines
-//! `// Constants: A=1 B=2`, one per variant.
+//! `// Constants: A=1 B=2`, one per variant. All get the constants of `crates/kernels/src/abi/constants.rs`.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
+
+#[expect(dead_code, reason = "the compiler takes all constants as flags")]
+#[path = "../../crates/kernels/src/abi/constants.rs"]
+mod abi;
 
 /// Architectures with their own machine code; the last one also as PTX, for future GPUs.
 const ARCHITECTURES: [&str; 3] = ["80", "90a", "100"];
@@ -108,6 +112,7 @@ fn compile(nvcc: &Path, source: &Path, defines: &[String], number: usize) -> Res
     let machine_code = ARCHITECTURES.map(|number| format!("-gencode=arch=compute_{number},code=sm_{number}"));
     let result = Command::new(nvcc)
         .args(["-std=c++17", "-fatbin", "-Xptxas", "-v", "-Werror", "all-warnings"])
+        .args(abi::FLAGS)
         .args(machine_code)
         .arg(format!("-gencode=arch=compute_{last},code=compute_{last}"))
         .args(defines)

@@ -1,4 +1,4 @@
-//! [`DenseLibraries`]: cuBLAS and cuBLASLt on a stream, with their workspace.
+//! [`Blas`]: cuBLAS on a stream, and the workspace of dense products.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -7,22 +7,6 @@ use cudarc::cublas::{result, sys};
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 
 use crate::error::{KernelError, Kind};
-use crate::lt::Lt;
-
-/// NVIDIA's libraries for dense products, all on one stream.
-pub(crate) struct DenseLibraries {
-    pub(crate) blas: Blas,
-    /// cuBLASLt; `None` where it is not installed.
-    pub(crate) lt: Option<Lt>,
-}
-
-impl DenseLibraries {
-    pub(crate) fn open(stream: &Arc<CudaStream>) -> Result<Self, KernelError> {
-        let workspace = workspace(stream)?;
-        let lt = Lt::new(stream, Arc::clone(&workspace));
-        Ok(Self { blas: Blas::new(Arc::clone(stream), workspace)?, lt })
-    }
-}
 
 /// cuBLAS handle whose work goes to one stream. cudarc's own handle panics when it is dropped after a device failure,
 /// which would hide the cause.
@@ -40,7 +24,7 @@ pub(crate) type Workspace = Arc<CudaSlice<u8>>;
 pub(crate) const WORKSPACE: usize = 32 << 20;
 
 /// Allocates a workspace for the products of a stream.
-fn workspace(stream: &Arc<CudaStream>) -> Result<Workspace, KernelError> {
+pub(crate) fn workspace(stream: &Arc<CudaStream>) -> Result<Workspace, KernelError> {
     // SAFETY: nobody reads the workspace before a product writes there.
     let bytes = unsafe { stream.alloc::<u8>(WORKSPACE) };
     bytes.map(Arc::new).map_err(KernelError::driver("cannot allocate the workspace of dense products"))
@@ -54,7 +38,7 @@ unsafe impl Sync for Blas {}
 impl Blas {
     /// Creates a handle on a stream. Products of bf16 are summed in f32 throughout, also where several blocks share a
     /// sum. f32 is not rounded to fewer bits; this is cuBLAS's default unless a process asks otherwise.
-    fn new(stream: Arc<CudaStream>, workspace: Workspace) -> Result<Self, KernelError> {
+    pub(crate) fn new(stream: Arc<CudaStream>, workspace: Workspace) -> Result<Self, KernelError> {
         let failed = |error: result::CublasError| Kind::Blas(describe(error));
         stream.context().bind_to_thread().map_err(KernelError::driver("cannot use the CUDA device"))?;
         let blas = Self { handle: result::create_handle().map_err(failed)?, stream, workspace };

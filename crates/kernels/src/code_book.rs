@@ -4,18 +4,15 @@
 //! of rows need only their codes: for 768 columns, [`CodeSums`] reads 48 bytes per neighbour instead of 3072. Decoded
 //! rows are never stored.
 
-use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
 use girih_compress::CompressedFeatures;
 use girih_compute::{ComputeError, Dtype, Transpose};
 
 use crate::Cuda;
+use crate::abi::{BLOCK, BookArgument, CODE_GROUP, RowSource};
 use crate::compile::Source;
-use crate::device::BLOCK;
 use crate::matrix::{CudaMatrix, CudaSparse, pitch};
-use crate::row_launch::RowSource;
 
-/// Columns of a group.
-const GROUP: usize = 256;
 /// Bytes of shared memory per block that every GPU has.
 const SHARED_BYTES: usize = 48 << 10;
 /// Most blocks of a launch that sums codes: enough to fill a GPU.
@@ -31,20 +28,6 @@ pub(crate) struct CodeBook {
     /// Element type of decoded rows.
     pub(crate) dtype: Dtype,
 }
-
-/// `CodeBook` of `kernels/rows.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct BookArgument {
-    values: u64,
-    background: u64,
-    width: u64,
-    of_group: u32,
-    padding: u32,
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct, including its trailing padding.
-unsafe impl DeviceRepr for BookArgument {}
 
 /// Warps of a block, each of which has shared memory for a row.
 #[derive(Clone, Copy)]
@@ -94,7 +77,7 @@ impl CodeBook {
             width,
             values: cuda.upload_list(operation, values)?,
             background: (!background.is_empty()).then(|| cuda.upload_list(operation, background)).transpose()?,
-            of_group: (2 * k).min(GROUP as u32),
+            of_group: (2 * k).min(CODE_GROUP as u32),
             dtype,
         }))
     }

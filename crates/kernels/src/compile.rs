@@ -12,6 +12,7 @@ use girih_graph_format::file::write_file;
 use girih_machine::cache_folder;
 use sha2::{Digest, Sha256};
 
+use crate::abi::FLAGS;
 use crate::driver::CudaVersion;
 use crate::error::{KernelError, Kind};
 
@@ -43,6 +44,10 @@ macro_rules! sources {
             $(#[doc = concat!("`kernels/", $file, "`.")]
             pub(crate) const $ident: Self =
                 Self { name: $file, text: include_str!(concat!("../../../kernels/", $file)) };)*
+
+            /// All sources.
+            #[cfg(test)]
+            const ALL: &[Self] = &[$(Self::$ident),*];
         }
     };
 }
@@ -108,6 +113,7 @@ pub(crate) type Defines = Vec<(&'static str, String)>;
 pub(crate) fn compile(source: Source, defines: &Defines, capability: (i32, i32)) -> Result<Ptx, KernelError> {
     let arch = architecture(capability);
     let mut options = vec![format!("--gpu-architecture={arch}"), "--std=c++17".to_owned()];
+    options.extend(FLAGS.iter().map(|&flag| flag.to_owned()));
     options.extend(defines.iter().map(|(name, value)| format!("-D{name}={value}")));
     let text = source.with_headers();
     let cached = cache_folder("kernels").map(|folder| folder.join(key(&text, &options)));
@@ -150,10 +156,11 @@ fn key(text: &str, options: &[String]) -> String {
     hashed(&format!("{} {}\n{text}", compiler_version(), options.join(" "))) + ".ptx"
 }
 
-/// File name of a measurement: a hash of its description `of`, the sources of its kernels and the compiler's version.
+/// File name of a measurement: a hash of its description `of`, the sources and constants of its kernels and the
+/// compiler's version.
 pub(crate) fn digest(of: &str, sources: &[Source]) -> String {
     let texts: String = sources.iter().map(|source| source.with_headers()).collect();
-    hashed(&format!("{} {of}\n{texts}", compiler_version()))
+    hashed(&format!("{} {} {of}\n{texts}", compiler_version(), FLAGS.join(" ")))
 }
 
 fn hashed(text: &str) -> String {
@@ -213,6 +220,8 @@ fn store(path: &Path, code: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -229,6 +238,16 @@ mod tests {
             assert!(source.text.contains(&include_of("common.cuh")) && !source.with_headers().contains("#include"));
         }
         assert!(HEADERS.iter().all(|(_, header)| !header.contains("#include")));
+    }
+
+    #[test]
+    fn every_constant_is_one_of_kernels_and_launches() {
+        let texts: String = Source::ALL.iter().map(|source| source.with_headers()).collect();
+        let words = texts.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let named: BTreeSet<&str> = words.filter(|word| word.starts_with("ABI_")).collect();
+        let defined: BTreeSet<&str> =
+            FLAGS.iter().filter_map(|flag| flag.strip_prefix("-D")?.split('=').next()).collect();
+        assert_eq!(named, defined);
     }
 
     #[test]

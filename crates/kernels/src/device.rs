@@ -4,22 +4,18 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use cudarc::driver::sys::CUdevice_attribute;
-use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaModule, CudaStream, DriverError, LaunchConfig, result};
-use girih_comm::CommError;
-use girih_compute::ComputeError;
+use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
+use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchConfig, result};
 
-use crate::blas::DenseLibraries;
+use crate::abi::BLOCK;
+use crate::blas::{Blas, workspace};
 use crate::compile::{Defines, Source, compile, compiler_version};
-use crate::driver::{Driver, explain};
+use crate::driver::Driver;
 use crate::error::{KernelError, Kind};
 use crate::libraries;
-use crate::nccl::{Peers, link_of};
+use crate::lt::Lt;
 use crate::pool;
 use crate::staging::Staging;
-
-/// Default number of threads of a block.
-pub(crate) const BLOCK: u32 = 256;
 
 /// Compute capability of Ampere. Kernels need nothing newer, except variants chosen by the capability at hand.
 const OLDEST_CAPABILITY: (i32, i32) = (8, 0);
@@ -35,10 +31,23 @@ pub struct Device {
     /// Compiled modules. Each device made by [`beside`](Self::beside) has its own, because loading one may wait for
     /// work of another.
     modules: Mutex<HashMap<(Source, Defines), Module>>,
-    /// Upload buffers; created by the first large upload.
-    staging: Mutex<Option<Staging>>,
-    /// Other ranks that the device works with; empty if it works alone.
-    peers: OnceLock<Arc<Peers>>,
+    pub(crate) staging: Staging,
+}
+
+/// NVIDIA's libraries for dense products, all on one stream.
+pub(crate) struct DenseLibraries {
+    pub(crate) blas: Blas,
+    /// cuBLASLt; `None` where it is not installed.
+    pub(crate) lt: Option<Lt>,
+}
+
+impl DenseLibraries {
+    /// Opens both on a stream, with one workspace.
+    fn open(stream: &Arc<CudaStream>) -> Result<Self, KernelError> {
+        let workspace = workspace(stream)?;
+        let lt = Lt::new(stream, Arc::clone(&workspace));
+        Ok(Self { blas: Blas::new(Arc::clone(stream), workspace)?, lt })
+    }
 }
 
 /// Compiled source, and the kernels of it in use.
@@ -70,9 +79,8 @@ impl Device {
         let number =
             |attribute| context.attribute(attribute).map_err(KernelError::driver("cannot ask the CUDA device"));
         let processors = number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
-        let (dense_libraries, modules, staging, peers) =
-            (OnceLock::new(), Mutex::default(), Mutex::default(), OnceLock::new());
-        Ok(Self { context, stream, dense_libraries, capability, processors, modules, staging, peers })
+        let (dense_libraries, modules, staging) = (OnceLock::new(), Mutex::default(), Staging::default());
+        Ok(Self { context, stream, dense_libraries, capability, processors, modules, staging })
     }
 
     /// Links by which the first `n_cards` GPUs read each other's memory: one number for each ordered pair, by reader.
@@ -105,8 +113,7 @@ impl Device {
             capability: self.capability,
             processors: self.processors,
             modules: Mutex::default(),
-            staging: Mutex::default(),
-            peers: self.peers.clone(),
+            staging: Staging::default(),
         })
     }
 
@@ -127,50 +134,6 @@ impl Device {
     /// UUID of the GPU.
     pub(crate) fn uuid(&self) -> Result<[u8; 16], DriverError> {
         Ok(self.context.uuid()?.bytes.map(|byte| byte as u8))
-    }
-
-    /// Sets the ranks that the device works with from now on.
-    pub(crate) fn join(&self, peers: Arc<Peers>) {
-        assert!(self.peers.set(peers).is_ok(), "a device joins ranks once");
-    }
-
-    /// Ranks that the device works with.
-    pub(crate) fn peers(&self) -> Option<&Peers> {
-        self.peers.get().map(|peers| &**peers)
-    }
-
-    /// Waits until all work asked of the device is done.
-    ///
-    /// # Errors
-    /// When the device fails, or a rank that it works with.
-    pub(crate) fn wait(&self, operation: &'static str) -> Result<(), ComputeError> {
-        self.until(operation, || self.stream.synchronize(), |peers| peers.wait(operation, &self.stream))
-    }
-
-    /// Waits until the device has reached an event.
-    ///
-    /// # Errors
-    /// As [`wait`](Self::wait).
-    pub(crate) fn wait_for(&self, operation: &'static str, event: &CudaEvent) -> Result<(), ComputeError> {
-        self.until(operation, || event.synchronize(), |peers| peers.wait_for(operation, event))
-    }
-
-    /// Waits by `alone`, or by `among` if the device works with other ranks.
-    fn until(
-        &self,
-        operation: &'static str,
-        alone: impl FnOnce() -> Result<(), DriverError>,
-        among: impl FnOnce(&Peers) -> Result<(), CommError>,
-    ) -> Result<(), ComputeError> {
-        match self.peers() {
-            None => alone().map_err(|error| ComputeError::device(operation, explain(error.0))),
-            Some(peers) => among(peers).map_err(|error| ComputeError::device(operation, error.to_string())),
-        }
-    }
-
-    /// Guard that waits for a stream before the memory it uses is released.
-    pub(crate) fn ending(&self, stream: &Arc<CudaStream>) -> OwnedStream {
-        OwnedStream { stream: Arc::clone(stream), peers: self.peers.get().cloned() }
     }
 
     /// Compute capability: major and minor number.
@@ -203,16 +166,6 @@ impl Device {
         }
         let opened = DenseLibraries::open(&self.stream)?;
         Ok(self.dense_libraries.get_or_init(|| opened))
-    }
-
-    /// Takes the upload buffers, if there are any and nobody uses them.
-    pub(crate) fn take_staging(&self) -> Option<Staging> {
-        self.staging.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Keeps upload buffers for the next upload.
-    pub(crate) fn keep_staging(&self, staging: Staging) {
-        *self.staging.lock().unwrap_or_else(PoisonError::into_inner) = Some(staging);
     }
 
     /// Bytes that were freed here and are kept by the pool.
@@ -263,32 +216,6 @@ impl Device {
     }
 }
 
-/// Stream that uses memory which will be released.
-pub(crate) struct OwnedStream {
-    stream: Arc<CudaStream>,
-    peers: Option<Arc<Peers>>,
-}
-
-impl OwnedStream {
-    pub(crate) fn stream(&self) -> &Arc<CudaStream> {
-        &self.stream
-    }
-
-    /// Ranks that the device works with.
-    pub(crate) fn peers(&self) -> Option<&Peers> {
-        self.peers.as_deref()
-    }
-
-    /// Waits until the stream is done. A wait for a rank that has failed is aborted.
-    pub(crate) fn wait(&self) {
-        // After a failure of the device nothing helps, and nothing is lost.
-        let ended = self.peers.as_ref().map(|peers| peers.wait("ending", &self.stream));
-        if !matches!(ended, Some(Ok(()))) {
-            let _ = self.stream.synchronize();
-        }
-    }
-}
-
 /// Number of GPUs that the loaded driver lets this process see.
 pub(crate) fn count() -> Result<usize, KernelError> {
     let count = CudaContext::device_count().map_err(KernelError::driver("cannot count CUDA devices"))?;
@@ -315,6 +242,35 @@ pub(crate) fn has_wgmma(capability: (i32, i32)) -> bool {
     capability == (9, 0)
 }
 
+/// Performance rank, by the driver, of the link by which a GPU reads another one's memory; `None` where it cannot.
+pub(crate) fn link_of(reader: sys::CUdevice, owner: sys::CUdevice) -> Result<Option<i32>, DriverError> {
+    let (mut can, mut rank) = (0, 0);
+    // SAFETY: both are devices, and the function writes a number.
+    unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, reader, owner) }.result()?;
+    if can == 0 {
+        return Ok(None);
+    }
+    let attribute = sys::CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK;
+    // SAFETY: as above.
+    unsafe { sys::cuDeviceGetP2PAttribute(&raw mut rank, attribute, reader, owner) }.result()?;
+    Ok(Some(rank))
+}
+
+/// Whether a stream has done all work that was put on it.
+pub(crate) fn is_done(stream: &CudaStream) -> Result<bool, DriverError> {
+    stream.context().bind_to_thread()?;
+    // SAFETY: the stream is alive, and its context is bound.
+    match unsafe { sys::cuStreamQuery(stream.cu_stream()) } {
+        CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+        answer => answer.result().map(|()| true),
+    }
+}
+
+/// Whether work on a stream is pending. After a failure of the device none is, nor ever will be.
+pub(crate) fn is_busy(stream: &CudaStream) -> bool {
+    matches!(is_done(stream), Ok(false))
+}
+
 /// Fails for a GPU without the instructions that all kernels use: `mma` on bf16 and asynchronous copies.
 pub(crate) fn check_capability(card: &str, capability: (i32, i32)) -> Result<(), KernelError> {
     if capability < OLDEST_CAPABILITY {
@@ -332,6 +288,12 @@ pub(crate) fn threads_for(n: usize) -> LaunchConfig {
 /// Launch with a warp for each of `n` work items, limited as [`threads_for`].
 pub(crate) fn warps_for(n: usize) -> LaunchConfig {
     threads_for(n.saturating_mul(32))
+}
+
+/// Launch of `n` blocks, at least one.
+pub(crate) fn blocks(n: u64, threads: u32) -> LaunchConfig {
+    let n = n.clamp(1, i32::MAX as u64) as u32;
+    LaunchConfig { grid_dim: (n, 1, 1), block_dim: (threads, 1, 1), shared_mem_bytes: 0 }
 }
 
 #[cfg(test)]

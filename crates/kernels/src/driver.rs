@@ -1,4 +1,4 @@
-//! NVIDIA's driver: its version, the version it must have, and explanations of its errors.
+//! NVIDIA's driver: its version, and the version it must have.
 
 use std::fmt;
 use std::fs;
@@ -73,7 +73,8 @@ impl Driver {
         } else {
             " (`nvidia-smi` names what a driver is for)".to_owned()
         };
-        Err(Kind::OldDriver { driver: self.clone(), needed, whose: whose.to_owned(), release }.into())
+        let (driver, needed) = (self.to_string(), needed.to_string());
+        Err(Kind::OldDriver { driver, needed, whose: whose.to_owned(), release }.into())
     }
 }
 
@@ -83,6 +84,19 @@ impl fmt::Display for Driver {
             write!(f, "{release}, ")?;
         }
         write!(f, "for CUDA {} and older", self.cuda)
+    }
+}
+
+impl KernelError {
+    /// Whether there is no NVIDIA GPU at all, or no driver for one; users need not repair anything then.
+    #[must_use]
+    pub fn is_no_card(&self) -> bool {
+        match &self.0 {
+            Kind::Missing { file, .. } => *file == libraries::DRIVER.file,
+            Kind::Driver { source, .. } => source.0 == CUresult::CUDA_ERROR_NO_DEVICE,
+            Kind::NoDevice { count, .. } => *count == 0,
+            _ => false,
+        }
     }
 }
 
@@ -98,64 +112,10 @@ fn release_in(text: &str) -> Option<String> {
     text.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)
 }
 
-/// Explanation of a driver error and its remedy; only its name where that suffices.
-pub(crate) fn explain(code: CUresult) -> String {
-    use CUresult as C;
-    let what = match code {
-        C::CUDA_ERROR_NO_DEVICE => return no_device(std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref()),
-        C::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
-            "the driver's library and its kernel module are of different versions; restart the machine"
-        }
-        C::CUDA_ERROR_STUB_LIBRARY => {
-            "the loader finds the toolkit's stub instead of the driver's library; take `stubs` out of LD_LIBRARY_PATH"
-        }
-        C::CUDA_ERROR_SYSTEM_NOT_READY => "the system is not ready; check that nvidia-fabricmanager runs",
-        C::CUDA_ERROR_DEVICE_UNAVAILABLE => "another process has the GPU to itself; wait for it, or use another GPU",
-        C::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
-            "the driver is older than the compiler of kernels (libnvrtc); update the driver, or install an older libnvrtc"
-        }
-        C::CUDA_ERROR_OUT_OF_MEMORY => {
-            "the GPU's memory is full; --precision bf16, a smaller --hidden or --device cpu may help"
-        }
-        C::CUDA_ERROR_ECC_UNCORRECTABLE => {
-            "the GPU's memory failed and its contents are lost; look at `nvidia-smi -q -d ECC`, and have the GPU reset \
-             before it is used again"
-        }
-        C::CUDA_ERROR_NVLINK_UNCORRECTABLE => {
-            "the link between GPUs failed and its data are lost; look at `nvidia-smi nvlink -e`, and have the GPUs \
-             reset before they are used again"
-        }
-        C::CUDA_ERROR_LAUNCH_TIMEOUT => {
-            "the display of the GPU stopped a kernel that took too long; use a GPU without a display, or a smaller graph"
-        }
-        C::CUDA_ERROR_ILLEGAL_ADDRESS
-        | C::CUDA_ERROR_MISALIGNED_ADDRESS
-        | C::CUDA_ERROR_INVALID_ADDRESS_SPACE
-        | C::CUDA_ERROR_INVALID_PC
-        | C::CUDA_ERROR_ILLEGAL_INSTRUCTION
-        | C::CUDA_ERROR_HARDWARE_STACK_ERROR
-        | C::CUDA_ERROR_ASSERT
-        | C::CUDA_ERROR_LAUNCH_FAILED => {
-            "a kernel of this operation, or of one shortly before it, failed, and this process cannot use the GPU any more; \
-             start again, with --device cpu if it happens again, and report it as an error of girih"
-        }
-        _ => return format!("{code:?}"),
-    };
-    format!("{what} ({code:?})")
-}
-
-/// Text of [`explain`] where there is no device; `visible` is the value of `CUDA_VISIBLE_DEVICES`.
-fn no_device(visible: Option<&str>) -> String {
-    let what = match visible {
-        Some(visible) => format!("no NVIDIA GPU is visible: CUDA_VISIBLE_DEVICES is `{visible}`"),
-        None => "there is no NVIDIA GPU, or this user or container may not use it; `nvidia-smi` lists what there is"
-            .to_owned(),
-    };
-    format!("{what} ({:?})", CUresult::CUDA_ERROR_NO_DEVICE)
-}
-
 #[cfg(test)]
 mod tests {
+    use cudarc::driver::DriverError;
+
     use super::*;
 
     fn driver(release: Option<&str>, major: i32, minor: i32) -> Driver {
@@ -188,56 +148,9 @@ mod tests {
     }
 
     #[test]
-    fn errors_keep_the_name_that_the_web_knows() {
-        use CUresult as C;
-        for code in [C::CUDA_ERROR_ILLEGAL_ADDRESS, C::CUDA_ERROR_NO_DEVICE, C::CUDA_ERROR_INVALID_VALUE] {
-            assert!(explain(code).contains(&format!("{code:?}")));
-        }
-    }
-
-    #[test]
-    fn errors_say_what_happened_and_what_helps() {
-        use CUresult as C;
-        let expected = [
-            (
-                C::CUDA_ERROR_DEVICE_UNAVAILABLE,
-                "another process has the GPU to itself; wait for it, or use another GPU",
-            ),
-            (
-                C::CUDA_ERROR_OUT_OF_MEMORY,
-                "the GPU's memory is full; --precision bf16, a smaller --hidden or --device cpu may help",
-            ),
-            (
-                C::CUDA_ERROR_ECC_UNCORRECTABLE,
-                "the GPU's memory failed and its contents are lost; look at `nvidia-smi -q -d ECC`, and have the GPU reset \
-                 before it is used again",
-            ),
-            (
-                C::CUDA_ERROR_NVLINK_UNCORRECTABLE,
-                "the link between GPUs failed and its data are lost; look at `nvidia-smi nvlink -e`, and have the GPUs reset \
-                 before they are used again",
-            ),
-            (
-                C::CUDA_ERROR_LAUNCH_TIMEOUT,
-                "the display of the GPU stopped a kernel that took too long; use a GPU without a display, or a smaller graph",
-            ),
-            (
-                C::CUDA_ERROR_ILLEGAL_ADDRESS,
-                "a kernel of this operation, or of one shortly before it, failed, and this process cannot use the GPU any \
-                 more; start again, with --device cpu if it happens again, and report it as an error of girih",
-            ),
-        ];
-        for (code, what) in expected {
-            assert_eq!(explain(code), format!("{what} ({code:?})"));
-        }
-        assert_eq!(
-            no_device(Some("7")),
-            "no NVIDIA GPU is visible: CUDA_VISIBLE_DEVICES is `7` (CUDA_ERROR_NO_DEVICE)"
-        );
-        assert_eq!(
-            no_device(None),
-            "there is no NVIDIA GPU, or this user or container may not use it; `nvidia-smi` lists what there is \
-             (CUDA_ERROR_NO_DEVICE)"
-        );
+    fn a_machine_without_cards_is_not_a_broken_one() {
+        let failed = |code| KernelError::from(Kind::Driver { what: "start", source: DriverError(code) });
+        assert!(failed(CUresult::CUDA_ERROR_NO_DEVICE).is_no_card());
+        assert!(!failed(CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH).is_no_card());
     }
 }

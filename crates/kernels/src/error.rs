@@ -1,17 +1,14 @@
-//! [`KernelError`]: errors of opening and using a device.
+//! [`KernelError`]: errors of opening and using a device, and explanations of the driver's errors.
 
 use std::path::{Path, PathBuf};
 
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
 
-use crate::driver::{CudaVersion, Driver, explain};
-use crate::ops::BlockKernel;
-
 /// Reason why a device could not be opened, or the failure that it reported.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct KernelError(#[from] Kind);
+pub struct KernelError(#[from] pub(crate) Kind);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Kind {
@@ -35,7 +32,7 @@ pub(crate) enum Kind {
         "NVIDIA's driver is too old: it is {driver}, but the code of {whose} needs one for CUDA {needed}{release}; update the \
          driver, or use --device cpu"
     )]
-    OldDriver { driver: Driver, needed: CudaVersion, whose: String, release: String },
+    OldDriver { driver: String, needed: String, whose: String, release: String },
     #[error("there is no CUDA device {ordinal}: {}; `girih doctor` lists them", there_are(*count, visible.as_deref()))]
     NoDevice { ordinal: usize, count: usize, visible: Option<String> },
     #[error(
@@ -49,7 +46,7 @@ pub(crate) enum Kind {
         capability.0,
         capability.1
     )]
-    BlockKernel { block_kernel: BlockKernel, card: String, capability: (i32, i32), instead: BlockKernel },
+    BlockKernel { block_kernel: String, card: String, capability: (i32, i32), instead: String },
     #[error("{what}: {}", explain(source.0))]
     Driver { what: &'static str, source: DriverError },
     #[error("the kernels of {source_name} do not compile for {arch}:\n{log}")]
@@ -65,17 +62,6 @@ pub(crate) enum Kind {
 impl KernelError {
     pub(crate) fn driver(what: &'static str) -> impl FnOnce(DriverError) -> Self {
         move |source| Kind::Driver { what, source }.into()
-    }
-
-    /// Whether there is no NVIDIA GPU at all, or no driver for one; users need not repair anything then.
-    #[must_use]
-    pub fn is_no_card(&self) -> bool {
-        match &self.0 {
-            Kind::Missing { file, .. } => *file == crate::libraries::DRIVER.file,
-            Kind::Driver { source, .. } => source.0 == CUresult::CUDA_ERROR_NO_DEVICE,
-            Kind::NoDevice { count, .. } => *count == 0,
-            _ => false,
-        }
     }
 }
 
@@ -100,6 +86,62 @@ fn there_are(count: usize, visible: Option<&str>) -> String {
     }
 }
 
+/// Explanation of a driver error and its remedy; only its name where that suffices.
+pub(crate) fn explain(code: CUresult) -> String {
+    use CUresult as C;
+    let what = match code {
+        C::CUDA_ERROR_NO_DEVICE => return no_device(std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref()),
+        C::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
+            "the driver's library and its kernel module are of different versions; restart the machine"
+        }
+        C::CUDA_ERROR_STUB_LIBRARY => {
+            "the loader finds the toolkit's stub instead of the driver's library; take `stubs` out of LD_LIBRARY_PATH"
+        }
+        C::CUDA_ERROR_SYSTEM_NOT_READY => "the system is not ready; check that nvidia-fabricmanager runs",
+        C::CUDA_ERROR_DEVICE_UNAVAILABLE => "another process has the GPU to itself; wait for it, or use another GPU",
+        C::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
+            "the driver is older than the compiler of kernels (libnvrtc); update the driver, or install an older libnvrtc"
+        }
+        C::CUDA_ERROR_OUT_OF_MEMORY => {
+            "the GPU's memory is full; --precision bf16, a smaller --hidden or --device cpu may help"
+        }
+        C::CUDA_ERROR_ECC_UNCORRECTABLE => {
+            "the GPU's memory failed and its contents are lost; look at `nvidia-smi -q -d ECC`, and have the GPU reset \
+             before it is used again"
+        }
+        C::CUDA_ERROR_NVLINK_UNCORRECTABLE => {
+            "the link between GPUs failed and its data are lost; look at `nvidia-smi nvlink -e`, and have the GPUs \
+             reset before they are used again"
+        }
+        C::CUDA_ERROR_LAUNCH_TIMEOUT => {
+            "the display of the GPU stopped a kernel that took too long; use a GPU without a display, or a smaller graph"
+        }
+        C::CUDA_ERROR_ILLEGAL_ADDRESS
+        | C::CUDA_ERROR_MISALIGNED_ADDRESS
+        | C::CUDA_ERROR_INVALID_ADDRESS_SPACE
+        | C::CUDA_ERROR_INVALID_PC
+        | C::CUDA_ERROR_ILLEGAL_INSTRUCTION
+        | C::CUDA_ERROR_HARDWARE_STACK_ERROR
+        | C::CUDA_ERROR_ASSERT
+        | C::CUDA_ERROR_LAUNCH_FAILED => {
+            "a kernel of this operation, or of one shortly before it, failed, and this process cannot use the GPU any more; \
+             start again, with --device cpu if it happens again, and report it as an error of girih"
+        }
+        _ => return format!("{code:?}"),
+    };
+    format!("{what} ({code:?})")
+}
+
+/// Text of [`explain`] where there is no device; `visible` is the value of `CUDA_VISIBLE_DEVICES`.
+fn no_device(visible: Option<&str>) -> String {
+    let what = match visible {
+        Some(visible) => format!("no NVIDIA GPU is visible: CUDA_VISIBLE_DEVICES is `{visible}`"),
+        None => "there is no NVIDIA GPU, or this user or container may not use it; `nvidia-smi` lists what there is"
+            .to_owned(),
+    };
+    format!("{what} ({:?})", CUresult::CUDA_ERROR_NO_DEVICE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,10 +160,10 @@ mod tests {
             |count, visible: Option<&str>| Kind::NoDevice { ordinal: 7, count, visible: visible.map(str::to_owned) };
         let old_card = Kind::OldCard { card: "Tesla T4".to_owned(), capability: (7, 5) };
         let block_kernel = Kind::BlockKernel {
-            block_kernel: BlockKernel::Wgmma,
+            block_kernel: "wgmma".to_owned(),
             card: "A100".to_owned(),
             capability: (8, 0),
-            instead: BlockKernel::Mma,
+            instead: "mma".to_owned(),
         };
         let cases = [
             (
@@ -156,9 +198,56 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_cards_is_not_a_broken_one() {
-        let failed = |code| KernelError::from(Kind::Driver { what: "start", source: DriverError(code) });
-        assert!(failed(CUresult::CUDA_ERROR_NO_DEVICE).is_no_card());
-        assert!(!failed(CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH).is_no_card());
+    fn errors_keep_the_name_that_the_web_knows() {
+        use CUresult as C;
+        for code in [C::CUDA_ERROR_ILLEGAL_ADDRESS, C::CUDA_ERROR_NO_DEVICE, C::CUDA_ERROR_INVALID_VALUE] {
+            assert!(explain(code).contains(&format!("{code:?}")));
+        }
+    }
+
+    #[test]
+    fn errors_say_what_happened_and_what_helps() {
+        use CUresult as C;
+        let expected = [
+            (
+                C::CUDA_ERROR_DEVICE_UNAVAILABLE,
+                "another process has the GPU to itself; wait for it, or use another GPU",
+            ),
+            (
+                C::CUDA_ERROR_OUT_OF_MEMORY,
+                "the GPU's memory is full; --precision bf16, a smaller --hidden or --device cpu may help",
+            ),
+            (
+                C::CUDA_ERROR_ECC_UNCORRECTABLE,
+                "the GPU's memory failed and its contents are lost; look at `nvidia-smi -q -d ECC`, and have the GPU reset \
+                 before it is used again",
+            ),
+            (
+                C::CUDA_ERROR_NVLINK_UNCORRECTABLE,
+                "the link between GPUs failed and its data are lost; look at `nvidia-smi nvlink -e`, and have the GPUs reset \
+                 before they are used again",
+            ),
+            (
+                C::CUDA_ERROR_LAUNCH_TIMEOUT,
+                "the display of the GPU stopped a kernel that took too long; use a GPU without a display, or a smaller graph",
+            ),
+            (
+                C::CUDA_ERROR_ILLEGAL_ADDRESS,
+                "a kernel of this operation, or of one shortly before it, failed, and this process cannot use the GPU any \
+                 more; start again, with --device cpu if it happens again, and report it as an error of girih",
+            ),
+        ];
+        for (code, what) in expected {
+            assert_eq!(explain(code), format!("{what} ({code:?})"));
+        }
+        assert_eq!(
+            no_device(Some("7")),
+            "no NVIDIA GPU is visible: CUDA_VISIBLE_DEVICES is `7` (CUDA_ERROR_NO_DEVICE)"
+        );
+        assert_eq!(
+            no_device(None),
+            "there is no NVIDIA GPU, or this user or container may not use it; `nvidia-smi` lists what there is \
+             (CUDA_ERROR_NO_DEVICE)"
+        );
     }
 }

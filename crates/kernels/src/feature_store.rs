@@ -19,7 +19,8 @@ use std::sync::{Arc, Mutex};
 
 use girih_compress::CompressedFeatures;
 use girih_compute::{
-    ComputeError, Dtype, FeatureStore, HostFeatures, RowSums, Shape, Transpose, WritableStore, checks,
+    ComputeError, Dtype, FeatureDevice, FeatureStore, HostFeatures, RowSums, Shape, SplitRows, Transpose,
+    WritableStore, checks,
 };
 use girih_graph_format::{Matrix, NodeId};
 use girih_tiers::{HostReads, Placement};
@@ -28,20 +29,18 @@ use rayon::prelude::*;
 pub(crate) use self::memory::{Form, Memory};
 use self::requests::{Begun, Spare};
 use crate::Cuda;
+use crate::abi::{BLOCK, GatherIndex, LARGE_BLOCK, ON_HOST, RowSource};
 use crate::code_book::{CodeBook, CodeSums};
-use crate::device::{BLOCK, OwnedStream};
 use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, pitch};
 use crate::misses::MissKernels;
-use crate::nccl::Peers;
+use crate::nccl::{OwnedStream, Peers};
 use crate::pinned::Pinned;
-use crate::row_checks::{check_dtypes, check_first, check_written};
-use crate::row_launch::{GatherIndex, ON_HOST, RowLaunch, RowSource};
+use crate::row_checks::{OPERATION, check_dtypes, check_first, check_written};
+use crate::row_launch::RowLaunch;
 use crate::row_sources::{Dense, RowsOfCodes, RowsOfMatrix, RowsOfPieces, RowsOnHost};
 use crate::staged::{GatherJob, ROW_BYTES_MAX, StagedGather, StagedSource};
 use crate::uva::{DeviceCache, Group, HostTable, Rows, UvaTable};
 
-/// Name of the operation in errors.
-pub(crate) const OPERATION: &str = "rows by id";
 /// Blocks, and threads of each, for rows on GPUs.
 const ON_CARDS: (u32, u32) = (132, BLOCK);
 /// Blocks, and threads of each, for rows in memory of the device itself.
@@ -49,7 +48,7 @@ const IN_DEVICE: (u32, u32) = (132 * 8, BLOCK);
 /// Blocks, and threads of each, that saturate the bus with undecoded rows, and no more. Blocks of a step's products
 /// that need a whole SM wait for the reading ones. Commands of the step also come over the bus, and wait behind the
 /// reads under way. A warp that decodes has one code in flight, so decoding needs more blocks.
-const BLOCKS_OF_BUS: (u32, u32) = (5, 1024);
+const BLOCKS_OF_BUS: (u32, u32) = (5, LARGE_BLOCK);
 
 /// Reader of rows by id; see the module.
 struct CudaFeatures {
@@ -81,14 +80,13 @@ struct SumsOfCodes {
 /// Ids and rows of the latest request, on the device.
 type Before<'a> = (&'a CudaIds, &'a CudaMatrix);
 
-impl Cuda {
-    /// [`FeatureDevice::host_features`](girih_compute::FeatureDevice::host_features).
-    pub(crate) fn host_features(
+impl FeatureDevice for Cuda {
+    fn host_features(
         &self,
         rows: &Matrix,
         dtype: Dtype,
         (placement, reads): (&Placement, HostReads),
-    ) -> Result<HostFeatures<Self>, ComputeError> {
+    ) -> Result<Option<HostFeatures<Self>>, ComputeError> {
         let (n_rows, form) = (rows.n_rows(), Dense { cols: rows.n_cols(), dtype });
         checks::allocation(Shape::new(n_rows, pitch(form.cols)), dtype.n_bytes())?;
         let row_bytes = form.row_bytes();
@@ -110,11 +108,10 @@ impl Cuda {
             (Memory::Placed(placed), Arc::new(source))
         };
         let reader = self.reader((n_rows, row_bytes), memory, Form::Dense(form))?;
-        Ok(HostFeatures { reader, on_host: Arc::new(RowsOnHost { source, n_rows, form }) })
+        Ok(Some(HostFeatures { reader, on_host: Arc::new(RowsOnHost { source, n_rows, form }) }))
     }
 
-    /// [`FeatureDevice::code_rows`](girih_compute::FeatureDevice::code_rows), for code books.
-    pub(crate) fn code_rows(
+    fn code_rows(
         &self,
         codes: &CompressedFeatures,
         dtype: Dtype,
@@ -143,6 +140,33 @@ impl Cuda {
         self.reader((n_rows, row_bytes), memory, form).map(Some)
     }
 
+    fn split_rows(
+        &self,
+        rows: SplitRows<'_>,
+        placement: &Placement,
+    ) -> Result<Option<Box<dyn FeatureStore<Self>>>, ComputeError> {
+        Self::split_rows(self, rows, placement)
+    }
+
+    fn row_store(
+        &self,
+        shape: Shape,
+        dtype: Dtype,
+        together: bool,
+    ) -> Result<Option<Box<dyn WritableStore<Self>>>, ComputeError> {
+        let form = Dense { cols: shape.cols, dtype };
+        checks::allocation(Shape::new(shape.rows, pitch(form.cols)), dtype.n_bytes())?;
+        let n_bytes = shape.rows * form.row_bytes();
+        let shared = if together { Group::of_process(self).pinned(self, OPERATION, n_bytes)? } else { None };
+        let memory = match shared {
+            Some(shared) => Memory::WrittenTogether(shared),
+            None => Memory::Written(Pinned::new(self, n_bytes, OPERATION)?),
+        };
+        Ok(Some(Box::new(self.rows((shape.rows, form.row_bytes()), memory, Form::Dense(form))?)))
+    }
+}
+
+impl Cuda {
     /// Whether the host gathers rows of `row_bytes` bytes: it does unless `reads` forbids it or rows are too long.
     fn brings_rows(row_bytes: usize, reads: HostReads) -> bool {
         reads != HostReads::InPlace && row_bytes <= ROW_BYTES_MAX
@@ -150,7 +174,7 @@ impl Cuda {
 
     /// Number of ranks that share the cores of this process.
     fn ranks_of_process(&self) -> usize {
-        self.device.peers().filter(|peers| peers.is_one_process()).map_or(1, Peers::size)
+        self.peers().filter(|peers| peers.is_one_process()).map_or(1, Peers::size)
     }
 
     /// Rows gathered by the host, except for those that a placement puts on GPUs.
@@ -167,24 +191,6 @@ impl Cuda {
         let bringing = GatherJob { source: Arc::clone(source), row_bytes: (rows.offset)(1) as usize };
         let brought = StagedGather::new(self, OPERATION, self.ranks_of_process(), &bringing)?;
         Ok(Memory::Staged(brought, on_cards))
-    }
-
-    /// [`FeatureDevice::row_store`](girih_compute::FeatureDevice::row_store).
-    pub(crate) fn row_store(
-        &self,
-        shape: Shape,
-        dtype: Dtype,
-        together: bool,
-    ) -> Result<Box<dyn WritableStore<Self>>, ComputeError> {
-        let form = Dense { cols: shape.cols, dtype };
-        checks::allocation(Shape::new(shape.rows, pitch(form.cols)), dtype.n_bytes())?;
-        let n_bytes = shape.rows * form.row_bytes();
-        let shared = if together { Group::of_process(self).pinned(self, OPERATION, n_bytes)? } else { None };
-        let memory = match shared {
-            Some(shared) => Memory::WrittenTogether(shared),
-            None => Memory::Written(Pinned::new(self, n_bytes, OPERATION)?),
-        };
-        Ok(Box::new(self.rows((shape.rows, form.row_bytes()), memory, Form::Dense(form))?))
     }
 
     /// Feature store of `sizes`: rows, and bytes of each.
@@ -205,7 +211,7 @@ impl Cuda {
         form: Form,
     ) -> Result<CudaFeatures, ComputeError> {
         let stream = || self.device.urgent_stream().map_err(Self::failed(OPERATION));
-        let (side, near) = (self.device.ending(&stream()?), self.device.ending(&stream()?));
+        let (side, near) = (self.ending(&stream()?), self.ending(&stream()?));
         let (launch, sums) = match &form {
             Form::Dense(form) => (RowLaunch::copying(self, OPERATION, form.dtype)?, None),
             Form::Codes(book) => (RowLaunch::decoding(self, OPERATION, book)?, SumsOfCodes::new(self, book)?),
@@ -417,7 +423,7 @@ impl WritableStore<Cuda> for CudaFeatures {
         };
         cuda.device.stream.memcpy_dtoh(&rows.data.slice(..n_bytes), out).map_err(Cuda::failed(OPERATION))?;
         // `rows` may be overwritten as soon as this returns, by any stream.
-        cuda.device.wait(OPERATION)
+        cuda.wait(OPERATION)
     }
 }
 

@@ -9,14 +9,15 @@
 //! - [`Timeline`]: a record of GPU activity over time, for a viewer.
 //! - [`DeviceSampler`]: mini-batches sampled on the GPU; [`DeviceWalks`]: random walks.
 //! - [`Cuda`]: the operations of [`Backend`](girih_compute::Backend) on the GPU; `ops` has one module for each source
-//!   in `kernels/`.
+//!   in `kernels/`, and `abi` the constants and arguments that both sides share.
 //!
 //! `girih-compute` defines the meaning of the operations; tests compare every kernel with its `Reference`.
 
-mod backend;
+mod abi;
 mod blas;
 mod code_book;
 mod compile;
+mod cuda;
 mod device;
 mod driver;
 mod error;
@@ -30,6 +31,7 @@ mod nccl;
 mod ops;
 mod pinned;
 mod pool;
+mod recorder;
 mod recording;
 mod remote;
 mod row_checks;
@@ -41,20 +43,20 @@ mod split_rows;
 mod staged;
 mod staging;
 mod survey;
+mod tiling;
 mod timeline;
 mod timing;
 mod uva;
 mod worker_pool;
 
-pub use backend::Cuda;
-
+pub use cuda::Cuda;
 pub use device::Device;
 pub use driver::{CudaVersion, Driver};
 pub use error::KernelError;
-pub use matrix::{CudaIds, CudaMatrix, CudaSparse};
+pub use matrix::{CudaIds, CudaMatrix, CudaSparse, Split};
 pub use nccl::NcclRank;
-pub use ops::{BlockKernel, Split, Tiling};
 pub use recording::Recording;
 pub use sampling::{BatchSizes, Capacities, DeviceBatch, DeviceSampler, DeviceTopology, DeviceWalks};
 pub use survey::{Card, FoundLibrary, Survey};
+pub use tiling::{BlockKernel, Tiling};
 pub use timeline::Timeline;

@@ -1,13 +1,14 @@
-//! Types of device data: [`CudaMatrix`], [`CudaSparse`], [`CudaIds`].
+//! Types of device data: [`CudaMatrix`], [`CudaSparse`], [`CudaIds`], and the blocks of a sparse matrix, [`Tiles`].
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::CudaSlice;
 use girih_compute::checks::IdRange;
 use girih_compute::{Dtype, GlobalIds, Shape};
-use girih_graph_format::Csr;
+use girih_graph_format::{BlockLayout, Csr};
 
-use crate::ops::TileCache;
+use crate::abi::{WIDE, WindowShare, WorkItem};
+use crate::tiling::BlockKernel;
 
 /// Dense row-major matrix. Rows begin [`pitch`] elements apart; the padding between them has any values.
 pub struct CudaMatrix {
@@ -19,13 +20,10 @@ pub struct CudaMatrix {
 }
 
 /// Elements from row to row of a matrix of `cols` columns. Rows are aligned for the widest loads and for tensor
-/// cores, except in the narrowest matrices. Must match `kernels/common.cuh`.
+/// cores, except in the narrowest matrices.
 pub(crate) fn pitch(cols: usize) -> usize {
     if cols < WIDE { cols } else { cols.next_multiple_of(WIDE) }
 }
-
-/// Alignment in elements that suits every load, whatever the element type.
-pub(crate) const WIDE: usize = 8;
 
 impl CudaMatrix {
     /// Elements from row to row.
@@ -145,8 +143,8 @@ pub(crate) struct CudaCsr {
     pub(crate) tiles: TileCache,
 }
 
-/// Rows of more than [`SEGMENT`](Self::SEGMENT) entries, split into segments of that length, so that no warp works
-/// long after the others.
+/// Rows of more than [`SEGMENT`](crate::abi::SEGMENT) entries, split into segments of that length, so that no warp
+/// works long after the others.
 pub(crate) struct Hubs {
     pub(crate) n_rows: usize,
     pub(crate) n_segments: usize,
@@ -158,7 +156,99 @@ pub(crate) struct Hubs {
     pub(crate) owner: CudaSlice<u32>,
 }
 
-impl Hubs {
-    /// Entries of a segment; must match `kernels/common.cuh`.
-    pub(crate) const SEGMENT: u64 = 1024;
+/// Class of products with equal costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProductClass {
+    pub(crate) kernel: BlockKernel,
+    pub(crate) dtype: Dtype,
+    pub(crate) width: usize,
+}
+
+impl ProductClass {
+    /// Class of a product. Widths are rounded up to powers of two; wider operands are multiplied in chunks of the
+    /// widest.
+    pub(crate) fn of(kernel: BlockKernel, Shape { cols, .. }: Shape, dtype: Dtype) -> Self {
+        Self { kernel, dtype, width: cols.next_power_of_two().clamp(8, 128) }
+    }
+}
+
+/// Dense blocks of a pattern, and its other entries.
+pub(crate) struct Tiles {
+    /// Entries outside of blocks.
+    pub(crate) rest: CudaCsr,
+    pub(crate) blocks: Blocks,
+    pub(crate) split: Split,
+}
+
+/// Cache of the blocks of a pattern, and of the product classes that multiply by them.
+#[derive(Default)]
+pub(crate) struct TileCache {
+    pub(crate) tiles: OnceLock<Box<Tiles>>,
+    /// Decision for each class of products; `None` stands for all classes if a share was set.
+    pub(crate) uses: Mutex<Vec<(Option<ProductClass>, bool)>>,
+    /// Whether the search is switched off.
+    pub(crate) is_final: bool,
+}
+
+impl TileCache {
+    /// Cache without blocks that starts no search. Matrices that live for one step are not worth a search.
+    pub(crate) fn none() -> Self {
+        Self { is_final: true, ..Self::default() }
+    }
+
+    /// Whether products of a class multiply by blocks; decided by `decide` on first use.
+    pub(crate) fn uses<E>(
+        &self,
+        class: Option<ProductClass>,
+        decide: impl FnOnce() -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&(_, uses)) = uses.iter().find(|(of, _)| *of == class) {
+            return Ok(uses);
+        }
+        let decided = decide()?;
+        uses.push((class, decided));
+        Ok(decided)
+    }
+}
+
+/// Dense blocks and their assignment to thread blocks.
+pub(crate) struct Blocks {
+    pub(crate) layout: BlockLayout,
+    pub(crate) n: usize,
+    /// Rows of blocks: windows, or rows of the smaller tiles.
+    pub(crate) n_rows: usize,
+    /// Number of windows that have blocks.
+    pub(crate) n_windows: usize,
+    /// Index of the first block of each row of blocks; one more entry ends the last.
+    pub(crate) first: CudaSlice<u32>,
+    /// First column of each block.
+    pub(crate) columns: CudaSlice<u32>,
+    /// Bitmaps of the blocks, as many words each as their layout has.
+    pub(crate) bits: CudaSlice<u32>,
+    pub(crate) work: Work,
+    /// First slot of each window; one more entry ends the last.
+    pub(crate) slots: CudaSlice<u32>,
+    pub(crate) n_slots: usize,
+}
+
+/// Work items, the longest first, each with a slot.
+pub(crate) enum Work {
+    /// Runs of blocks for tensor cores.
+    Spans(CudaSlice<WorkItem>),
+    /// Parts of windows of tiles.
+    Shares(CudaSlice<WindowShare>),
+}
+
+/// Division of the entries of an adjacency between blocks and rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Split {
+    /// Fewest entries of a block.
+    pub entries_min: u32,
+    /// Fewest entries of a block, as a share of its places.
+    pub threshold: f64,
+    /// Number of blocks.
+    pub n_blocks: usize,
+    /// Coverage: share of the entries that are in blocks.
+    pub coverage: f64,
 }

@@ -11,13 +11,13 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, DeviceRepr, DriverError, PushKernelArg};
+use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, DriverError, PushKernelArg};
 use girih_compute::{ComputeError, Dtype};
 
 use crate::Cuda;
+use crate::abi::{BeforeArgument, GatherIndex, RowSource};
 use crate::compile::Source;
 use crate::device::threads_for;
-use crate::row_launch::{GatherIndex, RowSource};
 use crate::staged::GatherRequest;
 
 /// Kernels that list the missing rows of a batch; see the module.
@@ -54,18 +54,6 @@ pub(crate) struct MissList {
     /// Address of each row in the previous batch; zero if that batch does not have it.
     kept: CudaSlice<u64>,
 }
-
-/// `RowsBefore` of `kernels/rows.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct BeforeArgument {
-    places: u64,
-    first: u64,
-    row_bytes: u64,
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for BeforeArgument {}
 
 impl MissKernels {
     /// Creates the kernels for a table of `n_rows` rows; with `has_before`, rows of the previous batch are reused.

@@ -12,8 +12,8 @@ use memmap2::MmapMut;
 use rayon::prelude::*;
 
 use crate::Cuda;
-use crate::device::OwnedStream;
-use crate::driver::explain;
+use crate::error::explain;
+use crate::nccl::OwnedStream;
 
 /// Smallest page size of the system in bytes; one written byte per page makes the system provide all pages.
 const PAGE_BYTES: usize = 4096;
@@ -48,7 +48,7 @@ impl Pinned {
     /// When the system pins no such memory.
     pub(crate) fn new(cuda: &Cuda, n_bytes: usize, what: &'static str) -> Result<Self, ComputeError> {
         let refused = |why: String| not_pinned(what, n_bytes, &why, "if all fits on the GPU, leave the cache out");
-        let uses = cuda.device.ending(&cuda.device.stream);
+        let uses = cuda.ending(&cuda.device.stream);
         uses.stream().context().bind_to_thread().map_err(Cuda::failed(what))?;
         let mut bytes = MmapMut::map_anon(n_bytes.max(1)).map_err(|error| refused(error.to_string()))?;
         // Without huge pages, the system uses small ones.

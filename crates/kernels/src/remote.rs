@@ -19,14 +19,15 @@ use girih_compute::{ComputeError, Dtype, FeatureStore, PatchRowsOperand, Shape, 
 use girih_graph_format::NodeId;
 
 use crate::Cuda;
+use crate::abi::{BLOCK, GatherIndex, RowSource};
 use crate::code_book::CodeBook;
 use crate::compile::{Defines, Source};
-use crate::device::BLOCK;
+use crate::device::blocks;
 use crate::matrix::{CudaIds, CudaMatrix};
 use crate::nccl::{ListExchange, Peers, ReceivedList};
 use crate::row_checks::check_dtypes;
-use crate::row_launch::{GatherIndex, RowLaunch, RowSource};
-use crate::sampling::{OwnerMap, Pieces, blocks, failed};
+use crate::row_launch::RowLaunch;
+use crate::sampling::{OwnerMap, Pieces, failed};
 use crate::shared::Shared;
 
 const OPERATION: &str = "rows of patches";
@@ -301,7 +302,7 @@ impl FeatureStore<Cuda> for RemoteFeatures {
 impl Drop for RemoteFeatures {
     fn drop(&mut self) {
         // Own rows, which pending work reads, are freed after this; a rank that has failed is not waited for.
-        let _ = self.side.device.wait(OPERATION);
+        let _ = self.side.wait(OPERATION);
     }
 }
 

@@ -2,7 +2,8 @@
 
 use girih_compute::{ComputeError, Dtype, Shape};
 
-use crate::feature_store::OPERATION;
+/// Name of the operation in errors.
+pub(crate) const OPERATION: &str = "rows by id";
 
 /// Fails if the element type of an output differs from that of the rows.
 pub(crate) fn check_dtypes(operation: &'static str, read: Dtype, output: Dtype) -> Result<(), ComputeError> {

@@ -29,7 +29,7 @@ impl Shared {
         (address, memory): (u64, Arc<dyn Any + Send + Sync>),
     ) -> Result<Vec<Arc<Self>>, ComputeError> {
         // Others may read the memory as soon as they know of it.
-        cuda.device.wait(operation)?;
+        cuda.wait(operation)?;
         let all = peers.hand_out(operation, Arc::new(Self { address, _memory: memory }));
         all.map_err(|error| ComputeError::device(operation, error.to_string()))
     }

@@ -17,7 +17,8 @@ use rayon::prelude::*;
 
 use crate::Cuda;
 use crate::code_book::CodeBook;
-use crate::feature_store::{Form, Memory, OPERATION};
+use crate::feature_store::{Form, Memory};
+use crate::row_checks::OPERATION;
 use crate::row_sources::Dense;
 use crate::staged::{Batch, Buffers, ROW_BYTES_MAX, StagedGather, StagedWorker};
 use crate::uva::{DeviceCache, Group, Rows};

@@ -21,8 +21,8 @@ use girih_graph_format::NodeId;
 use girih_machine::prefetch;
 
 use crate::Cuda;
-use crate::device::OwnedStream;
-use crate::driver::explain;
+use crate::error::explain;
+use crate::nccl::OwnedStream;
 use crate::pinned::not_pinned;
 use crate::staging::Buffer;
 use crate::worker_pool::{Cursor, Gone, Held, Receiver, WorkerPool};
@@ -233,7 +233,7 @@ impl StagedGather {
         (n_threads, buffer_bytes): (usize, usize),
         mut worker: impl FnMut() -> B,
     ) -> Result<Self, ComputeError> {
-        let asking = cuda.device.ending(&cuda.device.urgent_stream().map_err(Cuda::failed(operation))?);
+        let asking = cuda.ending(&cuda.device.urgent_stream().map_err(Cuda::failed(operation))?);
         let mut staged =
             Self { operation, workers: WorkerPool::new(), asking: Arc::new(asking), spare_ids: Arc::default() };
         let refused = |error: DriverError| {

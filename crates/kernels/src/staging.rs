@@ -5,13 +5,11 @@
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::{CUDA_MEMCPY2D, CUevent_flags, CUmemorytype, cuMemcpy2DAsync_v2};
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, PinnedHostSlice, result};
 use rayon::prelude::*;
-
-use crate::device::Device;
 
 /// Bytes of a buffer: enough to hide the fixed cost of a copy.
 const BUFFER_BYTES: usize = 32 << 20;
@@ -30,11 +28,15 @@ pub(crate) struct Rows {
     pub(crate) pitch_bytes: usize,
 }
 
+/// Upload buffers of a device; created by the first large upload.
+#[derive(Default)]
+pub(crate) struct Staging(Mutex<Option<BufferPair>>);
+
 /// Pair of pinned buffers.
-pub(crate) struct Staging([Buffer; 2]);
+struct BufferPair([Buffer; 2]);
 
 /// Pinned memory, with an event after which it may be written again. cudarc's own event for such memory is not
-/// recorded, because a [`Device`] disables event tracking.
+/// recorded, because a [`Device`](crate::Device) disables event tracking.
 pub(crate) struct Buffer {
     pub(crate) memory: PinnedHostSlice<u8>,
     /// Event recorded behind each copy from the memory.
@@ -103,41 +105,50 @@ fn pieces(n_bytes: usize, rows: &Rows, buffer_bytes: usize) -> Vec<Piece> {
     (0..n_rows).flat_map(parts).collect()
 }
 
-impl Device {
+impl Staging {
     /// Puts a copy of `bytes`, row after row, on the stream. They may change when the call returns.
     ///
     /// # Safety
     /// `bytes` are whole rows. From the address on there is space for as many, a pitch apart, which may be written.
     /// The space lives until all work is done that was put on the stream before it is freed.
-    pub(crate) unsafe fn upload_rows(&self, bytes: &[u8], to: Rows) -> Result<(), DriverError> {
-        self.stream.context().bind_to_thread()?;
-        let staging = if bytes.len() < STAGED_MIN { None } else { self.staging() };
-        let Some(mut staging) = staging else {
+    pub(crate) unsafe fn upload_rows(
+        &self,
+        stream: &Arc<CudaStream>,
+        bytes: &[u8],
+        to: Rows,
+    ) -> Result<(), DriverError> {
+        stream.context().bind_to_thread()?;
+        let pair = if bytes.len() < STAGED_MIN { None } else { self.take(stream.context()) };
+        let Some(mut pair) = pair else {
             let buffer_bytes = bytes.len();
             // SAFETY: the caller vouches for the space, and the pieces are those of its rows.
             return pieces(bytes.len(), &to, buffer_bytes)
                 .iter()
-                .try_for_each(|piece| unsafe { copy(&self.stream, piece.bytes(bytes), piece, &to) });
+                .try_for_each(|piece| unsafe { copy(stream, piece.bytes(bytes), piece, &to) });
         };
         // SAFETY: as above.
-        let done = unsafe { staging.upload(&self.stream, bytes, &to) };
-        self.keep_staging(staging);
+        let done = unsafe { pair.upload(stream, bytes, &to) };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(pair);
         done
     }
 
-    /// Upload buffers, allocated on first use; `None` where the system has no memory to pin.
-    fn staging(&self) -> Option<Staging> {
-        self.take_staging().or_else(|| {
-            let pin = || Buffer::new(self.stream.context(), BUFFER_BYTES, CUevent_flags::CU_EVENT_DISABLE_TIMING);
-            let made = pin().and_then(|first| Ok(Staging([first, pin()?])));
+    /// Takes the upload buffers, or allocates some if nobody has yet or another upload uses them; `None` where the
+    /// system has no memory to pin.
+    fn take(&self, context: &Arc<CudaContext>) -> Option<BufferPair> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        kept.or_else(|| {
+            let pin = || Buffer::new(context, BUFFER_BYTES, CUevent_flags::CU_EVENT_DISABLE_TIMING);
+            let made = pin().and_then(|first| Ok(BufferPair([first, pin()?])));
             made.inspect_err(|error| tracing::debug!("there is no pinned memory: {error:?}")).ok()
         })
     }
 }
 
-impl Staging {
+impl BufferPair {
+    /// Puts a copy of `bytes` on the stream, one buffer after the other.
+    ///
     /// # Safety
-    /// As [`Device::upload_rows`].
+    /// As [`Staging::upload_rows`].
     unsafe fn upload(&mut self, stream: &CudaStream, bytes: &[u8], to: &Rows) -> Result<(), DriverError> {
         for (turn, piece) in pieces(bytes.len(), to, BUFFER_BYTES).iter().enumerate() {
             let (buffer, bytes) = (&mut self.0[turn % 2], piece.bytes(bytes));

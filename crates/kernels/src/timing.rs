@@ -4,7 +4,7 @@ use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, CudaSlice};
 use girih_compute::ComputeError;
 
-use crate::backend::Cuda;
+use crate::cuda::Cuda;
 
 /// Bytes of the copy that measures bandwidth; no cache holds them.
 const COPY_BYTES: usize = 1 << 30;
@@ -17,7 +17,7 @@ impl Cuda {
     /// # Errors
     /// When the device fails, also in earlier work.
     pub fn synchronize(&self) -> Result<(), ComputeError> {
-        self.device.wait("synchronize")
+        self.wait("synchronize")
     }
 
     /// Seconds, by the device's clock, that the device spends on the work asked by `work`. Earlier work is waited for

@@ -24,9 +24,9 @@ use self::cache::CachedNodes;
 pub(crate) use self::cache::DeviceCache;
 pub(crate) use self::group::{Group, SharedPinned};
 use crate::Cuda;
-use crate::device::OwnedStream;
+use crate::abi::RowSource;
+use crate::nccl::OwnedStream;
 use crate::pinned::Pinned;
-use crate::row_launch::RowSource;
 
 /// Rows that a host thread copies at a time.
 const ROWS_AT_ONCE: usize = 1 << 10;
@@ -129,7 +129,7 @@ impl UvaTable {
         let is_listed = !near.is_none() || group.size > 1;
         let on_cards =
             is_listed.then(|| DeviceCache::new(cuda, rows, (&mut read, &address), &near, &group)).transpose()?;
-        Ok(Self { on_host, on_cards, uses: cuda.device.ending(&cuda.device.stream) })
+        Ok(Self { on_host, on_cards, uses: cuda.ending(&cuda.device.stream) })
     }
 
     /// All rows in host memory.

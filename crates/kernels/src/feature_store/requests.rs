@@ -6,11 +6,13 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use cudarc::driver::{CudaEvent, CudaSlice, CudaStream, DriverError};
 use girih_compute::ComputeError;
 
-use super::{Before, CudaFeatures, IN_DEVICE, Memory, ON_CARDS, OPERATION};
+use super::{Before, CudaFeatures, IN_DEVICE, Memory, ON_CARDS};
 use crate::Cuda;
+use crate::abi::{GatherIndex, RowSource};
 use crate::matrix::CudaIds;
 use crate::misses::{MissList, RowsOfBatch};
-use crate::row_launch::{GatherIndex, RowLaunch, RowSource};
+use crate::row_checks::OPERATION;
+use crate::row_launch::RowLaunch;
 use crate::staged::{GatherRequest, PendingGather};
 
 /// Pending request.

@@ -11,7 +11,7 @@
 
 use girih_comm::{CommError, Payload, Transport, all_gather};
 
-use crate::backend::Cuda;
+use crate::cuda::Cuda;
 use crate::libraries::nccl_version;
 use crate::pool;
 

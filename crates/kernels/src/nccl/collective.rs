@@ -14,7 +14,7 @@ use girih_compute::{ComputeError, Dtype, PatchOperand, PatchRowsOperand, Shape};
 use super::NcclRank;
 use super::library::{Calls, Elements};
 use crate::CudaMatrix;
-use crate::backend::Cuda;
+use crate::cuda::Cuda;
 use crate::remote::{LocalRows, RemoteFeatures};
 use crate::sampling::{CudaGraph, DeviceTopology};
 

@@ -31,11 +31,10 @@ use girih_comm::{CardTransport, Collective, CommError, Communicator, Counters, T
 use self::cards::check_cards;
 use self::library::{Calls, Comm, Elements, Nccl, UniqueId};
 pub(crate) use self::lists::{ListExchange, ReceivedList};
-pub(crate) use self::onesided::link_of;
 use self::onesided::{OneSided, OneSidedGroup};
-pub(crate) use self::peers::Peers;
+pub(crate) use self::peers::{OwnedStream, Peers};
 use crate::CudaMatrix;
-use crate::backend::Cuda;
+use crate::cuda::Cuda;
 
 /// Rank on a GPU, among ranks on other GPUs.
 pub struct NcclRank<T> {
@@ -76,7 +75,7 @@ impl<T: Transport> NcclRank<T> {
         let nccl = Nccl::load().map_err(failed)?;
         let shares_context = check_cards(cuda, &*transport)?;
         let peers = Arc::new(Peers::new(&transport, deadline, shares_context));
-        cuda.device.join(Arc::clone(&peers));
+        cuda.join(Arc::clone(&peers));
         let side = cuda.device.urgent_stream().map_err(|error| failed(error.to_string()))?;
         let (is_beginning, counters) = (AtomicBool::new(false), Arc::default());
         let (place, size) = (transport.rank(), transport.size());

@@ -29,8 +29,8 @@ use girih_comm::{Call, CommError, Parcel, Payload, Transport, all_gather};
 
 use self::flags::{FlagWork, Flags};
 use super::library::Elements;
-use super::peers::is_busy;
 use super::schedule::{Act, schedule};
+use crate::device::{is_busy, link_of};
 use crate::pool;
 
 /// Time that an ending rank waits for others to do their part of its requests.
@@ -174,20 +174,6 @@ fn can_read(reader: sys::CUdevice, owner: sys::CUdevice) -> Result<bool, DriverE
     Ok(reader == owner || link_of(reader, owner)?.is_some())
 }
 
-/// Performance rank, by the driver, of the link by which a GPU reads another one's memory; `None` where it cannot.
-pub(crate) fn link_of(reader: sys::CUdevice, owner: sys::CUdevice) -> Result<Option<i32>, DriverError> {
-    let (mut can, mut rank) = (0, 0);
-    // SAFETY: both are devices, and the function writes a number.
-    unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, reader, owner) }.result()?;
-    if can == 0 {
-        return Ok(None);
-    }
-    let attribute = sys::CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK;
-    // SAFETY: as above.
-    unsafe { sys::cuDeviceGetP2PAttribute(&raw mut rank, attribute, reader, owner) }.result()?;
-    Ok(Some(rank))
-}
-
 /// Group of ranks that copy rows from each other.
 pub(super) struct OneSidedGroup {
     pub(super) all: Arc<OneSided>,
@@ -301,7 +287,7 @@ impl OneSidedGroup {
     unsafe fn carry_out(&self, acts: &[Act], pieces: &[Piece], places: &[Elements]) -> Result<(), DriverError> {
         let side = &self.all.streams[1];
         side.context().bind_to_thread()?;
-        let mut flags = FlagWork::new(self);
+        let mut flags = FlagWork::new(&self.all.flags, self.all.rank, &self.members);
         for &act in acts {
             match act {
                 Act::Set(other, flag) => flags.set(other, flag),

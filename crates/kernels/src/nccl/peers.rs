@@ -1,4 +1,4 @@
-//! [`Peers`]: the ranks that a device works with, for waits on the device.
+//! [`Peers`]: the ranks that a device works with, for waits on the device and on an [`OwnedStream`].
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -7,12 +7,12 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use cudarc::driver::sys::{CUresult, cuStreamQuery};
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError};
 use girih_comm::{CommError, Parcel, Transport, all_gather};
 
 use super::library::Comm;
 use super::onesided::{OneSided, open_memory};
+use crate::device::{is_busy, is_done};
 use crate::worker_pool::Receiver;
 
 /// Time that a wait spins before it sleeps between two polls: longer than most steps of small graphs. `POLL_INTERVAL` is the
@@ -259,6 +259,38 @@ impl Peers {
     }
 }
 
+/// Stream that uses memory which will be released.
+pub(crate) struct OwnedStream {
+    stream: Arc<CudaStream>,
+    peers: Option<Arc<Peers>>,
+}
+
+impl OwnedStream {
+    /// Guard of a stream of a device that works with `peers`.
+    pub(crate) fn new(stream: Arc<CudaStream>, peers: Option<Arc<Peers>>) -> Self {
+        Self { stream, peers }
+    }
+
+    /// The stream.
+    pub(crate) fn stream(&self) -> &Arc<CudaStream> {
+        &self.stream
+    }
+
+    /// Ranks that the device works with.
+    pub(crate) fn peers(&self) -> Option<&Peers> {
+        self.peers.as_deref()
+    }
+
+    /// Waits until the stream is done. A wait for a rank that has failed is aborted.
+    pub(crate) fn wait(&self) {
+        // After a failure of the device nothing helps, and nothing is lost.
+        let ended = self.peers.as_ref().map(|peers| peers.wait("ending", &self.stream));
+        if !matches!(ended, Some(Ok(()))) {
+            let _ = self.stream.synchronize();
+        }
+    }
+}
+
 /// Error of ranks that missed the deadline.
 fn late(operation: &'static str, deadline: Duration) -> CommError {
     let seconds = deadline.as_secs_f64();
@@ -268,21 +300,6 @@ fn late(operation: &'static str, deadline: Duration) -> CommError {
             "the GPUs did not finish within {seconds:.0} s: a rank hangs or is slow; see its log, or allow more time"
         ),
     }
-}
-
-/// Whether a stream has done all work that was put on it.
-fn is_done(stream: &CudaStream) -> Result<bool, DriverError> {
-    stream.context().bind_to_thread()?;
-    // SAFETY: the stream is alive, and its context is bound.
-    match unsafe { cuStreamQuery(stream.cu_stream()) } {
-        CUresult::CUDA_ERROR_NOT_READY => Ok(false),
-        answer => answer.result().map(|()| true),
-    }
-}
-
-/// Whether work on a stream is pending. After a failure of the device none is, nor ever will be.
-pub(super) fn is_busy(stream: &CudaStream) -> bool {
-    matches!(is_done(stream), Ok(false))
 }
 
 /// Handle of a shared value; dropping it removes the value.

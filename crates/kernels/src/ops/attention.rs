@@ -1,23 +1,23 @@
-//! `kernels/attention.cu`: attention, composed of scores, a softmax over entries and products weighted by attention
-//! coefficients.
+//! Attention (`kernels/attention.cu`, `kernels/edges.cu`), composed of scores, a softmax over entries and products
+//! weighted by attention coefficients.
 //!
 //! Coefficients (`shares`) take scratch memory of one number for each entry and head during an operation. The
 //! backward pass recomputes them from the logarithms of their sums. Dropout is applied where they are computed,
 //! without a pass of its own.
 
-use cudarc::driver::{DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::checks::{AttentionGradShapes, AttentionShapes};
 use girih_compute::{
-    Attention, AttentionGrads, ComputeError, Dropout, Dtype, Epilogue, Memory, Shape, Transpose, checks,
+    Attention, AttentionGrads, AttentionOps, ComputeError, Dropout, Dtype, Epilogue, Shape, Transpose, checks,
 };
 
-use super::super::backend::Cuda;
-use super::super::compile::Source;
-use super::super::device::{threads_for, warps_for};
-use super::super::matrix::CudaCsr;
 use super::edges::Wide;
-use super::mask::Draws;
 use super::sparse::Direction;
+use crate::abi::{EntryMask, ScoreSums, WARP_COLUMNS};
+use crate::compile::Source;
+use crate::cuda::Cuda;
+use crate::device::{threads_for, warps_for};
+use crate::matrix::CudaCsr;
 use crate::{CudaMatrix, CudaSparse};
 
 const OPERATION: &str = "attention";
@@ -26,34 +26,6 @@ const BACKWARD: &str = "attention_backward";
 /// Most blocks of the kernel that sums the gradient of the vector: enough to fill a device, and few enough that their
 /// partial sums are small.
 const VECTOR_BLOCKS_MAX: u32 = 1024;
-/// Columns of a warp in the gradients of GATv2, for any number of heads.
-const DYNAMIC_COLUMNS: usize = 128;
-
-/// `EntryMask` of `kernels/attention.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct EntryMask {
-    draws: Draws,
-    column_names: u64,
-    first_row: u32,
-    padding: u32,
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for EntryMask {}
-
-/// `Scores` of `kernels/attention.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct ScoreSums {
-    destination: u64,
-    source: u64,
-    slope: f32,
-    padding: u32,
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for ScoreSums {}
 
 /// Operands of the attention scores.
 struct Operands<'a> {
@@ -66,19 +38,15 @@ struct Operands<'a> {
 }
 
 impl<'a> Operands<'a> {
-    fn of<B>(attention: &Attention<'a, B>) -> Self
-    where
-        B: Memory<Matrix = CudaMatrix, Sparse = CudaSparse> + ?Sized,
-    {
+    /// Operands of an attention.
+    fn of(attention: &Attention<'a, Cuda>) -> Self {
         let Attention { graph, heads, slope, destination, source, vector, .. } = *attention;
         Self { graph, heads, slope, destination, source, vector }
     }
 }
 
-fn shapes<B>(attention: &Attention<'_, B>) -> AttentionShapes
-where
-    B: Memory<Matrix = CudaMatrix, Sparse = CudaSparse> + ?Sized,
-{
+/// Shapes of an attention, for checks.
+fn shapes(attention: &Attention<'_, Cuda>) -> AttentionShapes {
     AttentionShapes {
         graph: attention.graph.forward.shape,
         heads: attention.heads,
@@ -89,17 +57,89 @@ where
     }
 }
 
-impl Cuda {
-    /// [`AttentionOps::attention`](girih_compute::AttentionOps::attention).
-    pub(crate) fn attention<B>(
+impl AttentionOps for Cuda {
+    fn segment_softmax(&self, a: &CudaSparse, scores: &mut CudaMatrix) -> Result<(), ComputeError> {
+        const OPERATION: &str = "segment_softmax";
+        checks::segment_softmax(a.forward.nnz, scores.shape, None)?;
+        if scores.shape.is_empty() {
+            return Ok(());
+        }
+        let (pattern, heads) = (self.pattern(&a.forward), scores.shape.cols as u64);
+        let kernels = (Source::EDGES, OPERATION, "segment_softmax_hubs");
+        for (kernel, config) in self.row_kernels(OPERATION, kernels, &a.forward, &[("Z", scores.dtype)])? {
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&pattern).arg(&heads).arg(&mut scores.data);
+            // SAFETY: scores have a row of `heads` for each entry, of the type that the kernel was compiled for; each
+            // row of the pattern is one team's.
+            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
+        }
+        Ok(())
+    }
+
+    fn segment_softmax_backward(
         &self,
-        attention: &Attention<'_, B>,
+        a: &CudaSparse,
+        shares: &CudaMatrix,
+        grad: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        const OPERATION: &str = "segment_softmax_backward";
+        checks::segment_softmax(a.forward.nnz, shares.shape, Some(grad.shape))?;
+        if grad.shape.is_empty() {
+            return Ok(());
+        }
+        let (pattern, heads) = (self.pattern(&a.forward), grad.shape.cols as u64);
+        let types = [("X", shares.dtype), ("Z", grad.dtype)];
+        let kernels = (Source::EDGES, OPERATION, "segment_softmax_backward_hubs");
+        for (kernel, config) in self.row_kernels(OPERATION, kernels, &a.forward, &types)? {
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&pattern).arg(&heads).arg(&shares.data).arg(&mut grad.data);
+            // SAFETY: both matrices have a row of `heads` for each entry, of the types that the kernel was compiled
+            // for; each row of the pattern is one team's.
+            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
+        }
+        Ok(())
+    }
+
+    fn head_dots(&self, x: &CudaMatrix, vector: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        checks::head_dots(x.shape, vector.shape, out.shape)?;
+        if out.shape.is_empty() {
+            return Ok(());
+        }
+        let (n_rows, heads) = (x.shape.rows as u64, out.shape.cols as u64);
+        let depth = x.shape.cols as u64 / heads;
+        let types = [("X", x.dtype), ("V", vector.dtype), ("Z", out.dtype)];
+        let kernel = self.kernel("head_dots", Source::EDGES, "head_dots", &types)?;
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&n_rows).arg(&heads).arg(&depth).arg(&vector.data).arg(&mut out.data);
+        // SAFETY: `x` is `n_rows × (heads · depth)`, the vector as wide, `out` `n_rows × heads`, of the types that the
+        // kernel was compiled for.
+        unsafe { launch.launch(warps_for(x.shape.rows)) }.map_err(Self::failed("head_dots"))?;
+        Ok(())
+    }
+
+    fn head_dots_backward(
+        &self,
+        x: &CudaMatrix,
+        vector: &CudaMatrix,
+        grad: &CudaMatrix,
+        x_grad: Option<&mut CudaMatrix>,
+        vector_grad: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        let x_grad_shape = x_grad.as_ref().map(|x_grad| x_grad.shape);
+        checks::head_dots_backward(x.shape, vector.shape, grad.shape, x_grad_shape, vector_grad.shape)?;
+        if vector_grad.shape.is_empty() {
+            return Ok(());
+        }
+        self.head_dots_vector(x, grad, vector_grad)?;
+        x_grad.map_or(Ok(()), |x_grad| self.head_dots_rows(vector, grad, x_grad))
+    }
+
+    fn attention(
+        &self,
+        attention: &Attention<'_, Self>,
         out: &mut CudaMatrix,
         log_sums: &mut CudaMatrix,
-    ) -> Result<(), ComputeError>
-    where
-        B: Memory<Matrix = CudaMatrix, Sparse = CudaSparse> + ?Sized,
-    {
+    ) -> Result<(), ComputeError> {
         checks::attention(&shapes(attention), out.shape, log_sums.shape)?;
         let operands = Operands::of(attention);
         if out.shape.is_empty() {
@@ -122,17 +162,13 @@ impl Cuda {
         self.product(OPERATION, Direction::of_pattern(csr), Some(&shares), attention.values, &Epilogue::default(), out)
     }
 
-    /// [`AttentionOps::attention_backward`](girih_compute::AttentionOps::attention_backward).
-    pub(crate) fn attention_backward<B>(
+    fn attention_backward(
         &self,
-        attention: &Attention<'_, B>,
+        attention: &Attention<'_, Self>,
         (out, log_sums): (&CudaMatrix, &CudaMatrix),
         grad: &CudaMatrix,
         grads: AttentionGrads<'_, CudaMatrix>,
-    ) -> Result<(), ComputeError>
-    where
-        B: Memory<Matrix = CudaMatrix, Sparse = CudaSparse> + ?Sized,
-    {
+    ) -> Result<(), ComputeError> {
         let AttentionGrads { destination, source, vector, values } = grads;
         let vector_shape = vector.as_ref().map(|vector| vector.shape);
         let grad_shapes = AttentionGradShapes {
@@ -162,7 +198,9 @@ impl Cuda {
             }
         }
     }
+}
 
+impl Cuda {
     /// Scratch memory with a number for each entry and head. It holds the scores of GATv2; those of GAT are computed
     /// where they are needed.
     fn scores(&self, operation: &'static str, operands: &Operands<'_>) -> Result<CudaMatrix, ComputeError> {
@@ -248,7 +286,7 @@ impl Cuda {
             return Ok(());
         };
         let cols = vector.shape.cols;
-        let config = dynamic_config(csr, cols, Wide::of(operands.heads, ends.1).map_or(DYNAMIC_COLUMNS, Wide::columns));
+        let config = dynamic_config(csr, cols, Wide::of(operands.heads, ends.1).map_or(WARP_COLUMNS, Wide::columns));
         let n_warps = (config.grid_dim.0 * config.block_dim.0 / 32) as usize;
         let partial = self.uninitialized(Shape::new(csr.n_segments(), cols), Dtype::F32)?;
         let vector_sums = match vector_grad {

@@ -7,22 +7,23 @@
 //! measurements are kept, and later runs decide alike. The first process that stores a measurement wins. Nothing is
 //! measured if it cannot be stored.
 
-use cudarc::driver::{CudaSlice, DeviceRepr, PushKernelArg};
+use cudarc::driver::{CudaSlice, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Epilogue, Shape};
 use girih_graph_format::{BlockLayout, Csr};
 
 use super::operand::OperandRequest;
 use super::sparse::Direction;
-use super::tiles::{BlockKernel, Split, TilePartials, Tiles, entries_of};
-use crate::backend::Cuda;
+use crate::abi::{Candidates, N_CANDIDATES, TilePartials};
 use crate::compile::Source;
+use crate::cuda::Cuda;
 use crate::driver::Driver;
-use crate::matrix::{CudaCsr, CudaMatrix};
+use crate::matrix::{Blocks, CudaCsr, CudaMatrix, ProductClass, Split, Tiles};
 use crate::measurements;
+use crate::tiling::entries_of;
 
 /// Candidate shares of a block's places from which blocks are used; `kernels/tiling.cu` counts for as many. The first
 /// one bounds the memory of blocks: `girih-compute` plans with it.
-const CANDIDATES: [f64; 5] = [0.015, 0.02, 0.03, 0.05, 0.1];
+const CANDIDATES: [f64; N_CANDIDATES] = [0.015, 0.02, 0.03, 0.05, 0.1];
 /// Kernels whose times are measured.
 const SOURCES: [Source; 5] = [Source::TILES, Source::TILES_MMA, Source::TILES_PAPER, Source::SPMM, Source::OPERAND];
 /// Shape of the measured patterns: rows enough to fill a GPU, columns few enough that their operand rows stay in
@@ -54,22 +55,6 @@ const TRIALS: usize = 5;
 const PAY: &str = "blocks\n";
 const DO_NOT: &str = "rows\n";
 
-/// Class of products with equal costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ProductClass {
-    kernel: BlockKernel,
-    dtype: Dtype,
-    width: usize,
-}
-
-impl ProductClass {
-    /// Class of a product. Widths are rounded up to powers of two; wider operands are multiplied in chunks of the
-    /// widest.
-    pub(super) fn of(kernel: BlockKernel, Shape { cols, .. }: Shape, dtype: Dtype) -> Self {
-        Self { kernel, dtype, width: cols.next_power_of_two().clamp(8, 128) }
-    }
-}
-
 /// Costs in femtoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Costs {
@@ -99,9 +84,9 @@ pub(super) struct Parts {
 /// lie below the first candidate, between two candidates, and from the last one on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Fills {
-    blocks: [u64; CANDIDATES.len() + 1],
-    entries: [u64; CANDIDATES.len() + 1],
-    windows: [u64; CANDIDATES.len() + 1],
+    blocks: [u64; N_CANDIDATES + 1],
+    entries: [u64; N_CANDIDATES + 1],
+    windows: [u64; N_CANDIDATES + 1],
     /// Rows of the operand.
     operand_rows: u64,
 }
@@ -116,14 +101,6 @@ impl Fills {
         Parts { blocks, windows: windows.sum(), entries: entries.sum(), operand_rows }
     }
 }
-
-/// `Candidates` of `kernels/tiling.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Candidates([u32; CANDIDATES.len()]);
-
-// SAFETY: plain 32-bit words in the order and layout of the kernel's struct.
-unsafe impl DeviceRepr for Candidates {}
 
 impl Costs {
     /// Default costs without a measurement: the best share found on an H200, and paper A's share for its tiles.
@@ -152,7 +129,7 @@ impl Costs {
     /// Index of the candidate with the least time; of equals, the one with fewest blocks. `None` if there are no
     /// blocks, or a trial is hopeless.
     fn choose(self, fills: &Fills) -> Option<usize> {
-        let best = (0..CANDIDATES.len()).rev().min_by_key(|&i| self.time(fills.split_at(i)));
+        let best = (0..N_CANDIDATES).rev().min_by_key(|&i| self.time(fills.split_at(i)));
         let without = self.time(Parts { entries: fills.entries.iter().sum(), ..Parts::default() });
         best.filter(|&i| {
             let parts = fills.split_at(i);
@@ -174,6 +151,15 @@ impl Costs {
             return None;
         }
         (block > 0 && entry > 0).then_some(Self { block, window, entry, operand, operand_row })
+    }
+}
+
+impl Tiles {
+    /// Work of a product with these blocks, for the cost model.
+    pub(super) fn parts(&self) -> Parts {
+        let Blocks { n, n_windows, .. } = self.blocks;
+        let operand_rows = self.rest.shape.cols as u64;
+        Parts { blocks: n as u64, windows: n_windows as u64, entries: self.rest.nnz as u64, operand_rows }
     }
 }
 
@@ -386,6 +372,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::tiling::BlockKernel;
 
     #[test]
     fn entries_are_spread_over_all_columns() {
@@ -419,7 +406,7 @@ mod tests {
     fn without_measurements_tensor_cores_get_blocks_of_two_percent() {
         for (layout, expected) in [(BlockLayout::Fragments, 0.02), (BlockLayout::Tiles, 0.05)] {
             // Each bin has blocks that are as full as its lower bound.
-            let mut fills = Fills { blocks: [1000; CANDIDATES.len() + 1], ..Fills::default() };
+            let mut fills = Fills { blocks: [1000; N_CANDIDATES + 1], ..Fills::default() };
             for (i, share) in CANDIDATES.into_iter().enumerate() {
                 fills.entries[i + 1] = 1000 * u64::from(entries_of(share, layout) + 1);
             }
@@ -443,7 +430,7 @@ mod tests {
         fn blocks_that_pay_are_blocks(counts in prop::array::uniform6(1_u64..1000), block in 200_u64..2000) {
             let fills = fills(counts);
             let pays = |i: usize| u64::from(entries_of(CANDIDATES[i], BlockLayout::Fragments)) > block;
-            let last = CANDIDATES.len() - 1;
+            let last = N_CANDIDATES - 1;
             match (Costs { block, window: 0, entry: 1, operand: 0, operand_row: 0 }).choose(&fills) {
                 Some(chosen) if pays(last) => prop_assert!(pays(chosen) && (chosen == 0 || !pays(chosen - 1))),
                 Some(chosen) => prop_assert_eq!(chosen, last, "the fewest of those that do not pay"),
@@ -465,17 +452,17 @@ mod tests {
             match costs.choose(&fills) {
                 Some(chosen) => {
                     let time = costs.time(fills.split_at(chosen));
-                    prop_assert!((0..CANDIDATES.len()).all(|i| time <= costs.time(fills.split_at(i))));
+                    prop_assert!((0..N_CANDIDATES).all(|i| time <= costs.time(fills.split_at(i))));
                     let without = costs.time(Parts { entries: all, ..Parts::default() });
                     prop_assert!(fills.split_at(chosen).blocks > 0 && time <= without + without / HOPELESS);
                 }
-                None => prop_assert!((0..CANDIDATES.len()).all(|i| !costs.are_worth(fills.split_at(i), all))),
+                None => prop_assert!((0..N_CANDIDATES).all(|i| !costs.are_worth(fills.split_at(i), all))),
             }
         }
     }
 
     /// Blocks of each bin, each as full as the lower bound of the bin.
-    fn fills(counts: [u64; CANDIDATES.len() + 1]) -> Fills {
+    fn fills(counts: [u64; N_CANDIDATES + 1]) -> Fills {
         let mut fills = Fills { blocks: counts, ..Fills::default() };
         for (i, share) in CANDIDATES.into_iter().enumerate() {
             fills.entries[i + 1] = counts[i + 1] * u64::from(entries_of(share, BlockLayout::Fragments));

@@ -6,30 +6,26 @@
 
 use std::ops::RangeInclusive;
 
-use cudarc::driver::{CudaFunction, DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 use girih_compute::{Activation, ComputeError, Dtype, Epilogue, EpilogueGrad, Shape, Transpose};
 
-use super::gemm::Dense;
-use super::mask::Mask;
+use super::gemm::{Dense, LONG, has_long_rows};
 use super::passes::number;
-use crate::backend::{Cuda, element};
+use crate::abi::{
+    BLOCK, GEMM_DEPTH_BYTES, GEMM_STAGES, GEMM_WARPGROUP_STAGES, GemmEpilogue, Mask, ProductTerm, WARPGROUP, WIDE,
+};
 use crate::compile::{Defines, Source};
-use crate::device::{BLOCK, Device, has_wgmma};
-use crate::matrix::{CudaMatrix, WIDE};
+use crate::cuda::{Cuda, element};
+use crate::device::{Device, has_wgmma};
+use crate::matrix::CudaMatrix;
 
 const OPERATION: &str = "gemm";
 /// Rows of a tile. Sums over nodes may have few rows, and then also use half of them.
 const TILE: usize = 128;
-/// Bytes of the summed dimension in a stage, for each row; this and [`STAGES`] must match `kernels/dense.cu`.
-const DEPTH_BYTES: usize = 128;
-/// Stages of shared memory.
-const STAGES: usize = 3;
 /// Most bytes of shared memory for resident weights, such that two blocks share an SM.
 const HELD_BYTES_MAX: usize = 112 << 10;
 /// Most columns of a tile.
 const COLS_MAX: usize = 128;
-/// Rows, or summed rows, from which a product has a long side.
-const LONG: usize = 1 << 14;
 /// Columns of the result. Fewer leave tensor cores idle, and wider products are left to libraries.
 const COLS: RangeInclusive<usize> = WIDE..=256;
 /// Most rows of sums over nodes.
@@ -40,46 +36,13 @@ const BLOCKS: usize = 264;
 const BLOCKS_OF_WARPGROUPS: usize = 132;
 /// Fewest stages of a part of the summed dimension.
 const PART_STAGES_MIN: usize = 8;
-/// Stages of shared memory of warpgroups, and bytes of a stage: two column-major tiles (the upper and lower parts of
+/// Bytes of a stage of shared memory of warpgroups: two column-major tiles (the upper and lower parts of
 /// the right operand) and one row-major tile (the left one). A stage begins at a multiple of [`SWIZZLED`].
-const WARPGROUP_STAGES: usize = 4;
-const WARPGROUP_STAGE_BYTES: usize = (2 * TILE * DEPTH_BYTES + TILE * (DEPTH_BYTES + 16)).next_multiple_of(SWIZZLED);
+const WARPGROUP_STAGE_BYTES: usize =
+    (2 * TILE * GEMM_DEPTH_BYTES + TILE * (GEMM_DEPTH_BYTES + 16)).next_multiple_of(SWIZZLED);
 const SWIZZLED: usize = 1024;
 /// Threads of a block of warpgroups: two that multiply, two that fetch.
-const WARPGROUP_THREADS: u32 = 512;
-
-/// Result and epilogue: `EpilogueArgs` of `kernels/dense.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct EpilogueArgs {
-    out: u64,
-    bias: u64,
-    through: u64,
-    through_pitch: u64,
-    factors: u64,
-    partials: u64,
-    rows: u64,
-    cols: u64,
-    alpha: f32,
-    kept: f32,
-    mask: Mask,
-}
-
-/// Operands of a product: `Term` of `kernels/dense.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Term {
-    a: u64,
-    a_pitch: u64,
-    b: u64,
-    b_pitch: u64,
-    depth: u64,
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for EpilogueArgs {}
-// SAFETY: as above.
-unsafe impl DeviceRepr for Term {}
+const WARPGROUP_THREADS: u32 = 4 * WARPGROUP;
 
 /// Operands of a product and, where two products are added, those of the second.
 #[derive(Clone, Copy)]
@@ -173,7 +136,7 @@ impl Cut {
             ProductKernel::Mma => (TILE, shape.cols.div_ceil(abreast).next_multiple_of(16)),
         };
         let n_tiles = shape.rows.div_ceil(rows);
-        let stage = DEPTH_BYTES / dtype.n_bytes();
+        let stage = GEMM_DEPTH_BYTES / dtype.n_bytes();
         let parts = match splits {
             true => (kernel.blocks() / (n_tiles * abreast)).clamp(1, depth.div_ceil(PART_STAGES_MIN * stage).max(1)),
             false => 1,
@@ -191,9 +154,9 @@ impl Cut {
     /// Number of resident tiles of the right operand, and bytes of shared memory in all.
     fn held(self, dense: Dense, dtype: Dtype) -> (usize, u32) {
         if self.kernel == ProductKernel::Wgmma {
-            return (0, (WARPGROUP_STAGES * WARPGROUP_STAGE_BYTES + SWIZZLED) as u32);
+            return (0, (GEMM_WARPGROUP_STAGES * WARPGROUP_STAGE_BYTES + SWIZZLED) as u32);
         }
-        let (vector, depth) = (16 / dtype.n_bytes(), DEPTH_BYTES / dtype.n_bytes());
+        let (vector, depth) = (16 / dtype.n_bytes(), GEMM_DEPTH_BYTES / dtype.n_bytes());
         // Rows along the summed dimension are padded by a vector, others by eight elements.
         let tile = |side: usize, along: bool| {
             dtype.n_bytes() * if along { side * (depth + vector) } else { depth * (side + 8) }
@@ -201,9 +164,9 @@ impl Cut {
         let (ta, tb) = dense.transposes;
         let (of_a, of_b) = (tile(self.rows, ta == Transpose::No), tile(self.cols, tb == Transpose::Yes));
         let n = dense.depth.div_ceil(depth);
-        let bytes = STAGES * of_a + n * of_b;
+        let bytes = GEMM_STAGES * of_a + n * of_b;
         let fits = ta == Transpose::No && bytes <= HELD_BYTES_MAX;
-        if fits { (n, bytes as u32) } else { (0, (STAGES * (of_a + of_b)) as u32) }
+        if fits { (n, bytes as u32) } else { (0, (GEMM_STAGES * (of_a + of_b)) as u32) }
     }
 }
 
@@ -257,7 +220,7 @@ impl Cuda {
         let (variant, to) = self.forward_out(dense, epilogue, out)?;
         // The second product begins with a stage of its own.
         let dtype = first.0.dtype;
-        let depth = dense.depth.next_multiple_of(DEPTH_BYTES / dtype.n_bytes()) + second.0.shape.cols;
+        let depth = dense.depth.next_multiple_of(GEMM_DEPTH_BYTES / dtype.n_bytes()) + second.0.shape.cols;
         let both = Dense { depth, ..dense };
         let cut = self.cut(both, false, dtype);
         self.product_of(both, Factors { first, second: Some(second) }, cut, variant, to)?;
@@ -277,7 +240,7 @@ impl Cuda {
             return Ok(false);
         }
         let (variant, to) = self.forward_out(dense, &Epilogue::default(), out)?;
-        let to = EpilogueArgs { factors: self.pointer(Some(&factors.data)), ..to };
+        let to = GemmEpilogue { factors: self.pointer(Some(&factors.data)), ..to };
         self.product_of(dense, (a, b).into(), self.cut(dense, false, a.dtype), variant, to)?;
         Ok(true)
     }
@@ -298,7 +261,7 @@ impl Cuda {
         let cut = self.cut(dense, false, a.dtype);
         let cols = dense.shape.cols;
         let partials = sums.as_deref().map(|_| self.scratch::<f32>(OPERATION, cut.blocks * cols)).transpose()?;
-        let to = EpilogueArgs {
+        let to = GemmEpilogue {
             through: self.pointer(Some(&y.data)) + (first * y.dtype.n_bytes()) as u64,
             through_pitch: y.pitch() as u64,
             factors: self.pointer(factors.map(|factors| &factors.data)),
@@ -321,8 +284,8 @@ impl Cuda {
         dense: Dense,
         epilogue: &Epilogue<'_, CudaMatrix>,
         out: &CudaMatrix,
-    ) -> Result<(Variant, EpilogueArgs), ComputeError> {
-        let to = EpilogueArgs {
+    ) -> Result<(Variant, GemmEpilogue), ComputeError> {
+        let to = GemmEpilogue {
             bias: self.pointer(epilogue.bias.map(|bias| &bias.data)),
             mask: self.mask_or_none(epilogue.dropout, dense.shape.cols)?,
             ..self.plain_out(dense, out)
@@ -339,8 +302,8 @@ impl Cuda {
     }
 
     /// Result without an epilogue.
-    fn plain_out(&self, dense: Dense, out: &CudaMatrix) -> EpilogueArgs {
-        EpilogueArgs {
+    fn plain_out(&self, dense: Dense, out: &CudaMatrix) -> GemmEpilogue {
+        GemmEpilogue {
             out: self.pointer(Some(&out.data)),
             bias: 0,
             through: 0,
@@ -361,17 +324,17 @@ impl Cuda {
         dense: Dense,
         (a, b): (&CudaMatrix, &CudaMatrix),
         variant: Variant,
-        to: EpilogueArgs,
+        to: GemmEpilogue,
         out: &CudaMatrix,
     ) -> Result<(), ComputeError> {
         let cut = self.cut(dense, true, a.dtype);
         let partials = self.scratch::<f32>(OPERATION, cut.parts * out.len())?;
-        let to = EpilogueArgs { partials: self.pointer(Some(&partials)), ..to };
+        let to = GemmEpilogue { partials: self.pointer(Some(&partials)), ..to };
         self.product_of(dense, (a, b).into(), cut, variant, to)?;
         let kernel = self.dense_kernel("add_parts", dense, (cut, false), a.dtype, variant, to)?;
         let n_parts = cut.parts as u64;
         let blocks = out.padded().len().div_ceil(32) as u32;
-        let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (32, 8, 1), shared_mem_bytes: 0 };
+        let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (32, BLOCK / 32, 1), shared_mem_bytes: 0 };
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&n_parts).arg(&to);
         // SAFETY: each part has written the sums of all elements of `out`, padding included.
@@ -386,13 +349,13 @@ impl Cuda {
         factors: Factors<'_>,
         cut: Cut,
         variant: Variant,
-        to: EpilogueArgs,
+        to: GemmEpilogue,
     ) -> Result<(), ComputeError> {
         let dtype = factors.first.0.dtype;
         let kernel = self.dense_kernel("product", dense, (cut, factors.second.is_some()), dtype, variant, to)?;
         let (_, shared_bytes) = cut.held(dense, dtype);
         Self::allow_shared(OPERATION, &kernel, shared_bytes)?;
-        let pair = |(a, b): (&CudaMatrix, &CudaMatrix), depth: usize| Term {
+        let pair = |(a, b): (&CudaMatrix, &CudaMatrix), depth: usize| ProductTerm {
             a: self.pointer(Some(&a.data)),
             a_pitch: a.pitch() as u64,
             b: self.pointer(Some(&b.data)),
@@ -420,7 +383,7 @@ impl Cuda {
         (cut, is_pair): (Cut, bool),
         operands: Dtype,
         variant: Variant,
-        to: EpilogueArgs,
+        to: GemmEpilogue,
     ) -> Result<CudaFunction, ComputeError> {
         let Variant { out, bias, through, activation, accumulate, masks } = variant;
         let types = [("X", operands), ("Y", out), ("B", bias), ("V", through)];
@@ -445,11 +408,6 @@ impl Cuda {
         let defines: Defines = types.into_iter().chain(constants).collect();
         self.variant(OPERATION, cut.kernel.source(), name, &defines)
     }
-}
-
-/// Whether a result has enough rows for a product with a long side.
-pub(super) fn has_long_rows(shape: Shape) -> bool {
-    shape.rows >= LONG
 }
 
 /// Whether the columns of a product suit tiles. Rows of narrower operands are not aligned for copies of 16 bytes.
@@ -478,7 +436,7 @@ mod tests {
             let cut = Cut::of(kernel, Shape::new(rows, cols), depth, splits, dtype);
             prop_assert!(cut.cols.is_multiple_of(16) && cut.cols <= COLS_MAX && cut.cols * cut.abreast >= cols);
             prop_assert!(cut.cols * (cut.abreast - 1) < cols);
-            prop_assert!(cut.part.is_multiple_of(DEPTH_BYTES / dtype.n_bytes()));
+            prop_assert!(cut.part.is_multiple_of(GEMM_DEPTH_BYTES / dtype.n_bytes()));
             prop_assert!(cut.part * cut.parts >= depth && cut.part * (cut.parts - 1) < depth);
             prop_assert!(splits || cut.parts == 1);
             prop_assert!(cut.blocks >= 1 && cut.blocks <= rows.div_ceil(TILE));
@@ -491,7 +449,7 @@ mod tests {
             };
             let (held, bytes) = cut.held(dense, dtype);
             prop_assert!(bytes <= 227 << 10);
-            prop_assert!(held == 0 || !splits && held * DEPTH_BYTES / dtype.n_bytes() >= depth);
+            prop_assert!(held == 0 || !splits && held * GEMM_DEPTH_BYTES / dtype.n_bytes() >= depth);
         }
     }
 }

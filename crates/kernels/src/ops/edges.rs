@@ -2,18 +2,16 @@
 //! rows with a vector.
 
 use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
-use girih_compute::{ComputeError, Dtype, Shape, Transpose, checks};
+use girih_compute::{ComputeError, Dtype, Shape};
 
-use super::super::backend::{Cuda, element};
-use super::super::compile::{Defines, Source};
-use super::super::device::{BLOCK, warps_for};
-use super::super::matrix::{CudaCsr, pitch};
 use super::sparse::Direction;
 use super::spmm::{knows_heads, lanes};
-use crate::{CudaMatrix, CudaSparse};
+use crate::abi::{BLOCK, LARGE_BLOCK};
+use crate::compile::{Defines, Source};
+use crate::cuda::{Cuda, element};
+use crate::device::warps_for;
+use crate::matrix::{CudaCsr, CudaMatrix, pitch};
 
-/// Threads of a block that works on a hub.
-const HUB_BLOCK: u32 = 1024;
 /// Most blocks of rows in sums over all rows; the number is the same on every device.
 const ROW_BLOCKS_MAX: usize = 2048;
 /// Fewest rows of a block.
@@ -49,19 +47,6 @@ impl Wide {
 }
 
 impl Cuda {
-    /// [`SparseOps::sddmm`](girih_compute::SparseOps::sddmm).
-    pub(crate) fn sddmm(
-        &self,
-        a: &CudaSparse,
-        x: &CudaMatrix,
-        y: &CudaMatrix,
-        out: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        checks::sddmm(self.sparse_shape(a), self.nnz(a), x.shape, y.shape, out.shape)?;
-        let direction = self.direction("sddmm", a, Transpose::No, true)?;
-        self.sampled("sddmm", direction, x, y, out)
-    }
-
     /// Computes `X·Yᵀ` at the entries of an untransposed direction. Shapes were checked.
     pub(crate) fn sampled(
         &self,
@@ -104,50 +89,6 @@ impl Cuda {
         }
     }
 
-    /// [`AttentionOps::segment_softmax`](girih_compute::AttentionOps::segment_softmax).
-    pub(crate) fn segment_softmax(&self, a: &CudaSparse, scores: &mut CudaMatrix) -> Result<(), ComputeError> {
-        const OPERATION: &str = "segment_softmax";
-        checks::segment_softmax(self.nnz(a), scores.shape, None)?;
-        if scores.shape.is_empty() {
-            return Ok(());
-        }
-        let (pattern, heads) = (self.pattern(&a.forward), scores.shape.cols as u64);
-        let kernels = (Source::EDGES, OPERATION, "segment_softmax_hubs");
-        for (kernel, config) in self.row_kernels(OPERATION, kernels, &a.forward, &[("Z", scores.dtype)])? {
-            let mut launch = self.device.stream.launch_builder(&kernel);
-            launch.arg(&pattern).arg(&heads).arg(&mut scores.data);
-            // SAFETY: scores have a row of `heads` for each entry, of the type that the kernel was compiled for; each
-            // row of the pattern is one team's.
-            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
-        }
-        Ok(())
-    }
-
-    /// [`AttentionOps::segment_softmax_backward`](girih_compute::AttentionOps::segment_softmax_backward).
-    pub(crate) fn segment_softmax_backward(
-        &self,
-        a: &CudaSparse,
-        shares: &CudaMatrix,
-        grad: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        const OPERATION: &str = "segment_softmax_backward";
-        checks::segment_softmax(self.nnz(a), shares.shape, Some(grad.shape))?;
-        if grad.shape.is_empty() {
-            return Ok(());
-        }
-        let (pattern, heads) = (self.pattern(&a.forward), grad.shape.cols as u64);
-        let types = [("X", shares.dtype), ("Z", grad.dtype)];
-        let kernels = (Source::EDGES, OPERATION, "segment_softmax_backward_hubs");
-        for (kernel, config) in self.row_kernels(OPERATION, kernels, &a.forward, &types)? {
-            let mut launch = self.device.stream.launch_builder(&kernel);
-            launch.arg(&pattern).arg(&heads).arg(&shares.data).arg(&mut grad.data);
-            // SAFETY: both matrices have a row of `heads` for each entry, of the types that the kernel was compiled
-            // for; each row of the pattern is one team's.
-            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
-        }
-        Ok(())
-    }
-
     /// `out[i, h] = Σ entries[e, h]` over the entries `e` of row `i`; `entries` are `f32` in the order of the
     /// untransposed entries.
     pub(crate) fn sum_entries(
@@ -183,56 +124,15 @@ impl Cuda {
         let mut kernels = Vec::with_capacity(2);
         if csr.n_hubs() > 0 {
             let blocks = csr.n_hubs().min(1 << 20) as u32;
-            let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (HUB_BLOCK, 1, 1), shared_mem_bytes: 0 };
+            let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (LARGE_BLOCK, 1, 1), shared_mem_bytes: 0 };
             kernels.push((kernel(of_hubs)?, config));
         }
         kernels.push((kernel(of_rows)?, warps_for(csr.shape.rows)));
         Ok(kernels)
     }
 
-    /// [`AttentionOps::head_dots`](girih_compute::AttentionOps::head_dots).
-    pub(crate) fn head_dots(
-        &self,
-        x: &CudaMatrix,
-        vector: &CudaMatrix,
-        out: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        checks::head_dots(x.shape, vector.shape, out.shape)?;
-        if out.shape.is_empty() {
-            return Ok(());
-        }
-        let (n_rows, heads) = (x.shape.rows as u64, out.shape.cols as u64);
-        let depth = x.shape.cols as u64 / heads;
-        let types = [("X", x.dtype), ("V", vector.dtype), ("Z", out.dtype)];
-        let kernel = self.kernel("head_dots", Source::EDGES, "head_dots", &types)?;
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&x.data).arg(&n_rows).arg(&heads).arg(&depth).arg(&vector.data).arg(&mut out.data);
-        // SAFETY: `x` is `n_rows × (heads · depth)`, the vector as wide, `out` `n_rows × heads`, of the types that the
-        // kernel was compiled for.
-        unsafe { launch.launch(warps_for(x.shape.rows)) }.map_err(Self::failed("head_dots"))?;
-        Ok(())
-    }
-
-    /// [`AttentionOps::head_dots_backward`](girih_compute::AttentionOps::head_dots_backward).
-    pub(crate) fn head_dots_backward(
-        &self,
-        x: &CudaMatrix,
-        vector: &CudaMatrix,
-        grad: &CudaMatrix,
-        x_grad: Option<&mut CudaMatrix>,
-        vector_grad: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        let x_grad_shape = x_grad.as_ref().map(|x_grad| x_grad.shape);
-        checks::head_dots_backward(x.shape, vector.shape, grad.shape, x_grad_shape, vector_grad.shape)?;
-        if vector_grad.shape.is_empty() {
-            return Ok(());
-        }
-        self.head_dots_vector(x, grad, vector_grad)?;
-        x_grad.map_or(Ok(()), |x_grad| self.head_dots_rows(vector, grad, x_grad))
-    }
-
     /// `x_grad[r, c] += grad[r, h]·vector[c]`.
-    fn head_dots_rows(
+    pub(super) fn head_dots_rows(
         &self,
         vector: &CudaMatrix,
         grad: &CudaMatrix,
@@ -254,7 +154,7 @@ impl Cuda {
     }
 
     /// `vector_grad[c] = Σ_r grad[r, h]·x[r, c]`: partial sums over blocks of rows, then their total.
-    fn head_dots_vector(
+    pub(super) fn head_dots_vector(
         &self,
         x: &CudaMatrix,
         grad: &CudaMatrix,
@@ -297,9 +197,9 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&partial.data).arg(&n_rows).arg(&width).arg(&mut out.data);
         let grid_dim = (partial.shape.cols.div_ceil(32) as u32, 1, 1);
-        // SAFETY: `partial` holds `n_rows × width` floats, and `out` one row as wide; the kernel expects blocks of
-        // 1024 threads.
-        unsafe { launch.launch(LaunchConfig { grid_dim, block_dim: (1024, 1, 1), shared_mem_bytes: 0 }) }
+        // SAFETY: `partial` holds `n_rows × width` floats, and `out` one row as wide; the kernel expects large
+        // blocks.
+        unsafe { launch.launch(LaunchConfig { grid_dim, block_dim: (LARGE_BLOCK, 1, 1), shared_mem_bytes: 0 }) }
             .map_err(Self::failed(operation))?;
         Ok(())
     }

@@ -5,16 +5,25 @@ use std::ptr;
 
 use cudarc::cublas::{result, sys};
 use cudarc::driver::{DevicePtr, PushKernelArg};
-use girih_compute::{Activation, ComputeError, Dropout, Dtype, Epilogue, EpilogueGrad, Shape, Transpose, checks};
+use girih_compute::{
+    Activation, ComputeError, DenseOps, Dropout, Dtype, Epilogue, EpilogueGrad, Shape, Transpose, checks,
+};
 
-use super::dense::has_long_rows;
 use super::passes::{NULL, number};
-use crate::backend::Cuda;
-use crate::blas::{DenseLibraries, describe};
+use crate::blas::describe;
 use crate::compile::Source;
-use crate::device::threads_for;
+use crate::cuda::Cuda;
+use crate::device::{DenseLibraries, threads_for};
 use crate::lt::{Operands, Product};
 use crate::matrix::CudaMatrix;
+
+/// Rows, or summed rows, from which a product has a long side.
+pub(super) const LONG: usize = 1 << 14;
+
+/// Whether a result has enough rows for a product with a long side.
+pub(super) fn has_long_rows(shape: Shape) -> bool {
+    shape.rows >= LONG
+}
 
 /// `out = alpha · op(A)·op(B) + beta · out`, row-major.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +58,7 @@ pub(super) struct Address {
 }
 
 impl Cuda {
-    /// [`DenseOps::gemm`](girih_compute::DenseOps::gemm).
+    /// [`DenseOps::gemm`].
     #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
     pub(crate) fn gemm(
         &self,
@@ -77,7 +86,7 @@ impl Cuda {
         self.multiply(dense, (a.get(), b.get()), &epilogue, out)
     }
 
-    /// [`DenseOps::gemm_pair`](girih_compute::DenseOps::gemm_pair).
+    /// [`DenseOps::gemm_pair`].
     #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
     pub(crate) fn gemm_pair(
         &self,
@@ -107,7 +116,7 @@ impl Cuda {
         self.gemm((y, NO), None, (v, NO), Epilogue { accumulate: true, ..epilogue }, out)
     }
 
-    /// [`DenseOps::gemm_backward`](girih_compute::DenseOps::gemm_backward).
+    /// [`DenseOps::gemm_backward`].
     pub(crate) fn gemm_backward(
         &self,
         (a, ta): (&CudaMatrix, Transpose),
@@ -136,7 +145,7 @@ impl Cuda {
         factors.map_or(Ok(()), |factors| self.scale_rows_in_place(factors, out))
     }
 
-    /// [`DenseOps::gemm_scaled`](girih_compute::DenseOps::gemm_scaled).
+    /// [`DenseOps::gemm_scaled`].
     pub(crate) fn gemm_scaled(
         &self,
         factors: &CudaMatrix,

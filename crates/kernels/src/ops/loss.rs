@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
-use girih_compute::{ComputeError, Dtype, checks};
+use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
+use girih_compute::{ComputeError, DenseOps, Dtype, LossOps, checks};
+use girih_graph_format::Csr;
 
 use super::passes::NULL;
-use crate::backend::{Cuda, element};
+use crate::abi::{Losses, WIDE};
 use crate::compile::{Defines, Source};
+use crate::cuda::{Cuda, element};
 use crate::device::threads_for;
-use crate::matrix::{CudaIds, CudaMatrix, WIDE, pitch};
+use crate::matrix::{CudaIds, CudaMatrix, pitch};
 
 const SOFTMAX: &str = "softmax_cross_entropy";
 /// Most blocks that sum losses. The grid depends on the shape alone, and so does the order of sums.
@@ -20,24 +22,6 @@ const ELEMENTS_OF_LANE: usize = 8;
 const SECTOR: usize = 32;
 /// Threads of the block that adds up the partial sums.
 const FINISH: u32 = 1 << 10;
-
-/// Arguments of a loss: `Losses` of `kernels/loss.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Losses {
-    logits: u64,
-    wanted: u64,
-    counts: u64,
-    grad: u64,
-    partials: u64,
-    rows: u64,
-    cols: u64,
-    factor: f32,
-    padding: u32,
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for Losses {}
 
 /// Assignment of lanes to a row: see `kernels/loss.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,9 +68,8 @@ struct Rows<'a> {
     weight: f64,
 }
 
-impl Cuda {
-    /// [`LossOps::softmax_cross_entropy`](girih_compute::LossOps::softmax_cross_entropy).
-    pub(crate) fn softmax_cross_entropy(
+impl LossOps for Cuda {
+    fn softmax_cross_entropy(
         &self,
         logits: &CudaMatrix,
         classes: &CudaIds,
@@ -111,8 +94,7 @@ impl Cuda {
         unsafe { self.loss(&rows, grad, loss) }
     }
 
-    /// [`LossOps::sigmoid_cross_entropy`](girih_compute::LossOps::sigmoid_cross_entropy).
-    pub(crate) fn sigmoid_cross_entropy(
+    fn sigmoid_cross_entropy(
         &self,
         logits: &CudaMatrix,
         targets: &CudaMatrix,
@@ -136,8 +118,15 @@ impl Cuda {
         unsafe { self.loss(&rows, grad, loss) }
     }
 
-    /// [`LossOps::bpr_loss`](girih_compute::LossOps::bpr_loss).
-    pub(crate) fn bpr_loss(
+    fn argmax_rows(&self, x: &CudaMatrix) -> Result<Vec<u32>, ComputeError> {
+        Self::argmax_rows(self, x)
+    }
+
+    fn count_correct(&self, x: &CudaMatrix, classes: &CudaIds, rows: &CudaIds) -> Result<u64, ComputeError> {
+        Self::count_correct(self, x, classes, rows)
+    }
+
+    fn bpr_loss(
         &self,
         triples: &CudaMatrix,
         grad: Option<&mut CudaMatrix>,
@@ -159,6 +148,24 @@ impl Cuda {
         unsafe { self.loss(&rows, grad, loss) }
     }
 
+    fn l2_penalty(
+        &self,
+        weight: f32,
+        x: &CudaMatrix,
+        grad: Option<&mut CudaMatrix>,
+        loss: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        checks::l2_penalty(x.shape, grad.as_deref().map(|grad| grad.shape), loss.shape)?;
+        self.add_squares(f64::from(weight) / 2.0, x, loss)?;
+        grad.map_or(Ok(()), |grad| self.scale(weight, x, grad))
+    }
+
+    fn top_k_rows(&self, x: &CudaMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
+        Self::top_k_rows(self, x, k, excluded)
+    }
+}
+
+impl Cuda {
     /// Computes the losses of rows, their gradients if wanted, and the total.
     ///
     /// # Safety

@@ -1,54 +1,9 @@
 //! Dropout masks, as `kernels/common.cuh` takes them.
 
-use cudarc::driver::DeviceRepr;
 use girih_compute::{ComputeError, Dropout};
 
-use crate::backend::Cuda;
-
-/// Random draws of dropout: `Draws` of `kernels/common.cuh`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(super) struct Draws {
-    /// Device address of the key; zero if `key` is passed by value.
-    stored_key: u64,
-    key: [u32; 2],
-    threshold: u32,
-    scale: f32,
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for Draws {}
-
-/// Dropout mask of a matrix: `Mask` of `kernels/common.cuh`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(super) struct Mask {
-    draws: Draws,
-    first: u64,
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for Mask {}
-
-impl Draws {
-    /// Draws that drop nothing.
-    const NONE: Self = Self { stored_key: 0, key: [0; 2], threshold: 0, scale: 1.0 };
-}
-
-impl Mask {
-    /// Mask for kernels that are compiled without masking.
-    pub(super) const NONE: Self = Self { draws: Draws::NONE, first: 0 };
-
-    /// Mask of the columns from `first` on; elements are counted in whole rows.
-    pub(super) fn of_columns_from(self, first: usize) -> Self {
-        Self { first: self.first + first as u64, ..self }
-    }
-
-    /// Mask with factor one for kept elements, so that nothing is rounded.
-    pub(super) fn unscaled(self) -> Self {
-        Self { draws: Draws { scale: 1.0, ..self.draws }, ..self }
-    }
-}
+use crate::abi::{Draws, Mask};
+use crate::cuda::Cuda;
 
 impl Cuda {
     /// Draws of `dropout`. A stored key lives as long as the graph that work is captured for.

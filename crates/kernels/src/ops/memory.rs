@@ -8,12 +8,12 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaSlice, CudaView, DevicePtr, DeviceRepr, DriverError};
 use girih_compute::checks::IdRange;
-use girih_compute::{ComputeError, Dtype, Shape, checks};
+use girih_compute::{ComputeError, DenseOps, Dtype, Memory, Shape, SparseOperand, checks};
 use girih_graph_format::Matrix;
 
 use super::passes::Strided;
-use crate::backend::Cuda;
-use crate::matrix::{CudaIds, CudaMatrix, Derived, pitch};
+use crate::cuda::Cuda;
+use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, Derived, pitch};
 use crate::staging::Rows;
 
 /// Elements that are laid out or rounded on the device at a time, so that an upload does not hold a matrix twice.
@@ -24,24 +24,36 @@ const DOWNLOAD_PIECE: usize = 1 << 22;
 const COPIED_ASIDE: usize = 64 << 10;
 /// Reason not to capture a step that uploads.
 const UPLOADS: &str = "uploads what the host has";
+/// Reason not to capture a step that allocates: memory of a captured step belongs to the graph.
+const OUTLIVES: &str = "allocates what may outlive it";
 
-impl Cuda {
-    /// [`Memory::zeros`](girih_compute::Memory::zeros).
-    pub(crate) fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
-        let mut matrix = self.uninitialized(shape, dtype)?;
-        self.set_zero(&mut matrix)?;
-        Ok(matrix)
+impl Memory for Cuda {
+    type Matrix = CudaMatrix;
+    type Sparse = CudaSparse;
+    type Ids = CudaIds;
+
+    fn name(&self) -> String {
+        format!("cuda: {}", self.device.name())
     }
 
-    /// [`Memory::set_zero`](girih_compute::Memory::set_zero).
-    pub(crate) fn set_zero(&self, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        // Only the bytes of the matrix: its memory may be larger.
-        let n_bytes = (out.len() * out.dtype.n_bytes()).max(1);
-        self.device.stream.memset_zeros(&mut out.data.slice_mut(..n_bytes)).map_err(Self::failed("set_zero"))
+    fn activations(&self) -> Dtype {
+        self.precision
     }
 
-    /// [`Memory::resize`](girih_compute::Memory::resize).
-    pub(crate) fn resize(matrix: &mut CudaMatrix, shape: Shape) -> bool {
+    fn has_own_memory(&self) -> bool {
+        true
+    }
+
+    fn is_asynchronous(&self) -> bool {
+        true
+    }
+
+    fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
+        self.recorder.obstacle(OUTLIVES)?;
+        Self::zeros(self, shape, dtype)
+    }
+
+    fn resize(&self, matrix: &mut CudaMatrix, shape: Shape) -> bool {
         let wanted = shape.rows.checked_mul(pitch(shape.cols)).and_then(|len| len.checked_mul(matrix.dtype.n_bytes()));
         let fits = wanted.is_some_and(|wanted| wanted <= matrix.data.len());
         if fits {
@@ -50,21 +62,13 @@ impl Cuda {
         fits
     }
 
-    /// [`Memory::upload`](girih_compute::Memory::upload).
-    pub(crate) fn upload(&self, host: &Matrix, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
+    fn upload(&self, host: &Matrix, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
         let mut matrix = self.uninitialized(Shape::new(host.n_rows(), host.n_cols()), dtype)?;
         self.fill("upload", host.data(), &mut matrix)?;
         Ok(matrix)
     }
 
-    /// [`Memory::write`](girih_compute::Memory::write).
-    pub(crate) fn write(&self, host: &Matrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        checks::same("write", Shape::new(host.n_rows(), host.n_cols()), out.shape)?;
-        self.fill("write", host.data(), out)
-    }
-
-    /// [`Memory::download`](girih_compute::Memory::download).
-    pub(crate) fn download(&self, matrix: &CudaMatrix) -> Result<Matrix, ComputeError> {
+    fn download(&self, matrix: &CudaMatrix) -> Result<Matrix, ComputeError> {
         let values = match matrix.dtype {
             Dtype::F32 => self.packed::<f32>("download", matrix)?,
             // Half the bytes travel; bf16 is the upper half of an f32 on the host.
@@ -75,6 +79,64 @@ impl Cuda {
         };
         Matrix::new(matrix.shape.rows, matrix.shape.cols, values)
             .map_err(|error| ComputeError::argument("download", error.to_string()))
+    }
+
+    fn write(&self, host: &Matrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        checks::same("write", Shape::new(host.n_rows(), host.n_cols()), out.shape)?;
+        self.fill("write", host.data(), out)
+    }
+
+    fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<CudaSparse, ComputeError> {
+        Self::upload_sparse(self, operand)
+    }
+
+    fn upload_ids(&self, ids: &[u32]) -> Result<CudaIds, ComputeError> {
+        self.recorder.obstacle(UPLOADS)?;
+        let on_device = self.allocate::<u32>("upload_ids", ids.len(), || format!("a list of {} ids", ids.len()))?;
+        if !ids.is_empty() {
+            self.upload_to("upload_ids", ids, ids.len(), &on_device.as_view(), ids.len())?;
+        }
+        Ok(CudaIds { range: IdRange::of(ids), host: ids.into(), ids: on_device, derived: Derived::default() })
+    }
+
+    fn shape(&self, matrix: &CudaMatrix) -> Shape {
+        matrix.shape
+    }
+
+    fn dtype(&self, matrix: &CudaMatrix) -> Dtype {
+        matrix.dtype
+    }
+
+    fn sparse_shape(&self, sparse: &CudaSparse) -> Shape {
+        sparse.forward.shape
+    }
+
+    fn nnz(&self, sparse: &CudaSparse) -> usize {
+        sparse.forward.nnz
+    }
+
+    fn set_zero(&self, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        // Only the bytes of the matrix: its memory may be larger.
+        let n_bytes = (out.len() * out.dtype.n_bytes()).max(1);
+        self.device.stream.memset_zeros(&mut out.data.slice_mut(..n_bytes)).map_err(Self::failed("set_zero"))
+    }
+
+    fn zero_ids(&self, len: usize) -> Result<CudaIds, ComputeError> {
+        self.recorder.obstacle(OUTLIVES)?;
+        checks::allocation(Shape::new(len, 1), size_of::<u32>())?;
+        let mut ids = self.allocate::<u32>("zero_ids", len, || format!("a list of {len} ids"))?;
+        self.device.stream.memset_zeros(&mut ids).map_err(Self::failed("zero_ids"))?;
+        let range = IdRange { len, end: u64::from(len > 0) };
+        Ok(CudaIds { range, host: Arc::default(), ids, derived: Derived::default() })
+    }
+}
+
+impl Cuda {
+    /// As [`Memory::zeros`], but for memory that does not outlive its operation.
+    pub(crate) fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
+        let mut matrix = self.uninitialized(shape, dtype)?;
+        self.set_zero(&mut matrix)?;
+        Ok(matrix)
     }
 
     /// Elements on the host without padding, as numbers of their size.
@@ -100,25 +162,6 @@ impl Cuda {
             values.extend(self.read(operation, &staged.slice(..shape.len()))?);
         }
         Ok(values)
-    }
-
-    /// [`Memory::upload_ids`](girih_compute::Memory::upload_ids).
-    pub(crate) fn upload_ids(&self, ids: &[u32]) -> Result<CudaIds, ComputeError> {
-        self.recorder.obstacle(UPLOADS)?;
-        let on_device = self.allocate::<u32>("upload_ids", ids.len(), || format!("a list of {} ids", ids.len()))?;
-        if !ids.is_empty() {
-            self.upload_to("upload_ids", ids, ids.len(), &on_device.as_view(), ids.len())?;
-        }
-        Ok(CudaIds { range: IdRange::of(ids), host: ids.into(), ids: on_device, derived: Derived::default() })
-    }
-
-    /// [`Memory::zero_ids`](girih_compute::Memory::zero_ids).
-    pub(crate) fn zero_ids(&self, len: usize) -> Result<CudaIds, ComputeError> {
-        checks::allocation(Shape::new(len, 1), size_of::<u32>())?;
-        let mut ids = self.allocate::<u32>("zero_ids", len, || format!("a list of {len} ids"))?;
-        self.device.stream.memset_zeros(&mut ids).map_err(Self::failed("zero_ids"))?;
-        let range = IdRange { len, end: u64::from(len > 0) };
-        Ok(CudaIds { range, host: Arc::default(), ids, derived: Derived::default() })
     }
 
     /// Ids on the host: the kept copy, or a download if an operation wrote them.
@@ -218,13 +261,13 @@ impl Cuda {
         let bytes = unsafe { slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
         // SAFETY: there is space for all values, which lives for as long as the view and until the stream has done
         // all earlier work.
-        unsafe { self.device.upload_rows(bytes, rows) }.map_err(Self::failed(operation))
+        unsafe { self.device.staging.upload_rows(&self.device.stream, bytes, rows) }.map_err(Self::failed(operation))
     }
 
     /// Waits before an upload among ranks, if the driver would wait for the stream. That wait might never end,
     /// because the stream may wait for a rank that has failed.
     pub(crate) fn wait_before_upload(&self, operation: &'static str, n_bytes: usize) -> Result<(), ComputeError> {
-        if self.device.peers().is_some() && n_bytes > COPIED_ASIDE { self.device.wait(operation) } else { Ok(()) }
+        if self.peers().is_some() && n_bytes > COPIED_ASIDE { self.wait(operation) } else { Ok(()) }
     }
 
     /// Matrix in `f32`: itself, or a converted copy.
@@ -246,13 +289,13 @@ impl Cuda {
         self.recorder.obstacle("waits for the device")?;
         let mut values = vec![T::default(); view.len()];
         if !view.is_empty() {
-            if self.device.peers().is_some() {
+            if self.peers().is_some() {
                 // The copy might wait forever for work of other ranks.
-                self.device.wait(operation)?;
+                self.wait(operation)?;
             }
             self.device.stream.memcpy_dtoh(view, &mut values).map_err(Self::failed(operation))?;
             // The driver need not wait for copies to memory that it can address itself.
-            self.device.wait(operation)?;
+            self.wait(operation)?;
         }
         Ok(values)
     }

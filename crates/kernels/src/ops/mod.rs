@@ -1,9 +1,11 @@
 //! Operations of the backend, one module for each source in `kernels/`. Each checks its operands and launches
-//! kernels. `costs` chooses between kernels of sparse products.
+//! kernels. `costs` chooses between kernels of sparse products. Each family of operations is implemented in one module,
+//! which calls the others: `memory`, `dense_ops`, `spmm`, `attention`, `segments`, `normalize`, `loss` and `optim`.
 
 mod attention;
 mod costs;
 mod dense;
+mod dense_ops;
 mod edges;
 mod gemm;
 mod loss;
@@ -22,7 +24,3 @@ mod tiles;
 mod tiles_mma;
 mod tiles_paper;
 mod transpose;
-
-pub(crate) use optim::StepRates;
-pub(crate) use tiles::TileCache;
-pub use tiles::{BlockKernel, Split, Tiling};

@@ -1,12 +1,12 @@
 //! `kernels/normalize.cu`: layer and batch normalisation.
 
 use cudarc::driver::PushKernelArg;
-use girih_compute::{ColumnMoments, ComputeError, Dtype, Shape, checks};
+use girih_compute::{ColumnMoments, ComputeError, DenseOps, Dtype, NormOps, Shape, checks};
 
 use super::memory::InF32;
 use super::passes::columns_of;
-use crate::backend::Cuda;
 use crate::compile::Source;
+use crate::cuda::Cuda;
 use crate::device::warps_for;
 use crate::matrix::CudaMatrix;
 
@@ -17,9 +17,8 @@ struct MomentsInF32<'a> {
     eps: f32,
 }
 
-impl Cuda {
-    /// [`NormOps::normalize_rows`](girih_compute::NormOps::normalize_rows).
-    pub(crate) fn normalize_rows(
+impl NormOps for Cuda {
+    fn normalize_rows(
         &self,
         eps: f32,
         x: &CudaMatrix,
@@ -41,30 +40,7 @@ impl Cuda {
         self.convert(&exact, moments)
     }
 
-    /// As [`normalize_rows`](Self::normalize_rows), with gain, bias and moments in `f32`.
-    fn rows_forward(
-        &self,
-        eps: f32,
-        x: &CudaMatrix,
-        (gain, bias): (&CudaMatrix, &CudaMatrix),
-        out: &mut CudaMatrix,
-        moments: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        const OPERATION: &str = "normalize_rows";
-        let types = [("X", x.dtype), ("Y", out.dtype)];
-        let kernel = self.kernel(OPERATION, Source::NORMALIZE, "normalize_rows", &types)?;
-        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&x.data).arg(&gain.data).arg(&bias.data).arg(&rows).arg(&cols).arg(&eps);
-        launch.arg(&mut out.data).arg(&mut moments.data);
-        // SAFETY: `x` and `out` are rows × cols of the types that the kernel was compiled for, gain and bias one row of
-        // floats each, and moments two floats for each row.
-        unsafe { launch.launch(warps_for(x.shape.rows)) }.map_err(Self::failed(OPERATION))?;
-        Ok(())
-    }
-
-    /// [`NormOps::normalize_rows_backward`](girih_compute::NormOps::normalize_rows_backward).
-    pub(crate) fn normalize_rows_backward(
+    fn normalize_rows_backward(
         &self,
         x: &CudaMatrix,
         gain: &CudaMatrix,
@@ -93,6 +69,128 @@ impl Cuda {
         Ok(())
     }
 
+    fn column_squares(&self, x: &CudaMatrix, means: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        const OPERATION: &str = "column_squares";
+        checks::per_column(OPERATION, x.shape, &[("means", means.shape), ("out", out.shape)])?;
+        let means = self.as_f32(means)?;
+        let types = [("X", x.dtype), ("Y", x.dtype)];
+        let kernel = self.kernel(OPERATION, Source::NORMALIZE, "column_squares", &types)?;
+        self.column_reduction(OPERATION, x.shape, [out], |rows, cols, partials, config| {
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&x.data).arg(&means.data).arg(rows).arg(cols).arg(partials);
+            // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, means are one row of floats;
+            // `partials` has space for one sum of each column and block.
+            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
+            Ok(())
+        })
+    }
+
+    fn normalize_columns(
+        &self,
+        moments: ColumnMoments<'_, CudaMatrix>,
+        x: &CudaMatrix,
+        (gain, bias): (&CudaMatrix, &CudaMatrix),
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        const OPERATION: &str = "normalize_columns";
+        let rows = [("gain", gain.shape), ("bias", bias.shape)];
+        checks::per_column(OPERATION, x.shape, &[&shapes(&moments)[..], &rows].concat())?;
+        checks::same(OPERATION, x.shape, out.shape)?;
+        if x.shape.is_empty() {
+            return Ok(());
+        }
+        let moments = self.moments_in_f32(&moments)?;
+        let (gain, bias) = (self.as_f32(gain)?, self.as_f32(bias)?);
+        let types = [("X", x.dtype), ("Y", out.dtype)];
+        let kernel = self.kernel(OPERATION, Source::NORMALIZE, "normalize_columns", &types)?;
+        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&moments.means.data).arg(&moments.variances.data).arg(&moments.eps);
+        launch.arg(&gain.data).arg(&bias.data).arg(&rows).arg(&cols).arg(&mut out.data);
+        // SAFETY: `x` and `out` are rows × cols of the types that the kernel was compiled for; the others are one row
+        // of floats each.
+        unsafe { launch.launch(columns_of(x.shape)) }.map_err(Self::failed(OPERATION))?;
+        Ok(())
+    }
+
+    fn normalized_products(
+        &self,
+        moments: ColumnMoments<'_, CudaMatrix>,
+        x: &CudaMatrix,
+        grad: &CudaMatrix,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        const OPERATION: &str = "normalized_products";
+        let rows = [("out", out.shape)];
+        checks::per_column(OPERATION, x.shape, &[&shapes(&moments)[..], &rows].concat())?;
+        checks::same(OPERATION, x.shape, grad.shape)?;
+        let moments = self.moments_in_f32(&moments)?;
+        let types = [("X", x.dtype), ("Y", grad.dtype)];
+        let kernel = self.kernel(OPERATION, Source::NORMALIZE, "normalized_products", &types)?;
+        self.column_reduction(OPERATION, x.shape, [out], |rows, cols, partials, config| {
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&x.data).arg(&moments.means.data).arg(&moments.variances.data).arg(&moments.eps);
+            launch.arg(&grad.data).arg(rows).arg(cols).arg(partials);
+            // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for, moments one row of
+            // floats each; `partials` has space for one sum of each column and block.
+            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
+            Ok(())
+        })
+    }
+
+    fn normalize_columns_backward(
+        &self,
+        moments: ColumnMoments<'_, CudaMatrix>,
+        x: &CudaMatrix,
+        gain: &CudaMatrix,
+        (shift, slope): (&CudaMatrix, &CudaMatrix),
+        grad: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        const OPERATION: &str = "normalize_columns_backward";
+        let rows = [("gain", gain.shape), ("mean of grad", shift.shape), ("mean of products", slope.shape)];
+        checks::per_column(OPERATION, x.shape, &[&shapes(&moments)[..], &rows].concat())?;
+        checks::same(OPERATION, x.shape, grad.shape)?;
+        if x.shape.is_empty() {
+            return Ok(());
+        }
+        let moments = self.moments_in_f32(&moments)?;
+        let (gain, shift, slope) = (self.as_f32(gain)?, self.as_f32(shift)?, self.as_f32(slope)?);
+        let types = [("X", x.dtype), ("Y", grad.dtype)];
+        let kernel = self.kernel(OPERATION, Source::NORMALIZE, "normalize_columns_backward", &types)?;
+        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&moments.means.data).arg(&moments.variances.data).arg(&moments.eps);
+        launch.arg(&gain.data).arg(&shift.data).arg(&slope.data).arg(&rows).arg(&cols).arg(&mut grad.data);
+        // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for; the others are one row
+        // of floats each.
+        unsafe { launch.launch(columns_of(x.shape)) }.map_err(Self::failed(OPERATION))?;
+        Ok(())
+    }
+}
+
+impl Cuda {
+    /// As [`normalize_rows`](NormOps::normalize_rows), with gain, bias and moments in `f32`.
+    fn rows_forward(
+        &self,
+        eps: f32,
+        x: &CudaMatrix,
+        (gain, bias): (&CudaMatrix, &CudaMatrix),
+        out: &mut CudaMatrix,
+        moments: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        const OPERATION: &str = "normalize_rows";
+        let types = [("X", x.dtype), ("Y", out.dtype)];
+        let kernel = self.kernel(OPERATION, Source::NORMALIZE, "normalize_rows", &types)?;
+        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&gain.data).arg(&bias.data).arg(&rows).arg(&cols).arg(&eps);
+        launch.arg(&mut out.data).arg(&mut moments.data);
+        // SAFETY: `x` and `out` are rows × cols of the types that the kernel was compiled for, gain and bias one row of
+        // floats each, and moments two floats for each row.
+        unsafe { launch.launch(warps_for(x.shape.rows)) }.map_err(Self::failed(OPERATION))?;
+        Ok(())
+    }
+
     /// Computes the gradients of gain and bias from moments in `f32`.
     fn rows_backward_sums(
         &self,
@@ -112,113 +210,6 @@ impl Cuda {
             unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
             Ok(())
         })
-    }
-
-    /// [`NormOps::column_squares`](girih_compute::NormOps::column_squares).
-    pub(crate) fn column_squares(
-        &self,
-        x: &CudaMatrix,
-        means: &CudaMatrix,
-        out: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        const OPERATION: &str = "column_squares";
-        checks::per_column(OPERATION, x.shape, &[("means", means.shape), ("out", out.shape)])?;
-        let means = self.as_f32(means)?;
-        let types = [("X", x.dtype), ("Y", x.dtype)];
-        let kernel = self.kernel(OPERATION, Source::NORMALIZE, "column_squares", &types)?;
-        self.column_reduction(OPERATION, x.shape, [out], |rows, cols, partials, config| {
-            let mut launch = self.device.stream.launch_builder(&kernel);
-            launch.arg(&x.data).arg(&means.data).arg(rows).arg(cols).arg(partials);
-            // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, means are one row of floats;
-            // `partials` has space for one sum of each column and block.
-            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
-            Ok(())
-        })
-    }
-
-    /// [`NormOps::normalize_columns`](girih_compute::NormOps::normalize_columns).
-    pub(crate) fn normalize_columns(
-        &self,
-        moments: &ColumnMoments<'_, CudaMatrix>,
-        x: &CudaMatrix,
-        (gain, bias): (&CudaMatrix, &CudaMatrix),
-        out: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        const OPERATION: &str = "normalize_columns";
-        let rows = [("gain", gain.shape), ("bias", bias.shape)];
-        checks::per_column(OPERATION, x.shape, &[&shapes(moments)[..], &rows].concat())?;
-        checks::same(OPERATION, x.shape, out.shape)?;
-        if x.shape.is_empty() {
-            return Ok(());
-        }
-        let moments = self.moments_in_f32(moments)?;
-        let (gain, bias) = (self.as_f32(gain)?, self.as_f32(bias)?);
-        let types = [("X", x.dtype), ("Y", out.dtype)];
-        let kernel = self.kernel(OPERATION, Source::NORMALIZE, "normalize_columns", &types)?;
-        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&x.data).arg(&moments.means.data).arg(&moments.variances.data).arg(&moments.eps);
-        launch.arg(&gain.data).arg(&bias.data).arg(&rows).arg(&cols).arg(&mut out.data);
-        // SAFETY: `x` and `out` are rows × cols of the types that the kernel was compiled for; the others are one row
-        // of floats each.
-        unsafe { launch.launch(columns_of(x.shape)) }.map_err(Self::failed(OPERATION))?;
-        Ok(())
-    }
-
-    /// [`NormOps::normalized_products`](girih_compute::NormOps::normalized_products).
-    pub(crate) fn normalized_products(
-        &self,
-        moments: &ColumnMoments<'_, CudaMatrix>,
-        x: &CudaMatrix,
-        grad: &CudaMatrix,
-        out: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        const OPERATION: &str = "normalized_products";
-        let rows = [("out", out.shape)];
-        checks::per_column(OPERATION, x.shape, &[&shapes(moments)[..], &rows].concat())?;
-        checks::same(OPERATION, x.shape, grad.shape)?;
-        let moments = self.moments_in_f32(moments)?;
-        let types = [("X", x.dtype), ("Y", grad.dtype)];
-        let kernel = self.kernel(OPERATION, Source::NORMALIZE, "normalized_products", &types)?;
-        self.column_reduction(OPERATION, x.shape, [out], |rows, cols, partials, config| {
-            let mut launch = self.device.stream.launch_builder(&kernel);
-            launch.arg(&x.data).arg(&moments.means.data).arg(&moments.variances.data).arg(&moments.eps);
-            launch.arg(&grad.data).arg(rows).arg(cols).arg(partials);
-            // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for, moments one row of
-            // floats each; `partials` has space for one sum of each column and block.
-            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
-            Ok(())
-        })
-    }
-
-    /// [`NormOps::normalize_columns_backward`](girih_compute::NormOps::normalize_columns_backward).
-    pub(crate) fn normalize_columns_backward(
-        &self,
-        moments: &ColumnMoments<'_, CudaMatrix>,
-        x: &CudaMatrix,
-        gain: &CudaMatrix,
-        (shift, slope): (&CudaMatrix, &CudaMatrix),
-        grad: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        const OPERATION: &str = "normalize_columns_backward";
-        let rows = [("gain", gain.shape), ("mean of grad", shift.shape), ("mean of products", slope.shape)];
-        checks::per_column(OPERATION, x.shape, &[&shapes(moments)[..], &rows].concat())?;
-        checks::same(OPERATION, x.shape, grad.shape)?;
-        if x.shape.is_empty() {
-            return Ok(());
-        }
-        let moments = self.moments_in_f32(moments)?;
-        let (gain, shift, slope) = (self.as_f32(gain)?, self.as_f32(shift)?, self.as_f32(slope)?);
-        let types = [("X", x.dtype), ("Y", grad.dtype)];
-        let kernel = self.kernel(OPERATION, Source::NORMALIZE, "normalize_columns_backward", &types)?;
-        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&x.data).arg(&moments.means.data).arg(&moments.variances.data).arg(&moments.eps);
-        launch.arg(&gain.data).arg(&shift.data).arg(&slope.data).arg(&rows).arg(&cols).arg(&mut grad.data);
-        // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for; the others are one row
-        // of floats each.
-        unsafe { launch.launch(columns_of(x.shape)) }.map_err(Self::failed(OPERATION))?;
-        Ok(())
     }
 
     fn moments_in_f32<'a>(&self, moments: &ColumnMoments<'a, CudaMatrix>) -> Result<MomentsInF32<'a>, ComputeError> {

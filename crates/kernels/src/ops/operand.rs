@@ -1,20 +1,17 @@
 //! `kernels/operand.cu`: preparation of the dense operand of a sparse product.
 
-use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Shape, checks};
 
 use super::sparse::Direction;
-use crate::backend::{Cuda, element};
+use crate::abi::{BLOCK, OperandArgument, ROWS_OF_THREAD, SAMPLED, WIDE};
 use crate::compile::Source;
-use crate::device::{BLOCK, threads_for};
-use crate::matrix::{CudaMatrix, WIDE, pitch};
+use crate::cuda::{Cuda, element};
+use crate::device::threads_for;
+use crate::matrix::{CudaMatrix, pitch};
 
 /// Bytes of a cache line.
 const LINE: usize = 128;
-/// Stride of the search for the largest element: it reads one element in `SAMPLED`; must match `kernels/operand.cu`.
-const SAMPLED: usize = 16;
-/// Rows that a thread reads before it writes the first; must match `kernels/common.cuh`.
-const ROWS_OF_THREAD: usize = 4;
 /// Most blocks of a grid in its second dimension.
 const GRID_Y_MAX: usize = (1 << 16) - 1;
 /// Most blocks of the search for the largest element: enough to fill a device.
@@ -43,17 +40,6 @@ pub(crate) struct Halves {
     /// Factor that undoes the scaling of the halves by a power of two.
     pub(crate) unscale: CudaSlice<f32>,
 }
-
-/// `Operand` of `kernels/spmm.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct OperandArgument {
-    data: u64,
-    row_bytes: u64,
-}
-
-// SAFETY: plain 64-bit words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for OperandArgument {}
 
 impl<'a> Operand<'a> {
     fn given(x: &'a CudaMatrix) -> Self {

@@ -1,72 +1,16 @@
 //! `kernels/optim.cu`: optimiser steps.
 
-use cudarc::driver::{DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::checks::{self, Kind};
-use girih_compute::{AdamStep, AdamUpdate, ComputeError, SgdUpdate};
+use girih_compute::{AdamStep, AdamUpdate, ComputeError, OptimOps, SgdUpdate};
 
-use crate::backend::Cuda;
+use crate::abi::{BLOCK, StepRates, UPDATES_MAX, Update, Updates};
 use crate::compile::Source;
-use crate::device::BLOCK;
+use crate::cuda::Cuda;
 use crate::matrix::CudaMatrix;
 
 /// Elements that a block updates.
 const PIECE: u64 = 4 * BLOCK as u64;
-/// Most parameters of a launch.
-const UPDATES_MAX: usize = 64;
-
-/// Addresses and sizes of a parameter: `Update` of `kernels/optim.cu`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Update {
-    param: u64,
-    grad: u64,
-    first: u64,
-    second: u64,
-    n: u64,
-    end: u32,
-    coupled: f32,
-    decoupled: f32,
-    padding: u32,
-}
-
-/// `Updates` of `kernels/optim.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Updates {
-    of: [Update; UPDATES_MAX],
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for Updates {}
-
-/// Rates that change from step to step: `Rates` of `kernels/optim.cu`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct StepRates {
-    lr: f32,
-    rate: f32,
-    root_correction: f32,
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for StepRates {}
-
-impl StepRates {
-    pub(crate) fn of(step: &AdamStep) -> Self {
-        let correction = |beta: f32| 1.0 - f64::from(beta).powf(step.step as f64);
-        Self {
-            lr: step.lr,
-            rate: (f64::from(step.lr) / correction(step.beta1)) as f32,
-            root_correction: correction(step.beta2).sqrt().recip() as f32,
-        }
-    }
-
-    /// Rates as words, in the order of the struct.
-    pub(crate) fn words(self) -> [u32; 3] {
-        [self.lr, self.rate, self.root_correction].map(f32::to_bits)
-    }
-}
-
 /// Parameters that one launch updates, and its number of blocks.
 struct Table {
     updates: Updates,
@@ -96,9 +40,8 @@ fn tables(parameters: impl Iterator<Item = Update>) -> Vec<Table> {
     parameters.chunks(UPDATES_MAX).map(Table::new).collect()
 }
 
-impl Cuda {
-    /// [`OptimOps::adam`](girih_compute::OptimOps::adam).
-    pub(crate) fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, CudaMatrix>]) -> Result<(), ComputeError> {
+impl OptimOps for Cuda {
+    fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, CudaMatrix>]) -> Result<(), ComputeError> {
         for AdamUpdate { param, grad, first, second, .. } in &*updates {
             checks::adam(step.step, kind(param), kind(grad), kind(first), kind(second))?;
         }
@@ -121,13 +64,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`OptimOps::sgd`](girih_compute::OptimOps::sgd).
-    pub(crate) fn sgd(
-        &self,
-        lr: f32,
-        momentum: f32,
-        updates: &mut [SgdUpdate<'_, CudaMatrix>],
-    ) -> Result<(), ComputeError> {
+    fn sgd(&self, lr: f32, momentum: f32, updates: &mut [SgdUpdate<'_, CudaMatrix>]) -> Result<(), ComputeError> {
         for SgdUpdate { param, grad, velocity, .. } in &*updates {
             checks::sgd(kind(param), kind(grad), kind(velocity))?;
         }
@@ -145,7 +82,9 @@ impl Cuda {
         }
         Ok(())
     }
+}
 
+impl Cuda {
     /// Addresses of a parameter, its gradient and its first state.
     fn parameter(&self, param: &CudaMatrix, grad: &CudaMatrix, first: &CudaMatrix, coupled: f32) -> Update {
         let [param_at, grad, first] = [param, grad, first].map(|matrix| self.address(matrix).at);

@@ -3,61 +3,23 @@
 use cudarc::driver::{CudaSlice, CudaView, LaunchConfig, PushKernelArg};
 use girih_compute::{Activation, ActivationGrad, ComputeError, Dropout, Dtype, Shape, checks};
 
-use super::mask::Mask;
-use crate::backend::Cuda;
+use crate::abi::{BLOCK, ELU, FINISH, IDENTITY, Mask, RELU};
 use crate::compile::Source;
-use crate::device::{BLOCK, threads_for};
+use crate::cuda::Cuda;
+use crate::device::threads_for;
 use crate::matrix::CudaMatrix;
 
-/// Columns, and rows, of a block of `finish_columns`.
-const FINISH: u32 = 32;
 /// Most blocks that sum squares.
 const SQUARES_BLOCKS: u32 = 1 << 10;
 
 impl Cuda {
-    /// [`DenseOps::convert`](girih_compute::DenseOps::convert).
-    pub(crate) fn convert(&self, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        checks::same("convert", x.shape, out.shape)?;
-        self.pass("convert", "convert", x, None, out)
-    }
-
-    /// [`DenseOps::scale`](girih_compute::DenseOps::scale).
-    pub(crate) fn scale(&self, factor: f32, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        checks::same("scale", x.shape, out.shape)?;
-        self.pass("scale", "scale", x, Some(factor), out)
-    }
-
-    /// [`DenseOps::scale_rows`](girih_compute::DenseOps::scale_rows).
-    pub(crate) fn scale_rows(
-        &self,
-        factors: &CudaMatrix,
-        (x, first): (&CudaMatrix, usize),
-        out: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        checks::scale_rows((factors.shape, factors.dtype), (x.shape, first), out.shape)?;
-        let from = self.pointer(Some(&x.data)) + (first * x.dtype.n_bytes()) as u64;
-        // SAFETY: columns begin and end where rows may, so that as many as lie from row to row of the result lie
-        // inside those of `x`; there is a factor for each row, and `out` is ours to write.
-        unsafe { self.scale_rows_from("scale_rows", factors, (from, x.dtype, x.pitch()), out) }
-    }
-
-    /// [`DenseOps::scale_rows_in_place`](girih_compute::DenseOps::scale_rows_in_place).
-    pub(crate) fn scale_rows_in_place(&self, factors: &CudaMatrix, x: &mut CudaMatrix) -> Result<(), ComputeError> {
-        const OPERATION: &str = "scale_rows_in_place";
-        checks::row_factors(OPERATION, (factors.shape, factors.dtype), x.shape.rows)?;
-        let from = (self.pointer(Some(&x.data)), x.dtype, x.pitch());
-        // SAFETY: a matrix with a factor for each row, which is ours to write; one thread reads and then writes each
-        // element.
-        unsafe { self.scale_rows_from(OPERATION, factors, from, x) }
-    }
-
     /// `out = diag(factors)·X`, for an `X` at address `from`, of type `dtype`, with `x_pitch` elements from row to
     /// row.
     ///
     /// # Safety
     /// At the address are as many rows as `out` has, each of at least the pitch of `out` in elements, and there is a
     /// factor for each row. The address is that of `out` itself, or the memory overlaps it nowhere.
-    unsafe fn scale_rows_from(
+    pub(super) unsafe fn scale_rows_from(
         &self,
         operation: &'static str,
         factors: &CudaMatrix,
@@ -81,14 +43,8 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`DenseOps::add_scaled`](girih_compute::DenseOps::add_scaled).
-    pub(crate) fn add_scaled(&self, factor: f32, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        checks::add_scaled(x.shape, out.shape)?;
-        self.pass("add_scaled", "add_scaled", x, Some(factor), out)
-    }
-
     /// Launches an elementwise kernel from `x` to `out`, both of the same shape.
-    fn pass(
+    pub(super) fn pass(
         &self,
         operation: &'static str,
         kernel: &str,
@@ -108,25 +64,8 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`DenseOps::epilogue_backward`](girih_compute::DenseOps::epilogue_backward).
-    pub(crate) fn epilogue_backward(
-        &self,
-        slope: ActivationGrad,
-        y: &CudaMatrix,
-        grad: &mut CudaMatrix,
-        bias_grad: Option<&mut CudaMatrix>,
-    ) -> Result<(), ComputeError> {
-        checks::epilogue_backward(y.shape, grad.shape, bias_grad.as_deref().map(|bias_grad| bias_grad.shape))?;
-        match (slope.activation, bias_grad) {
-            (Activation::Identity, None) => Ok(()),
-            (Activation::Identity, Some(bias_grad)) => self.column_sums(grad, bias_grad),
-            (_, None) => self.activation_backward(slope, y, grad),
-            (_, Some(bias_grad)) => self.activation_backward_sums(slope, y, grad, bias_grad),
-        }
-    }
-
     /// `grad ⊙= slope(y)`: gradient of an activation.
-    fn activation_backward(
+    pub(super) fn activation_backward(
         &self,
         slope: ActivationGrad,
         y: &CudaMatrix,
@@ -144,7 +83,7 @@ impl Cuda {
     }
 
     /// `grad ⊙= slope(y)`, and the column sums of the result.
-    fn activation_backward_sums(
+    pub(super) fn activation_backward_sums(
         &self,
         slope: ActivationGrad,
         y: &CudaMatrix,
@@ -257,12 +196,6 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`DenseOps::dropout`](girih_compute::DenseOps::dropout).
-    pub(crate) fn dropout(&self, x: &CudaMatrix, dropout: Dropout, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        checks::same("dropout", x.shape, out.shape)?;
-        self.masked(x, self.mask(dropout, x.shape.cols)?, out)
-    }
-
     /// `out = x` where elements are kept, zero where they are dropped. Kept elements are not scaled, so that nothing
     /// is rounded.
     pub(super) fn dropout_unscaled(
@@ -274,23 +207,17 @@ impl Cuda {
         self.masked(x, self.mask(dropout, x.shape.cols)?.unscaled(), out)
     }
 
-    fn masked(&self, x: &CudaMatrix, mask: Mask, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+    /// `out = mask ⊙ x`, for two matrices of one shape.
+    pub(super) fn masked(&self, x: &CudaMatrix, mask: Mask, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         // SAFETY: matrices of one shape; `out` is ours to write.
         unsafe { self.mask_elements("dropout", x, mask, out) }
-    }
-
-    /// [`DenseOps::dropout_in_place`](girih_compute::DenseOps::dropout_in_place).
-    pub(crate) fn dropout_in_place(&self, dropout: Dropout, x: &mut CudaMatrix) -> Result<(), ComputeError> {
-        let mask = self.mask(dropout, x.shape.cols)?;
-        // SAFETY: `x` is ours to write, and one thread reads and then writes each element.
-        unsafe { self.mask_elements("dropout_in_place", x, mask, x) }
     }
 
     /// `out = mask ⊙ x`.
     ///
     /// # Safety
     /// Both are of one shape, and the elements of `out` may be written; it may be `x`.
-    unsafe fn mask_elements(
+    pub(super) unsafe fn mask_elements(
         &self,
         operation: &'static str,
         x: &CudaMatrix,
@@ -352,29 +279,6 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`DenseOps::copy_block`](girih_compute::DenseOps::copy_block).
-    pub(crate) fn copy_block(
-        &self,
-        shape: Shape,
-        x: &CudaMatrix,
-        from: (usize, usize),
-        out: &mut CudaMatrix,
-        to: (usize, usize),
-    ) -> Result<(), ComputeError> {
-        checks::copy_block(shape, x.shape, from, out.shape, to)?;
-        if shape.is_empty() {
-            return Ok(());
-        }
-        let place = |matrix: &CudaMatrix, (row, col): (usize, usize)| Strided {
-            at: self.pointer(Some(&matrix.data)),
-            start: (row * matrix.pitch() + col) as u64,
-            pitch: matrix.pitch() as u64,
-            dtype: matrix.dtype,
-        };
-        // SAFETY: the block lies inside both matrices, and `out` is ours to write.
-        unsafe { self.copy_rows("copy_block", shape, place(x, from), place(out, to)) }
-    }
-
     /// Copies `shape.rows` rows of `shape.cols` columns.
     ///
     /// # Safety
@@ -398,21 +302,8 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`LossOps::l2_penalty`](girih_compute::LossOps::l2_penalty).
-    pub(crate) fn l2_penalty(
-        &self,
-        weight: f32,
-        x: &CudaMatrix,
-        grad: Option<&mut CudaMatrix>,
-        loss: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        checks::l2_penalty(x.shape, grad.as_deref().map(|grad| grad.shape), loss.shape)?;
-        self.add_squares(f64::from(weight) / 2.0, x, loss)?;
-        grad.map_or(Ok(()), |grad| self.scale(weight, x, grad))
-    }
-
     /// `loss += factor · Σ x²`.
-    fn add_squares(&self, factor: f64, x: &CudaMatrix, loss: &mut CudaMatrix) -> Result<(), ComputeError> {
+    pub(super) fn add_squares(&self, factor: f64, x: &CudaMatrix, loss: &mut CudaMatrix) -> Result<(), ComputeError> {
         const OPERATION: &str = "l2_penalty";
         let mut config = threads_for(x.shape.len());
         config.grid_dim.0 = config.grid_dim.0.min(SQUARES_BLOCKS);
@@ -448,12 +339,12 @@ pub(super) struct Strided {
 /// Null pointer argument of kernels.
 pub(super) const NULL: u64 = 0;
 
-/// Number of an activation in `common.cuh`.
+/// Number of an activation, as kernels know it.
 pub(super) fn number(activation: Activation) -> u32 {
     match activation {
-        Activation::Identity => 0,
-        Activation::Relu => 1,
-        Activation::Elu => 2,
+        Activation::Identity => IDENTITY,
+        Activation::Relu => RELU,
+        Activation::Elu => ELU,
     }
 }
 

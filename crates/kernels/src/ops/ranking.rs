@@ -4,9 +4,10 @@ use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Shape, checks};
 use girih_graph_format::Csr;
 
-use crate::backend::Cuda;
+use crate::abi::BLOCK;
 use crate::compile::Source;
-use crate::device::{BLOCK, threads_for, warps_for};
+use crate::cuda::Cuda;
+use crate::device::{threads_for, warps_for};
 use crate::matrix::{CudaIds, CudaMatrix};
 
 /// Elements that are ranked at a time, unless a single row has more; a key takes four bytes.

@@ -4,14 +4,12 @@ use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Shape, checks};
 
 use super::passes::columns_of;
-use crate::backend::Cuda;
+use crate::abi::{GatherIndex, RowSource, UNITS_OF_THREAD};
 use crate::compile::Source;
+use crate::cuda::Cuda;
 use crate::device::threads_for;
 use crate::matrix::{CudaIds, CudaMatrix, Groups};
-use crate::row_launch::{GatherIndex, RowLaunch, RowSource};
-
-/// Units of 16 bytes that a thread copies at a time; must match `kernels/rows.cu`.
-const UNITS_OF_THREAD: usize = 4;
+use crate::row_launch::RowLaunch;
 
 impl Cuda {
     /// [`DenseOps::gather_rows`](girih_compute::DenseOps::gather_rows).

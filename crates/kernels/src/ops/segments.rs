@@ -3,17 +3,17 @@
 mod lstm;
 
 use cudarc::driver::{LaunchConfig, PushKernelArg};
-use girih_compute::{ComputeError, Shape, Transpose, checks};
+use girih_compute::{ComputeError, SegmentOps, Shape, Transpose, checks};
+use girih_random::Key;
 
 use super::passes::NULL;
-use crate::backend::Cuda;
 use crate::compile::Source;
+use crate::cuda::Cuda;
 use crate::device::warps_for;
 use crate::matrix::{CudaIds, CudaMatrix, CudaSparse};
 
-impl Cuda {
-    /// [`SegmentOps::segment_max`](girih_compute::SegmentOps::segment_max).
-    pub(crate) fn segment_max(
+impl SegmentOps for Cuda {
+    fn segment_max(
         &self,
         a: &CudaSparse,
         x: &CudaMatrix,
@@ -22,7 +22,7 @@ impl Cuda {
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "segment_max";
         let n_winners = winners.as_deref().map(|winners| winners.range.len);
-        checks::segment_max(OPERATION, self.sparse_shape(a), x.shape, out.shape, n_winners)?;
+        checks::segment_max(OPERATION, a.forward.shape, x.shape, out.shape, n_winners)?;
         if out.shape.is_empty() {
             return Ok(());
         }
@@ -40,8 +40,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`SegmentOps::segment_max_backward`](girih_compute::SegmentOps::segment_max_backward).
-    pub(crate) fn segment_max_backward(
+    fn segment_max_backward(
         &self,
         a: &CudaSparse,
         winners: &CudaIds,
@@ -49,7 +48,7 @@ impl Cuda {
         x_grad: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "segment_max_backward";
-        checks::segment_max(OPERATION, self.sparse_shape(a), x_grad.shape, grad.shape, Some(winners.range.len))?;
+        checks::segment_max(OPERATION, a.forward.shape, x_grad.shape, grad.shape, Some(winners.range.len))?;
         if x_grad.shape.is_empty() {
             return Ok(());
         }
@@ -64,6 +63,26 @@ impl Cuda {
         // that the kernel was compiled for, and there is a winner for each element of `grad`.
         unsafe { launch.launch(row_blocks(x_grad.shape, 32)) }.map_err(Self::failed(OPERATION))?;
         Ok(())
+    }
+
+    fn segment_lstm(
+        &self,
+        sequences: (&CudaSparse, Option<Key>),
+        inputs: &CudaMatrix,
+        weight: &CudaMatrix,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        Self::segment_lstm(self, sequences, inputs, weight, out)
+    }
+
+    fn segment_lstm_backward(
+        &self,
+        sequences: (&CudaSparse, Option<Key>),
+        operands: (&CudaMatrix, &CudaMatrix),
+        grad: &CudaMatrix,
+        grads: (&mut CudaMatrix, &mut CudaMatrix),
+    ) -> Result<(), ComputeError> {
+        Self::segment_lstm_backward(self, sequences, operands, grad, grads)
     }
 }
 

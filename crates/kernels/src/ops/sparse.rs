@@ -3,14 +3,13 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use cudarc::driver::{CudaSlice, DevicePtr, DeviceRepr};
+use cudarc::driver::{CudaSlice, DevicePtr};
 use girih_compute::{ComputeError, Shape, SparseOperand, Transpose, checks};
 use girih_graph_format::{Csr, Transposed};
 
-use super::super::backend::Cuda;
-use super::super::matrix::{CudaCsr, Hubs};
-use super::tiles::TileCache;
-use crate::CudaSparse;
+use crate::abi::{Pattern, SEGMENT};
+use crate::cuda::Cuda;
+use crate::matrix::{CudaCsr, CudaSparse, Hubs, TileCache};
 
 /// Matrix or its transpose, as products read it.
 #[derive(Clone, Copy)]
@@ -30,25 +29,6 @@ impl<'a> Direction<'a> {
         Self { csr, left: None, right: None, most_right: 1.0 }
     }
 }
-
-/// `Pattern` of `kernels/common.cuh`: device pointers and counts. It is valid as long as the [`CudaCsr`] that it was
-/// made from.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Pattern {
-    indptr: u64,
-    indices: u64,
-    positions: u64,
-    hub_rows: u64,
-    hub_first: u64,
-    hub_owner: u64,
-    n_rows: u64,
-    n_hubs: u64,
-    n_segments: u64,
-}
-
-// SAFETY: plain 64-bit words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for Pattern {}
 
 impl CudaCsr {
     /// Number of rows and segments, the work items of warps.
@@ -88,16 +68,6 @@ impl Cuda {
             transpose: OnceLock::new(),
             host: Some(csr),
         })
-    }
-
-    /// [`Memory::sparse_shape`](girih_compute::Memory::sparse_shape).
-    pub(crate) fn sparse_shape(&self, sparse: &CudaSparse) -> Shape {
-        sparse.forward.shape
-    }
-
-    /// [`Memory::nnz`](girih_compute::Memory::nnz).
-    pub(crate) fn nnz(&self, sparse: &CudaSparse) -> usize {
-        sparse.forward.nnz
     }
 
     /// Operand for a product with the matrix or its transpose. A symmetric matrix is its own transpose unless
@@ -173,8 +143,8 @@ impl Cuda {
         let (mut rows, mut first, mut owner) = (Vec::new(), vec![0], Vec::new());
         for (row, ends) in indptr.windows(2).enumerate() {
             let degree = ends[1] - ends[0];
-            if degree > Hubs::SEGMENT {
-                owner.resize(owner.len() + degree.div_ceil(Hubs::SEGMENT) as usize, rows.len() as u32);
+            if degree > SEGMENT {
+                owner.resize(owner.len() + degree.div_ceil(SEGMENT) as usize, rows.len() as u32);
                 rows.push(row as u32);
                 first.push(owner.len() as u64);
             }

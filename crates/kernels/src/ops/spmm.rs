@@ -1,17 +1,16 @@
 //! `kernels/spmm.cu`: products of a sparse matrix and a dense one (SpMM).
 
-use cudarc::driver::{DeviceRepr, LaunchConfig, PushKernelArg};
-use girih_compute::{ComputeError, Dtype, Epilogue, Shape, Transpose, checks};
+use cudarc::driver::{LaunchConfig, PushKernelArg};
+use girih_compute::{ComputeError, Dtype, Epilogue, Shape, SparseOps, Transpose, checks};
 
-use super::super::backend::{Cuda, element};
-use super::super::compile::{Defines, Source};
-use super::super::device::threads_for;
-use super::mask::Mask;
 use super::operand::{Operand, OperandRequest};
 use super::passes::number;
 use super::sparse::Direction;
-use super::tiles::{TilePartials, Tiles};
-use crate::matrix::pitch;
+use crate::abi::{SPMM_BLOCK, SPMM_IDS, SpmmEpilogue, TilePartials};
+use crate::compile::{Defines, Source};
+use crate::cuda::{Cuda, element};
+use crate::device::threads_for;
+use crate::matrix::{Tiles, pitch};
 use crate::{CudaMatrix, CudaSparse};
 
 /// Narrowest operand multiplied by tensor cores; narrower ones are gathered so fast that blocks gain nothing.
@@ -21,10 +20,6 @@ const MADE_WIDTH_MIN: usize = 8;
 /// Entries per operand row from which a preparation pass pays.
 const OFTEN: usize = 4;
 
-/// Ids that the lanes of a group hold together, if a group has fewer lanes; must match `kernels/spmm.cu`.
-const IDS: usize = 8;
-/// Threads of a block; must match `kernels/spmm.cu`.
-const BLOCK: u32 = 64;
 /// Most blocks of a grid.
 const BLOCKS_MAX: usize = i32::MAX as usize;
 
@@ -56,7 +51,7 @@ impl Layout {
         let vectors = width / vec;
         // A row with fewer entries than a whole warp reads ids at once leaves lanes idle. From some entries on,
         // reading two rows of the operand at once still beats reading one. Measured.
-        let ids_of_lane = if weighing == Weighing::Nothing { (IDS / group).max(1) } else { 1 };
+        let ids_of_lane = if weighing == Weighing::Nothing { (SPMM_IDS / group).max(1) } else { 1 };
         let at_least = |entries: usize| nnz >= entries * n_rows;
         let team = match group {
             _ if at_least(32 * ids_of_lane) => 32,
@@ -68,8 +63,8 @@ impl Layout {
 
     /// Launch with a team for each row or segment of the pattern and each panel.
     fn config(self, n_pieces: usize, n_panels: u32) -> LaunchConfig {
-        let blocks = n_pieces.saturating_mul(self.team).div_ceil(BLOCK as usize).clamp(1, BLOCKS_MAX) as u32;
-        LaunchConfig { grid_dim: (blocks, n_panels, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 }
+        let blocks = n_pieces.saturating_mul(self.team).div_ceil(SPMM_BLOCK as usize).clamp(1, BLOCKS_MAX) as u32;
+        LaunchConfig { grid_dim: (blocks, n_panels, 1), block_dim: (SPMM_BLOCK, 1, 1), shared_mem_bytes: 0 }
     }
 
     /// Number of panels of a row that different teams compute.
@@ -105,24 +100,6 @@ struct Flags {
     masks: bool,
 }
 
-/// Epilogue arguments: `EpilogueArgs` of `kernels/spmm.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct EpilogueArgs {
-    left: u64,
-    bias: u64,
-    out: u64,
-    width: u64,
-    of: u64,
-    pitch: u64,
-    accumulate: i32,
-    activation: u32,
-    mask: Mask,
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for EpilogueArgs {}
-
 /// Columns of a result that a product writes: from `first` on, as many as its operand has.
 pub(crate) struct Columns<'o> {
     of: &'o mut CudaMatrix,
@@ -135,10 +112,8 @@ impl<'o> From<&'o mut CudaMatrix> for Columns<'o> {
     }
 }
 
-impl Cuda {
-    /// [`SparseOps::spmm`](girih_compute::SparseOps::spmm).
-    #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
-    pub(crate) fn spmm(
+impl SparseOps for Cuda {
+    fn spmm(
         &self,
         (a, ta): (&CudaSparse, Transpose),
         weights: Option<&CudaMatrix>,
@@ -147,15 +122,13 @@ impl Cuda {
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         let (weights_shape, bias_shape) = (weights.map(|weights| weights.shape), epilogue.bias.map(|bias| bias.shape));
-        checks::spmm((self.sparse_shape(a), ta), self.nnz(a), weights_shape, x.shape, bias_shape, out.shape)?;
+        checks::spmm((a.forward.shape, ta), a.forward.nnz, weights_shape, x.shape, bias_shape, out.shape)?;
         checks::mask("spmm", &epilogue)?;
         let direction = self.direction("spmm", a, ta, weights.is_some())?;
         self.product("spmm", direction, weights, x, &epilogue, out)
     }
 
-    /// [`SparseOps::spmm_columns`](girih_compute::SparseOps::spmm_columns).
-    #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
-    pub(crate) fn spmm_columns(
+    fn spmm_columns(
         &self,
         (a, ta): (&CudaSparse, Transpose),
         x: &CudaMatrix,
@@ -164,12 +137,20 @@ impl Cuda {
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "spmm_columns";
         let bias_shape = epilogue.bias.map(|bias| bias.shape);
-        checks::spmm_columns((self.sparse_shape(a), ta), x.shape, bias_shape, (out.shape, first))?;
+        checks::spmm_columns((a.forward.shape, ta), x.shape, bias_shape, (out.shape, first))?;
         checks::mask(OPERATION, &epilogue)?;
         let direction = self.direction(OPERATION, a, ta, false)?;
         self.product(OPERATION, direction, None, x, &epilogue, Columns { of: out, first })
     }
 
+    fn sddmm(&self, a: &CudaSparse, x: &CudaMatrix, y: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        checks::sddmm(a.forward.shape, a.forward.nnz, x.shape, y.shape, out.shape)?;
+        let direction = self.direction("sddmm", a, Transpose::No, true)?;
+        self.sampled("sddmm", direction, x, y, out)
+    }
+}
+
+impl Cuda {
     /// Multiplies one direction by operands of matching shapes. Weights are in the order of the untransposed entries.
     pub(crate) fn product<'o>(
         &self,
@@ -271,10 +252,10 @@ impl Cuda {
         epilogue: &Epilogue<'_, CudaMatrix>,
         width: usize,
         Columns { of, first }: Columns<'_>,
-    ) -> Result<EpilogueArgs, ComputeError> {
+    ) -> Result<SpmmEpilogue, ComputeError> {
         let from_first =
             |matrix: &CudaMatrix| self.pointer(Some(&matrix.data)) + (first * matrix.dtype.n_bytes()) as u64;
-        Ok(EpilogueArgs {
+        Ok(SpmmEpilogue {
             left: self.pointer(direction.left),
             bias: epilogue.bias.map_or(0, from_first),
             out: from_first(of),

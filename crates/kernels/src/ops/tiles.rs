@@ -14,145 +14,25 @@
 //! rows.
 
 mod build;
-mod options;
 mod wgmma;
 
-use std::sync::{Mutex, OnceLock, PoisonError};
-
-use cudarc::driver::{CudaSlice, DeviceRepr};
+use cudarc::driver::CudaSlice;
 use girih_compute::{ComputeError, Dtype};
 use girih_graph_format::{BlockLayout, BlockMatrix, Csr, FormatError};
 
-pub(super) use self::options::entries_of;
-pub use self::options::{BlockKernel, Tiling};
-use super::costs::{Parts, ProductClass};
 use super::operand::{Halves, Operand};
-use super::tiles_paper::Share;
-use crate::backend::{Cuda, element};
+use crate::abi::{TilePartials, WINDOW};
 use crate::compile::Defines;
-use crate::matrix::{CudaCsr, CudaMatrix, CudaSparse, pitch};
+use crate::cuda::{Cuda, element};
+use crate::matrix::{Blocks, CudaCsr, CudaMatrix, CudaSparse, ProductClass, Split, Tiles, Work, pitch};
+use crate::tiling::{BlockKernel, Tiling, entries_of};
 
-/// Rows of a window; must match `kernels/common.cuh`.
-pub(super) const WINDOW: usize = BlockLayout::Fragments.rows();
-/// Columns of a block for tensor cores.
-pub(super) const PANEL: usize = BlockLayout::Fragments.cols();
 /// Words of the bitmap of a block.
 pub(super) const WORDS: usize = BlockLayout::Fragments.n_words();
 /// Most columns of the dense operand that a thread block computes.
 pub(super) const COLS_MAX: usize = 128;
 /// Spans per SM: enough to balance the load at the end.
 pub(super) const SPANS_PER_PROCESSOR: usize = 4;
-
-/// Run of blocks of one window: `BlockSpan` of `kernels/common.cuh`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct WorkItem {
-    slot: u32,
-    first: u32,
-    last: u32,
-    padding: u32,
-}
-
-// SAFETY: plain 32-bit words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for WorkItem {}
-
-/// Initial sums of a product, from its blocks: `TilePartials` of `kernels/common.cuh`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub(crate) struct TilePartials {
-    slots: u64,
-    sums: u64,
-    pitch: u64,
-    indptr: u64,
-    indices: u64,
-}
-
-// SAFETY: plain 64-bit words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for TilePartials {}
-
-impl TilePartials {
-    /// Whether sums start from those of blocks instead of zero.
-    pub(crate) fn is_some(self) -> bool {
-        self.slots != 0
-    }
-}
-
-/// Dense blocks of a pattern, and its other entries.
-pub(crate) struct Tiles {
-    /// Entries outside of blocks.
-    pub(super) rest: CudaCsr,
-    pub(super) blocks: Blocks,
-    pub(super) split: Split,
-}
-
-/// Cache of the blocks of a pattern, and of the product classes that multiply by them.
-#[derive(Default)]
-pub(crate) struct TileCache {
-    tiles: OnceLock<Box<Tiles>>,
-    /// Decision for each class of products; `None` stands for all classes if a share was set.
-    uses: Mutex<Vec<(Option<ProductClass>, bool)>>,
-    /// Whether the search is switched off.
-    is_final: bool,
-}
-
-impl TileCache {
-    /// Cache without blocks that starts no search. Matrices that live for one step are not worth a search.
-    pub(crate) fn none() -> Self {
-        Self { is_final: true, ..Self::default() }
-    }
-
-    /// Whether products of a class multiply by blocks; decided by `decide` on first use.
-    fn uses<E>(&self, class: Option<ProductClass>, decide: impl FnOnce() -> Result<bool, E>) -> Result<bool, E> {
-        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(&(_, uses)) = uses.iter().find(|(of, _)| *of == class) {
-            return Ok(uses);
-        }
-        let decided = decide()?;
-        uses.push((class, decided));
-        Ok(decided)
-    }
-}
-
-/// Dense blocks and their assignment to thread blocks.
-pub(super) struct Blocks {
-    layout: BlockLayout,
-    n: usize,
-    /// Rows of blocks: windows, or rows of the smaller tiles.
-    pub(super) n_rows: usize,
-    /// Number of windows that have blocks.
-    n_windows: usize,
-    /// Index of the first block of each row of blocks; one more entry ends the last.
-    pub(super) first: CudaSlice<u32>,
-    /// First column of each block.
-    pub(super) columns: CudaSlice<u32>,
-    /// Bitmaps of the blocks, as many words each as their layout has.
-    pub(super) bits: CudaSlice<u32>,
-    work: Work,
-    /// First slot of each window; one more entry ends the last.
-    slots: CudaSlice<u32>,
-    pub(super) n_slots: usize,
-}
-
-/// Work items, the longest first, each with a slot.
-enum Work {
-    /// Runs of blocks for tensor cores.
-    Spans(CudaSlice<WorkItem>),
-    /// Parts of windows of tiles.
-    Shares(CudaSlice<Share>),
-}
-
-/// Division of the entries of an adjacency between blocks and rows.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Split {
-    /// Fewest entries of a block.
-    pub entries_min: u32,
-    /// Fewest entries of a block, as a share of its places.
-    pub threshold: f64,
-    /// Number of blocks.
-    pub n_blocks: usize,
-    /// Coverage: share of the entries that are in blocks.
-    pub coverage: f64,
-}
 
 /// Partial sums of blocks: a slot of `WINDOW` rows for each work item.
 pub(crate) struct SlotSums {
@@ -173,13 +53,6 @@ impl Tiles {
             indptr: cuda.pointer(Some(&whole.indptr)),
             indices: cuda.pointer(Some(&whole.indices)),
         }
-    }
-
-    /// Work of a product with these blocks, for the cost model.
-    pub(super) fn parts(&self) -> Parts {
-        let Blocks { n, n_windows, .. } = self.blocks;
-        let operand_rows = self.rest.shape.cols as u64;
-        Parts { blocks: n as u64, windows: n_windows as u64, entries: self.rest.nnz as u64, operand_rows }
     }
 
     /// Whether `f32` operands are multiplied as halves.

@@ -1,33 +1,14 @@
 //! `kernels/tiles_mma.cu`: dense blocks of a pattern, multiplied by `mma.sync`, which every GPU has.
 
-use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype};
 
 use super::operand::{Halves, Operand};
-use super::tiles::{Blocks, Chunks, PANEL, SlotSums, WORDS, WorkItem, defines};
-use crate::backend::Cuda;
+use super::tiles::{Chunks, SlotSums, WORDS, defines};
+use crate::abi::{BLOCK, MMA_NARROW, MMA_STAGES, PANEL, Planes, WorkItem};
 use crate::compile::Source;
-use crate::matrix::pitch;
-
-/// Panels in flight to a thread block; must match `kernels/tiles_mma.cu`.
-const STAGES: usize = 4;
-/// Threads of a block.
-const THREADS: u32 = 256;
-/// Most columns for which registers suffice for two thread blocks per SM; the kernel's launch bounds follow it.
-const NARROW: usize = 64;
-
-/// `Planes` of `kernels/tiles_mma.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Planes {
-    of: [u64; 2],
-    pitch: u64,
-    rows: u64,
-    cols: u64,
-}
-
-// SAFETY: plain 64-bit words in the order and layout of the kernel's struct.
-unsafe impl DeviceRepr for Planes {}
+use crate::cuda::Cuda;
+use crate::matrix::{Blocks, pitch};
 
 impl Cuda {
     /// Writes the sums of all blocks to their slots.
@@ -47,9 +28,9 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&planes).arg(spans).arg(&n_spans).arg(&blocks.columns).arg(&blocks.bits).arg(&unscale);
         launch.arg(&mut sums.data).arg(&sums_pitch);
-        let at_once = self.device.processors() * if chunks.cols <= NARROW { 2 } else { 1 };
+        let at_once = self.device.processors() * if chunks.cols <= MMA_NARROW { 2 } else { 1 };
         let grid_dim = (n_spans.min(at_once as u32), chunks.n as u32, 1);
-        let config = LaunchConfig { grid_dim, block_dim: (THREADS, 1, 1), shared_mem_bytes: shared_bytes };
+        let config = LaunchConfig { grid_dim, block_dim: (BLOCK, 1, 1), shared_mem_bytes: shared_bytes };
         // SAFETY: the planes say where the operand ends, and it is stored as the kernel was compiled for, rows from 16
         // bytes to 16 bytes; spans name blocks with bits and a column, and each has a slot of `WINDOW` rows of its own.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
@@ -86,7 +67,7 @@ impl Cuda {
 /// Bytes of shared memory of a thread block: panels and the bits of a block for each. Rows of panels are 16 bytes
 /// longer than their elements.
 fn shared_bytes(cols: usize) -> usize {
-    STAGES * (PANEL * (size_of::<u16>() * cols + 16) + WORDS * size_of::<u32>())
+    MMA_STAGES * (PANEL * (size_of::<u16>() * cols + 16) + WORDS * size_of::<u32>())
 }
 
 #[cfg(test)]
@@ -99,6 +80,6 @@ mod tests {
     #[test]
     fn panels_fit_the_smallest_shared_memory() {
         assert!(shared_bytes(COLS_MAX) <= 99 << 10);
-        assert!(2 * (shared_bytes(NARROW) + (1 << 10)) <= 100 << 10);
+        assert!(2 * (shared_bytes(MMA_NARROW) + (1 << 10)) <= 100 << 10);
     }
 }

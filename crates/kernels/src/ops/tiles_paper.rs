@@ -2,17 +2,18 @@
 
 use std::cmp::Reverse;
 
-use cudarc::driver::{CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
 use girih_compute::ComputeError;
-use girih_graph_format::BlockLayout;
 
 use super::operand::Operand;
-use super::tiles::{Blocks, SPANS_PER_PROCESSOR, SlotSums, WINDOW};
-use crate::backend::Cuda;
+use super::tiles::{SPANS_PER_PROCESSOR, SlotSums};
+use crate::abi::{PAPER_TILE, TileOperand, WINDOW, WindowShare};
 use crate::compile::Source;
+use crate::cuda::Cuda;
+use crate::matrix::Blocks;
 
 /// Rows of tiles in a window, one per warp.
-const TILE_ROWS: usize = WINDOW / BlockLayout::Tiles.rows();
+const TILE_ROWS: usize = WINDOW / PAPER_TILE;
 /// Columns that a warp computes, one for each lane.
 const COLS: usize = 32;
 /// Thread blocks per SM: as many as its shared memory has space for, and more.
@@ -20,45 +21,19 @@ const BLOCKS_PER_PROCESSOR: usize = 8;
 /// Fewest tiles of a share.
 const TILES_MIN: u32 = 16;
 
-/// Part of a window: `Share` of `kernels/tiles_paper.cu`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Share {
-    slot: u32,
-    window: u32,
-    part: u32,
-    n_parts: u32,
-}
-
-// SAFETY: plain 32-bit words in the order and layout of the kernel's struct.
-unsafe impl DeviceRepr for Share {}
-
-/// `Matrix` of `kernels/tiles_paper.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Argument {
-    data: u64,
-    pitch: u64,
-    rows: u64,
-    cols: u64,
-}
-
-// SAFETY: plain 64-bit words in the order and layout of the kernel's struct.
-unsafe impl DeviceRepr for Argument {}
-
 impl Cuda {
     /// Writes the sums of all tiles to the slots of their shares.
     pub(super) fn paper_sums(
         &self,
         operation: &'static str,
-        (blocks, shares): (&Blocks, &CudaSlice<Share>),
+        (blocks, shares): (&Blocks, &CudaSlice<WindowShare>),
         x: &Operand<'_>,
         sums: &mut SlotSums,
     ) -> Result<(), ComputeError> {
         let kernel =
             self.kernel(operation, Source::TILES_PAPER, "tiles_paper", &[("X", x.dtype), ("Y", sums.dtype)])?;
         let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
-        let matrix = Argument { data: x.address(self), pitch: x.pitch as u64, rows, cols };
+        let matrix = TileOperand { data: x.address(self), pitch: x.pitch as u64, rows, cols };
         let sums_pitch = sums.pitch as u64;
         let (n_shares, n_tile_rows) = (blocks.n_slots as u32, blocks.n_rows as u32);
         let mut launch = self.device.stream.launch_builder(&kernel);
@@ -76,7 +51,7 @@ impl Cuda {
 
 /// Cuts windows into shares, one for each slot, and sorts them by falling length. `first` holds the first tile of
 /// each row of tiles. Also returns the first slot of each window, and one more.
-pub(super) fn shares(first: &[u32], n_processors: usize) -> (Vec<Share>, Vec<u32>) {
+pub(super) fn shares(first: &[u32], n_processors: usize) -> (Vec<WindowShare>, Vec<u32>) {
     let lengths: Vec<u32> = first.windows(2).map(|ends| ends[1] - ends[0]).collect();
     // A share takes as long as its warp with the most tiles.
     let longest: Vec<u32> = lengths.chunks(TILE_ROWS).filter_map(|rows| rows.iter().copied().max()).collect();
@@ -85,8 +60,8 @@ pub(super) fn shares(first: &[u32], n_processors: usize) -> (Vec<Share>, Vec<u32
     let (mut shares, mut slots) = (Vec::new(), vec![0]);
     for (window, &length) in longest.iter().enumerate() {
         let n_parts = length.div_ceil(most);
-        let share = |part: u32| Share { slot: shares.len() as u32 + part, window: window as u32, part, n_parts };
-        let of_window: Vec<Share> = (0..n_parts).map(share).collect();
+        let share = |part: u32| WindowShare { slot: shares.len() as u32 + part, window: window as u32, part, n_parts };
+        let of_window: Vec<WindowShare> = (0..n_parts).map(share).collect();
         shares.extend(of_window);
         slots.push(shares.len() as u32);
     }
@@ -117,7 +92,7 @@ mod tests {
                 let rows = &lengths[window * TILE_ROWS..((window + 1) * TILE_ROWS).min(lengths.len())];
                 prop_assert_eq!(of_window.is_empty(), rows.iter().all(|&n| n == 0));
                 for (part, share) in of_window.iter().enumerate() {
-                    let expected = Share {
+                    let expected = WindowShare {
                         slot: ends[0] + part as u32,
                         window: window as u32,
                         part: part as u32,

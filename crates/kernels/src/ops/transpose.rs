@@ -1,32 +1,13 @@
 //! `kernels/transpose.cu`: transpose of a pattern that exists only on the device.
 
-use cudarc::driver::{CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
 use girih_compute::ComputeError;
 
-use crate::backend::Cuda;
+use crate::abi::{BLOCK, Ordered, TRANSPOSE_LANES, TRANSPOSE_SHORT};
 use crate::compile::Source;
-use crate::device::{BLOCK, threads_for};
-use crate::matrix::CudaCsr;
-use crate::ops::TileCache;
-
-/// Lanes of a row, or of a column; must match `kernels/transpose.cu`.
-const LANES: usize = 8;
-/// Longest column that is sorted as one; longer ones are sorted in pieces. Must match `kernels/transpose.cu`.
-const SHORT: usize = 128;
-
-/// `Ordered` of `kernels/transpose.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Ordered {
-    rows: u64,
-    values: u64,
-    indices: u64,
-    positions: u64,
-    out_values: u64,
-}
-
-// SAFETY: plain words in the order and layout of the kernel's struct.
-unsafe impl DeviceRepr for Ordered {}
+use crate::cuda::Cuda;
+use crate::device::threads_for;
+use crate::matrix::{CudaCsr, TileCache};
 
 impl Cuda {
     /// Transposes compressed rows without synchronising with the host. Entries of a column keep their order.
@@ -41,7 +22,7 @@ impl Cuda {
         let n_pieces = tiles + (n_tiles * size_of::<u64>()) as u64;
         let counts = n_pieces + size_of::<u64>() as u64;
         // A piece has more entries than a short column, or belongs to a column with several pieces.
-        let pieces: CudaSlice<u64> = self.scratch(operation, nnz / SHORT + 1)?;
+        let pieces: CudaSlice<u64> = self.scratch(operation, nnz / TRANSPOSE_SHORT + 1)?;
         let [entries, rows] = [(); 2].map(|()| self.scratch::<u32>(operation, nnz));
         let (entries, rows) = (entries?, rows?);
         let transpose = CudaCsr {
@@ -78,7 +59,7 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&list);
         launch.arg(&csr.indptr).arg(&csr.indices).arg(&n_rows).arg(columns).arg(&counts).arg(&entries).arg(&rows);
         // SAFETY: columns have as many places as entries, counts are zero again, and there are `n` entries and rows.
-        unsafe { launch.launch(threads_for(csr.shape.rows.saturating_mul(LANES))) }.map_err(&failed)?;
+        unsafe { launch.launch(threads_for(csr.shape.rows.saturating_mul(TRANSPOSE_LANES))) }.map_err(&failed)?;
 
         let order = kernel("order_entries")?;
         let mut launch = self.device.stream.launch_builder(&order);
@@ -87,7 +68,7 @@ impl Cuda {
         launch.arg(columns).arg(&n_cols).arg(&n_pieces).arg(&pieces).arg(&entries).arg(&ordered);
         // SAFETY: entries are those of the pattern, each once; both sides have as many values, or neither has any.
         // Pieces are of columns, and there is a thread for each of their entries, or threads loop.
-        unsafe { launch.launch(threads_for(nnz.max(n_columns.saturating_mul(LANES)))) }.map_err(&failed)?;
+        unsafe { launch.launch(threads_for(nnz.max(n_columns.saturating_mul(TRANSPOSE_LANES)))) }.map_err(&failed)?;
         Ok(transpose)
     }
 }

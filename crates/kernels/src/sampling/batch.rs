@@ -13,10 +13,10 @@ use girih_graph_format::NodeId;
 use girih_sampling::{Block, Columns, DrawKey, Draws, Expand, MiniBatch, NeighborOptions};
 
 use super::control::{BatchSizes, Words};
-use super::places::PlacesSize;
 use super::repeat::Repeated;
 use super::{Capacities, OPERATION};
 use crate::Cuda;
+use crate::abi::{BLOCK, DRAW_ROWS_MANY};
 
 /// Blocks in device memory, overwritten by each [`DeviceSampler::sample_into`](super::DeviceSampler::sample_into).
 pub struct DeviceBatch {
@@ -44,6 +44,15 @@ pub struct DeviceBatch {
     pub(super) repeated: Repeated,
 }
 
+/// Size parameter of the memory of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlacesSize {
+    /// Words of a bitmap.
+    Words(u64),
+    /// One slot for each edge and seed.
+    Slots,
+}
+
 /// Division of the draws of a hop among its rows.
 pub(super) struct Shares {
     pub(super) running: CudaSlice<u64>,
@@ -51,13 +60,13 @@ pub(super) struct Shares {
 }
 
 /// Rows of a tile of `running_weights`.
-pub(super) const SHARE_TILE: u64 = 256;
+pub(super) const SHARE_TILE: u64 = BLOCK as u64;
 /// Fewest rows of a tile that draws.
-pub(super) const DRAW_TILE_MIN: u64 = 32;
+pub(super) const DRAW_TILE_MIN: u64 = DRAW_ROWS_MANY as u64;
 /// Fewest words of a bitmap in a tile of `settle`.
-pub(super) const SETTLE_TILE_MIN: u64 = 256;
+const SETTLE_TILE_MIN: u64 = BLOCK as u64;
 /// Edges of a tile of `list_first`.
-pub(super) const EDGE_TILE: u64 = 256;
+pub(super) const EDGE_TILE: u64 = BLOCK as u64;
 
 /// Offsets of each launch of a hop in [`DeviceBatch::tiles`], in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

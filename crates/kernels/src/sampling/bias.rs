@@ -6,8 +6,9 @@ use girih_graph_format::Csr;
 use girih_sampling::Bias;
 use rayon::prelude::*;
 
-use super::{DeviceTopology, OPERATION, arguments};
+use super::{DeviceTopology, OPERATION};
 use crate::Cuda;
+use crate::abi::sampling as arguments;
 
 /// [`Bias`] on a device.
 pub(super) struct DeviceBias {

@@ -13,6 +13,8 @@
 use girih_graph_format::NodeId;
 use girih_random::Key;
 
+use crate::abi::{SEED_TWICE, TOO_MANY_EDGES, TOO_MANY_NODES};
+
 /// Layout of the words of a batch with `n_hops` hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Words {
@@ -34,17 +36,14 @@ pub struct BatchSizes {
 pub(super) struct Failure(u64);
 
 impl Failure {
-    const TOO_MANY: u64 = 1 | 2;
-    const SEED_TWICE: u64 = 4;
-
     /// Whether the batch exceeds its capacities.
     pub(super) fn is_overflow(self) -> bool {
-        self.0 & Self::TOO_MANY != 0
+        self.0 & (TOO_MANY_EDGES | TOO_MANY_NODES) != 0
     }
 
     /// Whether a seed is listed twice.
     pub(super) fn has_repeated_seed(self) -> bool {
-        self.0 & Self::SEED_TWICE != 0
+        self.0 & SEED_TWICE != 0
     }
 }
 

@@ -4,11 +4,12 @@ use cudarc::driver::{CudaFunction, CudaSlice, PushKernelArg, sys};
 use girih_compute::ComputeError;
 
 use super::batch::{EDGE_TILE, HopTiles};
-use super::launch::{Launches, blocks};
-use super::{Capacities, OPERATION, arguments};
+use super::launch::Launches;
+use super::{Capacities, OPERATION};
 use crate::Cuda;
+use crate::abi::sampling as arguments;
 use crate::compile::{Defines, Source};
-use crate::device::threads_for;
+use crate::device::{blocks, threads_for};
 
 /// Hash table with a slot for each node of a batch.
 pub(super) struct Hashed {

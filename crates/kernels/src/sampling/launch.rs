@@ -6,19 +6,19 @@
 //! settle   gives new nodes their local ids
 //! finish   replaces global ids by local ones
 //! ```
-//! [`Places`] implements all but draws; where ranks hold patches, [`PatchDraws`] implements draws.
+//! [`Places`](super::places::Places) implements all but draws; where ranks hold patches,
+//! [`PatchDraws`](super::patches::PatchDraws) implements draws.
 
-use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, PushKernelArg};
 use girih_compute::ComputeError;
 use girih_sampling::{Draws, Expand, NeighborOptions, Neighbors};
 
+use super::OPERATION;
 use super::batch::{DeviceBatch, HopTiles, SHARE_TILE, Shares};
-use super::patches::PatchDraws;
-use super::places::Places;
-use super::{OPERATION, arguments};
 use crate::Cuda;
+use crate::abi::{BLOCK, DRAW_ROWS, DRAW_ROWS_MANY, sampling as arguments};
 use crate::compile::{Defines, Source};
-use crate::device::{BLOCK, threads_for};
+use crate::device::{blocks, threads_for};
 
 /// Largest fan-out that a single thread draws for its row, `kernels/sampling_few.cu`.
 const FEW_MAX: u32 = 16;
@@ -59,14 +59,14 @@ impl Kernels {
         let draw = |neighbors: &Neighbors| match *neighbors {
             Neighbors::Count(_) if is_weighted => {
                 let function = kernel(Source::SAMPLING_WEIGHTED, "draw_weighted", &Defines::new())?;
-                Ok(DrawKernel { function, rows: 128, threads: 128, takes_weights: true })
+                Ok(DrawKernel { function, rows: DRAW_ROWS.into(), threads: DRAW_ROWS, takes_weights: true })
             }
             Neighbors::Count(count) if count <= FEW_MAX && !has_shares && !is_far => {
                 let flag = |is: bool| u32::from(is).to_string();
                 let (replace, edge_ids) = (flag(options.replace), flag(options.edge_ids));
                 let defines = vec![("FAN_OUT", count.to_string()), ("REPLACE", replace), ("EDGE_IDS", edge_ids)];
                 let function = kernel(Source::SAMPLING_FEW, "draw_few", &defines)?;
-                Ok(DrawKernel { function, rows: 128, threads: 128, takes_weights: false })
+                Ok(DrawKernel { function, rows: DRAW_ROWS.into(), threads: DRAW_ROWS, takes_weights: false })
             }
             neighbors => DrawKernel::many(cuda, if has_shares { 32 } else { lanes_of(neighbors) }),
         };
@@ -90,7 +90,7 @@ impl DrawKernel {
     pub(super) fn many(cuda: &Cuda, lanes: u32) -> Result<Self, ComputeError> {
         let defines = vec![("LANES", lanes.to_string())];
         let function = cuda.variant(OPERATION, Source::SAMPLING_MANY, "draw_many", &defines)?;
-        Ok(Self { function, rows: 32, threads: 256, takes_weights: true })
+        Ok(Self { function, rows: DRAW_ROWS_MANY.into(), threads: BLOCK, takes_weights: true })
     }
 
     /// Launches the draws for at most `n_rows` rows.
@@ -127,39 +127,11 @@ pub(super) struct Launches<'a> {
     pub(super) weights: arguments::Weights,
     /// Device address of the exponents of rows.
     pub(super) exponents: u64,
-    pub(super) places: &'a Places,
-    /// Collective draws, if ranks hold patches.
-    pub(super) patches: Option<&'a PatchDraws>,
+    /// Device address of the bitmap in which draws mark nodes; zero if none is used.
+    pub(super) marked: u64,
 }
 
 impl Launches<'_> {
-    /// Puts the whole batch on the stream. Its page holds the request.
-    ///
-    /// # Safety
-    /// Addresses are those of a graph; places are for its nodes, and empty; the batch was made for that graph, and
-    /// kernels, places and batch for these hops; seeds on its page are nodes, no more than its capacity. All of it
-    /// lives until the stream is done with it.
-    pub(super) unsafe fn run(&self) -> Result<(), ComputeError> {
-        let has_shares = self.kernels.shares.is_some();
-        let tiles = HopTiles::of_hops(&self.batch.capacities, self.hops.len(), self.places.size(), has_shares);
-        let n_local = self.batch.n_local_hops();
-        // SAFETY: the caller vouches for the memory that is read and written; each launch finds the results of the
-        // ones before it.
-        unsafe {
-            self.places.begin(self, tiles.last().map_or(0, |last| last.end))?;
-            for (hop, tiles) in tiles.into_iter().enumerate() {
-                match self.patches {
-                    None => self.draw(hop, tiles, hop < n_local)?,
-                    Some(patches) => patches.draw(self, hop, tiles, hop < n_local)?,
-                }
-                if hop < n_local {
-                    self.places.settle(self, hop, tiles)?;
-                }
-            }
-            self.places.finish(self, n_local as u64)
-        }
-    }
-
     pub(super) fn control(&self) -> arguments::Control {
         arguments::Control { words: self.cuda.pointer(Some(&self.batch.page)), n_hops: self.hops.len() as u64 }
     }
@@ -180,7 +152,7 @@ impl Launches<'_> {
             indptr: cuda.pointer(Some(&batch.indptr)) + (batch.first_offset(hop) * size_of::<u64>()) as u64,
             sources: cuda.pointer(Some(&batch.sources)),
             edge_ids: cuda.pointer(batch.edge_ids.as_ref()),
-            marked: if is_local { self.places.marked(cuda) } else { 0 },
+            marked: if is_local { self.marked } else { 0 },
             tiles: self.tiles_at(tiles.draw),
             shares: cuda.pointer(shares.map(|shares| &shares.counts)),
             max_edges: batch.capacities.edges,
@@ -191,15 +163,19 @@ impl Launches<'_> {
         }
     }
 
-    unsafe fn draw(&self, hop: usize, tiles: HopTiles, is_local: bool) -> Result<(), ComputeError> {
+    /// Draws the edges of a hop from the graph itself.
+    ///
+    /// # Safety
+    /// As [`DeviceSampler::launch`](super::DeviceSampler::launch).
+    pub(super) unsafe fn draw(&self, hop: usize, tiles: HopTiles, is_local: bool) -> Result<(), ComputeError> {
         let argument = self.hop(hop, tiles, is_local);
         if let (Neighbors::Count(count), Some(kernels), Some(shares)) =
             (self.hops[hop], &self.kernels.shares, &self.batch.shares)
         {
-            // SAFETY: see `run`.
+            // SAFETY: see `launch`.
             unsafe { self.share(kernels, shares, (argument, count), tiles) }?;
         }
-        // SAFETY: edges beyond the capacity are not written; see `run`.
+        // SAFETY: edges beyond the capacity are not written; see `launch`.
         unsafe {
             let rows = self.batch.capacities.nodes[hop];
             self.kernels.draws[hop].launch(self.cuda, (&self.graph, &self.weights), &argument, rows)
@@ -220,7 +196,7 @@ impl Launches<'_> {
         let stream = &self.cuda.device.stream;
         let mut launch = stream.launch_builder(&kernels.largest);
         launch.arg(&self.graph).arg(&argument).arg(&self.weights).arg(&self.exponents).arg(&largest);
-        // SAFETY: `largest` is a word that `begin` has cleared; see `run`.
+        // SAFETY: `largest` is a word that `begin` has cleared; see `launch`.
         unsafe { launch.launch(threads_for(rows as usize)) }.map_err(Cuda::failed(OPERATION))?;
 
         let in_tiles = arguments::Hop { tiles: self.tiles_at(tiles.shares + 1), ..argument };
@@ -228,12 +204,12 @@ impl Launches<'_> {
         launch.arg(&self.graph).arg(&in_tiles).arg(&self.weights).arg(&self.exponents).arg(&largest);
         launch.arg(&running).arg(&counts);
         // SAFETY: there is a block for each tile of rows, a word for it, and space for a sum and a share of each row;
-        // see `run`.
+        // see `launch`.
         unsafe { launch.launch(blocks(rows.div_ceil(SHARE_TILE), BLOCK)) }.map_err(Cuda::failed(OPERATION))?;
 
         let mut launch = stream.launch_builder(&kernels.draw);
         launch.arg(&argument).arg(&running).arg(&counts);
-        // SAFETY: sums and shares of all rows are there; see `run`.
+        // SAFETY: sums and shares of all rows are there; see `launch`.
         unsafe { launch.launch(threads_for(count as usize)) }.map_err(Cuda::failed(OPERATION))?;
         Ok(())
     }
@@ -245,12 +221,6 @@ pub(super) fn lanes_of(neighbors: Neighbors) -> u32 {
         Neighbors::Count(count) => count.clamp(8, 32).next_power_of_two(),
         Neighbors::All => 32,
     }
-}
-
-/// Launch of `n` blocks, at least one.
-pub(crate) fn blocks(n: u64, threads: u32) -> LaunchConfig {
-    let n = n.clamp(1, i32::MAX as u64) as u32;
-    LaunchConfig { grid_dim: (n, 1, 1), block_dim: (threads, 1, 1), shared_mem_bytes: 0 }
 }
 
 #[cfg(test)]

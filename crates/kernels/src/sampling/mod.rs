@@ -16,7 +16,6 @@
 //! - `PatchDraws`: collective draws of ranks that each have the rows of a patch, exchanged between their GPUs.
 //! - [`DeviceWalks`]: random walks.
 
-mod arguments;
 mod batch;
 mod bias;
 mod capacities;
@@ -35,7 +34,6 @@ mod walks;
 pub use batch::DeviceBatch;
 pub use capacities::Capacities;
 pub use control::BatchSizes;
-pub(crate) use launch::blocks;
 pub(crate) use patches::{OwnerMap, Pieces, failed};
 pub use sampler::DeviceSampler;
 pub(crate) use source::CudaGraph;

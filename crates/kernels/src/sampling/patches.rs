@@ -21,15 +21,17 @@ use girih_compute::ComputeError;
 use girih_graph_format::NodeId;
 use girih_sampling::Neighbors;
 
+use super::OPERATION;
 use super::batch::{DRAW_TILE_MIN, HopTiles};
-use super::launch::{DrawKernel, Launches, blocks, lanes_of};
-use super::{OPERATION, arguments};
+use super::launch::{DrawKernel, Launches, lanes_of};
 use crate::Cuda;
+use crate::abi::BLOCK;
+use crate::abi::sampling::{self as arguments, RequestArguments};
 use crate::compile::{Defines, Source};
-use crate::device::BLOCK;
+use crate::device::blocks;
 use crate::nccl::{ListExchange, ReceivedList};
 
-/// Most ranks; must match `kernels/sampling_patches.cu`.
+/// Most ranks: kernels have a thread of a block for each.
 const RANKS_MAX: usize = BLOCK as usize;
 const WORD: u64 = size_of::<u32>() as u64;
 const OFFSET: u64 = size_of::<u64>() as u64;
@@ -119,22 +121,6 @@ impl Requests {
         cuda.pointer(Some(&self.nodes)) + rank as u64 * self.stride * WORD
     }
 }
-
-/// Arguments of kernels that write requests: `RequestArguments` of `kernels/sampling_patches.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct RequestArguments {
-    bounds: u64,
-    n_ranks: u64,
-    stride: u64,
-    counts: u64,
-    nodes: u64,
-    slots: u64,
-    places: u64,
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for RequestArguments {}
 
 /// Request of one rank to another for a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,10 +233,11 @@ impl PatchDraws {
         })
     }
 
-    /// Draws the edges of a hop as [`Launches::run`] expects them; all ranks call this together.
+    /// Draws the edges of a hop as [`DeviceSampler::launch`](super::DeviceSampler::launch) expects them; all ranks call this
+    /// together.
     ///
     /// # Safety
-    /// As [`Launches::run`].
+    /// As [`DeviceSampler::launch`](super::DeviceSampler::launch).
     pub(super) unsafe fn draw(
         &self,
         launches: &Launches<'_>,

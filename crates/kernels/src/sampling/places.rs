@@ -14,7 +14,7 @@ use girih_compute::ComputeError;
 use girih_sampling::relabel::NewNodes;
 
 use super::Capacities;
-use super::batch::HopTiles;
+use super::batch::{HopTiles, PlacesSize};
 use super::hashed::Hashed;
 use super::launch::Launches;
 use super::ranks::Ranks;
@@ -26,15 +26,6 @@ pub(super) enum Places {
     Ranks(Ranks),
     /// New nodes are in the order in which edges first name them.
     Hashed(Hashed),
-}
-
-/// Size parameter of the memory of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PlacesSize {
-    /// Words of a bitmap.
-    Words(u64),
-    /// One slot for each edge and seed.
-    Slots,
 }
 
 impl Places {
@@ -77,7 +68,7 @@ impl Places {
     /// Gives seeds the first local ids, and clears `n_tiles` words of tiles.
     ///
     /// # Safety
-    /// As [`Launches::run`].
+    /// As [`DeviceSampler::launch`](super::DeviceSampler::launch).
     pub(super) unsafe fn begin(&self, launches: &Launches<'_>, n_tiles: u64) -> Result<(), ComputeError> {
         // SAFETY: the caller vouches.
         unsafe {
@@ -91,7 +82,7 @@ impl Places {
     /// Gives the new nodes of a hop the next local ids, once its edges are drawn.
     ///
     /// # Safety
-    /// As [`Launches::run`].
+    /// As [`DeviceSampler::launch`](super::DeviceSampler::launch).
     pub(super) unsafe fn settle(
         &self,
         launches: &Launches<'_>,
@@ -110,7 +101,7 @@ impl Places {
     /// Gives the edges of the first `n_local` hops local ids, and clears all places.
     ///
     /// # Safety
-    /// As [`Launches::run`].
+    /// As [`DeviceSampler::launch`](super::DeviceSampler::launch).
     pub(super) unsafe fn finish(&self, launches: &Launches<'_>, n_local: u64) -> Result<(), ComputeError> {
         // SAFETY: the caller vouches.
         unsafe {

@@ -5,10 +5,11 @@ use girih_compute::ComputeError;
 
 use super::OPERATION;
 use super::batch::HopTiles;
-use super::launch::{Launches, blocks};
+use super::launch::Launches;
 use crate::Cuda;
+use crate::abi::BLOCK;
 use crate::compile::Source;
-use crate::device::{BLOCK, threads_for};
+use crate::device::{blocks, threads_for};
 
 /// Fewest words of bitmaps for threads that scan eight words each: 8 million nodes.
 const LARGE_WORDS: u64 = 1 << 18;

@@ -12,7 +12,7 @@ use girih_compute::ComputeError;
 
 use super::OPERATION;
 use crate::Cuda;
-use crate::driver::explain;
+use crate::error::explain;
 
 /// Identity of a sampler, unique as long as anybody holds it.
 pub(super) type Identity = Arc<()>;

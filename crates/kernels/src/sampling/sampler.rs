@@ -7,15 +7,16 @@ use girih_graph_format::{Csr, NodeId};
 use girih_sampling::{Columns, DrawKey, Draws, NeighborOptions, NeighborSampler, Neighbors};
 use rayon::prelude::*;
 
-use super::batch::DeviceBatch;
+use super::batch::{DeviceBatch, HopTiles};
 use super::bias::DeviceBias;
 use super::capacities::{Bounds, edges_of_nodes};
 use super::launch::{Kernels, Launches};
 use super::patches::{OwnerMap, PatchDraws};
 use super::places::Places;
 use super::repeat::Identity;
-use super::{BatchSizes, Capacities, DeviceTopology, OPERATION, arguments};
+use super::{BatchSizes, Capacities, DeviceTopology, OPERATION};
 use crate::Cuda;
+use crate::abi::sampling as arguments;
 
 /// [`NeighborSampler`] on a device: it yields the same batches, to the bit, on every device.
 ///
@@ -217,13 +218,12 @@ impl DeviceSampler {
             graph: self.topology.argument(cuda),
             weights: self.bias.as_ref().map_or_else(arguments::Weights::default, |bias| bias.argument(cuda)),
             exponents: self.bias.as_ref().map_or(0, |bias| bias.exponents(cuda)),
-            places: &self.places,
-            patches: self.patches.as_ref(),
+            marked: self.places.marked(cuda),
         };
         // SAFETY: the graph is a `Csr` of as many nodes as places are for, which are empty; the batch was made for it
         // and for these hops and options; seeds were checked; all memory is freed in the order of the stream. Captured,
         // all this holds for as long as sampler and batch live, and nobody else launches it.
-        let launch = || unsafe { launches.run() };
+        let launch = || unsafe { self.launch(&launches) };
         if self.patches.is_some() {
             // The host takes part.
             launch()?;
@@ -232,6 +232,33 @@ impl DeviceSampler {
         }
         self.are_empty = true;
         Ok(())
+    }
+
+    /// Puts the whole batch on the stream. Its page holds the request.
+    ///
+    /// # Safety
+    /// Addresses are those of a graph; places are for its nodes, and empty; the batch was made for that graph, and
+    /// kernels, places and batch for these hops; seeds on its page are nodes, no more than its capacity. All of it
+    /// lives until the stream is done with it.
+    pub(super) unsafe fn launch(&self, launches: &Launches<'_>) -> Result<(), ComputeError> {
+        let batch = launches.batch;
+        let tiles = HopTiles::of_hops(&batch.capacities, self.hops.len(), self.places.size(), batch.shares.is_some());
+        let n_local = batch.n_local_hops();
+        // SAFETY: the caller vouches for the memory that is read and written; each launch finds the results of the
+        // ones before it.
+        unsafe {
+            self.places.begin(launches, tiles.last().map_or(0, |last| last.end))?;
+            for (hop, tiles) in tiles.into_iter().enumerate() {
+                match &self.patches {
+                    None => launches.draw(hop, tiles, hop < n_local)?,
+                    Some(patches) => patches.draw(launches, hop, tiles, hop < n_local)?,
+                }
+                if hop < n_local {
+                    self.places.settle(launches, hop, tiles)?;
+                }
+            }
+            self.places.finish(launches, n_local as u64)
+        }
     }
 
     /// Waits for a batch. One that exceeds its memory is sampled again in memory for the largest batch, which it

@@ -15,20 +15,19 @@ use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, PinnedHostSlice, PushKe
 use girih_compute::checks::IdRange;
 use girih_compute::{
     ComputeError, NeighborBatch, NeighborBlock, NeighborGraph, NeighborOperand, NeighborSource, PatchOperand,
-    SelfLoops, Shape,
+    SamplingDevice, SelfLoops, Shape,
 };
 use girih_graph_format::{Csr, NodeId, Scales};
 use girih_sampling::{Columns, DrawKey, NeighborSampler, Neighbors};
 
-use super::arguments::{Drawn, Weighing};
 use super::patches::OwnerMap;
 use super::{BatchSizes, DeviceBatch, DeviceSampler, DeviceTopology, OPERATION};
 use crate::Cuda;
+use crate::abi::sampling::{Drawn, Weighing};
 use crate::compile::Source;
 use crate::device::threads_for;
-use crate::matrix::{CudaCsr, CudaIds, CudaSparse, Derived};
+use crate::matrix::{CudaCsr, CudaIds, CudaSparse, Derived, TileCache};
 use crate::nccl::{ListExchange, Peers};
-use crate::ops::TileCache;
 
 /// Lanes of a row: few for fan-outs, which are small, and more where all neighbours are wanted.
 const LANES: usize = 8;
@@ -113,17 +112,22 @@ impl Factors {
     }
 }
 
-impl CudaGraph {
-    /// [`SamplingDevice::neighbor_graph`](girih_compute::SamplingDevice::neighbor_graph).
-    pub(crate) fn new(cuda: &Cuda, operand: &NeighborOperand<'_>) -> Result<Self, ComputeError> {
+impl SamplingDevice for Cuda {
+    fn neighbor_graph(
+        &self,
+        operand: &NeighborOperand<'_>,
+    ) -> Result<Option<Box<dyn NeighborGraph<Self>>>, ComputeError> {
         let topology = Arc::new(match operand.placement {
-            None => DeviceTopology::on_device(cuda, operand.graph)?,
-            Some(placement) => DeviceTopology::placed(cuda, operand.graph, placement)?,
+            None => DeviceTopology::on_device(self, operand.graph)?,
+            Some(placement) => DeviceTopology::placed(self, operand.graph, placement)?,
         });
-        let factors = Factors::upload(cuda, (operand.scales, operand.loops), operand.graph.values())?;
-        Ok(Self { topology, factors, on_host: OnHost::Whole(operand.graph.clone()) })
+        let factors = Factors::upload(self, (operand.scales, operand.loops), operand.graph.values())?;
+        let on_host = OnHost::Whole(operand.graph.clone());
+        Ok(Some(Box::new(CudaGraph { topology, factors, on_host })))
     }
+}
 
+impl CudaGraph {
     /// [`Collective::patch_graphs`](girih_comm::Collective::patch_graphs) for ranks that ask each other; `own` is the
     /// patch of this one.
     pub(crate) fn asking_others(
@@ -243,7 +247,7 @@ impl NeighborSource<Cuda> for CudaNeighbors<'_> {
 impl CudaNeighbors<'_> {
     /// Sizes of the batch that was begun; one that exceeds its memory is sampled again.
     fn sizes(&mut self) -> Result<BatchSizes, ComputeError> {
-        self.cuda.device.wait_for(OPERATION, &self.copied)?;
+        self.cuda.wait_for(OPERATION, &self.copied)?;
         let words = self.words.as_slice().map_err(Cuda::failed(OPERATION))?;
         let sizes = self.batch.words.sizes(words, self.batch.n_local_hops());
         if sizes.is_overflow() { self.sampler.complete(&self.side, &mut self.batch) } else { Ok(sizes) }
@@ -338,7 +342,7 @@ impl CudaNeighbors<'_> {
 impl Drop for CudaNeighbors<'_> {
     /// Waits until the device no longer reads or writes the memory; a rank that has failed is not waited for.
     fn drop(&mut self) {
-        let _ = self.cuda.device.wait(OPERATION);
-        let _ = self.side.device.wait(OPERATION);
+        let _ = self.cuda.wait(OPERATION);
+        let _ = self.side.wait(OPERATION);
     }
 }

@@ -10,8 +10,9 @@ use girih_compute::{ComputeError, PatchOperand};
 use girih_graph_format::{Csr, NodeId};
 use girih_tiers::Placement;
 
-use super::{OPERATION, arguments};
+use super::OPERATION;
 use crate::Cuda;
+use crate::abi::sampling as arguments;
 use crate::nccl::Peers;
 use crate::shared::Shared;
 use crate::uva::{Rows, UvaTable};

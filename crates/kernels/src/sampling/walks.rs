@@ -8,8 +8,9 @@ use girih_graph_format::{Csr, NodeId};
 use girih_sampling::{DrawKey, RandomWalks, Walks};
 
 use super::bias::DeviceBias;
-use super::{DeviceTopology, OPERATION, arguments};
+use super::{DeviceTopology, OPERATION};
 use crate::Cuda;
+use crate::abi::sampling as arguments;
 use crate::compile::{Defines, Source};
 use crate::device::threads_for;
 

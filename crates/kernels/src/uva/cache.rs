@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use super::{AddressOf, Group, ReadRows, Rows};
 use crate::Cuda;
-use crate::device::OwnedStream;
+use crate::nccl::OwnedStream;
 
 /// Bytes of rows that the host copies before it sends them to a GPU. The limit avoids a second copy of all rows on
 /// the host.
@@ -69,7 +69,7 @@ impl DeviceCache {
             addresses,
             are_all: near.len() == rows.n_rows,
             are_none: near.is_none(),
-            uses: cuda.device.ending(&cuda.device.stream),
+            uses: cuda.ending(&cuda.device.stream),
         })
     }
 
@@ -110,7 +110,7 @@ impl CacheShard {
             }
         }
         // Others may read the memory as soon as they know of it.
-        cuda.device.wait(rows.operation)?;
+        cuda.wait(rows.operation)?;
         Ok(Self { address: cuda.pointer(Some(&bytes)), _bytes: Some(bytes) })
     }
 }

@@ -6,7 +6,7 @@ use girih_compute::ComputeError;
 use girih_tiers::{Holder, Placement};
 
 use crate::Cuda;
-use crate::device::OwnedStream;
+use crate::nccl::OwnedStream;
 use crate::nccl::Peers;
 use crate::pinned::Pinned;
 
@@ -41,7 +41,7 @@ impl Drop for SharedPinned {
 impl<'c> Group<'c> {
     /// The ranks of this process.
     pub(crate) fn of_process(cuda: &'c Cuda) -> Self {
-        let peers = cuda.device.peers().filter(|peers| peers.is_one_process());
+        let peers = cuda.peers().filter(|peers| peers.is_one_process());
         peers.map_or(Self { rank: 0, size: 1, peers: None }, |peers| Self {
             rank: peers.rank(),
             size: peers.size(),
@@ -74,7 +74,7 @@ impl<'c> Group<'c> {
         }
         let mine = (self.rank == 0).then(|| Pinned::new(cuda, n_bytes, operation)).transpose()?;
         let of_first = self.hand_out(operation, mine)?.swap_remove(0);
-        Ok(Some(SharedPinned { of_first, uses: cuda.device.ending(&cuda.device.stream) }))
+        Ok(Some(SharedPinned { of_first, uses: cuda.ending(&cuda.device.stream) }))
     }
 
     /// Exchanges a value with the other ranks; returns those of all ranks, by rank.

@@ -8,7 +8,6 @@ use cudarc::driver::sys::{self, CUdeviceptr, CUstreamBatchMemOpParams, CUstreamB
 use cudarc::driver::{CudaContext, CudaStream, DriverError};
 use girih_comm::{CommError, Parcel, Payload, Transport, all_to_all};
 
-use super::OneSidedGroup;
 use crate::nccl::schedule::Flag;
 
 /// Value of a flag that is set.
@@ -18,26 +17,28 @@ const DOWN: u32 = 0;
 
 /// Consecutive flag operations of a stream.
 pub(super) struct FlagWork<'g> {
-    group: &'g OneSidedGroup,
+    flags: &'g Flags,
+    /// Number of this rank among all.
+    rank: usize,
+    /// Numbers of the group's ranks among all.
+    members: &'g [usize],
     work: Vec<CUstreamBatchMemOpParams>,
 }
 
 impl<'g> FlagWork<'g> {
     /// No operations yet.
-    pub(super) fn new(group: &'g OneSidedGroup) -> Self {
-        Self { group, work: Vec::new() }
+    pub(super) fn new(flags: &'g Flags, rank: usize, members: &'g [usize]) -> Self {
+        Self { flags, rank, members, work: Vec::new() }
     }
 
     /// Sets a flag that another rank waits for.
     pub(super) fn set(&mut self, other: usize, flag: Flag) {
-        let (me, all) = (self.group.all.rank, &self.group.all);
-        self.work.push(write(all.flags.address(self.group.members[other], me, flag), UP));
+        self.work.push(write(self.flags.address(self.members[other], self.rank, flag), UP));
     }
 
     /// Waits for a flag, and clears it, so that it can be set again.
     pub(super) fn take_down(&mut self, other: usize, flag: Flag) {
-        let (me, all) = (self.group.all.rank, &self.group.all);
-        let address = all.flags.address(me, self.group.members[other], flag);
+        let address = self.flags.address(self.rank, self.members[other], flag);
         self.work.extend([wait(address, UP), write(address, DOWN)]);
     }
 

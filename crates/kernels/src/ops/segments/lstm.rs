@@ -15,13 +15,14 @@
 mod backward;
 mod waves;
 
-use cudarc::driver::{CudaSlice, DeviceRepr, PushKernelArg};
-use girih_compute::{ComputeError, Dtype, Shape, Transpose, checks};
+use cudarc::driver::{CudaSlice, PushKernelArg};
+use girih_compute::{ComputeError, Dtype, Memory, Shape, Transpose, checks};
 use girih_random::Key;
 
 use self::waves::{by_degree, offsets, readers};
-use crate::backend::Cuda;
+use crate::abi::SequenceOrder;
 use crate::compile::Source;
+use crate::cuda::Cuda;
 use crate::device::threads_for;
 use crate::matrix::{CudaMatrix, CudaSparse};
 use crate::ops::gemm::{Address, Dense};
@@ -41,7 +42,7 @@ impl Cuda {
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "segment_lstm";
         let (a, width) = (sequences.0, weight.shape.rows);
-        checks::segment_lstm(OPERATION, self.sparse_shape(a), inputs.shape, weight.shape, out.shape)?;
+        checks::segment_lstm(OPERATION, a.forward.shape, inputs.shape, weight.shape, out.shape)?;
         let weight = self.as_f32(weight)?;
         let lstm = Lstm { cuda: self, operation: OPERATION, inputs, weight: self.address(&weight), width };
         self.set_zero(out)?;
@@ -63,19 +64,7 @@ fn dense_rows(at: u64, cols: usize) -> Address {
     Address { at, dtype: Dtype::F32, pitch: cols }
 }
 
-/// Order of a sequence: `Order` of `kernels/segments.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Order {
-    key: [u32; 2],
-    first_name: u32,
-    drawn: u32,
-}
-
-// SAFETY: plain 32-bit words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for Order {}
-
-impl Order {
+impl SequenceOrder {
     /// Order of the sequences of a matrix; a key draws it.
     fn of((a, key): (&CudaSparse, Option<Key>)) -> Self {
         let first_name = a.names.as_ref().map_or(0, |names| names.first_row);
@@ -146,7 +135,7 @@ impl Lstm<'_> {
         (indptr, rows): (&[u64], &[u32]),
         places: Option<(&mut CudaSlice<u64>, usize)>,
     ) -> Result<Readers, ComputeError> {
-        let (cuda, a, by) = (self.cuda, sequences.0, Order::of(sequences));
+        let (cuda, a, by) = (self.cuda, sequences.0, SequenceOrder::of(sequences));
         let failed = Cuda::failed(self.operation);
         let readers = readers(indptr, rows);
         let offsets = offsets(&readers);
@@ -154,7 +143,7 @@ impl Lstm<'_> {
         let on_device = cuda.upload_list(self.operation, rows)?;
         let starts = cuda.upload_list(self.operation, &offsets)?;
         let mut sources = cuda.scratch::<u32>(self.operation, n_entries)?;
-        let mut order = cuda.scratch::<u32>(self.operation, if by.drawn == 1 { cuda.nnz(a) } else { 1 })?;
+        let mut order = cuda.scratch::<u32>(self.operation, if by.drawn == 1 { a.forward.nnz } else { 1 })?;
         let kernel = cuda.kernel(self.operation, Source::SEGMENTS, "lay_out", &[])?;
         let n = rows.len() as u64;
         let first = places.as_ref().map_or(0, |(_, first)| *first as u64);

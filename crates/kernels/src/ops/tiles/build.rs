@@ -2,34 +2,19 @@
 
 use std::cmp::Reverse;
 
-use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Shape};
 use girih_graph_format::BlockLayout;
 
-use super::{Blocks, SPANS_PER_PROCESSOR, Split, TileCache, Tiles, Work, WorkItem};
-use crate::backend::Cuda;
+use super::SPANS_PER_PROCESSOR;
+use crate::abi::{BLOCK, BlockSearch, WorkItem};
 use crate::compile::Source;
-use crate::matrix::CudaCsr;
+use crate::cuda::Cuda;
+use crate::matrix::{Blocks, CudaCsr, Split, TileCache, Tiles, Work};
 use crate::ops::tiles_paper::shares;
 
 /// Most bytes of counters of all thread blocks of [`Cuda::build_tiles`].
 const COUNTS_BYTES_MAX: usize = 1 << 30;
-
-/// Arguments of the search for blocks: `Tiling` of `kernels/tiling.cu`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(in crate::ops) struct Search {
-    indptr: u64,
-    indices: u64,
-    n_rows: u64,
-    n_panels: u64,
-    least: u32,
-    padding: u32,
-    counts: u64,
-}
-
-// SAFETY: plain words in the order and layout of the kernels' struct.
-unsafe impl DeviceRepr for Search {}
 
 impl Cuda {
     /// Builds the blocks of at least `least` entries, and the rest of a pattern; `None` if it has no such block.
@@ -111,12 +96,12 @@ impl Cuda {
         csr: &CudaCsr,
         layout: BlockLayout,
         least: u32,
-    ) -> Result<(Search, LaunchConfig, CudaSlice<u32>), ComputeError> {
+    ) -> Result<(BlockSearch, LaunchConfig, CudaSlice<u32>), ComputeError> {
         let Shape { rows, cols } = csr.shape;
         let (n_rows, n_panels) = (rows.div_ceil(layout.rows()), cols.div_ceil(layout.cols()));
         let at_once = n_rows.min(8 * self.device.processors()).min(COUNTS_BYTES_MAX / (4 * n_panels)).max(1);
         let counts = self.scratch::<u32>(operation, at_once * n_panels)?;
-        let search = Search {
+        let search = BlockSearch {
             indptr: self.pointer(Some(&csr.indptr)),
             indices: self.pointer(Some(&csr.indices)),
             n_rows: rows as u64,
@@ -125,7 +110,7 @@ impl Cuda {
             padding: 0,
             counts: self.pointer(Some(&counts)),
         };
-        let config = LaunchConfig { grid_dim: (at_once as u32, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
+        let config = LaunchConfig { grid_dim: (at_once as u32, 1, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 };
         Ok((search, config, counts))
     }
 
@@ -145,7 +130,7 @@ impl Cuda {
         &self,
         operation: &'static str,
         layout: BlockLayout,
-        search: Search,
+        search: BlockSearch,
         config: LaunchConfig,
         (n_windows, n_rows): (usize, usize),
     ) -> Result<(Vec<u32>, Vec<u32>), ComputeError> {

@@ -4,27 +4,18 @@ use cudarc::driver::sys::{
     CUtensorMap, CUtensorMapDataType, CUtensorMapFloatOOBfill, CUtensorMapInterleave, CUtensorMapL2promotion,
     CUtensorMapSwizzle, cuTensorMapEncodeTiled,
 };
-use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, DriverError, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, CudaSlice, DriverError, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Shape};
 
-use super::{Blocks, Chunks, PANEL, SlotSums, WORDS, WorkItem, defines};
-use crate::backend::Cuda;
+use super::{Chunks, SlotSums, WORDS, defines};
+use crate::abi::{PANEL, TensorMap, WARPGROUP, WGMMA_GROUPS, WGMMA_STAGES, WorkItem};
 use crate::compile::Source;
-use crate::matrix::pitch;
+use crate::cuda::Cuda;
+use crate::matrix::{Blocks, pitch};
 use crate::ops::operand::{Halves, Operand};
 
-/// Blocks in flight to a thread block; must match `kernels/tiles.cu`.
-const STAGES: usize = 8;
-/// Threads of a block: two warpgroups that multiply, one that fetches.
-const THREADS: u32 = 384;
-
-/// `TensorMap` of `kernels/tiles.cu`.
-#[repr(C, align(64))]
-#[derive(Clone, Copy)]
-struct TensorMap(CUtensorMap);
-
-// SAFETY: the driver's own layout, which kernels only pass to the copy engine.
-unsafe impl DeviceRepr for TensorMap {}
+/// Threads of a block: warpgroups that multiply, and one that fetches.
+const THREADS: u32 = (WGMMA_GROUPS + 1) * WARPGROUP;
 
 impl Cuda {
     /// Writes the sums of all blocks to their slots by `wgmma`.
@@ -83,7 +74,7 @@ impl Cuda {
     ) -> Result<(CudaFunction, u32), ComputeError> {
         let kernel = self.variant(operation, Source::TILES, "tiles", &defines(halves, cols, sums))?;
         let stage_bytes = cols.div_ceil(PANEL) * PANEL * 128 + WORDS * size_of::<u32>();
-        let shared_bytes = (STAGES * stage_bytes + 1024) as u32;
+        let shared_bytes = (WGMMA_STAGES * stage_bytes + 1024) as u32;
         Self::allow_shared(operation, &kernel, shared_bytes)?;
         Ok((kernel, shared_bytes))
     }

@@ -1,13 +1,14 @@
 //! Backward pass of the LSTM: runs each wave forward again, keeps its activations, and accumulates gradients.
 
 use cudarc::driver::{CudaSlice, PushKernelArg};
-use girih_compute::{ComputeError, Dtype, Shape, Transpose, checks};
+use girih_compute::{ComputeError, DenseOps, Dtype, Shape, Transpose, checks};
 use girih_random::Key;
 
 use super::waves::{by_degree, waves};
 use super::{Lstm, Readers, Step, WAVE_ELEMENTS, dense_rows};
-use crate::backend::Cuda;
+use crate::abi::WARP_COLUMNS;
 use crate::compile::Source;
+use crate::cuda::Cuda;
 use crate::device::threads_for;
 use crate::matrix::{CudaMatrix, CudaSparse};
 use crate::ops::gemm::Dense;
@@ -25,13 +26,13 @@ impl Cuda {
         const OPERATION: &str = "segment_lstm_backward";
         let (a, width) = (sequences.0, weight.shape.rows);
         let (operands, grads) = ((inputs.shape, weight.shape), (inputs_grad.shape, weight_grad.shape));
-        checks::segment_lstm_backward(self.sparse_shape(a), operands, grad.shape, grads)?;
+        checks::segment_lstm_backward(a.forward.shape, operands, grad.shape, grads)?;
         let weight = self.as_f32(weight)?;
         let lstm = Lstm { cuda: self, operation: OPERATION, inputs, weight: self.address(&weight), width };
         let mut sums = Sums {
             inputs: self.zeros(inputs.shape, Dtype::F32)?,
             weight: self.zeros(weight.shape, Dtype::F32)?,
-            places: self.scratch(OPERATION, self.nnz(a))?,
+            places: self.scratch(OPERATION, a.forward.nnz)?,
             n_read: 0,
         };
         let indptr = self.indptr_of(OPERATION, a)?;
@@ -176,7 +177,7 @@ impl Lstm<'_> {
         launch.arg(&kept.gates).arg(&n_cols).arg(&mut sums.inputs.data);
         // SAFETY: a transpose has positions, which are numbers of entries, each with a place; gates have a row for
         // each of the wave's `n` places, as wide as the inputs.
-        unsafe { launch.launch(row_blocks(sums.inputs.shape, 128)) }.map_err(Cuda::failed(self.operation))?;
+        unsafe { launch.launch(row_blocks(sums.inputs.shape, WARP_COLUMNS)) }.map_err(Cuda::failed(self.operation))?;
         Ok(())
     }
 

@@ -1,28 +1,18 @@
-//! [`Cuda`]: the backend on a CUDA device.
+//! [`Cuda`]: a CUDA device as a backend; its operations stand in `ops`.
 
-mod attention;
-mod dense;
-mod features;
-mod loss;
-mod memory;
-mod norm;
-mod optim;
-mod sampling;
-mod segment;
-mod sparse;
-
-use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::CUfunction_attribute;
-use cudarc::driver::{CudaFunction, DriverError};
-use girih_compute::{Backend, ComputeError, Dtype, StepInputs};
+use cudarc::driver::{CudaEvent, CudaFunction, CudaStream, DriverError};
+use girih_comm::CommError;
+use girih_compute::{ComputeError, Dtype};
 
 use crate::compile::{Defines, Source};
 use crate::device::Device;
-use crate::driver::explain;
-use crate::error::{KernelError, Kind};
-use crate::ops::{BlockKernel, Tiling};
-use crate::recording::{Recorder, Recording};
+use crate::error::{KernelError, Kind, explain};
+use crate::nccl::{OwnedStream, Peers};
+use crate::recorder::Recorder;
+use crate::tiling::{BlockKernel, Tiling};
 
 /// A CUDA device as a backend.
 pub struct Cuda {
@@ -32,6 +22,8 @@ pub struct Cuda {
     /// Element type of stored activations and of the operands of dense products.
     pub(crate) precision: Dtype,
     pub(crate) recorder: Recorder,
+    /// Other ranks that the device works with; empty if it works alone.
+    peers: OnceLock<Arc<Peers>>,
 }
 
 impl Cuda {
@@ -40,14 +32,15 @@ impl Cuda {
     pub fn new(device: Device) -> Self {
         let block_kernel = BlockKernel::of(device.capability());
         let (tiling, recorder) = (Tiling::default(), Recorder::default());
-        Self { device, tiling, block_kernel, precision: Dtype::F32, recorder }
+        Self { device, tiling, block_kernel, precision: Dtype::F32, recorder, peers: OnceLock::new() }
     }
 
     /// Creates a second backend on the same GPU for concurrent work, with a stream of its own. Steps are captured as
     /// graphs if they are here.
     pub(crate) fn beside(&self, operation: &'static str) -> Result<Self, ComputeError> {
         let device = self.device.beside().map_err(Self::failed(operation))?;
-        Ok(Self::new(device).recording(self.recorder.is_enabled()))
+        let recorder = Recorder::new(self.recorder.is_enabled());
+        Ok(Self { recorder, peers: self.peers.clone(), ..Self::new(device) })
     }
 
     /// Sets the type in which activations and their gradients are stored. In bf16, a dense product with one bf16
@@ -71,6 +64,7 @@ impl Cuda {
         let capability = self.device.capability();
         if !block_kernel.runs_on(capability) {
             let instead = BlockKernel::of(capability);
+            let (block_kernel, instead) = (block_kernel.to_string(), instead.to_string());
             return Err(Kind::BlockKernel { block_kernel, card: self.device.name(), capability, instead }.into());
         }
         Ok(Self { block_kernel, ..self })
@@ -80,6 +74,51 @@ impl Cuda {
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// Sets the ranks that the device works with from now on.
+    pub(crate) fn join(&self, peers: Arc<Peers>) {
+        assert!(self.peers.set(peers).is_ok(), "a device joins ranks once");
+    }
+
+    /// Ranks that the device works with.
+    pub(crate) fn peers(&self) -> Option<&Peers> {
+        self.peers.get().map(|peers| &**peers)
+    }
+
+    /// Waits until all work asked of the device is done.
+    ///
+    /// # Errors
+    /// When the device fails, or a rank that it works with.
+    pub(crate) fn wait(&self, operation: &'static str) -> Result<(), ComputeError> {
+        let stream = &self.device.stream;
+        self.until(operation, || stream.synchronize(), |peers| peers.wait(operation, stream))
+    }
+
+    /// Waits until the device has reached an event.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub(crate) fn wait_for(&self, operation: &'static str, event: &CudaEvent) -> Result<(), ComputeError> {
+        self.until(operation, || event.synchronize(), |peers| peers.wait_for(operation, event))
+    }
+
+    /// Waits by `alone`, or by `among` if the device works with other ranks.
+    fn until(
+        &self,
+        operation: &'static str,
+        alone: impl FnOnce() -> Result<(), DriverError>,
+        among: impl FnOnce(&Peers) -> Result<(), CommError>,
+    ) -> Result<(), ComputeError> {
+        match self.peers() {
+            None => alone().map_err(Self::failed(operation)),
+            Some(peers) => among(peers).map_err(|error| ComputeError::device(operation, error.to_string())),
+        }
+    }
+
+    /// Guard that waits for a stream before the memory it uses is released.
+    pub(crate) fn ending(&self, stream: &Arc<CudaStream>) -> OwnedStream {
+        OwnedStream::new(Arc::clone(stream), self.peers.get().cloned())
     }
 
     /// Kernel compiled for element types, each under the macro name that its source uses.
@@ -123,18 +162,5 @@ pub(crate) fn element(dtype: Dtype) -> &'static str {
     match dtype {
         Dtype::F32 => "float",
         Dtype::Bf16 => "bf16",
-    }
-}
-
-impl Backend for Cuda {
-    type Recording = Recording;
-
-    fn repeat<E: From<ComputeError> + fmt::Display>(
-        &self,
-        recording: &mut Recording,
-        inputs: &StepInputs,
-        step: &mut dyn FnMut() -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.repeat_step(recording, inputs, step)
     }
 }

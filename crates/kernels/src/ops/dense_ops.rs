@@ -1,11 +1,12 @@
-//! Dense products, and passes over dense matrices on a CUDA device.
+//! Operations on dense matrices: short passes stand here, the others beside their kernels.
 
 use girih_compute::{
-    Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Epilogue, EpilogueGrad, Shape, Transpose,
+    Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Epilogue, EpilogueGrad, Shape, Transpose, checks,
 };
 
-use super::Cuda;
-use crate::{CudaIds, CudaMatrix};
+use super::passes::Strided;
+use crate::cuda::Cuda;
+use crate::matrix::{CudaIds, CudaMatrix};
 
 impl DenseOps for Cuda {
     fn gemm(
@@ -57,23 +58,34 @@ impl DenseOps for Cuda {
         grad: &mut CudaMatrix,
         bias_grad: Option<&mut CudaMatrix>,
     ) -> Result<(), ComputeError> {
-        Self::epilogue_backward(self, slope, y, grad, bias_grad)
+        checks::epilogue_backward(y.shape, grad.shape, bias_grad.as_deref().map(|bias_grad| bias_grad.shape))?;
+        match (slope.activation, bias_grad) {
+            (Activation::Identity, None) => Ok(()),
+            (Activation::Identity, Some(bias_grad)) => self.column_sums(grad, bias_grad),
+            (_, None) => self.activation_backward(slope, y, grad),
+            (_, Some(bias_grad)) => self.activation_backward_sums(slope, y, grad, bias_grad),
+        }
     }
 
     fn dropout(&self, x: &CudaMatrix, dropout: Dropout, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        Self::dropout(self, x, dropout, out)
+        checks::same("dropout", x.shape, out.shape)?;
+        self.masked(x, self.mask(dropout, x.shape.cols)?, out)
     }
 
     fn dropout_in_place(&self, dropout: Dropout, x: &mut CudaMatrix) -> Result<(), ComputeError> {
-        Self::dropout_in_place(self, dropout, x)
+        let mask = self.mask(dropout, x.shape.cols)?;
+        // SAFETY: `x` is ours to write, and one thread reads and then writes each element.
+        unsafe { self.mask_elements("dropout_in_place", x, mask, x) }
     }
 
     fn convert(&self, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        Self::convert(self, x, out)
+        checks::same("convert", x.shape, out.shape)?;
+        self.pass("convert", "convert", x, None, out)
     }
 
     fn add_scaled(&self, factor: f32, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        Self::add_scaled(self, factor, x, out)
+        checks::add_scaled(x.shape, out.shape)?;
+        self.pass("add_scaled", "add_scaled", x, Some(factor), out)
     }
 
     fn gather_rows(&self, x: &CudaMatrix, ids: &CudaIds, out: &mut CudaMatrix) -> Result<(), ComputeError> {
@@ -96,7 +108,18 @@ impl DenseOps for Cuda {
         out: &mut CudaMatrix,
         to: (usize, usize),
     ) -> Result<(), ComputeError> {
-        Self::copy_block(self, shape, x, from, out, to)
+        checks::copy_block(shape, x.shape, from, out.shape, to)?;
+        if shape.is_empty() {
+            return Ok(());
+        }
+        let place = |matrix: &CudaMatrix, (row, col): (usize, usize)| Strided {
+            at: self.pointer(Some(&matrix.data)),
+            start: (row * matrix.pitch() + col) as u64,
+            pitch: matrix.pitch() as u64,
+            dtype: matrix.dtype,
+        };
+        // SAFETY: the block lies inside both matrices, and `out` is ours to write.
+        unsafe { self.copy_rows("copy_block", shape, place(x, from), place(out, to)) }
     }
 
     fn activate(
@@ -109,19 +132,29 @@ impl DenseOps for Cuda {
     }
 
     fn scale(&self, factor: f32, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        Self::scale(self, factor, x, out)
+        checks::same("scale", x.shape, out.shape)?;
+        self.pass("scale", "scale", x, Some(factor), out)
     }
 
     fn scale_rows(
         &self,
         factors: &CudaMatrix,
-        x: (&CudaMatrix, usize),
+        (x, first): (&CudaMatrix, usize),
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::scale_rows(self, factors, x, out)
+        checks::scale_rows((factors.shape, factors.dtype), (x.shape, first), out.shape)?;
+        let from = self.pointer(Some(&x.data)) + (first * x.dtype.n_bytes()) as u64;
+        // SAFETY: columns begin and end where rows may, so that as many as lie from row to row of the result lie
+        // inside those of `x`; there is a factor for each row, and `out` is ours to write.
+        unsafe { self.scale_rows_from("scale_rows", factors, (from, x.dtype, x.pitch()), out) }
     }
 
     fn scale_rows_in_place(&self, factors: &CudaMatrix, x: &mut CudaMatrix) -> Result<(), ComputeError> {
-        Self::scale_rows_in_place(self, factors, x)
+        const OPERATION: &str = "scale_rows_in_place";
+        checks::row_factors(OPERATION, (factors.shape, factors.dtype), x.shape.rows)?;
+        let from = (self.pointer(Some(&x.data)), x.dtype, x.pitch());
+        // SAFETY: a matrix with a factor for each row, which is ours to write; one thread reads and then writes each
+        // element.
+        unsafe { self.scale_rows_from(OPERATION, factors, from, x) }
     }
 }

@@ -80,11 +80,11 @@ pub enum Tiling {
 
 impl Tiling {
     /// Fewest entries that are worth the search for blocks.
-    pub(super) const ENTRIES_MIN: usize = 1 << 20;
+    pub(crate) const ENTRIES_MIN: usize = 1 << 20;
 }
 
 /// Number of entries for a share of a block's places; at least one.
-pub(in crate::ops) fn entries_of(share: f64, layout: BlockLayout) -> u32 {
+pub(crate) fn entries_of(share: f64, layout: BlockLayout) -> u32 {
     ((share * (layout.rows() * layout.cols()) as f64).ceil() as u32).max(1)
 }
 
