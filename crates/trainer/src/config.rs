@@ -1,7 +1,10 @@
 //! [`TrainConfig`]: all settings that decide a run's result, besides the data. Every checkpoint contains it.
 
+mod cache;
 mod model;
 mod optimizer;
+mod ranks;
+mod rules;
 #[cfg(test)]
 mod tests;
 mod validation;
@@ -12,11 +15,14 @@ use girih_datasets::FeaturesFrom;
 use girih_graph_format::Notes;
 use serde::{Deserialize, Serialize};
 
-pub use self::model::{Aggregator, Jump, ModelConfig, ModelKind, NormKind};
-pub use self::optimizer::{Decay, OptimizerConfig, OptimizerKind, Schedule};
+use self::rules::is_default;
 use crate::batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
 use crate::links::LinkConfig;
-use crate::sampled::CacheConfig;
+
+pub use self::cache::CacheConfig;
+pub use self::model::{Aggregator, Jump, ModelConfig, ModelKind, NormKind};
+pub use self::optimizer::{Decay, OptimizerConfig, OptimizerKind, Schedule};
+pub use self::ranks::{GraphPlacement, RankOptions};
 
 /// Training configuration. Equal configurations and data give the same result, bit for bit, on one kind of device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,11 +109,6 @@ fn is_full(batch: &BatchConfig) -> bool {
 /// Whether the task is the default, [`TaskKind::Nodes`]; configurations then omit it.
 fn is_nodes(task: &TaskKind) -> bool {
     *task == TaskKind::Nodes
-}
-
-/// Whether a setting has its default value.
-fn is_default<T: Default + PartialEq>(setting: &T) -> bool {
-    *setting == T::default()
 }
 
 /// Task that a model is trained for.
@@ -268,4 +269,10 @@ impl TrainConfig {
     pub fn learns_features(&self) -> bool {
         self.features_from.is_some_and(FeaturesFrom::is_learned)
     }
+}
+
+/// Whether a device that samples can make the batches of these settings. It does not draw with replacement, and does
+/// not exclude the links of a batch.
+pub(crate) fn sampled_by_device(config: &TrainConfig) -> bool {
+    config.batch.kind == BatchKind::Neighbor && !config.batch.replace && config.task != TaskKind::Links
 }

@@ -5,13 +5,14 @@ mod normalization;
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 
-pub use self::attention::{AttentionKind, AttentionSizes, GraphAttention};
-pub use self::normalization::{NormAxis, Normalization};
 use crate::encoded::EncodedInput;
 use crate::graph::Graph;
 use crate::inputs::{FeatureInput, Inputs};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{AggregateOptions, LinearOptions, Masks, SpmmOptions, Tape, Var};
+
+pub use self::attention::{AttentionKind, AttentionSizes, GraphAttention};
+pub use self::normalization::{NormAxis, Normalization};
 
 /// Operand rows of a layer, one per node.
 pub enum Rows<'a, B: Backend> {

@@ -51,8 +51,8 @@ pub use batching::{
 pub use checkpoint::{Checkpoint, DataShape, Progress};
 pub use classifier::Task;
 pub use config::{
-    Aggregator, Decay, Jump, Metric, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Schedule,
-    TaskKind, TrainConfig, parse_codec,
+    Aggregator, CacheConfig, Decay, Jump, Metric, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind,
+    Schedule, TaskKind, TrainConfig, parse_codec,
 };
 pub use encoded::EncodedInput;
 pub use error::TrainError;
@@ -72,8 +72,8 @@ pub use optim::Optimizer;
 pub use params::{Gradients, ParamId, ParamInit, Params};
 pub use plan::{DataSizes, InteractionSizes, Plan, PlanDevice};
 pub use recommend::{Ranking, Recommendations, Recommender, TOP_K, recommend};
-pub use report::{ChosenBy, EpochReport, EpochTimes, RunSummary, Scores, StageTimes, TestReport};
-pub use sampled::{CacheConfig, CachePlan, CacheReport, MiniBatch, Neighborhoods, RowsOnDevice};
+pub use report::{CacheReport, ChosenBy, EpochReport, EpochTimes, RunSummary, Scores, StageTimes, TestReport};
+pub use sampled::{CachePlan, MiniBatch, Neighborhoods, RowsOnDevice};
 pub use session::{Control, Event, MeanStd, Observer, Outcome, SessionOptions, apply, checkpoint_path, train};
 pub use similarity::{Similarity, similarity};
 pub use state::{BatchDone, PartialEpoch, Run, RunState, StepCallback};

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use girih_comm::Traffic;
 use girih_compute::{GpuRates, Rates, Symbolic};
 
-pub use self::sizes::{DataSizes, InteractionSizes};
 use crate::TrainError;
-use crate::config::TrainConfig;
-use crate::distributed::{GraphPlacement, Ranks};
+use crate::config::{CacheConfig, GraphPlacement, TrainConfig};
+use crate::distributed::Ranks;
 use crate::graph::Graph;
-use crate::sampled::{CacheConfig, PlannedRows, RowsOnDevice};
+use crate::sampled::{PlannedRows, RowsOnDevice};
+
+pub use self::sizes::{DataSizes, InteractionSizes};
 
 /// Bytes of a CUDA device that its software takes: the workspace of cuBLAS (up to 32 MiB) and the kernels' code.
 const DEVICE_SOFTWARE_BYTES: u64 = 128 << 20;

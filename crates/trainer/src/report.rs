@@ -3,6 +3,7 @@
 use std::ops::AddAssign;
 use std::time::Duration;
 
+use girih_tiers::Tier;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Metric;
@@ -198,4 +199,32 @@ pub struct RunSummary {
     pub last: Scores,
     /// Training loss of the last epoch.
     pub train_loss: f32,
+}
+
+/// Contents of one kind of memory, of features or neighbours, and the reads that it serves.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CacheReport {
+    /// `features`, or `neighbors` for rows to sample from.
+    pub of: &'static str,
+    /// Kind of memory.
+    #[serde(serialize_with = "tier::serialize")]
+    pub tier: Tier,
+    /// Number of nodes with rows there.
+    pub n_nodes: usize,
+    /// Bytes of these rows, counted once.
+    pub bytes: u64,
+    /// Fraction of the reads of such rows that it serves, in some batches of the first epoch. Hotness is not measured
+    /// on these batches.
+    pub reads: f64,
+}
+
+/// Tier in results, by name.
+mod tier {
+    use girih_tiers::Tier;
+    use serde::Serializer;
+
+    #[allow(clippy::trivially_copy_pass_by_ref)]
+    pub(super) fn serialize<S: Serializer>(tier: &Tier, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(tier.name())
+    }
 }

@@ -12,24 +12,26 @@ use girih_compute::{Backend, ComputeError, Shape};
 use girih_datasets::{Dataset, FeaturesFrom, Labels, Split, UNLABELLED};
 use girih_graph_format::{Matrix, NodeId};
 
-pub(crate) use self::data::{Trainable, check_features, check_trainable};
-pub(crate) use self::runs::train_runs;
 use crate::TrainError;
 use crate::arrangement::Arrangement;
 use crate::checkpoint::{Checkpoint, DataShape};
 use crate::classifier::Task;
-use crate::config::{TaskKind, TrainConfig};
+use crate::config::{CacheConfig, TaskKind, TrainConfig};
 use crate::distributed::Ranks;
 use crate::fullbatch::FullBatch;
 use crate::inputs::Inputs;
+use crate::links;
 use crate::models::{self, Dims, Model};
 use crate::params::{ParamId, ParamInit, Params};
-use crate::report::{EpochReport, EpochTimes, RunSummary, Scores, TestReport};
-use crate::sampled::{CacheConfig, CacheReport};
+use crate::recommend;
+use crate::report::{CacheReport, EpochReport, EpochTimes, RunSummary, Scores, TestReport};
+use crate::sampled;
 use crate::state::{BatchDone, Run};
 use crate::targets::Targets;
 use crate::thinned::Thinned;
-use crate::{links, recommend, sampled};
+
+pub(crate) use self::data::{Trainable, check_features, check_trainable};
+pub(crate) use self::runs::train_runs;
 
 /// Options of a session besides the training itself.
 #[derive(Clone, Debug)]

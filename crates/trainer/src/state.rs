@@ -131,7 +131,7 @@ pub trait Run<'a, B: Backend + 'a> {
     fn test_report(&mut self) -> Result<Option<TestReport>, TrainError>;
 
     /// Relative rounding error of the logits for the current parameters, where ranks round operands before they are
-    /// sent ([`RankOptions::wire`](crate::distributed::RankOptions::wire)). It is the Euclidean norm of the
+    /// sent ([`RankOptions::wire`](crate::config::RankOptions::wire)). It is the Euclidean norm of the
     /// differences to unrounded logits over the norm of these, for all nodes. Mini-batch runs compare the logits of
     /// evaluation. `None` where ranks do not round, and for recommenders.
     ///

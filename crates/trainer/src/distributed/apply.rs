@@ -9,10 +9,10 @@ use girih_datasets::DataSource;
 use girih_graph_format::Matrix;
 
 use super::data::PartitionedData;
-use super::job::{RankJob, agree, check_devices, check_world, on_each};
-use super::session::{RankOptions, check_task};
+use super::job::{RankJob, agree, check_devices, check_task, check_world, on_each};
 use crate::TrainError;
 use crate::checkpoint::{Checkpoint, Progress};
+use crate::config::RankOptions;
 use crate::recommend::Recommendations;
 use crate::report::{Scores, TestReport};
 use crate::session::with_labels_for;

@@ -54,18 +54,18 @@ mod symbolic;
 #[cfg(test)]
 mod tests;
 
+pub use crate::config::{GraphPlacement, RankOptions};
+pub(crate) use adjacency::{AllScales, PartitionedAdjacency};
 pub use apply::{ApplyJob, RecommendJob, TakeLogits};
+pub(crate) use blocks::{BlockSource, Pattern};
+pub(crate) use first::{first_does, first_tells, read_told, told};
 pub use graph::PartitionedGraph;
 pub use job::RankJob;
 pub use network::{Links, Network};
-pub use planning::{RankPlanner, RankPlans};
-pub use ranks::Ranks;
-pub use session::{GraphPlacement, RankOptions, TrainJob};
-pub use symbolic::SymbolicGraph;
-
-pub(crate) use adjacency::{AllScales, PartitionedAdjacency};
-pub(crate) use blocks::{BlockSource, Pattern};
-pub(crate) use first::{first_does, first_tells, read_told, told};
 pub(crate) use operand::{EpilogueBackward, LazyGemm, LocalOperand};
+pub use planning::{RankPlanner, RankPlans};
 pub(crate) use product::OverlappedWork;
+pub use ranks::Ranks;
 pub(crate) use rows::HaloExchange;
+pub use session::TrainJob;
+pub use symbolic::SymbolicGraph;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::graph::PartitionedGraph;
+use super::job::check_task;
 use super::network::Network;
-use super::session::{GraphPlacement, RankOptions, check_task};
 use super::symbolic::{SymbolicBlocks, SymbolicGraph, SymbolicRank};
 use crate::TrainError;
 use crate::batching::BatchKind;
-use crate::config::TrainConfig;
+use crate::config::{GraphPlacement, RankOptions, TrainConfig};
 use crate::graph::Graph;
 use crate::plan::{DataSizes, Plan, PlanDevice, Share};
 use crate::sampled::{self, PlannedRows};

@@ -3,103 +3,24 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use girih_comm::Collective;
+use girih_comm::CommError;
+use girih_comm::Payload;
 use girih_comm::threads::ThreadRank;
-use girih_comm::{CardTransport, Collective, CommError, Payload};
-use girih_compute::{Backend, Dtype};
-use girih_datasets::{DataSource, Dataset, DatasetError};
-use girih_graph_format::Buffer;
-use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme, Stages};
+use girih_compute::Backend;
+use girih_datasets::DataSource;
+use girih_datasets::Dataset;
+use girih_partition::Scheme;
 use girih_sampling::ClusterSampler;
 
 use super::data::PartitionedData;
-use super::job::{RankJob, agree, check_devices, check_world, on_each};
+use super::job::{RankJob, agree, check_devices, check_task, check_world, on_each};
 use crate::TrainError;
 use crate::batching::BatchKind;
 use crate::checkpoint::DataShape;
-use crate::config::{NormKind, TaskKind, TrainConfig};
+use crate::config::{GraphPlacement, NormKind, RankOptions, TrainConfig};
 use crate::sampled;
 use crate::session::{Control, Event, Observer, Outcome, SessionOptions, check_trainable, train_runs};
-
-/// Placement of graph and features on ranks, for mini-batches. Full-batch training partitions both by its plan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GraphPlacement {
-    /// Each rank holds the whole graph and all features.
-    #[default]
-    Replicated,
-    /// Each rank holds the rows of its own nodes, and requests the rows of other ranks (Cai et al., DSP, PPoPP 2023).
-    Patches,
-    /// Each rank holds the whole graph and the features of its own nodes, and requests the features of other ranks.
-    SplitFeatures,
-}
-
-impl GraphPlacement {
-    /// Name on the command line and in results.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Replicated => "replicated",
-            Self::Patches => "patches",
-            Self::SplitFeatures => "split-features",
-        }
-    }
-}
-
-/// Options by which ranks share the work.
-#[derive(Clone, Copy, Debug)]
-pub struct RankOptions {
-    /// Grid of the partition: it says which rank holds which block.
-    pub grid: ProcessGrid,
-    /// Exchange of the operands of products: whole panels, or only the rows that are read.
-    pub exchange: Exchange,
-    /// Division of the nodes over ranks.
-    pub cuts: Cuts,
-    /// Stages in which operands are sent, as in [`BlockPlan::in_stages`].
-    pub stages: Stages,
-    /// Maximal number of row chunks of a product, as in [`BlockPlan::in_chunks`].
-    pub chunks: usize,
-    /// Type in which `f32` operands are sent: `f32`, or rounded to `bf16` in half the bytes. Products also multiply
-    /// them in this type.
-    pub wire: Dtype,
-    /// Transport of rows between GPUs. With `None`, NCCL carries rows of matrices, and the fastest transport carries
-    /// rows of patches.
-    pub transport: Option<CardTransport>,
-    /// Placement of graph and features, for mini-batches.
-    pub layout: GraphPlacement,
-    /// Time that a rank waits for another before it fails.
-    pub deadline: Duration,
-}
-
-impl RankOptions {
-    /// Options with equal cuts, a stage for each step, one chunk, operands in `f32`, and no transport given.
-    #[must_use]
-    pub fn new(grid: ProcessGrid, exchange: Exchange, deadline: Duration) -> Self {
-        let (cuts, stages, wire) = (Cuts::Equal, Stages::Steps, Dtype::F32);
-        Self {
-            grid,
-            exchange,
-            cuts,
-            stages,
-            chunks: 1,
-            wire,
-            transport: None,
-            layout: GraphPlacement::default(),
-            deadline,
-        }
-    }
-
-    /// Plan for a graph of `n_nodes` nodes. Only weighted cuts read `offsets`.
-    pub(super) fn plan(
-        &self,
-        n_nodes: usize,
-        offsets: impl FnOnce() -> Result<Buffer<u64>, DatasetError>,
-    ) -> Result<BlockPlan, TrainError> {
-        let plan = match self.cuts {
-            Cuts::Equal => BlockPlan::new(&self.grid, n_nodes)?,
-            Cuts::Weighted => BlockPlan::of_graph(&self.grid, &offsets()?, self.cuts)?,
-        };
-        Ok(plan.in_stages(self.stages).in_chunks(self.chunks))
-    }
-}
 
 /// All runs of a configuration on several ranks, as [`train`](crate::train) on one.
 ///
@@ -244,16 +165,6 @@ impl Shared {
             }
         }
     }
-}
-
-/// Refuses tasks that do not run on ranks.
-pub(super) fn check_task(config: &TrainConfig) -> Result<(), TrainError> {
-    if config.task == TaskKind::Links {
-        return Err(TrainError::invalid(
-            "--task links trains on one rank: leave --ranks and --gpus out, or give --task nodes",
-        ));
-    }
-    Ok(())
 }
 
 /// Refuses mini-batches that ranks cannot share.

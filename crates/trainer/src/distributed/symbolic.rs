@@ -11,12 +11,11 @@ use girih_compute::Transpose;
 use girih_graph_format::Csr;
 use girih_partition::{BlockPlan, Cuts, Exchange, Halo, ProcessGrid, Schedule};
 
-use super::session::RankOptions;
 use crate::TrainError;
-use crate::config::TrainConfig;
+use crate::config::{RankOptions, TrainConfig};
 use crate::plan::DataSizes;
 
-pub(super) use self::blocks::SymbolicBlocks;
+pub(crate) use self::blocks::SymbolicBlocks;
 pub(crate) use self::rank::SymbolicRank;
 
 /// Graph of a dry run on ranks. Either a real graph, whose blocks and rows are counted, or one of known size whose

@@ -5,7 +5,7 @@ mod ranked;
 use girih_datasets::UNLABELLED;
 use girih_graph_format::{Matrix, NodeId};
 
-pub use self::ranked::{
+pub use ranked::{
     RankedMetric, average_precision, hits_at, mean_over_labels, mean_reciprocal_rank, n_left_out, roc_auc,
 };
 

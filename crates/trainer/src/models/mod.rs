@@ -14,6 +14,11 @@ mod stack;
 use girih_compute::{Backend, ComputeError};
 use girih_datasets::{Dataset, Outline};
 
+use crate::config::{ModelConfig, ModelKind};
+use crate::inputs::{InputSpec, Inputs};
+use crate::params::{ParamId, ParamInit};
+use crate::tape::{Tape, Var};
+
 pub use appnp::Appnp;
 pub use gat::{Gat, GatLayer, Gatv2};
 pub use gcn::Gcn;
@@ -24,11 +29,6 @@ pub use ngcn::Ngcn;
 pub use sage::Sage;
 pub use sgc::Sgc;
 pub use stack::{Convolution, Place, Stack};
-
-use crate::config::{ModelConfig, ModelKind};
-use crate::inputs::{InputSpec, Inputs};
-use crate::params::{ParamId, ParamInit};
-use crate::tape::{Tape, Var};
 
 /// Graph neural network: parameters created once, and a forward pass over a [`Tape`].
 ///

@@ -7,14 +7,14 @@ use girih_random::Key;
 use super::task::Task;
 use super::{DataSizes, Plan, PlanDevice, Share};
 use crate::TrainError;
-use crate::config::{TaskKind, TrainConfig};
-use crate::distributed::{GraphPlacement, Ranks};
+use crate::config::{CacheConfig, GraphPlacement, TaskKind, TrainConfig};
+use crate::distributed::Ranks;
 use crate::inputs::{InputSpec, Inputs};
 use crate::links::LinkSizes;
 use crate::models::{Dims, Model};
 use crate::optim::Optimizer;
 use crate::params::{Gradients, ParamInit, Params};
-use crate::sampled::{self, BatchPlan, CacheConfig, LayerCosts, LayerPlan, PlannedRows};
+use crate::sampled::{self, BatchPlan, LayerCosts, LayerPlan, PlannedRows};
 use crate::session::build_network;
 use crate::tape::{Mode, Pool, Tape};
 

@@ -5,8 +5,8 @@ use std::ops::Range;
 use girih_compute::{Backend, Dtype, Epilogue, Shape, Transpose};
 use girih_graph_format::{Csr, FormatError, NodeId};
 
+use super::metrics::TOP_K;
 use crate::TrainError;
-use crate::recommend::TOP_K;
 use crate::tape::Pool;
 
 /// Bytes of the scores of a block of users: about a last-level cache.

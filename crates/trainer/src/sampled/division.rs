@@ -16,10 +16,11 @@ use girih_tiers::{CacheShares, Part, Planner, Rates, Room, Storage, Tier, TierPl
 
 use super::Neighborhoods;
 use super::plan::RowsOnDevice;
-use super::tiers::{CacheConfig, CacheReport, check_features, heats, heats_and_reads};
+use super::tiers::{check_features, heats, heats_and_reads};
 use crate::TrainError;
-use crate::config::TrainConfig;
+use crate::config::{CacheConfig, TrainConfig};
 use crate::plan::{DataSizes, Plan};
+use crate::report::CacheReport;
 
 /// Division of device and host memory between topology and features.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,7 +12,7 @@
 //!   full graph.
 //! - [`MiniBatch`]: a run.
 //! - [`PatchData`]: the data of ranks that each hold a patch of graph and features, or of features.
-//! - [`CacheConfig`]: the placement of features and graph on devices and hosts.
+//! - [`Placements`](tiers::Placements): the placement of features and graph on devices and hosts.
 //! - [`CachePlan`]: such a placement for the available memory.
 //! - [`Layerwise`]: layer-wise inference, where the graph does not fit at once.
 //! - [`BatchPlan`]: the largest possible batch, for dry runs.
@@ -44,6 +44,5 @@ pub use neighborhoods::Neighborhoods;
 pub(crate) use patches::{PatchData, PatchOptions, check_patches, check_patches_of};
 pub use plan::RowsOnDevice;
 pub(crate) use plan::{BatchPlan, LayerCosts, LayerPlan, PlannedRows};
-pub(crate) use session::{DataUse, MiniBatchData, Prepared, raw, sampled_by_device};
-pub use tiers::{CacheConfig, CacheReport};
+pub(crate) use session::{DataUse, MiniBatchData, Prepared, raw};
 pub use train::MiniBatch;

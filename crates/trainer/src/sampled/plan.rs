@@ -12,10 +12,9 @@ use self::memory::{
     has_places, words_of_arriving, words_of_features, words_of_kept, words_of_lists, words_of_offsets,
     words_of_topology,
 };
-use super::session::{reads_in_place, sampled_by_device, summed};
+use super::session::{reads_in_place, summed};
 use crate::batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
-use crate::config::TrainConfig;
-use crate::distributed::GraphPlacement;
+use crate::config::{GraphPlacement, TrainConfig, sampled_by_device};
 use crate::graph::{BlockGraph, Graph};
 use crate::inputs::{FeatureInput, InputSpec, Inputs, LayerGraphs};
 use crate::links::LinkSizes;
@@ -60,7 +59,7 @@ pub(crate) enum PlannedRows {
     Elsewhere,
 }
 
-/// Rows on a device, of those that a [`CacheConfig`](super::CacheConfig) places.
+/// Rows on a device, of those that a [`CacheConfig`](crate::config::CacheConfig) places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowsOnDevice {
     /// Number of rows of features.

@@ -15,16 +15,17 @@ use super::batches::{BatchOptions, neighbor_sampler};
 use super::device::{DeviceBatches, FeatureLoader};
 use super::division::no_neighbours;
 use super::layerwise::{Layerwise, SplitNodes, scores_by_layers};
-use super::tiers::{CacheReport, Placements, check_features};
+use super::tiers::{Placements, check_features};
 use super::{Batches, MiniBatch, Neighborhoods};
 use crate::TrainError;
 use crate::batching::{BatchKind, DEFAULT_BATCH_SIZE};
 use crate::classifier::{Classifier, Scored, Task};
-use crate::config::{TaskKind, TrainConfig};
+use crate::config::{TrainConfig, sampled_by_device};
 use crate::encoded::EncodedInput;
 use crate::features::NodeFeatures;
 use crate::inputs::{Adjacency, FeatureInput, InputSpec, Inputs, Propagation, upload_adjacency};
 use crate::models::Dims;
+use crate::report::CacheReport;
 use crate::session::{Trainable, build_model};
 use crate::state::RunState;
 use crate::targets::Targets;
@@ -356,12 +357,6 @@ fn code_rows<B: Backend>(
 /// When a position is not a column.
 pub(super) fn check_codes(codes: &CompressedFeatures) -> Result<(), TrainError> {
     codes.check_codes().map_err(|error| TrainError::invalid(error.to_string()))
-}
-
-/// Whether a device that samples can make the batches of these settings. It does not draw with replacement, and does
-/// not exclude the links of a batch.
-pub(crate) fn sampled_by_device(config: &TrainConfig) -> bool {
-    config.batch.kind == BatchKind::Neighbor && !config.batch.replace && config.task != TaskKind::Links
 }
 
 /// Input spec of a model on mini-batches: raw features, from which each batch takes its rows.

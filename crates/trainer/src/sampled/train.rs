@@ -7,8 +7,7 @@ use girih_pipeline::{Pipeline, Stage, StageError};
 use girih_random::{Key, purpose};
 
 use super::batch::{Batch, FeatureSource};
-use super::batches::SeedLists;
-use super::batches::{Batches, EpochBatches, HostBatch};
+use super::batches::{Batches, EpochBatches, HostBatch, SeedLists};
 use super::device::{DeviceBatch, DeviceBatches};
 use super::layerwise::Layerwise;
 use super::together::CollectivePrefetcher;

@@ -4,9 +4,12 @@ use girih_compress::CodecSpec;
 use girih_compute::{Cpu, HostMatrix};
 use girih_datasets::{LoadOptions, load};
 
-use super::*;
-use crate::config::{Aggregator, ModelConfig, ModelKind, NormKind};
-use crate::report::StageTimes;
+use super::{Control, Event, SessionOptions, *};
+use crate::TrainError;
+use crate::checkpoint::{Checkpoint, DataShape};
+use crate::config::{Aggregator, ModelConfig, ModelKind, NormKind, TrainConfig};
+use crate::fullbatch::FullBatch;
+use crate::report::{StageTimes, TestReport};
 use crate::state::{RunState, StepCallback};
 
 /// A run whose device fails in a given epoch.

@@ -31,19 +31,19 @@ mod spmm;
 use girih_compute::{Backend, ComputeError, Dropout, Dtype, Shape};
 use girih_random::Key;
 
+use self::epilogue::Recorded;
+use crate::distributed::Ranks;
+use crate::params::{Gradients, ParamId, Params};
+
 pub use aggregate::AggregateOptions;
 pub use attention::{AttentionOperands, AttentionOptions};
 pub use backward::BackwardPass;
 pub use dropout::Masks;
-pub use epilogue::Recorded;
 pub use linear::LinearOptions;
 pub use loss::Loss;
 pub(crate) use loss::LossRows;
 pub use pool::Pool;
 pub use spmm::SpmmOptions;
-
-use crate::distributed::Ranks;
-use crate::params::{Gradients, ParamId, Params};
 
 /// Index of a value on a tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use crate::distributed::ranks::Ranks;
 use crate::distributed::rows::{HaloExchange, HaloPlan};
 
 /// Sizes of the blocks of all ranks.
-pub(in crate::distributed) struct SymbolicBlocks {
+pub(crate) struct SymbolicBlocks {
     pub(super) graph: SymbolicGraph,
     pub(in crate::distributed) plan: Arc<BlockPlan>,
     pub(super) exchange: Exchange,

@@ -11,10 +11,9 @@ use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
 
 use super::{few, graph, network, sharings};
 use crate::batching::{BatchConfig, BatchKind};
-use crate::config::{ModelConfig, ModelKind, NormKind, TrainConfig};
+use crate::config::{GraphPlacement, ModelConfig, ModelKind, NormKind, RankOptions, TrainConfig};
 use crate::distributed::blocks::{BlockSource, Blocks, Chunks, PanelExchange, Panels};
 use crate::distributed::data::PartitionedData;
-use crate::distributed::session::{GraphPlacement, RankOptions};
 use crate::distributed::symbolic::SymbolicRank;
 use crate::distributed::{PartitionedAdjacency, RankPlanner, Ranks, SymbolicGraph};
 use crate::{CacheConfig, Control, DataSizes, Event, Plan, PlanDevice, SessionOptions, TrainError};

@@ -12,10 +12,9 @@ use girih_partition::{BlockPlan, Exchange, Halo, ProcessGrid, Scheme};
 
 use super::{N, few, graph, looped, operand};
 use crate::checkpoint::Checkpoint;
-use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, TrainConfig};
+use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, RankOptions, TrainConfig};
 use crate::distributed::blocks::BlockSource;
 use crate::distributed::data::PartitionedData;
-use crate::distributed::session::RankOptions;
 use crate::distributed::{PartitionedAdjacency, Ranks};
 use crate::inputs::Adjacency;
 use crate::tape::Pool;

@@ -6,8 +6,7 @@ use girih_compute::Rates;
 use girih_partition::{Exchange, LinkRates, ProcessGrid, Scheme, Stages};
 
 use super::{few, network};
-use crate::config::{ModelConfig, TrainConfig};
-use crate::distributed::session::RankOptions;
+use crate::config::{ModelConfig, RankOptions, TrainConfig};
 use crate::distributed::{Links, Network, RankPlanner, SymbolicGraph};
 use crate::{DataSizes, Plan, PlanDevice};
 

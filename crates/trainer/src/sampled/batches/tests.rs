@@ -3,9 +3,13 @@
 use girih_datasets::{LoadOptions, load};
 use girih_graph_format::Norm;
 
-use super::*;
-use crate::batching::BatchConfig;
-use crate::links::{LinkConfig, LinkSplit, NonLinks};
+use super::host::{HostGraphs, HostLoss};
+use super::{Batches, *};
+use crate::batching::{BatchConfig, BatchKind};
+use crate::config::TrainConfig;
+use crate::inputs::Adjacency;
+use crate::links::{Link, LinkConfig, LinkEpochs, LinkSplit, NonLinks};
+use crate::sampled::neighborhoods::Neighborhoods;
 
 /// Dense rows of `Â` with row normalisation.
 fn row_normalised(graph: &Csr) -> Vec<Vec<f32>> {

@@ -4,8 +4,7 @@ use girih_datasets::FeaturesFrom;
 
 use crate::TrainError;
 use crate::batching::ScoreBy;
-use crate::config::TrainConfig;
-use crate::distributed::GraphPlacement;
+use crate::config::{GraphPlacement, TrainConfig};
 
 /// Refuses settings that do not work with patches.
 ///
