@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use girih_compute::{Backend, ComputeError, Dtype, HostRows, Shape, Symbolic, SymbolicMatrix};
+use girih_compute::{Backend, ComputeError, Dtype, HostRows, Shape};
 use girih_graph_format::NodeId;
 
 use crate::tape::Pool;
@@ -84,30 +84,5 @@ impl EncodedInput {
             pool.give(backend, block);
         }
         Ok(())
-    }
-}
-
-/// Symbolic encoded features: codes of `row_bytes` per row, counted where main memory is planned.
-pub(crate) struct SymbolicRows {
-    shape: Shape,
-    /// Symbolic matrix that counts the bytes of the codes.
-    _codes: Option<SymbolicMatrix>,
-}
-
-impl SymbolicRows {
-    pub(crate) fn new(symbolic: &Symbolic, shape: Shape, row_bytes: usize, is_main_memory: bool) -> Self {
-        let words = (shape.rows * row_bytes).div_ceil(size_of::<f32>());
-        Self { shape, _codes: is_main_memory.then(|| symbolic.matrix(Shape::new(words, 1), Dtype::F32)) }
-    }
-}
-
-impl HostRows for SymbolicRows {
-    fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    /// Zeros: a symbolic backend never reads the values.
-    fn read(&self, _first: usize, out: &mut [f32]) {
-        out.fill(0.0);
     }
 }

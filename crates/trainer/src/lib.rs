@@ -18,6 +18,7 @@ mod batching;
 mod checkpoint;
 mod classifier;
 mod config;
+mod data;
 pub mod distributed;
 mod encoded;
 mod error;
@@ -58,7 +59,7 @@ pub use encoded::EncodedInput;
 pub use error::TrainError;
 pub use fullbatch::FullBatch;
 pub use graph::{BlockGraph, Graph};
-pub use inputs::{Adjacency, FeatureInput, InputSpec, Inputs, LayerGraphs, Propagation};
+pub use inputs::{FeatureInput, Inputs, LayerGraphs};
 pub use layers::{AttentionKind, AttentionSizes, GraphAttention, GraphConv, Linear, NormAxis, Normalization, Rows};
 pub use links::{
     Embedded, HITS_K, Link, LinkConfig, LinkPart, LinkPredictor, LinkScores, LinkSplit, Links, NonLinks, Pairs, embed,
@@ -67,7 +68,7 @@ pub use metrics::{
     Confusion, F1, RankedMetric, accuracy, average_precision, f1_scores, hits_at, mean_over_labels,
     mean_reciprocal_rank, n_left_out, roc_auc,
 };
-pub use models::{Dims, Model};
+pub use models::{Adjacency, Dims, InputSpec, Model, Propagation};
 pub use optim::Optimizer;
 pub use params::{Gradients, ParamId, ParamInit, Params};
 pub use plan::{DataSizes, InteractionSizes, Plan, PlanDevice};

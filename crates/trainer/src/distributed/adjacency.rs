@@ -15,15 +15,12 @@ use girih_datasets::DataSource;
 use girih_graph_format::{UndefinedDegree, WeightSum, degree_factors};
 use girih_partition::Exchange;
 
-use super::blocks::{BlockSource, Blocks, HostBlocks, Pattern};
+use super::blocks::{AllScales, BlockSource, Blocks, HostBlocks, Pattern};
 use super::looped::LoopedRows;
 use super::mirror::{column_sums, is_symmetric, transposed};
 use super::ranks::{Ranks, failed};
 use crate::TrainError;
-use crate::inputs::Adjacency;
-
-/// Diagonals of `L` and `R`, one number for each node; `None` is the identity.
-pub(crate) type AllScales = [Option<Arc<[f32]>>; 2];
+use crate::models::Adjacency;
 
 /// `Â = L·A·R`, of which a rank reads its own rows.
 pub(crate) struct PartitionedAdjacency {

@@ -10,10 +10,12 @@ use girih_compute::{Backend, ComputeError, Dtype, GlobalIds, Memory, SparseOpera
 use girih_graph_format::{Csr, Matrix, NodeId, Scales, places_of};
 use girih_partition::{BlockPlan, Exchange, RankPlan, Receivers, Step, StepsTogether, place_in};
 
-use super::adjacency::AllScales;
 use super::looped::LoopedRows;
 use super::ranks::{Ranks, failed, totals};
 use super::rows::{HaloExchange, HaloPlan};
+
+/// Diagonals of `L` and `R`, one number for each node; `None` is the identity.
+pub(crate) type AllScales = [Option<Arc<[f32]>>; 2];
 
 /// Source of a rank's blocks: the adjacency, or in a dry run its sizes.
 pub(crate) trait BlockSource<B: Backend>: Send + Sync {

@@ -8,15 +8,15 @@ use girih_datasets::{DataSource, Interactions, Labels, NodeRows, Outline, RowsDi
 use girih_partition::{BlockPlan, Exchange};
 
 use super::adjacency::PartitionedAdjacency;
-use super::apply::TakeLogits;
+use super::job::TakeLogits;
 use super::ranks::{HANDED, Ranks};
 use crate::TrainError;
 use crate::checkpoint::{Checkpoint, DataShape, Progress};
 use crate::config::{GraphPlacement, RankOptions, TrainConfig};
 use crate::features::NodeFeatures;
 use crate::fullbatch::FullBatch;
-use crate::inputs::{FeatureInput, InputSpec, Inputs};
-use crate::models::Dims;
+use crate::inputs::{FeatureInput, Inputs};
+use crate::models::{Dims, InputSpec};
 use crate::params::ParamId;
 use crate::recommend::{self, Recommendations};
 use crate::report::{Scores, TestReport};

@@ -6,6 +6,10 @@ use girih_compute::{Backend, HostMatrix, Memory};
 
 use crate::TrainError;
 use crate::config::{RankOptions, TaskKind, TrainConfig};
+use girih_graph_format::Matrix;
+
+/// Consumer of logits. Each call gets the rows of the next nodes, from the first node to the last.
+pub type TakeLogits<'t> = dyn FnMut(&Matrix) + Send + 't;
 
 /// Work that ranks share: training ([`TrainJob`](super::TrainJob)), or inference with a trained model
 /// ([`ApplyJob`](super::ApplyJob), [`RecommendJob`](super::RecommendJob)).

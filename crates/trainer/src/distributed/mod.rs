@@ -55,12 +55,12 @@ mod symbolic;
 mod tests;
 
 pub use crate::config::{GraphPlacement, RankOptions};
-pub(crate) use adjacency::{AllScales, PartitionedAdjacency};
-pub use apply::{ApplyJob, RecommendJob, TakeLogits};
-pub(crate) use blocks::{BlockSource, Pattern};
+pub(crate) use adjacency::PartitionedAdjacency;
+pub use apply::{ApplyJob, RecommendJob};
+pub(crate) use blocks::{AllScales, BlockSource, Pattern};
 pub(crate) use first::{first_does, first_tells, read_told, told};
 pub use graph::PartitionedGraph;
-pub use job::RankJob;
+pub use job::{RankJob, TakeLogits};
 pub use network::{Links, Network};
 pub(crate) use operand::{EpilogueBackward, LazyGemm, LocalOperand};
 pub use planning::{RankPlanner, RankPlans};

@@ -14,7 +14,7 @@ use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme, Stages};
 
 use super::{LocalOperand, PartitionedAdjacency, PartitionedGraph, Ranks};
 use crate::TrainError;
-use crate::inputs::Adjacency;
+use crate::models::Adjacency;
 use crate::tape::Pool;
 
 #[path = "../../tests/random_graphs/campaign.rs"]

@@ -3,13 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use girih_comm::Collective;
-use girih_comm::CommError;
-use girih_comm::Payload;
 use girih_comm::threads::ThreadRank;
+use girih_comm::{Collective, CommError, Payload};
 use girih_compute::Backend;
-use girih_datasets::DataSource;
-use girih_datasets::Dataset;
+use girih_datasets::{DataSource, Dataset};
 use girih_partition::Scheme;
 use girih_sampling::ClusterSampler;
 

@@ -15,7 +15,7 @@ use girih_partition::{Cuts, Exchange, LinkRates, ProcessGrid, Scheme, Stages};
 
 use super::{Links, Network};
 use crate::config::RankOptions;
-use crate::inputs::Adjacency;
+use crate::models::Adjacency;
 
 /// Number of nodes.
 const N: usize = 53;

@@ -4,9 +4,10 @@ use girih_compute::{Activation, Backend, ComputeError};
 use girih_graph_format::{Degrees, Norm};
 
 use super::mlp::Mlp;
+use super::spec::{Adjacency, InputSpec};
 use super::{Dims, Model};
 use crate::config::ModelConfig;
-use crate::inputs::{Adjacency, InputSpec, Inputs};
+use crate::inputs::Inputs;
 use crate::params::ParamInit;
 use crate::tape::{AggregateOptions, Tape, Var};
 

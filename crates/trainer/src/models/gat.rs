@@ -3,10 +3,10 @@
 use girih_compute::{Activation, Backend, ComputeError};
 use girih_graph_format::Norm;
 
+use super::spec::Adjacency;
 use super::stack::{Convolution, Place, Stack};
 use crate::config::ModelConfig;
 use crate::graph::Graph;
-use crate::inputs::Adjacency;
 use crate::layers::{AttentionKind, AttentionSizes, GraphAttention, Rows};
 use crate::params::ParamInit;
 use crate::tape::{Masks, Tape, Var};

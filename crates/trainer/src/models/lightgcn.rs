@@ -4,8 +4,9 @@ use girih_compute::{Backend, ComputeError, Shape};
 use girih_graph_format::{Degrees, Norm};
 
 use super::Model;
+use super::spec::{Adjacency, InputSpec, Propagation};
 use crate::config::ModelConfig;
-use crate::inputs::{Adjacency, InputSpec, Inputs, Propagation};
+use crate::inputs::Inputs;
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{Tape, Var};
 

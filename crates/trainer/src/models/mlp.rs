@@ -2,9 +2,10 @@
 
 use girih_compute::{Activation, Backend, ComputeError};
 
+use super::spec::{InputSpec, Propagation};
 use super::{Dims, Model};
 use crate::config::ModelConfig;
-use crate::inputs::{InputSpec, Inputs, Propagation};
+use crate::inputs::Inputs;
 use crate::layers::{Linear, Rows};
 use crate::params::ParamInit;
 use crate::tape::{LinearOptions, Tape, Var};

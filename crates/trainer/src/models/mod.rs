@@ -9,13 +9,14 @@ mod mlp;
 mod ngcn;
 mod sage;
 mod sgc;
+mod spec;
 mod stack;
 
 use girih_compute::{Backend, ComputeError};
 use girih_datasets::{Dataset, Outline};
 
 use crate::config::{ModelConfig, ModelKind};
-use crate::inputs::{InputSpec, Inputs};
+use crate::inputs::Inputs;
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{Tape, Var};
 
@@ -28,6 +29,7 @@ pub use mlp::Mlp;
 pub use ngcn::Ngcn;
 pub use sage::Sage;
 pub use sgc::Sgc;
+pub use spec::{Adjacency, InputSpec, Propagation};
 pub use stack::{Convolution, Place, Stack};
 
 /// Graph neural network: parameters created once, and a forward pass over a [`Tape`].

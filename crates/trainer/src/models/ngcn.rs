@@ -3,9 +3,10 @@
 use girih_compute::{Activation, Backend, ComputeError, Dropout};
 use girih_graph_format::Norm;
 
+use super::spec::{Adjacency, InputSpec, Propagation};
 use super::{Dims, Model};
 use crate::config::ModelConfig;
-use crate::inputs::{Adjacency, InputSpec, Inputs, Propagation};
+use crate::inputs::Inputs;
 use crate::layers::{Linear, Rows};
 use crate::params::{ParamId, ParamInit};
 use crate::tape::{AggregateOptions, LinearOptions, Tape, Var};

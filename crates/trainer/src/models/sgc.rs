@@ -3,9 +3,10 @@
 use girih_compute::{Backend, ComputeError};
 use girih_graph_format::Norm;
 
+use super::spec::{Adjacency, InputSpec, Propagation};
 use super::{Dims, Model};
 use crate::config::ModelConfig;
-use crate::inputs::{Adjacency, InputSpec, Inputs, Propagation};
+use crate::inputs::Inputs;
 use crate::layers::{Linear, Rows};
 use crate::params::ParamInit;
 use crate::tape::{LinearOptions, Tape, Var};

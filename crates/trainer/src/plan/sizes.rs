@@ -5,16 +5,17 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use girih_compress::CodecSpec;
-use girih_compute::{Dtype, Shape, Symbolic};
+use girih_compute::{Dtype, HostRows, Shape, Symbolic, SymbolicMatrix};
 use girih_datasets::{Dataset, Features, Interactions};
 use girih_graph_format::Csr;
 
 use crate::TrainError;
 use crate::config::TrainConfig;
-use crate::encoded::{EncodedInput, SymbolicRows};
+use crate::data;
+use crate::encoded::EncodedInput;
 use crate::graph::Graph;
-use crate::inputs::{self, Adjacency, FeatureInput, InputSpec, Inputs, Propagation};
-use crate::models::Dims;
+use crate::inputs::{FeatureInput, Inputs};
+use crate::models::{Adjacency, Dims, InputSpec, Propagation};
 use crate::params::{ParamId, ParamInit};
 use crate::sampled::NODES_AT_ONCE;
 use crate::session::build_network;
@@ -189,7 +190,7 @@ impl DataSizes {
         }
         let shape = Shape::new(self.n_nodes, self.n_features);
         let keeps_sparse = |nnz: &usize| {
-            input_spec.propagation != Propagation::Always && inputs::stay_sparse(self.n_nodes, self.n_features, *nnz)
+            input_spec.propagation != Propagation::Always && data::stay_sparse(self.n_nodes, self.n_features, *nnz)
         };
         let stored_sparse = self.feature_nnz.filter(keeps_sparse);
         let stays_encoded = self.code_bytes.filter(|_| input_spec.propagation != Propagation::Always);
@@ -206,5 +207,30 @@ impl DataSizes {
             },
         };
         Ok(Inputs::assemble(symbolic, graph, features, self.n_nodes, input_spec, precision)?)
+    }
+}
+
+/// Symbolic encoded features: codes of `row_bytes` per row, counted where main memory is planned.
+pub(crate) struct SymbolicRows {
+    shape: Shape,
+    /// Symbolic matrix that counts the bytes of the codes.
+    _codes: Option<SymbolicMatrix>,
+}
+
+impl SymbolicRows {
+    pub(crate) fn new(symbolic: &Symbolic, shape: Shape, row_bytes: usize, is_main_memory: bool) -> Self {
+        let words = (shape.rows * row_bytes).div_ceil(size_of::<f32>());
+        Self { shape, _codes: is_main_memory.then(|| symbolic.matrix(Shape::new(words, 1), Dtype::F32)) }
+    }
+}
+
+impl HostRows for SymbolicRows {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Zeros: a symbolic backend never reads the values.
+    fn read(&self, _first: usize, out: &mut [f32]) {
+        out.fill(0.0);
     }
 }

@@ -10,10 +10,11 @@ use super::batches::{HostBatch, HostBlock, HostGraphs, HostLoss, rows_of};
 use super::device::{DeviceBatch, ReadRows};
 use super::patches::BatchRows;
 use crate::TrainError;
+use crate::data::{upload_adjacency, upload_sparse_features};
 use crate::graph::{BlockGraph, Graph};
-use crate::inputs::{Adjacency, FeatureInput, Inputs, LayerGraphs, upload_adjacency, upload_sparse_features};
+use crate::inputs::{FeatureInput, Inputs, LayerGraphs};
 use crate::links::Pairs;
-use crate::models::Model;
+use crate::models::{Adjacency, Model};
 use crate::tape::{Loss, LossRows, Pool, Tape};
 use crate::targets::Targets;
 

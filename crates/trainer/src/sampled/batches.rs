@@ -20,8 +20,8 @@ use super::subgraphs::{StepSubgraphs, Subgraphs};
 use crate::TrainError;
 use crate::batching::{BatchKind, DEFAULT_BATCH_SIZE};
 use crate::config::TrainConfig;
-use crate::inputs::Adjacency;
 use crate::links::{Link, LinkEpochs, PairList};
+use crate::models::Adjacency;
 
 pub(crate) use self::epoch::{Drawn, EpochBatches, SeedLists};
 pub(crate) use self::host::{HostBatch, HostBlock, HostGraphs, HostLoss, rows_of};

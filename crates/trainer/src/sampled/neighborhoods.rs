@@ -6,7 +6,7 @@ use girih_sampling::{Block, Columns};
 
 use crate::TrainError;
 use crate::distributed::AllScales;
-use crate::inputs::Adjacency;
+use crate::models::Adjacency;
 
 /// Graph to sample neighbours from, with the scales that turn draws into rows of its normalised adjacency `Â`.
 ///

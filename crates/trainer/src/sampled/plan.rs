@@ -16,8 +16,9 @@ use super::session::{reads_in_place, summed};
 use crate::batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
 use crate::config::{GraphPlacement, TrainConfig, sampled_by_device};
 use crate::graph::{BlockGraph, Graph};
-use crate::inputs::{FeatureInput, InputSpec, Inputs, LayerGraphs};
+use crate::inputs::{FeatureInput, Inputs, LayerGraphs};
 use crate::links::LinkSizes;
+use crate::models::InputSpec;
 use crate::plan::DataSizes;
 
 pub(crate) use self::layerwise::{LayerCosts, LayerPlan};

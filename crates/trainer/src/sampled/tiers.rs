@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use crate::batching::{BatchConfig, BatchKind};
     use crate::config::CacheConfig;
-    use crate::inputs::Adjacency;
+    use crate::models::Adjacency;
 
     #[test]
     fn shares_are_of_all_nodes_bytes_and_reads() {

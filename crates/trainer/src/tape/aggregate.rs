@@ -4,9 +4,8 @@
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, Transpose};
 
 use super::deferred::DeferredInputGrad;
-use super::epilogue::Recorded;
 use super::linear::Linear;
-use super::{BackwardPass, LinearOptions, Operation, SpmmOptions, Tape, Var};
+use super::{BackwardPass, LinearOptions, Operation, Recorded, SpmmOptions, Tape, Var};
 use crate::distributed::{EpilogueBackward, HaloExchange, LazyGemm, LocalOperand, PartitionedGraph, Pattern};
 use crate::graph::{BlockGraph, Graph};
 

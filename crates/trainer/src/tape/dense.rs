@@ -2,8 +2,7 @@
 
 use girih_compute::{Activation, Backend, ComputeError, Shape};
 
-use super::epilogue::Recorded;
-use super::{BackwardPass, Operation, Tape, Var};
+use super::{BackwardPass, Operation, Recorded, Tape, Var};
 
 struct Combined {
     terms: Vec<(f32, Var)>,

@@ -2,8 +2,7 @@
 
 use girih_compute::{Backend, ComputeError, Dropout, Epilogue, Shape, Transpose};
 
-use super::epilogue::Recorded;
-use super::{BackwardPass, LinearOptions, Operation, Tape, Var};
+use super::{BackwardPass, LinearOptions, Operation, Recorded, Tape, Var};
 use crate::encoded::EncodedInput;
 
 struct LinearEncoded<'a> {

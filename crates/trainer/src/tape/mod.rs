@@ -28,10 +28,9 @@ mod pool;
 mod segment;
 mod spmm;
 
-use girih_compute::{Backend, ComputeError, Dropout, Dtype, Shape};
+use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Shape};
 use girih_random::Key;
 
-use self::epilogue::Recorded;
 use crate::distributed::Ranks;
 use crate::params::{Gradients, ParamId, Params};
 
@@ -57,6 +56,19 @@ pub enum Mode {
     Train(Key),
     /// Evaluation, without dropout and with sequences in stored order.
     Evaluate,
+}
+
+/// Epilogue of a recorded operation.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recorded {
+    /// Bias, one row, added to every row.
+    pub bias: Option<Var>,
+    /// Activation applied to the sum.
+    pub activation: Activation,
+    /// Dropout of the result of ReLU.
+    pub mask: Option<Dropout>,
+    /// Earlier result that the sum was added to, in place.
+    pub add: Option<Var>,
 }
 
 /// Recorded operation, which propagates its gradient to its operands.

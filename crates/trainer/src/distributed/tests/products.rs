@@ -16,7 +16,7 @@ use super::{COLS, N, adjacencies, graph, looped, operand};
 use crate::TrainError;
 use crate::distributed::{EpilogueBackward, LazyGemm, LocalOperand, PartitionedAdjacency, PartitionedGraph, Ranks};
 use crate::graph::Graph;
-use crate::inputs::Adjacency;
+use crate::models::Adjacency;
 use crate::params::{Gradients, ParamInit};
 use crate::tape::{AggregateOptions, LinearOptions, Mode, Pool, Tape};
 use crate::targets::Targets;

@@ -16,7 +16,7 @@ use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, RankOptio
 use crate::distributed::blocks::BlockSource;
 use crate::distributed::data::PartitionedData;
 use crate::distributed::{PartitionedAdjacency, Ranks};
-use crate::inputs::Adjacency;
+use crate::models::Adjacency;
 use crate::tape::Pool;
 use crate::{Control, SessionOptions, TrainError, checkpoint_path};
 

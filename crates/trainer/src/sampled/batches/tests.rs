@@ -7,8 +7,8 @@ use super::host::{HostGraphs, HostLoss};
 use super::{Batches, *};
 use crate::batching::{BatchConfig, BatchKind};
 use crate::config::TrainConfig;
-use crate::inputs::Adjacency;
 use crate::links::{Link, LinkConfig, LinkEpochs, LinkSplit, NonLinks};
+use crate::models::Adjacency;
 use crate::sampled::neighborhoods::Neighborhoods;
 
 /// Dense rows of `Â` with row normalisation.
