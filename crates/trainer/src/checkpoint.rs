@@ -20,8 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::TrainError;
 use crate::arrangement::Arrangement;
 use crate::config::TrainConfig;
-use crate::report::Scores;
-use crate::state::PartialEpoch;
+use crate::report::{PartialEpoch, Scores};
 
 /// Version of the metadata. Readers refuse other versions.
 pub const CHECKPOINT_VERSION: u32 = 3;

@@ -21,6 +21,7 @@ mod config;
 mod data;
 pub mod distributed;
 mod encoded;
+mod engine;
 mod error;
 mod features;
 mod fullbatch;
@@ -43,6 +44,7 @@ mod similarity;
 mod state;
 mod tape;
 mod targets;
+mod tasks;
 mod thinned;
 
 pub use arrangement::{Arrangement, differences};
@@ -56,13 +58,14 @@ pub use config::{
     Schedule, TaskKind, TrainConfig, parse_codec,
 };
 pub use encoded::EncodedInput;
+pub use engine::{Control, Event, MeanStd, Observer, Outcome, SessionOptions, checkpoint_path};
 pub use error::TrainError;
 pub use fullbatch::FullBatch;
 pub use graph::{BlockGraph, Graph};
 pub use inputs::{FeatureInput, Inputs, LayerGraphs};
 pub use layers::{AttentionKind, AttentionSizes, GraphAttention, GraphConv, Linear, NormAxis, Normalization, Rows};
 pub use links::{
-    Embedded, HITS_K, Link, LinkConfig, LinkPart, LinkPredictor, LinkScores, LinkSplit, Links, NonLinks, Pairs, embed,
+    Embedded, HITS_K, Link, LinkConfig, LinkPart, LinkPredictor, LinkSplit, Links, NonLinks, Pairs, embed,
 };
 pub use metrics::{
     Confusion, F1, RankedMetric, accuracy, average_precision, f1_scores, hits_at, mean_over_labels,
@@ -73,11 +76,14 @@ pub use optim::Optimizer;
 pub use params::{Gradients, ParamId, ParamInit, Params};
 pub use plan::{DataSizes, InteractionSizes, Plan, PlanDevice};
 pub use recommend::{Ranking, Recommendations, Recommender, TOP_K, recommend};
-pub use report::{CacheReport, ChosenBy, EpochReport, EpochTimes, RunSummary, Scores, StageTimes, TestReport};
+pub use report::{
+    BatchDone, CacheReport, ChosenBy, EpochReport, EpochTimes, LinkScores, PartialEpoch, RunSummary, Scores,
+    StageTimes, TestReport,
+};
 pub use sampled::{CachePlan, MiniBatch, Neighborhoods, RowsOnDevice};
-pub use session::{Control, Event, MeanStd, Observer, Outcome, SessionOptions, apply, checkpoint_path, train};
+pub use session::{apply, train};
 pub use similarity::{Similarity, similarity};
-pub use state::{BatchDone, PartialEpoch, Run, RunState, StepCallback};
+pub use state::{Run, RunState, StepCallback};
 pub use tape::{
     AggregateOptions, AttentionOperands, AttentionOptions, BackwardPass, LinearOptions, Loss, Masks, Mode, Operation,
     Pool, SpmmOptions, Tape, Var,

@@ -7,7 +7,6 @@ use girih_tiers::Tier;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Metric;
-use crate::links::LinkScores;
 use crate::metrics::F1;
 use crate::recommend::Ranking;
 
@@ -227,4 +226,43 @@ mod tier {
     pub(super) fn serialize<S: Serializer>(tier: &Tier, out: S) -> Result<S::Ok, S::Error> {
         out.serialize_str(tier.name())
     }
+}
+
+/// Progress within an epoch of several batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PartialEpoch {
+    /// Number of batches done.
+    pub batches: u64,
+    /// Sum of the losses of all nodes of these batches.
+    pub loss_sum: f64,
+    /// Number of these nodes.
+    pub n_losses: u64,
+}
+
+impl PartialEpoch {
+    /// Whether the epoch has done no batch yet.
+    #[must_use]
+    pub fn is_start(&self) -> bool {
+        self.batches == 0
+    }
+}
+
+/// Report of a finished batch that is not the last of its epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchDone {
+    /// Number of batches done in this epoch.
+    pub batches: u64,
+    /// Number of batches of an epoch.
+    pub n_batches: u64,
+}
+
+/// Ranks of test links among as many non-links. [`Scores`] also has ROC-AUC and losses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkScores {
+    /// Mean over links of the precision among all pairs that score at least as high.
+    pub average_precision: f64,
+    /// Fraction of links with a higher score than the [`HITS_K`](crate::HITS_K)-th best non-link.
+    pub hits_at_20: f64,
+    /// Mean over links of the reciprocal rank among all non-links.
+    pub mrr: f64,
 }

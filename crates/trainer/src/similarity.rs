@@ -11,12 +11,13 @@ use girih_graph_format::{Csr, Matrix};
 use crate::TrainError;
 use crate::checkpoint::Checkpoint;
 use crate::config::TaskKind;
+use crate::engine::build_model;
 use crate::inputs::Inputs;
 use crate::links::LinkSplit;
 use crate::models::{Dims, InputSpec, Model, Propagation};
 use crate::params::Params;
 use crate::sampled;
-use crate::session::{build_model, check_features};
+use crate::session::check_features;
 use crate::state::RunState;
 use crate::tape::{Mode, Pool, Tape};
 

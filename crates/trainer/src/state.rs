@@ -6,16 +6,15 @@ use girih_compute::{AdamStep, Backend};
 use girih_graph_format::Matrix;
 use girih_graph_format::file::{check_mapped_files, replaced_files};
 use girih_random::Key;
-use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
 use crate::checkpoint::{CHECKPOINT_VERSION, Checkpoint, DataShape, Progress};
 use crate::config::{OptimizerConfig, TrainConfig};
 use crate::distributed::Ranks;
+use crate::engine::Control;
 use crate::optim::Optimizer;
 use crate::params::{Gradients, Param, Params};
-use crate::report::{EpochReport, EpochTimes, RunSummary, Scores, StageTimes, TestReport};
-use crate::session::Control;
+use crate::report::{BatchDone, EpochReport, EpochTimes, PartialEpoch, RunSummary, Scores, StageTimes, TestReport};
 use crate::tape::{Loss, Mode, Pool, Tape};
 
 /// State of a run: parameters, optimiser state, epochs done, and the best scores so far.
@@ -35,34 +34,6 @@ pub struct RunState<'a, B: Backend> {
     train_loss: f32,
     last: Option<Scores>,
     best: Option<Best>,
-}
-
-/// Progress within an epoch of several batches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PartialEpoch {
-    /// Number of batches done.
-    pub batches: u64,
-    /// Sum of the losses of all nodes of these batches.
-    pub loss_sum: f64,
-    /// Number of these nodes.
-    pub n_losses: u64,
-}
-
-impl PartialEpoch {
-    /// Whether the epoch has done no batch yet.
-    #[must_use]
-    pub fn is_start(&self) -> bool {
-        self.batches == 0
-    }
-}
-
-/// Report of a finished batch that is not the last of its epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchDone {
-    /// Number of batches done in this epoch.
-    pub batches: u64,
-    /// Number of batches of an epoch.
-    pub n_batches: u64,
 }
 
 /// Callback after every batch but the last of an epoch. Its result tells whether to continue.

@@ -13,9 +13,9 @@ use super::job::{RankJob, TakeLogits, agree, check_devices, check_task, check_wo
 use crate::TrainError;
 use crate::checkpoint::{Checkpoint, Progress};
 use crate::config::RankOptions;
+use crate::engine::with_labels_for;
 use crate::recommend::Recommendations;
 use crate::report::{Scores, TestReport};
-use crate::session::with_labels_for;
 
 /// Inference on all nodes with the best parameters of a checkpoint, as [`apply`](crate::apply), on several ranks.
 pub struct ApplyJob<'a, 't> {

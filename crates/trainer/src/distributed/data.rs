@@ -13,6 +13,7 @@ use super::ranks::{HANDED, Ranks};
 use crate::TrainError;
 use crate::checkpoint::{Checkpoint, DataShape, Progress};
 use crate::config::{GraphPlacement, RankOptions, TrainConfig};
+use crate::engine::{Control, Event, Outcome, SessionOptions, apply_best, build_model};
 use crate::features::NodeFeatures;
 use crate::fullbatch::FullBatch;
 use crate::inputs::{FeatureInput, Inputs};
@@ -21,11 +22,9 @@ use crate::params::ParamId;
 use crate::recommend::{self, Recommendations};
 use crate::report::{Scores, TestReport};
 use crate::sampled::{PatchData, PatchOptions};
-use crate::session::{
-    Control, Event, LabelledNodes, Outcome, SessionOptions, apply_best, build_model, check_trainable, start_run,
-    train_runs,
-};
+use crate::session::{check_trainable, train_runs};
 use crate::targets::Targets;
+use crate::tasks::{LabelledNodes, start_run};
 
 /// Data set of a job on ranks, of which each rank reads its own rows. Ranks that are threads share it.
 pub(super) struct PartitionedData {

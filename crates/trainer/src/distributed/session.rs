@@ -16,8 +16,9 @@ use crate::TrainError;
 use crate::batching::BatchKind;
 use crate::checkpoint::DataShape;
 use crate::config::{GraphPlacement, NormKind, RankOptions, TrainConfig};
+use crate::engine::{Control, Event, Observer, Outcome, SessionOptions};
 use crate::sampled;
-use crate::session::{Control, Event, Observer, Outcome, SessionOptions, check_trainable, train_runs};
+use crate::session::{check_trainable, train_runs};
 
 /// All runs of a configuration on several ranks, as [`train`](crate::train) on one.
 ///

@@ -32,7 +32,7 @@ pub use non_links::NonLinks;
 pub(crate) use pairs::PairList;
 pub use pairs::Pairs;
 pub(crate) use plan::LinkSizes;
-pub use scorer::{HITS_K, LinkScores};
+pub use scorer::HITS_K;
 pub(crate) use session::Prepared;
 pub use session::{Embedded, embed};
 pub use split::{Link, LinkPart, LinkSplit, Links};

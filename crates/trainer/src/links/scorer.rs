@@ -2,7 +2,6 @@
 
 use girih_compute::Backend;
 use girih_graph_format::Matrix;
-use serde::{Deserialize, Serialize};
 
 use super::split::{Draws, LinkPart};
 use super::{Link, NonLinks, PairList, Pairs};
@@ -10,24 +9,13 @@ use crate::TrainError;
 use crate::inputs::Inputs;
 use crate::metrics::{average_precision, hits_at, mean_reciprocal_rank, roc_auc};
 use crate::models::Model;
-use crate::report::{Scores, TestReport};
+use crate::report::{LinkScores, Scores, TestReport};
 use crate::scorer::Scorer;
 use crate::state::RunState;
 use crate::tape::{Mode, Tape};
 
 /// Rank among the non-links that a link must beat to be a hit.
 pub const HITS_K: usize = 20;
-
-/// Ranks of test links among as many non-links. [`Scores`] also has ROC-AUC and losses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LinkScores {
-    /// Mean over links of the precision among all pairs that score at least as high.
-    pub average_precision: f64,
-    /// Fraction of links with a higher score than the [`HITS_K`]-th best non-link.
-    pub hits_at_20: f64,
-    /// Mean over links of the reciprocal rank among all non-links.
-    pub mrr: f64,
-}
 
 /// Pairs of both held-out parts, on the device; `None` for a part without links.
 pub(super) struct HeldOut<B: Backend> {

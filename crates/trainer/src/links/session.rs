@@ -9,12 +9,13 @@ use super::{Link, LinkEpochs, LinkPredictor, LinkSplit, NonLinks};
 use crate::TrainError;
 use crate::checkpoint::{Checkpoint, DataShape};
 use crate::config::TrainConfig;
+use crate::engine::build_model;
 use crate::features::NodeFeatures;
 use crate::inputs::Inputs;
 use crate::models::Dims;
 use crate::report::Scores;
 use crate::sampled::{self, Batches, MiniBatch};
-use crate::session::{build_model, check_features};
+use crate::session::check_features;
 use crate::state::{Run, RunState};
 
 /// Graph of the training links on the device, and all links on the host.

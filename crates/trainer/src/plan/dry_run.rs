@@ -9,13 +9,13 @@ use super::{DataSizes, Plan, PlanDevice, Share};
 use crate::TrainError;
 use crate::config::{CacheConfig, GraphPlacement, TaskKind, TrainConfig};
 use crate::distributed::Ranks;
+use crate::engine::build_network;
 use crate::inputs::Inputs;
 use crate::links::LinkSizes;
 use crate::models::{Dims, InputSpec, Model};
 use crate::optim::Optimizer;
 use crate::params::{Gradients, ParamInit, Params};
 use crate::sampled::{self, BatchPlan, LayerCosts, LayerPlan, PlannedRows};
-use crate::session::build_network;
 use crate::tape::{Mode, Pool, Tape};
 
 impl Plan {

@@ -13,12 +13,12 @@ use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::data;
 use crate::encoded::EncodedInput;
+use crate::engine::build_network;
 use crate::graph::Graph;
 use crate::inputs::{FeatureInput, Inputs};
 use crate::models::{Adjacency, Dims, InputSpec, Propagation};
 use crate::params::{ParamId, ParamInit};
 use crate::sampled::NODES_AT_ONCE;
-use crate::session::build_network;
 
 /// Sizes of a data set, the only input of a plan besides the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,10 +9,10 @@ use super::train::Recommender;
 use crate::TrainError;
 use crate::checkpoint::{Checkpoint, DataShape};
 use crate::config::TrainConfig;
+use crate::engine::{apply_best, build_model};
 use crate::inputs::Inputs;
 use crate::models::Dims;
 use crate::report::Scores;
-use crate::session::{apply_best, build_model};
 
 /// Graph on the device, and interactions on the host.
 pub(crate) struct Prepared<B: Backend> {

@@ -45,10 +45,10 @@ use crate::classifier::{Classifier, Scored, Task};
 use crate::config::{CacheConfig, GraphPlacement, TrainConfig};
 use crate::distributed::{PartitionedAdjacency, Ranks};
 use crate::encoded::EncodedInput;
+use crate::engine::build_model;
 use crate::inputs::{FeatureInput, Inputs};
 use crate::models::{Adjacency, Dims, InputSpec};
 use crate::report::CacheReport;
-use crate::session::build_model;
 use crate::state::RunState;
 use crate::targets::Targets;
 

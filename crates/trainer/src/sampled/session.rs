@@ -23,11 +23,12 @@ use crate::classifier::{Classifier, Scored, Task};
 use crate::config::{TrainConfig, sampled_by_device};
 use crate::data::upload_adjacency;
 use crate::encoded::EncodedInput;
+use crate::engine::build_model;
 use crate::features::NodeFeatures;
 use crate::inputs::{FeatureInput, Inputs};
 use crate::models::{Adjacency, Dims, InputSpec, Propagation};
 use crate::report::CacheReport;
-use crate::session::{Trainable, build_model};
+use crate::session::Trainable;
 use crate::state::RunState;
 use crate::targets::Targets;
 

@@ -13,11 +13,11 @@ use super::layerwise::Layerwise;
 use super::together::CollectivePrefetcher;
 use crate::TrainError;
 use crate::distributed::{first_does, first_tells, read_told, told};
+use crate::engine::Control;
 use crate::models::Model;
-use crate::report::{Scores, StageTimes, TestReport};
+use crate::report::{BatchDone, PartialEpoch, Scores, StageTimes, TestReport};
 use crate::scorer::Scorer;
-use crate::session::Control;
-use crate::state::{BatchDone, PartialEpoch, Run, RunState, StepCallback, Stopwatch};
+use crate::state::{Run, RunState, StepCallback, Stopwatch};
 use crate::tape::Pool;
 
 /// One run, epoch by epoch. Each epoch takes a step for every batch; scores are those of the full graph.

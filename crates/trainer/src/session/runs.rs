@@ -4,12 +4,12 @@ use std::path::Path;
 
 use girih_compute::Backend;
 
-use super::{Control, Event, Outcome, SessionOptions, checkpoint_path};
 use crate::TrainError;
 use crate::arrangement::differences;
 use crate::batching::BatchConfig;
 use crate::checkpoint::{Checkpoint, DataShape};
 use crate::config::{Schedule, TaskKind, TrainConfig};
+use crate::engine::{Control, Event, Outcome, SessionOptions, checkpoint_path};
 use crate::state::{Run, RunState};
 use crate::thinned::Thinned;
 

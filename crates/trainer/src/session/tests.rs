@@ -4,10 +4,11 @@ use girih_compress::CodecSpec;
 use girih_compute::{Cpu, HostMatrix};
 use girih_datasets::{LoadOptions, load};
 
-use super::{Control, Event, SessionOptions, *};
+use super::*;
 use crate::TrainError;
 use crate::checkpoint::{Checkpoint, DataShape};
 use crate::config::{Aggregator, ModelConfig, ModelKind, NormKind, TrainConfig};
+use crate::engine::{Control, Event, SessionOptions};
 use crate::fullbatch::FullBatch;
 use crate::report::{StageTimes, TestReport};
 use crate::state::{RunState, StepCallback};
