@@ -71,17 +71,10 @@ impl<'a, B: Backend> Task<'a, B> {
     }
 }
 
-/// Method that computes logits without sampling.
-pub(crate) enum Scored<'a, B: Backend> {
-    /// One pass over the whole graph, for all local nodes.
-    Graph(&'a Inputs<B>),
-    /// Layer-wise inference, for the nodes of the task.
-    Layers(Layerwise<'a, B>),
-}
-
 /// A model and the nodes that it is scored on.
 pub(crate) struct Classifier<'a, B: Backend> {
-    pub(crate) scored: Scored<'a, B>,
+    /// Graph and features that one pass reads, for all local nodes.
+    pub(crate) inputs: &'a Inputs<B>,
     pub(crate) task: Task<'a, B>,
     pub(crate) model: Box<dyn Model<B>>,
 }
@@ -92,8 +85,7 @@ impl<'a, B: Backend> Classifier<'a, B> {
     /// # Errors
     /// When the backend or another rank fails.
     pub(crate) fn logits(&self, state: &mut RunState<'a, B>) -> Result<Matrix, TrainError> {
-        let layerwise = self.layerwise(state)?;
-        let (tape, logits) = self.forward(state, layerwise.as_ref())?;
+        let (tape, logits) = self.forward(state, None)?;
         Ok(tape.backend().download(tape.value(logits))?)
     }
 
@@ -102,8 +94,7 @@ impl<'a, B: Backend> Classifier<'a, B> {
     /// # Errors
     /// When the backend or another rank fails.
     pub(crate) fn wire_error(&self, state: &mut RunState<'a, B>) -> Result<Option<f64>, TrainError> {
-        let Scored::Graph(inputs) = self.scored else { return Ok(None) };
-        let (Some(graph), Some(ranks)) = (inputs.rounding(), self.ranks()) else { return Ok(None) };
+        let (Some(graph), Some(ranks)) = (self.inputs.rounding(), self.ranks()) else { return Ok(None) };
         // Unrounded operands have other sizes, so that buffers of steps do not fit.
         state.pool.clear();
         let exact = graph.unrounded(|| self.logits(state))?;
@@ -114,43 +105,34 @@ impl<'a, B: Backend> Classifier<'a, B> {
 
     /// This rank and its world, if each rank has other nodes.
     fn ranks(&self) -> Option<&'a Ranks<B>> {
-        match self.scored {
-            Scored::Graph(inputs) => inputs.ranks.as_deref(),
-            Scored::Layers(_) => None,
-        }
+        self.inputs.ranks.as_deref()
     }
 
-    /// Logits of layer-wise inference; `None` if one pass computes them.
-    fn layerwise(&self, state: &mut RunState<'a, B>) -> Result<Option<B::Matrix>, TrainError> {
-        match &self.scored {
-            Scored::Graph(_) => Ok(None),
-            Scored::Layers(layers) => layers.logits(&*self.model, state).map(Some),
-        }
-    }
-
-    /// Tape and logits of one pass without dropout, or of the given layer-wise logits.
+    /// Tape and logits of one pass without dropout, or of the `given` logits.
     fn forward<'t>(
         &'t self,
         state: &'t mut RunState<'a, B>,
-        layerwise: Option<&'t B::Matrix>,
+        given: Option<&'t B::Matrix>,
     ) -> Result<(Tape<'t, B>, Var), TrainError> {
         let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate).among(self.ranks());
-        let logits = match (&self.scored, layerwise) {
-            (Scored::Graph(inputs), None) => self.model.forward(&mut tape, inputs)?,
-            (_, Some(logits)) => tape.constant(logits),
-            (Scored::Layers(_), None) => unreachable!("computed before"),
+        let logits = match given {
+            None => self.model.forward(&mut tape, self.inputs)?,
+            Some(logits) => tape.constant(logits),
         };
         Ok((tape, logits))
     }
 
-    /// Scores of the current parameters.
+    /// Scores of the current parameters, or of the `given` logits.
     ///
     /// # Errors
     /// When the backend or another rank fails.
-    pub(crate) fn evaluate(&self, state: &mut RunState<'a, B>) -> Result<Scores, TrainError> {
+    pub(crate) fn evaluate(
+        &self,
+        state: &mut RunState<'a, B>,
+        given: Option<&B::Matrix>,
+    ) -> Result<Scores, TrainError> {
         let (backend, ranks, split) = (state.backend, self.ranks(), self.task.split);
-        let layerwise = self.layerwise(state)?;
-        let (mut tape, logits) = self.forward(state, layerwise.as_ref())?;
+        let (mut tape, logits) = self.forward(state, given)?;
         let mut mean_loss = |part: &Part<B>| -> Result<Option<B::Matrix>, TrainError> {
             let some = (part.n_all > 0).then_some(part);
             Ok(some.map(|part| tape.loss_of(logits, self.task.targets, part)).transpose()?.map(Loss::into_value))
@@ -200,13 +182,16 @@ impl<'a, B: Backend> Classifier<'a, B> {
         Ok(scores)
     }
 
-    /// Detailed report on the test nodes.
+    /// Detailed report on the test nodes, for the current parameters or the `given` logits.
     ///
     /// # Errors
     /// When the backend fails.
-    pub(crate) fn test_report(&self, state: &mut RunState<'a, B>) -> Result<TestReport, TrainError> {
-        let layerwise = self.layerwise(state)?;
-        let (tape, logits) = self.forward(state, layerwise.as_ref())?;
+    pub(crate) fn test_report(
+        &self,
+        state: &mut RunState<'a, B>,
+        given: Option<&B::Matrix>,
+    ) -> Result<TestReport, TrainError> {
+        let (tape, logits) = self.forward(state, given)?;
         let predictions = Predictions::of(tape.backend(), tape.value(logits), self.task.labels, self.ranks())?;
         predictions.report(&self.task.split.test, self.task.test.n_all)
     }
@@ -225,16 +210,12 @@ impl<'a, B: Backend> Scorer<'a, B> for Classifier<'a, B> {
         self.task.has_validation()
     }
 
-    fn is_shared(&self) -> bool {
-        matches!(&self.scored, Scored::Layers(layers) if layers.is_shared())
-    }
-
     fn evaluate(&self, state: &mut RunState<'a, B>) -> Result<Scores, TrainError> {
-        Self::evaluate(self, state)
+        Self::evaluate(self, state, None)
     }
 
     fn test_report(&self, state: &mut RunState<'a, B>) -> Result<Option<TestReport>, TrainError> {
-        Self::test_report(self, state).map(Some)
+        Self::test_report(self, state, None).map(Some)
     }
 
     fn wire_error(&self, state: &mut RunState<'a, B>) -> Result<Option<f64>, TrainError> {

@@ -5,7 +5,7 @@ use girih_graph_format::Matrix;
 use girih_random::{Key, purpose};
 
 use crate::TrainError;
-use crate::classifier::{Classifier, Scored, Task};
+use crate::classifier::{Classifier, Task};
 use crate::config::TrainConfig;
 use crate::inputs::Inputs;
 use crate::models::Model;
@@ -48,7 +48,7 @@ impl<'a, B: Backend> FullBatch<'a, B> {
             n_draws: 0,
             state,
             inputs,
-            classifier: Classifier { scored: Scored::Graph(inputs), task, model },
+            classifier: Classifier { inputs, task, model },
         })
     }
 
@@ -117,11 +117,11 @@ impl<'a, B: Backend> Run<'a, B> for FullBatch<'a, B> {
     }
 
     fn evaluate(&mut self) -> Result<Scores, TrainError> {
-        self.classifier.evaluate(&mut self.state)
+        self.classifier.evaluate(&mut self.state, None)
     }
 
     fn test_report(&mut self) -> Result<Option<TestReport>, TrainError> {
-        self.classifier.test_report(&mut self.state).map(Some)
+        self.classifier.test_report(&mut self.state, None).map(Some)
     }
 
     fn wire_error(&mut self) -> Result<Option<f64>, TrainError> {

@@ -30,10 +30,13 @@ use super::device::{DeviceBatch, DeviceBatches, FeatureLoader};
 use super::session::MiniBatchData;
 use crate::TrainError;
 use crate::batching::ScoreBy;
+use crate::classifier::Classifier;
 use crate::config::TrainConfig;
 use crate::distributed::first_tells;
 use crate::inputs::{FeatureInput, Inputs, LayerGraphs};
 use crate::models::Model;
+use crate::report::{Scores, TestReport};
+use crate::scorer::Scorer;
 use crate::state::RunState;
 use crate::tape::{Mode, Tape};
 use crate::targets::Targets;
@@ -419,5 +422,41 @@ mod tests {
             }
             prop_assert_eq!(next, n);
         }
+    }
+}
+
+/// A node classifier whose logits are computed layer by layer.
+pub(crate) struct LayerwiseClassifier<'a, B: Backend> {
+    /// Inference for the nodes of the classifier's task.
+    pub(crate) layers: Layerwise<'a, B>,
+    /// Model and task.
+    pub(crate) classifier: Classifier<'a, B>,
+}
+
+impl<'a, B: Backend> Scorer<'a, B> for LayerwiseClassifier<'a, B> {
+    fn model(&self) -> &dyn Model<B> {
+        self.classifier.model()
+    }
+
+    fn check_trains(&self) -> Result<(), TrainError> {
+        self.classifier.task.check_trains()
+    }
+
+    fn has_validation(&self) -> bool {
+        self.classifier.task.has_validation()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.layers.is_shared()
+    }
+
+    fn evaluate(&self, state: &mut RunState<'a, B>) -> Result<Scores, TrainError> {
+        let logits = self.layers.logits(self.model(), state)?;
+        self.classifier.evaluate(state, Some(&logits))
+    }
+
+    fn test_report(&self, state: &mut RunState<'a, B>) -> Result<Option<TestReport>, TrainError> {
+        let logits = self.layers.logits(self.model(), state)?;
+        self.classifier.test_report(state, Some(&logits)).map(Some)
     }
 }

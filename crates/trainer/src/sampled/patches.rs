@@ -34,6 +34,7 @@ use girih_tiers::Placement;
 use self::exchange::Exchanged;
 use super::batch::FeatureSource;
 use super::batches::neighbor_sampler;
+use super::division::no_neighbours;
 use super::patch_devices::{ByTransport, DrawnFrom, PatchDevices, PatchFeatures, Trial};
 use super::session::{check_codes, summed};
 use super::split_rows::RowsOfRanks;
@@ -41,7 +42,7 @@ use super::tiers::Placements;
 use super::{Batches, MiniBatch, Neighborhoods, raw};
 use crate::TrainError;
 use crate::batching::DEFAULT_BATCH_SIZE;
-use crate::classifier::{Classifier, Scored, Task};
+use crate::classifier::{Classifier, Task};
 use crate::config::{CacheConfig, GraphPlacement, TrainConfig};
 use crate::distributed::{PartitionedAdjacency, Ranks};
 use crate::encoded::EncodedInput;
@@ -105,10 +106,7 @@ impl<B: Backend> PatchData<B> {
         PatchOptions { config, wire, layout }: PatchOptions<'_>,
     ) -> Result<Self, TrainError> {
         let (Some(adjacency), Some(cut)) = (input_spec.graph, cut) else {
-            let name = config.model.kind.name();
-            return Err(TrainError::invalid(format!(
-                "{name} does not aggregate neighbours, so there is nothing to sample: give --batch full, or another --model"
-            )));
+            return Err(no_neighbours(config));
         };
         if !config.tiers.is_default() && !backend.has_own_memory() {
             return Err(CacheConfig::refused_by_processors());
@@ -298,7 +296,7 @@ impl<B: Backend> PatchData<B> {
         let state = RunState::new(backend, config, &config.optimizer, params, run)?;
         let features = self.inputs.features.as_ref().expect("raw features were asked for");
         let whole = FeatureSource { features, sparse: None, reader: None, labels: Some(&self.labels) };
-        let scorer = Box::new(Classifier { scored: Scored::Graph(&self.inputs), task, model });
+        let scorer = Box::new(Classifier { inputs: &self.inputs, task, model });
         let run = MiniBatch::new(state, batches, whole, scorer, Some(self.ranks.world()));
         Ok(run.sampled_by(patches.batches_of_device(backend, config)?))
     }

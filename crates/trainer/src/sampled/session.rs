@@ -14,12 +14,12 @@ use super::batch::FeatureSource;
 use super::batches::{BatchOptions, neighbor_sampler};
 use super::device::{DeviceBatches, FeatureLoader};
 use super::division::no_neighbours;
-use super::layerwise::{Layerwise, SplitNodes, scores_by_layers};
+use super::layerwise::{Layerwise, LayerwiseClassifier, SplitNodes, scores_by_layers};
 use super::tiers::{Placements, check_features};
 use super::{Batches, MiniBatch, Neighborhoods};
 use crate::TrainError;
 use crate::batching::{BatchKind, DEFAULT_BATCH_SIZE};
-use crate::classifier::{Classifier, Scored, Task};
+use crate::classifier::{Classifier, Task};
 use crate::config::{TrainConfig, sampled_by_device};
 use crate::data::upload_adjacency;
 use crate::encoded::EncodedInput;
@@ -28,6 +28,7 @@ use crate::features::NodeFeatures;
 use crate::inputs::{FeatureInput, Inputs};
 use crate::models::{Adjacency, Dims, InputSpec, Propagation};
 use crate::report::CacheReport;
+use crate::scorer::Scorer;
 use crate::session::Trainable;
 use crate::state::RunState;
 use crate::targets::Targets;
@@ -272,17 +273,20 @@ impl<B: Backend> Prepared<B> {
     ) -> Result<MiniBatch<'a, B>, TrainError> {
         let at = run as usize % self.splits.len();
         let split = &self.splits[at];
-        let (task, scored) = match &self.scoring {
+        let (model, params) = build_model(backend, config, self.dims, run, None)?;
+        let inputs = &self.batch_data.inputs;
+        let scorer: Box<dyn Scorer<'a, B> + 'a> = match &self.scoring {
             Scoring::Graph(targets) => {
-                (Task::new(backend, &self.labels, targets, split)?, Scored::Graph(&self.batch_data.inputs))
+                let task = Task::new(backend, &self.labels, targets, split)?;
+                Box::new(Classifier { inputs, task, model })
             }
             Scoring::Layers(splits) => {
                 let SplitNodes { nodes, labels, targets, split } = &splits[at];
                 let layers = Layerwise::new(&self.batch_data, &nodes[..]).among(world);
-                (Task::new(backend, labels, targets, split)?, Scored::Layers(layers))
+                let task = Task::new(backend, labels, targets, split)?;
+                Box::new(LayerwiseClassifier { layers, classifier: Classifier { inputs, task, model } })
             }
         };
-        let (model, params) = build_model(backend, config, self.dims, run, None)?;
         let rank = world.map_or((0, 1), |world| (world.rank(), world.size()));
         let (nodes, batch_data) = ((&self.labels, &split.train[..]), &self.batch_data);
         let (neighborhoods, adjacency) = (&batch_data.neighborhoods, batch_data.adjacency);
@@ -290,7 +294,6 @@ impl<B: Backend> Prepared<B> {
             BatchOptions { config, clusters: self.clusters.clone(), run, in_place: batch_data.in_place, rank };
         let batches = Batches::new(neighborhoods, adjacency, nodes, options)?;
         let state = RunState::new(backend, config, &config.optimizer, params, run)?;
-        let scorer = Box::new(Classifier { scored, task, model });
         let run = MiniBatch::new(state, batches, batch_data.whole(Some(&self.labels)), scorer, world);
         Ok(run.sampled_by(batch_data.batches_of_device(backend, &config.of_one_rank(rank.1))?))
     }
