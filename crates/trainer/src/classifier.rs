@@ -11,7 +11,6 @@ use crate::metrics::{mean_over_labels, n_left_out, roc_auc};
 use crate::models::Model;
 use crate::predictions::Predictions;
 use crate::report::{Scores, TestReport};
-use crate::sampled::Layerwise;
 use crate::scorer::Scorer;
 use crate::state::RunState;
 use crate::tape::{Loss, Mode, Tape, Var};

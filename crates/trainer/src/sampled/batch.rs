@@ -6,9 +6,8 @@ use girih_compute::{Backend, ComputeError, Dtype, FeatureStore, NeighborBatch, N
 use girih_datasets::Labels;
 use girih_graph_format::{Csr, NodeId, Scales};
 
-use super::batches::{HostBatch, HostBlock, HostGraphs, HostLoss, rows_of};
+use super::batches::{BatchRows, HostBatch, HostBlock, HostGraphs, HostLoss, rows_of};
 use super::device::{DeviceBatch, ReadRows};
-use super::patches::BatchRows;
 use crate::TrainError;
 use crate::data::{upload_adjacency, upload_sparse_features};
 use crate::graph::{BlockGraph, Graph};

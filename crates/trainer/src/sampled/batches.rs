@@ -15,7 +15,6 @@ use girih_sampling::{
 };
 
 use super::Neighborhoods;
-use super::patches::PatchSource;
 use super::subgraphs::{StepSubgraphs, Subgraphs};
 use crate::TrainError;
 use crate::batching::{BatchKind, DEFAULT_BATCH_SIZE};
@@ -24,7 +23,7 @@ use crate::links::{Link, LinkEpochs, PairList};
 use crate::models::Adjacency;
 
 pub(crate) use self::epoch::{Drawn, EpochBatches, SeedLists};
-pub(crate) use self::host::{HostBatch, HostBlock, HostGraphs, HostLoss, rows_of};
+pub(crate) use self::host::{BatchRows, HostBatch, HostBlock, HostGraphs, HostLoss, PatchSource, rows_of};
 
 /// Stride between the seeds of two runs of one session.
 const RUN_STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -58,7 +58,7 @@ impl<'a, B: Backend> FeatureLoader<'a, B> {
         Self { backend, reader, n_columns, precision, sums: None }
     }
 
-    /// Loader for a model whose first layer needs only sums of rows, as [`summed`](super::session::summed) says.
+    /// Loader for a model whose first layer needs only sums of rows, as [`summed`](super::policy::summed) says.
     pub(crate) fn for_sums(self, summed: Option<bool>) -> Self {
         Self { sums: summed.and_then(|reads_destinations| Some((self.reader.sums()?, reads_destinations))), ..self }
     }

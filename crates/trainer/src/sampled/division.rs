@@ -16,6 +16,7 @@ use girih_tiers::{CacheShares, Part, Planner, Rates, Room, Storage, Tier, TierPl
 
 use super::Neighborhoods;
 use super::plan::RowsOnDevice;
+use super::policy::no_neighbours;
 use super::tiers::{check_features, heats, heats_and_reads};
 use crate::TrainError;
 use crate::config::{CacheConfig, TrainConfig};
@@ -184,14 +185,6 @@ fn drawn_from(dataset: &Dataset, config: &TrainConfig) -> Result<Neighborhoods, 
     let input_spec = DataSizes::of(dataset).input_spec(config)?;
     let adjacency = input_spec.graph.ok_or_else(|| no_neighbours(config))?;
     Neighborhoods::new(&dataset.graph, adjacency)
-}
-
-/// Error for a model that reads no neighbours.
-pub(super) fn no_neighbours(config: &TrainConfig) -> TrainError {
-    TrainError::invalid(format!(
-        "{} does not aggregate neighbours, so there is nothing to sample: give --batch full, or another --model",
-        config.model.kind.name()
-    ))
 }
 
 /// Seeds of batches.

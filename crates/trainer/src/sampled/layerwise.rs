@@ -26,8 +26,8 @@ use girih_sampling::{Columns, DrawKey, FanOut, NeighborOptions, NeighborSampler,
 
 use super::batch::{FeatureSource, inputs_of_sampled, recycle_inputs, upload_block};
 use super::batches::{Drawn, HostBlock, SeedLists};
+use super::data::MiniBatchData;
 use super::device::{DeviceBatch, DeviceBatches, FeatureLoader};
-use super::session::MiniBatchData;
 use crate::TrainError;
 use crate::batching::ScoreBy;
 use crate::classifier::Classifier;

@@ -23,6 +23,7 @@
 
 mod batch;
 mod batches;
+mod data;
 mod device;
 mod division;
 mod layerwise;
@@ -30,6 +31,7 @@ mod neighborhoods;
 mod patch_devices;
 mod patches;
 mod plan;
+mod policy;
 mod session;
 mod split_rows;
 mod subgraphs;
@@ -38,11 +40,13 @@ mod together;
 mod train;
 
 pub(crate) use batches::Batches;
+pub(crate) use data::{DataUse, MiniBatchData};
 pub use division::CachePlan;
-pub(crate) use layerwise::{Layerwise, NODES_AT_ONCE, scores_by_layers};
+pub(crate) use layerwise::{NODES_AT_ONCE, scores_by_layers};
 pub use neighborhoods::Neighborhoods;
 pub(crate) use patches::{PatchData, PatchOptions, check_patches, check_patches_of};
 pub use plan::RowsOnDevice;
 pub(crate) use plan::{BatchPlan, LayerCosts, LayerPlan, PlannedRows};
-pub(crate) use session::{DataUse, MiniBatchData, Prepared, raw};
+pub(crate) use policy::raw;
+pub(crate) use session::Prepared;
 pub use train::MiniBatch;

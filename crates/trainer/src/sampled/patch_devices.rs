@@ -70,7 +70,7 @@ impl<B: Backend> PatchDevices<B> {
     }
 
     /// Batches of at most `batch_size` seeds; `None` where devices do not sample as the sampler does. `summed` says
-    /// which rows first layers read, see [`summed`](super::session::summed).
+    /// which rows first layers read, see [`summed`](super::policy::summed).
     ///
     /// # Errors
     /// When the device's memory does not suffice.

@@ -33,10 +33,9 @@ use girih_tiers::Placement;
 
 use self::exchange::Exchanged;
 use super::batch::FeatureSource;
-use super::batches::neighbor_sampler;
-use super::division::no_neighbours;
+use super::batches::{PatchSource, neighbor_sampler};
 use super::patch_devices::{ByTransport, DrawnFrom, PatchDevices, PatchFeatures, Trial};
-use super::session::{check_codes, summed};
+use super::policy::{check_codes, no_neighbours, summed};
 use super::split_rows::RowsOfRanks;
 use super::tiers::Placements;
 use super::{Batches, MiniBatch, Neighborhoods, raw};
@@ -54,7 +53,6 @@ use crate::state::RunState;
 use crate::targets::Targets;
 
 pub(crate) use self::checks::{check_patches, check_patches_of};
-pub(crate) use self::exchange::{BatchRows, PatchSource};
 
 /// Data of a rank: rows of its own nodes, and a few numbers for all nodes.
 pub(crate) struct PatchData<B: Backend> {

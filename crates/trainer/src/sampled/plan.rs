@@ -12,7 +12,7 @@ use self::memory::{
     has_places, words_of_arriving, words_of_features, words_of_kept, words_of_lists, words_of_offsets,
     words_of_topology,
 };
-use super::session::{reads_in_place, summed};
+use super::policy::{reads_in_place, summed};
 use crate::batching::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
 use crate::config::{GraphPlacement, TrainConfig, sampled_by_device};
 use crate::graph::{BlockGraph, Graph};

@@ -1,11 +1,13 @@
 //! [`HostBatch`]: a mini-batch on the host.
 
-use girih_graph_format::{Csr, FormatError, NodeId};
-use girih_sampling::{Block, Columns};
+use girih_graph_format::{Csr, FormatError, Matrix, NodeId};
+use girih_sampling::{Block, Columns, DrawKey, LoaderOptions, MiniBatch as Sampled};
 
+use crate::TrainError;
+use crate::encoded::EncodedInput;
 use crate::links::PairList;
 use crate::sampled::Neighborhoods;
-use crate::sampled::patches::BatchRows;
+use std::ops::Range;
 
 /// Mini-batch on the host: matrices, and global node ids.
 pub(crate) struct HostBatch {
@@ -85,4 +87,34 @@ pub(crate) fn rows_of(csr: &Csr, rows: &[NodeId]) -> Result<Csr, FormatError> {
         indptr.push(indices.len() as u64);
     }
     Csr::new(rows.len(), csr.n_cols(), indptr, indices, values.map(Into::into))
+}
+
+/// Features of the inputs of a batch, row by row.
+pub(crate) enum BatchRows {
+    /// Dense rows.
+    Dense(Matrix),
+    /// Compressed rows.
+    Encoded(EncodedInput),
+}
+
+/// Source of a rank's share of each batch, which all ranks make together.
+pub(crate) trait PatchSource: Send + Sync {
+    /// Ids of the nodes of the rank's patch.
+    fn own(&self) -> Range<NodeId>;
+
+    /// Options by which seeds are divided into batches.
+    fn options(&self) -> LoaderOptions;
+
+    /// Samples blocks for some seeds. If edges have weights on other ranks, also returns the weights of all edges,
+    /// block after block. All ranks call it together, batch after batch.
+    ///
+    /// # Errors
+    /// When a rank fails.
+    fn sample(&self, seeds: &[NodeId], key: DrawKey) -> Result<(Sampled, Option<Vec<f32>>), TrainError>;
+
+    /// Fetches the features of the inputs of a batch; all ranks call it together, batch after batch.
+    ///
+    /// # Errors
+    /// When a rank fails.
+    fn load(&self, batch: &Sampled) -> Result<BatchRows, TrainError>;
 }

@@ -14,38 +14,9 @@ use super::PatchData;
 use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::encoded::EncodedInput;
+use crate::sampled::batches::{BatchRows, PatchSource};
 use crate::sampled::device::DeviceBatches;
 use crate::sampled::patch_devices::PatchDevices;
-
-/// Source of a rank's share of each batch, which all ranks make together.
-pub(crate) trait PatchSource: Send + Sync {
-    /// Ids of the nodes of the rank's patch.
-    fn own(&self) -> Range<NodeId>;
-
-    /// Options by which seeds are divided into batches.
-    fn options(&self) -> LoaderOptions;
-
-    /// Samples blocks for some seeds. If edges have weights on other ranks, also returns the weights of all edges,
-    /// block after block. All ranks call it together, batch after batch.
-    ///
-    /// # Errors
-    /// When a rank fails.
-    fn sample(&self, seeds: &[NodeId], key: DrawKey) -> Result<(Sampled, Option<Vec<f32>>), TrainError>;
-
-    /// Fetches the features of the inputs of a batch; all ranks call it together, batch after batch.
-    ///
-    /// # Errors
-    /// When a rank fails.
-    fn load(&self, batch: &Sampled) -> Result<BatchRows, TrainError>;
-}
-
-/// Features of the inputs of a batch, row by row.
-pub(crate) enum BatchRows {
-    /// Dense rows.
-    Dense(Matrix),
-    /// Compressed rows.
-    Encoded(EncodedInput),
-}
 
 /// A rank's rows, and the connection to those of others.
 pub(crate) struct Exchanged<'h, B: Backend> {
