@@ -2,10 +2,10 @@
 
 use girih_compute::Dtype;
 
+use super::batch::BatchKind;
 use super::rules::{Unread, is_default};
 use super::{ModelConfig, ModelKind, OptimizerConfig, Schedule, TaskKind, TrainConfig, sampled_by_device};
 use crate::TrainError;
-use crate::batching::BatchKind;
 
 impl TrainConfig {
     /// Refuses a feature rule that does not fit the other settings.

@@ -9,15 +9,12 @@ use girih_compute::{Backend, ComputeError, Dtype, Epilogue, Memory, SparseOperan
 use girih_datasets::Features;
 use girih_graph_format::{Csr, Matrix, Norm};
 
+use super::features::NodeFeatures;
+use super::partitioned_adjacency::PartitionedAdjacency;
 use crate::TrainError;
-use crate::distributed::{BlockSource, PartitionedAdjacency, PartitionedGraph, Ranks};
-use crate::encoded::EncodedInput;
-use crate::features::NodeFeatures;
-use crate::graph::Graph;
-use crate::inputs::{FeatureInput, Inputs};
+use crate::layers::{FeatureInput, Inputs};
 use crate::models::{Adjacency, InputSpec, Propagation};
-use crate::params::ParamId;
-use crate::tape::Pool;
+use crate::tape::{BlockSource, EncodedInput, Graph, ParamId, PartitionedGraph, Pool, Ranks};
 
 /// Share of non-zeros above which sparse features are stored densely, because a dense product is then faster.
 const DENSE_FROM: f64 = 0.125;

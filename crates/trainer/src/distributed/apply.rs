@@ -11,11 +11,9 @@ use girih_graph_format::Matrix;
 use super::data::PartitionedData;
 use super::job::{RankJob, TakeLogits, agree, check_devices, check_task, check_world, on_each};
 use crate::TrainError;
-use crate::checkpoint::{Checkpoint, Progress};
 use crate::config::RankOptions;
-use crate::engine::with_labels_for;
-use crate::recommend::Recommendations;
-use crate::report::{Scores, TestReport};
+use crate::engine::{Checkpoint, Progress, Scores, TestReport, with_labels_for};
+use crate::tasks::recommend::Recommendations;
 
 /// Inference on all nodes with the best parameters of a checkpoint, as [`apply`](crate::apply), on several ranks.
 pub struct ApplyJob<'a, 't> {

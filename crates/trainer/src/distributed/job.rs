@@ -137,7 +137,7 @@ pub(super) fn agree<B: Backend>(world: &dyn Collective<B>, what: &str, hash: u32
 }
 
 /// Refuses tasks that do not run on ranks.
-pub(super) fn check_task(config: &TrainConfig) -> Result<(), TrainError> {
+pub(crate) fn check_task(config: &TrainConfig) -> Result<(), TrainError> {
     if config.task == TaskKind::Links {
         return Err(TrainError::invalid(
             "--task links trains on one rank: leave --ranks and --gpus out, or give --task nodes",

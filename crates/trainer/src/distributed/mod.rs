@@ -32,40 +32,19 @@
 //! All ranks call each of these operations, in one common order. Sums are added in the order of ranks, so that all
 //! ranks get the same bits and their parameters never diverge.
 
-mod adjacency;
 mod apply;
-mod blocks;
 mod data;
-mod first;
-mod graph;
 mod job;
-mod looped;
-mod mirror;
-mod network;
-mod operand;
-mod planning;
-mod product;
 #[cfg(test)]
 mod random_graphs;
-mod ranks;
-mod rows;
-mod session;
-mod symbolic;
 #[cfg(test)]
 mod tests;
+mod train;
 
 pub use crate::config::{GraphPlacement, RankOptions};
-pub(crate) use adjacency::PartitionedAdjacency;
+pub use crate::estimate::{Links, Network, RankPlanner, RankPlans, SymbolicGraph};
+pub use crate::tape::{PartitionedGraph, Ranks};
 pub use apply::{ApplyJob, RecommendJob};
-pub(crate) use blocks::{AllScales, BlockSource, Pattern};
-pub(crate) use first::{first_does, first_tells, read_told, told};
-pub use graph::PartitionedGraph;
+pub(crate) use job::check_task;
 pub use job::{RankJob, TakeLogits};
-pub use network::{Links, Network};
-pub(crate) use operand::{EpilogueBackward, LazyGemm, LocalOperand};
-pub use planning::{RankPlanner, RankPlans};
-pub(crate) use product::OverlappedWork;
-pub use ranks::Ranks;
-pub(crate) use rows::HaloExchange;
-pub use session::TrainJob;
-pub use symbolic::SymbolicGraph;
+pub use train::TrainJob;

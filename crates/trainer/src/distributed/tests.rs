@@ -13,8 +13,8 @@ use girih_datasets::{Dataset, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_partition::{Cuts, Exchange, LinkRates, ProcessGrid, Scheme, Stages};
 
-use super::{Links, Network};
 use crate::config::RankOptions;
+use crate::estimate::{Links, Network};
 use crate::models::Adjacency;
 
 /// Number of nodes.

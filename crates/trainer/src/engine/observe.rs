@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::arrangement::Arrangement;
-use crate::report::{BatchDone, CacheReport, EpochReport, EpochTimes, RunSummary, TestReport};
-use crate::thinned::Thinned;
+use super::report::{BatchDone, CacheReport, EpochReport, EpochTimes, RunSummary, TestReport};
+use super::thinned::Thinned;
+use crate::config::Arrangement;
 
 /// Options of a session besides the training itself.
 #[derive(Clone, Debug)]

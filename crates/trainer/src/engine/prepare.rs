@@ -3,14 +3,13 @@
 
 use girih_compute::{Backend, ComputeError, Shape};
 
+use super::checkpoint::{Checkpoint, DataShape};
+use super::report::{Scores, TestReport};
+use super::state::Run;
 use crate::TrainError;
-use crate::checkpoint::{Checkpoint, DataShape};
 use crate::config::TrainConfig;
-use crate::distributed::Ranks;
 use crate::models::{self, Dims, Model};
-use crate::params::{ParamId, ParamInit, Params};
-use crate::report::{Scores, TestReport};
-use crate::state::Run;
+use crate::tape::{ParamId, ParamInit, Params, Ranks};
 use girih_datasets::{Dataset, FeaturesFrom, Labels, Split, UNLABELLED};
 use girih_graph_format::{Matrix, NodeId};
 

@@ -7,9 +7,8 @@ use super::mlp::Mlp;
 use super::spec::{Adjacency, InputSpec};
 use super::{Dims, Model};
 use crate::config::ModelConfig;
-use crate::inputs::Inputs;
-use crate::params::ParamInit;
-use crate::tape::{AggregateOptions, Tape, Var};
+use crate::layers::Inputs;
+use crate::tape::{AggregateOptions, ParamInit, Tape, Var};
 
 /// Logits `H` of a multi-layer perceptron, then `Z ← (1 - α)·Â·Z + α·H` for a number of hops: personalised PageRank
 /// with teleport probability `α`.

@@ -6,9 +6,8 @@ use girih_graph_format::{Degrees, Norm};
 use super::Model;
 use super::spec::{Adjacency, InputSpec, Propagation};
 use crate::config::ModelConfig;
-use crate::inputs::Inputs;
-use crate::params::{ParamId, ParamInit};
-use crate::tape::{Tape, Var};
+use crate::layers::Inputs;
+use crate::tape::{ParamId, ParamInit, Tape, Var};
 
 /// Standard deviation of initial embeddings, as in the authors' code.
 const INITIAL_DEVIATION: f32 = 0.1;

@@ -16,9 +16,8 @@ use girih_compute::{Backend, ComputeError};
 use girih_datasets::{Dataset, Outline};
 
 use crate::config::{ModelConfig, ModelKind};
-use crate::inputs::Inputs;
-use crate::params::{ParamId, ParamInit};
-use crate::tape::{Tape, Var};
+use crate::layers::Inputs;
+use crate::tape::{ParamId, ParamInit, Tape, Var};
 
 pub use appnp::Appnp;
 pub use gat::{Gat, GatLayer, Gatv2};

@@ -6,10 +6,8 @@ use girih_graph_format::Norm;
 use super::spec::{Adjacency, InputSpec, Propagation};
 use super::{Dims, Model};
 use crate::config::ModelConfig;
-use crate::inputs::Inputs;
-use crate::layers::{Linear, Rows};
-use crate::params::ParamInit;
-use crate::tape::{LinearOptions, Tape, Var};
+use crate::layers::{Inputs, Linear, Rows};
+use crate::tape::{LinearOptions, ParamInit, Tape, Var};
 
 /// Linear model on features that are aggregated `k` times before training: `dropout(Âᵏ·X)·W + b`. `config.layers` is
 /// `k`.

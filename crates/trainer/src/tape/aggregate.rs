@@ -4,10 +4,10 @@
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, Transpose};
 
 use super::deferred::DeferredInputGrad;
+use super::graph::{BlockGraph, Graph};
 use super::linear::Linear;
+use super::ranks::{EpilogueBackward, HaloExchange, LazyGemm, LocalOperand, PartitionedGraph, Pattern};
 use super::{BackwardPass, LinearOptions, Operation, Recorded, SpmmOptions, Tape, Var};
-use crate::distributed::{EpilogueBackward, HaloExchange, LazyGemm, LocalOperand, PartitionedGraph, Pattern};
-use crate::graph::{BlockGraph, Graph};
 
 /// Options of a [`Tape::aggregate`] besides its operands.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,8 +2,8 @@
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Shape};
 
+use super::params::Gradients;
 use super::{Node, Pool, Recorded, Value, Var};
-use crate::params::Gradients;
 
 /// State of the reverse pass over a tape, for an [`Operation`](super::Operation).
 pub struct BackwardPass<'p, 'a, B: Backend> {

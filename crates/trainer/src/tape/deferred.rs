@@ -21,9 +21,9 @@
 use girih_compute::{Backend, ComputeError, Dropout, Epilogue, Transpose};
 
 use super::backward::DeferredGrads;
+use super::params::Gradients;
+use super::ranks::OverlappedWork;
 use super::{BackwardPass, Node, Pool, Var};
-use crate::distributed::OverlappedWork;
-use crate::params::Gradients;
 
 impl<B: Backend> DeferredGrads<B> {
     /// Computes the gradients from the values of `nodes`.

@@ -2,8 +2,8 @@
 
 use girih_compute::{Backend, ComputeError, Dropout, Epilogue, Shape, Transpose};
 
+use super::encoded_input::EncodedInput;
 use super::{BackwardPass, LinearOptions, Operation, Recorded, Tape, Var};
-use crate::encoded::EncodedInput;
 
 struct LinearEncoded<'a> {
     x: &'a EncodedInput,

@@ -18,31 +18,46 @@ mod deferred;
 mod dense;
 mod dropout;
 mod encoded;
+mod encoded_input;
 mod epilogue;
 mod gather;
+mod graph;
 mod hop_mean;
 mod linear;
 mod loss;
 mod normalize;
+mod params;
 mod pool;
+pub(crate) mod ranks;
 mod segment;
 mod spmm;
+mod targets;
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Shape};
 use girih_random::Key;
 
-use crate::distributed::Ranks;
-use crate::params::{Gradients, ParamId, Params};
+#[cfg(test)]
+pub(crate) use ranks::{EpilogueBackward, LazyGemm, LocalOperand};
 
 pub use aggregate::AggregateOptions;
 pub use attention::{AttentionOperands, AttentionOptions};
 pub use backward::BackwardPass;
 pub use dropout::Masks;
+pub use encoded_input::EncodedInput;
+pub use graph::{BlockGraph, Graph};
 pub use linear::LinearOptions;
 pub use loss::Loss;
 pub(crate) use loss::LossRows;
+pub(crate) use params::Param;
+pub use params::{Gradients, ParamId, ParamInit, Params};
 pub use pool::Pool;
+pub(crate) use ranks::{
+    AllScales, BlockSource, Blocks, Chunks, HANDED, HaloExchange, HaloPlan, HostBlocks, LoopedRows, PanelExchange,
+    Panels, Pattern, StepGroup, failed, first_does, first_tells, read_told, told,
+};
+pub use ranks::{PartitionedGraph, Ranks};
 pub use spmm::SpmmOptions;
+pub use targets::{Part, Targets};
 
 /// Index of a value on a tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

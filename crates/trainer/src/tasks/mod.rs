@@ -1,5 +1,5 @@
 //! Tasks that models are trained for.
 
+pub(crate) mod links;
 pub(crate) mod nodes;
-
-pub(crate) use nodes::{LabelledNodes, Prepared, start_run};
+pub(crate) mod recommend;

@@ -14,12 +14,12 @@ use girih_random::Key;
 
 use super::{COLS, N, adjacencies, graph, looped, operand};
 use crate::TrainError;
-use crate::distributed::{EpilogueBackward, LazyGemm, LocalOperand, PartitionedAdjacency, PartitionedGraph, Ranks};
-use crate::graph::Graph;
+use crate::data::PartitionedAdjacency;
 use crate::models::Adjacency;
-use crate::params::{Gradients, ParamInit};
-use crate::tape::{AggregateOptions, LinearOptions, Mode, Pool, Tape};
-use crate::targets::Targets;
+use crate::tape::{
+    AggregateOptions, EpilogueBackward, Gradients, Graph, LazyGemm, LinearOptions, LocalOperand, Mode, ParamInit,
+    PartitionedGraph, Pool, Ranks, Tape, Targets,
+};
 
 /// `op(Â)·X` on one device.
 fn whole(graph: &Csr, adjacency: Adjacency, transpose: Transpose) -> Matrix {

@@ -2,15 +2,15 @@
 
 use girih_compute::Backend;
 
+use super::classifier::Task;
+use super::full_batch::FullBatch;
 use crate::TrainError;
-use crate::classifier::Task;
 use crate::config::TrainConfig;
+use crate::data::Trainable;
 use crate::engine::build_model;
-use crate::fullbatch::FullBatch;
-use crate::inputs::Inputs;
+use crate::layers::Inputs;
 use crate::models::Dims;
-use crate::session::Trainable;
-use crate::targets::Targets;
+use crate::tape::Targets;
 use girih_datasets::{Dataset, Labels, Split};
 
 /// State shared by all runs: inputs and targets on the device, labels and splits on the host.
