@@ -120,7 +120,7 @@ impl SymbolicGraph {
     ///
     /// # Errors
     /// When there are more ranks than nodes.
-    pub(super) fn cut(&self, n_nodes: usize, ranks: &RankOptions) -> Result<SymbolicBlocks, TrainError> {
+    pub(crate) fn cut(&self, n_nodes: usize, ranks: &RankOptions) -> Result<SymbolicBlocks, TrainError> {
         let RankOptions { grid, cuts, exchange, wire, .. } = *ranks;
         let (plan, counts) = match &self.entries {
             Entries::Counted(counted) => {

@@ -44,5 +44,7 @@ pub use neighborhoods::Neighborhoods;
 pub(crate) use partitioned::{PatchData, PatchOptions, check_patches, check_patches_of};
 pub(crate) use policy::{no_neighbours, raw, reads_in_place, summed};
 pub(crate) use session::Prepared;
+#[cfg(test)]
+pub(crate) use tiers::Placements;
 pub(crate) use tiers::{check_features, heats, heats_and_reads};
 pub use train::MiniBatch;

@@ -5,15 +5,15 @@
 //! seeds of the patch ──frontiers to owners, draws back──▶ blocks ──ids to owners, rows back──▶ rows of features
 //!                     RankGraph, hop by hop                          RankRows
 //! ```
-//! All ranks make a batch together; `together.rs` does so ahead of the step. Sampling and loading each have a
+//! All ranks make a batch together; `prefetch.rs` does so ahead of the step. Sampling and loading each have a
 //! communicator of their own. One batch can thus be sampled while rows of the previous one are fetched and a step
 //! sums gradients.
 //!
 //! Devices that sample by themselves exchange frontiers, draws and rows directly, or read them in place, whichever is
-//! faster (`patch_devices.rs`). Their batches stay on the device (`device.rs`).
+//! faster (`partitioned/devices.rs`). Their batches stay on the device (`device.rs`).
 //!
 //! With [`GraphPlacement::SplitFeatures`] the whole graph is on every rank, and each samples by itself. Devices can
-//! then cache the hottest features, and hosts hold the others (`split_rows.rs`).
+//! then cache the hottest features, and hosts hold the others (`partitioned/split_rows.rs`).
 
 mod checks;
 mod devices;

@@ -1,7 +1,9 @@
 //! Tests of sessions on a CPU: checkpoints, failures, and buffers between steps.
 
+use std::path::Path;
+
 use girih_compress::CodecSpec;
-use girih_compute::{Cpu, HostMatrix};
+use girih_compute::{ComputeError, Cpu, HostMatrix};
 use girih_datasets::{LoadOptions, load};
 
 use super::*;
@@ -9,6 +11,7 @@ use crate::TrainError;
 use crate::config::{Aggregator, ModelConfig, ModelKind, NormKind, TrainConfig};
 use crate::engine::{
     Checkpoint, Control, DataShape, Event, RunState, SessionOptions, StageTimes, StepCallback, TestReport,
+    checkpoint_path,
 };
 use crate::tasks::nodes::FullBatch;
 

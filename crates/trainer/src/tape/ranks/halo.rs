@@ -62,13 +62,13 @@ impl<B: Backend> HaloPlan<B> {
 
     /// Number of rows sent to each member.
     #[cfg(test)]
-    pub(super) fn sent(&self) -> &[usize] {
+    pub(crate) fn sent(&self) -> &[usize] {
         &self.sent
     }
 
     /// Number of rows received from each member.
     #[cfg(test)]
-    pub(super) fn received(&self) -> &[usize] {
+    pub(crate) fn received(&self) -> &[usize] {
         &self.received
     }
 
