@@ -9,6 +9,21 @@
 //! - [`Plan`]: bytes and seconds of a session, predicted by a dry run on a symbolic backend.
 //! - [`CachePlan`]: share of graph and features that each device holds, where these exceed its memory.
 //!
+//! # Contents
+//! Layers, lowest first. A file imports only from its own layer or from lower ones.
+//!
+//! - `error.rs`: [`TrainError`].
+//! - `config/`: [`TrainConfig`] and its parts, their defaults and their rules.
+//! - `tape/`: [`Tape`], its operations, parameters and targets; `tape/ranks/`: products with operands of other ranks.
+//! - `layers/`: parameters with their products, and the [`Inputs`] that they read.
+//! - `models/`: [`Model`], the networks, and the [`InputSpec`] of each.
+//! - `data/`: checks of data, and the construction of inputs on a device.
+//! - `engine/`: a [`Run`] of any task: its state, optimiser, checkpoints, metrics, reports and events.
+//! - `tasks/`: classes of nodes, links, and recommendations, in steps that see the whole graph.
+//! - `minibatch/`, `distributed/`: steps on sampled parts of the graph, and work that ranks share.
+//! - `train.rs`, `similarity.rs`: what callers start, for all of the above.
+//! - `estimate/`: [`Plan`] and all other predictions of memory and time.
+//!
 //! Not here: the computation of an operation (`girih-compute`) and the source of data (`girih-datasets`).
 
 #![forbid(unsafe_code)]

@@ -1,4 +1,7 @@
-//! Data as training takes it: inputs of a model on the device.
+//! Data as training takes it: checks before a run, features that are given or made, and inputs on the device.
+//!
+//! A rank reads its own rows of the graph, and learns the others' degrees and entries from messages
+//! ([`PartitionedAdjacency`]).
 
 mod checks;
 mod features;

@@ -1,4 +1,8 @@
-//! Runs of any task: events, options and results of a session, and the preparation of models.
+//! Runs of any task.
+//!
+//! - [`Run`]: one run, epoch by epoch, over a [`RunState`], which a [`Checkpoint`] holds.
+//! - [`train_runs`]: all runs of a session, with [`SessionOptions`], [`Event`]s and an [`Outcome`].
+//! - [`Scorer`]: evaluation of a model, for runs whose steps do not tell the task.
 
 mod checkpoint;
 mod metrics;

@@ -71,7 +71,7 @@ pub enum Event<'e> {
     RunFinished(&'e RunSummary),
 }
 
-/// Answer of the observer of [`train`].
+/// Answer of the observer of [`train`](crate::train).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
     /// Go on.
@@ -93,7 +93,7 @@ pub struct Outcome {
     /// Times of the epochs of this session; every k-th of very many.
     pub times: Thinned<EpochTimes>,
     /// Relative error of the logits for these parameters, from rounding operands before they are sent
-    /// ([`Run::wire_error`]).
+    /// ([`Run::wire_error`](crate::Run::wire_error)).
     pub wire_error: Option<f64>,
     /// Cache reports of features and graph; empty if devices held all of both.
     pub tiers: Vec<CacheReport>,

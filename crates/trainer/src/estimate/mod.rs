@@ -1,4 +1,9 @@
-//! Predictions of memory and time: steps, mini-batches, links and ranks, computed by dry runs on shapes alone.
+//! Predictions of memory and time, by dry runs of the training code on shapes alone.
+//!
+//! - [`DataSizes`]: sizes of a data set, the only input besides the configuration.
+//! - [`Plan`]: bytes and seconds of a session. `step.rs` runs its step, `minibatch.rs` makes the largest batch.
+//! - [`RankPlanner`]: plans of ranks, whose messages a [`Network`] times.
+//! - [`CachePlan`]: shares of graph and features in the memory of devices.
 
 mod cache_plan;
 mod links;

@@ -92,7 +92,7 @@ impl<B: Backend> Inputs<B> {
     /// Normalised adjacency of a layer, counted from 0 at the inputs.
     ///
     /// # Panics
-    /// When the model did not ask for the graph in its [`InputSpec`], or a mini-batch has no block for that layer.
+    /// When the model did not ask for the graph in its [`InputSpec`](crate::InputSpec), or a mini-batch has no block for that layer.
     #[must_use]
     pub fn graph(&self, layer: usize) -> &Graph<B> {
         match &self.graphs {

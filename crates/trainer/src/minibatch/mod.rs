@@ -13,9 +13,9 @@
 //! - [`MiniBatch`]: a run.
 //! - [`PatchData`]: the data of ranks that each hold a patch of graph and features, or of features.
 //! - [`Placements`](tiers::Placements): the placement of features and graph on devices and hosts.
-//! - [`CachePlan`]: such a placement for the available memory.
-//! - [`Layerwise`]: layer-wise inference, where the graph does not fit at once.
-//! - [`BatchPlan`]: the largest possible batch, for dry runs.
+//! - [`Layerwise`](inference::Layerwise): layer-wise inference, where the graph does not fit at once.
+//!
+//! [`CachePlan`](crate::CachePlan) chooses a placement for the available memory.
 //!
 //! Scores are those of the full graph, without sampling, by the same [`Scorer`](crate::engine::Scorer) as those of
 //! full-batch runs. An aggregate over a sampled row estimates the aggregate over the whole row, so that parameters

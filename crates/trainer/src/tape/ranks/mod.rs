@@ -1,4 +1,10 @@
-//! One rank among several: its context, its blocks of the adjacency, and products whose operands other ranks send.
+//! One rank among several: its world, its rows, and products whose operands other ranks send.
+//!
+//! - [`Ranks`]: this rank, its groups, and messages among them.
+//! - [`PartitionedGraph`]: products with the blocks of the adjacency that a rank holds.
+//! - [`HaloExchange`]: rows of neighbors from their owners.
+//!
+//! [`crate::distributed`] explains how training uses them.
 
 mod blocks;
 mod context;

@@ -1,4 +1,8 @@
-//! Node classification: whole graphs in each step.
+//! Node classification.
+//!
+//! - [`Task`]: labels and split of a run.
+//! - [`Classifier`]: logits and scores of a model, also from logits that mini-batches computed layer by layer.
+//! - [`FullBatch`]: a run whose steps see the whole graph.
 
 mod classifier;
 mod full_batch;

@@ -1,7 +1,7 @@
 //! Recommenders: items ranked for users.
 //!
 //! - [`Recommender`]: one run. Every step sees a batch of triples of a user, an item of the user, and another item.
-//! - [`Ranking`]: recall, normalised discounted gain and other scores of the items ranked first.
+//! - [`Ranking`](crate::Ranking): recall, normalised discounted gain and other scores of the items ranked first.
 //! - [`recommend`]: the items that a trained model ranks first for every user.
 
 mod batch;
