@@ -14,7 +14,8 @@ use super::partitioned_adjacency::PartitionedAdjacency;
 use crate::TrainError;
 use crate::layers::{FeatureInput, Inputs};
 use crate::models::{Adjacency, InputSpec, Propagation};
-use crate::tape::{BlockSource, EncodedInput, Graph, ParamId, PartitionedGraph, Pool, Ranks};
+use crate::tape::ranks::{BlockSource, PartitionedGraph, Ranks};
+use crate::tape::{EncodedInput, Graph, ParamId, Pool};
 
 /// Share of non-zeros above which sparse features are stored densely, because a dense product is then faster.
 const DENSE_FROM: f64 = 0.125;

@@ -7,7 +7,7 @@ use girih_comm::{CommError, Parcel, Payload};
 use girih_compute::Backend;
 use girih_graph_format::{Csr, NodeId, WeightSum};
 
-use crate::tape::{LoopedRows, Ranks};
+use crate::tape::ranks::{LoopedRows, Ranks};
 
 /// Whether a matrix equals its transpose; each rank passes its own rows. Compares the sum of hashes of all entries
 /// above the diagonal with that of the mirrored entries below it. Different matrices have equal sums with a

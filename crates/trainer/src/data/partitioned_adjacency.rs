@@ -18,7 +18,7 @@ use girih_partition::Exchange;
 use super::mirror::{column_sums, is_symmetric, transposed};
 use crate::TrainError;
 use crate::models::Adjacency;
-use crate::tape::{AllScales, BlockSource, Blocks, HostBlocks, LoopedRows, Pattern, Ranks, failed};
+use crate::tape::ranks::{AllScales, BlockSource, Blocks, HostBlocks, LoopedRows, Pattern, Ranks, failed};
 
 /// `Â = L·A·R`, of which a rank reads its own rows.
 pub(crate) struct PartitionedAdjacency {

@@ -18,7 +18,8 @@ use crate::engine::{
 use crate::layers::{FeatureInput, Inputs};
 use crate::minibatch::{PatchData, PatchOptions};
 use crate::models::{Dims, InputSpec};
-use crate::tape::{HANDED, ParamId, Ranks, Targets};
+use crate::tape::ranks::{HANDED, Ranks};
+use crate::tape::{ParamId, Targets};
 use crate::tasks::nodes::{FullBatch, LabelledNodes, start_run};
 use crate::tasks::recommend::{self, Recommendations};
 

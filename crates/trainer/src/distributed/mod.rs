@@ -43,7 +43,7 @@ mod train;
 
 pub use crate::config::{GraphPlacement, RankOptions};
 pub use crate::estimate::{Links, Network, RankPlanner, RankPlans, SymbolicGraph};
-pub use crate::tape::{PartitionedGraph, Ranks};
+pub use crate::tape::ranks::{PartitionedGraph, Ranks};
 pub use apply::{ApplyJob, RecommendJob};
 pub(crate) use job::check_task;
 pub use job::{RankJob, TakeLogits};

@@ -15,7 +15,8 @@ use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme, Stages};
 use crate::TrainError;
 use crate::data::PartitionedAdjacency;
 use crate::models::Adjacency;
-use crate::tape::{LocalOperand, PartitionedGraph, Pool, Ranks};
+use crate::tape::Pool;
+use crate::tape::ranks::{LocalOperand, PartitionedGraph, Ranks};
 
 #[path = "../../tests/random_graphs/campaign.rs"]
 mod campaign;

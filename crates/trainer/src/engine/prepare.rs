@@ -9,7 +9,8 @@ use super::state::Run;
 use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::models::{self, Dims, Model};
-use crate::tape::{ParamId, ParamInit, Params, Ranks};
+use crate::tape::ranks::Ranks;
+use crate::tape::{ParamId, ParamInit, Params};
 use girih_datasets::{Dataset, FeaturesFrom, Labels, Split, UNLABELLED};
 use girih_graph_format::{Matrix, NodeId};
 

@@ -13,7 +13,8 @@ use super::optim::Optimizer;
 use super::report::{BatchDone, EpochReport, EpochTimes, PartialEpoch, RunSummary, Scores, StageTimes, TestReport};
 use crate::TrainError;
 use crate::config::{OptimizerConfig, TrainConfig};
-use crate::tape::{Gradients, Loss, Mode, Param, Params, Pool, Ranks, Tape};
+use crate::tape::ranks::Ranks;
+use crate::tape::{Gradients, Loss, Mode, Param, Params, Pool, Tape};
 
 /// State of a run: parameters, optimiser state, epochs done, and the best scores so far.
 pub struct RunState<'a, B: Backend> {

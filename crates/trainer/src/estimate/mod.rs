@@ -19,6 +19,9 @@ mod task;
 #[cfg(test)]
 pub(crate) use symbolic::SymbolicRank;
 
+#[cfg(test)]
+pub(crate) use symbolic::SymbolicRank;
+
 pub use cache_plan::CachePlan;
 pub use minibatch::RowsOnDevice;
 pub use network::{Links, Network};

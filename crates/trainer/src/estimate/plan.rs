@@ -11,7 +11,8 @@ use super::minibatch::{PlannedRows, RowsOnDevice};
 use super::sizes::DataSizes;
 use crate::TrainError;
 use crate::config::{CacheConfig, GraphPlacement, TrainConfig};
-use crate::tape::{Graph, Ranks};
+use crate::tape::Graph;
+use crate::tape::ranks::Ranks;
 
 /// Bytes of a CUDA device that its software takes: the workspace of cuBLAS (up to 32 MiB) and the kernels' code.
 const DEVICE_SOFTWARE_BYTES: u64 = 128 << 20;

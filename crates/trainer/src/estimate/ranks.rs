@@ -13,7 +13,8 @@ use crate::TrainError;
 use crate::config::{BatchKind, GraphPlacement, RankOptions, TrainConfig};
 use crate::distributed::check_task;
 use crate::minibatch;
-use crate::tape::{Graph, PartitionedGraph};
+use crate::tape::Graph;
+use crate::tape::ranks::PartitionedGraph;
 
 /// Session on ranks, to be planned for partitions.
 pub struct RankPlanner<'a> {

@@ -14,7 +14,8 @@ use crate::engine::{Optimizer, build_network};
 use crate::layers::Inputs;
 use crate::minibatch;
 use crate::models::{Dims, InputSpec, Model};
-use crate::tape::{Gradients, Mode, ParamInit, Params, Pool, Ranks, Tape};
+use crate::tape::ranks::Ranks;
+use crate::tape::{Gradients, Mode, ParamInit, Params, Pool, Tape};
 
 impl Plan {
     /// Plan on a device, of the whole work or of one rank's share.

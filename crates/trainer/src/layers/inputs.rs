@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use girih_compute::Backend;
 
-use crate::tape::{EncodedInput, Graph, ParamId, Ranks};
+use crate::tape::ranks::Ranks;
+use crate::tape::{EncodedInput, Graph, ParamId};
 
 /// Features on the device.
 pub enum FeatureInput<B: Backend> {

@@ -34,7 +34,8 @@ use crate::config::{ScoreBy, TrainConfig};
 use crate::engine::{RunState, Scorer, Scores, TestReport};
 use crate::layers::{FeatureInput, Inputs, LayerGraphs};
 use crate::models::Model;
-use crate::tape::{Mode, Tape, Targets, first_tells};
+use crate::tape::ranks::first_tells;
+use crate::tape::{Mode, Tape, Targets};
 use crate::tasks::nodes::Classifier;
 
 /// Number of nodes whose rows are computed at a time, by all ranks together.

@@ -6,7 +6,7 @@ use girih_sampling::{Block, Columns};
 
 use crate::TrainError;
 use crate::models::Adjacency;
-use crate::tape::AllScales;
+use crate::tape::ranks::AllScales;
 
 /// Graph to sample neighbours from, with the scales that turn draws into rows of its normalised adjacency `Â`.
 ///

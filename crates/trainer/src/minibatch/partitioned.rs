@@ -48,7 +48,8 @@ use crate::data::PartitionedAdjacency;
 use crate::engine::{CacheReport, RunState, build_model};
 use crate::layers::{FeatureInput, Inputs};
 use crate::models::{Adjacency, Dims, InputSpec};
-use crate::tape::{EncodedInput, Ranks, Targets};
+use crate::tape::ranks::Ranks;
+use crate::tape::{EncodedInput, Targets};
 use crate::tasks::nodes::{Classifier, Task};
 
 pub(crate) use self::checks::{check_patches, check_patches_of};

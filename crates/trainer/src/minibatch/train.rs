@@ -17,7 +17,8 @@ use crate::engine::{
     BatchDone, Control, PartialEpoch, Run, RunState, Scorer, Scores, StageTimes, StepCallback, Stopwatch, TestReport,
 };
 use crate::models::Model;
-use crate::tape::{Pool, first_does, first_tells, read_told, told};
+use crate::tape::Pool;
+use crate::tape::ranks::{first_does, first_tells, read_told, told};
 
 /// One run, epoch by epoch. Each epoch takes a step for every batch; scores are those of the full graph.
 ///

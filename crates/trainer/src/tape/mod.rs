@@ -39,6 +39,8 @@ use girih_random::Key;
 #[cfg(test)]
 pub(crate) use ranks::{EpilogueBackward, LazyGemm, LocalOperand};
 
+use crate::tape::ranks::Ranks;
+
 pub use aggregate::AggregateOptions;
 pub use attention::{AttentionOperands, AttentionOptions};
 pub use backward::BackwardPass;
@@ -51,11 +53,6 @@ pub(crate) use loss::LossRows;
 pub(crate) use params::Param;
 pub use params::{Gradients, ParamId, ParamInit, Params};
 pub use pool::Pool;
-pub(crate) use ranks::{
-    AllScales, BlockSource, Blocks, Chunks, HANDED, HaloExchange, HaloPlan, HostBlocks, LoopedRows, PanelExchange,
-    Panels, Pattern, StepGroup, failed, first_does, first_tells, read_told, told,
-};
-pub use ranks::{PartitionedGraph, Ranks};
 pub use spmm::SpmmOptions;
 pub use targets::{Part, Targets};
 

@@ -16,7 +16,7 @@ use crate::config::{
 use crate::data::PartitionedAdjacency;
 use crate::distributed::data::PartitionedData;
 use crate::estimate::{RankPlanner, SymbolicGraph, SymbolicRank};
-use crate::tape::{BlockSource, Blocks, Chunks, PanelExchange, Panels, Ranks};
+use crate::tape::ranks::{BlockSource, Blocks, Chunks, PanelExchange, Panels, Ranks};
 use crate::{CacheConfig, Control, DataSizes, Event, Plan, PlanDevice, SessionOptions, TrainError};
 
 /// Shapes of the chunks of each of a rank's blocks; the entries of its own block and of all others; the rows

@@ -16,10 +16,8 @@ use super::{COLS, N, adjacencies, graph, looped, operand};
 use crate::TrainError;
 use crate::data::PartitionedAdjacency;
 use crate::models::Adjacency;
-use crate::tape::{
-    AggregateOptions, EpilogueBackward, Gradients, Graph, LazyGemm, LinearOptions, LocalOperand, Mode, ParamInit,
-    PartitionedGraph, Pool, Ranks, Tape, Targets,
-};
+use crate::tape::ranks::{EpilogueBackward, LazyGemm, LocalOperand, PartitionedGraph, Ranks};
+use crate::tape::{AggregateOptions, Gradients, Graph, LinearOptions, Mode, ParamInit, Pool, Tape, Targets};
 
 /// `op(Â)·X` on one device.
 fn whole(graph: &Csr, adjacency: Adjacency, transpose: Transpose) -> Matrix {

@@ -16,7 +16,8 @@ use crate::data::PartitionedAdjacency;
 use crate::distributed::data::PartitionedData;
 use crate::engine::Checkpoint;
 use crate::models::Adjacency;
-use crate::tape::{BlockSource, Pool, Ranks};
+use crate::tape::Pool;
+use crate::tape::ranks::{BlockSource, Ranks};
 use crate::{Control, SessionOptions, TrainError, checkpoint_path};
 
 #[test]

@@ -7,7 +7,7 @@ use girih_compute::{BlockKind, ComputeError, Dtype, Shape, Symbolic, Transpose};
 use girih_partition::{BlockPlan, Exchange, Halo, Schedule, StepExchange, StepsTogether, evenly_touched, part};
 
 use super::{Counted, Counts, Entries, SymbolicGraph};
-use crate::tape::{
+use crate::tape::ranks::{
     BlockSource, Blocks, Chunks, HaloExchange, HaloPlan, PanelExchange, Panels, Pattern, Ranks, StepGroup,
 };
 

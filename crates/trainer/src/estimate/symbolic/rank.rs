@@ -9,7 +9,7 @@ use girih_compute::{Symbolic, SymbolicClock, SymbolicMatrix};
 use girih_partition::{BlockPlan, Stages, place_in};
 
 use crate::estimate::network::{Network, Operation};
-use crate::tape::Ranks;
+use crate::tape::ranks::Ranks;
 
 /// One rank of a dry run. The other ranks do not exist, and its exchanges only take time and are counted.
 ///

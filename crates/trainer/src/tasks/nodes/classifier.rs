@@ -9,7 +9,8 @@ use crate::TrainError;
 use crate::engine::{RunState, Scorer, Scores, TestReport, mean_over_labels, n_left_out, roc_auc};
 use crate::layers::Inputs;
 use crate::models::Model;
-use crate::tape::{Loss, Mode, Part, Ranks, Tape, Targets, Var};
+use crate::tape::ranks::Ranks;
+use crate::tape::{Loss, Mode, Part, Tape, Targets, Var};
 
 /// Labels and split of a run, on the host and on the device, for the local nodes.
 pub struct Task<'a, B: Backend> {

@@ -6,7 +6,7 @@ use girih_graph_format::{Matrix, NodeId};
 
 use crate::TrainError;
 use crate::engine::{Confusion, RankedMetric, TestReport, average_precision, count_correct, roc_auc};
-use crate::tape::Ranks;
+use crate::tape::ranks::Ranks;
 
 /// Predictions of a model for the local nodes, on the host, with their labels. Each of several ranks has its own
 /// nodes, and all ranks call every method together. Counts are summed over ranks; ranked scores are gathered, one

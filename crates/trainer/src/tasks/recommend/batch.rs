@@ -10,7 +10,8 @@ use rayon::prelude::*;
 
 use crate::layers::Inputs;
 use crate::models::Model;
-use crate::tape::{HaloExchange, Loss, ParamId, Ranks, Tape};
+use crate::tape::ranks::{HaloExchange, Ranks};
+use crate::tape::{Loss, ParamId, Tape};
 
 /// Triples of a step. With several ranks, each computes the loss of an equal share of them, and fetches the rows of
 /// their users and items. The penalty is on the embeddings of a batch, and each rank adds that of its own rows.
