@@ -13,10 +13,10 @@ use crate::engine::{
     Checkpoint, DataShape, Observer, Outcome, Run, Scores, SessionOptions, TestReport, apply_best, build_model,
     train_runs, with_labels_for,
 };
-use crate::minibatch::{self, link_session};
+use crate::minibatch::{LinkSession, MiniBatchSession, scores_by_layers};
 use crate::models::Dims;
-use crate::tasks::nodes::Prepared;
-use crate::tasks::recommend;
+use crate::tasks::nodes::FullBatchSession;
+use crate::tasks::recommend::RecommenderSession;
 
 /// Trains all runs of `config` on `dataset` and reports events to `observe`.
 ///
@@ -35,19 +35,19 @@ pub fn train<B: Backend>(
     let dataset = dataset.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
     let data = DataShape::of(&dataset);
     if config.model.kind.is_recommender() {
-        let session = recommend::Prepared::new(backend, dataset, config)?;
+        let session = RecommenderSession::new(backend, dataset, config)?;
         train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, config, run)?)))
     } else if config.task == TaskKind::Links {
-        let session = link_session::Prepared::new(backend, dataset, config)?;
+        let session = LinkSession::new(backend, dataset, config)?;
         train_runs(config, &data, options, observe, |run| session.run(backend, config, run))
     } else if config.batch.is_sampled() {
-        let session = minibatch::Prepared::new(backend, dataset, config, (1, None))?;
+        let session = MiniBatchSession::new(backend, dataset, config, (1, None))?;
         let run =
             |run| -> Result<Box<dyn Run<'_, B>>, TrainError> { Ok(Box::new(session.run(backend, config, run, None)?)) };
         let outcome = train_runs(config, &data, options, observe, run)?;
         Ok(Outcome { tiers: session.tiers().to_vec(), ..outcome })
     } else {
-        let session = Prepared::new(backend, dataset, config)?;
+        let session = FullBatchSession::new(backend, dataset, config)?;
         train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, config, run)?)))
     }
 }
@@ -72,13 +72,13 @@ pub fn apply<B: Backend>(
     let config = &TrainConfig { tiers, ..config.clone() };
     let run = checkpoint.progress.run;
     let (model, _) = build_model(backend, config, Dims::of(&dataset), run, None)?;
-    let (scores, report, logits) = if config.batch.is_sampled() && minibatch::scores_by_layers(config, &*model)? {
-        let session = minibatch::Prepared::new(backend, dataset, config, (1, None))?;
+    let (scores, report, logits) = if config.batch.is_sampled() && scores_by_layers(config, &*model)? {
+        let session = MiniBatchSession::new(backend, dataset, config, (1, None))?;
         let mut trained = session.run(backend, config, run, None)?;
         let (scores, report) = apply_best(&mut trained, checkpoint)?;
         (scores, report, session.logits(&mut trained)?)
     } else {
-        let session = Prepared::new(backend, dataset, config)?;
+        let session = FullBatchSession::new(backend, dataset, config)?;
         let mut trained = session.run(backend, config, run)?;
         let (scores, report) = apply_best(&mut trained, checkpoint)?;
         (scores, report, trained.logits()?)

@@ -16,7 +16,7 @@ use crate::TrainError;
 use crate::config::{BatchKind, GraphPlacement, NormKind, RankOptions, TrainConfig};
 use crate::data::check_trainable;
 use crate::engine::{Control, DataShape, Event, Observer, Outcome, SessionOptions, train_runs};
-use crate::minibatch;
+use crate::minibatch::{MiniBatchSession, check_patches};
 
 /// All runs of a configuration on several ranks, as [`train`](crate::train) on one.
 ///
@@ -108,7 +108,7 @@ impl Shared {
         if config.batch.is_sampled() {
             check_batches(config, ranks)?;
             if ranks.layout != GraphPlacement::Replicated {
-                minibatch::check_patches(config, ranks.layout)?;
+                check_patches(config, ranks.layout)?;
                 return Ok(Self::Patches(Box::new(PartitionedData::new(backend, data, config, ranks)?)));
             }
             let dataset = data.into_dataset()?;
@@ -152,7 +152,7 @@ impl Shared {
             Self::Whole(dataset, clusters) => {
                 let data = DataShape::of(dataset);
                 let session =
-                    minibatch::Prepared::new(backend, (**dataset).clone(), config, (world.size(), clusters.clone()))?;
+                    MiniBatchSession::new(backend, (**dataset).clone(), config, (world.size(), clusters.clone()))?;
                 let start = |run| session.run(backend, config, run, Some(&*world));
                 let outcome = together(&*world, observe, |agree| {
                     train_runs(config, &data, &options, agree, |run| Ok(Box::new(start(run)?)))

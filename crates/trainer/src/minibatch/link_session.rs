@@ -5,18 +5,18 @@ use girih_datasets::Dataset;
 use girih_graph_format::Matrix;
 
 use super::batches::Batches;
-use super::data;
+use super::data::{DataUse, MiniBatchData};
 use super::train::MiniBatch;
 use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::data::{NodeFeatures, check_features};
-use crate::engine::{Checkpoint, DataShape, Run, RunState, Scores, build_model};
+use crate::engine::{Checkpoint, DataShape, Run, RunState, Scores, apply_best, build_model};
 use crate::layers::Inputs;
 use crate::models::Dims;
 use crate::tasks::links::{HeldOut, Link, LinkEpochs, LinkPredictor, LinkScorer, LinkSplit, NonLinks};
 
 /// Graph of the training links on the device, and all links on the host.
-pub(crate) struct Prepared<B: Backend> {
+pub(crate) struct LinkSession<B: Backend> {
     graph: MessageGraph<B>,
     train: Vec<Link>,
     non_links: NonLinks,
@@ -29,7 +29,7 @@ enum MessageGraph<B: Backend> {
     /// Whole graph, in every step.
     Full(Inputs<B>),
     /// Graph that is sampled for steps.
-    Sampled(Box<data::MiniBatchData<B>>),
+    Sampled(Box<MiniBatchData<B>>),
 }
 
 impl<B: Backend> MessageGraph<B> {
@@ -41,7 +41,7 @@ impl<B: Backend> MessageGraph<B> {
     }
 }
 
-impl<B: Backend> Prepared<B> {
+impl<B: Backend> LinkSession<B> {
     pub(crate) fn new(backend: &B, mut dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
         check_features(&dataset.outline())?;
         let dims = Dims { n_classes: config.links.width, ..Dims::of(&dataset) };
@@ -60,8 +60,8 @@ impl<B: Backend> Prepared<B> {
         let held_out = HeldOut::new(backend, (&links.val, &links.test), &non_links, config.seed)?;
         let input_spec = build_model(backend, config, dims, 0, None)?.0.input_spec();
         let graph = if config.batch.is_sampled() {
-            let data_use = data::DataUse { seeds: &[], n_devices: 1, by_layers: false };
-            let whole = data::MiniBatchData::new(backend, messages, features, &input_spec, config, data_use)?;
+            let data_use = DataUse { seeds: &[], n_devices: 1, by_layers: false };
+            let whole = MiniBatchData::new(backend, messages, features, &input_spec, config, data_use)?;
             MessageGraph::Sampled(Box::new(whole))
         } else {
             MessageGraph::Full(Inputs::of_features(backend, messages, features, &input_spec, config.precision)?)
@@ -136,9 +136,8 @@ pub fn embed<B: Backend>(backend: &B, dataset: Dataset, checkpoint: &Checkpoint)
     fits.map_err(|what| checkpoint.refused(what))?;
     let found = DataShape::of(&dataset);
     checkpoint.note_other_contents(&found);
-    let session = Prepared::new(backend, dataset, config)?;
+    let session = LinkSession::new(backend, dataset, config)?;
     let mut trainer = session.predictor(backend, config, checkpoint.progress.run)?;
-    trainer.state_mut().restore(checkpoint)?;
-    trainer.state_mut().restore_best()?;
-    Ok(Embedded { scores: trainer.evaluate()?, embeddings: trainer.embeddings()? })
+    let (scores, _) = apply_best(&mut trainer, checkpoint)?;
+    Ok(Embedded { scores, embeddings: trainer.embeddings()? })
 }

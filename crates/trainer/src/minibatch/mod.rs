@@ -27,7 +27,7 @@ mod data;
 mod device;
 mod host_batch;
 mod inference;
-pub(crate) mod link_session;
+mod link_session;
 mod neighborhoods;
 mod partitioned;
 mod policy;
@@ -39,11 +39,12 @@ mod train;
 
 pub(crate) use batches::Batches;
 pub(crate) use inference::{NODES_AT_ONCE, scores_by_layers};
+pub(crate) use link_session::LinkSession;
 pub use link_session::{Embedded, embed};
 pub use neighborhoods::Neighborhoods;
 pub(crate) use partitioned::{PatchData, PatchOptions, check_patches, check_patches_of};
 pub(crate) use policy::{no_neighbours, raw, reads_in_place, summed};
-pub(crate) use session::Prepared;
+pub(crate) use session::MiniBatchSession;
 #[cfg(test)]
 pub(crate) use tiers::Placements;
 pub(crate) use tiers::{check_features, heats, heats_and_reads};

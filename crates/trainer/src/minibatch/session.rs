@@ -21,7 +21,7 @@ use crate::tape::Targets;
 use crate::tasks::nodes::{Classifier, Task};
 
 /// Data and targets of a node classifier on mini-batches.
-pub(crate) struct Prepared<B: Backend> {
+pub(crate) struct MiniBatchSession<B: Backend> {
     batch_data: MiniBatchData<B>,
     scoring: Scoring<B>,
     labels: Labels,
@@ -38,7 +38,7 @@ enum Scoring<B: Backend> {
     Layers(Vec<SplitNodes<B>>),
 }
 
-impl<B: Backend> Prepared<B> {
+impl<B: Backend> MiniBatchSession<B> {
     /// Data for one device, or for one of several. Cluster batches use the given
     /// [clusters](crate::BatchConfig::cluster_sampler), or compute them.
     pub(crate) fn new(

@@ -12,4 +12,4 @@ mod session;
 pub(crate) use classifier::Classifier;
 pub use classifier::Task;
 pub use full_batch::FullBatch;
-pub(crate) use session::{LabelledNodes, Prepared, start_run};
+pub(crate) use session::{FullBatchSession, LabelledNodes, start_run};

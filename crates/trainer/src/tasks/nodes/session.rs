@@ -14,7 +14,7 @@ use crate::tape::Targets;
 use girih_datasets::{Dataset, Labels, Split};
 
 /// State shared by all runs: inputs and targets on the device, labels and splits on the host.
-pub(crate) struct Prepared<B: Backend> {
+pub(crate) struct FullBatchSession<B: Backend> {
     /// Graph and features on the device.
     inputs: Inputs<B>,
     /// Labels on the device.
@@ -27,7 +27,7 @@ pub(crate) struct Prepared<B: Backend> {
     dims: Dims,
 }
 
-impl<B: Backend> Prepared<B> {
+impl<B: Backend> FullBatchSession<B> {
     /// Checks a data set and copies it to the device.
     pub(crate) fn new(backend: &B, dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
         let dims = Dims::of(&dataset);

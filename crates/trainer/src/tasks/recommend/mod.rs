@@ -12,6 +12,6 @@ mod triples;
 
 pub(crate) use batch::Batch;
 pub(crate) use rank::top_items;
-pub(crate) use session::{Prepared, check_interactions, start_run};
 pub use session::{Recommendations, recommend};
+pub(crate) use session::{RecommenderSession, check_interactions, start_run};
 pub use train::Recommender;

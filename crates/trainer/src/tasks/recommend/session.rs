@@ -12,13 +12,13 @@ use crate::layers::Inputs;
 use crate::models::Dims;
 
 /// Graph on the device, and interactions on the host.
-pub(crate) struct Prepared<B: Backend> {
+pub(crate) struct RecommenderSession<B: Backend> {
     inputs: Inputs<B>,
     interactions: Interactions,
     dims: Dims,
 }
 
-impl<B: Backend> Prepared<B> {
+impl<B: Backend> RecommenderSession<B> {
     pub(crate) fn new(backend: &B, dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
         let dims = Dims::of(&dataset);
         let input_spec = build_model(backend, config, dims, 0, None)?.0.input_spec();
@@ -101,7 +101,7 @@ pub fn recommend<B: Backend>(
     checkpoint.progress.data.check_nodes(&dataset.outline()).map_err(|what| checkpoint.refused(what))?;
     let found = DataShape::of(&dataset);
     checkpoint.note_other_contents(&found);
-    let session = Prepared::new(backend, dataset, config)?;
+    let session = RecommenderSession::new(backend, dataset, config)?;
     Recommendations::of(session.run(backend, config, checkpoint.progress.run)?, checkpoint)
 }
 
