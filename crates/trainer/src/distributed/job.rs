@@ -3,10 +3,10 @@
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{Collective, CommError, Transport};
 use girih_compute::{Backend, HostMatrix, Memory};
+use girih_graph_format::Matrix;
 
 use crate::TrainError;
 use crate::config::{RankOptions, TaskKind, TrainConfig};
-use girih_graph_format::Matrix;
 
 /// Consumer of logits. Each call gets the rows of the next nodes, from the first node to the last.
 pub type TakeLogits<'t> = dyn FnMut(&Matrix) + Send + 't;

@@ -2,6 +2,8 @@
 //! checkpoint.
 
 use girih_compute::{Backend, ComputeError, Shape};
+use girih_datasets::{Dataset, FeaturesFrom, Labels, Split, UNLABELLED};
+use girih_graph_format::{Matrix, NodeId};
 
 use super::checkpoint::{Checkpoint, DataShape};
 use super::report::{Scores, TestReport};
@@ -11,8 +13,6 @@ use crate::config::TrainConfig;
 use crate::models::{self, Dims, Model};
 use crate::tape::ranks::Ranks;
 use crate::tape::{ParamId, ParamInit, Params};
-use girih_datasets::{Dataset, FeaturesFrom, Labels, Split, UNLABELLED};
-use girih_graph_format::{Matrix, NodeId};
 
 /// Model with its parameters.
 type ModelWithParams<B> = (Box<dyn Model<B>>, Params<B>);

@@ -1,6 +1,10 @@
 //! [`MiniBatchData`]: graph and features of mini-batches, for any task.
 
+use girih_compress::CompressedFeatures;
 use girih_compute::{Backend, Dtype, FeatureStore, HostFeatures, NeighborGraph, NeighborOperand};
+use girih_datasets::{Features, Labels};
+use girih_graph_format::{Csr, Matrix, NodeId};
+use girih_tiers::{HostMeans, HostReads, HostRowSizes, Placement};
 
 use super::batch::FeatureSource;
 use super::batches::neighbor_sampler;
@@ -15,10 +19,6 @@ use crate::engine::CacheReport;
 use crate::layers::{FeatureInput, Inputs};
 use crate::models::{Adjacency, InputSpec};
 use crate::tape::EncodedInput;
-use girih_compress::CompressedFeatures;
-use girih_datasets::{Features, Labels};
-use girih_graph_format::{Csr, Matrix, NodeId};
-use girih_tiers::{HostMeans, HostReads, HostRowSizes, Placement};
 
 /// Graph and features: on the device for scores and for rows of batches, on the host for samplers.
 pub(crate) struct MiniBatchData<B: Backend> {

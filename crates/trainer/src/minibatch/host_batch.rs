@@ -1,5 +1,7 @@
 //! [`HostBatch`]: a mini-batch on the host.
 
+use std::ops::Range;
+
 use girih_graph_format::{Csr, FormatError, Matrix, NodeId};
 use girih_sampling::{Block, Columns, DrawKey, LoaderOptions, MiniBatch as Sampled};
 
@@ -7,7 +9,6 @@ use super::neighborhoods::Neighborhoods;
 use crate::TrainError;
 use crate::tape::EncodedInput;
 use crate::tasks::links::PairList;
-use std::ops::Range;
 
 /// Mini-batch on the host: matrices, and global node ids.
 pub(crate) struct HostBatch {

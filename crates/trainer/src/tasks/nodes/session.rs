@@ -1,6 +1,7 @@
 //! State that all full-batch runs of node classification share.
 
 use girih_compute::Backend;
+use girih_datasets::{Dataset, Labels, Split};
 
 use super::classifier::Task;
 use super::full_batch::FullBatch;
@@ -11,7 +12,6 @@ use crate::engine::build_model;
 use crate::layers::Inputs;
 use crate::models::Dims;
 use crate::tape::Targets;
-use girih_datasets::{Dataset, Labels, Split};
 
 /// State shared by all runs: inputs and targets on the device, labels and splits on the host.
 pub(crate) struct FullBatchSession<B: Backend> {
