@@ -1,9 +1,6 @@
 //! Tests of settings that are refused.
 
-use super::model::{Aggregator, ModelConfig, ModelKind, NormKind};
-use super::optimizer::{Decay, OptimizerConfig, OptimizerKind};
-use super::{Metric, TrainConfig, *};
-use crate::models::{Appnp, LightGcn, Ngcn, Sage};
+use super::*;
 
 /// Configuration of a network with one changed setting.
 fn with(kind: ModelKind, change: impl FnOnce(&mut ModelConfig)) -> TrainConfig {

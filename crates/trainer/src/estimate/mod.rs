@@ -16,12 +16,6 @@ mod step;
 mod symbolic;
 mod task;
 
-#[cfg(test)]
-pub(crate) use symbolic::SymbolicRank;
-
-#[cfg(test)]
-pub(crate) use symbolic::SymbolicRank;
-
 pub use cache_plan::CachePlan;
 pub use minibatch::RowsOnDevice;
 pub use network::{Links, Network};
@@ -30,3 +24,5 @@ pub use plan::{Plan, PlanDevice};
 pub use ranks::{RankPlanner, RankPlans};
 pub use sizes::{DataSizes, InteractionSizes};
 pub use symbolic::SymbolicGraph;
+#[cfg(test)]
+pub(crate) use symbolic::SymbolicRank;

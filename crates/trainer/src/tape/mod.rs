@@ -36,10 +36,7 @@ mod targets;
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Shape};
 use girih_random::Key;
 
-#[cfg(test)]
-pub(crate) use ranks::{EpilogueBackward, LazyGemm, LocalOperand};
-
-use crate::tape::ranks::Ranks;
+use self::ranks::Ranks;
 
 pub use aggregate::AggregateOptions;
 pub use attention::{AttentionOperands, AttentionOptions};

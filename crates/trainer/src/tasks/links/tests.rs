@@ -8,10 +8,7 @@ use girih_graph_format::{Coo, Csr, Duplicates, NodeId};
 use girih_random::Key;
 use proptest::prelude::*;
 
-use super::epochs::LinkEpochs;
-use super::non_links::NonLinks;
 use super::scorer::held_out;
-use super::split::{Link, LinkPart, LinkSplit};
 use super::*;
 use crate::config::{LinkConfig, TrainConfig};
 use crate::data::NodeFeatures;
