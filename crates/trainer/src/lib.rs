@@ -9,77 +9,66 @@
 //! - [`Plan`]: bytes and seconds of a session, predicted by a dry run on a symbolic backend.
 //! - [`CachePlan`]: share of graph and features that each device holds, where these exceed its memory.
 //!
+//! # Contents
+//! Layers, lowest first. A file imports only from its own layer or from lower ones.
+//!
+//! - `error.rs`: [`TrainError`].
+//! - `config/`: [`TrainConfig`] and its parts, their defaults and their rules.
+//! - `tape/`: [`Tape`], its operations, parameters and targets; `tape/ranks/`: products with operands of other ranks.
+//! - `layers/`: parameters with their products, and the [`Inputs`] that they read.
+//! - `models/`: [`Model`], the networks, and the [`InputSpec`] of each.
+//! - `data/`: checks of data, and the construction of inputs on a device.
+//! - `engine/`: a [`Run`] of any task: its state, optimiser, checkpoints, metrics, reports and events.
+//! - `tasks/`: classes of nodes, links, and recommendations, in steps that see the whole graph.
+//! - `minibatch/`, `distributed/`: steps on sampled parts of the graph, and work that ranks share.
+//! - `train.rs`, `similarity.rs`: what callers start, for all of the above.
+//! - `estimate/`: [`Plan`] and all other predictions of memory and time.
+//!
 //! Not here: the computation of an operation (`girih-compute`) and the source of data (`girih-datasets`).
 
 #![forbid(unsafe_code)]
 
-mod arrangement;
-mod batching;
-mod checkpoint;
-mod classifier;
 mod config;
+mod data;
 pub mod distributed;
-mod encoded;
+mod engine;
 mod error;
-mod features;
-mod fullbatch;
-mod graph;
-mod inputs;
+mod estimate;
 mod layers;
-mod links;
-mod metrics;
+mod minibatch;
 pub mod models;
-mod optim;
-mod params;
-mod plan;
-mod predictions;
-mod recommend;
-mod report;
-mod sampled;
-mod scorer;
-mod session;
 mod similarity;
-mod state;
 mod tape;
-mod targets;
-mod thinned;
+mod tasks;
+mod train;
 
-pub use arrangement::{Arrangement, differences};
-pub use batching::{
-    BatchConfig, BatchKind, DEFAULT_BATCH_SIZE, DEFAULT_FANOUT, DEFAULT_LAYER_NODES, SaintKind, ScoreBy,
-};
-pub use checkpoint::{Checkpoint, DataShape, Progress};
-pub use classifier::Task;
 pub use config::{
-    Aggregator, Decay, Jump, Metric, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Schedule,
-    TaskKind, TrainConfig, parse_codec,
+    Aggregator, Arrangement, BatchConfig, BatchKind, CacheConfig, DEFAULT_BATCH_SIZE, DEFAULT_FANOUT,
+    DEFAULT_LAYER_NODES, Decay, Jump, LinkConfig, Metric, ModelConfig, ModelKind, NormKind, OptimizerConfig,
+    OptimizerKind, SaintKind, Schedule, ScoreBy, TaskKind, TrainConfig, differences, parse_codec,
 };
-pub use encoded::EncodedInput;
+pub use engine::{
+    BatchDone, CacheReport, Checkpoint, ChosenBy, Confusion, Control, DataShape, EpochReport, EpochTimes, Event, F1,
+    LinkScores, MeanStd, Observer, Optimizer, Outcome, PartialEpoch, Progress, RankedMetric, Ranking, Run, RunState,
+    RunSummary, Scores, SessionOptions, StageTimes, StepCallback, TOP_K, TestReport, Thinned, accuracy,
+    average_precision, checkpoint_path, f1_scores, hits_at, mean_over_labels, mean_reciprocal_rank, n_left_out,
+    roc_auc,
+};
 pub use error::TrainError;
-pub use fullbatch::FullBatch;
-pub use graph::{BlockGraph, Graph};
-pub use inputs::{Adjacency, FeatureInput, InputSpec, Inputs, LayerGraphs, Propagation};
-pub use layers::{AttentionKind, AttentionSizes, GraphAttention, GraphConv, Linear, NormAxis, Normalization, Rows};
-pub use links::{
-    Embedded, HITS_K, Link, LinkConfig, LinkPart, LinkPredictor, LinkScores, LinkSplit, Links, NonLinks, Pairs, embed,
+pub use estimate::{CachePlan, DataSizes, InteractionSizes, Plan, PlanDevice, RowsOnDevice};
+pub use layers::{
+    AttentionKind, AttentionSizes, FeatureInput, GraphAttention, GraphConv, Inputs, LayerGraphs, Linear, NormAxis,
+    Normalization, Rows,
 };
-pub use metrics::{
-    Confusion, F1, RankedMetric, accuracy, average_precision, f1_scores, hits_at, mean_over_labels,
-    mean_reciprocal_rank, n_left_out, roc_auc,
-};
-pub use models::{Dims, Model};
-pub use optim::Optimizer;
-pub use params::{Gradients, ParamId, ParamInit, Params};
-pub use plan::{DataSizes, InteractionSizes, Plan, PlanDevice};
-pub use recommend::{Ranking, Recommendations, Recommender, TOP_K, recommend};
-pub use report::{ChosenBy, EpochReport, EpochTimes, RunSummary, Scores, StageTimes, TestReport};
-pub use sampled::{CacheConfig, CachePlan, CacheReport, MiniBatch, Neighborhoods, RowsOnDevice};
-pub use session::{Control, Event, MeanStd, Observer, Outcome, SessionOptions, apply, checkpoint_path, train};
+pub use minibatch::{Embedded, MiniBatch, Neighborhoods, embed};
+pub use models::{Adjacency, Dims, InputSpec, Model, Propagation};
 pub use similarity::{Similarity, similarity};
-pub use state::{BatchDone, PartialEpoch, Run, RunState, StepCallback};
 pub use tape::{
-    AggregateOptions, AttentionOperands, AttentionOptions, BackwardPass, LinearOptions, Loss, Masks, Mode, Operation,
-    Pool, SpmmOptions, Tape, Var,
+    AggregateOptions, AttentionOperands, AttentionOptions, BackwardPass, BlockGraph, EncodedInput, Gradients, Graph,
+    LinearOptions, Loss, Masks, Mode, Operation, ParamId, ParamInit, Params, Part, Pool, SpmmOptions, Tape, Targets,
+    Var,
 };
-pub use targets::{Part, Targets};
-pub use thinned::Thinned;
+pub use tasks::links::{HITS_K, Link, LinkPart, LinkPredictor, LinkSplit, Links, NonLinks, Pairs};
+pub use tasks::nodes::{FullBatch, Task};
+pub use tasks::recommend::{Recommendations, Recommender, recommend};
+pub use train::{apply, train};

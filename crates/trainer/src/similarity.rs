@@ -9,16 +9,14 @@ use girih_datasets::{Dataset, Features};
 use girih_graph_format::{Csr, Matrix};
 
 use crate::TrainError;
-use crate::checkpoint::Checkpoint;
 use crate::config::TaskKind;
-use crate::inputs::{InputSpec, Inputs, Propagation};
-use crate::links::LinkSplit;
-use crate::models::{Dims, Model};
-use crate::params::Params;
-use crate::sampled;
-use crate::session::{build_model, check_features};
-use crate::state::RunState;
-use crate::tape::{Mode, Pool, Tape};
+use crate::data::check_features;
+use crate::engine::{Checkpoint, RunState, build_model};
+use crate::layers::Inputs;
+use crate::minibatch;
+use crate::models::{Dims, InputSpec, Model, Propagation};
+use crate::tape::{Mode, Params, Pool, Tape};
+use crate::tasks::links::LinkSplit;
 
 /// Mean cosine over nodes between rows of two passes: one with the raw features, one with their decoded codes. Two
 /// zero rows have cosine one; a zero row and a non-zero row have cosine zero.
@@ -94,7 +92,7 @@ pub fn similarity<B: Backend>(
 
 /// Raw features, so that both passes compute alike. Models that read only aggregated features keep these.
 fn of_raw_features(input_spec: &InputSpec) -> InputSpec {
-    if input_spec.propagation == Propagation::Always { *input_spec } else { sampled::raw(input_spec) }
+    if input_spec.propagation == Propagation::Always { *input_spec } else { minibatch::raw(input_spec) }
 }
 
 /// Mean cosine of each layer between two passes.

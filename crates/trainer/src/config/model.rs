@@ -3,8 +3,7 @@
 use girih_graph_format::Degrees;
 use serde::{Deserialize, Serialize};
 
-use super::is_default;
-use super::validation::Unread;
+use super::rules::{Unread, is_default};
 
 /// Kind of network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,29 +2,10 @@
 
 use girih_compute::Dtype;
 
-use super::{ModelConfig, ModelKind, OptimizerConfig, Schedule, TaskKind, TrainConfig, is_default};
+use super::batch::BatchKind;
+use super::rules::{Unread, is_default};
+use super::{ModelConfig, ModelKind, OptimizerConfig, Schedule, TaskKind, TrainConfig, sampled_by_device};
 use crate::TrainError;
-use crate::batching::BatchKind;
-use crate::sampled::sampled_by_device;
-
-/// A setting that has no effect.
-pub(super) struct Unread {
-    /// Name of the setting.
-    setting: &'static str,
-    /// Network, optimiser or task that ignores the setting; `readers` use it.
-    by: &'static str,
-    /// Networks or optimisers that read the setting.
-    readers: &'static str,
-}
-
-impl Unread {
-    /// First setting that `by` ignores and that differs from its usual value. Tuples: (read or usual, setting,
-    /// readers).
-    pub(super) fn first(by: &'static str, settings: &[(bool, &'static str, &'static str)]) -> Option<Self> {
-        let (_, setting, readers) = settings.iter().find(|(is_read_or_usual, ..)| !is_read_or_usual)?;
-        Some(Self { setting, by, readers })
-    }
-}
 
 impl TrainConfig {
     /// Refuses a feature rule that does not fit the other settings.

@@ -9,16 +9,11 @@ use girih_datasets::DataSource;
 use girih_graph_format::Matrix;
 
 use super::data::PartitionedData;
-use super::job::{RankJob, agree, check_devices, check_world, on_each};
-use super::session::{RankOptions, check_task};
+use super::job::{RankJob, TakeLogits, agree, check_devices, check_task, check_world, on_each};
 use crate::TrainError;
-use crate::checkpoint::{Checkpoint, Progress};
-use crate::recommend::Recommendations;
-use crate::report::{Scores, TestReport};
-use crate::session::with_labels_for;
-
-/// Consumer of logits. Each call gets the rows of the next nodes, from the first node to the last.
-pub type TakeLogits<'t> = dyn FnMut(&Matrix) + Send + 't;
+use crate::config::RankOptions;
+use crate::engine::{Checkpoint, Progress, Scores, TestReport, with_labels_for};
+use crate::tasks::recommend::Recommendations;
 
 /// Inference on all nodes with the best parameters of a checkpoint, as [`apply`](crate::apply), on several ranks.
 pub struct ApplyJob<'a, 't> {

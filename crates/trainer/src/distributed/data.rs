@@ -7,26 +7,21 @@ use girih_compute::{Backend, Dtype};
 use girih_datasets::{DataSource, Interactions, Labels, NodeRows, Outline, RowsDigest, Split};
 use girih_partition::{BlockPlan, Exchange};
 
-use super::adjacency::PartitionedAdjacency;
-use super::apply::TakeLogits;
-use super::ranks::{HANDED, Ranks};
-use super::session::{GraphPlacement, RankOptions};
+use super::job::TakeLogits;
 use crate::TrainError;
-use crate::checkpoint::{Checkpoint, DataShape, Progress};
-use crate::config::TrainConfig;
-use crate::features::NodeFeatures;
-use crate::fullbatch::FullBatch;
-use crate::inputs::{FeatureInput, InputSpec, Inputs};
-use crate::models::Dims;
-use crate::params::ParamId;
-use crate::recommend::{self, Recommendations};
-use crate::report::{Scores, TestReport};
-use crate::sampled::{PatchData, PatchOptions};
-use crate::session::{
-    Control, Event, LabelledNodes, Outcome, SessionOptions, apply_best, build_model, check_trainable, start_run,
-    train_runs,
+use crate::config::{GraphPlacement, RankOptions, TrainConfig};
+use crate::data::{NodeFeatures, PartitionedAdjacency, check_trainable};
+use crate::engine::{
+    Checkpoint, Control, DataShape, Event, Outcome, Progress, Scores, SessionOptions, TestReport, apply_best,
+    build_model, train_runs,
 };
-use crate::targets::Targets;
+use crate::layers::{FeatureInput, Inputs};
+use crate::minibatch::{PatchData, PatchOptions};
+use crate::models::{Dims, InputSpec};
+use crate::tape::ranks::{HANDED, Ranks};
+use crate::tape::{ParamId, Targets};
+use crate::tasks::nodes::{FullBatch, LabelledNodes, start_run};
+use crate::tasks::recommend::{self, Recommendations};
 
 /// Data set of a job on ranks, of which each rank reads its own rows. Ranks that are threads share it.
 pub(super) struct PartitionedData {

@@ -3,9 +3,13 @@
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{Collective, CommError, Transport};
 use girih_compute::{Backend, HostMatrix, Memory};
+use girih_graph_format::Matrix;
 
-use super::session::RankOptions;
 use crate::TrainError;
+use crate::config::{RankOptions, TaskKind, TrainConfig};
+
+/// Consumer of logits. Each call gets the rows of the next nodes, from the first node to the last.
+pub type TakeLogits<'t> = dyn FnMut(&Matrix) + Send + 't;
 
 /// Work that ranks share: training ([`TrainJob`](super::TrainJob)), or inference with a trained model
 /// ([`ApplyJob`](super::ApplyJob), [`RecommendJob`](super::RecommendJob)).
@@ -132,14 +136,14 @@ pub(super) fn agree<B: Backend>(world: &dyn Collective<B>, what: &str, hash: u32
     }
 }
 
-impl RankOptions {
-    /// Hash of everything that ranks must agree on: these options, `settings` and the version of the program.
-    pub(super) fn hash(&self, settings: &str) -> u32 {
-        let (Self { grid, exchange, cuts, stages, chunks, wire, layout, .. }, version) =
-            (self, env!("CARGO_PKG_VERSION"));
-        let agreed = format!("{version} {settings} {grid} {exchange} {cuts} {stages} {chunks} {wire:?} {layout:?}");
-        crc32fast::hash(agreed.as_bytes())
+/// Refuses tasks that do not run on ranks.
+pub(crate) fn check_task(config: &TrainConfig) -> Result<(), TrainError> {
+    if config.task == TaskKind::Links {
+        return Err(TrainError::invalid(
+            "--task links trains on one rank: leave --ranks and --gpus out, or give --task nodes",
+        ));
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@
 //! communicate in a few places:
 //!
 //! - [`PartitionedGraph::multiply`]: sums over neighbours, step by step as the plan says;
-//! - [`HaloExchange::fetch`]: rows of neighbours, for attention, maxima and sequences over a rank's own rows.
+//! - [`HaloExchange::fetch`](crate::tape::ranks::HaloExchange::fetch): rows of neighbours, for attention, maxima and sequences over a rank's own rows.
 //!   Recommenders fetch the rows of the users and items of a rank's share of a batch;
 //! - [`Ranks::sum`]: once a step, the loss and the gradients of parameters. Batch normalisation also sums over all
 //!   nodes, in the forward and in the backward pass;
@@ -32,40 +32,19 @@
 //! All ranks call each of these operations, in one common order. Sums are added in the order of ranks, so that all
 //! ranks get the same bits and their parameters never diverge.
 
-mod adjacency;
 mod apply;
-mod blocks;
 mod data;
-mod first;
-mod graph;
 mod job;
-mod looped;
-mod mirror;
-mod network;
-mod operand;
-mod planning;
-mod product;
 #[cfg(test)]
 mod random_graphs;
-mod ranks;
-mod rows;
-mod session;
-mod symbolic;
 #[cfg(test)]
 mod tests;
+mod train;
 
-pub use apply::{ApplyJob, RecommendJob, TakeLogits};
-pub use graph::PartitionedGraph;
-pub use job::RankJob;
-pub use network::{Links, Network};
-pub use planning::{RankPlanner, RankPlans};
-pub use ranks::Ranks;
-pub use session::{GraphPlacement, RankOptions, TrainJob};
-pub use symbolic::SymbolicGraph;
-
-pub(crate) use adjacency::{AllScales, PartitionedAdjacency};
-pub(crate) use blocks::{BlockSource, Pattern};
-pub(crate) use first::{first_does, first_tells, read_told, told};
-pub(crate) use operand::{EpilogueBackward, LazyGemm, LocalOperand};
-pub(crate) use product::OverlappedWork;
-pub(crate) use rows::HaloExchange;
+pub use crate::config::{GraphPlacement, RankOptions};
+pub use crate::estimate::{Links, Network, RankPlanner, RankPlans, SymbolicGraph};
+pub use crate::tape::ranks::{PartitionedGraph, Ranks};
+pub use apply::{ApplyJob, RecommendJob};
+pub(crate) use job::check_task;
+pub use job::{RankJob, TakeLogits};
+pub use train::TrainJob;

@@ -12,10 +12,11 @@ use girih_datasets::{DataSource, Dataset};
 use girih_graph_format::{Degrees, Matrix, Norm};
 use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme, Stages};
 
-use super::{LocalOperand, PartitionedAdjacency, PartitionedGraph, Ranks};
 use crate::TrainError;
-use crate::inputs::Adjacency;
+use crate::data::PartitionedAdjacency;
+use crate::models::Adjacency;
 use crate::tape::Pool;
+use crate::tape::ranks::{LocalOperand, PartitionedGraph, Ranks};
 
 #[path = "../../tests/random_graphs/campaign.rs"]
 mod campaign;

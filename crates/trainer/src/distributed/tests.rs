@@ -13,9 +13,9 @@ use girih_datasets::{Dataset, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_partition::{Cuts, Exchange, LinkRates, ProcessGrid, Scheme, Stages};
 
-use super::session::RankOptions;
-use super::{Links, Network};
-use crate::inputs::Adjacency;
+use crate::config::RankOptions;
+use crate::estimate::{Links, Network};
+use crate::models::Adjacency;
 
 /// Number of nodes.
 const N: usize = 53;

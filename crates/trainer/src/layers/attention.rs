@@ -3,9 +3,7 @@
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 
 use super::{Linear, Rows};
-use crate::graph::Graph;
-use crate::params::{ParamId, ParamInit};
-use crate::tape::{AttentionOperands, AttentionOptions, LinearOptions, Tape, Var};
+use crate::tape::{AttentionOperands, AttentionOptions, Graph, LinearOptions, ParamId, ParamInit, Tape, Var};
 
 /// Attention score of the edge from `j` to `i`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

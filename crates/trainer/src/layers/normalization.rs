@@ -2,8 +2,7 @@
 
 use girih_compute::{Backend, ComputeError, Shape};
 
-use crate::params::{ParamId, ParamInit};
-use crate::tape::{Tape, Var};
+use crate::tape::{ParamId, ParamInit, Tape, Var};
 
 /// Axis of a normalisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,11 +4,11 @@ use girih_compute::{Activation, Backend, ComputeError};
 use girih_graph_format::{Degrees, Norm};
 
 use super::mlp::Mlp;
+use super::spec::{Adjacency, InputSpec};
 use super::{Dims, Model};
 use crate::config::ModelConfig;
-use crate::inputs::{Adjacency, InputSpec, Inputs};
-use crate::params::ParamInit;
-use crate::tape::{AggregateOptions, Tape, Var};
+use crate::layers::Inputs;
+use crate::tape::{AggregateOptions, ParamInit, Tape, Var};
 
 /// Logits `H` of a multi-layer perceptron, then `Z ← (1 - α)·Â·Z + α·H` for a number of hops: personalised PageRank
 /// with teleport probability `α`.

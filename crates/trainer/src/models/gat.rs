@@ -3,13 +3,11 @@
 use girih_compute::{Activation, Backend, ComputeError};
 use girih_graph_format::Norm;
 
+use super::spec::Adjacency;
 use super::stack::{Convolution, Place, Stack};
 use crate::config::ModelConfig;
-use crate::graph::Graph;
-use crate::inputs::Adjacency;
 use crate::layers::{AttentionKind, AttentionSizes, GraphAttention, Rows};
-use crate::params::ParamInit;
-use crate::tape::{Masks, Tape, Var};
+use crate::tape::{Graph, Masks, ParamInit, Tape, Var};
 
 /// Attention layers over neighbours and the node itself. Hidden layers concatenate their heads and apply ELU; the
 /// last layer averages [`ModelConfig::out_heads`] heads.

@@ -3,13 +3,11 @@
 use girih_compute::{Activation, Backend, ComputeError};
 use girih_graph_format::Norm;
 
+use super::spec::Adjacency;
 use super::stack::{Convolution, Place, Stack};
 use crate::config::ModelConfig;
-use crate::graph::Graph;
-use crate::inputs::Adjacency;
 use crate::layers::{GraphConv, Rows};
-use crate::params::ParamInit;
-use crate::tape::{Masks, Tape, Var};
+use crate::tape::{Graph, Masks, ParamInit, Tape, Var};
 
 /// Layers `H' = relu(Â·dropout(H)·W + b)` with `Â = D^-½ (A + I) D^-½`. The last layer has no ReLU.
 pub type Gcn = Stack<GraphConv>;

@@ -3,13 +3,11 @@
 use girih_compute::{Activation, Backend, ComputeError};
 use girih_graph_format::Norm;
 
+use super::spec::Adjacency;
 use super::stack::{Convolution, Place, Stack};
 use crate::config::ModelConfig;
-use crate::graph::Graph;
-use crate::inputs::Adjacency;
 use crate::layers::{GraphConv, Linear, Rows};
-use crate::params::ParamInit;
-use crate::tape::{LinearOptions, Masks, Tape, Var};
+use crate::tape::{Graph, LinearOptions, Masks, ParamInit, Tape, Var};
 
 /// Layers `H' = relu(mlp(H + Σ_j H_j))` of GIN-0, whose ε is zero. The sum is over in-neighbours, and the perceptron
 /// has two layers. The last layer has no ReLU. A self-loop replaces the node's own term, with its weight, instead of

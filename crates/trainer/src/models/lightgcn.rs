@@ -4,10 +4,10 @@ use girih_compute::{Backend, ComputeError, Shape};
 use girih_graph_format::{Degrees, Norm};
 
 use super::Model;
+use super::spec::{Adjacency, InputSpec, Propagation};
 use crate::config::ModelConfig;
-use crate::inputs::{Adjacency, InputSpec, Inputs, Propagation};
-use crate::params::{ParamId, ParamInit};
-use crate::tape::{Tape, Var};
+use crate::layers::Inputs;
+use crate::tape::{ParamId, ParamInit, Tape, Var};
 
 /// Standard deviation of initial embeddings, as in the authors' code.
 const INITIAL_DEVIATION: f32 = 0.1;

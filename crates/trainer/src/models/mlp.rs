@@ -2,12 +2,11 @@
 
 use girih_compute::{Activation, Backend, ComputeError};
 
+use super::spec::{InputSpec, Propagation};
 use super::{Dims, Model};
 use crate::config::ModelConfig;
-use crate::inputs::{InputSpec, Inputs, Propagation};
-use crate::layers::{Linear, Rows};
-use crate::params::ParamInit;
-use crate::tape::{LinearOptions, Tape, Var};
+use crate::layers::{Inputs, Linear, Rows};
+use crate::tape::{LinearOptions, ParamInit, Tape, Var};
 
 /// Layers `H' = relu(dropout(H)·W + b)`. The last layer has no ReLU.
 pub struct Mlp {

@@ -9,10 +9,15 @@ mod mlp;
 mod ngcn;
 mod sage;
 mod sgc;
+mod spec;
 mod stack;
 
 use girih_compute::{Backend, ComputeError};
 use girih_datasets::{Dataset, Outline};
+
+use crate::config::{ModelConfig, ModelKind};
+use crate::layers::Inputs;
+use crate::tape::{ParamId, ParamInit, Tape, Var};
 
 pub use appnp::Appnp;
 pub use gat::{Gat, GatLayer, Gatv2};
@@ -23,12 +28,8 @@ pub use mlp::Mlp;
 pub use ngcn::Ngcn;
 pub use sage::Sage;
 pub use sgc::Sgc;
+pub use spec::{Adjacency, InputSpec, Propagation};
 pub use stack::{Convolution, Place, Stack};
-
-use crate::config::{ModelConfig, ModelKind};
-use crate::inputs::{InputSpec, Inputs};
-use crate::params::{ParamId, ParamInit};
-use crate::tape::{Tape, Var};
 
 /// Graph neural network: parameters created once, and a forward pass over a [`Tape`].
 ///

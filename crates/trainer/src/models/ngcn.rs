@@ -3,12 +3,11 @@
 use girih_compute::{Activation, Backend, ComputeError, Dropout};
 use girih_graph_format::Norm;
 
+use super::spec::{Adjacency, InputSpec, Propagation};
 use super::{Dims, Model};
 use crate::config::ModelConfig;
-use crate::inputs::{Adjacency, InputSpec, Inputs, Propagation};
-use crate::layers::{Linear, Rows};
-use crate::params::{ParamId, ParamInit};
-use crate::tape::{AggregateOptions, LinearOptions, Tape, Var};
+use crate::layers::{Inputs, Linear, Rows};
+use crate::tape::{AggregateOptions, LinearOptions, ParamId, ParamInit, Tape, Var};
 
 /// One network `Âᵏ·relu(Âᵏ·X·W₀)·W₁` for each power `k` from zero to [`ModelConfig::hops`]. A last linear layer reads
 /// their concatenated outputs; without [`ModelConfig::mixing`] the outputs are averaged.

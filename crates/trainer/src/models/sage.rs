@@ -6,13 +6,11 @@ use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 use girih_graph_format::Norm;
 
 use self::aggregate::Aggregate;
+use super::spec::{Adjacency, InputSpec, Propagation};
 use super::{Dims, Layers, Model};
 use crate::config::{Aggregator, ModelConfig};
-use crate::graph::Graph;
-use crate::inputs::{Adjacency, InputSpec, Inputs, Propagation};
-use crate::layers::{Linear, Rows};
-use crate::params::{ParamId, ParamInit};
-use crate::tape::{AggregateOptions, LinearOptions, Tape, Var};
+use crate::layers::{Inputs, Linear, Rows};
+use crate::tape::{AggregateOptions, Graph, LinearOptions, ParamId, ParamInit, Tape, Var};
 
 /// Layers `H' = relu([H ‖ aggregate(H)]·W + b)`, which aggregate over in-neighbours. The last layer has no ReLU.
 ///

@@ -3,12 +3,11 @@
 use girih_compute::{Backend, ComputeError};
 use girih_graph_format::Norm;
 
+use super::spec::{Adjacency, InputSpec, Propagation};
 use super::{Dims, Model};
 use crate::config::ModelConfig;
-use crate::inputs::{Adjacency, InputSpec, Inputs, Propagation};
-use crate::layers::{Linear, Rows};
-use crate::params::ParamInit;
-use crate::tape::{LinearOptions, Tape, Var};
+use crate::layers::{Inputs, Linear, Rows};
+use crate::tape::{LinearOptions, ParamInit, Tape, Var};
 
 /// Linear model on features that are aggregated `k` times before training: `dropout(Âᵏ·X)·W + b`. `config.layers` is
 /// `k`.

@@ -11,13 +11,11 @@
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 
+use super::spec::{Adjacency, InputSpec, Propagation};
 use super::{Dims, Layers, Model};
 use crate::config::{Jump, ModelConfig, NormKind};
-use crate::graph::Graph;
-use crate::inputs::{Adjacency, InputSpec, Inputs, Propagation};
-use crate::layers::{Linear, NormAxis, Normalization, Rows};
-use crate::params::{ParamId, ParamInit};
-use crate::tape::{LinearOptions, Masks, Tape, Var};
+use crate::layers::{Inputs, Linear, NormAxis, Normalization, Rows};
+use crate::tape::{Graph, LinearOptions, Masks, ParamId, ParamInit, Tape, Var};
 
 /// Position of a convolution in a stack.
 #[derive(Clone, Copy, Debug)]

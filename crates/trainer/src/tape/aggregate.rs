@@ -4,11 +4,10 @@
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Epilogue, Shape, Transpose};
 
 use super::deferred::DeferredInputGrad;
-use super::epilogue::Recorded;
+use super::graph::{BlockGraph, Graph};
 use super::linear::Linear;
-use super::{BackwardPass, LinearOptions, Operation, SpmmOptions, Tape, Var};
-use crate::distributed::{EpilogueBackward, HaloExchange, LazyGemm, LocalOperand, PartitionedGraph, Pattern};
-use crate::graph::{BlockGraph, Graph};
+use super::ranks::{EpilogueBackward, HaloExchange, LazyGemm, LocalOperand, PartitionedGraph, Pattern};
+use super::{BackwardPass, LinearOptions, Operation, Recorded, SpmmOptions, Tape, Var};
 
 /// Options of a [`Tape::aggregate`] besides its operands.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,11 +1,9 @@
 //! [`BackwardPass`]: reverse pass over a tape.
 
-use girih_compute::{Activation, Backend, ComputeError, Dtype, Shape};
+use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Shape};
 
-use super::deferred::DeferredGrads;
-use super::epilogue::Recorded;
-use super::{Node, Pool, Value, Var};
-use crate::params::Gradients;
+use super::params::Gradients;
+use super::{Node, Pool, Recorded, Value, Var};
 
 /// State of the reverse pass over a tape, for an [`Operation`](super::Operation).
 pub struct BackwardPass<'p, 'a, B: Backend> {
@@ -15,6 +13,18 @@ pub struct BackwardPass<'p, 'a, B: Backend> {
     pub(super) grads: Vec<Option<B::Matrix>>,
     pub(super) gradients: &'p mut Gradients<B>,
     pub(super) deferred: Vec<DeferredGrads<B>>,
+}
+
+/// Deferred gradients of weights, `∂W = dropout(X)ᵀ·∂Z` for each operand `X` and its weight `W`. They are computed
+/// while the rank waits for rows of other ranks.
+pub(super) struct DeferredGrads<B: Backend> {
+    pub(super) terms: Vec<(Var, Var)>,
+    pub(super) dropout: Option<Dropout>,
+    /// `∂Z`, returned to the pool once the gradients are computed.
+    pub(super) grad: B::Matrix,
+    /// If true, `∂X = ∂Z·Wᵀ` is not computed here: the next distributed aggregate computes it one feature chunk at a
+    /// time, so that sending overlaps the product. There is one term, and `X` has a single consumer.
+    pub(super) defers_input_grad: bool,
 }
 
 impl<'a, B: Backend> BackwardPass<'_, 'a, B> {

@@ -18,24 +18,12 @@
 //! ([`DeferredInputGrad`]). It computes `∂W₁` while the last chunks travel ([`DeferredGrads`]). Without an operation that
 //! communicates, all are computed at once ([`BackwardPass::flush_deferred`]).
 
-use girih_compute::{Backend, ComputeError, Dropout, Transpose};
+use girih_compute::{Backend, ComputeError, Dropout, Epilogue, Transpose};
 
-use super::linear::weight_gradient;
+use super::backward::DeferredGrads;
+use super::params::Gradients;
+use super::ranks::OverlappedWork;
 use super::{BackwardPass, Node, Pool, Var};
-use crate::distributed::OverlappedWork;
-use crate::params::Gradients;
-
-/// Deferred gradients of weights, `∂W = dropout(X)ᵀ·∂Z` for each operand `X` and its weight `W`. They are computed
-/// while the rank waits for rows of other ranks.
-pub(super) struct DeferredGrads<B: Backend> {
-    pub(super) terms: Vec<(Var, Var)>,
-    pub(super) dropout: Option<Dropout>,
-    /// `∂Z`, returned to the pool once the gradients are computed.
-    pub(super) grad: B::Matrix,
-    /// If true, `∂X = ∂Z·Wᵀ` is not computed here: the next distributed aggregate computes it one feature chunk at a
-    /// time, so that sending overlaps the product. There is one term, and `X` has a single consumer.
-    pub(super) defers_input_grad: bool,
-}
 
 impl<B: Backend> DeferredGrads<B> {
     /// Computes the gradients from the values of `nodes`.
@@ -118,4 +106,16 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         }
         Ok(())
     }
+}
+
+/// Computes `∂W = dropout(X)ᵀ·∂Z`, or adds it to `weight_grad` if `accumulate`.
+pub(super) fn weight_gradient<B: Backend>(
+    backend: &B,
+    (x, dropout): (&B::Matrix, Option<Dropout>),
+    dz: &B::Matrix,
+    weight_grad: &mut B::Matrix,
+    accumulate: bool,
+) -> Result<(), ComputeError> {
+    let epilogue = Epilogue { accumulate, ..Epilogue::default() };
+    backend.gemm((x, Transpose::Yes), dropout, (dz, Transpose::No), epilogue, weight_grad)
 }

@@ -2,8 +2,7 @@
 
 use girih_compute::{Activation, Backend, ComputeError, Shape};
 
-use super::epilogue::Recorded;
-use super::{BackwardPass, Operation, Tape, Var};
+use super::{BackwardPass, Operation, Recorded, Tape, Var};
 
 struct Combined {
     terms: Vec<(f32, Var)>,
@@ -76,7 +75,7 @@ struct Concatenated {
 
 impl<B: Backend> Tape<'_, B> {
     /// Concatenation of the columns of `parts`. If a product follows, a sum of one product per part needs less
-    /// memory: see [`LinearOptions::add`](super::LinearOptions::add).
+    /// memory: see [`LinearOptions::add`](super::linear::LinearOptions::add).
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.

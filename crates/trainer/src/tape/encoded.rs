@@ -2,9 +2,8 @@
 
 use girih_compute::{Backend, ComputeError, Dropout, Epilogue, Shape, Transpose};
 
-use super::epilogue::Recorded;
-use super::{BackwardPass, LinearOptions, Operation, Tape, Var};
-use crate::encoded::EncodedInput;
+use super::encoded_input::EncodedInput;
+use super::{BackwardPass, LinearOptions, Operation, Recorded, Tape, Var};
 
 struct LinearEncoded<'a> {
     x: &'a EncodedInput,

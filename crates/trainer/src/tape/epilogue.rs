@@ -1,23 +1,8 @@
 //! Gradient of a fused epilogue: `out = mask ⊙ activation(sum + add + bias)`.
 
-use girih_compute::{
-    Activation, ActivationGrad, Backend, ComputeError, Dropout, Epilogue, EpilogueGrad, Shape, Transpose,
-};
+use girih_compute::{Activation, ActivationGrad, Backend, ComputeError, Epilogue, EpilogueGrad, Shape, Transpose};
 
-use super::{BackwardPass, Tape, Var};
-
-/// Epilogue of a recorded operation.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Recorded {
-    /// Bias, one row, added to every row.
-    pub bias: Option<Var>,
-    /// Activation applied to the sum.
-    pub activation: Activation,
-    /// Dropout of the result of ReLU.
-    pub mask: Option<Dropout>,
-    /// Earlier result that the sum was added to, in place.
-    pub add: Option<Var>,
-}
+use super::{BackwardPass, Recorded, Tape, Var};
 
 impl Recorded {
     /// Operands of the epilogue.

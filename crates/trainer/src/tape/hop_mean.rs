@@ -4,8 +4,8 @@
 
 use girih_compute::{Backend, ComputeError, Epilogue, Transpose};
 
+use super::graph::Graph;
 use super::{BackwardPass, Operation, Pool, Tape, Var};
-use crate::graph::Graph;
 
 struct HopMean<'a, B: Backend> {
     graph: &'a Graph<B>,

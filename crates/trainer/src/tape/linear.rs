@@ -3,9 +3,9 @@
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Shape, Transpose};
 
-use super::deferred::DeferredGrads;
-use super::epilogue::Recorded;
-use super::{BackwardPass, Operation, Tape, Var};
+use super::backward::DeferredGrads;
+use super::deferred::weight_gradient;
+use super::{BackwardPass, Operation, Recorded, Tape, Var};
 
 /// Options of a [`Tape::linear`] besides its operand and weight.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,18 +101,6 @@ impl<B: Backend> Operation<B> for Linear {
     fn epilogue(&self) -> Option<Recorded> {
         Some(self.epilogue)
     }
-}
-
-/// Computes `∂W = dropout(X)ᵀ·∂Z`, or adds it to `weight_grad` if `accumulate`.
-pub(super) fn weight_gradient<B: Backend>(
-    backend: &B,
-    (x, dropout): (&B::Matrix, Option<Dropout>),
-    dz: &B::Matrix,
-    weight_grad: &mut B::Matrix,
-    accumulate: bool,
-) -> Result<(), ComputeError> {
-    let epilogue = Epilogue { accumulate, ..Epilogue::default() };
-    backend.gemm((x, Transpose::Yes), dropout, (dz, Transpose::No), epilogue, weight_grad)
 }
 
 impl Linear {

@@ -2,8 +2,8 @@
 
 use girih_compute::{Backend, ComputeError, Epilogue, Shape, Transpose};
 
+use super::targets::{Part, Targets};
 use super::{Tape, Var};
-use crate::targets::{Part, Targets};
 
 /// Result of a forward pass: the mean loss and, in training, the gradients of its operands.
 pub struct Loss<B: Backend> {

@@ -18,32 +18,40 @@ mod deferred;
 mod dense;
 mod dropout;
 mod encoded;
+mod encoded_input;
 mod epilogue;
 mod gather;
+mod graph;
 mod hop_mean;
 mod linear;
 mod loss;
 mod normalize;
+mod params;
 mod pool;
+pub(crate) mod ranks;
 mod segment;
 mod spmm;
+mod targets;
 
-use girih_compute::{Backend, ComputeError, Dropout, Dtype, Shape};
+use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Shape};
 use girih_random::Key;
+
+use self::ranks::Ranks;
 
 pub use aggregate::AggregateOptions;
 pub use attention::{AttentionOperands, AttentionOptions};
 pub use backward::BackwardPass;
 pub use dropout::Masks;
-pub use epilogue::Recorded;
+pub use encoded_input::EncodedInput;
+pub use graph::{BlockGraph, Graph};
 pub use linear::LinearOptions;
 pub use loss::Loss;
 pub(crate) use loss::LossRows;
+pub(crate) use params::Param;
+pub use params::{Gradients, ParamId, ParamInit, Params};
 pub use pool::Pool;
 pub use spmm::SpmmOptions;
-
-use crate::distributed::Ranks;
-use crate::params::{Gradients, ParamId, Params};
+pub use targets::{Part, Targets};
 
 /// Index of a value on a tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +65,19 @@ pub enum Mode {
     Train(Key),
     /// Evaluation, without dropout and with sequences in stored order.
     Evaluate,
+}
+
+/// Epilogue of a recorded operation.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recorded {
+    /// Bias, one row, added to every row.
+    pub bias: Option<Var>,
+    /// Activation applied to the sum.
+    pub activation: Activation,
+    /// Dropout of the result of ReLU.
+    pub mask: Option<Dropout>,
+    /// Earlier result that the sum was added to, in place.
+    pub add: Option<Var>,
 }
 
 /// Recorded operation, which propagates its gradient to its operands.

@@ -2,8 +2,8 @@
 
 use girih_compute::{Backend, ColumnMoments, ComputeError, Dtype, Shape};
 
+use super::ranks::Ranks;
 use super::{BackwardPass, Operation, Pool, Tape, Var};
-use crate::distributed::Ranks;
 
 /// Epsilon, added to variances before the square root.
 const EPS: f32 = 1e-5;

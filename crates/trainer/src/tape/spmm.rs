@@ -2,8 +2,7 @@
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Shape, Transpose};
 
-use super::epilogue::Recorded;
-use super::{BackwardPass, Operation, Tape, Var};
+use super::{BackwardPass, Operation, Recorded, Tape, Var};
 
 /// Options of a [`Tape::spmm`] besides its operands.
 #[derive(Clone, Copy, Debug, Default)]

@@ -10,13 +10,13 @@ use girih_datasets::{DataSource, Dataset};
 use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
 
 use super::{few, graph, network, sharings};
-use crate::batching::{BatchConfig, BatchKind};
-use crate::config::{ModelConfig, ModelKind, NormKind, TrainConfig};
-use crate::distributed::blocks::{BlockSource, Blocks, Chunks, PanelExchange, Panels};
+use crate::config::{
+    BatchConfig, BatchKind, GraphPlacement, ModelConfig, ModelKind, NormKind, RankOptions, TrainConfig,
+};
+use crate::data::PartitionedAdjacency;
 use crate::distributed::data::PartitionedData;
-use crate::distributed::session::{GraphPlacement, RankOptions};
-use crate::distributed::symbolic::SymbolicRank;
-use crate::distributed::{PartitionedAdjacency, RankPlanner, Ranks, SymbolicGraph};
+use crate::estimate::{RankPlanner, SymbolicGraph, SymbolicRank};
+use crate::tape::ranks::{BlockSource, Blocks, Chunks, PanelExchange, Panels, Ranks};
 use crate::{CacheConfig, Control, DataSizes, Event, Plan, PlanDevice, SessionOptions, TrainError};
 
 /// Shapes of the chunks of each of a rank's blocks; the entries of its own block and of all others; the rows

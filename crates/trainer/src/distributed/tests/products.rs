@@ -14,12 +14,10 @@ use girih_random::Key;
 
 use super::{COLS, N, adjacencies, graph, looped, operand};
 use crate::TrainError;
-use crate::distributed::{EpilogueBackward, LazyGemm, LocalOperand, PartitionedAdjacency, PartitionedGraph, Ranks};
-use crate::graph::Graph;
-use crate::inputs::Adjacency;
-use crate::params::{Gradients, ParamInit};
-use crate::tape::{AggregateOptions, LinearOptions, Mode, Pool, Tape};
-use crate::targets::Targets;
+use crate::data::PartitionedAdjacency;
+use crate::models::Adjacency;
+use crate::tape::ranks::{EpilogueBackward, LazyGemm, LocalOperand, PartitionedGraph, Ranks};
+use crate::tape::{AggregateOptions, Gradients, Graph, LinearOptions, Mode, ParamInit, Pool, Tape, Targets};
 
 /// `op(Â)·X` on one device.
 fn whole(graph: &Csr, adjacency: Adjacency, transpose: Transpose) -> Matrix {

@@ -11,14 +11,13 @@ use girih_graph_format::{Coo, Duplicates, Matrix, Norm};
 use girih_partition::{BlockPlan, Exchange, Halo, ProcessGrid, Scheme};
 
 use super::{N, few, graph, looped, operand};
-use crate::checkpoint::Checkpoint;
-use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, TrainConfig};
-use crate::distributed::blocks::BlockSource;
+use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, RankOptions, TrainConfig};
+use crate::data::PartitionedAdjacency;
 use crate::distributed::data::PartitionedData;
-use crate::distributed::session::RankOptions;
-use crate::distributed::{PartitionedAdjacency, Ranks};
-use crate::inputs::Adjacency;
+use crate::engine::Checkpoint;
+use crate::models::Adjacency;
 use crate::tape::Pool;
+use crate::tape::ranks::{BlockSource, Ranks};
 use crate::{Control, SessionOptions, TrainError, checkpoint_path};
 
 #[test]

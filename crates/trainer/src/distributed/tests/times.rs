@@ -6,9 +6,8 @@ use girih_compute::Rates;
 use girih_partition::{Exchange, LinkRates, ProcessGrid, Scheme, Stages};
 
 use super::{few, network};
-use crate::config::{ModelConfig, TrainConfig};
-use crate::distributed::session::RankOptions;
-use crate::distributed::{Links, Network, RankPlanner, SymbolicGraph};
+use crate::config::{ModelConfig, RankOptions, TrainConfig};
+use crate::estimate::{Links, Network, RankPlanner, SymbolicGraph};
 use crate::{DataSizes, Plan, PlanDevice};
 
 /// Plan of an epoch on ranks of a large graph with evenly spread edges, in a 1D partition.

@@ -3,10 +3,8 @@
 use girih_compute::{Activation, Backend, ComputeError, Shape};
 
 use crate::config::Aggregator;
-use crate::graph::Graph;
 use crate::layers::{Linear, Rows};
-use crate::params::{ParamId, ParamInit};
-use crate::tape::{AggregateOptions, LinearOptions, Tape};
+use crate::tape::{AggregateOptions, Graph, LinearOptions, ParamId, ParamInit, Tape};
 
 /// An [`Aggregator`] with its parameters in a layer (Hamilton et al., NeurIPS 2017, section 3.3).
 pub(super) enum Aggregate {

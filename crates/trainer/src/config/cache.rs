@@ -1,0 +1,154 @@
+//! [`CacheConfig`]: the placement of graph and features on devices and hosts.
+
+use girih_tiers::{CacheShares, HostReads, Hotness};
+use serde::{Deserialize, Serialize};
+
+use super::rules::is_default;
+use crate::TrainError;
+
+/// Features and rows of the adjacency that devices hold while they sample mini-batches. All others are in host
+/// memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CacheConfig {
+    /// Shares of the features on devices; `None`: every device has all.
+    #[serde(with = "shares", skip_serializing_if = "Option::is_none")]
+    pub features: Option<CacheShares>,
+    /// Shares of the rows to sample from on devices; `None`: every device has all.
+    #[serde(with = "shares", skip_serializing_if = "Option::is_none")]
+    pub topology: Option<CacheShares>,
+    /// Measure that orders nodes by hotness.
+    #[serde(with = "text", skip_serializing_if = "is_default")]
+    pub hotness: Hotness,
+    /// Access to feature rows on the host. Devices read neighbours in place.
+    #[serde(with = "text", skip_serializing_if = "is_default")]
+    pub host_reads: HostReads,
+}
+
+impl CacheConfig {
+    /// Configuration with all rows on the host, and none on devices.
+    #[must_use]
+    pub fn on_host() -> Self {
+        let nothing = Some(CacheShares::default());
+        Self { features: nothing, topology: nothing, ..Self::default() }
+    }
+
+    /// As this configuration, but with zero shares: it keeps what is placed, but not where.
+    pub(crate) fn without_shares(&self) -> Self {
+        let placed = |shares: Option<CacheShares>| shares.map(|_| CacheShares::default());
+        Self { features: placed(self.features), topology: placed(self.topology), ..Self::default() }
+    }
+
+    /// Error of a CPU device, which cannot use a cache.
+    #[must_use]
+    pub fn refused_by_processors() -> TrainError {
+        TrainError::invalid(
+            "--feature-cache and --topology-cache have no effect on the CPU, which reads host memory directly: leave them out, \
+             or give --device cuda",
+        )
+    }
+
+    /// Whether devices have all data.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// First invalid setting and its rule; `None` if all are valid.
+    pub(crate) fn complaint(&self) -> Option<(&'static str, &'static str)> {
+        const IDLE: (&str, &str) =
+            ("tiers.hotness", "left out: it orders what tiers.features and tiers.topology place");
+        const READS: (&str, &str) =
+            ("tiers.host_reads", "left out: it is about what tiers.features leaves to the host");
+        const SHARES: &str = "from 0 to 1: a share of the nodes, or one for every device and one for one device each";
+        let parts = [("tiers.features", self.features), ("tiers.topology", self.topology)];
+        let wrong = parts.into_iter().find(|(_, shares)| shares.is_some_and(|shares| !shares.are_shares()));
+        let is_idle = self.hotness != Hotness::default() && self.features.is_none() && self.topology.is_none();
+        let reads_nothing = self.host_reads != HostReads::default() && self.features.is_none();
+        wrong.map(|(name, _)| (name, SHARES)).or(is_idle.then_some(IDLE)).or(reads_nothing.then_some(READS))
+    }
+}
+
+/// Shares in the text of a configuration: a number, or a string with two.
+mod shares {
+    use girih_tiers::CacheShares;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(f64),
+        Text(String),
+    }
+
+    #[allow(clippy::ref_option)]
+    pub(super) fn serialize<S: Serializer>(shares: &Option<CacheShares>, out: S) -> Result<S::Ok, S::Error> {
+        match shares {
+            None => out.serialize_none(),
+            Some(shares) if shares.one_card > 0.0 => out.collect_str(shares),
+            Some(shares) => out.serialize_f64(shares.every_card),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Option<CacheShares>, D::Error> {
+        match Written::deserialize(input)? {
+            Written::Number(every_card) => Ok(Some(CacheShares { every_card, one_card: 0.0 })),
+            Written::Text(text) => text.parse().map(Some).map_err(D::Error::custom),
+        }
+    }
+}
+
+/// Settings that configurations hold as text.
+mod text {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<T: Display, S: Serializer>(setting: &T, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(setting)
+    }
+
+    pub(super) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(input: D) -> Result<T, D::Error> {
+        String::deserialize(input)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiers_are_written_as_they_are_read() {
+        let every = |every_card| Some(CacheShares { every_card, one_card: 0.0 });
+        let spread = Some(CacheShares { every_card: 0.25, one_card: 0.5 });
+        let all = [
+            CacheConfig::default(),
+            CacheConfig { features: every(0.2), ..CacheConfig::default() },
+            CacheConfig {
+                features: every(0.0),
+                topology: spread,
+                hotness: Hotness::PageRank,
+                host_reads: HostReads::InPlace,
+            },
+        ];
+        for tiers in all {
+            let text = toml::to_string(&tiers).unwrap();
+            assert_eq!(toml::from_str::<CacheConfig>(&text).unwrap(), tiers, "{text}");
+            let json = serde_json::to_string(&tiers).unwrap();
+            assert_eq!(serde_json::from_str::<CacheConfig>(&json).unwrap(), tiers, "{json}");
+        }
+        for text in ["features = \"0.9,0.9\"", "hotness = \"warm\"", "host_reads = \"mapped\"", "topolgy = 0.2"] {
+            assert!(toml::from_str::<CacheConfig>(text).is_err(), "{text}");
+        }
+        let wrong = CacheConfig { topology: every(1.5), ..CacheConfig::default() };
+        assert_eq!(wrong.complaint().unwrap().0, "tiers.topology");
+        let idle = CacheConfig { hotness: Hotness::PageRank, ..CacheConfig::default() };
+        assert_eq!(idle.complaint().unwrap().0, "tiers.hotness");
+        let nothing = CacheConfig { topology: every(0.5), host_reads: HostReads::Staged, ..CacheConfig::default() };
+        assert_eq!(nothing.complaint().unwrap().0, "tiers.host_reads");
+        assert!(all.iter().all(|tiers| tiers.complaint().is_none()));
+    }
+}

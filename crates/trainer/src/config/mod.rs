@@ -1,0 +1,282 @@
+//! [`TrainConfig`]: all settings that decide a run's result, besides the data. Every checkpoint contains it.
+
+mod arrangement;
+mod batch;
+mod cache;
+mod links;
+mod model;
+mod optimizer;
+mod ranks;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod validation;
+
+use girih_compress::{CodecSpec, CompressError};
+use girih_compute::Dtype;
+use girih_datasets::FeaturesFrom;
+use girih_graph_format::Notes;
+use serde::{Deserialize, Serialize};
+
+use self::rules::is_default;
+
+pub use arrangement::{Arrangement, differences};
+pub use batch::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE, DEFAULT_FANOUT, DEFAULT_LAYER_NODES, SaintKind, ScoreBy};
+pub use cache::CacheConfig;
+pub use links::LinkConfig;
+pub use model::{Aggregator, Jump, ModelConfig, ModelKind, NormKind};
+pub use optimizer::{Decay, OptimizerConfig, OptimizerKind, Schedule};
+pub use ranks::{GraphPlacement, RankOptions};
+
+/// Training configuration. Equal configurations and data give the same result, bit for bit, on one kind of device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainConfig {
+    /// Task.
+    #[serde(skip_serializing_if = "is_nodes")]
+    pub task: TaskKind,
+    /// Network and its sizes.
+    pub model: ModelConfig,
+    /// Optimiser and its settings.
+    pub optimizer: OptimizerConfig,
+    /// Maximum number of epochs of a run.
+    pub epochs: u64,
+    /// Number of epochs without a better validation score that ends a run; `None` for never.
+    pub patience: Option<u64>,
+    /// Number of epochs between two evaluations. The last epoch is always evaluated.
+    pub eval_every: u64,
+    /// Number of independent runs. Each has its own initial weights, dropout masks and, if there are several splits,
+    /// the next split.
+    pub runs: u64,
+    /// Random seed of all runs.
+    pub seed: u64,
+    /// Batch size. For a recommender, interactions in a step; `None` for all of them. For a mini-batch, seeds:
+    /// training nodes or links, or GraphSAINT's number of draws; `None` for [`DEFAULT_BATCH_SIZE`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_size: Option<usize>,
+    /// Part of the graph that a step sees.
+    #[serde(skip_serializing_if = "is_full")]
+    pub batch: BatchConfig,
+    /// Split, negatives and embedding width of link prediction.
+    #[serde(skip_serializing_if = "is_default")]
+    pub links: LinkConfig,
+    /// Type of stored features and gathered rows. Sums are always `f32`.
+    pub precision: Dtype,
+    /// Codec that compresses features before training, fitted with `seed`; `None` for features as in the data.
+    #[serde(with = "codec_text", skip_serializing_if = "Option::is_none")]
+    pub codec: Option<CodecSpec>,
+    /// Rule that generates features for data without any; `None` for features of the data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features_from: Option<FeaturesFrom>,
+    /// Placement of graph and features on devices, for sampling and reading mini-batches.
+    #[serde(default, skip_serializing_if = "CacheConfig::is_default")]
+    pub tiers: CacheConfig,
+    /// Validation score that chooses the epoch of a node classifier. Recommenders use recall, link predictors
+    /// ROC-AUC.
+    pub metric: Metric,
+}
+
+/// Serialised form of a codec: as users write it, or `none`.
+mod codec_text {
+    use girih_compress::CodecSpec;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(codec: &Option<CodecSpec>, out: S) -> Result<S::Ok, S::Error> {
+        match codec {
+            None => out.serialize_str("none"),
+            Some(codec) => out.collect_str(codec),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Option<CodecSpec>, D::Error> {
+        super::parse_codec(&String::deserialize(input)?).map_err(D::Error::custom)
+    }
+}
+
+/// Parses a codec as users write it, or `none`.
+///
+/// # Errors
+/// A message with the text found and the valid forms.
+pub fn parse_codec(text: &str) -> Result<Option<CodecSpec>, String> {
+    match text {
+        "none" => Ok(None),
+        _ => text.parse().map(Some).map_err(|error: CompressError| format!("{error}; or none")),
+    }
+}
+
+/// Whether the batch settings are the default, full batches; configurations then omit them.
+fn is_full(batch: &BatchConfig) -> bool {
+    *batch == BatchConfig::default()
+}
+
+/// Whether the task is the default, [`TaskKind::Nodes`]; configurations then omit it.
+fn is_nodes(task: &TaskKind) -> bool {
+    *task == TaskKind::Nodes
+}
+
+/// Task that a model is trained for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TaskKind {
+    /// Node classification; for a recommender, ranking items for users.
+    #[default]
+    Nodes,
+    /// Link prediction: whether an edge joins a pair of nodes.
+    Links,
+}
+
+impl TaskKind {
+    /// Name on the command line and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nodes => "nodes",
+            Self::Links => "links",
+        }
+    }
+}
+
+/// Score that chooses the epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// Share of correctly classified nodes; with several labels per node, micro-F1.
+    #[default]
+    Accuracy,
+    /// Area under the receiver operating characteristic, for two classes; with several labels per node, the mean over
+    /// labels.
+    RocAuc,
+}
+
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self {
+            task: TaskKind::Nodes,
+            model: ModelConfig::default(),
+            optimizer: OptimizerConfig::default(),
+            epochs: 200,
+            patience: None,
+            eval_every: 1,
+            runs: 1,
+            seed: 0,
+            batch_size: None,
+            batch: BatchConfig::default(),
+            links: LinkConfig::default(),
+            precision: Dtype::F32,
+            codec: None,
+            features_from: None,
+            tiers: CacheConfig::default(),
+            metric: Metric::Accuracy,
+        }
+    }
+}
+
+impl TrainConfig {
+    /// Published settings of a model, which files and flags may override. GCN's settings are the general ones.
+    #[must_use]
+    pub fn for_model(kind: ModelKind) -> Self {
+        let general = Self { model: ModelConfig { kind, ..ModelConfig::default() }, ..Self::default() };
+        match kind {
+            ModelKind::Gcn | ModelKind::Sgc | ModelKind::Sage | ModelKind::Gin | ModelKind::Mlp => general,
+            // Veličković et al., ICLR 2018, section 3.3.
+            ModelKind::Gat | ModelKind::Gatv2 => Self {
+                model: ModelConfig { hidden: 8, heads: 8, dropout: 0.6, ..general.model },
+                optimizer: OptimizerConfig { lr: 0.005, decay: Decay::All, ..general.optimizer },
+                epochs: 1000,
+                patience: Some(100),
+                ..general
+            },
+            // More dropout than in the publication: 140 labels are few for so many weights.
+            ModelKind::Ngcn => Self { model: ModelConfig { hops: 4, dropout: 0.7, ..general.model }, ..general },
+            // Gasteiger et al., ICLR 2019, section 5.
+            ModelKind::Appnp => Self { model: ModelConfig { hops: 10, hidden: 64, ..general.model }, ..general },
+            // He et al., SIGIR 2020, section 4.1.2, and the authors' code.
+            ModelKind::LightGcn => Self {
+                model: ModelConfig { layers: 3, hidden: 64, dropout: 0.0, ..general.model },
+                optimizer: OptimizerConfig { lr: 1e-3, weight_decay: 1e-4, ..general.optimizer },
+                epochs: 1000,
+                eval_every: 10,
+                batch_size: Some(2048),
+                ..general
+            },
+        }
+    }
+
+    /// Default settings of a model for a task. Link prediction starts from [`Self::for_model`], but without dropout
+    /// and weight decay: decay shrinks embeddings until their products carry no information. Widths are those of Kipf
+    /// and Welling (2016, section 3): 32 hidden columns and embeddings of 16.
+    #[must_use]
+    pub fn for_task(task: TaskKind, kind: ModelKind) -> Self {
+        let nodes = Self::for_model(kind);
+        if task == TaskKind::Nodes {
+            return nodes;
+        }
+        let hidden = if kind.has_heads() { nodes.model.hidden } else { 32 };
+        Self {
+            task,
+            model: ModelConfig { hidden, dropout: 0.0, ..nodes.model },
+            optimizer: OptimizerConfig { weight_decay: 0.0, ..nodes.optimizer },
+            ..nodes
+        }
+    }
+
+    /// A GCN for heterophilous graphs, scored by ROC-AUC. It has residual connections and layer normalisation, as
+    /// Platonov et al. (ICLR 2023) use. It is narrower and has a higher learning rate, so that 200 epochs suffice.
+    #[must_use]
+    pub fn heterophilous() -> Self {
+        let model = ModelConfig {
+            layers: 3,
+            hidden: 32,
+            dropout: 0.2,
+            residual: true,
+            norm: NormKind::Layer,
+            ..ModelConfig::default()
+        };
+        let optimizer = OptimizerConfig { lr: 0.003, weight_decay: 0.0, ..OptimizerConfig::default() };
+        Self { model, optimizer, metric: Metric::RocAuc, ..Self::default() }
+    }
+
+    /// Configuration of one rank's share of a mini-batch step, where every rank holds all data: its share of the
+    /// seeds or subgraphs, rounded up. Layer batches keep all seeds, because their layers are sampled for all seeds
+    /// together.
+    #[must_use]
+    pub fn of_one_rank(&self, n_ranks: usize) -> Self {
+        let n_seeds = self.batch_size.unwrap_or(DEFAULT_BATCH_SIZE).div_ceil(n_ranks);
+        let batch_size = if self.batch.kind == BatchKind::Neighbor { Some(n_seeds) } else { self.batch_size };
+        let batch =
+            BatchConfig { subgraphs_per_step: self.batch.subgraphs_per_step.div_ceil(n_ranks), ..self.batch.clone() };
+        Self { batch_size, batch, ..self.clone() }
+    }
+
+    /// Parts of a graph that the model does not use. `weighted`: whether its edges carry weights.
+    #[must_use]
+    pub fn notes(&self, weighted: bool) -> Notes {
+        let mut notes = Notes::default();
+        if weighted && !self.model.reads_weights() {
+            let (kind, aggregator) = (self.model.kind.name(), self.model.aggregator);
+            let why = match self.model.kind {
+                ModelKind::Mlp => "mlp reads no edges".to_owned(),
+                ModelKind::Sage => format!(
+                    "sage with the aggregator {} reads which nodes are neighbours, not how much an edge weighs",
+                    aggregator.name()
+                ),
+                _ => format!("{kind} learns how much each neighbour counts, and reads no weights"),
+            };
+            notes.leave_out("edge weights", why);
+        }
+        notes
+    }
+
+    /// Whether features are parameters of the model.
+    #[must_use]
+    pub fn learns_features(&self) -> bool {
+        self.features_from.is_some_and(FeaturesFrom::is_learned)
+    }
+}
+
+/// Whether a device that samples can make the batches of these settings. It does not draw with replacement, and does
+/// not exclude the links of a batch.
+pub(crate) fn sampled_by_device(config: &TrainConfig) -> bool {
+    config.batch.kind == BatchKind::Neighbor && !config.batch.replace && config.task != TaskKind::Links
+}

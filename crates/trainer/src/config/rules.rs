@@ -1,0 +1,25 @@
+//! [`Unread`]: a setting that has no effect, and the test for default values.
+
+/// Whether a setting has its default value.
+pub(super) fn is_default<T: Default + PartialEq>(setting: &T) -> bool {
+    *setting == T::default()
+}
+
+/// A setting that has no effect.
+pub(super) struct Unread {
+    /// Name of the setting.
+    pub(super) setting: &'static str,
+    /// Network, optimiser or task that ignores the setting; `readers` use it.
+    pub(super) by: &'static str,
+    /// Networks or optimisers that read the setting.
+    pub(super) readers: &'static str,
+}
+
+impl Unread {
+    /// First setting that `by` ignores and that differs from its usual value. Tuples: (read or usual, setting,
+    /// readers).
+    pub(super) fn first(by: &'static str, settings: &[(bool, &'static str, &'static str)]) -> Option<Self> {
+        let (_, setting, readers) = settings.iter().find(|(is_read_or_usual, ..)| !is_read_or_usual)?;
+        Some(Self { setting, by, readers })
+    }
+}

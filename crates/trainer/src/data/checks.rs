@@ -1,0 +1,81 @@
+//! Checks of data before training: nodes, features, labels and split.
+
+use girih_datasets::{Dataset, FeaturesFrom, Labels, Outline};
+
+use super::features::NodeFeatures;
+use crate::TrainError;
+use crate::config::{Metric, TrainConfig};
+
+/// Data set with everything that training needs.
+pub(crate) struct Trainable {
+    /// Data set without its features and labels.
+    pub(crate) dataset: Dataset,
+    /// Features, or the rule that generates them.
+    pub(crate) features: NodeFeatures,
+    /// Labels of all nodes.
+    pub(crate) labels: Labels,
+}
+
+impl Trainable {
+    /// Takes features and labels out of a data set that node classification can be trained on.
+    ///
+    /// # Errors
+    /// When data or metric do not suit node classification.
+    pub(crate) fn check(mut dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
+        check_trainable(&dataset.outline(), config)?;
+        let features = NodeFeatures::take(&mut dataset, None, config.seed)?;
+        let labels = dataset.labels.take().expect("checked");
+        Ok(Self { dataset, features, labels })
+    }
+}
+
+/// Refuses data that node classification cannot be trained on, and metrics that do not suit it.
+pub(crate) fn check_trainable(outline: &Outline, config: &TrainConfig) -> Result<(), TrainError> {
+    check_features(outline)?;
+    if outline.n_classes == 0 {
+        return Err(missing(
+            outline,
+            "labels",
+            "training needs a class for each node: give --labels FILE.npy, or --task links",
+        ));
+    }
+    if outline.splits.is_empty() {
+        return Err(missing(
+            outline,
+            "split",
+            "training needs training, validation and test nodes; ask for a random split",
+        ));
+    }
+    if config.metric == Metric::RocAuc && !outline.multi_label && outline.n_classes != 2 {
+        return Err(TrainError::invalid(format!(
+            "{} has {} classes; ROC-AUC is defined for two classes, or for several labels a node: give --metric accuracy",
+            outline.name, outline.n_classes
+        )));
+    }
+    Ok(())
+}
+
+/// Error for a data set that lacks `what`, with a remedy.
+fn missing(outline: &Outline, what: &str, remedy: &str) -> TrainError {
+    TrainError::invalid(format!("{} has no {what}; {remedy}", outline.name))
+}
+
+/// Refuses data without nodes, data of users and items, and data without features.
+pub(crate) fn check_features(outline: &Outline) -> Result<(), TrainError> {
+    if outline.n_nodes == 0 {
+        return Err(missing(outline, "nodes", "there is nothing to train on"));
+    }
+    if outline.n_users.is_some() {
+        let what = "features or classes, but users and items";
+        return Err(missing(outline, what, "train it with --model lightgcn"));
+    }
+    if outline.n_features == 0 {
+        let remedy = format!(
+            "training needs a row of numbers for each node: give --features FILE.npy, or have them made by \
+             --features-from {}",
+            FeaturesFrom::VALUES
+        );
+        return Err(missing(outline, "features", &remedy));
+    }
+    Ok(())
+}

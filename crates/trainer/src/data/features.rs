@@ -1,0 +1,39 @@
+//! [`NodeFeatures`]: rows of the model's input features: from the data, generated from the graph, or learned.
+
+use girih_datasets::{Dataset, Features, FeaturesFrom, WalkMethod};
+use girih_graph_format::Csr;
+
+use super::checks::check_features;
+use crate::TrainError;
+
+/// Rows of the model's input features.
+pub(crate) enum NodeFeatures {
+    /// Values from the data, or generated from the graph.
+    Given(Features),
+    /// A parameter of the model with a row per node: [`ParamId::FEATURES`](crate::tape::ParamId::FEATURES).
+    Learned,
+}
+
+impl NodeFeatures {
+    /// Takes the features out of a data set. Generated features are computed from `messages`, the edges of message
+    /// passing: for link prediction, all but the held-out links. `seed` is the seed of random walks.
+    ///
+    /// # Errors
+    /// When the data has no nodes, has users and items instead, or has neither features nor a rule that generates
+    /// them.
+    pub(crate) fn take(dataset: &mut Dataset, messages: Option<&Csr>, seed: u64) -> Result<Self, TrainError> {
+        check_features(&dataset.outline())?;
+        if let Some(given) = dataset.features.take() {
+            return Ok(Self::Given(given));
+        }
+        let rule = dataset.features_from.expect("checked");
+        let (n_nodes, n_edges) = (dataset.n_nodes(), dataset.n_edges());
+        // The method depends on the size of the whole graph, as the header reports.
+        let method = match rule {
+            FeaturesFrom::RandomWalk(n_steps) => WalkMethod::for_sizes(n_nodes, n_edges, n_steps),
+            _ => WalkMethod::Exact,
+        };
+        let made = rule.features(messages.unwrap_or(&dataset.graph), method, seed)?;
+        Ok(made.map_or(Self::Learned, Self::Given))
+    }
+}

@@ -1,0 +1,366 @@
+//! [`TrainJob`]: a training session on several ranks.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use girih_comm::threads::ThreadRank;
+use girih_comm::{Collective, CommError, Payload};
+use girih_compute::Backend;
+use girih_datasets::{DataSource, Dataset};
+use girih_partition::Scheme;
+use girih_sampling::ClusterSampler;
+
+use super::data::PartitionedData;
+use super::job::{RankJob, agree, check_devices, check_task, check_world, on_each};
+use crate::TrainError;
+use crate::config::{BatchKind, GraphPlacement, NormKind, RankOptions, TrainConfig};
+use crate::data::check_trainable;
+use crate::engine::{Control, DataShape, Event, Observer, Outcome, SessionOptions, train_runs};
+use crate::minibatch::{MiniBatchSession, check_patches};
+
+/// All runs of a configuration on several ranks, as [`train`](crate::train) on one.
+///
+/// The first rank reports events to the observer and writes checkpoints. Any number of ranks can resume from them.
+pub struct TrainJob<'a, 'o> {
+    data: DataSource,
+    config: &'a TrainConfig,
+    ranks: &'a RankOptions,
+    options: &'a SessionOptions,
+    observe: &'a mut Observer<'o>,
+}
+
+impl<'a, 'o> TrainJob<'a, 'o> {
+    /// Training job, which a method of [`RankJob`] runs.
+    pub fn new(
+        data: impl Into<DataSource>,
+        config: &'a TrainConfig,
+        ranks: &'a RankOptions,
+        options: &'a SessionOptions,
+        observe: &'a mut Observer<'o>,
+    ) -> Self {
+        Self { data: data.into(), config, ranks, options, observe }
+    }
+}
+
+impl RankJob for TrainJob<'_, '_> {
+    type Done = Outcome;
+
+    fn ranks(&self) -> &RankOptions {
+        self.ranks
+    }
+
+    fn on_devices<B: Backend>(
+        self,
+        backends: &[B],
+        connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
+    ) -> Result<Outcome, TrainError> {
+        let Self { data, config, ranks, options, observe } = self;
+        config.validate()?;
+        check_devices(backends, ranks)?;
+        let data = data.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
+        let shared = Shared::new(&backends[0], data, config, ranks)?;
+        let observe = Mutex::new(observe);
+        on_each(backends, connect, ranks, |backend, world| {
+            let mut observe = |event: Event<'_>| {
+                let mut observe = observe.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                observe(event)
+            };
+            shared.train(backend, world, config, options, &mut observe)
+        })
+    }
+
+    fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Outcome, TrainError> {
+        let Self { data, config, ranks, options, observe } = self;
+        config.validate()?;
+        check_world(backend, &*world, ranks)?;
+        let mut data = data.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
+        if config.batch.is_sampled() && ranks.layout == GraphPlacement::Replicated {
+            // All ranks read the whole data set in any case, so its hash covers all of it.
+            data = data.into_dataset()?.into();
+        }
+        agree(&*world, "data", data.fingerprint())?;
+        agree(&*world, "settings", ranks.hash(&format!("{config:?}")))?;
+        let shared = Shared::new(backend, data, config, ranks)?;
+        shared.train(backend, world, config, options, &mut |event| observe(event))
+    }
+}
+
+/// Data that the ranks of a process read.
+enum Shared {
+    /// Full-batch training: each rank reads its own rows of graph and features.
+    Cut(Box<PartitionedData>),
+    /// Mini-batches on patches: each rank holds its own rows of graph and features, or of features alone. It takes
+    /// the seeds among its own nodes.
+    Patches(Box<PartitionedData>),
+    /// Mini-batches on replicated data: each rank takes a share of the seeds, or of the subgraphs. Cluster batches
+    /// also need the clusters.
+    Whole(Box<Dataset>, Option<Arc<ClusterSampler>>),
+}
+
+impl Shared {
+    fn new<B: Backend>(
+        backend: &B,
+        data: DataSource,
+        config: &TrainConfig,
+        ranks: &RankOptions,
+    ) -> Result<Self, TrainError> {
+        check_task(config)?;
+        if config.batch.is_sampled() {
+            check_batches(config, ranks)?;
+            if ranks.layout != GraphPlacement::Replicated {
+                check_patches(config, ranks.layout)?;
+                return Ok(Self::Patches(Box::new(PartitionedData::new(backend, data, config, ranks)?)));
+            }
+            let dataset = data.into_dataset()?;
+            check_trainable(&dataset.outline(), config)?;
+            let clusters = config.batch.cluster_sampler(&dataset.graph)?;
+            return Ok(Self::Whole(Box::new(dataset), clusters));
+        }
+        if ranks.layout != GraphPlacement::Replicated {
+            return Err(TrainError::invalid(
+                "--layout is for mini-batches; full-batch training divides the graph by --partition: leave it out, or give \
+                 --batch neighbor",
+            ));
+        }
+        Ok(Self::Cut(Box::new(PartitionedData::new(backend, data, config, ranks)?)))
+    }
+
+    /// Trains on one rank.
+    fn train<B: Backend>(
+        &self,
+        backend: &B,
+        world: Box<dyn Collective<B>>,
+        config: &TrainConfig,
+        options: &SessionOptions,
+        observe: &mut dyn FnMut(Event<'_>) -> Control,
+    ) -> Result<Outcome, TrainError> {
+        let (is_first, asked) = (world.rank() == 0, options);
+        let observe = &mut |event: Event<'_>| asked.control(if is_first { observe(event) } else { Control::Continue });
+        // No stop flag: ranks agree on stopping by messages.
+        let options = SessionOptions { writes: asked.writes && is_first, stop: None, ..asked.clone() };
+        match self {
+            Self::Cut(data) => {
+                let ranks = data.ranks(world)?;
+                together(ranks.world(), observe, |agree| data.train_all_runs(backend, &ranks, config, &options, agree))
+            }
+            Self::Patches(data) => {
+                let ranks = data.ranks(world)?;
+                together(ranks.world(), observe, |agree| {
+                    data.train_on_patches(backend, &ranks, config, &options, agree)
+                })
+            }
+            Self::Whole(dataset, clusters) => {
+                let data = DataShape::of(dataset);
+                let session =
+                    MiniBatchSession::new(backend, (**dataset).clone(), config, (world.size(), clusters.clone()))?;
+                let start = |run| session.run(backend, config, run, Some(&*world));
+                let outcome = together(&*world, observe, |agree| {
+                    train_runs(config, &data, &options, agree, |run| Ok(Box::new(start(run)?)))
+                })?;
+                Ok(Outcome { tiers: session.tiers().to_vec(), ..outcome })
+            }
+        }
+    }
+}
+
+/// Refuses mini-batches that ranks cannot share.
+fn check_batches(config: &TrainConfig, ranks: &RankOptions) -> Result<(), TrainError> {
+    let (grid, n_ranks) = (&ranks.grid, ranks.grid.ranks());
+    match config.batch.kind {
+        BatchKind::Cluster | BatchKind::Saint | BatchKind::Layer if ranks.layout != GraphPlacement::Replicated => {
+            return Err(TrainError::invalid(format!(
+                "--batch {} needs the whole graph and all features on each rank: give --batch neighbor, or --layout replicated",
+                config.batch.kind.name()
+            )));
+        }
+        BatchKind::Cluster | BatchKind::Saint if config.batch.subgraphs_per_step < n_ranks => {
+            return Err(TrainError::invalid(format!(
+                "a step has {} subgraph(s) for {n_ranks} ranks, and each rank needs one: give --subgraphs-per-step {n_ranks} \
+                 (steps become fewer and larger)",
+                config.batch.subgraphs_per_step
+            )));
+        }
+        _ => {}
+    }
+    if config.model.norm == NormKind::Batch {
+        return Err(TrainError::invalid(
+            "batch normalisation needs the statistics of a whole mini-batch, and each rank sees its own seeds only: give \
+             --norm layer, or train on one rank",
+        ));
+    }
+    if grid.scheme() != Scheme::OneD {
+        return Err(TrainError::invalid(format!(
+            "--partition {} is for full-batch training: leave it out for mini-batches, whose ranks --layout arranges",
+            grid.scheme()
+        )));
+    }
+    Ok(())
+}
+
+/// Runs `train` with an observer that keeps the ranks in step. All start at the same checkpoint, and all stop when
+/// one is told to.
+fn together<B: Backend>(
+    world: &dyn Collective<B>,
+    observe: &mut dyn FnMut(Event<'_>) -> Control,
+    train: impl FnOnce(&mut dyn FnMut(Event<'_>) -> Control) -> Result<Outcome, TrainError>,
+) -> Result<Outcome, TrainError> {
+    let (mut agreement, mut failure) = (Agreement::new(), None);
+    let mut agree = |event: Event<'_>| {
+        let asked_of = Asked::of(&event);
+        let mine = observe(event);
+        agreement.control(world, asked_of, mine).unwrap_or_else(|error| {
+            failure.get_or_insert(error);
+            Control::Stop
+        })
+    };
+    let outcome = train(&mut agree)?;
+    match failure {
+        None => Ok(outcome),
+        Some(error) => Err(error),
+    }
+}
+
+/// Approximate time between two questions whether to stop, while ranks train on mini-batches. A question takes as
+/// long as the step of a small batch.
+const ASKED_EVERY: Duration = Duration::from_millis(50);
+
+/// Question that ranks answer together.
+#[derive(Clone, Copy)]
+enum Asked {
+    /// After a batch: whether to stop. Asked only every few batches.
+    Batch,
+    /// After other events: whether to stop. When a checkpoint is read, also whether all ranks read the same one (its
+    /// hash).
+    Other(Option<u32>),
+}
+
+impl Asked {
+    fn of(event: &Event<'_>) -> Self {
+        match event {
+            Event::Batch { .. } => Self::Batch,
+            Event::RunStarted { checkpoint, .. } => Self::Other(*checkpoint),
+            Event::Prepared | Event::Epoch { .. } | Event::RunFinished(_) => Self::Other(None),
+        }
+    }
+}
+
+/// Agreement of ranks on stopping. All ask after the same batches, and the first rank sets the distance between
+/// questions.
+struct Agreement {
+    /// Batches from one question to the next, and how many of them are left.
+    apart: u32,
+    n_left: u32,
+    /// Time of the last question.
+    since: Instant,
+    /// Whether this rank was asked to stop, and has not yet told the others.
+    stops: bool,
+}
+
+impl Agreement {
+    fn new() -> Self {
+        Self { apart: 1, n_left: 1, since: Instant::now(), stops: false }
+    }
+
+    /// Returns the next step of all ranks, given that of this one.
+    fn control<B: Backend>(
+        &mut self,
+        world: &dyn Collective<B>,
+        asked: Asked,
+        mine: Control,
+    ) -> Result<Control, TrainError> {
+        self.stops |= mine == Control::Stop;
+        let (start, apart) = match asked {
+            Asked::Batch if self.n_left > 1 => {
+                self.n_left -= 1;
+                return Ok(Control::Continue);
+            }
+            Asked::Batch => (None, self.next_apart()),
+            Asked::Other(start) => (start, 1),
+        };
+        let words = [u32::from(self.stops), u32::from(start.is_some()), start.unwrap_or(0), apart];
+        let all = world.all_gather_bytes(bytemuck::cast_slice(&words))?;
+        let read = |(rank, words): (usize, &Vec<u8>)| {
+            let words = Payload::new(words, rank, "what to do next").exactly::<u32>(4)?;
+            Ok([words[0], words[1], words[2], words[3]])
+        };
+        let all: Vec<[u32; 4]> = all.iter().enumerate().map(read).collect::<Result<_, CommError>>()?;
+        let apart = all[0][3].max(1);
+        *self = Self { apart, n_left: apart, ..Self::new() };
+        any_says_stop(&all)
+    }
+
+    /// Number of batches until the next question, estimated from the time of the batches since the last one. It at
+    /// most doubles, since the times of batches vary.
+    fn next_apart(&self) -> u32 {
+        let n_batches = f64::from(self.apart) * ASKED_EVERY.as_secs_f64() / self.since.elapsed().as_secs_f64();
+        (n_batches as u32).clamp(1, self.apart.saturating_mul(2))
+    }
+}
+
+/// Returns whether any rank asks to stop, and checks that all start from the same checkpoint. Processes on several
+/// hosts may see different folders.
+fn any_says_stop(all: &[[u32; 4]]) -> Result<Control, TrainError> {
+    match all.iter().position(|theirs| theirs[1..3] != all[0][1..3]) {
+        None if all.iter().all(|theirs| theirs[0] == 0) => Ok(Control::Continue),
+        None => Ok(Control::Stop),
+        Some(rank) => Err(TrainError::rank(
+            rank,
+            "it goes on from another checkpoint than rank 0; give all ranks --resume and the same folder of checkpoints, or copies of it",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_comm::threads;
+    use girih_compute::Cpu;
+
+    use super::*;
+
+    /// Runs three ranks through `n_batches` batches; rank `told.0` is told to stop at batch `told.1`. Returns the
+    /// number of batches of each.
+    fn batches_done(n_batches: usize, told: (usize, usize)) -> Vec<usize> {
+        let one = |world: Box<dyn Collective<Cpu>>| -> Result<usize, TrainError> {
+            let mut agreement = Agreement::new();
+            let mut control = |asked, mine| agreement.control(&*world, asked, mine);
+            assert_eq!(control(Asked::Other(Some(7)), Control::Continue)?, Control::Continue);
+            for batch in 0..n_batches {
+                let mine = if told == (world.rank(), batch) { Control::Stop } else { Control::Continue };
+                if control(Asked::Batch, mine)? == Control::Stop {
+                    return Ok(batch + 1);
+                }
+            }
+            // At the end of an epoch they ask in any case.
+            let goes_on = control(Asked::Other(None), Control::Continue)? == Control::Continue;
+            Ok(n_batches + usize::from(goes_on))
+        };
+        threads::run(3, Duration::from_secs(30), |world| one(Box::new(world))).unwrap()
+    }
+
+    #[test]
+    fn ranks_stop_at_the_same_batch_whoever_is_told_to() {
+        for told in [(0, 0), (1, 0), (2, 1), (1, 5), (0, 19)] {
+            let done = batches_done(20, told);
+            assert!(done.iter().all(|&n| n == done[0] && n > told.1 && n <= 20), "{told:?}: {done:?}");
+        }
+        // A stop in the first batches takes effect soon.
+        assert!(batches_done(20, (1, 1))[0] <= 3);
+        assert_eq!(batches_done(20, (3, 0)), [21; 3], "nobody is told to");
+    }
+
+    #[test]
+    fn questions_come_further_apart_as_long_as_batches_are_short() {
+        let mut agreement = Agreement::new();
+        assert_eq!(agreement.next_apart(), 2);
+        agreement.apart = 1000;
+        agreement.since = Instant::now().checked_sub(ASKED_EVERY * 10).unwrap();
+        assert_eq!(agreement.next_apart(), 99);
+    }
+
+    #[test]
+    fn a_rank_with_another_checkpoint_is_named() {
+        let all = [[0, 1, 7, 1], [0, 1, 7, 1], [0, 0, 0, 1]];
+        assert!(any_says_stop(&all).unwrap_err().to_string().contains("rank 2"));
+        assert_eq!(any_says_stop(&[[0, 1, 7, 1], [1, 1, 7, 9]]).unwrap(), Control::Stop);
+    }
+}

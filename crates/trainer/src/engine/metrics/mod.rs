@@ -1,0 +1,167 @@
+//! Metrics of predictions against labels.
+
+mod ranked;
+mod ranking;
+
+use girih_datasets::UNLABELLED;
+use girih_graph_format::{Matrix, NodeId};
+
+pub use ranked::{
+    RankedMetric, average_precision, hits_at, mean_over_labels, mean_reciprocal_rank, n_left_out, roc_auc,
+};
+pub use ranking::{Ranking, TOP_K};
+
+/// Share of `rows` with a correct prediction; `None` if no row has a label.
+#[must_use]
+pub fn accuracy(predicted: &[u32], classes: &[u32], rows: &[NodeId]) -> Option<f64> {
+    let [correct, n] = count_correct(predicted, classes, rows);
+    (n > 0).then(|| correct as f64 / n as f64)
+}
+
+/// Number of `rows` with a correct prediction, and number of labelled `rows`.
+pub(crate) fn count_correct(predicted: &[u32], classes: &[u32], rows: &[NodeId]) -> [u64; 2] {
+    let labelled = rows.iter().map(|&v| v as usize).filter(|&v| classes[v] != UNLABELLED);
+    labelled.fold([0, 0], |[correct, n], v| [correct + u64::from(predicted[v] == classes[v]), n + 1])
+}
+
+/// True positives, false positives and false negatives of every class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confusion {
+    true_positives: Vec<u64>,
+    false_positives: Vec<u64>,
+    false_negatives: Vec<u64>,
+}
+
+/// F1 score (harmonic mean of precision and recall), averaged in two ways.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct F1 {
+    /// Micro average, over all decisions.
+    pub micro: f64,
+    /// Macro average, over classes with equal weights. A class that neither occurs nor is predicted counts zero.
+    pub macro_: f64,
+    /// Number of classes that neither occur nor are predicted.
+    pub n_absent: usize,
+}
+
+impl Confusion {
+    fn new(n_classes: usize) -> Self {
+        let zeros = || vec![0; n_classes];
+        Self { true_positives: zeros(), false_positives: zeros(), false_negatives: zeros() }
+    }
+
+    /// Confusion of one predicted class per node. Nodes without a label are ignored.
+    #[must_use]
+    pub fn of_classes(n_classes: usize, predicted: &[u32], classes: &[u32], rows: &[NodeId]) -> Self {
+        let mut confusion = Self::new(n_classes);
+        for &v in rows {
+            let (found, wanted) = (predicted[v as usize] as usize, classes[v as usize]);
+            if wanted == UNLABELLED {
+                continue;
+            }
+            if found == wanted as usize {
+                confusion.true_positives[found] += 1;
+            } else {
+                confusion.false_positives[found] += 1;
+                confusion.false_negatives[wanted as usize] += 1;
+            }
+        }
+        confusion
+    }
+
+    /// Confusion of logits and 0/1 targets. A class is predicted where its logit is positive.
+    #[must_use]
+    pub fn of_logits(logits: &Matrix, targets: &Matrix, rows: &[NodeId]) -> Self {
+        let mut confusion = Self::new(targets.n_cols());
+        for &v in rows {
+            for (class, (&logit, &target)) in logits.row(v as usize).iter().zip(targets.row(v as usize)).enumerate() {
+                match (logit > 0.0, target > 0.5) {
+                    (true, true) => confusion.true_positives[class] += 1,
+                    (true, false) => confusion.false_positives[class] += 1,
+                    (false, true) => confusion.false_negatives[class] += 1,
+                    (false, false) => {}
+                }
+            }
+        }
+        confusion
+    }
+
+    /// All counts: true positives, false positives, false negatives, each by class.
+    pub(crate) fn counts(&self) -> Vec<u64> {
+        [&self.true_positives[..], &self.false_positives, &self.false_negatives].concat()
+    }
+
+    /// Inverse of [`counts`](Self::counts).
+    pub(crate) fn of_counts(counts: &[u64]) -> Self {
+        let (positive, negatives) = counts.split_at(counts.len() / 3 * 2);
+        let (true_positives, false_positives) = positive.split_at(counts.len() / 3);
+        Self {
+            true_positives: true_positives.to_vec(),
+            false_positives: false_positives.to_vec(),
+            false_negatives: negatives.to_vec(),
+        }
+    }
+
+    /// Micro and macro F1; `None` if no class occurs and none is predicted.
+    #[must_use]
+    pub fn f1(&self) -> Option<F1> {
+        let f1 = |tp: u64, fp: u64, fneg: u64| {
+            let decisions = 2 * tp + fp + fneg;
+            if decisions == 0 { 0.0 } else { 2.0 * tp as f64 / decisions as f64 }
+        };
+        let sum = |counts: &[u64]| counts.iter().sum();
+        let counts_of = |c: usize| [self.true_positives[c], self.false_positives[c], self.false_negatives[c]];
+        let n_classes = self.true_positives.len();
+        let per_class = (0..n_classes).map(counts_of).map(|[tp, fp, fneg]| f1(tp, fp, fneg));
+        let n_absent = (0..n_classes).filter(|&c| counts_of(c) == [0; 3]).count();
+        (n_absent < n_classes).then(|| F1 {
+            micro: f1(sum(&self.true_positives), sum(&self.false_positives), sum(&self.false_negatives)),
+            macro_: per_class.sum::<f64>() / n_classes as f64,
+            n_absent,
+        })
+    }
+}
+
+/// F1 of one predicted class per node; `None` if no row has a label.
+#[must_use]
+pub fn f1_scores(n_classes: usize, predicted: &[u32], classes: &[u32], rows: &[NodeId]) -> Option<F1> {
+    Confusion::of_classes(n_classes, predicted, classes, rows).f1()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accuracy_counts_only_labelled_rows() {
+        let classes = [0, 1, UNLABELLED, 2];
+        assert_eq!(accuracy(&[0, 0, 5, 2], &classes, &[0, 1, 2, 3]), Some(2.0 / 3.0));
+        assert_eq!(accuracy(&[0, 0, 5, 2], &classes, &[2]), None);
+    }
+
+    /// Worked by hand: class 0 has tp 1, fn 1; class 1 tp 1, fp 1; class 2 never occurs.
+    #[test]
+    fn f1_of_a_small_case() {
+        let f1 = f1_scores(3, &[0, 1, 1], &[0, 0, 1], &[0, 1, 2]).unwrap();
+        assert_eq!(f1.n_absent, 1);
+        assert!((f1.micro - 2.0 / 3.0).abs() < 1e-12);
+        assert!((f1.macro_ - (2.0 / 3.0 + 2.0 / 3.0) / 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn multi_label_f1_counts_every_decision() {
+        let logits = Matrix::new(2, 2, vec![1.0, -1.0, 2.0, 3.0]).unwrap();
+        let targets = Matrix::new(2, 2, vec![1.0, 1.0, 0.0, 1.0]).unwrap();
+        let f1 = Confusion::of_logits(&logits, &targets, &[0, 1]).f1().unwrap();
+        assert!((f1.micro - 4.0 / 6.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn f1_without_a_positive_label_or_prediction_is_undefined() {
+        let (logits, targets) =
+            (Matrix::new(1, 2, vec![-1.0, -2.0]).unwrap(), Matrix::new(1, 2, vec![0.0; 2]).unwrap());
+        assert_eq!(Confusion::of_logits(&logits, &targets, &[0]).f1(), None);
+        assert_eq!(f1_scores(3, &[0], &[UNLABELLED], &[0]), None);
+        let predicted = Matrix::new(1, 2, vec![1.0, -2.0]).unwrap();
+        assert_eq!(Confusion::of_logits(&predicted, &targets, &[0]).f1().unwrap().micro, 0.0);
+    }
+}

@@ -1,0 +1,234 @@
+//! [`DataSizes`]: sizes of a data set, and its symbolic graph and features.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use girih_compress::CodecSpec;
+use girih_compute::{Dtype, HostRows, Shape, Symbolic, SymbolicMatrix};
+use girih_datasets::{Dataset, Features, Interactions};
+use girih_graph_format::Csr;
+
+use crate::TrainError;
+use crate::config::TrainConfig;
+use crate::data;
+use crate::engine::build_network;
+use crate::layers::{FeatureInput, Inputs};
+use crate::minibatch::NODES_AT_ONCE;
+use crate::models::{Adjacency, Dims, InputSpec, Propagation};
+use crate::tape::{EncodedInput, Graph, ParamId, ParamInit};
+
+/// Sizes of a data set, the only input of a plan besides the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataSizes {
+    /// Number of nodes.
+    pub n_nodes: usize,
+    /// Number of stored edges.
+    pub n_edges: usize,
+    /// Largest number of edges of a chunk of nodes in [layer-wise inference](crate::ScoreBy::Layers): the edges of the
+    /// nodes with the most neighbours. A value below the average of such a chunk stands for that average.
+    pub n_edges_at_once: usize,
+    /// Whether edges carry weights.
+    pub weighted: bool,
+    /// Whether the adjacency equals its transpose.
+    pub symmetric: bool,
+    /// Number of features of a node.
+    pub n_features: usize,
+    /// Number of stored values of sparse features; `None` for dense ones.
+    pub feature_nnz: Option<usize>,
+    /// Bytes of a row of compressed features; `None` for uncompressed ones.
+    pub code_bytes: Option<usize>,
+    /// Whether compressed features are codes of a [code book](CodecSpec::has_book), which devices read directly.
+    pub has_code_book: bool,
+    /// Number of classes.
+    pub n_classes: usize,
+    /// Whether a node may have several labels.
+    pub multi_label: bool,
+    /// Number of training nodes.
+    pub n_train: usize,
+    /// Number of nodes in all three parts of the split.
+    pub n_scored: usize,
+    /// Numbers of users, items and interactions, for recommendation data.
+    pub interactions: Option<InteractionSizes>,
+}
+
+/// Sizes of a data set of users and items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InteractionSizes {
+    /// Number of users.
+    pub n_users: usize,
+    /// Number of items.
+    pub n_items: usize,
+    /// Number of training interactions.
+    pub n_train: usize,
+}
+
+impl InteractionSizes {
+    /// Sizes of loaded interactions.
+    #[must_use]
+    pub fn of(interactions: &Interactions) -> Self {
+        let n_train = interactions.train().nnz();
+        Self { n_users: interactions.n_users(), n_items: interactions.n_items(), n_train }
+    }
+}
+
+/// Number of edges of the `n` rows with the most edges.
+fn edges_of_largest(graph: &Csr, n: usize) -> usize {
+    let mut largest = BinaryHeap::with_capacity(n.min(graph.n_rows()) + 1);
+    for edges in graph.indptr().windows(2).map(|ends| ends[1] - ends[0]) {
+        if largest.len() < n {
+            largest.push(Reverse(edges));
+        } else if let Some(mut least) = largest.peek_mut().filter(|least| least.0 < edges) {
+            least.0 = edges;
+        }
+    }
+    largest.into_iter().map(|Reverse(edges)| edges as usize).sum()
+}
+
+impl DataSizes {
+    /// Sizes of a loaded data set.
+    #[must_use]
+    pub fn of(dataset: &Dataset) -> Self {
+        Self {
+            n_nodes: dataset.n_nodes(),
+            n_edges: dataset.n_edges(),
+            n_edges_at_once: edges_of_largest(&dataset.graph, NODES_AT_ONCE),
+            weighted: dataset.graph.values().is_some(),
+            symmetric: dataset.graph.is_symmetric(),
+            n_features: dataset.n_features(),
+            feature_nnz: match &dataset.features {
+                Some(Features::Sparse(csr)) => Some(csr.nnz()),
+                None => dataset.features_from.and_then(|rule| rule.n_stored(dataset.n_nodes())),
+                _ => None,
+            },
+            code_bytes: match &dataset.features {
+                Some(Features::Compressed(features)) => Some(features.codec().row_bytes()),
+                _ => None,
+            },
+            has_code_book: match &dataset.features {
+                Some(Features::Compressed(features)) => features.codec().spec().has_book(),
+                _ => false,
+            },
+            n_classes: dataset.n_classes(),
+            multi_label: dataset.is_multi_label(),
+            n_train: dataset.splits.first().map_or(0, |split| split.train.len()),
+            n_scored: dataset.splits.first().map_or(0, |split| split.parts().iter().map(|(_, part)| part.len()).sum()),
+            interactions: dataset.interactions.as_ref().map(InteractionSizes::of),
+        }
+    }
+
+    /// Sizes of the data with features stored as in `config`.
+    pub(super) fn as_stored(&self, symbolic: &Symbolic, config: &TrainConfig) -> Self {
+        // Rows in host memory are planned like codes of the same size.
+        let codes = self.encoded_bytes(config);
+        let has_code_book = self.has_code_book || config.codec.is_some_and(CodecSpec::has_book);
+        match codes.or_else(|| config.tiers.features.map(|_| self.row_bytes(symbolic, config))) {
+            None => *self,
+            code_bytes => Self { code_bytes, has_code_book, feature_nnz: None, ..*self },
+        }
+    }
+
+    /// Bytes of a row of features in the cache.
+    pub(crate) fn row_bytes(&self, symbolic: &Symbolic, config: &TrainConfig) -> usize {
+        self.encoded_bytes(config).unwrap_or_else(|| symbolic.stride(self.n_features, config.precision))
+    }
+
+    /// Bytes of a row of codes, if `config` compresses features.
+    fn encoded_bytes(&self, config: &TrainConfig) -> Option<usize> {
+        self.code_bytes.or_else(|| config.codec.map(|codec| codec.row_bytes(self.n_features)))
+    }
+
+    /// Inputs that the model of `config` reads.
+    ///
+    /// # Errors
+    /// When the configuration is refused.
+    pub(crate) fn input_spec(&self, config: &TrainConfig) -> Result<InputSpec, TrainError> {
+        config.validate()?;
+        let symbolic = Symbolic::cuda(config.precision, None);
+        let dims = Dims { n_nodes: self.n_nodes, n_features: self.n_features, n_classes: self.n_classes };
+        Ok(build_network(config, dims, &mut ParamInit::new(&symbolic, config.seed, 0))?.input_spec())
+    }
+
+    /// Sizes of one rank's share, with `n_nodes` nodes.
+    pub(super) fn of_rank(&self, n_nodes: usize) -> Self {
+        let share = |n: usize| (n as u128 * n_nodes as u128).div_ceil(self.n_nodes.max(1) as u128) as usize;
+        Self {
+            n_nodes,
+            n_edges: share(self.n_edges),
+            n_edges_at_once: self.n_edges_at_once.min(share(self.n_edges)),
+            feature_nnz: self.feature_nnz.map(share),
+            n_train: share(self.n_train),
+            ..*self
+        }
+    }
+
+    /// Symbolic adjacency of all nodes.
+    pub(super) fn whole_graph(&self, symbolic: &Symbolic, adjacency: Adjacency) -> Graph<Symbolic> {
+        let nnz = self.n_edges + if adjacency.self_loops { self.n_nodes } else { 0 };
+        Graph::Whole(symbolic.sparse(Shape::new(self.n_nodes, self.n_nodes), nnz, self.weighted, self.symmetric))
+    }
+
+    /// Symbolic graph and features, as a model reads them.
+    pub(super) fn inputs(
+        &self,
+        (symbolic, is_main_memory): (&Symbolic, bool),
+        graph: Option<Graph<Symbolic>>,
+        input_spec: &InputSpec,
+        config: &TrainConfig,
+    ) -> Result<Inputs<Symbolic>, TrainError> {
+        let precision = config.precision;
+        if self.interactions.is_some() || config.learns_features() {
+            return Ok(Inputs {
+                graphs: graph.into(),
+                features: config.learns_features().then_some(FeatureInput::Learned(ParamId::FEATURES)),
+                propagated: None,
+                n_nodes: self.n_nodes,
+                ranks: None,
+            });
+        }
+        let shape = Shape::new(self.n_nodes, self.n_features);
+        let keeps_sparse = |nnz: &usize| {
+            input_spec.propagation != Propagation::Always && data::stay_sparse(self.n_nodes, self.n_features, *nnz)
+        };
+        let stored_sparse = self.feature_nnz.filter(keeps_sparse);
+        let stays_encoded = self.code_bytes.filter(|_| input_spec.propagation != Propagation::Always);
+        let features = match (stays_encoded, stored_sparse) {
+            (Some(row_bytes), _) => {
+                let codes = SymbolicRows::new(symbolic, shape, row_bytes, is_main_memory);
+                FeatureInput::Encoded(EncodedInput::new(Arc::new(codes), precision))
+            }
+            (None, None) => FeatureInput::dense(symbolic.uploaded(shape, precision)),
+            (None, Some(nnz)) => FeatureInput::Sparse {
+                matrix: symbolic.sparse(shape, nnz, false, false),
+                values: symbolic.matrix(Shape::new(nnz, 1), Dtype::F32),
+                first_value: 0,
+            },
+        };
+        Ok(Inputs::assemble(symbolic, graph, features, self.n_nodes, input_spec, precision)?)
+    }
+}
+
+/// Symbolic encoded features: codes of `row_bytes` per row, counted where main memory is planned.
+pub(crate) struct SymbolicRows {
+    shape: Shape,
+    /// Symbolic matrix that counts the bytes of the codes.
+    _codes: Option<SymbolicMatrix>,
+}
+
+impl SymbolicRows {
+    pub(crate) fn new(symbolic: &Symbolic, shape: Shape, row_bytes: usize, is_main_memory: bool) -> Self {
+        let words = (shape.rows * row_bytes).div_ceil(size_of::<f32>());
+        Self { shape, _codes: is_main_memory.then(|| symbolic.matrix(Shape::new(words, 1), Dtype::F32)) }
+    }
+}
+
+impl HostRows for SymbolicRows {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Zeros: a symbolic backend never reads the values.
+    fn read(&self, _first: usize, out: &mut [f32]) {
+        out.fill(0.0);
+    }
+}

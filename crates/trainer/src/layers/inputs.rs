@@ -1,0 +1,105 @@
+//! [`Inputs`]: graph and features on the device, as a model reads them.
+
+use std::sync::Arc;
+
+use girih_compute::Backend;
+
+use crate::tape::ranks::Ranks;
+use crate::tape::{EncodedInput, Graph, ParamId};
+
+/// Features on the device.
+pub enum FeatureInput<B: Backend> {
+    /// Dense, `n × f`. Mini-batches that read rows in place share them with the whole graph.
+    Dense(Arc<B::Matrix>),
+    /// Sparse: the pattern, and the values (`nnz × 1`) as a separate matrix, so that dropout can mask them.
+    Sparse {
+        /// The pattern, `n × f`.
+        matrix: B::Sparse,
+        /// Values, `nnz × 1`.
+        values: B::Matrix,
+        /// Number of values of the nodes before this rank's first node. Random draws are keyed by a value's global
+        /// position.
+        first_value: usize,
+    },
+    /// Codes or rows on the host, read one block of rows at a time.
+    Encoded(EncodedInput),
+    /// A parameter with a row for each local node.
+    Learned(ParamId),
+    /// Rows of such a parameter, for the nodes of a mini-batch: row `i` belongs to node `ids[i]`.
+    LearnedRows {
+        /// The parameter, with a row for each node of the graph.
+        param: ParamId,
+        /// Node ids of the mini-batch.
+        ids: B::Ids,
+        /// Number of ids.
+        n_ids: usize,
+    },
+}
+
+impl<B: Backend> FeatureInput<B> {
+    /// Dense features.
+    #[must_use]
+    pub fn dense(matrix: B::Matrix) -> Self {
+        Self::Dense(Arc::new(matrix))
+    }
+}
+
+/// Normalised adjacency of each layer.
+pub enum LayerGraphs<B: Backend> {
+    /// None: the model does not read the graph.
+    None,
+    /// One adjacency for all layers.
+    Shared(Graph<B>),
+    /// Block of each layer of a mini-batch, from the input layer on.
+    Blocks(Vec<Graph<B>>),
+}
+
+impl<B: Backend> From<Option<Graph<B>>> for LayerGraphs<B> {
+    fn from(graph: Option<Graph<B>>) -> Self {
+        graph.map_or(Self::None, Self::Shared)
+    }
+}
+
+/// Graph and features on the device, of a whole graph or of a mini-batch. A model sees no nodes beside those of its
+/// inputs.
+pub struct Inputs<B: Backend> {
+    /// Normalised adjacency, if the model reads it.
+    pub graphs: LayerGraphs<B>,
+    /// Raw features; `None` if the model reads only the aggregated ones.
+    pub features: Option<FeatureInput<B>>,
+    /// `Âᵏ·X`, if it is a constant.
+    pub propagated: Option<B::Matrix>,
+    /// Number of local nodes: the nodes of this rank; for a mini-batch, its sources.
+    pub n_nodes: usize,
+    /// This rank and its world; `None` for a single rank.
+    pub ranks: Option<Arc<Ranks<B>>>,
+}
+
+impl<B: Backend> Inputs<B> {
+    /// The adjacency, if operands are rounded before they are sent and multiplied.
+    pub(crate) fn rounding(&self) -> Option<&Graph<B>> {
+        match &self.graphs {
+            LayerGraphs::Shared(graph) => Some(graph).filter(|graph| graph.rounds()),
+            LayerGraphs::None | LayerGraphs::Blocks(_) => None,
+        }
+    }
+
+    /// Whether a pass reads rows on the host. A CUDA graph cannot replay such a step.
+    #[must_use]
+    pub fn needs_host(&self) -> bool {
+        matches!(self.features, Some(FeatureInput::Encoded(_)))
+    }
+
+    /// Normalised adjacency of a layer, counted from 0 at the inputs.
+    ///
+    /// # Panics
+    /// When the model did not ask for the graph in its [`InputSpec`](crate::InputSpec), or a mini-batch has no block for that layer.
+    #[must_use]
+    pub fn graph(&self, layer: usize) -> &Graph<B> {
+        match &self.graphs {
+            LayerGraphs::None => panic!("the model did not ask for the graph"),
+            LayerGraphs::Shared(graph) => graph,
+            LayerGraphs::Blocks(blocks) => &blocks[layer],
+        }
+    }
+}

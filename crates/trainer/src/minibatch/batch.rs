@@ -1,0 +1,275 @@
+//! [`Batch`]: a mini-batch on a device.
+
+use std::sync::Arc;
+
+use girih_compute::{Backend, ComputeError, Dtype, FeatureStore, NeighborBatch, NeighborBlock, Shape, SparseOperand};
+use girih_datasets::Labels;
+use girih_graph_format::{Csr, NodeId, Scales};
+
+use super::device::{DeviceBatch, ReadRows};
+use super::host_batch::{BatchRows, HostBatch, HostBlock, HostGraphs, HostLoss, rows_of};
+use crate::TrainError;
+use crate::data::{upload_adjacency, upload_sparse_features};
+use crate::layers::{FeatureInput, Inputs, LayerGraphs};
+use crate::models::{Adjacency, Model};
+use crate::tape::{BlockGraph, Graph, Loss, LossRows, Pool, Tape, Targets};
+use crate::tasks::links::Pairs;
+
+/// Graph, features and loss targets of a batch on the device.
+pub(crate) struct Batch<B: Backend> {
+    pub(crate) inputs: Inputs<B>,
+    loss: BatchLoss<B>,
+}
+
+/// Targets of the loss of a batch.
+enum BatchLoss<B: Backend> {
+    /// Classes of nodes.
+    Rows(Targets<B>, LossRows<B>),
+    /// Links and non-links.
+    Pairs(Pairs<B>),
+}
+
+/// Features and labels of all nodes, from which batches take their rows.
+pub(crate) struct FeatureSource<'a, B: Backend> {
+    /// Features of all nodes, as the device has them.
+    pub(crate) features: &'a FeatureInput<B>,
+    /// Sparse features on the host; `None` for other features.
+    pub(crate) sparse: Option<&'a Csr>,
+    /// Reader by which the device gathers features that are not a matrix of its own.
+    pub(crate) reader: Option<&'a dyn FeatureStore<B>>,
+    /// Labels of all nodes, for node classification.
+    pub(crate) labels: Option<&'a Labels>,
+}
+
+impl<B: Backend> Batch<B> {
+    /// Moves a batch to the device.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub(crate) fn upload(
+        backend: &B,
+        pool: &mut Pool<B>,
+        host: &HostBatch,
+        whole: &FeatureSource<'_, B>,
+        adjacency: Adjacency,
+    ) -> Result<Self, TrainError> {
+        let graphs = upload_graphs(backend, &host.graphs, adjacency)?;
+        let features = match &host.rows {
+            Some(rows) => whole.uploaded(backend, pool, rows)?,
+            None => whole.rows(backend, pool, &host.inputs, reads_in_place(&host.graphs))?,
+        };
+        let n_nodes = host.inputs.len();
+        Ok(Self {
+            inputs: Inputs { graphs, features: Some(features), propagated: None, n_nodes, ranks: None },
+            loss: BatchLoss::upload(backend, host, whole.labels)?,
+        })
+    }
+
+    /// Batch that the device has sampled, with features and labels.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub(crate) fn of_sampled(
+        backend: &B,
+        pool: &mut Pool<B>,
+        DeviceBatch { sampled, rows, outputs, n_loss }: DeviceBatch<B>,
+        whole: &FeatureSource<'_, B>,
+    ) -> Result<Self, TrainError> {
+        let positions: Vec<u32> = (0..outputs.len() as u32).collect();
+        Ok(Self {
+            inputs: inputs_of_sampled(backend, pool, (sampled, rows), whole.features)?,
+            loss: BatchLoss::of_rows(backend, (&positions, None), &outputs, n_loss, whole.labels)?,
+        })
+    }
+
+    /// Forward pass and loss: this rank's share of the mean over the batch.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub(crate) fn loss<'a>(&'a self, tape: &mut Tape<'a, B>, model: &dyn Model<B>) -> Result<Loss<B>, ComputeError> {
+        let outputs = model.forward(tape, &self.inputs)?;
+        match &self.loss {
+            BatchLoss::Rows(targets, rows) => tape.loss_of_rows(outputs, targets, rows),
+            BatchLoss::Pairs(pairs) => {
+                let scores = pairs.scores(tape, outputs)?;
+                pairs.loss(tape, scores)
+            }
+        }
+    }
+
+    /// Returns the buffers of the batch to the pool.
+    pub(crate) fn recycle(self, backend: &B, pool: &mut Pool<B>) {
+        recycle_inputs(self.inputs, backend, pool);
+    }
+}
+
+/// Graph and features of a batch that the device has sampled. `rows` are features that a reader gathered.
+pub(crate) fn inputs_of_sampled<B: Backend>(
+    backend: &B,
+    pool: &mut Pool<B>,
+    (sampled, rows): (NeighborBatch<B>, Option<ReadRows<B::Matrix>>),
+    features: &FeatureInput<B>,
+) -> Result<Inputs<B>, ComputeError> {
+    let (features, propagated) = match (rows, features, &sampled.inputs) {
+        (Some(ReadRows::All(rows)), ..) => (Some(FeatureInput::Dense(rows)), None),
+        (Some(ReadRows::Summed { own, sums }), ..) => (own.map(FeatureInput::dense), Some(sums)),
+        (None, FeatureInput::Dense(all), None) => (Some(FeatureInput::Dense(Arc::clone(all))), None),
+        (None, FeatureInput::Dense(all), Some(ids)) => {
+            (Some(FeatureInput::dense(gathered(backend, pool, all, (ids, sampled.n_inputs))?)), None)
+        }
+        _ => unreachable!("devices sample for rows that they read themselves"),
+    };
+    let graph = |block: NeighborBlock<B>| {
+        let NeighborBlock { rows, n_destinations, destinations } = block;
+        Graph::Block(BlockGraph { matrix: rows, n_destinations, in_place: destinations })
+    };
+    let graphs = LayerGraphs::Blocks(sampled.blocks.into_iter().map(graph).collect());
+    Ok(Inputs { graphs, features, propagated, n_nodes: sampled.n_inputs, ranks: None })
+}
+
+/// Returns the rows of a batch's inputs to the pool, unless they are still shared.
+pub(crate) fn recycle_inputs<B: Backend>(inputs: Inputs<B>, backend: &B, pool: &mut Pool<B>) {
+    let features = match inputs.features {
+        Some(FeatureInput::Dense(features)) => Arc::into_inner(features),
+        _ => None,
+    };
+    features.into_iter().chain(inputs.propagated).for_each(|own| pool.give(backend, own));
+}
+
+impl<B: Backend> BatchLoss<B> {
+    fn upload(backend: &B, host: &HostBatch, labels: Option<&Labels>) -> Result<Self, TrainError> {
+        let (rows, weights) = match &host.loss {
+            HostLoss::Rows { rows, weights } => (rows, weights),
+            HostLoss::Pairs(pairs) => return Ok(Self::Pairs(Pairs::upload(backend, &pairs.ends, pairs.n_links)?)),
+        };
+        Self::of_rows(backend, (rows, weights.as_deref()), &host.outputs, host.n_loss, labels)
+    }
+
+    /// Loss of some outputs, given by their positions, with an optional weight for each.
+    fn of_rows(
+        backend: &B,
+        (rows, weights): (&[u32], Option<&[f32]>),
+        outputs: &[NodeId],
+        n_loss: usize,
+        labels: Option<&Labels>,
+    ) -> Result<Self, TrainError> {
+        let of_output = |weights: &[f32]| diagonal(backend, outputs.len(), (rows, weights));
+        let loss_rows = LossRows {
+            ids: backend.upload_ids(rows)?,
+            n_ids: rows.len(),
+            share: rows.len() as f32 / n_loss.max(1) as f32,
+            weights: weights.map(of_output).transpose()?,
+        };
+        let labels = labels.expect("batches of nodes that are to be classified have labels");
+        Ok(Self::Rows(Targets::upload(backend, &labels.of_nodes(outputs))?, loss_rows))
+    }
+}
+
+impl<'a, B: Backend> FeatureSource<'a, B> {
+    /// Reader of features that are not a matrix of the device, with the number of columns and the type of its rows.
+    pub(crate) fn read_by(&self) -> Option<(&'a dyn FeatureStore<B>, usize, Dtype)> {
+        match (self.reader, self.features) {
+            (Some(reader), FeatureInput::Encoded(rows)) => Some((reader, rows.shape().cols, rows.precision())),
+            _ => None,
+        }
+    }
+
+    /// Features of nodes that were gathered from their owners, in the type of the rank's own features.
+    fn uploaded(&self, backend: &B, pool: &mut Pool<B>, rows: &BatchRows) -> Result<FeatureInput<B>, TrainError> {
+        Ok(FeatureInput::dense(match (rows, self.features) {
+            (BatchRows::Dense(rows), FeatureInput::Dense(own)) => backend.upload(rows, backend.dtype(own))?,
+            (BatchRows::Dense(rows), FeatureInput::Encoded(own)) => backend.upload(rows, own.precision())?,
+            (BatchRows::Encoded(rows), _) => {
+                let all: Vec<NodeId> = (0..rows.shape().rows as NodeId).collect();
+                rows.gathered(backend, pool, &all)?
+            }
+            (BatchRows::Dense(_), FeatureInput::Sparse { .. }) => unreachable!("sparse features are not cut"),
+            (BatchRows::Dense(_), FeatureInput::Learned(_) | FeatureInput::LearnedRows { .. }) => {
+                unreachable!("learned features are not cut")
+            }
+        }))
+    }
+
+    /// Features of `nodes`. With `reads_in_place`, dense features of all nodes are shared instead.
+    pub(crate) fn rows(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B>,
+        nodes: &[NodeId],
+        reads_in_place: bool,
+    ) -> Result<FeatureInput<B>, TrainError> {
+        match (self.features, self.sparse) {
+            (FeatureInput::Dense(all), _) if reads_in_place => Ok(FeatureInput::Dense(Arc::clone(all))),
+            (FeatureInput::Dense(all), _) => {
+                let ids = backend.upload_ids(nodes)?;
+                Ok(FeatureInput::dense(gathered(backend, pool, all, (&ids, nodes.len()))?))
+            }
+            (FeatureInput::Encoded(encoded), _) => Ok(FeatureInput::dense(encoded.gathered(backend, pool, nodes)?)),
+            (FeatureInput::Sparse { .. }, Some(sparse)) => {
+                Ok(upload_sparse_features(backend, &rows_of(sparse, nodes)?)?)
+            }
+            (FeatureInput::Sparse { .. }, None) => unreachable!("sparse features are kept on the host, too"),
+            (&FeatureInput::Learned(param), _) => {
+                Ok(FeatureInput::LearnedRows { param, ids: backend.upload_ids(nodes)?, n_ids: nodes.len() })
+            }
+            (FeatureInput::LearnedRows { .. }, _) => unreachable!("a batch takes rows of all nodes"),
+        }
+    }
+}
+
+/// Gathers the rows of `n_ids` ids.
+fn gathered<B: Backend>(
+    backend: &B,
+    pool: &mut Pool<B>,
+    all: &B::Matrix,
+    (ids, n_ids): (&B::Ids, usize),
+) -> Result<B::Matrix, ComputeError> {
+    let mut rows = pool.take(backend, Shape::new(n_ids, backend.shape(all).cols), backend.dtype(all))?;
+    backend.gather_rows(all, ids, &mut rows)?;
+    Ok(rows)
+}
+
+fn reads_in_place(graphs: &HostGraphs) -> bool {
+    matches!(graphs, HostGraphs::Blocks(blocks) if blocks.first().is_some_and(|block| block.in_place.is_some()))
+}
+
+fn upload_graphs<B: Backend>(
+    backend: &B,
+    graphs: &HostGraphs,
+    adjacency: Adjacency,
+) -> Result<LayerGraphs<B>, TrainError> {
+    Ok(match graphs {
+        HostGraphs::Blocks(blocks) => {
+            LayerGraphs::Blocks(blocks.iter().map(|block| upload_block(backend, block)).collect::<Result<_, _>>()?)
+        }
+        HostGraphs::Weighted(rows) => LayerGraphs::Shared(Graph::Whole(backend.upload_sparse(&operand(rows))?)),
+        HostGraphs::Plain(graph) => {
+            let uploaded = upload_adjacency(backend, graph.clone(), adjacency);
+            LayerGraphs::Shared(
+                uploaded.map_err(|error| error.inside("a cluster batch, whose nodes are counted from 0"))?,
+            )
+        }
+    })
+}
+
+pub(crate) fn upload_block<B: Backend>(backend: &B, block: &HostBlock) -> Result<Graph<B>, ComputeError> {
+    Ok(Graph::Block(BlockGraph {
+        matrix: backend.upload_sparse(&operand(&block.rows))?,
+        n_destinations: block.rows.n_rows(),
+        in_place: block.in_place.as_ref().map(|nodes| backend.upload_ids(nodes)).transpose()?,
+    }))
+}
+
+/// Operand of rows that are normalised already.
+fn operand(rows: &Csr) -> SparseOperand<'_> {
+    SparseOperand { csr: rows, scales: Scales::default(), symmetric: false, names: None }
+}
+
+/// Diagonal matrix (n × n) with the loss weight of each output; zero for outputs that are not in the loss.
+fn diagonal<B: Backend>(backend: &B, n: usize, (rows, weights): (&[u32], &[f32])) -> Result<B::Sparse, TrainError> {
+    let mut of_output = vec![0.0; n];
+    rows.iter().zip(weights).for_each(|(&row, &weight)| of_output[row as usize] = weight);
+    let indptr: Vec<u64> = (0..=n as u64).collect();
+    let diagonal = Csr::new(n, n, indptr, (0..n as NodeId).collect::<Vec<_>>(), Some(of_output.into()))?;
+    Ok(backend.upload_sparse(&SparseOperand { symmetric: true, ..operand(&diagonal) })?)
+}

@@ -1,0 +1,143 @@
+//! State that all runs of link prediction share, and inference with a trained model.
+
+use girih_compute::Backend;
+use girih_datasets::Dataset;
+use girih_graph_format::Matrix;
+
+use super::batches::Batches;
+use super::data::{DataUse, MiniBatchData};
+use super::train::MiniBatch;
+use crate::TrainError;
+use crate::config::TrainConfig;
+use crate::data::{NodeFeatures, check_features};
+use crate::engine::{Checkpoint, DataShape, Run, RunState, Scores, apply_best, build_model};
+use crate::layers::Inputs;
+use crate::models::Dims;
+use crate::tasks::links::{HeldOut, Link, LinkEpochs, LinkPredictor, LinkScorer, LinkSplit, NonLinks};
+
+/// Graph of the training links on the device, and all links on the host.
+pub(crate) struct LinkSession<B: Backend> {
+    graph: MessageGraph<B>,
+    train: Vec<Link>,
+    non_links: NonLinks,
+    held_out: HeldOut<B>,
+    dims: Dims,
+}
+
+/// Graph that messages are passed over.
+enum MessageGraph<B: Backend> {
+    /// Whole graph, in every step.
+    Full(Inputs<B>),
+    /// Graph that is sampled for steps.
+    Sampled(Box<MiniBatchData<B>>),
+}
+
+impl<B: Backend> MessageGraph<B> {
+    fn whole(&self) -> &Inputs<B> {
+        match self {
+            Self::Full(inputs) => inputs,
+            Self::Sampled(batch_data) => &batch_data.inputs,
+        }
+    }
+}
+
+impl<B: Backend> LinkSession<B> {
+    pub(crate) fn new(backend: &B, mut dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
+        check_features(&dataset.outline())?;
+        let dims = Dims { n_classes: config.links.width, ..Dims::of(&dataset) };
+        let split = LinkSplit::new(&config.links, config.seed);
+        let links = split.deal(&dataset.graph);
+        if links.train.is_empty() {
+            return Err(TrainError::invalid(format!(
+                "{} has {} links, and none is left to train on: give smaller --val-links and --test-links, or data with more edges",
+                dataset.name,
+                links.n_all()
+            )));
+        }
+        let messages = split.messages(&dataset.graph);
+        let features = NodeFeatures::take(&mut dataset, Some(&messages), config.seed)?;
+        let non_links = NonLinks::new(dataset.graph, links.n_all())?;
+        let held_out = HeldOut::new(backend, (&links.val, &links.test), &non_links, config.seed)?;
+        let input_spec = build_model(backend, config, dims, 0, None)?.0.input_spec();
+        let graph = if config.batch.is_sampled() {
+            let data_use = DataUse { seeds: &[], n_devices: 1, by_layers: false };
+            let whole = MiniBatchData::new(backend, messages, features, &input_spec, config, data_use)?;
+            MessageGraph::Sampled(Box::new(whole))
+        } else {
+            MessageGraph::Full(Inputs::of_features(backend, messages, features, &input_spec, config.precision)?)
+        };
+        Ok(Self { graph, train: links.train, non_links, held_out, dims })
+    }
+
+    /// Run at its start.
+    pub(crate) fn run<'a>(
+        &'a self,
+        backend: &'a B,
+        config: &'a TrainConfig,
+        run: u64,
+    ) -> Result<Box<dyn Run<'a, B> + 'a>, TrainError> {
+        let MessageGraph::Sampled(batch_data) = &self.graph else {
+            return Ok(Box::new(self.predictor(backend, config, run)?));
+        };
+        let (state, scorer) = self.start(backend, config, run)?;
+        let epochs = LinkEpochs::new(&self.train, &self.non_links, config, run);
+        let batches = Batches::of_links(
+            &batch_data.neighborhoods,
+            batch_data.adjacency,
+            epochs,
+            config,
+            (run, batch_data.in_place),
+        )?;
+        Ok(Box::new(MiniBatch::new(state, batches, batch_data.whole(None), Box::new(scorer), None)))
+    }
+
+    /// Run on the whole graph.
+    fn predictor<'a>(
+        &'a self,
+        backend: &'a B,
+        config: &'a TrainConfig,
+        run: u64,
+    ) -> Result<LinkPredictor<'a, B>, TrainError> {
+        let (state, scorer) = self.start(backend, config, run)?;
+        Ok(LinkPredictor::new(state, scorer, LinkEpochs::new(&self.train, &self.non_links, config, run)))
+    }
+
+    fn start<'a>(
+        &'a self,
+        backend: &'a B,
+        config: &'a TrainConfig,
+        run: u64,
+    ) -> Result<(RunState<'a, B>, LinkScorer<'a, B>), TrainError> {
+        let (model, params) = build_model(backend, config, self.dims, run, None)?;
+        let state = RunState::new(backend, config, &config.optimizer, params, run)?;
+        Ok((state, LinkScorer { inputs: self.graph.whole(), held_out: &self.held_out, model }))
+    }
+}
+
+/// Result of a trained model on a graph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Embedded {
+    /// Scores of the embeddings on held-out links and non-links.
+    pub scores: Scores,
+    /// Embedding of each node, one per row.
+    pub embeddings: Matrix,
+}
+
+/// Embeddings of the nodes of a data set, with the best parameters of a checkpoint. Messages are passed over the
+/// training links, as the checkpoint's seed and fractions divide them.
+///
+/// # Errors
+/// When data set and checkpoint do not match, or the backend fails.
+pub fn embed<B: Backend>(backend: &B, dataset: Dataset, checkpoint: &Checkpoint) -> Result<Embedded, TrainError> {
+    let config = &checkpoint.progress.config;
+    let dataset = dataset.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
+    let (progress, outline) = (&checkpoint.progress, dataset.outline());
+    let fits = progress.check_known_nodes(&outline).and_then(|()| progress.data.check_features(&outline));
+    fits.map_err(|what| checkpoint.refused(what))?;
+    let found = DataShape::of(&dataset);
+    checkpoint.note_other_contents(&found);
+    let session = LinkSession::new(backend, dataset, config)?;
+    let mut trainer = session.predictor(backend, config, checkpoint.progress.run)?;
+    let (scores, _) = apply_best(&mut trainer, checkpoint)?;
+    Ok(Embedded { scores, embeddings: trainer.embeddings()? })
+}

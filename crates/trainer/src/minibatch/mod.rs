@@ -1,0 +1,51 @@
+//! Training on mini-batches: each step computes some nodes, from the rows that they depend on.
+//!
+//! ```text
+//! threads of a pipeline, ahead of the step               the step
+//! seeds ──sampler──▶ blocks or subgraph ──▶ rows of Â    upload ─▶ forward, loss of the seeds ─▶ backward ─▶ update
+//!        keys only                      Neighborhoods    Inputs of the batch
+//! ```
+//! - [`Neighborhoods`]: the graph that samplers draw from, and the rows of `Â` for their draws.
+//! - [`Batches`]: the batches of an epoch. Random draws depend on keys alone, so that results depend neither on
+//!   threads nor on interruptions of a run.
+//! - [`Batch`](batch::Batch): a batch on the device. Models read it as [`Inputs`](crate::Inputs), as they read the
+//!   full graph.
+//! - [`MiniBatch`]: a run.
+//! - [`PatchData`]: the data of ranks that each hold a patch of graph and features, or of features.
+//! - [`Placements`](tiers::Placements): the placement of features and graph on devices and hosts.
+//! - [`Layerwise`](inference::Layerwise): layer-wise inference, where the graph does not fit at once.
+//!
+//! [`CachePlan`](crate::CachePlan) chooses a placement for the available memory.
+//!
+//! Scores are those of the full graph, without sampling, by the same [`Scorer`](crate::engine::Scorer) as those of
+//! full-batch runs. An aggregate over a sampled row estimates the aggregate over the whole row, so that parameters
+//! mean the same in both.
+
+mod batch;
+mod batches;
+mod data;
+mod device;
+mod host_batch;
+mod inference;
+mod link_session;
+mod neighborhoods;
+mod partitioned;
+mod policy;
+mod prefetch;
+mod session;
+mod subgraphs;
+mod tiers;
+mod train;
+
+pub(crate) use batches::Batches;
+pub(crate) use inference::{NODES_AT_ONCE, scores_by_layers};
+pub(crate) use link_session::LinkSession;
+pub use link_session::{Embedded, embed};
+pub use neighborhoods::Neighborhoods;
+pub(crate) use partitioned::{PatchData, PatchOptions, check_patches, check_patches_of};
+pub(crate) use policy::{no_neighbours, raw, reads_in_place, summed};
+pub(crate) use session::MiniBatchSession;
+#[cfg(test)]
+pub(crate) use tiers::Placements;
+pub(crate) use tiers::{check_features, heats, heats_and_reads};
+pub use train::MiniBatch;

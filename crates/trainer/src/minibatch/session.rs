@@ -1,0 +1,120 @@
+//! State that all runs on mini-batches share.
+
+use std::sync::Arc;
+
+use girih_comm::Collective;
+use girih_compute::Backend;
+use girih_datasets::{Dataset, Labels, Split};
+use girih_graph_format::{Matrix, NodeId};
+use girih_sampling::ClusterSampler;
+
+use super::batches::BatchOptions;
+use super::data::{DataUse, MiniBatchData};
+use super::inference::{Layerwise, LayerwiseClassifier, SplitNodes, scores_by_layers};
+use super::{Batches, MiniBatch};
+use crate::TrainError;
+use crate::config::TrainConfig;
+use crate::data::Trainable;
+use crate::engine::{CacheReport, RunState, Scorer, build_model};
+use crate::models::Dims;
+use crate::tape::Targets;
+use crate::tasks::nodes::{Classifier, Task};
+
+/// Data and targets of a node classifier on mini-batches.
+pub(crate) struct MiniBatchSession<B: Backend> {
+    batch_data: MiniBatchData<B>,
+    scoring: Scoring<B>,
+    labels: Labels,
+    splits: Vec<Split>,
+    dims: Dims,
+    clusters: Option<Arc<ClusterSampler>>,
+}
+
+/// Targets of scores.
+enum Scoring<B: Backend> {
+    /// Targets of all nodes.
+    Graph(Targets<B>),
+    /// Nodes of each split, whose logits are computed layer by layer.
+    Layers(Vec<SplitNodes<B>>),
+}
+
+impl<B: Backend> MiniBatchSession<B> {
+    /// Data for one device, or for one of several. Cluster batches use the given
+    /// [clusters](crate::BatchConfig::cluster_sampler), or compute them.
+    pub(crate) fn new(
+        backend: &B,
+        dataset: Dataset,
+        config: &TrainConfig,
+        (n_devices, clusters): (usize, Option<Arc<ClusterSampler>>),
+    ) -> Result<Self, TrainError> {
+        let dims = Dims::of(&dataset);
+        let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
+        let (model, _) = build_model(backend, config, dims, 0, None)?;
+        let by_layers = scores_by_layers(config, &*model)?;
+        let (input_spec, splits) = (model.input_spec(), dataset.splits);
+        let scoring = if by_layers {
+            let nodes = |split| SplitNodes::new(backend, &labels, split);
+            Scoring::Layers(splits.iter().map(nodes).collect::<Result<_, _>>()?)
+        } else {
+            Scoring::Graph(Targets::upload(backend, &labels)?)
+        };
+        let seeds = splits.first().map_or(&[][..], |split| &split.train);
+        let clusters = match clusters {
+            None => config.batch.cluster_sampler(&dataset.graph)?,
+            found => found,
+        };
+        let data_use = DataUse { seeds, n_devices, by_layers };
+        let batch_data = MiniBatchData::new(backend, dataset.graph, features, &input_spec, config, data_use)?;
+        Ok(Self { batch_data, scoring, labels, splits, dims, clusters })
+    }
+
+    /// Report on the placement, empty if devices have all data.
+    pub(crate) fn tiers(&self) -> &[CacheReport] {
+        &self.batch_data.tiers
+    }
+
+    /// Run at its start; with several ranks, on one rank of `world`.
+    pub(crate) fn run<'a>(
+        &'a self,
+        backend: &'a B,
+        config: &'a TrainConfig,
+        run: u64,
+        world: Option<&'a dyn Collective<B>>,
+    ) -> Result<MiniBatch<'a, B>, TrainError> {
+        let at = run as usize % self.splits.len();
+        let split = &self.splits[at];
+        let (model, params) = build_model(backend, config, self.dims, run, None)?;
+        let inputs = &self.batch_data.inputs;
+        let scorer: Box<dyn Scorer<'a, B> + 'a> = match &self.scoring {
+            Scoring::Graph(targets) => {
+                let task = Task::new(backend, &self.labels, targets, split)?;
+                Box::new(Classifier { inputs, task, model })
+            }
+            Scoring::Layers(splits) => {
+                let SplitNodes { nodes, labels, targets, split } = &splits[at];
+                let layers = Layerwise::new(&self.batch_data, &nodes[..]).among(world);
+                let task = Task::new(backend, labels, targets, split)?;
+                Box::new(LayerwiseClassifier { layers, classifier: Classifier { inputs, task, model } })
+            }
+        };
+        let rank = world.map_or((0, 1), |world| (world.rank(), world.size()));
+        let (nodes, batch_data) = ((&self.labels, &split.train[..]), &self.batch_data);
+        let (neighborhoods, adjacency) = (&batch_data.neighborhoods, batch_data.adjacency);
+        let options =
+            BatchOptions { config, clusters: self.clusters.clone(), run, in_place: batch_data.in_place, rank };
+        let batches = Batches::new(neighborhoods, adjacency, nodes, options)?;
+        let state = RunState::new(backend, config, &config.optimizer, params, run)?;
+        let run = MiniBatch::new(state, batches, batch_data.whole(Some(&self.labels)), scorer, world);
+        Ok(run.sampled_by(batch_data.batches_of_device(backend, &config.of_one_rank(rank.1))?))
+    }
+
+    /// Logits of all nodes with the parameters of a run, computed layer by layer. The model must have
+    /// [layers](crate::models::Model::as_layers).
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub(crate) fn logits(&self, run: &mut MiniBatch<'_, B>) -> Result<Matrix, TrainError> {
+        let all: Vec<NodeId> = (0..self.labels.n_nodes() as NodeId).collect();
+        run.logits(&Layerwise::new(&self.batch_data, all))
+    }
+}

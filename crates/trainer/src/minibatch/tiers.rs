@@ -1,0 +1,189 @@
+//! [`Placements`]: the placement of graph and features on devices and hosts.
+
+use girih_datasets::Features;
+use girih_graph_format::NodeId;
+use girih_sampling::{LoaderOptions, SeedLoader};
+use girih_tiers::{
+    AccessFrequencies, AccessFrequency, CacheShares, Hotness, PRESAMPLED_EPOCH, Placement, Reads, Visits,
+};
+
+use super::Neighborhoods;
+use super::batches::neighbor_sampler;
+use crate::TrainError;
+use crate::config::{DEFAULT_BATCH_SIZE, TrainConfig};
+use crate::engine::CacheReport;
+
+/// Maximal number of presampled batches.
+const PRESAMPLED_BATCHES: usize = 32;
+/// Number of batches whose reads are counted by tier.
+const COUNTED_BATCHES: usize = 8;
+
+/// Placement of features and of rows to sample from.
+#[derive(Default)]
+pub(crate) struct Placements {
+    pub(crate) features: Option<Placement>,
+    pub(crate) topology: Option<Placement>,
+    pub(crate) shares: Vec<CacheReport>,
+}
+
+impl Placements {
+    /// Placement by a configuration, for batches of `seeds` on `n_devices`. With `None`, the host samples or has the
+    /// only memory, and holds all rows.
+    ///
+    /// # Errors
+    /// When the batches that measure hotness cannot be sampled.
+    pub(crate) fn new(
+        neighborhoods: &Neighborhoods,
+        (seeds, row_bytes): (&[NodeId], usize),
+        config: &TrainConfig,
+        n_devices: Option<usize>,
+    ) -> Result<Self, TrainError> {
+        let shares =
+            |asked: Option<CacheShares>| asked.map(|shares| n_devices.map_or(CacheShares::default(), |_| shares));
+        let parts @ [features, topology] = [config.tiers.features, config.tiers.topology].map(shares);
+        if parts.iter().all(Option::is_none) {
+            return Ok(Self::default());
+        }
+        let is_ordered = |shares: CacheShares| shares.every_card > 0.0 || shares.one_card > 0.0;
+        let graph = neighborhoods.graph();
+        let heats = if parts.into_iter().flatten().any(is_ordered) {
+            heats(neighborhoods, seeds, config)?.0
+        } else {
+            Hotness::InDegree.heats(graph, seeds, &Visits::default())
+        };
+        let placed = |shares: CacheShares, heat: &AccessFrequency| {
+            Placement::of_shares(heat.order(), shares, n_devices.unwrap_or(1))
+        };
+        let features = features.map(|shares| placed(shares, &heats.features));
+        let topology = topology.map(|shares| placed(shares, heats.rows()));
+        // A single kind of memory serves all reads.
+        let is_divided = [&features, &topology].into_iter().flatten().any(|placement| placement.spans().len() > 1);
+        let n_counted = if is_divided { COUNTED_BATCHES } else { 0 };
+        let counted = visits(neighborhoods, seeds, config, (0, n_counted))?;
+        let of_neighbors = |node: NodeId| (graph.degree(node as usize) * size_of::<NodeId>()) as u64;
+        let mut shares = Vec::new();
+        if let Some(placement) = &features {
+            shares.extend(shares_of("features", placement, &counted.features, &|_| row_bytes as u64));
+        }
+        if let Some(placement) = &topology {
+            shares.extend(shares_of("neighbors", placement, &counted.rows, &of_neighbors));
+        }
+        Ok(Self { features, topology, shares })
+    }
+}
+
+/// Access frequency of nodes, with the presampled batches if it was measured on them.
+pub(crate) fn heats(
+    neighborhoods: &Neighborhoods,
+    seeds: &[NodeId],
+    config: &TrainConfig,
+) -> Result<(AccessFrequencies, Option<Visits>), TrainError> {
+    let hotness = config.tiers.hotness;
+    let presampled = match hotness {
+        Hotness::Presampled => Some(presampled(neighborhoods, seeds, config)?),
+        Hotness::InDegree | Hotness::PageRank | Hotness::ReversePageRank => None,
+    };
+    let nothing = Visits::default();
+    let heats = hotness.heats(neighborhoods.graph(), seeds, presampled.as_ref().unwrap_or(&nothing));
+    Ok((heats, presampled))
+}
+
+/// Access frequency of nodes, and reads of a batch.
+pub(crate) fn heats_and_reads(
+    neighborhoods: &Neighborhoods,
+    seeds: &[NodeId],
+    config: &TrainConfig,
+) -> Result<(AccessFrequencies, Reads), TrainError> {
+    let (heats, visits) = heats(neighborhoods, seeds, config)?;
+    let visits = visits.map_or_else(|| presampled(neighborhoods, seeds, config), Ok)?;
+    Ok((heats, visits.per_batch()))
+}
+
+/// Reads of batches in an epoch that is not trained.
+fn presampled(neighborhoods: &Neighborhoods, seeds: &[NodeId], config: &TrainConfig) -> Result<Visits, TrainError> {
+    visits(neighborhoods, seeds, config, (PRESAMPLED_EPOCH, PRESAMPLED_BATCHES))
+}
+
+/// Reads of `n_batches` batches of an epoch.
+fn visits(
+    neighborhoods: &Neighborhoods,
+    seeds: &[NodeId],
+    config: &TrainConfig,
+    (epoch, n_batches): (u32, usize),
+) -> Result<Visits, TrainError> {
+    let sampler = neighbor_sampler(config, neighborhoods, false)?;
+    let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
+    let options = LoaderOptions { batch_size, seed: config.seed, ..LoaderOptions::default() };
+    let loader = SeedLoader::new(neighborhoods.graph(), sampler, seeds.to_vec(), options)?;
+    Ok(Visits::of(&loader, epoch, n_batches, rayon::current_num_threads())?)
+}
+
+/// Report on each kind of memory: its contents, and its share of the reads.
+fn shares_of<'p>(
+    of: &'static str,
+    placement: &'p Placement,
+    reads: &[u32],
+    bytes: &'p dyn Fn(NodeId) -> u64,
+) -> impl Iterator<Item = CacheReport> + 'p {
+    let shares = placement.shares(|node| f64::from(reads[node as usize]));
+    placement.spans().iter().zip(shares).map(move |(span, reads)| CacheReport {
+        of,
+        tier: span.holder.tier(),
+        n_nodes: span.positions.len(),
+        bytes: span.positions.clone().map(|position| bytes(placement.node(position))).sum(),
+        reads,
+    })
+}
+
+/// Checks that features can be elsewhere than whole on a device.
+///
+/// # Errors
+/// When they cannot.
+pub(crate) fn check_features(features: &Features, config: &TrainConfig) -> Result<(), TrainError> {
+    if config.tiers.features.is_some() && matches!(features, Features::Sparse(_)) {
+        return Err(TrainError::invalid(
+            "--feature-cache holds dense or compressed features, and these are sparse: leave it out; they take little memory",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_datasets::{LoadOptions, load};
+    use girih_graph_format::Norm;
+
+    use super::*;
+    use crate::config::CacheConfig;
+    use crate::config::{BatchConfig, BatchKind};
+    use crate::models::Adjacency;
+
+    #[test]
+    fn shares_are_of_all_nodes_bytes_and_reads() {
+        let spec = "synth:planted,nodes=3000,degree=20,features=4,classes=3";
+        let dataset = load(spec, &LoadOptions::default()).unwrap();
+        let neighborhoods = Neighborhoods::new(&dataset.graph, Adjacency::new(false, Norm::Row)).unwrap();
+        let tiers = CacheConfig {
+            features: Some(CacheShares { every_card: 0.1, one_card: 0.4 }),
+            topology: Some(CacheShares { every_card: 0.2, one_card: 0.0 }),
+            ..CacheConfig::default()
+        };
+        let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 5], ..BatchConfig::default() };
+        let config = TrainConfig { tiers, batch, batch_size: Some(100), ..TrainConfig::default() };
+        let seeds = &dataset.splits[0].train;
+        let placed = Placements::new(&neighborhoods, (seeds, 16), &config, Some(2)).unwrap();
+        let all_of = |of: &str| placed.shares.iter().filter(|share| share.of == of).collect::<Vec<_>>();
+        for (of, names, bytes) in [
+            ("features", &["every-card", "one-card", "host"][..], 3000 * 16),
+            ("neighbors", &["every-card", "host"][..], 4 * dataset.graph.nnz() as u64),
+        ] {
+            let shares = all_of(of);
+            assert_eq!(shares.iter().map(|share| share.tier.name()).collect::<Vec<_>>(), names);
+            assert_eq!(shares.iter().map(|share| share.n_nodes).sum::<usize>(), 3000);
+            assert_eq!(shares.iter().map(|share| share.bytes).sum::<u64>(), bytes);
+            assert!((shares.iter().map(|share| share.reads).sum::<f64>() - 1.0).abs() < 1e-9);
+            // The hottest tenth or fifth serves more than its share, and less than all.
+            assert!(shares[0].reads > shares[0].n_nodes as f64 / 3000.0 * 1.2 && shares[0].reads < 0.9, "{shares:?}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Link prediction: whether an edge joins a pair of nodes (Hamilton et al., NeurIPS 2017, section 3.2, trained on
+//! binary cross-entropy).
+//!
+//! ```text
+//! edges ──LinkSplit──▶ train ──▶ messages, and positives of steps ─┐
+//!                      val, test ──▶ scores                        ├─▶ embeddings ─▶ ⟨z_u, z_v⟩ ─▶ loss, ROC-AUC, …
+//! NonLinks ──▶ pairs that no edge joins ───────────────────────────┘
+//! ```
+//! - [`LinkSplit`]: the division into training, validation and test links, and the graph of the training links.
+//!   Messages are passed over this graph alone.
+//! - [`NonLinks`]: pairs that no edge joins, drawn uniformly.
+//! - [`Pairs`]: links and non-links on the device, scored by the inner products of their embeddings.
+//! - [`LinkPredictor`]: a run whose steps see the whole graph and all training links. A run on batches of links is a
+//!   [`MiniBatch`](crate::MiniBatch).
+//!
+//! A link is an unordered pair of different nodes, in whichever direction the graph stores it: an inner product of
+//! two embeddings is symmetric. `docs/formats.md` describes the random draws.
+
+mod epochs;
+mod non_links;
+mod pairs;
+mod scorer;
+mod split;
+mod train;
+
+pub(crate) use epochs::{EpochLinks, LinkEpochs};
+pub use non_links::NonLinks;
+pub(crate) use pairs::PairList;
+pub use pairs::Pairs;
+pub use scorer::HITS_K;
+pub(crate) use scorer::{HeldOut, LinkScorer};
+pub use split::{Link, LinkPart, LinkSplit, Links};
+pub use train::LinkPredictor;
+
+#[cfg(test)]
+mod tests;

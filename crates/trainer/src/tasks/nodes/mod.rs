@@ -1,0 +1,15 @@
+//! Node classification.
+//!
+//! - [`Task`]: labels and split of a run.
+//! - [`Classifier`]: logits and scores of a model, also from logits that mini-batches computed layer by layer.
+//! - [`FullBatch`]: a run whose steps see the whole graph.
+
+mod classifier;
+mod full_batch;
+mod predictions;
+mod session;
+
+pub(crate) use classifier::Classifier;
+pub use classifier::Task;
+pub use full_batch::FullBatch;
+pub(crate) use session::{FullBatchSession, LabelledNodes, start_run};

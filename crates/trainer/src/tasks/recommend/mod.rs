@@ -1,0 +1,17 @@
+//! Recommenders: items ranked for users.
+//!
+//! - [`Recommender`]: one run. Every step sees a batch of triples of a user, an item of the user, and another item.
+//! - [`Ranking`](crate::Ranking): recall, normalised discounted gain and other scores of the items ranked first.
+//! - [`recommend`]: the items that a trained model ranks first for every user.
+
+mod batch;
+mod rank;
+mod session;
+mod train;
+mod triples;
+
+pub(crate) use batch::Batch;
+pub(crate) use rank::top_items;
+pub use session::{Recommendations, recommend};
+pub(crate) use session::{RecommenderSession, check_interactions, start_run};
+pub use train::Recommender;

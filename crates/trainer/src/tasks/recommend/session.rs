@@ -1,0 +1,115 @@
+//! State that all runs of a recommender share, and inference with a trained model.
+
+use girih_compute::Backend;
+use girih_datasets::{Dataset, Interactions, Outline};
+use girih_graph_format::NodeId;
+
+use super::train::Recommender;
+use crate::TrainError;
+use crate::config::TrainConfig;
+use crate::engine::{Checkpoint, DataShape, Scores, TOP_K, apply_best, build_model};
+use crate::layers::Inputs;
+use crate::models::Dims;
+
+/// Graph on the device, and interactions on the host.
+pub(crate) struct RecommenderSession<B: Backend> {
+    inputs: Inputs<B>,
+    interactions: Interactions,
+    dims: Dims,
+}
+
+impl<B: Backend> RecommenderSession<B> {
+    pub(crate) fn new(backend: &B, dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
+        let dims = Dims::of(&dataset);
+        let input_spec = build_model(backend, config, dims, 0, None)?.0.input_spec();
+        let (dataset, interactions) = interactions_of(dataset, config)?;
+        Ok(Self { inputs: Inputs::of_graph(backend, dataset.graph, &input_spec)?, interactions, dims })
+    }
+
+    pub(crate) fn run<'a>(
+        &'a self,
+        backend: &'a B,
+        config: &'a TrainConfig,
+        run: u64,
+    ) -> Result<Recommender<'a, B>, TrainError> {
+        start_run(backend, &self.inputs, &self.interactions, (config, self.dims), run)
+    }
+}
+
+/// Takes the interactions out of the data.
+///
+/// # Errors
+/// When there are none.
+pub(crate) fn interactions_of(
+    mut dataset: Dataset,
+    config: &TrainConfig,
+) -> Result<(Dataset, Interactions), TrainError> {
+    check_interactions(&dataset.outline(), config)?;
+    let interactions = dataset.interactions.take().expect("checked");
+    Ok((dataset, interactions))
+}
+
+/// Refuses data without users and items.
+pub(crate) fn check_interactions(outline: &Outline, config: &TrainConfig) -> Result<(), TrainError> {
+    if outline.n_users.is_some() && outline.n_edges == 0 {
+        return Err(TrainError::invalid(format!("{} has no interaction to train on", outline.name)));
+    }
+    if outline.n_users.is_some() {
+        return Ok(());
+    }
+    Err(TrainError::invalid(format!(
+        "{} has no interactions of users and items, which the model {} learns from; choose another model",
+        outline.name,
+        config.model.kind.name()
+    )))
+}
+
+/// Run of a model on these inputs, at its start.
+pub(crate) fn start_run<'a, B: Backend>(
+    backend: &'a B,
+    inputs: &'a Inputs<B>,
+    interactions: &'a Interactions,
+    (config, dims): (&'a TrainConfig, Dims),
+    run: u64,
+) -> Result<Recommender<'a, B>, TrainError> {
+    let (model, params) = build_model(backend, config, dims, run, inputs.ranks.as_deref())?;
+    Recommender::new(backend, inputs, interactions, config, model, params, run)
+}
+
+/// Recommendations of a trained model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recommendations {
+    /// Scores of the ranking on the test items.
+    pub scores: Scores,
+    /// Items of every user, best first, without its training items. Each user has [`TOP_K`] entries, padded with
+    /// [`NO_COLUMN`](girih_compute::NO_COLUMN) if there are fewer items.
+    pub items: Vec<NodeId>,
+    /// Number of users.
+    pub n_users: usize,
+}
+
+/// Ranks items for every user with the best parameters of a checkpoint.
+///
+/// # Errors
+/// When data set and checkpoint do not match, or the backend fails.
+pub fn recommend<B: Backend>(
+    backend: &B,
+    dataset: Dataset,
+    checkpoint: &Checkpoint,
+) -> Result<Recommendations, TrainError> {
+    let config = &checkpoint.progress.config;
+    checkpoint.progress.data.check_nodes(&dataset.outline()).map_err(|what| checkpoint.refused(what))?;
+    let found = DataShape::of(&dataset);
+    checkpoint.note_other_contents(&found);
+    let session = RecommenderSession::new(backend, dataset, config)?;
+    Recommendations::of(session.run(backend, config, checkpoint.progress.run)?, checkpoint)
+}
+
+impl Recommendations {
+    /// Recommendations of a run with the best parameters of a checkpoint.
+    pub(crate) fn of<B: Backend>(mut run: Recommender<'_, B>, checkpoint: &Checkpoint) -> Result<Self, TrainError> {
+        let (scores, _) = apply_best(&mut run, checkpoint)?;
+        let items = run.top_items()?;
+        Ok(Self { scores, n_users: items.len() / TOP_K, items })
+    }
+}
