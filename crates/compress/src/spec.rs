@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::quantized::Quantized;
-use crate::{CompressError, FeatureCodec, topk};
+use crate::CompressError;
+use crate::groups::{Levels, topk_row_bytes};
 
 /// Codec by name and setting, before it is fitted to features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,9 +81,10 @@ impl CodecSpec {
     #[must_use]
     pub fn row_bytes(self, width: usize) -> usize {
         match self {
-            Self::Topk(k) | Self::TopkResidual(k) => topk::row_bytes(width, k as usize),
+            Self::Topk(k) | Self::TopkResidual(k) => topk_row_bytes(width, k as usize),
             Self::F16 | Self::Bf16 => size_of::<u16>() * width,
-            Self::Int8 | Self::Int4 => Quantized::new(self, width).row_bytes(),
+            Self::Int8 => Levels::Int8.row_bytes(width),
+            Self::Int4 => Levels::Int4.row_bytes(width),
             Self::Pca(components) => size_of::<u16>() * components as usize,
             Self::Pq(n_bytes) | Self::Auto(n_bytes) => n_bytes as usize,
         }
