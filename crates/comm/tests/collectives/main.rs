@@ -2,7 +2,10 @@
 
 #[path = "../by_hand/mod.rs"]
 mod by_hand;
+mod cards;
+mod launch;
 mod launch_order;
 mod laws;
+mod payload;
 mod tcp;
 mod threads;
