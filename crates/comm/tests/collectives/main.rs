@@ -7,5 +7,6 @@ mod launch;
 mod launch_order;
 mod laws;
 mod payload;
+mod secret;
 mod tcp;
 mod threads;
