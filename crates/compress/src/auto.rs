@@ -7,10 +7,9 @@
 use girih_graph_format::Matrix;
 use girih_random::{Key, purpose};
 
-use crate::codec::learn;
-use crate::quantized::Quantized;
+use crate::fit::learn;
+use crate::groups::{GROUP, topk_row_bytes};
 use crate::sample::{Draws, draw_rows};
-use crate::topk::{self, GROUP};
 use crate::{CodecSpec, CompressError, ErrorReport, FeatureCodec};
 
 /// Chooses the codec of least relative error on held-out rows; ties go to the first in the order of [`candidates`].
@@ -38,7 +37,6 @@ pub(crate) fn choose(row_bytes: usize, sample: &Matrix, seed: u64) -> Result<Box
 
 /// Codecs whose codes have at most `row_bytes` bytes, each with its largest setting, in order of decoding cost.
 fn candidates(row_bytes: usize, width: usize) -> Vec<CodecSpec> {
-    let half_bytes = 2 * width;
     let k = largest_k(row_bytes, width);
     let learning = [
         (k, CodecSpec::Topk as fn(u32) -> CodecSpec),
@@ -46,16 +44,15 @@ fn candidates(row_bytes: usize, width: usize) -> Vec<CodecSpec> {
         (row_bytes.min(width), CodecSpec::Pq),
         ((row_bytes / 2).min(width), CodecSpec::Pca),
     ];
-    let fixed = [CodecSpec::F16, CodecSpec::Bf16].map(|spec| (half_bytes, spec));
-    let quantized = [CodecSpec::Int8, CodecSpec::Int4].map(|spec| (Quantized::new(spec, width).row_bytes(), spec));
-    let fixed = fixed.into_iter().chain(quantized).filter(|&(bytes, _)| bytes <= row_bytes).map(|(_, spec)| spec);
+    let fixed = [CodecSpec::F16, CodecSpec::Bf16, CodecSpec::Int8, CodecSpec::Int4];
+    let fixed = fixed.into_iter().filter(|spec| spec.row_bytes(width) <= row_bytes);
     let learning = learning.into_iter().filter(|&(n, _)| n > 0).map(|(n, spec)| spec(n as u32));
     fixed.chain(learning).filter(|spec| spec.check().is_ok()).collect()
 }
 
 /// Largest `k` of a code book within the budget, at most half a group; 0 if there is none.
 fn largest_k(row_bytes: usize, width: usize) -> usize {
-    (1..=GROUP / 2).rev().find(|&k| topk::row_bytes(width, k) <= row_bytes).unwrap_or(0)
+    (1..=GROUP / 2).rev().find(|&k| topk_row_bytes(width, k) <= row_bytes).unwrap_or(0)
 }
 
 /// Splits the rows into three quarters to learn from, and the rest.

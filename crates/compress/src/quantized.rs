@@ -6,10 +6,9 @@
 //! ```
 
 use crate::codec::{assert_lengths, check_finite};
+use crate::groups::{Levels, SCALE_BYTES};
 use crate::{CodecSpec, FeatureCodec, Refused};
 
-/// Number of bytes of `low` and `step`.
-const SCALE_BYTES: usize = 8;
 /// Largest magnitude of a feature: the rounded range of a group stays finite.
 const MAGNITUDE_MAX: f32 = f32::MAX / 4.0;
 
@@ -17,58 +16,26 @@ const MAGNITUDE_MAX: f32 = f32::MAX / 4.0;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Quantized {
     width: usize,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
-    Int8,
-    Int4,
-}
-
-impl Kind {
-    /// Number of features that share a scale; it is smaller for fewer levels, where outliers cost more.
-    fn group(self) -> usize {
-        match self {
-            Self::Int8 => 256,
-            Self::Int4 => 64,
-        }
-    }
-
-    fn level_max(self) -> f32 {
-        match self {
-            Self::Int8 => 255.0,
-            Self::Int4 => 15.0,
-        }
-    }
-
-    /// Number of bytes of a group of `n` features.
-    fn group_bytes(self, n: usize) -> usize {
-        SCALE_BYTES
-            + match self {
-                Self::Int8 => n,
-                Self::Int4 => n.div_ceil(2),
-            }
-    }
+    levels: Levels,
 }
 
 impl Quantized {
     /// Makes a codec; `spec` is Int4 or Int8.
     pub(crate) fn new(spec: CodecSpec, width: usize) -> Self {
-        Self { width, kind: if spec == CodecSpec::Int4 { Kind::Int4 } else { Kind::Int8 } }
+        Self { width, levels: if spec == CodecSpec::Int4 { Levels::Int4 } else { Levels::Int8 } }
     }
 
     /// Calls `visit` with each element of `out` and the decoded feature of its column.
     #[inline]
     fn for_each(&self, code: &[u8], out: &mut [f32], visit: impl Fn(&mut f32, f32)) {
-        let group = self.kind.group();
-        for (out, code) in out.chunks_mut(group).zip(code.chunks(self.kind.group_bytes(group))) {
+        let group = self.levels.group();
+        for (out, code) in out.chunks_mut(group).zip(code.chunks(self.levels.group_bytes(group))) {
             let (scale, levels) = code.split_at(SCALE_BYTES);
             let (low, step) = (float(&scale[..4]), float(&scale[4..]));
             let value = |level: u8| low + f32::from(level) * step;
-            match self.kind {
-                Kind::Int8 => out.iter_mut().zip(levels).for_each(|(out, &level)| visit(out, value(level))),
-                Kind::Int4 => {
+            match self.levels {
+                Levels::Int8 => out.iter_mut().zip(levels).for_each(|(out, &level)| visit(out, value(level))),
+                Levels::Int4 => {
                     let levels = levels.iter().flat_map(|pair| [pair & 15, pair >> 4]);
                     out.iter_mut().zip(levels).for_each(|(out, level)| visit(out, value(level)));
                 }
@@ -79,9 +46,9 @@ impl Quantized {
 
 impl FeatureCodec for Quantized {
     fn spec(&self) -> CodecSpec {
-        match self.kind {
-            Kind::Int8 => CodecSpec::Int8,
-            Kind::Int4 => CodecSpec::Int4,
+        match self.levels {
+            Levels::Int8 => CodecSpec::Int8,
+            Levels::Int4 => CodecSpec::Int4,
         }
     }
 
@@ -90,22 +57,20 @@ impl FeatureCodec for Quantized {
     }
 
     fn row_bytes(&self) -> usize {
-        let (group, rest) = (self.kind.group(), self.width % self.kind.group());
-        let rest_bytes = if rest == 0 { 0 } else { self.kind.group_bytes(rest) };
-        self.width / group * self.kind.group_bytes(group) + rest_bytes
+        self.levels.row_bytes(self.width)
     }
 
     fn encode_row(&self, row: &[f32], code: &mut [u8]) -> Result<(), Refused> {
         assert_lengths(self, row.len(), code.len());
         check_finite(row)?;
-        let group = self.kind.group();
-        for (g, (values, code)) in row.chunks(group).zip(code.chunks_mut(self.kind.group_bytes(group))).enumerate() {
+        let group = self.levels.group();
+        for (g, (values, code)) in row.chunks(group).zip(code.chunks_mut(self.levels.group_bytes(group))).enumerate() {
             let (low, high) = values.iter().fold((f32::MAX, f32::MIN), |(low, high), &v| (low.min(v), high.max(v)));
             if let Some(i) = values.iter().position(|v| v.abs() > MAGNITUDE_MAX) {
                 let expected = "levels between values so large are beyond float32, scale the features";
                 return Err(Refused { column: g * group + i, value: values[i], expected });
             }
-            encode_group(self.kind, values, (low, high), code);
+            encode_group(self.levels, values, (low, high), code);
         }
         Ok(())
     }
@@ -125,8 +90,8 @@ impl FeatureCodec for Quantized {
     }
 }
 
-fn encode_group(kind: Kind, values: &[f32], (low, high): (f32, f32), code: &mut [u8]) {
-    let step = (high - low) / kind.level_max();
+fn encode_group(kind: Levels, values: &[f32], (low, high): (f32, f32), code: &mut [u8]) {
+    let step = (high - low) / kind.max();
     let (scale, levels) = code.split_at_mut(SCALE_BYTES);
     scale[..4].copy_from_slice(&low.to_le_bytes());
     scale[4..].copy_from_slice(&step.to_le_bytes());
@@ -134,11 +99,11 @@ fn encode_group(kind: Kind, values: &[f32], (low, high): (f32, f32), code: &mut 
     let inverse = if step == 0.0 { 0.0 } else { 1.0 / f64::from(step) };
     let level = |value: f32| {
         let level = (f64::from(value) - f64::from(low)) * inverse;
-        level.round_ties_even().min(f64::from(kind.level_max())) as u8
+        level.round_ties_even().min(f64::from(kind.max())) as u8
     };
     match kind {
-        Kind::Int8 => levels.iter_mut().zip(values).for_each(|(out, &value)| *out = level(value)),
-        Kind::Int4 => levels.iter_mut().zip(values.chunks(2)).for_each(|(out, pair)| {
+        Levels::Int8 => levels.iter_mut().zip(values).for_each(|(out, &value)| *out = level(value)),
+        Levels::Int4 => levels.iter_mut().zip(values.chunks(2)).for_each(|(out, pair)| {
             *out = level(pair[0]) | pair.get(1).map_or(0, |&value| level(value)) << 4;
         }),
     }

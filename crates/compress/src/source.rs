@@ -5,7 +5,7 @@ use std::fmt;
 use girih_graph_format::file::NpyRows;
 use girih_graph_format::{Csr, Matrix};
 
-use crate::{CompressError, CompressedFeatures};
+use crate::CompressError;
 
 /// Rows of features that need not be in memory all at once. Any thread may read any of them, and repeated reads of a
 /// row are equal.
@@ -96,30 +96,6 @@ impl RowSource for NpyRows {
 
     fn fingerprint(&self) -> Result<u64, CompressError> {
         Ok(self.fingerprint()?)
-    }
-}
-
-/// Decoded rows.
-impl RowSource for CompressedFeatures {
-    fn n_rows(&self) -> usize {
-        self.n_rows()
-    }
-
-    fn width(&self) -> usize {
-        self.width()
-    }
-
-    fn read_rows(&self, first_row: usize, rows: &mut [f32]) -> Result<(), CompressError> {
-        self.decode(first_row, rows);
-        Ok(())
-    }
-
-    fn fingerprint(&self) -> Result<u64, CompressError> {
-        let mut checksum = crc32fast::Hasher::new();
-        checksum.update(self.codec().spec().to_string().as_bytes());
-        checksum.update(&self.codec().parameters());
-        checksum.update(self.codes());
-        Ok(u64::from(checksum.finalize()) << 32 | self.n_rows() as u64 & 0xffff_ffff)
     }
 }
 

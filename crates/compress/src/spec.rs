@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::quantized::Quantized;
-use crate::{CompressError, FeatureCodec, topk};
+use crate::CompressError;
+use crate::groups::{Levels, topk_row_bytes};
 
 /// Codec by name and setting, before it is fitted to features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,9 +81,10 @@ impl CodecSpec {
     #[must_use]
     pub fn row_bytes(self, width: usize) -> usize {
         match self {
-            Self::Topk(k) | Self::TopkResidual(k) => topk::row_bytes(width, k as usize),
+            Self::Topk(k) | Self::TopkResidual(k) => topk_row_bytes(width, k as usize),
             Self::F16 | Self::Bf16 => size_of::<u16>() * width,
-            Self::Int8 | Self::Int4 => Quantized::new(self, width).row_bytes(),
+            Self::Int8 => Levels::Int8.row_bytes(width),
+            Self::Int4 => Levels::Int4.row_bytes(width),
             Self::Pca(components) => size_of::<u16>() * components as usize,
             Self::Pq(n_bytes) | Self::Auto(n_bytes) => n_bytes as usize,
         }
@@ -145,34 +146,5 @@ impl FromStr for CodecSpec {
         };
         spec.check()?;
         Ok(spec)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_and_spec_are_the_same() {
-        for text in ["topk:8", "topk-residual:128", "f16", "bf16", "int8", "int4", "pca:32", "pq:48", "auto:48"] {
-            assert_eq!(text.parse::<CodecSpec>().unwrap().to_string(), text);
-        }
-    }
-
-    #[test]
-    fn half_is_f16() {
-        assert_eq!("half".parse::<CodecSpec>().unwrap(), CodecSpec::F16);
-    }
-
-    #[test]
-    fn what_is_no_codec_is_refused_with_what_is() {
-        for text in ["", "topk", "topk:", "topk:-1", "topk:8x", "f16:2", "zip", "pca", "auto", "topk:4294967296"] {
-            let error = text.parse::<CodecSpec>().unwrap_err().to_string();
-            assert!(error.contains("topk:8"), "{text}: {error}");
-        }
-        for text in ["topk:0", "topk:129", "topk-residual:0", "pca:0", "pq:0", "auto:0"] {
-            let error = text.parse::<CodecSpec>().unwrap_err().to_string();
-            assert!(error.contains("1 to"), "{text}: {error}");
-        }
     }
 }

@@ -43,11 +43,4 @@ impl ComputeError {
     pub fn device(operation: &'static str, message: impl Into<String>) -> Self {
         Self(Box::new(Kind::Device { operation, message: message.into() }))
     }
-
-    /// Whether the work did not fit into the device's memory. A smaller model, a coarser precision or more devices
-    /// may help.
-    #[must_use]
-    pub fn is_out_of_memory(&self) -> bool {
-        matches!(*self.0, Kind::Memory { .. })
-    }
 }

@@ -9,7 +9,7 @@ use girih_graph_format::file::{
 use girih_graph_format::{Coo, Duplicates, NodeId};
 
 use crate::edges::{directed_as, to_graph};
-use crate::load::{ending, stem};
+use crate::file_kind::{ending, stem};
 use crate::{Dataset, DatasetError, LoadOptions};
 
 /// Loads a list. Every edge is stored in both directions, unless the file or the options declare it directed.

@@ -1,4 +1,4 @@
-//! [`FileKind`]: file format by the name of a file.
+//! [`FileKind`]: file format by the name of a file, and the parts of such a name.
 
 use std::fs::File;
 use std::io::Read;
@@ -50,6 +50,19 @@ fn is_konect(path: &Path) -> bool {
     let mut starts_as_one = || File::open(path)?.read_exact(&mut first);
     let expected = if name.ends_with(".gz") { 0x1f } else { b'%' };
     name.starts_with("out.") && starts_as_one().is_ok() && first[0] == expected
+}
+
+/// Extension of a file's name in lower case, without `.gz`.
+pub(crate) fn ending(path: &Path) -> String {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    name.rsplit_once('.').map_or(String::new(), |(_, ending)| ending.to_owned())
+}
+
+/// The file's name without its extensions.
+pub(crate) fn stem(path: &Path) -> String {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    name.split('.').next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

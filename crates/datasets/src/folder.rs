@@ -19,9 +19,9 @@ use girih_graph_format::{Csr, FormatError, Matrix, NodeId, Notes};
 use serde::{Deserialize, Serialize};
 
 use crate::edges::refuse_duplicates_option;
+use crate::feature_file::{open_matrix, open_store};
 use crate::inventory::{Inventory, reason};
 use crate::labels::MAX_CLASSES;
-use crate::load::{open_matrix, open_store};
 use crate::{Dataset, DatasetError, FEATURE_STORE, Features, Interactions, Labels, LoadOptions, Split, UNLABELLED};
 
 /// Name of the data set's section in the manifest.

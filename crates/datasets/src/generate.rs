@@ -247,6 +247,3 @@ fn generate_planted(
     let splits = rule.draw_many(&labels, recipe.seed, n_splits)?;
     Dataset::new(name, graph, features, Some(labels), splits)
 }
-
-#[cfg(test)]
-mod tests;

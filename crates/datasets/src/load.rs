@@ -3,24 +3,21 @@
 use std::io;
 use std::path::Path;
 
-use girih_compress::CompressedFeatures;
 use girih_graph_format::file::{
-    Array, Missing, NpyRows, Npz, Table, Tensors, Verify, read_matrix_market, read_metis, read_sparse_npz, read_table,
+    Array, Missing, Npz, Table, Tensors, Verify, read_matrix_market, read_metis, read_sparse_npz, read_table,
     sparse_from_npz,
 };
 use girih_graph_format::{Csr, Duplicates, FormatError, Notes};
 
 use crate::edges::{directed_as, refuse_duplicates_option};
-use crate::file_kind::FileKind;
+use crate::feature_file::{open_matrix, open_store};
+use crate::file_kind::{FileKind, ending, stem};
 use crate::inventory::Inventory;
 use crate::named_arrays::ArrayFolder;
 use crate::recognize::{Format, Recognized, SUPPORTED, recognize};
 use crate::splits::{drawn_as_asked, drawn_by};
-use crate::{Dataset, DatasetError, FeatureNorm, Features, LoadOptions, Spec, SplitRule};
+use crate::{Dataset, DatasetError, FEATURE_STORE, FeatureNorm, Features, LoadOptions, Spec, SplitRule};
 use crate::{edge_list, folder, gnn_benchmark, heterophilous, labels, lightgcn, named_arrays, ogb, planetoid};
-
-/// File of compressed features in a folder of data; they replace the other features of the folder.
-pub const FEATURE_STORE: &str = "features.codes";
 
 /// Loads or generates the data set of a SPEC: a path, whose format is recognised, or
 /// `synth:NAME[@SCALE][,key=value…]`.
@@ -72,21 +69,6 @@ fn with_split(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Da
         dataset.splits = drawn_as_asked(dataset.labels.as_ref(), options, &mut dataset.notes)?;
     }
     Ok(dataset)
-}
-
-/// Maps the compressed features at a path, for a graph of `n_nodes` nodes.
-pub(crate) fn open_store(path: &Path, n_nodes: usize, verify: Verify) -> Result<Features, DatasetError> {
-    let features = CompressedFeatures::open(path, verify)?;
-    features.check_nodes(n_nodes).map_err(|e| e.at(path))?;
-    Ok(Features::Compressed(features))
-}
-
-/// Opens the matrix of features at a path: mapped, or encoded row by row if the options name a codec.
-pub(crate) fn open_matrix(path: &Path, options: &LoadOptions) -> Result<Features, DatasetError> {
-    let Some(codec) = options.codec else { return Ok(Features::Dense(Array::map(path)?.into_matrix()?)) };
-    let rows = NpyRows::open(path)?;
-    let features = CompressedFeatures::fitted(codec, &rows, options.seed).map_err(|e| e.at(path))?;
-    Ok(Features::Compressed(features))
 }
 
 /// Replaces the features of a folder's data by its compressed features, if it has them.
@@ -347,17 +329,4 @@ fn read_labels(
         }
         _ => labels::of_array(Array::read(path)?, None, options, notes),
     }
-}
-
-/// Extension of a file's name in lower case, without `.gz`.
-pub(crate) fn ending(path: &Path) -> String {
-    let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
-    let name = name.strip_suffix(".gz").unwrap_or(&name);
-    name.rsplit_once('.').map_or(String::new(), |(_, ending)| ending.to_owned())
-}
-
-/// The file's name without its extensions.
-pub(crate) fn stem(path: &Path) -> String {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    name.split('.').next().unwrap_or_default().to_owned()
 }

@@ -52,6 +52,7 @@ mod tests {
     use girih_machine::memory::Limit;
 
     use super::*;
+    use crate::Spec;
 
     fn free(bytes: u64) -> Option<Free> {
         Some(Free { bytes, limit: Limit::Machine })
@@ -75,5 +76,11 @@ mod tests {
         assert!(check_fits(100, None).is_ok());
         let error = check_fits(1_000_000, free(123_999)).unwrap_err();
         assert!(error.is_too_large() && error.to_string().contains("by 0.12 or less"), "{error}");
+    }
+    #[test]
+    fn a_generator_that_does_not_fit_names_its_scale() {
+        let Ok(Spec::Synth { recipe, .. }) = "synth:mag240m".parse() else { panic!("a generator") };
+        let error = check_fits(recipe.peak_bytes(), free(64 << 30)).unwrap_err();
+        assert!(error.is_too_large() && error.to_string().contains("SCALE"), "{error}");
     }
 }

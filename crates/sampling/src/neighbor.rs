@@ -4,11 +4,10 @@ use girih_graph_format::Csr;
 
 use crate::draw::{self, DrawScratch, Rule};
 use crate::key::Scheme;
-use crate::patch::labor_with_weights;
 use crate::pool::Pool;
 use crate::relabel::{Classic, Fast, Fused, HopPlan, NewNodes, NodeSet, Rank, Relabel, Relabeller};
 use crate::sampler::{check_bias, check_graph, check_seeds};
-use crate::topology::Here;
+use crate::topology::{Here, labor_with_weights};
 use crate::{
     Bias, Block, Columns, DrawKey, Draws, ExcludedEdges, FanOut, Hop, HopSource, MiniBatch, NodeId, SampleError,
     Sampler, Topology,

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use super::arrivals::{Arrivals, ready};
 use super::client::{Timed, Unmet, prove};
 use super::frame::{Frame, LONGEST_GREETING, VERSION};
+use super::options::{LOOK, Options, RETRY, SILENCE, Streams, name};
 use super::place::connect;
 use super::proof::{Claim, Meeting, Purpose};
-use super::rendezvous::{LOOK, RETRY, Streams, name};
-use super::{Options, SILENCE};
 
 /// Time limit for connecting all ranks, once all have arrived.
 pub(super) const MESH_WAIT: Duration = Duration::from_secs(30);

@@ -36,6 +36,7 @@ mod frame;
 pub mod fuzzing;
 mod link;
 mod mesh;
+mod options;
 mod place;
 mod proof;
 mod rendezvous;
@@ -50,40 +51,15 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 pub use self::link::Link;
+pub use self::options::Options;
 use self::world::World;
 use crate::failure::panic_message;
 use crate::{CommError, Communicator, RankFailure, Secret};
 
 /// Rank that is a process connected by sockets.
 pub type TcpRank = Communicator<Link>;
-
-/// Interval of heartbeats of a rank that sends nothing else.
-const BEAT: Duration = Duration::from_secs(1);
-
-/// Longest silence of a rank before it counts as lost.
-const SILENCE: Duration = Duration::from_secs(8);
-
-/// Settings of a process that takes part as a rank.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Rank of this process, from 0.
-    pub rank: usize,
-    /// Number of ranks.
-    pub size: usize,
-    /// Address `HOST:PORT` where rank 0 listens.
-    pub rendezvous: String,
-    /// Name of the job, equal on all ranks. It separates jobs that use the same address by mistake. May be empty.
-    pub job: String,
-    /// Secret of the job, equal on all ranks. May be absent on loopback.
-    pub secret: Secret,
-    /// Longest wait for other ranks at the start.
-    pub start_deadline: Duration,
-    /// Longest wait for a rank in an operation.
-    pub deadline: Duration,
-}
 
 /// Runs `work` in this process as one rank of those that meet at the same address.
 ///

@@ -15,8 +15,8 @@ use std::io;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-use super::Options;
 use super::frame::VERSION;
+use super::options::Options;
 use crate::secret::random;
 
 /// First bytes of a greeting and of a claim.

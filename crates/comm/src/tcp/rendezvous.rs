@@ -10,19 +10,10 @@ use super::arrivals::{Arrival, Arrivals, is_open};
 use super::client::{Timed, Unmet, is_late, prove};
 use super::frame::{Frame, LONGEST_GREETING, VERSION};
 use super::mesh::{MESH_WAIT, mesh};
+use super::options::{BEAT, LOOK, Options, RETRY, SILENCE, Streams, name};
 use super::place::{Place, connect};
 use super::proof::{Claim, Meeting, Purpose};
-use super::{BEAT, Options, SILENCE};
 use crate::transport::due;
-
-/// Connection to each rank, by rank; `None` for this rank.
-pub(super) type Streams = Vec<Option<TcpStream>>;
-
-/// Polling interval during waits.
-pub(super) const LOOK: Duration = Duration::from_millis(5);
-
-/// Interval between attempts to connect.
-pub(super) const RETRY: Duration = Duration::from_millis(50);
 
 /// Time limit for one attempt to connect.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
@@ -59,12 +50,6 @@ pub(super) fn join(options: &Options) -> Result<Streams, String> {
         .try_for_each(prepare)
         .map_err(|error| format!("a connection cannot be set up: {error}"))?;
     Ok(streams)
-}
-
-/// Ranks in words: `rank 3`, `ranks 1, 3`.
-pub(super) fn name(ranks: &[usize]) -> String {
-    let numbers: Vec<String> = ranks.iter().map(ToString::to_string).collect();
-    format!("rank{} {}", if ranks.len() == 1 { "" } else { "s" }, numbers.join(", "))
 }
 
 /// Rendezvous at rank 0: waits for all ranks and sends them the addresses of the others.

@@ -35,8 +35,8 @@ use self::program::{load, train};
 use self::ranks::{Node, SimLink, Waits, lock};
 use super::frame::{Frame, LONGEST};
 use super::link::open;
+use super::options::{BEAT, SILENCE};
 use super::state::{State, late};
-use super::{BEAT, SILENCE};
 use crate::transport::{Call, ExchangeId, Group, Parcel, Transport};
 use crate::{Collective, CommError, Communicator, Payload};
 

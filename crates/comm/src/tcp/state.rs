@@ -14,8 +14,8 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use super::SILENCE;
 use super::frame::{Admission, Frame};
+use super::options::SILENCE;
 use crate::CommError;
 use crate::transport::{Call, ExchangeId, Parcel, Path};
 

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::frame::{Frame, LONGEST};
+use super::options::{BEAT, Options};
 use super::state::{Letter, State, late};
-use super::{BEAT, Options};
 use crate::CommError;
 use crate::transport::{Call, ExchangeId, Parcel, Path, due};
 

@@ -2,7 +2,11 @@
 
 #[path = "../by_hand/mod.rs"]
 mod by_hand;
+mod cards;
+mod launch;
 mod launch_order;
 mod laws;
+mod payload;
+mod secret;
 mod tcp;
 mod threads;

@@ -2,7 +2,7 @@
 
 use girih_graph_format::MAX_NODES;
 
-use crate::{CodecSpec, CompressError, FeatureCodec, codec};
+use crate::{CodecSpec, CompressError, FeatureCodec, from_parameters};
 
 /// First bytes of a complete store, and of one that is being written.
 pub(super) const MAGIC: &[u8; 8] = b"girihfea";
@@ -144,7 +144,7 @@ impl Layout {
             _ => return Err(CompressError::corrupt("the codec's parameters do not fit the header")),
         };
         let spec = std::str::from_utf8(spec).map_err(|_| CompressError::corrupt("the codec's name is no text"))?;
-        let codec = codec::from_parameters(spec.parse::<CodecSpec>()?, number(WIDTH_OFFSET), parameters)?;
+        let codec = from_parameters(spec.parse::<CodecSpec>()?, number(WIDTH_OFFSET), parameters)?;
 
         let n_rows = u64_at(header, N_ROWS_OFFSET);
         let layout = Self {

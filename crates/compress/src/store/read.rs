@@ -218,6 +218,30 @@ impl CompressedFeatures {
     }
 }
 
+/// Decoded rows.
+impl RowSource for CompressedFeatures {
+    fn n_rows(&self) -> usize {
+        self.n_rows()
+    }
+
+    fn width(&self) -> usize {
+        self.width()
+    }
+
+    fn read_rows(&self, first_row: usize, rows: &mut [f32]) -> Result<(), CompressError> {
+        self.decode(first_row, rows);
+        Ok(())
+    }
+
+    fn fingerprint(&self) -> Result<u64, CompressError> {
+        let mut checksum = crc32fast::Hasher::new();
+        checksum.update(self.codec().spec().to_string().as_bytes());
+        checksum.update(&self.codec().parameters());
+        checksum.update(self.codes());
+        Ok(u64::from(checksum.finalize()) << 32 | self.n_rows() as u64 & 0xffff_ffff)
+    }
+}
+
 /// Compares codecs with their parameters, and codes.
 impl PartialEq for CompressedFeatures {
     fn eq(&self, other: &Self) -> bool {

@@ -32,12 +32,9 @@ pub(crate) mod ties;
 use girih_graph_format::Matrix;
 
 use crate::codec::{assert_lengths, check_finite, floats_to_bytes};
+use crate::groups::{GROUP, topk_row_bytes};
 use crate::sample::{mean_of, mean_row};
 use crate::{CodecSpec, CompressError, FeatureCodec, Refused};
-
-/// Number of features of a group.
-pub const GROUP: usize = 256;
-const _: () = assert!(GROUP == 1 + u8::MAX as usize, "docs/formats.md gives a position one byte");
 
 /// Code book; see the [module](self).
 #[derive(Clone, Debug, PartialEq)]
@@ -98,13 +95,13 @@ impl TopkCodebook {
     /// Number of parameters.
     pub(crate) fn n_floats(spec: CodecSpec, width: usize) -> usize {
         let background = if matches!(spec, CodecSpec::TopkResidual(_)) { width } else { 0 };
-        row_bytes(width, k_of(spec)) + background
+        topk_row_bytes(width, k_of(spec)) + background
     }
 
     /// Makes a code book from [`TopkCodebook::n_floats`] parameters.
     pub(crate) fn from_floats(spec: CodecSpec, width: usize, mut floats: Vec<f32>) -> Self {
         let k = k_of(spec);
-        let background = floats.split_off(row_bytes(width, k));
+        let background = floats.split_off(topk_row_bytes(width, k));
         Self { width, k, book: floats, background: (!background.is_empty()).then_some(background) }
     }
 }
@@ -120,7 +117,7 @@ impl FeatureCodec for TopkCodebook {
     }
 
     fn row_bytes(&self) -> usize {
-        row_bytes(self.width, self.k)
+        topk_row_bytes(self.width, self.k)
     }
 
     fn encode_row(&self, row: &[f32], code: &mut [u8]) -> Result<(), Refused> {
@@ -197,9 +194,4 @@ fn add_to_short_group(code: &[u8], book: &[f32], weight: f32, sum: &mut [f32]) {
 /// Setting `k` of a code book's spec.
 fn k_of(spec: CodecSpec) -> usize {
     spec.setting().map_or(1, |k| k as usize)
-}
-
-/// Number of bytes of a code: `2k` for each full group, and at most that for the rest.
-pub(crate) fn row_bytes(width: usize, k: usize) -> usize {
-    width / GROUP * 2 * k + (2 * k).min(width % GROUP)
 }

@@ -13,8 +13,8 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::GROUP;
 use super::select_x86;
+use crate::groups::GROUP;
 
 /// Integers in the order of a group's values; elements past the end of a short group are [`ABSENT`].
 #[repr(align(64))]

@@ -3,8 +3,9 @@
 
 use girih_graph_format::Matrix;
 
-use super::GROUP;
-use crate::{CodecSpec, pca::Pca};
+use crate::CodecSpec;
+use crate::groups::GROUP;
+use crate::pca::Pca;
 
 /// Number of rows in the check; it gives the fraction to a few hundredths.
 const ROWS: usize = 1024;

@@ -4,3 +4,4 @@ mod bad_input;
 mod common;
 mod files;
 mod laws;
+mod spec;

@@ -1,11 +1,8 @@
 //! [`Element`]: element type of kernels that are generic over the storage type.
 
-use std::borrow::Cow;
-
 use half::bf16;
 use pulp::Simd;
 
-use super::matrix::{CpuMatrix, Storage};
 use crate::Dtype;
 
 /// Stored number. It is read as `f32` and written with rounding to nearest even.
@@ -89,31 +86,6 @@ impl Element for bf16 {
         // Rounding could turn a NaN into infinity or zero; a set quiet bit keeps it a NaN.
         let nan = bits >> 16 | 0x40;
         bf16::from_bits(if value.is_nan() { nan } else { rounded } as u16)
-    }
-}
-
-/// Evaluates an expression in which each name is bound to the typed elements of a storage:
-/// `typed!(x = a, y = b => f(x, y))`.
-macro_rules! typed {
-    (=> $body:expr) => { $body };
-    ($name:ident = $storage:expr $(, $next:ident = $others:expr)* => $body:expr) => {
-        match $storage {
-            $crate::cpu::matrix::Storage::F32($name) => {
-                $crate::cpu::element::typed!($($next = $others),* => $body)
-            }
-            $crate::cpu::matrix::Storage::Bf16($name) => {
-                $crate::cpu::element::typed!($($next = $others),* => $body)
-            }
-        }
-    };
-}
-pub(crate) use typed;
-
-/// Elements of `matrix` as `f32`, copied only if they are stored as another type.
-pub(crate) fn as_f32(matrix: &CpuMatrix) -> Cow<'_, [f32]> {
-    match matrix.storage() {
-        Storage::F32(values) => Cow::Borrowed(values),
-        Storage::Bf16(values) => values.iter().map(|&value| Element::to_f32(value)).collect(),
     }
 }
 

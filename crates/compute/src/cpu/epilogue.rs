@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use rayon::prelude::*;
 
-use super::element::{Element, as_f32, typed};
+use super::element::Element;
 use super::elementwise;
 use super::machine::Machine;
-use super::matrix::CpuMatrix;
+use super::matrix::{CpuMatrix, as_f32, typed};
 use crate::{Activation, Dropout, Epilogue};
 
 /// [`Epilogue`] with its bias as `f32`. Dropout applies after all rows are stored ([`mask`](Self::mask)).

@@ -16,11 +16,11 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use rayon::prelude::*;
 
-use super::element::{Element, as_f32, typed};
+use super::element::Element;
 use super::epilogue::RowEpilogue;
 use super::machine::Machine;
 use super::mask;
-use super::matrix::{CpuMatrix, Storage};
+use super::matrix::{CpuMatrix, Storage, as_f32, typed};
 use crate::{Dropout, Epilogue, Shape, Transpose};
 
 /// Number of elements of `A` in a block: large enough that faer packs `B` rarely, small enough for L2 and L3.

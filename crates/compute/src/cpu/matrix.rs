@@ -1,5 +1,6 @@
 //! [`CpuMatrix`]: dense matrix in main memory, aligned to cache lines.
 
+use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
 
 use aligned_vec::{AVec, ConstAlign};
@@ -8,6 +9,7 @@ use girih_machine::advise_huge_pages;
 use half::bf16;
 use rayon::prelude::*;
 
+use super::element::Element;
 use super::elementwise;
 use crate::backend::{fill_rows, filled_rows};
 use crate::checks::Kind;
@@ -202,6 +204,31 @@ impl HostMatrix for CpuMatrix {
             Storage::F32(values) => bytemuck::cast_slice_mut(values),
             Storage::Bf16(values) => bytemuck::cast_slice_mut(values),
         }
+    }
+}
+
+/// Evaluates an expression in which each name is bound to the typed elements of a storage:
+/// `typed!(x = a, y = b => f(x, y))`.
+macro_rules! typed {
+    (=> $body:expr) => { $body };
+    ($name:ident = $storage:expr $(, $next:ident = $others:expr)* => $body:expr) => {
+        match $storage {
+            $crate::cpu::matrix::Storage::F32($name) => {
+                $crate::cpu::matrix::typed!($($next = $others),* => $body)
+            }
+            $crate::cpu::matrix::Storage::Bf16($name) => {
+                $crate::cpu::matrix::typed!($($next = $others),* => $body)
+            }
+        }
+    };
+}
+pub(crate) use typed;
+
+/// Elements of `matrix` as `f32`, copied only if they are stored as another type.
+pub(crate) fn as_f32(matrix: &CpuMatrix) -> Cow<'_, [f32]> {
+    match matrix.storage() {
+        Storage::F32(values) => Cow::Borrowed(values),
+        Storage::Bf16(values) => values.iter().map(|&value| Element::to_f32(value)).collect(),
     }
 }
 

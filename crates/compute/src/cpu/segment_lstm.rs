@@ -22,9 +22,9 @@ use rayon::prelude::*;
 
 use self::batch::{Batch, Network, Walk};
 use super::chunks::split_rows;
-use super::element::{Element, as_f32, typed};
+use super::element::Element;
 use super::machine::Machine;
-use super::matrix::CpuMatrix;
+use super::matrix::{CpuMatrix, as_f32, typed};
 use super::rows;
 use crate::GlobalIds;
 

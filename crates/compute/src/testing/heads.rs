@@ -4,7 +4,7 @@ use girih_random::Key;
 use proptest::prelude::*;
 
 use super::inputs::{Draws, dtype, host, n_rows};
-use super::{Law, Output, Results};
+use super::law::{Law, Output, Results};
 use crate::{Attention, AttentionGrads, Backend, Dropout, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 
 /// Pattern with the shape and storage of its operands.

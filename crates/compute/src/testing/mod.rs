@@ -10,6 +10,7 @@
 
 mod heads;
 mod inputs;
+mod law;
 mod passes;
 mod piece;
 mod products;
@@ -20,11 +21,10 @@ mod segments;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use girih_graph_format::Matrix;
-use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rayon::ThreadPoolBuilder;
 
+use self::law::{Law, Results};
 pub use self::piece::{PIECE, piece};
 use crate::Reference;
 use crate::prelude::*;
@@ -36,49 +36,6 @@ const ROWS_MAX: usize = 600;
 /// Number of cases and rows for comparisons between numbers of threads, which need many chunks.
 const THREAD_CASES: u32 = 12;
 const THREAD_ROWS_MAX: usize = 4_000;
-
-/// Test of one operation, or of a few related ones.
-trait Law {
-    /// Name of the law in reports of failures.
-    const NAME: &'static str;
-    /// Maximum error of a result `y`, in units of `1 + |y|`. Results stored as bf16 may also differ by one rounding
-    /// step.
-    const TOLERANCE: f64;
-    /// Operands of a case.
-    type Case: std::fmt::Debug + Sync;
-
-    /// Strategy for cases with at most `rows_max` rows.
-    fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case>;
-
-    /// Tolerance of one case, for laws in which some cases round more than others.
-    fn tolerance(_case: &Self::Case) -> f64 {
-        Self::TOLERANCE
-    }
-
-    /// Tolerance for a backend that adds up partial results, each stored like the result.
-    fn tolerance_of_parts(case: &Self::Case) -> f64 {
-        Self::tolerance(case)
-    }
-
-    /// Runs the operation on `backend` and returns its results.
-    fn run<B: Backend>(backend: &B, case: &Self::Case) -> Results;
-}
-
-/// Results of a law.
-type Results = Vec<Output>;
-
-/// Matrix that an operation wrote; `rounded` if it was rounded to bf16.
-struct Output {
-    values: Matrix,
-    rounded: bool,
-}
-
-impl Output {
-    fn of<B: Backend>(backend: &B, matrix: &B::Matrix) -> Self {
-        let values = backend.download(matrix).expect("download");
-        Self { values, rounded: backend.dtype(matrix) == crate::Dtype::Bf16 }
-    }
-}
 
 /// Visitor of all laws.
 trait Visitor {

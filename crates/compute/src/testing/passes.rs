@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::inputs::{Draws, activation, dtype, host, middle, n_rows, n_rows_some, slope, width};
-use super::{Law, Output, Results};
+use super::law::{Law, Output, Results};
 use crate::{
     Activation, ActivationGrad, AdamStep, AdamUpdate, Backend, ColumnMoments, Dropout, Dtype, SgdUpdate, Shape,
 };

@@ -5,7 +5,7 @@ use girih_random::Key;
 use proptest::prelude::*;
 
 use super::inputs::{Draws, EpilogueCase, dtype, epilogue, middle, n_rows, slope, width};
-use super::{Law, Output, Results};
+use super::law::{Law, Output, Results};
 use crate::checks::{COLUMNS, read};
 use crate::{ActivationGrad, Backend, Dropout, Dtype, EpilogueGrad, Shape, SparseOperand, Transpose};
 

@@ -5,8 +5,8 @@ use girih_graph_format::{Csr, Matrix};
 use proptest::prelude::*;
 
 use super::inputs::{host, n_rows, n_rows_some};
+use super::law::{Law, Output, Results};
 use super::passes::{PassCase, passes};
-use super::{Law, Output, Results};
 use crate::{Backend, Dtype, Shape};
 
 /// Scaled copy `out = factor · x`, and zeros.

@@ -4,7 +4,7 @@ use girih_random::Key;
 use proptest::prelude::*;
 
 use super::inputs::{Draws, dtype, host, n_rows, width};
-use super::{Law, Output, Results};
+use super::law::{Law, Output, Results};
 use crate::{Backend, Dtype, Shape, SparseOperand};
 
 /// Case of an aggregation: a pattern, the columns of the result, storage types, and a seed for everything else.

@@ -2,12 +2,18 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod components;
 mod compressed;
+mod feature_norm;
+mod features_from;
+mod generate;
 mod labels;
 mod lightgcn;
 mod named_arrays;
 mod ogb;
 mod real_files;
 mod small_files;
+mod spec;
+mod splits;
 mod stored;
 mod used_or_named;

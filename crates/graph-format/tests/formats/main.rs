@@ -4,4 +4,6 @@ mod common;
 mod edge_lists;
 mod files;
 mod laws;
+mod notes;
+mod npy_rows;
 mod text_formats;

@@ -2,7 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Launch, OrderError};
+use super::OrderError;
+
+/// Launch of a batch by a worker: one collective, several, or a captured CUDA graph of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Launch {
+    /// Id of the worker.
+    pub worker: usize,
+    /// Number of the batch.
+    pub batch: u64,
+}
 
 /// One launch. Times are seconds since the creation of the rank's coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -81,9 +81,8 @@ mod model;
 
 pub use coordinator::Coordinator;
 pub use error::OrderError;
-pub use log::{Entry, OrderLog};
+pub use log::{Entry, Launch, OrderLog};
 pub use message::Message;
 pub use messenger::{Inbox, Messenger};
 pub use participant::{LaunchPermit, Participant};
 pub use rules::{Order, Rules};
-pub use schedule::Launch;

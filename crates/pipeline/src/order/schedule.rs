@@ -3,19 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::message::{Content, Progress};
-use super::{Order, OrderError, Rules};
-
-/// Launch of a batch by a worker: one collective, several, or a captured CUDA graph of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Launch {
-    /// Id of the worker.
-    pub worker: usize,
-    /// Number of the batch.
-    pub batch: u64,
-}
+use super::{Launch, Order, OrderError, Rules};
 
 /// Largest distance by which a decision may arrive ahead of others. It bounds the memory that a message can make this
 /// rank allocate.

@@ -9,7 +9,7 @@ use std::ops::Range;
 use pulp::{Arch, Simd, WithSimd};
 
 use super::lanes::{LANES, Lanes, below, of, philox};
-use super::{Drawn, Sink};
+use super::rule::{Drawn, Sink};
 use crate::key::HopDraws;
 use crate::{ExcludedEdges, NodeId, Patch};
 

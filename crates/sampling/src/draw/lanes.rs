@@ -15,7 +15,7 @@ use girih_random::{PHILOX_MULTIPLIERS, PHILOX_ROUNDS, PHILOX_WEYL};
 use pulp::{Arch, Simd, WithSimd};
 
 use super::rows::RowScratch;
-use super::{Drawn, Sink};
+use super::rule::{Drawn, Sink};
 use crate::key::HopDraws;
 use crate::{NodeId, Patch};
 

@@ -2,77 +2,23 @@
 //!
 //! - [`rows`]: one node after the other, for every rule; its results are the definition.
 //! - [`lanes`]: sixteen nodes at a time, for fan-outs that fit, with equal results.
+//! - [`rule`]: the rule of a hop, and where its edges go.
 //! - [`shares`](mod@shares): number of draws of a hop that each node makes.
 //! - [`labor`]: draws that nodes share.
 
 mod labor;
 mod lanes;
 mod rows;
+mod rule;
 mod shares;
 
+pub use rule::Draws;
+pub(crate) use rule::{Drawn, HopRule, Rule, Sink};
 pub(crate) use shares::{row_weights, shares};
 
 use crate::fan_out::Neighbors;
 use crate::key::HopDraws;
-use crate::{Bias, ExcludedEdges, NodeId, Patch};
-
-/// Scope of the draws of a hop: per node, per layer or shared by all nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Draws {
-    /// Each node draws neighbours for itself, as many as the fan-out (Hamilton et al., GraphSAGE, NeurIPS 2017,
-    /// section 3.1).
-    #[default]
-    PerNode,
-    /// The fan-out is the number of draws of the whole hop. Each draw falls to a node with a chance in proportion to
-    /// its degree, or to the weights of its edges. The node then draws that many neighbours for itself; without
-    /// replacement, at most all that it has (Cai et al., DSP, PPoPP 2023, layer-wise sampling).
-    PerLayer,
-    /// Nodes share the drawn numbers: LABOR-0 (Balın and Çatalyürek, NeurIPS 2023, section 3.2). A node of degree `d`
-    /// takes each neighbour with the chance `fan-out / d`, so that it gets the fan-out on average. One draw per
-    /// neighbour serves all nodes, so that they tend to take equal neighbours. Blocks have weights. A hop reads all
-    /// neighbours, and its cost is in proportion to their number.
-    Labor,
-}
-
-/// Rule by which the edges of one hop are drawn.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rule<'a> {
-    pub(crate) neighbors: Neighbors,
-    pub(crate) draws: Draws,
-    pub(crate) replace: bool,
-    pub(crate) bias: Option<&'a Bias>,
-    pub(crate) excluded: &'a ExcludedEdges,
-}
-
-/// Rule of a hop, with the fan-outs of its nodes where these are known.
-#[derive(Clone, Copy)]
-pub(crate) struct HopRule<'a> {
-    /// Rule by which all nodes draw.
-    pub(crate) rule: Rule<'a>,
-    /// Number of draws of each node, which replaces the fan-out of the rule.
-    pub(crate) shares: Option<&'a [u32]>,
-}
-
-/// Output arrays of a hop; draws are appended.
-pub(crate) struct Drawn<'a> {
-    /// Offsets of rows; begins with the end of the row before, and gets one more for each node.
-    pub(crate) indptr: &'a mut Vec<u64>,
-    /// Position of each edge in the graph, if wanted.
-    pub(crate) edge_ids: Option<&'a mut Vec<u64>>,
-}
-
-/// Consumer of the sources of a hop's edges, in order, some at a time.
-pub(crate) trait Sink {
-    /// Takes the sources of the next edges. The division into calls is independent of rows.
-    fn take(&mut self, sources: &[NodeId]);
-}
-
-impl Sink for Vec<NodeId> {
-    #[inline(always)]
-    fn take(&mut self, sources: &[NodeId]) {
-        self.extend_from_slice(sources);
-    }
-}
+use crate::{NodeId, Patch};
 
 /// Memory of draws, for one thread at a time.
 #[derive(Default)]
@@ -148,8 +94,8 @@ mod tests {
     use pulp::{Arch, Scalar128b, Simd, WithSimd};
 
     use super::*;
-    use crate::DrawKey;
     use crate::key::Scheme;
+    use crate::{DrawKey, ExcludedEdges};
 
     /// Runs a hop with AVX2 where the CPU has it, else with one lane.
     fn narrower(hop: impl WithSimd<Output = ()>) {

@@ -4,7 +4,7 @@
 use girih_random::Stream;
 use hashbrown::HashSet;
 
-use super::{Drawn, HopRule, Rule, Sink};
+use super::rule::{Drawn, HopRule, Rule, Sink};
 use crate::fan_out::Neighbors;
 use crate::key::{HopDraws, Positions};
 use crate::{Bias, NodeId, Patch};

@@ -1,6 +1,6 @@
 //! Division of the draws of a hop among its nodes (layer-wise sampling of Cai et al., DSP, PPoPP 2023).
 
-use super::Rule;
+use super::rule::Rule;
 use crate::chances::Chances;
 use crate::key::HopDraws;
 use crate::{NodeId, Patch};

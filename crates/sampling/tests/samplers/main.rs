@@ -1,6 +1,8 @@
 //! Laws of samplers, loaders and walks.
 
+mod blocks;
 mod common;
+mod fan_outs;
 mod golden;
 mod layers;
 mod loader;

@@ -1,9 +1,12 @@
 //! Laws of hotness, placements and plans.
 
+mod host_reads;
 mod hotness;
 mod messages;
 mod placement;
 mod plan;
+mod rates;
+mod shares;
 mod visits;
 
 use std::collections::BTreeSet;

@@ -26,7 +26,7 @@ mod table;
 
 pub(crate) use self::backward::backward;
 pub(crate) use self::forward::forward;
-use super::element::as_f32;
+use super::matrix::as_f32;
 use crate::checks::AttentionShapes;
 use crate::{Attention, Cpu, Dropout, GlobalIds};
 

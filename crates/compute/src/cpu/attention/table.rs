@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use rayon::prelude::*;
 
 use crate::cpu::CpuMatrix;
-use crate::cpu::element::as_f32;
+use crate::cpu::matrix::as_f32;
 use crate::cpu::panels::LINE_WORDS;
 use crate::cpu::prefetch::{CACHE_LINE, prefetch};
 

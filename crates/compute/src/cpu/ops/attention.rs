@@ -1,6 +1,6 @@
 //! Attention over sparse patterns on the CPU.
 
-use crate::cpu::element::as_f32;
+use crate::cpu::matrix::as_f32;
 use crate::cpu::{Cpu, CpuMatrix, CpuSparse, attention, entries, heads};
 use crate::{Attention, AttentionGrads, AttentionOps, ComputeError, Transpose, checks};
 

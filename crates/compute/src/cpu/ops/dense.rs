@@ -1,6 +1,6 @@
 //! Dense products, and passes over dense matrices on the CPU.
 
-use crate::cpu::element::{as_f32, typed};
+use crate::cpu::matrix::{as_f32, typed};
 use crate::cpu::{Cpu, CpuIds, CpuMatrix, columns, elementwise, gemm, rows};
 use crate::{Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Epilogue, Memory, Shape, Transpose, checks};
 

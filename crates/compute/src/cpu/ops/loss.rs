@@ -2,7 +2,8 @@
 
 use girih_graph_format::Csr;
 
-use crate::cpu::element::{Element, typed};
+use crate::cpu::element::Element;
+use crate::cpu::matrix::typed;
 use crate::cpu::{Cpu, CpuIds, CpuMatrix, bpr, elementwise, loss, rows, top_k};
 use crate::{ComputeError, DenseOps, LossOps, Shape, checks};
 

@@ -3,7 +3,7 @@
 use girih_graph_format::Matrix;
 
 use crate::checks::IdRange;
-use crate::cpu::element::typed;
+use crate::cpu::matrix::typed;
 use crate::cpu::{Cpu, CpuIds, CpuMatrix, CpuSparse, elementwise};
 use crate::{ComputeError, Dtype, Memory, Shape, SparseOperand, checks};
 

@@ -1,6 +1,6 @@
 //! Layer and batch normalisation on the CPU.
 
-use crate::cpu::element::as_f32;
+use crate::cpu::matrix::as_f32;
 use crate::cpu::{Cpu, CpuMatrix, normalize};
 use crate::{ColumnMoments, ComputeError, NormOps, checks};
 

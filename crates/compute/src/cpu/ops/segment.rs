@@ -2,7 +2,7 @@
 
 use girih_random::Key;
 
-use crate::cpu::element::typed;
+use crate::cpu::matrix::typed;
 use crate::cpu::{Cpu, CpuIds, CpuMatrix, CpuSparse, segment_lstm, segment_max};
 use crate::{ComputeError, SegmentOps, Transpose, checks};
 

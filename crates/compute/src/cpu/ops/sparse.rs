@@ -1,6 +1,6 @@
 //! Products with sparse matrices on the CPU.
 
-use crate::cpu::element::as_f32;
+use crate::cpu::matrix::as_f32;
 use crate::cpu::{Cpu, CpuMatrix, CpuSparse, entries, spmm};
 use crate::{ComputeError, Epilogue, SparseOps, Transpose, checks};
 

@@ -8,9 +8,9 @@ use girih_random::Key;
 
 use super::Pattern;
 use super::cell::{Cell, CellBackward};
-use crate::cpu::element::{Element, typed};
+use crate::cpu::element::Element;
 use crate::cpu::machine::Machine;
-use crate::cpu::matrix::CpuMatrix;
+use crate::cpu::matrix::{CpuMatrix, typed};
 use crate::{GlobalIds, sequence};
 
 /// Range of rows in a [`Plan`](super::Plan), and their total number of entries.

@@ -3,10 +3,9 @@
 use super::gather::{Gather, Summed};
 use super::plan_for;
 use super::product::PanelProduct;
-use crate::cpu::element::typed;
 use crate::cpu::epilogue::RowEpilogue;
 use crate::cpu::machine::Machine;
-use crate::cpu::matrix::CpuMatrix;
+use crate::cpu::matrix::{CpuMatrix, typed};
 use crate::cpu::panels;
 use crate::cpu::sparse::{CpuSparse, Direction};
 use crate::{Dtype, Epilogue, Transpose};

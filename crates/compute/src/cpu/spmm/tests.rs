@@ -8,7 +8,8 @@ use rayon::ThreadPoolBuilder;
 
 use super::tiles::multiply_tiles;
 use super::*;
-use crate::cpu::element::{Element, as_f32};
+use crate::cpu::element::Element;
+use crate::cpu::matrix::as_f32;
 use crate::cpu::simd::Isa;
 use crate::{Activation, Dtype, Shape, SparseOperand};
 

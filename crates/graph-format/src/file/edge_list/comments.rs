@@ -30,7 +30,7 @@ pub(super) struct Own {
 }
 
 impl Comments {
-    /// Reads a line above the first edge for which [`super::is_skipped`] holds.
+    /// Reads a line above the first edge for which [`is_skipped`] holds.
     ///
     /// # Errors
     /// When a comment of girih or KONECT cannot be parsed.
@@ -80,6 +80,12 @@ impl Own {
         }
         Ok(())
     }
+}
+
+/// Whether a line is empty or a comment.
+pub(super) fn is_skipped(line: &[u8]) -> bool {
+    let line = line.trim_ascii_start();
+    matches!(line, [] | [b'#' | b'%', ..] | [b'/', b'/', ..])
 }
 
 /// Number of edges in a text such as `Nodes: 7115 Edges: 103689`.

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::lines::Edges;
+use super::edges::Edges;
 use crate::coo::check_proportion;
 use crate::{Coo, FormatError, MAX_NODES, NodeId, Notes};
 

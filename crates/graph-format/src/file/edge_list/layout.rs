@@ -1,18 +1,30 @@
 //! [`Layout`]: the form of a file's lines, found from the lines up to the first edge.
 
-use super::columns::Role;
-use super::comments::Comments;
+use super::columns::{Columns, Role};
+use super::comments::{Comments, is_skipped};
+use super::dict;
+use super::edges::Edges;
 use super::header::{self, example, shown_names};
 use super::ids::{Sides, Sizes};
 use super::konect::Shape;
-use super::lines::Edges;
-use super::{EdgeListOptions, dict, is_skipped};
 use crate::coo::check_proportion;
 use crate::file::text::{Fields, Lines, Separator, line_error};
 use crate::{FormatError, Notes};
 
 /// Smallest number that may be a time in seconds since the epoch: 10⁸ is a day of 1973.
 pub(super) const FIRST_TIME: f32 = 1e8;
+
+/// Options of reading an edge list.
+#[derive(Clone, Debug, Default)]
+pub struct EdgeListOptions {
+    /// Number of nodes. `None`: the number stated in the file, else the largest id plus one, unless that is
+    /// implausibly large for the edges.
+    pub n_nodes: Option<usize>,
+    /// Roles of the columns; `None`: those of header and comments.
+    pub columns: Option<Columns>,
+    /// Whether sources and targets have separate ids, as users and items; `None`: as header and comments say.
+    pub bipartite: Option<bool>,
+}
 
 /// Lines up to the first edge.
 #[derive(Debug)]

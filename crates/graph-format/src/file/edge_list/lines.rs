@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::columns::Role;
+use super::comments::is_skipped;
+use super::dict;
+use super::edges::{Edges, count_rows};
 use super::ids::Sizes;
 use super::layout::{Layout, LineKind};
-use super::{dict, is_skipped};
 use crate::file::number::{float, integer};
 use crate::file::text::{Fields, concat, parse_lines, shown};
 use crate::{FormatError, MAX_NODES, NodeId, Notes};
@@ -13,49 +15,6 @@ use crate::{FormatError, MAX_NODES, NodeId, Notes};
 /// Largest number of keys that notes list.
 const MOST_KEYS: usize = 16;
 const FIELDS: &str = "source, target and an optional weight";
-
-/// Edges of a chunk, or of all chunks.
-#[derive(Debug, Default)]
-pub(super) struct Edges {
-    pub(super) sources: Vec<NodeId>,
-    pub(super) targets: Vec<NodeId>,
-    /// Weight of each edge; empty without weights.
-    pub(super) weights: Vec<f32>,
-    /// Keys of dictionaries that are not used.
-    other_keys: BTreeSet<Vec<u8>>,
-    index: RowNumbers,
-}
-
-/// Check whether a column counts its rows.
-#[derive(Debug, Default)]
-struct RowNumbers {
-    first_last: Option<(u64, u64)>,
-    is_broken: bool,
-}
-
-impl RowNumbers {
-    fn push(&mut self, field: &[u8]) {
-        self.first_last = match (integer(field), self.first_last) {
-            (Some(n), None) => Some((n, n)),
-            (Some(n), Some((first, last))) => {
-                self.is_broken |= last.checked_add(1) != Some(n);
-                Some((first, n))
-            }
-            (None, before) => {
-                self.is_broken = true;
-                before
-            }
-        };
-    }
-}
-
-/// Whether the numbers of all chunks, in order, count from 0 or 1 without a gap.
-fn count_rows(chunks: &[Edges]) -> bool {
-    let mut ends = chunks.iter().filter_map(|chunk| chunk.index.first_last);
-    let Some((first, mut last)) = ends.next() else { return false };
-    let follow = ends.all(|(next, end)| std::mem::replace(&mut last, end).checked_add(1) == Some(next));
-    first <= 1 && follow && !chunks.iter().any(|chunk| chunk.index.is_broken)
-}
 
 /// Parses the edges of all lines from the layout's first on.
 ///

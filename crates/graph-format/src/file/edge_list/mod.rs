@@ -7,13 +7,14 @@
 //! ```
 //! - [`columns`]: roles of columns; [`header`]: common names of them.
 //! - [`comments`], [`konect`]: informative comments; [`dict`]: networkx's dictionaries.
-//! - [`layout`]: the form of a file's lines; [`lines`]: parsing them; [`ids`]: the meaning of their ids.
+//! - [`layout`]: the form of a file's lines; [`lines`]: parsing them into [`edges`]; [`ids`]: the meaning of their ids.
 //!
 //! Chunks that end at line ends are parsed in parallel; the result and the error do not depend on their number.
 
 mod columns;
 mod comments;
 mod dict;
+mod edges;
 mod header;
 mod ids;
 mod konect;
@@ -30,23 +31,12 @@ use crate::{Coo, FormatError, MAX_NODES, Notes};
 pub use self::columns::{Columns, Role};
 use self::ids::Sizes;
 use self::konect::Shape;
+pub use self::layout::EdgeListOptions;
 use self::layout::{Layout, Preamble};
 pub use self::write::write_edge_list;
 
 /// Message of a list without edges.
 const EMPTY: &str = "the file holds no edge; a graph without edges is the line `# girih: nodes 5`";
-
-/// Options of reading an edge list.
-#[derive(Clone, Debug, Default)]
-pub struct EdgeListOptions {
-    /// Number of nodes. `None`: the number stated in the file, else the largest id plus one, unless that is
-    /// implausibly large for the edges.
-    pub n_nodes: Option<usize>,
-    /// Roles of the columns; `None`: those of header and comments.
-    pub columns: Option<Columns>,
-    /// Whether sources and targets have separate ids, as users and items; `None`: as header and comments say.
-    pub bipartite: Option<bool>,
-}
 
 /// Contents of an edge list.
 #[derive(Clone, Debug)]
@@ -107,10 +97,4 @@ pub fn parse_edge_list(text: &[u8], options: &EdgeListOptions) -> Result<EdgeLis
         Sizes::One(sizes) => (ids::one_set(edges, *sizes, layout.first_id, &mut notes)?, None),
     };
     Ok(EdgeList { edges, directed, sides, notes })
-}
-
-/// Whether a line is empty or a comment.
-fn is_skipped(line: &[u8]) -> bool {
-    let line = line.trim_ascii_start();
-    matches!(line, [] | [b'#' | b'%', ..] | [b'/', b'/', ..])
 }
