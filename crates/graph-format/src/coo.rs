@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
@@ -234,9 +235,29 @@ impl Coo {
         }
     }
 
-    /// Sorts `key(e)` into the bucket of row `rows[e]`.
+    /// Scatters `key(e)` into the bucket of row `rows[e]` and sorts each bucket.
     fn bucket(&self, key: impl Fn(usize) -> u64 + Sync) -> Buckets {
-        let (starts, keys) = rows::sorted_buckets(&self.rows, self.n_rows, key);
+        let cursors: Vec<AtomicU64> = (0..self.n_rows).map(|_| AtomicU64::new(0)).collect();
+        self.rows.par_iter().with_min_len(1 << 14).for_each(|&r| {
+            cursors[r as usize].fetch_add(1, Relaxed);
+        });
+        let starts = rows::prefix_sum(cursors.iter().map(|c| c.load(Relaxed)));
+        cursors.par_iter().zip(&starts).for_each(|(c, &s)| c.store(s, Relaxed));
+        let slots: Vec<AtomicU64> = (0..self.len()).into_par_iter().map(|_| AtomicU64::new(0)).collect();
+        self.rows.par_iter().enumerate().with_min_len(1 << 14).for_each(|(e, &r)| {
+            let slot = cursors[r as usize].fetch_add(1, Relaxed);
+            slots[slot as usize].store(key(e), Relaxed);
+        });
+        let mut keys: Vec<u64> = slots.into_iter().map(AtomicU64::into_inner).collect();
+
+        let tasks = rows::row_tasks(&starts);
+        let parts = rows::split_entries(&starts, &tasks, &mut keys);
+        tasks.par_iter().zip(parts).for_each(|(task, part)| {
+            for r in task.clone() {
+                let base = starts[task.start];
+                part[(starts[r] - base) as usize..(starts[r + 1] - base) as usize].sort_unstable();
+            }
+        });
         Buckets { starts, keys, shift: if self.values.is_some() { 32 } else { 0 } }
     }
 

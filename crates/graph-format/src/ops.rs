@@ -4,6 +4,7 @@
 //! are equal on any number of threads.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use girih_machine::zeros;
 use rayon::prelude::*;
@@ -29,12 +30,35 @@ impl Csr {
     /// Returns `Aᵀ` and, for each of its entries, the position of that entry in `A`.
     #[must_use]
     pub fn transposed_with_positions(&self) -> Transposed {
-        // Positions ascend with rows, so a bucket that is sorted by position is sorted by row.
-        let (indptr, positions) = rows::sorted_buckets(self.indices(), self.n_cols(), |e| e as u64);
+        let cursors: Vec<AtomicU64> = (0..self.n_cols()).map(|_| AtomicU64::new(0)).collect();
+        self.indices().par_iter().with_min_len(1 << 14).for_each(|&c| {
+            cursors[c as usize].fetch_add(1, Relaxed);
+        });
+        let indptr = rows::prefix_sum(cursors.iter().map(|c| c.load(Relaxed)));
+        cursors.par_iter().zip(&indptr).for_each(|(c, &s)| c.store(s, Relaxed));
+        let slots: Vec<AtomicU64> = (0..self.nnz()).into_par_iter().map(|_| AtomicU64::new(0)).collect();
+        self.indices().par_iter().enumerate().with_min_len(1 << 14).for_each(|(e, &c)| {
+            let slot = cursors[c as usize].fetch_add(1, Relaxed);
+            slots[slot as usize].store(e as u64, Relaxed);
+        });
+        let mut positions: Vec<u64> = slots.into_iter().map(AtomicU64::into_inner).collect();
+
+        // Positions ascend with rows, so sorting a bucket by position sorts it by row.
         let row_of = rows::row_of_entry(self.indptr());
+        let tasks = rows::row_tasks(&indptr);
         let mut indices = zeros(self.nnz());
-        indices.par_iter_mut().zip(&positions).for_each(|(index, &position)| *index = row_of[position as usize]);
         let mut values = zeros(self.values().map_or(0, <[f32]>::len));
+        let position_parts = rows::split_entries(&indptr, &tasks, &mut positions);
+        let index_parts = rows::split_entries(&indptr, &tasks, &mut indices);
+        tasks.par_iter().zip(position_parts).zip(index_parts).for_each(|((task, positions), indices)| {
+            let base = indptr[task.start];
+            for r in task.clone() {
+                positions[(indptr[r] - base) as usize..(indptr[r + 1] - base) as usize].sort_unstable();
+            }
+            for (index, &position) in indices.iter_mut().zip(positions.iter()) {
+                *index = row_of[position as usize];
+            }
+        });
         if let Some(old) = self.values() {
             values.par_iter_mut().zip(&positions).for_each(|(v, &p)| *v = old[p as usize]);
         }

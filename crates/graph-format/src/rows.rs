@@ -3,8 +3,6 @@
 //! Every operation of this crate that makes a new matrix calls [`build`], the only place that divides output arrays
 //! among threads.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use girih_machine::zeros;
 use rayon::prelude::*;
 
@@ -31,7 +29,7 @@ pub(crate) fn prefix_sum(lengths: impl ExactSizeIterator<Item = u64>) -> Vec<u64
 }
 
 /// Cuts `0..n_rows` into consecutive ranges of about equal work (rows and entries).
-fn row_tasks(indptr: &[u64]) -> Vec<std::ops::Range<usize>> {
+pub(crate) fn row_tasks(indptr: &[u64]) -> Vec<std::ops::Range<usize>> {
     let n_rows = indptr.len() - 1;
     let mut tasks = Vec::new();
     let mut start = 0;
@@ -47,7 +45,7 @@ fn row_tasks(indptr: &[u64]) -> Vec<std::ops::Range<usize>> {
 }
 
 /// Splits an array of entries among [`row_tasks`], so that each task writes its own range.
-fn split_entries<'a, T>(
+pub(crate) fn split_entries<'a, T>(
     indptr: &[u64],
     tasks: &[std::ops::Range<usize>],
     mut entries: &'a mut [T],
@@ -62,45 +60,18 @@ fn split_entries<'a, T>(
     parts
 }
 
-/// Calls `work` with the number and the entries of each row, in parallel.
-pub(crate) fn for_each_row<T: Send>(indptr: &[u64], entries: &mut [T], work: impl Fn(usize, &mut [T]) + Sync) {
-    let tasks = row_tasks(indptr);
-    let parts = split_entries(indptr, &tasks, entries);
-    tasks.par_iter().zip(parts).for_each(|(task, part)| {
-        let base = indptr[task.start];
-        for r in task.clone() {
-            work(r, &mut part[(indptr[r] - base) as usize..(indptr[r + 1] - base) as usize]);
-        }
-    });
-}
-
 /// Row of every entry.
 pub(crate) fn row_of_entry(indptr: &[u64]) -> Vec<NodeId> {
     let mut row_of = vec![0; indptr.last().map_or(0, |&n| n as usize)];
-    for_each_row(indptr, &mut row_of, |r, part| part.fill(r as NodeId));
+    let tasks = row_tasks(indptr);
+    let parts = split_entries(indptr, &tasks, &mut row_of);
+    tasks.par_iter().zip(parts).for_each(|(task, part)| {
+        let base = indptr[task.start];
+        for r in task.clone() {
+            part[(indptr[r] - base) as usize..(indptr[r + 1] - base) as usize].fill(r as NodeId);
+        }
+    });
     row_of
-}
-
-/// Scatters `key(e)` into the bucket of row `rows[e]` and sorts each bucket; returns the offsets of buckets, and keys.
-pub(crate) fn sorted_buckets(
-    rows: &[NodeId],
-    n_rows: usize,
-    key: impl Fn(usize) -> u64 + Sync,
-) -> (Vec<u64>, Vec<u64>) {
-    let cursors: Vec<AtomicU64> = (0..n_rows).map(|_| AtomicU64::new(0)).collect();
-    rows.par_iter().with_min_len(1 << 14).for_each(|&r| {
-        cursors[r as usize].fetch_add(1, Relaxed);
-    });
-    let starts = prefix_sum(cursors.iter().map(|c| c.load(Relaxed)));
-    cursors.par_iter().zip(&starts).for_each(|(c, &s)| c.store(s, Relaxed));
-    let slots: Vec<AtomicU64> = (0..rows.len()).into_par_iter().map(|_| AtomicU64::new(0)).collect();
-    rows.par_iter().enumerate().with_min_len(1 << 14).for_each(|(e, &r)| {
-        let slot = cursors[r as usize].fetch_add(1, Relaxed);
-        slots[slot as usize].store(key(e), Relaxed);
-    });
-    let mut keys: Vec<u64> = slots.into_iter().map(AtomicU64::into_inner).collect();
-    for_each_row(&starts, &mut keys, |_, bucket| bucket.sort_unstable());
-    (starts, keys)
 }
 
 /// Builds a matrix whose row `r` has `count(r)` entries, written by `fill(r, columns, weights)`; `weights` is empty
