@@ -18,6 +18,9 @@
 
 mod error;
 mod figures;
+#[cfg(debug_assertions)]
+#[doc(hidden)]
+pub mod instances;
 mod kept;
 pub mod measure;
 mod table;

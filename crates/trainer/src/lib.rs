@@ -34,6 +34,9 @@ pub mod distributed;
 mod engine;
 mod error;
 mod estimate;
+#[cfg(debug_assertions)]
+#[doc(hidden)]
+pub mod instances;
 mod layers;
 mod minibatch;
 pub mod models;

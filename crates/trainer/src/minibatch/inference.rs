@@ -396,32 +396,6 @@ impl SeedLists for Chunks<'_> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        /// Each node belongs to one rank in one round, in order. The first rank has nodes in every round.
-        #[test]
-        fn ranks_take_turns(n in 0_usize..200_000, size in 1_usize..20) {
-            let chunks: Vec<Chunks<'_>> = (0..size).map(|rank| Chunks::new(Nodes::All(n), (rank, size))).collect();
-            let mut next = 0;
-            for round in 0..chunks[0].n_rounds() {
-                prop_assert!(round < chunks[0].n_batches());
-                for (rank, mine) in chunks.iter().enumerate() {
-                    let range = mine.range(round, rank);
-                    prop_assert_eq!(range.start, next);
-                    prop_assert_eq!(range.is_empty(), round >= mine.n_batches());
-                    next = range.end;
-                }
-            }
-            prop_assert_eq!(next, n);
-        }
-    }
-}
-
 /// A node classifier whose logits are computed layer by layer.
 pub(crate) struct LayerwiseClassifier<'a, B: Backend> {
     /// Inference for the nodes of the classifier's task.
@@ -455,5 +429,31 @@ impl<'a, B: Backend> Scorer<'a, B> for LayerwiseClassifier<'a, B> {
     fn test_report(&self, state: &mut RunState<'a, B>) -> Result<Option<TestReport>, TrainError> {
         let logits = self.layers.logits(self.model(), state)?;
         self.classifier.test_report(state, Some(&logits)).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Each node belongs to one rank in one round, in order. The first rank has nodes in every round.
+        #[test]
+        fn ranks_take_turns(n in 0_usize..200_000, size in 1_usize..20) {
+            let chunks: Vec<Chunks<'_>> = (0..size).map(|rank| Chunks::new(Nodes::All(n), (rank, size))).collect();
+            let mut next = 0;
+            for round in 0..chunks[0].n_rounds() {
+                prop_assert!(round < chunks[0].n_batches());
+                for (rank, mine) in chunks.iter().enumerate() {
+                    let range = mine.range(round, rank);
+                    prop_assert_eq!(range.start, next);
+                    prop_assert_eq!(range.is_empty(), round >= mine.n_batches());
+                    next = range.end;
+                }
+            }
+            prop_assert_eq!(next, n);
+        }
     }
 }
