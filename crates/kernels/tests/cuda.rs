@@ -149,7 +149,8 @@ fn the_device_takes_as_long_as_its_memory_allows() {
     let Some(device) = device() else { return };
     let cuda = Cuda::new(device);
     let ceiling = cuda.copy_gb_s().unwrap();
-    assert!((10.0..100_000.0).contains(&ceiling), "{ceiling} GB/s");
+    // Tools that instrument kernels make copies a hundred times slower.
+    assert!((1.0..100_000.0).contains(&ceiling), "{ceiling} GB/s");
     let shape = Shape::new(1 << 18, 1 << 10);
     let (x, mut out) = (cuda.zeros(shape, Dtype::F32).unwrap(), cuda.zeros(shape, Dtype::F32).unwrap());
     // Run once before: kernels are compiled on first use.
