@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Finding, line_of};
+use super::finding::{Finding, line_of};
 use crate::listing::Listing;
 
 /// Page with the map.

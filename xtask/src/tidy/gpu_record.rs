@@ -11,7 +11,7 @@ use std::fmt::Write;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::Finding;
+use super::finding::Finding;
 use crate::listing::{File, Listing};
 
 /// Record that the test run on a GPU writes.

@@ -3,7 +3,7 @@
 use syn::visit::{self, Visit};
 use syn::{Block, FnArg, ImplItemFn, ItemFn, Signature, TraitItemFn, Type};
 
-use super::Finding;
+use super::finding::Finding;
 use crate::listing::{File, Listing};
 
 /// Most lines of a Rust file.

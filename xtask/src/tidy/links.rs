@@ -1,6 +1,6 @@
 //! Checks that relative links in Markdown files lead to files of the tree.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::listing::{File, Listing};
 
 /// Checks relative links; web addresses and links within a page are not checked.

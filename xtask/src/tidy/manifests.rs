@@ -3,7 +3,7 @@
 use toml::{Table, Value};
 
 use super::architecture::{self, code_map};
-use super::{Finding, line_of};
+use super::finding::{Finding, line_of};
 use crate::listing::{File, Listing};
 
 /// Fields of `[package]` with one value in the whole workspace.

@@ -7,42 +7,24 @@
 //! - [`links`]: relative links of Markdown files.
 //! - [`lengths`]: lengths of files and functions, numbers of parameters.
 //! - [`words`]: names and openings of doc comments, compared with `docs/glossary.md`.
+//! - [`circles`]: import circles of files, and layers of modules, inside a crate.
 //! - [`gpu_record`]: CUDA sources, compared with the record of their last run on a GPU.
 
 mod architecture;
+mod circles;
+mod finding;
 pub mod gpu_record;
+mod imports;
 mod lengths;
 mod links;
 mod manifests;
 mod sources;
 mod words;
 
-use std::fmt;
 use std::path::Path;
 
+use self::finding::Finding;
 use crate::listing::Listing;
-
-/// Outdated fact, with its place and a remedy.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
-    path: String,
-    line: usize,
-    what: String,
-    remedy: String,
-}
-
-impl Finding {
-    fn new(path: &str, line: usize, what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, what: what.into(), remedy: remedy.into() }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, line, what, remedy } = self;
-        write!(f, "{path}:{line}: {what}; {remedy}")
-    }
-}
 
 /// Checks the tree below `root` and prints the findings.
 ///
@@ -64,7 +46,7 @@ pub fn run(root: &Path) -> Result<(), String> {
 }
 
 fn check(listing: &Listing) -> Vec<Finding> {
-    let checks: [fn(&Listing) -> Vec<Finding>; 14] = [
+    let checks: [fn(&Listing) -> Vec<Finding>; 16] = [
         sources::module_docs,
         sources::leftovers,
         sources::machine_paths,
@@ -78,14 +60,11 @@ fn check(listing: &Listing) -> Vec<Finding> {
         words::openings,
         lengths::files,
         lengths::functions,
+        circles::circles,
+        circles::layers,
         gpu_record::check,
     ];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(listing)).collect();
     findings.sort();
     findings
-}
-
-/// Number, from 1, of the first line that contains `needle`; 1 if no line does.
-fn line_of(text: &str, needle: &str) -> usize {
-    text.lines().position(|line| line.contains(needle)).map_or(1, |at| at + 1)
 }

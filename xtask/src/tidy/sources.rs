@@ -1,6 +1,6 @@
 //! Rules that apply to each file separately.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::listing::{File, Listing};
 
 /// Maximum size of a file in the source tree.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Finding;
+use super::finding::Finding;
 use crate::listing::{File, Listing};
 
 /// Page whose last table lists the names that are not used.
