@@ -1,0 +1,168 @@
+//! Text of `docs/results.md`, made of the records.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::record::{self, Case, FOLDER, Record, UNTIMED};
+use super::suites::{SUITES, Suite};
+use crate::listing::Listing;
+
+/// Most words of the page.
+const WORDS_MAX: usize = 2500;
+
+/// Text before the tables.
+const OPENING: &str = "# Results
+
+`cargo xtask results` writes this page from the newest records in `benches/record/`. Do not edit it: `cargo xtask tidy`
+compares it with them. [Benchmarks](benchmarks.md) describes the suites and their metrics, and the
+[journal](../benches/record/README.md) discusses the figures.
+
+## How to read it
+- A record is one run of `cargo xtask bench SUITE` on one machine. Its file name ends in the commit.
+- A row is one case of a record. `ms` is the median of its repeats after an untimed round. If orders or ways compete,
+  the row has the fastest. The record has the others, and the spread of each time.
+- Metrics that start with `x_` compare times: `x_peer` is the speedup over the other library, `x_one` over one GPU.
+  Metrics with `share_of_` or `_of_copy` are shares of a ceiling, which the same run measured on its machine.
+- Compare rows of one record only. Machines are shared, and differ from hour to hour.
+- `dirty` records come from a source with changes beside the commit. Runs that ended early are `not whole`.
+";
+
+/// Record of the tests on a GPU.
+#[derive(Deserialize)]
+struct Verified {
+    device: String,
+    tests_passed: usize,
+}
+
+/// Record of the tests under compute-sanitizer.
+#[derive(Deserialize)]
+struct Sanitized {
+    device: String,
+    /// Verdict on each test, by tool.
+    tools: BTreeMap<String, BTreeMap<String, Value>>,
+}
+
+/// Makes the page.
+///
+/// # Errors
+/// When a file is no record, a record is superseded or of a suite without a table, or the page gets too long.
+pub fn page(listing: &Listing) -> Result<String, String> {
+    let records = Record::all(listing)?;
+    record::refuse_superseded(&records)?;
+    if let Some(unknown) = records.iter().find(|record| SUITES.iter().all(|suite| suite.name != record.suite)) {
+        return Err(format!("{FOLDER}{}.json: xtask/src/results/suites.rs has no table for it", unknown.name));
+    }
+    let mut page = OPENING.to_owned();
+    for suite in SUITES {
+        let of_suite: Vec<&Record> = records.iter().filter(|record| record.suite == suite.name).collect();
+        if !of_suite.is_empty() {
+            page += &format!("\n## {}\n{}\n\n{}", suite.name, suite.about, table(suite, &of_suite)?);
+        }
+    }
+    page += &tests(listing)?;
+    let n_words = page.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count();
+    if n_words >= WORDS_MAX {
+        return Err(format!("docs/results.md has {n_words} words, not below {WORDS_MAX}; choose fewer rows"));
+    }
+    Ok(page)
+}
+
+/// Chosen case of a record, with its graph and its name without it.
+struct Row<'a> {
+    record: &'a Record,
+    graph: &'a str,
+    name: &'a str,
+    case: &'a Case,
+}
+
+/// Table of a suite, without metrics that no row has.
+fn table(suite: &Suite, records: &[&Record]) -> Result<String, String> {
+    let mut rows = Vec::new();
+    for record in records {
+        let chosen = rows_of(suite, record);
+        if chosen.is_empty() {
+            return Err(format!("{FOLDER}{}.json: no case fits its table in xtask/src/results/suites.rs", record.name));
+        }
+        rows.extend(chosen);
+    }
+    let has = |metric: &&&str| rows.iter().any(|row| row.case.metrics.contains_key(**metric));
+    let metrics: Vec<&str> = suite.metrics.iter().filter(has).copied().collect();
+    let headings: String = metrics.iter().map(|metric| format!(" `{metric}` |")).collect();
+    let rules = "--:|".repeat(metrics.len());
+    let mut table = format!("| graph | device | case | ms |{headings} record |\n|---|---|---|--:|{rules}---|\n");
+    for Row { record, graph, name, case } in rows {
+        let _ = write!(table, "| `{graph}` | {} | `{name}` |", record.device_of(&case.name));
+        let ms = figure(1e3 * case.time.median_s);
+        let values = metrics.iter().map(|metric| case.metrics.get(*metric).copied().flatten().map(figure));
+        for cell in std::iter::once(Some(ms)).chain(values) {
+            table += &cell.map_or(" |".to_owned(), |value| format!(" {value} |"));
+        }
+        let _ = writeln!(table, " {} |", record.link());
+    }
+    Ok(table)
+}
+
+/// Fastest case for each pattern and graph of a record.
+fn rows_of<'a>(suite: &Suite, record: &'a Record) -> Vec<Row<'a>> {
+    let mut rows: Vec<Row<'a>> = Vec::new();
+    for (graph, cases) in record.cases_by_graph() {
+        for pattern in suite.rows {
+            let fitting = cases.iter().filter(|(name, _)| fits(pattern, name));
+            let fastest = fitting.min_by(|a, b| a.1.time.median_s.total_cmp(&b.1.time.median_s));
+            if let Some((name, case)) = fastest.filter(|(_, case)| rows.iter().all(|row| row.case.name != case.name)) {
+                rows.push(Row { record, graph, name, case });
+            }
+        }
+    }
+    rows
+}
+
+/// Whether a name fits a pattern, in which `*` is any text.
+fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((before, after)) => name
+            .strip_prefix(before)
+            .is_some_and(|rest| rest.char_indices().any(|(at, _)| fits(after, &rest[at..])) || fits(after, "")),
+    }
+}
+
+/// Number with about three digits.
+fn figure(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        100.0.. => format!("{value:.0}"),
+        10.0.. => format!("{value:.1}"),
+        0.1.. => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// Section about tests on a GPU, as far as it is recorded.
+fn tests(listing: &Listing) -> Result<String, String> {
+    let [verified, sanitized] = UNTIMED.map(|name| (name, format!("{FOLDER}{name}.json")));
+    let mut lines = String::new();
+    let failed = |path: &str, e: serde_json::Error| format!("{path}: not a record: {e}");
+    let link = |name: &str| format!("[{name}](../{FOLDER}{name}.json)");
+    if let Some(text) = listing.text(&verified.1) {
+        let Verified { device, tests_passed } = serde_json::from_str(text).map_err(|e| failed(&verified.1, e))?;
+        lines += &format!("- {}: {tests_passed} tests passed on {device}.\n", link(verified.0));
+    }
+    if let Some(text) = listing.text(&sanitized.1) {
+        let Sanitized { device, tools } = serde_json::from_str(text).map_err(|e| failed(&sanitized.1, e))?;
+        let count = |(tool, verdicts): (&String, &BTreeMap<String, Value>)| {
+            let n_clean = verdicts.values().filter(|verdict| verdict.get("clean").is_some()).count();
+            format!("{tool} {n_clean}/{}", verdicts.len())
+        };
+        let counts: Vec<String> = tools.iter().map(count).collect();
+        lines += &format!(
+            "- {}: tests clean under compute-sanitizer of those begun, {}, on {device}.\n",
+            link(sanitized.0),
+            counts.join(", ")
+        );
+    }
+    Ok(if lines.is_empty() { lines } else { format!("\n## Tests on a GPU\n{lines}") })
+}
