@@ -24,6 +24,7 @@ compares it with them. [Benchmarks](benchmarks.md) describes the suites and thei
 - A record is one run of `cargo xtask bench SUITE` on one machine. Its file name ends in the commit.
 - A row is one case of a record. `ms` is the median of its repeats after an untimed round. If orders or ways compete,
   the row has the fastest. The record has the others, and the spread of each time.
+- An empty graph, device or record is that of the row above.
 - Metrics that start with `x_` compare times: `x_peer` is the speedup over the other library, `x_one` over one GPU.
   Metrics with `share_of_` or `_of_copy` are shares of a ceiling, which the same run measured on its machine.
 - Compare rows of one record only. Machines are shared, and differ from hour to hour.
@@ -33,13 +34,16 @@ compares it with them. [Benchmarks](benchmarks.md) describes the suites and thei
 /// Record of the tests on a GPU.
 #[derive(Deserialize)]
 struct Verified {
+    /// Model name of the GPU.
     device: String,
+    /// Number of tests, all of which passed.
     tests_passed: usize,
 }
 
 /// Record of the tests under compute-sanitizer.
 #[derive(Deserialize)]
 struct Sanitized {
+    /// Model name of the GPU, and version of its driver.
     device: String,
     /// Verdict on each test, by tool.
     tools: BTreeMap<String, BTreeMap<String, Value>>,
@@ -72,13 +76,18 @@ pub fn page(listing: &Listing) -> Result<String, String> {
 
 /// Chosen case of a record, with its graph and its name without it.
 struct Row<'a> {
+    /// Record of the case.
     record: &'a Record,
+    /// SPEC of the graph.
     graph: &'a str,
+    /// Name of the case without the graph.
     name: &'a str,
+    /// The case.
     case: &'a Case,
 }
 
-/// Table of a suite, without metrics that no row has.
+/// Table of a suite, without metrics that no row has. Graph, device and record are empty where the row above has the
+/// same.
 fn table(suite: &Suite, records: &[&Record]) -> Result<String, String> {
     let mut rows = Vec::new();
     for record in records {
@@ -93,14 +102,21 @@ fn table(suite: &Suite, records: &[&Record]) -> Result<String, String> {
     let headings: String = metrics.iter().map(|metric| format!(" `{metric}` |")).collect();
     let rules = "--:|".repeat(metrics.len());
     let mut table = format!("| graph | device | case | ms |{headings} record |\n|---|---|---|--:|{rules}---|\n");
+    let mut above = [const { String::new() }; 3];
     for Row { record, graph, name, case } in rows {
-        let _ = write!(table, "| `{graph}` | {} | `{name}` |", record.device_of(&case.name));
-        let ms = figure(1e3 * case.time.median_s);
-        let values = metrics.iter().map(|metric| case.metrics.get(*metric).copied().flatten().map(figure));
-        for cell in std::iter::once(Some(ms)).chain(values) {
-            table += &cell.map_or(" |".to_owned(), |value| format!(" {value} |"));
-        }
-        let _ = writeln!(table, " {} |", record.link());
+        let of_record = [format!("`{graph}`"), record.device_of(&case.name), record.link()];
+        let is_continued = above[2] == of_record[2];
+        let shown = |at: usize| if is_continued && above[at] == of_record[at] { "" } else { &of_record[at] };
+        let values =
+            metrics.iter().map(|metric| case.metrics.get(*metric).copied().flatten().map_or(String::new(), figure));
+        let mut cells = vec![shown(0).to_owned(), shown(1).to_owned(), format!("`{name}`")];
+        cells.push(figure(1e3 * case.time.median_s));
+        cells.extend(values);
+        cells.push(shown(2).to_owned());
+        let row: String =
+            cells.iter().map(|cell| if cell.is_empty() { " |".to_owned() } else { format!(" {cell} |") }).collect();
+        let _ = writeln!(table, "|{row}");
+        above = of_record;
     }
     Ok(table)
 }
@@ -149,7 +165,7 @@ fn tests(listing: &Listing) -> Result<String, String> {
     let link = |name: &str| format!("[{name}](../{FOLDER}{name}.json)");
     if let Some(text) = listing.text(&verified.1) {
         let Verified { device, tests_passed } = serde_json::from_str(text).map_err(|e| failed(&verified.1, e))?;
-        lines += &format!("- {}: {tests_passed} tests passed on {device}.\n", link(verified.0));
+        lines += &format!("- {}: {tests_passed} tests passed. Device: {device}.\n", link(verified.0));
     }
     if let Some(text) = listing.text(&sanitized.1) {
         let Sanitized { device, tools } = serde_json::from_str(text).map_err(|e| failed(&sanitized.1, e))?;
@@ -159,7 +175,7 @@ fn tests(listing: &Listing) -> Result<String, String> {
         };
         let counts: Vec<String> = tools.iter().map(count).collect();
         lines += &format!(
-            "- {}: tests clean under compute-sanitizer of those begun, {}, on {device}.\n",
+            "- {}: tests that are clean under compute-sanitizer, of those begun: {}. Device: {device}.\n",
             link(sanitized.0),
             counts.join(", ")
         );

@@ -39,20 +39,25 @@ pub struct Record {
 /// Measured source.
 #[derive(Debug, Deserialize)]
 struct Commit {
+    /// First digits of the hash.
     hash: String,
+    /// Whether files differed from the commit.
     dirty: bool,
 }
 
 /// Processor of the run.
 #[derive(Debug, Deserialize)]
 struct Machine {
+    /// Model name.
     cpu: String,
+    /// Number of cores.
     cores: usize,
 }
 
 /// GPU of the run.
 #[derive(Debug, Deserialize)]
 struct Device {
+    /// Model name.
     name: String,
 }
 
@@ -121,6 +126,7 @@ impl Record {
     /// Words of the file name between the suite and the commit.
     fn label(&self) -> &str {
         let rest = self.name.strip_prefix(&self.suite).unwrap_or(&self.name);
+        let rest = rest.strip_suffix("-dirty").unwrap_or(rest);
         rest.rsplit_once('-').map_or("", |(label, _)| label)
     }
 
@@ -148,7 +154,7 @@ impl Record {
     pub fn link(&self) -> String {
         let mut link = format!("[{0}](../{FOLDER}{0}.json)", self.name);
         if let Some(Commit { hash, dirty }) = &self.commit {
-            if !self.name.ends_with(hash) {
+            if !self.name.contains(hash.as_str()) {
                 link += &format!(", of {hash}");
             }
             link += if *dirty { ", dirty" } else { "" };

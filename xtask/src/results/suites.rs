@@ -60,7 +60,13 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "blocks",
         about: "Products of the blocks of a partition; time of the slowest rank.",
-        rows: &["none/1.5d/4", "community-whole/1.5d/4", "community-inside/1.5d/4", "community-inside/2d/4"],
+        rows: &[
+            "none/1.5d/4",
+            "community-whole/1.5d/4",
+            "community-inside/1.5d/4",
+            "community-inside/2d/4",
+            "community-inside/1d/4",
+        ],
         metrics: &["x_first", "fastest_rank_ms"],
     },
     Suite {
@@ -102,7 +108,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "gpu-spmm",
-        about: "Sparse times dense matrix on a GPU, beside cuSPARSE.",
+        about: "Sparse times dense matrix on a GPU, beside cuSPARSE. `gathered_of_copy` is above one where caches serve rows.",
         rows: &["*/w128/f32/girih", "*/w128/bf16/girih"],
         metrics: &["x_cusparse", "gathered_of_copy", "compulsory_of_copy"],
     },
@@ -115,7 +121,7 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "gpu-ablation",
         about: "Parts of sparse products: order, storage and dense blocks.",
-        rows: &["none/f32/never", "*/bf16/auto"],
+        rows: &["none/bf16/never", "*/bf16/auto"],
         metrics: &["product_ms", "x_base", "x_base_product", "coverage"],
     },
     Suite {
@@ -127,7 +133,13 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "gpu-blocks",
         about: "Products of the blocks of a partition; time of the slowest rank.",
-        rows: &["none/1.5d/4", "community-whole/1.5d/4", "community-inside/1.5d/4", "community-inside/2d/4"],
+        rows: &[
+            "none/1.5d/4",
+            "community-whole/1.5d/4",
+            "community-inside/1.5d/4",
+            "community-inside/2d/4",
+            "community-inside/1d/4",
+        ],
         metrics: &["x_first", "fastest_rank_ms"],
     },
     Suite {
@@ -138,14 +150,14 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "gpu-sampling",
-        about: "Sampled batches.",
+        about: "Sampled batches, hop by hop on the GPU or one CPU thread.",
         rows: &["1024/15,10,5/local", "8192/15,10,5/local", "8192/15,10,5/local, one thread*"],
         metrics: &["billion_edges_s"],
     },
     Suite {
         name: "gpu-steps",
-        about: "Steps of a mini-batch.",
-        rows: &["sampling/on the device", "rows/in place", "stages/bf16/all"],
+        about: "Steps of a mini-batch of 1024 seeds; features on the host, or as codes on the GPU.",
+        rows: &["sampling/on the device", "rows/in place", "codes/topk:8 to bf16", "stages/bf16/all"],
         metrics: &["gb_s", "share_of_copies", "x_slowest"],
     },
     Suite {
