@@ -5,6 +5,7 @@
 //! - [`kernels`]: compiles the CUDA sources with nvcc.
 //! - [`fuzz`]: fuzz targets under libFuzzer, and tests under AddressSanitizer.
 //! - [`gpu`]: programs for a machine with a GPU, and the record of their tests there.
+//! - [`results`]: the page `docs/results.md`, made of the records of the benchmarks.
 //! - [`soak`]: a long training session, with its memory and speed.
 //! - `bench`: builds the benchmark harness in release and passes its arguments on; the harness is `benches/`.
 //!
@@ -18,6 +19,7 @@ mod fuzz;
 mod gpu;
 mod kernels;
 mod listing;
+mod results;
 mod soak;
 mod tidy;
 
@@ -83,6 +85,12 @@ enum Task {
     },
     /// Run the tests of crates that read files and sockets under AddressSanitizer; needs nightly Rust.
     Sanitize,
+    /// Write docs/results.md from the records of the benchmarks.
+    Results {
+        /// Write nothing, and fail if the page differs from the records.
+        #[arg(long)]
+        check: bool,
+    },
     /// Build the benchmarks in release and run a suite: `cargo xtask bench spmm --small`.
     #[command(disable_help_flag = true)]
     Bench {
@@ -104,6 +112,7 @@ fn main() -> ExitCode {
         Task::Soak(args) => soak::soak(&args),
         Task::Fuzz { targets, seconds } => fuzz::run(&root, &targets, seconds),
         Task::Sanitize => fuzz::sanitize(&root),
+        Task::Results { check } => results::run(&root, check),
         Task::Bench { arguments } => bench(&root, &arguments),
     };
     match outcome {

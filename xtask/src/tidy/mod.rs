@@ -9,6 +9,7 @@
 //! - [`words`]: names and openings of doc comments, compared with `docs/glossary.md`.
 //! - [`circles`]: import circles of files, and layers of modules, inside a crate.
 //! - [`gpu_record`]: CUDA sources, compared with the record of their last run on a GPU.
+//! - [`results`]: the page of results, compared with the records of the benchmarks.
 
 mod architecture;
 mod circles;
@@ -18,6 +19,7 @@ mod imports;
 mod lengths;
 mod links;
 mod manifests;
+mod results;
 mod sources;
 mod words;
 
@@ -46,7 +48,7 @@ pub fn run(root: &Path) -> Result<(), String> {
 }
 
 fn check(listing: &Listing) -> Vec<Finding> {
-    let checks: [fn(&Listing) -> Vec<Finding>; 16] = [
+    let checks: [fn(&Listing) -> Vec<Finding>; 17] = [
         sources::module_docs,
         sources::leftovers,
         sources::machine_paths,
@@ -63,6 +65,7 @@ fn check(listing: &Listing) -> Vec<Finding> {
         circles::circles,
         circles::layers,
         gpu_record::check,
+        results::check,
     ];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(listing)).collect();
     findings.sort();

@@ -1,0 +1,201 @@
+//! [`Record`]: stored output of a benchmark suite, as far as the page of results needs it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use crate::listing::Listing;
+
+/// Folder of the records.
+pub const FOLDER: &str = "benches/record/";
+/// Records about correctness, which have no suite.
+pub const UNTIMED: [&str; 2] = ["gpu-verified", "gpu-sanitized"];
+
+/// Stored output of one run of a suite.
+#[derive(Debug, Deserialize)]
+pub struct Record {
+    /// Name of the suite.
+    pub suite: String,
+    /// Graphs with their sizes, as `SPEC: SIZES; SPEC: SIZES`.
+    graph: Option<String>,
+    /// Day of the run.
+    date: String,
+    /// Measured source.
+    commit: Option<Commit>,
+    /// Machine of the run.
+    machine: Machine,
+    /// GPU, if the suite ran on one.
+    device: Option<Device>,
+    /// Whether the run was stopped before its end.
+    #[serde(default)]
+    is_cut: bool,
+    /// Results.
+    cases: Vec<Case>,
+    /// Name of the file, without `.json`.
+    #[serde(skip)]
+    pub name: String,
+}
+
+/// Measured source.
+#[derive(Debug, Deserialize)]
+struct Commit {
+    /// First digits of the hash.
+    hash: String,
+    /// Whether files differed from the commit.
+    dirty: bool,
+}
+
+/// Processor of the run.
+#[derive(Debug, Deserialize)]
+struct Machine {
+    /// Model name.
+    cpu: String,
+    /// Number of cores.
+    cores: usize,
+}
+
+/// GPU of the run.
+#[derive(Debug, Deserialize)]
+struct Device {
+    /// Model name.
+    name: String,
+}
+
+/// Result of one case.
+#[derive(Debug, Deserialize)]
+pub struct Case {
+    /// Name, unique in its record.
+    pub name: String,
+    /// Time of one run.
+    pub time: Time,
+    /// Derived numbers.
+    pub metrics: BTreeMap<String, Option<f64>>,
+}
+
+/// Summary of the repeats of a case.
+#[derive(Debug, Deserialize)]
+pub struct Time {
+    /// Median in seconds.
+    pub median_s: f64,
+}
+
+impl Record {
+    /// Reads all records of suites, by file name.
+    ///
+    /// # Errors
+    /// When a file is no record.
+    pub fn all(listing: &Listing) -> Result<Vec<Self>, String> {
+        let mut records = Vec::new();
+        for file in listing.with_extension("json") {
+            let Some(name) = file.path.strip_prefix(FOLDER).and_then(|name| name.strip_suffix(".json")) else {
+                continue;
+            };
+            if !UNTIMED.contains(&name) {
+                let record: Self =
+                    serde_json::from_slice(&file.bytes).map_err(|e| format!("{}: not a record: {e}", file.path))?;
+                records.push(Self { name: name.to_owned(), ..record });
+            }
+        }
+        Ok(records)
+    }
+
+    /// SPECs of the graphs.
+    fn graphs(&self) -> Vec<&str> {
+        let described = self.graph.iter().flat_map(|graph| graph.split("; "));
+        described.map(|graph| graph.split(": ").next().unwrap_or(graph)).collect()
+    }
+
+    /// Cases with the SPEC of their graph, and their names without it. Without a SPEC, the first part of the name is
+    /// the graph.
+    pub fn cases_by_graph(&self) -> Vec<(&str, Vec<(&str, &Case)>)> {
+        let graphs = self.graphs();
+        let mut groups: Vec<(&str, Vec<(&str, &Case)>)> = Vec::new();
+        for case in &self.cases {
+            let by_default = graphs.first().map(|graph| (*graph, case.name.as_str())).or(case.name.split_once('/'));
+            let named =
+                graphs.iter().find_map(|&graph| Some((graph, case.name.strip_prefix(graph)?.strip_prefix('/')?)));
+            let (graph, name) = named.or(by_default).unwrap_or(("", &case.name));
+            match groups.iter_mut().find(|(known, _)| *known == graph) {
+                Some((_, cases)) => cases.push((name, case)),
+                None => groups.push((graph, vec![(name, case)])),
+            }
+        }
+        groups
+    }
+
+    /// Words of the file name between the suite and the commit.
+    fn label(&self) -> &str {
+        let rest = self.name.strip_prefix(&self.suite).unwrap_or(&self.name);
+        let rest = rest.strip_suffix("-dirty").unwrap_or(rest);
+        rest.rsplit_once('-').map_or("", |(label, _)| label)
+    }
+
+    /// Device of a case with the number of GPUs, or the processor with its cores.
+    pub fn device_of(&self, case: &str) -> String {
+        let Machine { cpu, cores } = &self.machine;
+        let Some(Device { name }) = &self.device else {
+            if self.suite == "scaling" {
+                return "H200, planned".to_owned();
+            }
+            return format!("{}, {cores} cores", cpu.replace("(R)", "").replace(" Processor", ""));
+        };
+        let model = name.strip_prefix("NVIDIA ").unwrap_or(name).split(' ').next().unwrap_or_default();
+        format!("{} × {model}", self.gpus_of(case))
+    }
+
+    /// Number of GPUs of a case: the third part of its name in `gpu-ranks`, otherwise the word before `devices`.
+    fn gpus_of(&self, case: &str) -> usize {
+        let of_ranks = (self.suite == "gpu-ranks").then(|| case.split('/').nth(2)).flatten();
+        let before_word = case.split_once(" devices").and_then(|(before, _)| before.rsplit(['/', ' ']).next());
+        of_ranks.or(before_word).and_then(|n| n.parse().ok()).unwrap_or(1)
+    }
+
+    /// Link from a page in `docs` to the record, with all that limits its figures.
+    pub fn link(&self) -> String {
+        let mut link = format!("[{0}](../{FOLDER}{0}.json)", self.name);
+        if let Some(Commit { hash, dirty }) = &self.commit {
+            if !self.name.contains(hash.as_str()) {
+                link += &format!(", of {hash}");
+            }
+            link += if *dirty { ", dirty" } else { "" };
+        }
+        link + if self.is_cut { ", not whole" } else { "" }
+    }
+
+    /// Whether `newer` makes this record superfluous: it has the same suite, graphs, device and label, all cases of
+    /// this record, and is later, or whole where this record is not.
+    fn is_superseded_by(&self, newer: &Self) -> bool {
+        let key = |record: &Self| {
+            let graphs = record.graphs().join("; ");
+            let device = record.device.as_ref().map(|device| device.name.clone());
+            (record.suite.clone(), graphs, device, record.label().to_owned())
+        };
+        let names = |record: &Self| -> BTreeSet<String> { record.cases.iter().map(|case| case.name.clone()).collect() };
+        let (mine, others) = (names(self), names(newer));
+        // Records have no time of day. Two of one day with the same cases are therefore both refused.
+        let is_earlier = self.date < newer.date || (self.date == newer.date && mine == others);
+        let is_replaced = if self.is_cut == newer.is_cut { is_earlier } else { self.is_cut };
+        key(self) == key(newer) && mine.is_subset(&others) && is_replaced
+    }
+}
+
+/// Refuses records that a newer one of the same suite, graph, device and label replaces.
+///
+/// # Errors
+/// When there is one; the message names it.
+pub fn refuse_superseded(records: &[Record]) -> Result<(), String> {
+    for older in records {
+        for newer in records.iter().filter(|newer| newer.name != older.name) {
+            if older.is_superseded_by(newer) {
+                let (old, new) = (&older.name, &newer.name);
+                let day = if older.date == newer.date && older.is_cut == newer.is_cut {
+                    "both are of one day: remove the earlier one"
+                } else {
+                    "remove it"
+                };
+                return Err(format!("{FOLDER}{old}.json is replaced by {new}.json; {day}"));
+            }
+        }
+    }
+    Ok(())
+}
