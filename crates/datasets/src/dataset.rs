@@ -6,12 +6,9 @@ mod split;
 use girih_compress::{CodecSpec, CompressedFeatures, RowSource};
 use girih_graph_format::{Csr, Matrix, NodeId, Notes, Permutation};
 
-pub use self::labels::Labels;
+pub use self::labels::{Labels, UNLABELLED};
 pub use self::split::Split;
 use crate::{DatasetError, FeaturesFrom, Interactions};
-
-/// Class of a node whose label is not known.
-pub const UNLABELLED: u32 = u32::MAX;
 
 /// A graph with features, labels and splits; node `v` is row `v` of each.
 ///

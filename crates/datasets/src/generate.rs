@@ -8,6 +8,7 @@
 
 mod alias;
 mod assemble;
+mod decision;
 mod features;
 mod planted;
 mod preset;
@@ -17,7 +18,6 @@ use std::time::Instant;
 
 use girih_graph_format::MAX_NODES;
 use girih_machine::memory::Free;
-use girih_random::{Key, purpose};
 use tracing::info;
 
 use girih_compress::{CodecSpec, CompressedFeatures};
@@ -26,45 +26,6 @@ use crate::{Dataset, DatasetError, Features, SplitRule, memory};
 
 pub(crate) use preset::communities as preset_communities;
 pub use preset::{Preset, preset_names};
-
-/// Purpose of a draw; no two purposes share draws. The numbers are part of every generated graph, see
-/// `docs/formats.md`.
-#[derive(Clone, Copy, Debug)]
-enum Decision {
-    /// New ids of nodes.
-    Permutation = 1,
-    /// Sizes of communities.
-    CommunitySize = 2,
-    /// Target degrees of nodes.
-    Weight = 3,
-    /// Ends of edges.
-    Pair = 4,
-    /// Ends of edges that replace repeated ones.
-    UniformPair = 5,
-    /// Class centres in feature space.
-    Centre = 6,
-    /// Noise of features.
-    Feature = 7,
-    /// Wrong labels.
-    Label = 8,
-    /// Classes preferred by a community, for several labels per node.
-    Taste = 9,
-    /// Loadings of features on latent factors.
-    Loading = 10,
-    /// Latent factors of a node.
-    Latent = 11,
-    /// Latent factors of a class's centre.
-    CentreLatent = 12,
-    /// Nodes whose features belong to another class than their own.
-    Stray = 13,
-}
-
-impl Decision {
-    /// Random key of this decision's draws.
-    fn key(self, seed: u64) -> Key {
-        Key::new(seed, purpose::GENERATOR).child(self as u64)
-    }
-}
 
 /// Recipe of a generated data set.
 #[derive(Clone, Debug, PartialEq)]

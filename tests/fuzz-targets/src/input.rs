@@ -6,7 +6,18 @@ use std::path::{Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 use zip::ZipArchive;
 
-use crate::targets::Form;
+/// Form of an input, on disk and as a byte string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// One file of this name; its bytes are the input.
+    One(&'static str),
+    /// One file of any name, which decides how it is parsed.
+    Any,
+    /// Folder of files.
+    Folder,
+    /// Bytes in memory, which the parser gets under this name.
+    Memory(&'static str),
+}
 
 /// File of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]

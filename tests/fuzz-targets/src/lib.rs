@@ -20,7 +20,7 @@ mod targets;
 
 pub use allocation::{Counting, peak_during};
 pub use campaign::{Campaign, Findings, TargetReport};
-pub use input::{File, Input};
+pub use input::{File, Form, Input};
 pub use mutate::mutate;
 pub use repair::repair;
-pub use targets::{Bound, Form, Target, find, targets};
+pub use targets::{Bound, Target, find, targets};

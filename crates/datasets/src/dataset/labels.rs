@@ -3,8 +3,10 @@
 use girih_graph_format::{Matrix, NodeId};
 use rayon::prelude::*;
 
-use super::UNLABELLED;
 use crate::DatasetError;
+
+/// Class of a node whose label is not known.
+pub const UNLABELLED: u32 = u32::MAX;
 
 /// Node labels.
 #[derive(Clone, Debug, PartialEq)]

@@ -13,7 +13,7 @@ use girih_machine::zeros;
 use girih_random::{Key, bounded};
 use rayon::prelude::*;
 
-use super::Decision;
+use super::decision::Decision;
 use crate::DatasetError;
 
 /// Random graph as a sequence of independent pairs.

@@ -9,20 +9,7 @@ mod values;
 use std::path::Path;
 
 use crate::seeds::{arrays, pickles, state, text};
-use crate::{Input, peak_during};
-
-/// Form of an input, on disk and as a byte string.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// One file of this name; its bytes are the input.
-    One(&'static str),
-    /// One file of any name, which decides how it is parsed.
-    Any,
-    /// Folder of files.
-    Folder,
-    /// Bytes in memory, which the parser gets under this name.
-    Memory(&'static str),
-}
+use crate::{Form, Input, peak_during};
 
 /// Memory bound for reading an input: `per_byte` times the unpacked bytes of its files, plus `constant`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
