@@ -11,8 +11,8 @@ use girih_datasets::Dataset;
 use girih_graph_format::Csr;
 use girih_trainer::{ModelConfig, ModelKind, OptimizerConfig, TrainConfig};
 
-use super::Setup;
 use super::epochs::Epochs;
+use super::setup::Setup;
 use crate::peer::Peer;
 use crate::timing::Protocol;
 use crate::{Error, Report, graphs};

@@ -10,7 +10,7 @@ use girih_compute::Cpu;
 use girih_datasets::Dataset;
 use girih_trainer::{BatchKind, Metric, ModelKind, TrainConfig};
 
-use super::Setup;
+use super::setup::Setup;
 use super::trainings::{Trained, network, on_batches};
 use crate::{Error, Goal, Report, graphs};
 

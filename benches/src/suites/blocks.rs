@@ -18,7 +18,7 @@ use girih_partition::{BlockPlan, Cuts, ProcessGrid, RankPlan, Scheme};
 use girih_reorder::OrderKind;
 
 use super::gpu::{self, Order};
-use super::{Setup, random_matrix};
+use super::setup::{Setup, random_matrix};
 use crate::timing::{Contestant, Protocol, Summary, compete};
 use crate::{Case, Error, Report, graphs};
 

@@ -13,7 +13,7 @@ use girih_graph_format::{Matrix, NodeId};
 use girih_random::{Key, purpose};
 use girih_trainer::{BatchKind, Metric, ModelKind, TrainConfig};
 
-use super::Setup;
+use super::setup::Setup;
 use super::trainings::{Trained, network, on_batches};
 use crate::timing::{Contestant, Protocol, compete};
 use crate::{Case, Error, Goal, Report, graphs};

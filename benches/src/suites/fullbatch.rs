@@ -12,7 +12,7 @@ use girih_graph_format::Csr;
 use girih_trainer::{ModelConfig, ModelKind, OptimizerConfig, TrainConfig};
 
 use super::epochs::Epochs;
-use super::{DTYPES, Setup};
+use super::setup::{DTYPES, Setup};
 use crate::peer::Peer;
 use crate::timing::Protocol;
 use crate::{Error, Report, graphs};

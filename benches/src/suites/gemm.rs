@@ -9,7 +9,7 @@
 use girih_compute::prelude::*;
 use girih_compute::{ComputeError, Cpu, Dtype, Epilogue, Shape, Transpose};
 
-use super::{DTYPES, Setup, random_matrix};
+use super::setup::{DTYPES, Setup, random_matrix};
 use crate::timing::{Contestant, compete};
 use crate::{Case, Error, Report};
 

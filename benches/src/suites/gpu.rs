@@ -8,7 +8,7 @@ use girih_graph_format::{Csr, Norm, Permutation};
 use girih_kernels::{Cuda, CudaMatrix, CudaSparse, Device};
 use girih_reorder::OrderKind;
 
-use super::random_matrix;
+use super::setup::random_matrix;
 use crate::{Accelerator, Error, Report};
 
 /// Default orders of suites: the one that pays off.

@@ -17,7 +17,7 @@ use girih_reorder::OrderKind;
 use super::epochs::Epochs;
 use super::gpu::{self, Order, Product};
 use super::gpu_fullbatch::{gcn, hidden};
-use super::{DTYPES, Setup};
+use super::setup::{DTYPES, Setup};
 use crate::timing::{Contestant, Protocol, Summary, compete};
 use crate::{Case, Error, Goal, Report, graphs, table};
 

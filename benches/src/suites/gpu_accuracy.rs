@@ -11,8 +11,9 @@ use girih_compute::{Cpu, Dtype};
 use girih_datasets::Dataset;
 use girih_trainer::{Control, Event, Metric, ModelKind, SessionOptions, TrainConfig, train};
 
+use super::gpu;
+use super::setup::Setup;
 use super::trainings::{Trained, name, wide};
-use super::{Setup, gpu};
 use crate::timing::Summary;
 use crate::{Case, Error, Goal, Report, graphs};
 

@@ -18,7 +18,7 @@ use girih_trainer::{ModelConfig, OptimizerConfig, TrainConfig};
 
 use super::epochs::Epochs;
 use super::gpu::{self, Order};
-use super::{DTYPES, Setup};
+use super::setup::{DTYPES, Setup};
 use crate::peer::Peer;
 use crate::timing::{Contestant, Protocol, Summary, compete};
 use crate::{Case, Error, Report, graphs};

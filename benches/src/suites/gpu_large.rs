@@ -13,8 +13,9 @@ use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{CacheConfig, Control, EpochTimes, Event, Outcome, TrainConfig};
 
 use super::sampled::{n_devices, tiers, train_on};
+use super::setup::Setup;
 use super::several::Times;
-use super::{Setup, gpu, sage};
+use super::{gpu, sage};
 use crate::timing::{Protocol, Summary};
 use crate::{Case, Error, Goal, Report, graphs};
 

@@ -15,8 +15,9 @@ use girih_trainer::{BatchConfig, CacheConfig, Observer, TrainConfig};
 
 use super::epochs::Epochs;
 use super::sampled::{n_devices, tiers, train_on};
+use super::setup::{DTYPES, Setup};
 use super::several::Times;
-use super::{DTYPES, Setup, gpu, sage};
+use super::{gpu, sage};
 use crate::peer::Peer;
 use crate::timing::{Contestant, Protocol, Summary, compete};
 use crate::{Case, Error, Goal, Report, graphs};

@@ -19,7 +19,7 @@ use girih_reorder::OrderKind;
 
 use super::gpu::{self, Order, Product};
 use super::gpu_fullbatch::hidden;
-use super::{DTYPES, Setup};
+use super::setup::{DTYPES, Setup};
 use crate::timing::Summary;
 use crate::{Case, Error, Report, graphs};
 

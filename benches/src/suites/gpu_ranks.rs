@@ -25,8 +25,8 @@ use super::epochs::Epochs;
 use super::gpu::{self, Order};
 use super::gpu_fullbatch::{gcn, hidden};
 use super::predicted::Predictions;
+use super::setup::{DTYPES, Setup};
 use super::several::Times;
-use super::{DTYPES, Setup};
 use crate::timing::{Protocol, Summary};
 use crate::{Case, Error, Goal, Report, graphs, occupancy};
 

@@ -15,7 +15,8 @@ use girih_sampling::{
 };
 use girih_tiers::{CacheShares, Hotness, Placement, Visits};
 
-use super::{Setup, gpu};
+use super::gpu;
+use super::setup::Setup;
 use crate::timing::{Contestant, Summary, compete};
 use crate::{Case, Error, Goal, Report, graphs};
 

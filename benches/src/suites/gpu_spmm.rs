@@ -9,7 +9,7 @@ use girih_graph_format::{Csr, Matrix};
 use girih_kernels::{BlockKernel, Cuda, CudaMatrix, CudaSparse, Split, Tiling};
 
 use super::gpu::{self, Order};
-use super::{DTYPES, Setup, random_matrix};
+use super::setup::{DTYPES, Setup, random_matrix};
 use crate::cusparse::{Adjacency, CuSparse, Operands, Product};
 use crate::sampled::SampledProduct;
 use crate::timing::{Contestant, Protocol, Summary, compete};

@@ -26,7 +26,8 @@ use girih_trainer::{CacheConfig, Observer, TrainConfig};
 
 use super::epochs::Epochs;
 use super::sampled::{tiers, train_on};
-use super::{DTYPES, Setup, gpu, sage};
+use super::setup::{DTYPES, Setup};
+use super::{gpu, sage};
 use crate::timing::{Contestant, Summary, compete};
 use crate::transfer::{Gathered, Transfer};
 use crate::{Case, Error, Goal, Report, graphs};

@@ -18,7 +18,7 @@ use girih_graph_format::file::{
 use girih_graph_format::{Csr, Duplicates, Matrix, Notes};
 use rayon::ThreadPoolBuilder;
 
-use super::{Setup, random_matrix};
+use super::setup::{Setup, random_matrix};
 use crate::timing::{Contestant, Summary, compete};
 use crate::{Case, Error, Report, graphs};
 

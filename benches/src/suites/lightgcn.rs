@@ -12,8 +12,8 @@ use girih_compute::Cpu;
 use girih_datasets::{Dataset, Interactions};
 use girih_trainer::{Control, EpochTimes, Event, ModelKind, SessionOptions, TrainConfig, train};
 
-use super::Setup;
 use super::epochs::with_stages;
+use super::setup::Setup;
 use crate::peer::Peer;
 use crate::timing::Summary;
 use crate::{Case, Error, Report, graphs};

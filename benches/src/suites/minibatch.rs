@@ -9,7 +9,8 @@ use girih_compute::Cpu;
 use girih_datasets::Dataset;
 use girih_trainer::{BatchConfig, Control, Event, SessionOptions, TrainConfig, train};
 
-use super::{Setup, sage};
+use super::sage;
+use super::setup::Setup;
 use crate::peer::Peer;
 use crate::timing::{Protocol, Summary};
 use crate::{Case, Error, Goal, Report, graphs};

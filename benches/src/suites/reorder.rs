@@ -9,7 +9,7 @@ use girih_graph_format::{Csr, Norm, ReuseCurve};
 use girih_reorder::quality::{Block, READS_LOOKED_AT, coverage};
 use girih_reorder::{Auto, Community, OrderKind};
 
-use super::{Setup, random_matrix};
+use super::setup::{Setup, random_matrix};
 use crate::timing::{Contestant, compete};
 use crate::{Case, Error, Report, graphs};
 

@@ -14,7 +14,7 @@ use girih_pipeline::Stage;
 use girih_sampling::relabel::Relabel;
 use girih_sampling::{FanOut, LoaderOptions, NeighborOptions, NeighborSampler, SampleError, SeedLoader};
 
-use super::Setup;
+use super::setup::Setup;
 use crate::peer::Peer;
 use crate::timing::{Contestant, Summary, compete};
 use crate::{Case, Error, Goal, Report, graphs};

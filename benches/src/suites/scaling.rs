@@ -14,7 +14,7 @@ use girih_trainer::distributed::{RankOptions, RankPlanner, SymbolicGraph};
 use girih_trainer::{DataSizes, Plan, PlanDevice, TrainConfig};
 
 use super::gpu_fullbatch::gcn;
-use super::{DTYPES, Setup};
+use super::setup::{DTYPES, Setup};
 use crate::scaling_page;
 use crate::timing::{Protocol, Summary};
 use crate::{Case, Error, Goal, Report, folder};

@@ -8,7 +8,7 @@ use girih_compute::prelude::*;
 use girih_compute::{Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Norm, TileMatrix};
 
-use super::{Setup, random_matrix};
+use super::setup::{Setup, random_matrix};
 use crate::peer::Peer;
 use crate::timing::{Contestant, Summary, compete};
 use crate::{Case, Error, Report, graphs};

@@ -11,7 +11,7 @@ use girih_graph_format::NodeId;
 use girih_sampling::{LoaderOptions, NeighborOptions, NeighborSampler, SeedLoader};
 use girih_tiers::{AccessFrequencies, AccessFrequency, Hotness, PRESAMPLED_EPOCH, Placement, Visits};
 
-use super::Setup;
+use super::setup::Setup;
 use crate::timing::Summary;
 use crate::{Case, Error, Report, graphs};
 
