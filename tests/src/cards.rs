@@ -79,7 +79,8 @@ pub fn check_ended_by_rank_one<T>(outcome: Result<T, RankFailure<Failure>>, star
     let Err(failure) = outcome else { panic!("no rank failed, {what}") };
     assert_eq!(failure.rank, 1, "{what}");
     assert!(failure.message.contains("had enough"), "{}, {what}", failure.message);
-    assert!(start.elapsed() < Duration::from_secs(20), "{:?}, {what}", start.elapsed());
+    // Slow tools have a longer deadline.
+    assert!(start.elapsed() < deadline() / 3, "{:?}, {what}", start.elapsed());
 }
 
 /// Error that ends a rank.
