@@ -6,7 +6,7 @@
 //!     └──────── encode_to_file ◀─────────┘──▶ a store ──open──▶ CompressedFeatures ──gather──▶ rows by id
 //!                                                                        └──aggregate──▶ sums over neighbours
 //! ```
-//! - [`CodecSpec`]: choice of a codec, such as `topk:8`; [`fit`] makes a [`FeatureCodec`] of it. Start here. The code
+//! - [`CodecSpec`]: choice of a codec, such as `topk:8`; [`fit()`] makes a [`FeatureCodec`] of it. Start here. The code
 //!   book is in [`topk`]; [`half`], [`quantized`], [`pca`] and [`pq`] are alternatives, and [`auto`] chooses among
 //!   them.
 //! - [`ErrorReport`]: errors of decoded rows; [`mean_cosine`] compares rows of any two sources.

@@ -1,6 +1,6 @@
 //! Training graph neural networks over any compute backend.
 //!
-//! - [`train`]: runs a [`TrainConfig`] on a data set from start to result. Start here.
+//! - [`train()`]: runs a [`TrainConfig`] on a data set from start to result. Start here.
 //! - [`Model`]: a forward function over a [`Tape`]; add one in twenty lines.
 //! - [`Tape`]: a few coarse operations ([`Tape::linear`], [`Tape::spmm`], …), each with its own backward.
 //! - [`Run`]: one run, epoch by epoch, with checkpoints that resume bit-exactly. [`FullBatch`] and [`MiniBatch`]

@@ -57,7 +57,7 @@ impl CompressedFeatures {
     /// equal those of a store of this codec, sample and seed.
     ///
     /// # Errors
-    /// As [`fit`] and [`CompressedFeatures::encode`].
+    /// As [`fit()`] and [`CompressedFeatures::encode`].
     pub fn fitted(spec: CodecSpec, rows: &dyn RowSource, seed: u64) -> Result<Self, CompressError> {
         let sample = draw_sample(rows, SampleOptions { seed, ..SampleOptions::default() })?;
         let codec = fit(spec, &sample, seed)?;

@@ -23,7 +23,7 @@
 //!
 //! **Bags of words** do not suit a code book: nearly all values of a group are equal, and the rule for ties selects
 //! the kept ones. No rule helps. If each word occurs in a fifth to a half of the rows, any eight words of ninety
-//! carry too little information (`docs/compression.md`). [`fit`](crate::fit) warns of such features.
+//! carry too little information (`docs/compression.md`). [`fit`](crate::fit()) warns of such features.
 
 mod select;
 mod select_x86;

@@ -18,7 +18,7 @@ use crate::data::check_trainable;
 use crate::engine::{Control, DataShape, Event, Observer, Outcome, SessionOptions, train_runs};
 use crate::minibatch::{MiniBatchSession, check_patches};
 
-/// All runs of a configuration on several ranks, as [`train`](crate::train) on one.
+/// All runs of a configuration on several ranks, as [`train`](crate::train()) on one.
 ///
 /// The first rank reports events to the observer and writes checkpoints. Any number of ranks can resume from them.
 pub struct TrainJob<'a, 'o> {

@@ -71,7 +71,7 @@ pub enum Event<'e> {
     RunFinished(&'e RunSummary),
 }
 
-/// Answer of the observer of [`train`](crate::train).
+/// Answer of the observer of [`train`](crate::train()).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
     /// Go on.
