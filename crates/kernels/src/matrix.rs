@@ -240,7 +240,7 @@ pub(crate) enum Work {
     Shares(CudaSlice<WindowShare>),
 }
 
-/// Division of the entries of an adjacency between blocks and rows.
+/// Split of the entries of an adjacency between blocks and rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Split {
     /// Fewest entries of a block.

@@ -383,6 +383,10 @@ mod tests {
         let summary = "========= ERROR SUMMARY: 2 errors";
         let text = format!("x\n{summary}\n");
         assert_eq!(of(Some(99), &text), Verdict::Errors { summary: summary.to_owned(), kernels: Vec::new() });
+        let text = "========= Target application returned an error";
+        assert_eq!(of(Some(99), text), Verdict::Failed);
+        let errors = "running 1 test\nthread 'a' panicked at a.rs:1:2:\ntoo late\nnote: x\nmore\n";
+        assert_eq!(reason(errors), "thread 'a' panicked at a.rs:1:2:; too late; note: x");
         let hazard = "========= Error: Potential WAR hazard detected at __shared__ 0x8ec0 in block (0,13,0) :\n\
                       =========     Read Thread (16,0,0) at product+0x690\n\
                       =========     Write Thread (480,0,0) at product+0x7040\n\

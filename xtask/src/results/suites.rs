@@ -12,6 +12,20 @@ pub struct Suite {
     pub metrics: &'static [&'static str],
 }
 
+/// Table of the products of blocks, on CPUs and on GPUs.
+const BLOCKS: Suite = Suite {
+    name: "blocks",
+    about: "Products of the blocks of a partition; time of the slowest rank.",
+    rows: &[
+        "none/1.5d/4",
+        "community-whole/1.5d/4",
+        "community-inside/1.5d/4",
+        "community-inside/2d/4",
+        "community-inside/1d/4",
+    ],
+    metrics: &["x_first", "fastest_rank_ms"],
+};
+
 /// Tables in the order of the page: suites for CPUs, then for GPUs.
 pub const SUITES: &[Suite] = &[
     Suite {
@@ -57,18 +71,7 @@ pub const SUITES: &[Suite] = &[
         rows: &["shuffled", "degree", "slashburn", "rcm", "metis", "community"],
         metrics: &["x_shuffled", "coverage", "order_s"],
     },
-    Suite {
-        name: "blocks",
-        about: "Products of the blocks of a partition; time of the slowest rank.",
-        rows: &[
-            "none/1.5d/4",
-            "community-whole/1.5d/4",
-            "community-inside/1.5d/4",
-            "community-inside/2d/4",
-            "community-inside/1d/4",
-        ],
-        metrics: &["x_first", "fastest_rank_ms"],
-    },
+    BLOCKS,
     Suite {
         name: "batches",
         about: "Accuracy of mini-batches beside the full graph.",
@@ -130,18 +133,7 @@ pub const SUITES: &[Suite] = &[
         rows: &["none/never/f32", "community/auto/f32", "none/never/bf16", "community/auto/bf16"],
         metrics: &["memory_gb_s", "memory_of_copy", "l2_hit_percent"],
     },
-    Suite {
-        name: "gpu-blocks",
-        about: "Products of the blocks of a partition; time of the slowest rank.",
-        rows: &[
-            "none/1.5d/4",
-            "community-whole/1.5d/4",
-            "community-inside/1.5d/4",
-            "community-inside/2d/4",
-            "community-inside/1d/4",
-        ],
-        metrics: &["x_first", "fastest_rank_ms"],
-    },
+    Suite { name: "gpu-blocks", ..BLOCKS },
     Suite {
         name: "gpu-ranks",
         about: "Epochs of a GCN on several GPUs: the fastest way in bf16.",

@@ -99,7 +99,7 @@ fn finding(modules: &Modules, imports: &[Import], circle: &BTreeSet<&Module>) ->
 
 fn layers_of(listing: &Listing, table: &[(&str, &[&str])]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (folder, layers) in table.iter().filter(|(_, layers)| !layers.is_empty()) {
+    for (folder, layers) in table {
         let modules = Modules::read(listing, folder);
         let place = |module: &Module| layers.iter().position(|layer| module.first().is_some_and(|name| name == layer));
         for (module, file) in modules.files.iter().filter(|(module, _)| module.len() == 1) {

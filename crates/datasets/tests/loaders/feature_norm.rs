@@ -1,4 +1,4 @@
-//! Division of the rows of features.
+//! Normalisation of the rows of features.
 
 use girih_datasets::{FeatureNorm, Features};
 use girih_graph_format::{Csr, Matrix};

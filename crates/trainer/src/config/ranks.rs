@@ -41,7 +41,7 @@ pub struct RankOptions {
     pub grid: ProcessGrid,
     /// Exchange of the operands of products: whole panels, or only the rows that are read.
     pub exchange: Exchange,
-    /// Division of the nodes over ranks.
+    /// Partition of the nodes over ranks.
     pub cuts: Cuts,
     /// Stages in which operands are sent, as in [`BlockPlan::in_stages`].
     pub stages: Stages,
