@@ -194,7 +194,7 @@ impl World {
                 job.on_rank(&cards[0], NcclRank::connect(&cards[0], *world, deadline, transport)?)
             }
             #[cfg(feature = "mpi")]
-            Self::Mpi { .. } => Ok(girih_comm::mpi::run(deadline, |world| {
+            Self::Mpi { .. } => Ok(girih_mpi::run(deadline, |world| {
                 job.on_rank(&cards[0], NcclRank::connect(&cards[0], world, deadline, transport)?)
             })?),
             #[cfg(not(feature = "mpi"))]
@@ -207,9 +207,7 @@ impl World {
             Self::Threads => job.on_threads(|| Cpu::new().gathering(precision)),
             Self::Tcp { world, .. } => job.on_rank(cpu, world),
             #[cfg(feature = "mpi")]
-            Self::Mpi { .. } => {
-                Ok(girih_comm::mpi::run(job.ranks().deadline, |world| job.on_rank(cpu, Box::new(world)))?)
-            }
+            Self::Mpi { .. } => Ok(girih_mpi::run(job.ranks().deadline, |world| job.on_rank(cpu, Box::new(world)))?),
             #[cfg(not(feature = "mpi"))]
             Self::Mpi { .. } => Err(without_mpi()),
         }

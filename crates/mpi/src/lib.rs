@@ -1,17 +1,23 @@
 //! Ranks as processes of MPI: `mpirun -n 4 PROGRAM`.
+//!
+//! [`run`] makes this process one of the ranks that `mpirun` started together. It is a transport of
+//! [`girih_comm`], beside threads and TCP, so that everything written for ranks also runs under MPI.
+//!
+//! Feature `mpi` links an MPI; it needs an MPI with its headers, and libclang. Without the feature this crate is
+//! empty, so that a build of the whole workspace needs Rust alone.
+
+#![cfg(feature = "mpi")]
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use girih_comm::{Call, CommError, Communicator, Parcel, Payload, Transport, due};
 use mpi::Threading;
 use mpi::request::{Request, Scope, scope};
 use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::{Communicator as _, Destination as _, MatchedReceiveVec as _, Source as _};
-
-use crate::transport::{Call, Parcel, Transport, due};
-use crate::{CommError, Communicator, Payload};
 
 /// Rank that is a process of MPI.
 pub type ProcessRank = Communicator<Process>;
