@@ -4,7 +4,6 @@
 //! - [`threads::run`]: ranks as threads of this process.
 //! - [`tcp::run`]: ranks as processes that communicate over sockets, on one host or several.
 //! - `mpi::run` (feature `mpi`): ranks as processes that `mpirun` starts.
-//! - [`launch_order::coordinator`]: one launch order on all ranks, if several threads of a rank call collectives.
 //! - [`Launch`]: settings of the process launcher, for all supported launchers.
 //! - [`Payload`]: parser for messages of other ranks. Malformed bytes give an error that names the sender.
 //! - [`Secret`]: key by which processes of one job authenticate each other.
@@ -33,7 +32,6 @@ mod communicator;
 mod error;
 mod failure;
 mod launch;
-pub mod launch_order;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 pub mod operands;
