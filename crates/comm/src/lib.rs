@@ -3,7 +3,6 @@
 //! - [`Collective`]: broadcast, all-reduce and others, on the matrices of a backend. Start here.
 //! - [`threads::run`]: ranks as threads of this process.
 //! - [`tcp::run`]: ranks as processes that communicate over sockets, on one host or several.
-//! - [`launch_order::coordinator`]: one launch order on all ranks, if several threads of a rank call collectives.
 //! - [`Launch`]: settings of the process launcher, for all supported launchers.
 //! - [`Payload`]: parser for messages of other ranks. Malformed bytes give an error that names the sender.
 //! - [`Secret`]: key by which processes of one job authenticate each other.
@@ -32,7 +31,6 @@ mod communicator;
 mod error;
 mod failure;
 mod launch;
-pub mod launch_order;
 pub mod operands;
 mod payload;
 mod secret;

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused() {
+    fn conflicting_devices_are_refused() {
         let (ranks, gpus) = ((Some(2), None), (None, Some(2)));
         for (found, expected) in [
             (device(Device::Cpu, gpus, None), "--device"),

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_not_refused() {
+    fn a_plan_that_fits_is_not_refused() {
         let (config, plan) = (config(), SESSION.plan(&config()).unwrap());
         let room = |free| Room { device: "Some card".to_owned(), free };
         assert!(room(plan.device_bytes()).check(&SESSION, &plan, &config, ON_ONE).is_ok());

@@ -1,12 +1,12 @@
 //! Diagnosis after a deadline: which worker was awaited, and on which ranks it is missing.
 
-use super::log::crossing;
-use super::message::Status;
-use super::schedule::{LaunchSchedule, Next};
-use super::{Launch, OrderError, Rules};
+use crate::log::crossing;
+use crate::message::Status;
+use crate::schedule::{LaunchSchedule, Next};
+use crate::{Launch, OrderError, Rules};
 
 /// Known state of all ranks when a deadline has passed.
-pub(super) struct Diagnosis<'a> {
+pub(crate) struct Diagnosis<'a> {
     pub rank: usize,
     pub rules: &'a Rules,
     pub schedule: &'a LaunchSchedule,

@@ -3,20 +3,18 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::diagnosis::Diagnosis;
-use super::log::{Entry, OrderLog};
-use super::message::{Content, Message, Status};
-use super::messenger::InProcess;
-use super::schedule::LaunchSchedule;
-use super::{Inbox, Launch, Messenger, OrderError, Participant, Rules};
-use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait_until};
+use crate::diagnosis::Diagnosis;
+use crate::log::{Entry, OrderLog};
+use crate::message::{Content, Message, Status};
+use crate::messenger::InProcess;
+use crate::schedule::LaunchSchedule;
+use crate::sync::{Condvar, Mutex, MutexGuard, due, lock, wait_until};
+use crate::{Inbox, Launch, Messenger, OrderError, Participant, Rules};
 
 /// Time that other ranks have to answer with their status after a deadline has passed.
 const ANSWER: Duration = Duration::from_secs(1);
 /// Number of recent launches per worker that a rank sends to others for the diagnosis of a hang.
 const REMEMBERED: usize = 16;
-/// Upper bound on a wait. It keeps the sum of the clock and a deadline from overflowing.
-const LONGEST_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Launch order of one rank for one epoch. Clones share one state.
 ///
@@ -25,7 +23,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 pub struct Coordinator(Arc<Shared>);
 
 /// State that the workers of a rank share with the threads that deliver messages.
-pub(super) struct Shared {
+pub(crate) struct Shared {
     rank: usize,
     rules: Rules,
     started: Instant,
@@ -38,7 +36,7 @@ pub(super) struct Shared {
     messenger: OnceLock<Box<dyn Messenger>>,
 }
 
-pub(super) struct State {
+pub(crate) struct State {
     pub schedule: LaunchSchedule,
     pub failure: Option<OrderError>,
     log: Vec<Entry>,
@@ -135,11 +133,6 @@ impl Coordinator {
         self.0.messenger.get().into_iter().for_each(|messenger| messenger.flush());
         Ok(self.log())
     }
-
-    /// Instant from which the times of the log count.
-    pub(crate) fn started(&self) -> Instant {
-        self.0.started
-    }
 }
 
 impl Shared {
@@ -169,7 +162,7 @@ impl Shared {
 
     /// Deadline of a wait that begins now.
     pub fn due(&self) -> Instant {
-        Instant::now() + self.rules.deadline.min(LONGEST_WAIT)
+        due(self.rules.deadline)
     }
 
     /// Sends a message to all other ranks. Must not be called with the state locked: they may answer before this
@@ -344,7 +337,7 @@ impl Shared {
 
     /// Waits up to [`ANSWER`] for the status of all ranks.
     fn answers(&self) -> MutexGuard<'_, State> {
-        let due = Instant::now() + ANSWER;
+        let due = due(ANSWER);
         let mut state = lock(&self.state);
         state.answers[self.rank] = Some(self.status(&state));
         while state.answers.iter().any(Option::is_none) && state.failure.is_none() && Instant::now() < due {

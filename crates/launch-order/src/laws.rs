@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
 
-use super::diagnosis::Diagnosis;
-use super::message::{Content, Progress, Status};
-use super::schedule::LaunchSchedule;
-use super::{Entry, Launch, Message, Order, OrderError, OrderLog, Rules};
+use crate::diagnosis::Diagnosis;
+use crate::message::{Content, Progress, Status};
+use crate::schedule::LaunchSchedule;
+use crate::{Entry, Launch, Message, Order, OrderError, OrderLog, Rules};
 
 /// GPU that starts collectives in the order of their launches. A collective holds all slots of the GPU until it has
 /// started on every rank.

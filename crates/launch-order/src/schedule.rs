@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::message::{Content, Progress};
-use super::{Launch, Order, OrderError, Rules};
+use crate::message::{Content, Progress};
+use crate::{Launch, Order, OrderError, Rules};
 
 /// Largest distance by which a decision may arrive ahead of others. It bounds the memory that a message can make this
 /// rank allocate.
@@ -12,7 +12,7 @@ const MOST_AHEAD: usize = 1 << 12;
 
 /// Next launch of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(crate) enum Next {
     /// This worker, before all others; with its batch, if that is known.
     Only(usize, Option<u64>),
     /// Any worker.
@@ -46,7 +46,7 @@ enum Turns {
 }
 
 /// Launches of one rank: past ones, registered ones, and the next one.
-pub(super) struct LaunchSchedule {
+pub(crate) struct LaunchSchedule {
     rank: usize,
     names: Arc<[String]>,
     turns: Turns,

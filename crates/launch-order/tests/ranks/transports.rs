@@ -3,9 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use girih_comm::launch_order::{LaunchOrderError, coordinator};
 use girih_comm::{Secret, Transport, tcp, threads};
-use girih_pipeline::order::{Launch, Order, OrderError, Rules};
+use girih_launch_order::{Launch, LaunchOrderError, Order, OrderError, Rules, coordinator};
 
 const SOON: Duration = Duration::from_secs(20);
 

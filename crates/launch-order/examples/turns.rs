@@ -1,7 +1,7 @@
 //! Cost of a launch permit for every kind of launch order. Ranks are threads, and their workers launch nothing.
 //!
 //! ```text
-//! cargo run --release -p girih-pipeline --example turns
+//! cargo run --release -p girih-launch-order --example turns
 //! ```
 //! The time of a run goes from the start of all workers until all have closed. It is divided by the launches of one
 //! rank. This is the cost of the launch order as long as the other workers have work meanwhile.
@@ -9,7 +9,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use girih_pipeline::order::{Coordinator, Order, Rules};
+use girih_launch_order::{Coordinator, Order, Rules};
 
 const N_BATCHES: u64 = 5000;
 const N_RUNS: usize = 7;

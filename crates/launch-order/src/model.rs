@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use loom::thread;
 
-use super::{Coordinator, Launch, Order, OrderError, Participant, Rules};
+use crate::{Coordinator, Launch, Order, OrderError, Participant, Rules};
 
 fn explore(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();

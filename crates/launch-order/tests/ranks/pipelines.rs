@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use girih_pipeline::order::{Coordinator, Launch, Order, OrderError, OrderLog, Participant, Rules};
-use girih_pipeline::{Pipeline, Report, StageError};
+use girih_launch_order::{Coordinator, Launch, Order, OrderError, OrderLog, Participant, Rules};
+use girih_pipeline::{Pipeline, StageError};
 
 const WORKERS: [&str; 3] = ["sampler", "loader", "trainer"];
 /// Number of SMs of a GPU, and the number that a collective of each worker takes.
@@ -88,7 +88,7 @@ fn step(cards: &Cards, rank: usize, seed: u64, part: &mut Participant, launch: L
 }
 
 /// Trains one rank: sampler and loader are stages, the trainer is the consumer.
-fn train(coordinator: &Coordinator, cards: &Cards, seed: u64, n: u64) -> Result<(OrderLog, Report), OrderError> {
+fn train(coordinator: &Coordinator, cards: &Cards, seed: u64, n: u64) -> Result<OrderLog, OrderError> {
     let rank = coordinator.rank();
     let stage = |worker: usize| {
         move || {
@@ -99,7 +99,7 @@ fn train(coordinator: &Coordinator, cards: &Cards, seed: u64, n: u64) -> Result<
     thread::scope(|scope| {
         let mut part = coordinator.participant(2);
         let pipeline = Pipeline::new(0..n).stage(WORKERS[0], stage(0)).stage(WORKERS[1], stage(1));
-        let mut items = pipeline.coordinated(coordinator).traced().start_in(scope).unwrap();
+        let mut items = pipeline.start_in(scope).unwrap();
         for item in &mut items {
             let batch = item.map_err(|error| match error {
                 StageError::Failed { source, .. } => source,
@@ -108,13 +108,12 @@ fn train(coordinator: &Coordinator, cards: &Cards, seed: u64, n: u64) -> Result<
             step(cards, rank, seed, &mut part, Launch { worker: 2, batch })?;
         }
         part.close()?;
-        let log = coordinator.finish()?;
-        Ok((log, items.finish()))
+        coordinator.finish()
     })
 }
 
 /// Runs all ranks, and returns the result of each.
-fn run(n_ranks: usize, rules: &Rules, seed: u64, n: u64) -> Vec<Result<(OrderLog, Report), OrderError>> {
+fn run(n_ranks: usize, rules: &Rules, seed: u64, n: u64) -> Vec<Result<OrderLog, OrderError>> {
     let cards = Cards::new(n_ranks);
     let coordinators = Coordinator::in_process(n_ranks, rules).unwrap();
     thread::scope(|scope| {
@@ -135,12 +134,12 @@ fn rules(order: Order) -> Rules {
 fn with_an_order_nothing_deadlocks() {
     for seed in 0..8 {
         let led = run(3, &rules(Order::Led { leader: 0 }), seed, 40);
-        let log = led.into_iter().next().unwrap().unwrap().0;
+        let log = led.into_iter().next().unwrap().unwrap();
         for order in
             [Order::Led { leader: 2 }, Order::Fixed { lag: 0 }, Order::Fixed { lag: 1 }, Order::Replay(log.clone())]
         {
             let is_replay = matches!(order, Order::Replay(_));
-            let logs = run(3, &rules(order), seed + 100, 40).into_iter().map(|outcome| outcome.unwrap().0);
+            let logs = run(3, &rules(order), seed + 100, 40).into_iter().map(Result::unwrap);
             let orders: Vec<Vec<Launch>> = logs.map(|log| log.launches().collect()).collect();
             assert!(orders.iter().all(|order| *order == orders[0] && order.len() == 3 * 40));
             assert!(!is_replay || log.launches().eq(orders[0].iter().copied()));
@@ -241,7 +240,7 @@ fn another_number_of_batches_is_an_error_on_all_ranks() {
 
 #[test]
 fn a_log_is_written_read_and_replayed() {
-    let log = run(2, &rules(Order::Led { leader: 0 }), 1, 10).swap_remove(1).unwrap().0;
+    let log = run(2, &rules(Order::Led { leader: 0 }), 1, 10).swap_remove(1).unwrap();
     let text = serde_json::to_string(&log).unwrap();
     assert!(
         text.starts_with(r#"{"rank":1,"workers":["sampler","loader","trainer"],"entries":[{"worker":0,"batch":0,"#),
@@ -277,9 +276,12 @@ fn a_failing_stage_ends_all_ranks_and_its_own_error_comes_out() {
         let stage = |worker: usize| {
             let coordinator = coordinator.clone();
             move || {
-                let (rank, mut part) = (coordinator.rank(), coordinator.participant(worker));
-                move |batch: u64| match (rank, worker, batch) {
-                    (1, 0, 3) => Err("the disk is full".to_owned()),
+                let (coordinator, mut part) = (coordinator.clone(), coordinator.participant(worker));
+                move |batch: u64| match (coordinator.rank(), worker, batch) {
+                    (1, 0, 3) => {
+                        coordinator.stop("the disk is full");
+                        Err("the disk is full".to_owned())
+                    }
                     _ => part.turn(batch).map(|_| batch).map_err(|error| error.to_string()),
                 }
             }
@@ -288,7 +290,7 @@ fn a_failing_stage_ends_all_ranks_and_its_own_error_comes_out() {
         // The source has no end. The leader does not wait for other ranks, and would otherwise be done before it
         // learns of the failure.
         let pipeline = Pipeline::new(0..u64::MAX).stage("sampler", stage(0)).stage("loader", stage(1));
-        let mut items = pipeline.coordinated(coordinator).start().unwrap();
+        let mut items = pipeline.start().unwrap();
         items.find_map(Result::err).unwrap().to_string()
     };
     let errors: Vec<String> = thread::scope(|scope| {
@@ -296,7 +298,7 @@ fn a_failing_stage_ends_all_ranks_and_its_own_error_comes_out() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert!(start.elapsed() < LONG / 4);
-    assert!(errors[0].contains("rank 1 stopped: sampler failed at item 3"), "{errors:?}");
+    assert!(errors[0].contains("rank 1 stopped: the disk is full"), "{errors:?}");
     assert_eq!(coordinator_failure(&ranks[0]), coordinator_failure(&ranks[1]));
 }
 
@@ -313,13 +315,14 @@ fn leaving_a_pipeline_releases_who_waits_for_a_turn() {
         let mut part = shared[1].participant(0);
         move |batch: u64| part.turn(batch).map(drop)
     };
-    let items = Pipeline::new(0..9).stage("sampler", make).coordinated(&ranks[1]).start().unwrap();
+    let items = Pipeline::new(0..9).stage("sampler", make).start().unwrap();
     thread::sleep(Duration::from_millis(20));
     let start = Instant::now();
+    ranks[1].stop("its pipeline is left");
     drop(items);
     assert!(start.elapsed() < LONG / 4);
     let error = ranks[0].participant(0).turn(0).map(drop).unwrap_err();
-    assert_eq!(error, OrderError::Stopped { rank: 1, why: "its pipeline was left before its end".to_owned() });
+    assert_eq!(error, OrderError::Stopped { rank: 1, why: "its pipeline is left".to_owned() });
 }
 
 #[test]
@@ -335,30 +338,4 @@ fn a_worker_that_panics_with_its_turn_ends_all_ranks() {
     });
     let error = ranks[1].participant(0).turn(0).map(drop).unwrap_err().to_string();
     assert_eq!(error, "rank 0 stopped: loader panicked while it launched batch 4");
-}
-
-/// Rows of the report and tracks of the trace agree with the log.
-#[test]
-fn waits_for_turns_are_in_the_report_and_in_the_trace() {
-    let (log, report) = run(2, &rules(Order::Fixed { lag: 0 }), 5, 30).swap_remove(0).unwrap();
-    let waited = |worker: usize| -> f64 {
-        let entries = log.entries.iter().filter(|entry| entry.launch.worker == worker);
-        entries.map(|entry| entry.turn_s - entry.registered_s).sum()
-    };
-    for (worker, row) in [(0, "sampler"), (1, "loader"), (2, "consumer")] {
-        let row = report.stages.iter().find(|stage| stage.name == row).unwrap();
-        assert!(row.wait_turn_s > 0.0 && (row.wait_turn_s - waited(worker)).abs() < 1e-9, "{report}");
-        assert!(row.work_s + row.wait_turn_s <= report.wall_s + 1e-6, "{report}");
-    }
-    assert!(report.to_string().lines().next().unwrap().contains("wait for turn"));
-    let tracks = report.trace.as_ref().unwrap().tracks();
-    let launches: Vec<_> = tracks.iter().filter(|track| track.group == "launch order").collect();
-    assert_eq!(launches.iter().map(|track| track.name.as_str()).collect::<Vec<_>>(), WORKERS);
-    for track in launches {
-        let items = |name: &str| -> Vec<u64> {
-            track.events.iter().filter(|event| event.name == name).filter_map(|event| event.item).collect()
-        };
-        let all: Vec<u64> = (0..30).collect();
-        assert_eq!([items("launch"), items("wait for turn")], [all.clone(), all]);
-    }
 }

@@ -8,10 +8,10 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use girih_pipeline::order::{Coordinator, Inbox, Message, Messenger, OrderError, Rules};
+use girih_comm::{CommError, Parcel, Payload, Transport, all_gather};
 
-use crate::transport::{Parcel, Transport, all_gather, due};
-use crate::{CommError, Payload};
+use crate::sync::due;
+use crate::{Coordinator, Inbox, Message, Messenger, OrderError, Rules};
 
 /// Name of the exchanges in errors.
 const NAME: &str = "launch order";

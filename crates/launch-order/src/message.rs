@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Launch, OrderError};
+use crate::{Launch, OrderError};
 
 /// Message of a coordinator to those of all other ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Message(pub(super) Content);
+pub struct Message(pub(crate) Content);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Content {
+pub(crate) enum Content {
     /// Launch of this number, from 0, as the leader decided. Decisions on different workers may arrive out of order.
     Decided(u64, Launch),
     /// A worker has closed after this number of launches.
@@ -24,7 +24,7 @@ pub(super) enum Content {
 
 /// Progress of a rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Status {
+pub(crate) struct Status {
     pub workers: Vec<Progress>,
     /// Worker that is next in the order but has not registered.
     pub absent: Option<usize>,
@@ -34,7 +34,7 @@ pub(super) struct Status {
 
 /// Progress of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     pub n_launched: u64,
     /// Batch that the worker waits to launch or is launching.
     pub pending: Option<u64>,

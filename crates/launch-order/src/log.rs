@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::OrderError;
+use crate::OrderError;
 
 /// Launch of a batch by a worker: one collective, several, or a captured CUDA graph of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub struct Entry {
 }
 
 /// Launches of one rank, in order. A log can be written, read, and replayed by
-/// [`Order::Replay`](super::Order::Replay).
+/// [`Order::Replay`](crate::Order::Replay).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OrderLog {
     /// Rank of the log.
@@ -46,7 +46,7 @@ impl OrderLog {
     }
 
     /// Refuses a log of other workers.
-    pub(super) fn check(&self, workers: &[String]) -> Result<(), OrderError> {
+    pub(crate) fn check(&self, workers: &[String]) -> Result<(), OrderError> {
         let refuse = |what: String| Err(OrderError::Rules { what });
         if self.workers != workers {
             return refuse(format!(
@@ -67,7 +67,7 @@ impl OrderLog {
 }
 
 /// First two launches that two ranks made in different orders, in the order of `mine`.
-pub(super) fn crossing(mine: &[Launch], theirs: &[Launch]) -> Option<(Launch, Launch)> {
+pub(crate) fn crossing(mine: &[Launch], theirs: &[Launch]) -> Option<(Launch, Launch)> {
     let place = |launch: &Launch| theirs.iter().position(|their| their == launch);
     let common: Vec<(usize, Launch)> = mine.iter().filter_map(|launch| Some((place(launch)?, *launch))).collect();
     let crossed = |at: usize| {

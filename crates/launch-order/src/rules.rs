@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{OrderError, OrderLog};
+use crate::{OrderError, OrderLog};
 
 /// Source of the launch order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,7 +75,7 @@ impl Rules {
     }
 
     /// Refuses rules by which nothing could be launched.
-    pub(super) fn check(&self, n_ranks: usize) -> Result<(), OrderError> {
+    pub(crate) fn check(&self, n_ranks: usize) -> Result<(), OrderError> {
         let refuse = |what: String| Err(OrderError::Rules { what });
         if self.workers.is_empty() {
             return refuse("there are no workers: name those that launch collectives".to_owned());

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::coordinator::Shared;
-use super::{Launch, OrderError};
+use crate::coordinator::Shared;
+use crate::{Launch, OrderError};
 
 /// Polling interval for results: first and longest.
 const LOOK: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
@@ -18,7 +18,7 @@ pub struct Participant {
 }
 
 impl Participant {
-    pub(super) fn new(shared: Arc<Shared>, worker: usize) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, worker: usize) -> Self {
         Self { shared, worker, has_signed_off: false }
     }
 

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use super::Message;
-use super::coordinator::Shared;
+use crate::Message;
+use crate::coordinator::Shared;
 
 /// Transport for the messages of one rank's coordinator to the [`Inbox`]es of all others.
 ///
@@ -23,7 +23,7 @@ pub trait Messenger: Send + Sync {
 pub struct Inbox(Weak<Shared>);
 
 impl Inbox {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
         Self(Arc::downgrade(shared))
     }
 
@@ -43,7 +43,7 @@ impl Inbox {
 }
 
 /// Messenger to coordinators in the same process.
-pub(super) struct InProcess {
+pub(crate) struct InProcess {
     pub rank: usize,
     pub inboxes: Arc<[Inbox]>,
 }
