@@ -9,9 +9,9 @@ use girih_planner::{PlannerError, measure};
 use girih_trainer::TrainError;
 use girih_trainer::distributed::{RankJob, RankOptions};
 
-use super::cards::cards;
 use super::device::{Chosen, open, peak_bytes_of};
-use super::{launch, sharing};
+use super::gpus::cards;
+use super::{launched, ranks};
 use crate::args::{DeviceArgs, OutputArgs, RankArgs};
 use crate::error::CliError;
 use crate::messages;
@@ -56,7 +56,7 @@ impl LaunchContext {
                 "a launcher started {found} processes, one rank each, but --ranks is {ranks}: start {ranks} processes, or leave --ranks out"
             )));
         }
-        launch::end_with_the_launcher();
+        launched::end_with_the_launcher();
         let speaks_mpi = cfg!(feature = "mpi") && matches!(launch.launcher, Launcher::OpenMpi | Launcher::Hydra);
         match &launch.rendezvous {
             Some(rendezvous) => Ok(Self::Tcp { rendezvous: rendezvous.clone(), launch }),
@@ -83,7 +83,7 @@ impl LaunchContext {
 
     /// Partition over ranks; `None` for a single rank.
     pub fn options(&self, args: &RankArgs) -> Result<Option<RankOptions>, CliError> {
-        sharing::asked(args, self.launch().map(|launch| launch.size))
+        ranks::asked(args, self.launch().map(|launch| launch.size))
     }
 
     /// Runs `work` together with the other processes, if there are any.
@@ -104,7 +104,7 @@ impl LaunchContext {
         };
         let Launch { rank, size, job, local_rank, .. } = launch;
         let local_rank = local_rank.unwrap_or(rank);
-        let deadline = sharing::deadline(args);
+        let deadline = ranks::deadline(args);
         let secret = Secret::from_env(args.secret_file.as_deref())?;
         let options = tcp::Options { rank, size, rendezvous, job, secret, start_deadline: deadline, deadline };
         match tcp::run(&options, |world| work(World::Tcp { world: Box::new(world), local_rank }))? {

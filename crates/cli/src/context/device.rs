@@ -6,7 +6,7 @@ use girih_compute::prelude::*;
 use girih_compute::{Cpu, Dtype};
 use girih_kernels::{Cuda, KernelError, Tiling};
 
-use super::memory::Room;
+use super::room::Room;
 use crate::args::{Device, DeviceArgs};
 use crate::error::CliError;
 
@@ -20,15 +20,15 @@ pub enum Chosen {
 macro_rules! on_backend {
     ($chosen:expr, $backend:ident => $work:expr) => {
         match $chosen {
-            $crate::commands::device::Chosen::Cpu($backend) => $work,
-            $crate::commands::device::Chosen::Cuda($backend) => {
+            $crate::context::device::Chosen::Cpu($backend) => $work,
+            $crate::context::device::Chosen::Cuda($backend) => {
                 let $backend = &**$backend;
                 $work
             }
         }
     };
 }
-pub(super) use on_backend;
+pub(crate) use on_backend;
 
 impl Chosen {
     /// Name of the backend in results.

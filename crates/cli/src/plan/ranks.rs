@@ -12,11 +12,10 @@ use girih_trainer::distributed::{Links, Network, RankOptions, RankPlanner, Symbo
 use girih_trainer::{DataSizes, PlanDevice, TrainConfig};
 use serde_json::json;
 
-use super::device::open;
-use super::doctor;
+use super::ceilings::{load_or_measure, rates};
 use super::memory::remedies;
-use super::plan::rates;
 use crate::args::{Device, DeviceArgs, OutputArgs};
+use crate::context::device::open;
 use crate::error::CliError;
 use crate::messages;
 use crate::output::{Results, under_spinner};
@@ -66,7 +65,7 @@ impl RankDevices {
     fn on_processor(n: usize, config: &TrainConfig, memory: Option<u64>, output: OutputArgs) -> Result<Self, CliError> {
         let here = Machine::here();
         let memory = memory.or(here.memory_bytes);
-        let all = rates(&doctor::load_or_measure(&here, output)?, config.precision);
+        let all = rates(&load_or_measure(&here, output)?, config.precision);
         let share = |rate: f64| rate / n as f64;
         let link = LinkRates { latency: MEETING_SECONDS, bytes_per_second: share(COPIED_SHARE * all.stream_bytes) };
         Ok(Self {

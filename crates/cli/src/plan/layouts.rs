@@ -9,9 +9,10 @@ use girih_trainer::distributed::{GraphPlacement, RankOptions, RankPlanner, Symbo
 use girih_trainer::{DataSizes, PlanDevice, TrainConfig, TrainError};
 use serde_json::json;
 
-use super::memory::{Room, Session, remedies};
-use super::plan::begun;
+use super::memory::{Session, remedies};
+use super::one_device::begun;
 use crate::args::OutputArgs;
+use crate::context::room::Room;
 use crate::error::CliError;
 
 /// Remedies for any training session in which every GPU holds all data.
@@ -77,7 +78,7 @@ pub fn run(
         .add("plans", json!(plans), "", lines.join("\n"))
         .add("choice", choice.map(GraphPlacement::name), "Choice", choice.map_or("none fits".to_owned(), flags));
     results.print(output.json);
-    if choice.is_some() { Ok(()) } else { room.check(&replica, &plan, &of_rank, ON_EACH) }
+    if choice.is_some() { Ok(()) } else { replica.check(room, &plan, &of_rank, ON_EACH) }
 }
 
 /// Refuses patches that exceed `free` bytes of GPU memory, before any data are copied there.

@@ -1,9 +1,10 @@
-//! Assignment of GPUs to ranks.
+//! Assignment of GPUs to ranks, and the memory that each rank has.
 
 use girih_compute::Dtype;
 use girih_kernels::Cuda;
 
-use super::device::open;
+use super::device::{Chosen, open};
+use super::room::Room;
 use crate::args::{Device, DeviceArgs, RankArgs};
 use crate::error::CliError;
 
@@ -40,6 +41,7 @@ pub fn device_of(args: &DeviceArgs, ranks: &RankArgs, local_rank: Option<usize>)
     }
 }
 
+/// Refusal of a first device other than number 0.
 const FIRST: &str =
     "ranks use the CUDA devices from number 0 on: give --device cuda, and choose devices with CUDA_VISIBLE_DEVICES";
 
@@ -58,6 +60,22 @@ pub fn others(
         open(ordinal, device, precision)
             .map_err(|error| CliError::Other(format!("{n_ranks} ranks want a device each, but {error}")))
     })
+}
+
+/// Memory of the GPUs of the `n_ranks` ranks of this process, of which `first` is the first. It is the smallest
+/// of theirs, divided by the ranks that share a GPU. `None` for the CPU, whose memory the operating system
+/// extends.
+pub fn room_of_ranks(
+    first: &Chosen,
+    device: &DeviceArgs,
+    n_ranks: usize,
+    precision: Dtype,
+) -> Result<Option<Room>, CliError> {
+    let Some(first) = first.room()? else { return Ok(None) };
+    let mut rooms = others(device, n_ranks, precision).map(|card| Room::of(&card?));
+    rooms
+        .try_fold(first, |least, room| room.map(|room| if room.free < least.free { room } else { least }))
+        .map(|least| Some(least.shared_by(device.ranks_per_gpu)))
 }
 
 #[cfg(test)]

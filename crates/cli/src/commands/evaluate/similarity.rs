@@ -2,11 +2,11 @@
 
 use girih_trainer::Similarity;
 
-use super::{best_checkpoint, describe};
 use crate::args::{CodecChoice, EvaluateArgs};
-use crate::commands::device::{choose, on_backend};
-use crate::commands::load_with_warnings;
-use crate::commands::train::data_of;
+use crate::context::data::load_with_warnings;
+use crate::context::device::{choose, on_backend};
+use crate::context::settings::data_of;
+use crate::context::trained::{best_checkpoint, describe};
 use crate::error::CliError;
 
 /// Prints mean cosines between layer outputs on the original features and on their codes.

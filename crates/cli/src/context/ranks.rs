@@ -4,12 +4,11 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use girih_comm::CardTransport;
-use girih_partition::{Exchange, Scheme, Stages, counted};
+use girih_partition::{Exchange, ProcessGrid, Scheme, Stages, counted};
 use girih_trainer::TrainConfig;
 use girih_trainer::distributed::RankOptions;
 
 use super::device::Chosen;
-use super::process_grid;
 use crate::args::{LayoutChoice, PartitionChoice, PartitionKind, RankArgs, TrainArgs};
 use crate::error::CliError;
 
@@ -78,6 +77,7 @@ pub fn stages(args: &RankArgs, backend: &Chosen) -> Stages {
     args.partition.stages.unwrap_or(usual)
 }
 
+/// Time that a rank waits for another one.
 pub fn deadline(args: &RankArgs) -> Duration {
     args.rank_deadline.map_or(DEADLINE, Duration::from_secs)
 }
@@ -172,4 +172,13 @@ fn check_threads(ranks: u16) -> Result<(), CliError> {
         tracing::warn!("{ranks} ranks on {}: fewer would be faster", counted(cores, "core"));
     }
     Ok(())
+}
+
+/// Process grid that the flags describe.
+pub fn process_grid(kind: &PartitionKind, ranks: u16) -> Result<ProcessGrid, CliError> {
+    let PartitionChoice::Of(scheme) = kind.partition else {
+        return Err(CliError::Usage("--partition auto is for girih train: give 1d, 1.5d, 2d or 3d here".to_owned()));
+    };
+    let grid = ProcessGrid::new(scheme, usize::from(ranks), kind.replication);
+    grid.map_err(|error| CliError::Usage(error.to_string()))
 }

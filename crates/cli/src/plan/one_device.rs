@@ -1,21 +1,18 @@
 //! `girih train --plan`: predicts memory and time of a training session.
 
-use girih_compute::{Dtype, Rates};
+use girih_compute::Dtype;
 use girih_datasets::{LoadOptions, load};
-use girih_machine::{Ceilings, Machine, readable_bytes};
+use girih_machine::{Machine, readable_bytes};
 use girih_trainer::{DataSizes, Plan, TrainConfig};
 
-use super::device::choose;
-use super::doctor;
-use super::memory::{ON_ONE, Room, Session, remedies};
+use super::ceilings::{load_or_measure, rates};
+use super::memory::{ON_ONE, Session, remedies};
 use crate::args::{Device, DeviceArgs, OutputArgs};
+use crate::context::device::choose;
+use crate::context::reading;
+use crate::context::room::Room;
 use crate::error::CliError;
 use crate::output::Results;
-
-/// Share of the cache bandwidth that gathers reach (measured: `benches/record`).
-pub(super) const GATHER_SHARE: f64 = 0.7;
-/// Share of the arithmetic ceiling that dense products reach.
-const DENSE_SHARE: f64 = 0.8;
 
 /// Device that a session is planned for.
 enum Target {
@@ -45,7 +42,7 @@ pub fn run(
 ) -> Result<(), CliError> {
     let target = Target::of(device, memory, config.precision)?;
     let dataset = load(spec, options)?;
-    super::reading::warn_of(&dataset.notes);
+    reading::warn_of(&dataset.notes);
     let results = begun(spec, config);
     match target {
         Target::Processor(memory) => on_processor(memory, config, &DataSizes::of(&dataset), results, output),
@@ -68,7 +65,7 @@ fn on_processor(
     mut results: Results,
     output: OutputArgs,
 ) -> Result<(), CliError> {
-    let rates = rates(&doctor::load_or_measure(&Machine::here(), output)?, config.precision);
+    let rates = rates(&load_or_measure(&Machine::here(), output)?, config.precision);
     let plan = Plan::new(config, sizes, rates)?;
     let ms = |seconds: f64| format!("{:.2} ms", 1e3 * seconds);
     add_bytes(&mut results, &plan);
@@ -108,7 +105,7 @@ pub fn on_cuda(
         .add("available_bytes", room.free, "Free on the device", readable_bytes(room.free))
         .add("fits", needed <= room.free, "Fits", if needed <= room.free { "yes" } else { "no" });
     results.print(output.json);
-    room.check(session, &plan, config, ON_ONE)
+    session.check(room, &plan, config, ON_ONE)
 }
 
 fn add_bytes(results: &mut Results, plan: &Plan) {
@@ -118,15 +115,4 @@ fn add_bytes(results: &mut Results, plan: &Plan) {
         .add("input_bytes", plan.input_bytes, "Graph and features", readable_bytes(plan.input_bytes))
         .add("parameter_bytes", plan.parameter_bytes, "Parameters and state", readable_bytes(plan.parameter_bytes))
         .add("predicted_peak_bytes", plan.peak_bytes, "Peak of matrices", readable_bytes(plan.peak_bytes));
-}
-
-/// Rates that kernels reach on a machine with these ceilings.
-pub(super) fn rates(ceilings: &Ceilings, gathered: Dtype) -> Rates {
-    // A dry run counts rows as they are stored. Rows that are rounded on their way into a panel pass twice as fast.
-    let rows_per_stored = (Dtype::F32.n_bytes() / gathered.n_bytes()) as f64;
-    Rates {
-        stream_bytes: 1e9 * ceilings.dram_read_gb_s_all,
-        gather_bytes: 1e9 * GATHER_SHARE * ceilings.l3_read_gb_s_all * rows_per_stored,
-        flops: 1e9 * DENSE_SHARE * ceilings.fma_gflop_s_all,
-    }
 }

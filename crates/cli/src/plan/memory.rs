@@ -2,28 +2,16 @@
 
 use girih_compute::{Dtype, Rates};
 use girih_datasets::Dataset;
-use girih_kernels::Cuda;
 use girih_machine::memory::Free;
 use girih_machine::readable_bytes;
 use girih_planner::EXCHANGE_BYTES;
 use girih_trainer::{DataSizes, ModelConfig, Plan, RowsOnDevice, TrainConfig, TrainError};
 
-use super::cards::others;
-use super::device::Chosen;
-use crate::args::DeviceArgs;
+use crate::context::room::Room;
 use crate::error::CliError;
 
 /// Remedy if one GPU is too small.
 pub const ON_ONE: &str = "take --device cpu, or a GPU with more memory";
-
-/// Memory of a device.
-#[derive(Clone, Debug)]
-pub struct Room {
-    /// Name of the device.
-    pub device: String,
-    /// Free bytes.
-    pub free: u64,
-}
 
 /// Training session on a CUDA device, as the planner needs it.
 #[derive(Clone, Copy, Debug)]
@@ -64,57 +52,20 @@ impl Session {
     pub fn needed(&self, plan: &Plan) -> u64 {
         plan.device_bytes() + self.reserved
     }
-}
-
-impl Room {
-    /// Memory of a device that need not be present.
-    pub fn told(free: u64) -> Self {
-        Self { device: "a CUDA device as given by --memory".to_owned(), free }
-    }
-
-    /// Memory of a device that is present.
-    pub fn of(cuda: &Cuda) -> Result<Self, CliError> {
-        let (free, _) = cuda.device().memory().map_err(|error| CliError::Other(error.to_string()))?;
-        Ok(Self { device: cuda.device().name(), free: free as u64 })
-    }
-
-    /// Memory of the GPUs of the `n_ranks` ranks of this process, of which `first` is the first. It is the smallest
-    /// of theirs, divided by the ranks that share a GPU. `None` for the CPU, whose memory the operating system
-    /// extends.
-    pub fn of_ranks(
-        first: &Chosen,
-        device: &DeviceArgs,
-        n_ranks: usize,
-        precision: Dtype,
-    ) -> Result<Option<Self>, CliError> {
-        let Some(first) = first.room()? else { return Ok(None) };
-        let mut rooms = others(device, n_ranks, precision).map(|card| Self::of(&card?));
-        rooms
-            .try_fold(first, |least, room| room.map(|room| if room.free < least.free { room } else { least }))
-            .map(|least| Some(least.shared_by(device.ranks_per_gpu)))
-    }
-
-    /// Memory that each of `n_ranks` ranks on the device has.
-    fn shared_by(self, n_ranks: u16) -> Self {
-        match n_ranks {
-            1 => self,
-            n => Self { device: format!("each of {n} ranks on {}", self.device), free: self.free / u64::from(n) },
-        }
-    }
 
     /// Refuses a session that does not fit. The error lists settings that fit, then the remedy `last`.
-    pub fn check(&self, session: &Session, plan: &Plan, config: &TrainConfig, last: &str) -> Result<(), CliError> {
-        let needed = session.needed(plan);
-        if needed <= self.free {
+    pub fn check(&self, room: &Room, plan: &Plan, config: &TrainConfig, last: &str) -> Result<(), CliError> {
+        let needed = self.needed(plan);
+        if needed <= room.free {
             return Ok(());
         }
         Err(CliError::Other(format!(
             "training needs {} ({needed} bytes), but {} has {} ({} bytes) free; {}",
             readable_bytes(needed),
-            self.device,
-            readable_bytes(self.free),
-            self.free,
-            remedies(config, |config| session.plan(config).is_ok_and(|plan| session.needed(&plan) <= self.free), last)
+            room.device,
+            readable_bytes(room.free),
+            room.free,
+            remedies(config, |config| self.plan(config).is_ok_and(|plan| self.needed(&plan) <= room.free), last)
         )))
     }
 }
@@ -269,15 +220,15 @@ mod tests {
 
     fn refused(free: u64) -> String {
         let room = Room { device: "Some card".to_owned(), free };
-        room.check(&SESSION, &SESSION.plan(&config()).unwrap(), &config(), ON_ONE).unwrap_err().to_string()
+        SESSION.check(&room, &SESSION.plan(&config()).unwrap(), &config(), ON_ONE).unwrap_err().to_string()
     }
 
     #[test]
     fn a_plan_that_fits_is_not_refused() {
         let (config, plan) = (config(), SESSION.plan(&config()).unwrap());
         let room = |free| Room { device: "Some card".to_owned(), free };
-        assert!(room(plan.device_bytes()).check(&SESSION, &plan, &config, ON_ONE).is_ok());
-        assert!(room(plan.device_bytes() - 1).check(&SESSION, &plan, &config, ON_ONE).is_err());
+        assert!(SESSION.check(&room(plan.device_bytes()), &plan, &config, ON_ONE).is_ok());
+        assert!(SESSION.check(&room(plan.device_bytes() - 1), &plan, &config, ON_ONE).is_err());
     }
 
     #[test]

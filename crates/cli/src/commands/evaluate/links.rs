@@ -1,12 +1,10 @@
-//! `girih evaluate` and `girih predict` of a link predictor.
+//! `girih evaluate` of a link predictor.
 
-use girih_graph_format::file;
 use girih_trainer::LinkScores;
 
-use super::Loaded;
-use crate::args::{EvaluateArgs, PredictArgs};
+use crate::args::EvaluateArgs;
+use crate::context::trained::Loaded;
 use crate::error::CliError;
-use crate::paths;
 use crate::scores::{Undefined, percent_or};
 
 /// Prints how well the embeddings separate held-out links from other pairs.
@@ -32,26 +30,6 @@ pub fn evaluate(loaded: Loaded, args: &EvaluateArgs) -> Result<(), CliError> {
     }
     undefined.note("val_roc_auc", scores.val_roc_auc.is_none().then_some(NO_VAL));
     undefined.add_to(&mut results);
-    results.print(args.output.json);
-    Ok(())
-}
-
-/// Writes the embedding of every node.
-pub fn predict(loaded: Loaded, args: &PredictArgs) -> Result<(), CliError> {
-    if args.logits {
-        let message = "a link predictor has no logits: leave --logits out, and the embeddings of the nodes are written";
-        return Err(CliError::Other(message.to_owned()));
-    }
-    let mut results = loaded.describe();
-    let embeddings = loaded.embed()?.embeddings;
-    paths::make_parents(&args.out)?;
-    let (n_rows, n_cols) = (embeddings.n_rows(), embeddings.n_cols());
-    file::write_npy(&args.out, &[n_rows, n_cols], embeddings.data())?;
-    let out = args.out.display().to_string();
-    results
-        .add("nodes", n_rows, "Nodes", n_rows.to_string())
-        .add("kind", "embeddings", "Values", format!("embeddings of {n_cols} columns"))
-        .add("out", out.as_str(), "Written to", out.as_str());
     results.print(args.output.json);
     Ok(())
 }
