@@ -52,10 +52,6 @@ impl<'a> Point<'a> {
     fn ms(&self) -> f64 {
         1e3 * self.case.time.median_s
     }
-
-    fn metric(&self, name: &str) -> f64 {
-        self.case.metrics.get(name).copied().unwrap_or(0.0)
-    }
 }
 
 /// Page with the table between the marks replaced.
