@@ -1,4 +1,4 @@
-// What the kernels of mini-batches share: draws as docs/formats.md defines them, bits of nodes, sums over blocks in order.
+// What the kernels of mini-batches share: draws as docs/draws.md defines them, bits of nodes, sums over blocks in order.
 #pragma once
 
 // The draws of one hop, of walks, or of whatever else is numbered: crates/sampling/src/key.rs.

@@ -52,10 +52,6 @@ impl<'a> Point<'a> {
     fn ms(&self) -> f64 {
         1e3 * self.case.time.median_s
     }
-
-    fn metric(&self, name: &str) -> f64 {
-        self.case.metrics.get(name).copied().unwrap_or(0.0)
-    }
 }
 
 /// Page with the table between the marks replaced.
@@ -66,28 +62,64 @@ fn with_table(page: &str, table: &str) -> Option<String> {
 }
 
 fn table(points: &[Point<'_>], report: &Report) -> String {
-    let mut rows = vec![
-        "| graph | cards | partition | exchange | epoch, ms | products | exchanges | sent, MB | memory, GB | times one |".to_owned(),
-        "|---|---|---|---|---|---|---|---|---|---|".to_owned(),
-    ];
-    rows.extend(points.iter().map(|point| {
-        let sizes = ["products_ms", "exchanges_ms", "sent_mb", "memory_gb", "x_one"].map(|name| point.metric(name));
-        let sizes = sizes.map(|size| format!("{size:.2}")).join(" | ");
-        let exchange = point.case.variant.as_deref().unwrap_or("");
-        format!("| {} | {} | {} | {exchange} | {:.2} | {sizes} |", point.graph, point.cards, point.scheme, point.ms())
-    }));
-    rows.push(String::new());
-    rows.push(
-        "| epoch that was recorded on one card | measured, ms | predicted, ms | predicted over measured |".to_owned(),
-    );
-    rows.push("|---|---|---|---|".to_owned());
-    let checked = report.cases.iter().filter(|case| case.metrics.contains_key("predicted_over_measured"));
-    rows.extend(checked.map(|case| {
-        let metric = |name: &str| case.metrics.get(name).copied().unwrap_or(0.0);
-        let (predicted, ratio) = (metric("predicted_ms"), metric("predicted_over_measured"));
-        format!("| {} | {:.2} | {predicted:.2} | {ratio:.3} |", case.name, 1e3 * case.time.median_s)
-    }));
-    rows.join("\n") + "\n"
+    format!("{}\n{}", chosen(points), checked(&report.cases))
+}
+
+/// Epoch and partition of each choice: a row for each number of GPUs, a column for each graph.
+fn chosen(points: &[Point<'_>]) -> String {
+    let mut cards: Vec<u32> = points.iter().map(|point| point.cards).collect();
+    cards.sort_unstable();
+    cards.dedup();
+    let graphs = distinct(points.iter().map(|point| point.graph));
+    let rows = cards.into_iter().map(|cards| {
+        let cell = |graph: &&str| {
+            let point = points.iter().find(|point| point.graph == *graph && point.cards == cards);
+            point.map_or_else(String::new, |point| format!("{:.2}, {}", point.ms(), point.scheme))
+        };
+        (cards.to_string(), graphs.iter().map(cell).collect())
+    });
+    markdown("GPUs", &graphs, rows)
+}
+
+/// Recorded and planned epochs on one GPU: a row for each graph, a column for each kind of epoch.
+fn checked(cases: &[Case]) -> String {
+    let recorded: Vec<(&str, &str, &Case)> = cases
+        .iter()
+        .filter(|case| case.metrics.contains_key("predicted_over_measured"))
+        .filter_map(|case| case.name.split_once("/1/recorded/").map(|(graph, kind)| (graph, kind, case)))
+        .collect();
+    let kinds = distinct(recorded.iter().map(|(_, kind, _)| *kind));
+    let rows = distinct(recorded.iter().map(|(graph, ..)| *graph)).into_iter().map(|of_graph| {
+        let cell = |of_kind: &&str| {
+            let found = recorded.iter().find(|(graph, kind, _)| *graph == of_graph && kind == of_kind);
+            found.map_or_else(String::new, |(_, _, case)| {
+                let predicted = case.metrics.get("predicted_ms").copied().unwrap_or(0.0);
+                format!("{:.2}, {predicted:.2}", 1e3 * case.time.median_s)
+            })
+        };
+        (of_graph.to_owned(), kinds.iter().map(cell).collect())
+    });
+    markdown("graph", &kinds, rows)
+}
+
+/// Items in the order in which they first appear.
+fn distinct<'a>(items: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    for item in items {
+        if !seen.contains(&item) {
+            seen.push(item);
+        }
+    }
+    seen
+}
+
+/// Markdown table of rows that each have a name and a cell for each of `columns`.
+fn markdown(corner: &str, columns: &[&str], rows: impl Iterator<Item = (String, Vec<String>)>) -> String {
+    let mut lines = format!("| {corner} | {} |\n|--:|{}\n", columns.join(" | "), "--:|".repeat(columns.len()));
+    for (name, cells) in rows {
+        lines += &format!("| {name} | {} |\n", cells.join(" | "));
+    }
+    lines
 }
 
 /// Plot of milliseconds per epoch over GPUs, both on logarithmic axes, with one line per graph.
@@ -104,7 +136,7 @@ fn plot(points: &[Point<'_>]) -> Result<String, Error> {
         let (x, y) = ((1.0..1.2 * cards_max).log_scale(), (0.8 * least..1.3 * most).log_scale());
         let mut chart =
             ChartBuilder::on(&area).margin(12).x_label_area_size(40).y_label_area_size(64).build_cartesian_2d(x, y)?;
-        chart.configure_mesh().x_desc("cards").y_desc("epoch, ms").light_line_style(WHITE).draw()?;
+        chart.configure_mesh().x_desc("GPUs").y_desc("epoch, ms").light_line_style(WHITE).draw()?;
         for (graph, color) in graphs.iter().zip(COLORS.into_iter().cycle()) {
             let of_graph = points.iter().filter(|point| point.graph == *graph);
             let line = of_graph.map(|point| (f64::from(point.cards), point.ms()));
@@ -129,6 +161,24 @@ mod tests {
         let page = format!("# Title\n{BEGIN}old\n{END}after\n");
         assert_eq!(with_table(&page, "new\n").unwrap(), format!("# Title\n{BEGIN}new\n{END}after\n"));
         assert!(with_table("# Title\n", "new\n").is_none());
+    }
+
+    #[test]
+    fn tables_have_a_row_for_each_number_of_gpus_and_for_each_recorded_graph() {
+        let case = |name: &str, ms: f64| Case::new(name, Summary::of(&[ms / 1e3]));
+        let choice = |name: &str, ms: f64| case(name, ms).with("is_choice", 1.0);
+        let cases = [
+            choice("reddit/1/1d", 4.0),
+            choice("reddit/2/2d", 2.5),
+            choice("papers100m/2/1d", 9.0),
+            case("reddit/1/recorded/f32/once", 4.0).with("predicted_ms", 3.9).with("predicted_over_measured", 0.975),
+        ];
+        let points: Vec<Point<'_>> = cases.iter().filter_map(Point::of).collect();
+        assert_eq!(
+            chosen(&points),
+            "| GPUs | reddit | papers100m |\n|--:|--:|--:|\n| 1 | 4.00, 1d |  |\n| 2 | 2.50, 2d | 9.00, 1d |\n"
+        );
+        assert_eq!(checked(&cases), "| graph | f32/once |\n|--:|--:|\n| reddit | 4.00, 3.90 |\n");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use crate::{CompressError, RowSource};
 
-/// Purpose of draws, below [`purpose::COMPRESSION`]. The numbers are part of every store, see `docs/formats.md`.
+/// Purpose of draws, below [`purpose::COMPRESSION`]. The numbers are part of every store, see `docs/draws.md`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Draws {
     /// Rows of the sample.

@@ -6,7 +6,7 @@ use girih_random::Key;
 ///
 /// Key and row-major position alone decide about element `e`. It uses the 16-bit half `e mod 8` (low halves of words
 /// first) of the Philox block at counter `e / 8`. It is dropped if that half is below `threshold`. Neighboring
-/// elements share a block, so that part of a row can be drawn independently. `docs/formats.md` fixes this for every
+/// elements share a block, so that part of a row can be drawn independently. `docs/draws.md` fixes this for every
 /// device.
 ///
 /// A block of rows of a larger matrix gets the mask of these rows: see [`from_row`](Self::from_row).

@@ -7,7 +7,7 @@ use girih_random::Key;
 /// the row.
 ///
 /// The order is a pure function of key and row: it is not stored, and the backward pass draws it again.
-/// `docs/formats.md` fixes it.
+/// `docs/draws.md` fixes it.
 pub(crate) fn read(order: Option<Key>, name: u32, columns: impl Iterator<Item = u32>, sequence: &mut Vec<u32>) {
     sequence.clear();
     sequence.extend(columns);

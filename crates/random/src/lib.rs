@@ -12,7 +12,7 @@
 //!   own.
 //! - [`bounded`], [`bounded_word`]: an unbiased integer below a bound, from 64 bits or mostly from 32.
 //!
-//! `docs/formats.md` lists the counters of each purpose.
+//! `docs/draws.md` lists the counters of each purpose.
 
 #![forbid(unsafe_code)]
 

@@ -33,7 +33,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Key from a seed and a purpose number; purposes are listed in `docs/formats.md`.
+    /// Key from a seed and a purpose number; purposes are listed in `docs/draws.md`.
     ///
     /// The two are mixed (one Philox block) so that neighbouring seeds give unrelated keys.
     #[must_use]

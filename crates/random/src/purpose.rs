@@ -2,7 +2,7 @@
 //!
 //! Draws with different purposes never overlap. Each number affects every result of a seed, so a number never changes
 //! and is never reused. A crate that needs several families for one purpose derives them by
-//! [`Key::child`](crate::Key::child). The table is in `docs/formats.md`.
+//! [`Key::child`](crate::Key::child). The table is in `docs/draws.md`.
 
 /// Dropout masks of activations.
 pub const DROPOUT: u32 = 1;
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn the_documented_table_is_this_one() {
-        let page = include_str!("../../../docs/formats.md");
+        let page = include_str!("../../../docs/draws.md");
         let purposes = [
             ("DROPOUT", DROPOUT),
             ("INITIALISATION", INITIALISATION),
@@ -49,7 +49,7 @@ mod tests {
         ];
         for (name, number) in purposes {
             let row = format!("| `{name}` | {number} |");
-            assert!(page.contains(&row), "docs/formats.md lacks the row {row}");
+            assert!(page.contains(&row), "docs/draws.md lacks the row {row}");
         }
     }
 }

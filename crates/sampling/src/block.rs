@@ -207,7 +207,7 @@ impl MiniBatch {
     }
 
     /// 64-bit digest of the batch. Two different batches have equal digests with a chance of 2⁻⁶⁴. The digest is
-    /// equal on every machine; `docs/formats.md` defines it.
+    /// equal on every machine; `docs/draws.md` defines it.
     #[must_use]
     pub fn digest(&self) -> u64 {
         Digest::of(&self.blocks).value()
@@ -220,7 +220,7 @@ impl MiniBatch {
     }
 }
 
-/// Digest of several mini-batches, from their digests in order, as `docs/formats.md` defines it.
+/// Digest of several mini-batches, from their digests in order, as `docs/draws.md` defines it.
 #[must_use]
 pub fn digest_of(digests: &[u64]) -> u64 {
     let mut digest = Digest::default();
@@ -228,7 +228,7 @@ pub fn digest_of(digests: &[u64]) -> u64 {
     digest.value()
 }
 
-/// Hash of 64-bit words in order, as `docs/formats.md` defines it.
+/// Hash of 64-bit words in order, as `docs/draws.md` defines it.
 pub(crate) struct Digest(u64);
 
 impl Default for Digest {

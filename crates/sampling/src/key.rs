@@ -16,7 +16,7 @@ pub struct DrawKey {
     pub batch: u32,
 }
 
-/// Purpose of draws. The numbers are part of every result, see `docs/formats.md`.
+/// Purpose of draws. The numbers are part of every result, see `docs/draws.md`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Scheme {
     /// Neighbours of single nodes.

@@ -5,7 +5,7 @@
 //!                         draw ──global ids──▶ relabel ──local ids
 //! ```
 //! Every draw is keyed by its position (seed, epoch, batch, hop, node), so a batch is equal on any thread, rank or
-//! device. `docs/formats.md` defines it to the bit.
+//! device. `docs/draws.md` defines it to the bit.
 //!
 //! - [`Sampler`]: from seeds to a [`MiniBatch`]. Start here.
 //! - [`NeighborSampler`]: some neighbours of each node, hop by hop, with a [`FanOut`]; or of all nodes together, see

@@ -46,7 +46,7 @@ pub struct NeighborOptions {
 /// Sampler that draws up to a number of in-neighbours of each node in each hop, uniformly or by weights of edges.
 ///
 /// A draw costs O(fan-out) for any degree, and neighbours are prefetched into the cache. The draws of a node depend
-/// on the [`DrawKey`], its hop and its id alone; `docs/formats.md` defines them.
+/// on the [`DrawKey`], its hop and its id alone; `docs/draws.md` defines them.
 ///
 /// ```
 /// use girih_graph_format::{Coo, Duplicates};

@@ -89,7 +89,7 @@ impl Walks {
 /// along the direction of edges, pass the transpose of the graph. A walk ends early in a node without neighbours, by
 /// [chance](WalkOptions::stop), or at a node that [ends](Self::walk_until) it.
 ///
-/// The draws of walk `i` of a batch depend on the [`DrawKey`] and `i` alone; `docs/formats.md` defines them.
+/// The draws of walk `i` of a batch depend on the [`DrawKey`] and `i` alone; `docs/draws.md` defines them.
 /// Second-order steps are drawn by rejection (Yang et al., KnightKing, SOSP 2019), without a table per edge or a pass
 /// over neighbours.
 ///

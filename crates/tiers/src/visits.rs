@@ -8,7 +8,7 @@ use girih_sampling::{Columns, Expand, MiniBatch, NeighborSampler, SeedLoader};
 use crate::TierError;
 
 /// Epoch whose batches are presampled. Training never reaches it, and GraphSAINT counts with the next one
-/// (`docs/formats.md`).
+/// (`docs/draws.md`).
 pub const PRESAMPLED_EPOCH: u32 = u32::MAX - 1;
 
 /// Counts of reads of each node's adjacency row and features by some batches. A batch reads the features of a node

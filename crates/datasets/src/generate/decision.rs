@@ -3,7 +3,7 @@
 use girih_random::{Key, purpose};
 
 /// Purpose of a draw; no two purposes share draws. The numbers are part of every generated graph, see
-/// `docs/formats.md`.
+/// `docs/draws.md`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Decision {
     /// New ids of nodes.

@@ -97,14 +97,14 @@ fn nodes_are_drawn_as_often_as_their_columns_are_large() {
     }
 }
 
-/// Integers in proportion to weights, as `docs/formats.md` defines them.
+/// Integers in proportion to weights, as `docs/draws.md` defines them.
 fn integers(weights: &[f64]) -> Vec<u64> {
     let largest = weights.iter().copied().fold(0.0, f64::max);
     let scale = if largest > 0.0 { 2f64.powi(31 - largest.log2().floor() as i32) } else { 0.0 };
     weights.iter().map(|&w| if w > 0.0 { ((w * scale).round_ties_even() as u64).max(1) } else { 0 }).collect()
 }
 
-/// Weight of each node of a hop, zero for nodes that it does not take, by the definition in `docs/formats.md`.
+/// Weight of each node of a hop, zero for nodes that it does not take, by the definition in `docs/draws.md`.
 fn plain_weights(
     graph: &Csr,
     destinations: &[NodeId],

@@ -90,7 +90,7 @@ pub struct PlainBlock {
     pub rows: Vec<Vec<(NodeId, u64)>>,
 }
 
-/// Mini-batch by the definition in `docs/formats.md`: blocks from the inputs on. `weights` are exact as integers.
+/// Mini-batch by the definition in `docs/draws.md`: blocks from the inputs on. `weights` are exact as integers.
 pub fn plain_sample(
     graph: &Csr,
     seeds: &[NodeId],

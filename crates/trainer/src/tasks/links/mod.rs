@@ -14,7 +14,7 @@
 //!   [`MiniBatch`](crate::MiniBatch).
 //!
 //! A link is an unordered pair of different nodes, in whichever direction the graph stores it: an inner product of
-//! two embeddings is symmetric. `docs/formats.md` describes the random draws.
+//! two embeddings is symmetric. `docs/draws.md` describes the random draws.
 
 mod epochs;
 mod non_links;
