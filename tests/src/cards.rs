@@ -59,10 +59,15 @@ pub fn group() -> Option<Vec<Cuda>> {
     Some(cards)
 }
 
-/// As [`group`], but `None` if there is only one GPU.
+/// As [`group`], but `None` if there is only one GPU. Then it reports that the test is skipped.
 #[must_use]
 pub fn several() -> Option<Vec<Cuda>> {
-    group().filter(|cards| cards.len() > 1)
+    let cards = group()?;
+    if cards.len() < 2 {
+        println!("skipped: the test needs two GPUs, and there is one");
+        return None;
+    }
+    Some(cards)
 }
 
 /// Error with which rank one fails on purpose.

@@ -59,6 +59,8 @@ struct Record {
     /// Seconds since 1970.
     time: u64,
     tests_passed: usize,
+    /// Tests that need what this machine lacks, such as a second GPU.
+    tests_skipped: usize,
     sources: BTreeMap<String, String>,
 }
 
@@ -114,21 +116,24 @@ pub fn test(root: &Path, prebuilt: Option<&Path>, out: &Path, together: bool) ->
     if let Some(missing) = programs.iter().find(|program| !program.exists()) {
         return Err(format!("{} is not there; make all programs anew with `cargo xtask dist`", missing.display()));
     }
-    let passed: Result<Vec<usize>, String> = match together {
+    let outcomes: Result<Vec<Outcome>, String> = match together {
         true => std::thread::scope(|scope| {
             let running: Vec<_> = programs.iter().map(|program| scope.spawn(|| run(program))).collect();
             running.into_iter().map(|thread| thread.join().expect("a program is run without a panic")).collect()
         }),
         false => programs.iter().map(|program| run(program)).collect(),
     };
-    let tests_passed = passed?.into_iter().sum();
+    let outcomes = outcomes?;
+    let tests_passed = outcomes.iter().map(|outcome| outcome.n_passed).sum();
+    let tests_skipped = outcomes.iter().map(|outcome| outcome.n_skipped).sum();
     let card = card()?;
     let (device, driver) = card.split_once(", ").unwrap_or((&card, "unknown"));
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let record = Record { device: device.to_owned(), driver: driver.to_owned(), time, tests_passed, sources };
+    let (device, driver) = (device.to_owned(), driver.to_owned());
+    let record = Record { device, driver, time, tests_passed, tests_skipped, sources };
     let text = serde_json::to_string_pretty(&record).map_err(|e| e.to_string())? + "\n";
     fs::write(out, text).map_err(|e| format!("{}: {e}", out.display()))?;
-    println!("{tests_passed} tests passed on {card}; recorded in {}", out.display());
+    println!("{tests_passed} tests passed and {tests_skipped} were skipped on {card}; recorded in {}", out.display());
     Ok(())
 }
 
@@ -187,8 +192,15 @@ fn package_name(id: &str) -> &str {
     rest.split_once('@').map_or(folder, |(name, _)| name)
 }
 
-/// Runs a test program on the GPU. Returns the number of passed tests.
-fn run(program: &Path) -> Result<usize, String> {
+/// Numbers of tests of a program that ran and passed, and that were skipped.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    n_passed: usize,
+    n_skipped: usize,
+}
+
+/// Runs a test program on the GPU.
+fn run(program: &Path) -> Result<Outcome, String> {
     let output = Command::new(program)
         .args(["--test-threads", "1", "--nocapture"])
         .env(REQUIRE.0, REQUIRE.1)
@@ -196,13 +208,17 @@ fn run(program: &Path) -> Result<usize, String> {
         .map_err(|e| format!("{}: {e}", program.display()))?;
     let text = String::from_utf8_lossy(&output.stdout);
     println!("{text}{}", String::from_utf8_lossy(&output.stderr));
-    let passed = text.lines().find_map(passed_in).unwrap_or(0);
-    if output.status.success() && passed > 0 { Ok(passed) } else { Err(format!("{}: failed", program.display())) }
+    let outcome = outcome_in(&text).filter(|_| output.status.success());
+    outcome.ok_or_else(|| format!("{}: failed", program.display()))
 }
 
-/// Number in `test result: ok. 7 passed; …`.
-fn passed_in(line: &str) -> Option<usize> {
-    line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok()
+/// Outcome in the output of a program that runs its tests one by one. `None` if a test failed, or none passed. A test
+/// that is skipped passes, and prints `skipped: ` with the reason.
+fn outcome_in(text: &str) -> Option<Outcome> {
+    let result = text.lines().find_map(|line| line.strip_prefix("test result: ok. "))?;
+    let n_ok: usize = result.split(' ').next()?.parse().ok()?;
+    let n_skipped = text.split("\ntest ").filter(|test| test.contains("skipped: ")).count();
+    (n_ok > 0).then(|| Outcome { n_passed: n_ok.saturating_sub(n_skipped), n_skipped })
 }
 
 /// Name and driver version of the first GPU.
@@ -242,7 +258,10 @@ mod tests {
 
     #[test]
     fn results_of_tests_are_read() {
-        assert_eq!(passed_in("test result: ok. 7 passed; 0 failed; 0 ignored"), Some(7));
-        assert_eq!(passed_in("test result: FAILED. 6 passed; 1 failed"), None);
+        let text = "running 3 tests\ntest a ... ok\ntest b ... skipped: one GPU\nskipped: one GPU\nok\ntest c ... ok\n\n\
+                    test result: ok. 3 passed; 0 failed; 0 ignored";
+        assert_eq!(outcome_in(text), Some(Outcome { n_passed: 2, n_skipped: 1 }));
+        assert_eq!(outcome_in("test result: FAILED. 6 passed; 1 failed"), None);
+        assert_eq!(outcome_in("test result: ok. 0 passed; 0 failed"), None);
     }
 }

@@ -36,8 +36,10 @@ compares it with them. [Benchmarks](benchmarks.md) describes the suites and thei
 struct Verified {
     /// Model name of the GPU.
     device: String,
-    /// Number of tests, all of which passed.
+    /// Number of tests that ran; all passed.
     tests_passed: usize,
+    /// Number of tests that need what the machine lacked.
+    tests_skipped: usize,
 }
 
 /// Record of the tests under compute-sanitizer.
@@ -164,8 +166,12 @@ fn tests(listing: &Listing) -> Result<String, String> {
     let failed = |path: &str, e: serde_json::Error| format!("{path}: not a record: {e}");
     let link = |name: &str| format!("[{name}](../{FOLDER}{name}.json)");
     if let Some(text) = listing.text(&verified.1) {
-        let Verified { device, tests_passed } = serde_json::from_str(text).map_err(|e| failed(&verified.1, e))?;
-        lines += &format!("- {}: {tests_passed} tests passed. Device: {device}.\n", link(verified.0));
+        let Verified { device, tests_passed, tests_skipped } =
+            serde_json::from_str(text).map_err(|e| failed(&verified.1, e))?;
+        lines += &format!(
+            "- {}: {tests_passed} tests passed, {tests_skipped} were skipped. Device: {device}.\n",
+            link(verified.0)
+        );
     }
     if let Some(text) = listing.text(&sanitized.1) {
         let Sanitized { device, tools } = serde_json::from_str(text).map_err(|e| failed(&sanitized.1, e))?;

@@ -82,12 +82,15 @@ fn a_suite_without_a_table_is_refused() {
 
 #[test]
 fn tests_on_a_gpu_have_a_line_each() {
-    let verified = r#"{"device": "NVIDIA H200", "tests_passed": 85}"#;
+    let verified = r#"{"device": "NVIDIA H200", "tests_passed": 85, "tests_skipped": 2}"#;
     let sanitized =
         r#"{"device": "NVIDIA H200", "tools": {"memcheck": {"a": {"clean": {"seconds": 1}}, "b": "failed"}}}"#;
     let listing = Listing::of(&[(&path("gpu-verified"), verified), (&path("gpu-sanitized"), sanitized)]);
     let page = page(&listing).unwrap();
-    assert!(page.contains("85 tests passed. Device: NVIDIA H200.") && page.contains("begun: memcheck 1/2."), "{page}");
+    assert!(
+        page.contains("85 tests passed, 2 were skipped. Device: NVIDIA H200.") && page.contains("begun: memcheck 1/2."),
+        "{page}"
+    );
 }
 
 #[test]
