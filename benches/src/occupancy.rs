@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_is_counted_once() {
+    fn overlapping_intervals_are_counted_once() {
         let marks = [("before", 0, 10), ("epoch 1", 10, 30), ("epoch 2", 30, 60)];
         let marks = marks.map(|(name, from, to)| event(name, Timeline::MARK, (from, to))).to_vec();
         let kernels = vec![event("a", Timeline::KERNEL, (5, 12)), event("b", Timeline::KERNEL, (11, 15))];

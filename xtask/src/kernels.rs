@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 #[expect(dead_code, reason = "the compiler takes all constants as flags")]
@@ -45,12 +46,17 @@ pub fn run(root: &Path, install: bool) -> Result<(), String> {
         .filter(|path| path.extension().is_some_and(|extension| extension == "cu"))
         .collect();
     sources.sort();
-    println!("{:<18} {:<36} {:>9} {:>8}", "source", "kernel", "registers", "spilled");
+    let mut jobs = Vec::new();
     for source in &sources {
         let text = fs::read_to_string(source).map_err(|e| format!("{}: {e}", source.display()))?;
+        jobs.extend(variants(&text).into_iter().map(|defines| (source.as_path(), defines)));
+    }
+    let logs = compile_all(&nvcc, &jobs)?;
+    println!("{:<18} {:<36} {:>9} {:>8}", "source", "kernel", "registers", "spilled");
+    for source in &sources {
         let mut all: BTreeMap<String, Resources> = BTreeMap::new();
-        for log in compile_all(&nvcc, source, &variants(&text))? {
-            add_needs(&log, &mut all);
+        for (_, log) in jobs.iter().zip(&logs).filter(|((of, _), _)| of == source) {
+            add_needs(log, &mut all);
         }
         let name = source.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         for (kernel, needs) in all {
@@ -82,28 +88,28 @@ fn variants(text: &str) -> Vec<Vec<String>> {
     all
 }
 
-/// Compiles the variants in parallel, one per core. Returns the output of the compiler for each.
-fn compile_all(nvcc: &Path, source: &Path, variants: &[Vec<String>]) -> Result<Vec<String>, String> {
-    let at_once = thread::available_parallelism().map_or(1, usize::from);
-    let mut logs = Vec::new();
-    for (piece, variants) in variants.chunks(at_once).enumerate() {
-        let compiled: Vec<Result<String, String>> = thread::scope(|scope| {
-            let number = |i: usize| piece * at_once + i;
-            let threads: Vec<_> = variants
-                .iter()
-                .enumerate()
-                .map(|(i, defines)| scope.spawn(move || compile(nvcc, source, defines, number(i))))
-                .collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned())))
-                .collect()
-        });
-        for log in compiled {
-            logs.push(log?);
+/// Compiles sources with flags, as many at once as there are cores. Returns the output of the compiler for each.
+fn compile_all(nvcc: &Path, jobs: &[(&Path, Vec<String>)]) -> Result<Vec<String>, String> {
+    let n_cores = thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    let take = || {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        jobs.get(number).map(|job| (number, job))
+    };
+    let work = || -> Result<Vec<(usize, String)>, String> {
+        let mut logs = Vec::new();
+        while let Some((number, (source, defines))) = take() {
+            logs.push((number, compile(nvcc, source, defines, number)?));
         }
-    }
-    Ok(logs)
+        Ok(logs)
+    };
+    let logs: Result<Vec<_>, String> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..n_cores).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err("a thread panicked".to_owned()))).collect()
+    });
+    let mut logs = logs?.concat();
+    logs.sort_by_key(|(number, _)| *number);
+    Ok(logs.into_iter().map(|(_, log)| log).collect())
 }
 
 fn compile(nvcc: &Path, source: &Path, defines: &[String], number: usize) -> Result<String, String> {

@@ -2,6 +2,8 @@
 //!
 //! - [`args`]: commands and flags.
 //! - [`commands`]: one module a command.
+//! - [`plan`]: predictions of memory and time, for commands.
+//! - [`context`]: data, devices, ranks and settings that commands share.
 //! - [`output`]: tables for people, JSON lines for programs.
 //! - [`messages`]: errors, warnings and notes.
 //!
@@ -11,6 +13,7 @@
 
 mod args;
 mod commands;
+mod context;
 mod curves;
 mod error;
 mod history;
@@ -18,6 +21,7 @@ mod interrupt;
 mod messages;
 mod output;
 mod paths;
+mod plan;
 mod plots;
 mod progress;
 mod report;
@@ -65,7 +69,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             let status = if error.is_usage() { USAGE_ERROR } else { FAILURE };
-            let is_told = commands::has_to_say(&error);
+            let is_told = context::launched::has_to_say(&error);
             messages::error(error, (json, is_told), status);
             ExitCode::from(status)
         }

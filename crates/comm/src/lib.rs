@@ -3,8 +3,6 @@
 //! - [`Collective`]: broadcast, all-reduce and others, on the matrices of a backend. Start here.
 //! - [`threads::run`]: ranks as threads of this process.
 //! - [`tcp::run`]: ranks as processes that communicate over sockets, on one host or several.
-//! - `mpi::run` (feature `mpi`): ranks as processes that `mpirun` starts.
-//! - [`launch_order::coordinator`]: one launch order on all ranks, if several threads of a rank call collectives.
 //! - [`Launch`]: settings of the process launcher, for all supported launchers.
 //! - [`Payload`]: parser for messages of other ranks. Malformed bytes give an error that names the sender.
 //! - [`Secret`]: key by which processes of one job authenticate each other.
@@ -15,7 +13,7 @@
 //! Transport       parcels of bytes between ranks, with a deadline
 //!      ├ threads  a mailbox in memory
 //!      ├ tcp      frames between processes
-//!      └ mpi      messages between processes
+//!      └ MPI      messages between processes, in the crate girih-mpi
 //! ```
 //! Ranks on CUDA devices (`girih-kernels`) move matrices by NCCL or peer access. A transport gives them their ranks and
 //! reports failures.
@@ -25,7 +23,7 @@
 //!
 //! Not here: partitions and halo plans (`girih-partition`), and training (`girih-trainer`).
 
-#![cfg_attr(not(feature = "mpi"), forbid(unsafe_code))]
+#![forbid(unsafe_code)]
 
 mod cards;
 mod collective;
@@ -33,9 +31,6 @@ mod communicator;
 mod error;
 mod failure;
 mod launch;
-pub mod launch_order;
-#[cfg(feature = "mpi")]
-pub mod mpi;
 pub mod operands;
 mod payload;
 mod secret;
@@ -51,4 +46,4 @@ pub use failure::RankFailure;
 pub use launch::{Launch, Launcher};
 pub use payload::{Number, Payload};
 pub use secret::Secret;
-pub use transport::{Call, Parcel, Transport, all_gather, all_to_all, members};
+pub use transport::{Call, Parcel, Transport, all_gather, all_to_all, due, members};

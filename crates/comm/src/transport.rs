@@ -197,8 +197,9 @@ impl Group {
 /// Upper bound on a wait. It keeps the sum of the clock and a deadline from overflowing.
 const LONGEST_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// Deadline of an operation that starts now.
-pub(crate) fn due(deadline: Duration) -> Instant {
+/// Deadline of an operation that starts now, at most a hundred years from now.
+#[must_use]
+pub fn due(deadline: Duration) -> Instant {
     Instant::now() + deadline.min(LONGEST_WAIT)
 }
 

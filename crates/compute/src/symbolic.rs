@@ -313,7 +313,7 @@ mod tests {
 
     /// A plan may exceed the memory of any machine: `make` is not called, and the byte count saturates.
     #[test]
-    fn what_is_planned_is_not_made() {
+    fn plans_allocate_no_values() {
         let symbolic = Symbolic::cuda(Dtype::F32, None);
         let shape = Shape::new(1 << 30, 1 << 30);
         let mut made = || -> Vec<f32> { panic!("a plan makes no values") };

@@ -12,6 +12,7 @@ mod decision;
 mod features;
 mod planted;
 mod preset;
+mod recipes;
 mod rmat;
 
 use std::time::Instant;
@@ -26,6 +27,7 @@ use crate::{Dataset, DatasetError, Features, SplitRule, memory};
 
 pub(crate) use preset::communities as preset_communities;
 pub use preset::{Preset, preset_names};
+pub use recipes::{Planted, Rmat};
 
 /// Recipe of a generated data set.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,57 +36,6 @@ pub enum Recipe {
     Planted(Planted),
     /// A Kronecker graph without features and labels.
     Rmat(Rmat),
-}
-
-/// Recipe of a degree-corrected block model (Karrer and Newman, "Stochastic blockmodels and community structure in
-/// networks", 2011) with features and labels.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Planted {
-    /// Number of nodes.
-    pub nodes: usize,
-    /// Number of stored edges; an odd number is rounded down, because every edge is stored in both directions.
-    pub edges: u64,
-    /// Width of the features; 0 for none.
-    pub features: usize,
-    /// Number of classes.
-    pub classes: usize,
-    /// Whether a node has any number of classes instead of one.
-    pub multi_label: bool,
-    /// Number of communities, of log-normal sizes; each belongs to one class.
-    pub communities: usize,
-    /// Fraction of edges whose ends are drawn from the whole graph instead of one community.
-    pub mix: f64,
-    /// Exponent of the power law of degrees.
-    pub gamma: f64,
-    /// Norm of a class's centre in the features; the noise has variance one in each dimension.
-    pub signal: f64,
-    /// Number of latent factors that account for half of the variance, of noise and centres alike, so that features
-    /// are correlated as embeddings are; 0 for none.
-    pub factors: usize,
-    /// Fraction of nodes whose features lie around a centre drawn at random. It bounds the accuracy that features
-    /// allow without neighbours, however strong the signal.
-    pub stray: f64,
-    /// Fraction of labels that are drawn at random.
-    pub noise: f64,
-    /// Expected fraction of training nodes.
-    pub train: f64,
-    /// Expected fraction of validation nodes.
-    pub val: f64,
-    /// Expected fraction of test nodes; `None` for the rest. Labels of nodes in no part are never used.
-    pub test: Option<f64>,
-    /// Random seed of all draws.
-    pub seed: u64,
-}
-
-/// Recipe of a recursive-matrix graph (Chakrabarti et al., "R-MAT: A Recursive Model for Graph Mining", SDM 2004).
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rmat {
-    /// Number of nodes; need not be a power of two.
-    pub nodes: usize,
-    /// Number of stored edges; an odd number is rounded down.
-    pub edges: u64,
-    /// Random seed of all draws.
-    pub seed: u64,
 }
 
 impl Recipe {

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_named_with_a_reason() {
+    fn unused_arrays_are_named_with_a_reason() {
         let mut inventory = Inventory::of_names(["x", "edge_attr", "foo", "trainmask"].map(String::from));
         inventory.take("x");
         let mut notes = Notes::default();

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_none() {
+    fn missing_values_are_none() {
         assert_eq!(cpu_model(""), None);
         assert_eq!(cache_bytes("many"), None);
         assert_eq!(memory_bytes("MemFree: 1 kB\n"), None);

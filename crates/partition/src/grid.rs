@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_arranged_is_refused_with_a_remedy() {
+    fn impossible_grids_are_refused_with_a_remedy() {
         let message =
             |scheme, ranks, replication| ProcessGrid::new(scheme, ranks, replication).unwrap_err().to_string();
         assert!(message(Scheme::OneD, 0, 1).contains("at least 1"));

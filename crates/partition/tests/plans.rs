@@ -116,7 +116,7 @@ proptest! {
 
     /// In each exchange, a member receives exactly the payload that the other sends to it.
     #[test]
-    fn what_is_sent_is_what_comes(grid in grids(), extra in 0..50usize, stages in stages()) {
+    fn sent_panels_are_received_panels(grid in grids(), extra in 0..50usize, stages in stages()) {
         let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap().in_stages(stages);
         let exchanges = |rank: usize| -> Vec<_> {
             let panel_for = |i: usize, member: usize| Some((plan.ranks[rank].steps[i].panel, member));
@@ -237,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_sent_is_received_and_rows_are_never_more_than_panels(
+    fn sent_bytes_are_received_and_rows_are_never_more_than_panels(
         grid in grids(), extra in 0..50usize, seed in any::<u64>(), cols in 1..40usize,
     ) {
         let plan = BlockPlan::new(&grid, grid.ranks() + extra).unwrap();

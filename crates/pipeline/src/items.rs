@@ -6,7 +6,7 @@ use crate::StageError;
 use crate::error::panic_message;
 use crate::report::{Report, StageName};
 use crate::times::{Activity, Log, SharedLog};
-use crate::worker::{Coordination, Ended, Parcels, Upstream, close, stop};
+use crate::worker::{Ended, Parcels, Upstream, close};
 
 /// Function that joins a thread.
 pub type Handle<'a> = Box<dyn FnOnce() -> thread::Result<Ended> + Send + 'a>;
@@ -24,7 +24,6 @@ pub struct Items<'a, T, E> {
     running: Vec<(usize, Handle<'a>)>,
     ended: Vec<(usize, Log)>,
     stages: Vec<StageName>,
-    coordination: Coordination,
     source_log: SharedLog,
     log: Log,
     /// Position in the source of the item that the consumer works on.
@@ -36,12 +35,11 @@ impl<'a, T, E> Items<'a, T, E> {
         input: Parcels<'a, T, E>,
         upstream: Upstream<'a>,
         stages: Vec<StageName>,
-        coordination: Coordination,
         source_log: SharedLog,
         log: Log,
     ) -> Self {
         let (running, ended) = (Vec::new(), Vec::new());
-        Self { input, upstream, running, ended, stages, coordination, source_log, log, item: None }
+        Self { input, upstream, running, ended, stages, source_log, log, item: None }
     }
 
     pub(crate) fn add_worker(&mut self, stage: usize, handle: Handle<'a>) {
@@ -54,20 +52,11 @@ impl<'a, T, E> Items<'a, T, E> {
     pub fn finish(mut self) -> Report {
         if !self.upstream.is_empty() {
             self.log.lap(Activity::Work, self.item.take());
-            self.leave();
+            self.stop();
             self.log.lap(Activity::WaitInput, None);
         }
         let source = self.source_log.with(Option::take).expect("made when the pipeline was started");
-        let coordinator = self.coordination.get();
-        Report::new(source, &self.stages, std::mem::take(&mut self.ended), self.log.clone(), coordinator)
-    }
-
-    /// Stops before the source has ended. This also releases workers that wait for a launch permit.
-    fn leave(&mut self) {
-        if !self.upstream.is_empty() {
-            stop(&self.coordination, || "its pipeline was left before its end".to_owned());
-            self.stop();
-        }
+        Report::new(source, &self.stages, std::mem::take(&mut self.ended), self.log.clone())
     }
 
     /// Stops all running stages. Returns the first panic that does not belong to an item.
@@ -123,6 +112,6 @@ impl<T, E> std::iter::FusedIterator for Items<'_, T, E> {}
 
 impl<T, E> Drop for Items<'_, T, E> {
     fn drop(&mut self) {
-        self.leave();
+        self.stop();
     }
 }

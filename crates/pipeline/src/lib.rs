@@ -5,7 +5,6 @@
 //! - [`StageError`]: a stage failed or panicked, and at which item. [`StartError`]: nothing was started.
 //! - [`Report`]: times that each stage worked and waited, and the bottleneck. [`Trace`]: a timeline of them for
 //!   Perfetto.
-//! - [`order`]: launch order of collectives, for stages of several ranks: one order on all ranks.
 //!
 //! ```text
 //!              take           put │ capacity │ take        put │ capacity │ take
@@ -54,7 +53,7 @@
 //!    Work on an item is not interrupted: stopping takes as long as the longest item in progress.
 //! 5. **Nothing is lost.** Every item of the source comes out once, or is dropped after a failure or a stop.
 //!
-//! Loom checks these in every interleaving of small pipelines (`model.rs`, `order/model.rs`). `sync.rs` selects its
+//! Loom checks these in every interleaving of small pipelines (`model.rs`). `sync.rs` selects its
 //! primitives.
 //!
 //! # Why a monitor for each queue
@@ -74,7 +73,6 @@
 
 mod error;
 mod items;
-pub mod order;
 mod pipeline;
 mod queue;
 mod report;

@@ -6,12 +6,11 @@ use std::thread::Scope;
 use std::time::Instant;
 
 use crate::items::{Handle, Items};
-use crate::order::Coordinator;
 use crate::queue::{Close, Queue};
 use crate::report::StageName;
 use crate::source::Source;
 use crate::times::{Log, SharedLog};
-use crate::worker::{Coordination, Ended, Parcel, Parcels, Upstream, Worker};
+use crate::worker::{Ended, Parcel, Parcels, Upstream, Worker};
 use crate::{StartError, sync};
 
 /// Name, number of workers, queue capacity and ordering of a stage.
@@ -85,7 +84,6 @@ pub struct Pipeline<'a, T, E> {
     upstream: Upstream<'a>,
     stages: Vec<Stage>,
     workers: Vec<Task<'a>>,
-    coordination: Coordination,
     source_log: SharedLog,
     is_traced: bool,
 }
@@ -112,8 +110,7 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
         let source_log = SharedLog::default();
         let source = Arc::new(Source::new(source.into_iter(), source_log.clone()));
         let upstream: Upstream<'a> = vec![Arc::clone(&source) as Arc<dyn Close + 'a>];
-        let (stages, workers, coordination) = (Vec::new(), Vec::new(), Arc::default());
-        Self { output: source, upstream, stages, workers, coordination, source_log, is_traced: false }
+        Self { output: source, upstream, stages: Vec::new(), workers: Vec::new(), source_log, is_traced: false }
     }
 
     /// Adds a stage, given by a name or a [`Stage`].
@@ -126,7 +123,7 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
         U: Send + 'a,
         W: FnMut(T) -> Result<U, E>,
     {
-        let Self { output: input, mut upstream, mut stages, mut workers, coordination, source_log, is_traced } = self;
+        let Self { output: input, mut upstream, mut stages, mut workers, source_log, is_traced } = self;
         let (stage, place, make): (Stage, _, _) = (stage.into(), stages.len(), Arc::new(make));
         let output = Arc::new(Queue::<Parcel<U, E>>::new(stage.capacity, stage.n_workers));
         for _ in 0..stage.n_workers {
@@ -134,7 +131,6 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
                 stage: Arc::clone(&stage.name),
                 input: Arc::clone(&input),
                 upstream: upstream.clone(),
-                coordination: Arc::clone(&coordination),
                 output: Arc::clone(&output),
                 keeps_order: stage.keeps_order,
             };
@@ -143,27 +139,13 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
         }
         upstream.push(Arc::clone(&output) as Arc<dyn Close + 'a>);
         stages.push(stage);
-        Pipeline { output, upstream, stages, workers, coordination, source_log, is_traced }
+        Pipeline { output, upstream, stages, workers, source_log, is_traced }
     }
 
     /// Records the times of each wait and each work on an item for [`Report::trace`](crate::Report::trace), at 56
     /// bytes per record.
     pub fn traced(self) -> Self {
         Self { is_traced: true, ..self }
-    }
-
-    /// Stops `coordinator` when the pipeline fails or is dropped before its end. Also puts waits for launch permits
-    /// into the report: those of a worker into the row of the stage with its name, all others into the consumer's.
-    ///
-    /// Stages take their [`Participant`](crate::order::Participant)s where they create their state. Dropping this
-    /// state drops the participant, which closes the worker.
-    ///
-    /// # Panics
-    /// When the pipeline is coordinated already.
-    pub fn coordinated(self, coordinator: &Coordinator) -> Self {
-        let is_first = self.coordination.set(coordinator.clone()).is_ok();
-        assert!(is_first, "a pipeline has one coordinator");
-        self
     }
 
     /// Starts all threads in a scope, so that stages may borrow data that outlives the scope.
@@ -196,8 +178,7 @@ impl<'a, T: Send + 'a, E: Send + 'a> Pipeline<'a, T, E> {
         self.source_log.with(|source| *source = Some(log.clone()));
         let names =
             self.stages.iter().map(|stage| StageName { name: stage.name.to_string(), n_workers: stage.n_workers });
-        let (names, coordination) = (names.collect(), self.coordination);
-        let mut items = Items::new(self.output, self.upstream, names, coordination, self.source_log, log.clone());
+        let mut items = Items::new(self.output, self.upstream, names.collect(), self.source_log, log.clone());
         for Task { stage, body } in self.workers {
             let (name, log) = (self.stages[stage].name.to_string(), log.clone());
             // On an error, dropping `items` stops the running threads.

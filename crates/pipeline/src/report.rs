@@ -5,13 +5,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::order::{Coordinator, OrderLog};
 use crate::source;
 use crate::times::Log;
 use crate::trace::{Trace, Track};
-
-/// Index of the column of waits for launch permits, behind the name. The table leaves it out if all of them are zero.
-const WAIT_TURN: usize = 3;
 
 /// Name of the consuming thread in reports.
 const CONSUMER: &str = "consumer";
@@ -39,9 +35,7 @@ pub struct StageReport {
     pub n_items: u64,
     /// Seconds of waiting for input: a stage before this one is slower.
     pub wait_input_s: f64,
-    /// Seconds of waiting for a launch permit, if the pipeline was [`coordinated`](crate::Pipeline::coordinated).
-    pub wait_turn_s: f64,
-    /// Seconds of other work in wall-clock time, including time in which the system ran other threads on the core.
+    /// Seconds of work in wall-clock time, including time in which the system ran other threads on the core.
     pub work_s: f64,
     /// Seconds of waiting to pass on an item: a stage after this one is slower.
     pub wait_output_s: f64,
@@ -56,13 +50,7 @@ pub struct StageName {
 }
 
 impl Report {
-    pub(crate) fn new(
-        source: Log,
-        stages: &[StageName],
-        workers: Vec<(usize, Log)>,
-        consumer: Log,
-        coordinator: Option<&Coordinator>,
-    ) -> Self {
+    pub(crate) fn new(source: Log, stages: &[StageName], workers: Vec<(usize, Log)>, consumer: Log) -> Self {
         let wall = consumer.until();
         let of_stage =
             |at| -> Vec<&Log> { workers.iter().filter(|(stage, _)| *stage == at).map(|(_, log)| log).collect() };
@@ -71,18 +59,10 @@ impl Report {
             rows.push(StageReport::new(&stage.name, stage.n_workers, &of_stage(at), wall));
         }
         rows.push(StageReport::new(CONSUMER, 1, &[&consumer], wall));
-        let order = coordinator.map(|coordinator| (coordinator.log(), coordinator.started()));
-        if let Some((order, _)) = &order {
-            part_turns(&mut rows, order);
-        }
-        let started = consumer.started();
         let named = workers.into_iter().map(|(stage, log)| (stages[stage].name.clone(), log));
         let named =
             [(source::NAME.to_owned(), source)].into_iter().chain(named).chain([(CONSUMER.to_owned(), consumer)]);
-        let mut tracks: Option<Vec<Track>> = named.map(|(name, log)| Track::of_thread(name, log)).collect();
-        if let (Some(tracks), Some((order, began))) = (&mut tracks, &order) {
-            tracks.extend(Track::of_launches(order, *began, started));
-        }
+        let tracks: Option<Vec<Track>> = named.map(|(name, log)| Track::of_thread(name, log)).collect();
         Self { wall_s: wall.as_secs_f64(), stages: rows, trace: tracks.map(Trace::new) }
     }
 
@@ -103,29 +83,19 @@ impl StageReport {
             n_workers,
             n_items: logs.iter().map(|log| log.n_items).sum(),
             wait_input_s: sum(|log| log.wait_input),
-            wait_turn_s: 0.0,
             work_s,
             wait_output_s: sum(|log| log.wait_output),
             busy: work_s / (n_workers as f64 * wall.as_secs_f64()).max(f64::MIN_POSITIVE),
         }
     }
 
-    /// Moves the given seconds from work to waits for launch permits.
-    fn take_from_work(&mut self, wait_turn_s: f64) {
-        let left = (self.work_s - wait_turn_s).max(0.0);
-        self.busy *= left / self.work_s.max(f64::MIN_POSITIVE);
-        self.work_s = left;
-        self.wait_turn_s += wait_turn_s;
-    }
-
-    fn cells(&self) -> [String; 8] {
+    fn cells(&self) -> [String; 7] {
         let seconds = |seconds: f64| format!("{seconds:.3} s");
         [
             self.name.clone(),
             self.n_workers.to_string(),
             self.n_items.to_string(),
             seconds(self.wait_input_s),
-            seconds(self.wait_turn_s),
             seconds(self.work_s),
             seconds(self.wait_output_s),
             format!("{:.0} %", self.busy * 100.0),
@@ -133,30 +103,16 @@ impl StageReport {
     }
 }
 
-/// Moves the waits for launch permits into `wait_turn_s`, in the row of the stage with the worker's name or of the
-/// consumer.
-fn part_turns(rows: &mut [StageReport], order: &OrderLog) {
-    let consumer = rows.len() - 1;
-    for (worker, name) in order.workers.iter().enumerate() {
-        let row = rows.iter().position(|row| row.name == *name).unwrap_or(consumer);
-        let entries = order.entries.iter().filter(|entry| entry.launch.worker == worker);
-        rows[row].take_from_work(entries.map(|entry| entry.turn_s - entry.registered_s).sum());
-    }
-}
-
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let header =
-            ["stage", "workers", "items", "wait for input", "wait for turn", "work", "wait for output", "busy"];
+        let header = ["stage", "workers", "items", "wait for input", "work", "wait for output", "busy"];
         let header = header.map(str::to_owned);
         let rows: Vec<_> = [header].into_iter().chain(self.stages.iter().map(StageReport::cells)).collect();
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let has_turns = self.stages.iter().any(|stage| stage.wait_turn_s > 0.0);
         let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
         for [name, numbers @ ..] in &rows {
             write!(f, "{name:<width$}", width = widths[0])?;
-            let columns = numbers.iter().zip(&widths[1..]).enumerate().filter(|(at, _)| has_turns || *at != WAIT_TURN);
-            for (_, (number, width)) in columns {
+            for (number, width) in numbers.iter().zip(&widths[1..]) {
                 write!(f, "  {number:>width$}")?;
             }
             writeln!(f)?;

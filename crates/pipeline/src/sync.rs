@@ -14,7 +14,6 @@ pub use loom::{
 };
 
 use std::sync::PoisonError;
-use std::time::Instant;
 
 /// Locks a mutex and ignores poisoning. No thread panics with the lock held, because stages and sources run outside
 /// of it or have their panics caught.
@@ -25,10 +24,4 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Waits on `changed` and releases the mutex of `guard` meanwhile.
 pub fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
-}
-
-/// As [`wait`], but at most until `until`. In model checks this time never comes.
-pub fn wait_until<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>, until: Instant) -> MutexGuard<'a, T> {
-    let left = until.saturating_duration_since(Instant::now());
-    changed.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0
 }

@@ -56,11 +56,6 @@ impl Log {
         }
     }
 
-    /// Start of the pipeline.
-    pub fn started(&self) -> Instant {
-        self.started
-    }
-
     /// End of the recorded time, relative to the start of the pipeline.
     pub fn until(&self) -> Duration {
         self.until

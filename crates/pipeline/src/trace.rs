@@ -1,13 +1,12 @@
 //! [`Trace`]: timeline in the Trace Event Format that Perfetto and Chrome open.
 
 use std::io::{self, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::ser::{SerializeSeq, Serializer};
 use serde_json::json;
 
-use crate::order::OrderLog;
 use crate::times::{Activity, Log};
 
 /// Timeline of the threads of a pipeline and the streams of a device.
@@ -122,30 +121,5 @@ impl Track {
             Event { name, category, from: span.from, to: span.to, item: span.item }
         });
         Some(Self { group: "pipeline".to_owned(), name, events: events.collect() })
-    }
-
-    /// Launches and waits for launch permits, one row per worker. Times in `order` count from `began`, times in the
-    /// trace from `started`.
-    pub(crate) fn of_launches(order: &OrderLog, began: Instant, started: Instant) -> Vec<Self> {
-        let at = |seconds| (began + Duration::from_secs_f64(seconds)).saturating_duration_since(started);
-        let event = |name: &str, category, from, to, item| Event {
-            name: name.to_owned(),
-            category,
-            from: at(from),
-            to: at(to),
-            item: Some(item),
-        };
-        let track = |(worker, name): (usize, &String)| {
-            let entries = order.entries.iter().filter(|entry| entry.launch.worker == worker);
-            let events = entries.flat_map(|entry| {
-                let item = entry.launch.batch;
-                [
-                    event("wait for turn", "wait", entry.registered_s, entry.turn_s, item),
-                    event("launch", "work", entry.turn_s, entry.launched_s, item),
-                ]
-            });
-            Self { group: "launch order".to_owned(), name: name.clone(), events: events.collect() }
-        };
-        order.workers.iter().enumerate().map(track).collect()
     }
 }

@@ -1,11 +1,10 @@
 //! [`Worker`]: one thread of a stage.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::StageError;
 use crate::error::panic_message;
-use crate::order::Coordinator;
 use crate::queue::{Close, Input, Queue};
 use crate::times::{Activity, Log};
 
@@ -28,16 +27,6 @@ pub fn close(upstream: &Upstream<'_>) {
     upstream.iter().rev().for_each(|part| part.close());
 }
 
-/// Launch coordinator of a pipeline, if it has one. It is set before the pipeline starts.
-pub type Coordination = Arc<OnceLock<Coordinator>>;
-
-/// Stops the launch coordinator on all ranks, because a stage of any rank may wait for a permit.
-pub fn stop(coordination: &Coordination, why: impl FnOnce() -> String) {
-    if let Some(coordinator) = coordination.get() {
-        coordinator.stop(why());
-    }
-}
-
 /// Source of the parcels of a stage.
 pub type Parcels<'a, T, E> = Arc<dyn Input<Parcel<T, E>> + 'a>;
 
@@ -53,7 +42,6 @@ pub struct Worker<'a, T, U, E> {
     pub stage: Arc<str>,
     pub input: Parcels<'a, T, E>,
     pub upstream: Upstream<'a>,
-    pub coordination: Coordination,
     pub output: Arc<Queue<Parcel<U, E>>>,
     /// Whether items keep the order of the input.
     pub keeps_order: bool,
@@ -64,8 +52,7 @@ impl<T, U: Send, E: Send> Worker<'_, T, U, E> {
     pub fn run<W: FnMut(T) -> Result<U, E>>(self, make: &dyn Fn() -> W, mut log: Log) -> Ended {
         let all = catch_unwind(AssertUnwindSafe(|| self.work_off(make(), &mut log)));
         let panic = all.err().map(|panic| panic_message(&*panic));
-        if let Some(message) = &panic {
-            stop(&self.coordination, || format!("{} panicked: {message}", self.stage));
+        if panic.is_some() {
             close(&self.upstream);
         }
         self.output.end_producer();
@@ -79,7 +66,6 @@ impl<T, U: Send, E: Send> Worker<'_, T, U, E> {
             log.lap(Activity::Work, Some(item));
             let has_failed = outcome.is_err();
             if has_failed {
-                stop(&self.coordination, || format!("{} failed at item {item}", self.stage));
                 close(&self.upstream);
             }
             let put = self.output.put(self.keeps_order.then_some(place), Parcel { item, outcome });

@@ -75,7 +75,7 @@ mod tests {
     use crate::PlannerError;
 
     #[test]
-    fn what_is_kept_is_not_measured_again_and_what_is_damaged_is() {
+    fn kept_values_are_not_measured_again_but_damaged_ones_are() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("below").join("a.json");
         let measured = |value: f64| move || Ok::<_, PlannerError>(value);

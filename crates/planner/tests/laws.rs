@@ -155,7 +155,7 @@ fn skewed(n: usize) -> Csr {
 }
 
 #[test]
-fn what_was_counted_for_one_partition_changes_no_other() {
+fn counts_for_one_partition_change_no_other() {
     let csr = skewed(600);
     for symmetric in [true, false] {
         let sizes = DataSizes { n_nodes: 600, n_edges: csr.nnz(), symmetric, ..SIZES };
@@ -315,7 +315,7 @@ fn turns_take_what_single_others_and_pairs_of_ranks_do() {
 }
 
 #[test]
-fn what_ranks_do_not_share_is_refused() {
+fn tasks_that_ranks_do_not_share_are_refused() {
     let recommender = TrainConfig::for_model(ModelKind::LightGcn);
     let graph = SymbolicGraph::even(&gcn(), &SIZES).unwrap();
     let network = HardwareProfile::h200().host();

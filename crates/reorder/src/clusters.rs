@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_metis_cannot_count_is_streamed() {
+    fn graphs_too_large_for_metis_are_streamed() {
         let ring = |v: u32| [((v + 99) % 100, v), ((v + 1) % 100, v)];
         let (rows, cols) = (0..100).flat_map(ring).unzip();
         let graph = Coo::new(100, 100, rows, cols, None).unwrap().to_csr(Duplicates::Refuse).unwrap();

@@ -27,7 +27,7 @@ pub const COMMAND: &str = "cargo xtask results";
 pub fn run(root: &Path, is_check: bool) -> Result<(), String> {
     let listing = Listing::read(root)?;
     if is_check {
-        return check(&listing);
+        return check(&listing).map_err(|what| format!("{PAGE}: {what}; run `{COMMAND}`"));
     }
     fs::write(root.join(PAGE), page::page(&listing)?).map_err(|e| format!("{PAGE}: {e}"))
 }
@@ -40,6 +40,6 @@ pub fn check(listing: &Listing) -> Result<(), String> {
     if listing.text(PAGE) == Some(&*page::page(listing)?) {
         Ok(())
     } else {
-        Err(format!("differs from the records in benches/record; run `{COMMAND}`"))
+        Err("differs from the records in benches/record".to_owned())
     }
 }

@@ -19,7 +19,7 @@ pub struct BatchSettings {
     pub batch: Option<Batch>,
     /// Sampled neighbours of a node in each hop, from the seeds outward; -1 for all
     ///
-    /// Of layer batches, nodes of each whole layer. [default: 15,10,5; layer 2048]
+    /// For layer batches: nodes sampled for each layer. [default: 15,10,5; layer 2048]
     #[arg(long, value_name = "K,…", allow_hyphen_values = true)]
     pub fanout: Option<FanOut>,
     /// Seeds of a batch [default: 1024; lightgcn 2048]
@@ -35,7 +35,7 @@ pub struct BatchSettings {
     pub subgraphs: SubgraphSettings,
     /// Cluster or saint batches in a step, each a graph of its own [default: 1]
     ///
-    /// Ranks divide them.
+    /// Ranks share them out among themselves.
     #[arg(long, value_name = "N")]
     pub subgraphs_per_step: Option<usize>,
     /// Batches that are sampled ahead of the step; results do not depend on it [default: 2]

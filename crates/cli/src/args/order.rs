@@ -22,7 +22,7 @@ pub struct ReorderArgs {
     #[arg(long, value_name = "ORDER,…", value_delimiter = ',', required_unless_present = "permutation")]
     #[arg(value_parser = any_case::<OrderKind>, help_heading = "Order of nodes")]
     pub order: Vec<OrderKind>,
-    /// Number of equal id ranges that nodes stay in; of parts, the number of parts
+    /// Number of equal id ranges that nodes stay in; for the order parts, the number of parts
     ///
     /// With as many ranges as a partition has row blocks, blocks keep their non-zeros.
     #[arg(help_heading = "Order of nodes")]
@@ -32,9 +32,9 @@ pub struct ReorderArgs {
     #[arg(long, help_heading = "Order of nodes", value_name = "FILE.npy", conflicts_with_all = ["order", "blocks"])]
     #[arg(value_parser = PathBufValueParser::new().try_map(paths::npy))]
     pub permutation: Option<PathBuf>,
-    /// Bandwidth of gathers from the cache, of the device that auto chooses for
+    /// Bandwidth of gathers from the cache of the device that auto chooses for
     ///
-    /// With --memory-gb-s and the size --cache. [default: the CPU here]
+    /// Needs --memory-gb-s; the size of the cache is --cache. [default: the CPU here]
     #[arg(help_heading = "Order of nodes")]
     #[arg(long, value_name = "GB/S", requires = "memory_gb_s", value_parser = parse_rate, allow_negative_numbers = true)]
     pub cache_gb_s: Option<f64>,
@@ -44,7 +44,7 @@ pub struct ReorderArgs {
     pub memory_gb_s: Option<f64>,
     /// Folder for the reordered data, with the order as new_of_old.npy
     ///
-    /// Of several orders, the one with the largest coverage is written.
+    /// If several orders are given, the one with the largest coverage is written.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: Option<PathBuf>,
     /// Picture of the non-zeros, before (left) and after

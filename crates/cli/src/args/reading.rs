@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_to_a_file_is_read_back() {
+    fn settings_are_read_back_from_their_file() {
         let read = ReadArgs {
             duplicates: Some(Duplicates::Merge),
             columns: Some("target,source,-,weight".parse().unwrap()),

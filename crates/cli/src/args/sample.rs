@@ -29,10 +29,10 @@ pub struct SampleArgs {
     pub batch: SampledBatch,
     /// Sampled neighbours of a node in each hop, from the seeds outward; -1 for all
     ///
-    /// Of layer batches, nodes of each whole layer. [default: 15,10,5; layer 2048,2048,2048]
+    /// For layer batches: nodes sampled for each layer. [default: 15,10,5; layer 2048,2048,2048]
     #[arg(long, help_heading = "Mini-batches", value_name = "K,…", allow_hyphen_values = true)]
     pub fanout: Option<FanOut>,
-    /// Seeds of a batch; of saint batches, sampled nodes, edges or walks [default: 1024]
+    /// Seeds of a batch; for saint batches, sampled nodes, edges or walks [default: 1024]
     #[arg(long, help_heading = "Mini-batches", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub batch_size: Option<u32>,
     #[command(flatten)]
@@ -88,7 +88,7 @@ pub struct SampleArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Ranks")]
 pub struct SampleRankArgs {
-    /// Ranks, threads of this process, that divide every batch; reports what they send
+    /// Ranks (threads of this process) that divide every batch; their traffic is reported
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub ranks: Option<u16>,
     /// Graph and features that each rank holds [default: patches]

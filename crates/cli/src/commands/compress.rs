@@ -14,8 +14,9 @@ use girih_graph_format::file::{NpyRows, Verify, write_npy_rows};
 use girih_machine::{memory, readable_bytes};
 use rayon::prelude::*;
 
-use super::device::use_threads;
 use crate::args::{CompressArgs, DecompressArgs, OutputArgs};
+use crate::context::device::use_threads;
+use crate::context::reading;
 use crate::error::CliError;
 use crate::output::{Results, under_spinner};
 use crate::{interrupt, paths, progress};
@@ -75,7 +76,7 @@ fn open_source(spec: &str) -> Result<Box<dyn RowSource>, CliError> {
         return Ok(Box::new(NpyRows::open(path)?));
     }
     let dataset = load(spec, &LoadOptions::default())?;
-    super::reading::warn_of(&dataset.notes);
+    reading::warn_of(&dataset.notes);
     match dataset.features {
         Some(Features::Dense(matrix)) => Ok(Box::new(matrix)),
         Some(Features::Sparse(csr)) => Ok(Box::new(csr)),

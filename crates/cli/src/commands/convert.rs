@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use girih_datasets::{Dataset, LoadOptions, OutputFormat, load};
 
-use super::{load_required, reading, refuse_unverified};
 use crate::args::{ConvertArgs, GenerateArgs, OutputArgs};
+use crate::context::data::{load_required, refuse_unverified};
+use crate::context::reading;
 use crate::error::CliError;
 use crate::output::Results;
 use crate::paths;

@@ -9,7 +9,8 @@ use serde_json::json;
 
 use crate::args::OutputArgs;
 use crate::error::CliError;
-use crate::output::{Results, under_spinner};
+use crate::output::Results;
+use crate::plan::ceilings::{key, measure};
 
 /// DRAM read bandwidth in GB/s below which training suffers.
 const SLOW_DRAM_GB_S: f64 = 10.0;
@@ -104,23 +105,6 @@ fn describe_card(card: &Result<Card, KernelError>) -> String {
     let found =
         format!("cuda:{ordinal}, {name}, compute capability {major}.{minor}, {} free of {}", memory[0], memory[1]);
     refused.as_ref().map_or(found.clone(), |refused| format!("{found}: {refused}"))
-}
-
-/// Ceilings of this machine, from the cache or measured now; `girih doctor` always measures them.
-pub fn load_or_measure(machine: &Machine, output: OutputArgs) -> Result<Ceilings, CliError> {
-    girih_planner::load_or_measure(&key(machine), || measure(machine, output))
-}
-
-/// Measures the ceilings of this machine, which takes seconds.
-fn measure(machine: &Machine, output: OutputArgs) -> Result<Ceilings, CliError> {
-    let what = "measuring memory bandwidth and arithmetic of this machine, some seconds";
-    let measured = under_spinner(what, output, || Ceilings::measure(machine));
-    measured.map_err(|e| CliError::Other(format!("cannot start threads to measure with: {e}")))
-}
-
-/// Key of a machine's ceilings among the cached measurements.
-fn key(machine: &Machine) -> String {
-    format!("{}, {} threads, girih {}", machine.describe(), rayon::current_num_threads(), env!("CARGO_PKG_VERSION"))
 }
 
 fn advice(machine: &Machine, ceilings: &Ceilings) -> Vec<String> {

@@ -14,14 +14,6 @@ use crate::args::{Cli, Command, LaunchArgs, RankArgs};
 use crate::error::CliError;
 use crate::messages;
 
-/// Environment variable with the process id of the launcher, for the processes that it starts.
-#[cfg(unix)]
-const LAUNCHER: &str = "GIRIH_LAUNCHER";
-
-/// Environment variables with the rank of a process, in the job and on its host.
-const RANK: &str = "GIRIH_RANK";
-const LOCAL_RANK: &str = "GIRIH_LOCAL_RANK";
-
 /// Starts the processes and waits for them. The exit status is that of the rank that failed, if one did.
 pub fn run(args: &LaunchArgs) -> Result<ExitCode, CliError> {
     let ranks = check(args)?;
@@ -128,47 +120,5 @@ fn check(args: &LaunchArgs) -> Result<RankArgs, CliError> {
             usage(format!("--ranks {ranks} with {size} processes: each is a rank; leave --ranks out, or start as many"))
         }
         _ => Ok(ranks),
-    }
-}
-
-/// Whether the launcher started this process directly. A launcher between them would belong to another job.
-#[cfg(unix)]
-pub fn is_launched() -> bool {
-    number(LAUNCHER) == Some(std::os::unix::process::parent_id())
-}
-
-#[cfg(not(unix))]
-pub fn is_launched() -> bool {
-    false
-}
-
-fn number(variable: &str) -> Option<u32> {
-    std::env::var(variable).ok()?.parse().ok()
-}
-
-/// Whether this process has to report why it failed. Processes of one launcher would mostly print the same error. A
-/// usage error, common to all, is reported by the first process of the host. If a rank failed, that rank reports it
-/// if it still can, and so does the first of the others.
-pub fn has_to_say(error: &CliError) -> bool {
-    let (true, Some(rank), Some(local)) = (is_launched(), number(RANK), number(LOCAL_RANK)) else { return true };
-    match error.failed_rank() {
-        None => local == 0 || !error.is_usage(),
-        Some(failed) => {
-            let (rank, first) = (rank as usize, (rank - local) as usize);
-            rank == failed || rank == first + usize::from(failed == first)
-        }
-    }
-}
-
-/// Asks the kernel to terminate this process when its launcher ends, even if the launcher is killed.
-pub fn end_with_the_launcher() {
-    #[cfg(target_os = "linux")]
-    {
-        use nix::sys::prctl::set_pdeathsig;
-        use nix::sys::signal::Signal;
-        if is_launched() {
-            // A failure is harmless: training continues without it.
-            let _ = set_pdeathsig(Signal::SIGTERM);
-        }
     }
 }

@@ -9,13 +9,14 @@ use girih_partition::{BlockPlan, Estimate, LinkRates, Machine, ProcessGrid, Sche
 use girih_reorder::{Auto, OrderKind};
 use serde_json::json;
 
-use super::ordering::Wanted;
-use super::plan::GATHER_SHARE;
-use super::{doctor, load_with_warnings, process_grid};
 use crate::args::{PartitionArgs, PartitionKind, Precision};
+use crate::context::data::load_with_warnings;
+use crate::context::order::Wanted;
+use crate::context::ranks::process_grid;
 use crate::error::CliError;
 use crate::output::{Results, under_spinner};
 use crate::paths;
+use crate::plan::ceilings::{GATHER_SHARE, load_or_measure};
 use crate::plots::heat::{self, Panel};
 
 /// Maximum number of blocks a side that are shown to people.
@@ -175,7 +176,7 @@ fn draw(path: &Path, all: impl Iterator<Item = PartitionStats>) -> Result<(), Cl
 /// Rates with which ranks compute and exchange.
 fn machine(args: &PartitionArgs) -> Result<Machine, CliError> {
     let measure = || -> Result<f64, CliError> {
-        let here = doctor::load_or_measure(&Host::here(), args.output)?;
+        let here = load_or_measure(&Host::here(), args.output)?;
         Ok(GATHER_SHARE * here.l3_read_gb_s_all)
     };
     let gather = args.gather.map_or_else(measure, Ok)?;

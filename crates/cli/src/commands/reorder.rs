@@ -16,9 +16,9 @@ use girih_reorder::quality::Quality;
 use girih_reorder::{Auto, OrderKind, Random, Reorder};
 use serde_json::Value;
 
-use super::ordering::{Ordered, PRODUCTS_PER_LAYER, Wanted};
-use super::{load_with_warnings, refuse_unverified};
 use crate::args::{CacheArgs, ReorderArgs};
+use crate::context::data::{load_with_warnings, refuse_unverified};
+use crate::context::order::{Ordered, PRODUCTS_PER_LAYER, Wanted};
 use crate::error::CliError;
 use crate::output::{Results, print_line};
 use crate::plots::spy;

@@ -9,8 +9,9 @@ use girih_reorder::quality::{Quality, WINDOWS};
 use serde_json::{Value, json};
 
 use super::reorder::{rows_held, shown_gap};
-use super::{load_required, reading};
 use crate::args::{CacheArgs, StatsArgs};
+use crate::context::data::load_required;
+use crate::context::reading;
 use crate::error::CliError;
 use crate::output::Results;
 

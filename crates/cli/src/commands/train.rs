@@ -1,44 +1,44 @@
 //! `girih train`.
 
+mod arrangement;
 mod division;
 mod end;
 mod facts;
 mod finished;
 mod observer;
+mod order;
 mod outputs;
 mod prepared;
 mod scores;
-mod settings;
 mod timeline;
 
 use std::process::ExitCode;
 
 use girih_datasets::{Dataset, LoadOptions, load};
-use girih_reorder::{Auto, OrderKind};
-use girih_trainer::distributed::{GraphPlacement, RankOptions, TrainJob};
-use girih_trainer::{Arrangement, Event, SessionOptions, TaskKind, TrainConfig};
+use girih_reorder::OrderKind;
+use girih_trainer::distributed::{RankOptions, TrainJob};
+use girih_trainer::{Event, SessionOptions, TaskKind, TrainConfig};
 
+use self::arrangement::{arrangement, output_of};
 use self::division::Asked;
 use self::end::End;
 use self::finished::Finished;
 use self::observer::Observer;
+use self::order::{ordered, wanted_order};
 use self::prepared::Prepared;
-pub use self::settings::data_of;
 use self::timeline::Timeline;
-use super::cards::device_of;
-use super::device::{Chosen, choose, on_backend};
-use super::layouts;
-use super::memory::Room;
-use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
-use super::plan;
-use super::planned::{self, RankDevices};
-use super::ranks::{Carried, LaunchContext, World};
-use super::reading;
-use super::sharing::{check_layout, check_planned, check_trained, sharing};
-use crate::args::{DataArgs, DeviceArgs, OutputArgs, TrainArgs};
+use crate::args::{DataArgs, DeviceArgs, TrainArgs};
+use crate::context::device::{choose, on_backend};
+use crate::context::gpus::{device_of, room_of_ranks};
+use crate::context::ranks::{check_layout, check_planned, check_trained, sharing};
+use crate::context::room::Room;
+use crate::context::world::{Carried, LaunchContext, World};
+use crate::context::{reading, settings};
 use crate::error::CliError;
+use crate::interrupt;
+use crate::plan::ranks::RankDevices;
+use crate::plan::{self, layouts, one_device};
 use crate::scores::NodeScore;
-use crate::{interrupt, messages};
 
 /// Trains, reports, and writes the output folder.
 pub fn run(args: &TrainArgs) -> Result<ExitCode, CliError> {
@@ -79,7 +79,7 @@ pub fn run(args: &TrainArgs) -> Result<ExitCode, CliError> {
             return asked.plan(args, (spec, &options, &config), &device).map(|()| ExitCode::SUCCESS);
         }
         let planned = match args.ranks.ranks.or(args.ranks.gpus) {
-            None => plan::run(spec, &options, &config, (&device, args.memory), args.output),
+            None => one_device::run(spec, &options, &config, (&device, args.memory), args.output),
             Some(n) if config.batch.is_sampled() => plan_layouts(args, n, (spec, &options, &config), &device),
             Some(n) => plan_ranks(args, n, (spec, &options, &config), &device),
         };
@@ -116,7 +116,7 @@ fn plan_ranks(
     let dataset = in_order(args, n, (spec, options, config))?;
     let ranks = sharing(&args.ranks, n)?;
     let devices = RankDevices::of(device, &ranks, (&dataset, config), args.memory, args.output)?;
-    planned::run(&ranks, &devices, (&dataset, spec, config), args.output)
+    plan::ranks::run(&ranks, &devices, (&dataset, spec, config), args.output)
 }
 
 /// Prints the memory of mini-batch training on each of `n` GPUs.
@@ -135,7 +135,7 @@ fn plan_layouts(
     let dataset = in_order(args, n, (spec, options, config))?;
     let room = match args.memory {
         Some(free) => Room::told(free),
-        None => Room::of_ranks(&choose(device, config.precision)?, device, usize::from(n), config.precision)?
+        None => room_of_ranks(&choose(device, config.precision)?, device, usize::from(n), config.precision)?
             .expect("--gpus takes cards"),
     };
     layouts::run(&sharing(&args.ranks, n)?, &room, (&dataset, spec, config), args.output)
@@ -203,77 +203,4 @@ fn train(
     };
     finished.report(args, outputs.as_ref())?;
     Ok(end.code())
-}
-
-/// Form of the results of a rank. Rank 0 alone prints for people; the others print as for programs.
-fn output_of(args: &TrainArgs, world: &World) -> OutputArgs {
-    OutputArgs { json: args.output.json || !world.is_primary() }
-}
-
-/// Arrangement of device and ranks, on which the bits of a run depend.
-fn arrangement(backend: &Chosen, ranks: Option<&RankOptions>, config: &TrainConfig) -> Arrangement {
-    let one = Arrangement::of_one(matches!(backend, Chosen::Cuda(_)));
-    let Some(ranks @ RankOptions { grid, cuts, stages, chunks, wire, .. }) = ranks else { return one };
-    let division = if holds_all(ranks, config) {
-        "each with all of the graph".to_owned()
-    } else {
-        let wire = wire.name();
-        format!(
-            "{grid}, cuts {cuts}, stages {stages}, chunks {chunks}, wire {wire}{}{}",
-            carrier(ranks),
-            layout_of(ranks.layout, config)
-        )
-    };
-    Arrangement { ranks: grid.ranks(), division, ..one }
-}
-
-/// Whether each rank holds all data.
-fn holds_all(ranks: &RankOptions, config: &TrainConfig) -> bool {
-    config.batch.is_sampled() && ranks.layout == GraphPlacement::Replicated
-}
-
-/// Transport between ranks in words, if it was given or measured; empty on CPUs.
-fn carrier(ranks: &RankOptions) -> String {
-    ranks.transport.map_or(String::new(), |transport| format!(" by {transport}"))
-}
-
-/// Placement of graph and features for mini-batches in words; empty for full batches.
-fn layout_of(layout: GraphPlacement, config: &TrainConfig) -> String {
-    if config.batch.is_sampled() { format!(", layout {}", layout.name()) } else { String::new() }
-}
-
-/// Node order for training, if the arguments request one. Nodes stay in as many id ranges as the partition has row
-/// blocks, unless the arguments say otherwise. If the partition is still open, that is the number of ranks: row
-/// blocks of all partitions consist of these ranges.
-fn wanted_order(args: &TrainArgs, row_blocks: usize, config: &TrainConfig) -> Option<Wanted> {
-    if args.reorder == OrderKind::None {
-        return None;
-    }
-    let blocks = args.reorder_blocks.map_or(row_blocks, |b| b as usize);
-    let auto = Auto {
-        row_bytes: config.model.hidden * size_of::<f32>(),
-        n_products: (config.epochs as usize * config.runs as usize * products_per_epoch(config)) as f64,
-        ..Auto::here(blocks)
-    };
-    Some(Wanted { kind: args.reorder, blocks, seed: config.seed, auto })
-}
-
-/// Number of products with the adjacency in an epoch.
-fn products_per_epoch(config: &TrainConfig) -> usize {
-    PRODUCTS_PER_LAYER * config.model.layers
-}
-
-/// Renumbers the nodes of `dataset` as wanted. Returns the data and the name of the order.
-fn ordered(
-    dataset: Dataset,
-    wanted: &Wanted,
-    config: &TrainConfig,
-    output: OutputArgs,
-) -> Result<(Dataset, String), CliError> {
-    let found = wanted.find(&dataset.graph, output)?;
-    messages::note(output, format!("ordered by {} in {:.2} s", found.name, found.seconds));
-    if let Some(choice) = &found.choice {
-        messages::note(output, choice.describe(products_per_epoch(config)));
-    }
-    Ok((dataset.permuted(&found.order)?, found.name))
 }

@@ -63,7 +63,7 @@ fn data_sets_of_any_format_can_be_compressed() {
 }
 
 #[test]
-fn what_cannot_be_compressed_or_read_back_is_refused() {
+fn invalid_codecs_data_and_stores_are_refused() {
     let work = Workspace::new();
     let (data, out) = (write_features(&work, 50), work.arg("store"));
     let refused = |arguments: &[&str], code| girih(arguments).refused(code);

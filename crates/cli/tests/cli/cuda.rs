@@ -163,7 +163,7 @@ fn memory_that_the_host_does_not_pin_is_named_with_bytes() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_anything_is_uploaded() {
+fn training_that_does_not_fit_is_refused_before_any_upload() {
     // An allocation would fail with another message.
     let message = refused("cuda", &[("FAKE_ALLOC", "700")]);
     assert_says(&message, &["training needs", "Fake card has 977 KiB (1000000 bytes) free", "--device cpu"]);

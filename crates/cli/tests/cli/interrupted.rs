@@ -301,7 +301,7 @@ fn threads_and_lost_output_of_an_evaluation() {
 
 /// SIGKILL leaves unfinished files; the next command that writes there removes them.
 #[test]
-fn what_a_killed_command_left_is_removed_by_the_next_one() {
+fn temporaries_of_a_killed_command_are_removed_by_the_next_one() {
     let work = Workspace::new();
     let out = work.arg("data");
     let temporaries = || {

@@ -47,7 +47,7 @@ fn links_are_learnt_on_batches_and_planned() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn conflicting_settings_are_refused() {
     let work = Workspace::new();
     let out = work.arg("out");
     let refused =

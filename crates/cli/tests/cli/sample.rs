@@ -33,7 +33,7 @@ fn batches_are_counted_timed_and_hashed() {
 }
 
 #[test]
-fn what_the_batch_before_has_is_counted() {
+fn inputs_shared_with_the_previous_batch_are_counted() {
     let share = |flags: &[&str]| sampled(flags)["inputs_of_batch_before"].as_f64();
     // With all neighbours of so many hops, every batch reads the whole graph, except for isolated nodes.
     let all = share(&["--batch-size", "50", "--fanout", "-1,-1,-1,-1,-1,-1"]);
@@ -122,7 +122,7 @@ fn ranks_that_share_patches_make_the_same_batches() {
 }
 
 #[test]
-fn what_ranks_cannot_share_is_refused() {
+fn invalid_settings_of_ranks_are_refused() {
     for (flags, told) in [
         (&["--ranks", "2", "--batch", "cluster"][..], "cluster batches"),
         (&["--ranks", "3", "--patches", "2"], "2 patches cannot be dealt to 3 ranks"),
@@ -155,7 +155,7 @@ fn edges_are_drawn_by_their_weights() {
 }
 
 #[test]
-fn what_cannot_be_sampled_is_refused() {
+fn invalid_settings_of_samplers_are_refused() {
     let refused = |flags: &[&str], code| girih(&[&["sample", "--data", SMALL], flags].concat()).refused(code);
     assert!(says(&refused(&["--fanout", "15,ten"], 2), "ten"));
     assert!(says(&refused(&["--fanout", "5,-2"], 2), "-2"));
@@ -215,7 +215,7 @@ fn codecs_and_shares_change_what_fits() {
 }
 
 #[test]
-fn what_cannot_be_placed_is_refused_with_bytes_and_remedies() {
+fn placements_that_do_not_fit_are_refused_with_bytes_and_remedies() {
     let refused = |flags: &[&str], code| {
         girih(&[&["sample", "--data", SMALL, "--plan", "--fanout", "4,2"], flags].concat()).refused(code)
     };

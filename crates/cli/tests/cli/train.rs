@@ -161,7 +161,7 @@ fn a_configuration_file_says_what_it_does_not_know() {
 }
 
 #[test]
-fn what_was_never_begun_is_not_resumed() {
+fn a_folder_without_a_run_is_not_resumed() {
     let work = Workspace::new();
     let out = work.arg("nothing");
     let message = girih(&["train", "--resume", "--out", &out]).refused(2);

@@ -283,7 +283,7 @@ fn layouts_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn what_patches_cannot_do_is_refused() {
+fn unsupported_operations_on_patches_are_refused() {
     let patches = Patches::equal(12, 3).unwrap();
     let node2vec = Some(Node2Vec { p: 2.0, q: 0.5 });
     let (_, message) = failure_of(|world, graph| {

@@ -369,7 +369,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_discarded_is_passed_over(frame in frames(), next in frames()) {
+        fn discarded_frames_are_skipped(frame in frames(), next in frames()) {
             let bytes = [written(&frame), written(&next)].concat();
             let mut input = &bytes[..];
             let first = Frame::read_admitted(&mut input, LONGEST, |_| Ok(Admission::Discard)).unwrap();
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_told() {
+    fn malformed_frames_are_named() {
         let said = |bytes: &[u8]| Frame::read(&mut &bytes[..], LONGEST_GREETING).unwrap_err().to_string();
         assert!(said(b"HTTP/1.1 400 Bad Request").contains("bytes that no girih sends (HTTP/)"));
         let long = [&MARK[..], &[6], &u64::MAX.to_le_bytes()].concat();

@@ -55,7 +55,7 @@ fn slurm_counts_in_steps_of_several_tasks_only() {
 }
 
 #[test]
-fn what_the_user_says_goes_before_all_variables() {
+fn flags_take_precedence_over_variables() {
     let place = |given: Option<&str>, variables: &[(&str, &str)]| {
         let all = [&[("RANK", "0"), ("WORLD_SIZE", "2")], variables].concat();
         let lookup = |name: &str| all.iter().find(|(known, _)| *known == name).map(|(_, v)| (*v).to_owned());

@@ -4,7 +4,6 @@
 mod by_hand;
 mod cards;
 mod launch;
-mod launch_order;
 mod laws;
 mod payload;
 mod secret;

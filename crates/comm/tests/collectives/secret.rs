@@ -16,7 +16,7 @@ fn a_secret_is_never_shown() {
 }
 
 #[test]
-fn what_is_no_secret_is_named_and_not_shown() {
+fn an_invalid_secret_is_named_and_not_shown() {
     for text in ["abc", &HEX[1..], &HEX.replace('0', "g"), &format!("{HEX}00"), &"é".repeat(32)] {
         let error = Secret::detect(None, |name| (name == Secret::VARIABLE).then(|| text.to_owned())).unwrap_err();
         let said = error.to_string();

@@ -5,13 +5,11 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use girih_comm::launch_order::coordinator;
 use girih_comm::tcp::{self, Options};
 use girih_comm::{Collective, CommError, Parcel, RankFailure, Transport};
 use girih_compute::prelude::*;
 use girih_compute::{Cpu, Dtype};
 use girih_graph_format::Matrix;
-use girih_pipeline::order::Rules;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -159,35 +157,6 @@ fn a_rank_that_pauses_others_is_late() {
         let _ = stream.read_to_end(&mut Vec::new());
     });
     assert_eq!(outcome, Ok(()));
-}
-
-/// The ranks agree on rules, and then rank 1 sends malformed bytes in place of a round.
-#[test]
-fn malformed_launch_orders_name_the_rank() {
-    let rules = Rules::new(["sampler", "trainer"]).deadline(DEADLINE);
-    let call = "launch order (0, 0)";
-    for (message, what) in [
-        ("[", "rank 1 sent a malformed message (launch order)"),
-        ("[{\"Decided\":[0,{\"worker\":0,\"batch\":0}]}]", "rank 1 sent a malformed message (launch order)"),
-        ("[{\"SignedOff\":[9,0]}]", "rank 1 sent a malformed message (launch order): worker 9 where there are 2"),
-        ("[{\"Answer\":{\"workers\":[],\"absent\":null,\"recent\":[]}}]", "rank 1 sent a malformed message"),
-    ] {
-        let agreed = parcel(&[], 0, call, format!("{rules:?}").as_bytes());
-        let round = parcel(&[1, 0], 0, call, message.as_bytes());
-        let own = rules.clone();
-        let work = move |rank: tcp::TcpRank| {
-            let coordinator = coordinator(rank.transport(), &own).map_err(|error| error.to_string())?;
-            coordinator.participant(0).turn(0).map(drop).map_err(|error| error.to_string())?;
-            coordinator.finish().map(drop).map_err(|error| error.to_string())
-        };
-        let said = against(work, |mut stream| {
-            stream.write_all(&agreed).unwrap();
-            read_until(&mut stream, PARCEL);
-            say(&round)(stream);
-        });
-        let said = said.unwrap_err();
-        assert!(said.contains(what), "{message}: {said}");
-    }
 }
 
 /// Arbitrary bytes in any exchange, and arbitrary frames, give an error that names the rank.

@@ -141,7 +141,7 @@ fn a_kill_at_any_byte_leaves_no_store_and_the_next_run_completes_it() {
 }
 
 #[test]
-fn what_is_done_is_kept_and_only_that() {
+fn only_finished_chunks_are_kept() {
     let expected = store(1);
     let layout = layout();
     // State of a killed run in which one chunk was never written, and another one torn.

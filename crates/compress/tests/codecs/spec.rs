@@ -15,7 +15,7 @@ fn half_is_f16() {
 }
 
 #[test]
-fn what_is_no_codec_is_refused_with_what_is() {
+fn unknown_codecs_are_refused_with_a_list_of_codecs() {
     for text in ["", "topk", "topk:", "topk:-1", "topk:8x", "f16:2", "zip", "pca", "auto", "topk:4294967296"] {
         let error = text.parse::<CodecSpec>().unwrap_err().to_string();
         assert!(error.contains("topk:8"), "{text}: {error}");

@@ -14,8 +14,8 @@ use girih_graph_format::Matrix;
 use girih_random::{Key, bounded, unit_f32};
 use rayon::prelude::*;
 
-use super::Planted;
 use super::decision::Decision;
+use super::recipes::Planted;
 use crate::{DatasetError, Features, Labels};
 
 /// Approximate number of values that one task fills.

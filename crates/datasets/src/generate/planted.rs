@@ -10,10 +10,10 @@ use girih_graph_format::NodeId;
 use girih_random::{Key, unit_f64};
 use rayon::prelude::*;
 
-use super::Planted;
 use super::alias::{self, AliasTable, Fraction, Slot};
 use super::assemble::PairSource;
 use super::decision::Decision;
+use super::recipes::Planted;
 
 /// Standard deviation of the logarithm of a community's size, and the range of sizes around the median.
 const SIZE_SPREAD: f64 = 0.8;

@@ -1,6 +1,6 @@
 //! [`Preset`]: named recipes with the sizes that the papers report.
 
-use super::{Planted, Rmat};
+use super::recipes::{Planted, Rmat};
 
 /// Sizes of a data set that a recipe imitates; edges are stored edges.
 #[derive(Clone, Copy, Debug, PartialEq)]

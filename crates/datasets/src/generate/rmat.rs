@@ -3,9 +3,9 @@
 use girih_graph_format::NodeId;
 use girih_random::Key;
 
-use super::Rmat;
 use super::assemble::PairSource;
 use super::decision::Decision;
+use super::recipes::Rmat;
 
 /// Upper bounds of the first three quadrants out of 256: Graph500's 0.57, 0.19, 0.19, 0.05.
 const QUADRANTS: [u8; 3] = [146, 195, 243];

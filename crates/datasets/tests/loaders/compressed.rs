@@ -151,7 +151,7 @@ fn stores_that_do_not_fit_are_refused_by_name() {
 }
 
 #[test]
-fn what_codes_cannot_do_is_refused() {
+fn unsupported_operations_on_codes_are_refused() {
     let compressed = Dataset { features: Some(Features::Compressed(expected())), ..dataset() };
     let error = FeatureNorm::Sum.apply(compressed.features.clone().unwrap()).unwrap_err().to_string();
     assert!(error.contains("divide"), "{error}");

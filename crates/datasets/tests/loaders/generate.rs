@@ -245,7 +245,7 @@ fn the_smallest_graphs() {
 }
 
 #[test]
-fn what_cannot_be_had_is_refused_up_front() {
+fn an_impossible_density_is_refused_up_front() {
     let Spec::Synth { recipe, name } = "synth:planted,nodes=10,degree=6".parse().unwrap() else { unreachable!() };
     assert!(recipe.generate(&name, 1).unwrap_err().to_string().contains("half of all pairs"));
 }

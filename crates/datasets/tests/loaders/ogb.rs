@@ -92,7 +92,7 @@ fn splits_that_pytorch_has_saved_are_read() {
 }
 
 #[test]
-fn what_pytorch_has_saved_and_is_no_split_of_nodes_is_named() {
+fn files_of_pytorch_that_are_no_split_of_nodes_are_named() {
     for (file, golden) in [("train.pt", "links.pt"), ("split_dict.pt", "nested.pt")] {
         let small = load_default(with_torch_split(&[(file, golden)]).path());
         assert!(small.splits.is_empty(), "{golden}");

@@ -62,7 +62,7 @@ fn rows_are_those_of_the_whole_and_so_are_their_hashes() {
 }
 
 #[test]
-fn what_changes_on_the_way_is_read_whole() {
+fn data_that_loading_changes_is_read_whole() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("data");
     sets()[0].save(&path).unwrap();

@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_killed_processes_left_is_removed_and_what_is_written_stays() {
+    fn temporaries_of_killed_processes_are_removed_and_others_stay() {
         let work = tempfile::tempdir().unwrap();
         let named = |name: &str| work.path().join(name);
         fs::write(named(".girih-0123456789ab.tmp"), "left").unwrap();

@@ -30,7 +30,7 @@ fn rows_are_those_of_the_array() {
 }
 
 #[test]
-fn what_is_no_matrix_of_floats_is_refused() {
+fn arrays_other_than_float_matrices_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.npy");
     let refused = |told: &str| {

@@ -130,7 +130,7 @@ proptest! {
 
     /// While the consumer takes nothing, the source gives exactly as many items as the pipeline can hold.
     #[test]
-    fn what_waits_is_bounded_and_a_stop_reaches_all(shape in shapes(), n_taken in 0..5u64) {
+    fn waiting_items_are_bounded_and_a_stop_reaches_all(shape in shapes(), n_taken in 0..5u64) {
         let n_asked = AtomicU64::new(0);
         let alive = AtomicUsize::new(0);
         let room: usize = shape.iter().map(|(workers, capacity)| workers + capacity).sum();

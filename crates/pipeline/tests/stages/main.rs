@@ -1,4 +1,3 @@
-//! Laws of pipelines and of launch order.
+//! Laws of pipelines.
 
 mod laws;
-mod order;

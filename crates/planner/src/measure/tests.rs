@@ -11,7 +11,7 @@ fn ring(n: usize) -> Csr {
 }
 
 #[test]
-fn what_is_lost_is_told_from_noise() {
+fn a_slowdown_is_told_from_noise() {
     assert_eq!(slowdown(2.0, 1.0, 2.25), 0.25);
     assert_eq!(slowdown(2.0, 1.0, 1.9), 0.0);
     assert_eq!(slowdown(2.0, 1.0, 9.0), SLOWDOWN_MAX);

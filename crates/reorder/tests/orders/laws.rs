@@ -290,7 +290,7 @@ fn progress_rises_to_one_at_most() {
 }
 
 #[test]
-fn what_has_no_order_is_refused() {
+fn graphs_without_an_order_are_refused() {
     let oblong = Csr::empty(3, 4).unwrap();
     for order in all_orders(1) {
         assert!(order.order(&oblong).unwrap_err().to_string().contains("3 × 4"), "{}", order.name());

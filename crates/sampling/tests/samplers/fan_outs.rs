@@ -10,7 +10,7 @@ fn text_and_hops_are_the_same() {
 }
 
 #[test]
-fn what_is_no_fan_out_is_refused_with_its_place() {
+fn invalid_fan_outs_are_refused_with_their_place() {
     for (text, told) in [
         ("", "hop 0"),
         ("15,,5", "hop 1"),

@@ -176,7 +176,7 @@ impl Sampler for Failing {
 }
 
 #[test]
-fn what_fails_takes_the_place_of_its_batch() {
+fn a_failure_takes_the_place_of_its_batch() {
     let graph = graph(90);
     for (at, panics) in [(0, false), (13, false), (29, false), (13, true)] {
         let options = LoaderOptions { batch_size: 3, ..LoaderOptions::default() };

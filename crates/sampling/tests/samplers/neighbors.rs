@@ -296,7 +296,7 @@ fn weighted_sets_are_drawn_one_after_the_other() {
 }
 
 #[test]
-fn what_is_excluded_is_never_drawn_and_the_rest_is_equally_likely() {
+fn excluded_edges_are_never_drawn_and_the_rest_is_equally_likely() {
     const BATCHES: u32 = 20_000;
     let graph = star(30);
     let excluded = ExcludedEdges::new(vec![29, 0, 7, 8, 7, 400]);

@@ -79,7 +79,7 @@ proptest! {
 }
 
 #[test]
-fn what_breaks_the_contract_is_refused() {
+fn edges_that_break_the_contract_are_refused() {
     let edges = |destinations: &[NodeId], sources: &[NodeId], edge_ids: &[u64]| SampledEdges {
         destinations: destinations.to_vec(),
         sources: sources.to_vec(),

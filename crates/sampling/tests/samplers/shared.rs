@@ -185,7 +185,7 @@ fn labor_is_unbiased_and_finds_fewer_nodes() {
 }
 
 #[test]
-fn what_labor_cannot_do_is_refused() {
+fn unsupported_options_of_labor_are_refused() {
     let options = NeighborOptions { draws: Draws::Labor, replace: true, ..NeighborOptions::default() };
     let error = NeighborSampler::new("3".parse().unwrap(), options).err().unwrap().to_string();
     assert!(error.contains("never twice"), "{error}");

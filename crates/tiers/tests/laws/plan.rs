@@ -158,7 +158,7 @@ proptest! {
 }
 
 #[test]
-fn what_fits_lies_on_every_card() {
+fn rows_that_fit_lie_on_every_gpu() {
     let case = Case::new(1500, 4);
     let plan = case.planner(room(4, 1 << 20, None)).plan(None).unwrap();
     for part in [&plan.topology, &plan.features] {
@@ -180,7 +180,7 @@ fn cards_share_what_one_does_not_hold() {
 }
 
 #[test]
-fn what_host_memory_does_not_hold_lies_on_disk() {
+fn rows_beyond_host_memory_lie_on_disk() {
     let case = Case::new(1500, 1);
     let plan = case.planner(room(1, 100_000, Some(50_000))).plan(None).unwrap();
     assert_eq!(plan.features.tiers.last().unwrap().tier, Tier::Disk);

@@ -37,7 +37,7 @@ fn counts_are_those_of_the_batches_on_any_number_of_threads() {
 }
 
 #[test]
-fn what_is_presampled_is_not_what_is_trained() {
+fn presampled_batches_differ_from_trained_ones() {
     let graph = skewed(1000);
     let loader = loader(&graph, NeighborOptions::default());
     let of = |epoch| Visits::of(&loader, epoch, usize::MAX, 2).unwrap();

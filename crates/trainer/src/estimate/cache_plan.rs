@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_training_alone_takes_is_named_where_it_does_not_fit() {
+    fn memory_of_training_is_named_where_it_does_not_fit() {
         let (dataset, config) = data(None);
         let (least, _) = ends(&dataset, &config);
         let refused = |room| CachePlan::new(&dataset, &config, room, 0).unwrap_err().to_string();
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tiers_are_not_for_is_refused_as_tiers_are() {
+    fn runs_without_tiers_are_refused_as_tiers_are() {
         let (dataset, config) = data(None);
         let refused = |dataset: &Dataset, config: &TrainConfig| {
             CachePlan::new(dataset, config, room(1, 1 << 40), 0).unwrap_err().to_string()

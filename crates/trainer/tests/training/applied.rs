@@ -83,7 +83,7 @@ fn recommenders_rank_the_same_items() {
 }
 
 #[test]
-fn what_ranks_cannot_apply_is_refused() {
+fn checkpoints_that_ranks_cannot_apply_are_refused() {
     let checkpoint = trained(&planted("nodes=60"), &config(ModelKind::Gcn, 1));
     let refusal = |data: Dataset, checkpoint: &Checkpoint, ranks: &RankOptions| {
         ApplyJob::new(data, checkpoint, ranks).on_threads(Cpu::new).unwrap_err().to_string()

@@ -312,7 +312,7 @@ fn a_layer_is_computed_for_some_nodes_after_the_others() {
 }
 
 #[test]
-fn what_reads_more_than_the_layer_before_is_not_scored_by_layers() {
+fn models_that_read_beyond_the_previous_layer_are_not_scored_by_layers() {
     let batch = BatchConfig { score_by: Some(ScoreBy::Layers), fanout: vec![3, 3], ..batches(BatchKind::Neighbor) };
     let of = |model: ModelConfig| TrainConfig { model, batch: batch.clone(), ..config(ModelKind::Gcn, 1) };
     let model = config(ModelKind::Gcn, 1).model;

@@ -182,7 +182,7 @@ fn a_checkpoint_keeps_the_codec() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn unsupported_settings_of_codecs_are_refused() {
     let dataset = planted("nodes=300");
     let refused = |dataset: &Dataset, config: &TrainConfig, parts: &[&str]| {
         let error = train(dataset.clone(), config).unwrap_err().to_string();

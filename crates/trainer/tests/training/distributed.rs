@@ -318,7 +318,7 @@ fn ranks_take_turns_at_scores_layer_by_layer() {
 }
 
 #[test]
-fn what_ranks_cannot_share_is_refused() {
+fn unsupported_settings_of_ranks_are_refused() {
     let refusal = |config: &TrainConfig, ranks: usize| {
         let ranks = options(Scheme::OneD, ranks, 1, Exchange::Auto);
         let session = SessionOptions::default();

@@ -183,7 +183,7 @@ fn learned_rows_resume_bit_for_bit() {
 }
 
 #[test]
-fn what_does_not_go_with_a_rule_is_refused_by_name() {
+fn settings_that_conflict_with_a_rule_are_refused_by_name() {
     let base = config(ModelKind::Gcn, 2);
     let refusals = [
         (from(FeaturesFrom::OneHot, config(ModelKind::Sgc, 2)), "sgc"),

@@ -64,7 +64,7 @@ fn nodes_without_a_label_are_left_out() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_data_are_named() {
     let config = config(ModelKind::Gcn, 2);
     let complete = planted("nodes=200");
     let without = |change: fn(&mut Dataset)| {

@@ -164,7 +164,7 @@ fn plans_follow_links_and_pairs() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_by_name() {
+fn conflicting_settings_are_refused_by_name() {
     let gcn = || links(ModelKind::Gcn, 1);
     let with = |links| TrainConfig { links, ..gcn() };
     let kind = |kind| TrainConfig { batch: BatchConfig { kind, ..BatchConfig::default() }, ..gcn() };

@@ -14,7 +14,8 @@ use nix::unistd::Pid;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::{LAUNCHER, LOCAL_RANK, Orders, RANK};
+use super::Orders;
+use crate::context::launched::{LAUNCHER, LOCAL_RANK, RANK};
 use crate::error::CliError;
 use crate::interrupt::ENDED_BY_SIGNAL;
 use crate::{progress, shell};

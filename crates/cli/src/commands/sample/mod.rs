@@ -11,8 +11,8 @@ use girih_datasets::Dataset;
 use girih_sampling::digest_of;
 use girih_trainer::BatchConfig;
 
-use super::load_with_warnings;
 use crate::args::SampleArgs;
+use crate::context::data::load_with_warnings;
 use crate::error::CliError;
 use crate::output::{Results, median_ms, under_spinner};
 use ranks::Sharing;

@@ -20,7 +20,7 @@ use girih_trainer::{BatchConfig, BatchKind, DEFAULT_FANOUT};
 
 use super::source::{BatchStats, check_weighted, neighbor_options};
 use crate::args::{CutChoice, SampleArgs};
-use crate::commands::sharing::DEADLINE;
+use crate::context::ranks::DEADLINE;
 use crate::error::CliError;
 use crate::output::Results;
 
@@ -53,7 +53,7 @@ impl<'a> Sharing<'a> {
     pub(super) fn new(args: &'a SampleArgs, config: &BatchConfig, dataset: Dataset) -> Result<Self, CliError> {
         if config.kind != BatchKind::Neighbor {
             return Err(CliError::Usage(format!(
-                "ranks divide the seeds of a batch, which {} batches do not sample one by one: give --batch neighbor, or leave --ranks out",
+                "--ranks divides the seeds of neighbor batches, and {} batches have no such seeds: give --batch neighbor, or leave --ranks out",
                 config.kind.name()
             )));
         }
@@ -230,8 +230,8 @@ impl Sharing<'_> {
         let layout = ranks.layout();
         let held = match layout {
             GraphPlacement::Patches => "its patches",
-            GraphPlacement::SplitFeatures => "all of the graph, its patches of features",
-            GraphPlacement::Replicated => "all",
+            GraphPlacement::SplitFeatures => "all of the graph, and its patches of features",
+            GraphPlacement::Replicated => "all of graph and features",
         };
         let cut = ranks.cut.unwrap_or_default().name();
         let graph = &self.dataset.graph;
@@ -264,10 +264,10 @@ impl Shared {
         let percent = |share: Option<f64>| share.map_or_else(String::new, |share| format!("{:.1} %", 100.0 * share));
         let Tally { frontier_nodes, own_frontier_nodes, wanted_rows, own_rows, .. } = self.tally;
         let (nodes, rows) = (share(own_frontier_nodes, frontier_nodes), share(own_rows, wanted_rows));
-        results.add("own_frontier", nodes, "Nodes that draw at home", percent(nodes)).add(
+        results.add("own_frontier", nodes, "Frontier nodes of its own", percent(nodes)).add(
             "own_rows",
             rows,
-            "Rows of features at home",
+            "Feature rows of its own",
             percent(rows),
         );
         let n = self.n_batches.max(1) as f64;
@@ -288,9 +288,9 @@ struct Keys {
 
 /// Stages of [`Tally::stages`] that sampling has, in that order.
 const STAGES: [Keys; 5] = [
-    Keys { bytes: "shuffle_bytes", messages: "shuffle_messages", label: "Sent a batch, frontier" },
+    Keys { bytes: "shuffle_bytes", messages: "shuffle_messages", label: "Sent per batch, frontier" },
     Keys { bytes: "weights_bytes", messages: "weights_messages", label: "  weights of rows" },
-    Keys { bytes: "reshuffle_bytes", messages: "reshuffle_messages", label: "  what was drawn" },
+    Keys { bytes: "reshuffle_bytes", messages: "reshuffle_messages", label: "  drawn neighbors" },
     Keys { bytes: "request_bytes", messages: "request_messages", label: "  ids of rows" },
     Keys { bytes: "row_bytes", messages: "row_messages", label: "  rows of features" },
 ];

@@ -10,12 +10,14 @@ use serde_json::{Value, json};
 
 use super::facts::of_share;
 use crate::args::{Device, DeviceArgs, TierMemory, TrainArgs};
-use crate::commands::device::{Chosen, choose};
-use crate::commands::memory::{ON_ONE, Room, Session};
-use crate::commands::plan;
-use crate::commands::ranks::LaunchContext;
-use crate::commands::reading;
+use crate::context::device::{Chosen, choose};
+use crate::context::gpus::room_of_ranks;
+use crate::context::reading;
+use crate::context::room::Room;
+use crate::context::world::LaunchContext;
 use crate::error::CliError;
+use crate::plan::memory::{ON_ONE, Session};
+use crate::plan::one_device;
 
 /// Request to divide device memory.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +60,7 @@ impl Asked {
     /// # Errors
     /// When the first device is a CPU, or another one cannot be opened.
     pub fn room_here(&self, first: &Chosen, device: &DeviceArgs, config: &TrainConfig) -> Result<Room, CliError> {
-        Room::of_ranks(first, device, self.n_devices, config.precision)?
+        room_of_ranks(first, device, self.n_devices, config.precision)?
             .ok_or_else(|| CacheConfig::refused_by_processors().into())
     }
 
@@ -73,7 +75,7 @@ impl Asked {
         };
         let divided = self.divided((bytes, Machine::here().memory_bytes), dataset, config)?;
         let config = divided.config(config);
-        room.check(&divided.session, &divided.session.plan(&config)?, &config, ON_ONE)?;
+        divided.session.check(room, &divided.session.plan(&config)?, &config, ON_ONE)?;
         Ok(divided)
     }
 
@@ -103,9 +105,9 @@ impl Asked {
         let dataset = load(spec, options)?;
         reading::warn_of(&dataset.notes);
         let divided = self.divided((bytes, host_bytes), &dataset, config)?;
-        let mut results = plan::begun(spec, config);
+        let mut results = one_device::begun(spec, config);
         results.add("division", divided.to_json(), "Division", divided.lines().join("\n"));
-        plan::on_cuda(&room, &divided.config(config), &divided.session, results, args.output)
+        one_device::on_cuda(&room, &divided.config(config), &divided.session, results, args.output)
     }
 
     fn room_of_plan(&self, device: &DeviceArgs, config: &TrainConfig) -> Result<Room, CliError> {

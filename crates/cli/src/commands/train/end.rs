@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use girih_trainer::{Outcome, RunSummary, Schedule, TrainConfig};
 
 use crate::args::TrainArgs;
-use crate::commands::is_launched;
+use crate::context::launched::is_launched;
 use crate::{interrupt, shell};
 
 /// How a training session ended.

@@ -9,7 +9,7 @@ use girih_partition::counted;
 use girih_trainer::{CacheReport, InteractionSizes, Outcome, StageTimes, TaskKind, TrainConfig};
 
 use super::scores;
-use crate::commands::reading;
+use crate::context::reading;
 use crate::curves::{Curves, Measure};
 use crate::output::{self, Results, median_ms, ms};
 

@@ -3,11 +3,11 @@
 use girih_trainer::distributed::RankOptions;
 use girih_trainer::{Outcome, TrainConfig};
 
+use super::arrangement::{carrier, holds_all, layout_of};
 use super::division::Divided;
 use super::end::End;
 use super::facts::Facts;
 use super::outputs::OutputFolder;
-use super::{carrier, holds_all, layout_of};
 use crate::args::TrainArgs;
 use crate::curves::Curves;
 use crate::error::CliError;

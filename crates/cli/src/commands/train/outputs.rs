@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use girih_graph_format::file;
 use girih_trainer::{TrainConfig, checkpoint_path, differences};
 
-use super::settings::{self, CONFIG_FILE};
 use crate::args::{DataArgs, OutputArgs};
+use crate::context::settings::{self, CONFIG_FILE};
 use crate::curves::Curves;
 use crate::error::CliError;
 use crate::history::History;

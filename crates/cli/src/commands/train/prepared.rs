@@ -6,21 +6,22 @@ use girih_reorder::OrderKind;
 use girih_trainer::TrainConfig;
 use girih_trainer::distributed::RankOptions;
 
+use super::arrangement::{holds_all, output_of};
 use super::division::{Asked, Divided};
 use super::facts::Facts;
+use super::order::{ordered, wanted_order};
 use super::outputs::OutputFolder;
 use super::timeline::Timeline;
-use super::{holds_all, ordered, output_of, wanted_order};
 use crate::args::{DataArgs, DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
-use crate::commands::cards::device_of;
-use crate::commands::device::{Chosen, choose};
-use crate::commands::layouts;
-use crate::commands::memory::{ON_ONE, Room, Session, check_host};
-use crate::commands::planned::{self, RankDevices};
-use crate::commands::ranks::{World, transport};
-use crate::commands::sharing::stages;
+use crate::context::device::{Chosen, choose};
+use crate::context::gpus::{device_of, room_of_ranks};
+use crate::context::ranks::stages;
+use crate::context::world::{World, transport};
 use crate::error::CliError;
 use crate::messages;
+use crate::plan::memory::{ON_ONE, Session, check_host};
+use crate::plan::ranks::RankDevices;
+use crate::plan::{self, layouts};
 
 /// Training session with its device open, its data read and its ranks arranged. Nothing is trained yet.
 pub struct Prepared {
@@ -155,7 +156,7 @@ fn arranged(
         PartitionChoice::Of(_) => Ok(ranks),
         PartitionChoice::Auto => {
             let devices = RankDevices::of(device, &ranks, (dataset, config), None, output)?;
-            planned::choose(&ranks, &devices, dataset, config, output)
+            plan::ranks::choose(&ranks, &devices, dataset, config, output)
         }
     }
 }
@@ -170,16 +171,16 @@ fn check_memory(
 ) -> Result<(), CliError> {
     let n_ranks = ranks.map_or(1, |ranks| ranks.grid.ranks());
     let n_devices = if local_rank.is_some() { 1 } else { n_ranks };
-    let Some(room) = Room::of_ranks(backend, device, n_devices, config.precision)? else {
+    let Some(room) = room_of_ranks(backend, device, n_devices, config.precision)? else {
         return check_host(dataset, config);
     };
     if let Some(ranks) = ranks.filter(|ranks| !holds_all(ranks, config)) {
-        let check = if config.batch.is_sampled() { layouts::check_patches } else { planned::check };
+        let check = if config.batch.is_sampled() { layouts::check_patches } else { plan::ranks::check };
         return check(ranks, room.free, dataset, config);
     }
     let last = if n_ranks == 1 { ON_ONE } else { layouts::ON_EACH };
     let session = Session::of_replica(dataset, config, (n_ranks, n_devices));
     let config = config.of_one_rank(n_ranks);
     // A session that cannot be planned cannot be trained either; training reports why.
-    session.plan(&config).map_or(Ok(()), |plan| room.check(&session, &plan, &config, last))
+    session.plan(&config).map_or(Ok(()), |plan| session.check(&room, &plan, &config, last))
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use girih_graph_format::file;
 use girih_trainer::Event;
 
-use crate::commands::device::Chosen;
+use crate::context::device::Chosen;
 use crate::error::CliError;
 use crate::paths;
 

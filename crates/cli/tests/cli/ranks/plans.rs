@@ -118,7 +118,7 @@ fn a_plan_of_mini_batches_on_cards_tells_what_each_layout_takes() {
 }
 
 #[test]
-fn what_no_partition_fits_is_refused_with_remedies() {
+fn a_model_too_large_for_all_partitions_is_refused_with_remedies() {
     let wide = ["--hidden", "4096", "--gpus", "4", "--plan", "--memory", "1300MB"];
     let data = "synth:planted,nodes=20000,degree=8,features=64,classes=4";
     let finished = girih(&[&["train", "--data", data], &wide[..]].concat());

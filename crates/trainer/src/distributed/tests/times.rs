@@ -42,7 +42,7 @@ fn planned_by((rates, network): (Rates, Network), options: &RankOptions, layers:
 }
 
 #[test]
-fn what_follows_a_chunk_goes_on_under_the_products_of_the_next() {
+fn work_after_a_chunk_overlaps_the_products_of_the_next() {
     for (scheme, p, r) in [(Scheme::OneAndHalfD, 4, 2), (Scheme::TwoD, 4, 1), (Scheme::ThreeD, 8, 1)] {
         let options =
             RankOptions::new(ProcessGrid::new(scheme, p, r).unwrap(), Exchange::Dense, Duration::from_secs(30));

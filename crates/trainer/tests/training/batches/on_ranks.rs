@@ -198,7 +198,7 @@ fn edges_may_have_weights_wherever_the_graph_lies() {
 }
 
 #[test]
-fn what_patches_cannot_hold_is_refused() {
+fn unsupported_settings_of_patches_are_refused() {
     let dense = planted("nodes=300");
     let sampled = TrainConfig { batch: batches(BatchKind::Neighbor), ..config(ModelKind::Gcn, 1) };
     let full = TrainConfig { batch: BatchConfig::default(), ..sampled.clone() };

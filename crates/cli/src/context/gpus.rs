@@ -1,0 +1,161 @@
+//! Assignment of GPUs to ranks, and the memory that each rank has.
+
+use girih_compute::Dtype;
+use girih_kernels::Cuda;
+
+use super::device::{Chosen, open};
+use super::room::Room;
+use crate::args::{Device, DeviceArgs, RankArgs};
+use crate::error::CliError;
+
+/// Device of this process, the first one if it has several. Ranks run on CPUs unless CUDA devices are requested. A
+/// process that a launcher started takes the device numbered `local_rank`. If several ranks share a device, it takes
+/// that of its group.
+pub fn device_of(args: &DeviceArgs, ranks: &RankArgs, local_rank: Option<usize>) -> Result<DeviceArgs, CliError> {
+    let on = |device| Ok(DeviceArgs { device, ranks_per_gpu: ranks.ranks_per_gpu, ..*args });
+    let usage = |message: String| Err(CliError::Usage(message));
+    if ranks.ranks_per_gpu > 1 && (local_rank.is_none() || !matches!(args.device, Device::Cuda(_))) {
+        return usage(
+            "--ranks-per-gpu is for processes on CUDA devices: start them with `girih launch --nproc N -- train … --device cuda --ranks-per-gpu R`, or leave it out"
+                .to_owned(),
+        );
+    }
+    if ranks.gpus.is_some() {
+        return match args.device {
+            _ if local_rank.is_some() => usage(
+                "a process that a launcher started has one device; give --device cuda instead of --gpus".to_owned(),
+            ),
+            Device::Auto | Device::Cuda(0) => on(Device::Cuda(0)),
+            Device::Cpu => {
+                usage("--gpus asks for CUDA devices, and --device cpu for the CPU: leave one of them out".to_owned())
+            }
+            Device::Cuda(_) => usage(FIRST.to_owned()),
+        };
+    }
+    match (args.device, local_rank) {
+        (Device::Cuda(0), Some(local_rank)) => on(Device::Cuda(local_rank / usize::from(ranks.ranks_per_gpu))),
+        (Device::Cuda(1..), Some(_)) => usage(FIRST.to_owned()),
+        (Device::Cuda(1..), None) if ranks.ranks.is_some() => usage(FIRST.to_owned()),
+        (Device::Auto, _) if local_rank.is_some() || ranks.ranks.is_some() => on(Device::Cpu),
+        (device, _) => on(device),
+    }
+}
+
+/// Refusal of a first device other than number 0.
+const FIRST: &str =
+    "ranks use the CUDA devices from number 0 on: give --device cuda, and choose devices with CUDA_VISIBLE_DEVICES";
+
+/// The first device and its successors, one for each rank.
+pub fn cards(first: Cuda, device: &DeviceArgs, n_ranks: usize, precision: Dtype) -> Result<Vec<Cuda>, CliError> {
+    std::iter::once(Ok(first)).chain(others(device, n_ranks, precision)).collect()
+}
+
+/// Devices after the first one.
+pub fn others(
+    device: &DeviceArgs,
+    n_ranks: usize,
+    precision: Dtype,
+) -> impl Iterator<Item = Result<Cuda, CliError>> + '_ {
+    (1..n_ranks).map(move |ordinal| {
+        open(ordinal, device, precision)
+            .map_err(|error| CliError::Other(format!("{n_ranks} ranks want a device each, but {error}")))
+    })
+}
+
+/// Memory of the GPUs of the `n_ranks` ranks of this process, of which `first` is the first. It is the smallest
+/// of theirs, divided by the ranks that share a GPU. `None` for the CPU, whose memory the operating system
+/// extends.
+pub fn room_of_ranks(
+    first: &Chosen,
+    device: &DeviceArgs,
+    n_ranks: usize,
+    precision: Dtype,
+) -> Result<Option<Room>, CliError> {
+    let Some(first) = first.room()? else { return Ok(None) };
+    let mut rooms = others(device, n_ranks, precision).map(|card| Room::of(&card?));
+    rooms
+        .try_fold(first, |least, room| room.map(|room| if room.free < least.free { room } else { least }))
+        .map(|least| Some(least.shared_by(device.ranks_per_gpu)))
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_kernels::Tiling;
+
+    use super::*;
+    use crate::args::PartitionKind;
+
+    fn rank_args((ranks, gpus): (Option<u16>, Option<u16>)) -> RankArgs {
+        RankArgs {
+            ranks,
+            gpus,
+            ranks_per_gpu: 1,
+            partition: PartitionKind::USUAL,
+            chunks: 1,
+            transport: None,
+            rank_deadline: None,
+            rendezvous: None,
+            secret_file: None,
+        }
+    }
+
+    fn device(device: Device, ranks: (Option<u16>, Option<u16>), local_rank: Option<usize>) -> Result<Device, String> {
+        device_of_several((device, 1), ranks, local_rank)
+    }
+
+    fn device_of_several(
+        (device, ranks_per_gpu): (Device, u16),
+        ranks: (Option<u16>, Option<u16>),
+        local_rank: Option<usize>,
+    ) -> Result<Device, String> {
+        let args = DeviceArgs { device, density_threshold: Tiling::Auto, threads: None, ranks_per_gpu: 1 };
+        let ranks = RankArgs { ranks_per_gpu, ..rank_args(ranks) };
+        let found = device_of(&args, &ranks, local_rank).map_err(|error| error.to_string())?;
+        assert!(found.ranks_per_gpu == ranks_per_gpu || !matches!(found.device, Device::Cuda(_)));
+        Ok(found.device)
+    }
+
+    #[test]
+    fn processes_share_cards_where_they_are_asked_to() {
+        let (none, ranks, gpus) = ((None, None), (Some(4), None), (None, Some(2)));
+        for (local_rank, expected) in [0, 0, 1, 1, 2].into_iter().enumerate() {
+            assert_eq!(device_of_several((Device::Cuda(0), 2), none, Some(local_rank)), Ok(Device::Cuda(expected)));
+        }
+        for (device, ranks, local_rank) in [
+            (Device::Auto, gpus, None),
+            (Device::Cuda(0), ranks, None),
+            (Device::Cuda(0), none, None),
+            (Device::Auto, none, Some(1)),
+            (Device::Cpu, none, Some(1)),
+        ] {
+            let message = device_of_several((device, 2), ranks, local_rank).expect_err("refused");
+            assert!(message.contains("--ranks-per-gpu is for processes on CUDA devices"), "{message}");
+        }
+    }
+
+    #[test]
+    fn ranks_are_on_cards_where_these_are_asked_for() {
+        let (none, ranks, gpus) = ((None, None), (Some(2), None), (None, Some(2)));
+        assert_eq!(device(Device::Auto, none, None), Ok(Device::Auto));
+        assert_eq!(device(Device::Cuda(3), none, None), Ok(Device::Cuda(3)));
+        assert_eq!(device(Device::Auto, ranks, None), Ok(Device::Cpu));
+        assert_eq!(device(Device::Auto, none, Some(1)), Ok(Device::Cpu));
+        assert_eq!(device(Device::Cuda(0), ranks, None), Ok(Device::Cuda(0)));
+        assert_eq!(device(Device::Auto, gpus, None), Ok(Device::Cuda(0)));
+        assert_eq!(device(Device::Cuda(0), none, Some(3)), Ok(Device::Cuda(3)));
+    }
+
+    #[test]
+    fn conflicting_devices_are_refused() {
+        let (ranks, gpus) = ((Some(2), None), (None, Some(2)));
+        for (found, expected) in [
+            (device(Device::Cpu, gpus, None), "--device"),
+            (device(Device::Cuda(1), gpus, None), "CUDA_VISIBLE_DEVICES"),
+            (device(Device::Cuda(1), ranks, None), "CUDA_VISIBLE_DEVICES"),
+            (device(Device::Auto, gpus, Some(0)), "--device cuda instead of --gpus"),
+        ] {
+            let message = found.expect_err("refused");
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Trained models with the data that they are applied to.
+
+use std::path::{Path, PathBuf};
+
+use girih_datasets::{DataSource, LoadOptions, load};
+use girih_trainer::distributed::{ApplyJob, RankOptions, RecommendJob, TakeLogits};
+use girih_trainer::{Checkpoint, Embedded, Recommendations, Scores, TaskKind, TestReport};
+
+use super::data::required;
+use super::device::{Chosen, choose, on_backend, use_threads};
+use super::gpus::device_of;
+use super::ranks::{process_grid, stages};
+use super::reading;
+use super::settings::data_of;
+use super::world::{LaunchContext, World};
+use crate::args::{CodecChoice, DataArgs, DeviceArgs, OutputArgs, RankArgs};
+use crate::error::CliError;
+use crate::output::Results;
+
+/// Trained model, the data to apply it to, and the devices and ranks that run it.
+pub struct Loaded {
+    /// Parameters and settings.
+    pub checkpoint: Checkpoint,
+    /// Data that the model is applied to.
+    pub data: DataSource,
+    /// Backend of the first rank of this process.
+    pub backend: Chosen,
+    /// Flags of the device.
+    pub device: DeviceArgs,
+    /// Options of the ranks; `None` without ranks.
+    pub ranks: Option<RankOptions>,
+    /// The ranks as this process reaches them.
+    pub world: World,
+    /// Whether this process prints for people and writes files; true for rank 0 alone.
+    pub is_primary: bool,
+}
+
+/// Scores of a model.
+pub struct Applied {
+    /// First rows of the result.
+    pub description: Results,
+    /// Scores on the parts of the split.
+    pub scores: Scores,
+    /// Metrics of the test nodes.
+    pub test: TestReport,
+    /// Whether a node can have several labels.
+    pub multi_label: bool,
+}
+
+/// Runs `work` in every process of the job, with the partition over ranks.
+pub fn together(
+    args: &RankArgs,
+    work: impl FnOnce(World, Option<RankOptions>) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let place = LaunchContext::of(args)?;
+    let ranks = place.options(args)?;
+    if let Some(RankOptions { grid, .. }) = &ranks {
+        // Choices that are still open are made for training.
+        process_grid(&args.partition, grid.ranks() as u16)?;
+    }
+    place.with_the_others(args, |world| work(world, ranks))
+}
+
+impl Loaded {
+    /// Loads the best checkpoint and the data. `codec` overrides the codec of the training.
+    pub fn new(
+        data: &DataArgs,
+        path: &Path,
+        (device, args): (&DeviceArgs, &RankArgs),
+        codec: Option<CodecChoice>,
+        (world, ranks): (World, Option<RankOptions>),
+    ) -> Result<Self, CliError> {
+        use_threads(device.threads)?;
+        let mut checkpoint = best_checkpoint(path)?;
+        if let Some(choice) = codec {
+            checkpoint = checkpoint.with_codec(choice.codec())?;
+        }
+        let config = &checkpoint.progress.config;
+        let device = device_of(device, args, world.local_rank())?;
+        let backend = choose(&device, config.precision)?;
+        // With the splits of the training, the same test nodes are scored.
+        let data = data_of(path, data)?;
+        let options = LoadOptions {
+            codec: config.codec,
+            features_from: config.features_from,
+            ..data.options(config.seed, config.runs as usize)
+        };
+        let data = match ranks {
+            Some(_) => DataSource::open(required(&data)?, &options)?,
+            None => load(required(&data)?, &options)?.into(),
+        };
+        let ranks = ranks.map(|ranks| RankOptions { stages: stages(args, &backend), ..ranks });
+        let is_primary = world.is_primary();
+        if is_primary {
+            world.tell_what_is_read(&data, OutputArgs { json: false });
+            reading::warn_of(&data.notes());
+        }
+        Ok(Self { checkpoint, data, backend, device, ranks, world, is_primary })
+    }
+
+    /// Applies the classifier to all nodes. On the first rank, `take` receives their logits.
+    pub fn apply(self, take: Option<&mut TakeLogits<'_>>) -> Result<Applied, CliError> {
+        let (description, multi_label) = (self.describe(), self.checkpoint.progress.data.multi_label);
+        let Self { checkpoint, data, backend, device, ranks, world, .. } = self;
+        let Some(ranks) = ranks else {
+            let dataset = data.into_dataset()?;
+            let applied = on_backend!(&backend, backend => girih_trainer::apply(backend, dataset, &checkpoint));
+            let (scores, test, logits) = applied?;
+            take.into_iter().for_each(|take| take(&logits));
+            return Ok(Applied { description, scores, test, multi_label });
+        };
+        let job = ApplyJob::new(data, &checkpoint, &ranks);
+        let job = match take {
+            Some(take) => job.handing_logits(take),
+            None => job,
+        };
+        let (scores, test) = world.carry_out(backend, &device, checkpoint.progress.config.precision, job)?.done;
+        Ok(Applied { description, scores, test, multi_label })
+    }
+
+    /// Applies the recommender to all users.
+    pub fn recommend(self) -> Result<Recommendations, CliError> {
+        let Self { checkpoint, data, backend, device, ranks, world, .. } = self;
+        let Some(ranks) = ranks else {
+            let dataset = data.into_dataset()?;
+            return Ok(on_backend!(&backend, backend => girih_trainer::recommend(backend, dataset, &checkpoint))?);
+        };
+        let job = RecommendJob::new(data, &checkpoint, &ranks);
+        Ok(world.carry_out(backend, &device, checkpoint.progress.config.precision, job)?.done)
+    }
+
+    /// Applies the link predictor to all nodes.
+    pub fn embed(self) -> Result<Embedded, CliError> {
+        let Self { checkpoint, data, backend, ranks, .. } = self;
+        if ranks.is_some() {
+            return Err(CliError::Usage(
+                "links are predicted by one rank: leave --ranks, --gpus and launchers out".to_owned(),
+            ));
+        }
+        let dataset = data.into_dataset()?;
+        Ok(on_backend!(&backend, backend => girih_trainer::embed(backend, dataset, &checkpoint))?)
+    }
+
+    /// Whether the model predicts links.
+    pub fn predicts_links(&self) -> bool {
+        self.checkpoint.progress.config.task == TaskKind::Links
+    }
+
+    /// Whether the model recommends items to users.
+    pub fn is_recommender(&self) -> bool {
+        self.checkpoint.progress.config.model.kind.is_recommender()
+    }
+
+    /// First rows of every result.
+    pub fn describe(&self) -> Results {
+        let mut results = describe(&self.checkpoint, &self.backend);
+        if let Some(RankOptions { grid, exchange, .. }) = &self.ranks {
+            results.add("ranks", grid.ranks(), "Ranks", format!("{grid}, exchange {exchange}"));
+        }
+        results
+    }
+}
+
+/// Rows that describe the trained model and the device.
+pub fn describe(checkpoint: &Checkpoint, backend: &Chosen) -> Results {
+    let progress = &checkpoint.progress;
+    let best_epoch = progress.best.map(|(epoch, _)| epoch);
+    let mut results = Results::default();
+    results
+        .add("model", progress.config.model.kind.name(), "Model", progress.config.model.kind.name())
+        .add_hidden("device", backend.name())
+        .add("run", progress.run, "Run", progress.run.to_string())
+        .add("epoch", best_epoch, "Epoch", best_epoch.map_or(String::new(), |e| e.to_string()));
+    results
+}
+
+/// Checkpoint at `path`; for a folder, the one with the best validation score.
+pub fn best_checkpoint(path: &Path) -> Result<Checkpoint, CliError> {
+    if !path.is_dir() {
+        return Ok(Checkpoint::load(path)?);
+    }
+    let mut files: Vec<PathBuf> = std::fs::read_dir(path)
+        .map_err(|e| CliError::io(path, e))?
+        .filter_map(|entry| entry.ok().map(|e| e.path()))
+        .filter(|file| file.extension().is_some_and(|e| e == "safetensors"))
+        .collect();
+    files.sort();
+    let mut best: Option<Checkpoint> = None;
+    for file in files {
+        let candidate = Checkpoint::load(&file)?;
+        let scores = |c: &Checkpoint| c.progress.best.map(|(_, scores)| scores);
+        let metric = candidate.progress.config.metric;
+        let better = match (&best, scores(&candidate)) {
+            (None, _) => true,
+            (Some(best), Some(found)) => scores(best).is_none_or(|known| found.better_than(&known, metric)),
+            (Some(_), None) => false,
+        };
+        if better {
+            best = Some(candidate);
+        }
+    }
+    best.ok_or_else(|| {
+        let message = format!(
+            "{}: no checkpoint (run-*.safetensors) in this folder; give a folder that `girih train --out DIR` wrote",
+            path.display()
+        );
+        CliError::Other(message)
+    })
+}
