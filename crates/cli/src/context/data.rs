@@ -31,6 +31,7 @@ pub fn refuse_unverified(data: &DataArgs) -> Result<(), CliError> {
 
 /// SPEC given by `--data`.
 pub fn required(data: &DataArgs) -> Result<&str, CliError> {
-    let missing = || CliError::Usage(format!("no data is named: give a PATH or a generator, for instance {DEFAULT_DATA}"));
+    let missing =
+        || CliError::Usage(format!("no data is named: give a PATH or a generator, for instance {DEFAULT_DATA}"));
     data.data.as_deref().ok_or_else(missing)
 }

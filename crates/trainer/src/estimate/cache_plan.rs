@@ -18,7 +18,7 @@ use super::minibatch::RowsOnDevice;
 use super::plan::Plan;
 use super::sizes::DataSizes;
 use crate::TrainError;
-use crate::config::{CacheConfig, TrainConfig};
+use crate::config::{CacheConfig, Combination, TrainConfig};
 use crate::engine::CacheReport;
 use crate::minibatch::{Neighborhoods, check_features, heats, heats_and_reads, no_neighbours};
 
@@ -100,12 +100,18 @@ impl CachePlan {
         })
     }
 
-    /// Refuses configurations that cannot use a cache; the error names the setting.
+    /// Refuses configurations that cannot use a cache.
     ///
     /// # Errors
     /// As [`TrainConfig::validate`] for a configuration with shares of both.
     pub fn check(config: &TrainConfig) -> Result<(), TrainError> {
         with_tiers(config).validate()
+    }
+
+    /// Combination of a configuration with a plan of its caches, for [`supported`](crate::supported).
+    #[must_use]
+    pub fn combination(config: &TrainConfig) -> Combination {
+        Combination { plans_caches: true, ..Combination::of(&with_tiers(config)) }
     }
 
     /// Plan with all data on every device and no cache, if that fits.
