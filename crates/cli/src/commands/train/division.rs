@@ -4,7 +4,7 @@ use girih_datasets::{Dataset, LoadOptions, load};
 use girih_machine::{Machine, readable_bytes};
 use girih_planner::EXCHANGE_BYTES;
 use girih_tiers::Room as TierRoom;
-use girih_trainer::{CachePlan, DataSizes, TrainConfig};
+use girih_trainer::{CachePlan, Combination, DataSizes, TrainConfig};
 use serde_json::{Value, json};
 
 use super::facts::of_share;
@@ -33,16 +33,22 @@ impl Asked {
     /// Request of the arguments; `None` without `--tier-memory`.
     ///
     /// # Errors
-    /// When memory cannot be divided for such batches, or for several processes.
+    /// When memory cannot be divided for such batches or ranks.
     pub fn of(args: &TrainArgs, place: &LaunchContext, config: &TrainConfig) -> Result<Option<Self>, CliError> {
         let Some(memory) = args.settings.tiers.tier_memory else { return Ok(None) };
         CachePlan::check(config)?;
+        let given = args.ranks.ranks.or(args.ranks.gpus).map(usize::from);
+        let n_ranks = given.unwrap_or(1);
+        execution(&Combination {
+            n_ranks: given.or(args.layout.map(|_| n_ranks)),
+            placement: args.layout.map(Into::into),
+            ..CachePlan::combination(config)
+        })?;
         if memory == TierMemory::Auto {
             place.refuse_several(
                 "--tier-memory auto is for one process: give --tier-memory a size, like 80GB, instead of auto",
             )?;
         }
-        let n_ranks = args.ranks.ranks.or(args.ranks.gpus).map_or(1, usize::from);
         let is_alone = matches!(place, LaunchContext::Alone);
         let reserved = if is_alone && n_ranks == 1 { 0 } else { EXCHANGE_BYTES };
         Ok(Some(Self { memory, n_devices: if is_alone { n_ranks } else { 1 }, reserved }))

@@ -71,7 +71,7 @@ impl Finished<'_> {
 fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, engine: ExecutionPlan, order: &str) {
     match ranks {
         None => results.add_hidden("ranks", 1),
-        Some(ranks @ RankOptions { grid, .. }) if engine == ExecutionPlan::Replicas => {
+        Some(RankOptions { grid, .. }) if engine == ExecutionPlan::Replicas => {
             results.add("ranks", grid.ranks(), "Ranks", format!("{}, each with all of the graph", grid.ranks()))
         }
         Some(ranks @ RankOptions { grid, exchange, cuts, stages, chunks, wire, layout, .. }) => results
