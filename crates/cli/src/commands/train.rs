@@ -19,7 +19,7 @@ use girih_reorder::OrderKind;
 use girih_trainer::distributed::{RankOptions, TrainJob};
 use girih_trainer::{Combination, Event, ExecutionPlan, SessionOptions, TrainConfig};
 
-use self::arrangement::{arrangement, output_of};
+use self::arrangement::{Execution, arrangement, output_of};
 use self::division::Asked;
 use self::end::End;
 use self::finished::Finished;
@@ -86,7 +86,7 @@ pub fn run(args: &TrainArgs) -> Result<ExitCode, CliError> {
     let asked_of_ranks = of_training(args, &config, ranks.as_ref());
     let engine = execution(&Combination { placement: args.layout.map(Into::into), ..asked_of_ranks })?;
     place.with_the_others(&args.ranks, |world| {
-        train(args, (&data, &config, &options), asked, (ranks.as_ref(), engine), world)
+        train(args, (&data, &config, &options), asked, Execution { engine, ranks: ranks.as_ref() }, world)
     })
 }
 
@@ -144,13 +144,13 @@ fn train(
     args: &TrainArgs,
     asked_session: (&DataArgs, &TrainConfig, &LoadOptions),
     asked: Option<Asked>,
-    (ranks, engine): (Option<&RankOptions>, ExecutionPlan),
+    execution: Execution<'_>,
     world: World,
 ) -> Result<ExitCode, CliError> {
     let (is_primary, output) = (world.is_primary(), output_of(args, &world));
-    let prepared = Prepared::new(args, asked_session, asked, (ranks, engine), &world)?;
+    let prepared = Prepared::new(args, asked_session, asked, execution, &world)?;
     prepared.announce(&world, output);
-    let Prepared { outputs, device, backend, timeline, ranks, data, facts, order, divided, config, .. } = prepared;
+    let Prepared { outputs, device, backend, timeline, ranks, engine, data, facts, order, divided, config } = prepared;
     let (ranks, divided, config) = (ranks.as_ref(), divided.as_ref(), &config);
     let session = SessionOptions {
         checkpoints: args.out.clone(),

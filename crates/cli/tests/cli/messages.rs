@@ -80,11 +80,9 @@ fn settings_that_cannot_be_trained_name_the_flag_that_helps() {
     );
 }
 
-/// Contradictory settings are refused with the flag that helps; the header of the data may come first.
 #[test]
-fn settings_that_do_not_go_together_name_a_flag_that_helps() {
+fn caches_on_a_cpu_are_refused() {
     let batches = "train --batch neighbor --device cpu";
-    let patches = format!("{batches} --ranks 2 --layout patches");
     for (line, expected) in [
         (
             format!("{batches} --feature-cache 0.5"),
@@ -96,6 +94,18 @@ fn settings_that_do_not_go_together_name_a_flag_that_helps() {
             "--topology-cache on the CPU is not supported: the CPU reads host memory directly, so that caches have no \
              effect; leave --topology-cache out, or give --device cuda",
         ),
+    ] {
+        let message = refusal(1, &format!("{line} --data {SMALL}"));
+        assert!(message.ends_with(expected), "{line}: {message}");
+    }
+}
+
+/// Contradictory settings are refused with the flag that helps; the header of the data may come first.
+#[test]
+fn settings_that_do_not_go_together_name_a_flag_that_helps() {
+    let batches = "train --batch neighbor --device cpu";
+    let patches = format!("{batches} --ranks 2 --layout patches");
+    for (line, expected) in [
         (
             format!("{patches} --score-by layers"),
             "--score-by layers with --layout patches is not supported: ranks that hold a part of the graph score all \

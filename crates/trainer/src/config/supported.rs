@@ -117,7 +117,7 @@ pub enum ExecutionPlan {
 pub struct Reason {
     /// Flags or settings that do not go together.
     pub asked: String,
-    /// What keeps them apart.
+    /// Cause that keeps them apart.
     pub why: &'static str,
     /// Remedy.
     pub instead: String,

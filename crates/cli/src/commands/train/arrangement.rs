@@ -7,6 +7,15 @@ use crate::args::{OutputArgs, TrainArgs};
 use crate::context::device::Chosen;
 use crate::context::world::World;
 
+/// Engine that runs a session, and the options of its ranks.
+#[derive(Clone, Copy)]
+pub struct Execution<'a> {
+    /// Engine.
+    pub engine: ExecutionPlan,
+    /// Options of the ranks; `None` without ranks.
+    pub ranks: Option<&'a RankOptions>,
+}
+
 /// Form of the results of a rank. Rank 0 alone prints for people; the others print as for programs.
 pub fn output_of(args: &TrainArgs, world: &World) -> OutputArgs {
     OutputArgs { json: args.output.json || !world.is_primary() }

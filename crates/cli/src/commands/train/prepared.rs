@@ -6,7 +6,7 @@ use girih_reorder::OrderKind;
 use girih_trainer::distributed::RankOptions;
 use girih_trainer::{ExecutionPlan, TrainConfig};
 
-use super::arrangement::output_of;
+use super::arrangement::{Execution, output_of};
 use super::division::{Asked, Divided};
 use super::facts::Facts;
 use super::order::{ordered, wanted_order};
@@ -58,7 +58,7 @@ impl Prepared {
         args: &TrainArgs,
         (asked_data, config, options): (&DataArgs, &TrainConfig, &LoadOptions),
         asked: Option<Asked>,
-        (ranks, engine): (Option<&RankOptions>, ExecutionPlan),
+        Execution { engine, ranks }: Execution<'_>,
         world: &World,
     ) -> Result<Self, CliError> {
         let (spec, output) = (asked_data.spec(), output_of(args, world));
