@@ -7,7 +7,8 @@
 //!   classify nodes, on the whole graph or on sampled subgraphs; [`LinkPredictor`] and [`MiniBatch`] predict links;
 //!   [`Recommender`] ranks items for users.
 //! - [`Plan`]: bytes and seconds of a session, predicted by a dry run on a symbolic backend.
-//! - [`supported`]: which tasks, models, batches, ranks, devices and features go together, and the engine that runs them.
+//! - [`supported()`]: the engine for a combination of task, model, batches, ranks, device and features, or the reason
+//!   why there is none.
 //! - [`CachePlan`]: share of graph and features that each device holds, where these exceed its memory.
 //!
 //! # Contents

@@ -1,4 +1,4 @@
-//! [`supported`]: the one place that says which tasks, models, batches, ranks, devices and features go together.
+//! [`supported()`]: the one place that says which tasks, models, batches, ranks, devices and features go together.
 //!
 //! A [`Combination`] is plain data. It goes through the rows of [a table](table), of which the first that refuses it
 //! gives the [`Reason`]. Otherwise the [`ExecutionPlan`] names the engine, so that callers need not match again.

@@ -20,8 +20,8 @@ impl TrainConfig {
             .or_else(|| Unread::first(self.model.kind.name(), &of_recommenders))
     }
 
-    /// Refuses invalid settings, and settings that are not [supported] together. The message names the setting and
-    /// its valid values.
+    /// Refuses invalid settings, and settings that are not [supported](supported()) together. The message names the
+    /// setting and its valid values.
     ///
     /// # Errors
     /// At the first such setting.

@@ -108,7 +108,7 @@ impl CachePlan {
         with_tiers(config).validate()
     }
 
-    /// Combination of a configuration with a plan of its caches, for [`supported`](crate::supported).
+    /// Combination of a configuration with a plan of its caches, for [`supported()`](crate::supported()).
     #[must_use]
     pub fn combination(config: &TrainConfig) -> Combination {
         Combination { plans_caches: true, ..Combination::of(&with_tiers(config)) }

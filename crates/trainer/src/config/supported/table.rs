@@ -1,4 +1,4 @@
-//! Rows of the table of [`supported`](super::supported), in the order in which they are asked.
+//! Rows of the table of [`supported`](super::supported()), in the order in which they are asked.
 //!
 //! Rows about a configuration come first, then those about ranks, then those about the device. So a check of less,
 //! such as [`TrainConfig::validate`](crate::TrainConfig::validate), gives the same reason as a check of all.
