@@ -199,7 +199,7 @@ fn documented() -> String {
     let mut rows: Vec<(String, Vec<String>)> = Vec::new();
     for kind in models() {
         let cells = row(&|c| c.model = kind, false);
-        match rows.last_mut().filter(|(_, last)| *last == cells) {
+        match rows.iter_mut().find(|(_, known)| *known == cells) {
             Some((names, _)) => write!(names, ", `{}`", kind.name()).unwrap(),
             None => rows.push((format!("`{}`", kind.name()), cells)),
         }
