@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use girih_datasets::{Dataset, LoadOptions, load};
 use girih_reorder::OrderKind;
 use girih_trainer::distributed::{RankOptions, TrainJob};
-use girih_trainer::{Combination, Event, ExecutionPlan, SessionOptions, TrainConfig};
+use girih_trainer::{Event, ExecutionPlan, SessionOptions, TrainConfig};
 
 use self::arrangement::{Execution, arrangement, output_of};
 use self::division::Asked;
@@ -28,7 +28,7 @@ use self::order::{ordered, wanted_order};
 use self::prepared::Prepared;
 use self::timeline::Timeline;
 use crate::args::{DataArgs, DeviceArgs, TrainArgs};
-use crate::context::combination::{execution, of_training};
+use crate::context::combination::{execution, of_training, placed};
 use crate::context::device::{choose, on_backend};
 use crate::context::gpus::{device_of, room_of_ranks};
 use crate::context::ranks::{check_planned, check_replicas, sharing};
@@ -50,7 +50,8 @@ pub fn run(args: &TrainArgs) -> Result<ExitCode, CliError> {
         ));
     }
     let (data, config) = settings::resolve(args)?;
-    let one = execution(&of_training(args, &config, None))?;
+    let on_one = of_training(args, &config, None);
+    let one = execution(&on_one)?;
     let spec = data.spec();
     let asked = Asked::of(args, &place, &config)?;
     if asked.is_none() {
@@ -64,6 +65,9 @@ pub fn run(args: &TrainArgs) -> Result<ExitCode, CliError> {
     if args.plan {
         place.refuse_several("--plan trains nothing: call it alone, without a launcher")?;
         check_planned(args)?;
+        if args.ranks.ranks.or(args.ranks.gpus).is_none() {
+            execution(&placed(args, on_one))?;
+        }
         if args.timeline.is_some() {
             return Err(CliError::Usage(
                 "--timeline records training, and --plan trains nothing: leave one of them out".to_owned(),
@@ -83,8 +87,7 @@ pub fn run(args: &TrainArgs) -> Result<ExitCode, CliError> {
     let layout = args.layout.map(Into::into).unwrap_or_default();
     let ranks = place.options(&args.ranks)?.map(|ranks| RankOptions { layout, ..ranks });
     ranks.map_or(Ok(()), |_| check_replicas(args, &config))?;
-    let asked_of_ranks = of_training(args, &config, ranks.as_ref());
-    let engine = execution(&Combination { placement: args.layout.map(Into::into), ..asked_of_ranks })?;
+    let engine = execution(&placed(args, of_training(args, &config, ranks.as_ref())))?;
     place.with_the_others(&args.ranks, |world| {
         train(args, (&data, &config, &options), asked, Execution { engine, ranks: ranks.as_ref() }, world)
     })

@@ -19,6 +19,11 @@ pub fn of_training(args: &TrainArgs, config: &TrainConfig, ranks: Option<&RankOp
     Combination { reorders: args.reorder != OrderKind::None, scheme: asked.scheme.filter(|_| !is_auto), ..asked }
 }
 
+/// The combination with the placement that flags name.
+pub fn placed(args: &TrainArgs, asked: Combination) -> Combination {
+    Combination { placement: args.layout.map(Into::into), ..asked }
+}
+
 /// Engine that runs the combination.
 ///
 /// # Errors
