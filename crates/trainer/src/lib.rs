@@ -7,6 +7,8 @@
 //!   classify nodes, on the whole graph or on sampled subgraphs; [`LinkPredictor`] and [`MiniBatch`] predict links;
 //!   [`Recommender`] ranks items for users.
 //! - [`Plan`]: bytes and seconds of a session, predicted by a dry run on a symbolic backend.
+//! - [`supported()`]: the engine for a combination of task, model, batches, ranks, device and features, or the reason
+//!   why there is none.
 //! - [`CachePlan`]: share of graph and features that each device holds, where these exceed its memory.
 //!
 //! # Contents
@@ -46,9 +48,10 @@ mod tasks;
 mod train;
 
 pub use config::{
-    Aggregator, Arrangement, BatchConfig, BatchKind, CacheConfig, DEFAULT_BATCH_SIZE, DEFAULT_FANOUT,
-    DEFAULT_LAYER_NODES, Decay, Jump, LinkConfig, Metric, ModelConfig, ModelKind, NormKind, OptimizerConfig,
-    OptimizerKind, SaintKind, Schedule, ScoreBy, TaskKind, TrainConfig, differences, parse_codec,
+    Aggregator, Arrangement, BatchConfig, BatchKind, Cache, CacheConfig, Combination, DEFAULT_BATCH_SIZE,
+    DEFAULT_FANOUT, DEFAULT_LAYER_NODES, Decay, DeviceKind, ExecutionPlan, Jump, LinkConfig, Metric, ModelConfig,
+    ModelKind, NormKind, OptimizerConfig, OptimizerKind, Reason, SaintKind, Schedule, ScoreBy, TaskKind, TrainConfig,
+    differences, parse_codec, supported,
 };
 pub use engine::{
     BatchDone, CacheReport, Checkpoint, ChosenBy, Confusion, Control, DataShape, EpochReport, EpochTimes, Event, F1,

@@ -4,11 +4,11 @@
 mod tests;
 
 use girih_compute::Backend;
-use girih_datasets::Dataset;
+use girih_datasets::{Dataset, Features};
 use girih_graph_format::Matrix;
 
 use crate::TrainError;
-use crate::config::{CacheConfig, TaskKind, TrainConfig};
+use crate::config::{CacheConfig, Combination, ExecutionPlan, TrainConfig, supported};
 use crate::engine::{
     Checkpoint, DataShape, Observer, Outcome, Run, Scores, SessionOptions, TestReport, apply_best, build_model,
     train_runs, with_labels_for,
@@ -34,21 +34,32 @@ pub fn train<B: Backend>(
     config.validate()?;
     let dataset = dataset.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
     let data = DataShape::of(&dataset);
-    if config.model.kind.is_recommender() {
-        let session = RecommenderSession::new(backend, dataset, config)?;
-        train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, config, run)?)))
-    } else if config.task == TaskKind::Links {
-        let session = LinkSession::new(backend, dataset, config)?;
-        train_runs(config, &data, options, observe, |run| session.run(backend, config, run))
-    } else if config.batch.is_sampled() {
-        let session = MiniBatchSession::new(backend, dataset, config, (1, None))?;
-        let run =
-            |run| -> Result<Box<dyn Run<'_, B>>, TrainError> { Ok(Box::new(session.run(backend, config, run, None)?)) };
-        let outcome = train_runs(config, &data, options, observe, run)?;
-        Ok(Outcome { tiers: session.tiers().to_vec(), ..outcome })
-    } else {
-        let session = FullBatchSession::new(backend, dataset, config)?;
-        train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, config, run)?)))
+    let has_codes = matches!(dataset.features, Some(Features::Compressed(_)));
+    let combination = Combination::of(config).on_device(backend.has_own_memory()).with_codes(has_codes);
+    match supported(&combination)? {
+        ExecutionPlan::Recommend => {
+            let session = RecommenderSession::new(backend, dataset, config)?;
+            train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, config, run)?)))
+        }
+        ExecutionPlan::Links => {
+            let session = LinkSession::new(backend, dataset, config)?;
+            train_runs(config, &data, options, observe, |run| session.run(backend, config, run))
+        }
+        ExecutionPlan::MiniBatch => {
+            let session = MiniBatchSession::new(backend, dataset, config, (1, None))?;
+            let run = |run| -> Result<Box<dyn Run<'_, B>>, TrainError> {
+                Ok(Box::new(session.run(backend, config, run, None)?))
+            };
+            let outcome = train_runs(config, &data, options, observe, run)?;
+            Ok(Outcome { tiers: session.tiers().to_vec(), ..outcome })
+        }
+        ExecutionPlan::FullBatch => {
+            let session = FullBatchSession::new(backend, dataset, config)?;
+            train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, config, run)?)))
+        }
+        plan @ (ExecutionPlan::Partitioned | ExecutionPlan::Replicas | ExecutionPlan::Patches) => {
+            unreachable!("{plan:?} is for ranks, and there are none")
+        }
     }
 }
 

@@ -4,7 +4,7 @@ mod links;
 mod recommend;
 mod similarity;
 
-use girih_trainer::{Scores, TestReport, mean_over_labels, n_left_out};
+use girih_trainer::{ExecutionPlan, Scores, TestReport, mean_over_labels, n_left_out};
 
 use crate::args::{EvaluateArgs, OutputArgs, RankArgs};
 use crate::context::trained::{Applied, Loaded, together};
@@ -22,11 +22,10 @@ pub fn run(args: &EvaluateArgs) -> Result<(), CliError> {
     together(&args.ranks, |world, ranks| {
         let loaded =
             Loaded::new(&args.data, &args.checkpoint, (&args.device, &args.ranks), args.codec, (world, ranks))?;
-        if loaded.is_recommender() {
-            return recommend::evaluate(loaded, args);
-        }
-        if loaded.predicts_links() {
-            return links::evaluate(loaded, args);
+        match loaded.engine()? {
+            ExecutionPlan::Recommend => return recommend::evaluate(loaded, args),
+            ExecutionPlan::Links => return links::evaluate(loaded, args),
+            _ => {}
         }
         let (is_primary, name) = (loaded.is_primary, loaded.data.outline().name);
         let applied = loaded.apply(None)?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use girih_compute::NO_COLUMN;
 use girih_graph_format::{Matrix, file};
-use girih_trainer::TOP_K;
+use girih_trainer::{ExecutionPlan, TOP_K};
 
 use crate::args::PredictArgs;
 use crate::context::trained::{Loaded, together};
@@ -18,11 +18,10 @@ pub fn run(args: &PredictArgs) -> Result<(), CliError> {
             paths::check(&args.out)?;
         }
         let loaded = Loaded::new(&args.data, &args.checkpoint, (&args.device, &args.ranks), None, (world, ranks))?;
-        if loaded.is_recommender() {
-            return predict_items(loaded, args);
-        }
-        if loaded.predicts_links() {
-            return predict_links(loaded, args);
+        match loaded.engine()? {
+            ExecutionPlan::Recommend => return predict_items(loaded, args),
+            ExecutionPlan::Links => return predict_links(loaded, args),
+            _ => {}
         }
         let (is_primary, n_nodes, trained) =
             (loaded.is_primary, loaded.data.outline().n_nodes, loaded.checkpoint.progress.data.clone());

@@ -17,9 +17,9 @@ use std::process::ExitCode;
 use girih_datasets::{Dataset, LoadOptions, load};
 use girih_reorder::OrderKind;
 use girih_trainer::distributed::{RankOptions, TrainJob};
-use girih_trainer::{Event, SessionOptions, TaskKind, TrainConfig};
+use girih_trainer::{Event, ExecutionPlan, SessionOptions, TrainConfig};
 
-use self::arrangement::{arrangement, output_of};
+use self::arrangement::{Execution, arrangement, output_of};
 use self::division::Asked;
 use self::end::End;
 use self::finished::Finished;
@@ -28,9 +28,10 @@ use self::order::{ordered, wanted_order};
 use self::prepared::Prepared;
 use self::timeline::Timeline;
 use crate::args::{DataArgs, DeviceArgs, TrainArgs};
+use crate::context::combination::{execution, of_training, placed};
 use crate::context::device::{choose, on_backend};
 use crate::context::gpus::{device_of, room_of_ranks};
-use crate::context::ranks::{check_layout, check_planned, check_trained, sharing};
+use crate::context::ranks::{check_planned, check_replicas, sharing};
 use crate::context::room::Room;
 use crate::context::world::{Carried, LaunchContext, World};
 use crate::context::{reading, settings};
@@ -49,13 +50,8 @@ pub fn run(args: &TrainArgs) -> Result<ExitCode, CliError> {
         ));
     }
     let (data, config) = settings::resolve(args)?;
-    if config.task == TaskKind::Links && args.reorder != OrderKind::None {
-        return Err(CliError::Usage(
-            "--reorder cannot be combined with --task links: the split of the links depends on node ids, and girih evaluate \
-             would test other links; write the order once with `girih reorder --out DIR`, and train on DIR"
-                .to_owned(),
-        ));
-    }
+    let on_one = of_training(args, &config, None);
+    let one = execution(&on_one)?;
     let spec = data.spec();
     let asked = Asked::of(args, &place, &config)?;
     if asked.is_none() {
@@ -69,6 +65,9 @@ pub fn run(args: &TrainArgs) -> Result<ExitCode, CliError> {
     if args.plan {
         place.refuse_several("--plan trains nothing: call it alone, without a launcher")?;
         check_planned(args)?;
+        if args.ranks.ranks.or(args.ranks.gpus).is_none() {
+            execution(&placed(args, on_one))?;
+        }
         if args.timeline.is_some() {
             return Err(CliError::Usage(
                 "--timeline records training, and --plan trains nothing: leave one of them out".to_owned(),
@@ -80,16 +79,18 @@ pub fn run(args: &TrainArgs) -> Result<ExitCode, CliError> {
         }
         let planned = match args.ranks.ranks.or(args.ranks.gpus) {
             None => one_device::run(spec, &options, &config, (&device, args.memory), args.output),
-            Some(n) if config.batch.is_sampled() => plan_layouts(args, n, (spec, &options, &config), &device),
+            Some(n) if one == ExecutionPlan::MiniBatch => plan_layouts(args, n, (spec, &options, &config), &device),
             Some(n) => plan_ranks(args, n, (spec, &options, &config), &device),
         };
         return planned.map(|()| ExitCode::SUCCESS);
     }
     let layout = args.layout.map(Into::into).unwrap_or_default();
     let ranks = place.options(&args.ranks)?.map(|ranks| RankOptions { layout, ..ranks });
-    check_layout(args.layout, ranks.as_ref())?;
-    ranks.map_or(Ok(()), |_| check_trained(args, &config))?;
-    place.with_the_others(&args.ranks, |world| train(args, (&data, &config, &options), asked, ranks.as_ref(), world))
+    ranks.map_or(Ok(()), |_| check_replicas(args, &config))?;
+    let engine = execution(&placed(args, of_training(args, &config, ranks.as_ref())))?;
+    place.with_the_others(&args.ranks, |world| {
+        train(args, (&data, &config, &options), asked, Execution { engine, ranks: ranks.as_ref() }, world)
+    })
 }
 
 /// Data in the node order that training on `n` ranks would use.
@@ -146,20 +147,20 @@ fn train(
     args: &TrainArgs,
     asked_session: (&DataArgs, &TrainConfig, &LoadOptions),
     asked: Option<Asked>,
-    ranks: Option<&RankOptions>,
+    execution: Execution<'_>,
     world: World,
 ) -> Result<ExitCode, CliError> {
     let (is_primary, output) = (world.is_primary(), output_of(args, &world));
-    let prepared = Prepared::new(args, asked_session, asked, ranks, &world)?;
+    let prepared = Prepared::new(args, asked_session, asked, execution, &world)?;
     prepared.announce(&world, output);
-    let Prepared { outputs, device, backend, timeline, ranks, data, facts, order, divided, config } = prepared;
+    let Prepared { outputs, device, backend, timeline, ranks, engine, data, facts, order, divided, config } = prepared;
     let (ranks, divided, config) = (ranks.as_ref(), divided.as_ref(), &config);
     let session = SessionOptions {
         checkpoints: args.out.clone(),
         checkpoint_every: args.checkpoint_every,
         resume: args.resume,
         stop: Some(interrupt::watch()),
-        arrangement: Some(arrangement(&backend, ranks, config)),
+        arrangement: Some(arrangement(&backend, ranks, engine)),
         ..SessionOptions::default()
     };
     let multi_label = data.outline().multi_label;
@@ -193,6 +194,7 @@ fn train(
         facts: &facts,
         config,
         ranks,
+        engine,
         order: &order,
         divided,
         outcome: &outcome,

@@ -4,9 +4,11 @@
 //! - [`settings`]: settings of a training session, from defaults, files and flags.
 //! - [`device`], [`gpus`], [`room`]: backends, GPUs of ranks, and their memory.
 //! - [`ranks`], [`world`], [`launched`]: options of ranks, the processes of a job, and their launcher.
+//! - [`combination`]: what of this goes together, and the engine that runs it.
 //! - [`order`]: orders of nodes.
 //! - [`trained`]: trained models with the data that they are applied to.
 
+pub mod combination;
 pub mod data;
 pub mod device;
 pub mod gpus;

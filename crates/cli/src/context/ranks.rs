@@ -111,7 +111,7 @@ fn tells_how(args: &RankArgs) -> bool {
 pub fn check_planned(args: &TrainArgs) -> Result<(), CliError> {
     let (args, layout) = (&args.ranks, args.layout);
     if args.ranks.is_none() && args.gpus.is_none() {
-        return refuse_unused(args).and_then(|()| check_layout(layout, None));
+        return refuse_unused(args);
     }
     let is_left = matches!(args.partition.partition, PartitionChoice::Auto | PartitionChoice::Of(Scheme::OneD));
     if is_left && !tells_how(args) && (layout, args.rank_deadline) == (None, None) {
@@ -123,37 +123,21 @@ pub fn check_planned(args: &TrainArgs) -> Result<(), CliError> {
     ))
 }
 
-/// Refuses flags without effect on this training. Full batches partition the graph. With mini-batches each rank holds
-/// all of it, unless it holds a patch.
-pub fn check_trained(args: &TrainArgs, config: &TrainConfig) -> Result<(), CliError> {
-    let TrainArgs { ranks: RankArgs { partition: kind, chunks, transport, .. }, layout, .. } = args;
-    let is_sampled = config.batch.is_sampled();
-    let refused = if kind.partition == PartitionChoice::Auto && (is_sampled || config.model.kind.is_recommender()) {
-        "--partition auto is for full batches of networks that read features: name a partition, or for mini-batches leave it out"
-    } else if layout.is_some() && !is_sampled {
-        "--layout has no effect on full batches, whose graph --partition divides: leave it out, or give --batch neighbor"
-    } else if is_sampled
-        && layout.is_none_or(|layout| layout == LayoutChoice::Replicated)
-        && (*kind, *chunks) != (PartitionKind::USUAL, 1)
-    {
+/// Refuses flags without effect on mini-batches of ranks that each hold all data.
+pub fn check_replicas(args: &TrainArgs, config: &TrainConfig) -> Result<(), CliError> {
+    let RankArgs { partition: kind, chunks, transport, .. } = args.ranks;
+    let are_replicas = config.batch.is_sampled() && args.layout.is_none_or(|layout| layout == LayoutChoice::Replicated);
+    if !are_replicas || kind.partition == PartitionChoice::Auto {
+        return Ok(());
+    }
+    let refused = if (kind, chunks) != (PartitionKind::USUAL, 1) {
         "--partition, --replication, --exchange, --cuts, --stages, --chunks and --wire have no effect on mini-batches of ranks that hold the whole graph: leave them out, or give --layout patches or split-features"
-    } else if is_sampled && layout.is_none_or(|layout| layout == LayoutChoice::Replicated) && transport.is_some() {
+    } else if transport.is_some() {
         "--transport has no effect on mini-batches of ranks that hold the whole graph: leave it out, or give --layout patches"
     } else {
         return Ok(());
     };
     Err(CliError::Usage(refused.to_owned()))
-}
-
-/// Refuses `--layout` with a single rank, which holds all data.
-pub fn check_layout(layout: Option<LayoutChoice>, ranks: Option<&RankOptions>) -> Result<(), CliError> {
-    if layout.is_none() || ranks.is_some() {
-        return Ok(());
-    }
-    Err(CliError::Usage(
-        "--layout has no effect on one rank: give --ranks N or --gpus N, or start several processes with girih launch"
-            .to_owned(),
-    ))
 }
 
 /// Refuses too many ranks as threads, and notes when they exceed the cores. In 1D each rank takes a step and counts

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use girih_datasets::{DataSource, LoadOptions, load};
 use girih_trainer::distributed::{ApplyJob, RankOptions, RecommendJob, TakeLogits};
-use girih_trainer::{Checkpoint, Embedded, Recommendations, Scores, TaskKind, TestReport};
+use girih_trainer::{Checkpoint, Combination, Embedded, ExecutionPlan, Recommendations, Scores, TestReport, supported};
 
+use super::combination::execution;
 use super::data::required;
 use super::device::{Chosen, choose, on_backend, use_threads};
 use super::gpus::device_of;
@@ -132,23 +133,17 @@ impl Loaded {
     /// Applies the link predictor to all nodes.
     pub fn embed(self) -> Result<Embedded, CliError> {
         let Self { checkpoint, data, backend, ranks, .. } = self;
-        if ranks.is_some() {
-            return Err(CliError::Usage(
-                "links are predicted by one rank: leave --ranks, --gpus and launchers out".to_owned(),
-            ));
+        if let Some(ranks) = ranks {
+            let asked = Combination::of(&checkpoint.progress.config).applied().on_ranks(&ranks);
+            supported(&asked).map_err(|reason| CliError::Usage(reason.to_string()))?;
         }
         let dataset = data.into_dataset()?;
         Ok(on_backend!(&backend, backend => girih_trainer::embed(backend, dataset, &checkpoint))?)
     }
 
-    /// Whether the model predicts links.
-    pub fn predicts_links(&self) -> bool {
-        self.checkpoint.progress.config.task == TaskKind::Links
-    }
-
-    /// Whether the model recommends items to users.
-    pub fn is_recommender(&self) -> bool {
-        self.checkpoint.progress.config.model.kind.is_recommender()
+    /// Engine that trained the model, which says whether it classifies nodes, predicts links or recommends.
+    pub fn engine(&self) -> Result<ExecutionPlan, CliError> {
+        execution(&Combination::of(&self.checkpoint.progress.config).applied())
     }
 
     /// First rows of every result.

@@ -41,13 +41,13 @@ fn wrong_usage_is_said_in_the_words_of_the_flags() {
         ("train --reorder-blocks 2", "--reorder-blocks has no effect without an order: give --reorder ORDER, too"),
         (
             "train --task links --reorder rcm",
-            "--reorder cannot be combined with --task links: the split of the links depends on node ids, and girih \
-             evaluate would test other links; write the order once with `girih reorder --out DIR`, and train on DIR",
+            "--reorder with --task links is not supported: the split of the links depends on node ids, and girih evaluate \
+             would test other links; write the order once with `girih reorder --out DIR`, and train on DIR",
         ),
         (
             "train --layout patches --ranks 2",
-            "--layout has no effect on full batches, whose graph --partition divides: leave it out, or give --batch \
-             neighbor",
+            "--layout patches with full batches is not supported: --partition divides the graph of full batches; leave \
+             --layout out, or give --batch neighbor",
         ),
         (
             "train --ranks 2 --chunks 2",
@@ -65,18 +65,39 @@ fn settings_that_cannot_be_trained_name_the_flag_that_helps() {
     let links = format!("train --data {SMALL} --epochs 1 --task links");
     assert_eq!(
         refusal(1, &format!("{links} --model sgc")),
-        "sgc cannot be trained for --task links: from its initial weights of zero, inner products have no gradient; \
-         give another --model, such as gcn"
+        "--task links with --model sgc is not supported: from its initial weights of zero, inner products have no \
+         gradient; give another --model, such as gcn"
     );
     assert_eq!(
         refusal(1, &format!("{links} --ranks 2 -q")),
-        "--task links trains on one rank: leave --ranks and --gpus out, or give --task nodes"
+        "--task links on ranks is not supported: one rank splits the links and trains on them; leave --ranks, --gpus and \
+         launchers out, or give --task nodes"
     );
     assert_eq!(
         refusal(1, &format!("train --data {SMALL} --metric roc-auc -q")),
         "synth:planted,nodes=600,degree=8,features=24,classes=4 has 4 classes; ROC-AUC is defined for two classes, or for \
          several labels a node: give --metric accuracy"
     );
+}
+
+#[test]
+fn caches_on_a_cpu_are_refused() {
+    let batches = "train --batch neighbor --device cpu";
+    for (line, expected) in [
+        (
+            format!("{batches} --feature-cache 0.5"),
+            "--feature-cache on the CPU is not supported: the CPU reads host memory directly, so that caches have no effect; \
+             leave --feature-cache out, or give --device cuda",
+        ),
+        (
+            format!("{batches} --topology-cache 0.5"),
+            "--topology-cache on the CPU is not supported: the CPU reads host memory directly, so that caches have no \
+             effect; leave --topology-cache out, or give --device cuda",
+        ),
+    ] {
+        let message = refusal(1, &format!("{line} --data {SMALL}"));
+        assert!(message.ends_with(expected), "{line}: {message}");
+    }
 }
 
 /// Contradictory settings are refused with the flag that helps; the header of the data may come first.
@@ -86,42 +107,34 @@ fn settings_that_do_not_go_together_name_a_flag_that_helps() {
     let patches = format!("{batches} --ranks 2 --layout patches");
     for (line, expected) in [
         (
-            format!("{batches} --feature-cache 0.5"),
-            "--feature-cache has no effect on cpu, which reads host memory directly: leave it out",
-        ),
-        (
-            format!("{batches} --topology-cache 0.5"),
-            "--topology-cache needs a device that samples, and cpu does not sample with these features: leave it out",
-        ),
-        (
             format!("{patches} --score-by layers"),
-            "--score-by layers cannot be combined with --layout patches: ranks that hold a part of the graph score all \
+            "--score-by layers with --layout patches is not supported: ranks that hold a part of the graph score all \
              nodes in one pass; leave it out, or give --layout replicated",
         ),
         (
             format!("{patches} --feature-cache 0.5"),
-            "--feature-cache cannot be combined with --layout patches: each rank holds its own rows in the memory of its \
-             device; leave it out, or give --layout replicated",
+            "--feature-cache or --topology-cache with --layout patches is not supported: each rank holds its own rows in the \
+             memory of its device; leave the caches out, or give --layout replicated",
         ),
         (
             format!("{batches} --ranks 2 --layout split-features --feature-cache 0.2,0.5"),
-            "a second share of --feature-cache cannot be combined with --layout split-features: rows that are not on every \
+            "a second share of --feature-cache with --layout split-features is not supported: rows that are not on every \
              device stay on the host of their rank; leave it out, or give --layout replicated",
         ),
         (
             "train --device cpu --batch cluster --ranks 2 --layout patches".to_owned(),
-            "--batch cluster needs the whole graph and all features on each rank: give --batch neighbor, or --layout \
-             replicated",
+            "--layout patches with --batch cluster is not supported: such batches need the whole graph and all features on \
+             each rank; give --batch neighbor, or --layout replicated",
         ),
         (
             "train --device cpu --batch cluster --ranks 2".to_owned(),
-            "a step has 1 subgraph(s) for 2 ranks, and each rank needs one: give --subgraphs-per-step 2 (steps become fewer \
-             and larger)",
+            "a step of 1 subgraph(s) on 2 ranks is not supported: each rank needs one; give --subgraphs-per-step 2 (steps \
+             become fewer and larger)",
         ),
         (
             format!("{batches} --ranks 2 --norm batch"),
-            "batch normalisation needs the statistics of a whole mini-batch, and each rank sees its own seeds only: give \
-             --norm layer, or train on one rank",
+            "--norm batch with --batch neighbor on ranks is not supported: batch normalisation needs the statistics of a \
+             whole mini-batch, and each rank sees its own seeds only; give --norm layer, or train on one rank",
         ),
         (
             format!("{batches} --score-by layers --norm batch"),

@@ -453,10 +453,16 @@ fn flags_that_say_nothing_of_what_is_trained_are_refused() {
     assert!(says(&said, "--transport has no effect"), "{said}");
     for kind in [["--batch", "neighbor"], ["--model", "lightgcn"]] {
         let said = refused(&[&kind[..], &["--partition", "auto"]].concat());
-        assert!(says(&said, "--partition auto is for full batches") && !says(&said, "--plan"), "{said}");
+        assert!(
+            says(&said, "it plans full batches of networks that read features") && !says(&said, "--plan"),
+            "{said}"
+        );
     }
     for layout in ["patches", "split-features", "replicated"] {
-        assert!(says(&refused(&["--layout", layout]), "--layout has no effect on full batches"));
+        assert!(says(
+            &refused(&["--layout", layout]),
+            &format!("--layout {layout} with full batches is not supported")
+        ));
     }
 }
 

@@ -332,7 +332,7 @@ fn mini_batches_that_make_no_sense_are_refused_before_anything_is_loaded() {
         (&["--fanout", "5,5"], "choose a batch kind"),
         (&["--score-by", "layers"], "learnt on mini-batches"),
         (&["--feature-cache", "0.5"], "full batches read all of graph and features at once"),
-        (&["--batch", "cluster", "--topology-cache", "0.5"], "devices draw for batches of neighbours"),
+        (&["--batch", "cluster", "--topology-cache", "0.5"], "devices draw for batches of neighbors"),
     ] {
         let message = refusal(flags);
         assert!(says(&message, told), "{message}");
@@ -346,9 +346,9 @@ fn mini_batches_that_make_no_sense_are_refused_before_anything_is_loaded() {
         assert!(says(&message, told), "{message}");
     }
     let cache = ["train", "--data", SMALL, "--batch", "neighbor", "--device", "cpu", "--feature-cache", "0.5"];
-    assert!(says(&girih(&cache).refused(1), "--feature-cache has no effect on cpu"));
+    assert!(says(&girih(&cache).refused(1), "--feature-cache on the CPU is not supported"));
     let topology = ["train", "--data", SMALL, "--batch", "neighbor", "--device", "cpu", "--topology-cache", "0.5"];
-    assert!(says(&girih(&topology).refused(1), "--topology-cache needs a device that samples"));
+    assert!(says(&girih(&topology).refused(1), "--topology-cache on the CPU is not supported"));
 }
 
 /// More nodes than are scored at a time.
@@ -445,14 +445,14 @@ fn memory_that_cannot_be_divided_is_refused() {
     let neighbors = ["--batch", "neighbor", "--tier-memory"];
     for (flags, code, told) in [
         (&["--tier-memory", "80GB"][..], 1, "full batches read all of graph and features at once"),
-        (&["--batch", "cluster", "--tier-memory", "80GB"], 1, "devices draw for batches of neighbours"),
+        (&["--batch", "cluster", "--tier-memory", "80GB"], 1, "devices draw for batches of neighbors"),
         (&["--batch", "neighbor", "--replace", "--tier-memory", "80GB"], 1, "without replacement"),
-        (&["--batch", "neighbor", "--task", "links", "--tier-memory", "80GB"], 1, "batches of neighbours of nodes"),
+        (&["--batch", "neighbor", "--task", "links", "--tier-memory", "80GB"], 1, "batches of neighbors of nodes"),
         (&[&neighbors[..], &["much"]].concat(), 2, "or auto"),
         (&[&neighbors[..], &["80GB", "--feature-cache", "0.1"]].concat(), 2, "cannot be used with"),
         (&[&neighbors[..], &["80GB", "--topology-cache", "0.1"]].concat(), 2, "cannot be used with"),
-        (&[&neighbors[..], &["80GB", "--device", "cpu"]].concat(), 1, "have no effect on the CPU"),
-        (&[&neighbors[..], &["80GB", "--device", "cpu", "--plan"]].concat(), 1, "have no effect on the CPU"),
+        (&[&neighbors[..], &["80GB", "--device", "cpu"]].concat(), 1, "caches have no effect"),
+        (&[&neighbors[..], &["80GB", "--device", "cpu", "--plan"]].concat(), 1, "caches have no effect"),
         (&[&neighbors[..], &["80GB", "--gpus", "2", "--layout", "patches", "--plan"]].concat(), 2, "--layout patches"),
         (
             &[&neighbors[..], &["80GB", "--gpus", "2", "--layout", "split-features"]].concat(),

@@ -7,7 +7,6 @@ use girih_reorder::clusters;
 use girih_sampling::{ClusterSampler, FanOut, Neighbors, SaintSampler, SubgraphSampler};
 use serde::{Deserialize, Serialize};
 
-use super::model::{Aggregator, ModelConfig, ModelKind};
 use crate::TrainError;
 
 /// Kind of batches: the part of the graph that a training step sees.
@@ -228,13 +227,11 @@ impl BatchConfig {
         Ok((Arc::new(sampler), n_batches))
     }
 
-    /// Refuses settings that do not fit each other or the model.
+    /// Refuses settings that do not fit each other or the number of layers.
     ///
     /// # Errors
     /// At the first such setting; the message names valid values.
-    pub(crate) fn validate(&self, model: &ModelConfig) -> Result<(), TrainError> {
-        let (name, kind) = (model.kind.name(), self.kind.name());
-        let refused = |what: String| Err(TrainError::invalid(what));
+    pub(crate) fn validate(&self, n_layers: usize) -> Result<(), TrainError> {
         if !self.is_sampled() {
             let usual = Self::default();
             let unused = [
@@ -248,37 +245,15 @@ impl BatchConfig {
                 (self.prefetch != usual.prefetch, "prefetch"),
             ];
             return match unused.iter().find(|(is_set, _)| *is_set) {
-                Some((_, setting)) => refused(format!(
+                Some((_, setting)) => Err(TrainError::invalid(format!(
                     "setting `batch.{setting}` is for mini-batches, but steps see the full graph; choose a batch kind: \
                      neighbor, layer, cluster or saint"
-                )),
+                ))),
                 None => Ok(()),
             };
         }
-        match model.kind {
-            ModelKind::Gcn | ModelKind::Sage | ModelKind::Gat | ModelKind::Gatv2 | ModelKind::Gin => {}
-            ModelKind::Ngcn | ModelKind::Appnp if !self.kind.has_blocks() => {}
-            ModelKind::Ngcn | ModelKind::Appnp => {
-                return refused(format!(
-                    "{name} propagates over many hops, which {kind} batches do not have; choose cluster or saint batches, or full"
-                ));
-            }
-            ModelKind::Sgc | ModelKind::Mlp | ModelKind::LightGcn => {
-                return refused(format!(
-                    "{name} does not train on sampled batches: its steps read no neighbours that could be left out; leave \
-                     --batch out, or choose the model gcn, sage, gat, gatv2 or gin"
-                ));
-            }
-        }
-        let only_patterns =
-            model.kind.has_heads() || (model.kind == ModelKind::Sage && model.aggregator != Aggregator::Mean);
-        if self.replace && only_patterns {
-            return refused(
-                "setting `batch.replace` must be false for this model, which reads a neighbour once".to_owned(),
-            );
-        }
         self.check()?;
-        if self.kind.has_blocks() { self.fan_out(model.layers).map(drop) } else { Ok(()) }
+        if self.kind.has_blocks() { self.fan_out(n_layers).map(drop) } else { Ok(()) }
     }
 
     /// Refuses settings that do not fit the kind of batches, or that yield no batches.

@@ -4,7 +4,6 @@ use girih_tiers::{CacheShares, HostReads, Hotness};
 use serde::{Deserialize, Serialize};
 
 use super::rules::is_default;
-use crate::TrainError;
 
 /// Features and rows of the adjacency that devices hold while they sample mini-batches. All others are in host
 /// memory.
@@ -37,15 +36,6 @@ impl CacheConfig {
     pub(crate) fn without_shares(&self) -> Self {
         let placed = |shares: Option<CacheShares>| shares.map(|_| CacheShares::default());
         Self { features: placed(self.features), topology: placed(self.topology), ..Self::default() }
-    }
-
-    /// Error of a CPU device, which cannot use a cache.
-    #[must_use]
-    pub fn refused_by_processors() -> TrainError {
-        TrainError::invalid(
-            "--feature-cache and --topology-cache have no effect on the CPU, which reads host memory directly: leave them out, \
-             or give --device cuda",
-        )
     }
 
     /// Whether devices have all data.

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::batch::{BatchConfig, BatchKind};
-use super::model::{ModelConfig, ModelKind};
 use crate::TrainError;
 
 /// Division of links into parts, and their training.
@@ -28,30 +26,11 @@ impl Default for LinkConfig {
 }
 
 impl LinkConfig {
-    /// Refuses invalid settings, and settings that do not work with the model or the batches.
+    /// Refuses invalid settings.
     ///
     /// # Errors
     /// At the first such setting; the message names a valid one.
-    pub(crate) fn validate(&self, model: &ModelConfig, batch: &BatchConfig) -> Result<(), TrainError> {
-        let refused = |what: String| Err(TrainError::invalid(what));
-        if model.kind.is_recommender() {
-            return refused(format!(
-                "{} cannot be trained for --task links: it computes no embeddings of features; give another --model, such as gcn or sage",
-                model.kind.name()
-            ));
-        }
-        if model.kind == ModelKind::Sgc {
-            return refused(
-                "sgc cannot be trained for --task links: from its initial weights of zero, inner products have no gradient; give another --model, such as gcn"
-                    .to_owned(),
-            );
-        }
-        if !matches!(batch.kind, BatchKind::Full | BatchKind::Neighbor) {
-            return refused(format!(
-                "--task links trains on neighbor batches or the full graph, not on {} batches: give --batch neighbor or full",
-                batch.kind.name()
-            ));
-        }
+    pub(crate) fn validate(&self) -> Result<(), TrainError> {
         let share = 0.0..1.0;
         let rules = [
             (share.contains(&self.val), "val", "at least 0 and below 1"),
@@ -66,7 +45,7 @@ impl LinkConfig {
         ];
         match rules.iter().find(|(holds, ..)| !holds) {
             None => Ok(()),
-            Some((_, setting, rule)) => refused(format!("setting `links.{setting}` must be {rule}")),
+            Some((_, setting, rule)) => Err(TrainError::invalid(format!("setting `links.{setting}` must be {rule}"))),
         }
     }
 }

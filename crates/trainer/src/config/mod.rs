@@ -8,6 +8,7 @@ mod model;
 mod optimizer;
 mod ranks;
 mod rules;
+mod supported;
 #[cfg(test)]
 mod tests;
 mod validation;
@@ -27,6 +28,7 @@ pub use links::LinkConfig;
 pub use model::{Aggregator, Jump, ModelConfig, ModelKind, NormKind};
 pub use optimizer::{Decay, OptimizerConfig, OptimizerKind, Schedule};
 pub use ranks::{GraphPlacement, RankOptions};
+pub use supported::{Cache, Combination, DeviceKind, ExecutionPlan, Reason, supported};
 
 /// Training configuration. Equal configurations and data give the same result, bit for bit, on one kind of device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -275,8 +277,7 @@ impl TrainConfig {
     }
 }
 
-/// Whether a device that samples can make the batches of these settings. It does not draw with replacement, and does
-/// not exclude the links of a batch.
+/// Whether a device that samples can make the batches of these settings.
 pub(crate) fn sampled_by_device(config: &TrainConfig) -> bool {
-    config.batch.kind == BatchKind::Neighbor && !config.batch.replace && config.task != TaskKind::Links
+    Combination::of(config).is_drawn_by_device()
 }

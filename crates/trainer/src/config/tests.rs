@@ -1,5 +1,7 @@
 //! Tests of settings that are refused.
 
+use girih_partition::Scheme;
+
 use super::*;
 
 /// Configuration of a network with one changed setting.
@@ -61,4 +63,57 @@ fn what_nothing_else_reads_is_refused_by_name_too() {
         let message = changed(ignores()).unwrap_err();
         assert!(message.contains(&format!("`{setting}`")), "{message}");
     }
+}
+
+/// Single changes of a combination, which reach every row of the table by four of them.
+const CHANGES: [fn(&mut Combination); 27] = [
+    |c| c.task = TaskKind::Links,
+    |c| c.model = ModelKind::Sgc,
+    |c| c.model = ModelKind::Ngcn,
+    |c| c.model = ModelKind::LightGcn,
+    |c| c.batch = BatchKind::Neighbor,
+    |c| c.batch = BatchKind::Cluster,
+    |c| (c.replace, c.reads_neighbors_once) = (true, true),
+    |c| c.norm = NormKind::Batch,
+    |c| c.score_by = Some(ScoreBy::Layers),
+    |c| c.precision = Dtype::Bf16,
+    |c| c.codec = true,
+    |c| c.features_from = Some(FeaturesFrom::OneHot),
+    |c| c.features_from = Some(FeaturesFrom::Embedding(4)),
+    |c| c.feature_cache = Cache::Same,
+    |c| c.feature_cache = Cache::Spread,
+    |c| c.topology_cache = Cache::Same,
+    |c| c.topology_cache = Cache::Spread,
+    |c| c.plans_caches = true,
+    |c| c.reorders = true,
+    |c| c.n_ranks = Some(2),
+    |c| c.placement = Some(GraphPlacement::Replicated),
+    |c| c.placement = Some(GraphPlacement::SplitFeatures),
+    |c| c.placement = Some(GraphPlacement::Patches),
+    |c| c.scheme = None,
+    |c| c.scheme = Some(Scheme::TwoD),
+    |c| c.device = Some(DeviceKind::Cpu),
+    |c| c.is_dry_run = true,
+];
+
+/// All combinations that some changes from `first` on, at most `n_changes`, make of `asked`.
+fn changed(asked: Combination, first: usize, n_changes: usize, see: &mut dyn FnMut(&Combination)) {
+    see(&asked);
+    for (at, change) in CHANGES.iter().enumerate().skip(first).filter(|_| n_changes > 0) {
+        let mut next = asked;
+        change(&mut next);
+        changed(next, at + 1, n_changes - 1, see);
+    }
+}
+
+#[test]
+fn every_row_of_the_table_refuses_something_and_its_texts_are_filled() {
+    let mut seen = std::collections::BTreeMap::new();
+    changed(Combination::of(&TrainConfig::default()), 0, 4, &mut |asked| {
+        if let Err(reason) = supported(asked) {
+            seen.entry((reason.why, reason.is_usage)).or_insert_with(|| reason.to_string());
+        }
+    });
+    assert_eq!(seen.len(), supported::n_reasons(), "{seen:#?}");
+    assert!(seen.values().all(|text| !text.contains('{') && !text.contains("  ")), "{seen:#?}");
 }

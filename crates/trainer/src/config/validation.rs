@@ -1,37 +1,11 @@
 //! Validation of a [`TrainConfig`].
 
-use girih_compute::Dtype;
-
 use super::batch::BatchKind;
 use super::rules::{Unread, is_default};
-use super::{ModelConfig, ModelKind, OptimizerConfig, Schedule, TaskKind, TrainConfig, sampled_by_device};
+use super::{Combination, ModelConfig, OptimizerConfig, Schedule, TaskKind, TrainConfig, supported};
 use crate::TrainError;
 
 impl TrainConfig {
-    /// Refuses a feature rule that does not fit the other settings.
-    fn check_features_from(&self) -> Result<(), TrainError> {
-        let Some(rule) = self.features_from else { return Ok(()) };
-        let (learns, kind) = (rule.is_learned(), self.model.kind);
-        let rules = [
-            (!kind.is_recommender(), "left out: lightgcn learns a row of its own for each user and item"),
-            (self.codec.is_none(), "left out, or codec: features that are made are not compressed"),
-            (
-                kind != ModelKind::Sgc || !rule.knows_nodes(),
-                "degree or random-walk for sgc: it aggregates features once before training, where onehot would fill a matrix \
-                 of nodes × nodes and embeddings are not known yet",
-            ),
-            (
-                !learns || self.precision == Dtype::F32,
-                "another rule with precision bf16: embeddings are parameters, which are f32",
-            ),
-            (!learns || self.tiers.is_default(), "another rule with tiers: embeddings change where they are computed"),
-        ];
-        match rules.iter().find(|(holds, _)| !holds) {
-            None => Ok(()),
-            Some((_, what)) => Err(TrainError::invalid(format!("setting `features_from` ({rule}) must be {what}"))),
-        }
-    }
-
     /// First setting that differs from its usual value and has no effect.
     fn unread(&self) -> Option<Unread> {
         let usual = Self::for_task(self.task, self.model.kind);
@@ -46,7 +20,8 @@ impl TrainConfig {
             .or_else(|| Unread::first(self.model.kind.name(), &of_recommenders))
     }
 
-    /// Refuses invalid settings; the message names the setting and its valid values.
+    /// Refuses invalid settings, and settings that are not [supported](supported()) together. The message names the
+    /// setting and its valid values.
     ///
     /// # Errors
     /// At the first such setting.
@@ -62,14 +37,14 @@ impl TrainConfig {
         if let Some((_, setting, rule)) = rules.find(|(holds, ..)| !holds) {
             return Err(TrainError::invalid(format!("setting `{setting}` must be {rule}")));
         }
+        supported(&Combination::of(self))?;
         if self.task == TaskKind::Links {
-            self.links.validate(&self.model, &self.batch)?;
+            self.links.validate()?;
         }
         if let Some(codec) = self.codec {
             codec.check().map_err(|error| TrainError::invalid(format!("setting `codec`: {error}")))?;
         }
-        self.check_features_from()?;
-        self.batch.validate(&self.model)
+        self.batch.validate(self.model.layers)
     }
 
     /// Rules on epochs and batch size.
@@ -94,28 +69,12 @@ impl TrainConfig {
     }
 
     /// Rules on settings that not every task, model or batch kind allows, and on the number of runs.
-    fn rules_of_other_settings(&self) -> [Rule; 10] {
+    fn rules_of_other_settings(&self) -> [Rule; 6] {
         let (recommends, tiers) = (self.model.kind.is_recommender(), self.tiers.complaint());
         [
             (!recommends || self.model.dropout == 0.0, "dropout", "0: lightgcn has none"),
             (!recommends || self.model.input_dropout() == 0.0, "input_dropout", "0: lightgcn has none"),
             (tiers.is_none(), tiers.map_or("", |(name, _)| name), tiers.map_or("", |(_, rule)| rule)),
-            (
-                self.tiers.is_default() || self.batch.is_sampled(),
-                "tiers",
-                "left out: full batches read all of graph and features at once",
-            ),
-            (
-                self.tiers.topology.is_none() || sampled_by_device(self),
-                "tiers.topology",
-                "left out: devices draw for batches of neighbours of nodes, without replacement",
-            ),
-            (
-                self.batch.score_by.is_none() || (self.batch.is_sampled() && self.task != TaskKind::Links),
-                "batch.score_by",
-                "left out: it is for classes of nodes, learnt on mini-batches",
-            ),
-            (!recommends || self.codec.is_none(), "codec", "left out: lightgcn reads no features"),
             (self.task == TaskKind::Links || is_default(&self.links), "links", "left out: choose the task links"),
             (self.runs >= 1, "runs", "at least 1"),
             (self.runs <= 10_000, "runs", "at most 10000"),

@@ -9,9 +9,9 @@ use girih_datasets::DataSource;
 use girih_graph_format::Matrix;
 
 use super::data::PartitionedData;
-use super::job::{RankJob, TakeLogits, agree, check_devices, check_task, check_world, on_each};
+use super::job::{RankJob, TakeLogits, agree, check_devices, check_world, on_each};
 use crate::TrainError;
-use crate::config::RankOptions;
+use crate::config::{Combination, RankOptions, supported};
 use crate::engine::{Checkpoint, Progress, Scores, TestReport, with_labels_for};
 use crate::tasks::recommend::Recommendations;
 
@@ -122,7 +122,7 @@ fn cut<B: Backend>(
     ranks: &RankOptions,
 ) -> Result<PartitionedData, TrainError> {
     let config = &checkpoint.progress.config;
-    check_task(config)?;
+    supported(&Combination::of(config).applied().on_ranks(ranks))?;
     let data = data.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
     let data = labelled(data, checkpoint)?;
     PartitionedData::new(backend, data, config, ranks)

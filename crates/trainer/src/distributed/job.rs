@@ -6,7 +6,7 @@ use girih_compute::{Backend, HostMatrix, Memory};
 use girih_graph_format::Matrix;
 
 use crate::TrainError;
-use crate::config::{RankOptions, TaskKind, TrainConfig};
+use crate::config::RankOptions;
 
 /// Consumer of logits. Each call gets the rows of the next nodes, from the first node to the last.
 pub type TakeLogits<'t> = dyn FnMut(&Matrix) + Send + 't;
@@ -134,16 +134,6 @@ pub(super) fn agree<B: Backend>(world: &dyn Collective<B>, what: &str, hash: u32
             format!("its {what} differ from those of rank 0; give all ranks the same files, flags and program"),
         )),
     }
-}
-
-/// Refuses tasks that do not run on ranks.
-pub(crate) fn check_task(config: &TrainConfig) -> Result<(), TrainError> {
-    if config.task == TaskKind::Links {
-        return Err(TrainError::invalid(
-            "--task links trains on one rank: leave --ranks and --gpus out, or give --task nodes",
-        ));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

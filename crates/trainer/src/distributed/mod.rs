@@ -45,6 +45,5 @@ pub use crate::config::{GraphPlacement, RankOptions};
 pub use crate::estimate::{Links, Network, RankPlanner, RankPlans, SymbolicGraph};
 pub use crate::tape::ranks::{PartitionedGraph, Ranks};
 pub use apply::{ApplyJob, RecommendJob};
-pub(crate) use job::check_task;
 pub use job::{RankJob, TakeLogits};
 pub use train::TrainJob;

@@ -7,16 +7,15 @@ use girih_comm::threads::ThreadRank;
 use girih_comm::{Collective, CommError, Payload};
 use girih_compute::Backend;
 use girih_datasets::{DataSource, Dataset};
-use girih_partition::Scheme;
 use girih_sampling::ClusterSampler;
 
 use super::data::PartitionedData;
-use super::job::{RankJob, agree, check_devices, check_task, check_world, on_each};
+use super::job::{RankJob, agree, check_devices, check_world, on_each};
 use crate::TrainError;
-use crate::config::{BatchKind, GraphPlacement, NormKind, RankOptions, TrainConfig};
+use crate::config::{Combination, ExecutionPlan, GraphPlacement, RankOptions, TrainConfig, supported};
 use crate::data::check_trainable;
 use crate::engine::{Control, DataShape, Event, Observer, Outcome, SessionOptions, train_runs};
-use crate::minibatch::{MiniBatchSession, check_patches};
+use crate::minibatch::MiniBatchSession;
 
 /// All runs of a configuration on several ranks, as [`train`](crate::train()) on one.
 ///
@@ -104,25 +103,19 @@ impl Shared {
         config: &TrainConfig,
         ranks: &RankOptions,
     ) -> Result<Self, TrainError> {
-        check_task(config)?;
-        if config.batch.is_sampled() {
-            check_batches(config, ranks)?;
-            if ranks.layout != GraphPlacement::Replicated {
-                check_patches(config, ranks.layout)?;
-                return Ok(Self::Patches(Box::new(PartitionedData::new(backend, data, config, ranks)?)));
+        let has_codes = data.outline().codes.is_some();
+        let combination = Combination::of(config).on_ranks(ranks).on_device(backend.has_own_memory());
+        match supported(&combination.with_codes(has_codes))? {
+            ExecutionPlan::Partitioned => Ok(Self::Cut(Box::new(PartitionedData::new(backend, data, config, ranks)?))),
+            ExecutionPlan::Patches => Ok(Self::Patches(Box::new(PartitionedData::new(backend, data, config, ranks)?))),
+            ExecutionPlan::Replicas => {
+                let dataset = data.into_dataset()?;
+                check_trainable(&dataset.outline(), config)?;
+                let clusters = config.batch.cluster_sampler(&dataset.graph)?;
+                Ok(Self::Whole(Box::new(dataset), clusters))
             }
-            let dataset = data.into_dataset()?;
-            check_trainable(&dataset.outline(), config)?;
-            let clusters = config.batch.cluster_sampler(&dataset.graph)?;
-            return Ok(Self::Whole(Box::new(dataset), clusters));
+            plan => unreachable!("{plan:?} is for one rank without others"),
         }
-        if ranks.layout != GraphPlacement::Replicated {
-            return Err(TrainError::invalid(
-                "--layout is for mini-batches; full-batch training divides the graph by --partition: leave it out, or give \
-                 --batch neighbor",
-            ));
-        }
-        Ok(Self::Cut(Box::new(PartitionedData::new(backend, data, config, ranks)?)))
     }
 
     /// Trains on one rank.
@@ -161,40 +154,6 @@ impl Shared {
             }
         }
     }
-}
-
-/// Refuses mini-batches that ranks cannot share.
-fn check_batches(config: &TrainConfig, ranks: &RankOptions) -> Result<(), TrainError> {
-    let (grid, n_ranks) = (&ranks.grid, ranks.grid.ranks());
-    match config.batch.kind {
-        BatchKind::Cluster | BatchKind::Saint | BatchKind::Layer if ranks.layout != GraphPlacement::Replicated => {
-            return Err(TrainError::invalid(format!(
-                "--batch {} needs the whole graph and all features on each rank: give --batch neighbor, or --layout replicated",
-                config.batch.kind.name()
-            )));
-        }
-        BatchKind::Cluster | BatchKind::Saint if config.batch.subgraphs_per_step < n_ranks => {
-            return Err(TrainError::invalid(format!(
-                "a step has {} subgraph(s) for {n_ranks} ranks, and each rank needs one: give --subgraphs-per-step {n_ranks} \
-                 (steps become fewer and larger)",
-                config.batch.subgraphs_per_step
-            )));
-        }
-        _ => {}
-    }
-    if config.model.norm == NormKind::Batch {
-        return Err(TrainError::invalid(
-            "batch normalisation needs the statistics of a whole mini-batch, and each rank sees its own seeds only: give \
-             --norm layer, or train on one rank",
-        ));
-    }
-    if grid.scheme() != Scheme::OneD {
-        return Err(TrainError::invalid(format!(
-            "--partition {} is for full-batch training: leave it out for mini-batches, whose ranks --layout arranges",
-            grid.scheme()
-        )));
-    }
-    Ok(())
 }
 
 /// Runs `train` with an observer that keeps the ranks in step. All start at the same checkpoint, and all stop when

@@ -18,7 +18,7 @@ use super::minibatch::RowsOnDevice;
 use super::plan::Plan;
 use super::sizes::DataSizes;
 use crate::TrainError;
-use crate::config::{CacheConfig, TrainConfig};
+use crate::config::{CacheConfig, Combination, TrainConfig};
 use crate::engine::CacheReport;
 use crate::minibatch::{Neighborhoods, check_features, heats, heats_and_reads, no_neighbours};
 
@@ -100,12 +100,18 @@ impl CachePlan {
         })
     }
 
-    /// Refuses configurations that cannot use a cache; the error names the setting.
+    /// Refuses configurations that cannot use a cache.
     ///
     /// # Errors
     /// As [`TrainConfig::validate`] for a configuration with shares of both.
     pub fn check(config: &TrainConfig) -> Result<(), TrainError> {
         with_tiers(config).validate()
+    }
+
+    /// Combination of a configuration with a plan of its caches, for [`supported()`](crate::supported()).
+    #[must_use]
+    pub fn combination(config: &TrainConfig) -> Combination {
+        Combination { plans_caches: true, ..Combination::of(&with_tiers(config)) }
     }
 
     /// Plan with all data on every device and no cache, if that fits.
@@ -433,7 +439,7 @@ mod tests {
             refused(&dataset, &TrainConfig { batch, batch_size: None, ..config.clone() })
         };
         assert!(of_kind(BatchKind::Full).contains("full batches read all"));
-        assert!(of_kind(BatchKind::Cluster).contains("devices draw for batches of neighbours"));
+        assert!(of_kind(BatchKind::Cluster).contains("devices draw for batches of neighbors"));
         let (coded, config_of_codes) = data(Some(CodecSpec::Int8));
         assert!(refused(&coded, &config_of_codes).contains("topk:8"));
         let indptr: Vec<u64> = (0..=dataset.n_nodes() as u64).collect();

@@ -10,8 +10,7 @@ use super::plan::{Plan, PlanDevice, Share};
 use super::sizes::DataSizes;
 use super::symbolic::{SymbolicBlocks, SymbolicGraph, SymbolicRank};
 use crate::TrainError;
-use crate::config::{BatchKind, GraphPlacement, RankOptions, TrainConfig};
-use crate::distributed::check_task;
+use crate::config::{Combination, ExecutionPlan, RankOptions, TrainConfig, supported};
 use crate::minibatch;
 use crate::tape::Graph;
 use crate::tape::ranks::PartitionedGraph;
@@ -51,41 +50,18 @@ impl RankPlans {
 }
 
 impl RankPlanner<'_> {
-    /// Plans of ranks that share the work by these options.
+    /// Plans of ranks that share the work by these options. For mini-batches each rank holds a patch, of graph and
+    /// features or of features alone. Then plans count bytes only, since exchanges of draws and rows have no times,
+    /// and each rank is planned as if it owned all seeds of a batch.
     ///
     /// # Errors
-    /// When the configuration is refused, such work does not run on ranks, or there are more ranks than nodes.
+    /// When the configuration is refused, such work does not run on ranks or has no plan for ranks, ranks cannot hold
+    /// patches of such data, or there are more ranks than nodes.
     pub fn plan(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
-        let config = self.config;
-        check_task(config)?;
-        if config.batch.is_sampled() || config.model.kind.is_recommender() {
-            return Err(TrainError::invalid(
-                "--plan with --ranks or --gpus is for full-batch training of node classifiers: leave one of them out",
-            ));
+        let asked = Combination { is_dry_run: true, ..Combination::of(self.config) };
+        if supported(&asked.on_ranks(ranks))? == ExecutionPlan::Patches {
+            minibatch::check_patches_of(self.data.feature_nnz.is_some())?;
         }
-        self.of_ranks(ranks)
-    }
-
-    /// Plans of ranks that train on mini-batches and each hold a patch, of graph and features or of features alone.
-    /// They count bytes only, since exchanges of draws and rows have no times. Each rank is planned as if it owned
-    /// all seeds of a batch.
-    ///
-    /// # Errors
-    /// When the configuration is refused, batches are not of neighbours, ranks hold no patches or cannot hold patches
-    /// of such data, or there are more ranks than nodes.
-    pub fn plan_patches(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
-        check_task(self.config)?;
-        if self.config.batch.kind != BatchKind::Neighbor || ranks.layout == GraphPlacement::Replicated {
-            return Err(TrainError::invalid(
-                "a plan of partitioned data is for --batch neighbor with --layout patches or split-features",
-            ));
-        }
-        minibatch::check_patches(self.config, ranks.layout)?;
-        minibatch::check_patches_of(self.data.feature_nnz.is_some())?;
-        self.of_ranks(ranks)
-    }
-
-    fn of_ranks(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
         let Self { config, data, graph, devices, network } = *self;
         let reads_graph = data.input_spec(config)?.graph.is_some();
         let blocks = Arc::new(graph.cut(data.n_nodes, ranks)?);

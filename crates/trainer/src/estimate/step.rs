@@ -9,7 +9,7 @@ use super::minibatch::{BatchPlan, LayerCosts, LayerPlan, PlannedRows};
 use super::task::Task;
 use super::{DataSizes, Plan, PlanDevice, Share};
 use crate::TrainError;
-use crate::config::{CacheConfig, GraphPlacement, TaskKind, TrainConfig};
+use crate::config::{Combination, GraphPlacement, TaskKind, TrainConfig, supported};
 use crate::engine::{Optimizer, build_network};
 use crate::layers::Inputs;
 use crate::minibatch;
@@ -27,9 +27,7 @@ impl Plan {
     ) -> Result<Self, TrainError> {
         config.validate()?;
         let is_main_memory = device.is_main_memory();
-        if is_main_memory {
-            check_cache_on_cpu(config, data)?;
-        }
+        supported(&Combination::of(config).on_device(!is_main_memory).with_codes(data.code_bytes.is_some()))?;
         let layout = share.as_ref().map_or(GraphPlacement::Replicated, |share| share.layout);
         let (ranks, blocks) = share.map(|share| (share.ranks, share.graph)).unzip();
         let among = ranks.as_deref();
@@ -95,15 +93,6 @@ impl Plan {
             aggregates_once: inputs.propagated.is_some(),
         })
     }
-}
-
-/// Refuses caches that a CPU does not have: those of the graph, and those of uncompressed features.
-fn check_cache_on_cpu(config: &TrainConfig, data: &DataSizes) -> Result<(), TrainError> {
-    let has_codes = data.code_bytes.is_some() || config.codec.is_some();
-    if config.tiers.topology.is_some() || (config.tiers.features.is_some() && !has_codes) {
-        return Err(CacheConfig::refused_by_processors());
-    }
-    Ok(())
 }
 
 /// Symbolic model with everything that a step changes.

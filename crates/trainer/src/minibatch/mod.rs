@@ -42,7 +42,7 @@ pub(crate) use inference::{NODES_AT_ONCE, scores_by_layers};
 pub(crate) use link_session::LinkSession;
 pub use link_session::{Embedded, embed};
 pub use neighborhoods::Neighborhoods;
-pub(crate) use partitioned::{PatchData, PatchOptions, check_patches, check_patches_of};
+pub(crate) use partitioned::{PatchData, PatchOptions, check_patches_of};
 pub(crate) use policy::{no_neighbours, raw, reads_in_place, summed};
 pub(crate) use session::MiniBatchSession;
 #[cfg(test)]

@@ -43,7 +43,7 @@ use super::policy::{check_codes, no_neighbours, summed};
 use super::tiers::Placements;
 use super::{Batches, MiniBatch, Neighborhoods, raw};
 use crate::TrainError;
-use crate::config::{CacheConfig, DEFAULT_BATCH_SIZE, GraphPlacement, TrainConfig};
+use crate::config::{DEFAULT_BATCH_SIZE, GraphPlacement, TrainConfig};
 use crate::data::PartitionedAdjacency;
 use crate::engine::{CacheReport, RunState, build_model};
 use crate::layers::{FeatureInput, Inputs};
@@ -52,7 +52,7 @@ use crate::tape::ranks::Ranks;
 use crate::tape::{EncodedInput, Targets};
 use crate::tasks::nodes::{Classifier, Task};
 
-pub(crate) use self::checks::{check_patches, check_patches_of};
+pub(crate) use self::checks::check_patches_of;
 
 /// Data of a rank: rows of its own nodes, and a few numbers for all nodes.
 pub(crate) struct PatchData<B: Backend> {
@@ -106,9 +106,6 @@ impl<B: Backend> PatchData<B> {
         let (Some(adjacency), Some(cut)) = (input_spec.graph, cut) else {
             return Err(no_neighbours(config));
         };
-        if !config.tiers.is_default() && !backend.has_own_memory() {
-            return Err(CacheConfig::refused_by_processors());
-        }
         let NodeRows { features, first_value, labels, splits } = nodes;
         let (own, labels) = (features.expect("checked"), labels.expect("checked"));
         check_patches_of(matches!(own, Features::Sparse(_)))?;

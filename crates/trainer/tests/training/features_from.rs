@@ -194,7 +194,7 @@ fn settings_that_conflict_with_a_rule_are_refused_by_name() {
     ];
     for (config, named) in refusals {
         let message = train(bare(60), &config).unwrap_err().to_string();
-        assert!(message.contains("`features_from`") && message.contains(named), "{message}");
+        assert!(message.contains("--features-from") && message.contains(named), "{message}");
     }
     let message = train(planted("nodes=60"), &from(FeaturesFrom::Degree, base.clone())).unwrap_err().to_string();
     assert!(message.contains("48 columns") && message.contains("--features-from degree"), "{message}");
@@ -207,7 +207,7 @@ fn settings_that_conflict_with_a_rule_are_refused_by_name() {
     let mut observe = |_: girih_trainer::Event<'_>| Control::Continue;
     let job = TrainJob::new(bare(60), &sampled, &patches, &session, &mut observe);
     let message = job.on_threads(Cpu::new).unwrap_err().to_string();
-    assert!(message.contains("onehot or embedding") && message.contains("--layout replicated"), "{message}");
+    assert!(message.contains("--features-from embedding:4") && message.contains("--layout replicated"), "{message}");
 }
 
 #[test]

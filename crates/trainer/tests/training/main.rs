@@ -17,6 +17,7 @@ mod normalization;
 mod plan;
 mod recommend;
 mod scores;
+mod supported;
 
 use std::path::Path;
 

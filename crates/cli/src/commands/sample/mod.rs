@@ -49,10 +49,7 @@ pub fn run(args: &SampleArgs) -> Result<(), CliError> {
 /// one together with a flag that conflicts with that one.
 fn check_ranks(args: &SampleArgs) -> Result<(), CliError> {
     let flags = [
-        (
-            args.threads.is_some(),
-            "--threads has no effect with --ranks, each of which samples one batch at a time: leave one of them out",
-        ),
+        (args.threads.is_some(), "--threads has no effect with --ranks, each of which samples one batch at a time"),
         (args.tiers.plan, "--plan counts what one process samples"),
     ];
     match flags.iter().find(|(is_given, _)| *is_given && args.ranks.ranks.is_some()) {

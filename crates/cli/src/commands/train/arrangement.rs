@@ -1,11 +1,20 @@
 //! Arrangement of device and ranks, in words.
 
 use girih_trainer::distributed::{GraphPlacement, RankOptions};
-use girih_trainer::{Arrangement, TrainConfig};
+use girih_trainer::{Arrangement, ExecutionPlan};
 
 use crate::args::{OutputArgs, TrainArgs};
 use crate::context::device::Chosen;
 use crate::context::world::World;
+
+/// Engine that runs a session, and the options of its ranks.
+#[derive(Clone, Copy)]
+pub struct Execution<'a> {
+    /// Engine.
+    pub engine: ExecutionPlan,
+    /// Options of the ranks; `None` without ranks.
+    pub ranks: Option<&'a RankOptions>,
+}
 
 /// Form of the results of a rank. Rank 0 alone prints for people; the others print as for programs.
 pub fn output_of(args: &TrainArgs, world: &World) -> OutputArgs {
@@ -13,25 +22,20 @@ pub fn output_of(args: &TrainArgs, world: &World) -> OutputArgs {
 }
 
 /// Arrangement of device and ranks, on which the bits of a run depend.
-pub fn arrangement(backend: &Chosen, ranks: Option<&RankOptions>, config: &TrainConfig) -> Arrangement {
+pub fn arrangement(backend: &Chosen, ranks: Option<&RankOptions>, engine: ExecutionPlan) -> Arrangement {
     let one = Arrangement::of_one(matches!(backend, Chosen::Cuda(_)));
     let Some(ranks @ RankOptions { grid, cuts, stages, chunks, wire, .. }) = ranks else { return one };
-    let division = if holds_all(ranks, config) {
+    let division = if engine == ExecutionPlan::Replicas {
         "each with all of the graph".to_owned()
     } else {
         let wire = wire.name();
         format!(
             "{grid}, cuts {cuts}, stages {stages}, chunks {chunks}, wire {wire}{}{}",
             carrier(ranks),
-            layout_of(ranks.layout, config)
+            layout_of(ranks.layout, engine)
         )
     };
     Arrangement { ranks: grid.ranks(), division, ..one }
-}
-
-/// Whether each rank holds all data.
-pub fn holds_all(ranks: &RankOptions, config: &TrainConfig) -> bool {
-    config.batch.is_sampled() && ranks.layout == GraphPlacement::Replicated
 }
 
 /// Transport between ranks in words, if it was given or measured; empty on CPUs.
@@ -40,6 +44,6 @@ pub fn carrier(ranks: &RankOptions) -> String {
 }
 
 /// Placement of graph and features for mini-batches in words; empty for full batches.
-pub fn layout_of(layout: GraphPlacement, config: &TrainConfig) -> String {
-    if config.batch.is_sampled() { format!(", layout {}", layout.name()) } else { String::new() }
+pub fn layout_of(layout: GraphPlacement, engine: ExecutionPlan) -> String {
+    if engine == ExecutionPlan::Partitioned { String::new() } else { format!(", layout {}", layout.name()) }
 }

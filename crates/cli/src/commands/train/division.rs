@@ -4,12 +4,12 @@ use girih_datasets::{Dataset, LoadOptions, load};
 use girih_machine::{Machine, readable_bytes};
 use girih_planner::EXCHANGE_BYTES;
 use girih_tiers::Room as TierRoom;
-use girih_trainer::distributed::GraphPlacement;
-use girih_trainer::{CacheConfig, CachePlan, DataSizes, TrainConfig};
+use girih_trainer::{CachePlan, Combination, DataSizes, TrainConfig};
 use serde_json::{Value, json};
 
 use super::facts::of_share;
 use crate::args::{Device, DeviceArgs, TierMemory, TrainArgs};
+use crate::context::combination::execution;
 use crate::context::device::{Chosen, choose};
 use crate::context::gpus::room_of_ranks;
 use crate::context::reading;
@@ -37,19 +37,18 @@ impl Asked {
     pub fn of(args: &TrainArgs, place: &LaunchContext, config: &TrainConfig) -> Result<Option<Self>, CliError> {
         let Some(memory) = args.settings.tiers.tier_memory else { return Ok(None) };
         CachePlan::check(config)?;
-        let layout = args.layout.map_or(GraphPlacement::Replicated, GraphPlacement::from);
-        if layout != GraphPlacement::Replicated {
-            return Err(CliError::Usage(format!(
-                "--tier-memory cannot be combined with --layout {}, where each rank holds its own rows: leave one of them out",
-                layout.name()
-            )));
-        }
+        let given = args.ranks.ranks.or(args.ranks.gpus).map(usize::from);
+        let n_ranks = given.unwrap_or(1);
+        execution(&Combination {
+            n_ranks: given.or(args.layout.map(|_| n_ranks)),
+            placement: args.layout.map(Into::into),
+            ..CachePlan::combination(config)
+        })?;
         if memory == TierMemory::Auto {
             place.refuse_several(
                 "--tier-memory auto is for one process: give --tier-memory a size, like 80GB, instead of auto",
             )?;
         }
-        let n_ranks = args.ranks.ranks.or(args.ranks.gpus).map_or(1, usize::from);
         let is_alone = matches!(place, LaunchContext::Alone);
         let reserved = if is_alone && n_ranks == 1 { 0 } else { EXCHANGE_BYTES };
         Ok(Some(Self { memory, n_devices: if is_alone { n_ranks } else { 1 }, reserved }))
@@ -60,8 +59,7 @@ impl Asked {
     /// # Errors
     /// When the first device is a CPU, or another one cannot be opened.
     pub fn room_here(&self, first: &Chosen, device: &DeviceArgs, config: &TrainConfig) -> Result<Room, CliError> {
-        room_of_ranks(first, device, self.n_devices, config.precision)?
-            .ok_or_else(|| CacheConfig::refused_by_processors().into())
+        room_of_ranks(first, device, self.n_devices, config.precision)?.ok_or_else(|| on_cpu(config))
     }
 
     /// Divides the memory of devices that are present.
@@ -90,7 +88,7 @@ impl Asked {
         device: &DeviceArgs,
     ) -> Result<(), CliError> {
         if device.device == Device::Cpu {
-            return Err(CacheConfig::refused_by_processors().into());
+            return Err(on_cpu(config));
         }
         let given = |flag, free| Room { device: format!("a CUDA device as given by {flag}"), free };
         let (room, bytes, host_bytes) = match (self.memory, args.memory) {
@@ -132,6 +130,12 @@ impl Asked {
         let (sizes, rows) = (DataSizes::of(dataset), Some(division.rows));
         Ok(Divided { card_bytes, division, session: Session { sizes, rows, reserved: self.reserved } })
     }
+}
+
+/// Refusal of a cache on a CPU.
+fn on_cpu(config: &TrainConfig) -> CliError {
+    let refused = execution(&CachePlan::combination(config).on_device(false));
+    refused.expect_err("a CPU has no cache of topology")
 }
 
 /// Division of memory, with the session that follows from it.

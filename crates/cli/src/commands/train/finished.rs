@@ -1,9 +1,9 @@
 //! [`Finished`]: training that is done, and its result for people, programs and files.
 
 use girih_trainer::distributed::RankOptions;
-use girih_trainer::{Outcome, TrainConfig};
+use girih_trainer::{ExecutionPlan, Outcome, TrainConfig};
 
-use super::arrangement::{carrier, holds_all, layout_of};
+use super::arrangement::{carrier, layout_of};
 use super::division::Divided;
 use super::end::End;
 use super::facts::Facts;
@@ -23,6 +23,8 @@ pub struct Finished<'a> {
     pub config: &'a TrainConfig,
     /// Options of the ranks; `None` without ranks.
     pub ranks: Option<&'a RankOptions>,
+    /// Engine that ran.
+    pub engine: ExecutionPlan,
     /// Name of the node order.
     pub order: &'a str,
     /// Cache plan, if it was asked for.
@@ -47,7 +49,7 @@ impl Finished<'_> {
     pub fn report(&self, args: &TrainArgs, outputs: Option<&OutputFolder>) -> Result<(), CliError> {
         let &Self { facts, config, outcome, curves, end, .. } = self;
         let mut results = facts.results(config, outcome, curves, self.peak_device_bytes);
-        add_arrangement(&mut results, self.ranks, config, self.order);
+        add_arrangement(&mut results, self.ranks, self.engine, self.order);
         results.add_hidden("epochs_trained", outcome.times.len()).add_hidden("continue", end.command());
         if let Some(divided) = self.divided {
             results.add_hidden("division", divided.to_json());
@@ -66,10 +68,10 @@ impl Finished<'_> {
 }
 
 /// Adds the partition over ranks and the node order; people see them if they are not the defaults.
-fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, config: &TrainConfig, order: &str) {
+fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, engine: ExecutionPlan, order: &str) {
     match ranks {
         None => results.add_hidden("ranks", 1),
-        Some(ranks @ RankOptions { grid, .. }) if holds_all(ranks, config) => {
+        Some(RankOptions { grid, .. }) if engine == ExecutionPlan::Replicas => {
             results.add("ranks", grid.ranks(), "Ranks", format!("{}, each with all of the graph", grid.ranks()))
         }
         Some(ranks @ RankOptions { grid, exchange, cuts, stages, chunks, wire, layout, .. }) => results
@@ -77,7 +79,7 @@ fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, config: &
                 "ranks",
                 grid.ranks(),
                 "Ranks",
-                format!("{grid}, exchange {exchange}{}{}", carrier(ranks), layout_of(*layout, config)),
+                format!("{grid}, exchange {exchange}{}{}", carrier(ranks), layout_of(*layout, engine)),
             )
             .add_hidden("partition", grid.scheme().to_string())
             .add_hidden("replication", grid.replication())
@@ -87,7 +89,7 @@ fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, config: &
             .add_hidden("chunks", *chunks)
             .add_hidden("wire", wire.name()),
     };
-    if let Some(ranks) = ranks.filter(|_| config.batch.is_sampled()) {
+    if let Some(ranks) = ranks.filter(|_| engine != ExecutionPlan::Partitioned) {
         results.add_hidden("layout", ranks.layout.name());
     }
     if let Some(transport) = ranks.and_then(|ranks| ranks.transport) {

@@ -3,10 +3,10 @@
 use girih_comm::CardTransport;
 use girih_datasets::{DataSource, Dataset, LoadOptions, load};
 use girih_reorder::OrderKind;
-use girih_trainer::TrainConfig;
 use girih_trainer::distributed::RankOptions;
+use girih_trainer::{ExecutionPlan, TrainConfig};
 
-use super::arrangement::{holds_all, output_of};
+use super::arrangement::{Execution, output_of};
 use super::division::{Asked, Divided};
 use super::facts::Facts;
 use super::order::{ordered, wanted_order};
@@ -35,6 +35,8 @@ pub struct Prepared {
     pub timeline: Option<Timeline>,
     /// Options of the ranks; `None` without ranks.
     pub ranks: Option<RankOptions>,
+    /// Engine that runs the session.
+    pub engine: ExecutionPlan,
     /// Data in its node order. A rank may have read its own rows only.
     pub data: DataSource,
     /// Description of the session.
@@ -56,7 +58,7 @@ impl Prepared {
         args: &TrainArgs,
         (asked_data, config, options): (&DataArgs, &TrainConfig, &LoadOptions),
         asked: Option<Asked>,
-        ranks: Option<&RankOptions>,
+        Execution { engine, ranks }: Execution<'_>,
         world: &World,
     ) -> Result<Self, CliError> {
         let (spec, output) = (asked_data.spec(), output_of(args, world));
@@ -71,14 +73,14 @@ impl Prepared {
             asked.map(|asked| Ok::<_, CliError>((asked, asked.room_here(&backend, &device, config)?))).transpose()?;
         let ranks = ranks.map(|ranks| RankOptions { stages: stages(&args.ranks, &backend), ..*ranks });
         let mut ranks = ranks
-            .map(|ranks| with_transport(args, ranks, (&backend, &device), config, world.local_rank()))
+            .map(|ranks| with_transport(args, (ranks, engine), (&backend, &device), config, world.local_rank()))
             .transpose()?;
         let timeline = Timeline::begin(args.timeline.as_deref(), &backend, world.rank())?;
-        let row_blocks = ranks.filter(|ranks| !holds_all(ranks, config)).map_or(1, |ranks| ranks.grid.side());
+        let row_blocks = ranks.filter(|_| engine != ExecutionPlan::Replicas).map_or(1, |ranks| ranks.grid.side());
         let wanted = wanted_order(args, row_blocks, config);
         let mut data = match &ranks {
             // Each rank reads its own rows, if no reordering and no plan needs all of them.
-            Some(ranks) if wanted.is_none() && !is_planned(args) && !holds_all(ranks, config) => {
+            Some(_) if wanted.is_none() && !is_planned(args) && engine != ExecutionPlan::Replicas => {
                 DataSource::open(spec, options)?
             }
             _ => load(spec, options)?.into(),
@@ -95,12 +97,14 @@ impl Prepared {
             ranks = ranks.map(|ranks| arranged(args, ranks, &device, (dataset, config), output)).transpose()?;
             match &to_divide {
                 Some((asked, room)) => divided = Some(asked.on_devices(room, dataset, config)?),
-                None => check_memory((&backend, &device), ranks.as_ref(), (dataset, config), world.local_rank())?,
+                None => {
+                    check_memory((&backend, &device), (ranks.as_ref(), engine), (dataset, config), world.local_rank())?
+                }
             }
         }
         let config = divided.as_ref().map_or_else(|| config.clone(), |divided| divided.config(config));
         let outputs = outputs.map(|folder| folder.with(asked_data, &config)).transpose()?;
-        Ok(Self { outputs, device, backend, timeline, ranks, data, facts, order, divided, config })
+        Ok(Self { outputs, device, backend, timeline, ranks, engine, data, facts, order, divided, config })
     }
 
     /// Describes the session for people, and warns about unused or doubtful data.
@@ -111,7 +115,7 @@ impl Prepared {
             self.facts.warn();
         }
         self.divided.iter().flat_map(Divided::lines).for_each(|line| messages::note(output, line));
-        if self.ranks.is_some_and(|ranks| !holds_all(&ranks, &self.config)) {
+        if matches!(self.engine, ExecutionPlan::Partitioned | ExecutionPlan::Patches) {
             world.tell_what_is_read(&self.data, output);
         }
     }
@@ -126,13 +130,13 @@ fn is_planned(args: &TrainArgs) -> bool {
 /// it chooses the transport, too.
 fn with_transport(
     args: &TrainArgs,
-    ranks: RankOptions,
+    (ranks, engine): (RankOptions, ExecutionPlan),
     (backend, device): (&Chosen, &DeviceArgs),
     config: &TrainConfig,
     local_rank: Option<usize>,
 ) -> Result<RankOptions, CliError> {
     let Chosen::Cuda(first) = backend else { return Ok(ranks) };
-    if config.batch.is_sampled() {
+    if engine != ExecutionPlan::Partitioned {
         return Ok(ranks);
     }
     // Launched processes use NCCL. With threads, the plan chooses the transport itself.
@@ -165,7 +169,7 @@ fn arranged(
 /// checks its own device.
 fn check_memory(
     (backend, device): (&Chosen, &DeviceArgs),
-    ranks: Option<&RankOptions>,
+    (ranks, engine): (Option<&RankOptions>, ExecutionPlan),
     (dataset, config): (&Dataset, &TrainConfig),
     local_rank: Option<usize>,
 ) -> Result<(), CliError> {
@@ -174,9 +178,10 @@ fn check_memory(
     let Some(room) = room_of_ranks(backend, device, n_devices, config.precision)? else {
         return check_host(dataset, config);
     };
-    if let Some(ranks) = ranks.filter(|ranks| !holds_all(ranks, config)) {
-        let check = if config.batch.is_sampled() { layouts::check_patches } else { plan::ranks::check };
-        return check(ranks, room.free, dataset, config);
+    match (engine, ranks) {
+        (ExecutionPlan::Patches, Some(ranks)) => return layouts::check_patches(ranks, room.free, dataset, config),
+        (ExecutionPlan::Partitioned, Some(ranks)) => return plan::ranks::check(ranks, room.free, dataset, config),
+        _ => {}
     }
     let last = if n_ranks == 1 { ON_ONE } else { layouts::ON_EACH };
     let session = Session::of_replica(dataset, config, (n_ranks, n_devices));

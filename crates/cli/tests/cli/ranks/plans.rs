@@ -135,7 +135,7 @@ fn a_model_too_large_for_all_partitions_is_refused_with_remedies() {
     let too_many = girih(&["train", "--data", SMALL, "--gpus", "1000", "--plan", "--memory", "80GB"]).refused(1);
     assert!(says(&too_many, "at most one rank a node"), "{too_many}");
     let links = girih(&["train", "--data", SMALL, "--task", "links", "--gpus", "2", "--plan", "--memory", "80GB"]);
-    assert!(says(&links.refused(1), "--task links trains on one rank"));
+    assert!(says(&links.refused(1), "--task links on ranks is not supported"));
 }
 
 #[test]

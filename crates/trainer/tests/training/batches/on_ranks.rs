@@ -211,17 +211,22 @@ fn unsupported_settings_of_patches_are_refused() {
     let shared = TrainConfig { tiers: CacheConfig { features: "0,0.5".parse().ok(), ..none }, ..sampled.clone() };
     let (cut, split) = (patches(2), split_features(2));
     for (ranks, dataset, config, told) in [
-        (&cut, dense.clone(), &by_layers, "--score-by layers cannot be combined with --layout patches"),
-        (&cut, dense.clone(), &far, "--feature-cache cannot be combined with --layout patches"),
-        (&cut, dense.clone(), &far_codes, "--feature-cache cannot be combined with --layout patches"),
-        (&cut, dense.clone(), &topology, "--topology-cache cannot be combined with --layout patches"),
+        (&cut, dense.clone(), &by_layers, "--score-by layers with --layout patches"),
+        (&cut, dense.clone(), &far, "--topology-cache with --layout patches"),
+        (&cut, dense.clone(), &far_codes, "--topology-cache with --layout patches"),
+        (&cut, dense.clone(), &topology, "--topology-cache with --layout patches"),
         (&cut, with_bags_of_words(&dense), &sampled, "features are sparse"),
-        (&cut, dense.clone(), &full, "full-batch training divides the graph by --partition"),
-        (&split, dense.clone(), &by_layers, "with --layout split-features: ranks that hold a part of the graph score"),
-        (&split, dense.clone(), &shared, "a second share of --feature-cache cannot be combined"),
-        (&split, dense.clone(), &far, "have no effect on the CPU"),
+        (&cut, dense.clone(), &full, "--partition divides the graph of full batches"),
+        (
+            &split,
+            dense.clone(),
+            &by_layers,
+            "with --layout split-features is not supported: ranks that hold a part of the graph score",
+        ),
+        (&split, dense.clone(), &shared, "a second share of --feature-cache with --layout split-features"),
+        (&split, dense.clone(), &far, "--feature-cache on the CPU"),
         (&split, with_bags_of_words(&dense), &sampled, "features are sparse"),
-        (&split, dense.clone(), &full, "full-batch training divides the graph by --partition"),
+        (&split, dense.clone(), &full, "--partition divides the graph of full batches"),
     ] {
         let session = SessionOptions::default();
         let mut observe = |_: Event<'_>| Control::Continue;

@@ -1,0 +1,272 @@
+//! [`supported()`]: the one place that says which tasks, models, batches, ranks, devices and features go together.
+//!
+//! A [`Combination`] is plain data. It goes through the rows of [a table](table), of which the first that refuses it
+//! gives the [`Reason`]. Otherwise the [`ExecutionPlan`] names the engine, so that callers need not match again.
+
+mod table;
+
+use std::fmt;
+
+use girih_compute::Dtype;
+use girih_datasets::FeaturesFrom;
+use girih_partition::Scheme;
+use girih_tiers::CacheShares;
+
+use self::table::TABLE;
+use super::{Aggregator, BatchKind, GraphPlacement, ModelKind, NormKind, RankOptions, ScoreBy, TaskKind, TrainConfig};
+use crate::TrainError;
+
+/// Values that decide together whether a session can run, and which engine runs it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Combination {
+    /// Task.
+    pub task: TaskKind,
+    /// Network.
+    pub model: ModelKind,
+    /// Whether the network reads a neighbor once, however often it is drawn.
+    pub reads_neighbors_once: bool,
+    /// Normalisation of hidden layers.
+    pub norm: NormKind,
+    /// Part of the graph that a step sees.
+    pub batch: BatchKind,
+    /// Whether sampling is with replacement.
+    pub replace: bool,
+    /// Method that computes the scores of mini-batch runs, if one is given.
+    pub score_by: Option<ScoreBy>,
+    /// Number of subgraphs in a step of cluster and saint batches.
+    pub subgraphs_per_step: usize,
+    /// Type of stored features.
+    pub precision: Dtype,
+    /// Whether a codec is given.
+    pub codec: bool,
+    /// Whether features are codes, by that codec or as the data have them.
+    pub has_codes: bool,
+    /// Rule that makes features, if one is given.
+    pub features_from: Option<FeaturesFrom>,
+    /// Features that devices hold.
+    pub feature_cache: Cache,
+    /// Rows of the adjacency that devices hold.
+    pub topology_cache: Cache,
+    /// Whether a [`CachePlan`](crate::CachePlan) chooses the caches.
+    pub plans_caches: bool,
+    /// Whether nodes are ordered before training.
+    pub reorders: bool,
+    /// Number of ranks; `None` without ranks.
+    pub n_ranks: Option<usize>,
+    /// Placement of graph and features on ranks, if one is given.
+    pub placement: Option<GraphPlacement>,
+    /// Partition over ranks; `None` if a plan chooses it.
+    pub scheme: Option<Scheme>,
+    /// Kind of device; `None` if it is not known yet.
+    pub device: Option<DeviceKind>,
+    /// Whether a dry run predicts the session, instead of training.
+    pub is_dry_run: bool,
+}
+
+/// Kind of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// CPU, which reads the memory of the host.
+    Cpu,
+    /// GPU, with memory of its own.
+    Gpu,
+}
+
+/// Rows that devices hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// All rows, without a cache.
+    None,
+    /// A share of the rows, the same on every device.
+    Same,
+    /// As `Same`, and a second share, of which each device holds a part.
+    Spread,
+}
+
+impl From<Option<CacheShares>> for Cache {
+    fn from(shares: Option<CacheShares>) -> Self {
+        match shares {
+            None => Self::None,
+            Some(shares) if shares.one_card > 0.0 => Self::Spread,
+            Some(_) => Self::Same,
+        }
+    }
+}
+
+/// Engine that runs a combination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExecutionPlan {
+    /// Classes of nodes, in steps that see the whole graph.
+    FullBatch,
+    /// Classes of nodes, on mini-batches.
+    MiniBatch,
+    /// Links, on the whole graph or on mini-batches.
+    Links,
+    /// Items for users, in steps of some interactions.
+    Recommend,
+    /// Full batches or recommendations on ranks, each with its rows of every matrix.
+    Partitioned,
+    /// Mini-batches on ranks that each hold all of graph and features.
+    Replicas,
+    /// Mini-batches on ranks that each hold a patch of the features, and perhaps of the graph.
+    Patches,
+}
+
+/// Why a combination is not supported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// Flags or settings that do not go together.
+    pub asked: String,
+    /// Cause that keeps them apart.
+    pub why: &'static str,
+    /// Remedy.
+    pub instead: String,
+    /// Whether flags alone contradict each other, so that the command line is wrong.
+    pub is_usage: bool,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { asked, why, instead, .. } = self;
+        write!(f, "{asked} is not supported: {why}; {instead}")
+    }
+}
+
+impl From<Reason> for TrainError {
+    fn from(reason: Reason) -> Self {
+        Self::invalid(reason.to_string())
+    }
+}
+
+/// Engine that runs this combination.
+///
+/// # Errors
+/// When it is not supported: the first reason of the table.
+pub fn supported(asked: &Combination) -> Result<ExecutionPlan, Reason> {
+    match TABLE.iter().find(|row| (row.refuses)(asked)) {
+        Some(row) => Err(row.reason(asked)),
+        None => Ok(asked.execution()),
+    }
+}
+
+/// Number of rows that differ in their reason.
+#[cfg(test)]
+pub(super) fn n_reasons() -> usize {
+    let reasons = TABLE.iter().map(|row| row.reason_alone());
+    reasons.collect::<std::collections::BTreeSet<_>>().len()
+}
+
+impl Combination {
+    /// Combination of a configuration, on one rank of a device that is not known yet.
+    #[must_use]
+    pub fn of(config: &TrainConfig) -> Self {
+        let (model, batch) = (&config.model, &config.batch);
+        let once = model.kind.has_heads() || (model.kind == ModelKind::Sage && model.aggregator != Aggregator::Mean);
+        Self {
+            task: config.task,
+            model: model.kind,
+            reads_neighbors_once: once,
+            norm: model.norm,
+            batch: batch.kind,
+            replace: batch.replace,
+            score_by: batch.score_by,
+            subgraphs_per_step: batch.subgraphs_per_step,
+            precision: config.precision,
+            codec: config.codec.is_some(),
+            has_codes: config.codec.is_some(),
+            features_from: config.features_from,
+            feature_cache: config.tiers.features.into(),
+            topology_cache: config.tiers.topology.into(),
+            plans_caches: false,
+            reorders: false,
+            n_ranks: None,
+            placement: None,
+            scheme: Some(Scheme::OneD),
+            device: None,
+            is_dry_run: false,
+        }
+    }
+
+    /// The combination on ranks with these options.
+    #[must_use]
+    pub fn on_ranks(self, ranks: &RankOptions) -> Self {
+        // Replicas are the default, and cannot be told from no placement.
+        let placement = Some(ranks.layout).filter(|layout| *layout != GraphPlacement::Replicated);
+        Self { n_ranks: Some(ranks.grid.ranks()), placement, scheme: Some(ranks.grid.scheme()), ..self }
+    }
+
+    /// The combination on a device with or without memory of its own.
+    #[must_use]
+    pub fn on_device(self, has_own_memory: bool) -> Self {
+        Self { device: Some(if has_own_memory { DeviceKind::Gpu } else { DeviceKind::Cpu }), ..self }
+    }
+
+    /// The combination for data whose features may be codes already.
+    #[must_use]
+    pub fn with_codes(self, has_codes: bool) -> Self {
+        Self { has_codes: self.codec || has_codes, ..self }
+    }
+
+    /// Use of the trained model, which sees the whole graph at once.
+    #[must_use]
+    pub fn applied(self) -> Self {
+        let caches = Cache::None;
+        Self {
+            batch: BatchKind::Full,
+            replace: false,
+            score_by: None,
+            feature_cache: caches,
+            topology_cache: caches,
+            ..self
+        }
+    }
+
+    fn execution(&self) -> ExecutionPlan {
+        match (self.n_ranks, self.is_sampled()) {
+            (Some(_), true) if self.is_divided() => ExecutionPlan::Patches,
+            (Some(_), true) => ExecutionPlan::Replicas,
+            (Some(_), false) => ExecutionPlan::Partitioned,
+            (None, _) if self.model.is_recommender() => ExecutionPlan::Recommend,
+            (None, _) if self.is_links() => ExecutionPlan::Links,
+            (None, true) => ExecutionPlan::MiniBatch,
+            (None, false) => ExecutionPlan::FullBatch,
+        }
+    }
+
+    fn is_links(&self) -> bool {
+        self.task == TaskKind::Links
+    }
+
+    fn is_sampled(&self) -> bool {
+        self.batch != BatchKind::Full
+    }
+
+    fn is_on_ranks(&self) -> bool {
+        self.n_ranks.is_some()
+    }
+
+    /// Whether ranks divide the features, and perhaps the graph, for mini-batches.
+    fn is_divided(&self) -> bool {
+        self.placement.is_some_and(|placement| placement != GraphPlacement::Replicated)
+    }
+
+    fn has_cache(&self) -> bool {
+        (self.feature_cache, self.topology_cache) != (Cache::None, Cache::None)
+    }
+
+    /// Whether features are parameters.
+    fn learns_features(&self) -> bool {
+        self.features_from.is_some_and(FeaturesFrom::is_learned)
+    }
+
+    /// Whether a feature row belongs to one node.
+    fn knows_nodes(&self) -> bool {
+        self.features_from.is_some_and(FeaturesFrom::knows_nodes)
+    }
+
+    /// Whether a device that samples can draw these batches. It does not draw with replacement, and does not exclude
+    /// the links of a batch.
+    pub(crate) fn is_drawn_by_device(&self) -> bool {
+        self.batch == BatchKind::Neighbor && !self.replace && !self.is_links()
+    }
+}

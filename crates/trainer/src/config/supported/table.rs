@@ -1,0 +1,338 @@
+//! Rows of the table of [`supported`](super::supported()), in the order in which they are asked.
+//!
+//! Rows about a configuration come first, then those about ranks, then those about the device. So a check of less,
+//! such as [`TrainConfig::validate`](crate::TrainConfig::validate), gives the same reason as a check of all.
+//!
+//! In texts, `{batch}` and other fields stand for the value that was asked.
+
+use girih_compute::Dtype;
+use girih_partition::Scheme;
+
+use super::{Cache, Combination, DeviceKind, Reason};
+use crate::config::BatchKind::{Cluster, Full, Neighbor, Saint};
+use crate::config::ModelKind::{Appnp, Mlp, Ngcn, Sgc};
+use crate::config::{GraphPlacement, NormKind, ScoreBy};
+
+/// Row of the table: combinations that are refused, and what is said of them.
+pub(super) struct Row {
+    /// Whether the row refuses a combination.
+    pub(super) refuses: fn(&Combination) -> bool,
+    asked: &'static str,
+    why: &'static str,
+    instead: &'static str,
+    is_usage: bool,
+}
+
+impl Row {
+    const fn new(refuses: fn(&Combination) -> bool, [asked, why, instead]: [&'static str; 3]) -> Self {
+        Self { refuses, asked, why, instead, is_usage: false }
+    }
+
+    /// As [`new`](Self::new), where flags alone contradict each other.
+    const fn of_flags(refuses: fn(&Combination) -> bool, texts: [&'static str; 3]) -> Self {
+        Self { is_usage: true, ..Self::new(refuses, texts) }
+    }
+
+    /// Text of the reason, and whether the command line is wrong.
+    #[cfg(test)]
+    pub(super) fn reason_alone(&self) -> (&'static str, bool) {
+        (self.why, self.is_usage)
+    }
+
+    /// Reason why this row refuses `found`.
+    pub(super) fn reason(&self, found: &Combination) -> Reason {
+        let &Self { asked, why, instead, is_usage, .. } = self;
+        Reason { asked: filled(asked, found), why, instead: filled(instead, found), is_usage }
+    }
+}
+
+/// Text with the values of a combination in place of fields.
+fn filled(text: &str, found: &Combination) -> String {
+    let name = |known: Option<String>| known.unwrap_or_default();
+    let fields = [
+        ("{batch}", found.batch.name().to_owned()),
+        ("{model}", found.model.name().to_owned()),
+        ("{task}", found.task.name().to_owned()),
+        ("{rule}", name(found.features_from.map(|rule| rule.to_string()))),
+        ("{layout}", name(found.placement.map(|placement| placement.name().to_owned()))),
+        ("{scheme}", name(found.scheme.map(|scheme| scheme.to_string()))),
+        ("{n_ranks}", name(found.n_ranks.map(|n_ranks| n_ranks.to_string()))),
+        ("{subgraphs}", found.subgraphs_per_step.to_string()),
+    ];
+    fields.iter().fold(text.to_owned(), |text, (field, value)| text.replace(field, value))
+}
+
+/// Combinations that are not supported.
+pub(super) static TABLE: [Row; 34] = [
+    // Task, network and batches.
+    Row::of_flags(
+        |c| c.is_links() && c.reorders,
+        [
+            "--reorder with --task links",
+            "the split of the links depends on node ids, and girih evaluate would test other links",
+            "write the order once with `girih reorder --out DIR`, and train on DIR",
+        ],
+    ),
+    Row::new(
+        |c| c.is_links() && c.model.is_recommender(),
+        [
+            "--task links with --model {model}",
+            "it computes no embeddings of features",
+            "give another --model, such as gcn or sage",
+        ],
+    ),
+    Row::new(
+        |c| c.is_links() && c.model == Sgc,
+        [
+            "--task links with --model {model}",
+            "from its initial weights of zero, inner products have no gradient",
+            "give another --model, such as gcn",
+        ],
+    ),
+    Row::new(
+        |c| c.is_links() && !matches!(c.batch, Full | Neighbor),
+        [
+            "--task links with --batch {batch}",
+            "links are trained on neighbor batches or on the full graph",
+            "give --batch neighbor or full",
+        ],
+    ),
+    Row::new(
+        |c| c.is_sampled() && (matches!(c.model, Sgc | Mlp) || c.model.is_recommender()),
+        [
+            "--batch {batch} with --model {model}",
+            "its steps read no neighbors that could be left out",
+            "leave --batch out, or choose the model gcn, sage, gat, gatv2 or gin",
+        ],
+    ),
+    Row::new(
+        |c| c.batch.has_blocks() && matches!(c.model, Ngcn | Appnp),
+        [
+            "--batch {batch} with --model {model}",
+            "it propagates over many hops, which these batches do not have",
+            "choose cluster or saint batches, or full",
+        ],
+    ),
+    Row::new(
+        |c| c.replace && c.reads_neighbors_once,
+        [
+            "--replace with this network",
+            "it reads a neighbor once, however often it is drawn",
+            "leave --replace out, or choose the model gcn, gin, or sage with the aggregator mean",
+        ],
+    ),
+    Row::new(
+        |c| c.score_by.is_some() && (c.is_links() || !c.is_sampled()),
+        [
+            "--score-by with --task {task} and --batch {batch}",
+            "it is for classes of nodes, learnt on mini-batches",
+            "leave --score-by out",
+        ],
+    ),
+    // Features.
+    Row::new(
+        |c| c.features_from.is_some() && c.model.is_recommender(),
+        [
+            "--features-from {rule} with --model {model}",
+            "it learns a row of its own for each user and item",
+            "leave --features-from out",
+        ],
+    ),
+    Row::new(
+        |c| c.codec && c.model.is_recommender(),
+        ["--codec with --model {model}", "it reads no features", "leave --codec out"],
+    ),
+    Row::new(
+        |c| c.codec && c.features_from.is_some(),
+        ["--features-from {rule} with --codec", "features that are made are not compressed", "leave one of them out"],
+    ),
+    Row::new(
+        |c| c.model == Sgc && c.knows_nodes(),
+        [
+            "--features-from {rule} with --model {model}",
+            "it aggregates features once before training, where onehot would fill a matrix of nodes × nodes and embeddings are \
+             not known yet",
+            "give --features-from degree or random-walk",
+        ],
+    ),
+    Row::new(
+        |c| c.learns_features() && c.precision != Dtype::F32,
+        [
+            "--features-from {rule} with --precision bf16",
+            "embeddings are parameters, which are f32",
+            "give another rule, or --precision f32",
+        ],
+    ),
+    Row::new(
+        |c| c.learns_features() && c.has_cache(),
+        [
+            "--features-from {rule} with --feature-cache or --topology-cache",
+            "embeddings change where they are computed",
+            "give another rule, or leave the caches out",
+        ],
+    ),
+    // Caches.
+    Row::new(
+        |c| c.has_cache() && !c.is_sampled(),
+        [
+            "--feature-cache or --topology-cache with --batch full",
+            "full batches read all of graph and features at once",
+            "leave the caches out, or give --batch neighbor",
+        ],
+    ),
+    Row::new(
+        |c| c.topology_cache != Cache::None && !c.is_drawn_by_device(),
+        [
+            "--topology-cache with these batches",
+            "devices draw for batches of neighbors of nodes, without replacement",
+            "leave --topology-cache out, or give --batch neighbor and --task nodes without --replace",
+        ],
+    ),
+    // Ranks.
+    Row::new(
+        |c| c.is_on_ranks() && c.is_links(),
+        [
+            "--task links on ranks",
+            "one rank splits the links and trains on them",
+            "leave --ranks, --gpus and launchers out, or give --task nodes",
+        ],
+    ),
+    Row::of_flags(
+        |c| c.scheme.is_none() && (c.is_sampled() || c.model.is_recommender()),
+        [
+            "--partition auto with --model {model} and --batch {batch}",
+            "it plans full batches of networks that read features",
+            "name a partition, or for mini-batches leave it out",
+        ],
+    ),
+    Row::of_flags(
+        |c| c.placement.is_some() && !c.is_on_ranks(),
+        [
+            "--layout on one rank",
+            "one rank holds all data",
+            "give --ranks N or --gpus N, or start several processes with girih launch",
+        ],
+    ),
+    Row::of_flags(
+        |c| c.placement.is_some() && !c.is_sampled(),
+        [
+            "--layout {layout} with full batches",
+            "--partition divides the graph of full batches",
+            "leave --layout out, or give --batch neighbor",
+        ],
+    ),
+    Row::new(
+        |c| c.is_dry_run && c.is_on_ranks() && c.model.is_recommender(),
+        [
+            "a plan for ranks with --model {model}",
+            "it is for full-batch training of node classifiers, and for patches",
+            "leave --plan out, or --ranks and --gpus",
+        ],
+    ),
+    Row::new(
+        |c| c.is_dry_run && c.is_on_ranks() && c.is_sampled() && !c.is_divided(),
+        [
+            "a plan for ranks that each hold the whole graph",
+            "it is that of one rank with its share of a batch",
+            "give --layout patches or split-features, or plan one rank",
+        ],
+    ),
+    Row::new(
+        |c| c.is_divided() && c.batch != Neighbor,
+        [
+            "--layout {layout} with --batch {batch}",
+            "such batches need the whole graph and all features on each rank",
+            "give --batch neighbor, or --layout replicated",
+        ],
+    ),
+    Row::new(
+        |c| matches!(c.batch, Cluster | Saint) && c.n_ranks.is_some_and(|n_ranks| n_ranks > c.subgraphs_per_step),
+        [
+            "a step of {subgraphs} subgraph(s) on {n_ranks} ranks",
+            "each rank needs one",
+            "give --subgraphs-per-step {n_ranks} (steps become fewer and larger)",
+        ],
+    ),
+    Row::new(
+        |c| c.is_on_ranks() && c.is_sampled() && c.norm == NormKind::Batch,
+        [
+            "--norm batch with --batch {batch} on ranks",
+            "batch normalisation needs the statistics of a whole mini-batch, and each rank sees its own seeds only",
+            "give --norm layer, or train on one rank",
+        ],
+    ),
+    Row::new(
+        |c| c.is_on_ranks() && c.is_sampled() && c.scheme.is_some_and(|scheme| scheme != Scheme::OneD),
+        [
+            "--partition {scheme} with --batch {batch}",
+            "it divides the graph of full batches",
+            "leave it out for mini-batches, whose ranks --layout arranges",
+        ],
+    ),
+    // Ranks with a part of the features, or of the graph.
+    Row::of_flags(
+        |c| c.is_divided() && c.plans_caches,
+        ["--tier-memory with --layout {layout}", "each rank holds its own rows", "leave one of them out"],
+    ),
+    Row::new(
+        |c| c.placement == Some(GraphPlacement::Patches) && c.has_cache(),
+        [
+            "--feature-cache or --topology-cache with --layout {layout}",
+            "each rank holds its own rows in the memory of its device",
+            "leave the caches out, or give --layout replicated",
+        ],
+    ),
+    Row::new(
+        |c| c.is_divided() && c.knows_nodes(),
+        [
+            "--features-from {rule} with --layout {layout}",
+            "ranks exchange feature rows that are small and that training does not change",
+            "give another rule, or --layout replicated",
+        ],
+    ),
+    Row::new(
+        |c| c.is_divided() && c.feature_cache == Cache::Spread,
+        [
+            "a second share of --feature-cache with --layout {layout}",
+            "rows that are not on every device stay on the host of their rank",
+            "leave it out, or give --layout replicated",
+        ],
+    ),
+    Row::new(
+        |c| c.is_divided() && c.topology_cache == Cache::Spread,
+        [
+            "a second share of --topology-cache with --layout {layout}",
+            "the rest of the graph stays on each host, whole",
+            "leave it out, or give --layout replicated",
+        ],
+    ),
+    Row::new(
+        |c| c.is_divided() && c.score_by == Some(ScoreBy::Layers),
+        [
+            "--score-by layers with --layout {layout}",
+            "ranks that hold a part of the graph score all nodes in one pass",
+            "leave it out, or give --layout replicated",
+        ],
+    ),
+    // The device.
+    Row::new(
+        |c| c.device == Some(DeviceKind::Cpu) && c.topology_cache != Cache::None,
+        [
+            "--topology-cache on the CPU",
+            "the CPU reads host memory directly, so that caches have no effect",
+            "leave --topology-cache out, or give --device cuda",
+        ],
+    ),
+    Row::new(
+        // One rank on a CPU reads codes from the host whether or not they are cached.
+        |c| {
+            let reads_codes = c.has_codes && !c.is_divided();
+            c.device == Some(DeviceKind::Cpu) && c.feature_cache != Cache::None && !reads_codes
+        },
+        [
+            "--feature-cache on the CPU",
+            "the CPU reads host memory directly, so that caches have no effect",
+            "leave --feature-cache out, or give --device cuda",
+        ],
+    ),
+];
