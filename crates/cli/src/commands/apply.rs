@@ -13,8 +13,8 @@ use girih_trainer::{
     Checkpoint, Embedded, Recommendations, Scores, TaskKind, TestReport, mean_over_labels, n_left_out,
 };
 
-use super::cards::device_of;
 use super::device::{Chosen, choose, on_backend, use_threads};
+use super::gpus::device_of;
 use super::ranks::{LaunchContext, World};
 use super::sharing::stages;
 use super::train::data_of;
@@ -23,7 +23,7 @@ use crate::args::{CodecChoice, DataArgs, DeviceArgs, EvaluateArgs, OutputArgs, P
 use crate::error::CliError;
 use crate::output::{Results, percent};
 use crate::paths;
-use crate::scores::{NodeScore, Part, Undefined, percent_or};
+use crate::scores::{NodeScore, Subset, Undefined, percent_or};
 
 /// Trained model, the data to apply it to, and the devices and ranks that run it.
 struct Loaded {
@@ -112,7 +112,7 @@ impl Applied {
             NodeScore::MicroF1 => ["Test micro-F1", "Validation micro-F1", "Training micro-F1"],
             _ => ["Test accuracy", "Validation accuracy", "Training accuracy"],
         };
-        let parts = [("test_accuracy", Part::Test), ("val_accuracy", Part::Val), ("train_accuracy", Part::Train)];
+        let parts = [("test_accuracy", Subset::Test), ("val_accuracy", Subset::Val), ("train_accuracy", Subset::Train)];
         for ((key, part), title) in parts.into_iter().zip(titles) {
             let (value, why) = (classes.value(&scores, part), classes.why_undefined(&scores, part));
             results.add(key, value, title, percent_or(value, why));

@@ -6,7 +6,7 @@ use girih_compute::prelude::*;
 use girih_compute::{Cpu, Dtype};
 use girih_kernels::{Cuda, KernelError, Tiling};
 
-use super::memory::Room;
+use super::memory::DeviceMemory;
 use crate::args::{Device, DeviceArgs};
 use crate::error::CliError;
 
@@ -37,9 +37,9 @@ impl Chosen {
     }
 
     /// Memory that the computation must fit into. `None` for the CPU, whose memory the operating system extends.
-    pub fn room(&self) -> Result<Option<Room>, CliError> {
+    pub fn device_memory(&self) -> Result<Option<DeviceMemory>, CliError> {
         let Self::Cuda(cuda) = self else { return Ok(None) };
-        Room::of(cuda).map(Some)
+        DeviceMemory::of(cuda).map(Some)
     }
 
     /// Peak bytes allocated on a device with memory of its own; zero for the CPU.
@@ -50,9 +50,9 @@ impl Chosen {
 }
 
 /// Peak bytes allocated on any one of the GPUs.
-pub fn peak_bytes_of(cards: &[Cuda]) -> Result<u64, CliError> {
+pub fn peak_bytes_of(gpus: &[Cuda]) -> Result<u64, CliError> {
     let mut peak = 0;
-    for cuda in cards {
+    for cuda in gpus {
         peak = cuda.device().peak_bytes().map_err(|error| CliError::Other(error.to_string()))?.max(peak);
     }
     Ok(peak)

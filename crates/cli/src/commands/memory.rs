@@ -8,8 +8,8 @@ use girih_machine::readable_bytes;
 use girih_planner::EXCHANGE_BYTES;
 use girih_trainer::{DataSizes, ModelConfig, Plan, RowsOnDevice, TrainConfig, TrainError};
 
-use super::cards::others;
 use super::device::Chosen;
+use super::gpus::others;
 use crate::args::DeviceArgs;
 use crate::error::CliError;
 
@@ -18,7 +18,7 @@ pub const ON_ONE: &str = "take --device cpu, or a GPU with more memory";
 
 /// Memory of a device.
 #[derive(Clone, Debug)]
-pub struct Room {
+pub struct DeviceMemory {
     /// Name of the device.
     pub device: String,
     /// Free bytes.
@@ -66,7 +66,7 @@ impl Session {
     }
 }
 
-impl Room {
+impl DeviceMemory {
     /// Memory of a device that need not be present.
     pub fn told(free: u64) -> Self {
         Self { device: "a CUDA device as given by --memory".to_owned(), free }
@@ -87,10 +87,12 @@ impl Room {
         n_ranks: usize,
         precision: Dtype,
     ) -> Result<Option<Self>, CliError> {
-        let Some(first) = first.room()? else { return Ok(None) };
-        let mut rooms = others(device, n_ranks, precision).map(|card| Self::of(&card?));
+        let Some(first) = first.device_memory()? else { return Ok(None) };
+        let mut rooms = others(device, n_ranks, precision).map(|gpu| Self::of(&gpu?));
         rooms
-            .try_fold(first, |least, room| room.map(|room| if room.free < least.free { room } else { least }))
+            .try_fold(first, |least, device_memory| {
+                device_memory.map(|device_memory| if device_memory.free < least.free { device_memory } else { least })
+            })
             .map(|least| Some(least.shared_by(device.ranks_per_gpu)))
     }
 
@@ -268,16 +270,16 @@ mod tests {
     }
 
     fn refused(free: u64) -> String {
-        let room = Room { device: "Some card".to_owned(), free };
-        room.check(&SESSION, &SESSION.plan(&config()).unwrap(), &config(), ON_ONE).unwrap_err().to_string()
+        let device_memory = DeviceMemory { device: "Some card".to_owned(), free };
+        device_memory.check(&SESSION, &SESSION.plan(&config()).unwrap(), &config(), ON_ONE).unwrap_err().to_string()
     }
 
     #[test]
     fn a_plan_that_fits_is_not_refused() {
         let (config, plan) = (config(), SESSION.plan(&config()).unwrap());
-        let room = |free| Room { device: "Some card".to_owned(), free };
-        assert!(room(plan.device_bytes()).check(&SESSION, &plan, &config, ON_ONE).is_ok());
-        assert!(room(plan.device_bytes() - 1).check(&SESSION, &plan, &config, ON_ONE).is_err());
+        let device_memory = |free| DeviceMemory { device: "Some card".to_owned(), free };
+        assert!(device_memory(plan.device_bytes()).check(&SESSION, &plan, &config, ON_ONE).is_ok());
+        assert!(device_memory(plan.device_bytes() - 1).check(&SESSION, &plan, &config, ON_ONE).is_err());
     }
 
     #[test]

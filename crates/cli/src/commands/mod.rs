@@ -1,12 +1,12 @@
 //! Commands, one module each.
 
 mod apply;
-mod cards;
 mod completions;
 mod compress;
 mod convert;
 mod device;
 mod doctor;
+mod gpus;
 mod launch;
 mod layouts;
 mod memory;

@@ -7,7 +7,7 @@ use girih_trainer::{DataSizes, Plan, TrainConfig};
 
 use super::device::choose;
 use super::doctor;
-use super::memory::{ON_ONE, Room, Session, remedies};
+use super::memory::{DeviceMemory, ON_ONE, Session, remedies};
 use crate::args::{Device, DeviceArgs, OutputArgs};
 use crate::error::CliError;
 use crate::output::Results;
@@ -20,18 +20,18 @@ const DENSE_SHARE: f64 = 0.8;
 /// Device that a session is planned for.
 enum Target {
     /// CPU with this many bytes of main memory, if known.
-    Processor(Option<u64>),
-    Cuda(Room),
+    Cpu(Option<u64>),
+    Cuda(DeviceMemory),
 }
 
 impl Target {
     /// Device that training would use, or one with `memory` bytes that need not be present.
     fn of(args: &DeviceArgs, memory: Option<u64>, precision: Dtype) -> Result<Self, CliError> {
         if let Some(free) = memory.filter(|_| args.device != Device::Cpu) {
-            return Ok(Self::Cuda(Room::told(free)));
+            return Ok(Self::Cuda(DeviceMemory::told(free)));
         }
-        let processor = || Self::Processor(memory.or(Machine::here().memory_bytes));
-        Ok(choose(args, precision)?.room()?.map_or_else(processor, Self::Cuda))
+        let cpu = || Self::Cpu(memory.or(Machine::here().memory_bytes));
+        Ok(choose(args, precision)?.device_memory()?.map_or_else(cpu, Self::Cuda))
     }
 }
 
@@ -48,8 +48,8 @@ pub fn run(
     super::reading::warn_of(&dataset.notes);
     let results = begun(spec, config);
     match target {
-        Target::Processor(memory) => on_processor(memory, config, &DataSizes::of(&dataset), results, output),
-        Target::Cuda(room) => on_cuda(&room, config, &Session::of(&dataset, config), results, output),
+        Target::Cpu(memory) => on_cpu(memory, config, &DataSizes::of(&dataset), results, output),
+        Target::Cuda(device_memory) => on_cuda(&device_memory, config, &Session::of(&dataset, config), results, output),
     }
 }
 
@@ -61,7 +61,7 @@ pub fn begun(spec: &str, config: &TrainConfig) -> Results {
 }
 
 /// Memory and time on the CPU of this machine.
-fn on_processor(
+fn on_cpu(
     memory: Option<u64>,
     config: &TrainConfig,
     sizes: &DataSizes,
@@ -93,7 +93,7 @@ fn on_processor(
 
 /// Prints the GPU memory that a session needs.
 pub fn on_cuda(
-    room: &Room,
+    device_memory: &DeviceMemory,
     config: &TrainConfig,
     session: &Session,
     mut results: Results,
@@ -101,14 +101,14 @@ pub fn on_cuda(
 ) -> Result<(), CliError> {
     let plan = session.plan(config)?;
     let needed = session.needed(&plan);
-    results.add("device", room.device.clone(), "Device", room.device.clone());
+    results.add("device", device_memory.device.clone(), "Device", device_memory.device.clone());
     add_bytes(&mut results, &plan);
     results
         .add("needed_bytes", needed, "Needed, with workspace", readable_bytes(needed))
-        .add("available_bytes", room.free, "Free on the device", readable_bytes(room.free))
-        .add("fits", needed <= room.free, "Fits", if needed <= room.free { "yes" } else { "no" });
+        .add("available_bytes", device_memory.free, "Free on the device", readable_bytes(device_memory.free))
+        .add("fits", needed <= device_memory.free, "Fits", if needed <= device_memory.free { "yes" } else { "no" });
     results.print(output.json);
-    room.check(session, &plan, config, ON_ONE)
+    device_memory.check(session, &plan, config, ON_ONE)
 }
 
 fn add_bytes(results: &mut Results, plan: &Plan) {

@@ -25,10 +25,10 @@ use self::observer::Observer;
 use self::prepared::Prepared;
 pub use self::settings::data_of;
 use self::timeline::Timeline;
-use super::cards::device_of;
 use super::device::{Chosen, choose, on_backend};
+use super::gpus::device_of;
 use super::layouts;
-use super::memory::Room;
+use super::memory::DeviceMemory;
 use super::ordering::{PRODUCTS_PER_LAYER, Wanted};
 use super::plan;
 use super::planned::{self, RankDevices};
@@ -133,12 +133,12 @@ fn plan_layouts(
         ));
     }
     let dataset = in_order(args, n, (spec, options, config))?;
-    let room = match args.memory {
-        Some(free) => Room::told(free),
-        None => Room::of_ranks(&choose(device, config.precision)?, device, usize::from(n), config.precision)?
+    let device_memory = match args.memory {
+        Some(free) => DeviceMemory::told(free),
+        None => DeviceMemory::of_ranks(&choose(device, config.precision)?, device, usize::from(n), config.precision)?
             .expect("--gpus takes cards"),
     };
-    layouts::run(&sharing(&args.ranks, n)?, &room, (&dataset, spec, config), args.output)
+    layouts::run(&sharing(&args.ranks, n)?, &device_memory, (&dataset, spec, config), args.output)
 }
 
 /// Trains all ranks as threads, or one rank of the world.

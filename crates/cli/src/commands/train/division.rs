@@ -3,7 +3,7 @@
 use girih_datasets::{Dataset, LoadOptions, load};
 use girih_machine::{Machine, readable_bytes};
 use girih_planner::EXCHANGE_BYTES;
-use girih_tiers::Room as TierRoom;
+use girih_tiers::MemoryBudget;
 use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{CacheConfig, CachePlan, DataSizes, TrainConfig};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::facts::of_share;
 use crate::args::{Device, DeviceArgs, TierMemory, TrainArgs};
 use crate::commands::device::{Chosen, choose};
-use crate::commands::memory::{ON_ONE, Room, Session};
+use crate::commands::memory::{DeviceMemory, ON_ONE, Session};
 use crate::commands::plan;
 use crate::commands::ranks::LaunchContext;
 use crate::commands::reading;
@@ -57,8 +57,13 @@ impl Asked {
     ///
     /// # Errors
     /// When the first device is a CPU, or another one cannot be opened.
-    pub fn room_here(&self, first: &Chosen, device: &DeviceArgs, config: &TrainConfig) -> Result<Room, CliError> {
-        Room::of_ranks(first, device, self.n_devices, config.precision)?
+    pub fn device_memory_here(
+        &self,
+        first: &Chosen,
+        device: &DeviceArgs,
+        config: &TrainConfig,
+    ) -> Result<DeviceMemory, CliError> {
+        DeviceMemory::of_ranks(first, device, self.n_devices, config.precision)?
             .ok_or_else(|| CacheConfig::refused_by_processors().into())
     }
 
@@ -66,14 +71,19 @@ impl Asked {
     ///
     /// # Errors
     /// When the memory does not suffice, or is not available.
-    pub fn on_devices(&self, room: &Room, dataset: &Dataset, config: &TrainConfig) -> Result<Divided, CliError> {
+    pub fn on_devices(
+        &self,
+        device_memory: &DeviceMemory,
+        dataset: &Dataset,
+        config: &TrainConfig,
+    ) -> Result<Divided, CliError> {
         let bytes = match self.memory {
             TierMemory::Size(bytes) => bytes,
-            TierMemory::Auto => room.free,
+            TierMemory::Auto => device_memory.free,
         };
         let divided = self.divided((bytes, Machine::here().memory_bytes), dataset, config)?;
         let config = divided.config(config);
-        room.check(&divided.session, &divided.session.plan(&config)?, &config, ON_ONE)?;
+        device_memory.check(&divided.session, &divided.session.plan(&config)?, &config, ON_ONE)?;
         Ok(divided)
     }
 
@@ -90,14 +100,14 @@ impl Asked {
         if device.device == Device::Cpu {
             return Err(CacheConfig::refused_by_processors().into());
         }
-        let given = |flag, free| Room { device: format!("a CUDA device as given by {flag}"), free };
-        let (room, bytes, host_bytes) = match (self.memory, args.memory) {
+        let given = |flag, free| DeviceMemory { device: format!("a CUDA device as given by {flag}"), free };
+        let (device_memory, bytes, host_bytes) = match (self.memory, args.memory) {
             (TierMemory::Size(bytes), None) => (given("--tier-memory", bytes), bytes, None),
             (TierMemory::Size(bytes), Some(memory)) => (given("--memory", memory), bytes, None),
             (TierMemory::Auto, Some(memory)) => (given("--memory", memory), memory, None),
             (TierMemory::Auto, None) => {
-                let room = self.room_of_plan(device, config)?;
-                (room.clone(), room.free, Machine::here().memory_bytes)
+                let device_memory = self.device_memory_of_plan(device, config)?;
+                (device_memory.clone(), device_memory.free, Machine::here().memory_bytes)
             }
         };
         let dataset = load(spec, options)?;
@@ -105,36 +115,36 @@ impl Asked {
         let divided = self.divided((bytes, host_bytes), &dataset, config)?;
         let mut results = plan::begun(spec, config);
         results.add("division", divided.to_json(), "Division", divided.lines().join("\n"));
-        plan::on_cuda(&room, &divided.config(config), &divided.session, results, args.output)
+        plan::on_cuda(&device_memory, &divided.config(config), &divided.session, results, args.output)
     }
 
-    fn room_of_plan(&self, device: &DeviceArgs, config: &TrainConfig) -> Result<Room, CliError> {
+    fn device_memory_of_plan(&self, device: &DeviceArgs, config: &TrainConfig) -> Result<DeviceMemory, CliError> {
         match choose(device, config.precision)? {
             Chosen::Cpu(_) => Err(CliError::Other(
                 "--tier-memory auto is what is free on a CUDA device, and there is none here; give a size, like 80GB"
                     .to_owned(),
             )),
-            first @ Chosen::Cuda(_) => self.room_here(&first, device, config),
+            first @ Chosen::Cuda(_) => self.device_memory_here(&first, device, config),
         }
     }
 
     /// Divides this many bytes of each device and of the host.
     fn divided(
         &self,
-        (card_bytes, host_bytes): (u64, Option<u64>),
+        (gpu_bytes, host_bytes): (u64, Option<u64>),
         dataset: &Dataset,
         config: &TrainConfig,
     ) -> Result<Divided, CliError> {
-        let room = TierRoom { n_cards: self.n_devices, card_bytes, host_bytes };
-        let division = CachePlan::new(dataset, config, room, self.reserved)?;
+        let budget = MemoryBudget { n_gpus: self.n_devices, gpu_bytes, host_bytes };
+        let division = CachePlan::new(dataset, config, budget, self.reserved)?;
         let (sizes, rows) = (DataSizes::of(dataset), Some(division.rows));
-        Ok(Divided { card_bytes, division, session: Session { sizes, rows, reserved: self.reserved } })
+        Ok(Divided { gpu_bytes, division, session: Session { sizes, rows, reserved: self.reserved } })
     }
 }
 
 /// Division of memory, with the session that follows from it.
 pub struct Divided {
-    card_bytes: u64,
+    gpu_bytes: u64,
     division: CachePlan,
     session: Session,
 }
@@ -151,7 +161,7 @@ impl Divided {
         let readable = |bytes: &u64| readable_bytes(*bytes);
         let memory = format!(
             "of {} of a device {} for training, {} for neighbors, {} for features; {} of the host",
-            readable(&self.card_bytes),
+            readable(&self.gpu_bytes),
             readable(training_bytes),
             readable(topology_bytes),
             readable(feature_bytes),
@@ -172,7 +182,7 @@ impl Divided {
             tiers, shares, needed_bytes, training_bytes, topology_bytes, feature_bytes, host_bytes, ..
         } = &self.division;
         json!({
-            "memory_bytes": self.card_bytes,
+            "memory_bytes": self.gpu_bytes,
             "needed_bytes": needed_bytes,
             "training_bytes": training_bytes,
             "topology_bytes": topology_bytes,

@@ -1,6 +1,6 @@
 //! [`Prepared`]: training session with its device open and its data read.
 
-use girih_comm::CardTransport;
+use girih_comm::GpuTransport;
 use girih_datasets::{DataSource, Dataset, LoadOptions, load};
 use girih_reorder::OrderKind;
 use girih_trainer::TrainConfig;
@@ -12,10 +12,10 @@ use super::outputs::OutputFolder;
 use super::timeline::Timeline;
 use super::{holds_all, ordered, output_of, wanted_order};
 use crate::args::{DataArgs, DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
-use crate::commands::cards::device_of;
 use crate::commands::device::{Chosen, choose};
+use crate::commands::gpus::device_of;
 use crate::commands::layouts;
-use crate::commands::memory::{ON_ONE, Room, Session, check_host};
+use crate::commands::memory::{DeviceMemory, ON_ONE, Session, check_host};
 use crate::commands::planned::{self, RankDevices};
 use crate::commands::ranks::{World, transport};
 use crate::commands::sharing::stages;
@@ -66,8 +66,9 @@ impl Prepared {
             .transpose()?;
         let device = device_of(&args.device, &args.ranks, world.local_rank())?;
         let backend = choose(&device, config.precision)?;
-        let to_divide =
-            asked.map(|asked| Ok::<_, CliError>((asked, asked.room_here(&backend, &device, config)?))).transpose()?;
+        let to_divide = asked
+            .map(|asked| Ok::<_, CliError>((asked, asked.device_memory_here(&backend, &device, config)?)))
+            .transpose()?;
         let ranks = ranks.map(|ranks| RankOptions { stages: stages(&args.ranks, &backend), ..*ranks });
         let mut ranks = ranks
             .map(|ranks| with_transport(args, ranks, (&backend, &device), config, world.local_rank()))
@@ -93,7 +94,7 @@ impl Prepared {
         if let DataSource::Loaded(dataset) = &data {
             ranks = ranks.map(|ranks| arranged(args, ranks, &device, (dataset, config), output)).transpose()?;
             match &to_divide {
-                Some((asked, room)) => divided = Some(asked.on_devices(room, dataset, config)?),
+                Some((asked, device_memory)) => divided = Some(asked.on_devices(device_memory, dataset, config)?),
                 None => check_memory((&backend, &device), ranks.as_ref(), (dataset, config), world.local_rank())?,
             }
         }
@@ -136,7 +137,7 @@ fn with_transport(
     }
     // Launched processes use NCCL. With threads, the plan chooses the transport itself.
     let transport = match local_rank {
-        Some(_) if is_planned(args) => Some(CardTransport::Nccl),
+        Some(_) if is_planned(args) => Some(GpuTransport::Nccl),
         None if !is_planned(args) => Some(transport(&ranks, first, device, config.precision)?),
         _ => return Ok(ranks),
     };
@@ -170,16 +171,16 @@ fn check_memory(
 ) -> Result<(), CliError> {
     let n_ranks = ranks.map_or(1, |ranks| ranks.grid.ranks());
     let n_devices = if local_rank.is_some() { 1 } else { n_ranks };
-    let Some(room) = Room::of_ranks(backend, device, n_devices, config.precision)? else {
+    let Some(device_memory) = DeviceMemory::of_ranks(backend, device, n_devices, config.precision)? else {
         return check_host(dataset, config);
     };
     if let Some(ranks) = ranks.filter(|ranks| !holds_all(ranks, config)) {
         let check = if config.batch.is_sampled() { layouts::check_patches } else { planned::check };
-        return check(ranks, room.free, dataset, config);
+        return check(ranks, device_memory.free, dataset, config);
     }
     let last = if n_ranks == 1 { ON_ONE } else { layouts::ON_EACH };
     let session = Session::of_replica(dataset, config, (n_ranks, n_devices));
     let config = config.of_one_rank(n_ranks);
     // A session that cannot be planned cannot be trained either; training reports why.
-    session.plan(&config).map_or(Ok(()), |plan| room.check(&session, &plan, &config, last))
+    session.plan(&config).map_or(Ok(()), |plan| device_memory.check(&session, &plan, &config, last))
 }

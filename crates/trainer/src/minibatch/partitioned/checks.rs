@@ -21,12 +21,12 @@ pub(crate) fn check_patches(config: &TrainConfig, layout: GraphPlacement) -> Res
             "ranks exchange feature rows that are small and that training does not change",
         ),
         (
-            config.tiers.features.is_some_and(|shares| shares.one_card > 0.0),
+            config.tiers.features.is_some_and(|shares| shares.one_gpu > 0.0),
             "a second share of --feature-cache",
             "rows that are not on every device stay on the host of their rank",
         ),
         (
-            config.tiers.topology.is_some_and(|shares| shares.one_card > 0.0),
+            config.tiers.topology.is_some_and(|shares| shares.one_gpu > 0.0),
             "a second share of --topology-cache",
             "the rest of the graph stays on each host, whole",
         ),

@@ -44,7 +44,7 @@ const FIRST: &str =
     "ranks use the CUDA devices from number 0 on: give --device cuda, and choose devices with CUDA_VISIBLE_DEVICES";
 
 /// The first device and its successors, one for each rank.
-pub fn cards(first: Cuda, device: &DeviceArgs, n_ranks: usize, precision: Dtype) -> Result<Vec<Cuda>, CliError> {
+pub fn gpus(first: Cuda, device: &DeviceArgs, n_ranks: usize, precision: Dtype) -> Result<Vec<Cuda>, CliError> {
     std::iter::once(Ok(first)).chain(others(device, n_ranks, precision)).collect()
 }
 
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_share_cards_where_they_are_asked_to() {
+    fn processes_share_gpus_where_they_are_asked_to() {
         let (none, ranks, gpus) = ((None, None), (Some(4), None), (None, Some(2)));
         for (local_rank, expected) in [0, 0, 1, 1, 2].into_iter().enumerate() {
             assert_eq!(device_of_several((Device::Cuda(0), 2), none, Some(local_rank)), Ok(Device::Cuda(expected)));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_on_cards_where_these_are_asked_for() {
+    fn ranks_are_on_gpus_where_these_are_asked_for() {
         let (none, ranks, gpus) = ((None, None), (Some(2), None), (None, Some(2)));
         assert_eq!(device(Device::Auto, none, None), Ok(Device::Auto));
         assert_eq!(device(Device::Cuda(3), none, None), Ok(Device::Cuda(3)));
