@@ -7,7 +7,7 @@ use clap::Parser;
 use girih_benches::suites::{Setup, Suite};
 use girih_benches::timing::Protocol;
 use girih_benches::{Error, Report, folder, graphs, table};
-use girih_comm::CardTransport;
+use girih_comm::GpuTransport;
 use girih_kernels::{BlockKernel, Tiling};
 use girih_machine::{Ceilings, Machine};
 use girih_reorder::OrderKind;
@@ -74,7 +74,7 @@ struct Arguments {
     layers: Option<u8>,
     /// Transports between devices, nccl or peer, to compare (suite gpu-ranks) [default: nccl]
     #[arg(long, value_name = "TRANSPORT,…", value_delimiter = ',')]
-    transport: Vec<CardTransport>,
+    transport: Vec<GpuTransport>,
     /// Training variant to run, by the name of its case (in gpu-ranks, the part from the partition on); may be
     /// repeated (suites gpu-minibatch, gpu-large and gpu-ranks) [default: all]
     #[arg(long, value_name = "NAME")]

@@ -24,10 +24,10 @@ pub fn of_epoch(trace: &Trace) -> Vec<Occupancy> {
     let marks = trace.tracks().iter().flat_map(|track| &track.events).filter(|event| event.category == Timeline::MARK);
     let epochs: Vec<&Event> = marks.filter(|event| event.name.starts_with("epoch")).collect();
     let Some(epoch) = epochs.len().checked_sub(2).map(|last_but_one| epochs[last_but_one]) else { return Vec::new() };
-    let cards = trace.tracks().chunk_by(|a, b| a.group == b.group).filter(|card| card[0].group.starts_with("cuda:"));
-    let of_card = |card: &[girih_pipeline::Track]| {
+    let gpus = trace.tracks().chunk_by(|a, b| a.group == b.group).filter(|gpu| gpu[0].group.starts_with("cuda:"));
+    let of_gpu = |gpu: &[girih_pipeline::Track]| {
         let covered = |is_meant: &dyn Fn(&str) -> bool| {
-            let events = card.iter().flat_map(|track| &track.events).filter(|event| is_meant(event.category));
+            let events = gpu.iter().flat_map(|track| &track.events).filter(|event| is_meant(event.category));
             covered(events.map(|event| (event.from.max(epoch.from), event.to.min(epoch.to))).collect())
         };
         let is_exchange = |category: &str| category == Timeline::EXCHANGE;
@@ -35,7 +35,7 @@ pub fn of_epoch(trace: &Trace) -> Vec<Occupancy> {
         let both = exchanges + kernels - covered(&|_| true);
         Occupancy { epoch: (epoch.to - epoch.from).as_secs_f64(), kernels, exchanges, both }
     };
-    cards.map(of_card).collect()
+    gpus.map(of_gpu).collect()
 }
 
 /// Length of the union of intervals, in seconds.

@@ -23,7 +23,7 @@ const COLORS: [RGBColor; 5] = [
 /// Plan that was chosen for a number of GPUs.
 struct Point<'a> {
     graph: &'a str,
-    cards: u32,
+    gpus: u32,
     scheme: &'a str,
     case: &'a Case,
 }
@@ -45,8 +45,8 @@ impl<'a> Point<'a> {
     fn of(case: &'a Case) -> Option<Self> {
         case.metrics.get("is_choice")?;
         let mut parts = case.name.split('/');
-        let (graph, cards, scheme) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?);
-        Some(Self { graph, cards, scheme, case })
+        let (graph, gpus, scheme) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?);
+        Some(Self { graph, gpus, scheme, case })
     }
 
     fn ms(&self) -> f64 {
@@ -67,16 +67,16 @@ fn table(points: &[Point<'_>], report: &Report) -> String {
 
 /// Epoch and partition of each choice: a row for each number of GPUs, a column for each graph.
 fn chosen(points: &[Point<'_>]) -> String {
-    let mut cards: Vec<u32> = points.iter().map(|point| point.cards).collect();
-    cards.sort_unstable();
-    cards.dedup();
+    let mut gpus: Vec<u32> = points.iter().map(|point| point.gpus).collect();
+    gpus.sort_unstable();
+    gpus.dedup();
     let graphs = distinct(points.iter().map(|point| point.graph));
-    let rows = cards.into_iter().map(|cards| {
+    let rows = gpus.into_iter().map(|gpus| {
         let cell = |graph: &&str| {
-            let point = points.iter().find(|point| point.graph == *graph && point.cards == cards);
+            let point = points.iter().find(|point| point.graph == *graph && point.gpus == gpus);
             point.map_or_else(String::new, |point| format!("{:.2}, {}", point.ms(), point.scheme))
         };
-        (cards.to_string(), graphs.iter().map(cell).collect())
+        (gpus.to_string(), graphs.iter().map(cell).collect())
     });
     markdown("GPUs", &graphs, rows)
 }
@@ -126,20 +126,20 @@ fn markdown(corner: &str, columns: &[&str], rows: impl Iterator<Item = (String, 
 fn plot(points: &[Point<'_>]) -> Result<String, Error> {
     let mut graphs: Vec<&str> = points.iter().map(|point| point.graph).collect();
     graphs.dedup();
-    let cards_max = points.iter().map(|point| f64::from(point.cards)).fold(1.0, f64::max);
+    let gpus_max = points.iter().map(|point| f64::from(point.gpus)).fold(1.0, f64::max);
     let ms = || points.iter().map(Point::ms);
     let (least, most) = (ms().fold(f64::INFINITY, f64::min), ms().fold(f64::MIN_POSITIVE, f64::max));
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         area.fill(&WHITE)?;
-        let (x, y) = ((1.0..1.2 * cards_max).log_scale(), (0.8 * least..1.3 * most).log_scale());
+        let (x, y) = ((1.0..1.2 * gpus_max).log_scale(), (0.8 * least..1.3 * most).log_scale());
         let mut chart =
             ChartBuilder::on(&area).margin(12).x_label_area_size(40).y_label_area_size(64).build_cartesian_2d(x, y)?;
         chart.configure_mesh().x_desc("GPUs").y_desc("epoch, ms").light_line_style(WHITE).draw()?;
         for (graph, color) in graphs.iter().zip(COLORS.into_iter().cycle()) {
             let of_graph = points.iter().filter(|point| point.graph == *graph);
-            let line = of_graph.map(|point| (f64::from(point.cards), point.ms()));
+            let line = of_graph.map(|point| (f64::from(point.gpus), point.ms()));
             let series = chart.draw_series(LineSeries::new(line, color.stroke_width(2)))?;
             series
                 .label(*graph)
@@ -186,7 +186,7 @@ mod tests {
         let case = |name: &str, ms: f64| Case::new(name, Summary::of(&[ms / 1e3])).with("is_choice", 1.0);
         let cases = [case("reddit/1/1d", 4.0), case("reddit/2/2d", 2.5), Case::new("reddit/2/1d", Summary::of(&[1.0]))];
         let points: Vec<Point<'_>> = cases.iter().filter_map(Point::of).collect();
-        assert_eq!(points.iter().map(|point| (point.cards, point.scheme)).collect::<Vec<_>>(), [(1, "1d"), (2, "2d")]);
+        assert_eq!(points.iter().map(|point| (point.gpus, point.scheme)).collect::<Vec<_>>(), [(1, "1d"), (2, "2d")]);
         let drawn = plot(&points).unwrap();
         assert!(drawn.starts_with("<svg") && drawn.contains("reddit"));
     }

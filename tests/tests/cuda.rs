@@ -96,7 +96,7 @@ fn plans_to_hold() -> Vec<TrainConfig> {
     // Rows that arrive while a step still uses its own: decoded, for a layer that cannot aggregate codes, and cached.
     let attention = wide(ModelKind::Gat, Dtype::F32);
     plans.push(TrainConfig { codec: parse_codec("topk:8").expect("a codec"), batch: batch.clone(), ..attention });
-    let all = Some(CacheShares { every_card: 1.0, one_card: 0.0 });
+    let all = Some(CacheShares { every_gpu: 1.0, one_gpu: 0.0 });
     let tiers = CacheConfig { features: all, ..CacheConfig::default() };
     plans.push(TrainConfig { tiers, batch, batch_size: Some(8192), ..wide(ModelKind::Sage, Dtype::F32) });
     // The host samples, and the device holds all data for scores.

@@ -124,7 +124,7 @@ fn losses<B: Backend>(backend: &B, config: &TrainConfig) -> Vec<f32> {
 
 /// Cache configuration with shares of features and of rows of the graph on every device.
 fn tiers(features: Option<f64>, topology: Option<f64>) -> CacheConfig {
-    let on_every_card = |share: f64| CacheShares { every_card: share, one_card: 0.0 };
+    let on_every_card = |share: f64| CacheShares { every_gpu: share, one_gpu: 0.0 };
     CacheConfig {
         features: features.map(on_every_card),
         topology: topology.map(on_every_card),
@@ -133,9 +133,9 @@ fn tiers(features: Option<f64>, topology: Option<f64>) -> CacheConfig {
 }
 
 /// Placement of a share of `n_nodes` nodes, the last ones, on a device.
-fn placement(n_nodes: NodeId, every_card: f64) -> Placement {
+fn placement(n_nodes: NodeId, every_gpu: f64) -> Placement {
     let order: Vec<NodeId> = (0..n_nodes).rev().collect();
-    Placement::of_shares(&order, CacheShares { every_card, one_card: 0.0 }, 1)
+    Placement::of_shares(&order, CacheShares { every_gpu, one_gpu: 0.0 }, 1)
 }
 
 /// Checks that a device learns as the CPU does.

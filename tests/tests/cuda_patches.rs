@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use girih_collective_sampling::{RankRows, SpareReplies};
 use girih_comm::threads::{self, ThreadRank};
-use girih_comm::{CardTransport, Collective, PatchGraphs, RankFailure, Transport};
+use girih_comm::{Collective, GpuTransport, PatchGraphs, RankFailure, Transport};
 use girih_compress::CompressedFeatures;
 use girih_compute::prelude::*;
 use girih_compute::{
@@ -43,7 +43,7 @@ fn on_each(
 ) -> Result<(), RankFailure<Failure>> {
     let rank = |world: ThreadRank| {
         let cuda = &cards[world.transport().rank()];
-        let world = NcclRank::connect(cuda, world, deadline(), CardTransport::Nccl)?;
+        let world = NcclRank::connect(cuda, world, deadline(), GpuTransport::Nccl)?;
         work(cuda, &*world)
     };
     threads::run(cards.len(), deadline(), rank).map(drop)
@@ -59,13 +59,13 @@ fn patch_graphs(
     let rows = operand.graph.row_slice(own(world));
     let degrees: Vec<u32> = (0..N as usize).map(|row| operand.graph.degree(row) as u32).collect();
     let patch = PatchOperand { rows: &rows, bounds, degrees: &degrees, scales: operand.scales, loops: operand.loops };
-    Ok(checked(world.patch_graphs(cuda, &patch, &CardTransport::ALL)?))
+    Ok(checked(world.patch_graphs(cuda, &patch, &GpuTransport::ALL)?))
 }
 
 /// Checks the list of transports: NCCL is first, and peers that can read each other's memory also read in place.
-fn checked<T>(by: Vec<(CardTransport, T)>) -> Vec<(CardTransport, T)> {
-    assert_eq!(by.first().map(|(by, _)| *by), Some(CardTransport::Nccl));
-    if by.len() < CardTransport::ALL.len() {
+fn checked<T>(by: Vec<(GpuTransport, T)>) -> Vec<(GpuTransport, T)> {
+    assert_eq!(by.first().map(|(by, _)| *by), Some(GpuTransport::Nccl));
+    if by.len() < GpuTransport::ALL.len() {
         eprintln!("cards do not read each other's memory: nothing is read in place");
     }
     by
@@ -143,7 +143,7 @@ fn what_patches_do_not_do_is_refused() {
         let degrees = vec![0; N as usize];
         let (scales, loops) = (operand.scales, operand.loops);
         let wrong = PatchOperand { rows: &rows, bounds: bounds(world.size()), degrees: &degrees, scales, loops };
-        let error = world.patch_graphs(cuda, &wrong, &CardTransport::ALL).err().map(|error| error.to_string());
+        let error = world.patch_graphs(cuda, &wrong, &GpuTransport::ALL).err().map(|error| error.to_string());
         assert!(error.as_ref().is_some_and(|why| why.contains("which do not match its part")), "{error:?}");
         Ok(())
     });
@@ -162,7 +162,7 @@ fn cards_read_rows_of_patches_as_if_they_had_all() {
                 own.clone().flat_map(|row| (0..cols).map(move |column| value(row, column))).collect();
             let rows = Arc::new(cuda.upload(&Matrix::new(own.len(), cols, values).expect("as many values"), dtype)?);
             let own = PatchRowsOperand::Dense(rows);
-            let readers = checked(world.remote_features(cuda, own, bounds(world.size()), &CardTransport::ALL)?);
+            let readers = checked(world.remote_features(cuda, own, bounds(world.size()), &GpuTransport::ALL)?);
             for (by, reader) in &readers {
                 read_rows(cuda, world, &**reader, (dtype, cols), &value)
                     .map_err(|Failure(why)| Failure(format!("by {by}: {why}")))?;
@@ -227,7 +227,7 @@ fn codes_of_patches_are_decoded_where_they_are_wanted() {
         let outcome = on_each(&cards, |cuda, world| {
             let own = codes.rows(own(world));
             let operand = PatchRowsOperand::Codes(&own, dtype);
-            let readers = checked(world.remote_features(cuda, operand, bounds(world.size()), &CardTransport::ALL)?);
+            let readers = checked(world.remote_features(cuda, operand, bounds(world.size()), &GpuTransport::ALL)?);
             let list: Vec<NodeId> = (0..170).map(|i| (i * 7 + 50 * world.rank() as u32) % N).collect();
             let ids = cuda.upload_ids(&list)?;
             let mut expected = vec![0.0; list.len() * width];
@@ -277,7 +277,7 @@ fn placements() -> impl Iterator<Item = Placement> {
     let order: Vec<NodeId> = (0..N).map(|at| at * 7 % N).collect();
     [0.0, 0.3, 1.0]
         .into_iter()
-        .map(move |every_card| Placement::of_shares(&order, CacheShares { every_card, one_card: 0.0 }, 1))
+        .map(move |every_gpu| Placement::of_shares(&order, CacheShares { every_gpu, one_gpu: 0.0 }, 1))
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::iter;
 use std::time::{Duration, Instant};
 
 use girih_comm::threads::{self, ThreadRank};
-use girih_comm::{CardTransport, Collective, CommError, Traffic, Transport};
+use girih_comm::{Collective, CommError, GpuTransport, Traffic, Transport};
 use girih_compute::prelude::*;
 use girih_compute::testing::piece;
 use girih_compute::{AdamStep, Cpu, Dtype, Shape, StepInputs};
@@ -27,21 +27,21 @@ use girih_trainer::{
 
 const EPOCHS: u64 = 50;
 
-fn connect(cuda: &Cuda, world: ThreadRank, transport: CardTransport) -> Result<Box<dyn Collective<Cuda>>, CommError> {
+fn connect(cuda: &Cuda, world: ThreadRank, transport: GpuTransport) -> Result<Box<dyn Collective<Cuda>>, CommError> {
     NcclRank::connect(cuda, world, deadline(), transport)
 }
 
 /// Transports that the GPUs here support.
-fn transports() -> Vec<CardTransport> {
+fn transports() -> Vec<GpuTransport> {
     let Some(cards) = several() else { return Vec::new() };
     let tried = threads::run(cards.len(), deadline(), |world| {
-        connect(&cards[world.transport().rank()], world, CardTransport::Peer).map(drop)
+        connect(&cards[world.transport().rank()], world, GpuTransport::Peer).map(drop)
     });
     match tried {
-        Ok(_) => vec![CardTransport::Nccl, CardTransport::Peer],
+        Ok(_) => vec![GpuTransport::Nccl, GpuTransport::Peer],
         Err(failure) if failure.message.contains("cannot read the memory") => {
             println!("only NCCL: {}", failure.message);
-            vec![CardTransport::Nccl]
+            vec![GpuTransport::Nccl]
         }
         Err(failure) => panic!("{}", failure.message),
     }
@@ -175,7 +175,7 @@ fn partitions(n: usize) -> Vec<Partition> {
 fn losses(
     cards: &[Cuda],
     config: &TrainConfig,
-    ((scheme, exchange, stages, chunks), transport): (Partition, CardTransport),
+    ((scheme, exchange, stages, chunks), transport): (Partition, GpuTransport),
 ) -> (Vec<f32>, Vec<u64>) {
     let spec = "synth:planted,nodes=3001,degree=12,features=24,classes=5";
     let dataset = load(spec, &LoadOptions::default()).expect("a generated data set");
@@ -209,9 +209,9 @@ fn cards_learn_what_one_card_does() {
     let partitions = partitions(n);
     for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Sgc] {
         let config = TrainConfig { epochs: EPOCHS, eval_every: EPOCHS, ..with_parts(kind) };
-        let (single, _) = losses(&cards(1), &config, (partitions[0], CardTransport::Nccl));
+        let (single, _) = losses(&cards(1), &config, (partitions[0], GpuTransport::Nccl));
         for &partition in piece(&partitions) {
-            let (shared, repeated) = losses(&cards(n), &config, (partition, CardTransport::Nccl));
+            let (shared, repeated) = losses(&cards(n), &config, (partition, GpuTransport::Nccl));
             assert_eq!(single.len(), shared.len());
             for (epoch, (a, b)) in single.iter().zip(&shared).enumerate() {
                 assert!(
@@ -237,13 +237,13 @@ fn cards_learn_in_bf16_what_one_card_does() {
         let (single, _) = losses(
             &storing(cards(1)),
             &config,
-            ((Scheme::OneD, Exchange::Dense, Stages::Parts(1), 1), CardTransport::Nccl),
+            ((Scheme::OneD, Exchange::Dense, Stages::Parts(1), 1), GpuTransport::Nccl),
         );
         for exchange in piece([Exchange::Dense, Exchange::Rows]) {
             let (shared, _) = losses(
                 &storing(cards(n)),
                 &config,
-                ((Scheme::OneD, exchange, Stages::Parts(1), 1), CardTransport::Nccl),
+                ((Scheme::OneD, exchange, Stages::Parts(1), 1), GpuTransport::Nccl),
             );
             assert_eq!(single.len(), shared.len());
             for (epoch, (a, b)) in single.iter().zip(&shared).enumerate() {
@@ -260,14 +260,14 @@ fn cards_learn_the_same_bits_again() {
     let model = ModelConfig { hidden: 64, layers: 3, ..base.model.clone() };
     let config = TrainConfig { epochs: 10, model, ..base };
     let run =
-        || losses(&cards(n), &config, ((Scheme::OneD, Exchange::Auto, Stages::Parts(1), 1), CardTransport::Nccl)).0;
+        || losses(&cards(n), &config, ((Scheme::OneD, Exchange::Auto, Stages::Parts(1), 1), GpuTransport::Nccl)).0;
     assert_eq!(run(), run());
 }
 
 /// The transport neither rounds values nor changes the order of sums.
 #[test]
 fn rows_copied_from_memory_teach_the_same_bits() {
-    let ([_, CardTransport::Peer], Some(n)) = (&transports()[..], several().map(|cards| cards.len())) else { return };
+    let ([_, GpuTransport::Peer], Some(n)) = (&transports()[..], several().map(|cards| cards.len())) else { return };
     for (kind, precision) in [(ModelKind::Gcn, Dtype::F32), (ModelKind::Gcn, Dtype::Bf16), (ModelKind::Gat, Dtype::F32)]
     {
         let config = TrainConfig { epochs: 20, eval_every: 5, precision, ..with_parts(kind) };
@@ -276,7 +276,7 @@ fn rows_copied_from_memory_teach_the_same_bits() {
                 let cards: Vec<Cuda> = cards(n).into_iter().map(|card| card.storing(precision)).collect();
                 losses(&cards, &config, (partition, transport))
             };
-            let (sent, copied) = (by(CardTransport::Nccl), by(CardTransport::Peer));
+            let (sent, copied) = (by(GpuTransport::Nccl), by(GpuTransport::Peer));
             assert_eq!(sent.0, copied.0, "losses of {kind:?} in {precision:?} on {partition:?}");
             assert_eq!(sent.1, copied.1, "steps repeated, {kind:?} on {partition:?}");
         }
@@ -288,15 +288,15 @@ fn rows_copied_from_memory_teach_the_same_bits() {
 fn the_faster_transport_is_chosen() {
     let Some(n) = several().map(|cards| cards.len()) else { return };
     let chosen = |n| measure::transport((&cards(1)[0], n), || Ok(cards(n))).expect("cards that are measured");
-    assert_eq!(chosen(1), CardTransport::Nccl);
+    assert_eq!(chosen(1), GpuTransport::Nccl);
     let seconds = |transport| {
         let figures = measure::figures(&cards(n), transport).expect("cards that are measured");
         println!("{transport}: {figures:?}");
         measure::with_safety_margin(Some(transport), figures.panel_seconds(n, 64 << 20))
     };
     let fastest = match transports().len() {
-        2 if seconds(CardTransport::Peer) < seconds(CardTransport::Nccl) => CardTransport::Peer,
-        _ => CardTransport::Nccl,
+        2 if seconds(GpuTransport::Peer) < seconds(GpuTransport::Nccl) => GpuTransport::Peer,
+        _ => GpuTransport::Nccl,
     };
     assert_eq!(chosen(n), fastest);
 }
@@ -492,7 +492,7 @@ fn ranks_want_a_card_each_unless_they_are_asked_to_share() {
     let Some(_) = cards(1).pop().filter(|_| ranks_per_gpu() == 1) else { return };
     let outcome = threads::run(2, deadline(), |world| -> Result<(), Failure> {
         let cuda = Cuda::new(Device::open(0).expect("the first card"));
-        connect(&cuda, world, CardTransport::Nccl)?;
+        connect(&cuda, world, GpuTransport::Nccl)?;
         Ok(())
     });
     let message = outcome.expect_err("both ranks are on one card").message;
@@ -515,7 +515,7 @@ fn outcome_on(
     let ranks = how(RankOptions { stages: Stages::Parts(1), ..RankOptions::new(grid, Exchange::Rows, deadline()) });
     let (session, mut outcome) = (SessionOptions::default(), None);
     let losses = losses_of(|observe| {
-        let connect = |cuda: &Cuda, world| connect(cuda, world, CardTransport::Nccl);
+        let connect = |cuda: &Cuda, world| connect(cuda, world, GpuTransport::Nccl);
         let done = TrainJob::new(dataset, config, &ranks, &session, observe).on_devices(cards, connect)?;
         outcome = Some(done.clone());
         Ok(done)
@@ -556,9 +556,9 @@ fn cards_share_subgraphs_and_patches() {
     let codec = parse_codec("topk:4").expect("a codec");
     let coded = TrainConfig { codec, ..base(ModelKind::Sage, neighbor.clone()) };
     // The hottest rows are on every GPU, the others on hosts; this applies to the graph, too.
-    let beside_hosts = |config: TrainConfig, every_card| {
-        let share = |every_card| Some(CacheShares { every_card, one_card: 0.0 });
-        let tiers = CacheConfig { features: share(every_card), topology: share(0.5), ..CacheConfig::default() };
+    let beside_hosts = |config: TrainConfig, every_gpu| {
+        let share = |every_gpu| Some(CacheShares { every_gpu, one_gpu: 0.0 });
+        let tiers = CacheConfig { features: share(every_gpu), topology: share(0.5), ..CacheConfig::default() };
         TrainConfig { tiers, ..config }
     };
     let sage = || base(ModelKind::Sage, neighbor.clone());
@@ -581,7 +581,7 @@ fn cards_share_subgraphs_and_patches() {
         ),
         (beside_hosts(coded, 0.3), GraphPlacement::SplitFeatures, Dtype::F32),
     ]) {
-        let (single, _) = losses(&cards(1), &config, (partitions(n)[0], CardTransport::Nccl));
+        let (single, _) = losses(&cards(1), &config, (partitions(n)[0], GpuTransport::Nccl));
         let has_choice = layout != GraphPlacement::Replicated && config.tiers.is_default();
         let told = transports().into_iter().map(Some).filter(|_| has_choice);
         for transport in iter::once(None).chain(told) {
@@ -604,9 +604,9 @@ fn cards_take_turns_at_scores_layer_by_layer() {
     let spec = "synth:planted,nodes=150001,degree=8,features=24,classes=5";
     let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 4], ..BatchConfig::default() };
     for kind in piece([ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat]) {
-        let scores = |score_by, every_card: Option<f64>| {
+        let scores = |score_by, every_gpu: Option<f64>| {
             let batch = BatchConfig { score_by, ..batch.clone() };
-            let features = every_card.map(|every_card| CacheShares { every_card, one_card: 0.0 });
+            let features = every_gpu.map(|every_gpu| CacheShares { every_gpu, one_gpu: 0.0 });
             let tiers = CacheConfig { features, ..CacheConfig::default() };
             let config = TrainConfig { epochs: 2, eval_every: 2, batch, tiers, ..TrainConfig::for_model(kind) };
             outcome_on(spec, &cards(n), &config, |ranks| ranks).1.runs[0].last
@@ -633,7 +633,7 @@ fn patches_take_no_more_of_cards_than_their_plan() {
     let sizes = DataSizes::of(&dataset);
     let links = Links::alike(LinkRates { latency: 1e-6, bytes_per_second: 1e11 });
     let codec = parse_codec("topk:8").expect("a codec");
-    let share = Some(CacheShares { every_card: 0.25, one_card: 0.0 });
+    let share = Some(CacheShares { every_gpu: 0.25, one_gpu: 0.0 });
     for (layout, features, codec) in piece([
         (GraphPlacement::Patches, None, None),
         (GraphPlacement::Patches, None, codec),
@@ -658,7 +658,7 @@ fn patches_take_no_more_of_cards_than_their_plan() {
         cards.iter().for_each(|cuda| cuda.device().reset_peak().expect("a card"));
         let session = SessionOptions::default();
         losses_of(|observe| {
-            let connect = |cuda: &Cuda, world| connect(cuda, world, CardTransport::Nccl);
+            let connect = |cuda: &Cuda, world| connect(cuda, world, GpuTransport::Nccl);
             TrainJob::new(dataset.clone(), &config, &ranks, &session, observe).on_devices(&cards, connect)
         })
         .expect("training on cards");
@@ -678,9 +678,9 @@ fn rows_may_lie_on_any_card() {
     let Some(n) = several().map(|cards| cards.len()) else { return };
     let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 4], ..BatchConfig::default() };
     let of_kind = |kind| TrainConfig { epochs: 2, eval_every: 2, batch: batch.clone(), ..TrainConfig::for_model(kind) };
-    let learnt = |config: &TrainConfig| losses(&cards(n), config, (partitions(n)[0], CardTransport::Nccl)).0;
+    let learnt = |config: &TrainConfig| losses(&cards(n), config, (partitions(n)[0], GpuTransport::Nccl)).0;
     for config in [of_kind(ModelKind::Sage), of_kind(ModelKind::Gcn)] {
-        let shares = |every_card, one_card| Some(CacheShares { every_card, one_card });
+        let shares = |every_gpu, one_gpu| Some(CacheShares { every_gpu, one_gpu });
         let placed = |features, topology| {
             let hotness = Hotness::InDegree;
             let tiers = CacheConfig { features, topology, hotness, ..CacheConfig::default() };

@@ -140,9 +140,9 @@ fn on_device(cuda: &Cuda, graph: &Csr) -> Arc<DeviceTopology> {
 }
 
 /// Topology with the rows of a share of the nodes on the device, and the others on the host.
-fn placed(cuda: &Cuda, graph: &Csr, every_card: f64) -> Arc<DeviceTopology> {
+fn placed(cuda: &Cuda, graph: &Csr, every_gpu: f64) -> Arc<DeviceTopology> {
     let order: Vec<NodeId> = (0..graph.n_rows() as NodeId).rev().collect();
-    let placement = Placement::of_shares(&order, CacheShares { every_card, one_card: 0.0 }, 1);
+    let placement = Placement::of_shares(&order, CacheShares { every_gpu, one_gpu: 0.0 }, 1);
     Arc::new(DeviceTopology::placed(cuda, graph, &placement).expect("pinned memory"))
 }
 

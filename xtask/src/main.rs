@@ -67,7 +67,7 @@ enum Task {
         /// Where the record goes.
         #[arg(long, default_value = "benches/record/gpu-verified.json")]
         out: PathBuf,
-        /// Run the test programs side by side: quicker where card and host have room for all.
+        /// Run the test programs side by side: quicker where GPU and host have room for all.
         #[arg(long)]
         together: bool,
     },

@@ -46,12 +46,12 @@ struct Window {
     /// Number of epochs.
     epochs: usize,
     /// CPU seconds.
-    processor_seconds: f64,
+    cpu_seconds: f64,
 }
 
 impl Window {
     fn speed(&self) -> f64 {
-        self.epochs as f64 / self.processor_seconds
+        self.epochs as f64 / self.cpu_seconds
     }
 }
 
@@ -159,8 +159,8 @@ fn watch(child: &mut Child, window: Duration, n_epochs: &AtomicUsize) -> Result<
             }
             memory_bytes += memory(child.id())? / u64::from(LOOKS);
         }
-        let (now, used) = (n_epochs.load(Ordering::Relaxed), processor_seconds(child.id())?);
-        let measured = Window { memory_bytes, epochs: now - epochs, processor_seconds: used - seconds };
+        let (now, used) = (n_epochs.load(Ordering::Relaxed), cpu_seconds(child.id())?);
+        let measured = Window { memory_bytes, epochs: now - epochs, cpu_seconds: used - seconds };
         (epochs, seconds) = (now, used);
         println!("window {i}: {} MiB, {:.4} epochs a second", measured.memory_bytes >> 20, measured.speed());
         windows.push(measured);
@@ -182,7 +182,7 @@ fn memory(process: u32) -> Result<u64, String> {
 }
 
 /// CPU time of a process in seconds, user and system.
-fn processor_seconds(process: u32) -> Result<f64, String> {
+fn cpu_seconds(process: u32) -> Result<f64, String> {
     const TICKS_PER_SECOND: f64 = 100.0;
     let stat = read_proc(process, "stat")?;
     // The process name, in parentheses, may contain spaces.
@@ -200,7 +200,7 @@ fn memory_growth(windows: &[Window]) -> f64 {
 fn speed_change(windows: &[Window]) -> f64 {
     change(windows, |windows| {
         let sum = |of: fn(&Window) -> f64| windows.iter().map(of).sum::<f64>();
-        sum(|window| window.epochs as f64) / sum(|window| window.processor_seconds)
+        sum(|window| window.epochs as f64) / sum(|window| window.cpu_seconds)
     })
 }
 
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     fn windows(all: &[(u64, usize)]) -> Vec<Window> {
-        all.iter().map(|&(memory_bytes, epochs)| Window { memory_bytes, epochs, processor_seconds: 10.0 }).collect()
+        all.iter().map(|&(memory_bytes, epochs)| Window { memory_bytes, epochs, cpu_seconds: 10.0 }).collect()
     }
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
     fn this_process_has_memory_and_time() {
         if cfg!(target_os = "linux") {
             assert!(memory(std::process::id()).unwrap() > 1 << 16);
-            assert!(processor_seconds(std::process::id()).unwrap() >= 0.0);
+            assert!(cpu_seconds(std::process::id()).unwrap() >= 0.0);
         }
     }
 

@@ -43,7 +43,7 @@ const TOLD: (Scheme, usize, usize) = (Scheme::OneAndHalfD, 4, 2);
 const GRAPH: &str = "synth:reddit,features=0";
 
 /// Adds the cases of the CPU.
-pub(super) fn on_processor(setup: &Setup, report: &mut Report) -> Result<(), Error> {
+pub(super) fn on_cpu(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     run(&Cpu::default(), graphs::DEFAULT, &by_the_wall, setup, report)
 }
 

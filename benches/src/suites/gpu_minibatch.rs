@@ -5,7 +5,7 @@
 //! The device runs asynchronously to the host, so only whole epochs are timed, each with all its batches. The peer
 //! runs after girih and does not alternate.
 
-use girih_comm::CardTransport;
+use girih_comm::GpuTransport;
 use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
@@ -38,7 +38,7 @@ struct Way {
     n_devices: usize,
     layout: GraphPlacement,
     /// Transport of patches; `None` for the faster one.
-    transport: Option<CardTransport>,
+    transport: Option<GpuTransport>,
     config: TrainConfig,
     /// Required speedup over the peer's epoch, if any.
     times_peer: Option<f64>,
@@ -138,7 +138,7 @@ fn ways(hidden: usize, n_devices: usize, protocol: Protocol) -> Vec<Way> {
             let config = TrainConfig { tiers, ..of_all.clone() };
             ways.push(Way { n_devices: n, ..way(format!("{group} a device/{n} devices, {name}"), config) });
         }
-        let patches = [("", None), (" by NCCL", Some(CardTransport::Nccl)), (" in place", Some(CardTransport::Peer))];
+        let patches = [("", None), (" by NCCL", Some(GpuTransport::Nccl)), (" in place", Some(GpuTransport::Peer))];
         for (by, transport) in patches {
             let patches = way(format!("{group} a device/{n} devices, both in patches{by}"), of_all.clone());
             ways.push(Way { n_devices: n, layout: GraphPlacement::Patches, transport, ..patches });

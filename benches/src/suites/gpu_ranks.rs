@@ -13,7 +13,7 @@ use std::io::BufWriter;
 use std::path::Path;
 use std::time::Duration;
 
-use girih_comm::CardTransport;
+use girih_comm::GpuTransport;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
 use girih_kernels::{Cuda, Device, NcclRank, Timeline};
@@ -46,15 +46,15 @@ const TRACED: u64 = 6;
 
 /// Adds a case for one device, and those of two and four devices if present, for each storage type.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
-    let n_cards = n_cards(report)?;
+    let n_gpus = n_gpus(report)?;
     let spec = setup.graph_or(graphs::FULL);
     let dataset = graphs::load(spec)?;
     report.graph = Some(graphs::describe(&dataset));
     let suite = Ranks { hidden: hidden(setup, spec), layers: setup.layers.unwrap_or(LAYERS), protocol: setup.protocol };
-    let transports = setup.transports_or(&[CardTransport::Nccl]);
+    let transports = setup.transports_or(&[GpuTransport::Nccl]);
     // The plans for four devices include those for two.
     let wanted = setup.ways_of(named_plans(CARDS_MAX, transports), |(name, _)| name)?;
-    let mut predictions = Predictions::new(n_cards.min(CARDS_MAX), transports)?;
+    let mut predictions = Predictions::new(n_gpus.min(CARDS_MAX), transports)?;
     let mut by_storage = DTYPES.map(Times::of);
     for &kind in setup.orders_or(&gpu::ORDERS) {
         let whole = ordered(&dataset, &Order::find(kind, &dataset.graph)?)?;
@@ -65,7 +65,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
             report.add(case.with("x_one", 1.0))?;
             alone.push(time);
         }
-        for n in [2, 4].into_iter().filter(|n| *n <= n_cards) {
+        for n in [2, 4].into_iter().filter(|n| *n <= n_gpus) {
             let inside = ordered(&dataset, &Order::inside(kind, n, &dataset.graph)?)?;
             for (where_, dataset, cuts) in [("whole", &whole, Cuts::Weighted), ("inside", &inside, Cuts::Equal)] {
                 for ((precision, one), times) in DTYPES.into_iter().zip(&alone).zip(&mut by_storage) {
@@ -161,7 +161,7 @@ fn plans(n: usize) -> Vec<Sharing> {
 }
 
 /// Divisions with each transport, and their parts of case names.
-fn named_plans(n: usize, transports: &[CardTransport]) -> Vec<(String, (Sharing, CardTransport))> {
+fn named_plans(n: usize, transports: &[GpuTransport]) -> Vec<(String, (Sharing, GpuTransport))> {
     let by_each = |sharing: Sharing| {
         transports.iter().map(move |&by| (format!("{}{}", sharing.name(), suffix(by)), (sharing, by)))
     };
@@ -169,10 +169,10 @@ fn named_plans(n: usize, transports: &[CardTransport]) -> Vec<(String, (Sharing,
 }
 
 /// Suffix of a case's name for the transport.
-fn suffix(transport: CardTransport) -> &'static str {
+fn suffix(transport: GpuTransport) -> &'static str {
     match transport {
-        CardTransport::Nccl => "",
-        CardTransport::Peer => "/peer",
+        GpuTransport::Nccl => "",
+        GpuTransport::Peer => "/peer",
     }
 }
 
@@ -190,7 +190,7 @@ fn ordered(dataset: &Dataset, order: &Order) -> Result<Dataset, Error> {
 }
 
 /// Number of devices; records the first one.
-fn n_cards(report: &mut Report) -> Result<usize, Error> {
+fn n_gpus(report: &mut Report) -> Result<usize, Error> {
     drop(gpu::open_device(report)?);
     Ok((1..).find(|&ordinal| Device::open(ordinal).is_err()).unwrap_or(1))
 }
@@ -249,8 +249,8 @@ impl Ranks {
         trace.write_json(BufWriter::new(File::create(
             folder.join(case.name.replace('/', "-")).with_extension("json"),
         )?))?;
-        let cards = occupancy::of_epoch(&trace);
-        let Some(busiest) = cards.into_iter().max_by(|a, b| a.kernels.total_cmp(&b.kernels)) else { return Ok(case) };
+        let gpus = occupancy::of_epoch(&trace);
+        let Some(busiest) = gpus.into_iter().max_by(|a, b| a.kernels.total_cmp(&b.kernels)) else { return Ok(case) };
         Ok(case
             .with("traced_ms", 1e3 * busiest.epoch)
             .with("kernels_ms", 1e3 * busiest.kernels)
@@ -269,7 +269,7 @@ impl Several {
     fn new(
         (n, cuts): (usize, Cuts),
         Sharing { scheme, exchange, stages, chunks, wire }: Sharing,
-        (precision, transport): (Dtype, CardTransport),
+        (precision, transport): (Dtype, GpuTransport),
     ) -> Result<Self, Error> {
         let ranks =
             RankOptions { cuts, stages, chunks, wire, ..RankOptions::new(grid(n, scheme)?, exchange, DEADLINE) };
@@ -278,12 +278,12 @@ impl Several {
 
     fn train(&self, dataset: &Dataset, config: &TrainConfig, observe: &mut Observer<'_>) -> Result<Outcome, Error> {
         // A device joins ranks only once, so devices are opened here.
-        let cards: Vec<Cuda> =
+        let gpus: Vec<Cuda> =
             (0..self.ranks.grid.ranks()).map(|ordinal| open(ordinal, self.precision)).collect::<Result<_, Error>>()?;
         let connect =
             |cuda: &Cuda, world| NcclRank::connect(cuda, world, DEADLINE, self.ranks.transport.unwrap_or_default());
         let session = SessionOptions::default();
-        Ok(TrainJob::new(dataset.clone(), config, &self.ranks, &session, observe).on_devices(&cards, connect)?)
+        Ok(TrainJob::new(dataset.clone(), config, &self.ranks, &session, observe).on_devices(&gpus, connect)?)
     }
 }
 
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn four_devices_make_grids_that_two_do_not() {
         assert!(plans(2).iter().all(|sharing| sharing.scheme == Scheme::OneD));
-        let names = |n| -> Vec<String> { named_plans(n, &CardTransport::ALL).into_iter().map(|plan| plan.0).collect() };
+        let names = |n| -> Vec<String> { named_plans(n, &GpuTransport::ALL).into_iter().map(|plan| plan.0).collect() };
         assert!(names(2).iter().all(|name| names(4).contains(name)), "{:?}", names(2));
         for sharing in plans(4) {
             assert!(grid(4, sharing.scheme).is_ok());

@@ -72,16 +72,16 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
             let what = format!("{fan_out}/global, graph on the host, {share} of the rows on the device");
             bench.case(topology, fan_out, (&what, options), report)?;
         }
-        bench.on_processor(fan_out, report)?;
+        bench.on_cpu(fan_out, report)?;
     }
     Ok(())
 }
 
 /// Graph on the host. The rows of a share of the nodes, those with the highest in-degree, are also on the device.
-fn topology_with(cuda: &Cuda, graph: &Csr, every_card: f64) -> Result<Arc<DeviceTopology>, ComputeError> {
-    let heats = Hotness::InDegree.heats(graph, &[], &Visits::default());
-    let shares = CacheShares { every_card, one_card: 0.0 };
-    let placement = Placement::of_shares(heats.rows().order(), shares, 1);
+fn topology_with(cuda: &Cuda, graph: &Csr, every_gpu: f64) -> Result<Arc<DeviceTopology>, ComputeError> {
+    let frequencies = Hotness::InDegree.frequencies(graph, &[], &Visits::default());
+    let shares = CacheShares { every_gpu, one_gpu: 0.0 };
+    let placement = Placement::of_shares(frequencies.rows().order(), shares, 1);
     Ok(Arc::new(DeviceTopology::placed(cuda, graph, &placement)?))
 }
 
@@ -193,7 +193,7 @@ impl Bench<'_> {
     }
 
     /// Case of the same batches on one CPU thread.
-    fn on_processor(&self, fan_out: &str, report: &mut Report) -> Result<(), Error> {
+    fn on_cpu(&self, fan_out: &str, report: &mut Report) -> Result<(), Error> {
         let sampler = NeighborSampler::new(fan_out.parse()?, NeighborOptions::default())?;
         let loader = self.loader(sampler)?;
         let (plan, mut first, mut batch) = (loader.plan(0), 0, girih_sampling::MiniBatch::default());

@@ -148,7 +148,7 @@ impl Suite {
             Self::Attention => attention::run(setup, report),
             Self::Lightgcn => lightgcn::run(setup, report),
             Self::Reorder => reorder::run(setup, report),
-            Self::Blocks => blocks::on_processor(setup, report),
+            Self::Blocks => blocks::on_cpu(setup, report),
             Self::Sampling => sampling::run(setup, report),
             Self::Minibatch => minibatch::run(setup, report),
             Self::Batches => batches::run(setup, report),

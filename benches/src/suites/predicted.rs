@@ -1,6 +1,6 @@
 //! [`Predictions`]: epoch times predicted by the planner, compared with measured ones.
 
-use girih_comm::CardTransport;
+use girih_comm::GpuTransport;
 use girih_datasets::Dataset;
 use girih_kernels::{Cuda, Device};
 use girih_partition::Cuts;
@@ -19,7 +19,7 @@ const ABOVE_AT_MOST: f64 = 0.2;
 /// Hardware profiles of the GPUs here, and the outcomes of predictions.
 pub(super) struct Predictions {
     /// Hardware profiles, by transport.
-    figures: Vec<(CardTransport, HardwareProfile)>,
+    figures: Vec<(GpuTransport, HardwareProfile)>,
     /// Plans that compete with each other.
     outcomes: Vec<Outcome>,
 }
@@ -41,23 +41,23 @@ pub(super) struct Predicted {
     config: TrainConfig,
     sizes: DataSizes,
     graph: SymbolicGraph,
-    by_transport: Vec<OnCards>,
+    by_transport: Vec<OnGpus>,
 }
 
 /// Devices and network with which ranks compute and exchange.
-struct OnCards {
-    transport: CardTransport,
+struct OnGpus {
+    transport: GpuTransport,
     devices: Vec<PlanDevice>,
     network: Network,
 }
 
 impl Predictions {
     /// Measures the GPUs with each transport.
-    pub(super) fn new(n_cards: usize, transports: &[CardTransport]) -> Result<Self, Error> {
+    pub(super) fn new(n_gpus: usize, transports: &[GpuTransport]) -> Result<Self, Error> {
         // A device joins ranks only once, so each transport is measured with newly opened devices.
-        let of = |&transport: &CardTransport| {
-            let cards = (0..n_cards).map(|i| Ok(Cuda::new(Device::open(i)?))).collect::<Result<Vec<_>, Error>>()?;
-            Ok((transport, measure::figures(&cards, transport)?))
+        let of = |&transport: &GpuTransport| {
+            let gpus = (0..n_gpus).map(|i| Ok(Cuda::new(Device::open(i)?))).collect::<Result<Vec<_>, Error>>()?;
+            Ok((transport, measure::figures(&gpus, transport)?))
         };
         Ok(Self { figures: transports.iter().map(of).collect::<Result<_, Error>>()?, outcomes: Vec::new() })
     }
@@ -68,7 +68,7 @@ impl Predictions {
         let rates = measure::session(&cuda, (dataset, config), true, ranks)?;
         let sizes = DataSizes::of(dataset);
         let graph = SymbolicGraph::of(&dataset.graph, config, &sizes)?;
-        let of_session = |(by, figures): &(CardTransport, HardwareProfile)| OnCards {
+        let of_session = |(by, figures): &(GpuTransport, HardwareProfile)| OnGpus {
             transport: *by,
             devices: figures.devices_of(&rates),
             network: figures.host(),
@@ -82,7 +82,7 @@ impl Predictions {
         &mut self,
         case: Case,
         group: &str,
-        (transport, predicted): (CardTransport, &Estimate),
+        (transport, predicted): (GpuTransport, &Estimate),
     ) -> Case {
         let (measured, predicted, bound) = (1e3 * case.time.median_s, predicted.epoch_ms, predicted.bound_ms);
         let chosen_by = measure::with_safety_margin(Some(transport), predicted);
@@ -120,8 +120,8 @@ impl Predicted {
     pub(super) fn estimate(&self, ranks: &RankOptions) -> Result<Estimate, Error> {
         let Self { config, sizes: data, graph, by_transport } = self;
         let transport = ranks.transport.unwrap_or_default();
-        let cards = by_transport.iter().find(|cards| cards.transport == transport);
-        let OnCards { devices, network, .. } = cards.ok_or_else(|| format!("{transport} was not measured"))?;
+        let gpus = by_transport.iter().find(|gpus| gpus.transport == transport);
+        let OnGpus { devices, network, .. } = gpus.ok_or_else(|| format!("{transport} was not measured"))?;
         let planner = RankPlanner { config, data, graph, devices, network: *network };
         Ok(Planner { ranks: planner, free_bytes: None }.estimate(ranks)?)
     }

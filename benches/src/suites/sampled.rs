@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use girih_comm::CardTransport;
+use girih_comm::GpuTransport;
 use girih_datasets::Dataset;
 use girih_kernels::{Cuda, Device, NcclRank};
 use girih_partition::{Exchange, ProcessGrid, Scheme};
@@ -17,7 +17,7 @@ const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Cache configuration with the shares of features and of rows of the graph: on every device, and on one each.
 pub(super) fn tiers(features: Option<(f64, f64)>, topology: Option<(f64, f64)>) -> CacheConfig {
-    let shares = |(every_card, one_card)| CacheShares { every_card, one_card };
+    let shares = |(every_gpu, one_gpu)| CacheShares { every_gpu, one_gpu };
     CacheConfig { features: features.map(shares), topology: topology.map(shares), ..CacheConfig::default() }
 }
 
@@ -29,7 +29,7 @@ pub(super) fn n_devices() -> usize {
 /// Trains on the first devices: on one, or on several with a rank each. The layout gives the rows that a rank holds;
 /// the transport carries the others, by default the faster one.
 pub(super) fn train_on(
-    (n_devices, layout, transport): (usize, GraphPlacement, Option<CardTransport>),
+    (n_devices, layout, transport): (usize, GraphPlacement, Option<GpuTransport>),
     dataset: &Dataset,
     config: &TrainConfig,
     observe: &mut Observer<'_>,
@@ -39,9 +39,9 @@ pub(super) fn train_on(
     if n_devices == 1 {
         return Ok(train(&open(0)?, dataset.clone(), config, &session, observe)?);
     }
-    let cards: Vec<Cuda> = (0..n_devices).map(open).collect::<Result<_, Error>>()?;
+    let gpus: Vec<Cuda> = (0..n_devices).map(open).collect::<Result<_, Error>>()?;
     let grid = ProcessGrid::new(Scheme::OneD, n_devices, 1)?;
     let ranks = RankOptions { layout, transport, ..RankOptions::new(grid, Exchange::Dense, DEADLINE) };
-    let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, DEADLINE, CardTransport::Nccl);
-    Ok(TrainJob::new(dataset.clone(), config, &ranks, &session, observe).on_devices(&cards, connect)?)
+    let connect = |cuda: &Cuda, world| NcclRank::connect(cuda, world, DEADLINE, GpuTransport::Nccl);
+    Ok(TrainJob::new(dataset.clone(), config, &ranks, &session, observe).on_devices(&gpus, connect)?)
 }

@@ -46,17 +46,17 @@ const SUBJECTS: [Subject; 5] = [
 
 /// Adds cases for every graph and number of GPUs, and for the recorded epochs on one GPU.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
-    let cards_max = if setup.small { CARDS_SMALL } else { CARDS_MAX };
+    let gpus_max = if setup.small { CARDS_SMALL } else { CARDS_MAX };
     for subject in &SUBJECTS {
         let planned = subject.planned(Dtype::F32)?;
         let mut one = None;
-        for cards in std::iter::successors(Some(1), |cards| Some(2 * cards)).take_while(|cards| *cards <= cards_max) {
-            let table = planned.table(cards)?;
+        for gpus in std::iter::successors(Some(1), |gpus| Some(2 * gpus)).take_while(|gpus| *gpus <= gpus_max) {
+            let table = planned.table(gpus)?;
             let Some(choice) = table.choice() else { continue };
-            let first = *one.get_or_insert(choice.epoch_ms * cards as f64);
-            eprintln!("{}, {cards}: {:.2} ms by {}, {}", subject.name, choice.epoch_ms, choice.grid, choice.exchange);
+            let first = *one.get_or_insert(choice.epoch_ms * gpus as f64);
+            eprintln!("{}, {gpus}: {:.2} ms by {}, {}", subject.name, choice.epoch_ms, choice.grid, choice.exchange);
             for estimate in best_of_schemes(&table) {
-                let case = case(subject.name, cards, estimate).with("x_one", first / estimate.epoch_ms);
+                let case = case(subject.name, gpus, estimate).with("x_one", first / estimate.epoch_ms);
                 report.cases.push(if estimate == choice { case.with("is_choice", 1.0) } else { case });
             }
         }
@@ -73,7 +73,7 @@ fn best_of_schemes(table: &Table) -> impl Iterator<Item = &Estimate> {
     Scheme::ALL.into_iter().filter_map(|scheme| table.choice_of(|plan| plan.grid.scheme() == scheme))
 }
 
-fn case(graph: &str, cards: usize, plan: &Estimate) -> Case {
+fn case(graph: &str, gpus: usize, plan: &Estimate) -> Case {
     let stages = match plan.stages {
         Stages::Parts(1) => String::new(),
         Stages::Parts(n) => format!(", {n} parts"),
@@ -88,7 +88,7 @@ fn case(graph: &str, cards: usize, plan: &Estimate) -> Case {
         1 => String::new(),
         replicas => format!(", {replicas} replicas"),
     };
-    Case::new(format!("{graph}/{cards}/{}", plan.grid.scheme()), Summary::of(&[plan.epoch_ms / 1e3]))
+    Case::new(format!("{graph}/{gpus}/{}", plan.grid.scheme()), Summary::of(&[plan.epoch_ms / 1e3]))
         .by(format!("{}{stages}{chunks}{replicas}", plan.exchange))
         .with("products_ms", plan.product_ms)
         .with("exchanges_ms", plan.exchange_ms)
@@ -106,7 +106,7 @@ fn check(subject: &Subject, report: &mut Report) -> Result<(), Error> {
             let name = format!("community/{}/{aggregates}", dtype.name());
             let Some(measured) = recorded.cases.iter().find(|case| case.name == name) else { continue };
             let config = subject.config(dtype, aggregate_once);
-            let device = PlanDevice::Gpu(Some(planned.figures.card));
+            let device = PlanDevice::Gpu(Some(planned.figures.gpu));
             let epoch_ms = 1e3 * Plan::on_device(&config, &planned.sizes, device)?.epoch_seconds;
             let ratio = epoch_ms / (1e3 * measured.time.median_s);
             worst = worst.max((ratio - 1.0).abs());
@@ -155,12 +155,12 @@ impl Subject {
 }
 
 impl Planned {
-    fn table(&self, cards: usize) -> Result<Table, Error> {
+    fn table(&self, gpus: usize) -> Result<Table, Error> {
         let Self { config, sizes: data, figures } = self;
         let graph = SymbolicGraph::even(config, data)?;
-        let devices = &[PlanDevice::Gpu(Some(figures.card))];
+        let devices = &[PlanDevice::Gpu(Some(figures.gpu))];
         let ranks = RankPlanner { config, data, graph: &graph, devices, network: figures.hosts() };
-        let by_rows = ProcessGrid::new(Scheme::OneD, cards, 1)?;
+        let by_rows = ProcessGrid::new(Scheme::OneD, gpus, 1)?;
         // Equal panels and operands as they are. No rank waits in a dry run, so the deadline is zero.
         let like = RankOptions::new(by_rows, Exchange::Dense, Duration::ZERO);
         Ok(Planner { ranks, free_bytes: Some(H200_BYTES) }.table(&like)?)
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plans_for_one_card_come_out_as_recorded() {
+    fn plans_for_one_gpu_come_out_as_recorded() {
         let ceilings = Ceilings::measure(&Machine::here()).unwrap();
         let mut report = Report::new("scaling", &folder(), ceilings);
         for subject in &SUBJECTS {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use girih_comm::CardTransport;
+use girih_comm::GpuTransport;
 use girih_compute::Dtype;
 use girih_graph_format::Matrix;
 use girih_kernels::{BlockKernel, Tiling};
@@ -42,7 +42,7 @@ pub struct Setup {
     /// Folder for timelines of devices, for the suite that records them.
     pub timelines: Option<PathBuf>,
     /// Transports between devices, for the suite that compares them; if empty, its default.
-    pub transports: Vec<CardTransport>,
+    pub transports: Vec<GpuTransport>,
     /// Names of training variants, for suites that compare many; if empty, all.
     pub ways: Vec<String>,
     /// Kernels that multiply these blocks, for suites that compare them; if empty, the fastest one of the device.
@@ -68,7 +68,7 @@ impl Setup {
     }
 
     /// Transports between devices, for a suite with its own `default`.
-    pub(super) fn transports_or<'a>(&'a self, default: &'a [CardTransport]) -> &'a [CardTransport] {
+    pub(super) fn transports_or<'a>(&'a self, default: &'a [GpuTransport]) -> &'a [GpuTransport] {
         if self.transports.is_empty() { default } else { &self.transports }
     }
 

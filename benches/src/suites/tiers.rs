@@ -48,14 +48,14 @@ fn add(dataset: &Dataset, report: &mut Report) -> Result<(), Error> {
     let held_out = counted(0)?;
     for hotness in Hotness::ALL {
         let start = Instant::now();
-        let heats = hotness.heats(&dataset.graph, &dataset.seeds(), &presampled);
+        let frequencies = hotness.frequencies(&dataset.graph, &dataset.seeds(), &presampled);
         let extra = if hotness == Hotness::Presampled { presampling } else { 0.0 };
         let time = Summary::of(&[start.elapsed().as_secs_f64() + extra]);
-        let cases = CACHED.map(|percent| case(dataset, hotness, &heats, percent, &held_out, time));
+        let cases = CACHED.map(|percent| case(dataset, hotness, &frequencies, percent, &held_out, time));
         report.cases.extend(cases);
     }
     // Upper bound: a cache of the nodes that turn out to be read most.
-    let in_hindsight = Hotness::Presampled.heats(&dataset.graph, &dataset.seeds(), &held_out);
+    let in_hindsight = Hotness::Presampled.frequencies(&dataset.graph, &dataset.seeds(), &held_out);
     let none = Summary::of(&[0.0]);
     let best = |percent| {
         let hits = share(&in_hindsight.features, percent, &held_out.features);
@@ -69,16 +69,16 @@ fn add(dataset: &Dataset, report: &mut Report) -> Result<(), Error> {
 fn case(
     dataset: &Dataset,
     hotness: Hotness,
-    heats: &AccessFrequencies,
+    frequencies: &AccessFrequencies,
     percent: usize,
     held_out: &Visits,
     time: Summary,
 ) -> Case {
-    let expected = placed(&heats.features, percent).shares(|v| heats.features.frequency()[v as usize]);
+    let expected = placed(&frequencies.features, percent).shares(|v| frequencies.features.frequency()[v as usize]);
     Case::new(format!("{}/{hotness}/{percent} %", dataset.name), time)
-        .with("feature_hits_percent", 100.0 * share(&heats.features, percent, &held_out.features))
+        .with("feature_hits_percent", 100.0 * share(&frequencies.features, percent, &held_out.features))
         .with("expected_percent", 100.0 * expected[0])
-        .with("row_hits_percent", 100.0 * share(heats.rows(), percent, &held_out.rows))
+        .with("row_hits_percent", 100.0 * share(frequencies.rows(), percent, &held_out.rows))
         .with("inputs_of_nodes_percent", 100.0 * held_out.per_batch().features / dataset.n_nodes() as f64)
 }
 

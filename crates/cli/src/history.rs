@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::curves::Curves;
 use crate::error::CliError;
 use crate::output::ms;
-use crate::scores::{NodeScore, Part};
+use crate::scores::{NodeScore, Subset};
 
 /// Measures of one epoch of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -108,7 +108,7 @@ impl Point {
             NodeScore::RocAuc => ["val_roc_auc", "test_roc_auc"],
             NodeScore::Accuracy | NodeScore::MicroF1 => ["val_accuracy", "test_accuracy"],
         };
-        for (key, part) in keys.into_iter().zip([Part::Val, Part::Test]) {
+        for (key, part) in keys.into_iter().zip([Subset::Val, Subset::Test]) {
             let why = score.why_undefined(&scores, part);
             self.undefined.extend(why.map(|why| (key.to_owned(), why.to_owned())));
         }

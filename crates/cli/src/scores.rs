@@ -7,7 +7,7 @@ use crate::output::{Results, percent};
 
 /// Part of a split that is scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Subset {
     Train,
     Val,
     Test,
@@ -54,32 +54,32 @@ impl NodeScore {
     }
 
     /// Value on a part of the split.
-    pub fn value(self, scores: &Scores, part: Part) -> Option<f64> {
+    pub fn value(self, scores: &Scores, part: Subset) -> Option<f64> {
         match (self, part) {
-            (Self::RocAuc, Part::Train) => None,
-            (Self::RocAuc, Part::Val) => scores.val_roc_auc,
-            (Self::RocAuc, Part::Test) => scores.test_roc_auc,
-            (_, Part::Train) => scores.train_accuracy,
-            (_, Part::Val) => scores.val_accuracy,
-            (_, Part::Test) => scores.test_accuracy,
+            (Self::RocAuc, Subset::Train) => None,
+            (Self::RocAuc, Subset::Val) => scores.val_roc_auc,
+            (Self::RocAuc, Subset::Test) => scores.test_roc_auc,
+            (_, Subset::Train) => scores.train_accuracy,
+            (_, Subset::Val) => scores.val_accuracy,
+            (_, Subset::Test) => scores.test_accuracy,
         }
     }
 
     /// Reason why a part has no value; `None` if it has one.
-    pub fn why_undefined(self, scores: &Scores, part: Part) -> Option<&'static str> {
+    pub fn why_undefined(self, scores: &Scores, part: Subset) -> Option<&'static str> {
         if self.value(scores, part).is_some() {
             return None;
         }
         let has_nodes = match part {
-            Part::Train => true,
-            Part::Val => scores.val_loss.is_some(),
-            Part::Test => scores.test_loss.is_some(),
+            Subset::Train => true,
+            Subset::Val => scores.val_loss.is_some(),
+            Subset::Test => scores.test_loss.is_some(),
         };
         Some(match (has_nodes, part, self) {
-            (false, Part::Test, _) => "no test nodes with a label",
+            (false, Subset::Test, _) => "no test nodes with a label",
             (false, ..) => "no validation nodes with a label",
-            (true, Part::Train, Self::RocAuc) => "not scored on training nodes",
-            (true, Part::Train, _) => "no training nodes with a label",
+            (true, Subset::Train, Self::RocAuc) => "not scored on training nodes",
+            (true, Subset::Train, _) => "no training nodes with a label",
             (true, _, Self::RocAuc) => "one class only",
             (true, _, Self::MicroF1) => "no label occurs, and none is predicted",
             (true, _, Self::Accuracy) => "no node with a label",
@@ -137,10 +137,10 @@ mod tests {
     fn a_score_has_a_value_or_a_reason() {
         let one_class = Scores { val_accuracy: Some(1.0), val_loss: Some(0.1), ..Scores::default() };
         let reasons = [
-            (NodeScore::RocAuc, Part::Val, Some("one class only")),
-            (NodeScore::Accuracy, Part::Val, None),
-            (NodeScore::RocAuc, Part::Test, Some("no test nodes with a label")),
-            (NodeScore::Accuracy, Part::Test, Some("no test nodes with a label")),
+            (NodeScore::RocAuc, Subset::Val, Some("one class only")),
+            (NodeScore::Accuracy, Subset::Val, None),
+            (NodeScore::RocAuc, Subset::Test, Some("no test nodes with a label")),
+            (NodeScore::Accuracy, Subset::Test, Some("no test nodes with a label")),
         ];
         for (score, part, expected) in reasons {
             assert_eq!(score.why_undefined(&one_class, part), expected, "{score:?} {part:?}");

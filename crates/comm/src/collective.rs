@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use girih_compute::{Backend, FeatureStore, NeighborGraph, PatchOperand, PatchRowsOperand};
 
 use crate::transport::Parcel;
-use crate::{CardTransport, CommError};
+use crate::{CommError, GpuTransport};
 
 /// Bytes of matrices that a rank has exchanged with others, over a communicator and all communicators split from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,9 +50,9 @@ impl Traffic {
 }
 
 /// Graphs over the patches of all ranks, one for each transport of draws.
-pub type PatchGraphs<B> = Vec<(CardTransport, Box<dyn NeighborGraph<B>>)>;
+pub type PatchGraphs<B> = Vec<(GpuTransport, Box<dyn NeighborGraph<B>>)>;
 /// Readers of the rows of all patches, one for each transport of rows.
-pub type PatchReaders<B> = Vec<(CardTransport, Box<dyn FeatureStore<B>>)>;
+pub type PatchReaders<B> = Vec<(GpuTransport, Box<dyn FeatureStore<B>>)>;
 
 /// Calls that were [begun](Collective::begin) and may still be running.
 #[must_use = "what was begun has to be finished before its operands are used"]
@@ -218,7 +218,7 @@ pub trait Collective<B: Backend>: Send + Sync {
         &self,
         _backend: &B,
         _patch: &PatchOperand<'_>,
-        _by: &[CardTransport],
+        _by: &[GpuTransport],
     ) -> Result<PatchGraphs<B>, CommError> {
         Ok(Vec::new())
     }
@@ -236,7 +236,7 @@ pub trait Collective<B: Backend>: Send + Sync {
         _backend: &B,
         _own: PatchRowsOperand<'_, B>,
         _bounds: &[u32],
-        _by: &[CardTransport],
+        _by: &[GpuTransport],
     ) -> Result<PatchReaders<B>, CommError> {
         Ok(Vec::new())
     }

@@ -25,11 +25,11 @@
 
 #![forbid(unsafe_code)]
 
-mod cards;
 mod collective;
 mod communicator;
 mod error;
 mod failure;
+mod gpu_transport;
 mod launch;
 pub mod operands;
 mod payload;
@@ -38,11 +38,11 @@ pub mod tcp;
 pub mod threads;
 mod transport;
 
-pub use cards::CardTransport;
 pub use collective::{Collective, Counters, PatchGraphs, PatchReaders, Pending, Traffic};
 pub use communicator::Communicator;
 pub use error::CommError;
 pub use failure::RankFailure;
+pub use gpu_transport::GpuTransport;
 pub use launch::{Launch, Launcher};
 pub use payload::{Number, Payload};
 pub use secret::Secret;

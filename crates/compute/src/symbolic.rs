@@ -97,14 +97,14 @@ impl Symbolic {
     /// Symbolic CPU with the given rates.
     #[must_use]
     pub fn new(rates: Rates) -> Self {
-        Self { speed: Speed::Processor(rates), cuda: false, activations: Dtype::F32, cost: Arc::default() }
+        Self { speed: Speed::Cpu(rates), cuda: false, activations: Dtype::F32, cost: Arc::default() }
     }
 
     /// Symbolic CUDA device that stores per-node results as `activations`. Without rates, only memory counts and all
     /// seconds are zero.
     #[must_use]
     pub fn cuda(activations: Dtype, rates: Option<GpuRates>) -> Self {
-        let speed = rates.map_or(Speed::Unknown, Speed::Card);
+        let speed = rates.map_or(Speed::Unknown, Speed::Gpu);
         Self { speed, cuda: true, activations, cost: Arc::default() }
     }
 

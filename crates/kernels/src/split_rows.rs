@@ -67,7 +67,7 @@ impl Cuda {
 
 /// Fails if a placement gives a GPU rows that others do not have.
 fn check_placed(placement: &Placement) -> Result<(), ComputeError> {
-    let is_for_all = |holder: Holder| matches!(holder, Holder::EveryCard | Holder::Host);
+    let is_for_all = |holder: Holder| matches!(holder, Holder::EveryGpu | Holder::Host);
     if placement.spans().iter().all(|span| is_for_all(span.holder)) {
         return Ok(());
     }

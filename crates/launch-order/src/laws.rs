@@ -12,7 +12,7 @@ use crate::{Entry, Launch, Message, Order, OrderError, OrderLog, Rules};
 /// GPU that starts collectives in the order of their launches. A collective holds all slots of the GPU until it has
 /// started on every rank.
 #[derive(Default)]
-struct Card {
+struct Gpu {
     /// Launches that have not started on every rank, oldest first. The first one has started here.
     launched: VecDeque<Launch>,
 }
@@ -27,7 +27,7 @@ struct World {
     mail: BTreeMap<(usize, usize, usize), VecDeque<Content>>,
     launching: Vec<Option<usize>>,
     orders: Vec<Vec<Launch>>,
-    cards: Option<Vec<Card>>,
+    gpus: Option<Vec<Gpu>>,
     /// Per rank: each registered worker, with the number of launches of every worker since then.
     waiting: Vec<BTreeMap<usize, Vec<usize>>>,
 }
@@ -42,7 +42,7 @@ enum Step {
 }
 
 impl World {
-    fn new(rules: &Rules, wanted: Vec<Vec<u64>>, has_cards: bool) -> Self {
+    fn new(rules: &Rules, wanted: Vec<Vec<u64>>, has_gpus: bool) -> Self {
         let (n_ranks, n_workers) = (wanted.len(), rules.workers.len());
         Self {
             schedules: (0..n_ranks).map(|rank| LaunchSchedule::new(rank, n_ranks, rules)).collect(),
@@ -51,22 +51,22 @@ impl World {
             mail: BTreeMap::new(),
             launching: vec![None; n_ranks],
             orders: vec![Vec::new(); n_ranks],
-            cards: has_cards.then(|| (0..n_ranks).map(|_| Card::default()).collect()),
+            gpus: has_gpus.then(|| (0..n_ranks).map(|_| Gpu::default()).collect()),
             waiting: vec![BTreeMap::new(); n_ranks],
         }
     }
 
     /// Whether a worker still waits for the result of its last launch.
-    fn is_on_card(&self, rank: usize, worker: usize) -> bool {
+    fn is_on_gpu(&self, rank: usize, worker: usize) -> bool {
         let is_its = |launch: &Launch| launch.worker == worker;
-        self.cards.as_ref().is_some_and(|cards| cards[rank].launched.iter().any(is_its))
+        self.gpus.as_ref().is_some_and(|gpus| gpus[rank].launched.iter().any(is_its))
     }
 
     fn steps(&self) -> Vec<Step> {
         let mut steps: Vec<Step> = Vec::new();
         for (rank, schedule) in self.schedules.iter().enumerate() {
             for (worker, progress) in schedule.workers().iter().enumerate() {
-                let is_idle = progress.pending.is_none() && !progress.has_signed_off && !self.is_on_card(rank, worker);
+                let is_idle = progress.pending.is_none() && !progress.has_signed_off && !self.is_on_gpu(rank, worker);
                 let is_launching = self.launching[rank] == Some(worker);
                 match progress.pending {
                     None if is_idle && progress.n_launched < self.wanted[rank][worker] => {
@@ -124,9 +124,9 @@ impl World {
         self.orders[rank].push(launch);
         self.waiting[rank].remove(&worker);
         self.waiting[rank].values_mut().for_each(|others| others[worker] += 1);
-        if let Some(cards) = &mut self.cards {
-            cards[rank].launched.push_back(launch);
-            start(cards);
+        if let Some(gpus) = &mut self.gpus {
+            gpus[rank].launched.push_back(launch);
+            start(gpus);
         }
     }
 
@@ -150,12 +150,12 @@ impl World {
 }
 
 /// Completes the collectives that are first on every GPU.
-fn start(cards: &mut [Card]) {
-    while let Some(&first) = cards[0].launched.front()
-        && cards.iter().all(|card| card.launched.front() == Some(&first))
+fn start(gpus: &mut [Gpu]) {
+    while let Some(&first) = gpus[0].launched.front()
+        && gpus.iter().all(|gpu| gpu.launched.front() == Some(&first))
     {
-        cards.iter_mut().for_each(|card| {
-            card.launched.pop_front();
+        gpus.iter_mut().for_each(|gpu| {
+            gpu.launched.pop_front();
         });
     }
 }
@@ -236,7 +236,7 @@ proptest! {
 
     /// Without a launch order, two ranks deadlock exactly when they launch in different orders.
     #[test]
-    fn without_an_order_cards_deadlock_where_orders_differ(n_workers in 2..5usize, choices in choices()) {
+    fn without_an_order_gpus_deadlock_where_orders_differ(n_workers in 2..5usize, choices in choices()) {
         let mut world = World::new(&rules(n_workers, Order::Free), vec![vec![8; n_workers]; 2], true);
         world.run(&choices, |_| {}).unwrap();
         let n_common = world.orders[0].iter().zip(&world.orders[1]).take_while(|(a, b)| a == b).count();

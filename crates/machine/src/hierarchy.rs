@@ -49,7 +49,7 @@ impl Hierarchy {
     /// rows of 128 to 512 bytes on Zen 5 (`benches/record/README.md`). Predictions are meaningful as ratios between
     /// methods for one result.
     #[must_use]
-    pub fn of_processor(machine: &Machine) -> Self {
+    pub fn of_cpu(machine: &Machine) -> Self {
         let cores = machine.cores as f64;
         let cache = |(bytes, gb_s): (Option<u64>, f64)| Some(Cache { bytes: bytes?, gb_s: gb_s * cores });
         let mut caches: Vec<Cache> =

@@ -13,7 +13,8 @@ pub struct HardwareProfile {
     pub name: String,
     /// Rates of the GPU's operations. Times of sparse products depend on the graph: [`HardwareProfile::with_entries`]
     /// replaces them with those of the graph at hand.
-    pub card: GpuRates,
+    #[serde(rename = "card")]
+    pub gpu: GpuRates,
     /// Rates of exchanges between the GPUs of a host.
     pub links: Links,
     /// Share of its speed that a GPU loses while it exchanges, in `0.0..1.0`: [`Network::slowdown`].
@@ -57,7 +58,7 @@ impl HardwareProfile {
         let link = |bytes_per_second| LinkRates { latency: 25e-6, bytes_per_second };
         Self {
             name: "NVIDIA H200, built in".to_owned(),
-            card: GpuRates {
+            gpu: GpuRates {
                 stream_bytes: 2.73e12,
                 flops: ByDtype { f32: 55e12, bf16: 230e12 },
                 entries: ByDtype {
@@ -81,14 +82,14 @@ impl HardwareProfile {
     /// Replaces the times of sparse products with those of a graph.
     #[must_use]
     pub fn with_entries(self, entries: ByDtype<BlockSeconds>) -> Self {
-        Self { card: GpuRates { entries, ..self.card }, ..self }
+        Self { gpu: GpuRates { entries, ..self.gpu }, ..self }
     }
 
     /// Device of each rank, with the rates of a session; one element per rank.
     #[must_use]
     pub fn devices_of(&self, session: &SessionRates) -> Vec<PlanDevice> {
-        let card = self.card.times(session.speed);
-        session.entries.iter().map(|&entries| PlanDevice::Gpu(Some(GpuRates { entries, ..card }))).collect()
+        let gpu = self.gpu.times(session.speed);
+        session.entries.iter().map(|&entries| PlanDevice::Gpu(Some(GpuRates { entries, ..gpu }))).collect()
     }
 
     /// Seconds of an all-gather among `n` GPUs, each of which contributes a panel of `bytes` bytes. Includes the loss
@@ -124,17 +125,17 @@ mod tests {
         let [entries, others] = [entries, ByDtype { f32: 3e-12, bf16: 4e-12 }]
             .map(|entries| ByDtype { f32: alike(entries.f32), bf16: alike(entries.bf16) });
         let devices = usual.devices_of(&SessionRates { entries: vec![entries, others], speed: 2.0 });
-        let [PlanDevice::Gpu(Some(card)), PlanDevice::Gpu(Some(other))] = devices[..] else {
+        let [PlanDevice::Gpu(Some(gpu)), PlanDevice::Gpu(Some(other))] = devices[..] else {
             panic!("two ranks have two cards: {devices:?}");
         };
-        assert_eq!((card.entries, other.entries), (entries, others));
-        assert_eq!(card.stream_bytes, 2.0 * usual.card.stream_bytes);
-        assert_eq!(card.flops.bf16, 2.0 * usual.card.flops.bf16);
-        assert_eq!(card.launch_seconds, usual.card.launch_seconds);
+        assert_eq!((gpu.entries, other.entries), (entries, others));
+        assert_eq!(gpu.stream_bytes, 2.0 * usual.gpu.stream_bytes);
+        assert_eq!(gpu.flops.bf16, 2.0 * usual.gpu.flops.bf16);
+        assert_eq!(gpu.launch_seconds, usual.gpu.launch_seconds);
     }
 
     #[test]
-    fn panels_take_longer_of_more_cards_and_where_products_lose_by_them() {
+    fn panels_take_longer_of_more_gpus_and_where_products_lose_by_them() {
         let figures = HardwareProfile::h200();
         let two = figures.panel_seconds(2, 350_000_000);
         assert!((two - (25e-6 + 1e-3)).abs() < 1e-9, "{two}");

@@ -7,7 +7,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use girih_comm::CardTransport;
+use girih_comm::GpuTransport;
 use girih_compute::prelude::*;
 use girih_compute::{
     BlockKind, BlockSeconds, ByDtype, ComputeError, Dtype, EntrySeconds, Epilogue, GpuRates, Shape, SparseOperand,
@@ -57,9 +57,9 @@ const FREE_SHARE: usize = 3;
 ///
 /// # Errors
 /// When a GPU fails.
-pub fn figures(cards: &[Cuda], transport: CardTransport) -> Result<HardwareProfile, PlannerError> {
-    let name = cards[0].device().name();
-    kept_figures((&name, cards.len()), transport, || measured((&name, cards), transport))
+pub fn figures(gpus: &[Cuda], transport: GpuTransport) -> Result<HardwareProfile, PlannerError> {
+    let name = gpus[0].device().name();
+    kept_figures((&name, gpus.len()), transport, || measured((&name, gpus), transport))
 }
 
 /// Returns the transport of full batches between the first `n` GPUs of this process; `first` is one of them. It is
@@ -73,22 +73,22 @@ pub fn figures(cards: &[Cuda], transport: CardTransport) -> Result<HardwareProfi
 pub fn transport(
     (first, n): (&Cuda, usize),
     open: impl Fn() -> Result<Vec<Cuda>, PlannerError>,
-) -> Result<CardTransport, PlannerError> {
-    if !transports(n)?.contains(&CardTransport::Peer) {
-        return Ok(CardTransport::Nccl);
+) -> Result<GpuTransport, PlannerError> {
+    if !transports(n)?.contains(&GpuTransport::Peer) {
+        return Ok(GpuTransport::Nccl);
     }
     let name = first.device().name();
-    let seconds = |transport: CardTransport| -> Result<f64, PlannerError> {
+    let seconds = |transport: GpuTransport| -> Result<f64, PlannerError> {
         let found = kept_figures((&name, n), transport, || measured((&name, &open()?), transport))?;
         Ok(with_safety_margin(Some(transport), found.panel_seconds(n, ROWS[1] * COLUMNS * size_of::<f32>())))
     };
-    let sent = seconds(CardTransport::Nccl)?;
-    match seconds(CardTransport::Peer) {
-        Ok(copied) if copied < sent => Ok(CardTransport::Peer),
-        Ok(_) => Ok(CardTransport::Nccl),
+    let sent = seconds(GpuTransport::Nccl)?;
+    match seconds(GpuTransport::Peer) {
+        Ok(copied) if copied < sent => Ok(GpuTransport::Peer),
+        Ok(_) => Ok(GpuTransport::Nccl),
         Err(error) => {
             tracing::warn!("rows are sent by NCCL, because copies between GPUs fail: {error}");
-            Ok(CardTransport::Nccl)
+            Ok(GpuTransport::Nccl)
         }
     }
 }
@@ -97,8 +97,8 @@ pub fn transport(
 /// take SMs from products. Products of narrow rows need all SMs, so they lose more than the measurement on wide rows
 /// shows (a third at 16 columns, a seventh at 64 and more).
 #[must_use]
-pub fn with_safety_margin(transport: Option<CardTransport>, planned: f64) -> f64 {
-    planned * if transport == Some(CardTransport::Nccl) { NCCL_DOUBT } else { 1.0 }
+pub fn with_safety_margin(transport: Option<GpuTransport>, planned: f64) -> f64 {
+    planned * if transport == Some(GpuTransport::Nccl) { NCCL_DOUBT } else { 1.0 }
 }
 
 /// Transports that can carry rows between the first `n` GPUs of this process: NCCL, and copies where all GPUs can
@@ -106,24 +106,24 @@ pub fn with_safety_margin(transport: Option<CardTransport>, planned: f64) -> f64
 ///
 /// # Errors
 /// When the GPUs cannot be queried.
-pub fn transports(n: usize) -> Result<Vec<CardTransport>, PlannerError> {
-    let all_read = n > 1 && !links_of_cards(n)?.contains(&None);
-    Ok(if all_read { CardTransport::ALL.to_vec() } else { vec![CardTransport::Nccl] })
+pub fn transports(n: usize) -> Result<Vec<GpuTransport>, PlannerError> {
+    let all_read = n > 1 && !links_of_gpus(n)?.contains(&None);
+    Ok(if all_read { GpuTransport::ALL.to_vec() } else { vec![GpuTransport::Nccl] })
 }
 
 /// Links between the first `n` GPUs of this process.
-fn links_of_cards(n: usize) -> Result<Vec<Option<i32>>, PlannerError> {
+fn links_of_gpus(n: usize) -> Result<Vec<Option<i32>>, PlannerError> {
     Device::links(n).map_err(|error| PlannerError::Measure(error.to_string()))
 }
 
 /// [`HardwareProfile`] of `n` GPUs of a kind with such links, measured for the first of them and then kept on disk.
 fn kept_figures(
     (name, n): (&str, usize),
-    transport: CardTransport,
+    transport: GpuTransport,
     measure: impl FnOnce() -> Result<HardwareProfile, PlannerError>,
 ) -> Result<HardwareProfile, PlannerError> {
     let mut kinds: BTreeMap<_, usize> = BTreeMap::new();
-    links_of_cards(n)?.into_iter().for_each(|link| *kinds.entry(link).or_default() += 1);
+    links_of_gpus(n)?.into_iter().for_each(|link| *kinds.entry(link).or_default() += 1);
     load_or_measure(&format!("{name}, {n} of them, links {kinds:?}, {transport}, {}", software()?), measure)
 }
 
@@ -134,20 +134,20 @@ fn software() -> Result<String, PlannerError> {
 }
 
 /// Measures the profile of the given GPUs now.
-fn measured((name, cards): (&str, &[Cuda]), transport: CardTransport) -> Result<HardwareProfile, PlannerError> {
+fn measured((name, gpus): (&str, &[Cuda]), transport: GpuTransport) -> Result<HardwareProfile, PlannerError> {
     let known = HardwareProfile::h200();
     // Measured before the GPUs become ranks.
-    let card = kept_card(&cards[0])?;
-    let (links, slowdown) = if cards.len() > 1 { links(cards, transport)? } else { (known.links, known.slowdown) };
-    tracing::debug!("{} cards by {transport}: products beside exchanges lose {slowdown:.3}, {links:?}", cards.len());
-    let name = format!("{name}{}", if cards.len() > 1 { ", links measured" } else { ", links built in" });
-    Ok(HardwareProfile { name, card, links, slowdown })
+    let gpu = kept_gpu(&gpus[0])?;
+    let (links, slowdown) = if gpus.len() > 1 { links(gpus, transport)? } else { (known.links, known.slowdown) };
+    tracing::debug!("{} cards by {transport}: products beside exchanges lose {slowdown:.3}, {links:?}", gpus.len());
+    let name = format!("{name}{}", if gpus.len() > 1 { ", links measured" } else { ", links built in" });
+    Ok(HardwareProfile { name, gpu, links, slowdown })
 }
 
 /// Rates of the operations of a kind of GPU, measured once and kept on disk. They hold for all transports and numbers
 /// of GPUs.
-fn kept_card(cuda: &Cuda) -> Result<GpuRates, PlannerError> {
-    let measure = || card_rates(cuda, HardwareProfile::h200().card);
+fn kept_gpu(cuda: &Cuda) -> Result<GpuRates, PlannerError> {
+    let measure = || gpu_rates(cuda, HardwareProfile::h200().gpu);
     load_or_measure(&format!("{}, a card, {}", cuda.device().name(), software()?), measure)
 }
 
@@ -158,7 +158,7 @@ fn shortest(mut measure: impl FnMut() -> Result<f64, ComputeError>) -> Result<f6
 }
 
 /// Measures the rates of a GPU's operations; times of sparse products and of launches are taken from `known`.
-fn card_rates(cuda: &Cuda, known: GpuRates) -> Result<GpuRates, PlannerError> {
+fn gpu_rates(cuda: &Cuda, known: GpuRates) -> Result<GpuRates, PlannerError> {
     let ByDtype { f32, bf16 } = flops(cuda)?;
     let flops = ByDtype { f32: DENSE_SHARE * f32, bf16: DENSE_SHARE * bf16 };
     let copied_bytes = 1e9 * cuda.copy_gb_s()?;
@@ -215,7 +215,7 @@ fn speed(
     let (Some(Features::Dense(_)), Some(labels), true) = (&dataset.features, &dataset.labels, is_full) else {
         return Ok(1.0);
     };
-    let card = GpuRates { entries, ..kept_card(cuda)? };
+    let gpu = GpuRates { entries, ..kept_gpu(cuda)? };
     let (free, _) = cuda.device().memory().map_err(|error| PlannerError::Measure(error.to_string()))?;
     let most = HOST_BYTES / (dataset.n_features().max(1) * size_of::<f32>());
     let mut n_nodes = dataset.n_nodes().div_ceil(n_ranks).min(most);
@@ -227,7 +227,7 @@ fn speed(
     }
     let nodes: Vec<NodeId> = (0..n_nodes as NodeId).collect();
     let some = without_edges(dataset.n_features(), labels.of_nodes(&nodes))?;
-    let speed = fitted(cuda, (&usual, some), SPEEDS, |speed| card.times(speed))?;
+    let speed = fitted(cuda, (&usual, some), SPEEDS, |speed| gpu.times(speed))?;
     tracing::debug!("{n_nodes} nodes without edges: {speed:.3} times as fast as usual");
     Ok(speed)
 }

@@ -209,8 +209,8 @@ impl Planner<'_> {
     }
 
     fn needed_bytes(&self, plans: &RankPlans, grid: &ProcessGrid) -> u64 {
-        let is_card = matches!(self.ranks.devices, [PlanDevice::Gpu(_), ..]);
+        let is_gpu = matches!(self.ranks.devices, [PlanDevice::Gpu(_), ..]);
         let for_exchanges = if grid.ranks() > 1 { EXCHANGE_BYTES } else { 0 };
-        plans.most(|plan| if is_card { plan.device_bytes() + for_exchanges } else { plan.peak_bytes })
+        plans.most(|plan| if is_gpu { plan.device_bytes() + for_exchanges } else { plan.peak_bytes })
     }
 }

@@ -32,7 +32,7 @@ fn gcn() -> TrainConfig {
 }
 
 fn h200() -> [PlanDevice; 1] {
-    [PlanDevice::Gpu(Some(HardwareProfile::h200().card))]
+    [PlanDevice::Gpu(Some(HardwareProfile::h200().gpu))]
 }
 
 fn planner<'a>(
@@ -240,23 +240,23 @@ fn every_network_of_features_can_be_planned() {
 fn each_rank_computes_with_what_is_its_own() {
     let (config, usual) = (gcn(), HardwareProfile::h200());
     let graph = SymbolicGraph::even(&config, &SIZES).unwrap();
-    let slower = GpuRates { stream_bytes: usual.card.stream_bytes / 4.0, ..usual.card };
+    let slower = GpuRates { stream_bytes: usual.gpu.stream_bytes / 4.0, ..usual.gpu };
     // All panels arrive in one stage, so that ranks do the same work.
     let at_once = RankOptions { stages: Stages::Parts(1), ..by_rows(2) };
-    let epoch_ms = |cards: &[GpuRates]| {
-        let devices: Vec<PlanDevice> = cards.iter().map(|&card| PlanDevice::Gpu(Some(card))).collect();
+    let epoch_ms = |gpus: &[GpuRates]| {
+        let devices: Vec<PlanDevice> = gpus.iter().map(|&gpu| PlanDevice::Gpu(Some(gpu))).collect();
         planner(&devices, &config, &SIZES, &graph).estimate(&at_once).unwrap().epoch_ms
     };
-    let [fast, slow] = [usual.card, slower].map(|card| epoch_ms(&[card]));
+    let [fast, slow] = [usual.gpu, slower].map(|gpu| epoch_ms(&[gpu]));
     assert!(slow > 1.1 * fast, "{slow} ms, {fast} ms");
-    assert_eq!([epoch_ms(&[usual.card, slower]), epoch_ms(&[slower, usual.card])], [slow, slow], "the slowest decides");
+    assert_eq!([epoch_ms(&[usual.gpu, slower]), epoch_ms(&[slower, usual.gpu])], [slow, slow], "the slowest decides");
 }
 
 /// Products in `f32` take several times as long on GPUs. Ranks compute none of them on operands stored as bf16.
 #[test]
 fn ranks_multiply_in_the_precision_they_store() {
     use ModelKind::{Appnp, Gat, Gatv2, Gcn, Gin, Ngcn, Sage, Sgc};
-    let usual = HardwareProfile::h200().card;
+    let usual = HardwareProfile::h200().gpu;
     let flops = ByDtype { f32: usual.flops.f32 / 1e3, ..usual.flops };
     let deep = ModelConfig { layers: 4, hidden: 256, dropout: 0.0, ..TrainConfig::for_model(Gcn).model };
     let usual_models = [Gcn, Sgc, Sage, Gat, Gatv2, Gin, Ngcn, Appnp].map(|kind| TrainConfig::for_model(kind).model);
@@ -266,8 +266,8 @@ fn ranks_multiply_in_the_precision_they_store() {
         let graph = SymbolicGraph::even(&config, &SIZES).unwrap();
         for exchange in [Exchange::Dense, Exchange::Rows] {
             let ranks = RankOptions { stages: Stages::Parts(1), exchange, ..by_rows(2) };
-            let computed = |card: GpuRates| {
-                let devices = [PlanDevice::Gpu(Some(card))];
+            let computed = |gpu: GpuRates| {
+                let devices = [PlanDevice::Gpu(Some(gpu))];
                 let plans = planner(&devices, &config, &SIZES, &graph).ranks.plan(&ranks).unwrap();
                 plans.longest(|plan| plan.computed_seconds)
             };
@@ -281,7 +281,7 @@ fn ranks_multiply_in_the_precision_they_store() {
 fn turns_take_what_single_others_and_pairs_of_ranks_do() {
     let (config, usual) = (gcn(), HardwareProfile::h200());
     let graph = SymbolicGraph::even(&config, &SIZES).unwrap();
-    let mut of_single = usual.card;
+    let mut of_single = usual.gpu;
     for entries in [&mut of_single.entries.f32, &mut of_single.entries.bf16] {
         let slower = EntrySeconds::WIDTHS.map(|cols| (cols, 2.0 * entries.others.at(cols)));
         entries.single = EntrySeconds::at_widths(slower);
@@ -296,17 +296,17 @@ fn turns_take_what_single_others_and_pairs_of_ranks_do() {
     ] {
         for exchange in [Exchange::Dense, Exchange::Rows] {
             let options = RankOptions { stages, exchange, ..by_rows(ranks) };
-            let planned = |card: GpuRates, links: Links| {
-                let devices = [PlanDevice::Gpu(Some(card))];
+            let planned = |gpu: GpuRates, links: Links| {
+                let devices = [PlanDevice::Gpu(Some(gpu))];
                 let network = Network::one_host(links, true);
                 let planner = RankPlanner { config: &config, data: &SIZES, graph: &graph, devices: &devices, network };
                 let plans = planner.plan(&options).unwrap();
                 (plans.longest(|plan| plan.product_seconds), plans.longest(|plan| plan.exchange_seconds))
             };
-            let (products, exchanges) = planned(usual.card, links(usual.links.all_to_all));
+            let (products, exchanges) = planned(usual.gpu, links(usual.links.all_to_all));
             assert_eq!(planned(of_single, usual.links).0 > products, are_slower, "{ranks} ranks, {stages}, {exchange}");
             assert_eq!(
-                planned(usual.card, links(slow)).1 > exchanges,
+                planned(usual.gpu, links(slow)).1 > exchanges,
                 are_slower,
                 "{ranks} ranks, {stages}, {exchange}"
             );

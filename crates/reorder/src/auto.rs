@@ -75,7 +75,7 @@ impl Auto {
     /// epochs.
     #[must_use]
     pub fn here(blocks: usize) -> Self {
-        let device = Hierarchy::of_processor(&Machine::here());
+        let device = Hierarchy::of_cpu(&Machine::here());
         Self { device, row_bytes: 128 * size_of::<f32>(), n_products: 1000.0, blocks }
     }
 

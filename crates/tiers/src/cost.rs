@@ -19,9 +19,9 @@ pub(crate) fn running_shares(nodes: impl ExactSizeIterator<Item = NodeId>, frequ
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Seconds {
     /// Reads of rows that are on every GPU.
-    pub(crate) every_card: f64,
+    pub(crate) every_gpu: f64,
     /// Reads of rows that are on one GPU each.
-    pub(crate) one_card: f64,
+    pub(crate) one_gpu: f64,
     /// Reads from host memory.
     pub(crate) host: f64,
     /// Reads from disk.
@@ -32,6 +32,6 @@ pub(crate) struct Seconds {
 
 impl Seconds {
     pub(crate) fn total(&self) -> f64 {
-        self.every_card + self.one_card + self.host + self.disk + self.exchange
+        self.every_gpu + self.one_gpu + self.host + self.disk + self.exchange
     }
 }

@@ -49,7 +49,7 @@ impl HostRowSizes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostMeans {
     /// Number of GPUs that read rows of the host.
-    pub n_cards: usize,
+    pub n_gpus: usize,
     /// Number of host threads per GPU.
     pub n_threads: usize,
     /// Free host memory, in bytes.
@@ -60,14 +60,14 @@ impl HostMeans {
     /// Resources of this machine, with `n_threads` threads for all GPUs. Free memory counts as unlimited if the
     /// system does not report it.
     #[must_use]
-    pub fn here(n_threads: usize, n_cards: usize) -> Self {
+    pub fn here(n_threads: usize, n_gpus: usize) -> Self {
         let free_bytes = girih_machine::memory::free_bytes().unwrap_or(u64::MAX);
-        Self { n_cards, n_threads: n_threads / n_cards.max(1), free_bytes }
+        Self { n_gpus, n_threads: n_threads / n_gpus.max(1), free_bytes }
     }
 
     /// Rate at which threads stage rows to each GPU, in bytes per second; 0 with fewer threads than [`THREADS_MIN`].
     fn brought(&self) -> f64 {
-        if self.n_threads < THREADS_MIN { 0.0 } else { BROUGHT.min(BROUGHT_TO_ALL / self.n_cards.max(1) as f64) }
+        if self.n_threads < THREADS_MIN { 0.0 } else { BROUGHT.min(BROUGHT_TO_ALL / self.n_gpus.max(1) as f64) }
     }
 }
 

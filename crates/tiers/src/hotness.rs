@@ -44,7 +44,7 @@ impl Hotness {
     /// # Panics
     /// When the graph is not square, a seed is not one of its nodes, or `presampled` is of another graph.
     #[must_use]
-    pub fn heats(self, graph: &Csr, seeds: &[NodeId], presampled: &Visits) -> AccessFrequencies {
+    pub fn frequencies(self, graph: &Csr, seeds: &[NodeId], presampled: &Visits) -> AccessFrequencies {
         let in_degrees = n_lists(graph);
         let counted = |counts: &[u32]| counts.iter().map(|&count| f64::from(count)).collect();
         let frequency = match self {

@@ -3,7 +3,7 @@
 //! ```text
 //! Hotness ──▶ AccessFrequency: how often each node is read, hottest first ─┐
 //! Visits: counted reads of batches ──▶ Reads of a batch ────────┤
-//! Room: GPUs and their memory; Rates: costs of reads ───────────┴──▶ Planner ──▶ TierPlan
+//! MemoryBudget: GPUs and their memory; Rates: costs of reads ───┴──▶ Planner ──▶ TierPlan
 //!                                                                                two Placements: a place for each node
 //! ```
 //! All of it is plain data, made without a GPU: DSP's layout (Cai et al., PPoPP 2023, section 4) as a plan. The
@@ -45,7 +45,7 @@ pub use host_reads::{HostMeans, HostReads, HostRowSizes};
 pub use hotness::{AccessFrequencies, AccessFrequency, Hotness};
 pub use pagerank::{PageRank, page_rank, reverse_page_rank};
 pub use placement::{Holder, Place, Placement, Span, Tier};
-pub use plan::{Part, Planner, Room, TierPlan, TierUse};
+pub use plan::{MemoryBudget, Planner, RowPlacement, TierPlan, TierUse};
 pub use rates::{Rate, Rates};
 pub use shares::CacheShares;
 pub use storage::Storage;

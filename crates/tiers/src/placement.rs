@@ -12,9 +12,9 @@ use crate::CacheShares;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
     /// Memory of every GPU: the rows are replicated.
-    EveryCard,
+    EveryGpu,
     /// Memory of one GPU, from which the others read: the rows are sharded.
-    OneCard,
+    OneGpu,
     /// Host memory.
     Host,
     /// Memory-mapped file.
@@ -26,8 +26,8 @@ impl Tier {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::EveryCard => "every-card",
-            Self::OneCard => "one-card",
+            Self::EveryGpu => "every-card",
+            Self::OneGpu => "one-card",
             Self::Host => "host",
             Self::Disk => "disk",
         }
@@ -38,11 +38,11 @@ impl Tier {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// Every GPU.
-    EveryCard,
+    EveryGpu,
     /// One GPU, by its index.
-    Card(u32),
+    Gpu(u32),
     /// GPUs in round-robin order: the first node is on GPU 0, the next one on GPU 1.
-    Cards,
+    Gpus,
     /// Host memory.
     Host,
     /// File with one row per node, by node id.
@@ -54,8 +54,8 @@ impl Holder {
     #[must_use]
     pub fn tier(self) -> Tier {
         match self {
-            Self::EveryCard => Tier::EveryCard,
-            Self::Card(_) | Self::Cards => Tier::OneCard,
+            Self::EveryGpu => Tier::EveryGpu,
+            Self::Gpu(_) | Self::Gpus => Tier::OneGpu,
             Self::Host => Tier::Host,
             Self::Disk => Tier::Disk,
         }
@@ -79,7 +79,7 @@ pub struct Place {
     /// Tier of the data.
     pub tier: Tier,
     /// Index of the GPU, if a single GPU holds the data.
-    pub card: Option<u32>,
+    pub gpu: Option<u32>,
     /// Row index in that memory. Slots count from 0, hottest first, on each GPU and in host memory; a GPU's
     /// replicated rows precede its own. On disk the slot is the node id.
     pub slot: u32,
@@ -95,28 +95,28 @@ pub struct Placement {
     order: Vec<NodeId>,
     spans: Vec<Span>,
     n_nodes: usize,
-    n_cards: u32,
+    n_gpus: u32,
 }
 
 impl Placement {
     /// Consecutive spans of `order`, from each holder's number of nodes. A single span needs no order: its nodes are
     /// in the order of their ids.
-    fn new(order: Vec<NodeId>, holders: impl IntoIterator<Item = (Holder, usize)>, n_cards: usize) -> Self {
+    fn new(order: Vec<NodeId>, holders: impl IntoIterator<Item = (Holder, usize)>, n_gpus: usize) -> Self {
         let n_nodes = order.len();
-        let (mut start, mut on_cards, mut on_host) = (0, vec![0; n_cards], 0);
+        let (mut start, mut on_gpus, mut on_host) = (0, vec![0; n_gpus], 0);
         let mut spans = Vec::new();
         for (holder, len) in holders.into_iter().filter(|&(_, len)| len > 0) {
             let len = len as u32;
             let first_slot = match holder {
-                Holder::EveryCard | Holder::Cards => on_cards[0],
-                Holder::Card(card) => on_cards[card as usize],
+                Holder::EveryGpu | Holder::Gpus => on_gpus[0],
+                Holder::Gpu(gpu) => on_gpus[gpu as usize],
                 Holder::Host => on_host,
                 Holder::Disk => 0,
             };
             match holder {
-                Holder::EveryCard => on_cards.iter_mut().for_each(|slots| *slots += len),
-                Holder::Cards => on_cards.iter_mut().for_each(|slots| *slots += len.div_ceil(n_cards as u32)),
-                Holder::Card(card) => on_cards[card as usize] += len,
+                Holder::EveryGpu => on_gpus.iter_mut().for_each(|slots| *slots += len),
+                Holder::Gpus => on_gpus.iter_mut().for_each(|slots| *slots += len.div_ceil(n_gpus as u32)),
+                Holder::Gpu(gpu) => on_gpus[gpu as usize] += len,
                 Holder::Host => on_host += len,
                 Holder::Disk => {}
             }
@@ -124,7 +124,7 @@ impl Placement {
             start += len;
         }
         assert_eq!(start as usize, n_nodes, "spans have every node");
-        Self { position: Vec::new(), order, spans, n_nodes, n_cards: n_cards as u32 }.numbered()
+        Self { position: Vec::new(), order, spans, n_nodes, n_gpus: n_gpus as u32 }.numbered()
     }
 
     /// Fills in positions; drops the order if it is that of node ids.
@@ -140,7 +140,7 @@ impl Placement {
         self
     }
 
-    /// Placement of feature rows: the first `on_every_card` nodes of `order` on every GPU, the next `on_one_card` on
+    /// Placement of feature rows: the first `on_every_gpu` nodes of `order` on every GPU, the next `on_one_gpu` on
     /// one GPU each, round-robin, the next `on_host` in host memory, and the others on disk.
     ///
     /// # Panics
@@ -148,19 +148,19 @@ impl Placement {
     #[must_use]
     pub fn of_features(
         order: &[NodeId],
-        (on_every_card, on_one_card, on_host): (usize, usize, usize),
-        n_cards: usize,
+        (on_every_gpu, on_one_gpu, on_host): (usize, usize, usize),
+        n_gpus: usize,
     ) -> Self {
-        let on_disk = order.len() - on_every_card - on_one_card - on_host;
+        let on_disk = order.len() - on_every_gpu - on_one_gpu - on_host;
         let holders = [
-            (Holder::EveryCard, on_every_card),
-            (Holder::Cards, on_one_card),
+            (Holder::EveryGpu, on_every_gpu),
+            (Holder::Gpus, on_one_gpu),
             (Holder::Host, on_host),
             (Holder::Disk, on_disk),
         ];
         let is_single = holders.iter().filter(|(_, len)| *len > 0).count() == 1;
         let order = if is_single { (0..order.len() as NodeId).collect() } else { order.to_vec() };
-        Self::new(order, holders, n_cards)
+        Self::new(order, holders, n_gpus)
     }
 
     /// Placement of any rows: the shares of `order` on GPUs, the others in host memory.
@@ -168,9 +168,9 @@ impl Placement {
     /// # Panics
     /// When there are no GPUs.
     #[must_use]
-    pub fn of_shares(order: &[NodeId], shares: CacheShares, n_cards: usize) -> Self {
-        let (on_every_card, on_one_card) = shares.of_nodes(order.len());
-        Self::of_features(order, (on_every_card, on_one_card, order.len() - on_every_card - on_one_card), n_cards)
+    pub fn of_shares(order: &[NodeId], shares: CacheShares, n_gpus: usize) -> Self {
+        let (on_every_gpu, on_one_gpu) = shares.of_nodes(order.len());
+        Self::of_features(order, (on_every_gpu, on_one_gpu, order.len() - on_every_gpu - on_one_gpu), n_gpus)
     }
 
     /// Placement of adjacency rows: the first `n_hot` nodes of `order` on every GPU, the others in host memory.
@@ -178,8 +178,8 @@ impl Placement {
     /// # Panics
     /// When `n_hot` exceeds the number of nodes, or there are no GPUs.
     #[must_use]
-    pub fn of_rows(order: &[NodeId], n_hot: usize, n_cards: usize) -> Self {
-        Self::of_features(order, (n_hot, 0, order.len() - n_hot), n_cards)
+    pub fn of_rows(order: &[NodeId], n_hot: usize, n_gpus: usize) -> Self {
+        Self::of_features(order, (n_hot, 0, order.len() - n_hot), n_gpus)
     }
 
     /// Placement of adjacency rows in patches: the first `n_hot[p]` nodes of patch `p` in `order` on GPU `p`, the
@@ -193,9 +193,8 @@ impl Placement {
         let sizes: Vec<usize> = (0..patches.len()).map(|patch| patches.range(patch).len()).collect();
         let is_whole = n_hot == sizes;
         let of_patch = if is_whole { (0..order.len() as NodeId).collect() } else { by_patch(order, patches) };
-        let holders = (0..patches.len()).flat_map(|patch| {
-            [(Holder::Card(patch as u32), n_hot[patch]), (Holder::Host, sizes[patch] - n_hot[patch])]
-        });
+        let holders = (0..patches.len())
+            .flat_map(|patch| [(Holder::Gpu(patch as u32), n_hot[patch]), (Holder::Host, sizes[patch] - n_hot[patch])]);
         Self::new(of_patch, holders, patches.len())
     }
 
@@ -208,13 +207,13 @@ impl Placement {
         let position = self.position(node);
         let span = &self.spans[self.spans.partition_point(|span| span.positions.end <= position)];
         let at = position - span.positions.start;
-        let (card, slot) = match span.holder {
-            Holder::EveryCard | Holder::Host => (None, span.first_slot + at),
-            Holder::Card(card) => (Some(card), span.first_slot + at),
-            Holder::Cards => (Some(at % self.n_cards), span.first_slot + at / self.n_cards),
+        let (gpu, slot) = match span.holder {
+            Holder::EveryGpu | Holder::Host => (None, span.first_slot + at),
+            Holder::Gpu(gpu) => (Some(gpu), span.first_slot + at),
+            Holder::Gpus => (Some(at % self.n_gpus), span.first_slot + at / self.n_gpus),
             Holder::Disk => (None, node),
         };
-        Place { tier: span.holder.tier(), card, slot }
+        Place { tier: span.holder.tier(), gpu, slot }
     }
 
     /// Position of a node among all nodes.
@@ -239,8 +238,8 @@ impl Placement {
 
     /// Number of GPUs of the placement.
     #[must_use]
-    pub fn n_cards(&self) -> usize {
-        self.n_cards as usize
+    pub fn n_gpus(&self) -> usize {
+        self.n_gpus as usize
     }
 
     /// Whether no node's data are on a GPU.

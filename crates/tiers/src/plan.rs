@@ -13,11 +13,11 @@ const STEPS: u64 = 200;
 
 /// Memory budget: number of GPUs, memory of each, and host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct MemoryBudget {
     /// Number of GPUs; each trains batches of its own.
-    pub n_cards: usize,
+    pub n_gpus: usize,
     /// Memory of a GPU, in bytes.
-    pub card_bytes: u64,
+    pub gpu_bytes: u64,
     /// Host memory that may be pinned, in bytes; `None` for no limit.
     pub host_bytes: Option<u64>,
 }
@@ -32,7 +32,7 @@ pub struct Planner<'a> {
     /// Bytes of a feature row, as stored; 0 without features.
     pub feature_bytes: u64,
     /// Access frequencies of features and adjacency rows.
-    pub heats: &'a AccessFrequencies,
+    pub frequencies: &'a AccessFrequencies,
     /// Mean reads of a batch.
     pub reads: Reads,
     /// Number of hops of a batch.
@@ -40,7 +40,7 @@ pub struct Planner<'a> {
     /// Patches that the topology may be placed in, one per GPU.
     pub cut: Option<&'a Cut>,
     /// Memory budget.
-    pub room: Room,
+    pub budget: MemoryBudget,
     /// Bytes of a GPU that training takes besides topology and features.
     pub training_bytes: u64,
     /// Storage of rows in the tiers.
@@ -49,18 +49,18 @@ pub struct Planner<'a> {
     pub rates: Rates,
 }
 
-impl Room {
+impl MemoryBudget {
     /// Bytes of a GPU that training leaves free.
     ///
     /// # Errors
     /// When a GPU has less memory than training takes; the message names bytes and remedies.
     pub fn beside(&self, training_bytes: u64) -> Result<u64, TierError> {
-        self.card_bytes.checked_sub(training_bytes).ok_or_else(|| {
+        self.gpu_bytes.checked_sub(training_bytes).ok_or_else(|| {
             TierError::invalid(format!(
                 "training alone needs {} on each GPU, which has {}: give a smaller --batch-size or --fanout, or use GPUs with \
                  more memory",
                 bytes(training_bytes),
-                bytes(self.card_bytes)
+                bytes(self.gpu_bytes)
             ))
         })
     }
@@ -87,9 +87,9 @@ impl Room {
 #[derive(Clone, Debug)]
 pub struct TierPlan {
     /// Adjacency rows.
-    pub topology: Part,
+    pub topology: RowPlacement,
     /// Feature rows.
-    pub features: Part,
+    pub features: RowPlacement,
     /// Whether each GPU holds the topology of its patch only.
     pub in_patches: bool,
     /// Bytes of a GPU that topology and features share.
@@ -100,7 +100,7 @@ pub struct TierPlan {
 
 /// Placement and cost of topology or features.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct RowPlacement {
     /// Location of each node's row.
     pub placement: Placement,
     /// Use of each tier, fastest first; tiers without rows are left out.
@@ -108,7 +108,7 @@ pub struct Part {
     /// Seconds per batch in which GPUs exchange ids.
     pub exchange_seconds: f64,
     /// Bytes of each GPU: data, and lists of positions.
-    pub card_bytes: u64,
+    pub gpu_bytes: u64,
     /// Bytes of host memory.
     pub host_bytes: u64,
 }
@@ -128,7 +128,7 @@ pub struct TierUse {
     pub seconds: f64,
 }
 
-impl Part {
+impl RowPlacement {
     /// Share of the reads in `counts` that each tier serves, in the order of `tiers`. `counts` has one element per
     /// node.
     ///
@@ -145,7 +145,7 @@ impl Part {
         bytes_of: impl Fn(u32) -> u64,
         frequency: &[f64],
         seconds: Seconds,
-        (card_bytes, host_bytes): (u64, u64),
+        (gpu_bytes, host_bytes): (u64, u64),
     ) -> Self {
         let shares = placement.shares(|node| frequency[node as usize]);
         let used = |(tier, seconds): (Tier, f64)| {
@@ -157,13 +157,13 @@ impl Part {
             (n_nodes > 0).then_some(TierUse { tier, n_nodes, bytes, expected, seconds })
         };
         let tiers = [
-            (Tier::EveryCard, seconds.every_card),
-            (Tier::OneCard, seconds.one_card),
+            (Tier::EveryGpu, seconds.every_gpu),
+            (Tier::OneGpu, seconds.one_gpu),
             (Tier::Host, seconds.host),
             (Tier::Disk, seconds.disk),
         ];
         let tiers = tiers.into_iter().filter_map(used).collect();
-        Self { tiers, exchange_seconds: seconds.exchange, card_bytes, host_bytes, placement }
+        Self { tiers, exchange_seconds: seconds.exchange, gpu_bytes, host_bytes, placement }
     }
 }
 
@@ -201,12 +201,13 @@ impl Planner<'_> {
     /// number of patches is not that of GPUs, or there are no GPUs.
     pub fn plan(&self, cache_share: Option<f64>) -> Result<TierPlan, TierError> {
         self.check(cache_share)?;
-        let shared_bytes = self.room.beside(self.training_bytes)?;
+        let shared_bytes = self.budget.beside(self.training_bytes)?;
         let ways = self.ways();
         let stored = (self.feature_bytes, self.storage);
-        let features = Features::new(&self.heats.features, stored, self.room.n_cards, self.reads.features, self.rates);
+        let features =
+            Features::new(&self.frequencies.features, stored, self.budget.n_gpus, self.reads.features, self.rates);
         let quickest = |a: &Choice, b: &Choice| a.seconds().total_cmp(&b.seconds());
-        let divided = Divided { shared_bytes, cache_share, host_bytes: self.room.host_bytes.unwrap_or(u64::MAX) };
+        let divided = Divided { shared_bytes, cache_share, host_bytes: self.budget.host_bytes.unwrap_or(u64::MAX) };
         let choices = divided.choices(&ways, &features);
         let best = choices.into_iter().min_by(quickest).ok_or_else(|| match self.storage {
             Storage::Once => self.no_room_for_topology(&ways, shared_bytes, cache_share),
@@ -216,8 +217,8 @@ impl Planner<'_> {
     }
 
     fn check(&self, cache_share: Option<f64>) -> Result<(), TierError> {
-        let n_cards = self.room.n_cards;
-        if n_cards == 0 {
+        let n_gpus = self.budget.n_gpus;
+        if n_gpus == 0 {
             return Err(TierError::invalid("a plan for 0 GPUs: give at least 1"));
         }
         if let Some(share) = cache_share.filter(|share| !(0.0..=1.0).contains(share)) {
@@ -225,9 +226,9 @@ impl Planner<'_> {
                 "the feature cache has the share {share} of the memory: give a number from 0 to 1"
             )));
         }
-        if let Some(n) = self.cut.map(|cut| cut.patches().len()).filter(|n| *n != n_cards) {
+        if let Some(n) = self.cut.map(|cut| cut.patches().len()).filter(|n| *n != n_gpus) {
             return Err(TierError::invalid(format!(
-                "the graph has {n} parts for {n_cards} GPUs: give one part for each GPU"
+                "the graph has {n} parts for {n_gpus} GPUs: give one part for each GPU"
             )));
         }
         Ok(())
@@ -240,8 +241,8 @@ impl Planner<'_> {
         // A draw by weight searches the prefix sums of a row, then reads the id.
         let reads_per_draw = if self.weighted { 1.0 + (1.0 + mean_degree).log2() } else { 1.0 };
         let costs = RowCosts { reads: self.reads, rates: self.rates, reads_per_draw, n_hops: self.n_hops };
-        let cut = self.cut.filter(|_| self.room.n_cards > 1).map(Some);
-        let way = |cut| Topology::new(self.adjacency(), self.heats.rows(), cut, costs);
+        let cut = self.cut.filter(|_| self.budget.n_gpus > 1).map(Some);
+        let way = |cut| Topology::new(self.adjacency(), self.frequencies.rows(), cut, costs);
         std::iter::once(None).chain(cut).map(way).collect()
     }
 
@@ -259,19 +260,19 @@ impl Planner<'_> {
     ) -> TierPlan {
         let Choice { rows, features: chosen, .. } = choice;
         TierPlan {
-            topology: Part::new(
-                topology.placement(rows, self.room.n_cards),
+            topology: RowPlacement::new(
+                topology.placement(rows, self.budget.n_gpus),
                 |v| self.adjacency().row_bytes(v),
-                self.heats.rows().frequency(),
+                self.frequencies.rows().frequency(),
                 rows.seconds,
-                (rows.card_bytes, rows.host_bytes),
+                (rows.gpu_bytes, rows.host_bytes),
             ),
-            features: Part::new(
+            features: RowPlacement::new(
                 features.placement(chosen),
                 |_| features.row_bytes,
-                self.heats.features.frequency(),
+                self.frequencies.features.frequency(),
                 chosen.seconds,
-                (chosen.card_bytes, chosen.host_bytes),
+                (chosen.gpu_bytes, chosen.host_bytes),
             ),
             in_patches: topology.is_in_patches(),
             shared_bytes,
@@ -280,7 +281,7 @@ impl Planner<'_> {
     }
 
     fn no_room_for_topology(&self, ways: &[Topology<'_>], shared_bytes: u64, cache_share: Option<f64>) -> TierError {
-        let Room { n_cards, host_bytes, .. } = self.room;
+        let MemoryBudget { n_gpus, host_bytes, .. } = self.budget;
         let for_rows = cache_share.map_or(shared_bytes, |share| ((1.0 - share) * shared_bytes as f64) as u64);
         let on_host = |way: &Topology<'_>, for_rows| way.within(for_rows).map(|rows| rows.host_bytes);
         let least = |for_rows| ways.iter().filter_map(|way| on_host(way, for_rows)).min().unwrap_or(0);
@@ -291,11 +292,11 @@ impl Planner<'_> {
             remedies.push("give features a smaller share".to_owned());
         }
         let more = whole.saturating_sub(host).div_ceil(shared_bytes.max(1));
-        if more > n_cards as u64 {
+        if more > n_gpus as u64 {
             remedies.push(format!("partition it over about {more} GPUs"));
         }
         TierError::invalid(format!(
-            "the graph takes {}: {n_cards} GPU(s) have {} for it each, which leaves {} to the host, and the host has {}; {}",
+            "the graph takes {}: {n_gpus} GPU(s) have {} for it each, which leaves {} to the host, and the host has {}; {}",
             bytes(whole),
             bytes(for_rows),
             bytes(needed),
@@ -355,7 +356,7 @@ impl Divided {
         let shared_bytes = self.shared_bytes;
         let divided = |for_rows: u64, for_features: Option<u64>| {
             let rows = topology.within(for_rows)?;
-            let for_features = for_features.unwrap_or(shared_bytes - rows.card_bytes);
+            let for_features = for_features.unwrap_or(shared_bytes - rows.gpu_bytes);
             let left = self.host_bytes.checked_sub(rows.host_bytes)?;
             let features = features.within(for_features, left)?;
             Some((rows, features))

@@ -9,9 +9,9 @@ use crate::TierError;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CacheShares {
     /// Share of the nodes on every GPU, in `0.0..=1.0`.
-    pub every_card: f64,
+    pub every_gpu: f64,
     /// Share of the next nodes on one GPU each, from which the others read, in `0.0..=1.0`.
-    pub one_card: f64,
+    pub one_gpu: f64,
 }
 
 impl CacheShares {
@@ -19,8 +19,8 @@ impl CacheShares {
     #[must_use]
     pub fn of_nodes(self, n_nodes: usize) -> (usize, usize) {
         let count = |share: f64| (share * n_nodes as f64).round() as usize;
-        let on_every_card = count(self.every_card).min(n_nodes);
-        (on_every_card, count(self.every_card + self.one_card).min(n_nodes) - on_every_card)
+        let on_every_gpu = count(self.every_gpu).min(n_nodes);
+        (on_every_gpu, count(self.every_gpu + self.one_gpu).min(n_nodes) - on_every_gpu)
     }
 
     /// Shares for the given numbers of nodes on every GPU and on one GPU each. [`of_nodes`](Self::of_nodes) returns
@@ -29,33 +29,33 @@ impl CacheShares {
     /// # Panics
     /// When the numbers exceed `n_nodes`.
     #[must_use]
-    pub fn of_counts(on_every_card: usize, on_one_card: usize, n_nodes: usize) -> Self {
-        assert!(on_every_card + on_one_card <= n_nodes, "no more rows than nodes");
+    pub fn of_counts(on_every_gpu: usize, on_one_gpu: usize, n_nodes: usize) -> Self {
+        assert!(on_every_gpu + on_one_gpu <= n_nodes, "no more rows than nodes");
         let share = |count: usize| if n_nodes == 0 { 0.0 } else { count as f64 / n_nodes as f64 };
-        let every_card = share(on_every_card);
+        let every_gpu = share(on_every_gpu);
         // The sum of both shares is at most 1, to the last bit.
-        let one_card = if on_every_card + on_one_card == n_nodes { 1.0 - every_card } else { share(on_one_card) };
-        Self { every_card, one_card: if on_one_card == 0 { 0.0 } else { one_card } }
+        let one_gpu = if on_every_gpu + on_one_gpu == n_nodes { 1.0 - every_gpu } else { share(on_one_gpu) };
+        Self { every_gpu, one_gpu: if on_one_gpu == 0 { 0.0 } else { one_gpu } }
     }
 
     /// Whether GPUs hold all rows.
     #[must_use]
     pub fn are_all(self) -> bool {
-        self.every_card + self.one_card >= 1.0
+        self.every_gpu + self.one_gpu >= 1.0
     }
 
     /// Whether both shares and their sum are in `0.0..=1.0`.
     #[must_use]
     pub fn are_shares(self) -> bool {
         let is_share = |share: f64| (0.0..=1.0).contains(&share);
-        is_share(self.every_card) && is_share(self.one_card) && is_share(self.every_card + self.one_card)
+        is_share(self.every_gpu) && is_share(self.one_gpu) && is_share(self.every_gpu + self.one_gpu)
     }
 }
 
 impl fmt::Display for CacheShares {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.every_card)?;
-        if self.one_card > 0.0 { write!(f, ",{}", self.one_card) } else { Ok(()) }
+        write!(f, "{}", self.every_gpu)?;
+        if self.one_gpu > 0.0 { write!(f, ",{}", self.one_gpu) } else { Ok(()) }
     }
 }
 
@@ -64,10 +64,10 @@ impl FromStr for CacheShares {
 
     /// `EVERY`, or `EVERY,ONE`.
     fn from_str(text: &str) -> Result<Self, TierError> {
-        let (every_card, one_card) = text.split_once(',').unwrap_or((text, "0"));
+        let (every_gpu, one_gpu) = text.split_once(',').unwrap_or((text, "0"));
         let share = |text: &str| text.trim().parse().ok();
-        let shares = share(every_card).zip(share(one_card));
-        let shares = shares.map(|(every_card, one_card)| Self { every_card, one_card });
+        let shares = share(every_gpu).zip(share(one_gpu));
+        let shares = shares.map(|(every_gpu, one_gpu)| Self { every_gpu, one_gpu });
         shares.filter(|shares| shares.are_shares()).ok_or_else(|| {
             TierError::invalid(format!(
                 "`{text}` is not a share of the nodes: give a number from 0 to 1 for rows that every GPU holds, such as 0.2, \

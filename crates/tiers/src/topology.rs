@@ -44,7 +44,7 @@ impl Ladder {
     }
 
     /// Bytes on the GPU of the first `n_hot` rows, with a list of locations unless it holds all rows.
-    fn card_bytes(&self, n_hot: usize) -> u64 {
+    fn gpu_bytes(&self, n_hot: usize) -> u64 {
         let list = if n_hot < self.n_rows() { self.storage.list_bytes(self.n_rows()) } else { 0 };
         match self.storage {
             Storage::Once if n_hot == 0 => 0,
@@ -72,7 +72,7 @@ impl Ladder {
 
     /// Maximum number of hot rows in `capacity` bytes; `None` if the fixed part alone does not fit.
     fn n_hot(&self, capacity: u64) -> Option<usize> {
-        if self.card_bytes(self.n_rows()) <= capacity {
+        if self.gpu_bytes(self.n_rows()) <= capacity {
             return Some(self.n_rows());
         }
         let least = self.offset_bytes() + self.storage.list_bytes(self.n_rows());
@@ -112,7 +112,7 @@ pub(crate) struct RowChoice {
     /// Number of hot rows: one element for the whole graph, or one per patch.
     pub(crate) n_hot: Vec<usize>,
     /// Bytes on the GPU that holds most.
-    pub(crate) card_bytes: u64,
+    pub(crate) gpu_bytes: u64,
     pub(crate) host_bytes: u64,
     pub(crate) seconds: Seconds,
 }
@@ -150,12 +150,12 @@ impl<'a> Topology<'a> {
 
     /// Bytes on the GPU that holds most, if no row is in host memory.
     pub(crate) fn whole_bytes(&self) -> u64 {
-        self.ladders.iter().map(|ladder| ladder.card_bytes(ladder.n_rows())).max().unwrap_or(0)
+        self.ladders.iter().map(|ladder| ladder.gpu_bytes(ladder.n_rows())).max().unwrap_or(0)
     }
 
     /// Minimum bytes on the GPU that holds most.
     pub(crate) fn least_bytes(&self) -> u64 {
-        let least = |ladder: &Ladder| ladder.card_bytes(0).min(ladder.card_bytes(ladder.n_rows()));
+        let least = |ladder: &Ladder| ladder.gpu_bytes(0).min(ladder.gpu_bytes(ladder.n_rows()));
         self.ladders.iter().map(least).max().unwrap_or(0)
     }
 
@@ -164,10 +164,10 @@ impl<'a> Topology<'a> {
     pub(crate) fn within(&self, capacity: u64) -> Option<RowChoice> {
         let n_hot: Vec<usize> = self.ladders.iter().map(|ladder| ladder.n_hot(capacity)).collect::<Option<_>>()?;
         let each = || self.ladders.iter().zip(&n_hot);
-        let card_bytes = each().map(|(ladder, &k)| ladder.card_bytes(k)).max().unwrap_or(0);
+        let gpu_bytes = each().map(|(ladder, &k)| ladder.gpu_bytes(k)).max().unwrap_or(0);
         let host_bytes = each().map(|(ladder, &k)| ladder.host_bytes(k)).sum();
         let hit = each().map(|(ladder, &k)| ladder.shares[k]).sum();
-        Some(RowChoice { seconds: self.seconds(hit), n_hot, card_bytes, host_bytes })
+        Some(RowChoice { seconds: self.seconds(hit), n_hot, gpu_bytes, host_bytes })
     }
 
     /// Seconds of a batch's reads if GPUs serve the share `hit` of them. GPUs with patches sample for each other: ids
@@ -179,15 +179,15 @@ impl<'a> Topology<'a> {
             share * (rate.seconds(reads.rows, 2 * OFFSET_BYTES) + rate.seconds(n_draws, WORD_BYTES))
         };
         let (device, host) = (of(rates.device, hit), of(rates.host, 1.0 - hit));
-        let Some(cut) = self.cut else { return Seconds { every_card: device, host, ..Seconds::default() } };
+        let Some(cut) = self.cut else { return Seconds { every_gpu: device, host, ..Seconds::default() } };
         let sent = cut.remote(n_hops) * WORD_BYTES as f64 * (2.0 * reads.rows + reads.draws);
         let exchange = sent / rates.peer.bytes_per_second + 2.0 * n_hops as f64 * rates.peer.latency;
-        Seconds { one_card: device, host, exchange, ..Seconds::default() }
+        Seconds { one_gpu: device, host, exchange, ..Seconds::default() }
     }
 
-    pub(crate) fn placement(&self, choice: &RowChoice, n_cards: usize) -> Placement {
+    pub(crate) fn placement(&self, choice: &RowChoice, n_gpus: usize) -> Placement {
         match self.cut {
-            None => Placement::of_rows(self.order, choice.n_hot[0], n_cards),
+            None => Placement::of_rows(self.order, choice.n_hot[0], n_gpus),
             Some(cut) => Placement::of_patches(self.order, cut.patches(), &choice.n_hot),
         }
     }

@@ -37,10 +37,10 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// Reads of each GPU, if `n_cards` GPUs share a batch.
+    /// Reads of each GPU, if `n_gpus` GPUs share a batch.
     #[must_use]
-    pub fn among(self, n_cards: usize) -> Self {
-        let share = |reads: f64| reads / n_cards.max(1) as f64;
+    pub fn among(self, n_gpus: usize) -> Self {
+        let share = |reads: f64| reads / n_gpus.max(1) as f64;
         Self { rows: share(self.rows), draws: share(self.draws), features: share(self.features) }
     }
 }

@@ -126,14 +126,14 @@ pub fn test(root: &Path, prebuilt: Option<&Path>, out: &Path, together: bool) ->
     let outcomes = outcomes?;
     let tests_passed = outcomes.iter().map(|outcome| outcome.n_passed).sum();
     let tests_skipped = outcomes.iter().map(|outcome| outcome.n_skipped).sum();
-    let card = card()?;
-    let (device, driver) = card.split_once(", ").unwrap_or((&card, "unknown"));
+    let gpu = gpu()?;
+    let (device, driver) = gpu.split_once(", ").unwrap_or((&gpu, "unknown"));
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (device, driver) = (device.to_owned(), driver.to_owned());
     let record = Record { device, driver, time, tests_passed, tests_skipped, sources };
     let text = serde_json::to_string_pretty(&record).map_err(|e| e.to_string())? + "\n";
     fs::write(out, text).map_err(|e| format!("{}: {e}", out.display()))?;
-    println!("{tests_passed} tests passed and {tests_skipped} were skipped on {card}; recorded in {}", out.display());
+    println!("{tests_passed} tests passed and {tests_skipped} were skipped on {gpu}; recorded in {}", out.display());
     Ok(())
 }
 
@@ -222,19 +222,19 @@ fn outcome_in(text: &str) -> Option<Outcome> {
 }
 
 /// Name and driver version of the first GPU.
-fn card() -> Result<String, String> {
-    cards().map(|mut cards| cards.swap_remove(0))
+fn gpu() -> Result<String, String> {
+    gpus().map(|mut gpus| gpus.swap_remove(0))
 }
 
 /// Names and driver of this machine's GPUs; at least one.
-fn cards() -> Result<Vec<String>, String> {
+fn gpus() -> Result<Vec<String>, String> {
     let output = Command::new("nvidia-smi")
         .args(["--query-gpu=name,driver_version", "--format=csv,noheader"])
         .output()
         .map_err(|e| format!("nvidia-smi: {e}; is there a GPU?"))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let cards: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
-    if cards.is_empty() { Err("nvidia-smi lists no GPU".to_owned()) } else { Ok(cards) }
+    let gpus: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
+    if gpus.is_empty() { Err("nvidia-smi lists no GPU".to_owned()) } else { Ok(gpus) }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{REQUIRE, TESTS, cards, program_name, sources_of};
+use super::{REQUIRE, TESTS, gpus, program_name, sources_of};
 
 /// Prefixes of kernels of NCCL and cuBLAS. NCCL's read whole words where a message ends within one, and use barriers of
 /// part of a block. racecheck does not follow the barriers in shared memory of cuBLAS.
@@ -248,9 +248,9 @@ fn kernels_with_errors(text: &str) -> BTreeSet<&str> {
 pub fn sanitize(args: &SanitizeArgs) -> Result<(), String> {
     let sources = sources_of(&args.prebuilt)?;
     let mut record = read(&args.record)?.for_sources(sources, args.keep_older);
-    let cards = cards()?;
-    let gpus = Gpus { n: cards.len(), n_given: AtomicUsize::new(0) };
-    record.device.clone_from(&cards[0]);
+    let names = gpus()?;
+    let gpus = Gpus { n: names.len(), n_given: AtomicUsize::new(0) };
+    record.device.clone_from(&names[0]);
     let jobs = jobs(args, &record)?;
     println!("{} tests to run", jobs.len());
     let end = Instant::now() + Duration::from_secs(args.seconds);

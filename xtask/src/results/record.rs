@@ -45,7 +45,7 @@ struct Commit {
     dirty: bool,
 }
 
-/// Processor of the run.
+/// CPU of the run.
 #[derive(Debug, Deserialize)]
 struct Machine {
     /// Model name.
@@ -130,7 +130,7 @@ impl Record {
         rest.rsplit_once('-').map_or("", |(label, _)| label)
     }
 
-    /// Device of a case with the number of GPUs, or the processor with its cores.
+    /// Device of a case with the number of GPUs, or the CPU with its cores.
     pub fn device_of(&self, case: &str) -> String {
         let Machine { cpu, cores } = &self.machine;
         let Some(Device { name }) = &self.device else {

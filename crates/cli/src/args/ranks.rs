@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
-use girih_comm::CardTransport;
+use girih_comm::GpuTransport;
 use girih_partition::{Cuts, Exchange, Scheme, Stages};
 use girih_reorder::OrderKind;
 
@@ -44,8 +44,8 @@ pub struct RankArgs {
     ///
     /// Peer: each device copies rows out of the memory of the others, which it has to be able to read. [default: in
     /// training the faster one, which is measured; else nccl]
-    #[arg(long, value_name = "nccl|peer", value_parser = any_case::<CardTransport>)]
-    pub transport: Option<CardTransport>,
+    #[arg(long, value_name = "nccl|peer", value_parser = any_case::<GpuTransport>)]
+    pub transport: Option<GpuTransport>,
     /// Seconds that a rank waits for another one before it fails [default: 300]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub rank_deadline: Option<u64>,

@@ -63,7 +63,7 @@ fn add_cuda(results: &mut Results, survey: &Survey) {
         Ok(found) => found.clone(),
         Err(missing) => missing.to_string(),
     };
-    let usable = |card: &Result<Card, KernelError>| card.as_ref().is_ok_and(|card| card.refused.is_none());
+    let usable = |gpu: &Result<Card, KernelError>| gpu.as_ref().is_ok_and(|gpu| gpu.refused.is_none());
     let ready = survey.driver.is_ok()
         && survey.libraries.iter().all(|library| library.found.is_ok() || !library.is_needed)
         && survey.cards.first().is_some_and(usable);
@@ -80,11 +80,11 @@ fn add_cuda(results: &mut Results, survey: &Survey) {
     };
     let lines: Vec<String> = libraries.map(|library| wrapped(&line(library))).collect();
     results.add("cuda_libraries", values, "  libraries", lines.join("\n"));
-    let lines: Vec<String> = survey.cards.iter().map(describe_card).collect();
-    let cards: Vec<_> =
+    let lines: Vec<String> = survey.cards.iter().map(describe_gpu).collect();
+    let gpus: Vec<_> =
         survey.cards.iter().zip(&lines).map(|(c, text)| json!({"ok": usable(c), "text": text})).collect();
     let lines: Vec<String> = lines.iter().map(|line| wrapped(line)).collect();
-    results.add("cuda_cards", cards, "  GPUs", if lines.is_empty() { "none".to_owned() } else { lines.join("\n") });
+    results.add("cuda_cards", gpus, "  GPUs", if lines.is_empty() { "none".to_owned() } else { lines.join("\n") });
 }
 
 /// Description of the driver, one line.
@@ -96,9 +96,9 @@ fn describe_driver(driver: &Driver) -> String {
 }
 
 /// Description of a GPU, one line.
-fn describe_card(card: &Result<Card, KernelError>) -> String {
-    let Card { ordinal, name, capability: (major, minor), memory: (free, all), refused } = match card {
-        Ok(card) => card,
+fn describe_gpu(gpu: &Result<Card, KernelError>) -> String {
+    let Card { ordinal, name, capability: (major, minor), memory: (free, all), refused } = match gpu {
+        Ok(gpu) => gpu,
         Err(error) => return error.to_string(),
     };
     let memory = [*free, *all].map(|bytes| readable_bytes(bytes as u64));

@@ -63,7 +63,7 @@ fn print(applied: Applied, output: OutputArgs) {
         NodeScore::MicroF1 => ["Test micro-F1", "Validation micro-F1", "Training micro-F1"],
         _ => ["Test accuracy", "Validation accuracy", "Training accuracy"],
     };
-    let parts = [("test_accuracy", Part::Test), ("val_accuracy", Part::Val), ("train_accuracy", Part::Train)];
+    let parts = [("test_accuracy", Subset::Test), ("val_accuracy", Subset::Val), ("train_accuracy", Subset::Train)];
     for ((key, part), title) in parts.into_iter().zip(titles) {
         let (value, why) = (classes.value(&scores, part), classes.why_undefined(&scores, part));
         results.add(key, value, title, percent_or(value, why));

@@ -110,7 +110,7 @@ fn orders(args: &ReorderArgs, graph: &Csr) -> Result<Vec<Ordered>, CliError> {
 
 /// Device that `auto` optimises for: the described one, otherwise the CPU of this machine.
 fn device(args: &ReorderArgs) -> Hierarchy {
-    let mut device = Hierarchy::of_processor(&Machine::here());
+    let mut device = Hierarchy::of_cpu(&Machine::here());
     if let (Some(gb_s), Some(memory_gb_s)) = (args.cache_gb_s, args.memory_gb_s) {
         let bytes = args.cache.cache.map_or(device.largest_cache(), |kib| kib << 10);
         device = Hierarchy { caches: vec![Cache { bytes, gb_s }], memory_gb_s, entry_ns: 0.0, row_ns: 0.0 };

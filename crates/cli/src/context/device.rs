@@ -50,9 +50,9 @@ impl Chosen {
 }
 
 /// Peak bytes allocated on any one of the GPUs.
-pub fn peak_bytes_of(cards: &[Cuda]) -> Result<u64, CliError> {
+pub fn peak_bytes_of(gpus: &[Cuda]) -> Result<u64, CliError> {
     let mut peak = 0;
-    for cuda in cards {
+    for cuda in gpus {
         peak = cuda.device().peak_bytes().map_err(|error| CliError::Other(error.to_string()))?.max(peak);
     }
     Ok(peak)

@@ -46,7 +46,7 @@ const FIRST: &str =
     "ranks use the CUDA devices from number 0 on: give --device cuda, and choose devices with CUDA_VISIBLE_DEVICES";
 
 /// The first device and its successors, one for each rank.
-pub fn cards(first: Cuda, device: &DeviceArgs, n_ranks: usize, precision: Dtype) -> Result<Vec<Cuda>, CliError> {
+pub fn gpus(first: Cuda, device: &DeviceArgs, n_ranks: usize, precision: Dtype) -> Result<Vec<Cuda>, CliError> {
     std::iter::once(Ok(first)).chain(others(device, n_ranks, precision)).collect()
 }
 
@@ -72,7 +72,7 @@ pub fn room_of_ranks(
     precision: Dtype,
 ) -> Result<Option<Room>, CliError> {
     let Some(first) = first.room()? else { return Ok(None) };
-    let mut rooms = others(device, n_ranks, precision).map(|card| Room::of(&card?));
+    let mut rooms = others(device, n_ranks, precision).map(|gpu| Room::of(&gpu?));
     rooms
         .try_fold(first, |least, room| room.map(|room| if room.free < least.free { room } else { least }))
         .map(|least| Some(least.shared_by(device.ranks_per_gpu)))
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_share_cards_where_they_are_asked_to() {
+    fn processes_share_gpus_where_they_are_asked_to() {
         let (none, ranks, gpus) = ((None, None), (Some(4), None), (None, Some(2)));
         for (local_rank, expected) in [0, 0, 1, 1, 2].into_iter().enumerate() {
             assert_eq!(device_of_several((Device::Cuda(0), 2), none, Some(local_rank)), Ok(Device::Cuda(expected)));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_on_cards_where_these_are_asked_for() {
+    fn ranks_are_on_gpus_where_these_are_asked_for() {
         let (none, ranks, gpus) = ((None, None), (Some(2), None), (None, Some(2)));
         assert_eq!(device(Device::Auto, none, None), Ok(Device::Auto));
         assert_eq!(device(Device::Cuda(3), none, None), Ok(Device::Cuda(3)));

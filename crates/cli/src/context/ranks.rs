@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::time::Duration;
 
-use girih_comm::CardTransport;
+use girih_comm::GpuTransport;
 use girih_partition::{Exchange, ProcessGrid, Scheme, Stages, counted};
 use girih_trainer::TrainConfig;
 use girih_trainer::distributed::RankOptions;
@@ -33,7 +33,7 @@ pub fn asked(args: &RankArgs, processes: Option<usize>) -> Result<Option<RankOpt
         (None, None, Some(gpus)) => gpus,
         (None, None, None) => return refuse_unused(args).map(|()| None),
     };
-    if args.transport == Some(CardTransport::Peer) && processes.is_some() {
+    if args.transport == Some(GpuTransport::Peer) && processes.is_some() {
         return Err(CliError::Usage(
             "--transport peer is for the GPUs of one process: give --gpus N instead of starting several processes, or leave it out"
                 .to_owned(),

@@ -1,7 +1,7 @@
 //! Processes and threads of a job: one process, ranks as its threads, or processes that a launcher started.
 
 use girih_comm::tcp::{self, TcpRank};
-use girih_comm::{CardTransport, Launch, Launcher, Secret, Transport};
+use girih_comm::{GpuTransport, Launch, Launcher, Secret, Transport};
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::DataSource;
 use girih_kernels::{Cuda, NcclRank};
@@ -10,7 +10,7 @@ use girih_trainer::TrainError;
 use girih_trainer::distributed::{RankJob, RankOptions};
 
 use super::device::{Chosen, open, peak_bytes_of};
-use super::gpus::cards;
+use super::gpus::gpus;
 use super::{launched, ranks};
 use crate::args::{DeviceArgs, OutputArgs, RankArgs};
 use crate::error::CliError;
@@ -172,37 +172,37 @@ impl World {
         job: J,
     ) -> Result<Carried<J::Done>, CliError> {
         match first {
-            Chosen::Cpu(cpu) => Ok(Carried { done: self.on_processors(&cpu, precision, job)?, peak_device_bytes: 0 }),
+            Chosen::Cpu(cpu) => Ok(Carried { done: self.on_cpus(&cpu, precision, job)?, peak_device_bytes: 0 }),
             Chosen::Cuda(first) => {
-                let n_cards = if self.local_rank().is_some() { 1 } else { job.ranks().grid.ranks() };
-                let cards = cards(*first, device, n_cards, precision)?;
+                let n_gpus = if self.local_rank().is_some() { 1 } else { job.ranks().grid.ranks() };
+                let gpus = gpus(*first, device, n_gpus, precision)?;
                 // The peak counts from here, without earlier measurements.
-                let reset = cards.iter().try_for_each(|card| card.device().reset_peak());
+                let reset = gpus.iter().try_for_each(|gpu| gpu.device().reset_peak());
                 reset.map_err(|error| CliError::Other(error.to_string()))?;
-                let done = self.on_cards(&cards, job)?;
-                Ok(Carried { done, peak_device_bytes: peak_bytes_of(&cards)? })
+                let done = self.on_gpus(&gpus, job)?;
+                Ok(Carried { done, peak_device_bytes: peak_bytes_of(&gpus)? })
             }
         }
     }
 
     /// Runs a job on GPUs: those of all ranks if ranks are threads, otherwise the one of this process.
-    fn on_cards<J: RankJob>(self, cards: &[Cuda], job: J) -> Result<J::Done, TrainError> {
+    fn on_gpus<J: RankJob>(self, gpus: &[Cuda], job: J) -> Result<J::Done, TrainError> {
         let (deadline, transport) = (job.ranks().deadline, job.ranks().transport.unwrap_or_default());
         match self {
-            Self::Threads => job.on_devices(cards, |cuda, world| NcclRank::connect(cuda, world, deadline, transport)),
+            Self::Threads => job.on_devices(gpus, |cuda, world| NcclRank::connect(cuda, world, deadline, transport)),
             Self::Tcp { world, .. } => {
-                job.on_rank(&cards[0], NcclRank::connect(&cards[0], *world, deadline, transport)?)
+                job.on_rank(&gpus[0], NcclRank::connect(&gpus[0], *world, deadline, transport)?)
             }
             #[cfg(feature = "mpi")]
             Self::Mpi { .. } => Ok(girih_mpi::run(deadline, |world| {
-                job.on_rank(&cards[0], NcclRank::connect(&cards[0], world, deadline, transport)?)
+                job.on_rank(&gpus[0], NcclRank::connect(&gpus[0], world, deadline, transport)?)
             })?),
             #[cfg(not(feature = "mpi"))]
             Self::Mpi { .. } => Err(without_mpi()),
         }
     }
 
-    fn on_processors<J: RankJob>(self, cpu: &Cpu, precision: Dtype, job: J) -> Result<J::Done, TrainError> {
+    fn on_cpus<J: RankJob>(self, cpu: &Cpu, precision: Dtype, job: J) -> Result<J::Done, TrainError> {
         match self {
             Self::Threads => job.on_threads(|| Cpu::new().gathering(precision)),
             Self::Tcp { world, .. } => job.on_rank(cpu, world),
@@ -233,7 +233,7 @@ pub fn transport(
     first: &Cuda,
     device: &DeviceArgs,
     precision: Dtype,
-) -> Result<CardTransport, CliError> {
+) -> Result<GpuTransport, CliError> {
     if let Some(transport) = ranks.transport {
         return Ok(transport);
     }

@@ -118,8 +118,8 @@ impl<'a> LayoutPlanner<'a> {
         let Self { config, sizes: data, graph } = self;
         // Byte counts do not depend on the hardware profile.
         let (devices, network) = (&[PlanDevice::Gpu(None)], HardwareProfile::h200().hosts());
-        let ranks_on_cards = RankPlanner { config, data, graph, devices, network };
-        Planner { ranks: ranks_on_cards, free_bytes: None }.bytes_of_patches(ranks)
+        let ranks_on_gpus = RankPlanner { config, data, graph, devices, network };
+        Planner { ranks: ranks_on_gpus, free_bytes: None }.bytes_of_patches(ranks)
     }
 }
 

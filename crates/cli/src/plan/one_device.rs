@@ -17,7 +17,7 @@ use crate::output::Results;
 /// Device that a session is planned for.
 enum Target {
     /// CPU with this many bytes of main memory, if known.
-    Processor(Option<u64>),
+    Cpu(Option<u64>),
     Cuda(Room),
 }
 
@@ -27,7 +27,7 @@ impl Target {
         if let Some(free) = memory.filter(|_| args.device != Device::Cpu) {
             return Ok(Self::Cuda(Room::told(free)));
         }
-        let processor = || Self::Processor(memory.or(Machine::here().memory_bytes));
+        let processor = || Self::Cpu(memory.or(Machine::here().memory_bytes));
         Ok(choose(args, precision)?.room()?.map_or_else(processor, Self::Cuda))
     }
 }
@@ -45,7 +45,7 @@ pub fn run(
     reading::warn_of(&dataset.notes);
     let results = begun(spec, config);
     match target {
-        Target::Processor(memory) => on_processor(memory, config, &DataSizes::of(&dataset), results, output),
+        Target::Cpu(memory) => on_cpu(memory, config, &DataSizes::of(&dataset), results, output),
         Target::Cuda(room) => on_cuda(&room, config, &Session::of(&dataset, config), results, output),
     }
 }
@@ -58,7 +58,7 @@ pub fn begun(spec: &str, config: &TrainConfig) -> Results {
 }
 
 /// Memory and time on the CPU of this machine.
-fn on_processor(
+fn on_cpu(
     memory: Option<u64>,
     config: &TrainConfig,
     sizes: &DataSizes,

@@ -1,7 +1,7 @@
 //! Predicts memory and time of every partition: the table of `girih train --plan`, and the choice of `--partition
 //! auto`.
 
-use girih_comm::CardTransport;
+use girih_comm::GpuTransport;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
 use girih_kernels::{Cuda, KernelError};
@@ -30,11 +30,11 @@ const MEETING_SECONDS: f64 = 20e-6;
 /// Devices with which ranks compute and exchange.
 pub struct RankDevices {
     /// Transport between the devices, if it was given or measured.
-    transport: Option<CardTransport>,
+    transport: Option<GpuTransport>,
     /// Name in results.
     name: String,
     /// Whether ranks run on GPUs.
-    are_cards: bool,
+    are_gpus: bool,
     /// One device for all ranks, or one for each.
     devices: Vec<PlanDevice>,
     network: Network,
@@ -53,16 +53,16 @@ impl RankDevices {
         output: OutputArgs,
     ) -> Result<Vec<Self>, CliError> {
         match (args.device, memory) {
-            (Device::Cpu, memory) => Ok(vec![Self::on_processor(ranks.grid.ranks(), config, memory, output)?]),
-            (_, Some(memory)) => Ok(vec![Self::on_cards(&HardwareProfile::h200(), ranks.transport, Some(memory))]),
+            (Device::Cpu, memory) => Ok(vec![Self::on_cpu(ranks.grid.ranks(), config, memory, output)?]),
+            (_, Some(memory)) => Ok(vec![Self::on_gpus(&HardwareProfile::h200(), ranks.transport, Some(memory))]),
             (_, None) => {
                 let what = "measuring the GPUs, their links and products of this graph";
-                under_spinner(what, output, || Self::on_cards_here(args, ranks, dataset, config))
+                under_spinner(what, output, || Self::on_gpus_here(args, ranks, dataset, config))
             }
         }
     }
 
-    fn on_processor(n: usize, config: &TrainConfig, memory: Option<u64>, output: OutputArgs) -> Result<Self, CliError> {
+    fn on_cpu(n: usize, config: &TrainConfig, memory: Option<u64>, output: OutputArgs) -> Result<Self, CliError> {
         let here = Machine::here();
         let memory = memory.or(here.memory_bytes);
         let all = rates(&load_or_measure(&here, output)?, config.precision);
@@ -71,7 +71,7 @@ impl RankDevices {
         Ok(Self {
             transport: None,
             name: "the processor here, in equal shares".to_owned(),
-            are_cards: false,
+            are_gpus: false,
             devices: vec![PlanDevice::Cpu(girih_compute::Rates {
                 stream_bytes: share(all.stream_bytes),
                 gather_bytes: share(all.gather_bytes),
@@ -82,18 +82,18 @@ impl RankDevices {
         })
     }
 
-    fn on_cards(figures: &HardwareProfile, transport: Option<CardTransport>, free_bytes: Option<u64>) -> Self {
+    fn on_gpus(figures: &HardwareProfile, transport: Option<GpuTransport>, free_bytes: Option<u64>) -> Self {
         Self {
             transport,
             name: figures.name.clone(),
-            are_cards: true,
-            devices: vec![PlanDevice::Gpu(Some(figures.card))],
+            are_gpus: true,
+            devices: vec![PlanDevice::Gpu(Some(figures.gpu))],
             network: figures.hosts(),
             free_bytes,
         }
     }
 
-    fn on_cards_here(
+    fn on_gpus_here(
         args: &DeviceArgs,
         ranks: &RankOptions,
         dataset: &Dataset,
@@ -109,24 +109,23 @@ impl RankDevices {
             let others = (1..ranks.grid.ranks()).map_while(|ordinal| open(ordinal, args, config.precision).ok());
             Ok(std::iter::once(first).chain(others).collect())
         };
-        let cards = all()?;
-        let free = |card: &Cuda| card.device().memory().map(|(free, _)| free);
-        let free =
-            cards.iter().map(free).collect::<Result<Vec<_>, _>>().map_err(failed)?.into_iter().min().unwrap_or(0);
+        let gpus = all()?;
+        let free = |gpu: &Cuda| gpu.device().memory().map(|(free, _)| free);
+        let free = gpus.iter().map(free).collect::<Result<Vec<_>, _>>().map_err(failed)?.into_iter().min().unwrap_or(0);
         let measured = |error: girih_planner::PlannerError| CliError::Other(error.to_string());
         let has_bf16 = [config.precision, ranks.wire].contains(&Dtype::Bf16);
         let by_rows = (ranks.grid.ranks(), ranks.cuts);
-        let rates = measure::session(&cards[0], (dataset, config), has_bf16, by_rows).map_err(measured)?;
+        let rates = measure::session(&gpus[0], (dataset, config), has_bf16, by_rows).map_err(measured)?;
         let transports = match ranks.transport {
             Some(told) => vec![told],
-            None => measure::transports(cards.len()).map_err(measured)?,
+            None => measure::transports(gpus.len()).map_err(measured)?,
         };
-        drop(cards);
+        drop(gpus);
         // A device joins ranks only once, so each transport is measured with newly opened devices.
-        let by = |transport: CardTransport| -> Result<Self, CliError> {
+        let by = |transport: GpuTransport| -> Result<Self, CliError> {
             let figures = measure::figures(&all()?, transport).map_err(measured)?;
             let devices = figures.devices_of(&rates);
-            Ok(Self { devices, ..Self::on_cards(&figures, Some(transport), Some(free as u64)) })
+            Ok(Self { devices, ..Self::on_gpus(&figures, Some(transport), Some(free as u64)) })
         };
         transports.into_iter().map(by).collect()
     }
@@ -199,7 +198,7 @@ pub fn check(ranks: &RankOptions, free: u64, dataset: &Dataset, config: &TrainCo
     let figures = HardwareProfile::h200();
     let devices = RankDevices {
         devices: vec![PlanDevice::Gpu(None)],
-        ..RankDevices::on_cards(&figures, ranks.transport, Some(free))
+        ..RankDevices::on_gpus(&figures, ranks.transport, Some(free))
     };
     // A session that cannot be planned is not refused for its size.
     let Ok(graph) = SymbolicGraph::of(&dataset.graph, config, &sizes) else { return Ok(()) };
@@ -301,7 +300,7 @@ fn shown(table: &Table) -> String {
 /// Flags that select this partition.
 fn flags(ranks: &RankOptions, devices: &RankDevices) -> String {
     let RankOptions { grid, exchange, cuts, stages, chunks, wire, transport, .. } = ranks;
-    let many = if devices.are_cards { "--gpus" } else { "--ranks" };
+    let many = if devices.are_gpus { "--gpus" } else { "--ranks" };
     let mut flags = format!("{many} {} --partition {}", grid.ranks(), grid.scheme());
     if grid.replication() > 1 {
         flags += &format!(" --replication {}", grid.replication());

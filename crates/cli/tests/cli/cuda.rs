@@ -90,7 +90,7 @@ fn a_machine_without_a_driver_is_told_so() {
 }
 
 #[test]
-fn blocks_for_tensor_cores_are_refused_where_the_processor_computes() {
+fn blocks_for_tensor_cores_are_refused_where_the_cpu_computes() {
     // With a driver that is too old, `auto` uses the CPU.
     for device in ["cpu", "auto"] {
         let args = ["train", "--data", SMALL, "--device", device, "--density-threshold", "0.05"];
@@ -127,7 +127,7 @@ fn a_driver_that_does_not_start_says_why() {
 }
 
 #[test]
-fn a_card_that_is_not_there_or_too_old_is_refused() {
+fn a_gpu_that_is_not_there_or_too_old_is_refused() {
     assert_says(&refused("cuda:7", &[]), &["no CUDA device 7", "the only one is cuda:0", "girih doctor"]);
     assert_says(&refused("cuda:2", &[("FAKE_CARDS", "2")]), &["no CUDA device 2", "cuda:0 to cuda:1"]);
     let old = refused("cuda", &[("FAKE_MAJOR", "7")]);
@@ -138,7 +138,7 @@ fn a_card_that_is_not_there_or_too_old_is_refused() {
 const WORKING: [(&str, &str); 2] = [("FAKE_FREE", "64000000000"), ("FAKE_ALLOC", "0")];
 
 #[test]
-fn fewer_cards_than_are_asked_for_are_refused() {
+fn fewer_gpus_than_are_asked_for_are_refused() {
     let message = refused_with(&["--gpus", "2"], &WORKING);
     assert_says(&message, &["2 ranks want a device each", "no CUDA device 1", "the only one is cuda:0"]);
     let message = refused_with(&["--gpus", "2", "--batch", "neighbor"], &WORKING);
@@ -146,7 +146,7 @@ fn fewer_cards_than_are_asked_for_are_refused() {
 }
 
 #[test]
-fn cards_without_nccl_are_told_what_to_install() {
+fn gpus_without_nccl_are_told_what_to_install() {
     if is_here() {
         return;
     }
@@ -176,7 +176,7 @@ fn an_allocation_that_fails_says_what_was_asked_for_and_what_was_free() {
 }
 
 #[test]
-fn a_card_that_fails_ends_training_with_one_message() {
+fn a_gpu_that_fails_ends_training_with_one_message() {
     let broken = [("FAKE_FREE", "64000000000"), ("FAKE_ALLOC", "214")];
     assert_says(
         &refused("cuda", &broken),
@@ -198,9 +198,9 @@ fn the_doctor_finds_libraries_of_the_virtual_environment() {
     let nccl = &result["cuda_libraries"]["libnccl.so.2"];
     assert!(nccl["ok"] == true || nccl["text"].as_str().unwrap().ends_with("or use one GPU"), "{nccl}");
     assert!(result["cuda_driver"].as_str().unwrap().contains("CUDA 13.0"), "{result}");
-    let cards = result["cuda_cards"].as_array().unwrap();
-    assert_eq!(cards.len(), 2);
-    let text = cards[1]["text"].as_str().unwrap();
+    let gpus = result["cuda_cards"].as_array().unwrap();
+    assert_eq!(gpus.len(), 2);
+    let text = gpus[1]["text"].as_str().unwrap();
     assert!(text.starts_with("cuda:1, Fake card, compute capability 9.0, 977 KiB free of 64.0 GiB"), "{text}");
 }
 
@@ -214,7 +214,7 @@ fn the_doctor_names_each_piece_that_is_missing() {
 }
 
 #[test]
-fn a_plan_is_made_for_a_card_that_is_not_here() {
+fn a_plan_is_made_for_a_gpu_that_is_not_here() {
     let plan = |extra: &[&str]| girih(&[&["train", "--data", SMALL, "--plan", "--json"], extra].concat());
     let result = plan(&["--memory", "80GB"]).ok().result();
     assert_eq!(result["available_bytes"], 80_000_000_000u64);
@@ -227,8 +227,8 @@ fn a_plan_is_made_for_a_card_that_is_not_here() {
     assert_eq!((&small.events()[0]["event"], &small.events()[0]["fits"]), (&"result".into(), &false.into()));
     assert!(small.err.contains("training needs"), "{}", small.err);
 
-    let processor = plan(&["--memory", "2GiB", "--device", "cpu"]).ok().result();
-    assert_eq!(processor["available_bytes"], 2u64 << 30);
+    let cpu = plan(&["--memory", "2GiB", "--device", "cpu"]).ok().result();
+    assert_eq!(cpu["available_bytes"], 2u64 << 30);
     assert!(girih(&["train", "--memory", "1GB"]).refused(2).contains("--plan"));
     assert!(plan(&["--memory", "much"]).refused(2).contains("80GB"));
 }

@@ -321,8 +321,8 @@ fn ranks_that_cannot_share_are_refused() {
     assert!(says(&refusal(1, &["--ranks", "7"]), "6 nodes cannot be cut over 7 ranks"));
     assert!(says(&refusal(2, &["--ranks", "1000"]), "1000 ranks are too many for threads of one process"));
     assert!(says(&refusal(2, &["--reorder-blocks", "3"]), "give --reorder ORDER"));
-    let on_processors = ["--ranks", "2", "--device", "cpu", "--transport", "peer"];
-    assert!(says(&refusal(1, &on_processors), "these ranks are on CPUs"));
+    let on_cpus = ["--ranks", "2", "--device", "cpu", "--transport", "peer"];
+    assert!(says(&refusal(1, &on_cpus), "these ranks are on CPUs"));
     assert!(says(&refusal(2, &["--ranks", "2", "--transport", "shared"]), "choose one of nccl, peer"));
     for unused in [
         ["--partition", "2d"],

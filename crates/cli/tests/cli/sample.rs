@@ -205,13 +205,13 @@ fn plans_are_the_same_on_any_number_of_threads() {
 
 #[test]
 fn codecs_and_shares_change_what_fits() {
-    let on_card = |flags: &[&str]| {
+    let on_gpu = |flags: &[&str]| {
         let plan = planned(&[&["--memory", "1.1MB"], flags].concat());
         let is_cached = |tier: &&Value| tier["part"] == "features" && tier["tier"] == "every-card";
         plan["tiers"].as_array().unwrap().iter().find(is_cached).map_or(0, |tier| tier["nodes"].as_u64().unwrap())
     };
-    assert!(on_card(&["--codec", "int8", "--cache-share", "0.2"]) > on_card(&["--cache-share", "0.2"]));
-    assert_eq!(on_card(&["--cache-share", "0"]), 0);
+    assert!(on_gpu(&["--codec", "int8", "--cache-share", "0.2"]) > on_gpu(&["--cache-share", "0.2"]));
+    assert_eq!(on_gpu(&["--cache-share", "0"]), 0);
 }
 
 #[test]

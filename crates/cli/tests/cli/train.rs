@@ -53,8 +53,8 @@ fn json_is_epochs_and_then_one_result() {
     }
     assert_eq!(result["event"], "result");
     assert_keys(result, &RESULT_KEYS);
-    let is_on_card = result["device"].as_str().unwrap().starts_with("cuda");
-    assert_eq!(result["peak_device_bytes"].as_u64() > Some(0), is_on_card, "{result}");
+    let is_on_gpu = result["device"].as_str().unwrap().starts_with("cuda");
+    assert_eq!(result["peak_device_bytes"].as_u64() > Some(0), is_on_gpu, "{result}");
     assert_eq!((&result["runs"], &result["epochs"], &result["nodes"]), (&json!(2), &json!(7), &json!(600)));
     for share in ["test_accuracy", "test_accuracy_last", "val_accuracy"] {
         assert!((0.0..=1.0).contains(&result[share].as_f64().unwrap()), "{share} in {result}");

@@ -2,7 +2,7 @@
 
 #[path = "../by_hand/mod.rs"]
 mod by_hand;
-mod cards;
+mod gpu_transport;
 mod launch;
 mod laws;
 mod payload;

@@ -22,7 +22,7 @@ pub(crate) struct Machine {
 impl Machine {
     /// Detects this machine.
     pub(crate) fn detect() -> Self {
-        Self::new(Isa::detect(), Hierarchy::of_processor(&girih_machine::Machine::here()))
+        Self::new(Isa::detect(), Hierarchy::of_cpu(&girih_machine::Machine::here()))
     }
 
     /// Machine with the given instruction set and caches.

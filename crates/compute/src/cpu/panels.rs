@@ -247,7 +247,7 @@ mod tests {
             l3_bytes: Some(32 * MIB as u64),
             memory_bytes: None,
         };
-        let device = Hierarchy::of_processor(&machine);
+        let device = Hierarchy::of_cpu(&machine);
         let seconds = |row_bytes| {
             let product = Product { n_rows, nnz: 98 * n_rows, row_bytes };
             device.seconds(&product, |rows| (rows as f64 / n_rows as f64).min(1.0))

@@ -172,8 +172,8 @@ impl EntrySeconds {
 pub(super) enum Speed {
     /// Not measured: everything takes zero seconds.
     Unknown,
-    Processor(Rates),
-    Card(GpuRates),
+    Cpu(Rates),
+    Gpu(GpuRates),
 }
 
 impl Speed {
@@ -182,8 +182,8 @@ impl Speed {
     pub(super) fn operation(&self, bytes: f64, flops: f64, dtype: Dtype) -> f64 {
         match self {
             Self::Unknown => 0.0,
-            Self::Processor(rates) => (bytes / rates.stream_bytes).max(flops / rates.flops),
-            Self::Card(rates) => rates.launch_seconds + (bytes / rates.stream_bytes).max(flops / rates.flops.of(dtype)),
+            Self::Cpu(rates) => (bytes / rates.stream_bytes).max(flops / rates.flops),
+            Self::Gpu(rates) => rates.launch_seconds + (bytes / rates.stream_bytes).max(flops / rates.flops.of(dtype)),
         }
     }
 
@@ -191,8 +191,8 @@ impl Speed {
     pub(super) fn gather(&self, kind: BlockKind, n: f64, cols: usize, dtype: Dtype) -> f64 {
         match self {
             Self::Unknown => 0.0,
-            Self::Processor(rates) => n * (cols * dtype.n_bytes()) as f64 / rates.gather_bytes,
-            Self::Card(rates) => rates.launch_seconds + n * rates.entries.of(dtype).of(kind).at(cols),
+            Self::Cpu(rates) => n * (cols * dtype.n_bytes()) as f64 / rates.gather_bytes,
+            Self::Gpu(rates) => rates.launch_seconds + n * rates.entries.of(dtype).of(kind).at(cols),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cudarc::driver::{CudaEvent, DriverError};
 use girih_comm::operands::{check_pieces, check_shape, of_others};
 use girih_comm::{
-    Call, CardTransport, Collective, CommError, Parcel, PatchGraphs, PatchReaders, Pending, Traffic, Transport,
+    Call, Collective, CommError, GpuTransport, Parcel, PatchGraphs, PatchReaders, Pending, Traffic, Transport,
     all_gather, all_to_all, members,
 };
 use girih_compute::{ComputeError, Dtype, PatchOperand, PatchRowsOperand, Shape};
@@ -167,14 +167,14 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
         &self,
         cuda: &Cuda,
         patch: &PatchOperand<'_>,
-        by: &[CardTransport],
+        by: &[GpuTransport],
     ) -> Result<PatchGraphs<Cuda>, CommError> {
         const NAME: &str = "patches on cards";
         let own = Arc::new(DeviceTopology::of_patch(cuda, patch, self.rank()).map_err(failed_in(NAME))?);
-        let graph = |by: CardTransport| -> Result<_, CommError> {
+        let graph = |by: GpuTransport| -> Result<_, CommError> {
             let graph = match by {
-                CardTransport::Nccl => CudaGraph::asking_others(cuda, patch, &own, self.lists(NAME)?),
-                CardTransport::Peer => CudaGraph::reading_others(cuda, patch, &own, &self.peers),
+                GpuTransport::Nccl => CudaGraph::asking_others(cuda, patch, &own, self.lists(NAME)?),
+                GpuTransport::Peer => CudaGraph::reading_others(cuda, patch, &own, &self.peers),
             };
             Ok((by, Box::new(graph.map_err(failed_in(NAME))?) as _))
         };
@@ -186,15 +186,15 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
         cuda: &Cuda,
         own: PatchRowsOperand<'_, Cuda>,
         bounds: &[u32],
-        by: &[CardTransport],
+        by: &[GpuTransport],
     ) -> Result<PatchReaders<Cuda>, CommError> {
         const NAME: &str = "rows of patches on cards";
         let own = LocalRows::new(cuda, own, (bounds, self.rank())).map_err(failed_in(NAME))?;
         let Some(own) = own.map(Arc::new) else { return Ok(Vec::new()) };
-        let rows = |by: CardTransport| -> Result<_, CommError> {
+        let rows = |by: GpuTransport| -> Result<_, CommError> {
             let rows = match by {
-                CardTransport::Nccl => RemoteFeatures::asking_others(cuda, &own, bounds, self.lists(NAME)?),
-                CardTransport::Peer => RemoteFeatures::reading_others(cuda, &own, bounds, &self.peers),
+                GpuTransport::Nccl => RemoteFeatures::asking_others(cuda, &own, bounds, self.lists(NAME)?),
+                GpuTransport::Peer => RemoteFeatures::reading_others(cuda, &own, bounds, &self.peers),
             };
             Ok((by, Box::new(rows.map_err(failed_in(NAME))?) as _))
         };

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cudarc::driver::{CudaStream, DevicePtr};
-use girih_comm::{CardTransport, Collective, CommError, Communicator, Counters, Transport, all_gather, members};
+use girih_comm::{Collective, CommError, Communicator, Counters, GpuTransport, Transport, all_gather, members};
 
 use self::cards::check_cards;
 use self::library::{Calls, Comm, Elements, Nccl, UniqueId};
@@ -67,7 +67,7 @@ impl<T: Transport> NcclRank<T> {
         cuda: &Cuda,
         world: Communicator<T>,
         deadline: Duration,
-        rows: CardTransport,
+        rows: GpuTransport,
     ) -> Result<Box<dyn Collective<Cuda>>, CommError> {
         const OPERATION: &str = "connecting the GPUs";
         let failed = |message: String| CommError::Library { operation: OPERATION, message };
@@ -81,7 +81,7 @@ impl<T: Transport> NcclRank<T> {
         let (place, size) = (transport.rank(), transport.size());
         let mut rank = Self { one_sided: None, transport, comm: None, stream, side, is_beginning, peers, counters };
         if size > 1 {
-            if rows == CardTransport::Peer {
+            if rows == GpuTransport::Peer {
                 let streams = [&rank.stream, &rank.side].map(Arc::clone);
                 let group = OneSidedGroup::of_all(OneSided::connect(&*rank.transport, streams)?, size);
                 rank.peers.watch_waits(&group.all);
@@ -120,10 +120,10 @@ impl<T: Transport> NcclRank<T> {
     }
 
     /// Transports among `by` through which all ranks can reach each other's patches; all of them call this.
-    fn possible(&self, operation: &'static str, by: &[CardTransport]) -> Result<Vec<CardTransport>, CommError> {
+    fn possible(&self, operation: &'static str, by: &[GpuTransport]) -> Result<Vec<GpuTransport>, CommError> {
         let mut possible = Vec::with_capacity(by.len());
         for &by in by {
-            if by == CardTransport::Nccl || self.peers.lets_read(operation, self.stream.context())? {
+            if by == GpuTransport::Nccl || self.peers.lets_read(operation, self.stream.context())? {
                 possible.push(by);
             }
         }

@@ -129,9 +129,9 @@ impl CachedNodes {
         for span in placement.spans() {
             let nodes = span.positions.clone().map(|position| placement.node(position));
             match span.holder {
-                Holder::EveryCard => near.on_every_card.extend(nodes),
-                Holder::Card(card) => near.on_one_card[card as usize].extend(nodes),
-                Holder::Cards => nodes.enumerate().for_each(|(at, node)| near.on_one_card[at % n_cards].push(node)),
+                Holder::EveryGpu => near.on_every_card.extend(nodes),
+                Holder::Gpu(card) => near.on_one_card[card as usize].extend(nodes),
+                Holder::Gpus => nodes.enumerate().for_each(|(at, node)| near.on_one_card[at % n_cards].push(node)),
                 Holder::Host | Holder::Disk => {}
             }
         }

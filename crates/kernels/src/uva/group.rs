@@ -52,9 +52,9 @@ impl<'c> Group<'c> {
     /// The ranks of this process; fails if the placement shards rows over another number of GPUs.
     pub(crate) fn of(cuda: &'c Cuda, operation: &'static str, placement: &Placement) -> Result<Self, ComputeError> {
         let group = Self::of_process(cuda);
-        let is_spread = placement.spans().iter().any(|span| matches!(span.holder, Holder::Card(_) | Holder::Cards));
+        let is_spread = placement.spans().iter().any(|span| matches!(span.holder, Holder::Gpu(_) | Holder::Gpus));
         if is_spread {
-            check_cards(operation, placement.n_cards(), group.size)?;
+            check_cards(operation, placement.n_gpus(), group.size)?;
         }
         Ok(group)
     }

@@ -18,16 +18,16 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// GPUs of all ranks. A launched collective takes its SMs once enough are free and no earlier launch on its GPU
 /// waits. It keeps them until it has started on all GPUs.
-struct Cards(Mutex<Vec<Card>>);
+struct Gpus(Mutex<Vec<Gpu>>);
 
 #[derive(Default)]
-struct Card {
+struct Gpu {
     waiting: VecDeque<Launch>,
     running: Vec<Launch>,
     done: BTreeSet<(usize, u64)>,
 }
 
-impl Card {
+impl Gpu {
     /// Starts collectives in the order of launches while they fit.
     fn start(&mut self) -> bool {
         let mut has_started = false;
@@ -44,21 +44,21 @@ impl Card {
     }
 }
 
-impl Cards {
+impl Gpus {
     fn new(n: usize) -> Self {
-        Self(Mutex::new((0..n).map(|_| Card::default()).collect()))
+        Self(Mutex::new((0..n).map(|_| Gpu::default()).collect()))
     }
 
     /// Launches a collective and returns at once, as on a stream.
     fn launch(&self, rank: usize, launch: Launch) {
-        let mut cards = self.0.lock().unwrap();
-        cards[rank].waiting.push_back(launch);
-        while cards.iter_mut().filter_map(|card| card.start().then_some(())).count() > 0 {
-            let everywhere = |launch: &Launch| cards.iter().all(|card| card.running.contains(launch));
-            let done: Vec<Launch> = cards[0].running.iter().copied().filter(everywhere).collect();
-            for card in &mut *cards {
-                card.running.retain(|launch| !done.contains(launch));
-                card.done.extend(done.iter().map(|launch| (launch.worker, launch.batch)));
+        let mut gpus = self.0.lock().unwrap();
+        gpus[rank].waiting.push_back(launch);
+        while gpus.iter_mut().filter_map(|gpu| gpu.start().then_some(())).count() > 0 {
+            let everywhere = |launch: &Launch| gpus.iter().all(|gpu| gpu.running.contains(launch));
+            let done: Vec<Launch> = gpus[0].running.iter().copied().filter(everywhere).collect();
+            for gpu in &mut *gpus {
+                gpu.running.retain(|launch| !done.contains(launch));
+                gpu.done.extend(done.iter().map(|launch| (launch.worker, launch.batch)));
             }
         }
     }
@@ -78,22 +78,22 @@ fn delay(seed: u64, rank: usize, launch: Launch) {
 }
 
 /// Batch of a worker: some work, a launch, and the wait for its result.
-fn step(cards: &Cards, rank: usize, seed: u64, part: &mut Participant, launch: Launch) -> Result<(), OrderError> {
+fn step(gpus: &Gpus, rank: usize, seed: u64, part: &mut Participant, launch: Launch) -> Result<(), OrderError> {
     delay(seed, rank, launch);
     let turn = part.turn(launch.batch)?;
     assert_eq!(turn.launch(), launch);
-    cards.launch(rank, launch);
+    gpus.launch(rank, launch);
     drop(turn);
-    part.wait(launch.batch, || Ok(cards.is_done(rank, launch)))
+    part.wait(launch.batch, || Ok(gpus.is_done(rank, launch)))
 }
 
 /// Trains one rank: sampler and loader are stages, the trainer is the consumer.
-fn train(coordinator: &Coordinator, cards: &Cards, seed: u64, n: u64) -> Result<OrderLog, OrderError> {
+fn train(coordinator: &Coordinator, gpus: &Gpus, seed: u64, n: u64) -> Result<OrderLog, OrderError> {
     let rank = coordinator.rank();
     let stage = |worker: usize| {
         move || {
             let mut part = coordinator.participant(worker);
-            move |batch| step(cards, rank, seed, &mut part, Launch { worker, batch }).map(|()| batch)
+            move |batch| step(gpus, rank, seed, &mut part, Launch { worker, batch }).map(|()| batch)
         }
     };
     thread::scope(|scope| {
@@ -105,7 +105,7 @@ fn train(coordinator: &Coordinator, cards: &Cards, seed: u64, n: u64) -> Result<
                 StageError::Failed { source, .. } => source,
                 other => panic!("{other}"),
             })?;
-            step(cards, rank, seed, &mut part, Launch { worker: 2, batch })?;
+            step(gpus, rank, seed, &mut part, Launch { worker: 2, batch })?;
         }
         part.close()?;
         coordinator.finish()
@@ -114,12 +114,12 @@ fn train(coordinator: &Coordinator, cards: &Cards, seed: u64, n: u64) -> Result<
 
 /// Runs all ranks, and returns the result of each.
 fn run(n_ranks: usize, rules: &Rules, seed: u64, n: u64) -> Vec<Result<OrderLog, OrderError>> {
-    let cards = Cards::new(n_ranks);
+    let gpus = Gpus::new(n_ranks);
     let coordinators = Coordinator::in_process(n_ranks, rules).unwrap();
     thread::scope(|scope| {
         let start = |coordinator| {
-            let cards = &cards;
-            scope.spawn(move || train(coordinator, cards, seed, n))
+            let gpus = &gpus;
+            scope.spawn(move || train(coordinator, gpus, seed, n))
         };
         let ranks: Vec<_> = coordinators.iter().map(start).collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
@@ -150,7 +150,7 @@ fn with_an_order_nothing_deadlocks() {
 /// With this many batches, the orders of the two ranks differ somewhere. The deadline ends both, and the error shows
 /// the two launches.
 #[test]
-fn without_an_order_cards_deadlock_and_the_deadline_says_so() {
+fn without_an_order_gpus_deadlock_and_the_deadline_says_so() {
     for seed in 0..3 {
         let rules = rules(Order::Free).deadline(SHORT);
         let start = Instant::now();

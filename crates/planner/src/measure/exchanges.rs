@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use girih_comm::threads::{self, ThreadRank};
-use girih_comm::{CardTransport, Collective, CommError, Transport};
+use girih_comm::{Collective, CommError, GpuTransport, Transport};
 use girih_compute::prelude::*;
 use girih_compute::{AdamStep, ComputeError, Dtype, Epilogue, Shape, SparseOperand, StepInputs, Transpose};
 use girih_graph_format::{Csr, NodeId, Norm};
@@ -26,9 +26,9 @@ const STEPS_BEFORE: usize = 5;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Measures exchanges between the GPUs, and the slowdown of products that overlap with them.
-pub(super) fn links(cards: &[Cuda], transport: CardTransport) -> Result<(Links, f64), PlannerError> {
-    let measured = threads::run(cards.len(), DEADLINE, |world: ThreadRank| -> Result<(Links, f64), CommError> {
-        let cuda = &cards[world.transport().rank()];
+pub(super) fn links(gpus: &[Cuda], transport: GpuTransport) -> Result<(Links, f64), PlannerError> {
+    let measured = threads::run(gpus.len(), DEADLINE, |world: ThreadRank| -> Result<(Links, f64), CommError> {
+        let cuda = &gpus[world.transport().rank()];
         let world = NcclRank::connect(cuda, world, DEADLINE, transport)?;
         Ok((links_of(cuda, &*world)?, slowdown_of(cuda, &*world)?))
     });

@@ -19,9 +19,9 @@ fn a_slowdown_is_told_from_noise() {
 
 #[test]
 fn copies_win_in_doubt() {
-    let [sent, copied] = [CardTransport::Nccl, CardTransport::Peer].map(|by| with_safety_margin(Some(by), 1.0));
+    let [sent, copied] = [GpuTransport::Nccl, GpuTransport::Peer].map(|by| with_safety_margin(Some(by), 1.0));
     assert!(copied < sent && with_safety_margin(None, 1.0) == copied);
-    assert!(with_safety_margin(Some(CardTransport::Nccl), 1.0) < with_safety_margin(Some(CardTransport::Peer), 1.5));
+    assert!(with_safety_margin(Some(GpuTransport::Nccl), 1.0) < with_safety_margin(Some(GpuTransport::Peer), 1.5));
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn epochs_without_a_graph_say_what_passes_reach() {
     let some = without_edges(FEATURES, Labels::Single { n_classes: CLASSES, classes: vec![0; NODES] }).unwrap();
     let (config, sizes) = (without_graph(Dtype::F32), DataSizes::of(&some));
     let planned = |share: f64| -> Result<f64, PlannerError> {
-        let rates = GpuRates { stream_bytes: share * 4e12, ..HardwareProfile::h200().card };
+        let rates = GpuRates { stream_bytes: share * 4e12, ..HardwareProfile::h200().gpu };
         Ok(Plan::on_device(&config, &sizes, PlanDevice::Gpu(Some(rates)))?.epoch_seconds)
     };
     let seconds = planned(0.7).unwrap();

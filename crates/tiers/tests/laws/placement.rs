@@ -15,18 +15,18 @@ fn places(placement: &Placement, n_nodes: usize) -> Vec<Place> {
 
 /// Checks that no two nodes share a slot, and that slots begin at 0, on each GPU (after its replicated rows) and in
 /// host memory.
-fn assert_compact(placement: &Placement, n_nodes: usize, n_cards: u32) {
+fn assert_compact(placement: &Placement, n_nodes: usize, n_gpus: u32) {
     let mut slots: BTreeMap<(Tier, Option<u32>), BTreeSet<u32>> = BTreeMap::new();
     for place in places(placement, n_nodes) {
-        assert_eq!(place.card.is_some(), place.tier == Tier::OneCard);
-        assert!(slots.entry((place.tier, place.card)).or_default().insert(place.slot), "{place:?} is taken twice");
+        assert_eq!(place.gpu.is_some(), place.tier == Tier::OneGpu);
+        assert!(slots.entry((place.tier, place.gpu)).or_default().insert(place.slot), "{place:?} is taken twice");
     }
     let of = |key| slots.get(&key).cloned().unwrap_or_default();
-    let on_all = of((Tier::EveryCard, None));
-    for card in 0..n_cards {
-        let all: Vec<u32> = on_all.union(&of((Tier::OneCard, Some(card)))).copied().collect();
-        assert!(all.iter().copied().eq(0..all.len() as u32), "card {card}: {all:?}");
-        assert!(on_all.is_disjoint(&of((Tier::OneCard, Some(card)))));
+    let on_all = of((Tier::EveryGpu, None));
+    for gpu in 0..n_gpus {
+        let all: Vec<u32> = on_all.union(&of((Tier::OneGpu, Some(gpu)))).copied().collect();
+        assert!(all.iter().copied().eq(0..all.len() as u32), "card {gpu}: {all:?}");
+        assert!(on_all.is_disjoint(&of((Tier::OneGpu, Some(gpu)))));
     }
     let host = of((Tier::Host, None));
     assert!(host.iter().copied().eq(0..host.len() as u32), "{host:?}");
@@ -44,46 +44,46 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn features_have_one_place_each(graph in graphs(40), cuts in [0usize..41, 0..41, 0..41], n_cards in 1u32..5) {
+    fn features_have_one_place_each(graph in graphs(40), cuts in [0usize..41, 0..41, 0..41], n_gpus in 1u32..5) {
         let n = graph.n_rows();
         let mut cuts = cuts.map(|cut| cut.min(n));
         cuts.sort_unstable();
         let sizes = (cuts[0], cuts[1] - cuts[0], cuts[2] - cuts[1]);
         let heat = heat_of(&graph);
-        let placement = Placement::of_features(heat.order(), sizes, n_cards as usize);
-        assert_compact(&placement, n, n_cards);
+        let placement = Placement::of_features(heat.order(), sizes, n_gpus as usize);
+        assert_compact(&placement, n, n_gpus);
         let count = |tier| places(&placement, n).iter().filter(|place| place.tier == tier).count();
-        prop_assert_eq!((count(Tier::EveryCard), count(Tier::OneCard), count(Tier::Host)), sizes);
+        prop_assert_eq!((count(Tier::EveryGpu), count(Tier::OneGpu), count(Tier::Host)), sizes);
         let tier = |v: NodeId| placement.place(v).tier;
         for pair in heat.order().windows(2) {
             prop_assert!(tier(pair[0]) <= tier(pair[1]) || placement.spans().len() == 1);
         }
         // The numbers of own rows of GPUs differ by at most one.
-        let of_card = |card| places(&placement, n).iter().filter(|place| place.card == Some(card)).count();
-        let of_cards: Vec<usize> = (0..n_cards).map(of_card).collect();
-        prop_assert!(of_cards.iter().max().unwrap() - of_cards.iter().min().unwrap() <= 1);
+        let of_gpu = |gpu| places(&placement, n).iter().filter(|place| place.gpu == Some(gpu)).count();
+        let of_gpus: Vec<usize> = (0..n_gpus).map(of_gpu).collect();
+        prop_assert!(of_gpus.iter().max().unwrap() - of_gpus.iter().min().unwrap() <= 1);
     }
 
     #[test]
-    fn rows_lie_on_the_card_of_their_patch_or_on_the_host(graph in graphs(40), n_cards in 1usize..5, hot in 0usize..41) {
-        let (n, patches) = (graph.n_rows(), Patches::weighted(graph.indptr(), n_cards).unwrap());
-        let sizes: Vec<usize> = (0..n_cards).map(|patch| patches.range(patch).len()).collect();
+    fn rows_lie_on_the_gpu_of_their_patch_or_on_the_host(graph in graphs(40), n_gpus in 1usize..5, hot in 0usize..41) {
+        let (n, patches) = (graph.n_rows(), Patches::weighted(graph.indptr(), n_gpus).unwrap());
+        let sizes: Vec<usize> = (0..n_gpus).map(|patch| patches.range(patch).len()).collect();
         prop_assert_eq!(sizes.iter().sum::<usize>(), n);
         let n_hot: Vec<usize> = sizes.iter().map(|&size| size.min(hot)).collect();
         let heat = heat_of(&graph);
         let placement = Placement::of_patches(heat.order(), &patches, &n_hot);
-        assert_compact(&placement, n, n_cards as u32);
+        assert_compact(&placement, n, n_gpus as u32);
         for v in 0..n as NodeId {
             let place = placement.place(v);
-            prop_assert!(place.tier == Tier::Host || place.card == Some(patches.owner(v) as u32));
+            prop_assert!(place.tier == Tier::Host || place.gpu == Some(patches.owner(v) as u32));
             for u in patches.range(patches.owner(v)) {
                 let is_hotter = heat.frequency()[u as usize] > heat.frequency()[v as usize];
                 prop_assert!(!is_hotter || placement.place(u).tier <= place.tier);
             }
         }
         for (patch, &n_hot) in n_hot.iter().enumerate() {
-            let on_card = patches.range(patch).filter(|&v| placement.place(v).card.is_some()).count();
-            prop_assert_eq!(on_card, n_hot);
+            let on_gpu = patches.range(patch).filter(|&v| placement.place(v).gpu.is_some()).count();
+            prop_assert_eq!(on_gpu, n_hot);
         }
     }
 
@@ -96,8 +96,8 @@ proptest! {
         prop_assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
         let total: u32 = weights.iter().sum();
         if hot > 0 && total > 0 {
-            let on_card: u32 = order[..hot].iter().map(|&v| weights[v as usize]).sum();
-            prop_assert!((shares[0] - f64::from(on_card) / f64::from(total)).abs() < 1e-9);
+            let on_gpu: u32 = order[..hot].iter().map(|&v| weights[v as usize]).sum();
+            prop_assert!((shares[0] - f64::from(on_gpu) / f64::from(total)).abs() < 1e-9);
         }
     }
 }

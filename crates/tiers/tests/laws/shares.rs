@@ -14,7 +14,7 @@ fn shares_are_written_as_they_are_read() {
 
 #[test]
 fn shares_of_nodes_are_no_more_than_there_are() {
-    let shares = |every_card, one_card| CacheShares { every_card, one_card };
+    let shares = |every_gpu, one_gpu| CacheShares { every_gpu, one_gpu };
     assert_eq!(shares(0.5, 0.5).of_nodes(3), (2, 1));
     assert_eq!(shares(1.0, 0.0).of_nodes(7), (7, 0));
     assert_eq!(shares(0.1, 0.2).of_nodes(10), (1, 2));

@@ -51,11 +51,11 @@ fn presampling_knows_rows_and_features_apart() {
     let graph = skewed(1000);
     let loader = loader(&graph, NeighborOptions::default());
     let visits = Visits::of(&loader, PRESAMPLED_EPOCH, 2, 1).unwrap();
-    let heats = Hotness::Presampled.heats(&graph, &[0], &visits);
+    let frequencies = Hotness::Presampled.frequencies(&graph, &[0], &visits);
     let counts = |counts: &[u32]| counts.iter().map(|&count| f64::from(count)).collect::<Vec<_>>();
-    assert_eq!(heats.features.frequency(), counts(&visits.features));
-    assert_eq!(heats.rows().frequency(), counts(&visits.rows));
-    let by_degree = Hotness::InDegree.heats(&graph, &[0], &visits);
+    assert_eq!(frequencies.features.frequency(), counts(&visits.features));
+    assert_eq!(frequencies.rows().frequency(), counts(&visits.rows));
+    let by_degree = Hotness::InDegree.frequencies(&graph, &[0], &visits);
     assert_eq!(by_degree.rows(), &by_degree.features);
     assert_eq!(by_degree.features.frequency().iter().sum::<f64>(), graph.nnz() as f64);
 }

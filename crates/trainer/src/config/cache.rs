@@ -76,14 +76,14 @@ mod shares {
     pub(super) fn serialize<S: Serializer>(shares: &Option<CacheShares>, out: S) -> Result<S::Ok, S::Error> {
         match shares {
             None => out.serialize_none(),
-            Some(shares) if shares.one_card > 0.0 => out.collect_str(shares),
-            Some(shares) => out.serialize_f64(shares.every_card),
+            Some(shares) if shares.one_gpu > 0.0 => out.collect_str(shares),
+            Some(shares) => out.serialize_f64(shares.every_gpu),
         }
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Option<CacheShares>, D::Error> {
         match Written::deserialize(input)? {
-            Written::Number(every_card) => Ok(Some(CacheShares { every_card, one_card: 0.0 })),
+            Written::Number(every_gpu) => Ok(Some(CacheShares { every_gpu, one_gpu: 0.0 })),
             Written::Text(text) => text.parse().map(Some).map_err(D::Error::custom),
         }
     }
@@ -112,8 +112,8 @@ mod tests {
 
     #[test]
     fn tiers_are_written_as_they_are_read() {
-        let every = |every_card| Some(CacheShares { every_card, one_card: 0.0 });
-        let spread = Some(CacheShares { every_card: 0.25, one_card: 0.5 });
+        let every = |every_gpu| Some(CacheShares { every_gpu, one_gpu: 0.0 });
+        let spread = Some(CacheShares { every_gpu: 0.25, one_gpu: 0.5 });
         let all = [
             CacheConfig::default(),
             CacheConfig { features: every(0.2), ..CacheConfig::default() },

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use girih_comm::CardTransport;
+use girih_comm::GpuTransport;
 use girih_compute::Dtype;
 use girih_datasets::DatasetError;
 use girih_graph_format::Buffer;
@@ -52,7 +52,7 @@ pub struct RankOptions {
     pub wire: Dtype,
     /// Transport of rows between GPUs. With `None`, NCCL carries rows of matrices, and the fastest transport carries
     /// rows of patches.
-    pub transport: Option<CardTransport>,
+    pub transport: Option<GpuTransport>,
     /// Placement of graph and features, for mini-batches.
     pub layout: GraphPlacement,
     /// Time that a rank waits for another before it fails.

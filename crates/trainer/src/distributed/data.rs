@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use girih_comm::{CardTransport, Collective, CommError};
+use girih_comm::{Collective, CommError, GpuTransport};
 use girih_compute::{Backend, Dtype};
 use girih_datasets::{DataSource, Interactions, Labels, NodeRows, Outline, RowsDigest, Split};
 use girih_partition::{BlockPlan, Exchange};
@@ -32,7 +32,7 @@ pub(super) struct PartitionedData {
     shape: Option<DataShape>,
     exchange: Exchange,
     wire: Dtype,
-    transport: Option<CardTransport>,
+    transport: Option<GpuTransport>,
     layout: GraphPlacement,
     input_spec: InputSpec,
 }
@@ -183,7 +183,7 @@ impl PartitionedData {
         let (rows, own) = (self.source.graph_rows(rows)?, self.source.rows(ranks.own())?);
         let patch_options = PatchOptions { config, wire: self.wire, layout: self.layout };
         let held = PatchData::new(backend, ranks, (rows, cut), own, &self.input_spec, patch_options)?;
-        let transports = self.transport.as_ref().map_or(&CardTransport::ALL[..], std::slice::from_ref);
+        let transports = self.transport.as_ref().map_or(&GpuTransport::ALL[..], std::slice::from_ref);
         let patches = held.patches(backend, transports, config.seed)?;
         let dims = Dims::of_outline(&self.outline);
         let start = |run| held.run(backend, &patches, (config, dims), run);

@@ -12,7 +12,7 @@ use girih_compress::CodecSpec;
 use girih_compute::Symbolic;
 use girih_datasets::{Dataset, Features};
 use girih_graph_format::{Csr, NodeId};
-use girih_tiers::{CacheShares, Part, Planner, Rates, Room, Storage, Tier, TierPlan};
+use girih_tiers::{CacheShares, MemoryBudget, Planner, Rates, RowPlacement, Storage, Tier, TierPlan};
 
 use super::minibatch::RowsOnDevice;
 use super::plan::Plan;
@@ -20,7 +20,7 @@ use super::sizes::DataSizes;
 use crate::TrainError;
 use crate::config::{CacheConfig, Combination, TrainConfig};
 use crate::engine::CacheReport;
-use crate::minibatch::{Neighborhoods, check_features, heats, heats_and_reads, no_neighbours};
+use crate::minibatch::{Neighborhoods, check_features, frequencies, frequencies_and_reads, no_neighbours};
 
 /// Division of device and host memory between topology and features.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +45,7 @@ pub struct CachePlan {
 }
 
 impl CachePlan {
-    /// Divides the memory of `room` for neighbor batches; `reserved` bytes of each device are in other use. It
+    /// Divides the memory of `budget` for neighbor batches; `reserved` bytes of each device are in other use. It
     /// ignores the shares of the configuration, but not its hotness. Each device is planned for a whole batch, even
     /// if several devices divide it.
     ///
@@ -53,21 +53,26 @@ impl CachePlan {
     /// When the configuration is [refused](Self::check), or devices cannot read single rows of the features. Also
     /// when training alone does not fit on a device, or devices and host cannot hold all rows. The message names
     /// bytes and a remedy.
-    pub fn new(dataset: &Dataset, config: &TrainConfig, room: Room, reserved: u64) -> Result<Self, TrainError> {
+    pub fn new(
+        dataset: &Dataset,
+        config: &TrainConfig,
+        budget: MemoryBudget,
+        reserved: u64,
+    ) -> Result<Self, TrainError> {
         Self::check(config)?;
         let config = &with_tiers(config);
         check_data(dataset, config)?;
         let sizes = DataSizes::of(dataset);
-        if let Some(whole) = Self::without_tiers(&sizes, config, room, reserved)? {
+        if let Some(whole) = Self::without_tiers(&sizes, config, budget, reserved)? {
             return Ok(whole);
         }
         let training = Plan::beside_rows(config, &sizes)?;
         let training_bytes = training.device_bytes() + reserved;
-        room.beside(training_bytes)?;
-        let left = training.bytes_left(room.card_bytes - reserved).unwrap_or(0);
-        let room = Room { host_bytes: room.host_beside(training.host_layer_bytes)?, ..room };
+        budget.beside(training_bytes)?;
+        let left = training.bytes_left(budget.gpu_bytes - reserved).unwrap_or(0);
+        let budget = MemoryBudget { host_bytes: budget.host_beside(training.host_layer_bytes)?, ..budget };
         let (neighborhoods, seeds) = (drawn_from(dataset, config)?, seeds(dataset));
-        let (heats, reads) = heats_and_reads(&neighborhoods, seeds, config)?;
+        let (frequencies, reads) = frequencies_and_reads(&neighborhoods, seeds, config)?;
         let symbolic = Symbolic::cuda(config.precision, None);
         let planner = Planner {
             // Plans also count self loops, which are not sampled.
@@ -75,18 +80,18 @@ impl CachePlan {
             // Edge weights matter to rows of a batch, but not to draws.
             weighted: false,
             feature_bytes: sizes.row_bytes(&symbolic, config) as u64,
-            heats: &heats,
-            reads: reads.among(room.n_cards),
+            frequencies: &frequencies,
+            reads: reads.among(budget.n_gpus),
             n_hops: config.model.layers,
             cut: None,
-            room,
-            training_bytes: room.card_bytes - left,
+            budget,
+            training_bytes: budget.gpu_bytes - left,
             storage: Storage::Copied,
             rates: Rates::h200(),
         };
         let planned = planner.plan(None)?;
         let tiers = shares_of(&planned, dataset.n_nodes(), config.tiers);
-        let rows = rows_on_device(&dataset.graph, tiers, room.n_cards, Some(heats.rows().order()));
+        let rows = rows_on_device(&dataset.graph, tiers, budget.n_gpus, Some(frequencies.rows().order()));
         let placed = TrainConfig { tiers, ..config.clone() };
         Ok(Self {
             tiers,
@@ -94,8 +99,8 @@ impl CachePlan {
             rows,
             needed_bytes: Plan::on_cuda_with(&placed, &sizes, rows)?.device_bytes() + reserved,
             training_bytes,
-            topology_bytes: planned.topology.card_bytes,
-            feature_bytes: planned.features.card_bytes,
+            topology_bytes: planned.topology.gpu_bytes,
+            feature_bytes: planned.features.gpu_bytes,
             host_bytes: planned.topology.host_bytes + planned.features.host_bytes + training.host_layer_bytes,
         })
     }
@@ -118,20 +123,20 @@ impl CachePlan {
     fn without_tiers(
         sizes: &DataSizes,
         config: &TrainConfig,
-        room: Room,
+        budget: MemoryBudget,
         reserved: u64,
     ) -> Result<Option<Self>, TrainError> {
         let tiers = CacheConfig::default();
         let config = TrainConfig { tiers, ..config.clone() };
         let needed_bytes = Plan::on_cuda(&config, sizes)?.device_bytes() + reserved;
-        if needed_bytes > room.card_bytes {
+        if needed_bytes > budget.gpu_bytes {
             return Ok(None);
         }
         let (n_nodes, n_edges) = (sizes.n_nodes, sizes.n_edges);
         let of_features = (n_nodes * sizes.row_bytes(&Symbolic::cuda(config.precision, None), &config)) as u64;
         let of_neighbors = (n_edges * size_of::<NodeId>()) as u64;
         let topology_bytes = of_neighbors + ((n_nodes + 1) * size_of::<u64>()) as u64;
-        let all = |of, bytes| CacheReport { of, tier: Tier::EveryCard, n_nodes, bytes, reads: 1.0 };
+        let all = |of, bytes| CacheReport { of, tier: Tier::EveryGpu, n_nodes, bytes, reads: 1.0 };
         Ok(Some(Self {
             tiers,
             shares: vec![all("features", of_features), all("neighbors", of_neighbors)],
@@ -157,8 +162,8 @@ impl RowsOnDevice {
         if !is_ordered {
             return Ok(rows_on_device(&dataset.graph, config.tiers, n_devices, None));
         }
-        let (heats, _) = heats(&drawn_from(dataset, config)?, seeds(dataset), config)?;
-        Ok(rows_on_device(&dataset.graph, config.tiers, n_devices, Some(heats.rows().order())))
+        let (frequencies, _) = frequencies(&drawn_from(dataset, config)?, seeds(dataset), config)?;
+        Ok(rows_on_device(&dataset.graph, config.tiers, n_devices, Some(frequencies.rows().order())))
     }
 }
 
@@ -199,17 +204,17 @@ fn seeds(dataset: &Dataset) -> &[NodeId] {
 
 /// Cache settings of a plan.
 fn shares_of(planned: &TierPlan, n_nodes: usize, asked: CacheConfig) -> CacheConfig {
-    let shares = |part: &Part| {
+    let shares = |part: &RowPlacement| {
         let nodes_on = |tier| part.tiers.iter().find(|used| used.tier == tier).map_or(0, |used| used.n_nodes);
-        CacheShares::of_counts(nodes_on(Tier::EveryCard), nodes_on(Tier::OneCard), n_nodes)
+        CacheShares::of_counts(nodes_on(Tier::EveryGpu), nodes_on(Tier::OneGpu), n_nodes)
     };
     // Rows of the adjacency that are all on every device need no index, and no copy on the host.
-    let topology = Some(shares(&planned.topology)).filter(|shares| shares.every_card < 1.0);
+    let topology = Some(shares(&planned.topology)).filter(|shares| shares.every_gpu < 1.0);
     CacheConfig { features: Some(shares(&planned.features)), topology, ..asked }
 }
 
 fn is_all_or_nothing(shares: CacheShares) -> bool {
-    shares.one_card == 0.0 && (shares.every_card == 0.0 || shares.every_card == 1.0)
+    shares.one_gpu == 0.0 && (shares.every_gpu == 0.0 || shares.every_gpu == 1.0)
 }
 
 /// Rows on the device that has most, for shares of nodes in an `order`. Without an order, the adjacency is on every
@@ -237,7 +242,7 @@ fn rows_on_device(graph: &Csr, tiers: CacheConfig, n_devices: usize, order: Opti
 /// Expected contents and reads of each kind of memory.
 fn expected(planned: &TierPlan) -> Vec<CacheReport> {
     let parts = [("features", &planned.features), ("neighbors", &planned.topology)];
-    let of_part = |(of, part): (&'static str, &Part)| {
+    let of_part = |(of, part): (&'static str, &RowPlacement)| {
         let share = |used: &girih_tiers::TierUse| {
             let &girih_tiers::TierUse { tier, n_nodes, bytes, expected, .. } = used;
             CacheReport { of, tier, n_nodes, bytes, reads: expected }
@@ -269,8 +274,8 @@ mod tests {
         (dataset, TrainConfig { model, batch, batch_size: Some(64), codec, ..TrainConfig::default() })
     }
 
-    fn room(n_cards: usize, card_bytes: u64) -> Room {
-        Room { n_cards, card_bytes, host_bytes: None }
+    fn budget(n_gpus: usize, gpu_bytes: u64) -> MemoryBudget {
+        MemoryBudget { n_gpus, gpu_bytes, host_bytes: None }
     }
 
     /// Device bytes of training alone, and of training with all rows placed.
@@ -294,18 +299,18 @@ mod tests {
 
     /// Compares a cache plan with the budget, with the plan of the resulting configuration, and with the placement in
     /// training.
-    fn check(dataset: &Dataset, config: &TrainConfig, room: Room, reserved: u64) -> CachePlan {
-        let division = CachePlan::new(dataset, config, room, reserved).unwrap();
+    fn check(dataset: &Dataset, config: &TrainConfig, budget: MemoryBudget, reserved: u64) -> CachePlan {
+        let division = CachePlan::new(dataset, config, budget, reserved).unwrap();
         let config = TrainConfig { tiers: division.tiers, ..config.clone() };
         config.validate().unwrap();
-        assert!(division.needed_bytes <= room.card_bytes, "{division:?} in {room:?}");
-        let rows = RowsOnDevice::of(dataset, &config, room.n_cards).unwrap();
+        assert!(division.needed_bytes <= budget.gpu_bytes, "{division:?} in {budget:?}");
+        let rows = RowsOnDevice::of(dataset, &config, budget.n_gpus).unwrap();
         assert_eq!(rows, division.rows);
         assert_eq!(planned(dataset, &config, rows) + reserved, division.needed_bytes);
         let row_bytes = DataSizes::of(dataset).row_bytes(&Symbolic::cuda(config.precision, None), &config);
         let neighborhoods = drawn_from(dataset, &config).unwrap();
         let placed = (seeds(dataset), row_bytes);
-        let placed = Placements::new(&neighborhoods, placed, &config, Some(room.n_cards)).unwrap();
+        let placed = Placements::new(&neighborhoods, placed, &config, Some(budget.n_gpus)).unwrap();
         let sizes = |share: &CacheReport| (share.of, share.tier, share.n_nodes, share.bytes);
         let is_placed = |share: &&CacheReport| match share.of {
             "features" => config.tiers.features.is_some(),
@@ -326,23 +331,23 @@ mod tests {
         for codec in [None, Some(CodecSpec::Topk(4))] {
             let (dataset, config) = data(codec);
             let (least, most) = ends(&dataset, &config);
-            for (n_cards, reserved) in [(1, 0), (3, 1 << 20)] {
+            for (n_gpus, reserved) in [(1, 0), (3, 1 << 20)] {
                 let in_steps = (0..=4).map(|step| {
                     // Offsets, and the indices of cached rows.
                     let least = least + 21 * (3 * 8 * 120_001) / 20 + 1;
                     let bytes = least + (most - least) * step / 4;
-                    check(&dataset, &config, room(n_cards, bytes + reserved), reserved)
+                    check(&dataset, &config, budget(n_gpus, bytes + reserved), reserved)
                 });
                 let divisions: Vec<CachePlan> = in_steps.collect();
-                let on_cards = |division: &CachePlan| {
-                    let near = division.shares.iter().filter(|share| share.tier <= Tier::OneCard);
+                let on_gpus = |division: &CachePlan| {
+                    let near = division.shares.iter().filter(|share| share.tier <= Tier::OneGpu);
                     near.map(|share| share.n_nodes).sum::<usize>()
                 };
                 let (first, last) = (&divisions[0], &divisions[4]);
-                assert!(on_cards(first) < 2 * dataset.n_nodes() && !first.tiers.is_default(), "{first:?}");
-                assert_eq!(on_cards(last), 2 * dataset.n_nodes(), "{last:?}");
+                assert!(on_gpus(first) < 2 * dataset.n_nodes() && !first.tiers.is_default(), "{first:?}");
+                assert_eq!(on_gpus(last), 2 * dataset.n_nodes(), "{last:?}");
             }
-            let all = check(&dataset, &config, room(1, 4 << 30), 0);
+            let all = check(&dataset, &config, budget(1, 4 << 30), 0);
             assert!(all.tiers.is_default() && all.host_bytes == 0, "{all:?}");
         }
     }
@@ -353,33 +358,33 @@ mod tests {
         let bytes = some(ends(&dataset, &config));
         for hotness in Hotness::ALL {
             let config = TrainConfig { tiers: CacheConfig { hotness, ..CacheConfig::default() }, ..config.clone() };
-            let room = room(1, bytes);
-            let division = check(&dataset, &config, room, 0);
+            let budget = budget(1, bytes);
+            let division = check(&dataset, &config, budget, 0);
             let sizes = DataSizes::of(&dataset);
             let config = with_tiers(&config);
             let (neighborhoods, nodes) = (drawn_from(&dataset, &config).unwrap(), seeds(&dataset));
-            let (heats, reads) = heats_and_reads(&neighborhoods, nodes, &config).unwrap();
-            let left = Plan::beside_rows(&config, &sizes).unwrap().bytes_left(room.card_bytes).unwrap();
+            let (frequencies, reads) = frequencies_and_reads(&neighborhoods, nodes, &config).unwrap();
+            let left = Plan::beside_rows(&config, &sizes).unwrap().bytes_left(budget.gpu_bytes).unwrap();
             let planner = Planner {
                 indptr: dataset.graph.indptr(),
                 weighted: false,
                 feature_bytes: 4 * 72,
-                heats: &heats,
+                frequencies: &frequencies,
                 reads,
                 n_hops: 2,
                 cut: None,
-                room,
-                training_bytes: room.card_bytes - left,
+                budget,
+                training_bytes: budget.gpu_bytes - left,
                 storage: Storage::Copied,
                 rates: Rates::h200(),
             };
             let planned = planner.plan(None).unwrap();
             assert_eq!(division.tiers.hotness, hotness);
             assert_eq!(division.shares, expected(&planned));
-            let every = |part: &Part| (part.tiers[0].tier == Tier::EveryCard).then_some(part.tiers[0].n_nodes);
+            let every = |part: &RowPlacement| (part.tiers[0].tier == Tier::EveryGpu).then_some(part.tiers[0].n_nodes);
             let shares = division.tiers.features.unwrap();
             assert_eq!(shares.of_nodes(dataset.n_nodes()), (every(&planned.features).unwrap_or(0), 0));
-            assert!(planned.topology.card_bytes + planned.features.card_bytes <= left);
+            assert!(planned.topology.gpu_bytes + planned.features.gpu_bytes <= left);
         }
     }
 
@@ -387,14 +392,14 @@ mod tests {
     fn memory_of_training_is_named_where_it_does_not_fit() {
         let (dataset, config) = data(None);
         let (least, _) = ends(&dataset, &config);
-        let refused = |room| CachePlan::new(&dataset, &config, room, 0).unwrap_err().to_string();
-        let message = refused(room(1, least - 1));
+        let refused = |budget| CachePlan::new(&dataset, &config, budget, 0).unwrap_err().to_string();
+        let message = refused(budget(1, least - 1));
         for part in [&*format!("({least} bytes)"), &format!("({} bytes)", least - 1), "a smaller --batch-size"] {
             assert!(message.contains(part), "no {part}: {message}");
         }
-        let no_lists = refused(room(1, least));
+        let no_lists = refused(budget(1, least));
         assert!(no_lists.contains("the index of cached rows"), "{no_lists}");
-        let message = CachePlan::new(&dataset, &config, room(1, least), 5).unwrap_err().to_string();
+        let message = CachePlan::new(&dataset, &config, budget(1, least), 5).unwrap_err().to_string();
         assert!(message.contains(&format!("({} bytes)", least + 5)), "{message}");
     }
 
@@ -402,7 +407,8 @@ mod tests {
     fn hosts_hold_what_is_not_whole_on_devices() {
         let (dataset, config) = data(None);
         let bytes = some(ends(&dataset, &config));
-        let of_host = |host_bytes| CachePlan::new(&dataset, &config, Room { host_bytes, ..room(1, bytes) }, 0);
+        let of_host =
+            |host_bytes| CachePlan::new(&dataset, &config, MemoryBudget { host_bytes, ..budget(1, bytes) }, 0);
         // Rows of the hidden layer take memory during scoring.
         let layers = 4 * 64 * dataset.n_nodes() as u64;
         let message = of_host(Some(layers - 1)).unwrap_err().to_string();
@@ -425,14 +431,14 @@ mod tests {
         let by_graph = TrainConfig { batch, ..config.clone() };
         let (least, most) = ends(&dataset, &by_graph);
         assert!(least > ends(&dataset, &config).0);
-        check(&dataset, &by_graph, room(1, least + (most - least) / 2), 0);
+        check(&dataset, &by_graph, budget(1, least + (most - least) / 2), 0);
     }
 
     #[test]
     fn runs_without_tiers_are_refused_as_tiers_are() {
         let (dataset, config) = data(None);
         let refused = |dataset: &Dataset, config: &TrainConfig| {
-            CachePlan::new(dataset, config, room(1, 1 << 40), 0).unwrap_err().to_string()
+            CachePlan::new(dataset, config, budget(1, 1 << 40), 0).unwrap_err().to_string()
         };
         let of_kind = |kind| {
             let batch = BatchConfig { kind, ..BatchConfig::default() };

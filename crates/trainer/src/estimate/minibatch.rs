@@ -52,7 +52,7 @@ pub(crate) struct BatchPlan {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PlannedRows {
     /// Upper bound for the shares of the configuration: all rows of the adjacency.
-    AtMost,
+    UpperBound,
     /// These numbers of rows.
     These(RowsOnDevice),
     /// No rows and no index of them.
@@ -158,7 +158,7 @@ impl BatchPlan {
     ) -> Option<Self> {
         if config.tiers.features.is_some() {
             // The device caches the hottest rows, and gets others as a single device gets rows of the host.
-            return Self::new(config, (whole, PlannedRows::AtMost), input_spec, (None, false));
+            return Self::new(config, (whole, PlannedRows::UpperBound), input_spec, (None, false));
         }
         let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
         let blocks = blocks(config, whole, batch_size.min(whole.n_train))?;
@@ -171,7 +171,7 @@ impl BatchPlan {
         let rows = n_inputs * (2 * stored + 2 * n_ranks + dense);
         let addresses = words(whole.n_nodes * size_of::<u64>());
         let topology = if layout == GraphPlacement::SplitFeatures {
-            words_of_topology(config, whole, PlannedRows::AtMost)
+            words_of_topology(config, whole, PlannedRows::UpperBound)
         } else {
             // Slots, requests and offsets of a hop, and its edges here and for others.
             let of_hop = |&(shape, n_edges): &(Shape, usize)| shape.rows * (4 + 3 * n_ranks) + 2 * n_edges;

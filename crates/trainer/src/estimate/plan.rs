@@ -109,7 +109,7 @@ impl Plan {
     /// # Errors
     /// When the configuration is refused.
     pub fn on_device(config: &TrainConfig, data: &DataSizes, device: PlanDevice) -> Result<Self, TrainError> {
-        Self::on((&device.symbolic(config), device), config, (data, PlannedRows::AtMost), None)
+        Self::on((&device.symbolic(config), device), config, (data, PlannedRows::UpperBound), None)
     }
 
     /// As [`on_cuda`](Self::on_cuda), but for a device that holds the given rows of the adjacency, instead of the

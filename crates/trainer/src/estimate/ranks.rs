@@ -77,7 +77,7 @@ impl RankPlanner<'_> {
                     Arc::<SymbolicBlocks>::clone(&blocks),
                 )))
             });
-            Plan::on((&symbolic, device), config, (data, PlannedRows::AtMost), Some(Share { ranks, graph, layout }))
+            Plan::on((&symbolic, device), config, (data, PlannedRows::UpperBound), Some(Share { ranks, graph, layout }))
         };
         let ranks: Vec<usize> =
             if graph.is_even() && n_ranks > 1 { vec![0, n_ranks - 1] } else { (0..n_ranks).collect() };

@@ -222,7 +222,7 @@ fn host_features<B: Backend>(
 
 /// Access to host rows. The devices of a placement share the threads of this process.
 fn host_reads(config: &TrainConfig, placement: &Placement, rows: &HostRowSizes) -> HostReads {
-    let host = HostMeans::here(rayon::current_num_threads(), placement.n_cards());
+    let host = HostMeans::here(rayon::current_num_threads(), placement.n_gpus());
     let chosen = config.tiers.host_reads.chosen(rows, &host);
     tracing::debug!("on the host {rows:?}, for each device {host:?}: {chosen}");
     chosen

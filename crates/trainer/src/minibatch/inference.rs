@@ -34,7 +34,7 @@ use crate::config::{ScoreBy, TrainConfig};
 use crate::engine::{RunState, Scorer, Scores, TestReport};
 use crate::layers::{FeatureInput, Inputs, LayerGraphs};
 use crate::models::Model;
-use crate::tape::ranks::first_tells;
+use crate::tape::ranks::broadcast_from_first;
 use crate::tape::{Mode, Tape, Targets};
 use crate::tasks::nodes::Classifier;
 
@@ -312,7 +312,7 @@ impl<B: Backend> Leaving<'_, '_, B> {
     fn width(&self, backend: &B, own: Option<&B::Matrix>) -> Result<(usize, Dtype), TrainError> {
         let mine = own.map(|own| (backend.shape(own).cols, backend.dtype(own)));
         let Some(world) = self.layers.world else { return Ok(mine.expect("one rank has all nodes")) };
-        first_tells(world, "how wide rows are", mine.as_ref())
+        broadcast_from_first(world, "how wide rows are", mine.as_ref())
     }
 
     /// Buffer for rows. It is where features are, except for the last layer.

@@ -47,5 +47,5 @@ pub(crate) use policy::{no_neighbours, raw, reads_in_place, summed};
 pub(crate) use session::MiniBatchSession;
 #[cfg(test)]
 pub(crate) use tiers::Placements;
-pub(crate) use tiers::{check_features, heats, heats_and_reads};
+pub(crate) use tiers::{check_features, frequencies, frequencies_and_reads};
 pub use train::MiniBatch;

@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use girih_collective_sampling::{RankGraph, RankRows, SpareReplies};
-use girih_comm::{CardTransport, Collective};
+use girih_comm::{Collective, GpuTransport};
 use girih_compress::CodecSpec;
 use girih_compute::{Backend, Dtype, NeighborGraph, NeighborOperand, PatchRowsOperand, SplitRows, StoredAs};
 use girih_datasets::{Features, Labels, NodeRows, Split};
@@ -169,7 +169,7 @@ impl<B: Backend> PatchData<B> {
     pub(crate) fn patches(
         &self,
         backend: &B,
-        transports: &[CardTransport],
+        transports: &[GpuTransport],
         seed: u64,
     ) -> Result<Exchanged<'_, B>, TrainError> {
         let ([sampling, loading], rows) = (&self.worlds, self.neighborhoods.graph());
@@ -188,7 +188,7 @@ impl<B: Backend> PatchData<B> {
     fn on_device(
         &self,
         backend: &B,
-        transports: &[CardTransport],
+        transports: &[GpuTransport],
         seed: u64,
     ) -> Result<Option<PatchDevices<B>>, TrainError> {
         let patch;

@@ -44,18 +44,18 @@ impl Placements {
         if parts.iter().all(Option::is_none) {
             return Ok(Self::default());
         }
-        let is_ordered = |shares: CacheShares| shares.every_card > 0.0 || shares.one_card > 0.0;
+        let is_ordered = |shares: CacheShares| shares.every_gpu > 0.0 || shares.one_gpu > 0.0;
         let graph = neighborhoods.graph();
-        let heats = if parts.into_iter().flatten().any(is_ordered) {
-            heats(neighborhoods, seeds, config)?.0
+        let frequencies = if parts.into_iter().flatten().any(is_ordered) {
+            frequencies(neighborhoods, seeds, config)?.0
         } else {
-            Hotness::InDegree.heats(graph, seeds, &Visits::default())
+            Hotness::InDegree.frequencies(graph, seeds, &Visits::default())
         };
         let placed = |shares: CacheShares, heat: &AccessFrequency| {
             Placement::of_shares(heat.order(), shares, n_devices.unwrap_or(1))
         };
-        let features = features.map(|shares| placed(shares, &heats.features));
-        let topology = topology.map(|shares| placed(shares, heats.rows()));
+        let features = features.map(|shares| placed(shares, &frequencies.features));
+        let topology = topology.map(|shares| placed(shares, frequencies.rows()));
         // A single kind of memory serves all reads.
         let is_divided = [&features, &topology].into_iter().flatten().any(|placement| placement.spans().len() > 1);
         let n_counted = if is_divided { COUNTED_BATCHES } else { 0 };
@@ -73,7 +73,7 @@ impl Placements {
 }
 
 /// Access frequency of nodes, with the presampled batches if it was measured on them.
-pub(crate) fn heats(
+pub(crate) fn frequencies(
     neighborhoods: &Neighborhoods,
     seeds: &[NodeId],
     config: &TrainConfig,
@@ -84,19 +84,19 @@ pub(crate) fn heats(
         Hotness::InDegree | Hotness::PageRank | Hotness::ReversePageRank => None,
     };
     let nothing = Visits::default();
-    let heats = hotness.heats(neighborhoods.graph(), seeds, presampled.as_ref().unwrap_or(&nothing));
-    Ok((heats, presampled))
+    let frequencies = hotness.frequencies(neighborhoods.graph(), seeds, presampled.as_ref().unwrap_or(&nothing));
+    Ok((frequencies, presampled))
 }
 
 /// Access frequency of nodes, and reads of a batch.
-pub(crate) fn heats_and_reads(
+pub(crate) fn frequencies_and_reads(
     neighborhoods: &Neighborhoods,
     seeds: &[NodeId],
     config: &TrainConfig,
 ) -> Result<(AccessFrequencies, Reads), TrainError> {
-    let (heats, visits) = heats(neighborhoods, seeds, config)?;
+    let (frequencies, visits) = frequencies(neighborhoods, seeds, config)?;
     let visits = visits.map_or_else(|| presampled(neighborhoods, seeds, config), Ok)?;
-    Ok((heats, visits.per_batch()))
+    Ok((frequencies, visits.per_batch()))
 }
 
 /// Reads of batches in an epoch that is not trained.
@@ -164,8 +164,8 @@ mod tests {
         let dataset = load(spec, &LoadOptions::default()).unwrap();
         let neighborhoods = Neighborhoods::new(&dataset.graph, Adjacency::new(false, Norm::Row)).unwrap();
         let tiers = CacheConfig {
-            features: Some(CacheShares { every_card: 0.1, one_card: 0.4 }),
-            topology: Some(CacheShares { every_card: 0.2, one_card: 0.0 }),
+            features: Some(CacheShares { every_gpu: 0.1, one_gpu: 0.4 }),
+            topology: Some(CacheShares { every_gpu: 0.2, one_gpu: 0.0 }),
             ..CacheConfig::default()
         };
         let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 5], ..BatchConfig::default() };

@@ -18,7 +18,7 @@ use crate::engine::{
 };
 use crate::models::Model;
 use crate::tape::Pool;
-use crate::tape::ranks::{first_does, first_tells, read_told, told};
+use crate::tape::ranks::{broadcast_from_first, decode_message, encode_message, run_on_first};
 
 /// One run, epoch by epoch. Each epoch takes a step for every batch; scores are those of the full graph.
 ///
@@ -285,13 +285,13 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
         const WHAT: &str = "scores";
         if let Some(world) = self.others_wait() {
             // One rank computes the scores for all: every rank has the same parameters and the whole graph.
-            return read_told(WHAT, &first_does(world, || Ok(told(&self.scores()?)))?);
+            return decode_message(WHAT, &run_on_first(world, || Ok(encode_message(&self.scores()?)))?);
         }
         let scores = self.scores()?;
         match self.world.filter(|_| self.scorer.is_shared()) {
             // All ranks use the scores of the first, since the last bits may differ on other CPUs and decisions
             // depend on them.
-            Some(world) => first_tells(world, WHAT, Some(&scores)),
+            Some(world) => broadcast_from_first(world, WHAT, Some(&scores)),
             None => Ok(scores),
         }
     }
@@ -302,7 +302,7 @@ impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
         };
         let mut mine = None;
         // Buffers that the first rank reads must stay in place until it is done.
-        first_does(world, || {
+        run_on_first(world, || {
             mine = self.scorer.test_report(&mut self.state)?;
             Ok(Vec::new())
         })?;

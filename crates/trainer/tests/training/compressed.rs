@@ -267,9 +267,9 @@ fn a_plan_counts_codes() {
 
 /// A CPU has one memory: cache settings leave codes in place, and results report this.
 #[test]
-fn tiers_of_a_processor_are_its_memory() {
+fn tiers_of_a_cpu_are_its_memory() {
     let dataset = planted("nodes=300");
-    let cached = Some(CacheShares { every_card: 0.5, one_card: 0.0 });
+    let cached = Some(CacheShares { every_gpu: 0.5, one_gpu: 0.0 });
     for kind in [BatchKind::Neighbor, BatchKind::Cluster] {
         let batch_size = (kind == BatchKind::Neighbor).then_some(50);
         let batch = BatchConfig { kind, ..BatchConfig::default() };

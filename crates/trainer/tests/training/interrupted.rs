@@ -197,7 +197,7 @@ fn assert_same_checkpoints(a: &Path, b: &Path, runs: u64) {
 fn training_goes_on_with_other_shares_of_what_is_placed() {
     let folder = tempfile::tempdir().unwrap();
     let placed = |epochs, features: Option<f64>| {
-        let features = features.map(|every_card| CacheShares { every_card, one_card: 0.0 });
+        let features = features.map(|every_gpu| CacheShares { every_gpu, one_gpu: 0.0 });
         let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![4, 3], ..BatchConfig::default() };
         TrainConfig {
             tiers: CacheConfig { features, ..CacheConfig::default() },

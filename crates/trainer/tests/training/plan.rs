@@ -73,8 +73,7 @@ fn scores_layer_by_layer_need_no_room_for_rows_of_all_nodes() {
         score_by,
         ..BatchConfig::default()
     };
-    let cached =
-        CacheConfig { features: Some(CacheShares { every_card: 0.1, one_card: 0.0 }), ..CacheConfig::default() };
+    let cached = CacheConfig { features: Some(CacheShares { every_gpu: 0.1, one_gpu: 0.0 }), ..CacheConfig::default() };
     let base = config(ModelKind::Sage, 1);
     let model = ModelConfig { layers: 3, hidden: 256, dropout: 0.0, ..base.model.clone() };
     let of = |score_by, tiers| {
@@ -95,8 +94,8 @@ fn scores_layer_by_layer_need_no_room_for_rows_of_all_nodes() {
     assert!((15.0..40.0).contains(&peak(layers, cached)), "{}", peak(layers, cached));
     assert_eq!(peak(None, cached), peak(layers, cached));
     // Rows of two layers, and the features.
-    let on_card = peak(layers, CacheConfig::default());
-    assert!((150.0..200.0).contains(&on_card), "{on_card}");
+    let on_gpu = peak(layers, CacheConfig::default());
+    assert!((150.0..200.0).contains(&on_gpu), "{on_gpu}");
 }
 
 /// Nodes with the most neighbours need more memory in layer-wise inference, but no more time, because they are few.
@@ -147,9 +146,8 @@ fn a_rank_needs_memory_for_its_share_of_a_step() {
 }
 
 #[test]
-fn processors_have_one_memory() {
-    let tiers =
-        CacheConfig { topology: Some(CacheShares { every_card: 0.5, one_card: 0.0 }), ..CacheConfig::default() };
+fn cpus_have_one_memory() {
+    let tiers = CacheConfig { topology: Some(CacheShares { every_gpu: 0.5, one_gpu: 0.0 }), ..CacheConfig::default() };
     let batch = BatchConfig { kind: BatchKind::Neighbor, ..BatchConfig::default() };
     let config = TrainConfig { tiers, batch, ..config(ModelKind::Sage, 1) };
     let refused = Plan::new(&config, &DataSizes::of(&planted("nodes=300")), RATES).unwrap_err().to_string();

@@ -96,7 +96,7 @@ impl<'a> Sharing<'a> {
         for epoch in 0..epochs {
             let plan = loader.plan(epoch);
             for batch in 0..plan.n_batches() {
-                parts.push(Part { key: plan.key(batch), seeds: self.parted(plan.seeds(batch)) });
+                parts.push(PatchBatch { key: plan.key(batch), seeds: self.parted(plan.seeds(batch)) });
             }
         }
         if self.args.weighted {
@@ -138,7 +138,7 @@ impl<'a> Sharing<'a> {
     }
 
     /// Work of one rank: samples the parts of its own patches, and answers requests for those of others.
-    fn on_rank(&self, rank: &ThreadRank, parts: &[Part]) -> Result<(Vec<BatchStats>, Tally), CollectiveError> {
+    fn on_rank(&self, rank: &ThreadRank, parts: &[PatchBatch]) -> Result<(Vec<BatchStats>, Tally), CollectiveError> {
         let (world, sampler): (&dyn Collective<Cpu>, _) = (rank, self.sampler()?);
         let (mut batch, mut gathered) = (MiniBatch::default(), Vec::new());
         let (own, layout) = (self.of_ranks.range(world.rank()), self.args.ranks.layout());
@@ -182,7 +182,7 @@ impl<'a> Sharing<'a> {
     fn rounds(
         &self,
         world: &dyn Collective<Cpu>,
-        parts: &[Part],
+        parts: &[PatchBatch],
         mut make: impl FnMut(&[NodeId], DrawKey) -> Result<BatchStats, CollectiveError>,
     ) -> Result<Vec<BatchStats>, CollectiveError> {
         let mine = self.patches_of(world.rank());
@@ -207,7 +207,7 @@ impl<'a> Sharing<'a> {
 }
 
 /// Batch with its seeds grouped by patch.
-struct Part {
+struct PatchBatch {
     key: DrawKey,
     seeds: Vec<Vec<NodeId>>,
 }

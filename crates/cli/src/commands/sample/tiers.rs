@@ -5,7 +5,9 @@ use girih_machine::readable_bytes;
 use girih_partition::Patches;
 use girih_planner::H200_BYTES;
 use girih_sampling::{FanOut, LoaderOptions, NeighborSampler, SeedLoader};
-use girih_tiers::{Cut, PRESAMPLED_EPOCH, Part, Planner, Rates, Room, Storage, TierPlan, TierUse, Visits};
+use girih_tiers::{
+    Cut, MemoryBudget, PRESAMPLED_EPOCH, Planner, Rates, RowPlacement, Storage, TierPlan, TierUse, Visits,
+};
 use girih_trainer::{BatchConfig, BatchKind, DEFAULT_FANOUT, DataSizes, ModelConfig, ModelKind, Plan, TrainConfig};
 use serde_json::{Value, json};
 
@@ -32,13 +34,13 @@ pub(super) fn run(args: &SampleArgs, config: &BatchConfig, dataset: &Dataset) ->
     let (presampled, held_out) =
         under_spinner("sampling", args.output, || Ok::<_, CliError>((counted(PRESAMPLED_EPOCH)?, counted(0)?)))?;
     let tiers = &args.tiers;
-    let heats = under_spinner("finding what is hot", args.output, || {
-        tiers.hotness.heats(&dataset.graph, &dataset.seeds(), &presampled)
+    let frequencies = under_spinner("finding what is hot", args.output, || {
+        tiers.hotness.frequencies(&dataset.graph, &dataset.seeds(), &presampled)
     });
-    let n_cards = usize::from(tiers.gpus);
+    let n_gpus = usize::from(tiers.gpus);
     let cut =
         |n| -> Result<Cut, CliError> { Ok(Cut::new(&dataset.graph, Patches::weighted(dataset.graph.indptr(), n)?)?) };
-    let cut = (n_cards > 1).then(|| cut(n_cards)).transpose()?;
+    let cut = (n_gpus > 1).then(|| cut(n_gpus)).transpose()?;
     let training_bytes = match tiers.training_memory {
         Some(bytes) => bytes,
         None => training_bytes(args, config, &fan_out, dataset)?,
@@ -47,11 +49,11 @@ pub(super) fn run(args: &SampleArgs, config: &BatchConfig, dataset: &Dataset) ->
         indptr: dataset.graph.indptr(),
         weighted: args.weighted,
         feature_bytes: row_bytes(dataset, tiers.codec)?,
-        heats: &heats,
+        frequencies: &frequencies,
         reads: presampled.per_batch(),
         n_hops: fan_out.hops().len(),
         cut: cut.as_ref(),
-        room: Room { n_cards, card_bytes: tiers.memory.unwrap_or(H200_BYTES), host_bytes: tiers.host_memory },
+        budget: MemoryBudget { n_gpus, gpu_bytes: tiers.memory.unwrap_or(H200_BYTES), host_bytes: tiers.host_memory },
         training_bytes,
         storage: Storage::Once,
         rates: Rates::h200(),
@@ -128,7 +130,7 @@ fn describe(
     plan: &TierPlan,
     held_out: &Visits,
 ) -> Results {
-    let (room, hotness) = (planner.room, args.tiers.hotness.name());
+    let (budget, hotness) = (planner.budget, args.tiers.hotness.name());
     let parts = [("topology", &plan.topology, &held_out.rows), ("features", &plan.features, &held_out.features)];
     let lines: Vec<Line<'_>> =
         parts.into_iter().flat_map(|(name, part, counts)| lines(name, part, &part.measured(counts))).collect();
@@ -138,11 +140,11 @@ fn describe(
         .add("data", name, "Data", name)
         .add_hidden("nodes", dataset.n_nodes())
         .add_hidden("edges", dataset.n_edges())
-        .add("gpus", room.n_cards, "CUDA devices", room.n_cards.to_string())
-        .add("memory_bytes", room.card_bytes, "Memory of each", readable_bytes(room.card_bytes))
+        .add("gpus", budget.n_gpus, "CUDA devices", budget.n_gpus.to_string())
+        .add("memory_bytes", budget.gpu_bytes, "Memory of each", readable_bytes(budget.gpu_bytes))
         .add("training_bytes", planner.training_bytes, "  of that training", readable_bytes(planner.training_bytes))
-        .add("topology_bytes", plan.topology.card_bytes, "  of that topology", readable_bytes(plan.topology.card_bytes))
-        .add("feature_bytes", plan.features.card_bytes, "  of that features", readable_bytes(plan.features.card_bytes));
+        .add("topology_bytes", plan.topology.gpu_bytes, "  of that topology", readable_bytes(plan.topology.gpu_bytes))
+        .add("feature_bytes", plan.features.gpu_bytes, "  of that features", readable_bytes(plan.features.gpu_bytes));
     let host_bytes = plan.topology.host_bytes + plan.features.host_bytes;
     let layout = match (planner.cut.filter(|_| plan.in_patches), plan.topology.tiers.len()) {
         (Some(cut), _) => format!("in patches, {:.1} % of edges cross them", 100.0 * cut.crossing()),
@@ -172,7 +174,7 @@ struct Line<'a> {
     measured: f64,
 }
 
-fn lines<'a>(part: &'static str, placed: &'a Part, measured: &[f64]) -> Vec<Line<'a>> {
+fn lines<'a>(part: &'static str, placed: &'a RowPlacement, measured: &[f64]) -> Vec<Line<'a>> {
     let line = |(used, &measured): (&'a TierUse, &f64)| Line { part, used, measured };
     placed.tiers.iter().zip(measured).map(line).collect()
 }

@@ -121,14 +121,14 @@ impl Asked {
     /// Divides this many bytes of each device and of the host.
     fn divided(
         &self,
-        (card_bytes, host_bytes): (u64, Option<u64>),
+        (gpu_bytes, host_bytes): (u64, Option<u64>),
         dataset: &Dataset,
         config: &TrainConfig,
     ) -> Result<Divided, CliError> {
-        let room = TierRoom { n_cards: self.n_devices, card_bytes, host_bytes };
+        let room = TierRoom { n_gpus: self.n_devices, gpu_bytes, host_bytes };
         let division = CachePlan::new(dataset, config, room, self.reserved)?;
         let (sizes, rows) = (DataSizes::of(dataset), Some(division.rows));
-        Ok(Divided { card_bytes, division, session: Session { sizes, rows, reserved: self.reserved } })
+        Ok(Divided { gpu_bytes, division, session: Session { sizes, rows, reserved: self.reserved } })
     }
 }
 
@@ -140,7 +140,7 @@ fn on_cpu(config: &TrainConfig) -> CliError {
 
 /// Division of memory, with the session that follows from it.
 pub struct Divided {
-    card_bytes: u64,
+    gpu_bytes: u64,
     division: CachePlan,
     session: Session,
 }
@@ -157,7 +157,7 @@ impl Divided {
         let readable = |bytes: &u64| readable_bytes(*bytes);
         let memory = format!(
             "of {} of a device {} for training, {} for neighbors, {} for features; {} of the host",
-            readable(&self.card_bytes),
+            readable(&self.gpu_bytes),
             readable(training_bytes),
             readable(topology_bytes),
             readable(feature_bytes),
@@ -178,7 +178,7 @@ impl Divided {
             tiers, shares, needed_bytes, training_bytes, topology_bytes, feature_bytes, host_bytes, ..
         } = &self.division;
         json!({
-            "memory_bytes": self.card_bytes,
+            "memory_bytes": self.gpu_bytes,
             "needed_bytes": needed_bytes,
             "training_bytes": training_bytes,
             "topology_bytes": topology_bytes,

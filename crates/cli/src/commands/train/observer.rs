@@ -12,7 +12,7 @@ use crate::history::{History, Point};
 use crate::messages;
 use crate::output::{percent, print_line};
 use crate::progress::{self, INTERVAL, Pace};
-use crate::scores::{NodeScore, Part, percent_or};
+use crate::scores::{NodeScore, Subset, percent_or};
 
 /// Observer of training that prints and records it.
 pub struct Observer {
@@ -131,7 +131,7 @@ impl Observer {
                 format!("ROC-AUC: val {}  test {}", score(summary.best.val_roc_auc), score(summary.best.test_roc_auc))
             }
             None => {
-                format!("{}: val {}  test {}", self.score.title(), of_nodes(Part::Val), of_nodes(Part::Test))
+                format!("{}: val {}  test {}", self.score.title(), of_nodes(Subset::Val), of_nodes(Subset::Test))
             }
         };
         let line = format!(

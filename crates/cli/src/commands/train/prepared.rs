@@ -1,6 +1,6 @@
 //! [`Prepared`]: training session with its device open and its data read.
 
-use girih_comm::CardTransport;
+use girih_comm::GpuTransport;
 use girih_datasets::{DataSource, Dataset, LoadOptions, load};
 use girih_reorder::OrderKind;
 use girih_trainer::distributed::RankOptions;
@@ -141,7 +141,7 @@ fn with_transport(
     }
     // Launched processes use NCCL. With threads, the plan chooses the transport itself.
     let transport = match local_rank {
-        Some(_) if is_planned(args) => Some(CardTransport::Nccl),
+        Some(_) if is_planned(args) => Some(GpuTransport::Nccl),
         None if !is_planned(args) => Some(transport(&ranks, first, device, config.precision)?),
         _ => return Ok(ranks),
     };

@@ -5,7 +5,7 @@ use girih_trainer::{
 };
 
 use crate::output::{Results, as_written};
-use crate::scores::{NodeScore, Part, Undefined, chosen_in_words};
+use crate::scores::{NodeScore, Subset, Undefined, chosen_in_words};
 
 /// Score over all runs.
 struct OverRuns {
@@ -76,7 +76,7 @@ fn scores_at(run: &RunSummary, at: At) -> &Scores {
     }
 }
 
-fn of_nodes(outcome: &Outcome, score: NodeScore, (at, part): (At, Part)) -> OverRuns {
+fn of_nodes(outcome: &Outcome, score: NodeScore, (at, part): (At, Subset)) -> OverRuns {
     let of = |run: &RunSummary| score.value(scores_at(run, at), part);
     OverRuns::of(outcome, of, |run| score.why_undefined(scores_at(run, at), part))
 }
@@ -99,10 +99,10 @@ pub fn add_nodes(results: &mut Results, outcome: &Outcome, (metric, multi_label)
     let classes = NodeScore::of_classes(multi_label);
     let chosen = NodeScore::of_metric(metric, multi_label);
     let over = |score, at, part| of_nodes(outcome, score, (at, part));
-    let (test, last) = (over(classes, At::Best, Part::Test), over(classes, At::Last, Part::Test));
-    let (val, auc) = (over(classes, At::Best, Part::Val), over(NodeScore::RocAuc, At::Best, Part::Test));
+    let (test, last) = (over(classes, At::Best, Subset::Test), over(classes, At::Last, Subset::Test));
+    let (val, auc) = (over(classes, At::Best, Subset::Val), over(NodeScore::RocAuc, At::Best, Subset::Test));
     let (auc_last, val_auc) =
-        (over(NodeScore::RocAuc, At::Last, Part::Test), over(NodeScore::RocAuc, At::Best, Part::Val));
+        (over(NodeScore::RocAuc, At::Last, Subset::Test), over(NodeScore::RocAuc, At::Best, Subset::Val));
     let mut undefined = Undefined::default();
     let has_auc = auc.spread.is_some() || val_auc.spread.is_some() || chosen == NodeScore::RocAuc;
     let shows_auc = auc.spread.is_some() || chosen == NodeScore::RocAuc;
@@ -130,7 +130,7 @@ pub fn add_nodes(results: &mut Results, outcome: &Outcome, (metric, multi_label)
         .add_hidden("test_accuracy_std", test.std())
         .add("test_accuracy_last", last.mean(), title_last, if_chosen(last.percent()))
         .add("val_accuracy", val.mean(), title_val, if_chosen(val.percent()))
-        .add_hidden("train_accuracy", over(classes, At::Best, Part::Train).mean())
+        .add_hidden("train_accuracy", over(classes, At::Best, Subset::Train).mean())
         .add_hidden("metric", chosen.key())
         .add_hidden("accuracy_is", classes.key())
         .add_hidden("test_roc_auc_std", auc.std());
@@ -169,7 +169,7 @@ fn add_test_report(results: &mut Results, outcome: &Outcome, undefined: &mut Und
         .add_hidden("test_roc_auc_labels_left_out", n_left_out(&test.roc_auc))
         .add_hidden("test_average_precision_labels_left_out", n_left_out(&test.average_precision));
     if test.f1.is_none() {
-        let why = NodeScore::MicroF1.why_undefined(&Scores { test_accuracy: None, ..scores }, Part::Test);
+        let why = NodeScore::MicroF1.why_undefined(&Scores { test_accuracy: None, ..scores }, Subset::Test);
         undefined.note("test_f1_micro", why);
         undefined.note("test_f1_macro", why);
     }

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_are_not_recorded() {
+    fn cpus_are_not_recorded() {
         let cpu = Chosen::Cpu(Cpu::new());
         assert!(Timeline::begin(None, &cpu, 0).is_ok_and(|none| none.is_none()));
         let refused = Timeline::begin(Some(Path::new("a.json")), &cpu, 0).err().expect("refused");

@@ -43,8 +43,8 @@ fn a_plan_for_ranks_tries_every_partition_and_names_the_quickest() {
         assert!(shown.contains(part), "no {part}: {shown}");
     }
     // CPUs wait for exchanges, so chunks have no benefit.
-    let on_processor = plan(&["--ranks", "4", "--json"]).ok().result();
-    assert_eq!(on_processor["plans"].as_array().unwrap().len(), 12);
+    let on_cpu = plan(&["--ranks", "4", "--json"]).ok().result();
+    assert_eq!(on_cpu["plans"].as_array().unwrap().len(), 12);
     let flags = ["--gpus", "2", "--memory", "80GB", "--cuts", "weighted", "--wire", "bf16"];
     let shown = plan(&flags).ok().out;
     for part in ["--stages ", " --cuts weighted --wire bf16"] {
@@ -83,7 +83,7 @@ fn the_quickest_partition_can_be_trained_by() {
 }
 
 #[test]
-fn a_plan_of_mini_batches_on_cards_tells_what_each_layout_takes() {
+fn a_plan_of_mini_batches_on_gpus_tells_what_each_layout_takes() {
     let plan = |extra: &[&str]| {
         let data = "synth:planted,nodes=20000,degree=20,features=256,classes=4";
         let kind = if extra.contains(&"--batch") { &[][..] } else { &["--batch", "neighbor"] };
@@ -113,8 +113,8 @@ fn a_plan_of_mini_batches_on_cards_tells_what_each_layout_takes() {
     assert!(refused.out.contains("none fits") && refused.out.contains("too large"), "{}", refused.out);
     let refused = Finished { out: String::new(), ..refused }.refused(1);
     assert!(says(&refused, "training needs") && says(&refused, "more ranks"), "{refused}");
-    let processors = plan(&["--ranks", "2"]).refused(2);
-    assert!(says(&processors, "give --gpus N instead of --ranks"), "{processors}");
+    let cpus = plan(&["--ranks", "2"]).refused(2);
+    assert!(says(&cpus, "give --gpus N instead of --ranks"), "{cpus}");
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn bytes_of_layout(layout: GraphPlacement, n_ranks: usize, config: &TrainConfig,
 }
 
 #[test]
-fn patches_take_less_of_each_card_the_more_there_are() {
+fn patches_take_less_of_each_gpu_the_more_there_are() {
     let data = DataSizes {
         n_nodes: 3_000_000,
         n_edges: 60_000_000,

@@ -17,9 +17,9 @@ pub(super) fn words_of_features(config: &TrainConfig, data: &DataSizes, rows: Pl
     match (config.tiers.features, data.code_bytes, rows) {
         (_, None, _) | (Some(_), _, PlannedRows::Elsewhere) => 0,
         (Some(_), Some(bytes), PlannedRows::These(rows)) => words_of_list(data) + words(rows.features, bytes),
-        (Some(shares), Some(bytes), PlannedRows::AtMost) => {
-            let (on_every_card, on_one_card) = shares.of_nodes(data.n_nodes);
-            words_of_list(data) + words(on_every_card + on_one_card, bytes)
+        (Some(shares), Some(bytes), PlannedRows::UpperBound) => {
+            let (on_every_gpu, on_one_gpu) = shares.of_nodes(data.n_nodes);
+            words_of_list(data) + words(on_every_gpu + on_one_gpu, bytes)
         }
         (None, Some(bytes), _) => words(data.n_nodes, bytes),
     }
@@ -67,7 +67,7 @@ pub(super) fn words_of_topology(config: &TrainConfig, data: &DataSizes, rows: Pl
     match (config.tiers.topology, rows) {
         (Some(_), PlannedRows::Elsewhere) => 0,
         (Some(_), PlannedRows::These(rows)) => words_of_offsets(data) + list + rows.neighbors,
-        (Some(_), PlannedRows::AtMost) | (None, _) => words_of_offsets(data) + list + data.n_edges,
+        (Some(_), PlannedRows::UpperBound) | (None, _) => words_of_offsets(data) + list + data.n_edges,
     }
 }
 

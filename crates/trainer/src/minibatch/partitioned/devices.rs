@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use girih_comm::{CardTransport, Collective, Payload};
+use girih_comm::{Collective, GpuTransport, Payload};
 use girih_compute::{Backend, Dtype, FeatureStore, NeighborGraph, PatchOperand, PatchRowsOperand, Shape};
 use girih_graph_format::NodeId;
 use girih_sampling::{DrawKey, NeighborSampler};
@@ -41,7 +41,7 @@ pub(super) struct PatchFeatures<'r, B: Backend> {
 }
 
 /// One value for each transport.
-pub(super) type ByTransport<T> = Vec<(CardTransport, T)>;
+pub(super) type ByTransport<T> = Vec<(GpuTransport, T)>;
 
 impl<B: Backend> PatchDevices<B> {
     /// Sampler and reader for each transport that the devices support. Every device has a patch of the graph, or the
@@ -54,14 +54,14 @@ impl<B: Backend> PatchDevices<B> {
         world: &dyn Collective<B>,
         graph: DrawnFrom<'_, B>,
         PatchFeatures { own, bounds, result }: PatchFeatures<'_, B>,
-        by: &[CardTransport],
+        by: &[GpuTransport],
     ) -> Result<ByTransport<Self>, TrainError> {
         let rows = world.remote_features(backend, own, bounds, by)?;
         let graphs: Vec<Arc<dyn NeighborGraph<B>>> = match graph {
             DrawnFrom::Whole(graph) => vec![graph; rows.len()],
             DrawnFrom::Patches(patch) => {
                 // Graphs only for the transports that can carry rows.
-                let by: Vec<CardTransport> = rows.iter().map(|(by, _)| *by).collect();
+                let by: Vec<GpuTransport> = rows.iter().map(|(by, _)| *by).collect();
                 world.patch_graphs(backend, patch, &by)?.into_iter().map(|(_, graph)| graph.into()).collect()
             }
         };
@@ -116,7 +116,7 @@ impl<B: Backend> Trial<'_, B> {
     pub(super) fn fastest(
         &self,
         mut all: ByTransport<PatchDevices<B>>,
-    ) -> Result<Option<(CardTransport, PatchDevices<B>)>, TrainError> {
+    ) -> Result<Option<(GpuTransport, PatchDevices<B>)>, TrainError> {
         if all.len() < 2 {
             return Ok(all.pop());
         }
@@ -238,16 +238,16 @@ mod tests {
         }
     }
 
-    fn devices(by: CardTransport, graph: Slow) -> (CardTransport, PatchDevices<Cpu>) {
+    fn devices(by: GpuTransport, graph: Slow) -> (GpuTransport, PatchDevices<Cpu>) {
         (by, PatchDevices { graph: Arc::new(graph), rows: Box::new(NoRows), result: (3, Dtype::F32) })
     }
 
     /// Choice of each of two ranks; `millis[rank]` are the milliseconds of a batch by each transport.
-    fn choices(millis: [[Option<u64>; 2]; 2]) -> Vec<Option<CardTransport>> {
+    fn choices(millis: [[Option<u64>; 2]; 2]) -> Vec<Option<GpuTransport>> {
         let outcome = threads::run(2, Duration::from_secs(30), |world| -> Result<_, TrainError> {
             let (cpu, rank) = (Cpu::new(), Collective::<Cpu>::rank(&world));
             let slow = millis[rank].map(|millis| Slow(millis.map(Duration::from_millis)));
-            let all = CardTransport::ALL.into_iter().zip(slow).map(|(by, graph)| devices(by, graph)).collect();
+            let all = GpuTransport::ALL.into_iter().zip(slow).map(|(by, graph)| devices(by, graph)).collect();
             let sampler = NeighborSampler::new("2".parse().expect("a fan-out"), NeighborOptions::default())?;
             let own = [0..7, 7..20][rank].clone();
             let trial = Trial { backend: &cpu, world: &world, sampler: &sampler, batch_size: 8, own, seed: 1 };
@@ -258,8 +258,8 @@ mod tests {
 
     #[test]
     fn all_ranks_choose_what_is_fastest_for_the_slowest_of_them() {
-        const NCCL: Option<CardTransport> = Some(CardTransport::Nccl);
-        const PEER: Option<CardTransport> = Some(CardTransport::Peer);
+        const NCCL: Option<GpuTransport> = Some(GpuTransport::Nccl);
+        const PEER: Option<GpuTransport> = Some(GpuTransport::Peer);
         assert_eq!(choices([[Some(20), Some(1)], [Some(20), Some(1)]]), [PEER; 2]);
         // The second rank is fast by the transport that is slowest for the first.
         assert_eq!(choices([[Some(15), Some(60)], [Some(15), Some(1)]]), [NCCL; 2]);
@@ -273,13 +273,10 @@ mod tests {
             let sampler = NeighborSampler::new("2".parse().expect("a fan-out"), NeighborOptions::default())?;
             let trial = Trial { backend: &cpu, world: &world, sampler: &sampler, batch_size: 8, own: 0..9, seed: 1 };
             let hours = Slow(Some(Duration::from_secs(9999)));
-            let alone = trial.fastest(vec![devices(CardTransport::Peer, hours)])?.map(|(by, _)| by);
+            let alone = trial.fastest(vec![devices(GpuTransport::Peer, hours)])?.map(|(by, _)| by);
             Ok((alone, trial.fastest(Vec::new())?.is_none()))
         });
-        assert_eq!(
-            outcome.unwrap_or_else(|failure| panic!("{}", failure.message)),
-            [(Some(CardTransport::Peer), true)]
-        );
+        assert_eq!(outcome.unwrap_or_else(|failure| panic!("{}", failure.message)), [(Some(GpuTransport::Peer), true)]);
     }
 
     proptest! {

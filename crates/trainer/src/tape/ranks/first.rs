@@ -21,7 +21,7 @@ const DONE: u8 = 1;
 ///
 /// # Errors
 /// As `work`; when a rank fails, or the first rank is silent.
-pub(crate) fn first_does<B: Backend>(
+pub(crate) fn run_on_first<B: Backend>(
     world: &dyn Collective<B>,
     work: impl FnOnce() -> Result<Vec<u8>, TrainError>,
 ) -> Result<Vec<u8>, TrainError> {
@@ -61,17 +61,17 @@ pub(crate) fn first_does<B: Backend>(
 ///
 /// # Errors
 /// When a rank fails, or the message of the first is unreadable: `what` names it.
-pub(crate) fn first_tells<B: Backend, T: Serialize + DeserializeOwned>(
+pub(crate) fn broadcast_from_first<B: Backend, T: Serialize + DeserializeOwned>(
     world: &dyn Collective<B>,
     what: &str,
     mine: Option<&T>,
 ) -> Result<T, TrainError> {
-    let mine = mine.map_or_else(Vec::new, told);
-    read_told(what, &world.all_gather_bytes(&mine)?[0])
+    let mine = mine.map_or_else(Vec::new, encode_message);
+    decode_message(what, &world.all_gather_bytes(&mine)?[0])
 }
 
-/// Message of a value, which [`read_told`] reads.
-pub(crate) fn told<T: Serialize>(mine: &T) -> Vec<u8> {
+/// Message of a value, which [`decode_message`] reads.
+pub(crate) fn encode_message<T: Serialize>(mine: &T) -> Vec<u8> {
     serde_json::to_vec(mine).expect("numbers and names")
 }
 
@@ -79,8 +79,8 @@ pub(crate) fn told<T: Serialize>(mine: &T) -> Vec<u8> {
 ///
 /// # Errors
 /// When it cannot be read: `what` names it.
-pub(crate) fn read_told<T: DeserializeOwned>(what: &str, told: &[u8]) -> Result<T, TrainError> {
-    serde_json::from_slice(told)
+pub(crate) fn decode_message<T: DeserializeOwned>(what: &str, message: &[u8]) -> Result<T, TrainError> {
+    serde_json::from_slice(message)
         .map_err(|error| TrainError::rank(0, format!("what it says of {what} is unreadable: {error}")))
 }
 
@@ -95,7 +95,7 @@ mod tests {
     fn on_three(seconds: f64, work: fn() -> Result<Vec<u8>, TrainError>) -> Result<Vec<Vec<u8>>, String> {
         let done = threads::run(3, Duration::from_millis(1500), |world| {
             let world: Box<dyn Collective<Cpu>> = Box::new(world);
-            first_does(&*world, || {
+            run_on_first(&*world, || {
                 std::thread::sleep(Duration::from_secs_f64(seconds));
                 work()
             })

@@ -20,7 +20,7 @@ pub(crate) use blocks::{
 };
 pub use context::Ranks;
 pub(crate) use context::{HANDED, failed};
-pub(crate) use first::{first_does, first_tells, read_told, told};
+pub(crate) use first::{broadcast_from_first, decode_message, encode_message, run_on_first};
 pub(crate) use halo::{HaloExchange, HaloPlan};
 pub(crate) use looped::LoopedRows;
 pub(crate) use operand::{EpilogueBackward, LazyGemm, LocalOperand};

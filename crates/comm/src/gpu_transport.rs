@@ -1,4 +1,4 @@
-//! [`CardTransport`]: transport of rows between GPUs.
+//! [`GpuTransport`]: transport of rows between GPUs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use crate::CommError;
 
 /// Transport of rows of matrices and patches between ranks on GPUs. Sums use NCCL with either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CardTransport {
+pub enum GpuTransport {
     /// NCCL, whose kernels send and receive, also between processes and hosts.
     #[default]
     Nccl,
@@ -16,12 +16,12 @@ pub enum CardTransport {
     Peer,
 }
 
-impl CardTransport {
+impl GpuTransport {
     /// All transports.
     pub const ALL: [Self; 2] = [Self::Nccl, Self::Peer];
 }
 
-impl fmt::Display for CardTransport {
+impl fmt::Display for GpuTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Nccl => "nccl",
@@ -30,7 +30,7 @@ impl fmt::Display for CardTransport {
     }
 }
 
-impl FromStr for CardTransport {
+impl FromStr for GpuTransport {
     type Err = CommError;
 
     fn from_str(text: &str) -> Result<Self, CommError> {
