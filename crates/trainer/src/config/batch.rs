@@ -233,7 +233,7 @@ impl BatchConfig {
     /// # Errors
     /// At the first such setting; the message names valid values.
     pub(crate) fn validate(&self, model: &ModelConfig) -> Result<(), TrainError> {
-        let (name, kind) = (model.kind.name(), self.kind.name());
+        let (name, kind) = (model.name(), self.kind.name());
         let refused = |what: String| Err(TrainError::invalid(what));
         if !self.is_sampled() {
             let usual = Self::default();

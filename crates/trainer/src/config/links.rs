@@ -37,7 +37,7 @@ impl LinkConfig {
         if model.kind.is_recommender() {
             return refused(format!(
                 "{} cannot be trained for --task links: it computes no embeddings of features; give another --model, such as gcn or sage",
-                model.kind.name()
+                model.name()
             ));
         }
         if model.kind == ModelKind::Sgc {

@@ -6,6 +6,7 @@ mod cache;
 mod links;
 mod model;
 mod optimizer;
+mod own;
 mod ranks;
 mod rules;
 #[cfg(test)]
@@ -26,6 +27,7 @@ pub use cache::CacheConfig;
 pub use links::LinkConfig;
 pub use model::{Aggregator, Jump, ModelConfig, ModelKind, NormKind};
 pub use optimizer::{Decay, OptimizerConfig, OptimizerKind, Schedule};
+pub use own::OwnModel;
 pub use ranks::{GraphPlacement, RankOptions};
 
 /// Training configuration. Equal configurations and data give the same result, bit for bit, on one kind of device.
