@@ -16,7 +16,7 @@ use girih_trainer::{
 };
 use serde_json::json;
 
-use crate::{ModelKind, config, densified, planted};
+use crate::{ModelKind, config, planted, with_bags_of_words};
 
 /// Copy of girih's GCN, written outside of it.
 #[derive(Clone)]
@@ -132,7 +132,7 @@ fn a_copy_of_a_model_trains_to_the_same_bits() {
         ..BatchConfig::default()
     };
     let clusters = TrainConfig { batch: cluster, ..three_epochs() };
-    for dataset in [&dataset, &densified(&dataset)] {
+    for dataset in [&dataset, &with_bags_of_words(&dataset)] {
         for config in [three_epochs(), neighbor_batches(), clusters.clone()] {
             for dropout in [0.0, 0.4] {
                 let [inside, outside] = both(dataset, &CopyOfGcn::new(dropout), &config);
@@ -148,7 +148,7 @@ fn options(scheme: Scheme, n_ranks: usize) -> RankOptions {
 
 #[test]
 fn a_copy_of_a_model_trains_to_the_same_bits_on_ranks() {
-    let (dataset, model) = (densified(&planted("nodes=300")), CopyOfGcn::new(0.0));
+    let (dataset, model) = (planted("nodes=300"), CopyOfGcn::new(0.0));
     let patches = RankOptions { layout: GraphPlacement::Patches, ..options(Scheme::OneD, 3) };
     for (config, ranks) in [
         (three_epochs(), options(Scheme::OneD, 3)),
@@ -254,7 +254,7 @@ fn a_copy_of_a_model_embeds_as_the_model_does() {
 /// Each rank would have the statistics of its own seeds only.
 #[test]
 fn ranks_refuse_to_normalise_columns_of_a_batch_that_they_share() {
-    let dataset = densified(&planted("nodes=200"));
+    let dataset = planted("nodes=200");
     let model = CopyOfGcn { normalizes_columns: true, ..CopyOfGcn::new(0.0) };
     let train_on = |ranks: &RankOptions, config: &TrainConfig| {
         checkpoint_of(|options, observe| {
