@@ -41,7 +41,7 @@ impl CopyOfGcn {
         Self { name: "copy", hidden: 16, dropout, propagation, normalizes_columns: false }
     }
 
-    /// The same model as girih has it.
+    /// Configuration of the model of girih that this copies.
     fn inside(&self) -> ModelConfig {
         ModelConfig { hidden: self.hidden, dropout: self.dropout, ..config(ModelKind::Gcn, 1).model }
     }
