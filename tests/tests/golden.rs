@@ -9,7 +9,7 @@ use girih_datasets::{Dataset, FeatureNorm, LoadOptions, load};
 use girih_graph_format::Matrix;
 use girih_random::Key;
 use girih_tests::real;
-use girih_trainer::models;
+use girih_trainer::models::BuildModel;
 use girih_trainer::{
     Dims, Gradients, Inputs, Mode, Model, ModelConfig, ModelKind, ParamInit, Params, Pool, Tape, Targets,
 };
@@ -60,7 +60,7 @@ fn check_config(file: &[u8], config: &ModelConfig) {
     let dims = Dims::of(&dataset);
     let cpu = Cpu::new();
     let mut init = ParamInit::new(&cpu, 0, 0);
-    let model = models::build(config, dims, &mut init).unwrap();
+    let model = config.build(dims, &mut init).unwrap();
     check_model(file, &*model, init.finish(), dataset);
 }
 

@@ -85,6 +85,7 @@ fn steps(root: &Path, skip_tests: bool) -> Result<Vec<Step>, String> {
     let metadata = command::cargo_output(root, &["metadata", "--no-deps", "--format-version", "1"])?;
     let metadata: Metadata = serde_json::from_slice(&metadata).map_err(|e| format!("cargo metadata: {e}"))?;
     steps.extend(feature_steps(&metadata));
+    steps.extend(example_steps(root, &metadata.target_directory, skip_tests)?);
     if command::version("cargo-deny").is_some() {
         steps.push(Step::cargo("dependencies", "deny --all-features check bans licenses sources"));
     } else {
@@ -108,6 +109,7 @@ fn mpi_is_there() -> bool {
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
+    target_directory: String,
 }
 
 #[derive(Deserialize)]
@@ -141,6 +143,30 @@ fn feature_steps(metadata: &Metadata) -> Vec<Step> {
     steps
 }
 
+/// A step for each package of `examples/`: its tests, or a check of them. The packages are workspaces of their own, as
+/// code outside of this repository is, but share the target folder.
+///
+/// # Errors
+/// When the folder cannot be read.
+fn example_steps(root: &Path, target: &str, skip_tests: bool) -> Result<Vec<Step>, String> {
+    let folder = root.join("examples");
+    let entries = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let mut names: Vec<String> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.path().join("Cargo.toml").exists())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    let step = |name: String| {
+        let manifest = format!("examples/{name}/Cargo.toml");
+        let verb: &[&str] = if skip_tests { &["check", "--all-targets"] } else { &["test"] };
+        let others = ["--locked", "--manifest-path", &manifest, "--target-dir", target];
+        let arguments = verb.iter().chain(&others).map(|&argument| argument.to_owned()).collect();
+        Step { name: format!("examples: {name}"), action: Action::Cargo { arguments, environment: &[] } }
+    };
+    Ok(names.into_iter().map(step).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,9 +176,25 @@ mod tests {
         let text = r#"{"packages": [
             {"name": "plain", "features": {}},
             {"name": "rich", "features": {"default": ["a"], "a": [], "b": ["dep:b"]}}
-        ]}"#;
+        ], "target_directory": "/target"}"#;
         let metadata: Metadata = serde_json::from_str(text).unwrap();
         let names: Vec<String> = feature_steps(&metadata).into_iter().map(|step| step.name).collect();
         assert_eq!(names, ["rich without features", "rich with a", "rich with b"]);
+    }
+
+    #[test]
+    fn each_example_has_a_step() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        for (skip_tests, verb) in [(false, "test"), (true, "check")] {
+            let steps = example_steps(root, "/target", skip_tests).unwrap();
+            let names: Vec<&str> = steps.iter().map(|step| &*step.name).collect();
+            assert_eq!(names, ["examples: own-model", "examples: own-order"]);
+            for step in steps {
+                let Action::Cargo { arguments, .. } = step.action else { panic!("a call of cargo") };
+                assert_eq!(arguments[0], verb);
+                assert!(arguments.contains(&"--locked".to_owned()), "{arguments:?}");
+                assert!(arguments.ends_with(&["--target-dir".to_owned(), "/target".to_owned()]), "{arguments:?}");
+            }
+        }
     }
 }

@@ -4,12 +4,12 @@
 //! cargo run --release -p girih-trainer --example my_model -- [SPEC]
 //! ```
 
-use girih_compute::{Activation, Backend, ComputeError, Cpu, Dtype};
+use girih_compute::{Activation, Backend, ComputeError, Cpu};
 use girih_datasets::{LoadOptions, load};
 use girih_graph_format::Norm;
 use girih_trainer::{
-    Adjacency, Dims, FullBatch, InputSpec, Inputs, Linear, LinearOptions, Model, ParamInit, Propagation, Rows, Run,
-    SpmmOptions, Tape, Targets, Task, TrainConfig, Var,
+    Adjacency, BuildModel, Control, Dims, Event, InputSpec, Inputs, Linear, LinearOptions, Model, ModelConfig,
+    ParamInit, Propagation, Rows, SessionOptions, SpmmOptions, Tape, TrainConfig, Var, train_model,
 };
 
 /// Attention with weights `softmax(⟨K·x_j, Q·x_i⟩)` over the neighbours `j` of node `i`, and a linear layer on the
@@ -52,27 +52,31 @@ impl<B: Backend> Model<B> for DotAttention {
     }
 }
 
+/// Builder of a [`DotAttention`].
+struct BuildDotAttention;
+
+impl<B: Backend> BuildModel<B> for BuildDotAttention {
+    fn config(&self) -> ModelConfig {
+        ModelConfig { layers: 1, ..ModelConfig::from_outside("dot-attention", ()) }
+    }
+
+    fn build(&self, dims: Dims, init: &mut ParamInit<'_, B>) -> Result<Box<dyn Model<B>>, ComputeError> {
+        Ok(Box::new(DotAttention::new(dims, init)?))
+    }
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let spec = std::env::args().nth(1).unwrap_or_else(|| "synth:planted,nodes=5000,degree=10".to_owned());
-    let (cpu, config) = (Cpu::new(), TrainConfig { epochs: 100, ..TrainConfig::default() });
+    let (config, options) = (TrainConfig { epochs: 100, ..TrainConfig::default() }, SessionOptions::default());
     let dataset = load(&spec, &LoadOptions::default())?;
-    let mut init = ParamInit::new(&cpu, config.seed, 0);
-    let model = DotAttention::new(Dims::of(&dataset), &mut init)?;
-
-    let input_spec = Model::<Cpu>::input_spec(&model);
-    let labels = dataset.labels.ok_or("this example wants labels")?;
-    let split = dataset.splits.into_iter().next().ok_or("this example wants a split")?;
-    let features = dataset.features.ok_or("this example wants features")?;
-    let inputs = Inputs::prepare(&cpu, dataset.graph, features, &input_spec, Dtype::F32)?;
-    let targets = Targets::upload(&cpu, &labels)?;
-    let task = Task::new(&cpu, &labels, &targets, &split)?;
-    let mut run = FullBatch::new(&cpu, &inputs, task, &config, Box::new(model), init.finish(), 0)?;
-    while !run.state().is_finished() {
-        let report = run.epoch()?;
-        if report.epoch % 20 == 0 {
+    train_model(&Cpu::new(), dataset, &BuildDotAttention, &config, &options, &mut |event| {
+        if let Event::Epoch { report, .. } = event
+            && report.epoch.is_multiple_of(20)
+        {
             let accuracy = report.scores.and_then(|scores| scores.test_accuracy).unwrap_or(0.0);
             println!("epoch {:>3}  loss {:.4}  test {:.1} %", report.epoch, report.train_loss, 100.0 * accuracy);
         }
-    }
+        Control::Continue
+    })?;
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Training graph neural networks over any compute backend.
 //!
 //! - [`train()`]: runs a [`TrainConfig`] on a data set from start to result. Start here.
-//! - [`Model`]: a forward function over a [`Tape`]; add one in twenty lines.
+//! - [`Model`]: a forward function over a [`Tape`]; add one in twenty lines. [`BuildModel`] shows a model of your own,
+//!   which [`train_model()`] trains without a change of this crate.
 //! - [`Tape`]: a few coarse operations ([`Tape::linear`], [`Tape::spmm`], …), each with its own backward.
 //! - [`Run`]: one run, epoch by epoch, with checkpoints that resume bit-exactly. [`FullBatch`] and [`MiniBatch`]
 //!   classify nodes, on the whole graph or on sampled subgraphs; [`LinkPredictor`] and [`MiniBatch`] predict links;
@@ -18,7 +19,7 @@
 //! - `config/`: [`TrainConfig`] and its parts, their defaults and their rules.
 //! - `tape/`: [`Tape`], its operations, parameters and targets; `tape/ranks/`: products with operands of other ranks.
 //! - `layers/`: parameters with their products, and the [`Inputs`] that they read.
-//! - `models/`: [`Model`], the networks, and the [`InputSpec`] of each.
+//! - `models/`: [`Model`], the networks with the [`InputSpec`] of each, and [`BuildModel`], which makes them.
 //! - `data/`: checks of data, and the construction of inputs on a device.
 //! - `engine/`: a [`Run`] of any task: its state, optimiser, checkpoints, metrics, reports and events.
 //! - `tasks/`: classes of nodes, links, and recommendations, in steps that see the whole graph.
@@ -50,8 +51,8 @@ mod train;
 pub use config::{
     Aggregator, Arrangement, BatchConfig, BatchKind, Cache, CacheConfig, Combination, DEFAULT_BATCH_SIZE,
     DEFAULT_FANOUT, DEFAULT_LAYER_NODES, Decay, DeviceKind, ExecutionPlan, Jump, LinkConfig, Metric, ModelConfig,
-    ModelKind, NormKind, OptimizerConfig, OptimizerKind, Reason, SaintKind, Schedule, ScoreBy, TaskKind, TrainConfig,
-    differences, parse_codec, supported,
+    ModelKind, NormKind, OptimizerConfig, OptimizerKind, OwnModel, Reason, SaintKind, Schedule, ScoreBy, TaskKind,
+    TrainConfig, differences, parse_codec, supported,
 };
 pub use engine::{
     BatchDone, CacheReport, Checkpoint, ChosenBy, Confusion, Control, DataShape, EpochReport, EpochTimes, Event, F1,
@@ -66,8 +67,8 @@ pub use layers::{
     AttentionKind, AttentionSizes, FeatureInput, GraphAttention, GraphConv, Inputs, LayerGraphs, Linear, NormAxis,
     Normalization, Rows,
 };
-pub use minibatch::{Embedded, MiniBatch, Neighborhoods, embed};
-pub use models::{Adjacency, Dims, InputSpec, Model, Propagation};
+pub use minibatch::{Embedded, MiniBatch, Neighborhoods, embed, embed_model};
+pub use models::{Adjacency, BuildModel, Dims, InputSpec, Model, Propagation};
 pub use similarity::{Similarity, similarity};
 pub use tape::{
     AggregateOptions, AttentionOperands, AttentionOptions, BackwardPass, BlockGraph, EncodedInput, Gradients, Graph,
@@ -77,4 +78,4 @@ pub use tape::{
 pub use tasks::links::{HITS_K, Link, LinkPart, LinkPredictor, LinkSplit, Links, NonLinks, Pairs};
 pub use tasks::nodes::{FullBatch, Task};
 pub use tasks::recommend::{Recommendations, Recommender, recommend};
-pub use train::{apply, train};
+pub use train::{apply, apply_model, train, train_model};

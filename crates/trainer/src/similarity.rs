@@ -11,10 +11,10 @@ use girih_graph_format::{Csr, Matrix};
 use crate::TrainError;
 use crate::config::TaskKind;
 use crate::data::check_features;
-use crate::engine::{Checkpoint, RunState, build_model};
+use crate::engine::{Checkpoint, ModelSource, RunState};
 use crate::layers::Inputs;
 use crate::minibatch;
-use crate::models::{Dims, InputSpec, Model, Propagation};
+use crate::models::{InputSpec, Model, Propagation};
 use crate::tape::{Mode, Params, Pool, Tape};
 use crate::tasks::links::LinkSplit;
 
@@ -48,6 +48,7 @@ pub fn similarity<B: Backend>(
     codec: Option<CodecSpec>,
 ) -> Result<Similarity, TrainError> {
     let config = &checkpoint.progress.config;
+    checkpoint.check_built_by::<B>(&config.model)?;
     let codec = codec.or(config.codec).ok_or_else(|| {
         TrainError::invalid("the model was trained without a codec: name one to compare with, such as --codec topk:8")
     })?;
@@ -62,8 +63,10 @@ pub fn similarity<B: Backend>(
     let (trained_on, found) = (&checkpoint.progress.data, dataset.outline());
     let fits = if links { trained_on.check_features(&found) } else { trained_on.check_widths(&found) };
     fits.map_err(|what| checkpoint.refused(what))?;
-    let of_dataset = Dims::of(&dataset);
-    let dims = Dims { n_classes: if links { config.links.width } else { trained_on.n_classes }, ..of_dataset };
+    let mut source = ModelSource::new(&config.model, config, &found)?;
+    if !links {
+        source.dims.n_classes = trained_on.n_classes;
+    }
     check_features(&dataset.outline())?;
     let features = dataset.features.take().expect("checked");
     if matches!(features, Features::Compressed(_)) {
@@ -76,7 +79,7 @@ pub fn similarity<B: Backend>(
 
     let encoded = CompressedFeatures::fitted(codec, features.rows(), config.seed)?;
     let inputs = mean_cosine(features.rows(), &encoded)?;
-    let (model, params) = build_model(backend, config, dims, checkpoint.progress.run, None)?;
+    let (model, params) = source.build(backend, checkpoint.progress.run, None)?;
     let input_spec = of_raw_features(&model.input_spec());
     let prepare =
         |graph: Csr, features: Features| Inputs::prepare(backend, graph, features, &input_spec, config.precision);

@@ -10,11 +10,11 @@ use girih_graph_format::Matrix;
 use crate::TrainError;
 use crate::config::{CacheConfig, Combination, ExecutionPlan, TrainConfig, supported};
 use crate::engine::{
-    Checkpoint, DataShape, Observer, Outcome, Run, Scores, SessionOptions, TestReport, apply_best, build_model,
-    train_runs, with_labels_for,
+    Checkpoint, DataShape, ModelSource, Observer, Outcome, Run, Scores, SessionOptions, TestReport, apply_best,
+    config_for, train_runs, with_labels_for,
 };
 use crate::minibatch::{LinkSession, MiniBatchSession, scores_by_layers};
-use crate::models::Dims;
+use crate::models::BuildModel;
 use crate::tasks::nodes::FullBatchSession;
 use crate::tasks::recommend::RecommenderSession;
 
@@ -31,31 +31,48 @@ pub fn train<B: Backend>(
     options: &SessionOptions,
     observe: &mut Observer<'_>,
 ) -> Result<Outcome, TrainError> {
-    config.validate()?;
+    train_model(backend, dataset, &config.model, config, options, observe)
+}
+
+/// As [`train`], for a model from outside. Its builder's [`config`](BuildModel::config) takes the place of
+/// `config.model`.
+///
+/// # Errors
+/// As [`train`], and when `config` or a checkpoint to resume from names another model than the builder's.
+pub fn train_model<B: Backend>(
+    backend: &B,
+    dataset: Dataset,
+    builder: &dyn BuildModel<B>,
+    config: &TrainConfig,
+    options: &SessionOptions,
+    observe: &mut Observer<'_>,
+) -> Result<Outcome, TrainError> {
+    let config = &config_for(config, builder)?;
     let dataset = dataset.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
     let data = DataShape::of(&dataset);
     let has_codes = matches!(dataset.features, Some(Features::Compressed(_)));
     let combination = Combination::of(config).on_device(backend.has_own_memory()).with_codes(has_codes);
-    match supported(&combination)? {
+    let plan = supported(&combination)?;
+    let source = ModelSource::new(builder, config, &dataset.outline())?;
+    match plan {
         ExecutionPlan::Recommend => {
-            let session = RecommenderSession::new(backend, dataset, config)?;
-            train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, config, run)?)))
+            let session = RecommenderSession::new(backend, dataset, source)?;
+            train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, run)?)))
         }
         ExecutionPlan::Links => {
-            let session = LinkSession::new(backend, dataset, config)?;
-            train_runs(config, &data, options, observe, |run| session.run(backend, config, run))
+            let session = LinkSession::new(backend, dataset, source)?;
+            train_runs(config, &data, options, observe, |run| session.run(backend, run))
         }
         ExecutionPlan::MiniBatch => {
-            let session = MiniBatchSession::new(backend, dataset, config, (1, None))?;
-            let run = |run| -> Result<Box<dyn Run<'_, B>>, TrainError> {
-                Ok(Box::new(session.run(backend, config, run, None)?))
-            };
+            let session = MiniBatchSession::new(backend, dataset, source, (1, None))?;
+            let run =
+                |run| -> Result<Box<dyn Run<'_, B>>, TrainError> { Ok(Box::new(session.run(backend, run, None)?)) };
             let outcome = train_runs(config, &data, options, observe, run)?;
             Ok(Outcome { tiers: session.tiers().to_vec(), ..outcome })
         }
         ExecutionPlan::FullBatch => {
-            let session = FullBatchSession::new(backend, dataset, config)?;
-            train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, config, run)?)))
+            let session = FullBatchSession::new(backend, dataset, source)?;
+            train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, run)?)))
         }
         plan @ (ExecutionPlan::Partitioned | ExecutionPlan::Replicas | ExecutionPlan::Patches) => {
             unreachable!("{plan:?} is for ranks, and there are none")
@@ -72,6 +89,20 @@ pub fn apply<B: Backend>(
     dataset: Dataset,
     checkpoint: &Checkpoint,
 ) -> Result<(Scores, TestReport, Matrix), TrainError> {
+    apply_model(backend, dataset, &checkpoint.progress.config.model, checkpoint)
+}
+
+/// As [`apply`], for a model from outside.
+///
+/// # Errors
+/// As [`apply`], and when the checkpoint is of another model than the builder's.
+pub fn apply_model<B: Backend>(
+    backend: &B,
+    dataset: Dataset,
+    builder: &dyn BuildModel<B>,
+    checkpoint: &Checkpoint,
+) -> Result<(Scores, TestReport, Matrix), TrainError> {
+    checkpoint.check_built_by(builder)?;
     let config = &checkpoint.progress.config;
     let dataset = dataset.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
     checkpoint.progress.check_data(&dataset.outline()).map_err(|what| checkpoint.refused(what))?;
@@ -82,15 +113,16 @@ pub fn apply<B: Backend>(
     let tiers = if backend.has_own_memory() { config.tiers } else { CacheConfig::default() };
     let config = &TrainConfig { tiers, ..config.clone() };
     let run = checkpoint.progress.run;
-    let (model, _) = build_model(backend, config, Dims::of(&dataset), run, None)?;
+    let source = ModelSource::new(builder, config, &dataset.outline())?;
+    let (model, _) = source.build(backend, run, None)?;
     let (scores, report, logits) = if config.batch.is_sampled() && scores_by_layers(config, &*model)? {
-        let session = MiniBatchSession::new(backend, dataset, config, (1, None))?;
-        let mut trained = session.run(backend, config, run, None)?;
+        let session = MiniBatchSession::new(backend, dataset, source, (1, None))?;
+        let mut trained = session.run(backend, run, None)?;
         let (scores, report) = apply_best(&mut trained, checkpoint)?;
         (scores, report, session.logits(&mut trained)?)
     } else {
-        let session = FullBatchSession::new(backend, dataset, config)?;
-        let mut trained = session.run(backend, config, run)?;
+        let session = FullBatchSession::new(backend, dataset, source)?;
+        let mut trained = session.run(backend, run)?;
         let (scores, report) = apply_best(&mut trained, checkpoint)?;
         (scores, report, trained.logits()?)
     };

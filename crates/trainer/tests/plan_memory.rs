@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use girih_compress::CodecSpec;
 use girih_compute::{Cpu, Dtype, Rates};
 use girih_datasets::{Dataset, LoadOptions, load};
-use girih_trainer::models::{self, Model};
+use girih_trainer::models::{BuildModel, Model};
 use girih_trainer::{
     BatchConfig, BatchKind, Control, DataSizes, Dims, Event, FullBatch, Inputs, ModelConfig, ModelKind, ParamInit,
     Params, Plan, Run, ScoreBy, SessionOptions, Targets, Task, TaskKind, TrainConfig,
@@ -64,7 +64,7 @@ fn sizes(dataset: &Dataset) -> DataSizes {
 
 fn build(cpu: &Cpu, config: &TrainConfig, dims: Dims) -> (Box<dyn Model<Cpu>>, Params<Cpu>) {
     let mut init = ParamInit::new(cpu, config.seed, 0);
-    let model = models::build(&config.model, dims, &mut init).unwrap();
+    let model = config.model.build(dims, &mut init).unwrap();
     (model, init.finish())
 }
 

@@ -95,10 +95,11 @@ pub fn machine_paths(listing: &Listing) -> Vec<Finding> {
     findings
 }
 
-/// Checks that no file but the lock file names a package registry.
+/// Checks that no file but lock files names a package registry.
 pub fn registry_hosts(listing: &Listing) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (file, number, line) in listing.files().filter(|file| file.path != "Cargo.lock").flat_map(lines) {
+    let is_lock = |file: &&File| file.path.rsplit('/').next() == Some("Cargo.lock");
+    for (file, number, line) in listing.files().filter(|file| !is_lock(file)).flat_map(lines) {
         if let Some(host) = REGISTRY_HOSTS.iter().find(|host| line.contains(**host)) {
             let what = format!("names the package registry `{host}`");
             findings.push(Finding::new(
@@ -193,9 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn registry_hosts_are_found_except_in_the_lock_file() {
+    fn registry_hosts_are_found_except_in_lock_files() {
         let text = REGISTRY_HOSTS.join("\n");
-        let found = registry_hosts(&Listing::of(&[("Cargo.lock", &text), ("deny.toml", &text)]));
+        let files = [("Cargo.lock", &*text), ("examples/own/Cargo.lock", &text), ("deny.toml", &text)];
+        let found = registry_hosts(&Listing::of(&files));
         assert_eq!(found.len(), REGISTRY_HOSTS.len());
         assert!(found.iter().all(|f| f.path == "deny.toml"));
     }

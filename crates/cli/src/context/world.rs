@@ -190,9 +190,7 @@ impl World {
         let (deadline, transport) = (job.ranks().deadline, job.ranks().transport.unwrap_or_default());
         match self {
             Self::Threads => job.on_devices(gpus, |cuda, world| NcclRank::connect(cuda, world, deadline, transport)),
-            Self::Tcp { world, .. } => {
-                job.on_rank(&gpus[0], NcclRank::connect(&gpus[0], *world, deadline, transport)?)
-            }
+            Self::Tcp { world, .. } => job.on_rank(&gpus[0], NcclRank::connect(&gpus[0], *world, deadline, transport)?),
             #[cfg(feature = "mpi")]
             Self::Mpi { .. } => Ok(girih_mpi::run(deadline, |world| {
                 job.on_rank(&gpus[0], NcclRank::connect(&gpus[0], world, deadline, transport)?)

@@ -6,6 +6,7 @@ mod cache;
 mod links;
 mod model;
 mod optimizer;
+mod own;
 mod ranks;
 mod rules;
 mod supported;
@@ -27,6 +28,7 @@ pub use cache::CacheConfig;
 pub use links::LinkConfig;
 pub use model::{Aggregator, Jump, ModelConfig, ModelKind, NormKind};
 pub use optimizer::{Decay, OptimizerConfig, OptimizerKind, Schedule};
+pub use own::OwnModel;
 pub use ranks::{GraphPlacement, RankOptions};
 pub use supported::{Cache, Combination, DeviceKind, ExecutionPlan, Reason, supported};
 

@@ -3,6 +3,7 @@
 use girih_graph_format::Degrees;
 use serde::{Deserialize, Serialize};
 
+use super::own::OwnModel;
 use super::rules::{Unread, is_default};
 
 /// Kind of network.
@@ -136,6 +137,10 @@ pub struct ModelConfig {
     pub norm: NormKind,
     /// Jumping knowledge of GCN, GAT, GATv2 and GIN: logits may read all hidden layers.
     pub jump: Jump,
+    /// Name and settings of a model from outside; `None` for a model of girih, which `kind` names. Other settings are
+    /// then those of a GCN.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own: Option<OwnModel>,
 }
 
 /// Normalisation of hidden layers.
@@ -165,6 +170,22 @@ pub enum Jump {
 }
 
 impl ModelConfig {
+    /// Configuration of a model from outside, with its name and the settings that its builder reads.
+    ///
+    /// # Panics
+    /// When `settings` cannot be written as JSON: its maps need keys that are text.
+    #[must_use]
+    pub fn from_outside(name: impl Into<String>, settings: impl Serialize) -> Self {
+        let settings = serde_json::to_value(settings).expect("settings are numbers, text, lists and tables");
+        Self { own: Some(OwnModel { name: name.into(), settings }), ..Self::default() }
+    }
+
+    /// Name of the network in messages: that of a model from outside, or of its kind.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.own.as_ref().map_or(self.kind.name(), |own| &own.name)
+    }
+
     /// Whether the network is a stack of convolutions, so that it supports residual connections, norms and jumps.
     fn stacks(&self) -> bool {
         matches!(self.kind, ModelKind::Gcn | ModelKind::Gat | ModelKind::Gatv2 | ModelKind::Gin)
@@ -243,6 +264,7 @@ impl Default for ModelConfig {
             norm: NormKind::None,
             jump: Jump::None,
             aggregator: Aggregator::Mean,
+            own: None,
         }
     }
 }

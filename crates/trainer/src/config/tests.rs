@@ -117,3 +117,22 @@ fn every_row_of_the_table_refuses_something_and_its_texts_are_filled() {
     assert_eq!(seen.len(), supported::n_reasons(), "{seen:#?}");
     assert!(seen.values().all(|text| !text.contains('{') && !text.contains("  ")), "{seen:#?}");
 }
+/// Files of models of girih have no word of it, so that earlier and later programs read each other's.
+#[test]
+fn a_model_from_outside_is_written_by_name_and_a_model_of_girih_as_before() {
+    let inside = serde_json::to_string(&ModelConfig::default()).unwrap();
+    assert!(!inside.contains("own"), "{inside}");
+    let outside = ModelConfig { layers: 4, ..ModelConfig::from_outside("gcnii", serde_json::json!({ "alpha": 0.1 })) };
+    let text = serde_json::to_string(&outside).unwrap();
+    assert!(text.ends_with(r#""own":{"name":"gcnii","settings":{"alpha":0.1}}}"#), "{text}");
+    let read: ModelConfig = serde_json::from_str(&text).unwrap();
+    assert_eq!((read.name(), &read), ("gcnii", &outside));
+    let nameless = r#"{"own": {"name": ""}}"#;
+    for (refused, setting) in [
+        (ModelConfig { kind: ModelKind::Gat, ..outside }, "kind"),
+        (serde_json::from_str(nameless).unwrap(), "own.name"),
+    ] {
+        let message = TrainConfig { model: refused, ..TrainConfig::default() }.validate().unwrap_err().to_string();
+        assert!(message.contains(setting), "{message}");
+    }
+}

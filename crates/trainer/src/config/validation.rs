@@ -69,7 +69,7 @@ impl TrainConfig {
     }
 
     /// Rules on settings that not every task, model or batch kind allows, and on the number of runs.
-    fn rules_of_other_settings(&self) -> [Rule; 6] {
+    fn rules_of_other_settings(&self) -> [Rule; 8] {
         let (recommends, tiers) = (self.model.kind.is_recommender(), self.tiers.complaint());
         [
             (!recommends || self.model.dropout == 0.0, "dropout", "0: lightgcn has none"),
@@ -78,6 +78,12 @@ impl TrainConfig {
             (self.task == TaskKind::Links || is_default(&self.links), "links", "left out: choose the task links"),
             (self.runs >= 1, "runs", "at least 1"),
             (self.runs <= 10_000, "runs", "at most 10000"),
+            (
+                self.model.own.is_none() || self.model.kind == ModelKind::default(),
+                "kind",
+                "left out: the model is from outside, and its builder knows it",
+            ),
+            (self.model.own.as_ref().is_none_or(|own| !own.name.is_empty()), "own.name", "a name of the model"),
         ]
     }
 }

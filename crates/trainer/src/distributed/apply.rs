@@ -9,10 +9,11 @@ use girih_datasets::DataSource;
 use girih_graph_format::Matrix;
 
 use super::data::PartitionedData;
-use super::job::{RankJob, TakeLogits, agree, check_devices, check_world, on_each};
+use super::job::{ModelJob, RankJob, TakeLogits, agree, check_devices, check_world, on_each};
 use crate::TrainError;
 use crate::config::{Combination, RankOptions, supported};
 use crate::engine::{Checkpoint, Progress, Scores, TestReport, with_labels_for};
+use crate::models::BuildModel;
 use crate::tasks::recommend::Recommendations;
 
 /// Inference on all nodes with the best parameters of a checkpoint, as [`apply`](crate::apply), on several ranks.
@@ -48,8 +49,25 @@ impl RankJob for ApplyJob<'_, '_> {
         backends: &[B],
         connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
     ) -> Result<Self::Done, TrainError> {
+        let builder = &self.checkpoint.progress.config.model;
+        self.on_devices_with(builder, backends, connect)
+    }
+
+    fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError> {
+        let builder = &self.checkpoint.progress.config.model;
+        self.on_rank_with(builder, backend, world)
+    }
+}
+
+impl ModelJob for ApplyJob<'_, '_> {
+    fn on_devices_with<B: Backend>(
+        self,
+        builder: &dyn BuildModel<B>,
+        backends: &[B],
+        connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
+    ) -> Result<Self::Done, TrainError> {
         check_devices(backends, self.ranks)?;
-        let shared = cut(&backends[0], self.data, self.checkpoint, self.ranks)?;
+        let shared = cut(&backends[0], self.data, (self.checkpoint, builder), self.ranks)?;
         let (is_wanted, take) = (self.take.is_some(), Mutex::new(self.take));
         on_each(backends, connect, self.ranks, |backend, world| {
             let ranks = shared.ranks(world)?;
@@ -59,16 +77,21 @@ impl RankJob for ApplyJob<'_, '_> {
                 take.as_mut().into_iter().for_each(|take| take(rows));
             };
             let take: Option<&mut TakeLogits<'_>> = if is_wanted { Some(&mut shared_take) } else { None };
-            shared.apply(backend, &ranks, self.checkpoint, take)
+            shared.apply(backend, &ranks, (self.checkpoint, builder), take)
         })
     }
 
-    fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError> {
+    fn on_rank_with<B: Backend>(
+        self,
+        builder: &dyn BuildModel<B>,
+        backend: &B,
+        world: Box<dyn Collective<B>>,
+    ) -> Result<Self::Done, TrainError> {
         let Self { data, checkpoint, ranks, take } = self;
         let what = if take.is_some() { "logits" } else { "scores" };
-        let shared = cut_alike(backend, &*world, data, (checkpoint, what), ranks)?;
+        let shared = cut_alike(backend, &*world, data, (checkpoint, builder, what), ranks)?;
         let ranks = shared.ranks(world)?;
-        shared.apply(backend, &ranks, checkpoint, take)
+        shared.apply(backend, &ranks, (checkpoint, builder), take)
     }
 }
 
@@ -100,7 +123,8 @@ impl RankJob for RecommendJob<'_> {
         connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
     ) -> Result<Self::Done, TrainError> {
         check_devices(backends, self.ranks)?;
-        let shared = cut(&backends[0], self.data, self.checkpoint, self.ranks)?;
+        let shared =
+            cut(&backends[0], self.data, (self.checkpoint, &self.checkpoint.progress.config.model), self.ranks)?;
         on_each(backends, connect, self.ranks, |backend, world| {
             let ranks = shared.ranks(world)?;
             shared.recommend(backend, &ranks, self.checkpoint)
@@ -108,7 +132,13 @@ impl RankJob for RecommendJob<'_> {
     }
 
     fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError> {
-        let shared = cut_alike(backend, &*world, self.data, (self.checkpoint, "items"), self.ranks)?;
+        let shared = cut_alike(
+            backend,
+            &*world,
+            self.data,
+            (self.checkpoint, &self.checkpoint.progress.config.model, "items"),
+            self.ranks,
+        )?;
         let ranks = shared.ranks(world)?;
         shared.recommend(backend, &ranks, self.checkpoint)
     }
@@ -118,14 +148,15 @@ impl RankJob for RecommendJob<'_> {
 fn cut<B: Backend>(
     backend: &B,
     data: DataSource,
-    checkpoint: &Checkpoint,
+    (checkpoint, builder): (&Checkpoint, &dyn BuildModel<B>),
     ranks: &RankOptions,
 ) -> Result<PartitionedData, TrainError> {
+    checkpoint.check_built_by(builder)?;
     let config = &checkpoint.progress.config;
     supported(&Combination::of(config).applied().on_ranks(ranks))?;
     let data = data.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
     let data = labelled(data, checkpoint)?;
-    PartitionedData::new(backend, data, config, ranks)
+    PartitionedData::new(backend, data, builder, config, ranks)
 }
 
 /// Data with labels for the model of a checkpoint; the nodes need not have any. A folder that has all labels stays a
@@ -148,12 +179,12 @@ fn cut_alike<B: Backend>(
     backend: &B,
     world: &dyn Collective<B>,
     data: DataSource,
-    (checkpoint, what): (&Checkpoint, &str),
+    (checkpoint, builder, what): (&Checkpoint, &dyn BuildModel<B>, &str),
     ranks: &RankOptions,
 ) -> Result<PartitionedData, TrainError> {
     check_world(backend, world, ranks)?;
     agree(world, "data", data.fingerprint())?;
     agree(world, "parameters", checkpoint.fingerprint())?;
     agree(world, "settings", ranks.hash(&format!("{:?} {what}", checkpoint.progress.config)))?;
-    cut(backend, data, checkpoint, ranks)
+    cut(backend, data, (checkpoint, builder), ranks)
 }

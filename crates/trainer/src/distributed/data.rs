@@ -12,12 +12,12 @@ use crate::TrainError;
 use crate::config::{GraphPlacement, RankOptions, TrainConfig};
 use crate::data::{NodeFeatures, PartitionedAdjacency, check_trainable};
 use crate::engine::{
-    Checkpoint, Control, DataShape, Event, Outcome, Progress, Scores, SessionOptions, TestReport, apply_best,
-    build_model, train_runs,
+    Checkpoint, Control, DataShape, Event, ModelSource, Outcome, Progress, Scores, SessionOptions, TestReport,
+    apply_best, train_runs,
 };
 use crate::layers::{FeatureInput, Inputs};
 use crate::minibatch::{PatchData, PatchOptions};
-use crate::models::{Dims, InputSpec};
+use crate::models::{BuildModel, InputSpec};
 use crate::tape::ranks::{HANDED, Ranks};
 use crate::tape::{ParamId, Targets};
 use crate::tasks::nodes::{FullBatch, LabelledNodes, start_run};
@@ -45,6 +45,7 @@ impl PartitionedData {
     pub(super) fn new<B: Backend>(
         backend: &B,
         source: impl Into<DataSource>,
+        builder: &dyn BuildModel<B>,
         config: &TrainConfig,
         ranks: &RankOptions,
     ) -> Result<Self, TrainError> {
@@ -56,7 +57,7 @@ impl PartitionedData {
             check_trainable(&outline, config)?;
         }
         let plan = Arc::new(ranks.plan(outline.n_nodes, || source.offsets())?);
-        let input_spec = build_model(backend, config, Dims::of_outline(&outline), 0, None)?.0.input_spec();
+        let input_spec = ModelSource::new(builder, config, &outline)?.input_spec(backend)?;
         let shape = match &source {
             DataSource::Loaded(dataset) => Some(DataShape::of(dataset)),
             DataSource::Stored(_) => None,
@@ -84,12 +85,12 @@ impl PartitionedData {
         &self,
         backend: &B,
         ranks: &Arc<Ranks<B>>,
-        config: &TrainConfig,
+        (config, builder): (&TrainConfig, &dyn BuildModel<B>),
         options: &SessionOptions,
         observe: &mut dyn FnMut(Event<'_>) -> Control,
     ) -> Result<Outcome, TrainError> {
         let shape = self.shape(ranks)?;
-        let model = (config, Dims::of_outline(&self.outline));
+        let model = ModelSource::new(builder, config, &self.outline)?;
         if let Some(interactions) = self.interactions() {
             let inputs = self.graph(ranks)?;
             let start = |run| recommend::start_run(backend, &inputs, interactions, model, run);
@@ -105,7 +106,7 @@ impl PartitionedData {
         &self,
         backend: &B,
         ranks: &Arc<Ranks<B>>,
-        checkpoint: &Checkpoint,
+        (checkpoint, builder): (&Checkpoint, &dyn BuildModel<B>),
         take: Option<&mut TakeLogits<'_>>,
     ) -> Result<(Scores, TestReport), TrainError> {
         let Progress { config, run, .. } = &checkpoint.progress;
@@ -113,7 +114,7 @@ impl PartitionedData {
         // Checks the rows that were read against the checksums of their folder.
         self.shape(ranks)?;
         let own = self.own_rows(backend, ranks, config)?;
-        let mut trained = own.start_run(backend, (config, Dims::of_outline(&self.outline)), *run)?;
+        let mut trained = own.start_run(backend, ModelSource::new(builder, config, &self.outline)?, *run)?;
         let (scores, report) = apply_best(&mut trained, checkpoint)?;
         if let Some(take) = take {
             let logits = trained.logits()?;
@@ -134,7 +135,7 @@ impl PartitionedData {
         self.shape(ranks)?;
         let interactions = self.interactions().expect("checked");
         let inputs = self.graph(ranks)?;
-        let model = (config, Dims::of_outline(&self.outline));
+        let model = ModelSource::new(&config.model, config, &self.outline)?;
         Recommendations::of(recommend::start_run(backend, &inputs, interactions, model, *run)?, checkpoint)
     }
 
@@ -170,7 +171,7 @@ impl PartitionedData {
         &self,
         backend: &B,
         ranks: &Arc<Ranks<B>>,
-        config: &TrainConfig,
+        (config, builder): (&TrainConfig, &dyn BuildModel<B>),
         options: &SessionOptions,
         observe: &mut dyn FnMut(Event<'_>) -> Control,
     ) -> Result<Outcome, TrainError> {
@@ -185,8 +186,8 @@ impl PartitionedData {
         let held = PatchData::new(backend, ranks, (rows, cut), own, &self.input_spec, patch_options)?;
         let transports = self.transport.as_ref().map_or(&GpuTransport::ALL[..], std::slice::from_ref);
         let patches = held.patches(backend, transports, config.seed)?;
-        let dims = Dims::of_outline(&self.outline);
-        let start = |run| held.run(backend, &patches, (config, dims), run);
+        let model = ModelSource::new(builder, config, &self.outline)?;
+        let start = |run| held.run(backend, &patches, model, run);
         let outcome = train_runs(config, &shape, options, observe, |run| Ok(Box::new(start(run)?)))?;
         Ok(Outcome { tiers: held.tiers().to_vec(), ..outcome })
     }
@@ -246,7 +247,7 @@ impl<B: Backend> OwnRows<B> {
     fn start_run<'a>(
         &'a self,
         backend: &'a B,
-        model: (&'a TrainConfig, Dims),
+        model: ModelSource<'a, B>,
         run: u64,
     ) -> Result<FullBatch<'a, B>, TrainError> {
         let nodes = LabelledNodes { labels: &self.labels, targets: &self.targets, splits: &self.splits };

@@ -7,6 +7,7 @@ use girih_graph_format::Matrix;
 
 use crate::TrainError;
 use crate::config::RankOptions;
+use crate::models::BuildModel;
 
 /// Consumer of logits. Each call gets the rows of the next nodes, from the first node to the last.
 pub type TakeLogits<'t> = dyn FnMut(&Matrix) + Send + 't;
@@ -52,14 +53,64 @@ pub trait RankJob: Sized {
     where
         B::Matrix: HostMatrix,
     {
-        if let Some(transport) = self.ranks().transport {
-            return Err(TrainError::invalid(format!(
-                "--transport {transport} is for CUDA devices, and these ranks are on CPUs: leave it out, or give --gpus N"
-            )));
-        }
-        let backends: Vec<B> = (0..self.ranks().grid.ranks()).map(|_| backend()).collect();
+        let backends = on_host(self.ranks(), backend)?;
         self.on_devices(&backends, |_, world| -> Result<Box<dyn Collective<B>>, CommError> { Ok(Box::new(world)) })
     }
+}
+
+/// Work that ranks share on a model from outside ([`BuildModel`]): each method of [`RankJob`], with its builder.
+pub trait ModelJob: RankJob {
+    /// As [`RankJob::on_devices`], for the models of a builder.
+    ///
+    /// # Errors
+    /// As there, and when a configuration or a checkpoint names another model than the builder's.
+    fn on_devices_with<B: Backend>(
+        self,
+        builder: &dyn BuildModel<B>,
+        backends: &[B],
+        connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
+    ) -> Result<Self::Done, TrainError>;
+
+    /// As [`RankJob::on_rank`], for the models of a builder.
+    ///
+    /// # Errors
+    /// As there, and when a configuration or a checkpoint names another model than the builder's.
+    fn on_rank_with<B: Backend>(
+        self,
+        builder: &dyn BuildModel<B>,
+        backend: &B,
+        world: Box<dyn Collective<B>>,
+    ) -> Result<Self::Done, TrainError>;
+
+    /// As [`RankJob::on_threads`], for the models of a builder.
+    ///
+    /// # Errors
+    /// As there, and when a configuration or a checkpoint names another model than the builder's.
+    fn on_threads_with<B: Backend>(
+        self,
+        builder: &dyn BuildModel<B>,
+        backend: impl Fn() -> B,
+    ) -> Result<Self::Done, TrainError>
+    where
+        B::Matrix: HostMatrix,
+    {
+        let backends = on_host(self.ranks(), backend)?;
+        let connect = |_: &B, world| -> Result<Box<dyn Collective<B>>, CommError> { Ok(Box::new(world)) };
+        self.on_devices_with(builder, &backends, connect)
+    }
+}
+
+/// A CPU backend for each rank.
+///
+/// # Errors
+/// When the options name a transport between GPUs.
+fn on_host<B>(ranks: &RankOptions, backend: impl Fn() -> B) -> Result<Vec<B>, TrainError> {
+    if let Some(transport) = ranks.transport {
+        return Err(TrainError::invalid(format!(
+            "--transport {transport} is for CUDA devices, and these ranks are on CPUs: leave it out, or give --gpus N"
+        )));
+    }
+    Ok((0..ranks.grid.ranks()).map(|_| backend()).collect())
 }
 
 /// Checks that there is one backend for each rank, and that all are of one kind.

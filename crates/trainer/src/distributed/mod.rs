@@ -1,4 +1,5 @@
-//! Training on ranks, and inference with a trained model on ranks. Each of them is a [`RankJob`].
+//! Training on ranks, and inference with a trained model on ranks. Each of them is a [`RankJob`],
+//! and those on a model from outside are a [`ModelJob`].
 //!
 //! With mini-batches, each rank takes a share of the seeds of every batch. It holds the whole graph and all features,
 //! or its [patch](GraphPlacement) of them: see [`MiniBatch`](crate::MiniBatch). The rest of this page is about
@@ -45,5 +46,5 @@ pub use crate::config::{GraphPlacement, RankOptions};
 pub use crate::estimate::{Links, Network, RankPlanner, RankPlans, SymbolicGraph};
 pub use crate::tape::ranks::{PartitionedGraph, Ranks};
 pub use apply::{ApplyJob, RecommendJob};
-pub use job::{RankJob, TakeLogits};
+pub use job::{ModelJob, RankJob, TakeLogits};
 pub use train::TrainJob;

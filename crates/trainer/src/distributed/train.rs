@@ -10,12 +10,15 @@ use girih_datasets::{DataSource, Dataset};
 use girih_sampling::ClusterSampler;
 
 use super::data::PartitionedData;
-use super::job::{RankJob, agree, check_devices, check_world, on_each};
+use super::job::{ModelJob, RankJob, agree, check_devices, check_world, on_each};
 use crate::TrainError;
 use crate::config::{Combination, ExecutionPlan, GraphPlacement, RankOptions, TrainConfig, supported};
 use crate::data::check_trainable;
-use crate::engine::{Control, DataShape, Event, Observer, Outcome, SessionOptions, train_runs};
+use crate::engine::{
+    Control, DataShape, Event, ModelSource, Observer, Outcome, SessionOptions, config_for, train_runs,
+};
 use crate::minibatch::MiniBatchSession;
+use crate::models::BuildModel;
 
 /// All runs of a configuration on several ranks, as [`train`](crate::train()) on one.
 ///
@@ -53,24 +56,46 @@ impl RankJob for TrainJob<'_, '_> {
         backends: &[B],
         connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
     ) -> Result<Outcome, TrainError> {
+        let builder = &self.config.model;
+        self.on_devices_with(builder, backends, connect)
+    }
+
+    fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Outcome, TrainError> {
+        let builder = &self.config.model;
+        self.on_rank_with(builder, backend, world)
+    }
+}
+
+impl ModelJob for TrainJob<'_, '_> {
+    fn on_devices_with<B: Backend>(
+        self,
+        builder: &dyn BuildModel<B>,
+        backends: &[B],
+        connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
+    ) -> Result<Outcome, TrainError> {
         let Self { data, config, ranks, options, observe } = self;
-        config.validate()?;
+        let config = &config_for(config, builder)?;
         check_devices(backends, ranks)?;
         let data = data.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
-        let shared = Shared::new(&backends[0], data, config, ranks)?;
+        let shared = Shared::new(&backends[0], data, (config, builder), ranks)?;
         let observe = Mutex::new(observe);
         on_each(backends, connect, ranks, |backend, world| {
             let mut observe = |event: Event<'_>| {
                 let mut observe = observe.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 observe(event)
             };
-            shared.train(backend, world, config, options, &mut observe)
+            shared.train(backend, world, (config, builder), options, &mut observe)
         })
     }
 
-    fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Outcome, TrainError> {
+    fn on_rank_with<B: Backend>(
+        self,
+        builder: &dyn BuildModel<B>,
+        backend: &B,
+        world: Box<dyn Collective<B>>,
+    ) -> Result<Outcome, TrainError> {
         let Self { data, config, ranks, options, observe } = self;
-        config.validate()?;
+        let config = &config_for(config, builder)?;
         check_world(backend, &*world, ranks)?;
         let mut data = data.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
         if config.batch.is_sampled() && ranks.layout == GraphPlacement::Replicated {
@@ -79,8 +104,8 @@ impl RankJob for TrainJob<'_, '_> {
         }
         agree(&*world, "data", data.fingerprint())?;
         agree(&*world, "settings", ranks.hash(&format!("{config:?}")))?;
-        let shared = Shared::new(backend, data, config, ranks)?;
-        shared.train(backend, world, config, options, &mut |event| observe(event))
+        let shared = Shared::new(backend, data, (config, builder), ranks)?;
+        shared.train(backend, world, (config, builder), options, &mut |event| observe(event))
     }
 }
 
@@ -100,14 +125,18 @@ impl Shared {
     fn new<B: Backend>(
         backend: &B,
         data: DataSource,
-        config: &TrainConfig,
+        (config, builder): (&TrainConfig, &dyn BuildModel<B>),
         ranks: &RankOptions,
     ) -> Result<Self, TrainError> {
         let has_codes = data.outline().codes.is_some();
         let combination = Combination::of(config).on_ranks(ranks).on_device(backend.has_own_memory());
         match supported(&combination.with_codes(has_codes))? {
-            ExecutionPlan::Partitioned => Ok(Self::Cut(Box::new(PartitionedData::new(backend, data, config, ranks)?))),
-            ExecutionPlan::Patches => Ok(Self::Patches(Box::new(PartitionedData::new(backend, data, config, ranks)?))),
+            ExecutionPlan::Partitioned => {
+                Ok(Self::Cut(Box::new(PartitionedData::new(backend, data, builder, config, ranks)?)))
+            }
+            ExecutionPlan::Patches => {
+                Ok(Self::Patches(Box::new(PartitionedData::new(backend, data, builder, config, ranks)?)))
+            }
             ExecutionPlan::Replicas => {
                 let dataset = data.into_dataset()?;
                 check_trainable(&dataset.outline(), config)?;
@@ -123,7 +152,7 @@ impl Shared {
         &self,
         backend: &B,
         world: Box<dyn Collective<B>>,
-        config: &TrainConfig,
+        (config, builder): (&TrainConfig, &dyn BuildModel<B>),
         options: &SessionOptions,
         observe: &mut dyn FnMut(Event<'_>) -> Control,
     ) -> Result<Outcome, TrainError> {
@@ -134,19 +163,22 @@ impl Shared {
         match self {
             Self::Cut(data) => {
                 let ranks = data.ranks(world)?;
-                together(ranks.world(), observe, |agree| data.train_all_runs(backend, &ranks, config, &options, agree))
+                together(ranks.world(), observe, |agree| {
+                    data.train_all_runs(backend, &ranks, (config, builder), &options, agree)
+                })
             }
             Self::Patches(data) => {
                 let ranks = data.ranks(world)?;
                 together(ranks.world(), observe, |agree| {
-                    data.train_on_patches(backend, &ranks, config, &options, agree)
+                    data.train_on_patches(backend, &ranks, (config, builder), &options, agree)
                 })
             }
             Self::Whole(dataset, clusters) => {
                 let data = DataShape::of(dataset);
+                let source = ModelSource::new(builder, config, &dataset.outline())?;
                 let session =
-                    MiniBatchSession::new(backend, (**dataset).clone(), config, (world.size(), clusters.clone()))?;
-                let start = |run| session.run(backend, config, run, Some(&*world));
+                    MiniBatchSession::new(backend, (**dataset).clone(), source, (world.size(), clusters.clone()))?;
+                let start = |run| session.run(backend, run, Some(&*world));
                 let outcome = together(&*world, observe, |agree| {
                     train_runs(config, &data, &options, agree, |run| Ok(Box::new(start(run)?)))
                 })?;

@@ -2,47 +2,158 @@
 //! checkpoint.
 
 use girih_compute::{Backend, ComputeError, Shape};
-use girih_datasets::{Dataset, FeaturesFrom, Labels, Split, UNLABELLED};
+use girih_datasets::{Dataset, FeaturesFrom, Labels, Outline, Split, UNLABELLED};
 use girih_graph_format::{Matrix, NodeId};
 
 use super::checkpoint::{Checkpoint, DataShape};
 use super::report::{Scores, TestReport};
 use super::state::Run;
 use crate::TrainError;
-use crate::config::TrainConfig;
-use crate::models::{self, Dims, Model};
+use crate::config::{ModelConfig, TaskKind, TrainConfig, differences};
+use crate::models::{BuildModel, Dims, InputSpec, Model, Propagation};
 use crate::tape::ranks::Ranks;
 use crate::tape::{ParamId, ParamInit, Params};
 
 /// Model with its parameters.
 type ModelWithParams<B> = (Box<dyn Model<B>>, Params<B>);
 
-/// A model with its initial parameters. One of several ranks holds only its own rows of per-node parameters.
-pub(crate) fn build_model<B: Backend>(
-    backend: &B,
-    config: &TrainConfig,
-    dims: Dims,
-    run: u64,
-    ranks: Option<&Ranks<B>>,
-) -> Result<ModelWithParams<B>, TrainError> {
-    let mut init = ParamInit::new(backend, config.seed, run).among(ranks);
-    let model = build_network(config, dims, &mut init)?;
-    Ok((model, init.finish()))
+/// Source of the models of all runs: a builder, with the configuration and the sizes that it builds for.
+pub(crate) struct ModelSource<'m, B: Backend> {
+    builder: &'m dyn BuildModel<B>,
+    /// Configuration of the runs.
+    pub(crate) config: &'m TrainConfig,
+    /// Sizes of the models.
+    pub(crate) dims: Dims,
 }
 
-/// Builds the network of a configuration, preceded by its learned features, if any. These are initialised from a
-/// normal distribution, with rows of expected squared length one.
-pub(crate) fn build_network<B: Backend>(
-    config: &TrainConfig,
-    dims: Dims,
-    init: &mut ParamInit<'_, B>,
-) -> Result<Box<dyn Model<B>>, ComputeError> {
-    if let Some(FeaturesFrom::Embedding(width)) = config.features_from {
-        let deviation = 1.0 / (width as f32).sqrt();
-        let features = init.embedding(0, "features", Shape::new(dims.n_nodes, width), deviation)?;
-        debug_assert_eq!(features, ParamId::FEATURES);
+impl<B: Backend> Clone for ModelSource<'_, B> {
+    fn clone(&self) -> Self {
+        *self
     }
-    models::build(&config.model, dims, init)
+}
+
+impl<B: Backend> Copy for ModelSource<'_, B> {}
+
+impl<'m, B: Backend> ModelSource<'m, B> {
+    /// Source of models for data. A link predictor's models end in embeddings.
+    ///
+    /// # Errors
+    /// When the model of the configuration is not that of the builder.
+    pub(crate) fn new(
+        builder: &'m dyn BuildModel<B>,
+        config: &'m TrainConfig,
+        data: &Outline,
+    ) -> Result<Self, TrainError> {
+        let mut dims = Dims::of_outline(data);
+        if config.task == TaskKind::Links {
+            dims.n_classes = config.links.width;
+        }
+        Self::with_dims(builder, config, dims)
+    }
+
+    /// Source of models of the given sizes.
+    ///
+    /// # Errors
+    /// When the model of the configuration is not that of the builder.
+    pub(crate) fn with_dims(
+        builder: &'m dyn BuildModel<B>,
+        config: &'m TrainConfig,
+        dims: Dims,
+    ) -> Result<Self, TrainError> {
+        check_built_by(&config.model, &builder.config())
+            .map_err(|what| TrainError::invalid(format!("the configuration does not fit: {what}")))?;
+        Ok(Self { builder, config, dims })
+    }
+
+    /// A model with its initial parameters. One of several ranks holds only its own rows of per-node parameters.
+    pub(crate) fn build(
+        &self,
+        backend: &B,
+        run: u64,
+        ranks: Option<&Ranks<B>>,
+    ) -> Result<ModelWithParams<B>, TrainError> {
+        let mut init = ParamInit::new(backend, self.config.seed, run).among(ranks);
+        let model = self.build_with(&mut init)?;
+        Ok((model, init.finish()))
+    }
+
+    /// The model of a dry run, or of [`build`](Self::build), preceded by its learned features, if any. These are
+    /// initialised from a normal distribution, with rows of expected squared length one.
+    pub(crate) fn build_with(&self, init: &mut ParamInit<'_, B>) -> Result<Box<dyn Model<B>>, ComputeError> {
+        if let Some(FeaturesFrom::Embedding(width)) = self.config.features_from {
+            let deviation = 1.0 / (width as f32).sqrt();
+            let features = init.embedding(0, "features", Shape::new(self.dims.n_nodes, width), deviation)?;
+            debug_assert_eq!(features, ParamId::FEATURES);
+        }
+        self.builder.build(self.dims, init)
+    }
+
+    /// Inputs that the models read.
+    ///
+    /// # Errors
+    /// When they cannot be had in mini-batches.
+    pub(crate) fn input_spec(&self, backend: &B) -> Result<InputSpec, TrainError> {
+        let spec = self.build(backend, 0, None)?.0.input_spec();
+        if self.config.batch.is_sampled() && spec.propagation == Propagation::Always {
+            return Err(TrainError::invalid(format!(
+                "{} reads features that are aggregated before training, and mini-batches have raw features: give --batch full, or \
+                 let the model aggregate them (Propagation::WhenDense)",
+                self.config.model.name()
+            )));
+        }
+        Ok(spec)
+    }
+}
+
+/// The configuration of a call, with the model of its builder.
+///
+/// # Errors
+/// When the configuration is refused, or names another model from outside.
+pub(crate) fn config_for<B: Backend>(
+    config: &TrainConfig,
+    builder: &dyn BuildModel<B>,
+) -> Result<TrainConfig, TrainError> {
+    let model = builder.config();
+    if config.model.own.is_some() {
+        check_built_by(&config.model, &model)
+            .map_err(|what| TrainError::invalid(format!("the configuration does not fit: {what}")))?;
+    }
+    let config = TrainConfig { model, ..config.clone() };
+    config.validate()?;
+    Ok(config)
+}
+
+/// Whether a builder with the configuration `built` builds the model of `config`.
+///
+/// # Errors
+/// When it does not; the message names both models.
+pub(crate) fn check_built_by(config: &ModelConfig, built: &ModelConfig) -> Result<(), String> {
+    if config == built {
+        return Ok(());
+    }
+    let (wanted, found) = (config.name(), built.name());
+    if wanted == found && config.own.is_some() == built.own.is_some() {
+        let of_model = |model: &ModelConfig| TrainConfig { model: model.clone(), ..TrainConfig::default() };
+        let what = differences(&of_model(config), &of_model(built)).join(", ");
+        return Err(format!("its model {wanted} has other settings than the builder of this call: {what}"));
+    }
+    let place = |config: &ModelConfig| if config.own.is_some() { "from outside girih" } else { "of girih" };
+    let remedy = match config.own {
+        Some(_) => "give its builder to train_model, apply_model, embed_model, or to a job on ranks",
+        None => "call train, apply or embed, or start a job on ranks without a builder",
+    };
+    let (wanted_place, found_place) = (place(config), place(built));
+    Err(format!("its model is {wanted} {wanted_place}, and this call builds {found} {found_place}: {remedy}"))
+}
+
+impl Checkpoint {
+    /// Refuses a builder of another model than that of the checkpoint.
+    ///
+    /// # Errors
+    /// When it builds another model; the message names both.
+    pub(crate) fn check_built_by<B: Backend>(&self, builder: &dyn BuildModel<B>) -> Result<(), TrainError> {
+        check_built_by(&self.progress.config.model, &builder.config()).map_err(|what| self.refused(what))
+    }
 }
 
 /// Adapts data to a model that was `trained` on other data. It gets the model's number of classes. Without labels,

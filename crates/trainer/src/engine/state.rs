@@ -26,6 +26,8 @@ pub struct RunState<'a, B: Backend> {
     pub(crate) pool: Pool<B>,
     /// This rank and its world; `None` for a single rank.
     ranks: Option<&'a Ranks<B>>,
+    /// Whether steps compute this rank's share of a mini-batch.
+    shares_batches: bool,
     run: u64,
     epoch: u64,
     /// Progress within the current epoch; at its start between epochs.
@@ -180,6 +182,7 @@ impl<'a, B: Backend> RunState<'a, B> {
             optimizer,
             pool,
             ranks: None,
+            shares_batches: false,
             run,
             epoch: 0,
             partial: PartialEpoch::default(),
@@ -194,6 +197,12 @@ impl<'a, B: Backend> RunState<'a, B> {
     pub(crate) fn among(mut self, ranks: Option<&'a Ranks<B>>) -> Self {
         self.ranks = ranks;
         self
+    }
+
+    /// This state on one of several ranks that share each mini-batch, if `shares`.
+    #[must_use]
+    pub(crate) fn sharing_batches(self, shares: bool) -> Self {
+        Self { shares_batches: shares, ..self }
     }
 
     /// Number of epochs done.
@@ -239,7 +248,9 @@ impl<'a, B: Backend> RunState<'a, B> {
         forward: impl FnOnce(&mut Tape<'t, B>) -> Result<Loss<B>, TrainError>,
     ) -> Result<(B::Matrix, StageTimes), TrainError> {
         let mut stopwatch = Stopwatch::start();
-        let mut tape = Tape::new(self.backend, &self.params, &mut self.pool, Mode::Train(key)).among(self.ranks);
+        let mut tape = Tape::new(self.backend, &self.params, &mut self.pool, Mode::Train(key))
+            .among(self.ranks)
+            .on_batch_share(self.shares_batches);
         let loss = forward(&mut tape)?;
         let forward = stopwatch.next();
         let loss = tape.backward(loss, &mut self.gradients)?;

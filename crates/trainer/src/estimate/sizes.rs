@@ -12,7 +12,7 @@ use girih_graph_format::Csr;
 use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::data;
-use crate::engine::build_network;
+use crate::engine::ModelSource;
 use crate::layers::{FeatureInput, Inputs};
 use crate::minibatch::NODES_AT_ONCE;
 use crate::models::{Adjacency, Dims, InputSpec, Propagation};
@@ -145,8 +145,17 @@ impl DataSizes {
     pub(crate) fn input_spec(&self, config: &TrainConfig) -> Result<InputSpec, TrainError> {
         config.validate()?;
         let symbolic = Symbolic::cuda(config.precision, None);
+        let source = self.model_source(config)?;
+        Ok(source.build_with(&mut ParamInit::new(&symbolic, config.seed, 0))?.input_spec())
+    }
+
+    /// Source of symbolic models of girih for data of these sizes.
+    ///
+    /// # Errors
+    /// When the model of the configuration is from outside.
+    pub(super) fn model_source<'c>(&self, config: &'c TrainConfig) -> Result<ModelSource<'c, Symbolic>, TrainError> {
         let dims = Dims { n_nodes: self.n_nodes, n_features: self.n_features, n_classes: self.n_classes };
-        Ok(build_network(config, dims, &mut ParamInit::new(&symbolic, config.seed, 0))?.input_spec())
+        ModelSource::with_dims(&config.model, config, dims)
     }
 
     /// Sizes of one rank's share, with `n_nodes` nodes.

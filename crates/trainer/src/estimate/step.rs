@@ -10,10 +10,10 @@ use super::task::Task;
 use super::{DataSizes, Plan, PlanDevice, Share};
 use crate::TrainError;
 use crate::config::{Combination, GraphPlacement, TaskKind, TrainConfig, supported};
-use crate::engine::{Optimizer, build_network};
+use crate::engine::Optimizer;
 use crate::layers::Inputs;
 use crate::minibatch;
-use crate::models::{Dims, InputSpec, Model};
+use crate::models::{InputSpec, Model};
 use crate::tape::ranks::Ranks;
 use crate::tape::{Gradients, Mode, ParamInit, Params, Pool, Tape};
 
@@ -116,8 +116,7 @@ impl ModelState {
         ranks: Option<&Ranks<Symbolic>>,
     ) -> Result<Self, TrainError> {
         let mut init = ParamInit::new(symbolic, config.seed, 0).among(ranks);
-        let dims = Dims { n_nodes: data.n_nodes, n_features: data.n_features, n_classes: data.n_classes };
-        let model = build_network(config, dims, &mut init)?;
+        let model = data.model_source(config)?.build_with(&mut init)?;
         let params = init.finish();
         let gradients = Gradients::new(symbolic, &params)?;
         let optimizer = Optimizer::new(symbolic, &config.optimizer, &params)?;

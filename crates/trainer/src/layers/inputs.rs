@@ -99,7 +99,9 @@ impl<B: Backend> Inputs<B> {
         match &self.graphs {
             LayerGraphs::None => panic!("the model did not ask for the graph"),
             LayerGraphs::Shared(graph) => graph,
-            LayerGraphs::Blocks(blocks) => &blocks[layer],
+            LayerGraphs::Blocks(blocks) => blocks.get(layer).unwrap_or_else(|| {
+                panic!("layer {layer} has no block: the model's configuration has {} layer(s)", blocks.len())
+            }),
         }
     }
 }

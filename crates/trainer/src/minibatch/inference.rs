@@ -99,7 +99,7 @@ pub(crate) fn scores_by_layers<B: Backend>(config: &TrainConfig, model: &dyn Mod
         Some(ScoreBy::Layers) if !can => Err(TrainError::invalid(format!(
             "--score-by layers is not possible for this {}: a layer reads more than the rows of the layer before it (batch \
              normalisation, jumping knowledge, several hops); give --score-by graph",
-            config.model.kind.name()
+            config.model.name()
         ))),
         Some(ScoreBy::Layers) => Ok(true),
         None => Ok(can && !config.tiers.is_default()),

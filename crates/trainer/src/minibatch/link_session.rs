@@ -8,20 +8,19 @@ use super::batches::Batches;
 use super::data::{DataUse, MiniBatchData};
 use super::train::MiniBatch;
 use crate::TrainError;
-use crate::config::TrainConfig;
 use crate::data::{NodeFeatures, check_features};
-use crate::engine::{Checkpoint, DataShape, Run, RunState, Scores, apply_best, build_model};
+use crate::engine::{Checkpoint, DataShape, ModelSource, Run, RunState, Scores, apply_best};
 use crate::layers::Inputs;
-use crate::models::Dims;
+use crate::models::BuildModel;
 use crate::tasks::links::{HeldOut, Link, LinkEpochs, LinkPredictor, LinkScorer, LinkSplit, NonLinks};
 
 /// Graph of the training links on the device, and all links on the host.
-pub(crate) struct LinkSession<B: Backend> {
+pub(crate) struct LinkSession<'m, B: Backend> {
     graph: MessageGraph<B>,
     train: Vec<Link>,
     non_links: NonLinks,
     held_out: HeldOut<B>,
-    dims: Dims,
+    source: ModelSource<'m, B>,
 }
 
 /// Graph that messages are passed over.
@@ -41,10 +40,10 @@ impl<B: Backend> MessageGraph<B> {
     }
 }
 
-impl<B: Backend> LinkSession<B> {
-    pub(crate) fn new(backend: &B, mut dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
+impl<'m, B: Backend> LinkSession<'m, B> {
+    pub(crate) fn new(backend: &B, mut dataset: Dataset, source: ModelSource<'m, B>) -> Result<Self, TrainError> {
+        let config = source.config;
         check_features(&dataset.outline())?;
-        let dims = Dims { n_classes: config.links.width, ..Dims::of(&dataset) };
         let split = LinkSplit::new(&config.links, config.seed);
         let links = split.deal(&dataset.graph);
         if links.train.is_empty() {
@@ -58,7 +57,7 @@ impl<B: Backend> LinkSession<B> {
         let features = NodeFeatures::take(&mut dataset, Some(&messages), config.seed)?;
         let non_links = NonLinks::new(dataset.graph, links.n_all())?;
         let held_out = HeldOut::new(backend, (&links.val, &links.test), &non_links, config.seed)?;
-        let input_spec = build_model(backend, config, dims, 0, None)?.0.input_spec();
+        let input_spec = source.input_spec(backend)?;
         let graph = if config.batch.is_sampled() {
             let data_use = DataUse { seeds: &[], n_devices: 1, by_layers: false };
             let whole = MiniBatchData::new(backend, messages, features, &input_spec, config, data_use)?;
@@ -66,20 +65,16 @@ impl<B: Backend> LinkSession<B> {
         } else {
             MessageGraph::Full(Inputs::of_features(backend, messages, features, &input_spec, config.precision)?)
         };
-        Ok(Self { graph, train: links.train, non_links, held_out, dims })
+        Ok(Self { graph, train: links.train, non_links, held_out, source })
     }
 
     /// Run at its start.
-    pub(crate) fn run<'a>(
-        &'a self,
-        backend: &'a B,
-        config: &'a TrainConfig,
-        run: u64,
-    ) -> Result<Box<dyn Run<'a, B> + 'a>, TrainError> {
+    pub(crate) fn run<'a>(&'a self, backend: &'a B, run: u64) -> Result<Box<dyn Run<'a, B> + 'a>, TrainError> {
+        let config = self.source.config;
         let MessageGraph::Sampled(batch_data) = &self.graph else {
-            return Ok(Box::new(self.predictor(backend, config, run)?));
+            return Ok(Box::new(self.predictor(backend, run)?));
         };
-        let (state, scorer) = self.start(backend, config, run)?;
+        let (state, scorer) = self.start(backend, run)?;
         let epochs = LinkEpochs::new(&self.train, &self.non_links, config, run);
         let batches = Batches::of_links(
             &batch_data.neighborhoods,
@@ -92,23 +87,14 @@ impl<B: Backend> LinkSession<B> {
     }
 
     /// Run on the whole graph.
-    fn predictor<'a>(
-        &'a self,
-        backend: &'a B,
-        config: &'a TrainConfig,
-        run: u64,
-    ) -> Result<LinkPredictor<'a, B>, TrainError> {
-        let (state, scorer) = self.start(backend, config, run)?;
-        Ok(LinkPredictor::new(state, scorer, LinkEpochs::new(&self.train, &self.non_links, config, run)))
+    fn predictor<'a>(&'a self, backend: &'a B, run: u64) -> Result<LinkPredictor<'a, B>, TrainError> {
+        let (state, scorer) = self.start(backend, run)?;
+        Ok(LinkPredictor::new(state, scorer, LinkEpochs::new(&self.train, &self.non_links, self.source.config, run)))
     }
 
-    fn start<'a>(
-        &'a self,
-        backend: &'a B,
-        config: &'a TrainConfig,
-        run: u64,
-    ) -> Result<(RunState<'a, B>, LinkScorer<'a, B>), TrainError> {
-        let (model, params) = build_model(backend, config, self.dims, run, None)?;
+    fn start<'a>(&'a self, backend: &'a B, run: u64) -> Result<(RunState<'a, B>, LinkScorer<'a, B>), TrainError> {
+        let config = self.source.config;
+        let (model, params) = self.source.build(backend, run, None)?;
         let state = RunState::new(backend, config, &config.optimizer, params, run)?;
         Ok((state, LinkScorer { inputs: self.graph.whole(), held_out: &self.held_out, model }))
     }
@@ -129,6 +115,20 @@ pub struct Embedded {
 /// # Errors
 /// When data set and checkpoint do not match, or the backend fails.
 pub fn embed<B: Backend>(backend: &B, dataset: Dataset, checkpoint: &Checkpoint) -> Result<Embedded, TrainError> {
+    embed_model(backend, dataset, &checkpoint.progress.config.model, checkpoint)
+}
+
+/// As [`embed`], for a model from outside.
+///
+/// # Errors
+/// As [`embed`], and when the checkpoint is of another model than the builder's.
+pub fn embed_model<B: Backend>(
+    backend: &B,
+    dataset: Dataset,
+    builder: &dyn BuildModel<B>,
+    checkpoint: &Checkpoint,
+) -> Result<Embedded, TrainError> {
+    checkpoint.check_built_by(builder)?;
     let config = &checkpoint.progress.config;
     let dataset = dataset.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
     let (progress, outline) = (&checkpoint.progress, dataset.outline());
@@ -136,8 +136,9 @@ pub fn embed<B: Backend>(backend: &B, dataset: Dataset, checkpoint: &Checkpoint)
     fits.map_err(|what| checkpoint.refused(what))?;
     let found = DataShape::of(&dataset);
     checkpoint.note_other_contents(&found);
-    let session = LinkSession::new(backend, dataset, config)?;
-    let mut trainer = session.predictor(backend, config, checkpoint.progress.run)?;
+    let source = ModelSource::new(builder, config, &dataset.outline())?;
+    let session = LinkSession::new(backend, dataset, source)?;
+    let mut trainer = session.predictor(backend, checkpoint.progress.run)?;
     let (scores, _) = apply_best(&mut trainer, checkpoint)?;
     Ok(Embedded { scores, embeddings: trainer.embeddings()? })
 }

@@ -40,7 +40,7 @@ mod train;
 pub(crate) use batches::Batches;
 pub(crate) use inference::{NODES_AT_ONCE, scores_by_layers};
 pub(crate) use link_session::LinkSession;
-pub use link_session::{Embedded, embed};
+pub use link_session::{Embedded, embed, embed_model};
 pub use neighborhoods::Neighborhoods;
 pub(crate) use partitioned::{PatchData, PatchOptions, check_patches_of};
 pub(crate) use policy::{no_neighbours, raw, reads_in_place, summed};

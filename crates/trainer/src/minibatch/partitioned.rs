@@ -45,9 +45,9 @@ use super::{Batches, MiniBatch, Neighborhoods, raw};
 use crate::TrainError;
 use crate::config::{DEFAULT_BATCH_SIZE, GraphPlacement, TrainConfig};
 use crate::data::PartitionedAdjacency;
-use crate::engine::{CacheReport, RunState, build_model};
+use crate::engine::{CacheReport, ModelSource, RunState};
 use crate::layers::{FeatureInput, Inputs};
-use crate::models::{Adjacency, Dims, InputSpec};
+use crate::models::{Adjacency, InputSpec};
 use crate::tape::ranks::Ranks;
 use crate::tape::{EncodedInput, Targets};
 use crate::tasks::nodes::{Classifier, Task};
@@ -279,14 +279,15 @@ impl<B: Backend> PatchData<B> {
         &'a self,
         backend: &'a B,
         patches: &'a Exchanged<'_, B>,
-        (config, dims): (&'a TrainConfig, Dims),
+        source: ModelSource<'a, B>,
         run: u64,
     ) -> Result<MiniBatch<'a, B>, TrainError> {
         let split = &self.splits[run as usize % self.splits.len()];
         let task = Task::on_ranks(backend, &self.labels, &self.targets, split, Some(&*self.ranks))?;
         let first = patches.own().start;
         let seeds = seeds(&self.ranks, first, split, &self.labels)?;
-        let (model, params) = build_model(backend, config, dims, run, None)?;
+        let config = source.config;
+        let (model, params) = source.build(backend, run, None)?;
         let batches = Batches::of_patches(&self.neighborhoods, self.adjacency, patches, seeds, (config, run));
         let state = RunState::new(backend, config, &config.optimizer, params, run)?;
         let features = self.inputs.features.as_ref().expect("raw features were asked for");

@@ -43,6 +43,6 @@ pub(super) fn check_codes(codes: &CompressedFeatures) -> Result<(), TrainError> 
 pub(crate) fn no_neighbours(config: &TrainConfig) -> TrainError {
     TrainError::invalid(format!(
         "{} does not aggregate neighbours, so there is nothing to sample: give --batch full, or another --model",
-        config.model.kind.name()
+        config.model.name()
     ))
 }

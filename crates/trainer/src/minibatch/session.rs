@@ -13,20 +13,18 @@ use super::data::{DataUse, MiniBatchData};
 use super::inference::{Layerwise, LayerwiseClassifier, SplitNodes, scores_by_layers};
 use super::{Batches, MiniBatch};
 use crate::TrainError;
-use crate::config::TrainConfig;
 use crate::data::Trainable;
-use crate::engine::{CacheReport, RunState, Scorer, build_model};
-use crate::models::Dims;
+use crate::engine::{CacheReport, ModelSource, RunState, Scorer};
 use crate::tape::Targets;
 use crate::tasks::nodes::{Classifier, Task};
 
 /// Data and targets of a node classifier on mini-batches.
-pub(crate) struct MiniBatchSession<B: Backend> {
+pub(crate) struct MiniBatchSession<'m, B: Backend> {
     batch_data: MiniBatchData<B>,
     scoring: Scoring<B>,
     labels: Labels,
     splits: Vec<Split>,
-    dims: Dims,
+    source: ModelSource<'m, B>,
     clusters: Option<Arc<ClusterSampler>>,
 }
 
@@ -38,20 +36,20 @@ enum Scoring<B: Backend> {
     Layers(Vec<SplitNodes<B>>),
 }
 
-impl<B: Backend> MiniBatchSession<B> {
+impl<'m, B: Backend> MiniBatchSession<'m, B> {
     /// Data for one device, or for one of several. Cluster batches use the given
     /// [clusters](crate::BatchConfig::cluster_sampler), or compute them.
     pub(crate) fn new(
         backend: &B,
         dataset: Dataset,
-        config: &TrainConfig,
+        source: ModelSource<'m, B>,
         (n_devices, clusters): (usize, Option<Arc<ClusterSampler>>),
     ) -> Result<Self, TrainError> {
-        let dims = Dims::of(&dataset);
+        let config = source.config;
         let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
-        let (model, _) = build_model(backend, config, dims, 0, None)?;
+        let (model, _) = source.build(backend, 0, None)?;
         let by_layers = scores_by_layers(config, &*model)?;
-        let (input_spec, splits) = (model.input_spec(), dataset.splits);
+        let (input_spec, splits) = (source.input_spec(backend)?, dataset.splits);
         let scoring = if by_layers {
             let nodes = |split| SplitNodes::new(backend, &labels, split);
             Scoring::Layers(splits.iter().map(nodes).collect::<Result<_, _>>()?)
@@ -65,7 +63,7 @@ impl<B: Backend> MiniBatchSession<B> {
         };
         let data_use = DataUse { seeds, n_devices, by_layers };
         let batch_data = MiniBatchData::new(backend, dataset.graph, features, &input_spec, config, data_use)?;
-        Ok(Self { batch_data, scoring, labels, splits, dims, clusters })
+        Ok(Self { batch_data, scoring, labels, splits, source, clusters })
     }
 
     /// Report on the placement, empty if devices have all data.
@@ -77,13 +75,12 @@ impl<B: Backend> MiniBatchSession<B> {
     pub(crate) fn run<'a>(
         &'a self,
         backend: &'a B,
-        config: &'a TrainConfig,
         run: u64,
         world: Option<&'a dyn Collective<B>>,
     ) -> Result<MiniBatch<'a, B>, TrainError> {
         let at = run as usize % self.splits.len();
-        let split = &self.splits[at];
-        let (model, params) = build_model(backend, config, self.dims, run, None)?;
+        let (split, config) = (&self.splits[at], self.source.config);
+        let (model, params) = self.source.build(backend, run, None)?;
         let inputs = &self.batch_data.inputs;
         let scorer: Box<dyn Scorer<'a, B> + 'a> = match &self.scoring {
             Scoring::Graph(targets) => {

@@ -78,12 +78,13 @@ struct Progress<M> {
 impl<'a, B: Backend> MiniBatch<'a, B> {
     /// Run at its start, whose batches the host makes.
     pub(crate) fn new(
-        mut state: RunState<'a, B>,
+        state: RunState<'a, B>,
         batches: Batches<'a>,
         whole: FeatureSource<'a, B>,
         scorer: Box<dyn Scorer<'a, B> + 'a>,
         world: Option<&'a dyn Collective<B>>,
     ) -> Self {
+        let mut state = state.sharing_batches(world.is_some_and(|world| world.size() > 1));
         state.pool = Pool::resizing();
         Self { shared_step: B::Recording::default(), state, batches, whole, scorer, world, on_device: None }
     }

@@ -4,8 +4,7 @@ use girih_compute::{Activation, Backend, ComputeError};
 use girih_graph_format::{Degrees, Norm};
 
 use super::mlp::Mlp;
-use super::spec::{Adjacency, InputSpec};
-use super::{Dims, Model};
+use super::spec::{Adjacency, Dims, InputSpec, Model};
 use crate::config::ModelConfig;
 use crate::layers::Inputs;
 use crate::tape::{AggregateOptions, ParamInit, Tape, Var};

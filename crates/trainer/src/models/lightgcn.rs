@@ -3,8 +3,7 @@
 use girih_compute::{Backend, ComputeError, Shape};
 use girih_graph_format::{Degrees, Norm};
 
-use super::Model;
-use super::spec::{Adjacency, InputSpec, Propagation};
+use super::spec::{Adjacency, InputSpec, Model, Propagation};
 use crate::config::ModelConfig;
 use crate::layers::Inputs;
 use crate::tape::{ParamId, ParamInit, Tape, Var};

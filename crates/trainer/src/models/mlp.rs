@@ -2,8 +2,7 @@
 
 use girih_compute::{Activation, Backend, ComputeError};
 
-use super::spec::{InputSpec, Propagation};
-use super::{Dims, Model};
+use super::spec::{Dims, InputSpec, Model, Propagation};
 use crate::config::ModelConfig;
 use crate::layers::{Inputs, Linear, Rows};
 use crate::tape::{LinearOptions, ParamInit, Tape, Var};

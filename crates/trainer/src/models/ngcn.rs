@@ -3,8 +3,7 @@
 use girih_compute::{Activation, Backend, ComputeError, Dropout};
 use girih_graph_format::Norm;
 
-use super::spec::{Adjacency, InputSpec, Propagation};
-use super::{Dims, Model};
+use super::spec::{Adjacency, Dims, InputSpec, Model, Propagation};
 use crate::config::ModelConfig;
 use crate::layers::{Inputs, Linear, Rows};
 use crate::tape::{AggregateOptions, LinearOptions, ParamId, ParamInit, Tape, Var};

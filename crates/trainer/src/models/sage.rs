@@ -6,8 +6,7 @@ use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 use girih_graph_format::Norm;
 
 use self::aggregate::Aggregate;
-use super::spec::{Adjacency, InputSpec, Propagation};
-use super::{Dims, Layers, Model};
+use super::spec::{Adjacency, Dims, InputSpec, Layers, Model, Propagation};
 use crate::config::{Aggregator, ModelConfig};
 use crate::layers::{Inputs, Linear, Rows};
 use crate::tape::{AggregateOptions, Graph, LinearOptions, ParamId, ParamInit, Tape, Var};

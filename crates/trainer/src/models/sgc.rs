@@ -3,8 +3,7 @@
 use girih_compute::{Backend, ComputeError};
 use girih_graph_format::Norm;
 
-use super::spec::{Adjacency, InputSpec, Propagation};
-use super::{Dims, Model};
+use super::spec::{Adjacency, Dims, InputSpec, Model, Propagation};
 use crate::config::ModelConfig;
 use crate::layers::{Inputs, Linear, Rows};
 use crate::tape::{LinearOptions, ParamInit, Tape, Var};

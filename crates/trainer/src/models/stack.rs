@@ -11,8 +11,7 @@
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 
-use super::spec::{Adjacency, InputSpec, Propagation};
-use super::{Dims, Layers, Model};
+use super::spec::{Adjacency, Dims, InputSpec, Layers, Model, Propagation};
 use crate::config::{Jump, ModelConfig, NormKind};
 use crate::layers::{Inputs, Linear, NormAxis, Normalization, Rows};
 use crate::tape::{Graph, LinearOptions, Masks, ParamId, ParamInit, Tape, Var};

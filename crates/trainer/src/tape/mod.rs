@@ -143,6 +143,8 @@ pub struct Tape<'a, B: Backend> {
     mode: Mode,
     /// This rank and its world; `None` for a single rank.
     ranks: Option<&'a Ranks<B>>,
+    /// Whether other ranks compute other nodes of the same mini-batch.
+    is_batch_share: bool,
     n_draws: u64,
     nodes: Vec<Node<'a, B>>,
     layers: Vec<Var>,
@@ -151,13 +153,30 @@ pub struct Tape<'a, B: Backend> {
 impl<'a, B: Backend> Tape<'a, B> {
     /// An empty tape over the parameters of a model.
     pub fn new(backend: &'a B, params: &'a Params<B>, pool: &'a mut Pool<B>, mode: Mode) -> Self {
-        Self { backend, params, pool, mode, ranks: None, n_draws: 0, nodes: Vec::new(), layers: Vec::new() }
+        Self {
+            backend,
+            params,
+            pool,
+            mode,
+            ranks: None,
+            is_batch_share: false,
+            n_draws: 0,
+            nodes: Vec::new(),
+            layers: Vec::new(),
+        }
     }
 
     /// This tape on one of several ranks, each of which holds the rows of some nodes.
     #[must_use]
     pub fn among(mut self, ranks: Option<&'a Ranks<B>>) -> Self {
         self.ranks = ranks;
+        self
+    }
+
+    /// This tape for a share of a mini-batch, if `is_share`: other ranks compute its other nodes.
+    #[must_use]
+    pub(crate) fn on_batch_share(mut self, is_share: bool) -> Self {
+        self.is_batch_share = is_share;
         self
     }
 

@@ -44,8 +44,16 @@ impl<B: Backend> Tape<'_, B> {
     /// all nodes.
     ///
     /// # Errors
-    /// On shapes that do not fit, or when the backend or another rank fails.
+    /// On shapes that do not fit, when the backend or another rank fails, and where ranks share a mini-batch: its
+    /// moments are known to none of them.
     pub fn normalize_columns(&mut self, x: Var, gain: Var, bias: Var) -> Result<Var, ComputeError> {
+        if self.is_batch_share {
+            return Err(ComputeError::argument(
+                "normalize_columns",
+                "batch normalisation needs the statistics of a whole mini-batch, and each rank sees its own seeds only: \
+                 normalise rows (NormAxis::Rows), or train on one rank",
+            ));
+        }
         let (shape, ranks) = (self.shape(x), self.ranks);
         let (mut out, mut sums) = (self.activations(shape)?, self.buffer(Shape::new(1, shape.cols))?);
         self.backend.column_sums(self.value(x), &mut sums)?;

@@ -15,6 +15,11 @@ use crate::engine::{
 };
 use crate::tasks::nodes::FullBatch;
 
+/// Models of a configuration for a data set.
+fn source<'c>(dataset: &Dataset, config: &'c TrainConfig) -> ModelSource<'c, Cpu> {
+    ModelSource::new(&config.model, config, &dataset.outline()).unwrap()
+}
+
 /// A run whose device fails in a given epoch.
 struct Failing<'a> {
     run: FullBatch<'a, Cpu>,
@@ -56,11 +61,11 @@ fn failure_in(epoch: u64, folder: &Path, resume: bool) -> String {
     let config = TrainConfig { epochs: 9, ..TrainConfig::default() };
     let dataset = load("synth:planted,nodes=100,features=8,classes=2", &LoadOptions::default()).unwrap();
     let data = DataShape::of(&dataset);
-    let session = FullBatchSession::new(&cpu, dataset, &config).unwrap();
+    let session = FullBatchSession::new(&cpu, dataset.clone(), source(&dataset, &config)).unwrap();
     let checkpoints = Some(folder.to_owned());
     let options = SessionOptions { checkpoints, checkpoint_every: Some(2), resume, ..SessionOptions::default() };
     let start = |run| -> Result<Box<dyn Run<'_, Cpu>>, TrainError> {
-        Ok(Box::new(Failing { run: session.run(&cpu, &config, run)?, epoch }))
+        Ok(Box::new(Failing { run: session.run(&cpu, run)?, epoch }))
     };
     train_runs(&config, &data, &options, &mut |_| Control::Continue, start).unwrap_err().to_string()
 }
@@ -75,8 +80,8 @@ fn whatever_happens_between_steps_gives_all_buffers_back() {
         let model = ModelConfig { aggregator: Aggregator::Pool, ..TrainConfig::for_model(kind).model };
         let config = TrainConfig { model, codec, ..TrainConfig::default() };
         let dataset = dataset.clone().with_codec(codec, config.seed).unwrap();
-        let session = FullBatchSession::new(&cpu, dataset, &config).unwrap();
-        let mut run = session.run(&cpu, &config, 0).unwrap();
+        let session = FullBatchSession::new(&cpu, dataset.clone(), source(&dataset, &config)).unwrap();
+        let mut run = session.run(&cpu, 0).unwrap();
         let mut between_steps = || {
             run.train_once(0.01, &mut |_| Control::Continue).unwrap();
             let before = run.state().pool.n_free();
@@ -105,8 +110,8 @@ fn gradients_stay_where_they_are() {
     for ((kind, norm), aggregator) in models.flat_map(|model| aggregators.map(|aggregator| (model, aggregator))) {
         let model = ModelConfig { aggregator, norm, ..TrainConfig::for_model(kind).model };
         let config = TrainConfig { model, ..TrainConfig::default() };
-        let session = FullBatchSession::new(&cpu, dataset.clone(), &config).unwrap();
-        let mut run = session.run(&cpu, &config, 0).unwrap();
+        let session = FullBatchSession::new(&cpu, dataset.clone(), source(&dataset, &config)).unwrap();
+        let mut run = session.run(&cpu, 0).unwrap();
         let mut addresses = || {
             run.train_once(0.01, &mut |_| Control::Continue).unwrap();
             let state = run.state();
@@ -142,8 +147,8 @@ fn a_gradient_that_a_failure_has_taken_is_made_anew() {
     let cpu = Cpu::new();
     let dataset = load("synth:planted,nodes=100,features=8,classes=2", &LoadOptions::default()).unwrap();
     let config = TrainConfig::default();
-    let session = FullBatchSession::new(&cpu, dataset, &config).unwrap();
-    let mut run = session.run(&cpu, &config, 0).unwrap();
+    let session = FullBatchSession::new(&cpu, dataset.clone(), source(&dataset, &config)).unwrap();
+    let mut run = session.run(&cpu, 0).unwrap();
     let (id, _) = run.state().params.iter().next().unwrap();
     drop(run.state_mut().gradients.take(id));
     run.train_once(0.01, &mut |_| Control::Continue).unwrap();

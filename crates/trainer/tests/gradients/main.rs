@@ -4,6 +4,7 @@
 //! smooth function has about nine correct digits, so that a wrong term shows.
 
 mod networks;
+mod own;
 
 use girih_compute::prelude::*;
 use girih_compute::{Activation, Dtype, Reference, Shape, SparseOperand};
@@ -11,7 +12,7 @@ use girih_datasets::Features;
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_random::Key;
 use girih_sampling::{Block, Columns, DrawKey, NeighborOptions, NeighborSampler, Sampler};
-use girih_trainer::models::{self, Dims};
+use girih_trainer::models::{BuildModel, Dims};
 use girih_trainer::{
     Aggregator, AttentionOperands, AttentionOptions, BlockGraph, FeatureInput, Gradients, Graph, InputSpec, Inputs,
     Jump, LayerGraphs, LinearOptions, Loss, Mode, Model, ModelConfig, ModelKind, Neighborhoods, NormKind, Pairs,
@@ -312,7 +313,7 @@ fn lightgcn() {
     for layers in [0, 1, 3] {
         let config = ModelConfig { kind: ModelKind::LightGcn, layers, hidden: 5, ..ModelConfig::default() };
         let mut init = ParamInit::new(&Reference, 7, 0);
-        let model: Box<dyn Model<Reference>> = models::build(&config, DIMS, &mut init).unwrap();
+        let model: Box<dyn Model<Reference>> = config.build(DIMS, &mut init).unwrap();
         let mut params = init.finish();
         let embedding = model.embedding().unwrap();
         // Initial embeddings are so small that the loss is almost linear.

@@ -64,7 +64,7 @@ fn features(sparse: bool) -> Features {
 /// Checks a model on the whole graph.
 fn check_model(config: &ModelConfig, sparse: bool) {
     let mut init = ParamInit::new(&Reference, 7, 0);
-    let model: Box<dyn Model<Reference>> = models::build(config, DIMS, &mut init).unwrap();
+    let model: Box<dyn Model<Reference>> = config.build(DIMS, &mut init).unwrap();
     let mut params = init.finish();
     move_off_zero(&mut params);
     let inputs = Inputs::prepare(&Reference, graph(), features(sparse), &model.input_spec(), Dtype::F32).unwrap();
@@ -132,7 +132,7 @@ fn check_learned(config: &ModelConfig) {
     let built = || {
         let mut init = ParamInit::new(&Reference, 7, 0);
         let features = init.embedding(0, "features", Shape::new(NODES, FEATURES), 0.5).unwrap();
-        let model: Box<dyn Model<Reference>> = models::build(config, DIMS, &mut init).unwrap();
+        let model: Box<dyn Model<Reference>> = config.build(DIMS, &mut init).unwrap();
         let mut params = init.finish();
         move_off_zero(&mut params);
         (features, model, params)
@@ -161,7 +161,7 @@ fn check_learned(config: &ModelConfig) {
 /// Checks a model on a batch of three seeds.
 fn check_batch(config: &ModelConfig, sparse: bool, in_place: bool) {
     let mut init = ParamInit::new(&Reference, 7, 0);
-    let model: Box<dyn Model<Reference>> = models::build(config, DIMS, &mut init).unwrap();
+    let model: Box<dyn Model<Reference>> = config.build(DIMS, &mut init).unwrap();
     let mut params = init.finish();
     move_off_zero(&mut params);
     let inputs: &'static _ = Box::leak(Box::new(batch(&model.input_spec(), config.layers, sparse, in_place)));

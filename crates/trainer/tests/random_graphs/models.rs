@@ -7,7 +7,7 @@ use girih_compute::prelude::*;
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::{Dataset, Features};
 use girih_graph_format::{Degrees, Matrix};
-use girih_trainer::models::{self, Dims};
+use girih_trainer::models::{BuildModel, Dims};
 use girih_trainer::{Aggregator, Inputs, Jump, Mode, Model, ModelConfig, ModelKind, NormKind, ParamInit, Pool, Tape};
 
 use crate::bounded::{Bounded, Rows, map, plus_row, product, zip};
@@ -84,7 +84,7 @@ fn check(seed: u64, kind: ModelKind) -> Checked {
     let rows = feature_rows(dataset.features.as_ref().unwrap());
     let cpu = Cpu::new();
     let mut init = ParamInit::new(&cpu, seed, 0);
-    let model: Box<dyn Model<Cpu>> = models::build(&config, Dims::of(&dataset), &mut init).unwrap();
+    let model: Box<dyn Model<Cpu>> = config.build(Dims::of(&dataset), &mut init).unwrap();
     let mut params = init.finish();
     let values: Vec<Matrix> = params.download(&cpu).unwrap().iter().map(|value| random_like(draws, value)).collect();
     params.write(&cpu, &values).unwrap();

@@ -14,6 +14,7 @@ mod learning;
 mod limits;
 mod links;
 mod normalization;
+mod outside;
 mod plan;
 mod recommend;
 mod scores;
@@ -24,7 +25,7 @@ use std::path::Path;
 use girih_compute::Cpu;
 use girih_datasets::{Dataset, Features, Labels, LoadOptions, Split, load};
 use girih_graph_format::Csr;
-use girih_trainer::models::{self, Model};
+use girih_trainer::models::{BuildModel, Model};
 use girih_trainer::{
     Control, DataShape, Dims, Event, FullBatch, InputSpec, Inputs, ModelConfig, ModelKind, Outcome, ParamInit, Run,
     SessionOptions, Targets, Task, TrainConfig, TrainError,
@@ -126,7 +127,7 @@ fn dims(dataset: &Dataset) -> Dims {
 
 fn build(cpu: &Cpu, config: &TrainConfig, dims: Dims) -> (Box<dyn Model<Cpu>>, girih_trainer::Params<Cpu>) {
     let mut init = ParamInit::new(cpu, config.seed, 0);
-    let model = models::build(&config.model, dims, &mut init).unwrap();
+    let model = config.model.build(dims, &mut init).unwrap();
     (model, init.finish())
 }
 

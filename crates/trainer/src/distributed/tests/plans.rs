@@ -70,15 +70,21 @@ fn blocks_symbolic_blocks_have_the_sizes_of_those_that_are_multiplied() {
 
 /// Traffic of each rank in an epoch that trains, without scores.
 fn epoch_traffic(dataset: &Dataset, config: &TrainConfig, options: &RankOptions) -> Vec<Traffic> {
-    let shared = PartitionedData::new(&Cpu::new(), dataset.clone(), config, options).unwrap();
+    let shared = PartitionedData::new(&Cpu::new(), dataset.clone(), &config.model, config, options).unwrap();
     let of_rank = |world: Box<dyn girih_comm::Collective<Cpu>>| -> Result<_, TrainError> {
         let (ranks, mut seen) = (Arc::new(Ranks::new(Arc::clone(&shared.plan), world)?), Vec::new());
-        shared.train_all_runs(&Cpu::new(), &ranks, config, &SessionOptions::default(), &mut |event| {
-            if let Event::Epoch { .. } = event {
-                seen.push(ranks.world().traffic());
-            }
-            Control::Continue
-        })?;
+        shared.train_all_runs(
+            &Cpu::new(),
+            &ranks,
+            (config, &config.model),
+            &SessionOptions::default(),
+            &mut |event| {
+                if let Event::Epoch { .. } = event {
+                    seen.push(ranks.world().traffic());
+                }
+                Control::Continue
+            },
+        )?;
         Ok(Traffic { sent: seen[1].sent - seen[0].sent, received: seen[1].received - seen[0].received })
     };
     threads::run(options.grid.ranks(), options.deadline, |world| of_rank(Box::new(world)))

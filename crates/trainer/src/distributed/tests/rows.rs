@@ -56,12 +56,12 @@ fn checkpoints(
 ) -> Vec<Option<Checkpoint>> {
     let grid = ProcessGrid::new(scheme, p, r).unwrap();
     let options = RankOptions::new(grid, Exchange::Auto, Duration::from_secs(30));
-    let shared = PartitionedData::new(&Cpu::new(), dataset.clone(), config, &options).unwrap();
+    let shared = PartitionedData::new(&Cpu::new(), dataset.clone(), &config.model, config, &options).unwrap();
     let of_rank = |world: Box<dyn girih_comm::Collective<Cpu>>| -> Result<_, TrainError> {
         let folder = tempfile::tempdir().unwrap();
         let session = SessionOptions { checkpoints: Some(folder.path().to_owned()), ..SessionOptions::default() };
         let ranks = Arc::new(Ranks::new(Arc::clone(&shared.plan), world)?);
-        shared.train_all_runs(&Cpu::new(), &ranks, config, &session, &mut |_| Control::Continue)?;
+        shared.train_all_runs(&Cpu::new(), &ranks, (config, &config.model), &session, &mut |_| Control::Continue)?;
         let path = checkpoint_path(folder.path(), 0);
         path.exists().then(|| Checkpoint::load(&path)).transpose()
     };

@@ -6,15 +6,13 @@ use girih_datasets::{Dataset, Labels, Split};
 use super::classifier::Task;
 use super::full_batch::FullBatch;
 use crate::TrainError;
-use crate::config::TrainConfig;
 use crate::data::Trainable;
-use crate::engine::build_model;
+use crate::engine::ModelSource;
 use crate::layers::Inputs;
-use crate::models::Dims;
 use crate::tape::Targets;
 
 /// State shared by all runs: inputs and targets on the device, labels and splits on the host.
-pub(crate) struct FullBatchSession<B: Backend> {
+pub(crate) struct FullBatchSession<'m, B: Backend> {
     /// Graph and features on the device.
     inputs: Inputs<B>,
     /// Labels on the device.
@@ -23,30 +21,25 @@ pub(crate) struct FullBatchSession<B: Backend> {
     labels: Labels,
     /// Splits, one of which each run takes.
     splits: Vec<Split>,
-    /// Sizes of the network.
-    dims: Dims,
+    /// Source of the networks.
+    source: ModelSource<'m, B>,
 }
 
-impl<B: Backend> FullBatchSession<B> {
+impl<'m, B: Backend> FullBatchSession<'m, B> {
     /// Checks a data set and copies it to the device.
-    pub(crate) fn new(backend: &B, dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
-        let dims = Dims::of(&dataset);
+    pub(crate) fn new(backend: &B, dataset: Dataset, source: ModelSource<'m, B>) -> Result<Self, TrainError> {
+        let config = source.config;
         let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
-        let (model, _) = build_model(backend, config, dims, 0, None)?;
+        let input_spec = source.input_spec(backend)?;
         let targets = Targets::upload(backend, &labels)?;
-        let inputs = Inputs::of_features(backend, dataset.graph, features, &model.input_spec(), config.precision)?;
-        Ok(Self { inputs, targets, labels, splits: dataset.splits, dims })
+        let inputs = Inputs::of_features(backend, dataset.graph, features, &input_spec, config.precision)?;
+        Ok(Self { inputs, targets, labels, splits: dataset.splits, source })
     }
 
     /// Creates a run.
-    pub(crate) fn run<'a>(
-        &'a self,
-        backend: &'a B,
-        config: &'a TrainConfig,
-        run: u64,
-    ) -> Result<FullBatch<'a, B>, TrainError> {
+    pub(crate) fn run<'a>(&'a self, backend: &'a B, run: u64) -> Result<FullBatch<'a, B>, TrainError> {
         let nodes = LabelledNodes { labels: &self.labels, targets: &self.targets, splits: &self.splits };
-        start_run(backend, &self.inputs, &nodes, (config, self.dims), run)
+        start_run(backend, &self.inputs, &nodes, self.source, run)
     }
 }
 
@@ -65,12 +58,12 @@ pub(crate) fn start_run<'a, B: Backend>(
     backend: &'a B,
     inputs: &'a Inputs<B>,
     nodes: &LabelledNodes<'a, B>,
-    (config, dims): (&'a TrainConfig, Dims),
+    source: ModelSource<'a, B>,
     run: u64,
 ) -> Result<FullBatch<'a, B>, TrainError> {
     let &LabelledNodes { labels, targets, splits } = nodes;
     let split = &splits[run as usize % splits.len()];
     let task = Task::on_ranks(backend, labels, targets, split, inputs.ranks.as_deref())?;
-    let (model, params) = build_model(backend, config, dims, run, inputs.ranks.as_deref())?;
-    FullBatch::new(backend, inputs, task, config, model, params, run)
+    let (model, params) = source.build(backend, run, inputs.ranks.as_deref())?;
+    FullBatch::new(backend, inputs, task, source.config, model, params, run)
 }

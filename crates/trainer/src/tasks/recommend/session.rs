@@ -7,32 +7,25 @@ use girih_graph_format::NodeId;
 use super::train::Recommender;
 use crate::TrainError;
 use crate::config::TrainConfig;
-use crate::engine::{Checkpoint, DataShape, Scores, TOP_K, apply_best, build_model};
+use crate::engine::{Checkpoint, DataShape, ModelSource, Scores, TOP_K, apply_best};
 use crate::layers::Inputs;
-use crate::models::Dims;
 
 /// Graph on the device, and interactions on the host.
-pub(crate) struct RecommenderSession<B: Backend> {
+pub(crate) struct RecommenderSession<'m, B: Backend> {
     inputs: Inputs<B>,
     interactions: Interactions,
-    dims: Dims,
+    source: ModelSource<'m, B>,
 }
 
-impl<B: Backend> RecommenderSession<B> {
-    pub(crate) fn new(backend: &B, dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
-        let dims = Dims::of(&dataset);
-        let input_spec = build_model(backend, config, dims, 0, None)?.0.input_spec();
-        let (dataset, interactions) = interactions_of(dataset, config)?;
-        Ok(Self { inputs: Inputs::of_graph(backend, dataset.graph, &input_spec)?, interactions, dims })
+impl<'m, B: Backend> RecommenderSession<'m, B> {
+    pub(crate) fn new(backend: &B, dataset: Dataset, source: ModelSource<'m, B>) -> Result<Self, TrainError> {
+        let input_spec = source.input_spec(backend)?;
+        let (dataset, interactions) = interactions_of(dataset, source.config)?;
+        Ok(Self { inputs: Inputs::of_graph(backend, dataset.graph, &input_spec)?, interactions, source })
     }
 
-    pub(crate) fn run<'a>(
-        &'a self,
-        backend: &'a B,
-        config: &'a TrainConfig,
-        run: u64,
-    ) -> Result<Recommender<'a, B>, TrainError> {
-        start_run(backend, &self.inputs, &self.interactions, (config, self.dims), run)
+    pub(crate) fn run<'a>(&'a self, backend: &'a B, run: u64) -> Result<Recommender<'a, B>, TrainError> {
+        start_run(backend, &self.inputs, &self.interactions, self.source, run)
     }
 }
 
@@ -60,7 +53,7 @@ pub(crate) fn check_interactions(outline: &Outline, config: &TrainConfig) -> Res
     Err(TrainError::invalid(format!(
         "{} has no interactions of users and items, which the model {} learns from; choose another model",
         outline.name,
-        config.model.kind.name()
+        config.model.name()
     )))
 }
 
@@ -69,11 +62,11 @@ pub(crate) fn start_run<'a, B: Backend>(
     backend: &'a B,
     inputs: &'a Inputs<B>,
     interactions: &'a Interactions,
-    (config, dims): (&'a TrainConfig, Dims),
+    source: ModelSource<'a, B>,
     run: u64,
 ) -> Result<Recommender<'a, B>, TrainError> {
-    let (model, params) = build_model(backend, config, dims, run, inputs.ranks.as_deref())?;
-    Recommender::new(backend, inputs, interactions, config, model, params, run)
+    let (model, params) = source.build(backend, run, inputs.ranks.as_deref())?;
+    Recommender::new(backend, inputs, interactions, source.config, model, params, run)
 }
 
 /// Recommendations of a trained model.
@@ -98,11 +91,13 @@ pub fn recommend<B: Backend>(
     checkpoint: &Checkpoint,
 ) -> Result<Recommendations, TrainError> {
     let config = &checkpoint.progress.config;
+    checkpoint.check_built_by::<B>(&config.model)?;
     checkpoint.progress.data.check_nodes(&dataset.outline()).map_err(|what| checkpoint.refused(what))?;
     let found = DataShape::of(&dataset);
     checkpoint.note_other_contents(&found);
-    let session = RecommenderSession::new(backend, dataset, config)?;
-    Recommendations::of(session.run(backend, config, checkpoint.progress.run)?, checkpoint)
+    let source = ModelSource::new(&config.model, config, &dataset.outline())?;
+    let session = RecommenderSession::new(backend, dataset, source)?;
+    Recommendations::of(session.run(backend, checkpoint.progress.run)?, checkpoint)
 }
 
 impl Recommendations {
