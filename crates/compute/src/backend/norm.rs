@@ -1,5 +1,6 @@
 //! [`NormOps`]: layer and batch normalisation.
 
+use crate::checks::{self, Checked};
 use crate::{ComputeError, Memory, Shape};
 
 /// Moments of columns for batch normalisation, taken over all rows. A rank may hold only some of these rows.
@@ -15,95 +16,143 @@ pub struct ColumnMoments<'a, M> {
     pub eps: f32,
 }
 
-impl<M> ColumnMoments<'_, M> {
-    /// Names and shapes of the two moments, for [`checks`](crate::checks).
-    pub(crate) fn shapes<B: Memory<Matrix = M>>(&self, backend: &B) -> [(&'static str, Shape); 2] {
-        [("means", backend.shape(self.means)), ("variances", backend.shape(self.variances))]
+/// Layer normalisation along rows and batch normalisation along columns, with their backward passes.
+pub trait NormOps: Memory {
+    checked! {
+        /// Layer normalisation (Ba et al., 2016): `out = (x - mean) · rstd · gain + bias` along each row, with `rstd =
+        /// 1 / √(variance + eps)`. `x` and `out` are `n × d`; `gain` and `bias` are `1 × d`. Row `i` of `moments` (`n ×
+        /// 2`) receives the mean and `rstd` of row `i`.
+        ///
+        /// # Errors
+        /// On shapes that do not fit.
+        fn normalize_rows, run_normalize_rows(
+            &self,
+            eps: f32,
+            x: &Self::Matrix,
+            gain_and_bias: (&Self::Matrix, &Self::Matrix),
+            out: &mut Self::Matrix,
+            moments: &mut Self::Matrix,
+        ) -> Result<(), ComputeError> {
+            const OPERATION: &str = "normalize_rows";
+            check_rows(self, OPERATION, x, &[("gain", gain_and_bias.0), ("bias", gain_and_bias.1)])?;
+            check_row_moments(self, x, out, moments)
+        }
+
+        /// Backward pass of [`normalize_rows`](Self::normalize_rows). In place, `grad` (`n × d`) becomes the gradient
+        /// of `x`. `grads` (`1 × d` each) are overwritten with the gradients of gain and bias.
+        ///
+        /// # Errors
+        /// On shapes that do not fit.
+        fn normalize_rows_backward, run_normalize_rows_backward(
+            &self,
+            x: &Self::Matrix,
+            gain: &Self::Matrix,
+            moments: &Self::Matrix,
+            grad: &mut Self::Matrix,
+            grads: (&mut Self::Matrix, &mut Self::Matrix),
+        ) -> Result<(), ComputeError> {
+            const OPERATION: &str = "normalize_rows_backward";
+            check_rows(self, OPERATION, x, &[("gain", gain), ("gain_grad", grads.0), ("bias_grad", grads.1)])?;
+            check_row_moments(self, x, grad, moments)
+        }
+
+        /// Column sums of squared deviations: `out` (`1 × d`) becomes the sum of `(x - means)²` over the rows of `x`
+        /// (`n × d`). `means` is `1 × d`.
+        ///
+        /// # Errors
+        /// On shapes that do not fit.
+        fn column_squares, run_column_squares(
+            &self,
+            x: &Self::Matrix,
+            means: &Self::Matrix,
+            out: &mut Self::Matrix,
+        ) -> Result<(), ComputeError> {
+            check_rows(self, "column_squares", x, &[("means", means), ("out", out)])
+        }
+
+        /// Batch normalisation (Ioffe and Szegedy, ICML 2015) by given moments: `out = x̂ · gain + bias`. `x` and `out`
+        /// are `n × d`; `gain` and `bias` are `1 × d`.
+        ///
+        /// # Errors
+        /// On shapes that do not fit.
+        fn normalize_columns, run_normalize_columns(
+            &self,
+            moments: ColumnMoments<'_, Self::Matrix>,
+            x: &Self::Matrix,
+            gain_and_bias: (&Self::Matrix, &Self::Matrix),
+            out: &mut Self::Matrix,
+        ) -> Result<(), ComputeError> {
+            const OPERATION: &str = "normalize_columns";
+            check_column_moments(self, OPERATION, x, &moments)?;
+            check_rows(self, OPERATION, x, &[("gain", gain_and_bias.0), ("bias", gain_and_bias.1)])?;
+            checks::expect(OPERATION, "out", self.shape(out), self.shape(x))
+        }
+
+        /// Gradient of the gain of [`normalize_columns`](Self::normalize_columns): `out` (`1 × d`) becomes the sum of
+        /// `grad · x̂` over rows. `x` and `grad`, the gradient of the result, are `n × d`.
+        ///
+        /// # Errors
+        /// On shapes that do not fit.
+        fn normalized_products, run_normalized_products(
+            &self,
+            moments: ColumnMoments<'_, Self::Matrix>,
+            x: &Self::Matrix,
+            grad: &Self::Matrix,
+            out: &mut Self::Matrix,
+        ) -> Result<(), ComputeError> {
+            const OPERATION: &str = "normalized_products";
+            check_column_moments(self, OPERATION, x, &moments)?;
+            check_rows(self, OPERATION, x, &[("out", out)])?;
+            checks::expect(OPERATION, "out", self.shape(grad), self.shape(x))
+        }
+
+        /// Backward pass of [`normalize_columns`](Self::normalize_columns), including its moments, in place: `grad`
+        /// becomes `gain / √(variance + eps) · (grad - mean of grad - x̂ · mean of grad · x̂)`. `x` and `grad` are `n ×
+        /// d`, and `gain` is `1 × d`. `means` are the two means of the formula (`1 × d` each), over the same rows as
+        /// the moments.
+        ///
+        /// # Errors
+        /// On shapes that do not fit.
+        fn normalize_columns_backward, run_normalize_columns_backward(
+            &self,
+            moments: ColumnMoments<'_, Self::Matrix>,
+            x: &Self::Matrix,
+            gain: &Self::Matrix,
+            means: (&Self::Matrix, &Self::Matrix),
+            grad: &mut Self::Matrix,
+        ) -> Result<(), ComputeError> {
+            const OPERATION: &str = "normalize_columns_backward";
+            check_column_moments(self, OPERATION, x, &moments)?;
+            let rows = [("gain", gain), ("mean of grad", means.0), ("mean of products", means.1)];
+            check_rows(self, OPERATION, x, &rows)?;
+            checks::expect(OPERATION, "out", self.shape(grad), self.shape(x))
+        }
     }
 }
 
-/// Layer normalisation along rows and batch normalisation along columns, with their backward passes.
-pub trait NormOps: Memory {
-    /// Layer normalisation (Ba et al., 2016): `out = (x - mean) · rstd · gain + bias` along each row, with
-    /// `rstd = 1 / √(variance + eps)`. `x` and `out` are `n × d`; `gain` and `bias` are `1 × d`. Row `i` of `moments`
-    /// (`n × 2`) receives the mean and `rstd` of row `i`.
-    ///
-    /// # Errors
-    /// On shapes that do not fit.
-    fn normalize_rows(
-        &self,
-        eps: f32,
-        x: &Self::Matrix,
-        gain_and_bias: (&Self::Matrix, &Self::Matrix),
-        out: &mut Self::Matrix,
-        moments: &mut Self::Matrix,
-    ) -> Result<(), ComputeError>;
+/// Checks that each of the named matrices is one row as wide as `x`.
+fn check_rows<B: Memory + ?Sized>(
+    device: &B,
+    operation: &'static str,
+    x: &B::Matrix,
+    rows: &[(&'static str, &B::Matrix)],
+) -> Checked {
+    let expected = Shape::new(1, device.shape(x).cols);
+    rows.iter().try_for_each(|&(name, row)| checks::expect(operation, name, device.shape(row), expected))
+}
 
-    /// Backward pass of [`normalize_rows`](Self::normalize_rows). In place, `grad` (`n × d`) becomes the gradient of
-    /// `x`. `grads` (`1 × d` each) are overwritten with the gradients of gain and bias.
-    ///
-    /// # Errors
-    /// On shapes that do not fit.
-    fn normalize_rows_backward(
-        &self,
-        x: &Self::Matrix,
-        gain: &Self::Matrix,
-        moments: &Self::Matrix,
-        grad: &mut Self::Matrix,
-        grads: (&mut Self::Matrix, &mut Self::Matrix),
-    ) -> Result<(), ComputeError>;
+/// Checks the moments of columns of `x`.
+fn check_column_moments<B: Memory + ?Sized>(
+    device: &B,
+    operation: &'static str,
+    x: &B::Matrix,
+    moments: &ColumnMoments<'_, B::Matrix>,
+) -> Checked {
+    check_rows(device, operation, x, &[("means", moments.means), ("variances", moments.variances)])
+}
 
-    /// Column sums of squared deviations: `out` (`1 × d`) becomes the sum of `(x - means)²` over the rows of `x`
-    /// (`n × d`). `means` is `1 × d`.
-    ///
-    /// # Errors
-    /// On shapes that do not fit.
-    fn column_squares(
-        &self,
-        x: &Self::Matrix,
-        means: &Self::Matrix,
-        out: &mut Self::Matrix,
-    ) -> Result<(), ComputeError>;
-
-    /// Batch normalisation (Ioffe and Szegedy, ICML 2015) by given moments: `out = x̂ · gain + bias`. `x` and `out`
-    /// are `n × d`; `gain` and `bias` are `1 × d`.
-    ///
-    /// # Errors
-    /// On shapes that do not fit.
-    fn normalize_columns(
-        &self,
-        moments: ColumnMoments<'_, Self::Matrix>,
-        x: &Self::Matrix,
-        gain_and_bias: (&Self::Matrix, &Self::Matrix),
-        out: &mut Self::Matrix,
-    ) -> Result<(), ComputeError>;
-
-    /// Gradient of the gain of [`normalize_columns`](Self::normalize_columns): `out` (`1 × d`) becomes the sum of
-    /// `grad · x̂` over rows. `x` and `grad`, the gradient of the result, are `n × d`.
-    ///
-    /// # Errors
-    /// On shapes that do not fit.
-    fn normalized_products(
-        &self,
-        moments: ColumnMoments<'_, Self::Matrix>,
-        x: &Self::Matrix,
-        grad: &Self::Matrix,
-        out: &mut Self::Matrix,
-    ) -> Result<(), ComputeError>;
-
-    /// Backward pass of [`normalize_columns`](Self::normalize_columns), including its moments, in place: `grad`
-    /// becomes `gain / √(variance + eps) · (grad - mean of grad - x̂ · mean of grad · x̂)`. `x` and `grad` are
-    /// `n × d`, and `gain` is `1 × d`. `means` are the two means of the formula (`1 × d` each), over the same rows as
-    /// the moments.
-    ///
-    /// # Errors
-    /// On shapes that do not fit.
-    fn normalize_columns_backward(
-        &self,
-        moments: ColumnMoments<'_, Self::Matrix>,
-        x: &Self::Matrix,
-        gain: &Self::Matrix,
-        means: (&Self::Matrix, &Self::Matrix),
-        grad: &mut Self::Matrix,
-    ) -> Result<(), ComputeError>;
+/// Checks that `out` is shaped like `x`, and that `moments` has two columns and the rows of `x`.
+fn check_row_moments<B: Memory + ?Sized>(device: &B, x: &B::Matrix, out: &B::Matrix, moments: &B::Matrix) -> Checked {
+    checks::expect("normalize_rows", "out", device.shape(out), device.shape(x))?;
+    checks::expect("normalize_rows", "moments", device.shape(moments), Shape::new(device.shape(x).rows, 2))
 }

@@ -96,7 +96,7 @@ impl DataSizes {
             return Ok(Task::Links { step: Box::new(Pairs::symbolic(symbolic, links.step_pairs)), held_out });
         }
         let Some(embedding) = model.embedding() else {
-            let rows = symbolic.matrix(Shape::new(self.n_train, 1), Dtype::F32);
+            let rows = symbolic.ids(self.n_train);
             let train = Part { rows, n_here: self.n_train, n_all: n_train };
             return Ok(Task::Classes { targets: self.targets(symbolic), train });
         };
@@ -110,7 +110,7 @@ impl DataSizes {
             ));
         }
         let n_triples = config.batch_size.unwrap_or(sizes.n_train).min(sizes.n_train);
-        let nodes = symbolic.matrix(Shape::new(3 * n_triples, 1), Dtype::F32);
+        let nodes = symbolic.ids(3 * n_triples);
         Ok(Task::Ranking { sizes, embedding, batch: Batch::whole(nodes, 3 * n_triples) })
     }
 
@@ -119,7 +119,7 @@ impl DataSizes {
         if self.multi_label {
             Targets::Multi(symbolic.matrix(Shape::new(self.n_nodes, self.n_classes), Dtype::F32))
         } else {
-            Targets::Single(symbolic.matrix(Shape::new(self.n_nodes, 1), Dtype::F32))
+            Targets::Single(symbolic.ids(self.n_nodes))
         }
     }
 }
