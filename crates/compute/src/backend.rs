@@ -42,6 +42,8 @@ mod optim;
 mod sampling;
 mod segment;
 mod sparse;
+#[cfg(test)]
+mod tests;
 mod types;
 
 use std::fmt;

@@ -43,8 +43,8 @@ pub use neighbors::{
 };
 pub use reference::Reference;
 pub use symbolic::{
-    BlockKind, BlockSeconds, ByDtype, Cost, EntrySeconds, GpuRates, Rates, Symbolic, SymbolicClock, SymbolicMatrix,
-    SymbolicSparse,
+    BlockKind, BlockSeconds, ByDtype, Cost, EntrySeconds, GpuRates, Rates, Symbolic, SymbolicClock, SymbolicIds,
+    SymbolicMatrix, SymbolicSparse,
 };
 
 /// Traits of all families of operations, for code that calls them on a backend of known type.

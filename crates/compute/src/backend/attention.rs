@@ -61,7 +61,8 @@ pub trait AttentionOps: Memory {
             a: &Self::Sparse,
             scores: &mut Self::Matrix,
         ) -> Result<(), ComputeError> {
-            check_scores(self, a, scores)
+            let found = self.shape(scores);
+            checks::expect("segment_softmax", "scores", found, Shape::new(self.nnz(a), found.cols))
         }
 
         /// Backward pass of [`segment_softmax`](Self::segment_softmax), in place: `grad = shares ⊙ (grad - Σ shares ⊙
@@ -76,8 +77,9 @@ pub trait AttentionOps: Memory {
             shares: &Self::Matrix,
             grad: &mut Self::Matrix,
         ) -> Result<(), ComputeError> {
-            check_scores(self, a, shares)?;
-            checks::expect("segment_softmax", "grad", self.shape(grad), self.shape(shares))
+            let found = self.shape(shares);
+            checks::expect("segment_softmax", "scores", found, Shape::new(self.nnz(a), found.cols))?;
+            checks::expect("segment_softmax", "grad", self.shape(grad), found)
         }
 
         /// Dot products of rows with a vector, per head: `out[r, h] = Σ_k x[r, c]·vector[c]` with `c = k · heads + h`.
@@ -146,12 +148,6 @@ pub trait AttentionOps: Memory {
             check_grads(self, attention, (results.0, grad), &grads)
         }
     }
-}
-
-/// Checks that `scores` has a row for each entry of `a`.
-fn check_scores<B: Memory + ?Sized>(device: &B, a: &B::Sparse, scores: &B::Matrix) -> Checked {
-    let found = device.shape(scores);
-    checks::expect("segment_softmax", "scores", found, Shape::new(device.nnz(a), found.cols))
 }
 
 /// Checks the operands of [`AttentionOps::head_dots`].

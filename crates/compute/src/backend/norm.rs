@@ -33,8 +33,7 @@ pub trait NormOps: Memory {
             out: &mut Self::Matrix,
             moments: &mut Self::Matrix,
         ) -> Result<(), ComputeError> {
-            const OPERATION: &str = "normalize_rows";
-            check_rows(self, OPERATION, x, &[("gain", gain_and_bias.0), ("bias", gain_and_bias.1)])?;
+            check_rows(self, "normalize_rows", x, ["gain", "bias"], [gain_and_bias.0, gain_and_bias.1])?;
             check_row_moments(self, x, out, moments)
         }
 
@@ -51,8 +50,8 @@ pub trait NormOps: Memory {
             grad: &mut Self::Matrix,
             grads: (&mut Self::Matrix, &mut Self::Matrix),
         ) -> Result<(), ComputeError> {
-            const OPERATION: &str = "normalize_rows_backward";
-            check_rows(self, OPERATION, x, &[("gain", gain), ("gain_grad", grads.0), ("bias_grad", grads.1)])?;
+            let names = ["gain", "gain_grad", "bias_grad"];
+            check_rows(self, "normalize_rows_backward", x, names, [gain, grads.0, grads.1])?;
             check_row_moments(self, x, grad, moments)
         }
 
@@ -67,7 +66,7 @@ pub trait NormOps: Memory {
             means: &Self::Matrix,
             out: &mut Self::Matrix,
         ) -> Result<(), ComputeError> {
-            check_rows(self, "column_squares", x, &[("means", means), ("out", out)])
+            check_rows(self, "column_squares", x, ["means", "out"], [means, out])
         }
 
         /// Batch normalisation (Ioffe and Szegedy, ICML 2015) by given moments: `out = x̂ · gain + bias`. `x` and `out`
@@ -83,8 +82,8 @@ pub trait NormOps: Memory {
             out: &mut Self::Matrix,
         ) -> Result<(), ComputeError> {
             const OPERATION: &str = "normalize_columns";
-            check_column_moments(self, OPERATION, x, &moments)?;
-            check_rows(self, OPERATION, x, &[("gain", gain_and_bias.0), ("bias", gain_and_bias.1)])?;
+            let rows = [moments.means, moments.variances, gain_and_bias.0, gain_and_bias.1];
+            check_rows(self, OPERATION, x, ["means", "variances", "gain", "bias"], rows)?;
             checks::expect(OPERATION, "out", self.shape(out), self.shape(x))
         }
 
@@ -101,8 +100,7 @@ pub trait NormOps: Memory {
             out: &mut Self::Matrix,
         ) -> Result<(), ComputeError> {
             const OPERATION: &str = "normalized_products";
-            check_column_moments(self, OPERATION, x, &moments)?;
-            check_rows(self, OPERATION, x, &[("out", out)])?;
+            check_rows(self, OPERATION, x, ["means", "variances", "out"], [moments.means, moments.variances, out])?;
             checks::expect(OPERATION, "out", self.shape(grad), self.shape(x))
         }
 
@@ -122,33 +120,24 @@ pub trait NormOps: Memory {
             grad: &mut Self::Matrix,
         ) -> Result<(), ComputeError> {
             const OPERATION: &str = "normalize_columns_backward";
-            check_column_moments(self, OPERATION, x, &moments)?;
-            let rows = [("gain", gain), ("mean of grad", means.0), ("mean of products", means.1)];
-            check_rows(self, OPERATION, x, &rows)?;
+            let names = ["means", "variances", "gain", "mean of grad", "mean of products"];
+            let rows = [moments.means, moments.variances, gain, means.0, means.1];
+            check_rows(self, OPERATION, x, names, rows)?;
             checks::expect(OPERATION, "out", self.shape(grad), self.shape(x))
         }
     }
 }
 
 /// Checks that each of the named matrices is one row as wide as `x`.
-fn check_rows<B: Memory + ?Sized>(
+fn check_rows<B: Memory + ?Sized, const N: usize>(
     device: &B,
     operation: &'static str,
     x: &B::Matrix,
-    rows: &[(&'static str, &B::Matrix)],
+    names: [&'static str; N],
+    rows: [&B::Matrix; N],
 ) -> Checked {
     let expected = Shape::new(1, device.shape(x).cols);
-    rows.iter().try_for_each(|&(name, row)| checks::expect(operation, name, device.shape(row), expected))
-}
-
-/// Checks the moments of columns of `x`.
-fn check_column_moments<B: Memory + ?Sized>(
-    device: &B,
-    operation: &'static str,
-    x: &B::Matrix,
-    moments: &ColumnMoments<'_, B::Matrix>,
-) -> Checked {
-    check_rows(device, operation, x, &[("means", moments.means), ("variances", moments.variances)])
+    names.into_iter().zip(rows).try_for_each(|(name, row)| checks::expect(operation, name, device.shape(row), expected))
 }
 
 /// Checks that `out` is shaped like `x`, and that `moments` has two columns and the rows of `x`.
