@@ -9,13 +9,13 @@
 //! - Matrices are dense and row-major. Results go into `out`, which already has the right shape. An operation
 //!   overwrites `out`, unless the [`Epilogue`] accumulates.
 //! - An operation refuses operands of wrong shape with [`ComputeError`] and then writes nothing.
-//! - Operands are checked once, before any backend. An operation `x` checks them and calls `run_x`. Callers call `x`;
-//!   a backend implements `run_x`, whose operands fit, as its argument [`Fits`] proves.
+//! - Operands are checked once, in front of every backend. An operation `x` checks them and calls `run_x`. Callers call
+//!   `x`; a backend implements `run_x`, whose operands fit, as its argument [`Fits`] proves.
 //! - Sums are `f32` or wider for every storage type. Their order does not depend on the number of threads: the same
 //!   call gives the same bits.
 
-/// Declares operations, each as two methods of a trait. The first checks the operands by the body, and then calls the
-/// second, which a backend implements.
+/// Declares operations, each as two methods of a trait: `fn x, run_x(operands) -> result { check }`. The first runs the
+/// check and then the second, which a backend implements. rustfmt leaves declarations as they are.
 macro_rules! checked {
     ($(
         $(#[$doc:meta])*
@@ -65,7 +65,7 @@ pub use self::types::{Activation, ActivationGrad, Dtype, Epilogue, Shape, Transp
 use crate::ComputeError;
 
 /// Proof that the operands of an operation fit. Only the checked operations of this module make it, so that nobody
-/// can run an operation on other operands, and unsafe code may rely on their shapes.
+/// runs an operation on other operands, and unsafe code may rely on their shapes.
 #[derive(Clone, Copy, Debug)]
 pub struct Fits(());
 
