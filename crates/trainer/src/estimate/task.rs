@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use girih_compute::prelude::*;
-use girih_compute::{Dtype, Shape, Symbolic};
+use girih_compute::{Dtype, Shape, Symbolic, SymbolicMatrix};
 use girih_graph_format::Csr;
 
 use super::links::LinkSizes;
@@ -38,7 +38,8 @@ impl Task {
         Ok(match self {
             Self::Classes { targets, train } => {
                 let logits = model.forward(tape, inputs)?;
-                tape.loss_of(logits, targets, train)?
+                let of_batch = targets_of_batch(tape.backend(), targets, tape.value(logits));
+                tape.loss_of(logits, of_batch.as_ref().unwrap_or(targets), train)?
             }
             Self::Ranking { embedding, batch, .. } => {
                 batch.loss(tape, model, inputs, *embedding, config.optimizer.weight_decay as f32)?
@@ -79,6 +80,21 @@ impl Task {
             Self::Classes { .. } | Self::Links { .. } => 1,
             Self::Ranking { sizes, .. } => sizes.n_train.div_ceil(config.batch_size.unwrap_or(sizes.n_train)),
         }
+    }
+}
+
+/// Targets of a mini-batch with these logits; `None` if the logits are those of all nodes.
+fn targets_of_batch(
+    symbolic: &Symbolic,
+    of_nodes: &Targets<Symbolic>,
+    logits: &SymbolicMatrix,
+) -> Option<Targets<Symbolic>> {
+    let shape = logits.shape();
+    match of_nodes {
+        Targets::Single(classes) => {
+            (symbolic.id_range(classes).len != shape.rows).then(|| Targets::Single(symbolic.ids(shape.rows)))
+        }
+        Targets::Multi(wanted) => (wanted.shape() != shape).then(|| Targets::Multi(symbolic.matrix(shape, Dtype::F32))),
     }
 }
 
