@@ -9,8 +9,28 @@
 //! - Matrices are dense and row-major. Results go into `out`, which already has the right shape. An operation
 //!   overwrites `out`, unless the [`Epilogue`] accumulates.
 //! - An operation refuses operands of wrong shape with [`ComputeError`] and then writes nothing.
+//! - Operands are checked once, in front of every backend. An operation `x` checks them and calls `run_x`. Callers call
+//!   `x`; a backend implements `run_x`, whose operands fit, as its argument [`Fits`] proves.
 //! - Sums are `f32` or wider for every storage type. Their order does not depend on the number of threads: the same
 //!   call gives the same bits.
+
+/// Declares operations, each as two methods of a trait: `fn x, run_x(operands) -> result { check }`. The first runs the
+/// check and then the second, which a backend implements. rustfmt leaves declarations as they are.
+macro_rules! checked {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident, $run:ident(&$self:ident, $($operand:ident: $type:ty),+ $(,)?) -> $result:ty $check:block
+    )+) => {$(
+        $(#[$doc])*
+        fn $name(&$self, $($operand: $type),+) -> $result {
+            let () = $check?;
+            $self.$run($crate::backend::Fits(()), $($operand),+)
+        }
+
+        #[doc = concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") of operands that fit.")]
+        fn $run(&$self, _: $crate::backend::Fits, $($operand: $type),+) -> $result;
+    )+};
+}
 
 mod attention;
 mod dense;
@@ -22,6 +42,8 @@ mod optim;
 mod sampling;
 mod segment;
 mod sparse;
+#[cfg(test)]
+mod tests;
 mod types;
 
 use std::fmt;
@@ -41,6 +63,11 @@ pub use self::segment::SegmentOps;
 pub use self::sparse::SparseOps;
 pub use self::types::{Activation, ActivationGrad, Dtype, Epilogue, Shape, Transpose};
 use crate::ComputeError;
+
+/// Proof that the operands of an operation fit. Only the checked operations of this module make it, so that nobody
+/// runs an operation on other operands, and unsafe code may rely on their shapes.
+#[derive(Clone, Copy, Debug)]
+pub struct Fits(());
 
 /// Inputs of a training step that change from step to step. Everything else keeps its place and value between steps.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,38 +1,14 @@
-//! Checks of the operands of each operation: pure functions of shapes, shared by all backends.
+//! Checks of operands that several operations share, or that stores of rows need.
 //!
-//! A backend calls the check of an operation before it writes anything. All backends thus refuse the same calls with
-//! the same messages.
-
-mod attention;
-mod losses;
-mod optim;
-mod passes;
-mod products;
-mod segments;
+//! Backends need none of them: each operation checks its operands before a backend runs it, see
+//! [`backend`](crate::Backend).
 
 use std::ops::Range;
 
-pub use self::attention::{
-    AttentionGradShapes, AttentionShapes, attention, attention_backward, head_dots, head_dots_backward, sddmm,
-    segment_softmax,
-};
-pub use self::losses::{
-    argmax_rows, bpr_loss, classes, count_correct, l2_penalty, sigmoid_cross_entropy, softmax_cross_entropy, top_k_rows,
-};
-pub use self::optim::{adam, sgd};
-pub use self::passes::{
-    add_scaled, column_sums, copy_block, gather_rows, normalize_rows, per_column, row_factors, same, scale_rows,
-    scatter_add_rows,
-};
-pub use self::products::{activate, epilogue_backward, gemm, gemm_backward, mask, sparse, spmm, spmm_columns};
-pub use self::segments::{segment_lstm, segment_lstm_backward, segment_max};
-use crate::{ComputeError, Dtype, Shape, Transpose};
+use crate::{Activation, ComputeError, Epilogue, Shape, Transpose};
 
 /// Result of a check: the error names operation and operand.
-type Checked = Result<(), ComputeError>;
-
-/// Shape and storage of an operand.
-pub type Kind = (Shape, Dtype);
+pub(crate) type Checked = Result<(), ComputeError>;
 
 /// Length and upper bound of a list of ids, for checks that need not read the list again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +27,7 @@ impl IdRange {
     }
 
     /// Checks that all ids are below `bound`.
-    fn within(self, operation: &'static str, bound: usize) -> Checked {
+    pub(crate) fn within(self, operation: &'static str, bound: usize) -> Checked {
         if self.end > bound as u64 {
             return Err(ComputeError::argument(
                 operation,
@@ -63,8 +39,18 @@ impl IdRange {
 }
 
 /// Checks that `found` equals `expected`.
-fn expect(operation: &'static str, operand: &'static str, found: Shape, expected: Shape) -> Checked {
+pub(crate) fn expect(operation: &'static str, operand: &'static str, found: Shape, expected: Shape) -> Checked {
     if found == expected { Ok(()) } else { Err(ComputeError::shape(operation, operand, found, expected)) }
+}
+
+/// As [`expect`], if the operand is given.
+pub(crate) fn expect_given(
+    operation: &'static str,
+    operand: &'static str,
+    found: Option<Shape>,
+    expected: Shape,
+) -> Checked {
+    found.map_or(Ok(()), |found| expect(operation, operand, found, expected))
 }
 
 /// Shape of `op(x)`, where `x` has `shape`.
@@ -81,7 +67,7 @@ pub fn read(shape: Shape, transpose: Transpose) -> Shape {
 pub const COLUMNS: usize = 8;
 
 /// Checks that the columns `some` of `cols` begin and end at multiples of [`COLUMNS`] or with the matrix.
-fn columns(operation: &'static str, some: Range<usize>, cols: usize) -> Checked {
+pub(crate) fn columns(operation: &'static str, some: Range<usize>, cols: usize) -> Checked {
     let ends_well = some.end == cols || (some.end < cols && some.end.is_multiple_of(COLUMNS));
     if some.start.is_multiple_of(COLUMNS) && ends_well {
         return Ok(());
@@ -94,7 +80,7 @@ fn columns(operation: &'static str, some: Range<usize>, cols: usize) -> Checked 
 }
 
 /// Checks that `n_heads` is positive and divides `width`.
-fn heads(operation: &'static str, n_heads: usize, width: usize) -> Checked {
+pub(crate) fn heads(operation: &'static str, n_heads: usize, width: usize) -> Checked {
     if n_heads == 0 || !width.is_multiple_of(n_heads) {
         let what = format!("{width} columns cannot be shared evenly among {n_heads} heads");
         return Err(ComputeError::argument(operation, what));
@@ -112,5 +98,70 @@ pub fn allocation(shape: Shape, element_bytes: usize) -> Checked {
     match needed {
         Some(needed) if needed <= limit => Ok(()),
         _ => Err(ComputeError::memory(format!("a matrix of {shape}"), needed.unwrap_or(u64::MAX), limit)),
+    }
+}
+
+/// Checks that an epilogue applies dropout only after ReLU. The backward pass needs this, since it sees the result
+/// alone.
+pub(crate) fn mask<M>(operation: &'static str, epilogue: &Epilogue<'_, M>) -> Checked {
+    if epilogue.dropout.is_some() && epilogue.activation != Activation::Relu {
+        let what =
+            format!("an epilogue masks the result of ReLU, not of {:?}; mask it afterwards", epilogue.activation);
+        return Err(ComputeError::argument(operation, what));
+    }
+    Ok(())
+}
+
+/// Checks `out = epilogue(op(L·A·R)·X)`, where `A` has `nnz` entries.
+///
+/// # Errors
+/// When `weights` is not `nnz × heads` for a number of heads that divides the width of `x`, or `x`, `out` or `bias`
+/// does not fit.
+pub fn spmm(
+    a: (Shape, Transpose),
+    nnz: usize,
+    weights: Option<Shape>,
+    x: Shape,
+    bias: Option<Shape>,
+    out: Shape,
+) -> Checked {
+    const OPERATION: &str = "spmm";
+    let left = read(a.0, a.1);
+    if let Some(weights) = weights {
+        expect(OPERATION, "weights", weights, Shape::new(nnz, weights.cols))?;
+        heads(OPERATION, weights.cols, x.cols)?;
+    }
+    expect(OPERATION, "x", x, Shape::new(left.cols, x.cols))?;
+    expect(OPERATION, "out", out, Shape::new(left.rows, x.cols))?;
+    expect_given(OPERATION, "bias", bias, Shape::new(1, out.cols))
+}
+
+/// Checks a gather: row `i` of `out` becomes row `ids[i]` of `x`.
+///
+/// # Errors
+/// When `out` does not have a row for each id, widths differ, or an id is not a row of `x`.
+pub fn gather_rows(x: Shape, ids: IdRange, out: Shape) -> Checked {
+    expect("gather_rows", "out", out, Shape::new(ids.len, x.cols))?;
+    ids.within("gather_rows", x.rows)
+}
+
+/// Checks that the class of each of `rows` is below `n_columns`. Classes of other rows are not read, so unlabelled
+/// nodes may have any.
+///
+/// # Errors
+/// When the class of one of `rows` is `n_columns` or more; the error names the first such row.
+///
+/// # Panics
+/// When one of `rows` has no class; a softmax cross-entropy refuses such rows before.
+pub fn classes(classes: &[u32], rows: &[u32], n_columns: usize) -> Checked {
+    match rows.iter().find(|&&row| classes[row as usize] as usize >= n_columns) {
+        None => Ok(()),
+        Some(&row) => Err(ComputeError::argument(
+            "softmax_cross_entropy",
+            format!(
+                "row {row} has class {}, but there are {n_columns} columns of logits; leave unlabelled rows out",
+                classes[row as usize]
+            ),
+        )),
     }
 }

@@ -6,7 +6,7 @@
 //! - [`Reference`]: slow and simple loops in `f64`. Every other backend is compared with it, and gradients are
 //!   checked on it.
 //! - [`Symbolic`]: the cost model. It counts bytes, operations and seconds, and computes nothing.
-//! - [`checks`]: checks of the operands of each operation, for authors of backends.
+//! - [`checks`]: checks of operands that several operations share.
 //!
 //! The trait suits devices: operands stay on the device, results go into buffers of the caller, and an operation
 //! returns only data that the host needs. A CUDA backend implements it without changes to the callers.
@@ -28,8 +28,8 @@ pub mod testing;
 
 pub use backend::{
     Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, AttentionOps, Backend, ColumnMoments,
-    DenseOps, Dtype, Epilogue, EpilogueGrad, FeatureDevice, GlobalIds, HostMatrix, LossOps, Memory, NO_COLUMN, NormOps,
-    OptimOps, SamplingDevice, SegmentOps, SgdUpdate, Shape, SparseOperand, SparseOps, StepInputs, Transpose,
+    DenseOps, Dtype, Epilogue, EpilogueGrad, FeatureDevice, Fits, GlobalIds, HostMatrix, LossOps, Memory, NO_COLUMN,
+    NormOps, OptimOps, SamplingDevice, SegmentOps, SgdUpdate, Shape, SparseOperand, SparseOps, StepInputs, Transpose,
 };
 pub use cpu::Cpu;
 pub use dropout::Dropout;
@@ -43,8 +43,8 @@ pub use neighbors::{
 };
 pub use reference::Reference;
 pub use symbolic::{
-    BlockKind, BlockSeconds, ByDtype, Cost, EntrySeconds, GpuRates, Rates, Symbolic, SymbolicClock, SymbolicMatrix,
-    SymbolicSparse,
+    BlockKind, BlockSeconds, ByDtype, Cost, EntrySeconds, GpuRates, Rates, Symbolic, SymbolicClock, SymbolicIds,
+    SymbolicMatrix, SymbolicSparse,
 };
 
 /// Traits of all families of operations, for code that calls them on a backend of known type.

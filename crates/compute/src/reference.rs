@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use half::bf16;
 
-use crate::checks::{self, IdRange};
+use crate::checks::IdRange;
 use crate::{Activation, Backend, Dtype, Epilogue, FeatureDevice, GlobalIds, SamplingDevice, Shape, Transpose};
 
 /// Reference backend, simple enough to be verified by reading.
@@ -44,10 +44,6 @@ impl RefMatrix {
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
-    }
-
-    fn kind(&self) -> checks::Kind {
-        (self.shape, self.dtype)
     }
 
     /// Element at row `r`, column `c`.

@@ -18,6 +18,7 @@ mod sparse;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::checks::IdRange;
 use crate::{Backend, Dtype, FeatureDevice, SamplingDevice, Shape};
 
 pub use clock::SymbolicClock;
@@ -66,6 +67,14 @@ pub struct SymbolicMatrix {
     /// Allocated bytes: those of the elements and, on a CUDA device, of the padding between rows.
     allocated: u64,
     cost: Arc<Mutex<Cost>>,
+}
+
+/// Symbolic list of ids: their number and largest value, and bytes that count as live until it is dropped.
+#[derive(Debug)]
+pub struct SymbolicIds {
+    range: IdRange,
+    /// Stands for the ids, to count their bytes.
+    list: SymbolicMatrix,
 }
 
 /// Symbolic sparse matrix: a shape and a number of entries. Its bytes count as live until it is dropped.
@@ -146,6 +155,12 @@ impl Symbolic {
         let matrix = self.matrix(shape, dtype);
         self.scratch(|| cuda::upload(shape, dtype));
         matrix
+    }
+
+    /// Allocates a symbolic list of `len` ids, whose values are not known and pass every check.
+    #[must_use]
+    pub fn ids(&self, len: usize) -> SymbolicIds {
+        SymbolicIds { range: IdRange { len, end: 0 }, list: self.matrix(Shape::new(len, 1), Dtype::F32) }
     }
 
     /// Allocates a symbolic sparse matrix. If it is not `symmetric`, its transpose is stored as well.

@@ -11,8 +11,6 @@ use crate::listing::Listing;
 
 /// Most files of an import circle.
 const CIRCLE_MAX: usize = 3;
-/// Crates with a larger circle, and the size of their largest. The list only shrinks.
-const LARGE_CIRCLES: [(&str, usize); 0] = [];
 /// Top-level modules of a crate, lowest layer first: `("crates/NAME", &["error", "graph"])`.
 const LAYERS: [(&str, &[&str]); 1] = [(
     "crates/trainer",
@@ -36,16 +34,12 @@ const LAYERS: [(&str, &[&str]); 1] = [(
 
 /// Checks that no circle of imports has more than [`CIRCLE_MAX`] files.
 pub fn circles(listing: &Listing) -> Vec<Finding> {
-    circles_but(listing, &LARGE_CIRCLES)
+    crates(listing).iter().flat_map(|folder| circles_of(listing, folder)).collect()
 }
 
 /// Checks that modules of crates in [`LAYERS`] import only from their own and earlier ones.
 pub fn layers(listing: &Listing) -> Vec<Finding> {
     layers_of(listing, &LAYERS)
-}
-
-fn circles_but(listing: &Listing, listed: &[(&str, usize)]) -> Vec<Finding> {
-    crates(listing).iter().flat_map(|folder| circles_of(listing, folder, listed)).collect()
 }
 
 /// Folders with a manifest and a `src`.
@@ -54,21 +48,12 @@ fn crates(listing: &Listing) -> Vec<String> {
     folders.filter(|folder| listing.exists(&format!("{folder}/src"))).map(str::to_owned).collect()
 }
 
-fn circles_of(listing: &Listing, folder: &str, listed: &[(&str, usize)]) -> Vec<Finding> {
+fn circles_of(listing: &Listing, folder: &str) -> Vec<Finding> {
     let modules = Modules::read(listing, folder);
     let imports = modules.imports();
     let circles = circles_in(&imports);
-    let largest = circles.iter().map(BTreeSet::len).max().unwrap_or(1);
-    let allowed = listed.iter().find(|(name, _)| *name == folder).map(|(_, size)| *size);
-    if let Some(size) = allowed.filter(|size| largest < *size) {
-        let what = format!("the largest import circle has {largest} files, but {size} are listed");
-        let remedy = format!(
-            "lower the entry in LARGE_CIRCLES in xtask/src/tidy/circles.rs, or remove it if at most {CIRCLE_MAX}"
-        );
-        return vec![Finding::new(&format!("{folder}/Cargo.toml"), 1, what, remedy)];
-    }
-    let most = allowed.unwrap_or(CIRCLE_MAX);
-    circles.iter().filter(|circle| circle.len() > most).map(|circle| finding(&modules, &imports, circle)).collect()
+    let large = circles.iter().filter(|circle| circle.len() > CIRCLE_MAX);
+    large.map(|circle| finding(&modules, &imports, circle)).collect()
 }
 
 /// Sets of modules that import each other, directly or by way of others.
@@ -126,8 +111,8 @@ mod tests {
     use super::*;
 
     /// Findings of a crate `c` with these files below `src`.
-    fn found(files: &[(&str, &str)], listed: &[(&str, usize)]) -> Vec<String> {
-        circles_but(&tree(files), listed).iter().map(ToString::to_string).collect()
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
+        circles(&tree(files)).iter().map(ToString::to_string).collect()
     }
 
     fn tree(files: &[(&str, &str)]) -> Listing {
@@ -153,35 +138,27 @@ mod tests {
     #[test]
     fn re_exports_are_followed_through_names_renames_and_globs() {
         for root in ["pub use a::A;", "pub use self::a::{A as X, A};", "pub use a::*;", "pub(crate) use crate::a::*;"] {
-            let one = found(&chain(root, "use crate::A;\npub struct D;"), &[]);
+            let one = found(&chain(root, "use crate::A;\npub struct D;"));
             assert_eq!(one.len(), 1, "{root}");
             assert!(one[0].starts_with("c/src/a.rs:1: an import circle of 4 files"), "{}", one[0]);
             assert!(one[0].contains("c/src/c.rs imports crate::d::D, c/src/d.rs imports crate::A;"), "{}", one[0]);
         }
-        assert_eq!(found(&chain("pub use a::A as X;", "use crate::X;\npub struct D;"), &[]).len(), 1);
+        assert_eq!(found(&chain("pub use a::A as X;", "use crate::X;\npub struct D;")).len(), 1);
     }
 
     #[test]
     fn tests_do_not_count() {
         let module = "pub struct D;\n#[cfg(test)]\nmod checks { use crate::a::A; }";
-        assert_eq!(found(&chain("", module), &[]), [""; 0]);
+        assert_eq!(found(&chain("", module)), [""; 0]);
         let mut files = chain("", "pub struct D;\n#[cfg(test)]\nmod checks;").to_vec();
         files.push(("d/checks.rs", "use crate::a::A;\nuse super::D;"));
-        assert_eq!(found(&files, &[]), [""; 0]);
+        assert_eq!(found(&files), [""; 0]);
     }
 
     #[test]
     fn inline_modules_belong_to_their_file() {
-        assert_eq!(found(&chain("", "pub mod e { pub fn f(_: super::super::a::A) {} }\npub struct D;"), &[]).len(), 1);
-        assert_eq!(found(&chain("", "pub mod e { pub fn f(_: super::D) {} }\npub struct D;"), &[]), [""; 0]);
-    }
-
-    #[test]
-    fn listed_circles_may_not_grow_nor_stay_listed_when_smaller() {
-        let files = chain("", "use crate::a::A;\npub struct D;");
-        assert_eq!(found(&files, &[("c", 4)]), [""; 0]);
-        let smaller = found(&files, &[("c", 5)]);
-        assert!(smaller[0].contains("has 4 files, but 5 are listed; lower the entry"), "{}", smaller[0]);
+        assert_eq!(found(&chain("", "pub mod e { pub fn f(_: super::super::a::A) {} }\npub struct D;")).len(), 1);
+        assert_eq!(found(&chain("", "pub mod e { pub fn f(_: super::D) {} }\npub struct D;")), [""; 0]);
     }
 
     #[test]

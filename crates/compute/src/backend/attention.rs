@@ -1,6 +1,7 @@
 //! [`AttentionOps`]: attention over the entries of a sparse pattern.
 
-use crate::{ComputeError, Dropout, Memory};
+use crate::checks::{self, Checked};
+use crate::{ComputeError, Dropout, Memory, Shape};
 
 /// Attention over the entries of a sparse pattern, with one or more heads.
 ///
@@ -49,71 +50,152 @@ pub struct AttentionGrads<'a, M> {
 
 /// Softmax over the entries of rows, scores of heads, and fused attention with its backward pass.
 pub trait AttentionOps: Memory {
-    /// Softmax in place over the entries of each row of the pattern of `a`, for each column of `scores`
-    /// (`nnz × heads`).
-    ///
-    /// # Errors
-    /// On shapes that do not fit.
-    fn segment_softmax(&self, a: &Self::Sparse, scores: &mut Self::Matrix) -> Result<(), ComputeError>;
+    checked! {
+        /// Softmax in place over the entries of each row of the pattern of `a`, for each column of `scores`
+        /// (`nnz × heads`).
+        ///
+        /// # Errors
+        /// On shapes that do not fit.
+        fn segment_softmax, run_segment_softmax(
+            &self,
+            a: &Self::Sparse,
+            scores: &mut Self::Matrix,
+        ) -> Result<(), ComputeError> {
+            let found = self.shape(scores);
+            checks::expect("segment_softmax", "scores", found, Shape::new(self.nnz(a), found.cols))
+        }
 
-    /// Backward pass of [`segment_softmax`](Self::segment_softmax), in place:
-    /// `grad = shares ⊙ (grad - Σ shares ⊙ grad)`, with the sum over the entries of each row. `shares` is the result
-    /// of the softmax; it and `grad` are `nnz × heads`.
-    ///
-    /// # Errors
-    /// On shapes that do not fit.
-    fn segment_softmax_backward(
-        &self,
-        a: &Self::Sparse,
-        shares: &Self::Matrix,
-        grad: &mut Self::Matrix,
-    ) -> Result<(), ComputeError>;
+        /// Backward pass of [`segment_softmax`](Self::segment_softmax), in place: `grad = shares ⊙ (grad - Σ shares ⊙
+        /// grad)`, with the sum over the entries of each row. `shares` is the result of the softmax; it and `grad` are
+        /// `nnz × heads`.
+        ///
+        /// # Errors
+        /// On shapes that do not fit.
+        fn segment_softmax_backward, run_segment_softmax_backward(
+            &self,
+            a: &Self::Sparse,
+            shares: &Self::Matrix,
+            grad: &mut Self::Matrix,
+        ) -> Result<(), ComputeError> {
+            let found = self.shape(shares);
+            checks::expect("segment_softmax", "scores", found, Shape::new(self.nnz(a), found.cols))?;
+            checks::expect("segment_softmax", "grad", self.shape(grad), found)
+        }
 
-    /// Dot products of rows with a vector, per head: `out[r, h] = Σ_k x[r, c]·vector[c]` with `c = k · heads + h`.
-    /// `x` is `n × (heads·d)`, `vector` is `1 × (heads·d)`, and `out` is `n × heads`.
-    ///
-    /// # Errors
-    /// On shapes that do not fit.
-    fn head_dots(&self, x: &Self::Matrix, vector: &Self::Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
+        /// Dot products of rows with a vector, per head: `out[r, h] = Σ_k x[r, c]·vector[c]` with `c = k · heads + h`.
+        /// `x` is `n × (heads·d)`, `vector` is `1 × (heads·d)`, and `out` is `n × heads`.
+        ///
+        /// # Errors
+        /// On shapes that do not fit.
+        fn head_dots, run_head_dots(
+            &self,
+            x: &Self::Matrix,
+            vector: &Self::Matrix,
+            out: &mut Self::Matrix,
+        ) -> Result<(), ComputeError> {
+            check_head_dots(self, x, vector, out)
+        }
 
-    /// Backward pass of [`head_dots`](Self::head_dots), with `grad` `n × heads`:
-    /// `x_grad[r, c] += grad[r, h]·vector[c]`, if `x_grad` (shaped like `x`) is given. `vector_grad` (shaped like
-    /// `vector`) is overwritten with `Σ_r grad[r, h]·x[r, c]`.
-    ///
-    /// # Errors
-    /// On shapes that do not fit.
-    fn head_dots_backward(
-        &self,
-        x: &Self::Matrix,
-        vector: &Self::Matrix,
-        grad: &Self::Matrix,
-        x_grad: Option<&mut Self::Matrix>,
-        vector_grad: &mut Self::Matrix,
-    ) -> Result<(), ComputeError>;
+        /// Backward pass of [`head_dots`](Self::head_dots), with `grad` `n × heads`:
+        /// `x_grad[r, c] += grad[r, h]·vector[c]`, if `x_grad` (shaped like `x`) is given. `vector_grad` (shaped like
+        /// `vector`) is overwritten with `Σ_r grad[r, h]·x[r, c]`.
+        ///
+        /// # Errors
+        /// On shapes that do not fit.
+        fn head_dots_backward, run_head_dots_backward(
+            &self,
+            x: &Self::Matrix,
+            vector: &Self::Matrix,
+            grad: &Self::Matrix,
+            x_grad: Option<&mut Self::Matrix>,
+            vector_grad: &mut Self::Matrix,
+        ) -> Result<(), ComputeError> {
+            const OPERATION: &str = "head_dots";
+            check_head_dots(self, x, vector, grad)?;
+            checks::expect(OPERATION, "vector_grad", self.shape(vector_grad), self.shape(vector))?;
+            let x_grad_shape = x_grad.as_deref().map(|x_grad| self.shape(x_grad));
+            checks::expect_given(OPERATION, "x_grad", x_grad_shape, self.shape(x))
+        }
 
-    /// Attention over a pattern (`n × m`), into `out` (`n × width`). `log_sums` (`n × heads`) receives the logarithm
-    /// of the softmax's denominator. The backward pass recomputes the coefficients from it, so that no array of `nnz`
-    /// elements is stored.
-    ///
-    /// # Errors
-    /// On shapes that do not fit.
-    fn attention(
-        &self,
-        attention: &Attention<'_, Self>,
-        out: &mut Self::Matrix,
-        log_sums: &mut Self::Matrix,
-    ) -> Result<(), ComputeError>;
+        /// Attention over a pattern (`n × m`), into `out` (`n × width`). `log_sums` (`n × heads`) receives the
+        /// logarithm of the softmax's denominator. The backward pass recomputes the coefficients from it, so that no
+        /// array of `nnz` elements is stored.
+        ///
+        /// # Errors
+        /// On shapes that do not fit.
+        fn attention, run_attention(
+            &self,
+            attention: &Attention<'_, Self>,
+            out: &mut Self::Matrix,
+            log_sums: &mut Self::Matrix,
+        ) -> Result<(), ComputeError> {
+            check_attention(self, attention, out, log_sums)
+        }
 
-    /// Backward pass of [`attention`](Self::attention), given its results `out` (`n × width`) and `log_sums`
-    /// (`n × heads`). `grad` (`n × width`) is the gradient of `out`.
-    ///
-    /// # Errors
-    /// On shapes that do not fit.
-    fn attention_backward(
-        &self,
-        attention: &Attention<'_, Self>,
-        results: (&Self::Matrix, &Self::Matrix),
-        grad: &Self::Matrix,
-        grads: AttentionGrads<'_, Self::Matrix>,
-    ) -> Result<(), ComputeError>;
+        /// Backward pass of [`attention`](Self::attention), given its results `out` (`n × width`) and `log_sums`
+        /// (`n × heads`). `grad` (`n × width`) is the gradient of `out`.
+        ///
+        /// # Errors
+        /// On shapes that do not fit.
+        fn attention_backward, run_attention_backward(
+            &self,
+            attention: &Attention<'_, Self>,
+            results: (&Self::Matrix, &Self::Matrix),
+            grad: &Self::Matrix,
+            grads: AttentionGrads<'_, Self::Matrix>,
+        ) -> Result<(), ComputeError> {
+            check_attention(self, attention, results.0, results.1)?;
+            check_grads(self, attention, (results.0, grad), &grads)
+        }
+    }
+}
+
+/// Checks the operands of [`AttentionOps::head_dots`].
+fn check_head_dots<B: Memory + ?Sized>(device: &B, x: &B::Matrix, vector: &B::Matrix, out: &B::Matrix) -> Checked {
+    const OPERATION: &str = "head_dots";
+    let (Shape { rows, cols }, heads) = (device.shape(x), device.shape(out).cols);
+    checks::expect(OPERATION, "vector", device.shape(vector), Shape::new(1, cols))?;
+    checks::expect(OPERATION, "out", device.shape(out), Shape::new(rows, heads))?;
+    checks::heads(OPERATION, heads, cols)
+}
+
+/// Checks the operands of an attention and its results.
+fn check_attention<B: Memory + ?Sized>(
+    device: &B,
+    attention: &Attention<'_, B>,
+    out: &B::Matrix,
+    log_sums: &B::Matrix,
+) -> Checked {
+    const OPERATION: &str = "attention";
+    let Attention { graph, heads, destination, source, vector, values, .. } = *attention;
+    let (Shape { rows, cols }, width) = (device.sparse_shape(graph), device.shape(values).cols);
+    checks::expect(OPERATION, "values", device.shape(values), Shape::new(cols, width))?;
+    checks::heads(OPERATION, heads, width)?;
+    let score_width = if vector.is_some() { width } else { heads };
+    checks::expect(OPERATION, "destination", device.shape(destination), Shape::new(rows, score_width))?;
+    checks::expect(OPERATION, "source", device.shape(source), Shape::new(cols, score_width))?;
+    checks::expect_given(OPERATION, "vector", vector.map(|vector| device.shape(vector)), Shape::new(1, width))?;
+    checks::expect(OPERATION, "out", device.shape(out), Shape::new(rows, width))?;
+    checks::expect(OPERATION, "log_sums", device.shape(log_sums), Shape::new(rows, heads))
+}
+
+/// Checks that each gradient is shaped like its operand or, for `grad`, like the result `out`.
+fn check_grads<B: Memory + ?Sized>(
+    device: &B,
+    attention: &Attention<'_, B>,
+    (out, grad): (&B::Matrix, &B::Matrix),
+    grads: &AttentionGrads<'_, B::Matrix>,
+) -> Checked {
+    let like = |name, found: &B::Matrix, operand: &B::Matrix| {
+        checks::expect("attention", name, device.shape(found), device.shape(operand))
+    };
+    like("grad", grad, out)?;
+    like("gradient of the destination", grads.destination, attention.destination)?;
+    like("gradient of the source", grads.source, attention.source)?;
+    match (attention.vector, &grads.vector) {
+        (Some(vector), Some(grad)) => like("gradient of the vector", grad, vector)?,
+        (None, None) => {}
+        _ => return Err(ComputeError::argument("attention", "a vector and its gradient come together or not at all")),
+    }
+    like("gradient of the values", grads.values, attention.values)
 }

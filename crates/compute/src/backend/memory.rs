@@ -5,6 +5,7 @@ use std::sync::Arc;
 use girih_graph_format::{Csr, Matrix, Scales};
 use rayon::prelude::*;
 
+use crate::checks::{self, Checked, IdRange};
 use crate::{ComputeError, Dtype, Shape};
 
 /// Sparse matrix `L·A·R` to upload to a device, with diagonal `L` and `R`.
@@ -56,7 +57,6 @@ pub trait HostMatrix {
     /// As [`bytes`](Self::bytes), but mutable.
     fn bytes_mut(&mut self) -> &mut [u8];
 }
-
 /// Number of values filled at a time, so that a block of rows stays in a core's own cache.
 const FILLED_VALUES: usize = 1 << 15;
 
@@ -143,12 +143,6 @@ pub trait Memory: Send + Sync + 'static {
     /// When the device fails.
     fn download(&self, matrix: &Self::Matrix) -> Result<Matrix, ComputeError>;
 
-    /// Overwrites `out` with the values of `host`, which has the same shape. The storage type of `out` stays.
-    ///
-    /// # Errors
-    /// When shapes differ.
-    fn write(&self, host: &Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError>;
-
     /// Overwrites `out` with the values that `make` returns in row-major order, as [`upload_made`](Self::upload_made)
     /// does.
     ///
@@ -179,12 +173,6 @@ pub trait Memory: Send + Sync + 'static {
         self.write(&host, out)
     }
 
-    /// Uploads a sparse matrix (`n × m`) and prepares it for products with it and with its transpose.
-    ///
-    /// # Errors
-    /// When the device's memory does not suffice.
-    fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<Self::Sparse, ComputeError>;
-
     /// Uploads a list of ids.
     ///
     /// # Errors
@@ -203,6 +191,9 @@ pub trait Memory: Send + Sync + 'static {
     /// Number of stored entries of `sparse`.
     fn nnz(&self, sparse: &Self::Sparse) -> usize;
 
+    /// Length and upper bound of `ids`.
+    fn id_range(&self, ids: &Self::Ids) -> IdRange;
+
     /// Overwrites `out` (`n × d`) with zeros.
     ///
     /// # Errors
@@ -214,4 +205,40 @@ pub trait Memory: Send + Sync + 'static {
     /// # Errors
     /// When the device's memory does not suffice.
     fn zero_ids(&self, len: usize) -> Result<Self::Ids, ComputeError>;
+
+    checked! {
+        /// Overwrites `out` with the values of `host`, which has the same shape. The storage type of `out` stays.
+        ///
+        /// # Errors
+        /// When shapes differ.
+        fn write, run_write(&self, host: &Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError> {
+            let expected = Shape::new(host.n_rows(), host.n_cols());
+            checks::expect("write", "out", self.shape(out), expected)
+        }
+
+        /// Uploads a sparse matrix (`n × m`) and prepares it for products with it and with its transpose.
+        ///
+        /// # Errors
+        /// When the device's memory does not suffice.
+        fn upload_sparse, run_upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<Self::Sparse, ComputeError> {
+            check_sparse(operand)
+        }
+    }
+}
+
+/// Checks that scales and global ids have the lengths of rows and columns, and that a symmetric operand is square.
+fn check_sparse(operand: &SparseOperand<'_>) -> Checked {
+    const OPERATION: &str = "upload_sparse";
+    let SparseOperand { csr, scales, symmetric, names } = operand;
+    let column = |len| Shape::new(len, 1);
+    for (name, scale, len) in [("left scale", &scales.left, csr.n_rows()), ("right scale", &scales.right, csr.n_cols())]
+    {
+        checks::expect_given(OPERATION, name, scale.as_ref().map(|scale| column(scale.len())), column(len))?;
+    }
+    if *symmetric && !csr.is_square() {
+        let shape = Shape::new(csr.n_rows(), csr.n_cols());
+        return Err(ComputeError::argument(OPERATION, format!("a {shape} matrix cannot equal its transpose")));
+    }
+    let n_names = names.as_ref().map(|names| column(names.columns.len()));
+    checks::expect_given(OPERATION, "names of columns", n_names, column(csr.n_cols()))
 }

@@ -1,6 +1,7 @@
 //! [`OptimOps`]: steps of optimisers.
 
-use crate::{ComputeError, Memory};
+use crate::checks::{self, Checked};
+use crate::{ComputeError, Dtype, Memory};
 
 /// One step of Adam or AdamW (Loshchilov and Hutter, ICLR 2019).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,16 +50,62 @@ pub struct SgdUpdate<'a, M> {
 
 /// Steps of optimisers on all parameters of a model.
 pub trait OptimOps: Memory {
-    /// One step of Adam on all parameters of a model. One call for all helps because many parameters are small.
-    ///
-    /// # Errors
-    /// On shapes that do not fit, other storage than `f32`, or step 0.
-    fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, Self::Matrix>]) -> Result<(), ComputeError>;
+    checked! {
+        /// One step of Adam on all parameters of a model. One call for all helps because many parameters are small.
+        ///
+        /// # Errors
+        /// On shapes that do not fit, other storage than `f32`, or step 0.
+        fn adam, run_adam(
+            &self,
+            step: AdamStep,
+            updates: &mut [AdamUpdate<'_, Self::Matrix>],
+        ) -> Result<(), ComputeError> {
+            if step.step == 0 {
+                return Err(ComputeError::argument("adam", "step 0; steps count from 1"));
+            }
+            for AdamUpdate { param, grad, first, second, .. } in &*updates {
+                let others = [("grad", *grad), ("first moment", first), ("second moment", second)];
+                check_update(self, "adam", param, &others)?;
+            }
+            Ok(())
+        }
 
-    /// One step of stochastic gradient descent on all parameters of a model:
-    /// `v = momentum·v + grad + weight_decay·param`, then `param -= lr·v`.
-    ///
-    /// # Errors
-    /// On shapes that do not fit, or other storage than `f32`.
-    fn sgd(&self, lr: f32, momentum: f32, updates: &mut [SgdUpdate<'_, Self::Matrix>]) -> Result<(), ComputeError>;
+        /// One step of stochastic gradient descent on all parameters of a model:
+        /// `v = momentum·v + grad + weight_decay·param`, then `param -= lr·v`.
+        ///
+        /// # Errors
+        /// On shapes that do not fit, or other storage than `f32`.
+        fn sgd, run_sgd(
+            &self,
+            lr: f32,
+            momentum: f32,
+            updates: &mut [SgdUpdate<'_, Self::Matrix>],
+        ) -> Result<(), ComputeError> {
+            for SgdUpdate { param, grad, velocity, .. } in &*updates {
+                check_update(self, "sgd", param, &[("grad", *grad), ("velocity", velocity)])?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Checks that a parameter and the other matrices of its update have one shape and are `f32`. An update is often
+/// smaller than the spacing of 16-bit numbers.
+fn check_update<B: Memory + ?Sized>(
+    device: &B,
+    operation: &'static str,
+    param: &B::Matrix,
+    others: &[(&'static str, &B::Matrix)],
+) -> Checked {
+    for &(name, other) in others {
+        checks::expect(operation, name, device.shape(other), device.shape(param))?;
+    }
+    for &(name, matrix) in others.iter().chain([&("param", param)]) {
+        let dtype = device.dtype(matrix);
+        if dtype != Dtype::F32 {
+            let what = format!("{name} is stored as {dtype:?}; optimisers update f32");
+            return Err(ComputeError::argument(operation, what));
+        }
+    }
+    Ok(())
 }

@@ -12,7 +12,6 @@ use rayon::prelude::*;
 use super::element::Element;
 use super::elementwise;
 use crate::backend::{fill_rows, filled_rows};
-use crate::checks::Kind;
 use crate::{Dtype, HostMatrix, Shape};
 
 /// Alignment of buffers in bytes: one cache line, so that a row of 16 floats lies in a single line.
@@ -102,11 +101,6 @@ impl CpuMatrix {
             Storage::F32(_) => Dtype::F32,
             Storage::Bf16(_) => Dtype::Bf16,
         }
-    }
-
-    /// Shape and storage, in the form that [`checks`](crate::checks) take.
-    pub(crate) fn kind(&self) -> Kind {
-        (self.shape, self.dtype())
     }
 
     /// Overwrites all elements with `values`, rounded to the storage.

@@ -1,6 +1,6 @@
 //! [`Cpu`]: backend on all cores of the machine, through rayon's current pool.
 //!
-//! `ops` checks operands and passes typed slices to the modules that compute:
+//! `ops` passes typed slices of operands to the modules that compute:
 //!
 //! - `spmm`, `gemm`: products, which take most of the time; `panels`, `schedule`, `sparse` and `simd` serve them.
 //! - `elementwise`, `columns`, `rows`, `top_k`, `loss`, `bpr`, `optim`: memory-bound passes over matrices.

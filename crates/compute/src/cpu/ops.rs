@@ -1,5 +1,4 @@
-//! Operations of [`Cpu`](super::Cpu), one module for each family: checks of operands, and calls of the modules that
-//! compute.
+//! Operations of [`Cpu`](super::Cpu), one module for each family: calls of the modules that compute.
 
 mod attention;
 mod dense;

@@ -1,12 +1,10 @@
 //! Attention directly from its definition: scores, coefficients and masks of every entry are stored.
 
 use super::{Entry, RefMatrix, RefSparse, Reference};
-use crate::checks::AttentionShapes;
-use crate::{Attention, AttentionGrads, AttentionOps, ComputeError, Dtype, GlobalIds, Shape, checks};
+use crate::{Attention, AttentionGrads, AttentionOps, ComputeError, Dtype, Fits, GlobalIds, Shape};
 
 impl AttentionOps for Reference {
-    fn segment_softmax(&self, a: &RefSparse, scores: &mut RefMatrix) -> Result<(), ComputeError> {
-        checks::segment_softmax(a.entries.len(), scores.shape, None)?;
+    fn run_segment_softmax(&self, _: Fits, a: &RefSparse, scores: &mut RefMatrix) -> Result<(), ComputeError> {
         let old = scores.clone();
         scores.update(|e, h, score| {
             let of_row = || a.row(a.entries[e].row).map(|e| old.get(e, h));
@@ -16,13 +14,13 @@ impl AttentionOps for Reference {
         Ok(())
     }
 
-    fn segment_softmax_backward(
+    fn run_segment_softmax_backward(
         &self,
+        _: Fits,
         a: &RefSparse,
         shares: &RefMatrix,
         grad: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
-        checks::segment_softmax(a.entries.len(), shares.shape, Some(grad.shape))?;
         let old = grad.clone();
         grad.update(|e, h, g| {
             let mean: f64 = a.row(a.entries[e].row).map(|e| shares.get(e, h) * old.get(e, h)).sum();
@@ -31,23 +29,27 @@ impl AttentionOps for Reference {
         Ok(())
     }
 
-    fn head_dots(&self, x: &RefMatrix, vector: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
-        checks::head_dots(x.shape, vector.shape, out.shape)?;
+    fn run_head_dots(
+        &self,
+        _: Fits,
+        x: &RefMatrix,
+        vector: &RefMatrix,
+        out: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
         let (heads, width) = (out.shape.cols, x.shape.cols);
         out.update(|r, h, _| (h..width).step_by(heads).map(|c| x.get(r, c) * vector.get(0, c)).sum());
         Ok(())
     }
 
-    fn head_dots_backward(
+    fn run_head_dots_backward(
         &self,
+        _: Fits,
         x: &RefMatrix,
         vector: &RefMatrix,
         grad: &RefMatrix,
         x_grad: Option<&mut RefMatrix>,
         vector_grad: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
-        let x_grad_shape = x_grad.as_deref().map(RefMatrix::shape);
-        checks::head_dots_backward(x.shape, vector.shape, grad.shape, x_grad_shape, vector_grad.shape)?;
         let heads = grad.shape.cols;
         vector_grad.update(|_, c, _| (0..x.shape.rows).map(|r| grad.get(r, c % heads) * x.get(r, c)).sum());
         if let Some(x_grad) = x_grad {
@@ -56,13 +58,13 @@ impl AttentionOps for Reference {
         Ok(())
     }
 
-    fn attention(
+    fn run_attention(
         &self,
+        _: Fits,
         attention: &Attention<'_, Self>,
         out: &mut RefMatrix,
         log_sums: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
-        checks::attention(&shapes(attention), out.shape, log_sums.shape)?;
         let shares = Shares::of(attention);
         let (graph, heads) = (attention.graph, attention.heads);
         out.update(|r, c, _| {
@@ -76,35 +78,15 @@ impl AttentionOps for Reference {
         Ok(())
     }
 
-    fn attention_backward(
+    fn run_attention_backward(
         &self,
+        _: Fits,
         attention: &Attention<'_, Self>,
-        results: (&RefMatrix, &RefMatrix),
+        _: (&RefMatrix, &RefMatrix),
         grad: &RefMatrix,
         grads: AttentionGrads<'_, RefMatrix>,
     ) -> Result<(), ComputeError> {
-        let shapes = shapes(attention);
-        let vector_shape = grads.vector.as_deref().map(RefMatrix::shape);
-        let grad_shapes = checks::AttentionGradShapes {
-            destination: grads.destination.shape,
-            source: grads.source.shape,
-            vector: vector_shape,
-            values: grads.values.shape,
-        };
-        checks::attention_backward(&shapes, (results.0.shape, results.1.shape), grad.shape, grad_shapes)?;
         Shares::of(attention).backward(attention, grad, grads)
-    }
-}
-
-/// Shapes of the operands.
-fn shapes(attention: &Attention<'_, Reference>) -> AttentionShapes {
-    AttentionShapes {
-        graph: attention.graph.shape,
-        heads: attention.heads,
-        destination: attention.destination.shape,
-        source: attention.source.shape,
-        vector: attention.vector.map(RefMatrix::shape),
-        values: attention.values.shape,
     }
 }
 

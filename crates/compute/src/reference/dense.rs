@@ -1,21 +1,18 @@
 //! Dense products, and passes over dense matrices on the reference backend.
 
 use super::{RefIds, RefMatrix, Reference, activated, apply_epilogue};
-use crate::{
-    Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Dtype, Epilogue, Memory, Shape, Transpose, checks,
-};
+use crate::{Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Dtype, Epilogue, Fits, Shape, Transpose};
 
 impl DenseOps for Reference {
-    fn gemm(
+    fn run_gemm(
         &self,
+        _: Fits,
         (a, ta): (&RefMatrix, Transpose),
         dropout: Option<Dropout>,
         (b, tb): (&RefMatrix, Transpose),
         epilogue: Epilogue<'_, RefMatrix>,
         out: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
-        checks::gemm((a.shape, ta), (b.shape, tb), epilogue.bias.map(RefMatrix::shape), out.shape)?;
-        checks::mask("gemm", &epilogue)?;
         let mut masked = RefMatrix { dtype: Dtype::F32, ..a.clone() };
         if let Some(dropout) = dropout {
             self.dropout_in_place(dropout, &mut masked)?;
@@ -25,20 +22,19 @@ impl DenseOps for Reference {
         Ok(())
     }
 
-    fn epilogue_backward(
+    fn run_epilogue_backward(
         &self,
+        _: Fits,
         slope: ActivationGrad,
         y: &RefMatrix,
         grad: &mut RefMatrix,
         bias_grad: Option<&mut RefMatrix>,
     ) -> Result<(), ComputeError> {
-        checks::epilogue_backward(y.shape, grad.shape, bias_grad.as_deref().map(RefMatrix::shape))?;
         grad.update(|r, c, g| g * derivative(slope, y.get(r, c)));
         bias_grad.map_or(Ok(()), |bias_grad| self.column_sums(grad, bias_grad))
     }
 
-    fn dropout(&self, x: &RefMatrix, dropout: Dropout, out: &mut RefMatrix) -> Result<(), ComputeError> {
-        checks::same("dropout", x.shape, out.shape)?;
+    fn run_dropout(&self, _: Fits, x: &RefMatrix, dropout: Dropout, out: &mut RefMatrix) -> Result<(), ComputeError> {
         let first = dropout.first_element(x.shape.cols);
         out.update(|r, c, _| x.get(r, c) * f64::from(dropout.factor(first + x.position(r, c))));
         Ok(())
@@ -50,26 +46,28 @@ impl DenseOps for Reference {
         Ok(())
     }
 
-    fn add_scaled(&self, factor: f32, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
-        checks::add_scaled(x.shape, out.shape)?;
+    fn run_add_scaled(&self, _: Fits, factor: f32, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
         out.update(|r, c, old| if r < x.shape.rows { old + f64::from(factor) * x.get(r, c) } else { old });
         Ok(())
     }
 
-    fn convert(&self, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
-        checks::same("convert", x.shape, out.shape)?;
+    fn run_convert(&self, _: Fits, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
         out.update(|r, c, _| x.get(r, c));
         Ok(())
     }
 
-    fn gather_rows(&self, x: &RefMatrix, ids: &RefIds, out: &mut RefMatrix) -> Result<(), ComputeError> {
-        checks::gather_rows(x.shape, ids.range, out.shape)?;
+    fn run_gather_rows(&self, _: Fits, x: &RefMatrix, ids: &RefIds, out: &mut RefMatrix) -> Result<(), ComputeError> {
         out.update(|r, c, _| x.get(ids.ids[r] as usize, c));
         Ok(())
     }
 
-    fn scatter_add_rows(&self, x: &RefMatrix, ids: &RefIds, out: &mut RefMatrix) -> Result<(), ComputeError> {
-        checks::scatter_add_rows(x.shape, ids.range, out.shape)?;
+    fn run_scatter_add_rows(
+        &self,
+        _: Fits,
+        x: &RefMatrix,
+        ids: &RefIds,
+        out: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
         let mut sums = RefMatrix { dtype: Dtype::F32, ..out.clone() };
         for (r, &id) in ids.ids.iter().enumerate() {
             for c in 0..x.shape.cols {
@@ -80,57 +78,54 @@ impl DenseOps for Reference {
         Ok(())
     }
 
-    fn column_sums(&self, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
-        checks::column_sums(x.shape, out.shape)?;
+    fn run_column_sums(&self, _: Fits, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
         out.update(|_, c, _| (0..x.shape.rows).map(|r| x.get(r, c)).sum());
         Ok(())
     }
 
-    fn copy_block(
+    fn run_copy_block(
         &self,
+        _: Fits,
         shape: Shape,
         x: &RefMatrix,
         from: (usize, usize),
         out: &mut RefMatrix,
         to: (usize, usize),
     ) -> Result<(), ComputeError> {
-        checks::copy_block(shape, x.shape, from, out.shape, to)?;
         let inside =
             |r: usize, c: usize| (to.0..to.0 + shape.rows).contains(&r) && (to.1..to.1 + shape.cols).contains(&c);
         out.update(|r, c, old| if inside(r, c) { x.get(r - to.0 + from.0, c - to.1 + from.1) } else { old });
         Ok(())
     }
 
-    fn activate(
+    fn run_activate(
         &self,
+        _: Fits,
         activation: Activation,
         bias: Option<&RefMatrix>,
         x: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
-        checks::activate(bias.map(RefMatrix::shape), x.shape)?;
         x.update(|_, c, value| activated(activation, value + bias.map_or(0.0, |bias| bias.get(0, c))));
         Ok(())
     }
 
-    fn scale(&self, factor: f32, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
-        checks::same("scale", x.shape, out.shape)?;
+    fn run_scale(&self, _: Fits, factor: f32, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
         out.update(|r, c, _| f64::from(factor) * x.get(r, c));
         Ok(())
     }
 
-    fn scale_rows(
+    fn run_scale_rows(
         &self,
+        _: Fits,
         factors: &RefMatrix,
         (x, first): (&RefMatrix, usize),
         out: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
-        checks::scale_rows((factors.shape, self.dtype(factors)), (x.shape, first), out.shape)?;
         out.update(|r, c, _| factors.get(r, 0) * x.get(r, first + c));
         Ok(())
     }
 
-    fn scale_rows_in_place(&self, factors: &RefMatrix, x: &mut RefMatrix) -> Result<(), ComputeError> {
-        checks::row_factors("scale_rows_in_place", (factors.shape, self.dtype(factors)), x.shape.rows)?;
+    fn run_scale_rows_in_place(&self, _: Fits, factors: &RefMatrix, x: &mut RefMatrix) -> Result<(), ComputeError> {
         x.update(|r, _, value| factors.get(r, 0) * value);
         Ok(())
     }

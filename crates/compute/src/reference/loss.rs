@@ -3,20 +3,22 @@
 use girih_graph_format::Csr;
 
 use super::{RefIds, RefMatrix, Reference};
-use crate::{ComputeError, DenseOps, Dtype, LossOps, NO_COLUMN, Shape, checks};
+use crate::{ComputeError, DenseOps, Dtype, Fits, LossOps, NO_COLUMN, checks};
 
 impl LossOps for Reference {
-    fn softmax_cross_entropy(
+    fn check_classes(&self, classes: &RefIds, rows: &RefIds, n_columns: usize) -> Result<(), ComputeError> {
+        checks::classes(&classes.ids, &rows.ids, n_columns)
+    }
+
+    fn run_softmax_cross_entropy(
         &self,
+        _: Fits,
         logits: &RefMatrix,
         classes: &RefIds,
         rows: &RefIds,
         grad: Option<&mut RefMatrix>,
         loss: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
-        let grad_shape = grad.as_deref().map(RefMatrix::shape);
-        checks::softmax_cross_entropy(logits.shape, classes.ids.len(), rows.range, grad_shape, loss.shape)?;
-        checks::classes(&classes.ids, &rows.ids, logits.shape.cols)?;
         let (mut total, mut gradient) = (0.0, RefMatrix::zeros(logits.shape, Dtype::F32));
         let n = rows.ids.len() as f64;
         for &row in &rows.ids {
@@ -35,16 +37,15 @@ impl LossOps for Reference {
         Ok(())
     }
 
-    fn sigmoid_cross_entropy(
+    fn run_sigmoid_cross_entropy(
         &self,
+        _: Fits,
         logits: &RefMatrix,
         targets: &RefMatrix,
         rows: &RefIds,
         grad: Option<&mut RefMatrix>,
         loss: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
-        let grad_shape = grad.as_deref().map(RefMatrix::shape);
-        checks::sigmoid_cross_entropy(logits.shape, targets.shape, rows.range, grad_shape, loss.shape)?;
         let (mut total, mut gradient) = (0.0, RefMatrix::zeros(logits.shape, Dtype::F32));
         let n = (rows.ids.len() * logits.shape.cols) as f64;
         for &row in &rows.ids {
@@ -62,24 +63,22 @@ impl LossOps for Reference {
         Ok(())
     }
 
-    fn argmax_rows(&self, x: &RefMatrix) -> Result<Vec<u32>, ComputeError> {
-        checks::argmax_rows(x.shape)?;
+    fn run_argmax_rows(&self, _: Fits, x: &RefMatrix) -> Result<Vec<u32>, ComputeError> {
         Ok((0..x.shape.rows).map(|r| largest(x, r)).collect())
     }
 
-    fn count_correct(&self, x: &RefMatrix, classes: &RefIds, rows: &RefIds) -> Result<u64, ComputeError> {
-        checks::count_correct(x.shape, classes.ids.len(), rows.range)?;
+    fn run_count_correct(&self, _: Fits, x: &RefMatrix, classes: &RefIds, rows: &RefIds) -> Result<u64, ComputeError> {
         let is_correct = |&&row: &&u32| largest(x, row as usize) == classes.ids[row as usize];
         Ok(rows.ids.iter().filter(is_correct).count() as u64)
     }
 
-    fn bpr_loss(
+    fn run_bpr_loss(
         &self,
+        _: Fits,
         triples: &RefMatrix,
         grad: Option<&mut RefMatrix>,
         loss: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
-        checks::bpr_loss(triples.shape, grad.as_deref().map(RefMatrix::shape), loss.shape)?;
         let n_triples = triples.shape.rows / 3;
         let (mut total, mut gradient) = (0.0, RefMatrix::zeros(triples.shape, Dtype::F32));
         for user in 0..n_triples {
@@ -104,21 +103,20 @@ impl LossOps for Reference {
         Ok(())
     }
 
-    fn l2_penalty(
+    fn run_l2_penalty(
         &self,
+        _: Fits,
         weight: f32,
         x: &RefMatrix,
         grad: Option<&mut RefMatrix>,
         loss: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
-        checks::l2_penalty(x.shape, grad.as_deref().map(RefMatrix::shape), loss.shape)?;
         let squares: f64 = x.data.iter().map(|v| v * v).sum();
         loss.set(0, 0, loss.get(0, 0) + f64::from(weight) / 2.0 * squares);
         grad.map_or(Ok(()), |grad| self.scale(weight, x, grad))
     }
 
-    fn top_k_rows(&self, x: &RefMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
-        checks::top_k_rows(x.shape, Shape::new(excluded.n_rows(), excluded.n_cols()))?;
+    fn run_top_k_rows(&self, _: Fits, x: &RefMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
         let mut found = Vec::with_capacity(x.shape.rows * k);
         for r in 0..x.shape.rows {
             let may_be_named = |&c: &u32| !excluded.row(r).contains(&c) && x.get(r, c as usize) > f64::NEG_INFINITY;

@@ -4,7 +4,7 @@ use girih_graph_format::Matrix;
 
 use super::{Entry, RefIds, RefMatrix, RefSparse, Reference};
 use crate::checks::IdRange;
-use crate::{ComputeError, Dtype, Memory, Shape, SparseOperand, checks};
+use crate::{ComputeError, Dtype, Fits, Memory, Shape, SparseOperand, checks};
 
 impl Memory for Reference {
     type Matrix = RefMatrix;
@@ -32,14 +32,12 @@ impl Memory for Reference {
             .map_err(|error| ComputeError::argument("download", error.to_string()))
     }
 
-    fn write(&self, host: &Matrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
-        checks::same("write", Shape::new(host.n_rows(), host.n_cols()), out.shape)?;
+    fn run_write(&self, _: Fits, host: &Matrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
         out.update(|r, c, _| f64::from(host.row(r)[c]));
         Ok(())
     }
 
-    fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<RefSparse, ComputeError> {
-        checks::sparse(operand)?;
+    fn run_upload_sparse(&self, _: Fits, operand: &SparseOperand<'_>) -> Result<RefSparse, ComputeError> {
         let SparseOperand { csr, scales, names, .. } = operand;
         let shape = Shape::new(csr.n_rows(), csr.n_cols());
         let (left, right) = (scales.left.as_deref(), scales.right.as_deref());
@@ -72,6 +70,10 @@ impl Memory for Reference {
 
     fn nnz(&self, sparse: &RefSparse) -> usize {
         sparse.entries.len()
+    }
+
+    fn id_range(&self, ids: &RefIds) -> IdRange {
+        ids.range
     }
 
     fn set_zero(&self, out: &mut RefMatrix) -> Result<(), ComputeError> {

@@ -1,19 +1,18 @@
 //! Layer and batch normalisation on the reference backend.
 
 use super::{RefMatrix, Reference};
-use crate::{ColumnMoments, ComputeError, NormOps, checks};
+use crate::{ColumnMoments, ComputeError, Fits, NormOps};
 
 impl NormOps for Reference {
-    fn normalize_rows(
+    fn run_normalize_rows(
         &self,
+        _: Fits,
         eps: f32,
         x: &RefMatrix,
         (gain, bias): (&RefMatrix, &RefMatrix),
         out: &mut RefMatrix,
         moments: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
-        checks::per_column("normalize_rows", x.shape, &[("gain", gain.shape), ("bias", bias.shape)])?;
-        checks::normalize_rows(x.shape, out.shape, moments.shape)?;
         let n = x.shape.cols as f64;
         for r in 0..x.shape.rows {
             let values = || (0..x.shape.cols).map(|c| x.get(r, c));
@@ -26,17 +25,15 @@ impl NormOps for Reference {
         Ok(())
     }
 
-    fn normalize_rows_backward(
+    fn run_normalize_rows_backward(
         &self,
+        _: Fits,
         x: &RefMatrix,
         gain: &RefMatrix,
         moments: &RefMatrix,
         grad: &mut RefMatrix,
         (gain_grad, bias_grad): (&mut RefMatrix, &mut RefMatrix),
     ) -> Result<(), ComputeError> {
-        let rows = [("gain", gain.shape), ("gain_grad", gain_grad.shape), ("bias_grad", bias_grad.shape)];
-        checks::per_column("normalize_rows_backward", x.shape, &rows)?;
-        checks::normalize_rows(x.shape, grad.shape, moments.shape)?;
         let old = grad.clone();
         let hat = |r, c| hat_in_row(x, moments, r, c);
         gain_grad.update(|_, c, _| (0..x.shape.rows).map(|r| old.get(r, c) * hat(r, c)).sum());
@@ -52,52 +49,50 @@ impl NormOps for Reference {
         Ok(())
     }
 
-    fn column_squares(&self, x: &RefMatrix, means: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
-        checks::per_column("column_squares", x.shape, &[("means", means.shape), ("out", out.shape)])?;
+    fn run_column_squares(
+        &self,
+        _: Fits,
+        x: &RefMatrix,
+        means: &RefMatrix,
+        out: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
         out.update(|_, c, _| (0..x.shape.rows).map(|r| (x.get(r, c) - means.get(0, c)).powi(2)).sum());
         Ok(())
     }
 
-    fn normalize_columns(
+    fn run_normalize_columns(
         &self,
+        _: Fits,
         moments: ColumnMoments<'_, RefMatrix>,
         x: &RefMatrix,
         (gain, bias): (&RefMatrix, &RefMatrix),
         out: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
-        let rows = [("gain", gain.shape), ("bias", bias.shape)];
-        checks::per_column("normalize_columns", x.shape, &[&moments.shapes(self)[..], &rows].concat())?;
-        checks::same("normalize_columns", x.shape, out.shape)?;
         out.update(|r, c, _| hat_in_column(&moments, x, r, c) * gain.get(0, c) + bias.get(0, c));
         Ok(())
     }
 
-    fn normalized_products(
+    fn run_normalized_products(
         &self,
+        _: Fits,
         moments: ColumnMoments<'_, RefMatrix>,
         x: &RefMatrix,
         grad: &RefMatrix,
         out: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
-        let rows = [("out", out.shape)];
-        checks::per_column("normalized_products", x.shape, &[&moments.shapes(self)[..], &rows].concat())?;
-        checks::same("normalized_products", x.shape, grad.shape)?;
         out.update(|_, c, _| (0..x.shape.rows).map(|r| grad.get(r, c) * hat_in_column(&moments, x, r, c)).sum());
         Ok(())
     }
 
-    fn normalize_columns_backward(
+    fn run_normalize_columns_backward(
         &self,
+        _: Fits,
         moments: ColumnMoments<'_, RefMatrix>,
         x: &RefMatrix,
         gain: &RefMatrix,
         (shift, slope): (&RefMatrix, &RefMatrix),
         grad: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
-        let rows = [("gain", gain.shape), ("mean of grad", shift.shape), ("mean of products", slope.shape)];
-        let operation = "normalize_columns_backward";
-        checks::per_column(operation, x.shape, &[&moments.shapes(self)[..], &rows].concat())?;
-        checks::same(operation, x.shape, grad.shape)?;
         grad.update(|r, c, grad| {
             let centred = grad - shift.get(0, c) - hat_in_column(&moments, x, r, c) * slope.get(0, c);
             gain.get(0, c) * rstd(&moments, c) * centred

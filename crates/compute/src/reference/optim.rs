@@ -1,13 +1,10 @@
 //! Steps of optimisers on the reference backend.
 
 use super::{RefMatrix, Reference};
-use crate::{AdamStep, AdamUpdate, ComputeError, OptimOps, SgdUpdate, checks};
+use crate::{AdamStep, AdamUpdate, ComputeError, Fits, OptimOps, SgdUpdate};
 
 impl OptimOps for Reference {
-    fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, RefMatrix>]) -> Result<(), ComputeError> {
-        for AdamUpdate { param, grad, first, second, .. } in &*updates {
-            checks::adam(step.step, param.kind(), grad.kind(), first.kind(), second.kind())?;
-        }
+    fn run_adam(&self, _: Fits, step: AdamStep, updates: &mut [AdamUpdate<'_, RefMatrix>]) -> Result<(), ComputeError> {
         let [lr, beta1, beta2, eps] = [step.lr, step.beta1, step.beta2, step.eps].map(f64::from);
         let (correction1, correction2) = (1.0 - beta1.powf(step.step as f64), 1.0 - beta2.powf(step.step as f64));
         for AdamUpdate { param, grad, first, second, weight_decay } in updates {
@@ -24,10 +21,13 @@ impl OptimOps for Reference {
         Ok(())
     }
 
-    fn sgd(&self, lr: f32, momentum: f32, updates: &mut [SgdUpdate<'_, RefMatrix>]) -> Result<(), ComputeError> {
-        for SgdUpdate { param, grad, velocity, .. } in &*updates {
-            checks::sgd(param.kind(), grad.kind(), velocity.kind())?;
-        }
+    fn run_sgd(
+        &self,
+        _: Fits,
+        lr: f32,
+        momentum: f32,
+        updates: &mut [SgdUpdate<'_, RefMatrix>],
+    ) -> Result<(), ComputeError> {
         for SgdUpdate { param, grad, velocity, weight_decay } in updates {
             let [lr, momentum, decay] = [lr, momentum, *weight_decay].map(f64::from);
             velocity.update(|r, c, v| momentum * v + grad.get(r, c) + decay * param.get(r, c));

@@ -3,18 +3,17 @@
 use girih_random::Key;
 
 use super::{RefIds, RefMatrix, RefSparse, Reference, lstm};
-use crate::{ComputeError, Dtype, Memory, SegmentOps, checks};
+use crate::{ComputeError, Dtype, Fits, Memory, SegmentOps};
 
 impl SegmentOps for Reference {
-    fn segment_max(
+    fn run_segment_max(
         &self,
+        _: Fits,
         a: &RefSparse,
         x: &RefMatrix,
         out: &mut RefMatrix,
         winners: Option<&mut RefIds>,
     ) -> Result<(), ComputeError> {
-        let n_winners = winners.as_deref().map(|winners| winners.ids.len());
-        checks::segment_max("segment_max", a.shape, x.shape, out.shape, n_winners)?;
         let larger = |old: f64, new: f64| !old.is_nan() && (new > old || new.is_nan());
         let mut found: Vec<Option<usize>> = vec![None; out.shape.len()];
         for entry in &a.entries {
@@ -33,14 +32,14 @@ impl SegmentOps for Reference {
         Ok(())
     }
 
-    fn segment_max_backward(
+    fn run_segment_max_backward(
         &self,
+        _: Fits,
         a: &RefSparse,
         winners: &RefIds,
         grad: &RefMatrix,
         x_grad: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
-        checks::segment_max("segment_max_backward", a.shape, x_grad.shape, grad.shape, Some(winners.ids.len()))?;
         let mut sums = RefMatrix::zeros(x_grad.shape, Dtype::F32);
         for entry in &a.entries {
             for c in 0..grad.shape.cols {
@@ -53,29 +52,28 @@ impl SegmentOps for Reference {
         Ok(())
     }
 
-    fn segment_lstm(
+    fn run_segment_lstm(
         &self,
+        _: Fits,
         (a, order): (&RefSparse, Option<Key>),
         inputs: &RefMatrix,
         weight: &RefMatrix,
         out: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
-        checks::segment_lstm("segment_lstm", a.shape, inputs.shape, weight.shape, out.shape)?;
         let states: Vec<Vec<f64>> =
             lstm::sequences(a, order).map(|sequence| lstm::last_state(&sequence, inputs, weight)).collect();
         out.update(|r, c, _| states[r][c]);
         Ok(())
     }
 
-    fn segment_lstm_backward(
+    fn run_segment_lstm_backward(
         &self,
+        _: Fits,
         (a, order): (&RefSparse, Option<Key>),
         (inputs, weight): (&RefMatrix, &RefMatrix),
         grad: &RefMatrix,
         (inputs_grad, weight_grad): (&mut RefMatrix, &mut RefMatrix),
     ) -> Result<(), ComputeError> {
-        let (operands, grads) = ((inputs.shape, weight.shape), (inputs_grad.shape, weight_grad.shape));
-        checks::segment_lstm_backward(a.shape, operands, grad.shape, grads)?;
         let mut sums = (RefMatrix::zeros(inputs.shape, Dtype::F32), RefMatrix::zeros(weight.shape, Dtype::F32));
         for (row, sequence) in lstm::sequences(a, order).enumerate() {
             let row_grad = (0..grad.shape.cols).map(|c| grad.get(row, c)).collect();

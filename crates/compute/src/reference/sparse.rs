@@ -1,43 +1,45 @@
 //! Products with sparse matrices on the reference backend.
 
 use super::{Entry, RefMatrix, RefSparse, Reference, apply_epilogue, apply_to_columns};
-use crate::{ComputeError, Dtype, Epilogue, Shape, SparseOps, Transpose, checks};
+use crate::{ComputeError, Dtype, Epilogue, Fits, Shape, SparseOps, Transpose};
 
 impl SparseOps for Reference {
-    fn spmm(
+    fn run_spmm(
         &self,
+        _: Fits,
         (a, ta): (&RefSparse, Transpose),
         weights: Option<&RefMatrix>,
         x: &RefMatrix,
         epilogue: Epilogue<'_, RefMatrix>,
         out: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
-        let (weights_shape, bias_shape) = (weights.map(RefMatrix::shape), epilogue.bias.map(RefMatrix::shape));
-        checks::spmm((a.shape, ta), a.entries.len(), weights_shape, x.shape, bias_shape, out.shape)?;
-        checks::mask("spmm", &epilogue)?;
         let product = a.times(ta, weights, x, out.shape.rows);
         apply_epilogue(&epilogue, out, |r, c| product.get(r, c));
         Ok(())
     }
 
-    fn spmm_columns(
+    fn run_spmm_columns(
         &self,
+        _: Fits,
         (a, ta): (&RefSparse, Transpose),
         x: &RefMatrix,
         epilogue: Epilogue<'_, RefMatrix>,
         (out, first): (&mut RefMatrix, usize),
     ) -> Result<(), ComputeError> {
-        let bias_shape = epilogue.bias.map(RefMatrix::shape);
-        checks::spmm_columns((a.shape, ta), x.shape, bias_shape, (out.shape, first))?;
-        checks::mask("spmm_columns", &epilogue)?;
         let product = a.times(ta, None, x, out.shape.rows);
         let columns = first..first + x.shape.cols;
         apply_to_columns(&epilogue, (out, columns), |r, c| product.get(r, c - first));
         Ok(())
     }
 
-    fn sddmm(&self, a: &RefSparse, x: &RefMatrix, y: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
-        checks::sddmm(a.shape, a.entries.len(), x.shape, y.shape, out.shape)?;
+    fn run_sddmm(
+        &self,
+        _: Fits,
+        a: &RefSparse,
+        x: &RefMatrix,
+        y: &RefMatrix,
+        out: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
         let (heads, width) = (out.shape.cols, x.shape.cols);
         out.update(|e, h, _| {
             let Entry { row, col, scale, .. } = a.entries[e];

@@ -1,16 +1,22 @@
 //! Attention over sparse patterns on a symbolic device.
 
 use super::{Symbolic, SymbolicMatrix, SymbolicSparse, cuda};
-use crate::{Attention, AttentionGrads, AttentionOps, ComputeError, Shape};
+use crate::{Attention, AttentionGrads, AttentionOps, ComputeError, Fits, Shape};
 
 impl AttentionOps for Symbolic {
-    fn segment_softmax(&self, _a: &SymbolicSparse, scores: &mut SymbolicMatrix) -> Result<(), ComputeError> {
+    fn run_segment_softmax(
+        &self,
+        _: Fits,
+        _a: &SymbolicSparse,
+        scores: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
         self.pass(&[scores, scores]);
         Ok(())
     }
 
-    fn segment_softmax_backward(
+    fn run_segment_softmax_backward(
         &self,
+        _: Fits,
         _a: &SymbolicSparse,
         shares: &SymbolicMatrix,
         grad: &mut SymbolicMatrix,
@@ -19,8 +25,9 @@ impl AttentionOps for Symbolic {
         Ok(())
     }
 
-    fn head_dots(
+    fn run_head_dots(
         &self,
+        _: Fits,
         x: &SymbolicMatrix,
         _vector: &SymbolicMatrix,
         out: &mut SymbolicMatrix,
@@ -29,8 +36,9 @@ impl AttentionOps for Symbolic {
         Ok(())
     }
 
-    fn head_dots_backward(
+    fn run_head_dots_backward(
         &self,
+        _: Fits,
         x: &SymbolicMatrix,
         _vector: &SymbolicMatrix,
         grad: &SymbolicMatrix,
@@ -45,8 +53,9 @@ impl AttentionOps for Symbolic {
         Ok(())
     }
 
-    fn attention(
+    fn run_attention(
         &self,
+        _: Fits,
         attention: &Attention<'_, Self>,
         out: &mut SymbolicMatrix,
         log_sums: &mut SymbolicMatrix,
@@ -61,8 +70,9 @@ impl AttentionOps for Symbolic {
     }
 
     /// Counts one pass over the pattern and one over its transpose.
-    fn attention_backward(
+    fn run_attention_backward(
         &self,
+        _: Fits,
         attention: &Attention<'_, Self>,
         (out, log_sums): (&SymbolicMatrix, &SymbolicMatrix),
         grad: &SymbolicMatrix,

@@ -1,13 +1,14 @@
 //! Dense products, and passes over dense matrices on a symbolic device.
 
-use super::{Symbolic, SymbolicMatrix, cuda};
+use super::{Symbolic, SymbolicIds, SymbolicMatrix, cuda};
 use crate::{
-    Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Dtype, Epilogue, EpilogueGrad, Shape, Transpose,
+    Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Dtype, Epilogue, EpilogueGrad, Fits, Shape, Transpose,
 };
 
 impl DenseOps for Symbolic {
-    fn gemm(
+    fn run_gemm(
         &self,
+        _: Fits,
         (a, ta): (&SymbolicMatrix, Transpose),
         dropout: Option<Dropout>,
         (b, _): (&SymbolicMatrix, Transpose),
@@ -23,8 +24,9 @@ impl DenseOps for Symbolic {
         Ok(())
     }
 
-    fn gemm_pair(
+    fn run_gemm_pair(
         &self,
+        _: Fits,
         first: (&SymbolicMatrix, &SymbolicMatrix),
         second: (&SymbolicMatrix, &SymbolicMatrix),
         epilogue: Epilogue<'_, SymbolicMatrix>,
@@ -41,34 +43,37 @@ impl DenseOps for Symbolic {
     }
 
     /// Counts as a plain product: the factors are applied while rows are stored.
-    fn gemm_scaled(
+    fn run_gemm_scaled(
         &self,
+        fits: Fits,
         _factors: &SymbolicMatrix,
         a: (&SymbolicMatrix, Transpose),
         b: (&SymbolicMatrix, Transpose),
         out: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
-        self.gemm(a, None, b, Epilogue::default(), out)
+        self.run_gemm(fits, a, None, b, Epilogue::default(), out)
     }
 
     /// Counts a product and three passes over its result. Columns of `y` are read in place, and the factors add
     /// nothing.
-    fn gemm_backward(
+    fn run_gemm_backward(
         &self,
+        fits: Fits,
         a: (&SymbolicMatrix, Transpose),
         b: (&SymbolicMatrix, Transpose),
         _way_back: EpilogueGrad<'_, SymbolicMatrix>,
         out: &mut SymbolicMatrix,
         _bias_grad: Option<&mut SymbolicMatrix>,
     ) -> Result<(), ComputeError> {
-        self.gemm(a, None, b, Epilogue::default(), out)?;
+        self.run_gemm(fits, a, None, b, Epilogue::default(), out)?;
         self.scratch(|| cuda::columns(out.shape));
         self.pass(&[out, out, out]);
         Ok(())
     }
 
-    fn epilogue_backward(
+    fn run_epilogue_backward(
         &self,
+        _: Fits,
         _slope: ActivationGrad,
         y: &SymbolicMatrix,
         grad: &mut SymbolicMatrix,
@@ -79,7 +84,13 @@ impl DenseOps for Symbolic {
         Ok(())
     }
 
-    fn dropout(&self, x: &SymbolicMatrix, _dropout: Dropout, out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
+    fn run_dropout(
+        &self,
+        _: Fits,
+        x: &SymbolicMatrix,
+        _dropout: Dropout,
+        out: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
         self.pass(&[x, out]);
         Ok(())
     }
@@ -89,30 +100,38 @@ impl DenseOps for Symbolic {
         Ok(())
     }
 
-    fn convert(&self, x: &SymbolicMatrix, out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
+    fn run_convert(&self, _: Fits, x: &SymbolicMatrix, out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
         self.pass(&[x, out]);
         Ok(())
     }
 
-    fn add_scaled(&self, _factor: f32, x: &SymbolicMatrix, _out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
+    fn run_add_scaled(
+        &self,
+        _: Fits,
+        _factor: f32,
+        x: &SymbolicMatrix,
+        _out: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
         self.pass(&[x, x, x]);
         Ok(())
     }
 
-    fn gather_rows(
+    fn run_gather_rows(
         &self,
+        _: Fits,
         _x: &SymbolicMatrix,
-        _ids: &SymbolicMatrix,
+        _ids: &SymbolicIds,
         out: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.pass(&[out, out]);
         Ok(())
     }
 
-    fn scatter_add_rows(
+    fn run_scatter_add_rows(
         &self,
+        _: Fits,
         x: &SymbolicMatrix,
-        _ids: &SymbolicMatrix,
+        _ids: &SymbolicIds,
         _out: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.scratch(|| cuda::scatter(x.shape.rows));
@@ -120,14 +139,15 @@ impl DenseOps for Symbolic {
         Ok(())
     }
 
-    fn column_sums(&self, x: &SymbolicMatrix, _out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
+    fn run_column_sums(&self, _: Fits, x: &SymbolicMatrix, _out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
         self.scratch(|| cuda::columns(x.shape));
         self.pass(&[x]);
         Ok(())
     }
 
-    fn copy_block(
+    fn run_copy_block(
         &self,
+        _: Fits,
         shape: Shape,
         x: &SymbolicMatrix,
         _from: (usize, usize),
@@ -138,8 +158,9 @@ impl DenseOps for Symbolic {
         Ok(())
     }
 
-    fn activate(
+    fn run_activate(
         &self,
+        _: Fits,
         _activation: Activation,
         _bias: Option<&SymbolicMatrix>,
         x: &mut SymbolicMatrix,
@@ -148,13 +169,20 @@ impl DenseOps for Symbolic {
         Ok(())
     }
 
-    fn scale(&self, _factor: f32, x: &SymbolicMatrix, out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
+    fn run_scale(
+        &self,
+        _: Fits,
+        _factor: f32,
+        x: &SymbolicMatrix,
+        out: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
         self.pass(&[x, out]);
         Ok(())
     }
 
-    fn scale_rows(
+    fn run_scale_rows(
         &self,
+        _: Fits,
         _factors: &SymbolicMatrix,
         (x, _): (&SymbolicMatrix, usize),
         out: &mut SymbolicMatrix,
@@ -164,7 +192,12 @@ impl DenseOps for Symbolic {
         Ok(())
     }
 
-    fn scale_rows_in_place(&self, _factors: &SymbolicMatrix, x: &mut SymbolicMatrix) -> Result<(), ComputeError> {
+    fn run_scale_rows_in_place(
+        &self,
+        _: Fits,
+        _factors: &SymbolicMatrix,
+        x: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
         self.pass(&[x, x]);
         Ok(())
     }

@@ -2,15 +2,21 @@
 
 use girih_graph_format::Csr;
 
-use super::{Symbolic, SymbolicMatrix, cuda};
-use crate::{ComputeError, LossOps, NO_COLUMN};
+use super::{Symbolic, SymbolicIds, SymbolicMatrix, cuda};
+use crate::{ComputeError, Fits, LossOps, NO_COLUMN};
 
 impl LossOps for Symbolic {
-    fn softmax_cross_entropy(
+    /// Passes, since there are no values to compare.
+    fn check_classes(&self, _classes: &SymbolicIds, _rows: &SymbolicIds, _n: usize) -> Result<(), ComputeError> {
+        Ok(())
+    }
+
+    fn run_softmax_cross_entropy(
         &self,
+        _: Fits,
         logits: &SymbolicMatrix,
-        _classes: &SymbolicMatrix,
-        _rows: &SymbolicMatrix,
+        _classes: &SymbolicIds,
+        _rows: &SymbolicIds,
         grad: Option<&mut SymbolicMatrix>,
         _loss: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
@@ -22,11 +28,12 @@ impl LossOps for Symbolic {
         Ok(())
     }
 
-    fn sigmoid_cross_entropy(
+    fn run_sigmoid_cross_entropy(
         &self,
+        _: Fits,
         logits: &SymbolicMatrix,
         targets: &SymbolicMatrix,
-        _rows: &SymbolicMatrix,
+        _rows: &SymbolicIds,
         grad: Option<&mut SymbolicMatrix>,
         _loss: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
@@ -38,25 +45,27 @@ impl LossOps for Symbolic {
     }
 
     /// Returns zeros, since there are no values to compare.
-    fn argmax_rows(&self, x: &SymbolicMatrix) -> Result<Vec<u32>, ComputeError> {
+    fn run_argmax_rows(&self, _: Fits, x: &SymbolicMatrix) -> Result<Vec<u32>, ComputeError> {
         self.scratch(|| x.shape.rows * size_of::<u32>());
         self.pass(&[x]);
         Ok(vec![0; x.shape.rows])
     }
 
     /// Returns zero, since there are no values to compare.
-    fn count_correct(
+    fn run_count_correct(
         &self,
+        _: Fits,
         x: &SymbolicMatrix,
-        _classes: &SymbolicMatrix,
-        _rows: &SymbolicMatrix,
+        _classes: &SymbolicIds,
+        _rows: &SymbolicIds,
     ) -> Result<u64, ComputeError> {
         self.pass(&[x]);
         Ok(0)
     }
 
-    fn bpr_loss(
+    fn run_bpr_loss(
         &self,
+        _: Fits,
         triples: &SymbolicMatrix,
         grad: Option<&mut SymbolicMatrix>,
         _loss: &mut SymbolicMatrix,
@@ -66,8 +75,9 @@ impl LossOps for Symbolic {
         Ok(())
     }
 
-    fn l2_penalty(
+    fn run_l2_penalty(
         &self,
+        _: Fits,
         _weight: f32,
         x: &SymbolicMatrix,
         grad: Option<&mut SymbolicMatrix>,
@@ -79,7 +89,7 @@ impl LossOps for Symbolic {
     }
 
     /// Returns [`NO_COLUMN`] everywhere, since there are no values to compare.
-    fn top_k_rows(&self, x: &SymbolicMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
+    fn run_top_k_rows(&self, _: Fits, x: &SymbolicMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
         self.scratch(|| cuda::top_k(x.shape, k, excluded));
         self.pass(&[x]);
         Ok(vec![NO_COLUMN; x.shape.rows * k])

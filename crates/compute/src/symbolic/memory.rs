@@ -2,13 +2,14 @@
 
 use girih_graph_format::Matrix;
 
-use super::{Symbolic, SymbolicMatrix, SymbolicSparse, cuda};
-use crate::{ComputeError, Dtype, Memory, Shape, SparseOperand};
+use super::{Symbolic, SymbolicIds, SymbolicMatrix, SymbolicSparse, cuda};
+use crate::checks::IdRange;
+use crate::{ComputeError, Dtype, Fits, Memory, Shape, SparseOperand};
 
 impl Memory for Symbolic {
     type Matrix = SymbolicMatrix;
     type Sparse = SymbolicSparse;
-    type Ids = SymbolicMatrix;
+    type Ids = SymbolicIds;
 
     fn name(&self) -> String {
         "plan".to_owned()
@@ -41,7 +42,7 @@ impl Memory for Symbolic {
         Matrix::new(rows, cols, vec![0.0; rows * cols]).map_err(|e| ComputeError::argument("download", e.to_string()))
     }
 
-    fn write(&self, _host: &Matrix, _out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
+    fn run_write(&self, _: Fits, _host: &Matrix, _out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
         Ok(())
     }
 
@@ -59,14 +60,14 @@ impl Memory for Symbolic {
         Ok(())
     }
 
-    fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<SymbolicSparse, ComputeError> {
+    fn run_upload_sparse(&self, _: Fits, operand: &SparseOperand<'_>) -> Result<SymbolicSparse, ComputeError> {
         let csr = operand.csr;
         let shape = Shape::new(csr.n_rows(), csr.n_cols());
         Ok(self.sparse(shape, csr.nnz(), csr.values().is_some(), operand.symmetric))
     }
 
-    fn upload_ids(&self, ids: &[u32]) -> Result<SymbolicMatrix, ComputeError> {
-        Ok(self.matrix(Shape::new(ids.len(), 1), Dtype::F32))
+    fn upload_ids(&self, ids: &[u32]) -> Result<SymbolicIds, ComputeError> {
+        Ok(SymbolicIds { range: IdRange::of(ids), ..self.ids(ids.len()) })
     }
 
     fn shape(&self, matrix: &SymbolicMatrix) -> Shape {
@@ -85,12 +86,16 @@ impl Memory for Symbolic {
         sparse.nnz
     }
 
+    fn id_range(&self, ids: &SymbolicIds) -> IdRange {
+        ids.range
+    }
+
     fn set_zero(&self, out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
         self.pass(&[out]);
         Ok(())
     }
 
-    fn zero_ids(&self, len: usize) -> Result<SymbolicMatrix, ComputeError> {
-        Ok(self.matrix(Shape::new(len, 1), Dtype::F32))
+    fn zero_ids(&self, len: usize) -> Result<SymbolicIds, ComputeError> {
+        Ok(self.ids(len))
     }
 }

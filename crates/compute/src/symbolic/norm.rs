@@ -1,11 +1,12 @@
 //! Layer and batch normalisation on a symbolic device.
 
 use super::{Symbolic, SymbolicMatrix, cuda};
-use crate::{ColumnMoments, ComputeError, NormOps};
+use crate::{ColumnMoments, ComputeError, Fits, NormOps};
 
 impl NormOps for Symbolic {
-    fn normalize_rows(
+    fn run_normalize_rows(
         &self,
+        _: Fits,
         _eps: f32,
         x: &SymbolicMatrix,
         _gain_and_bias: (&SymbolicMatrix, &SymbolicMatrix),
@@ -17,8 +18,9 @@ impl NormOps for Symbolic {
         Ok(())
     }
 
-    fn normalize_rows_backward(
+    fn run_normalize_rows_backward(
         &self,
+        _: Fits,
         x: &SymbolicMatrix,
         _gain: &SymbolicMatrix,
         moments: &SymbolicMatrix,
@@ -30,8 +32,9 @@ impl NormOps for Symbolic {
         Ok(())
     }
 
-    fn column_squares(
+    fn run_column_squares(
         &self,
+        _: Fits,
         x: &SymbolicMatrix,
         _means: &SymbolicMatrix,
         _out: &mut SymbolicMatrix,
@@ -41,8 +44,9 @@ impl NormOps for Symbolic {
         Ok(())
     }
 
-    fn normalize_columns(
+    fn run_normalize_columns(
         &self,
+        _: Fits,
         _moments: ColumnMoments<'_, SymbolicMatrix>,
         x: &SymbolicMatrix,
         _gain_and_bias: (&SymbolicMatrix, &SymbolicMatrix),
@@ -52,8 +56,9 @@ impl NormOps for Symbolic {
         Ok(())
     }
 
-    fn normalized_products(
+    fn run_normalized_products(
         &self,
+        _: Fits,
         _moments: ColumnMoments<'_, SymbolicMatrix>,
         x: &SymbolicMatrix,
         grad: &SymbolicMatrix,
@@ -64,8 +69,9 @@ impl NormOps for Symbolic {
         Ok(())
     }
 
-    fn normalize_columns_backward(
+    fn run_normalize_columns_backward(
         &self,
+        _: Fits,
         _moments: ColumnMoments<'_, SymbolicMatrix>,
         x: &SymbolicMatrix,
         _gain: &SymbolicMatrix,

@@ -1,17 +1,28 @@
 //! Steps of optimisers on a symbolic device.
 
 use super::{Symbolic, SymbolicMatrix};
-use crate::{AdamStep, AdamUpdate, ComputeError, OptimOps, SgdUpdate};
+use crate::{AdamStep, AdamUpdate, ComputeError, Fits, OptimOps, SgdUpdate};
 
 impl OptimOps for Symbolic {
-    fn adam(&self, _step: AdamStep, updates: &mut [AdamUpdate<'_, SymbolicMatrix>]) -> Result<(), ComputeError> {
+    fn run_adam(
+        &self,
+        _: Fits,
+        _step: AdamStep,
+        updates: &mut [AdamUpdate<'_, SymbolicMatrix>],
+    ) -> Result<(), ComputeError> {
         for AdamUpdate { param, grad, first, second, .. } in updates {
             self.pass(&[grad, first, first, second, second, param, param]);
         }
         Ok(())
     }
 
-    fn sgd(&self, _lr: f32, _momentum: f32, updates: &mut [SgdUpdate<'_, SymbolicMatrix>]) -> Result<(), ComputeError> {
+    fn run_sgd(
+        &self,
+        _: Fits,
+        _lr: f32,
+        _momentum: f32,
+        updates: &mut [SgdUpdate<'_, SymbolicMatrix>],
+    ) -> Result<(), ComputeError> {
         for SgdUpdate { param, grad, velocity, .. } in updates {
             self.pass(&[grad, velocity, velocity, param, param]);
         }

@@ -2,40 +2,43 @@
 
 use girih_random::Key;
 
-use super::{Symbolic, SymbolicMatrix, SymbolicSparse, cuda};
-use crate::{ComputeError, SegmentOps};
+use super::{Symbolic, SymbolicIds, SymbolicMatrix, SymbolicSparse, cuda};
+use crate::{ComputeError, Fits, SegmentOps};
 
 impl SegmentOps for Symbolic {
-    fn segment_max(
+    fn run_segment_max(
         &self,
+        _: Fits,
         a: &SymbolicSparse,
         x: &SymbolicMatrix,
         out: &mut SymbolicMatrix,
-        winners: Option<&mut SymbolicMatrix>,
+        winners: Option<&mut SymbolicIds>,
     ) -> Result<(), ComputeError> {
         self.gather(a.nnz, &[x]);
         self.pass(&[out]);
         if let Some(winners) = winners {
-            self.pass(&[winners]);
+            self.pass(&[&winners.list]);
         }
         Ok(())
     }
 
-    fn segment_max_backward(
+    fn run_segment_max_backward(
         &self,
+        _: Fits,
         a: &SymbolicSparse,
-        winners: &SymbolicMatrix,
+        winners: &SymbolicIds,
         grad: &SymbolicMatrix,
         x_grad: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.need_transpose(a, false);
-        self.gather(a.nnz, &[grad, winners]);
+        self.gather(a.nnz, &[grad, &winners.list]);
         self.pass(&[x_grad]);
         Ok(())
     }
 
-    fn segment_lstm(
+    fn run_segment_lstm(
         &self,
+        _: Fits,
         (a, _): (&SymbolicSparse, Option<Key>),
         inputs: &SymbolicMatrix,
         weight: &SymbolicMatrix,
@@ -47,8 +50,9 @@ impl SegmentOps for Symbolic {
         Ok(())
     }
 
-    fn segment_lstm_backward(
+    fn run_segment_lstm_backward(
         &self,
+        _: Fits,
         (a, _): (&SymbolicSparse, Option<Key>),
         (inputs, weight): (&SymbolicMatrix, &SymbolicMatrix),
         grad: &SymbolicMatrix,

@@ -1,11 +1,12 @@
 //! Products with sparse matrices on a symbolic device.
 
 use super::{BlockKind, Symbolic, SymbolicMatrix, SymbolicSparse, cuda, update};
-use crate::{ComputeError, Dtype, Epilogue, Shape, SparseOps, Transpose};
+use crate::{ComputeError, Dtype, Epilogue, Fits, Shape, SparseOps, Transpose};
 
 impl SparseOps for Symbolic {
-    fn spmm(
+    fn run_spmm(
         &self,
+        _: Fits,
         (a, ta): (&SymbolicSparse, Transpose),
         weights: Option<&SymbolicMatrix>,
         x: &SymbolicMatrix,
@@ -22,17 +23,23 @@ impl SparseOps for Symbolic {
         Ok(())
     }
 
-    fn spmm_columns(
+    fn run_spmm_columns(
         &self,
+        fits: Fits,
         (a, ta): (&SymbolicSparse, Transpose),
         x: &SymbolicMatrix,
         epilogue: Epilogue<'_, SymbolicMatrix>,
         (out, _): (&mut SymbolicMatrix, usize),
     ) -> Result<(), ComputeError> {
-        self.spmm((a, ta), None, x, epilogue, out)
+        self.run_spmm(fits, (a, ta), None, x, epilogue, out)
     }
 
-    fn spmm_in_place(&self, (a, ta): (&SymbolicSparse, Transpose), x: &mut SymbolicMatrix) -> Result<(), ComputeError> {
+    fn run_spmm_in_place(
+        &self,
+        _: Fits,
+        (a, ta): (&SymbolicSparse, Transpose),
+        x: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
         if ta == Transpose::Yes {
             self.need_transpose(a, false);
         }
@@ -46,8 +53,9 @@ impl SparseOps for Symbolic {
         Ok(())
     }
 
-    fn sddmm(
+    fn run_sddmm(
         &self,
+        _: Fits,
         a: &SymbolicSparse,
         x: &SymbolicMatrix,
         y: &SymbolicMatrix,

@@ -1,6 +1,6 @@
 //! Common test suite of all backends: each operation on random small cases, compared with [`Reference`].
 //!
-//! - [`check_backend`]: results agree within a stated error, and wrong operands are refused with the same messages.
+//! - [`check_backend`]: results agree within a stated error, and what a backend itself refuses has the same messages.
 //! - [`check_thread_independence`]: the same bits with one, two and three threads, for backends that compute on the
 //!   host.
 //!

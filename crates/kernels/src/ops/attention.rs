@@ -6,9 +6,8 @@
 //! without a pass of its own.
 
 use cudarc::driver::{LaunchConfig, PushKernelArg};
-use girih_compute::checks::{AttentionGradShapes, AttentionShapes};
 use girih_compute::{
-    Attention, AttentionGrads, AttentionOps, ComputeError, Dropout, Dtype, Epilogue, Shape, Transpose, checks,
+    Attention, AttentionGrads, AttentionOps, ComputeError, Dropout, Dtype, Epilogue, Fits, Shape, Transpose,
 };
 
 use super::edges::Wide;
@@ -45,22 +44,9 @@ impl<'a> Operands<'a> {
     }
 }
 
-/// Shapes of an attention, for checks.
-fn shapes(attention: &Attention<'_, Cuda>) -> AttentionShapes {
-    AttentionShapes {
-        graph: attention.graph.forward.shape,
-        heads: attention.heads,
-        destination: attention.destination.shape,
-        source: attention.source.shape,
-        vector: attention.vector.map(|vector| vector.shape),
-        values: attention.values.shape,
-    }
-}
-
 impl AttentionOps for Cuda {
-    fn segment_softmax(&self, a: &CudaSparse, scores: &mut CudaMatrix) -> Result<(), ComputeError> {
+    fn run_segment_softmax(&self, _: Fits, a: &CudaSparse, scores: &mut CudaMatrix) -> Result<(), ComputeError> {
         const OPERATION: &str = "segment_softmax";
-        checks::segment_softmax(a.forward.nnz, scores.shape, None)?;
         if scores.shape.is_empty() {
             return Ok(());
         }
@@ -76,14 +62,14 @@ impl AttentionOps for Cuda {
         Ok(())
     }
 
-    fn segment_softmax_backward(
+    fn run_segment_softmax_backward(
         &self,
+        _: Fits,
         a: &CudaSparse,
         shares: &CudaMatrix,
         grad: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "segment_softmax_backward";
-        checks::segment_softmax(a.forward.nnz, shares.shape, Some(grad.shape))?;
         if grad.shape.is_empty() {
             return Ok(());
         }
@@ -100,8 +86,13 @@ impl AttentionOps for Cuda {
         Ok(())
     }
 
-    fn head_dots(&self, x: &CudaMatrix, vector: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        checks::head_dots(x.shape, vector.shape, out.shape)?;
+    fn run_head_dots(
+        &self,
+        _: Fits,
+        x: &CudaMatrix,
+        vector: &CudaMatrix,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
         if out.shape.is_empty() {
             return Ok(());
         }
@@ -117,16 +108,15 @@ impl AttentionOps for Cuda {
         Ok(())
     }
 
-    fn head_dots_backward(
+    fn run_head_dots_backward(
         &self,
+        _: Fits,
         x: &CudaMatrix,
         vector: &CudaMatrix,
         grad: &CudaMatrix,
         x_grad: Option<&mut CudaMatrix>,
         vector_grad: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        let x_grad_shape = x_grad.as_ref().map(|x_grad| x_grad.shape);
-        checks::head_dots_backward(x.shape, vector.shape, grad.shape, x_grad_shape, vector_grad.shape)?;
         if vector_grad.shape.is_empty() {
             return Ok(());
         }
@@ -134,13 +124,13 @@ impl AttentionOps for Cuda {
         x_grad.map_or(Ok(()), |x_grad| self.head_dots_rows(vector, grad, x_grad))
     }
 
-    fn attention(
+    fn run_attention(
         &self,
+        _: Fits,
         attention: &Attention<'_, Self>,
         out: &mut CudaMatrix,
         log_sums: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        checks::attention(&shapes(attention), out.shape, log_sums.shape)?;
         let operands = Operands::of(attention);
         if out.shape.is_empty() {
             return Ok(());
@@ -162,22 +152,15 @@ impl AttentionOps for Cuda {
         self.product(OPERATION, Direction::of_pattern(csr), Some(&shares), attention.values, &Epilogue::default(), out)
     }
 
-    fn attention_backward(
+    fn run_attention_backward(
         &self,
+        _: Fits,
         attention: &Attention<'_, Self>,
-        (out, log_sums): (&CudaMatrix, &CudaMatrix),
+        (_, log_sums): (&CudaMatrix, &CudaMatrix),
         grad: &CudaMatrix,
         grads: AttentionGrads<'_, CudaMatrix>,
     ) -> Result<(), ComputeError> {
         let AttentionGrads { destination, source, vector, values } = grads;
-        let vector_shape = vector.as_ref().map(|vector| vector.shape);
-        let grad_shapes = AttentionGradShapes {
-            destination: destination.shape,
-            source: source.shape,
-            vector: vector_shape,
-            values: values.shape,
-        };
-        checks::attention_backward(&shapes(attention), (out.shape, log_sums.shape), grad.shape, grad_shapes)?;
         let (graph, operands) = (attention.graph, Operands::of(attention));
         let pattern = Direction::of_pattern(&graph.forward);
         let mut shares = self.scores(BACKWARD, &operands)?;

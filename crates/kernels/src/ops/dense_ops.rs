@@ -1,7 +1,7 @@
 //! Operations on dense matrices: short passes stand here, the others beside their kernels.
 
 use girih_compute::{
-    Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Epilogue, EpilogueGrad, Shape, Transpose, checks,
+    Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Epilogue, EpilogueGrad, Fits, Shape, Transpose,
 };
 
 use super::passes::Strided;
@@ -9,56 +9,60 @@ use crate::cuda::Cuda;
 use crate::matrix::{CudaIds, CudaMatrix};
 
 impl DenseOps for Cuda {
-    fn gemm(
+    fn run_gemm(
         &self,
+        _: Fits,
         a: (&CudaMatrix, Transpose),
         dropout: Option<Dropout>,
         b: (&CudaMatrix, Transpose),
         epilogue: Epilogue<'_, CudaMatrix>,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::gemm(self, a, dropout, b, epilogue, out)
+        Self::run_gemm(self, a, dropout, b, epilogue, out)
     }
 
-    fn gemm_pair(
+    fn run_gemm_pair(
         &self,
+        _: Fits,
         first: (&CudaMatrix, &CudaMatrix),
         second: (&CudaMatrix, &CudaMatrix),
         epilogue: Epilogue<'_, CudaMatrix>,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::gemm_pair(self, first, second, epilogue, out)
+        Self::run_gemm_pair(self, first, second, epilogue, out)
     }
 
-    fn gemm_backward(
+    fn run_gemm_backward(
         &self,
+        _: Fits,
         a: (&CudaMatrix, Transpose),
         b: (&CudaMatrix, Transpose),
         epilogue_grad: EpilogueGrad<'_, CudaMatrix>,
         out: &mut CudaMatrix,
         bias_grad: Option<&mut CudaMatrix>,
     ) -> Result<(), ComputeError> {
-        Self::gemm_backward(self, a, b, epilogue_grad, out, bias_grad)
+        Self::run_gemm_backward(self, a, b, epilogue_grad, out, bias_grad)
     }
 
-    fn gemm_scaled(
+    fn run_gemm_scaled(
         &self,
+        _: Fits,
         factors: &CudaMatrix,
         a: (&CudaMatrix, Transpose),
         b: (&CudaMatrix, Transpose),
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::gemm_scaled(self, factors, a, b, out)
+        Self::run_gemm_scaled(self, factors, a, b, out)
     }
 
-    fn epilogue_backward(
+    fn run_epilogue_backward(
         &self,
+        _: Fits,
         slope: ActivationGrad,
         y: &CudaMatrix,
         grad: &mut CudaMatrix,
         bias_grad: Option<&mut CudaMatrix>,
     ) -> Result<(), ComputeError> {
-        checks::epilogue_backward(y.shape, grad.shape, bias_grad.as_deref().map(|bias_grad| bias_grad.shape))?;
         match (slope.activation, bias_grad) {
             (Activation::Identity, None) => Ok(()),
             (Activation::Identity, Some(bias_grad)) => self.column_sums(grad, bias_grad),
@@ -67,8 +71,7 @@ impl DenseOps for Cuda {
         }
     }
 
-    fn dropout(&self, x: &CudaMatrix, dropout: Dropout, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        checks::same("dropout", x.shape, out.shape)?;
+    fn run_dropout(&self, _: Fits, x: &CudaMatrix, dropout: Dropout, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         self.masked(x, self.mask(dropout, x.shape.cols)?, out)
     }
 
@@ -78,37 +81,47 @@ impl DenseOps for Cuda {
         unsafe { self.mask_elements("dropout_in_place", x, mask, x) }
     }
 
-    fn convert(&self, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        checks::same("convert", x.shape, out.shape)?;
+    fn run_convert(&self, _: Fits, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         self.pass("convert", "convert", x, None, out)
     }
 
-    fn add_scaled(&self, factor: f32, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        checks::add_scaled(x.shape, out.shape)?;
+    fn run_add_scaled(&self, _: Fits, factor: f32, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         self.pass("add_scaled", "add_scaled", x, Some(factor), out)
     }
 
-    fn gather_rows(&self, x: &CudaMatrix, ids: &CudaIds, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        Self::gather_rows(self, x, ids, out)
-    }
-
-    fn scatter_add_rows(&self, x: &CudaMatrix, ids: &CudaIds, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        Self::scatter_add_rows(self, x, ids, out)
-    }
-
-    fn column_sums(&self, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        Self::column_sums(self, x, out)
-    }
-
-    fn copy_block(
+    fn run_gather_rows(
         &self,
+        _: Fits,
+        x: &CudaMatrix,
+        ids: &CudaIds,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        Self::run_gather_rows(self, x, ids, out)
+    }
+
+    fn run_scatter_add_rows(
+        &self,
+        _: Fits,
+        x: &CudaMatrix,
+        ids: &CudaIds,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        Self::run_scatter_add_rows(self, x, ids, out)
+    }
+
+    fn run_column_sums(&self, _: Fits, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        Self::run_column_sums(self, x, out)
+    }
+
+    fn run_copy_block(
+        &self,
+        _: Fits,
         shape: Shape,
         x: &CudaMatrix,
         from: (usize, usize),
         out: &mut CudaMatrix,
         to: (usize, usize),
     ) -> Result<(), ComputeError> {
-        checks::copy_block(shape, x.shape, from, out.shape, to)?;
         if shape.is_empty() {
             return Ok(());
         }
@@ -122,36 +135,35 @@ impl DenseOps for Cuda {
         unsafe { self.copy_rows("copy_block", shape, place(x, from), place(out, to)) }
     }
 
-    fn activate(
+    fn run_activate(
         &self,
+        _: Fits,
         activation: Activation,
         bias: Option<&CudaMatrix>,
         x: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::activate(self, activation, bias, x)
+        Self::run_activate(self, activation, bias, x)
     }
 
-    fn scale(&self, factor: f32, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        checks::same("scale", x.shape, out.shape)?;
+    fn run_scale(&self, _: Fits, factor: f32, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         self.pass("scale", "scale", x, Some(factor), out)
     }
 
-    fn scale_rows(
+    fn run_scale_rows(
         &self,
+        _: Fits,
         factors: &CudaMatrix,
         (x, first): (&CudaMatrix, usize),
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        checks::scale_rows((factors.shape, factors.dtype), (x.shape, first), out.shape)?;
         let from = self.pointer(Some(&x.data)) + (first * x.dtype.n_bytes()) as u64;
         // SAFETY: columns begin and end where rows may, so that as many as lie from row to row of the result lie
         // inside those of `x`; there is a factor for each row, and `out` is ours to write.
         unsafe { self.scale_rows_from("scale_rows", factors, (from, x.dtype, x.pitch()), out) }
     }
 
-    fn scale_rows_in_place(&self, factors: &CudaMatrix, x: &mut CudaMatrix) -> Result<(), ComputeError> {
+    fn run_scale_rows_in_place(&self, _: Fits, factors: &CudaMatrix, x: &mut CudaMatrix) -> Result<(), ComputeError> {
         const OPERATION: &str = "scale_rows_in_place";
-        checks::row_factors(OPERATION, (factors.shape, factors.dtype), x.shape.rows)?;
         let from = (self.pointer(Some(&x.data)), x.dtype, x.pitch());
         // SAFETY: a matrix with a factor for each row, which is ours to write; one thread reads and then writes each
         // element.

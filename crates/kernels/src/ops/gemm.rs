@@ -5,9 +5,7 @@ use std::ptr;
 
 use cudarc::cublas::{result, sys};
 use cudarc::driver::{DevicePtr, PushKernelArg};
-use girih_compute::{
-    Activation, ComputeError, DenseOps, Dropout, Dtype, Epilogue, EpilogueGrad, Shape, Transpose, checks,
-};
+use girih_compute::{Activation, ComputeError, DenseOps, Dropout, Dtype, Epilogue, EpilogueGrad, Shape, Transpose};
 
 use super::passes::{NULL, number};
 use crate::blas::describe;
@@ -60,7 +58,7 @@ pub(super) struct Address {
 impl Cuda {
     /// [`DenseOps::gemm`].
     #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
-    pub(crate) fn gemm(
+    pub(crate) fn run_gemm(
         &self,
         (a, ta): (&CudaMatrix, Transpose),
         dropout: Option<Dropout>,
@@ -68,8 +66,6 @@ impl Cuda {
         epilogue: Epilogue<'_, CudaMatrix>,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        checks::gemm((a.shape, ta), (b.shape, tb), epilogue.bias.map(|bias| bias.shape), out.shape)?;
-        checks::mask("gemm", &epilogue)?;
         let depth = if ta == Transpose::No { a.shape.cols } else { a.shape.rows };
         if out.shape.is_empty() {
             return Ok(());
@@ -88,7 +84,7 @@ impl Cuda {
 
     /// [`DenseOps::gemm_pair`].
     #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
-    pub(crate) fn gemm_pair(
+    pub(crate) fn run_gemm_pair(
         &self,
         (x, w): (&CudaMatrix, &CudaMatrix),
         (y, v): (&CudaMatrix, &CudaMatrix),
@@ -96,10 +92,6 @@ impl Cuda {
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         const NO: Transpose = Transpose::No;
-        let bias = epilogue.bias.map(|bias| bias.shape);
-        checks::gemm((x.shape, NO), (w.shape, NO), bias, out.shape)?;
-        checks::gemm((y.shape, NO), (v.shape, NO), bias, out.shape)?;
-        checks::mask("gemm", &epilogue)?;
         if has_long_rows(out.shape) {
             let alike = [w, y, v].iter().all(|matrix| matrix.dtype == x.dtype);
             let common = if alike { x.dtype } else { self.precision };
@@ -117,7 +109,7 @@ impl Cuda {
     }
 
     /// [`DenseOps::gemm_backward`].
-    pub(crate) fn gemm_backward(
+    pub(crate) fn run_gemm_backward(
         &self,
         (a, ta): (&CudaMatrix, Transpose),
         (b, tb): (&CudaMatrix, Transpose),
@@ -125,10 +117,6 @@ impl Cuda {
         out: &mut CudaMatrix,
         mut bias_grad: Option<&mut CudaMatrix>,
     ) -> Result<(), ComputeError> {
-        let of_factors = factors.map(|factors| (factors.shape, factors.dtype));
-        checks::gemm_backward((y.shape, first), of_factors, out.shape)?;
-        checks::gemm((a.shape, ta), (b.shape, tb), None, out.shape)?;
-        checks::epilogue_backward(out.shape, out.shape, bias_grad.as_deref().map(|bias_grad| bias_grad.shape))?;
         let (dense, of_a, of_b) = self.plain_operands((a, ta), (b, tb), out.shape)?;
         let (operands, epilogue_grad) = ((of_a.get(), of_b.get()), EpilogueGrad { slope, y, first, factors });
         if self.multiply_long_backward(dense, operands, epilogue_grad, out, bias_grad.as_deref_mut())? {
@@ -146,15 +134,13 @@ impl Cuda {
     }
 
     /// [`DenseOps::gemm_scaled`].
-    pub(crate) fn gemm_scaled(
+    pub(crate) fn run_gemm_scaled(
         &self,
         factors: &CudaMatrix,
         (a, ta): (&CudaMatrix, Transpose),
         (b, tb): (&CudaMatrix, Transpose),
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        checks::row_factors("gemm_scaled", (factors.shape, factors.dtype), out.shape.rows)?;
-        checks::gemm((a.shape, ta), (b.shape, tb), None, out.shape)?;
         let (dense, of_a, of_b) = self.plain_operands((a, ta), (b, tb), out.shape)?;
         if self.multiply_long_scaled(dense, (of_a.get(), of_b.get()), factors, out)? {
             return Ok(());

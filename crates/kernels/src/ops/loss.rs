@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
-use girih_compute::{ComputeError, DenseOps, Dtype, LossOps, checks};
+use girih_compute::{ComputeError, DenseOps, Dtype, Fits, LossOps, checks};
 use girih_graph_format::Csr;
 
 use super::passes::NULL;
@@ -69,8 +69,13 @@ struct Rows<'a> {
 }
 
 impl LossOps for Cuda {
-    fn softmax_cross_entropy(
+    fn check_classes(&self, classes: &CudaIds, rows: &CudaIds, n_columns: usize) -> Result<(), ComputeError> {
+        Self::check_classes(self, classes, rows, n_columns)
+    }
+
+    fn run_softmax_cross_entropy(
         &self,
+        _: Fits,
         logits: &CudaMatrix,
         classes: &CudaIds,
         rows: &CudaIds,
@@ -78,9 +83,6 @@ impl LossOps for Cuda {
         loss: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = SOFTMAX;
-        let grad_shape = grad.as_deref().map(|grad| grad.shape);
-        checks::softmax_cross_entropy(logits.shape, classes.range.len, rows.range, grad_shape, loss.shape)?;
-        self.check_classes(classes, rows, logits.shape.cols)?;
         let rows = Rows {
             operation: OPERATION,
             n: logits.shape.rows,
@@ -94,8 +96,9 @@ impl LossOps for Cuda {
         unsafe { self.loss(&rows, grad, loss) }
     }
 
-    fn sigmoid_cross_entropy(
+    fn run_sigmoid_cross_entropy(
         &self,
+        _: Fits,
         logits: &CudaMatrix,
         targets: &CudaMatrix,
         rows: &CudaIds,
@@ -103,8 +106,6 @@ impl LossOps for Cuda {
         loss: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "sigmoid_cross_entropy";
-        let grad_shape = grad.as_deref().map(|grad| grad.shape);
-        checks::sigmoid_cross_entropy(logits.shape, targets.shape, rows.range, grad_shape, loss.shape)?;
         let rows = Rows {
             operation: OPERATION,
             n: logits.shape.rows,
@@ -118,22 +119,28 @@ impl LossOps for Cuda {
         unsafe { self.loss(&rows, grad, loss) }
     }
 
-    fn argmax_rows(&self, x: &CudaMatrix) -> Result<Vec<u32>, ComputeError> {
-        Self::argmax_rows(self, x)
+    fn run_argmax_rows(&self, _: Fits, x: &CudaMatrix) -> Result<Vec<u32>, ComputeError> {
+        Self::run_argmax_rows(self, x)
     }
 
-    fn count_correct(&self, x: &CudaMatrix, classes: &CudaIds, rows: &CudaIds) -> Result<u64, ComputeError> {
-        Self::count_correct(self, x, classes, rows)
-    }
-
-    fn bpr_loss(
+    fn run_count_correct(
         &self,
+        _: Fits,
+        x: &CudaMatrix,
+        classes: &CudaIds,
+        rows: &CudaIds,
+    ) -> Result<u64, ComputeError> {
+        Self::run_count_correct(self, x, classes, rows)
+    }
+
+    fn run_bpr_loss(
+        &self,
+        _: Fits,
         triples: &CudaMatrix,
         grad: Option<&mut CudaMatrix>,
         loss: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "bpr_loss";
-        checks::bpr_loss(triples.shape, grad.as_deref().map(|grad| grad.shape), loss.shape)?;
         let n = triples.shape.rows / 3;
         let rows = Rows {
             operation: OPERATION,
@@ -148,20 +155,20 @@ impl LossOps for Cuda {
         unsafe { self.loss(&rows, grad, loss) }
     }
 
-    fn l2_penalty(
+    fn run_l2_penalty(
         &self,
+        _: Fits,
         weight: f32,
         x: &CudaMatrix,
         grad: Option<&mut CudaMatrix>,
         loss: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        checks::l2_penalty(x.shape, grad.as_deref().map(|grad| grad.shape), loss.shape)?;
         self.add_squares(f64::from(weight) / 2.0, x, loss)?;
         grad.map_or(Ok(()), |grad| self.scale(weight, x, grad))
     }
 
-    fn top_k_rows(&self, x: &CudaMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
-        Self::top_k_rows(self, x, k, excluded)
+    fn run_top_k_rows(&self, _: Fits, x: &CudaMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
+        Self::run_top_k_rows(self, x, k, excluded)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaSlice, CudaView, DevicePtr, DeviceRepr, DriverError};
 use girih_compute::checks::IdRange;
-use girih_compute::{ComputeError, DenseOps, Dtype, Memory, Shape, SparseOperand, checks};
+use girih_compute::{ComputeError, DenseOps, Dtype, Fits, Memory, Shape, SparseOperand, checks};
 use girih_graph_format::Matrix;
 
 use super::passes::Strided;
@@ -81,13 +81,12 @@ impl Memory for Cuda {
             .map_err(|error| ComputeError::argument("download", error.to_string()))
     }
 
-    fn write(&self, host: &Matrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        checks::same("write", Shape::new(host.n_rows(), host.n_cols()), out.shape)?;
+    fn run_write(&self, _: Fits, host: &Matrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         self.fill("write", host.data(), out)
     }
 
-    fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<CudaSparse, ComputeError> {
-        Self::upload_sparse(self, operand)
+    fn run_upload_sparse(&self, _: Fits, operand: &SparseOperand<'_>) -> Result<CudaSparse, ComputeError> {
+        Self::run_upload_sparse(self, operand)
     }
 
     fn upload_ids(&self, ids: &[u32]) -> Result<CudaIds, ComputeError> {
@@ -113,6 +112,10 @@ impl Memory for Cuda {
 
     fn nnz(&self, sparse: &CudaSparse) -> usize {
         sparse.forward.nnz
+    }
+
+    fn id_range(&self, ids: &CudaIds) -> IdRange {
+        ids.range
     }
 
     fn set_zero(&self, out: &mut CudaMatrix) -> Result<(), ComputeError> {

@@ -1,7 +1,7 @@
 //! `kernels/normalize.cu`: layer and batch normalisation.
 
 use cudarc::driver::PushKernelArg;
-use girih_compute::{ColumnMoments, ComputeError, DenseOps, Dtype, NormOps, Shape, checks};
+use girih_compute::{ColumnMoments, ComputeError, DenseOps, Dtype, Fits, NormOps};
 
 use super::memory::InF32;
 use super::passes::columns_of;
@@ -18,16 +18,15 @@ struct MomentsInF32<'a> {
 }
 
 impl NormOps for Cuda {
-    fn normalize_rows(
+    fn run_normalize_rows(
         &self,
+        _: Fits,
         eps: f32,
         x: &CudaMatrix,
         (gain, bias): (&CudaMatrix, &CudaMatrix),
         out: &mut CudaMatrix,
         moments: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        checks::per_column("normalize_rows", x.shape, &[("gain", gain.shape), ("bias", bias.shape)])?;
-        checks::normalize_rows(x.shape, out.shape, moments.shape)?;
         if x.shape.rows == 0 {
             return Ok(());
         }
@@ -40,8 +39,9 @@ impl NormOps for Cuda {
         self.convert(&exact, moments)
     }
 
-    fn normalize_rows_backward(
+    fn run_normalize_rows_backward(
         &self,
+        _: Fits,
         x: &CudaMatrix,
         gain: &CudaMatrix,
         moments: &CudaMatrix,
@@ -49,9 +49,6 @@ impl NormOps for Cuda {
         (gain_grad, bias_grad): (&mut CudaMatrix, &mut CudaMatrix),
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "normalize_rows_backward";
-        let rows = [("gain", gain.shape), ("gain_grad", gain_grad.shape), ("bias_grad", bias_grad.shape)];
-        checks::per_column(OPERATION, x.shape, &rows)?;
-        checks::normalize_rows(x.shape, grad.shape, moments.shape)?;
         let (gain, moments) = (self.as_f32(gain)?, self.as_f32(moments)?);
         // The sums come first: the second kernel overwrites the gradient that they read.
         self.rows_backward_sums(x, &moments, grad, [gain_grad, bias_grad])?;
@@ -69,9 +66,14 @@ impl NormOps for Cuda {
         Ok(())
     }
 
-    fn column_squares(&self, x: &CudaMatrix, means: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+    fn run_column_squares(
+        &self,
+        _: Fits,
+        x: &CudaMatrix,
+        means: &CudaMatrix,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
         const OPERATION: &str = "column_squares";
-        checks::per_column(OPERATION, x.shape, &[("means", means.shape), ("out", out.shape)])?;
         let means = self.as_f32(means)?;
         let types = [("X", x.dtype), ("Y", x.dtype)];
         let kernel = self.kernel(OPERATION, Source::NORMALIZE, "column_squares", &types)?;
@@ -85,17 +87,15 @@ impl NormOps for Cuda {
         })
     }
 
-    fn normalize_columns(
+    fn run_normalize_columns(
         &self,
+        _: Fits,
         moments: ColumnMoments<'_, CudaMatrix>,
         x: &CudaMatrix,
         (gain, bias): (&CudaMatrix, &CudaMatrix),
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "normalize_columns";
-        let rows = [("gain", gain.shape), ("bias", bias.shape)];
-        checks::per_column(OPERATION, x.shape, &[&shapes(&moments)[..], &rows].concat())?;
-        checks::same(OPERATION, x.shape, out.shape)?;
         if x.shape.is_empty() {
             return Ok(());
         }
@@ -113,17 +113,15 @@ impl NormOps for Cuda {
         Ok(())
     }
 
-    fn normalized_products(
+    fn run_normalized_products(
         &self,
+        _: Fits,
         moments: ColumnMoments<'_, CudaMatrix>,
         x: &CudaMatrix,
         grad: &CudaMatrix,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "normalized_products";
-        let rows = [("out", out.shape)];
-        checks::per_column(OPERATION, x.shape, &[&shapes(&moments)[..], &rows].concat())?;
-        checks::same(OPERATION, x.shape, grad.shape)?;
         let moments = self.moments_in_f32(&moments)?;
         let types = [("X", x.dtype), ("Y", grad.dtype)];
         let kernel = self.kernel(OPERATION, Source::NORMALIZE, "normalized_products", &types)?;
@@ -138,8 +136,9 @@ impl NormOps for Cuda {
         })
     }
 
-    fn normalize_columns_backward(
+    fn run_normalize_columns_backward(
         &self,
+        _: Fits,
         moments: ColumnMoments<'_, CudaMatrix>,
         x: &CudaMatrix,
         gain: &CudaMatrix,
@@ -147,9 +146,6 @@ impl NormOps for Cuda {
         grad: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "normalize_columns_backward";
-        let rows = [("gain", gain.shape), ("mean of grad", shift.shape), ("mean of products", slope.shape)];
-        checks::per_column(OPERATION, x.shape, &[&shapes(&moments)[..], &rows].concat())?;
-        checks::same(OPERATION, x.shape, grad.shape)?;
         if x.shape.is_empty() {
             return Ok(());
         }
@@ -216,9 +212,4 @@ impl Cuda {
         let (means, variances) = (self.as_f32(moments.means)?, self.as_f32(moments.variances)?);
         Ok(MomentsInF32 { means, variances, eps: moments.eps })
     }
-}
-
-/// Shapes of the moments by name, for checks.
-fn shapes(moments: &ColumnMoments<'_, CudaMatrix>) -> [(&'static str, Shape); 2] {
-    [("means", moments.means.shape), ("variances", moments.variances.shape)]
 }

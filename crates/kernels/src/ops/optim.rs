@@ -1,8 +1,7 @@
 //! `kernels/optim.cu`: optimiser steps.
 
 use cudarc::driver::{LaunchConfig, PushKernelArg};
-use girih_compute::checks::{self, Kind};
-use girih_compute::{AdamStep, AdamUpdate, ComputeError, OptimOps, SgdUpdate};
+use girih_compute::{AdamStep, AdamUpdate, ComputeError, Fits, OptimOps, SgdUpdate};
 
 use crate::abi::{BLOCK, StepRates, UPDATES_MAX, Update, Updates};
 use crate::compile::Source;
@@ -41,10 +40,12 @@ fn tables(parameters: impl Iterator<Item = Update>) -> Vec<Table> {
 }
 
 impl OptimOps for Cuda {
-    fn adam(&self, step: AdamStep, updates: &mut [AdamUpdate<'_, CudaMatrix>]) -> Result<(), ComputeError> {
-        for AdamUpdate { param, grad, first, second, .. } in &*updates {
-            checks::adam(step.step, kind(param), kind(grad), kind(first), kind(second))?;
-        }
+    fn run_adam(
+        &self,
+        _: Fits,
+        step: AdamStep,
+        updates: &mut [AdamUpdate<'_, CudaMatrix>],
+    ) -> Result<(), ComputeError> {
         let parameter = |update: &AdamUpdate<'_, CudaMatrix>| {
             let decay = update.weight_decay;
             let (coupled, decoupled) = if step.decoupled { (0.0, decay) } else { (decay, 0.0) };
@@ -64,10 +65,13 @@ impl OptimOps for Cuda {
         Ok(())
     }
 
-    fn sgd(&self, lr: f32, momentum: f32, updates: &mut [SgdUpdate<'_, CudaMatrix>]) -> Result<(), ComputeError> {
-        for SgdUpdate { param, grad, velocity, .. } in &*updates {
-            checks::sgd(kind(param), kind(grad), kind(velocity))?;
-        }
+    fn run_sgd(
+        &self,
+        _: Fits,
+        lr: f32,
+        momentum: f32,
+        updates: &mut [SgdUpdate<'_, CudaMatrix>],
+    ) -> Result<(), ComputeError> {
         let parameter = |update: &SgdUpdate<'_, CudaMatrix>| {
             self.parameter(update.param, update.grad, update.velocity, update.weight_decay)
         };
@@ -90,11 +94,6 @@ impl Cuda {
         let [param_at, grad, first] = [param, grad, first].map(|matrix| self.address(matrix).at);
         Update { param: param_at, grad, first, n: param.len() as u64, coupled, ..Update::default() }
     }
-}
-
-/// Shape and element type, as checks take them.
-fn kind(matrix: &CudaMatrix) -> Kind {
-    (matrix.shape, matrix.dtype)
 }
 
 #[cfg(test)]

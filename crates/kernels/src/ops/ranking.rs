@@ -15,9 +15,8 @@ const CHUNK: usize = 1 << 26;
 
 impl Cuda {
     /// [`LossOps::argmax_rows`](girih_compute::LossOps::argmax_rows).
-    pub(crate) fn argmax_rows(&self, x: &CudaMatrix) -> Result<Vec<u32>, ComputeError> {
+    pub(crate) fn run_argmax_rows(&self, x: &CudaMatrix) -> Result<Vec<u32>, ComputeError> {
         const OPERATION: &str = "argmax_rows";
-        checks::argmax_rows(x.shape)?;
         let mut found = self.scratch::<u32>(OPERATION, x.shape.rows)?;
         let kernel = self.kernel(OPERATION, Source::RANKING, OPERATION, &[("X", x.dtype)])?;
         let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
@@ -30,9 +29,13 @@ impl Cuda {
     }
 
     /// [`LossOps::count_correct`](girih_compute::LossOps::count_correct).
-    pub(crate) fn count_correct(&self, x: &CudaMatrix, classes: &CudaIds, rows: &CudaIds) -> Result<u64, ComputeError> {
+    pub(crate) fn run_count_correct(
+        &self,
+        x: &CudaMatrix,
+        classes: &CudaIds,
+        rows: &CudaIds,
+    ) -> Result<u64, ComputeError> {
         const OPERATION: &str = "count_correct";
-        checks::count_correct(x.shape, classes.range.len, rows.range)?;
         let mut n_correct = self.scratch::<u64>(OPERATION, 1)?;
         self.device.stream.memset_zeros(&mut n_correct).map_err(Self::failed(OPERATION))?;
         let kernel = self.kernel(OPERATION, Source::RANKING, OPERATION, &[("X", x.dtype)])?;
@@ -46,10 +49,9 @@ impl Cuda {
     }
 
     /// [`LossOps::top_k_rows`](girih_compute::LossOps::top_k_rows).
-    pub(crate) fn top_k_rows(&self, x: &CudaMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
+    pub(crate) fn run_top_k_rows(&self, x: &CudaMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
         const OPERATION: &str = "top_k_rows";
         let Shape { rows, cols } = x.shape;
-        checks::top_k_rows(x.shape, Shape::new(excluded.n_rows(), excluded.n_cols()))?;
         checks::allocation(Shape::new(rows, k), size_of::<u64>())?;
         if rows * k == 0 || cols == 0 {
             return Ok(vec![girih_compute::NO_COLUMN; rows * k]);

@@ -1,7 +1,7 @@
 //! `kernels/rows.cu`: gathers and scatters of rows by id.
 
 use cudarc::driver::{LaunchConfig, PushKernelArg};
-use girih_compute::{ComputeError, Shape, checks};
+use girih_compute::{ComputeError, Shape};
 
 use super::passes::columns_of;
 use crate::abi::{GatherIndex, RowSource, UNITS_OF_THREAD};
@@ -13,8 +13,12 @@ use crate::row_launch::RowLaunch;
 
 impl Cuda {
     /// [`DenseOps::gather_rows`](girih_compute::DenseOps::gather_rows).
-    pub(crate) fn gather_rows(&self, x: &CudaMatrix, ids: &CudaIds, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        checks::gather_rows(x.shape, ids.range, out.shape)?;
+    pub(crate) fn run_gather_rows(
+        &self,
+        x: &CudaMatrix,
+        ids: &CudaIds,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
         if out.shape.is_empty() {
             return Ok(());
         }
@@ -41,14 +45,13 @@ impl Cuda {
     }
 
     /// [`DenseOps::scatter_add_rows`](girih_compute::DenseOps::scatter_add_rows).
-    pub(crate) fn scatter_add_rows(
+    pub(crate) fn run_scatter_add_rows(
         &self,
         x: &CudaMatrix,
         ids: &CudaIds,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "scatter_add_rows";
-        checks::scatter_add_rows(x.shape, ids.range, out.shape)?;
         if x.shape.is_empty() {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 mod lstm;
 
 use cudarc::driver::{LaunchConfig, PushKernelArg};
-use girih_compute::{ComputeError, SegmentOps, Shape, Transpose, checks};
+use girih_compute::{ComputeError, Fits, SegmentOps, Shape, Transpose};
 use girih_random::Key;
 
 use super::passes::NULL;
@@ -13,16 +13,15 @@ use crate::device::warps_for;
 use crate::matrix::{CudaIds, CudaMatrix, CudaSparse};
 
 impl SegmentOps for Cuda {
-    fn segment_max(
+    fn run_segment_max(
         &self,
+        _: Fits,
         a: &CudaSparse,
         x: &CudaMatrix,
         out: &mut CudaMatrix,
         winners: Option<&mut CudaIds>,
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "segment_max";
-        let n_winners = winners.as_deref().map(|winners| winners.range.len);
-        checks::segment_max(OPERATION, a.forward.shape, x.shape, out.shape, n_winners)?;
         if out.shape.is_empty() {
             return Ok(());
         }
@@ -40,15 +39,15 @@ impl SegmentOps for Cuda {
         Ok(())
     }
 
-    fn segment_max_backward(
+    fn run_segment_max_backward(
         &self,
+        _: Fits,
         a: &CudaSparse,
         winners: &CudaIds,
         grad: &CudaMatrix,
         x_grad: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "segment_max_backward";
-        checks::segment_max(OPERATION, a.forward.shape, x_grad.shape, grad.shape, Some(winners.range.len))?;
         if x_grad.shape.is_empty() {
             return Ok(());
         }
@@ -65,24 +64,26 @@ impl SegmentOps for Cuda {
         Ok(())
     }
 
-    fn segment_lstm(
+    fn run_segment_lstm(
         &self,
+        _: Fits,
         sequences: (&CudaSparse, Option<Key>),
         inputs: &CudaMatrix,
         weight: &CudaMatrix,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::segment_lstm(self, sequences, inputs, weight, out)
+        Self::run_segment_lstm(self, sequences, inputs, weight, out)
     }
 
-    fn segment_lstm_backward(
+    fn run_segment_lstm_backward(
         &self,
+        _: Fits,
         sequences: (&CudaSparse, Option<Key>),
         operands: (&CudaMatrix, &CudaMatrix),
         grad: &CudaMatrix,
         grads: (&mut CudaMatrix, &mut CudaMatrix),
     ) -> Result<(), ComputeError> {
-        Self::segment_lstm_backward(self, sequences, operands, grad, grads)
+        Self::run_segment_lstm_backward(self, sequences, operands, grad, grads)
     }
 }
 

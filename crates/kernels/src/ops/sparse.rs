@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use cudarc::driver::{CudaSlice, DevicePtr};
-use girih_compute::{ComputeError, Shape, SparseOperand, Transpose, checks};
+use girih_compute::{ComputeError, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Transposed};
 
 use crate::abi::{Pattern, SEGMENT};
@@ -49,9 +49,8 @@ impl CudaCsr {
 
 impl Cuda {
     /// [`Memory::upload_sparse`](girih_compute::Memory::upload_sparse).
-    pub(crate) fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<CudaSparse, ComputeError> {
+    pub(crate) fn run_upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<CudaSparse, ComputeError> {
         const OPERATION: &str = "upload_sparse";
-        checks::sparse(operand)?;
         let floats =
             |values: &Option<Vec<f32>>| values.as_ref().map(|values| self.upload_list(OPERATION, values)).transpose();
         let names = operand.names.as_ref();

@@ -1,7 +1,7 @@
 //! `kernels/spmm.cu`: products of a sparse matrix and a dense one (SpMM).
 
 use cudarc::driver::{LaunchConfig, PushKernelArg};
-use girih_compute::{ComputeError, Dtype, Epilogue, Shape, SparseOps, Transpose, checks};
+use girih_compute::{ComputeError, Dtype, Epilogue, Fits, Shape, SparseOps, Transpose};
 
 use super::operand::{Operand, OperandRequest};
 use super::passes::number;
@@ -113,38 +113,40 @@ impl<'o> From<&'o mut CudaMatrix> for Columns<'o> {
 }
 
 impl SparseOps for Cuda {
-    fn spmm(
+    fn run_spmm(
         &self,
+        _: Fits,
         (a, ta): (&CudaSparse, Transpose),
         weights: Option<&CudaMatrix>,
         x: &CudaMatrix,
         epilogue: Epilogue<'_, CudaMatrix>,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        let (weights_shape, bias_shape) = (weights.map(|weights| weights.shape), epilogue.bias.map(|bias| bias.shape));
-        checks::spmm((a.forward.shape, ta), a.forward.nnz, weights_shape, x.shape, bias_shape, out.shape)?;
-        checks::mask("spmm", &epilogue)?;
         let direction = self.direction("spmm", a, ta, weights.is_some())?;
         self.product("spmm", direction, weights, x, &epilogue, out)
     }
 
-    fn spmm_columns(
+    fn run_spmm_columns(
         &self,
+        _: Fits,
         (a, ta): (&CudaSparse, Transpose),
         x: &CudaMatrix,
         epilogue: Epilogue<'_, CudaMatrix>,
         (out, first): (&mut CudaMatrix, usize),
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "spmm_columns";
-        let bias_shape = epilogue.bias.map(|bias| bias.shape);
-        checks::spmm_columns((a.forward.shape, ta), x.shape, bias_shape, (out.shape, first))?;
-        checks::mask(OPERATION, &epilogue)?;
         let direction = self.direction(OPERATION, a, ta, false)?;
         self.product(OPERATION, direction, None, x, &epilogue, Columns { of: out, first })
     }
 
-    fn sddmm(&self, a: &CudaSparse, x: &CudaMatrix, y: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        checks::sddmm(a.forward.shape, a.forward.nnz, x.shape, y.shape, out.shape)?;
+    fn run_sddmm(
+        &self,
+        _: Fits,
+        a: &CudaSparse,
+        x: &CudaMatrix,
+        y: &CudaMatrix,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
         let direction = self.direction("sddmm", a, Transpose::No, true)?;
         self.sampled("sddmm", direction, x, y, out)
     }

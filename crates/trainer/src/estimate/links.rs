@@ -47,14 +47,14 @@ impl LinkSizes {
 impl Pairs<Symbolic> {
     /// Symbolic pairs, `n_pairs` of them.
     pub(crate) fn symbolic(symbolic: &Symbolic, n_pairs: usize) -> Self {
-        let column = || symbolic.matrix(Shape::new(n_pairs, 1), Dtype::F32);
+        let ids = || symbolic.ids(n_pairs);
         Self {
             n_pairs,
-            first: column(),
-            second: column(),
+            first: ids(),
+            second: ids(),
             diagonal: symbolic.sparse(Shape::new(n_pairs, n_pairs), n_pairs, false, true),
-            targets: Targets::Multi(column()),
-            all: column(),
+            targets: Targets::Multi(symbolic.matrix(Shape::new(n_pairs, 1), Dtype::F32)),
+            all: ids(),
         }
     }
 }

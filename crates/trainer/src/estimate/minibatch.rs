@@ -243,13 +243,12 @@ impl BatchPlan {
         whole: &Inputs<Symbolic>,
         precision: Dtype,
     ) -> Inputs<Symbolic> {
-        let ids = |n: usize| symbolic.matrix(Shape::new(n, 1), Dtype::F32);
         let mut matrices = self.matrices(symbolic);
         let (graphs, n_nodes) = match &self.layers {
             Layers::Blocks(layers) => {
                 let block = |(at, matrix): (usize, SymbolicSparse)| {
                     let n_destinations = layers[at].0.rows;
-                    let in_place = (self.in_place && at == 0).then(|| ids(n_destinations));
+                    let in_place = (self.in_place && at == 0).then(|| symbolic.ids(n_destinations));
                     Graph::Block(BlockGraph { matrix, n_destinations, in_place })
                 };
                 (LayerGraphs::Blocks(matrices.into_iter().enumerate().map(block).collect()), layers[0].0.cols)
@@ -271,7 +270,7 @@ impl BatchPlan {
                 first_value: 0,
             },
             (&Some(FeatureInput::Learned(param)), _) => {
-                FeatureInput::LearnedRows { param, ids: ids(n_nodes), n_ids: n_nodes }
+                FeatureInput::LearnedRows { param, ids: symbolic.ids(n_nodes), n_ids: n_nodes }
             }
             _ => FeatureInput::dense(symbolic.matrix(Shape::new(n_nodes, data.n_features), precision)),
         };

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use girih_compute::prelude::*;
-use girih_compute::{Dtype, Shape, Symbolic};
+use girih_compute::{Dtype, Shape, Symbolic, SymbolicMatrix};
 use girih_graph_format::Csr;
 
 use super::links::LinkSizes;
@@ -38,7 +38,8 @@ impl Task {
         Ok(match self {
             Self::Classes { targets, train } => {
                 let logits = model.forward(tape, inputs)?;
-                tape.loss_of(logits, targets, train)?
+                let of_batch = targets_of_batch(tape.backend(), targets, tape.value(logits));
+                tape.loss_of(logits, of_batch.as_ref().unwrap_or(targets), train)?
             }
             Self::Ranking { embedding, batch, .. } => {
                 batch.loss(tape, model, inputs, *embedding, config.optimizer.weight_decay as f32)?
@@ -82,6 +83,21 @@ impl Task {
     }
 }
 
+/// Targets of a mini-batch with these logits; `None` if the logits are those of all nodes.
+fn targets_of_batch(
+    symbolic: &Symbolic,
+    of_nodes: &Targets<Symbolic>,
+    logits: &SymbolicMatrix,
+) -> Option<Targets<Symbolic>> {
+    let shape = logits.shape();
+    match of_nodes {
+        Targets::Single(classes) => {
+            (symbolic.id_range(classes).len != shape.rows).then(|| Targets::Single(symbolic.ids(shape.rows)))
+        }
+        Targets::Multi(wanted) => (wanted.shape() != shape).then(|| Targets::Multi(symbolic.matrix(shape, Dtype::F32))),
+    }
+}
+
 impl DataSizes {
     /// Symbolic targets of a step, where `n_train` nodes train on all ranks together.
     pub(super) fn task(
@@ -96,7 +112,7 @@ impl DataSizes {
             return Ok(Task::Links { step: Box::new(Pairs::symbolic(symbolic, links.step_pairs)), held_out });
         }
         let Some(embedding) = model.embedding() else {
-            let rows = symbolic.matrix(Shape::new(self.n_train, 1), Dtype::F32);
+            let rows = symbolic.ids(self.n_train);
             let train = Part { rows, n_here: self.n_train, n_all: n_train };
             return Ok(Task::Classes { targets: self.targets(symbolic), train });
         };
@@ -110,7 +126,7 @@ impl DataSizes {
             ));
         }
         let n_triples = config.batch_size.unwrap_or(sizes.n_train).min(sizes.n_train);
-        let nodes = symbolic.matrix(Shape::new(3 * n_triples, 1), Dtype::F32);
+        let nodes = symbolic.ids(3 * n_triples);
         Ok(Task::Ranking { sizes, embedding, batch: Batch::whole(nodes, 3 * n_triples) })
     }
 
@@ -119,7 +135,7 @@ impl DataSizes {
         if self.multi_label {
             Targets::Multi(symbolic.matrix(Shape::new(self.n_nodes, self.n_classes), Dtype::F32))
         } else {
-            Targets::Single(symbolic.matrix(Shape::new(self.n_nodes, 1), Dtype::F32))
+            Targets::Single(symbolic.ids(self.n_nodes))
         }
     }
 }

@@ -27,25 +27,12 @@ mod table;
 pub(crate) use self::backward::backward;
 pub(crate) use self::forward::forward;
 use super::matrix::as_f32;
-use crate::checks::AttentionShapes;
-use crate::{Attention, Cpu, Dropout, GlobalIds};
+use crate::{Dropout, GlobalIds};
 
 /// Number of entries in a block. Their gathered rows stay in L1.
 const BLOCK: usize = 64;
 /// Prefetch distance in entries.
 const AHEAD: usize = 64;
-
-/// Shapes of the operands.
-pub(crate) fn shapes(attention: &Attention<'_, Cpu>) -> AttentionShapes {
-    AttentionShapes {
-        graph: attention.graph.shape(),
-        heads: attention.heads,
-        destination: attention.destination.shape(),
-        source: attention.source.shape(),
-        vector: attention.vector.map(super::CpuMatrix::shape),
-        values: attention.values.shape(),
-    }
-}
 
 /// Dropout masks for a pass along rows or columns.
 #[derive(Clone, Copy)]

@@ -5,20 +5,22 @@ use girih_graph_format::Csr;
 use crate::cpu::element::Element;
 use crate::cpu::matrix::typed;
 use crate::cpu::{Cpu, CpuIds, CpuMatrix, bpr, elementwise, loss, rows, top_k};
-use crate::{ComputeError, DenseOps, LossOps, Shape, checks};
+use crate::{ComputeError, DenseOps, Fits, LossOps, checks};
 
 impl LossOps for Cpu {
-    fn softmax_cross_entropy(
+    fn check_classes(&self, classes: &CpuIds, rows: &CpuIds, n_columns: usize) -> Result<(), ComputeError> {
+        checks::classes(&classes.ids, &rows.ids, n_columns)
+    }
+
+    fn run_softmax_cross_entropy(
         &self,
+        _: Fits,
         logits: &CpuMatrix,
         classes: &CpuIds,
         rows: &CpuIds,
         grad: Option<&mut CpuMatrix>,
         loss: &mut CpuMatrix,
     ) -> Result<(), ComputeError> {
-        let grad_shape = grad.as_deref().map(CpuMatrix::shape);
-        checks::softmax_cross_entropy(logits.shape(), classes.ids.len(), rows.range, grad_shape, loss.shape())?;
-        checks::classes(&classes.ids, &rows.ids, logits.shape().cols)?;
         let counts = loss::multiplicities(&rows.ids, logits.shape().rows);
         let (isa, classes, counts) = (self.machine.isa, &classes.ids[..], &counts[..]);
         let mean = match grad {
@@ -32,16 +34,15 @@ impl LossOps for Cpu {
         Ok(())
     }
 
-    fn sigmoid_cross_entropy(
+    fn run_sigmoid_cross_entropy(
         &self,
+        _: Fits,
         logits: &CpuMatrix,
         targets: &CpuMatrix,
         rows: &CpuIds,
         grad: Option<&mut CpuMatrix>,
         loss: &mut CpuMatrix,
     ) -> Result<(), ComputeError> {
-        let grad_shape = grad.as_deref().map(CpuMatrix::shape);
-        checks::sigmoid_cross_entropy(logits.shape(), targets.shape(), rows.range, grad_shape, loss.shape())?;
         let counts = &loss::multiplicities(&rows.ids, logits.shape().rows)[..];
         let (isa, z, targets) = (self.machine.isa, logits.storage(), targets.storage());
         let mean = match grad {
@@ -53,24 +54,22 @@ impl LossOps for Cpu {
         Ok(())
     }
 
-    fn argmax_rows(&self, x: &CpuMatrix) -> Result<Vec<u32>, ComputeError> {
-        checks::argmax_rows(x.shape())?;
+    fn run_argmax_rows(&self, _: Fits, x: &CpuMatrix) -> Result<Vec<u32>, ComputeError> {
         Ok(typed!(values = x.storage() => rows::argmax(values, x.shape().cols)))
     }
 
-    fn count_correct(&self, x: &CpuMatrix, classes: &CpuIds, rows: &CpuIds) -> Result<u64, ComputeError> {
-        checks::count_correct(x.shape(), classes.ids.len(), rows.range)?;
+    fn run_count_correct(&self, _: Fits, x: &CpuMatrix, classes: &CpuIds, rows: &CpuIds) -> Result<u64, ComputeError> {
         let cols = x.shape().cols;
         Ok(typed!(values = x.storage() => rows::count_correct(values, cols, &classes.ids, &rows.ids)))
     }
 
-    fn bpr_loss(
+    fn run_bpr_loss(
         &self,
+        _: Fits,
         triples: &CpuMatrix,
         grad: Option<&mut CpuMatrix>,
         loss: &mut CpuMatrix,
     ) -> Result<(), ComputeError> {
-        checks::bpr_loss(triples.shape(), grad.as_deref().map(CpuMatrix::shape), loss.shape())?;
         let n_triples = triples.shape().rows / 3;
         let mean = match grad {
             None => typed!(rows = triples.storage() => bpr::loss(rows, n_triples)),
@@ -81,22 +80,21 @@ impl LossOps for Cpu {
         Ok(())
     }
 
-    fn l2_penalty(
+    fn run_l2_penalty(
         &self,
+        _: Fits,
         weight: f32,
         x: &CpuMatrix,
         grad: Option<&mut CpuMatrix>,
         loss: &mut CpuMatrix,
     ) -> Result<(), ComputeError> {
-        checks::l2_penalty(x.shape(), grad.as_deref().map(CpuMatrix::shape), loss.shape())?;
         let squares = typed!(x = x.storage() => elementwise::sum_of_squares(x));
         let before = typed!(loss = loss.storage() => f64::from(loss[0].to_f32()));
         loss.write_all(&[(before + f64::from(weight) / 2.0 * squares) as f32]);
         grad.map_or(Ok(()), |grad| self.scale(weight, x, grad))
     }
 
-    fn top_k_rows(&self, x: &CpuMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
-        checks::top_k_rows(x.shape(), Shape::new(excluded.n_rows(), excluded.n_cols()))?;
+    fn run_top_k_rows(&self, _: Fits, x: &CpuMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
         Ok(typed!(values = x.storage() => top_k::rows(values, x.shape().cols, k, excluded)))
     }
 }

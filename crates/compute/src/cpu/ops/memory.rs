@@ -5,7 +5,7 @@ use girih_graph_format::Matrix;
 use crate::checks::IdRange;
 use crate::cpu::matrix::typed;
 use crate::cpu::{Cpu, CpuIds, CpuMatrix, CpuSparse, elementwise};
-use crate::{ComputeError, Dtype, Memory, Shape, SparseOperand, checks};
+use crate::{ComputeError, Dtype, Fits, Memory, Shape, SparseOperand, checks};
 
 impl Memory for Cpu {
     type Matrix = CpuMatrix;
@@ -41,8 +41,7 @@ impl Memory for Cpu {
         Matrix::new(rows, cols, values).map_err(|error| ComputeError::argument("download", error.to_string()))
     }
 
-    fn write(&self, host: &Matrix, out: &mut CpuMatrix) -> Result<(), ComputeError> {
-        checks::same("write", Shape::new(host.n_rows(), host.n_cols()), out.shape())?;
+    fn run_write(&self, _: Fits, host: &Matrix, out: &mut CpuMatrix) -> Result<(), ComputeError> {
         out.write_all(host.data());
         Ok(())
     }
@@ -52,8 +51,7 @@ impl Memory for Cpu {
         Ok(())
     }
 
-    fn upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<CpuSparse, ComputeError> {
-        checks::sparse(operand)?;
+    fn run_upload_sparse(&self, _: Fits, operand: &SparseOperand<'_>) -> Result<CpuSparse, ComputeError> {
         CpuSparse::new(operand)
     }
 
@@ -75,6 +73,10 @@ impl Memory for Cpu {
 
     fn nnz(&self, sparse: &CpuSparse) -> usize {
         sparse.nnz()
+    }
+
+    fn id_range(&self, ids: &CpuIds) -> IdRange {
+        ids.range
     }
 
     fn set_zero(&self, out: &mut CpuMatrix) -> Result<(), ComputeError> {

@@ -4,18 +4,17 @@ use girih_random::Key;
 
 use crate::cpu::matrix::typed;
 use crate::cpu::{Cpu, CpuIds, CpuMatrix, CpuSparse, segment_lstm, segment_max};
-use crate::{ComputeError, SegmentOps, Transpose, checks};
+use crate::{ComputeError, Fits, SegmentOps, Transpose};
 
 impl SegmentOps for Cpu {
-    fn segment_max(
+    fn run_segment_max(
         &self,
+        _: Fits,
         a: &CpuSparse,
         x: &CpuMatrix,
         out: &mut CpuMatrix,
         winners: Option<&mut CpuIds>,
     ) -> Result<(), ComputeError> {
-        let n_winners = winners.as_deref().map(|winners| winners.ids.len());
-        checks::segment_max("segment_max", a.shape(), x.shape(), out.shape(), n_winners)?;
         let (direction, cols) = (a.direction(Transpose::No, false), x.shape().cols);
         let winners = winners.map(|winners| {
             winners.range.end = x.shape().rows as u64;
@@ -25,43 +24,41 @@ impl SegmentOps for Cpu {
         Ok(())
     }
 
-    fn segment_max_backward(
+    fn run_segment_max_backward(
         &self,
+        _: Fits,
         a: &CpuSparse,
         winners: &CpuIds,
         grad: &CpuMatrix,
         x_grad: &mut CpuMatrix,
     ) -> Result<(), ComputeError> {
-        let n_winners = Some(winners.ids.len());
-        checks::segment_max("segment_max_backward", a.shape(), x_grad.shape(), grad.shape(), n_winners)?;
         let (direction, winners, cols) = (a.direction(Transpose::Yes, false), &winners.ids[..], grad.shape().cols);
         typed!(grad = grad.storage(), out = x_grad.storage_mut() =>
             segment_max::backward(direction, winners, grad, cols, out));
         Ok(())
     }
 
-    fn segment_lstm(
+    fn run_segment_lstm(
         &self,
+        _: Fits,
         (a, order): (&CpuSparse, Option<Key>),
         inputs: &CpuMatrix,
         weight: &CpuMatrix,
         out: &mut CpuMatrix,
     ) -> Result<(), ComputeError> {
-        checks::segment_lstm("segment_lstm", a.shape(), inputs.shape(), weight.shape(), out.shape())?;
         let pattern = (a.direction(Transpose::No, false).csr, a.names());
         segment_lstm::forward(&self.machine, (pattern, order), inputs, weight, out);
         Ok(())
     }
 
-    fn segment_lstm_backward(
+    fn run_segment_lstm_backward(
         &self,
+        _: Fits,
         (a, order): (&CpuSparse, Option<Key>),
         (inputs, weight): (&CpuMatrix, &CpuMatrix),
         grad: &CpuMatrix,
         (inputs_grad, weight_grad): (&mut CpuMatrix, &mut CpuMatrix),
     ) -> Result<(), ComputeError> {
-        let (operands, grads) = ((inputs.shape(), weight.shape()), (inputs_grad.shape(), weight_grad.shape()));
-        checks::segment_lstm_backward(a.shape(), operands, grad.shape(), grads)?;
         let pattern = (a.direction(Transpose::No, false).csr, a.names());
         let grads = segment_lstm::Grads { inputs: inputs_grad, weight: weight_grad };
         segment_lstm::backward(&self.machine, (pattern, order), (inputs, weight), grad, grads);

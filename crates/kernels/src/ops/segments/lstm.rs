@@ -33,7 +33,7 @@ const WAVE_ELEMENTS: usize = 1 << 27;
 
 impl Cuda {
     /// [`SegmentOps::segment_lstm`](girih_compute::SegmentOps::segment_lstm).
-    pub(crate) fn segment_lstm(
+    pub(crate) fn run_segment_lstm(
         &self,
         sequences: (&CudaSparse, Option<Key>),
         inputs: &CudaMatrix,
@@ -42,7 +42,6 @@ impl Cuda {
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "segment_lstm";
         let (a, width) = (sequences.0, weight.shape.rows);
-        checks::segment_lstm(OPERATION, a.forward.shape, inputs.shape, weight.shape, out.shape)?;
         let weight = self.as_f32(weight)?;
         let lstm = Lstm { cuda: self, operation: OPERATION, inputs, weight: self.address(&weight), width };
         self.set_zero(out)?;

@@ -142,7 +142,7 @@ impl LayerPlan<'_> {
             true,
             false,
         );
-        let in_place = all.map(|_| symbolic.matrix(Shape::new(n, 1), Dtype::F32));
+        let in_place = all.map(|_| symbolic.ids(n));
         let features = match (all, nnz) {
             (Some(all), _) => FeatureInput::Dense(Arc::clone(all)),
             (None, Some(nnz)) => {

@@ -158,7 +158,7 @@ fn even_part(n: usize, i: usize, n_parts: usize) -> usize {
 
 /// Halo plan of which only the numbers of rows are known.
 fn exchange_of(symbolic: &Symbolic, sent: Vec<usize>, received: Vec<usize>) -> HaloPlan<Symbolic> {
-    HaloPlan::of_ids(symbolic.matrix(Shape::new(sent.iter().sum(), 1), Dtype::F32), sent, received)
+    HaloPlan::of_ids(symbolic.ids(sent.iter().sum()), sent, received)
 }
 
 impl BlockSource<Symbolic> for SymbolicBlocks {

@@ -1,7 +1,7 @@
 //! Backward pass of the LSTM: runs each wave forward again, keeps its activations, and accumulates gradients.
 
 use cudarc::driver::{CudaSlice, PushKernelArg};
-use girih_compute::{ComputeError, DenseOps, Dtype, Shape, Transpose, checks};
+use girih_compute::{ComputeError, DenseOps, Dtype, Shape, Transpose};
 use girih_random::Key;
 
 use super::waves::{by_degree, waves};
@@ -16,7 +16,7 @@ use crate::ops::segments::row_blocks;
 
 impl Cuda {
     /// [`SegmentOps::segment_lstm_backward`](girih_compute::SegmentOps::segment_lstm_backward).
-    pub(crate) fn segment_lstm_backward(
+    pub(crate) fn run_segment_lstm_backward(
         &self,
         sequences: (&CudaSparse, Option<Key>),
         (inputs, weight): (&CudaMatrix, &CudaMatrix),
@@ -25,8 +25,6 @@ impl Cuda {
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "segment_lstm_backward";
         let (a, width) = (sequences.0, weight.shape.rows);
-        let (operands, grads) = ((inputs.shape, weight.shape), (inputs_grad.shape, weight_grad.shape));
-        checks::segment_lstm_backward(a.forward.shape, operands, grad.shape, grads)?;
         let weight = self.as_f32(weight)?;
         let lstm = Lstm { cuda: self, operation: OPERATION, inputs, weight: self.address(&weight), width };
         let mut sums = Sums {
