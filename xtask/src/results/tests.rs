@@ -97,7 +97,7 @@ fn the_check_compares_the_page_with_the_records() {
     let written = page(&Listing::of(&[(&name, &text)])).unwrap();
     assert_eq!(check(&Listing::of(&[(&name, &text), (PAGE, &written)])), Ok(()));
     let message = check(&Listing::of(&[(&name, &text), (PAGE, "old")])).unwrap_err();
-    assert!(message.contains("cargo xtask results"), "{message}");
+    assert!(message.contains("differs from the records"), "{message}");
 }
 
 #[test]
