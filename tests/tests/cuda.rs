@@ -5,9 +5,9 @@ use girih_compute::prelude::*;
 use girih_compute::testing::piece;
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::{LoadOptions, load};
+use girih_features::CacheShares;
 use girih_kernels::Cuda;
 use girih_tests::{cuda, losses_of};
-use girih_tiers::CacheShares;
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, CacheConfig, Control, DataSizes, ModelConfig, ModelKind, Plan, ScoreBy,
     SessionOptions, TrainConfig, parse_codec,

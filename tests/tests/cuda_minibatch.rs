@@ -8,12 +8,12 @@ use girih_compute::prelude::*;
 use girih_compute::testing::piece;
 use girih_compute::{Cpu, Dtype, Epilogue, FeatureStore, Reference, Shape, SparseOperand, Transpose};
 use girih_datasets::{Dataset, Features, LoadOptions, load};
+use girih_features::{CacheShares, HostReads, Placement};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm, Scales};
 use girih_kernels::{Cuda, Device};
 use girih_sampling::{Columns, DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
 use girih_tests::batches::{check_batch, graph};
 use girih_tests::{cuda, losses_of};
-use girih_tiers::{CacheShares, HostReads, Placement};
 use girih_trainer::{
     Adjacency, Aggregator, BatchConfig, BatchKind, CacheConfig, Control, Event, ModelConfig, ModelKind, Neighborhoods,
     NormKind, Observer, ScoreBy, Scores, SessionOptions, TaskKind, TrainConfig, parse_codec, train,

@@ -7,9 +7,9 @@
 //! The device draws bit for bit the sample of the host's [`NeighborSampler`]. [`NeighborOperand`] defines the values
 //! of the rows.
 
+use girih_features::Placement;
 use girih_graph_format::{Csr, NodeId, Scales};
 use girih_sampling::{DrawKey, NeighborSampler};
-use girih_tiers::Placement;
 
 use crate::{ComputeError, Memory};
 

@@ -22,8 +22,8 @@ use girih_compute::{
     ComputeError, Dtype, FeatureDevice, FeatureStore, HostFeatures, RowSums, Shape, SplitRows, Transpose,
     WritableStore, checks,
 };
+use girih_features::{HostReads, Placement};
 use girih_graph_format::{Matrix, NodeId};
-use girih_tiers::{HostReads, Placement};
 use rayon::prelude::*;
 
 pub(crate) use self::memory::{Form, Memory};

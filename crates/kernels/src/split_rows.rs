@@ -11,8 +11,8 @@
 
 use cudarc::driver::{CudaEvent, DriverError};
 use girih_compute::{ComputeError, FeatureStore, FetchRows, FetchedRows, SplitRows, StoredAs};
+use girih_features::{Holder, Placement};
 use girih_graph_format::NodeId;
-use girih_tiers::{Holder, Placement};
 use rayon::prelude::*;
 
 use crate::Cuda;

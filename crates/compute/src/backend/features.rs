@@ -1,8 +1,8 @@
 //! [`FeatureDevice`]: feature stores that a device reads.
 
 use girih_compress::CompressedFeatures;
+use girih_features::{HostReads, Placement};
 use girih_graph_format::Matrix;
-use girih_tiers::{HostReads, Placement};
 
 use crate::{ComputeError, Dtype, FeatureStore, HostFeatures, Memory, Shape, SplitRows, WritableStore};
 

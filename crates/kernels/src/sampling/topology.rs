@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::CudaSlice;
 use girih_compute::{ComputeError, PatchOperand};
+use girih_features::Placement;
 use girih_graph_format::{Csr, NodeId};
-use girih_tiers::Placement;
 
 use super::OPERATION;
 use crate::Cuda;

@@ -3,8 +3,8 @@
 use girih_compress::CompressedFeatures;
 use girih_compute::{Backend, Dtype, FeatureStore, HostFeatures, NeighborGraph, NeighborOperand};
 use girih_datasets::{Features, Labels};
+use girih_features::{HostMeans, HostReads, HostRowSizes, Placement};
 use girih_graph_format::{Csr, Matrix, NodeId};
-use girih_tiers::{HostMeans, HostReads, HostRowSizes, Placement};
 
 use super::batch::FeatureSource;
 use super::batches::neighbor_sampler;

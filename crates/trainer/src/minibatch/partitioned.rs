@@ -28,10 +28,10 @@ use girih_comm::{CardTransport, Collective};
 use girih_compress::CodecSpec;
 use girih_compute::{Backend, Dtype, NeighborGraph, NeighborOperand, PatchRowsOperand, SplitRows, StoredAs};
 use girih_datasets::{Features, Labels, NodeRows, Split};
+use girih_features::Placement;
 use girih_graph_format::{Csr, NodeId};
 use girih_partition::Patches;
 use girih_sampling::{LoaderOptions, NeighborSampler};
-use girih_tiers::Placement;
 
 use self::devices::{ByTransport, DrawnFrom, PatchDevices, PatchFeatures, Trial};
 use self::exchange::Exchanged;

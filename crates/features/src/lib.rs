@@ -24,29 +24,19 @@
 
 #![forbid(unsafe_code)]
 
-mod cost;
-mod cut;
+mod cache_plan;
 mod error;
-mod features;
 mod host_reads;
 mod hotness;
-mod pagerank;
 mod placement;
-mod plan;
 mod rates;
-mod shares;
-mod storage;
-mod topology;
-mod visits;
 
-pub use cut::Cut;
+pub use cache_plan::{Cut, Part, Planner, Room, Storage, TierPlan, TierUse};
 pub use error::TierError;
 pub use host_reads::{HostMeans, HostReads, HostRowSizes};
-pub use hotness::{AccessFrequencies, AccessFrequency, Hotness};
-pub use pagerank::{PageRank, page_rank, reverse_page_rank};
-pub use placement::{Holder, Place, Placement, Span, Tier};
-pub use plan::{Part, Planner, Room, TierPlan, TierUse};
+pub use hotness::{
+    AccessFrequencies, AccessFrequency, Hotness, PRESAMPLED_EPOCH, PageRank, Reads, Visits, page_rank,
+    reverse_page_rank,
+};
+pub use placement::{CacheShares, Holder, Place, Placement, Span, Tier};
 pub use rates::{Rate, Rates};
-pub use shares::CacheShares;
-pub use storage::Storage;
-pub use visits::{PRESAMPLED_EPOCH, Reads, Visits};

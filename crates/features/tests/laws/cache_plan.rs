@@ -1,8 +1,8 @@
 //! Plans stay within the memory budget, and no other division is faster.
 
+use girih_features::{Cut, Hotness, Planner, Rates, Reads, Room, Storage, Tier, TierPlan, Visits};
 use girih_graph_format::Csr;
 use girih_partition::Patches;
-use girih_tiers::{Cut, Hotness, Planner, Rates, Reads, Room, Storage, Tier, TierPlan, Visits};
 use proptest::prelude::*;
 
 use crate::skewed;
@@ -12,7 +12,7 @@ const READS: Reads = Reads { rows: 40_000.0, draws: 300_000.0, features: 200_000
 
 pub(crate) struct Case {
     graph: Csr,
-    heats: girih_tiers::AccessFrequencies,
+    heats: girih_features::AccessFrequencies,
     cut: Cut,
     visits: Visits,
 }
@@ -122,7 +122,7 @@ proptest! {
             prop_assert!(card_bytes < TRAINING_BYTES + lists || host_bytes.is_some_and(|bytes| bytes < 150_000 + ids));
             return Ok(());
         };
-        let on_card = |part: &girih_tiers::Part| -> u64 {
+        let on_card = |part: &girih_features::Part| -> u64 {
             part.tiers.iter().map(|used| match used.tier {
                 Tier::EveryCard => used.bytes,
                 Tier::OneCard => (used.n_nodes.div_ceil(n_cards) * 100) as u64,
