@@ -10,11 +10,11 @@ use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{CardTransport, Collective, PatchGraphs, RankFailure, Transport};
 use girih_compress::CompressedFeatures;
 use girih_compute::prelude::*;
-use girih_compute::{
-    ComputeError, Dtype, FeatureStore, FetchRows, FetchedRows, PatchOperand, PatchRowsOperand, Shape, SplitRows,
-    StoredAs,
+use girih_compute::{ComputeError, Dtype, Shape};
+use girih_features::{
+    CacheShares, FeatureDevice, FeatureStore, FetchRows, FetchedRows, PatchOperand, PatchRowsOperand, Placement,
+    SamplingDevice, SplitRows, StoredAs,
 };
-use girih_features::{CacheShares, Placement};
 use girih_graph_format::{Matrix, NodeId, Norm};
 use girih_kernels::{Cuda, NcclRank};
 use girih_partition::Patches;

@@ -18,11 +18,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use girih_compress::CompressedFeatures;
-use girih_compute::{
-    ComputeError, Dtype, FeatureDevice, FeatureStore, HostFeatures, RowSums, Shape, SplitRows, Transpose,
-    WritableStore, checks,
+use girih_compute::{ComputeError, Dtype, Shape, Transpose, checks};
+use girih_features::{
+    FeatureDevice, FeatureStore, HostFeatures, HostReads, Placement, RowSums, SplitRows, WritableStore,
 };
-use girih_features::{HostReads, Placement};
 use girih_graph_format::{Matrix, NodeId};
 use rayon::prelude::*;
 

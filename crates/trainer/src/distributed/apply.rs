@@ -6,6 +6,7 @@ use girih_comm::threads::ThreadRank;
 use girih_comm::{Collective, CommError};
 use girih_compute::Backend;
 use girih_datasets::DataSource;
+use girih_features::MiniBatchBackend;
 use girih_graph_format::Matrix;
 
 use super::data::PartitionedData;
@@ -43,7 +44,7 @@ impl RankJob for ApplyJob<'_, '_> {
         self.ranks
     }
 
-    fn on_devices<B: Backend>(
+    fn on_devices<B: MiniBatchBackend>(
         self,
         backends: &[B],
         connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
@@ -63,7 +64,11 @@ impl RankJob for ApplyJob<'_, '_> {
         })
     }
 
-    fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError> {
+    fn on_rank<B: MiniBatchBackend>(
+        self,
+        backend: &B,
+        world: Box<dyn Collective<B>>,
+    ) -> Result<Self::Done, TrainError> {
         let Self { data, checkpoint, ranks, take } = self;
         let what = if take.is_some() { "logits" } else { "scores" };
         let shared = cut_alike(backend, &*world, data, (checkpoint, what), ranks)?;
@@ -94,7 +99,7 @@ impl RankJob for RecommendJob<'_> {
         self.ranks
     }
 
-    fn on_devices<B: Backend>(
+    fn on_devices<B: MiniBatchBackend>(
         self,
         backends: &[B],
         connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
@@ -107,7 +112,11 @@ impl RankJob for RecommendJob<'_> {
         })
     }
 
-    fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError> {
+    fn on_rank<B: MiniBatchBackend>(
+        self,
+        backend: &B,
+        world: Box<dyn Collective<B>>,
+    ) -> Result<Self::Done, TrainError> {
         let shared = cut_alike(backend, &*world, self.data, (self.checkpoint, "items"), self.ranks)?;
         let ranks = shared.ranks(world)?;
         shared.recommend(backend, &ranks, self.checkpoint)

@@ -7,6 +7,7 @@ use girih_comm::threads::ThreadRank;
 use girih_comm::{Collective, CommError, Payload};
 use girih_compute::Backend;
 use girih_datasets::{DataSource, Dataset};
+use girih_features::MiniBatchBackend;
 use girih_partition::Scheme;
 use girih_sampling::ClusterSampler;
 
@@ -49,7 +50,7 @@ impl RankJob for TrainJob<'_, '_> {
         self.ranks
     }
 
-    fn on_devices<B: Backend>(
+    fn on_devices<B: MiniBatchBackend>(
         self,
         backends: &[B],
         connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
@@ -69,7 +70,7 @@ impl RankJob for TrainJob<'_, '_> {
         })
     }
 
-    fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Outcome, TrainError> {
+    fn on_rank<B: MiniBatchBackend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Outcome, TrainError> {
         let Self { data, config, ranks, options, observe } = self;
         config.validate()?;
         check_world(backend, &*world, ranks)?;
@@ -126,7 +127,7 @@ impl Shared {
     }
 
     /// Trains on one rank.
-    fn train<B: Backend>(
+    fn train<B: MiniBatchBackend>(
         &self,
         backend: &B,
         world: Box<dyn Collective<B>>,

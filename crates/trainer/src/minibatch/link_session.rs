@@ -2,6 +2,7 @@
 
 use girih_compute::Backend;
 use girih_datasets::Dataset;
+use girih_features::MiniBatchBackend;
 use girih_graph_format::Matrix;
 
 use super::batches::Batches;
@@ -41,7 +42,7 @@ impl<B: Backend> MessageGraph<B> {
     }
 }
 
-impl<B: Backend> LinkSession<B> {
+impl<B: MiniBatchBackend> LinkSession<B> {
     pub(crate) fn new(backend: &B, mut dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
         check_features(&dataset.outline())?;
         let dims = Dims { n_classes: config.links.width, ..Dims::of(&dataset) };
@@ -128,7 +129,11 @@ pub struct Embedded {
 ///
 /// # Errors
 /// When data set and checkpoint do not match, or the backend fails.
-pub fn embed<B: Backend>(backend: &B, dataset: Dataset, checkpoint: &Checkpoint) -> Result<Embedded, TrainError> {
+pub fn embed<B: MiniBatchBackend>(
+    backend: &B,
+    dataset: Dataset,
+    checkpoint: &Checkpoint,
+) -> Result<Embedded, TrainError> {
     let config = &checkpoint.progress.config;
     let dataset = dataset.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
     let (progress, outline) = (&checkpoint.progress, dataset.outline());
