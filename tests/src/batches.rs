@@ -1,7 +1,8 @@
 //! Compares batches that devices sample with those of the host.
 
 use girih_compute::prelude::*;
-use girih_compute::{Dtype, Epilogue, NeighborBatch, Shape, Transpose, checks};
+use girih_compute::{Dtype, Epilogue, Shape, Transpose, checks};
+use girih_features::NeighborBatch;
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId};
 use girih_kernels::Cuda;
 use girih_sampling::Block;

@@ -1,13 +1,12 @@
 //! Compares training on a CUDA device with training on the CPU. Without a device the tests report that and pass,
 //! unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
 
-use girih_compute::prelude::*;
 use girih_compute::testing::piece;
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::{LoadOptions, load};
+use girih_features::{CacheShares, MiniBatchBackend};
 use girih_kernels::Cuda;
 use girih_tests::{cuda, losses_of};
-use girih_tiers::CacheShares;
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, CacheConfig, Control, DataSizes, ModelConfig, ModelKind, Plan, ScoreBy,
     SessionOptions, TrainConfig, parse_codec,
@@ -19,7 +18,7 @@ const EPOCHS: u64 = 20;
 const SMALL: &str = "synth:planted,nodes=1500,degree=12,features=24,classes=5";
 
 /// Training losses of all epochs.
-fn losses<B: Backend>(backend: &B, spec: &str, config: &TrainConfig) -> Vec<f32> {
+fn losses<B: MiniBatchBackend>(backend: &B, spec: &str, config: &TrainConfig) -> Vec<f32> {
     let dataset = load(spec, &LoadOptions::default()).expect("a generated data set");
     let options = SessionOptions::default();
     losses_of(|observe| girih_trainer::train(backend, dataset, config, &options, observe)).expect("training")

@@ -6,14 +6,16 @@ use std::time::{Duration, Instant};
 use girih_compress::CompressedFeatures;
 use girih_compute::prelude::*;
 use girih_compute::testing::piece;
-use girih_compute::{Cpu, Dtype, Epilogue, FeatureStore, Reference, Shape, SparseOperand, Transpose};
+use girih_compute::{Cpu, Dtype, Epilogue, Reference, Shape, SparseOperand, Transpose};
 use girih_datasets::{Dataset, Features, LoadOptions, load};
+use girih_features::{
+    CacheShares, FeatureDevice, FeatureStore, HostReads, MiniBatchBackend, Placement, SamplingDevice,
+};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm, Scales};
 use girih_kernels::{Cuda, Device};
 use girih_sampling::{Columns, DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
 use girih_tests::batches::{check_batch, graph};
 use girih_tests::{cuda, losses_of};
-use girih_tiers::{CacheShares, HostReads, Placement};
 use girih_trainer::{
     Adjacency, Aggregator, BatchConfig, BatchKind, CacheConfig, Control, Event, ModelConfig, ModelKind, Neighborhoods,
     NormKind, Observer, ScoreBy, Scores, SessionOptions, TaskKind, TrainConfig, parse_codec, train,
@@ -118,7 +120,7 @@ fn config(kind: ModelKind, batch: BatchKind, change: impl FnOnce(&mut ModelConfi
     config
 }
 
-fn losses<B: Backend>(backend: &B, config: &TrainConfig) -> Vec<f32> {
+fn losses<B: MiniBatchBackend>(backend: &B, config: &TrainConfig) -> Vec<f32> {
     losses_of(|observe| train(backend, planted(), config, &SessionOptions::default(), observe)).expect("training")
 }
 
@@ -230,7 +232,7 @@ fn neighbours_may_be_drawn_from_memory_of_the_host() {
 }
 
 /// Last scores of a run.
-fn scores<B: Backend>(backend: &B, dataset: &Dataset, config: &TrainConfig) -> Scores {
+fn scores<B: MiniBatchBackend>(backend: &B, dataset: &Dataset, config: &TrainConfig) -> Scores {
     let mut last = None;
     train(backend, dataset.clone(), config, &SessionOptions::default(), &mut |event| {
         if let Event::Epoch { report, .. } = event {

@@ -10,9 +10,10 @@ use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{Collective, GpuTransport, PatchGraphs, RankFailure, Transport};
 use girih_compress::CompressedFeatures;
 use girih_compute::prelude::*;
-use girih_compute::{
-    ComputeError, Dtype, FeatureStore, FetchRows, FetchedRows, PatchOperand, PatchRowsOperand, Shape, SplitRows,
-    StoredAs,
+use girih_compute::{ComputeError, Dtype, Shape};
+use girih_features::{
+    CacheShares, FeatureDevice, FeatureStore, FetchRows, FetchedRows, PatchOperand, PatchRowsOperand, Placement,
+    SamplingDevice, SplitRows, StoredAs,
 };
 use girih_graph_format::{Matrix, NodeId, Norm};
 use girih_kernels::{Cuda, NcclRank};
@@ -20,7 +21,6 @@ use girih_partition::Patches;
 use girih_sampling::{DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
 use girih_tests::batches::{check_batch, graph};
 use girih_tests::cards::{Failure, check_ended_by_rank_one, deadline, enough, group, several};
-use girih_tiers::{CacheShares, Placement};
 use girih_trainer::{Adjacency, Neighborhoods, parse_codec};
 
 const N: NodeId = 600;

@@ -10,13 +10,13 @@ use girih_compute::prelude::*;
 use girih_compute::testing::piece;
 use girih_compute::{AdamStep, Cpu, Dtype, Shape, StepInputs};
 use girih_datasets::{LoadOptions, load};
+use girih_features::{CacheShares, Hotness};
 use girih_graph_format::Matrix;
 use girih_kernels::{Cuda, Device, NcclRank};
 use girih_partition::{Exchange, LinkRates, ProcessGrid, Scheme, Stages};
 use girih_planner::measure;
 use girih_tests::cards::{Failure, cards, check_ended_by_rank_one, deadline, enough, ranks_per_gpu, several};
 use girih_tests::losses_of;
-use girih_tiers::{CacheShares, Hotness};
 use girih_trainer::distributed::{
     GraphPlacement, Links, Network, RankJob, RankOptions, RankPlanner, SymbolicGraph, TrainJob,
 };

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use girih_compute::testing::piece;
+use girih_features::{CacheShares, Placement};
 use girih_graph_format::{Csr, NodeId};
 use girih_kernels::{Cuda, DeviceSampler, DeviceTopology, DeviceWalks};
 use girih_random::{Key, Stream};
@@ -13,7 +14,6 @@ use girih_sampling::{
     RandomWalks, Sampler, WalkOptions,
 };
 use girih_tests::cuda;
-use girih_tiers::{CacheShares, Placement};
 
 /// Graph with the given rows, sorted and without duplicates.
 fn graph_of(n: usize, mut row: impl FnMut(usize) -> Vec<NodeId>) -> Csr {

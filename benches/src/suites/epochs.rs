@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use girih_compute::Backend;
 use girih_datasets::Dataset;
+use girih_features::MiniBatchBackend;
 use girih_machine::memory;
 use girih_trainer::{Control, EpochTimes, Event, Observer, Outcome, SessionOptions, StageTimes, TrainConfig, train};
 
@@ -21,7 +21,7 @@ pub(super) struct Epochs {
 
 impl Epochs {
     /// Trains with `config`; each peer runs an epoch after each of girih's.
-    pub(super) fn time<B: Backend>(
+    pub(super) fn time<B: MiniBatchBackend>(
         backend: &B,
         dataset: Dataset,
         config: &TrainConfig,

@@ -6,9 +6,9 @@
 //! published network and ROC-AUC, because accuracy says little there. Generated graphs, whose 41 classes need more
 //! than 16 hidden columns, use that of Miao et al. 2023.
 
-use girih_compute::prelude::*;
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::Dataset;
+use girih_features::MiniBatchBackend;
 use girih_trainer::{Control, Event, Metric, ModelKind, SessionOptions, TrainConfig, train};
 
 use super::gpu;
@@ -64,7 +64,7 @@ struct Curve {
 }
 
 impl Curve {
-    fn of<B: Backend>(backend: &B, dataset: &Dataset, config: &TrainConfig) -> Result<Self, Error> {
+    fn of<B: MiniBatchBackend>(backend: &B, dataset: &Dataset, config: &TrainConfig) -> Result<Self, Error> {
         let config = TrainConfig { epochs: CURVE, eval_every: CURVE, runs: 1, ..config.clone() };
         let (mut losses, mut seconds) = (Vec::new(), Vec::new());
         train(backend, dataset.clone(), &config, &SessionOptions::default(), &mut |event: Event<'_>| {

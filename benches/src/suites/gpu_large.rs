@@ -8,7 +8,7 @@
 use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
-use girih_tiers::HostReads;
+use girih_features::HostReads;
 use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{CacheConfig, Control, EpochTimes, Event, Outcome, TrainConfig};
 

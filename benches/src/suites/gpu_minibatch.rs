@@ -9,7 +9,7 @@ use girih_comm::GpuTransport;
 use girih_compress::CodecSpec;
 use girih_compute::Dtype;
 use girih_datasets::Dataset;
-use girih_tiers::HostReads;
+use girih_features::HostReads;
 use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{BatchConfig, CacheConfig, Observer, TrainConfig};
 

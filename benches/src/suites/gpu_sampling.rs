@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use girih_compute::ComputeError;
+use girih_features::{CacheShares, Hotness, Placement, Visits};
 use girih_graph_format::{Csr, NodeId};
 use girih_kernels::{Cuda, DeviceBatch, DeviceSampler, DeviceTopology};
 use girih_sampling::relabel::{NewNodes, Relabel};
@@ -13,7 +14,6 @@ use girih_sampling::{
     Columns, DrawKey, EpochPlan, Expand, FanOut, LoaderOptions, NeighborOptions, NeighborSampler, SampleError, Sampler,
     SeedLoader,
 };
-use girih_tiers::{CacheShares, Hotness, Placement, Visits};
 
 use super::gpu;
 use super::setup::Setup;

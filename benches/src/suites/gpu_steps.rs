@@ -14,13 +14,13 @@ use std::time::Instant;
 
 use girih_compress::{CodecSpec, CompressedFeatures};
 use girih_compute::prelude::*;
-use girih_compute::{Dtype, FeatureStore, Shape};
+use girih_compute::{Dtype, Shape};
 use girih_datasets::{Dataset, Features};
+use girih_features::{CacheShares, FeatureDevice, FeatureStore, HostReads, Placement};
 use girih_graph_format::{Matrix, NodeId};
 use girih_kernels::{Cuda, DeviceSampler, DeviceTopology};
 use girih_sampling::relabel::Relabel;
 use girih_sampling::{EpochPlan, LoaderOptions, MiniBatch, NeighborOptions, NeighborSampler, Sampler, SeedLoader};
-use girih_tiers::{CacheShares, HostReads, Placement};
 use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{CacheConfig, Observer, TrainConfig};
 

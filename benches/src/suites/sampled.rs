@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use girih_comm::GpuTransport;
 use girih_datasets::Dataset;
+use girih_features::CacheShares;
 use girih_kernels::{Cuda, Device, NcclRank};
 use girih_partition::{Exchange, ProcessGrid, Scheme};
-use girih_tiers::CacheShares;
 use girih_trainer::distributed::{GraphPlacement, RankJob, RankOptions, TrainJob};
 use girih_trainer::{CacheConfig, Observer, Outcome, SessionOptions, TrainConfig, train};
 

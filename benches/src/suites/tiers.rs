@@ -7,9 +7,9 @@
 use std::time::Instant;
 
 use girih_datasets::Dataset;
+use girih_features::{AccessFrequencies, AccessFrequency, Hotness, PRESAMPLED_EPOCH, Placement, Visits};
 use girih_graph_format::NodeId;
 use girih_sampling::{LoaderOptions, NeighborOptions, NeighborSampler, SeedLoader};
-use girih_tiers::{AccessFrequencies, AccessFrequency, Hotness, PRESAMPLED_EPOCH, Placement, Visits};
 
 use super::setup::Setup;
 use crate::timing::Summary;

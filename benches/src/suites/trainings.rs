@@ -1,7 +1,7 @@
 //! Training runs that are compared by their scores, not by speed alone.
 
-use girih_compute::Backend;
 use girih_datasets::Dataset;
+use girih_features::MiniBatchBackend;
 use girih_trainer::{
     BatchConfig, BatchKind, Control, MeanStd, Metric, ModelConfig, ModelKind, OptimizerConfig, RunSummary, Schedule,
     SessionOptions, TrainConfig, train,
@@ -75,7 +75,11 @@ impl Trained {
     ///
     /// # Errors
     /// When training fails.
-    pub(super) fn with<B: Backend>(backend: &B, dataset: &Dataset, config: &TrainConfig) -> Result<Self, Error> {
+    pub(super) fn with<B: MiniBatchBackend>(
+        backend: &B,
+        dataset: &Dataset,
+        config: &TrainConfig,
+    ) -> Result<Self, Error> {
         let outcome = train(backend, dataset.clone(), config, &SessionOptions::default(), &mut |_| Control::Continue)?;
         let seconds: Vec<f64> = outcome.times.iter().map(|times| times.steps.as_secs_f64()).collect();
         Ok(Self { runs: outcome.runs, time: Summary::of(&seconds) })

@@ -5,12 +5,12 @@ use std::path::Path;
 use girih_comm::CommError;
 use girih_compress::CompressError;
 use girih_datasets::DatasetError;
+use girih_features::TierError;
 use girih_graph_format::FormatError;
 use girih_partition::PartitionError;
 use girih_pipeline::{StageError, StartError};
 use girih_reorder::ReorderError;
 use girih_sampling::SampleError;
-use girih_tiers::TierError;
 use girih_trainer::TrainError;
 use miette::Diagnostic;
 

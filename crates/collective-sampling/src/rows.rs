@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use girih_comm::{Collective, Parcel, Payload};
-use girih_compute::{Backend, FetchedRows};
+use girih_compute::Backend;
+use girih_features::FetchedRows;
 use girih_graph_format::NodeId;
 use girih_partition::Patches;
 use rayon::prelude::*;

@@ -3,7 +3,8 @@
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use girih_compute::{Backend, FeatureStore, NeighborGraph, PatchOperand, PatchRowsOperand};
+use girih_compute::Backend;
+use girih_features::{FeatureStore, NeighborGraph, PatchOperand, PatchRowsOperand};
 
 use crate::transport::Parcel;
 use crate::{CommError, GpuTransport};
@@ -209,7 +210,7 @@ pub trait Collective<B: Backend>: Send + Sync {
 
     /// Graph over the patches of all ranks, for devices that sample by themselves. Returns one graph for each
     /// transport of `by` that the devices support. All ranks must pass the same `by`. All ranks
-    /// [take](girih_compute::NeighborSource::take) a batch together with one key. A rank without seeds for the batch
+    /// [take](girih_features::NeighborSource::take) a batch together with one key. A rank without seeds for the batch
     /// still draws for the others.
     ///
     /// # Errors

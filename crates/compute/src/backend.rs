@@ -3,7 +3,6 @@
 //! - [`Memory`]: matrices in the memory of a device. Every other family builds on it.
 //! - [`DenseOps`], [`SparseOps`]: products, and passes over matrices.
 //! - [`AttentionOps`], [`SegmentOps`], [`NormOps`], [`LossOps`], [`OptimOps`]: the other operations of a training step.
-//! - [`FeatureDevice`], [`SamplingDevice`]: features and graphs that a device reads by itself.
 //!
 //! Conventions of every operation:
 //! - Matrices are dense and row-major. Results go into `out`, which already has the right shape. An operation
@@ -34,12 +33,10 @@ macro_rules! checked {
 
 mod attention;
 mod dense;
-mod features;
 mod loss;
 mod memory;
 mod norm;
 mod optim;
-mod sampling;
 mod segment;
 mod sparse;
 #[cfg(test)]
@@ -52,13 +49,11 @@ use girih_random::Key;
 
 pub use self::attention::{Attention, AttentionGrads, AttentionOps};
 pub use self::dense::{DenseOps, EpilogueGrad};
-pub use self::features::FeatureDevice;
 pub use self::loss::{LossOps, NO_COLUMN};
 pub use self::memory::{GlobalIds, HostMatrix, Memory, SparseOperand};
 pub(crate) use self::memory::{fill_rows, filled_rows};
 pub use self::norm::{ColumnMoments, NormOps};
 pub use self::optim::{AdamStep, AdamUpdate, OptimOps, SgdUpdate};
-pub use self::sampling::SamplingDevice;
 pub use self::segment::SegmentOps;
 pub use self::sparse::SparseOps;
 pub use self::types::{Activation, ActivationGrad, Dtype, Epilogue, Shape, Transpose};
@@ -81,9 +76,7 @@ pub struct StepInputs {
 /// Device that stores matrices and runs the operations of graph neural networks.
 ///
 /// The families of operations are traits of their own, and a backend implements all of them.
-pub trait Backend:
-    DenseOps + SparseOps + AttentionOps + SegmentOps + NormOps + LossOps + OptimOps + FeatureDevice + SamplingDevice
-{
+pub trait Backend: DenseOps + SparseOps + AttentionOps + SegmentOps + NormOps + LossOps + OptimOps {
     /// Recording of a repeated step, for example a captured CUDA graph. Its default holds no step yet. See
     /// [`repeat`](Self::repeat).
     type Recording: Default;

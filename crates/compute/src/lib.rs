@@ -11,15 +11,14 @@
 //! The trait suits devices: operands stay on the device, results go into buffers of the caller, and an operation
 //! returns only data that the host needs. A CUDA backend implements it without changes to the callers.
 //!
-//! Other crates provide gradients (`girih-trainer` composes them from these operations), data sets and partitions.
+//! Other crates provide gradients (`girih-trainer` composes them from these operations), rows and graphs for
+//! mini-batches (`girih-features`), data sets and partitions.
 
 mod backend;
 pub mod checks;
 pub mod cpu;
 mod dropout;
 mod error;
-mod feature_store;
-mod neighbors;
 pub mod reference;
 mod sequence;
 mod symbolic;
@@ -28,19 +27,12 @@ pub mod testing;
 
 pub use backend::{
     Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, AttentionOps, Backend, ColumnMoments,
-    DenseOps, Dtype, Epilogue, EpilogueGrad, FeatureDevice, Fits, GlobalIds, HostMatrix, LossOps, Memory, NO_COLUMN,
-    NormOps, OptimOps, SamplingDevice, SegmentOps, SgdUpdate, Shape, SparseOperand, SparseOps, StepInputs, Transpose,
+    DenseOps, Dtype, Epilogue, EpilogueGrad, Fits, GlobalIds, HostMatrix, LossOps, Memory, NO_COLUMN, NormOps, OptimOps,
+    SegmentOps, SgdUpdate, Shape, SparseOperand, SparseOps, StepInputs, Transpose,
 };
 pub use cpu::Cpu;
 pub use dropout::Dropout;
 pub use error::ComputeError;
-pub use feature_store::{
-    FeatureStore, FetchRows, FetchedRows, HostFeatures, HostRows, PatchRowsOperand, RowSums, SplitRows, StoredAs,
-    WritableStore,
-};
-pub use neighbors::{
-    NeighborBatch, NeighborBlock, NeighborGraph, NeighborOperand, NeighborSource, PatchOperand, SelfLoops,
-};
 pub use reference::Reference;
 pub use symbolic::{
     BlockKind, BlockSeconds, ByDtype, Cost, EntrySeconds, GpuRates, Rates, Symbolic, SymbolicClock, SymbolicIds,
@@ -49,8 +41,5 @@ pub use symbolic::{
 
 /// Traits of all families of operations, for code that calls them on a backend of known type.
 pub mod prelude {
-    pub use crate::{
-        AttentionOps, Backend, DenseOps, FeatureDevice, LossOps, Memory, NormOps, OptimOps, SamplingDevice, SegmentOps,
-        SparseOps,
-    };
+    pub use crate::{AttentionOps, Backend, DenseOps, LossOps, Memory, NormOps, OptimOps, SegmentOps, SparseOps};
 }

@@ -18,7 +18,7 @@ use std::ops::Range;
 use half::bf16;
 
 use crate::checks::IdRange;
-use crate::{Activation, Backend, Dtype, Epilogue, FeatureDevice, GlobalIds, SamplingDevice, Shape, Transpose};
+use crate::{Activation, Backend, Dtype, Epilogue, GlobalIds, Shape, Transpose};
 
 /// Reference backend, simple enough to be verified by reading.
 #[derive(Clone, Copy, Debug, Default)]
@@ -184,7 +184,3 @@ fn activated(activation: Activation, x: f64) -> f64 {
 impl Backend for Reference {
     type Recording = ();
 }
-
-impl FeatureDevice for Reference {}
-
-impl SamplingDevice for Reference {}

@@ -19,7 +19,7 @@ mod sparse;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::checks::IdRange;
-use crate::{Backend, Dtype, FeatureDevice, SamplingDevice, Shape};
+use crate::{Backend, Dtype, Shape};
 
 pub use clock::SymbolicClock;
 use rates::Speed;
@@ -268,10 +268,6 @@ impl Drop for SymbolicMatrix {
 impl Backend for Symbolic {
     type Recording = ();
 }
-
-impl FeatureDevice for Symbolic {}
-
-impl SamplingDevice for Symbolic {}
 
 #[cfg(test)]
 mod tests {

@@ -18,12 +18,11 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use girih_compress::CompressedFeatures;
-use girih_compute::{
-    ComputeError, Dtype, FeatureDevice, FeatureStore, HostFeatures, RowSums, Shape, SplitRows, Transpose,
-    WritableStore, checks,
+use girih_compute::{ComputeError, Dtype, Shape, Transpose, checks};
+use girih_features::{
+    FeatureDevice, FeatureStore, HostFeatures, HostReads, Placement, RowSums, SplitRows, WritableStore,
 };
 use girih_graph_format::{Matrix, NodeId};
-use girih_tiers::{HostReads, Placement};
 use rayon::prelude::*;
 
 pub(crate) use self::memory::{Form, Memory};

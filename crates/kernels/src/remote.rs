@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, PushKernelArg};
 use girih_comm::CommError;
-use girih_compute::{ComputeError, Dtype, FeatureStore, PatchRowsOperand, Shape, checks};
+use girih_compute::{ComputeError, Dtype, Shape, checks};
+use girih_features::{FeatureStore, PatchRowsOperand};
 use girih_graph_format::NodeId;
 
 use crate::Cuda;

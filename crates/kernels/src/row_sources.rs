@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use girih_compress::CompressedFeatures;
-use girih_compute::{Dtype, HostRows, Shape};
+use girih_compute::{Dtype, Shape};
+use girih_features::HostRows;
 use girih_graph_format::Matrix;
 use half::bf16;
 use rayon::prelude::*;

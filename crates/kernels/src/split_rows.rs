@@ -10,9 +10,9 @@
 //! [`staged`](crate::staged).
 
 use cudarc::driver::{CudaEvent, DriverError};
-use girih_compute::{ComputeError, FeatureStore, FetchRows, FetchedRows, SplitRows, StoredAs};
+use girih_compute::ComputeError;
+use girih_features::{FeatureStore, FetchRows, FetchedRows, Holder, Placement, SplitRows, StoredAs};
 use girih_graph_format::NodeId;
-use girih_tiers::{Holder, Placement};
 use rayon::prelude::*;
 
 use crate::Cuda;
@@ -31,7 +31,8 @@ const ROWS_AT_ONCE: usize = 256;
 const FETCHED_BYTES: usize = 64 << 20;
 
 impl Cuda {
-    /// [`FeatureDevice::split_rows`](girih_compute::FeatureDevice::split_rows), for dense rows and codes of code books.
+    /// [`FeatureDevice::split_rows`](girih_features::FeatureDevice::split_rows), for dense rows and codes of code
+    /// books.
     pub(crate) fn split_rows(
         &self,
         SplitRows { n_rows, stored, mut fetch }: SplitRows<'_>,

@@ -16,8 +16,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use girih_compute::ComputeError;
+use girih_features::Placement;
 use girih_graph_format::NodeId;
-use girih_tiers::Placement;
 use rayon::prelude::*;
 
 use self::cache::CachedNodes;

@@ -6,10 +6,10 @@ use girih_comm::CommError;
 use girih_compress::CompressError;
 use girih_compute::ComputeError;
 use girih_datasets::DatasetError;
+use girih_features::TierError;
 use girih_graph_format::FormatError;
 use girih_partition::PartitionError;
 use girih_sampling::SampleError;
-use girih_tiers::TierError;
 
 /// Error that refuses or ends a run. The message says what is wrong and what helps.
 #[derive(Debug, thiserror::Error)]

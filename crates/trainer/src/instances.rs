@@ -6,13 +6,14 @@
 
 use std::hint::black_box;
 
-use girih_compute::{Backend, Cpu};
+use girih_compute::Cpu;
+use girih_features::MiniBatchBackend;
 
 use crate::distributed::{RankJob, TrainJob};
 use crate::{apply, embed, recommend, similarity, train};
 
 /// Makes the compiler instantiate all functions that callers start, for the backend `B`.
-pub fn instantiate<B: Backend>() {
+pub fn instantiate<B: MiniBatchBackend>() {
     black_box((train::<B> as *const (), apply::<B> as *const (), recommend::<B> as *const ()));
     black_box((embed::<B> as *const (), similarity::<B> as *const ()));
     black_box(<TrainJob<'_, '_> as RankJob>::on_rank::<B> as *const ());

@@ -3,8 +3,8 @@
 #[cfg(test)]
 mod tests;
 
-use girih_compute::Backend;
 use girih_datasets::{Dataset, Features};
+use girih_features::MiniBatchBackend;
 use girih_graph_format::Matrix;
 
 use crate::TrainError;
@@ -24,7 +24,7 @@ use crate::tasks::recommend::RecommenderSession;
 ///
 /// # Errors
 /// When settings or data are unsuitable, a checkpoint does not fit, or the backend or the file system fails.
-pub fn train<B: Backend>(
+pub fn train<B: MiniBatchBackend>(
     backend: &B,
     dataset: Dataset,
     config: &TrainConfig,
@@ -84,7 +84,7 @@ pub fn train_model<B: Backend>(
 ///
 /// # Errors
 /// When data set and checkpoint do not fit each other, or the backend fails.
-pub fn apply<B: Backend>(
+pub fn apply<B: MiniBatchBackend>(
     backend: &B,
     dataset: Dataset,
     checkpoint: &Checkpoint,

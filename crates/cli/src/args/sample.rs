@@ -1,9 +1,9 @@
 //! Flags of `girih sample`.
 
 use clap::{Args, ValueEnum};
+use girih_features::Hotness;
 use girih_sampling::FanOut;
 use girih_sampling::relabel::Relabel;
-use girih_tiers::Hotness;
 use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
 

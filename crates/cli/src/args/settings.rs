@@ -3,8 +3,8 @@
 use clap::Args;
 use girih_compute::Dtype;
 use girih_datasets::FeaturesFrom;
+use girih_features::{CacheShares, HostReads, Hotness};
 use girih_graph_format::Degrees;
-use girih_tiers::{CacheShares, HostReads, Hotness};
 use girih_trainer::{
     Aggregator, CacheConfig, Decay, Jump, Metric, ModelConfig, ModelKind, NormKind, OptimizerKind, Schedule, TaskKind,
     TrainConfig,

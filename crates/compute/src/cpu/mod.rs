@@ -45,7 +45,7 @@ pub use self::matrix::CpuMatrix;
 pub use self::sparse::CpuSparse;
 pub use self::spmm::CpuTiles;
 use crate::checks::IdRange;
-use crate::{Backend, Dtype, FeatureDevice, SamplingDevice};
+use crate::{Backend, Dtype};
 
 /// CPU backend.
 #[derive(Debug)]
@@ -93,7 +93,3 @@ pub struct CpuIds {
 impl Backend for Cpu {
     type Recording = ();
 }
-
-impl FeatureDevice for Cpu {}
-
-impl SamplingDevice for Cpu {}

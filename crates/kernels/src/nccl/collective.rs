@@ -9,7 +9,8 @@ use girih_comm::{
     Call, Collective, CommError, GpuTransport, Parcel, PatchGraphs, PatchReaders, Pending, Traffic, Transport,
     all_gather, all_to_all, members,
 };
-use girih_compute::{ComputeError, Dtype, PatchOperand, PatchRowsOperand, Shape};
+use girih_compute::{ComputeError, Dtype, Shape};
+use girih_features::{PatchOperand, PatchRowsOperand};
 
 use super::NcclRank;
 use super::library::{Calls, Elements};

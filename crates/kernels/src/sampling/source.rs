@@ -13,9 +13,10 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, PinnedHostSlice, PushKernelArg};
 use girih_compute::checks::IdRange;
-use girih_compute::{
-    ComputeError, NeighborBatch, NeighborBlock, NeighborGraph, NeighborOperand, NeighborSource, PatchOperand,
-    SamplingDevice, SelfLoops, Shape,
+use girih_compute::{ComputeError, Shape};
+use girih_features::{
+    NeighborBatch, NeighborBlock, NeighborGraph, NeighborOperand, NeighborSource, PatchOperand, SamplingDevice,
+    SelfLoops,
 };
 use girih_graph_format::{Csr, NodeId, Scales};
 use girih_sampling::{Columns, DrawKey, NeighborSampler, Neighbors};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::CudaSlice;
-use girih_compute::{ComputeError, PatchOperand};
+use girih_compute::ComputeError;
+use girih_features::{PatchOperand, Placement};
 use girih_graph_format::{Csr, NodeId};
-use girih_tiers::Placement;
 
 use super::OPERATION;
 use crate::Cuda;

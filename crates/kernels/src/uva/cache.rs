@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaSlice;
 use girih_compute::ComputeError;
+use girih_features::{Holder, Placement};
 use girih_graph_format::NodeId;
-use girih_tiers::{Holder, Placement};
 use rayon::prelude::*;
 
 use super::{AddressOf, Group, ReadRows, Rows};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use girih_compute::ComputeError;
-use girih_tiers::{Holder, Placement};
+use girih_features::{Holder, Placement};
 
 use crate::Cuda;
 use crate::nccl::OwnedStream;

@@ -1,6 +1,6 @@
 //! [`CacheConfig`]: the placement of graph and features on devices and hosts.
 
-use girih_tiers::{CacheShares, HostReads, Hotness};
+use girih_features::{CacheShares, HostReads, Hotness};
 use serde::{Deserialize, Serialize};
 
 use super::rules::is_default;
@@ -61,7 +61,7 @@ impl CacheConfig {
 
 /// Shares in the text of a configuration: a number, or a string with two.
 mod shares {
-    use girih_tiers::CacheShares;
+    use girih_features::CacheShares;
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 

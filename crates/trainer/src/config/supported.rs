@@ -10,7 +10,7 @@ use std::fmt;
 use girih_compute::Dtype;
 use girih_datasets::FeaturesFrom;
 use girih_partition::Scheme;
-use girih_tiers::CacheShares;
+use girih_features::CacheShares;
 
 use self::table::TABLE;
 use super::{Aggregator, BatchKind, GraphPlacement, ModelKind, NormKind, RankOptions, ScoreBy, TaskKind, TrainConfig};

@@ -6,6 +6,7 @@ use girih_comm::threads::ThreadRank;
 use girih_comm::{Collective, CommError};
 use girih_compute::Backend;
 use girih_datasets::DataSource;
+use girih_features::MiniBatchBackend;
 use girih_graph_format::Matrix;
 
 use super::data::PartitionedData;
@@ -44,7 +45,7 @@ impl RankJob for ApplyJob<'_, '_> {
         self.ranks
     }
 
-    fn on_devices<B: Backend>(
+    fn on_devices<B: MiniBatchBackend>(
         self,
         backends: &[B],
         connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
@@ -81,7 +82,7 @@ impl ModelJob for ApplyJob<'_, '_> {
         })
     }
 
-    fn on_rank_with<B: Backend>(
+    fn on_rank_with<B: MiniBatchBackend>(
         self,
         builder: &dyn BuildModel<B>,
         backend: &B,
@@ -117,7 +118,7 @@ impl RankJob for RecommendJob<'_> {
         self.ranks
     }
 
-    fn on_devices<B: Backend>(
+    fn on_devices<B: MiniBatchBackend>(
         self,
         backends: &[B],
         connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
@@ -131,7 +132,7 @@ impl RankJob for RecommendJob<'_> {
         })
     }
 
-    fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError> {
+    fn on_rank<B: MiniBatchBackend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError> {
         let shared = cut_alike(
             backend,
             &*world,

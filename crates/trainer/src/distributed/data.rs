@@ -5,6 +5,7 @@ use std::sync::Arc;
 use girih_comm::{Collective, CommError, GpuTransport};
 use girih_compute::{Backend, Dtype};
 use girih_datasets::{DataSource, Interactions, Labels, NodeRows, Outline, RowsDigest, Split};
+use girih_features::MiniBatchBackend;
 use girih_partition::{BlockPlan, Exchange};
 
 use super::job::TakeLogits;
@@ -167,7 +168,7 @@ impl PartitionedData {
 
     /// Trains all runs on mini-batches. The rank samples its share from its own rows and from messages of other
     /// ranks.
-    pub(super) fn train_on_patches<B: Backend>(
+    pub(super) fn train_on_patches<B: MiniBatchBackend>(
         &self,
         backend: &B,
         ranks: &Arc<Ranks<B>>,

@@ -3,6 +3,7 @@
 use girih_comm::threads::{self, ThreadRank};
 use girih_comm::{Collective, CommError, Transport};
 use girih_compute::{Backend, HostMatrix, Memory};
+use girih_features::MiniBatchBackend;
 use girih_graph_format::Matrix;
 
 use crate::TrainError;
@@ -31,7 +32,7 @@ pub trait RankJob: Sized {
     /// # Errors
     /// As the work on one rank. Also when the number of backends differs from the number of ranks, when the plan does
     /// not fit the data, and when a rank fails.
-    fn on_devices<B: Backend>(
+    fn on_devices<B: MiniBatchBackend>(
         self,
         backends: &[B],
         connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
@@ -43,13 +44,14 @@ pub trait RankJob: Sized {
     /// # Errors
     /// As [`on_devices`](Self::on_devices). Also when ranks differ in data, settings or plan; this is found before
     /// the first step.
-    fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError>;
+    fn on_rank<B: MiniBatchBackend>(self, backend: &B, world: Box<dyn Collective<B>>)
+    -> Result<Self::Done, TrainError>;
 
     /// Runs on ranks that are threads of this process, each on a CPU backend that `backend` creates.
     ///
     /// # Errors
     /// As [`on_devices`](Self::on_devices). Also when the options name a transport between GPUs.
-    fn on_threads<B: Backend>(self, backend: impl Fn() -> B) -> Result<Self::Done, TrainError>
+    fn on_threads<B: MiniBatchBackend>(self, backend: impl Fn() -> B) -> Result<Self::Done, TrainError>
     where
         B::Matrix: HostMatrix,
     {

@@ -7,6 +7,7 @@ use girih_comm::threads::ThreadRank;
 use girih_comm::{Collective, CommError, Payload};
 use girih_compute::Backend;
 use girih_datasets::{DataSource, Dataset};
+use girih_features::MiniBatchBackend;
 use girih_sampling::ClusterSampler;
 
 use super::data::PartitionedData;
@@ -51,7 +52,7 @@ impl RankJob for TrainJob<'_, '_> {
         self.ranks
     }
 
-    fn on_devices<B: Backend>(
+    fn on_devices<B: MiniBatchBackend>(
         self,
         backends: &[B],
         connect: impl Fn(&B, ThreadRank) -> Result<Box<dyn Collective<B>>, CommError> + Sync,
@@ -88,7 +89,7 @@ impl ModelJob for TrainJob<'_, '_> {
         })
     }
 
-    fn on_rank_with<B: Backend>(
+    fn on_rank_with<B: MiniBatchBackend>(
         self,
         builder: &dyn BuildModel<B>,
         backend: &B,
@@ -148,7 +149,7 @@ impl Shared {
     }
 
     /// Trains on one rank.
-    fn train<B: Backend>(
+    fn train<B: MiniBatchBackend>(
         &self,
         backend: &B,
         world: Box<dyn Collective<B>>,

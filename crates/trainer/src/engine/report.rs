@@ -3,7 +3,7 @@
 use std::ops::AddAssign;
 use std::time::Duration;
 
-use girih_tiers::Tier;
+use girih_features::Tier;
 use serde::{Deserialize, Serialize};
 
 use super::metrics::{F1, Ranking};
@@ -218,7 +218,7 @@ pub struct CacheReport {
 
 /// Tier in results, by name.
 mod tier {
-    use girih_tiers::Tier;
+    use girih_features::Tier;
     use serde::Serializer;
 
     #[allow(clippy::trivially_copy_pass_by_ref)]

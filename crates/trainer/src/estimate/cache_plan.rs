@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Plan::beside_rows   device memory of training       ─┐
-//! hotness, reads      of batches that are not trained ─┴─▶ girih_tiers::Planner ──▶ CacheConfig, and expected reads
+//! hotness, reads      of batches that are not trained ─┴─▶ girih_features::Planner ──▶ CacheConfig, and expected reads
 //! ```
 //! If a device has memory for all data, nothing is cached: features are read in place, and scores are computed as
 //! usual. Otherwise features are divided between device and host. Rows of the adjacency are divided too, unless every
@@ -11,8 +11,8 @@
 use girih_compress::CodecSpec;
 use girih_compute::Symbolic;
 use girih_datasets::{Dataset, Features};
+use girih_features::{CacheShares, MemoryBudget, Planner, Rates, RowPlacement, Storage, Tier, TierPlan};
 use girih_graph_format::{Csr, NodeId};
-use girih_tiers::{CacheShares, MemoryBudget, Planner, Rates, RowPlacement, Storage, Tier, TierPlan};
 
 use super::minibatch::RowsOnDevice;
 use super::plan::Plan;
@@ -243,8 +243,8 @@ fn rows_on_device(graph: &Csr, tiers: CacheConfig, n_devices: usize, order: Opti
 fn expected(planned: &TierPlan) -> Vec<CacheReport> {
     let parts = [("features", &planned.features), ("neighbors", &planned.topology)];
     let of_part = |(of, part): (&'static str, &RowPlacement)| {
-        let share = |used: &girih_tiers::TierUse| {
-            let &girih_tiers::TierUse { tier, n_nodes, bytes, expected, .. } = used;
+        let share = |used: &girih_features::TierUse| {
+            let &girih_features::TierUse { tier, n_nodes, bytes, expected, .. } = used;
             CacheReport { of, tier, n_nodes, bytes, reads: expected }
         };
         part.tiers.iter().map(share).collect::<Vec<_>>()
@@ -256,7 +256,7 @@ fn expected(planned: &TierPlan) -> Vec<CacheReport> {
 mod tests {
     use girih_compress::CodecSpec;
     use girih_datasets::{LoadOptions, load};
-    use girih_tiers::Hotness;
+    use girih_features::Hotness;
 
     use super::*;
     use crate::config::{BatchConfig, BatchKind, ScoreBy};

@@ -5,8 +5,9 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use girih_compress::CodecSpec;
-use girih_compute::{Dtype, HostRows, Shape, Symbolic, SymbolicMatrix};
+use girih_compute::{Dtype, Shape, Symbolic, SymbolicMatrix};
 use girih_datasets::{Dataset, Features, Interactions};
+use girih_features::HostRows;
 use girih_graph_format::Csr;
 
 use crate::TrainError;

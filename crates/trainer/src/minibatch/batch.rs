@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use girih_compute::{Backend, ComputeError, Dtype, FeatureStore, NeighborBatch, NeighborBlock, Shape, SparseOperand};
+use girih_compute::{Backend, ComputeError, Dtype, Shape, SparseOperand};
 use girih_datasets::Labels;
+use girih_features::{FeatureStore, NeighborBatch, NeighborBlock};
 use girih_graph_format::{Csr, NodeId, Scales};
 
 use super::device::{DeviceBatch, ReadRows};

@@ -1,10 +1,13 @@
 //! [`MiniBatchData`]: graph and features of mini-batches, for any task.
 
 use girih_compress::CompressedFeatures;
-use girih_compute::{Backend, Dtype, FeatureStore, HostFeatures, NeighborGraph, NeighborOperand};
+use girih_compute::{Backend, Dtype};
 use girih_datasets::{Features, Labels};
+use girih_features::{
+    FeatureStore, HostFeatures, HostMeans, HostReads, HostRowSizes, MiniBatchBackend, NeighborGraph, NeighborOperand,
+    Placement,
+};
 use girih_graph_format::{Csr, Matrix, NodeId};
-use girih_tiers::{HostMeans, HostReads, HostRowSizes, Placement};
 
 use super::batch::FeatureSource;
 use super::batches::neighbor_sampler;
@@ -57,7 +60,7 @@ pub(crate) struct DataUse<'s> {
     pub(crate) by_layers: bool,
 }
 
-impl<B: Backend> MiniBatchData<B> {
+impl<B: MiniBatchBackend> MiniBatchData<B> {
     /// Data of a graph for a model with this input spec.
     ///
     /// # Errors
@@ -198,7 +201,7 @@ impl<B: Backend> MiniBatchData<B> {
 }
 
 /// Features in host memory, with the hot ones also on the device.
-fn host_features<B: Backend>(
+fn host_features<B: MiniBatchBackend>(
     backend: &B,
     rows: &Matrix,
     config: &TrainConfig,
@@ -229,7 +232,7 @@ fn host_reads(config: &TrainConfig, placement: &Placement, rows: &HostRowSizes) 
 }
 
 /// Codes that the device decodes; `None` where it does not.
-fn code_rows<B: Backend>(
+fn code_rows<B: MiniBatchBackend>(
     backend: &B,
     codes: &CompressedFeatures,
     config: &TrainConfig,

@@ -12,9 +12,8 @@
 
 use std::sync::Arc;
 
-use girih_compute::{
-    Backend, ComputeError, Dtype, FeatureStore, Memory, NeighborBatch, NeighborSource, RowSums, Shape,
-};
+use girih_compute::{Backend, ComputeError, Dtype, Memory, Shape};
+use girih_features::{FeatureStore, NeighborBatch, NeighborSource, RowSums};
 use girih_graph_format::NodeId;
 
 use super::batches::SeedLists;

@@ -19,8 +19,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use girih_comm::Collective;
-use girih_compute::{Backend, Dtype, FeatureStore, Shape, WritableStore};
+use girih_compute::{Backend, Dtype, Shape};
 use girih_datasets::{Labels, Split};
+use girih_features::{FeatureStore, MiniBatchBackend, WritableStore};
 use girih_graph_format::NodeId;
 use girih_sampling::{Columns, DrawKey, FanOut, NeighborOptions, NeighborSampler, Neighbors, Sampler};
 
@@ -121,7 +122,7 @@ impl<B: Backend> SplitNodes<B> {
     }
 }
 
-impl<'a, B: Backend> Layerwise<'a, B> {
+impl<'a, B: MiniBatchBackend> Layerwise<'a, B> {
     /// Inference for `nodes` of a graph, for a model that has [layers](Model::as_layers).
     pub(crate) fn new(batch_data: &'a MiniBatchData<B>, nodes: impl Into<Cow<'a, [NodeId]>>) -> Self {
         Self { batch_data, nodes: nodes.into(), world: None }
@@ -242,7 +243,7 @@ struct Read<'h, B: Backend> {
     reader: Option<(&'h dyn FeatureStore<B>, usize, Dtype)>,
 }
 
-impl<'h, B: Backend> Read<'h, B> {
+impl<'h, B: MiniBatchBackend> Read<'h, B> {
     /// Rows of the previous layer, or the features.
     fn new(batch_data: &'h MiniBatchData<B>, before: Option<&'h Rows<B>>) -> Self {
         let features = batch_data.whole(None);
@@ -286,7 +287,7 @@ impl<B: Backend> Rows<B> {
     }
 }
 
-impl<B: Backend> Leaving<'_, '_, B> {
+impl<B: MiniBatchBackend> Leaving<'_, '_, B> {
     /// Stores the rows that this rank has computed in a round, if any. If ranks share the work, all of them call it.
     fn take(&mut self, backend: &B, round: usize, own: Option<&B::Matrix>) -> Result<(), TrainError> {
         let Self { chunks, .. } = *self;
@@ -404,7 +405,7 @@ pub(crate) struct LayerwiseClassifier<'a, B: Backend> {
     pub(crate) classifier: Classifier<'a, B>,
 }
 
-impl<'a, B: Backend> Scorer<'a, B> for LayerwiseClassifier<'a, B> {
+impl<'a, B: MiniBatchBackend> Scorer<'a, B> for LayerwiseClassifier<'a, B> {
     fn model(&self) -> &dyn Model<B> {
         self.classifier.model()
     }

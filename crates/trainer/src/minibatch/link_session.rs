@@ -2,6 +2,7 @@
 
 use girih_compute::Backend;
 use girih_datasets::Dataset;
+use girih_features::MiniBatchBackend;
 use girih_graph_format::Matrix;
 
 use super::batches::Batches;
@@ -40,7 +41,7 @@ impl<B: Backend> MessageGraph<B> {
     }
 }
 
-impl<'m, B: Backend> LinkSession<'m, B> {
+impl<'m, B: MiniBatchBackend> LinkSession<'m, B> {
     pub(crate) fn new(backend: &B, mut dataset: Dataset, source: ModelSource<'m, B>) -> Result<Self, TrainError> {
         let config = source.config;
         check_features(&dataset.outline())?;
@@ -114,7 +115,7 @@ pub struct Embedded {
 ///
 /// # Errors
 /// When data set and checkpoint do not match, or the backend fails.
-pub fn embed<B: Backend>(backend: &B, dataset: Dataset, checkpoint: &Checkpoint) -> Result<Embedded, TrainError> {
+pub fn embed<B: MiniBatchBackend>(backend: &B, dataset: Dataset, checkpoint: &Checkpoint) -> Result<Embedded, TrainError> {
     embed_model(backend, dataset, &checkpoint.progress.config.model, checkpoint)
 }
 
@@ -122,7 +123,7 @@ pub fn embed<B: Backend>(backend: &B, dataset: Dataset, checkpoint: &Checkpoint)
 ///
 /// # Errors
 /// As [`embed`], and when the checkpoint is of another model than the builder's.
-pub fn embed_model<B: Backend>(
+pub fn embed_model<B: MiniBatchBackend>(
     backend: &B,
     dataset: Dataset,
     builder: &dyn BuildModel<B>,

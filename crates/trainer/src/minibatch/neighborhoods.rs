@@ -1,6 +1,6 @@
 //! [`Neighborhoods`]: the graph that samplers draw from, and the rows of `Â` for their draws.
 
-use girih_compute::{NeighborOperand, PatchOperand, SelfLoops};
+use girih_features::{NeighborOperand, PatchOperand, SelfLoops};
 use girih_graph_format::{Csr, FormatError, NodeId, Scales};
 use girih_sampling::{Block, Columns};
 

@@ -26,12 +26,14 @@ use std::sync::{Arc, Mutex};
 use girih_collective_sampling::{RankGraph, RankRows, SpareReplies};
 use girih_comm::{Collective, GpuTransport};
 use girih_compress::CodecSpec;
-use girih_compute::{Backend, Dtype, NeighborGraph, NeighborOperand, PatchRowsOperand, SplitRows, StoredAs};
+use girih_compute::{Backend, Dtype};
 use girih_datasets::{Features, Labels, NodeRows, Split};
+use girih_features::{
+    MiniBatchBackend, NeighborGraph, NeighborOperand, PatchRowsOperand, Placement, SplitRows, StoredAs,
+};
 use girih_graph_format::{Csr, NodeId};
 use girih_partition::Patches;
 use girih_sampling::{LoaderOptions, NeighborSampler};
-use girih_tiers::Placement;
 
 use self::devices::{ByTransport, DrawnFrom, PatchDevices, PatchFeatures, Trial};
 use self::exchange::Exchanged;
@@ -90,7 +92,7 @@ pub(crate) struct PatchOptions<'c> {
     pub(crate) layout: GraphPlacement,
 }
 
-impl<B: Backend> PatchData<B> {
+impl<B: MiniBatchBackend> PatchData<B> {
     /// Data of a rank, from its rows of the graph and the data of its own nodes. All ranks call it together.
     ///
     /// # Errors

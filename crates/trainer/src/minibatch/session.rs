@@ -5,6 +5,7 @@ use std::sync::Arc;
 use girih_comm::Collective;
 use girih_compute::Backend;
 use girih_datasets::{Dataset, Labels, Split};
+use girih_features::MiniBatchBackend;
 use girih_graph_format::{Matrix, NodeId};
 use girih_sampling::ClusterSampler;
 
@@ -36,7 +37,7 @@ enum Scoring<B: Backend> {
     Layers(Vec<SplitNodes<B>>),
 }
 
-impl<'m, B: Backend> MiniBatchSession<'m, B> {
+impl<'m, B: MiniBatchBackend> MiniBatchSession<'m, B> {
     /// Data for one device, or for one of several. Cluster batches use the given
     /// [clusters](crate::BatchConfig::cluster_sampler), or compute them.
     pub(crate) fn new(

@@ -1,11 +1,11 @@
 //! [`Placements`]: the placement of graph and features on devices and hosts.
 
 use girih_datasets::Features;
-use girih_graph_format::NodeId;
-use girih_sampling::{LoaderOptions, SeedLoader};
-use girih_tiers::{
+use girih_features::{
     AccessFrequencies, AccessFrequency, CacheShares, Hotness, PRESAMPLED_EPOCH, Placement, Reads, Visits,
 };
+use girih_graph_format::NodeId;
+use girih_sampling::{LoaderOptions, SeedLoader};
 
 use super::Neighborhoods;
 use super::batches::neighbor_sampler;

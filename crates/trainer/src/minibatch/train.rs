@@ -2,6 +2,7 @@
 
 use girih_comm::Collective;
 use girih_compute::{AdamStep, Backend, Dtype, Shape, StepInputs};
+use girih_features::MiniBatchBackend;
 use girih_graph_format::Matrix;
 use girih_pipeline::{Pipeline, Stage, StageError};
 use girih_random::{Key, purpose};
@@ -95,7 +96,7 @@ impl<'a, B: Backend> MiniBatch<'a, B> {
     }
 }
 
-impl<'a, B: Backend> MiniBatch<'a, B> {
+impl<'a, B: MiniBatchBackend> MiniBatch<'a, B> {
     /// Logits of some nodes with the current parameters.
     ///
     /// # Errors
@@ -232,7 +233,7 @@ fn with_batches<R>(
     })
 }
 
-impl<'a, B: Backend> Run<'a, B> for MiniBatch<'a, B> {
+impl<'a, B: MiniBatchBackend> Run<'a, B> for MiniBatch<'a, B> {
     fn state(&self) -> &RunState<'a, B> {
         &self.state
     }

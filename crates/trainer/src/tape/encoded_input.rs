@@ -10,7 +10,8 @@
 
 use std::sync::Arc;
 
-use girih_compute::{Backend, ComputeError, Dtype, HostRows, Shape};
+use girih_compute::{Backend, ComputeError, Dtype, Shape};
+use girih_features::HostRows;
 use girih_graph_format::NodeId;
 
 use super::pool::Pool;

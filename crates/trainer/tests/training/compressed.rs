@@ -5,9 +5,9 @@ use std::time::Duration;
 use girih_compress::{CodecSpec, CompressedFeatures, RowSource};
 use girih_compute::{Cpu, Rates};
 use girih_datasets::{Dataset, Features, LoadOptions, load};
+use girih_features::CacheShares;
 use girih_graph_format::Matrix;
 use girih_partition::{Exchange, ProcessGrid, Scheme};
-use girih_tiers::CacheShares;
 use girih_trainer::distributed::{RankJob, RankOptions, TrainJob};
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, CacheConfig, Checkpoint, Control, DataSizes, Event, ModelConfig, ModelKind,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::Dataset;
-use girih_tiers::CacheShares;
+use girih_features::CacheShares;
 use girih_trainer::{
     BatchConfig, BatchKind, CacheConfig, Checkpoint, Control, Event, ModelConfig, ModelKind, OptimizerConfig,
     OptimizerKind, Run, Schedule, SessionOptions, TrainConfig, checkpoint_path,

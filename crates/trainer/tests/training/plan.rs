@@ -2,7 +2,7 @@
 
 use girih_compute::{Dtype, Rates};
 use girih_datasets::Dataset;
-use girih_tiers::CacheShares;
+use girih_features::CacheShares;
 use girih_trainer::{
     BatchConfig, BatchKind, CacheConfig, DataSizes, ModelConfig, ModelKind, Plan, ScoreBy, TrainConfig,
 };

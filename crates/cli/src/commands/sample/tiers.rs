@@ -1,13 +1,11 @@
 //! `girih sample --plan`: placement of topology and features for sampled training.
 
 use girih_datasets::{Dataset, Features};
+use girih_features::{Cut, PRESAMPLED_EPOCH, Part, Planner, Rates, Room, Storage, TierPlan, TierUse, Visits};
 use girih_machine::readable_bytes;
 use girih_partition::Patches;
 use girih_planner::H200_BYTES;
 use girih_sampling::{FanOut, LoaderOptions, NeighborSampler, SeedLoader};
-use girih_tiers::{
-    Cut, MemoryBudget, PRESAMPLED_EPOCH, Planner, Rates, RowPlacement, Storage, TierPlan, TierUse, Visits,
-};
 use girih_trainer::{BatchConfig, BatchKind, DEFAULT_FANOUT, DataSizes, ModelConfig, ModelKind, Plan, TrainConfig};
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! `--tier-memory`: divides device memory between training, features and topology, once and before any rank starts.
 
 use girih_datasets::{Dataset, LoadOptions, load};
+use girih_features::Room as TierRoom;
 use girih_machine::{Machine, readable_bytes};
 use girih_planner::EXCHANGE_BYTES;
-use girih_tiers::Room as TierRoom;
 use girih_trainer::{CachePlan, Combination, DataSizes, TrainConfig};
 use serde_json::{Value, json};
 
@@ -164,7 +164,7 @@ impl Divided {
             readable(host_bytes)
         );
         let flag =
-            |name: &str, shares| Option::map(shares, |shares: girih_tiers::CacheShares| format!("{name} {shares}"));
+            |name: &str, shares| Option::map(shares, |shares: girih_features::CacheShares| format!("{name} {shares}"));
         let flags = [flag("--feature-cache", tiers.features), flag("--topology-cache", tiers.topology)];
         let flags = flags.into_iter().flatten().collect::<Vec<_>>().join(" ");
         let shared = if flags.is_empty() { "every device has all".to_owned() } else { format!("as by {flags}") };

@@ -1,6 +1,6 @@
 //! Device memory of features and graph that batches are drawn from, in 32-bit words.
 
-use girih_tiers::HostReads;
+use girih_features::HostReads;
 
 use super::PlannedRows;
 use crate::config::TrainConfig;

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use girih_comm::{Collective, GpuTransport, Payload};
-use girih_compute::{Backend, Dtype, FeatureStore, NeighborGraph, PatchOperand, PatchRowsOperand, Shape};
+use girih_compute::{Backend, Dtype, Shape};
+use girih_features::{FeatureStore, NeighborGraph, PatchOperand, PatchRowsOperand};
 use girih_graph_format::NodeId;
 use girih_sampling::{DrawKey, NeighborSampler};
 
@@ -185,7 +186,8 @@ mod tests {
 
     use girih_comm::threads;
     use girih_compute::prelude::*;
-    use girih_compute::{ComputeError, Cpu, NeighborBatch, NeighborBlock, NeighborSource, SparseOperand};
+    use girih_compute::{ComputeError, Cpu, SparseOperand};
+    use girih_features::{NeighborBatch, NeighborBlock, NeighborSource};
     use girih_graph_format::{Csr, Norm};
     use girih_sampling::NeighborOptions;
     use proptest::prelude::*;

@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use girih_collective_sampling::{RankRows, SpareReplies};
 use girih_comm::Collective;
-use girih_compute::{Backend, ComputeError, FetchRows, FetchedRows};
+use girih_compute::{Backend, ComputeError};
 use girih_datasets::Features;
+use girih_features::{FetchRows, FetchedRows};
 use girih_graph_format::NodeId;
 use girih_partition::Patches;
 

@@ -1,7 +1,7 @@
 //! Ranks against those of petgraph and against their definition.
 
+use girih_features::{AccessFrequency, Hotness, PageRank, page_rank, reverse_page_rank};
 use girih_graph_format::{Csr, NodeId};
-use girih_tiers::{AccessFrequency, Hotness, PageRank, page_rank, reverse_page_rank};
 use petgraph::algo::page_rank as petgraph_page_rank;
 use petgraph::graph::DiGraph;
 use proptest::prelude::*;

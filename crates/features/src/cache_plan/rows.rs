@@ -1,6 +1,6 @@
 //! Feature rows on GPUs, in host memory and on disk: bytes and seconds of each division.
 
-use crate::cost::{Seconds, running_shares};
+use super::cost::{Seconds, running_shares};
 use crate::{AccessFrequency, Placement, Rates, Storage};
 
 /// Number of steps in which the count of replicated rows is tried, besides the counts at which the cost has a kink.

@@ -1,8 +1,8 @@
 //! Counts against batches that are read one by one.
 
+use girih_features::{Hotness, PRESAMPLED_EPOCH, Visits};
 use girih_graph_format::Csr;
 use girih_sampling::{Columns, Expand, LoaderOptions, NeighborOptions, NeighborSampler, SeedLoader};
-use girih_tiers::{Hotness, PRESAMPLED_EPOCH, Visits};
 
 use crate::skewed;
 

@@ -1,4 +1,10 @@
 //! [`Hotness`]: estimates of how often sampling reads each node.
+//!
+//! - `pagerank`: estimates from the graph alone.
+//! - `visits`: counted reads of batches of the actual sampler.
+
+mod pagerank;
+mod visits;
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +13,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use girih_graph_format::{Csr, NodeId};
 use rayon::prelude::*;
 
-use crate::{PageRank, TierError, Visits, page_rank, reverse_page_rank};
+pub use self::pagerank::{PageRank, page_rank, reverse_page_rank};
+pub use self::visits::{PRESAMPLED_EPOCH, Reads, Visits};
+use crate::TierError;
 
 /// Source of the access frequency of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,9 +1,9 @@
 //! Full text of each message: the problem, with bytes and counts, and the remedy.
 
+use girih_features::{CacheShares, Cut, HostReads, Hotness, MemoryBudget, Planner, Storage, TierPlan};
 use girih_partition::Patches;
-use girih_tiers::{CacheShares, Cut, HostReads, Hotness, MemoryBudget, Planner, Storage, TierPlan};
 
-use crate::plan::{Case, budget};
+use crate::cache_plan::{Case, budget};
 
 /// Message of an error.
 fn refused<T: std::fmt::Debug, E: std::fmt::Display>(result: Result<T, E>) -> String {

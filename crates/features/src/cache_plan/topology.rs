@@ -2,8 +2,8 @@
 
 use girih_graph_format::NodeId;
 
-use crate::cost::{Seconds, running_shares};
-use crate::storage::OFFSET_BYTES;
+use super::cost::{Seconds, running_shares};
+use super::storage::OFFSET_BYTES;
 use crate::{AccessFrequency, Cut, Placement, Rates, Reads, Storage};
 
 /// Bytes of a neighbour's id, and of an edge weight.

@@ -3,7 +3,7 @@
 use girih_graph_format::{Csr, NodeId};
 use rayon::prelude::*;
 
-use crate::hotness::n_lists;
+use super::n_lists;
 
 /// Number of values that one task sums. Sums of tasks are added in order, so that threads do not affect the result.
 const SUMMED: usize = 1 << 13;

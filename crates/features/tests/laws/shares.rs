@@ -1,6 +1,6 @@
 //! Shares of nodes that GPUs cache.
 
-use girih_tiers::CacheShares;
+use girih_features::CacheShares;
 
 #[test]
 fn shares_are_written_as_they_are_read() {

@@ -1,10 +1,23 @@
-//! [`FeatureDevice`]: feature stores that a device reads.
+//! [`MiniBatchBackend`]: a device that serves mini-batches, beside the operations of a step.
+//!
+//! - [`FeatureDevice`]: feature stores that a device reads.
+//! - [`SamplingDevice`]: graphs from which a device samples.
+//!
+//! The backends of `girih-compute` have the memory of the host, and so they offer neither. The host then gathers and
+//! samples.
 
 use girih_compress::CompressedFeatures;
+use girih_compute::{Backend, ComputeError, Cpu, Dtype, Memory, Reference, Shape, Symbolic};
 use girih_graph_format::Matrix;
-use girih_tiers::{HostReads, Placement};
 
-use crate::{ComputeError, Dtype, FeatureStore, HostFeatures, Memory, Shape, SplitRows, WritableStore};
+use crate::{
+    FeatureStore, HostFeatures, HostReads, NeighborGraph, NeighborOperand, Placement, SplitRows, WritableStore,
+};
+
+/// Backend that also serves mini-batches: rows of features by id, and graphs to sample from.
+pub trait MiniBatchBackend: Backend + FeatureDevice + SamplingDevice {}
+
+impl<B: Backend + FeatureDevice + SamplingDevice> MiniBatchBackend for B {}
 
 /// Feature stores and row stores of a device. The defaults offer none, and the host then gathers and uploads.
 pub trait FeatureDevice: Memory {
@@ -81,3 +94,33 @@ pub trait FeatureDevice: Memory {
         Ok(None)
     }
 }
+
+/// Graphs from which a device samples by itself. The default offers none, and the host then samples.
+pub trait SamplingDevice: Memory {
+    /// Uploads a graph from which the device samples mini-batches. Returns `None` if the device does not sample; the
+    /// host then samples and uploads.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    fn neighbor_graph(
+        &self,
+        _operand: &NeighborOperand<'_>,
+    ) -> Result<Option<Box<dyn NeighborGraph<Self>>>, ComputeError>
+    where
+        Self: Sized,
+    {
+        Ok(None)
+    }
+}
+
+impl FeatureDevice for Cpu {}
+
+impl SamplingDevice for Cpu {}
+
+impl FeatureDevice for Reference {}
+
+impl SamplingDevice for Reference {}
+
+impl FeatureDevice for Symbolic {}
+
+impl SamplingDevice for Symbolic {}

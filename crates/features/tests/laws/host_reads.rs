@@ -1,6 +1,6 @@
 //! Choice of how GPUs read rows of the host.
 
-use girih_tiers::{HostMeans, HostReads, HostRowSizes};
+use girih_features::{HostMeans, HostReads, HostRowSizes};
 
 #[test]
 fn names_are_read_back() {

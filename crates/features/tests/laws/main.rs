@@ -1,10 +1,10 @@
 //! Laws of hotness, placements and plans.
 
+mod cache_plan;
 mod host_reads;
 mod hotness;
 mod messages;
 mod placement;
-mod plan;
 mod rates;
 mod shares;
 mod visits;

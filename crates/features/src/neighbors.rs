@@ -7,11 +7,11 @@
 //! The device draws bit for bit the sample of the host's [`NeighborSampler`]. [`NeighborOperand`] defines the values
 //! of the rows.
 
+use girih_compute::{ComputeError, Memory};
 use girih_graph_format::{Csr, NodeId, Scales};
 use girih_sampling::{DrawKey, NeighborSampler};
-use girih_tiers::Placement;
 
-use crate::{ComputeError, Memory};
+use crate::Placement;
 
 /// Graph to sample neighbors from, with the scales of its normalised adjacency `Â`.
 ///

@@ -1,12 +1,13 @@
 //! [`Placement`]: the tier, GPU and slot of each node's data.
 
+mod shares;
+
 use std::ops::Range;
 
 use girih_graph_format::NodeId;
-
 use girih_partition::Patches;
 
-use crate::CacheShares;
+pub use self::shares::CacheShares;
 
 /// Tier of memory, fastest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

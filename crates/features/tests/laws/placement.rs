@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use girih_features::{AccessFrequency, Cut, Place, Placement, Tier};
 use girih_graph_format::{Csr, NodeId};
 use girih_partition::Patches;
-use girih_tiers::{AccessFrequency, Cut, Place, Placement, Tier};
 use proptest::prelude::*;
 
 use crate::graphs;

@@ -1,8 +1,8 @@
 //! Plans stay within the memory budget, and no other division is faster.
 
+use girih_features::{Cut, Hotness, MemoryBudget, Planner, Rates, Reads, Storage, Tier, TierPlan, Visits};
 use girih_graph_format::Csr;
 use girih_partition::Patches;
-use girih_tiers::{Cut, Hotness, MemoryBudget, Planner, Rates, Reads, Storage, Tier, TierPlan, Visits};
 use proptest::prelude::*;
 
 use crate::skewed;
@@ -12,7 +12,7 @@ const READS: Reads = Reads { rows: 40_000.0, draws: 300_000.0, features: 200_000
 
 pub(crate) struct Case {
     graph: Csr,
-    frequencies: girih_tiers::AccessFrequencies,
+    frequencies: girih_features::AccessFrequencies,
     cut: Cut,
     visits: Visits,
 }
@@ -122,7 +122,7 @@ proptest! {
             prop_assert!(gpu_bytes < TRAINING_BYTES + lists || host_bytes.is_some_and(|bytes| bytes < 150_000 + ids));
             return Ok(());
         };
-        let on_gpu = |part: &girih_tiers::RowPlacement| -> u64 {
+        let on_gpu = |part: &girih_features::RowPlacement| -> u64 {
             part.tiers.iter().map(|used| match used.tier {
                 Tier::EveryGpu => used.bytes,
                 Tier::OneGpu => (used.n_nodes.div_ceil(n_gpus) * 100) as u64,

@@ -1,11 +1,23 @@
 //! [`Planner`]: divides memory between topology and features.
+//!
+//! - `rows`, `topology`: divisions of the feature rows and of the adjacency over tiers, each with bytes and seconds.
+//! - `cut`: patches of the adjacency, one per GPU.
+//! - `storage`, `cost`: bytes of rows with their lists, and seconds of reads.
+
+mod cost;
+mod cut;
+mod rows;
+mod storage;
+mod topology;
 
 use girih_machine::readable_bytes;
 
-use crate::cost::Seconds;
-use crate::features::{FeatureChoice, Features};
-use crate::topology::{Adjacency, RowChoice, RowCosts, Topology};
-use crate::{AccessFrequencies, Cut, Placement, Rates, Reads, Storage, Tier, TierError};
+use self::cost::Seconds;
+pub use self::cut::Cut;
+use self::rows::{FeatureChoice, Features};
+pub use self::storage::Storage;
+use self::topology::{Adjacency, RowChoice, RowCosts, Topology};
+use crate::{AccessFrequencies, Placement, Rates, Reads, Tier, TierError};
 
 /// Number of steps in which the topology's share of GPU memory is tried, besides the sizes at which the cost has a
 /// kink.

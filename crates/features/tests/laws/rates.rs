@@ -1,6 +1,6 @@
 //! Rates of memories, beside a study of kernels.
 
-use girih_tiers::{Rate, Rates};
+use girih_features::{Rate, Rates};
 
 fn sectors() -> Rate {
     Rate { bytes_per_second: 1.0, granule: 32, latency: 0.0 }
