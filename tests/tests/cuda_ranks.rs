@@ -652,7 +652,7 @@ fn patches_take_no_more_of_cards_than_their_plan() {
         let grid = ProcessGrid::new(Scheme::OneD, n, 1).expect("ranks that can be arranged");
         let ranks =
             RankOptions { stages: Stages::Parts(1), layout, ..RankOptions::new(grid, Exchange::Rows, deadline()) };
-        let planned = planner.plan(&ranks).expect("a plan").most(|plan| plan.peak_bytes);
+        let planned = planner.plan_patches(&ranks).expect("a plan").most(|plan| plan.peak_bytes);
         // A device joins ranks only once, so devices are opened here.
         let cards = cards(n);
         cards.iter().for_each(|cuda| cuda.device().reset_peak().expect("a card"));

@@ -203,9 +203,9 @@ impl Planner<'_> {
     /// patch.
     ///
     /// # Errors
-    /// As [`RankPlanner::plan`].
+    /// As [`RankPlanner::plan_patches`].
     pub fn bytes_of_patches(&self, ranks: &RankOptions) -> Result<u64, TrainError> {
-        Ok(self.needed_bytes(&self.ranks.plan(ranks)?, &ranks.grid))
+        Ok(self.needed_bytes(&self.ranks.plan_patches(ranks)?, &ranks.grid))
     }
 
     fn needed_bytes(&self, plans: &RankPlans, grid: &ProcessGrid) -> u64 {

@@ -97,7 +97,7 @@ fn codecs_that_are_none_and_models_without_features_are_refused() {
     assert!(says(&refused(&["--codec", "topk:0"], 2), "1 to 128"));
     assert!(says(&refused(&["--codec", "pca:25"], 1), "24"));
     let message = refused(&["--codec", "topk:8", "--model", "lightgcn"], 1);
-    assert!(says(&message, "lightgcn reads no features"), "{message}");
+    assert!(says(&message, "--codec with --model lightgcn is not supported: it reads no features"), "{message}");
 }
 
 /// A plan on 13 MB of features and on their codes: the saved bytes are the difference in size.

@@ -50,18 +50,46 @@ impl RankPlans {
 }
 
 impl RankPlanner<'_> {
-    /// Plans of ranks that share the work by these options. For mini-batches each rank holds a patch, of graph and
-    /// features or of features alone. Then plans count bytes only, since exchanges of draws and rows have no times,
-    /// and each rank is planned as if it owned all seeds of a batch.
+    /// Plans of ranks that share the work by these options.
     ///
     /// # Errors
-    /// When the configuration is refused, such work does not run on ranks or has no plan for ranks, ranks cannot hold
-    /// patches of such data, or there are more ranks than nodes.
+    /// When the configuration is refused, such work does not run on ranks or has no times, or there are more ranks
+    /// than nodes.
     pub fn plan(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
-        let asked = Combination { is_dry_run: true, ..Combination::of(self.config) };
-        if supported(&asked.on_ranks(ranks))? == ExecutionPlan::Patches {
-            minibatch::check_patches_of(self.data.feature_nnz.is_some())?;
+        match self.execution(ranks)? {
+            ExecutionPlan::Partitioned => self.of_ranks(ranks),
+            _ => Err(TrainError::invalid(
+                "mini-batches on ranks have no predicted times: plan the bytes of patches, or full batches",
+            )),
         }
+    }
+
+    /// Plans of ranks that train on mini-batches and each hold a patch, of graph and features or of features alone.
+    /// They count bytes only, since exchanges of draws and rows have no times. Each rank is planned as if it owned
+    /// all seeds of a batch.
+    ///
+    /// # Errors
+    /// When the configuration is refused, ranks hold no patches or cannot hold patches of such data, or there are more
+    /// ranks than nodes.
+    pub fn plan_patches(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
+        match self.execution(ranks)? {
+            ExecutionPlan::Patches => {
+                minibatch::check_patches_of(self.data.feature_nnz.is_some())?;
+                self.of_ranks(ranks)
+            }
+            _ => Err(TrainError::invalid(
+                "full batches on ranks hold no patches: give --batch neighbor, or plan their partitions",
+            )),
+        }
+    }
+
+    /// Engine that a dry run on these ranks predicts.
+    fn execution(&self, ranks: &RankOptions) -> Result<ExecutionPlan, TrainError> {
+        let asked = Combination { is_dry_run: true, ..Combination::of(self.config) };
+        Ok(supported(&asked.on_ranks(ranks))?)
+    }
+
+    fn of_ranks(&self, ranks: &RankOptions) -> Result<RankPlans, TrainError> {
         let Self { config, data, graph, devices, network } = *self;
         let reads_graph = data.input_spec(config)?.graph.is_some();
         let blocks = Arc::new(graph.cut(data.n_nodes, ranks)?);

@@ -127,9 +127,9 @@ fn bytes_of_layout(layout: GraphPlacement, n_ranks: usize, config: &TrainConfig,
     let options = RankOptions { layout, stages: Stages::Parts(1), ..options };
     let (graph, devices) = (SymbolicGraph::even(config, data).unwrap(), &[PlanDevice::Gpu(None)]);
     let planner = RankPlanner { config, data, graph: &graph, devices, network: network(true) };
-    assert!(planner.plan(&RankOptions { layout: GraphPlacement::Replicated, ..options }).is_err());
+    assert!(planner.plan_patches(&RankOptions { layout: GraphPlacement::Replicated, ..options }).is_err());
     assert!(planner.plan(&options).is_err(), "batches have no times");
-    planner.plan(&options).unwrap().most(|plan| plan.peak_bytes)
+    planner.plan_patches(&options).unwrap().most(|plan| plan.peak_bytes)
 }
 
 #[test]
