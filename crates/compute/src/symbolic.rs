@@ -100,6 +100,13 @@ impl SymbolicSparse {
     pub fn of_kind(self, kind: BlockKind) -> Self {
         Self { kind, ..self }
     }
+
+    /// The matrix with `n` columns, of which its entries name some: for operands that are read in place. Its bytes are
+    /// the same.
+    #[must_use]
+    pub fn with_columns(self, n: usize) -> Self {
+        Self { shape: Shape::new(self.shape.rows, n), ..self }
+    }
 }
 
 impl Symbolic {
