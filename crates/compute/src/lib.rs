@@ -27,8 +27,8 @@ pub mod testing;
 
 pub use backend::{
     Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, AttentionOps, Backend, ColumnMoments,
-    DenseOps, Dtype, Epilogue, EpilogueGrad, Fits, GlobalIds, HostMatrix, LossOps, Memory, NO_COLUMN, NormOps, OptimOps,
-    SegmentOps, SgdUpdate, Shape, SparseOperand, SparseOps, StepInputs, Transpose,
+    DenseOps, Dtype, Epilogue, EpilogueGrad, Fits, GlobalIds, HostMatrix, LossOps, Memory, NO_COLUMN, NormOps,
+    OptimOps, SegmentOps, SgdUpdate, Shape, SparseOperand, SparseOps, StepInputs, Transpose,
 };
 pub use cpu::Cpu;
 pub use dropout::Dropout;

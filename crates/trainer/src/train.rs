@@ -39,7 +39,7 @@ pub fn train<B: MiniBatchBackend>(
 ///
 /// # Errors
 /// As [`train`], and when `config` or a checkpoint to resume from names another model than the builder's.
-pub fn train_model<B: Backend>(
+pub fn train_model<B: MiniBatchBackend>(
     backend: &B,
     dataset: Dataset,
     builder: &dyn BuildModel<B>,
@@ -96,7 +96,7 @@ pub fn apply<B: MiniBatchBackend>(
 ///
 /// # Errors
 /// As [`apply`], and when the checkpoint is of another model than the builder's.
-pub fn apply_model<B: Backend>(
+pub fn apply_model<B: MiniBatchBackend>(
     backend: &B,
     dataset: Dataset,
     builder: &dyn BuildModel<B>,

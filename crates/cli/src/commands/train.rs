@@ -30,9 +30,9 @@ use self::timeline::Timeline;
 use crate::args::{DataArgs, DeviceArgs, TrainArgs};
 use crate::context::combination::{execution, of_training, placed};
 use crate::context::device::{choose, on_backend};
-use crate::context::gpus::{device_of, room_of_ranks};
+use crate::context::device_memory::DeviceMemory;
+use crate::context::gpus::{device_memory_of_ranks, device_of};
 use crate::context::ranks::{check_planned, check_replicas, sharing};
-use crate::context::room::Room;
 use crate::context::world::{Carried, LaunchContext, World};
 use crate::context::{reading, settings};
 use crate::error::CliError;
@@ -134,12 +134,12 @@ fn plan_layouts(
         ));
     }
     let dataset = in_order(args, n, (spec, options, config))?;
-    let room = match args.memory {
-        Some(free) => Room::told(free),
-        None => room_of_ranks(&choose(device, config.precision)?, device, usize::from(n), config.precision)?
+    let device_memory = match args.memory {
+        Some(free) => DeviceMemory::told(free),
+        None => device_memory_of_ranks(&choose(device, config.precision)?, device, usize::from(n), config.precision)?
             .expect("--gpus takes cards"),
     };
-    layouts::run(&sharing(&args.ranks, n)?, &room, (&dataset, spec, config), args.output)
+    layouts::run(&sharing(&args.ranks, n)?, &device_memory, (&dataset, spec, config), args.output)
 }
 
 /// Trains all ranks as threads, or one rank of the world.

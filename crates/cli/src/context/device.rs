@@ -6,7 +6,7 @@ use girih_compute::prelude::*;
 use girih_compute::{Cpu, Dtype};
 use girih_kernels::{Cuda, KernelError, Tiling};
 
-use super::room::Room;
+use super::device_memory::DeviceMemory;
 use crate::args::{Device, DeviceArgs};
 use crate::error::CliError;
 
@@ -37,9 +37,9 @@ impl Chosen {
     }
 
     /// Memory that the computation must fit into. `None` for the CPU, whose memory the operating system extends.
-    pub fn room(&self) -> Result<Option<Room>, CliError> {
+    pub fn device_memory(&self) -> Result<Option<DeviceMemory>, CliError> {
         let Self::Cuda(cuda) = self else { return Ok(None) };
-        Room::of(cuda).map(Some)
+        DeviceMemory::of(cuda).map(Some)
     }
 
     /// Peak bytes allocated on a device with memory of its own; zero for the CPU.

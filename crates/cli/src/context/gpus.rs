@@ -4,7 +4,7 @@ use girih_compute::Dtype;
 use girih_kernels::Cuda;
 
 use super::device::{Chosen, open};
-use super::room::Room;
+use super::device_memory::DeviceMemory;
 use crate::args::{Device, DeviceArgs, RankArgs};
 use crate::error::CliError;
 
@@ -65,16 +65,18 @@ pub fn others(
 /// Memory of the GPUs of the `n_ranks` ranks of this process, of which `first` is the first. It is the smallest
 /// of theirs, divided by the ranks that share a GPU. `None` for the CPU, whose memory the operating system
 /// extends.
-pub fn room_of_ranks(
+pub fn device_memory_of_ranks(
     first: &Chosen,
     device: &DeviceArgs,
     n_ranks: usize,
     precision: Dtype,
-) -> Result<Option<Room>, CliError> {
-    let Some(first) = first.room()? else { return Ok(None) };
-    let mut rooms = others(device, n_ranks, precision).map(|gpu| Room::of(&gpu?));
+) -> Result<Option<DeviceMemory>, CliError> {
+    let Some(first) = first.device_memory()? else { return Ok(None) };
+    let mut rooms = others(device, n_ranks, precision).map(|gpu| DeviceMemory::of(&gpu?));
     rooms
-        .try_fold(first, |least, room| room.map(|room| if room.free < least.free { room } else { least }))
+        .try_fold(first, |least, device_memory| {
+            device_memory.map(|device_memory| if device_memory.free < least.free { device_memory } else { least })
+        })
         .map(|least| Some(least.shared_by(device.ranks_per_gpu)))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - [`data`], [`reading`]: data that `--data` names, and notes from reading them.
 //! - [`settings`]: settings of a training session, from defaults, files and flags.
-//! - [`device`], [`gpus`], [`room`]: backends, GPUs of ranks, and their memory.
+//! - [`device`], [`gpus`], [`device_memory`]: backends, GPUs of ranks, and their memory.
 //! - [`ranks`], [`world`], [`launched`]: options of ranks, the processes of a job, and their launcher.
 //! - [`combination`]: what of this goes together, and the engine that runs it.
 //! - [`order`]: orders of nodes.
@@ -11,12 +11,12 @@
 pub mod combination;
 pub mod data;
 pub mod device;
+pub mod device_memory;
 pub mod gpus;
 pub mod launched;
 pub mod order;
 pub mod ranks;
 pub mod reading;
-pub mod room;
 pub mod settings;
 pub mod trained;
 pub mod world;

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::memory::{Session, remedies};
 use super::one_device::begun;
 use crate::args::OutputArgs;
-use crate::context::room::Room;
+use crate::context::device_memory::DeviceMemory;
 use crate::error::CliError;
 
 /// Remedies for any training session in which every GPU holds all data.
@@ -28,12 +28,12 @@ struct Planned {
 }
 
 impl Planned {
-    fn fits(&self, room: &Room) -> bool {
-        self.needed_bytes <= room.free
+    fn fits(&self, device_memory: &DeviceMemory) -> bool {
+        self.needed_bytes <= device_memory.free
     }
 
-    fn line(&self, room: &Room) -> String {
-        let fits = if self.fits(room) { "fits" } else { "too large" };
+    fn line(&self, device_memory: &DeviceMemory) -> String {
+        let fits = if self.fits(device_memory) { "fits" } else { "too large" };
         format!("{:<14} {:>10}  {fits}", self.layout.name(), readable_bytes(self.needed_bytes))
     }
 }
@@ -41,7 +41,7 @@ impl Planned {
 /// Prints the memory that each placement needs on each of the ranks' GPUs; trains nothing.
 pub fn run(
     ranks: &RankOptions,
-    room: &Room,
+    device_memory: &DeviceMemory,
     (dataset, spec, config): (&Dataset, &str, &TrainConfig),
     output: OutputArgs,
 ) -> Result<(), CliError> {
@@ -57,28 +57,28 @@ pub fn run(
         layouts.extend([GraphPlacement::SplitFeatures, GraphPlacement::Patches].into_iter().filter_map(planned));
     }
     // Local reads are faster than remote ones, so placements are tried in this order.
-    let choice = layouts.iter().find(|planned| planned.fits(room)).map(|planned| planned.layout);
+    let choice = layouts.iter().find(|planned| planned.fits(device_memory)).map(|planned| planned.layout);
     let plans: Vec<_> = layouts
         .iter()
         .map(|planned| {
             json!({
                 "layout": planned.layout.name(),
                 "needed_bytes": planned.needed_bytes,
-                "fits": planned.fits(room),
+                "fits": planned.fits(device_memory),
             })
         })
         .collect();
-    let lines: Vec<String> = layouts.iter().map(|planned| planned.line(room)).collect();
+    let lines: Vec<String> = layouts.iter().map(|planned| planned.line(device_memory)).collect();
     let flags = |layout: GraphPlacement| format!("--gpus {n} --layout {}", layout.name());
     let mut results = begun(spec, config);
     results
         .add("ranks", n, "Ranks", n.to_string())
-        .add("device", room.device.clone(), "Each on", room.device.clone())
-        .add("available_bytes", room.free, "Memory of each", readable_bytes(room.free))
+        .add("device", device_memory.device.clone(), "Each on", device_memory.device.clone())
+        .add("available_bytes", device_memory.free, "Memory of each", readable_bytes(device_memory.free))
         .add("plans", json!(plans), "", lines.join("\n"))
         .add("choice", choice.map(GraphPlacement::name), "Choice", choice.map_or("none fits".to_owned(), flags));
     results.print(output.json);
-    if choice.is_some() { Ok(()) } else { replica.check(room, &plan, &of_rank, ON_EACH) }
+    if choice.is_some() { Ok(()) } else { replica.check(device_memory, &plan, &of_rank, ON_EACH) }
 }
 
 /// Refuses patches that exceed `free` bytes of GPU memory, before any data are copied there.

@@ -7,7 +7,7 @@ use girih_machine::readable_bytes;
 use girih_planner::EXCHANGE_BYTES;
 use girih_trainer::{DataSizes, ModelConfig, Plan, RowsOnDevice, TrainConfig, TrainError};
 
-use crate::context::room::Room;
+use crate::context::device_memory::DeviceMemory;
 use crate::error::CliError;
 
 /// Remedy if one GPU is too small.
@@ -54,18 +54,28 @@ impl Session {
     }
 
     /// Refuses a session that does not fit. The error lists settings that fit, then the remedy `last`.
-    pub fn check(&self, room: &Room, plan: &Plan, config: &TrainConfig, last: &str) -> Result<(), CliError> {
+    pub fn check(
+        &self,
+        device_memory: &DeviceMemory,
+        plan: &Plan,
+        config: &TrainConfig,
+        last: &str,
+    ) -> Result<(), CliError> {
         let needed = self.needed(plan);
-        if needed <= room.free {
+        if needed <= device_memory.free {
             return Ok(());
         }
         Err(CliError::Other(format!(
             "training needs {} ({needed} bytes), but {} has {} ({} bytes) free; {}",
             readable_bytes(needed),
-            room.device,
-            readable_bytes(room.free),
-            room.free,
-            remedies(config, |config| self.plan(config).is_ok_and(|plan| self.needed(&plan) <= room.free), last)
+            device_memory.device,
+            readable_bytes(device_memory.free),
+            device_memory.free,
+            remedies(
+                config,
+                |config| self.plan(config).is_ok_and(|plan| self.needed(&plan) <= device_memory.free),
+                last
+            )
         )))
     }
 }
@@ -219,16 +229,16 @@ mod tests {
     }
 
     fn refused(free: u64) -> String {
-        let room = Room { device: "Some card".to_owned(), free };
-        SESSION.check(&room, &SESSION.plan(&config()).unwrap(), &config(), ON_ONE).unwrap_err().to_string()
+        let device_memory = DeviceMemory { device: "Some card".to_owned(), free };
+        SESSION.check(&device_memory, &SESSION.plan(&config()).unwrap(), &config(), ON_ONE).unwrap_err().to_string()
     }
 
     #[test]
     fn a_plan_that_fits_is_not_refused() {
         let (config, plan) = (config(), SESSION.plan(&config()).unwrap());
-        let room = |free| Room { device: "Some card".to_owned(), free };
-        assert!(SESSION.check(&room(plan.device_bytes()), &plan, &config, ON_ONE).is_ok());
-        assert!(SESSION.check(&room(plan.device_bytes() - 1), &plan, &config, ON_ONE).is_err());
+        let device_memory = |free| DeviceMemory { device: "Some card".to_owned(), free };
+        assert!(SESSION.check(&device_memory(plan.device_bytes()), &plan, &config, ON_ONE).is_ok());
+        assert!(SESSION.check(&device_memory(plan.device_bytes() - 1), &plan, &config, ON_ONE).is_err());
     }
 
     #[test]

@@ -9,8 +9,8 @@ use super::ceilings::{load_or_measure, rates};
 use super::memory::{ON_ONE, Session, remedies};
 use crate::args::{Device, DeviceArgs, OutputArgs};
 use crate::context::device::choose;
+use crate::context::device_memory::DeviceMemory;
 use crate::context::reading;
-use crate::context::room::Room;
 use crate::error::CliError;
 use crate::output::Results;
 
@@ -18,17 +18,17 @@ use crate::output::Results;
 enum Target {
     /// CPU with this many bytes of main memory, if known.
     Cpu(Option<u64>),
-    Cuda(Room),
+    Cuda(DeviceMemory),
 }
 
 impl Target {
     /// Device that training would use, or one with `memory` bytes that need not be present.
     fn of(args: &DeviceArgs, memory: Option<u64>, precision: Dtype) -> Result<Self, CliError> {
         if let Some(free) = memory.filter(|_| args.device != Device::Cpu) {
-            return Ok(Self::Cuda(Room::told(free)));
+            return Ok(Self::Cuda(DeviceMemory::told(free)));
         }
         let processor = || Self::Cpu(memory.or(Machine::here().memory_bytes));
-        Ok(choose(args, precision)?.room()?.map_or_else(processor, Self::Cuda))
+        Ok(choose(args, precision)?.device_memory()?.map_or_else(processor, Self::Cuda))
     }
 }
 
@@ -46,7 +46,7 @@ pub fn run(
     let results = begun(spec, config);
     match target {
         Target::Cpu(memory) => on_cpu(memory, config, &DataSizes::of(&dataset), results, output),
-        Target::Cuda(room) => on_cuda(&room, config, &Session::of(&dataset, config), results, output),
+        Target::Cuda(device_memory) => on_cuda(&device_memory, config, &Session::of(&dataset, config), results, output),
     }
 }
 
@@ -90,7 +90,7 @@ fn on_cpu(
 
 /// Prints the GPU memory that a session needs.
 pub fn on_cuda(
-    room: &Room,
+    device_memory: &DeviceMemory,
     config: &TrainConfig,
     session: &Session,
     mut results: Results,
@@ -98,14 +98,14 @@ pub fn on_cuda(
 ) -> Result<(), CliError> {
     let plan = session.plan(config)?;
     let needed = session.needed(&plan);
-    results.add("device", room.device.clone(), "Device", room.device.clone());
+    results.add("device", device_memory.device.clone(), "Device", device_memory.device.clone());
     add_bytes(&mut results, &plan);
     results
         .add("needed_bytes", needed, "Needed, with workspace", readable_bytes(needed))
-        .add("available_bytes", room.free, "Free on the device", readable_bytes(room.free))
-        .add("fits", needed <= room.free, "Fits", if needed <= room.free { "yes" } else { "no" });
+        .add("available_bytes", device_memory.free, "Free on the device", readable_bytes(device_memory.free))
+        .add("fits", needed <= device_memory.free, "Fits", if needed <= device_memory.free { "yes" } else { "no" });
     results.print(output.json);
-    session.check(room, &plan, config, ON_ONE)
+    session.check(device_memory, &plan, config, ON_ONE)
 }
 
 fn add_bytes(results: &mut Results, plan: &Plan) {

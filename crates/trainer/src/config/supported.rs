@@ -9,8 +9,8 @@ use std::fmt;
 
 use girih_compute::Dtype;
 use girih_datasets::FeaturesFrom;
-use girih_partition::Scheme;
 use girih_features::CacheShares;
+use girih_partition::Scheme;
 
 use self::table::TABLE;
 use super::{Aggregator, BatchKind, GraphPlacement, ModelKind, NormKind, RankOptions, ScoreBy, TaskKind, TrainConfig};
@@ -87,7 +87,7 @@ impl From<Option<CacheShares>> for Cache {
     fn from(shares: Option<CacheShares>) -> Self {
         match shares {
             None => Self::None,
-            Some(shares) if shares.one_card > 0.0 => Self::Spread,
+            Some(shares) if shares.one_gpu > 0.0 => Self::Spread,
             Some(_) => Self::Same,
         }
     }

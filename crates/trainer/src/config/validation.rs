@@ -2,7 +2,7 @@
 
 use super::batch::BatchKind;
 use super::rules::{Unread, is_default};
-use super::{Combination, ModelConfig, OptimizerConfig, Schedule, TaskKind, TrainConfig, supported};
+use super::{Combination, ModelConfig, ModelKind, OptimizerConfig, Schedule, TaskKind, TrainConfig, supported};
 use crate::TrainError;
 
 impl TrainConfig {

@@ -54,14 +54,14 @@ impl RankJob for ApplyJob<'_, '_> {
         self.on_devices_with(builder, backends, connect)
     }
 
-    fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError> {
+    fn on_rank<B: MiniBatchBackend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError> {
         let builder = &self.checkpoint.progress.config.model;
         self.on_rank_with(builder, backend, world)
     }
 }
 
 impl ModelJob for ApplyJob<'_, '_> {
-    fn on_devices_with<B: Backend>(
+    fn on_devices_with<B: MiniBatchBackend>(
         self,
         builder: &dyn BuildModel<B>,
         backends: &[B],
@@ -132,7 +132,11 @@ impl RankJob for RecommendJob<'_> {
         })
     }
 
-    fn on_rank<B: MiniBatchBackend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError> {
+    fn on_rank<B: MiniBatchBackend>(
+        self,
+        backend: &B,
+        world: Box<dyn Collective<B>>,
+    ) -> Result<Self::Done, TrainError> {
         let shared = cut_alike(
             backend,
             &*world,

@@ -66,7 +66,7 @@ pub trait ModelJob: RankJob {
     ///
     /// # Errors
     /// As there, and when a configuration or a checkpoint names another model than the builder's.
-    fn on_devices_with<B: Backend>(
+    fn on_devices_with<B: MiniBatchBackend>(
         self,
         builder: &dyn BuildModel<B>,
         backends: &[B],
@@ -77,7 +77,7 @@ pub trait ModelJob: RankJob {
     ///
     /// # Errors
     /// As there, and when a configuration or a checkpoint names another model than the builder's.
-    fn on_rank_with<B: Backend>(
+    fn on_rank_with<B: MiniBatchBackend>(
         self,
         builder: &dyn BuildModel<B>,
         backend: &B,
@@ -88,7 +88,7 @@ pub trait ModelJob: RankJob {
     ///
     /// # Errors
     /// As there, and when a configuration or a checkpoint names another model than the builder's.
-    fn on_threads_with<B: Backend>(
+    fn on_threads_with<B: MiniBatchBackend>(
         self,
         builder: &dyn BuildModel<B>,
         backend: impl Fn() -> B,

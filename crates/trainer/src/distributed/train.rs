@@ -61,14 +61,14 @@ impl RankJob for TrainJob<'_, '_> {
         self.on_devices_with(builder, backends, connect)
     }
 
-    fn on_rank<B: Backend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Outcome, TrainError> {
+    fn on_rank<B: MiniBatchBackend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Outcome, TrainError> {
         let builder = &self.config.model;
         self.on_rank_with(builder, backend, world)
     }
 }
 
 impl ModelJob for TrainJob<'_, '_> {
-    fn on_devices_with<B: Backend>(
+    fn on_devices_with<B: MiniBatchBackend>(
         self,
         builder: &dyn BuildModel<B>,
         backends: &[B],

@@ -115,7 +115,11 @@ pub struct Embedded {
 ///
 /// # Errors
 /// When data set and checkpoint do not match, or the backend fails.
-pub fn embed<B: MiniBatchBackend>(backend: &B, dataset: Dataset, checkpoint: &Checkpoint) -> Result<Embedded, TrainError> {
+pub fn embed<B: MiniBatchBackend>(
+    backend: &B,
+    dataset: Dataset,
+    checkpoint: &Checkpoint,
+) -> Result<Embedded, TrainError> {
     embed_model(backend, dataset, &checkpoint.progress.config.model, checkpoint)
 }
 

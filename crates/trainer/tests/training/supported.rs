@@ -5,8 +5,8 @@ use std::path::Path;
 
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::{Dataset, FeaturesFrom};
-use girih_partition::{Exchange, Scheme};
 use girih_features::CacheShares;
+use girih_partition::{Exchange, Scheme};
 use girih_trainer::distributed::{GraphPlacement, RankJob, RankOptions, TrainJob};
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, Cache, CacheConfig, Combination, Control, DeviceKind, ModelConfig, ModelKind,

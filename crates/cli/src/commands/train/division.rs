@@ -1,7 +1,7 @@
 //! `--tier-memory`: divides device memory between training, features and topology, once and before any rank starts.
 
 use girih_datasets::{Dataset, LoadOptions, load};
-use girih_features::Room as TierRoom;
+use girih_features::MemoryBudget;
 use girih_machine::{Machine, readable_bytes};
 use girih_planner::EXCHANGE_BYTES;
 use girih_trainer::{CachePlan, Combination, DataSizes, TrainConfig};
@@ -11,9 +11,9 @@ use super::facts::of_share;
 use crate::args::{Device, DeviceArgs, TierMemory, TrainArgs};
 use crate::context::combination::execution;
 use crate::context::device::{Chosen, choose};
-use crate::context::gpus::room_of_ranks;
+use crate::context::device_memory::DeviceMemory;
+use crate::context::gpus::device_memory_of_ranks;
 use crate::context::reading;
-use crate::context::room::Room;
 use crate::context::world::LaunchContext;
 use crate::error::CliError;
 use crate::plan::memory::{ON_ONE, Session};
@@ -58,22 +58,32 @@ impl Asked {
     ///
     /// # Errors
     /// When the first device is a CPU, or another one cannot be opened.
-    pub fn room_here(&self, first: &Chosen, device: &DeviceArgs, config: &TrainConfig) -> Result<Room, CliError> {
-        room_of_ranks(first, device, self.n_devices, config.precision)?.ok_or_else(|| on_cpu(config))
+    pub fn device_memory_here(
+        &self,
+        first: &Chosen,
+        device: &DeviceArgs,
+        config: &TrainConfig,
+    ) -> Result<DeviceMemory, CliError> {
+        device_memory_of_ranks(first, device, self.n_devices, config.precision)?.ok_or_else(|| on_cpu(config))
     }
 
     /// Divides the memory of devices that are present.
     ///
     /// # Errors
     /// When the memory does not suffice, or is not available.
-    pub fn on_devices(&self, room: &Room, dataset: &Dataset, config: &TrainConfig) -> Result<Divided, CliError> {
+    pub fn on_devices(
+        &self,
+        device_memory: &DeviceMemory,
+        dataset: &Dataset,
+        config: &TrainConfig,
+    ) -> Result<Divided, CliError> {
         let bytes = match self.memory {
             TierMemory::Size(bytes) => bytes,
-            TierMemory::Auto => room.free,
+            TierMemory::Auto => device_memory.free,
         };
         let divided = self.divided((bytes, Machine::here().memory_bytes), dataset, config)?;
         let config = divided.config(config);
-        divided.session.check(room, &divided.session.plan(&config)?, &config, ON_ONE)?;
+        divided.session.check(device_memory, &divided.session.plan(&config)?, &config, ON_ONE)?;
         Ok(divided)
     }
 
@@ -90,14 +100,14 @@ impl Asked {
         if device.device == Device::Cpu {
             return Err(on_cpu(config));
         }
-        let given = |flag, free| Room { device: format!("a CUDA device as given by {flag}"), free };
-        let (room, bytes, host_bytes) = match (self.memory, args.memory) {
+        let given = |flag, free| DeviceMemory { device: format!("a CUDA device as given by {flag}"), free };
+        let (device_memory, bytes, host_bytes) = match (self.memory, args.memory) {
             (TierMemory::Size(bytes), None) => (given("--tier-memory", bytes), bytes, None),
             (TierMemory::Size(bytes), Some(memory)) => (given("--memory", memory), bytes, None),
             (TierMemory::Auto, Some(memory)) => (given("--memory", memory), memory, None),
             (TierMemory::Auto, None) => {
-                let room = self.room_of_plan(device, config)?;
-                (room.clone(), room.free, Machine::here().memory_bytes)
+                let device_memory = self.device_memory_of_plan(device, config)?;
+                (device_memory.clone(), device_memory.free, Machine::here().memory_bytes)
             }
         };
         let dataset = load(spec, options)?;
@@ -105,16 +115,16 @@ impl Asked {
         let divided = self.divided((bytes, host_bytes), &dataset, config)?;
         let mut results = one_device::begun(spec, config);
         results.add("division", divided.to_json(), "Division", divided.lines().join("\n"));
-        one_device::on_cuda(&room, &divided.config(config), &divided.session, results, args.output)
+        one_device::on_cuda(&device_memory, &divided.config(config), &divided.session, results, args.output)
     }
 
-    fn room_of_plan(&self, device: &DeviceArgs, config: &TrainConfig) -> Result<Room, CliError> {
+    fn device_memory_of_plan(&self, device: &DeviceArgs, config: &TrainConfig) -> Result<DeviceMemory, CliError> {
         match choose(device, config.precision)? {
             Chosen::Cpu(_) => Err(CliError::Other(
                 "--tier-memory auto is what is free on a CUDA device, and there is none here; give a size, like 80GB"
                     .to_owned(),
             )),
-            first @ Chosen::Cuda(_) => self.room_here(&first, device, config),
+            first @ Chosen::Cuda(_) => self.device_memory_here(&first, device, config),
         }
     }
 
@@ -125,8 +135,8 @@ impl Asked {
         dataset: &Dataset,
         config: &TrainConfig,
     ) -> Result<Divided, CliError> {
-        let room = TierRoom { n_gpus: self.n_devices, gpu_bytes, host_bytes };
-        let division = CachePlan::new(dataset, config, room, self.reserved)?;
+        let budget = MemoryBudget { n_gpus: self.n_devices, gpu_bytes, host_bytes };
+        let division = CachePlan::new(dataset, config, budget, self.reserved)?;
         let (sizes, rows) = (DataSizes::of(dataset), Some(division.rows));
         Ok(Divided { gpu_bytes, division, session: Session { sizes, rows, reserved: self.reserved } })
     }

@@ -14,7 +14,7 @@ use super::outputs::OutputFolder;
 use super::timeline::Timeline;
 use crate::args::{DataArgs, DeviceArgs, OutputArgs, PartitionChoice, TrainArgs};
 use crate::context::device::{Chosen, choose};
-use crate::context::gpus::{device_of, room_of_ranks};
+use crate::context::gpus::{device_memory_of_ranks, device_of};
 use crate::context::ranks::stages;
 use crate::context::world::{World, transport};
 use crate::error::CliError;
@@ -69,8 +69,9 @@ impl Prepared {
             .transpose()?;
         let device = device_of(&args.device, &args.ranks, world.local_rank())?;
         let backend = choose(&device, config.precision)?;
-        let to_divide =
-            asked.map(|asked| Ok::<_, CliError>((asked, asked.room_here(&backend, &device, config)?))).transpose()?;
+        let to_divide = asked
+            .map(|asked| Ok::<_, CliError>((asked, asked.device_memory_here(&backend, &device, config)?)))
+            .transpose()?;
         let ranks = ranks.map(|ranks| RankOptions { stages: stages(&args.ranks, &backend), ..*ranks });
         let mut ranks = ranks
             .map(|ranks| with_transport(args, (ranks, engine), (&backend, &device), config, world.local_rank()))
@@ -96,7 +97,7 @@ impl Prepared {
         if let DataSource::Loaded(dataset) = &data {
             ranks = ranks.map(|ranks| arranged(args, ranks, &device, (dataset, config), output)).transpose()?;
             match &to_divide {
-                Some((asked, room)) => divided = Some(asked.on_devices(room, dataset, config)?),
+                Some((asked, device_memory)) => divided = Some(asked.on_devices(device_memory, dataset, config)?),
                 None => {
                     check_memory((&backend, &device), (ranks.as_ref(), engine), (dataset, config), world.local_rank())?
                 }
@@ -175,17 +176,21 @@ fn check_memory(
 ) -> Result<(), CliError> {
     let n_ranks = ranks.map_or(1, |ranks| ranks.grid.ranks());
     let n_devices = if local_rank.is_some() { 1 } else { n_ranks };
-    let Some(room) = room_of_ranks(backend, device, n_devices, config.precision)? else {
+    let Some(device_memory) = device_memory_of_ranks(backend, device, n_devices, config.precision)? else {
         return check_host(dataset, config);
     };
     match (engine, ranks) {
-        (ExecutionPlan::Patches, Some(ranks)) => return layouts::check_patches(ranks, room.free, dataset, config),
-        (ExecutionPlan::Partitioned, Some(ranks)) => return plan::ranks::check(ranks, room.free, dataset, config),
+        (ExecutionPlan::Patches, Some(ranks)) => {
+            return layouts::check_patches(ranks, device_memory.free, dataset, config);
+        }
+        (ExecutionPlan::Partitioned, Some(ranks)) => {
+            return plan::ranks::check(ranks, device_memory.free, dataset, config);
+        }
         _ => {}
     }
     let last = if n_ranks == 1 { ON_ONE } else { layouts::ON_EACH };
     let session = Session::of_replica(dataset, config, (n_ranks, n_devices));
     let config = config.of_one_rank(n_ranks);
     // A session that cannot be planned cannot be trained either; training reports why.
-    session.plan(&config).map_or(Ok(()), |plan| session.check(&room, &plan, &config, last))
+    session.plan(&config).map_or(Ok(()), |plan| session.check(&device_memory, &plan, &config, last))
 }

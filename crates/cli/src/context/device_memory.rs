@@ -1,4 +1,4 @@
-//! [`Room`]: free memory of a device.
+//! [`DeviceMemory`]: free memory of a device.
 
 use girih_kernels::Cuda;
 
@@ -6,14 +6,14 @@ use crate::error::CliError;
 
 /// Memory of a device.
 #[derive(Clone, Debug)]
-pub struct Room {
+pub struct DeviceMemory {
     /// Name of the device.
     pub device: String,
     /// Free bytes.
     pub free: u64,
 }
 
-impl Room {
+impl DeviceMemory {
     /// Memory of a device that need not be present.
     pub fn told(free: u64) -> Self {
         Self { device: "a CUDA device as given by --memory".to_owned(), free }
