@@ -11,7 +11,7 @@ use crate::context::trained::{Applied, Loaded, together};
 use crate::context::world::LaunchContext;
 use crate::error::CliError;
 use crate::output::{Results, percent};
-use crate::scores::{NodeScore, Part, Undefined, percent_or};
+use crate::scores::{NodeScore, Subset, Undefined, percent_or};
 
 /// Scores the best checkpoint on the data.
 pub fn run(args: &EvaluateArgs) -> Result<(), CliError> {

@@ -54,7 +54,11 @@ impl RankJob for ApplyJob<'_, '_> {
         self.on_devices_with(builder, backends, connect)
     }
 
-    fn on_rank<B: MiniBatchBackend>(self, backend: &B, world: Box<dyn Collective<B>>) -> Result<Self::Done, TrainError> {
+    fn on_rank<B: MiniBatchBackend>(
+        self,
+        backend: &B,
+        world: Box<dyn Collective<B>>,
+    ) -> Result<Self::Done, TrainError> {
         let builder = &self.checkpoint.progress.config.model;
         self.on_rank_with(builder, backend, world)
     }

@@ -1,7 +1,9 @@
 //! `girih sample --plan`: placement of topology and features for sampled training.
 
 use girih_datasets::{Dataset, Features};
-use girih_features::{Cut, MemoryBudget, PRESAMPLED_EPOCH, Planner, Rates, RowPlacement, Storage, TierPlan, TierUse, Visits};
+use girih_features::{
+    Cut, MemoryBudget, PRESAMPLED_EPOCH, Planner, Rates, RowPlacement, Storage, TierPlan, TierUse, Visits,
+};
 use girih_machine::readable_bytes;
 use girih_partition::Patches;
 use girih_planner::H200_BYTES;
