@@ -35,7 +35,7 @@ fn malformed_launch_orders_name_the_rank() {
         let zero = Options { deadline: DEADLINE, ..options(0, 2, &place) };
         let work = |rank: tcp::TcpRank| coordinator(rank.transport(), &rules).and_then(|order| launch_one(&order));
         let outcome = thread::scope(|scope| {
-            let zero = scope.spawn(|| tcp::run(&zero, work).unwrap());
+            let zero = scope.spawn(|| tcp::run(&zero, work).unwrap().map_err(|failure| failure.message));
             let mut stream = join(&place);
             stream.write_all(&agreed).unwrap();
             read_until(&mut stream, PARCEL);
@@ -44,7 +44,7 @@ fn malformed_launch_orders_name_the_rank() {
             let _ = stream.read_to_end(&mut Vec::new());
             zero.join().expect("no rank panics")
         });
-        let said = outcome.unwrap_err().message;
+        let said = outcome.unwrap_err();
         assert!(said.contains(what), "{message}: {said}");
     }
 }

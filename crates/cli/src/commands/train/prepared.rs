@@ -99,7 +99,7 @@ impl Prepared {
             match &to_divide {
                 Some((asked, device_memory)) => divided = Some(asked.on_devices(device_memory, dataset, config)?),
                 None => {
-                    check_memory((&backend, &device), (ranks.as_ref(), engine), (dataset, config), world.local_rank())?
+                    check_memory((&backend, &device), (ranks.as_ref(), engine), (dataset, config), world.local_rank())?;
                 }
             }
         }
