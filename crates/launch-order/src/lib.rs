@@ -6,7 +6,7 @@
 //! launches, and only the launches: kernels still overlap (Cai et al., DSP, PPoPP 2023, section on centralised
 //! communication coordination).
 //!
-//! - [`coordinator`]: the launch order of this rank, for ranks that communicate over a transport. Start here.
+//! - [`coordinator()`]: the launch order of this rank, for ranks that communicate over a transport. Start here.
 //! - [`Coordinator`]: the same for one epoch, over any messenger; [`Coordinator::in_process`] for ranks that are threads.
 //! - [`Participant`]: handle of a worker: get a permit with [`turn`](Participant::turn), launch, drop the permit,
 //!   [`wait`](Participant::wait).

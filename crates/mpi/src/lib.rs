@@ -1,6 +1,6 @@
 //! Ranks as processes of MPI: `mpirun -n 4 PROGRAM`.
 //!
-//! [`run`] makes this process one of the ranks that `mpirun` started together. It is a transport of
+//! `run` makes this process one of the ranks that `mpirun` started together. It is a transport of
 //! [`girih_comm`], beside threads and TCP, so that everything written for ranks also runs under MPI.
 //!
 //! Feature `mpi` links an MPI; it needs an MPI with its headers, and libclang. Without the feature this crate is
