@@ -123,20 +123,31 @@ pub(crate) fn config_for<B: Backend>(
     Ok(config)
 }
 
-/// Whether a builder with the configuration `built` builds the model of `config`.
+/// Checks that a builder with the configuration `built` builds the model of `config`.
 ///
 /// # Errors
-/// When it does not; the message names both models.
-pub(crate) fn check_built_by(config: &ModelConfig, built: &ModelConfig) -> Result<(), String> {
+/// When it does not; the message names both models, or the settings that differ.
+fn check_built_by(config: &ModelConfig, built: &ModelConfig) -> Result<(), String> {
+    check_builder(config, built)?;
     if config == built {
         return Ok(());
     }
-    let (wanted, found) = (config.name(), built.name());
-    if wanted == found && config.own.is_some() == built.own.is_some() {
-        let of_model = |model: &ModelConfig| TrainConfig { model: model.clone(), ..TrainConfig::default() };
-        let what = differences(&of_model(config), &of_model(built)).join(", ");
-        return Err(format!("its model {wanted} has other settings than the builder of this call: {what}"));
+    let of_model = |model: &ModelConfig| TrainConfig { model: model.clone(), ..TrainConfig::default() };
+    let what = differences(&of_model(config), &of_model(built)).join(", ");
+    Err(format!("its model {} has other settings than the builder of this call: {what}", config.name()))
+}
+
+/// Checks that the model of `config`, whatever its settings, and that of a builder with the configuration `built` are
+/// both of girih, or both the same one from outside.
+///
+/// # Errors
+/// When they are not; the message names both models.
+pub(crate) fn check_builder(config: &ModelConfig, built: &ModelConfig) -> Result<(), String> {
+    let [of_config, of_built] = [config, built].map(|model| model.own.as_ref().map(|own| &own.name));
+    if of_config == of_built {
+        return Ok(());
     }
+    let (wanted, found) = (config.name(), built.name());
     let place = |config: &ModelConfig| if config.own.is_some() { "from outside girih" } else { "of girih" };
     let remedy = match config.own {
         Some(_) => "give its builder to train_model, apply_model, embed_model, or to a job on ranks",

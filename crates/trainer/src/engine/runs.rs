@@ -6,7 +6,7 @@ use girih_compute::Backend;
 
 use super::checkpoint::{Checkpoint, DataShape};
 use super::observe::{Control, Event, Outcome, SessionOptions, checkpoint_path};
-use super::prepare::check_built_by;
+use super::prepare::check_builder;
 use super::state::{Run, RunState};
 use super::thinned::Thinned;
 use crate::TrainError;
@@ -154,10 +154,7 @@ fn resume<B: Backend>(state: &mut RunState<'_, B>, path: &Path, context: &RunCon
     let &RunContext { config, data, options, .. } = context;
     let checkpoint = Checkpoint::load(path)?;
     let saved = &checkpoint.progress;
-    // Settings of models of girih are compared with all others below.
-    if saved.config.model.own.is_some() || config.model.own.is_some() {
-        check_built_by(&saved.config.model, &config.model).map_err(|what| TrainError::checkpoint(path, what))?;
-    }
+    check_builder(&saved.config.model, &config.model).map_err(|what| TrainError::checkpoint(path, what))?;
     saved.data.check_same(data, saved.run).map_err(|what| TrainError::checkpoint(path, what))?;
     // Other numbers of epochs and runs, other patience and other evaluation intervals only lengthen or shorten the
     // same training, unless the learning rate depends on the number of epochs. The prefetch depth and the shares of
