@@ -3,12 +3,14 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use girih_comm::due;
+
 use crate::diagnosis::Diagnosis;
 use crate::log::{Entry, OrderLog};
 use crate::message::{Content, Message, Status};
 use crate::messenger::InProcess;
 use crate::schedule::LaunchSchedule;
-use crate::sync::{Condvar, Mutex, MutexGuard, due, lock, wait_until};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait_until};
 use crate::{Inbox, Launch, Messenger, OrderError, Participant, Rules};
 
 /// Time that other ranks have to answer with their status after a deadline has passed.

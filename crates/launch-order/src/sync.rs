@@ -8,15 +8,7 @@ pub use std::sync::{Condvar, Mutex, MutexGuard};
 pub use loom::sync::{Condvar, Mutex, MutexGuard};
 
 use std::sync::PoisonError;
-use std::time::{Duration, Instant};
-
-/// Upper bound on a wait. It keeps the sum of the clock and a deadline from overflowing.
-const LONGEST_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-
-/// Deadline of a wait that begins now.
-pub fn due(deadline: Duration) -> Instant {
-    Instant::now() + deadline.min(LONGEST_WAIT)
-}
+use std::time::Instant;
 
 /// Locks a mutex and ignores poisoning. No thread panics with the lock held, because no code of a caller runs under it.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

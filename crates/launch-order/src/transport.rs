@@ -8,9 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use girih_comm::{CommError, Parcel, Payload, Transport, all_gather};
+use girih_comm::{CommError, Parcel, Payload, Transport, all_gather, due};
 
-use crate::sync::due;
 use crate::{Coordinator, Inbox, Message, Messenger, OrderError, Rules};
 
 /// Name of the exchanges in errors.
