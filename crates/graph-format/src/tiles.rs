@@ -22,8 +22,7 @@ use crate::{Csr, FormatError, NodeId, rows};
 const TILE: usize = u32::BITS as usize;
 /// Number of entries of a full tile.
 const TILE_AREA: usize = TILE * TILE;
-const _: () =
-    assert!(TILE == 32 && TILE_AREA == 1024, "docs/formats.md and the kernels' bitmaps have tiles of 32 × 32");
+const _: () = assert!(TILE == 32 && TILE_AREA == 1024, "bitmaps of the kernels have tiles of 32 × 32");
 
 /// Matrix split into dense tiles and a sparse rest; every entry is in exactly one of them.
 ///
