@@ -7,7 +7,7 @@
 //! ```
 //! A batch is a handful of launches without synchronising with the host. Its sizes stay on the device, where each
 //! launch finds those of the one before. Memory is bounded by [`Capacities`]. A batch that exceeds them reports it,
-//! and is sampled again in memory for the largest batch. `docs/gpu.md` has the layout.
+//! and is sampled again in memory for the largest batch. `batch.rs` has the layout.
 //!
 //! - [`DeviceTopology`]: a graph in the memory of the device, or in host memory, read in place.
 //! - [`DeviceSampler`]: neighbour sampling, hop by hop. Start here.
