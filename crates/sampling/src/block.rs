@@ -206,8 +206,18 @@ impl MiniBatch {
         Self { blocks }
     }
 
-    /// 64-bit digest of the batch. Two different batches have equal digests with a chance of 2⁻⁶⁴. The digest is
-    /// equal on every machine; `docs/draws.md` defines it.
+    /// 64-bit digest of the batch, equal on every machine. Two different batches have equal digests with a chance of
+    /// 2⁻⁶⁴. It is the last `h` of
+    ///
+    /// ```text
+    /// h = 0xcbf29ce484222325
+    /// for each 64-bit word w:   h = (h xor w) · 0x9e3779b97f4a7c15 mod 2⁶⁴;   h = h xor ⌊h / 2³²⌋
+    /// ```
+    /// The words are the number of blocks, then those of each block, from the inputs on:
+    /// - 0 for local columns or 1 for global ones, plus 2 with weights;
+    /// - `nodes`, `indptr`, `indices` and `edge_ids`, each as length and elements;
+    /// - the number of destinations;
+    /// - `weights`, if any, as their number and bits.
     #[must_use]
     pub fn digest(&self) -> u64 {
         Digest::of(&self.blocks).value()
@@ -220,7 +230,7 @@ impl MiniBatch {
     }
 }
 
-/// Digest of several mini-batches, from their digests in order, as `docs/draws.md` defines it.
+/// Digest of several mini-batches: of their number and their digests, in order.
 #[must_use]
 pub fn digest_of(digests: &[u64]) -> u64 {
     let mut digest = Digest::default();
@@ -228,7 +238,7 @@ pub fn digest_of(digests: &[u64]) -> u64 {
     digest.value()
 }
 
-/// Hash of 64-bit words in order, as `docs/draws.md` defines it.
+/// Hash of 64-bit words in order, as [`MiniBatch::digest`] defines it.
 pub(crate) struct Digest(u64);
 
 impl Default for Digest {

@@ -98,7 +98,8 @@ impl Subgraph {
         &self.block.nodes
     }
 
-    /// 64-bit digest of the subgraph, as [`MiniBatch::digest`].
+    /// 64-bit digest of the subgraph: that of a [mini-batch](MiniBatch::digest) of its block, then of `loss_weights`, if
+    /// any, as their number and bits.
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut digest = Digest::of(std::slice::from_ref(&self.block));
