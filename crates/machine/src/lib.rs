@@ -9,6 +9,7 @@
 //! - `fix_heap_bounds`: a heap that does not grow with time (glibc).
 //! - `explain_bus_errors`, `ignore_file_size_signal`: errors instead of signals (Linux).
 //! - [`prefetch()`]: a hint to the caches.
+//! - [`parallel`]: loops on all cores that take little machine code.
 //!
 //! Plans use these numbers as costs, benchmarks print them with their results, and `girih doctor` shows them.
 
@@ -22,6 +23,7 @@ mod hierarchy;
 mod huge_pages;
 mod machine;
 pub mod memory;
+pub mod parallel;
 mod prefetch;
 #[cfg(target_os = "linux")]
 mod signals;

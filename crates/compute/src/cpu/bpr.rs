@@ -5,6 +5,7 @@
 //! ```
 //! Chunks of triples are independent; their losses are added in `f64`, in order.
 
+use girih_machine::parallel;
 use rayon::prelude::*;
 
 use super::chunks::row_chunk_len;
@@ -25,19 +26,16 @@ pub(crate) fn loss_with_grad<R: Element, G: Element>(rows: &[R], n_triples: usiz
     let (user_grads, item_grads) = grad.split_at_mut(users.len());
     let (met_grads, other_grads) = item_grads.split_at_mut(users.len());
     let len = row_chunk_len(cols);
-    let rows = users.par_chunks(len).zip(met.par_chunks(len)).zip(others.par_chunks(len));
-    let grads = user_grads.par_chunks_mut(len).zip(met_grads.par_chunks_mut(len)).zip(other_grads.par_chunks_mut(len));
+    let rows = users.chunks(len).zip(met.chunks(len)).zip(others.chunks(len));
+    let grads = user_grads.chunks_mut(len).zip(met_grads.chunks_mut(len)).zip(other_grads.chunks_mut(len));
     let weight = 1.0 / n_triples as f32;
-    let losses: Vec<f64> = rows
-        .zip(grads)
-        .map(|(((users, met), others), ((user_grads, met_grads), other_grads))| {
-            let rows = users.chunks_exact(cols).zip(met.chunks_exact(cols)).zip(others.chunks_exact(cols));
-            let grads = user_grads.chunks_exact_mut(cols).zip(met_grads.chunks_exact_mut(cols));
-            let grads = grads.zip(other_grads.chunks_exact_mut(cols));
-            let triples = rows.zip(grads);
-            triples.map(|(((u, p), n), ((du, dp), dn))| triple(weight, (u, p, n), (du, dp, dn))).sum()
-        })
-        .collect();
+    let losses = parallel::map(rows.zip(grads), |(((users, met), others), ((user_grads, met_grads), other_grads))| {
+        let rows = users.chunks_exact(cols).zip(met.chunks_exact(cols)).zip(others.chunks_exact(cols));
+        let grads = user_grads.chunks_exact_mut(cols).zip(met_grads.chunks_exact_mut(cols));
+        let grads = grads.zip(other_grads.chunks_exact_mut(cols));
+        let triples = rows.zip(grads);
+        triples.map(|(((u, p), n), ((du, dp), dn))| triple(weight, (u, p, n), (du, dp, dn))).sum::<f64>()
+    });
     losses.iter().sum::<f64>() / n_triples as f64
 }
 

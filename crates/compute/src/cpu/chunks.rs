@@ -1,7 +1,7 @@
 //! Chunks of fixed size, which distribute work over threads so that results do not depend on the number of threads.
 
+use girih_machine::parallel;
 use pulp::Arch;
-use rayon::prelude::*;
 
 /// Number of elements in a chunk: 64 KiB of `f32`, so that a second read of a chunk hits the L2 cache.
 pub(crate) const CHUNK: usize = 1 << 14;
@@ -34,8 +34,7 @@ pub(crate) fn split_rows<T>(
 /// `kernel` must be marked `#[inline(always)]`: code that is not inlined is compiled for the oldest CPU.
 pub(crate) fn zip_chunks<X: Sync, Y: Send>(x: &[X], out: &mut [Y], kernel: impl Fn(&[X], &mut [Y]) + Sync) {
     let arch = Arch::new();
-    let pieces = out.par_chunks_mut(CHUNK).zip(x.par_chunks(CHUNK));
-    pieces.for_each(|(out, x)| {
+    parallel::for_each(out.chunks_mut(CHUNK).zip(x.chunks(CHUNK)), |(out, x)| {
         arch.dispatch(
             #[inline(always)]
             || kernel(x, out),

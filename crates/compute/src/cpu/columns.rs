@@ -2,8 +2,8 @@
 //!
 //! Chunks of rows are summed in `f32`, then added in `f64` and in order.
 
+use girih_machine::parallel;
 use pulp::Arch;
-use rayon::prelude::*;
 
 use super::chunks::row_chunk_len;
 use super::element::Element;
@@ -11,17 +11,15 @@ use super::element::Element;
 /// Sum of each column of `x`, with rows of `cols` elements.
 pub(crate) fn sums<X: Element>(x: &[X], cols: usize) -> Vec<f32> {
     let arch = Arch::new();
-    let pieces = x.par_chunks(row_chunk_len(cols));
+    let pieces = x.chunks(row_chunk_len(cols));
     total(
         cols,
-        pieces
-            .map(|piece| {
-                arch.dispatch(
-                    #[inline(always)]
-                    || piece_sums(piece, cols),
-                )
-            })
-            .collect(),
+        parallel::map(pieces, |piece| {
+            arch.dispatch(
+                #[inline(always)]
+                || piece_sums(piece, cols),
+            )
+        }),
     )
 }
 
@@ -38,7 +36,7 @@ pub(crate) fn sums_of_products(
     f: impl Fn(usize, f32, f32) -> f32 + Sync,
 ) -> Vec<f32> {
     let (arch, len) = (Arch::new(), row_chunk_len(cols));
-    let partials = x.par_chunks(len).zip(y.par_chunks(len)).map(|(x, y)| {
+    let partials = parallel::map(x.chunks(len).zip(y.chunks(len)), |(x, y)| {
         let mut sums = vec![0.0; cols];
         arch.dispatch(
             #[inline(always)]
@@ -52,7 +50,7 @@ pub(crate) fn sums_of_products(
         );
         sums
     });
-    total(cols, partials.collect())
+    total(cols, partials)
 }
 
 /// Computes `grad *= slope(y)` and returns the column sums of the new `grad`. `slope` must be marked
@@ -64,8 +62,8 @@ pub(crate) fn scale_backward<Y: Element, G: Element>(
     slope: impl Fn(f32) -> f32 + Sync,
 ) -> Vec<f32> {
     let (arch, len) = (Arch::new(), row_chunk_len(cols));
-    let pieces = grad.par_chunks_mut(len).zip(y.par_chunks(len));
-    let sums = pieces.map(|(grad, y)| {
+    let pieces = grad.chunks_mut(len).zip(y.chunks(len));
+    let sums = parallel::map(pieces, |(grad, y)| {
         arch.dispatch(
             #[inline(always)]
             || {
@@ -76,7 +74,7 @@ pub(crate) fn scale_backward<Y: Element, G: Element>(
             },
         )
     });
-    total(cols, sums.collect())
+    total(cols, sums)
 }
 
 #[inline(always)]

@@ -1,5 +1,6 @@
 //! Elementwise operations.
 
+use girih_machine::parallel;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
@@ -62,8 +63,8 @@ pub(crate) fn scale_rows<X: Element, Y: Element>(
     let (x_cols, cols) = (x_cols.max(1), cols.max(1));
     let rows_at_once = (CHUNK / cols).max(1);
     let arch = Arch::new();
-    let chunks = out.par_chunks_mut(rows_at_once * cols).zip(x.par_chunks(rows_at_once * x_cols));
-    chunks.zip(factors.par_chunks(rows_at_once)).for_each(|((out, x), factors)| {
+    let chunks = out.chunks_mut(rows_at_once * cols).zip(x.chunks(rows_at_once * x_cols));
+    parallel::for_each(chunks.zip(factors.chunks(rows_at_once)), |((out, x), factors)| {
         arch.dispatch(
             #[inline(always)]
             || {
@@ -82,7 +83,7 @@ pub(crate) fn scale_rows_in_place<X: Element>(factors: &[f32], (x, cols): (&mut 
     let cols = cols.max(1);
     let rows_at_once = (CHUNK / cols).max(1);
     let arch = Arch::new();
-    x.par_chunks_mut(rows_at_once * cols).zip(factors.par_chunks(rows_at_once)).for_each(|(x, factors)| {
+    parallel::for_each(x.chunks_mut(rows_at_once * cols).zip(factors.chunks(rows_at_once)), |(x, factors)| {
         arch.dispatch(
             #[inline(always)]
             || {
@@ -98,30 +99,29 @@ pub(crate) fn scale_rows_in_place<X: Element>(factors: &[f32], (x, cols): (&mut 
 
 /// Overwrites `out` with zeros.
 pub(crate) fn set_zero<Y: Element>(out: &mut [Y]) {
-    out.par_chunks_mut(CHUNK).for_each(|out| out.fill(Y::zeroed()));
+    parallel::for_each(out.chunks_mut(CHUNK), |out| out.fill(Y::zeroed()));
 }
 
 /// Returns `Σ x²`. Chunks are summed in `f64` and in order.
 pub(crate) fn sum_of_squares<X: Element>(x: &[X]) -> f64 {
     let piece = |x: &[X]| x.iter().map(|x| f64::from(x.to_f32()).powi(2)).sum();
-    let sums: Vec<f64> = x.par_chunks(CHUNK).map(piece).collect();
-    sums.iter().sum()
+    parallel::map(x.chunks(CHUNK), piece).iter().sum()
 }
 
 /// Computes `out = mask ⊙ x`, where `x[0]` is element `first` of the masked matrix.
 pub(crate) fn dropout<X: Element, Y: Element>(isa: Isa, dropout: Dropout, first: usize, x: &[X], out: &mut [Y]) {
-    let pieces = out.par_chunks_mut(CHUNK).zip(x.par_chunks(CHUNK)).enumerate();
-    pieces.for_each(|(i, (out, x))| mask::copy(isa, dropout, first + i * CHUNK, x, out));
+    let pieces = out.chunks_mut(CHUNK).zip(x.chunks(CHUNK)).enumerate();
+    parallel::for_each(pieces, |(i, (out, x))| mask::copy(isa, dropout, first + i * CHUNK, x, out));
 }
 
 /// Computes `x ⊙= mask`, where `x[0]` is element `first` of the masked matrix.
 pub(crate) fn dropout_in_place<X: Element>(isa: Isa, dropout: Dropout, first: usize, x: &mut [X]) {
-    x.par_chunks_mut(CHUNK).enumerate().for_each(|(i, x)| mask::apply(isa, dropout, first + i * CHUNK, x));
+    parallel::for_each(x.chunks_mut(CHUNK).enumerate(), |(i, x)| mask::apply(isa, dropout, first + i * CHUNK, x));
 }
 
 /// Computes `x = activation(x + bias)`, with rows of `cols` elements.
 pub(crate) fn activate<X: Element>(isa: Isa, activation: Activation, bias: Option<&[f32]>, cols: usize, x: &mut [X]) {
-    x.par_chunks_mut(row_chunk_len(cols)).for_each(|rows| isa.run(Activate { activation, bias, cols, rows }));
+    parallel::for_each(x.chunks_mut(row_chunk_len(cols)), |rows| isa.run(Activate { activation, bias, cols, rows }));
 }
 
 /// Block of rows to which an activation is applied.

@@ -14,6 +14,7 @@ use std::ops::Range;
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
+use girih_machine::parallel;
 use rayon::prelude::*;
 
 use super::element::Element;
@@ -140,7 +141,7 @@ fn multiply_blocks(
     match out.storage_mut() {
         Storage::F32(out) => {
             let accum = if epilogue.accumulates() { Accum::Add } else { Accum::Replace };
-            out.par_chunks_mut(block_rows * width).enumerate().for_each(|(block, out)| {
+            parallel::for_each(out.chunks_mut(block_rows * width).enumerate(), |(block, out)| {
                 product(block, out, accum);
                 machine.isa.run(
                     #[inline(always)]
@@ -148,7 +149,7 @@ fn multiply_blocks(
                 );
             });
         }
-        Storage::Bf16(out) => out.par_chunks_mut(block_rows * width).enumerate().for_each(|(block, out)| {
+        Storage::Bf16(out) => parallel::for_each(out.chunks_mut(block_rows * width).enumerate(), |(block, out)| {
             machine.scratch.with(out.len(), |words| {
                 let sums: &mut [f32] = bytemuck::cast_slice_mut(words);
                 product(block, sums, Accum::Replace);

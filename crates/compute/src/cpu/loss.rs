@@ -3,8 +3,8 @@
 //! Rows are independent and computed in vectors; their losses are added in `f64`, in order. Logarithms are the
 //! slowest part. A sum of them is computed as the logarithm of a product: see [`LogSum`].
 
+use girih_machine::parallel;
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
 use super::chunks::{row_chunk_len, rows_per_chunk};
 use super::element::Element;
@@ -179,12 +179,10 @@ fn mean_over_rows<L: Element, G: Element>(
         Some(grad) => grad.chunks_mut(len).map(Some).collect(),
         None => counts.chunks(n_rows).map(|_| None).collect(),
     };
-    let pieces = counts.par_chunks(n_rows).zip(logits.par_chunks(len)).zip(grads).enumerate();
-    let losses: Vec<f64> = pieces
-        .map(|(piece, ((counts, logits), grad))| {
-            isa.run(Rows { first_row: piece * n_rows, cols, logits, counts, weight, grad, row_loss })
-        })
-        .collect();
+    let pieces = counts.chunks(n_rows).zip(logits.chunks(len)).zip(grads).enumerate();
+    let losses = parallel::map(pieces, |(piece, ((counts, logits), grad))| {
+        isa.run(Rows { first_row: piece * n_rows, cols, logits, counts, weight, grad, row_loss })
+    });
     losses.iter().sum::<f64>() * weight
 }
 

@@ -4,8 +4,8 @@
 //! chunks of rows in `f32`, added in `f64` and in order. They need separate calls, since rows of other devices may
 //! count as well.
 
+use girih_machine::parallel;
 use pulp::Arch;
-use rayon::prelude::*;
 
 use super::chunks::{row_chunk_len, rows_per_chunk};
 use super::columns;
@@ -23,8 +23,8 @@ pub(crate) struct Operand<'a> {
 pub(crate) fn rows(operand: Operand<'_>, bias: &[f32], eps: f32, out: &mut [f32], moments: &mut [f32]) {
     let Operand { x, cols, gain } = operand;
     let (arch, len) = (Arch::new(), row_chunk_len(cols));
-    let moments = moments.par_chunks_mut(2 * rows_per_chunk(cols));
-    out.par_chunks_mut(len).zip(x.par_chunks(len)).zip(moments).for_each(|((out, x), moments)| {
+    let moments = moments.chunks_mut(2 * rows_per_chunk(cols));
+    parallel::for_each(out.chunks_mut(len).zip(x.chunks(len)).zip(moments), |((out, x), moments)| {
         arch.dispatch(
             #[inline(always)]
             || {
@@ -47,32 +47,31 @@ pub(crate) fn rows(operand: Operand<'_>, bias: &[f32], eps: f32, out: &mut [f32]
 pub(crate) fn rows_backward(operand: Operand<'_>, moments: &[f32], grad: &mut [f32]) -> [Vec<f32>; 2] {
     let Operand { x, cols, gain } = operand;
     let (arch, len) = (Arch::new(), row_chunk_len(cols));
-    let pieces = grad.par_chunks_mut(len).zip(x.par_chunks(len)).zip(moments.par_chunks(2 * rows_per_chunk(cols)));
-    let partials: (Vec<Vec<f32>>, Vec<Vec<f32>>) = pieces
-        .map(|((grad, x), moments)| {
-            let (mut gains, mut biases) = (vec![0.0; cols], vec![0.0; cols]);
-            arch.dispatch(
-                #[inline(always)]
-                || {
-                    let rows = grad.chunks_exact_mut(cols).zip(x.chunks_exact(cols)).zip(moments.chunks_exact(2));
-                    for ((grad, x), moments) in rows {
-                        let [mean, rstd] = [moments[0], moments[1]];
-                        for c in 0..cols {
-                            gains[c] += grad[c] * (x[c] - mean) * rstd;
-                            biases[c] += grad[c];
-                            grad[c] *= gain[c];
-                        }
-                        let shift = sum(grad.iter().copied()) / cols as f32;
-                        let slope = sum((0..cols).map(|c| grad[c] * (x[c] - mean) * rstd)) / cols as f32;
-                        for c in 0..cols {
-                            grad[c] = rstd * (grad[c] - shift - (x[c] - mean) * rstd * slope);
-                        }
+    let pieces = grad.chunks_mut(len).zip(x.chunks(len)).zip(moments.chunks(2 * rows_per_chunk(cols)));
+    let partials = parallel::map(pieces, |((grad, x), moments)| {
+        let (mut gains, mut biases) = (vec![0.0; cols], vec![0.0; cols]);
+        arch.dispatch(
+            #[inline(always)]
+            || {
+                let rows = grad.chunks_exact_mut(cols).zip(x.chunks_exact(cols)).zip(moments.chunks_exact(2));
+                for ((grad, x), moments) in rows {
+                    let [mean, rstd] = [moments[0], moments[1]];
+                    for c in 0..cols {
+                        gains[c] += grad[c] * (x[c] - mean) * rstd;
+                        biases[c] += grad[c];
+                        grad[c] *= gain[c];
                     }
-                },
-            );
-            (gains, biases)
-        })
-        .unzip();
+                    let shift = sum(grad.iter().copied()) / cols as f32;
+                    let slope = sum((0..cols).map(|c| grad[c] * (x[c] - mean) * rstd)) / cols as f32;
+                    for c in 0..cols {
+                        grad[c] = rstd * (grad[c] - shift - (x[c] - mean) * rstd * slope);
+                    }
+                }
+            },
+        );
+        (gains, biases)
+    });
+    let partials: (Vec<_>, Vec<_>) = partials.into_iter().unzip();
     [columns::total(cols, partials.0), columns::total(cols, partials.1)]
 }
 
@@ -120,7 +119,7 @@ pub(crate) fn squares(x: &[f32], means: &[f32]) -> Vec<f32> {
 /// Computes `out[r, c] = f(c, x[r, c], out[r, c])`.
 fn map_columns(x: &[f32], cols: usize, out: &mut [f32], f: impl Fn(usize, f32, f32) -> f32 + Sync) {
     let (arch, len) = (Arch::new(), row_chunk_len(cols));
-    out.par_chunks_mut(len).zip(x.par_chunks(len)).for_each(|(out, x)| {
+    parallel::for_each(out.chunks_mut(len).zip(x.chunks(len)), |(out, x)| {
         arch.dispatch(
             #[inline(always)]
             || {

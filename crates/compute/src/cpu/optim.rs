@@ -1,7 +1,7 @@
 //! Steps of optimisers: one pass over parameters, gradient and state.
 
+use girih_machine::parallel;
 use pulp::Arch;
-use rayon::prelude::*;
 
 use super::CpuMatrix;
 use crate::{AdamStep, AdamUpdate, SgdUpdate};
@@ -46,9 +46,9 @@ pub(crate) fn adam(step: AdamStep, update: &mut AdamUpdate<'_, CpuMatrix>) {
     let (arch, factors) = (Arch::new(), AdamFactors::new(step, update.weight_decay));
     let [first, second] = [&mut *update.first, &mut *update.second].map(CpuMatrix::expect_f32_mut);
     let (param, grad) = (update.param.expect_f32_mut(), update.grad.expect_f32());
-    let state = first.par_chunks_mut(CHUNK).zip(second.par_chunks_mut(CHUNK));
-    let pieces = param.par_chunks_mut(CHUNK).zip(grad.par_chunks(CHUNK)).zip(state);
-    pieces.for_each(|((param, grad), (first, second))| {
+    let state = first.chunks_mut(CHUNK).zip(second.chunks_mut(CHUNK));
+    let pieces = param.chunks_mut(CHUNK).zip(grad.chunks(CHUNK)).zip(state);
+    parallel::for_each(pieces, |((param, grad), (first, second))| {
         arch.dispatch(
             #[inline(always)]
             || adam_piece(factors, grad, first, second, param),
@@ -75,8 +75,8 @@ pub(crate) fn sgd(lr: f32, momentum: f32, update: &mut SgdUpdate<'_, CpuMatrix>)
     let (arch, weight_decay) = (Arch::new(), update.weight_decay);
     let (param, velocity) = (update.param.expect_f32_mut(), update.velocity.expect_f32_mut());
     let grad = update.grad.expect_f32();
-    let pieces = param.par_chunks_mut(CHUNK).zip(grad.par_chunks(CHUNK)).zip(velocity.par_chunks_mut(CHUNK));
-    pieces.for_each(|((param, grad), velocity)| {
+    let pieces = param.chunks_mut(CHUNK).zip(grad.chunks(CHUNK)).zip(velocity.chunks_mut(CHUNK));
+    parallel::for_each(pieces, |((param, grad), velocity)| {
         arch.dispatch(
             #[inline(always)]
             || {

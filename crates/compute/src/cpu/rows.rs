@@ -1,5 +1,6 @@
 //! Operations on rows by id: gather and its backward pass, and largest elements of rows.
 
+use girih_machine::parallel;
 use rayon::prelude::*;
 
 use super::chunks::{row_chunk_len, rows_per_chunk};
@@ -7,8 +8,8 @@ use super::element::Element;
 
 /// Gathers rows: row `i` of `out` becomes row `ids[i]` of `x`. Rows are `cols` wide.
 pub(crate) fn gather<X: Element, Y: Element>(x: &[X], cols: usize, ids: &[u32], out: &mut [Y]) {
-    let pieces = out.par_chunks_mut(row_chunk_len(cols)).zip(ids.par_chunks(rows_per_chunk(cols)));
-    pieces.for_each(|(out, ids)| {
+    let pieces = out.chunks_mut(row_chunk_len(cols)).zip(ids.chunks(rows_per_chunk(cols)));
+    parallel::for_each(pieces, |(out, ids)| {
         for (out, &id) in out.chunks_exact_mut(cols).zip(ids) {
             let row = &x[id as usize * cols..][..cols];
             for (out, x) in out.iter_mut().zip(row) {
@@ -28,7 +29,7 @@ pub(crate) fn scatter_add<X: Element, Y: Element>(x: &[X], cols: usize, ids: &[u
     }
     let n_rows = out.len() / cols;
     let by_piece = Buckets::new(ids, rows_per_chunk(cols), n_rows);
-    out.par_chunks_mut(row_chunk_len(cols)).enumerate().for_each(|(piece, out)| {
+    parallel::for_each(out.chunks_mut(row_chunk_len(cols)).enumerate(), |(piece, out)| {
         let first_row = piece * rows_per_chunk(cols);
         let mut positions = by_piece.bucket(piece).to_vec();
         positions.sort_unstable_by_key(|&position| (ids[position as usize], position));

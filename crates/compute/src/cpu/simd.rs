@@ -3,40 +3,55 @@
 //! Kernels are written once over [`pulp::Simd`] and compiled for each instruction set. The choice is made once for a
 //! whole block of rows, so that its cost is negligible.
 
-use pulp::{Arch, Scalar128b, Simd, WithSimd};
+#[cfg(target_arch = "aarch64")]
+use pulp::aarch64::Neon;
+#[cfg(target_arch = "x86_64")]
+use pulp::x86::{V3, V4};
+use pulp::{Scalar128b, Simd, WithSimd};
 
-/// Instruction set that this machine supports: AVX-512, AVX2 with FMA, NEON, or plain 128-bit arithmetic.
+/// Instruction set that this machine supports. Each variant is one copy of the machine code of all kernels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Isa {
-    /// Detected on this CPU.
-    Native(Arch),
-    /// Portable fallback for every CPU.
+    /// AVX-512, detected on this CPU.
+    #[cfg(target_arch = "x86_64")]
+    Avx512(V4),
+    /// AVX2 with FMA, detected on this CPU.
+    #[cfg(target_arch = "x86_64")]
+    Avx2(V3),
+    /// NEON, detected on this CPU.
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon),
+    /// Plain 128-bit arithmetic, for every CPU.
     Portable,
 }
 
 impl Isa {
-    /// Best instruction set of this machine.
-    pub(crate) fn detect() -> Self {
-        match Arch::new() {
-            Arch::Scalar => Self::Portable,
-            arch => Self::Native(arch),
-        }
+    /// Every instruction set that this machine supports, the best one first.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        #[cfg(target_arch = "x86_64")]
+        let native = V4::try_new().map(Self::Avx512).into_iter().chain(V3::try_new().map(Self::Avx2));
+        #[cfg(target_arch = "aarch64")]
+        let native = Neon::try_new().map(Self::Neon).into_iter();
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let native = std::iter::empty();
+        native.chain([Self::Portable])
     }
 
-    /// Every instruction set that this machine supports, so that tests also reach kernels that it would not choose.
-    #[cfg(test)]
-    pub(crate) fn all() -> Vec<Self> {
-        let mut all = vec![Self::detect(), Self::Portable];
-        #[cfg(target_arch = "x86_64")]
-        all.extend(pulp::x86::V3::try_new().map(|v3| Self::Native(Arch::V3(v3))));
-        all
+    /// Best instruction set of this machine.
+    pub(crate) fn detect() -> Self {
+        Self::all().next().unwrap_or(Self::Portable)
     }
 
     /// Runs a kernel with this instruction set.
     #[inline]
     pub(crate) fn run<K: WithSimd>(self, kernel: K) -> K::Output {
         match self {
-            Self::Native(arch) => arch.dispatch(kernel),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(simd) => Simd::vectorize(simd, kernel),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(simd) => Simd::vectorize(simd, kernel),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(simd) => Simd::vectorize(simd, kernel),
             Self::Portable => Scalar128b.vectorize(kernel),
         }
     }
@@ -45,12 +60,12 @@ impl Isa {
     pub(crate) fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Native(Arch::V4(_)) => "AVX-512",
+            Self::Avx512(_) => "AVX-512",
             #[cfg(target_arch = "x86_64")]
-            Self::Native(Arch::V3(_)) => "AVX2 with FMA",
+            Self::Avx2(_) => "AVX2 with FMA",
             #[cfg(target_arch = "aarch64")]
-            Self::Native(Arch::Neon(_)) => "NEON",
-            _ => "128-bit",
+            Self::Neon(_) => "NEON",
+            Self::Portable => "128-bit",
         }
     }
 

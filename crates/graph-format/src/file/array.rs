@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use bytemuck::Pod;
+use girih_machine::parallel;
 use half::f16;
-use rayon::prelude::*;
 
 use crate::{Buffer, FormatError, MAX_NODES, Matrix, NodeId};
 
@@ -222,14 +222,14 @@ impl Array {
     /// When the values are text, or a finite `f64` is too large for `f32`.
     pub fn into_f32(self) -> Result<Buffer<f32>, FormatError> {
         if let Values::F64(v) = &self.values
-            && let Some(at) = v.par_iter().position_first(|v| v.is_finite() && !(*v as f32).is_finite())
+            && let Some(at) = parallel::position(v, |v| v.is_finite() && !(*v as f32).is_finite())
         {
             return Err(self.error(format!("value {at} is {}, which is beyond float32", v[at])));
         }
         Ok(match &self.values {
             Values::F32(v) => v.clone(),
-            Values::F16(v) => map(v, |v| v.to_f32()),
-            Values::F64(v) => map(v, |v| v as f32),
+            Values::F16(v) => parallel::convert(v, |v| v.to_f32()).into(),
+            Values::F64(v) => parallel::convert(v, |v| v as f32).into(),
             Values::Text(_) => return Err(self.wrong_type("numbers")),
             _ => self.integers(|v| v as f32)?,
         })
@@ -267,7 +267,7 @@ impl Array {
     /// When the values are not integers, or one does not fit.
     pub fn into_i64(self) -> Result<Buffer<i64>, FormatError> {
         if let Values::U64(v) = &self.values
-            && let Some(at) = v.par_iter().position_first(|&v| i64::try_from(v).is_err())
+            && let Some(at) = parallel::position(v, |&v| i64::try_from(v).is_err())
         {
             return Err(self.error(format!("value {at} is {}, which is beyond int64", v[at])));
         }
@@ -317,8 +317,8 @@ impl Array {
     }
 
     /// All values, converted one by one.
-    fn integers<T: Pod + Send>(&self, convert: impl Fn(i128) -> T + Sync) -> Result<Buffer<T>, FormatError> {
-        with_integers!(&self.values, v => Ok(map(v, |v| convert(i128::from(v)))), else Err(self.wrong_type("integers")))
+    fn integers<T: Pod + Default + Send>(&self, of: impl Fn(i128) -> T + Sync) -> Result<Buffer<T>, FormatError> {
+        with_integers!(&self.values, v => Ok(parallel::convert(v, |v| of(i128::from(v))).into()), else Err(self.wrong_type("integers")))
     }
 
     /// Refuses the first value that is not within `0..=max`.
@@ -326,10 +326,7 @@ impl Array {
         let allowed = 0..=i128::from(max);
         let bad = with_integers!(
             &self.values,
-            v => v
-                .par_iter()
-                .position_first(|&v| !allowed.contains(&i128::from(v)))
-                .map(|at| (at, i128::from(v[at]))),
+            v => parallel::position(v, |&v| !allowed.contains(&i128::from(v))).map(|at| (at, i128::from(v[at]))),
             else return Err(self.wrong_type("integers"))
         );
         match bad {
@@ -339,8 +336,4 @@ impl Array {
             }
         }
     }
-}
-
-fn map<S: Pod + Sync, T: Pod + Send>(values: &[S], convert: impl Fn(S) -> T + Sync) -> Buffer<T> {
-    values.par_iter().with_min_len(1 << 12).map(|&v| convert(v)).collect::<Vec<T>>().into()
 }
