@@ -216,35 +216,3 @@ mod by_name {
         name.map(|name| name.parse().map_err(serde::de::Error::custom)).transpose()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_are_read_back_from_their_file() {
-        let read = ReadArgs {
-            duplicates: Some(Duplicates::Merge),
-            columns: Some("target,source,-,weight".parse().unwrap()),
-            ids_from: Some(1),
-            split: Some(SplitChoice::Random),
-            ..ReadArgs::default()
-        };
-        let text = toml::to_string(&read).unwrap();
-        assert!(text.contains("duplicates = \"merge\"") && text.contains("split = \"random\""), "{text}");
-        assert_eq!(toml::from_str::<ReadArgs>(&text).unwrap(), read);
-        for split in [SplitChoice::All, SplitChoice::One(3)] {
-            let read = ReadArgs { split: Some(split), ..ReadArgs::default() };
-            assert_eq!(toml::from_str::<ReadArgs>(&toml::to_string(&read).unwrap()).unwrap(), read);
-        }
-        assert_eq!(toml::to_string(&ReadArgs::default()).unwrap(), "");
-    }
-
-    #[test]
-    fn flags_come_before_others() {
-        let flags = ReadArgs { symmetrize: Some(true), ..ReadArgs::default() };
-        let file = ReadArgs { symmetrize: Some(false), ids_from: Some(1), ..ReadArgs::default() };
-        let both = flags.or(file);
-        assert_eq!((both.symmetrize, both.ids_from), (Some(true), Some(1)));
-    }
-}

@@ -282,6 +282,10 @@ fn an_error_is_the_last_event_under_json() {
     });
     assert_eq!(usage.events(), [expected]);
     assert!(usage.err.contains("tip: girih's flag is `--lr`"), "{}", usage.err);
+    let usage = girih(&["predict", "--json", "--checkpoint", "a"]).events().pop().unwrap();
+    let message = usage["message"].as_str().unwrap();
+    assert!(message.contains("required arguments were not provided: --out <FILE.npy>"), "{message}");
+    assert_eq!(usage["help"], json!(null));
 
     let launched = girih(&["launch", "--nproc", "2", "--", "train", "--plan", "--json"]);
     let events = launched.events();

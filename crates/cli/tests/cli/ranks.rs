@@ -340,7 +340,8 @@ fn ranks_that_cannot_share_are_refused() {
             assert!(says(&girih(&[&["train"], &unused[..], plan].concat()).refused(2), "give --ranks N"), "{unused:?}");
         }
     }
-    assert!(says(&girih(&["train", "--device", "cpu", "--timeline", "a.json"]).refused(2), "--timeline records CUDA"));
+    let on_cpu = girih(&["train", "--device", "cpu", "--timeline", "a.json"]).refused(2);
+    assert!(says(&on_cpu, "--timeline records CUDA") && says(&on_cpu, "give --device cuda"), "{on_cpu}");
     assert!(says(&girih(&["train", "--timeline", "a.txt"]).refused(2), ".json"));
     let idle = girih(&["train", "--timeline", "a.json", "--plan", "--memory", "80GB"]).refused(2);
     assert!(says(&idle, "leave one of them out"), "{idle}");
