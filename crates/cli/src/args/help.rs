@@ -82,7 +82,7 @@ pub const HELP: &[Help] = &[
         command: "sample",
         common: &["batch", "fanout", "batch_size", "epochs", "seed", "threads", "ranks", "plan"],
         examples: &[
-            ("Neighbours of 1024 seeds", "girih sample PATH --fanout 15,10,5"),
+            ("Neighbors of 1024 seeds", "girih sample PATH --fanout 15,10,5"),
             ("Placement in the memory of two GPUs", "girih sample PATH --plan --gpus 2 --memory 80GB"),
         ],
     },

@@ -64,7 +64,7 @@ pub enum Command {
     Predict(PredictArgs),
     /// Describe a data set: degrees, components, order quality, tile densities
     Stats(StatsArgs),
-    /// Renumber the nodes so that neighbours are near each other in memory
+    /// Renumber the nodes so that neighbors are near each other in memory
     Reorder(ReorderArgs),
     /// Show how ranks would divide a product: blocks, bytes, time
     Partition(PartitionArgs),
@@ -93,7 +93,7 @@ pub struct MessageArgs {
     /// Print no progress and no notes; -qq no warnings either
     #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "verbose")]
     pub quiet: u8,
-    /// Print what is decided; -vv also details for finding faults
+    /// Print decisions; -vv also details for debugging
     ///
     /// The environment variable GIRIH_LOG overrides both, for instance GIRIH_LOG=debug.
     #[arg(short, long, global = true, action = ArgAction::Count)]

@@ -48,10 +48,10 @@ pub struct ReadArgs {
     #[arg(long, value_name = "ROLES")]
     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
     pub columns: Option<Columns>,
-    /// Sources and targets of an edge list have ids of their own
+    /// Sources and targets of an edge list are numbered apart, like users and items
     ///
-    /// Such as users and items: target i becomes the node after the last source and i more. [default: as the header
-    /// says, else false]
+    /// For instance, user 3 and item 3 are two nodes. Sources keep their ids, and those of the targets follow.
+    /// [default: as the header says, else false]
     #[arg(long, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bipartite: Option<bool>,
@@ -71,7 +71,7 @@ pub struct ReadArgs {
     #[arg(long, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multi_label: Option<bool>,
-    /// Divisor of each row of features
+    /// Divide each row of features by its sum, its length, or the root of its length
     ///
     /// [default: sum for Planetoid, root-length for gnn-benchmark, else none]
     #[arg(long, value_enum, ignore_case = true)]

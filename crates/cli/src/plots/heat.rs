@@ -13,7 +13,7 @@ const GAP: f64 = 24.0;
 /// Pixels above a panel for lines of text, and the baseline of column numbers.
 const HEAD: f64 = 78.0;
 const COLUMNS_AT: f64 = HEAD - 6.0;
-/// Maximum number of cells a side; more blocks are merged with their neighbours.
+/// Maximum number of cells a side; more blocks are merged with their neighbors.
 const CELLS_MAX: usize = 64;
 /// Maximum number of blocks a side for which counts are printed.
 const COUNTED: usize = 8;
@@ -66,7 +66,7 @@ fn draw_head(svg: &mut String, panel: &Panel, cells: &Cells, left: f64) {
     }
 }
 
-/// Cells of a drawn partition: blocks, or sums of neighbouring blocks.
+/// Cells of a drawn partition: blocks, or sums of neighboring blocks.
 struct Cells {
     counts: Vec<Vec<u64>>,
     /// Blocks along a side of a cell.

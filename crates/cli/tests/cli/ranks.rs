@@ -455,7 +455,7 @@ fn flags_that_say_nothing_of_what_is_trained_are_refused() {
     for kind in [["--batch", "neighbor"], ["--model", "lightgcn"]] {
         let said = refused(&[&kind[..], &["--partition", "auto"]].concat());
         assert!(
-            says(&said, "it plans full batches of networks that read features") && !says(&said, "--plan"),
+            says(&said, "only full-batch training of models that read features") && !says(&said, "--plan"),
             "{said}"
         );
     }
