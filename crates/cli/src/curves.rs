@@ -8,15 +8,25 @@ const EPOCHS_MAX: usize = 4096;
 /// Measure of an epoch.
 #[derive(Clone, Copy, Debug)]
 pub enum Measure {
+    /// Mean loss on the training nodes.
     TrainLoss,
+    /// Mean loss on the validation nodes.
     ValLoss,
+    /// Mean loss on the test nodes.
     TestLoss,
+    /// Accuracy on the training nodes.
     TrainAccuracy,
+    /// Accuracy on the validation nodes.
     ValAccuracy,
+    /// Accuracy on the test nodes.
     TestAccuracy,
+    /// ROC-AUC on the validation part.
     ValRocAuc,
+    /// ROC-AUC on the test part.
     TestRocAuc,
+    /// Recall of a recommender, of the first 20 items.
     RecallAt20,
+    /// NDCG of a recommender, of the first 20 items.
     NdcgAt20,
     /// Milliseconds of the training steps.
     StepsMs,
@@ -115,33 +125,5 @@ impl Curve {
             self.log2_step += 1;
             self.sums.retain(|of_epoch| keeps(self.log2_step, of_epoch.epoch));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_curves_are_thinned_and_means_are_over_all_runs() {
-        let mut curves = Curves::default();
-        for run in 0..3_u8 {
-            for epoch in 1..=20_000 {
-                let val_loss = (epoch % 10 == 0).then_some(f64::from(run));
-                curves.add(&Point { epoch, train_loss: f32::from(run), val_loss, ..Point::default() });
-            }
-        }
-        let losses = curves.means(Measure::TrainLoss);
-        assert!(losses.iter().copied().eq((8..=20_000).step_by(8).map(|epoch| (epoch, 1.0))));
-        let of_scores = curves.means(Measure::ValLoss);
-        assert!(of_scores.iter().copied().eq((10..=20_000).step_by(10).map(|epoch| (epoch, 1.0))));
-        assert!(curves.have(Measure::ValLoss) && !curves.have(Measure::TestLoss));
-    }
-
-    #[test]
-    fn losses_that_are_not_finite_are_left_out() {
-        let mut curves = Curves::default();
-        curves.add(&Point { epoch: 1, train_loss: f32::NAN, ..Point::default() });
-        assert!(!curves.have(Measure::TrainLoss) && curves.have(Measure::StepsMs));
     }
 }

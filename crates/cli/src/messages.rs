@@ -33,7 +33,7 @@ pub fn start(args: MessageArgs, json: bool) {
 }
 
 /// Log filter that the flags select.
-fn directive(args: MessageArgs) -> &'static str {
+pub fn directive(args: MessageArgs) -> &'static str {
     match (args.quiet, args.verbose) {
         (2.., _) => "error",
         (_, 0) => "warn",
@@ -108,7 +108,8 @@ impl<S: Subscriber> Layer<S> for Lines {
     }
 }
 
-fn line(level: Level, module: &str, text: &str) -> String {
+/// Log line for people.
+pub fn line(level: Level, module: &str, text: &str) -> String {
     match level {
         Level::ERROR => format!("error: {text}"),
         Level::WARN => format!("warning: {text}"),
@@ -128,35 +129,5 @@ impl Visit for Text {
             name => write!(self.0, " {name}={value:?}"),
         };
         written.expect("text grows");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::args::Cli;
-
-    #[test]
-    fn flags_choose_the_level() {
-        let of = |quiet, verbose| directive(MessageArgs { quiet, verbose });
-        assert_eq!([of(0, 0), of(1, 0), of(2, 0)], ["warn", "warn", "error"]);
-        assert_eq!([of(0, 1), of(0, 2), of(0, 3)], ["warn,girih=info", "warn,girih=debug", "warn,girih=debug"]);
-    }
-
-    #[test]
-    fn a_warning_names_no_module() {
-        assert_eq!(line(Level::WARN, "girih_reorder::clusters", "few nodes"), "warning: few nodes");
-        assert_eq!(line(Level::DEBUG, "girih_cli", "a"), "debug: girih_cli: a");
-    }
-
-    #[test]
-    fn an_error_of_the_command_line_has_a_message_and_a_tip() {
-        let of = |line: &str| in_parts(&Cli::parse_line(line.split(' ')).unwrap_err().render().to_string());
-        let (message, tip) = of("girih train --learning-rate 1");
-        assert_eq!(message, "unexpected argument '--learning-rate' found");
-        assert_eq!(tip.unwrap(), "girih's flag is `--lr`");
-        let (message, tip) = of("girih predict --checkpoint a");
-        assert!(message.contains("required arguments were not provided: --out <FILE.npy>"), "{message}");
-        assert_eq!(tip, None);
     }
 }

@@ -171,34 +171,3 @@ impl Results {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_have_the_digits_of_their_precision() {
-        assert_eq!(as_written(0.1).to_string(), "0.1");
-        assert_eq!(as_written(1.790_125).to_string(), "1.790125");
-        assert!(as_written(f32::NAN).is_nan() && as_written(f32::INFINITY).is_infinite());
-        assert_eq!(ms(Duration::from_nanos(1_234_567)), 1.235);
-    }
-
-    #[test]
-    fn text_cannot_steer_a_terminal() {
-        assert_eq!(escaped("a.npy\tGröße 3\n"), "a.npy\tGröße 3\n");
-        let (title, up, colour) = ("\x1b]0;title\x07", "\x1b[1A\x1b[2K\r", "\x1b[1;31mred\x1b[0m");
-        assert_eq!(escaped(title), "\\u{1b}]0;title\\u{7}");
-        assert_eq!(escaped(up), "\\u{1b}[1A\\u{1b}[2K\\r");
-        assert_eq!(escaped(colour), colour);
-    }
-
-    #[test]
-    fn programs_see_all_values_and_people_the_labelled_ones() {
-        let mut results = Results::default();
-        results.add("nodes", 3, "Nodes", "3").add_hidden("seed", 1);
-        assert_eq!(results.to_json().to_string(), r#"{"event":"result","nodes":3,"seed":1}"#);
-        assert_eq!(results.to_part().to_string(), r#"{"nodes":3,"seed":1}"#);
-        assert_eq!(results.shown().collect::<Vec<_>>(), [("Nodes", "3")]);
-    }
-}

@@ -80,22 +80,3 @@ fn expect(extension: &str, path: PathBuf) -> Result<PathBuf, String> {
         _ => Err(format!("the name of this file has to end in .{extension}")),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_checked_without_a_trace_and_then_made() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a/b/c.png");
-        check(&path).unwrap();
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-        make_parents(&path).unwrap();
-        assert!(folder.path().join("a/b").is_dir());
-        std::fs::write(&path, "").unwrap();
-        let message = check(&path.join("d.png")).unwrap_err().to_string();
-        assert!(message.contains("c.png is a file"), "{message}");
-        check(Path::new("in-this-folder.png")).unwrap();
-    }
-}

@@ -79,23 +79,3 @@ pub fn readable(time: Duration) -> String {
         _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_is_due_once_an_interval() {
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let mut pace = Pace::new(INTERVAL, start);
-        let due: Vec<u64> = (0..45).filter(|&second| pace.is_due(at(second))).collect();
-        assert_eq!(due, [10, 20, 30, 40]);
-    }
-
-    #[test]
-    fn durations_are_readable() {
-        let of = |seconds| readable(Duration::from_secs_f64(seconds));
-        assert_eq!([of(0.4), of(45.0), of(150.0), of(12_000.0)], ["0 s", "45 s", "3 min", "3 h 20 min"]);
-    }
-}

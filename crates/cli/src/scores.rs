@@ -8,16 +8,22 @@ use crate::output::{Results, percent};
 /// Part of a split that is scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subset {
+    /// Training part.
     Train,
+    /// Validation part.
     Val,
+    /// Test part.
     Test,
 }
 
 /// Score of classified nodes that chooses an epoch or is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeScore {
+    /// Share of correct classes.
     Accuracy,
+    /// Harmonic mean of precision and recall, over all labels of all nodes.
     MicroF1,
+    /// Area under the receiver operating characteristic.
     RocAuc,
 }
 
@@ -126,26 +132,5 @@ pub fn chosen_in_words(chosen: ChosenBy, score: NodeScore) -> String {
         ChosenBy::RecallAt20 => "by recall@20 of the test items".to_owned(),
         ChosenBy::ValLoss => format!("by validation loss: {} is undefined there", score.title()),
         ChosenBy::LastEpoch => "the last one: there is nothing to validate on".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_score_has_a_value_or_a_reason() {
-        let one_class = Scores { val_accuracy: Some(1.0), val_loss: Some(0.1), ..Scores::default() };
-        let reasons = [
-            (NodeScore::RocAuc, Subset::Val, Some("one class only")),
-            (NodeScore::Accuracy, Subset::Val, None),
-            (NodeScore::RocAuc, Subset::Test, Some("no test nodes with a label")),
-            (NodeScore::Accuracy, Subset::Test, Some("no test nodes with a label")),
-        ];
-        for (score, part, expected) in reasons {
-            assert_eq!(score.why_undefined(&one_class, part), expected, "{score:?} {part:?}");
-        }
-        assert_eq!(percent_or(None, Some("one class only")), "undefined: one class only");
-        assert_eq!(percent_or(Some(0.5), None), "50.00 %");
     }
 }

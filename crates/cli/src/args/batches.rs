@@ -13,11 +13,12 @@ use super::{Batch, Saint, ScoreByArg};
 pub struct BatchSettings {
     /// Graph of a training step [default: full]
     ///
-    /// Full graph; sampled neighbours of some training nodes (neighbor); nodes sampled for each whole layer (layer);
-    /// some clusters (cluster); or a sampled subgraph (saint). Scores are those of the full graph in any case.
+    /// full: the full graph. neighbor: sampled neighbors of some training nodes (GraphSAGE). layer: nodes sampled for
+    /// each layer as a whole. cluster: some clusters (Cluster-GCN). saint: a sampled subgraph (GraphSAINT). Evaluation is
+    /// always on the full graph.
     #[arg(long, value_enum)]
     pub batch: Option<Batch>,
-    /// Sampled neighbours of a node in each hop, from the seeds outward; -1 for all
+    /// Sampled neighbors of a node in each hop, from the seeds outward; -1 for all
     ///
     /// For layer batches: nodes sampled for each layer. [default: 15,10,5; layer 2048]
     #[arg(long, value_name = "K,…", allow_hyphen_values = true)]
@@ -35,7 +36,7 @@ pub struct BatchSettings {
     pub subgraphs: SubgraphSettings,
     /// Cluster or saint batches in a step, each a graph of its own [default: 1]
     ///
-    /// Ranks share them out among themselves.
+    /// With several ranks, each computes some of them.
     #[arg(long, value_name = "N")]
     pub subgraphs_per_step: Option<usize>,
     /// Batches that are sampled ahead of the step; results do not depend on it [default: 2]
@@ -123,7 +124,7 @@ impl BatchSettings {
     }
 }
 
-/// Fan-out as configurations hold it: neighbours of each hop, with -1 for all.
+/// Fan-out as configurations hold it: neighbors of each hop, with -1 for all.
 pub(super) fn numbers(fan_out: &FanOut) -> Vec<i64> {
     let number = |hop: &Neighbors| match *hop {
         Neighbors::Count(count) => i64::from(count),

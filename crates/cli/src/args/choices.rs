@@ -27,25 +27,25 @@ macro_rules! value_enum {
 }
 
 value_enum! {
-    /// Nodes whose neighbours a hop draws.
+    /// Nodes whose neighbors a hop draws.
     ExpandChoice for Expand {
-        /// For the nodes that the hop before found.
+        /// Nodes that the hop before found.
         Once,
-        /// For all nodes found so far.
+        /// All nodes found so far.
         PerLayer,
     }
 }
 
 value_enum! {
-    /// Rule by which neighbours are drawn.
+    /// Rule by which neighbors are drawn.
     DrawsChoice for Draws {
-        /// Each node for itself (GraphSAGE).
+        /// Each node draws its own neighbors (GraphSAGE).
         #[value(name = "node")]
         PerNode,
-        /// The nodes of a hop together, so many for all (DSP's layer-wise sampling).
+        /// The nodes of a hop draw a fixed number together (layer-wise sampling of DSP).
         #[value(name = "layer")]
         PerLayer,
-        /// Each node for itself, with numbers in common (LABOR-0).
+        /// Each node draws its own, with shared random numbers (LABOR-0).
         Labor,
     }
 }
@@ -130,11 +130,11 @@ value_enum! {
 value_enum! {
     /// Share of graph and features that each rank holds.
     LayoutChoice for GraphPlacement {
-        /// Its patches of both.
+        /// Its patch of graph and features.
         Patches,
-        /// All of the graph, its patches of features.
+        /// The whole graph, and its patch of the features.
         SplitFeatures,
-        /// All.
+        /// The whole graph and all features.
         Replicated,
     }
 }

@@ -29,12 +29,12 @@ pub struct DataArgs {
     pub data: Option<String>,
     #[command(flatten)]
     pub read: ReadArgs,
-    /// Stop when something in the data is not used or doubtful, instead of saying so
+    /// Fail if parts of the data are not used or doubtful, instead of warning
     #[arg(long)]
     pub strict: bool,
     /// Do not compare folders and stores with their checksums
     ///
-    /// Saves reading every byte before the first step. `girih verify` compares them at any time.
+    /// Saves the time to read every byte before the first step. `girih verify` compares them at any time.
     #[arg(long)]
     pub no_verify: bool,
 }

@@ -30,21 +30,23 @@ pub use self::codec::{CodecChoice, CompressArgs, DecompressArgs};
 pub use self::completions::{CompletionsArgs, Script};
 pub use self::data::{ConvertArgs, DEFAULT_DATA, DataArgs, GenerateArgs, StatsArgs};
 pub use self::device::{Device, DeviceArgs};
+pub use self::help::{HELP, Help};
 pub use self::order::{CacheArgs, ReorderArgs};
 pub use self::ranks::{LaunchArgs, PartitionArgs, PartitionChoice, PartitionKind, RankArgs};
 pub use self::reading::ReadArgs;
-#[cfg(test)]
-pub use self::reading::SplitChoice;
 pub use self::sample::{CutChoice, Importance, SampleArgs};
 pub use self::settings::{Settings, TierMemory};
+pub use self::suggest::FOREIGN;
 pub use self::train::{EvaluateArgs, PredictArgs, TrainArgs};
 
 /// Trains graph neural networks, from two laptop cores up
 #[derive(Debug, Parser)]
 #[command(name = "girih", version, propagate_version = true, max_term_width = 100)]
 pub struct Cli {
+    /// Flags of every command.
     #[command(flatten)]
     pub messages: MessageArgs,
+    /// Command with its flags.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -62,7 +64,7 @@ pub enum Command {
     Predict(PredictArgs),
     /// Describe a data set: degrees, components, order quality, tile densities
     Stats(StatsArgs),
-    /// Renumber the nodes so that neighbours are near each other in memory
+    /// Renumber the nodes so that neighbors are near each other in memory
     Reorder(ReorderArgs),
     /// Show how ranks would divide a product: blocks, bytes, time
     Partition(PartitionArgs),
@@ -91,7 +93,7 @@ pub struct MessageArgs {
     /// Print no progress and no notes; -qq no warnings either
     #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "verbose")]
     pub quiet: u8,
-    /// Print what is decided; -vv also details for finding faults
+    /// Print decisions; -vv also details for debugging
     ///
     /// The environment variable GIRIH_LOG overrides both, for instance GIRIH_LOG=debug.
     #[arg(short, long, global = true, action = ArgAction::Count)]
@@ -177,116 +179,4 @@ pub fn command() -> clap::Command {
 /// Parses a name without regard to case.
 fn any_case<T: FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
     text.to_ascii_lowercase().parse().map_err(|error: T::Err| error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::{Path, PathBuf};
-
-    use super::*;
-
-    fn parsed(line: &str) -> Result<Command, clap::Error> {
-        Cli::parse_line(line.split(' ')).map(|cli| cli.command)
-    }
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        command().debug_assert();
-    }
-
-    #[test]
-    fn a_path_is_the_data() {
-        for (line, spec) in [("train a.mtx", "a.mtx"), ("train --data a.mtx", "a.mtx"), ("train a --epochs 3", "a")] {
-            let Ok(Command::Train(args)) = parsed(&format!("girih {line}")) else { panic!("{line}") };
-            assert_eq!(args.data.data.as_deref(), Some(spec), "{line}");
-        }
-        for line in ["stats a", "convert a --out b", "reorder a --order rcm", "sample a", "partition a --ranks 2"] {
-            assert!(parsed(&format!("girih {line}")).is_ok(), "{line}");
-        }
-        let both = parsed("girih train a.mtx --data b.mtx").unwrap_err();
-        assert_eq!(both.kind(), clap::error::ErrorKind::ArgumentConflict);
-    }
-
-    /// Flags of other programs that messages mention.
-    const OF_OTHERS: [&str; 3] = ["--release", "--gpu-architecture", "--std"];
-
-    /// Every flag that a message recommends exists: the sources of all crates mention only flags of some command.
-    #[test]
-    fn flags_in_messages_exist() {
-        let girih = command();
-        let exists = |flag: &str| {
-            let name = &flag[2..];
-            let of = |arg: &clap::Arg| {
-                let aliases = arg.get_visible_aliases().unwrap_or_default();
-                arg.get_long() == Some(name) || aliases.contains(&name)
-            };
-            ["help", "version"].contains(&name)
-                || girih.get_arguments().chain(girih.get_subcommands().flat_map(clap::Command::get_arguments)).any(of)
-        };
-        let mut n_found = 0;
-        for (file, text) in sources() {
-            for flag in flags_in(&text) {
-                n_found += 1;
-                assert!(exists(&flag) || OF_OTHERS.contains(&flag.as_str()), "{}: {flag}", file.display());
-            }
-        }
-        assert!(n_found > 200, "{n_found} flags are named: the sources are not where they were");
-    }
-
-    /// Sources of all crates, without tests, comments, and the table of other tools' flags.
-    fn sources() -> Vec<(PathBuf, String)> {
-        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let (mut folders, mut found) = (Vec::new(), Vec::new());
-        folders.extend(std::fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path().join("src")));
-        while let Some(folder) = folders.pop() {
-            for path in std::fs::read_dir(&folder).into_iter().flatten().map(|entry| entry.unwrap().path()) {
-                if path.is_dir() {
-                    folders.push(path);
-                } else if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("args/suggest.rs") {
-                    let text = std::fs::read_to_string(&path).unwrap();
-                    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-                    let code = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-                    found.push((path, code.collect::<Vec<_>>().join("\n")));
-                }
-            }
-        }
-        found
-    }
-
-    /// Words of a text that are long flags.
-    fn flags_in(text: &str) -> Vec<String> {
-        let is_of_flag = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        let starts = text.match_indices("--").filter(|(at, _)| {
-            let before = text[..*at].chars().next_back();
-            let after = text[at + 2..].chars().next();
-            before.is_none_or(|c| !c.is_ascii_alphanumeric() && c != '-')
-                && after.is_some_and(|c| c.is_ascii_lowercase())
-        });
-        starts.map(|(at, _)| text[at..].chars().take_while(|c| is_of_flag(*c)).collect::<String>()).collect()
-    }
-
-    #[test]
-    fn flags_are_found_in_text() {
-        assert_eq!(flags_in("give --lr (now 1), `--out DIR` or --a=b; a--b --- -- --, x--y"), ["--lr", "--out", "--a"]);
-    }
-
-    /// Every flag whose values are names also accepts capitals.
-    #[test]
-    fn names_are_read_in_any_case() {
-        for line in [
-            "train --model GCN --optimizer AdamW --device CPU --reorder RCM --precision BF16 --codec TOPK:8",
-            "train --partition 1D --exchange Rows --cuts Weighted --stages Steps --transport NCCL --schedule Cosine",
-            "train --hotness Degree --host-reads Staged --tier-memory AUTO --density-threshold Never",
-            "reorder x --order Degree,METIS",
-            "sample x --batch Layer --relabel Fused --hotness Presampled --plan",
-            "partition x --ranks 4 --partition 2D --compare Parts",
-            "train x --split ALL --normalize-features Root-Length",
-            "compress x --codec Int8 --out y",
-            "completions Bash",
-        ] {
-            if let Err(error) = parsed(&format!("girih {line}")) {
-                panic!("{line}: {error}");
-            }
-        }
-    }
 }

@@ -22,9 +22,9 @@ pub struct ReorderArgs {
     #[arg(long, value_name = "ORDER,…", value_delimiter = ',', required_unless_present = "permutation")]
     #[arg(value_parser = any_case::<OrderKind>, help_heading = "Order of nodes")]
     pub order: Vec<OrderKind>,
-    /// Number of equal id ranges that nodes stay in; for the order parts, the number of parts
+    /// Number of equal ranges of ids that are renumbered apart; for the order parts, the number of parts
     ///
-    /// With as many ranges as a partition has row blocks, blocks keep their non-zeros.
+    /// Give the number of row blocks of a partition, and each node stays in its block.
     #[arg(help_heading = "Order of nodes")]
     #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub blocks: u32,
@@ -54,7 +54,7 @@ pub struct ReorderArgs {
     /// Page with figures, pictures and the balance of blocks
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     pub report: Option<PathBuf>,
-    /// Shuffle the ids first, so that the order of the files does not count
+    /// Shuffle the ids first, so that the order of the nodes in the files has no influence
     #[arg(long, help_heading = "Order of nodes")]
     pub shuffle: bool,
     /// Random seed
@@ -73,7 +73,7 @@ pub struct CacheArgs {
     /// Size of the cache in KiB [default: the last-level cache of this machine]
     #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u64).range(1..))]
     pub cache: Option<u64>,
-    /// Columns of the f32 operand whose rows it holds
+    /// Columns of the f32 feature matrix whose rows it holds
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     pub width: u32,
 }

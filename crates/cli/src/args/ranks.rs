@@ -19,9 +19,9 @@ use crate::paths;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Ranks")]
 pub struct RankArgs {
-    /// Ranks that are threads of this process, each with its part of graph and features
+    /// Number of ranks, as threads of this process; each holds a part of the data
     ///
-    /// [default: one, or as many as a launcher started processes]
+    /// [default: 1, or the number of processes that a launcher started]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub ranks: Option<u16>,
     /// CUDA devices of this machine to train on, one rank each
@@ -35,28 +35,28 @@ pub struct RankArgs {
     pub ranks_per_gpu: u16,
     #[command(flatten)]
     pub partition: PartitionKind,
-    /// Row chunks of a product whose sums are exchanged (1.5d, 2d, 3d)
+    /// Parts of a product whose sums ranks exchange one by one (1.5d, 2d, 3d)
     ///
-    /// On CUDA devices a chunk is exchanged while the next one is multiplied.
+    /// On CUDA devices, a part is exchanged while the next one is computed.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub chunks: u16,
     /// Transport of rows between the CUDA devices of --gpus: nccl or peer
     ///
-    /// Peer: each device copies rows out of the memory of the others, which it has to be able to read. [default: in
-    /// training the faster one, which is measured; else nccl]
+    /// peer: each device copies rows directly from the memory of the others, which needs peer access. [default: the
+    /// faster one in a measurement before training; in a plan nccl]
     #[arg(long, value_name = "nccl|peer", value_parser = any_case::<GpuTransport>)]
     pub transport: Option<GpuTransport>,
-    /// Seconds that a rank waits for another one before it fails [default: 300]
+    /// Seconds to wait for another rank before giving up [default: 300]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub rank_deadline: Option<u64>,
-    /// Host of rank 0 and a free port there, where processes of a launcher meet
+    /// Host of rank 0 and a free port there, to which all processes of a launcher connect
     ///
     /// [default: as the launcher says]
     #[arg(long, value_name = "HOST:PORT")]
     pub rendezvous: Option<String>,
     /// File of the secret by which processes of a launcher recognise each other
     ///
-    /// One secret for all hosts, in a file that its user alone can read; needed where --rendezvous is no loopback
+    /// One secret for all hosts, in a file that only its owner can read; needed unless --rendezvous is a loopback
     /// address. Make it with `openssl rand -hex 32 > FILE; chmod 600 FILE`. [default: as GIRIH_SECRET or GIRIH_SECRET_FILE says]
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
@@ -68,33 +68,35 @@ pub struct RankArgs {
 pub struct PartitionKind {
     /// Partition of the adjacency matrix: 1d, 1.5d, 2d, 3d or auto
     ///
-    /// By rows (1d), by rows that several ranks hold (1.5d), in a square of ranks (2d), in a cube of ranks (3d). Auto,
-    /// in training: the one that is planned to be fastest, with its exchange, stages and chunks.
+    /// 1d: each rank holds a block of rows. 1.5d: several ranks hold the same block (--replication). 2d, 3d: ranks form a
+    /// square or a cube. auto, in training: the one that is predicted to be fastest, with its exchange, stages and chunks.
     #[arg(long, value_name = "NAME", default_value_t, value_parser = any_case::<PartitionChoice>)]
     pub partition: PartitionChoice,
     /// Ranks that hold the same rows (1.5d)
     #[arg(long, value_name = "R", default_value_t = 1)]
     pub replication: usize,
-    /// Rows that are sent for a product: dense, rows or auto
+    /// Rows that ranks send each other for a product: dense, rows or auto
     ///
-    /// Whole blocks of rows (dense), those that the receiver reads (rows), or whichever is less (auto).
+    /// dense: all rows of a block. rows: only those that the receiver has edges to. auto: whichever sends fewer bytes.
     #[arg(long, value_name = "NAME", default_value_t, value_parser = any_case::<Exchange>)]
     pub exchange: Exchange,
-    /// Division of the nodes: equal numbers, or weighted by their edges
+    /// Size of the ranks' parts: equal numbers of nodes, or weighted by their edges
     ///
-    /// Weighted suits graphs in an order of the whole, such as rcm.
+    /// weighted: a rank whose nodes have many edges gets fewer nodes. It helps if an order such as rcm or degree puts
+    /// nodes with many edges together.
     #[arg(long, value_name = "equal|weighted", default_value_t, value_parser = any_case::<Cuts>)]
     pub cuts: Cuts,
-    /// Stages in which rows of other ranks arrive: a number, turns or steps
+    /// Steps in which rows of other ranks are received: a number, turns or steps
     ///
-    /// Each arrives while the one before is multiplied. A number: so many parts of their columns, of rows that are wide
-    /// enough. Turns: the rows of one rank at a time, each rank from another one. Steps: all from the same rank, which
-    /// takes least memory. [default: on CUDA devices 1, on CPUs steps]
+    /// A step is received while the rows of the step before are multiplied. A number like 4: each step brings some
+    /// columns of all rows. turns: a step brings all rows of one rank, and each rank receives from another one. steps:
+    /// the same, but all ranks receive from the same one; takes the least memory. [default: 1 on CUDA devices, steps on
+    /// CPUs]
     #[arg(long, value_name = "N|turns|steps", value_parser = any_case::<Stages>)]
     pub stages: Option<Stages>,
-    /// Precision of f32 rows that are sent and multiplied
+    /// Precision in which f32 rows are sent to other ranks
     ///
-    /// bf16 halves the bytes; the result states the error. With --precision bf16 all rows are bf16.
+    /// bf16 halves the bytes; the result reports the rounding error. With --precision bf16 all rows are bf16.
     #[arg(long, value_enum, default_value = "f32")]
     pub wire: Precision,
 }
@@ -162,7 +164,7 @@ pub struct PartitionArgs {
     pub ranks: u16,
     #[command(flatten)]
     pub partition: PartitionKind,
-    /// Columns of the dense operand
+    /// Columns of the feature matrix that is multiplied
     #[arg(help_heading = "Machine")]
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     pub width: u32,
@@ -180,7 +182,7 @@ pub struct PartitionArgs {
     #[arg(help_heading = "Machine")]
     #[arg(long, value_name = "GB/S", value_parser = parse_rate, allow_negative_numbers = true)]
     pub gather: Option<f64>,
-    /// Exchange the operand of a step while the step before is multiplied
+    /// Receive the rows of a step while those of the step before are multiplied
     #[arg(long, help_heading = "Machine")]
     pub overlap: bool,
     /// Picture of the non-zeros of every block
@@ -202,12 +204,12 @@ pub struct LaunchArgs {
     pub nproc: u16,
     /// Name or address of the first host, and a free port there
     ///
-    /// All processes meet there. On one host, girih finds a port.
+    /// All processes connect to it. On one host, girih finds a port.
     #[arg(long, value_name = "HOST:PORT")]
     pub rendezvous: Option<String>,
     /// File of the secret by which the processes recognise each other
     ///
-    /// One secret for all hosts, in a file that its user alone can read; needed with --nodes. Make it with
+    /// One secret for all hosts, in a file that only its owner can read; needed with --nodes. Make it with
     /// `openssl rand -hex 32 > FILE; chmod 600 FILE`. [default: as GIRIH_SECRET or GIRIH_SECRET_FILE says; on one host,
     /// made by girih]
     #[arg(long, value_name = "FILE")]

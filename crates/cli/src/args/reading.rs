@@ -48,10 +48,10 @@ pub struct ReadArgs {
     #[arg(long, value_name = "ROLES")]
     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
     pub columns: Option<Columns>,
-    /// Sources and targets of an edge list have ids of their own
+    /// Sources and targets of an edge list are numbered apart, like users and items
     ///
-    /// Such as users and items: target i becomes the node after the last source and i more. [default: as the header
-    /// says, else false]
+    /// For instance, user 3 and item 3 are two nodes. Sources keep their ids, and those of the targets follow.
+    /// [default: as the header says, else false]
     #[arg(long, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bipartite: Option<bool>,
@@ -71,7 +71,7 @@ pub struct ReadArgs {
     #[arg(long, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multi_label: Option<bool>,
-    /// Divisor of each row of features
+    /// Divide each row of features by its sum, its length, or the root of its length
     ///
     /// [default: sum for Planetoid, root-length for gnn-benchmark, else none]
     #[arg(long, value_enum, ignore_case = true)]
@@ -214,37 +214,5 @@ mod by_name {
     {
         let name = Option::<String>::deserialize(deserializer)?;
         name.map(|name| name.parse().map_err(serde::de::Error::custom)).transpose()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_are_read_back_from_their_file() {
-        let read = ReadArgs {
-            duplicates: Some(Duplicates::Merge),
-            columns: Some("target,source,-,weight".parse().unwrap()),
-            ids_from: Some(1),
-            split: Some(SplitChoice::Random),
-            ..ReadArgs::default()
-        };
-        let text = toml::to_string(&read).unwrap();
-        assert!(text.contains("duplicates = \"merge\"") && text.contains("split = \"random\""), "{text}");
-        assert_eq!(toml::from_str::<ReadArgs>(&text).unwrap(), read);
-        for split in [SplitChoice::All, SplitChoice::One(3)] {
-            let read = ReadArgs { split: Some(split), ..ReadArgs::default() };
-            assert_eq!(toml::from_str::<ReadArgs>(&toml::to_string(&read).unwrap()).unwrap(), read);
-        }
-        assert_eq!(toml::to_string(&ReadArgs::default()).unwrap(), "");
-    }
-
-    #[test]
-    fn flags_come_before_others() {
-        let flags = ReadArgs { symmetrize: Some(true), ..ReadArgs::default() };
-        let file = ReadArgs { symmetrize: Some(false), ids_from: Some(1), ..ReadArgs::default() };
-        let both = flags.or(file);
-        assert_eq!((both.symmetrize, both.ids_from), (Some(true), Some(1)));
     }
 }

@@ -23,11 +23,11 @@ pub struct SampleArgs {
     pub data: DataArgs,
     /// Kind of mini-batch
     ///
-    /// Sampled neighbours of its seeds (neighbor), nodes sampled for each whole layer (layer), some clusters (cluster),
-    /// or a sampled subgraph (saint).
+    /// neighbor: sampled neighbors of the seeds (GraphSAGE). layer: nodes sampled for each layer as a whole. cluster:
+    /// some clusters (Cluster-GCN). saint: a sampled subgraph (GraphSAINT).
     #[arg(long, help_heading = "Mini-batches", value_enum, default_value_t = SampledBatch::Neighbor)]
     pub batch: SampledBatch,
-    /// Sampled neighbours of a node in each hop, from the seeds outward; -1 for all
+    /// Sampled neighbors of a node in each hop, from the seeds outward; -1 for all
     ///
     /// For layer batches: nodes sampled for each layer. [default: 15,10,5; layer 2048,2048,2048]
     #[arg(long, help_heading = "Mini-batches", value_name = "K,…", allow_hyphen_values = true)]
@@ -37,28 +37,22 @@ pub struct SampleArgs {
     pub batch_size: Option<u32>,
     #[command(flatten)]
     pub subgraphs: SubgraphSettings,
-    /// Sampler of neighbours [default: node]
-    ///
-    /// Each node for itself (node), the nodes of a hop together (layer), or with common random numbers (labor).
+    /// Rule by which neighbors are sampled [default: node]
     #[arg(long, help_heading = "Mini-batches", value_enum)]
     pub draws: Option<DrawsChoice>,
-    /// Sampling probability of a node of a layer batch [default: ladies]
-    ///
-    /// By its edges to the layer above (ladies), or by all its edges (fastgcn).
+    /// Sampling probability of a node in a layer batch [default: ladies]
     #[arg(long, help_heading = "Mini-batches", value_enum)]
     pub importance: Option<Importance>,
     /// Passes over all seeds
     #[arg(help_heading = "Mini-batches")]
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub epochs: u32,
-    /// Relabelling of global ids to local ones: to-block, to-block-fast, fused or rank
+    /// Algorithm that gives the nodes of a batch local ids: to-block, to-block-fast, fused or rank
     ///
-    /// Batches are the same. [default: rank]
+    /// All give the same batches; they differ in speed. [default: rank]
     #[arg(long, help_heading = "Mini-batches", value_name = "NAME", value_parser = any_case::<Relabel>)]
     pub relabel: Option<Relabel>,
-    /// Nodes whose neighbours a hop samples [default: per-layer]
-    ///
-    /// Nodes of the hop before (once), or all found so far (per-layer).
+    /// Nodes whose neighbors a hop samples [default: per-layer]
     #[arg(long, help_heading = "Mini-batches", value_enum)]
     pub expand: Option<ExpandChoice>,
     /// Sample with replacement (neighbor, layer)
@@ -67,7 +61,7 @@ pub struct SampleArgs {
     /// Sample edges in proportion to their weights
     #[arg(long, help_heading = "Mini-batches")]
     pub weighted: bool,
-    /// Leave the columns of the input block in global ids
+    /// Keep global ids in the columns of the input block, instead of local ones
     #[arg(long, help_heading = "Mini-batches")]
     pub global_inputs: bool,
     /// Random seed
@@ -91,18 +85,17 @@ pub struct SampleRankArgs {
     /// Ranks (threads of this process) that divide every batch; their traffic is reported
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub ranks: Option<u16>,
-    /// Graph and features that each rank holds [default: patches]
+    /// Data that each rank holds [default: patches]
     ///
-    /// Its patches of both (patches), all of the graph and its patches of features (split-features), or all
-    /// (replicated).
+    /// Each rank has patches: parts of the nodes. A rank asks the others for data that it does not hold.
     #[arg(long, value_enum, requires = "ranks")]
     pub layout: Option<LayoutChoice>,
-    /// Patches of the graph, which ranks divide [default: one a rank]
+    /// Number of patches that the graph is cut into, for the ranks to share [default: one a rank]
     ///
-    /// Batches are the same on any number of ranks.
+    /// Batches are the same for any number of ranks.
     #[arg(long, value_name = "P", requires = "ranks", value_parser = clap::value_parser!(u16).range(1..))]
     pub patches: Option<u16>,
-    /// Partitioner of the graph: METIS, or equal ranges of the ids [default: metis]
+    /// Partitioner of the graph into patches [default: metis]
     #[arg(long, value_enum, requires = "ranks")]
     pub cut: Option<CutChoice>,
 }
@@ -122,10 +115,10 @@ impl SampleRankArgs {
 /// Method by which a graph is divided into patches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum CutChoice {
-    /// Along few edges.
+    /// METIS, so that few edges are cut.
     #[default]
     Metis,
-    /// Into equal ranges of the ids that there are.
+    /// Equal ranges of ids.
     Ranges,
 }
 
@@ -154,7 +147,7 @@ pub struct TierArgs {
     /// Memory of each device, like 80GB [default: that of an H200]
     #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse)]
     pub memory: Option<u64>,
-    /// Memory of each device that training takes
+    /// GPU memory that is set aside for training itself
     ///
     /// [default: that of GraphSAGE with 256 hidden columns]
     #[arg(long, value_name = "SIZE", requires = "plan", value_parser = sizes::parse)]
@@ -164,8 +157,8 @@ pub struct TierArgs {
     pub host_memory: Option<u64>,
     /// Prediction of which nodes are read most
     ///
-    /// One of degree (lists of neighbours that have a node), pagerank (walks along edges), reverse-pagerank (walks from
-    /// the seeds, as sampling goes), presampled (counts over sampled batches).
+    /// degree: nodes that are neighbors of many. pagerank: PageRank along the edges. reverse-pagerank: PageRank from
+    /// the seeds, in the direction of sampling. presampled: counts over some sampled batches.
     #[arg(long, value_name = "NAME", requires = "plan", default_value_t, value_parser = any_case::<Hotness>)]
     pub hotness: Hotness,
     /// Codec of the features, like topk:8 [default: as the data have them]
@@ -214,10 +207,10 @@ impl SampleArgs {
 /// Source of the sampling probability of a node in a layer batch.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub enum Importance {
-    /// Its edges to the layer above (Zou et al., NeurIPS 2019).
+    /// By its edges to the layer above (Zou et al., NeurIPS 2019).
     #[default]
     Ladies,
-    /// All its edges (Chen et al., ICLR 2018).
+    /// By all its edges (Chen et al., ICLR 2018).
     #[value(name = "fastgcn")]
     FastGcn,
 }

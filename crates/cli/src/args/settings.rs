@@ -42,8 +42,8 @@ pub struct Settings {
     pub codec: Option<CodecChoice>,
     /// Features for data that has none: degree, onehot, embedding:WIDTH or random-walk:STEPS
     ///
-    /// The local degree profile; a column for each node; learned rows, one a node; or return probabilities of random
-    /// walks. docs/configuration.md has the details.
+    /// degree: statistics of the degrees around each node. onehot: one column for each node. embedding: a learned row
+    /// for each node. random-walk: return probabilities of random walks. docs/configuration.md has the details.
     #[arg(long, value_name = "RULE", help_heading = "Features")]
     pub features_from: Option<FeaturesFrom>,
     #[command(flatten)]
@@ -54,9 +54,9 @@ pub struct Settings {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelSettings {
-    /// Network; mlp, which reads no edges, is the control [default: gcn]
+    /// Network; mlp ignores the edges, as a baseline [default: gcn]
     ///
-    /// Defaults below that differ for a network name it.
+    /// Defaults below apply to all networks, unless they name one.
     #[arg(long, value_enum)]
     pub model: Option<Model>,
     /// Layers; hops of sgc, lightgcn [default: 2; lightgcn 3]
@@ -73,10 +73,10 @@ pub struct ModelSettings {
     pub dropout: Option<f64>,
     /// Dropout rate of input features [default: as --dropout]
     ///
-    /// At 0 the first aggregation is a constant, which is computed once.
+    /// At 0 the first aggregation is the same in every epoch, and is computed once.
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub input_dropout: Option<f64>,
-    /// Compute a constant first aggregation once, before training [default: true]
+    /// Compute the first aggregation only once, where --input-dropout is 0 [default: true]
     #[arg(long, value_name = "BOOL")]
     pub aggregate_once: Option<bool>,
     /// Attention heads of hidden layers (gat, gatv2) [default: 8]
@@ -145,10 +145,10 @@ pub struct TrainingSettings {
     /// Epochs of a run, at most [default: 200; lightgcn 1000]
     #[arg(long, value_name = "N")]
     pub epochs: Option<u64>,
-    /// Epochs without a better validation score before a run ends [default: no end]
+    /// Epochs without a better validation score before a run ends [default: never]
     #[arg(long, value_name = "N")]
     pub patience: Option<u64>,
-    /// Validation score that selects the best epoch; of links, roc-auc [default: accuracy]
+    /// Validation score that selects the best epoch; for links always roc-auc [default: accuracy]
     #[arg(long, value_enum)]
     pub metric: Option<MetricArg>,
     /// Epochs between two evaluations [default: 1; lightgcn 10]
@@ -168,32 +168,34 @@ pub struct TrainingSettings {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Caches of CUDA devices")]
 pub struct TierSettings {
-    /// Share of the nodes whose features every device caches; the host has all
+    /// Share of the nodes whose features every GPU caches, like 0.2; host memory has all
     ///
-    /// From 0 to 1, the nodes that are read most. A second share, behind a comma: cached on one device each, where the
-    /// other devices read them. [default: every device has all features]
+    /// The nodes that are read most are cached. With a second share, as in 0.1,0.3, further nodes are cached on one GPU
+    /// each, and the other GPUs read them there. [default: each GPU holds all features]
     #[arg(long, value_name = "EVERY[,ONE]")]
     pub feature_cache: Option<CacheShares>,
-    /// Share of the nodes whose neighbours every device caches, as --feature-cache
+    /// Share of the nodes whose neighbor lists every GPU caches, as --feature-cache
     ///
-    /// [default: every device has all neighbours]
+    /// [default: each GPU holds the whole graph]
     #[arg(long, value_name = "EVERY[,ONE]")]
     pub topology_cache: Option<CacheShares>,
     /// Prediction of which nodes are read most [default: presampled]
     ///
-    /// One of degree (lists of neighbours that have a node), pagerank (walks along edges), reverse-pagerank (walks from
-    /// the seeds, as sampling goes), presampled (counts over sampled batches).
+    /// degree: nodes that are neighbors of many. pagerank: PageRank along the edges. reverse-pagerank: PageRank from
+    /// the seeds, in the direction of sampling. presampled: counts over some sampled batches.
     #[arg(long, value_name = "NAME", value_parser = any_case::<Hotness>)]
     pub hotness: Option<Hotness>,
-    /// Transfer of features from host memory: auto, staged or in-place [default: auto]
+    /// Way in which GPUs read features from host memory: auto, staged or in-place [default: auto]
     ///
-    /// Staged: threads of the host gather rows, and copies bring them. In-place: devices read pinned memory. Auto: the
-    /// one that is expected to be faster; staged where rows would be copied to half of the free memory and more.
+    /// staged: CPU threads gather the rows, which are then copied to the GPU. in-place: the GPU reads pinned host
+    /// memory itself (UVA). auto: the one that is predicted to be faster, but staged if pinning needs a copy of half of
+    /// the free host memory or more.
     #[arg(long, value_name = "NAME", value_parser = any_case::<HostReads>)]
     pub host_reads: Option<HostReads>,
-    /// Memory of each device from which both shares follow, like 80GB; auto: what is free
+    /// GPU memory for training, from which both cache sizes follow: a size like 80GB, or auto
     ///
-    /// Training then takes that much at most. The configuration that is written has the shares.
+    /// Training then takes at most this much memory of each GPU, and the caches get what it does not need itself. auto:
+    /// all free memory. The config.toml in --out has the resulting shares.
     #[arg(long, value_name = "SIZE|auto", value_parser = parse_tier_memory, conflicts_with_all = ["feature_cache", "topology_cache"])]
     pub tier_memory: Option<TierMemory>,
 }
@@ -297,58 +299,5 @@ fn parse_schedule(text: &str) -> Result<Schedule, String> {
             Ok(Schedule::Step { every, factor })
         }
         _ => Err("expected constant, cosine or step:EVERY:FACTOR, for instance step:100:0.5".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-    use girih_compress::CodecSpec;
-    use girih_trainer::{BatchKind, ModelKind};
-
-    use super::*;
-    use crate::args::{Cli, Command};
-
-    #[test]
-    fn flags_override_what_the_file_says() {
-        let cli = Cli::parse_from(["girih", "train", "--model", "sage", "--lr", "0.1", "--schedule", "step:10:0.5"]);
-        let Command::Train(args) = cli.command else { panic!("not train") };
-        let mut config = TrainConfig { epochs: 7, ..TrainConfig::default() };
-        args.settings.override_in(&mut config);
-        assert_eq!((config.model.kind, config.optimizer.lr, config.epochs), (ModelKind::Sage, 0.1, 7));
-        assert_eq!(config.optimizer.schedule, Schedule::Step { every: 10, factor: 0.5 });
-    }
-
-    #[test]
-    fn a_codec_is_named_as_girih_compress_names_it() {
-        let config = |codec: &str| {
-            let cli = Cli::try_parse_from(["girih", "train", "--codec", codec]);
-            let Command::Train(args) = cli.map_err(|error| error.to_string())?.command else { panic!("not train") };
-            let mut config = TrainConfig { codec: Some(CodecSpec::Int4), ..TrainConfig::default() };
-            args.settings.override_in(&mut config);
-            Ok::<_, String>(config.codec)
-        };
-        assert_eq!(config("topk:8"), Ok(Some(CodecSpec::Topk(8))));
-        assert_eq!((config("half"), config("none")), (Ok(Some(CodecSpec::F16)), Ok(None)));
-        for (wrong, told) in [("foo", "topk:K"), ("foo", "or none"), ("topk:0", "1 to 128"), ("topk", "topk:8")] {
-            let error = config(wrong).unwrap_err();
-            assert!(error.contains(told), "{wrong}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_fan_out_is_one_number_a_layer() {
-        let cli = Cli::parse_from(["girih", "train", "--batch", "neighbor", "--fanout", "-1,5", "--replace"]);
-        let Command::Train(args) = cli.command else { panic!("not train") };
-        let mut config = TrainConfig::default();
-        args.settings.override_in(&mut config);
-        assert_eq!((config.batch.kind, &config.batch.fanout[..]), (BatchKind::Neighbor, &[-1, 5][..]));
-        assert!(config.batch.replace && config.validate().is_ok());
-    }
-
-    #[test]
-    fn a_schedule_that_makes_no_sense_is_refused() {
-        assert!(parse_schedule("step:x:0.5").is_err());
-        assert!(parse_schedule("linear").is_err());
     }
 }

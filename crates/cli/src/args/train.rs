@@ -24,11 +24,11 @@ pub struct TrainArgs {
     pub device: DeviceArgs,
     #[command(flatten)]
     pub ranks: RankArgs,
-    /// Graph and features that each rank holds, for neighbor batches [default: replicated]
+    /// Data that each rank holds, for neighbor batches [default: replicated]
     ///
-    /// Patches: its own rows of both. Split-features: all of the graph and its own rows of features; with
-    /// --feature-cache, a CUDA device has the hottest rows of all and the host its own. A rank asks the others for the
-    /// rest.
+    /// Each rank has a patch: a part of the nodes. A rank asks the others for data that it does not hold. With
+    /// split-features and --feature-cache, each GPU caches the most read features of all patches, and host memory has
+    /// those of its own patch.
     #[arg(long, value_enum, help_heading = "Ranks")]
     pub layout: Option<LayoutChoice>,
     /// Order in which nodes are numbered for training; results keep the original ids
@@ -38,9 +38,9 @@ pub struct TrainArgs {
     #[arg(long, value_name = "ORDER", default_value_t, value_parser = any_case::<OrderKind>)]
     #[arg(help_heading = "Order of nodes")]
     pub reorder: OrderKind,
-    /// Number of equal id ranges that --reorder keeps nodes in
+    /// Number of equal ranges of ids that --reorder renumbers apart, so that nodes stay with their rank
     ///
-    /// For the order parts, the number of parts. [default: the number of row blocks of the partition]
+    /// For --reorder parts: the number of parts. [default: the number of row blocks of the partition]
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Order of nodes")]
     pub reorder_blocks: Option<u32>,
     /// Predict memory and time, and train nothing
@@ -61,14 +61,14 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N", requires = "out", value_parser = clap::value_parser!(u64).range(1..))]
     #[arg(help_heading = "Output")]
     pub checkpoint_every: Option<u64>,
-    /// Continue from the checkpoints in --out, bit for bit
+    /// Continue from the checkpoints in --out, with bit-identical results
     ///
     /// Data and settings are those of its config.toml; flags may change --epochs, --runs, --patience, --eval-every,
-    /// --prefetch and shares of caches. Other settings are refused. Another device or other ranks are a warning: their
-    /// results agree up to the order of sums.
+    /// --prefetch and shares of caches. Other settings are refused. Another device or other ranks give a warning:
+    /// results then differ by the order of sums.
     #[arg(long, requires = "out", help_heading = "Output")]
     pub resume: bool,
-    /// Record of the last 200 000 kernels and copies of CUDA devices, for ui.perfetto.dev
+    /// File for the last 200 000 kernels and copies of CUDA devices, to view in ui.perfetto.dev
     #[arg(long, value_name = "FILE.json", value_parser = PathBufValueParser::new().try_map(paths::json))]
     #[arg(help_heading = "Output")]
     pub timeline: Option<PathBuf>,

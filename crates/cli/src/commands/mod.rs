@@ -3,7 +3,7 @@
 mod completions;
 mod compress;
 mod convert;
-mod doctor;
+pub mod doctor;
 mod evaluate;
 mod launch;
 mod partition;
@@ -11,7 +11,7 @@ mod predict;
 mod reorder;
 mod sample;
 mod stats;
-mod train;
+pub mod train;
 mod verify;
 
 use std::process::ExitCode;

@@ -114,7 +114,7 @@ impl Degrees {
     }
 }
 
-/// Adds the locality of the node order: gaps between neighbours, coverage of tiles, and cache hits.
+/// Adds the locality of the node order: gaps between neighbors, coverage of tiles, and cache hits.
 fn add_order(results: &mut Results, graph: &Csr, cache: CacheArgs) {
     let quality = Quality::of(graph, rows_held(cache));
     let (tiles, percent) = (TileHistogram::of(graph), |share: f64| format!("{:.1} %", 100.0 * share));

@@ -5,12 +5,12 @@ mod division;
 mod end;
 mod facts;
 mod finished;
-mod observer;
+pub mod observer;
 mod order;
 mod outputs;
 mod prepared;
 mod scores;
-mod timeline;
+pub mod timeline;
 
 use std::process::ExitCode;
 

@@ -54,7 +54,7 @@ pub fn sharing(args: &RankArgs, ranks: u16) -> Result<RankOptions, CliError> {
     let PartitionKind { partition, exchange, cuts, wire, .. } = args.partition;
     if partition == PartitionChoice::Auto && tells_how(args) {
         return Err(CliError::Usage(
-            "--partition auto chooses these, too: leave --replication, --exchange, --stages and --chunks out, or name a partition"
+            "--partition auto also chooses --replication, --exchange, --stages and --chunks: leave these out, or name a partition, such as --partition 1d"
                 .to_owned(),
         ));
     }

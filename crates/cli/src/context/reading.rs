@@ -57,37 +57,3 @@ fn made_up_json(notes: &Notes) -> Value {
 fn not_used_json(notes: &Notes) -> Value {
     notes.not_used.iter().map(|entry| json!({ "what": entry.what, "why": entry.why })).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn people_and_programs_see_the_same() {
-        let mut notes = Notes::default();
-        notes.make_up("merged_edges", "3 edges are parallel to another", &[("edges", 3)]);
-        notes.leave_out("edge_attr.npy", "edge features");
-        notes.warn("most ids never occur");
-        let mut results = Results::default();
-        add(&mut results, &[[1, 2, 3]], &notes);
-        let shown = [
-            ("Splits", "1 train, 2 val, 3 test"),
-            ("Made up", "3 edges are parallel to another"),
-            ("Not used", "edge_attr.npy: edge features"),
-            ("Warnings", "most ids never occur"),
-        ];
-        assert_eq!(results.shown().collect::<Vec<_>>(), shown);
-        let json = results.to_json();
-        assert_eq!(json["made_up"][0]["edges"], 3);
-        assert_eq!(json["not_used"][0]["what"], "edge_attr.npy");
-        assert_eq!(json["warnings"][0], "most ids never occur");
-        assert_eq!(json["splits"][0]["test"], 3);
-    }
-
-    #[test]
-    fn splits_are_counted() {
-        assert_eq!(shown_splits(&[]), "none");
-        assert_eq!(shown_splits(&[[1, 2, 3]; 2]), "2 of 1 train, 2 val, 3 test each");
-        assert_eq!(shown_splits(&[[1, 2, 3], [1, 2, 4]]), "2, the first of 1 train, 2 val, 3 test");
-    }
-}

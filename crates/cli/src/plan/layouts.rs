@@ -122,29 +122,3 @@ impl<'a> LayoutPlanner<'a> {
         Planner { ranks: ranks_on_gpus, free_bytes: None }.bytes_of_patches(ranks)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use girih_datasets::{LoadOptions, load};
-    use girih_partition::{Exchange, ProcessGrid, Scheme};
-    use girih_trainer::{BatchConfig, BatchKind, ModelKind};
-
-    use super::*;
-
-    #[test]
-    fn patches_that_do_not_fit_are_refused_with_bytes_and_what_helps() {
-        let dataset = load("synth:planted,nodes=3000,degree=8", &LoadOptions::default()).unwrap();
-        let grid = ProcessGrid::new(Scheme::OneD, 2, 1).unwrap();
-        let ranks = RankOptions::new(grid, Exchange::Rows, Duration::from_secs(9));
-        let ranks = RankOptions { layout: GraphPlacement::Patches, stages: Stages::Parts(1), ..ranks };
-        let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 4], ..BatchConfig::default() };
-        let config = TrainConfig { batch, batch_size: Some(64), ..TrainConfig::for_model(ModelKind::Sage) };
-        assert!(check_patches(&ranks, 80 << 30, &dataset, &config).is_ok());
-        let message = check_patches(&ranks, 1 << 30, &dataset, &config).unwrap_err().to_string();
-        for part in ["--layout patches over 2 ranks", "1073741824 bytes", "--batch-size", "more ranks"] {
-            assert!(message.contains(part), "no {part}: {message}");
-        }
-    }
-}

@@ -88,7 +88,11 @@ pub fn check_host(dataset: &Dataset, config: &TrainConfig) -> Result<(), CliErro
 }
 
 /// As [`check_host`], with the free memory given.
-fn check_host_with(Free { bytes: free, limit }: Free, dataset: &Dataset, config: &TrainConfig) -> Result<(), CliError> {
+pub fn check_host_with(
+    Free { bytes: free, limit }: Free,
+    dataset: &Dataset,
+    config: &TrainConfig,
+) -> Result<(), CliError> {
     let copied = copied_graph(dataset, config);
     if is_small(dataset, config, copied, free) {
         return Ok(());
@@ -125,7 +129,7 @@ fn check_host_with(Free { bytes: free, limit }: Free, dataset: &Dataset, config:
 
 /// Bytes of the graph that training copies into main memory. Full batches copy a graph that is mapped from a file;
 /// mini-batches are sampled from the file.
-fn copied_graph(dataset: &Dataset, config: &TrainConfig) -> u64 {
+pub fn copied_graph(dataset: &Dataset, config: &TrainConfig) -> u64 {
     if dataset.graph.is_mapped() && !config.batch.is_sampled() { dataset.graph.n_bytes() } else { 0 }
 }
 
@@ -168,100 +172,4 @@ pub fn remedies(config: &TrainConfig, fits: impl Fn(&TrainConfig) -> bool, last:
         return format!("no --hidden is small enough: {last}");
     }
     format!("{}; else {last}", remedies.join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use girih_datasets::{LoadOptions, load};
-    use girih_graph_format::Csr;
-    use girih_machine::memory::Limit;
-    use girih_trainer::{BatchConfig, BatchKind};
-
-    use super::*;
-
-    const SIZES: DataSizes = DataSizes {
-        n_nodes: 1_000_000,
-        n_edges: 20_000_000,
-        n_edges_at_once: 0,
-        weighted: false,
-        symmetric: true,
-        n_features: 100,
-        feature_nnz: None,
-        code_bytes: None,
-        has_code_book: false,
-        n_classes: 40,
-        multi_label: false,
-        n_train: 500_000,
-        n_scored: 1_000_000,
-        interactions: None,
-    };
-
-    const SESSION: Session = Session { sizes: SIZES, rows: None, reserved: 0 };
-
-    /// Only full batches copy a mapped graph, and a copy larger than the free memory is refused.
-    #[test]
-    fn copies_of_mapped_graphs_are_counted() {
-        let graph = Csr::new(100, 100, (0..=100).collect::<Vec<u64>>(), vec![0u32; 100], None).unwrap();
-        let owned = Dataset::new("small", graph, None, None, Vec::new()).unwrap();
-        let home = tempfile::tempdir().unwrap();
-        owned.save(&home.path().join("small")).unwrap();
-        let options = LoadOptions::default();
-        let mapped = load(home.path().join("small").to_str().unwrap(), &options).unwrap();
-        let full = TrainConfig::default();
-        let batch = BatchConfig { kind: BatchKind::Neighbor, ..BatchConfig::default() };
-        let sampled = TrainConfig { batch, ..full.clone() };
-        assert_eq!(copied_graph(&owned, &full), 0);
-        assert_eq!(copied_graph(&mapped, &sampled), 0);
-        assert_eq!(copied_graph(&mapped, &full), owned.graph.n_bytes());
-        let free = |bytes| Free { bytes, limit: Limit::Machine };
-        let refused = check_host_with(free(1000), &mapped, &full).unwrap_err().to_string();
-        assert!(refused.contains("a copy of its 100 edges") && refused.contains("--batch neighbor"), "{refused}");
-        check_host_with(free(1 << 40), &mapped, &full).unwrap();
-    }
-
-    fn config() -> TrainConfig {
-        let model = ModelConfig { hidden: 512, ..ModelConfig::default() };
-        TrainConfig { model, ..TrainConfig::default() }
-    }
-
-    fn needed(config: &TrainConfig) -> u64 {
-        Plan::on_cuda(config, &SIZES).unwrap().device_bytes()
-    }
-
-    fn refused(free: u64) -> String {
-        let device_memory = DeviceMemory { device: "Some card".to_owned(), free };
-        SESSION.check(&device_memory, &SESSION.plan(&config()).unwrap(), &config(), ON_ONE).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn a_plan_that_fits_is_not_refused() {
-        let (config, plan) = (config(), SESSION.plan(&config()).unwrap());
-        let device_memory = |free| DeviceMemory { device: "Some card".to_owned(), free };
-        assert!(SESSION.check(&device_memory(plan.device_bytes()), &plan, &config, ON_ONE).is_ok());
-        assert!(SESSION.check(&device_memory(plan.device_bytes() - 1), &plan, &config, ON_ONE).is_err());
-    }
-
-    #[test]
-    fn a_refusal_names_bytes_and_what_would_fit() {
-        let (all, half) = (needed(&config()), needed(&TrainConfig { precision: Dtype::Bf16, ..config() }));
-        assert!(half < all);
-        let message = refused(all - 1);
-        for part in [&*format!("{all} bytes"), &format!("{} bytes", all - 1), "Some card", "--precision bf16 fits"] {
-            assert!(message.contains(part), "no {part}: {message}");
-        }
-        let narrow = refused(half - 1);
-        assert!(!narrow.contains("--precision bf16 fits") && narrow.contains("--hidden "), "{narrow}");
-        assert!(narrow.contains("--device cpu"), "{narrow}");
-        let hopeless = refused(1 << 20);
-        assert!(!hopeless.contains(" fits") && hopeless.contains("--device cpu"), "{hopeless}");
-    }
-
-    #[test]
-    fn the_width_that_is_named_fits() {
-        let free = needed(&config()) / 2;
-        let message = refused(free);
-        let hidden = message.split("--hidden ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
-        let model = ModelConfig { hidden: hidden.parse().unwrap(), ..config().model };
-        assert!(needed(&TrainConfig { model, ..config() }) <= free, "{message}");
-    }
 }

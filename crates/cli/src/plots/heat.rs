@@ -13,7 +13,7 @@ const GAP: f64 = 24.0;
 /// Pixels above a panel for lines of text, and the baseline of column numbers.
 const HEAD: f64 = 78.0;
 const COLUMNS_AT: f64 = HEAD - 6.0;
-/// Maximum number of cells a side; more blocks are merged with their neighbours.
+/// Maximum number of cells a side; more blocks are merged with their neighbors.
 const CELLS_MAX: usize = 64;
 /// Maximum number of blocks a side for which counts are printed.
 const COUNTED: usize = 8;
@@ -66,7 +66,7 @@ fn draw_head(svg: &mut String, panel: &Panel, cells: &Cells, left: f64) {
     }
 }
 
-/// Cells of a drawn partition: blocks, or sums of neighbouring blocks.
+/// Cells of a drawn partition: blocks, or sums of neighboring blocks.
 struct Cells {
     counts: Vec<Vec<u64>>,
     /// Blocks along a side of a cell.
@@ -160,36 +160,4 @@ pub fn short(nnz: u64) -> String {
     let value = count / unit;
     let decimals = [9.995, 99.95].into_iter().filter(|limit| value < *limit).count();
     format!("{value:.decimals$}{name}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn panel(title: &str, blocks: Vec<Vec<u64>>) -> Panel {
-        Panel { title: title.to_owned(), blocks }
-    }
-
-    #[test]
-    fn blocks_are_drawn_and_numbered_and_empty_ones_stay_white() {
-        let blocks = || vec![vec![1, 2_000_000], vec![30_000, 0]];
-        let svg = draw(&[panel("before", blocks()), panel("after", blocks())]);
-        assert_eq!(svg.matches("<rect").count(), 2 * 3);
-        for text in ["before", "after", ">2.00M<", ">30.0k<", ">0<", "imbalance of blocks (max/mean)"] {
-            assert!(svg.contains(text), "{text}");
-        }
-    }
-
-    #[test]
-    fn many_blocks_are_drawn_as_few_cells() {
-        let svg = draw(&[panel("many", vec![vec![1; 100]; 100])]);
-        assert_eq!(svg.matches("<rect").count(), 50 * 50);
-        assert!(svg.contains("100 × 100 blocks, 2 × 2 a cell") && svg.contains("<title>4</title>"), "{}", &svg[..600]);
-    }
-
-    #[test]
-    fn counts_have_three_digits() {
-        let shown = [999, 9_999, 10_000, 139_020, 999_499, 999_500, 1_390_200, 25_000_000, 999_500_000];
-        assert_eq!(shown.map(short), ["999", "9999", "10.0k", "139k", "999k", "1.00M", "1.39M", "25.0M", "1.00G"]);
-    }
 }

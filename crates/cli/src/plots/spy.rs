@@ -91,29 +91,3 @@ fn densities(graph: &Csr, side: usize) -> Vec<f64> {
 fn shade(density: f64, darkest: f64) -> [u8; 3] {
     blue(1.0 + (density / darkest).log10() / 4.0)
 }
-
-#[cfg(test)]
-mod tests {
-    use girih_graph_format::{Coo, Duplicates};
-
-    use super::*;
-
-    fn size(graph: &Csr) -> (u32, u32) {
-        let bytes = draw([graph, graph]).unwrap();
-        let info = png::Decoder::new(&bytes[..]).read_info().unwrap().info().clone();
-        (info.width, info.height)
-    }
-
-    #[test]
-    fn graphs_of_any_size_have_a_picture_that_can_be_seen() {
-        let path = |n: usize| {
-            let from: Vec<u32> = (1..n as u32).collect();
-            let to = from.iter().map(|v| v - 1).collect();
-            Coo::new(n, n, from, to, None).unwrap().to_csr(Duplicates::Merge).unwrap()
-        };
-        assert_eq!(size(&path(0)), (2 * 404 + 24, 404));
-        assert_eq!(size(&path(1)), (2 * 404 + 24, 404));
-        assert_eq!(size(&path(300)), (2 * 604 + 24, 604), "enlarged by whole numbers");
-        assert_eq!(size(&path(5000)), (2 * 1028 + 24, 1028));
-    }
-}

@@ -1,4 +1,5 @@
-//! Tests of the command line as users and programs call it: the built binary, its output, files and exit status.
+//! Tests of the command line as users and programs call it: the built binary, its output, files and exit status. Those of
+//! its parts are in [`unit`].
 
 mod bad_input;
 mod cases;
@@ -24,4 +25,5 @@ mod recommend;
 mod sample;
 mod scores;
 mod train;
+mod unit;
 mod verify;

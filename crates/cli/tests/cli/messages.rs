@@ -118,8 +118,8 @@ fn settings_that_do_not_go_together_name_a_flag_that_helps() {
         ),
         (
             format!("{batches} --ranks 2 --layout split-features --feature-cache 0.2,0.5"),
-            "a second share of --feature-cache with --layout split-features is not supported: rows that are not on every \
-             device stay on the host of their rank; leave it out, or give --layout replicated",
+            "a second share of --feature-cache with --layout split-features is not supported: rows that not every GPU \
+             caches are read from the host, never from another GPU; leave it out, or give --layout replicated",
         ),
         (
             "train --device cpu --batch cluster --ranks 2 --layout patches".to_owned(),
@@ -282,6 +282,10 @@ fn an_error_is_the_last_event_under_json() {
     });
     assert_eq!(usage.events(), [expected]);
     assert!(usage.err.contains("tip: girih's flag is `--lr`"), "{}", usage.err);
+    let usage = girih(&["predict", "--json", "--checkpoint", "a"]).events().pop().unwrap();
+    let message = usage["message"].as_str().unwrap();
+    assert!(message.contains("required arguments were not provided: --out <FILE.npy>"), "{message}");
+    assert_eq!(usage["help"], json!(null));
 
     let launched = girih(&["launch", "--nproc", "2", "--", "train", "--plan", "--json"]);
     let events = launched.events();

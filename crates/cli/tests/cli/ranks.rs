@@ -340,7 +340,8 @@ fn ranks_that_cannot_share_are_refused() {
             assert!(says(&girih(&[&["train"], &unused[..], plan].concat()).refused(2), "give --ranks N"), "{unused:?}");
         }
     }
-    assert!(says(&girih(&["train", "--device", "cpu", "--timeline", "a.json"]).refused(2), "--timeline records CUDA"));
+    let on_cpu = girih(&["train", "--device", "cpu", "--timeline", "a.json"]).refused(2);
+    assert!(says(&on_cpu, "--timeline records CUDA") && says(&on_cpu, "give --device cuda"), "{on_cpu}");
     assert!(says(&girih(&["train", "--timeline", "a.txt"]).refused(2), ".json"));
     let idle = girih(&["train", "--timeline", "a.json", "--plan", "--memory", "80GB"]).refused(2);
     assert!(says(&idle, "leave one of them out"), "{idle}");
@@ -454,7 +455,7 @@ fn flags_that_say_nothing_of_what_is_trained_are_refused() {
     for kind in [["--batch", "neighbor"], ["--model", "lightgcn"]] {
         let said = refused(&[&kind[..], &["--partition", "auto"]].concat());
         assert!(
-            says(&said, "it plans full batches of networks that read features") && !says(&said, "--plan"),
+            says(&said, "only full-batch training of models that read features") && !says(&said, "--plan"),
             "{said}"
         );
     }

@@ -35,7 +35,7 @@ fn batches_are_counted_timed_and_hashed() {
 #[test]
 fn inputs_shared_with_the_previous_batch_are_counted() {
     let share = |flags: &[&str]| sampled(flags)["inputs_of_batch_before"].as_f64();
-    // With all neighbours of so many hops, every batch reads the whole graph, except for isolated nodes.
+    // With all neighbors of so many hops, every batch reads the whole graph, except for isolated nodes.
     let all = share(&["--batch-size", "50", "--fanout", "-1,-1,-1,-1,-1,-1"]);
     assert!(all.is_some_and(|share| share > 0.99 && share <= 1.0), "{all:?}");
     let some = share(&["--batch-size", "50", "--fanout", "4,2", "--threads", "1"]);
@@ -145,7 +145,7 @@ fn invalid_settings_of_ranks_are_refused() {
 #[test]
 fn edges_are_drawn_by_their_weights() {
     let work = Workspace::new();
-    // Node 0 has two neighbours, one of which has weight zero.
+    // Node 0 has two neighbors, one of which has weight zero.
     std::fs::write(work.path("weights.mtx"), "%%MatrixMarket matrix coordinate real general\n3 3 2\n1 2 1.5\n1 3 0\n")
         .unwrap();
     let data = work.arg("weights.mtx");

@@ -331,8 +331,8 @@ fn mini_batches_that_make_no_sense_are_refused_before_anything_is_loaded() {
         (&["--batch", "cluster", "--batch-size", "5"], "clusters_per_batch"),
         (&["--fanout", "5,5"], "choose a batch kind"),
         (&["--score-by", "layers"], "learnt on mini-batches"),
-        (&["--feature-cache", "0.5"], "full batches read all of graph and features at once"),
-        (&["--batch", "cluster", "--topology-cache", "0.5"], "devices draw for batches of neighbors"),
+        (&["--feature-cache", "0.5"], "full batches read the whole graph and all features"),
+        (&["--batch", "cluster", "--topology-cache", "0.5"], "GPUs sample neighbor batches"),
     ] {
         let message = refusal(flags);
         assert!(says(&message, told), "{message}");
@@ -444,8 +444,8 @@ fn memory_that_cannot_be_divided_is_refused() {
     let refusal = |flags: &[&str], code| girih(&[&["train", "--data", "no/such/file"], flags].concat()).refused(code);
     let neighbors = ["--batch", "neighbor", "--tier-memory"];
     for (flags, code, told) in [
-        (&["--tier-memory", "80GB"][..], 1, "full batches read all of graph and features at once"),
-        (&["--batch", "cluster", "--tier-memory", "80GB"], 1, "devices draw for batches of neighbors"),
+        (&["--tier-memory", "80GB"][..], 1, "full batches read the whole graph and all features"),
+        (&["--batch", "cluster", "--tier-memory", "80GB"], 1, "GPUs sample neighbor batches"),
         (&["--batch", "neighbor", "--replace", "--tier-memory", "80GB"], 1, "without replacement"),
         (&["--batch", "neighbor", "--task", "links", "--tier-memory", "80GB"], 1, "batches of neighbors of nodes"),
         (&[&neighbors[..], &["much"]].concat(), 2, "or auto"),

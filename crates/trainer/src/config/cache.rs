@@ -46,11 +46,15 @@ impl CacheConfig {
 
     /// First invalid setting and its rule; `None` if all are valid.
     pub(crate) fn complaint(&self) -> Option<(&'static str, &'static str)> {
-        const IDLE: (&str, &str) =
-            ("tiers.hotness", "left out: it orders what tiers.features and tiers.topology place");
-        const READS: (&str, &str) =
-            ("tiers.host_reads", "left out: it is about what tiers.features leaves to the host");
-        const SHARES: &str = "from 0 to 1: a share of the nodes, or one for every device and one for one device each";
+        const IDLE: (&str, &str) = (
+            "tiers.hotness",
+            "left out: without tiers.features and tiers.topology nothing is cached, so it has no effect",
+        );
+        const READS: (&str, &str) = (
+            "tiers.host_reads",
+            "left out: without tiers.features (--feature-cache) no features are read from host memory",
+        );
+        const SHARES: &str = "from 0 to 1: the share of the nodes that every device caches, or two shares, the second cached on one device each";
         let parts = [("tiers.features", self.features), ("tiers.topology", self.topology)];
         let wrong = parts.into_iter().find(|(_, shares)| shares.is_some_and(|shares| !shares.are_shares()));
         let is_idle = self.hotness != Hotness::default() && self.features.is_none() && self.topology.is_none();

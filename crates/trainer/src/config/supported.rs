@@ -23,7 +23,7 @@ pub struct Combination {
     pub task: TaskKind,
     /// Network.
     pub model: ModelKind,
-    /// Whether the network reads a neighbor once, however often it is drawn.
+    /// Whether the network counts a neighbor once, even if it is drawn several times.
     pub reads_neighbors_once: bool,
     /// Normalisation of hidden layers.
     pub norm: NormKind,

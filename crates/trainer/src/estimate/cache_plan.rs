@@ -445,7 +445,7 @@ mod tests {
             refused(&dataset, &TrainConfig { batch, batch_size: None, ..config.clone() })
         };
         assert!(of_kind(BatchKind::Full).contains("full batches read all"));
-        assert!(of_kind(BatchKind::Cluster).contains("devices draw for batches of neighbors"));
+        assert!(of_kind(BatchKind::Cluster).contains("GPUs sample neighbor batches"));
         let (coded, config_of_codes) = data(Some(CodecSpec::Int8));
         assert!(refused(&coded, &config_of_codes).contains("topk:8"));
         let indptr: Vec<u64> = (0..=dataset.n_nodes() as u64).collect();

@@ -216,7 +216,7 @@ fn settings_that_do_not_go_together_are_refused_by_name() {
         (sampled(ModelKind::Mlp, batches(BatchKind::Saint)), "mlp"),
         (sampled(ModelKind::Appnp, neighbor()), "cluster or saint"),
         (sampled(ModelKind::Ngcn, batches(BatchKind::Layer)), "cluster or saint"),
-        (sampled(ModelKind::Gat, BatchConfig { replace: true, ..neighbor() }), "reads a neighbor once"),
+        (sampled(ModelKind::Gat, BatchConfig { replace: true, ..neighbor() }), "counts a neighbor once"),
         (sampled(ModelKind::Gcn, BatchConfig { clusters: Some(4), ..neighbor() }), "batch.clusters"),
         (sampled(ModelKind::Gcn, BatchConfig { clusters: Some(0), ..batches(BatchKind::Cluster) }), "at least 1"),
         (sampled(ModelKind::Gcn, BatchConfig { fanout: vec![5, 5], ..batches(BatchKind::Saint) }), "batch.fanout"),

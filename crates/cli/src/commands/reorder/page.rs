@@ -68,7 +68,7 @@ fn table(before: &Quality, found: &[Found], holds_all: bool) -> String {
     format!(
         "<div class=\"wide\"><table><tr><th>order</th><th>seconds</th><th>bandwidth</th><th>log₂ gap</th><th>tiles</th>\
          <th>blocks</th><th>hits</th></tr>{rows}</table></div><p>Bandwidth: the largest distance of an entry from the \
-         diagonal; log₂ gap: the mean bits of the distance between neighbouring entries of a row; tiles: entries in tiles of \
+         diagonal; log₂ gap: the mean bits of the distance between neighboring entries of a row; tiles: entries in tiles of \
          32 × 32 filled to 5 % and more; blocks: those in blocks of 256 × 64 filled to 2 % and more; hits: reads of rows that a \
          cache of {} rows would hit{}.</p>",
         before.rows_held,

@@ -165,7 +165,7 @@ fn in_words(point: &Point, score: NodeScore) -> String {
 }
 
 /// Progress in lines, at most one per interval.
-struct Lines {
+pub struct Lines {
     pace: Pace,
     /// Number of epochs of a run, and number of runs.
     sizes: (u64, u64),
@@ -180,11 +180,13 @@ struct Lines {
 }
 
 impl Lines {
-    fn new(sizes: (u64, u64), score: NodeScore, interval: Duration, now: Instant) -> Self {
+    /// Lines for runs of `sizes`: number of epochs, and number of runs. The first is due an `interval` after `now`.
+    pub fn new(sizes: (u64, u64), score: NodeScore, interval: Duration, now: Instant) -> Self {
         Self { pace: Pace::new(interval, now), sizes, score, run: 0, epoch: 1, done: 0, begun: now }
     }
 
-    fn begin(&mut self, run: u64, epochs_done: u64, now: Instant) {
+    /// Begins a run, of which `epochs_done` are done.
+    pub fn begin(&mut self, run: u64, epochs_done: u64, now: Instant) {
         (self.run, self.epoch) = (run, epochs_done + 1);
         if self.done == 0 {
             self.begun = now;
@@ -192,7 +194,7 @@ impl Lines {
     }
 
     /// Line for a finished epoch, if one is due.
-    fn of_epoch(&mut self, point: &Point, now: Instant) -> Option<String> {
+    pub fn of_epoch(&mut self, point: &Point, now: Instant) -> Option<String> {
         self.done += 1;
         self.epoch = point.epoch + 1;
         let is_due = self.pace.is_due(now);
@@ -200,7 +202,7 @@ impl Lines {
     }
 
     /// Line for a finished batch, if one is due.
-    fn of_batch(&mut self, done: BatchDone, now: Instant) -> Option<String> {
+    pub fn of_batch(&mut self, done: BatchDone, now: Instant) -> Option<String> {
         let is_due = self.pace.is_due(now);
         is_due.then(|| format!("{}  batch {}/{}", self.place(self.epoch), done.batches, done.n_batches))
     }
@@ -217,39 +219,5 @@ impl Lines {
         let n_left = epochs.saturating_sub(self.epoch - 1) + runs.saturating_sub(self.run + 1) * epochs;
         let each = now.duration_since(self.begun).as_secs_f64() / self.done.max(1) as f64;
         Duration::try_from_secs_f64(each * n_left as f64).map_or("long".to_owned(), progress::readable)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn point(epoch: u64) -> Point {
-        Point { epoch, train_loss: 0.5, val_accuracy: Some(0.7125), val_roc_auc: Some(0.64), ..Point::default() }
-    }
-
-    #[test]
-    fn a_line_an_interval_says_where_training_is_and_what_is_left() {
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let mut lines = Lines::new((100, 1), NodeScore::Accuracy, INTERVAL, start);
-        lines.begin(0, 20, start);
-        let told: Vec<String> = (1..=30).filter_map(|i| lines.of_epoch(&point(20 + i), at(i))).collect();
-        assert_eq!(told[0], "epoch 30/100  loss 0.5000  val accuracy 71.25 %  70 s left");
-        assert_eq!(told[2], "epoch 50/100  loss 0.5000  val accuracy 71.25 %  50 s left");
-        assert_eq!(told.len(), 3);
-    }
-
-    #[test]
-    fn a_long_epoch_is_told_by_its_batches_and_runs_are_counted_from_zero() {
-        let start = Instant::now();
-        let mut lines = Lines::new((10, 3), NodeScore::RocAuc, INTERVAL, start);
-        lines.begin(1, 0, start);
-        let done = BatchDone { batches: 40, n_batches: 900 };
-        assert_eq!(lines.of_batch(done, start + INTERVAL / 2), None);
-        let told = lines.of_batch(done, start + INTERVAL);
-        assert_eq!(told.unwrap(), "run 1 of 3  epoch 1/10  batch 40/900");
-        let told = lines.of_epoch(&point(1), start + 2 * INTERVAL);
-        assert_eq!(told.unwrap(), "run 1 of 3  epoch 1/10  loss 0.5000  val ROC-AUC 64.00 %  6 min left");
     }
 }

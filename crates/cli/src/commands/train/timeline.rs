@@ -65,28 +65,7 @@ fn failed(error: &girih_kernels::KernelError) -> CliError {
 }
 
 /// Path of a rank's file: `a.json` for rank 0, `a.2.json` for rank 2.
-fn of_rank(path: &Path, rank: usize) -> PathBuf {
+pub fn of_rank(path: &Path, rank: usize) -> PathBuf {
     let extension = path.extension().unwrap_or_default().to_string_lossy();
     if rank == 0 { path.to_owned() } else { path.with_extension(format!("{rank}.{extension}")) }
-}
-
-#[cfg(test)]
-mod tests {
-    use girih_compute::Cpu;
-
-    use super::*;
-
-    #[test]
-    fn each_rank_has_a_file_of_its_own() {
-        let path = Path::new("out/a.json");
-        assert_eq!([0, 2].map(|rank| of_rank(path, rank)), ["out/a.json", "out/a.2.json"].map(PathBuf::from));
-    }
-
-    #[test]
-    fn cpus_are_not_recorded() {
-        let cpu = Chosen::Cpu(Cpu::new());
-        assert!(Timeline::begin(None, &cpu, 0).is_ok_and(|none| none.is_none()));
-        let refused = Timeline::begin(Some(Path::new("a.json")), &cpu, 0).err().expect("refused");
-        assert!(refused.to_string().contains("--device cuda"), "{refused}");
-    }
 }

@@ -77,7 +77,7 @@ pub(super) static TABLE: [Row; 34] = [
         |c| c.is_links() && c.model.is_recommender(),
         [
             "--task links with --model {model}",
-            "it computes no embeddings of features",
+            "it computes no embeddings of nodes from their features",
             "give another --model, such as gcn or sage",
         ],
     ),
@@ -101,7 +101,7 @@ pub(super) static TABLE: [Row; 34] = [
         |c| c.is_sampled() && (matches!(c.model, Sgc | Mlp) || c.model.is_recommender()),
         [
             "--batch {batch} with --model {model}",
-            "its steps read no neighbors that could be left out",
+            "its training steps do not read sampled neighbors",
             "leave --batch out, or choose the model gcn, sage, gat, gatv2 or gin",
         ],
     ),
@@ -109,15 +109,15 @@ pub(super) static TABLE: [Row; 34] = [
         |c| c.batch.has_blocks() && matches!(c.model, Ngcn | Appnp),
         [
             "--batch {batch} with --model {model}",
-            "it propagates over many hops, which these batches do not have",
-            "choose cluster or saint batches, or full",
+            "it propagates over more hops than these batches contain",
+            "give --batch cluster, saint or full",
         ],
     ),
     Row::new(
         |c| c.replace && c.reads_neighbors_once,
         [
             "--replace with this network",
-            "it reads a neighbor once, however often it is drawn",
+            "it counts a neighbor once, even if it is drawn several times",
             "leave --replace out, or choose the model gcn, gin, or sage with the aggregator mean",
         ],
     ),
@@ -125,7 +125,7 @@ pub(super) static TABLE: [Row; 34] = [
         |c| c.score_by.is_some() && (c.is_links() || !c.is_sampled()),
         [
             "--score-by with --task {task} and --batch {batch}",
-            "it is for classes of nodes, learnt on mini-batches",
+            "it says how node classifiers that train on mini-batches are evaluated",
             "leave --score-by out",
         ],
     ),
@@ -160,15 +160,15 @@ pub(super) static TABLE: [Row; 34] = [
         [
             "--features-from {rule} with --precision bf16",
             "embeddings are parameters, which are f32",
-            "give another rule, or --precision f32",
+            "give --features-from degree or random-walk, or --precision f32",
         ],
     ),
     Row::new(
         |c| c.learns_features() && c.has_cache(),
         [
             "--features-from {rule} with --feature-cache or --topology-cache",
-            "embeddings change where they are computed",
-            "give another rule, or leave the caches out",
+            "embeddings change in every step, and cached copies would not",
+            "give --features-from degree or random-walk, or leave the caches out",
         ],
     ),
     // Caches.
@@ -176,7 +176,7 @@ pub(super) static TABLE: [Row; 34] = [
         |c| c.has_cache() && !c.is_sampled(),
         [
             "--feature-cache or --topology-cache with --batch full",
-            "full batches read all of graph and features at once",
+            "full batches read the whole graph and all features in each step",
             "leave the caches out, or give --batch neighbor",
         ],
     ),
@@ -184,7 +184,7 @@ pub(super) static TABLE: [Row; 34] = [
         |c| c.topology_cache != Cache::None && !c.is_drawn_by_device(),
         [
             "--topology-cache with these batches",
-            "devices draw for batches of neighbors of nodes, without replacement",
+            "GPUs sample neighbor batches of nodes without replacement, and only they read a cached graph",
             "leave --topology-cache out, or give --batch neighbor and --task nodes without --replace",
         ],
     ),
@@ -201,8 +201,8 @@ pub(super) static TABLE: [Row; 34] = [
         |c| c.scheme.is_none() && (c.is_sampled() || c.model.is_recommender()),
         [
             "--partition auto with --model {model} and --batch {batch}",
-            "it plans full batches of networks that read features",
-            "name a partition, or for mini-batches leave it out",
+            "the planner knows only full-batch training of models that read features",
+            "name a partition, such as --partition 1d, or for mini-batches leave it out",
         ],
     ),
     Row::of_flags(
@@ -233,7 +233,7 @@ pub(super) static TABLE: [Row; 34] = [
         |c| c.is_dry_run && c.is_on_ranks() && c.is_sampled() && !c.is_divided(),
         [
             "a plan for ranks that each hold the whole graph",
-            "it is that of one rank with its share of a batch",
+            "it equals the plan of one rank with its share of a batch",
             "give --layout patches or split-features, or plan one rank",
         ],
     ),
@@ -265,8 +265,8 @@ pub(super) static TABLE: [Row; 34] = [
         |c| c.is_on_ranks() && c.is_sampled() && c.scheme.is_some_and(|scheme| scheme != Scheme::OneD),
         [
             "--partition {scheme} with --batch {batch}",
-            "it divides the graph of full batches",
-            "leave it out for mini-batches, whose ranks --layout arranges",
+            "it divides the full graph, which only full batches use",
+            "leave it out: for mini-batches, --layout says what each rank holds",
         ],
     ),
     // Ranks with a part of the features, or of the graph.
@@ -286,15 +286,15 @@ pub(super) static TABLE: [Row; 34] = [
         |c| c.is_divided() && c.knows_nodes(),
         [
             "--features-from {rule} with --layout {layout}",
-            "ranks exchange feature rows that are small and that training does not change",
-            "give another rule, or --layout replicated",
+            "ranks cannot exchange these features: onehot rows are too wide, and embeddings change in every step",
+            "give --features-from degree or random-walk, or --layout replicated",
         ],
     ),
     Row::new(
         |c| c.is_divided() && c.feature_cache == Cache::Spread,
         [
             "a second share of --feature-cache with --layout {layout}",
-            "rows that are not on every device stay on the host of their rank",
+            "rows that not every GPU caches are read from the host, never from another GPU",
             "leave it out, or give --layout replicated",
         ],
     ),
@@ -302,7 +302,7 @@ pub(super) static TABLE: [Row; 34] = [
         |c| c.is_divided() && c.topology_cache == Cache::Spread,
         [
             "a second share of --topology-cache with --layout {layout}",
-            "the rest of the graph stays on each host, whole",
+            "what not every GPU caches of the graph is read from the host, never from another GPU",
             "leave it out, or give --layout replicated",
         ],
     ),

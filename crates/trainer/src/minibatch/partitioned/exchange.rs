@@ -44,7 +44,7 @@ impl<B: Backend> Exchanged<'_, B> {
         let batches = self.on_device.as_ref().map_or(Ok(None), batches)?;
         if batches.is_none() && backend.has_own_memory() {
             tracing::debug!(
-                "the host samples batches of patches and brings their rows: the device does not draw so, or not read such rows"
+                "CPU threads sample the batches of patches: the GPU cannot sample with these settings, or cannot read these features"
             );
         }
         Ok(batches)

@@ -31,7 +31,7 @@ pub(crate) fn run_on_first<B: Backend>(
             match all[0].split_first() {
                 Some((&DONE, _)) => return Ok(all.swap_remove(0).split_off(1)),
                 Some((&AT_WORK, [])) => {}
-                _ => return Err(TrainError::rank(0, "it says neither that it is at work nor what came of it")),
+                _ => return Err(TrainError::rank(0, "it sent neither a sign of life nor its result")),
             }
         }
     }
