@@ -39,8 +39,6 @@ mod norm;
 mod optim;
 mod segment;
 mod sparse;
-#[cfg(test)]
-mod tests;
 mod types;
 
 use std::fmt;

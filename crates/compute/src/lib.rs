@@ -22,7 +22,7 @@ mod error;
 pub mod reference;
 mod sequence;
 mod symbolic;
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 pub mod testing;
 
 pub use backend::{

@@ -36,8 +36,6 @@ mod segment_max;
 mod simd;
 mod sparse;
 mod spmm;
-#[cfg(test)]
-mod tests;
 mod top_k;
 
 use self::machine::Machine;

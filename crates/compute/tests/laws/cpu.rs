@@ -1,7 +1,6 @@
 //! Common test suite of all backends, on the CPU.
 
-use super::Cpu;
-use crate::{Dtype, testing};
+use girih_compute::{Cpu, Dtype, testing};
 
 #[test]
 fn agrees_with_the_reference() {

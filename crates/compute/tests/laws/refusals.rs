@@ -1,14 +1,13 @@
 //! Wrong operands of every operation, refused before a backend runs.
 
-use girih_graph_format::{Csr, Scales};
-use girih_random::Key;
-
-use crate::prelude::*;
-use crate::{
+use girih_compute::prelude::*;
+use girih_compute::{
     Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, ColumnMoments, ComputeError, Dropout,
     Dtype, Epilogue, EpilogueGrad, SgdUpdate, Shape, SparseOperand, Symbolic, SymbolicIds, SymbolicMatrix,
     SymbolicSparse, Transpose,
 };
+use girih_graph_format::{Csr, Scales};
+use girih_random::Key;
 
 const NO: Transpose = Transpose::No;
 const YES: Transpose = Transpose::Yes;

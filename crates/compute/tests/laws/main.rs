@@ -1,0 +1,4 @@
+//! Laws of backends: operations of the CPU beside the reference, and operands that no backend gets.
+
+mod cpu;
+mod refusals;
