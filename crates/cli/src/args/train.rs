@@ -61,7 +61,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N", requires = "out", value_parser = clap::value_parser!(u64).range(1..))]
     #[arg(help_heading = "Output")]
     pub checkpoint_every: Option<u64>,
-    /// Continue from the checkpoints in --out, with bit-identical results
+    /// Resume the training in --out; results are bit-identical
     ///
     /// Data and settings are those of its config.toml; flags may change --epochs, --runs, --patience, --eval-every,
     /// --prefetch and shares of caches. Other settings are refused. Another device or other ranks give a warning:

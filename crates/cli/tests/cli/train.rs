@@ -327,10 +327,10 @@ fn mini_batches_that_make_no_sense_are_refused_before_anything_is_loaded() {
     for (flags, told) in [
         (&["--batch", "neighbor", "--fanout", "5,5,5"][..], "2 layers"),
         (&["--batch", "neighbor", "--model", "sgc"], "choose the model gcn, sage, gat, gatv2 or gin"),
-        (&["--batch", "layer", "--model", "appnp"], "cluster or saint"),
+        (&["--batch", "layer", "--model", "appnp"], "cluster, saint or full"),
         (&["--batch", "cluster", "--batch-size", "5"], "clusters_per_batch"),
         (&["--fanout", "5,5"], "choose a batch kind"),
-        (&["--score-by", "layers"], "learnt on mini-batches"),
+        (&["--score-by", "layers"], "that train on mini-batches"),
         (&["--feature-cache", "0.5"], "full batches read the whole graph and all features"),
         (&["--batch", "cluster", "--topology-cache", "0.5"], "GPUs sample neighbor batches"),
     ] {
@@ -447,7 +447,7 @@ fn memory_that_cannot_be_divided_is_refused() {
         (&["--tier-memory", "80GB"][..], 1, "full batches read the whole graph and all features"),
         (&["--batch", "cluster", "--tier-memory", "80GB"], 1, "GPUs sample neighbor batches"),
         (&["--batch", "neighbor", "--replace", "--tier-memory", "80GB"], 1, "without replacement"),
-        (&["--batch", "neighbor", "--task", "links", "--tier-memory", "80GB"], 1, "batches of neighbors of nodes"),
+        (&["--batch", "neighbor", "--task", "links", "--tier-memory", "80GB"], 1, "neighbor batches of nodes"),
         (&[&neighbors[..], &["much"]].concat(), 2, "or auto"),
         (&[&neighbors[..], &["80GB", "--feature-cache", "0.1"]].concat(), 2, "cannot be used with"),
         (&[&neighbors[..], &["80GB", "--topology-cache", "0.1"]].concat(), 2, "cannot be used with"),

@@ -444,7 +444,7 @@ mod tests {
             let batch = BatchConfig { kind, ..BatchConfig::default() };
             refused(&dataset, &TrainConfig { batch, batch_size: None, ..config.clone() })
         };
-        assert!(of_kind(BatchKind::Full).contains("full batches read all"));
+        assert!(of_kind(BatchKind::Full).contains("full batches read the whole graph"));
         assert!(of_kind(BatchKind::Cluster).contains("GPUs sample neighbor batches"));
         let (coded, config_of_codes) = data(Some(CodecSpec::Int8));
         assert!(refused(&coded, &config_of_codes).contains("topk:8"));

@@ -143,6 +143,6 @@ fn a_partition_that_is_chosen_is_not_told_how() {
     let train = ["train", "--data", SMALL, "--epochs", "1", "--device", "cpu", "--ranks", "4", "--partition", "auto"];
     for flags in [&["--replication", "2"][..], &["--exchange", "rows"], &["--stages", "1"], &["--chunks", "2"]] {
         let said = girih(&[&train, flags].concat()).refused(2);
-        assert!(says(&said, "--partition auto chooses"), "{said}");
+        assert!(says(&said, "--partition auto also chooses"), "{said}");
     }
 }
