@@ -26,6 +26,7 @@
 //! - `minibatch/`, `distributed/`: steps on sampled parts of the graph, and work that ranks share.
 //! - `train.rs`, `similarity.rs`: what callers start, for all of the above.
 //! - `estimate/`: [`Plan`] and all other predictions of memory and time.
+//! - `testing.rs`: internal items for the tests in `tests/`, which hold all tests of this crate.
 //!
 //! Not here: the computation of an operation (`girih-compute`) and the source of data (`girih-datasets`).
 
@@ -46,6 +47,8 @@ pub mod models;
 mod similarity;
 mod tape;
 mod tasks;
+#[doc(hidden)]
+pub mod testing;
 mod train;
 
 pub use config::{

@@ -1,8 +1,5 @@
 //! [`train`]: trains a configuration on a data set, from start to result.
 
-#[cfg(test)]
-mod tests;
-
 use girih_datasets::{Dataset, Features};
 use girih_features::MiniBatchBackend;
 use girih_graph_format::Matrix;

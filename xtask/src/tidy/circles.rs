@@ -29,6 +29,7 @@ const LAYERS: [(&str, &[&str]); 1] = [(
         "distributed",
         "estimate",
         "instances",
+        "testing",
     ],
 )];
 

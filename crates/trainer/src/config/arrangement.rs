@@ -66,30 +66,3 @@ fn in_words(value: &Value) -> String {
         other => other.to_string(),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::model::{ModelConfig, ModelKind};
-    use super::*;
-
-    #[test]
-    fn settings_that_differ_are_named_with_both_values() {
-        let before = TrainConfig::default();
-        assert_eq!(differences(&before, &before), Vec::<String>::new());
-        let model = ModelConfig { hidden: 9, ..before.model.clone() };
-        let now = TrainConfig { model, epochs: 7, patience: Some(3), ..before.clone() };
-        assert_eq!(
-            differences(&before, &now),
-            ["model.hidden 9 (was 16)", "epochs 7 (was 200)", "patience 3 (was none)"]
-        );
-        let other = TrainConfig::for_model(ModelKind::Gat);
-        assert!(differences(&before, &other).contains(&"model.kind gat (was gcn)".to_owned()));
-    }
-
-    #[test]
-    fn arrangements_are_readable() {
-        assert_eq!(Arrangement::of_one(false).to_string(), "one rank on cpu");
-        let two = Arrangement { device: "cuda".to_owned(), ranks: 2, division: "--partition 1d".to_owned() };
-        assert_eq!(two.to_string(), "2 ranks on cuda (--partition 1d)");
-    }
-}

@@ -9,9 +9,7 @@ mod optimizer;
 mod own;
 mod ranks;
 mod rules;
-mod supported;
-#[cfg(test)]
-mod tests;
+pub(crate) mod supported;
 mod validation;
 
 use girih_compress::{CodecSpec, CompressError};

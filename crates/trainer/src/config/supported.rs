@@ -149,11 +149,9 @@ pub fn supported(asked: &Combination) -> Result<ExecutionPlan, Reason> {
     }
 }
 
-/// Number of rows that differ in their reason.
-#[cfg(test)]
-pub(super) fn n_reasons() -> usize {
-    let reasons = TABLE.iter().map(|row| row.reason_alone());
-    reasons.collect::<std::collections::BTreeSet<_>>().len()
+/// Reason of each row of the table, and whether the row is about flags that contradict each other.
+pub fn reasons() -> impl Iterator<Item = (&'static str, bool)> {
+    TABLE.iter().map(|row| row.reason_alone())
 }
 
 impl Combination {

@@ -7,7 +7,7 @@ mod checks;
 mod features;
 mod inputs;
 mod mirror;
-mod partitioned_adjacency;
+pub(crate) mod partitioned_adjacency;
 
 pub(crate) use checks::{Trainable, check_features, check_trainable};
 pub(crate) use features::NodeFeatures;

@@ -21,7 +21,7 @@ use crate::models::Adjacency;
 use crate::tape::ranks::{AllScales, BlockSource, Blocks, HostBlocks, LoopedRows, Pattern, Ranks, failed};
 
 /// `Â = L·A·R`, of which a rank reads its own rows.
-pub(crate) struct PartitionedAdjacency {
+pub struct PartitionedAdjacency {
     source: Arc<DataSource>,
     self_loops: bool,
     exchange: Exchange,
@@ -38,7 +38,7 @@ impl PartitionedAdjacency {
     ///
     /// # Errors
     /// When rows that this rank reads break an invariant, or another rank fails.
-    pub(crate) fn new<B: Backend>(
+    pub fn new<B: Backend>(
         source: Arc<DataSource>,
         adjacency: Adjacency,
         ranks: &Ranks<B>,

@@ -25,8 +25,8 @@ use crate::tasks::nodes::{FullBatch, LabelledNodes, start_run};
 use crate::tasks::recommend::{self, Recommendations};
 
 /// Data set of a job on ranks, of which each rank reads its own rows. Ranks that are threads share it.
-pub(super) struct PartitionedData {
-    pub(super) plan: Arc<BlockPlan>,
+pub struct PartitionedData {
+    plan: Arc<BlockPlan>,
     source: Arc<DataSource>,
     outline: Outline,
     /// Identity of data in memory. For a folder it is `None`, and the ranks find it out together.
@@ -43,7 +43,7 @@ impl PartitionedData {
     ///
     /// # Errors
     /// When the model cannot be trained on such data, or the plan does not fit them.
-    pub(super) fn new<B: Backend>(
+    pub fn new<B: Backend>(
         backend: &B,
         source: impl Into<DataSource>,
         builder: &dyn BuildModel<B>,
@@ -77,12 +77,12 @@ impl PartitionedData {
     }
 
     /// This rank of a world, with the groups of the plan.
-    pub(super) fn ranks<B: Backend>(&self, world: Box<dyn Collective<B>>) -> Result<Arc<Ranks<B>>, CommError> {
+    pub fn ranks<B: Backend>(&self, world: Box<dyn Collective<B>>) -> Result<Arc<Ranks<B>>, CommError> {
         Ok(Arc::new(Ranks::new(Arc::clone(&self.plan), world)?))
     }
 
     /// Trains all runs on the rank's own rows.
-    pub(super) fn train_all_runs<B: Backend>(
+    pub fn train_all_runs<B: Backend>(
         &self,
         backend: &B,
         ranks: &Arc<Ranks<B>>,

@@ -34,16 +34,12 @@
 //! ranks get the same bits and their parameters never diverge.
 
 mod apply;
-mod data;
-mod job;
-#[cfg(test)]
-mod random_graphs;
-#[cfg(test)]
-mod tests;
-mod train;
+pub(crate) mod data;
+pub(crate) mod job;
+pub(crate) mod train;
 
 pub use crate::config::{GraphPlacement, RankOptions};
-pub use crate::estimate::{Links, Network, RankPlanner, RankPlans, SymbolicGraph};
+pub use crate::estimate::{CollectiveKind, Links, Network, RankPlanner, RankPlans, SymbolicGraph};
 pub use crate::tape::ranks::{PartitionedGraph, Ranks};
 pub use apply::{ApplyJob, RecommendJob};
 pub use job::{ModelJob, RankJob, TakeLogits};

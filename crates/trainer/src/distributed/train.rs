@@ -196,7 +196,7 @@ fn together<B: Backend>(
     observe: &mut dyn FnMut(Event<'_>) -> Control,
     train: impl FnOnce(&mut dyn FnMut(Event<'_>) -> Control) -> Result<Outcome, TrainError>,
 ) -> Result<Outcome, TrainError> {
-    let (mut agreement, mut failure) = (Agreement::new(), None);
+    let (mut agreement, mut failure) = (Agreement::default(), None);
     let mut agree = |event: Event<'_>| {
         let asked_of = Asked::of(&event);
         let mine = observe(event);
@@ -218,7 +218,7 @@ const ASKED_EVERY: Duration = Duration::from_millis(50);
 
 /// Question that ranks answer together.
 #[derive(Clone, Copy)]
-enum Asked {
+pub enum Asked {
     /// After a batch: whether to stop. Asked only every few batches.
     Batch,
     /// After other events: whether to stop. When a checkpoint is read, also whether all ranks read the same one (its
@@ -238,7 +238,7 @@ impl Asked {
 
 /// Agreement of ranks on stopping. All ask after the same batches, and the first rank sets the distance between
 /// questions.
-struct Agreement {
+pub struct Agreement {
     /// Batches from one question to the next, and how many of them are left.
     apart: u32,
     n_left: u32,
@@ -248,13 +248,18 @@ struct Agreement {
     stops: bool,
 }
 
-impl Agreement {
-    fn new() -> Self {
+impl Default for Agreement {
+    fn default() -> Self {
         Self { apart: 1, n_left: 1, since: Instant::now(), stops: false }
     }
+}
 
-    /// Returns the next step of all ranks, given that of this one.
-    fn control<B: Backend>(
+impl Agreement {
+    /// Returns the next step of all ranks, given that of this one; all ranks call it together.
+    ///
+    /// # Errors
+    /// When a rank fails, or starts from another checkpoint.
+    pub fn control<B: Backend>(
         &mut self,
         world: &dyn Collective<B>,
         asked: Asked,
@@ -266,7 +271,7 @@ impl Agreement {
                 self.n_left -= 1;
                 return Ok(Control::Continue);
             }
-            Asked::Batch => (None, self.next_apart()),
+            Asked::Batch => (None, next_apart(self.apart, self.since.elapsed())),
             Asked::Other(start) => (start, 1),
         };
         let words = [u32::from(self.stops), u32::from(start.is_some()), start.unwrap_or(0), apart];
@@ -277,16 +282,17 @@ impl Agreement {
         };
         let all: Vec<[u32; 4]> = all.iter().enumerate().map(read).collect::<Result<_, CommError>>()?;
         let apart = all[0][3].max(1);
-        *self = Self { apart, n_left: apart, ..Self::new() };
+        *self = Self { apart, n_left: apart, ..Self::default() };
         any_says_stop(&all)
     }
+}
 
-    /// Number of batches until the next question, estimated from the time of the batches since the last one. It at
-    /// most doubles, since the times of batches vary.
-    fn next_apart(&self) -> u32 {
-        let n_batches = f64::from(self.apart) * ASKED_EVERY.as_secs_f64() / self.since.elapsed().as_secs_f64();
-        (n_batches as u32).clamp(1, self.apart.saturating_mul(2))
-    }
+/// Number of batches until the next question whether to stop, if the last `apart` batches took `elapsed`. It at most
+/// doubles, since the times of batches vary.
+#[must_use]
+pub fn next_apart(apart: u32, elapsed: Duration) -> u32 {
+    let n_batches = f64::from(apart) * ASKED_EVERY.as_secs_f64() / elapsed.as_secs_f64();
+    (n_batches as u32).clamp(1, apart.saturating_mul(2))
 }
 
 /// Returns whether any rank asks to stop, and checks that all start from the same checkpoint. Processes on several
@@ -299,60 +305,5 @@ fn any_says_stop(all: &[[u32; 4]]) -> Result<Control, TrainError> {
             rank,
             "it goes on from another checkpoint than rank 0; give all ranks --resume and the same folder of checkpoints, or copies of it",
         )),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use girih_comm::threads;
-    use girih_compute::Cpu;
-
-    use super::*;
-
-    /// Runs three ranks through `n_batches` batches; rank `told.0` is told to stop at batch `told.1`. Returns the
-    /// number of batches of each.
-    fn batches_done(n_batches: usize, told: (usize, usize)) -> Vec<usize> {
-        let one = |world: Box<dyn Collective<Cpu>>| -> Result<usize, TrainError> {
-            let mut agreement = Agreement::new();
-            let mut control = |asked, mine| agreement.control(&*world, asked, mine);
-            assert_eq!(control(Asked::Other(Some(7)), Control::Continue)?, Control::Continue);
-            for batch in 0..n_batches {
-                let mine = if told == (world.rank(), batch) { Control::Stop } else { Control::Continue };
-                if control(Asked::Batch, mine)? == Control::Stop {
-                    return Ok(batch + 1);
-                }
-            }
-            // At the end of an epoch they ask in any case.
-            let goes_on = control(Asked::Other(None), Control::Continue)? == Control::Continue;
-            Ok(n_batches + usize::from(goes_on))
-        };
-        threads::run(3, Duration::from_secs(30), |world| one(Box::new(world))).unwrap()
-    }
-
-    #[test]
-    fn ranks_stop_at_the_same_batch_whoever_is_told_to() {
-        for told in [(0, 0), (1, 0), (2, 1), (1, 5), (0, 19)] {
-            let done = batches_done(20, told);
-            assert!(done.iter().all(|&n| n == done[0] && n > told.1 && n <= 20), "{told:?}: {done:?}");
-        }
-        // A stop in the first batches takes effect soon.
-        assert!(batches_done(20, (1, 1))[0] <= 3);
-        assert_eq!(batches_done(20, (3, 0)), [21; 3], "nobody is told to");
-    }
-
-    #[test]
-    fn questions_come_further_apart_as_long_as_batches_are_short() {
-        let mut agreement = Agreement::new();
-        assert_eq!(agreement.next_apart(), 2);
-        agreement.apart = 1000;
-        agreement.since = Instant::now().checked_sub(ASKED_EVERY * 10).unwrap();
-        assert_eq!(agreement.next_apart(), 99);
-    }
-
-    #[test]
-    fn a_rank_with_another_checkpoint_is_named() {
-        let all = [[0, 1, 7, 1], [0, 1, 7, 1], [0, 0, 0, 1]];
-        assert!(any_says_stop(&all).unwrap_err().to_string().contains("rank 2"));
-        assert_eq!(any_says_stop(&[[0, 1, 7, 1], [1, 1, 7, 9]]).unwrap(), Control::Stop);
     }
 }

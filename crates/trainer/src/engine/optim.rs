@@ -114,22 +114,3 @@ impl<B: Backend> Optimizer<B> {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn schedules_start_high_and_end_low() {
-        let with = |schedule, warmup| OptimizerConfig { lr: 1.0, schedule, warmup, ..OptimizerConfig::default() };
-        let cosine = with(Schedule::Cosine {}, 0);
-        assert_eq!(cosine.lr_at(0, 100), 1.0);
-        assert!((cosine.lr_at(50, 100) - 0.5).abs() < 1e-6);
-        assert!(cosine.lr_at(99, 100) < 0.001);
-        let step = with(Schedule::Step { every: 10, factor: 0.5 }, 0);
-        assert_eq!([step.lr_at(9, 100), step.lr_at(10, 100), step.lr_at(20, 100)], [1.0, 0.5, 0.25]);
-        let warm = with(Schedule::Constant {}, 4);
-        let rates: Vec<f64> = (0..6).map(|e| warm.lr_at(e, 100)).collect();
-        assert!(rates.windows(2).all(|w| w[0] <= w[1]) && rates[0] == 0.2 && rates[4] == 1.0, "{rates:?}");
-    }
-}

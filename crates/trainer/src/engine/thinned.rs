@@ -59,21 +59,3 @@ impl<'a, T> IntoIterator for &'a Thinned<T> {
         self.iter()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_kth_value_is_kept_and_all_are_counted() {
-        let mut thinned = Thinned::default();
-        for n in 0..5 * MAX {
-            thinned.push(n);
-            assert!(thinned.len() == n + 1 && !thinned.is_empty() && thinned.kept.len() <= MAX);
-            if n < MAX {
-                assert_eq!(thinned.kept.len(), n + 1);
-            }
-        }
-        assert!(thinned.iter().copied().eq((0..5 * MAX).step_by(8)));
-    }
-}

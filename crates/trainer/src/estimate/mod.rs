@@ -13,16 +13,14 @@ mod plan;
 mod ranks;
 mod sizes;
 mod step;
-mod symbolic;
+pub(crate) mod symbolic;
 mod task;
 
 pub use cache_plan::CachePlan;
 pub use minibatch::RowsOnDevice;
-pub use network::{Links, Network};
+pub use network::{CollectiveKind, Links, Network};
 pub(crate) use plan::Share;
 pub use plan::{Plan, PlanDevice};
 pub use ranks::{RankPlanner, RankPlans};
 pub use sizes::{DataSizes, InteractionSizes};
 pub use symbolic::SymbolicGraph;
-#[cfg(test)]
-pub(crate) use symbolic::SymbolicRank;

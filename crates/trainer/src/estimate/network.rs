@@ -38,26 +38,32 @@ impl Links {
         }
     }
 
-    fn of(&self, operation: Operation) -> LinkRates {
+    fn of(&self, operation: CollectiveKind) -> LinkRates {
         match operation {
-            Operation::Broadcast => self.broadcast,
-            Operation::AllGather => self.all_gather,
-            Operation::AllReduce => self.all_reduce,
-            Operation::ReduceScatter => self.reduce_scatter,
-            Operation::AllToAll => self.all_to_all,
-            Operation::OneToOne => self.one_to_one,
+            CollectiveKind::Broadcast => self.broadcast,
+            CollectiveKind::AllGather => self.all_gather,
+            CollectiveKind::AllReduce => self.all_reduce,
+            CollectiveKind::ReduceScatter => self.reduce_scatter,
+            CollectiveKind::AllToAll => self.all_to_all,
+            CollectiveKind::OneToOne => self.one_to_one,
         }
     }
 }
 
 /// Collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
+pub enum CollectiveKind {
+    /// One rank's matrix for all.
     Broadcast,
+    /// Rows of each rank, or of some ranks, for all.
     AllGather,
+    /// A sum for all.
     AllReduce,
+    /// A sum, of which each rank receives its own rows.
     ReduceScatter,
+    /// Rows from each rank for each other rank.
     AllToAll,
+    /// Rows from each of more than two ranks to one other, in disjoint pairs.
     OneToOne,
 }
 
@@ -86,7 +92,8 @@ impl Network {
 
     /// Seconds that a rank loses during an exchange of `exchange` seconds. It has done `computed` seconds of work at
     /// full speed since the exchange began.
-    pub(super) fn seconds_lost(&self, computed: f64, exchange: f64) -> f64 {
+    #[must_use]
+    pub fn seconds_lost(&self, computed: f64, exchange: f64) -> f64 {
         let slowed = computed / (1.0 - self.slowdown);
         self.slowdown * slowed.min(exchange)
     }
@@ -96,7 +103,8 @@ impl Network {
     /// In an all-gather or all-to-all, each rank sends rows to each other over its own adapter. A broadcast or a sum
     /// enters a host once, over the adapters of all of its members, and is passed on within the host. Latencies
     /// between hosts add up over the rounds of a tree of hosts.
-    pub(super) fn seconds(&self, operation: Operation, members: &[usize], bytes: f64) -> f64 {
+    #[must_use]
+    pub fn seconds(&self, operation: CollectiveKind, members: &[usize], bytes: f64) -> f64 {
         let inside = self.links.of(operation);
         let n_hosts = self.n_hosts(members);
         if n_hosts == 1 {
@@ -104,10 +112,10 @@ impl Network {
         }
         let (size, per_host) = (members.len() as f64, members.len() as f64 / n_hosts as f64);
         let (crossing, adapters) = match operation {
-            Operation::AllGather | Operation::AllToAll | Operation::OneToOne => {
+            CollectiveKind::AllGather | CollectiveKind::AllToAll | CollectiveKind::OneToOne => {
                 (bytes * (size - per_host) / (size - 1.0).max(1.0), 1.0)
             }
-            Operation::Broadcast | Operation::AllReduce | Operation::ReduceScatter => (bytes, per_host),
+            CollectiveKind::Broadcast | CollectiveKind::AllReduce | CollectiveKind::ReduceScatter => (bytes, per_host),
         };
         let rounds = f64::from((n_hosts - 1).ilog2() + 1);
         inside.latency
@@ -120,49 +128,5 @@ impl Network {
         hosts.sort_unstable();
         hosts.dedup();
         hosts.len()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const fn rates(latency: f64, bytes_per_second: f64) -> LinkRates {
-        LinkRates { latency, bytes_per_second }
-    }
-
-    fn hosts_of_two() -> Network {
-        let links = Links::alike(rates(1.0, 100.0));
-        Network { links, ranks_per_host: 2, between_hosts: rates(3.0, 10.0), overlaps: true, slowdown: 0.0 }
-    }
-
-    #[test]
-    fn a_rank_computes_more_slowly_while_an_exchange_goes_on() {
-        let network = Network { slowdown: 0.25, ..hosts_of_two() };
-        // Three seconds of work take four, all of them during the exchange.
-        assert_eq!(network.seconds_lost(3.0, 4.0), 1.0);
-        assert_eq!(network.seconds_lost(3.0, 9.0), 1.0);
-        // Of nine seconds of work, three are done in the four seconds of the exchange, and six after it.
-        assert_eq!(network.seconds_lost(9.0, 4.0), 1.0);
-        assert_eq!(hosts_of_two().seconds_lost(9.0, 4.0), 0.0);
-    }
-
-    #[test]
-    fn a_host_is_as_fast_as_its_links() {
-        assert_eq!(hosts_of_two().seconds(Operation::AllGather, &[2, 3], 100.0), 2.0);
-        assert_eq!(Network::one_host(hosts_of_two().links, true).seconds(Operation::AllReduce, &[0, 9], 100.0), 2.0);
-    }
-
-    #[test]
-    fn sums_cross_once_and_rows_go_to_each() {
-        let network = hosts_of_two();
-        // Two adapters receive 100 bytes at 10 a second each.
-        assert_eq!(network.seconds(Operation::ReduceScatter, &[0, 1, 2, 3], 100.0), 1.0 + 3.0 + 5.0);
-        // One rank of each host: one adapter. Four hosts are two rounds apart.
-        assert_eq!(network.seconds(Operation::Broadcast, &[0, 2, 4, 6], 100.0), 1.0 + 6.0 + 10.0);
-        // Two of three messages leave the host, each over the adapter of its receiver.
-        for operation in [Operation::AllToAll, Operation::AllGather] {
-            assert_eq!(network.seconds(operation, &[0, 1, 2, 3], 90.0), 1.0 + 3.0 + 6.0);
-        }
     }
 }

@@ -142,7 +142,8 @@ impl Plan {
 
     /// Bytes that additional permanent matrices may take, so that the plan fits so many [bytes of a
     /// device](Self::device_bytes); `None` if the plan alone does not fit.
-    pub(crate) fn bytes_left(&self, device_bytes: u64) -> Option<u64> {
+    #[must_use]
+    pub fn bytes_left(&self, device_bytes: u64) -> Option<u64> {
         let bytes = device_bytes.checked_sub(DEVICE_SOFTWARE_BYTES)?;
         // The largest `peak` with `peak + peak / share <= bytes`.
         let (whole, rest) = (bytes / (ALLOCATOR_LOSS_SHARE + 1), bytes % (ALLOCATOR_LOSS_SHARE + 1));

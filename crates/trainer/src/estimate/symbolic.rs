@@ -16,7 +16,7 @@ use crate::TrainError;
 use crate::config::{RankOptions, TrainConfig};
 
 pub(crate) use self::blocks::SymbolicBlocks;
-pub(crate) use self::rank::SymbolicRank;
+pub use self::rank::SymbolicRank;
 
 /// Graph of a dry run on ranks. Either a real graph, whose blocks and rows are counted, or one of known size whose
 /// edges are taken to be spread evenly.

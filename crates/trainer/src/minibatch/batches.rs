@@ -1,6 +1,6 @@
 //! [`Batches`]: the batches of an epoch on the host.
 
-mod epoch;
+pub(crate) mod epoch;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) use self::epoch::{Drawn, EpochBatches, SeedLists};
 const RUN_STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Source of the batches of a run. A batch depends on it, on the number of the epoch and on its own number.
-pub(crate) struct Batches<'a> {
+pub struct Batches<'a> {
     neighborhoods: &'a Neighborhoods,
     adjacency: Adjacency,
     source: Source<'a>,
@@ -93,7 +93,7 @@ impl<'a> Batches<'a> {
     ///
     /// # Errors
     /// When the settings do not fit this graph.
-    pub(crate) fn of_links(
+    pub fn of_links(
         neighborhoods: &'a Neighborhoods,
         adjacency: Adjacency,
         links: LinkEpochs<'a>,
@@ -245,6 +245,3 @@ pub(super) fn neighbor_sampler(
     };
     Ok(NeighborSampler::new(config.batch.fan_out(config.model.layers)?, options)?)
 }
-
-#[cfg(test)]
-mod tests;

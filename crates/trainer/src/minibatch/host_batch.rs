@@ -11,22 +11,23 @@ use crate::tape::EncodedInput;
 use crate::tasks::links::PairList;
 
 /// Mini-batch on the host: matrices, and global node ids.
-pub(crate) struct HostBatch {
+pub struct HostBatch {
     /// Adjacency of each layer.
-    pub(crate) graphs: HostGraphs,
+    pub graphs: HostGraphs,
     /// Nodes whose features the first layer reads; empty if it reads them in place.
-    pub(crate) inputs: Vec<NodeId>,
+    pub inputs: Vec<NodeId>,
     /// Features of the inputs, where ranks hold patches.
-    pub(crate) rows: Option<BatchRows>,
+    pub rows: Option<BatchRows>,
     /// Nodes with logits. Where ranks hold patches, ids count from the rank's first node.
-    pub(crate) outputs: Vec<NodeId>,
-    pub(crate) loss: HostLoss,
+    pub outputs: Vec<NodeId>,
+    /// Targets of the loss.
+    pub loss: HostLoss,
     /// Number of nodes or pairs in the loss of the whole batch, on all ranks.
-    pub(crate) n_loss: usize,
+    pub n_loss: usize,
 }
 
 /// Targets of the loss of a batch.
-pub(crate) enum HostLoss {
+pub enum HostLoss {
     /// Some of the outputs.
     Rows {
         /// Positions in `outputs`.
@@ -39,7 +40,7 @@ pub(crate) enum HostLoss {
 }
 
 /// Adjacency of each layer, on the host.
-pub(crate) enum HostGraphs {
+pub enum HostGraphs {
     /// Rows of `Â`, for each layer.
     Blocks(Vec<HostBlock>),
     /// Rows of `Â` among the nodes of a subgraph.
@@ -49,12 +50,12 @@ pub(crate) enum HostGraphs {
 }
 
 /// Rows of `Â` for one layer.
-pub(crate) struct HostBlock {
+pub struct HostBlock {
     /// Rows, with weights as values.
-    pub(crate) rows: Csr,
+    pub rows: Csr,
     /// Nodes of the destinations, if columns are global ids. Otherwise `None`: the destinations are the first
     /// columns.
-    pub(crate) in_place: Option<Vec<NodeId>>,
+    pub in_place: Option<Vec<NodeId>>,
 }
 
 impl HostBlock {
@@ -91,7 +92,7 @@ pub(crate) fn rows_of(csr: &Csr, rows: &[NodeId]) -> Result<Csr, FormatError> {
 }
 
 /// Features of the inputs of a batch, row by row.
-pub(crate) enum BatchRows {
+pub enum BatchRows {
     /// Dense rows.
     Dense(Matrix),
     /// Compressed rows.

@@ -67,15 +67,18 @@ enum Rows<B: Backend> {
 }
 
 /// Chunks of the nodes of a layer, in rounds with one chunk for each rank.
-struct Chunks<'n> {
+pub struct Chunks<'n> {
     nodes: Nodes<'n>,
     at_once: usize,
     rank: usize,
     size: usize,
 }
 
-enum Nodes<'n> {
+/// Nodes that a layer is computed for.
+pub enum Nodes<'n> {
+    /// All nodes of a graph of this size.
     All(usize),
+    /// Some nodes.
     Some(&'n [NodeId]),
 }
 
@@ -353,7 +356,9 @@ impl<B: Backend> Rows<B> {
 }
 
 impl<'n> Chunks<'n> {
-    fn new(nodes: Nodes<'n>, (rank, size): (usize, usize)) -> Self {
+    /// Chunks of a rank, given its number and the number of ranks.
+    #[must_use]
+    pub fn new(nodes: Nodes<'n>, (rank, size): (usize, usize)) -> Self {
         let chunks = Self { nodes, at_once: 0, rank, size };
         // If there are few nodes, they are divided over all ranks.
         let at_once = chunks.len().min(NODES_AT_ONCE).div_ceil(size).max(1);
@@ -367,12 +372,15 @@ impl<'n> Chunks<'n> {
         }
     }
 
-    fn n_rounds(&self) -> usize {
+    /// Number of rounds.
+    #[must_use]
+    pub fn n_rounds(&self) -> usize {
         self.len().div_ceil(self.at_once * self.size)
     }
 
     /// Positions of the nodes of a rank in a round.
-    fn range(&self, round: usize, rank: usize) -> Range<usize> {
+    #[must_use]
+    pub fn range(&self, round: usize, rank: usize) -> Range<usize> {
         let first = ((round * self.size + rank) * self.at_once).min(self.len());
         first..self.len().min(first + self.at_once)
     }
@@ -430,31 +438,5 @@ impl<'a, B: MiniBatchBackend> Scorer<'a, B> for LayerwiseClassifier<'a, B> {
     fn test_report(&self, state: &mut RunState<'a, B>) -> Result<Option<TestReport>, TrainError> {
         let logits = self.layers.logits(self.model(), state)?;
         self.classifier.test_report(state, Some(&logits)).map(Some)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        /// Each node belongs to one rank in one round, in order. The first rank has nodes in every round.
-        #[test]
-        fn ranks_take_turns(n in 0_usize..200_000, size in 1_usize..20) {
-            let chunks: Vec<Chunks<'_>> = (0..size).map(|rank| Chunks::new(Nodes::All(n), (rank, size))).collect();
-            let mut next = 0;
-            for round in 0..chunks[0].n_rounds() {
-                prop_assert!(round < chunks[0].n_batches());
-                for (rank, mine) in chunks.iter().enumerate() {
-                    let range = mine.range(round, rank);
-                    prop_assert_eq!(range.start, next);
-                    prop_assert_eq!(range.is_empty(), round >= mine.n_batches());
-                    next = range.end;
-                }
-            }
-            prop_assert_eq!(next, n);
-        }
     }
 }

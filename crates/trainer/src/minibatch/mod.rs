@@ -22,19 +22,19 @@
 //! mean the same in both.
 
 mod batch;
-mod batches;
+pub(crate) mod batches;
 mod data;
 mod device;
-mod host_batch;
-mod inference;
+pub(crate) mod host_batch;
+pub(crate) mod inference;
 mod link_session;
 mod neighborhoods;
-mod partitioned;
+pub(crate) mod partitioned;
 mod policy;
 mod prefetch;
 mod session;
 mod subgraphs;
-mod tiers;
+pub(crate) mod tiers;
 mod train;
 
 pub(crate) use batches::Batches;
@@ -45,7 +45,5 @@ pub use neighborhoods::Neighborhoods;
 pub(crate) use partitioned::{PatchData, PatchOptions, check_patches_of};
 pub(crate) use policy::{no_neighbours, raw, reads_in_place, summed};
 pub(crate) use session::MiniBatchSession;
-#[cfg(test)]
-pub(crate) use tiers::Placements;
 pub(crate) use tiers::{check_features, frequencies, frequencies_and_reads};
 pub use train::MiniBatch;

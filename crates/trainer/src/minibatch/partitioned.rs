@@ -16,9 +16,9 @@
 //! then cache the hottest features, and hosts hold the others (`partitioned/split_rows.rs`).
 
 mod checks;
-mod devices;
+pub(crate) mod devices;
 mod exchange;
-mod split_rows;
+pub(crate) mod split_rows;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};

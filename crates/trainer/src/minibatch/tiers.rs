@@ -20,10 +20,13 @@ const COUNTED_BATCHES: usize = 8;
 
 /// Placement of features and of rows to sample from.
 #[derive(Default)]
-pub(crate) struct Placements {
-    pub(crate) features: Option<Placement>,
-    pub(crate) topology: Option<Placement>,
-    pub(crate) shares: Vec<CacheReport>,
+pub struct Placements {
+    /// Placement of features; `None` if every device has all.
+    pub features: Option<Placement>,
+    /// Placement of rows to sample from; `None` if every device has all.
+    pub topology: Option<Placement>,
+    /// Contents of each kind of memory, with its share of the reads.
+    pub shares: Vec<CacheReport>,
 }
 
 impl Placements {
@@ -32,7 +35,7 @@ impl Placements {
     ///
     /// # Errors
     /// When the batches that measure hotness cannot be sampled.
-    pub(crate) fn new(
+    pub fn new(
         neighborhoods: &Neighborhoods,
         (seeds, row_bytes): (&[NodeId], usize),
         config: &TrainConfig,
@@ -89,7 +92,10 @@ pub(crate) fn frequencies(
 }
 
 /// Access frequency of nodes, and reads of a batch.
-pub(crate) fn frequencies_and_reads(
+///
+/// # Errors
+/// When the batches that measure them cannot be sampled.
+pub fn frequencies_and_reads(
     neighborhoods: &Neighborhoods,
     seeds: &[NodeId],
     config: &TrainConfig,
@@ -146,44 +152,4 @@ pub(crate) fn check_features(features: &Features, config: &TrainConfig) -> Resul
         ));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use girih_datasets::{LoadOptions, load};
-    use girih_graph_format::Norm;
-
-    use super::*;
-    use crate::config::CacheConfig;
-    use crate::config::{BatchConfig, BatchKind};
-    use crate::models::Adjacency;
-
-    #[test]
-    fn shares_are_of_all_nodes_bytes_and_reads() {
-        let spec = "synth:planted,nodes=3000,degree=20,features=4,classes=3";
-        let dataset = load(spec, &LoadOptions::default()).unwrap();
-        let neighborhoods = Neighborhoods::new(&dataset.graph, Adjacency::new(false, Norm::Row)).unwrap();
-        let tiers = CacheConfig {
-            features: Some(CacheShares { every_gpu: 0.1, one_gpu: 0.4 }),
-            topology: Some(CacheShares { every_gpu: 0.2, one_gpu: 0.0 }),
-            ..CacheConfig::default()
-        };
-        let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 5], ..BatchConfig::default() };
-        let config = TrainConfig { tiers, batch, batch_size: Some(100), ..TrainConfig::default() };
-        let seeds = &dataset.splits[0].train;
-        let placed = Placements::new(&neighborhoods, (seeds, 16), &config, Some(2)).unwrap();
-        let all_of = |of: &str| placed.shares.iter().filter(|share| share.of == of).collect::<Vec<_>>();
-        for (of, names, bytes) in [
-            ("features", &["every-card", "one-card", "host"][..], 3000 * 16),
-            ("neighbors", &["every-card", "host"][..], 4 * dataset.graph.nnz() as u64),
-        ] {
-            let shares = all_of(of);
-            assert_eq!(shares.iter().map(|share| share.tier.name()).collect::<Vec<_>>(), names);
-            assert_eq!(shares.iter().map(|share| share.n_nodes).sum::<usize>(), 3000);
-            assert_eq!(shares.iter().map(|share| share.bytes).sum::<u64>(), bytes);
-            assert!((shares.iter().map(|share| share.reads).sum::<f64>() - 1.0).abs() < 1e-9);
-            // The hottest tenth or fifth serves more than its share, and less than all.
-            assert!(shares[0].reads > shares[0].n_nodes as f64 / 3000.0 * 1.2 && shares[0].reads < 0.9, "{shares:?}");
-        }
-    }
 }

@@ -1,7 +1,5 @@
 //! Small random graphs and data, equal for a seed on every machine.
 
-#![allow(dead_code, reason = "every program that includes this file uses some of it")]
-
 use girih_datasets::{Features, Labels, Split, UNLABELLED};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Permutation};
 use girih_random::{Key, Stream};
@@ -106,8 +104,6 @@ pub struct SmallGraph {
     pub weights: Weights,
     /// Rule for parallel edges.
     pub duplicates: Duplicates,
-    /// Whether every edge exists in both directions.
-    pub symmetric: bool,
     /// Adjacency matrix.
     pub csr: Csr,
 }
@@ -136,7 +132,7 @@ impl SmallGraph {
         let duplicates = draws.one_of(&[Duplicates::Merge, Duplicates::Sum, Duplicates::Keep]);
         let edges = edges(draws, n, weights, symmetric);
         let csr = matrix(n, &edges, weights, duplicates);
-        Self { n, edges, weights, duplicates, symmetric, csr }
+        Self { n, edges, weights, duplicates, csr }
     }
 
     /// Weight of every pair of nodes; `None` without an edge.

@@ -1,6 +1,7 @@
 //! Mini-batch training: equal to full-batch training if nothing is left out. Results do not depend on prefetching,
 //! the number of ranks, or interruptions.
 
+mod neighborhoods;
 mod on_ranks;
 
 use std::path::Path;

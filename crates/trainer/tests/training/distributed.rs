@@ -1,5 +1,14 @@
 //! Training on several ranks gives the results of one rank.
 
+mod network;
+mod patches;
+mod plans;
+mod products;
+mod rows;
+mod small;
+mod times;
+mod together;
+
 use std::path::Path;
 use std::time::Duration;
 

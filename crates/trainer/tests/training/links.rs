@@ -1,6 +1,9 @@
 //! Link predictors learn, on the whole graph and on batches of links, resume bit for bit, and refuse invalid
 //! settings.
 
+mod batches;
+mod pairs;
+
 use std::path::Path;
 use std::time::Duration;
 

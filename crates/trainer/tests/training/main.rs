@@ -1,10 +1,12 @@
-//! Properties of training that hold for any data, number of threads and interruption.
+//! Properties of training that hold for any data, number of threads and interruption, and laws of its parts: metrics,
+//! draws, cache plans, products over ranks.
 //!
 //! Gradients have their own checks in `gradients/`. Accuracy on real graphs is tested on the whole system.
 
 mod agreement;
 mod applied;
 mod batches;
+mod cache_plan;
 mod compressed;
 mod custom_model;
 mod distributed;
@@ -13,11 +15,15 @@ mod interrupted;
 mod learning;
 mod limits;
 mod links;
+mod metrics;
 mod normalization;
 mod outside;
 mod plan;
+mod pool;
 mod recommend;
 mod scores;
+mod sessions;
+mod settings;
 mod supported;
 
 use std::path::Path;

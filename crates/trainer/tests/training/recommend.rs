@@ -1,5 +1,8 @@
 //! Recommenders learn tastes, resume bit for bit, and refuse data that they cannot learn from.
 
+mod ranking;
+mod triples;
+
 use std::fs;
 
 use girih_compute::{Cpu, Dtype, Rates};

@@ -1,5 +1,6 @@
 //! The table of supported combinations and the entry points agree, and the documentation shows the table.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -8,6 +9,7 @@ use girih_datasets::{Dataset, FeaturesFrom};
 use girih_features::CacheShares;
 use girih_partition::{Exchange, Scheme};
 use girih_trainer::distributed::{GraphPlacement, RankJob, RankOptions, TrainJob};
+use girih_trainer::testing::reasons;
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, Cache, CacheConfig, Combination, Control, DeviceKind, ModelConfig, ModelKind,
     NormKind, ScoreBy, SessionOptions, TaskKind, TrainConfig, TrainError, parse_codec, supported,
@@ -232,4 +234,57 @@ fn the_documentation_shows_the_table() {
     let is_fresh = std::fs::read_to_string(&path).unwrap() == made;
     let remedy = "GIRIH_UPDATE=1 cargo test -p girih-trainer --test training documentation_shows";
     assert!(is_fresh, "the table of combinations is stale: run `{remedy}`");
+}
+
+/// Single changes of a combination, which reach every row of the table by four of them.
+const CHANGES: [fn(&mut Combination); 27] = [
+    |c| c.task = TaskKind::Links,
+    |c| c.model = ModelKind::Sgc,
+    |c| c.model = ModelKind::Ngcn,
+    |c| c.model = ModelKind::LightGcn,
+    |c| c.batch = BatchKind::Neighbor,
+    |c| c.batch = BatchKind::Cluster,
+    |c| (c.replace, c.reads_neighbors_once) = (true, true),
+    |c| c.norm = NormKind::Batch,
+    |c| c.score_by = Some(ScoreBy::Layers),
+    |c| c.precision = Dtype::Bf16,
+    |c| c.codec = true,
+    |c| c.features_from = Some(FeaturesFrom::OneHot),
+    |c| c.features_from = Some(FeaturesFrom::Embedding(4)),
+    |c| c.feature_cache = Cache::Same,
+    |c| c.feature_cache = Cache::Spread,
+    |c| c.topology_cache = Cache::Same,
+    |c| c.topology_cache = Cache::Spread,
+    |c| c.plans_caches = true,
+    |c| c.reorders = true,
+    |c| c.n_ranks = Some(2),
+    |c| c.placement = Some(GraphPlacement::Replicated),
+    |c| c.placement = Some(GraphPlacement::SplitFeatures),
+    |c| c.placement = Some(GraphPlacement::Patches),
+    |c| c.scheme = None,
+    |c| c.scheme = Some(Scheme::TwoD),
+    |c| c.device = Some(DeviceKind::Cpu),
+    |c| c.is_dry_run = true,
+];
+
+/// All combinations that some changes from `first` on, at most `n_changes`, make of `asked`.
+fn changed(asked: Combination, first: usize, n_changes: usize, see: &mut dyn FnMut(&Combination)) {
+    see(&asked);
+    for (at, change) in CHANGES.iter().enumerate().skip(first).filter(|_| n_changes > 0) {
+        let mut next = asked;
+        change(&mut next);
+        changed(next, at + 1, n_changes - 1, see);
+    }
+}
+
+#[test]
+fn every_row_of_the_table_refuses_something_and_its_texts_are_filled() {
+    let mut seen = BTreeMap::new();
+    changed(Combination::of(&TrainConfig::default()), 0, 4, &mut |asked| {
+        if let Err(reason) = supported(asked) {
+            seen.entry((reason.why, reason.is_usage)).or_insert_with(|| reason.to_string());
+        }
+    });
+    assert_eq!(seen.keys().copied().collect::<BTreeSet<_>>(), reasons().collect(), "{seen:#?}");
+    assert!(seen.values().all(|text| !text.contains('{') && !text.contains("  ")), "{seen:#?}");
 }

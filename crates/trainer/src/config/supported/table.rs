@@ -34,7 +34,6 @@ impl Row {
     }
 
     /// Text of the reason, and whether the command line is wrong.
-    #[cfg(test)]
     pub(super) fn reason_alone(&self) -> (&'static str, bool) {
         (self.why, self.is_usage)
     }

@@ -66,30 +66,3 @@ impl Ranking {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Small case, computed by hand: of three wanted items, two are at ranks one and four.
-    #[test]
-    fn scores_of_a_small_case() {
-        let ranking = Ranking::of_user(&[7, 1, 2, 9, 3], &[5, 7, 9]).unwrap();
-        let best = 1.0 + 1.0 / 3f64.log2() + 0.5;
-        assert_eq!((ranking.recall_at_20, ranking.precision_at_20, ranking.hits_at_20), (2.0 / 3.0, 0.1, 1.0));
-        assert!((ranking.ndcg_at_20 - (1.0 + 1.0 / 5f64.log2()) / best).abs() < 1e-12);
-    }
-
-    #[test]
-    fn only_the_first_twenty_count_and_users_without_wishes_are_left_out() {
-        let ranked: Vec<u32> = (0..30).collect();
-        let late = Ranking::of_user(&ranked, &[20]).unwrap();
-        assert_eq!(late, Ranking::default());
-        let all: Vec<u32> = (0..25).collect();
-        let full = Ranking::of_user(&ranked, &all).unwrap();
-        assert_eq!((full.recall_at_20, full.ndcg_at_20, full.precision_at_20), (0.8, 1.0, 1.0));
-        assert_eq!(Ranking::of_user(&ranked, &[]), None);
-        assert_eq!(Ranking::mean([late, full].into_iter()).unwrap().recall_at_20, 0.4);
-        assert_eq!(Ranking::mean(std::iter::empty()), None);
-    }
-}

@@ -12,9 +12,10 @@ use crate::tape::ranks::{
 };
 
 /// Sizes of the blocks of all ranks.
-pub(crate) struct SymbolicBlocks {
+pub struct SymbolicBlocks {
     pub(super) graph: SymbolicGraph,
-    pub(crate) plan: Arc<BlockPlan>,
+    /// Plan of the ranks.
+    pub plan: Arc<BlockPlan>,
     pub(super) exchange: Exchange,
     /// Type in which operands are sent.
     pub(super) wire: Dtype,

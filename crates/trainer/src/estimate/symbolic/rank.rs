@@ -8,14 +8,14 @@ use girih_comm::{Collective, CommError, Counters, Parcel, Pending, Traffic};
 use girih_compute::{Symbolic, SymbolicClock, SymbolicMatrix};
 use girih_partition::{BlockPlan, Stages, place_in};
 
-use crate::estimate::network::{Network, Operation};
+use crate::estimate::network::{CollectiveKind, Network};
 use crate::tape::ranks::Ranks;
 
 /// One rank of a dry run. The other ranks do not exist, and its exchanges only take time and are counted.
 ///
 /// The other ranks are taken to arrive at each exchange at the same time, so that nobody waits. Ranks are planned one
 /// by one, and an epoch takes as long as the slowest of them.
-pub(crate) struct SymbolicRank {
+pub struct SymbolicRank {
     /// Ranks of the group.
     members: Vec<usize>,
     /// Position of this rank in the group.
@@ -45,12 +45,7 @@ impl Shared {
 
 impl SymbolicRank {
     /// Ranks of `plan`, as seen by `rank`.
-    pub(crate) fn ranks(
-        plan: &Arc<BlockPlan>,
-        rank: usize,
-        network: Network,
-        symbolic: &Symbolic,
-    ) -> Arc<Ranks<Symbolic>> {
+    pub fn ranks(plan: &Arc<BlockPlan>, rank: usize, network: Network, symbolic: &Symbolic) -> Arc<Ranks<Symbolic>> {
         let shared = Arc::new(Shared {
             network,
             is_in_turns: plan.stages == Stages::Turns,
@@ -69,7 +64,7 @@ impl SymbolicRank {
     }
 
     /// Advances the clock by an exchange. An exchange that was started asynchronously overlaps with computation.
-    fn exchange(&self, operation: Operation, bytes: f64, traffic: Traffic) {
+    fn exchange(&self, operation: CollectiveKind, bytes: f64, traffic: Traffic) {
         if self.members.len() == 1 {
             return;
         }
@@ -107,7 +102,7 @@ impl Collective<Symbolic> for SymbolicRank {
     fn broadcast(&self, root: usize, matrix: &mut SymbolicMatrix) -> Result<(), CommError> {
         let bytes = bytes_of(matrix, matrix.shape().rows);
         let traffic = Traffic::of_broadcast(bytes, self.members.len(), root == self.place);
-        self.exchange(Operation::Broadcast, bytes as f64, traffic);
+        self.exchange(CollectiveKind::Broadcast, bytes as f64, traffic);
         Ok(())
     }
 
@@ -123,7 +118,7 @@ impl Collective<Symbolic> for SymbolicRank {
             traffic = Traffic { sent: traffic.sent + sent, received: traffic.received + received };
             bytes += bytes_of(matrix, matrix.shape().rows);
         }
-        self.exchange(Operation::AllReduce, 2.0 * bytes as f64 * self.share_of_others(), traffic);
+        self.exchange(CollectiveKind::AllReduce, 2.0 * bytes as f64 * self.share_of_others(), traffic);
         Ok(())
     }
 
@@ -157,7 +152,7 @@ impl Collective<Symbolic> for SymbolicRank {
     ) -> Result<(), CommError> {
         let (all, own) = (bytes_of(input, input.shape().rows), bytes_of(input, rows[self.place]));
         let traffic = Traffic::of_reduce_scatter(own, all, self.members.len());
-        self.exchange(Operation::ReduceScatter, all as f64 * self.share_of_others(), traffic);
+        self.exchange(CollectiveKind::ReduceScatter, all as f64 * self.share_of_others(), traffic);
         Ok(())
     }
 
@@ -175,7 +170,7 @@ impl Collective<Symbolic> for SymbolicRank {
         let most = bytes_of(out, rows.iter().copied().max().unwrap_or(0));
         let (all, own) = (bytes_of(out, rows.iter().sum()), bytes_of(out, rows[self.place]));
         let traffic = Traffic::of_all_gather(own, all, self.members.len());
-        self.exchange(Operation::AllGather, most as f64 * self.n_others(), traffic);
+        self.exchange(CollectiveKind::AllGather, most as f64 * self.n_others(), traffic);
         Ok(())
     }
 
@@ -198,10 +193,10 @@ impl Collective<Symbolic> for SymbolicRank {
         // Two ranks have all channels between them.
         let has_others = self.members.len() > 2;
         let (operation, bytes) = match (&sent[..], &received[..]) {
-            ([_], [_]) if has_others => (Operation::OneToOne, most),
-            ([_], []) | ([], [_]) if has_others && self.shared.is_in_turns => (Operation::OneToOne, most),
-            ([], [_]) => (Operation::AllToAll, traffic.received * (self.members.len() as u64 - 1)),
-            _ => (Operation::AllToAll, most),
+            ([_], [_]) if has_others => (CollectiveKind::OneToOne, most),
+            ([_], []) | ([], [_]) if has_others && self.shared.is_in_turns => (CollectiveKind::OneToOne, most),
+            ([], [_]) => (CollectiveKind::AllToAll, traffic.received * (self.members.len() as u64 - 1)),
+            _ => (CollectiveKind::AllToAll, most),
         };
         self.exchange(operation, bytes as f64, traffic);
         Ok(())

@@ -21,7 +21,7 @@ enum Plan {
 }
 
 /// Batches of one epoch.
-pub(crate) struct EpochBatches<'b> {
+pub struct EpochBatches<'b> {
     batches: &'b Batches<'b>,
     epoch: u32,
     plan: Plan,
@@ -29,7 +29,8 @@ pub(crate) struct EpochBatches<'b> {
 
 impl Batches<'_> {
     /// Batches of an epoch.
-    pub(crate) fn epoch(&self, epoch: u64) -> EpochBatches<'_> {
+    #[must_use]
+    pub fn epoch(&self, epoch: u64) -> EpochBatches<'_> {
         let plan = match &self.source {
             Source::Seeds(loader, _) => Plan::Seeds(loader.plan(epoch as u32)),
             Source::Patches(source, seeds) => {
@@ -44,7 +45,7 @@ impl Batches<'_> {
 }
 
 /// Seeds, batch by batch.
-pub(crate) trait SeedLists {
+pub trait SeedLists {
     /// Number of batches.
     fn n_batches(&self) -> usize;
 
@@ -53,14 +54,15 @@ pub(crate) trait SeedLists {
 }
 
 /// Seeds of a batch on this rank, with the key of their draws.
-pub(crate) struct Drawn<'e> {
+pub struct Drawn<'e> {
     /// Seeds of this rank.
-    pub(crate) mine: Cow<'e, [NodeId]>,
+    pub mine: Cow<'e, [NodeId]>,
     /// Node id that labels begin with: where ranks hold patches, the first of the rank's own nodes, else zero.
-    pub(crate) first: NodeId,
+    pub first: NodeId,
     /// Number of seeds on all ranks.
-    pub(crate) n_all: usize,
-    pub(crate) key: DrawKey,
+    pub n_all: usize,
+    /// Key of the draws.
+    pub key: DrawKey,
 }
 
 impl SeedLists for EpochBatches<'_> {
@@ -143,7 +145,7 @@ impl EpochBatches<'_> {
     ///
     /// # Errors
     /// When the sampler fails.
-    pub(crate) fn make(&self, at: usize) -> Result<HostBatch, TrainError> {
+    pub fn make(&self, at: usize) -> Result<HostBatch, TrainError> {
         let (batches, graph) = (self.batches, self.batches.neighborhoods.graph());
         let key = DrawKey::new(batches.seed, self.epoch, at as u32);
         match (&batches.source, &self.plan) {

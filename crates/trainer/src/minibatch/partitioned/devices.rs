@@ -21,14 +21,16 @@ use crate::minibatch::device::{DeviceBatches, FeatureLoader};
 use crate::tape::Pool;
 
 /// Number of batches of a trial; the first is not timed.
-const BATCHES: usize = 4;
+pub const BATCHES: usize = 4;
 
 /// Sampler and feature reader of a rank's device.
-pub(super) struct PatchDevices<B: Backend> {
-    pub(super) graph: Arc<dyn NeighborGraph<B>>,
-    pub(super) rows: Box<dyn FeatureStore<B>>,
+pub struct PatchDevices<B: Backend> {
+    /// Graph that the device samples from.
+    pub graph: Arc<dyn NeighborGraph<B>>,
+    /// Rows of features.
+    pub rows: Box<dyn FeatureStore<B>>,
     /// Number of columns of rows, and their type in batches.
-    pub(super) result: (usize, Dtype),
+    pub result: (usize, Dtype),
 }
 
 /// Feature rows of the patches of all ranks, as devices read them.
@@ -42,7 +44,7 @@ pub(super) struct PatchFeatures<'r, B: Backend> {
 }
 
 /// One value for each transport.
-pub(super) type ByTransport<T> = Vec<(GpuTransport, T)>;
+pub type ByTransport<T> = Vec<(GpuTransport, T)>;
 
 impl<B: Backend> PatchDevices<B> {
     /// Sampler and reader for each transport that the devices support. Every device has a patch of the graph, or the
@@ -97,16 +99,19 @@ pub(super) enum DrawnFrom<'a, B: Backend> {
 }
 
 /// Trial batches that compare transports.
-pub(super) struct Trial<'t, B: Backend> {
-    pub(super) backend: &'t B,
-    pub(super) world: &'t dyn Collective<B>,
-    pub(super) sampler: &'t NeighborSampler,
+pub struct Trial<'t, B: Backend> {
+    /// Device of the rank.
+    pub backend: &'t B,
+    /// World of all ranks.
+    pub world: &'t dyn Collective<B>,
+    /// Sampler of the batches.
+    pub sampler: &'t NeighborSampler,
     /// Number of seeds of a batch, on all ranks.
-    pub(super) batch_size: usize,
+    pub batch_size: usize,
     /// Node ids of the rank's patch.
-    pub(super) own: Range<NodeId>,
+    pub own: Range<NodeId>,
     /// Seed of the draws.
-    pub(super) seed: u64,
+    pub seed: u64,
 }
 
 impl<B: Backend> Trial<'_, B> {
@@ -114,7 +119,7 @@ impl<B: Backend> Trial<'_, B> {
     ///
     /// # Errors
     /// When a rank fails, or the device's memory does not suffice.
-    pub(super) fn fastest(
+    pub fn fastest(
         &self,
         mut all: ByTransport<PatchDevices<B>>,
     ) -> Result<Option<(GpuTransport, PatchDevices<B>)>, TrainError> {
@@ -176,124 +181,5 @@ impl<B: Backend> SeedLists for Trial<'_, B> {
         let mine: Vec<NodeId> = (0..n).map(place).collect();
         let n_all = self.batch_size;
         Drawn { mine: Cow::Owned(mine), first: self.own.start, n_all, key: DrawKey::new(self.seed, 0, at as u32) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::thread::sleep;
-    use std::time::Duration;
-
-    use girih_comm::threads;
-    use girih_compute::prelude::*;
-    use girih_compute::{ComputeError, Cpu, SparseOperand};
-    use girih_features::{NeighborBatch, NeighborBlock, NeighborSource};
-    use girih_graph_format::{Csr, Norm};
-    use girih_sampling::NeighborOptions;
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// Batches without rows that each take this time; `None` where devices do not sample.
-    #[derive(Clone, Copy)]
-    struct Slow(Option<Duration>);
-
-    struct Batches<'b>(&'b Cpu, Duration);
-
-    impl NeighborGraph<Cpu> for Slow {
-        fn source<'a>(
-            &'a self,
-            cpu: &'a Cpu,
-            _: &NeighborSampler,
-            _: usize,
-        ) -> Result<Option<Box<dyn NeighborSource<Cpu> + 'a>>, ComputeError> {
-            Ok(self.0.map(|each| Box::new(Batches(cpu, each)) as _))
-        }
-    }
-
-    impl NeighborSource<Cpu> for Batches<'_> {
-        fn request(&mut self, seeds: &[NodeId], _: DrawKey) -> Result<(), ComputeError> {
-            assert!(seeds.is_sorted_by(|a, b| a < b), "no seed is listed twice: {seeds:?}");
-            Ok(())
-        }
-
-        fn take(&mut self) -> Result<NeighborBatch<Cpu>, ComputeError> {
-            sleep(self.1);
-            let csr = Csr::new(0, 0, vec![0], vec![], None).expect("an empty matrix");
-            let operand = SparseOperand { csr: &csr, scales: csr.scales(Norm::None), symmetric: false, names: None };
-            let rows = self.0.upload_sparse(&operand)?;
-            let blocks = vec![NeighborBlock { rows, n_destinations: 0, destinations: None }];
-            Ok(NeighborBatch { blocks, inputs: Some(self.0.upload_ids(&[])?), n_inputs: 0 })
-        }
-    }
-
-    struct NoRows;
-
-    impl FeatureStore<Cpu> for NoRows {
-        fn gather(
-            &self,
-            _: &Cpu,
-            _: &<Cpu as Memory>::Ids,
-            _: &mut <Cpu as Memory>::Matrix,
-        ) -> Result<(), ComputeError> {
-            Ok(())
-        }
-    }
-
-    fn devices(by: GpuTransport, graph: Slow) -> (GpuTransport, PatchDevices<Cpu>) {
-        (by, PatchDevices { graph: Arc::new(graph), rows: Box::new(NoRows), result: (3, Dtype::F32) })
-    }
-
-    /// Choice of each of two ranks; `millis[rank]` are the milliseconds of a batch by each transport.
-    fn choices(millis: [[Option<u64>; 2]; 2]) -> Vec<Option<GpuTransport>> {
-        let outcome = threads::run(2, Duration::from_secs(30), |world| -> Result<_, TrainError> {
-            let (cpu, rank) = (Cpu::new(), Collective::<Cpu>::rank(&world));
-            let slow = millis[rank].map(|millis| Slow(millis.map(Duration::from_millis)));
-            let all = GpuTransport::ALL.into_iter().zip(slow).map(|(by, graph)| devices(by, graph)).collect();
-            let sampler = NeighborSampler::new("2".parse().expect("a fan-out"), NeighborOptions::default())?;
-            let own = [0..7, 7..20][rank].clone();
-            let trial = Trial { backend: &cpu, world: &world, sampler: &sampler, batch_size: 8, own, seed: 1 };
-            Ok(trial.fastest(all)?.map(|(by, _)| by))
-        });
-        outcome.unwrap_or_else(|failure| panic!("{}", failure.message))
-    }
-
-    #[test]
-    fn all_ranks_choose_what_is_fastest_for_the_slowest_of_them() {
-        const NCCL: Option<GpuTransport> = Some(GpuTransport::Nccl);
-        const PEER: Option<GpuTransport> = Some(GpuTransport::Peer);
-        assert_eq!(choices([[Some(20), Some(1)], [Some(20), Some(1)]]), [PEER; 2]);
-        // The second rank is fast by the transport that is slowest for the first.
-        assert_eq!(choices([[Some(15), Some(60)], [Some(15), Some(1)]]), [NCCL; 2]);
-        assert_eq!(choices([[None, None], [None, None]]), [NCCL; 2], "the host draws, whichever it is");
-    }
-
-    #[test]
-    fn a_single_way_is_taken_without_a_trial() {
-        let outcome = threads::run(1, Duration::from_secs(30), |world| -> Result<_, TrainError> {
-            let cpu = Cpu::new();
-            let sampler = NeighborSampler::new("2".parse().expect("a fan-out"), NeighborOptions::default())?;
-            let trial = Trial { backend: &cpu, world: &world, sampler: &sampler, batch_size: 8, own: 0..9, seed: 1 };
-            let hours = Slow(Some(Duration::from_secs(9999)));
-            let alone = trial.fastest(vec![devices(GpuTransport::Peer, hours)])?.map(|(by, _)| by);
-            Ok((alone, trial.fastest(Vec::new())?.is_none()))
-        });
-        assert_eq!(outcome.unwrap_or_else(|failure| panic!("{}", failure.message)), [(Some(GpuTransport::Peer), true)]);
-    }
-
-    proptest! {
-        /// Seeds of a trial are distinct nodes of the patch, and as many as a rank's share has.
-        #[test]
-        fn seeds_of_a_trial_are_of_the_patch(first in 0..50u32, n_own in 0..200u32, batch_size in 1..300usize, at in 0..BATCHES) {
-            let outcome = threads::run(1, Duration::from_secs(30), |world| -> Result<_, TrainError> {
-                let sampler = NeighborSampler::new("2".parse().expect("a fan-out"), NeighborOptions::default())?;
-                let own = first..first + n_own;
-                let trial = Trial { backend: &Cpu::new(), world: &world, sampler: &sampler, batch_size, own, seed: 1 };
-                Ok(trial.seeds(at).mine.into_owned())
-            });
-            let [seeds] = &outcome.unwrap_or_else(|failure| panic!("{}", failure.message))[..] else { panic!("a rank") };
-            prop_assert_eq!(seeds.len(), batch_size.min(n_own as usize));
-            prop_assert!(seeds.is_sorted_by(|a, b| a < b) && seeds.iter().all(|seed| (first..first + n_own).contains(seed)));
-        }
     }
 }

@@ -18,7 +18,7 @@ use super::looped::LoopedRows;
 pub(crate) type AllScales = [Option<Arc<[f32]>>; 2];
 
 /// Source of a rank's blocks: the adjacency, or in a dry run its sizes.
-pub(crate) trait BlockSource<B: Backend>: Send + Sync {
+pub trait BlockSource<B: Backend>: Send + Sync {
     /// Type in which `f32` operands are sent and multiplied.
     fn wire(&self) -> Dtype;
 
@@ -41,13 +41,14 @@ pub(super) fn travelling(dtype: Dtype, wire: Dtype) -> Dtype {
 }
 
 /// Blocks of a rank in a product.
-pub(crate) struct Blocks<B: Backend> {
+pub struct Blocks<B: Backend> {
     /// Factor for each own row, applied before rows are sent: the column scales of `Â`, which the blocks then omit.
     /// Each row is thus scaled once, by the rank that holds it.
-    pub(crate) factors: Option<B::Matrix>,
+    pub factors: Option<B::Matrix>,
     /// Block whose columns are this rank's own panel, if it is the root of a step.
-    pub(crate) own: Option<Chunks<B>>,
-    pub(crate) together: Vec<StepGroup<B>>,
+    pub own: Option<Chunks<B>>,
+    /// Blocks of the other panels, by the exchange that brings them.
+    pub together: Vec<StepGroup<B>>,
 }
 
 impl<B: Backend> Blocks<B> {
@@ -58,17 +59,18 @@ impl<B: Backend> Blocks<B> {
 }
 
 /// Sparse matrix for each row chunk of a product.
-pub(crate) type Chunks<B> = Vec<<B as Memory>::Sparse>;
+pub type Chunks<B> = Vec<<B as Memory>::Sparse>;
 
 /// Blocks of the SUMMA steps whose panels arrive in one exchange, side by side.
-pub(crate) struct StepGroup<B: Backend> {
+pub struct StepGroup<B: Backend> {
     /// Matrix whose columns are the received rows. `None` where no rows come from others.
-    pub(crate) matrix: Option<Chunks<B>>,
-    pub(crate) exchange: PanelExchange<B>,
+    pub matrix: Option<Chunks<B>>,
+    /// Exchange of the rows.
+    pub exchange: PanelExchange<B>,
 }
 
 /// Exchange of a step group, in the order of the ranks of the group.
-pub(crate) enum PanelExchange<B: Backend> {
+pub enum PanelExchange<B: Backend> {
     /// Whole panels.
     Panels(Panels),
     /// Only rows that are read.
@@ -77,7 +79,7 @@ pub(crate) enum PanelExchange<B: Backend> {
 
 /// Whole panels of an exchange: rows sent to members of the group, and received from them.
 #[derive(Clone)]
-pub(crate) enum Panels {
+pub enum Panels {
     /// All-gather. `counts[i]`: rows that rank `i` contributes (0 if none).
     ToAll(Vec<usize>),
     /// Point to point: at most one panel is sent to one member, and one is received.
@@ -107,10 +109,11 @@ impl Panels {
 }
 
 /// A rank's own rows of the adjacency, with only the columns that they touch.
-pub(crate) struct Pattern<B: Backend> {
-    pub(crate) matrix: B::Sparse,
+pub struct Pattern<B: Backend> {
+    /// The rows of the adjacency.
+    pub matrix: B::Sparse,
     /// Exchange that brings the rows of these columns.
-    pub(crate) rows: HaloExchange<B>,
+    pub rows: HaloExchange<B>,
 }
 
 /// [`Blocks`] on the host, before they are scaled. Clones share entries.

@@ -162,7 +162,7 @@ impl<B: Backend> Ranks<B> {
     ///
     /// # Errors
     /// When a rank fails.
-    pub(crate) fn gather_on_first(&self, own: &Matrix) -> Result<Option<Matrix>, CommError> {
+    pub fn gather_on_first(&self, own: &Matrix) -> Result<Option<Matrix>, CommError> {
         let (n_nodes, cols) = (self.plan.n_nodes, own.n_cols());
         let mut all = Vec::with_capacity(if self.rank == 0 { n_nodes * cols } else { 0 });
         self.hand_rows(own, HANDED, &mut |rows| all.extend_from_slice(rows.data()))?;
@@ -175,12 +175,7 @@ impl<B: Backend> Ranks<B> {
     ///
     /// # Errors
     /// When a rank fails.
-    pub(crate) fn hand_rows(
-        &self,
-        own: &Matrix,
-        at_once: usize,
-        take: &mut dyn FnMut(&Matrix),
-    ) -> Result<(), CommError> {
+    pub fn hand_rows(&self, own: &Matrix, at_once: usize, take: &mut dyn FnMut(&Matrix)) -> Result<(), CommError> {
         let ((n_peers, place), width) = (self.peers(), own.n_cols());
         let block = (at_once / width.max(1)).max(1);
         for (peer, nodes) in self.peer_nodes().enumerate() {

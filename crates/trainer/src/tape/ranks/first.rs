@@ -21,7 +21,7 @@ const DONE: u8 = 1;
 ///
 /// # Errors
 /// As `work`; when a rank fails, or the first rank is silent.
-pub(crate) fn run_on_first<B: Backend>(
+pub fn run_on_first<B: Backend>(
     world: &dyn Collective<B>,
     work: impl FnOnce() -> Result<Vec<u8>, TrainError>,
 ) -> Result<Vec<u8>, TrainError> {
@@ -82,38 +82,4 @@ pub(crate) fn encode_message<T: Serialize>(mine: &T) -> Vec<u8> {
 pub(crate) fn decode_message<T: DeserializeOwned>(what: &str, message: &[u8]) -> Result<T, TrainError> {
     serde_json::from_slice(message)
         .map_err(|error| TrainError::rank(0, format!("what it says of {what} is unreadable: {error}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use girih_comm::threads;
-    use girih_compute::Cpu;
-
-    use super::*;
-
-    /// Results of three ranks, of which the first works for `seconds`, with a deadline of 1.5 s.
-    fn on_three(seconds: f64, work: fn() -> Result<Vec<u8>, TrainError>) -> Result<Vec<Vec<u8>>, String> {
-        let done = threads::run(3, Duration::from_millis(1500), |world| {
-            let world: Box<dyn Collective<Cpu>> = Box::new(world);
-            run_on_first(&*world, || {
-                std::thread::sleep(Duration::from_secs_f64(seconds));
-                work()
-            })
-        });
-        done.map_err(|failure| failure.message)
-    }
-
-    #[test]
-    fn all_have_what_the_first_came_to_however_long_it_took() {
-        for seconds in [0.0, 3.2] {
-            assert_eq!(on_three(seconds, || Ok(vec![7, 8])), Ok(vec![vec![7, 8]; 3]));
-        }
-        assert_eq!(on_three(0.0, || Ok(Vec::new())), Ok(vec![Vec::new(); 3]));
-    }
-
-    #[test]
-    fn its_error_ends_all() {
-        let message = on_three(1.2, || Err(TrainError::invalid("no scores today"))).unwrap_err();
-        assert!(message.contains("no scores today"), "{message}");
-    }
 }

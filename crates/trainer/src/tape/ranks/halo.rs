@@ -37,7 +37,7 @@ impl<B: Backend> Arriving<B> {
 }
 
 /// Rows that the members of a group send to each other, as seen by this rank. The lists do not change.
-pub(crate) struct HaloPlan<B: Backend> {
+pub struct HaloPlan<B: Backend> {
     /// Ids of the rows that are sent, list after list.
     ids: B::Ids,
     /// Number of rows sent to each member.
@@ -61,14 +61,14 @@ impl<B: Backend> HaloPlan<B> {
     }
 
     /// Number of rows sent to each member.
-    #[cfg(test)]
-    pub(crate) fn sent(&self) -> &[usize] {
+    #[must_use]
+    pub fn sent(&self) -> &[usize] {
         &self.sent
     }
 
     /// Number of rows received from each member.
-    #[cfg(test)]
-    pub(crate) fn received(&self) -> &[usize] {
+    #[must_use]
+    pub fn received(&self) -> &[usize] {
         &self.received
     }
 
@@ -124,7 +124,7 @@ impl<B: Backend> HaloPlan<B> {
 }
 
 /// Exchange of the rows that a rank reads (its halo) with its peers, which hold every node once.
-pub(crate) struct HaloExchange<B: Backend> {
+pub struct HaloExchange<B: Backend> {
     ranks: Arc<Ranks<B>>,
     exchange: HaloPlan<B>,
 }
@@ -170,7 +170,7 @@ impl<B: Backend> HaloExchange<B> {
     ///
     /// # Errors
     /// When the backend or another rank fails.
-    pub(crate) fn fetch(
+    pub fn fetch(
         &self,
         backend: &B,
         pool: &mut Pool<B>,

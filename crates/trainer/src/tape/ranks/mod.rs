@@ -6,12 +6,12 @@
 //!
 //! [`crate::distributed`] explains how training uses them.
 
-mod blocks;
+pub(crate) mod blocks;
 mod context;
-mod first;
+pub(crate) mod first;
 mod halo;
 mod looped;
-mod operand;
+pub(crate) mod operand;
 mod partitioned_graph;
 mod spmm;
 

@@ -19,7 +19,7 @@ use crate::tape::Pool;
 const BAND_COLUMNS: usize = 128;
 
 /// A rank's own rows of an operand.
-pub(crate) enum LocalOperand<'x, B: Backend> {
+pub enum LocalOperand<'x, B: Backend> {
     /// Stored matrix.
     Matrix(&'x B::Matrix),
     /// Dense product that is computed by column bands: the first columns are sent while later ones are computed.
@@ -27,23 +27,23 @@ pub(crate) enum LocalOperand<'x, B: Backend> {
 }
 
 /// Dense product `X·op(W)`, or a gradient of this form with the backward pass of an epilogue fused into it.
-pub(crate) struct LazyGemm<'x, B: Backend> {
+pub struct LazyGemm<'x, B: Backend> {
     /// `X`, with the rank's own rows.
-    pub(crate) x: &'x B::Matrix,
+    pub x: &'x B::Matrix,
     /// `W` and `op`.
-    pub(crate) weight: (&'x B::Matrix, Transpose),
+    pub weight: (&'x B::Matrix, Transpose),
     /// Epilogue whose backward pass is fused into the product, if there is one.
-    pub(crate) through: Option<EpilogueBackward<'x, B>>,
+    pub through: Option<EpilogueBackward<'x, B>>,
 }
 
 /// Epilogue that a gradient is taken back through.
-pub(crate) struct EpilogueBackward<'x, B: Backend> {
+pub struct EpilogueBackward<'x, B: Backend> {
     /// Derivative of the epilogue.
-    pub(crate) slope: ActivationGrad,
+    pub slope: ActivationGrad,
     /// Result of the epilogue in the forward pass.
-    pub(crate) y: &'x B::Matrix,
+    pub y: &'x B::Matrix,
     /// Output for the gradient of the bias, if it is wanted.
-    pub(crate) bias_grad: Option<&'x mut B::Matrix>,
+    pub bias_grad: Option<&'x mut B::Matrix>,
 }
 
 impl<B: Backend> LocalOperand<'_, B> {

@@ -9,7 +9,7 @@ use crate::config::TrainConfig;
 
 /// Source of the links and non-links of a run's epochs.
 #[derive(Clone, Copy)]
-pub(crate) struct LinkEpochs<'a> {
+pub struct LinkEpochs<'a> {
     links: &'a [Link],
     non_links: &'a NonLinks,
     n_negatives: usize,
@@ -18,7 +18,7 @@ pub(crate) struct LinkEpochs<'a> {
 }
 
 /// Training links of an epoch, in the order drawn for it.
-pub(crate) struct EpochLinks {
+pub struct EpochLinks {
     /// Positions of links.
     order: Vec<usize>,
     batch_size: usize,
@@ -26,31 +26,33 @@ pub(crate) struct EpochLinks {
 }
 
 impl EpochLinks {
-    pub(crate) fn n_batches(&self) -> usize {
+    /// Number of batches.
+    pub fn n_batches(&self) -> usize {
         self.order.len().div_ceil(self.batch_size)
     }
 }
 
 impl<'a> LinkEpochs<'a> {
-    pub(crate) fn new(links: &'a [Link], non_links: &'a NonLinks, config: &TrainConfig, run: u64) -> Self {
+    /// Source for run `run` of a session.
+    pub fn new(links: &'a [Link], non_links: &'a NonLinks, config: &TrainConfig, run: u64) -> Self {
         Self { links, non_links, n_negatives: config.links.negatives, seed: config.seed, run }
     }
 
     /// Draws the order of an epoch, in batches of `batch_size` links.
-    pub(crate) fn epoch(&self, epoch: u64, batch_size: usize) -> EpochLinks {
+    pub fn epoch(&self, epoch: u64, batch_size: usize) -> EpochLinks {
         let mut order: Vec<usize> = (0..self.links.len()).collect();
         self.key(Draws::Orders, epoch).stream(0, 0).shuffle(&mut order);
         EpochLinks { order, batch_size, negatives: self.key(Draws::Training, epoch) }
     }
 
     /// All links at once, in their own order, with their non-links.
-    pub(crate) fn all(&self, epoch: u64) -> PairList {
+    pub fn all(&self, epoch: u64) -> PairList {
         let numbers: Vec<usize> = (0..self.links.len()).collect();
         self.pairs(self.key(Draws::Training, epoch), &numbers)
     }
 
     /// Links of a batch, with their non-links.
-    pub(crate) fn batch(&self, epoch: &EpochLinks, at: usize) -> PairList {
+    pub fn batch(&self, epoch: &EpochLinks, at: usize) -> PairList {
         let start = at * epoch.batch_size;
         let numbers = &epoch.order[start..(start + epoch.batch_size).min(epoch.order.len())];
         self.pairs(epoch.negatives, numbers)

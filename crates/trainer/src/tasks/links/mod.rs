@@ -16,10 +16,10 @@
 //! A link is an unordered pair of different nodes, in whichever direction the graph stores it: an inner product of
 //! two embeddings is symmetric. `docs/draws.md` describes the random draws.
 
-mod epochs;
+pub(crate) mod epochs;
 mod non_links;
 mod pairs;
-mod scorer;
+pub(crate) mod scorer;
 mod split;
 mod train;
 
@@ -31,6 +31,3 @@ pub use scorer::HITS_K;
 pub(crate) use scorer::{HeldOut, LinkScorer};
 pub use split::{Link, LinkPart, LinkSplit, Links};
 pub use train::LinkPredictor;
-
-#[cfg(test)]
-mod tests;

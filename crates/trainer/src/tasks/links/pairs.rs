@@ -9,15 +9,16 @@ use crate::tape::{Loss, Tape, Targets, Var};
 
 /// Links, followed by non-links.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PairList {
-    pub(crate) ends: Vec<Link>,
+pub struct PairList {
+    /// Ends of each pair.
+    pub ends: Vec<Link>,
     /// Number of links.
-    pub(crate) n_links: usize,
+    pub n_links: usize,
 }
 
 impl PairList {
     /// Links of the list.
-    pub(crate) fn links(&self) -> &[Link] {
+    pub fn links(&self) -> &[Link] {
         &self.ends[..self.n_links]
     }
 }

@@ -45,7 +45,7 @@ impl<B: Backend> HeldOut<B> {
 }
 
 /// Links of a part, followed by as many non-links.
-pub(super) fn held_out(links: &[Link], non_links: &NonLinks, seed: u64, part: LinkPart) -> PairList {
+pub fn held_out(links: &[Link], non_links: &NonLinks, seed: u64, part: LinkPart) -> PairList {
     let key = Draws::HeldOut.key(seed).child(part as u64);
     let others = (0..links.len() as u64).map(|i| non_links.draw(key.stream(i, 0)));
     PairList { ends: links.iter().copied().chain(others).collect(), n_links: links.len() }

@@ -102,32 +102,7 @@ impl<B: Backend> Share<B> {
 }
 
 /// Users, their items and other items of the triples in a peer's share.
-fn nodes_of_share(nodes: &[NodeId], peer: usize, n_peers: usize) -> impl Iterator<Item = NodeId> {
+pub fn nodes_of_share(nodes: &[NodeId], peer: usize, n_peers: usize) -> impl Iterator<Item = NodeId> {
     let n_triples = nodes.len() / 3;
     nodes.chunks_exact(n_triples).flat_map(move |role| &role[part(&(0..n_triples), peer, n_peers)]).copied()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_are_whole_triples_and_all_of_them() {
-        for n_triples in [1, 3, 7, 20] {
-            let nodes: Vec<NodeId> = (0..3 * n_triples).collect();
-            for n_peers in [1, 2, 5, 9] {
-                let mut found = Vec::new();
-                for peer in 0..n_peers {
-                    let share: Vec<NodeId> = nodes_of_share(&nodes, peer, n_peers).collect();
-                    let n = share.len() / 3;
-                    assert!(n <= (n_triples as usize).div_ceil(n_peers), "shares are equal");
-                    for t in 0..n {
-                        assert_eq!([share[t] + n_triples, share[t] + 2 * n_triples], [share[n + t], share[2 * n + t]]);
-                        found.push(share[t]);
-                    }
-                }
-                assert_eq!(found, nodes[..n_triples as usize]);
-            }
-        }
-    }
 }

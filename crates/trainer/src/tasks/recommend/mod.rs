@@ -4,11 +4,11 @@
 //! - [`Ranking`](crate::Ranking): recall, normalised discounted gain and other scores of the items ranked first.
 //! - [`recommend`]: the items that a trained model ranks first for every user.
 
-mod batch;
-mod rank;
+pub(crate) mod batch;
+pub(crate) mod rank;
 mod session;
 mod train;
-mod triples;
+pub(crate) mod triples;
 
 pub(crate) use batch::Batch;
 pub(crate) use rank::top_items;

@@ -9,16 +9,14 @@ use girih_compute::{Cpu, Dtype};
 use girih_datasets::{DataSource, Dataset, Interactions};
 use girih_graph_format::{Coo, Duplicates, Matrix, Norm};
 use girih_partition::{BlockPlan, Exchange, Halo, ProcessGrid, Scheme};
+use girih_trainer::distributed::{RankOptions, Ranks};
+use girih_trainer::testing::{BlockSource, PartitionedAdjacency, PartitionedData};
+use girih_trainer::{
+    Adjacency, Checkpoint, Control, ModelConfig, ModelKind, NormKind, OptimizerConfig, Pool, SessionOptions,
+    TrainConfig, TrainError, checkpoint_path,
+};
 
-use super::{N, few, graph, looped, operand};
-use crate::config::{ModelConfig, ModelKind, NormKind, OptimizerConfig, RankOptions, TrainConfig};
-use crate::data::PartitionedAdjacency;
-use crate::distributed::data::PartitionedData;
-use crate::engine::Checkpoint;
-use crate::models::Adjacency;
-use crate::tape::Pool;
-use crate::tape::ranks::{BlockSource, Ranks};
-use crate::{Control, SessionOptions, TrainError, checkpoint_path};
+use super::small::{N, few, graph, looped, operand};
 
 #[test]
 fn neighbours_of_own_rows_are_fetched_from_who_holds_them() {
@@ -60,7 +58,7 @@ fn checkpoints(
     let of_rank = |world: Box<dyn girih_comm::Collective<Cpu>>| -> Result<_, TrainError> {
         let folder = tempfile::tempdir().unwrap();
         let session = SessionOptions { checkpoints: Some(folder.path().to_owned()), ..SessionOptions::default() };
-        let ranks = Arc::new(Ranks::new(Arc::clone(&shared.plan), world)?);
+        let ranks = shared.ranks(world)?;
         shared.train_all_runs(&Cpu::new(), &ranks, (config, &config.model), &session, &mut |_| Control::Continue)?;
         let path = checkpoint_path(folder.path(), 0);
         path.exists().then(|| Checkpoint::load(&path)).transpose()

@@ -1,9 +1,65 @@
-//! Tests of settings that are refused.
+//! Settings are written as they are read, compared by name, and refused by name where nothing reads them.
 
-use girih_partition::Scheme;
+use girih_features::{CacheShares, HostReads, Hotness};
+use girih_trainer::{
+    Aggregator, Arrangement, BatchConfig, BatchKind, CacheConfig, Decay, Metric, ModelConfig, ModelKind, NormKind,
+    OptimizerConfig, OptimizerKind, Schedule, TrainConfig, differences,
+};
 
-use super::*;
+#[test]
+fn settings_that_differ_are_named_with_both_values() {
+    let before = TrainConfig::default();
+    assert_eq!(differences(&before, &before), Vec::<String>::new());
+    let model = ModelConfig { hidden: 9, ..before.model.clone() };
+    let now = TrainConfig { model, epochs: 7, patience: Some(3), ..before.clone() };
+    assert_eq!(differences(&before, &now), ["model.hidden 9 (was 16)", "epochs 7 (was 200)", "patience 3 (was none)"]);
+    let other = TrainConfig::for_model(ModelKind::Gat);
+    assert!(differences(&before, &other).contains(&"model.kind gat (was gcn)".to_owned()));
+}
 
+#[test]
+fn arrangements_are_readable() {
+    assert_eq!(Arrangement::of_one(false).to_string(), "one rank on cpu");
+    let two = Arrangement { device: "cuda".to_owned(), ranks: 2, division: "--partition 1d".to_owned() };
+    assert_eq!(two.to_string(), "2 ranks on cuda (--partition 1d)");
+}
+
+#[test]
+fn tiers_are_written_as_they_are_read() {
+    let every = |every_gpu| Some(CacheShares { every_gpu, one_gpu: 0.0 });
+    let spread = Some(CacheShares { every_gpu: 0.25, one_gpu: 0.5 });
+    let all = [
+        CacheConfig::default(),
+        CacheConfig { features: every(0.2), ..CacheConfig::default() },
+        CacheConfig {
+            features: every(0.0),
+            topology: spread,
+            hotness: Hotness::PageRank,
+            host_reads: HostReads::InPlace,
+        },
+    ];
+    for tiers in all {
+        let text = toml::to_string(&tiers).unwrap();
+        assert_eq!(toml::from_str::<CacheConfig>(&text).unwrap(), tiers, "{text}");
+        let json = serde_json::to_string(&tiers).unwrap();
+        assert_eq!(serde_json::from_str::<CacheConfig>(&json).unwrap(), tiers, "{json}");
+    }
+    for text in ["features = \"0.9,0.9\"", "hotness = \"warm\"", "host_reads = \"mapped\"", "topolgy = 0.2"] {
+        assert!(toml::from_str::<CacheConfig>(text).is_err(), "{text}");
+    }
+    let checked = |tiers| {
+        let batch = BatchConfig { kind: BatchKind::Neighbor, ..BatchConfig::default() };
+        TrainConfig { tiers, batch, ..TrainConfig::for_model(ModelKind::Sage) }.validate()
+    };
+    let wrong = CacheConfig { topology: every(1.5), ..CacheConfig::default() };
+    let idle = CacheConfig { hotness: Hotness::PageRank, ..CacheConfig::default() };
+    let nothing = CacheConfig { topology: every(0.5), host_reads: HostReads::Staged, ..CacheConfig::default() };
+    for (refused, setting) in [(wrong, "tiers.topology"), (idle, "tiers.hotness"), (nothing, "tiers.host_reads")] {
+        let message = checked(refused).unwrap_err().to_string();
+        assert!(message.contains(&format!("`{setting}`")), "{message}");
+    }
+    assert!(all.into_iter().all(|tiers| checked(tiers).is_ok()));
+}
 /// Configuration of a network with one changed setting.
 fn with(kind: ModelKind, change: impl FnOnce(&mut ModelConfig)) -> TrainConfig {
     let mut config = TrainConfig::for_model(kind);
@@ -65,58 +121,6 @@ fn what_nothing_else_reads_is_refused_by_name_too() {
     }
 }
 
-/// Single changes of a combination, which reach every row of the table by four of them.
-const CHANGES: [fn(&mut Combination); 27] = [
-    |c| c.task = TaskKind::Links,
-    |c| c.model = ModelKind::Sgc,
-    |c| c.model = ModelKind::Ngcn,
-    |c| c.model = ModelKind::LightGcn,
-    |c| c.batch = BatchKind::Neighbor,
-    |c| c.batch = BatchKind::Cluster,
-    |c| (c.replace, c.reads_neighbors_once) = (true, true),
-    |c| c.norm = NormKind::Batch,
-    |c| c.score_by = Some(ScoreBy::Layers),
-    |c| c.precision = Dtype::Bf16,
-    |c| c.codec = true,
-    |c| c.features_from = Some(FeaturesFrom::OneHot),
-    |c| c.features_from = Some(FeaturesFrom::Embedding(4)),
-    |c| c.feature_cache = Cache::Same,
-    |c| c.feature_cache = Cache::Spread,
-    |c| c.topology_cache = Cache::Same,
-    |c| c.topology_cache = Cache::Spread,
-    |c| c.plans_caches = true,
-    |c| c.reorders = true,
-    |c| c.n_ranks = Some(2),
-    |c| c.placement = Some(GraphPlacement::Replicated),
-    |c| c.placement = Some(GraphPlacement::SplitFeatures),
-    |c| c.placement = Some(GraphPlacement::Patches),
-    |c| c.scheme = None,
-    |c| c.scheme = Some(Scheme::TwoD),
-    |c| c.device = Some(DeviceKind::Cpu),
-    |c| c.is_dry_run = true,
-];
-
-/// All combinations that some changes from `first` on, at most `n_changes`, make of `asked`.
-fn changed(asked: Combination, first: usize, n_changes: usize, see: &mut dyn FnMut(&Combination)) {
-    see(&asked);
-    for (at, change) in CHANGES.iter().enumerate().skip(first).filter(|_| n_changes > 0) {
-        let mut next = asked;
-        change(&mut next);
-        changed(next, at + 1, n_changes - 1, see);
-    }
-}
-
-#[test]
-fn every_row_of_the_table_refuses_something_and_its_texts_are_filled() {
-    let mut seen = std::collections::BTreeMap::new();
-    changed(Combination::of(&TrainConfig::default()), 0, 4, &mut |asked| {
-        if let Err(reason) = supported(asked) {
-            seen.entry((reason.why, reason.is_usage)).or_insert_with(|| reason.to_string());
-        }
-    });
-    assert_eq!(seen.len(), supported::n_reasons(), "{seen:#?}");
-    assert!(seen.values().all(|text| !text.contains('{') && !text.contains("  ")), "{seen:#?}");
-}
 /// Files of models of girih have no word of it, so that earlier and later programs read each other's.
 #[test]
 fn a_model_from_outside_is_written_by_name_and_a_model_of_girih_as_before() {
@@ -135,4 +139,18 @@ fn a_model_from_outside_is_written_by_name_and_a_model_of_girih_as_before() {
         let message = TrainConfig { model: refused, ..TrainConfig::default() }.validate().unwrap_err().to_string();
         assert!(message.contains(setting), "{message}");
     }
+}
+
+#[test]
+fn schedules_start_high_and_end_low() {
+    let with = |schedule, warmup| OptimizerConfig { lr: 1.0, schedule, warmup, ..OptimizerConfig::default() };
+    let cosine = with(Schedule::Cosine {}, 0);
+    assert_eq!(cosine.lr_at(0, 100), 1.0);
+    assert!((cosine.lr_at(50, 100) - 0.5).abs() < 1e-6);
+    assert!(cosine.lr_at(99, 100) < 0.001);
+    let step = with(Schedule::Step { every: 10, factor: 0.5 }, 0);
+    assert_eq!([step.lr_at(9, 100), step.lr_at(10, 100), step.lr_at(20, 100)], [1.0, 0.5, 0.25]);
+    let warm = with(Schedule::Constant {}, 4);
+    let rates: Vec<f64> = (0..6).map(|e| warm.lr_at(e, 100)).collect();
+    assert!(rates.windows(2).all(|w| w[0] <= w[1]) && rates[0] == 0.2 && rates[4] == 1.0, "{rates:?}");
 }

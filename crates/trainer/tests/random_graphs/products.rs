@@ -1,30 +1,20 @@
 //! Compares products of random small graphs over ranks with the dense product, for every partition.
-//!
-//! Extends the campaign of `tests/random_graphs` to private items of this crate.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use girih_comm::threads;
 use girih_compute::prelude::*;
-use girih_compute::{Cpu, Dtype, Epilogue, Shape, Transpose};
+use girih_compute::{Cpu, Dtype, Shape, Transpose};
 use girih_datasets::{DataSource, Dataset};
 use girih_graph_format::{Degrees, Matrix, Norm};
 use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Scheme, Stages};
+use girih_trainer::distributed::Ranks;
+use girih_trainer::testing::{LocalOperand, PartitionedAdjacency, multiply, partitioned_graph};
+use girih_trainer::{Adjacency, Pool, TrainError};
 
-use crate::TrainError;
-use crate::data::PartitionedAdjacency;
-use crate::models::Adjacency;
-use crate::tape::Pool;
-use crate::tape::ranks::{LocalOperand, PartitionedGraph, Ranks};
-
-#[path = "../../tests/random_graphs/campaign.rs"]
-mod campaign;
-#[path = "../../tests/random_graphs/graphs.rs"]
-mod graphs;
-
-use campaign::for_each_seed;
-use graphs::{Draws, SmallGraph};
+use crate::campaign::for_each_seed;
+use crate::graphs::{Draws, SmallGraph};
 
 /// Id of these random draws, which keeps them apart from those of other modules.
 const SUBJECT: u64 = 20;
@@ -98,8 +88,8 @@ fn products(
         let mine = x.row_slice(own.clone());
         let (mine, mut out) = (cpu.upload(&mine, Dtype::F32)?, cpu.zeros(Shape::new(own.len(), width), Dtype::F32)?);
         let cut = PartitionedAdjacency::new(Arc::clone(&source), adjacency, &ranks, (exchange, Dtype::F32))?;
-        let graph = PartitionedGraph::new(Arc::clone(&ranks), Arc::new(cut));
-        graph.multiply(&cpu, &mut pool, transpose, LocalOperand::Matrix(&mine), &Epilogue::default(), &mut out)?;
+        let graph = partitioned_graph(Arc::clone(&ranks), Arc::new(cut));
+        multiply(&cpu, &mut pool, (&graph, transpose), LocalOperand::Matrix(&mine), &mut out)?;
         Ok(cpu.download(&ranks.gather(&cpu, &mut pool, &out)?)?)
     };
     threads::run(plan.ranks.len(), Duration::from_secs(30), of_rank).map_err(|failure| failure.message)

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use girih_compute::Rates;
 use girih_partition::{Exchange, LinkRates, ProcessGrid, Scheme, Stages};
+use girih_trainer::distributed::{Links, Network, RankOptions, RankPlanner, SymbolicGraph};
+use girih_trainer::{DataSizes, ModelConfig, Plan, PlanDevice, TrainConfig};
 
-use super::{few, network};
-use crate::config::{ModelConfig, RankOptions, TrainConfig};
-use crate::estimate::{Links, Network, RankPlanner, SymbolicGraph};
-use crate::{DataSizes, Plan, PlanDevice};
+use super::small::{few, network};
 
 /// Plan of an epoch on ranks of a large graph with evenly spread edges, in a 1D partition.
 fn planned(stages: Stages, overlaps: bool) -> Plan {

@@ -1,10 +1,4 @@
-//! Compares products on ranks with those on one device, and their traffic with the plans. Ranks end with identical
-//! bits.
-
-mod plans;
-mod products;
-mod rows;
-mod times;
+//! Small graphs, data and partitions that tests of ranks share.
 
 use std::time::Duration;
 
@@ -12,30 +6,28 @@ use girih_compute::Dtype;
 use girih_datasets::{Dataset, LoadOptions, load};
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
 use girih_partition::{Cuts, Exchange, LinkRates, ProcessGrid, Scheme, Stages};
-
-use crate::config::RankOptions;
-use crate::estimate::{Links, Network};
-use crate::models::Adjacency;
+use girih_trainer::Adjacency;
+use girih_trainer::distributed::{Links, Network, RankOptions};
 
 /// Number of nodes.
-const N: usize = 53;
+pub(super) const N: usize = 53;
 /// Number of columns: several cache lines, so that operands are sent in feature chunks, and some columns more.
-const COLS: usize = 272;
+pub(super) const COLS: usize = 272;
 
 /// Directed graph without weights.
-fn graph() -> Csr {
+pub(super) fn graph() -> Csr {
     let (rows, cols): (Vec<u32>, Vec<u32>) =
         (0..N as u32).flat_map(|v| [(v, (v * v + 1) % 53), (v, (7 * v + 3) % 53), (v % 9, v)]).unzip();
     Coo::new(N, N, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap()
 }
 
 /// Operand of products with the graph.
-fn operand() -> Matrix {
+pub(super) fn operand() -> Matrix {
     Matrix::new(N, COLS, (0..N * COLS).map(|i| (i % 13) as f32 - 6.0).collect::<Vec<_>>()).unwrap()
 }
 
 /// Adjacencies that are symmetric or not, with weights or without.
-fn adjacencies() -> [(Csr, Adjacency); 3] {
+pub(super) fn adjacencies() -> [(Csr, Adjacency); 3] {
     let weights: Vec<f32> = (0..graph().nnz()).map(|e| 0.25 + (e % 7) as f32).collect();
     let weighted = graph().with_values(Some(weights.into())).unwrap();
     let looped = Adjacency::new(true, Norm::Symmetric);
@@ -44,22 +36,22 @@ fn adjacencies() -> [(Csr, Adjacency); 3] {
 }
 
 /// `A`, with self loops if the adjacency has them.
-fn looped(graph: &Csr, adjacency: Adjacency) -> Csr {
+pub(super) fn looped(graph: &Csr, adjacency: Adjacency) -> Csr {
     if adjacency.self_loops { graph.with_self_loops() } else { graph.clone() }
 }
 
 /// Data set that is trained on.
-fn few() -> Dataset {
+pub(super) fn few() -> Dataset {
     load("synth:planted,nodes=83,degree=6,features=12,classes=3", &LoadOptions::default()).unwrap()
 }
 
 /// Network of one host with fast links.
-fn network(overlaps: bool) -> Network {
+pub(super) fn network(overlaps: bool) -> Network {
     Network::one_host(Links::alike(LinkRates { latency: 1e-6, bytes_per_second: 1e10 }), overlaps)
 }
 
 /// Partitions with every kind of cut and exchange.
-fn sharings() -> Vec<RankOptions> {
+pub(super) fn sharings() -> Vec<RankOptions> {
     let partitions = [(Scheme::OneD, 3, 1), (Scheme::OneAndHalfD, 4, 2), (Scheme::TwoD, 4, 1), (Scheme::ThreeD, 8, 1)];
     let mut sharings = Vec::new();
     for (scheme, p, r) in partitions {

@@ -1,14 +1,11 @@
 //! Batches of links against the graph without these links.
 
 use girih_datasets::{LoadOptions, load};
-use girih_graph_format::Norm;
-
-use super::{Batches, *};
-use crate::config::{BatchConfig, BatchKind, LinkConfig, TrainConfig};
-use crate::minibatch::host_batch::{HostGraphs, HostLoss};
-use crate::minibatch::neighborhoods::Neighborhoods;
-use crate::models::Adjacency;
-use crate::tasks::links::{Link, LinkEpochs, LinkSplit, NonLinks};
+use girih_graph_format::{Csr, NodeId, Norm};
+use girih_trainer::testing::{Batches, HostGraphs, HostLoss, LinkEpochs, SeedLists};
+use girih_trainer::{
+    Adjacency, BatchConfig, BatchKind, Link, LinkConfig, LinkSplit, Neighborhoods, NonLinks, TrainConfig,
+};
 
 /// Dense rows of `Â` with row normalisation.
 fn row_normalised(graph: &Csr) -> Vec<Vec<f32>> {

@@ -6,12 +6,12 @@ use std::collections::HashSet;
 use girih_datasets::{Dataset, FeaturesFrom, WalkMethod};
 use girih_graph_format::{Coo, Csr, Duplicates, NodeId};
 use girih_random::Key;
+use girih_trainer::testing::{LinkEpochs, held_out};
+use girih_trainer::{Link, LinkConfig, LinkPart, LinkSplit, ModelKind, NonLinks, TrainConfig};
 use proptest::prelude::*;
 
-use super::scorer::held_out;
-use super::*;
-use crate::config::{LinkConfig, TrainConfig};
-use crate::data::NodeFeatures;
+use super::links;
+use crate::train;
 
 /// Directed graph whose weights identify both ends of an edge; every fifth node has a self loop.
 fn directed(n: u32, seed: u64) -> Csr {
@@ -179,16 +179,19 @@ fn a_graph_without_room_for_negatives_is_refused() {
 #[test]
 fn made_features_do_not_know_held_out_links() {
     let graph = symmetric(40, 3);
-    let split = LinkSplit::new(&TrainConfig::default().links, 1);
-    let messages = split.messages(&graph);
+    let usual = TrainConfig { seed: 1, ..links(ModelKind::Gcn, 2) };
+    let messages = LinkSplit::new(&usual.links, usual.seed).messages(&graph);
     assert!(messages.nnz() < graph.nnz(), "some links are held out");
+    let bare = Dataset::new("bare", graph.clone(), None, None, Vec::new()).unwrap();
+    let loss = |dataset: Dataset, features_from| {
+        train(dataset, &TrainConfig { features_from, ..usual.clone() }).unwrap().runs[0].last.test_loss.unwrap()
+    };
     for rule in [FeaturesFrom::Degree, FeaturesFrom::RandomWalk(4)] {
-        let dataset = Dataset::new("bare", graph.clone(), None, None, Vec::new()).unwrap();
-        let mut dataset = dataset.with_features_from(Some(rule)).unwrap();
-        let NodeFeatures::Given(made) = NodeFeatures::take(&mut dataset, Some(&messages), 0).unwrap() else {
-            panic!("{rule} is computed");
+        let given = |graph: &Csr| {
+            let features = rule.features(graph, WalkMethod::Exact, usual.seed).unwrap();
+            loss(Dataset { features, ..bare.clone() }, None)
         };
-        let of = |graph: &Csr| rule.features(graph, WalkMethod::Exact, 0).unwrap().unwrap();
-        assert!(made == of(&messages) && made != of(&graph), "{rule}");
+        let made = loss(bare.clone(), Some(rule));
+        assert!(made == given(&messages) && made != given(&graph), "{rule}");
     }
 }

@@ -5,19 +5,20 @@ use std::time::Duration;
 
 use girih_comm::{Traffic, threads};
 use girih_compute::prelude::*;
-use girih_compute::{Cpu, Dtype, Shape, Transpose};
+use girih_compute::{Cpu, Dtype, Shape, Symbolic, Transpose};
 use girih_datasets::{DataSource, Dataset};
 use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
-
-use super::{few, graph, network, sharings};
-use crate::config::{
-    BatchConfig, BatchKind, GraphPlacement, ModelConfig, ModelKind, NormKind, RankOptions, TrainConfig,
+use girih_trainer::distributed::{GraphPlacement, RankOptions, RankPlanner, Ranks, SymbolicGraph};
+use girih_trainer::testing::{
+    BlockSource, Blocks, PanelExchange, Panels, PartitionedAdjacency, PartitionedData, SymbolicRank, symbolic_blocks,
 };
-use crate::data::PartitionedAdjacency;
-use crate::distributed::data::PartitionedData;
-use crate::estimate::{RankPlanner, SymbolicGraph, SymbolicRank};
-use crate::tape::ranks::{BlockSource, Blocks, Chunks, PanelExchange, Panels, Ranks};
-use crate::{CacheConfig, Control, DataSizes, Event, Plan, PlanDevice, SessionOptions, TrainError};
+use girih_trainer::{
+    BatchConfig, BatchKind, CacheConfig, Control, DataSizes, Dims, Event, ModelConfig, ModelKind, NormKind, Plan,
+    PlanDevice, SessionOptions, TrainConfig, TrainError,
+};
+
+use super::small::{few, graph, network, sharings};
+use crate::build;
 
 /// Shapes of the chunks of each of a rank's blocks; the entries of its own block and of all others; the rows
 /// received.
@@ -27,8 +28,8 @@ type Sizes = (Vec<Vec<Shape>>, [usize; 2], Vec<Vec<usize>>);
 fn sizes<B: Backend>(backend: &B, blocks: &Blocks<B>) -> Sizes {
     let own = || blocks.own.iter();
     let others = || blocks.together.iter().filter_map(|some| some.matrix.as_ref());
-    let shapes = |chunks: &Chunks<B>| chunks.iter().map(|matrix| backend.sparse_shape(matrix)).collect();
-    let nnz = |chunks: &Chunks<B>| -> usize { chunks.iter().map(|matrix| backend.nnz(matrix)).sum() };
+    let shapes = |chunks: &Vec<B::Sparse>| chunks.iter().map(|matrix| backend.sparse_shape(matrix)).collect();
+    let nnz = |chunks: &Vec<B::Sparse>| -> usize { chunks.iter().map(|matrix| backend.nnz(matrix)).sum() };
     let received = blocks.together.iter().map(|some| match &some.exchange {
         PanelExchange::Panels(Panels::ToAll(counts)) => counts.clone(),
         PanelExchange::Panels(Panels::ToOne { sent, received }) => [sent.clone(), received.clone()].concat(),
@@ -45,9 +46,10 @@ fn blocks_symbolic_blocks_have_the_sizes_of_those_that_are_multiplied() {
         let data = DataSizes { n_features: 12, n_classes: 3, ..DataSizes::of(&dataset) };
         let (source, n) = (Arc::new(DataSource::from(dataset)), data.n_nodes);
         let paper = SymbolicGraph::of(&directed, &config, &data).unwrap();
-        let adjacency = data.input_spec(&config).unwrap().graph.unwrap();
+        let dims = Dims { n_nodes: n, n_features: 12, n_classes: 3 };
+        let adjacency = build(&Cpu::new(), &config, dims).0.input_spec().graph.unwrap();
         for options in sharings() {
-            let symbolic_blocks = paper.cut(n, &options).unwrap();
+            let symbolic_blocks = symbolic_blocks(&paper, n, &options).unwrap();
             for transpose in [Transpose::No, Transpose::Yes] {
                 let found = threads::run(options.grid.ranks(), options.deadline, |world| -> Result<_, TrainError> {
                     let (cpu, wire) = (Cpu::new(), (options.exchange, options.wire));
@@ -57,7 +59,7 @@ fn blocks_symbolic_blocks_have_the_sizes_of_those_that_are_multiplied() {
                 });
                 let found = found.unwrap_or_else(|failure| panic!("{}", failure.message));
                 let planned = |rank: usize| {
-                    let symbolic = PlanDevice::Gpu(None).symbolic(&config);
+                    let symbolic = Symbolic::cuda(config.precision, None);
                     let ranks = SymbolicRank::ranks(&symbolic_blocks.plan, rank, network(true), &symbolic);
                     sizes(&symbolic, &symbolic_blocks.blocks(&symbolic, &ranks, transpose).unwrap())
                 };
@@ -72,7 +74,7 @@ fn blocks_symbolic_blocks_have_the_sizes_of_those_that_are_multiplied() {
 fn epoch_traffic(dataset: &Dataset, config: &TrainConfig, options: &RankOptions) -> Vec<Traffic> {
     let shared = PartitionedData::new(&Cpu::new(), dataset.clone(), &config.model, config, options).unwrap();
     let of_rank = |world: Box<dyn girih_comm::Collective<Cpu>>| -> Result<_, TrainError> {
-        let (ranks, mut seen) = (Arc::new(Ranks::new(Arc::clone(&shared.plan), world)?), Vec::new());
+        let (ranks, mut seen) = (shared.ranks(world)?, Vec::new());
         shared.train_all_runs(
             &Cpu::new(),
             &ranks,

@@ -11,13 +11,15 @@ use girih_datasets::{DataSource, Dataset};
 use girih_graph_format::{Csr, Matrix};
 use girih_partition::{BlockPlan, Cuts, Exchange, ProcessGrid, Schedule, Scheme, Stages};
 use girih_random::Key;
+use girih_trainer::distributed::Ranks;
+use girih_trainer::testing::{
+    EpilogueBackward, LazyGemm, LocalOperand, PartitionedAdjacency, multiply, partitioned_graph,
+};
+use girih_trainer::{
+    Adjacency, AggregateOptions, Gradients, Graph, LinearOptions, Mode, ParamInit, Pool, Tape, Targets, TrainError,
+};
 
-use super::{COLS, N, adjacencies, graph, looped, operand};
-use crate::TrainError;
-use crate::data::PartitionedAdjacency;
-use crate::models::Adjacency;
-use crate::tape::ranks::{EpilogueBackward, LazyGemm, LocalOperand, PartitionedGraph, Ranks};
-use crate::tape::{AggregateOptions, Gradients, Graph, LinearOptions, Mode, ParamInit, Pool, Tape, Targets};
+use super::small::{COLS, N, adjacencies, graph, looped, operand};
 
 /// `op(Â)·X` on one device.
 fn whole(graph: &Csr, adjacency: Adjacency, transpose: Transpose) -> Matrix {
@@ -80,9 +82,9 @@ fn check(
         let mine = Matrix::new(own.len(), COLS, operand().data()[own.start * COLS..own.end * COLS].to_vec())?;
         let (x, mut out) = (cpu.upload(&mine, Dtype::F32)?, cpu.zeros(Shape::new(own.len(), COLS), Dtype::F32)?);
         let cut = PartitionedAdjacency::new(Arc::clone(&source), adjacency, &ranks, (exchange, wire))?;
-        let graph = PartitionedGraph::new(Arc::clone(&ranks), Arc::new(cut));
+        let graph = partitioned_graph(Arc::clone(&ranks), Arc::new(cut));
         let before = ranks.world().traffic();
-        graph.multiply(&cpu, &mut pool, transpose, LocalOperand::Matrix(&x), &Epilogue::default(), &mut out)?;
+        multiply(&cpu, &mut pool, (&graph, transpose), LocalOperand::Matrix(&x), &mut out)?;
         let after = ranks.world().traffic();
         let moved = Traffic { sent: after.sent - before.sent, received: after.received - before.received };
         Ok((cpu.download(&ranks.gather(&cpu, &mut pool, &out)?)?, moved))
@@ -135,12 +137,12 @@ fn dense_products_are_multiplied_while_they_are_made() {
                     let ranks = Arc::new(Ranks::<Cpu>::new(Arc::clone(&plan), Box::new(world))?);
                     let cut =
                         PartitionedAdjacency::new(Arc::clone(&source), adjacency, &ranks, (Exchange::Auto, wire))?;
-                    let (graph, own) = (PartitionedGraph::new(Arc::clone(&ranks), Arc::new(cut)), ranks.own());
+                    let (graph, own) = (partitioned_graph(Arc::clone(&ranks), Arc::new(cut)), ranks.own());
                     let shape = Shape::new(own.len(), COLS);
                     let zeros = |shape| cpu.zeros(shape, Dtype::F32);
                     let mut multiplied = |rows: LocalOperand<'_, Cpu>| -> Result<Matrix, ComputeError> {
                         let mut out = zeros(shape)?;
-                        graph.multiply(&cpu, &mut pool, Transpose::Yes, rows, &Epilogue::default(), &mut out)?;
+                        multiply(&cpu, &mut pool, (&graph, Transpose::Yes), rows, &mut out)?;
                         cpu.download(&out)
                     };
                     let upload = |matrix: Matrix| cpu.upload(&matrix, Dtype::F32);
@@ -219,7 +221,7 @@ fn a_gradient_that_is_left_is_made_before_another_product_waits() {
     let cut = threads::run(1, Duration::from_secs(30), |world| -> Result<_, TrainError> {
         let ranks = Arc::new(Ranks::<Cpu>::new(Arc::clone(&plan), Box::new(world))?);
         let cut = PartitionedAdjacency::new(Arc::clone(&source), adjacency, &ranks, (Exchange::Auto, Dtype::F32))?;
-        Ok(gradients_of_branches(&cpu, &Graph::Partitioned(Box::new(PartitionedGraph::new(ranks, Arc::new(cut)))))?)
+        Ok(gradients_of_branches(&cpu, &Graph::Partitioned(Box::new(partitioned_graph(ranks, Arc::new(cut)))))?)
     });
     let cut = cut.unwrap_or_else(|failure| panic!("{}", failure.message)).pop().unwrap();
     for (param, (whole, cut)) in whole.iter().zip(&cut).enumerate() {
