@@ -63,6 +63,7 @@ pub use load::load;
 pub use options::LoadOptions;
 pub use outline::Outline;
 pub use output::OutputFormat;
+pub use recognize::FORMATS;
 pub use rows::NodeRows;
 pub use source::DataSource;
 pub use spec::Spec;

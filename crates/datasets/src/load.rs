@@ -14,7 +14,7 @@ use crate::feature_file::{open_matrix, open_store};
 use crate::file_kind::{FileKind, ending, stem};
 use crate::inventory::Inventory;
 use crate::named_arrays::ArrayFolder;
-use crate::recognize::{Format, Recognized, SUPPORTED, recognize};
+use crate::recognize::{FORMATS, Format, Recognized, recognize};
 use crate::splits::{drawn_as_asked, drawn_by};
 use crate::{Dataset, DatasetError, FEATURE_STORE, FeatureNorm, Features, LoadOptions, Spec, SplitRule};
 use crate::{edge_list, folder, gnn_benchmark, heterophilous, labels, lightgcn, named_arrays, ogb, planetoid};
@@ -229,7 +229,10 @@ fn load_npz(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset,
         || (npz.contains("row") && npz.contains("col"));
     if !is_sparse {
         let names: Vec<&str> = npz.names().collect();
-        let message = format!("the arrays of this archive ({}) are of no known format; {SUPPORTED}", names.join(", "));
+        let message = format!(
+            "the arrays of this archive ({}) are of no known format; supported are {FORMATS}",
+            names.join(", ")
+        );
         return Err(DatasetError::invalid(message).at(npz.origin()));
     }
     let rule = options.duplicates.unwrap_or(Duplicates::Sum);

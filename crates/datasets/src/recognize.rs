@@ -9,8 +9,9 @@ use crate::inventory::Inventory;
 use crate::named_arrays::{self, ArrayFolder};
 use crate::{DatasetError, lightgcn, ogb, planetoid};
 
-/// List of the supported formats, for the error on an unrecognised path.
-pub(crate) const SUPPORTED: &str = "supported are girih's own folder (girih.toml), Planetoid (ind.NAME.graph and its seven \
+/// List of the formats that [`load`](crate::load) reads, for help texts and errors: files by their endings, folders by
+/// what is in them.
+pub const FORMATS: &str = "girih's own folder (girih.toml), Planetoid (ind.NAME.graph and its seven \
      companions), an OGB raw folder (edge.csv.gz or data.npz), LightGCN (test.txt with train.txt or s_adj_mat.npz), \
      named arrays (edge_index, or indptr and indices, as .npy in a \
      folder, .safetensors or .npz), .npz of gnn-benchmark, of the heterophilous graphs or of scipy.sparse (also as the only \
@@ -64,7 +65,10 @@ pub(crate) fn recognize(path: &Path) -> Result<Recognized, DatasetError> {
             Ok(Recognized::alone(Format::Planetoid, &path.with_extension("")))
         }
         Some(kind) => Ok(Recognized::alone(Format::File(kind), path)),
-        None => Err(DatasetError::invalid(format!("the format of this file is not recognised; {SUPPORTED}")).at(path)),
+        None => {
+            Err(DatasetError::invalid(format!("the format of this file is not recognised; supported are {FORMATS}"))
+                .at(path))
+        }
     }
 }
 
@@ -121,7 +125,8 @@ fn only_data_file(path: &Path) -> Result<Recognized, DatasetError> {
         (first, _) => {
             let problem = if first.is_some() { "holds several data files, name one" } else { "holds no data set" };
             let names = beside.left().collect::<Vec<_>>().join(", ");
-            Err(DatasetError::invalid(format!("the folder {problem} (found: {names}); {SUPPORTED}")).at(path))
+            Err(DatasetError::invalid(format!("the folder {problem} (found: {names}); supported are {FORMATS}"))
+                .at(path))
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use girih_datasets::LoadOptions;
+use girih_datasets::{FORMATS, LoadOptions};
 use girih_graph_format::file::Verify;
 
 use super::{CacheArgs, OutputArgs, ReadArgs};
@@ -11,11 +11,14 @@ use super::{CacheArgs, OutputArgs, ReadArgs};
 /// Data of `girih train` without `--data`.
 pub const DEFAULT_DATA: &str = "synth:planted,nodes=10000,degree=20";
 
-const DATA_HELP: &str = "\
-A path (girih folder, Planetoid `ind.*` folder, LightGCN folder, OGB raw folder, `edge_index` or `indptr`/`indices` as `.npy`, `.npz` or \
-`.safetensors`, gnn-benchmark or scipy `.npz`, also in a `.zip`, Matrix Market `.mtx`, METIS `.graph`, edge list \
-`.csv`/`.tsv`/`.txt`, text also as `.gz`), or a generator: synth:planted, synth:rmat, synth:reddit, proteins, archaea, products, papers100m, mag240m, yelp, \
-friendster, with @SCALE and ,key=value…, for instance synth:reddit@0.1 or synth:planted,nodes=10000,degree=20";
+/// Help of `--data`: formats of paths, then generators.
+fn data_help() -> String {
+    format!(
+        "A path ({FORMATS}), or a generator: synth:planted, synth:rmat, synth:reddit, proteins, archaea, products, \
+         papers100m, mag240m, yelp, friendster, with @SCALE and ,key=value…, for instance synth:reddit@0.1 or \
+         synth:planted,nodes=10000,degree=20"
+    )
+}
 
 /// Which data, and how files become a data set.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
@@ -25,7 +28,7 @@ pub struct DataArgs {
     #[arg(value_name = "PATH", conflicts_with = "data")]
     pub path: Option<String>,
     /// Alias of PATH
-    #[arg(long, value_name = "SPEC", long_help = DATA_HELP)]
+    #[arg(long, value_name = "SPEC", long_help = data_help())]
     pub data: Option<String>,
     #[command(flatten)]
     pub read: ReadArgs,

@@ -17,6 +17,9 @@
 //! Step 4 computes `∂X₁` one feature chunk at a time and sends each chunk while it computes the next
 //! ([`DeferredInputGrad`]). It computes `∂W₁` while the last chunks travel ([`DeferredGrads`]). Without an operation that
 //! communicates, all are computed at once ([`BackwardPass::flush_deferred`]).
+//!
+//! Slices of columns (2D, 3D) exchange `∂X₁` as a whole before the product, so that step 3 is computed before anything
+//! is sent, and only `∂W₁` overlaps.
 
 use girih_compute::{Backend, ComputeError, Dropout, Epilogue, Transpose};
 

@@ -142,7 +142,7 @@ fn check_learned(config: &ModelConfig) {
     let whole = Inputs::of_graph(&Reference, graph(), &input_spec).unwrap();
     let whole: &'static _ = Box::leak(Box::new(Inputs { features: Some(FeatureInput::Learned(features)), ..whole }));
     check(params, &single_targets(), &|tape| model.forward(tape, whole).unwrap());
-    // Networks without layer-wise inference do not support batches of blocks.
+    // The others here (MLP, N-GCN, APPNP) train on no blocks.
     if model.as_layers().is_none() {
         return;
     }
