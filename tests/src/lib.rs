@@ -6,6 +6,7 @@ pub mod cards;
 use std::path::{Path, PathBuf};
 
 use girih_compute::Cpu;
+use girih_compute::testing::PIECE;
 use girih_datasets::{LoadOptions, load};
 use girih_kernels::{Cuda, Device};
 use girih_trainer::{Control, Event, Observer, Outcome, SessionOptions, TrainConfig, TrainError};
@@ -37,6 +38,12 @@ pub fn cuda() -> Option<Cuda> {
             None
         }
     }
+}
+
+/// Whether [`PIECE`] selects cases, for a tool under which training takes a hundred times as long.
+#[must_use]
+pub fn in_pieces() -> bool {
+    std::env::var_os(PIECE).is_some()
 }
 
 /// Trains all runs of `config` on the real data set `name`, on the CPU; `None` if the data are missing.

@@ -64,8 +64,11 @@ fn trained_anew(cuda: Cuda, dataset: &Dataset, config: &TrainConfig, recording: 
     (cuda, left, n_repeated)
 }
 
-/// Checks that graphs change no bit, and that `expected` steps are launched as graphs.
+/// Checks that graphs change no bit, and that `expected` steps are launched as graphs. Each call is a case of a test.
 fn check(cuda: Cuda, dataset: &Dataset, config: &TrainConfig, expected: u64) -> Cuda {
+    if piece([()]).next().is_none() {
+        return cuda;
+    }
     let what = format!("{:?}, {:?}, {:?}", config.model, config.optimizer, config.precision);
     let cuda = cuda.storing(config.precision);
     let (cuda, without, none) = trained_anew(cuda, dataset, config, false);
@@ -83,7 +86,7 @@ fn repeated_steps_leave_the_same_bits_for_every_model() {
     let kinds = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Gin, ModelKind::Sgc];
     for kind in kinds.into_iter().chain([ModelKind::Ngcn, ModelKind::Appnp, ModelKind::Mlp]) {
         let config = demanding(kind, OptimizerKind::Adam);
-        for precision in piece([Dtype::F32, Dtype::Bf16]) {
+        for precision in [Dtype::F32, Dtype::Bf16] {
             let config = TrainConfig { precision, ..config.clone() };
             cuda = check(cuda, &dataset, &config, EPOCHS - STEPS_BEFORE);
             let dry = with_model(&config, |model| model.dropout = 0.0);
@@ -104,7 +107,7 @@ fn repeated_steps_leave_the_same_bits_for_what_models_are_made_of() {
         |model| (model.layers, model.jump) = (3, Jump::Max),
         |model| (model.kind, model.aggregator) = (ModelKind::Sage, Aggregator::Pool),
     ];
-    for change in piece(changes) {
+    for change in changes {
         cuda = check(cuda, &dataset, &with_model(&gcn, change), EPOCHS - STEPS_BEFORE);
     }
     // An LSTM uploads its inputs in every step, so it cannot be captured.
@@ -118,7 +121,7 @@ fn repeated_steps_leave_the_same_bits_for_every_optimiser_and_schedule() {
     let dataset = planted();
     let schedules = [Schedule::Constant {}, Schedule::Cosine {}, Schedule::Step { every: 4, factor: 0.5 }];
     for kind in [OptimizerKind::Adam, OptimizerKind::Adamw, OptimizerKind::Sgd] {
-        for schedule in piece(schedules) {
+        for schedule in schedules.clone() {
             let mut config = demanding(ModelKind::Gcn, kind);
             config.optimizer.schedule = schedule;
             cuda = check(cuda, &dataset, &config, EPOCHS - STEPS_BEFORE);
@@ -127,10 +130,12 @@ fn repeated_steps_leave_the_same_bits_for_every_optimiser_and_schedule() {
     // Each run has its own graphs; early stopping and rare evaluations see the same scores.
     let config = TrainConfig { runs: 3, eval_every: 7, ..demanding(ModelKind::Gat, OptimizerKind::Adam) };
     cuda = check(cuda, &dataset, &config, 3 * (EPOCHS - STEPS_BEFORE));
-    let impatient = TrainConfig { patience: Some(2), ..demanding(ModelKind::Gcn, OptimizerKind::Adam) };
-    let (cuda, without, _) = trained_anew(cuda, &dataset, &impatient, false);
-    let (_, with, _) = trained_anew(cuda, &dataset, &impatient, true);
-    assert!(without == with, "early stopping");
+    for impatient in piece([TrainConfig { patience: Some(2), ..demanding(ModelKind::Gcn, OptimizerKind::Adam) }]) {
+        let (without, with);
+        (cuda, without, _) = trained_anew(cuda, &dataset, &impatient, false);
+        (cuda, with, _) = trained_anew(cuda, &dataset, &impatient, true);
+        assert!(without == with, "early stopping");
+    }
 }
 
 #[test]
@@ -139,7 +144,7 @@ fn repeated_steps_leave_the_same_bits_with_tiles_hubs_and_many_labels() {
     let mut cuda = cuda.tiling(Tiling::From(0.001));
     let dense = dataset("synth:planted,nodes=3000,degree=60,features=40,classes=5");
     let labels = dataset("synth:yelp@0.003");
-    for precision in piece([Dtype::F32, Dtype::Bf16]) {
+    for precision in [Dtype::F32, Dtype::Bf16] {
         let config = TrainConfig { precision, ..demanding(ModelKind::Gcn, OptimizerKind::Adam) };
         let config = with_model(&config, |model| model.hidden = 64);
         cuda = check(cuda, &dense, &config, EPOCHS - STEPS_BEFORE);
