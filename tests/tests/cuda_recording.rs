@@ -121,7 +121,7 @@ fn repeated_steps_leave_the_same_bits_for_every_optimiser_and_schedule() {
     let dataset = planted();
     let schedules = [Schedule::Constant {}, Schedule::Cosine {}, Schedule::Step { every: 4, factor: 0.5 }];
     for kind in [OptimizerKind::Adam, OptimizerKind::Adamw, OptimizerKind::Sgd] {
-        for schedule in schedules.clone() {
+        for schedule in schedules {
             let mut config = demanding(ModelKind::Gcn, kind);
             config.optimizer.schedule = schedule;
             cuda = check(cuda, &dataset, &config, EPOCHS - STEPS_BEFORE);

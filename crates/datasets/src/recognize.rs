@@ -9,7 +9,7 @@ use crate::inventory::Inventory;
 use crate::named_arrays::{self, ArrayFolder};
 use crate::{DatasetError, lightgcn, ogb, planetoid};
 
-/// List of the formats that [`load`](crate::load) reads, for help texts and errors: files by their endings, folders by
+/// List of the formats that [`load`](crate::load()) reads, for help texts and errors: files by their endings, folders by
 /// what is in them.
 pub const FORMATS: &str = "girih's own folder (girih.toml), Planetoid (ind.NAME.graph and its seven \
      companions), an OGB raw folder (edge.csv.gz or data.npz), LightGCN (test.txt with train.txt or s_adj_mat.npz), \
