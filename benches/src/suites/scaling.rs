@@ -134,20 +134,9 @@ impl Subject {
         let preset = Preset::find(self.name).ok_or("a preset for each graph")?;
         let n_edges = (preset.mean_degree() * preset.nodes() as f64).round() as usize;
         let sizes = DataSizes {
-            n_nodes: preset.nodes(),
-            n_edges,
-            n_edges_at_once: 0,
-            weighted: false,
-            symmetric: true,
-            n_features: preset.features(),
-            feature_nnz: None,
-            code_bytes: None,
-            has_code_book: false,
-            n_classes: preset.classes(),
-            multi_label: false,
             n_train: preset.nodes() / 10,
             n_scored: preset.nodes() / 5,
-            interactions: None,
+            ..DataSizes::undirected(preset.nodes(), n_edges, preset.features(), preset.classes())
         };
         let figures = HardwareProfile::h200().with_entries(recorded_entries(self.entries_of)?);
         Ok(Planned { config: self.config(precision, true), sizes, figures })

@@ -5,8 +5,7 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use girih_machine::advise_huge_pages;
-use rayon::prelude::*;
+use girih_machine::{advise_huge_pages, parallel};
 
 use crate::file::MappedFile;
 
@@ -75,7 +74,7 @@ impl<T: Pod> Buffer<T> {
         let values: &[T] = self;
         let mut copy = bytemuck::zeroed_vec(values.len());
         advise_huge_pages(copy.as_ptr(), copy.len());
-        copy.par_chunks_mut(COPIED).zip(values.par_chunks(COPIED)).for_each(|(to, from)| to.copy_from_slice(from));
+        parallel::for_each(copy.chunks_mut(COPIED).zip(values.chunks(COPIED)), |(to, from)| to.copy_from_slice(from));
         copy.into()
     }
 

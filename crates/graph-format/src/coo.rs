@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use girih_machine::parallel;
 use rayon::prelude::*;
 
 use crate::{Csr, FormatError, MAX_NODES, NodeId, Notes, rows};
@@ -121,14 +122,14 @@ impl Coo {
             )));
         }
         for (what, ids, limit) in [("row", &rows, n_rows), ("column", &cols, n_cols)] {
-            if let Some(at) = ids.par_iter().position_first(|&id| id as usize >= limit) {
+            if let Some(at) = parallel::position(ids, |&id| id as usize >= limit) {
                 return Err(FormatError::invalid(format!(
                     "edge {at}: {what} {} does not exist; there are {limit} nodes, numbered from 0",
                     ids[at]
                 )));
             }
         }
-        if let Some(at) = values.as_ref().and_then(|v| v.par_iter().position_first(|v| !v.is_finite())) {
+        if let Some(at) = values.as_ref().and_then(|v| parallel::position(v, |v| !v.is_finite())) {
             return Err(FormatError::invalid(format!("edge {at}: the weight is not finite")));
         }
         Ok(Self { n_rows, n_cols, rows, cols, values })

@@ -10,6 +10,7 @@
 
 use std::ops::Range;
 
+use girih_machine::parallel;
 use rayon::prelude::*;
 
 use crate::{Buffer, FormatError, NodeId};
@@ -171,7 +172,7 @@ impl Csr {
                 self.indices.len()
             )));
         }
-        match values.par_iter().position_first(|v| !v.is_finite()) {
+        match parallel::position(values, |v| !v.is_finite()) {
             None => Ok(()),
             Some(at) => {
                 Err(FormatError::invalid(format!("the weight of entry {at} is {}; weights must be finite", values[at])))

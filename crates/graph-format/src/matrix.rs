@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use girih_machine::parallel;
 use rayon::prelude::*;
 
 use crate::{Buffer, Csr, FormatError};
@@ -92,11 +93,7 @@ impl Matrix {
     /// # Errors
     /// At the first value that is not finite.
     pub fn check_finite(&self) -> Result<(), FormatError> {
-        let found =
-            self.data.par_chunks(1 << 16).enumerate().find_map_first(|(chunk, values)| {
-                values.iter().position(|v| !v.is_finite()).map(|i| (chunk << 16) + i)
-            });
-        match found {
+        match parallel::position(&self.data, |v| !v.is_finite()) {
             None => Ok(()),
             Some(at) => Err(FormatError::invalid(format!(
                 "row {}, column {}: the value is {}; features must be finite, replace or drop it",

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 const PIECE: usize = 1 << 14;
 
 /// Calls `body` once with each number below `n`.
-pub fn for_each_below(n: usize, body: &(dyn Fn(usize) + Sync)) {
+fn for_each_below(n: usize, body: &(dyn Fn(usize) + Sync)) {
     (0..n).into_par_iter().for_each(body);
 }
 
@@ -30,10 +30,9 @@ pub fn for_each<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) + 
 }
 
 /// Returns `body(item)` of each item, in order.
-pub fn map<T: Send, R: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) -> R + Sync) -> Vec<R> {
-    let items: Vec<T> = items.into_iter().collect();
-    let mut results: Vec<Option<R>> = items.iter().map(|_| None).collect();
-    for_each(items.into_iter().zip(&mut results), |(item, result)| *result = Some(body(item)));
+pub fn map<T: Send, R: Send>(items: impl ExactSizeIterator<Item = T>, body: impl Fn(T) -> R + Sync) -> Vec<R> {
+    let mut results: Vec<Option<R>> = (0..items.len()).map(|_| None).collect();
+    for_each(items.zip(&mut results), |(item, result)| *result = Some(body(item)));
     results.into_iter().flatten().collect()
 }
 

@@ -10,22 +10,7 @@ use girih_planner::{Estimate, HardwareProfile, Planner, Table, grids};
 use girih_trainer::distributed::{Links, Network, RankOptions, RankPlanner, SymbolicGraph};
 use girih_trainer::{DataSizes, ModelConfig, ModelKind, Plan, PlanDevice, TrainConfig};
 
-const SIZES: DataSizes = DataSizes {
-    n_nodes: 1_000_000,
-    n_edges: 50_000_000,
-    n_edges_at_once: 0,
-    weighted: false,
-    symmetric: true,
-    n_features: 100,
-    feature_nnz: None,
-    code_bytes: None,
-    has_code_book: false,
-    n_classes: 40,
-    multi_label: false,
-    n_train: 500_000,
-    n_scored: 1_000_000,
-    interactions: None,
-};
+const SIZES: DataSizes = DataSizes { n_train: 500_000, ..DataSizes::undirected(1_000_000, 50_000_000, 100, 40) };
 
 fn gcn() -> TrainConfig {
     TrainConfig { model: ModelConfig { hidden: 128, dropout: 0.0, ..ModelConfig::default() }, ..TrainConfig::default() }

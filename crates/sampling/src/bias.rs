@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use girih_graph_format::Csr;
+use girih_machine::parallel;
 use rayon::prelude::*;
 
 use crate::SampleError;
@@ -45,7 +46,7 @@ impl Bias {
                 graph.nnz()
             )));
         }
-        if let Some(at) = weights.par_iter().position_first(|w| !(w.is_finite() && *w >= 0.0)) {
+        if let Some(at) = parallel::position(weights, |w| !(w.is_finite() && *w >= 0.0)) {
             let row = graph.indptr().partition_point(|&start| start <= at as u64) - 1;
             return Err(SampleError::invalid(format!(
                 "the weight of edge {} → {row} (entry {at}) is {}; weights must be finite and not negative",

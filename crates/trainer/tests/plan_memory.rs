@@ -44,21 +44,11 @@ fn dataset() -> Dataset {
 }
 
 fn sizes(dataset: &Dataset) -> DataSizes {
+    let (n_nodes, n_edges) = (dataset.n_nodes(), dataset.n_edges());
     DataSizes {
-        n_nodes: dataset.n_nodes(),
-        n_edges: dataset.n_edges(),
-        n_edges_at_once: 0,
-        weighted: false,
-        symmetric: true,
-        n_features: dataset.n_features(),
-        feature_nnz: None,
-        code_bytes: None,
-        has_code_book: false,
-        n_classes: dataset.n_classes(),
-        multi_label: false,
         n_train: dataset.splits[0].train.len(),
         n_scored: dataset.splits[0].nodes().len(),
-        interactions: None,
+        ..DataSizes::undirected(n_nodes, n_edges, dataset.n_features(), dataset.n_classes())
     }
 }
 

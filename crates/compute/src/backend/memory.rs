@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use girih_graph_format::{Csr, Matrix, Scales};
-use rayon::prelude::*;
+use girih_machine::parallel;
 
 use crate::checks::{self, Checked, IdRange};
 use crate::{ComputeError, Dtype, Shape};
@@ -64,7 +64,7 @@ const FILLED_VALUES: usize = 1 << 15;
 /// that starts at row `first`.
 pub(crate) fn fill_rows(fill: &(dyn Fn(usize, &mut [f32]) + Sync), cols: usize, values: &mut [f32]) {
     let rows = filled_rows(cols);
-    values.par_chunks_mut(rows * cols.max(1)).enumerate().for_each(|(piece, values)| fill(piece * rows, values));
+    parallel::for_each(values.chunks_mut(rows * cols.max(1)).enumerate(), |(piece, values)| fill(piece * rows, values));
 }
 
 /// Number of rows of `cols` columns that are filled at a time; at least 1.

@@ -1,7 +1,7 @@
 //! [`Labels`]: classes or targets of nodes.
 
 use girih_graph_format::{Matrix, NodeId};
-use rayon::prelude::*;
+use girih_machine::parallel;
 
 use crate::DatasetError;
 
@@ -116,7 +116,7 @@ fn validate_targets(n_classes: usize, targets: &Matrix) -> Result<(), DatasetErr
     if targets.n_cols() != n_classes {
         return Err(DatasetError::invalid(format!("{} columns of targets for {n_classes} classes", targets.n_cols())));
     }
-    match targets.data().par_iter().position_first(|&t| t != 0.0 && t != 1.0) {
+    match parallel::position(targets.data(), |&t| t != 0.0 && t != 1.0) {
         None => Ok(()),
         Some(at) => Err(DatasetError::invalid(format!(
             "node {}, class {}: the target is {}; targets are 0 or 1",

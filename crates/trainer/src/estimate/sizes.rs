@@ -87,6 +87,28 @@ fn edges_of_largest(graph: &Csr, n: usize) -> usize {
 }
 
 impl DataSizes {
+    /// Sizes of an undirected graph that is not loaded: without weights, with dense features and one label a node, and
+    /// with all nodes in the training part.
+    #[must_use]
+    pub const fn undirected(n_nodes: usize, n_edges: usize, n_features: usize, n_classes: usize) -> Self {
+        Self {
+            n_nodes,
+            n_edges,
+            n_edges_at_once: 0,
+            weighted: false,
+            symmetric: true,
+            n_features,
+            feature_nnz: None,
+            code_bytes: None,
+            has_code_book: false,
+            n_classes,
+            multi_label: false,
+            n_train: n_nodes,
+            n_scored: n_nodes,
+            interactions: None,
+        }
+    }
+
     /// Sizes of a loaded data set.
     #[must_use]
     pub fn of(dataset: &Dataset) -> Self {

@@ -11,22 +11,7 @@ use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
 use girih_trainer::distributed::{GraphPlacement, RankOptions};
 use girih_trainer::{BatchConfig, BatchKind, DataSizes, ModelConfig, ModelKind, Plan, TrainConfig};
 
-const SIZES: DataSizes = DataSizes {
-    n_nodes: 1_000_000,
-    n_edges: 20_000_000,
-    n_edges_at_once: 0,
-    weighted: false,
-    symmetric: true,
-    n_features: 100,
-    feature_nnz: None,
-    code_bytes: None,
-    has_code_book: false,
-    n_classes: 40,
-    multi_label: false,
-    n_train: 500_000,
-    n_scored: 1_000_000,
-    interactions: None,
-};
+const SIZES: DataSizes = DataSizes { n_train: 500_000, ..DataSizes::undirected(1_000_000, 20_000_000, 100, 40) };
 
 const SESSION: Session = Session { sizes: SIZES, rows: None, reserved: 0 };
 
