@@ -14,7 +14,7 @@ pub const DEFAULT_DATA: &str = "synth:planted,nodes=10000,degree=20";
 /// Help of `--data`: formats of paths, then generators.
 fn data_help() -> String {
     format!(
-        "A path ({FORMATS}), or a generator: synth:planted, synth:rmat, synth:reddit, proteins, archaea, products, \
+        "A path: {FORMATS}. Or a generator: synth:planted, synth:rmat, synth:reddit, proteins, archaea, products, \
          papers100m, mag240m, yelp, friendster, with @SCALE and ,key=value…, for instance synth:reddit@0.1 or \
          synth:planted,nodes=10000,degree=20"
     )
