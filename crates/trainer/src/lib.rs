@@ -53,9 +53,9 @@ mod train;
 
 pub use config::{
     Aggregator, Arrangement, BatchConfig, BatchKind, Cache, CacheConfig, Combination, DEFAULT_BATCH_SIZE,
-    DEFAULT_FANOUT, DEFAULT_LAYER_NODES, Decay, DeviceKind, ExecutionPlan, Jump, LinkConfig, Metric, ModelConfig,
-    ModelKind, NormKind, OptimizerConfig, OptimizerKind, OwnModel, Reason, SaintKind, Schedule, ScoreBy, TaskKind,
-    TrainConfig, differences, parse_codec, supported,
+    DEFAULT_FANOUT, DEFAULT_LAYER_NODES, Decay, DeviceKind, EdgeWeights, ExecutionPlan, Jump, LinkConfig, Metric,
+    ModelBatches, ModelConfig, ModelKind, ModelProperties, NormKind, OptimizerConfig, OptimizerKind, OwnModel, Reason,
+    SaintKind, Schedule, ScoreBy, TaskKind, TrainConfig, differences, parse_codec, supported,
 };
 pub use engine::{
     BatchDone, CacheReport, Checkpoint, ChosenBy, Confusion, Control, DataShape, EpochReport, EpochTimes, Event, F1,

@@ -7,7 +7,7 @@ use girih_graph_format::Degrees;
 use girih_sampling::{Draws, Expand};
 use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{
-    Aggregator, BatchKind, Decay, Jump, Metric, ModelKind, NormKind, OptimizerKind, SaintKind, ScoreBy, TaskKind,
+    Aggregator, BatchKind, Decay, Jump, Metric, NormKind, OptimizerKind, SaintKind, ScoreBy, TaskKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -53,11 +53,6 @@ value_enum! {
 value_enum! {
     /// Kind of a sampled batch.
     SampledBatch for BatchKind { Neighbor, Layer, Cluster, Saint }
-}
-
-value_enum! {
-    /// Network.
-    Model for ModelKind { Gcn, Sgc, Sage, Gat, Gatv2, Gin, Ngcn, Appnp, Mlp, #[value(name = "lightgcn")] LightGcn }
 }
 
 value_enum! {

@@ -19,11 +19,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub use self::batches::{BatchSettings, LinkSettings, SubgraphSettings};
 pub use self::choices::{
-    AggregatorArg, Batch, DecayArg, DrawsChoice, ExpandChoice, JumpArg, LayoutChoice, MetricArg, Model, NormArg,
+    AggregatorArg, Batch, DecayArg, DrawsChoice, ExpandChoice, JumpArg, LayoutChoice, MetricArg, NormArg,
     NormalizationArg, Optimizer, Precision, RowDivisor, Saint, SampledBatch, ScoreByArg, TaskArg,
 };
 pub use self::codec::{CodecChoice, CompressArgs, DecompressArgs};
@@ -179,4 +180,12 @@ pub fn command() -> clap::Command {
 /// Parses a name without regard to case.
 fn any_case<T: FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
     text.to_ascii_lowercase().parse().map_err(|error: T::Err| error.to_string())
+}
+
+/// Parser of names that a library lists, without regard to case. Help and completions show all of them.
+fn one_of<T>(names: impl IntoIterator<Item = &'static str>) -> impl TypedValueParser<Value = T>
+where
+    T: FromStr<Err: ToString> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(names).try_map(|name| any_case(&name))
 }

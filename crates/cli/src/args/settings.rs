@@ -12,8 +12,8 @@ use girih_trainer::{
 
 use super::codec::parse_codec;
 use super::{
-    AggregatorArg, BatchSettings, CodecChoice, DecayArg, JumpArg, LinkSettings, MetricArg, Model, NormArg,
-    NormalizationArg, Optimizer, Precision, TaskArg, any_case,
+    AggregatorArg, BatchSettings, CodecChoice, DecayArg, JumpArg, LinkSettings, MetricArg, NormArg, NormalizationArg,
+    Optimizer, Precision, TaskArg, any_case, one_of,
 };
 use crate::sizes;
 
@@ -57,8 +57,8 @@ pub struct ModelSettings {
     /// Network; mlp ignores the edges, as a baseline [default: gcn]
     ///
     /// Defaults below apply to all networks, unless they name one.
-    #[arg(long, value_enum)]
-    pub model: Option<Model>,
+    #[arg(long, value_parser = one_of::<ModelKind>(ModelKind::ALL.map(ModelKind::name)))]
+    pub model: Option<ModelKind>,
     /// Layers; hops of sgc, lightgcn [default: 2; lightgcn 3]
     #[arg(long, value_name = "N")]
     pub layers: Option<usize>,
@@ -85,7 +85,7 @@ pub struct ModelSettings {
     /// Attention heads of the last layer, averaged (gat, gatv2) [default: 1]
     #[arg(long, value_name = "N")]
     pub out_heads: Option<usize>,
-    /// Dropout rate of attention coefficients [default: as --dropout]
+    /// Dropout rate of attention coefficients (gat, gatv2) [default: as --dropout]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub attention_dropout: Option<f64>,
     /// Hops of appnp's propagation [default: 10]; highest power of ngcn [default: 4]
@@ -111,7 +111,7 @@ pub struct ModelSettings {
     /// Jumping knowledge: logits read all hidden layers (gcn, gat, gatv2, gin) [default: none]
     #[arg(long, value_enum)]
     pub jump: Option<JumpArg>,
-    /// Aggregator of GraphSAGE [default: mean]
+    /// Aggregator over neighbors (sage) [default: mean]
     #[arg(long, value_enum)]
     pub aggregator: Option<AggregatorArg>,
 }
@@ -249,7 +249,7 @@ impl Settings {
 
 impl ModelSettings {
     fn override_in(&self, model: &mut ModelConfig) {
-        set(&mut model.kind, self.model.map(ModelKind::from));
+        set(&mut model.kind, self.model);
         set(&mut model.layers, self.layers);
         set(&mut model.hidden, self.hidden);
         set(&mut model.dropout, self.dropout);

@@ -36,8 +36,7 @@ struct Chosen {
 /// # Errors
 /// When the file cannot be read or contains an unknown setting.
 pub fn resolve(args: &TrainArgs) -> Result<(DataArgs, TrainConfig), CliError> {
-    let chosen =
-        Chosen { task: args.settings.task.map(TaskKind::from), model: args.settings.model.model.map(ModelKind::from) };
+    let chosen = Chosen { task: args.settings.task.map(TaskKind::from), model: args.settings.model.model };
     let (spec, read_so, mut config) = match args.config.clone().map_or_else(|| resumed(args), |file| Ok(Some(file)))? {
         Some(path) => read(&path, chosen)?,
         None => {

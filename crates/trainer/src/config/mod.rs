@@ -5,6 +5,7 @@ mod batch;
 mod cache;
 mod links;
 mod model;
+mod model_kind;
 mod optimizer;
 mod own;
 mod ranks;
@@ -24,7 +25,8 @@ pub use arrangement::{Arrangement, differences};
 pub use batch::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE, DEFAULT_FANOUT, DEFAULT_LAYER_NODES, SaintKind, ScoreBy};
 pub use cache::CacheConfig;
 pub use links::LinkConfig;
-pub use model::{Aggregator, Jump, ModelConfig, ModelKind, NormKind};
+pub use model::{Aggregator, Jump, ModelConfig, NormKind};
+pub use model_kind::{EdgeWeights, ModelBatches, ModelKind, ModelProperties};
 pub use optimizer::{Decay, OptimizerConfig, OptimizerKind, Schedule};
 pub use own::OwnModel;
 pub use ranks::{GraphPlacement, RankOptions};
@@ -178,31 +180,7 @@ impl TrainConfig {
     /// Published settings of a model, which files and flags may override. GCN's settings are the general ones.
     #[must_use]
     pub fn for_model(kind: ModelKind) -> Self {
-        let general = Self { model: ModelConfig { kind, ..ModelConfig::default() }, ..Self::default() };
-        match kind {
-            ModelKind::Gcn | ModelKind::Sgc | ModelKind::Sage | ModelKind::Gin | ModelKind::Mlp => general,
-            // Veličković et al., ICLR 2018, section 3.3.
-            ModelKind::Gat | ModelKind::Gatv2 => Self {
-                model: ModelConfig { hidden: 8, heads: 8, dropout: 0.6, ..general.model },
-                optimizer: OptimizerConfig { lr: 0.005, decay: Decay::All, ..general.optimizer },
-                epochs: 1000,
-                patience: Some(100),
-                ..general
-            },
-            // More dropout than in the publication: 140 labels are few for so many weights.
-            ModelKind::Ngcn => Self { model: ModelConfig { hops: 4, dropout: 0.7, ..general.model }, ..general },
-            // Gasteiger et al., ICLR 2019, section 5.
-            ModelKind::Appnp => Self { model: ModelConfig { hops: 10, hidden: 64, ..general.model }, ..general },
-            // He et al., SIGIR 2020, section 4.1.2, and the authors' code.
-            ModelKind::LightGcn => Self {
-                model: ModelConfig { layers: 3, hidden: 64, dropout: 0.0, ..general.model },
-                optimizer: OptimizerConfig { lr: 1e-3, weight_decay: 1e-4, ..general.optimizer },
-                epochs: 1000,
-                eval_every: 10,
-                batch_size: Some(2048),
-                ..general
-            },
-        }
+        kind.published()
     }
 
     /// Default settings of a model for a task. Link prediction starts from [`Self::for_model`], but without dropout
@@ -256,14 +234,13 @@ impl TrainConfig {
     pub fn notes(&self, weighted: bool) -> Notes {
         let mut notes = Notes::default();
         if weighted && !self.model.reads_weights() {
-            let (kind, aggregator) = (self.model.kind.name(), self.model.aggregator);
-            let why = match self.model.kind {
-                ModelKind::Mlp => "mlp reads no edges".to_owned(),
-                ModelKind::Sage => format!(
-                    "sage with the aggregator {} reads which nodes are neighbours, not how much an edge weighs",
-                    aggregator.name()
+            let name = self.model.kind.name();
+            let why = match self.model.kind.properties().weights {
+                EdgeWeights::Unread(why) => format!("{name} {why}"),
+                _ => format!(
+                    "{name} with the aggregator {} reads which nodes are neighbors, not how much an edge weighs",
+                    self.model.aggregator.name()
                 ),
-                _ => format!("{kind} learns how much each neighbour counts, and reads no weights"),
             };
             notes.leave_out("edge weights", why);
         }

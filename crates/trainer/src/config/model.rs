@@ -2,71 +2,11 @@
 
 use girih_graph_format::Degrees;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
+use super::model_kind::{EdgeWeights, ModelKind};
 use super::own::OwnModel;
-use super::rules::{Unread, is_default};
-
-/// Kind of network.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ModelKind {
-    /// Graph convolutional network (Kipf and Welling, ICLR 2017).
-    #[default]
-    Gcn,
-    /// Simplified graph convolution (Wu et al., ICML 2019).
-    Sgc,
-    /// GraphSAGE (Hamilton et al., NeurIPS 2017).
-    Sage,
-    /// Graph attention network (Veličković et al., ICLR 2018).
-    Gat,
-    /// Graph attention network with dynamic scores (Brody et al., ICLR 2022).
-    Gatv2,
-    /// Graph isomorphism network (Xu et al., ICLR 2019).
-    Gin,
-    /// N-GCN: several powers of the adjacency (Abu-El-Haija et al., UAI 2019).
-    Ngcn,
-    /// APPNP: prediction, then personalised propagation (Gasteiger et al., ICLR 2019).
-    Appnp,
-    /// Multi-layer perceptron that ignores the graph: the baseline.
-    Mlp,
-    /// LightGCN, a recommender (He et al., SIGIR 2020).
-    LightGcn,
-}
-
-impl ModelKind {
-    /// All models that classify nodes. The remaining models are recommenders.
-    pub const CLASSIFIERS: [Self; 9] =
-        [Self::Gcn, Self::Sgc, Self::Sage, Self::Gat, Self::Gatv2, Self::Gin, Self::Ngcn, Self::Appnp, Self::Mlp];
-
-    /// Whether layers have several heads, each [`ModelConfig::hidden`] wide.
-    #[must_use]
-    pub fn has_heads(self) -> bool {
-        matches!(self, Self::Gat | Self::Gatv2)
-    }
-
-    /// Name on the command line and in results.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Gcn => "gcn",
-            Self::Sgc => "sgc",
-            Self::Sage => "sage",
-            Self::Gat => "gat",
-            Self::Gatv2 => "gatv2",
-            Self::Gin => "gin",
-            Self::Ngcn => "ngcn",
-            Self::Appnp => "appnp",
-            Self::Mlp => "mlp",
-            Self::LightGcn => "lightgcn",
-        }
-    }
-
-    /// Whether the model ranks items for users, instead of classifying nodes.
-    #[must_use]
-    pub fn is_recommender(self) -> bool {
-        self == Self::LightGcn
-    }
-}
+use super::rules::{Unread, is_default, joined};
 
 /// GraphSAGE's aggregator over neighbours (Hamilton et al., NeurIPS 2017, section 3.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,48 +126,46 @@ impl ModelConfig {
         self.own.as_ref().map_or(self.kind.name(), |own| &own.name)
     }
 
-    /// Whether the network is a stack of convolutions, so that it supports residual connections, norms and jumps.
-    fn stacks(&self) -> bool {
-        matches!(self.kind, ModelKind::Gcn | ModelKind::Gat | ModelKind::Gatv2 | ModelKind::Gin)
-    }
-
     /// Whether the network normalises by degree.
     #[must_use]
     pub fn normalizes(&self) -> bool {
-        match self.kind {
-            ModelKind::Gcn | ModelKind::Sgc | ModelKind::Ngcn | ModelKind::Appnp | ModelKind::LightGcn => true,
-            ModelKind::Sage => self.aggregator == Aggregator::Mean,
-            ModelKind::Gat | ModelKind::Gatv2 | ModelKind::Gin | ModelKind::Mlp => false,
+        match self.kind.properties().weights {
+            EdgeWeights::Normalize => true,
+            EdgeWeights::NormalizeMean => self.aggregator == Aggregator::Mean,
+            EdgeWeights::Sum | EdgeWeights::Unread(_) => false,
         }
     }
 
     /// Whether the network reads edge weights.
     #[must_use]
     pub fn reads_weights(&self) -> bool {
-        self.normalizes() || self.kind == ModelKind::Gin
+        self.normalizes() || self.kind.properties().weights == EdgeWeights::Sum
+    }
+
+    /// Whether the network counts a neighbor once, even if it is drawn several times.
+    pub(super) fn reads_neighbors_once(&self) -> bool {
+        self.kind.has_heads() || (self.kind == ModelKind::Sage && self.aggregator != Aggregator::Mean)
     }
 
     /// First setting that differs from `usual` although the network does not read it, with the networks that do.
     pub(super) fn unread(&self, usual: &Self) -> Option<Unread> {
-        const NORMALIZE: &str = "gcn, sgc, ngcn, appnp, lightgcn and sage with the aggregator mean";
-        let recommends = self.kind.is_recommender();
-        let (attends, hops) = (self.kind.has_heads(), matches!(self.kind, ModelKind::Ngcn | ModelKind::Appnp));
-        let settings = [
-            (self.stacks() || !self.residual, "residual", "gcn, gat, gatv2 and gin"),
-            (self.stacks() || self.norm == NormKind::None, "norm", "gcn, gat, gatv2 and gin"),
-            (self.stacks() || self.jump == Jump::None, "jump", "gcn, gat, gatv2 and gin"),
-            (self.kind == ModelKind::Sage || self.aggregator == usual.aggregator, "aggregator", "sage"),
-            (attends || self.heads == usual.heads, "heads", "gat and gatv2"),
-            (attends || self.out_heads == usual.out_heads, "out_heads", "gat and gatv2"),
-            (attends || self.attention_dropout == usual.attention_dropout, "attention_dropout", "gat and gatv2"),
-            (attends || self.slope == usual.slope, "slope", "gat and gatv2"),
-            (hops || self.hops == usual.hops, "hops", "ngcn and appnp"),
-            (self.kind == ModelKind::Appnp || self.teleport == usual.teleport, "teleport", "appnp"),
-            (self.kind == ModelKind::Ngcn || self.mixing == usual.mixing, "mixing", "ngcn"),
-            (self.normalizes() || self.normalization == usual.normalization, "normalization", NORMALIZE),
-            (!recommends || self.aggregate_once == usual.aggregate_once, "aggregate_once", "all others"),
-        ];
-        Unread::first(self.kind.name(), &settings)
+        let by = self.kind.name();
+        if !self.normalizes() && self.normalization != usual.normalization {
+            return Some(Unread { setting: "normalization", by, readers: normalizing() });
+        }
+        let (own, usual) = (self.fields(), usual.fields());
+        let of_some = ModelKind::ALL.iter().flat_map(|kind| kind.properties().settings);
+        let setting = of_some.into_iter().find(|&&name| !self.kind.reads(name) && own.get(name) != usual.get(name))?;
+        let readers = ModelKind::ALL.iter().filter(|kind| kind.reads(setting)).map(|kind| kind.name());
+        Some(Unread { setting, by, readers: joined(readers, "and") })
+    }
+
+    /// Settings by name, as files have them.
+    fn fields(&self) -> Map<String, Value> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(fields)) => fields,
+            other => unreachable!("settings of a model are a table: {other:?}"),
+        }
     }
 
     /// Dropout rate of attention weights.
@@ -267,4 +205,14 @@ impl Default for ModelConfig {
             own: None,
         }
     }
+}
+
+/// Names of the networks that normalise by degree.
+fn normalizing() -> String {
+    let names = ModelKind::ALL.iter().filter_map(|kind| match kind.properties().weights {
+        EdgeWeights::Normalize => Some(kind.name().to_owned()),
+        EdgeWeights::NormalizeMean => Some(format!("{} with the aggregator mean", kind.name())),
+        EdgeWeights::Sum | EdgeWeights::Unread(_) => None,
+    });
+    joined(names, "and")
 }

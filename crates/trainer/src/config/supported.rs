@@ -13,7 +13,7 @@ use girih_features::CacheShares;
 use girih_partition::Scheme;
 
 use self::table::TABLE;
-use super::{Aggregator, BatchKind, GraphPlacement, ModelKind, NormKind, RankOptions, ScoreBy, TaskKind, TrainConfig};
+use super::{BatchKind, GraphPlacement, ModelKind, NormKind, RankOptions, ScoreBy, TaskKind, TrainConfig};
 use crate::TrainError;
 
 /// Values that decide together whether a session can run, and which engine runs it.
@@ -159,11 +159,10 @@ impl Combination {
     #[must_use]
     pub fn of(config: &TrainConfig) -> Self {
         let (model, batch) = (&config.model, &config.batch);
-        let once = model.kind.has_heads() || (model.kind == ModelKind::Sage && model.aggregator != Aggregator::Mean);
         Self {
             task: config.task,
             model: model.kind,
-            reads_neighbors_once: once,
+            reads_neighbors_once: model.reads_neighbors_once(),
             norm: model.norm,
             batch: batch.kind,
             replace: batch.replace,

@@ -6,7 +6,7 @@ use super::*;
 /// before training or during it.
 #[test]
 fn models() {
-    for kind in ModelKind::CLASSIFIERS {
+    for kind in ModelKind::classifiers() {
         for hidden in [2, 6] {
             for dropout in [0.0, 0.3] {
                 for sparse in [false, true] {

@@ -21,7 +21,7 @@ type Dense = Vec<Vec<Option<f64>>>;
 fn logits_are_those_of_the_published_formula() {
     let (mut n_logits, mut n_narrow, mut n_refused) = (0, 0, 0);
     for_each_seed("models", 60, |seed| {
-        for kind in ModelKind::CLASSIFIERS.into_iter().chain([ModelKind::LightGcn]) {
+        for kind in ModelKind::ALL {
             match check(seed, kind) {
                 Checked::Refused => n_refused += 1,
                 Checked::Logits { all, narrow } => {

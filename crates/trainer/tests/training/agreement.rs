@@ -54,7 +54,7 @@ fn aggregating_once_equals_aggregating_in_every_epoch() {
 #[test]
 fn dense_and_sparse_features_give_the_same_logits() {
     let sparse = with_bags_of_words(&planted("nodes=700"));
-    for kind in ModelKind::CLASSIFIERS {
+    for kind in ModelKind::classifiers() {
         let config = without_dropout(kind);
         let stages = [sparse.clone(), densified(&sparse)].map(|dataset| Stage::new(dataset, &config));
         assert_agree(&logits(&stages[0], &config), &logits(&stages[1], &config), kind.name());

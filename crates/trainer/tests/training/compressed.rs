@@ -87,7 +87,7 @@ fn wide() -> Dataset {
 #[test]
 fn every_model_trains_on_codes_as_on_what_they_decode_to() {
     let dataset = wide();
-    for kind in ModelKind::CLASSIFIERS {
+    for kind in ModelKind::classifiers() {
         for input_dropout in [0.0, 0.5] {
             let config = with_input_dropout(descent(kind, 4), input_dropout);
             assert_same(&dataset, &config, None, &format!("{kind:?}, input dropout {input_dropout}"));
@@ -250,7 +250,7 @@ fn layers_on_codes_are_compared_with_those_on_features() {
 #[test]
 fn a_plan_counts_codes() {
     let (dataset, rates) = (wide(), Rates { stream_bytes: 1e10, gather_bytes: 2e10, flops: 1e11 });
-    for kind in ModelKind::CLASSIFIERS {
+    for kind in ModelKind::classifiers() {
         let base = with_input_dropout(config(kind, 10), 0.0);
         let plan = |config: &TrainConfig, dataset: &Dataset| Plan::new(config, &DataSizes::of(dataset), rates).unwrap();
         let (codes, _) = both(&dataset);

@@ -27,7 +27,7 @@ fn from(rule: FeaturesFrom, config: TrainConfig) -> TrainConfig {
 
 /// Networks that support a rule.
 fn models(rule: FeaturesFrom) -> impl Iterator<Item = ModelKind> {
-    ModelKind::CLASSIFIERS.into_iter().filter(move |&kind| kind != ModelKind::Sgc || !rule.knows_nodes())
+    ModelKind::classifiers().filter(move |&kind| kind != ModelKind::Sgc || !rule.knows_nodes())
 }
 
 fn neighbors(config: &TrainConfig, fanout: Vec<i64>) -> TrainConfig {

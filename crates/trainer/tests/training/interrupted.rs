@@ -41,7 +41,7 @@ fn ten_epochs_are_four_and_six() {
     let dataset = planted("nodes=400");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("four.safetensors");
-    for kind in ModelKind::CLASSIFIERS {
+    for kind in ModelKind::classifiers() {
         for optimizer in [OptimizerKind::Adam, OptimizerKind::Adamw, OptimizerKind::Sgd] {
             let config = demanding(kind, optimizer);
             let stage = Stage::new(dataset.clone(), &config);
@@ -165,7 +165,7 @@ fn another_configuration_or_data_set_does_not_resume() {
 #[test]
 fn one_two_and_three_threads_give_the_same_bits() {
     let dataset = planted("nodes=3000");
-    for kind in ModelKind::CLASSIFIERS {
+    for kind in ModelKind::classifiers() {
         for precision in [Dtype::F32, Dtype::Bf16] {
             let config = TrainConfig {
                 model: ModelConfig { kind, hidden: 40, layers: 3, ..ModelConfig::default() },

@@ -16,7 +16,7 @@ fn every_graph_model_beats_the_perceptron() {
     let dataset = planted("nodes=1500");
     let accuracy = |kind| val_accuracy(&train(dataset.clone(), &config(kind, 80)).unwrap());
     let mlp = accuracy(ModelKind::Mlp);
-    for kind in ModelKind::CLASSIFIERS.into_iter().filter(|&kind| kind != ModelKind::Mlp) {
+    for kind in ModelKind::classifiers().filter(|&kind| kind != ModelKind::Mlp) {
         let found = accuracy(kind);
         assert!(found > 0.6 && found > mlp + 0.05, "{kind:?} {found}, mlp {mlp}");
     }
@@ -59,7 +59,7 @@ fn one_seed_gives_one_result_and_another_seed_another() {
 
 #[test]
 fn bf16_storage_trains_like_f32() {
-    for kind in ModelKind::CLASSIFIERS {
+    for kind in ModelKind::classifiers() {
         let losses = [Dtype::F32, Dtype::Bf16].map(|precision| {
             let config = TrainConfig { precision, ..config(kind, 40) };
             let stage = Stage::new(planted("nodes=1500"), &config);

@@ -24,7 +24,7 @@ fn refusal(dataset: Dataset, config: &TrainConfig) -> String {
 
 #[test]
 fn a_graph_of_one_node_trains() {
-    for kind in ModelKind::CLASSIFIERS {
+    for kind in ModelKind::classifiers() {
         let split = Split { train: vec![0], ..Split::default() };
         let outcome = train(two_classes(Csr::empty(1, 1).unwrap(), split), &config(kind, 20)).unwrap();
         let run = &outcome.runs[0];
@@ -37,7 +37,7 @@ fn a_graph_of_one_node_trains() {
 fn isolated_nodes_train_and_are_scored() {
     let graph = Coo::new(6, 6, vec![0, 1], vec![1, 0], None).unwrap().to_csr(Duplicates::Refuse).unwrap();
     let split = Split { train: vec![0, 1, 2, 3], val: vec![4], test: vec![5] };
-    for kind in ModelKind::CLASSIFIERS {
+    for kind in ModelKind::classifiers() {
         let run = &train(two_classes(graph.clone(), split.clone()), &config(kind, 50)).unwrap().runs[0];
         assert!(run.train_loss.is_finite() && run.last.test_loss.unwrap().is_finite(), "{kind:?}: {run:?}");
         assert!(run.best.test_accuracy.is_some(), "{kind:?}");
@@ -86,7 +86,7 @@ fn missing_data_are_named() {
 #[test]
 fn a_loss_that_is_no_number_ends_the_run_with_advice() {
     for kind in [OptimizerKind::Adam, OptimizerKind::Adamw, OptimizerKind::Sgd] {
-        for model in ModelKind::CLASSIFIERS {
+        for model in ModelKind::classifiers() {
             let optimizer = OptimizerConfig { kind, lr: 1e30, ..OptimizerConfig::default() };
             let message = refusal(planted("nodes=200"), &TrainConfig { optimizer, ..config(model, 50) });
             let says_why = message.contains("training loss is") && message.contains("give a lower --lr");

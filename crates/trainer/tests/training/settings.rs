@@ -1,6 +1,7 @@
 //! Settings are written as they are read, compared by name, and refused by name where nothing reads them.
 
 use girih_features::{CacheShares, HostReads, Hotness};
+use girih_graph_format::Degrees;
 use girih_trainer::{
     Aggregator, Arrangement, BatchConfig, BatchKind, CacheConfig, Decay, Metric, ModelConfig, ModelKind, NormKind,
     OptimizerConfig, OptimizerKind, Schedule, TrainConfig, differences,
@@ -65,6 +66,22 @@ fn with(kind: ModelKind, change: impl FnOnce(&mut ModelConfig)) -> TrainConfig {
     let mut config = TrainConfig::for_model(kind);
     change(&mut config.model);
     config
+}
+
+#[test]
+fn the_table_of_networks_is_complete() {
+    let unknown = serde_json::from_str::<ModelKind>("\"\"").unwrap_err().to_string();
+    let settings = ModelConfig { normalization: Degrees::Absolute, ..ModelConfig::default() };
+    let fields = serde_json::to_value(settings).unwrap();
+    assert_eq!(unknown.split('`').count() / 2, ModelKind::ALL.len() + 1, "{unknown}");
+    for kind in ModelKind::ALL {
+        assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        assert_eq!(kind.name().parse::<ModelKind>().unwrap(), kind);
+        assert_eq!(TrainConfig::for_model(kind).model.kind, kind);
+        assert!(kind.properties().settings.iter().all(|name| fields.get(name).is_some()), "{}", kind.name());
+    }
+    let message = "gnc".parse::<ModelKind>().unwrap_err().to_string();
+    assert!(message.contains("`gnc`") && message.contains("mlp or lightgcn"), "{message}");
 }
 
 #[test]

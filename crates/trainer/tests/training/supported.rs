@@ -27,7 +27,7 @@ const RULES: [FeaturesFrom; 4] =
     [FeaturesFrom::Degree, FeaturesFrom::OneHot, FeaturesFrom::Embedding(4), FeaturesFrom::RandomWalk(3)];
 
 fn models() -> Vec<ModelKind> {
-    ModelKind::CLASSIFIERS.into_iter().chain([ModelKind::LightGcn]).collect()
+    ModelKind::ALL.to_vec()
 }
 
 /// Data that the model can read, without features if they are made.

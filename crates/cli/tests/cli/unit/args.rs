@@ -29,6 +29,21 @@ fn a_path_is_the_data() {
     assert_eq!(both.kind(), ErrorKind::ArgumentConflict);
 }
 
+/// A flag that some networks ignore names those that read it.
+#[test]
+fn help_names_the_networks_that_read_a_setting() {
+    let girih = command();
+    let train = girih.find_subcommand("train").unwrap();
+    for kind in ModelKind::ALL {
+        for setting in kind.properties().settings.iter().filter(|name| !["aggregate_once", "slope"].contains(name)) {
+            let flag = train.get_arguments().find(|arg| arg.get_long() == Some(&setting.replace('_', "-"))).unwrap();
+            let help = flag.get_help().unwrap().to_string();
+            let words = help.split(|c: char| !c.is_alphanumeric());
+            assert!(words.into_iter().any(|word| word == kind.name()), "--{setting} and {}: {help}", kind.name());
+        }
+    }
+}
+
 /// Flags of other programs that messages mention.
 const OF_OTHERS: [&str; 3] = ["--release", "--gpu-architecture", "--std"];
 

@@ -10,8 +10,9 @@ use girih_partition::Scheme;
 
 use super::{Cache, Combination, DeviceKind, Reason};
 use crate::config::BatchKind::{Cluster, Full, Neighbor, Saint};
-use crate::config::ModelKind::{Appnp, Mlp, Ngcn, Sgc};
-use crate::config::{GraphPlacement, NormKind, ScoreBy};
+use crate::config::ModelKind::Sgc;
+use crate::config::rules::joined;
+use crate::config::{GraphPlacement, ModelBatches, ModelKind, NormKind, ScoreBy};
 
 /// Row of the table: combinations that are refused, and what is said of them.
 pub(super) struct Row {
@@ -48,6 +49,7 @@ impl Row {
 /// Text with the values of a combination in place of fields.
 fn filled(text: &str, found: &Combination) -> String {
     let name = |known: Option<String>| known.unwrap_or_default();
+    let sampled = ModelKind::ALL.iter().filter(|kind| kind.properties().batches == ModelBatches::All);
     let fields = [
         ("{batch}", found.batch.name().to_owned()),
         ("{model}", found.model.name().to_owned()),
@@ -56,6 +58,7 @@ fn filled(text: &str, found: &Combination) -> String {
         ("{layout}", name(found.placement.map(|placement| placement.name().to_owned()))),
         ("{scheme}", name(found.scheme.map(|scheme| scheme.to_string()))),
         ("{n_ranks}", name(found.n_ranks.map(|n_ranks| n_ranks.to_string()))),
+        ("{sampled}", joined(sampled.map(|kind| kind.name()), "or")),
         ("{subgraphs}", found.subgraphs_per_step.to_string()),
     ];
     fields.iter().fold(text.to_owned(), |text, (field, value)| text.replace(field, value))
@@ -97,15 +100,15 @@ pub(super) static TABLE: [Row; 34] = [
         ],
     ),
     Row::new(
-        |c| c.is_sampled() && (matches!(c.model, Sgc | Mlp) || c.model.is_recommender()),
+        |c| c.is_sampled() && c.model.properties().batches == ModelBatches::Full,
         [
             "--batch {batch} with --model {model}",
             "its training steps do not read sampled neighbors",
-            "leave --batch out, or choose the model gcn, sage, gat, gatv2 or gin",
+            "leave --batch out, or choose the model {sampled}",
         ],
     ),
     Row::new(
-        |c| c.batch.has_blocks() && matches!(c.model, Ngcn | Appnp),
+        |c| c.batch.has_blocks() && c.model.properties().batches == ModelBatches::Subgraphs,
         [
             "--batch {batch} with --model {model}",
             "it propagates over more hops than these batches contain",

@@ -1,0 +1,239 @@
+//! [`ModelKind`]: networks of girih, and what is known of each without building it.
+//!
+//! [`ModelKind::properties`] is the table of networks: names, settings, batches and published values. All else that
+//! lists networks reads it: checks of settings, [`supported`](super::supported()), and the command line.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::TrainConfig;
+use super::model::ModelConfig;
+use super::optimizer::{Decay, OptimizerConfig};
+use super::rules::joined;
+use crate::TrainError;
+
+/// Kind of network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelKind {
+    /// Graph convolutional network (Kipf and Welling, ICLR 2017).
+    #[default]
+    Gcn,
+    /// Simplified graph convolution (Wu et al., ICML 2019).
+    Sgc,
+    /// GraphSAGE (Hamilton et al., NeurIPS 2017).
+    Sage,
+    /// Graph attention network (Veličković et al., ICLR 2018).
+    Gat,
+    /// Graph attention network with dynamic scores (Brody et al., ICLR 2022).
+    Gatv2,
+    /// Graph isomorphism network (Xu et al., ICLR 2019).
+    Gin,
+    /// N-GCN: several powers of the adjacency (Abu-El-Haija et al., UAI 2019).
+    Ngcn,
+    /// APPNP: prediction, then personalised propagation (Gasteiger et al., ICLR 2019).
+    Appnp,
+    /// Multi-layer perceptron that ignores the graph: the baseline.
+    Mlp,
+    /// LightGCN, a recommender (He et al., SIGIR 2020).
+    LightGcn,
+}
+
+/// Use of edge weights by a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EdgeWeights {
+    /// Weights of a sum, divided by degrees that are sums of weights.
+    Normalize,
+    /// As `Normalize`, but only with the aggregator mean.
+    NormalizeMean,
+    /// Weights of a sum.
+    Sum,
+    /// None, with the reason.
+    Unread(&'static str),
+}
+
+/// Batches that the steps of a network can see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelBatches {
+    /// The full graph.
+    Full,
+    /// The full graph or subgraphs, but no blocks: it takes more hops than blocks contain.
+    Subgraphs,
+    /// The full graph, subgraphs or blocks.
+    All,
+}
+
+/// Properties of a network that are known without building it.
+#[derive(Debug)]
+pub struct ModelProperties {
+    /// Name on the command line, in files and in results.
+    pub name: &'static str,
+    /// Names of the settings of [`ModelConfig`] that this network reads and some other does not, without
+    /// `normalization`.
+    pub settings: &'static [&'static str],
+    /// Use of edge weights.
+    pub weights: EdgeWeights,
+    /// Batches that its steps can see.
+    pub batches: ModelBatches,
+    /// Published settings, from those of a GCN.
+    published: fn(TrainConfig) -> TrainConfig,
+}
+
+const LEARNS_WEIGHTS: EdgeWeights = EdgeWeights::Unread("learns how much each neighbor counts, and reads no weights");
+
+static GCN: ModelProperties = ModelProperties {
+    name: "gcn",
+    settings: &["aggregate_once", "residual", "norm", "jump"],
+    weights: EdgeWeights::Normalize,
+    batches: ModelBatches::All,
+    published: |general| general,
+};
+static SGC: ModelProperties = ModelProperties {
+    name: "sgc",
+    settings: &["aggregate_once"],
+    weights: EdgeWeights::Normalize,
+    batches: ModelBatches::Full,
+    published: |general| general,
+};
+static SAGE: ModelProperties = ModelProperties {
+    name: "sage",
+    settings: &["aggregate_once", "aggregator"],
+    weights: EdgeWeights::NormalizeMean,
+    batches: ModelBatches::All,
+    published: |general| general,
+};
+static GAT: ModelProperties = ModelProperties {
+    name: "gat",
+    settings: &["aggregate_once", "residual", "norm", "jump", "heads", "out_heads", "attention_dropout", "slope"],
+    weights: LEARNS_WEIGHTS,
+    batches: ModelBatches::All,
+    // Veličković et al., ICLR 2018, section 3.3.
+    published: |general| TrainConfig {
+        model: ModelConfig { hidden: 8, heads: 8, dropout: 0.6, ..general.model },
+        optimizer: OptimizerConfig { lr: 0.005, decay: Decay::All, ..general.optimizer },
+        epochs: 1000,
+        patience: Some(100),
+        ..general
+    },
+};
+static GATV2: ModelProperties = ModelProperties { name: "gatv2", ..GAT };
+static GIN: ModelProperties = ModelProperties { name: "gin", weights: EdgeWeights::Sum, ..GCN };
+static NGCN: ModelProperties = ModelProperties {
+    name: "ngcn",
+    settings: &["aggregate_once", "hops", "mixing"],
+    weights: EdgeWeights::Normalize,
+    batches: ModelBatches::Subgraphs,
+    // More dropout than in the publication: 140 labels are few for so many weights.
+    published: |general| TrainConfig { model: ModelConfig { hops: 4, dropout: 0.7, ..general.model }, ..general },
+};
+static APPNP: ModelProperties = ModelProperties {
+    name: "appnp",
+    settings: &["aggregate_once", "hops", "teleport"],
+    weights: EdgeWeights::Normalize,
+    batches: ModelBatches::Subgraphs,
+    // Gasteiger et al., ICLR 2019, section 5.
+    published: |general| TrainConfig { model: ModelConfig { hops: 10, hidden: 64, ..general.model }, ..general },
+};
+static MLP: ModelProperties = ModelProperties {
+    name: "mlp",
+    settings: &["aggregate_once"],
+    weights: EdgeWeights::Unread("reads no edges"),
+    batches: ModelBatches::Full,
+    published: |general| general,
+};
+static LIGHT_GCN: ModelProperties = ModelProperties {
+    name: "lightgcn",
+    settings: &[],
+    weights: EdgeWeights::Normalize,
+    batches: ModelBatches::Full,
+    // He et al., SIGIR 2020, section 4.1.2, and the authors' code.
+    published: |general| TrainConfig {
+        model: ModelConfig { layers: 3, hidden: 64, dropout: 0.0, ..general.model },
+        optimizer: OptimizerConfig { lr: 1e-3, weight_decay: 1e-4, ..general.optimizer },
+        epochs: 1000,
+        eval_every: 10,
+        batch_size: Some(2048),
+        ..general
+    },
+};
+
+impl ModelKind {
+    /// All networks.
+    pub const ALL: [Self; 10] = [
+        Self::Gcn,
+        Self::Sgc,
+        Self::Sage,
+        Self::Gat,
+        Self::Gatv2,
+        Self::Gin,
+        Self::Ngcn,
+        Self::Appnp,
+        Self::Mlp,
+        Self::LightGcn,
+    ];
+
+    /// Row of the table of networks.
+    #[must_use]
+    pub fn properties(self) -> &'static ModelProperties {
+        match self {
+            Self::Gcn => &GCN,
+            Self::Sgc => &SGC,
+            Self::Sage => &SAGE,
+            Self::Gat => &GAT,
+            Self::Gatv2 => &GATV2,
+            Self::Gin => &GIN,
+            Self::Ngcn => &NGCN,
+            Self::Appnp => &APPNP,
+            Self::Mlp => &MLP,
+            Self::LightGcn => &LIGHT_GCN,
+        }
+    }
+
+    /// Networks that classify nodes. The remaining ones are recommenders.
+    pub fn classifiers() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|kind| !kind.is_recommender())
+    }
+
+    /// Whether layers have several heads, each [`ModelConfig::hidden`] wide.
+    #[must_use]
+    pub fn has_heads(self) -> bool {
+        self.reads("heads")
+    }
+
+    /// Name on the command line, in files and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.properties().name
+    }
+
+    /// Whether the model ranks items for users, instead of classifying nodes.
+    #[must_use]
+    pub fn is_recommender(self) -> bool {
+        self == Self::LightGcn
+    }
+
+    /// Whether the network reads a setting that only some networks read.
+    #[must_use]
+    pub fn reads(self, setting: &str) -> bool {
+        self.properties().settings.contains(&setting)
+    }
+
+    /// Published settings of the network.
+    pub(super) fn published(self) -> TrainConfig {
+        let general =
+            TrainConfig { model: ModelConfig { kind: self, ..ModelConfig::default() }, ..TrainConfig::default() };
+        (self.properties().published)(general)
+    }
+}
+
+impl FromStr for ModelKind {
+    type Err = TrainError;
+
+    fn from_str(text: &str) -> Result<Self, TrainError> {
+        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+            let names = joined(Self::ALL.iter().map(|kind| kind.name()), "or");
+            TrainError::invalid(format!("`{text}` is not a model: give {names}"))
+        })
+    }
+}
