@@ -81,7 +81,7 @@ struct Piece {
 };
 
 // Segments come first, because they are the longest. False for a hub as a row: its segments stand for it. Of a pattern that was
-// made on the device hubs are known only where rows are of all neighbours of seeds; else rows are whole however long.
+// made on the device hubs are known only where rows are of all neighbors of seeds; else rows are whole however long.
 __device__ __forceinline__ bool piece_at(const Pattern &a, u64 i, Piece &piece) {
     piece.whole = i >= a.n_segments;
     if (piece.whole) {
@@ -138,7 +138,7 @@ template <class T> __device__ __forceinline__ T block_sum(T x) {
     return x;
 }
 
-// n neighbours, a power of two, which travel as one, or as many as the widest loads and stores take.
+// n neighbors, a power of two, which travel as one, or as many as the widest loads and stores take.
 template <class T, int n> struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Vector {
     T of[n];
 };
@@ -317,7 +317,7 @@ struct Mask {
     // The number that its first element has in the whole.
     u64 first;
 
-    // Which of eight neighbours stay, from element 8 · block of the whole on: a bit for each.
+    // Which of eight neighbors stay, from element 8 · block of the whole on: a bit for each.
     __device__ __forceinline__ u32 eight(u64 block) const {
         const Words words = draws.block(0, block);
         u32 bits = 0;
@@ -325,7 +325,7 @@ struct Mask {
         for (u32 i = 0; i < 8; i++) bits |= (u32)draws.stays(words, i) << i;
         return bits;
     }
-    // Which of n <= 8 neighbours stay, from this element of the matrix on.
+    // Which of n <= 8 neighbors stay, from this element of the matrix on.
     template <int n> __device__ __forceinline__ u32 bits(u64 element) const {
         element += first;
         const u32 before = (u32)(element % 8);

@@ -55,7 +55,7 @@ struct EpilogueArgs {
 
 template <class T> using Two = Vector<T, 2>;
 
-// Writes what four lanes have of a row, two neighbours each of eight and of the next eight: in bf16 four neighbours each, so that
+// Writes what four lanes have of a row, two neighbors each of eight and of the next eight: in bf16 four neighbors each, so that
 // the lanes fill sectors of 32 bytes, which memory would read first if they were filled in parts. `out` is the first of the 16, of
 // which `left` are there; what follows the last may lie between rows.
 __device__ __forceinline__ void store(float *out, int left, const float *first, const float *second) {
@@ -103,15 +103,15 @@ __device__ __forceinline__ void draw(const Mask &mask, u64 element, bool in_eigh
     for (int w = 0; w < KEPT_WORDS; w++) kept[w] = __funnelshift_r(words[w], words[w + 1], (u32)(element % 8));
 }
 
-// What a lane has of columns, two neighbours of every eight.
+// What a lane has of columns, two neighbors of every eight.
 typedef float Columns[WIDE][2];
 
-// What a lane has of a row, two neighbours of every eight from `col` on; nothing where there is no such row. Everything that is
+// What a lane has of a row, two neighbors of every eight from `col` on; nothing where there is no such row. Everything that is
 // read is asked for before any of it is needed.
 __device__ __forceinline__ void finish(const EpilogueArgs &to, u64 row, u64 col, const Columns &sums, const Columns &bias,
                                        [[maybe_unused]] const Through &through, Columns &column_sums) {
     const u64 pitch = pitch_of(to.cols), at = row * pitch + col;
-    // Lanes beyond the last column take part, because their neighbours may be within.
+    // Lanes beyond the last column take part, because their neighbors may be within.
     const int left = row < to.rows ? (int)to.cols - (int)col : -COLS;
     if (SPLIT) {
         Two<float> *partials = reinterpret_cast<Two<float> *>(to.partials + blockIdx.z * to.rows * pitch + at);
@@ -209,7 +209,7 @@ struct Side {
 };
 
 // What a block computes: tiles of rows in turn along y, columns along x, parts of `part` numbers of the summed dimension along z, a
-// multiple of DEPTH. Blocks that read the same rows are neighbours.
+// multiple of DEPTH. Blocks that read the same rows are neighbors.
 struct Work {
     Side left, right;
     u64 n_tiles, first_col, begin, end;

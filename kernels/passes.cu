@@ -113,7 +113,7 @@ extern "C" __global__ void finish_columns(const float *partials, u64 pieces, u64
     if (threadIdx.y == 0 && column < cols) out[column * gridDim.y] = from_f32<Y>((float)of_threads[0][threadIdx.x]);
 }
 
-// Eight neighbours of a row for each thread: rows begin with some, and what lies behind the last column is anything. Where rows
+// Eight neighbors of a row for each thread: rows begin with some, and what lies behind the last column is anything. Where rows
 // do not begin with a Philox block, two have what they want.
 extern "C" __global__ void dropout(const X *x, Y *out, u64 rows, u64 cols, Mask mask) {
     const u64 pitch = pitch_of(cols), column = 8 * my_column();

@@ -26,7 +26,7 @@ extern "C" __global__ void scatter_add_rows(const X *x, const u32 *ids, const u6
     }
 }
 
-// What marks addresses on the host, in lists that tell them from those on cards.
+// What marks addresses on the host, in lists that tell them from those on GPUs.
 static const u64 ON_HOST = 1ull << ABI_ON_HOST_BIT;
 
 // Rows of so many bytes in any memory that the device can read, one after the other, or each where a list says; null there: nowhere.
@@ -36,12 +36,12 @@ struct RowSource {
     const u64 *rows;
     u64 row_bytes;
     // Whether those that are marked are nowhere.
-    u64 only_on_cards;
+    u64 only_on_gpus;
 
     __device__ __forceinline__ const char *row(u32 id) const {
         if (!rows) return first + id * row_bytes;
         const u64 address = __ldg(&rows[id]);
-        return only_on_cards && (address & ON_HOST) ? nullptr : reinterpret_cast<const char *>(address & ~ON_HOST);
+        return only_on_gpus && (address & ON_HOST) ? nullptr : reinterpret_cast<const char *>(address & ~ON_HOST);
     }
 };
 
@@ -58,7 +58,7 @@ struct GatherIndex {
 // Units that a thread has under way.
 static const int AT_ONCE = ABI_UNITS_OF_THREAD;
 
-// Copies rows unit by unit, neighbouring units by neighbouring lanes. Rows of eight elements and more begin where 16 bytes may.
+// Copies rows unit by unit, neighboring units by neighboring lanes. Rows of eight elements and more begin where 16 bytes may.
 template <class Unit, class Index>
 __device__ __forceinline__ void copy_units(const RowSource &rows, const GatherIndex &names, char *out, Index n_units, Index of_row) {
     const Index step = (Index)n_threads();
@@ -114,7 +114,7 @@ extern "C" __global__ void note_places(const u32 *ids, u32 n, u32 is_noted, u32 
 }
 
 // Which of `n` rows a batch has to get from the host, in whatever order: how many, which begins as zero, then their ids; and for whose sake.
-// Not those that `rows`, if there are any, says are on a card; nor those that the batch before has, whose addresses are kept there; null for
+// Not those that `rows`, if there are any, says are on a GPU; nor those that the batch before has, whose addresses are kept there; null for
 // all others.
 extern "C" __global__ void list_far(const u64 *rows, RowsBefore before, const u32 *ids, u32 n, u32 *far, u32 *places, u64 *kept) {
     const u32 lane = threadIdx.x % 32;
@@ -122,10 +122,10 @@ extern "C" __global__ void list_far(const u64 *rows, RowsBefore before, const u3
     for (u32 first = (u32)first_thread() / 32 * 32; first < n; first += (u32)n_threads()) {
         const u32 i = first + lane, id = i < n ? ids[i] : 0;
         const u64 address = rows && i < n ? __ldg(&rows[id]) : 0;
-        const bool is_on_card = address && !(address & ON_HOST);
-        const u32 place = before.places && i < n && !is_on_card ? before.places[id] : 0;
+        const bool is_on_gpu = address && !(address & ON_HOST);
+        const u32 place = before.places && i < n && !is_on_gpu ? before.places[id] : 0;
         if (kept && i < n) kept[i] = place ? (u64)(before.first + (place - 1) * before.row_bytes) : 0;
-        const bool is_far = i < n && !is_on_card && !place;
+        const bool is_far = i < n && !is_on_gpu && !place;
         const u32 others = __ballot_sync(~0u, is_far);
         u32 at = lane == 0 && others ? atomicAdd(far, (u32)__popc(others)) : 0;
         at = __shfl_sync(~0u, at, 0) + __popc(others & ((1u << lane) - 1));

@@ -124,7 +124,7 @@ __device__ __forceinline__ u64 sum_of_tiles_before(u64 *tiles, u32 tile, u64 own
     return sum;
 }
 
-// Rows of a graph: the neighbours of each node, one row after the other, or each where a list says. They may lie in any memory that the
+// Rows of a graph: the neighbors of each node, one row after the other, or each where a list says. They may lie in any memory that the
 // device can read.
 struct Topology {
     const u64 *indptr;
@@ -132,13 +132,13 @@ struct Topology {
     // The address of each row; null where they follow each other.
     const u64 *rows;
 
-    // The neighbours of a node whose edges begin at `start`.
+    // The neighbors of a node whose edges begin at `start`.
     __device__ __forceinline__ const u32 *neighbors(u32 node, u64 start) const {
         return rows ? reinterpret_cast<const u32 *>(__ldg(&rows[node])) : indices + start;
     }
 };
 
-// Weights of edges as running sums of integers along each row, and how many neighbours of a node have one that is not zero:
+// Weights of edges as running sums of integers along each row, and how many neighbors of a node have one that is not zero:
 // crates/sampling/src/bias.rs.
 struct Bias {
     const u64 *running;
@@ -201,7 +201,7 @@ struct Hop {
     const u32 *shares;
     u64 max_edges;
     u32 hop;
-    // ALL where it takes all neighbours.
+    // ALL where it takes all neighbors.
     u32 fan_out;
     u32 replace;
     // Only nodes that the hop before has found draw; others keep what they have.
@@ -210,14 +210,14 @@ struct Hop {
     __device__ __forceinline__ u64 first_row() const { return once && hop > 0 ? control.n_nodes(hop - 1) : 0; }
     __device__ __forceinline__ u64 end_row() const { return control.n_nodes(hop); }
 
-    // How many edges a row gets of so many neighbours to choose from.
+    // How many edges a row gets of so many neighbors to choose from.
     __device__ __forceinline__ u32 count(u64 row, u32 n_choices) const {
         const u32 most = shares ? shares[row - first_row()] : fan_out;
         if (replace && fan_out != ALL) return n_choices > 0 ? most : 0;
         return most < n_choices ? most : n_choices;
     }
 
-    // Stores the neighbour at a position of a row as edge `at` of the batch.
+    // Stores the neighbor at a position of a row as edge `at` of the batch.
     __device__ __forceinline__ void keep(const Row &row, u64 at, u32 position) const {
         const u32 source = __ldg(&row.neighbors[position]);
         sources[at] = source;

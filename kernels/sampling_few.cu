@@ -1,4 +1,4 @@
-// Draws of at most sixteen neighbours a row: a thread for each row, all in registers. FAN_OUT is the number, REPLACE says whether
+// Draws of at most sixteen neighbors a row: a thread for each row, all in registers. FAN_OUT is the number, REPLACE says whether
 // with replacement, EDGE_IDS whether places in the graph are kept.
 // Constants: FAN_OUT=1 REPLACE=0 EDGE_IDS=0
 // Constants: FAN_OUT=5 REPLACE=0 EDGE_IDS=0

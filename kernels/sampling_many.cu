@@ -1,4 +1,4 @@
-// Draws of any number of neighbours, or all of them: a group of LANES lanes for each row, of which there are ROWS a block.
+// Draws of any number of neighbors, or all of them: a group of LANES lanes for each row, of which there are ROWS a block.
 // Constants: LANES=8
 // Constants: LANES=16
 // Constants: LANES=32
@@ -76,7 +76,7 @@ __device__ __forceinline__ void take_all(const Hop &hop, const Row &row, u64 fir
     for (u32 j = group.lane; j < row.count; j += LANES) hop.keep(row, first + j, j);
 }
 
-// All neighbours that have a weight, in order.
+// All neighbors that have a weight, in order.
 __device__ __forceinline__ void take_positive(const Hop &hop, const Bias &bias, const Row &row, u64 first,
                               const Group &group) {
     for (u32 base = 0; base < row.degree; base += LANES) {
@@ -88,7 +88,7 @@ __device__ __forceinline__ void take_positive(const Hop &hop, const Bias &bias, 
     }
 }
 
-// A tile of rows a block, as many as there may be. With weights all neighbours are taken; draws are in sampling_weighted.cu.
+// A tile of rows a block, as many as there may be. With weights all neighbors are taken; draws are in sampling_weighted.cu.
 extern "C" __global__ void __launch_bounds__(THREADS) draw_many(Topology graph, Hop hop, Bias bias) {
     __shared__ Row rows[ROWS];
     __shared__ u64 firsts[ROWS];

@@ -1,4 +1,4 @@
-// Draws of neighbours by the weights of their edges: a thread for each row, one draw after the other.
+// Draws of neighbors by the weights of their edges: a thread for each row, one draw after the other.
 #include "common.cuh"
 #include "sampling.cuh"
 

@@ -12,7 +12,7 @@ struct Walks {
     u32 *nodes;
     u32 *n_nodes;
     double stop, restart;
-    // Chances of node2vec to keep a neighbour: where the walk came from, a neighbour of that, any other.
+    // Chances of node2vec to keep a neighbor: where the walk came from, a neighbor of that, any other.
     double back, near, far;
     u64 n_walks;
     u32 length;
@@ -36,7 +36,7 @@ struct Stream {
 // Where walks end that can go nowhere.
 static const u32 NOWHERE = ~0u;
 
-// A neighbour, as likely as its weight says.
+// A neighbor, as likely as its weight says.
 __device__ __forceinline__ u32 first_order(const Topology &graph, const Bias &bias, u32 node, Stream &stream) {
     const u64 start = __ldg(&graph.indptr[node]);
     const u32 degree = (u32)(__ldg(&graph.indptr[node + 1]) - start);
@@ -62,7 +62,7 @@ __device__ __forceinline__ bool is_neighbor(const Topology &graph, u32 of, u32 n
 __device__ __forceinline__ bool accepts(const Topology &graph, const Walks &walks, u32 before, u32 next, Stream &stream) {
     const double drawn = (double)stream.below(1ull << 32);
     if (next == before) return drawn < walks.back;
-    // What any other neighbour is accepted with needs no search.
+    // What any other neighbor is accepted with needs no search.
     if (drawn < (walks.near < walks.far ? walks.near : walks.far)) return true;
     return drawn < (is_neighbor(graph, before, next) ? walks.near : walks.far);
 }

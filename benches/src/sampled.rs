@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_those_of_the_neighbours_and_errors_are_relative() {
+    fn sums_are_those_of_the_neighbors_and_errors_are_relative() {
         let x = Matrix::new(1000, 2, (0..2000).map(|i| i as f32).collect::<Vec<_>>()).unwrap();
         let graph = graph();
         let product = SampledProduct::of(&graph, &x);

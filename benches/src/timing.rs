@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_lie_between_their_neighbours() {
+    fn quantiles_lie_between_their_neighbors() {
         assert_eq!(quantile(&[1.0, 2.0], 0.5), 1.5);
         assert_eq!(quantile(&[7.0], 0.75), 7.0);
     }

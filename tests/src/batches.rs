@@ -8,7 +8,7 @@ use girih_kernels::Cuda;
 use girih_sampling::Block;
 use girih_trainer::Neighborhoods;
 
-/// Graph of `n` nodes with some frequent neighbours, some isolated nodes, and a self-loop on every third node.
+/// Graph of `n` nodes with some frequent neighbors, some isolated nodes, and a self-loop on every third node.
 ///
 /// # Panics
 /// When there are too few nodes.

@@ -1,7 +1,7 @@
 //! Shared helpers of the whole-system tests.
 
 pub mod batches;
-pub mod cards;
+pub mod gpus;
 
 use std::path::{Path, PathBuf};
 

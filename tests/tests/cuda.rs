@@ -25,7 +25,7 @@ fn losses<B: MiniBatchBackend>(backend: &B, spec: &str, config: &TrainConfig) ->
 }
 
 #[test]
-fn models_learn_on_a_device_what_they_learn_on_the_processor() {
+fn models_learn_on_a_device_what_they_learn_on_the_cpu() {
     let Some(cuda) = cuda() else { return };
     let kinds = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Gin, ModelKind::Sgc];
     for kind in piece(kinds.into_iter().chain([ModelKind::Ngcn, ModelKind::Appnp, ModelKind::Mlp])) {
@@ -36,7 +36,7 @@ fn models_learn_on_a_device_what_they_learn_on_the_processor() {
 
 /// The host decodes rows block by block, and steps do not run as CUDA graphs.
 #[test]
-fn models_learn_from_codes_on_a_device_what_they_learn_on_the_processor() {
+fn models_learn_from_codes_on_a_device_what_they_learn_on_the_cpu() {
     let Some(cuda) = cuda() else { return };
     let codec = Some("topk:4".parse().expect("a codec"));
     for kind in piece([ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gin, ModelKind::Sgc, ModelKind::Mlp])
@@ -51,7 +51,7 @@ fn check_losses(cuda: &Cuda, spec: &str, config: &TrainConfig) {
     let (expected, found) = (losses(&Cpu::new(), spec, config), losses(cuda, spec, config));
     let kind = config.model.kind;
     for (epoch, (a, b)) in expected.iter().zip(&found).enumerate() {
-        assert!((a - b).abs() < 1e-4 * a.abs(), "{kind:?}, epoch {epoch}: {b}, on the processor {a}");
+        assert!((a - b).abs() < 1e-4 * a.abs(), "{kind:?}, epoch {epoch}: {b}, on the CPU {a}");
     }
     assert_eq!(found, losses(cuda, spec, config), "{kind:?}: the same bits again");
 }

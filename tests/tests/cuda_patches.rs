@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use girih_collective_sampling::{RankRows, SpareReplies};
 use girih_comm::threads::{self, ThreadRank};
-use girih_comm::{Collective, GpuTransport, PatchGraphs, RankFailure, Transport};
+use girih_comm::{Collective, GpuTransport, PatchGraphs, PlannedFailure, RankFailure, Transport};
 use girih_compress::CompressedFeatures;
 use girih_compute::prelude::*;
 use girih_compute::{ComputeError, Dtype, Shape};
@@ -20,7 +20,7 @@ use girih_kernels::{Cuda, NcclRank};
 use girih_partition::Patches;
 use girih_sampling::{DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
 use girih_tests::batches::{check_batch, graph};
-use girih_tests::cards::{Failure, check_ended_by_rank_one, deadline, enough, group, several};
+use girih_tests::gpus::{Failure, deadline, group, several};
 use girih_trainer::{Adjacency, Neighborhoods, parse_codec};
 
 const N: NodeId = 600;
@@ -38,15 +38,15 @@ fn bounds(n_ranks: usize) -> &'static [NodeId] {
 
 /// Runs a rank on each GPU.
 fn on_each(
-    cards: &[Cuda],
+    gpus: &[Cuda],
     work: impl Fn(&Cuda, &dyn Collective<Cuda>) -> Result<(), Failure> + Sync,
 ) -> Result<(), RankFailure<Failure>> {
     let rank = |world: ThreadRank| {
-        let cuda = &cards[world.transport().rank()];
+        let cuda = &gpus[world.transport().rank()];
         let world = NcclRank::connect(cuda, world, deadline(), GpuTransport::Nccl)?;
         work(cuda, &*world)
     };
-    threads::run(cards.len(), deadline(), rank).map(drop)
+    threads::run(gpus.len(), deadline(), rank).map(drop)
 }
 
 /// This rank's patch of a graph, for each transport that the GPUs support. The host holds the whole graph.
@@ -66,7 +66,7 @@ fn patch_graphs(
 fn checked<T>(by: Vec<(GpuTransport, T)>) -> Vec<(GpuTransport, T)> {
     assert_eq!(by.first().map(|(by, _)| *by), Some(GpuTransport::Nccl));
     if by.len() < GpuTransport::ALL.len() {
-        eprintln!("cards do not read each other's memory: nothing is read in place");
+        eprintln!("GPUs do not read each other's memory: nothing is read in place");
     }
     by
 }
@@ -82,11 +82,11 @@ fn sampler(fan_out: &str, expand: Expand) -> NeighborSampler {
 }
 
 #[test]
-fn cards_draw_from_patches_what_the_processor_draws_from_the_graph() {
+fn gpus_draw_from_patches_what_the_cpu_draws_from_the_graph() {
     for adjacency in [(false, Norm::Row), (true, Norm::Symmetric)] {
-        let Some(cards) = group() else { return };
+        let Some(gpus) = group() else { return };
         let whole = Neighborhoods::new(&graph(N, false), Adjacency::new(adjacency.0, adjacency.1)).unwrap();
-        let outcome = on_each(&cards, |cuda, world| {
+        let outcome = on_each(&gpus, |cuda, world| {
             let on_device = patch_graphs(cuda, world, &whole)?;
             let cases = [
                 ("5,3", Expand::PerLayer),
@@ -99,7 +99,7 @@ fn cards_draw_from_patches_what_the_processor_draws_from_the_graph() {
                 on_device.iter().flat_map(|graph| cases.map(|case| (graph, case)))
             {
                 let sampler = sampler(fan_out, expand);
-                let mut source = on_device.source(cuda, &sampler, 64)?.expect("cards draw so");
+                let mut source = on_device.source(cuda, &sampler, 64)?.expect("GPUs draw so");
                 // First all ranks have seeds, then only the first one, then all but the first; seeds come from any
                 // patch.
                 for (batch, has_seeds) in [(0, true), (1, world.rank() == 0), (2, world.rank() > 0), (3, true)] {
@@ -124,9 +124,9 @@ fn cards_draw_from_patches_what_the_processor_draws_from_the_graph() {
 
 #[test]
 fn what_patches_do_not_do_is_refused() {
-    let Some(cards) = group() else { return };
+    let Some(gpus) = group() else { return };
     let whole = Neighborhoods::new(&graph(N, false), Adjacency::new(false, Norm::Row)).unwrap();
-    let outcome = on_each(&cards, |cuda, world| {
+    let outcome = on_each(&gpus, |cuda, world| {
         let with = |options| NeighborSampler::new("2".parse().unwrap(), options).unwrap();
         let places = with(NeighborOptions { edge_ids: true, ..NeighborOptions::default() });
         let replaced = with(NeighborOptions { replace: true, ..NeighborOptions::default() });
@@ -134,7 +134,7 @@ fn what_patches_do_not_do_is_refused() {
             let refused = on_device.source(cuda, &places, 8).err().map(|error| error.to_string());
             assert!(refused.as_ref().is_some_and(|why| why.contains("edge ids")), "{refused:?}");
             assert!(on_device.source(cuda, &replaced, 8)?.is_none(), "left to the host");
-            let mut source = on_device.source(cuda, &with(NeighborOptions::default()), 8)?.expect("cards draw so");
+            let mut source = on_device.source(cuda, &with(NeighborOptions::default()), 8)?.expect("GPUs draw so");
             assert!(source.take().is_err(), "nothing was asked for");
         }
         // Rows of another rank's patch.
@@ -151,12 +151,12 @@ fn what_patches_do_not_do_is_refused() {
 }
 
 #[test]
-fn cards_read_rows_of_patches_as_if_they_had_all() {
+fn gpus_read_rows_of_patches_as_if_they_had_all() {
     for (dtype, cols) in [(Dtype::F32, 47), (Dtype::Bf16, 13), (Dtype::F32, 3), (Dtype::Bf16, 128)] {
-        let Some(cards) = group() else { return };
+        let Some(gpus) = group() else { return };
         // Small integers, which bf16 represents exactly.
         let value = |row: usize, column: usize| ((row * 31 + column * 7) % 251) as f32;
-        let outcome = on_each(&cards, |cuda, world| {
+        let outcome = on_each(&gpus, |cuda, world| {
             let own = own(world);
             let values: Vec<f32> =
                 own.clone().flat_map(|row| (0..cols).map(move |column| value(row, column))).collect();
@@ -219,12 +219,12 @@ fn read_rows(
 fn codes_of_patches_are_decoded_where_they_are_wanted() {
     // Seven columns give an odd number of bytes.
     for (width, dtype) in [(300, Dtype::F32), (20, Dtype::F32), (7, Dtype::F32), (260, Dtype::Bf16)] {
-        let Some(cards) = group() else { return };
+        let Some(gpus) = group() else { return };
         let values: Vec<f32> = (0..N as usize * width).map(|i| ((i * i * 7 + i) % 509) as f32 / 64.0 - 4.0).collect();
         let rows = Matrix::new(N as usize, width, values).expect("as many values");
         let spec = parse_codec("topk:4").expect("a codec").expect("not none");
         let codes = CompressedFeatures::fitted(spec, &rows, 1).expect("rows to learn from");
-        let outcome = on_each(&cards, |cuda, world| {
+        let outcome = on_each(&gpus, |cuda, world| {
             let own = codes.rows(own(world));
             let operand = PatchRowsOperand::Codes(&own, dtype);
             let readers = checked(world.remote_features(cuda, operand, bounds(world.size()), &GpuTransport::ALL)?);
@@ -281,9 +281,9 @@ fn placements() -> impl Iterator<Item = Placement> {
 }
 
 #[test]
-fn cards_read_rows_that_hosts_have_in_part() {
+fn gpus_read_rows_that_hosts_have_in_part() {
     for (dtype, cols) in [(Dtype::F32, 47), (Dtype::Bf16, 13), (Dtype::F32, 4), (Dtype::Bf16, 128)] {
-        let Some(cards) = group() else { return };
+        let Some(gpus) = group() else { return };
         // Small integers, which bf16 represents exactly.
         let value = |row: usize, column: usize| ((row * 31 + column * 7) % 251) as f32;
         let values = (0..N as usize).flat_map(|row| (0..cols).map(move |column| value(row, column)));
@@ -292,11 +292,11 @@ fn cards_read_rows_that_hosts_have_in_part() {
             // The upper half of a small integer is its exact bf16 value.
             Dtype::Bf16 => values.flat_map(|value| ((value.to_bits() >> 16) as u16).to_le_bytes()).collect(),
         };
-        let outcome = on_each(&cards, |cuda, world| {
+        let outcome = on_each(&gpus, |cuda, world| {
             for placement in placements() {
                 let (stored, fetch) = (StoredAs::Dense(cols, dtype), OnHosts::boxed(world, &rows)?);
                 let split = SplitRows { n_rows: N as usize, stored, fetch };
-                let reader = cuda.split_rows(split, &placement)?.expect("cards read them");
+                let reader = cuda.split_rows(split, &placement)?.expect("GPUs read them");
                 read_rows(cuda, world, &*reader, (dtype, cols), &value)?;
             }
             Ok(())
@@ -307,22 +307,22 @@ fn cards_read_rows_that_hosts_have_in_part() {
 
 /// Codes stay compressed until they arrive, and are then decoded to rows or sums.
 #[test]
-fn codes_that_hosts_have_in_part_are_decoded_and_summed_on_cards() {
-    let Some(cards) = group() else { return };
+fn codes_that_hosts_have_in_part_are_decoded_and_summed_on_gpus() {
+    let Some(gpus) = group() else { return };
     let (width, dtype) = (300, Dtype::F32);
     let values: Vec<f32> = (0..N as usize * width).map(|i| ((i * i * 7 + i) % 509) as f32 / 64.0 - 4.0).collect();
     let rows = Matrix::new(N as usize, width, values).expect("as many values");
     let spec = parse_codec("topk:4").expect("a codec").expect("not none");
     let codes = CompressedFeatures::fitted(spec, &rows, 1).expect("rows to learn from");
     let whole = Neighborhoods::new(&graph(N, false), Adjacency::new(false, Norm::Row)).unwrap();
-    let outcome = on_each(&cards, |cuda, world| {
-        let all = cuda.code_rows(&codes, dtype, None)?.expect("cards decode such codes");
-        let graph = cuda.neighbor_graph(&whole.operand())?.expect("cards draw");
-        let mut source = graph.source(cuda, &sampler("4", Expand::PerLayer), 64)?.expect("cards draw so");
+    let outcome = on_each(&gpus, |cuda, world| {
+        let all = cuda.code_rows(&codes, dtype, None)?.expect("GPUs decode such codes");
+        let graph = cuda.neighbor_graph(&whole.operand())?.expect("GPUs draw");
+        let mut source = graph.source(cuda, &sampler("4", Expand::PerLayer), 64)?.expect("GPUs draw so");
         for placement in placements() {
             let (stored, fetch) = (StoredAs::Codes(&codes, dtype), OnHosts::boxed(world, codes.codes())?);
             let split = SplitRows { n_rows: N as usize, stored, fetch };
-            let reader = cuda.split_rows(split, &placement)?.expect("cards decode them");
+            let reader = cuda.split_rows(split, &placement)?.expect("GPUs decode them");
             for batch in 0..3 {
                 // The first rank has no seeds in one batch.
                 let n_seeds = if batch == 1 && world.rank() == 0 { 0 } else { 30 };
@@ -354,63 +354,63 @@ fn codes_that_hosts_have_in_part_are_decoded_and_summed_on_cards() {
 /// A rank fails while others wait for rows of its host: they end with its error.
 #[test]
 fn a_rank_that_fails_ends_those_who_want_rows_of_its_host() {
-    let Some(cards) = several() else { return };
+    let Some(gpus) = several() else { return };
     let rows = vec![0; N as usize * 64];
-    let start = Instant::now();
-    let outcome = on_each(&cards, |cuda, world| {
+    let planned = PlannedFailure::default();
+    let outcome = on_each(&gpus, |cuda, world| {
         let (stored, fetch) = (StoredAs::Dense(16, Dtype::F32), OnHosts::boxed(world, &rows)?);
         let split = SplitRows { n_rows: N as usize, stored, fetch };
         let placement = placements().next().expect("all on hosts");
-        let reader = cuda.split_rows(split, &placement)?.expect("cards read them");
+        let reader = cuda.split_rows(split, &placement)?.expect("GPUs read them");
         let (ids, mut out) = (cuda.upload_ids(&[1, 599, 300])?, cuda.zeros(Shape::new(3, 16), Dtype::F32)?);
         for batch in 0..6 {
             if batch == 3 && world.rank() == 1 {
-                return Err(enough());
+                return Err(planned.now());
             }
             reader.gather(cuda, &ids, &mut out)?;
         }
         Ok(())
     });
-    check_ended_by_rank_one(outcome, start, "on cards");
+    planned.check(outcome, "on GPUs");
 }
 
 /// A rank fails between two batches: the others, which wait for its samples, end with its error.
 #[test]
 fn a_rank_that_fails_ends_those_who_draw_from_its_patch() {
-    let Some(cards) = several() else { return };
+    let Some(gpus) = several() else { return };
     let whole = Neighborhoods::new(&graph(N, false), Adjacency::new(false, Norm::Row)).unwrap();
-    let start = Instant::now();
-    let outcome = on_each(&cards, |cuda, world| {
+    let planned = PlannedFailure::default();
+    let outcome = on_each(&gpus, |cuda, world| {
         // With reads in place no rank waits for another, so NCCL is used.
         let (_, on_device) = patch_graphs(cuda, world, &whole)?.swap_remove(0);
         let sampler = sampler("5,3", Expand::PerLayer);
-        let mut source = on_device.source(cuda, &sampler, 64)?.expect("cards draw so");
+        let mut source = on_device.source(cuda, &sampler, 64)?.expect("GPUs draw so");
         for batch in 0..6 {
             if batch == 3 && world.rank() == 1 {
-                return Err(enough());
+                return Err(planned.now());
             }
             source.request(&[1, 2, 3, 400], DrawKey::new(1, 1, batch))?;
             source.take()?;
         }
         Ok(())
     });
-    check_ended_by_rank_one(outcome, start, "on cards");
+    planned.check(outcome, "on GPUs");
 }
 
 /// A rank fails before its part of a sum. Others, whose samples are queued after that sum, end with its error.
 #[test]
 fn a_rank_that_fails_ends_those_who_draw_behind_its_sums() {
-    let Some(cards) = several() else { return };
+    let Some(gpus) = several() else { return };
     let whole = Neighborhoods::new(&graph(N, false), Adjacency::new(false, Norm::Row)).unwrap();
-    let start = Instant::now();
-    let outcome = on_each(&cards, |cuda, world| {
-        let graph = cuda.neighbor_graph(&whole.operand())?.expect("cards draw");
+    let planned = PlannedFailure::default();
+    let outcome = on_each(&gpus, |cuda, world| {
+        let graph = cuda.neighbor_graph(&whole.operand())?.expect("GPUs draw");
         let sampler = sampler("5,3", Expand::PerLayer);
-        let mut source = graph.source(cuda, &sampler, 64)?.expect("cards draw so");
+        let mut source = graph.source(cuda, &sampler, 64)?.expect("GPUs draw so");
         let mut x = cuda.zeros(Shape::new(1000, 64), Dtype::F32)?;
         for batch in 0..6 {
             if batch == 3 && world.rank() == 1 {
-                return Err(enough());
+                return Err(planned.now());
             }
             world.all_reduce(&mut x)?;
             source.request(&[1, 2, 3, 400], DrawKey::new(1, 1, batch))?;
@@ -418,5 +418,5 @@ fn a_rank_that_fails_ends_those_who_draw_behind_its_sums() {
         }
         Ok(())
     });
-    check_ended_by_rank_one(outcome, start, "on cards");
+    planned.check(outcome, "on GPUs");
 }

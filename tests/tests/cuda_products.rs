@@ -175,7 +175,7 @@ fn results_are_masked_as_they_are_made() {
 }
 
 #[test]
-fn what_is_no_number_reaches_neighbours_alone() {
+fn what_is_no_number_reaches_neighbors_alone() {
     let csr = graph();
     let scales = Scales { left: None, right: None };
     let (mut values, lost) = (random(N_NODES, 48, 5).data().to_vec(), 1234);

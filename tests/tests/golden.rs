@@ -86,7 +86,7 @@ fn check_model(file: &[u8], model: &dyn Model<Cpu>, mut params: Params<Cpu>, dat
         (format!("grad.{}", param.name), cpu.download(gradient).unwrap())
     });
     let downloaded: Vec<(String, Matrix)> = downloaded.collect();
-    // A gradient may be zero except for rounding: attention does not change with a term that all neighbours share.
+    // A gradient may be zero except for rounding: attention does not change with a term that all neighbors share.
     let floor = 1e-3 * downloaded.iter().map(|(_, gradient)| magnitude(gradient)).fold(0.0, f64::max);
     for (name, gradient) in &downloaded {
         golden.compare(name, gradient, floor);

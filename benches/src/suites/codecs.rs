@@ -18,7 +18,7 @@ use super::trainings::{Trained, network, on_batches};
 use crate::timing::{Contestant, Protocol, compete};
 use crate::{Case, Error, Goal, Report, graphs};
 
-/// Correlated features with the widths of Reddit and MAG240M. A network without neighbours reaches about the accuracy
+/// Correlated features with the widths of Reddit and MAG240M. A network without neighbors reaches about the accuracy
 /// known from the real ones: 70 and 52 %, and 6 to 11 points less from codes (Ma et al. 2024).
 const GRAPHS: [&str; 2] = [
     "synth:reddit@0.05,degree=50,factors=64,signal=12,stray=0.25",
@@ -177,7 +177,7 @@ fn compare(dataset: &Dataset, codecs: &Codecs, runs: u64, report: &mut Report) -
     Ok(())
 }
 
-/// Adds goals: networks that read neighbours lose little, and less than the one that does not. The code book loses
+/// Adds goals: networks that read neighbors lose little, and less than the one that does not. The code book loses
 /// less than principal components of the same size.
 fn add_goals(data: &str, codecs: &Codecs, lost: &BTreeMap<(&str, String), f64>, report: &mut Report) {
     let of = |model: ModelKind, codec: CodecSpec| lost[&(model.name(), codec.to_string())];

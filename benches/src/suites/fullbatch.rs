@@ -63,7 +63,7 @@ fn config(kind: ModelKind, precision: Dtype, protocol: Protocol) -> TrainConfig 
 }
 
 /// Bytes of graph, features and activations in `f32`. Activations are each layer's output with its gradient.
-/// GraphSAGE also reads the mean over neighbours.
+/// GraphSAGE also reads the mean over neighbors.
 fn needed_bytes(dataset: &Dataset, kind: ModelKind) -> u64 {
     let hidden = if kind == ModelKind::Sgc { 0 } else { HIDDEN };
     let means = if kind == ModelKind::Sage { dataset.n_features() } else { 0 };

@@ -21,7 +21,7 @@ pub(super) fn open_device(report: &mut Report) -> Result<Cuda, Error> {
     Ok(cuda)
 }
 
-/// Plain adjacency on the device, whose product sums neighbours.
+/// Plain adjacency on the device, whose product sums neighbors.
 pub(super) fn upload(cuda: &Cuda, graph: &Csr) -> Result<CudaSparse, Error> {
     let scales = graph.scales(Norm::None);
     // Only the product itself is measured, not that with the transpose.

@@ -2,7 +2,7 @@
 //! The baseline is the existing node order with rows only. Then come node orders, and dense blocks for tensor cores,
 //! with given thresholds and with the device's own choice.
 //!
-//! Epochs are those of `gpu-fullbatch` with the first aggregation computed once. Products sum neighbours over rows of
+//! Epochs are those of `gpu-fullbatch` with the first aggregation computed once. Products sum neighbors over rows of
 //! the hidden width.
 
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! `gpu-large`: epochs of GraphSAGE on sampled neighbours of a large graph, with part of the features, or their
+//! `gpu-large`: epochs of GraphSAGE on sampled neighbors of a large graph, with part of the features, or their
 //! codes, on the devices. Cases run on one device and on all. Each way of training is a case, with the contents and
 //! reads of every memory tier.
 //!

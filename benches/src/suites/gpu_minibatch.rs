@@ -1,4 +1,4 @@
-//! `gpu-minibatch`: epochs of GraphSAGE on sampled neighbours on CUDA devices, compared with PyG's loader. Graph and
+//! `gpu-minibatch`: epochs of GraphSAGE on sampled neighbors on CUDA devices, compared with PyG's loader. Graph and
 //! features are in device memory, in that of other devices (read in place or exchanged), or in host memory. Each
 //! placement is a case, so that the report compares their costs.
 //!

@@ -33,7 +33,7 @@ use crate::{Case, Error, Goal, Report, graphs, occupancy};
 /// Default number of layers.
 const LAYERS: usize = 2;
 /// Maximum number of devices to compare.
-const CARDS_MAX: usize = 4;
+const GPUS_MAX: usize = 4;
 /// Required speedup over one device: number of devices, speedup if an epoch on one device is long, and if it is short
 /// (`None` for no requirement).
 const TIMES_ONE: [(usize, f64, Option<f64>); 2] = [(2, 1.7, None), (4, 3.0, Some(2.3))];
@@ -53,8 +53,8 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let suite = Ranks { hidden: hidden(setup, spec), layers: setup.layers.unwrap_or(LAYERS), protocol: setup.protocol };
     let transports = setup.transports_or(&[GpuTransport::Nccl]);
     // The plans for four devices include those for two.
-    let wanted = setup.ways_of(named_plans(CARDS_MAX, transports), |(name, _)| name)?;
-    let mut predictions = Predictions::new(n_gpus.min(CARDS_MAX), transports)?;
+    let wanted = setup.ways_of(named_plans(GPUS_MAX, transports), |(name, _)| name)?;
+    let mut predictions = Predictions::new(n_gpus.min(GPUS_MAX), transports)?;
     let mut by_storage = DTYPES.map(Times::of);
     for &kind in setup.orders_or(&gpu::ORDERS) {
         let whole = ordered(&dataset, &Order::find(kind, &dataset.graph)?)?;

@@ -1,4 +1,4 @@
-//! `gpu-sampling`: mini-batches of sampled neighbours on a CUDA device, compared with the CPU's sampler.
+//! `gpu-sampling`: mini-batches of sampled neighbors on a CUDA device, compared with the CPU's sampler.
 //!
 //! A repetition is several batches without synchronisation with the host. Times are per batch, by the device's clock.
 //! The time of a hop is the difference between batches with it and without it.

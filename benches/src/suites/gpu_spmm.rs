@@ -1,4 +1,4 @@
-//! `gpu-spmm`: `A·X` on a CUDA device with the plain adjacency, which sums neighbours. cuSPARSE alternates, with each
+//! `gpu-spmm`: `A·X` on a CUDA device with the plain adjacency, which sums neighbors. cuSPARSE alternates, with each
 //! of its algorithms on the same node order; the best one counts.
 
 use std::borrow::Cow;

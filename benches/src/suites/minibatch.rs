@@ -1,4 +1,4 @@
-//! `minibatch`: steps of GraphSAGE on sampled neighbours, with and without prefetch, compared with DGL's.
+//! `minibatch`: steps of GraphSAGE on sampled neighbors, with and without prefetch, compared with DGL's.
 //!
 //! A repetition is an epoch of a few steps, so no batch is prefetched while a peer runs. Times are per step and
 //! include sampling, features, both passes and the optimiser.

@@ -42,7 +42,7 @@ use crate::{Error, Report};
 /// Suite of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Suite {
-    /// Sparse times dense products, which aggregate neighbours, over widths and storage types.
+    /// Sparse times dense products, which aggregate neighbors, over widths and storage types.
     Spmm,
     /// Dense products with the shapes of a layer: forward, backward to the input, backward to the weights.
     Gemm,
@@ -56,9 +56,9 @@ pub enum Suite {
     Reorder,
     /// Products of the blocks of partitions, one by one, by node order.
     Blocks,
-    /// Mini-batches of sampled neighbours, by relabelling.
+    /// Mini-batches of sampled neighbors, by relabelling.
     Sampling,
-    /// Training steps on sampled neighbours.
+    /// Training steps on sampled neighbors.
     Minibatch,
     /// Accuracy of training on mini-batches, compared with the full graph.
     Batches,
@@ -78,17 +78,17 @@ pub enum Suite {
     GpuBlocks,
     /// Full training epochs of a GCN on several CUDA devices, compared with one.
     GpuRanks,
-    /// Mini-batches of sampled neighbours on a CUDA device, compared with the CPU's sampler.
+    /// Mini-batches of sampled neighbors on a CUDA device, compared with the CPU's sampler.
     GpuSampling,
     /// Sampling a mini-batch and copying its rows to a CUDA device, step by step, as common loaders and as girih do
     /// it.
     GpuSteps,
-    /// Epochs on sampled neighbours on a CUDA device, compared with `PyG`'s loader.
+    /// Epochs on sampled neighbors on a CUDA device, compared with `PyG`'s loader.
     GpuMinibatch,
     /// `gpu-steps` and `gpu-minibatch`, one after the other: the effect of each part of sampled training, in one
     /// record.
     GpuSampled,
-    /// Epochs on sampled neighbours of a large graph on CUDA devices, by placement of the features.
+    /// Epochs on sampled neighbors of a large graph on CUDA devices, by placement of the features.
     GpuLarge,
     /// Loss curves of a CUDA device compared with the CPU's, and accuracy of bf16 compared with f32.
     GpuAccuracy,

@@ -1,4 +1,4 @@
-//! Network of the suites on sampled neighbours, and its peers: GraphSAGE with the mini-batch settings of papers.
+//! Network of the suites on sampled neighbors, and its peers: GraphSAGE with the mini-batch settings of papers.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -9,7 +9,7 @@ use girih_trainer::{BatchConfig, BatchKind, ModelConfig, ModelKind, OptimizerCon
 use crate::peer::Peer;
 use crate::{Error, graphs};
 
-/// Sampled neighbours of each node, from the seeds outward.
+/// Sampled neighbors of each node, from the seeds outward.
 const FAN_OUT: [i64; 3] = [15, 10, 5];
 /// Width of the hidden layers.
 pub(super) const HIDDEN: usize = 256;

@@ -1,4 +1,4 @@
-//! Shared parts of the suites on sampled neighbours: cache shares, and training on one or several devices.
+//! Shared parts of the suites on sampled neighbors: cache shares, and training on one or several devices.
 
 use std::time::Duration;
 

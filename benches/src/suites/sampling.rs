@@ -1,4 +1,4 @@
-//! `sampling`: mini-batches of sampled neighbours, by relabelling and number of threads, as in paper D's table
+//! `sampling`: mini-batches of sampled neighbors, by relabelling and number of threads, as in paper D's table
 //! (classic, two bitmaps, fused), compared with DGL's sampler.
 //!
 //! A repetition is some batches of 1000 seeds each, sequential on one thread or parallel on all. Times are per batch.

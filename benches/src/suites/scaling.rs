@@ -20,8 +20,8 @@ use crate::timing::{Protocol, Summary};
 use crate::{Case, Error, Goal, Report, folder};
 
 /// Maximum number of GPUs, a power of two, and that of a quick run.
-const CARDS_MAX: usize = 1024;
-const CARDS_SMALL: usize = 16;
+const GPUS_MAX: usize = 1024;
+const GPUS_SMALL: usize = 16;
 /// Accepted relative error of a prediction.
 const TOLERANCE: f64 = 0.2;
 /// Time per entry with 16 columns, relative to that with 32. `gpu-spmm` does not measure 16 columns; the values fit
@@ -46,7 +46,7 @@ const SUBJECTS: [Subject; 5] = [
 
 /// Adds cases for every graph and number of GPUs, and for the recorded epochs on one GPU.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
-    let gpus_max = if setup.small { CARDS_SMALL } else { CARDS_MAX };
+    let gpus_max = if setup.small { GPUS_SMALL } else { GPUS_MAX };
     for subject in &SUBJECTS {
         let planned = subject.planned(Dtype::F32)?;
         let mut one = None;
@@ -114,7 +114,7 @@ fn check(subject: &Subject, report: &mut Report) -> Result<(), Error> {
             report.cases.push(case.with("predicted_ms", epoch_ms).with("predicted_over_measured", ratio));
         }
     }
-    report.goals.push(Goal::at_most(format!("{}: one card's epochs, share off", subject.name), worst, TOLERANCE));
+    report.goals.push(Goal::at_most(format!("{}: one GPU's epochs, share off", subject.name), worst, TOLERANCE));
     Ok(())
 }
 
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn the_best_of_each_scheme_fits() {
         let planned = SUBJECTS[4].planned(Dtype::F32).unwrap();
-        assert!(planned.table(1).unwrap().choice().is_none(), "Papers100M is too large for one card");
+        assert!(planned.table(1).unwrap().choice().is_none(), "Papers100M is too large for one GPU");
         let table = planned.table(64).unwrap();
         let best: Vec<Scheme> = best_of_schemes(&table).map(|plan| plan.grid.scheme()).collect();
         assert_eq!(best, Scheme::ALL);

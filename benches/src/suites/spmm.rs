@@ -18,7 +18,7 @@ const WIDTHS: [usize; 5] = [16, 41, 64, 128, 256];
 /// girih's variants: layout of the sparse operand, and storage type of the dense one.
 const OURS: [(Layout, Dtype); 4] =
     [(Layout::Csr, Dtype::F32), (Layout::Csr, Dtype::Bf16), (Layout::Tiles, Dtype::F32), (Layout::Tiles, Dtype::Bf16)];
-/// Products of a peer: plain sums of neighbours, and girih's product with the operand scaled before and the result
+/// Products of a peer: plain sums of neighbors, and girih's product with the operand scaled before and the result
 /// after. Edge weights would select a DGL kernel that is many times slower.
 const PEER_KINDS: [&str; 2] = ["copy", "scaled"];
 

@@ -22,7 +22,7 @@ const FEWER_EPOCHS: u64 = 2;
 
 /// Network for generated graphs: 128 hidden columns, because 41 classes need more than 16, without dropout of
 /// features. Attention networks have no dropout. Weight decay is off, because it slows down networks whose features
-/// many neighbours have averaged. The learning rate falls to zero, so that the last epochs of two runs differ little.
+/// many neighbors have averaged. The learning rate falls to zero, so that the last epochs of two runs differ little.
 pub(super) fn wide(kind: ModelKind) -> TrainConfig {
     let model = ModelConfig { kind, hidden: 128, input_dropout: Some(0.0), ..ModelConfig::default() };
     let model = if kind.has_heads() { ModelConfig { hidden: 128 / model.heads, dropout: 0.0, ..model } } else { model };
@@ -45,7 +45,7 @@ pub(super) fn network(dataset: &Dataset, model: ModelKind) -> TrainConfig {
 }
 
 /// Configuration on mini-batches of a kind, or still on the full graph. Generated graphs get fewer epochs, because
-/// two thirds of their nodes train. Attention is normalised over the sampled neighbours, so dense graphs get a larger
+/// two thirds of their nodes train. Attention is normalised over the sampled neighbors, so dense graphs get a larger
 /// fan-out.
 pub(super) fn on_batches(dataset: &Dataset, full: TrainConfig, kind: BatchKind) -> TrainConfig {
     let epochs = if dataset.generated { full.epochs / FEWER_EPOCHS } else { full.epochs };

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! rank 0   frontier ─┐ shuffle            ┌─ sample ─┐ reshuffle      ┌─▶ relabel ─▶ block
-//! rank 1   frontier ─┼─ nodes to owners ─▶├─ sample ─┼─ neighbours ──▶├─▶ relabel ─▶ block
+//! rank 1   frontier ─┼─ nodes to owners ─▶├─ sample ─┼─ neighbors ──▶├─▶ relabel ─▶ block
 //! rank 2   nothing  ─┘                    └─ sample ─┘  back          └─▶ an empty block
 //! ```
 //! Messages carry requests and draws, never whole neighbor lists. Draws are keyed by the id of a node in the

@@ -128,9 +128,7 @@ impl Request {
         let (replace, edge_ids) = (flags & REPLACE > 0, flags & EDGE_IDS > 0);
         let asked = (neighbors, draws, replace, edge_ids, number);
         if asked != (hop.neighbors, hop.draws, hop.replace, hop.edge_ids, hop.number) {
-            return Err(
-                message.malformed(format!("hop {number} with {neighbors} neighbours a node, another than here"))
-            );
+            return Err(message.malformed(format!("hop {number} with {neighbors} neighbors a node, another than here")));
         }
         Ok(Some(Self {
             nodes: message.ids(own)?,

@@ -1,5 +1,5 @@
 //! Benchmark of codecs on one thread: encoding, compared with simpler ways to find equal positions; decoding rows by
-//! id; sums over neighbours. Throughput counts the bytes of the features as `f32`.
+//! id; sums over neighbors. Throughput counts the bytes of the features as `f32`.
 //!
 //! `cargo bench -p girih-compress`
 
@@ -15,7 +15,7 @@ use girih_random::{Key, purpose};
 const WIDTH: usize = 768;
 /// 50 MB: larger than caches.
 const N_ROWS: usize = 1 << 14;
-/// Number of rows of a gather, and number of neighbours of a node in an aggregation.
+/// Number of rows of a gather, and number of neighbors of a node in an aggregation.
 const N_GATHERED: usize = 1 << 13;
 const N_NEIGHBORS: usize = 10;
 
@@ -113,7 +113,7 @@ fn decode(c: &mut Criterion) {
             .bench_function(spec, |b| b.iter(|| store.gather(black_box(&ids), &mut out).expect("rows that are there")));
         group.finish();
 
-        let mut group = c.benchmark_group("mean of 10 neighbours, bytes of rows not decoded");
+        let mut group = c.benchmark_group("mean of 10 neighbors, bytes of rows not decoded");
         group.throughput(Throughput::Bytes((4 * edges.len() * WIDTH) as u64)).sample_size(10);
         let neighbors = |v: usize| &edges[v * N_NEIGHBORS..(v + 1) * N_NEIGHBORS];
         group.bench_function(spec, |b| {

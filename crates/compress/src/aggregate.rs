@@ -1,6 +1,6 @@
-//! Sums and means over neighbours, computed from codes without decoding rows.
+//! Sums and means over neighbors, computed from codes without decoding rows.
 //!
-//! A code book adds `2k` numbers for each group of 256 features of a neighbour. Principal components are summed as
+//! A code book adds `2k` numbers for each group of 256 features of a neighbor. Principal components are summed as
 //! coefficients, and converted to features once per destination.
 
 use girih_graph_format::NodeId;
@@ -10,27 +10,27 @@ use crate::{CompressError, CompressedFeatures};
 
 /// Number of destinations of one task.
 const TASK_ROWS: usize = 16;
-/// Prefetch distance of codes, in neighbours.
+/// Prefetch distance of codes, in neighbors.
 const NEIGHBORS_AHEAD: usize = 8;
 
-/// Aggregation of the features of a node's neighbours. Without neighbours, both give zeros.
+/// Aggregation of the features of a node's neighbors. Without neighbors, both give zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregate {
     /// Sum of the features.
     Sum,
-    /// Sum of the features over the number of neighbours.
+    /// Sum of the features over the number of neighbors.
     Mean,
 }
 
 impl CompressedFeatures {
-    /// Aggregates the features of the neighbours of each destination: row `v` of `out` (`width` features) is over
+    /// Aggregates the features of the neighbors of each destination: row `v` of `out` (`width` features) is over
     /// `neighbors(v)`, such as a row of a graph or block, added in that order.
     ///
-    /// For codecs other than `topk-residual` and `pca`, the result equals decoding all neighbours and adding them up
+    /// For codecs other than `topk-residual` and `pca`, the result equals decoding all neighbors and adding them up
     /// in order, bit for bit. Those two add the common part of all rows once instead of every time.
     ///
     /// # Errors
-    /// When a neighbour is not below the number of rows; the content of `out` is then unspecified.
+    /// When a neighbor is not below the number of rows; the content of `out` is then unspecified.
     ///
     /// # Panics
     /// When `out` does not have whole rows.
@@ -52,14 +52,14 @@ impl CompressedFeatures {
         })
     }
 
-    /// As [`aggregate`](Self::aggregate), but multiplies each neighbour by its weight: `weights(v)` has one for each
+    /// As [`aggregate`](Self::aggregate), but multiplies each neighbor by its weight: `weights(v)` has one for each
     /// of `neighbors(v)`.
     ///
     /// # Errors
     /// As [`aggregate`](Self::aggregate).
     ///
     /// # Panics
-    /// When `out` does not have whole rows, or the numbers of weights and neighbours differ.
+    /// When `out` does not have whole rows, or the numbers of weights and neighbors differ.
     pub fn aggregate_weighted<'a>(
         &self,
         neighbors: impl Fn(usize) -> &'a [NodeId] + Sync,
@@ -68,14 +68,14 @@ impl CompressedFeatures {
     ) -> Result<(), CompressError> {
         self.for_each_destination(out, |v, sum, out| {
             let (neighbors, weights) = (neighbors(v), weights(v));
-            assert_eq!(neighbors.len(), weights.len(), "weights of the neighbours of row {v}");
+            assert_eq!(neighbors.len(), weights.len(), "weights of the neighbors of row {v}");
             self.sum_codes(neighbors, |i| weights[i], sum)?;
             self.codec().finish_sum(sum, weights.iter().sum(), out);
             Ok(())
         })
     }
 
-    /// Sums up the codes of neighbours in order, the `i`-th times `weight(i)`.
+    /// Sums up the codes of neighbors in order, the `i`-th times `weight(i)`.
     #[inline]
     fn sum_codes(
         &self,

@@ -4,7 +4,7 @@
 //! RowSource ──draw_sample──▶ fit ──▶ FeatureCodec
 //!     │                                  │
 //!     └──────── encode_to_file ◀─────────┘──▶ a store ──open──▶ CompressedFeatures ──gather──▶ rows by id
-//!                                                                        └──aggregate──▶ sums over neighbours
+//!                                                                        └──aggregate──▶ sums over neighbors
 //! ```
 //! - [`CodecSpec`]: choice of a codec, such as `topk:8`; [`fit()`] makes a [`FeatureCodec`] of it. Start here. The code
 //!   book is in [`topk`]; [`half`], [`quantized`], [`pca`] and [`pq`] are alternatives, and [`auto`] chooses among
@@ -14,7 +14,7 @@
 //!   from.
 //! - [`encode_to_file`]: encodes a source to a store; parallel, in bounded memory, resumable after a kill.
 //! - [`CompressedFeatures`]: a store, mapped; [`gather`](CompressedFeatures::gather) decodes rows by id,
-//!   [`aggregate`](CompressedFeatures::aggregate) sums over neighbours without decoding.
+//!   [`aggregate`](CompressedFeatures::aggregate) sums over neighbors without decoding.
 //!
 //! ```
 //! use girih_compress::{Aggregate, CodecSpec, CompressedFeatures, FeatureCodec, fit};

@@ -20,7 +20,7 @@ use crate::{DatasetError, FeaturesFrom, Interactions};
 pub struct Dataset {
     /// Name for people and records, such as `cora` or `synth:reddit@0.1`.
     pub name: String,
-    /// The adjacency as used for training: row `v` lists the in-neighbours of `v`; `n_nodes × n_nodes`.
+    /// The adjacency as used for training: row `v` lists the in-neighbors of `v`; `n_nodes × n_nodes`.
     pub graph: Csr,
     /// One row per node, if there are features.
     pub features: Option<Features>,

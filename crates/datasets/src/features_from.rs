@@ -28,7 +28,7 @@ const BLOCK_COLUMNS: usize = 64;
 #[serde(try_from = "String", into = "String")]
 pub enum FeaturesFrom {
     /// Local degree profile (Cai and Wang, 2018) of `log(1 + in-degree)`: the node's own value, then minimum, maximum,
-    /// mean and standard deviation over its in-neighbours. Weights are not read.
+    /// mean and standard deviation over its in-neighbors. Weights are not read.
     Degree,
     /// Identity: one column per node, stored sparse with one value per row.
     OneHot,
@@ -140,7 +140,7 @@ impl FeaturesFrom {
         Ok(())
     }
 
-    /// Makes features of the nodes of `graph`, whose row `v` lists the in-neighbours of `v`; `None` for learned rows.
+    /// Makes features of the nodes of `graph`, whose row `v` lists the in-neighbors of `v`; `None` for learned rows.
     /// `method` computes return probabilities; `seed` is the random seed of drawn walks.
     ///
     /// # Errors
@@ -230,7 +230,7 @@ fn degree_profile(graph: &Csr) -> Result<Matrix, DatasetError> {
 
 /// Diagonals of the first powers of the transition matrix, `n × n_steps`.
 fn return_probabilities(graph: &Csr, n_steps: usize, method: WalkMethod, seed: u64) -> Result<Matrix, DatasetError> {
-    // Rows list in-neighbours, and walks go along edges.
+    // Rows list in-neighbors, and walks go along edges.
     let turned;
     let steps_of = if graph.is_symmetric() {
         graph

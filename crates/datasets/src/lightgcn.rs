@@ -110,7 +110,7 @@ fn from_adjacency(path: &Path, listed: Listed) -> Result<Csr, DatasetError> {
     Ok(graph.block(0..n_users, n_users..n_nodes)?)
 }
 
-/// Number of users of a graph in which they come first: only items have neighbours with smaller ids.
+/// Number of users of a graph in which they come first: only items have neighbors with smaller ids.
 fn count_users(graph: &Csr) -> usize {
     let is_item = |&node: &usize| graph.row(node).first().is_some_and(|&first| (first as usize) < node);
     (0..graph.n_rows()).find(is_item).unwrap_or(graph.n_rows())

@@ -189,7 +189,7 @@ fn load_matrix_market(path: &Path, options: &LoadOptions) -> Result<Dataset, Dat
 }
 
 fn load_metis(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-    refuse_duplicates_option(options, "a METIS graph lists each neighbour once").map_err(|e| e.at(path))?;
+    refuse_duplicates_option(options, "a METIS graph lists each neighbor once").map_err(|e| e.at(path))?;
     let (graph, notes) = read_metis(path)?;
     topology(path, graph, &LoadOptions { symmetrize: Some(false), ..options.clone() }, notes)
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! edge_index  edge_weight               2 × m (or m × 2): sources and destinations; m
-//! indptr  indices  values | data        instead of edge_index: row v lists the in-neighbours of v
+//! indptr  indices  values | data        instead of edge_index: row v lists the in-neighbors of v
 //! edge_attr                             m or m × 1: weights, where there are no others
 //! num_nodes                             one integer; else features, labels or the largest id tell
 //! x | features | feat                   n × width; or, sparse, features_indptr, _indices, _values and _shape

@@ -6,7 +6,7 @@
 //!         └ x, y: train ┘ 500: val       test.index, in shuffled order: row i of tx, ty is node test.index[i]
 //!         └────── allx, ally ──────────┘ └─────────── ids that test.index skips: zero features, no label ──┘
 //! ```
-//! `graph` is a dictionary of lists of neighbours, with one key per node. As `PyG` does, repeated edges are merged and
+//! `graph` is a dictionary of lists of neighbors, with one key per node. As `PyG` does, repeated edges are merged and
 //! self loops dropped, and test nodes that have neither features nor label stay as nodes.
 
 use std::path::{Path, PathBuf};
@@ -172,14 +172,14 @@ fn adjacency(pickle: &Pickle) -> Result<Coo, DatasetError> {
         })
     };
     let (mut rows, mut cols) = (Vec::new(), Vec::new());
-    for (key, neighbours) in nodes {
+    for (key, neighbors) in nodes {
         let v = id(key)?;
         if std::mem::replace(&mut seen[v], true) {
             return Err(DatasetError::invalid(format!("node {v} is a key of the dictionary twice")));
         }
-        for neighbour in pickle.sequence(neighbours)? {
+        for neighbor in pickle.sequence(neighbors)? {
             rows.push(v as NodeId);
-            cols.push(id(neighbour)? as NodeId);
+            cols.push(id(neighbor)? as NodeId);
         }
     }
     Ok(Coo::new(n_nodes, n_nodes, rows, cols, None)?)

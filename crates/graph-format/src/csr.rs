@@ -1,12 +1,12 @@
 //! [`Csr`]: compressed sparse rows.
 //!
 //! ```text
-//! 0 ──▶ 1     row       0 │ 1 │ 2    │ 3 │      row v lists the in-neighbours of v
+//! 0 ──▶ 1     row       0 │ 1 │ 2    │ 3 │      row v lists the in-neighbors of v
 //! │     │     indptr    0   0   1      3   4    n_rows + 1 offsets, u64
 //! └─▶ 2 ◀┘    indices   ∅ │ 0 │ 0  1 │ 2 │      nnz column ids, u32, ascending in a row
 //!     └──▶ 3  row(2) = indices[indptr[2]..indptr[3]] = [0, 1];  row(0) = []
 //! ```
-//! Aggregating neighbours is the product `Y = A·X`: row `v` of `Y` sums the rows of `X` that row `v` of `A` lists.
+//! Aggregating neighbors is the product `Y = A·X`: row `v` of `Y` sums the rows of `X` that row `v` of `A` lists.
 
 use std::ops::Range;
 

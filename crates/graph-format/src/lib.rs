@@ -1,6 +1,6 @@
 //! Graph topology with its matrices, in memory and on disk.
 //!
-//! - [`Csr`]: a sparse matrix by rows: the in-neighbours of every node. Start here.
+//! - [`Csr`]: a sparse matrix by rows: the in-neighbors of every node. Start here.
 //! - [`Coo`]: a list of edges, the input of [`Coo::to_csr`].
 //! - [`TileMatrix`]: dense 32 × 32 tiles as bitmaps, and the rest as a CSR.
 //! - [`Permutation`]: a new numbering of nodes.

@@ -12,12 +12,12 @@ use crate::{Csr, NodeId};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Norm {
-    /// `A` unchanged: sums over neighbours.
+    /// `A` unchanged: sums over neighbors.
     #[default]
     None,
     /// `D^-½ A D^-½` (Kipf and Welling, ICLR 2017); symmetric when `A` is.
     Symmetric,
-    /// `D⁻¹ A`: means over neighbours.
+    /// `D⁻¹ A`: means over neighbors.
     Row,
 }
 

@@ -1,7 +1,7 @@
 //! [`CodeBook`]: feature codes that a device decodes, or sums without decoding (Ma et al., 2024).
 //!
 //! A row stores a few positions for each group of columns; each byte of a row stands for one value in all rows. Sums
-//! of rows need only their codes: for 768 columns, [`CodeSums`] reads 48 bytes per neighbour instead of 3072. Decoded
+//! of rows need only their codes: for 768 columns, [`CodeSums`] reads 48 bytes per neighbor instead of 3072. Decoded
 //! rows are never stored.
 
 use cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};

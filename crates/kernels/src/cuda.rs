@@ -65,7 +65,7 @@ impl Cuda {
         if !block_kernel.runs_on(capability) {
             let instead = BlockKernel::of(capability);
             let (block_kernel, instead) = (block_kernel.to_string(), instead.to_string());
-            return Err(Kind::BlockKernel { block_kernel, card: self.device.name(), capability, instead }.into());
+            return Err(Kind::BlockKernel { block_kernel, gpu: self.device.name(), capability, instead }.into());
         }
         Ok(Self { block_kernel, ..self })
     }

@@ -27,7 +27,7 @@ pub struct Device {
     /// Libraries of dense products; opened on first use, because they take memory.
     dense_libraries: OnceLock<DenseLibraries>,
     capability: (i32, i32),
-    processors: usize,
+    n_sms: usize,
     /// Compiled modules. Each device made by [`beside`](Self::beside) has its own, because loading one may wait for
     /// work of another.
     modules: Mutex<HashMap<(Source, Defines), Module>>,
@@ -78,27 +78,27 @@ impl Device {
         let stream = context.new_stream().map_err(KernelError::driver("cannot make a CUDA stream"))?;
         let number =
             |attribute| context.attribute(attribute).map_err(KernelError::driver("cannot ask the CUDA device"));
-        let processors = number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
+        let n_sms = number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
         let (dense_libraries, modules, staging) = (OnceLock::new(), Mutex::default(), Staging::default());
-        Ok(Self { context, stream, dense_libraries, capability, processors, modules, staging })
+        Ok(Self { context, stream, dense_libraries, capability, n_sms, modules, staging })
     }
 
-    /// Links by which the first `n_cards` GPUs read each other's memory: one number for each ordered pair, by reader.
+    /// Links by which the first `n_gpus` GPUs read each other's memory: one number for each ordered pair, by reader.
     /// Equal numbers mean equal kinds of links; `None` if a GPU cannot read the other, or is missing.
     ///
     /// # Errors
     /// When the driver is missing, or does not answer.
-    pub fn links(n_cards: usize) -> Result<Vec<Option<i32>>, KernelError> {
+    pub fn links(n_gpus: usize) -> Result<Vec<Option<i32>>, KernelError> {
         Driver::load()?;
         let n_here = count()?;
         let link = |reader: usize, owner: usize| {
             if reader.max(owner) >= n_here {
                 return Ok(None);
             }
-            let card = |ordinal: usize| result::device::get(ordinal as i32);
-            link_of(card(reader)?, card(owner)?)
+            let gpu = |ordinal: usize| result::device::get(ordinal as i32);
+            link_of(gpu(reader)?, gpu(owner)?)
         };
-        let pairs = (0..n_cards).flat_map(|reader| (0..n_cards).map(move |owner| (reader, owner)));
+        let pairs = (0..n_gpus).flat_map(|reader| (0..n_gpus).map(move |owner| (reader, owner)));
         let links = pairs.filter(|(reader, owner)| reader != owner).map(|(reader, owner)| link(reader, owner));
         links.collect::<Result<_, _>>().map_err(KernelError::driver("cannot ask the CUDA devices for their links"))
     }
@@ -111,7 +111,7 @@ impl Device {
             stream: self.urgent_stream()?,
             dense_libraries: OnceLock::new(),
             capability: self.capability,
-            processors: self.processors,
+            n_sms: self.n_sms,
             modules: Mutex::default(),
             staging: Staging::default(),
         })
@@ -143,8 +143,8 @@ impl Device {
     }
 
     /// Number of SMs.
-    pub(crate) fn processors(&self) -> usize {
-        self.processors
+    pub(crate) fn n_sms(&self) -> usize {
+        self.n_sms
     }
 
     /// Bytes of memory: free, which includes memory freed here and kept by the pool, and total.
@@ -272,9 +272,9 @@ pub(crate) fn is_busy(stream: &CudaStream) -> bool {
 }
 
 /// Fails for a GPU without the instructions that all kernels use: `mma` on bf16 and asynchronous copies.
-pub(crate) fn check_capability(card: &str, capability: (i32, i32)) -> Result<(), KernelError> {
+pub(crate) fn check_capability(gpu: &str, capability: (i32, i32)) -> Result<(), KernelError> {
     if capability < OLDEST_CAPABILITY {
-        return Err(Kind::OldCard { card: card.to_owned(), capability }.into());
+        return Err(Kind::OldGpu { gpu: gpu.to_owned(), capability }.into());
     }
     Ok(())
 }
@@ -301,13 +301,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cards_before_ampere_are_refused_by_name() {
+    fn gpus_before_ampere_are_refused_by_name() {
         for (capability, accepted) in
             [((7, 5), false), ((6, 1), false), ((8, 0), true), ((9, 0), true), ((12, 0), true)]
         {
-            let checked = check_capability("Some card", capability);
+            let checked = check_capability("Some GPU", capability);
             assert_eq!(checked.is_ok(), accepted, "{capability:?}");
-            assert!(checked.is_ok() || checked.unwrap_err().to_string().contains("Some card"));
+            assert!(checked.is_ok() || checked.unwrap_err().to_string().contains("Some GPU"));
         }
     }
 }

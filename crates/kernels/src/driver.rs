@@ -90,7 +90,7 @@ impl fmt::Display for Driver {
 impl KernelError {
     /// Whether there is no NVIDIA GPU at all, or no driver for one; users need not repair anything then.
     #[must_use]
-    pub fn is_no_card(&self) -> bool {
+    pub fn is_no_gpu(&self) -> bool {
         match &self.0 {
             Kind::Missing { file, .. } => *file == libraries::DRIVER.file,
             Kind::Driver { source, .. } => source.0 == CUresult::CUDA_ERROR_NO_DEVICE,
@@ -148,9 +148,9 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_cards_is_not_a_broken_one() {
+    fn a_machine_without_gpus_is_not_a_broken_one() {
         let failed = |code| KernelError::from(Kind::Driver { what: "start", source: DriverError(code) });
-        assert!(failed(CUresult::CUDA_ERROR_NO_DEVICE).is_no_card());
-        assert!(!failed(CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH).is_no_card());
+        assert!(failed(CUresult::CUDA_ERROR_NO_DEVICE).is_no_gpu());
+        assert!(!failed(CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH).is_no_gpu());
     }
 }

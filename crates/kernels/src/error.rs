@@ -36,17 +36,17 @@ pub(crate) enum Kind {
     #[error("there is no CUDA device {ordinal}: {}; `girih doctor` lists them", there_are(*count, visible.as_deref()))]
     NoDevice { ordinal: usize, count: usize, visible: Option<String> },
     #[error(
-        "{card} has compute capability {}.{}, and girih needs 8.0 (Ampere) or newer: use another GPU, or --device cpu",
+        "{gpu} has compute capability {}.{}, and girih needs 8.0 (Ampere) or newer: use another GPU, or --device cpu",
         capability.0,
         capability.1
     )]
-    OldCard { card: String, capability: (i32, i32) },
+    OldGpu { gpu: String, capability: (i32, i32) },
     #[error(
-        "{card} has compute capability {}.{}, which lacks the instructions of {block_kernel}; multiply blocks by {instead}",
+        "{gpu} has compute capability {}.{}, which lacks the instructions of {block_kernel}; multiply blocks by {instead}",
         capability.0,
         capability.1
     )]
-    BlockKernel { block_kernel: String, card: String, capability: (i32, i32), instead: String },
+    BlockKernel { block_kernel: String, gpu: String, capability: (i32, i32), instead: String },
     #[error("{what}: {}", explain(source.0))]
     Driver { what: &'static str, source: DriverError },
     #[error("the kernels of {source_name} do not compile for {arch}:\n{log}")]
@@ -158,10 +158,10 @@ mod tests {
         };
         let no_device =
             |count, visible: Option<&str>| Kind::NoDevice { ordinal: 7, count, visible: visible.map(str::to_owned) };
-        let old_card = Kind::OldCard { card: "Tesla T4".to_owned(), capability: (7, 5) };
+        let old_gpu = Kind::OldGpu { gpu: "Tesla T4".to_owned(), capability: (7, 5) };
         let block_kernel = Kind::BlockKernel {
             block_kernel: "wgmma".to_owned(),
-            card: "A100".to_owned(),
+            gpu: "A100".to_owned(),
             capability: (8, 0),
             instead: "mma".to_owned(),
         };
@@ -179,7 +179,7 @@ mod tests {
             ),
             (no_device(0, None), "there is no CUDA device 7: there is none; `girih doctor` lists them"),
             (
-                old_card,
+                old_gpu,
                 "Tesla T4 has compute capability 7.5, and girih needs 8.0 (Ampere) or newer: use another GPU, or --device cpu",
             ),
             (

@@ -41,7 +41,7 @@ use crate::staged::{GatherJob, ROW_BYTES_MAX, StagedGather, StagedSource};
 use crate::uva::{DeviceCache, Group, HostTable, Rows, UvaTable};
 
 /// Blocks, and threads of each, for rows on GPUs.
-const ON_CARDS: (u32, u32) = (132, BLOCK);
+const ON_GPUS: (u32, u32) = (132, BLOCK);
 /// Blocks, and threads of each, for rows in memory of the device itself.
 const IN_DEVICE: (u32, u32) = (132 * 8, BLOCK);
 /// Blocks, and threads of each, that saturate the bus with undecoded rows, and no more. Blocks of a step's products
@@ -186,10 +186,10 @@ impl Cuda {
         let group = Group::of(self, OPERATION, placement)?;
         let copy = |row: usize, to: &mut [u8]| source.copy(row, to);
         let mut read = |nodes: &[NodeId]| Ok(rows.copied(&copy, nodes));
-        let on_cards = DeviceCache::beside_host(self, rows, &mut read, (placement, &group))?;
+        let on_gpus = DeviceCache::beside_host(self, rows, &mut read, (placement, &group))?;
         let bringing = GatherJob { source: Arc::clone(source), row_bytes: (rows.offset)(1) as usize };
         let brought = StagedGather::new(self, OPERATION, self.ranks_of_process(), &bringing)?;
-        Ok(Memory::Staged(brought, on_cards))
+        Ok(Memory::Staged(brought, on_gpus))
     }
 
     /// Feature store of `sizes`: rows, and bytes of each.
@@ -217,7 +217,7 @@ impl Cuda {
         };
         // The previous batch has decoded values of codes, not the codes themselves.
         let has_before = matches!(form, Form::Dense(_)) && !memory.is_on_devices();
-        let is_listed = has_before || memory.cards_beside_host().is_some();
+        let is_listed = has_before || memory.gpus_beside_host().is_some();
         let misses = is_listed.then(|| MissKernels::new(self, OPERATION, (n_rows, has_before))).transpose()?;
         let (begun, spare) = (Mutex::default(), Mutex::default());
         Ok(CudaFeatures { n_rows, row_bytes, memory, form, side, near, launch, sums, misses, begun, spare })
@@ -239,9 +239,7 @@ impl CudaFeatures {
         let row_bytes = self.row_bytes as u64;
         Some(match &self.memory {
             Memory::Placed(placed) => placed.argument(cuda, row_bytes),
-            Memory::Staged(_, on_cards) | Memory::Split(_, on_cards) => {
-                listed(on_cards.as_ref()?.list(cuda), row_bytes)
-            }
+            Memory::Staged(_, on_gpus) | Memory::Split(_, on_gpus) => listed(on_gpus.as_ref()?.list(cuda), row_bytes),
             Memory::Written(pinned) => at(pinned.address(), row_bytes),
             Memory::WrittenTogether(shared) => at(shared.memory().address(), row_bytes),
             Memory::Device(bytes) => at(cuda.pointer(Some(bytes)), row_bytes),
@@ -249,13 +247,13 @@ impl CudaFeatures {
     }
 
     /// Blocks and threads of a launch for rows on GPUs.
-    fn threads_on_cards(&self) -> (u32, u32) {
-        if matches!(self.memory, Memory::Device(_)) { IN_DEVICE } else { ON_CARDS }
+    fn threads_on_gpus(&self) -> (u32, u32) {
+        if matches!(self.memory, Memory::Device(_)) { IN_DEVICE } else { ON_GPUS }
     }
 
     /// Blocks and threads of a launch for rows on the host alone.
     fn threads_of_bus(launch: &RowLaunch) -> (u32, u32) {
-        if launch.decodes() { ON_CARDS } else { BLOCKS_OF_BUS }
+        if launch.decodes() { ON_GPUS } else { BLOCKS_OF_BUS }
     }
 
     /// Checks that ids are rows, and that a result has their number and element type. Returns whether it has any
@@ -290,7 +288,7 @@ impl CudaFeatures {
         let Some(rows) = self.argument(cuda) else { return Ok(()) };
         let (names, to) = (GatherIndex::of(cuda.pointer(Some(&ids.ids))), (to, ids.range.len as u64));
         let threads =
-            if self.memory.is_read_on_cards() { self.threads_on_cards() } else { Self::threads_of_bus(&self.launch) };
+            if self.memory.is_read_on_gpus() { self.threads_on_gpus() } else { Self::threads_of_bus(&self.launch) };
         // SAFETY: ids are rows, each of which lies where the list says; codes were checked; the result has a row for
         // each id.
         let launched = unsafe { self.launch.put(&cuda.device.stream, threads, rows, names, to) };

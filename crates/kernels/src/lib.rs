@@ -57,6 +57,6 @@ pub use matrix::{CudaIds, CudaMatrix, CudaSparse, Split};
 pub use nccl::NcclRank;
 pub use recording::Recording;
 pub use sampling::{BatchSizes, Capacities, DeviceBatch, DeviceSampler, DeviceTopology, DeviceWalks};
-pub use survey::{Card, FoundLibrary, Survey};
+pub use survey::{FoundLibrary, Gpu, Survey};
 pub use tiling::{BlockKernel, Tiling};
 pub use timeline::Timeline;

@@ -80,7 +80,7 @@ impl MissKernels {
         self.before.is_some()
     }
 
-    /// Launches the listing of missing rows for `n` ids at an address. `on_cards` is the address of the list of rows
+    /// Launches the listing of missing rows for `n` ids at an address. `on_gpus` is the address of the list of rows
     /// on GPUs; zero means that no row is on a GPU.
     ///
     /// # Safety
@@ -92,7 +92,7 @@ impl MissKernels {
         cuda: &Cuda,
         stream: &Arc<CudaStream>,
         (ids, n): (u64, usize),
-        (on_cards, before): (u64, Option<RowsOfBatch>),
+        (on_gpus, before): (u64, Option<RowsOfBatch>),
         lists: &mut MissList,
     ) -> Result<(), DriverError> {
         let before = self.before.as_ref().zip(before);
@@ -109,7 +109,7 @@ impl MissKernels {
         stream.memset_zeros(&mut lists.far.slice_mut(..1))?;
         let n_ids = n as u32;
         let mut launch = stream.launch_builder(&self.list_far);
-        launch.arg(&on_cards).arg(&argument).arg(&ids).arg(&n_ids);
+        launch.arg(&on_gpus).arg(&argument).arg(&ids).arg(&n_ids);
         launch.arg(&mut lists.far).arg(&mut lists.places).arg(&mut lists.kept);
         // SAFETY: ids are rows. Each has a position, and an address if there is a list of them. The lists have space
         // for each id, and for the count before them.

@@ -56,13 +56,13 @@ impl Cuda {
         let placed = Rows { operation: OPERATION, n_rows, offset: &offset, mark: 0 };
         let mut read = |nodes: &[NodeId]| fetch_all(&mut *fetch, nodes, row_bytes);
         let group = Group::of(self, OPERATION, placement)?;
-        let on_cards = DeviceCache::beside_host(self, &placed, &mut read, (placement, &group))?;
+        let on_gpus = DeviceCache::beside_host(self, &placed, &mut read, (placement, &group))?;
         let mut fetch = Some(fetch);
         let brought = StagedGather::of_threads(self, OPERATION, (1, BUFFER_BYTES), || {
             let fetch = fetch.take().expect("there is one thread");
             Fetcher { fetch, row_bytes }
         })?;
-        self.reader((n_rows, row_bytes), Memory::Split(brought, on_cards), form).map(Some)
+        self.reader((n_rows, row_bytes), Memory::Split(brought, on_gpus), form).map(Some)
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_in_parts_are_cached_on_every_card_or_on_none() {
+    fn rows_in_parts_are_cached_on_every_gpu_or_on_none() {
         let refused = check_placed(&Placement::of_features(&[0, 1, 2, 3], (2, 2, 0), 2)).unwrap_err();
         assert_eq!(
             refused.to_string(),

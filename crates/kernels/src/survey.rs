@@ -16,7 +16,7 @@ pub struct Survey {
     /// Libraries besides the driver.
     pub libraries: Vec<FoundLibrary>,
     /// GPUs by ordinal; empty if the driver is an error.
-    pub cards: Vec<Result<Card, KernelError>>,
+    pub gpus: Vec<Result<Gpu, KernelError>>,
 }
 
 /// Library that devices need, or that several devices need together.
@@ -34,7 +34,7 @@ pub struct FoundLibrary {
 
 /// GPU of this machine.
 #[derive(Debug)]
-pub struct Card {
+pub struct Gpu {
     /// Ordinal: 0 for `cuda:0`.
     pub ordinal: usize,
     /// Name of the GPU.
@@ -58,7 +58,7 @@ impl Survey {
             }
             Ok(driver)
         });
-        let cards = driver.as_ref().map_or_else(|_| Vec::new(), |_| cards());
+        let gpus = driver.as_ref().map_or_else(|_| Vec::new(), |_| gpus());
         let found = |library: &Library, is_needed, found| {
             let Library { file, purpose, .. } = *library;
             FoundLibrary { file, purpose, is_needed, found }
@@ -74,24 +74,24 @@ impl Survey {
             found(&NCCL, false, nccl),
             found(&PROFILER, false, PROFILER.load().map(shown)),
         ];
-        Self { driver, libraries, cards }
+        Self { driver, libraries, gpus }
     }
 }
 
-fn cards() -> Vec<Result<Card, KernelError>> {
+fn gpus() -> Vec<Result<Gpu, KernelError>> {
     match count() {
-        Ok(count) => (0..count).map(card).collect(),
+        Ok(count) => (0..count).map(gpu).collect(),
         Err(error) => vec![Err(error)],
     }
 }
 
-fn card(ordinal: usize) -> Result<Card, KernelError> {
+fn gpu(ordinal: usize) -> Result<Gpu, KernelError> {
     let context = open_context(ordinal)?;
     let asked = "cannot ask the CUDA device";
     let (name, capability) = (name_of(&context), context.compute_capability().map_err(KernelError::driver(asked))?);
     let memory = context.mem_get_info().map_err(KernelError::driver(asked))?;
     let refused = check_capability(&name, capability).err();
-    Ok(Card { ordinal, name, capability, memory, refused })
+    Ok(Gpu { ordinal, name, capability, memory, refused })
 }
 
 fn shown(path: Option<PathBuf>) -> String {

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn cards_multiply_by_what_they_have() {
+    fn gpus_multiply_by_what_they_have() {
         for (capability, kernel) in [
             ((8, 0), BlockKernel::Mma),
             ((8, 9), BlockKernel::Mma),

@@ -29,8 +29,8 @@ const KEPT: usize = 200_000;
 /// Buffer that the library fills: 4 MiB, with the alignment that it needs.
 const BUFFER: Layout = Layout::new::<[u64; 1 << 19]>();
 /// Name of copies between GPUs, and the kind in their records.
-const COPY_BETWEEN: &str = "copy from another card";
-const BETWEEN_CARDS: u32 = CUpti_ActivityMemcpyKind::CUPTI_ACTIVITY_MEMCPY_KIND_PTOP as u32;
+const COPY_BETWEEN: &str = "copy from another GPU";
+const BETWEEN_GPUS: u32 = CUpti_ActivityMemcpyKind::CUPTI_ACTIVITY_MEMCPY_KIND_PTOP as u32;
 /// Flush flag: also flush buffers that are not full.
 const FORCED: u32 = 1;
 
@@ -199,7 +199,7 @@ impl Recorder {
             // SAFETY: as above.
             Some(1) => unsafe {
                 let kind = (&raw const (*record.cast::<CUpti_ActivityMemcpy6>()).copyKind).read_unaligned();
-                let name = if u32::from(kind) == BETWEEN_CARDS { COPY_BETWEEN } else { "copy" };
+                let name = if u32::from(kind) == BETWEEN_GPUS { COPY_BETWEEN } else { "copy" };
                 (span!(record, CUpti_ActivityMemcpy6), name.to_owned())
             },
             // SAFETY: as above.

@@ -90,7 +90,7 @@ pub(crate) type WriteRows<'a> = &'a (dyn Fn(Range<usize>, &mut [u8]) + Sync);
 pub(crate) struct UvaTable {
     on_host: Arc<HostTable>,
     /// Rows on GPUs and the list of addresses; `None` where all rows are in one range of host memory.
-    on_cards: Option<DeviceCache>,
+    on_gpus: Option<DeviceCache>,
     uses: OwnedStream,
 }
 
@@ -127,9 +127,9 @@ impl UvaTable {
         let address = |row: usize| on_host.address(row, (rows.offset)(row)) | rows.mark;
         let mut read = |nodes: &[NodeId]| Ok(rows.copied(&copy, nodes));
         let is_listed = !near.is_none() || group.size > 1;
-        let on_cards =
+        let on_gpus =
             is_listed.then(|| DeviceCache::new(cuda, rows, (&mut read, &address), &near, &group)).transpose()?;
-        Ok(Self { on_host, on_cards, uses: cuda.ending(&cuda.device.stream) })
+        Ok(Self { on_host, on_gpus, uses: cuda.ending(&cuda.device.stream) })
     }
 
     /// All rows in host memory.
@@ -138,18 +138,18 @@ impl UvaTable {
     }
 
     /// Whether GPUs hold all rows.
-    pub(crate) fn are_on_cards(&self) -> bool {
-        self.on_cards.as_ref().is_some_and(DeviceCache::are_all)
+    pub(crate) fn are_on_gpus(&self) -> bool {
+        self.on_gpus.as_ref().is_some_and(DeviceCache::are_all)
     }
 
     /// Rows on GPUs, if GPUs hold any.
-    pub(crate) fn on_cards(&self) -> Option<&DeviceCache> {
-        self.on_cards.as_ref().filter(|on_cards| !on_cards.are_none)
+    pub(crate) fn on_gpus(&self) -> Option<&DeviceCache> {
+        self.on_gpus.as_ref().filter(|on_gpus| !on_gpus.are_none)
     }
 
     /// Launch argument for rows of `row_bytes` bytes.
     pub(crate) fn argument(&self, cuda: &Cuda, row_bytes: u64) -> RowSource {
-        match &self.on_cards {
+        match &self.on_gpus {
             None => RowSource::at(self.on_host.pieces[0].address(), row_bytes),
             Some(listed) => RowSource::listed(listed.list(cuda), row_bytes),
         }
@@ -157,7 +157,7 @@ impl UvaTable {
 
     /// Address of the first row, and address of the list of addresses. Exactly one of them is zero.
     pub(crate) fn addresses(&self, cuda: &Cuda) -> (u64, u64) {
-        match &self.on_cards {
+        match &self.on_gpus {
             None => (self.on_host.pieces[0].address(), 0),
             Some(listed) => (0, listed.list(cuda)),
         }

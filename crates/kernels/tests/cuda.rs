@@ -165,8 +165,8 @@ fn the_device_takes_as_long_as_its_memory_allows() {
 }
 
 #[test]
-fn a_card_that_is_not_there_is_named() {
-    let Err(error) = Device::open(4095) else { panic!("no machine has so many cards") };
+fn a_gpu_that_is_not_there_is_named() {
+    let Err(error) = Device::open(4095) else { panic!("no machine has so many GPUs") };
     let message = error.to_string();
     assert!(message.contains("was not found") || message.contains("4095"), "{message}");
 }

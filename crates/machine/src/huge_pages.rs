@@ -1,7 +1,7 @@
 //! Huge pages for large arrays with scattered reads.
 //!
 //! A CPU caches the address translations of a few thousand pages. A panel of 30 MB takes 7 000 pages of 4 KiB, but
-//! only 15 pages of 2 MiB. With huge pages, sparse products take 6 to 10 % less time (Zen 5), and draws of neighbours
+//! only 15 pages of 2 MiB. With huge pages, sparse products take 6 to 10 % less time (Zen 5), and draws of neighbors
 //! from 90 MB of edges 20 % less (Zen 4).
 
 /// Minimum bytes of an array for which huge pages pay.

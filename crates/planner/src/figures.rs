@@ -13,7 +13,6 @@ pub struct HardwareProfile {
     pub name: String,
     /// Rates of the GPU's operations. Times of sparse products depend on the graph: [`HardwareProfile::with_entries`]
     /// replaces them with those of the graph at hand.
-    #[serde(rename = "card")]
     pub gpu: GpuRates,
     /// Rates of exchanges between the GPUs of a host.
     pub links: Links,
@@ -36,7 +35,7 @@ pub struct SessionRates {
 pub const H200_BYTES: u64 = 138 << 30;
 
 /// Number of GPUs per host, if there are several hosts.
-pub const CARDS_PER_HOST: usize = 8;
+pub const GPUS_PER_HOST: usize = 8;
 
 /// Link rates between hosts, for each GPU: an adapter of 400 Gbit/s, of which NCCL reaches nine tenths, and latencies
 /// of five microseconds. Assumed, not measured.
@@ -107,10 +106,10 @@ impl HardwareProfile {
         Network { slowdown: self.slowdown, ..Network::one_host(self.links, true) }
     }
 
-    /// Network of several hosts with [`CARDS_PER_HOST`] GPUs each, which [`BETWEEN_HOSTS`] connects.
+    /// Network of several hosts with [`GPUS_PER_HOST`] GPUs each, which [`BETWEEN_HOSTS`] connects.
     #[must_use]
     pub fn hosts(&self) -> Network {
-        Network { ranks_per_host: CARDS_PER_HOST, between_hosts: BETWEEN_HOSTS, ..self.host() }
+        Network { ranks_per_host: GPUS_PER_HOST, between_hosts: BETWEEN_HOSTS, ..self.host() }
     }
 }
 
@@ -126,7 +125,7 @@ mod tests {
             .map(|entries| ByDtype { f32: alike(entries.f32), bf16: alike(entries.bf16) });
         let devices = usual.devices_of(&SessionRates { entries: vec![entries, others], speed: 2.0 });
         let [PlanDevice::Gpu(Some(gpu)), PlanDevice::Gpu(Some(other))] = devices[..] else {
-            panic!("two ranks have two cards: {devices:?}");
+            panic!("two ranks have two GPUs: {devices:?}");
         };
         assert_eq!((gpu.entries, other.entries), (entries, others));
         assert_eq!(gpu.stream_bytes, 2.0 * usual.gpu.stream_bytes);

@@ -139,7 +139,7 @@ fn measured((name, gpus): (&str, &[Cuda]), transport: GpuTransport) -> Result<Ha
     // Measured before the GPUs become ranks.
     let gpu = kept_gpu(&gpus[0])?;
     let (links, slowdown) = if gpus.len() > 1 { links(gpus, transport)? } else { (known.links, known.slowdown) };
-    tracing::debug!("{} cards by {transport}: products beside exchanges lose {slowdown:.3}, {links:?}", gpus.len());
+    tracing::debug!("{} GPUs by {transport}: products beside exchanges lose {slowdown:.3}, {links:?}", gpus.len());
     let name = format!("{name}{}", if gpus.len() > 1 { ", links measured" } else { ", links built in" });
     Ok(HardwareProfile { name, gpu, links, slowdown })
 }
@@ -148,7 +148,7 @@ fn measured((name, gpus): (&str, &[Cuda]), transport: GpuTransport) -> Result<Ha
 /// of GPUs.
 fn kept_gpu(cuda: &Cuda) -> Result<GpuRates, PlannerError> {
     let measure = || gpu_rates(cuda, HardwareProfile::h200().gpu);
-    load_or_measure(&format!("{}, a card, {}", cuda.device().name(), software()?), measure)
+    load_or_measure(&format!("{}, a GPU, {}", cuda.device().name(), software()?), measure)
 }
 
 /// Returns the shortest of [`REPEATS`] measurements, after one warm-up.

@@ -35,7 +35,7 @@ pub struct Key {
 impl Key {
     /// Key from a seed and a purpose number; purposes are listed in `docs/draws.md`.
     ///
-    /// The two are mixed (one Philox block) so that neighbouring seeds give unrelated keys.
+    /// The two are mixed (one Philox block) so that neighboring seeds give unrelated keys.
     #[must_use]
     pub fn new(seed: u64, purpose: u32) -> Self {
         let mixed = philox4x32([purpose, 0, 0, 0], [seed as u32, (seed >> 32) as u32]);

@@ -18,7 +18,7 @@ pub const SHUFFLE: u32 = 5;
 pub const TRIPLES: u32 = 6;
 /// Random orders of nodes.
 pub const ORDER: u32 = 7;
-/// Neighbours and subgraphs of mini-batches.
+/// Neighbors and subgraphs of mini-batches.
 pub const SAMPLING: u32 = 8;
 /// Split of links into training, validation and test links, and the negative pairs of nodes.
 pub const LINKS: u32 = 9;

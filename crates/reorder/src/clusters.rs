@@ -14,7 +14,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 /// Order by clusters of about `size` nodes; the nodes of a cluster are consecutive (Miao et al., Journal of Software
 /// 34(9), 2023, use 200). Clusters are ordered by reverse Cuthill-McKee on the graph of clusters, so that
-/// neighbouring clusters are near. Inside a cluster, nodes are in falling order of degree.
+/// neighboring clusters are near. Inside a cluster, nodes are in falling order of degree.
 ///
 /// An edge counts in both directions; self-loops do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ fn clusters_counted(graph: &Csr, n_clusters: usize, alike: Alike, ends_max: usiz
     Ok(parts.into_iter().map(|part| part as u32).collect())
 }
 
-/// Graph of clusters: two clusters are neighbours if an edge connects them.
+/// Graph of clusters: two clusters are neighbors if an edge connects them.
 fn quotient(graph: &Csr, cluster_of: &[u32], n_clusters: usize) -> Csr {
     let (mut pairs, mut of_node) = (Vec::new(), Vec::new());
     for v in 0..graph.n_rows() {

@@ -18,7 +18,7 @@ use crate::{Progress, Reorder, ReorderError, square, undirected};
 ///
 /// Small communities are not opened any further. Their nodes are in falling order of degree, so that the busiest rows
 /// and columns of a community meet in few dense tiles. Two orders of the communities inside one are tried: by number
-/// of edges, and as chains of neighbours. The one with more non-zeros in blocks of [`Block::LARGE`] that are
+/// of edges, and as chains of neighbors. The one with more non-zeros in blocks of [`Block::LARGE`] that are
 /// [`DENSE`](Self::DENSE) enough for tensor cores wins. An edge counts in both directions; self-loops do not count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Community {

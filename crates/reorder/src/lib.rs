@@ -1,4 +1,4 @@
-//! Orders of nodes: numberings that bring neighbours together, for caches and for dense tiles.
+//! Orders of nodes: numberings that bring neighbors together, for caches and for dense tiles.
 //!
 //! A product with a sparse matrix gathers one row of the operand per entry. Its time depends on which rows are in the
 //! cache, and so on the numbering of nodes. An order is computed once, before training, and applied to graph,

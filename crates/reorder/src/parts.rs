@@ -10,7 +10,7 @@ use crate::{Blockwise, Community, Progress, Reorder, ReorderError};
 /// (METIS's k-way partition with two constraints: Karypis and Kumar, SIAM J. Sci. Comput. 1998, and SC 1998). Each
 /// part is a range of ids, and has [communities](Community) inside.
 ///
-/// It moves neighbours into one range, as an order of the whole graph does, and balances the work of ranges, as
+/// It moves neighbors into one range, as an order of the whole graph does, and balances the work of ranges, as
 /// [`Blockwise`] orders do. METIS lets part sizes differ by a few percent, so some nodes at the ends of equal ranges
 /// belong to the adjacent part.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -23,7 +23,7 @@ pub const READS_LOOKED_AT: usize = 1 << 22;
 /// All metrics of one numbering.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quality {
-    /// Distances between ids of neighbours.
+    /// Distances between ids of neighbors.
     pub gaps: Gaps,
     /// Entries per distinct column in windows of [`WINDOWS`] rows ([`window_reuse`]).
     pub window_reuse: [f64; 3],

@@ -5,10 +5,10 @@ use girih_graph_format::{Csr, NodeId, Permutation};
 use crate::simple::visited;
 use crate::{Progress, Reorder, ReorderError, square, undirected};
 
-/// Reverse Cuthill-McKee: a breadth-first search from a peripheral node of each component, with neighbours by rising
+/// Reverse Cuthill-McKee: a breadth-first search from a peripheral node of each component, with neighbors by rising
 /// degree, and all of it reversed (Cuthill and McKee, 1969; George, 1971; peripheral nodes as in George and Liu, ACM
 /// TOMS 1979). Components are in the order of their first node. Searches start from both ends of a component, with
-/// neighbours of equal degree by rising and by falling id. The one with the smallest bandwidth wins.
+/// neighbors of equal degree by rising and by falling id. The one with the smallest bandwidth wins.
 ///
 /// An edge counts in both directions.
 #[derive(Clone, Copy, Debug, Default)]
@@ -116,7 +116,7 @@ impl<'g> Search<'g> {
         order.extend(nodes);
     }
 
-    /// Component of `start` in Cuthill-McKee order, with neighbours by rising degree; `ids_rise` breaks ties by
+    /// Component of `start` in Cuthill-McKee order, with neighbors by rising degree; `ids_rise` breaks ties by
     /// rising id.
     fn cuthill_mckee(&mut self, start: NodeId, ids_rise: bool) -> Vec<NodeId> {
         self.n_searches += 1;

@@ -3,12 +3,12 @@
 
 use girih_graph_format::Csr;
 
-/// Number of passes over all nodes; later passes move nodes to where their neighbours went since.
+/// Number of passes over all nodes; later passes move nodes to where their neighbors went since.
 const N_PASSES: usize = 5;
 /// Capacity of a cluster, relative to an even share of the nodes.
 const SLACK: f64 = 1.05;
 
-/// Cluster of every node of an undirected graph. Each node goes to the cluster of most of its neighbours, weighted by
+/// Cluster of every node of an undirected graph. Each node goes to the cluster of most of its neighbors, weighted by
 /// the free share of the cluster (linear deterministic greedy: Stanton and Kliot, KDD 2012). Further passes repeat
 /// this (restreaming: Nishimura and Ugander, KDD 2013). Memory is one number per node and per cluster.
 ///
@@ -23,7 +23,7 @@ pub fn streaming_clusters(graph: &Csr, n_clusters: usize) -> Vec<u32> {
     let mut sizes = vec![0usize; n_clusters];
     let (mut shares, mut touched) = (vec![0u32; n_clusters], Vec::new());
     for _ in 0..N_PASSES {
-        // Cluster for a node that has no neighbour in any cluster yet.
+        // Cluster for a node that has no neighbor in any cluster yet.
         let mut emptiest = 0;
         for v in 0..n {
             if let Some(size) = sizes.get_mut(cluster_of[v] as usize) {

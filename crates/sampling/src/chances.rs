@@ -19,7 +19,7 @@ impl Chances {
         Self { running }
     }
 
-    /// Chances of nodes in proportion to the squared norms of their columns in the mean over neighbours, summed over
+    /// Chances of nodes in proportion to the squared norms of their columns in the mean over neighbors, summed over
     /// all rows (Chen et al., FastGCN, ICLR 2018, section 3.1).
     pub(crate) fn of_columns(graph: &Csr) -> Self {
         let mut norms = vec![0.0; graph.n_cols()];
@@ -73,7 +73,7 @@ impl Chances {
     }
 }
 
-/// Sources of a row with their weights in the mean over the row's neighbours, weighted if the graph is.
+/// Sources of a row with their weights in the mean over the row's neighbors, weighted if the graph is.
 pub(crate) fn mean_weights(graph: &Csr, row: usize) -> impl Iterator<Item = (NodeId, f64)> + '_ {
     let weight = move |edge: usize| graph.values().map_or(1.0, |weights| f64::from(weights[edge]).abs());
     let range = graph.row_range(row);

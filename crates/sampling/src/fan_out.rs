@@ -1,16 +1,16 @@
-//! [`FanOut`]: number of neighbours drawn for a node in each hop.
+//! [`FanOut`]: number of neighbors drawn for a node in each hop.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::SampleError;
 
-/// Number of neighbours of a node in one hop.
+/// Number of neighbors of a node in one hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Neighbors {
     /// At most so many; exactly so many when drawn with replacement from a non-empty row.
     Count(u32),
-    /// All neighbours.
+    /// All neighbors.
     All,
 }
 
@@ -23,22 +23,22 @@ impl fmt::Display for Neighbors {
     }
 }
 
-/// Number of neighbours of a node in each hop, from the seeds outward; there is at least one hop.
+/// Number of neighbors of a node in each hop, from the seeds outward; there is at least one hop.
 ///
-/// Written as `15,10,5`; `-1` takes all neighbours.
+/// Written as `15,10,5`; `-1` takes all neighbors.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FanOut {
     hops: Vec<Neighbors>,
 }
 
 impl FanOut {
-    /// Largest number of neighbours that a hop may ask for.
+    /// Largest number of neighbors that a hop may ask for.
     pub const MAX: u32 = i32::MAX as u32;
 
     /// Makes a fan-out of the given hops, from the seeds outward.
     ///
     /// # Errors
-    /// When there is no hop, or a hop asks for no neighbours or for more than [`FanOut::MAX`].
+    /// When there is no hop, or a hop asks for no neighbors or for more than [`FanOut::MAX`].
     pub fn new(hops: impl Into<Vec<Neighbors>>) -> Result<Self, SampleError> {
         let hops = hops.into();
         if hops.is_empty() {
@@ -48,7 +48,7 @@ impl FanOut {
         match hops.iter().position(|hop| !is_valid(hop)) {
             None => Ok(Self { hops }),
             Some(at) => Err(SampleError::invalid(format!(
-                "hop {at} of the fan-out takes {} neighbours; give a number from 1 to {}, or -1 for all",
+                "hop {at} of the fan-out takes {} neighbors; give a number from 1 to {}, or -1 for all",
                 hops[at],
                 Self::MAX
             ))),
@@ -92,7 +92,7 @@ fn parse_hop(number: &str, at: usize, text: &str) -> Result<Neighbors, SampleErr
     }
     number.parse().map(Neighbors::Count).map_err(|_| {
         SampleError::invalid(format!(
-            "{number:?}, hop {at} of the fan-out {text:?}, is no number of neighbours; write positive numbers, or -1 for all, \
+            "{number:?}, hop {at} of the fan-out {text:?}, is no number of neighbors; write positive numbers, or -1 for all, \
              with commas between them, such as 15,10,5"
         ))
     })

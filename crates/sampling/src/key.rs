@@ -5,7 +5,7 @@ use girih_random::{Key, Stream, bounded_word, purpose};
 use crate::NodeId;
 
 /// Key of the draws of one mini-batch. Draws depend on the key, the graph and the seeds alone: two batches with equal
-/// keys draw equal neighbours for a node, on any thread, rank or device.
+/// keys draw equal neighbors for a node, on any thread, rank or device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DrawKey {
     /// Random seed of the user.
@@ -19,7 +19,7 @@ pub struct DrawKey {
 /// Purpose of draws. The numbers are part of every result, see `docs/draws.md`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Scheme {
-    /// Neighbours of single nodes.
+    /// Neighbors of single nodes.
     Neighbors = 1,
     /// Steps of walks.
     Walks = 2,
@@ -90,7 +90,7 @@ impl HopDraws {
         self.key.stream((u64::from(self.hop) << 32) | u64::from(node), (u64::from(self.batch) << 32) | u64::from(block))
     }
 
-    /// Draws of positions among the neighbours of `node`, in order.
+    /// Draws of positions among the neighbors of `node`, in order.
     pub(crate) fn positions(self, node: NodeId) -> Positions {
         Positions { draws: self, node, words: self.stream(node), n_drawn: 0 }
     }

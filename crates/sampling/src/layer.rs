@@ -14,7 +14,7 @@ use crate::{Block, DrawKey, FanOut, MiniBatch, Neighbors, NodeId, SampleError, S
 /// edges from the drawn nodes to the destinations. The fan-out is the number of nodes of a whole hop.
 ///
 /// The chance of a node grows with its contribution to the layer. [`Block::weights`] correct for that: the weight of
-/// an edge from `u` is the number of draws of `u` over its expectation. Destinations whose neighbours are all left
+/// an edge from `u` is the number of draws of `u` over its expectation. Destinations whose neighbors are all left
 /// out have empty rows. Edge ids are always kept.
 ///
 /// Draws are made *with replacement*, as in the papers, or *without*. Without, each node is drawn for itself, with
@@ -51,8 +51,8 @@ enum Importance {
 
 impl LayerSampler {
     /// Draws nodes of the whole graph, for any destinations, in proportion to the squared norms of their columns in
-    /// the mean over neighbours (Chen et al., FastGCN, ICLR 2018, section 3.1). Draws of nodes that are no
-    /// destination's neighbour are lost.
+    /// the mean over neighbors (Chen et al., FastGCN, ICLR 2018, section 3.1). Draws of nodes that are no
+    /// destination's neighbor are lost.
     ///
     /// # Errors
     /// When the graph is not an adjacency.
@@ -67,8 +67,8 @@ impl LayerSampler {
         Ok(Self { sizes, replace, importance: Importance::InGraph { chances, rates }, scratch: Pool::default() })
     }
 
-    /// Draws neighbours of the destinations, in proportion to the squared norms of their columns in the destinations'
-    /// rows of the mean over neighbours (Zou et al., LADIES, NeurIPS 2019, algorithm 1).
+    /// Draws neighbors of the destinations, in proportion to the squared norms of their columns in the destinations'
+    /// rows of the mean over neighbors (Zou et al., LADIES, NeurIPS 2019, algorithm 1).
     #[must_use]
     pub fn ladies(sizes: FanOut, replace: bool) -> Self {
         Self { sizes, replace, importance: Importance::ToDestinations, scratch: Pool::default() }
@@ -139,7 +139,7 @@ struct Drawable<'a> {
 #[derive(Default)]
 struct Scratch {
     seeds: NodeSet,
-    /// Neighbours of destinations, ascending, and their numbers.
+    /// Neighbors of destinations, ascending, and their numbers.
     candidates: Vec<NodeId>,
     numbers: RankTable,
     /// Weight of the edges from each candidate; zero for a candidate that is left out.
@@ -151,7 +151,7 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// Finds all neighbours of destinations; none of them is drawn yet.
+    /// Finds all neighbors of destinations; none of them is drawn yet.
     fn find_candidates(&mut self, graph: &Csr, destinations: &[NodeId]) {
         self.numbers.begin(graph.n_rows());
         destinations.iter().for_each(|&node| self.numbers.mark(graph.row(node as usize)));

@@ -8,7 +8,7 @@
 //! device. `docs/draws.md` defines it to the bit.
 //!
 //! - [`Sampler`]: from seeds to a [`MiniBatch`]. Start here.
-//! - [`NeighborSampler`]: some neighbours of each node, hop by hop, with a [`FanOut`]; or of all nodes together, see
+//! - [`NeighborSampler`]: some neighbors of each node, hop by hop, with a [`FanOut`]; or of all nodes together, see
 //!   [`Draws`].
 //! - [`Topology`]: the source of its draws: a graph, or [patches](Patch) of one that other ranks hold.
 //! - [`LayerSampler`]: some nodes for a whole hop.

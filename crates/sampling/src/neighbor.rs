@@ -1,4 +1,4 @@
-//! [`NeighborSampler`]: some neighbours of each node, hop by hop (Hamilton et al., GraphSAGE, NeurIPS 2017).
+//! [`NeighborSampler`]: some neighbors of each node, hop by hop (Hamilton et al., GraphSAGE, NeurIPS 2017).
 
 use girih_graph_format::Csr;
 
@@ -13,20 +13,20 @@ use crate::{
     Sampler, Topology,
 };
 
-/// Nodes for which a hop draws neighbours.
+/// Nodes for which a hop draws neighbors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Expand {
     /// All nodes found so far draw anew in every hop, as in DGL.
     #[default]
     PerLayer,
-    /// Only the nodes found by the previous hop draw; the others keep their neighbours, as in `PyG`.
+    /// Only the nodes found by the previous hop draw; the others keep their neighbors, as in `PyG`.
     Once,
 }
 
 /// Options of [`NeighborSampler`], besides its fan-out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NeighborOptions {
-    /// Draw neighbours with replacement: an edge may come several times.
+    /// Draw neighbors with replacement: an edge may come several times.
     pub replace: bool,
     /// Scope of the draws of a hop.
     pub draws: Draws,
@@ -43,9 +43,9 @@ pub struct NeighborOptions {
     pub new_nodes: NewNodes,
 }
 
-/// Sampler that draws up to a number of in-neighbours of each node in each hop, uniformly or by weights of edges.
+/// Sampler that draws up to a number of in-neighbors of each node in each hop, uniformly or by weights of edges.
 ///
-/// A draw costs O(fan-out) for any degree, and neighbours are prefetched into the cache. The draws of a node depend
+/// A draw costs O(fan-out) for any degree, and neighbors are prefetched into the cache. The draws of a node depend
 /// on the [`DrawKey`], its hop and its id alone; `docs/draws.md` defines them.
 ///
 /// ```
@@ -59,9 +59,9 @@ pub struct NeighborOptions {
 /// let sampler = NeighborSampler::new("-1,1".parse()?, NeighborOptions::default())?;
 /// let batch = sampler.sample(&ring, &[3], DrawKey::new(7, 0, 0))?;
 /// let last = &batch.blocks[1];
-/// assert_eq!(last.nodes, [3, 2, 4]); // the seed, then its neighbours
+/// assert_eq!(last.nodes, [3, 2, 4]); // the seed, then its neighbors
 /// assert_eq!(last.row(0), [1, 2]); // local ids: nodes 2 and 4
-/// assert_eq!(batch.blocks[0].n_edges(), 3); // one neighbour for each of them
+/// assert_eq!(batch.blocks[0].n_edges(), 3); // one neighbor for each of them
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct NeighborSampler {
@@ -72,7 +72,7 @@ pub struct NeighborSampler {
 }
 
 impl NeighborSampler {
-    /// Makes a sampler that draws all neighbours with equal chances.
+    /// Makes a sampler that draws all neighbors with equal chances.
     ///
     /// # Errors
     /// When `options` ask for ranks with new nodes as first seen, or for LABOR with replacement.
@@ -90,16 +90,16 @@ impl NeighborSampler {
         Ok(Self { fan_out, options, bias: None, scratch: Pool::default() })
     }
 
-    /// Sets the weights of edges: a neighbour is drawn in proportion to its weight. Neighbours with weight zero are
+    /// Sets the weights of edges: a neighbor is drawn in proportion to its weight. Neighbors with weight zero are
     /// never drawn, not even by a fan-out of −1. Without replacement, each draw is made among the remaining
-    /// neighbours.
+    /// neighbors.
     #[must_use]
     pub fn weighted(mut self, bias: Bias) -> Self {
         self.bias = Some(bias);
         self
     }
 
-    /// Number of neighbours in each hop.
+    /// Number of neighbors in each hop.
     #[must_use]
     pub fn fan_out(&self) -> &FanOut {
         &self.fan_out

@@ -9,7 +9,7 @@ use crate::{Bias, DrawKey, MiniBatch, NodeId, SampleError};
 ///
 /// A mini-batch is a pure function of graph, seeds and key: equal on any number of threads, in any order of batches.
 pub trait Sampler: Send + Sync {
-    /// Samples blocks for `seeds`, one for each layer. A seed without neighbours keeps its row, which is empty.
+    /// Samples blocks for `seeds`, one for each layer. A seed without neighbors keeps its row, which is empty.
     ///
     /// # Errors
     /// When the graph is not an adjacency, a seed is not one of its nodes or is listed twice.
@@ -50,7 +50,7 @@ pub(crate) fn check_graph(graph: &Csr) -> Result<(), SampleError> {
         return Ok(());
     }
     Err(SampleError::invalid(format!(
-        "a matrix of {} × {} has no neighbours to sample; rows and columns have to be the same nodes",
+        "a matrix of {} × {} has no neighbors to sample; rows and columns have to be the same nodes",
         graph.n_rows(),
         graph.n_cols()
     )))

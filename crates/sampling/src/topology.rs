@@ -7,7 +7,7 @@ use crate::key::Scheme;
 use crate::sampler::check_bias;
 use crate::{Bias, DrawKey, DrawScratch, Draws, ExcludedEdges, Neighbors, NodeId, Patch, SampleError};
 
-/// Source of the neighbours for a [`NeighborSampler`](crate::NeighborSampler): a local graph, or patches of one that
+/// Source of the neighbors for a [`NeighborSampler`](crate::NeighborSampler): a local graph, or patches of one that
 /// other ranks hold. The owner of a patch makes its draws; they do not depend on the owner.
 pub trait Topology {
     /// Error of a failed hop.
@@ -28,7 +28,7 @@ pub trait Topology {
 pub struct Hop<'a> {
     /// Nodes that draw, each listed once.
     pub frontier: &'a [NodeId],
-    /// Number of neighbours: of each node, or of all nodes together.
+    /// Number of neighbors: of each node, or of all nodes together.
     pub neighbors: Neighbors,
     /// Scope of the draws of the hop.
     pub draws: Draws,

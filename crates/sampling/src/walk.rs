@@ -28,7 +28,7 @@ pub struct WalkOptions {
 }
 
 impl WalkOptions {
-    /// Makes options for walks of `length` steps, each to any neighbour.
+    /// Makes options for walks of `length` steps, each to any neighbor.
     #[must_use]
     pub fn new(length: u32) -> Self {
         Self { length, stop: 0.0, restart: 0.0, node2vec: None }
@@ -36,8 +36,8 @@ impl WalkOptions {
 }
 
 /// Second-order bias: a step depends on the node before the present one (Grover and Leskovec, node2vec, KDD 2016,
-/// section 3.2.2). From `v`, reached from `t`, it goes to a neighbour `x` in proportion to the weight of the edge and
-/// to a factor. The factor is `1/p` for `x = t`, 1 for a neighbour of `t`, and `1/q` for other nodes.
+/// section 3.2.2). From `v`, reached from `t`, it goes to a neighbor `x` in proportion to the weight of the edge and
+/// to a factor. The factor is `1/p` for `x = t`, 1 for a neighbor of `t`, and `1/q` for other nodes.
 ///
 /// The first step, and a step after a restart, have no `t` and no such factor.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,13 +85,13 @@ impl Walks {
     }
 }
 
-/// Walks by random steps from a node to one of its in-neighbours, as the hops of a [`NeighborSampler`] go. To walk
-/// along the direction of edges, pass the transpose of the graph. A walk ends early in a node without neighbours, by
+/// Walks by random steps from a node to one of its in-neighbors, as the hops of a [`NeighborSampler`] go. To walk
+/// along the direction of edges, pass the transpose of the graph. A walk ends early in a node without neighbors, by
 /// [chance](WalkOptions::stop), or at a node that [ends](Self::walk_until) it.
 ///
 /// The draws of walk `i` of a batch depend on the [`DrawKey`] and `i` alone; `docs/draws.md` defines them.
 /// Second-order steps are drawn by rejection (Yang et al., KnightKing, SOSP 2019), without a table per edge or a pass
-/// over neighbours.
+/// over neighbors.
 ///
 /// [`NeighborSampler`]: crate::NeighborSampler
 ///
@@ -113,7 +113,7 @@ pub struct RandomWalks {
 }
 
 impl RandomWalks {
-    /// Makes walks whose first-order steps go to all neighbours with equal chances.
+    /// Makes walks whose first-order steps go to all neighbors with equal chances.
     ///
     /// # Errors
     /// When a chance is not within 0..=1, or `p` or `q` is not within `1 / Node2Vec::MAX..=Node2Vec::MAX`.
@@ -148,7 +148,7 @@ impl RandomWalks {
         self.bias.as_ref()
     }
 
-    /// Acceptance chances of second-order steps, times 2³²: back to the previous node, to a neighbour of it, to any
+    /// Acceptance chances of second-order steps, times 2³²: back to the previous node, to a neighbor of it, to any
     /// other node.
     #[must_use]
     pub fn second_order(&self) -> Option<[f64; 3]> {
@@ -282,7 +282,7 @@ impl RandomWalks {
     }
 }
 
-/// Draws a neighbour in proportion to the weights of edges.
+/// Draws a neighbor in proportion to the weights of edges.
 fn first_order(patch: Patch<'_>, bias: Option<&Bias>, node: NodeId, draws: &mut Draws) -> Option<NodeId> {
     let range = patch.row_range(node);
     let neighbors = &patch.rows().indices()[range.clone()];

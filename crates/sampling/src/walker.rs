@@ -40,7 +40,7 @@ impl RandomWalks {
     /// their own.
     ///
     /// # Errors
-    /// When the walks are of second order, which needs the neighbours of two nodes at once, or have weights of their
+    /// When the walks are of second order, which needs the neighbors of two nodes at once, or have weights of their
     /// own. When the weights are not those of the patch.
     pub fn go_on(
         &self,
@@ -53,7 +53,7 @@ impl RandomWalks {
     ) -> Result<bool, SampleError> {
         if self.is_second_order() {
             return Err(SampleError::invalid(
-                "a step of node2vec needs the neighbours of two nodes at once, which may lie in two patches; take walks of \
+                "a step of node2vec needs the neighbors of two nodes at once, which may lie in two patches; take walks of \
                  first order, or one whole graph",
             ));
         }

@@ -12,7 +12,7 @@ use girih_trainer::{
     ParamInit, Propagation, Rows, SessionOptions, SpmmOptions, Tape, TrainConfig, Var, train_model,
 };
 
-/// Attention with weights `softmax(⟨K·x_j, Q·x_i⟩)` over the neighbours `j` of node `i`, and a linear layer on the
+/// Attention with weights `softmax(⟨K·x_j, Q·x_i⟩)` over the neighbors `j` of node `i`, and a linear layer on the
 /// sum.
 struct DotAttention {
     keys: Linear,

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use girih_graph_format::{Csr, NodeId, Permutation};
 use girih_reorder::{Progress, Reorder, ReorderError};
 
-/// Order in which a breadth-first search meets the nodes. It starts at the node with the most neighbours, and again
+/// Order in which a breadth-first search meets the nodes. It starts at the node with the most neighbors, and again
 /// at the next such node where none is left to reach.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BreadthFirst;

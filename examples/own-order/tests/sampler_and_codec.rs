@@ -29,7 +29,7 @@ fn rows(dataset: &Dataset) -> Matrix {
     }
 }
 
-/// The first neighbours of each node, for each layer from the input layer on.
+/// The first neighbors of each node, for each layer from the input layer on.
 struct FirstNeighbors(Vec<usize>);
 
 impl Sampler for FirstNeighbors {

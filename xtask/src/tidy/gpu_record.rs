@@ -30,7 +30,7 @@ pub fn check(listing: &Listing) -> Vec<Finding> {
         return Vec::new();
     }
     match listing.text(RECORD).map(serde_json::from_str::<Record>) {
-        None => vec![Finding::new(RECORD, 1, "there are CUDA sources but no record of a run on a card", REMEDY)],
+        None => vec![Finding::new(RECORD, 1, "there are CUDA sources but no record of a run on a GPU", REMEDY)],
         Some(Err(e)) => vec![Finding::new(RECORD, e.line(), format!("not a record: {e}"), REMEDY)],
         Some(Ok(record)) => compare(&sources, &record),
     }
@@ -46,7 +46,7 @@ fn compare(sources: &[&File], record: &Record) -> Vec<Finding> {
     let unverified = sources
         .iter()
         .filter(changed)
-        .map(|file| Finding::new(&file.path, 1, "has not run on a card since it changed", REMEDY));
+        .map(|file| Finding::new(&file.path, 1, "has not run on a GPU since it changed", REMEDY));
     let gone = record.sources.keys().filter(|path| !sources.iter().any(|file| file.path == **path));
     let recorded = gone.map(|path| Finding::new(RECORD, 1, format!("{path} is recorded but does not exist"), REMEDY));
     unverified.chain(recorded).collect()

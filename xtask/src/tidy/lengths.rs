@@ -14,23 +14,14 @@ const FUNCTION_LINES_MAX: usize = 80;
 const VALUES_MAX: usize = 7;
 /// Type without content, which proves that operands were checked.
 const PROOF: &str = "Fits";
-/// Files that are longer than [`FILE_LINES_MAX`]. The list only shrinks.
-const LONG_FILES: [&str; 3] =
-    ["tests/tests/cuda_minibatch.rs", "tests/tests/cuda_ranks.rs", "tests/tests/cuda_sampling.rs"];
-
 /// Checks the length of each Rust file.
 pub fn files(listing: &Listing) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in listing.with_extension("rs") {
         let n_lines = file.text().unwrap_or_default().lines().count();
-        let is_listed = LONG_FILES.contains(&file.path.as_str());
-        let finding = |what, remedy| Finding::new(&file.path, 1, what, remedy);
-        if n_lines > FILE_LINES_MAX && !is_listed {
+        if n_lines > FILE_LINES_MAX {
             let what = format!("{n_lines} lines, more than {FILE_LINES_MAX}");
-            findings.push(finding(what, "move a topic to a module of its own"));
-        } else if n_lines <= FILE_LINES_MAX && is_listed {
-            let what = format!("{n_lines} lines, but listed as longer than {FILE_LINES_MAX}");
-            findings.push(finding(what, "remove it from LONG_FILES in xtask/src/tidy/lengths.rs"));
+            findings.push(Finding::new(&file.path, 1, what, "move a topic to a module of its own"));
         }
     }
     findings
@@ -138,6 +129,5 @@ mod tests {
         let text = "//! A.\n".repeat(FILE_LINES_MAX + 1);
         let lines = |path, text: &str| files(&Listing::of(&[(path, text)])).len();
         assert_eq!((lines("a.rs", &text), lines("a.rs", "//! A.\n"), lines("a.md", &text)), (1, 0, 0));
-        assert_eq!((lines(LONG_FILES[0], &text), lines(LONG_FILES[0], "//! A.\n")), (0, 1));
     }
 }

@@ -58,6 +58,7 @@ fn check(listing: &Listing) -> Vec<Finding> {
         manifests::check,
         architecture::check,
         links::check,
+        words::words,
         words::names,
         words::openings,
         lengths::files,

@@ -1,14 +1,20 @@
-//! Rules of `docs/glossary.md`: names that are not used, and openings of doc comments.
+//! Rules of `docs/glossary.md`: words and names that are not used, and openings of doc comments.
 
 use std::collections::BTreeMap;
 
 use super::finding::Finding;
 use crate::listing::{File, Listing};
 
-/// Page whose last table lists the names that are not used.
+/// Page with tables of the words and the names that are not used.
 const GLOSSARY: &str = "docs/glossary.md";
-/// Heading of that table.
+/// Heading of the table of words.
+const WORDS: &str = "## Words that are not used";
+/// Heading of the table of names.
 const TABLE: &str = "## Names that are not used";
+/// Extensions of files without these words.
+const TEXTS: [&str; 6] = ["rs", "c", "cu", "cuh", "md", "toml"];
+/// Folder whose journal quotes what was said at the time.
+const RECORDS: &str = "benches/record/";
 /// Keywords before the name of an item.
 const ITEMS: [&str; 8] = ["struct", "enum", "union", "trait", "type", "fn", "mod", "static"];
 /// Words that may come before these keywords; `const` may also come before the name itself.
@@ -16,6 +22,32 @@ const MODIFIERS: [&str; 5] = ["const", "unsafe", "async", "extern", "default"];
 /// Openings that make a relative clause the subject.
 const OPENINGS: [&str; 9] =
     ["What ", "Those ", "That of ", "The same", "Of ", "Who ", "Whose ", "Whoever ", "Whatever "];
+
+/// Checks that no text has a word that the glossary replaces, in the singular or the plural.
+pub fn words(listing: &Listing) -> Vec<Finding> {
+    let Some(page) = listing.files().find(|file| file.path == GLOSSARY).and_then(File::text) else {
+        return Vec::new();
+    };
+    let table = page.split_once(WORDS).map_or("", |(_, rest)| rest.split("\n## ").next().unwrap_or(rest));
+    let rows = table.lines().filter_map(|row| row.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "));
+    let replaced: Vec<(&str, &str)> = rows.filter(|(word, _)| *word != "not").collect();
+    let is_checked = |file: &&File| file.path != GLOSSARY && !file.path.starts_with(RECORDS);
+    let mut findings = Vec::new();
+    for file in TEXTS.iter().flat_map(|extension| listing.with_extension(extension)).filter(is_checked) {
+        for (at, line) in file.text().unwrap_or_default().lines().enumerate() {
+            let line = line.to_lowercase();
+            // Names of records have hyphens, and quote what was said at the time.
+            let mut found = line.split(|c: char| !c.is_alphabetic() && c != '-');
+            let is_word = |word: &str, of: &str| of.strip_prefix(word).is_some_and(|rest| ["", "s"].contains(&rest));
+            let hit = found.find_map(|of| replaced.iter().find(|(word, _)| is_word(word, of)));
+            if let Some((word, instead)) = hit {
+                let what = format!("the word `{word}`");
+                findings.push(Finding::new(&file.path, at + 1, what, format!("{GLOSSARY} says {instead}")));
+            }
+        }
+    }
+    findings
+}
 
 /// Checks that no item has a name that the glossary replaces.
 pub fn names(listing: &Listing) -> Vec<Finding> {
@@ -95,6 +127,15 @@ mod tests {
         let found = names(&Listing::of(&[(GLOSSARY, &page), ("a.rs", code)]));
         assert_eq!(found.iter().map(|f| f.line).collect::<Vec<_>>(), [2, 4]);
         assert_eq!(found[0].to_string(), "a.rs:2: an item is named `Crew`; docs/glossary.md says `WorkerPool`");
+    }
+
+    #[test]
+    fn words_are_found_in_every_text() {
+        let page = format!("{WORDS}\n\n| not | but |\n|---|---|\n| cod | fish |\n\n{TABLE}\n\n| `Rod` | `Reel` |\n");
+        let text = "code and encode\nA cod.\nn_cods\nrecord-cod-1\nRod\nconst COD: u8\n";
+        let found = words(&Listing::of(&[(GLOSSARY, &page), ("a.rs", text), ("benches/record/README.md", text)]));
+        assert_eq!(found.iter().map(|f| f.line).collect::<Vec<_>>(), [2, 3, 6]);
+        assert_eq!(found[0].to_string(), "a.rs:2: the word `cod`; docs/glossary.md says fish");
     }
 
     #[test]

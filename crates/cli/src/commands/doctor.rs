@@ -2,7 +2,7 @@
 
 use girih_compute::Cpu;
 use girih_compute::prelude::*;
-use girih_kernels::{Card, Driver, FoundLibrary, KernelError, Survey};
+use girih_kernels::{Driver, FoundLibrary, Gpu, KernelError, Survey};
 use girih_machine::{Ceilings, Machine, readable_bytes};
 use girih_planner::keep;
 use serde_json::json;
@@ -63,10 +63,10 @@ fn add_cuda(results: &mut Results, survey: &Survey) {
         Ok(found) => found.clone(),
         Err(missing) => missing.to_string(),
     };
-    let usable = |gpu: &Result<Card, KernelError>| gpu.as_ref().is_ok_and(|gpu| gpu.refused.is_none());
+    let usable = |gpu: &Result<Gpu, KernelError>| gpu.as_ref().is_ok_and(|gpu| gpu.refused.is_none());
     let ready = survey.driver.is_ok()
         && survey.libraries.iter().all(|library| library.found.is_ok() || !library.is_needed)
-        && survey.cards.first().is_some_and(usable);
+        && survey.gpus.first().is_some_and(usable);
     let driver = survey.driver.as_ref().map_or_else(KernelError::to_string, describe_driver);
     results.add("cuda", ready, "CUDA", if ready { "ready: --device cuda" } else { "not ready: the CPU computes" });
     let shown = wrapped(&driver);
@@ -80,11 +80,10 @@ fn add_cuda(results: &mut Results, survey: &Survey) {
     };
     let lines: Vec<String> = libraries.map(|library| wrapped(&line(library))).collect();
     results.add("cuda_libraries", values, "  libraries", lines.join("\n"));
-    let lines: Vec<String> = survey.cards.iter().map(describe_gpu).collect();
-    let gpus: Vec<_> =
-        survey.cards.iter().zip(&lines).map(|(c, text)| json!({"ok": usable(c), "text": text})).collect();
+    let lines: Vec<String> = survey.gpus.iter().map(describe_gpu).collect();
+    let gpus: Vec<_> = survey.gpus.iter().zip(&lines).map(|(c, text)| json!({"ok": usable(c), "text": text})).collect();
     let lines: Vec<String> = lines.iter().map(|line| wrapped(line)).collect();
-    results.add("cuda_cards", gpus, "  GPUs", if lines.is_empty() { "none".to_owned() } else { lines.join("\n") });
+    results.add("cuda_gpus", gpus, "  GPUs", if lines.is_empty() { "none".to_owned() } else { lines.join("\n") });
 }
 
 /// Description of the driver, one line.
@@ -96,8 +95,8 @@ fn describe_driver(driver: &Driver) -> String {
 }
 
 /// Description of a GPU, one line.
-fn describe_gpu(gpu: &Result<Card, KernelError>) -> String {
-    let Card { ordinal, name, capability: (major, minor), memory: (free, all), refused } = match gpu {
+fn describe_gpu(gpu: &Result<Gpu, KernelError>) -> String {
+    let Gpu { ordinal, name, capability: (major, minor), memory: (free, all), refused } = match gpu {
         Ok(gpu) => gpu,
         Err(error) => return error.to_string(),
     };

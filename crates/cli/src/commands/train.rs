@@ -137,7 +137,7 @@ fn plan_layouts(
     let device_memory = match args.memory {
         Some(free) => DeviceMemory::told(free),
         None => device_memory_of_ranks(&choose(device, config.precision)?, device, usize::from(n), config.precision)?
-            .expect("--gpus takes cards"),
+            .expect("--gpus takes GPUs"),
     };
     layouts::run(&sharing(&args.ranks, n)?, &device_memory, (&dataset, spec, config), args.output)
 }

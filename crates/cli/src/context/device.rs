@@ -75,8 +75,8 @@ pub fn choose(args: &DeviceArgs, precision: Dtype) -> Result<Chosen, CliError> {
         Device::Cuda(ordinal) => cuda(ordinal).map_err(|error| CliError::Other(error.to_string())),
         Device::Auto => cuda(0).or_else(|error| {
             // Without a GPU, the fallback is expected; with one, it must not be silent.
-            if error.is_no_card() {
-                tracing::debug!("on the processor: {error}");
+            if error.is_no_gpu() {
+                tracing::debug!("on the CPU: {error}");
             } else {
                 tracing::warn!("computing on the CPU, because {error}");
             }

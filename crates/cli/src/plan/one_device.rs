@@ -27,8 +27,8 @@ impl Target {
         if let Some(free) = memory.filter(|_| args.device != Device::Cpu) {
             return Ok(Self::Cuda(DeviceMemory::told(free)));
         }
-        let processor = || Self::Cpu(memory.or(Machine::here().memory_bytes));
-        Ok(choose(args, precision)?.device_memory()?.map_or_else(processor, Self::Cuda))
+        let cpu = || Self::Cpu(memory.or(Machine::here().memory_bytes));
+        Ok(choose(args, precision)?.device_memory()?.map_or_else(cpu, Self::Cuda))
     }
 }
 

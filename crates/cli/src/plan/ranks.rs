@@ -70,7 +70,7 @@ impl RankDevices {
         let link = LinkRates { latency: MEETING_SECONDS, bytes_per_second: share(COPIED_SHARE * all.stream_bytes) };
         Ok(Self {
             transport: None,
-            name: "the processor here, in equal shares".to_owned(),
+            name: "the CPU here, in equal shares".to_owned(),
             are_gpus: false,
             devices: vec![PlanDevice::Cpu(girih_compute::Rates {
                 stream_bytes: share(all.stream_bytes),

@@ -86,7 +86,7 @@ fn a_machine_without_a_driver_is_told_so() {
     let message = girih(&["train", "--data", SMALL, "--device", "cuda"]).refused(1);
     assert_says(&message, &["NVIDIA's driver (libcuda.so.1) was not found", "install NVIDIA's driver", "--device cpu"]);
     let auto = girih(&["train", "--data", SMALL, "--epochs", "1", "--json"]).ok();
-    assert!(!auto.err.contains("CUDA") && !auto.err.contains("NVIDIA"), "nobody misses a card: {}", auto.err);
+    assert!(!auto.err.contains("CUDA") && !auto.err.contains("NVIDIA"), "nobody misses a GPU: {}", auto.err);
 }
 
 #[test]
@@ -129,9 +129,9 @@ fn a_driver_that_does_not_start_says_why() {
 #[test]
 fn a_gpu_that_is_not_there_or_too_old_is_refused() {
     assert_says(&refused("cuda:7", &[]), &["no CUDA device 7", "the only one is cuda:0", "girih doctor"]);
-    assert_says(&refused("cuda:2", &[("FAKE_CARDS", "2")]), &["no CUDA device 2", "cuda:0 to cuda:1"]);
+    assert_says(&refused("cuda:2", &[("FAKE_GPUS", "2")]), &["no CUDA device 2", "cuda:0 to cuda:1"]);
     let old = refused("cuda", &[("FAKE_MAJOR", "7")]);
-    assert_says(&old, &["Fake card has compute capability 7.0", "8.0 (Ampere)"]);
+    assert_says(&old, &["Fake GPU has compute capability 7.0", "8.0 (Ampere)"]);
 }
 
 /// Fake GPUs whose memory accepts all writes.
@@ -150,7 +150,7 @@ fn gpus_without_nccl_are_told_what_to_install() {
     if is_here() {
         return;
     }
-    let message = refused_with(&["--gpus", "2"], &[&WORKING[..], &[("FAKE_CARDS", "2")]].concat());
+    let message = refused_with(&["--gpus", "2"], &[&WORKING[..], &[("FAKE_GPUS", "2")]].concat());
     assert_says(&message, &["libnccl.so.2", "nvidia-nccl-cu13"]);
 }
 
@@ -166,7 +166,7 @@ fn memory_that_the_host_does_not_pin_is_named_with_bytes() {
 fn training_that_does_not_fit_is_refused_before_any_upload() {
     // An allocation would fail with another message.
     let message = refused("cuda", &[("FAKE_ALLOC", "700")]);
-    assert_says(&message, &["training needs", "Fake card has 977 KiB (1000000 bytes) free", "--device cpu"]);
+    assert_says(&message, &["training needs", "Fake GPU has 977 KiB (1000000 bytes) free", "--device cpu"]);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_gpu_that_fails_ends_training_with_one_message() {
 
 #[test]
 fn the_doctor_finds_libraries_of_the_virtual_environment() {
-    let result = on_fake(&["doctor", "--json"], &[("FAKE_CARDS", "2")]).ok().result();
+    let result = on_fake(&["doctor", "--json"], &[("FAKE_GPUS", "2")]).ok().result();
     assert_eq!(result["cuda"], true, "{result}");
     for name in ["libnvrtc.so.13", "libcublas.so.13"] {
         let library = &result["cuda_libraries"][name];
@@ -198,10 +198,10 @@ fn the_doctor_finds_libraries_of_the_virtual_environment() {
     let nccl = &result["cuda_libraries"]["libnccl.so.2"];
     assert!(nccl["ok"] == true || nccl["text"].as_str().unwrap().ends_with("or use one GPU"), "{nccl}");
     assert!(result["cuda_driver"].as_str().unwrap().contains("CUDA 13.0"), "{result}");
-    let gpus = result["cuda_cards"].as_array().unwrap();
+    let gpus = result["cuda_gpus"].as_array().unwrap();
     assert_eq!(gpus.len(), 2);
     let text = gpus[1]["text"].as_str().unwrap();
-    assert!(text.starts_with("cuda:1, Fake card, compute capability 9.0, 977 KiB free of 64.0 GiB"), "{text}");
+    assert!(text.starts_with("cuda:1, Fake GPU, compute capability 9.0, 977 KiB free of 64.0 GiB"), "{text}");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn the_doctor_names_each_piece_that_is_missing() {
     assert_eq!(result["cuda"], false);
     assert!(result["cuda_driver"].as_str().unwrap().contains("too old"), "{result}");
     assert_eq!(result["cuda_libraries"]["libnvrtc.so.13"]["ok"], true, "each piece is looked at by itself");
-    assert_eq!(result["cuda_cards"].as_array().unwrap().len(), 0);
+    assert_eq!(result["cuda_gpus"].as_array().unwrap().len(), 0);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 /* A driver, a compiler and a cuBLAS that say what the test wants: as much of them as opening a device and allocating takes.
    FAKE_DRIVER   the CUDA version of the driver, 13000 by default
    FAKE_INIT     the driver's answer to being started, 0 by default
-   FAKE_CARDS    how many cards there are, 1 by default
+   FAKE_GPUS    how many GPUs there are, 1 by default
    FAKE_MAJOR    their compute capability, 9 by default
    FAKE_FREE     their free bytes, 1 MB by default
    FAKE_ALLOC    the answer to allocations, 2 (out of memory) by default; 0 is memory of the host
@@ -16,10 +16,10 @@ static long asked(const char *name, long otherwise) {
 
 int cuDriverGetVersion(int *version) { *version = (int)asked("FAKE_DRIVER", 13000); return 0; }
 int cuInit(unsigned flags) { (void)flags; return (int)asked("FAKE_INIT", 0); }
-int cuDeviceGetCount(int *count) { *count = (int)asked("FAKE_CARDS", 1); return 0; }
+int cuDeviceGetCount(int *count) { *count = (int)asked("FAKE_GPUS", 1); return 0; }
 int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
 int cuDeviceCanAccessPeer(int *can, int reader, int owner) { (void)reader, (void)owner; *can = 0; return 0; }
-int cuDeviceGetName(char *name, int length, int device) { (void)device; strncpy(name, "Fake card", length); return 0; }
+int cuDeviceGetName(char *name, int length, int device) { (void)device; strncpy(name, "Fake GPU", length); return 0; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { (void)device; *context = malloc(1); return 0; }
 int cuDevicePrimaryCtxRelease_v2(int device) { (void)device; return 0; }
 int cuCtxSetCurrent(void *context) { (void)context; return 0; }
@@ -74,5 +74,5 @@ int nvrtcVersion(int *major, int *minor) { *major = 13; *minor = 0; return 0; }
 int cublasCreate_v2(void **handle) { *handle = malloc(1); return 0; }
 int cublasSetStream_v2(void *handle, void *stream) { (void)handle, (void)stream; return 0; }
 int cublasSetMathMode(void *handle, int mode) { (void)handle, (void)mode; return 0; }
-/* As after a failure of the card: nothing succeeds any more. */
+/* As after a failure of the GPU: nothing succeeds any more. */
 int cublasDestroy_v2(void *handle) { free(handle); return asked("FAKE_ALLOC", 2) == 2 ? 0 : 14; }

@@ -207,7 +207,7 @@ fn plans_are_the_same_on_any_number_of_threads() {
 fn codecs_and_shares_change_what_fits() {
     let on_gpu = |flags: &[&str]| {
         let plan = planned(&[&["--memory", "1.1MB"], flags].concat());
-        let is_cached = |tier: &&Value| tier["part"] == "features" && tier["tier"] == "every-card";
+        let is_cached = |tier: &&Value| tier["part"] == "features" && tier["tier"] == "every-gpu";
         plan["tiers"].as_array().unwrap().iter().find(is_cached).map_or(0, |tier| tier["nodes"].as_u64().unwrap())
     };
     assert!(on_gpu(&["--codec", "int8", "--cache-share", "0.2"]) > on_gpu(&["--cache-share", "0.2"]));

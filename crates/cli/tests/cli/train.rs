@@ -405,7 +405,7 @@ fn memory_is_divided_for_devices_that_are_not_here() {
                 assert_eq!(of().map(|share| share["n_nodes"].as_u64().unwrap()).sum::<u64>(), NODES);
                 assert!((of().map(|share| share["reads"].as_f64().unwrap()).sum::<f64>() - 1.0).abs() < 1e-9);
             }
-            let is_whole = expected.iter().all(|share| share["tier"] == "every-card");
+            let is_whole = expected.iter().all(|share| share["tier"] == "every-gpu");
             assert!(is_whole || more < 1 << 24, "{division}");
             assert_eq!(more > 1 << 24, division["config"] == serde_json::json!({}), "{division}");
         }

@@ -311,7 +311,7 @@ fn unsupported_operations_on_patches_are_refused() {
 }
 
 #[test]
-fn patches_of_metis_are_balanced_and_keep_neighbours_together() {
+fn patches_of_metis_are_balanced_and_keep_neighbors_together() {
     // Grid of 40 × 40 nodes, which has partitions that cut few edges.
     let at = |x: u32, y: u32| (y % 40) * 40 + x % 40;
     let (rows, cols) = (0..1600)

@@ -7,7 +7,7 @@
 //! With latent factors, half of the variance comes from a few numbers of the node, spread over all features: `√½·ε +
 //! √½·Λᵀz`. Factor `r` has a fraction of the variance that falls as `1 / (r + 1)`. So the spectrum of the features
 //! falls as that of learned embeddings does. Centres are drawn as the noise is: classes differ in a factor as two
-//! nodes do. Features of stray nodes belong to another class than those of their neighbours.
+//! nodes do. Features of stray nodes belong to another class than those of their neighbors.
 
 use girih_compress::{CompressError, RowSource};
 use girih_graph_format::Matrix;

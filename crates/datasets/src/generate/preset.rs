@@ -110,7 +110,7 @@ impl Default for Rmat {
     }
 }
 
-/// Number of communities: several per class, but so few that neighbours inside a community seldom repeat.
+/// Number of communities: several per class, but so few that neighbors inside a community seldom repeat.
 pub(crate) fn communities(nodes: usize, edges: u64, classes: usize) -> usize {
     let mean_degree = (edges as f64 / nodes.max(1) as f64).max(8.0);
     let fitting = (nodes as f64 / (16.0 * mean_degree)) as usize;

@@ -26,7 +26,7 @@ pub struct Planted {
     /// are correlated as embeddings are; 0 for none.
     pub factors: usize,
     /// Fraction of nodes whose features lie around a centre drawn at random. It bounds the accuracy that features
-    /// allow without neighbours, however strong the signal.
+    /// allow without neighbors, however strong the signal.
     pub stray: f64,
     /// Fraction of labels that are drawn at random.
     pub noise: f64,

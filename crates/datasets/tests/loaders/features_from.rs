@@ -66,7 +66,7 @@ proptest! {
     }
 
     #[test]
-    fn a_degree_profile_is_that_of_the_neighbours(graph in graphs()) {
+    fn a_degree_profile_is_that_of_the_neighbors(graph in graphs()) {
         let found = dense(FeaturesFrom::Degree, &graph, WalkMethod::Exact, 0);
         for v in 0..graph.n_rows() {
             let log = |v: usize| (1.0 + graph.row(v).len() as f64).ln();

@@ -93,7 +93,7 @@ fn ids_say_nothing_about_communities_but_edges_do() {
     let edges = same(&mut (0..graph.n_rows()).flat_map(|v| graph.row(v).iter().map(move |&u| (v, u as usize))));
     let ids = same(&mut (1..graph.n_rows()).map(|v| (v - 1, v)));
     assert!(edges > 0.6, "share of edges within a class: {edges}");
-    assert!(ids < 2.0 / *n_classes as f64, "share of neighbouring ids within a class: {ids}");
+    assert!(ids < 2.0 / *n_classes as f64, "share of neighboring ids within a class: {ids}");
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn leading_eigenvalues(matrix: &mut [f64], width: usize, n: usize) -> f64 {
     found
 }
 
-/// Mean of each row's own features and those of its neighbours.
+/// Mean of each row's own features and those of its neighbors.
 fn aggregated(graph: &Csr, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let mean = |v: usize| {
         let mut sum = rows[v].clone();
@@ -210,7 +210,7 @@ fn nearest_mean_accuracy(rows: &[Vec<f64>], classes: &[u32], n_classes: usize, s
 }
 
 #[test]
-fn neighbours_tell_more_than_own_features() {
+fn neighbors_tell_more_than_own_features() {
     let dataset = generate("synth:planted");
     let (Some(Features::Dense(features)), Some(Labels::Single { classes, n_classes })) =
         (&dataset.features, &dataset.labels)

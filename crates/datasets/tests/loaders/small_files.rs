@@ -288,9 +288,9 @@ fn a_permuted_data_set_is_the_same_under_other_names() {
     };
     for v in 0..120u32 {
         assert_eq!(class(&dataset, v), class(&renamed, order.map(v)));
-        let mut neighbours: Vec<u32> = dataset.graph.row(v as usize).iter().map(|&u| order.map(u)).collect();
-        neighbours.sort_unstable();
-        assert_eq!(renamed.graph.row(order.map(v) as usize), neighbours);
+        let mut neighbors: Vec<u32> = dataset.graph.row(v as usize).iter().map(|&u| order.map(u)).collect();
+        neighbors.sort_unstable();
+        assert_eq!(renamed.graph.row(order.map(v) as usize), neighbors);
         let trains = |dataset: &Dataset, v: u32| dataset.splits[0].train.contains(&v);
         assert_eq!(trains(&dataset, v), trains(&renamed, order.map(v)));
     }

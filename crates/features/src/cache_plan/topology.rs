@@ -6,7 +6,7 @@ use super::cost::{Seconds, running_shares};
 use super::storage::OFFSET_BYTES;
 use crate::{AccessFrequency, Cut, Placement, Rates, Reads, Storage};
 
-/// Bytes of a neighbour's id, and of an edge weight.
+/// Bytes of a neighbor's id, and of an edge weight.
 const WORD_BYTES: u64 = 4;
 
 /// Sizes of the rows of an adjacency.
@@ -101,7 +101,7 @@ pub(crate) struct Topology<'a> {
 pub(crate) struct RowCosts {
     pub(crate) reads: Reads,
     pub(crate) rates: Rates,
-    /// Number of reads per drawn neighbour.
+    /// Number of reads per drawn neighbor.
     pub(crate) reads_per_draw: f64,
     pub(crate) n_hops: usize,
 }

@@ -20,7 +20,7 @@ use crate::TierError;
 /// Source of the access frequency of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Hotness {
-    /// Number of neighbour lists that contain a node: its in-degree in the direction of sampling.
+    /// Number of neighbor lists that contain a node: its in-degree in the direction of sampling.
     InDegree,
     /// [`page_rank`], along edges.
     PageRank,

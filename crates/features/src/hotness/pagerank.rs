@@ -39,7 +39,7 @@ pub fn page_rank(graph: &Csr, options: PageRank) -> Vec<f64> {
     iterate(graph, &n_lists(graph), &vec![1.0 / n as f64; n], options)
 }
 
-/// Ranks of random walks against edges, from destinations to their neighbours, as sampling goes. Walks start at
+/// Ranks of random walks against edges, from destinations to their neighbors, as sampling goes. Walks start at
 /// `seeds` (Min et al., Graph neural network training and data tiering, KDD 2022, section 4), or at uniform nodes if
 /// there are no seeds.
 ///

@@ -21,7 +21,7 @@ pub struct Visits {
     pub rows: Vec<u32>,
     /// Number of reads of each node's features.
     pub features: Vec<u32>,
-    /// Number of neighbours that were drawn.
+    /// Number of neighbors that were drawn.
     pub n_draws: u64,
 }
 
@@ -30,7 +30,7 @@ pub struct Visits {
 pub struct Reads {
     /// Number of adjacency rows.
     pub rows: f64,
-    /// Number of neighbours that are drawn from these rows.
+    /// Number of neighbors that are drawn from these rows.
     pub draws: f64,
     /// Number of feature rows.
     pub features: f64,

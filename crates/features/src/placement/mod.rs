@@ -27,8 +27,8 @@ impl Tier {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::EveryGpu => "every-card",
-            Self::OneGpu => "one-card",
+            Self::EveryGpu => "every-gpu",
+            Self::OneGpu => "one-gpu",
             Self::Host => "host",
             Self::Disk => "disk",
         }

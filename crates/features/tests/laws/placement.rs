@@ -25,7 +25,7 @@ fn assert_compact(placement: &Placement, n_nodes: usize, n_gpus: u32) {
     let on_all = of((Tier::EveryGpu, None));
     for gpu in 0..n_gpus {
         let all: Vec<u32> = on_all.union(&of((Tier::OneGpu, Some(gpu)))).copied().collect();
-        assert!(all.iter().copied().eq(0..all.len() as u32), "card {gpu}: {all:?}");
+        assert!(all.iter().copied().eq(0..all.len() as u32), "GPU {gpu}: {all:?}");
         assert!(on_all.is_disjoint(&of((Tier::OneGpu, Some(gpu)))));
     }
     let host = of((Tier::Host, None));

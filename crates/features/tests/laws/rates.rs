@@ -21,7 +21,7 @@ fn whole_granules_are_touched() {
 #[test]
 fn the_study_of_kernels_is_met() {
     // Reads of 516 k rows from pinned memory in place by an H200 take 4.8 ms for 400 bytes, 2.7 for 200, 0.80 for
-    // 48. Draws of 865 k neighbours of a block with indices in pinned memory take 0.54 ms more than with indices
+    // 48. Draws of 865 k neighbors of a block with indices in pinned memory take 0.54 ms more than with indices
     // on the GPU.
     let host = Rates::h200().host;
     for (n, bytes, ms) in [(516e3, 400, 4.8), (516e3, 200, 2.7), (516e3, 48, 0.80), (865e3, 4, 0.54)] {

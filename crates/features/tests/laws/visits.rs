@@ -32,7 +32,7 @@ fn counts_are_those_of_the_batches_on_any_number_of_threads() {
         assert_eq!((&counted.features, &counted.rows), (&features, &rows));
         let per_batch = counted.per_batch();
         assert_eq!(per_batch.features, f64::from(features.iter().sum::<u32>()) / 4.0);
-        assert!(per_batch.draws > per_batch.rows, "several neighbours of a row");
+        assert!(per_batch.draws > per_batch.rows, "several neighbors of a row");
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! % comments start with %
 //! 3 2 001            nodes, edges (each once), and which weights there are: vertex sizes, vertex weights, edge weights
-//! 2 5 3 1            neighbours of node 1, counted from 1, each followed by the edge's weight
+//! 2 5 3 1            neighbors of node 1, counted from 1, each followed by the edge's weight
 //! 1 5                an edge stands in the lines of both its ends
 //! 1 1                an empty line is a node without edges
 //! ```
@@ -51,7 +51,7 @@ pub fn parse_metis(text: &[u8]) -> Result<(Csr, Notes), FormatError> {
     let chunks = parse_lines(lines.rest(), header.line, parse)?;
     let mut nodes = Nodes {
         degrees: concat(&chunks, |c| &c.degrees),
-        neighbours: concat(&chunks, |c| &c.neighbours),
+        neighbors: concat(&chunks, |c| &c.neighbors),
         weights: concat(&chunks, |c| &c.weights),
     };
     nodes.check_end(&header, &mut notes)?;
@@ -118,7 +118,7 @@ impl Header {
         }
     }
 
-    /// Number of values before a node's neighbours.
+    /// Number of values before a node's neighbors.
     fn n_in_front(&self) -> usize {
         usize::from(self.has_sizes) + self.n_vertex_weights
     }
@@ -135,11 +135,11 @@ fn parse_flags(field: &[u8]) -> Result<[bool; 3], String> {
     Ok(flags)
 }
 
-/// Lines of consecutive nodes; neighbours ascend in each.
+/// Lines of consecutive nodes; neighbors ascend in each.
 #[derive(Debug, Default)]
 struct Nodes {
     degrees: Vec<u64>,
-    neighbours: Vec<NodeId>,
+    neighbors: Vec<NodeId>,
     /// Empty when edges have no weights.
     weights: Vec<f32>,
 }
@@ -150,7 +150,7 @@ impl Nodes {
             return Ok(());
         }
         let mut fields = Fields::new(line, Separator::Blank);
-        let start = self.neighbours.len();
+        let start = self.neighbors.len();
         let mut is_ascending = true;
         // A blank line of an isolated node may omit its weights as well.
         if let Some(first) = fields.clone().next() {
@@ -164,32 +164,32 @@ impl Nodes {
             }
         }
         while let Some(field) = fields.next() {
-            let neighbour = parse_neighbour(field, header.n_nodes)?;
-            is_ascending &= self.neighbours[start..].last().is_none_or(|&last| last < neighbour);
-            self.neighbours.push(neighbour);
+            let neighbor = parse_neighbor(field, header.n_nodes)?;
+            is_ascending &= self.neighbors[start..].last().is_none_or(|&last| last < neighbor);
+            self.neighbors.push(neighbor);
             if header.has_edge_weights {
                 self.weights.push(parse_weight(fields.next())?);
             }
         }
-        self.degrees.push((self.neighbours.len() - start) as u64);
+        self.degrees.push((self.neighbors.len() - start) as u64);
         if is_ascending { Ok(()) } else { self.sort_from(start) }
     }
 
-    /// Sorts the neighbours of the last line.
+    /// Sorts the neighbors of the last line.
     fn sort_from(&mut self, start: usize) -> Result<(), String> {
         if self.weights.is_empty() {
-            self.neighbours[start..].sort_unstable();
+            self.neighbors[start..].sort_unstable();
         } else {
-            let pairs = self.neighbours[start..].iter().copied().zip(self.weights[start..].iter().copied());
+            let pairs = self.neighbors[start..].iter().copied().zip(self.weights[start..].iter().copied());
             let mut pairs: Vec<(NodeId, f32)> = pairs.collect();
-            pairs.sort_unstable_by_key(|&(neighbour, _)| neighbour);
-            for (at, (neighbour, weight)) in pairs.into_iter().enumerate() {
-                (self.neighbours[start + at], self.weights[start + at]) = (neighbour, weight);
+            pairs.sort_unstable_by_key(|&(neighbor, _)| neighbor);
+            for (at, (neighbor, weight)) in pairs.into_iter().enumerate() {
+                (self.neighbors[start + at], self.weights[start + at]) = (neighbor, weight);
             }
         }
-        match self.neighbours[start..].windows(2).find(|pair| pair[0] == pair[1]) {
+        match self.neighbors[start..].windows(2).find(|pair| pair[0] == pair[1]) {
             None => Ok(()),
-            Some(pair) => Err(format!("neighbour {} is listed twice; each may be listed once", pair[0] + 1)),
+            Some(pair) => Err(format!("neighbor {} is listed twice; each may be listed once", pair[0] + 1)),
         }
     }
 
@@ -208,13 +208,13 @@ impl Nodes {
         let mut indptr = vec![0; header.n_nodes + 1];
         for (v, degree) in self.degrees.iter().enumerate() {
             indptr[v + 1] = indptr[v] + degree;
-            let row = &self.neighbours[indptr[v] as usize..indptr[v + 1] as usize];
+            let row = &self.neighbors[indptr[v] as usize..indptr[v + 1] as usize];
             if row.binary_search(&(v as NodeId)).is_ok() {
                 return Err(node_error(text, header, v, "an edge from the node to itself; METIS has none, remove it"));
             }
         }
         let weights = header.has_edge_weights.then(|| self.weights.into());
-        let csr = Csr::new(header.n_nodes, header.n_nodes, indptr, self.neighbours, weights)?;
+        let csr = Csr::new(header.n_nodes, header.n_nodes, indptr, self.neighbors, weights)?;
         if !csr.is_symmetric() {
             return Err(unmirrored(&csr, text, header));
         }
@@ -231,10 +231,10 @@ impl Nodes {
             self.degrees.pop();
         }
         let n_listed = self.degrees.len();
-        let n_edges = self.neighbours.len() as u64;
+        let n_edges = self.neighbors.len() as u64;
         if n_listed < header.n_nodes && n_edges == header.n_edges.saturating_mul(2) {
             let found = format!("line {}: {} nodes are declared", header.line, header.n_nodes);
-            check_proportion(header.n_nodes, self.neighbours.len(), &found)?;
+            check_proportion(header.n_nodes, self.neighbors.len(), &found)?;
             self.degrees.resize(header.n_nodes, 0);
             let n_added = header.n_nodes - n_listed;
             notes.make_up(
@@ -247,16 +247,16 @@ impl Nodes {
     }
 }
 
-fn parse_neighbour(field: &[u8], n_nodes: usize) -> Result<NodeId, String> {
+fn parse_neighbor(field: &[u8], n_nodes: usize) -> Result<NodeId, String> {
     match integer(field) {
         Some(id) if (1..=n_nodes as u64).contains(&id) => Ok((id - 1) as NodeId),
-        Some(id) => Err(format!("neighbour {id} does not exist; there are {n_nodes} nodes, numbered from 1")),
-        None => Err(format!("{:?} is not a neighbour; expected an integer from 1", shown(field))),
+        Some(id) => Err(format!("neighbor {id} does not exist; there are {n_nodes} nodes, numbered from 1")),
+        None => Err(format!("{:?} is not a neighbor; expected an integer from 1", shown(field))),
     }
 }
 
 fn parse_weight(field: Option<&[u8]>) -> Result<f32, String> {
-    let field = field.ok_or("the last neighbour has no weight; the header says that edges have one")?;
+    let field = field.ok_or("the last neighbor has no weight; the header says that edges have one")?;
     let weight = float(field).filter(|weight| weight.is_finite() && *weight > 0.0);
     weight.ok_or_else(|| format!("{:?} is not the weight of an edge; expected a positive number", shown(field)))
 }
@@ -300,9 +300,9 @@ pub fn write_metis(path: &Path, csr: &Csr) -> Result<(), FormatError> {
         let flags = if csr.values().is_some() { " 001" } else { "" };
         writeln!(out, "{} {}{flags}", csr.n_rows(), csr.nnz() / 2)?;
         for v in 0..csr.n_rows() {
-            for (at, (neighbour, weight)) in csr.row_entries(v).enumerate() {
+            for (at, (neighbor, weight)) in csr.row_entries(v).enumerate() {
                 let space = if at == 0 { "" } else { " " };
-                write!(out, "{space}{}", u64::from(neighbour) + 1)?;
+                write!(out, "{space}{}", u64::from(neighbor) + 1)?;
                 if csr.values().is_some() {
                     write!(out, " {weight}")?;
                 }

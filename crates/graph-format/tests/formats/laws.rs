@@ -439,8 +439,8 @@ proptest! {
 fn a_share_of_the_columns_tells_the_locality_of_all() {
     let (n, degree) = (20_000usize, 20);
     let mut stream = girih_random::Key::new(1, 2).stream(0, 0);
-    // Two of three neighbours are near, the rest anywhere.
-    let mut neighbours = |v: usize| {
+    // Two of three neighbors are near, the rest anywhere.
+    let mut neighbors = |v: usize| {
         let mut row: Vec<u32> =
             (0..degree)
                 .map(|i| {
@@ -455,7 +455,7 @@ fn a_share_of_the_columns_tells_the_locality_of_all() {
         row.dedup();
         row
     };
-    let rows: Vec<Vec<u32>> = (0..n).map(&mut neighbours).collect();
+    let rows: Vec<Vec<u32>> = (0..n).map(&mut neighbors).collect();
     let mut indptr = vec![0u64];
     indptr.extend(rows.iter().scan(0, |end, row| {
         *end += row.len() as u64;

@@ -9,7 +9,7 @@ pub(crate) struct RowSource {
     pub(crate) first: u64,
     pub(crate) rows: u64,
     pub(crate) row_bytes: u64,
-    pub(crate) only_on_cards: u64,
+    pub(crate) only_on_gpus: u64,
 }
 
 // SAFETY: plain words in the order and layout of the kernels' struct.
@@ -18,17 +18,17 @@ unsafe impl DeviceRepr for RowSource {}
 impl RowSource {
     /// Contiguous rows of `row_bytes` bytes from an address.
     pub(crate) fn at(first: u64, row_bytes: u64) -> Self {
-        Self { first, rows: 0, row_bytes, only_on_cards: 0 }
+        Self { first, rows: 0, row_bytes, only_on_gpus: 0 }
     }
 
     /// Rows of `row_bytes` bytes whose addresses are listed at address `rows`.
     pub(crate) fn listed(rows: u64, row_bytes: u64) -> Self {
-        Self { first: 0, rows, row_bytes, only_on_cards: 0 }
+        Self { first: 0, rows, row_bytes, only_on_gpus: 0 }
     }
 
     /// Restricts the source to rows that the list does not mark as [on the host](super::ON_HOST).
-    pub(crate) fn only_on_cards(self) -> Self {
-        Self { only_on_cards: 1, ..self }
+    pub(crate) fn only_on_gpus(self) -> Self {
+        Self { only_on_gpus: 1, ..self }
     }
 }
 

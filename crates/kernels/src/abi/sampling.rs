@@ -57,7 +57,7 @@ pub(crate) struct Hop {
     pub(crate) once: u32,
 }
 
-/// Fan-out of a hop that takes all neighbours: `Hop::ALL`.
+/// Fan-out of a hop that takes all neighbors: `Hop::ALL`.
 pub(crate) const ALL: u32 = u32::MAX;
 
 /// Random walks: `Walks`.

@@ -37,7 +37,7 @@ impl Memory {
     /// Whether no row is on a host.
     pub(super) fn is_on_devices(&self) -> bool {
         match self {
-            Self::Placed(placed) => placed.are_on_cards(),
+            Self::Placed(placed) => placed.are_on_gpus(),
             Self::Staged(..) | Self::Split(..) => self.brought().is_none(),
             Self::Written(_) | Self::WrittenTogether(_) => false,
             Self::Device(_) => true,
@@ -47,8 +47,8 @@ impl Memory {
     /// Gatherer of rows; `None` if GPUs hold all of them.
     pub(super) fn brought(&self) -> Option<&StagedGather> {
         match self {
-            Self::Staged(staged, on_cards) | Self::Split(staged, on_cards)
-                if on_cards.as_ref().is_none_or(|on_cards| !on_cards.are_all()) =>
+            Self::Staged(staged, on_gpus) | Self::Split(staged, on_gpus)
+                if on_gpus.as_ref().is_none_or(|on_gpus| !on_gpus.are_all()) =>
             {
                 Some(staged)
             }
@@ -59,27 +59,27 @@ impl Memory {
     /// Whether rows are read in place on the host.
     pub(super) fn is_read_on_host(&self) -> bool {
         match self {
-            Self::Placed(placed) => !placed.are_on_cards(),
+            Self::Placed(placed) => !placed.are_on_gpus(),
             Self::Written(_) | Self::WrittenTogether(_) => true,
             Self::Staged(..) | Self::Split(..) | Self::Device(_) => false,
         }
     }
 
     /// Whether rows are read on GPUs.
-    pub(super) fn is_read_on_cards(&self) -> bool {
-        self.on_cards().is_some() || matches!(self, Self::Device(_))
+    pub(super) fn is_read_on_gpus(&self) -> bool {
+        self.on_gpus().is_some() || matches!(self, Self::Device(_))
     }
 
     /// Rows on GPUs, if hosts have other rows.
-    pub(super) fn cards_beside_host(&self) -> Option<&DeviceCache> {
-        self.on_cards().filter(|on_cards| !on_cards.are_all())
+    pub(super) fn gpus_beside_host(&self) -> Option<&DeviceCache> {
+        self.on_gpus().filter(|on_gpus| !on_gpus.are_all())
     }
 
     /// Rows on GPUs, if GPUs hold any.
-    fn on_cards(&self) -> Option<&DeviceCache> {
+    fn on_gpus(&self) -> Option<&DeviceCache> {
         match self {
-            Self::Placed(placed) => placed.on_cards(),
-            Self::Staged(_, on_cards) | Self::Split(_, on_cards) => on_cards.as_ref(),
+            Self::Placed(placed) => placed.on_gpus(),
+            Self::Staged(_, on_gpus) | Self::Split(_, on_gpus) => on_gpus.as_ref(),
             Self::Written(_) | Self::WrittenTogether(_) | Self::Device(_) => None,
         }
     }

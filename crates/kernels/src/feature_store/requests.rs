@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use cudarc::driver::{CudaEvent, CudaSlice, CudaStream, DriverError};
 use girih_compute::ComputeError;
 
-use super::{Before, CudaFeatures, IN_DEVICE, Memory, ON_CARDS};
+use super::{Before, CudaFeatures, IN_DEVICE, Memory, ON_GPUS};
 use crate::Cuda;
 use crate::abi::{GatherIndex, RowSource};
 use crate::matrix::CudaIds;
@@ -62,7 +62,7 @@ impl CudaFeatures {
     ) -> Result<Begun, ComputeError> {
         let (failed, n) = (Cuda::failed(OPERATION), ids.range.len);
         let (at_ids, side, near) = (cuda.pointer(Some(&ids.ids)), self.side.stream(), self.near.stream());
-        let (brought, beside_host) = (self.memory.brought(), self.memory.cards_beside_host());
+        let (brought, beside_host) = (self.memory.brought(), self.memory.gpus_beside_host());
         let mut begun = Begun { to: (to, n), stored, has_before: before.is_some(), ..Begun::default() };
         if before.is_some() || beside_host.is_some() {
             begun.lists = Some(self.lists(cuda, n)?);
@@ -78,10 +78,10 @@ impl CudaFeatures {
                 first: cuda.pointer(Some(&rows.data)),
                 row_bytes: self.row_bytes,
             });
-            let on_cards = beside_host.map_or(0, |on_cards| on_cards.list(cuda));
+            let on_gpus = beside_host.map_or(0, |on_gpus| on_gpus.list(cuda));
             // SAFETY: ids were checked to be rows, and there is space for each; all lists are put on this stream; the
             // caller keeps the previous rows and their ids.
-            unsafe { misses.put(cuda, side, (at_ids, n), (on_cards, before), lists) }.map_err(&failed)?;
+            unsafe { misses.put(cuda, side, (at_ids, n), (on_gpus, before), lists) }.map_err(&failed)?;
         }
         // Before the reads on GPUs, because it takes longer.
         if let Some(staged) = brought {
@@ -103,8 +103,8 @@ impl CudaFeatures {
             let names = begun.lists.as_ref().map_or(GatherIndex::of(at_ids), |lists| lists.far(cuda));
             put(side, Self::threads_of_bus(launch), rows, names).map_err(&failed)?;
         }
-        if let Some(rows) = self.argument(cuda).filter(|_| self.memory.is_read_on_cards()) {
-            put(near, self.threads_on_cards(), rows.only_on_cards(), GatherIndex::of(at_ids)).map_err(&failed)?;
+        if let Some(rows) = self.argument(cuda).filter(|_| self.memory.is_read_on_gpus()) {
+            put(near, self.threads_on_gpus(), rows.only_on_gpus(), GatherIndex::of(at_ids)).map_err(&failed)?;
         }
         Ok(begun)
     }
@@ -157,7 +157,7 @@ impl CudaFeatures {
         let places = lists.as_ref().map_or(GatherIndex::all(), |lists| lists.places(cuda));
         let rows = self.stored_in(cuda, room);
         // SAFETY: the rows were copied there; their places are rows of the result.
-        unsafe { launch.put(stream, ON_CARDS, rows, places, (*to, n_brought as u64)) }.map_err(failed)
+        unsafe { launch.put(stream, ON_GPUS, rows, places, (*to, n_brought as u64)) }.map_err(failed)
     }
 
     /// Buffers and lists that no batch uses.

@@ -170,7 +170,7 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
         patch: &PatchOperand<'_>,
         by: &[GpuTransport],
     ) -> Result<PatchGraphs<Cuda>, CommError> {
-        const NAME: &str = "patches on cards";
+        const NAME: &str = "patches on GPUs";
         let own = Arc::new(DeviceTopology::of_patch(cuda, patch, self.rank()).map_err(failed_in(NAME))?);
         let graph = |by: GpuTransport| -> Result<_, CommError> {
             let graph = match by {
@@ -189,7 +189,7 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
         bounds: &[u32],
         by: &[GpuTransport],
     ) -> Result<PatchReaders<Cuda>, CommError> {
-        const NAME: &str = "rows of patches on cards";
+        const NAME: &str = "rows of patches on GPUs";
         let own = LocalRows::new(cuda, own, (bounds, self.rank())).map_err(failed_in(NAME))?;
         let Some(own) = own.map(Arc::new) else { return Ok(Vec::new()) };
         let rows = |by: GpuTransport| -> Result<_, CommError> {

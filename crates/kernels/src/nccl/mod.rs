@@ -7,14 +7,14 @@
 //! OneSided (onesided.rs)   rows, copied from the memory of other GPUs of this process
 //! collective.rs            operations of `Collective`, by NCCL or by copies
 //! Lists (lists.rs)         lists of any length, from GPU to GPU, for collective sampling and reads
-//! cards.rs                 assignment of ranks to GPUs
+//! gpus.rs                 assignment of ranks to GPUs
 //! Peers (peers.rs)         waits for the device that check whether the other ranks are still there
 //! ```
 //! Operations return when they are on the stream. Waiting ranks notice a rank that fails, or misses the deadline.
 //! They abort pending work, and end with an error that names the rank.
 
-mod cards;
 mod collective;
+mod gpus;
 mod library;
 mod lists;
 mod onesided;
@@ -28,7 +28,7 @@ use std::time::Duration;
 use cudarc::driver::{CudaStream, DevicePtr};
 use girih_comm::{Collective, CommError, Communicator, Counters, GpuTransport, Transport, all_gather, members};
 
-use self::cards::check_cards;
+use self::gpus::check_gpus;
 use self::library::{Calls, Comm, Elements, Nccl, UniqueId};
 pub(crate) use self::lists::{ListExchange, ReceivedList};
 use self::onesided::{OneSided, OneSidedGroup};
@@ -73,7 +73,7 @@ impl<T: Transport> NcclRank<T> {
         let failed = |message: String| CommError::Library { operation: OPERATION, message };
         let (transport, stream) = (Arc::new(world.into_transport()), Arc::clone(&cuda.device.stream));
         let nccl = Nccl::load().map_err(failed)?;
-        let shares_context = check_cards(cuda, &*transport)?;
+        let shares_context = check_gpus(cuda, &*transport)?;
         let peers = Arc::new(Peers::new(&transport, deadline, shares_context));
         cuda.join(Arc::clone(&peers));
         let side = cuda.device.urgent_stream().map_err(|error| failed(error.to_string()))?;

@@ -61,7 +61,7 @@ pub(super) struct Costs {
     block: u64,
     /// Cost of a window of rows that has blocks: its sums are written, and read again.
     window: u64,
-    /// Cost of an entry that a block would take: it lies close to others of its row and of neighbouring rows.
+    /// Cost of an entry that a block would take: it lies close to others of its row and of neighboring rows.
     entry: u64,
     /// Fixed cost of preparing an operand for blocks, and cost of each of its rows.
     operand: u64,

@@ -359,7 +359,7 @@ fn block_over(cols: usize) -> (u32, u32) {
 }
 
 /// Grid on a matrix, where each thread stays in one column and processes four rows or more: `my_column` and its
-/// neighbours in `common.cuh`.
+/// neighbors in `common.cuh`.
 pub(super) fn columns_of(shape: Shape) -> LaunchConfig {
     let (x, y) = block_over(shape.cols);
     let pieces = shape.rows.div_ceil(4 * y as usize).clamp(1, usize::from(u16::MAX)) as u32;

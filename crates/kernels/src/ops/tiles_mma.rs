@@ -28,7 +28,7 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&planes).arg(spans).arg(&n_spans).arg(&blocks.columns).arg(&blocks.bits).arg(&unscale);
         launch.arg(&mut sums.data).arg(&sums_pitch);
-        let at_once = self.device.processors() * if chunks.cols <= MMA_NARROW { 2 } else { 1 };
+        let at_once = self.device.n_sms() * if chunks.cols <= MMA_NARROW { 2 } else { 1 };
         let grid_dim = (n_spans.min(at_once as u32), chunks.n as u32, 1);
         let config = LaunchConfig { grid_dim, block_dim: (BLOCK, 1, 1), shared_mem_bytes: shared_bytes };
         // SAFETY: the planes say where the operand ends, and it is stored as the kernel was compiled for, rows from 16

@@ -17,7 +17,7 @@ const TILE_ROWS: usize = WINDOW / PAPER_TILE;
 /// Columns that a warp computes, one for each lane.
 const COLS: usize = 32;
 /// Thread blocks per SM: as many as its shared memory has space for, and more.
-const BLOCKS_PER_PROCESSOR: usize = 8;
+const BLOCKS_PER_SM: usize = 8;
 /// Fewest tiles of a share.
 const TILES_MIN: u32 = 16;
 
@@ -39,7 +39,7 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&matrix).arg(shares).arg(&n_shares).arg(&blocks.first).arg(&n_tile_rows);
         launch.arg(&blocks.columns).arg(&blocks.bits).arg(&mut sums.data).arg(&sums_pitch);
-        let at_once = n_shares.min((BLOCKS_PER_PROCESSOR * self.device.processors()) as u32);
+        let at_once = n_shares.min((BLOCKS_PER_SM * self.device.n_sms()) as u32);
         let grid_dim = (at_once, x.shape.cols.div_ceil(COLS) as u32, 1);
         let config = LaunchConfig { grid_dim, block_dim: ((TILE_ROWS * 32) as u32, 1, 1), shared_mem_bytes: 0 };
         // SAFETY: `first` gives the tiles of each row of tiles, each with bits and a column; the matrix says where it
@@ -51,12 +51,12 @@ impl Cuda {
 
 /// Cuts windows into shares, one for each slot, and sorts them by falling length. `first` holds the first tile of
 /// each row of tiles. Also returns the first slot of each window, and one more.
-pub(super) fn shares(first: &[u32], n_processors: usize) -> (Vec<WindowShare>, Vec<u32>) {
+pub(super) fn shares(first: &[u32], n_cpus: usize) -> (Vec<WindowShare>, Vec<u32>) {
     let lengths: Vec<u32> = first.windows(2).map(|ends| ends[1] - ends[0]).collect();
     // A share takes as long as its warp with the most tiles.
     let longest: Vec<u32> = lengths.chunks(TILE_ROWS).filter_map(|rows| rows.iter().copied().max()).collect();
     let all: usize = longest.iter().map(|&length| length as usize).sum();
-    let most = (all.div_ceil(n_processors * SPANS_PER_PROCESSOR) as u32).max(TILES_MIN);
+    let most = (all.div_ceil(n_cpus * SPANS_PER_PROCESSOR) as u32).max(TILES_MIN);
     let (mut shares, mut slots) = (Vec::new(), vec![0]);
     for (window, &length) in longest.iter().enumerate() {
         let n_parts = length.div_ceil(most);
@@ -78,12 +78,12 @@ mod tests {
     proptest! {
         /// Every window with tiles has all its parts, in consecutive slots.
         #[test]
-        fn shares_take_all_parts(lengths in prop::collection::vec(0_u32..400, 1..100), n_processors in 1_usize..8) {
+        fn shares_take_all_parts(lengths in prop::collection::vec(0_u32..400, 1..100), n_cpus in 1_usize..8) {
             let first: Vec<u32> = std::iter::once(0).chain(lengths.iter().scan(0, |end, &n| {
                 *end += n;
                 Some(*end)
             })).collect();
-            let (mut shares, slots) = shares(&first, n_processors);
+            let (mut shares, slots) = shares(&first, n_cpus);
             prop_assert_eq!(slots.len(), lengths.len().div_ceil(TILE_ROWS) + 1);
             prop_assert_eq!(slots.last().copied(), Some(shares.len() as u32));
             shares.sort_by_key(|share| share.slot);

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_have_no_more_edges_than_those_with_the_most_neighbours() {
+    fn nodes_have_no_more_edges_than_those_with_the_most_neighbors() {
         let of_graph = |n| edges_of_nodes(6, n, || vec![1, 3, 0, 2]);
         assert_eq!([0, 1, 2, 3, 4, 9].map(of_graph), [0, 3, 5, 6, 6, 6]);
         let bounds = Bounds { n_nodes: 4, n_edges: 6, batch_size: 1, hops: &[Neighbors::All; 2], ..BOUNDS };

@@ -29,7 +29,7 @@ pub(super) struct Kernels {
     shares: Option<ShareKernels>,
 }
 
-/// Kernel that draws the neighbours of a hop.
+/// Kernel that draws the neighbors of a hop.
 pub(super) struct DrawKernel {
     function: CudaFunction,
     /// Rows of a block; `threads`: its threads.
@@ -86,7 +86,7 @@ impl Kernels {
 }
 
 impl DrawKernel {
-    /// Kernel with `lanes` lanes for each row, which draws any number of neighbours or takes all.
+    /// Kernel with `lanes` lanes for each row, which draws any number of neighbors or takes all.
     pub(super) fn many(cuda: &Cuda, lanes: u32) -> Result<Self, ComputeError> {
         let defines = vec![("LANES", lanes.to_string())];
         let function = cuda.variant(OPERATION, Source::SAMPLING_MANY, "draw_many", &defines)?;
@@ -215,7 +215,7 @@ impl Launches<'_> {
     }
 }
 
-/// Lanes of a row that draws this many neighbours, or takes all.
+/// Lanes of a row that draws this many neighbors, or takes all.
 pub(super) fn lanes_of(neighbors: Neighbors) -> u32 {
     match neighbors {
         Neighbors::Count(count) => count.clamp(8, 32).next_power_of_two(),

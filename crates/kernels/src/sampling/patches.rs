@@ -7,7 +7,7 @@
 //! shuffle    the nodes, to their owners                                           GPU to GPU
 //! draw       for each rank, from the patch, with the kernels of whole graphs      GPU
 //! reshuffle  offsets and edges, straight to their destination                     GPU to GPU
-//! merge      rows in the order of the frontier, as if all neighbours were taken
+//! merge      rows in the order of the frontier, as if all neighbors were taken
 //!            of a graph whose rows are the answers                                GPU
 //! ```
 //! The degree of a node determines the number of edges that it draws, and every GPU has the degrees of all nodes. So
@@ -339,7 +339,7 @@ impl PatchDraws {
             .map_err(|error| failed(&error))
     }
 
-    /// Puts answers in the order of the rows of a hop: takes all neighbours of a graph whose rows are the answers.
+    /// Puts answers in the order of the rows of a hop: takes all neighbors of a graph whose rows are the answers.
     ///
     /// # Safety
     /// Slots of rows are rows of the answers.

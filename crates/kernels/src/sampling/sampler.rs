@@ -1,4 +1,4 @@
-//! [`DeviceSampler`]: neighbour sampling on a device.
+//! [`DeviceSampler`]: neighbor sampling on a device.
 
 use std::sync::Arc;
 

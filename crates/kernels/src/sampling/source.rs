@@ -30,7 +30,7 @@ use crate::device::threads_for;
 use crate::matrix::{CudaCsr, CudaIds, CudaSparse, Derived, TileCache};
 use crate::nccl::{ListExchange, Peers};
 
-/// Lanes of a row: few for fan-outs, which are small, and more where all neighbours are wanted.
+/// Lanes of a row: few for fan-outs, which are small, and more where all neighbors are wanted.
 const LANES: usize = 8;
 const LANES_OF_ALL: usize = 32;
 
@@ -56,7 +56,7 @@ pub(crate) struct CudaNeighbors<'a> {
     graph: &'a CudaGraph,
     sampler: DeviceSampler,
     batch: DeviceBatch,
-    /// Whether seeds have all their neighbours.
+    /// Whether seeds have all their neighbors.
     takes_all: bool,
     /// Kernel that makes rows of `Â`, each with `lanes` lanes.
     kernel: CudaFunction,
@@ -254,7 +254,7 @@ impl CudaNeighbors<'_> {
         if sizes.is_overflow() { self.sampler.complete(&self.side, &mut self.batch) } else { Ok(sizes) }
     }
 
-    /// Offsets of the rows of seeds that have all their neighbours, if the host has the graph.
+    /// Offsets of the rows of seeds that have all their neighbors, if the host has the graph.
     fn offsets_of(&self, seeds: &[NodeId]) -> Option<Vec<u64>> {
         let OnHost::Whole(graph) = &self.graph.on_host else { return None };
         let loops = usize::from(self.graph.factors.has_loops);
@@ -309,7 +309,7 @@ impl CudaNeighbors<'_> {
         // keeps places of edges where these have weights; there is space for an entry of each edge and loop.
         unsafe { launch.launch(threads_for(n_rows.max(1).saturating_mul(self.lanes))) }
             .map_err(Cuda::failed(OPERATION))?;
-        // No row has more entries than neighbours: if their totals are equal, so are those of each row.
+        // No row has more entries than neighbors: if their totals are equal, so are those of each row.
         let offsets = offsets.filter(|offsets| offsets.len() == n_rows + 1 && offsets[n_rows] == nnz as u64);
         let forward = CudaCsr {
             shape: Shape::new(n_rows, n_columns),

@@ -17,7 +17,7 @@ use crate::nccl::Peers;
 use crate::shared::Shared;
 use crate::uva::{Rows, UvaTable};
 
-/// Pattern of an adjacency: row offsets in device memory, and neighbours there or as a placement says.
+/// Pattern of an adjacency: row offsets in device memory, and neighbors there or as a placement says.
 pub struct DeviceTopology {
     n_nodes: usize,
     n_edges: usize,
@@ -26,7 +26,7 @@ pub struct DeviceTopology {
     is_on_host: bool,
 }
 
-/// Neighbours of all rows.
+/// Neighbors of all rows.
 enum Neighbors {
     /// Contiguous rows on the device.
     OnDevice(CudaSlice<NodeId>),
@@ -47,7 +47,7 @@ impl DeviceTopology {
     /// When the graph is no adjacency, its memory does not suffice, or the device fails.
     pub fn on_device(cuda: &Cuda, graph: &Csr) -> Result<Self, ComputeError> {
         check_square(graph)?;
-        // Kernels index by neighbours without checks.
+        // Kernels index by neighbors without checks.
         let graph = &graph.in_memory().map_err(|error| changed(&error))?;
         let neighbors = Neighbors::OnDevice(cuda.upload_list(OPERATION, graph.indices())?);
         Self::new(cuda, graph, neighbors, false)
@@ -200,7 +200,7 @@ impl DeviceTopology {
 }
 
 /// Message for a graph that names a node which it does not have.
-const NO_NEIGHBOR: &str = "a neighbour does not exist; the file of the graph has changed while it was read";
+const NO_NEIGHBOR: &str = "a neighbor does not exist; the file of the graph has changed while it was read";
 
 /// Error of a graph whose file has changed since it was checked.
 fn changed(error: &dyn Display) -> ComputeError {
@@ -260,7 +260,7 @@ mod tests {
         );
         assert_eq!(
             changed(&NO_NEIGHBOR).to_string(),
-            "sampling on the device failed on the device: a neighbour does not exist; the file of the graph has changed while \
+            "sampling on the device failed on the device: a neighbor does not exist; the file of the graph has changed while \
              it was read"
         );
     }

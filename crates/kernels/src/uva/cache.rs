@@ -58,7 +58,7 @@ impl DeviceCache {
         near: &CachedNodes,
         group: &Group<'_>,
     ) -> Result<Self, ComputeError> {
-        let slab = CacheShard::new(cuda, rows, read, &near.of_card(group.rank).collect::<Vec<_>>())?;
+        let slab = CacheShard::new(cuda, rows, read, &near.of_gpu(group.rank).collect::<Vec<_>>())?;
         if group.size > 1 && near.is_read_by_others() {
             group.open_memory(cuda, rows.operation)?;
         }
@@ -117,21 +117,21 @@ impl CacheShard {
 
 /// Nodes whose rows are on GPUs, in the order in which they lie there.
 pub(super) struct CachedNodes {
-    on_every_card: Vec<NodeId>,
+    on_every_gpu: Vec<NodeId>,
     /// Nodes on one GPU only, by GPU; their rows follow those of every GPU.
-    on_one_card: Vec<Vec<NodeId>>,
+    on_one_gpu: Vec<Vec<NodeId>>,
 }
 
 impl CachedNodes {
-    /// Nodes that a placement gives to each of `n_cards` GPUs.
-    pub(super) fn of(placement: &Placement, n_cards: usize) -> Self {
-        let mut near = Self { on_every_card: Vec::new(), on_one_card: vec![Vec::new(); n_cards] };
+    /// Nodes that a placement gives to each of `n_gpus` GPUs.
+    pub(super) fn of(placement: &Placement, n_gpus: usize) -> Self {
+        let mut near = Self { on_every_gpu: Vec::new(), on_one_gpu: vec![Vec::new(); n_gpus] };
         for span in placement.spans() {
             let nodes = span.positions.clone().map(|position| placement.node(position));
             match span.holder {
-                Holder::EveryGpu => near.on_every_card.extend(nodes),
-                Holder::Gpu(card) => near.on_one_card[card as usize].extend(nodes),
-                Holder::Gpus => nodes.enumerate().for_each(|(at, node)| near.on_one_card[at % n_cards].push(node)),
+                Holder::EveryGpu => near.on_every_gpu.extend(nodes),
+                Holder::Gpu(gpu) => near.on_one_gpu[gpu as usize].extend(nodes),
+                Holder::Gpus => nodes.enumerate().for_each(|(at, node)| near.on_one_gpu[at % n_gpus].push(node)),
                 Holder::Host | Holder::Disk => {}
             }
         }
@@ -140,22 +140,22 @@ impl CachedNodes {
 
     /// Whether no row is on a GPU.
     pub(super) fn is_none(&self) -> bool {
-        self.on_every_card.is_empty() && !self.is_read_by_others()
+        self.on_every_gpu.is_empty() && !self.is_read_by_others()
     }
 
     /// Number of nodes; spans of a placement are disjoint.
     fn len(&self) -> usize {
-        self.on_every_card.len() + self.on_one_card.iter().map(Vec::len).sum::<usize>()
+        self.on_every_gpu.len() + self.on_one_gpu.iter().map(Vec::len).sum::<usize>()
     }
 
     /// Whether some rows are on one GPU only, where the others read them.
     fn is_read_by_others(&self) -> bool {
-        self.on_one_card.iter().any(|nodes| !nodes.is_empty())
+        self.on_one_gpu.iter().any(|nodes| !nodes.is_empty())
     }
 
     /// Nodes whose rows a GPU holds, in order.
-    fn of_card(&self, card: usize) -> impl Iterator<Item = NodeId> + '_ {
-        self.on_every_card.iter().chain(&self.on_one_card[card]).copied()
+    fn of_gpu(&self, gpu: usize) -> impl Iterator<Item = NodeId> + '_ {
+        self.on_every_gpu.iter().chain(&self.on_one_gpu[gpu]).copied()
     }
 
     /// Address at which `rank` reads each row.
@@ -167,9 +167,9 @@ impl CachedNodes {
                 address += rows.n_bytes(row) as u64;
             }
         };
-        let before: u64 = self.on_every_card.iter().map(|&node| rows.n_bytes(node as usize) as u64).sum();
-        place(&self.on_every_card, slabs[rank].address);
-        for (nodes, slab) in self.on_one_card.iter().zip(slabs) {
+        let before: u64 = self.on_every_gpu.iter().map(|&node| rows.n_bytes(node as usize) as u64).sum();
+        place(&self.on_every_gpu, slabs[rank].address);
+        for (nodes, slab) in self.on_one_gpu.iter().zip(slabs) {
             place(nodes, slab.address + before);
         }
         addresses

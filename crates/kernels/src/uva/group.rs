@@ -54,7 +54,7 @@ impl<'c> Group<'c> {
         let group = Self::of_process(cuda);
         let is_spread = placement.spans().iter().any(|span| matches!(span.holder, Holder::Gpu(_) | Holder::Gpus));
         if is_spread {
-            check_cards(operation, placement.n_gpus(), group.size)?;
+            check_gpus(operation, placement.n_gpus(), group.size)?;
         }
         Ok(group)
     }
@@ -100,12 +100,12 @@ impl<'c> Group<'c> {
 }
 
 /// Fails if rows are sharded over other GPUs than those of this process.
-fn check_cards(operation: &'static str, n_cards: usize, n_here: usize) -> Result<(), ComputeError> {
-    if n_cards == n_here {
+fn check_gpus(operation: &'static str, n_gpus: usize, n_here: usize) -> Result<(), ComputeError> {
+    if n_gpus == n_here {
         return Ok(());
     }
     let what = format!(
-        "rows are cached on {n_cards} GPUs that read each other's, and this process has {n_here} GPU(s): give `--gpus N`, or a \
+        "rows are cached on {n_gpus} GPUs that read each other's, and this process has {n_here} GPU(s): give `--gpus N`, or a \
          cache with one share (the same rows on every GPU)"
     );
     Err(ComputeError::argument(operation, what))
@@ -116,10 +116,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_on_cards_of_other_processes_are_refused() {
-        assert!(check_cards("rows by id", 2, 2).is_ok());
+    fn rows_on_gpus_of_other_processes_are_refused() {
+        assert!(check_gpus("rows by id", 2, 2).is_ok());
         assert_eq!(
-            check_cards("rows by id", 4, 1).unwrap_err().to_string(),
+            check_gpus("rows by id", 4, 1).unwrap_err().to_string(),
             "rows by id: rows are cached on 4 GPUs that read each other's, and this process has 1 GPU(s): give `--gpus N`, or \
              a cache with one share (the same rows on every GPU)"
         );

@@ -1,4 +1,4 @@
-//! Chains: an order of communities in which neighbours are close.
+//! Chains: an order of communities in which neighbors are close.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ fn chained_by_edges(network: &Network<'_>, communities: &[NodeId]) -> Vec<NodeId
             *pull = if is_felt { *pull } else { 0.0 };
             is_felt
         });
-        for (c, edges) in network.neighbours(next as usize) {
+        for (c, edges) in network.neighbors(next as usize) {
             if let Some(pull) = waiting.get_mut(&c) {
                 if *pull == 0.0 {
                     pulled.push(c);

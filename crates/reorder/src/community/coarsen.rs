@@ -57,7 +57,7 @@ pub(super) fn coarsen(network: &Network<'_>, community: &[NodeId], members: &Mem
         edges.resize(n, 0);
         let mut touched = Vec::new();
         for &v in members.of(c) {
-            for (u, weight) in network.neighbours(v as usize) {
+            for (u, weight) in network.neighbors(v as usize) {
                 let to = community[u as usize];
                 if to as usize != c {
                     if edges[to as usize] == 0 {

@@ -30,7 +30,7 @@ struct Level {
 pub(super) enum Siblings {
     /// Communities with most edges first, so that they share tiles.
     Busiest,
-    /// Each community is followed by one that shares many edges with the last ones, so that neighbours share windows.
+    /// Each community is followed by one that shares many edges with the last ones, so that neighbors share windows.
     Chained,
 }
 

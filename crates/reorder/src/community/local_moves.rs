@@ -1,4 +1,4 @@
-//! Local moves: nodes join the community of a neighbour as long as that raises modularity.
+//! Local moves: nodes join the community of a neighbor as long as that raises modularity.
 
 use std::cell::RefCell;
 
@@ -10,7 +10,7 @@ use super::network::Network;
 use crate::Progress;
 
 /// Number of rounds per sweep. Nodes of a round move at once and see one state of the communities. Results therefore
-/// do not depend on threads, and neighbours rarely swap communities forever.
+/// do not depend on threads, and neighbors rarely swap communities forever.
 const N_ROUNDS: usize = 16;
 /// Maximum number of sweeps over the nodes.
 const N_SWEEPS: usize = 8;
@@ -38,7 +38,7 @@ pub(super) fn communities(network: &Network<'_>, resolution: f64, progress: &Pro
             n_moved += moves.len();
             for (v, to) in moves {
                 state.apply(v, to);
-                network.neighbours(v as usize).for_each(|(u, _)| is_active[u as usize] = true);
+                network.neighbors(v as usize).for_each(|(u, _)| is_active[u as usize] = true);
             }
             progress((sweep * N_ROUNDS + round + 1) as f64 / (N_SWEEPS * N_ROUNDS) as f64);
         }
@@ -81,7 +81,7 @@ impl State<'_> {
     /// number wins.
     fn best(&self, v: NodeId, scratch: &mut Scratch) -> NodeId {
         let own = self.community[v as usize];
-        for (u, weight) in self.network.neighbours(v as usize) {
+        for (u, weight) in self.network.neighbors(v as usize) {
             let community = self.community[u as usize];
             let edges = &mut scratch.edges[community as usize];
             if *edges == 0 {

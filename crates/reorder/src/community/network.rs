@@ -7,7 +7,7 @@ use girih_graph_format::{Csr, NodeId};
 /// Undirected graph with integer weights, for local moves. Sums of integers are exact in any order.
 pub(super) struct Network<'g> {
     pub(super) indptr: Cow<'g, [u64]>,
-    /// Neighbours of each node, without the node itself.
+    /// Neighbors of each node, without the node itself.
     pub(super) targets: Cow<'g, [NodeId]>,
     /// Number of edges of the finest graph behind each edge; all 1 if `None`.
     pub(super) weights: Option<Vec<u32>>,
@@ -26,9 +26,9 @@ impl<'g> Network<'g> {
         self.ends.len()
     }
 
-    /// Neighbours of a node, with the weights of the edges to them.
+    /// Neighbors of a node, with the weights of the edges to them.
     #[inline]
-    pub(super) fn neighbours(&self, v: usize) -> impl Iterator<Item = (NodeId, u32)> + '_ {
+    pub(super) fn neighbors(&self, v: usize) -> impl Iterator<Item = (NodeId, u32)> + '_ {
         let range = self.indptr[v] as usize..self.indptr[v + 1] as usize;
         let weight = |e: usize| self.weights.as_ref().map_or(1, |weights| weights[e]);
         range.map(move |e| (self.targets[e], weight(e)))

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Number of rows whose bits are added up before they are added to those of others.
 const PIECE: usize = 1 << 12;
 
-/// Distances between ids of neighbours in a numbering.
+/// Distances between ids of neighbors in a numbering.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gaps {
     /// Bandwidth: the largest distance of an entry from the diagonal.

@@ -13,7 +13,7 @@ use super::rule::{Drawn, Sink};
 use crate::key::HopDraws;
 use crate::{ExcludedEdges, NodeId, Patch};
 
-/// Takes each neighbour of a node of degree `d` with the chance `count / d`.
+/// Takes each neighbor of a node of degree `d` with the chance `count / d`.
 pub(super) fn hop<S: Sink>(
     patch: Patch<'_>,
     frontier: &[NodeId],

@@ -68,7 +68,7 @@ impl Default for Group {
     }
 }
 
-/// Draws edges for each node of `frontier`: `count` neighbours, with replacement or without.
+/// Draws edges for each node of `frontier`: `count` neighbors, with replacement or without.
 pub(super) fn hop<S: Sink>(hop: Hop<'_, '_, S>) {
     Arch::new().dispatch(hop);
 }
@@ -234,7 +234,7 @@ struct Nodes<S: Simd> {
 
 impl<S: Simd> Nodes<S> {
     /// Next position of Floyd's algorithm in every lane, and a mask of the lanes in which the word may not decide it.
-    /// A lane that takes all neighbours gets them in order.
+    /// A lane that takes all neighbors gets them in order.
     #[inline(always)]
     fn distinct(
         &self,

@@ -1,4 +1,4 @@
-//! Draws of neighbours: the edges that a hop takes, by the rules in `docs/draws.md`.
+//! Draws of neighbors: the edges that a hop takes, by the rules in `docs/draws.md`.
 //!
 //! - [`rows`]: one node after the other, for every rule; its results are the definition.
 //! - [`lanes`]: sixteen nodes at a time, for fan-outs that fit, with equal results.

@@ -1,5 +1,5 @@
 //! Draws for one node after the other. A draw costs O(fan-out), or its square where the fan-out is small, for any
-//! number of neighbours. Weights and excluded edges add a binary search.
+//! number of neighbors. Weights and excluded edges add a binary search.
 
 use girih_random::Stream;
 use hashbrown::HashSet;
@@ -56,7 +56,7 @@ pub(super) fn hop<S: Sink>(
     }
 }
 
-/// Draws positions of neighbours that are all equally likely.
+/// Draws positions of neighbors that are all equally likely.
 fn draw(n_row: usize, rule: Rule<'_>, draws: Positions, scratch: &mut RowScratch) {
     let degree = (n_row - scratch.skipped.len()) as u32;
     match rule.neighbors {
@@ -105,7 +105,7 @@ fn past_skipped(among: u32, skipped: &[u32]) -> u32 {
     among + low as u32
 }
 
-/// Draws positions of neighbours with chances in proportion to their weights.
+/// Draws positions of neighbors with chances in proportion to their weights.
 fn draw_weighted(
     bias: &Bias,
     range: std::ops::Range<usize>,

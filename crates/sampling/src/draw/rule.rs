@@ -6,18 +6,18 @@ use crate::{Bias, ExcludedEdges, NodeId};
 /// Scope of the draws of a hop: per node, per layer or shared by all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Draws {
-    /// Each node draws neighbours for itself, as many as the fan-out (Hamilton et al., GraphSAGE, NeurIPS 2017,
+    /// Each node draws neighbors for itself, as many as the fan-out (Hamilton et al., GraphSAGE, NeurIPS 2017,
     /// section 3.1).
     #[default]
     PerNode,
     /// The fan-out is the number of draws of the whole hop. Each draw falls to a node with a chance in proportion to
-    /// its degree, or to the weights of its edges. The node then draws that many neighbours for itself; without
+    /// its degree, or to the weights of its edges. The node then draws that many neighbors for itself; without
     /// replacement, at most all that it has (Cai et al., DSP, PPoPP 2023, layer-wise sampling).
     PerLayer,
     /// Nodes share the drawn numbers: LABOR-0 (Balın and Çatalyürek, NeurIPS 2023, section 3.2). A node of degree `d`
-    /// takes each neighbour with the chance `fan-out / d`, so that it gets the fan-out on average. One draw per
-    /// neighbour serves all nodes, so that they tend to take equal neighbours. Blocks have weights. A hop reads all
-    /// neighbours, and its cost is in proportion to their number.
+    /// takes each neighbor with the chance `fan-out / d`, so that it gets the fan-out on average. One draw per
+    /// neighbor serves all nodes, so that they tend to take equal neighbors. Blocks have weights. A hop reads all
+    /// neighbors, and its cost is in proportion to their number.
     Labor,
 }
 

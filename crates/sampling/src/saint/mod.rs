@@ -20,7 +20,7 @@ const DRAWS_ALLOWED: usize = 1 << 24;
 /// Epoch number that keys the presampled subgraphs, whose nodes and edges are only counted.
 const COUNTED_EPOCH: u32 = u32::MAX;
 
-/// Sampler of subgraphs whose nodes are drawn as a whole, not as neighbours of seeds, with all edges among them.
+/// Sampler of subgraphs whose nodes are drawn as a whole, not as neighbors of seeds, with all edges among them.
 ///
 /// Nodes and edges differ in how often they are in a subgraph. Two kinds of weights correct for this (Zeng et al.,
 /// section 3.2). With `p` the chance to be in a subgraph and `n` nodes in the graph:
@@ -56,7 +56,7 @@ pub struct SaintSampler {
 
 impl SaintSampler {
     /// Node sampler: `n_draws` nodes, drawn with replacement, in proportion to the squared norms of the columns of
-    /// the mean over neighbours.
+    /// the mean over neighbors.
     ///
     /// # Errors
     /// When the graph is not an adjacency or has no edges, or `n_draws` is zero or far above the number of nodes.
@@ -72,8 +72,8 @@ impl SaintSampler {
         Ok(Self::new(graph, Method::Nodes { chances, n_draws }, Normalisation::Exact(drawn)))
     }
 
-    /// Edge sampler: both ends of `n_draws` edges, drawn with replacement. A draw takes a node that has neighbours
-    /// and then one of its neighbours, each with equal chances. So an edge between `u` and `v` that is in both rows
+    /// Edge sampler: both ends of `n_draws` edges, drawn with replacement. A draw takes a node that has neighbors
+    /// and then one of its neighbors, each with equal chances. So an edge between `u` and `v` that is in both rows
     /// has a chance in proportion to `1 / deg(u) + 1 / deg(v)`. This is the paper's chance, without a table of edges.
     ///
     /// # Errors
@@ -170,7 +170,7 @@ enum Method {
         n_draws: u32,
     },
     Edges {
-        /// Nodes that have neighbours.
+        /// Nodes that have neighbors.
         rows: Vec<NodeId>,
         n_draws: u32,
     },

@@ -62,7 +62,7 @@ impl Drawn {
         Self { n_draws, covered, hit, n_rows }
     }
 
-    /// Chances for draws of one of `n_rows` rows that have neighbours, and of a neighbour.
+    /// Chances for draws of one of `n_rows` rows that have neighbors, and of a neighbor.
     pub(super) fn of_edges(graph: &Csr, n_rows: usize, n_draws: u32) -> Self {
         let mut covered = vec![0.0; graph.n_rows()];
         for row in (0..graph.n_rows()).filter(|&row| graph.degree(row) > 0) {

@@ -54,7 +54,7 @@ fn estimates_have_the_full_sum_as_their_expectation() {
     }
 }
 
-/// Graph of two destinations: 0 has the neighbours 2 to 5, 1 has 4 to 9. All edges weigh 1, except one of 3 and one
+/// Graph of two destinations: 0 has the neighbors 2 to 5, 1 has 4 to 9. All edges weigh 1, except one of 3 and one
 /// of 0.
 fn bipartite() -> Csr {
     let graph = graph_of(10, (2..6).map(|u| (0, u)).chain((4..10).map(|u| (1, u))));
@@ -259,7 +259,7 @@ fn bad_input_is_refused() {
         assert!(refused(&graph, &[5]).contains("node 5"));
         assert!(refused(&graph, &[1, 1]).contains("twice"));
         assert!(refused(&Csr::empty(2, 3).unwrap(), &[0]).contains("2 × 3"));
-        // Seeds without neighbours keep their rows.
+        // Seeds without neighbors keep their rows.
         let lonely = sampler.sample(&graph, &[4, 2], DrawKey::default()).unwrap();
         assert_eq!((lonely.inputs(), &lonely.blocks[0].indptr[..]), (&[4, 2][..], &[0, 0, 0][..]));
     }

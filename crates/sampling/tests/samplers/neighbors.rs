@@ -98,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn all_neighbours_are_the_neighbourhood((graph, seeds) in graphs_and_seeds(), once: bool) {
+    fn all_neighbors_are_the_neighborhood((graph, seeds) in graphs_and_seeds(), once: bool) {
         let expand = if once { Expand::Once } else { Expand::PerLayer };
         let options = NeighborOptions { expand, ..NeighborOptions::default() };
         let batch = NeighborSampler::new("-1,-1".parse().unwrap(), options)
@@ -152,7 +152,7 @@ const DIGEST: u64 = 5_284_645_311_103_069_027;
 
 #[test]
 fn graphs_too_large_for_an_array_of_nodes_give_the_same_blocks() {
-    // Only the first and last nodes have neighbours: the rows between must cost nothing but offsets.
+    // Only the first and last nodes have neighbors: the rows between must cost nothing but offsets.
     let n = 5_000_000u64;
     let sources = |row: u64| if (1000..n - 1000).contains(&row) { 0 } else { 40 };
     let indptr: Vec<u64> = (0..=n).scan(0, |end, row| Some(std::mem::replace(end, *end + sources(row)))).collect();
@@ -201,7 +201,7 @@ fn every_part_of_the_key_counts() {
     assert_ne!(batch.blocks[0].row(0), batch.blocks[1].row(0));
 }
 
-/// Number of times that `n_batches` samples list each neighbour of the centre of a star.
+/// Number of times that `n_batches` samples list each neighbor of the centre of a star.
 fn frequencies(sampler: &NeighborSampler, graph: &Csr, excluded: &ExcludedEdges, n_batches: u32) -> Vec<f64> {
     let mut counts = vec![0.0; graph.nnz()];
     let mut batch = MiniBatch::default();
@@ -220,7 +220,7 @@ fn star_sampler(count: u32, replace: bool) -> NeighborSampler {
 }
 
 #[test]
-fn neighbours_are_equally_likely() {
+fn neighbors_are_equally_likely() {
     const BATCHES: u32 = 20_000;
     for (degree, count, replace) in [(7, 3, false), (40, 15, false), (100, 70, false), (9, 5, true), (50, 70, true)] {
         let graph = star(degree);
@@ -238,7 +238,7 @@ fn neighbours_are_equally_likely() {
 }
 
 #[test]
-fn every_set_of_neighbours_is_equally_likely() {
+fn every_set_of_neighbors_is_equally_likely() {
     const BATCHES: u32 = 60_000;
     let (graph, sampler) = (star(6), star_sampler(3, false));
     let mut counts = BTreeMap::new();
@@ -311,7 +311,7 @@ fn excluded_edges_are_never_drawn_and_the_rest_is_equally_likely() {
 
 #[test]
 fn hubs_cost_what_small_nodes_cost() {
-    // 200 draws from a hub list 200 distinct neighbours of a million, in far less time than reading them would take.
+    // 200 draws from a hub list 200 distinct neighbors of a million, in far less time than reading them would take.
     let graph = star(1_000_000);
     let batch = star_sampler(200, false).sample(&graph, &[0], DrawKey::default()).unwrap();
     let distinct: BTreeSet<NodeId> = batch.blocks[0].indices.iter().copied().collect();
@@ -320,7 +320,7 @@ fn hubs_cost_what_small_nodes_cost() {
 }
 
 #[test]
-fn seeds_without_neighbours_keep_their_rows() {
+fn seeds_without_neighbors_keep_their_rows() {
     let graph = graph_of(5, [(1, 0), (1, 2), (3, 1)]);
     for relabel in Relabel::ALL {
         for replace in [false, true] {

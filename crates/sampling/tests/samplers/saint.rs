@@ -103,7 +103,7 @@ fn estimates_have_the_full_sum_as_their_expectation() {
 fn small_without_isolated() -> Vec<(NodeId, NodeId)> {
     let graph = small();
     let row = |v: usize| graph.row(v).iter().map(move |&u| (v as NodeId, u)).collect::<Vec<_>>();
-    // Node 10 has no row, and is drawn only as a neighbour.
+    // Node 10 has no row, and is drawn only as a neighbor.
     (0..11).flat_map(row).collect()
 }
 

@@ -16,7 +16,7 @@ fn sampler(fan_out: &str, draws: Draws, replace: bool) -> NeighborSampler {
     NeighborSampler::new(fan_out.parse().unwrap(), options).unwrap()
 }
 
-/// Nodes 0, 1 and 2 with 2, 5 and 9 neighbours, which have none.
+/// Nodes 0, 1 and 2 with 2, 5 and 9 neighbors, which have none.
 fn three_rows() -> Csr {
     graph_of(12, [(0, 2), (1, 5), (2, 9)].into_iter().flat_map(|(v, n)| (3..3 + n).map(move |u| (v, u))))
 }
@@ -143,7 +143,7 @@ proptest! {
 #[test]
 fn labor_takes_each_edge_with_its_chance_and_nodes_of_one_row_together() {
     const BATCHES: u32 = 20_000;
-    // Nodes 0 and 1 have ten equal neighbours, and node 2 has five of them.
+    // Nodes 0 and 1 have ten equal neighbors, and node 2 has five of them.
     let graph = graph_of(13, (3..13).flat_map(|u| [(0, u), (1, u)]).chain((3..8).map(|u| (2, u))));
     let sampler = sampler("3", Draws::Labor, false);
     let mut counts: BTreeMap<u64, f64> = BTreeMap::new();

@@ -86,7 +86,7 @@ fn lengths_are_geometric_with_a_chance_to_stop() {
 #[test]
 fn walks_are_as_long_as_it_takes_to_come_to_an_end() {
     const N: usize = 40_000;
-    // One of the four neighbours of every node is an end, so each step reaches it with a chance of 1/4.
+    // One of the four neighbors of every node is an end, so each step reaches it with a chance of 1/4.
     let complete = graph_of(5, (0..5).flat_map(|v| (0..5).filter(move |&u| u != v).map(move |u| (v, u))));
     let walks = RandomWalks::new(WalkOptions::new(8)).unwrap();
     let walks = walks.walk_until(&complete, &[0; N], DrawKey::new(6, 0, 0), |v| v == 4).unwrap();
@@ -125,7 +125,7 @@ fn second_steps(walks: &RandomWalks, graph: &Csr, n: usize) -> BTreeMap<NodeId, 
 
 #[test]
 fn second_order_steps_have_the_chances_of_node2vec() {
-    // Node 0 has the neighbours 1 to 6, of which 2 and 3 are neighbours of 1, as is 0.
+    // Node 0 has the neighbors 1 to 6, of which 2 and 3 are neighbors of 1, as is 0.
     let edges = (1..7).flat_map(|v| [(0, v), (v, 0)]).chain([(1, 2), (1, 3), (2, 1)]);
     let graph = graph_of(7, edges);
     let weights: Vec<f32> = (0..graph.nnz()).map(|e| if e < 6 { (e + 1) as f32 } else { 1.0 }).collect();

@@ -16,7 +16,7 @@ pub enum BatchKind {
     /// The whole graph, in one step per epoch.
     #[default]
     Full,
-    /// Sampled neighbours of the seeds, layer by layer (Hamilton et al., GraphSAGE, NeurIPS 2017).
+    /// Sampled neighbors of the seeds, layer by layer (Hamilton et al., GraphSAGE, NeurIPS 2017).
     Neighbor,
     /// Nodes sampled for a whole layer at once, by importance (Zou et al., LADIES, NeurIPS 2019).
     Layer,
@@ -75,7 +75,7 @@ pub enum ScoreBy {
 pub struct BatchConfig {
     /// Kind of batches.
     pub kind: BatchKind,
-    /// Fan-out of each layer, from the seeds outward: neighbours per node, where −1 takes all. For layer-wise
+    /// Fan-out of each layer, from the seeds outward: neighbors per node, where −1 takes all. For layer-wise
     /// batches, nodes of the whole layer. Empty for [`DEFAULT_FANOUT`] or [`DEFAULT_LAYER_NODES`].
     pub fanout: Vec<i64>,
     /// Whether sampling is with replacement.

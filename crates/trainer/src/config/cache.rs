@@ -19,7 +19,7 @@ pub struct CacheConfig {
     /// Measure that orders nodes by hotness.
     #[serde(with = "text", skip_serializing_if = "is_default")]
     pub hotness: Hotness,
-    /// Access to feature rows on the host. Devices read neighbours in place.
+    /// Access to feature rows on the host. Devices read neighbors in place.
     #[serde(with = "text", skip_serializing_if = "is_default")]
     pub host_reads: HostReads,
 }

@@ -8,16 +8,16 @@ use super::model_kind::{EdgeWeights, ModelKind};
 use super::own::OwnModel;
 use super::rules::{Unread, is_default, joined};
 
-/// GraphSAGE's aggregator over neighbours (Hamilton et al., NeurIPS 2017, section 3.3).
+/// GraphSAGE's aggregator over neighbors (Hamilton et al., NeurIPS 2017, section 3.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Aggregator {
     /// Mean.
     #[default]
     Mean,
-    /// Element-wise maximum over transformed neighbours.
+    /// Element-wise maximum over transformed neighbors.
     Pool,
-    /// Last state of an LSTM that reads the neighbours in a random order.
+    /// Last state of an LSTM that reads the neighbors in a random order.
     Lstm,
 }
 

@@ -15,8 +15,8 @@
 //! Random draws are keyed by global ids, so that masks and batches do not depend on the number of ranks. Ranks
 //! communicate in a few places:
 //!
-//! - [`PartitionedGraph::multiply`]: sums over neighbours, step by step as the plan says;
-//! - [`HaloExchange::fetch`](crate::tape::ranks::HaloExchange::fetch): rows of neighbours, for attention, maxima and sequences over a rank's own rows.
+//! - [`PartitionedGraph::multiply`]: sums over neighbors, step by step as the plan says;
+//! - [`HaloExchange::fetch`](crate::tape::ranks::HaloExchange::fetch): rows of neighbors, for attention, maxima and sequences over a rank's own rows.
 //!   Recommenders fetch the rows of the users and items of a rank's share of a batch;
 //! - [`Ranks::sum`]: once a step, the loss and the gradients of parameters. Batch normalisation also sums over all
 //!   nodes, in the forward and in the backward pass;

@@ -199,7 +199,7 @@ pub struct RunSummary {
     pub train_loss: f32,
 }
 
-/// Contents of one kind of memory, of features or neighbours, and the reads that it serves.
+/// Contents of one kind of memory, of features or neighbors, and the reads that it serves.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CacheReport {
     /// `features`, or `neighbors` for rows to sample from.

@@ -20,7 +20,7 @@ use super::sizes::DataSizes;
 use crate::TrainError;
 use crate::config::{CacheConfig, Combination, TrainConfig};
 use crate::engine::CacheReport;
-use crate::minibatch::{Neighborhoods, check_features, frequencies, frequencies_and_reads, no_neighbours};
+use crate::minibatch::{Neighborhoods, check_features, frequencies, frequencies_and_reads, no_neighbors};
 
 /// Division of device and host memory between topology and features.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +36,7 @@ pub struct CachePlan {
     pub needed_bytes: u64,
     /// Bytes of these for training, with the reserved bytes.
     pub training_bytes: u64,
-    /// Bytes of the sampled neighbours, with offsets and the index of cached rows.
+    /// Bytes of the sampled neighbors, with offsets and the index of cached rows.
     pub topology_bytes: u64,
     /// Bytes of features, with the index of cached rows.
     pub feature_bytes: u64,
@@ -193,7 +193,7 @@ fn check_data(dataset: &Dataset, config: &TrainConfig) -> Result<(), TrainError>
 /// Graph that batches are sampled from, as in training.
 fn drawn_from(dataset: &Dataset, config: &TrainConfig) -> Result<Neighborhoods, TrainError> {
     let input_spec = DataSizes::of(dataset).input_spec(config)?;
-    let adjacency = input_spec.graph.ok_or_else(|| no_neighbours(config))?;
+    let adjacency = input_spec.graph.ok_or_else(|| no_neighbors(config))?;
     Neighborhoods::new(&dataset.graph, adjacency)
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct BatchPlan {
     sums: Option<bool>,
     /// 32-bit words on a device for features that are not a matrix: codes, or a cache of rows.
     features: usize,
-    /// 32-bit words for the graph to sample from: neighbours, offsets, and the index of cached rows.
+    /// 32-bit words for the graph to sample from: neighbors, offsets, and the index of cached rows.
     topology: usize,
     /// 32-bit words for the batch that arrives while a step uses the previous one.
     arriving: usize,
@@ -64,7 +64,7 @@ pub(crate) enum PlannedRows {
 pub struct RowsOnDevice {
     /// Number of rows of features.
     pub features: usize,
-    /// Number of neighbours, in rows of the adjacency.
+    /// Number of neighbors, in rows of the adjacency.
     pub neighbors: usize,
 }
 

@@ -27,7 +27,7 @@ pub struct DataSizes {
     /// Number of stored edges.
     pub n_edges: usize,
     /// Largest number of edges of a chunk of nodes in [layer-wise inference](crate::ScoreBy::Layers): the edges of the
-    /// nodes with the most neighbours. A value below the average of such a chunk stands for that average.
+    /// nodes with the most neighbors. A value below the average of such a chunk stands for that average.
     pub n_edges_at_once: usize,
     /// Whether edges carry weights.
     pub weighted: bool,

@@ -27,7 +27,7 @@ pub struct AttentionSizes {
     pub averaged: bool,
 }
 
-/// Attention over neighbours: `activation(Σ_j α_ij z_j + b)`, with heads concatenated or averaged.
+/// Attention over neighbors: `activation(Σ_j α_ij z_j + b)`, with heads concatenated or averaged.
 ///
 /// Columns of heads are interleaved: column `k · heads + h` is column `k` of head `h`.
 pub struct GraphAttention {

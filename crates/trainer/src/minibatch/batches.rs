@@ -218,7 +218,7 @@ fn edges_of(graph: &Csr, links: &[Link]) -> ExcludedEdges {
     ExcludedEdges::new(links.iter().flat_map(|&[u, v]| [edge(u, v), edge(v, u)]).flatten().collect())
 }
 
-/// Sampler of the blocks of a batch: layer by layer, or neighbours of each node.
+/// Sampler of the blocks of a batch: layer by layer, or neighbors of each node.
 fn block_sampler(
     config: &TrainConfig,
     neighborhoods: &Neighborhoods,
@@ -231,7 +231,7 @@ fn block_sampler(
     Ok(Box::new(neighbor_sampler(config, neighborhoods, in_place)?))
 }
 
-/// Sampler of neighbours of each node. With `in_place`, the columns of the first layer's block are global ids.
+/// Sampler of neighbors of each node. With `in_place`, the columns of the first layer's block are global ids.
 pub(super) fn neighbor_sampler(
     config: &TrainConfig,
     neighborhoods: &Neighborhoods,

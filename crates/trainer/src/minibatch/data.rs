@@ -13,7 +13,7 @@ use super::batch::FeatureSource;
 use super::batches::neighbor_sampler;
 use super::device::{DeviceBatches, FeatureLoader};
 use super::neighborhoods::Neighborhoods;
-use super::policy::{check_codes, drawn_from, no_neighbours, raw, reads_in_place, summed};
+use super::policy::{check_codes, drawn_from, no_neighbors, raw, reads_in_place, summed};
 use super::tiers::{Placements, check_features};
 use crate::TrainError;
 use crate::config::{DEFAULT_BATCH_SIZE, TrainConfig, sampled_by_device};
@@ -64,7 +64,7 @@ impl<B: MiniBatchBackend> MiniBatchData<B> {
     /// Data of a graph for a model with this input spec.
     ///
     /// # Errors
-    /// When the model reads no neighbours, or the device's memory does not suffice.
+    /// When the model reads no neighbors, or the device's memory does not suffice.
     pub(crate) fn new(
         backend: &B,
         graph: Csr,
@@ -77,7 +77,7 @@ impl<B: MiniBatchBackend> MiniBatchData<B> {
             return Self::of_learned(backend, graph, input_spec, config, by_layers);
         };
         check_features(&features, config)?;
-        let adjacency = input_spec.graph.ok_or_else(|| no_neighbours(config))?;
+        let adjacency = input_spec.graph.ok_or_else(|| no_neighbors(config))?;
         let drawn_from = drawn_from(config, adjacency);
         let neighborhoods = Neighborhoods::new(&graph, drawn_from)?;
         let scores_other = by_layers && drawn_from != adjacency;
@@ -150,7 +150,7 @@ impl<B: MiniBatchBackend> MiniBatchData<B> {
         config: &TrainConfig,
         by_layers: bool,
     ) -> Result<Self, TrainError> {
-        let adjacency = input_spec.graph.ok_or_else(|| no_neighbours(config))?;
+        let adjacency = input_spec.graph.ok_or_else(|| no_neighbors(config))?;
         let drawn_from = drawn_from(config, adjacency);
         let neighborhoods = Neighborhoods::new(&graph, drawn_from)?;
         let scores_other = by_layers && drawn_from != adjacency;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! for each layer, for one chunk of nodes after the other:
-//!     all neighbours of the chunk ─▶ their rows of the previous layer ─▶ the layer ─▶ rows of the chunk
+//!     all neighbors of the chunk ─▶ their rows of the previous layer ─▶ the layer ─▶ rows of the chunk
 //! ```
 //! A hidden layer is computed for all nodes, and the last one for the requested nodes. Rows of hidden layers are a
 //! matrix on the device, or in host memory if features are kept there. This is the layer-wise inference of Hamilton
@@ -177,7 +177,7 @@ impl<'a, B: MiniBatchBackend> Layerwise<'a, B> {
     }
 
     /// Calls `work` for each round, with the inputs of a layer for this rank's nodes, if it has any in the round. The
-    /// inputs are all neighbours of the nodes, and their rows of the previous layer.
+    /// inputs are all neighbors of the nodes, and their rows of the previous layer.
     fn for_each_round<'b>(
         &self,
         state: &mut RunState<'b, B>,
@@ -393,7 +393,7 @@ impl SeedLists for Chunks<'_> {
         n_chunks.saturating_sub(self.rank).div_ceil(self.size)
     }
 
-    /// Nothing is drawn, since all neighbours are taken.
+    /// Nothing is drawn, since all neighbors are taken.
     fn seeds(&self, at: usize) -> Drawn<'_> {
         let range = self.range(at, self.rank);
         let n_all = range.len();

@@ -43,7 +43,7 @@ pub(crate) use link_session::LinkSession;
 pub use link_session::{Embedded, embed, embed_model};
 pub use neighborhoods::Neighborhoods;
 pub(crate) use partitioned::{PatchData, PatchOptions, check_patches_of};
-pub(crate) use policy::{no_neighbours, raw, reads_in_place, summed};
+pub(crate) use policy::{no_neighbors, raw, reads_in_place, summed};
 pub(crate) use session::MiniBatchSession;
 pub(crate) use tiers::{check_features, frequencies, frequencies_and_reads};
 pub use train::MiniBatch;

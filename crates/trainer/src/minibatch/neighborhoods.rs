@@ -8,7 +8,7 @@ use crate::TrainError;
 use crate::models::Adjacency;
 use crate::tape::ranks::AllScales;
 
-/// Graph to sample neighbours from, with the scales that turn draws into rows of its normalised adjacency `Â`.
+/// Graph to sample neighbors from, with the scales that turn draws into rows of its normalised adjacency `Â`.
 ///
 /// A row of a sampled block holds, for a node `v` and a source `u` that was drawn `m` times,
 /// ```text
@@ -16,7 +16,7 @@ use crate::tape::ranks::AllScales;
 /// Â[v, v]            exactly, if nodes have self loops: these are never sampled
 /// ```
 /// so that its product with any operand is an unbiased estimate of the product with row `v` of `Â`. For a mean over
-/// neighbours (`Â[v, u] = 1 / deg(v)`) it is the mean over the draws. All neighbours, each drawn once, give `Â`
+/// neighbors (`Â[v, u] = 1 / deg(v)`) it is the mean over the draws. All neighbors, each drawn once, give `Â`
 /// itself.
 pub struct Neighborhoods {
     /// Edges to sample from, without self loops if the model adds them. Of a patch, its rows.

@@ -41,7 +41,7 @@ use self::split_rows::RowsOfRanks;
 use super::batch::FeatureSource;
 use super::batches::neighbor_sampler;
 use super::host_batch::PatchSource;
-use super::policy::{check_codes, no_neighbours, summed};
+use super::policy::{check_codes, no_neighbors, summed};
 use super::tiers::Placements;
 use super::{Batches, MiniBatch, Neighborhoods, raw};
 use crate::TrainError;
@@ -96,7 +96,7 @@ impl<B: MiniBatchBackend> PatchData<B> {
     /// Data of a rank, from its rows of the graph and the data of its own nodes. All ranks call it together.
     ///
     /// # Errors
-    /// When the model reads no neighbours, such data cannot be partitioned, or a rank fails.
+    /// When the model reads no neighbors, such data cannot be partitioned, or a rank fails.
     pub(crate) fn new(
         backend: &B,
         ranks: &Arc<Ranks<B>>,
@@ -106,7 +106,7 @@ impl<B: MiniBatchBackend> PatchData<B> {
         PatchOptions { config, wire, layout }: PatchOptions<'_>,
     ) -> Result<Self, TrainError> {
         let (Some(adjacency), Some(cut)) = (input_spec.graph, cut) else {
-            return Err(no_neighbours(config));
+            return Err(no_neighbors(config));
         };
         let NodeRows { features, first_value, labels, splits } = nodes;
         let (own, labels) = (features.expect("checked"), labels.expect("checked"));

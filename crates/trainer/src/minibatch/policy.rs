@@ -39,10 +39,10 @@ pub(super) fn check_codes(codes: &CompressedFeatures) -> Result<(), TrainError> 
     codes.check_codes().map_err(|error| TrainError::invalid(error.to_string()))
 }
 
-/// Error for a model that reads no neighbours.
-pub(crate) fn no_neighbours(config: &TrainConfig) -> TrainError {
+/// Error for a model that reads no neighbors.
+pub(crate) fn no_neighbors(config: &TrainConfig) -> TrainError {
     TrainError::invalid(format!(
-        "{} does not aggregate neighbours, so there is nothing to sample: give --batch full, or another --model",
+        "{} does not aggregate neighbors, so there is nothing to sample: give --batch full, or another --model",
         config.model.name()
     ))
 }

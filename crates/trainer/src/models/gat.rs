@@ -9,11 +9,11 @@ use crate::config::ModelConfig;
 use crate::layers::{AttentionKind, AttentionSizes, GraphAttention, Rows};
 use crate::tape::{Graph, Masks, ParamInit, Tape, Var};
 
-/// Attention layers over neighbours and the node itself. Hidden layers concatenate their heads and apply ELU; the
+/// Attention layers over neighbors and the node itself. Hidden layers concatenate their heads and apply ELU; the
 /// last layer averages [`ModelConfig::out_heads`] heads.
 pub type Gat = Stack<GatLayer<false>>;
 
-/// As [`Gat`], but with dynamic attention: the ranking of neighbours depends on the node.
+/// As [`Gat`], but with dynamic attention: the ranking of neighbors depends on the node.
 pub type Gatv2 = Stack<GatLayer<true>>;
 
 /// One layer of [`Gat`], or of [`Gatv2`] if `DYNAMIC`.

@@ -9,7 +9,7 @@ use crate::config::ModelConfig;
 use crate::layers::{GraphConv, Linear, Rows};
 use crate::tape::{Graph, LinearOptions, Masks, ParamInit, Tape, Var};
 
-/// Layers `H' = relu(mlp(H + Σ_j H_j))` of GIN-0, whose ε is zero. The sum is over in-neighbours, and the perceptron
+/// Layers `H' = relu(mlp(H + Σ_j H_j))` of GIN-0, whose ε is zero. The sum is over in-neighbors, and the perceptron
 /// has two layers. The last layer has no ReLU. A self-loop replaces the node's own term, with its weight, instead of
 /// adding to it.
 pub type Gin = Stack<GinLayer>;

@@ -11,7 +11,7 @@ use crate::config::{Aggregator, ModelConfig};
 use crate::layers::{Inputs, Linear, Rows};
 use crate::tape::{AggregateOptions, Graph, LinearOptions, ParamId, ParamInit, Tape, Var};
 
-/// Layers `H' = relu([H ‖ aggregate(H)]·W + b)`, which aggregate over in-neighbours. The last layer has no ReLU.
+/// Layers `H' = relu([H ‖ aggregate(H)]·W + b)`, which aggregate over in-neighbors. The last layer has no ReLU.
 ///
 /// The concatenation is never stored: `W` is split into a row block for `H` and one for the aggregate.
 pub struct Sage {

@@ -27,7 +27,7 @@ pub trait Model<B: Backend>: Send {
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError>;
 
     /// Network as layers for layer-wise inference. `None` if a layer reads more than the previous layer's rows of a
-    /// node and of its neighbours.
+    /// node and of its neighbors.
     fn as_layers(&self) -> Option<&dyn Layers<B>> {
         None
     }
@@ -133,7 +133,7 @@ impl Propagation {
 /// Specification of the adjacency that a model reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adjacency {
-    /// Whether every node is its own neighbour.
+    /// Whether every node is its own neighbor.
     pub self_loops: bool,
     /// Normalisation.
     pub norm: Norm,

@@ -113,7 +113,7 @@ impl<'a, B: Backend> Tape<'a, B> {
     }
 
     /// Pattern of the local rows, and the rows of `x` for its columns. For a whole graph these are all rows. For a
-    /// partitioned graph they are the local rows' neighbours, fetched from their ranks.
+    /// partitioned graph they are the local rows' neighbors, fetched from their ranks.
     ///
     /// Operations on patterns (attention, maxima, sequences) use the two like a whole graph.
     ///

@@ -1,4 +1,4 @@
-//! Attention over neighbours, and the primitives of other attention layers.
+//! Attention over neighbors, and the primitives of other attention layers.
 
 use girih_compute::{Attention, AttentionGrads, Backend, ComputeError, Dropout, Shape};
 

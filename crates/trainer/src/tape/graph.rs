@@ -28,7 +28,7 @@ pub struct BlockGraph<B: Backend> {
     pub in_place: Option<B::Ids>,
 }
 
-/// Cost of gathering one element of a neighbour's row, in multiply-adds of a dense product.
+/// Cost of gathering one element of a neighbor's row, in multiply-adds of a dense product.
 const GATHERED_ELEMENT: usize = 16;
 
 impl<B: Backend> BlockGraph<B> {

@@ -1,4 +1,4 @@
-//! `segment_max` and `segment_lstm`: aggregations over neighbours other than sums.
+//! `segment_max` and `segment_lstm`: aggregations over neighbors other than sums.
 
 use std::cell::Cell;
 

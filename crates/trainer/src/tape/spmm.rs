@@ -1,4 +1,4 @@
-//! `spmm`: aggregation over neighbours, `out = mask ⊙ activation(L·A·R·X + add + bias)`.
+//! `spmm`: aggregation over neighbors, `out = mask ⊙ activation(L·A·R·X + add + bias)`.
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Shape, Transpose};
 

@@ -72,7 +72,7 @@ fn check_model(config: &ModelConfig, sparse: bool) {
     check(params, &single_targets(), &|tape| model.forward(tape, inputs).unwrap());
 }
 
-/// Models on batches of sampled neighbours, with fewer rows in each layer. Features are gathered, or read in place.
+/// Models on batches of sampled neighbors, with fewer rows in each layer. Features are gathered, or read in place.
 #[test]
 fn batches() {
     for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gatv2, ModelKind::Gin] {

@@ -35,7 +35,7 @@ fn degree(v: usize) -> u64 {
     }
 }
 
-/// Neighbours of a short row, ascending.
+/// Neighbors of a short row, ascending.
 fn sources(v: usize) -> Vec<NodeId> {
     let first = v * 7919 % (NODES - 5000);
     (0..SHORT).map(|i| (first + i * (1 + v % 1000)) as NodeId).collect()

@@ -223,7 +223,7 @@ fn check_store(features: &CompressedFeatures, rows: &Matrix, folder: &Path) {
     std::fs::remove_file(&streamed).unwrap();
 }
 
-/// Checks that sums over neighbours, computed from codes, equal sums of decoded rows.
+/// Checks that sums over neighbors, computed from codes, equal sums of decoded rows.
 fn check_sums(features: &CompressedFeatures, graph: &SmallGraph) {
     let (rows, width) = (decoded(features), features.width());
     let lists: Vec<Vec<u32>> =

@@ -341,7 +341,7 @@ impl Reference<'_> {
         (0..self.n()).map(|v| (0..transformed[0].len()).map(|k| most(v, k)).collect()).collect()
     }
 
-    /// Last states of an LSTM over neighbours in stored order. The gates are input, forget, cell, output.
+    /// Last states of an LSTM over neighbors in stored order. The gates are input, forget, cell, output.
     fn last_states(&self, layer: usize, x: &Rows) -> Rows {
         let (inputs, recurrent) = (self.linear(x, layer, "_inputs"), self.param(layer, "weight_recurrent"));
         let width = recurrent.len();

@@ -13,12 +13,12 @@ use crate::campaign::for_each_seed;
 use crate::graphs::{Draws, SmallGraph};
 
 #[test]
-fn neighbours_are_as_many_as_asked_for_and_of_the_graph() {
+fn neighbors_are_as_many_as_asked_for_and_of_the_graph() {
     for_each_seed("neighbor sampler", 400, check_neighbors);
 }
 
 #[test]
-fn all_neighbours_are_those_of_a_plain_search() {
+fn all_neighbors_are_those_of_a_plain_search() {
     for_each_seed("neighbor sampler without a limit", 400, check_all_neighbors);
 }
 
@@ -112,7 +112,7 @@ fn check_neighbors(seed: u64) {
     for (hop, &neighbors) in fan_out.hops().iter().enumerate() {
         let block = &batch.blocks[fan_out.hops().len() - 1 - hop];
         check_edges(&graph.csr, block, &available);
-        // With `Once`, nodes of the previous hop keep their neighbours.
+        // With `Once`, nodes of the previous hop keep their neighbors.
         let n_kept = match (options.expand, hop) {
             (Expand::Once, 1..) => {
                 let nearer = &batch.blocks[fan_out.hops().len() - hop];

@@ -29,7 +29,7 @@ fn batches(kind: BatchKind) -> BatchConfig {
 /// Gradient descent without dropout, so that differences between two runs reflect differences of gradients.
 pub(crate) fn plain(kind: ModelKind, epochs: u64) -> TrainConfig {
     let mut config = small(config(kind, epochs));
-    // Unnormalised sums over neighbours have steep losses.
+    // Unnormalised sums over neighbors have steep losses.
     let lr = if kind == ModelKind::Gin { 0.002 } else { 0.05 };
     config.optimizer = OptimizerConfig { kind: OptimizerKind::Sgd, lr, ..config.optimizer };
     config
@@ -60,7 +60,7 @@ pub(crate) fn assert_same_training(dataset: &Dataset, full: &TrainConfig, sample
 }
 
 #[test]
-fn all_neighbours_of_all_seeds_make_the_step_of_the_whole_graph() {
+fn all_neighbors_of_all_seeds_make_the_step_of_the_whole_graph() {
     let sparse = with_bags_of_words(&planted("nodes=300"));
     for dataset in [&sparse, &densified(&sparse)] {
         for kind in LAYERED {

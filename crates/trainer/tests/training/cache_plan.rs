@@ -16,7 +16,7 @@ use girih_trainer::{
 use crate::{build, dims};
 
 /// Data with more nodes than are scored at a time, of which a batch reads few. Features take twelve times the
-/// memory of neighbours. There is no prefetch, so that all data take more memory than divided data.
+/// memory of neighbors. There is no prefetch, so that all data take more memory than divided data.
 fn data(codec: Option<CodecSpec>) -> (Dataset, TrainConfig) {
     let spec = "synth:planted,nodes=120000,degree=6,features=72,classes=4";
     let dataset = load(spec, &LoadOptions { codec, ..LoadOptions::default() }).unwrap();
@@ -245,8 +245,8 @@ fn shares_are_of_all_nodes_bytes_and_reads() {
     let placed = Placements::new(&neighborhoods, (seeds, 16), &config, Some(2)).unwrap();
     let all_of = |of: &str| placed.shares.iter().filter(|share| share.of == of).collect::<Vec<_>>();
     for (of, names, bytes) in [
-        ("features", &["every-card", "one-card", "host"][..], 3000 * 16),
-        ("neighbors", &["every-card", "host"][..], 4 * dataset.graph.nnz() as u64),
+        ("features", &["every-gpu", "one-gpu", "host"][..], 3000 * 16),
+        ("neighbors", &["every-gpu", "host"][..], 4 * dataset.graph.nnz() as u64),
     ] {
         let shares = all_of(of);
         assert_eq!(shares.iter().map(|share| share.tier.name()).collect::<Vec<_>>(), names);

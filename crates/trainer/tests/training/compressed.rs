@@ -26,7 +26,7 @@ fn with_codec(config: &TrainConfig, codec: CodecSpec) -> TrainConfig {
 /// divide these by the gradients' size.
 fn descent(kind: ModelKind, epochs: u64) -> TrainConfig {
     let config = config(kind, epochs);
-    // Unnormalised sums over neighbours have steep losses.
+    // Unnormalised sums over neighbors have steep losses.
     let lr = if kind == ModelKind::Gin { 0.0002 } else { 0.05 };
     let optimizer = OptimizerConfig { kind: OptimizerKind::Sgd, lr, ..config.optimizer };
     TrainConfig { optimizer, ..config }

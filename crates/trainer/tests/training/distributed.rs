@@ -130,7 +130,7 @@ fn cuts_stages_and_chunks_change_the_order_of_sums_alone() {
 }
 
 #[test]
-fn pools_and_sequences_of_neighbours_are_fetched() {
+fn pools_and_sequences_of_neighbors_are_fetched() {
     let dataset = planted("nodes=203");
     for aggregator in [Aggregator::Pool, Aggregator::Lstm] {
         let model = ModelConfig { kind: ModelKind::Sage, aggregator, hidden: 8, ..ModelConfig::default() };

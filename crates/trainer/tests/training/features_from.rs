@@ -46,7 +46,7 @@ fn every_model_trains_on_features_of_every_rule() {
     }
 }
 
-/// Only the neighbours' ids reveal communities; one-hot rows and embeddings encode ids.
+/// Only the neighbors' ids reveal communities; one-hot rows and embeddings encode ids.
 #[test]
 fn rows_of_their_own_tell_communities_apart() {
     let dataset = bare(400);
@@ -74,7 +74,7 @@ fn ranks_train_what_one_rank_trains() {
 }
 
 #[test]
-fn all_neighbours_of_all_seeds_make_the_step_of_the_whole_graph() {
+fn all_neighbors_of_all_seeds_make_the_step_of_the_whole_graph() {
     let dataset = bare(150);
     for rule in RULES {
         for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gin] {

@@ -98,7 +98,7 @@ fn scores_layer_by_layer_need_no_room_for_rows_of_all_nodes() {
     assert!((150.0..200.0).contains(&on_gpu), "{on_gpu}");
 }
 
-/// Nodes with the most neighbours need more memory in layer-wise inference, but no more time, because they are few.
+/// Nodes with the most neighbors need more memory in layer-wise inference, but no more time, because they are few.
 #[test]
 fn scores_layer_by_layer_have_room_for_the_largest_nodes() {
     let batch = BatchConfig { kind: BatchKind::Neighbor, score_by: Some(ScoreBy::Layers), ..BatchConfig::default() };

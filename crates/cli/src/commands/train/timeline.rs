@@ -25,8 +25,7 @@ impl Timeline {
         let Some(path) = path else { return Ok(None) };
         if let Chosen::Cpu(_) = device {
             return Err(CliError::Usage(
-                "--timeline records CUDA devices, and the processor trains: leave it out, or give --device cuda"
-                    .to_owned(),
+                "--timeline records CUDA devices, and the CPU trains: leave it out, or give --device cuda".to_owned(),
             ));
         }
         let path = of_rank(path, rank);

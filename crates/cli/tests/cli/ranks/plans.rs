@@ -99,7 +99,7 @@ fn a_plan_of_mini_batches_on_gpus_tells_what_each_layout_takes() {
     };
     let ((whole, [_, two], choice), (_, [_, four], _)) = (on("2", &[]), on("4", &[]));
     assert!(two.unwrap() > four.unwrap(), "{two:?}, {four:?}");
-    assert_eq!(choice, "replicated", "what needs no other card is quicker");
+    assert_eq!(choice, "replicated", "what needs no other GPU is quicker");
     // With features on hosts, the graph is not divided into patches. Clusters need complete graph and features.
     let small = ["--batch-size", "16", "--fanout", "5,5"];
     let [split, _] = on("2", &small).1;

@@ -46,14 +46,14 @@ fn needed(config: &TrainConfig) -> u64 {
 }
 
 fn refused(free: u64) -> String {
-    let device_memory = DeviceMemory { device: "Some card".to_owned(), free };
+    let device_memory = DeviceMemory { device: "Some GPU".to_owned(), free };
     SESSION.check(&device_memory, &SESSION.plan(&config()).unwrap(), &config(), ON_ONE).unwrap_err().to_string()
 }
 
 #[test]
 fn a_plan_that_fits_is_not_refused() {
     let (config, plan) = (config(), SESSION.plan(&config()).unwrap());
-    let device_memory = |free| DeviceMemory { device: "Some card".to_owned(), free };
+    let device_memory = |free| DeviceMemory { device: "Some GPU".to_owned(), free };
     assert!(SESSION.check(&device_memory(plan.device_bytes()), &plan, &config, ON_ONE).is_ok());
     assert!(SESSION.check(&device_memory(plan.device_bytes() - 1), &plan, &config, ON_ONE).is_err());
 }
@@ -63,7 +63,7 @@ fn a_refusal_names_bytes_and_what_would_fit() {
     let (all, half) = (needed(&config()), needed(&TrainConfig { precision: Dtype::Bf16, ..config() }));
     assert!(half < all);
     let message = refused(all - 1);
-    for part in [&*format!("{all} bytes"), &format!("{} bytes", all - 1), "Some card", "--precision bf16 fits"] {
+    for part in [&*format!("{all} bytes"), &format!("{} bytes", all - 1), "Some GPU", "--precision bf16 fits"] {
         assert!(message.contains(part), "no {part}: {message}");
     }
     let narrow = refused(half - 1);

@@ -72,14 +72,14 @@ impl Cuda {
         columns: CudaSlice<u32>,
         bits: CudaSlice<u32>,
     ) -> Result<Blocks, ComputeError> {
-        let processors = self.device.processors();
+        let n_sms = self.device.n_sms();
         let (work, n_slots, slots) = match layout {
             BlockLayout::Fragments => {
-                let (spans, slots) = spans(first, processors);
+                let (spans, slots) = spans(first, n_sms);
                 (Work::Spans(self.upload_list(operation, &spans)?), spans.len(), slots)
             }
             BlockLayout::Tiles => {
-                let (shares, slots) = shares(first, processors);
+                let (shares, slots) = shares(first, n_sms);
                 (Work::Shares(self.upload_list(operation, &shares)?), shares.len(), slots)
             }
         };
@@ -99,7 +99,7 @@ impl Cuda {
     ) -> Result<(BlockSearch, LaunchConfig, CudaSlice<u32>), ComputeError> {
         let Shape { rows, cols } = csr.shape;
         let (n_rows, n_panels) = (rows.div_ceil(layout.rows()), cols.div_ceil(layout.cols()));
-        let at_once = n_rows.min(8 * self.device.processors()).min(COUNTS_BYTES_MAX / (4 * n_panels)).max(1);
+        let at_once = n_rows.min(8 * self.device.n_sms()).min(COUNTS_BYTES_MAX / (4 * n_panels)).max(1);
         let counts = self.scratch::<u32>(operation, at_once * n_panels)?;
         let search = BlockSearch {
             indptr: self.pointer(Some(&csr.indptr)),
@@ -159,9 +159,9 @@ fn ends<T: Copy + Default + std::ops::Add<Output = T> + From<u32>>(lengths: &[u3
 
 /// Cuts the blocks of each window into spans, one for each slot, and sorts them by falling length. `first` holds the
 /// first block of each window. Also returns the first slot of each window, and one more.
-fn spans(first: &[u32], n_processors: usize) -> (Vec<WorkItem>, Vec<u32>) {
+fn spans(first: &[u32], n_cpus: usize) -> (Vec<WorkItem>, Vec<u32>) {
     let n_blocks = first.last().copied().unwrap_or(0) as usize;
-    let most = n_blocks.div_ceil(n_processors * SPANS_PER_PROCESSOR).max(16) as u32;
+    let most = n_blocks.div_ceil(n_cpus * SPANS_PER_PROCESSOR).max(16) as u32;
     let (mut spans, mut slots) = (Vec::new(), vec![0]);
     for ends in first.windows(2) {
         let n_spans = (ends[1] - ends[0]).div_ceil(most);
@@ -185,13 +185,13 @@ mod tests {
     proptest! {
         /// Every block is in one span, spans are no longer than their fair share, and slots are those of the window.
         #[test]
-        fn spans_share_out_all_blocks(lengths in prop::collection::vec(0_u32..400, 1..40), n_processors in 1_usize..8) {
+        fn spans_share_out_all_blocks(lengths in prop::collection::vec(0_u32..400, 1..40), n_cpus in 1_usize..8) {
             let first = ends::<u32>(&lengths);
-            let (mut spans, slots) = spans(&first, n_processors);
+            let (mut spans, slots) = spans(&first, n_cpus);
             prop_assert!(spans.is_sorted_by_key(|span| Reverse(span.last - span.first)));
             spans.sort_by_key(|span| span.slot);
             let n_blocks = first[lengths.len()];
-            let most = (n_blocks as usize).div_ceil(n_processors * SPANS_PER_PROCESSOR).max(16) as u32;
+            let most = (n_blocks as usize).div_ceil(n_cpus * SPANS_PER_PROCESSOR).max(16) as u32;
             for (window, slots) in slots.windows(2).enumerate() {
                 let of_window = &spans[slots[0] as usize..slots[1] as usize];
                 let mut next = first[window];

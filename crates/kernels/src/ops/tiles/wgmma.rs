@@ -35,7 +35,7 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&high).arg(&low).arg(spans).arg(&n_spans).arg(&blocks.columns).arg(&blocks.bits).arg(&unscale);
         launch.arg(&mut sums.data).arg(&sums_pitch);
-        let grid_dim = (n_spans.min(self.device.processors() as u32), chunks.n as u32, 1);
+        let grid_dim = (n_spans.min(self.device.n_sms() as u32), chunks.n as u32, 1);
         let config = LaunchConfig { grid_dim, block_dim: (THREADS, 1, 1), shared_mem_bytes: shared_bytes };
         // SAFETY: the maps tell the copy engine where the operand ends; spans name blocks with bits and a column, and
         // each has a slot of `WINDOW` rows of its own; the operand is stored as the kernel was compiled for.

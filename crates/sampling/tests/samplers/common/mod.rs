@@ -14,7 +14,7 @@ pub fn graph_of(n: usize, edges: impl IntoIterator<Item = (NodeId, NodeId)>) -> 
     Coo::new(n, n, rows, cols, None).unwrap().to_csr(Duplicates::Merge).unwrap()
 }
 
-/// Star: a node with neighbours `1..=degree`, which have none.
+/// Star: a node with neighbors `1..=degree`, which have none.
 pub fn star(degree: usize) -> Csr {
     graph_of(degree + 1, (1..=degree as u32).map(|leaf| (0, leaf)))
 }

@@ -13,9 +13,9 @@ use crate::minibatch::NODES_AT_ONCE;
 use crate::models::{InputSpec, Layers};
 use crate::tape::{BlockGraph, Graph, Mode, Params, Pool, Tape};
 
-/// Symbolic layer-wise inference. Each layer computes a chunk of nodes at a time, whose neighbours are all distinct.
-/// The memory is that of the nodes with most neighbours, which an order by degree puts in one chunk. The time is that
-/// of nodes with an average number of neighbours.
+/// Symbolic layer-wise inference. Each layer computes a chunk of nodes at a time, whose neighbors are all distinct.
+/// The memory is that of the nodes with most neighbors, which an order by degree puts in one chunk. The time is that
+/// of nodes with an average number of neighbors.
 pub(crate) struct LayerPlan<'m> {
     /// Layers of the network.
     pub(crate) layers: &'m dyn Layers<Symbolic>,

@@ -1,4 +1,4 @@
-//! Aggregation over a node's neighbours in a GraphSAGE layer.
+//! Aggregation over a node's neighbors in a GraphSAGE layer.
 
 use girih_compute::{Activation, Backend, ComputeError, Shape};
 

@@ -48,7 +48,7 @@ fn sampler(fan_out: &str, replace: bool, inputs: Columns) -> NeighborSampler {
 
 proptest! {
     #[test]
-    fn all_neighbours_give_the_rows_of_the_whole_matrix(
+    fn all_neighbors_give_the_rows_of_the_whole_matrix(
         n in 5..40u32, weighted in any::<bool>(), self_loops in any::<bool>(), norm in 0..3usize,
         in_place in any::<bool>(),
     ) {

@@ -153,7 +153,7 @@ fn patches_take_less_of_each_gpu_the_more_there_are() {
     let least = |n_ranks: u64| (3_000_000 * 200 * 4 + 60_000_000 * 4 * 2) / n_ranks + 3_000_000 * 8;
     assert!(two > least(2) && four > least(4), "{two}, {four}");
     let more_seeds = TrainConfig { batch_size: Some(4096), ..config.clone() };
-    assert!(bytes_of_patches(4, &more_seeds, &data) > four, "a card may own all seeds of a batch");
+    assert!(bytes_of_patches(4, &more_seeds, &data) > four, "a GPU may own all seeds of a batch");
     let codes = DataSizes { code_bytes: Some(16), has_code_book: true, ..data };
     assert!(bytes_of_patches(4, &config, &codes) < four, "codes stay codes");
     let halves = TrainConfig { precision: Dtype::Bf16, ..config.clone() };

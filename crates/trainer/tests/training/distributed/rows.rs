@@ -19,7 +19,7 @@ use girih_trainer::{
 use super::small::{N, few, graph, looped, operand};
 
 #[test]
-fn neighbours_of_own_rows_are_fetched_from_who_holds_them() {
+fn neighbors_of_own_rows_are_fetched_from_who_holds_them() {
     for (scheme, p, r) in
         [(Scheme::OneD, 3, 1), (Scheme::OneAndHalfD, 4, 2), (Scheme::TwoD, 4, 1), (Scheme::ThreeD, 8, 1)]
     {

@@ -23,7 +23,7 @@ fn without(graph: &Csr, links: &[Link]) -> Csr {
 }
 
 #[test]
-fn all_neighbours_of_a_batch_of_links_are_the_training_graph_without_these_links() {
+fn all_neighbors_of_a_batch_of_links_are_the_training_graph_without_these_links() {
     let graph = load("synth:planted,nodes=60,degree=6,features=4,classes=2", &LoadOptions::default()).unwrap().graph;
     let mut config = TrainConfig { batch_size: Some(9), ..TrainConfig::default() };
     config.batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![-1, -1], ..BatchConfig::default() };

@@ -29,13 +29,13 @@ const OPERATION: &str = "comparing the GPUs";
 
 /// Fails if ranks share a GPU without NCCL's permission, or have different versions of NCCL, which would deadlock.
 /// Returns whether some ranks share the context of a GPU.
-pub(super) fn check_cards<T: Transport>(cuda: &Cuda, transport: &T) -> Result<bool, CommError> {
+pub(super) fn check_gpus<T: Transport>(cuda: &Cuda, transport: &T) -> Result<bool, CommError> {
     let failed = |message: String| CommError::Library { operation: OPERATION, message };
     let uuid = cuda.device.uuid().map_err(|error| failed(error.to_string()))?;
     let version = nccl_version().unwrap_or_default();
     let all = all_gather(transport, OPERATION, &[&uuid[..], version.as_bytes()].concat())?;
-    let cards = all.iter().enumerate().map(|(rank, of_rank)| card_and_version(of_rank, rank, uuid.len()));
-    let all = cards.collect::<Result<Vec<_>, _>>()?;
+    let gpus = all.iter().enumerate().map(|(rank, of_rank)| gpu_and_version(of_rank, rank, uuid.len()));
+    let all = gpus.collect::<Result<Vec<_>, _>>()?;
     let is_set = |variable, wanted| std::env::var(variable).is_ok_and(|value| value == wanted);
     let refused = |what| CommError::Operand { operation: OPERATION, what };
     let shares = check(&all, is_set(SHARING_VARIABLE, "1")).map_err(refused)?;
@@ -49,7 +49,7 @@ pub(super) fn check_cards<T: Transport>(cuda: &Cuda, transport: &T) -> Result<bo
 }
 
 /// UUID of a rank's GPU, `n_bytes` long, and its version of NCCL, from its message.
-fn card_and_version(message: &[u8], rank: usize, n_bytes: usize) -> Result<(&[u8], &[u8]), CommError> {
+fn gpu_and_version(message: &[u8], rank: usize, n_bytes: usize) -> Result<(&[u8], &[u8]), CommError> {
     let mut message = Payload::new(message, rank, OPERATION);
     Ok((message.bytes(n_bytes)?, message.remaining()))
 }
@@ -70,12 +70,12 @@ fn check_queues(are_most: bool) -> Result<(), String> {
 fn check(all: &[(&[u8], &[u8])], asked: bool) -> Result<bool, String> {
     let version = String::from_utf8_lossy(all[0].1);
     let mut shares = false;
-    for (rank, &(card, theirs)) in all.iter().enumerate() {
+    for (rank, &(gpu, theirs)) in all.iter().enumerate() {
         if theirs != all[0].1 {
             let theirs = String::from_utf8_lossy(theirs);
             return Err(format!("rank {rank} has NCCL {theirs}, rank 0 has {version}; install one version everywhere"));
         }
-        let Some(other) = all[..rank].iter().position(|&(other, _)| other == card) else { continue };
+        let Some(other) = all[..rank].iter().position(|&(other, _)| other == gpu) else { continue };
         shares = true;
         if !(asked && can_share(&version)) {
             let (major, minor) = FIRST_TO_SHARE;
@@ -99,11 +99,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_share_cards_where_nccl_was_asked_to_let_them() {
-        let of = |cards: [u8; 3], version: &'static str| cards.map(|card| (vec![card; 16], version.as_bytes()));
-        let checked = |cards, version, asked| {
-            let all = of(cards, version);
-            check(&all.each_ref().map(|(card, version)| (&card[..], *version)), asked)
+    fn ranks_share_gpus_where_nccl_was_asked_to_let_them() {
+        let of = |gpus: [u8; 3], version: &'static str| gpus.map(|gpu| (vec![gpu; 16], version.as_bytes()));
+        let checked = |gpus, version, asked| {
+            let all = of(gpus, version);
+            check(&all.each_ref().map(|(gpu, version)| (&gpu[..], *version)), asked)
         };
         for asked in [false, true] {
             assert_eq!(checked([1, 2, 3], "2.28.9", asked), Ok(false));
@@ -127,9 +127,9 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_a_card_names_its_rank() {
-        assert_eq!(card_and_version(b"card2.30", 1, 4).unwrap(), (&b"card"[..], &b"2.30"[..]));
-        let refused = card_and_version(b"car", 1, 4).unwrap_err().to_string();
+    fn a_message_without_a_gpu_names_its_rank() {
+        assert_eq!(gpu_and_version(b"uuid2.30", 1, 4).unwrap(), (&b"uuid"[..], &b"2.30"[..]));
+        let refused = gpu_and_version(b"car", 1, 4).unwrap_err().to_string();
         assert_eq!(
             refused,
             "rank 1 sent a malformed message (comparing the GPUs): 3 bytes are left where 4 are expected; give all ranks the \

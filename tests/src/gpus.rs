@@ -1,5 +1,6 @@
 //! Ranks on GPUs for tests.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use girih_comm::{CommError, RankFailure};
@@ -35,57 +36,64 @@ pub fn deadline() -> Duration {
 /// # Panics
 /// When there is none and `GIRIH_REQUIRE_GPU` is set.
 #[must_use]
-pub fn cards(most: usize) -> Vec<Cuda> {
-    let (mut cards, on_each) = (Vec::new(), ranks_per_gpu());
-    while cards.len() < most {
-        match Device::open(cards.len() / on_each) {
-            Ok(device) => cards.push(Cuda::new(device)),
-            Err(error) if cards.is_empty() && std::env::var_os("GIRIH_REQUIRE_GPU").is_some() => panic!("{error}"),
+pub fn gpus(most: usize) -> Vec<Cuda> {
+    let (mut gpus, on_each) = (Vec::new(), ranks_per_gpu());
+    while gpus.len() < most {
+        match Device::open(gpus.len() / on_each) {
+            Ok(device) => gpus.push(Cuda::new(device)),
+            Err(error) if gpus.is_empty() && std::env::var_os("GIRIH_REQUIRE_GPU").is_some() => panic!("{error}"),
             Err(error) => {
-                println!("{} cards: {error}", cards.len());
+                println!("{} GPUs: {error}", gpus.len());
                 break;
             }
         }
     }
-    cards
+    gpus
 }
 
 /// Backends on one, two, four or eight GPUs: the largest of these numbers that is available.
 #[must_use]
 pub fn group() -> Option<Vec<Cuda>> {
-    let mut cards = cards(8);
-    let n = cards.len().checked_ilog2().map(|log| 1 << log)?;
-    cards.truncate(n);
-    Some(cards)
+    let mut gpus = gpus(8);
+    let n = gpus.len().checked_ilog2().map(|log| 1 << log)?;
+    gpus.truncate(n);
+    Some(gpus)
 }
 
 /// As [`group`], but `None` if there is only one GPU. Then it reports that the test is skipped.
 #[must_use]
 pub fn several() -> Option<Vec<Cuda>> {
-    let cards = group()?;
-    if cards.len() < 2 {
+    let gpus = group()?;
+    if gpus.len() < 2 {
         println!("skipped: the test needs two GPUs, and there is one");
         return None;
     }
-    Some(cards)
+    Some(gpus)
 }
 
-/// Error with which rank one fails on purpose.
-#[must_use]
-pub fn enough() -> Failure {
-    Failure("rank one has had enough".to_owned())
-}
+/// Failure of rank one on purpose, and its time.
+#[derive(Default)]
+pub struct PlannedFailure(OnceLock<Instant>);
 
-/// Checks that ranks, started at `start`, ended soon with the error [`enough`] of rank one.
-///
-/// # Panics
-/// When they did not.
-pub fn check_ended_by_rank_one<T>(outcome: Result<T, RankFailure<Failure>>, start: Instant, what: &str) {
-    let Err(failure) = outcome else { panic!("no rank failed, {what}") };
-    assert_eq!(failure.rank, 1, "{what}");
-    assert!(failure.message.contains("had enough"), "{}, {what}", failure.message);
-    // Slow tools have a longer deadline.
-    assert!(start.elapsed() < deadline() / 3, "{:?}, {what}", start.elapsed());
+impl PlannedFailure {
+    /// Error with which rank one fails now.
+    pub fn now(&self) -> Failure {
+        self.0.get_or_init(Instant::now);
+        Failure("rank one has had enough".to_owned())
+    }
+
+    /// Checks that all ranks ended with this error of rank one, soon after it.
+    ///
+    /// # Panics
+    /// When they did not.
+    pub fn check<T>(&self, outcome: Result<T, RankFailure<Failure>>, what: &str) {
+        let Err(failure) = outcome else { panic!("no rank failed, {what}") };
+        assert_eq!(failure.rank, 1, "{what}");
+        assert!(failure.message.contains("had enough"), "{}, {what}", failure.message);
+        let passed = self.0.get().expect("rank one failed").elapsed();
+        // Slow tools have a longer deadline.
+        assert!(passed < deadline() / 3, "{passed:?}, {what}");
+    }
 }
 
 /// Error that ends a rank.
