@@ -3,11 +3,10 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use girih_collective_sampling::{RankRows, SpareReplies};
 use girih_comm::threads::{self, ThreadRank};
-use girih_comm::{Collective, GpuTransport, PatchGraphs, PlannedFailure, RankFailure, Transport};
+use girih_comm::{Collective, GpuTransport, PatchGraphs, RankFailure, Transport};
 use girih_compress::CompressedFeatures;
 use girih_compute::prelude::*;
 use girih_compute::{ComputeError, Dtype, Shape};
@@ -20,7 +19,7 @@ use girih_kernels::{Cuda, NcclRank};
 use girih_partition::Patches;
 use girih_sampling::{DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
 use girih_tests::batches::{check_batch, graph};
-use girih_tests::gpus::{Failure, deadline, group, several};
+use girih_tests::gpus::{Failure, PlannedFailure, deadline, group, several};
 use girih_trainer::{Adjacency, Neighborhoods, parse_codec};
 
 const N: NodeId = 600;

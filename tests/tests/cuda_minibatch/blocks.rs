@@ -1,25 +1,12 @@
 //! Rows and gradients of blocks that a device samples.
 
-use std::time::{Duration, Instant};
-
-use super::*;
-use girih_compress::CompressedFeatures;
-use girih_compute::prelude::*;
 use girih_compute::testing::piece;
-use girih_compute::{Cpu, Dtype, Epilogue, Reference, Shape, SparseOperand, Transpose};
-use girih_datasets::{Dataset, Features, LoadOptions, load};
-use girih_features::{
-    CacheShares, FeatureDevice, FeatureStore, HostReads, MiniBatchBackend, Placement, SamplingDevice,
-};
-use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm, Scales};
-use girih_kernels::{Cuda, Device};
+use girih_features::SamplingDevice;
+use girih_graph_format::{Coo, Duplicates, NodeId, Norm};
 use girih_sampling::{Columns, DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
 use girih_tests::batches::{check_batch, graph};
-use girih_tests::{cuda, losses_of};
-use girih_trainer::{
-    Adjacency, Aggregator, BatchConfig, BatchKind, CacheConfig, Control, Event, ModelConfig, ModelKind, Neighborhoods,
-    NormKind, Observer, ScoreBy, Scores, SessionOptions, TaskKind, TrainConfig, parse_codec, train,
-};
+use girih_tests::cuda;
+use girih_trainer::{Adjacency, Neighborhoods};
 
 fn sampler(fan_out: &str, inputs: Columns, expand: Expand) -> NeighborSampler {
     let options = NeighborOptions { edge_ids: true, inputs, expand, ..NeighborOptions::default() };

@@ -2,24 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::*;
 use girih_compress::CompressedFeatures;
 use girih_compute::prelude::*;
-use girih_compute::testing::piece;
 use girih_compute::{Cpu, Dtype, Epilogue, Reference, Shape, SparseOperand, Transpose};
-use girih_datasets::{Dataset, Features, LoadOptions, load};
-use girih_features::{
-    CacheShares, FeatureDevice, FeatureStore, HostReads, MiniBatchBackend, Placement, SamplingDevice,
-};
-use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm, Scales};
-use girih_kernels::{Cuda, Device};
-use girih_sampling::{Columns, DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
-use girih_tests::batches::{check_batch, graph};
-use girih_tests::{cuda, losses_of};
-use girih_trainer::{
-    Adjacency, Aggregator, BatchConfig, BatchKind, CacheConfig, Control, Event, ModelConfig, ModelKind, Neighborhoods,
-    NormKind, Observer, ScoreBy, Scores, SessionOptions, TaskKind, TrainConfig, parse_codec, train,
-};
+use girih_features::{CacheShares, FeatureDevice, FeatureStore, HostReads, Placement};
+use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Scales};
+use girih_kernels::Cuda;
+use girih_tests::cuda;
+use girih_trainer::parse_codec;
 
 /// Placement of a share of `n_nodes` nodes, the last ones, on a device.
 fn placement(n_nodes: NodeId, every_gpu: f64) -> Placement {

@@ -1,24 +1,15 @@
 //! Runs on mini-batches, wherever graph and features are.
 
-use std::time::{Duration, Instant};
-
-use super::*;
-use girih_compress::CompressedFeatures;
-use girih_compute::prelude::*;
 use girih_compute::testing::piece;
-use girih_compute::{Cpu, Dtype, Epilogue, Reference, Shape, SparseOperand, Transpose};
+use girih_compute::{Cpu, Dtype};
 use girih_datasets::{Dataset, Features, LoadOptions, load};
-use girih_features::{
-    CacheShares, FeatureDevice, FeatureStore, HostReads, MiniBatchBackend, Placement, SamplingDevice,
-};
-use girih_graph_format::{Coo, Csr, Duplicates, Matrix, NodeId, Norm, Scales};
+use girih_features::{CacheShares, HostReads, MiniBatchBackend};
+use girih_graph_format::{Coo, Duplicates};
 use girih_kernels::{Cuda, Device};
-use girih_sampling::{Columns, DrawKey, Expand, NeighborOptions, NeighborSampler, Sampler};
-use girih_tests::batches::{check_batch, graph};
 use girih_tests::{cuda, losses_of};
 use girih_trainer::{
-    Adjacency, Aggregator, BatchConfig, BatchKind, CacheConfig, Control, Event, ModelConfig, ModelKind, Neighborhoods,
-    NormKind, Observer, ScoreBy, Scores, SessionOptions, TaskKind, TrainConfig, parse_codec, train,
+    Aggregator, BatchConfig, BatchKind, CacheConfig, Control, Event, ModelConfig, ModelKind, NormKind, Observer,
+    ScoreBy, Scores, SessionOptions, TaskKind, TrainConfig, parse_codec, train,
 };
 
 fn planted() -> Dataset {

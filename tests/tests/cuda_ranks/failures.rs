@@ -1,29 +1,14 @@
 //! Ranks that fail or are late end the others.
 
-use std::iter;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::*;
-use girih_comm::threads::{self, ThreadRank};
-use girih_comm::{Collective, CommError, GpuTransport, Traffic, Transport};
+use girih_comm::Transport;
+use girih_comm::threads::{self};
 use girih_compute::prelude::*;
-use girih_compute::testing::piece;
-use girih_compute::{AdamStep, Cpu, Dtype, Shape, StepInputs};
-use girih_datasets::{LoadOptions, load};
-use girih_features::{CacheShares, Hotness};
-use girih_graph_format::Matrix;
-use girih_kernels::{Cuda, Device, NcclRank};
-use girih_partition::{Exchange, LinkRates, ProcessGrid, Scheme, Stages};
-use girih_planner::measure;
-use girih_tests::gpus::{Failure, PlannedFailure, deadline, gpus, ranks_per_gpu, several};
-use girih_tests::losses_of;
-use girih_trainer::distributed::{
-    GraphPlacement, Links, Network, RankJob, RankOptions, RankPlanner, SymbolicGraph, TrainJob,
-};
-use girih_trainer::{
-    BatchConfig, BatchKind, CacheConfig, DataSizes, ModelConfig, ModelKind, Outcome, PlanDevice, ScoreBy,
-    SessionOptions, TrainConfig, parse_codec,
-};
+use girih_compute::{AdamStep, Dtype, Shape, StepInputs};
+use girih_kernels::{Cuda, NcclRank};
+use girih_tests::gpus::{Failure, PlannedFailure, deadline, several};
 
 /// A rank fails while another one waits for it on its GPU.
 #[test]

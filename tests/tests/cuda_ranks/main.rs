@@ -5,29 +5,11 @@ mod exchange;
 mod failures;
 mod training;
 
-use std::iter;
-use std::time::{Duration, Instant};
-
 use girih_comm::threads::{self, ThreadRank};
-use girih_comm::{Collective, CommError, GpuTransport, Traffic, Transport};
-use girih_compute::prelude::*;
-use girih_compute::testing::piece;
-use girih_compute::{AdamStep, Cpu, Dtype, Shape, StepInputs};
-use girih_datasets::{LoadOptions, load};
-use girih_features::{CacheShares, Hotness};
-use girih_graph_format::Matrix;
-use girih_kernels::{Cuda, Device, NcclRank};
-use girih_partition::{Exchange, LinkRates, ProcessGrid, Scheme, Stages};
-use girih_planner::measure;
-use girih_tests::gpus::{Failure, PlannedFailure, deadline, gpus, ranks_per_gpu, several};
-use girih_tests::losses_of;
-use girih_trainer::distributed::{
-    GraphPlacement, Links, Network, RankJob, RankOptions, RankPlanner, SymbolicGraph, TrainJob,
-};
-use girih_trainer::{
-    BatchConfig, BatchKind, CacheConfig, DataSizes, ModelConfig, ModelKind, Outcome, PlanDevice, ScoreBy,
-    SessionOptions, TrainConfig, parse_codec,
-};
+use girih_comm::{Collective, CommError, GpuTransport, Transport};
+use girih_kernels::{Cuda, NcclRank};
+use girih_partition::{Exchange, Scheme, Stages};
+use girih_tests::gpus::{deadline, several};
 
 const EPOCHS: u64 = 50;
 

@@ -2,18 +2,12 @@
 
 use std::sync::Arc;
 
-use super::*;
-use girih_compute::testing::piece;
 use girih_features::{CacheShares, Placement};
 use girih_graph_format::{Csr, NodeId};
-use girih_kernels::{Cuda, DeviceSampler, DeviceTopology, DeviceWalks};
+use girih_kernels::{Cuda, DeviceSampler, DeviceTopology};
 use girih_random::{Key, Stream};
 use girih_sampling::relabel::{NewNodes, Relabel};
-use girih_sampling::{
-    Bias, Columns, DrawKey, Draws, Expand, FanOut, MiniBatch, NeighborOptions, NeighborSampler, Neighbors, Node2Vec,
-    RandomWalks, Sampler, WalkOptions,
-};
-use girih_tests::cuda;
+use girih_sampling::{Bias, Columns, DrawKey, Expand, MiniBatch, NeighborOptions, NeighborSampler, Sampler};
 
 /// Graph with the given rows, sorted and without duplicates.
 pub fn graph_of(n: usize, mut row: impl FnMut(usize) -> Vec<NodeId>) -> Csr {
@@ -65,9 +59,9 @@ pub fn seeds(n_nodes: usize, n: usize, stream: &mut Stream) -> Vec<NodeId> {
 
 /// Samplers of a batch on both sides.
 pub struct Pair<'g> {
-    graph: &'g Csr,
-    host: NeighborSampler,
-    device: DeviceSampler,
+    pub graph: &'g Csr,
+    pub host: NeighborSampler,
+    pub device: DeviceSampler,
 }
 
 impl<'g> Pair<'g> {

@@ -7,14 +7,12 @@ use self::inputs::*;
 use std::sync::Arc;
 
 use girih_compute::testing::piece;
-use girih_features::{CacheShares, Placement};
 use girih_graph_format::{Csr, NodeId};
-use girih_kernels::{Cuda, DeviceSampler, DeviceTopology, DeviceWalks};
-use girih_random::{Key, Stream};
-use girih_sampling::relabel::{NewNodes, Relabel};
+use girih_kernels::{DeviceSampler, DeviceTopology, DeviceWalks};
+use girih_random::Key;
 use girih_sampling::{
-    Bias, Columns, DrawKey, Draws, Expand, FanOut, MiniBatch, NeighborOptions, NeighborSampler, Neighbors, Node2Vec,
-    RandomWalks, Sampler, WalkOptions,
+    Bias, Columns, DrawKey, Draws, Expand, FanOut, NeighborOptions, NeighborSampler, Neighbors, Node2Vec, RandomWalks,
+    Sampler, WalkOptions,
 };
 use girih_tests::cuda;
 

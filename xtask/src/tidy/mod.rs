@@ -48,7 +48,7 @@ pub fn run(root: &Path) -> Result<(), String> {
 }
 
 fn check(listing: &Listing) -> Vec<Finding> {
-    let checks: [fn(&Listing) -> Vec<Finding>; 17] = [
+    let checks: [fn(&Listing) -> Vec<Finding>; 18] = [
         sources::module_docs,
         sources::leftovers,
         sources::machine_paths,

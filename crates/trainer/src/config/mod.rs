@@ -8,6 +8,7 @@ mod model;
 mod model_kind;
 mod optimizer;
 mod own;
+mod published;
 mod ranks;
 mod rules;
 pub(crate) mod supported;
@@ -177,46 +178,6 @@ impl Default for TrainConfig {
 }
 
 impl TrainConfig {
-    /// Published settings of a model, which files and flags may override. GCN's settings are the general ones.
-    #[must_use]
-    pub fn for_model(kind: ModelKind) -> Self {
-        kind.published()
-    }
-
-    /// Default settings of a model for a task. Link prediction starts from [`Self::for_model`], but without dropout
-    /// and weight decay: decay shrinks embeddings until their products carry no information. Widths are those of Kipf
-    /// and Welling (2016, section 3): 32 hidden columns and embeddings of 16.
-    #[must_use]
-    pub fn for_task(task: TaskKind, kind: ModelKind) -> Self {
-        let nodes = Self::for_model(kind);
-        if task == TaskKind::Nodes {
-            return nodes;
-        }
-        let hidden = if kind.has_heads() { nodes.model.hidden } else { 32 };
-        Self {
-            task,
-            model: ModelConfig { hidden, dropout: 0.0, ..nodes.model },
-            optimizer: OptimizerConfig { weight_decay: 0.0, ..nodes.optimizer },
-            ..nodes
-        }
-    }
-
-    /// A GCN for heterophilous graphs, scored by ROC-AUC. It has residual connections and layer normalisation, as
-    /// Platonov et al. (ICLR 2023) use. It is narrower and has a higher learning rate, so that 200 epochs suffice.
-    #[must_use]
-    pub fn heterophilous() -> Self {
-        let model = ModelConfig {
-            layers: 3,
-            hidden: 32,
-            dropout: 0.2,
-            residual: true,
-            norm: NormKind::Layer,
-            ..ModelConfig::default()
-        };
-        let optimizer = OptimizerConfig { lr: 0.003, weight_decay: 0.0, ..OptimizerConfig::default() };
-        Self { model, optimizer, metric: Metric::RocAuc, ..Self::default() }
-    }
-
     /// Configuration of one rank's share of a mini-batch step, where every rank holds all data: its share of the
     /// seeds or subgraphs, rounded up. Layer batches keep all seeds, because their layers are sampled for all seeds
     /// together.

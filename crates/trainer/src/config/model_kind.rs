@@ -1,15 +1,12 @@
 //! [`ModelKind`]: networks of girih, and what is known of each without building it.
 //!
-//! [`ModelKind::properties`] is the table of networks: names, settings, batches and published values. All else that
+//! [`ModelKind::properties`] is the table of networks: names, settings, weights and batches. All else that
 //! lists networks reads it: checks of settings, [`supported`](super::supported()), and the command line.
 
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::TrainConfig;
-use super::model::ModelConfig;
-use super::optimizer::{Decay, OptimizerConfig};
 use super::rules::joined;
 use crate::TrainError;
 
@@ -69,15 +66,13 @@ pub enum ModelBatches {
 pub struct ModelProperties {
     /// Name on the command line, in files and in results.
     pub name: &'static str,
-    /// Names of the settings of [`ModelConfig`] that this network reads and some other does not, without
-    /// `normalization`.
+    /// Names of the settings of [`ModelConfig`](super::ModelConfig) that this network reads and some other does not,
+    /// without `normalization`.
     pub settings: &'static [&'static str],
     /// Use of edge weights.
     pub weights: EdgeWeights,
     /// Batches that its steps can see.
     pub batches: ModelBatches,
-    /// Published settings, from those of a GCN.
-    published: fn(TrainConfig) -> TrainConfig,
 }
 
 const LEARNS_WEIGHTS: EdgeWeights = EdgeWeights::Unread("learns how much each neighbor counts, and reads no weights");
@@ -87,35 +82,24 @@ static GCN: ModelProperties = ModelProperties {
     settings: &["aggregate_once", "residual", "norm", "jump"],
     weights: EdgeWeights::Normalize,
     batches: ModelBatches::All,
-    published: |general| general,
 };
 static SGC: ModelProperties = ModelProperties {
     name: "sgc",
     settings: &["aggregate_once"],
     weights: EdgeWeights::Normalize,
     batches: ModelBatches::Full,
-    published: |general| general,
 };
 static SAGE: ModelProperties = ModelProperties {
     name: "sage",
     settings: &["aggregate_once", "aggregator"],
     weights: EdgeWeights::NormalizeMean,
     batches: ModelBatches::All,
-    published: |general| general,
 };
 static GAT: ModelProperties = ModelProperties {
     name: "gat",
     settings: &["aggregate_once", "residual", "norm", "jump", "heads", "out_heads", "attention_dropout", "slope"],
     weights: LEARNS_WEIGHTS,
     batches: ModelBatches::All,
-    // Veličković et al., ICLR 2018, section 3.3.
-    published: |general| TrainConfig {
-        model: ModelConfig { hidden: 8, heads: 8, dropout: 0.6, ..general.model },
-        optimizer: OptimizerConfig { lr: 0.005, decay: Decay::All, ..general.optimizer },
-        epochs: 1000,
-        patience: Some(100),
-        ..general
-    },
 };
 static GATV2: ModelProperties = ModelProperties { name: "gatv2", ..GAT };
 static GIN: ModelProperties = ModelProperties { name: "gin", weights: EdgeWeights::Sum, ..GCN };
@@ -124,38 +108,24 @@ static NGCN: ModelProperties = ModelProperties {
     settings: &["aggregate_once", "hops", "mixing"],
     weights: EdgeWeights::Normalize,
     batches: ModelBatches::Subgraphs,
-    // More dropout than in the publication: 140 labels are few for so many weights.
-    published: |general| TrainConfig { model: ModelConfig { hops: 4, dropout: 0.7, ..general.model }, ..general },
 };
 static APPNP: ModelProperties = ModelProperties {
     name: "appnp",
     settings: &["aggregate_once", "hops", "teleport"],
     weights: EdgeWeights::Normalize,
     batches: ModelBatches::Subgraphs,
-    // Gasteiger et al., ICLR 2019, section 5.
-    published: |general| TrainConfig { model: ModelConfig { hops: 10, hidden: 64, ..general.model }, ..general },
 };
 static MLP: ModelProperties = ModelProperties {
     name: "mlp",
     settings: &["aggregate_once"],
     weights: EdgeWeights::Unread("reads no edges"),
     batches: ModelBatches::Full,
-    published: |general| general,
 };
 static LIGHT_GCN: ModelProperties = ModelProperties {
     name: "lightgcn",
     settings: &[],
     weights: EdgeWeights::Normalize,
     batches: ModelBatches::Full,
-    // He et al., SIGIR 2020, section 4.1.2, and the authors' code.
-    published: |general| TrainConfig {
-        model: ModelConfig { layers: 3, hidden: 64, dropout: 0.0, ..general.model },
-        optimizer: OptimizerConfig { lr: 1e-3, weight_decay: 1e-4, ..general.optimizer },
-        epochs: 1000,
-        eval_every: 10,
-        batch_size: Some(2048),
-        ..general
-    },
 };
 
 impl ModelKind {
@@ -195,7 +165,7 @@ impl ModelKind {
         Self::ALL.into_iter().filter(|kind| !kind.is_recommender())
     }
 
-    /// Whether layers have several heads, each [`ModelConfig::hidden`] wide.
+    /// Whether layers have several heads, each [`ModelConfig::hidden`](super::ModelConfig::hidden) wide.
     #[must_use]
     pub fn has_heads(self) -> bool {
         self.reads("heads")
@@ -217,13 +187,6 @@ impl ModelKind {
     #[must_use]
     pub fn reads(self, setting: &str) -> bool {
         self.properties().settings.contains(&setting)
-    }
-
-    /// Published settings of the network.
-    pub(super) fn published(self) -> TrainConfig {
-        let general =
-            TrainConfig { model: ModelConfig { kind: self, ..ModelConfig::default() }, ..TrainConfig::default() };
-        (self.properties().published)(general)
     }
 }
 
