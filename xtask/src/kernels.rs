@@ -39,7 +39,7 @@ struct Resources {
 /// When there is no compiler, or a source does not compile.
 pub fn run(root: &Path, install: bool) -> Result<(), String> {
     let nvcc = find(root, install)?;
-    let folder = root.join("kernels");
+    let folder = root.join("crates/kernels/cuda");
     let mut sources: Vec<PathBuf> = fs::read_dir(&folder)
         .map_err(|e| format!("{}: {e}", folder.display()))?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))

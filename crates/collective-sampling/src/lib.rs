@@ -37,3 +37,8 @@ pub use error::CollectiveError;
 pub use graph::RankGraph;
 pub use rows::{FoundRows, RankRows, SpareReplies};
 pub use tally::{Sent, Tally};
+
+/// Program of the README, which is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

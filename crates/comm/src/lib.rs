@@ -47,3 +47,8 @@ pub use launch::{Launch, Launcher};
 pub use payload::{Number, Payload};
 pub use secret::Secret;
 pub use transport::{Call, Parcel, Transport, all_gather, all_to_all, due, members};
+
+/// Program of the README, which is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

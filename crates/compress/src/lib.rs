@@ -65,3 +65,8 @@ pub use sample::{SampleOptions, draw_sample};
 pub use source::{GeneratedRows, RowSource};
 pub use spec::CodecSpec;
 pub use store::{CompressedFeatures, Encoded, Progress, encode_to_file};
+
+/// Program of the README, which is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

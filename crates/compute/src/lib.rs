@@ -43,3 +43,8 @@ pub use symbolic::{
 pub mod prelude {
     pub use crate::{AttentionOps, Backend, DenseOps, LossOps, Memory, NormOps, OptimOps, SegmentOps, SparseOps};
 }
+
+/// Program of the README, which is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

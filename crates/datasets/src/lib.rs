@@ -69,3 +69,8 @@ pub use source::DataSource;
 pub use spec::Spec;
 pub use splits::SplitRule;
 pub use stored::StoredDataset;
+
+/// Program of the README, which is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

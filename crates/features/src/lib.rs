@@ -57,3 +57,8 @@ pub use placement::{CacheShares, Holder, Place, Placement, Span, Tier};
 pub use rates::{Rate, Rates};
 pub use remote::{FetchRows, FetchedRows, PatchRowsOperand, SplitRows, StoredAs};
 pub use store::{FeatureStore, RowSums, WritableStore};
+
+/// Program of the README, which is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

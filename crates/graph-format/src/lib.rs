@@ -67,3 +67,8 @@ pub fn places_of(nodes: &[NodeId], range: &Range<usize>) -> Range<usize> {
     let below = |end: usize| nodes.partition_point(|&node| (node as usize) < end);
     below(range.start)..below(range.end)
 }
+
+/// Program of the README, which is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

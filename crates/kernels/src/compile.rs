@@ -43,7 +43,7 @@ macro_rules! sources {
         impl Source {
             $(#[doc = concat!("`kernels/", $file, "`.")]
             pub(crate) const $ident: Self =
-                Self { name: $file, text: include_str!(concat!("../../../kernels/", $file)) };)*
+                Self { name: $file, text: include_str!(concat!("../cuda/", $file)) };)*
 
             /// All sources.
             #[cfg(test)]
@@ -86,12 +86,12 @@ sources! {
 
 /// Headers that sources include, by name.
 const HEADERS: [(&str, &str); 6] = [
-    ("common.cuh", include_str!("../../../kernels/common.cuh")),
-    ("elements.cuh", include_str!("../../../kernels/elements.cuh")),
-    ("sampling.cuh", include_str!("../../../kernels/sampling.cuh")),
-    ("dense.cuh", include_str!("../../../kernels/dense.cuh")),
-    ("heads.cuh", include_str!("../../../kernels/heads.cuh")),
-    ("warpgroups.cuh", include_str!("../../../kernels/warpgroups.cuh")),
+    ("common.cuh", include_str!("../cuda/common.cuh")),
+    ("elements.cuh", include_str!("../cuda/elements.cuh")),
+    ("sampling.cuh", include_str!("../cuda/sampling.cuh")),
+    ("dense.cuh", include_str!("../cuda/dense.cuh")),
+    ("heads.cuh", include_str!("../cuda/heads.cuh")),
+    ("warpgroups.cuh", include_str!("../cuda/warpgroups.cuh")),
 ];
 
 impl Source {

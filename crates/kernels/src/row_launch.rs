@@ -1,4 +1,4 @@
-//! [`RowLaunch`]: `kernels/rows.cu` on rows in any memory that a device reads. Copies the selected rows, as they are
+//! [`RowLaunch`]: `cuda/rows.cu` on rows in any memory that a device reads. Copies the selected rows, as they are
 //! or decoded.
 
 use cudarc::driver::{CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg};

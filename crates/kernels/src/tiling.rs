@@ -10,11 +10,11 @@ use crate::device::has_wgmma;
 /// Kernel that multiplies blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKernel {
-    /// `wgmma` of compute capability 9.0: `kernels/tiles.cu`.
+    /// `wgmma` of compute capability 9.0: `cuda/tiles.cu`.
     Wgmma,
-    /// `mma.sync` of all supported GPUs: `kernels/tiles_mma.cu`.
+    /// `mma.sync` of all supported GPUs: `cuda/tiles_mma.cu`.
     Mma,
-    /// Without tensor cores, in tiles of 32 × 32, one warp for each: paper A's algorithm 3, `kernels/tiles_paper.cu`.
+    /// Without tensor cores, in tiles of 32 × 32, one warp for each: paper A's algorithm 3, `cuda/tiles_paper.cu`.
     Paper,
 }
 

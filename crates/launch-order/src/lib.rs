@@ -136,3 +136,8 @@ pub use messenger::{Inbox, Messenger};
 pub use participant::{LaunchPermit, Participant};
 pub use rules::{Order, Rules};
 pub use transport::{LaunchOrderError, coordinator};
+
+/// Program of the README, which is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -40,3 +40,8 @@ pub use machine::{Machine, readable_bytes};
 pub use prefetch::prefetch;
 #[cfg(target_os = "linux")]
 pub use signals::ignore_file_size_signal;
+
+/// Program of the README, which is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

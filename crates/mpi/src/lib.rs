@@ -184,3 +184,8 @@ impl Transport for Process {
         None
     }
 }
+
+/// Program of the README, which is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

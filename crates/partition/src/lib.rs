@@ -37,3 +37,8 @@ pub use patches::Patches;
 pub use plan::{BlockPlan, Cuts, RankPlan, Receivers, Reduce, Slicing, Stages, Step, StepsTogether, part, place_in};
 pub use schedule::{Exchange, Schedule, StepExchange};
 pub use volume::{Volume, block_nnz, evenly_touched, imbalance};
+
+/// Program of the README, which is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -90,3 +90,8 @@ pub use items::Items;
 pub use pipeline::{Pipeline, Stage};
 pub use report::{Report, StageReport};
 pub use trace::{Event, Trace, Track};
+
+/// Program of the README, which is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -29,3 +29,8 @@ pub use error::PlannerError;
 pub use figures::{H200_BYTES, HardwareProfile, SessionRates};
 pub use kept::{keep, load_or_measure};
 pub use table::{EXCHANGE_BYTES, Estimate, Planner, Table, grids};
+
+/// Program of the README, which is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -102,3 +102,8 @@ mod tests {
         assert_eq!(bounded(123, 0), 0);
     }
 }
+
+/// Program of the README, which is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -28,6 +28,8 @@ mod rcm;
 mod simple;
 mod slashburn;
 mod streaming;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 use std::borrow::Cow;
 
@@ -40,6 +42,7 @@ pub use community::Community;
 pub use error::ReorderError;
 pub use kind::OrderKind;
 pub use parts::Parts;
+pub use quality::Quality;
 pub use rcm::ReverseCuthillMckee;
 pub use simple::{Degree, Identity, Random};
 pub use slashburn::SlashBurn;
@@ -90,3 +93,8 @@ fn undirected(graph: &Csr) -> Cow<'_, Csr> {
     }
     Cow::Owned(graph.symmetrized())
 }
+
+/// Program of the README, which is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

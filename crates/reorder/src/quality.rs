@@ -17,6 +17,9 @@ use crate::Community;
 /// Number of rows of the windows whose reuse is reported.
 pub const WINDOWS: [usize; 3] = [8, 32, 128];
 
+/// Number of operand rows that the simulated cache holds unless told otherwise: 1 MiB of rows of 64 `f32`.
+pub const ROWS_HELD: usize = 4096;
+
 /// Maximum number of reads that hit rates are computed from.
 pub const READS_LOOKED_AT: usize = 1 << 22;
 
@@ -42,9 +45,29 @@ pub struct Quality {
 }
 
 impl Quality {
-    /// Measures a graph as it is numbered, with a simulated cache of `rows_held` rows of the operand.
+    /// Measures a graph as it is numbered, with a simulated cache of [`ROWS_HELD`] rows of the operand.
+    ///
+    /// ```
+    /// use girih_graph_format::{Coo, Duplicates};
+    /// use girih_reorder::{Quality, Reorder, ReverseCuthillMckee};
+    ///
+    /// // A path whose ids are scattered, each edge in both directions.
+    /// let id = |i: u32| i * 7 % 100;
+    /// let (rows, cols) = (0..99).flat_map(|i| [(id(i), id(i + 1)), (id(i + 1), id(i))]).unzip();
+    /// let graph = Coo::new(100, 100, rows, cols, None)?.to_csr(Duplicates::Refuse)?;
+    /// let ordered = graph.permuted(&ReverseCuthillMckee.order(&graph)?);
+    /// assert_eq!(Quality::of(&ordered).gaps.bandwidth, 1);
+    /// assert!(Quality::of(&graph).gaps.bandwidth > 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
-    pub fn of(graph: &Csr, rows_held: usize) -> Self {
+    pub fn of(graph: &Csr) -> Self {
+        Self::with_cache(graph, ROWS_HELD)
+    }
+
+    /// As [`of`](Self::of), with a simulated cache of `rows_held` rows of the operand.
+    #[must_use]
+    pub fn with_cache(graph: &Csr, rows_held: usize) -> Self {
         Self {
             gaps: Gaps::of(graph),
             window_reuse: WINDOWS.map(|rows| window_reuse(graph, rows)),

@@ -45,6 +45,8 @@ pub mod relabel;
 mod saint;
 mod sampler;
 mod subgraph;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod topology;
 mod walk;
 mod walker;
@@ -69,3 +71,8 @@ pub use subgraph::{Subgraph, SubgraphSampler};
 pub use topology::{DrawnHop, Hop, HopSource, Topology};
 pub use walk::{Node2Vec, RandomWalks, WalkOptions, Walks};
 pub use walker::Walker;
+
+/// Program of the README, which is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -82,3 +82,8 @@ pub use tasks::links::{HITS_K, Link, LinkPart, LinkPredictor, LinkSplit, Links, 
 pub use tasks::nodes::{FullBatch, Task};
 pub use tasks::recommend::{Recommendations, Recommender, recommend};
 pub use train::{apply, apply_model, train, train_model};
+
+/// Program of the README, which is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

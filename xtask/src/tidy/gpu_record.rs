@@ -1,7 +1,7 @@
 //! Compares CUDA sources with the record of their last run on a GPU.
 //!
 //! Continuous integration has no GPU. The run on a GPU therefore stores the SHA-256 of the code of every source in
-//! [`RECORD`] (`{"sources": {"kernels/spmm.cu": "9f86…"}}`, among others). This check finds sources whose code has
+//! [`RECORD`] (`{"sources": {"crates/kernels/cuda/spmm.cu": "9f86…"}}`, among others). This check finds sources whose code has
 //! changed since. Lines that contain only a comment are not code, so comments can be edited without a GPU. Without
 //! CUDA sources there is nothing to check.
 
@@ -54,7 +54,7 @@ fn compare(sources: &[&File], record: &Record) -> Vec<Finding> {
 
 /// Whether a file is a kernel, a kernel header, or part of the crate that launches kernels.
 fn is_verified_source(file: &&File) -> bool {
-    let is_kernel = file.path.starts_with("kernels/") && matches!(file.extension(), "cu" | "cuh");
+    let is_kernel = file.path.starts_with("crates/kernels/cuda/") && matches!(file.extension(), "cu" | "cuh");
     let is_wrapper = file.path.starts_with("crates/kernels/src/") && file.extension() == "rs";
     is_kernel || is_wrapper
 }
@@ -76,7 +76,7 @@ fn sha256(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    const KERNEL: (&str, &str) = ("kernels/spmm.cu", "abc");
+    const KERNEL: (&str, &str) = ("crates/kernels/cuda/spmm.cu", "abc");
     const WRAPPER: (&str, &str) = ("crates/kernels/src/spmm.rs", "//! x");
 
     fn record(sources: &[(&str, &str)]) -> String {
@@ -110,12 +110,12 @@ mod tests {
 
     #[test]
     fn changed_new_and_removed_sources_are_found() {
-        let text = record(&[("kernels/spmm.cu", "old"), ("kernels/gone.cuh", "x")]);
+        let text = record(&[("crates/kernels/cuda/spmm.cu", "old"), ("crates/kernels/cuda/gone.cuh", "x")]);
         let found: Vec<String> =
             check(&Listing::of(&[KERNEL, WRAPPER, (RECORD, &text)])).iter().map(Finding::to_string).collect();
         assert_eq!(found.len(), 3);
         assert!(
-            found[0].starts_with(WRAPPER.0) && found[1].starts_with(KERNEL.0) && found[2].contains("gone.cuh"),
+            found[0].starts_with(KERNEL.0) && found[1].starts_with(WRAPPER.0) && found[2].contains("gone.cuh"),
             "{found:?}"
         );
     }

@@ -51,10 +51,10 @@ pub fn run(args: &ReorderArgs) -> Result<(), CliError> {
         renamed = Random { seed: args.seed }.order(&dataset.graph)?;
         dataset = dataset.permuted(&renamed)?;
     }
-    let before = Quality::of(&dataset.graph, rows_held(args.cache));
+    let before = Quality::with_cache(&dataset.graph, rows_held(args.cache));
     let mut found = Vec::new();
     for ordered in orders(args, &dataset.graph)? {
-        let quality = Quality::of(&dataset.graph.permuted(&ordered.order), rows_held(args.cache));
+        let quality = Quality::with_cache(&dataset.graph.permuted(&ordered.order), rows_held(args.cache));
         found.push(Found { ordered, quality });
     }
     if found.len() > 1 && !args.output.json {

@@ -116,7 +116,7 @@ impl Degrees {
 
 /// Adds the locality of the node order: gaps between neighbors, coverage of tiles, and cache hits.
 fn add_order(results: &mut Results, graph: &Csr, cache: CacheArgs) {
-    let quality = Quality::of(graph, rows_held(cache));
+    let quality = Quality::with_cache(graph, rows_held(cache));
     let (tiles, percent) = (TileHistogram::of(graph), |share: f64| format!("{:.1} %", 100.0 * share));
     results
         .add("bandwidth", quality.gaps.bandwidth, "Bandwidth", quality.gaps.bandwidth.to_string())

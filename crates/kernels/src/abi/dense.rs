@@ -5,7 +5,7 @@ use girih_compute::AdamStep;
 
 use super::constants::UPDATES_MAX;
 
-/// Random draws of dropout: `Draws` of `kernels/common.cuh`.
+/// Random draws of dropout: `Draws` of `cuda/common.cuh`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Draws {
@@ -19,7 +19,7 @@ pub(crate) struct Draws {
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for Draws {}
 
-/// Dropout mask of a matrix: `Mask` of `kernels/common.cuh`.
+/// Dropout mask of a matrix: `Mask` of `cuda/common.cuh`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Mask {
@@ -50,7 +50,7 @@ impl Mask {
     }
 }
 
-/// `EntryMask` of `kernels/attention.cu`.
+/// `EntryMask` of `cuda/attention.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct EntryMask {
@@ -63,7 +63,7 @@ pub(crate) struct EntryMask {
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for EntryMask {}
 
-/// `Scores` of `kernels/attention.cu`.
+/// `Scores` of `cuda/attention.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct ScoreSums {
@@ -76,7 +76,7 @@ pub(crate) struct ScoreSums {
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for ScoreSums {}
 
-/// Result and epilogue: `EpilogueArgs` of `kernels/dense.cu`.
+/// Result and epilogue: `EpilogueArgs` of `cuda/dense.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct GemmEpilogue {
@@ -96,7 +96,7 @@ pub(crate) struct GemmEpilogue {
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for GemmEpilogue {}
 
-/// Operands of a product: `Term` of `kernels/dense.cu`.
+/// Operands of a product: `Term` of `cuda/dense.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct ProductTerm {
@@ -110,7 +110,7 @@ pub(crate) struct ProductTerm {
 // SAFETY: as above.
 unsafe impl DeviceRepr for ProductTerm {}
 
-/// Arguments of a loss: `Losses` of `kernels/loss.cu`.
+/// Arguments of a loss: `Losses` of `cuda/loss.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Losses {
@@ -128,7 +128,7 @@ pub(crate) struct Losses {
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for Losses {}
 
-/// Addresses and sizes of a parameter: `Update` of `kernels/optim.cu`.
+/// Addresses and sizes of a parameter: `Update` of `cuda/optim.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Update {
@@ -143,7 +143,7 @@ pub(crate) struct Update {
     pub(crate) padding: u32,
 }
 
-/// `Updates` of `kernels/optim.cu`.
+/// `Updates` of `cuda/optim.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Updates {
@@ -153,7 +153,7 @@ pub(crate) struct Updates {
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for Updates {}
 
-/// Rates that change from step to step: `Rates` of `kernels/optim.cu`.
+/// Rates that change from step to step: `Rates` of `cuda/optim.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct StepRates {

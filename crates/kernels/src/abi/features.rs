@@ -2,7 +2,7 @@
 
 use cudarc::driver::DeviceRepr;
 
-/// Source of rows: `RowSource` of `kernels/rows.cu`.
+/// Source of rows: `RowSource` of `cuda/rows.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct RowSource {
@@ -32,7 +32,7 @@ impl RowSource {
     }
 }
 
-/// Selection of source and output rows: `GatherIndex` of `kernels/rows.cu`. All fields are device addresses; zero for
+/// Selection of source and output rows: `GatherIndex` of `cuda/rows.cu`. All fields are device addresses; zero for
 /// none.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -72,7 +72,7 @@ impl GatherIndex {
     }
 }
 
-/// `CodeBook` of `kernels/rows.cu`.
+/// `CodeBook` of `cuda/rows.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct BookArgument {
@@ -86,7 +86,7 @@ pub(crate) struct BookArgument {
 // SAFETY: plain words in the order and layout of the kernels' struct, including its trailing padding.
 unsafe impl DeviceRepr for BookArgument {}
 
-/// `RowsBefore` of `kernels/rows.cu`.
+/// `RowsBefore` of `cuda/rows.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct BeforeArgument {

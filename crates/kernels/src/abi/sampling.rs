@@ -20,7 +20,7 @@ pub(crate) struct Weights {
     pub(crate) n_positive: u64,
 }
 
-/// Hash table: `Table` of `kernels/sampling_hashed.cu`.
+/// Hash table: `Table` of `cuda/sampling_hashed.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table {
@@ -79,7 +79,7 @@ pub(crate) struct Walks {
     pub(crate) is_second_order: u32,
 }
 
-/// Sampled rows of a hop: `Drawn` of `kernels/neighborhoods.cu`.
+/// Sampled rows of a hop: `Drawn` of `cuda/neighborhoods.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Drawn {
@@ -124,7 +124,7 @@ unsafe impl DeviceRepr for Drawn {}
 // SAFETY: as above.
 unsafe impl DeviceRepr for Weighing {}
 
-/// Arguments of kernels that write requests: `RequestArguments` of `kernels/sampling_patches.cu`.
+/// Arguments of kernels that write requests: `RequestArguments` of `cuda/sampling_patches.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct RequestArguments {

@@ -6,7 +6,7 @@ use cudarc::driver::sys::CUtensorMap;
 use super::constants::N_CANDIDATES;
 use super::dense::Mask;
 
-/// `Pattern` of `kernels/common.cuh`: device pointers and counts. It is valid as long as the
+/// `Pattern` of `cuda/common.cuh`: device pointers and counts. It is valid as long as the
 /// [`CudaCsr`](crate::matrix::CudaCsr) that it was made from.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -25,7 +25,7 @@ pub(crate) struct Pattern {
 // SAFETY: plain 64-bit words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for Pattern {}
 
-/// `Operand` of `kernels/spmm.cu`.
+/// `Operand` of `cuda/spmm.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct OperandArgument {
@@ -36,7 +36,7 @@ pub(crate) struct OperandArgument {
 // SAFETY: plain 64-bit words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for OperandArgument {}
 
-/// Initial sums of a product, from its blocks: `TilePartials` of `kernels/common.cuh`.
+/// Initial sums of a product, from its blocks: `TilePartials` of `cuda/common.cuh`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct TilePartials {
@@ -57,7 +57,7 @@ impl TilePartials {
     }
 }
 
-/// Run of blocks of one window: `BlockSpan` of `kernels/common.cuh`.
+/// Run of blocks of one window: `BlockSpan` of `cuda/common.cuh`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkItem {
@@ -70,7 +70,7 @@ pub(crate) struct WorkItem {
 // SAFETY: plain 32-bit words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for WorkItem {}
 
-/// Part of a window: `Share` of `kernels/tiles_paper.cu`.
+/// Part of a window: `Share` of `cuda/tiles_paper.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WindowShare {
@@ -83,7 +83,7 @@ pub(crate) struct WindowShare {
 // SAFETY: plain 32-bit words in the order and layout of the kernel's struct.
 unsafe impl DeviceRepr for WindowShare {}
 
-/// `Matrix` of `kernels/tiles_paper.cu`.
+/// `Matrix` of `cuda/tiles_paper.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct TileOperand {
@@ -96,7 +96,7 @@ pub(crate) struct TileOperand {
 // SAFETY: plain 64-bit words in the order and layout of the kernel's struct.
 unsafe impl DeviceRepr for TileOperand {}
 
-/// `Planes` of `kernels/tiles_mma.cu`.
+/// `Planes` of `cuda/tiles_mma.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Planes {
@@ -109,7 +109,7 @@ pub(crate) struct Planes {
 // SAFETY: plain 64-bit words in the order and layout of the kernel's struct.
 unsafe impl DeviceRepr for Planes {}
 
-/// `TensorMap` of `kernels/tiles.cu`.
+/// `TensorMap` of `cuda/tiles.cu`.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 pub(crate) struct TensorMap(pub(crate) CUtensorMap);
@@ -117,7 +117,7 @@ pub(crate) struct TensorMap(pub(crate) CUtensorMap);
 // SAFETY: the driver's own layout, which kernels only pass to the copy engine.
 unsafe impl DeviceRepr for TensorMap {}
 
-/// Arguments of the search for blocks: `Tiling` of `kernels/tiling.cu`.
+/// Arguments of the search for blocks: `Tiling` of `cuda/tiling.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct BlockSearch {
@@ -133,7 +133,7 @@ pub(crate) struct BlockSearch {
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for BlockSearch {}
 
-/// `Candidates` of `kernels/tiling.cu`.
+/// `Candidates` of `cuda/tiling.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Candidates(pub(crate) [u32; N_CANDIDATES]);
@@ -141,7 +141,7 @@ pub(crate) struct Candidates(pub(crate) [u32; N_CANDIDATES]);
 // SAFETY: plain 32-bit words in the order and layout of the kernel's struct.
 unsafe impl DeviceRepr for Candidates {}
 
-/// Epilogue arguments: `EpilogueArgs` of `kernels/spmm.cu`.
+/// Epilogue arguments: `EpilogueArgs` of `cuda/spmm.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct SpmmEpilogue {
@@ -159,7 +159,7 @@ pub(crate) struct SpmmEpilogue {
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for SpmmEpilogue {}
 
-/// `Ordered` of `kernels/transpose.cu`.
+/// `Ordered` of `cuda/transpose.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Ordered {
@@ -173,7 +173,7 @@ pub(crate) struct Ordered {
 // SAFETY: plain words in the order and layout of the kernel's struct.
 unsafe impl DeviceRepr for Ordered {}
 
-/// Order of a sequence: `Order` of `kernels/segments.cu`.
+/// Order of a sequence: `Order` of `cuda/segments.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct SequenceOrder {

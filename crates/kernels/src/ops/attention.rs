@@ -1,4 +1,4 @@
-//! Attention (`kernels/attention.cu`, `kernels/edges.cu`), composed of scores, a softmax over entries and products
+//! Attention (`cuda/attention.cu`, `cuda/edges.cu`), composed of scores, a softmax over entries and products
 //! weighted by attention coefficients.
 //!
 //! Coefficients (`shares`) take scratch memory of one number for each entry and head during an operation. The

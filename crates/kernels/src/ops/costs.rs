@@ -21,7 +21,7 @@ use crate::matrix::{Blocks, CudaCsr, CudaMatrix, ProductClass, Split, Tiles};
 use crate::measurements;
 use crate::tiling::entries_of;
 
-/// Candidate shares of a block's places from which blocks are used; `kernels/tiling.cu` counts for as many. The first
+/// Candidate shares of a block's places from which blocks are used; `cuda/tiling.cu` counts for as many. The first
 /// one bounds the memory of blocks: `girih-compute` plans with it.
 const CANDIDATES: [f64; N_CANDIDATES] = [0.015, 0.02, 0.03, 0.05, 0.1];
 /// Kernels whose times are measured.

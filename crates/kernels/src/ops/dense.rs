@@ -1,4 +1,4 @@
-//! `kernels/dense.cu` and `kernels/dense_wgmma.cu`: dense products with one long side, rows of nodes times weights
+//! `cuda/dense.cu` and `cuda/dense_wgmma.cu`: dense products with one long side, rows of nodes times weights
 //! and sums over nodes.
 //!
 //! Libraries multiply `f32` without tensor cores, and write a result that the activation reads again. Here both are
@@ -71,9 +71,9 @@ struct Variant {
 /// Kernel of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProductKernel {
-    /// Warpgroups by `wgmma`: `kernels/dense_wgmma.cu`.
+    /// Warpgroups by `wgmma`: `cuda/dense_wgmma.cu`.
     Wgmma,
-    /// Warps by `mma`: `kernels/dense.cu`.
+    /// Warps by `mma`: `cuda/dense.cu`.
     Mma,
 }
 

@@ -1,4 +1,4 @@
-//! `kernels/edges.cu` and `kernels/edges_wide.cu`: operations with a number for each entry and head, and products of
+//! `cuda/edges.cu` and `cuda/edges_wide.cu`: operations with a number for each entry and head, and products of
 //! rows with a vector.
 
 use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
@@ -17,7 +17,7 @@ const ROW_BLOCKS_MAX: usize = 2048;
 /// Fewest rows of a block.
 const ROWS_OF_BLOCK_MIN: usize = 64;
 
-/// Assignment of lanes to rows in `kernels/edges_wide.cu`.
+/// Assignment of lanes to rows in `cuda/edges_wide.cu`.
 #[derive(Clone, Copy)]
 pub(super) struct Wide {
     /// Elements that a lane reads at once.
@@ -74,7 +74,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// Kernel that reads rows of `y` at entries. It comes from `kernels/edges_wide.cu` if that covers `heads`, else
+    /// Kernel that reads rows of `y` at entries. It comes from `cuda/edges_wide.cu` if that covers `heads`, else
     /// from `source`, which takes any number of heads.
     pub(super) fn entry_kernel(
         &self,

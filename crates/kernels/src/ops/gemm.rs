@@ -1,4 +1,4 @@
-//! Dense products by cuBLAS and cuBLASLt, with epilogues by `kernels/gemm.cu`.
+//! Dense products by cuBLAS and cuBLASLt, with epilogues by `cuda/gemm.cu`.
 
 use std::ffi::c_void;
 use std::ptr;

@@ -1,4 +1,4 @@
-//! `kernels/loss.cu`: losses with their gradients.
+//! `cuda/loss.cu`: losses with their gradients.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const SECTOR: usize = 32;
 /// Threads of the block that adds up the partial sums.
 const FINISH: u32 = 1 << 10;
 
-/// Assignment of lanes to a row: see `kernels/loss.cu`.
+/// Assignment of lanes to a row: see `cuda/loss.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lanes {
     n: usize,

@@ -1,4 +1,4 @@
-//! Dropout masks, as `kernels/common.cuh` takes them.
+//! Dropout masks, as `cuda/common.cuh` takes them.
 
 use girih_compute::{ComputeError, Dropout};
 

@@ -1,4 +1,4 @@
-//! `kernels/normalize.cu`: layer and batch normalisation.
+//! `cuda/normalize.cu`: layer and batch normalisation.
 
 use cudarc::driver::PushKernelArg;
 use girih_compute::{ColumnMoments, ComputeError, DenseOps, Dtype, Fits, NormOps};

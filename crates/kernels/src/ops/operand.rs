@@ -1,4 +1,4 @@
-//! `kernels/operand.cu`: preparation of the dense operand of a sparse product.
+//! `cuda/operand.cu`: preparation of the dense operand of a sparse product.
 
 use cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Shape, checks};

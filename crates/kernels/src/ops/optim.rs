@@ -1,4 +1,4 @@
-//! `kernels/optim.cu`: optimiser steps.
+//! `cuda/optim.cu`: optimiser steps.
 
 use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::{AdamStep, AdamUpdate, ComputeError, Fits, OptimOps, SgdUpdate};

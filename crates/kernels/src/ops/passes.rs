@@ -1,4 +1,4 @@
-//! `kernels/passes.cu`: passes over whole matrices.
+//! `cuda/passes.cu`: passes over whole matrices.
 
 use cudarc::driver::{CudaSlice, CudaView, LaunchConfig, PushKernelArg};
 use girih_compute::{Activation, ActivationGrad, ComputeError, Dropout, Dtype, Shape};

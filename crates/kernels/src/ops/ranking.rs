@@ -1,4 +1,4 @@
-//! `kernels/ranking.cu`: the largest elements of rows.
+//! `cuda/ranking.cu`: the largest elements of rows.
 
 use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Shape, checks};

@@ -1,4 +1,4 @@
-//! `kernels/rows.cu`: gathers and scatters of rows by id.
+//! `cuda/rows.cu`: gathers and scatters of rows by id.
 
 use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Shape};

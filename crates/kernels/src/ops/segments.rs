@@ -1,4 +1,4 @@
-//! `kernels/segments.cu`: aggregations other than sums. This module has maxima; `lstm` has LSTMs.
+//! `cuda/segments.cu`: aggregations other than sums. This module has maxima; `lstm` has LSTMs.
 
 mod lstm;
 

@@ -1,4 +1,4 @@
-//! `kernels/spmm.cu`: products of a sparse matrix and a dense one (SpMM).
+//! `cuda/spmm.cu`: products of a sparse matrix and a dense one (SpMM).
 
 use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype, Epilogue, Fits, Shape, SparseOps, Transpose};
@@ -23,7 +23,7 @@ const OFTEN: usize = 4;
 /// Most blocks of a grid.
 const BLOCKS_MAX: usize = i32::MAX as usize;
 
-/// Assignment of lanes to rows: see `kernels/spmm.cu`.
+/// Assignment of lanes to rows: see `cuda/spmm.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     /// Elements that a lane reads at once.

@@ -1,4 +1,4 @@
-//! `kernels/tiling.cu` and `kernels/tiles.cu`: dense blocks of a pattern, found on the device and multiplied by tensor
+//! `cuda/tiling.cu` and `cuda/tiles.cu`: dense blocks of a pattern, found on the device and multiplied by tensor
 //! cores.
 //!
 //! ```text

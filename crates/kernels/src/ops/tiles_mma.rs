@@ -1,4 +1,4 @@
-//! `kernels/tiles_mma.cu`: dense blocks of a pattern, multiplied by `mma.sync`, which every GPU has.
+//! `cuda/tiles_mma.cu`: dense blocks of a pattern, multiplied by `mma.sync`, which every GPU has.
 
 use cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype};

@@ -1,4 +1,4 @@
-//! `kernels/tiles_paper.cu`: tiles of 32 × 32 in shared memory, one warp for each, as in paper A.
+//! `cuda/tiles_paper.cu`: tiles of 32 × 32 in shared memory, one warp for each, as in paper A.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! `kernels/transpose.cu`: transpose of a pattern that exists only on the device.
+//! `cuda/transpose.cu`: transpose of a pattern that exists only on the device.
 
 use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
 use girih_compute::ComputeError;

@@ -1,4 +1,4 @@
-//! Control words of a batch, as `Control` of `kernels/sampling.cuh` reads them.
+//! Control words of a batch, as `Control` of `cuda/sampling.cuh` reads them.
 //!
 //! ```text
 //! 0            failures, as bits

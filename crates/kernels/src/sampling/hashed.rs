@@ -1,4 +1,4 @@
-//! [`Hashed`]: local ids by a hash table, `kernels/sampling_hashed.cu`.
+//! [`Hashed`]: local ids by a hash table, `cuda/sampling_hashed.cu`.
 
 use cudarc::driver::{CudaFunction, CudaSlice, PushKernelArg, sys};
 use girih_compute::ComputeError;

@@ -20,7 +20,7 @@ use crate::abi::{BLOCK, DRAW_ROWS, DRAW_ROWS_MANY, sampling as arguments};
 use crate::compile::{Defines, Source};
 use crate::device::{blocks, threads_for};
 
-/// Largest fan-out that a single thread draws for its row, `kernels/sampling_few.cu`.
+/// Largest fan-out that a single thread draws for its row, `cuda/sampling_few.cu`.
 const FEW_MAX: u32 = 16;
 
 /// Kernels that draw, looked up once: a batch takes less time than looking up all of them.

@@ -1,5 +1,5 @@
 //! [`PatchDraws`]: the draws of a hop where every rank has the rows of a patch. This is the collective sampling
-//! primitive (Cai et al., DSP, PPoPP 2023, section 5) on GPUs, `kernels/sampling_patches.cu`.
+//! primitive (Cai et al., DSP, PPoPP 2023, section 5) on GPUs, `cuda/sampling_patches.cu`.
 //!
 //! ```text
 //! ask        frontier nodes by their owners, and the number of edges each draws   GPU; the host reads the numbers

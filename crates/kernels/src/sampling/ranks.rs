@@ -1,4 +1,4 @@
-//! [`Ranks`]: local ids by the ranks of bits, `kernels/sampling_batch.cu`.
+//! [`Ranks`]: local ids by the ranks of bits, `cuda/sampling_batch.cu`.
 
 use cudarc::driver::{CudaFunction, CudaSlice, PushKernelArg};
 use girih_compute::ComputeError;

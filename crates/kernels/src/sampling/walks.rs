@@ -1,4 +1,4 @@
-//! [`DeviceWalks`]: random walks on a device, `kernels/walks.cu`.
+//! [`DeviceWalks`]: random walks on a device, `cuda/walks.cu`.
 
 use std::sync::Arc;
 

@@ -46,7 +46,7 @@ fn figures_of_a_graph_with_few_edges_take_seconds() {
     assert_eq!(in_time("reuse", || ReuseCurve::of(graph, READS_LOOKED_AT)).hit_rate(N), 0.0);
     assert!(!in_time("symmetric", || graph.is_symmetric()));
     assert_eq!(in_time("symmetrised", || graph.symmetrized()).nnz(), 2);
-    assert_eq!(in_time("all figures", || Quality::of(graph, 1000)).tiles, 1);
+    assert_eq!(in_time("all figures", || Quality::with_cache(graph, 1000)).tiles, 1);
 }
 
 #[test]

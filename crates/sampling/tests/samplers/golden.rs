@@ -1,7 +1,7 @@
 //! Golden digests of samplers: draws are part of the format, and a seed gives equal results in all versions.
 
-use crate::common::hubs;
 use girih_graph_format::NodeId;
+use girih_sampling::testing::hubs;
 use girih_sampling::{
     ClusterSampler, DrawKey, Draws, LayerSampler, NeighborOptions, NeighborSampler, Node2Vec, RandomWalks,
     SaintSampler, Sampler, SubgraphSampler, WalkOptions,

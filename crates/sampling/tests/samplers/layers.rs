@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::common::{assert_fair, assert_unbiased, chi_square, graph_of, graphs_and_seeds, hubs, star};
 use girih_graph_format::{Csr, NodeId};
 use girih_random::{Key, purpose};
+use girih_sampling::testing::{assert_fair, assert_unbiased, chi_square, graph_of, graphs_and_seeds, hubs, star};
 use girih_sampling::{Block, DrawKey, FanOut, LayerSampler, MiniBatch, Sampler};
 use proptest::prelude::*;
 use rayon::prelude::*;

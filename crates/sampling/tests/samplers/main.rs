@@ -4,6 +4,7 @@ mod blocks;
 mod common;
 mod fan_outs;
 mod golden;
+mod kit;
 mod layers;
 mod loader;
 mod neighbors;

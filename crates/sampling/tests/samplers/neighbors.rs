@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::common::{PlainBlock, fan_outs, graph_of, graphs, graphs_and_seeds, hubs, plain_sample, star};
-use crate::common::{assert_fair, chi_square};
+use crate::common::{PlainBlock, plain_sample};
 use girih_graph_format::{Csr, NodeId};
 use girih_sampling::relabel::{NewNodes, Relabel};
+use girih_sampling::testing::{assert_fair, chi_square};
+use girih_sampling::testing::{fan_outs, graph_of, graphs, graphs_and_seeds, hubs, star};
 use girih_sampling::{
     Bias, Block, Columns, DrawKey, ExcludedEdges, Expand, FanOut, MiniBatch, NeighborOptions, NeighborSampler, Sampler,
 };

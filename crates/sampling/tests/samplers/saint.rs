@@ -1,7 +1,7 @@
 //! Laws of GraphSAINT's subgraphs: weights correct for unequal chances of nodes and edges.
 
-use crate::common::{assert_unbiased, graph_of, graphs, hubs};
 use girih_graph_format::{Csr, NodeId};
+use girih_sampling::testing::{assert_unbiased, graph_of, graphs, hubs};
 use girih_sampling::{DrawKey, SaintSampler, SampleError, Subgraph, SubgraphSampler};
 use proptest::prelude::*;
 use rayon::prelude::*;

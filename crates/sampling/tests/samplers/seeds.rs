@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::common::graphs_and_seeds;
 use girih_graph_format::{Csr, NodeId};
+use girih_sampling::testing::graphs_and_seeds;
 use girih_sampling::{
     Block, Columns, DrawKey, Expand, LayerSampler, MiniBatch, NeighborOptions, NeighborSampler, Sampler,
 };
@@ -79,7 +79,7 @@ proptest! {
 #[test]
 #[should_panic(expected = "seeds 1..4 of 2")]
 fn seeds_that_are_not_there_are_nobodys() {
-    let graph = crate::common::graph_of(3, [(0, 1), (1, 2)]);
+    let graph = girih_sampling::testing::graph_of(3, [(0, 1), (1, 2)]);
     let sampler = LayerSampler::ladies("2".parse().unwrap(), true);
     let _ = sampler.sample(&graph, &[0, 1], DrawKey::default()).unwrap().of_seeds(1..4);
 }

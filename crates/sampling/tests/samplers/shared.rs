@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::common::{assert_fair, assert_unbiased, chi_square, graph_of, graphs_and_seeds, hubs};
 use girih_graph_format::{Csr, NodeId};
 use girih_random::{Key, bounded, purpose};
 use girih_sampling::relabel::Relabel;
+use girih_sampling::testing::{assert_fair, assert_unbiased, chi_square, graph_of, graphs_and_seeds, hubs};
 use girih_sampling::{
     Bias, DrawKey, Draws, ExcludedEdges, Expand, MiniBatch, NeighborOptions, NeighborSampler, Sampler,
 };

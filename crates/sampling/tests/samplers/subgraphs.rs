@@ -1,7 +1,7 @@
 //! Laws of subgraphs: all edges among their nodes, and every node once per epoch.
 
-use crate::common::{graphs, graphs_and_seeds, hubs};
 use girih_graph_format::{Csr, NodeId};
+use girih_sampling::testing::{graphs, graphs_and_seeds, hubs};
 use girih_sampling::{
     Block, ClusterSampler, Columns, DrawKey, Expand, MiniBatch, NeighborOptions, NeighborSampler, SaintSampler,
     Sampler, Subgraph, SubgraphSampler,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{assert_fair, chi_square, graph_of, graphs_and_seeds, hubs, star};
 use girih_graph_format::{Csr, NodeId};
+use girih_sampling::testing::{assert_fair, chi_square, graph_of, graphs_and_seeds, hubs, star};
 use girih_sampling::{Bias, DrawKey, Node2Vec, RandomWalks, WalkOptions, Walks};
 use proptest::prelude::*;
 

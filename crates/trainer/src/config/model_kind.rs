@@ -121,12 +121,8 @@ static MLP: ModelProperties = ModelProperties {
     weights: EdgeWeights::Unread("reads no edges"),
     batches: ModelBatches::Full,
 };
-static LIGHT_GCN: ModelProperties = ModelProperties {
-    name: "lightgcn",
-    settings: &[],
-    weights: EdgeWeights::Normalize,
-    batches: ModelBatches::Full,
-};
+static LIGHT_GCN: ModelProperties =
+    ModelProperties { name: "lightgcn", settings: &[], weights: EdgeWeights::Normalize, batches: ModelBatches::Full };
 
 impl ModelKind {
     /// All networks.

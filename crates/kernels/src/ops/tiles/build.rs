@@ -1,4 +1,4 @@
-//! `kernels/tiling.cu`: the search for the dense blocks of a pattern, and their division into spans.
+//! `cuda/tiling.cu`: the search for the dense blocks of a pattern, and their division into spans.
 
 use std::cmp::Reverse;
 
@@ -114,7 +114,7 @@ impl Cuda {
         Ok((search, config, counts))
     }
 
-    /// Kernel of `kernels/tiling.cu` for blocks of a layout.
+    /// Kernel of `cuda/tiling.cu` for blocks of a layout.
     pub(in crate::ops) fn tiling_kernel(
         &self,
         operation: &'static str,

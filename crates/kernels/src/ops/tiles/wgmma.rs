@@ -1,4 +1,4 @@
-//! `kernels/tiles.cu`: dense blocks of a pattern, multiplied by `wgmma` of compute capability 9.0.
+//! `cuda/tiles.cu`: dense blocks of a pattern, multiplied by `wgmma` of compute capability 9.0.
 
 use cudarc::driver::sys::{
     CUtensorMap, CUtensorMapDataType, CUtensorMapFloatOOBfill, CUtensorMapInterleave, CUtensorMapL2promotion,
