@@ -83,3 +83,8 @@ pub fn losses_of(train: impl FnOnce(&mut Observer<'_>) -> Result<Outcome, TrainE
 pub fn mean_test_accuracy(outcome: &Outcome) -> f64 {
     outcome.over_runs(|run| run.best.test_accuracy).expect("test nodes were scored").mean
 }
+
+/// Program of the README of `girih-kernels`, which is tested here: each change of that crate needs a run on a GPU.
+#[cfg(doctest)]
+#[doc = include_str!("../../crates/kernels/README.md")]
+pub struct KernelsReadme;

@@ -60,8 +60,3 @@ pub use sampling::{BatchSizes, Capacities, DeviceBatch, DeviceSampler, DeviceTop
 pub use survey::{FoundLibrary, Gpu, Survey};
 pub use tiling::{BlockKernel, Tiling};
 pub use timeline::Timeline;
-
-/// Program of the README, which is tested.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-pub struct Readme;
