@@ -86,6 +86,8 @@ fn steps(root: &Path, skip_tests: bool) -> Result<Vec<Step>, String> {
     let metadata: Metadata = serde_json::from_slice(&metadata).map_err(|e| format!("cargo metadata: {e}"))?;
     steps.extend(feature_steps(&metadata));
     steps.extend(example_steps(root, &metadata.target_directory, skip_tests)?);
+    // Packages have all that they need, and no path outside of them.
+    steps.push(Step::cargo("packages", "package --workspace --no-verify --allow-dirty --quiet"));
     if command::version("cargo-deny").is_some() {
         steps.push(Step::cargo("dependencies", "deny --all-features check bans licenses sources"));
     } else {

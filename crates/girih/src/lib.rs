@@ -8,8 +8,7 @@
 //! | `compress` | `compress` | features as codes, decoded where they are read |
 //! | `datasets`, `compute`, `features`, `partition`, `trainer` | `train` | data sets, operations, placement, ranks, models and training |
 //! | `kernels` | `cuda` | the operations on CUDA devices |
-//!
-#![doc = include_str!("../README.md")]
+#![cfg_attr(all(feature = "train", feature = "reorder"), doc = include_str!("../README.md"))]
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "compress")]

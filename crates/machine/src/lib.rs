@@ -1,7 +1,7 @@
 //! Properties and rates of the machine that girih runs on.
 //!
 //! - [`Machine`]: CPU, caches and memory, as the operating system reports them.
-//! - [`Ceilings`]: peak bandwidths and arithmetic rates, measured in a few seconds by minimal loops.
+//! - `Ceilings` (feature `ceilings`): peak bandwidths and arithmetic rates, measured in a few seconds by minimal loops.
 //! - [`Hierarchy`]: cost model of caches and memory for products with a sparse matrix.
 //! - [`cache_folder()`]: folder of measurements on disk.
 //! - [`zeros`], [`advise_huge_pages`]: memory on huge pages.
@@ -16,6 +16,7 @@
 #[cfg(target_os = "linux")]
 mod bus_errors;
 mod cache_folder;
+#[cfg(feature = "ceilings")]
 mod ceilings;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod heap;
@@ -31,6 +32,7 @@ mod signals;
 #[cfg(target_os = "linux")]
 pub use bus_errors::explain_bus_errors;
 pub use cache_folder::cache_folder;
+#[cfg(feature = "ceilings")]
 pub use ceilings::Ceilings;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub use heap::fix_heap_bounds;

@@ -33,7 +33,11 @@ mod tests {
 
     #[test]
     fn the_documented_table_is_this_one() {
-        let page = include_str!("../../../docs/draws.md");
+        let place = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/draws.md");
+        let Ok(page) = std::fs::read_to_string(place) else {
+            println!("skipped: the table is in the repository, and this is a package");
+            return;
+        };
         let purposes = [
             ("DROPOUT", DROPOUT),
             ("INITIALISATION", INITIALISATION),

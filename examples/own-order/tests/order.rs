@@ -2,7 +2,6 @@
 
 use girih_compute::Cpu;
 use girih_datasets::{Dataset, LoadOptions, load};
-use girih_graph_format::Csr;
 use girih_reorder::{Blockwise, Reorder};
 use girih_trainer::{Control, SessionOptions, TrainConfig, train};
 use own_order::BreadthFirst;
@@ -39,8 +38,8 @@ fn it_works_inside_of_blocks() {
     assert!(order.new_of_old().iter().enumerate().all(|(old, &new)| block(old) == block(new as usize)));
 }
 
+/// The laws of girih's own orders.
 #[test]
-fn it_refuses_what_is_no_adjacency() {
-    assert!(BreadthFirst.order(&Csr::empty(3, 4).unwrap()).is_err());
-    assert_eq!(BreadthFirst.order(&Csr::empty(3, 3).unwrap()).unwrap().len(), 3);
+fn it_keeps_the_laws_of_orders() {
+    girih_reorder::testing::check_order(&BreadthFirst);
 }

@@ -1,6 +1,6 @@
 //! A sampler and a codec from outside, where the traits of girih take them. README.md says where they do not.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use girih_compress::{CodecSpec, CompressedFeatures, FeatureCodec, Refused};
 use girih_compute::prelude::*;
@@ -35,6 +35,10 @@ struct FirstNeighbors(Vec<usize>);
 impl Sampler for FirstNeighbors {
     fn sample_into(&self, graph: &Csr, seeds: &[NodeId], _: DrawKey, batch: &mut MiniBatch) -> Result<(), SampleError> {
         batch.blocks.clear();
+        let distinct: HashSet<&NodeId> = seeds.iter().collect();
+        if !graph.is_square() || distinct.len() < seeds.len() || seeds.iter().any(|&v| v as usize >= graph.n_rows()) {
+            return Err(SampleError::invalid("give an adjacency, and each seed once, as a node of it"));
+        }
         let mut frontier = seeds.to_vec();
         for &most in self.0.iter().rev() {
             let (mut nodes, mut indptr, mut indices) = (frontier.clone(), vec![0], Vec::new());
@@ -74,6 +78,12 @@ fn inputs(cpu: &Cpu, neighborhoods: &Neighborhoods, features: &Matrix, batch: &M
         n_nodes: batch.inputs().len(),
         ranks: None,
     }
+}
+
+/// The laws of girih's own samplers.
+#[test]
+fn the_sampler_keeps_the_laws_of_samplers() {
+    girih_sampling::testing::check_sampler(&FirstNeighbors(vec![2, 3]));
 }
 
 /// A loop of one's own takes the loader, the rows of `Â`, the tape and the optimiser of girih.

@@ -7,7 +7,11 @@ use super::finding::{Finding, line_of};
 use crate::listing::{File, Listing};
 
 /// Fields of `[package]` with one value in the whole workspace.
-const INHERITED: [&str; 5] = ["version", "edition", "rust-version", "license", "publish"];
+const INHERITED: [&str; 4] = ["version", "edition", "rust-version", "license"];
+/// Field that the libraries inherit, too; programs of this repository alone set it to false.
+const PUBLISH: &str = "publish";
+/// Folder of the libraries.
+const LIBRARIES: &str = "crates/";
 
 /// Tables of dependencies.
 const DEPENDENCY_TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
@@ -60,7 +64,8 @@ impl Member<'_> {
                 format!("write `{field}.workspace = true`"),
             )
         };
-        INHERITED.iter().filter(own).map(found).collect()
+        let of_libraries = self.path.starts_with(LIBRARIES).then_some(&PUBLISH);
+        INHERITED.iter().chain(of_libraries).filter(own).map(found).collect()
     }
 
     fn shared_lints(&self) -> Option<Finding> {

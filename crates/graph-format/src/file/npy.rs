@@ -114,6 +114,7 @@ pub(crate) fn write_array<T: Element>(mut out: impl Write, shape: &[usize], valu
 }
 
 /// Writes header and values of one dimension to `out`, in parts.
+#[cfg(feature = "npz")]
 pub(crate) fn write_values<T: Element>(
     mut out: impl Write,
     mut values: impl ExactSizeIterator<Item = T>,

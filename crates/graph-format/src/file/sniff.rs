@@ -147,6 +147,7 @@ pub fn check_binary(bytes: &[u8], expected: &str, own: Sniffed) -> Result<(), Fo
 }
 
 /// Refuses text that is not `expected`: any detected kind but `own`.
+#[cfg(feature = "text")]
 pub(super) fn check_text(bytes: &[u8], expected: &str, own: Option<Sniffed>) -> Result<(), FormatError> {
     match sniff(bytes) {
         kind if kind == own => Ok(()),
@@ -156,6 +157,7 @@ pub(super) fn check_text(bytes: &[u8], expected: &str, own: Option<Sniffed>) -> 
 }
 
 /// Error of a file whose name ends in `.gz` and whose bytes are not gzip; `None` if they are.
+#[cfg(feature = "gz")]
 pub(super) fn misnamed_gzip(bytes: &[u8]) -> Option<FormatError> {
     if bytes.starts_with(GZIP) {
         return None;

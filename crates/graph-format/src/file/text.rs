@@ -3,21 +3,23 @@
 //! Text is cut into chunks that end at line ends and are parsed in parallel. Neither the result nor the error depends
 //! on the number of chunks: [`parse_lines`] reports the first wrong line, by its number in the file.
 
-use std::io::{BufWriter, Write};
+#[cfg(feature = "gz")]
+use std::io::BufWriter;
+use std::io::Write;
 use std::ops::Deref;
 use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
-use flate2::write::GzEncoder;
+#[cfg(feature = "gz")]
+use flate2::{read::MultiGzDecoder, write::GzEncoder};
 use girih_machine::memory::Free;
 use girih_machine::readable_bytes;
 use memchr::{memchr, memchr3_iter};
 use rayon::prelude::*;
 
 use super::mapped::MappedFile;
-use super::sniff::misnamed_gzip;
-use super::unpack::Budget;
 use super::write_file;
+#[cfg(feature = "gz")]
+use super::{sniff::misnamed_gzip, unpack::Budget};
 use crate::{FormatError, Notes};
 
 /// Number of bytes that one task parses.
@@ -40,14 +42,30 @@ impl Text {
         if !is_gzip(path) {
             return Ok(Self::Mapped(map));
         }
-        if let Some(error) = misnamed_gzip(&map) {
-            return Err(error.at(path));
-        }
-        unpacked(&map, Budget::of_free_memory()).map(Self::Unpacked).map_err(|error| error.at(path))
+        unpack(&map).map(Self::Unpacked).map_err(|error| error.at(path))
     }
 }
 
+#[cfg(feature = "gz")]
+fn unpack(packed: &[u8]) -> Result<Vec<u8>, FormatError> {
+    match misnamed_gzip(packed) {
+        Some(error) => Err(error),
+        None => unpacked(packed, Budget::of_free_memory()),
+    }
+}
+
+#[cfg(not(feature = "gz"))]
+fn unpack(_: &[u8]) -> Result<Vec<u8>, FormatError> {
+    Err(without_gz())
+}
+
+#[cfg(not(feature = "gz"))]
+fn without_gz() -> FormatError {
+    FormatError::invalid("this program has no gzip: build girih-graph-format with its feature `gz`, or take plain text")
+}
+
 /// Unpacks text within a budget.
+#[cfg(feature = "gz")]
 fn unpacked(packed: &[u8], mut budget: Budget) -> Result<Vec<u8>, FormatError> {
     let remedy = "unpack it with gunzip and read that file, which need not fit into memory";
     budget.read_all(MultiGzDecoder::new(packed), remedy)
@@ -73,11 +91,24 @@ pub(crate) fn write_text(
         if !is_gzip(path) {
             return Ok(write(out)?);
         }
-        let mut packed = BufWriter::new(GzEncoder::new(out, flate2::Compression::default()));
-        write(&mut packed)?;
-        packed.into_inner().map_err(|e| e.into_error())?.finish()?;
-        Ok(())
+        write_packed(out, write)
     })
+}
+
+#[cfg(feature = "gz")]
+fn write_packed(
+    out: &mut dyn Write,
+    write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+) -> Result<(), FormatError> {
+    let mut packed = BufWriter::new(GzEncoder::new(out, flate2::Compression::default()));
+    write(&mut packed)?;
+    packed.into_inner().map_err(|e| e.into_error())?.finish()?;
+    Ok(())
+}
+
+#[cfg(not(feature = "gz"))]
+fn write_packed(_: &mut dyn Write, _: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<(), FormatError> {
+    Err(without_gz())
 }
 
 fn is_gzip(path: &Path) -> bool {
@@ -328,6 +359,7 @@ mod tests {
         assert!(refused.contains("4 values") && refused.contains("39 B free"), "{refused}");
     }
 
+    #[cfg(feature = "gz")]
     #[test]
     fn text_that_unpacks_to_more_than_may_be_is_refused() {
         let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::default());
