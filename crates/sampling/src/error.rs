@@ -4,7 +4,7 @@
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct SampleError {
-    message: String,
+    pub(crate) message: String,
 }
 
 impl SampleError {

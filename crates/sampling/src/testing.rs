@@ -16,7 +16,9 @@ use girih_graph_format::{Coo, Csr, Duplicates};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestCaseResult, TestRunner};
 
-use crate::{Block, Columns, DrawKey, FanOut, MiniBatch, Neighbors, NodeId, Sampler, Subgraph, SubgraphSampler};
+use crate::{
+    Block, Columns, DrawKey, FanOut, MiniBatch, Neighbors, NodeId, SampleError, Sampler, Subgraph, SubgraphSampler,
+};
 
 /// Number of random graphs that a law is checked on.
 const CASES: u32 = 64;
@@ -237,6 +239,7 @@ fn check_on<S: Strategy>(inputs: S, law: impl Fn(S::Value) -> TestCaseResult) {
 }
 
 /// Failure of a law, from an error.
-fn failed(error: crate::SampleError) -> TestCaseError {
-    TestCaseError::fail(error.to_string())
+fn failed(error: SampleError) -> TestCaseError {
+    let SampleError { message } = error;
+    TestCaseError::fail(message)
 }
