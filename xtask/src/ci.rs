@@ -38,7 +38,7 @@ impl Step {
     fn run(&self, root: &Path) -> Result<(), String> {
         match &self.action {
             Action::Tidy => tidy::run(root),
-            Action::Kernels => kernels::run(root, true),
+            Action::Kernels => kernels::run(root, true, kernels::Scope::Turns),
             Action::Cargo { arguments, environment } => {
                 let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
                 command::cargo(root, &arguments, environment)

@@ -33,11 +33,35 @@ struct Resources {
     spilled_bytes: u32,
 }
 
-/// Compiles everything and prints a table. With `install`, fetches a missing compiler with pip into `target/`.
+/// Architectures that variants of a source are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scope {
+    /// All, for every variant.
+    Full,
+    /// All for the first variant, and one for each further variant, in turns: half the time.
+    Turns,
+}
+
+impl Scope {
+    /// Positions in [`ARCHITECTURES`] for the variant with this number.
+    fn architectures(self, variant: usize) -> std::ops::Range<usize> {
+        let turn = variant % ARCHITECTURES.len();
+        if self == Self::Full || variant == 0 { 0..ARCHITECTURES.len() } else { turn..turn + 1 }
+    }
+}
+
+/// Variant of a source: its flags and the positions of its architectures.
+struct Job<'s> {
+    source: &'s Path,
+    defines: Vec<String>,
+    architectures: std::ops::Range<usize>,
+}
+
+/// Compiles all sources and prints a table. With `install`, fetches a missing compiler with pip into `target/`.
 ///
 /// # Errors
 /// When there is no compiler, or a source does not compile.
-pub fn run(root: &Path, install: bool) -> Result<(), String> {
+pub fn run(root: &Path, install: bool, scope: Scope) -> Result<(), String> {
     let nvcc = find(root, install)?;
     let folder = root.join("crates/kernels/cuda");
     let mut sources: Vec<PathBuf> = fs::read_dir(&folder)
@@ -49,13 +73,14 @@ pub fn run(root: &Path, install: bool) -> Result<(), String> {
     let mut jobs = Vec::new();
     for source in &sources {
         let text = fs::read_to_string(source).map_err(|e| format!("{}: {e}", source.display()))?;
-        jobs.extend(variants(&text).into_iter().map(|defines| (source.as_path(), defines)));
+        let job = |(at, defines)| Job { source, defines, architectures: scope.architectures(at) };
+        jobs.extend(variants(&text).into_iter().enumerate().map(job));
     }
     let logs = compile_all(&nvcc, &jobs)?;
     println!("{:<18} {:<36} {:>9} {:>8}", "source", "kernel", "registers", "spilled");
     for source in &sources {
         let mut all: BTreeMap<String, Resources> = BTreeMap::new();
-        for (_, log) in jobs.iter().zip(&logs).filter(|((of, _), _)| of == source) {
+        for (_, log) in jobs.iter().zip(&logs).filter(|(job, _)| job.source == source) {
             add_needs(log, &mut all);
         }
         let name = source.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
@@ -89,7 +114,7 @@ fn variants(text: &str) -> Vec<Vec<String>> {
 }
 
 /// Compiles sources with flags, as many at once as there are cores. Returns the output of the compiler for each.
-fn compile_all(nvcc: &Path, jobs: &[(&Path, Vec<String>)]) -> Result<Vec<String>, String> {
+fn compile_all(nvcc: &Path, jobs: &[Job<'_>]) -> Result<Vec<String>, String> {
     let n_cores = thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
     let take = || {
@@ -98,8 +123,8 @@ fn compile_all(nvcc: &Path, jobs: &[(&Path, Vec<String>)]) -> Result<Vec<String>
     };
     let work = || -> Result<Vec<(usize, String)>, String> {
         let mut logs = Vec::new();
-        while let Some((number, (source, defines))) = take() {
-            logs.push((number, compile(nvcc, source, defines, number)?));
+        while let Some((number, job)) = take() {
+            logs.push((number, compile(nvcc, job, number)?));
         }
         Ok(logs)
     };
@@ -112,15 +137,20 @@ fn compile_all(nvcc: &Path, jobs: &[(&Path, Vec<String>)]) -> Result<Vec<String>
     Ok(logs.into_iter().map(|(_, log)| log).collect())
 }
 
-fn compile(nvcc: &Path, source: &Path, defines: &[String], number: usize) -> Result<String, String> {
+fn compile(nvcc: &Path, job: &Job<'_>, number: usize) -> Result<String, String> {
+    let Job { source, defines, architectures } = job;
     let output = temporary(source, number);
     let [.., last] = ARCHITECTURES;
-    let machine_code = ARCHITECTURES.map(|number| format!("-gencode=arch=compute_{number},code=sm_{number}"));
+    let chosen = &ARCHITECTURES[architectures.clone()];
+    let mut code: Vec<String> =
+        chosen.iter().map(|number| format!("-gencode=arch=compute_{number},code=sm_{number}")).collect();
+    if chosen.len() > 1 {
+        code.push(format!("-gencode=arch=compute_{last},code=compute_{last}"));
+    }
     let result = Command::new(nvcc)
         .args(["-std=c++17", "-fatbin", "-Xptxas", "-v", "-Werror", "all-warnings"])
         .args(abi::FLAGS)
-        .args(machine_code)
-        .arg(format!("-gencode=arch=compute_{last},code=compute_{last}"))
+        .args(code)
         .args(defines)
         .arg("-o")
         .arg(&output)
@@ -210,6 +240,13 @@ mod tests {
     fn constants_are_variants() {
         let all = variants("// Constants: A=1 B=float\n// Constants: A=2 B=bf16\n");
         assert_eq!(all, [["-DA=1", "-DB=float"], ["-DA=2", "-DB=bf16"]]);
+    }
+
+    #[test]
+    fn the_first_variant_is_for_all_and_others_take_turns() {
+        let all = 0..ARCHITECTURES.len();
+        assert_eq!([0, 1, 5].map(|at| Scope::Full.architectures(at)), [all.clone(), all.clone(), all.clone()]);
+        assert_eq!([0, 1, 2, 3].map(|at| Scope::Turns.architectures(at)), [all, 1..2, 2..3, 0..1]);
     }
 
     #[test]

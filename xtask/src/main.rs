@@ -105,7 +105,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Tidy => tidy::run(&root),
         Task::Ci { skip_tests } => ci::run(&root, skip_tests),
-        Task::Kernels { install } => kernels::run(&root, install),
+        Task::Kernels { install } => kernels::run(&root, install, kernels::Scope::Full),
         Task::Dist { out } => gpu::dist(&root, &out),
         Task::GpuTest { prebuilt, out, together } => gpu::test(&root, prebuilt.as_deref(), &out, together),
         Task::GpuSanitize(args) => gpu::sanitize(&args),
