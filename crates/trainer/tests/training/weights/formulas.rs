@@ -113,11 +113,11 @@ impl<'r> Reference<'r> {
             ModelKind::Sage => {
                 let mean = self.sum(x, |v| self.neighbors[v].clone(), |v, _| 1.0 / self.neighbors[v].len() as f64);
                 let own = self.product(&format!("{conv}.lin_r.weight"), x);
-                added(self.linear(&format!("{conv}.lin_l"), &mean), &own, 1.0, 1.0)
+                added(&self.linear(&format!("{conv}.lin_l"), &mean), &own, 1.0, 1.0)
             }
             ModelKind::Gin => {
                 let own = 1.0 + self.vector(&format!("{conv}.eps"))[0];
-                let sum = added(self.sum(x, |v| self.neighbors[v].clone(), |_, _| 1.0), x, 1.0, own);
+                let sum = added(&self.sum(x, |v| self.neighbors[v].clone(), |_, _| 1.0), x, 1.0, own);
                 self.linear(&format!("{conv}.nn.2"), &relu(self.linear(&format!("{conv}.nn.0"), &sum)))
             }
             ModelKind::Gat | ModelKind::Gatv2 => self.attention(&conv, x, !is_last),
@@ -144,7 +144,7 @@ pub(super) fn logits(of: &Reference<'_>, features: &Matrix) -> Rows {
     if model.kind == ModelKind::Appnp {
         let predicted = x.clone();
         for _ in 0..model.hops {
-            x = added(of.normalised(&x), &predicted, 1.0 - model.teleport, model.teleport);
+            x = added(&of.normalised(&x), &predicted, 1.0 - model.teleport, model.teleport);
         }
     }
     x
@@ -166,6 +166,6 @@ fn plus(x: Rows, bias: &[f64]) -> Rows {
     x.into_iter().map(|row| row.iter().zip(bias).map(|(a, b)| a + b).collect()).collect()
 }
 
-fn added(x: Rows, y: &Rows, a: f64, b: f64) -> Rows {
+fn added(x: &Rows, y: &Rows, a: f64, b: f64) -> Rows {
     x.iter().zip(y).map(|(x, y)| x.iter().zip(y).map(|(x, y)| a * x + b * y).collect()).collect()
 }
