@@ -7,6 +7,7 @@
 //! - [`Run`]: one run, epoch by epoch, with checkpoints that resume bit-exactly. [`FullBatch`] and [`MiniBatch`]
 //!   classify nodes, on the whole graph or on sampled subgraphs; [`LinkPredictor`] and [`MiniBatch`] predict links;
 //!   [`Recommender`] ranks items for users.
+//! - [`export_weights`] and [`import_weights`]: weights as a state dict of PyG, and back.
 //! - [`Plan`]: bytes and seconds of a session, predicted by a dry run on a symbolic backend.
 //! - [`supported()`]: the engine for a combination of task, model, batches, ranks, device and features, or the reason
 //!   why there is none.
@@ -22,6 +23,7 @@
 //! - `models/`: [`Model`], the networks with the [`InputSpec`] of each, and [`BuildModel`], which makes them.
 //! - `data/`: checks of data, and the construction of inputs on a device.
 //! - `engine/`: a [`Run`] of any task: its state, optimiser, checkpoints, metrics, reports and events.
+//! - `weights/`: weights of a checkpoint under the names and in the layouts of PyG, written and read back.
 //! - `tasks/`: classes of nodes, links, and recommendations, in steps that see the whole graph.
 //! - `minibatch/`, `distributed/`: steps on sampled parts of the graph, and work that ranks share.
 //! - `train.rs`, `similarity.rs`: what callers start, for all of the above.
@@ -50,6 +52,7 @@ mod tasks;
 #[doc(hidden)]
 pub mod testing;
 mod train;
+mod weights;
 
 pub use config::{
     Aggregator, Arrangement, BatchConfig, BatchKind, Cache, CacheConfig, Combination, DEFAULT_BATCH_SIZE,
@@ -82,6 +85,9 @@ pub use tasks::links::{HITS_K, Link, LinkPart, LinkPredictor, LinkSplit, Links, 
 pub use tasks::nodes::{FullBatch, Task};
 pub use tasks::recommend::{Recommendations, Recommender, recommend};
 pub use train::{apply, apply_model, train, train_model};
+pub use weights::{
+    ImportedConfig, NamedWeight, WeightFormat, export_weights, import_weights, read_weights, write_weights,
+};
 
 /// Program of the README, which is tested.
 #[cfg(doctest)]

@@ -22,6 +22,7 @@ const LAYERS: [(&str, &[&str]); 1] = [(
         "models",
         "data",
         "engine",
+        "weights",
         "tasks",
         "minibatch",
         "train",

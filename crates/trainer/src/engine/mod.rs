@@ -15,6 +15,7 @@ mod scorer;
 mod state;
 mod thinned;
 
+pub(crate) use checkpoint::CHECKPOINT_VERSION;
 pub use checkpoint::{Checkpoint, DataShape, Progress};
 pub(crate) use metrics::count_correct;
 pub use metrics::{

@@ -25,6 +25,7 @@ mod scores;
 mod sessions;
 mod settings;
 mod supported;
+mod weights;
 
 use std::path::Path;
 

@@ -1,0 +1,14 @@
+//! Weights that travel: parameters of a checkpoint under the names and in the layouts of PyG's layers, and back.
+//!
+//! - `table`: which tensor of PyG's state dict holds which parameter.
+//! - `layout`: transposed weights, and columns of heads side by side instead of interleaved.
+//! - `convert`: [`export_weights`] and [`import_weights`], both by the table.
+//! - `files`: [`WeightFormat`], with [`write_weights`] and [`read_weights`].
+
+mod convert;
+mod files;
+mod layout;
+mod table;
+
+pub use convert::{NamedWeight, export_weights, import_weights};
+pub use files::{ImportedConfig, WeightFormat, read_weights, write_weights};
