@@ -58,6 +58,25 @@ pub const HELP: &[Help] = &[
         ],
     },
     Help {
+        command: "export",
+        common: &[],
+        examples: &[
+            ("A state dict for PyG", "girih export --checkpoint runs/first --out weights.safetensors"),
+            ("A folder for Hugging Face's hub", "girih export --checkpoint runs/first --format hf --out hub"),
+        ],
+    },
+    Help {
+        command: "import",
+        common: &["weights", "format", "config", "model", "layers", "hidden", "heads", "out"],
+        examples: &[
+            (
+                "A GCN of PyG, to score on a graph",
+                "girih import PATH --weights weights.safetensors --model gcn --hidden 64 --out runs/imported",
+            ),
+            ("A folder of girih export --format hf", "girih import --weights hub --format hf --out runs/imported"),
+        ],
+    },
+    Help {
         command: "stats",
         common: &["symmetrize", "cache", "width"],
         examples: &[("Any format", "girih stats PATH"), ("For programs", "girih stats synth:reddit@0.1 --json")],

@@ -14,6 +14,7 @@ mod sample;
 mod settings;
 mod suggest;
 mod train;
+mod weights;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -36,9 +37,10 @@ pub use self::order::{CacheArgs, ReorderArgs};
 pub use self::ranks::{LaunchArgs, PartitionArgs, PartitionChoice, PartitionKind, RankArgs};
 pub use self::reading::ReadArgs;
 pub use self::sample::{CutChoice, Importance, SampleArgs};
-pub use self::settings::{Settings, TierMemory};
+pub use self::settings::{ModelSettings, Settings, TierMemory};
 pub use self::suggest::FOREIGN;
 pub use self::train::{EvaluateArgs, PredictArgs, TrainArgs};
+pub use self::weights::{ExportArgs, ImportArgs};
 
 /// Trains graph neural networks, from two laptop cores up
 #[derive(Debug, Parser)]
@@ -63,6 +65,10 @@ pub enum Command {
     Evaluate(EvaluateArgs),
     /// Write a trained model's predictions for every node
     Predict(PredictArgs),
+    /// Write the weights of a trained model for PyG, NumPy or Hugging Face
+    Export(ExportArgs),
+    /// Make a trained model from weights of PyG, NumPy or Hugging Face
+    Import(Box<ImportArgs>),
     /// Describe a data set: degrees, components, order quality, tile densities
     Stats(StatsArgs),
     /// Renumber the nodes so that neighbors are near each other in memory
@@ -156,7 +162,9 @@ impl Command {
             Self::Partition(args) => &mut args.data,
             Self::Sample(args) => &mut args.data,
             Self::Convert(args) => &mut args.data,
+            Self::Import(args) => &mut args.data,
             Self::Launch(_)
+            | Self::Export(_)
             | Self::Compress(_)
             | Self::Decompress(_)
             | Self::Generate(_)

@@ -248,7 +248,8 @@ impl Settings {
 }
 
 impl ModelSettings {
-    fn override_in(&self, model: &mut ModelConfig) {
+    /// Writes the given values into `model`.
+    pub fn override_in(&self, model: &mut ModelConfig) {
         set(&mut model.kind, self.model);
         set(&mut model.layers, self.layers);
         set(&mut model.hidden, self.hidden);

@@ -13,6 +13,7 @@ mod sample;
 mod stats;
 pub mod train;
 mod verify;
+mod weights;
 
 use std::process::ExitCode;
 
@@ -31,6 +32,8 @@ pub fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Train(args) => return train::run(&args),
         Command::Evaluate(args) => evaluate::run(&args),
         Command::Predict(args) => predict::run(&args),
+        Command::Export(args) => weights::export(&args),
+        Command::Import(args) => weights::import(&args),
         Command::Stats(args) => stats::run(&args),
         Command::Reorder(args) => reorder::run(&args),
         Command::Partition(args) => partition::run(&args),

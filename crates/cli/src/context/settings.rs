@@ -122,15 +122,15 @@ fn resumed(args: &TrainArgs) -> Result<Option<PathBuf>, CliError> {
     )))
 }
 
-/// Contents of a complete configuration file.
+/// Contents of a complete configuration file. Without `data`, commands that read it need data of their own.
 ///
 /// # Errors
 /// Never in practice: every setting has a TOML form.
-pub fn to_toml(data: &DataArgs, config: &TrainConfig) -> Result<String, CliError> {
+pub fn to_toml(data: Option<&DataArgs>, config: &TrainConfig) -> Result<String, CliError> {
     let other = |e: toml::ser::Error| CliError::Other(e.to_string());
     let train = toml::Table::try_from(config).map_err(other)?;
-    let read = Some(data.read.clone()).filter(|read| *read != ReadArgs::default());
-    toml::to_string(&FileConfig { data: Some(data.spec().to_owned()), read, train }).map_err(other)
+    let read = data.map(|data| data.read.clone()).filter(|read| *read != ReadArgs::default());
+    toml::to_string(&FileConfig { data: data.map(|data| data.spec().to_owned()), read, train }).map_err(other)
 }
 
 /// Settings of a file, without its data.

@@ -27,3 +27,4 @@ mod scores;
 mod train;
 mod unit;
 mod verify;
+mod weights;

@@ -40,7 +40,7 @@ impl OutputFolder {
         resume: bool,
         output: OutputArgs,
     ) -> Result<Self, CliError> {
-        let (text, settings) = (settings::to_toml(data, config)?, config.clone());
+        let (text, settings) = (settings::to_toml(Some(data), config)?, config.clone());
         let folder = Self { path: path.to_owned(), config: text, settings, resume, output };
         paths::check(path)?;
         if path.is_file() {
@@ -67,7 +67,7 @@ impl OutputFolder {
     /// # Errors
     /// Never in practice: every setting has a TOML form.
     pub fn with(self, data: &DataArgs, config: &TrainConfig) -> Result<Self, CliError> {
-        Ok(Self { config: settings::to_toml(data, config)?, settings: config.clone(), ..self })
+        Ok(Self { config: settings::to_toml(Some(data), config)?, settings: config.clone(), ..self })
     }
 
     /// Path of the folder.

@@ -70,7 +70,7 @@ fn every_default_survives_its_file() {
         [(TaskKind::Nodes, ModelKind::Gcn), (TaskKind::Nodes, ModelKind::LightGcn), (TaskKind::Links, ModelKind::Sage)]
     {
         let config = TrainConfig::for_task(task, kind);
-        assert_eq!(configured(&to_toml(&args.data, &config).unwrap(), ""), config);
+        assert_eq!(configured(&to_toml(Some(&args.data), &config).unwrap(), ""), config);
     }
 }
 
@@ -84,7 +84,7 @@ fn how_data_are_read_survives_its_file_and_belongs_to_these_data() {
     };
     let rest = "--features x.npy --symmetrize false --normalize-features root-length";
     let read_so = data(&format!("--data edges.csv --labels y.npy --split 3 {rest}"));
-    std::fs::write(&file, to_toml(&read_so, &TrainConfig::default()).unwrap()).unwrap();
+    std::fs::write(&file, to_toml(Some(&read_so), &TrainConfig::default()).unwrap()).unwrap();
     let resolved = |flags: &str| {
         let words = ["girih", "train", "--config", file.to_str().unwrap()].into_iter().chain(flags.split_whitespace());
         let Command::Train(args) = Cli::parse_line(words).unwrap().command else { panic!("not train") };
