@@ -10,6 +10,7 @@ use girih_machine::readable_bytes;
 use girih_trainer::Checkpoint;
 
 use crate::args::VerifyArgs;
+use crate::context::trained::checkpoints_in;
 use crate::error::CliError;
 use crate::output::{Results, under_spinner};
 
@@ -58,11 +59,7 @@ fn find(path: &Path) -> Result<Vec<Found>, CliError> {
         if path.join(FEATURE_STORE).is_file() {
             found.push(Found::Store(path.join(FEATURE_STORE)));
         }
-        let entries = std::fs::read_dir(path).map_err(|error| CliError::io(path, error))?;
-        let mut checkpoints: Vec<PathBuf> =
-            entries.flatten().map(|entry| entry.path()).filter(|path| extension(path) == "safetensors").collect();
-        checkpoints.sort();
-        found.extend(checkpoints.into_iter().map(Found::Checkpoint));
+        found.extend(checkpoints_in(path)?.into_iter().map(Found::Checkpoint));
     } else if extension(path) == "safetensors" {
         found.push(Found::Checkpoint(path.to_owned()));
     } else {

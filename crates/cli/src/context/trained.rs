@@ -169,17 +169,24 @@ pub fn describe(checkpoint: &Checkpoint, backend: &Chosen) -> Results {
     results
 }
 
+/// Checkpoints in a folder, by run. Other files of tensors, such as exported weights, are not among them.
+pub fn checkpoints_in(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let is_checkpoint = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        name.starts_with("run-") && name.ends_with(".safetensors")
+    };
+    let entries = std::fs::read_dir(folder).map_err(|e| CliError::io(folder, e))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_checkpoint).collect();
+    files.sort();
+    Ok(files)
+}
+
 /// Checkpoint at `path`; for a folder, the one with the best validation score.
 pub fn best_checkpoint(path: &Path) -> Result<Checkpoint, CliError> {
     if !path.is_dir() {
         return Ok(Checkpoint::load(path)?);
     }
-    let mut files: Vec<PathBuf> = std::fs::read_dir(path)
-        .map_err(|e| CliError::io(path, e))?
-        .filter_map(|entry| entry.ok().map(|e| e.path()))
-        .filter(|file| file.extension().is_some_and(|e| e == "safetensors"))
-        .collect();
-    files.sort();
+    let files = checkpoints_in(path)?;
     let mut best: Option<Checkpoint> = None;
     for file in files {
         let candidate = Checkpoint::load(&file)?;

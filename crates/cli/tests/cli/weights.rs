@@ -83,6 +83,10 @@ fn imported_weights_know_their_data_and_train_on() {
     let work = trained(&["--model", "gcn"]);
     let (data, file, back) = (work.arg("data"), work.arg("w.safetensors"), work.arg("back"));
     girih(&["export", "--checkpoint", &work.arg("out"), "--out", &file]).ok();
+    // Weights beside the checkpoints are not taken for one.
+    fs::copy(&file, work.path("out/weights.safetensors")).unwrap();
+    girih(&["evaluate", &data, "--checkpoint", &work.arg("out")]).ok();
+    girih(&["verify", &work.arg("out")]).ok();
     girih(&["import", &data, "--weights", &file, "--out", &back]).ok();
     // Data and settings are those of its config.toml.
     girih(&["evaluate", "--checkpoint", &back]).ok();
