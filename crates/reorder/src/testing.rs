@@ -63,11 +63,10 @@ pub fn check_order(order: &dyn Reorder) {
 /// # Errors
 /// At the first law that does not hold.
 pub fn check_order_of(order: &dyn Reorder, graph: &Csr) -> TestCaseResult {
-    let failed = |error: crate::ReorderError| TestCaseError::fail(error.to_string());
     let reported = Mutex::new(Vec::new());
     let progress = |share: f64| reported.lock().expect("no panic").push(share);
     // The constructor of the permutation checks that ids are distinct.
-    let found = order.order_with(graph, &progress).map_err(failed)?;
+    let found = order.order_with(graph, &progress)?;
     prop_assert_eq!(found.len(), graph.n_rows(), "number of nodes");
     let reported = reported.into_inner().expect("no panic");
     prop_assert!(reported.iter().all(|share| (0.0..=1.0).contains(share)), "progress of {:?}", reported);
@@ -79,9 +78,8 @@ pub fn check_order_of(order: &dyn Reorder, graph: &Csr) -> TestCaseResult {
         prop_assert_eq!(renamed.row(found.map(node as NodeId) as usize), &expected[..], "neighbors of {}", node);
     }
     for n_threads in THREADS {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
-        let pool = pool.map_err(|error| TestCaseError::fail(error.to_string()))?;
-        let again = pool.install(|| order.order(graph)).map_err(failed)?;
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build()?;
+        let again = pool.install(|| order.order(graph))?;
         prop_assert_eq!(again.new_of_old(), found.new_of_old(), "order by {} threads", n_threads);
     }
     Ok(())

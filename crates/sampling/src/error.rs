@@ -4,7 +4,7 @@
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct SampleError {
-    pub(crate) message: String,
+    message: String,
 }
 
 impl SampleError {

@@ -29,6 +29,7 @@ use self::prepared::Prepared;
 use self::timeline::Timeline;
 use crate::args::{DataArgs, DeviceArgs, TrainArgs};
 use crate::context::combination::{execution, of_training, placed};
+use crate::context::data::load_options;
 use crate::context::device::{choose, on_backend};
 use crate::context::device_memory::DeviceMemory;
 use crate::context::gpus::{device_memory_of_ranks, device_of};
@@ -57,11 +58,7 @@ pub fn run(args: &TrainArgs) -> Result<ExitCode, CliError> {
     if asked.is_none() {
         config.validate()?;
     }
-    let options = LoadOptions {
-        codec: config.codec,
-        features_from: config.features_from,
-        ..data.options(config.seed, config.runs as usize)
-    };
+    let options = load_options(&data, &config);
     if args.plan {
         place.refuse_several("--plan trains nothing: call it alone, without a launcher")?;
         check_planned(args)?;

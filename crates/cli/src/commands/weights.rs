@@ -5,12 +5,12 @@ use std::path::Path;
 
 use girih_graph_format::file::{NewFolder, write_file};
 use girih_trainer::{
-    Checkpoint, DataShape, NamedWeight, TaskKind, TrainConfig, WeightFormat, checkpoint_path, import_weights,
-    read_weights, write_weights,
+    Checkpoint, DataShape, NamedWeight, TaskKind, TrainConfig, checkpoint_path, import_weights, read_weights,
+    write_weights,
 };
 
 use crate::args::{ExportArgs, ImportArgs};
-use crate::context::data::load_with_warnings;
+use crate::context::data::{load_options, load_with_warnings};
 use crate::context::settings::{self, CONFIG_FILE};
 use crate::context::trained::best_checkpoint;
 use crate::error::CliError;
@@ -19,14 +19,11 @@ use crate::paths;
 
 /// Writes the weights of the best checkpoint.
 pub fn export(args: &ExportArgs) -> Result<(), CliError> {
-    if args.format != WeightFormat::Hf {
-        paths::check(&args.out)?;
-    }
+    paths::check(&args.out)?;
     let checkpoint = best_checkpoint(&args.checkpoint)?;
     paths::make_parents(&args.out)?;
     let weights = write_weights(&args.out, args.format, &checkpoint)?;
-    let sizes = weights.iter().map(|weight| weight.values.len());
-    describe(&checkpoint, (weights.len(), sizes.sum()), &args.out).print(args.output.json);
+    describe(&checkpoint, sizes(&weights), &args.out).print(args.output.json);
     Ok(())
 }
 
@@ -34,13 +31,10 @@ pub fn export(args: &ExportArgs) -> Result<(), CliError> {
 pub fn import(args: &ImportArgs) -> Result<(), CliError> {
     let (weights, config, multi_label) = read(args)?;
     let data = match args.data.data {
-        Some(_) => {
-            let options = args.data.options(config.seed, config.runs as usize);
-            Some(DataShape::of(&load_with_warnings(&args.data, &options)?))
-        }
+        Some(_) => Some(DataShape::of(&load_with_warnings(&args.data, &load_options(&args.data, &config))?)),
         None => None,
     };
-    let sizes = (weights.len(), weights.iter().map(|weight| weight.values.len()).sum());
+    let sizes = sizes(&weights);
     let checkpoint = import_weights(&args.weights, weights, config, (data, multi_label))?;
     paths::make_parents(&args.out)?;
     // Folders of a training are never replaced.
@@ -65,6 +59,11 @@ fn read(args: &ImportArgs) -> Result<(Vec<NamedWeight>, TrainConfig, bool), CliE
     };
     args.model.override_in(&mut config.model);
     Ok((weights, config, multi_label))
+}
+
+/// Numbers of tensors and of their values.
+fn sizes(weights: &[NamedWeight]) -> (usize, usize) {
+    (weights.len(), weights.iter().map(|weight| weight.values.len()).sum())
 }
 
 /// Rows that tell what was written.

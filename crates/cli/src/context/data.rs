@@ -1,6 +1,7 @@
 //! Data that `--data` names.
 
 use girih_datasets::{Dataset, LoadOptions, load};
+use girih_trainer::TrainConfig;
 
 use super::reading;
 use crate::args::{DEFAULT_DATA, DataArgs};
@@ -16,6 +17,15 @@ pub fn load_with_warnings(data: &DataArgs, options: &LoadOptions) -> Result<Data
     let dataset = load_required(data, options)?;
     reading::warn_of(&dataset.notes);
     Ok(dataset)
+}
+
+/// Options of the loaders for the data of a training: its splits, codec and made features.
+pub fn load_options(data: &DataArgs, config: &TrainConfig) -> LoadOptions {
+    LoadOptions {
+        codec: config.codec,
+        features_from: config.features_from,
+        ..data.options(config.seed, config.runs as usize)
+    }
 }
 
 /// Refuses to write data whose checksums were not verified: the copy would get new checksums.

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use girih_datasets::{DataSource, LoadOptions, load};
+use girih_datasets::{DataSource, load};
 use girih_trainer::distributed::{ApplyJob, RankOptions, RecommendJob, TakeLogits};
 use girih_trainer::{Checkpoint, Combination, Embedded, ExecutionPlan, Recommendations, Scores, TestReport, supported};
 
 use super::combination::execution;
-use super::data::required;
+use super::data::{load_options, required};
 use super::device::{Chosen, choose, on_backend, use_threads};
 use super::gpus::device_of;
 use super::ranks::{process_grid, stages};
@@ -81,11 +81,7 @@ impl Loaded {
         let backend = choose(&device, config.precision)?;
         // With the splits of the training, the same test nodes are scored.
         let data = data_of(path, data)?;
-        let options = LoadOptions {
-            codec: config.codec,
-            features_from: config.features_from,
-            ..data.options(config.seed, config.runs as usize)
-        };
+        let options = load_options(&data, config);
         let data = match ranks {
             Some(_) => DataSource::open(required(&data)?, &options)?,
             None => load(required(&data)?, &options)?.into(),

@@ -42,6 +42,9 @@ fn samplers_of_girih_keep_the_laws() {
 /// Sampler with a fault.
 struct Faulty {
     inner: NeighborSampler,
+    /// Key that is drawn by, from the given one.
+    key: fn(DrawKey) -> DrawKey,
+    /// Change of a batch.
     fault: fn(&mut MiniBatch),
 }
 
@@ -53,7 +56,7 @@ impl Sampler for Faulty {
         key: DrawKey,
         batch: &mut MiniBatch,
     ) -> Result<(), SampleError> {
-        self.inner.sample_into(graph, seeds, key, batch)?;
+        self.inner.sample_into(graph, seeds, (self.key)(key), batch)?;
         (self.fault)(batch);
         Ok(())
     }
@@ -77,7 +80,7 @@ fn faults_are_found() {
     ];
     for (fault, expected) in faults {
         let inner = sampler("3,2", NeighborOptions::default());
-        let found = message(|| check_sampler(&Faulty { inner, fault }));
+        let found = message(|| check_sampler(&Faulty { inner, key: |key| key, fault }));
         let is_named = found.contains(expected) || found.contains("computes");
         assert!(is_named, "{expected}: {found}");
     }
@@ -85,22 +88,10 @@ fn faults_are_found() {
     assert!(few.contains("neighbors that batch 0 draws"), "{few}");
 }
 
-/// Draws that prefer the first neighbor.
 #[test]
 fn unfair_draws_are_found() {
-    struct Unfair;
-    impl Sampler for Unfair {
-        fn sample_into(
-            &self,
-            graph: &Csr,
-            seeds: &[NodeId],
-            key: DrawKey,
-            batch: &mut MiniBatch,
-        ) -> Result<(), SampleError> {
-            // One batch in 32 draws by the key of the first.
-            let key = if key.batch.is_multiple_of(32) { DrawKey::new(1, 0, 0) } else { key };
-            sampler("3", NeighborOptions::default()).sample_into(graph, seeds, key, batch)
-        }
-    }
-    assert!(message(|| check_uniform(&Unfair, 3)).contains("chi-square"));
+    // One batch in 32 draws by the key of the first.
+    let key = |key: DrawKey| if key.batch.is_multiple_of(32) { DrawKey::new(1, 0, 0) } else { key };
+    let unfair = Faulty { inner: sampler("3", NeighborOptions::default()), key, fault: |_| () };
+    assert!(message(|| check_uniform(&unfair, 3)).contains("chi-square"));
 }

@@ -21,6 +21,7 @@ use girih_graph_format::Notes;
 use serde::{Deserialize, Serialize};
 
 use self::rules::is_default;
+pub(crate) use self::rules::joined;
 
 pub use arrangement::{Arrangement, differences};
 pub use batch::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE, DEFAULT_FANOUT, DEFAULT_LAYER_NODES, SaintKind, ScoreBy};

@@ -6,7 +6,7 @@ pub(super) fn is_default<T: Default + PartialEq>(setting: &T) -> bool {
 }
 
 /// Names in a sentence: `a, b and c`.
-pub(super) fn joined(names: impl IntoIterator<Item: Into<String>>, last: &str) -> String {
+pub(crate) fn joined(names: impl IntoIterator<Item: Into<String>>, last: &str) -> String {
     let mut names: Vec<String> = names.into_iter().map(Into::into).collect();
     match (names.pop(), names.is_empty()) {
         (Some(end), false) => format!("{} {last} {end}", names.join(", ")),

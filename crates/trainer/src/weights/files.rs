@@ -8,11 +8,10 @@ use std::str::FromStr;
 use girih_graph_format::FormatError;
 use girih_graph_format::file::{Array, Npz, NpzWriter, Tensor, Tensors, Values, write_file, write_tensors};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::convert::{NamedWeight, export_weights};
 use crate::TrainError;
-use crate::config::{ModelKind, TaskKind, TrainConfig};
+use crate::config::{ModelKind, TrainConfig, joined};
 use crate::engine::Checkpoint;
 
 /// Name of the tensors in a folder of the hub.
@@ -56,10 +55,10 @@ impl FromStr for WeightFormat {
     type Err = TrainError;
 
     fn from_str(text: &str) -> Result<Self, TrainError> {
-        Self::ALL
-            .into_iter()
-            .find(|format| format.name() == text)
-            .ok_or_else(|| TrainError::invalid(format!("`{text}` is not a format of weights: give pyg, npz or hf")))
+        Self::ALL.into_iter().find(|format| format.name() == text).ok_or_else(|| {
+            let names = joined(Self::ALL.map(Self::name), "or");
+            TrainError::invalid(format!("`{text}` is not a format of weights: give {names}"))
+        })
     }
 }
 
@@ -74,8 +73,8 @@ struct HubConfig {
     num_classes: usize,
     #[serde(default)]
     multi_label: bool,
-    /// Settings of the training, as `config.toml` has them; `config.model` has sizes, dropout rates and heads.
-    config: Value,
+    /// Settings of the training, as checkpoints have them; `config.model` has sizes, dropout rates and heads.
+    config: TrainConfig,
 }
 
 /// Settings that a file of weights states.
@@ -129,7 +128,7 @@ pub fn write_weights(
                 num_features: progress.data.n_features,
                 num_classes: progress.data.n_classes,
                 multi_label: progress.data.multi_label,
-                config: serde_json::to_value(&progress.config).map_err(failed)?,
+                config: progress.config.clone(),
             };
             let text = serde_json::to_string_pretty(&config).map_err(failed)?;
             write_file(&path.join(HUB_CONFIG), |out| Ok(writeln!(out, "{text}")?))?;
@@ -199,29 +198,12 @@ fn named(path: &Path, name: String, array: Array) -> Result<NamedWeight, TrainEr
     Ok(NamedWeight { name, shape, values: array.into_f32()?.to_vec() })
 }
 
-/// Settings of `config.json`, on top of the defaults of its task and model.
+/// Settings of `config.json`.
 fn hub_config(text: &str) -> Result<ImportedConfig, String> {
     let hub: HubConfig = serde_json::from_str(text).map_err(|e| e.to_string())?;
-    let stated: TrainConfig = serde_json::from_value(hub.config.clone()).map_err(|e| format!("`config`: {e}"))?;
-    let (task, kind): (TaskKind, ModelKind) = (stated.task, stated.model.kind);
-    let mut config = serde_json::to_value(TrainConfig::for_task(task, kind)).map_err(|e| e.to_string())?;
-    overlay(&mut config, hub.config);
-    let config: TrainConfig = serde_json::from_value(config).map_err(|e| format!("`config`: {e}"))?;
-    if hub.model_type != config.model.name() {
-        let named = config.model.name();
+    let named = hub.config.model.name();
+    if hub.model_type != named {
         return Err(format!("`model_type` is {}, and `config.model.kind` {named}: make them equal", hub.model_type));
     }
-    Ok(ImportedConfig { config, multi_label: hub.multi_label })
-}
-
-/// Overwrites settings, in sections one by one.
-fn overlay(config: &mut Value, stated: Value) {
-    match (config, stated) {
-        (Value::Object(config), Value::Object(stated)) => {
-            for (key, value) in stated {
-                overlay(config.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (config, stated) => *config = stated,
-    }
+    Ok(ImportedConfig { config: hub.config, multi_label: hub.multi_label })
 }
