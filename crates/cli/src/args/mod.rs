@@ -151,6 +151,17 @@ impl Cli {
 }
 
 impl Command {
+    /// Number of threads for all computation, if a flag says it.
+    pub fn threads(&self) -> Option<u16> {
+        match self {
+            Self::Train(args) => args.device.threads,
+            Self::Evaluate(args) => args.device.threads,
+            Self::Predict(args) => args.device.threads,
+            Self::Compress(args) => args.threads,
+            _ => None,
+        }
+    }
+
     /// Treats data given without `--data` as if they were given with it.
     fn take_path(&mut self) {
         let data = match self {

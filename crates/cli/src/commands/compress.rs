@@ -15,7 +15,6 @@ use girih_machine::{memory, readable_bytes};
 use rayon::prelude::*;
 
 use crate::args::{CompressArgs, DecompressArgs, OutputArgs};
-use crate::context::device::use_threads;
 use crate::context::reading;
 use crate::error::CliError;
 use crate::output::{Results, under_spinner};
@@ -25,7 +24,6 @@ use crate::{interrupt, paths, progress};
 pub fn compress(args: &CompressArgs) -> Result<(), CliError> {
     let store = args.out.join(FEATURE_STORE);
     paths::check(&store)?;
-    use_threads(args.threads)?;
     let source = open_source(args.spec())?;
     let start = Instant::now();
     let (codec, errors) = under_spinner("fitting the codec", args.output, || fitted(args, &*source))?;

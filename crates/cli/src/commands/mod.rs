@@ -18,6 +18,7 @@ mod weights;
 use std::process::ExitCode;
 
 use crate::args::Command;
+use crate::context::device;
 use crate::error::CliError;
 use crate::interrupt;
 
@@ -26,6 +27,7 @@ pub fn run(command: Command) -> Result<ExitCode, CliError> {
     // The launcher handles signals itself, for the processes that it starts.
     if !matches!(command, Command::Launch(_)) {
         interrupt::catch()?;
+        device::start_threads(command.threads())?;
     }
     let done = match command {
         Command::Launch(args) => return launch::run(&args),

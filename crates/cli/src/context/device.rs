@@ -1,7 +1,5 @@
 //! Backend that `--device` selects.
 
-use std::sync::OnceLock;
-
 use girih_compute::prelude::*;
 use girih_compute::{Cpu, Dtype};
 use girih_kernels::{Cuda, KernelError, Tiling};
@@ -61,7 +59,6 @@ pub fn peak_bytes_of(gpus: &[Cuda]) -> Result<u64, CliError> {
 /// Opens the backend that the flags select; `auto` takes the first CUDA device, if there is one. `precision` is the
 /// storage type of gathered rows on a CPU, and of all rows of nodes on a GPU.
 pub fn choose(args: &DeviceArgs, precision: Dtype) -> Result<Chosen, CliError> {
-    use_threads(args.threads)?;
     let blocks = args.density_threshold;
     let cpu = || match blocks {
         Tiling::Auto => Ok(Chosen::Cpu(Cpu::new().gathering(precision))),
@@ -91,15 +88,15 @@ pub fn open(ordinal: usize, args: &DeviceArgs, precision: Dtype) -> Result<Cuda,
     Ok(Cuda::new(device).storing(precision).tiling(args.density_threshold))
 }
 
-/// Sets the number of threads for all computation; one per core if not given. Must be called before any computation,
-/// always with the same number.
+/// Starts the threads for all computation; one per core if no number is given. Called once, before any computation:
+/// a pool that starts by itself panics where it cannot.
 ///
 /// # Errors
 /// When the threads cannot be started.
-pub fn use_threads(threads: Option<u16>) -> Result<(), CliError> {
-    static STARTED: OnceLock<u16> = OnceLock::new();
-    let Some(threads) = threads.filter(|threads| STARTED.get() != Some(threads)) else { return Ok(()) };
-    let _ = STARTED.set(threads);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
-    pool.map_err(|e| CliError::Other(format!("cannot start {threads} threads: {e}")))
+pub fn start_threads(threads: Option<u16>) -> Result<(), CliError> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.map_or(0, usize::from)).build_global();
+    let number = threads.map_or("one thread per core".to_owned(), |n| format!("{n} threads"));
+    pool.map_err(|e| {
+        CliError::Other(format!("cannot start {number}: {e}; give fewer --threads, or raise ulimit -u or -v"))
+    })
 }

@@ -8,7 +8,7 @@ use girih_trainer::{Checkpoint, Combination, Embedded, ExecutionPlan, Recommenda
 
 use super::combination::execution;
 use super::data::{load_options, required};
-use super::device::{Chosen, choose, on_backend, use_threads};
+use super::device::{Chosen, choose, on_backend};
 use super::gpus::device_of;
 use super::ranks::{process_grid, stages};
 use super::reading;
@@ -71,7 +71,6 @@ impl Loaded {
         codec: Option<CodecChoice>,
         (world, ranks): (World, Option<RankOptions>),
     ) -> Result<Self, CliError> {
-        use_threads(device.threads)?;
         let mut checkpoint = best_checkpoint(path)?;
         if let Some(choice) = codec {
             checkpoint = checkpoint.with_codec(choice.codec())?;

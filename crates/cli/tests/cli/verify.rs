@@ -61,6 +61,23 @@ fn damaged_data_load_only_where_that_is_asked_for() {
     }
 }
 
+/// Threads that cannot be started are one message, whichever command needs them.
+#[cfg(target_os = "linux")]
+#[test]
+fn threads_that_cannot_start_are_one_message() {
+    let work = files();
+    let (girih, data) = (command(&[""]).get_program().to_owned(), work.arg("data"));
+    let girih = girih.to_string_lossy().into_owned();
+    let out = work.arg("copy");
+    for words in [format!("verify {data}"), format!("convert {data} --out {out}"), format!("train {data} --device cpu")]
+    {
+        let line = format!("ulimit -v 1000000; RAYON_NUM_THREADS=20000 {girih} {words}");
+        let finished = Finished::new(std::process::Command::new("sh").args(["-c", &line]).output().unwrap());
+        let message = finished.refused(1);
+        assert!(says(&message, "cannot start one thread per core") && !work.path("copy").exists(), "{message}");
+    }
+}
+
 /// The limit causes an error, not a silent end by a signal.
 #[cfg(target_os = "linux")]
 #[test]
