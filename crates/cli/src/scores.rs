@@ -134,3 +134,8 @@ pub fn chosen_in_words(chosen: ChosenBy, score: NodeScore) -> String {
         ChosenBy::LastEpoch => "the last one: there is nothing to validate on".to_owned(),
     }
 }
+
+/// Position of the largest value; the first one of equal values.
+pub fn argmax(row: &[f32]) -> usize {
+    (1..row.len()).fold(0, |best, at| if row[at] > row[best] { at } else { best })
+}

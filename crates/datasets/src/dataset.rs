@@ -8,7 +8,7 @@ use girih_graph_format::{Csr, Matrix, NodeId, Notes, Permutation};
 
 pub use self::labels::{Labels, UNLABELLED};
 pub use self::split::Split;
-use crate::{DatasetError, FeaturesFrom, Interactions};
+use crate::{DatasetError, FeatureNorm, FeaturesFrom, Interactions};
 
 /// A graph with features, labels and splits; node `v` is row `v` of each.
 ///
@@ -26,6 +26,8 @@ pub struct Dataset {
     pub features: Option<Features>,
     /// Rule by which training makes features, if there are none; set by [`Dataset::with_features_from`].
     pub features_from: Option<FeaturesFrom>,
+    /// Norm that the loader has divided rows of features by; those of new nodes need the same.
+    pub feature_norm: FeatureNorm,
     /// One label (or one row of targets) per node, if there are labels.
     pub labels: Option<Labels>,
     /// Split sets; several when the data set ships several or several were drawn. May be empty.
@@ -80,6 +82,7 @@ impl Dataset {
             graph,
             features,
             features_from: None,
+            feature_norm: FeatureNorm::None,
             labels,
             splits,
             interactions: None,

@@ -41,7 +41,7 @@ fn read(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset, Dat
     Inventory::note_others(npz.members().iter().cloned(), is_used, &mut notes);
     let eligible = labels_of_largest_component(&graph, &labels);
     let splits = drawn_by(SplitRule::GNN_BENCHMARK, &eligible, options, &mut notes);
-    Ok(Dataset { notes, ..Dataset::new(name, graph, features, Some(labels), splits)? })
+    Ok(Dataset { notes, feature_norm: norm, ..Dataset::new(name, graph, features, Some(labels), splits)? })
 }
 
 fn is_used(member: &str) -> bool {

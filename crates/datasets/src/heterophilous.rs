@@ -30,13 +30,14 @@ fn read(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset, Dat
     let mut notes = Notes::default();
     let features = npz.array("node_features")?.into_matrix()?;
     let n_nodes = features.n_rows();
-    let features = options.feature_norm.unwrap_or_default().apply(Features::Dense(features))?;
+    let feature_norm = options.feature_norm.unwrap_or_default();
+    let features = feature_norm.apply(Features::Dense(features))?;
     let graph = adjacency(npz.array("edges")?, n_nodes, options, &mut notes)?;
     let graph = directed_as(graph, options, true, &mut notes);
     let labels = labels::as_published(npz.array("node_labels")?)?;
     let splits = splits(npz, n_nodes)?;
     Inventory::note_others(npz.members().iter().cloned(), |name| MEMBERS.contains(&name), &mut notes);
-    Ok(Dataset { notes, ..Dataset::new(name, graph, Some(features), Some(labels), splits)? })
+    Ok(Dataset { notes, feature_norm, ..Dataset::new(name, graph, Some(features), Some(labels), splits)? })
 }
 
 /// Whether an archive has the members of this format.

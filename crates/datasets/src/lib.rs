@@ -8,6 +8,7 @@
 //! - [`Spec`] and [`LoadOptions`]: choice of the data, and options of loading.
 //! - [`OutputFormat`]: formats of written data sets, with [`Dataset::save_as`].
 //! - [`generate`]: planted communities and R-MAT, with the papers' sizes as presets.
+//! - [`NewNodes`]: nodes that a graph does not have, for predictions.
 //! - [`SplitRule`]: random splits for data that ships none.
 //! - [`DatasetError`]: what was found, where, and how to correct it.
 //!
@@ -36,6 +37,7 @@ mod lightgcn;
 mod load;
 mod memory;
 mod named_arrays;
+mod new_nodes;
 mod ogb;
 mod options;
 mod outline;
@@ -60,6 +62,7 @@ pub use features_from::{FeaturesFrom, WalkMethod};
 pub use folder::saved_name;
 pub use interactions::Interactions;
 pub use load::load;
+pub use new_nodes::{NewNodes, NewRows};
 pub use options::LoadOptions;
 pub use outline::Outline;
 pub use output::OutputFormat;

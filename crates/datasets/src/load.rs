@@ -101,6 +101,7 @@ fn as_told(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datas
     }
     if options.features.is_none() {
         dataset.features = dataset.features.map(|features| norm.apply(features)).transpose()?;
+        dataset.feature_norm = norm;
     }
     Ok(dataset)
 }
@@ -263,6 +264,7 @@ fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datase
         let norm = options.feature_norm.unwrap_or_default();
         let features = read_features(path, dataset.n_nodes(), options, &mut dataset.notes)?;
         dataset.features = Some(norm.apply(features).map_err(|e| e.at(path))?);
+        dataset.feature_norm = norm;
         dataset.validate().map_err(|e| with_hint(e, &dataset).at(path))?;
     }
     if let Some(path) = &options.labels {

@@ -19,8 +19,8 @@ mod graph;
 mod source;
 mod splits;
 
-use girih_graph_format::Notes;
 use girih_graph_format::file::Array;
+use girih_graph_format::{Matrix, NodeId, Notes};
 use girih_machine::memory::Free;
 
 pub(crate) use self::graph::from_edge_index;
@@ -85,7 +85,38 @@ fn read(source: &mut dyn NamedArrays, name: &str, options: &LoadOptions) -> Resu
     }
     let norm = options.feature_norm.unwrap_or_default();
     let features = features.map(|features| norm.apply(features)).transpose()?;
-    Ok(Dataset { notes, ..Dataset::new(name, graph, features, labels, splits)? })
+    Ok(Dataset { notes, feature_norm: norm, ..Dataset::new(name, graph, features, labels, splits)? })
+}
+
+/// Number of new nodes, their features, the two ends of their edges, and the weights of these.
+pub(crate) type NewArrays = (usize, Option<Matrix>, [Vec<NodeId>; 2], Option<Vec<f32>>);
+
+/// Reads the arrays of new nodes. Others are refused: nothing is left unused without a word.
+///
+/// # Errors
+/// When an array is missing, damaged or not known.
+pub(crate) fn read_new_nodes(source: &mut dyn NamedArrays) -> Result<NewArrays, DatasetError> {
+    let mut arrays = Arrays::new(source);
+    let features = match only_one(&arrays, &["x", "features", "feat"])? {
+        Some(name) => Some(arrays.required(name)?.into_matrix()?),
+        None => None,
+    };
+    let n_nodes = match (scalar(&mut arrays, "num_nodes")?, &features) {
+        (Some(n), _) => n,
+        (None, Some(rows)) => rows.n_rows(),
+        (None, None) => {
+            return Err(DatasetError::invalid("no array x and no num_nodes; give the features of new nodes"));
+        }
+    };
+    let edges = graph::pairs(arrays.required("edge_index")?)?;
+    memory::check_declared_nodes(n_nodes, (features.as_ref().map(Matrix::n_rows), None), edges[0].len(), Free::now())?;
+    let weights = arrays.take("edge_weight")?.map(graph::one_column).transpose()?;
+    if let Some(name) = arrays.unused().next() {
+        return Err(DatasetError::invalid(format!(
+            "array {name} is not known; new nodes have x (or num_nodes), edge_index and edge_weight"
+        )));
+    }
+    Ok((n_nodes, features, edges, weights))
 }
 
 /// Draws splits for labels that come without any; draws none if an unknown array may be one.

@@ -39,8 +39,9 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError>
     let n_nodes = graph.n_rows();
     let test_ids = files.test_ids(n_nodes)?;
 
+    let feature_norm = options.feature_norm.unwrap_or(FeatureNorm::Sum);
     let features = place_rows(n_nodes, &files.csr("allx")?, &files.csr("tx")?, &test_ids)
-        .and_then(|all| options.feature_norm.unwrap_or(FeatureNorm::Sum).apply(Features::Sparse(all)))
+        .and_then(|all| feature_norm.apply(Features::Sparse(all)))
         .map_err(|e| e.at(&files.path("allx")))?;
 
     let (ally, ty) = (files.classes("ally")?, files.classes("ty")?);
@@ -62,7 +63,7 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError>
         test,
     };
     let dataset = Dataset::new(&files.name, graph, Some(features), Some(labels), vec![split]);
-    Ok(Dataset { notes, ..dataset.map_err(|e| e.at(&files.path("graph")))? })
+    Ok(Dataset { notes, feature_norm, ..dataset.map_err(|e| e.at(&files.path("graph")))? })
 }
 
 /// Names of the data sets with an `ind.NAME.graph` in a folder, ascending.

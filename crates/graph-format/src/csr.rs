@@ -13,7 +13,7 @@ use std::ops::Range;
 use girih_machine::parallel;
 use rayon::prelude::*;
 
-use crate::{Buffer, FormatError, NodeId};
+use crate::{Buffer, FormatError, Matrix, NodeId};
 
 /// Largest number of nodes of a graph. Ids also fit in `i32`, as NumPy and `SciPy` store them, and leave kernels a
 /// spare bit.
@@ -287,6 +287,44 @@ impl Csr {
         let csr = Self { values, ..self.clone() };
         csr.validate_values()?;
         Ok(csr)
+    }
+
+    /// The non-zero values of a dense matrix.
+    ///
+    /// # Errors
+    /// When a value is not finite.
+    pub fn of_nonzeros(matrix: &Matrix) -> Result<Self, FormatError> {
+        let (mut indptr, mut indices, mut values) = (vec![0u64], Vec::new(), Vec::new());
+        for row in 0..matrix.n_rows() {
+            let entries = matrix.row(row).iter().enumerate().filter(|&(_, &value)| value != 0.0);
+            for (column, &value) in entries {
+                indices.push(column as NodeId);
+                values.push(value);
+            }
+            indptr.push(indices.len() as u64);
+        }
+        Self::new(matrix.n_rows(), matrix.n_cols(), indptr, indices, Some(values.into()))
+    }
+
+    /// These rows, followed by those of `below`. Entries without weights count one, if the others have weights.
+    ///
+    /// # Errors
+    /// When the numbers of columns differ.
+    pub fn stacked(&self, below: &Self) -> Result<Self, FormatError> {
+        if self.n_cols != below.n_cols {
+            let (above, below) = (self.n_cols, below.n_cols);
+            return Err(FormatError::invalid(format!(
+                "rows of {above} columns above rows of {below}; give as many to both"
+            )));
+        }
+        let first = self.nnz() as u64;
+        let indptr: Vec<u64> =
+            self.indptr().iter().copied().chain(below.indptr().iter().skip(1).map(|&at| first + at)).collect();
+        let indices = [self.indices(), below.indices()].concat();
+        let weights = |rows: &Self| rows.values().map_or_else(|| vec![1.0; rows.nnz()], <[f32]>::to_vec);
+        let weighted = self.values.is_some() || below.values.is_some();
+        let values = weighted.then(|| [weights(self), weights(below)].concat().into());
+        Self::new(self.n_rows + below.n_rows, self.n_cols, indptr, indices, values)
     }
 
     /// Drops the weights if all are one.

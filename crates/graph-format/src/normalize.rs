@@ -209,7 +209,8 @@ impl Csr {
     }
 
     /// Sums of the weights of each column; entries without weights count one.
-    fn column_weight_sums(&self) -> Vec<WeightSum> {
+    #[must_use]
+    pub fn column_weight_sums(&self) -> Vec<WeightSum> {
         let mut sums = vec![WeightSum::default(); self.n_cols()];
         for (e, &c) in self.indices().iter().enumerate() {
             sums[c as usize].add(self.values().map_or(1.0, |v| v[e]));

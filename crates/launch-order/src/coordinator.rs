@@ -53,16 +53,16 @@ impl Coordinator {
     /// messenger that carries this rank's.
     ///
     /// # Errors
-    /// When nothing could be launched by the rules.
-    pub fn new<M: Messenger + 'static>(
+    /// When nothing could be launched by the rules, or the messenger does not start.
+    pub fn new<M: Messenger + 'static, E: From<OrderError>>(
         rank: usize,
         n_ranks: usize,
         rules: &Rules,
-        connect: impl FnOnce(Inbox) -> M,
-    ) -> Result<Self, OrderError> {
+        connect: impl FnOnce(Inbox) -> Result<M, E>,
+    ) -> Result<Self, E> {
         rules.check(n_ranks)?;
         let shared = Arc::new(Shared::new(rank, n_ranks, rules));
-        let messenger = connect(Inbox::new(&shared));
+        let messenger = connect(Inbox::new(&shared))?;
         // The cell is empty: no other code has a reference to it yet.
         let _ = shared.messenger.set(Box::new(messenger));
         Ok(Self(shared))

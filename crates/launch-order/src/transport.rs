@@ -5,7 +5,7 @@
 //! The other ranks join a round at once.
 
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use girih_comm::{CommError, Parcel, Payload, Transport, all_gather, due};
@@ -25,22 +25,27 @@ const BEAT: Duration = Duration::from_millis(10);
 /// ranks do not end within the deadline.
 ///
 /// # Errors
-/// When the ranks' rules differ or do not allow any launch; when a rank fails or is late.
+/// When the ranks' rules differ or do not allow any launch; when a rank fails or is late; when the thread cannot be
+/// started.
 pub fn coordinator<T: Transport>(transport: &T, rules: &Rules) -> Result<Coordinator, LaunchOrderError> {
     agree(transport, rules)?;
     let members: Vec<usize> = (0..transport.size()).collect();
     let own = transport.among(&members);
     let (rank, pace, n_sign_offs) = (own.rank(), rules.order.leader(), own.size() * rules.workers.len());
     let is_pacer = rank == pace;
-    Ok(Coordinator::new(rank, own.size(), rules, |inbox| {
+    Coordinator::new(rank, own.size(), rules, |inbox| {
         let outbox = Arc::new(Outbox::default());
         let rounds = Rounds { transport: own, outbox: Arc::clone(&outbox), inbox, is_pacer, n_sign_offs };
         let run = move || {
             rounds.run();
             rounds.outbox.close();
         };
-        Mail { outbox, deadline: rules.deadline, thread: Some(std::thread::spawn(run)) }
-    })?)
+        let thread = Builder::new().name(NAME.to_owned()).spawn(run).map_err(|error| {
+            let message = format!("cannot start its thread: {error}; raise ulimit -u or -v");
+            CommError::Library { operation: NAME, message }
+        })?;
+        Ok(Mail { outbox, deadline: rules.deadline, thread: Some(thread) })
+    })
 }
 
 /// Reason why ranks have no launch order.

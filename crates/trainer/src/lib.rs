@@ -8,6 +8,7 @@
 //!   classify nodes, on the whole graph or on sampled subgraphs; [`LinkPredictor`] and [`MiniBatch`] predict links;
 //!   [`Recommender`] ranks items for users.
 //! - [`export_weights`] and [`import_weights`]: weights as a state dict of PyG, and back.
+//! - [`NodePredictor`]: a trained classifier that answers for some nodes at a time, also for new ones.
 //! - [`Plan`]: bytes and seconds of a session, predicted by a dry run on a symbolic backend.
 //! - [`supported()`]: the engine for a combination of task, model, batches, ranks, device and features, or the reason
 //!   why there is none.
@@ -26,7 +27,7 @@
 //! - `weights/`: weights of a checkpoint under the names and in the layouts of PyG, written and read back.
 //! - `tasks/`: classes of nodes, links, and recommendations, in steps that see the whole graph.
 //! - `minibatch/`, `distributed/`: steps on sampled parts of the graph, and work that ranks share.
-//! - `train.rs`, `similarity.rs`: what callers start, for all of the above.
+//! - `train.rs`, `similarity.rs`, `predictor.rs`: what callers start, for all of the above.
 //! - `estimate/`: [`Plan`] and all other predictions of memory and time.
 //! - `testing.rs`: internal items for the tests in `tests/`, which hold all tests of this crate.
 //!
@@ -46,6 +47,7 @@ pub mod instances;
 mod layers;
 mod minibatch;
 pub mod models;
+mod predictor;
 mod similarity;
 mod tape;
 mod tasks;
@@ -75,6 +77,7 @@ pub use layers::{
 };
 pub use minibatch::{Embedded, MiniBatch, Neighborhoods, embed, embed_model};
 pub use models::{Adjacency, BuildModel, Dims, InputSpec, Model, Propagation};
+pub use predictor::NodePredictor;
 pub use similarity::{Similarity, similarity};
 pub use tape::{
     AggregateOptions, AttentionOperands, AttentionOptions, BackwardPass, BlockGraph, EncodedInput, Gradients, Graph,
@@ -84,7 +87,7 @@ pub use tape::{
 pub use tasks::links::{HITS_K, Link, LinkPart, LinkPredictor, LinkSplit, Links, NonLinks, Pairs};
 pub use tasks::nodes::{FullBatch, Task};
 pub use tasks::recommend::{Recommendations, Recommender, recommend};
-pub use train::{apply, apply_model, train, train_model};
+pub use train::{apply, apply_model, embeddings, train, train_model};
 pub use weights::{
     ImportedConfig, NamedWeight, WeightFormat, export_weights, import_weights, read_weights, write_weights,
 };

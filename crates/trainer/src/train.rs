@@ -8,12 +8,12 @@ use crate::TrainError;
 use crate::config::{CacheConfig, Combination, ExecutionPlan, TrainConfig, supported};
 use crate::engine::{
     Checkpoint, DataShape, ModelSource, Observer, Outcome, Run, Scores, SessionOptions, TestReport, apply_best,
-    config_for, train_runs, with_labels_for,
+    config_for, restore_best, train_runs, with_labels_for,
 };
-use crate::minibatch::{LinkSession, MiniBatchSession, scores_by_layers};
+use crate::minibatch::{LinkSession, MiniBatchSession, embed, scores_by_layers};
 use crate::models::BuildModel;
 use crate::tasks::nodes::FullBatchSession;
-use crate::tasks::recommend::RecommenderSession;
+use crate::tasks::recommend::{self, RecommenderSession};
 
 /// Trains all runs of `config` on `dataset` and reports events to `observe`.
 ///
@@ -101,11 +101,7 @@ pub fn apply_model<B: MiniBatchBackend>(
 ) -> Result<(Scores, TestReport, Matrix), TrainError> {
     checkpoint.check_built_by(builder)?;
     let config = &checkpoint.progress.config;
-    let dataset = dataset.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
-    checkpoint.progress.check_data(&dataset.outline()).map_err(|what| checkpoint.refused(what))?;
-    let dataset = with_labels_for(&checkpoint.progress.data, dataset);
-    let found = DataShape::of(&dataset);
-    checkpoint.note_other_contents(&found);
+    let dataset = data_for(checkpoint, dataset)?;
     // A CPU holds the full graph and features, without a cache.
     let tiers = if backend.has_own_memory() { config.tiers } else { CacheConfig::default() };
     let config = &TrainConfig { tiers, ..config.clone() };
@@ -124,4 +120,67 @@ pub fn apply_model<B: MiniBatchBackend>(
         (scores, report, trained.logits()?)
     };
     Ok((scores, report.expect("a classifier has classes"), logits))
+}
+
+/// Embeddings of all nodes with the best parameters of a checkpoint, one row each. Of a classifier, they are the rows
+/// of its last hidden layer; of a link predictor and a recommender, what scores are products of.
+///
+/// # Errors
+/// When data set and checkpoint do not fit each other, a classifier has no hidden layer, or the backend fails.
+pub fn embeddings<B: MiniBatchBackend>(
+    backend: &B,
+    dataset: Dataset,
+    checkpoint: &Checkpoint,
+) -> Result<Matrix, TrainError> {
+    let plan = supported(&Combination::of(&checkpoint.progress.config).applied())
+        .map_err(|reason| TrainError::invalid(reason.to_string()))?;
+    match plan {
+        ExecutionPlan::Recommend => recommend::embeddings(backend, dataset, checkpoint),
+        ExecutionPlan::Links => Ok(embed(backend, dataset, checkpoint)?.embeddings),
+        _ => hidden_rows(backend, dataset, checkpoint),
+    }
+}
+
+/// Rows of the last hidden layer of a classifier.
+fn hidden_rows<B: MiniBatchBackend>(
+    backend: &B,
+    dataset: Dataset,
+    checkpoint: &Checkpoint,
+) -> Result<Matrix, TrainError> {
+    let config = &checkpoint.progress.config;
+    checkpoint.check_built_by::<B>(&config.model)?;
+    let dataset = data_for(checkpoint, dataset)?;
+    let tiers = if backend.has_own_memory() { config.tiers } else { CacheConfig::default() };
+    let config = &TrainConfig { tiers, ..config.clone() };
+    let run = checkpoint.progress.run;
+    let source = ModelSource::new(&config.model, config, &dataset.outline())?;
+    let (model, _) = source.build(backend, run, None)?;
+    let hidden = if config.batch.is_sampled() && scores_by_layers(config, &*model)? {
+        let session = MiniBatchSession::new(backend, dataset, source, (1, None))?;
+        let mut trained = session.run(backend, run, None)?;
+        restore_best(&mut trained, checkpoint)?;
+        session.hidden(&mut trained)?
+    } else {
+        let session = FullBatchSession::new(backend, dataset, source)?;
+        let mut trained = session.run(backend, run)?;
+        restore_best(&mut trained, checkpoint)?;
+        trained.hidden()?
+    };
+    hidden.ok_or_else(|| {
+        TrainError::invalid(format!(
+            "{} has no hidden layer, so that it embeds no nodes; its logits are what girih predict --logits writes",
+            config.model.name()
+        ))
+    })
+}
+
+/// A data set as the model of a checkpoint reads it.
+fn data_for(checkpoint: &Checkpoint, dataset: Dataset) -> Result<Dataset, TrainError> {
+    let config = &checkpoint.progress.config;
+    let dataset = dataset.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
+    checkpoint.progress.check_data(&dataset.outline()).map_err(|what| checkpoint.refused(what))?;
+    let dataset = with_labels_for(&checkpoint.progress.data, dataset);
+    let found = DataShape::of(&dataset);
+    checkpoint.note_other_contents(&found);
+    Ok(dataset)
 }

@@ -27,6 +27,7 @@ const LAYERS: [(&str, &[&str]); 1] = [(
         "minibatch",
         "train",
         "similarity",
+        "predictor",
         "distributed",
         "estimate",
         "instances",

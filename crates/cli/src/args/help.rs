@@ -51,10 +51,31 @@ pub const HELP: &[Help] = &[
     },
     Help {
         command: "predict",
-        common: &["checkpoint", "out", "logits", "device", "ranks"],
+        common: &["checkpoint", "nodes", "out", "logits", "device", "ranks"],
         examples: &[
             ("One class per node, for NumPy", "girih predict --checkpoint runs/first --out classes.npy"),
             ("Logits", "girih predict PATH --checkpoint runs/first --logits --out logits.npy"),
+            (
+                "Nodes that the graph does not have",
+                "girih predict --checkpoint runs/first --nodes new.npz --out new.npy",
+            ),
+        ],
+    },
+    Help {
+        command: "embed",
+        common: &[],
+        examples: &[("A row per node, for NumPy", "girih embed --checkpoint runs/first --out embeddings.npy")],
+    },
+    Help {
+        command: "serve",
+        common: &["checkpoint", "fanout", "device", "listen", "queue", "max_nodes"],
+        examples: &[
+            ("Exact answers", "girih serve --checkpoint runs/first"),
+            (
+                "Sampled ones, on another port",
+                "girih serve --checkpoint runs/first --fanout 10,10 --listen 127.0.0.1:9000",
+            ),
+            ("A question", "curl localhost:8080/predict -d '{\"nodes\": [0, 5]}'"),
         ],
     },
     Help {

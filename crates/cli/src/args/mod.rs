@@ -11,6 +11,7 @@ mod order;
 mod ranks;
 mod reading;
 mod sample;
+mod serve;
 mod settings;
 mod suggest;
 mod train;
@@ -37,6 +38,7 @@ pub use self::order::{CacheArgs, ReorderArgs};
 pub use self::ranks::{LaunchArgs, PartitionArgs, PartitionChoice, PartitionKind, RankArgs};
 pub use self::reading::ReadArgs;
 pub use self::sample::{CutChoice, Importance, SampleArgs};
+pub use self::serve::{EmbedArgs, LimitArgs, ServeArgs};
 pub use self::settings::{ModelSettings, Settings, TierMemory};
 pub use self::suggest::FOREIGN;
 pub use self::train::{EvaluateArgs, PredictArgs, TrainArgs};
@@ -65,6 +67,10 @@ pub enum Command {
     Evaluate(EvaluateArgs),
     /// Write a trained model's predictions for every node
     Predict(PredictArgs),
+    /// Write the last hidden layer of a trained model, or its embeddings
+    Embed(EmbedArgs),
+    /// Answer questions about nodes over HTTP, also about nodes that the graph does not have
+    Serve(ServeArgs),
     /// Write the weights of a trained model for PyG, NumPy or Hugging Face
     Export(ExportArgs),
     /// Make a trained model from weights of PyG, NumPy or Hugging Face
@@ -157,6 +163,8 @@ impl Command {
             Self::Train(args) => args.device.threads,
             Self::Evaluate(args) => args.device.threads,
             Self::Predict(args) => args.device.threads,
+            Self::Embed(args) => args.device.threads,
+            Self::Serve(args) => args.device.threads,
             Self::Compress(args) => args.threads,
             _ => None,
         }
@@ -168,6 +176,8 @@ impl Command {
             Self::Train(args) => &mut args.data,
             Self::Evaluate(args) => &mut args.data,
             Self::Predict(args) => &mut args.data,
+            Self::Embed(args) => &mut args.data,
+            Self::Serve(args) => &mut args.data,
             Self::Stats(args) => &mut args.data,
             Self::Reorder(args) => &mut args.data,
             Self::Partition(args) => &mut args.data,

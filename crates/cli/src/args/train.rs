@@ -110,6 +110,13 @@ pub struct PredictArgs {
     /// Without --data, the data are those of its config.toml.
     #[arg(long, value_name = "DIR", help_heading = "Model")]
     pub checkpoint: PathBuf,
+    /// Nodes that the graph does not have: .npz, .safetensors or a folder with x, edge_index, edge_weight
+    ///
+    /// Only they are predicted, as if the graph had them and their edges. Of a graph of N nodes, they have the ids N,
+    /// N + 1, … in the order of the rows of x. An edge goes from edge_index[0] to edge_index[1]; give both directions
+    /// where the graph has both.
+    #[arg(long, value_name = "PATH", conflicts_with = "ranks", help_heading = "Model")]
+    pub nodes: Option<PathBuf>,
     /// Logits, a row of floats for each node, instead of classes
     #[arg(long, help_heading = "Model")]
     pub logits: bool,

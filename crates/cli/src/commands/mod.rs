@@ -10,6 +10,7 @@ mod partition;
 mod predict;
 mod reorder;
 mod sample;
+mod serve;
 mod stats;
 pub mod train;
 mod verify;
@@ -34,6 +35,8 @@ pub fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Train(args) => return train::run(&args),
         Command::Evaluate(args) => evaluate::run(&args),
         Command::Predict(args) => predict::run(&args),
+        Command::Embed(args) => serve::embed(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Export(args) => weights::export(&args),
         Command::Import(args) => weights::import(&args),
         Command::Stats(args) => stats::run(&args),

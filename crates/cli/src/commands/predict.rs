@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use girih_compute::NO_COLUMN;
+use girih_datasets::NewNodes;
 use girih_graph_format::{Matrix, file};
 use girih_trainer::{ExecutionPlan, TOP_K};
 
@@ -10,6 +11,7 @@ use crate::args::PredictArgs;
 use crate::context::trained::{Loaded, together};
 use crate::error::CliError;
 use crate::paths;
+use crate::scores::argmax;
 
 /// Writes the predictions of the best checkpoint for every node.
 pub fn run(args: &PredictArgs) -> Result<(), CliError> {
@@ -18,15 +20,30 @@ pub fn run(args: &PredictArgs) -> Result<(), CliError> {
             paths::check(&args.out)?;
         }
         let loaded = Loaded::new(&args.data, &args.checkpoint, (&args.device, &args.ranks), None, (world, ranks))?;
-        match loaded.engine()? {
+        let plan = loaded.engine()?;
+        if let (ExecutionPlan::Recommend | ExecutionPlan::Links, Some(_)) = (&plan, &args.nodes) {
+            return Err(CliError::Usage("--nodes is for classifiers of nodes; leave it out".to_owned()));
+        }
+        match plan {
             ExecutionPlan::Recommend => return predict_items(loaded, args),
             ExecutionPlan::Links => return predict_links(loaded, args),
             _ => {}
         }
+        let (loaded, n_known) = match &args.nodes {
+            Some(path) => with_new_nodes(loaded, path)?,
+            None => (loaded, 0),
+        };
         let (is_primary, n_nodes, trained) =
             (loaded.is_primary, loaded.data.outline().n_nodes, loaded.checkpoint.progress.data.clone());
         let mut predictions = Predictions::of(args.logits, trained.multi_label);
-        let applied = loaded.apply(Some(&mut |logits| predictions.take(logits)))?;
+        let mut n_passed = 0;
+        let applied = loaded.apply(Some(&mut |logits| {
+            // With new nodes, only their rows are wanted, and these come last.
+            let rows = logits.n_rows();
+            predictions.take(&logits.row_slice(n_known.saturating_sub(n_passed).min(rows)..rows));
+            n_passed += rows;
+        }))?;
+        let n_nodes = n_nodes - n_known;
         if !is_primary {
             return Ok(());
         }
@@ -42,6 +59,27 @@ pub fn run(args: &PredictArgs) -> Result<(), CliError> {
         results.print(args.output.json);
         Ok(())
     })
+}
+
+/// Adds the nodes of a file to the data. Also returns the number of nodes before.
+fn with_new_nodes(loaded: Loaded, path: &Path) -> Result<(Loaded, usize), CliError> {
+    if let Some(rule) = loaded.checkpoint.progress.config.features_from.filter(|rule| rule.knows_nodes()) {
+        return Err(CliError::Other(format!(
+            "--nodes is not possible: features from {rule} have a row for each node of the graph, and none for new ones; \
+             train with --features-from degree"
+        )));
+    }
+    let dataset = loaded.data.into_dataset()?;
+    let new = NewNodes::read(path)?.normalized(dataset.feature_norm).map_err(|error| error.at(path))?;
+    if !new.is_symmetric() && dataset.graph.is_symmetric() {
+        tracing::warn!(
+            "{}: the graph has every edge in both directions, and these edges go one way; give both, if they are meant",
+            path.display()
+        );
+    }
+    let n_known = dataset.n_nodes();
+    let data = dataset.with_new_nodes(&new).map_err(|error| error.at(path))?.into();
+    Ok((Loaded { data, ..loaded }, n_known))
 }
 
 /// Predictions to write, in the order of nodes.
@@ -66,7 +104,7 @@ impl Predictions {
         match self {
             Self::Logits(all) => all.extend_from_slice(logits.data()),
             Self::Labels(all) => all.extend(logits.data().iter().map(|&logit| u8::from(logit > 0.0))),
-            Self::Classes(all) => all.extend((0..logits.n_rows()).map(|v| argmax(logits.row(v)))),
+            Self::Classes(all) => all.extend((0..logits.n_rows()).map(|v| argmax(logits.row(v)) as i64)),
         }
     }
 
@@ -86,17 +124,6 @@ impl Predictions {
         }
         Ok(())
     }
-}
-
-/// Position of the largest value; the first one of equal values.
-fn argmax(row: &[f32]) -> i64 {
-    let mut best = 0;
-    for (i, value) in row.iter().enumerate() {
-        if *value > row[best] {
-            best = i;
-        }
-    }
-    best as i64
 }
 
 /// Writes the embedding of every node.

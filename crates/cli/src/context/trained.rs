@@ -143,7 +143,7 @@ impl Loaded {
 
     /// First rows of every result.
     pub fn describe(&self) -> Results {
-        let mut results = describe(&self.checkpoint, &self.backend);
+        let mut results = describe(&self.checkpoint, &self.backend.name());
         if let Some(RankOptions { grid, exchange, .. }) = &self.ranks {
             results.add("ranks", grid.ranks(), "Ranks", format!("{grid}, exchange {exchange}"));
         }
@@ -152,13 +152,13 @@ impl Loaded {
 }
 
 /// Rows that describe the trained model and the device.
-pub fn describe(checkpoint: &Checkpoint, backend: &Chosen) -> Results {
+pub fn describe(checkpoint: &Checkpoint, backend: &str) -> Results {
     let progress = &checkpoint.progress;
     let best_epoch = progress.best.map(|(epoch, _)| epoch);
     let mut results = Results::default();
     results
         .add("model", progress.config.model.kind.name(), "Model", progress.config.model.kind.name())
-        .add_hidden("device", backend.name())
+        .add_hidden("device", backend)
         .add("run", progress.run, "Run", progress.run.to_string())
         .add("epoch", best_epoch, "Epoch", best_epoch.map_or(String::new(), |e| e.to_string()));
     results

@@ -24,6 +24,7 @@ mod ranks;
 mod recommend;
 mod sample;
 mod scores;
+mod serve;
 mod train;
 mod unit;
 mod verify;

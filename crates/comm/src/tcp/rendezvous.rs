@@ -161,14 +161,19 @@ impl Guests<'_> {
         thread::scope(|scope| {
             for (rank, stream) in self.streams() {
                 let tell = tell.clone();
-                scope.spawn(move || {
+                let hear = move || {
                     // Other ranks give up before this wait ends, and send the reason.
                     let wait = MESH_WAIT + SILENCE;
                     let mut input = Timed { stream, until: Instant::now() + wait, silence: wait };
                     let heard = Frame::read(&mut input, LONGEST_GREETING);
                     // The receiver is gone if another rank has failed.
                     let _ = tell.send((rank, heard));
-                });
+                };
+                if let Err(error) = thread::Builder::new().spawn_scoped(scope, hear) {
+                    let why = format!("rank 0 cannot start a thread: {error}; raise ulimit -u or -v");
+                    self.dismiss(&why);
+                    return Err(why);
+                }
             }
             drop(tell);
             let why = told.iter().find_map(|(rank, heard)| match heard {

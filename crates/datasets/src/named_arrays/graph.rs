@@ -65,7 +65,7 @@ fn read_weights(arrays: &mut Arrays<'_>, names: &[&str], notes: &mut Notes) -> R
 }
 
 /// Weights from an array of one value per edge: `m`, or `m × 1`.
-fn one_column(array: Array) -> Result<Vec<f32>, DatasetError> {
+pub(super) fn one_column(array: Array) -> Result<Vec<f32>, DatasetError> {
     match *array.shape() {
         [_] | [_, 1] => Ok(array.into_f32()?.into_vec()),
         ref shape => {
@@ -85,17 +85,26 @@ pub(crate) fn from_edge_index(
     notes: &mut Notes,
 ) -> Result<Csr, DatasetError> {
     let origin = array.origin().to_owned();
-    let shape = array.expect_2d()?;
-    let ids = array.into_ids()?;
-    let (sources, destinations): (Vec<NodeId>, Vec<NodeId>) = match shape {
-        (2, m) => (ids[..m].to_vec(), ids[m..].to_vec()),
-        (_, 2) => ids.as_chunks::<2>().0.iter().map(|&[u, v]| (u, v)).unzip(),
-        (rows, columns) => {
-            let message = format!("edges of shape {rows} × {columns}; expected two rows, or two columns");
-            return Err(DatasetError::invalid(message).at(&origin));
-        }
-    };
+    let [sources, destinations] = pairs(array)?;
     let edges = Coo::from_edges(sources, destinations, weights, n_nodes);
     let graph = edges.and_then(|edges| to_graph(&edges, options, default, notes));
     graph.map_err(|e| DatasetError::from(e).at(&origin))
+}
+
+/// Sources and destinations from two rows of ids, or a pair per row.
+pub(super) fn pairs(array: Array) -> Result<[Vec<NodeId>; 2], DatasetError> {
+    let origin = array.origin().to_owned();
+    let shape = array.expect_2d()?;
+    let ids = array.into_ids()?;
+    match shape {
+        (2, m) => Ok([ids[..m].to_vec(), ids[m..].to_vec()]),
+        (_, 2) => {
+            let (sources, destinations) = ids.as_chunks::<2>().0.iter().map(|&[u, v]| (u, v)).unzip();
+            Ok([sources, destinations])
+        }
+        (rows, columns) => {
+            let message = format!("edges of shape {rows} × {columns}; expected two rows, or two columns");
+            Err(DatasetError::invalid(message).at(&origin))
+        }
+    }
 }

@@ -73,7 +73,7 @@ pub(crate) fn load(raw: &Path, options: &LoadOptions) -> Result<Dataset, Dataset
     let norm = options.feature_norm.unwrap_or_default();
     let features = features.map(|features| norm.apply(Features::Dense(features))).transpose();
     let dataset = features.and_then(|features| Dataset::new(name, graph, features, labels, splits));
-    Ok(Dataset { notes, ..dataset.map_err(|e| e.at(root))? })
+    Ok(Dataset { notes, feature_norm: norm, ..dataset.map_err(|e| e.at(root))? })
 }
 
 /// Notes the files of both folders that the loader does not read.

@@ -10,6 +10,7 @@ mod generate;
 mod labels;
 mod lightgcn;
 mod named_arrays;
+mod new_nodes;
 mod ogb;
 mod real_files;
 mod small_files;

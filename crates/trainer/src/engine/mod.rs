@@ -24,7 +24,7 @@ pub use metrics::{
 };
 pub use observe::{Control, Event, MeanStd, Observer, Outcome, SessionOptions, checkpoint_path};
 pub use optim::Optimizer;
-pub(crate) use prepare::{ModelSource, apply_best, config_for, with_labels_for};
+pub(crate) use prepare::{ModelSource, apply_best, config_for, restore_best, with_labels_for};
 pub use report::{
     BatchDone, CacheReport, ChosenBy, EpochReport, EpochTimes, LinkScores, PartialEpoch, RunSummary, Scores,
     StageTimes, TestReport,

@@ -189,13 +189,21 @@ pub(crate) fn with_labels_for(trained: &DataShape, dataset: Dataset) -> Dataset 
     Dataset { labels: Some(labels), splits, ..dataset }
 }
 
+/// Restores the best parameters of a checkpoint.
+pub(crate) fn restore_best<'a, B: Backend + 'a>(
+    run: &mut impl Run<'a, B>,
+    checkpoint: &Checkpoint,
+) -> Result<(), TrainError> {
+    run.state_mut().restore(checkpoint)?;
+    run.state_mut().restore_best()
+}
+
 /// Restores the best parameters of a checkpoint, and returns their scores.
 pub(crate) fn apply_best<'a, B: Backend + 'a>(
     run: &mut impl Run<'a, B>,
     checkpoint: &Checkpoint,
 ) -> Result<(Scores, Option<TestReport>), TrainError> {
-    run.state_mut().restore(checkpoint)?;
-    run.state_mut().restore_best()?;
+    restore_best(run, checkpoint)?;
     let report = run.test_report()?;
     Ok((run.evaluate()?, report))
 }

@@ -149,8 +149,33 @@ impl<'a, B: MiniBatchBackend> Layerwise<'a, B> {
     /// When the device or another rank fails, or the device's memory does not suffice.
     pub(crate) fn logits(&self, model: &dyn Model<B>, state: &mut RunState<'_, B>) -> Result<B::Matrix, TrainError> {
         let layers = model.as_layers().expect("runs that score by layers ask first");
+        self.rows_after(layers.n_layers(), model, state)
+    }
+
+    /// Rows of the last hidden layer with the current parameters: a row for each node, in order. `None` if there is no
+    /// hidden layer.
+    ///
+    /// # Errors
+    /// As [`logits`](Self::logits).
+    pub(crate) fn hidden(
+        &self,
+        model: &dyn Model<B>,
+        state: &mut RunState<'_, B>,
+    ) -> Result<Option<B::Matrix>, TrainError> {
+        let layers = model.as_layers().expect("runs that score by layers ask first");
+        let n_hidden = layers.n_layers() - 1;
+        if n_hidden == 0 { Ok(None) } else { self.rows_after(n_hidden, model, state).map(Some) }
+    }
+
+    /// Rows of the requested nodes after the first `n_layers` layers, at least one.
+    fn rows_after(
+        &self,
+        n_layers: usize,
+        model: &dyn Model<B>,
+        state: &mut RunState<'_, B>,
+    ) -> Result<B::Matrix, TrainError> {
+        let layers = model.as_layers().expect("runs that score by layers ask first");
         let in_place = model.input_spec().hops > 0;
-        let n_layers = layers.n_layers();
         let mut before = None;
         for layer in 0..n_layers {
             let is_last = layer + 1 == n_layers;

@@ -13,6 +13,7 @@
 //! - [`MiniBatch`]: a run.
 //! - [`PatchData`]: the data of ranks that each hold a patch of graph and features, or of features.
 //! - [`Placements`](tiers::Placements): the placement of features and graph on devices and hosts.
+//! - [`Grown`]: a graph with new nodes, for predictions.
 //! - [`Layerwise`](inference::Layerwise): layer-wise inference, where the graph does not fit at once.
 //!
 //! [`CachePlan`](crate::CachePlan) chooses a placement for the available memory.
@@ -25,6 +26,7 @@ mod batch;
 pub(crate) mod batches;
 mod data;
 mod device;
+mod grown;
 pub(crate) mod host_batch;
 pub(crate) mod inference;
 mod link_session;
@@ -37,7 +39,10 @@ mod subgraphs;
 pub(crate) mod tiers;
 mod train;
 
+pub(crate) use batch::{FeatureSource, upload_block};
 pub(crate) use batches::Batches;
+pub(crate) use grown::Grown;
+pub(crate) use host_batch::{HostBlock, rows_of};
 pub(crate) use inference::{NODES_AT_ONCE, scores_by_layers};
 pub(crate) use link_session::LinkSession;
 pub use link_session::{Embedded, embed, embed_model};

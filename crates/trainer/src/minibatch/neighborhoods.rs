@@ -37,6 +37,42 @@ enum Loops {
     Weights(Vec<f32>),
 }
 
+/// Degrees of nodes, and the factors of their rows and columns in `Â`.
+pub(crate) trait NodeTerms {
+    /// Degree of a node in the whole graph.
+    fn degree(&self, node: NodeId) -> usize;
+    /// Factor of a node's row.
+    fn left(&self, node: NodeId) -> f32;
+    /// Factor of a node's column.
+    fn right(&self, node: NodeId) -> f32;
+    /// Weight of a node's self loop in `A`, if nodes have self loops.
+    fn own_weight(&self, node: NodeId) -> Option<f32>;
+}
+
+impl NodeTerms for Neighborhoods {
+    fn degree(&self, node: NodeId) -> usize {
+        self.degrees
+            .as_ref()
+            .map_or_else(|| self.graph.degree(node as usize), |degrees| degrees[node as usize] as usize)
+    }
+
+    fn left(&self, node: NodeId) -> f32 {
+        factor(self.scales.left.as_deref(), node)
+    }
+
+    fn right(&self, node: NodeId) -> f32 {
+        factor(self.scales.right.as_deref(), node)
+    }
+
+    fn own_weight(&self, node: NodeId) -> Option<f32> {
+        match &self.loops {
+            Loops::AsDrawn => None,
+            Loops::Ones => Some(1.0),
+            Loops::Weights(weights) => Some(weights[node as usize]),
+        }
+    }
+}
+
 impl Neighborhoods {
     /// Neighborhoods of a graph that a model reads as `adjacency`.
     ///
@@ -127,13 +163,6 @@ impl Neighborhoods {
         }
     }
 
-    /// Degree of a node in the whole graph.
-    fn degree(&self, node: NodeId) -> usize {
-        self.degrees
-            .as_ref()
-            .map_or_else(|| self.graph.degree(node as usize), |degrees| degrees[node as usize] as usize)
-    }
-
     /// Graph that samplers draw from.
     #[must_use]
     pub fn graph(&self) -> &Csr {
@@ -160,51 +189,65 @@ impl Neighborhoods {
 
     /// As [`rows`](Self::rows), but the `e`-th edge of the block has the weight `weight(e)`.
     pub(crate) fn rows_weighted(&self, block: &Block, weight: impl Fn(usize) -> f32) -> Result<Csr, FormatError> {
-        let n_entries = block.n_edges() + if self.has_loops() { block.n_destinations } else { 0 };
-        let (mut indices, mut values) = (Vec::with_capacity(n_entries), Vec::with_capacity(n_entries));
-        let (mut indptr, mut row) = (Vec::with_capacity(block.n_destinations + 1), Vec::new());
-        indptr.push(0u64);
-        for v in 0..block.n_destinations {
-            self.list_row((block, &weight), v, &mut row);
-            row.sort_unstable_by_key(|&(column, _)| column);
-            for same in row.chunk_by(|(a, _), (b, _)| a == b) {
-                indices.push(same[0].0);
-                values.push(same.iter().map(|(_, value)| value).sum::<f32>());
-            }
-            indptr.push(indices.len() as u64);
-        }
-        Csr::new(block.n_destinations, block.n_columns, indptr, indices, Some(values.into()))
+        rows_by(self, block, weight)
     }
 
-    fn has_loops(&self) -> bool {
+    /// Whether every node has a self loop, also where the graph has none.
+    pub(crate) fn has_loops(&self) -> bool {
         !matches!(self.loops, Loops::AsDrawn)
     }
+}
 
-    /// Lists column and value of each entry of row `v`; a column appears once for each draw.
-    fn list_row(&self, (block, weight): (&Block, &impl Fn(usize) -> f32), v: usize, row: &mut Vec<(NodeId, f32)>) {
-        row.clear();
-        let node = block.nodes[v];
-        let range = block.indptr[v] as usize..block.indptr[v + 1] as usize;
-        let each = if block.weights.is_empty() { self.degree(node) as f32 / range.len() as f32 } else { 1.0 };
-        let left = factor(self.scales.left.as_deref(), node);
-        for edge in range {
-            let column = block.indices[edge];
-            let source = block.node_of_column(column);
-            let counts = block.weights.get(edge).copied().unwrap_or(each);
-            let right = factor(self.scales.right.as_deref(), source);
-            row.push((column, left * weight(edge) * right * counts));
+/// Rows of `Â` for a block, whose `e`-th edge has the weight `weight(e)`.
+///
+/// # Errors
+/// When the block's arrays were changed and are no matrix any more.
+pub(crate) fn rows_by(
+    terms: &impl NodeTerms,
+    block: &Block,
+    weight: impl Fn(usize) -> f32,
+) -> Result<Csr, FormatError> {
+    let has_loops = block.nodes.first().is_some_and(|&node| terms.own_weight(node).is_some());
+    let n_entries = block.n_edges() + if has_loops { block.n_destinations } else { 0 };
+    let (mut indices, mut values) = (Vec::with_capacity(n_entries), Vec::with_capacity(n_entries));
+    let (mut indptr, mut row) = (Vec::with_capacity(block.n_destinations + 1), Vec::new());
+    indptr.push(0u64);
+    for v in 0..block.n_destinations {
+        list_row(terms, (block, &weight), v, &mut row);
+        row.sort_unstable_by_key(|&(column, _)| column);
+        for same in row.chunk_by(|(a, _), (b, _)| a == b) {
+            indices.push(same[0].0);
+            values.push(same.iter().map(|(_, value)| value).sum::<f32>());
         }
-        let own_weight = match &self.loops {
-            Loops::AsDrawn => return,
-            Loops::Ones => 1.0,
-            Loops::Weights(weights) => weights[node as usize],
-        };
-        let own = match block.columns {
-            Columns::Local => v as NodeId,
-            Columns::Global => node,
-        };
-        row.push((own, left * own_weight * factor(self.scales.right.as_deref(), node)));
+        indptr.push(indices.len() as u64);
     }
+    Csr::new(block.n_destinations, block.n_columns, indptr, indices, Some(values.into()))
+}
+
+/// Lists column and value of each entry of row `v`; a column appears once for each draw.
+fn list_row(
+    terms: &impl NodeTerms,
+    (block, weight): (&Block, &impl Fn(usize) -> f32),
+    v: usize,
+    row: &mut Vec<(NodeId, f32)>,
+) {
+    row.clear();
+    let node = block.nodes[v];
+    let range = block.indptr[v] as usize..block.indptr[v + 1] as usize;
+    let each = if block.weights.is_empty() { terms.degree(node) as f32 / range.len() as f32 } else { 1.0 };
+    let left = terms.left(node);
+    for edge in range {
+        let column = block.indices[edge];
+        let source = block.node_of_column(column);
+        let counts = block.weights.get(edge).copied().unwrap_or(each);
+        row.push((column, left * weight(edge) * terms.right(source) * counts));
+    }
+    let Some(own_weight) = terms.own_weight(node) else { return };
+    let own = match block.columns {
+        Columns::Local => v as NodeId,
+        Columns::Global => node,
+    };
+    row.push((own, left * own_weight * terms.right(node)));
 }
 
 /// Scale of a node; one without scales.

@@ -115,4 +115,13 @@ impl<'m, B: MiniBatchBackend> MiniBatchSession<'m, B> {
         let all: Vec<NodeId> = (0..self.labels.n_nodes() as NodeId).collect();
         run.logits(&Layerwise::new(&self.batch_data, all))
     }
+
+    /// As [`logits`](Self::logits), but rows of the last hidden layer; `None` without hidden layers.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub(crate) fn hidden(&self, run: &mut MiniBatch<'_, B>) -> Result<Option<Matrix>, TrainError> {
+        let all: Vec<NodeId> = (0..self.labels.n_nodes() as NodeId).collect();
+        run.hidden(&Layerwise::new(&self.batch_data, all))
+    }
 }

@@ -106,6 +106,15 @@ impl<'a, B: MiniBatchBackend> MiniBatch<'a, B> {
         Ok(self.state.backend.download(&logits)?)
     }
 
+    /// Rows of the last hidden layer of some nodes with the current parameters; `None` without hidden layers.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub(crate) fn hidden(&mut self, layers: &Layerwise<'_, B>) -> Result<Option<Matrix>, TrainError> {
+        let hidden = layers.hidden(self.scorer.model(), &mut self.state)?;
+        Ok(hidden.map(|hidden| self.state.backend.download(&hidden)).transpose()?)
+    }
+
     /// World in which one rank computes scores for all: ranks have no patches, and do not share the scoring.
     fn others_wait(&self) -> Option<&'a dyn Collective<B>> {
         self.world.filter(|_| !self.batches.are_made_together() && !self.scorer.is_shared())

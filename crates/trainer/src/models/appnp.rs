@@ -49,4 +49,9 @@ impl<B: Backend> Model<B> for Appnp {
         }
         Ok(spread)
     }
+
+    /// The last layer that is marked before propagation is the perceptron's logits.
+    fn last_hidden(&self, tape: &Tape<'_, B>, _: Var) -> Option<Var> {
+        tape.layers().split_last().and_then(|(_, hidden)| hidden.last().copied())
+    }
 }

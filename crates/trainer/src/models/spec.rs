@@ -32,6 +32,12 @@ pub trait Model<B: Backend>: Send {
         None
     }
 
+    /// Last hidden layer among those that a forward pass with the result `output` has marked
+    /// ([`Tape::mark_layer`]). `None` for a network without hidden layers.
+    fn last_hidden(&self, tape: &Tape<'_, B>, output: Var) -> Option<Var> {
+        tape.layers().iter().copied().rfind(|&layer| layer != output)
+    }
+
     /// Learned row of each node, for models without features. A recommender's loss penalises these.
     fn embedding(&self) -> Option<ParamId> {
         None

@@ -16,6 +16,7 @@ mod learning;
 mod limits;
 mod links;
 mod metrics;
+mod new_nodes;
 mod normalization;
 mod outside;
 mod plan;

@@ -23,7 +23,7 @@ pub fn report(args: &EvaluateArgs) -> Result<(), CliError> {
     let backend = choose(&args.device, config.precision)?;
     let data = data_of(&args.checkpoint, &args.data)?;
     let dataset = load_with_warnings(&data, &data.options(config.seed, config.runs as usize))?;
-    let mut results = describe(&checkpoint, &backend);
+    let mut results = describe(&checkpoint, &backend.name());
     let found = on_backend!(&backend, backend => girih_trainer::similarity(backend, dataset, &checkpoint, chosen))?;
     let Similarity { codec, inputs, initial, trained } = found;
     let shown = |layers: &[f64]| layers.iter().map(|cosine| format!("{cosine:.4}")).collect::<Vec<_>>().join(", ");

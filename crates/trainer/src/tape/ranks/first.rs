@@ -1,6 +1,7 @@
 //! Work and messages of the first rank for all ranks.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::Builder;
 use std::time::Duration;
 
 use girih_comm::{Collective, CommError};
@@ -37,14 +38,17 @@ pub fn run_on_first<B: Backend>(
     }
     let (stop, stopped) = channel::<()>();
     let done = std::thread::scope(|scope| {
-        let beats = scope.spawn(move || {
+        let beat = move || {
             loop {
                 match stopped.recv_timeout(BEAT) {
                     Err(RecvTimeoutError::Timeout) => drop(world.all_gather_bytes(&[AT_WORK])?),
                     Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok::<(), CommError>(()),
                 }
             }
-        });
+        };
+        let beats = Builder::new().spawn_scoped(scope, beat).map_err(|error| {
+            TrainError::rank(0, format!("it cannot start a thread: {error}; raise ulimit -u or -v"))
+        })?;
         let done = {
             // Dropped with the work, also when that panics.
             let _stop = stop;

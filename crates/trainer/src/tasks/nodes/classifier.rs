@@ -84,6 +84,16 @@ impl<'a, B: Backend> Classifier<'a, B> {
         Ok(tape.backend().download(tape.value(logits))?)
     }
 
+    /// Rows of the last hidden layer of the local nodes, on the host; `None` without hidden layers.
+    ///
+    /// # Errors
+    /// When the backend or another rank fails.
+    pub(crate) fn hidden(&self, state: &mut RunState<'a, B>) -> Result<Option<Matrix>, TrainError> {
+        let (tape, logits) = self.forward(state, None)?;
+        let hidden = self.model.last_hidden(&tape, logits);
+        Ok(hidden.map(|hidden| tape.backend().download(tape.value(hidden))).transpose()?)
+    }
+
     /// As [`Run::wire_error`](crate::Run::wire_error).
     ///
     /// # Errors

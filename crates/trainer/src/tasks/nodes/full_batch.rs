@@ -77,6 +77,16 @@ impl<'a, B: Backend> FullBatch<'a, B> {
     }
 }
 
+impl<B: Backend> FullBatch<'_, B> {
+    /// Rows of the last hidden layer of the local nodes for the current parameters; `None` without hidden layers.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn hidden(&mut self) -> Result<Option<Matrix>, TrainError> {
+        self.classifier.hidden(&mut self.state)
+    }
+}
+
 impl<'a, B: Backend> Run<'a, B> for FullBatch<'a, B> {
     fn state(&self) -> &RunState<'a, B> {
         &self.state

@@ -13,5 +13,5 @@ pub(crate) mod triples;
 pub(crate) use batch::Batch;
 pub(crate) use rank::top_items;
 pub use session::{Recommendations, recommend};
-pub(crate) use session::{RecommenderSession, check_interactions, start_run};
+pub(crate) use session::{RecommenderSession, check_interactions, embeddings, start_run};
 pub use train::Recommender;

@@ -2,12 +2,12 @@
 
 use girih_compute::Backend;
 use girih_datasets::{Dataset, Interactions, Outline};
-use girih_graph_format::NodeId;
+use girih_graph_format::{Matrix, NodeId};
 
 use super::train::Recommender;
 use crate::TrainError;
 use crate::config::TrainConfig;
-use crate::engine::{Checkpoint, DataShape, ModelSource, Scores, TOP_K, apply_best};
+use crate::engine::{Checkpoint, DataShape, ModelSource, Scores, TOP_K, apply_best, restore_best};
 use crate::layers::Inputs;
 
 /// Graph on the device, and interactions on the host.
@@ -90,14 +90,38 @@ pub fn recommend<B: Backend>(
     dataset: Dataset,
     checkpoint: &Checkpoint,
 ) -> Result<Recommendations, TrainError> {
+    let session = session_of(backend, dataset, checkpoint)?;
+    Recommendations::of(session.run(backend, checkpoint.progress.run)?, checkpoint)
+}
+
+/// Embeddings of users, then of items, with the best parameters of a checkpoint.
+///
+/// # Errors
+/// As [`recommend`].
+pub(crate) fn embeddings<B: Backend>(
+    backend: &B,
+    dataset: Dataset,
+    checkpoint: &Checkpoint,
+) -> Result<Matrix, TrainError> {
+    let session = session_of(backend, dataset, checkpoint)?;
+    let mut run = session.run(backend, checkpoint.progress.run)?;
+    restore_best(&mut run, checkpoint)?;
+    run.embeddings()
+}
+
+/// Session of a checkpoint on a data set.
+fn session_of<'m, B: Backend>(
+    backend: &B,
+    dataset: Dataset,
+    checkpoint: &'m Checkpoint,
+) -> Result<RecommenderSession<'m, B>, TrainError> {
     let config = &checkpoint.progress.config;
     checkpoint.check_built_by::<B>(&config.model)?;
     checkpoint.progress.data.check_nodes(&dataset.outline()).map_err(|what| checkpoint.refused(what))?;
     let found = DataShape::of(&dataset);
     checkpoint.note_other_contents(&found);
     let source = ModelSource::new(&config.model, config, &dataset.outline())?;
-    let session = RecommenderSession::new(backend, dataset, source)?;
-    Recommendations::of(session.run(backend, checkpoint.progress.run)?, checkpoint)
+    RecommenderSession::new(backend, dataset, source)
 }
 
 impl Recommendations {

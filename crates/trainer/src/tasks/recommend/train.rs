@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use girih_compute::{Backend, Dtype, Shape};
 use girih_datasets::Interactions;
-use girih_graph_format::NodeId;
+use girih_graph_format::{Matrix, NodeId};
 use girih_random::purpose;
 
 use super::batch::Batch;
@@ -98,6 +98,19 @@ impl<'a, B: Backend> Recommender<'a, B> {
             None => Ok(top),
             Some(ranks) => Ok(ranks.join_shares(&top, (train.n_rows(), TOP_K))?),
         }
+    }
+}
+
+impl<B: Backend> Recommender<'_, B> {
+    /// Embeddings of users, then of items, with the current parameters.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn embeddings(&mut self) -> Result<Matrix, TrainError> {
+        let state = &mut self.state;
+        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate);
+        let embeddings = self.model.forward(&mut tape, self.inputs)?;
+        Ok(state.backend.download(tape.value(embeddings))?)
     }
 }
 
