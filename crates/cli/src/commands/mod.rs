@@ -1,5 +1,6 @@
 //! Commands, one module each.
 
+mod compare;
 mod completions;
 mod compress;
 mod convert;
@@ -36,6 +37,7 @@ pub fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Predict(args) => predict::run(&args),
         Command::Export(args) => weights::export(&args),
         Command::Import(args) => weights::import(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Stats(args) => stats::run(&args),
         Command::Reorder(args) => reorder::run(&args),
         Command::Partition(args) => partition::run(&args),
