@@ -9,7 +9,7 @@ use girih_graph_format::file;
 use girih_trainer::MeanStd;
 use serde_json::{Map, Value, json};
 
-use self::folder::RunFolder;
+use self::folder::{DATA, RunFolder};
 use crate::args::CompareArgs;
 use crate::error::CliError;
 use crate::output::{Results, percent, print_line};
@@ -25,6 +25,9 @@ pub fn run(args: &CompareArgs) -> Result<(), CliError> {
         .add_hidden("runs", folders.iter().map(RunFolder::to_json).collect::<Vec<_>>())
         .add_hidden("settings", compared.settings_json());
     if !args.output.json {
+        if let Some(data) = compared.common_data() {
+            print_line(&format!("all on {data}\n"));
+        }
         print_table(&compared.header(), &compared.rows());
         if !compared.settings.is_empty() {
             print_line("");
@@ -80,11 +83,7 @@ impl<'f> Comparison<'f> {
 
     fn header(&self) -> Vec<&'static str> {
         let scores = self.scores.iter().map(|(_, title)| *title);
-        ["folder", "model", "data", "runs"]
-            .into_iter()
-            .chain(scores)
-            .chain(["best epoch", "epochs", "s/epoch"])
-            .collect()
+        ["folder", "model", "runs"].into_iter().chain(scores).chain(["best epoch", "epochs", "s/epoch"]).collect()
     }
 
     /// A row for each session.
@@ -93,7 +92,7 @@ impl<'f> Comparison<'f> {
     }
 
     fn row(&self, folder: &RunFolder) -> Vec<String> {
-        let mut row = vec![folder.name.clone(), folder.model.clone(), folder.data.clone(), folder.n_runs.to_string()];
+        let mut row = vec![folder.name.clone(), folder.model.clone(), folder.n_runs.to_string()];
         for (key, _) in &self.scores {
             let found = folder.scores.iter().find(|score| score.key == *key);
             row.push(found.map_or(NONE.to_owned(), |score| shown(score.over_runs, folder.n_runs, score.is_share)));
@@ -102,6 +101,12 @@ impl<'f> Comparison<'f> {
         row.push(if folder.is_finished { folder.epochs.to_string() } else { format!("{}, unfinished", folder.epochs) });
         row.push(folder.epoch_seconds.map_or(NONE.to_owned(), |seconds| format!("{seconds:.4}")));
         row
+    }
+
+    /// Data of all sessions, if they are the same. Otherwise the data are among the settings that differ.
+    fn common_data(&self) -> Option<&str> {
+        let first = self.folders.first()?;
+        self.settings.iter().all(|(name, _)| name != DATA).then_some(&first.data)
     }
 
     fn settings_header(&self) -> Vec<&str> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use girih_trainer::{ConfusionMatrix, TestReport};
+use girih_trainer::{ClassScores, ConfusionMatrix, TestReport};
 
 use super::{figures, note, section};
 use crate::output::percent;
@@ -29,8 +29,11 @@ pub fn html(test: &TestReport) -> String {
     let n = test.confusion.of_each_class().len();
     let body = averages
         + &note(&format!("Test nodes of the last run at its best epoch, {n} classes{absent}."))
-        + &test.matrix.as_ref().map_or(String::new(), matrix)
-        + &each_class(test);
+        + &format!(
+            "<div class=\"columns\"><div>{}</div><div>{}</div></div>",
+            test.matrix.as_ref().map_or(String::new(), matrix),
+            each_class(test)
+        );
     section("Classes", &body)
 }
 
@@ -38,7 +41,7 @@ fn each_class(test: &TestReport) -> String {
     let scores = test.confusion.of_each_class();
     let what = if test.matrix.is_some() { "class" } else { "label" };
     let shown = |value: Option<f64>| value.map_or("–".to_owned(), percent);
-    let row = |(class, scores): (usize, &girih_trainer::ClassScores)| {
+    let row = |(class, scores): (usize, &ClassScores)| {
         vec![
             class.to_string(),
             scores.n_nodes.to_string(),
@@ -72,7 +75,9 @@ fn matrix(matrix: &ConfusionMatrix) -> String {
         let all = row.iter().sum::<u64>().max(1);
         let _ = write!(rows, "<tr><th>{class}</th>");
         for &count in row {
-            let _ = write!(rows, "<td style=\"--share:{:.3}\">{count}</td>", count as f64 / all as f64);
+            // Twenty steps of colour; the first is for more than nothing.
+            let step = (20 * count).div_ceil(all);
+            let _ = write!(rows, "<td class=\"s{step}\">{count}</td>");
         }
         rows.push_str("</tr>");
     }

@@ -5,28 +5,38 @@ use serde_json::{Map, Value};
 use super::{TaskKind, TrainConfig};
 
 impl TrainConfig {
-    /// Settings that network, optimiser and task read, in the names and sections of files. A setting that is not
-    /// given is left out.
+    /// Settings that network, optimiser, batches and task read, in the names and sections of files. A setting that is
+    /// not given is left out.
     #[must_use]
     pub fn read_settings(&self) -> Map<String, Value> {
         let mut settings = match serde_json::to_value(self) {
             Ok(Value::Object(settings)) => settings,
             other => unreachable!("a configuration is a table: {other:?}"),
         };
-        let recommends = self.model.kind.is_recommender();
-        retain(&mut settings, "model", |name| self.model.reads(name));
-        retain(&mut settings, "optimizer", |name| self.optimizer.reads(name) && !(recommends && name == "decay"));
-        if recommends || self.task == TaskKind::Links {
-            settings.remove("metric");
+        for (name, value) in &mut settings {
+            if let Value::Object(section) = value {
+                section.retain(|setting, value| self.reads(name, setting) && is_given(value));
+            }
         }
-        settings.retain(|_, value| !value.is_null());
+        settings.retain(|name, value| self.reads("", name) && is_given(value));
         settings
+    }
+
+    /// Whether anything reads a setting of a section; outside of sections, the section is empty.
+    fn reads(&self, section: &str, setting: &str) -> bool {
+        let recommends = self.model.kind.is_recommender();
+        match (section, setting) {
+            ("model", _) => self.model.reads(setting),
+            ("optimizer", "decay") => !recommends,
+            ("optimizer", _) => self.optimizer.reads(setting),
+            ("batch", _) => self.batch.reads(setting),
+            ("", "metric") => !recommends && self.task != TaskKind::Links,
+            _ => true,
+        }
     }
 }
 
-/// Keeps the settings of a section that are read and given.
-fn retain(settings: &mut Map<String, Value>, section: &str, is_read: impl Fn(&str) -> bool) {
-    if let Some(Value::Object(section)) = settings.get_mut(section) {
-        section.retain(|name, value| is_read(name) && !value.is_null());
-    }
+/// Whether a setting has a value of its own: null and the empty list stand for none.
+fn is_given(value: &Value) -> bool {
+    !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty())
 }

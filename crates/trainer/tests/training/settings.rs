@@ -36,6 +36,10 @@ fn read_settings_are_those_that_change_something() {
     assert!(!recommender.read_settings().contains_key("metric"));
     assert!(!names(&recommender, "model").contains(&"dropout".to_owned()));
     assert!(!names(&recommender, "optimizer").contains(&"decay".to_owned()));
+    let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 5], ..BatchConfig::default() };
+    let mut of_batch = names(&TrainConfig { batch, ..gcn.clone() }, "batch");
+    of_batch.sort();
+    assert_eq!(of_batch, ["fanout", "kind", "prefetch", "replace"]);
     // A setting that is left out has no effect: validation refuses other values of it.
     for kind in ModelKind::ALL {
         let config = TrainConfig::for_model(kind);

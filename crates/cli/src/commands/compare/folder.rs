@@ -12,6 +12,9 @@ use crate::error::CliError;
 use crate::history::{METRICS_FILE, for_each_point};
 use crate::page::report::flattened;
 
+/// Name of the data among the settings.
+pub const DATA: &str = "data";
+
 /// Score over the runs of a session.
 pub struct OverRuns {
     /// Name in results.
@@ -30,7 +33,7 @@ pub struct RunFolder {
     pub name: String,
     /// Model.
     pub model: String,
-    /// Name of the data.
+    /// SPEC of the data, or their name.
     pub data: String,
     /// Number of runs with a checkpoint.
     pub n_runs: usize,
@@ -68,13 +71,14 @@ impl RunFolder {
             .map(|file| Checkpoint::load(file).map(|checkpoint| checkpoint.progress))
             .collect::<Result<_, _>>()?;
         let Some(Progress { config, data, .. }) = runs.first() else { return Err(no_checkpoint(path)) };
-        let mut settings = vec![("data".to_owned(), data_of(path, &data.name)?)];
+        let spec = data_of(path, &data.name)?;
+        let mut settings = vec![(DATA.to_owned(), spec.clone())];
         settings.extend(flattened(&config.read_settings()));
         let (curves, epoch_seconds) = recorded(path)?;
         Ok(Self {
             name,
             model: config.model.name().to_owned(),
-            data: data.name.clone(),
+            data: spec,
             n_runs: runs.len(),
             is_finished: runs.len() as u64 >= config.runs && runs.iter().all(|run| run.finished),
             epochs: runs.iter().map(|run| run.epoch).max().unwrap_or(0),

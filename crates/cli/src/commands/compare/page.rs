@@ -3,7 +3,7 @@
 use super::folder::RunFolder;
 use super::{Comparison, NONE};
 use crate::curves::Measure;
-use crate::page::{Chart, Series, figures, note, page, section};
+use crate::page::{Chart, Series, escape, figures, note, page, section};
 
 /// The page.
 pub fn of(folders: &[RunFolder], compared: &Comparison<'_>) -> String {
@@ -20,7 +20,8 @@ pub fn of(folders: &[RunFolder], compared: &Comparison<'_>) -> String {
                 + &note(&format!("{NONE}: the setting is not given, or the model does not read it."))
         }
     };
-    let body = section("Sessions", &(figures(&compared.header(), compared.rows()) + &about))
+    let data = compared.common_data().map_or(String::new(), |data| format!("<p>All on {}.</p>", escape(data)));
+    let body = section("Sessions", &(data + &figures(&compared.header(), compared.rows()) + &about))
         + &section("Settings that differ", &settings)
         + &format!("<div class=\"columns\">{charts}</div>");
     page("Training sessions compared", &body)
