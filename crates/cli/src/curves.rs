@@ -1,6 +1,7 @@
 //! [`Curves`]: measures of epochs, as means over runs.
 
-use crate::history::Point;
+use crate::output::as_written;
+use crate::point::Point;
 
 /// Maximum number of epochs of a curve.
 const EPOCHS_MAX: usize = 4096;
@@ -33,7 +34,8 @@ pub enum Measure {
 }
 
 impl Measure {
-    const ALL: [Self; 11] = [
+    /// All measures.
+    pub const ALL: [Self; 11] = [
         Self::TrainLoss,
         Self::ValLoss,
         Self::TestLoss,
@@ -47,9 +49,27 @@ impl Measure {
         Self::StepsMs,
     ];
 
-    fn of(self, point: &Point) -> Option<f64> {
+    /// Name in `metrics.jsonl` and `metrics.csv`.
+    pub fn key(self) -> &'static str {
         match self {
-            Self::TrainLoss => Some(f64::from(point.train_loss)),
+            Self::TrainLoss => "train_loss",
+            Self::ValLoss => "val_loss",
+            Self::TestLoss => "test_loss",
+            Self::TrainAccuracy => "train_accuracy",
+            Self::ValAccuracy => "val_accuracy",
+            Self::TestAccuracy => "test_accuracy",
+            Self::ValRocAuc => "val_roc_auc",
+            Self::TestRocAuc => "test_roc_auc",
+            Self::RecallAt20 => "recall_at_20",
+            Self::NdcgAt20 => "ndcg_at_20",
+            Self::StepsMs => "ms",
+        }
+    }
+
+    /// Value of a point; `None` if the epoch has none.
+    pub fn of(self, point: &Point) -> Option<f64> {
+        match self {
+            Self::TrainLoss => Some(as_written(point.train_loss)),
             Self::ValLoss => point.val_loss,
             Self::TestLoss => point.test_loss,
             Self::TrainAccuracy => point.train_accuracy,
@@ -62,6 +82,19 @@ impl Measure {
             Self::StepsMs => Some(point.ms),
         }
     }
+}
+
+/// Value of a curve at an epoch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CurvePoint {
+    /// Epoch, from 1.
+    pub epoch: u64,
+    /// Mean over the runs that have the epoch.
+    pub mean: f64,
+    /// Lowest value of a run.
+    pub low: f64,
+    /// Highest value of a run.
+    pub high: f64,
 }
 
 /// All curves of a training session, in bounded memory. Beyond 4096 epochs with a value, a curve keeps every 2nd, 4th
@@ -79,10 +112,14 @@ impl Curves {
         }
     }
 
+    /// Epochs, counted from 1, with mean and range over runs.
+    pub fn points(&self, measure: Measure) -> Vec<CurvePoint> {
+        self.0[measure as usize].sums.iter().map(OfEpoch::point).collect()
+    }
+
     /// Epochs, counted from 1, with the mean over runs.
     pub fn means(&self, measure: Measure) -> Vec<(u64, f64)> {
-        let sums = &self.0[measure as usize].sums;
-        sums.iter().map(|of_epoch| (of_epoch.epoch, of_epoch.sum / f64::from(of_epoch.n))).collect()
+        self.points(measure).into_iter().map(|point| (point.epoch, point.mean)).collect()
     }
 
     /// Whether any epoch has this measure.
@@ -100,12 +137,31 @@ struct Curve {
     log2_step: u32,
 }
 
-/// Sum over the runs that have an epoch, and their number.
+/// Sum and range over the runs that have an epoch, and their number.
 #[derive(Debug)]
 struct OfEpoch {
     epoch: u64,
     sum: f64,
+    low: f64,
+    high: f64,
     n: u32,
+}
+
+impl OfEpoch {
+    fn of_one(epoch: u64, value: f64) -> Self {
+        Self { epoch, sum: value, low: value, high: value, n: 1 }
+    }
+
+    fn add(&mut self, value: f64) {
+        self.sum += value;
+        (self.low, self.high) = (self.low.min(value), self.high.max(value));
+        self.n += 1;
+    }
+
+    fn point(&self) -> CurvePoint {
+        let &Self { epoch, sum, low, high, n } = self;
+        CurvePoint { epoch, mean: sum / f64::from(n), low, high }
+    }
 }
 
 impl Curve {
@@ -115,11 +171,8 @@ impl Curve {
             return;
         }
         match self.sums.binary_search_by_key(&epoch, |of_epoch| of_epoch.epoch) {
-            Ok(at) => {
-                self.sums[at].sum += value;
-                self.sums[at].n += 1;
-            }
-            Err(at) => self.sums.insert(at, OfEpoch { epoch, sum: value, n: 1 }),
+            Ok(at) => self.sums[at].add(value),
+            Err(at) => self.sums.insert(at, OfEpoch::of_one(epoch, value)),
         }
         if self.sums.len() > EPOCHS_MAX {
             self.log2_step += 1;

@@ -36,9 +36,11 @@ pub mod output {
 /// Files of a training session: its curve and its report.
 pub mod session {
     pub use crate::commands::train::timeline::of_rank;
-    pub use crate::curves::{Curves, Measure};
-    pub use crate::history::{History, Point};
-    pub use crate::report::write;
+    pub use crate::curves::{CurvePoint, Curves, Measure};
+    pub use crate::dates::utc;
+    pub use crate::history::History;
+    pub use crate::page::report::Report;
+    pub use crate::point::Point;
     pub use crate::scores::{NodeScore, Subset, percent_or};
 }
 

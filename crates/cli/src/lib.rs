@@ -6,6 +6,7 @@
 //! - [`plan`]: predictions of memory and time, for commands.
 //! - [`context`]: data, devices, ranks and settings that commands share.
 //! - [`output`]: tables for people, JSON lines for programs.
+//! - [`page`]: self-contained pages with charts.
 //! - [`messages`]: errors, warnings and notes.
 //! - [`internals`]: items for tests.
 //!
@@ -17,20 +18,24 @@ mod args;
 mod commands;
 mod context;
 mod curves;
+mod dates;
 mod error;
 mod history;
 pub mod internals;
 mod interrupt;
 mod messages;
 mod output;
+mod page;
 mod paths;
 mod plan;
 mod plots;
+mod point;
 mod progress;
-mod report;
 mod scores;
 mod shell;
 mod sizes;
+mod table;
+mod tensorboard;
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

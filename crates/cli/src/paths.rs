@@ -58,6 +58,14 @@ pub fn png(path: PathBuf) -> Result<PathBuf, String> {
     expect("png", path)
 }
 
+/// Accepts the name of a page.
+///
+/// # Errors
+/// When it has another extension.
+pub fn html(path: PathBuf) -> Result<PathBuf, String> {
+    expect("html", path)
+}
+
 /// Accepts the name of an array.
 ///
 /// # Errors

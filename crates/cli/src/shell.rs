@@ -12,6 +12,11 @@ pub fn resuming(words: &[OsString]) -> String {
     if !words.iter().any(|word| word == "--resume") {
         words.insert(train, "--resume".into());
     }
+    line(&words)
+}
+
+/// Command line of words, quoted for a POSIX shell.
+pub fn line(words: &[OsString]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 

@@ -63,11 +63,11 @@ pub use config::{
     SaintKind, Schedule, ScoreBy, TaskKind, TrainConfig, differences, parse_codec, supported,
 };
 pub use engine::{
-    BatchDone, CacheReport, Checkpoint, ChosenBy, Confusion, Control, DataShape, EpochReport, EpochTimes, Event, F1,
-    LinkScores, MeanStd, Observer, Optimizer, Outcome, PartialEpoch, Progress, RankedMetric, Ranking, Run, RunState,
-    RunSummary, Scores, SessionOptions, StageTimes, StepCallback, TOP_K, TestReport, Thinned, accuracy,
-    average_precision, checkpoint_path, f1_scores, hits_at, mean_over_labels, mean_reciprocal_rank, n_left_out,
-    roc_auc,
+    BatchDone, CacheReport, Checkpoint, ChosenBy, ClassScores, Confusion, ConfusionMatrix, Control, DataShape,
+    EpochReport, EpochTimes, Event, F1, LinkScores, MeanStd, Observer, Optimizer, Outcome, PartialEpoch, Progress,
+    RankedMetric, Ranking, Run, RunState, RunSummary, Scores, SessionOptions, StageTimes, StepCallback, TOP_K,
+    TestReport, Thinned, accuracy, average_precision, checkpoint_path, f1_scores, hits_at, mean_over_labels,
+    mean_reciprocal_rank, n_left_out, roc_auc,
 };
 pub use error::TrainError;
 pub use estimate::{CachePlan, DataSizes, InteractionSizes, Plan, PlanDevice, RowsOnDevice};

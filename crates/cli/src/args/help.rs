@@ -98,6 +98,14 @@ pub const HELP: &[Help] = &[
         ],
     },
     Help {
+        command: "compare",
+        common: &["runs", "out"],
+        examples: &[
+            ("Two models", "girih compare runs/gcn runs/sage"),
+            ("All sessions, with curves", "girih compare runs/* --out compared.html"),
+        ],
+    },
+    Help {
         command: "stats",
         common: &["symmetrize", "cache", "width"],
         examples: &[("Any format", "girih stats PATH"), ("For programs", "girih stats synth:reddit@0.1 --json")],

@@ -3,6 +3,7 @@
 mod batches;
 mod choices;
 mod codec;
+mod compare;
 mod completions;
 mod data;
 mod device;
@@ -30,6 +31,7 @@ pub use self::choices::{
     NormalizationArg, Optimizer, Precision, RowDivisor, Saint, SampledBatch, ScoreByArg, TaskArg,
 };
 pub use self::codec::{CodecChoice, CompressArgs, DecompressArgs};
+pub use self::compare::CompareArgs;
 pub use self::completions::{CompletionsArgs, Script};
 pub use self::data::{ConvertArgs, DEFAULT_DATA, DataArgs, GenerateArgs, StatsArgs};
 pub use self::device::{Device, DeviceArgs};
@@ -75,6 +77,8 @@ pub enum Command {
     Export(ExportArgs),
     /// Make a trained model from weights of PyG, NumPy or Hugging Face
     Import(Box<ImportArgs>),
+    /// Show training sessions side by side: settings, scores, times, curves
+    Compare(CompareArgs),
     /// Describe a data set: degrees, components, order quality, tile densities
     Stats(StatsArgs),
     /// Renumber the nodes so that neighbors are near each other in memory
@@ -186,6 +190,7 @@ impl Command {
             Self::Import(args) => &mut args.data,
             Self::Launch(_)
             | Self::Export(_)
+            | Self::Compare(_)
             | Self::Compress(_)
             | Self::Decompress(_)
             | Self::Generate(_)

@@ -47,11 +47,11 @@ pub struct ReorderArgs {
     /// If several orders are given, the one with the largest coverage is written.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: Option<PathBuf>,
-    /// Picture of the non-zeros, before (left) and after
+    /// Picture of the non-zeros: as they are (left), then in every order, three in a row
     #[arg(help_heading = "Output")]
     #[arg(long, value_name = "FILE.png", value_parser = PathBufValueParser::new().try_map(paths::png))]
     pub plot: Option<PathBuf>,
-    /// Page with figures, pictures and the balance of blocks
+    /// Page with figures, pictures of all orders and the balance of blocks
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     pub report: Option<PathBuf>,
     /// Shuffle the ids first, so that the order of the nodes in the files has no influence

@@ -57,6 +57,11 @@ pub struct TrainArgs {
     /// Folder for all results: metrics, checkpoints, report.html
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: Option<PathBuf>,
+    /// Write event files for TensorBoard, too: `tensorboard --logdir DIR/tensorboard`
+    ///
+    /// DIR is that of --out. Each run has a folder there. A resumed training goes on with them in any case.
+    #[arg(long, requires = "out", help_heading = "Output")]
+    pub tensorboard: bool,
     /// Epochs between two checkpoints; one is written at the end in any case
     #[arg(long, value_name = "N", requires = "out", value_parser = clap::value_parser!(u64).range(1..))]
     #[arg(help_heading = "Output")]

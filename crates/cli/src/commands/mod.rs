@@ -1,5 +1,6 @@
 //! Commands, one module each.
 
+mod compare;
 mod completions;
 mod compress;
 mod convert;
@@ -39,6 +40,7 @@ pub fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Serve(args) => serve::run(&args),
         Command::Export(args) => weights::export(&args),
         Command::Import(args) => weights::import(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Stats(args) => stats::run(&args),
         Command::Reorder(args) => reorder::run(&args),
         Command::Partition(args) => partition::run(&args),

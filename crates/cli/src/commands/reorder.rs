@@ -21,7 +21,7 @@ use crate::context::data::{load_with_warnings, refuse_unverified};
 use crate::context::order::{Ordered, PRODUCTS_PER_LAYER, Wanted};
 use crate::error::CliError;
 use crate::output::{Results, print_line};
-use crate::plots::spy;
+use crate::plots::spy::{self, FILE_SIDE, Spy};
 use crate::{messages, paths};
 
 /// File of an order beside the data that it ordered.
@@ -71,8 +71,10 @@ pub fn run(args: &ReorderArgs) -> Result<(), CliError> {
         results.add_hidden("orders", all.collect::<Vec<_>>());
     }
     if let Some(path) = &args.plot {
-        let picture = spy::draw([&dataset.graph, &dataset.graph.permuted(&best.ordered.order)])?;
-        write_bytes(path, &picture)?;
+        let ordered = |found: &Found| Spy::of(&dataset.graph.permuted(&found.ordered.order), FILE_SIDE);
+        let mut panels = vec![Spy::of(&dataset.graph, FILE_SIDE)];
+        panels.extend(found.iter().map(ordered));
+        write_bytes(path, &spy::side_by_side(&panels)?)?;
         results.add("plot", path.display().to_string(), "Drawn to", path.display().to_string());
     }
     if let Some(path) = &args.report {

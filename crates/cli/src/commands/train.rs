@@ -150,7 +150,8 @@ fn train(
     let (is_primary, output) = (world.is_primary(), output_of(args, &world));
     let prepared = Prepared::new(args, asked_session, asked, execution, &world)?;
     prepared.announce(&world, output);
-    let Prepared { outputs, device, backend, timeline, ranks, engine, data, facts, order, divided, config } = prepared;
+    let Prepared { outputs, loads, device, backend, timeline, ranks, engine, data, facts, order, divided, config } =
+        prepared;
     let (ranks, divided, config) = (ranks.as_ref(), divided.as_ref(), &config);
     let session = SessionOptions {
         checkpoints: args.out.clone(),
@@ -191,6 +192,7 @@ fn train(
         facts: &facts,
         config,
         ranks,
+        loads: loads.as_ref(),
         engine,
         order: &order,
         divided,

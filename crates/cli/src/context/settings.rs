@@ -95,6 +95,15 @@ pub fn data_of(checkpoint: &Path, flags: &DataArgs) -> Result<DataArgs, CliError
     }
 }
 
+/// SPEC of the data in the configuration of a session's folder; `None` where the folder has none.
+///
+/// # Errors
+/// When the configuration cannot be read.
+pub fn spec_in(folder: &Path) -> Result<Option<String>, CliError> {
+    let file = folder.join(CONFIG_FILE);
+    if file.exists() { read(&file, Chosen::default()).map(|(spec, ..)| spec) } else { Ok(None) }
+}
+
 /// Data options of the flags, with unset ones from a file. The file's reading options apply only to its own data.
 fn below(spec: Option<String>, read: ReadArgs, flags: &DataArgs) -> DataArgs {
     let is_its_own = flags.data.is_none() || spec.is_none() || flags.data == spec;

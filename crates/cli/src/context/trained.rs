@@ -196,11 +196,11 @@ pub fn best_checkpoint(path: &Path) -> Result<Checkpoint, CliError> {
             best = Some(candidate);
         }
     }
-    best.ok_or_else(|| {
-        let message = format!(
-            "{}: no checkpoint (run-*.safetensors) in this folder; give a folder that `girih train --out DIR` wrote",
-            path.display()
-        );
-        CliError::Other(message)
-    })
+    best.ok_or_else(|| no_checkpoint(path))
+}
+
+/// Error for a folder without checkpoints.
+pub fn no_checkpoint(path: &Path) -> CliError {
+    let what = "no checkpoint (run-*.safetensors) in this folder; give a folder that `girih train --out DIR` wrote";
+    CliError::Other(format!("{}: {what}", path.display()))
 }

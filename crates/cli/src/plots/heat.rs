@@ -31,21 +31,45 @@ pub struct Panel {
 /// Draws panels side by side. Darker blocks have more non-zeros, on one scale for all; empty ones are white. The
 /// imbalance of blocks (max/mean) stands below each title.
 pub fn draw(panels: &[Panel]) -> String {
-    let cells: Vec<Cells> = panels.iter().map(|panel| Cells::of(&panel.blocks)).collect();
-    let most = cells.iter().flat_map(|cells| cells.counts.iter().flatten()).copied().max().unwrap_or(0).max(1);
+    let (cells, most) = cells_of(panels);
     let step = MARGIN + SIDE + GAP;
-    let (width, height) = (panels.len() as f64 * step - GAP + 1.0, HEAD + SIDE + 1.0);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"system-ui,sans-serif\">"
-    );
+    let mut svg = opening(panels.len() as f64 * step - GAP);
     for (i, (panel, cells)) in panels.iter().zip(&cells).enumerate() {
-        let left = i as f64 * step + MARGIN;
-        draw_head(&mut svg, panel, cells, left);
-        cells.draw(&mut svg, left, most);
-        cells.draw_numbers(&mut svg, left);
+        draw_panel(&mut svg, panel, cells, (i as f64 * step + MARGIN, most));
     }
     svg.push_str("</svg>\n");
     svg
+}
+
+/// Draws each panel by itself, as [`draw`] does.
+pub fn draw_each(panels: &[Panel]) -> Vec<String> {
+    let (cells, most) = cells_of(panels);
+    let one = |(panel, cells): (&Panel, &Cells)| {
+        let mut svg = opening(MARGIN + SIDE);
+        draw_panel(&mut svg, panel, cells, (MARGIN, most));
+        svg + "</svg>"
+    };
+    panels.iter().zip(&cells).map(one).collect()
+}
+
+/// Cells of all panels, and the largest count.
+fn cells_of(panels: &[Panel]) -> (Vec<Cells>, u64) {
+    let cells: Vec<Cells> = panels.iter().map(|panel| Cells::of(&panel.blocks)).collect();
+    let most = cells.iter().flat_map(|cells| cells.counts.iter().flatten()).copied().max().unwrap_or(0).max(1);
+    (cells, most)
+}
+
+fn opening(width: f64) -> String {
+    let (width, height) = (width + 1.0, HEAD + SIDE + 1.0);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"system-ui,sans-serif\">"
+    )
+}
+
+fn draw_panel(svg: &mut String, panel: &Panel, cells: &Cells, (left, most): (f64, u64)) {
+    draw_head(svg, panel, cells, left);
+    cells.draw(svg, left, most);
+    cells.draw_numbers(svg, left);
 }
 
 fn draw_head(svg: &mut String, panel: &Panel, cells: &Cells, left: f64) {
@@ -140,10 +164,17 @@ fn draw_cell(svg: &mut String, (x, y): (f64, f64), size: f64, nnz: u64, share: f
 }
 
 fn draw_count(svg: &mut String, (x, y): (f64, f64), size: f64, nnz: u64, share: f64) {
-    let ink = if share > 0.45 { "white" } else { "#222" };
+    // The class lets pages set the colour of all other text.
+    let (ink, class) = if share > 0.45 {
+        ("white", "dark")
+    } else if nnz > 0 {
+        ("#222", "light")
+    } else {
+        ("#222", "")
+    };
     let _ = write!(
         svg,
-        "<text x=\"{:.2}\" y=\"{:.2}\" font-size=\"{:.1}\" fill=\"{ink}\" text-anchor=\"middle\">{}</text>",
+        "<text x=\"{:.2}\" y=\"{:.2}\" font-size=\"{:.1}\" fill=\"{ink}\" class=\"{class}\" text-anchor=\"middle\">{}</text>",
         x + size / 2.0,
         y + size / 2.0 + 5.0,
         (size / 4.0).min(15.0),

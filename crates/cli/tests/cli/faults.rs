@@ -15,7 +15,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use crate::girih::{SMALL, Workspace, command, girih, losses};
+use crate::girih::{SMALL, Workspace, command, girih, losses, rows};
 
 /// Number of positions of a fault, per command and kind.
 const POSITIONS: usize = 10;
@@ -180,6 +180,7 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let content = match name.as_str() {
             "metrics.jsonl" => format!("{:?}", losses(&path)).into_bytes(),
+            "metrics.csv" => format!("{:?}", rows(&path)).into_bytes(),
             // These contain times and paths.
             "report.html" | "config.toml" | "result.json" => continue,
             _ => fs::read(&path).unwrap(),

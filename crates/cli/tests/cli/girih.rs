@@ -149,6 +149,16 @@ pub fn losses(metrics: &Path) -> Vec<(u64, u64, String)> {
     text.lines().map(point).collect()
 }
 
+/// Training losses in a folder's `metrics.csv`, in order: `(run, epoch, loss)`.
+pub fn rows(table: &Path) -> Vec<(u64, u64, f32)> {
+    let text = fs::read_to_string(table).unwrap();
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split(',').collect();
+        (cells[0].parse().unwrap(), cells[1].parse().unwrap(), cells[2].parse().unwrap())
+    };
+    text.lines().skip(1).map(row).collect()
+}
+
 /// Losses of all epochs as printed, for training and test, followed by the final ones.
 pub fn curve(finished: Finished) -> Vec<String> {
     let finished = finished.ok();

@@ -4,6 +4,7 @@
 mod bad_input;
 mod cases;
 mod codec;
+mod compare;
 mod compress;
 mod container;
 mod cuda;
@@ -20,8 +21,10 @@ mod mapped;
 mod messages;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod pages;
 mod ranks;
 mod recommend;
+mod recorded;
 mod sample;
 mod scores;
 mod serve;

@@ -182,6 +182,7 @@ fn reorder_writes_the_data_and_the_order() {
     let page = std::fs::read_to_string(work.path("report.html")).unwrap();
     assert!(page.contains("data:image/png;base64,iVBOR") && page.contains("inside each block"), "{}", &page[..600]);
     assert_eq!(page.matches("<rect").count(), 3 * 16, "three heat maps of 4 × 4 blocks");
+    assert_eq!(page.matches("<img").count(), 2, "as it is, and in the order");
     assert_keys(
         &result,
         &[

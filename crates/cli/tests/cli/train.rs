@@ -179,8 +179,15 @@ fn an_output_folder_holds_what_a_run_was_and_did() {
     let out = work.arg("out");
     let args = ["train", "--data", SMALL, "--epochs", "6", "--runs", "2", "--out", &out];
     let result = girih(&[&args[..], &["--json"]].concat()).ok().result();
-    let expected =
-        ["config.toml", "metrics.jsonl", "report.html", "result.json", "run-000.safetensors", "run-001.safetensors"];
+    let expected = [
+        "config.toml",
+        "metrics.csv",
+        "metrics.jsonl",
+        "report.html",
+        "result.json",
+        "run-000.safetensors",
+        "run-001.safetensors",
+    ];
     assert_eq!(names_in(&work.path("out")), expected);
     assert_eq!(losses(&work.path("out/metrics.jsonl")).len(), 12);
     let written: serde_json::Value = serde_json::from_slice(&fs::read(work.path("out/result.json")).unwrap()).unwrap();

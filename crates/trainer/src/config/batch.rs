@@ -256,6 +256,18 @@ impl BatchConfig {
         if self.kind.has_blocks() { self.fan_out(n_layers).map(drop) } else { Ok(()) }
     }
 
+    /// Whether batches of this kind read a setting, by its name in files.
+    pub(super) fn reads(&self, setting: &str) -> bool {
+        match setting {
+            "fanout" | "replace" => self.kind.has_blocks(),
+            "clusters" | "clusters_per_batch" => self.kind == BatchKind::Cluster,
+            "saint" => self.kind == BatchKind::Saint,
+            "walk_length" => self.kind == BatchKind::Saint && self.saint == SaintKind::Walk,
+            "subgraphs_per_step" => !self.kind.has_blocks(),
+            _ => true,
+        }
+    }
+
     /// Refuses settings that do not fit the kind of batches, or that yield no batches.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ mod optimizer;
 mod own;
 mod published;
 mod ranks;
+mod read_settings;
 mod rules;
 pub(crate) mod supported;
 mod validation;

@@ -154,10 +154,19 @@ impl ModelConfig {
             return Some(Unread { setting: "normalization", by, readers: normalizing() });
         }
         let (own, usual) = (self.fields(), usual.fields());
-        let of_some = ModelKind::ALL.iter().flat_map(|kind| kind.properties().settings);
-        let setting = of_some.into_iter().find(|&&name| !self.kind.reads(name) && own.get(name) != usual.get(name))?;
+        let setting = of_some().find(|name| !self.kind.reads(name) && own.get(*name) != usual.get(*name))?;
         let readers = ModelKind::ALL.iter().filter(|kind| kind.reads(setting)).map(|kind| kind.name());
         Some(Unread { setting, by, readers: joined(readers, "and") })
+    }
+
+    /// Whether the network reads a setting, by its name in files.
+    pub(super) fn reads(&self, setting: &str) -> bool {
+        match setting {
+            "normalization" => self.normalizes(),
+            "hidden" => self.kind != ModelKind::Sgc,
+            "dropout" | "input_dropout" => !self.kind.is_recommender(),
+            _ => self.kind.reads(setting) || of_some().all(|name| name != setting),
+        }
     }
 
     /// Settings by name, as files have them.
@@ -205,6 +214,11 @@ impl Default for ModelConfig {
             own: None,
         }
     }
+}
+
+/// Names of the settings that only some networks read.
+fn of_some() -> impl Iterator<Item = &'static str> {
+    ModelKind::ALL.iter().flat_map(|kind| kind.properties().settings).copied()
 }
 
 /// Names of the networks that normalise by degree.

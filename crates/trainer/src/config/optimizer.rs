@@ -92,6 +92,15 @@ pub struct OptimizerConfig {
 }
 
 impl OptimizerConfig {
+    /// Whether the optimiser reads a setting, by its name in files.
+    pub(super) fn reads(&self, setting: &str) -> bool {
+        match setting {
+            "beta1" | "beta2" | "eps" => self.kind != OptimizerKind::Sgd,
+            "momentum" => self.kind == OptimizerKind::Sgd,
+            _ => true,
+        }
+    }
+
     /// First setting that differs from `usual` although the optimiser does not read it, with the optimisers that do.
     pub(super) fn unread(&self, usual: &Self) -> Option<Unread> {
         const ADAM: &str = "adam and adamw";

@@ -19,8 +19,8 @@ pub(crate) use checkpoint::CHECKPOINT_VERSION;
 pub use checkpoint::{Checkpoint, DataShape, Progress};
 pub(crate) use metrics::count_correct;
 pub use metrics::{
-    Confusion, F1, RankedMetric, Ranking, TOP_K, accuracy, average_precision, f1_scores, hits_at, mean_over_labels,
-    mean_reciprocal_rank, n_left_out, roc_auc,
+    ClassScores, Confusion, ConfusionMatrix, F1, RankedMetric, Ranking, TOP_K, accuracy, average_precision, f1_scores,
+    hits_at, mean_over_labels, mean_reciprocal_rank, n_left_out, roc_auc,
 };
 pub use observe::{Control, Event, MeanStd, Observer, Outcome, SessionOptions, checkpoint_path};
 pub use optim::Optimizer;

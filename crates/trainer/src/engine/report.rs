@@ -6,7 +6,7 @@ use std::time::Duration;
 use girih_features::Tier;
 use serde::{Deserialize, Serialize};
 
-use super::metrics::{F1, Ranking};
+use super::metrics::{Confusion, ConfusionMatrix, F1, Ranking};
 use crate::config::Metric;
 
 /// Scores of a model on the three parts of a split, of nodes or of links. `None` for an empty part and for scores of
@@ -129,6 +129,10 @@ pub struct TestReport {
     pub roc_auc: Vec<Option<f64>>,
     /// Average precision, in the layout of `roc_auc`.
     pub average_precision: Vec<Option<f64>>,
+    /// Correct and wrong answers for every class or label.
+    pub confusion: Confusion,
+    /// Test nodes by class and prediction; `None` with several labels per node, and for very many classes.
+    pub matrix: Option<ConfusionMatrix>,
 }
 
 /// Times of the parts of an epoch.

@@ -3,7 +3,7 @@
 use girih_datasets::UNLABELLED;
 use girih_graph_format::Matrix;
 use girih_trainer::{
-    Confusion, Ranking, Thinned, accuracy, average_precision, f1_scores, hits_at, mean_over_labels,
+    Confusion, ConfusionMatrix, Ranking, Thinned, accuracy, average_precision, f1_scores, hits_at, mean_over_labels,
     mean_reciprocal_rank, n_left_out, roc_auc,
 };
 use proptest::prelude::*;
@@ -22,6 +22,30 @@ fn f1_of_a_small_case() {
     assert_eq!(f1.n_absent, 1);
     assert!((f1.micro - 2.0 / 3.0).abs() < 1e-12);
     assert!((f1.macro_ - (2.0 / 3.0 + 2.0 / 3.0) / 3.0).abs() < 1e-12);
+}
+
+/// Of every class: the row sum of the matrix is its nodes, the diagonal its correct ones, the column its predictions.
+#[test]
+fn a_confusion_matrix_agrees_with_the_scores_of_each_class() {
+    let (predicted, classes) = ([0, 1, 1, 2, 2, 0, 1], [0, 0, 1, 2, 1, UNLABELLED, 2]);
+    let rows = [0, 1, 2, 3, 4, 5, 6];
+    let matrix = ConfusionMatrix::of_classes(4, &predicted, &classes, &rows).unwrap();
+    assert_eq!(
+        (0..4).map(|class| matrix.row(class)).collect::<Vec<_>>(),
+        [[1, 1, 0, 0], [0, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0]]
+    );
+    let confusion = Confusion::of_classes(4, &predicted, &classes, &rows);
+    let scores = confusion.of_each_class();
+    for (class, scores) in scores.iter().enumerate() {
+        let predicted: u64 = (0..4).map(|row| matrix.row(row)[class]).sum();
+        let (correct, nodes) = (matrix.row(class)[class], matrix.row(class).iter().sum::<u64>());
+        assert_eq!(scores.n_nodes, nodes);
+        let share = |all: u64| (all > 0).then(|| correct as f64 / all as f64);
+        assert_eq!((scores.precision, scores.recall), (share(predicted), share(nodes)), "class {class}");
+    }
+    let mean = scores.iter().map(|scores| scores.f1.unwrap_or(0.0)).sum::<f64>() / 4.0;
+    assert!((confusion.f1().unwrap().macro_ - mean).abs() < 1e-12);
+    assert_eq!(ConfusionMatrix::of_classes(ConfusionMatrix::CLASSES_MAX + 1, &[0], &[0], &[0]), None);
 }
 
 #[test]

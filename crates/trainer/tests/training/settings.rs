@@ -19,6 +19,38 @@ fn settings_that_differ_are_named_with_both_values() {
 }
 
 #[test]
+fn read_settings_are_those_that_change_something() {
+    let names = |config: &TrainConfig, section: &str| {
+        let settings = config.read_settings();
+        settings[section].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+    };
+    let gcn = TrainConfig::for_model(ModelKind::Gcn);
+    let mut of_gcn = names(&gcn, "model");
+    of_gcn.sort();
+    assert_eq!(of_gcn, ["aggregate_once", "dropout", "hidden", "jump", "kind", "layers", "norm", "residual"]);
+    let sgd = OptimizerConfig { kind: OptimizerKind::Sgd, ..OptimizerConfig::default() };
+    let sgd = names(&TrainConfig { optimizer: sgd, ..gcn.clone() }, "optimizer");
+    assert!(sgd.contains(&"momentum".to_owned()) && !sgd.contains(&"beta1".to_owned()), "{sgd:?}");
+    assert!(gcn.read_settings().contains_key("metric"));
+    let recommender = TrainConfig::for_model(ModelKind::LightGcn);
+    assert!(!recommender.read_settings().contains_key("metric"));
+    assert!(!names(&recommender, "model").contains(&"dropout".to_owned()));
+    assert!(!names(&recommender, "optimizer").contains(&"decay".to_owned()));
+    let batch = BatchConfig { kind: BatchKind::Neighbor, fanout: vec![5, 5], ..BatchConfig::default() };
+    let mut of_batch = names(&TrainConfig { batch, ..gcn.clone() }, "batch");
+    of_batch.sort();
+    assert_eq!(of_batch, ["fanout", "kind", "prefetch", "replace"]);
+    // A setting that is left out has no effect: validation refuses other values of it.
+    for kind in ModelKind::ALL {
+        let config = TrainConfig::for_model(kind);
+        let read = names(&config, "model");
+        assert_eq!(read.contains(&"heads".to_owned()), kind.has_heads(), "{kind:?}");
+        let other = TrainConfig { model: ModelConfig { heads: 3, ..config.model.clone() }, ..config };
+        assert_eq!(other.validate().is_ok(), kind.has_heads(), "{kind:?}");
+    }
+}
+
+#[test]
 fn arrangements_are_readable() {
     assert_eq!(Arrangement::of_one(false).to_string(), "one rank on cpu");
     let two = Arrangement { device: "cuda".to_owned(), ranks: 2, division: "--partition 1d".to_owned() };

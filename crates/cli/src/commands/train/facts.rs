@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use girih_datasets::{DataSource, Outline};
 use girih_graph_format::Notes;
-use girih_machine::{memory, readable_bytes};
+use girih_machine::{Machine, memory, readable_bytes};
 use girih_partition::counted;
 use girih_trainer::{CacheReport, InteractionSizes, Outcome, StageTimes, TaskKind, TrainConfig};
 
 use super::scores;
 use crate::context::reading;
 use crate::curves::{Curves, Measure};
+use crate::dates;
 use crate::output::{self, Results, median_ms, ms};
 
 /// Description that is known before training.
@@ -95,6 +96,58 @@ impl Facts {
     /// Warns about unused or doubtful data.
     pub fn warn(&self) {
         reading::warn_of(&self.notes);
+    }
+
+    /// Facts about the data, for people.
+    pub fn of_data(&self) -> Vec<(&'static str, String)> {
+        let generated = if self.generated { " (generated)" } else { "" };
+        let counted = |n: usize| if n == 0 { String::new() } else { n.to_string() };
+        let mut rows = vec![("Data", format!("{}{generated}", self.data))];
+        match self.interactions {
+            Some(InteractionSizes { n_users, n_items, n_train }) => {
+                rows.extend(
+                    [("Users", n_users), ("Items", n_items), ("Training interactions", n_train)]
+                        .map(|(name, n)| (name, n.to_string())),
+                );
+            }
+            None => {
+                let classes = if self.multi_label { "Labels a node may have" } else { "Classes" };
+                let degree = self.n_edges as f64 / self.n_nodes.max(1) as f64;
+                rows.extend([
+                    ("Nodes", self.n_nodes.to_string()),
+                    ("Edges", format!("{}, {degree:.1} a node", self.n_edges)),
+                    ("Features", counted(self.n_features)),
+                    (classes, counted(self.n_classes)),
+                ]);
+            }
+        }
+        let codes = self.codes.as_ref().map(|(codec, row_bytes)| format!("{codec}, {row_bytes} bytes a row"));
+        rows.push(("Compressed as", codes.unwrap_or_default()));
+        if self.task == TaskKind::Nodes && self.interactions.is_none() {
+            rows.push(("Split", reading::shown_splits(&self.splits)));
+        }
+        let made_up: Vec<&str> = self.notes.made_up.iter().map(|made| made.text.as_str()).collect();
+        let not_used = self.notes.not_used_line().unwrap_or_default();
+        rows.extend([
+            ("Made up", made_up.join("\n")),
+            ("Not used", not_used.trim_start_matches("not used: ").to_owned()),
+            ("Warnings", self.notes.warnings.join("\n")),
+        ]);
+        rows
+    }
+
+    /// Machine, versions and date of the session, for people.
+    pub fn of_session(&self) -> Vec<(&'static str, String)> {
+        let version = env!("CARGO_PKG_VERSION");
+        let build = if cfg!(debug_assertions) { ", a debug build" } else { "" };
+        vec![
+            ("Date", dates::utc(dates::now())),
+            ("Device", self.device.clone()),
+            ("Machine", Machine::here().describe()),
+            ("Threads", rayon::current_num_threads().to_string()),
+            ("System", format!("{}, {}", std::env::consts::OS, std::env::consts::ARCH)),
+            ("girih", format!("{version}{build}")),
+        ]
     }
 
     /// Result of training, with the epochs of this session and earlier ones. `peak_device_bytes` counts devices with

@@ -13,7 +13,10 @@ use crate::curves::Curves;
 use crate::error::CliError;
 use crate::messages;
 use crate::output::Results;
+use crate::page::ranks::RankLoads;
+use crate::page::report::Report;
 use crate::scores::NodeScore;
+use crate::shell;
 
 /// Training that is done, with the contents of its result.
 pub struct Finished<'a> {
@@ -23,6 +26,8 @@ pub struct Finished<'a> {
     pub config: &'a TrainConfig,
     /// Options of the ranks; `None` without ranks.
     pub ranks: Option<&'a RankOptions>,
+    /// Division of the adjacency over the ranks, for the page.
+    pub loads: Option<&'a RankLoads>,
     /// Engine that ran.
     pub engine: ExecutionPlan,
     /// Name of the node order.
@@ -55,7 +60,20 @@ impl Finished<'_> {
             results.add_hidden("division", divided.to_json());
         }
         if let Some(outputs) = outputs {
-            outputs.finish(&facts.title(), &results, (curves, self.score))?;
+            outputs.finish(&Report {
+                title: &facts.title(),
+                results: &results,
+                data: facts.of_data(),
+                origin: facts.of_session(),
+                command: &shell::line(&std::env::args_os().collect::<Vec<_>>()),
+                curves: (curves, self.score),
+                runs: &outcome.runs,
+                test: outcome.test.as_ref(),
+                times: &outcome.times,
+                tiers: &outcome.tiers,
+                ranks: self.loads,
+                settings: config,
+            })?;
         }
         results.print(args.output.json);
         if let Some(line) = end.line(args, config, &outcome.runs) {
@@ -104,7 +122,10 @@ fn add_arrangement(results: &mut Results, ranks: Option<&RankOptions>, engine: E
 /// Prints where the results are, or what to try next.
 fn print_next_steps(args: &TrainArgs, outputs: Option<&OutputFolder>) {
     let line = if let Some(outputs) = outputs {
-        format!("\nwritten to {}: report.html, config.toml, metrics.jsonl, checkpoints", outputs.path().display())
+        format!(
+            "\nwritten to {}: report.html, config.toml, metrics.jsonl, metrics.csv, checkpoints",
+            outputs.path().display()
+        )
     } else if args.data.data.is_none() && args.config.is_none() {
         "\nnext: girih train PATH for your own graph, --model sage or mlp to compare, --runs 5 for a deviation,\n      \
          --out DIR to keep checkpoints and curves; `girih train --help` lists everything"

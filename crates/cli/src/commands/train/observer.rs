@@ -8,9 +8,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::outputs::OutputFolder;
 use crate::args::OutputArgs;
 use crate::error::CliError;
-use crate::history::{History, Point};
+use crate::history::History;
 use crate::messages;
 use crate::output::{percent, print_line};
+use crate::point::Point;
 use crate::progress::{self, INTERVAL, Pace};
 use crate::scores::{NodeScore, Subset, percent_or};
 

@@ -9,14 +9,11 @@ use girih_trainer::{TrainConfig, checkpoint_path, differences};
 
 use crate::args::{DataArgs, OutputArgs};
 use crate::context::settings::{self, CONFIG_FILE};
-use crate::curves::Curves;
 use crate::error::CliError;
-use crate::history::History;
+use crate::history::{History, METRICS_FILE};
 use crate::messages;
-use crate::output::Results;
+use crate::page::report::Report;
 use crate::paths;
-use crate::report;
-use crate::scores::NodeScore;
 
 /// Folder of a training session, with the contents that are known before training.
 #[derive(Clone, Debug)]
@@ -26,22 +23,27 @@ pub struct OutputFolder {
     config: String,
     settings: TrainConfig,
     resume: bool,
+    /// Whether event files for TensorBoard are wanted.
+    tensorboard: bool,
     output: OutputArgs,
 }
 
+/// Folder of event files below that of the session.
+const EVENTS: &str = "tensorboard";
+
 impl OutputFolder {
-    /// Folder at `path`, which is not created yet.
+    /// Folder at `path`, which is not created yet. With `tensorboard` it has event files.
     ///
     /// # Errors
     /// When files are there already and training does not resume, or none can be written.
     pub fn new(
         path: &Path,
         (data, config): (&DataArgs, &TrainConfig),
-        resume: bool,
+        (resume, tensorboard): (bool, bool),
         output: OutputArgs,
     ) -> Result<Self, CliError> {
         let (text, settings) = (settings::to_toml(Some(data), config)?, config.clone());
-        let folder = Self { path: path.to_owned(), config: text, settings, resume, output };
+        let folder = Self { path: path.to_owned(), config: text, settings, resume, tensorboard, output };
         paths::check(path)?;
         if path.is_file() {
             let message = "is a file, and training writes a folder; choose another path";
@@ -93,7 +95,9 @@ impl OutputFolder {
         }
         self.tell_changes()?;
         file::write_file(&self.config_file(), |out| Ok(out.write_all(self.config.as_bytes())?))?;
-        Ok(History::open(&self.path.join("metrics.jsonl"), self.resume)?.holding(lock))
+        let events = self.path.join(EVENTS);
+        let events = (self.tensorboard || (self.resume && events.is_dir())).then_some(&*events);
+        Ok(History::open(&self.path.join(METRICS_FILE), self.resume, events)?.holding(lock))
     }
 
     /// Notes the settings that a resumed session changes.
@@ -109,18 +113,14 @@ impl OutputFolder {
         Ok(())
     }
 
-    /// Writes the result and the page with the curves; `score` is that of classified nodes.
+    /// Writes the result and the page.
     ///
     /// # Errors
     /// When they cannot be written.
-    pub fn finish(
-        &self,
-        title: &str,
-        results: &Results,
-        (curves, score): (&Curves, NodeScore),
-    ) -> Result<(), CliError> {
-        file::write_file(&self.path.join("result.json"), |out| Ok(writeln!(out, "{}", results.to_json())?))?;
-        report::write(&self.path.join("report.html"), (title, &self.config), results, (curves, score))
+    pub fn finish(&self, report: &Report<'_>) -> Result<(), CliError> {
+        let result = report.results.to_json();
+        file::write_file(&self.path.join("result.json"), |out| Ok(writeln!(out, "{result}")?))?;
+        report.write(&self.path.join("report.html"))
     }
 }
 

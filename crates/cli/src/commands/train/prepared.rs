@@ -19,6 +19,7 @@ use crate::context::ranks::stages;
 use crate::context::world::{World, transport};
 use crate::error::CliError;
 use crate::messages;
+use crate::page::ranks::RankLoads;
 use crate::plan::memory::{ON_ONE, Session, check_host};
 use crate::plan::ranks::RankDevices;
 use crate::plan::{self, layouts};
@@ -35,6 +36,9 @@ pub struct Prepared {
     pub timeline: Option<Timeline>,
     /// Options of the ranks; `None` without ranks.
     pub ranks: Option<RankOptions>,
+    /// Division of the adjacency over the ranks, for the report; `None` without a folder for it, and where ranks do not
+    /// divide the adjacency.
+    pub loads: Option<RankLoads>,
     /// Engine that runs the session.
     pub engine: ExecutionPlan,
     /// Data in its node order. A rank may have read its own rows only.
@@ -65,7 +69,7 @@ impl Prepared {
         let outputs = args
             .out
             .as_deref()
-            .map(|path| OutputFolder::new(path, (asked_data, config), args.resume, output))
+            .map(|path| OutputFolder::new(path, (asked_data, config), (args.resume, args.tensorboard), output))
             .transpose()?;
         let device = device_of(&args.device, &args.ranks, world.local_rank())?;
         let backend = choose(&device, config.precision)?;
@@ -105,7 +109,11 @@ impl Prepared {
         }
         let config = divided.as_ref().map_or_else(|| config.clone(), |divided| divided.config(config));
         let outputs = outputs.map(|folder| folder.with(asked_data, &config)).transpose()?;
-        Ok(Self { outputs, device, backend, timeline, ranks, engine, data, facts, order, divided, config })
+        let loads = match &ranks {
+            Some(ranks) if outputs.is_some() && world.is_primary() => loads(&data, ranks, engine)?,
+            _ => None,
+        };
+        Ok(Self { outputs, loads, device, backend, timeline, ranks, engine, data, facts, order, divided, config })
     }
 
     /// Describes the session for people, and warns about unused or doubtful data.
@@ -119,6 +127,21 @@ impl Prepared {
         if matches!(self.engine, ExecutionPlan::Partitioned | ExecutionPlan::Patches) {
             world.tell_what_is_read(&self.data, output);
         }
+    }
+}
+
+/// Maximum number of edges that are read for the report alone. Data in memory may have any number.
+const READ_MAX: usize = 20_000_000;
+
+/// Division of the adjacency over ranks; `None` if each rank has all of it, or reading it would take long.
+fn loads(data: &DataSource, ranks: &RankOptions, engine: ExecutionPlan) -> Result<Option<RankLoads>, CliError> {
+    if !matches!(engine, ExecutionPlan::Partitioned | ExecutionPlan::Patches) {
+        return Ok(None);
+    }
+    match data {
+        DataSource::Loaded(dataset) => RankLoads::new(&dataset.graph, ranks).map(Some),
+        DataSource::Stored(_) if data.outline().n_edges > READ_MAX => Ok(None),
+        DataSource::Stored(_) => RankLoads::new(&data.graph_rows(0..data.outline().n_nodes)?, ranks).map(Some),
     }
 }
 

@@ -1,25 +1,52 @@
 //! Pictures of graphs.
 
-use girih_cli::internals::plots::{heat, spy};
+use girih_cli::internals::plots::heat;
+use girih_cli::internals::plots::spy::{self, FILE_SIDE, PAGE_SIDE, Spy};
 use girih_graph_format::{Coo, Csr, Duplicates};
 
-fn size(graph: &Csr) -> (u32, u32) {
-    let bytes = spy::draw([graph, graph]).unwrap();
-    let info = png::Decoder::new(&bytes[..]).read_info().unwrap().info().clone();
-    (info.width, info.height)
+fn path(n: usize) -> Csr {
+    let from: Vec<u32> = (1..n as u32).collect();
+    let to = from.iter().map(|v| v - 1).collect();
+    Coo::new(n, n, from, to, None).unwrap().to_csr(Duplicates::Merge).unwrap()
+}
+
+/// Size of a picture, and its pixels as colours.
+fn decoded(bytes: &[u8]) -> ((u32, u32), Vec<[u8; 3]>) {
+    let mut decoder = png::Decoder::new(bytes);
+    decoder.set_transformations(png::Transformations::EXPAND);
+    let mut reader = decoder.read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size()];
+    let info = reader.next_frame(&mut pixels).unwrap();
+    pixels.truncate(info.buffer_size());
+    ((info.width, info.height), pixels.as_chunks().0.to_vec())
 }
 
 #[test]
 fn graphs_of_any_size_have_a_picture_that_can_be_seen() {
-    let path = |n: usize| {
-        let from: Vec<u32> = (1..n as u32).collect();
-        let to = from.iter().map(|v| v - 1).collect();
-        Coo::new(n, n, from, to, None).unwrap().to_csr(Duplicates::Merge).unwrap()
+    let size = |n: usize, panels: usize| {
+        let panels: Vec<Spy> = (0..panels).map(|_| Spy::of(&path(n), FILE_SIDE)).collect();
+        decoded(&spy::side_by_side(&panels).unwrap()).0
     };
-    assert_eq!(size(&path(0)), (2 * 404 + 24, 404));
-    assert_eq!(size(&path(1)), (2 * 404 + 24, 404));
-    assert_eq!(size(&path(300)), (2 * 604 + 24, 604), "enlarged by whole numbers");
-    assert_eq!(size(&path(5000)), (2 * 1028 + 24, 1028));
+    assert_eq!(size(0, 2), (2 * 404 + 24, 404));
+    assert_eq!(size(1, 2), (2 * 404 + 24, 404));
+    assert_eq!(size(300, 2), (2 * 604 + 24, 604), "enlarged by whole numbers");
+    assert_eq!(size(5000, 2), (2 * 1028 + 24, 1028));
+    assert_eq!(size(300, 4), (3 * 604 + 2 * 24, 2 * 604 + 24), "three in a row");
+}
+
+/// Entries of a path lie below the diagonal. A picture of a few colours is small.
+#[test]
+fn pictures_have_a_pixel_for_each_cell_and_few_bytes() {
+    let picture = spy::each(&[Spy::of(&path(300), PAGE_SIDE)]).unwrap().remove(0);
+    let (size, pixels) = decoded(&picture);
+    assert_eq!(size, (300, 300));
+    for (at, pixel) in pixels.iter().enumerate() {
+        let is_entry = at / 300 == at % 300 + 1;
+        assert_eq!(*pixel == [8, 29, 88], is_entry, "pixel {at}: {pixel:?}");
+        assert_eq!(*pixel == [255; 3], !is_entry, "pixel {at}: {pixel:?}");
+    }
+    let large = spy::each(&[Spy::of(&path(100_000), PAGE_SIDE)]).unwrap().remove(0);
+    assert!(large.len() < 8 << 10, "{} bytes", large.len());
 }
 
 fn panel(title: &str, blocks: Vec<Vec<u64>>) -> heat::Panel {
@@ -34,6 +61,14 @@ fn blocks_are_drawn_and_numbered_and_empty_ones_stay_white() {
     for text in ["before", "after", ">2.00M<", ">30.0k<", ">0<", "imbalance of blocks (max/mean)"] {
         assert!(svg.contains(text), "{text}");
     }
+}
+
+#[test]
+fn panels_of_a_page_are_pictures_of_their_own() {
+    let all = heat::draw_each(&[panel("before", vec![vec![1, 2]; 2]), panel("after", vec![vec![4, 4]; 2])]);
+    assert_eq!(all.len(), 2);
+    assert!(all.iter().all(|svg| svg.matches("<svg").count() == 1 && svg.matches("<rect").count() == 4));
+    assert!(all[0].contains("before") && all[1].contains("after"));
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! Metrics of predictions against labels.
 
+mod confusion_matrix;
 mod ranked;
 mod ranking;
 
 use girih_datasets::UNLABELLED;
 use girih_graph_format::{Matrix, NodeId};
 
+pub use confusion_matrix::ConfusionMatrix;
 pub use ranked::{
     RankedMetric, average_precision, hits_at, mean_over_labels, mean_reciprocal_rank, n_left_out, roc_auc,
 };
@@ -30,6 +32,19 @@ pub struct Confusion {
     true_positives: Vec<u64>,
     false_positives: Vec<u64>,
     false_negatives: Vec<u64>,
+}
+
+/// Precision, recall and F1 of a class; `None` for a ratio without a denominator.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClassScores {
+    /// Number of nodes of the class.
+    pub n_nodes: u64,
+    /// Share of correct answers among the predictions of the class.
+    pub precision: Option<f64>,
+    /// Share of the nodes of the class that are predicted so.
+    pub recall: Option<f64>,
+    /// Harmonic mean of precision and recall; `None` for a class that neither occurs nor is predicted.
+    pub f1: Option<f64>,
 }
 
 /// F1 score (harmonic mean of precision and recall), averaged in two ways.
@@ -99,6 +114,20 @@ impl Confusion {
             false_positives: false_positives.to_vec(),
             false_negatives: negatives.to_vec(),
         }
+    }
+
+    /// Scores of every class.
+    #[must_use]
+    pub fn of_each_class(&self) -> Vec<ClassScores> {
+        let share = |part: u64, all: u64| (all > 0).then(|| part as f64 / all as f64);
+        let each = self.true_positives.iter().zip(&self.false_positives).zip(&self.false_negatives);
+        each.map(|((&tp, &fp), &fneg)| ClassScores {
+            n_nodes: tp + fneg,
+            precision: share(tp, tp + fp),
+            recall: share(tp, tp + fneg),
+            f1: share(2 * tp, 2 * tp + fp + fneg),
+        })
+        .collect()
     }
 
     /// Micro and macro F1; `None` if no class occurs and none is predicted.

@@ -5,7 +5,7 @@ use girih_datasets::{Labels, UNLABELLED};
 use girih_graph_format::{Matrix, NodeId};
 
 use crate::TrainError;
-use crate::engine::{Confusion, RankedMetric, TestReport, average_precision, count_correct, roc_auc};
+use crate::engine::{Confusion, ConfusionMatrix, RankedMetric, TestReport, average_precision, count_correct, roc_auc};
 use crate::tape::ranks::Ranks;
 
 /// Predictions of a model for the local nodes, on the host, with their labels. Each of several ranks has its own
@@ -118,7 +118,21 @@ impl<'l, B: Backend> Predictions<'l, B> {
             f1: confusion.f1().filter(|_| n_labelled > 0),
             roc_auc: self.ranked(roc_auc, rows)?,
             average_precision: self.ranked(average_precision, rows)?,
+            confusion,
+            matrix: self.matrix(rows)?,
         })
+    }
+
+    fn matrix(&self, rows: &[NodeId]) -> Result<Option<ConfusionMatrix>, TrainError> {
+        let here = match (&self.predicted, self.labels) {
+            (Predicted::Classes(found) | Predicted::Binary(found, _), Labels::Single { n_classes, classes }) => {
+                ConfusionMatrix::of_classes(*n_classes, found, classes, rows)
+            }
+            _ => None,
+        };
+        let Some(here) = here else { return Ok(None) };
+        let totals = self.totals(here.counts())?;
+        Ok(Some(here.with_counts(totals)))
     }
 
     fn confusion(&self, rows: &[NodeId]) -> Result<Confusion, TrainError> {
