@@ -44,7 +44,7 @@ const TRAINED: [(ModelKind, BatchKind); 4] = [
 
 /// Adds the cases of each data set.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
-    let default = GRAPHS.map(str::to_owned);
+    let default = if setup.small { vec![graphs::SMALL.to_owned()] } else { GRAPHS.map(str::to_owned).to_vec() };
     let specs = if setup.graphs.is_empty() { &default[..] } else { &setup.graphs[..] };
     let mut described = Vec::new();
     for spec in specs {

@@ -27,8 +27,7 @@ const SMALL_EPOCHS: usize = 1;
 
 /// Adds cases for the epoch, a batch and an evaluation; the peer runs after every epoch.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
-    let spec = setup.graphs.first().ok_or("the suite needs --graph FOLDER: the folder of Gowalla, or one like it")?;
-    let dataset = graphs::load(spec)?;
+    let dataset = graphs::load(&spec(setup)?)?;
     report.graph = Some(graphs::describe(&dataset));
     let interactions = dataset.interactions.clone().ok_or("the suite needs users and items; choose another --graph")?;
     let mut peer = setup.peer.as_ref().map(|python| start_peer(python, &dataset, &interactions)).transpose()?;
@@ -49,6 +48,17 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let timed = if times.len() > 1 { &times[1..] } else { &times[..] };
     report.cases.extend(cases(timed, n_batches, n_triples, &rivals, peer.as_ref().map_or("peer", Peer::name)));
     Ok(())
+}
+
+/// SPEC of the given graph, otherwise of Gowalla among the real data.
+///
+/// # Errors
+/// When there is neither.
+pub(super) fn spec(setup: &Setup) -> Result<String, Error> {
+    let given = setup.graphs.first().cloned();
+    let found = || graphs::real("gowalla").map(|path| path.to_string_lossy().into_owned());
+    let missing = "there is no Gowalla in GIRIH_DATA; give the folder of users and items with --graph FOLDER";
+    given.or_else(found).ok_or_else(|| missing.into())
 }
 
 fn start_peer(python: &Path, dataset: &Dataset, interactions: &Interactions) -> Result<Peer, Error> {

@@ -8,8 +8,8 @@ use crate::listing::Listing;
 
 /// Folder of the records.
 pub const FOLDER: &str = "benches/record/";
-/// Records about correctness, which have no suite.
-pub const UNTIMED: [&str; 2] = ["gpu-verified", "gpu-sanitized"];
+/// Records about correctness and counts, which have no suite.
+pub const UNTIMED: [&str; 3] = ["gpu-verified", "gpu-sanitized", "counts"];
 
 /// Stored output of one run of a suite.
 #[derive(Debug, Deserialize)]
@@ -19,7 +19,7 @@ pub struct Record {
     /// Graphs with their sizes, as `SPEC: SIZES; SPEC: SIZES`.
     graph: Option<String>,
     /// Day of the run.
-    date: String,
+    pub date: String,
     /// Measured source.
     commit: Option<Commit>,
     /// Machine of the run.
@@ -34,6 +34,30 @@ pub struct Record {
     /// Name of the file, without `.json`.
     #[serde(skip)]
     pub name: String,
+}
+
+/// Suite of a record, or `all`.
+#[derive(Deserialize)]
+struct Kind {
+    suite: String,
+}
+
+/// Outcome of `bench all`.
+#[derive(Deserialize)]
+struct Whole {
+    /// Whether operands were small: their figures are no results.
+    is_quick: bool,
+    /// Record of each suite.
+    records: Vec<Record>,
+}
+
+/// Records of a file whose figures are results.
+fn parse(bytes: &[u8]) -> Result<Vec<Record>, serde_json::Error> {
+    if serde_json::from_slice::<Kind>(bytes)?.suite != "all" {
+        return Ok(vec![serde_json::from_slice(bytes)?]);
+    }
+    let Whole { is_quick, records } = serde_json::from_slice(bytes)?;
+    Ok(if is_quick { Vec::new() } else { records })
 }
 
 /// Measured source.
@@ -91,9 +115,8 @@ impl Record {
                 continue;
             };
             if !UNTIMED.contains(&name) {
-                let record: Self =
-                    serde_json::from_slice(&file.bytes).map_err(|e| format!("{}: not a record: {e}", file.path))?;
-                records.push(Self { name: name.to_owned(), ..record });
+                let found = parse(&file.bytes).map_err(|e| format!("{}: not a record: {e}", file.path))?;
+                records.extend(found.into_iter().map(|record| Self { name: name.to_owned(), ..record }));
             }
         }
         Ok(records)
@@ -160,6 +183,14 @@ impl Record {
             link += if *dirty { ", dirty" } else { "" };
         }
         link + if self.is_cut { ", not whole" } else { "" }
+    }
+
+    /// Description in one line: name, graphs with their sizes, device of a case, date, and all that limits its figures.
+    pub fn describe(&self, case: &str) -> String {
+        let graph = self.graph.as_deref().unwrap_or("no graph");
+        let dirty = if self.commit.as_ref().is_some_and(|commit| commit.dirty) { "; dirty" } else { "" };
+        let cut = if self.is_cut { "; not whole" } else { "" };
+        format!("{}: {graph}; {}; {}{dirty}{cut}", self.name, self.device_of(case), self.date)
     }
 
     /// Whether `newer` makes this record superfluous: it has the same suite, graphs, device and label, all cases of
