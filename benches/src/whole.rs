@@ -42,7 +42,7 @@ pub struct WholeRun {
 pub struct Omission {
     /// Name of the suite.
     pub suite: String,
-    /// What is missing.
+    /// Kind of the omission.
     pub kind: OmissionKind,
     /// Reason, as a message.
     pub reason: String,

@@ -24,6 +24,8 @@ const PEER_BATCHES: usize = 5;
 const PEER_DRAWS: usize = 50_000;
 /// Epochs of a quick run.
 const SMALL_EPOCHS: usize = 1;
+/// Factor of the batch size in a quick run, by which an epoch has fewer steps.
+const SMALL_BATCHES: usize = 16;
 
 /// Adds cases for the epoch, a batch and an evaluation; the peer runs after every epoch.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
@@ -33,7 +35,9 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let mut peer = setup.peer.as_ref().map(|python| start_peer(python, &dataset, &interactions)).transpose()?;
 
     let repeats = if setup.small { SMALL_EPOCHS } else { setup.protocol.warm_up + setup.protocol.repeats };
-    let config = TrainConfig { epochs: repeats as u64, eval_every: 1, ..TrainConfig::for_model(ModelKind::LightGcn) };
+    let published = TrainConfig::for_model(ModelKind::LightGcn);
+    let batch_size = published.batch_size.map(|size| if setup.small { SMALL_BATCHES * size } else { size });
+    let config = TrainConfig { epochs: repeats as u64, eval_every: 1, batch_size, ..published };
     let n_triples = interactions.train().nnz();
     let n_batches = n_triples.div_ceil(config.batch_size.unwrap_or(n_triples));
 

@@ -24,13 +24,19 @@ pub struct Record {
     commit: Option<Commit>,
     /// Machine of the run.
     machine: Machine,
+    /// Measured ceilings of the CPU, by name; names end in the unit.
+    #[serde(default)]
+    pub ceilings: BTreeMap<String, f64>,
     /// GPU, if the suite ran on one.
-    device: Option<Device>,
+    pub device: Option<Device>,
     /// Whether the run was stopped before its end.
     #[serde(default)]
     is_cut: bool,
     /// Results.
-    cases: Vec<Case>,
+    pub cases: Vec<Case>,
+    /// Goals of the suite.
+    #[serde(default)]
+    pub goals: Vec<Goal>,
     /// Name of the file, without `.json`.
     #[serde(skip)]
     pub name: String,
@@ -80,9 +86,25 @@ struct Machine {
 
 /// GPU of the run.
 #[derive(Debug, Deserialize)]
-struct Device {
+pub struct Device {
     /// Model name.
     name: String,
+    /// Rate of copies within its memory, in 10⁹ bytes a second.
+    #[serde(default)]
+    pub copy_gb_s: f64,
+}
+
+/// Bound that the suite set for a result.
+#[derive(Debug, Deserialize)]
+pub struct Goal {
+    /// Measured quantity, with its unit.
+    pub what: String,
+    /// Measured value.
+    pub found: f64,
+    /// Upper bound.
+    pub at_most: f64,
+    /// Whether the value is within the bound.
+    pub is_met: bool,
 }
 
 /// Result of one case.
@@ -156,7 +178,7 @@ impl Record {
     /// Device of a case with the number of GPUs, or the CPU with its cores.
     pub fn device_of(&self, case: &str) -> String {
         let Machine { cpu, cores } = &self.machine;
-        let Some(Device { name }) = &self.device else {
+        let Some(Device { name, .. }) = &self.device else {
             if self.suite == "scaling" {
                 return "H200, planned".to_owned();
             }
@@ -167,7 +189,7 @@ impl Record {
     }
 
     /// Number of GPUs of a case: the third part of its name in `gpu-ranks`, otherwise the word before `devices`.
-    fn gpus_of(&self, case: &str) -> usize {
+    pub fn gpus_of(&self, case: &str) -> usize {
         let of_ranks = (self.suite == "gpu-ranks").then(|| case.split('/').nth(2)).flatten();
         let before_word = case.split_once(" devices").and_then(|(before, _)| before.rsplit(['/', ' ']).next());
         of_ranks.or(before_word).and_then(|n| n.parse().ok()).unwrap_or(1)
@@ -183,6 +205,12 @@ impl Record {
             link += if *dirty { ", dirty" } else { "" };
         }
         link + if self.is_cut { ", not whole" } else { "" }
+    }
+
+    /// Number of edges of the only graph, as its description says; `None` for several graphs.
+    pub fn n_edges(&self) -> Option<f64> {
+        let described = self.graph.as_deref().filter(|graph| !graph.contains("; "))?;
+        described.split(" edges").next()?.rsplit(' ').next()?.parse().ok()
     }
 
     /// Description in one line: name, graphs with their sizes, device of a case, date, and all that limits its figures.

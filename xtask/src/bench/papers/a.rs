@@ -1,6 +1,6 @@
 //! Tables and figures of Miao et al. 2023: training on the full graph.
 
-use super::{Column, Paper, Row, Table, Value};
+use super::table::{Column, Paper, Row, Table, Value};
 
 const PAPER: Paper = Paper {
     letter: "A",

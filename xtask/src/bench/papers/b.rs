@@ -1,6 +1,6 @@
 //! Tables of Ma et al. 2024: sparsified features.
 
-use super::{Column, Paper, Row, Table, Value};
+use super::table::{Column, Paper, Row, Table, Value};
 
 const PAPER: Paper = Paper {
     letter: "B",

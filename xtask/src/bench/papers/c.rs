@@ -1,6 +1,6 @@
 //! Tables of Cai et al. 2023: sampled training over NVLink.
 
-use super::{Column, Paper, Row, Table, Value};
+use super::table::{Column, Paper, Row, Table, Value};
 
 const PAPER: Paper = Paper { letter: "C", about: "Cai et al., DSP, PPoPP 2023", gpu: "8 × NVIDIA V100 16 GB, NVLink" };
 const SAMPLED: &[&str] = &["gpu-minibatch", "gpu-sampled", "gpu-large"];

@@ -1,6 +1,6 @@
 //! Tables and figures of Li et al. 2025: relabelling and transfers.
 
-use super::{Column, Paper, Row, Table, Value};
+use super::table::{Column, Paper, Row, Table, Value};
 
 const PAPER: Paper =
     Paper { letter: "D", about: "Li et al., toBlockFast and pinned transfers of features, 2025", gpu: "NVIDIA K80" };
