@@ -1,6 +1,6 @@
 //! Graphs that suites run on, and their export to other libraries.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use girih_datasets::{Dataset, Features, Labels, LoadOptions};
@@ -33,6 +33,14 @@ pub fn load_with_splits(spec: &str, n_splits: usize) -> Result<Dataset, Error> {
     let dataset = girih_datasets::load(spec, &LoadOptions { n_splits, ..LoadOptions::default() })?;
     eprintln!("{} in {:.1} s", describe(&dataset), start.elapsed().as_secs_f64());
     Ok(dataset)
+}
+
+/// Folder of a real data set: below `GIRIH_DATA`, otherwise below `../shared/data` beside the checkout.
+#[must_use]
+pub fn real(name: &str) -> Option<PathBuf> {
+    let given = std::env::var_os("GIRIH_DATA").map(PathBuf::from);
+    let folder = given.unwrap_or_else(|| crate::folder().join("../../shared/data"));
+    Some(folder.join(name)).filter(|path| path.is_dir())
 }
 
 /// Description in one line, for people and records.

@@ -5,6 +5,7 @@
 //!   them.
 //! - [`provenance`]: commit and date. Machine and ceilings come from `girih-machine`, in the same run.
 //! - [`record`]: a [`Report`] as JSON, and the comparison with an earlier one.
+//! - [`whole`]: every suite of one device in one run; [`regression`]: its comparison with an earlier run.
 //! - [`cusparse`]: NVIDIA's library of sparse products, the reference of GPU suites; [`sampled`] checks both.
 //! - [`peer`]: the same work in another library, in a Python process that alternates with girih.
 //!
@@ -16,12 +17,14 @@ pub mod occupancy;
 pub mod peer;
 pub mod provenance;
 pub mod record;
+pub mod regression;
 pub mod sampled;
 mod scaling_page;
 pub mod suites;
 pub mod table;
 pub mod timing;
 pub mod transfer;
+pub mod whole;
 
 use std::path::{Path, PathBuf};
 

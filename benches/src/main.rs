@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
-use clap::Parser;
-use girih_benches::suites::{Setup, Suite};
+use clap::builder::PossibleValue;
+use clap::{Parser, ValueEnum};
+use girih_benches::suites::{DeviceKind, Setup, Suite};
 use girih_benches::timing::Protocol;
-use girih_benches::{Error, Report, folder, graphs, table};
+use girih_benches::whole::WholeRun;
+use girih_benches::{Error, Report, folder, graphs, regression, table};
 use girih_comm::GpuTransport;
 use girih_kernels::{BlockKernel, Tiling};
 use girih_machine::{Ceilings, Machine};
@@ -16,13 +19,16 @@ use girih_reorder::OrderKind;
 #[derive(Parser)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench", version)]
 struct Arguments {
-    /// Suite to run.
-    suite: Suite,
+    /// Suite to run, or all of one device.
+    suite: Selection,
+    /// Device whose suites run (`all` only).
+    #[arg(long, value_enum, default_value = "cpu")]
+    device: DeviceKind,
     /// SPEC of the graph, as for `girih train --data`.
     #[arg(long, visible_alias = "data", value_name = "SPEC", help = graph_help())]
     graph: Vec<String>,
     /// Quick run on small operands, to see that everything works.
-    #[arg(long)]
+    #[arg(long, visible_alias = "quick")]
     small: bool,
     /// Timed runs of each case, after one untimed run.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
@@ -30,9 +36,14 @@ struct Arguments {
     /// Threads; all cores unless given.
     #[arg(long)]
     threads: Option<usize>,
-    /// Earlier record to compare with: a last column shows the speedup of each case since then.
+    /// Earlier record to compare with: a last column shows the speedup of each case since then. With `all`, a record
+    /// of `all`: cases that are slower beyond the tolerance fail the run.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
+    /// Fail if the least time of a case exceeds that of the baseline by more than this share, or if a case is missing
+    /// [default: 50 with all, otherwise none]
+    #[arg(long, value_name = "PERCENT", requires = "baseline", value_parser = percent)]
+    tolerance: Option<f64>,
     /// File of the record [default: benches/record/SUITE-COMMIT.json].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -49,9 +60,10 @@ struct Arguments {
     /// never,0.02,0.05,0.1,auto, gpu-profile never,auto]
     #[arg(long, value_name = "SHARE,…", value_delimiter = ',')]
     density_threshold: Vec<Tiling>,
-    /// Training runs of each configuration, each with its own seed (suites batches and gpu-accuracy)
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
-    runs: u16,
+    /// Training runs of each configuration, each with its own seed (suites batches, codecs and gpu-accuracy)
+    /// [default: 20; 1 with --small]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    runs: Option<u16>,
     /// NVIDIA's kernel profiler, `ncu`, under which the suite gpu-profile then runs itself.
     #[arg(long, value_name = "PROGRAM")]
     ncu: Option<PathBuf>,
@@ -90,7 +102,7 @@ fn graph_help() -> String {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse()) {
+    match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -99,33 +111,107 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> Result<(), Error> {
+/// Suite, or all of one device.
+#[derive(Clone, Copy)]
+enum Selection {
+    All,
+    One(Suite),
+}
+
+static SELECTIONS: LazyLock<Vec<Selection>> = LazyLock::new(|| {
+    let suites = Suite::value_variants().iter().copied().map(Selection::One);
+    std::iter::once(Selection::All).chain(suites).collect()
+});
+
+impl ValueEnum for Selection {
+    fn value_variants<'a>() -> &'a [Self] {
+        &SELECTIONS
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::All => Some(PossibleValue::new(WholeRun::NAME).help("Every suite of one device, into one record")),
+            Self::One(suite) => suite.to_possible_value(),
+        }
+    }
+}
+
+/// Tolerance of `all`, in percent. Least times of small operands differ by less from run to run on a shared machine.
+const TOLERANCE_PERCENT: f64 = 50.0;
+/// Training runs of a configuration, and those of a quick run.
+const RUNS: u16 = 20;
+const RUNS_SMALL: u16 = 1;
+
+fn percent(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
+    value.ok_or_else(|| "a tolerance is a number of percent, zero or more".to_owned())
+}
+
+impl Arguments {
+    fn setup(&self) -> Setup {
+        let runs = self.runs.unwrap_or(if self.small { RUNS_SMALL } else { RUNS });
+        Setup {
+            graphs: self.graph.clone(),
+            small: self.small,
+            protocol: Protocol { warm_up: 1, repeats: self.repeats.into() },
+            orders: self.order.clone(),
+            hidden: self.hidden,
+            layers: self.layers.map(usize::from),
+            tilings: self.density_threshold.clone(),
+            kernels: self.kernel.clone(),
+            peer: self.peer.clone(),
+            runs: runs.into(),
+            ncu: self.ncu.clone(),
+            docs: self.docs.clone(),
+            timelines: self.timelines.clone(),
+            transports: self.transport.clone(),
+            ways: self.way.clone(),
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), Error> {
     rayon::ThreadPoolBuilder::new().num_threads(arguments.threads.unwrap_or(0)).build_global()?;
+    match arguments.suite {
+        Selection::All => run_all(arguments),
+        Selection::One(suite) => run_suite(suite, arguments),
+    }
+}
+
+fn run_suite(suite: Suite, arguments: &Arguments) -> Result<(), Error> {
     let baseline = arguments.baseline.as_deref().map(Report::read).transpose()?;
-    let benches = folder();
-    let ceilings = Ceilings::measure(&Machine::here())?;
-    let mut report = Report::new(arguments.suite.name(), &benches, ceilings).kept_at(arguments.out, &benches);
-    let setup = Setup {
-        graphs: arguments.graph,
-        small: arguments.small,
-        protocol: Protocol { warm_up: 1, repeats: arguments.repeats.into() },
-        orders: arguments.order,
-        hidden: arguments.hidden,
-        layers: arguments.layers.map(usize::from),
-        tilings: arguments.density_threshold,
-        kernels: arguments.kernel,
-        peer: arguments.peer,
-        runs: arguments.runs.into(),
-        ncu: arguments.ncu,
-        docs: arguments.docs,
-        timelines: arguments.timelines,
-        transports: arguments.transport,
-        ways: arguments.way,
-    };
-    arguments.suite.run(&setup, &mut report)?;
+    let (benches, machine) = (folder(), Machine::here());
+    let ceilings = Ceilings::measure(&machine)?;
+    if let (Some(then), Some(_)) = (&baseline, arguments.tolerance) {
+        regression::check_machine((&machine, ceilings.threads), (&then.machine, then.ceilings.threads))?;
+    }
+    let mut report = Report::new(suite.name(), &benches, ceilings).kept_at(arguments.out.clone(), &benches);
+    suite.run(&arguments.setup(), &mut report)?;
     print!("{}", table::render(&report, baseline.as_ref()));
     if let Some(path) = report.finish()? {
         println!("\nrecord   {}", path.display());
     }
-    Ok(())
+    let (Some(then), Some(tolerance)) = (&baseline, arguments.tolerance) else { return Ok(()) };
+    regression::fail_on(&regression::regressions(&report, then, tolerance)?, tolerance)
+}
+
+fn run_all(arguments: &Arguments) -> Result<(), Error> {
+    if !arguments.graph.is_empty() {
+        return Err("`all` runs each suite on its own graph; leave out --graph, or name one suite".into());
+    }
+    let baseline = arguments.baseline.as_deref().map(WholeRun::read).transpose()?;
+    let benches = folder();
+    let mut whole = WholeRun::new(arguments.device, arguments.small, &benches);
+    let ceilings = Ceilings::measure(&whole.machine)?;
+    if let Some(then) = &baseline {
+        whole.check_baseline(then, &ceilings)?;
+    }
+    let path = arguments.out.clone().unwrap_or_else(|| whole.default_path(&benches));
+    whole.run(&arguments.setup(), &ceilings, &path)?;
+    print!("{}", whole.summary());
+    println!("\nrecord   {}", path.display());
+    whole.check_suites()?;
+    let Some(then) = &baseline else { return Ok(()) };
+    let tolerance = arguments.tolerance.unwrap_or(TOLERANCE_PERCENT);
+    regression::fail_on(&whole.regressions(then, tolerance)?, tolerance)
 }

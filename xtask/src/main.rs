@@ -7,12 +7,13 @@
 //! - [`gpu`]: programs for a machine with a GPU, and the record of their tests there.
 //! - [`results`]: the page `docs/results.md`, made of the records of the benchmarks.
 //! - [`soak`]: a long training session, with its memory and speed.
-//! - `bench`: builds the benchmark harness in release and passes its arguments on; the harness is `benches/`.
+//! - [`bench`]: the benchmark harness of `benches/`, and tables of papers made of its records.
 //!
 //! Commands for users of girih are not here, but in `crates/cli`.
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod ci;
 mod command;
 mod fuzz;
@@ -23,7 +24,7 @@ mod results;
 mod soak;
 mod tidy;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -91,10 +92,11 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// Build the benchmarks in release and run a suite: `cargo xtask bench spmm --small`.
+    /// Build the benchmarks in release and run a suite, `cargo xtask bench spmm --small`; or print a table of a paper
+    /// beside the records, `cargo xtask bench paper A4`.
     #[command(disable_help_flag = true)]
     Bench {
-        /// Handed on to the harness; `--help` lists suites and options.
+        /// A suite with its options, or `paper`; `--help` lists all.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
@@ -113,7 +115,7 @@ fn main() -> ExitCode {
         Task::Fuzz { targets, seconds } => fuzz::run(&root, &targets, seconds),
         Task::Sanitize => fuzz::sanitize(&root),
         Task::Results { check } => results::run(&root, check),
-        Task::Bench { arguments } => bench(&root, &arguments),
+        Task::Bench { arguments } => bench::run(&root, &arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -122,12 +124,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn bench(root: &Path, arguments: &[String]) -> Result<(), String> {
-    let mut all = vec!["run", "--release", "--quiet", "--package", "girih-benches", "--"];
-    all.extend(arguments.iter().map(String::as_str));
-    command::cargo(root, &all, &[])
 }
 
 /// Folder of the workspace: the parent of this package's folder.

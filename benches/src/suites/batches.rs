@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 use girih_compute::Cpu;
 use girih_datasets::Dataset;
-use girih_trainer::{BatchKind, Metric, ModelKind, TrainConfig};
+use girih_trainer::{BatchKind, Metric, ModelKind};
 
 use super::setup::Setup;
-use super::trainings::{Trained, network, on_batches};
+use super::trainings::{Trained, configured, on_batches};
 use crate::{Error, Goal, Report, graphs};
 
 /// Graph with a tenth of Reddit's nodes.
@@ -32,18 +32,18 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     for spec in specs {
         let dataset = graphs::load_with_splits(spec, setup.runs as usize)?;
         described.push(graphs::describe(&dataset));
-        compare(&dataset, setup.runs, report)?;
+        compare(setup, &dataset, report)?;
     }
     report.graph = Some(described.join("; "));
     Ok(())
 }
 
 /// Trains every network on one data set, on the full graph and on mini-batches.
-fn compare(dataset: &Dataset, runs: u64, report: &mut Report) -> Result<(), Error> {
+fn compare(setup: &Setup, dataset: &Dataset, report: &mut Report) -> Result<(), Error> {
     let backend = Cpu::new();
     let mut on_full_graph = BTreeMap::new();
     for (model, batch, points) in COMPARED {
-        let full = TrainConfig { runs, ..network(dataset, model) };
+        let full = configured(setup, dataset, model);
         let name = |batch: BatchKind| format!("{}/{}/{}", dataset.name, model.name(), batch.name());
         if !on_full_graph.contains_key(model.name()) {
             let trained = Trained::with(&backend, dataset, &full)?;
@@ -56,7 +56,7 @@ fn compare(dataset: &Dataset, runs: u64, report: &mut Report) -> Result<(), Erro
         report.cases.push(
             case.with("beside_full_points", difference.points).with("beside_full_error_points", difference.error),
         );
-        let what = format!("{} below the full graph, mean of {runs} runs, points", name(batch));
+        let what = format!("{} below the full graph, mean of {} runs, points", name(batch), setup.runs);
         report.goals.push(Goal::at_most(what, -difference.points, points));
     }
     Ok(())
@@ -74,7 +74,7 @@ mod tests {
     fn batches_are_scored_beside_the_full_graph() {
         let dataset = graphs::load_with_splits("synth:planted,nodes=400,degree=10,features=16,classes=4", 2).unwrap();
         let mut report = Report::new("batches", Path::new("/"), Ceilings::default());
-        compare(&dataset, 2, &mut report).unwrap();
+        compare(&Setup { runs: 2, ..Setup::default() }, &dataset, &mut report).unwrap();
         let of_data = format!("{}/", dataset.name);
         let names: Vec<&str> =
             report.cases.iter().map(|case| case.name.strip_prefix(&of_data).expect("the data comes first")).collect();

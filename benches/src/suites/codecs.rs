@@ -14,7 +14,7 @@ use girih_random::{Key, purpose};
 use girih_trainer::{BatchKind, Metric, ModelKind, TrainConfig};
 
 use super::setup::Setup;
-use super::trainings::{Trained, network, on_batches};
+use super::trainings::{Trained, configured, on_batches};
 use crate::timing::{Contestant, Protocol, compete};
 use crate::{Case, Error, Goal, Report, graphs};
 
@@ -44,7 +44,7 @@ const TRAINED: [(ModelKind, BatchKind); 4] = [
 
 /// Adds the cases of each data set.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
-    let default = GRAPHS.map(str::to_owned);
+    let default = if setup.small { vec![graphs::SMALL.to_owned()] } else { GRAPHS.map(str::to_owned).to_vec() };
     let specs = if setup.graphs.is_empty() { &default[..] } else { &setup.graphs[..] };
     let mut described = Vec::new();
     for spec in specs {
@@ -55,7 +55,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         for &codec in &codecs.all {
             report.cases.push(measure(&dataset, codec, setup.protocol)?);
         }
-        compare(&dataset, &codecs, setup.runs, report)?;
+        compare(setup, &dataset, &codecs, report)?;
     }
     report.graph = Some(described.join("; "));
     Ok(())
@@ -155,10 +155,10 @@ fn scattered(n_rows: usize) -> Vec<NodeId> {
 }
 
 /// Trains every network without a codec and with the compared codecs, and the first network with all codecs.
-fn compare(dataset: &Dataset, codecs: &Codecs, runs: u64, report: &mut Report) -> Result<(), Error> {
+fn compare(setup: &Setup, dataset: &Dataset, codecs: &Codecs, report: &mut Report) -> Result<(), Error> {
     let mut lost = BTreeMap::new();
     for (i, (model, batch)) in TRAINED.into_iter().enumerate() {
-        let plain = on_batches(dataset, TrainConfig { runs, ..network(dataset, model) }, batch);
+        let plain = on_batches(dataset, configured(setup, dataset, model), batch);
         let expected = Trained::with(&Cpu::new(), dataset, &plain)?;
         let name = |codec: &str| format!("{}/{}/{codec}", dataset.name, model.name());
         report.cases.push(expected.case(name("none"), Metric::Accuracy)?);
@@ -235,7 +235,7 @@ mod tests {
         let codecs = Codecs::of(dataset.n_features());
         let measured = measure(&dataset, CodecSpec::F16, Protocol { warm_up: 1, repeats: 2 }).unwrap();
         assert!(measured.metrics["cosine"] > 0.999 && measured.metrics["ratio"] == 2.0, "{measured:?}");
-        compare(&dataset, &codecs, 1, &mut report).unwrap();
+        compare(&Setup { runs: 1, ..Setup::default() }, &dataset, &codecs, &mut report).unwrap();
         let named = |name: &str| {
             let name = format!("{}/{name}", dataset.name);
             report.cases.iter().find(|case| case.name == name).unwrap_or_else(|| panic!("no case {name}"))

@@ -24,17 +24,20 @@ const PEER_BATCHES: usize = 5;
 const PEER_DRAWS: usize = 50_000;
 /// Epochs of a quick run.
 const SMALL_EPOCHS: usize = 1;
+/// Factor of the batch size in a quick run, by which an epoch has fewer steps.
+const SMALL_BATCHES: usize = 16;
 
 /// Adds cases for the epoch, a batch and an evaluation; the peer runs after every epoch.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
-    let spec = setup.graphs.first().ok_or("the suite needs --graph FOLDER: the folder of Gowalla, or one like it")?;
-    let dataset = graphs::load(spec)?;
+    let dataset = graphs::load(&spec(setup)?)?;
     report.graph = Some(graphs::describe(&dataset));
     let interactions = dataset.interactions.clone().ok_or("the suite needs users and items; choose another --graph")?;
     let mut peer = setup.peer.as_ref().map(|python| start_peer(python, &dataset, &interactions)).transpose()?;
 
     let repeats = if setup.small { SMALL_EPOCHS } else { setup.protocol.warm_up + setup.protocol.repeats };
-    let config = TrainConfig { epochs: repeats as u64, eval_every: 1, ..TrainConfig::for_model(ModelKind::LightGcn) };
+    let published = TrainConfig::for_model(ModelKind::LightGcn);
+    let batch_size = published.batch_size.map(|size| if setup.small { SMALL_BATCHES * size } else { size });
+    let config = TrainConfig { epochs: repeats as u64, eval_every: 1, batch_size, ..published };
     let n_triples = interactions.train().nnz();
     let n_batches = n_triples.div_ceil(config.batch_size.unwrap_or(n_triples));
 
@@ -49,6 +52,17 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let timed = if times.len() > 1 { &times[1..] } else { &times[..] };
     report.cases.extend(cases(timed, n_batches, n_triples, &rivals, peer.as_ref().map_or("peer", Peer::name)));
     Ok(())
+}
+
+/// SPEC of the given graph, otherwise of Gowalla among the real data.
+///
+/// # Errors
+/// When there is neither.
+pub(super) fn spec(setup: &Setup) -> Result<String, Error> {
+    let given = setup.graphs.first().cloned();
+    let found = || graphs::real("gowalla").map(|path| path.to_string_lossy().into_owned());
+    let missing = "there is no Gowalla in GIRIH_DATA; give the folder of users and items with --graph FOLDER";
+    given.or_else(found).ok_or_else(|| missing.into())
 }
 
 fn start_peer(python: &Path, dataset: &Dataset, interactions: &Interactions) -> Result<Peer, Error> {

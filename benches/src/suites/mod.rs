@@ -21,6 +21,7 @@ mod gpu_steps;
 mod io;
 mod lightgcn;
 mod minibatch;
+mod needs;
 mod predicted;
 mod reorder;
 mod sage;
@@ -33,6 +34,7 @@ mod spmm;
 mod tiers;
 mod trainings;
 
+pub use self::needs::DeviceKind;
 pub use self::setup::Setup;
 
 use clap::ValueEnum;

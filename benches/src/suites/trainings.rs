@@ -7,6 +7,7 @@ use girih_trainer::{
     SessionOptions, TrainConfig, train,
 };
 
+use super::setup::Setup;
 use crate::timing::Summary;
 use crate::{Case, Error};
 
@@ -33,9 +34,19 @@ pub(super) fn wide(kind: ModelKind) -> TrainConfig {
     }
 }
 
+/// Epochs of a quick run.
+const EPOCHS_SMALL: u64 = 10;
+
+/// Configuration of [`network`] with the caller's number of runs, and few epochs in a quick run.
+pub(super) fn configured(setup: &Setup, dataset: &Dataset, model: ModelKind) -> TrainConfig {
+    let full = network(dataset, model);
+    let epochs = if setup.small { EPOCHS_SMALL } else { full.epochs };
+    TrainConfig { runs: setup.runs, epochs, ..full }
+}
+
 /// Network for a data set, on the full graph. On real data it has 64 hidden columns, as in Shchur et al. (2018). With
 /// 16, the noise of batches leaves too few active ReLUs in some runs.
-pub(super) fn network(dataset: &Dataset, model: ModelKind) -> TrainConfig {
+fn network(dataset: &Dataset, model: ModelKind) -> TrainConfig {
     if dataset.generated {
         return wide(model);
     }

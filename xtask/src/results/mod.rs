@@ -5,13 +5,15 @@
 //! - [`page`]: the text.
 
 mod page;
-mod record;
+pub mod record;
 mod suites;
 #[cfg(test)]
 mod tests;
 
 use std::fs;
 use std::path::Path;
+
+pub use page::fits;
 
 use crate::listing::Listing;
 

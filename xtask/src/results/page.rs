@@ -139,7 +139,7 @@ fn rows_of<'a>(suite: &Suite, record: &'a Record) -> Vec<Row<'a>> {
 }
 
 /// Whether a name fits a pattern, in which `*` is any text.
-fn fits(pattern: &str, name: &str) -> bool {
+pub fn fits(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((before, after)) => name
@@ -161,7 +161,7 @@ fn figure(value: f64) -> String {
 
 /// Section about tests on a GPU, as far as it is recorded.
 fn tests(listing: &Listing) -> Result<String, String> {
-    let [verified, sanitized] = UNTIMED.map(|name| (name, format!("{FOLDER}{name}.json")));
+    let [verified, sanitized, _] = UNTIMED.map(|name| (name, format!("{FOLDER}{name}.json")));
     let mut lines = String::new();
     let failed = |path: &str, e: serde_json::Error| format!("{path}: not a record: {e}");
     let link = |name: &str| format!("[{name}](../{FOLDER}{name}.json)");

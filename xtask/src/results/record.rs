@@ -8,8 +8,8 @@ use crate::listing::Listing;
 
 /// Folder of the records.
 pub const FOLDER: &str = "benches/record/";
-/// Records about correctness, which have no suite.
-pub const UNTIMED: [&str; 2] = ["gpu-verified", "gpu-sanitized"];
+/// Records about correctness and counts, which have no suite.
+pub const UNTIMED: [&str; 3] = ["gpu-verified", "gpu-sanitized", "counts"];
 
 /// Stored output of one run of a suite.
 #[derive(Debug, Deserialize)]
@@ -19,21 +19,51 @@ pub struct Record {
     /// Graphs with their sizes, as `SPEC: SIZES; SPEC: SIZES`.
     graph: Option<String>,
     /// Day of the run.
-    date: String,
+    pub date: String,
     /// Measured source.
     commit: Option<Commit>,
     /// Machine of the run.
     machine: Machine,
+    /// Measured ceilings of the CPU, by name; names end in the unit.
+    #[serde(default)]
+    pub ceilings: BTreeMap<String, f64>,
     /// GPU, if the suite ran on one.
-    device: Option<Device>,
+    pub device: Option<Device>,
     /// Whether the run was stopped before its end.
     #[serde(default)]
     is_cut: bool,
     /// Results.
-    cases: Vec<Case>,
+    pub cases: Vec<Case>,
+    /// Goals of the suite.
+    #[serde(default)]
+    pub goals: Vec<Goal>,
     /// Name of the file, without `.json`.
     #[serde(skip)]
     pub name: String,
+}
+
+/// Suite of a record, or `all`.
+#[derive(Deserialize)]
+struct Kind {
+    suite: String,
+}
+
+/// Outcome of `bench all`.
+#[derive(Deserialize)]
+struct Whole {
+    /// Whether operands were small: their figures are no results.
+    is_quick: bool,
+    /// Record of each suite.
+    records: Vec<Record>,
+}
+
+/// Records of a file whose figures are results.
+fn parse(bytes: &[u8]) -> Result<Vec<Record>, serde_json::Error> {
+    if serde_json::from_slice::<Kind>(bytes)?.suite != "all" {
+        return Ok(vec![serde_json::from_slice(bytes)?]);
+    }
+    let Whole { is_quick, records } = serde_json::from_slice(bytes)?;
+    Ok(if is_quick { Vec::new() } else { records })
 }
 
 /// Measured source.
@@ -56,9 +86,25 @@ struct Machine {
 
 /// GPU of the run.
 #[derive(Debug, Deserialize)]
-struct Device {
+pub struct Device {
     /// Model name.
     name: String,
+    /// Rate of copies within its memory, in 10⁹ bytes a second.
+    #[serde(default)]
+    pub copy_gb_s: f64,
+}
+
+/// Bound that the suite set for a result.
+#[derive(Debug, Deserialize)]
+pub struct Goal {
+    /// Measured quantity, with its unit.
+    pub what: String,
+    /// Measured value.
+    pub found: f64,
+    /// Upper bound.
+    pub at_most: f64,
+    /// Whether the value is within the bound.
+    pub is_met: bool,
 }
 
 /// Result of one case.
@@ -91,9 +137,8 @@ impl Record {
                 continue;
             };
             if !UNTIMED.contains(&name) {
-                let record: Self =
-                    serde_json::from_slice(&file.bytes).map_err(|e| format!("{}: not a record: {e}", file.path))?;
-                records.push(Self { name: name.to_owned(), ..record });
+                let found = parse(&file.bytes).map_err(|e| format!("{}: not a record: {e}", file.path))?;
+                records.extend(found.into_iter().map(|record| Self { name: name.to_owned(), ..record }));
             }
         }
         Ok(records)
@@ -133,7 +178,7 @@ impl Record {
     /// Device of a case with the number of GPUs, or the CPU with its cores.
     pub fn device_of(&self, case: &str) -> String {
         let Machine { cpu, cores } = &self.machine;
-        let Some(Device { name }) = &self.device else {
+        let Some(Device { name, .. }) = &self.device else {
             if self.suite == "scaling" {
                 return "H200, planned".to_owned();
             }
@@ -144,7 +189,7 @@ impl Record {
     }
 
     /// Number of GPUs of a case: the third part of its name in `gpu-ranks`, otherwise the word before `devices`.
-    fn gpus_of(&self, case: &str) -> usize {
+    pub fn gpus_of(&self, case: &str) -> usize {
         let of_ranks = (self.suite == "gpu-ranks").then(|| case.split('/').nth(2)).flatten();
         let before_word = case.split_once(" devices").and_then(|(before, _)| before.rsplit(['/', ' ']).next());
         of_ranks.or(before_word).and_then(|n| n.parse().ok()).unwrap_or(1)
@@ -160,6 +205,20 @@ impl Record {
             link += if *dirty { ", dirty" } else { "" };
         }
         link + if self.is_cut { ", not whole" } else { "" }
+    }
+
+    /// Number of edges of the only graph, as its description says; `None` for several graphs.
+    pub fn n_edges(&self) -> Option<f64> {
+        let described = self.graph.as_deref().filter(|graph| !graph.contains("; "))?;
+        described.split(" edges").next()?.rsplit(' ').next()?.parse().ok()
+    }
+
+    /// Description in one line: name, graphs with their sizes, device of a case, date, and all that limits its figures.
+    pub fn describe(&self, case: &str) -> String {
+        let graph = self.graph.as_deref().unwrap_or("no graph");
+        let dirty = if self.commit.as_ref().is_some_and(|commit| commit.dirty) { "; dirty" } else { "" };
+        let cut = if self.is_cut { "; not whole" } else { "" };
+        format!("{}: {graph}; {}; {}{dirty}{cut}", self.name, self.device_of(case), self.date)
     }
 
     /// Whether `newer` makes this record superfluous: it has the same suite, graphs, device and label, all cases of

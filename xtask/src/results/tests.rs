@@ -81,6 +81,16 @@ fn a_suite_without_a_table_is_refused() {
 }
 
 #[test]
+fn records_of_all_suites_count_one_by_one_unless_they_are_quick() {
+    let one = record("gpu-ranks", "2026-01-01", "", &[("a/bf16/2/1d", 1.0)]);
+    let whole = |is_quick: bool| format!(r#"{{"suite": "all", "is_quick": {is_quick}, "records": [{one}]}}"#);
+    let name = path("all-cuda-abc");
+    let of = |text: &str| page(&Listing::of(&[(&name, text)])).unwrap();
+    assert!(of(&whole(false)).contains("[all-cuda-abc](../benches/record/all-cuda-abc.json)"));
+    assert!(!of(&whole(true)).contains("all-cuda-abc"));
+}
+
+#[test]
 fn tests_on_a_gpu_have_a_line_each() {
     let verified = r#"{"device": "NVIDIA H200", "tests_passed": 85, "tests_skipped": 2}"#;
     let sanitized =

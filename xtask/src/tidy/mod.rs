@@ -9,7 +9,7 @@
 //! - [`words`]: names and openings of doc comments, compared with `docs/glossary.md`.
 //! - [`circles`]: import circles of files, and layers of modules, inside a crate.
 //! - [`gpu_record`]: CUDA sources, compared with the record of their last run on a GPU.
-//! - [`results`]: the page of results, compared with the records of the benchmarks.
+//! - [`results`]: the pages of results, compared with the records of the benchmarks.
 
 mod architecture;
 mod circles;

@@ -1,0 +1,101 @@
+//! Small fixed programs of CPU kernels, whose instructions `cargo xtask bench counts` counts under callgrind.
+//!
+//! `counts NAME` runs one of them on one thread; without a name it lists them. Operands are made and caches are warmed
+//! first: only [`counted_work`] counts.
+
+use girih_benches::{Error, graphs};
+use girih_compute::prelude::*;
+use girih_compute::{Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_graph_format::{Csr, Matrix, NodeId, Norm};
+use girih_sampling::relabel::Relabel;
+use girih_sampling::{DrawKey, NeighborOptions, NeighborSampler, Sampler};
+
+const GRAPH: &str = "synth:planted,nodes=4000,degree=16,features=8,classes=4";
+const WIDTH: usize = 64;
+const FAN_OUT: &str = "10,5";
+const N_SEEDS: usize = 256;
+
+/// Work that can be repeated.
+type Work = Box<dyn FnMut() -> Result<(), Error>>;
+/// Program: its name, and its work with all operands made.
+type Program = (&'static str, fn() -> Result<Work, Error>);
+
+const PROGRAMS: [Program; 8] = [
+    ("spmm/f32", || spmm(Dtype::F32)),
+    ("spmm/bf16", || spmm(Dtype::Bf16)),
+    ("gemm/nn", || gemm(Transpose::No)),
+    ("gemm/tn", || gemm(Transpose::Yes)),
+    ("gather", gather),
+    ("relabel/to-block", || sample(Relabel::ToBlock)),
+    ("relabel/fused", || sample(Relabel::Fused)),
+    ("sample/rank", || sample(Relabel::Rank)),
+];
+
+fn main() -> Result<(), Error> {
+    // The main thread is the only worker, so that no thread waits and spins.
+    rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build_global()?;
+    let Some(name) = std::env::args().nth(1) else {
+        PROGRAMS.iter().for_each(|(name, _)| println!("{name}"));
+        return Ok(());
+    };
+    let program = PROGRAMS.iter().find(|(known, _)| *known == name);
+    let mut work = program.ok_or_else(|| format!("no program is called '{name}'"))?.1()?;
+    work()?;
+    counted_work(&mut work)
+}
+
+/// Runs the work; the profiler counts inside of this function alone, and knows it by its name.
+#[inline(never)]
+fn counted_work(work: &mut Work) -> Result<(), Error> {
+    work()
+}
+
+fn graph() -> Result<Csr, Error> {
+    Ok(graphs::load(GRAPH)?.graph)
+}
+
+fn ramp(rows: usize, cols: usize) -> Result<Matrix, Error> {
+    let values = (0..rows * cols).map(|i| (i % 251) as f32 / 251.0 - 0.5).collect();
+    Ok(Matrix::new(rows, cols, values)?)
+}
+
+fn spmm(dtype: Dtype) -> Result<Work, Error> {
+    let (backend, csr) = (Cpu::default(), graph()?);
+    let scales = csr.scales(Norm::Symmetric);
+    let sparse = backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric: true, names: None })?;
+    let x = backend.upload(&ramp(csr.n_cols(), WIDTH)?, dtype)?;
+    let mut out = backend.zeros(Shape::new(csr.n_rows(), WIDTH), Dtype::F32)?;
+    Ok(Box::new(move || Ok(backend.spmm((&sparse, Transpose::No), None, &x, Epilogue::default(), &mut out)?)))
+}
+
+fn gemm(of_x: Transpose) -> Result<Work, Error> {
+    const ROWS: usize = 1024;
+    const COLS: usize = 128;
+    let backend = Cpu::default();
+    let x = backend.upload(&ramp(ROWS, COLS)?, Dtype::F32)?;
+    let (inner, rows) = if of_x == Transpose::No { (COLS, ROWS) } else { (ROWS, COLS) };
+    let w = backend.upload(&ramp(inner, WIDTH)?, Dtype::F32)?;
+    let mut out = backend.zeros(Shape::new(rows, WIDTH), Dtype::F32)?;
+    Ok(Box::new(move || Ok(backend.gemm((&x, of_x), None, (&w, Transpose::No), Epilogue::default(), &mut out)?)))
+}
+
+fn gather() -> Result<Work, Error> {
+    const ROWS: usize = 4096;
+    let backend = Cpu::default();
+    let x = backend.upload(&ramp(ROWS, WIDTH)?, Dtype::F32)?;
+    // 2741 and the number of rows have no common factor, so that ids are scattered and each occurs once.
+    let ids: Vec<u32> = (0..ROWS as u32).map(|i| (i * 2741) % ROWS as u32).collect();
+    let ids = backend.upload_ids(&ids)?;
+    let mut out = backend.zeros(Shape::new(ROWS, WIDTH), Dtype::F32)?;
+    Ok(Box::new(move || Ok(backend.gather_rows(&x, &ids, &mut out)?)))
+}
+
+fn sample(relabel: Relabel) -> Result<Work, Error> {
+    let graph = graph()?;
+    let sampler = NeighborSampler::new(FAN_OUT.parse()?, NeighborOptions { relabel, ..NeighborOptions::default() })?;
+    let seeds: Vec<NodeId> = (0..N_SEEDS as NodeId).map(|i| 15 * i).collect();
+    Ok(Box::new(move || {
+        let batch = sampler.sample(&graph, &seeds, DrawKey::new(1, 0, 0))?;
+        if batch.n_edges() == 0 { Err("no edge was drawn".into()) } else { Ok(()) }
+    }))
+}

@@ -1,0 +1,54 @@
+//! `cargo xtask bench`: the harness of `benches/`, and what is made of its records.
+//!
+//! - [`papers`]: tables and figures of the four papers, beside girih's records.
+//! - [`counts`]: instruction counts of the CPU kernels.
+//! - [`page`]: the page `docs/bench.html`.
+//! - Anything else is a suite: the harness is built in release and gets all arguments.
+
+pub mod counts;
+pub mod page;
+mod papers;
+
+use std::path::Path;
+
+use crate::command;
+use crate::listing::Listing;
+
+const USAGE: &str = "\
+Of records, without building the harness:
+  cargo xtask bench paper [ID]    lists tables of the four papers, or prints one beside girih's records
+  cargo xtask bench page [--check]  writes docs/bench.html from records, or compares it with them
+Of instructions, under valgrind:
+  cargo xtask bench counts [--if-available | --record]
+";
+
+/// Runs what the first argument names.
+///
+/// # Errors
+/// When an argument is unknown, or the command fails.
+pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["paper"] => papers::run(&Listing::read(root)?, None),
+        ["paper", id] if !id.starts_with('-') => papers::run(&Listing::read(root)?, Some(id)),
+        ["page"] => page::run(root, false),
+        ["page", "--check"] => page::run(root, true),
+        ["counts"] => counts::run(root, counts::Action::Compare),
+        ["counts", "--if-available"] => counts::run(root, counts::Action::CompareIfAvailable),
+        ["counts", "--record"] => counts::run(root, counts::Action::Record),
+        ["paper" | "page" | "counts", ..] => Err(format!("unknown arguments\n{USAGE}")),
+        _ => {
+            if arguments.iter().any(|argument| ["-h", "--help"].contains(argument)) {
+                println!("{USAGE}");
+            }
+            harness(root, &arguments)
+        }
+    }
+}
+
+/// Builds the harness in release, and runs it with `arguments`.
+fn harness(root: &Path, arguments: &[&str]) -> Result<(), String> {
+    let mut all = vec!["run", "--release", "--quiet", "--package", "girih-benches", "--"];
+    all.extend(arguments);
+    command::cargo(root, &all, &[])
+}
