@@ -2,19 +2,16 @@
 
     python weights_pyg.py FOLDER
 
-FOLDER has `data`, a girih folder of an undirected graph with dense features, and for each model `MODEL.npz`, as
-`girih export --format npz` writes it, and `MODEL-logits.npy` of `girih predict --logits`. Models have their default
-settings and two layers. The script loads each file into PyG's layers, compares logits, and writes `MODEL-pyg.npz` with
-new weights of PyG, and `MODEL-pyg-logits.npy`, for `girih import`.
+`weights_exchange.py` says what FOLDER has; weights are `.npz`, of `girih export --format npz`.
 """
 
-import pathlib
 import sys
 
-import numpy
 import torch
 from torch.nn import Linear, Module, ModuleList, ReLU, Sequential
-from torch_geometric.nn import APPNP, GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv, SGConv
+from torch_geometric.nn import APPNP, GATConv, GATv2Conv, GCNConv, GINConv, LightGCN, SAGEConv, SGConv
+
+from weights_exchange import Folder, shake
 
 
 class Convolutions(Module):
@@ -65,33 +62,21 @@ def models(features, classes):
 
 
 def main():
-    folder = pathlib.Path(sys.argv[1])
-    read = lambda name: numpy.load(folder / "data" / f"{name}.npy")
-    indptr, sources = read("indptr"), read("indices")
-    destinations = numpy.repeat(numpy.arange(len(indptr) - 1), numpy.diff(indptr).astype(numpy.int64))
-    edges = torch.from_numpy(numpy.stack([sources.astype(numpy.int64), destinations]))
-    x = torch.from_numpy(read("features").astype(numpy.float32))
-    classes = numpy.load(folder / "gcn-logits.npy").shape[1]
+    folder = Folder(sys.argv[1], "pyg", "npz")
+    sources, destinations, x, classes = folder.data()
+    edges = torch.stack([sources, destinations])
     torch.manual_seed(1)
-    worst = 0.0
-    for name, model in models(x.shape[1], classes).items():
-        model.eval()
-        with torch.no_grad():
-            for param in model.parameters():
-                # Biases start at zero in PyG, where an error of their place would not show.
-                param.add_(0.1 * torch.randn_like(param))
-            for bias in [p for n, p in model.named_parameters() if name == "gatv2" and ".lin_" in n and "bias" in n]:
-                bias.zero_()
-            state = {key: value.numpy() for key, value in model.state_dict().items()}
-            numpy.savez(folder / f"{name}-pyg.npz", **state)
-            numpy.save(folder / f"{name}-pyg-logits.npy", model(x, edges).numpy())
-            given = numpy.load(folder / f"{name}.npz")
-            model.load_state_dict({key: torch.from_numpy(given[key]) for key in given.files})
-            expected = numpy.load(folder / f"{name}-logits.npy")
-            off = float(numpy.abs(model(x, edges).numpy() - expected).max() / max(1.0, numpy.abs(expected).max()))
-        worst = max(worst, off)
-        print(f"{name}: {len(given.files)} tensors, largest difference of logits {off:.2e}")
-    sys.exit(0 if worst < 1e-5 else f"logits differ by {worst:.2e}")
+    for name, module in models(x.shape[1], classes).items():
+        score_bias = lambda param: name == "gatv2" and ".lin_" in param and "bias" in param
+        folder.compare(name, shake(module, score_bias), lambda module: module(x, edges))
+    if (folder.path / "ratings").exists():
+        n_users, users, items = folder.ratings()
+        edges = torch.cat([torch.stack([users, items]), torch.stack([items, users])], dim=1)
+        state, _ = folder.read("lightgcn", "items")
+        n_nodes, width = state["embedding.weight"].shape
+        module = shake(LightGCN(n_nodes, width, num_layers=len(state["alpha"]) - 1))
+        folder.compare_items(module, lambda module: module.get_embedding(edges))
+    folder.end()
 
 
 if __name__ == "__main__":

@@ -81,6 +81,7 @@ fn steps(root: &Path, skip_tests: bool) -> Result<Vec<Step>, String> {
     steps.push(Step::cargo("format", "fmt --all --check"));
     steps.push(Step::cargo("clippy", "clippy --workspace --all-targets -- -D warnings"));
     steps.push(Step::docs());
+    steps.push(Step::cargo("deployment", "run --quiet --package xtask -- deploy"));
     steps.push(Step { name: "kernels".to_owned(), action: Action::Kernels });
     let metadata = command::cargo_output(root, &["metadata", "--no-deps", "--format-version", "1"])?;
     let metadata: Metadata = serde_json::from_slice(&metadata).map_err(|e| format!("cargo metadata: {e}"))?;

@@ -2,6 +2,8 @@
 //!
 //! - [`tidy`]: checks of facts that can become outdated.
 //! - [`ci`]: all steps that `.ci/run` checks.
+//! - [`archive`]: girih as one file for a machine without Rust.
+//! - [`deploy`]: linters of `examples/deploy`.
 //! - [`kernels`]: compiles the CUDA sources with nvcc.
 //! - [`fuzz`]: fuzz targets under libFuzzer, and tests under AddressSanitizer.
 //! - [`gpu`]: programs for a machine with a GPU, and the record of their tests there.
@@ -13,9 +15,11 @@
 
 #![forbid(unsafe_code)]
 
+mod archive;
 mod bench;
 mod ci;
 mod command;
+mod deploy;
 mod fuzz;
 mod gpu;
 mod kernels;
@@ -59,7 +63,15 @@ enum Task {
         /// The folder.
         #[arg(long, default_value = "target/dist")]
         out: PathBuf,
+        /// Make one .tar.gz instead, for users: girih, its manual pages and completions, README and licences.
+        #[arg(long)]
+        archive: bool,
+        /// A girih that is built already, for --archive.
+        #[arg(long, value_name = "FILE", requires = "archive")]
+        program: Option<PathBuf>,
     },
+    /// Check the scripts and manifests of examples/deploy with the linters that are installed, and name missing ones.
+    Deploy,
     /// Run the tests that need a GPU, and record that the CUDA sources ran as they are now.
     GpuTest {
         /// A folder that `dist` made, instead of building.
@@ -108,7 +120,9 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&root),
         Task::Ci { skip_tests } => ci::run(&root, skip_tests),
         Task::Kernels { install } => kernels::run(&root, install, kernels::Scope::Full),
-        Task::Dist { out } => gpu::dist(&root, &out),
+        Task::Dist { out, archive: true, program } => archive::write(&root, &out, program.as_deref()).map(drop),
+        Task::Dist { out, .. } => gpu::dist(&root, &out),
+        Task::Deploy => deploy::check(&root),
         Task::GpuTest { prebuilt, out, together } => gpu::test(&root, prebuilt.as_deref(), &out, together),
         Task::GpuSanitize(args) => gpu::sanitize(&args),
         Task::Soak(args) => soak::soak(&args),

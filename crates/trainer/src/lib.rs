@@ -7,7 +7,7 @@
 //! - [`Run`]: one run, epoch by epoch, with checkpoints that resume bit-exactly. [`FullBatch`] and [`MiniBatch`]
 //!   classify nodes, on the whole graph or on sampled subgraphs; [`LinkPredictor`] and [`MiniBatch`] predict links;
 //!   [`Recommender`] ranks items for users.
-//! - [`export_weights`] and [`import_weights`]: weights as a state dict of PyG, and back.
+//! - [`export_weights`] and [`import_weights`]: weights as a state dict of PyG or DGL, and back.
 //! - [`NodePredictor`]: a trained classifier that answers for some nodes at a time, also for new ones.
 //! - [`Plan`]: bytes and seconds of a session, predicted by a dry run on a symbolic backend.
 //! - [`supported()`]: the engine for a combination of task, model, batches, ranks, device and features, or the reason
@@ -89,7 +89,7 @@ pub use tasks::nodes::{FullBatch, Task};
 pub use tasks::recommend::{Recommendations, Recommender, recommend};
 pub use train::{apply, apply_model, embeddings, train, train_model};
 pub use weights::{
-    ImportedConfig, NamedWeight, WeightFormat, export_weights, import_weights, read_weights, write_weights,
+    ImportedConfig, Library, NamedWeight, WeightFormat, export_weights, import_weights, read_weights, write_weights,
 };
 
 /// Program of the README, which is tested.

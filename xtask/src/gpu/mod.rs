@@ -87,7 +87,10 @@ pub fn dist(root: &Path, out: &Path) -> Result<(), String> {
 }
 
 /// Writes completions for all shells, and manual pages, beside the program that generates them.
-fn write_scripts(out: &Path) -> Result<(), String> {
+///
+/// # Errors
+/// When the program cannot be started or fails.
+pub fn write_scripts(out: &Path) -> Result<(), String> {
     let girih = out.join("girih");
     for (script, folder) in SCRIPTS {
         let failed = |why: String| format!("{} completions {script}: {why}", girih.display());
@@ -176,6 +179,14 @@ fn built(root: &Path, command: &[&str], kind: &str, targets: &[(&str, &str)]) ->
         found.ok_or_else(|| format!("cargo built no {name} of {package}"))
     };
     targets.iter().map(program).collect()
+}
+
+/// Program `name` of a package, built in release.
+///
+/// # Errors
+/// When it does not build.
+pub fn release_build(root: &Path, package: &str, name: &str) -> Result<PathBuf, String> {
+    Ok(built(root, &["build"], "--bin", &[(package, name)])?.remove(0))
 }
 
 /// Program in a message of cargo, if it belongs to this target.

@@ -13,11 +13,12 @@ pub struct ExportArgs {
     /// Output folder of `girih train`, or one checkpoint file of it
     #[arg(long, value_name = "DIR", help_heading = "Model")]
     pub checkpoint: PathBuf,
-    /// Form of the weights: pyg, npz or hf
+    /// Form of the weights: pyg, dgl, npz, hf or onnx
     ///
-    /// pyg: one .safetensors file with the names of PyG's layers, as in `convs.0.lin.weight`. npz: the same arrays for
-    /// NumPy. hf: a folder with model.safetensors and config.json, as for Hugging Face's hub. docs/formats.md lists
-    /// names and layouts.
+    /// pyg: one .safetensors file with the names of PyG's layers, as in `convs.0.lin.weight`. dgl: the same with the
+    /// names of DGL's layers, as in `layers.0.weight`. npz: the arrays of pyg for NumPy. hf: a folder with
+    /// model.safetensors and config.json, as for Hugging Face's hub. onnx: one .onnx file with the whole model, from
+    /// features and edges to logits. docs/formats.md lists names and layouts.
     #[arg(long, value_parser = one_of::<WeightFormat>(WeightFormat::ALL.map(WeightFormat::name)), default_value = "pyg")]
     #[arg(hide_possible_values = true, help_heading = "Output")]
     pub format: WeightFormat,
@@ -36,7 +37,7 @@ pub struct ImportArgs {
     /// File of weights; with --format hf, a folder
     #[arg(long, value_name = "PATH", help_heading = "Weights")]
     pub weights: PathBuf,
-    /// Form of the weights: pyg, npz or hf, as `girih export` writes them
+    /// Form of the weights: pyg, dgl, npz or hf, as `girih export` writes them
     #[arg(long, value_parser = one_of::<WeightFormat>(WeightFormat::ALL.map(WeightFormat::name)), default_value = "pyg")]
     #[arg(hide_possible_values = true, help_heading = "Weights")]
     pub format: WeightFormat,

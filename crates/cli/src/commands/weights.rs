@@ -35,7 +35,7 @@ pub fn import(args: &ImportArgs) -> Result<(), CliError> {
         None => None,
     };
     let sizes = sizes(&weights);
-    let checkpoint = import_weights(&args.weights, weights, config, (data, multi_label))?;
+    let checkpoint = import_weights(&args.weights, (weights, args.format.library()), config, (data, multi_label))?;
     paths::make_parents(&args.out)?;
     // Folders of a training are never replaced.
     let folder = NewFolder::create(&args.out, |_| false)?;

@@ -10,6 +10,7 @@ mod container;
 mod cuda;
 mod data;
 mod declared;
+mod deploy;
 mod faults;
 mod girih;
 mod hosts;

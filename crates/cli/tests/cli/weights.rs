@@ -32,7 +32,7 @@ fn weights_come_back_with_the_same_predictions() {
     for flags in models {
         let work = trained(flags);
         let expected = logits(&work, "out");
-        for (format, file) in [("pyg", "w.safetensors"), ("npz", "w.npz"), ("hf", "hub")] {
+        for (format, file) in [("pyg", "w.safetensors"), ("dgl", "w.dgl"), ("npz", "w.npz"), ("hf", "hub")] {
             let (out, file, back) = (work.arg("out"), work.arg(file), work.arg(&format!("from-{format}")));
             let told =
                 girih(&["export", "--checkpoint", &out, "--format", format, "--out", &file, "--json"]).ok().result();
@@ -48,34 +48,84 @@ fn weights_come_back_with_the_same_predictions() {
     }
 }
 
-/// State dicts of PyG 2.8, and the logits of PyG's layers with them (`benches/peers/weights_pyg.py`).
-#[test]
-fn weights_of_pyg_give_the_logits_of_pyg_and_go_back_unchanged() {
-    const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/pyg");
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden");
+
+/// Names, shapes and values of a file of weights.
+type Weights = Vec<(String, Vec<usize>, Vec<f32>)>;
+
+/// Weights of a file `.npz` or `.safetensors`, by name.
+fn weights_in(path: &str) -> Weights {
+    let whole = |name: String, array: Array| (name, array.shape().to_vec(), array.into_f32().unwrap().to_vec());
+    let mut weights: Weights = if path.ends_with("npz") {
+        let mut archive = Npz::open(path.as_ref()).unwrap();
+        let names: Vec<String> = archive.names().map(str::to_owned).collect();
+        names.into_iter().map(|name| whole(name.clone(), archive.array(&name).unwrap())).collect()
+    } else {
+        let tensors = Tensors::open(path.as_ref()).unwrap();
+        let read = |name: String| whole(name.clone(), tensors.try_array(&name).unwrap().unwrap());
+        tensors.names().into_iter().map(read).collect()
+    };
+    weights.sort_by(|a, b| a.0.cmp(&b.0));
+    weights
+}
+
+/// Imports the state dict of a library, compares its logits with the library's, and exports it again unchanged.
+fn assert_agrees(library: &str, format: &str, extension: &str) {
+    let data = format!("{GOLDEN}/pyg/data");
     for model in ["gcn", "sgc", "sage", "gat", "gatv2", "gin", "appnp", "mlp"] {
         let work = Workspace::new();
-        let (weights, data) = (format!("{GOLDEN}/{model}.npz"), format!("{GOLDEN}/data"));
-        let (session, found, again) = (work.arg("session"), work.arg("logits.npy"), work.arg("again.npz"));
-        girih(&["import", "--weights", &weights, "--format", "npz", "--model", model, "--out", &session]).ok();
+        let golden = |name: &str| format!("{GOLDEN}/{library}/{model}{name}");
+        let (weights, again) = (golden(extension), work.arg(&format!("again{extension}")));
+        let (session, found) = (work.arg("session"), work.arg("logits.npy"));
+        girih(&["import", "--weights", &weights, "--format", format, "--model", model, "--out", &session]).ok();
         girih(&["predict", &data, "--checkpoint", &session, "--logits", "--out", &found]).ok();
         let logits = |path: &str| Array::read(path.as_ref()).unwrap().into_f32().unwrap().to_vec();
-        let (found, expected) = (logits(&found), logits(&format!("{GOLDEN}/{model}-logits.npy")));
+        let (found, expected) = (logits(&found), logits(&golden("-logits.npy")));
         assert_eq!(found.len(), expected.len());
         let off = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(off < 1e-5, "{model}: logits differ by {off}");
-        girih(&["export", "--checkpoint", &session, "--format", "npz", "--out", &again]).ok();
-        let tensors = |path: &str| {
-            let mut archive = Npz::open(path.as_ref()).unwrap();
-            let mut names: Vec<String> = archive.names().map(str::to_owned).collect();
-            names.sort();
-            let read = |name: String| {
-                let array = archive.array(&name).unwrap();
-                (name, array.shape().to_vec(), array.into_f32().unwrap().to_vec())
-            };
-            names.into_iter().map(read).collect::<Vec<_>>()
-        };
-        assert_eq!(tensors(&again), tensors(&weights), "{model}");
+        girih(&["export", "--checkpoint", &session, "--format", format, "--out", &again]).ok();
+        assert_eq!(weights_in(&again), weights_in(&weights), "{model}");
     }
+}
+
+/// As [`assert_agrees`], for the best items of each user by LightGCN.
+fn assert_recommends_the_same(library: &str, format: &str, extension: &str) {
+    let (work, data) = (Workspace::new(), format!("{GOLDEN}/pyg/ratings"));
+    let golden = |name: &str| format!("{GOLDEN}/{library}/lightgcn{name}");
+    let (weights, again) = (golden(extension), work.arg(&format!("again{extension}")));
+    let (session, found) = (work.arg("session"), work.arg("items.npy"));
+    let import = ["import", &data, "--weights", &weights, "--format", format, "--model", "lightgcn", "--hidden", "4"];
+    girih(&[&import[..], &["--out", &session]].concat()).ok();
+    girih(&["predict", &data, "--checkpoint", &session, "--out", &found]).ok();
+    let items = |path: &str| Array::read(path.as_ref()).unwrap().into_i64().unwrap().to_vec();
+    assert_eq!(items(&found), items(&golden("-items.npy")));
+    girih(&["export", "--checkpoint", &session, "--format", format, "--out", &again]).ok();
+    assert_eq!(weights_in(&again), weights_in(&weights));
+}
+
+/// State dicts of PyG, and the results of PyG's layers with them (`benches/peers/weights_pyg.py`).
+#[test]
+fn weights_of_pyg_give_the_results_of_pyg_and_go_back_unchanged() {
+    assert_agrees("pyg", "npz", ".npz");
+    assert_recommends_the_same("pyg", "npz", ".npz");
+}
+
+/// State dicts of DGL 2.1, and the results of DGL's layers with them (`benches/peers/weights_dgl.py`).
+#[test]
+fn weights_of_dgl_give_the_results_of_dgl_and_go_back_unchanged() {
+    assert_agrees("dgl", "dgl", ".safetensors");
+    assert_recommends_the_same("dgl", "dgl", ".safetensors");
+}
+
+#[test]
+fn onnx_is_for_export_only() {
+    let work = trained(&["--model", "gat"]);
+    let (out, file) = (work.arg("out"), work.arg("model.onnx"));
+    girih(&["export", "--checkpoint", &out, "--format", "onnx", "--out", &file]).ok();
+    assert!(fs::read(&file).unwrap().windows(15).any(|bytes| bytes == b"ScatterElements"));
+    let refused = girih(&["import", "--weights", &file, "--format", "onnx", "--out", &work.arg("back")]).refused(1);
+    assert!(says(&refused, "ONNX is for export only") && !work.path("back").exists(), "{refused}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use girih_graph_format::Matrix;
 
 use super::layout::{Dimension, Found, Layout, Width, shape_of};
-use super::table::{Content, Entry, table};
+use super::table::{Content, Entry, Library, table};
 use crate::TrainError;
 use crate::config::{TaskKind, TrainConfig};
 use crate::engine::{Checkpoint, DataShape, PartialEpoch, Progress};
@@ -22,16 +22,15 @@ pub struct NamedWeight {
     pub values: Vec<f32>,
 }
 
-/// Best parameters of a checkpoint as tensors of a state dict of PyG, in the order of its modules. Before the first
-/// evaluation, the current parameters.
+/// Best parameters of a checkpoint as tensors of a library, in the order of its modules. Before the first evaluation,
+/// the current parameters.
 ///
 /// # Errors
-/// When the model or one of its settings has no counterpart in PyG, or the checkpoint lacks a parameter.
-pub fn export_weights(checkpoint: &Checkpoint) -> Result<Vec<NamedWeight>, TrainError> {
+/// When the model or one of its settings has no counterpart in the library, or the checkpoint lacks a parameter.
+pub fn export_weights(checkpoint: &Checkpoint, library: Library) -> Result<Vec<NamedWeight>, TrainError> {
     let params = if checkpoint.best_params.is_empty() { &checkpoint.params } else { &checkpoint.best_params };
-    let entries = table(&checkpoint.progress.config).map_err(|what| checkpoint.refused(what))?;
+    let entries = table(&checkpoint.progress.config, library).map_err(|what| checkpoint.refused(what))?;
     let mut found = Found::default();
-    let mut weights = Vec::with_capacity(entries.len());
     for entry in &entries {
         if let Content::Param { param, rows, cols, .. } = &entry.content {
             let matrix = params.get(param).ok_or_else(|| {
@@ -47,11 +46,12 @@ pub fn export_weights(checkpoint: &Checkpoint) -> Result<Vec<NamedWeight>, Train
             }
         }
     }
-    for entry in &entries {
-        weights.push(exported(entry, params, found));
-    }
     if let Some(extra) = params.keys().find(|name| !entries.iter().any(|entry| entry.holds(name))) {
-        return Err(checkpoint.refused(format!("`{extra}` has no counterpart in a state dict of PyG's layers")));
+        return Err(checkpoint.refused(format!("`{extra}` has no counterpart among the tensors of {library}")));
+    }
+    let mut weights: Vec<NamedWeight> = Vec::with_capacity(entries.len());
+    for entry in &entries {
+        weights.push(exported(entry, params, found, &weights));
     }
     Ok(weights)
 }
@@ -66,7 +66,7 @@ impl Entry {
     fn shape(&self) -> Vec<Dimension> {
         match &self.content {
             Content::Param { rows, cols, form, .. } => shape_of(*form, *rows, *cols),
-            Content::Fixed { len, .. } => vec![Dimension(*len)],
+            Content::Fixed { len, .. } | Content::Negative { len, .. } => vec![Dimension(*len)],
         }
     }
 
@@ -89,15 +89,14 @@ impl Found {
     }
 }
 
-/// Tensor of an entry of the table.
-fn exported(entry: &Entry, params: &BTreeMap<String, Matrix>, found: Found) -> NamedWeight {
+/// Tensor of an entry of the table. `before`: tensors of the entries before it.
+fn exported(entry: &Entry, params: &BTreeMap<String, Matrix>, found: Found, before: &[NamedWeight]) -> NamedWeight {
     let shape = found.lengths(&entry.shape());
     let values = match (&entry.content, entry.layout(found)) {
-        (Content::Param { param, .. }, Some(layout)) => {
-            let own = params[param].data();
-            let mut values = vec![0.0; own.len()];
-            layout.positions().zip(own).for_each(|(at, value)| values[at] = *value);
-            values
+        (Content::Param { param, .. }, Some(layout)) => layout.tensor(params[param].data()),
+        (Content::Negative { of, .. }, _) => {
+            let other = before.iter().find(|weight| weight.name == *of).expect("the table has it before");
+            other.values.iter().map(|value| -value).collect()
         }
         (Content::Fixed { value, .. }, _) => vec![*value; shape.iter().product()],
         (Content::Param { .. }, None) => unreachable!("a parameter has a layout"),
@@ -105,22 +104,23 @@ fn exported(entry: &Entry, params: &BTreeMap<String, Matrix>, found: Found) -> N
     NamedWeight { name: entry.name.clone(), shape, values }
 }
 
-/// Checkpoint at the start of a run of `config` with the given tensors as parameters. `file` is named by errors. Numbers
-/// of features, classes and nodes follow from the tensors; `data` is what the model will be applied to, if known, and
-/// then a run can continue on it. `multi_label`: whether a node may have several labels, if `data` is not known.
+/// Checkpoint at the start of a run of `config` with the given tensors of a library as parameters. `file` is named by
+/// errors. Numbers of features, classes and nodes follow from the tensors; `data` is what the model will be applied to,
+/// if known, and then a run can continue on it. `multi_label`: whether a node may have several labels, if `data` is not
+/// known.
 ///
 /// # Errors
 /// When a tensor is missing, left over, of another shape or not finite, or does not fit `data`; when the configuration
-/// is invalid or has no counterpart in PyG.
+/// is invalid or has no counterpart in the library.
 pub fn import_weights(
     file: &Path,
-    weights: Vec<NamedWeight>,
+    (weights, library): (Vec<NamedWeight>, Library),
     config: TrainConfig,
     (data, multi_label): (Option<DataShape>, bool),
 ) -> Result<Checkpoint, TrainError> {
     let refused = |what: String| TrainError::checkpoint(file, what);
     config.validate()?;
-    let entries = table(&config).map_err(refused)?;
+    let entries = table(&config, library).map_err(refused)?;
     let mut weights: BTreeMap<String, NamedWeight> = weights.into_iter().map(|w| (w.name.clone(), w)).collect();
     let model = described(&config);
     if let Some(extra) = weights.keys().find(|name| !entries.iter().any(|entry| entry.name == **name)) {
@@ -134,15 +134,15 @@ pub fn import_weights(
                 entry.name, "give the state dict of this model, or --model and --layers of the model in the file"
             ))
         })?;
-        check(entry, weight, &mut found, &model).map_err(refused)?;
+        check(entry, weight, &mut found, (&model, library)).map_err(refused)?;
+        check_numbers(entry, weight, &weights).map_err(refused)?;
     }
     let mut params = BTreeMap::new();
     for entry in entries {
         let weight = weights.remove(&entry.name).expect("checked");
         if let (Some(layout), Content::Param { param, .. }) = (entry.layout(found), &entry.content) {
             let (n_rows, n_cols) = layout.sizes();
-            let values: Vec<f32> = layout.positions().map(|at| weight.values[at]).collect();
-            params.insert(param.clone(), Matrix::new(n_rows, n_cols, values)?);
+            params.insert(param.clone(), Matrix::new(n_rows, n_cols, layout.matrix(&weight.values))?);
         }
     }
     let data = data_shape(file, &config, found, (data, multi_label)).map_err(refused)?;
@@ -195,35 +195,49 @@ fn extra_tensor(name: &str, entries: &[Entry], config: &TrainConfig) -> String {
     }
 }
 
-/// Compares a tensor with its entry, and learns sizes from it.
-fn check(entry: &Entry, weight: &NamedWeight, found: &mut Found, model: &str) -> Result<(), String> {
+/// Compares the shape of a tensor with its entry, and learns sizes from it.
+fn check(
+    entry: &Entry,
+    weight: &NamedWeight,
+    found: &mut Found,
+    (model, library): (&str, Library),
+) -> Result<(), String> {
     let (name, shape) = (&entry.name, entry.shape());
     if !found.take(&shape, &weight.shape) {
         let expected = found.show(&shape);
         let mut turned = weight.shape.clone();
         turned.reverse();
         let remedy = if shape.len() == 2 && found.clone().take(&shape, &turned) {
-            "it is transposed: save it as PyG has it, a row for each output"
+            format!("it is transposed: save it as {library} has it")
         } else {
-            "give --hidden, --layers, --heads and --out-heads of the model in the file"
+            "give --hidden, --layers, --heads and --out-heads of the model in the file".to_owned()
         };
         return Err(format!("tensor `{name}` has the shape {:?}; {model} expects {expected}: {remedy}", weight.shape));
     }
+    Ok(())
+}
+
+/// Checks the numbers of a tensor of the right shape.
+fn check_numbers(entry: &Entry, weight: &NamedWeight, all: &BTreeMap<String, NamedWeight>) -> Result<(), String> {
+    let name = &entry.name;
     if let Some(at) = weight.values.iter().position(|value| !value.is_finite()) {
         return Err(format!(
             "tensor `{name}`: value {at} is {}: weights have to be finite; train again with a lower learning rate",
             weight.values[at]
         ));
     }
-    if let Content::Fixed { value, why, .. } = &entry.content
-        && let Some(at) = weight.values.iter().position(|found| (found - value).abs() > 1e-6)
+    let (expected, why) = match &entry.content {
+        Content::Param { .. } => return Ok(()),
+        Content::Fixed { value, why, .. } => (vec![*value; weight.values.len()], why),
+        Content::Negative { of, why, .. } => (all[of].values.iter().map(|value| 0.0 - value).collect(), why),
+    };
+    match weight.values.iter().zip(expected).enumerate().find(|(_, (found, expected))| (*found - expected).abs() > 1e-6)
     {
-        return Err(format!(
-            "tensor `{name}`: value {at} is {}, and girih has {value} there: {why}",
-            weight.values[at]
-        ));
+        Some((at, (found, expected))) => {
+            Err(format!("tensor `{name}`: value {at} is {found}, and girih has {expected} there: {why}"))
+        }
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Data that the checkpoint names.

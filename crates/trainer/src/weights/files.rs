@@ -1,46 +1,65 @@
-//! [`WeightFormat`]: files of named tensors, and the folder of Hugging Face's hub.
+//! [`WeightFormat`]: files of named tensors, ONNX graphs, and the folder of Hugging Face's hub.
 
 use std::fmt;
+use std::fs::DirEntry;
 use std::io::Write;
 use std::path::Path;
 use std::str::FromStr;
 
 use girih_graph_format::FormatError;
-use girih_graph_format::file::{Array, Npz, NpzWriter, Tensor, Tensors, Values, write_file, write_tensors};
+use girih_graph_format::file::{Array, NewFolder, Npz, NpzWriter, Tensor, Tensors, Values, write_file, write_tensors};
 use serde::{Deserialize, Serialize};
 
 use super::convert::{NamedWeight, export_weights};
+use super::onnx::onnx_model;
+use super::table::Library;
 use crate::TrainError;
 use crate::config::{ModelKind, TrainConfig, joined};
-use crate::engine::Checkpoint;
+use crate::engine::{Checkpoint, Progress};
 
 /// Name of the tensors in a folder of the hub.
 const HUB_TENSORS: &str = "model.safetensors";
 /// Name of the settings in a folder of the hub.
 const HUB_CONFIG: &str = "config.json";
 
-/// Form of a file of weights. Names and layouts are the same in all.
+/// Form of a file of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightFormat {
     /// One file `.safetensors`, a state dict of PyG.
     Pyg,
-    /// One file `.npz` for NumPy.
+    /// One file `.safetensors`, a state dict of DGL.
+    Dgl,
+    /// One file `.npz` for NumPy, with the names of PyG.
     Npz,
-    /// Folder of Hugging Face's hub: `model.safetensors` and `config.json`.
+    /// Folder of Hugging Face's hub: `model.safetensors` with the names of PyG, and `config.json`.
     Hf,
+    /// One file `.onnx` with the whole model. Girih writes it only.
+    Onnx,
 }
 
 impl WeightFormat {
     /// All formats.
-    pub const ALL: [Self; 3] = [Self::Pyg, Self::Npz, Self::Hf];
+    pub const ALL: [Self; 5] = [Self::Pyg, Self::Dgl, Self::Npz, Self::Hf, Self::Onnx];
 
     /// Name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Pyg => "pyg",
+            Self::Dgl => "dgl",
             Self::Npz => "npz",
             Self::Hf => "hf",
+            Self::Onnx => "onnx",
+        }
+    }
+
+    /// Library whose names and layouts the tensors have.
+    #[must_use]
+    pub fn library(self) -> Library {
+        match self {
+            Self::Pyg | Self::Npz | Self::Hf => Library::Pyg,
+            Self::Dgl => Library::Dgl,
+            Self::Onnx => Library::Onnx,
         }
     }
 }
@@ -102,7 +121,7 @@ fn architecture(kind: ModelKind) -> &'static str {
     }
 }
 
-/// Writes the best parameters of a checkpoint. Every file appears whole or not at all.
+/// Writes the best parameters of a checkpoint. The file or folder appears whole or not at all.
 ///
 /// # Errors
 /// As [`export_weights`], and when a file cannot be written.
@@ -111,30 +130,43 @@ pub fn write_weights(
     format: WeightFormat,
     checkpoint: &Checkpoint,
 ) -> Result<Vec<NamedWeight>, TrainError> {
-    let weights = export_weights(checkpoint)?;
+    let weights = export_weights(checkpoint, format.library())?;
     match format {
-        WeightFormat::Pyg => write_safetensors(path, &weights)?,
+        WeightFormat::Pyg | WeightFormat::Dgl => write_safetensors(path, &weights)?,
+        WeightFormat::Onnx => {
+            let model =
+                onnx_model(&checkpoint.progress, &weights).map_err(|what| TrainError::checkpoint(path, what))?;
+            write_file(path, |out| Ok(out.write_all(&model)?))?;
+        }
         WeightFormat::Npz => NpzWriter::write_file(path, |out| {
             weights.iter().try_for_each(|weight| out.array(&weight.name, &weight.shape, &weight.values))
         })?,
-        WeightFormat::Hf => {
-            std::fs::create_dir_all(path).map_err(|e| FormatError::io(e).at(path))?;
-            write_safetensors(&path.join(HUB_TENSORS), &weights)?;
-            let progress = &checkpoint.progress;
-            let failed = |e: serde_json::Error| TrainError::checkpoint(path, e.to_string());
-            let config = HubConfig {
-                architectures: vec![architecture(progress.config.model.kind).to_owned()],
-                model_type: progress.config.model.name().to_owned(),
-                num_features: progress.data.n_features,
-                num_classes: progress.data.n_classes,
-                multi_label: progress.data.multi_label,
-                config: progress.config.clone(),
-            };
-            let text = serde_json::to_string_pretty(&config).map_err(failed)?;
-            write_file(&path.join(HUB_CONFIG), |out| Ok(writeln!(out, "{text}")?))?;
-        }
+        WeightFormat::Hf => write_hub(path, &checkpoint.progress, &weights)?,
     }
     Ok(weights)
+}
+
+/// Writes a folder of the hub. It may replace one, if there is nothing else in it.
+fn write_hub(path: &Path, progress: &Progress, weights: &[NamedWeight]) -> Result<(), TrainError> {
+    let config = HubConfig {
+        architectures: vec![architecture(progress.config.model.kind).to_owned()],
+        model_type: progress.config.model.name().to_owned(),
+        num_features: progress.data.n_features,
+        num_classes: progress.data.n_classes,
+        multi_label: progress.data.multi_label,
+        config: progress.config.clone(),
+    };
+    let text = serde_json::to_string_pretty(&config).map_err(|e| TrainError::checkpoint(path, e.to_string()))?;
+    let is_hub = |folder: &Path| {
+        let known = |entry: std::io::Result<DirEntry>| {
+            entry.is_ok_and(|entry| [HUB_TENSORS, HUB_CONFIG].iter().any(|name| entry.file_name() == *name))
+        };
+        std::fs::read_dir(folder).is_ok_and(|mut entries| entries.all(known))
+    };
+    let folder = NewFolder::create(path, is_hub)?;
+    write_safetensors(&folder.path().join(HUB_TENSORS), weights)?;
+    write_file(&folder.path().join(HUB_CONFIG), |out| Ok(writeln!(out, "{text}")?))?;
+    Ok(folder.commit()?)
 }
 
 fn write_safetensors(path: &Path, weights: &[NamedWeight]) -> Result<(), FormatError> {
@@ -146,13 +178,18 @@ fn write_safetensors(path: &Path, weights: &[NamedWeight]) -> Result<(), FormatE
 /// Tensors of a file, and the settings that a folder of the hub has beside them. Floats of any width become `f32`.
 ///
 /// # Errors
-/// When a file cannot be read or is damaged, or a tensor is not of floats.
+/// When a file cannot be read or is damaged, a tensor is not of floats, or the format is for export only.
 pub fn read_weights(
     path: &Path,
     format: WeightFormat,
 ) -> Result<(Vec<NamedWeight>, Option<ImportedConfig>), TrainError> {
     match format {
-        WeightFormat::Pyg => Ok((read_safetensors(path)?, None)),
+        WeightFormat::Pyg | WeightFormat::Dgl => Ok((read_safetensors(path)?, None)),
+        WeightFormat::Onnx => Err(TrainError::checkpoint(
+            path,
+            "ONNX is for export only: import a state dict of the same weights by --format pyg, dgl, npz or hf"
+                .to_owned(),
+        )),
         WeightFormat::Npz => {
             let mut archive = Npz::open(path)?;
             let names: Vec<String> = archive.names().map(str::to_owned).collect();
@@ -205,5 +242,6 @@ fn hub_config(text: &str) -> Result<ImportedConfig, String> {
     if hub.model_type != named {
         return Err(format!("`model_type` is {}, and `config.model.kind` {named}: make them equal", hub.model_type));
     }
+    hub.config.validate().map_err(|e| e.to_string())?;
     Ok(ImportedConfig { config: hub.config, multi_label: hub.multi_label })
 }

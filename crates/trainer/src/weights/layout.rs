@@ -1,7 +1,7 @@
-//! Layouts: where an element of girih's matrix stands in a tensor of PyG.
+//! Layouts: where an element of girih's matrix stands in a tensor of another library.
 //!
 //! Girih stores a weight as inputs × outputs and interleaves the columns of heads: column `k · heads + h` is column `k`
-//! of head `h`. PyG stores outputs × inputs, and the columns of a head side by side.
+//! of head `h`. PyG and DGL store most weights as outputs × inputs, and the columns of a head side by side.
 
 use std::fmt;
 
@@ -52,6 +52,8 @@ pub(super) enum Form {
     Vector,
     /// 1 × heads × columns of a head, of a matrix of one row.
     Heads,
+    /// Columns alone, of a matrix of one row, so many times one after the other. A file's copies are averaged.
+    Repeated(usize),
 }
 
 /// Sizes that a file decides; `None` until a tensor states them.
@@ -144,6 +146,7 @@ pub(super) fn shape_of(form: Form, rows: Width, cols: Width) -> Vec<Dimension> {
         Form::Plain => vec![Dimension(rows), Dimension(cols)],
         Form::Transposed => vec![Dimension(cols), Dimension(rows)],
         Form::Vector => vec![Dimension(cols)],
+        Form::Repeated(copies) => vec![Dimension(Width::of_heads(copies * cols.heads, cols.each))],
         Form::Heads => vec![Dimension(Width::ONE), one_head(Extent::Size(cols.heads)), one_head(cols.each)],
     }
 }
@@ -167,8 +170,27 @@ impl Layout {
         (self.rows.0 * self.rows.1, self.cols.0 * self.cols.1)
     }
 
-    /// Position in the tensor of each element of girih's matrix, row after row.
-    pub(super) fn positions(self) -> impl Iterator<Item = usize> {
+    /// Number of copies of the matrix in the tensor, one after the other.
+    fn copies(&self) -> usize {
+        if let Form::Repeated(copies) = self.form { copies } else { 1 }
+    }
+
+    /// Tensor that holds the matrix with these elements.
+    pub(super) fn tensor(self, matrix: &[f32]) -> Vec<f32> {
+        let mut one = vec![0.0; matrix.len()];
+        self.positions().zip(matrix).for_each(|(at, value)| one[at] = *value);
+        one.repeat(self.copies())
+    }
+
+    /// Elements of the matrix that a tensor holds, row after row: means over its copies.
+    pub(super) fn matrix(self, tensor: &[f32]) -> Vec<f32> {
+        let (copies, len) = (self.copies(), tensor.len() / self.copies());
+        let mean = |at: usize| (0..copies).map(|copy| f64::from(tensor[copy * len + at])).sum::<f64>() / copies as f64;
+        self.positions().map(|at| mean(at) as f32).collect()
+    }
+
+    /// Position in a copy of each element of girih's matrix, row after row.
+    fn positions(self) -> impl Iterator<Item = usize> {
         let (n_rows, n_cols) = self.sizes();
         let apart = |i: usize, (heads, each): (usize, usize)| (i % heads) * each + i / heads;
         (0..n_rows).flat_map(move |row| {

@@ -175,6 +175,7 @@ fn trained() -> Vec<Target> {
     vec![
         target("checkpoint", Form::One("checkpoint.safetensors"), trained::checkpoints, true, trained::checkpoint),
         target("config", Form::Memory("config.toml"), trained::configs, false, trained::config),
+        target("hub", Form::Folder, trained::hubs, false, trained::hub),
     ]
 }
 
@@ -306,6 +307,9 @@ mod words {
         "[optimizer]",
         "[batch]",
         "\"hidden\":",
+        "\"kind\": \"sgc\"",
+        "\"model_type\":",
+        "convs.0.lin.weight",
         "\"epoch\":",
         "\"layers\":",
         "null",

@@ -1,0 +1,5 @@
+//! Target `hub` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("hub");
