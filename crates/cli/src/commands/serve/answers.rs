@@ -4,7 +4,7 @@ use std::sync::mpsc::Receiver;
 
 use girih_features::MiniBatchBackend;
 use girih_graph_format::{Matrix, NodeId};
-use girih_trainer::NodePredictor;
+use girih_trainer::{NodePredictor, TrainError};
 use tokio::sync::oneshot;
 
 use super::metrics::Metrics;
@@ -58,7 +58,7 @@ fn answer<B: MiniBatchBackend>(predictor: &mut NodePredictor<'_, B>, jobs: Vec<J
             Nodes::Known(nodes) => known.push((nodes, answer)),
             Nodes::New(new) => {
                 let checked = predictor.check_new(&new).map_err(|error| Refusal::Question(error.to_string()));
-                let logits = checked.and_then(|()| predictor.logits_of_new(&new).map_err(failure));
+                let logits = checked.and_then(|()| predictor.logits_of_new(&new).map_err(|error| failure(&error)));
                 let _ = answer.send(logits);
             }
         }
@@ -67,7 +67,7 @@ fn answer<B: MiniBatchBackend>(predictor: &mut NodePredictor<'_, B>, jobs: Vec<J
         return;
     }
     let nodes: Vec<NodeId> = known.iter().flat_map(|(nodes, _)| nodes.iter().copied()).collect();
-    let logits = predictor.logits(&nodes).map_err(failure);
+    let logits = predictor.logits(&nodes).map_err(|error| failure(&error));
     let mut first = 0;
     for (nodes, answer) in known {
         let rows = first..first + nodes.len();
@@ -80,7 +80,7 @@ fn answer<B: MiniBatchBackend>(predictor: &mut NodePredictor<'_, B>, jobs: Vec<J
     }
 }
 
-fn failure(error: girih_trainer::TrainError) -> Refusal {
+fn failure(error: &TrainError) -> Refusal {
     tracing::warn!("a question has no answer: {error}");
     Refusal::Failure(error.to_string())
 }
