@@ -19,6 +19,7 @@
 mod components;
 mod dataset;
 mod digest;
+mod divided;
 mod edge_list;
 mod edges;
 mod error;

@@ -34,7 +34,7 @@ pub struct NodePredictor<'a, B: Backend> {
     n_nodes: usize,
 }
 
-/// What a forward pass over sampled blocks reads.
+/// Graph and features for forward passes over sampled blocks.
 struct Blocks<B: Backend> {
     features: FeatureInput<B>,
     /// Sparse features on the host.
@@ -234,7 +234,7 @@ impl<B: MiniBatchBackend> Blocks<B> {
     }
 }
 
-/// What a model reads of new nodes.
+/// Blocks of a model that can see them.
 ///
 /// # Errors
 /// When it cannot see blocks.

@@ -45,7 +45,7 @@ addEventListener('load', () => {
 });
 "#;
 
-/// What [`MEASURE`] finds on a page that is `width` pixels wide. A frame has any width; windows have a least one.
+/// Findings of [`MEASURE`] on a page that is `width` pixels wide. A frame has any width; windows have a least one.
 fn measured(browser: &Path, work: &Workspace, page: &Path, width: u32) -> Value {
     let text = fs::read_to_string(page).unwrap().replace('&', "&amp;").replace('"', "&quot;");
     let outer = work.path("outer.html");

@@ -35,7 +35,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// Time for requests in progress at the end.
 const LAST: Duration = Duration::from_secs(5);
 
-/// What all requests share.
+/// State that all requests share.
 pub struct Shared {
     pub facts: Facts,
     pub jobs: SyncSender<Job>,

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::output::as_written;
 use crate::scores::argmax;
 
-/// What is known of graph and model before any question.
+/// Sizes and names of graph and model, which questions have to fit.
 #[derive(Clone, Debug)]
 pub struct Facts {
     data: String,
