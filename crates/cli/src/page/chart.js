@@ -17,8 +17,10 @@ for (const plot of document.querySelectorAll('.plot')) {
     line.style.left = 100 * share + '%';
     box.textContent = ['epoch ' + epoch, ...rows].join('\n');
     line.style.display = box.style.display = 'block';
-    box.style.left = share < 0.5 ? 'calc(' + 100 * share + '% + .6rem)' : 'auto';
-    box.style.right = share < 0.5 ? 'auto' : 'calc(' + 100 * (1 - share) + '% + .6rem)';
+    // On the side with more room, and never beyond the plot.
+    const [all, own, x] = [plot.clientWidth, box.offsetWidth, share * plot.clientWidth];
+    const wanted = share < 0.5 ? x + 10 : x - 10 - own;
+    box.style.left = Math.max(0, Math.min(all - own, wanted)) + 'px';
   };
   const hide = () => { line.style.display = box.style.display = 'none'; };
   plot.addEventListener('pointermove', event => {

@@ -105,9 +105,9 @@ fn class(series: &Series) -> String {
     format!("c{}", series.colour % COLOURS)
 }
 
-/// Number with five significant digits.
+/// Number with four significant digits.
 fn rounded(value: f64) -> f64 {
-    format!("{value:.4e}").parse().unwrap_or(value)
+    format!("{value:.3e}").parse().unwrap_or(value)
 }
 
 /// Ranges of both axes.

@@ -75,6 +75,6 @@ impl RankLoads {
             n => note(&format!("{n} more ranks are not listed.")),
         };
         let imbalance = note(&format!("Load imbalance (max/mean): {:.3}", imbalance(&self.of_rank)));
-        format!("<table class=\"facts\">{rows}</table>{rest}{imbalance}")
+        format!("<table class=\"loads\">{rows}</table>{rest}{imbalance}")
     }
 }

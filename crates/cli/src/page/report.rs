@@ -71,7 +71,7 @@ impl Report<'_> {
         let body = [
             columns(&[section("Result", &result), section("Data", &facts(self.data.clone()))]),
             columns(&[charts]),
-            section_of(about_curves),
+            about(about_curves),
             section("Runs", &self.runs()),
             self.test.map_or(String::new(), classes::html),
             columns(&[section("Time of an epoch", &self.times()), section("Caches", &self.tiers())]),
@@ -237,13 +237,15 @@ fn busy_share(times: &Thinned<EpochTimes>) -> Option<f64> {
     (!total.is_zero()).then(|| computed.as_secs_f64() / total.as_secs_f64())
 }
 
+/// Sections beside each other, where the page is wide.
 fn columns(sections: &[String]) -> String {
     let body = sections.concat();
     if body.is_empty() { body } else { format!("<div class=\"columns\">{body}</div>") }
 }
 
-fn section_of(body: String) -> String {
-    if body.is_empty() { body } else { format!("<section>{body}</section>") }
+/// Section right below the charts.
+fn about(body: String) -> String {
+    if body.is_empty() { body } else { format!("<section class=\"about\">{body}</section>") }
 }
 
 /// Table of settings; those of a section have its name in front.

@@ -1,5 +1,5 @@
-//! Pages in a browser: at the width of a phone and of a laptop nothing overflows, and all text is there. Without Chromium
-//! on the PATH the test says `skipped`.
+//! Pages in a browser: at the width of a phone and of a laptop nothing overflows, and all text is there. Without
+//! Chromium on the PATH the test says `skipped`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,10 @@ fn browser() -> Option<PathBuf> {
 const MEASURE: &str = r#"
 addEventListener('load', () => {
   const page = document.querySelector('iframe').contentDocument, width = page.documentElement.clientWidth;
+  for (const plot of page.querySelectorAll('.plot')) {
+    const { left, top, width } = plot.getBoundingClientRect();
+    plot.dispatchEvent(new PointerEvent('pointermove', { clientX: left + 0.4 * width, clientY: top + 9 }));
+  }
   const over = [...page.querySelectorAll('body *')].filter(element => {
     const { left, right } = element.getBoundingClientRect();
     return right > left && (right > width + 1 || left < -1) && !element.closest('.wide, script');
@@ -38,6 +42,7 @@ addEventListener('load', () => {
     small: [...page.querySelectorAll('body *')].filter(element =>
       !element.closest('svg, script') && element.textContent.trim() && parseFloat(getComputedStyle(element).fontSize) < 12
     ).length,
+    pointed: [...page.querySelectorAll('.plot output')].map(output => output.innerText),
     text: page.body.innerText,
   };
   const bytes = new TextEncoder().encode(JSON.stringify(found));
@@ -73,6 +78,9 @@ fn assert_fits(browser: &Path, work: &Workspace, page: &str, texts: &[&str]) {
         assert_eq!(found["over"], serde_json::json!([]), "{page} at {width} pixels");
         assert!(found["scrolled"].as_u64() <= found["width"].as_u64(), "{page} at {width} pixels scrolls sideways");
         assert_eq!(found["small"], 0, "{page} at {width} pixels has text below 12 pixels");
+        let pointed = found["pointed"].as_array().unwrap();
+        let is_told = |values: &Value| values.as_str().unwrap().starts_with("epoch ");
+        assert!(pointed.iter().all(is_told), "{page}: the pointer shows the values of an epoch: {pointed:?}");
         let text = found["text"].as_str().unwrap();
         for expected in texts {
             assert!(text.contains(expected), "{page} at {width} pixels lacks {expected}: {text}");

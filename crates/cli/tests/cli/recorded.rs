@@ -27,8 +27,7 @@ fn crc32c(data: &[u8]) -> u32 {
 }
 
 fn masked(data: &[u8]) -> u32 {
-    let crc = crc32c(data);
-    crc.rotate_right(15).wrapping_add(0xa282_ead8)
+    crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

@@ -24,7 +24,7 @@ fn f1_of_a_small_case() {
     assert!((f1.macro_ - (2.0 / 3.0 + 2.0 / 3.0) / 3.0).abs() < 1e-12);
 }
 
-/// Law of confusion, for every class: the row sum of the matrix is its nodes, the diagonal its correct ones, the column its predictions.
+/// Nodes of a class are its row of the matrix, correct ones its diagonal, predictions its column.
 #[test]
 fn a_confusion_matrix_agrees_with_the_scores_of_each_class() {
     let (predicted, classes) = ([0, 1, 1, 2, 2, 0, 1], [0, 0, 1, 2, 1, UNLABELLED, 2]);
