@@ -55,7 +55,7 @@ fn graph() -> Result<Csr, Error> {
 }
 
 fn ramp(rows: usize, cols: usize) -> Result<Matrix, Error> {
-    let values = (0..rows * cols).map(|i| (i % 251) as f32 / 251.0 - 0.5).collect();
+    let values: Vec<f32> = (0..rows * cols).map(|i| (i % 251) as f32 / 251.0 - 0.5).collect();
     Ok(Matrix::new(rows, cols, values)?)
 }
 
