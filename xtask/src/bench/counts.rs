@@ -67,9 +67,9 @@ pub fn run(root: &Path, action: Action) -> Result<(), String> {
     compare(&counts, &recorded)
 }
 
-/// Counts of all programs, which are built first.
+/// Counts of all programs, which are built first: with the features of the whole workspace, as its tests build them.
 fn measure(root: &Path) -> Result<Counts, String> {
-    command::cargo(root, &["build", "--quiet", "--package", "girih-benches", "--example", "counts"], &[])?;
+    command::cargo(root, &["build", "--quiet", "--workspace", "--example", "counts"], &[])?;
     let program = program(root)?;
     let names = output(Command::new(&program), "counts")?.0;
     let mut instructions = BTreeMap::new();
