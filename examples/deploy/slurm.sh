@@ -20,8 +20,9 @@ mkdir -p "$secrets"
 (umask 077 && od -An -N32 -tx1 /dev/urandom | tr -d ' \n' >"$GIRIH_SECRET_FILE")
 trap 'rm -f "$GIRIH_SECRET_FILE"' EXIT
 
-# Rank 0 is on the first host. The port follows from the job, so that jobs of one host rarely meet.
-first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+# Rank 0 is on the first host; sed reads the others, too, so that no pipe breaks. The port follows from the job, so that
+# jobs of one host rarely meet.
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)
 export GIRIH_RENDEZVOUS=$first:$((20000 + SLURM_JOB_ID % 10000))
 
 # A job that was stopped goes on when it is submitted again. Slurm sends SIGTERM two minutes before the end of the time.

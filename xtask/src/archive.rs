@@ -52,7 +52,7 @@ pub fn write(root: &Path, out: &Path, program: Option<&Path>) -> Result<PathBuf,
     ]);
     tar.arg("--create").arg("--file").arg(&archive).arg("--directory").arg(out).arg(&name);
     command::finish(tar, "tar", "install GNU tar and gzip")?;
-    println!("made {}; it needs Linux with glibc {major}.{minor} or newer, and nothing else", archive.display());
+    println!("made {}; it needs Linux with glibc {major}.{minor} or newer and libgcc", archive.display());
     Ok(archive)
 }
 
