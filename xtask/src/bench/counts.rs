@@ -130,7 +130,7 @@ fn compare(found: &Counts, recorded: &Counts) -> Result<(), String> {
             failures.push(format!("{name}: recorded, but there is no such program"));
             continue;
         };
-        let percent = 100.0 * (now as f64 / before as f64 - 1.0);
+        let percent = 100.0 * (now as f64 - before as f64) / before as f64;
         if percent > TOLERANCE_PERCENT {
             failures.push(format!("{name}: {now} instructions, {before} recorded: {percent:.1} % more"));
         } else if percent < -TOLERANCE_PERCENT {

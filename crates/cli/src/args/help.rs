@@ -63,7 +63,7 @@ pub const HELP: &[Help] = &[
     },
     Help {
         command: "embed",
-        common: &[],
+        common: &["checkpoint", "out", "device"],
         examples: &[("A row per node, for NumPy", "girih embed --checkpoint runs/first --out embeddings.npy")],
     },
     Help {
@@ -75,7 +75,6 @@ pub const HELP: &[Help] = &[
                 "Sampled ones, on another port",
                 "girih serve --checkpoint runs/first --fanout 10,10 --listen 127.0.0.1:9000",
             ),
-            ("A question", "curl localhost:8080/predict -d '{\"nodes\": [0, 5]}'"),
         ],
     },
     Help {

@@ -71,7 +71,8 @@ fn threads_that_cannot_start_are_one_message() {
     let out = work.arg("copy");
     for words in [format!("verify {data}"), format!("convert {data} --out {out}"), format!("train {data} --device cpu")]
     {
-        let line = format!("ulimit -v 1000000; RAYON_NUM_THREADS=20000 {girih} {words}");
+        // The stack of one thread fits below the limit, that of signals; the next one does not, and the heap does.
+        let line = format!("ulimit -v 1200000; RUST_MIN_STACK=600000000 RAYON_NUM_THREADS=2 {girih} {words}");
         let finished = Finished::new(std::process::Command::new("sh").args(["-c", &line]).output().unwrap());
         let message = finished.refused(1);
         assert!(says(&message, "cannot start one thread per core") && !work.path("copy").exists(), "{message}");
