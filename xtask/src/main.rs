@@ -9,7 +9,7 @@
 //! - [`gpu`]: programs for a machine with a GPU, and the record of their tests there.
 //! - [`results`]: the page `docs/results.md`, made of the records of the benchmarks.
 //! - [`soak`]: a long training session, with its memory and speed.
-//! - [`bench`]: the benchmark harness of `benches/`, and tables of papers made of its records.
+//! - [`mod@bench`]: the benchmark harness of `benches/`, and tables of papers made of its records.
 //!
 //! Commands for users of girih are not here, but in `crates/cli`.
 

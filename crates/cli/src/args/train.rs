@@ -118,8 +118,8 @@ pub struct PredictArgs {
     /// Nodes that the graph does not have: .npz, .safetensors or a folder with x, edge_index, edge_weight
     ///
     /// Only they are predicted, as if the graph had them and their edges. Of a graph of N nodes, they have the ids N,
-    /// N + 1, … in the order of the rows of x. An edge goes from edge_index[0] to edge_index[1]; give both directions
-    /// where the graph has both.
+    /// N + 1, … in the order of the rows of x. An edge goes from the first row of edge_index to the second; give both
+    /// directions where the graph has both.
     #[arg(long, value_name = "PATH", conflicts_with = "ranks", help_heading = "Model")]
     pub nodes: Option<PathBuf>,
     /// Logits, a row of floats for each node, instead of classes
