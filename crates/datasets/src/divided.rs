@@ -1,4 +1,4 @@
-//! Division of the rows of features by a [`FeatureNorm`].
+//! Normalisation of the rows of features by a [`FeatureNorm`].
 
 use girih_graph_format::{Csr, Matrix};
 use rayon::prelude::*;

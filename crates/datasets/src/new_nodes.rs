@@ -5,7 +5,7 @@
 //! edge_index  2 × m       source and destination of each edge
 //! edge_weight m           weights, for a graph that has weights; else every edge counts one
 //! ```
-//! Of a graph of `N` nodes, the new nodes have the ids `N`, `N + 1`, … in the order of their rows.
+//! New nodes of a graph of `N` nodes have the ids `N`, `N + 1`, … in the order of their rows.
 
 use std::collections::BTreeMap;
 use std::path::Path;

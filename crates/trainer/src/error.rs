@@ -59,6 +59,12 @@ impl TrainError {
         }
     }
 
+    /// Whether the backend failed, rather than a setting or data being unsuitable.
+    #[must_use]
+    pub fn is_of_backend(&self) -> bool {
+        matches!(*self.0, Kind::Compute(_) | Kind::Epoch { .. })
+    }
+
     /// The failed rank, if it is known.
     #[must_use]
     pub fn failed_rank(&self) -> Option<usize> {

@@ -17,7 +17,7 @@ use crate::layers::{FeatureInput, Inputs, LayerGraphs};
 use crate::minibatch::{FeatureSource, Grown, HostBlock, Neighborhoods, no_neighbors, raw, rows_of, upload_block};
 use crate::models::{Adjacency, InputSpec, Model};
 use crate::tape::{Mode, Tape};
-use crate::train::apply;
+use crate::train::all_logits;
 
 /// Trained classifier with a graph and its features, ready for questions about single nodes.
 ///
@@ -68,7 +68,7 @@ impl<'a, B: MiniBatchBackend> NodePredictor<'a, B> {
         }
         let n_nodes = dataset.n_nodes();
         let known = match &fanout {
-            None => Some(apply(backend, dataset.clone(), checkpoint)?.2),
+            None => Some(all_logits(backend, dataset.clone(), checkpoint)?),
             Some(_) => None,
         };
         let dataset = dataset.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
@@ -120,18 +120,11 @@ impl<'a, B: MiniBatchBackend> NodePredictor<'a, B> {
         Ok(selected(&logits, nodes.iter().map(place))?)
     }
 
-    /// Whether new nodes fit the model, the graph and its features.
-    ///
-    /// # Errors
-    /// When they do not, or the model cannot see blocks; the message says why.
-    pub fn check_new(&self, new: &NewNodes) -> Result<(), TrainError> {
-        seen_by(self.blocks.as_ref(), self.state.config)?.grown(new).map(drop)
-    }
-
     /// Logits of nodes that the graph does not have, one row each, as if the graph had them and their edges.
     ///
     /// # Errors
-    /// As [`check_new`](Self::check_new), and when the backend fails.
+    /// When the model cannot see blocks; when features or edges do not fit the graph; when the backend fails, of which
+    /// [`TrainError::is_of_backend`] tells.
     pub fn logits_of_new(&mut self, new: &NewNodes) -> Result<Matrix, TrainError> {
         let first = self.n_nodes as NodeId;
         let blocks = seen_by(self.blocks.as_ref(), self.state.config)?;

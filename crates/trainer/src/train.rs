@@ -7,12 +7,12 @@ use girih_graph_format::Matrix;
 use crate::TrainError;
 use crate::config::{CacheConfig, Combination, ExecutionPlan, TrainConfig, supported};
 use crate::engine::{
-    Checkpoint, DataShape, ModelSource, Observer, Outcome, Run, Scores, SessionOptions, TestReport, apply_best,
-    config_for, restore_best, train_runs, with_labels_for,
+    Checkpoint, DataShape, ModelSource, Observer, Outcome, Run, Scores, SessionOptions, TestReport, config_for,
+    restore_best, train_runs, with_labels_for,
 };
-use crate::minibatch::{LinkSession, MiniBatchSession, embed, scores_by_layers};
+use crate::minibatch::{LinkSession, MiniBatch, MiniBatchSession, embed, scores_by_layers};
 use crate::models::BuildModel;
-use crate::tasks::nodes::FullBatchSession;
+use crate::tasks::nodes::{FullBatch, FullBatchSession};
 use crate::tasks::recommend::{self, RecommenderSession};
 
 /// Trains all runs of `config` on `dataset` and reports events to `observe`.
@@ -99,6 +99,36 @@ pub fn apply_model<B: MiniBatchBackend>(
     builder: &dyn BuildModel<B>,
     checkpoint: &Checkpoint,
 ) -> Result<(Scores, TestReport, Matrix), TrainError> {
+    let whole = |run: &mut FullBatch<'_, B>| Ok((run.test_report()?, run.evaluate()?, run.logits()?));
+    let layers = |session: &MiniBatchSession<'_, B>, run: &mut MiniBatch<'_, B>| {
+        Ok((run.test_report()?, run.evaluate()?, session.logits(run)?))
+    };
+    let (report, scores, logits) = of_trained(backend, dataset, (builder, checkpoint), whole, layers)?;
+    Ok((scores, report.expect("a classifier has classes"), logits))
+}
+
+/// Logits of all nodes with the best parameters of a checkpoint, without scores.
+///
+/// # Errors
+/// As [`apply`].
+pub(crate) fn all_logits<B: MiniBatchBackend>(
+    backend: &B,
+    dataset: Dataset,
+    checkpoint: &Checkpoint,
+) -> Result<Matrix, TrainError> {
+    let trained = (&checkpoint.progress.config.model as &dyn BuildModel<B>, checkpoint);
+    of_trained(backend, dataset, trained, |run| run.logits(), |session, run| session.logits(run))
+}
+
+/// Result of a classifier with the best parameters of a checkpoint: of `layers` where it is computed layer by layer, of
+/// `whole` where one pass reads the whole graph.
+fn of_trained<B: MiniBatchBackend, T>(
+    backend: &B,
+    dataset: Dataset,
+    (builder, checkpoint): (&dyn BuildModel<B>, &Checkpoint),
+    whole: impl FnOnce(&mut FullBatch<'_, B>) -> Result<T, TrainError>,
+    layers: impl FnOnce(&MiniBatchSession<'_, B>, &mut MiniBatch<'_, B>) -> Result<T, TrainError>,
+) -> Result<T, TrainError> {
     checkpoint.check_built_by(builder)?;
     let config = &checkpoint.progress.config;
     let dataset = data_for(checkpoint, dataset)?;
@@ -108,22 +138,21 @@ pub fn apply_model<B: MiniBatchBackend>(
     let run = checkpoint.progress.run;
     let source = ModelSource::new(builder, config, &dataset.outline())?;
     let (model, _) = source.build(backend, run, None)?;
-    let (scores, report, logits) = if config.batch.is_sampled() && scores_by_layers(config, &*model)? {
+    if config.batch.is_sampled() && scores_by_layers(config, &*model)? {
         let session = MiniBatchSession::new(backend, dataset, source, (1, None))?;
         let mut trained = session.run(backend, run, None)?;
-        let (scores, report) = apply_best(&mut trained, checkpoint)?;
-        (scores, report, session.logits(&mut trained)?)
+        restore_best(&mut trained, checkpoint)?;
+        layers(&session, &mut trained)
     } else {
         let session = FullBatchSession::new(backend, dataset, source)?;
         let mut trained = session.run(backend, run)?;
-        let (scores, report) = apply_best(&mut trained, checkpoint)?;
-        (scores, report, trained.logits()?)
-    };
-    Ok((scores, report.expect("a classifier has classes"), logits))
+        restore_best(&mut trained, checkpoint)?;
+        whole(&mut trained)
+    }
 }
 
-/// Embeddings of all nodes with the best parameters of a checkpoint, one row each. Of a classifier, they are the rows
-/// of its last hidden layer; of a link predictor and a recommender, what scores are products of.
+/// Embeddings of all nodes with the best parameters of a checkpoint, one row each. A classifier's are the rows of its
+/// last hidden layer. Those of a link predictor and a recommender are the rows whose products are scores.
 ///
 /// # Errors
 /// When data set and checkpoint do not fit each other, a classifier has no hidden layer, or the backend fails.
@@ -148,24 +177,8 @@ fn hidden_rows<B: MiniBatchBackend>(
     checkpoint: &Checkpoint,
 ) -> Result<Matrix, TrainError> {
     let config = &checkpoint.progress.config;
-    checkpoint.check_built_by::<B>(&config.model)?;
-    let dataset = data_for(checkpoint, dataset)?;
-    let tiers = if backend.has_own_memory() { config.tiers } else { CacheConfig::default() };
-    let config = &TrainConfig { tiers, ..config.clone() };
-    let run = checkpoint.progress.run;
-    let source = ModelSource::new(&config.model, config, &dataset.outline())?;
-    let (model, _) = source.build(backend, run, None)?;
-    let hidden = if config.batch.is_sampled() && scores_by_layers(config, &*model)? {
-        let session = MiniBatchSession::new(backend, dataset, source, (1, None))?;
-        let mut trained = session.run(backend, run, None)?;
-        restore_best(&mut trained, checkpoint)?;
-        session.hidden(&mut trained)?
-    } else {
-        let session = FullBatchSession::new(backend, dataset, source)?;
-        let mut trained = session.run(backend, run)?;
-        restore_best(&mut trained, checkpoint)?;
-        trained.hidden()?
-    };
+    let trained = (&config.model as &dyn BuildModel<B>, checkpoint);
+    let hidden = of_trained(backend, dataset, trained, |run| run.hidden(), |session, run| session.hidden(run))?;
     hidden.ok_or_else(|| {
         TrainError::invalid(format!(
             "{} has no hidden layer, so that it embeds no nodes; its logits are what girih predict --logits writes",

@@ -24,8 +24,8 @@ pub struct EmbedArgs {
     pub device: DeviceArgs,
     /// File to write: a row of floats for each node
     ///
-    /// Of a classifier: its last hidden layer. Of a link predictor or a recommender: the rows whose products are scores;
-    /// users come first, then items.
+    /// A classifier's are its last hidden layer. Those of a link predictor or a recommender are the rows whose products
+    /// are scores; users come first, then items.
     #[arg(long, value_name = "FILE.npy", help_heading = "Output")]
     #[arg(value_parser = PathBufValueParser::new().try_map(paths::npy))]
     pub out: PathBuf,

@@ -5,6 +5,7 @@ mod completions;
 mod compress;
 mod convert;
 pub mod doctor;
+mod embed;
 mod evaluate;
 mod launch;
 mod partition;
@@ -36,7 +37,7 @@ pub fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Train(args) => return train::run(&args),
         Command::Evaluate(args) => evaluate::run(&args),
         Command::Predict(args) => predict::run(&args),
-        Command::Embed(args) => serve::embed(&args),
+        Command::Embed(args) => embed::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Export(args) => weights::export(&args),
         Command::Import(args) => weights::import(&args),

@@ -7,6 +7,7 @@ use girih_datasets::NewNodes;
 use girih_graph_format::{Matrix, file};
 use girih_trainer::{ExecutionPlan, TOP_K};
 
+use super::embed;
 use crate::args::PredictArgs;
 use crate::context::trained::{Loaded, together};
 use crate::error::CliError;
@@ -132,18 +133,8 @@ fn predict_links(loaded: Loaded, args: &PredictArgs) -> Result<(), CliError> {
         let message = "a link predictor has no logits: leave --logits out, and the embeddings of the nodes are written";
         return Err(CliError::Other(message.to_owned()));
     }
-    let mut results = loaded.describe();
-    let embeddings = loaded.embed()?.embeddings;
-    paths::make_parents(&args.out)?;
-    let (n_rows, n_cols) = (embeddings.n_rows(), embeddings.n_cols());
-    file::write_npy(&args.out, &[n_rows, n_cols], embeddings.data())?;
-    let out = args.out.display().to_string();
-    results
-        .add("nodes", n_rows, "Nodes", n_rows.to_string())
-        .add("kind", "embeddings", "Values", format!("embeddings of {n_cols} columns"))
-        .add("out", out.as_str(), "Written to", out.as_str());
-    results.print(args.output.json);
-    Ok(())
+    let results = loaded.describe();
+    embed::write(results, &loaded.embed()?.embeddings, (&args.out, args.output))
 }
 
 /// Writes the top-ranked items of every user, best first; -1 fills rows with fewer items.

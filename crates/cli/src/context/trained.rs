@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use girih_datasets::{DataSource, load};
+use girih_datasets::{DataSource, Dataset, load};
 use girih_trainer::distributed::{ApplyJob, RankOptions, RecommendJob, TakeLogits};
 use girih_trainer::{Checkpoint, Combination, Embedded, ExecutionPlan, Recommendations, Scores, TestReport, supported};
 
 use super::combination::execution;
-use super::data::{load_options, required};
+use super::data::{load_options, load_with_warnings, required};
 use super::device::{Chosen, choose, on_backend};
 use super::gpus::device_of;
 use super::ranks::{process_grid, stages};
@@ -149,6 +149,18 @@ impl Loaded {
         }
         results
     }
+}
+
+/// Backend and data of a command that runs on one device: the data of the flags, or those of the training at `path`.
+pub fn data_of_one(
+    checkpoint: &Checkpoint,
+    (path, data): (&Path, &DataArgs),
+    device: &DeviceArgs,
+) -> Result<(Chosen, Dataset), CliError> {
+    let config = &checkpoint.progress.config;
+    let data = data_of(path, data)?;
+    let backend = choose(device, config.precision)?;
+    Ok((backend, load_with_warnings(&data, &load_options(&data, config))?))
 }
 
 /// Rows that describe the trained model and the device.

@@ -114,13 +114,13 @@ fn what_has_no_answer_is_refused() {
 
     let model = ModelConfig { norm: NormKind::Batch, ..config(ModelKind::Gcn, 2).model };
     let batch = trained(&dataset, &TrainConfig { model, ..config(ModelKind::Gcn, 2) });
-    let predictor = NodePredictor::new(&backend, dataset.clone(), &batch, None).unwrap();
-    let error = predictor.check_new(&new).unwrap_err().to_string();
+    let mut predictor = NodePredictor::new(&backend, dataset.clone(), &batch, None).unwrap();
+    let error = predictor.logits_of_new(&new).unwrap_err().to_string();
     assert!(error.contains("--norm batch"), "{error}");
 
     let gcn = trained(&dataset, &config(ModelKind::Gcn, 2));
-    let predictor = NodePredictor::new(&backend, dataset, &gcn, None).unwrap();
+    let mut predictor = NodePredictor::new(&backend, dataset, &gcn, None).unwrap();
     let narrow = NewNodes::new(Matrix::new(1, 2, vec![0.0; 2]).unwrap(), [vec![], vec![]], None).unwrap();
-    let error = predictor.check_new(&narrow).unwrap_err().to_string();
+    let error = predictor.logits_of_new(&narrow).unwrap_err().to_string();
     assert!(error.contains("2 features") && error.contains("reads 48"), "{error}");
 }

@@ -57,8 +57,7 @@ fn answer<B: MiniBatchBackend>(predictor: &mut NodePredictor<'_, B>, jobs: Vec<J
         match nodes {
             Nodes::Known(nodes) => known.push((nodes, answer)),
             Nodes::New(new) => {
-                let checked = predictor.check_new(&new).map_err(|error| Refusal::Question(error.to_string()));
-                let logits = checked.and_then(|()| predictor.logits_of_new(&new).map_err(|error| failure(&error)));
+                let logits = predictor.logits_of_new(&new).map_err(|error| refusal(&error));
                 let _ = answer.send(logits);
             }
         }
@@ -78,6 +77,11 @@ fn answer<B: MiniBatchBackend>(predictor: &mut NodePredictor<'_, B>, jobs: Vec<J
         };
         let _ = answer.send(own);
     }
+}
+
+/// Refusal of a question, or the failure of the backend.
+fn refusal(error: &TrainError) -> Refusal {
+    if error.is_of_backend() { failure(error) } else { Refusal::Question(error.to_string()) }
 }
 
 fn failure(error: &TrainError) -> Refusal {

@@ -19,33 +19,25 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
-use girih_datasets::{Dataset, load};
+use girih_datasets::Dataset;
 use girih_features::MiniBatchBackend;
-use girih_graph_format::file;
 use girih_trainer::{Checkpoint, Combination, ExecutionPlan, NodePredictor};
 
 use self::metrics::Metrics;
 use self::network::Shared;
 use self::question::Facts;
-use crate::args::{EmbedArgs, ServeArgs};
+use crate::args::ServeArgs;
 use crate::context::combination::execution;
-use crate::context::data::{load_options, required};
-use crate::context::device::{choose, on_backend};
-use crate::context::reading;
-use crate::context::settings::data_of;
-use crate::context::trained::{best_checkpoint, describe};
+use crate::context::device::on_backend;
+use crate::context::trained::{best_checkpoint, data_of_one, describe};
 use crate::error::CliError;
-use crate::{interrupt, paths};
+use crate::interrupt;
 
 /// Answers until a signal asks for the end.
 pub fn run(args: &ServeArgs) -> Result<(), CliError> {
     let checkpoint = best_checkpoint(&args.checkpoint)?;
     check_classifies(&checkpoint)?;
-    let config = &checkpoint.progress.config;
-    let data = data_of(&args.checkpoint, &args.data)?;
-    let backend = choose(&args.device, config.precision)?;
-    let dataset = load(required(&data)?, &load_options(&data, config))?;
-    reading::warn_of(&dataset.notes);
+    let (backend, dataset) = data_of_one(&checkpoint, (&args.checkpoint, &args.data), &args.device)?;
     let listen = args.limits.listen;
     let listener = TcpListener::bind(listen).map_err(|error| {
         CliError::Other(format!(
@@ -99,26 +91,4 @@ fn serve<B: MiniBatchBackend>(
     results.print(args.output.json);
     answers::answer_all(predictor, &queue, limits.max_nodes as usize, &metrics);
     network.join().map_err(|_| CliError::Other("the thread of the network panicked".to_owned()))
-}
-
-/// `girih embed`: writes the embedding of every node.
-pub fn embed(args: &EmbedArgs) -> Result<(), CliError> {
-    paths::check(&args.out)?;
-    let checkpoint = best_checkpoint(&args.checkpoint)?;
-    let config = &checkpoint.progress.config;
-    let data = data_of(&args.checkpoint, &args.data)?;
-    let backend = choose(&args.device, config.precision)?;
-    let dataset = load(required(&data)?, &load_options(&data, config))?;
-    reading::warn_of(&dataset.notes);
-    let mut results = describe(&checkpoint, &backend.name());
-    let rows = on_backend!(&backend, backend => girih_trainer::embeddings(backend, dataset, &checkpoint))?;
-    paths::make_parents(&args.out)?;
-    let (n_rows, n_cols, out) = (rows.n_rows(), rows.n_cols(), args.out.display().to_string());
-    file::write_npy(&args.out, &[n_rows, n_cols], rows.data())?;
-    results
-        .add("nodes", n_rows, "Nodes", n_rows.to_string())
-        .add("kind", "embeddings", "Values", format!("embeddings of {n_cols} columns"))
-        .add("out", out.as_str(), "Written to", out.as_str());
-    results.print(args.output.json);
-    Ok(())
 }
