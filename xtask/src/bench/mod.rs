@@ -1,11 +1,9 @@
 //! `cargo xtask bench`: the harness of `benches/`, and what is made of its records.
 //!
 //! - [`papers`]: tables and figures of the four papers, beside girih's records.
-//! - [`counts`]: instruction counts of the CPU kernels.
 //! - [`page`]: the page `docs/bench.html`.
 //! - Anything else is a suite: the harness is built in release and gets all arguments.
 
-pub mod counts;
 pub mod page;
 mod papers;
 
@@ -18,8 +16,6 @@ const USAGE: &str = "\
 Of records, without building the harness:
   cargo xtask bench paper [ID]    lists tables of the four papers, or prints one beside girih's records
   cargo xtask bench page [--check]  writes docs/bench.html from records, or compares it with them
-Of instructions, under valgrind:
-  cargo xtask bench counts [--if-available | --record]
 ";
 
 /// Runs what the first argument names.
@@ -33,10 +29,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         ["paper", id] if !id.starts_with('-') => papers::run(&Listing::read(root)?, Some(id)),
         ["page"] => page::run(root, false),
         ["page", "--check"] => page::run(root, true),
-        ["counts"] => counts::run(root, counts::Action::Compare),
-        ["counts", "--if-available"] => counts::run(root, counts::Action::CompareIfAvailable),
-        ["counts", "--record"] => counts::run(root, counts::Action::Record),
-        ["paper" | "page" | "counts", ..] => Err(format!("unknown arguments\n{USAGE}")),
+        ["paper" | "page", ..] => Err(format!("unknown arguments\n{USAGE}")),
         _ => {
             if arguments.iter().any(|argument| ["-h", "--help"].contains(argument)) {
                 println!("{USAGE}");
