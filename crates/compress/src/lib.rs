@@ -53,6 +53,8 @@ mod sample;
 mod source;
 mod spec;
 mod store;
+#[doc(hidden)]
+pub mod testing;
 mod topk;
 
 pub use aggregate::Aggregate;

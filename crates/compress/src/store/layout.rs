@@ -30,12 +30,15 @@ const ALIGNMENT: usize = 64;
 const HEADER_BYTES_MAX: usize = 1 << 30;
 /// Sizes and offsets of the parts of a store.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Layout {
-    pub(super) n_rows: usize,
-    pub(super) width: usize,
-    pub(super) row_bytes: usize,
+pub struct Layout {
+    /// Number of rows.
+    pub n_rows: usize,
+    /// Number of features of a row.
+    pub width: usize,
+    /// Number of bytes of a code.
+    pub row_bytes: usize,
     /// Number of rows that share a checksum.
-    pub(super) chunk_rows: usize,
+    pub chunk_rows: usize,
     spec: String,
     parameters: Vec<u8>,
 }
@@ -43,7 +46,10 @@ pub(super) struct Layout {
 impl Layout {
     /// Layout of `n_rows` codes; a chunk has the largest number of rows with at most `chunk_values` features, and at
     /// least one.
-    pub(super) fn new(codec: &dyn FeatureCodec, n_rows: usize, chunk_values: usize) -> Result<Self, CompressError> {
+    ///
+    /// # Errors
+    /// For more rows than ids, or a codec whose parameters exceed a header.
+    pub fn new(codec: &dyn FeatureCodec, n_rows: usize, chunk_values: usize) -> Result<Self, CompressError> {
         check_rows(n_rows)?;
         let chunk_rows = (chunk_values / codec.width()).max(1);
         let layout = Self {
@@ -66,46 +72,48 @@ impl Layout {
     }
 
     /// Number of bytes before the table.
-    pub(super) fn header_bytes(&self) -> usize {
+    pub fn header_bytes(&self) -> usize {
         (SPEC_OFFSET + self.spec.len() + self.parameters.len() + CRC_BYTES).next_multiple_of(ALIGNMENT)
     }
 
-    pub(super) fn n_chunks(&self) -> usize {
+    /// Number of chunks.
+    pub fn n_chunks(&self) -> usize {
         self.n_rows.div_ceil(self.chunk_rows)
     }
 
     /// Number of bytes of the checksums of chunks and the padding after them.
-    pub(super) fn table_bytes(&self) -> usize {
+    pub fn table_bytes(&self) -> usize {
         (size_of::<u32>() * self.n_chunks()).next_multiple_of(ALIGNMENT)
     }
 
     /// Offset of the checksum of a chunk.
-    pub(super) fn table_offset(&self, chunk: usize) -> u64 {
+    pub fn table_offset(&self, chunk: usize) -> u64 {
         (self.header_bytes() + size_of::<u32>() * chunk) as u64
     }
 
     /// Offset of the code of a row.
-    pub(super) fn code_offset(&self, row: usize) -> u64 {
+    pub fn code_offset(&self, row: usize) -> u64 {
         (self.header_bytes() + self.table_bytes()) as u64 + row as u64 * self.row_bytes as u64
     }
 
-    pub(super) fn file_bytes(&self) -> u64 {
+    /// Size of the complete store in bytes.
+    pub fn file_bytes(&self) -> u64 {
         self.code_offset(self.n_rows)
     }
 
     /// Rows of a chunk.
-    pub(super) fn rows_of(&self, chunk: usize) -> std::ops::Range<usize> {
+    pub fn rows_of(&self, chunk: usize) -> std::ops::Range<usize> {
         let first = chunk * self.chunk_rows;
         first..(first + self.chunk_rows).min(self.n_rows)
     }
 
     /// Header of a store that is being written from the source of this fingerprint.
-    pub(super) fn unfinished_header(&self, fingerprint: u64) -> Vec<u8> {
+    pub fn unfinished_header(&self, fingerprint: u64) -> Vec<u8> {
         self.header(UNFINISHED, fingerprint, 0)
     }
 
     /// Header of a complete store.
-    pub(super) fn finished_header(&self, table_crc: u32) -> Vec<u8> {
+    pub fn finished_header(&self, table_crc: u32) -> Vec<u8> {
         self.header(MAGIC, 0, table_crc)
     }
 
@@ -133,7 +141,10 @@ impl Layout {
     }
 
     /// Reads and checks the header of a complete store, the table and the size of the file; the codes are not read.
-    pub(super) fn parse(file: &[u8]) -> Result<(Self, Box<dyn FeatureCodec>), CompressError> {
+    ///
+    /// # Errors
+    /// On anything but a complete store of this version.
+    pub fn parse(file: &[u8]) -> Result<(Self, Box<dyn FeatureCodec>), CompressError> {
         let header = header_of(file)?;
         let number = |offset: usize| u32_at(header, offset) as usize;
         let (spec_bytes, parameter_bytes) = (number(SPEC_BYTES_OFFSET), number(PARAMETER_BYTES_OFFSET));

@@ -13,12 +13,10 @@
 //!
 //! Bytes are in `docs/formats.md`.
 
-mod layout;
+pub(crate) mod layout;
 mod read;
-#[cfg(test)]
-mod tests;
-mod work_file;
-mod write;
+pub(crate) mod work_file;
+pub(crate) mod write;
 
 pub use read::CompressedFeatures;
 pub use write::{Encoded, Progress, encode_to_file};

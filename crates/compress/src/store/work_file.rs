@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 
 /// File that is read and written by position, from several threads at once.
-pub(super) trait WorkFile: Sync {
+pub trait WorkFile: Sync {
     /// Size in bytes.
     fn len(&self) -> io::Result<u64>;
     /// Fills `bytes` from `offset` on.

@@ -161,7 +161,10 @@ fn sync_folder(path: &Path) -> std::io::Result<()> {
 }
 
 /// Encodes into a file that may hold results of an earlier run; on return, the file is a complete store.
-pub(super) fn encode_into(
+///
+/// # Errors
+/// When the source cannot be read or has another width, a value is not finite, the file fails, or `progress` stops.
+pub fn encode_into(
     file: &dyn WorkFile,
     codec: &dyn FeatureCodec,
     source: &dyn RowSource,

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod common;
+mod faults;
 mod files;
 mod laws;
 mod spec;

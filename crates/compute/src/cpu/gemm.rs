@@ -7,9 +7,6 @@
 //! With tall operands, `Aᵀ·B` is a sum over many rows. A fixed number of row ranges (strips) is summed separately,
 //! and their partial sums are added in order.
 
-#[cfg(test)]
-mod tests;
-
 use std::ops::Range;
 
 use faer::linalg::matmul::matmul;
@@ -252,4 +249,18 @@ fn block_rows(n_rows: usize, n_cols: usize) -> usize {
 /// Number of strips of a product with `n_rows` terms and `n_elements` results. It depends on the shape alone.
 fn n_strips(n_rows: usize, n_elements: usize) -> usize {
     (n_rows / STRIP_ROWS_MIN).min(PARTIAL_ELEMENTS_MAX / n_elements.max(1)).clamp(1, N_STRIPS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strips_and_blocks_depend_on_shapes_alone() {
+        assert_eq!(n_strips(232_965, 602 * 128), 64);
+        assert_eq!(n_strips(100, 64), 1);
+        assert_eq!(n_strips(1 << 20, 1 << 23), 2, "partial results are bounded");
+        assert_eq!(block_rows(232_965, 602), 435);
+        assert_eq!(block_rows(2_708, 16), 170);
+    }
 }

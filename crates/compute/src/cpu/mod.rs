@@ -38,8 +38,13 @@ mod sparse;
 mod spmm;
 mod top_k;
 
+#[cfg(feature = "testing")]
+use girih_machine::Hierarchy;
+
 use self::machine::Machine;
 pub use self::matrix::CpuMatrix;
+#[cfg(feature = "testing")]
+use self::simd::Isa;
 pub use self::sparse::CpuSparse;
 pub use self::spmm::CpuTiles;
 use crate::checks::IdRange;
@@ -66,6 +71,13 @@ impl Cpu {
     pub fn gathering(mut self, storage: Dtype) -> Self {
         self.machine.gathered = storage;
         self
+    }
+
+    /// Backends that run the kernels of each instruction set of this machine, the best one first, and choose panels
+    /// as for the given caches.
+    #[cfg(feature = "testing")]
+    pub(crate) fn of_instruction_sets(caches: &Hierarchy) -> impl Iterator<Item = Self> {
+        Isa::all().map(|isa| Self { machine: Machine::new(isa, caches.clone()) })
     }
 
     /// Name of the vector instruction set that the kernels use.

@@ -10,8 +10,6 @@ mod in_place;
 mod output;
 mod product;
 mod rows;
-#[cfg(test)]
-mod tests;
 mod tiles;
 
 use girih_machine::Product;

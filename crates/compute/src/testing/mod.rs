@@ -3,6 +3,7 @@
 //! - [`check_backend`]: results agree within a stated error, and what a backend itself refuses has the same messages.
 //! - [`check_thread_independence`]: the same bits with one, two and three threads, for backends that compute on the
 //!   host.
+//! - [`cpus`]: the CPU with each of its instruction sets.
 //!
 //! A [`Law`] tests an operation: it draws cases, and runs them on any backend. Cases shrink, and are the same in
 //! every run. A new operation needs a new law in `passes`, `products`, `heads`, `segments` or `ranking`, and a line
@@ -21,13 +22,14 @@ mod segments;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use girih_machine::Hierarchy;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rayon::ThreadPoolBuilder;
 
 use self::law::{Law, Results};
 pub use self::piece::{PIECE, piece};
-use crate::Reference;
 use crate::prelude::*;
+use crate::{Cpu, Reference};
 
 /// Number of random cases for each law.
 const CASES: u32 = 128;
@@ -72,6 +74,12 @@ fn visit_laws(visitor: &impl Visitor) {
     visitor.visit::<ranking::TopK>();
     visitor.visit::<segments::SegmentMax>();
     visitor.visit::<segments::SegmentLstm>();
+}
+
+/// Backends on the CPU, one for each instruction set of this machine, the best one first. They choose panels of sparse
+/// products as on a machine with the given caches.
+pub fn cpus(caches: &Hierarchy) -> impl Iterator<Item = Cpu> {
+    Cpu::of_instruction_sets(caches)
 }
 
 /// Compares every operation of `backend` with [`Reference`], and continues after an operation that differs.

@@ -1,19 +1,14 @@
 //! Tests of dense products against `f64` loops.
 
+use std::ops::Range;
+
+use girih_compute::prelude::*;
+use girih_compute::{Activation, Cpu, CpuMatrix, Dropout, Dtype, Epilogue, Shape, Transpose};
 use girih_random::Key;
 use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 
-use super::*;
-use crate::checks::read;
-use crate::{Activation, Dtype};
-
-fn matrix(shape: Shape, dtype: Dtype, seed: usize) -> CpuMatrix {
-    let mut matrix = CpuMatrix::zeros(shape, dtype);
-    let value = |i: usize| ((i + seed).wrapping_mul(2_654_435_761) >> 7 & 0x3f) as f32 / 16.0 - 2.0;
-    matrix.write_all(&(0..shape.len()).map(value).collect::<Vec<_>>());
-    matrix
-}
+use crate::matrices::{any_dtype, bits, matrix, values};
 
 /// Dense product with its options.
 #[derive(Debug)]
@@ -30,7 +25,7 @@ struct Case {
 }
 
 impl Case {
-    fn run(&self, machine: &Machine) -> CpuMatrix {
+    fn run(&self) -> CpuMatrix {
         let mut out = self.out.clone();
         let epilogue = Epilogue {
             accumulate: self.accumulate,
@@ -38,31 +33,35 @@ impl Case {
             activation: self.activation,
             dropout: None,
         };
-        let a = LeftOperand { matrix: &self.a, transpose: self.transpose_a, dropout: self.dropout };
-        multiply(machine, a, (&self.b, self.transpose_b), &epilogue, &mut out);
+        let (a, b) = ((&self.a, self.transpose_a), (&self.b, self.transpose_b));
+        Cpu::new().gemm(a, self.dropout, b, epilogue, &mut out).unwrap();
         out
     }
 
     /// Elements of `A` after dropout, as the product reads them.
     fn masked_a(&self) -> Vec<f64> {
         let mask = |e: usize| self.dropout.map_or(1.0, |d| f64::from(d.factor(e)));
-        as_f32(&self.a).iter().enumerate().map(|(e, &a)| f64::from(a) * mask(e)).collect()
+        values(&self.a).iter().enumerate().map(|(e, &a)| f64::from(a) * mask(e)).collect()
     }
 
-    fn check(&self, machine: &Machine) {
-        let (a, b) = (self.masked_a(), as_f32(&self.b));
+    fn check(&self) {
+        let (a, b) = (self.masked_a(), values(&self.b));
         let position = |matrix: &CpuMatrix, transpose: Transpose, row: usize, column: usize| {
             let (row, column) = if transpose == Transpose::Yes { (column, row) } else { (row, column) };
-            row * matrix.shape().cols + column
+            row * Cpu::new().shape(matrix).cols + column
         };
-        let inner = if self.transpose_a == Transpose::Yes { self.a.shape().rows } else { self.a.shape().cols };
-        let (found, old) = (self.run(machine), as_f32(&self.out));
-        let bias = self.bias.as_ref().map(as_f32);
+        let inner = if self.transpose_a == Transpose::Yes {
+            Cpu::new().shape(&self.a).rows
+        } else {
+            Cpu::new().shape(&self.a).cols
+        };
+        let (found, old) = (self.run(), values(&self.out));
+        let bias = self.bias.as_ref().map(values);
         // The rounding errors of a sum add up like a random walk.
         let rounding = f64::from(f32::EPSILON) / 2.0 * (16.0 + 2.0 * (inner as f64).sqrt());
-        let tolerance = if self.out.dtype() == Dtype::Bf16 { 1.0 / 256.0 } else { rounding };
-        for (i, &found) in as_f32(&found).iter().enumerate() {
-            let (row, column) = (i / self.out.shape().cols, i % self.out.shape().cols);
+        let tolerance = if Cpu::new().dtype(&self.out) == Dtype::Bf16 { 1.0 / 256.0 } else { rounding };
+        for (i, &found) in values(&found).iter().enumerate() {
+            let (row, column) = (i / Cpu::new().shape(&self.out).cols, i % Cpu::new().shape(&self.out).cols);
             let (mut sum, mut size) = (0.0, 0.0);
             for k in 0..inner {
                 let b = b[position(&self.b, self.transpose_b, k, column)];
@@ -83,8 +82,9 @@ impl Case {
     }
 }
 
-fn any_dtype() -> impl Strategy<Value = Dtype> {
-    prop_oneof![Just(Dtype::F32), Just(Dtype::Bf16)]
+/// Shape of the stored matrix that is read as `shape`.
+fn stored(shape: Shape, transpose: Transpose) -> Shape {
+    if transpose == Transpose::Yes { Shape::new(shape.cols, shape.rows) } else { shape }
 }
 
 prop_compose! {
@@ -101,10 +101,10 @@ prop_compose! {
         (biased, accumulate, relu) in any::<(bool, bool, bool)>(),
     ) -> Case {
         Case {
-            a: matrix(read(Shape::new(n_rows, n_inner), transposes.0), dtypes.0, 1),
+            a: matrix(stored(Shape::new(n_rows, n_inner), transposes.0), dtypes.0, 1),
             transpose_a: transposes.0,
             dropout: p.map(|p| Dropout::new(p, Key::new(5, 2))),
-            b: matrix(read(Shape::new(n_inner, n_cols), transposes.1), dtypes.1, 2),
+            b: matrix(stored(Shape::new(n_inner, n_cols), transposes.1), dtypes.1, 2),
             transpose_b: transposes.1,
             bias: biased.then(|| matrix(Shape::new(1, n_cols), Dtype::F32, 3)),
             accumulate,
@@ -119,40 +119,21 @@ proptest! {
 
     #[test]
     fn products_agree_with_loops(case in any_case(0..300, 0..70)) {
-        case.check(&Machine::detect());
+        case.check();
     }
 
     #[test]
     fn tall_products_agree_with_loops(case in any_case(0..20, 0..3000)) {
-        case.check(&Machine::detect());
+        case.check();
     }
 
     #[test]
     fn results_do_not_depend_on_the_number_of_threads(case in any_case(0..40, 0..3000)) {
-        let machine = Machine::detect();
         let on = |threads| {
             let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            as_f32(&pool.install(|| case.run(&machine))).iter().map(|v| v.to_bits()).collect::<Vec<_>>()
+            bits(&pool.install(|| case.run()))
         };
         let one = on(1);
         prop_assert!(one == on(2) && one == on(3));
     }
-}
-
-#[test]
-fn strips_and_blocks_depend_on_shapes_alone() {
-    assert_eq!(n_strips(232_965, 602 * 128), 64);
-    assert_eq!(n_strips(100, 64), 1);
-    assert_eq!(n_strips(1 << 20, 1 << 23), 2, "partial results are bounded");
-    assert_eq!(block_rows(232_965, 602), 435);
-    assert_eq!(block_rows(2_708, 16), 170);
-}
-
-#[test]
-#[should_panic(expected = "not offered")]
-fn two_transposes_are_refused() {
-    let square = matrix(Shape::new(2, 2), Dtype::F32, 0);
-    let (mut out, yes) = (square.clone(), Transpose::Yes);
-    let a = LeftOperand { matrix: &square, transpose: yes, dropout: None };
-    multiply(&Machine::detect(), a, (&square, yes), &Epilogue::default(), &mut out);
 }

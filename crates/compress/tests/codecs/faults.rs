@@ -5,14 +5,12 @@ use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use girih_compress::testing::{Layout, WorkFile, encode_into};
+use girih_compress::{
+    CompressError, CompressedFeatures, Encoded, FeatureCodec, GeneratedRows, Progress, RowSource, fit,
+};
 use girih_graph_format::file::Verify;
 use girih_graph_format::{Buffer, Matrix};
-
-use super::layout::{Layout, u32_at};
-use super::work_file::WorkFile;
-use super::write::encode_into;
-use super::{CompressedFeatures, Encoded, Progress};
-use crate::{CompressError, FeatureCodec, GeneratedRows, RowSource, fit};
 
 /// File in memory that accepts a number of bytes and then fails, possibly in the middle of a write.
 struct FaultyFile {
@@ -229,7 +227,7 @@ fn a_flipped_bit_of_a_code_gives_a_wrong_row_and_no_panic_where_checksums_are_le
 #[test]
 fn other_versions_and_unfinished_stores_are_named() {
     let mut bytes = small_store();
-    assert_eq!(u32_at(&bytes, 8), 1);
+    assert_eq!(bytes[8..12], [1, 0, 0, 0]);
     bytes[8] = 2;
     let error = open(&bytes).unwrap_err().to_string();
     assert!(error.contains("version 2") && error.contains("version 1"), "{error}");

@@ -1,0 +1,35 @@
+//! Matrices of the CPU whose values have few bits, so that sums in `f64` are exact and only storage causes errors.
+
+use girih_compute::prelude::*;
+use girih_compute::{Cpu, CpuMatrix, Dtype, Shape};
+use girih_graph_format::Matrix;
+use proptest::prelude::*;
+
+/// Value of a seed, a multiple of 1/16 between -2 and 2.
+pub(crate) fn value(seed: usize) -> f32 {
+    (seed.wrapping_mul(2_654_435_761) >> 7 & 0x3f) as f32 / 16.0 - 2.0
+}
+
+/// Matrix of the values of consecutive seeds.
+pub(crate) fn matrix(shape: Shape, dtype: Dtype, seed: usize) -> CpuMatrix {
+    of_values(shape, dtype, (0..shape.len()).map(|i| value(i + seed)).collect())
+}
+
+/// Matrix with the given elements, row by row.
+pub(crate) fn of_values(shape: Shape, dtype: Dtype, values: Vec<f32>) -> CpuMatrix {
+    Cpu::new().upload(&Matrix::new(shape.rows, shape.cols, values).unwrap(), dtype).unwrap()
+}
+
+/// Elements of a matrix, row by row.
+pub(crate) fn values(matrix: &CpuMatrix) -> Vec<f32> {
+    Cpu::new().download(matrix).unwrap().data().to_vec()
+}
+
+/// Bits of the elements of a matrix.
+pub(crate) fn bits(matrix: &CpuMatrix) -> Vec<u32> {
+    values(matrix).into_iter().map(f32::to_bits).collect()
+}
+
+pub(crate) fn any_dtype() -> impl Strategy<Value = Dtype> {
+    prop_oneof![Just(Dtype::F32), Just(Dtype::Bf16)]
+}
