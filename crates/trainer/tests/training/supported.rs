@@ -206,8 +206,13 @@ fn documented() -> String {
             None => rows.push((format!("`{}`", kind.name()), cells)),
         }
     }
+    let n_models = rows.len();
     for (name, change) in SETTINGS {
-        rows.push((name.to_owned(), row(&change, name.starts_with("`--partition"))));
+        let cells = row(&change, name.starts_with("`--partition"));
+        match rows[n_models..].iter_mut().find(|(_, known)| *known == cells) {
+            Some((names, _)) => write!(names, ", {name}").unwrap(),
+            None => rows.push((name.to_owned(), cells)),
+        }
     }
     let names = COLUMNS.map(|(name, _)| name).join(" | ");
     let mut text = format!("| | {names} |\n|---|{}\n", "---|".repeat(COLUMNS.len()));
