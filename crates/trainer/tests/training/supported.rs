@@ -188,10 +188,9 @@ fn documented() -> String {
                 return String::new();
             }
             let Err(reason) = supported(&asked) else { return "yes".to_owned() };
-            let text = format!("{}; {}", reason.why, reason.instead);
-            let known = reasons.iter().position(|known| *known == text);
+            let known = reasons.iter().position(|known| *known == reason.why);
             let at = known.unwrap_or_else(|| {
-                reasons.push(text);
+                reasons.push(reason.why.to_string());
                 reasons.len() - 1
             });
             (at + 1).to_string()
