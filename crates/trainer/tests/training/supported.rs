@@ -178,7 +178,7 @@ fn cached(c: &mut Combination, caches: [Cache; 2]) {
 /// The table of the documentation: models and settings against batches, tasks and ranks. Numbers refer to reasons.
 fn documented() -> String {
     let usual = || Combination { subgraphs_per_step: 2, ..Combination::of(&TrainConfig::default()) };
-    let mut reasons: Vec<String> = Vec::new();
+    let mut reasons: Vec<&str> = Vec::new();
     let mut row = |change: &dyn Fn(&mut Combination), is_of_ranks: bool| -> Vec<String> {
         let cell = |(_, column): &Column| {
             let mut asked = usual();
@@ -190,7 +190,7 @@ fn documented() -> String {
             let Err(reason) = supported(&asked) else { return "yes".to_owned() };
             let known = reasons.iter().position(|known| *known == reason.why);
             let at = known.unwrap_or_else(|| {
-                reasons.push(reason.why.to_string());
+                reasons.push(reason.why);
                 reasons.len() - 1
             });
             (at + 1).to_string()
