@@ -3,6 +3,8 @@
 //! On each data set, networks are trained on the full graph and on mini-batches, with the same seeds and splits. All
 //! are scored on the full graph, on the test nodes, at the best epoch of the validation nodes. Settings are the
 //! defaults of `girih train` with wider layers.
+//!
+//! Networks have 64 hidden columns; on generated graphs 128, no weight decay and a learning rate that falls to zero.
 
 use std::collections::BTreeMap;
 

@@ -5,6 +5,8 @@
 //! An order covers the whole graph, divided into equal numbers of nodes (`whole`) or equal shares of nodes and edges
 //! (`weighted`), or stays inside the row blocks of the partition (`inside`). The time of a rank is the sum over its
 //! blocks; that of a product is the time of the slowest rank.
+//!
+//! `edges_m` is millions of edges.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,6 +3,9 @@
 //! There are two kinds of cases per data set. `DATA/codec/CODEC` measures a codec: one thread encodes all rows, and
 //! decodes some by id. `DATA/MODEL/CODEC` measures training: runs share seeds and splits with runs without a codec,
 //! as in Ma et al. 2024.
+//!
+//! GraphSAGE trains with every codec, other networks with `topk:8` (`topk:16` for at most 128 features), on real data
+//! also with `int8` and principal components. Rates are in bytes of `f32`.
 
 use std::collections::BTreeMap;
 

@@ -4,6 +4,9 @@
 //!
 //! Epochs are those of `gpu-fullbatch` with the first aggregation computed once. Products sum neighbors over rows of
 //! the hidden width.
+//!
+//! Cases are `ORDER/STORAGE/BLOCKS`. Blocks start at a density of 2, 5 or 10 %, do not exist (`never`), or are the
+//! device's choice (`auto`). `product_ms` is the time of a product.
 
 use std::borrow::Cow;
 

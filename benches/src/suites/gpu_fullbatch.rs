@@ -4,6 +4,9 @@
 //! There is no dropout. The device runs asynchronously to the host, so only whole epochs are timed: each waits for
 //! the one before, and nothing runs between them. For the same reason the peer runs after girih and does not
 //! alternate.
+//!
+//! Cases are `ORDER/STORAGE/once` and `ORDER/STORAGE/every`. `x_peer` compares with PyTorch in the given order,
+//! `x_peer_same_order` in girih's.
 
 use std::borrow::Cow;
 use std::ffi::OsString;

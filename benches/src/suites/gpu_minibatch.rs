@@ -4,6 +4,11 @@
 //!
 //! The device runs asynchronously to the host, so only whole epochs are timed, each with all its batches. The peer
 //! runs after girih and does not alternate.
+//!
+//! Cases with 1024 seeds a device and bf16 are `nothing ahead` (no prefetch), `features on the host, staged` or
+//! `in-place`, `features, cache SHARE`, `graph, cache SHARE`, `topk:8 on the device` or `host`, `N devices, …` (every
+//! row on each device, on one, or on the host), `both in patches` (by the faster transport, `by NCCL` or `in place`),
+//! and `features in patches` (over devices, or over hosts: plain, a fifth cached, or as codes).
 
 use girih_comm::GpuTransport;
 use girih_compress::CodecSpec;

@@ -7,6 +7,10 @@
 //! bf16 for transport, and `/peer` rows copied from the memory of other devices. With `--timelines DIR`, every case
 //! on several devices trains a few more epochs and writes their timeline there. It also reports the activity of the
 //! busiest device in one epoch.
+//!
+//! Names of cases are `ORDER-WHERE/STORAGE/GPUS/PARTITION/EXCHANGE/STAGES`; `--way` selects them from PARTITION on.
+//! Columns: `predicted_ms` is the planner's epoch, `bound_ms` the larger of computation and exchanges. Timelines add
+//! `kernels_ms`, `exchanges_ms` and `both_ms` of the GPU that computed longest.
 
 use std::fs::{self, File};
 use std::io::BufWriter;

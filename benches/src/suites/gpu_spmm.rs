@@ -1,5 +1,9 @@
 //! `gpu-spmm`: `A·X` on a CUDA device with the plain adjacency, which sums neighbors. cuSPARSE alternates, with each
 //! of its algorithms on the same node order; the best one counts.
+//!
+//! Columns: `x_cusparse` is the speedup over cuSPARSE's best algorithm. `compulsory_mb` is offsets, indices, operand
+//! and result once each. `error_millionths` compares with `f64` sums of 500 rows. Blocks of a density of
+//! `threshold_percent` or more go to tensor cores.
 
 use std::borrow::Cow;
 

@@ -8,6 +8,9 @@
 //!
 //! A repetition is several batches, each complete before the next one starts, except where chunks overlap. Times are
 //! per batch.
+//!
+//! Names of cases are `sampling/…`, `rows/…` (`in pieces beside copies` is staged, `in place` UVA), `codes/…` and
+//! `stages/STORAGE/…`. `share_of_all` is the time of a stage over that of all overlapped.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -2,6 +2,8 @@
 //!
 //! A repetition is an epoch of a few steps, so no batch is prefetched while a peer runs. Times are per step and
 //! include sampling, features, both passes and the optimiser.
+//!
+//! `training_ms` is the time of both passes and Adam.
 
 use std::time::Duration;
 

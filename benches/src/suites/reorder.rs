@@ -1,5 +1,8 @@
 //! `reorder`: cost and benefit of node orders. Ids are shuffled first, so that the order of the files has no
 //! influence.
+//!
+//! `predicted_ms` is the product's time as `auto` predicts it, `lru_6_mib` the hit rate of rows in a cache of 6 MiB.
+//! `break_even_products` is the number of products that pay for the search.
 
 use std::time::Instant;
 

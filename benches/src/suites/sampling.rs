@@ -3,6 +3,8 @@
 //!
 //! A repetition is some batches of 1000 seeds each, sequential on one thread or parallel on all. Times are per batch.
 //! DGL uses its threads inside a batch.
+//!
+//! `x_classic` is the speedup over the relabelling `to-block`, `x_peer` that over the faster of DGL's two.
 
 use std::cell::RefCell;
 use std::path::Path;

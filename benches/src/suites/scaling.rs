@@ -2,6 +2,8 @@
 //!
 //! Graphs have the sizes of the papers, with evenly spread edges. Times per entry of sparse products come from the
 //! records of `gpu-spmm`. Recorded epochs on one GPU check the plans.
+//!
+//! Cases `GRAPH/1/recorded/…` compare plans with epochs of `gpu-fullbatch`.
 
 use std::time::Duration;
 

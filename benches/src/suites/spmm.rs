@@ -1,4 +1,7 @@
 //! `spmm`: `Â·X` with `Â = D^-½ (A + I) D^-½`, the product that dominates full-batch training.
+//!
+//! `Â` is stored by rows (`csr`) or in dense tiles of 32 × 32 (`tiles`). `tile_share` is the share of entries in dense
+//! tiles; `x_peer_copy` and `x_peer_scaled` are speedups over the peer's plain sums and its normalised product.
 
 use std::cell::RefCell;
 use std::path::Path;

@@ -178,7 +178,7 @@ fn cached(c: &mut Combination, caches: [Cache; 2]) {
 /// The table of the documentation: models and settings against batches, tasks and ranks. Numbers refer to reasons.
 fn documented() -> String {
     let usual = || Combination { subgraphs_per_step: 2, ..Combination::of(&TrainConfig::default()) };
-    let mut reasons: Vec<String> = Vec::new();
+    let mut reasons: Vec<&str> = Vec::new();
     let mut row = |change: &dyn Fn(&mut Combination), is_of_ranks: bool| -> Vec<String> {
         let cell = |(_, column): &Column| {
             let mut asked = usual();
@@ -188,10 +188,9 @@ fn documented() -> String {
                 return String::new();
             }
             let Err(reason) = supported(&asked) else { return "yes".to_owned() };
-            let text = format!("{}; {}", reason.why, reason.instead);
-            let known = reasons.iter().position(|known| *known == text);
+            let known = reasons.iter().position(|known| *known == reason.why);
             let at = known.unwrap_or_else(|| {
-                reasons.push(text);
+                reasons.push(reason.why);
                 reasons.len() - 1
             });
             (at + 1).to_string()
@@ -206,8 +205,13 @@ fn documented() -> String {
             None => rows.push((format!("`{}`", kind.name()), cells)),
         }
     }
+    let n_models = rows.len();
     for (name, change) in SETTINGS {
-        rows.push((name.to_owned(), row(&change, name.starts_with("`--partition"))));
+        let cells = row(&change, name.starts_with("`--partition"));
+        match rows[n_models..].iter_mut().find(|(_, known)| *known == cells) {
+            Some((names, _)) => write!(names, ", {name}").unwrap(),
+            None => rows.push((name.to_owned(), cells)),
+        }
     }
     let names = COLUMNS.map(|(name, _)| name).join(" | ");
     let mut text = format!("| | {names} |\n|---|{}\n", "---|".repeat(COLUMNS.len()));
