@@ -16,7 +16,7 @@ use super::NcclRank;
 use super::library::{Calls, Elements};
 use crate::CudaMatrix;
 use crate::cuda::Cuda;
-use crate::remote::{LocalRows, RemoteFeatures};
+use crate::features::{LocalRows, RemoteFeatures};
 use crate::sampling::{CudaGraph, DeviceTopology};
 
 /// Name of broadcasts in errors.

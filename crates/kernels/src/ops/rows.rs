@@ -8,8 +8,8 @@ use crate::abi::{GatherIndex, RowSource, UNITS_OF_THREAD};
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::device::threads_for;
+use crate::features::RowLaunch;
 use crate::matrix::{CudaIds, CudaMatrix, Groups};
-use crate::row_launch::RowLaunch;
 
 impl Cuda {
     /// [`DenseOps::gather_rows`](girih_compute::DenseOps::gather_rows).

@@ -14,11 +14,11 @@ use std::sync::Arc;
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, DriverError, PushKernelArg};
 use girih_compute::{ComputeError, Dtype};
 
+use super::staged::GatherRequest;
 use crate::Cuda;
 use crate::abi::{BeforeArgument, GatherIndex, RowSource};
 use crate::compile::Source;
 use crate::device::threads_for;
-use crate::staged::GatherRequest;
 
 /// Kernels that list the missing rows of a batch; see the module.
 pub(crate) struct MissKernels {

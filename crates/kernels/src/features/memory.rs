@@ -3,11 +3,13 @@
 use cudarc::driver::CudaSlice;
 use girih_compute::Dtype;
 
-use crate::code_book::CodeBook;
-use crate::pinned::Pinned;
-use crate::row_sources::Dense;
-use crate::staged::StagedGather;
-use crate::uva::{DeviceCache, SharedPinned, UvaTable};
+use super::cache::DeviceCache;
+use super::code_book::CodeBook;
+use super::group::SharedPinned;
+use super::pinned::Pinned;
+use super::row_sources::Dense;
+use super::staged::StagedGather;
+use super::uva::UvaTable;
 
 /// Memory of the rows.
 pub(crate) enum Memory {
@@ -15,7 +17,7 @@ pub(crate) enum Memory {
     Placed(UvaTable),
     /// Gathered by the host, and on GPUs, if any are there.
     Staged(StagedGather, Option<DeviceCache>),
-    /// Gathered by the hosts of all ranks, which take part together, and on GPUs ([`split_rows`](crate::split_rows)).
+    /// Gathered by the hosts of all ranks, which take part together, and on GPUs ([`split_rows`](super::split_rows)).
     Split(StagedGather, Option<DeviceCache>),
     /// All in host memory, written by this device.
     Written(Pinned),

@@ -19,17 +19,17 @@ use girih_compute::{ComputeError, Dtype, Shape, checks};
 use girih_features::{FeatureStore, PatchRowsOperand};
 use girih_graph_format::NodeId;
 
+use super::code_book::CodeBook;
+use super::row_checks::check_dtypes;
+use super::row_launch::RowLaunch;
+use super::shared::Shared;
 use crate::Cuda;
 use crate::abi::{BLOCK, GatherIndex, RowSource};
-use crate::code_book::CodeBook;
 use crate::compile::{Defines, Source};
 use crate::device::blocks;
 use crate::matrix::{CudaIds, CudaMatrix};
 use crate::nccl::{ListExchange, Peers, ReceivedList};
-use crate::row_checks::check_dtypes;
-use crate::row_launch::RowLaunch;
 use crate::sampling::{OwnerMap, Pieces, failed};
-use crate::shared::Shared;
 
 const OPERATION: &str = "rows of patches";
 /// Blocks, and threads of each, of copies of rows within a GPU.

@@ -20,10 +20,10 @@ use girih_compute::ComputeError;
 use girih_graph_format::NodeId;
 use girih_machine::prefetch;
 
+use super::pinned::not_pinned;
 use crate::Cuda;
 use crate::error::explain;
 use crate::nccl::OwnedStream;
-use crate::pinned::not_pinned;
 use crate::staging::Buffer;
 use crate::worker_pool::{Cursor, Gone, Held, Receiver, WorkerPool};
 

@@ -3,15 +3,28 @@
 //! memory of other ranks. Or the device itself wrote the rows to the host.
 //!
 //! A batch reads each of its rows once; rows that the previous batch has are copied from there
-//! ([`misses`](crate::misses)). Rows on GPUs are read in place, from the device's memory or over links between
+//! ([`misses`](self::misses)). Rows on GPUs are read in place, from the device's memory or over links between
 //! GPUs. Rows on the host are read in one of two ways, which [`HostReads`] selects. They lie in pinned memory that a
 //! launch of few blocks reads over the bus at the same time; or host cores gather them and copies bring them
-//! ([`staged`](crate::staged)). With one launch for both kinds, a warp would hold rows of GPUs while it
+//! ([`staged`](self::staged)). With one launch for both kinds, a warp would hold rows of GPUs while it
 //! waits for the host. For a code book (paper B) only codes travel. Where only sums of rows are wanted, these are
-//! computed from codes ([`code_book`](crate::code_book)).
+//! computed from codes ([`code_book`](self::code_book)).
 
+mod cache;
+mod code_book;
+mod group;
 mod memory;
+mod misses;
+mod pinned;
+mod remote;
 mod requests;
+mod row_checks;
+mod row_launch;
+mod row_sources;
+mod shared;
+mod split_rows;
+mod staged;
+mod uva;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -25,20 +38,25 @@ use girih_features::{
 use girih_graph_format::{Matrix, NodeId};
 use rayon::prelude::*;
 
-pub(crate) use self::memory::{Form, Memory};
+use self::cache::DeviceCache;
+use self::code_book::{CodeBook, CodeSums};
+use self::group::Group;
+use self::memory::{Form, Memory};
+use self::misses::MissKernels;
+use self::pinned::Pinned;
+pub(crate) use self::remote::{LocalRows, RemoteFeatures};
 use self::requests::{Begun, Spare};
+use self::row_checks::{OPERATION, check_dtypes, check_first, check_written};
+pub(crate) use self::row_launch::RowLaunch;
+use self::row_sources::{Dense, RowsOfCodes, RowsOfMatrix, RowsOfPieces, RowsOnHost};
+pub(crate) use self::shared::Shared;
+use self::staged::{GatherJob, ROW_BYTES_MAX, StagedGather, StagedSource};
+use self::uva::HostTable;
+pub(crate) use self::uva::{Rows, UvaTable};
 use crate::Cuda;
 use crate::abi::{BLOCK, GatherIndex, LARGE_BLOCK, ON_HOST, RowSource};
-use crate::code_book::{CodeBook, CodeSums};
 use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, pitch};
-use crate::misses::MissKernels;
 use crate::nccl::{OwnedStream, Peers};
-use crate::pinned::Pinned;
-use crate::row_checks::{OPERATION, check_dtypes, check_first, check_written};
-use crate::row_launch::RowLaunch;
-use crate::row_sources::{Dense, RowsOfCodes, RowsOfMatrix, RowsOfPieces, RowsOnHost};
-use crate::staged::{GatherJob, ROW_BYTES_MAX, StagedGather, StagedSource};
-use crate::uva::{DeviceCache, Group, HostTable, Rows, UvaTable};
 
 /// Blocks, and threads of each, for rows on GPUs.
 const ON_GPUS: (u32, u32) = (132, BLOCK);

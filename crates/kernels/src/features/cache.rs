@@ -8,7 +8,8 @@ use girih_features::{Holder, Placement};
 use girih_graph_format::NodeId;
 use rayon::prelude::*;
 
-use super::{AddressOf, Group, ReadRows, Rows};
+use super::group::Group;
+use super::uva::{AddressOf, ReadRows, Rows};
 use crate::Cuda;
 use crate::nccl::OwnedStream;
 
@@ -38,7 +39,7 @@ impl DeviceCache {
     /// ranks of the process call this together.
     ///
     /// # Errors
-    /// As [`UvaTable::new`](super::UvaTable::new), but for memory of the host.
+    /// As [`UvaTable::new`](super::uva::UvaTable::new), but for memory of the host.
     pub(crate) fn beside_host(
         cuda: &Cuda,
         rows: &Rows<'_>,

@@ -9,9 +9,9 @@ use girih_graph_format::Matrix;
 use half::bf16;
 use rayon::prelude::*;
 
+use super::staged::{StagedSource, StoredRows, prefetch_bytes};
+use super::uva::HostTable;
 use crate::matrix::pitch;
-use crate::staged::{StagedSource, StoredRows, prefetch_bytes};
-use crate::uva::HostTable;
 
 /// Rows that a host thread writes at a time.
 const ROWS_AT_ONCE: usize = 1024;

@@ -6,14 +6,14 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use cudarc::driver::{CudaEvent, CudaSlice, CudaStream, DriverError};
 use girih_compute::ComputeError;
 
+use super::misses::{MissList, RowsOfBatch};
+use super::row_checks::OPERATION;
+use super::row_launch::RowLaunch;
+use super::staged::{GatherRequest, PendingGather};
 use super::{Before, CudaFeatures, IN_DEVICE, Memory, ON_GPUS};
 use crate::Cuda;
 use crate::abi::{GatherIndex, RowSource};
 use crate::matrix::CudaIds;
-use crate::misses::{MissList, RowsOfBatch};
-use crate::row_checks::OPERATION;
-use crate::row_launch::RowLaunch;
-use crate::staged::{GatherRequest, PendingGather};
 
 /// Pending request.
 #[derive(Default)]

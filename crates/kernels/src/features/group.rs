@@ -5,10 +5,10 @@ use std::sync::Arc;
 use girih_compute::ComputeError;
 use girih_features::{Holder, Placement};
 
+use super::pinned::Pinned;
 use crate::Cuda;
 use crate::nccl::OwnedStream;
 use crate::nccl::Peers;
-use crate::pinned::Pinned;
 
 /// Pinned memory that the ranks of a process share.
 pub(crate) struct SharedPinned {

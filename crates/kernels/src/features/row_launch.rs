@@ -4,9 +4,9 @@
 use cudarc::driver::{CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Dtype};
 
+use super::code_book::{CodeBook, Decoding};
 use crate::Cuda;
 use crate::abi::{GatherIndex, RowSource};
-use crate::code_book::{CodeBook, Decoding};
 use crate::compile::Source;
 
 /// Launch that copies or decodes rows into a result.

@@ -7,7 +7,7 @@
 //! ```
 //! All ranks fetch a batch together; a rank that needs no rows takes part, too. The trainer implements the fetch
 //! ([`FetchRows`]), so that this module is independent of hosts. From pinned buffers on it works as
-//! [`staged`](crate::staged).
+//! [`staged`](super::staged).
 
 use cudarc::driver::{CudaEvent, DriverError};
 use girih_compute::ComputeError;
@@ -15,13 +15,15 @@ use girih_features::{FeatureStore, FetchRows, FetchedRows, Holder, Placement, Sp
 use girih_graph_format::NodeId;
 use rayon::prelude::*;
 
+use super::cache::DeviceCache;
+use super::code_book::CodeBook;
+use super::group::Group;
+use super::row_checks::OPERATION;
+use super::row_sources::Dense;
+use super::staged::{Batch, Buffers, ROW_BYTES_MAX, StagedGather, StagedWorker};
+use super::uva::Rows;
+use super::{Form, Memory};
 use crate::Cuda;
-use crate::code_book::CodeBook;
-use crate::feature_store::{Form, Memory};
-use crate::row_checks::OPERATION;
-use crate::row_sources::Dense;
-use crate::staged::{Batch, Buffers, ROW_BYTES_MAX, StagedGather, StagedWorker};
-use crate::uva::{DeviceCache, Group, Rows};
 
 /// Bytes of a pinned buffer: enough for all cores to share its filling.
 const BUFFER_BYTES: usize = 16 << 20;

@@ -7,10 +7,7 @@
 //! ```
 //! Kernels read a row at the address in the list, whether it lies on this GPU, on another one or, pinned, on the host.
 //! One launch reads all of them. There is no list if no row is on a GPU and the host has one range. Rows that the host
-//! sends ([`staged`](crate::staged)) have no address: their entry is zero, and kernels skip them.
-
-mod cache;
-mod group;
+//! sends ([`staged`](super::staged)) have no address: their entry is zero, and kernels skip them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,13 +17,12 @@ use girih_features::Placement;
 use girih_graph_format::NodeId;
 use rayon::prelude::*;
 
-use self::cache::CachedNodes;
-pub(crate) use self::cache::DeviceCache;
-pub(crate) use self::group::{Group, SharedPinned};
+use super::cache::{CachedNodes, DeviceCache};
+use super::group::Group;
+use super::pinned::Pinned;
 use crate::Cuda;
 use crate::abi::RowSource;
 use crate::nccl::OwnedStream;
-use crate::pinned::Pinned;
 
 /// Rows that a host thread copies at a time.
 const ROWS_AT_ONCE: usize = 1 << 10;
@@ -45,12 +41,12 @@ pub(crate) struct Rows<'a> {
 
 impl Rows<'_> {
     /// Bytes of a row.
-    fn n_bytes(&self, row: usize) -> usize {
+    pub(super) fn n_bytes(&self, row: usize) -> usize {
         ((self.offset)(row + 1) - (self.offset)(row)) as usize
     }
 
     /// Number of leading nodes whose rows fit in `n_bytes` together; at least one.
-    fn n_within(&self, nodes: &[NodeId], n_bytes: usize) -> usize {
+    pub(super) fn n_within(&self, nodes: &[NodeId], n_bytes: usize) -> usize {
         let mut left = n_bytes;
         let fits = |&&node: &&NodeId| {
             let row_bytes = self.n_bytes(node as usize);
@@ -82,7 +78,7 @@ type CopyRow<'a> = &'a (dyn Fn(usize, &mut [u8]) + Sync);
 /// Reads the rows of some nodes, as consecutive buffers.
 pub(crate) type ReadRows<'a> = &'a mut dyn FnMut(&[NodeId]) -> Result<Vec<Vec<u8>>, ComputeError>;
 /// Device address of a row in host memory.
-type AddressOf<'a> = &'a (dyn Fn(usize) -> u64 + Sync);
+pub(super) type AddressOf<'a> = &'a (dyn Fn(usize) -> u64 + Sync);
 /// Writes a range of consecutive rows.
 pub(crate) type WriteRows<'a> = &'a (dyn Fn(Range<usize>, &mut [u8]) + Sync);
 
