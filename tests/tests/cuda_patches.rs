@@ -1,6 +1,7 @@
 //! Ranks on CUDA devices that each hold a patch of graph and features. Compares what they sample and read with the
 //! CPU, which holds everything. With one GPU there is one patch.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -187,17 +188,17 @@ fn read_rows(
             (0..n).map(|i| (i * i * 13 + 7 * world.rank() as u32) % N).collect()
         })
         .collect();
-    let mut begun = Vec::new();
+    let (mut begun, mut pending) = (Vec::new(), VecDeque::new());
     for list in &lists {
         let ids = cuda.upload_ids(list)?;
         let mut out = cuda.zeros(Shape::new(list.len(), cols), dtype)?;
-        reader.begin(cuda, &ids, None, &mut out)?;
+        pending.push_back(reader.gather_async(cuda, &ids, None, &mut out)?);
         begun.push((ids, out));
         if begun.len() == 2 {
-            reader.finish(cuda)?;
+            pending.pop_front().expect("two were begun").wait()?;
         }
     }
-    (0..lists.len() - 1).try_for_each(|_| reader.finish(cuda))?;
+    pending.into_iter().try_for_each(|pending| pending.wait())?;
     for (list, (_, out)) in lists.iter().zip(&begun) {
         let found = cuda.download(out)?;
         let expected = list.iter().flat_map(|&row| (0..cols).map(move |column| value(row as usize, column)));
@@ -209,7 +210,7 @@ fn read_rows(
     assert_eq!(cuda.download(&out)?.data(), cuda.download(&begun[3].1)?.data());
     let beyond = cuda.upload_ids(&[N])?;
     let mut one = cuda.zeros(Shape::new(1, cols), dtype)?;
-    assert!(reader.begin(cuda, &beyond, None, &mut one).is_err(), "there is no such row");
+    assert!(reader.gather_async(cuda, &beyond, None, &mut one).is_err(), "there is no such row");
     Ok(())
 }
 
@@ -335,8 +336,8 @@ fn codes_that_hosts_have_in_part_are_decoded_and_summed_on_gpus() {
                     reader.gather(cuda, ids, &mut decoded)?;
                     let (mut own, mut summed) = (zeros(block.n_destinations)?, zeros(block.n_destinations)?);
                     let sums = reader.sums().expect("codes are summed");
-                    sums.begin(cuda, ids)?;
-                    sums.finish(cuda, (&block.rows, ids), Some(&mut own), &mut summed)?;
+                    let codes = sums.gather_async(cuda, ids)?;
+                    codes.wait(cuda, (&block.rows, ids), Some(&mut own), &mut summed)?;
                     Ok([cuda.download(&decoded)?, cuda.download(&own)?, cuda.download(&summed)?])
                 };
                 let (found, expected) = (read(&*reader)?, read(&*all)?);

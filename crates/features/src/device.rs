@@ -61,7 +61,7 @@ pub trait FeatureDevice: Memory {
 
     /// Creates a reader of rows that the ranks store in memory of their hosts. Rows that the placement assigns to
     /// every device are copied there at once. All ranks call it together, with the same placement, and
-    /// [begin](FeatureStore::begin) equally many reads. Codes must be [sound](CompressedFeatures::check_codes). Returns
+    /// [start](FeatureStore::gather_async) equally many gathers. Codes must be [sound](CompressedFeatures::check_codes). Returns
     /// `None` if the device's memory is the host's, or the device cannot decode such codes.
     ///
     /// # Errors

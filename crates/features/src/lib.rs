@@ -56,7 +56,7 @@ pub use neighbors::{
 pub use placement::{CacheShares, Holder, Place, Placement, Span, Tier};
 pub use rates::{Rate, Rates};
 pub use remote::{FetchRows, FetchedRows, PatchRowsOperand, SplitRows, StoredAs};
-pub use store::{FeatureStore, RowSums, WritableStore};
+pub use store::{FeatureStore, Pending, PendingRows, PendingSums, RowSums, WritableStore};
 
 /// Program of the README, which is tested.
 #[cfg(doctest)]

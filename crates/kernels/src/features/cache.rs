@@ -45,10 +45,10 @@ impl DeviceCache {
         rows: &Rows<'_>,
         read: ReadRows<'_>,
         (placement, group): (&Placement, &Group<'_>),
-    ) -> Result<Option<Self>, ComputeError> {
+    ) -> Result<Option<Arc<Self>>, ComputeError> {
         let near = CachedNodes::of(placement, group.size);
         let nowhere = |_| 0;
-        (!near.is_none()).then(|| Self::new(cuda, rows, (read, &nowhere), &near, group)).transpose()
+        (!near.is_none()).then(|| Self::new(cuda, rows, (read, &nowhere), &near, group).map(Arc::new)).transpose()
     }
 
     /// Copies rows to the GPU by `read`, and lists all addresses; `on_host` gives those on the host, or zero.

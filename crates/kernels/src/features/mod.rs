@@ -1,101 +1,69 @@
-//! [`CudaFeatures`]: features that are read by id from any memory. Rows lie on this GPU, on others, or in pinned host
-//! memory, as a placement says. Codes lie there, too, and are decoded as they are read. Both may also lie in the host
-//! memory of other ranks. Or the device itself wrote the rows to the host.
+//! Feature stores: features that are read by id from any memory, [`FeatureDevice`] on CUDA.
 //!
-//! A batch reads each of its rows once; rows that the previous batch has are copied from there
-//! ([`misses`](self::misses)). Rows on GPUs are read in place, from the device's memory or over links between
+//! A [`Store`] reads rows of one form, dense or [codes](Decoded), from [`StoredRows`]: small stores that compose.
+//! ```text
+//! Store, Decoded ──▶ Cached, rows that GPUs have ──▶ InPlace   pinned memory of the host (UVA), read over the bus
+//!                │   and those of the batch before   Staged    threads of the host gather, copies bring
+//!                │                                   Staged    the same, from the hosts of all ranks (host_fetch)
+//!                ├──▶ InPlace    memory of the device, and of other GPUs (patches)
+//!                └──▶ AllToAll   exchange between GPUs (patches)
+//! ```
+//! A batch reads each of its rows once. Rows on GPUs are read in place, from the device's memory or over links between
 //! GPUs. Rows on the host are read in one of two ways, which [`HostReads`] selects. They lie in pinned memory that a
-//! launch of few blocks reads over the bus at the same time; or host cores gather them and copies bring them
-//! ([`staged`](self::staged)). With one launch for both kinds, a warp would hold rows of GPUs while it
-//! waits for the host. For a code book (paper B) only codes travel. Where only sums of rows are wanted, these are
-//! computed from codes ([`code_book`](self::code_book)).
+//! launch of few blocks reads over the bus at the same time; or host cores gather them and copies bring them. With one
+//! launch for both kinds, a warp would hold rows of GPUs while it waits for the host. For a code book (paper B) only
+//! codes travel. Where only sums of rows are wanted, these are computed from codes ([`code_book`](self::code_book)).
 
 mod cache;
+mod cached;
 mod code_book;
+mod decoded;
 mod group;
-mod memory;
+mod host_fetch;
+mod in_place;
 mod misses;
+mod patches;
 mod pinned;
-mod remote;
-mod requests;
+mod request;
 mod row_checks;
 mod row_launch;
 mod row_sources;
 mod shared;
-mod split_rows;
 mod staged;
+mod store;
+mod threads;
 mod uva;
 
-use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use girih_compress::CompressedFeatures;
-use girih_compute::{ComputeError, Dtype, Shape, Transpose, checks};
-use girih_features::{
-    FeatureDevice, FeatureStore, HostFeatures, HostReads, Placement, RowSums, SplitRows, WritableStore,
-};
+use girih_compute::{ComputeError, Dtype, Shape, checks};
+use girih_features::{FeatureDevice, FeatureStore, HostFeatures, HostReads, Placement, SplitRows, WritableStore};
 use girih_graph_format::{Matrix, NodeId};
 use rayon::prelude::*;
 
 use self::cache::DeviceCache;
+use self::cached::Cached;
 use self::code_book::{CodeBook, CodeSums};
-use self::group::Group;
-use self::memory::{Form, Memory};
-use self::misses::MissKernels;
-use self::pinned::Pinned;
-pub(crate) use self::remote::{LocalRows, RemoteFeatures};
-use self::requests::{Begun, Spare};
-use self::row_checks::{OPERATION, check_dtypes, check_first, check_written};
+use self::decoded::Decoded;
+use self::group::{Group, SharedPinned};
+use self::in_place::InPlace;
+pub(crate) use self::patches::{LocalRows, asking_others, reading_others};
+use self::request::{RowBuffers, StoredRows, address};
+use self::row_checks::{OPERATION, check_written};
 pub(crate) use self::row_launch::RowLaunch;
-use self::row_sources::{Dense, RowsOfCodes, RowsOfMatrix, RowsOfPieces, RowsOnHost};
+use self::row_sources::{Dense, Form, RowsOfCodes, RowsOfMatrix, RowsOfPieces, RowsOnHost};
 pub(crate) use self::shared::Shared;
-use self::staged::{GatherJob, ROW_BYTES_MAX, StagedGather, StagedSource};
+use self::staged::{GatherJob, Staged, StagedSource};
+use self::store::Store;
+use self::threads::{ROW_BYTES_MAX, StagedGather};
 use self::uva::HostTable;
 pub(crate) use self::uva::{Rows, UvaTable};
 use crate::Cuda;
-use crate::abi::{BLOCK, GatherIndex, LARGE_BLOCK, ON_HOST, RowSource};
-use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, pitch};
-use crate::nccl::{OwnedStream, Peers};
-
-/// Blocks, and threads of each, for rows on GPUs.
-const ON_GPUS: (u32, u32) = (132, BLOCK);
-/// Blocks, and threads of each, for rows in memory of the device itself.
-const IN_DEVICE: (u32, u32) = (132 * 8, BLOCK);
-/// Blocks, and threads of each, that saturate the bus with undecoded rows, and no more. Blocks of a step's products
-/// that need a whole SM wait for the reading ones. Commands of the step also come over the bus, and wait behind the
-/// reads under way. A warp that decodes has one code in flight, so decoding needs more blocks.
-const BLOCKS_OF_BUS: (u32, u32) = (5, LARGE_BLOCK);
-
-/// Reader of rows by id; see the module.
-struct CudaFeatures {
-    n_rows: usize,
-    row_bytes: usize,
-    memory: Memory,
-    form: Form,
-    /// Streams of pending requests: for rows on the host, and for rows on GPUs.
-    side: OwnedStream,
-    near: OwnedStream,
-    launch: RowLaunch,
-    /// Kernels that sum codes; `None` for dense rows.
-    sums: Option<SumsOfCodes>,
-    /// Lists of missing rows; `None` if a batch gets all of its rows from one memory.
-    misses: Option<MissKernels>,
-    /// Pending requests, the oldest first.
-    begun: Mutex<VecDeque<Begun>>,
-    /// Buffers that no batch uses. Allocating them for each batch would take longer than bringing its rows.
-    spare: Mutex<Spare>,
-}
-
-/// Kernels that sum codes without decoding them.
-struct SumsOfCodes {
-    /// Copies codes without decoding them.
-    copy: RowLaunch,
-    sums: CodeSums,
-}
-
-/// Ids and rows of the latest request, on the device.
-type Before<'a> = (&'a CudaIds, &'a CudaMatrix);
+use crate::abi::{ON_HOST, RowSource};
+use crate::matrix::{CudaMatrix, pitch};
+use crate::nccl::Peers;
 
 impl FeatureDevice for Cuda {
     fn host_features(
@@ -110,7 +78,7 @@ impl FeatureDevice for Cuda {
         let offset = |row| (row * row_bytes) as u64;
         let placed = Rows { operation: OPERATION, n_rows, offset: &offset, mark: ON_HOST };
         let write = |range: Range<usize>, memory: &mut [u8]| form.write_all(memory, rows, range.start);
-        let (memory, source): (_, Arc<dyn StagedSource>) = if Self::brings_rows(row_bytes, reads) {
+        let (reader, source): (_, Arc<dyn StagedSource>) = if Self::brings_rows(row_bytes, reads) {
             let source: Arc<dyn StagedSource> = if dtype == Dtype::F32 || rows.buffer().is_mapped() {
                 Arc::new(RowsOfMatrix { rows: rows.clone(), form })
             } else {
@@ -118,13 +86,12 @@ impl FeatureDevice for Cuda {
                 let group = Group::of(self, OPERATION, placement)?;
                 Arc::new(RowsOfPieces { pieces: Arc::new(HostTable::plain(&placed, &write, &group)?), row_bytes })
             };
-            (self.staged(&placed, &source, placement)?, source)
+            (self.staged(Form::Dense(form), (&placed, placement), &source)?, source)
         } else {
-            let placed = UvaTable::new(self, &placed, &write, placement)?;
-            let source = RowsOfPieces { pieces: Arc::clone(placed.on_host()), row_bytes };
-            (Memory::Placed(placed), Arc::new(source))
+            let table = UvaTable::new(self, &placed, &write, placement)?;
+            let source = RowsOfPieces { pieces: Arc::clone(table.on_host()), row_bytes };
+            (self.placed(Form::Dense(form), (n_rows, row_bytes), table)?, Arc::new(source))
         };
-        let reader = self.reader((n_rows, row_bytes), memory, Form::Dense(form))?;
         Ok(Some(HostFeatures { reader, on_host: Arc::new(RowsOnHost { source, n_rows, form }) }))
     }
 
@@ -135,13 +102,13 @@ impl FeatureDevice for Cuda {
         placement: Option<(&Placement, HostReads)>,
     ) -> Result<Option<Box<dyn FeatureStore<Self>>>, ComputeError> {
         let Some(book) = CodeBook::upload(self, OPERATION, codes, dtype)? else { return Ok(None) };
-        let (n_rows, row_bytes, form) = (codes.n_rows(), codes.codec().row_bytes(), Form::Codes(book));
+        let (n_rows, row_bytes) = (codes.n_rows(), codes.codec().row_bytes());
         let offset = |row| (row * row_bytes) as u64;
         let placed = Rows { operation: OPERATION, n_rows, offset: &offset, mark: ON_HOST };
-        let memory = match placement {
+        let store = match placement {
             Some((placement, reads)) if Self::brings_rows(row_bytes, reads) => {
                 let source: Arc<dyn StagedSource> = Arc::new(RowsOfCodes { codes: codes.clone(), row_bytes });
-                self.staged(&placed, &source, placement)?
+                self.staged(Form::Codes(book), (&placed, placement), &source)
             }
             Some((placement, _)) => {
                 let write = |range: Range<usize>, memory: &mut [u8]| {
@@ -150,11 +117,16 @@ impl FeatureDevice for Cuda {
                         to.copy_from_slice(from);
                     });
                 };
-                Memory::Placed(UvaTable::new(self, &placed, &write, placement)?)
+                let table = UvaTable::new(self, &placed, &write, placement)?;
+                self.placed(Form::Codes(book), (n_rows, row_bytes), table)
             }
-            None => Memory::Device(self.upload_list(OPERATION, codes.codes())?),
+            None => {
+                let bytes = self.upload_list(OPERATION, codes.codes())?;
+                let source = RowSource::at(address(&bytes), row_bytes as u64);
+                self.decoded(book, (n_rows, row_bytes), InPlace::resident(source, bytes), Some(source))
+            }
         };
-        self.reader((n_rows, row_bytes), memory, form).map(Some)
+        store.map(Some)
     }
 
     fn split_rows(
@@ -162,7 +134,7 @@ impl FeatureDevice for Cuda {
         rows: SplitRows<'_>,
         placement: &Placement,
     ) -> Result<Option<Box<dyn FeatureStore<Self>>>, ComputeError> {
-        Self::split_rows(self, rows, placement)
+        host_fetch::split_rows(self, rows, placement)
     }
 
     fn row_store(
@@ -173,13 +145,36 @@ impl FeatureDevice for Cuda {
     ) -> Result<Option<Box<dyn WritableStore<Self>>>, ComputeError> {
         let form = Dense { cols: shape.cols, dtype };
         checks::allocation(Shape::new(shape.rows, pitch(form.cols)), dtype.n_bytes())?;
-        let n_bytes = shape.rows * form.row_bytes();
-        let shared = if together { Group::of_process(self).pinned(self, OPERATION, n_bytes)? } else { None };
-        let memory = match shared {
-            Some(shared) => Memory::WrittenTogether(shared),
-            None => Memory::Written(Pinned::new(self, n_bytes, OPERATION)?),
-        };
-        Ok(Some(Box::new(self.rows((shape.rows, form.row_bytes()), memory, Form::Dense(form))?)))
+        let group = if together { Group::of_process(self) } else { Group::alone() };
+        let memory = group.pinned(self, OPERATION, shape.rows * form.row_bytes())?;
+        let rows = InPlace::uva(RowSource::at(memory.memory().address(), form.row_bytes() as u64), memory);
+        let rows = Cached::new(self, (shape.rows, true), None, rows)?;
+        let write = RowLaunch::copying(self, OPERATION, dtype)?;
+        Ok(Some(Box::new(Store::new(self, shape.rows, (form.cols, dtype), write, rows)?)))
+    }
+}
+
+/// Store of rows that devices write to memory of the host.
+type Written = Store<Cached<InPlace<SharedPinned>>>;
+
+impl WritableStore<Cuda> for Written {
+    fn is_shared(&self) -> bool {
+        self.rows.others.memory.is_shared()
+    }
+
+    fn write(&mut self, cuda: &Cuda, first: usize, rows: &CudaMatrix) -> Result<(), ComputeError> {
+        check_written((rows.shape, rows.dtype), first, (self.shape(), self.result.1))?;
+        let InPlace { source, memory, .. } = &self.rows.others;
+        let row_bytes = source.row_bytes as usize;
+        let (n_bytes, begin) = (rows.shape.rows * row_bytes, first * row_bytes);
+        if n_bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: each row is written by one rank, and nobody reads it before ranks have met.
+        let out = unsafe { memory.memory().own_bytes(begin..begin + n_bytes) };
+        cuda.device.stream.memcpy_dtoh(&rows.data.slice(..n_bytes), out).map_err(Cuda::failed(OPERATION))?;
+        // `rows` may be overwritten as soon as this returns, by any stream.
+        cuda.wait(OPERATION)
     }
 }
 
@@ -189,263 +184,85 @@ impl Cuda {
         reads != HostReads::InPlace && row_bytes <= ROW_BYTES_MAX
     }
 
-    /// Number of ranks that share the cores of this process.
-    fn ranks_of_process(&self) -> usize {
-        self.peers().filter(|peers| peers.is_one_process()).map_or(1, Peers::size)
-    }
-
-    /// Rows gathered by the host, except for those that a placement puts on GPUs.
+    /// Store of rows that the host gathers, except for those that a placement puts on GPUs.
     fn staged(
         &self,
-        rows: &Rows<'_>,
+        form: Form,
+        (rows, placement): (&Rows<'_>, &Placement),
         source: &Arc<dyn StagedSource>,
-        placement: &Placement,
-    ) -> Result<Memory, ComputeError> {
+    ) -> Result<Box<dyn FeatureStore<Self>>, ComputeError> {
         let group = Group::of(self, OPERATION, placement)?;
         let copy = |row: usize, to: &mut [u8]| source.copy(row, to);
         let mut read = |nodes: &[NodeId]| Ok(rows.copied(&copy, nodes));
-        let on_gpus = DeviceCache::beside_host(self, rows, &mut read, (placement, &group))?;
-        let bringing = GatherJob { source: Arc::clone(source), row_bytes: (rows.offset)(1) as usize };
-        let brought = StagedGather::new(self, OPERATION, self.ranks_of_process(), &bringing)?;
-        Ok(Memory::Staged(brought, on_gpus))
-    }
-
-    /// Feature store of `sizes`: rows, and bytes of each.
-    pub(crate) fn reader(
-        &self,
-        sizes: (usize, usize),
-        memory: Memory,
-        form: Form,
-    ) -> Result<Box<dyn FeatureStore<Self>>, ComputeError> {
-        Ok(Box::new(self.rows(sizes, memory, form)?))
-    }
-
-    /// Reader of rows in some memory, with its streams and kernels.
-    fn rows(
-        &self,
-        (n_rows, row_bytes): (usize, usize),
-        memory: Memory,
-        form: Form,
-    ) -> Result<CudaFeatures, ComputeError> {
-        let stream = || self.device.urgent_stream().map_err(Self::failed(OPERATION));
-        let (side, near) = (self.ending(&stream()?), self.ending(&stream()?));
-        let (launch, sums) = match &form {
-            Form::Dense(form) => (RowLaunch::copying(self, OPERATION, form.dtype)?, None),
-            Form::Codes(book) => (RowLaunch::decoding(self, OPERATION, book)?, SumsOfCodes::new(self, book)?),
-        };
-        // The previous batch has decoded values of codes, not the codes themselves.
-        let has_before = matches!(form, Form::Dense(_)) && !memory.is_on_devices();
-        let is_listed = has_before || memory.gpus_beside_host().is_some();
-        let misses = is_listed.then(|| MissKernels::new(self, OPERATION, (n_rows, has_before))).transpose()?;
-        let (begun, spare) = (Mutex::default(), Mutex::default());
-        Ok(CudaFeatures { n_rows, row_bytes, memory, form, side, near, launch, sums, misses, begun, spare })
-    }
-}
-
-impl SumsOfCodes {
-    /// Compiles the kernels for a book, which has to live as long; `None` where rows are too wide.
-    fn new(cuda: &Cuda, book: &CodeBook) -> Result<Option<Self>, ComputeError> {
-        let Some(sums) = CodeSums::new(cuda, OPERATION, book)? else { return Ok(None) };
-        Ok(Some(Self { copy: RowLaunch::copying(cuda, OPERATION, book.dtype)?, sums }))
-    }
-}
-
-impl CudaFeatures {
-    /// Source argument of launches; `None` where the host gathers rows and no row is on a GPU.
-    fn argument(&self, cuda: &Cuda) -> Option<RowSource> {
-        let (listed, at) = (RowSource::listed, RowSource::at);
-        let row_bytes = self.row_bytes as u64;
-        Some(match &self.memory {
-            Memory::Placed(placed) => placed.argument(cuda, row_bytes),
-            Memory::Staged(_, on_gpus) | Memory::Split(_, on_gpus) => listed(on_gpus.as_ref()?.list(cuda), row_bytes),
-            Memory::Written(pinned) => at(pinned.address(), row_bytes),
-            Memory::WrittenTogether(shared) => at(shared.memory().address(), row_bytes),
-            Memory::Device(bytes) => at(cuda.pointer(Some(bytes)), row_bytes),
+        let hot = DeviceCache::beside_host(self, rows, &mut read, (placement, &group))?;
+        let row_bytes = (rows.offset)(1) as usize;
+        self.store_of(form, (rows.n_rows, row_bytes), hot, || {
+            // Ranks of this process share its cores.
+            let n_ranks = self.peers().filter(|peers| peers.is_one_process()).map_or(1, Peers::size);
+            let threads = (StagedGather::n_threads(n_ranks), threads::BUFFER_BYTES);
+            let job = || GatherJob { source: Arc::clone(source), row_bytes };
+            Ok(Staged::new(StagedGather::new(self, OPERATION, threads, job)?, row_bytes, false))
         })
     }
 
-    /// Blocks and threads of a launch for rows on GPUs.
-    fn threads_on_gpus(&self) -> (u32, u32) {
-        if matches!(self.memory, Memory::Device(_)) { IN_DEVICE } else { ON_GPUS }
-    }
-
-    /// Blocks and threads of a launch for rows on the host alone.
-    fn threads_of_bus(launch: &RowLaunch) -> (u32, u32) {
-        if launch.decodes() { ON_GPUS } else { BLOCKS_OF_BUS }
-    }
-
-    /// Checks that ids are rows, and that a result has their number and element type. Returns whether it has any
-    /// elements.
-    fn check(&self, ids: &CudaIds, out: &CudaMatrix) -> Result<bool, ComputeError> {
-        checks::gather_rows(Shape::new(self.n_rows, self.form.result().0), ids.range, out.shape)?;
-        self.check_storage(out)?;
-        Ok(!out.shape.is_empty())
-    }
-
-    /// Checks the element type of a result.
-    fn check_storage(&self, out: &CudaMatrix) -> Result<(), ComputeError> {
-        check_dtypes(OPERATION, self.form.result().1, out.dtype)
-    }
-
-    /// Checks the outputs of a request for sums: the product with a block, and the first rows.
-    fn check_sums(
+    /// Store of rows in pinned host memory and on GPUs.
+    fn placed(
         &self,
-        (block, ids): (&CudaSparse, &CudaIds),
-        own: Option<&CudaMatrix>,
-        sums: &CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        let (n, cols) = (ids.range.len, self.form.result().0);
-        let block = block.forward.shape;
-        checks::spmm((block, Transpose::No), 0, None, Shape::new(n, cols), None, sums.shape)?;
-        own.map_or(Ok(()), |own| check_first(own.shape, Shape::new(n, cols)))?;
-        own.into_iter().chain([sums]).try_for_each(|out| self.check_storage(out))
+        form: Form,
+        (n_rows, row_bytes): (usize, usize),
+        table: UvaTable,
+    ) -> Result<Box<dyn FeatureStore<Self>>, ComputeError> {
+        let hot = table.on_gpus().cloned();
+        let source = table.argument(self, row_bytes as u64);
+        self.store_of(form, (n_rows, row_bytes), hot, || Ok(InPlace::uva(source, table)))
     }
 
-    /// Puts reads in place on the device's stream.
-    fn launch(&self, cuda: &Cuda, ids: &CudaIds, to: u64) -> Result<(), ComputeError> {
-        let Some(rows) = self.argument(cuda) else { return Ok(()) };
-        let (names, to) = (GatherIndex::of(cuda.pointer(Some(&ids.ids))), (to, ids.range.len as u64));
-        let threads =
-            if self.memory.is_read_on_gpus() { self.threads_on_gpus() } else { Self::threads_of_bus(&self.launch) };
-        // SAFETY: ids are rows, each of which lies where the list says; codes were checked; the result has a row for
-        // each id.
-        let launched = unsafe { self.launch.put(&cuda.device.stream, threads, rows, names, to) };
-        launched.map_err(Cuda::failed(OPERATION))
+    /// Store of `sizes`, rows and bytes of each, that are hot, or else in the store that `others` makes.
+    fn store_of<S: StoredRows + 'static>(
+        &self,
+        form: Form,
+        sizes: (usize, usize),
+        hot: Option<Arc<DeviceCache>>,
+        others: impl FnOnce() -> Result<S, ComputeError>,
+    ) -> Result<Box<dyn FeatureStore<Self>>, ComputeError> {
+        // The previous batch has decoded values of codes, not the codes themselves.
+        let (are_all, reuses) = (hot.as_ref().is_some_and(|hot| hot.are_all()), matches!(form, Form::Dense(_)));
+        match hot.map(|hot| InPlace::cached(self, hot, sizes.1)) {
+            Some(hot) if are_all => self.formed(form, sizes, hot),
+            None if !reuses => self.formed(form, sizes, others()?),
+            hot => self.formed(form, sizes, Cached::new(self, (sizes.0, reuses), hot, others()?)?),
+        }
     }
 
-    /// Previous rows, if lists leave out rows that they contain.
-    fn before<'a>(&self, before: Option<Before<'a>>) -> Result<Option<Before<'a>>, ComputeError> {
-        let Some((ids, rows)) = before.filter(|_| self.reuses_previous_batch()) else { return Ok(None) };
-        Ok(self.check(ids, rows)?.then_some((ids, rows)))
-    }
-}
-
-impl FeatureStore<Cuda> for CudaFeatures {
-    fn gather(&self, cuda: &Cuda, ids: &CudaIds, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        if !matches!(self.memory, Memory::Staged(..) | Memory::Split(..)) {
-            if self.check(ids, out)? {
-                self.launch(cuda, ids, cuda.pointer(Some(&out.data)))?;
+    /// Store of rows of a form.
+    fn formed<S: StoredRows + 'static>(
+        &self,
+        form: Form,
+        (n_rows, row_bytes): (usize, usize),
+        rows: S,
+    ) -> Result<Box<dyn FeatureStore<Self>>, ComputeError> {
+        match form {
+            Form::Dense(Dense { cols, dtype }) => {
+                let write = RowLaunch::copying(self, OPERATION, dtype)?;
+                Ok(Box::new(Store::new(self, n_rows, (cols, dtype), write, rows)?))
             }
-            return Ok(());
+            Form::Codes(book) => self.decoded(book, (n_rows, row_bytes), rows, None),
         }
-        FeatureStore::begin(self, cuda, ids, None, out)?;
-        while let Some(begun) = self.oldest() {
-            self.wait_for(cuda, begun)?;
-        }
-        Ok(())
     }
 
-    fn reuses_previous_batch(&self) -> bool {
-        self.misses.as_ref().is_some_and(MissKernels::has_before)
-    }
-
-    fn begin(
+    /// Store of codes; `resident` is their place in memory of the device.
+    fn decoded<S: StoredRows + 'static>(
         &self,
-        cuda: &Cuda,
-        ids: &CudaIds,
-        before: Option<Before<'_>>,
-        out: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        let before = self.before(before)?;
-        let begun = if self.check(ids, out)? {
-            self.begin_at(cuda, (ids, before), (&self.launch, cuda.pointer(Some(&out.data))), None)?
-        } else {
-            self.begin_nothing(cuda)?
-        };
-        self.begun().push_back(begun);
-        Ok(())
-    }
-
-    fn finish(&self, cuda: &Cuda) -> Result<(), ComputeError> {
-        let Some(begun) = self.oldest() else { return Ok(()) };
-        let stored = self.wait_for(cuda, begun)?;
-        self.spare().rooms.extend(stored);
-        Ok(())
-    }
-
-    fn sums(&self) -> Option<&dyn RowSums<Cuda>> {
-        self.sums.is_some().then_some(self)
-    }
-}
-
-impl RowSums<Cuda> for CudaFeatures {
-    /// Codes in the device's memory are read in place; others are brought, each once.
-    fn begin(&self, cuda: &Cuda, ids: &CudaIds) -> Result<(), ComputeError> {
-        let (n, cols) = (ids.range.len, self.form.result().0);
-        checks::gather_rows(Shape::new(self.n_rows, cols), ids.range, Shape::new(n, cols))?;
-        let is_here = matches!(self.memory, Memory::Device(_)) || n == 0;
-        let begun = match self.sums.as_ref().filter(|_| !is_here) {
-            Some(sums) => {
-                let room = self.room(cuda, n)?;
-                self.begin_at(cuda, (ids, None), (&sums.copy, cuda.pointer(Some(&room))), Some(room))?
-            }
-            None => self.begin_nothing(cuda)?,
-        };
-        self.begun().push_back(begun);
-        Ok(())
-    }
-
-    fn finish(
-        &self,
-        cuda: &Cuda,
-        (block, ids): (&CudaSparse, &CudaIds),
-        own: Option<&mut CudaMatrix>,
-        sums: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        let Some((of_codes, begun)) = self.sums.as_ref().zip(self.oldest()) else {
-            return Err(ComputeError::argument(OPERATION, "no sums were begun"));
-        };
-        let stored = self.wait_for(cuda, begun)?;
-        self.check_sums((block, ids), own.as_deref(), sums)?;
-        // Without ids nothing is read.
-        let nothing = RowSource::at(0, self.row_bytes as u64);
-        let here = (self.argument(cuda).unwrap_or(nothing), cuda.pointer(Some(&ids.ids)));
-        let (rows, ids) = stored.as_ref().map_or(here, |room| (self.stored_in(cuda, room), 0));
-        if let Some(own) = own.filter(|own| !own.shape.is_empty()) {
-            let (names, to) = (GatherIndex::of(ids), (cuda.pointer(Some(&own.data)), own.shape.rows as u64));
-            // SAFETY: ids are rows, or there is one for each; codes were checked; `own` has no more rows than there
-            // are.
-            unsafe { self.launch.put(&cuda.device.stream, IN_DEVICE, rows, names, to) }
-                .map_err(Cuda::failed(OPERATION))?;
-        }
-        if !sums.shape.is_empty() {
-            // SAFETY: as above; the block has a column for each id.
-            unsafe { of_codes.sums.put(cuda, OPERATION, block, (rows, ids), sums) }?;
-        }
-        self.spare().rooms.extend(stored);
-        Ok(())
-    }
-}
-
-impl WritableStore<Cuda> for CudaFeatures {
-    fn is_shared(&self) -> bool {
-        matches!(self.memory, Memory::WrittenTogether(_))
-    }
-
-    fn write(&mut self, cuda: &Cuda, first: usize, rows: &CudaMatrix) -> Result<(), ComputeError> {
-        let not_written = || ComputeError::argument(OPERATION, "only rows of a store are written");
-        let Form::Dense(form) = &self.form else { return Err(not_written()) };
-        check_written((rows.shape, rows.dtype), first, (Shape::new(self.n_rows, form.cols), form.dtype))?;
-        let (n_bytes, begin) = (rows.shape.rows * self.row_bytes, first * self.row_bytes);
-        if n_bytes == 0 {
-            return Ok(());
-        }
-        let out = match &mut self.memory {
-            Memory::Written(pinned) => &mut pinned.bytes_mut()[begin..begin + n_bytes],
-            // SAFETY: each row is written by one rank, and nobody reads it before ranks have met.
-            Memory::WrittenTogether(shared) => unsafe { shared.memory().own_bytes(begin..begin + n_bytes) },
-            _ => return Err(not_written()),
-        };
-        cuda.device.stream.memcpy_dtoh(&rows.data.slice(..n_bytes), out).map_err(Cuda::failed(OPERATION))?;
-        // `rows` may be overwritten as soon as this returns, by any stream.
-        cuda.wait(OPERATION)
-    }
-}
-
-impl Drop for CudaFeatures {
-    fn drop(&mut self) {
-        // The memory that pending work reads is freed after this.
-        self.side.wait();
-        self.near.wait();
+        book: CodeBook,
+        (n_rows, row_bytes): (usize, usize),
+        rows: S,
+        resident: Option<RowSource>,
+    ) -> Result<Box<dyn FeatureStore<Self>>, ComputeError> {
+        let (result, book) = ((book.width, book.dtype), Arc::new(book));
+        let write = RowLaunch::decoding(self, OPERATION, &book)?;
+        let store = Store::new(self, n_rows, result, write, rows)?;
+        let Some(sums) = CodeSums::new(self, OPERATION, &book)? else { return Ok(Box::new(store)) };
+        let copy = RowLaunch::copying(self, OPERATION, result.1)?;
+        Ok(Box::new(Decoded { store, copy, sums, resident, codes: RowBuffers::new(row_bytes) }))
     }
 }

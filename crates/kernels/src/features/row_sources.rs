@@ -9,7 +9,8 @@ use girih_graph_format::Matrix;
 use half::bf16;
 use rayon::prelude::*;
 
-use super::staged::{StagedSource, StoredRows, prefetch_bytes};
+use super::code_book::CodeBook;
+use super::staged::{RowBytes, StagedSource, prefetch_bytes};
 use super::uva::HostTable;
 use crate::matrix::pitch;
 
@@ -67,6 +68,14 @@ impl Dense {
     }
 }
 
+/// Format of the rows.
+pub(super) enum Form {
+    /// Rows in the format of device matrices.
+    Dense(Dense),
+    /// Codes of a code book.
+    Codes(CodeBook),
+}
+
 /// Dense host rows, rounded to the element type of the device.
 pub(crate) struct RowsOnHost {
     pub(crate) source: Arc<dyn StagedSource>,
@@ -111,7 +120,7 @@ pub(crate) struct RowsOfPieces {
     pub(crate) row_bytes: usize,
 }
 
-impl StoredRows for RowsOfPieces {
+impl RowBytes for RowsOfPieces {
     fn row(&self, row: usize) -> &[u8] {
         self.pieces.row(row, (row * self.row_bytes) as u64, self.row_bytes)
     }
@@ -123,7 +132,7 @@ pub(crate) struct RowsOfCodes {
     pub(crate) row_bytes: usize,
 }
 
-impl StoredRows for RowsOfCodes {
+impl RowBytes for RowsOfCodes {
     fn row(&self, row: usize) -> &[u8] {
         &self.codes.codes()[row * self.row_bytes..(row + 1) * self.row_bytes]
     }

@@ -1,46 +1,82 @@
-//! [`StagedGather`]: rows that host cores gather and copies bring to a device (Li et al., 2025, pinned and parallel
-//! transfer).
-//!
-//! ```text
-//! ids ──▶ host ──▶ each thread: fill a pinned buffer ──▶ copy ──▶ destination rows, or a buffer on the device,
-//!                               while the other is copied         from which one launch takes them there
-//! ```
-//! If GPUs hold some of the rows, the device first lists the missing ones. So pieces of a batch are always full.
-//! Copies use no SM, and read pinned memory concurrently. The rows themselves may lie in any memory, also in a mapped
-//! file. Dedicated threads take pieces of a batch in turn and wait only for their own copies. A batch is cut into
-//! pieces whatever its size. So the pinned memory need not grow with the batch, and the next batch follows without a
-//! pause. Events tell when a buffer may be written again.
+//! [`Staged`]: rows that threads of the host bring ([`threads`](super::threads)), from its own memory or from others'.
 
-use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use cudarc::driver::sys::CUevent_flags;
-use cudarc::driver::{CudaEvent, CudaStream, DriverError, PinnedHostSlice, result};
+use cudarc::driver::{CudaEvent, CudaSlice, CudaStream, DriverError};
 use girih_compute::ComputeError;
 use girih_graph_format::NodeId;
 use girih_machine::prefetch;
 
-use super::pinned::not_pinned;
+use super::in_place::ON_GPUS;
+use super::request::{Request, RowBuffers, StoredRows, Wanted, address};
+use super::row_checks::OPERATION;
+use super::threads::{BUFFER_BYTES, Batch, Buffers, PendingGather, StagedGather, StagedWorker};
 use crate::Cuda;
-use crate::error::explain;
-use crate::nccl::OwnedStream;
-use crate::staging::Buffer;
-use crate::worker_pool::{Cursor, Gone, Held, Receiver, WorkerPool};
 
-/// Pinned buffers of a thread, and bytes of each. A copy takes longer than its launch, and a core fills a buffer in
-/// less time than the others take to copy theirs.
-const BUFFERS: usize = 2;
-const BUFFER_BYTES: usize = 1 << 20;
-/// Most threads; more are not needed to saturate a bus.
-const THREADS_MAX: usize = 16;
-/// Cores that are left to the threads that launch steps.
-const CORES_LEFT: usize = 1;
 /// Distance in rows between the prefetch and the copy of a row.
 const ROWS_AHEAD: usize = 8;
 /// Bytes of a line of the CPU's caches.
 const LINE_BYTES: usize = 64;
-/// Most bytes of a row.
-pub(crate) const ROW_BYTES_MAX: usize = BUFFER_BYTES;
+
+/// Rows that the host brings; see the module.
+pub(super) struct Staged {
+    threads: StagedGather,
+    /// Whether all ranks gather together, also for a rank that wants nothing.
+    together: bool,
+    /// Buffers for rows that do not arrive in their final place.
+    arriving: RowBuffers,
+}
+
+/// Rows on their way, and the buffer where they arrive; `None` for the result itself.
+pub(super) struct PendingStaged {
+    asked: PendingGather,
+    arriving: Option<CudaSlice<u8>>,
+}
+
+impl Staged {
+    /// Rows of `row_bytes` bytes that `threads` bring; with `together`, all ranks make each gather.
+    pub(super) fn new(threads: StagedGather, row_bytes: usize, together: bool) -> Self {
+        Self { threads, together, arriving: RowBuffers::new(row_bytes) }
+    }
+}
+
+impl StoredRows for Staged {
+    type Pending = Option<PendingStaged>;
+
+    unsafe fn gather_async(&self, cuda: &Cuda, request: &Request<'_>) -> Result<Self::Pending, ComputeError> {
+        let &Request { wanted, to, write, stream, .. } = request;
+        let n = wanted.len();
+        if n == 0 && !self.together {
+            return Ok(None);
+        }
+        let is_direct = n == 0 || (matches!(wanted, Wanted::All(..)) && !write.decodes());
+        let arriving = (!is_direct).then(|| self.arriving.take(cuda, n)).transpose()?;
+        // Behind the allocation of the buffer, too.
+        let ready = stream.join(&cuda.device.stream).and_then(|()| stream.record_event(None));
+        let to = arriving.as_ref().map_or(to, address);
+        // SAFETY: the caller vouches for ids and result; nobody else uses the buffer before the request is over.
+        let asked = unsafe { self.threads.ask(ready.map_err(Cuda::failed(OPERATION))?, wanted, to) }?;
+        Ok(Some(PendingStaged { asked, arriving }))
+    }
+
+    fn wait(
+        &self,
+        stream: &Arc<CudaStream>,
+        request: Option<&Request<'_>>,
+        pending: Self::Pending,
+    ) -> Result<(), ComputeError> {
+        let Some(PendingStaged { asked, arriving }) = pending else { return Ok(()) };
+        let put = |n: usize| -> Result<(), DriverError> {
+            let Some((request, buffer)) = request.zip(arriving.as_ref()).filter(|_| n > 0) else { return Ok(()) };
+            let (rows, places) = (self.arriving.source(address(buffer)), request.wanted.places());
+            // SAFETY: the rows were copied there; their places are rows of the result.
+            unsafe { request.write.put(stream, ON_GPUS, rows, places, (request.to, n as u64)) }
+        };
+        let written = asked.wait_on(stream).and_then(|n| put(n).map_err(Cuda::failed(OPERATION)));
+        self.arriving.give(arriving);
+        written
+    }
+}
 
 /// Rows of equal size, in the format of the device.
 pub(crate) trait StagedSource: Send + Sync {
@@ -52,11 +88,11 @@ pub(crate) trait StagedSource: Send + Sync {
 }
 
 /// Rows that are stored in the format of the device.
-pub(crate) trait StoredRows: Send + Sync {
+pub(crate) trait RowBytes: Send + Sync {
     fn row(&self, row: usize) -> &[u8];
 }
 
-impl<T: StoredRows> StagedSource for T {
+impl<T: RowBytes> StagedSource for T {
     fn copy(&self, row: usize, to: &mut [u8]) {
         to.copy_from_slice(self.row(row));
     }
@@ -79,289 +115,6 @@ pub(crate) struct GatherJob {
     pub(crate) row_bytes: usize,
 }
 
-/// Rows that a batch needs.
-#[derive(Clone, Copy)]
-pub(crate) enum GatherRequest {
-    /// Ids at a device address, and their number.
-    All(u64, usize),
-    /// Address of a word with the number of ids, which follow it, and the most that there may be.
-    Counted(u64, usize),
-}
-
-impl GatherRequest {
-    /// Address of the words on the device, and their greatest number.
-    fn words(self) -> (u64, usize) {
-        match self {
-            Self::All(ids, n) => (ids, n),
-            Self::Counted(words, most) => (words, most + 1),
-        }
-    }
-}
-
-/// Threads that gather rows for a device; see the module.
-pub(crate) struct StagedGather {
-    operation: &'static str,
-    workers: WorkerPool<Batch, Brought>,
-    /// Stream of copies of ids, which wait for no copy of rows.
-    asking: Arc<OwnedStream>,
-    spare_ids: SpareIds,
-}
-
-/// Event behind the last copy of a thread's share.
-type Brought = Result<CudaEvent, ComputeError>;
-
-/// Pinned memory for ids that no batch uses.
-type SpareIds = Arc<Mutex<Vec<PinnedHostSlice<NodeId>>>>;
-
-/// Batch that threads share.
-pub(crate) struct Batch {
-    /// Event behind the last use of the destination.
-    pub(crate) ready: CudaEvent,
-    pub(crate) ids: Ids,
-    /// Ids that no thread has taken.
-    cursor: Cursor,
-    /// Device address with space for a row for each id, in order.
-    pub(crate) to: u64,
-}
-
-/// Ids of a batch, which are copied to the host.
-pub(crate) struct Ids {
-    /// Pinned memory; `None` only while it is released.
-    memory: Option<PinnedHostSlice<NodeId>>,
-    first: *const NodeId,
-    wanted: GatherRequest,
-    copied: CudaEvent,
-    /// Stream of the copy.
-    asking: Arc<OwnedStream>,
-    spare: SpareIds,
-}
-
-// SAFETY: the memory belongs to this; after the event it is only read.
-unsafe impl Send for Ids {}
-// SAFETY: as above.
-unsafe impl Sync for Ids {}
-
-impl Ids {
-    /// Waits for the copy and returns the ids.
-    pub(crate) fn wait(&self) -> Result<&[NodeId], DriverError> {
-        self.copied.synchronize()?;
-        // SAFETY: as many words were copied there, and nobody writes them while this lives.
-        let words = unsafe { std::slice::from_raw_parts(self.first, self.wanted.words().1) };
-        Ok(match self.wanted {
-            GatherRequest::All(..) => words,
-            GatherRequest::Counted(..) => &words[1..=words[0] as usize],
-        })
-    }
-}
-
-impl Drop for Ids {
-    /// Returns the memory to the spare buffers, for the next batch.
-    fn drop(&mut self) {
-        if !matches!(self.copied.try_is_complete(), Ok(true)) {
-            self.asking.wait();
-        }
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner).extend(self.memory.take());
-    }
-}
-
-/// Pending gather of rows.
-pub(crate) struct PendingGather {
-    batch: Held<Batch>,
-    told: Receiver<Brought>,
-    n_threads: usize,
-    operation: &'static str,
-    /// Stream of the ids, with the other ranks: the device may wait for one that has failed.
-    asking: Arc<OwnedStream>,
-}
-
-impl PendingGather {
-    /// Waits until all copies are on their streams, and makes `stream` wait for them. Returns the number of rows.
-    pub(crate) fn wait_on(self, stream: &CudaStream) -> Result<usize, ComputeError> {
-        let failed = Cuda::failed(self.operation);
-        for _ in 0..self.n_threads {
-            stream.wait(&self.told()??).map_err(&failed)?;
-        }
-        Ok(self.batch.ids.wait().map_err(&failed)?.len())
-    }
-
-    /// Waits for the outcome of a thread. It checks meanwhile whether other ranks have failed, and if so aborts the
-    /// wait of the thread.
-    fn told(&self) -> Result<Brought, ComputeError> {
-        let told = match self.asking.peers() {
-            None => self.told.recv().ok(),
-            Some(peers) => peers
-                .receive(self.operation, &self.told)
-                .map_err(|error| ComputeError::device(self.operation, error.to_string()))?,
-        };
-        told.ok_or_else(|| gone(self.operation))
-    }
-}
-
-/// Error of a thread that has ended early, which only a panic causes.
-fn gone(operation: &'static str) -> ComputeError {
-    ComputeError::device(operation, "a thread that brings rows has ended")
-}
-
-/// Error of a thread that the system does not start.
-fn not_started(operation: &'static str, why: &io::Error) -> ComputeError {
-    ComputeError::device(operation, format!("cannot start a thread that gathers rows: {why}"))
-}
-
-impl StagedGather {
-    /// Starts threads that bring rows of at most [`ROW_BYTES_MAX`] bytes to a device. They use the cores that
-    /// `n_ranks` ranks, which share them, can spare.
-    ///
-    /// # Errors
-    /// When the system pins no buffers or gives no threads, or the device's memory does not suffice.
-    pub(crate) fn new(
-        cuda: &Cuda,
-        operation: &'static str,
-        n_ranks: usize,
-        bringing: &GatherJob,
-    ) -> Result<Self, ComputeError> {
-        let n_threads = (rayon::current_num_threads() / n_ranks).saturating_sub(CORES_LEFT).clamp(1, THREADS_MAX);
-        Self::of_threads(cuda, operation, (n_threads, BUFFER_BYTES), || bringing.clone())
-    }
-
-    /// Starts `n_threads` threads, each with buffers of `buffer_bytes` bytes.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub(crate) fn of_threads<B: StagedWorker + 'static>(
-        cuda: &Cuda,
-        operation: &'static str,
-        (n_threads, buffer_bytes): (usize, usize),
-        mut worker: impl FnMut() -> B,
-    ) -> Result<Self, ComputeError> {
-        let asking = cuda.ending(&cuda.device.urgent_stream().map_err(Cuda::failed(operation))?);
-        let mut staged =
-            Self { operation, workers: WorkerPool::new(), asking: Arc::new(asking), spare_ids: Arc::default() };
-        let refused = |error: DriverError| {
-            let n_bytes = n_threads * BUFFERS * buffer_bytes;
-            not_pinned(operation, n_bytes, &explain(error.0), "give --host-reads in-place")
-        };
-        for _ in 0..n_threads {
-            let mut buffers = Buffers::new(cuda, operation, buffer_bytes).map_err(refused)?;
-            let mut worker = worker();
-            let started = staged.workers.start("girih rows", move |batch| worker.share_of(batch, &mut buffers));
-            started.map_err(|error| not_started(operation, &error))?;
-        }
-        Ok(staged)
-    }
-
-    /// Requests rows once `ready` is reached; they are written to `to` in order.
-    ///
-    /// # Safety
-    /// Ids have to be rows. They stay as they are, and the destination has space for them and is used by nobody else,
-    /// until the work that follows [`PendingGather::wait_on`].
-    pub(crate) unsafe fn ask(
-        &self,
-        ready: CudaEvent,
-        wanted: GatherRequest,
-        to: u64,
-    ) -> Result<PendingGather, ComputeError> {
-        let operation = self.operation;
-        // SAFETY: the caller vouches.
-        let ids = unsafe { self.ids(&ready, wanted) }.map_err(Cuda::failed(operation))?;
-        let batch = Batch { ready, ids, cursor: Cursor::new(), to };
-        let (batch, told) = self.workers.ask(batch).map_err(|Gone| gone(operation))?;
-        Ok(PendingGather { batch, told, n_threads: self.workers.len(), operation, asking: Arc::clone(&self.asking) })
-    }
-
-    /// Requests no rows, because all ranks take part in each request.
-    pub(crate) fn ask_for_none(&self, ready: CudaEvent) -> Result<PendingGather, ComputeError> {
-        // SAFETY: nothing is read or written.
-        unsafe { self.ask(ready, GatherRequest::All(0, 0), 0) }
-    }
-
-    /// Starts the copy of ids to the host.
-    ///
-    /// # Safety
-    /// As [`ask`](Self::ask).
-    unsafe fn ids(&self, ready: &CudaEvent, wanted: GatherRequest) -> Result<Ids, DriverError> {
-        let (words, n) = wanted.words();
-        let (mut memory, stream) = (self.memory_for(n)?, self.asking.stream());
-        let copied = stream.context().new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC))?;
-        let on_host = &mut memory.as_mut_slice()?[..n];
-        stream.wait(ready)?;
-        if n > 0 {
-            // SAFETY: as many words are there, and stay; the memory is read and released only after the event.
-            unsafe { result::memcpy_dtoh_async(on_host, words, stream.cu_stream()) }?;
-        }
-        copied.record(stream)?;
-        let first = on_host.as_ptr();
-        let (asking, spare) = (Arc::clone(&self.asking), Arc::clone(&self.spare_ids));
-        Ok(Ids { memory: Some(memory), first, wanted, copied, asking, spare })
-    }
-
-    /// Pinned memory for `n` ids; reuses a spare buffer if there is one.
-    fn memory_for(&self, n: usize) -> Result<PinnedHostSlice<NodeId>, DriverError> {
-        let spare = self.spare_ids.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        match spare.filter(|memory| memory.len() >= n) {
-            Some(memory) => Ok(memory),
-            // SAFETY: ids are written before they are read.
-            None => unsafe { self.asking.stream().context().alloc_pinned_with_flags((n + n / 4).max(1), 0) },
-        }
-    }
-}
-
-impl Drop for StagedGather {
-    /// Waits until the device no longer reads or writes the memory.
-    fn drop(&mut self) {
-        // Threads wait for copies on this stream.
-        self.workers.end(|| self.asking.wait());
-    }
-}
-
-/// Pinned buffers, filled in turn, and the stream of their copies.
-pub(crate) struct Buffers {
-    pub(crate) operation: &'static str,
-    pub(crate) stream: Arc<CudaStream>,
-    buffers: [Buffer; BUFFERS],
-    /// Number of buffers filled so far; it selects the next one.
-    turn: usize,
-}
-
-impl Buffers {
-    /// Allocates buffers of `n_bytes` bytes each.
-    fn new(cuda: &Cuda, operation: &'static str, n_bytes: usize) -> Result<Self, DriverError> {
-        let waiting = CUevent_flags::CU_EVENT_BLOCKING_SYNC;
-        let buffer = || Buffer::new(cuda.device.stream.context(), n_bytes, waiting);
-        let (stream, buffers) = (cuda.device.urgent_stream()?, [buffer()?, buffer()?]);
-        Ok(Self { operation, stream, buffers, turn: 0 })
-    }
-
-    /// Fills the next buffer by `fill`, and puts a copy of its `n_bytes` bytes to an address on the stream. `n_bytes`
-    /// is at most the size of a buffer.
-    pub(crate) fn bring(&mut self, n_bytes: usize, to: u64, fill: impl FnOnce(&mut [u8])) -> Result<(), DriverError> {
-        let buffer = &mut self.buffers[self.turn % BUFFERS];
-        self.turn += 1;
-        // Waits until its previous contents are on the device.
-        buffer.copied.synchronize()?;
-        let bytes = &mut buffer.memory.as_mut_slice()?[..n_bytes];
-        fill(bytes);
-        if !bytes.is_empty() {
-            // SAFETY: the caller of `ask` vouches for the space; the buffer is neither written nor freed before the
-            // event.
-            unsafe { result::memcpy_htod_async(to, bytes, self.stream.cu_stream()) }?;
-        }
-        buffer.copied.record(&self.stream)
-    }
-}
-
-impl Drop for Buffers {
-    /// Waits until the device no longer copies from the memory.
-    fn drop(&mut self) {
-        let _ = self.stream.synchronize();
-    }
-}
-
-/// Work of a thread.
-pub(crate) trait StagedWorker: Send {
-    /// StagedWorker the thread's share of a batch through `buffers`; returns an event behind it.
-    fn share_of(&mut self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, ComputeError>;
-}
-
 impl StagedWorker for GatherJob {
     fn share_of(&mut self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, ComputeError> {
         self.pieces_of(batch, buffers).map_err(Cuda::failed(buffers.operation))
@@ -369,7 +122,7 @@ impl StagedWorker for GatherJob {
 }
 
 impl GatherJob {
-    /// StagedWorker pieces of a batch until none is left.
+    /// Brings pieces of a batch until none is left.
     fn pieces_of(&self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, DriverError> {
         buffers.stream.wait(&batch.ready)?;
         let Self { source, row_bytes } = self;
@@ -404,6 +157,7 @@ fn fill(source: &dyn StagedSource, row_bytes: usize, ids: &[NodeId], to: &mut [u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::features::threads::ROW_BYTES_MAX;
 
     /// Rows whose bytes tell which they are.
     struct Numbered;
@@ -412,15 +166,6 @@ mod tests {
         fn copy(&self, row: usize, to: &mut [u8]) {
             to.iter_mut().enumerate().for_each(|(at, byte)| *byte = (row * 31 + at) as u8);
         }
-    }
-
-    #[test]
-    fn a_thread_that_does_not_start_is_told_of_with_its_cause() {
-        let why = io::Error::other("too many");
-        assert_eq!(
-            not_started("rows by id", &why).to_string(),
-            "rows by id failed on the device: cannot start a thread that gathers rows: too many"
-        );
     }
 
     #[test]

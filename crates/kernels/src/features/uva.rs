@@ -86,7 +86,7 @@ pub(crate) type WriteRows<'a> = &'a (dyn Fn(Range<usize>, &mut [u8]) + Sync);
 pub(crate) struct UvaTable {
     on_host: Arc<HostTable>,
     /// Rows on GPUs and the list of addresses; `None` where all rows are in one range of host memory.
-    on_gpus: Option<DeviceCache>,
+    on_gpus: Option<Arc<DeviceCache>>,
     uses: OwnedStream,
 }
 
@@ -123,8 +123,9 @@ impl UvaTable {
         let address = |row: usize| on_host.address(row, (rows.offset)(row)) | rows.mark;
         let mut read = |nodes: &[NodeId]| Ok(rows.copied(&copy, nodes));
         let is_listed = !near.is_none() || group.size > 1;
-        let on_gpus =
-            is_listed.then(|| DeviceCache::new(cuda, rows, (&mut read, &address), &near, &group)).transpose()?;
+        let on_gpus = is_listed
+            .then(|| DeviceCache::new(cuda, rows, (&mut read, &address), &near, &group).map(Arc::new))
+            .transpose()?;
         Ok(Self { on_host, on_gpus, uses: cuda.ending(&cuda.device.stream) })
     }
 
@@ -133,13 +134,8 @@ impl UvaTable {
         &self.on_host
     }
 
-    /// Whether GPUs hold all rows.
-    pub(crate) fn are_on_gpus(&self) -> bool {
-        self.on_gpus.as_ref().is_some_and(DeviceCache::are_all)
-    }
-
     /// Rows on GPUs, if GPUs hold any.
-    pub(crate) fn on_gpus(&self) -> Option<&DeviceCache> {
+    pub(super) fn on_gpus(&self) -> Option<&Arc<DeviceCache>> {
         self.on_gpus.as_ref().filter(|on_gpus| !on_gpus.are_none)
     }
 

@@ -16,7 +16,7 @@ use super::NcclRank;
 use super::library::{Calls, Elements};
 use crate::CudaMatrix;
 use crate::cuda::Cuda;
-use crate::features::{LocalRows, RemoteFeatures};
+use crate::features::{LocalRows, asking_others, reading_others};
 use crate::sampling::{CudaGraph, DeviceTopology};
 
 /// Name of broadcasts in errors.
@@ -194,10 +194,10 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
         let Some(own) = own.map(Arc::new) else { return Ok(Vec::new()) };
         let rows = |by: GpuTransport| -> Result<_, CommError> {
             let rows = match by {
-                GpuTransport::Nccl => RemoteFeatures::asking_others(cuda, &own, bounds, self.lists(NAME)?),
-                GpuTransport::Peer => RemoteFeatures::reading_others(cuda, &own, bounds, &self.peers),
+                GpuTransport::Nccl => asking_others(cuda, &own, bounds, self.lists(NAME)?),
+                GpuTransport::Peer => reading_others(cuda, &own, bounds, &self.peers),
             };
-            Ok((by, Box::new(rows.map_err(failed_in(NAME))?) as _))
+            Ok((by, rows.map_err(failed_in(NAME))?))
         };
         self.possible(NAME, by)?.into_iter().map(rows).collect()
     }
