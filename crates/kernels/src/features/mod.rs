@@ -38,6 +38,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use girih_compress::CompressedFeatures;
+use girih_compute::scratch::pitch;
 use girih_compute::{ComputeError, Dtype, Shape, checks};
 use girih_features::{FeatureDevice, FeatureStore, HostFeatures, HostReads, Placement, SplitRows, WritableStore};
 use girih_graph_format::{Matrix, NodeId};
@@ -62,7 +63,7 @@ use self::uva::HostTable;
 pub(crate) use self::uva::{Rows, UvaTable};
 use crate::Cuda;
 use crate::abi::{ON_HOST, RowSource};
-use crate::matrix::{CudaMatrix, pitch};
+use crate::matrix::CudaMatrix;
 use crate::nccl::Peers;
 
 impl FeatureDevice for Cuda {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use girih_compress::CompressedFeatures;
+use girih_compute::scratch::pitch;
 use girih_compute::{Dtype, Shape};
 use girih_features::HostRows;
 use girih_graph_format::Matrix;
@@ -12,7 +13,6 @@ use rayon::prelude::*;
 use super::code_book::CodeBook;
 use super::staged::{RowBytes, StagedSource, prefetch_bytes};
 use super::uva::HostTable;
-use crate::matrix::pitch;
 
 /// Rows that a host thread writes at a time.
 const ROWS_AT_ONCE: usize = 1024;

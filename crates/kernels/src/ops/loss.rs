@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
+use girih_compute::scratch::{RANKED, pitch};
 use girih_compute::{ComputeError, DenseOps, Dtype, Fits, LossOps, Shape, checks};
 use girih_graph_format::Csr;
 
 use super::passes::NULL;
-use super::ranking::CHUNK;
 use crate::abi::{Losses, WIDE};
 use crate::compile::{Defines, Source};
 use crate::cuda::{Cuda, element};
 use crate::device::{threads_for, warps_for};
-use crate::matrix::{CudaIds, CudaMatrix, pitch};
+use crate::matrix::{CudaIds, CudaMatrix};
 
 const SOFTMAX: &str = "softmax_cross_entropy";
 /// Most blocks that sum losses. The grid depends on the shape alone, and so does the order of sums.
@@ -221,7 +221,7 @@ impl LossOps for Cuda {
             [] => None,
             indices => Some(self.upload_list(OPERATION, indices)?),
         };
-        let chunk = (CHUNK / cols.max(k)).clamp(1, rows);
+        let chunk = (RANKED / cols.max(k)).clamp(1, rows);
         let mut keys = self.scratch::<u32>(OPERATION, chunk * x.pitch())?;
         let mut best = self.scratch::<u64>(OPERATION, chunk * k)?;
         let mut found = self.scratch::<u32>(OPERATION, rows * k)?;

@@ -8,17 +8,16 @@ use std::sync::{Arc, OnceLock};
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaSlice, CudaView, DevicePtr, DeviceRepr, DriverError};
 use girih_compute::checks::IdRange;
+use girih_compute::scratch::{UPLOAD_PIECE, pitch};
 use girih_compute::{ComputeError, DenseOps, Dtype, Fits, Memory, Shape, SparseOperand, checks};
 use girih_graph_format::Matrix;
 
 use super::passes::Strided;
 use super::sparse::largest;
 use crate::cuda::Cuda;
-use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, Derived, pitch};
+use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, Derived};
 use crate::staging::Rows;
 
-/// Elements that are laid out or rounded on the device at a time, so that an upload does not hold a matrix twice.
-const UPLOAD_PIECE: usize = 1 << 26;
 /// Elements that are packed on the device at a time during a download.
 const DOWNLOAD_PIECE: usize = 1 << 22;
 /// Most bytes that the driver stages and leaves to the stream; for more it waits until the stream reaches the copy.

@@ -9,9 +9,6 @@ use crate::cuda::Cuda;
 use crate::device::{threads_for, warps_for};
 use crate::matrix::CudaMatrix;
 
-/// Elements that are ranked at a time, unless a single row has more; a key takes four bytes.
-pub(super) const CHUNK: usize = 1 << 26;
-
 impl Cuda {
     /// Computes the keys of `n` rows of `x` from row `first` on.
     pub(super) fn rank_keys(

@@ -16,6 +16,7 @@ mod backward;
 mod waves;
 
 use cudarc::driver::{CudaSlice, PushKernelArg};
+use girih_compute::scratch::GATES;
 use girih_compute::{ComputeError, Dtype, Memory, Shape, Transpose, checks};
 use girih_random::Key;
 
@@ -27,9 +28,6 @@ use crate::device::threads_for;
 use crate::matrix::{CudaMatrix, CudaSparse};
 use crate::ops::gemm::{Address, Dense};
 use crate::ops::passes::NULL;
-
-/// Elements of the gates of a wave: 512 MiB, unless the inputs are larger or a single row has more.
-const WAVE_ELEMENTS: usize = 1 << 27;
 
 /// Address of contiguous rows of `cols` floats.
 fn dense_rows(at: u64, cols: usize) -> Address {
@@ -106,7 +104,7 @@ impl<'a> Lstm<'a> {
     ) -> Result<(), ComputeError> {
         self.cuda.set_zero(out)?;
         // A wave holds the gates of one step, whatever it reads.
-        let rows_max = (WAVE_ELEMENTS.max(self.inputs.shape.len()) / (4 * self.width)).max(1);
+        let rows_max = (GATES.max(self.inputs.shape.len()) / (4 * self.width)).max(1);
         let indptr = self.cuda.indptr_of(self.operation, sequences.0)?;
         let rows = by_degree(&indptr);
         for rows in rows.chunks(rows_max) {

@@ -1,11 +1,12 @@
 //! Backward pass of the LSTM: runs each wave forward again, keeps its activations, and accumulates gradients.
 
 use cudarc::driver::{CudaSlice, PushKernelArg};
+use girih_compute::scratch::GATES;
 use girih_compute::{ComputeError, DenseOps, Dtype, Shape, Transpose};
 use girih_random::Key;
 
 use super::waves::{by_degree, waves};
-use super::{Lstm, Readers, Step, WAVE_ELEMENTS, dense_rows};
+use super::{Lstm, Readers, Step, dense_rows};
 use crate::abi::WARP_COLUMNS;
 use crate::compile::Source;
 use crate::cuda::Cuda;
@@ -51,7 +52,7 @@ impl Lstm<'_> {
         };
         let indptr = cuda.indptr_of(self.operation, a)?;
         let rows = by_degree(&indptr);
-        for rows in waves(&indptr, &rows, WAVE_ELEMENTS.max(inputs.shape.len()) / (4 * self.width)) {
+        for rows in waves(&indptr, &rows, GATES.max(inputs.shape.len()) / (4 * self.width)) {
             self.add_gradients(sequences, (&indptr, rows), grad, &mut sums)?;
         }
         cuda.convert(&sums.inputs, inputs_grad)?;
