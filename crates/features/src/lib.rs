@@ -42,7 +42,7 @@ mod remote;
 mod store;
 
 pub use cache_plan::{Cut, MemoryBudget, Planner, RowPlacement, Storage, TierPlan, TierUse};
-pub use device::{FeatureDevice, MiniBatchBackend, SamplingDevice};
+pub use device::{ByTransport, FeatureDevice, MiniBatchBackend, SamplingDevice};
 pub use error::TierError;
 pub use host::{HostFeatures, HostRows};
 pub use host_reads::{HostMeans, HostReads, HostRowSizes};

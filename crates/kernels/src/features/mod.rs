@@ -37,10 +37,14 @@ mod uva;
 use std::ops::Range;
 use std::sync::Arc;
 
+use girih_comm::{CommError, GpuTransport};
 use girih_compress::CompressedFeatures;
 use girih_compute::scratch::pitch;
 use girih_compute::{ComputeError, Dtype, Shape, checks};
-use girih_features::{FeatureDevice, FeatureStore, HostFeatures, HostReads, Placement, SplitRows, WritableStore};
+use girih_features::{
+    ByTransport, FeatureDevice, FeatureStore, HostFeatures, HostReads, PatchRowsOperand, Placement, SplitRows,
+    WritableStore,
+};
 use girih_graph_format::{Matrix, NodeId};
 use rayon::prelude::*;
 
@@ -50,7 +54,7 @@ use self::code_book::{CodeBook, CodeSums};
 use self::decoded::Decoded;
 use self::group::{Group, SharedPinned};
 use self::in_place::InPlace;
-pub(crate) use self::patches::{LocalRows, asking_others, reading_others};
+use self::patches::{LocalRows, asking_others, reading_others};
 use self::request::{RowBuffers, StoredRows, address};
 use self::row_checks::{OPERATION, check_written};
 pub(crate) use self::row_launch::RowLaunch;
@@ -64,7 +68,6 @@ pub(crate) use self::uva::{Rows, UvaTable};
 use crate::Cuda;
 use crate::abi::{ON_HOST, RowSource};
 use crate::matrix::CudaMatrix;
-use crate::nccl::Peers;
 
 impl FeatureDevice for Cuda {
     fn host_features(
@@ -138,6 +141,24 @@ impl FeatureDevice for Cuda {
         host_fetch::split_rows(self, rows, placement)
     }
 
+    fn remote_features(
+        &self,
+        own: PatchRowsOperand<'_, Self>,
+        bounds: &[NodeId],
+        by: &[GpuTransport],
+    ) -> Result<ByTransport<Box<dyn FeatureStore<Self>>>, CommError> {
+        const NAME: &str = "rows of patches on GPUs";
+        let Some(peers) = self.peers() else { return Ok(Vec::new()) };
+        let failed = |error: ComputeError| CommError::Library { operation: NAME, message: error.to_string() };
+        let Some(own) = LocalRows::new(self, own, (bounds, peers.rank())).map_err(failed)?.map(Arc::new) else {
+            return Ok(Vec::new());
+        };
+        peers.by_transport(NAME, self.device.stream.context(), by, |lists| match lists {
+            Some(lists) => asking_others(self, &own, bounds, lists),
+            None => reading_others(self, &own, bounds, peers),
+        })
+    }
+
     fn row_store(
         &self,
         shape: Shape,
@@ -199,7 +220,7 @@ impl Cuda {
         let row_bytes = (rows.offset)(1) as usize;
         self.store_of(form, (rows.n_rows, row_bytes), hot, || {
             // Ranks of this process share its cores.
-            let n_ranks = self.peers().filter(|peers| peers.is_one_process()).map_or(1, Peers::size);
+            let n_ranks = self.peers().filter(|peers| peers.is_one_process()).map_or(1, |peers| peers.size());
             let threads = (StagedGather::n_threads(n_ranks), threads::BUFFER_BYTES);
             let job = || GatherJob { source: Arc::clone(source), row_bytes };
             Ok(Staged::new(StagedGather::new(self, OPERATION, threads, job)?, row_bytes, false))

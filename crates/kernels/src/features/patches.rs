@@ -36,7 +36,7 @@ const OPERATION: &str = "rows of patches";
 const WORD: u64 = size_of::<NodeId>() as u64;
 
 /// Contiguous rows of a rank's patch, on its GPU.
-pub(crate) struct LocalRows {
+pub(super) struct LocalRows {
     /// Node of the first row.
     first: NodeId,
     rows: RowSource,
@@ -49,7 +49,7 @@ pub(crate) struct LocalRows {
 
 impl LocalRows {
     /// Rows of rank `rank`, between these bounds of patches; `None` for codes that devices do not decode.
-    pub(crate) fn new(
+    pub(super) fn new(
         cuda: &Cuda,
         own: PatchRowsOperand<'_, Cuda>,
         (bounds, rank): (&[NodeId], usize),
@@ -103,7 +103,7 @@ impl LocalRows {
 }
 
 /// Store for ranks that ask each other. All of them gather together.
-pub(crate) fn asking_others(
+pub(super) fn asking_others(
     cuda: &Cuda,
     own: &Arc<LocalRows>,
     bounds: &[NodeId],
@@ -121,7 +121,7 @@ pub(crate) fn asking_others(
 
 /// Store for ranks whose GPUs read each other's memory. These have to be [allowed](Peers::lets_read) to do so before;
 /// all ranks call this together.
-pub(crate) fn reading_others(
+pub(super) fn reading_others(
     cuda: &Cuda,
     own: &Arc<LocalRows>,
     bounds: &[NodeId],
