@@ -1,18 +1,19 @@
 //! Ranks on CUDA devices that each hold a patch of graph and features. Compares what they sample and read with the
 //! CPU, which holds everything. With one GPU there is one patch.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use girih_collective_sampling::{RankRows, SpareReplies};
 use girih_comm::threads::{self, ThreadRank};
-use girih_comm::{Collective, GpuTransport, PatchGraphs, RankFailure, Transport};
+use girih_comm::{Collective, GpuTransport, RankFailure, Transport};
 use girih_compress::CompressedFeatures;
 use girih_compute::prelude::*;
 use girih_compute::{ComputeError, Dtype, Shape};
 use girih_features::{
-    CacheShares, FeatureDevice, FeatureStore, FetchRows, FetchedRows, PatchOperand, PatchRowsOperand, Placement,
-    SamplingDevice, SplitRows, StoredAs,
+    ByTransport, CacheShares, FeatureDevice, FeatureStore, FetchRows, FetchedRows, NeighborGraph, PatchOperand,
+    PatchRowsOperand, Placement, SamplingDevice, SplitRows, StoredAs,
 };
 use girih_graph_format::{Matrix, NodeId, Norm};
 use girih_kernels::{Cuda, NcclRank};
@@ -53,12 +54,12 @@ fn patch_graphs(
     cuda: &Cuda,
     world: &dyn Collective<Cuda>,
     whole: &Neighborhoods,
-) -> Result<PatchGraphs<Cuda>, Failure> {
+) -> Result<ByTransport<Box<dyn NeighborGraph<Cuda>>>, Failure> {
     let (bounds, operand) = (bounds(world.size()), whole.operand());
     let rows = operand.graph.row_slice(own(world));
     let degrees: Vec<u32> = (0..N as usize).map(|row| operand.graph.degree(row) as u32).collect();
     let patch = PatchOperand { rows: &rows, bounds, degrees: &degrees, scales: operand.scales, loops: operand.loops };
-    Ok(checked(world.patch_graphs(cuda, &patch, &GpuTransport::ALL)?))
+    Ok(checked(cuda.patch_graphs(&patch, &GpuTransport::ALL)?))
 }
 
 /// Checks the list of transports: NCCL is first, and peers that can read each other's memory also read in place.
@@ -142,7 +143,7 @@ fn what_patches_do_not_do_is_refused() {
         let degrees = vec![0; N as usize];
         let (scales, loops) = (operand.scales, operand.loops);
         let wrong = PatchOperand { rows: &rows, bounds: bounds(world.size()), degrees: &degrees, scales, loops };
-        let error = world.patch_graphs(cuda, &wrong, &GpuTransport::ALL).err().map(|error| error.to_string());
+        let error = cuda.patch_graphs(&wrong, &GpuTransport::ALL).err().map(|error| error.to_string());
         assert!(error.as_ref().is_some_and(|why| why.contains("which do not match its part")), "{error:?}");
         Ok(())
     });
@@ -161,7 +162,7 @@ fn gpus_read_rows_of_patches_as_if_they_had_all() {
                 own.clone().flat_map(|row| (0..cols).map(move |column| value(row, column))).collect();
             let rows = Arc::new(cuda.upload(&Matrix::new(own.len(), cols, values).expect("as many values"), dtype)?);
             let own = PatchRowsOperand::Dense(rows);
-            let readers = checked(world.remote_features(cuda, own, bounds(world.size()), &GpuTransport::ALL)?);
+            let readers = checked(cuda.remote_features(own, bounds(world.size()), &GpuTransport::ALL)?);
             for (by, reader) in &readers {
                 read_rows(cuda, world, &**reader, (dtype, cols), &value)
                     .map_err(|Failure(why)| Failure(format!("by {by}: {why}")))?;
@@ -187,17 +188,17 @@ fn read_rows(
             (0..n).map(|i| (i * i * 13 + 7 * world.rank() as u32) % N).collect()
         })
         .collect();
-    let mut begun = Vec::new();
+    let (mut begun, mut pending) = (Vec::new(), VecDeque::new());
     for list in &lists {
         let ids = cuda.upload_ids(list)?;
         let mut out = cuda.zeros(Shape::new(list.len(), cols), dtype)?;
-        reader.begin(cuda, &ids, None, &mut out)?;
+        pending.push_back(reader.gather_async(cuda, &ids, None, &mut out)?);
         begun.push((ids, out));
         if begun.len() == 2 {
-            reader.finish(cuda)?;
+            pending.pop_front().expect("two were begun").wait()?;
         }
     }
-    (0..lists.len() - 1).try_for_each(|_| reader.finish(cuda))?;
+    pending.into_iter().try_for_each(|pending| pending.wait())?;
     for (list, (_, out)) in lists.iter().zip(&begun) {
         let found = cuda.download(out)?;
         let expected = list.iter().flat_map(|&row| (0..cols).map(move |column| value(row as usize, column)));
@@ -209,7 +210,7 @@ fn read_rows(
     assert_eq!(cuda.download(&out)?.data(), cuda.download(&begun[3].1)?.data());
     let beyond = cuda.upload_ids(&[N])?;
     let mut one = cuda.zeros(Shape::new(1, cols), dtype)?;
-    assert!(reader.begin(cuda, &beyond, None, &mut one).is_err(), "there is no such row");
+    assert!(reader.gather_async(cuda, &beyond, None, &mut one).is_err(), "there is no such row");
     Ok(())
 }
 
@@ -226,7 +227,7 @@ fn codes_of_patches_are_decoded_where_they_are_wanted() {
         let outcome = on_each(&gpus, |cuda, world| {
             let own = codes.rows(own(world));
             let operand = PatchRowsOperand::Codes(&own, dtype);
-            let readers = checked(world.remote_features(cuda, operand, bounds(world.size()), &GpuTransport::ALL)?);
+            let readers = checked(cuda.remote_features(operand, bounds(world.size()), &GpuTransport::ALL)?);
             let list: Vec<NodeId> = (0..170).map(|i| (i * 7 + 50 * world.rank() as u32) % N).collect();
             let ids = cuda.upload_ids(&list)?;
             let mut expected = vec![0.0; list.len() * width];
@@ -335,8 +336,8 @@ fn codes_that_hosts_have_in_part_are_decoded_and_summed_on_gpus() {
                     reader.gather(cuda, ids, &mut decoded)?;
                     let (mut own, mut summed) = (zeros(block.n_destinations)?, zeros(block.n_destinations)?);
                     let sums = reader.sums().expect("codes are summed");
-                    sums.begin(cuda, ids)?;
-                    sums.finish(cuda, (&block.rows, ids), Some(&mut own), &mut summed)?;
+                    let codes = sums.gather_async(cuda, ids)?;
+                    codes.wait(cuda, (&block.rows, ids), Some(&mut own), &mut summed)?;
                     Ok([cuda.download(&decoded)?, cuda.download(&own)?, cuda.download(&summed)?])
                 };
                 let (found, expected) = (read(&*reader)?, read(&*all)?);

@@ -277,15 +277,15 @@ impl<'d> Batches<'d> {
         Ok(Contestant::timed(name, move || {
             cuda.synchronize()?;
             let start = Instant::now();
+            let mut last = None;
             for at in 0..ids.len() {
                 let (done, next) = outs.split_at_mut(at);
                 let before = done.last().filter(|_| takes_from_before).map(|rows| (&ids[at - 1], rows));
-                reader.begin(cuda, &ids[at], before, &mut next[0])?;
-                if at > 0 {
-                    reader.finish(cuda)?;
+                if let Some(last) = last.replace(reader.gather_async(cuda, &ids[at], before, &mut next[0])?) {
+                    last.wait()?;
                 }
             }
-            reader.finish(cuda)?;
+            last.map_or(Ok(()), |last| last.wait())?;
             cuda.synchronize()?;
             Ok(start.elapsed().as_secs_f64() / self.inputs.len() as f64)
         }))

@@ -4,10 +4,9 @@ use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use girih_compute::Backend;
-use girih_features::{FeatureStore, NeighborGraph, PatchOperand, PatchRowsOperand};
 
+use crate::CommError;
 use crate::transport::Parcel;
-use crate::{CommError, GpuTransport};
 
 /// Bytes of matrices that a rank has exchanged with others, over a communicator and all communicators split from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,11 +48,6 @@ impl Traffic {
         Self { sent: (n_ranks as u64 - 1) * own, received: all - own }
     }
 }
-
-/// Graphs over the patches of all ranks, one for each transport of draws.
-pub type PatchGraphs<B> = Vec<(GpuTransport, Box<dyn NeighborGraph<B>>)>;
-/// Readers of the rows of all patches, one for each transport of rows.
-pub type PatchReaders<B> = Vec<(GpuTransport, Box<dyn FeatureStore<B>>)>;
 
 /// Calls that were [begun](Collective::begin) and may still be running.
 #[must_use = "what was begun has to be finished before its operands are used"]
@@ -207,40 +201,6 @@ pub trait Collective<B: Backend>: Send + Sync {
     /// # Errors
     /// When a rank fails, is late, or calls something else; when the number of messages is not that of ranks.
     fn all_to_all_bytes(&self, messages: Vec<Parcel>) -> Result<Vec<Parcel>, CommError>;
-
-    /// Graph over the patches of all ranks, for devices that sample by themselves. Returns one graph for each
-    /// transport of `by` that the devices support. All ranks must pass the same `by`. All ranks
-    /// [take](girih_features::NeighborSource::take) a batch together with one key. A rank without seeds for the batch
-    /// still draws for the others.
-    ///
-    /// # Errors
-    /// When a rank fails, is late, or calls something else; when the memory of a device is too small.
-    fn patch_graphs(
-        &self,
-        _backend: &B,
-        _patch: &PatchOperand<'_>,
-        _by: &[GpuTransport],
-    ) -> Result<PatchGraphs<B>, CommError> {
-        Ok(Vec::new())
-    }
-
-    /// Readers of rows by id, where every rank holds the rows of its patch. Returns one reader for each transport of
-    /// `by` by which the devices can read each other's rows. All ranks must pass the same `by`. `own` has the rows of
-    /// this rank's patch. `bounds` has the first row id of each patch, followed by the number of rows. Codes are sent
-    /// as codes, and positions in them must be columns. All ranks [begin](FeatureStore::begin) and
-    /// [gather](FeatureStore::gather) rows together.
-    ///
-    /// # Errors
-    /// When a rank fails, is late, or calls something else; when the memory of a device is too small.
-    fn remote_features(
-        &self,
-        _backend: &B,
-        _own: PatchRowsOperand<'_, B>,
-        _bounds: &[u32],
-        _by: &[GpuTransport],
-    ) -> Result<PatchReaders<B>, CommError> {
-        Ok(Vec::new())
-    }
 
     /// Communicator of the ranks with the same `colour`, ordered by key and then by rank.
     ///

@@ -38,7 +38,7 @@ pub mod tcp;
 pub mod threads;
 mod transport;
 
-pub use collective::{Collective, Counters, PatchGraphs, PatchReaders, Pending, Traffic};
+pub use collective::{Collective, Counters, Pending, Traffic};
 pub use communicator::Communicator;
 pub use error::CommError;
 pub use failure::RankFailure;

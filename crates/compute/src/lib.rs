@@ -6,7 +6,7 @@
 //! - [`Reference`]: slow and simple loops in `f64`. Every other backend is compared with it, and gradients are
 //!   checked on it.
 //! - [`Symbolic`]: the cost model. It counts bytes, operations and seconds, and computes nothing.
-//! - [`checks`]: checks of operands that several operations share.
+//! - [`checks`]: checks of operands that several operations share; [`scratch`]: sizes of a CUDA device's memory.
 //!
 //! The trait suits devices: operands stay on the device, results go into buffers of the caller, and an operation
 //! returns only data that the host needs. A CUDA backend implements it without changes to the callers.
@@ -20,6 +20,7 @@ pub mod cpu;
 mod dropout;
 mod error;
 pub mod reference;
+pub mod scratch;
 mod sequence;
 mod symbolic;
 #[cfg(feature = "testing")]

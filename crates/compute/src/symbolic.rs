@@ -19,6 +19,7 @@ mod sparse;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::checks::IdRange;
+use crate::scratch::pitch;
 use crate::{Backend, Dtype, Shape};
 
 pub use clock::SymbolicClock;
@@ -139,7 +140,7 @@ impl Symbolic {
     /// Row stride in bytes of a dense matrix with `cols` columns.
     #[must_use]
     pub fn stride(&self, cols: usize, dtype: Dtype) -> usize {
-        let pitch = if self.cuda { cuda::pitch(cols) } else { cols };
+        let pitch = if self.cuda { pitch(cols) } else { cols };
         pitch * dtype.n_bytes()
     }
 

@@ -6,13 +6,18 @@
 //! The backends of `girih-compute` have the memory of the host, and so they offer neither. The host then gathers and
 //! samples.
 
+use girih_comm::{CommError, GpuTransport};
 use girih_compress::CompressedFeatures;
 use girih_compute::{Backend, ComputeError, Cpu, Dtype, Memory, Reference, Shape, Symbolic};
-use girih_graph_format::Matrix;
+use girih_graph_format::{Matrix, NodeId};
 
 use crate::{
-    FeatureStore, HostFeatures, HostReads, NeighborGraph, NeighborOperand, Placement, SplitRows, WritableStore,
+    FeatureStore, HostFeatures, HostReads, NeighborGraph, NeighborOperand, PatchOperand, PatchRowsOperand, Placement,
+    SplitRows, WritableStore,
 };
+
+/// One value for each transport.
+pub type ByTransport<T> = Vec<(GpuTransport, T)>;
 
 /// Backend that also serves mini-batches: rows of features by id, and graphs to sample from.
 pub trait MiniBatchBackend: Backend + FeatureDevice + SamplingDevice {}
@@ -61,7 +66,7 @@ pub trait FeatureDevice: Memory {
 
     /// Creates a reader of rows that the ranks store in memory of their hosts. Rows that the placement assigns to
     /// every device are copied there at once. All ranks call it together, with the same placement, and
-    /// [begin](FeatureStore::begin) equally many reads. Codes must be [sound](CompressedFeatures::check_codes). Returns
+    /// [start](FeatureStore::gather_async) equally many gathers. Codes must be [sound](CompressedFeatures::check_codes). Returns
     /// `None` if the device's memory is the host's, or the device cannot decode such codes.
     ///
     /// # Errors
@@ -75,6 +80,26 @@ pub trait FeatureDevice: Memory {
         Self: Sized,
     {
         Ok(None)
+    }
+
+    /// Creates readers of rows of which the device of every rank holds a patch: one for each transport of `by` by which
+    /// the devices can read each other's rows. Returns none if the device works with no ranks. All ranks call it
+    /// together, with the same `by`, and [start](FeatureStore::gather_async) equally many gathers. `own` has the rows
+    /// of this rank's patch. `bounds` has the first row id of each patch, followed by the number of rows. Codes are
+    /// sent as codes, and must be [sound](CompressedFeatures::check_codes).
+    ///
+    /// # Errors
+    /// When a rank fails, is late, or calls something else; when the memory of a device is too small.
+    fn remote_features(
+        &self,
+        _own: PatchRowsOperand<'_, Self>,
+        _bounds: &[NodeId],
+        _by: &[GpuTransport],
+    ) -> Result<ByTransport<Box<dyn FeatureStore<Self>>>, CommError>
+    where
+        Self: Sized,
+    {
+        Ok(Vec::new())
     }
 
     /// Allocates a row store in memory of the host that the device writes and reads. Returns `None` if the device's
@@ -110,6 +135,24 @@ pub trait SamplingDevice: Memory {
         Self: Sized,
     {
         Ok(None)
+    }
+
+    /// Creates graphs over the patches of all ranks: one for each transport of `by` that the devices support. Returns
+    /// none if the device works with no ranks. All ranks call it together, with the same `by`, and
+    /// [take](crate::NeighborSource::take) a batch together with one key. A rank without seeds for the batch still
+    /// draws for the others.
+    ///
+    /// # Errors
+    /// When a rank fails, is late, or calls something else; when the memory of a device is too small.
+    fn patch_graphs(
+        &self,
+        _patch: &PatchOperand<'_>,
+        _by: &[GpuTransport],
+    ) -> Result<ByTransport<Box<dyn NeighborGraph<Self>>>, CommError>
+    where
+        Self: Sized,
+    {
+        Ok(Vec::new())
     }
 }
 

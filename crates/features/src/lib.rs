@@ -42,7 +42,7 @@ mod remote;
 mod store;
 
 pub use cache_plan::{Cut, MemoryBudget, Planner, RowPlacement, Storage, TierPlan, TierUse};
-pub use device::{FeatureDevice, MiniBatchBackend, SamplingDevice};
+pub use device::{ByTransport, FeatureDevice, MiniBatchBackend, SamplingDevice};
 pub use error::TierError;
 pub use host::{HostFeatures, HostRows};
 pub use host_reads::{HostMeans, HostReads, HostRowSizes};
@@ -56,7 +56,7 @@ pub use neighbors::{
 pub use placement::{CacheShares, Holder, Place, Placement, Span, Tier};
 pub use rates::{Rate, Rates};
 pub use remote::{FetchRows, FetchedRows, PatchRowsOperand, SplitRows, StoredAs};
-pub use store::{FeatureStore, RowSums, WritableStore};
+pub use store::{FeatureStore, Pending, PendingRows, PendingSums, RowSums, WritableStore};
 
 /// Program of the README, which is tested.
 #[cfg(doctest)]

@@ -5,43 +5,29 @@ use girih_compute::{ComputeError, Memory};
 
 /// Reader of feature rows: gathers rows by id into a matrix on the device.
 pub trait FeatureStore<B: Memory>: Send + Sync {
-    /// Gathers rows: row `i` of `out` (`ids.len() × width`) becomes row `ids[i]`.
+    /// Starts a gather: row `i` of `out` (`ids.len() × width`) becomes row `ids[i]`. It runs after all earlier work of
+    /// the device, and overlaps later work until [`PendingRows::wait`]. Until then `ids` must stay, and `out` must be
+    /// neither used nor freed. The next gather may start before this one is waited for.
+    ///
+    /// `before` holds the ids and rows of the previous gather, if they still exist. A gather may copy rows from there
+    /// ([`PendingRows::reads_before`]). They must then stay until it is waited for, after the previous one.
     ///
     /// # Errors
-    /// On shapes or storage that do not fit, an id out of range, or when the device fails.
-    fn gather(&self, backend: &B, ids: &B::Ids, out: &mut B::Matrix) -> Result<(), ComputeError>;
-
-    /// Whether [`begin`](Self::begin) reuses rows of the previous request. If not, callers need not keep its ids and
-    /// rows.
-    fn reuses_previous_batch(&self) -> bool {
-        false
-    }
-
-    /// Starts an asynchronous [`gather`](Self::gather). It runs after all earlier work of the device, and overlaps
-    /// later work until [`finish`](Self::finish). Until then `ids` must stay, and `out` must be neither used nor
-    /// freed. The next request may start before this one finishes.
-    ///
-    /// `before` holds the ids and rows of the previous request, if they still exist. They must stay until this
-    /// request finishes. Rows that both requests contain may be copied from there instead of the feature store.
-    ///
-    /// # Errors
-    /// As [`gather`](Self::gather), also for `before`.
-    fn begin(
-        &self,
+    /// On shapes or storage that do not fit, also of `before`, an id out of range, or when the device fails.
+    fn gather_async<'s>(
+        &'s self,
         backend: &B,
         ids: &B::Ids,
-        _before: Option<(&B::Ids, &B::Matrix)>,
+        before: Option<(&B::Ids, &B::Matrix)>,
         out: &mut B::Matrix,
-    ) -> Result<(), ComputeError> {
-        self.gather(backend, ids, out)
-    }
+    ) -> Result<Pending<'s>, ComputeError>;
 
-    /// Completes the oldest pending request, if there is one. Later work of the device runs after it.
+    /// Gathers rows as [`gather_async`](Self::gather_async) does, before all later work of the device.
     ///
     /// # Errors
-    /// When the device fails.
-    fn finish(&self, _backend: &B) -> Result<(), ComputeError> {
-        Ok(())
+    /// As [`gather_async`](Self::gather_async).
+    fn gather(&self, backend: &B, ids: &B::Ids, out: &mut B::Matrix) -> Result<(), ComputeError> {
+        self.gather_async(backend, ids, None, out)?.wait()
     }
 
     /// Reader that sums rows without decoding them first. `Some` if that is cheaper, because the stored rows are
@@ -51,23 +37,45 @@ pub trait FeatureStore<B: Memory>: Send + Sync {
     }
 }
 
+/// Gather under way. It borrows the store alone, not ids and rows: a trainer keeps these in one value with it.
+pub type Pending<'s> = Box<dyn PendingRows + 's>;
+
+/// Rows of a gather under way. Dropping it orders later work of the device after the gather, too, so that its memory
+/// may be freed; the rows are then undefined.
+#[must_use = "the rows may be read only after a wait"]
+pub trait PendingRows: Send {
+    /// Orders later work of the device after the gather.
+    ///
+    /// # Errors
+    /// When the device or a rank fails.
+    fn wait(self: Box<Self>) -> Result<(), ComputeError>;
+
+    /// Whether the gather copies rows of the previous batch.
+    fn reads_before(&self) -> bool {
+        false
+    }
+}
+
 /// Reader that sums rows from their stored codes (Ma et al., 2024). The first layer then reads codes instead of rows.
 pub trait RowSums<B: Memory>: Send + Sync {
-    /// Starts an asynchronous read of the codes of the rows of `ids`, as [`FeatureStore::begin`] does. `ids` must stay
-    /// until [`finish`](Self::finish). The next request may start before this one finishes.
+    /// Starts to gather the codes of the rows of `ids`, as [`FeatureStore::gather_async`] does rows.
     ///
     /// # Errors
     /// On an id out of range, or when the device fails.
-    fn begin(&self, backend: &B, ids: &B::Ids) -> Result<(), ComputeError>;
+    fn gather_async<'s>(&'s self, backend: &B, ids: &B::Ids) -> Result<Box<dyn PendingSums<B> + 's>, ComputeError>;
+}
 
-    /// Completes the oldest pending request: `sums = block · features[ids]`, for `rows = (block, ids)`. `block` is
-    /// `n × ids.len()` and `sums` is `n × width`. Row `i` of `own`, if given, becomes row `ids[i]`, for as many rows
-    /// as `own` has.
+/// Codes of a gather under way; dropping it is as for [`PendingRows`].
+#[must_use = "codes are summed only in a wait"]
+pub trait PendingSums<B: Memory>: Send {
+    /// Orders later work of the device after the gather, and computes `sums = block · features[ids]`, for
+    /// `rows = (block, ids)` with the ids of the gather. `block` is `n × ids.len()` and `sums` is `n × width`. Row `i`
+    /// of `own`, if given, becomes row `ids[i]`, for as many rows as `own` has.
     ///
     /// # Errors
-    /// On shapes or storage that do not fit, or when the device fails.
-    fn finish(
-        &self,
+    /// On shapes or storage that do not fit, or when the device or a rank fails.
+    fn wait(
+        self: Box<Self>,
         backend: &B,
         rows: (&B::Sparse, &B::Ids),
         own: Option<&mut B::Matrix>,

@@ -82,8 +82,8 @@ impl Cuda {
     }
 
     /// Ranks that the device works with.
-    pub(crate) fn peers(&self) -> Option<&Peers> {
-        self.peers.get().map(|peers| &**peers)
+    pub(crate) fn peers(&self) -> Option<&Arc<Peers>> {
+        self.peers.get()
     }
 
     /// Waits until all work asked of the device is done.

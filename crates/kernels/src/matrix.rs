@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::CudaSlice;
 use girih_compute::checks::IdRange;
+use girih_compute::scratch::pitch;
 use girih_compute::{Dtype, GlobalIds, Shape};
 use girih_graph_format::{BlockLayout, Csr};
 
-use crate::abi::{WIDE, WindowShare, WorkItem};
+use crate::abi::{WindowShare, WorkItem};
 use crate::tiling::BlockKernel;
 
 /// Dense row-major matrix. Rows begin [`pitch`] elements apart; the padding between them has any values.
@@ -17,12 +18,6 @@ pub struct CudaMatrix {
     /// [`len`](Self::len) elements, or more after a resize; at least one byte, because a device allocates no empty
     /// memory.
     pub(crate) data: CudaSlice<u8>,
-}
-
-/// Elements from row to row of a matrix of `cols` columns. Rows are aligned for the widest loads and for tensor
-/// cores, except in the narrowest matrices.
-pub(crate) fn pitch(cols: usize) -> usize {
-    if cols < WIDE { cols } else { cols.next_multiple_of(WIDE) }
 }
 
 impl CudaMatrix {

@@ -78,11 +78,6 @@ pub enum Tiling {
     From(f64),
 }
 
-impl Tiling {
-    /// Fewest entries that are worth the search for blocks.
-    pub(crate) const ENTRIES_MIN: usize = 1 << 20;
-}
-
 /// Number of entries for a share of a block's places; at least one.
 pub(crate) fn entries_of(share: f64, layout: BlockLayout) -> u32 {
     ((share * (layout.rows() * layout.cols()) as f64).ceil() as u32).max(1)

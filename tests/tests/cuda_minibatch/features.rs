@@ -84,8 +84,7 @@ fn rows_by_id_are_what_the_host_decodes() {
             let far =
                 cuda.host_features(&rows, dtype, (&placement(300, share), reads)).unwrap().expect("memory of the host");
             let mut out = cuda.zeros(Shape::new(ids.len(), width), dtype).unwrap();
-            far.reader.begin(&cuda, &on_device, None, &mut out).unwrap();
-            far.reader.finish(&cuda).unwrap();
+            far.reader.gather_async(&cuda, &on_device, None, &mut out).unwrap().wait().unwrap();
             let mut on_host = vec![0.0; width];
             let all = cuda.download(&out).unwrap();
             assert!(ids.iter().enumerate().all(|(row, &id)| {
@@ -164,9 +163,9 @@ fn sums_of_codes_are_those_of_the_rows_that_they_stand_for() {
                 let mut own = cuda.zeros(Shape::new(90, width), dtype).unwrap();
                 let mut sums = [(); 2].map(|()| cuda.zeros(Shape::new(90, width), dtype).unwrap());
                 // Two requests are in flight at a time; the second one does not ask for the features of its own rows.
-                (0..2).for_each(|_| of_codes.begin(&cuda, &on_device).unwrap());
-                of_codes.finish(&cuda, (&block, &on_device), Some(&mut own), &mut sums[0]).unwrap();
-                of_codes.finish(&cuda, (&block, &on_device), None, &mut sums[1]).unwrap();
+                let [first_codes, second_codes] = [(); 2].map(|()| of_codes.gather_async(&cuda, &on_device).unwrap());
+                first_codes.wait(&cuda, (&block, &on_device), Some(&mut own), &mut sums[0]).unwrap();
+                second_codes.wait(&cuda, (&block, &on_device), None, &mut sums[1]).unwrap();
                 let what = format!("{codec} of {width} features as {}, {share:?}, {reads}", dtype.name());
                 let [found, again] = sums.each_ref().map(|sums| cuda.download(sums).unwrap());
                 assert_eq!(found.data(), again.data(), "{what}");
@@ -180,11 +179,10 @@ fn sums_of_codes_are_those_of_the_rows_that_they_stand_for() {
                 let bound = largest * if dtype == Dtype::F32 { 1e-5 } else { 5e-3 };
                 let far = found.data().iter().zip(expected.data()).find(|(a, b)| (*a - *b).abs() > bound);
                 assert!(far.is_none(), "{what}: {far:?}");
-                // An output of the wrong shape is refused, and its request is over.
-                of_codes.begin(&cuda, &on_device).unwrap();
+                // An output of the wrong shape is refused.
+                let codes = of_codes.gather_async(&cuda, &on_device).unwrap();
                 let mut narrow = cuda.zeros(Shape::new(90, width - 1), dtype).unwrap();
-                assert!(of_codes.finish(&cuda, (&block, &on_device), None, &mut narrow).is_err());
-                assert!(of_codes.finish(&cuda, (&block, &on_device), None, &mut sums[0]).is_err());
+                assert!(codes.wait(&cuda, (&block, &on_device), None, &mut narrow).is_err());
             }
         }
     }
@@ -209,7 +207,6 @@ fn buffers_are_not_written_while_they_are_read() {
     ] {
         let far = cuda.host_features(&rows, Dtype::F32, (&placement(n_rows as NodeId, share), reads)).unwrap();
         let reader = far.expect("memory of the host").reader;
-        assert!(reader.reuses_previous_batch());
         let batches: Vec<Vec<NodeId>> =
             (1..=6).map(|b| (0..4000 * b).map(|i| ((i * 13 + b * 5) % n_rows) as NodeId).collect()).collect();
         let named: Vec<_> = batches.iter().map(|ids| cuda.upload_ids(ids).unwrap()).collect();
@@ -218,14 +215,17 @@ fn buffers_are_not_written_while_they_are_read() {
             cuda.upload(&nan, Dtype::F32).unwrap()
         };
         let mut outs: Vec<_> = batches.iter().map(poisoned).collect();
-        reader.begin(&cuda, &named[0], None, &mut outs[0]).unwrap();
+        let mut next = Some(reader.gather_async(&cuda, &named[0], None, &mut outs[0]).unwrap());
         for at in 0..batches.len() {
+            let pending = next.take().expect("the batch was begun");
             if at + 1 < batches.len() {
-                let (done, next) = outs.split_at_mut(at + 1);
+                let (done, rest) = outs.split_at_mut(at + 1);
                 let before = reuses_previous_batch.then_some((&named[at], &done[at]));
-                reader.begin(&cuda, &named[at + 1], before, &mut next[0]).unwrap();
+                let begun = reader.gather_async(&cuda, &named[at + 1], before, &mut rest[0]).unwrap();
+                assert_eq!(begun.reads_before(), reuses_previous_batch);
+                next = Some(begun);
             }
-            reader.finish(&cuda).unwrap();
+            pending.wait().unwrap();
             let found = cuda.download(&outs[at]).unwrap();
             let is_whole = |(row, &id): (usize, &NodeId)| found.row(row) == rows.row(id as usize);
             assert!(
@@ -233,9 +233,14 @@ fn buffers_are_not_written_while_they_are_read() {
                 "batch {at}, {share} on the device, {reads}, {reuses_previous_batch}"
             );
         }
-        // A request that is neither finished nor waited for.
-        reader.begin(&cuda, &named[5], None, &mut outs[5]).unwrap();
+        // Gathers that are not waited for; later work of the device comes after them.
+        let mut out = poisoned(&batches[5]);
+        drop(reader.gather_async(&cuda, &named[5], Some((&named[4], &outs[4])), &mut out).unwrap());
+        drop(reader.gather_async(&cuda, &named[5], None, &mut outs[5]).unwrap());
+        drop((next, out));
+        drop(outs);
         drop(reader);
+        cuda.synchronize().unwrap();
     }
 }
 
@@ -260,8 +265,9 @@ fn rows_come_from_the_batch_before() {
             let mut out = cuda.zeros(Shape::new(second.len(), width), dtype).unwrap();
             // Positions that one list has recorded are cleared after it.
             for before in [Some((&ids_before, &before)), None, Some((&ids_before, &before))] {
-                reader.begin(&cuda, &ids, before, &mut out).unwrap();
-                reader.finish(&cuda).unwrap();
+                let pending = reader.gather_async(&cuda, &ids, before, &mut out).unwrap();
+                assert_eq!(pending.reads_before(), before.is_some(), "{what}");
+                pending.wait().unwrap();
                 let found = cuda.download(&out).unwrap();
                 for (at, &node) in second.iter().enumerate() {
                     let (plain, row) = (rows.row(node as usize), found.row(at));
@@ -272,8 +278,8 @@ fn rows_come_from_the_batch_before() {
                 }
             }
             let mut narrow = cuda.zeros(Shape::new(first.len(), width + 1), dtype).unwrap();
-            assert!(reader.begin(&cuda, &ids, Some((&ids_before, &narrow)), &mut out).is_err());
-            assert!(reader.begin(&cuda, &ids, None, &mut narrow).is_err());
+            assert!(reader.gather_async(&cuda, &ids, Some((&ids_before, &narrow)), &mut out).is_err());
+            assert!(reader.gather_async(&cuda, &ids, None, &mut narrow).is_err());
         };
         for (share, reads) in
             [0.0, 0.3].into_iter().flat_map(|share| [HostReads::Staged, HostReads::InPlace].map(|reads| (share, reads)))
@@ -290,7 +296,13 @@ fn rows_come_from_the_batch_before() {
         store.write(&cuda, 0, &cuda.upload(&rows, dtype).unwrap()).unwrap();
         check(&*store, &|_| false, "written by the device");
         let on_gpus = cuda.host_features(&rows, dtype, (&placement(n_rows, 1.0), HostReads::Auto)).unwrap();
-        assert!(!on_gpus.expect("a placement").reader.reuses_previous_batch(), "nothing is far");
+        let reader = on_gpus.expect("a placement").reader;
+        let (ids, before) = (cuda.upload_ids(&first).unwrap(), negative(&first));
+        let mut out = cuda.zeros(Shape::new(first.len(), width), dtype).unwrap();
+        let pending = reader.gather_async(&cuda, &ids, Some((&ids, &before)), &mut out).unwrap();
+        assert!(!pending.reads_before(), "nothing is far");
+        pending.wait().unwrap();
+        assert_eq!(cuda.download(&out).unwrap().row(0), rows.row(first[0] as usize));
     }
 }
 
@@ -310,12 +322,12 @@ fn rows_that_are_begun_later_hold_up_nothing() {
         let mut outs = batches.each_ref().map(|&(n, _)| cuda.zeros(Shape::new(n, width), Dtype::F32).unwrap());
         let mut first_and_both = || {
             cuda.synchronize().unwrap();
-            for ((_, ids), out) in batches.iter().zip(&mut outs) {
-                reader.begin(&cuda, ids, None, out).unwrap();
-            }
+            let [first, second] = &mut outs;
+            let both = [(&batches[0].1, first), (&batches[1].1, second)];
+            let both = both.map(|(ids, out)| reader.gather_async(&cuda, ids, None, out).unwrap());
             let start = Instant::now();
-            [(); 2].map(|()| {
-                reader.finish(&cuda).unwrap();
+            both.map(|pending| {
+                pending.wait().unwrap();
                 cuda.synchronize().unwrap();
                 start.elapsed()
             })

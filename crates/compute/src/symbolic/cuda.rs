@@ -2,43 +2,29 @@
 //! memory of operations. `girih-kernels` makes these allocations. The values are upper bounds: a symbolic device does
 //! not know the degrees of rows, which decide how hubs are split.
 
-use girih_graph_format::Csr;
+use girih_graph_format::{BlockLayout, Csr};
 
 use super::{SymbolicMatrix, SymbolicSparse};
+use crate::scratch::{COUNTS_BYTES_MAX, GATES, RANKED, SEGMENT, TILED_ENTRIES_MIN, UPLOAD_PIECE, pitch};
 use crate::{Dropout, Dtype, Shape};
 
 const F32: usize = size_of::<f32>();
 const ID: usize = size_of::<u32>();
 const OFFSET: usize = size_of::<u64>();
 
-/// Entries of a segment of a hub. A row with more entries is a hub.
-const SEGMENT: usize = 1024;
-/// Parameters of blocks for tensor cores: their rows and columns, the minimum of entries of a searched pattern and of
-/// a block, the number of windows searched at once, the limit of bytes for counts, and the number of additional spans
-/// of blocks besides one for each window.
-const WINDOW: usize = 256;
-const PANEL: usize = 64;
-const TILED_ENTRIES_MIN: usize = 1 << 20;
+/// Rows and columns of blocks for tensor cores.
+const WINDOW: usize = BlockLayout::Fragments.rows();
+const PANEL: usize = BlockLayout::Fragments.cols();
+/// Minimum of entries of a block, number of windows searched at once, and number of additional spans of blocks besides
+/// one for each window.
 const BLOCK_ENTRIES_MIN: usize = 246;
 const SEARCHERS: usize = 2048;
-const COUNTS_BYTES_MAX: usize = 1 << 30;
 const SPANS: usize = 640;
 /// Scratch bytes for measuring the costs of blocks, once per GPU, before the search for blocks.
 const MEASUREMENT_BYTES: usize = 128 << 20;
-/// Number of elements that are padded or rounded at a time during an upload.
-const UPLOAD_PIECE: usize = 1 << 26;
-/// Number of elements ranked at a time.
-const RANKED: usize = 1 << 26;
-/// Number of gate elements that an LSTM holds at once.
-const GATES: usize = 1 << 27;
 /// Maximum number of row ranges in a sum of columns, and of warps that sum the gradient of a vector.
 const PIECES: usize = 2048;
 const VECTOR_WARPS: usize = 8192;
-
-/// Row stride in elements of a matrix with `cols` columns.
-pub(super) fn pitch(cols: usize) -> usize {
-    if cols < 8 { cols } else { cols.next_multiple_of(8) }
-}
 
 /// Elements of a matrix, including the padding of its rows.
 fn elements(shape: Shape) -> usize {

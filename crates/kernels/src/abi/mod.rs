@@ -9,6 +9,7 @@ mod features;
 pub(crate) mod sampling;
 mod sparse;
 
+use girih_compute::scratch;
 use girih_graph_format::BlockLayout;
 
 pub(crate) use constants::*;
@@ -19,6 +20,7 @@ pub(crate) use sparse::*;
 /// Bit that marks addresses of host memory in lists of addresses of rows.
 pub(crate) const ON_HOST: u64 = 1 << ON_HOST_BIT;
 
-// Blocks in memory and in files have one layout.
+// Kernels get literals. Blocks in memory and in files have one layout, and plans of memory its sizes.
 const _: () = assert!(WINDOW == BlockLayout::Fragments.rows() && PANEL == BlockLayout::Fragments.cols());
+const _: () = assert!(SEGMENT == scratch::SEGMENT as u64 && WIDE == scratch::WIDE);
 const _: () = assert!(PAPER_TILE == BlockLayout::Tiles.rows() && PAPER_TILE == BlockLayout::Tiles.cols());

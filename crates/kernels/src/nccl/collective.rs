@@ -5,19 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::{CudaEvent, DriverError};
 use girih_comm::operands::{check_pieces, check_shape, of_others};
-use girih_comm::{
-    Call, Collective, CommError, GpuTransport, Parcel, PatchGraphs, PatchReaders, Pending, Traffic, Transport,
-    all_gather, all_to_all, members,
-};
-use girih_compute::{ComputeError, Dtype, Shape};
-use girih_features::{PatchOperand, PatchRowsOperand};
+use girih_comm::{Call, Collective, CommError, Parcel, Pending, Traffic, Transport, all_gather, all_to_all, members};
+use girih_compute::{Dtype, Shape};
 
 use super::NcclRank;
 use super::library::{Calls, Elements};
 use crate::CudaMatrix;
 use crate::cuda::Cuda;
-use crate::remote::{LocalRows, RemoteFeatures};
-use crate::sampling::{CudaGraph, DeviceTopology};
 
 /// Name of broadcasts in errors.
 const BROADCAST: &str = "broadcast";
@@ -164,44 +158,6 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
         all_to_all(&*self.transport, "all-to-all of messages", messages)
     }
 
-    fn patch_graphs(
-        &self,
-        cuda: &Cuda,
-        patch: &PatchOperand<'_>,
-        by: &[GpuTransport],
-    ) -> Result<PatchGraphs<Cuda>, CommError> {
-        const NAME: &str = "patches on GPUs";
-        let own = Arc::new(DeviceTopology::of_patch(cuda, patch, self.rank()).map_err(failed_in(NAME))?);
-        let graph = |by: GpuTransport| -> Result<_, CommError> {
-            let graph = match by {
-                GpuTransport::Nccl => CudaGraph::asking_others(cuda, patch, &own, self.lists(NAME)?),
-                GpuTransport::Peer => CudaGraph::reading_others(cuda, patch, &own, &self.peers),
-            };
-            Ok((by, Box::new(graph.map_err(failed_in(NAME))?) as _))
-        };
-        self.possible(NAME, by)?.into_iter().map(graph).collect()
-    }
-
-    fn remote_features(
-        &self,
-        cuda: &Cuda,
-        own: PatchRowsOperand<'_, Cuda>,
-        bounds: &[u32],
-        by: &[GpuTransport],
-    ) -> Result<PatchReaders<Cuda>, CommError> {
-        const NAME: &str = "rows of patches on GPUs";
-        let own = LocalRows::new(cuda, own, (bounds, self.rank())).map_err(failed_in(NAME))?;
-        let Some(own) = own.map(Arc::new) else { return Ok(Vec::new()) };
-        let rows = |by: GpuTransport| -> Result<_, CommError> {
-            let rows = match by {
-                GpuTransport::Nccl => RemoteFeatures::asking_others(cuda, &own, bounds, self.lists(NAME)?),
-                GpuTransport::Peer => RemoteFeatures::reading_others(cuda, &own, bounds, &self.peers),
-            };
-            Ok((by, Box::new(rows.map_err(failed_in(NAME))?) as _))
-        };
-        self.possible(NAME, by)?.into_iter().map(rows).collect()
-    }
-
     fn split(&self, colour: usize, key: usize) -> Result<Box<dyn Collective<Cuda>>, CommError> {
         const NAME: &str = "split";
         let (rank, size) = self.rank_and_size();
@@ -212,7 +168,7 @@ impl<T: Transport> Collective<Cuda> for NcclRank<T> {
         let comm = match &self.comm {
             // Nobody leaves: all have the same members, and know it.
             Some(comm) if is_whole && members.is_sorted() => Some(Arc::clone(comm)),
-            Some(comm) => self.split_off(NAME, comm, ((members.len() > 1).then_some(colour), place))?,
+            Some(comm) => self.peers.split_off(NAME, comm, ((members.len() > 1).then_some(colour), place))?,
             None => None,
         };
         let one_sided = self.one_sided.as_ref().map(|group| group.among(&members));
@@ -310,11 +266,6 @@ impl<T: Transport> NcclRank<T> {
 fn slice_of(n_rows: usize, (root, size): (usize, usize), of: usize) -> std::ops::Range<usize> {
     let (place, n) = (if of > root { of - 1 } else { of }, size - 1);
     n_rows * place / n..n_rows * (place + 1) / n
-}
-
-/// Converts an error of a device to one of a collective.
-fn failed_in(operation: &'static str) -> impl Fn(ComputeError) -> CommError {
-    move |error| CommError::Library { operation, message: error.to_string() }
 }
 
 /// Fails if the element types of an operation differ.

@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -237,26 +238,52 @@ pub(super) struct Comm {
     nccl: Nccl,
     /// Handle; null once the communicator is aborted.
     raw: Mutex<RawComm>,
-    /// Thread that aborts the communicator, once something does.
-    ending: Mutex<Option<JoinHandle<()>>>,
+    aborter: Aborter,
     stream: Arc<CudaStream>,
 }
 
+/// Thread that aborts a communicator once it is told. It starts before the communicator: a rank whose system gives no
+/// threads then has an error, and no work that nothing ends.
+struct Aborter {
+    tell: Sender<RawComm>,
+    thread: JoinHandle<()>,
+}
+
+impl Aborter {
+    fn start(nccl: Nccl) -> Result<Self, String> {
+        let ((tell, told), abort) = (channel::<RawComm>(), nccl.0.comm_abort);
+        let work = move || {
+            let Ok(raw) = told.recv() else { return };
+            // SAFETY: the communicator is alive, and nobody else has it any more.
+            let status = unsafe { abort(raw) };
+            tracing::debug!("called off a communicator: {status}");
+        };
+        let thread = thread::Builder::new().name("girih nccl".to_owned()).spawn(work);
+        let thread = thread.map_err(|error| {
+            format!("cannot start the thread that ends exchanges after a failure: {error}; raise ulimit -u or -v")
+        })?;
+        Ok(Self { tell, thread })
+    }
+}
+
 /// Place of the handle of a communicator that is being split off.
-pub(super) struct Splitting(*mut RawComm);
+pub(super) struct Splitting {
+    place: *mut RawComm,
+    aborter: Aborter,
+}
 
 impl Splitting {
     /// Communicator, once the split is done on `parent`; `None` for a rank that is in none.
     pub(super) fn finish(self, parent: &Comm) -> Option<Comm> {
         // SAFETY: the place was made by `begin_split`, and NCCL has written it.
-        let raw = *unsafe { Box::from_raw(self.0) };
-        (!raw.is_null()).then(|| Comm::new(parent.nccl, raw, &parent.stream))
+        let raw = *unsafe { Box::from_raw(self.place) };
+        (!raw.is_null()).then(|| Comm::new(parent.nccl, raw, self.aborter, &parent.stream))
     }
 }
 
 impl Comm {
-    fn new(nccl: Nccl, raw: RawComm, stream: &Arc<CudaStream>) -> Self {
-        Self { nccl, raw: Mutex::new(raw), ending: Mutex::default(), stream: Arc::clone(stream) }
+    fn new(nccl: Nccl, raw: RawComm, aborter: Aborter, stream: &Arc<CudaStream>) -> Self {
+        Self { nccl, raw: Mutex::new(raw), aborter, stream: Arc::clone(stream) }
     }
 
     /// Starts to create the communicator of `n_ranks` ranks with the same id.
@@ -266,14 +293,14 @@ impl Comm {
         id: UniqueId,
         (rank, n_ranks): (usize, usize),
     ) -> Result<Self, String> {
-        let (mut raw, mut config) = (RawComm::NULL, Config::non_blocking());
+        let (aborter, mut raw, mut config) = (Aborter::start(nccl)?, RawComm::NULL, Config::non_blocking());
         // SAFETY: the function writes a communicator, which `Drop` ends; the device of the stream is bound by the
         // caller.
         let status = unsafe { (nccl.0.comm_init)(&raw mut raw, n_ranks as c_int, id, rank as c_int, &raw mut config) };
         if status != SUCCESS && status != IN_PROGRESS {
             return Err(nccl.explain(status, RawComm::NULL));
         }
-        Ok(Self::new(nccl, raw, stream))
+        Ok(Self::new(nccl, raw, aborter, stream))
     }
 
     /// Starts to create the communicator of the ranks with the same colour, ordered by key; without a colour the rank
@@ -281,13 +308,14 @@ impl Comm {
     pub(super) fn begin_split(&self, colour: Option<usize>, key: usize) -> Result<Splitting, String> {
         /// `NCCL_SPLIT_NOCOLOR`.
         const NONE: c_int = -1;
+        let aborter = Aborter::start(self.nccl)?;
         let (place, mut config) = (Box::into_raw(Box::new(RawComm::NULL)), Config::non_blocking());
         let colour = colour.map_or(NONE, |colour| colour as c_int);
         let raw = self.lock();
         // SAFETY: the communicator is alive under its lock. The place lives until `Splitting::finish`, or for ever.
         let status = unsafe { (self.nccl.0.comm_split)(*raw, colour, key as c_int, place, &raw mut config) };
         match status {
-            SUCCESS | IN_PROGRESS => Ok(Splitting(place)),
+            SUCCESS | IN_PROGRESS => Ok(Splitting { place, aborter }),
             status => Err(self.nccl.explain(status, *raw)),
         }
     }
@@ -316,21 +344,14 @@ impl Comm {
         if raw.is_null() {
             return;
         }
-        let abort = self.nccl.0.comm_abort;
-        let ending = thread::spawn(move || {
-            // SAFETY: the communicator is alive, and nobody else has it any more.
-            let status = unsafe { abort(raw) };
-            tracing::debug!("called off a communicator: {status}");
-        });
-        *self.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
+        // The thread waits for this, and is alive.
+        let _ = self.aborter.tell.send(raw);
     }
 
     /// Waits until an aborted communicator has ended, for a limited time if graphs still contain its calls.
-    fn wait_for_end(&mut self) {
-        let ending = self.ending.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(ending) = ending else { return };
+    fn wait_for_end(&self) {
         let start = Instant::now();
-        while !ending.is_finished() {
+        while !self.aborter.thread.is_finished() {
             if start.elapsed() > PATIENCE {
                 return tracing::warn!("NCCL does not let go of a communicator that was called off");
             }

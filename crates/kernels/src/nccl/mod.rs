@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cudarc::driver::{CudaStream, DevicePtr};
-use girih_comm::{Collective, CommError, Communicator, Counters, GpuTransport, Transport, all_gather, members};
+use girih_comm::{Collective, CommError, Communicator, Counters, GpuTransport, Transport, all_gather};
 
 use self::gpus::check_gpus;
 use self::library::{Calls, Comm, Elements, Nccl, UniqueId};
@@ -92,50 +92,11 @@ impl<T: Transport> NcclRank<T> {
             let id = UniqueId::from_bytes(&ids[0]).ok_or_else(|| failed("the first rank sent no id".to_owned()))?;
             rank.stream.context().bind_to_thread().map_err(|error| failed(error.to_string()))?;
             let comm = Comm::begin(nccl, &rank.stream, id, (place, size)).map_err(failed)?;
-            rank.comm = Some(rank.settled(OPERATION, comm)?);
+            let comm = rank.peers.settled(OPERATION, comm)?;
+            rank.peers.set_whole(&comm);
+            rank.comm = Some(comm);
         }
         Ok(Box::new(rank))
-    }
-
-    /// Exchange of lists with a communicator of its own; all ranks create it together.
-    fn lists(&self, operation: &'static str) -> Result<ListExchange, CommError> {
-        let rank = self.transport.rank();
-        let transport = Arc::new(self.transport.among(&members(&*self.transport, 0, rank)?));
-        let split = |comm| self.split_off(operation, comm, (Some(0), rank));
-        let comm = self.comm.as_ref().map(split).transpose()?.flatten();
-        Ok(ListExchange::new(transport, comm, Arc::clone(&self.peers)))
-    }
-
-    /// Communicator of the ranks with the same colour, ordered by key; `None` for a rank without a colour. All ranks
-    /// of `comm` create it together.
-    fn split_off(
-        &self,
-        operation: &'static str,
-        comm: &Arc<Comm>,
-        (colour, key): (Option<usize>, usize),
-    ) -> Result<Option<Arc<Comm>>, CommError> {
-        let splitting = comm.begin_split(colour, key).map_err(|message| self.peers.blame(operation, message))?;
-        self.peers.settle(operation, comm)?;
-        splitting.finish(comm).map(|child| self.settled(operation, child)).transpose()
-    }
-
-    /// Transports among `by` through which all ranks can reach each other's patches; all of them call this.
-    fn possible(&self, operation: &'static str, by: &[GpuTransport]) -> Result<Vec<GpuTransport>, CommError> {
-        let mut possible = Vec::with_capacity(by.len());
-        for &by in by {
-            if by == GpuTransport::Nccl || self.peers.lets_read(operation, self.stream.context())? {
-                possible.push(by);
-            }
-        }
-        Ok(possible)
-    }
-
-    /// Waits until a communicator is ready, and registers it to be aborted on failures.
-    fn settled(&self, operation: &'static str, comm: Comm) -> Result<Arc<Comm>, CommError> {
-        let comm = Arc::new(comm);
-        self.peers.watch(&comm);
-        self.peers.settle(operation, &comm)?;
-        Ok(comm)
     }
 
     /// Puts calls on the stream; does nothing for a single rank.

@@ -84,8 +84,12 @@ impl OneSided {
     /// Ends the waits of this rank's streams for others, while `also` runs; copies may then read invalid rows.
     pub(super) fn let_go_while(&self, also: impl FnOnce()) {
         std::thread::scope(|scope| {
-            scope.spawn(|| self.let_go());
+            let beside = std::thread::Builder::new().spawn_scoped(scope, || self.let_go());
             also();
+            if let Err(error) = beside {
+                tracing::warn!("cannot start a thread: {error}; raise ulimit -u or -v");
+                self.let_go();
+            }
         });
     }
 

@@ -4,13 +4,16 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError};
-use girih_comm::{CommError, Parcel, Transport, all_gather};
+use girih_comm::{CommError, GpuTransport, Parcel, Transport, all_gather, members};
+use girih_compute::ComputeError;
+use girih_features::ByTransport;
 
 use super::library::Comm;
+use super::lists::ListExchange;
 use super::onesided::{OneSided, open_memory};
 use crate::device::{is_busy, is_done};
 use crate::worker_pool::Receiver;
@@ -36,6 +39,11 @@ type Gather = dyn Fn(&'static str, &[u8]) -> Result<Vec<Parcel>, CommError> + Se
 /// Lets GPUs read a context's memory.
 type Open = dyn Fn(&'static str, &Arc<CudaContext>) -> Result<(), CommError> + Send + Sync;
 
+/// Creates an exchange of lists, with a communicator that a function creates.
+type Lists = dyn Fn(&Arc<Peers>, &dyn Fn() -> Result<Option<Arc<Comm>>, CommError>) -> Result<ListExchange, CommError>
+    + Send
+    + Sync;
+
 /// Other ranks that a device works with.
 pub(crate) struct Peers {
     rank: usize,
@@ -47,6 +55,9 @@ pub(crate) struct Peers {
     failure: Box<dyn Fn() -> Option<CommError> + Send + Sync>,
     gather: Box<Gather>,
     open_memory: Box<Open>,
+    lists: Box<Lists>,
+    /// Communicator of all ranks; none for a single one.
+    whole: OnceLock<Weak<Comm>>,
     comms: Mutex<Vec<Weak<Comm>>>,
     /// Waits of this rank's streams for others without a communicator.
     one_sided: Mutex<Weak<OneSided>>,
@@ -54,9 +65,10 @@ pub(crate) struct Peers {
 
 impl Peers {
     pub(super) fn new<T: Transport>(transport: &Arc<T>, deadline: Duration, shares_context: bool) -> Self {
-        let [watched, asked, opener] = [(); 3].map(|()| Arc::clone(transport));
+        let [watched, asked, opener, lister] = [(); 4].map(|()| Arc::clone(transport));
+        let rank = transport.rank();
         Self {
-            rank: transport.rank(),
+            rank,
             size: transport.size(),
             is_one_process: transport.is_one_process(),
             shares_context,
@@ -64,6 +76,11 @@ impl Peers {
             failure: Box::new(move || watched.failure()),
             gather: Box::new(move |operation, mine| all_gather(&*asked, operation, mine)),
             open_memory: Box::new(move |operation, context| open_memory(&*opener, operation, context)),
+            lists: Box::new(move |peers, comm| {
+                let transport = Arc::new(lister.among(&members(&*lister, 0, rank)?));
+                Ok(ListExchange::new(transport, comm()?, Arc::clone(peers)))
+            }),
+            whole: OnceLock::new(),
             comms: Mutex::default(),
             one_sided: Mutex::default(),
         }
@@ -136,6 +153,65 @@ impl Peers {
     pub(crate) fn meet(&self) -> Result<(), CommError> {
         let waits = self.one_sided.lock().unwrap_or_else(PoisonError::into_inner).strong_count() > 0;
         if waits || self.shares_context { self.agree(true).map(drop) } else { Ok(()) }
+    }
+
+    /// One value for each transport of `by` by which all ranks can reach each other's patches. `make` gets an exchange
+    /// of lists for requests to others; without it, GPUs read each other's memory. All ranks call this together.
+    pub(crate) fn by_transport<T>(
+        self: &Arc<Self>,
+        operation: &'static str,
+        context: &Arc<CudaContext>,
+        by: &[GpuTransport],
+        make: impl Fn(Option<ListExchange>) -> Result<T, ComputeError>,
+    ) -> Result<ByTransport<T>, CommError> {
+        let mut possible = Vec::with_capacity(by.len());
+        for &by in by {
+            if by == GpuTransport::Nccl || self.lets_read(operation, context)? {
+                possible.push(by);
+            }
+        }
+        let made = |by: GpuTransport| {
+            let lists = if by == GpuTransport::Nccl { Some(self.lists(operation)?) } else { None };
+            let failed = |error: ComputeError| CommError::Library { operation, message: error.to_string() };
+            make(lists).map(|made| (by, made)).map_err(failed)
+        };
+        possible.into_iter().map(made).collect()
+    }
+
+    /// Exchange of lists with a communicator of its own; all ranks create it together.
+    fn lists(self: &Arc<Self>, operation: &'static str) -> Result<ListExchange, CommError> {
+        let split = || {
+            let Some(whole) = self.whole.get() else { return Ok(None) };
+            let gone = || CommError::Library { operation, message: "the ranks have ended".to_owned() };
+            self.split_off(operation, &whole.upgrade().ok_or_else(gone)?, (Some(0), self.rank))
+        };
+        (self.lists)(self, &split)
+    }
+
+    /// Communicator of the ranks with the same colour, ordered by key; `None` for a rank without a colour. All ranks
+    /// of `comm` create it together.
+    pub(super) fn split_off(
+        &self,
+        operation: &'static str,
+        comm: &Arc<Comm>,
+        (colour, key): (Option<usize>, usize),
+    ) -> Result<Option<Arc<Comm>>, CommError> {
+        let splitting = comm.begin_split(colour, key).map_err(|message| self.blame(operation, message))?;
+        self.settle(operation, comm)?;
+        splitting.finish(comm).map(|child| self.settled(operation, child)).transpose()
+    }
+
+    /// Waits until a communicator is ready, and registers it to be aborted on failures.
+    pub(super) fn settled(&self, operation: &'static str, comm: Comm) -> Result<Arc<Comm>, CommError> {
+        let comm = Arc::new(comm);
+        self.watch(&comm);
+        self.settle(operation, &comm)?;
+        Ok(comm)
+    }
+
+    /// Sets the communicator of all ranks.
+    pub(super) fn set_whole(&self, comm: &Arc<Comm>) {
+        assert!(self.whole.set(Arc::downgrade(comm)).is_ok(), "ranks connect once");
     }
 
     /// Registers a communicator that is aborted when a rank fails.

@@ -1,58 +1,109 @@
-//! Operations on dense matrices: short passes stand here, the others beside their kernels.
+//! Operations on dense matrices, by cuBLAS and cuBLASLt (`gemm`), `cuda/passes.cu` and `cuda/rows.cu`.
 
+use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
 use girih_compute::{
     Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Epilogue, EpilogueGrad, Fits, Shape, Transpose,
 };
 
-use super::passes::Strided;
+use super::gemm::{Dense, has_long_rows};
+use super::passes::{Strided, columns_of, fours_for, number};
+use crate::abi::{GatherIndex, RowSource, UNITS_OF_THREAD};
+use crate::compile::Source;
 use crate::cuda::Cuda;
+use crate::device::threads_for;
+use crate::features::RowLaunch;
 use crate::matrix::{CudaIds, CudaMatrix};
 
 impl DenseOps for Cuda {
     fn run_gemm(
         &self,
         _: Fits,
-        a: (&CudaMatrix, Transpose),
+        (a, ta): (&CudaMatrix, Transpose),
         dropout: Option<Dropout>,
-        b: (&CudaMatrix, Transpose),
+        (b, tb): (&CudaMatrix, Transpose),
         epilogue: Epilogue<'_, CudaMatrix>,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::run_gemm(self, a, dropout, b, epilogue, out)
+        let depth = if ta == Transpose::No { a.shape.cols } else { a.shape.rows };
+        if out.shape.is_empty() {
+            return Ok(());
+        }
+        if depth == 0 {
+            self.finish(None, &epilogue, epilogue.accumulate, out)?;
+            return self.masked_result(epilogue.dropout, out);
+        }
+        let common = if a.dtype == b.dtype { a.dtype } else { self.precision };
+        // Masks only zero elements. The product is scaled instead, so that kept bf16 elements are not rounded.
+        let alpha = dropout.map_or(1.0, Dropout::scale);
+        let (a, b) = (self.converted(a, dropout, common)?, self.converted(b, None, common)?);
+        let dense = Dense { shape: out.shape, depth, transposes: (ta, tb), alpha, beta: 0.0 };
+        self.multiply(dense, (a.get(), b.get()), &epilogue, out)
     }
 
     fn run_gemm_pair(
         &self,
         _: Fits,
-        first: (&CudaMatrix, &CudaMatrix),
-        second: (&CudaMatrix, &CudaMatrix),
+        (x, w): (&CudaMatrix, &CudaMatrix),
+        (y, v): (&CudaMatrix, &CudaMatrix),
         epilogue: Epilogue<'_, CudaMatrix>,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::run_gemm_pair(self, first, second, epilogue, out)
+        const NO: Transpose = Transpose::No;
+        if has_long_rows(out.shape) {
+            let alike = [w, y, v].iter().all(|matrix| matrix.dtype == x.dtype);
+            let common = if alike { x.dtype } else { self.precision };
+            let (x, w) = (self.converted(x, None, common)?, self.converted(w, None, common)?);
+            let (y, v) = (self.converted(y, None, common)?, self.converted(v, None, common)?);
+            let dense =
+                Dense { shape: out.shape, depth: x.get().shape.cols, transposes: (NO, NO), alpha: 1.0, beta: 0.0 };
+            if self.multiply_long_pair(dense, [(x.get(), w.get()), (y.get(), v.get())], &epilogue, out)? {
+                return Ok(());
+            }
+        }
+        let before = Epilogue { accumulate: epilogue.accumulate, ..Epilogue::default() };
+        self.gemm((x, NO), None, (w, NO), before, out)?;
+        self.gemm((y, NO), None, (v, NO), Epilogue { accumulate: true, ..epilogue }, out)
     }
 
     fn run_gemm_backward(
         &self,
         _: Fits,
-        a: (&CudaMatrix, Transpose),
-        b: (&CudaMatrix, Transpose),
-        epilogue_grad: EpilogueGrad<'_, CudaMatrix>,
+        (a, ta): (&CudaMatrix, Transpose),
+        (b, tb): (&CudaMatrix, Transpose),
+        EpilogueGrad { slope, y, first, factors }: EpilogueGrad<'_, CudaMatrix>,
         out: &mut CudaMatrix,
-        bias_grad: Option<&mut CudaMatrix>,
+        mut bias_grad: Option<&mut CudaMatrix>,
     ) -> Result<(), ComputeError> {
-        Self::run_gemm_backward(self, a, b, epilogue_grad, out, bias_grad)
+        let (dense, of_a, of_b) = self.plain_operands((a, ta), (b, tb), out.shape)?;
+        let (operands, epilogue_grad) = ((of_a.get(), of_b.get()), EpilogueGrad { slope, y, first, factors });
+        if self.multiply_long_backward(dense, operands, epilogue_grad, out, bias_grad.as_deref_mut())? {
+            return Ok(());
+        }
+        self.gemm((a, ta), None, (b, tb), Epilogue::default(), out)?;
+        if out.shape == y.shape {
+            self.epilogue_backward(slope, y, out, bias_grad)?;
+        } else {
+            let mut some = self.uninitialized(out.shape, y.dtype)?;
+            self.copy_block(out.shape, y, (0, first), &mut some, (0, 0))?;
+            self.epilogue_backward(slope, &some, out, bias_grad)?;
+        }
+        factors.map_or(Ok(()), |factors| self.scale_rows_in_place(factors, out))
     }
 
     fn run_gemm_scaled(
         &self,
         _: Fits,
         factors: &CudaMatrix,
-        a: (&CudaMatrix, Transpose),
-        b: (&CudaMatrix, Transpose),
+        (a, ta): (&CudaMatrix, Transpose),
+        (b, tb): (&CudaMatrix, Transpose),
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::run_gemm_scaled(self, factors, a, b, out)
+        let (dense, of_a, of_b) = self.plain_operands((a, ta), (b, tb), out.shape)?;
+        if self.multiply_long_scaled(dense, (of_a.get(), of_b.get()), factors, out)? {
+            return Ok(());
+        }
+        self.gemm((a, ta), None, (b, tb), Epilogue::default(), out)?;
+        self.scale_rows_in_place(factors, out)
     }
 
     fn run_epilogue_backward(
@@ -96,7 +147,29 @@ impl DenseOps for Cuda {
         ids: &CudaIds,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::run_gather_rows(self, x, ids, out)
+        if out.shape.is_empty() {
+            return Ok(());
+        }
+        if x.dtype == out.dtype {
+            let row_bytes = (x.pitch() * x.dtype.n_bytes()) as u64;
+            let rows = RowSource::at(self.pointer(Some(&x.data)), row_bytes);
+            let units = (out.len() * out.dtype.n_bytes()).div_ceil(16 * UNITS_OF_THREAD);
+            let LaunchConfig { grid_dim: (blocks, ..), block_dim: (threads, ..), .. } = threads_for(units);
+            let launch = RowLaunch::copying(self, "gather_rows", x.dtype)?;
+            let (names, to) = (GatherIndex::of(self.pointer(Some(&ids.ids))), self.pointer(Some(&out.data)));
+            let (stream, n) = (&self.device.stream, out.shape.rows as u64);
+            // SAFETY: there is an id for each row of `out`, each names a row of `x`, and both are stored alike.
+            let launched = unsafe { launch.put(stream, (blocks, threads), rows, names, (to, n)) };
+            return launched.map_err(Self::failed("gather_rows"));
+        }
+        let kernel = self.kernel("gather_rows", Source::ROWS, "gather_rows", &[("X", x.dtype), ("Y", out.dtype)])?;
+        let (rows, cols) = (out.shape.rows as u64, out.shape.cols as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&ids.ids).arg(&mut out.data).arg(&rows).arg(&cols);
+        // SAFETY: there is an id for each row of `out`, each names a row of `x`, both have `cols` columns, and the
+        // types are those that the kernel was compiled for.
+        unsafe { launch.launch(columns_of(out.shape)) }.map_err(Self::failed("gather_rows"))?;
+        Ok(())
     }
 
     fn run_scatter_add_rows(
@@ -106,11 +179,40 @@ impl DenseOps for Cuda {
         ids: &CudaIds,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::run_scatter_add_rows(self, x, ids, out)
+        const OPERATION: &str = "scatter_add_rows";
+        if x.shape.is_empty() {
+            return Ok(());
+        }
+        let groups = self.groups(OPERATION, ids)?;
+        let kernel = self.kernel(OPERATION, Source::ROWS, OPERATION, &[("X", x.dtype), ("Y", out.dtype)])?;
+        let (rows, cols) = (groups.n as u64, x.shape.cols as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&ids.ids).arg(&groups.starts).arg(&groups.positions);
+        launch.arg(&mut out.data).arg(&rows).arg(&cols);
+        // SAFETY: `starts` cuts `positions`, which are rows of `x` and ids, into groups that are not empty; ids are
+        // rows of `out`, each of one group only; both matrices have `cols` columns and the types that the kernel was
+        // compiled for.
+        unsafe { launch.launch(columns_of(Shape::new(groups.n, x.shape.cols))) }.map_err(Self::failed(OPERATION))?;
+        Ok(())
     }
 
     fn run_column_sums(&self, _: Fits, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        Self::run_column_sums(self, x, out)
+        const OPERATION: &str = "column_sums";
+        let in_fours = x.pitch().is_multiple_of(4);
+        let name = if in_fours { "column_sums_of_fours" } else { "column_sums" };
+        let kernel = self.kernel(OPERATION, Source::PASSES, name, &[("X", x.dtype), ("Y", x.dtype)])?;
+        let launch = |rows: &u64, cols: &u64, partials: &mut CudaSlice<f32>, config: LaunchConfig| {
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&x.data).arg(rows).arg(cols).arg(partials);
+            // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, or of vectors of four,
+            // aligned, and `out` is as wide; `partials` has space for one sum of each column and block.
+            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
+            Ok(())
+        };
+        if in_fours {
+            return self.reduction_in_fours(OPERATION, x.padded(), out, launch);
+        }
+        self.column_reduction(OPERATION, x.shape, [out], launch)
     }
 
     fn run_copy_block(
@@ -142,7 +244,27 @@ impl DenseOps for Cuda {
         bias: Option<&CudaMatrix>,
         x: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::run_activate(self, activation, bias, x)
+        if x.shape.is_empty() || (activation, bias.is_none()) == (Activation::Identity, true) {
+            return Ok(());
+        }
+        let activation = number(activation);
+        let Some(bias) = bias else {
+            let types = [("X", x.dtype), ("Y", x.dtype)];
+            let kernel = self.kernel("activate", Source::PASSES, "activate_all", &types)?;
+            let (n, config) = (x.len() as u64, fours_for(x));
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&mut x.data).arg(&n).arg(&activation);
+            // SAFETY: `x` holds `n` elements of the type that the kernel was compiled for.
+            unsafe { launch.launch(config) }.map_err(Self::failed("activate"))?;
+            return Ok(());
+        };
+        let kernel = self.kernel("activate", Source::PASSES, "activate", &[("X", bias.dtype), ("Y", x.dtype)])?;
+        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&bias.data).arg(&mut x.data).arg(&rows).arg(&cols).arg(&activation);
+        // SAFETY: `x` is rows × cols and `bias` one row of `cols`, of the types that the kernel was compiled for.
+        unsafe { launch.launch(columns_of(x.shape)) }.map_err(Self::failed("activate"))?;
+        Ok(())
     }
 
     fn run_scale(&self, _: Fits, factor: f32, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {

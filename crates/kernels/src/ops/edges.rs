@@ -2,6 +2,7 @@
 //! rows with a vector.
 
 use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
+use girih_compute::scratch::pitch;
 use girih_compute::{ComputeError, Dtype, Shape};
 
 use super::sparse::Direction;
@@ -10,7 +11,7 @@ use crate::abi::{BLOCK, LARGE_BLOCK};
 use crate::compile::{Defines, Source};
 use crate::cuda::{Cuda, element};
 use crate::device::warps_for;
-use crate::matrix::{CudaCsr, CudaMatrix, pitch};
+use crate::matrix::{CudaCsr, CudaMatrix};
 
 /// Most blocks of rows in sums over all rows; the number is the same on every device.
 const ROW_BLOCKS_MAX: usize = 2048;

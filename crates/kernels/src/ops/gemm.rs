@@ -5,7 +5,7 @@ use std::ptr;
 
 use cudarc::cublas::{result, sys};
 use cudarc::driver::{DevicePtr, PushKernelArg};
-use girih_compute::{Activation, ComputeError, DenseOps, Dropout, Dtype, Epilogue, EpilogueGrad, Shape, Transpose};
+use girih_compute::{Activation, ComputeError, DenseOps, Dropout, Dtype, Epilogue, Shape, Transpose};
 
 use super::passes::{NULL, number};
 use crate::blas::describe;
@@ -56,101 +56,8 @@ pub(super) struct Address {
 }
 
 impl Cuda {
-    /// [`DenseOps::gemm`].
-    #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
-    pub(crate) fn run_gemm(
-        &self,
-        (a, ta): (&CudaMatrix, Transpose),
-        dropout: Option<Dropout>,
-        (b, tb): (&CudaMatrix, Transpose),
-        epilogue: Epilogue<'_, CudaMatrix>,
-        out: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        let depth = if ta == Transpose::No { a.shape.cols } else { a.shape.rows };
-        if out.shape.is_empty() {
-            return Ok(());
-        }
-        if depth == 0 {
-            self.finish(None, &epilogue, epilogue.accumulate, out)?;
-            return self.masked_result(epilogue.dropout, out);
-        }
-        let common = if a.dtype == b.dtype { a.dtype } else { self.precision };
-        // Masks only zero elements. The product is scaled instead, so that kept bf16 elements are not rounded.
-        let alpha = dropout.map_or(1.0, Dropout::scale);
-        let (a, b) = (self.converted(a, dropout, common)?, self.converted(b, None, common)?);
-        let dense = Dense { shape: out.shape, depth, transposes: (ta, tb), alpha, beta: 0.0 };
-        self.multiply(dense, (a.get(), b.get()), &epilogue, out)
-    }
-
-    /// [`DenseOps::gemm_pair`].
-    #[expect(clippy::needless_pass_by_value, reason = "the trait's signature")]
-    pub(crate) fn run_gemm_pair(
-        &self,
-        (x, w): (&CudaMatrix, &CudaMatrix),
-        (y, v): (&CudaMatrix, &CudaMatrix),
-        epilogue: Epilogue<'_, CudaMatrix>,
-        out: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        const NO: Transpose = Transpose::No;
-        if has_long_rows(out.shape) {
-            let alike = [w, y, v].iter().all(|matrix| matrix.dtype == x.dtype);
-            let common = if alike { x.dtype } else { self.precision };
-            let (x, w) = (self.converted(x, None, common)?, self.converted(w, None, common)?);
-            let (y, v) = (self.converted(y, None, common)?, self.converted(v, None, common)?);
-            let dense =
-                Dense { shape: out.shape, depth: x.get().shape.cols, transposes: (NO, NO), alpha: 1.0, beta: 0.0 };
-            if self.multiply_long_pair(dense, [(x.get(), w.get()), (y.get(), v.get())], &epilogue, out)? {
-                return Ok(());
-            }
-        }
-        let before = Epilogue { accumulate: epilogue.accumulate, ..Epilogue::default() };
-        self.gemm((x, NO), None, (w, NO), before, out)?;
-        self.gemm((y, NO), None, (v, NO), Epilogue { accumulate: true, ..epilogue }, out)
-    }
-
-    /// [`DenseOps::gemm_backward`].
-    pub(crate) fn run_gemm_backward(
-        &self,
-        (a, ta): (&CudaMatrix, Transpose),
-        (b, tb): (&CudaMatrix, Transpose),
-        EpilogueGrad { slope, y, first, factors }: EpilogueGrad<'_, CudaMatrix>,
-        out: &mut CudaMatrix,
-        mut bias_grad: Option<&mut CudaMatrix>,
-    ) -> Result<(), ComputeError> {
-        let (dense, of_a, of_b) = self.plain_operands((a, ta), (b, tb), out.shape)?;
-        let (operands, epilogue_grad) = ((of_a.get(), of_b.get()), EpilogueGrad { slope, y, first, factors });
-        if self.multiply_long_backward(dense, operands, epilogue_grad, out, bias_grad.as_deref_mut())? {
-            return Ok(());
-        }
-        self.gemm((a, ta), None, (b, tb), Epilogue::default(), out)?;
-        if out.shape == y.shape {
-            self.epilogue_backward(slope, y, out, bias_grad)?;
-        } else {
-            let mut some = self.uninitialized(out.shape, y.dtype)?;
-            self.copy_block(out.shape, y, (0, first), &mut some, (0, 0))?;
-            self.epilogue_backward(slope, &some, out, bias_grad)?;
-        }
-        factors.map_or(Ok(()), |factors| self.scale_rows_in_place(factors, out))
-    }
-
-    /// [`DenseOps::gemm_scaled`].
-    pub(crate) fn run_gemm_scaled(
-        &self,
-        factors: &CudaMatrix,
-        (a, ta): (&CudaMatrix, Transpose),
-        (b, tb): (&CudaMatrix, Transpose),
-        out: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        let (dense, of_a, of_b) = self.plain_operands((a, ta), (b, tb), out.shape)?;
-        if self.multiply_long_scaled(dense, (of_a.get(), of_b.get()), factors, out)? {
-            return Ok(());
-        }
-        self.gemm((a, ta), None, (b, tb), Epilogue::default(), out)?;
-        self.scale_rows_in_place(factors, out)
-    }
-
     /// Product without a mask, and its operands in one type.
-    fn plain_operands<'a>(
+    pub(super) fn plain_operands<'a>(
         &self,
         (a, ta): (&'a CudaMatrix, Transpose),
         (b, tb): (&'a CudaMatrix, Transpose),
@@ -162,12 +69,12 @@ impl Cuda {
         Ok((dense, self.converted(a, None, common)?, self.converted(b, None, common)?))
     }
 
-    fn masked_result(&self, dropout: Option<Dropout>, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+    pub(super) fn masked_result(&self, dropout: Option<Dropout>, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         dropout.map_or(Ok(()), |dropout| self.dropout_in_place(dropout, out))
     }
 
     /// Multiplies operands of one type, with the epilogue.
-    fn multiply(
+    pub(super) fn multiply(
         &self,
         dense: Dense,
         (a, b): (&CudaMatrix, &CudaMatrix),
@@ -247,7 +154,7 @@ impl Cuda {
     }
 
     /// Operand for cuBLAS: the matrix itself, or a copy that is masked or of another type.
-    fn converted<'a>(
+    pub(super) fn converted<'a>(
         &self,
         x: &'a CudaMatrix,
         dropout: Option<Dropout>,
@@ -265,7 +172,7 @@ impl Cuda {
     }
 
     /// `out = activation(product + (keep ? out : 0) + bias)`; without `product`, the product is in `out` already.
-    fn finish(
+    pub(super) fn finish(
         &self,
         product: Option<&CudaMatrix>,
         epilogue: &Epilogue<'_, CudaMatrix>,
@@ -354,13 +261,13 @@ impl Cuda {
 }
 
 /// Operand, or a converted copy of it.
-enum Operand<'a> {
+pub(super) enum Operand<'a> {
     Same(&'a CudaMatrix),
     Copy(CudaMatrix),
 }
 
 impl Operand<'_> {
-    fn get(&self) -> &CudaMatrix {
+    pub(super) fn get(&self) -> &CudaMatrix {
         match self {
             Self::Same(matrix) => matrix,
             Self::Copy(matrix) => matrix,

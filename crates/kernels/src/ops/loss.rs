@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
-use girih_compute::{ComputeError, DenseOps, Dtype, Fits, LossOps, checks};
+use girih_compute::scratch::{RANKED, pitch};
+use girih_compute::{ComputeError, DenseOps, Dtype, Fits, LossOps, Shape, checks};
 use girih_graph_format::Csr;
 
 use super::passes::NULL;
 use crate::abi::{Losses, WIDE};
 use crate::compile::{Defines, Source};
 use crate::cuda::{Cuda, element};
-use crate::device::threads_for;
-use crate::matrix::{CudaIds, CudaMatrix, pitch};
+use crate::device::{threads_for, warps_for};
+use crate::matrix::{CudaIds, CudaMatrix};
 
 const SOFTMAX: &str = "softmax_cross_entropy";
 /// Most blocks that sum losses. The grid depends on the shape alone, and so does the order of sums.
@@ -70,7 +71,27 @@ struct Rows<'a> {
 
 impl LossOps for Cuda {
     fn check_classes(&self, classes: &CudaIds, rows: &CudaIds, n_columns: usize) -> Result<(), ComputeError> {
-        Self::check_classes(self, classes, rows, n_columns)
+        const OPERATION: &str = SOFTMAX;
+        // Without a look-up if all classes are columns, or if the check of these rows passed before.
+        let is_known = |(known, n): &(Arc<[u32]>, usize)| Arc::ptr_eq(known, &classes.host) && *n == n_columns;
+        let checked = &rows.derived.checked;
+        if classes.range.end <= n_columns as u64 || classes.is_on_host() && checked.get().is_some_and(is_known) {
+            return Ok(());
+        }
+        let mut found = self.device.stream.alloc_zeros::<u32>(1).map_err(Self::failed(OPERATION))?;
+        let kernel = self.kernel(OPERATION, Source::LOSS, "find_bad_class", &[])?;
+        let (n, cols) = (rows.range.len as u64, n_columns as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&rows.ids).arg(&n).arg(&classes.ids).arg(&cols).arg(&mut found);
+        // SAFETY: there are `n` rows, each with a class; the kernel writes one number.
+        unsafe { launch.launch(threads_for(rows.range.len)) }.map_err(Self::failed(OPERATION))?;
+        if self.read(OPERATION, &found.as_view())? == [0] {
+            if classes.is_on_host() {
+                let _ = checked.set((Arc::clone(&classes.host), n_columns));
+            }
+            return Ok(());
+        }
+        checks::classes(&self.ids_on_host(OPERATION, classes)?, &self.ids_on_host(OPERATION, rows)?, n_columns)
     }
 
     fn run_softmax_cross_entropy(
@@ -120,7 +141,16 @@ impl LossOps for Cuda {
     }
 
     fn run_argmax_rows(&self, _: Fits, x: &CudaMatrix) -> Result<Vec<u32>, ComputeError> {
-        Self::run_argmax_rows(self, x)
+        const OPERATION: &str = "argmax_rows";
+        let mut found = self.scratch::<u32>(OPERATION, x.shape.rows)?;
+        let kernel = self.kernel(OPERATION, Source::RANKING, OPERATION, &[("X", x.dtype)])?;
+        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&rows).arg(&cols).arg(&mut found);
+        // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, with at least one column, and
+        // `found` has a number for each row.
+        unsafe { launch.launch(warps_for(x.shape.rows)) }.map_err(Self::failed(OPERATION))?;
+        self.read(OPERATION, &found.slice(..x.shape.rows))
     }
 
     fn run_count_correct(
@@ -130,7 +160,17 @@ impl LossOps for Cuda {
         classes: &CudaIds,
         rows: &CudaIds,
     ) -> Result<u64, ComputeError> {
-        Self::run_count_correct(self, x, classes, rows)
+        const OPERATION: &str = "count_correct";
+        let mut n_correct = self.scratch::<u64>(OPERATION, 1)?;
+        self.device.stream.memset_zeros(&mut n_correct).map_err(Self::failed(OPERATION))?;
+        let kernel = self.kernel(OPERATION, Source::RANKING, OPERATION, &[("X", x.dtype)])?;
+        let (cols, n) = (x.shape.cols as u64, rows.range.len as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&cols).arg(&classes.ids).arg(&rows.ids).arg(&n).arg(&mut n_correct);
+        // SAFETY: there are `n` rows, each one of `x`, which has at least one column and is of the type that the
+        // kernel was compiled for; there is a class for each row of `x`; the kernel writes one number.
+        unsafe { launch.launch(warps_for(rows.range.len)) }.map_err(Self::failed(OPERATION))?;
+        Ok(self.read(OPERATION, &n_correct.as_view())?[0])
     }
 
     fn run_bpr_loss(
@@ -168,7 +208,32 @@ impl LossOps for Cuda {
     }
 
     fn run_top_k_rows(&self, _: Fits, x: &CudaMatrix, k: usize, excluded: &Csr) -> Result<Vec<u32>, ComputeError> {
-        Self::run_top_k_rows(self, x, k, excluded)
+        const OPERATION: &str = "top_k_rows";
+        let Shape { rows, cols } = x.shape;
+        checks::allocation(Shape::new(rows, k), size_of::<u64>())?;
+        if rows * k == 0 || cols == 0 {
+            return Ok(vec![girih_compute::NO_COLUMN; rows * k]);
+        }
+        // Kernels index by columns without checks.
+        let excluded = excluded.in_memory().map_err(|error| ComputeError::device(OPERATION, error.to_string()))?;
+        let indptr = self.upload_list(OPERATION, excluded.indptr())?;
+        let indices = match excluded.indices() {
+            [] => None,
+            indices => Some(self.upload_list(OPERATION, indices)?),
+        };
+        let chunk = (RANKED / cols.max(k)).clamp(1, rows);
+        let mut keys = self.scratch::<u32>(OPERATION, chunk * x.pitch())?;
+        let mut best = self.scratch::<u64>(OPERATION, chunk * k)?;
+        let mut found = self.scratch::<u32>(OPERATION, rows * k)?;
+        for first in (0..rows).step_by(chunk) {
+            let n = chunk.min(rows - first);
+            self.rank_keys(x, first, n, &mut keys)?;
+            if let Some(indices) = &indices {
+                self.exclude_keys((&indptr, indices), first, (n, cols), &mut keys)?;
+            }
+            self.top_k((&keys, cols), (first, n), k, &mut best, &mut found)?;
+        }
+        self.read(OPERATION, &found.as_view())
     }
 }
 
@@ -211,31 +276,6 @@ impl Cuda {
         // sum for each block, and the caller vouches for the rest.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
         self.finish_loss(operation, &partials, weight, loss)
-    }
-
-    /// Checks that the classes of `rows` are below `n_columns`. This takes no look-up if all classes are, or if the
-    /// check of these rows passed before.
-    fn check_classes(&self, classes: &CudaIds, rows: &CudaIds, n_columns: usize) -> Result<(), ComputeError> {
-        const OPERATION: &str = SOFTMAX;
-        let is_known = |(known, n): &(Arc<[u32]>, usize)| Arc::ptr_eq(known, &classes.host) && *n == n_columns;
-        let checked = &rows.derived.checked;
-        if classes.range.end <= n_columns as u64 || classes.is_on_host() && checked.get().is_some_and(is_known) {
-            return Ok(());
-        }
-        let mut found = self.device.stream.alloc_zeros::<u32>(1).map_err(Self::failed(OPERATION))?;
-        let kernel = self.kernel(OPERATION, Source::LOSS, "find_bad_class", &[])?;
-        let (n, cols) = (rows.range.len as u64, n_columns as u64);
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&rows.ids).arg(&n).arg(&classes.ids).arg(&cols).arg(&mut found);
-        // SAFETY: there are `n` rows, each with a class; the kernel writes one number.
-        unsafe { launch.launch(threads_for(rows.range.len)) }.map_err(Self::failed(OPERATION))?;
-        if self.read(OPERATION, &found.as_view())? == [0] {
-            if classes.is_on_host() {
-                let _ = checked.set((Arc::clone(&classes.host), n_columns));
-            }
-            return Ok(());
-        }
-        checks::classes(&self.ids_on_host(OPERATION, classes)?, &self.ids_on_host(OPERATION, rows)?, n_columns)
     }
 
     /// Number of times that `rows` names each of `n_rows` rows, counted on first use.

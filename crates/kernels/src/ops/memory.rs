@@ -3,21 +3,21 @@
 use std::borrow::Cow;
 use std::ops::Deref;
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaSlice, CudaView, DevicePtr, DeviceRepr, DriverError};
 use girih_compute::checks::IdRange;
+use girih_compute::scratch::{UPLOAD_PIECE, pitch};
 use girih_compute::{ComputeError, DenseOps, Dtype, Fits, Memory, Shape, SparseOperand, checks};
 use girih_graph_format::Matrix;
 
 use super::passes::Strided;
+use super::sparse::largest;
 use crate::cuda::Cuda;
-use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, Derived, pitch};
+use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, Derived};
 use crate::staging::Rows;
 
-/// Elements that are laid out or rounded on the device at a time, so that an upload does not hold a matrix twice.
-const UPLOAD_PIECE: usize = 1 << 26;
 /// Elements that are packed on the device at a time during a download.
 const DOWNLOAD_PIECE: usize = 1 << 22;
 /// Most bytes that the driver stages and leaves to the stream; for more it waits until the stream reaches the copy.
@@ -86,7 +86,23 @@ impl Memory for Cuda {
     }
 
     fn run_upload_sparse(&self, _: Fits, operand: &SparseOperand<'_>) -> Result<CudaSparse, ComputeError> {
-        Self::run_upload_sparse(self, operand)
+        const OPERATION: &str = "upload_sparse";
+        let floats =
+            |values: &Option<Vec<f32>>| values.as_ref().map(|values| self.upload_list(OPERATION, values)).transpose();
+        let names = operand.names.as_ref();
+        // Kernels gather by column without checks.
+        let csr = operand.csr.in_memory().map_err(|error| ComputeError::device(OPERATION, error.to_string()))?;
+        Ok(CudaSparse {
+            symmetric: operand.symmetric,
+            names: operand.names.clone(),
+            column_names: names.map(|names| self.upload_list(OPERATION, &names.columns)).transpose()?,
+            forward: self.upload_csr(OPERATION, &csr, None)?,
+            left: floats(&operand.scales.left)?,
+            right: floats(&operand.scales.right)?,
+            most: [&operand.scales.left, &operand.scales.right].map(|factors| largest(factors.as_deref())),
+            transpose: OnceLock::new(),
+            host: Some(csr),
+        })
     }
 
     fn upload_ids(&self, ids: &[u32]) -> Result<CudaIds, ComputeError> {

@@ -1,6 +1,7 @@
 //! `cuda/operand.cu`: preparation of the dense operand of a sparse product.
 
 use cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
+use girih_compute::scratch::pitch;
 use girih_compute::{ComputeError, Dtype, Shape, checks};
 
 use super::sparse::Direction;
@@ -8,7 +9,7 @@ use crate::abi::{BLOCK, OperandArgument, ROWS_OF_THREAD, SAMPLED, WIDE};
 use crate::compile::Source;
 use crate::cuda::{Cuda, element};
 use crate::device::threads_for;
-use crate::matrix::{CudaMatrix, pitch};
+use crate::matrix::CudaMatrix;
 
 /// Bytes of a cache line.
 const LINE: usize = 128;

@@ -111,26 +111,6 @@ impl Cuda {
         self.column_reduction(OPERATION, y.shape, [sums], launch)
     }
 
-    /// [`DenseOps::column_sums`](girih_compute::DenseOps::column_sums).
-    pub(crate) fn run_column_sums(&self, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
-        const OPERATION: &str = "column_sums";
-        let in_fours = x.pitch().is_multiple_of(4);
-        let name = if in_fours { "column_sums_of_fours" } else { "column_sums" };
-        let kernel = self.kernel(OPERATION, Source::PASSES, name, &[("X", x.dtype), ("Y", x.dtype)])?;
-        let launch = |rows: &u64, cols: &u64, partials: &mut CudaSlice<f32>, config: LaunchConfig| {
-            let mut launch = self.device.stream.launch_builder(&kernel);
-            launch.arg(&x.data).arg(rows).arg(cols).arg(partials);
-            // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, or of vectors of four,
-            // aligned, and `out` is as wide; `partials` has space for one sum of each column and block.
-            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
-            Ok(())
-        };
-        if in_fours {
-            return self.reduction_in_fours(OPERATION, x.padded(), out, launch);
-        }
-        self.column_reduction(OPERATION, x.shape, [out], launch)
-    }
-
     /// Sums over the rows of a matrix of `shape`. `launch` gets rows, columns, space for partial sums and the grid.
     /// It starts a kernel that calls `column_partials` of `common.cuh`. The sums go to `outs`, one row each.
     pub(super) fn column_reduction<const N: usize>(
@@ -156,7 +136,7 @@ impl Cuda {
     /// As [`column_reduction`](Self::column_reduction), but each thread sums four columns. `launch` gets a quarter of
     /// the columns, and starts a kernel of four sums. The number of columns is a multiple of four, and may include
     /// padding; `out` has as much.
-    fn reduction_in_fours(
+    pub(super) fn reduction_in_fours(
         &self,
         operation: &'static str,
         shape: Shape,
@@ -247,36 +227,6 @@ impl Cuda {
         Ok(())
     }
 
-    /// [`DenseOps::activate`](girih_compute::DenseOps::activate).
-    pub(crate) fn run_activate(
-        &self,
-        activation: Activation,
-        bias: Option<&CudaMatrix>,
-        x: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        if x.shape.is_empty() || (activation, bias.is_none()) == (Activation::Identity, true) {
-            return Ok(());
-        }
-        let activation = number(activation);
-        let Some(bias) = bias else {
-            let types = [("X", x.dtype), ("Y", x.dtype)];
-            let kernel = self.kernel("activate", Source::PASSES, "activate_all", &types)?;
-            let (n, config) = (x.len() as u64, fours_for(x));
-            let mut launch = self.device.stream.launch_builder(&kernel);
-            launch.arg(&mut x.data).arg(&n).arg(&activation);
-            // SAFETY: `x` holds `n` elements of the type that the kernel was compiled for.
-            unsafe { launch.launch(config) }.map_err(Self::failed("activate"))?;
-            return Ok(());
-        };
-        let kernel = self.kernel("activate", Source::PASSES, "activate", &[("X", bias.dtype), ("Y", x.dtype)])?;
-        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&bias.data).arg(&mut x.data).arg(&rows).arg(&cols).arg(&activation);
-        // SAFETY: `x` is rows × cols and `bias` one row of `cols`, of the types that the kernel was compiled for.
-        unsafe { launch.launch(columns_of(x.shape)) }.map_err(Self::failed("activate"))?;
-        Ok(())
-    }
-
     /// Copies `shape.rows` rows of `shape.cols` columns.
     ///
     /// # Safety
@@ -347,7 +297,7 @@ pub(super) fn number(activation: Activation) -> u32 {
 }
 
 /// Launch with a thread for every four elements of a matrix.
-fn fours_for(x: &CudaMatrix) -> LaunchConfig {
+pub(super) fn fours_for(x: &CudaMatrix) -> LaunchConfig {
     threads_for(x.len().div_ceil(4))
 }
 

@@ -1,75 +1,13 @@
-//! `cuda/rows.cu`: gathers and scatters of rows by id.
+//! Ids grouped by the rows that they name, for `cuda/rows.cu`.
 
-use cudarc::driver::{LaunchConfig, PushKernelArg};
-use girih_compute::{ComputeError, Shape};
+use girih_compute::ComputeError;
 
-use super::passes::columns_of;
-use crate::abi::{GatherIndex, RowSource, UNITS_OF_THREAD};
-use crate::compile::Source;
 use crate::cuda::Cuda;
-use crate::device::threads_for;
-use crate::matrix::{CudaIds, CudaMatrix, Groups};
-use crate::row_launch::RowLaunch;
+use crate::matrix::{CudaIds, Groups};
 
 impl Cuda {
-    /// [`DenseOps::gather_rows`](girih_compute::DenseOps::gather_rows).
-    pub(crate) fn run_gather_rows(
-        &self,
-        x: &CudaMatrix,
-        ids: &CudaIds,
-        out: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        if out.shape.is_empty() {
-            return Ok(());
-        }
-        if x.dtype == out.dtype {
-            let row_bytes = (x.pitch() * x.dtype.n_bytes()) as u64;
-            let rows = RowSource::at(self.pointer(Some(&x.data)), row_bytes);
-            let units = (out.len() * out.dtype.n_bytes()).div_ceil(16 * UNITS_OF_THREAD);
-            let LaunchConfig { grid_dim: (blocks, ..), block_dim: (threads, ..), .. } = threads_for(units);
-            let launch = RowLaunch::copying(self, "gather_rows", x.dtype)?;
-            let (names, to) = (GatherIndex::of(self.pointer(Some(&ids.ids))), self.pointer(Some(&out.data)));
-            let (stream, n) = (&self.device.stream, out.shape.rows as u64);
-            // SAFETY: there is an id for each row of `out`, each names a row of `x`, and both are stored alike.
-            let launched = unsafe { launch.put(stream, (blocks, threads), rows, names, (to, n)) };
-            return launched.map_err(Self::failed("gather_rows"));
-        }
-        let kernel = self.kernel("gather_rows", Source::ROWS, "gather_rows", &[("X", x.dtype), ("Y", out.dtype)])?;
-        let (rows, cols) = (out.shape.rows as u64, out.shape.cols as u64);
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&x.data).arg(&ids.ids).arg(&mut out.data).arg(&rows).arg(&cols);
-        // SAFETY: there is an id for each row of `out`, each names a row of `x`, both have `cols` columns, and the
-        // types are those that the kernel was compiled for.
-        unsafe { launch.launch(columns_of(out.shape)) }.map_err(Self::failed("gather_rows"))?;
-        Ok(())
-    }
-
-    /// [`DenseOps::scatter_add_rows`](girih_compute::DenseOps::scatter_add_rows).
-    pub(crate) fn run_scatter_add_rows(
-        &self,
-        x: &CudaMatrix,
-        ids: &CudaIds,
-        out: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        const OPERATION: &str = "scatter_add_rows";
-        if x.shape.is_empty() {
-            return Ok(());
-        }
-        let groups = self.groups(OPERATION, ids)?;
-        let kernel = self.kernel(OPERATION, Source::ROWS, OPERATION, &[("X", x.dtype), ("Y", out.dtype)])?;
-        let (rows, cols) = (groups.n as u64, x.shape.cols as u64);
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&x.data).arg(&ids.ids).arg(&groups.starts).arg(&groups.positions);
-        launch.arg(&mut out.data).arg(&rows).arg(&cols);
-        // SAFETY: `starts` cuts `positions`, which are rows of `x` and ids, into groups that are not empty; ids are
-        // rows of `out`, each of one group only; both matrices have `cols` columns and the types that the kernel was
-        // compiled for.
-        unsafe { launch.launch(columns_of(Shape::new(groups.n, x.shape.cols))) }.map_err(Self::failed(OPERATION))?;
-        Ok(())
-    }
-
     /// Positions grouped by equal ids, computed on first use.
-    fn groups<'a>(&self, operation: &'static str, ids: &'a CudaIds) -> Result<&'a Groups, ComputeError> {
+    pub(super) fn groups<'a>(&self, operation: &'static str, ids: &'a CudaIds) -> Result<&'a Groups, ComputeError> {
         let known = &ids.derived.groups;
         if known.get().is_none() {
             let (starts, positions) = grouped(&self.ids_on_host(operation, ids)?);

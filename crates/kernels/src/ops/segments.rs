@@ -6,6 +6,7 @@ use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::{ComputeError, Fits, SegmentOps, Shape, Transpose};
 use girih_random::Key;
 
+use self::lstm::Lstm;
 use super::passes::NULL;
 use crate::compile::Source;
 use crate::cuda::Cuda;
@@ -72,18 +73,20 @@ impl SegmentOps for Cuda {
         weight: &CudaMatrix,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        Self::run_segment_lstm(self, sequences, inputs, weight, out)
+        let weight = self.as_f32(weight)?;
+        Lstm::new(self, "segment_lstm", inputs, &weight).forward(sequences, out)
     }
 
     fn run_segment_lstm_backward(
         &self,
         _: Fits,
         sequences: (&CudaSparse, Option<Key>),
-        operands: (&CudaMatrix, &CudaMatrix),
+        (inputs, weight): (&CudaMatrix, &CudaMatrix),
         grad: &CudaMatrix,
         grads: (&mut CudaMatrix, &mut CudaMatrix),
     ) -> Result<(), ComputeError> {
-        Self::run_segment_lstm_backward(self, sequences, operands, grad, grads)
+        let weight = self.as_f32(weight)?;
+        Lstm::new(self, "segment_lstm_backward", inputs, &weight).backward(sequences, weight.shape, grad, grads)
     }
 }
 

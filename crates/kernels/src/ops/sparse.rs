@@ -1,10 +1,9 @@
 //! Sparse matrices on a device: both directions, and the pattern argument of kernels.
 
 use std::borrow::Cow;
-use std::sync::OnceLock;
 
 use cudarc::driver::{CudaSlice, DevicePtr};
-use girih_compute::{ComputeError, Shape, SparseOperand, Transpose};
+use girih_compute::{ComputeError, Shape, Transpose};
 use girih_graph_format::{Csr, Transposed};
 
 use crate::abi::{Pattern, SEGMENT};
@@ -48,27 +47,6 @@ impl CudaCsr {
 }
 
 impl Cuda {
-    /// [`Memory::upload_sparse`](girih_compute::Memory::upload_sparse).
-    pub(crate) fn run_upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<CudaSparse, ComputeError> {
-        const OPERATION: &str = "upload_sparse";
-        let floats =
-            |values: &Option<Vec<f32>>| values.as_ref().map(|values| self.upload_list(OPERATION, values)).transpose();
-        let names = operand.names.as_ref();
-        // Kernels gather by column without checks.
-        let csr = operand.csr.in_memory().map_err(|error| ComputeError::device(OPERATION, error.to_string()))?;
-        Ok(CudaSparse {
-            symmetric: operand.symmetric,
-            names: operand.names.clone(),
-            column_names: names.map(|names| self.upload_list(OPERATION, &names.columns)).transpose()?,
-            forward: self.upload_csr(OPERATION, &csr, None)?,
-            left: floats(&operand.scales.left)?,
-            right: floats(&operand.scales.right)?,
-            most: [&operand.scales.left, &operand.scales.right].map(|factors| largest(factors.as_deref())),
-            transpose: OnceLock::new(),
-            host: Some(csr),
-        })
-    }
-
     /// Operand for a product with the matrix or its transpose. A symmetric matrix is its own transpose unless
     /// `weighted`: weights that replace its values need not be symmetric.
     pub(crate) fn direction<'a>(
@@ -183,6 +161,6 @@ impl Cuda {
 }
 
 /// Largest absolute value of the scales; one if there are none.
-fn largest(factors: Option<&[f32]>) -> f32 {
+pub(super) fn largest(factors: Option<&[f32]>) -> f32 {
     factors.map_or(1.0, |factors| factors.iter().fold(0.0, |most, factor| factor.abs().max(most)))
 }

@@ -1,6 +1,7 @@
 //! `cuda/spmm.cu`: products of a sparse matrix and a dense one (SpMM).
 
 use cudarc::driver::{LaunchConfig, PushKernelArg};
+use girih_compute::scratch::pitch;
 use girih_compute::{ComputeError, Dtype, Epilogue, Fits, Shape, SparseOps, Transpose};
 
 use super::operand::{Operand, OperandRequest};
@@ -10,7 +11,7 @@ use crate::abi::{SPMM_BLOCK, SPMM_IDS, SpmmEpilogue, TilePartials};
 use crate::compile::{Defines, Source};
 use crate::cuda::{Cuda, element};
 use crate::device::threads_for;
-use crate::matrix::{Tiles, pitch};
+use crate::matrix::Tiles;
 use crate::{CudaMatrix, CudaSparse};
 
 /// Narrowest operand multiplied by tensor cores; narrower ones are gathered so fast that blocks gain nothing.

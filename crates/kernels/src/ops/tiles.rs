@@ -17,6 +17,7 @@ mod build;
 mod wgmma;
 
 use cudarc::driver::CudaSlice;
+use girih_compute::scratch::{TILED_ENTRIES_MIN, pitch};
 use girih_compute::{ComputeError, Dtype};
 use girih_graph_format::{BlockLayout, BlockMatrix, Csr, FormatError};
 
@@ -24,7 +25,7 @@ use super::operand::{Halves, Operand};
 use crate::abi::{TilePartials, WINDOW};
 use crate::compile::Defines;
 use crate::cuda::{Cuda, element};
-use crate::matrix::{Blocks, CudaCsr, CudaMatrix, CudaSparse, ProductClass, Split, Tiles, Work, pitch};
+use crate::matrix::{Blocks, CudaCsr, CudaMatrix, CudaSparse, ProductClass, Split, Tiles, Work};
 use crate::tiling::{BlockKernel, Tiling, entries_of};
 
 /// Words of the bitmap of a block.
@@ -72,7 +73,7 @@ impl Cuda {
         let class = match self.tiling {
             _ if csr.nnz == 0 || csr.tiles.is_final => return Ok(None),
             Tiling::Never => return Ok(None),
-            Tiling::Auto if csr.nnz < Tiling::ENTRIES_MIN => return Ok(None),
+            Tiling::Auto if csr.nnz < TILED_ENTRIES_MIN => return Ok(None),
             Tiling::Auto => Some(ProductClass::of(self.block_kernel, x.shape, x.dtype)),
             Tiling::From(_) => None,
         };

@@ -1,6 +1,7 @@
 //! `cuda/tiles_mma.cu`: dense blocks of a pattern, multiplied by `mma.sync`, which every GPU has.
 
 use cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
+use girih_compute::scratch::pitch;
 use girih_compute::{ComputeError, Dtype};
 
 use super::operand::{Halves, Operand};
@@ -8,7 +9,7 @@ use super::tiles::{Chunks, SlotSums, WORDS, defines};
 use crate::abi::{BLOCK, MMA_NARROW, MMA_STAGES, PANEL, Planes, WorkItem};
 use crate::compile::Source;
 use crate::cuda::Cuda;
-use crate::matrix::{Blocks, pitch};
+use crate::matrix::Blocks;
 
 impl Cuda {
     /// Writes the sums of all blocks to their slots.

@@ -36,7 +36,6 @@ pub use capacities::Capacities;
 pub use control::BatchSizes;
 pub(crate) use patches::{OwnerMap, Pieces, failed};
 pub use sampler::DeviceSampler;
-pub(crate) use source::CudaGraph;
 pub use topology::DeviceTopology;
 pub use walks::DeviceWalks;
 

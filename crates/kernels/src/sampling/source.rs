@@ -12,11 +12,12 @@ use std::iter;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, PinnedHostSlice, PushKernelArg};
+use girih_comm::{CommError, GpuTransport};
 use girih_compute::checks::IdRange;
 use girih_compute::{ComputeError, Shape};
 use girih_features::{
-    NeighborBatch, NeighborBlock, NeighborGraph, NeighborOperand, NeighborSource, PatchOperand, SamplingDevice,
-    SelfLoops,
+    ByTransport, NeighborBatch, NeighborBlock, NeighborGraph, NeighborOperand, NeighborSource, PatchOperand,
+    SamplingDevice, SelfLoops,
 };
 use girih_graph_format::{Csr, NodeId, Scales};
 use girih_sampling::{Columns, DrawKey, NeighborSampler, Neighbors};
@@ -28,7 +29,6 @@ use crate::abi::sampling::{Drawn, Weighing};
 use crate::compile::Source;
 use crate::device::threads_for;
 use crate::matrix::{CudaCsr, CudaIds, CudaSparse, Derived, TileCache};
-use crate::nccl::{ListExchange, Peers};
 
 /// Lanes of a row: few for fan-outs, which are small, and more where all neighbors are wanted.
 const LANES: usize = 8;
@@ -126,39 +126,25 @@ impl SamplingDevice for Cuda {
         let on_host = OnHost::Whole(operand.graph.clone());
         Ok(Some(Box::new(CudaGraph { topology, factors, on_host })))
     }
-}
 
-impl CudaGraph {
-    /// [`Collective::patch_graphs`](girih_comm::Collective::patch_graphs) for ranks that ask each other; `own` is the
-    /// patch of this one.
-    pub(crate) fn asking_others(
-        cuda: &Cuda,
+    fn patch_graphs(
+        &self,
         patch: &PatchOperand<'_>,
-        own: &Arc<DeviceTopology>,
-        lists: ListExchange,
-    ) -> Result<Self, ComputeError> {
-        let owners = OwnerMap::new(cuda, lists, patch.bounds)?;
-        Self::of_patches(cuda, patch, Arc::clone(own), Some(Arc::new(owners)))
-    }
-
-    /// As [`asking_others`](Self::asking_others), but for ranks whose GPUs read each other's memory.
-    pub(crate) fn reading_others(
-        cuda: &Cuda,
-        patch: &PatchOperand<'_>,
-        own: &DeviceTopology,
-        peers: &Peers,
-    ) -> Result<Self, ComputeError> {
-        Self::of_patches(cuda, patch, Arc::new(own.with_others(cuda, patch, peers)?), None)
-    }
-
-    fn of_patches(
-        cuda: &Cuda,
-        patch: &PatchOperand<'_>,
-        topology: Arc<DeviceTopology>,
-        owners: Option<Arc<OwnerMap>>,
-    ) -> Result<Self, ComputeError> {
-        let factors = Factors::upload(cuda, (patch.scales, patch.loops), None)?;
-        Ok(Self { topology, factors, on_host: OnHost::Patches(patch.degrees.to_vec(), owners) })
+        by: &[GpuTransport],
+    ) -> Result<ByTransport<Box<dyn NeighborGraph<Self>>>, CommError> {
+        const NAME: &str = "patches on GPUs";
+        let Some(peers) = self.peers() else { return Ok(Vec::new()) };
+        let failed = |error: ComputeError| CommError::Library { operation: NAME, message: error.to_string() };
+        let own = Arc::new(DeviceTopology::of_patch(self, patch, peers.rank()).map_err(failed)?);
+        peers.by_transport(NAME, self.device.stream.context(), by, |lists| {
+            // Ranks ask each other, or read the memory of each other's GPUs.
+            let (topology, owners) = match lists {
+                Some(lists) => (Arc::clone(&own), Some(Arc::new(OwnerMap::new(self, lists, patch.bounds)?))),
+                None => (Arc::new(own.with_others(self, patch, peers)?), None),
+            };
+            let factors = Factors::upload(self, (patch.scales, patch.loops), None)?;
+            Ok(Box::new(CudaGraph { topology, factors, on_host: OnHost::Patches(patch.degrees.to_vec(), owners) }) as _)
+        })
     }
 }
 

@@ -13,9 +13,8 @@ use girih_graph_format::{Csr, NodeId};
 use super::OPERATION;
 use crate::Cuda;
 use crate::abi::sampling as arguments;
+use crate::features::{Rows, Shared, UvaTable};
 use crate::nccl::Peers;
-use crate::shared::Shared;
-use crate::uva::{Rows, UvaTable};
 
 /// Pattern of an adjacency: row offsets in device memory, and neighbors there or as a placement says.
 pub struct DeviceTopology {

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use girih_compute::{Backend, ComputeError, Dtype, Memory, Shape};
-use girih_features::{FeatureStore, NeighborBatch, NeighborSource, RowSums};
+use girih_features::{FeatureStore, NeighborBatch, NeighborSource, Pending, PendingSums, RowSums};
 use girih_graph_format::NodeId;
 
 use super::batches::SeedLists;
@@ -22,14 +22,14 @@ use crate::tape::Pool;
 
 /// Source of batches on a device that samples by itself.
 pub(crate) struct DeviceBatches<'a, B: Backend> {
+    /// Batch that was loaded last, and is not yet taken.
+    ahead: Option<BatchAhead<'a, B>>,
+    /// Rows of the batch that was taken last, some of which the next batch reuses. They are freed after it.
+    kept: Option<Kept<B>>,
     source: Box<dyn NeighborSource<B> + 'a>,
     loader: Option<FeatureLoader<'a, B>>,
     /// Whether batches are started ahead of the step.
     is_ahead: bool,
-    /// Batch that was loaded last, and is not yet taken.
-    ahead: Option<BatchAhead<B>>,
-    /// Rows of the batch that was taken last, some of which the next batch reuses.
-    kept: Option<Kept<B>>,
 }
 
 /// Loader of feature rows that are not a matrix of the device.
@@ -66,37 +66,37 @@ impl<'a, B: Backend> FeatureLoader<'a, B> {
         pool.take(self.backend, Shape::new(n_rows, self.n_columns), self.precision)
     }
 
-    /// Starts to read the rows of a batch, and returns their buffer, unless they are summed. Rows can be reused from
-    /// the previous batch.
+    /// Starts to read the rows of a batch. Rows can be reused from the previous batch.
     fn begin(
         &self,
         sampled: &NeighborBatch<B>,
-        before: Option<&BatchAhead<B>>,
+        before: Option<&BatchAhead<'a, B>>,
         pool: &mut Pool<B>,
-    ) -> Result<Option<Arc<B::Matrix>>, ComputeError> {
+    ) -> Result<Reading<'a, B>, ComputeError> {
         let ids = ids_of(sampled);
-        if let Some((sums, _)) = self.sums {
-            return sums.begin(self.backend, ids).map(|()| None);
+        if let Some((sums, reads_destinations)) = self.sums {
+            return Ok(Reading::Sums(sums.gather_async(self.backend, ids)?, reads_destinations));
         }
-        let before = before.and_then(|loaded| Some((ids_of(&loaded.sampled), loaded.rows.as_deref()?)));
+        let before = before.and_then(|loaded| Some((ids_of(&loaded.sampled), &**loaded.reading.rows()?)));
         let mut rows = self.room(sampled.n_inputs, pool)?;
-        self.reader.begin(self.backend, ids, before, &mut rows)?;
-        Ok(Some(Arc::new(rows)))
+        let pending = self.reader.gather_async(self.backend, ids, before, &mut rows)?;
+        Ok(Reading::Rows(pending, Arc::new(rows)))
     }
 
-    /// Finishes the oldest read. Work that is launched later on the device comes after it.
+    /// Finishes a read. Work that is launched later on the device comes after it.
     fn finish(
         &self,
-        (sampled, rows): (&NeighborBatch<B>, Option<Arc<B::Matrix>>),
+        (sampled, reading): (&NeighborBatch<B>, Reading<'a, B>),
         pool: &mut Pool<B>,
     ) -> Result<ReadRows<B::Matrix>, ComputeError> {
-        let (Some((of_stored, reads_destinations)), block) = (self.sums, &sampled.blocks[0]) else {
-            self.reader.finish(self.backend)?;
-            return Ok(ReadRows::All(rows.expect("rows that are not summed have room")));
+        let (codes, reads_destinations) = match reading {
+            Reading::Rows(pending, rows) => return pending.wait().map(|()| ReadRows::All(rows)),
+            Reading::Sums(codes, reads_destinations) => (codes, reads_destinations),
         };
+        let block = &sampled.blocks[0];
         let mut own = reads_destinations.then(|| self.room(block.n_destinations, pool)).transpose()?;
         let mut sums = self.room(block.n_destinations, pool)?;
-        of_stored.finish(self.backend, (&block.rows, ids_of(sampled)), own.as_mut(), &mut sums)?;
+        codes.wait(self.backend, (&block.rows, ids_of(sampled)), own.as_mut(), &mut sums)?;
         Ok(ReadRows::Summed { own, sums })
     }
 }
@@ -105,11 +105,35 @@ fn ids_of<B: Backend>(sampled: &NeighborBatch<B>) -> &B::Ids {
     sampled.inputs.as_ref().expect("rows that are read by id are listed")
 }
 
-/// Batch, and the buffer for the rows that the loader reads for it, unless they are summed.
-struct BatchAhead<B: Backend> {
+/// Features under way. Memory is freed after the gather that uses it.
+enum Reading<'a, B: Backend> {
+    /// Rows, and their buffer.
+    Rows(Pending<'a>, Arc<B::Matrix>),
+    /// Codes to be summed, and whether rows of destinations are read, too.
+    Sums(Box<dyn PendingSums<B> + 'a>, bool),
+}
+
+impl<B: Backend> Reading<'_, B> {
+    /// Buffer of the rows, unless they are summed.
+    fn rows(&self) -> Option<&Arc<B::Matrix>> {
+        match self {
+            Self::Rows(_, rows) => Some(rows),
+            Self::Sums(..) => None,
+        }
+    }
+
+    /// Whether rows of the previous batch are copied.
+    fn reads_before(&self) -> bool {
+        matches!(self, Self::Rows(pending, _) if pending.reads_before())
+    }
+}
+
+/// Batch, and the features that the loader reads for it.
+struct BatchAhead<'a, B: Backend> {
     at: usize,
+    /// Before the ids, which are freed after it.
+    reading: Reading<'a, B>,
     sampled: NeighborBatch<B>,
-    rows: Option<Arc<B::Matrix>>,
 }
 
 /// Rows of a batch, and their ids.
@@ -139,7 +163,7 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
         loader: Option<FeatureLoader<'a, B>>,
         is_ahead: bool,
     ) -> Self {
-        Self { source, loader, is_ahead, ahead: None, kept: None }
+        Self { ahead: None, kept: None, source, loader, is_ahead }
     }
 
     /// Requests the first batches of some lists of seeds: an epoch, or the rest of one.
@@ -182,9 +206,10 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
         // Starts the next rows before these have arrived, so that the bus is always busy.
         let begun = self.load(lists, at + 1, Some(&loaded), pool);
         let loader = self.loader.as_ref().expect("what loaded them");
-        let BatchAhead { mut sampled, rows, .. } = loaded;
-        let kept = rows.as_ref().filter(|_| loader.reader.reuses_previous_batch() && self.ahead.is_some()).cloned();
-        let rows = loader.finish((&sampled, rows), pool)?;
+        let BatchAhead { mut sampled, reading, .. } = loaded;
+        let is_reused = self.ahead.as_ref().is_some_and(|next| next.reading.reads_before());
+        let kept = reading.rows().filter(|_| is_reused).cloned();
+        let rows = loader.finish((&sampled, reading), pool)?;
         self.keep(kept.map(|rows| Kept { rows, _ids: sampled.inputs.take() }), pool);
         begun?;
         Ok((sampled, Some(rows)))
@@ -208,8 +233,8 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
         self.request(lists, at)?;
         let sampled = self.source.take()?;
         let Some(loader) = &self.loader else { return Ok((sampled, None)) };
-        let rows = loader.begin(&sampled, None, pool)?;
-        let rows = loader.finish((&sampled, rows), pool)?;
+        let reading = loader.begin(&sampled, None, pool)?;
+        let rows = loader.finish((&sampled, reading), pool)?;
         Ok((sampled, Some(rows)))
     }
 
@@ -226,7 +251,7 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
         &mut self,
         lists: &dyn SeedLists,
         at: usize,
-        before: Option<&BatchAhead<B>>,
+        before: Option<&BatchAhead<'a, B>>,
         pool: &mut Pool<B>,
     ) -> Result<(), TrainError> {
         if self.loader.is_none() || at >= lists.n_batches() {
@@ -235,31 +260,18 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
         let sampled = self.source.take()?;
         self.request(lists, at + 1)?;
         let Some(loader) = &self.loader else { return Ok(()) };
-        let rows = loader.begin(&sampled, before, pool)?;
-        self.ahead = Some(BatchAhead { at, sampled, rows });
+        let reading = loader.begin(&sampled, before, pool)?;
+        self.ahead = Some(BatchAhead { at, reading, sampled });
         Ok(())
-    }
-
-    fn finish(&self) -> Result<(), TrainError> {
-        match &self.loader {
-            Some(loader) => Ok(loader.reader.finish(loader.backend)?),
-            None => Ok(()),
-        }
     }
 
     /// Drops a batch that was loaded and not taken. First waits for its rows, which may still be written.
     fn forget(&mut self, pool: &mut Pool<B>) -> Result<(), TrainError> {
-        self.finish()?;
-        let ahead = self.ahead.take().and_then(|loaded| loaded.rows);
-        self.give_back(ahead, pool);
+        if let Some(BatchAhead { reading: Reading::Rows(pending, rows), sampled: _sampled, .. }) = self.ahead.take() {
+            pending.wait()?;
+            self.give_back(Some(rows), pool);
+        }
         self.keep(None, pool);
         Ok(())
-    }
-}
-
-impl<B: Backend> Drop for DeviceBatches<'_, B> {
-    fn drop(&mut self) {
-        // Waits first, since freed memory can be reused by later work on the device.
-        let _ = self.finish();
     }
 }

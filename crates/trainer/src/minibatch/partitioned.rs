@@ -29,13 +29,13 @@ use girih_compress::CodecSpec;
 use girih_compute::{Backend, Dtype};
 use girih_datasets::{Features, Labels, NodeRows, Split};
 use girih_features::{
-    MiniBatchBackend, NeighborGraph, NeighborOperand, PatchRowsOperand, Placement, SplitRows, StoredAs,
+    ByTransport, MiniBatchBackend, NeighborGraph, NeighborOperand, PatchRowsOperand, Placement, SplitRows, StoredAs,
 };
 use girih_graph_format::{Csr, NodeId};
 use girih_partition::Patches;
 use girih_sampling::{LoaderOptions, NeighborSampler};
 
-use self::devices::{ByTransport, DrawnFrom, PatchDevices, PatchFeatures, Trial};
+use self::devices::{DrawnFrom, PatchDevices, PatchFeatures, Trial};
 use self::exchange::Exchanged;
 use self::split_rows::RowsOfRanks;
 use super::batch::FeatureSource;
@@ -211,7 +211,7 @@ impl<B: MiniBatchBackend> PatchData<B> {
         };
         let Some((own, n_columns)) = self.own_on_device(backend)? else { return Ok(None) };
         let rows = PatchFeatures { own, bounds: self.patches.bounds(), result: (n_columns, self.precision) };
-        let all = PatchDevices::all(backend, self.ranks.world(), graph, rows, transports)?;
+        let all = PatchDevices::all(backend, graph, rows, transports)?;
         self.fastest(backend, all, seed)
     }
 

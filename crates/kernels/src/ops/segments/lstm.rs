@@ -16,6 +16,7 @@ mod backward;
 mod waves;
 
 use cudarc::driver::{CudaSlice, PushKernelArg};
+use girih_compute::scratch::GATES;
 use girih_compute::{ComputeError, Dtype, Memory, Shape, Transpose, checks};
 use girih_random::Key;
 
@@ -27,36 +28,6 @@ use crate::device::threads_for;
 use crate::matrix::{CudaMatrix, CudaSparse};
 use crate::ops::gemm::{Address, Dense};
 use crate::ops::passes::NULL;
-
-/// Elements of the gates of a wave: 512 MiB, unless the inputs are larger or a single row has more.
-const WAVE_ELEMENTS: usize = 1 << 27;
-
-impl Cuda {
-    /// [`SegmentOps::segment_lstm`](girih_compute::SegmentOps::segment_lstm).
-    pub(crate) fn run_segment_lstm(
-        &self,
-        sequences: (&CudaSparse, Option<Key>),
-        inputs: &CudaMatrix,
-        weight: &CudaMatrix,
-        out: &mut CudaMatrix,
-    ) -> Result<(), ComputeError> {
-        const OPERATION: &str = "segment_lstm";
-        let (a, width) = (sequences.0, weight.shape.rows);
-        let weight = self.as_f32(weight)?;
-        let lstm = Lstm { cuda: self, operation: OPERATION, inputs, weight: self.address(&weight), width };
-        self.set_zero(out)?;
-        // A wave holds the gates of one step, whatever it reads.
-        let rows_max = (WAVE_ELEMENTS.max(inputs.shape.len()) / (4 * width)).max(1);
-        let indptr = self.indptr_of(OPERATION, a)?;
-        let rows = by_degree(&indptr);
-        for rows in rows.chunks(rows_max) {
-            let walk = lstm.walk(sequences, (&indptr, rows), None)?;
-            let states = lstm.last_states(&walk)?;
-            lstm.place(&states, &walk, out)?;
-        }
-        Ok(())
-    }
-}
 
 /// Address of contiguous rows of `cols` floats.
 fn dense_rows(at: u64, cols: usize) -> Address {
@@ -109,7 +80,7 @@ struct Step {
 }
 
 /// Operation and its operands.
-struct Lstm<'a> {
+pub(super) struct Lstm<'a> {
     cuda: &'a Cuda,
     operation: &'static str,
     inputs: &'a CudaMatrix,
@@ -119,7 +90,31 @@ struct Lstm<'a> {
     width: usize,
 }
 
-impl Lstm<'_> {
+impl<'a> Lstm<'a> {
+    /// LSTM over rows of `inputs`, with a `weight` in `f32` that lives as long.
+    pub(super) fn new(cuda: &'a Cuda, operation: &'static str, inputs: &'a CudaMatrix, weight: &'a CudaMatrix) -> Self {
+        Self { cuda, operation, inputs, weight: cuda.address(weight), width: weight.shape.rows }
+    }
+
+    /// Writes the last state of each sequence to its row of `out`.
+    pub(super) fn forward(
+        &self,
+        sequences: (&CudaSparse, Option<Key>),
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        self.cuda.set_zero(out)?;
+        // A wave holds the gates of one step, whatever it reads.
+        let rows_max = (GATES.max(self.inputs.shape.len()) / (4 * self.width)).max(1);
+        let indptr = self.cuda.indptr_of(self.operation, sequences.0)?;
+        let rows = by_degree(&indptr);
+        for rows in rows.chunks(rows_max) {
+            let walk = self.walk(sequences, (&indptr, rows), None)?;
+            let states = self.last_states(&walk)?;
+            self.place(&states, &walk, out)?;
+        }
+        Ok(())
+    }
+
     /// Allocates `n` rows of `cols` floats.
     fn room(&self, n: usize, cols: usize) -> Result<CudaSlice<f32>, ComputeError> {
         checks::allocation(Shape::new(n, cols), size_of::<f32>())?;

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
+use girih_compute::scratch::COUNTS_BYTES_MAX;
 use girih_compute::{ComputeError, Shape};
 use girih_graph_format::BlockLayout;
 
@@ -12,9 +13,6 @@ use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::matrix::{Blocks, CudaCsr, Split, TileCache, Tiles, Work};
 use crate::ops::tiles_paper::shares;
-
-/// Most bytes of counters of all thread blocks of [`Cuda::build_tiles`].
-const COUNTS_BYTES_MAX: usize = 1 << 30;
 
 impl Cuda {
     /// Builds the blocks of at least `least` entries, and the rest of a pattern; `None` if it has no such block.

@@ -5,13 +5,14 @@ use cudarc::driver::sys::{
     CUtensorMapSwizzle, cuTensorMapEncodeTiled,
 };
 use cudarc::driver::{CudaFunction, CudaSlice, DriverError, LaunchConfig, PushKernelArg};
+use girih_compute::scratch::pitch;
 use girih_compute::{ComputeError, Dtype, Shape};
 
 use super::{Chunks, SlotSums, WORDS, defines};
 use crate::abi::{PANEL, TensorMap, WARPGROUP, WGMMA_GROUPS, WGMMA_STAGES, WorkItem};
 use crate::compile::Source;
 use crate::cuda::Cuda;
-use crate::matrix::{Blocks, pitch};
+use crate::matrix::Blocks;
 use crate::ops::operand::{Halves, Operand};
 
 /// Threads of a block: warpgroups that multiply, and one that fetches.

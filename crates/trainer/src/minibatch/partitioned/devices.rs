@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use girih_comm::{Collective, GpuTransport, Payload};
 use girih_compute::{Backend, Dtype, Shape};
-use girih_features::{FeatureStore, NeighborGraph, PatchOperand, PatchRowsOperand};
+use girih_features::{ByTransport, FeatureStore, MiniBatchBackend, NeighborGraph, PatchOperand, PatchRowsOperand};
 use girih_graph_format::NodeId;
 use girih_sampling::{DrawKey, NeighborSampler};
 
@@ -43,9 +43,6 @@ pub(super) struct PatchFeatures<'r, B: Backend> {
     pub(super) result: (usize, Dtype),
 }
 
-/// One value for each transport.
-pub type ByTransport<T> = Vec<(GpuTransport, T)>;
-
 impl<B: Backend> PatchDevices<B> {
     /// Sampler and reader for each transport that the devices support. Every device has a patch of the graph, or the
     /// whole graph. All ranks call it together.
@@ -54,18 +51,20 @@ impl<B: Backend> PatchDevices<B> {
     /// When a rank fails, or the device's memory does not suffice.
     pub(super) fn all(
         backend: &B,
-        world: &dyn Collective<B>,
         graph: DrawnFrom<'_, B>,
         PatchFeatures { own, bounds, result }: PatchFeatures<'_, B>,
         by: &[GpuTransport],
-    ) -> Result<ByTransport<Self>, TrainError> {
-        let rows = world.remote_features(backend, own, bounds, by)?;
+    ) -> Result<ByTransport<Self>, TrainError>
+    where
+        B: MiniBatchBackend,
+    {
+        let rows = backend.remote_features(own, bounds, by)?;
         let graphs: Vec<Arc<dyn NeighborGraph<B>>> = match graph {
             DrawnFrom::Whole(graph) => vec![graph; rows.len()],
             DrawnFrom::Patches(patch) => {
                 // Graphs only for the transports that can carry rows.
                 let by: Vec<GpuTransport> = rows.iter().map(|(by, _)| *by).collect();
-                world.patch_graphs(backend, patch, &by)?.into_iter().map(|(_, graph)| graph.into()).collect()
+                backend.patch_graphs(patch, &by)?.into_iter().map(|(_, graph)| graph.into()).collect()
             }
         };
         let both = rows.into_iter().zip(graphs);

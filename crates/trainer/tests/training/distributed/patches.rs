@@ -9,7 +9,9 @@ use girih_comm::{Collective, GpuTransport, threads};
 use girih_compute::prelude::*;
 use girih_compute::{ComputeError, Cpu, Dtype, SparseOperand};
 use girih_datasets::Features;
-use girih_features::{FeatureStore, FetchRows, NeighborBatch, NeighborBlock, NeighborGraph, NeighborSource};
+use girih_features::{
+    FeatureStore, FetchRows, NeighborBatch, NeighborBlock, NeighborGraph, NeighborSource, Pending, PendingRows,
+};
 use girih_graph_format::{Csr, Matrix, NodeId, Norm};
 use girih_partition::Patches;
 use girih_sampling::{DrawKey, NeighborOptions, NeighborSampler};
@@ -53,7 +55,19 @@ impl NeighborSource<Cpu> for Batches<'_> {
 struct NoRows;
 
 impl FeatureStore<Cpu> for NoRows {
-    fn gather(&self, _: &Cpu, _: &<Cpu as Memory>::Ids, _: &mut <Cpu as Memory>::Matrix) -> Result<(), ComputeError> {
+    fn gather_async<'s>(
+        &'s self,
+        _: &Cpu,
+        _: &<Cpu as Memory>::Ids,
+        _: Option<(&<Cpu as Memory>::Ids, &<Cpu as Memory>::Matrix)>,
+        _: &mut <Cpu as Memory>::Matrix,
+    ) -> Result<Pending<'s>, ComputeError> {
+        Ok(Box::new(Self))
+    }
+}
+
+impl PendingRows for NoRows {
+    fn wait(self: Box<Self>) -> Result<(), ComputeError> {
         Ok(())
     }
 }

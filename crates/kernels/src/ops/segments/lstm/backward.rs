@@ -1,11 +1,12 @@
 //! Backward pass of the LSTM: runs each wave forward again, keeps its activations, and accumulates gradients.
 
 use cudarc::driver::{CudaSlice, PushKernelArg};
+use girih_compute::scratch::GATES;
 use girih_compute::{ComputeError, DenseOps, Dtype, Shape, Transpose};
 use girih_random::Key;
 
 use super::waves::{by_degree, waves};
-use super::{Lstm, Readers, Step, WAVE_ELEMENTS, dense_rows};
+use super::{Lstm, Readers, Step, dense_rows};
 use crate::abi::WARP_COLUMNS;
 use crate::compile::Source;
 use crate::cuda::Cuda;
@@ -13,35 +14,6 @@ use crate::device::threads_for;
 use crate::matrix::{CudaMatrix, CudaSparse};
 use crate::ops::gemm::Dense;
 use crate::ops::segments::row_blocks;
-
-impl Cuda {
-    /// [`SegmentOps::segment_lstm_backward`](girih_compute::SegmentOps::segment_lstm_backward).
-    pub(crate) fn run_segment_lstm_backward(
-        &self,
-        sequences: (&CudaSparse, Option<Key>),
-        (inputs, weight): (&CudaMatrix, &CudaMatrix),
-        grad: &CudaMatrix,
-        (inputs_grad, weight_grad): (&mut CudaMatrix, &mut CudaMatrix),
-    ) -> Result<(), ComputeError> {
-        const OPERATION: &str = "segment_lstm_backward";
-        let (a, width) = (sequences.0, weight.shape.rows);
-        let weight = self.as_f32(weight)?;
-        let lstm = Lstm { cuda: self, operation: OPERATION, inputs, weight: self.address(&weight), width };
-        let mut sums = Sums {
-            inputs: self.zeros(inputs.shape, Dtype::F32)?,
-            weight: self.zeros(weight.shape, Dtype::F32)?,
-            places: self.scratch(OPERATION, a.forward.nnz)?,
-            n_read: 0,
-        };
-        let indptr = self.indptr_of(OPERATION, a)?;
-        let rows = by_degree(&indptr);
-        for rows in waves(&indptr, &rows, WAVE_ELEMENTS.max(inputs.shape.len()) / (4 * width)) {
-            lstm.add_gradients(sequences, (&indptr, rows), grad, &mut sums)?;
-        }
-        self.convert(&sums.inputs, inputs_grad)?;
-        self.convert(&sums.weight, weight_grad)
-    }
-}
 
 /// Gradients accumulated wave by wave, in `f32`.
 struct Sums {
@@ -62,6 +34,31 @@ struct Kept {
 }
 
 impl Lstm<'_> {
+    /// Writes the gradients of the inputs and of the weight, from `grad`, that of the last states. `weight` is the shape
+    /// of the weight.
+    pub(in crate::ops::segments) fn backward(
+        &self,
+        sequences: (&CudaSparse, Option<Key>),
+        weight: Shape,
+        grad: &CudaMatrix,
+        (inputs_grad, weight_grad): (&mut CudaMatrix, &mut CudaMatrix),
+    ) -> Result<(), ComputeError> {
+        let (cuda, inputs, a) = (self.cuda, self.inputs, sequences.0);
+        let mut sums = Sums {
+            inputs: cuda.zeros(inputs.shape, Dtype::F32)?,
+            weight: cuda.zeros(weight, Dtype::F32)?,
+            places: cuda.scratch(self.operation, a.forward.nnz)?,
+            n_read: 0,
+        };
+        let indptr = cuda.indptr_of(self.operation, a)?;
+        let rows = by_degree(&indptr);
+        for rows in waves(&indptr, &rows, GATES.max(inputs.shape.len()) / (4 * self.width)) {
+            self.add_gradients(sequences, (&indptr, rows), grad, &mut sums)?;
+        }
+        cuda.convert(&sums.inputs, inputs_grad)?;
+        cuda.convert(&sums.weight, weight_grad)
+    }
+
     /// Adds the gradients of a wave, given those of its final states.
     fn add_gradients(
         &self,

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use girih_compress::CompressedFeatures;
+use girih_compute::scratch::pitch;
 use girih_compute::{Dtype, Shape};
 use girih_features::HostRows;
 use girih_graph_format::Matrix;
 use half::bf16;
 use rayon::prelude::*;
 
-use crate::matrix::pitch;
-use crate::staged::{StagedSource, StoredRows, prefetch_bytes};
-use crate::uva::HostTable;
+use super::code_book::CodeBook;
+use super::staged::{RowBytes, StagedSource, prefetch_bytes};
+use super::uva::HostTable;
 
 /// Rows that a host thread writes at a time.
 const ROWS_AT_ONCE: usize = 1024;
@@ -67,6 +68,14 @@ impl Dense {
     }
 }
 
+/// Format of the rows.
+pub(super) enum Form {
+    /// Rows in the format of device matrices.
+    Dense(Dense),
+    /// Codes of a code book.
+    Codes(CodeBook),
+}
+
 /// Dense host rows, rounded to the element type of the device.
 pub(crate) struct RowsOnHost {
     pub(crate) source: Arc<dyn StagedSource>,
@@ -111,7 +120,7 @@ pub(crate) struct RowsOfPieces {
     pub(crate) row_bytes: usize,
 }
 
-impl StoredRows for RowsOfPieces {
+impl RowBytes for RowsOfPieces {
     fn row(&self, row: usize) -> &[u8] {
         self.pieces.row(row, (row * self.row_bytes) as u64, self.row_bytes)
     }
@@ -123,7 +132,7 @@ pub(crate) struct RowsOfCodes {
     pub(crate) row_bytes: usize,
 }
 
-impl StoredRows for RowsOfCodes {
+impl RowBytes for RowsOfCodes {
     fn row(&self, row: usize) -> &[u8] {
         &self.codes.codes()[row * self.row_bytes..(row + 1) * self.row_bytes]
     }

@@ -14,11 +14,11 @@ use std::sync::Arc;
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, DriverError, PushKernelArg};
 use girih_compute::{ComputeError, Dtype};
 
+use super::request::{RowsOfBatch, Wanted, address};
 use crate::Cuda;
-use crate::abi::{BeforeArgument, GatherIndex, RowSource};
+use crate::abi::{BeforeArgument, RowSource};
 use crate::compile::Source;
 use crate::device::threads_for;
-use crate::staged::GatherRequest;
 
 /// Kernels that list the missing rows of a batch; see the module.
 pub(crate) struct MissKernels {
@@ -32,17 +32,6 @@ struct Places {
     /// Position in the previous batch for each row of the table, counted from one; zero for none. All words are zero
     /// between lists.
     places: CudaSlice<u32>,
-}
-
-/// Rows of a batch, on the device.
-#[derive(Clone, Copy)]
-pub(crate) struct RowsOfBatch {
-    /// Device address of the ids, and their number.
-    pub(crate) ids: (u64, usize),
-    /// Device address of the first row; the rows are contiguous.
-    pub(crate) first: u64,
-    /// Bytes of a row.
-    pub(crate) row_bytes: usize,
 }
 
 /// Output of a [`MissKernels`] for one batch, on the device.
@@ -157,24 +146,13 @@ impl MissList {
         self.places.len()
     }
 
-    /// Missing rows as a request to the host: at most `n`, counted on the device.
-    pub(crate) fn wanted(&self, cuda: &Cuda, n: usize) -> GatherRequest {
-        GatherRequest::Counted(cuda.pointer(Some(&self.far)), n)
-    }
-
-    /// Missing rows as kernels read them: ids, output positions and their count on the device.
-    pub(crate) fn far(&self, cuda: &Cuda) -> GatherIndex {
-        let counted = cuda.pointer(Some(&self.far));
-        GatherIndex::of_at(counted + size_of::<u32>() as u64, cuda.pointer(Some(&self.places))).counted_at(counted)
-    }
-
-    /// Output positions of the missing rows, for contiguous source rows.
-    pub(crate) fn places(&self, cuda: &Cuda) -> GatherIndex {
-        GatherIndex::at(cuda.pointer(Some(&self.places)))
+    /// Missing rows as a request: at most `n`, counted on the device.
+    pub(super) fn wanted(&self, n: usize) -> Wanted {
+        Wanted::Counted(address(&self.far), address(&self.places), n)
     }
 
     /// Source addresses of the rows that the previous batch has; the others have none.
-    pub(crate) fn kept(&self, cuda: &Cuda, row_bytes: usize) -> RowSource {
-        RowSource::listed(cuda.pointer(Some(&self.kept)), row_bytes as u64)
+    pub(super) fn kept(&self, row_bytes: usize) -> RowSource {
+        RowSource::listed(address(&self.kept), row_bytes as u64)
     }
 }

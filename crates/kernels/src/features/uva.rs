@@ -7,10 +7,7 @@
 //! ```
 //! Kernels read a row at the address in the list, whether it lies on this GPU, on another one or, pinned, on the host.
 //! One launch reads all of them. There is no list if no row is on a GPU and the host has one range. Rows that the host
-//! sends ([`staged`](crate::staged)) have no address: their entry is zero, and kernels skip them.
-
-mod cache;
-mod group;
+//! sends ([`staged`](super::staged)) have no address: their entry is zero, and kernels skip them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,13 +17,12 @@ use girih_features::Placement;
 use girih_graph_format::NodeId;
 use rayon::prelude::*;
 
-use self::cache::CachedNodes;
-pub(crate) use self::cache::DeviceCache;
-pub(crate) use self::group::{Group, SharedPinned};
+use super::cache::{CachedNodes, DeviceCache};
+use super::group::Group;
+use super::pinned::Pinned;
 use crate::Cuda;
 use crate::abi::RowSource;
 use crate::nccl::OwnedStream;
-use crate::pinned::Pinned;
 
 /// Rows that a host thread copies at a time.
 const ROWS_AT_ONCE: usize = 1 << 10;
@@ -45,12 +41,12 @@ pub(crate) struct Rows<'a> {
 
 impl Rows<'_> {
     /// Bytes of a row.
-    fn n_bytes(&self, row: usize) -> usize {
+    pub(super) fn n_bytes(&self, row: usize) -> usize {
         ((self.offset)(row + 1) - (self.offset)(row)) as usize
     }
 
     /// Number of leading nodes whose rows fit in `n_bytes` together; at least one.
-    fn n_within(&self, nodes: &[NodeId], n_bytes: usize) -> usize {
+    pub(super) fn n_within(&self, nodes: &[NodeId], n_bytes: usize) -> usize {
         let mut left = n_bytes;
         let fits = |&&node: &&NodeId| {
             let row_bytes = self.n_bytes(node as usize);
@@ -82,7 +78,7 @@ type CopyRow<'a> = &'a (dyn Fn(usize, &mut [u8]) + Sync);
 /// Reads the rows of some nodes, as consecutive buffers.
 pub(crate) type ReadRows<'a> = &'a mut dyn FnMut(&[NodeId]) -> Result<Vec<Vec<u8>>, ComputeError>;
 /// Device address of a row in host memory.
-type AddressOf<'a> = &'a (dyn Fn(usize) -> u64 + Sync);
+pub(super) type AddressOf<'a> = &'a (dyn Fn(usize) -> u64 + Sync);
 /// Writes a range of consecutive rows.
 pub(crate) type WriteRows<'a> = &'a (dyn Fn(Range<usize>, &mut [u8]) + Sync);
 
@@ -90,7 +86,7 @@ pub(crate) type WriteRows<'a> = &'a (dyn Fn(Range<usize>, &mut [u8]) + Sync);
 pub(crate) struct UvaTable {
     on_host: Arc<HostTable>,
     /// Rows on GPUs and the list of addresses; `None` where all rows are in one range of host memory.
-    on_gpus: Option<DeviceCache>,
+    on_gpus: Option<Arc<DeviceCache>>,
     uses: OwnedStream,
 }
 
@@ -127,8 +123,9 @@ impl UvaTable {
         let address = |row: usize| on_host.address(row, (rows.offset)(row)) | rows.mark;
         let mut read = |nodes: &[NodeId]| Ok(rows.copied(&copy, nodes));
         let is_listed = !near.is_none() || group.size > 1;
-        let on_gpus =
-            is_listed.then(|| DeviceCache::new(cuda, rows, (&mut read, &address), &near, &group)).transpose()?;
+        let on_gpus = is_listed
+            .then(|| DeviceCache::new(cuda, rows, (&mut read, &address), &near, &group).map(Arc::new))
+            .transpose()?;
         Ok(Self { on_host, on_gpus, uses: cuda.ending(&cuda.device.stream) })
     }
 
@@ -137,13 +134,8 @@ impl UvaTable {
         &self.on_host
     }
 
-    /// Whether GPUs hold all rows.
-    pub(crate) fn are_on_gpus(&self) -> bool {
-        self.on_gpus.as_ref().is_some_and(DeviceCache::are_all)
-    }
-
     /// Rows on GPUs, if GPUs hold any.
-    pub(crate) fn on_gpus(&self) -> Option<&DeviceCache> {
+    pub(super) fn on_gpus(&self) -> Option<&Arc<DeviceCache>> {
         self.on_gpus.as_ref().filter(|on_gpus| !on_gpus.are_none)
     }
 

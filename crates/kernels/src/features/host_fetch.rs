@@ -7,7 +7,7 @@
 //! ```
 //! All ranks fetch a batch together; a rank that needs no rows takes part, too. The trainer implements the fetch
 //! ([`FetchRows`]), so that this module is independent of hosts. From pinned buffers on it works as
-//! [`staged`](crate::staged).
+//! [`staged`](super::staged).
 
 use cudarc::driver::{CudaEvent, DriverError};
 use girih_compute::ComputeError;
@@ -15,13 +15,15 @@ use girih_features::{FeatureStore, FetchRows, FetchedRows, Holder, Placement, Sp
 use girih_graph_format::NodeId;
 use rayon::prelude::*;
 
+use super::cache::DeviceCache;
+use super::code_book::CodeBook;
+use super::group::Group;
+use super::row_checks::OPERATION;
+use super::row_sources::{Dense, Form};
+use super::staged::Staged;
+use super::threads::{Batch, Buffers, ROW_BYTES_MAX, StagedGather, StagedWorker};
+use super::uva::Rows;
 use crate::Cuda;
-use crate::code_book::CodeBook;
-use crate::feature_store::{Form, Memory};
-use crate::row_checks::OPERATION;
-use crate::row_sources::Dense;
-use crate::staged::{Batch, Buffers, ROW_BYTES_MAX, StagedGather, StagedWorker};
-use crate::uva::{DeviceCache, Group, Rows};
 
 /// Bytes of a pinned buffer: enough for all cores to share its filling.
 const BUFFER_BYTES: usize = 16 << 20;
@@ -30,40 +32,41 @@ const ROWS_AT_ONCE: usize = 256;
 /// Bytes of rows that are fetched for GPUs at a time.
 const FETCHED_BYTES: usize = 64 << 20;
 
-impl Cuda {
-    /// [`FeatureDevice::split_rows`](girih_features::FeatureDevice::split_rows), for dense rows and codes of code
-    /// books.
-    pub(crate) fn split_rows(
-        &self,
-        SplitRows { n_rows, stored, mut fetch }: SplitRows<'_>,
-        placement: &Placement,
-    ) -> Result<Option<Box<dyn FeatureStore<Self>>>, ComputeError> {
-        let (form, row_bytes) = match stored {
-            StoredAs::Dense(cols, dtype) => {
-                let form = Dense { cols, dtype };
-                (Form::Dense(form), form.row_bytes())
-            }
-            StoredAs::Codes(codes, dtype) => {
-                let Some(book) = CodeBook::upload(self, OPERATION, codes, dtype)? else { return Ok(None) };
-                (Form::Codes(book), codes.codec().row_bytes())
-            }
-        };
-        if row_bytes > ROW_BYTES_MAX {
-            return Ok(None);
+/// Store of rows in the host memory of all ranks; `None` for codes that devices do not decode, and for rows that are
+/// too long.
+pub(super) fn split_rows(
+    cuda: &Cuda,
+    SplitRows { n_rows, stored, mut fetch }: SplitRows<'_>,
+    placement: &Placement,
+) -> Result<Option<Box<dyn FeatureStore<Cuda>>>, ComputeError> {
+    let (form, row_bytes) = match stored {
+        StoredAs::Dense(cols, dtype) => {
+            let form = Dense { cols, dtype };
+            (Form::Dense(form), form.row_bytes())
         }
-        check_placed(placement)?;
-        let offset = |row| (row * row_bytes) as u64;
-        let placed = Rows { operation: OPERATION, n_rows, offset: &offset, mark: 0 };
-        let mut read = |nodes: &[NodeId]| fetch_all(&mut *fetch, nodes, row_bytes);
-        let group = Group::of(self, OPERATION, placement)?;
-        let on_gpus = DeviceCache::beside_host(self, &placed, &mut read, (placement, &group))?;
+        StoredAs::Codes(codes, dtype) => {
+            let Some(book) = CodeBook::upload(cuda, OPERATION, codes, dtype)? else { return Ok(None) };
+            (Form::Codes(book), codes.codec().row_bytes())
+        }
+    };
+    if row_bytes > ROW_BYTES_MAX {
+        return Ok(None);
+    }
+    check_placed(placement)?;
+    let offset = |row| (row * row_bytes) as u64;
+    let placed = Rows { operation: OPERATION, n_rows, offset: &offset, mark: 0 };
+    let mut read = |nodes: &[NodeId]| fetch_all(&mut *fetch, nodes, row_bytes);
+    let group = Group::of(cuda, OPERATION, placement)?;
+    let hot = DeviceCache::beside_host(cuda, &placed, &mut read, (placement, &group))?;
+    cuda.store_of(form, (n_rows, row_bytes), hot, || {
         let mut fetch = Some(fetch);
-        let brought = StagedGather::of_threads(self, OPERATION, (1, BUFFER_BYTES), || {
+        let threads = StagedGather::new(cuda, OPERATION, (1, BUFFER_BYTES), || {
             let fetch = fetch.take().expect("there is one thread");
             Fetcher { fetch, row_bytes }
         })?;
-        self.reader((n_rows, row_bytes), Memory::Split(brought, on_gpus), form).map(Some)
-    }
+        Ok(Staged::new(threads, row_bytes, true))
+    })
+    .map(Some)
 }
 
 /// Fails if a placement gives a GPU rows that others do not have.

@@ -6,12 +6,13 @@
 
 use cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
 use girih_compress::CompressedFeatures;
+use girih_compute::scratch::pitch;
 use girih_compute::{ComputeError, Dtype, Transpose};
 
 use crate::Cuda;
 use crate::abi::{BLOCK, BookArgument, CODE_GROUP, RowSource};
 use crate::compile::Source;
-use crate::matrix::{CudaMatrix, CudaSparse, pitch};
+use crate::matrix::{CudaMatrix, CudaSparse};
 
 /// Bytes of shared memory per block that every GPU has.
 const SHARED_BYTES: usize = 48 << 10;

@@ -8,7 +8,8 @@ use girih_features::{Holder, Placement};
 use girih_graph_format::NodeId;
 use rayon::prelude::*;
 
-use super::{AddressOf, Group, ReadRows, Rows};
+use super::group::Group;
+use super::uva::{AddressOf, ReadRows, Rows};
 use crate::Cuda;
 use crate::nccl::OwnedStream;
 
@@ -38,16 +39,16 @@ impl DeviceCache {
     /// ranks of the process call this together.
     ///
     /// # Errors
-    /// As [`UvaTable::new`](super::UvaTable::new), but for memory of the host.
+    /// As [`UvaTable::new`](super::uva::UvaTable::new), but for memory of the host.
     pub(crate) fn beside_host(
         cuda: &Cuda,
         rows: &Rows<'_>,
         read: ReadRows<'_>,
         (placement, group): (&Placement, &Group<'_>),
-    ) -> Result<Option<Self>, ComputeError> {
+    ) -> Result<Option<Arc<Self>>, ComputeError> {
         let near = CachedNodes::of(placement, group.size);
         let nowhere = |_| 0;
-        (!near.is_none()).then(|| Self::new(cuda, rows, (read, &nowhere), &near, group)).transpose()
+        (!near.is_none()).then(|| Self::new(cuda, rows, (read, &nowhere), &near, group).map(Arc::new)).transpose()
     }
 
     /// Copies rows to the GPU by `read`, and lists all addresses; `on_host` gives those on the host, or zero.

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use girih_compute::ComputeError;
 use girih_features::{Holder, Placement};
 
+use super::pinned::Pinned;
 use crate::Cuda;
 use crate::nccl::OwnedStream;
 use crate::nccl::Peers;
-use crate::pinned::Pinned;
 
 /// Pinned memory that the ranks of a process share.
 pub(crate) struct SharedPinned {
     of_first: Arc<Option<Pinned>>,
     uses: OwnedStream,
+    is_shared: bool,
 }
 
 /// Ranks whose GPUs read each other's rows, or that share host memory.
@@ -29,6 +30,11 @@ impl SharedPinned {
     pub(crate) fn memory(&self) -> &Pinned {
         self.of_first.as_ref().as_ref().expect("the first rank has it")
     }
+
+    /// Whether several ranks have it.
+    pub(super) fn is_shared(&self) -> bool {
+        self.is_shared
+    }
 }
 
 impl Drop for SharedPinned {
@@ -39,14 +45,15 @@ impl Drop for SharedPinned {
 }
 
 impl<'c> Group<'c> {
+    /// This rank.
+    pub(super) fn alone() -> Self {
+        Self { rank: 0, size: 1, peers: None }
+    }
+
     /// The ranks of this process.
     pub(crate) fn of_process(cuda: &'c Cuda) -> Self {
         let peers = cuda.peers().filter(|peers| peers.is_one_process());
-        peers.map_or(Self { rank: 0, size: 1, peers: None }, |peers| Self {
-            rank: peers.rank(),
-            size: peers.size(),
-            peers: Some(peers),
-        })
+        peers.map_or(Self::alone(), |peers| Self { rank: peers.rank(), size: peers.size(), peers: Some(peers) })
     }
 
     /// The ranks of this process; fails if the placement shards rows over another number of GPUs.
@@ -59,7 +66,7 @@ impl<'c> Group<'c> {
         Ok(group)
     }
 
-    /// Pinned memory of the first rank, shared with all ranks; `None` for a single GPU.
+    /// Pinned memory of the first rank, shared with all ranks.
     ///
     /// # Errors
     /// When the host pins no such memory, or a rank fails.
@@ -68,13 +75,10 @@ impl<'c> Group<'c> {
         cuda: &Cuda,
         operation: &'static str,
         n_bytes: usize,
-    ) -> Result<Option<SharedPinned>, ComputeError> {
-        if self.size == 1 {
-            return Ok(None);
-        }
+    ) -> Result<SharedPinned, ComputeError> {
         let mine = (self.rank == 0).then(|| Pinned::new(cuda, n_bytes, operation)).transpose()?;
         let of_first = self.hand_out(operation, mine)?.swap_remove(0);
-        Ok(Some(SharedPinned { of_first, uses: cuda.ending(&cuda.device.stream) }))
+        Ok(SharedPinned { of_first, uses: cuda.ending(&cuda.device.stream), is_shared: self.size > 1 })
     }
 
     /// Exchanges a value with the other ranks; returns those of all ranks, by rank.

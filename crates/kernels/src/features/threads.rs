@@ -12,91 +12,31 @@
 //! pause. Events tell when a buffer may be written again.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, CudaStream, DriverError, PinnedHostSlice, result};
 use girih_compute::ComputeError;
 use girih_graph_format::NodeId;
-use girih_machine::prefetch;
 
+use super::pinned::not_pinned;
+use super::request::{Spare, Wanted};
 use crate::Cuda;
 use crate::error::explain;
 use crate::nccl::OwnedStream;
-use crate::pinned::not_pinned;
 use crate::staging::Buffer;
 use crate::worker_pool::{Cursor, Gone, Held, Receiver, WorkerPool};
 
 /// Pinned buffers of a thread, and bytes of each. A copy takes longer than its launch, and a core fills a buffer in
 /// less time than the others take to copy theirs.
 const BUFFERS: usize = 2;
-const BUFFER_BYTES: usize = 1 << 20;
+pub(super) const BUFFER_BYTES: usize = 1 << 20;
 /// Most threads; more are not needed to saturate a bus.
 const THREADS_MAX: usize = 16;
 /// Cores that are left to the threads that launch steps.
 const CORES_LEFT: usize = 1;
-/// Distance in rows between the prefetch and the copy of a row.
-const ROWS_AHEAD: usize = 8;
-/// Bytes of a line of the CPU's caches.
-const LINE_BYTES: usize = 64;
 /// Most bytes of a row.
 pub(crate) const ROW_BYTES_MAX: usize = BUFFER_BYTES;
-
-/// Rows of equal size, in the format of the device.
-pub(crate) trait StagedSource: Send + Sync {
-    /// Copies a row to `to`, which has the size of a row.
-    fn copy(&self, row: usize, to: &mut [u8]);
-
-    /// Prefetches a row that is copied soon.
-    fn prefetch(&self, _row: usize) {}
-}
-
-/// Rows that are stored in the format of the device.
-pub(crate) trait StoredRows: Send + Sync {
-    fn row(&self, row: usize) -> &[u8];
-}
-
-impl<T: StoredRows> StagedSource for T {
-    fn copy(&self, row: usize, to: &mut [u8]) {
-        to.copy_from_slice(self.row(row));
-    }
-
-    fn prefetch(&self, row: usize) {
-        prefetch_bytes(self.row(row));
-    }
-}
-
-/// Prefetches the cache lines of a row.
-pub(crate) fn prefetch_bytes(bytes: &[u8]) {
-    bytes.chunks(LINE_BYTES).for_each(|line| prefetch(line.as_ptr()));
-}
-
-/// Gather of rows that are on this host.
-#[derive(Clone)]
-pub(crate) struct GatherJob {
-    pub(crate) source: Arc<dyn StagedSource>,
-    /// Bytes of a row.
-    pub(crate) row_bytes: usize,
-}
-
-/// Rows that a batch needs.
-#[derive(Clone, Copy)]
-pub(crate) enum GatherRequest {
-    /// Ids at a device address, and their number.
-    All(u64, usize),
-    /// Address of a word with the number of ids, which follow it, and the most that there may be.
-    Counted(u64, usize),
-}
-
-impl GatherRequest {
-    /// Address of the words on the device, and their greatest number.
-    fn words(self) -> (u64, usize) {
-        match self {
-            Self::All(ids, n) => (ids, n),
-            Self::Counted(words, most) => (words, most + 1),
-        }
-    }
-}
 
 /// Threads that gather rows for a device; see the module.
 pub(crate) struct StagedGather {
@@ -104,14 +44,12 @@ pub(crate) struct StagedGather {
     workers: WorkerPool<Batch, Brought>,
     /// Stream of copies of ids, which wait for no copy of rows.
     asking: Arc<OwnedStream>,
-    spare_ids: SpareIds,
+    /// Pinned memory for ids.
+    spare_ids: Arc<Spare<PinnedHostSlice<NodeId>>>,
 }
 
 /// Event behind the last copy of a thread's share.
 type Brought = Result<CudaEvent, ComputeError>;
-
-/// Pinned memory for ids that no batch uses.
-type SpareIds = Arc<Mutex<Vec<PinnedHostSlice<NodeId>>>>;
 
 /// Batch that threads share.
 pub(crate) struct Batch {
@@ -119,7 +57,7 @@ pub(crate) struct Batch {
     pub(crate) ready: CudaEvent,
     pub(crate) ids: Ids,
     /// Ids that no thread has taken.
-    cursor: Cursor,
+    pub(crate) cursor: Cursor,
     /// Device address with space for a row for each id, in order.
     pub(crate) to: u64,
 }
@@ -129,11 +67,11 @@ pub(crate) struct Ids {
     /// Pinned memory; `None` only while it is released.
     memory: Option<PinnedHostSlice<NodeId>>,
     first: *const NodeId,
-    wanted: GatherRequest,
+    wanted: Wanted,
     copied: CudaEvent,
     /// Stream of the copy.
     asking: Arc<OwnedStream>,
-    spare: SpareIds,
+    spare: Arc<Spare<PinnedHostSlice<NodeId>>>,
 }
 
 // SAFETY: the memory belongs to this; after the event it is only read.
@@ -148,8 +86,8 @@ impl Ids {
         // SAFETY: as many words were copied there, and nobody writes them while this lives.
         let words = unsafe { std::slice::from_raw_parts(self.first, self.wanted.words().1) };
         Ok(match self.wanted {
-            GatherRequest::All(..) => words,
-            GatherRequest::Counted(..) => &words[1..=words[0] as usize],
+            Wanted::All(..) => words,
+            Wanted::Counted(..) => &words[1..=words[0] as usize],
         })
     }
 }
@@ -160,7 +98,7 @@ impl Drop for Ids {
         if !matches!(self.copied.try_is_complete(), Ok(true)) {
             self.asking.wait();
         }
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner).extend(self.memory.take());
+        self.spare.give(self.memory.take());
     }
 }
 
@@ -208,26 +146,16 @@ fn not_started(operation: &'static str, why: &io::Error) -> ComputeError {
 }
 
 impl StagedGather {
-    /// Starts threads that bring rows of at most [`ROW_BYTES_MAX`] bytes to a device. They use the cores that
-    /// `n_ranks` ranks, which share them, can spare.
+    /// Number of threads for gathers on this host, by the cores that `n_ranks` ranks, which share them, can spare.
+    pub(super) fn n_threads(n_ranks: usize) -> usize {
+        (rayon::current_num_threads() / n_ranks).saturating_sub(CORES_LEFT).clamp(1, THREADS_MAX)
+    }
+
+    /// Starts `n_threads` threads that bring rows to a device, each with buffers of `buffer_bytes` bytes.
     ///
     /// # Errors
     /// When the system pins no buffers or gives no threads, or the device's memory does not suffice.
-    pub(crate) fn new(
-        cuda: &Cuda,
-        operation: &'static str,
-        n_ranks: usize,
-        bringing: &GatherJob,
-    ) -> Result<Self, ComputeError> {
-        let n_threads = (rayon::current_num_threads() / n_ranks).saturating_sub(CORES_LEFT).clamp(1, THREADS_MAX);
-        Self::of_threads(cuda, operation, (n_threads, BUFFER_BYTES), || bringing.clone())
-    }
-
-    /// Starts `n_threads` threads, each with buffers of `buffer_bytes` bytes.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub(crate) fn of_threads<B: StagedWorker + 'static>(
+    pub(crate) fn new<B: StagedWorker + 'static>(
         cuda: &Cuda,
         operation: &'static str,
         (n_threads, buffer_bytes): (usize, usize),
@@ -254,12 +182,7 @@ impl StagedGather {
     /// # Safety
     /// Ids have to be rows. They stay as they are, and the destination has space for them and is used by nobody else,
     /// until the work that follows [`PendingGather::wait_on`].
-    pub(crate) unsafe fn ask(
-        &self,
-        ready: CudaEvent,
-        wanted: GatherRequest,
-        to: u64,
-    ) -> Result<PendingGather, ComputeError> {
+    pub(crate) unsafe fn ask(&self, ready: CudaEvent, wanted: Wanted, to: u64) -> Result<PendingGather, ComputeError> {
         let operation = self.operation;
         // SAFETY: the caller vouches.
         let ids = unsafe { self.ids(&ready, wanted) }.map_err(Cuda::failed(operation))?;
@@ -268,17 +191,11 @@ impl StagedGather {
         Ok(PendingGather { batch, told, n_threads: self.workers.len(), operation, asking: Arc::clone(&self.asking) })
     }
 
-    /// Requests no rows, because all ranks take part in each request.
-    pub(crate) fn ask_for_none(&self, ready: CudaEvent) -> Result<PendingGather, ComputeError> {
-        // SAFETY: nothing is read or written.
-        unsafe { self.ask(ready, GatherRequest::All(0, 0), 0) }
-    }
-
     /// Starts the copy of ids to the host.
     ///
     /// # Safety
     /// As [`ask`](Self::ask).
-    unsafe fn ids(&self, ready: &CudaEvent, wanted: GatherRequest) -> Result<Ids, DriverError> {
+    unsafe fn ids(&self, ready: &CudaEvent, wanted: Wanted) -> Result<Ids, DriverError> {
         let (words, n) = wanted.words();
         let (mut memory, stream) = (self.memory_for(n)?, self.asking.stream());
         let copied = stream.context().new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC))?;
@@ -296,8 +213,7 @@ impl StagedGather {
 
     /// Pinned memory for `n` ids; reuses a spare buffer if there is one.
     fn memory_for(&self, n: usize) -> Result<PinnedHostSlice<NodeId>, DriverError> {
-        let spare = self.spare_ids.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        match spare.filter(|memory| memory.len() >= n) {
+        match self.spare_ids.take(|memory| memory.len() >= n) {
             Some(memory) => Ok(memory),
             // SAFETY: ids are written before they are read.
             None => unsafe { self.asking.stream().context().alloc_pinned_with_flags((n + n / 4).max(1), 0) },
@@ -358,61 +274,13 @@ impl Drop for Buffers {
 
 /// Work of a thread.
 pub(crate) trait StagedWorker: Send {
-    /// StagedWorker the thread's share of a batch through `buffers`; returns an event behind it.
+    /// Brings the thread's share of a batch through `buffers`; returns an event behind it.
     fn share_of(&mut self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, ComputeError>;
-}
-
-impl StagedWorker for GatherJob {
-    fn share_of(&mut self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, ComputeError> {
-        self.pieces_of(batch, buffers).map_err(Cuda::failed(buffers.operation))
-    }
-}
-
-impl GatherJob {
-    /// StagedWorker pieces of a batch until none is left.
-    fn pieces_of(&self, batch: &Batch, buffers: &mut Buffers) -> Result<CudaEvent, DriverError> {
-        buffers.stream.wait(&batch.ready)?;
-        let Self { source, row_bytes } = self;
-        let (ids, at_once) = (batch.ids.wait()?, rows_at_once(*row_bytes));
-        while let Some(piece) = batch.cursor.take(at_once, ids.len()) {
-            let to = batch.to + (piece.start * row_bytes) as u64;
-            let ids = &ids[piece];
-            buffers.bring(ids.len() * row_bytes, to, |rows| fill(source.as_ref(), *row_bytes, ids, rows))?;
-        }
-        buffers.stream.record_event(None)
-    }
-}
-
-/// Rows of a piece.
-fn rows_at_once(row_bytes: usize) -> usize {
-    BUFFER_BYTES / row_bytes.max(1)
-}
-
-/// Copies rows side by side.
-fn fill(source: &dyn StagedSource, row_bytes: usize, ids: &[NodeId], to: &mut [u8]) {
-    if row_bytes == 0 {
-        return;
-    }
-    for (at, (to, &id)) in to.chunks_exact_mut(row_bytes).zip(ids).enumerate() {
-        if let Some(&soon) = ids.get(at + ROWS_AHEAD) {
-            source.prefetch(soon as usize);
-        }
-        source.copy(id as usize, to);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Rows whose bytes tell which they are.
-    struct Numbered;
-
-    impl StagedSource for Numbered {
-        fn copy(&self, row: usize, to: &mut [u8]) {
-            to.iter_mut().enumerate().for_each(|(at, byte)| *byte = (row * 31 + at) as u8);
-        }
-    }
 
     #[test]
     fn a_thread_that_does_not_start_is_told_of_with_its_cause() {
@@ -421,27 +289,5 @@ mod tests {
             not_started("rows by id", &why).to_string(),
             "rows by id failed on the device: cannot start a thread that gathers rows: too many"
         );
-    }
-
-    #[test]
-    fn pieces_fit_into_a_buffer() {
-        for row_bytes in [0, 1, 3, 16, 200, 2408, ROW_BYTES_MAX] {
-            let n = rows_at_once(row_bytes);
-            assert!(n > 0 && n * row_bytes <= BUFFER_BYTES, "{n} rows of {row_bytes}");
-        }
-    }
-
-    #[test]
-    fn rows_fill_a_buffer_in_order() {
-        for n in [0_usize, 1, 2, 17, 1000] {
-            let ids: Vec<NodeId> = (0..n).map(|i| (i * 7919 % 251) as NodeId).collect();
-            let mut memory = vec![0; 13 * n];
-            fill(&Numbered, 13, &ids, &mut memory);
-            let mut row = [0; 13];
-            for (bytes, &id) in memory.chunks_exact(13).zip(&ids) {
-                Numbered.copy(id as usize, &mut row);
-                assert_eq!(bytes, row);
-            }
-        }
     }
 }
