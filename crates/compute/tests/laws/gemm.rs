@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use girih_compute::cpu::CpuMatrix;
 use girih_compute::prelude::*;
-use girih_compute::{Activation, Cpu, CpuMatrix, Dropout, Dtype, Epilogue, Shape, Transpose};
+use girih_compute::{Activation, Cpu, Dropout, Dtype, Epilogue, Shape, Transpose};
 use girih_random::Key;
 use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;

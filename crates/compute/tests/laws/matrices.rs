@@ -1,7 +1,8 @@
 //! Matrices of the CPU whose values have few bits, so that sums in `f64` are exact and only storage causes errors.
 
+use girih_compute::cpu::CpuMatrix;
 use girih_compute::prelude::*;
-use girih_compute::{Cpu, CpuMatrix, Dtype, Shape};
+use girih_compute::{Cpu, Dtype, Shape};
 use girih_graph_format::Matrix;
 use proptest::prelude::*;
 

@@ -1,8 +1,9 @@
 //! Tests of sparse products against dense `f64` loops, on every instruction set. Small caches make for many panels.
 
+use girih_compute::cpu::CpuMatrix;
 use girih_compute::prelude::*;
 use girih_compute::testing::cpus;
-use girih_compute::{Activation, Cpu, CpuMatrix, Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_compute::{Activation, Cpu, Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{Csr, Scales, TileMatrix};
 use girih_machine::{Cache, Hierarchy};
 use proptest::prelude::*;
