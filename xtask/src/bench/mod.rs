@@ -18,19 +18,45 @@ Of records, without building the harness:
   cargo xtask bench page [--check]  writes docs/bench.html from records, or compares it with them
 ";
 
+/// Request of the arguments.
+enum Request<'a> {
+    /// A table of a paper, or the list of them.
+    Papers(Option<&'a str>),
+    /// The page, to write or to compare.
+    Page { is_check: bool },
+    /// A suite with its options, for the harness.
+    Suite,
+}
+
+impl<'a> Request<'a> {
+    fn of(arguments: &[&'a str]) -> Result<Self, String> {
+        match arguments {
+            ["paper"] => Ok(Self::Papers(None)),
+            ["paper", id] if !id.starts_with('-') => Ok(Self::Papers(Some(id))),
+            ["page"] => Ok(Self::Page { is_check: false }),
+            ["page", "--check"] => Ok(Self::Page { is_check: true }),
+            ["paper" | "page", ..] => Err(format!("unknown arguments\n{USAGE}")),
+            _ => Ok(Self::Suite),
+        }
+    }
+}
+
+/// Whether the arguments are right; those of suites, which the harness parses, always are.
+#[cfg(test)]
+pub fn parses(arguments: &[&str]) -> bool {
+    Request::of(arguments).is_ok()
+}
+
 /// Runs what the first argument names.
 ///
 /// # Errors
 /// When an argument is unknown, or the command fails.
 pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match arguments[..] {
-        ["paper"] => papers::run(&Listing::read(root)?, None),
-        ["paper", id] if !id.starts_with('-') => papers::run(&Listing::read(root)?, Some(id)),
-        ["page"] => page::run(root, false),
-        ["page", "--check"] => page::run(root, true),
-        ["paper" | "page", ..] => Err(format!("unknown arguments\n{USAGE}")),
-        _ => {
+    match Request::of(&arguments)? {
+        Request::Papers(id) => papers::run(&Listing::read(root)?, id),
+        Request::Page { is_check } => page::run(root, is_check),
+        Request::Suite => {
             if arguments.iter().any(|argument| ["-h", "--help"].contains(argument)) {
                 println!("{USAGE}");
             }
