@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     /// Arguments that `cargo xtask bench` does not pass on.
-    const OF_XTASK: [&str; 2] = ["paper", "page"];
+    const OF_XTASK: [&str; 3] = ["paper", "page", "counts"];
 
     /// Arguments of this program that a page shows; a suite is meant by `SUITE`.
     fn arguments(shown: &Shown) -> Option<Vec<String>> {

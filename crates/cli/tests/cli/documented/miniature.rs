@@ -27,8 +27,10 @@ const FEWER: [&str; 2] = ["--epochs", "--runs"];
 /// Flags whose values are files to read.
 pub const INPUTS: [&str; 7] =
     ["--checkpoint", "--config", "--data", "--features", "--nodes", "--permutation", "--weights"];
-/// Commands that need data, which sentences leave out.
-const OF_DATA: [&str; 5] = ["convert", "partition", "reorder", "sample", "stats"];
+/// Data with two classes, whose answers have a ROC curve.
+const TWO_CLASSES: &str = "synth:planted,nodes=600,degree=8,features=24,classes=2";
+/// Commands with data, which sentences leave out.
+const OF_DATA: [&str; 6] = ["convert", "partition", "reorder", "sample", "stats", "train"];
 /// Commands whose first word is no file.
 const WITHOUT_FILE: [&str; 3] = ["launch", "generate", "completions"];
 
@@ -99,6 +101,8 @@ impl Miniature {
         }
         if has("lightgcn") {
             set(&mut small, "--data", &self.0.arg("tastes"));
+        } else if has("roc-auc") {
+            set(&mut small, "--data", TWO_CLASSES);
         } else if is_mention && OF_DATA.contains(&&*words[1]) && !has("--data") {
             set(&mut small, "--data", SMALL);
         }
