@@ -215,3 +215,40 @@ fn run_all(arguments: &Arguments) -> Result<(), Error> {
     let tolerance = arguments.tolerance.unwrap_or(TOLERANCE_PERCENT);
     regression::fail_on(&whole.regressions(then, tolerance)?, tolerance)
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::error::ErrorKind;
+    use girih_documented::{Shown, shown};
+
+    use super::*;
+
+    /// Arguments that `cargo xtask bench` does not pass on.
+    const OF_XTASK: [&str; 3] = ["paper", "page", "counts"];
+
+    /// Arguments of this program that a page shows; a suite is meant by `SUITE`.
+    fn arguments(shown: &Shown) -> Option<Vec<String>> {
+        let [bench, arguments @ ..] = shown.cargo("xtask")? else { return None };
+        let is_passed = bench == "bench" && !arguments.first().is_some_and(|first| OF_XTASK.contains(&&**first));
+        let named = |word: &String| if word == "SUITE" { "spmm".to_owned() } else { word.clone() };
+        is_passed.then(|| arguments.iter().map(named).collect())
+    }
+
+    #[test]
+    fn documented_commands_parse() {
+        let (mut n_found, mut wrong) = (0, Vec::new());
+        for shown in shown() {
+            let Some(arguments) = arguments(&shown) else { continue };
+            n_found += 1;
+            let Err(error) = Arguments::try_parse_from([&["bench".to_owned()], &arguments[..]].concat()) else {
+                continue;
+            };
+            let is_cut = shown.block.is_none() && error.kind() == ErrorKind::MissingRequiredArgument;
+            if !is_cut && error.kind() != ErrorKind::DisplayHelp {
+                wrong.push(format!("{shown}\n{error}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(n_found > 15, "{n_found} commands: the pages are not where they were");
+    }
+}

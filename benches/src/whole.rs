@@ -31,6 +31,9 @@ pub struct WholeRun {
     pub machine: Machine,
     /// Seconds of the whole run.
     pub seconds: f64,
+    /// Seconds that processors worked for it, without peers, which other programs do not add to; `None` where the
+    /// system does not tell.
+    pub processor_seconds: Option<f64>,
     /// Record of each suite that ran to its end.
     pub records: Vec<Report>,
     /// Suites that did not run, or without a peer that was asked for.
@@ -75,6 +78,7 @@ impl WholeRun {
             commit: Commit::of_program(benches),
             machine: Machine::here(),
             seconds: 0.0,
+            processor_seconds: None,
             records: Vec::new(),
             omitted: Vec::new(),
         }
@@ -113,8 +117,8 @@ impl WholeRun {
                 }
                 Err(error) => self.omit(suite, OmissionKind::Failed, error.to_string()),
             }
-            self.seconds = start.elapsed().as_secs_f64();
-            eprintln!("{} ended after {:.0} s of the whole run", suite.name(), self.seconds);
+            (self.seconds, self.processor_seconds) = (start.elapsed().as_secs_f64(), processor_seconds());
+            eprintln!("{} ended after {} of the whole run", suite.name(), self.time());
             self.write(path)?;
         }
         self.write(path)
@@ -124,11 +128,17 @@ impl WholeRun {
         self.omitted.push(Omission { suite: suite.name().to_owned(), kind, reason });
     }
 
+    /// Time so far, as text.
+    fn time(&self) -> String {
+        let worked = self.processor_seconds.map(|seconds| format!(" ({seconds:.0} s of processors)"));
+        format!("{:.0} s{}", self.seconds, worked.unwrap_or_default())
+    }
+
     /// Summary in some lines: number of suites and cases, time, and everything that is missing.
     #[must_use]
     pub fn summary(&self) -> String {
         let n_cases: usize = self.records.iter().map(|record| record.cases.len()).sum();
-        let mut text = format!("{} suites with {n_cases} cases in {:.0} s\n", self.records.len(), self.seconds);
+        let mut text = format!("{} suites with {n_cases} cases in {}\n", self.records.len(), self.time());
         for Omission { suite, kind, reason } in &self.omitted {
             let kind = match kind {
                 OmissionKind::Skipped => "skipped",
@@ -195,6 +205,19 @@ impl WholeRun {
     }
 }
 
+/// Seconds that processors have worked for this process, by Linux.
+fn processor_seconds() -> Option<f64> {
+    /// Ticks of a second in files of `/proc`.
+    const TICKS: f64 = 100.0;
+    of_stat(&fs::read_to_string("/proc/self/stat").ok()?).map(|ticks| ticks as f64 / TICKS)
+}
+
+/// Ticks in user and system mode, the fields 14 and 15 of `/proc/PID/stat`; the second, a name, may have spaces.
+fn of_stat(stat: &str) -> Option<u64> {
+    let mut ticks = stat.rsplit_once(')')?.1.split_whitespace().skip(11).map(str::parse::<u64>);
+    Some(ticks.next()?.ok()? + ticks.next()?.ok()?)
+}
+
 /// Modules of `needed` that a Python interpreter lacks.
 ///
 /// # Errors
@@ -208,4 +231,18 @@ pub fn missing_modules(python: &Path, needed: &[&str]) -> Result<BTreeSet<String
         return Err(format!("{}: {}", python.display(), String::from_utf8_lossy(&output.stderr).trim()).into());
     }
     Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_of_processors_is_read() {
+        let stat = "7 (a (b) c) S 1 7 7 0 -1 4194304 100 200 0 0 31 11 5 6 20 0 4 0 100 1000 10";
+        assert_eq!(of_stat(stat), Some(42));
+        assert_eq!(of_stat("7 (a) S 1"), None);
+        #[cfg(target_os = "linux")]
+        assert!(processor_seconds().is_some());
+    }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
+use crate::bench::counts;
 use crate::{command, kernels, tidy};
 
 /// Action of a step: the arguments of one cargo call with its environment, or a check of this program.
@@ -12,6 +13,7 @@ enum Action {
     Cargo { arguments: Vec<String>, environment: &'static [(&'static str, &'static str)] },
     Tidy,
     Kernels,
+    Counts,
 }
 
 struct Step {
@@ -39,6 +41,7 @@ impl Step {
         match &self.action {
             Action::Tidy => tidy::run(root),
             Action::Kernels => kernels::run(root, true, kernels::Scope::Turns),
+            Action::Counts => counts::run(root, counts::Action::Compare),
             Action::Cargo { arguments, environment } => {
                 let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
                 command::cargo(root, &arguments, environment)
@@ -83,6 +86,12 @@ fn steps(root: &Path, skip_tests: bool) -> Result<Vec<Step>, String> {
     steps.push(Step::docs());
     steps.push(Step::cargo("deployment", "run --quiet --package xtask -- deploy"));
     steps.push(Step { name: "kernels".to_owned(), action: Action::Kernels });
+    if counts::is_available() {
+        // The programs are there since the tests.
+        steps.push(Step { name: "instruction counts".to_owned(), action: Action::Counts });
+    } else {
+        println!("instructions are not counted: there is no valgrind here (Debian: valgrind)");
+    }
     let metadata = command::cargo_output(root, &["metadata", "--no-deps", "--format-version", "1"])?;
     let metadata: Metadata = serde_json::from_slice(&metadata).map_err(|e| format!("cargo metadata: {e}"))?;
     steps.extend(feature_steps(&metadata));

@@ -146,3 +146,67 @@ fn workspace_root() -> PathBuf {
     root.pop();
     root
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::error::ErrorKind;
+    use girih_documented::{Shown, shown};
+
+    use super::*;
+    use crate::listing::Listing;
+
+    const INCOMPLETE: [ErrorKind; 2] =
+        [ErrorKind::MissingRequiredArgument, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
+
+    /// Error of a documented call of this program, if it has one.
+    fn error_of(shown: &Shown) -> Option<String> {
+        let words = std::iter::once("xtask").chain(shown.cargo("xtask")?.iter().map(String::as_str));
+        match Cli::try_parse_from(words) {
+            // Sentences may name this program, or a verb without what it requires.
+            Err(error) if shown.block.is_none() && INCOMPLETE.contains(&error.kind()) => None,
+            Err(error) if error.kind() == ErrorKind::DisplayHelp => None,
+            Err(error) => Some(format!("{shown}\n{error}")),
+            Ok(Cli { task: Task::Bench { arguments } }) => {
+                let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                (!bench::parses(&arguments)).then(|| format!("{shown}: unknown arguments"))
+            }
+            Ok(_) => None,
+        }
+    }
+
+    #[test]
+    fn documented_commands_parse() {
+        let all = shown();
+        let wrong: Vec<String> = all.iter().filter_map(error_of).collect();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(all.iter().filter(|shown| shown.cargo("xtask").is_some()).count() > 40, "the pages are elsewhere");
+    }
+
+    /// Target of cargo, by the flag and name that a page shows, that does not exist.
+    fn missing_target(shown: &Shown, listing: &Listing) -> Option<String> {
+        let words = shown.call("cargo")?.words;
+        let value = |flags: &[&str]| words.windows(2).find(|two| flags.contains(&&*two[0])).map(|two| two[1].as_str());
+        let package = value(&["-p", "--package"])?;
+        let name = format!("\nname = \"{package}\"\n");
+        let manifest = listing
+            .files()
+            .find(|file| file.path.ends_with("Cargo.toml") && file.text().is_some_and(|text| text.contains(&name)));
+        let Some(manifest) = manifest else { return Some(format!("{shown}: no package {package}")) };
+        let folder = manifest.path.trim_end_matches("Cargo.toml");
+        let is_there = |kind: &str, name: &str| {
+            [format!("{folder}{kind}/{name}.rs"), format!("{folder}{kind}/{name}/main.rs")]
+                .iter()
+                .any(|path| listing.exists(path))
+        };
+        let target = [("tests", value(&["--test"])), ("examples", value(&["--example"]))];
+        let missing = target.into_iter().find(|(kind, name)| name.is_some_and(|name| !is_there(kind, name)));
+        missing.map(|(kind, _)| format!("{shown}: no such file in {folder}{kind}"))
+    }
+
+    #[test]
+    fn packages_and_targets_of_documented_calls_of_cargo_exist() {
+        let listing = Listing::read(&workspace_root()).unwrap();
+        let wrong: Vec<String> = shown().iter().filter_map(|shown| missing_target(shown, &listing)).collect();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}

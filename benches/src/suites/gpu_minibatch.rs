@@ -1,14 +1,17 @@
-//! `gpu-minibatch`: epochs of GraphSAGE on sampled neighbors on CUDA devices, compared with PyG's loader. Graph and
-//! features are in device memory, in that of other devices (read in place or exchanged), or in host memory. Each
-//! placement is a case, so that the report compares their costs.
+//! `gpu-minibatch`: epochs of GraphSAGE on sampled neighbors on CUDA devices, compared with PyG's loader and with
+//! WholeGraph's sampler and features under PyG's layers. Graph and features are in device memory, in that of other
+//! devices (read in place or exchanged), or in host memory. Each placement is a case, so that the report compares
+//! their costs.
 //!
-//! The device runs asynchronously to the host, so only whole epochs are timed, each with all its batches. The peer
-//! runs after girih and does not alternate.
+//! The device runs asynchronously to the host, so only whole epochs are timed, each with all its batches. Peers run
+//! after girih and do not alternate.
 //!
 //! Cases with 1024 seeds a device and bf16 are `nothing ahead` (no prefetch), `features on the host, staged` or
 //! `in-place`, `features, cache SHARE`, `graph, cache SHARE`, `topk:8 on the device` or `host`, `N devices, …` (every
 //! row on each device, on one, or on the host), `both in patches` (by the faster transport, `by NCCL` or `in place`),
 //! and `features in patches` (over devices, or over hosts: plain, a fifth cached, or as codes).
+
+use std::path::Path;
 
 use girih_comm::GpuTransport;
 use girih_compress::CodecSpec;
@@ -28,7 +31,9 @@ use crate::timing::{Contestant, Protocol, Summary, compete};
 use crate::{Case, Error, Goal, Report, graphs};
 
 const GRAPH: &str = "synth:products";
-/// Seeds of a batch. The peer, and all tables but the first, use the first number.
+/// Scripts of the peers, with the columns of girih's speedups over them. Goals are about the first.
+const PEERS: [(&str, &str); 2] = [("pyg_minibatch.py", "x_peer"), ("wholegraph_pyg.py", "x_wholegraph")];
+/// Seeds of a batch. Peers, and all tables but the first, use the first number.
 const BATCH_SIZES: [usize; 2] = [1024, 8192];
 /// Shares of features, or of rows of the graph, that every device caches while the host holds all.
 const CACHES: [f64; 5] = [0.0, 0.1, 0.2, 0.5, 1.0];
@@ -45,22 +50,18 @@ struct Way {
     /// Transport of patches; `None` for the faster one.
     transport: Option<GpuTransport>,
     config: TrainConfig,
-    /// Required speedup over the peer's epoch, if any.
+    /// Required speedup over the first peer's epoch, if any.
     times_peer: Option<f64>,
 }
 
-/// Adds a case for each training variant, and the peer's.
+/// Adds a case for each training variant, and the peers'.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     drop(gpu::open_device(report)?);
     let hidden = setup.hidden.unwrap_or(sage::HIDDEN);
     let ways = setup.ways_of(ways(hidden, n_devices(), setup.protocol), |way| &way.name)?;
     let dataset = graphs::load(setup.graph_or(GRAPH))?;
     report.graph = Some(graphs::describe(&dataset));
-    let peer = setup
-        .peer
-        .as_deref()
-        .map(|python| sage::start_peer(python, "pyg_minibatch.py", &dataset, (hidden, BATCH_SIZES[0])))
-        .transpose()?;
+    let peers = setup.peer.as_deref().map(|python| start_peers(python, &dataset, hidden)).transpose()?;
     let n_train = dataset.splits.first().map_or(0, |split| split.train.len());
     let (mut peers_turn, mut alike) = (Vec::new(), Times::of(Dtype::Bf16));
     for way in ways {
@@ -76,17 +77,39 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         report.add(case)?;
     }
     report.goals.extend(alike.goal(4, TIMES_ONE));
-    let Some(mut peer) = peer else { return Ok(()) };
-    let name = peer.name().to_owned();
-    let theirs = peer_epoch(&mut peer, setup.protocol)?;
-    for (at, times, ours) in peers_turn {
-        let case = &mut report.cases[at];
-        *case = case.clone().with("x_peer", theirs.median_s / ours);
-        let what = format!("{}, ms, {times} times as fast as {name}", case.name);
-        report.goals.push(Goal::at_most(what, 1e3 * ours, 1e3 * theirs.median_s / times));
+    for (mut peer, column) in peers.unwrap_or_default() {
+        let name = peer.name().to_owned();
+        let theirs = peer_epoch(&mut peer, setup.protocol)?;
+        for &(at, times, ours) in &peers_turn {
+            let case = &mut report.cases[at];
+            *case = case.clone().with(column, theirs.median_s / ours);
+            if column == PEERS[0].1 {
+                let what = format!("{}, ms, {times} times as fast as {name}", case.name);
+                report.goals.push(Goal::at_most(what, 1e3 * ours, 1e3 * theirs.median_s / times));
+            }
+        }
+        report.cases.push(Case::new(format!("{}/{name}", BATCH_SIZES[0]), theirs));
     }
-    report.cases.push(Case::new(format!("{}/{name}", BATCH_SIZES[0]), theirs));
     Ok(())
+}
+
+/// Starts all peers that can be, each with its column. The others say on standard error what they lack.
+///
+/// # Errors
+/// When none can be started.
+fn start_peers(python: &Path, dataset: &Dataset, hidden: usize) -> Result<Vec<(Peer, &'static str)>, Error> {
+    let (mut peers, mut errors) = (Vec::new(), Vec::new());
+    for (script, column) in PEERS {
+        match sage::start_peer(python, script, dataset, (hidden, BATCH_SIZES[0])) {
+            Ok(peer) => peers.push((peer, column)),
+            Err(error) => errors.push(error.to_string()),
+        }
+    }
+    if peers.is_empty() {
+        return Err(errors.join("; ").into());
+    }
+    errors.iter().for_each(|error| eprintln!("without a peer: {error}"));
+    Ok(peers)
 }
 
 /// All variants on one device and on up to `n_devices`.
@@ -198,5 +221,33 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), ways.len());
+    }
+
+    /// An interpreter that starts WholeGraph alone, and checks the arguments that both scripts take.
+    #[cfg(unix)]
+    #[test]
+    fn a_peer_that_does_not_start_leaves_the_other() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let dataset = graphs::load("synth:planted,nodes=60,degree=4,features=3,classes=2").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let python = folder.path().join("python");
+        let interpreter = |text: &str| {
+            std::fs::write(&python, format!("#!/bin/sh\n{text}\n")).unwrap();
+            std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        interpreter(
+            r#"case "$1" in *pyg_minibatch.py) exit 1;; esac
+[ "$3 $4 $5" = "16 1024 15,10,5" ] && [ -e "$2/indptr.npy" ] && [ -e "$1" ] && echo '{"ready": "it"}' && cat"#,
+        );
+        let peers = start_peers(&python, &dataset, 16).unwrap();
+        assert_eq!(
+            peers.iter().map(|(peer, column)| (peer.name(), *column)).collect::<Vec<_>>(),
+            [("it", "x_wholegraph")]
+        );
+        drop(peers);
+        interpreter("exit 1");
+        let error = start_peers(&python, &dataset, 16).err().unwrap().to_string();
+        assert!(PEERS.iter().all(|(script, _)| error.contains(script)), "{error}");
     }
 }

@@ -161,7 +161,7 @@ fn figure(value: f64) -> String {
 
 /// Section about tests on a GPU, as far as it is recorded.
 fn tests(listing: &Listing) -> Result<String, String> {
-    let [verified, sanitized, _] = UNTIMED.map(|name| (name, format!("{FOLDER}{name}.json")));
+    let [verified, sanitized] = UNTIMED.map(|name| (name, format!("{FOLDER}{name}.json")));
     let mut lines = String::new();
     let failed = |path: &str, e: serde_json::Error| format!("{path}: not a record: {e}");
     let link = |name: &str| format!("[{name}](../{FOLDER}{name}.json)");

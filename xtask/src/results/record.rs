@@ -8,8 +8,10 @@ use crate::listing::Listing;
 
 /// Folder of the records.
 pub const FOLDER: &str = "benches/record/";
-/// Records about correctness and counts, which have no suite.
-pub const UNTIMED: [&str; 3] = ["gpu-verified", "gpu-sanitized", "counts"];
+/// Records about correctness, which have no suite.
+pub const UNTIMED: [&str; 2] = ["gpu-verified", "gpu-sanitized"];
+/// First part of the names of records of instruction counts, which have no suite either.
+pub const COUNTS: &str = "counts-";
 
 /// Stored output of one run of a suite.
 #[derive(Debug, Deserialize)]
@@ -136,7 +138,7 @@ impl Record {
             let Some(name) = file.path.strip_prefix(FOLDER).and_then(|name| name.strip_suffix(".json")) else {
                 continue;
             };
-            if !UNTIMED.contains(&name) {
+            if !UNTIMED.contains(&name) && !name.starts_with(COUNTS) {
                 let found = parse(&file.bytes).map_err(|e| format!("{}: not a record: {e}", file.path))?;
                 records.extend(found.into_iter().map(|record| Self { name: name.to_owned(), ..record }));
             }

@@ -154,9 +154,9 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "gpu-minibatch",
-        about: "Epochs of GraphSAGE on sampled batches, beside PyG.",
+        about: "Epochs of GraphSAGE on sampled batches, beside PyG and WholeGraph.",
         rows: &["1024/bf16", "1024/bf16/features on the host", "* devices, all on each", "* devices, both in patches*"],
-        metrics: &["ms_a_batch", "x_peer", "x_one"],
+        metrics: &["ms_a_batch", "x_peer", "x_wholegraph", "x_one"],
     },
     Suite {
         name: "gpu-sampled",

@@ -11,6 +11,7 @@ mod cuda;
 mod data;
 mod declared;
 mod deploy;
+mod documented;
 mod faults;
 mod girih;
 mod hosts;

@@ -6,13 +6,14 @@ use super::svg::{Bar, Chart, Series, bars, chart};
 use crate::results::record::{Case, Record};
 
 /// Metrics that are speedups over another library.
-pub const PEER_METRICS: [&str; 4] = ["x_peer", "x_peer_copy", "x_peer_scaled", "x_cusparse"];
+pub const PEER_METRICS: [&str; 5] = ["x_peer", "x_peer_copy", "x_peer_scaled", "x_wholegraph", "x_cusparse"];
 /// Maximum number of bars of a chart.
 const BARS_MAX: usize = 14;
 
 /// Whether a case is that of another library.
 pub fn is_peer(case: &str) -> bool {
-    case.split('/').any(|part| ["dgl ", "pyg ", "torch ", "cusparse"].iter().any(|name| part.starts_with(name)))
+    case.split('/')
+        .any(|part| ["dgl ", "pyg ", "torch ", "wholegraph ", "cusparse"].iter().any(|name| part.starts_with(name)))
 }
 
 /// Name without the settings after a comma of a SPEC, which are too long for a page.

@@ -1,0 +1,162 @@
+//! Miniature data in place of what the commands of pages name.
+
+use std::fs;
+use std::path::Path;
+
+use girih_graph_format::file::{NpzWriter, write_npy};
+
+use super::How;
+use crate::girih::{SMALL, Workspace, girih};
+use crate::recommend::write_tastes;
+
+/// Words that stand for something, and what they stand for here.
+const PLACEHOLDERS: [(&str, &[&str]); 8] = [
+    ("PATH", &[SMALL]),
+    ("SPEC", &[SMALL]),
+    ("ORDER", &["rcm"]),
+    ("CODEC", &["topk:8"]),
+    ("N", &["2"]),
+    ("RUN…", &["runs/first", "runs/second"]),
+    ("runs/*", &["runs/first", "runs/second"]),
+    ("…", &[]),
+];
+/// Scales of generated graphs with about a thousand nodes.
+const SCALES: [(&str, &str); 2] = [("reddit", "0.005"), ("products", "0.0004")];
+/// Flags whose values are small here.
+const FEWER: [&str; 2] = ["--epochs", "--runs"];
+/// Flags whose values are files to read.
+pub const INPUTS: [&str; 7] =
+    ["--checkpoint", "--config", "--data", "--features", "--nodes", "--permutation", "--weights"];
+/// Data with two classes, whose answers have a ROC curve.
+const TWO_CLASSES: &str = "synth:planted,nodes=600,degree=8,features=24,classes=2";
+/// Commands with data, which sentences leave out.
+const OF_DATA: [&str; 6] = ["convert", "partition", "reorder", "sample", "stats", "train"];
+/// Commands whose first word is no file.
+const WITHOUT_FILE: [&str; 3] = ["launch", "generate", "completions"];
+
+/// Words with placeholders replaced.
+pub fn parsable(words: &[String]) -> Vec<String> {
+    let replaced = |word: &String| match PLACEHOLDERS.iter().find(|(name, _)| name == word) {
+        Some((_, values)) => values.iter().map(|&value| value.to_owned()).collect(),
+        None => vec![word.clone()],
+    };
+    words.iter().flat_map(replaced).collect()
+}
+
+/// Sets the value of a flag, at the end if it is not there.
+fn set(words: &mut Vec<String>, flag: &str, value: &str) {
+    match words.iter().position(|word| word == flag) {
+        Some(at) => words[at + 1] = value.to_owned(),
+        None => words.extend([flag, value].map(str::to_owned)),
+    }
+}
+
+/// Small SPEC in place of one.
+fn smaller(word: &str) -> String {
+    let (synth, spec) = word.strip_prefix("synth:").map_or(("", word), |spec| ("synth:", spec));
+    let (name, rest) = spec.split_at(spec.find(['@', ',']).unwrap_or(spec.len()));
+    let scale = SCALES.iter().find(|(known, _)| *known == name && !(synth.is_empty() && rest.is_empty()));
+    let Some((_, scale)) = scale else { return word.replace("nodes=10000", "nodes=600") };
+    let settings = rest.find(',').map_or("", |at| &rest[at..]);
+    format!("{synth}{name}@{scale}{settings}")
+}
+
+/// Files that commands read, made once.
+pub struct Miniature(Workspace);
+
+impl Miniature {
+    pub fn new() -> Self {
+        let work = Workspace::new();
+        write_tastes(&work);
+        let path = |name| work.arg(name);
+        let trained = ["train", SMALL, "--hidden", "64", "--epochs", "2", "--out", &path("run")];
+        girih(&trained).ok();
+        girih(&["convert", SMALL, "--out", &path("graph")]).ok();
+        girih(&["convert", &path("graph"), "--out", &path("edges.csv")]).ok();
+        girih(&["compress", &path("graph"), "--out", &path("codes")]).ok();
+        girih(&["export", "--checkpoint", &path("run"), "--out", &path("weights.safetensors")]).ok();
+        girih(&["export", "--checkpoint", &path("run"), "--format", "hf", "--out", &path("hub")]).ok();
+        let rows: Vec<f32> = (0..600 * 24u16).map(|at| f32::from(at % 7)).collect();
+        write_npy(&work.path("x.npy"), &[600, 24], &rows).unwrap();
+        NpzWriter::write_file(&work.path("new.npz"), |npz| {
+            npz.array("x", &[1, 24], &rows[..24])?;
+            npz.array("edge_index", &[2, 2], &[4i64, 600, 600, 4])
+        })
+        .unwrap();
+        Self(work)
+    }
+
+    /// Words of a command on small data.
+    pub fn words(&self, words: &[String], how: How, is_mention: bool) -> Vec<String> {
+        let mut small: Vec<String> = parsable(words).iter().map(|word| smaller(word)).collect();
+        if small[1] == "serve" {
+            set(&mut small, "--listen", "127.0.0.1:0");
+        }
+        for flag in FEWER.iter().filter(|flag| words.iter().any(|word| word == *flag)) {
+            set(&mut small, flag, "2");
+        }
+        let has = |word: &str| words.iter().any(|other| other == word);
+        if has("train") && !has("--resume") && !has("--config") {
+            set(&mut small, "--epochs", "2");
+        }
+        if has("lightgcn") {
+            set(&mut small, "--data", &self.0.arg("tastes"));
+        } else if has("roc-auc") {
+            set(&mut small, "--data", TWO_CLASSES);
+        } else if is_mention && OF_DATA.contains(&&*words[1]) && !has("--data") {
+            set(&mut small, "--data", SMALL);
+        }
+        match how {
+            How::Planned => {
+                small.extend((!has("--plan")).then(|| "--plan".to_owned()));
+                if !has("--memory") {
+                    set(&mut small, "--memory", "80GB");
+                }
+            }
+            How::OnCpus => small.iter_mut().filter(|word| *word == "--gpus").for_each(|word| *word = "--ranks".into()),
+            How::Run | How::Parsed => {}
+        }
+        small
+    }
+
+    /// Copies the files that a command reads into the folder, unless they are there.
+    pub fn provide(&self, words: &[String], folder: &Path) {
+        let resumes = words.iter().any(|word| word == "--resume");
+        let is_input = |flag: &str| INPUTS.contains(&flag) || (resumes && flag == "--out");
+        let pairs = words.windows(2).filter(|two| is_input(&two[0])).map(|two| &two[1]);
+        let places = words[2..].iter().take_while(|word| !word.starts_with('-'));
+        let places = places.filter(|_| !WITHOUT_FILE.contains(&&*words[1]));
+        for name in pairs.chain(places).filter(|word| !word.contains(':')) {
+            // The folder of a session has its settings.
+            let name = name.strip_suffix("/config.toml").unwrap_or(name);
+            let to = folder.join(name);
+            if !to.exists() {
+                copy(&self.0.path(source(name)), &to);
+            }
+        }
+    }
+}
+
+/// Name of the file in place of another.
+fn source(name: &str) -> &str {
+    match name {
+        "codes" | "x.npy" | "new.npz" | "weights.safetensors" | "hub" => name,
+        _ if name == "run" || name.starts_with("runs/") => "run",
+        _ if name.ends_with(".codes") => "codes/features.codes",
+        _ if name.ends_with(".csv") => "edges.csv",
+        _ => "graph",
+    }
+}
+
+/// Copies a file or a folder.
+fn copy(from: &Path, to: &Path) {
+    if from.is_dir() {
+        fs::create_dir_all(to).unwrap();
+        for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+            copy(&entry.path(), &to.join(entry.file_name()));
+        }
+    } else {
+        fs::create_dir_all(to.parent().expect("a file lies in a folder")).unwrap();
+        fs::copy(from, to).unwrap();
+    }
+}
