@@ -9,6 +9,7 @@ use girih_graph_format::NodeId;
 use rayon::prelude::*;
 
 use super::group::Group;
+use super::request::address;
 use super::uva::{AddressOf, ReadRows, Rows};
 use crate::Cuda;
 use crate::nccl::OwnedStream;
@@ -75,8 +76,8 @@ impl DeviceCache {
     }
 
     /// Address of the list of addresses, on the device.
-    pub(crate) fn list(&self, cuda: &Cuda) -> u64 {
-        cuda.pointer(Some(&self.addresses))
+    pub(crate) fn list(&self) -> u64 {
+        address(&self.addresses)
     }
 
     /// Whether GPUs hold all rows.

@@ -146,7 +146,7 @@ impl CodeSums {
         launch.arg(&codes).arg(&self.book).arg(&ids).arg(&pattern);
         launch.arg(&values).arg(&left).arg(&right).arg(&mut out.data);
         // SAFETY: see above; each warp has shared memory for the sums of a row.
-        unsafe { launch.launch(config) }.map(|_| ()).map_err(Cuda::failed(operation))
+        unsafe { launch.launch(config) }.map(drop).map_err(Cuda::failed(operation))
     }
 }
 

@@ -40,20 +40,18 @@ impl<M> InPlace<M> {
     pub(super) fn uva(source: RowSource, memory: M) -> Self {
         Self { source, memory, threads: [BLOCKS_OF_BUS, ON_GPUS] }
     }
+
+    /// Blocks and threads of a launch.
+    fn threads(&self, write: &RowLaunch) -> (u32, u32) {
+        self.threads[usize::from(write.decodes())]
+    }
 }
 
 impl InPlace<Arc<DeviceCache>> {
     /// Rows of `row_bytes` bytes that a placement has put on GPUs. A gather of others leaves their results alone.
-    pub(super) fn cached(cuda: &Cuda, memory: Arc<DeviceCache>, row_bytes: usize) -> Self {
-        let source = RowSource::listed(memory.list(cuda), row_bytes as u64).only_on_gpus();
+    pub(super) fn cached(memory: Arc<DeviceCache>, row_bytes: usize) -> Self {
+        let source = RowSource::listed(memory.list(), row_bytes as u64).only_on_gpus();
         Self { source, memory, threads: [ON_GPUS; 2] }
-    }
-}
-
-impl<M> InPlace<M> {
-    /// Blocks and threads of a launch.
-    fn threads(&self, write: &RowLaunch) -> (u32, u32) {
-        self.threads[usize::from(write.decodes())]
     }
 }
 

@@ -127,7 +127,7 @@ impl Places {
         let mut launch = stream.launch_builder(&self.note_places);
         launch.arg(&ids).arg(&n_ids).arg(&are_noted).arg(&places);
         // SAFETY: the caller vouches.
-        unsafe { launch.launch(threads_for(n)) }.map(|_| ())
+        unsafe { launch.launch(threads_for(n)) }.map(drop)
     }
 }
 

@@ -235,7 +235,7 @@ impl Cuda {
         table: UvaTable,
     ) -> Result<Box<dyn FeatureStore<Self>>, ComputeError> {
         let hot = table.on_gpus().cloned();
-        let source = table.argument(self, row_bytes as u64);
+        let source = table.argument(row_bytes as u64);
         self.store_of(form, (n_rows, row_bytes), hot, || Ok(InPlace::uva(source, table)))
     }
 
@@ -249,7 +249,7 @@ impl Cuda {
     ) -> Result<Box<dyn FeatureStore<Self>>, ComputeError> {
         // The previous batch has decoded values of codes, not the codes themselves.
         let (are_all, reuses) = (hot.as_ref().is_some_and(|hot| hot.are_all()), matches!(form, Form::Dense(_)));
-        match hot.map(|hot| InPlace::cached(self, hot, sizes.1)) {
+        match hot.map(|hot| InPlace::cached(hot, sizes.1)) {
             Some(hot) if are_all => self.formed(form, sizes, hot),
             None if !reuses => self.formed(form, sizes, others()?),
             hot => self.formed(form, sizes, Cached::new(self, (sizes.0, reuses), hot, others()?)?),

@@ -63,6 +63,6 @@ impl RowLaunch {
             .map_or((threads, 0), |(decoding, _)| (decoding.warps.threads, decoding.warps.shared_bytes));
         let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (threads, 1, 1), shared_mem_bytes };
         // SAFETY: see above; each warp has shared memory for a row, and there is a value for each byte of a code.
-        unsafe { launch.launch(config) }.map(|_| ())
+        unsafe { launch.launch(config) }.map(drop)
     }
 }

@@ -50,7 +50,7 @@ impl<S: StoredRows> Store<S> {
         check_dtypes(OPERATION, self.result.1, out.dtype)
     }
 
-    /// Starts to gather `n` rows by ids at an address to `to`.
+    /// Starts to gather wanted rows to an address, by a launch.
     ///
     /// # Safety
     /// As [`StoredRows::gather_async`].

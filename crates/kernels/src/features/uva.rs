@@ -140,19 +140,14 @@ impl UvaTable {
     }
 
     /// Launch argument for rows of `row_bytes` bytes.
-    pub(crate) fn argument(&self, cuda: &Cuda, row_bytes: u64) -> RowSource {
-        match &self.on_gpus {
-            None => RowSource::at(self.on_host.pieces[0].address(), row_bytes),
-            Some(listed) => RowSource::listed(listed.list(cuda), row_bytes),
-        }
+    pub(super) fn argument(&self, row_bytes: u64) -> RowSource {
+        let (first, rows) = self.addresses();
+        RowSource { first, rows, ..RowSource::at(0, row_bytes) }
     }
 
     /// Address of the first row, and address of the list of addresses. Exactly one of them is zero.
-    pub(crate) fn addresses(&self, cuda: &Cuda) -> (u64, u64) {
-        match &self.on_gpus {
-            None => (self.on_host.pieces[0].address(), 0),
-            Some(listed) => (0, listed.list(cuda)),
-        }
+    pub(crate) fn addresses(&self) -> (u64, u64) {
+        self.on_gpus.as_ref().map_or_else(|| (self.on_host.pieces[0].address(), 0), |listed| (0, listed.list()))
     }
 }
 

@@ -104,8 +104,7 @@ impl AttentionOps for Cuda {
         launch.arg(&x.data).arg(&n_rows).arg(&heads).arg(&depth).arg(&vector.data).arg(&mut out.data);
         // SAFETY: `x` is `n_rows × (heads · depth)`, the vector as wide, `out` `n_rows × heads`, of the types that the
         // kernel was compiled for.
-        unsafe { launch.launch(warps_for(x.shape.rows)) }.map_err(Self::failed("head_dots"))?;
-        Ok(())
+        unsafe { launch.launch(warps_for(x.shape.rows)) }.map(drop).map_err(Self::failed("head_dots"))
     }
 
     fn run_head_dots_backward(

@@ -338,8 +338,7 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&n_parts).arg(&to);
         // SAFETY: each part has written the sums of all elements of `out`, padding included.
-        unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
-        Ok(())
+        unsafe { launch.launch(config) }.map(drop).map_err(Self::failed(OPERATION))
     }
 
     /// Launches the product.
@@ -372,8 +371,7 @@ impl Cuda {
         // SAFETY: the shapes were checked, and operands are of the type that the kernel was compiled for; their rows
         // are aligned for copies of 16 bytes; `to` has space for each row and part, of the type that the kernel was
         // compiled for.
-        unsafe { launch.launch(cut.config(shared_bytes)) }.map_err(Self::failed(OPERATION))?;
-        Ok(())
+        unsafe { launch.launch(cut.config(shared_bytes)) }.map(drop).map_err(Self::failed(OPERATION))
     }
 
     fn dense_kernel(

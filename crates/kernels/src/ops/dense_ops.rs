@@ -12,7 +12,7 @@ use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::device::threads_for;
 use crate::features::RowLaunch;
-use crate::matrix::{CudaIds, CudaMatrix};
+use crate::matrix::{CudaIds, CudaMatrix, Groups};
 
 impl DenseOps for Cuda {
     fn run_gemm(
@@ -168,8 +168,7 @@ impl DenseOps for Cuda {
         launch.arg(&x.data).arg(&ids.ids).arg(&mut out.data).arg(&rows).arg(&cols);
         // SAFETY: there is an id for each row of `out`, each names a row of `x`, both have `cols` columns, and the
         // types are those that the kernel was compiled for.
-        unsafe { launch.launch(columns_of(out.shape)) }.map_err(Self::failed("gather_rows"))?;
-        Ok(())
+        unsafe { launch.launch(columns_of(out.shape)) }.map(drop).map_err(Self::failed("gather_rows"))
     }
 
     fn run_scatter_add_rows(
@@ -192,8 +191,9 @@ impl DenseOps for Cuda {
         // SAFETY: `starts` cuts `positions`, which are rows of `x` and ids, into groups that are not empty; ids are
         // rows of `out`, each of one group only; both matrices have `cols` columns and the types that the kernel was
         // compiled for.
-        unsafe { launch.launch(columns_of(Shape::new(groups.n, x.shape.cols))) }.map_err(Self::failed(OPERATION))?;
-        Ok(())
+        unsafe { launch.launch(columns_of(Shape::new(groups.n, x.shape.cols))) }
+            .map(drop)
+            .map_err(Self::failed(OPERATION))
     }
 
     fn run_column_sums(&self, _: Fits, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
@@ -206,8 +206,7 @@ impl DenseOps for Cuda {
             launch.arg(&x.data).arg(rows).arg(cols).arg(partials);
             // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, or of vectors of four,
             // aligned, and `out` is as wide; `partials` has space for one sum of each column and block.
-            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
-            Ok(())
+            unsafe { launch.launch(config) }.map(drop).map_err(Self::failed(OPERATION))
         };
         if in_fours {
             return self.reduction_in_fours(OPERATION, x.padded(), out, launch);
@@ -263,8 +262,7 @@ impl DenseOps for Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&bias.data).arg(&mut x.data).arg(&rows).arg(&cols).arg(&activation);
         // SAFETY: `x` is rows × cols and `bias` one row of `cols`, of the types that the kernel was compiled for.
-        unsafe { launch.launch(columns_of(x.shape)) }.map_err(Self::failed("activate"))?;
-        Ok(())
+        unsafe { launch.launch(columns_of(x.shape)) }.map(drop).map_err(Self::failed("activate"))
     }
 
     fn run_scale(&self, _: Fits, factor: f32, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
@@ -290,5 +288,45 @@ impl DenseOps for Cuda {
         // SAFETY: a matrix with a factor for each row, which is ours to write; one thread reads and then writes each
         // element.
         unsafe { self.scale_rows_from(OPERATION, factors, from, x) }
+    }
+}
+
+impl Cuda {
+    /// Positions grouped by equal ids, computed on first use.
+    fn groups<'a>(&self, operation: &'static str, ids: &'a CudaIds) -> Result<&'a Groups, ComputeError> {
+        let known = &ids.derived.groups;
+        if known.get().is_none() {
+            let (starts, positions) = grouped(&self.ids_on_host(operation, ids)?);
+            let upload = |list: &[u64]| self.upload_list(operation, list);
+            let groups = Groups { n: starts.len() - 1, starts: upload(&starts)?, positions: upload(&positions)? };
+            let _ = known.set(groups);
+        }
+        Ok(known.get().expect("just set"))
+    }
+}
+
+/// Starts and positions of [`Groups`].
+fn grouped(ids: &[u32]) -> (Vec<u64>, Vec<u64>) {
+    // Pairs are distinct, so the faster unstable sort yields a unique order.
+    let mut pairs: Vec<(u32, u64)> = ids.iter().enumerate().map(|(position, &id)| (id, position as u64)).collect();
+    pairs.sort_unstable();
+    let mut starts = vec![0];
+    let mut end = 0;
+    for same in pairs.chunk_by(|a, b| a.0 == b.0) {
+        end += same.len() as u64;
+        starts.push(end);
+    }
+    (starts, pairs.into_iter().map(|(_, position)| position).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_ids_keep_their_order() {
+        let (starts, positions) = grouped(&[5, 0, 5, 2, 0, 5]);
+        assert_eq!(starts, [0, 2, 3, 6]);
+        assert_eq!(positions, [1, 4, 3, 0, 2, 5]);
     }
 }

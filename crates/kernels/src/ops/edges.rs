@@ -71,8 +71,7 @@ impl Cuda {
         launch.arg(&x.data).arg(&y.data).arg(&mut out.data);
         // SAFETY: rows of `x` are those of the pattern, rows of `y` its columns, both `heads · depth` wide; `out` has a
         // row of `heads` for each entry, which one warp writes.
-        unsafe { launch.launch(warps_for(direction.csr.n_pieces())) }.map_err(Self::failed(operation))?;
-        Ok(())
+        unsafe { launch.launch(warps_for(direction.csr.n_pieces())) }.map(drop).map_err(Self::failed(operation))
     }
 
     /// Kernel that reads rows of `y` at entries. It comes from `cuda/edges_wide.cu` if that covers `heads`, else
@@ -150,8 +149,7 @@ impl Cuda {
         launch.arg(&grad.data).arg(&n_rows).arg(&heads).arg(&width).arg(&vector.data).arg(&mut x_grad.data);
         // SAFETY: `grad` is `n_rows × heads`, the vector `width` wide, `x_grad` `n_rows × width`, of the types that the
         // kernel was compiled for.
-        unsafe { launch.launch(warps_for(rows)) }.map_err(Self::failed("head_dots_backward"))?;
-        Ok(())
+        unsafe { launch.launch(warps_for(rows)) }.map(drop).map_err(Self::failed("head_dots_backward"))
     }
 
     /// `vector_grad[c] = Σ_r grad[r, h]·x[r, c]`: partial sums over blocks of rows, then their total.
@@ -201,7 +199,7 @@ impl Cuda {
         // SAFETY: `partial` holds `n_rows × width` floats, and `out` one row as wide; the kernel expects large
         // blocks.
         unsafe { launch.launch(LaunchConfig { grid_dim, block_dim: (LARGE_BLOCK, 1, 1), shared_mem_bytes: 0 }) }
-            .map_err(Self::failed(operation))?;
-        Ok(())
+            .map(drop)
+            .map_err(Self::failed(operation))
     }
 }

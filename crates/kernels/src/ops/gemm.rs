@@ -193,8 +193,7 @@ impl Cuda {
         launch.arg(&mut out.data).arg(&n).arg(&cols).arg(&keep).arg(&activation);
         // SAFETY: `out` and the product, in f32, hold `n` elements, and the bias one row of `cols`, padding counted, of
         // the types that the kernel was compiled for.
-        unsafe { launch.launch(threads_for(n as usize)) }.map_err(Self::failed("gemm"))?;
-        Ok(())
+        unsafe { launch.launch(threads_for(n as usize)) }.map(drop).map_err(Self::failed("gemm"))
     }
 
     fn dense_libraries(&self, operation: &'static str) -> Result<&DenseLibraries, ComputeError> {

@@ -316,8 +316,7 @@ impl Cuda {
         launch.arg(partials).arg(&n).arg(&weight).arg(&mut loss.data);
         let config = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (FINISH, 1, 1), shared_mem_bytes: 0 };
         // SAFETY: there are `n` partial sums, and the loss is one element of type Y.
-        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
-        Ok(())
+        unsafe { launch.launch(config) }.map(drop).map_err(Self::failed(operation))
     }
 }
 

@@ -16,7 +16,6 @@ mod operand;
 mod optim;
 mod passes;
 mod ranking;
-mod rows;
 mod segments;
 mod sparse;
 mod spmm;

@@ -62,8 +62,7 @@ impl NormOps for Cuda {
         launch.arg(&x.data).arg(&gain.data).arg(&moments.data).arg(&rows).arg(&cols).arg(&mut grad.data);
         // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for, gain one row of floats,
         // and moments two floats for each row.
-        unsafe { launch.launch(warps_for(x.shape.rows)) }.map_err(Self::failed(OPERATION))?;
-        Ok(())
+        unsafe { launch.launch(warps_for(x.shape.rows)) }.map(drop).map_err(Self::failed(OPERATION))
     }
 
     fn run_column_squares(
@@ -82,8 +81,7 @@ impl NormOps for Cuda {
             launch.arg(&x.data).arg(&means.data).arg(rows).arg(cols).arg(partials);
             // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, means are one row of floats;
             // `partials` has space for one sum of each column and block.
-            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
-            Ok(())
+            unsafe { launch.launch(config) }.map(drop).map_err(Self::failed(OPERATION))
         })
     }
 
@@ -109,8 +107,7 @@ impl NormOps for Cuda {
         launch.arg(&gain.data).arg(&bias.data).arg(&rows).arg(&cols).arg(&mut out.data);
         // SAFETY: `x` and `out` are rows × cols of the types that the kernel was compiled for; the others are one row
         // of floats each.
-        unsafe { launch.launch(columns_of(x.shape)) }.map_err(Self::failed(OPERATION))?;
-        Ok(())
+        unsafe { launch.launch(columns_of(x.shape)) }.map(drop).map_err(Self::failed(OPERATION))
     }
 
     fn run_normalized_products(
@@ -131,8 +128,7 @@ impl NormOps for Cuda {
             launch.arg(&grad.data).arg(rows).arg(cols).arg(partials);
             // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for, moments one row of
             // floats each; `partials` has space for one sum of each column and block.
-            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
-            Ok(())
+            unsafe { launch.launch(config) }.map(drop).map_err(Self::failed(OPERATION))
         })
     }
 
@@ -159,8 +155,7 @@ impl NormOps for Cuda {
         launch.arg(&gain.data).arg(&shift.data).arg(&slope.data).arg(&rows).arg(&cols).arg(&mut grad.data);
         // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for; the others are one row
         // of floats each.
-        unsafe { launch.launch(columns_of(x.shape)) }.map_err(Self::failed(OPERATION))?;
-        Ok(())
+        unsafe { launch.launch(columns_of(x.shape)) }.map(drop).map_err(Self::failed(OPERATION))
     }
 }
 
@@ -183,8 +178,7 @@ impl Cuda {
         launch.arg(&mut out.data).arg(&mut moments.data);
         // SAFETY: `x` and `out` are rows × cols of the types that the kernel was compiled for, gain and bias one row of
         // floats each, and moments two floats for each row.
-        unsafe { launch.launch(warps_for(x.shape.rows)) }.map_err(Self::failed(OPERATION))?;
-        Ok(())
+        unsafe { launch.launch(warps_for(x.shape.rows)) }.map(drop).map_err(Self::failed(OPERATION))
     }
 
     /// Computes the gradients of gain and bias from moments in `f32`.
@@ -203,8 +197,7 @@ impl Cuda {
             launch.arg(&x.data).arg(&grad.data).arg(&moments.data).arg(rows).arg(cols).arg(partials);
             // SAFETY: `x` and `grad` are rows × cols of the types that the kernel was compiled for, moments two floats
             // for each row; `partials` has space for two sums of each column and block.
-            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
-            Ok(())
+            unsafe { launch.launch(config) }.map(drop).map_err(Self::failed(OPERATION))
         })
     }
 

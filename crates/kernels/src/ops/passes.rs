@@ -39,8 +39,7 @@ impl Cuda {
         launch.arg(&from).arg(&x_pitch).arg(&factors.data).arg(&mut out.data).arg(&n_rows).arg(&n_columns);
         // SAFETY: the caller vouches for the memory that is read and written, of the types that the kernel was
         // compiled for; vectors of four are aligned.
-        unsafe { launch.launch(columns_of(Shape::new(rows, cols))) }.map_err(Self::failed(operation))?;
-        Ok(())
+        unsafe { launch.launch(columns_of(Shape::new(rows, cols))) }.map(drop).map_err(Self::failed(operation))
     }
 
     /// Launches an elementwise kernel from `x` to `out`, both of the same shape.
@@ -60,8 +59,7 @@ impl Cuda {
             launch.arg(factor);
         }
         // SAFETY: both matrices hold `n` elements of the types that the kernel was compiled for.
-        unsafe { launch.launch(fours_for(x)) }.map_err(Self::failed(operation))?;
-        Ok(())
+        unsafe { launch.launch(fours_for(x)) }.map(drop).map_err(Self::failed(operation))
     }
 
     /// `grad ⊙= slope(y)`: gradient of an activation.
@@ -78,8 +76,7 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&kernel);
         launch.arg(&y.data).arg(&mut grad.data).arg(&n).arg(&activation).arg(&slope.kept);
         // SAFETY: both matrices hold `n` elements of the types that the kernel was compiled for.
-        unsafe { launch.launch(fours_for(y)) }.map_err(Self::failed(OPERATION))?;
-        Ok(())
+        unsafe { launch.launch(fours_for(y)) }.map(drop).map_err(Self::failed(OPERATION))
     }
 
     /// `grad ⊙= slope(y)`, and the column sums of the result.
@@ -102,8 +99,7 @@ impl Cuda {
             launch.arg(partials);
             // SAFETY: both matrices are rows × cols of the types that the kernel was compiled for, or of vectors of
             // four, aligned, and `sums` is as wide; `partials` has space for one sum of each column and block.
-            unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
-            Ok(())
+            unsafe { launch.launch(config) }.map(drop).map_err(Self::failed(OPERATION))
         };
         if in_fours {
             return self.reduction_in_fours(OPERATION, y.padded(), sums, launch);
@@ -171,8 +167,7 @@ impl Cuda {
             LaunchConfig { grid_dim: (blocks, n_sums, 1), block_dim: (FINISH, FINISH, 1), shared_mem_bytes: 0 };
         // SAFETY: `partials` holds `pieces` parts of each sum, and `out` is one row of `cols` × `n_sums` elements of
         // type Y.
-        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
-        Ok(())
+        unsafe { launch.launch(config) }.map(drop).map_err(Self::failed(operation))
     }
 
     /// `out = x` where elements are kept, zero where they are dropped. Kept elements are not scaled, so that nothing
@@ -223,8 +218,7 @@ impl Cuda {
         launch.arg(&mask);
         // SAFETY: both matrices hold `n` elements in rows of `cols`, of the types that the kernel was compiled for,
         // and rows of eight or more columns are padded to a multiple of eight.
-        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
-        Ok(())
+        unsafe { launch.launch(config) }.map(drop).map_err(Self::failed(operation))
     }
 
     /// Copies `shape.rows` rows of `shape.cols` columns.
@@ -246,8 +240,7 @@ impl Cuda {
         launch.arg(&out.at).arg(&out.pitch).arg(&out.start).arg(&rows).arg(&cols);
         // SAFETY: the caller vouches for the memory that is read and written, of the types that the kernel was
         // compiled for.
-        unsafe { launch.launch(columns_of(shape)) }.map_err(Self::failed(operation))?;
-        Ok(())
+        unsafe { launch.launch(columns_of(shape)) }.map(drop).map_err(Self::failed(operation))
     }
 
     /// `loss += factor · Σ x²`.
@@ -269,8 +262,7 @@ impl Cuda {
         launch.arg(&partials).arg(&n_partials).arg(&factor).arg(&mut loss.data);
         let config = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (SQUARES_BLOCKS, 1, 1), shared_mem_bytes: 0 };
         // SAFETY: there are `n_partials` partial sums, and `loss` is one element of type Y.
-        unsafe { launch.launch(config) }.map_err(Self::failed(OPERATION))?;
-        Ok(())
+        unsafe { launch.launch(config) }.map(drop).map_err(Self::failed(OPERATION))
     }
 }
 

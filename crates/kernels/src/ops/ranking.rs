@@ -25,8 +25,7 @@ impl Cuda {
         launch.arg(&rows).arg(keys).arg(&len);
         // SAFETY: from row `first` on there are at least `n` rows of the type that the kernel was compiled for, and
         // keys for as many.
-        unsafe { launch.launch(threads_for(elements)) }.map_err(Self::failed("top_k_rows"))?;
-        Ok(())
+        unsafe { launch.launch(threads_for(elements)) }.map(drop).map_err(Self::failed("top_k_rows"))
     }
 
     /// Clears the keys of the columns that rows exclude.
@@ -43,8 +42,7 @@ impl Cuda {
         launch.arg(indptr).arg(indices).arg(&first).arg(&rows).arg(&cols).arg(keys);
         // SAFETY: the pattern is a `Csr` with at least `first + rows` rows and `cols` columns; there are keys for
         // `rows` rows.
-        unsafe { launch.launch(warps_for(n)) }.map_err(Self::failed("top_k_rows"))?;
-        Ok(())
+        unsafe { launch.launch(warps_for(n)) }.map(drop).map_err(Self::failed("top_k_rows"))
     }
 
     /// Writes the columns of the `k` largest keys of `n` rows, from row `first` of the result on.
@@ -64,7 +62,6 @@ impl Cuda {
         let config = LaunchConfig { grid_dim: (n as u32, 1, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 };
         // SAFETY: there are keys of `n` rows, and space for `k` numbers for each of them; `k` is not zero, and blocks
         // have 256 threads, as the kernel expects.
-        unsafe { launch.launch(config) }.map_err(Self::failed("top_k_rows"))?;
-        Ok(())
+        unsafe { launch.launch(config) }.map(drop).map_err(Self::failed("top_k_rows"))
     }
 }

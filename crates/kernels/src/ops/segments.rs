@@ -36,8 +36,7 @@ impl SegmentOps for Cuda {
         };
         // SAFETY: indices of a `Csr` are rows of `x`; `x` and `out` have `cols` columns and the types that the kernel
         // was compiled for, and there is a winner for each element of `out`.
-        unsafe { launch.launch(row_blocks(out.shape, 32)) }.map_err(Self::failed(OPERATION))?;
-        Ok(())
+        unsafe { launch.launch(row_blocks(out.shape, 32)) }.map(drop).map_err(Self::failed(OPERATION))
     }
 
     fn run_segment_max_backward(
@@ -61,8 +60,7 @@ impl SegmentOps for Cuda {
         launch.arg(&mut x_grad.data);
         // SAFETY: indices of the transpose are rows of `grad`; `grad` and `x_grad` have `cols` columns and the types
         // that the kernel was compiled for, and there is a winner for each element of `grad`.
-        unsafe { launch.launch(row_blocks(x_grad.shape, 32)) }.map_err(Self::failed(OPERATION))?;
-        Ok(())
+        unsafe { launch.launch(row_blocks(x_grad.shape, 32)) }.map(drop).map_err(Self::failed(OPERATION))
     }
 
     fn run_segment_lstm(

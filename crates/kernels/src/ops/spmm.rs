@@ -245,8 +245,7 @@ impl Cuda {
         let mut launch = self.device.stream.launch_builder(&hubs);
         launch.arg(&pattern).arg(&x).arg(&start).arg(&to).arg(&sums);
         // SAFETY: as above; the partial sums of all segments are written before, on the same stream.
-        unsafe { launch.launch(threads_for(csr.n_hubs() * cols)) }.map_err(Self::failed(operation))?;
-        Ok(())
+        unsafe { launch.launch(threads_for(csr.n_hubs() * cols)) }.map(drop).map_err(Self::failed(operation))
     }
 
     fn out(

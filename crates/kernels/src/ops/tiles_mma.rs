@@ -34,8 +34,7 @@ impl Cuda {
         let config = LaunchConfig { grid_dim, block_dim: (BLOCK, 1, 1), shared_mem_bytes: shared_bytes };
         // SAFETY: the planes say where the operand ends, and it is stored as the kernel was compiled for, rows from 16
         // bytes to 16 bytes; spans name blocks with bits and a column, and each has a slot of `WINDOW` rows of its own.
-        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
-        Ok(())
+        unsafe { launch.launch(config) }.map(drop).map_err(Self::failed(operation))
     }
 
     /// Larger and smaller halves of the operand; an operand in bf16 is passed twice.

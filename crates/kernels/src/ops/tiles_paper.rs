@@ -44,8 +44,7 @@ impl Cuda {
         let config = LaunchConfig { grid_dim, block_dim: ((TILE_ROWS * 32) as u32, 1, 1), shared_mem_bytes: 0 };
         // SAFETY: `first` gives the tiles of each row of tiles, each with bits and a column; the matrix says where it
         // ends and has the type that the kernel was compiled for; each share has a slot of `WINDOW` rows of its own.
-        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
-        Ok(())
+        unsafe { launch.launch(config) }.map(drop).map_err(Self::failed(operation))
     }
 }
 

@@ -67,8 +67,7 @@ impl Hashed {
         launch.arg(&control).arg(&seeds).arg(&nodes).arg(&table).arg(&of_seeds).arg(&tiles).arg(&n_tiles);
         // SAFETY: there is space for each seed and its slot, and so many words for tiles; the caller vouches for the
         // rest.
-        unsafe { launch.launch(config) }.map_err(Cuda::failed(OPERATION))?;
-        Ok(())
+        unsafe { launch.launch(config) }.map(drop).map_err(Cuda::failed(OPERATION))
     }
 
     pub(super) unsafe fn settle(
@@ -93,8 +92,8 @@ impl Hashed {
         // SAFETY: there is a block for each tile of edges, and a word of `tiles` for it; nodes beyond the capacity are
         // not written; the caller vouches for the rest.
         unsafe { launch.launch(blocks(edges.div_ceil(EDGE_TILE), EDGE_TILE as u32)) }
-            .map_err(Cuda::failed(OPERATION))?;
-        Ok(())
+            .map(drop)
+            .map_err(Cuda::failed(OPERATION))
     }
 
     pub(super) unsafe fn finish(&self, launches: &Launches<'_>, n_local: u64) -> Result<(), ComputeError> {
@@ -109,8 +108,7 @@ impl Hashed {
         let mut launch = cuda.device.stream.launch_builder(&self.empty);
         launch.arg(&control).arg(&n_local).arg(&table).arg(&of_seeds).arg(&of_edges);
         // SAFETY: as above, and each seed has a slot.
-        unsafe { launch.launch(config) }.map_err(Cuda::failed(OPERATION))?;
-        Ok(())
+        unsafe { launch.launch(config) }.map(drop).map_err(Cuda::failed(OPERATION))
     }
 }
 

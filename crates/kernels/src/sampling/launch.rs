@@ -113,7 +113,7 @@ impl DrawKernel {
         }
         // SAFETY: there is a block for each tile of rows, and blocks are as large as the kernel expects; the caller
         // vouches for the rest.
-        unsafe { launch.launch(config) }.map(|_| ()).map_err(Cuda::failed(OPERATION))
+        unsafe { launch.launch(config) }.map(drop).map_err(Cuda::failed(OPERATION))
     }
 }
 
@@ -210,8 +210,7 @@ impl Launches<'_> {
         let mut launch = stream.launch_builder(&kernels.draw);
         launch.arg(&argument).arg(&running).arg(&counts);
         // SAFETY: sums and shares of all rows are there; see `launch`.
-        unsafe { launch.launch(threads_for(count as usize)) }.map_err(Cuda::failed(OPERATION))?;
-        Ok(())
+        unsafe { launch.launch(threads_for(count as usize)) }.map(drop).map_err(Cuda::failed(OPERATION))
     }
 }
 

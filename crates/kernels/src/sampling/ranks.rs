@@ -71,8 +71,7 @@ impl Ranks {
         launch.arg(&control).arg(&seeds).arg(&nodes).arg(&self.positions);
         launch.arg(&marked).arg(&seen).arg(&tiles).arg(&n_tiles);
         // SAFETY: there is space for each seed, and so many words for tiles; the caller vouches for the rest.
-        unsafe { launch.launch(config) }.map_err(Cuda::failed(OPERATION))?;
-        Ok(())
+        unsafe { launch.launch(config) }.map(drop).map_err(Cuda::failed(OPERATION))
     }
 
     pub(super) unsafe fn settle(
@@ -92,8 +91,9 @@ impl Ranks {
         launch.arg(&tiles).arg(&most);
         // SAFETY: bitmaps are whole tiles of words, each of which has a block and a word of `tiles`; nodes beyond the
         // capacity are not written; the caller vouches for the rest.
-        unsafe { launch.launch(blocks(self.n_words / words_of_block, BLOCK)) }.map_err(Cuda::failed(OPERATION))?;
-        Ok(())
+        unsafe { launch.launch(blocks(self.n_words / words_of_block, BLOCK)) }
+            .map(drop)
+            .map_err(Cuda::failed(OPERATION))
     }
 
     pub(super) unsafe fn finish(&self, launches: &Launches<'_>, n_local: u64) -> Result<(), ComputeError> {
@@ -107,8 +107,7 @@ impl Ranks {
         launch.arg(&nodes).arg(&marked).arg(&seen).arg(&self.n_words);
         // SAFETY: sizes on the device are within the capacities, ids that are no nodes are not looked up; the caller
         // vouches for the rest.
-        unsafe { launch.launch(config) }.map_err(Cuda::failed(OPERATION))?;
-        Ok(())
+        unsafe { launch.launch(config) }.map(drop).map_err(Cuda::failed(OPERATION))
     }
 }
 

@@ -171,7 +171,7 @@ impl DeviceTopology {
     pub(super) fn argument(&self, cuda: &Cuda) -> arguments::Topology {
         let (indices, rows) = match &self.neighbors {
             Neighbors::OnDevice(indices) => (cuda.pointer(Some(indices)), 0),
-            Neighbors::Placed(placed) => placed.addresses(cuda),
+            Neighbors::Placed(placed) => placed.addresses(),
             Neighbors::OfPatches { addresses, .. } => (0, cuda.pointer(Some(addresses))),
             // Virtual start of the whole graph: rows of other patches are not read.
             Neighbors::OfPatch(indices, first_edge) => {

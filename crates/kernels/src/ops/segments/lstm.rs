@@ -193,8 +193,9 @@ impl<'a> Lstm<'a> {
         let mut launch = self.cuda.device.stream.launch_builder(&kernel);
         launch.arg(states).arg(&walk.rows).arg(&n).arg(&width).arg(&mut out.data);
         // SAFETY: there is a state for each row of the walk, and these are different rows of `out`.
-        unsafe { launch.launch(threads_for(walk.n_rows() * self.width)) }.map_err(Cuda::failed(self.operation))?;
-        Ok(())
+        unsafe { launch.launch(threads_for(walk.n_rows() * self.width)) }
+            .map(drop)
+            .map_err(Cuda::failed(self.operation))
     }
 
     /// Recurrent contribution of the states to the gates: `n` rows.
@@ -221,8 +222,7 @@ impl<'a> Lstm<'a> {
         launch.arg(&self.inputs.data).arg(&step.sources).arg(&n).arg(&width).arg(&step.recurrent);
         launch.arg(&step.memory_before).arg(&step.memory).arg(&step.gates).arg(&step.states).arg(&n_states);
         // SAFETY: as the caller promises.
-        unsafe { launch.launch(threads_for(step.n * self.width)) }.map_err(Cuda::failed(self.operation))?;
-        Ok(())
+        unsafe { launch.launch(threads_for(step.n * self.width)) }.map(drop).map_err(Cuda::failed(self.operation))
     }
 
     /// Address of the sources of a step.

@@ -40,8 +40,7 @@ impl Cuda {
         let config = LaunchConfig { grid_dim, block_dim: (THREADS, 1, 1), shared_mem_bytes: shared_bytes };
         // SAFETY: the maps tell the copy engine where the operand ends; spans name blocks with bits and a column, and
         // each has a slot of `WINDOW` rows of its own; the operand is stored as the kernel was compiled for.
-        unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
-        Ok(())
+        unsafe { launch.launch(config) }.map(drop).map_err(Self::failed(operation))
     }
 
     /// Tensor maps of the larger and smaller halves; for an operand in bf16, its own map twice.

@@ -172,8 +172,9 @@ impl Lstm<'_> {
         launch.arg(&kept.gates).arg(&n_cols).arg(&mut sums.inputs.data);
         // SAFETY: a transpose has positions, which are numbers of entries, each with a place; gates have a row for
         // each of the wave's `n` places, as wide as the inputs.
-        unsafe { launch.launch(row_blocks(sums.inputs.shape, WARP_COLUMNS)) }.map_err(Cuda::failed(self.operation))?;
-        Ok(())
+        unsafe { launch.launch(row_blocks(sums.inputs.shape, WARP_COLUMNS)) }
+            .map(drop)
+            .map_err(Cuda::failed(self.operation))
     }
 
     /// Addresses of gates, memories and states of a step.
