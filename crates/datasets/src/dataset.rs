@@ -1,11 +1,16 @@
 //! [`Dataset`]: graph, features, labels and splits of one set of nodes.
 
+mod edge_split;
 mod labels;
 mod split;
+
+use std::sync::Arc;
 
 use girih_compress::{CodecSpec, CompressedFeatures, RowSource};
 use girih_graph_format::{Csr, Matrix, NodeId, Notes, Permutation};
 
+pub(crate) use self::edge_split::check_train;
+pub use self::edge_split::{Edge, EdgeSplit, HeldOutEdges, Negatives};
 pub use self::labels::{Labels, UNLABELLED};
 pub use self::split::Split;
 use crate::{DatasetError, FeatureNorm, FeaturesFrom, Interactions};
@@ -32,6 +37,8 @@ pub struct Dataset {
     pub labels: Option<Labels>,
     /// Split sets; several when the data set ships several or several were drawn. May be empty.
     pub splits: Vec<Split>,
+    /// The data's own split of edges, for link prediction; the graph has its training edges alone.
+    pub edge_split: Option<Arc<EdgeSplit>>,
     /// Users and items as the nodes of the graph, if this is data for a recommender.
     pub interactions: Option<Interactions>,
     /// Whether a generator made this data; reports state it.
@@ -49,6 +56,7 @@ impl PartialEq for Dataset {
             && self.features_from == other.features_from
             && self.labels == other.labels
             && self.splits == other.splits
+            && self.edge_split == other.edge_split
             && self.interactions == other.interactions
             && self.generated == other.generated
     }
@@ -85,6 +93,7 @@ impl Dataset {
             feature_norm: FeatureNorm::None,
             labels,
             splits,
+            edge_split: None,
             interactions: None,
             generated: false,
             notes: Notes::default(),
@@ -141,6 +150,9 @@ impl Dataset {
         if let Some(interactions) = &self.interactions {
             interactions.check_graph(&self.graph)?;
         }
+        if let Some(edges) = &self.edge_split {
+            edges.validate(&self.graph)?;
+        }
         for (i, split) in self.splits.iter().enumerate() {
             split.validate(self.n_nodes()).map_err(|message| DatasetError::invalid(format!("split {i}: {message}")))?;
         }
@@ -195,6 +207,9 @@ impl Dataset {
         if let Some(interactions) = &self.interactions {
             add_csr(&mut hash, interactions.test());
         }
+        if let Some(edges) = &self.edge_split {
+            edges.add_to(&mut hash);
+        }
         hash
     }
 
@@ -240,6 +255,7 @@ impl Dataset {
                 }
             }),
             splits: self.splits.into_iter().map(split).collect(),
+            edge_split: self.edge_split.map(|edges| Arc::new(edges.permuted(order))),
             ..self
         })
     }

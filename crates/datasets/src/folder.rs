@@ -8,10 +8,12 @@
 //! features.codes                compressed features, in the place of the above
 //! labels                        int32, n, -1 where unknown; or uint8, n × n_classes
 //! split0_train, split0_val …    uint32 ids
+//! edges_train, edges_val …      uint32, n × 2: a split of edges; negatives_val … or negative_destinations_val …
 //! test_indptr, test_indices     test items of every user, for recommenders; training items are the graph
 //! ```
 
 use std::path::Path;
+use std::sync::Arc;
 
 use girih_compress::CompressedFeatures;
 use girih_graph_format::file::{Array, Folder, FolderWriter, MANIFEST, Verify};
@@ -22,7 +24,9 @@ use crate::edges::refuse_duplicates_option;
 use crate::feature_file::{open_matrix, open_store};
 use crate::inventory::{Inventory, reason};
 use crate::labels::MAX_CLASSES;
-use crate::{Dataset, DatasetError, FEATURE_STORE, Features, Interactions, Labels, LoadOptions, Split, UNLABELLED};
+use crate::{
+    Dataset, DatasetError, FEATURE_STORE, Features, Interactions, Labels, LoadOptions, Split, UNLABELLED, folder_edges,
+};
 
 /// Name of the data set's section in the manifest.
 pub(crate) const SECTION: &str = "dataset";
@@ -42,6 +46,9 @@ pub(crate) struct DatasetSection {
     /// Number of users, which are the first nodes; only for recommenders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) n_users: Option<usize>,
+    /// Whether there is a split of edges.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) edge_split: bool,
 }
 
 impl DatasetSection {
@@ -120,6 +127,9 @@ impl Dataset {
                 folder.array(&format!("split{i}_{part}"), &[ids.len()], ids)?;
             }
         }
+        if let Some(split) = &self.edge_split {
+            folder_edges::write(&mut folder, split)?;
+        }
         if let Some(interactions) = &self.interactions {
             let test = interactions.test();
             folder.array("test_indptr", &[test.indptr().len()], test.indptr())?;
@@ -148,6 +158,7 @@ impl Dataset {
             },
             n_classes: self.n_classes(),
             n_users: self.interactions.as_ref().map(Interactions::n_users),
+            edge_split: self.edge_split.is_some(),
         }
     }
 }
@@ -244,6 +255,7 @@ fn is_read(name: &str, section: Option<&DatasetSection>) -> bool {
         "features_indptr" | "features_indices" | "features_values" => section.features == FeatureKind::Sparse,
         "labels" => section.labels != LabelKind::None,
         "test_indptr" | "test_indices" => section.n_users.is_some(),
+        _ if folder_edges::is_edge_array(name) => section.edge_split,
         _ => part_of_split().unwrap_or(false),
     }
 }
@@ -285,7 +297,8 @@ fn read(folder: &Folder, options: &LoadOptions) -> Result<Dataset, DatasetError>
     let splits = (0..section.n_splits).map(|i| read_split(folder, i)).collect::<Result<_, _>>()?;
     let interactions = section.n_users.map(|n_users| read_interactions(folder, n_users, &graph)).transpose()?;
     let dataset = Dataset::new(section.name, graph, features, labels, splits)?;
-    let dataset = Dataset { generated: section.generated, interactions, ..dataset };
+    let edge_split = section.edge_split.then(|| folder_edges::read(folder).map(Arc::new)).transpose()?;
+    let dataset = Dataset { generated: section.generated, interactions, edge_split, ..dataset };
     dataset.validate()?;
     Ok(dataset)
 }

@@ -3,6 +3,7 @@
 //! - [`load()`]: loads the [`Dataset`] of a `--data` argument. Start here.
 //! - [`Dataset`]: graph, [`Features`], [`Labels`] and [`Split`]s of one set of nodes.
 //! - [`DataSource`]: a data set for ranks that each read some rows; of a [`StoredDataset`] no other rows are read.
+//! - [`EdgeSplit`]: the data's own split of edges; [`Benchmark`]: data sets of OGB and their metrics.
 //! - [`FeaturesFrom`]: features made from the graph, for data that has none.
 //! - [`Interactions`]: users and items, for recommenders.
 //! - [`Spec`] and [`LoadOptions`]: choice of the data, and options of loading.
@@ -28,6 +29,7 @@ mod feature_norm;
 mod features_from;
 mod file_kind;
 mod folder;
+mod folder_edges;
 pub mod generate;
 mod gnn_benchmark;
 mod heterophilous;
@@ -54,7 +56,7 @@ mod splits;
 mod stored;
 
 pub use components::Components;
-pub use dataset::{Dataset, Features, Labels, Split, UNLABELLED};
+pub use dataset::{Dataset, Edge, EdgeSplit, Features, HeldOutEdges, Labels, Negatives, Split, UNLABELLED};
 pub use digest::RowsDigest;
 pub use error::DatasetError;
 pub use feature_file::FEATURE_STORE;
@@ -64,6 +66,7 @@ pub use folder::saved_name;
 pub use interactions::Interactions;
 pub use load::load;
 pub use new_nodes::{NewNodes, NewRows};
+pub use ogb::{Benchmark, BenchmarkMetric};
 pub use options::LoadOptions;
 pub use outline::Outline;
 pub use output::OutputFormat;

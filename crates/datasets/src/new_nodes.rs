@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use girih_compress::CompressedFeatures;
 use girih_graph_format::file::{Npz, Tensors};
 use girih_graph_format::{Buffer, Csr, FormatError, Matrix, NodeId};
 
@@ -176,11 +177,12 @@ impl NewNodes {
 }
 
 impl Dataset {
-    /// This data set with new nodes after its own. Labels and splits are left out: new nodes have none.
+    /// This data set with new nodes after its own. Labels and splits are left out: new nodes have none. Features that are
+    /// compressed get the new ones as codes of the same codec, so that a codec belongs before this call.
     ///
     /// # Errors
-    /// When edges or features of the new nodes do not fit, features are compressed already, or the data are users and
-    /// items.
+    /// When edges or features of the new nodes do not fit, the codec of the features refuses those of new nodes, or the
+    /// data are users and items.
     pub fn with_new_nodes(self, new: &NewNodes) -> Result<Self, DatasetError> {
         if self.interactions.is_some() {
             return Err(DatasetError::invalid(
@@ -245,9 +247,33 @@ impl Features {
                 Ok(Self::Dense(Matrix::new(all.n_rows() + rows.n_rows(), width, data)?))
             }
             Self::Sparse(all) => Ok(Self::Sparse(all.stacked(&Csr::of_nonzeros(rows)?)?)),
-            Self::Compressed(_) => Err(DatasetError::invalid(
-                "the features are stored as codes, to which no rows can be added; give the data with raw features",
-            )),
+            Self::Compressed(all) => {
+                let added = encoded_alike(&all, rows)?;
+                Ok(Self::Compressed(all.of_codes([all.codes(), added.codes()].concat())?))
+            }
         }
     }
+}
+
+impl NewNodes {
+    /// These nodes with features that have lost what the codec of `known` loses: encoded by it, and decoded.
+    ///
+    /// # Errors
+    /// When the codec refuses them.
+    pub fn as_decoded(&self, known: &CompressedFeatures) -> Result<Self, DatasetError> {
+        let Some(rows) = &self.features else { return Ok(self.clone()) };
+        let mut decoded = vec![0.0; rows.data().len()];
+        encoded_alike(known, rows)?.decode(0, &mut decoded);
+        Ok(Self { features: Some(Matrix::new(rows.n_rows(), rows.n_cols(), decoded)?), ..self.clone() })
+    }
+}
+
+/// Codes of the features of new nodes.
+fn encoded_alike(known: &CompressedFeatures, rows: &Matrix) -> Result<CompressedFeatures, DatasetError> {
+    known.encode_alike(rows).map_err(|error| {
+        let codec = known.codec().spec();
+        DatasetError::invalid(format!(
+            "the codec {codec} of the graph's features refuses those of the new nodes: {error}"
+        ))
+    })
 }

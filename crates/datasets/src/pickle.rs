@@ -125,15 +125,16 @@ impl Pickle {
     /// # Errors
     /// As [`Pickle::open`], each naming the byte.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, DatasetError> {
-        machine::run(bytes, false)
+        Ok(machine::run(bytes, 0, false)?.0)
     }
 
-    /// Reads the bytes of a pickle that PyTorch wrote: values of tensors lie outside it.
+    /// Reads a pickle that PyTorch wrote, from byte `start` on: values of tensors lie outside it. Also returns the byte
+    /// after its end.
     ///
     /// # Errors
     /// As [`Pickle::parse`].
-    pub(crate) fn parse_torch(bytes: &[u8]) -> Result<Self, DatasetError> {
-        machine::run(bytes, true)
+    pub(crate) fn parse_torch(bytes: &[u8], start: usize) -> Result<(Self, usize), DatasetError> {
+        machine::run(bytes, start, true)
     }
 
     /// Value of the whole pickle.

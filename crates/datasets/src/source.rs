@@ -1,11 +1,12 @@
 //! [`DataSource`]: source of node rows, for ranks that each take some.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use girih_compress::CodecSpec;
 use girih_graph_format::{Buffer, Csr, Notes};
 
-use crate::{Dataset, DatasetError, FeaturesFrom, LoadOptions, NodeRows, Outline, StoredDataset, load};
+use crate::{Dataset, DatasetError, EdgeSplit, FeaturesFrom, LoadOptions, NodeRows, Outline, StoredDataset, load};
 
 /// Source of node rows, for ranks that each take some.
 #[derive(Clone, Debug)]
@@ -57,6 +58,15 @@ impl DataSource {
                 }
                 notes
             }
+        }
+    }
+
+    /// The data's own split of edges, which a folder of girih's has none of.
+    #[must_use]
+    pub fn edge_split(&self) -> Option<&Arc<EdgeSplit>> {
+        match self {
+            Self::Loaded(dataset) => dataset.edge_split.as_ref(),
+            Self::Stored(_) => None,
         }
     }
 

@@ -56,7 +56,7 @@ impl StoredDataset {
         let folder = Folder::open(path, Verify::Structure)?;
         let Some(section) = DatasetSection::of(&folder)? else { return Ok(None) };
         let graph = folder.graph_sizes()?;
-        let is_other = section.n_users.is_some() || graph.n_rows != graph.n_cols;
+        let is_other = section.n_users.is_some() || section.edge_split || graph.n_rows != graph.n_cols;
         if is_other || options.split.is_some_and(|split| split >= section.n_splits) {
             return Ok(None);
         }

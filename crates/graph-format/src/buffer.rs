@@ -1,5 +1,6 @@
-//! [`Buffer`]: an immutable array that is owned or mapped from a file.
+//! [`Buffer`]: an immutable array that is owned, mapped from a file, or lent by another owner.
 
+use std::any::Any;
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -9,12 +10,13 @@ use girih_machine::{advise_huge_pages, parallel};
 
 use crate::file::MappedFile;
 
-/// Immutable array of plain values, owned or memory-mapped; cloning and slicing share it.
+/// Immutable array of plain values, owned, memory-mapped or lent by another owner; cloning and slicing share it.
 ///
 /// # Invariants
-/// The values lie inside the storage, and mapped values are aligned for `T`. The constructors check both.
+/// The values lie inside the storage, and mapped values are aligned for `T`. The constructors check both. Lent values
+/// live as long as their owner, of which the storage holds a reference.
 #[derive(Clone)]
-pub struct Buffer<T> {
+pub struct Buffer<T: 'static> {
     storage: Storage<T>,
     /// Position of the first value in the storage.
     start: usize,
@@ -22,12 +24,17 @@ pub struct Buffer<T> {
 }
 
 #[derive(Clone)]
-enum Storage<T> {
+enum Storage<T: 'static> {
     Owned(Arc<Vec<T>>),
     /// Values of a map, from a byte offset on.
     Mapped {
         map: Arc<MappedFile>,
         offset: usize,
+    },
+    /// Values of `owner`. They are given out for the lifetime of the buffer, and not for theirs.
+    Lent {
+        values: &'static [T],
+        owner: Arc<dyn Any + Send + Sync>,
     },
 }
 
@@ -42,6 +49,27 @@ impl<T: Pod> Buffer<T> {
         let region = map.get(offset..offset.checked_add(bytes)?)?;
         bytemuck::try_cast_slice::<u8, T>(region).ok()?;
         Some(Self { storage: Storage::Mapped { map, offset }, start: 0, len })
+    }
+
+    /// Values that belong to `owner`, such as an array of another language, without a copy. The owner is dropped with
+    /// the last buffer that shares them.
+    ///
+    /// An owner may lend memory that others write to, as mapped files are: it answers for that. So [`in_memory`]
+    /// copies the values, and code that gathers without checks reads a copy.
+    ///
+    /// [`in_memory`]: Self::in_memory
+    #[must_use]
+    pub fn from_owner(owner: impl AsRef<[T]> + Send + Sync + 'static) -> Self {
+        let owner = Arc::new(owner);
+        let values: &[T] = (*owner).as_ref();
+        let (first, len) = (values.as_ptr(), values.len());
+        // SAFETY: `first` and `len` are those of a slice that borrows from `*owner`, so that they are valid, aligned and
+        // initialised while that borrow may last. It may last as long as the `Arc`, which the storage holds beside the
+        // slice: the owner neither moves (it lies on the heap) nor is it borrowed mutably (`Arc` has no other way to it
+        // than `get_mut`, which needs the only reference, and none leaves this module), and it is dropped after the
+        // last clone of the storage. `deref` shortens the lifetime to that of a buffer, so that no slice outlives it.
+        let values: &'static [T] = unsafe { std::slice::from_raw_parts(first, len) };
+        Self { storage: Storage::Lent { values, owner }, start: 0, len }
     }
 
     /// Slices consecutive values, which stay shared.
@@ -60,7 +88,13 @@ impl<T: Pod> Buffer<T> {
         matches!(self.storage, Storage::Mapped { .. })
     }
 
-    /// Values in memory of this process: shared if they are there already, else copied in parallel.
+    /// Whether the values belong to buffers alone, so that nobody can change them.
+    #[must_use]
+    pub fn is_owned(&self) -> bool {
+        matches!(self.storage, Storage::Owned(_))
+    }
+
+    /// Values that buffers [own](Self::is_owned): shared if they are, else copied in parallel.
     #[must_use]
     pub fn in_memory(&self) -> Self
     where
@@ -68,7 +102,7 @@ impl<T: Pod> Buffer<T> {
     {
         /// Number of values that one task copies.
         const COPIED: usize = 1 << 18;
-        if !self.is_mapped() {
+        if self.is_owned() {
             return self.clone();
         }
         let values: &[T] = self;
@@ -90,6 +124,10 @@ impl<T: Pod> Buffer<T> {
             Storage::Mapped { map, offset } => {
                 Buffer { storage: Storage::Mapped { map, offset }, start: self.start, len: self.len }
             }
+            Storage::Lent { values, owner } => {
+                let values = bytemuck::cast_slice(values);
+                Buffer { storage: Storage::Lent { values, owner }, start: self.start, len: self.len }
+            }
             Storage::Owned(_) => bytemuck::cast_vec(self.into_vec()).into(),
         }
     }
@@ -99,14 +137,14 @@ impl<T: Pod> Buffer<T> {
         matches!(&self.storage, Storage::Owned(values) if values.len() == self.len)
     }
 
-    /// Values for modification: copied first if they are mapped, are a slice, or have another owner.
+    /// Values for modification: copied first if they are not [owned](Self::is_owned), are a slice, or are shared.
     pub fn make_mut(&mut self) -> &mut [T] {
         if !self.is_whole() {
             *self = Self::from(self.to_vec());
         }
         match &mut self.storage {
             Storage::Owned(values) => Arc::make_mut(values).as_mut_slice(),
-            Storage::Mapped { .. } => unreachable!("copied above"),
+            Storage::Mapped { .. } | Storage::Lent { .. } => unreachable!("copied above"),
         }
     }
 
@@ -122,7 +160,7 @@ impl<T: Pod> Buffer<T> {
     }
 }
 
-impl<T> From<Vec<T>> for Buffer<T> {
+impl<T: 'static> From<Vec<T>> for Buffer<T> {
     fn from(values: Vec<T>) -> Self {
         Self { start: 0, len: values.len(), storage: Storage::Owned(Arc::new(values)) }
     }
@@ -139,6 +177,7 @@ impl<T: Pod> Deref for Buffer<T> {
                 let first = offset + self.start * size_of::<T>();
                 bytemuck::cast_slice(&map[first..first + self.len * size_of::<T>()])
             }
+            Storage::Lent { values, .. } => &values[self.start..self.start + self.len],
         }
     }
 }

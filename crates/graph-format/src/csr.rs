@@ -82,12 +82,12 @@ impl Csr {
     }
 
     /// Copies the matrix to memory of this process, for code that indexes by columns without checks. Returns a clone
-    /// that shares the arrays where nothing is mapped from a file.
+    /// that shares the arrays where nothing is mapped from a file or lent by another owner.
     ///
     /// # Errors
-    /// When a file has changed since it was mapped, so that an invariant no longer holds.
+    /// When arrays have changed since the matrix was made, so that an invariant no longer holds.
     pub fn in_memory(&self) -> Result<Self, FormatError> {
-        if !self.is_mapped() {
+        if self.indptr.is_owned() && self.indices.is_owned() && self.values.as_ref().is_none_or(Buffer::is_owned) {
             return Ok(self.clone());
         }
         let values = self.values.as_ref().map(Buffer::in_memory);
@@ -98,10 +98,10 @@ impl Csr {
     /// Offsets of rows in memory of this process, copied as by [`in_memory`](Self::in_memory).
     ///
     /// # Errors
-    /// When their file has changed since it was mapped, so that they are no longer valid offsets.
+    /// When they have changed since the matrix was made, so that they are no longer valid offsets.
     pub fn indptr_in_memory(&self) -> Result<Buffer<u64>, FormatError> {
         let indptr = self.indptr.in_memory();
-        if self.indptr.is_mapped() {
+        if !self.indptr.is_owned() {
             check_indptr(&indptr, self.n_rows, self.indices.len()).map_err(|error| changed(&error))?;
         }
         Ok(indptr)
@@ -364,9 +364,11 @@ pub(crate) fn check_indptr(indptr: &[u64], n_rows: usize, nnz: usize) -> Result<
     Ok(())
 }
 
-/// Error of values that were valid when their file was mapped.
+/// Error of values that were valid when the matrix was made.
 fn changed(error: &FormatError) -> FormatError {
-    FormatError::invalid(format!("{error}; the file of the graph has changed while it was read"))
+    FormatError::invalid(format!(
+        "{error}; the graph has changed while it was read: its file, or the memory that it borrows"
+    ))
 }
 
 fn check_dimensions(n_rows: usize, n_cols: usize) -> Result<(), FormatError> {

@@ -14,8 +14,7 @@
 //! - [`LayerSampler`]: some nodes for a whole hop.
 //! - [`Bias`] and [`ExcludedEdges`]: edges that are drawn with unequal chances, or not at all.
 //! - [`Block`]: a bipartite graph for one layer.
-//! - [`SeedLoader`]: the batches of an epoch, sampled on demand or prefetched by the threads of a
-//!   [pipeline](Epoch::prefetch).
+//! - [`SeedLoader`]: the batches of an epoch, sampled on demand, or ahead by [threads](Epoch::on_threads).
 //! - [`Subgraph`]: some nodes and the edges among them, for all layers; chosen by a [`SubgraphSampler`].
 //! - [`ClusterSampler`]: some clusters of a graph at a time.
 //! - [`SaintSampler`]: subgraphs of drawn nodes, edges or walks, with weights that correct for the rest.
@@ -64,7 +63,7 @@ pub use layer::LayerSampler;
 pub use loader::{Epoch, EpochPlan, LoaderOptions, SeedLoader};
 pub use neighbor::{Expand, NeighborOptions, NeighborSampler};
 pub use patch::Patch;
-pub use prefetch::Prefetched;
+pub use prefetch::{Prefetched, PrefetchedEpoch};
 pub use saint::SaintSampler;
 pub use sampler::Sampler;
 pub use subgraph::{Subgraph, SubgraphSampler};

@@ -1,6 +1,7 @@
 //! [`SeedLoader`]: the batches of an epoch.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use girih_graph_format::Csr;
 use girih_random::{Key, purpose};
@@ -78,7 +79,7 @@ impl EpochPlan {
 }
 
 /// Mini-batches epoch by epoch, as `NeighborLoader` of `PyG` or `DataLoader` of DGL give them. An [`Epoch`] samples
-/// on demand, or [ahead](Epoch::prefetch) on other threads.
+/// on demand, or [ahead](Epoch::on_threads) on other threads.
 ///
 /// ```
 /// use girih_graph_format::Csr;
@@ -98,11 +99,11 @@ impl EpochPlan {
 /// ```
 pub struct SeedLoader<'g, S> {
     graph: &'g Csr,
-    sampler: S,
+    sampler: Arc<S>,
     seeds: Vec<NodeId>,
     options: LoaderOptions,
     /// Memory of prefetched batches.
-    memory: Pool<MiniBatch>,
+    memory: Arc<Pool<MiniBatch>>,
 }
 
 impl<'g, S: Sampler> SeedLoader<'g, S> {
@@ -126,7 +127,7 @@ impl<'g, S: Sampler> SeedLoader<'g, S> {
                 options.batch_size
             )));
         }
-        Ok(Self { graph, sampler, seeds, options, memory: Pool::default() })
+        Ok(Self { graph, sampler: Arc::new(sampler), seeds, options, memory: Arc::default() })
     }
 
     /// Graph that is sampled.
@@ -162,11 +163,11 @@ pub(crate) fn epoch_order(items: &mut [NodeId], seed: u64, epoch: u32) {
     Key::new(seed, purpose::SHUFFLE).child(u64::from(epoch)).stream(0, 0).shuffle(items);
 }
 
-/// Batches of one epoch, sampled on demand or [ahead](Epoch::prefetch).
+/// Batches of one epoch, sampled on demand or [ahead](Epoch::on_threads).
 pub struct Epoch<'l, S> {
     pub(crate) graph: &'l Csr,
-    pub(crate) sampler: &'l S,
-    pub(crate) memory: &'l Pool<MiniBatch>,
+    pub(crate) sampler: &'l Arc<S>,
+    pub(crate) memory: &'l Arc<Pool<MiniBatch>>,
     pub(crate) plan: EpochPlan,
     /// Numbers of the remaining batches.
     pub(crate) left: Range<usize>,

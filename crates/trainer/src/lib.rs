@@ -84,7 +84,9 @@ pub use tape::{
     LinearOptions, Loss, Masks, Mode, Operation, ParamId, ParamInit, Params, Part, Pool, SpmmOptions, Tape, Targets,
     Var,
 };
-pub use tasks::links::{HITS_K, Link, LinkPart, LinkPredictor, LinkSplit, Links, NonLinks, Pairs};
+pub use tasks::links::{
+    HITS_K, Link, LinkPart, LinkPredictor, LinkSplit, Links, NonLinks, Pairs, hits_of_edges, ranks_of_edges,
+};
 pub use tasks::nodes::{FullBatch, Task};
 pub use tasks::recommend::{Recommendations, Recommender, recommend};
 pub use train::{apply, apply_model, embeddings, train, train_model};

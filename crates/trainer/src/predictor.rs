@@ -1,8 +1,10 @@
 //! [`NodePredictor`]: a trained classifier that answers for some nodes at a time, also for nodes that its graph does
 //! not have.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use girih_compress::CompressedFeatures;
 use girih_compute::{Backend, Dtype, Shape};
 use girih_datasets::{Dataset, Features, NewNodes};
 use girih_features::MiniBatchBackend;
@@ -39,6 +41,8 @@ struct Blocks<B: Backend> {
     features: FeatureInput<B>,
     /// Sparse features on the host.
     sparse: Option<Csr>,
+    /// Compressed features, by whose codec new nodes are encoded.
+    codes: Option<CompressedFeatures>,
     n_features: usize,
     precision: Dtype,
     neighborhoods: Neighborhoods,
@@ -128,6 +132,7 @@ impl<'a, B: MiniBatchBackend> NodePredictor<'a, B> {
     pub fn logits_of_new(&mut self, new: &NewNodes) -> Result<Matrix, TrainError> {
         let first = self.n_nodes as NodeId;
         let blocks = seen_by(self.blocks.as_ref(), self.state.config)?;
+        let new = &*blocks.as_trained(new)?;
         let mut grown = blocks.grown(new)?;
         let seeds: Vec<NodeId> = (first..first + new.n_nodes() as NodeId).collect();
         let key = DrawKey::new(self.state.config.seed, 0, 0);
@@ -158,9 +163,10 @@ impl<B: MiniBatchBackend> Blocks<B> {
         };
         fan_out.check_layers(n_layers)?;
         let options = NeighborOptions { edge_ids: neighborhoods.needs_edge_ids(), ..NeighborOptions::default() };
-        let sparse = match &features {
-            Features::Sparse(csr) => Some(csr.clone()),
-            Features::Dense(_) | Features::Compressed(_) => None,
+        let (sparse, codes) = match &features {
+            Features::Sparse(csr) => (Some(csr.clone()), None),
+            Features::Compressed(codes) => (None, Some(codes.clone())),
+            Features::Dense(_) => (None, None),
         };
         let n_features = features.width();
         let spec = InputSpec { graph: None, ..raw(spec) };
@@ -169,6 +175,7 @@ impl<B: MiniBatchBackend> Blocks<B> {
         Ok(Self {
             features: inputs.features.expect("raw features were asked for"),
             sparse,
+            codes,
             n_features,
             precision: config.precision,
             columns: divides_columns.then(|| neighborhoods.graph().column_weight_sums()),
@@ -178,9 +185,20 @@ impl<B: MiniBatchBackend> Blocks<B> {
         })
     }
 
+    /// New nodes with features as the model reads them: if it reads codes, encoded and decoded.
+    ///
+    /// # Errors
+    /// When the features do not fit.
+    fn as_trained<'n>(&self, new: &'n NewNodes) -> Result<Cow<'n, NewNodes>, TrainError> {
+        self.check_features(new)?;
+        Ok(match &self.codes {
+            None => Cow::Borrowed(new),
+            Some(codes) => Cow::Owned(new.as_decoded(codes)?),
+        })
+    }
+
     /// The graph with new nodes.
     fn grown(&self, new: &NewNodes) -> Result<Grown<'_>, TrainError> {
-        self.check_features(new)?;
         Grown::new(&self.neighborhoods, self.columns.as_deref(), self.adjacency, new)
     }
 

@@ -43,10 +43,11 @@ pub const HELP: &[Help] = &[
     },
     Help {
         command: "evaluate",
-        common: &["checkpoint", "codec", "device", "ranks", "similarity"],
+        common: &["checkpoint", "codec", "device", "ranks", "similarity", "ogb"],
         examples: &[
             ("On the data of the training", "girih evaluate --checkpoint runs/first"),
             ("On other data", "girih evaluate PATH --checkpoint runs/first"),
+            ("As the Open Graph Benchmark scores it", "girih evaluate ogbl-ddi --checkpoint runs/ddi --ogb"),
         ],
     },
     Help {

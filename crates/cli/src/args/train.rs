@@ -97,6 +97,13 @@ pub struct EvaluateArgs {
     /// Report the similarity of layers on features and on their codes, instead of scores
     #[arg(long, help_heading = "Model")]
     pub similarity: bool,
+    /// Print what the evaluator of the Open Graph Benchmark prints for these data, instead of scores
+    ///
+    /// For ogbn-arxiv, ogbn-products, ogbn-papers100M, ogbn-proteins, ogbl-ddi, ogbl-collab, ogbl-ppa and
+    /// ogbl-citation2, in folders of these names, on their own splits and negative pairs. The lists of ogbl-citation2 are
+    /// printed as their means.
+    #[arg(long, conflicts_with = "similarity", help_heading = "Model")]
+    pub ogb: bool,
     #[command(flatten)]
     pub device: DeviceArgs,
     #[command(flatten)]

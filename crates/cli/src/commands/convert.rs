@@ -34,6 +34,9 @@ pub fn convert(args: &ConvertArgs) -> Result<(), CliError> {
     let dataset = load_required(&args.data, &args.data.options(0, 1))?;
     paths::make_parents(&args.out)?;
     dataset.save_as(format, &args.out)?;
+    if dataset.edge_split.is_some() && format != OutputFormat::Folder {
+        tracing::warn!("{} keeps no split of edges, which was left out; a folder keeps it", format.name());
+    }
     if !format.holds_features() && (dataset.features.is_some() || dataset.labels.is_some()) {
         tracing::warn!("{} holds the graph alone; features, labels and splits were left out", format.name());
     }

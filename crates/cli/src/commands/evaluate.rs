@@ -1,6 +1,7 @@
 //! `girih evaluate`: scores a trained model on a data set.
 
 mod links;
+mod ogb;
 mod recommend;
 mod similarity;
 
@@ -22,6 +23,9 @@ pub fn run(args: &EvaluateArgs) -> Result<(), CliError> {
     together(&args.ranks, |world, ranks| {
         let loaded =
             Loaded::new(&args.data, &args.checkpoint, (&args.device, &args.ranks), args.codec, (world, ranks))?;
+        if args.ogb {
+            return ogb::evaluate(loaded, args.output);
+        }
         match loaded.engine()? {
             ExecutionPlan::Recommend => return recommend::evaluate(loaded, args),
             ExecutionPlan::Links => return links::evaluate(loaded, args),

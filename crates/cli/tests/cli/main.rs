@@ -23,6 +23,7 @@ mod mapped;
 mod messages;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod ogb;
 mod pages;
 mod ranks;
 mod recommend;

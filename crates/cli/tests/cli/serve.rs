@@ -66,10 +66,14 @@ impl Drop for Server {
 
 /// A folder with a trained model `run`.
 fn trained(model: &str) -> Workspace {
+    trained_with(model, &[])
+}
+
+fn trained_with(model: &str, more: &[&str]) -> Workspace {
     let work = Workspace::new();
     let flags = ["--model", model, "--hidden", "8", "--heads", "2", "--epochs", "3", "--out"];
     let flags = if model == "gat" { &flags[..] } else { &[&flags[..4], &flags[6..]].concat() };
-    girih(&[&["train", SMALL], flags, &[&work.arg("run")]].concat()).ok();
+    girih(&[&["train", SMALL], more, flags, &[&work.arg("run")]].concat()).ok();
     work
 }
 
@@ -94,8 +98,8 @@ fn new_nodes() -> (Vec<Vec<f32>>, [Vec<i64>; 2]) {
 
 #[test]
 fn answers_are_those_of_predict() {
-    for model in ["gcn", "gat"] {
-        let work = trained(model);
+    for (model, codec) in [("gcn", "none"), ("gat", "none"), ("sage", "topk:8"), ("gcn", "int8")] {
+        let work = trained_with(model, &["--codec", codec]);
         let run = work.arg("run");
         girih(&["predict", "--checkpoint", &run, "--logits", "--out", &work.arg("all.npy")]).ok();
         let (x, edges) = new_nodes();

@@ -33,6 +33,10 @@ impl CompressedFeatures {
     /// # Errors
     /// When the width differs from the codec's, a row cannot be read, or the codec refuses a value.
     pub fn encode(codec: Box<dyn FeatureCodec>, rows: &dyn RowSource) -> Result<Self, CompressError> {
+        Self::encoded(codec.into(), rows)
+    }
+
+    fn encoded(codec: Arc<dyn FeatureCodec>, rows: &dyn RowSource) -> Result<Self, CompressError> {
         let (width, row_bytes, n_rows) = (codec.width(), codec.row_bytes(), rows.n_rows());
         if rows.width() != width {
             return Err(CompressError::invalid(format!(
@@ -50,7 +54,7 @@ impl CompressedFeatures {
                 codec.encode_rows(task * task_rows, values, codes)
             },
         )?;
-        Ok(Self::new(codec.into(), n_rows, codes))
+        Ok(Self::new(codec, n_rows, codes))
     }
 
     /// Fits a codec to a default sample of the rows, drawn with `seed`, and encodes all rows in memory. The codes
@@ -189,6 +193,14 @@ impl CompressedFeatures {
             )));
         }
         Ok(Self::new(Arc::clone(&self.codec), codes.len() / row_bytes, codes))
+    }
+
+    /// Encodes other rows by this codec, in memory.
+    ///
+    /// # Errors
+    /// When their width differs from the codec's, or the codec refuses a value.
+    pub fn encode_alike(&self, rows: &dyn RowSource) -> Result<Self, CompressError> {
+        Self::encoded(Arc::clone(&self.codec), rows)
     }
 
     /// Decodes consecutive rows from `first` on, until `out` is full, on the calling thread.

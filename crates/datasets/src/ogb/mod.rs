@@ -8,11 +8,13 @@
 //! raw/node-feat.csv.gz        a row of numbers a node; may be missing
 //! raw/node-label.csv.gz       a class a node, empty or nan where unknown; or a row of 0 and 1; may be missing
 //! split/NAME/{train,valid,test}.csv.gz                       ids, one a line; one split set a NAME
-//! split/NAME/{train,valid,test}.pt, split_dict.pt            instead: ids that torch.save has written
+//! split/NAME/{train,valid,test}.pt, split_dict.pt            instead: ids that torch.save has written, or edges
 //! ```
 //! Files `.csv` may be packed as `.gz` or not. Edges are stored in both directions, as the benchmark's examples do with
 //! every graph. Every other file is named in the notes.
 
+mod benchmark;
+mod edge_splits;
 mod splits;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +25,7 @@ use girih_graph_format::file::{
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Notes};
 use girih_machine::memory::Free;
 
+pub use self::benchmark::{Benchmark, BenchmarkMetric};
 use crate::edges::{directed_as, to_graph};
 use crate::inventory::{Inventory, reason};
 use crate::named_arrays;
@@ -63,7 +66,7 @@ pub(crate) fn load(raw: &Path, options: &LoadOptions) -> Result<Dataset, Dataset
     let Parts { graph, features, labels } = parts;
     note_files(root, raw, is_text, &mut notes)?;
     let graph = directed_as(graph, options, true, &mut notes);
-    let found = splits::read(&root.join("split"), &mut notes)?;
+    let found = splits::read(&root.join("split"), &graph, &mut notes)?;
     let splits = match &labels {
         Some(labels) if found.splits.is_empty() && !found.is_there => {
             drawn_by(SplitRule::UNSPLIT, labels, options, &mut notes)
@@ -73,7 +76,8 @@ pub(crate) fn load(raw: &Path, options: &LoadOptions) -> Result<Dataset, Dataset
     let norm = options.feature_norm.unwrap_or_default();
     let features = features.map(|features| norm.apply(Features::Dense(features))).transpose();
     let dataset = features.and_then(|features| Dataset::new(name, graph, features, labels, splits));
-    Ok(Dataset { notes, feature_norm: norm, ..dataset.map_err(|e| e.at(root))? })
+    let dataset = dataset.map_err(|e| e.at(root))?;
+    Ok(Dataset { notes, feature_norm: norm, edge_split: found.edges, ..dataset })
 }
 
 /// Notes the files of both folders that the loader does not read.

@@ -1,11 +1,13 @@
 //! The splits below a data set's folder `split`, as text or as files of `torch.save`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use girih_graph_format::file::read_integers;
-use girih_graph_format::{MAX_NODES, NodeId, Notes};
+use girih_graph_format::{Csr, MAX_NODES, NodeId, Notes};
 
-use super::table;
+use super::{edge_splits, table};
+use crate::dataset::EdgeSplit;
 use crate::inventory::Inventory;
 use crate::named_arrays::note_empty;
 use crate::pickle::torch::TorchFile;
@@ -21,50 +23,56 @@ const DICTIONARY: &str = "split_dict.pt";
 pub(super) struct Found {
     /// Split sets, in the order of their names.
     pub(super) splits: Vec<Split>,
+    /// Split of edges.
+    pub(super) edges: Option<Arc<EdgeSplit>>,
     /// Whether any split exists, including one that cannot be read.
     pub(super) is_there: bool,
 }
 
-/// Reads the split sets below `split`; none when there is no such folder.
-pub(super) fn read(split: &Path, notes: &mut Notes) -> Result<Found, DatasetError> {
+/// Reads the split sets below `split`, of nodes or edges of `graph`; none when there is no such folder.
+pub(super) fn read(split: &Path, graph: &Csr, notes: &mut Notes) -> Result<Found, DatasetError> {
     let mut found = Found::default();
     if !split.is_dir() {
         return Ok(found);
     }
     for entry in Inventory::of_folder(split)?.left() {
         match entry.strip_suffix('/') {
-            Some(name) => found.add(read_set(&split.join(name), name, notes)?),
+            Some(name) => found.add(read_set((&split.join(name), name), graph, notes)?).map_err(|e| e.at(split))?,
             None => notes.leave_out(format!("split/{entry}"), "splits are folders of train, valid and test"),
         }
     }
-    if found.splits.is_empty() && found.is_there {
+    if found.splits.is_empty() && found.edges.is_none() && found.is_there {
         notes.warn("no split is drawn: the folder split holds one that is not of nodes; --split random draws one");
     }
     Ok(found)
 }
 
 impl Found {
-    fn add(&mut self, set: Set) {
+    fn add(&mut self, set: Set) -> Result<(), DatasetError> {
+        self.is_there |= !matches!(set, Set::Nothing);
         match set {
-            Set::Nodes(split) => {
-                self.is_there = true;
-                self.splits.push(split);
+            Set::Nodes(split) => self.splits.push(split),
+            Set::Edges(split) => {
+                if self.edges.replace(Arc::new(split)).is_some() {
+                    return Err(DatasetError::invalid("two folders with a split of edges; keep one of them"));
+                }
             }
-            Set::Other => self.is_there = true,
-            Set::Nothing => {}
+            Set::Other | Set::Nothing => {}
         }
+        Ok(())
     }
 }
 
 /// Contents of the folder of a split set.
 enum Set {
     Nodes(Split),
-    /// A split of other items than nodes, such as links.
+    Edges(EdgeSplit),
+    /// A split of other items, such as triples.
     Other,
     Nothing,
 }
 
-fn read_set(folder: &Path, name: &str, notes: &mut Notes) -> Result<Set, DatasetError> {
+fn read_set((folder, name): (&Path, &str), graph: &Csr, notes: &mut Notes) -> Result<Set, DatasetError> {
     let mut files = Inventory::of_folder(folder)?;
     let text: Vec<(&str, PathBuf)> = PARTS.iter().filter_map(|part| Some((*part, table(folder, part)?))).collect();
     let set = if !text.is_empty() {
@@ -73,13 +81,19 @@ fn read_set(folder: &Path, name: &str, notes: &mut Notes) -> Result<Set, Dataset
         let parts = parts.collect::<Result<_, DatasetError>>()?;
         Set::Nodes(split_of(parts, notes))
     } else {
-        read_torch(folder, &mut files)?.map_or(Set::Nothing, |parts| match parts {
-            Some(parts) => Set::Nodes(split_of(parts, notes)),
-            None => Set::Other,
-        })
+        match read_torch(folder, &mut files)? {
+            Saved::Nothing => Set::Nothing,
+            Saved::Ids(parts) => Set::Nodes(split_of(parts, notes)),
+            Saved::Edges => {
+                let split = edge_splits::read(folder, name, graph, notes)?;
+                PARTS.iter().for_each(|part| files.take(&format!("{part}.pt")));
+                Set::Edges(split)
+            }
+            Saved::Other => Set::Other,
+        }
     };
     files.left().for_each(|file| {
-        let why = if file.ends_with(".pt") { "no ids of nodes" } else { "" };
+        let why = if file.ends_with(".pt") { "no ids of nodes and no edges" } else { "" };
         notes.leave_out(format!("split/{name}/{file}"), why);
     });
     Ok(set)
@@ -101,25 +115,35 @@ fn split_of(mut parts: Vec<(&str, Vec<NodeId>)>, notes: &mut Notes) -> Split {
 
 type Parts = Vec<(&'static str, Vec<NodeId>)>;
 
-/// Reads the parts in files of `torch.save`: `None` without such files, `Some(None)` where they hold no ids.
-fn read_torch(folder: &Path, files: &mut Inventory) -> Result<Option<Option<Parts>>, DatasetError> {
+/// Contents of a folder's files of `torch.save`.
+enum Saved {
+    Nothing,
+    Ids(Parts),
+    Edges,
+    Other,
+}
+
+/// Reads the parts in files of `torch.save`, if they hold ids.
+fn read_torch(folder: &Path, files: &mut Inventory) -> Result<Saved, DatasetError> {
     if files.has(DICTIONARY) {
         let path = folder.join(DICTIONARY);
         let mut file = TorchFile::open(&path)?;
-        let Some(entries) = file.entries() else { return Ok(Some(None)) };
+        let Some(entries) = file.entries() else { return Ok(Saved::Other) };
         let mut parts = Parts::new();
         for (key, value) in entries {
             match PARTS.into_iter().find(|part| *part == key) {
-                Some(part) if !file.is_dict(&value) => parts.push((part, file.ids(&value).map_err(|e| e.at(&path))?)),
-                _ => return Ok(Some(None)),
+                Some(part) if !file.is_dict(&value) => {
+                    parts.push((part, file.ids(&value, 1).map_err(|e| e.at(&path))?.ids));
+                }
+                _ => return Ok(Saved::Other),
             }
         }
         files.take(DICTIONARY);
-        return Ok(Some(Some(parts)));
+        return Ok(Saved::Ids(parts));
     }
     let there: Vec<&str> = PARTS.into_iter().filter(|part| files.has(&format!("{part}.pt"))).collect();
     if there.is_empty() {
-        return Ok(None);
+        return Ok(Saved::Nothing);
     }
     let mut parts = Parts::new();
     for part in there {
@@ -127,12 +151,12 @@ fn read_torch(folder: &Path, files: &mut Inventory) -> Result<Option<Option<Part
         let mut file = TorchFile::open(&path)?;
         let root = file.root();
         if file.is_dict(&root) {
-            return Ok(Some(None));
+            return Ok(if edge_splits::holds_edges(&file) { Saved::Edges } else { Saved::Other });
         }
-        parts.push((part, file.ids(&root).map_err(|e| e.at(&path))?));
+        parts.push((part, file.ids(&root, 1).map_err(|e| e.at(&path))?.ids));
     }
     parts.iter().for_each(|(part, _)| files.take(&format!("{part}.pt")));
-    Ok(Some(Some(parts)))
+    Ok(Saved::Ids(parts))
 }
 
 fn read_ids(path: &Path, notes: &mut Notes) -> Result<Vec<NodeId>, DatasetError> {

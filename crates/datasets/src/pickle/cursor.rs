@@ -9,8 +9,9 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, position: 0 }
+    /// Cursor at byte `position`, at most the number of bytes.
+    pub(super) fn new(bytes: &'a [u8], position: usize) -> Self {
+        Self { bytes, position }
     }
 
     /// Offset of the next byte.

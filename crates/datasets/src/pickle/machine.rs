@@ -16,10 +16,11 @@ const NEWEST_PROTOCOL: u8 = 4;
 /// Largest number of arguments of an allowed call; it bounds the memory that a small file can ask for.
 const MAX_ARGS: usize = 8;
 
-/// Runs a pickle to its `STOP`; it may refer to values outside itself only if `persistent` is set.
-pub(super) fn run(bytes: &[u8], persistent: bool) -> Result<Pickle, DatasetError> {
+/// Runs a pickle from byte `start` to its `STOP`, and returns the byte after it, too. It may refer to values outside
+/// itself only if `persistent` is set.
+pub(super) fn run(bytes: &[u8], start: usize, persistent: bool) -> Result<(Pickle, usize), DatasetError> {
     let mut machine = Machine {
-        cursor: Cursor::new(bytes),
+        cursor: Cursor::new(bytes, start),
         offset: 0,
         objects: Vec::new(),
         stack: Vec::new(),
@@ -33,7 +34,7 @@ pub(super) fn run(bytes: &[u8], persistent: bool) -> Result<Pickle, DatasetError
         let opcode = machine.cursor.u8()?;
         if opcode == b'.' {
             let root = machine.pop()?;
-            return Ok(Pickle { objects: machine.objects, root });
+            return Ok((Pickle { objects: machine.objects, root }, machine.cursor.position()));
         }
         machine.step(opcode)?;
     }

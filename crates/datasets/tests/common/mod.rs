@@ -61,3 +61,48 @@ pub fn write_ogb_text(root: &Path, ending: &str) {
         write_text(&root.join(format!("{name}.{ending}")), text);
     }
 }
+
+/// File as `torch.save` wrote it before PyTorch 1.6: a dictionary of tensors by name, type of storage, shape and values.
+pub fn torch_dict(tensors: &[(&str, &str, &[usize], &[i64])]) -> Vec<u8> {
+    let text = |s: &str| [&b"X"[..], &(s.len() as u32).to_le_bytes(), s.as_bytes()].concat();
+    let int = |n: usize| [&b"J"[..], &(n as i32).to_le_bytes()].concat();
+    let tuple = |ns: &[usize]| [b"(".to_vec(), ns.iter().flat_map(|&n| int(n)).collect(), b"t".to_vec()].concat();
+    let tensor = |(i, &(name, storage, shape, values)): (usize, &(&str, &str, &[usize], &[i64]))| {
+        let steps: Vec<usize> = (0..shape.len()).map(|d| shape[d + 1..].iter().product()).collect();
+        let storage = format!("ctorch\n{storage}\n");
+        [
+            text(name),
+            b"ctorch._utils\n_rebuild_tensor_v2\n((".to_vec(),
+            text("storage"),
+            storage.into_bytes(),
+            text(&i.to_string()),
+            text("cpu"),
+            int(values.len()),
+            b"NtQ".to_vec(),
+            int(0),
+            tuple(shape),
+            tuple(&steps),
+            b"\x89ccollections\nOrderedDict\n)RtR".to_vec(),
+        ]
+        .concat()
+    };
+    let tensors_of: Vec<u8> = tensors.iter().enumerate().flat_map(tensor).collect();
+    let keys: Vec<u8> = (0..tensors.len()).flat_map(|i| text(&i.to_string())).collect();
+    let values = |&(_, storage, _, values): &(&str, &str, &[usize], &[i64])| {
+        let word = |v: &i64| match storage {
+            "FloatStorage" => (*v as f32).to_le_bytes().to_vec(),
+            _ => v.to_le_bytes().to_vec(),
+        };
+        let n = (values.len() as i64).to_le_bytes().to_vec();
+        [n, values.iter().flat_map(word).collect()].concat()
+    };
+    [
+        b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02M\xe9\x03.\x80\x02}.\x80\x02}(".to_vec(),
+        tensors_of,
+        b"u.\x80\x02](".to_vec(),
+        keys,
+        b"e.".to_vec(),
+        tensors.iter().flat_map(values).collect(),
+    ]
+    .concat()
+}

@@ -12,6 +12,7 @@ mod lightgcn;
 mod named_arrays;
 mod new_nodes;
 mod ogb;
+mod ogb_links;
 mod real_files;
 mod small_files;
 mod spec;

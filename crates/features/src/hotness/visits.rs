@@ -68,7 +68,7 @@ impl Visits {
         let n_batches = n_batches.min(epoch.len());
         let stage = Stage::new("sample").workers(n_threads.max(1)).capacity(2 * n_threads.max(1));
         let count = || {
-            |batch: girih_sampling::Prefetched<'_>| {
+            |batch: girih_sampling::Prefetched| {
                 counts.add(&batch, options.expand);
                 Ok(())
             }

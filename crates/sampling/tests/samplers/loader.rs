@@ -88,7 +88,10 @@ proptest! {
         // In the second epoch, batches reuse the memory of the first.
         for epoch in 0..2 {
             let expected: Vec<_> = loader.epoch(epoch).map(|batch| batch.unwrap().digest()).enumerate().collect();
-            prop_assert_eq!(prefetched(&loader, epoch, &stage), expected);
+            prop_assert_eq!(prefetched(&loader, epoch, &stage), &expected[..]);
+            let ahead = loader.epoch(epoch).on_threads(n_threads).unwrap();
+            let ahead: Vec<_> = ahead.map(Result::unwrap).map(|batch| (batch.number(), batch.digest())).collect();
+            prop_assert_eq!(ahead, expected);
         }
     }
 }
@@ -150,6 +153,74 @@ fn who_stops_half_way_leaves_no_thread_behind() {
             assert_eq!(alive.load(Ordering::SeqCst), 0);
         });
     }
+}
+
+/// Sampler that counts its live instances, as threads of an epoch hold them.
+struct Shared(NeighborSampler, std::sync::Arc<AtomicUsize>);
+
+impl Sampler for Shared {
+    fn sample_into(
+        &self,
+        graph: &Csr,
+        seeds: &[NodeId],
+        key: DrawKey,
+        batch: &mut MiniBatch,
+    ) -> Result<(), SampleError> {
+        self.0.sample_into(graph, seeds, key, batch)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn an_epoch_on_threads_outlives_its_loader_and_ends_with_its_threads() {
+    let expected = {
+        let graph = graph(90);
+        let options = LoaderOptions { batch_size: 1, ..LoaderOptions::default() };
+        let loader = SeedLoader::new(&graph, sampler(), (0..90).collect(), options).unwrap();
+        loader.epoch(2).batches(5..90).map(|batch| batch.unwrap().digest()).collect::<Vec<_>>()
+    };
+    for n_read in [0, 1, 40, 85, 100] {
+        let dropped = std::sync::Arc::new(AtomicUsize::new(0));
+        let mut ahead = {
+            let graph = graph(90);
+            let options = LoaderOptions { batch_size: 1, ..LoaderOptions::default() };
+            let sampler = Shared(sampler(), std::sync::Arc::clone(&dropped));
+            let loader = SeedLoader::new(&graph, sampler, (0..90).collect(), options).unwrap();
+            loader.epoch(2).batches(5..90).on_threads(3).unwrap()
+        };
+        assert_eq!(ahead.size_hint(), (0, Some(85)));
+        assert_eq!(dropped.load(Ordering::SeqCst), 0, "the threads still hold the sampler");
+        let read: Vec<u64> = ahead.by_ref().take(n_read).map(|batch| batch.unwrap().digest()).collect();
+        assert_eq!(read, expected[..n_read.min(85)]);
+        drop(ahead);
+        assert_eq!(dropped.load(Ordering::SeqCst), 1, "after {n_read} batches, all threads have ended");
+    }
+}
+
+#[test]
+fn an_epoch_on_threads_has_failures_in_their_place() {
+    let graph = graph(90);
+    for (at, panics) in [(0, false), (13, false), (13, true)] {
+        let options = LoaderOptions { batch_size: 3, ..LoaderOptions::default() };
+        let failing = Failing { sampler: sampler(), at: at + 2, panics };
+        let loader = SeedLoader::new(&graph, failing, (0..90).collect(), options).unwrap();
+        let mut batches = loader.epoch(0).batches(2..30).on_threads(3).unwrap();
+        for number in 0..at as usize {
+            assert_eq!(batches.next().unwrap().unwrap().number(), number + 2);
+        }
+        let error = batches.next().unwrap().unwrap_err().to_string();
+        let expected = if panics { "out of order".to_owned() } else { format!("batch {}: no such seed", at + 2) };
+        assert!(error.contains(&expected), "{error}");
+        assert!(batches.next().is_none() && batches.size_hint() == (0, Some(0)));
+    }
+    let loader = SeedLoader::new(&graph, sampler(), vec![1], LoaderOptions::default()).unwrap();
+    let error = loader.epoch(0).on_threads(0).err().unwrap().to_string();
+    assert!(error.contains("no workers"), "{error}");
 }
 
 /// Sampler that fails, or panics, at one batch.

@@ -11,8 +11,8 @@ use crate::tasks::links::{Link, Pairs};
 pub(crate) struct LinkSizes {
     n_all: usize,
     pub(crate) train: usize,
-    /// Validation and test links.
-    pub(crate) held_out: [usize; 2],
+    /// Validation and test pairs.
+    pub(crate) held_out_pairs: [usize; 2],
     pub(crate) step_pairs: usize,
     /// Number of edges of the whole graph.
     n_edges: usize,
@@ -21,13 +21,19 @@ pub(crate) struct LinkSizes {
 
 impl LinkSizes {
     pub(crate) fn new(config: &TrainConfig, data: &DataSizes) -> Self {
-        let n_all = if data.symmetric { data.n_edges / 2 } else { data.n_edges };
-        let of = |share: f64| (share * n_all as f64).round() as usize;
-        let held_out = [of(config.links.val), of(config.links.test)];
-        let train = n_all.saturating_sub(held_out[0] + held_out[1]);
+        let (n_all, train, held_out_pairs) = match data.edge_split {
+            Some([train, val, test]) => (train, train, [val, test]),
+            None => {
+                let n_all = if data.symmetric { data.n_edges / 2 } else { data.n_edges };
+                let of = |share: f64| (share * n_all as f64).round() as usize;
+                let held_out = [of(config.links.val), of(config.links.test)];
+                // Each has one non-link.
+                (n_all, n_all.saturating_sub(held_out[0] + held_out[1]), held_out.map(|n_links| 2 * n_links))
+            }
+        };
         let batch_size = config.batch.is_sampled().then(|| config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE));
         let step_pairs = batch_size.unwrap_or(train).min(train) * (1 + config.links.negatives);
-        Self { n_all, train, held_out, step_pairs, n_edges: data.n_edges, width: config.links.width }
+        Self { n_all, train, held_out_pairs, step_pairs, n_edges: data.n_edges, width: config.links.width }
     }
 
     /// Sizes of the message graph, for a model with embeddings instead of classes.

@@ -18,6 +18,7 @@ use crate::layers::{FeatureInput, Inputs};
 use crate::minibatch::NODES_AT_ONCE;
 use crate::models::{Adjacency, Dims, InputSpec, Propagation};
 use crate::tape::{EncodedInput, Graph, ParamId, ParamInit};
+use crate::tasks::links::{scored_pairs, training_links};
 
 /// Sizes of a data set, the only input of a plan besides the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct DataSizes {
     pub n_train: usize,
     /// Number of nodes in all three parts of the split.
     pub n_scored: usize,
+    /// Numbers of training links, and of validation and test pairs, of a split of edges that the data has.
+    pub edge_split: Option<[usize; 3]>,
     /// Numbers of users, items and interactions, for recommendation data.
     pub interactions: Option<InteractionSizes>,
 }
@@ -105,6 +108,7 @@ impl DataSizes {
             multi_label: false,
             n_train: n_nodes,
             n_scored: n_nodes,
+            edge_split: None,
             interactions: None,
         }
     }
@@ -136,6 +140,10 @@ impl DataSizes {
             multi_label: dataset.is_multi_label(),
             n_train: dataset.splits.first().map_or(0, |split| split.train.len()),
             n_scored: dataset.splits.first().map_or(0, |split| split.parts().iter().map(|(_, part)| part.len()).sum()),
+            edge_split: dataset.edge_split.as_ref().map(|split| {
+                let pairs = |part| scored_pairs(part).ends.len();
+                [training_links(split).len(), pairs(&split.val), pairs(&split.test)]
+            }),
             interactions: dataset.interactions.as_ref().map(InteractionSizes::of),
         }
     }

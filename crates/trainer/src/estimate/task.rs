@@ -108,7 +108,7 @@ impl DataSizes {
         (links, n_train): (Option<&LinkSizes>, usize),
     ) -> Result<Task, TrainError> {
         if let Some(links) = links {
-            let held_out = Box::new(links.held_out.map(|n_links| Pairs::symbolic(symbolic, 2 * n_links)));
+            let held_out = Box::new(links.held_out_pairs.map(|n_pairs| Pairs::symbolic(symbolic, n_pairs)));
             return Ok(Task::Links { step: Box::new(Pairs::symbolic(symbolic, links.step_pairs)), held_out });
         }
         let Some(embedding) = model.embedding() else {

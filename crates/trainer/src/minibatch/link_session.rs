@@ -1,19 +1,23 @@
 //! State that all runs of link prediction share, and inference with a trained model.
 
 use girih_compute::Backend;
-use girih_datasets::Dataset;
+use girih_datasets::{Dataset, EdgeSplit};
 use girih_features::MiniBatchBackend;
-use girih_graph_format::Matrix;
+use girih_graph_format::{Csr, Matrix};
 
 use super::batches::Batches;
 use super::data::{DataUse, MiniBatchData};
 use super::train::MiniBatch;
 use crate::TrainError;
+use crate::config::{LinkConfig, TrainConfig};
 use crate::data::{NodeFeatures, check_features};
 use crate::engine::{Checkpoint, DataShape, ModelSource, Run, RunState, Scores, apply_best};
 use crate::layers::Inputs;
 use crate::models::BuildModel;
-use crate::tasks::links::{HeldOut, Link, LinkEpochs, LinkPredictor, LinkScorer, LinkSplit, NonLinks};
+use crate::tasks::links::{
+    HeldOut, Link, LinkEpochs, LinkPart, LinkPredictor, LinkScorer, LinkSplit, NonLinks, PairList, held_out,
+    scored_pairs, training_links,
+};
 
 /// Graph of the training links on the device, and all links on the host.
 pub(crate) struct LinkSession<'m, B: Backend> {
@@ -45,19 +49,13 @@ impl<'m, B: MiniBatchBackend> LinkSession<'m, B> {
     pub(crate) fn new(backend: &B, mut dataset: Dataset, source: ModelSource<'m, B>) -> Result<Self, TrainError> {
         let config = source.config;
         check_features(&dataset.outline())?;
-        let split = LinkSplit::new(&config.links, config.seed);
-        let links = split.deal(&dataset.graph);
-        if links.train.is_empty() {
-            return Err(TrainError::invalid(format!(
-                "{} has {} links, and none is left to train on: give smaller --val-links and --test-links, or data with more edges",
-                dataset.name,
-                links.n_all()
-            )));
-        }
-        let messages = split.messages(&dataset.graph);
+        let (train, messages, non_links, pairs) = match dataset.edge_split.take() {
+            Some(split) => shipped(&dataset, &split, config)?,
+            None => drawn(&dataset, config)?,
+        };
         let features = NodeFeatures::take(&mut dataset, Some(&messages), config.seed)?;
-        let non_links = NonLinks::new(dataset.graph, links.n_all())?;
-        let held_out = HeldOut::new(backend, (&links.val, &links.test), &non_links, config.seed)?;
+        drop(dataset);
+        let held_out = HeldOut::new(backend, &pairs[0], &pairs[1])?;
         let input_spec = source.input_spec(backend)?;
         let graph = if config.batch.is_sampled() {
             let data_use = DataUse { seeds: &[], n_devices: 1, by_layers: false };
@@ -66,7 +64,7 @@ impl<'m, B: MiniBatchBackend> LinkSession<'m, B> {
         } else {
             MessageGraph::Full(Inputs::of_features(backend, messages, features, &input_spec, config.precision)?)
         };
-        Ok(Self { graph, train: links.train, non_links, held_out, source })
+        Ok(Self { graph, train, non_links, held_out, source })
     }
 
     /// Run at its start.
@@ -101,6 +99,44 @@ impl<'m, B: MiniBatchBackend> LinkSession<'m, B> {
     }
 }
 
+/// Training links, the graph that messages are passed over, the pairs that train against the links, and the pairs that
+/// validate and test.
+type Parts = (Vec<Link>, Csr, NonLinks, [PairList; 2]);
+
+/// Parts of a random split.
+fn drawn(dataset: &Dataset, config: &TrainConfig) -> Result<Parts, TrainError> {
+    let split = LinkSplit::new(&config.links, config.seed);
+    let links = split.deal(&dataset.graph);
+    if links.train.is_empty() {
+        return Err(TrainError::invalid(format!(
+            "{} has {} links, and none is left to train on: give smaller --val-links and --test-links, or data with more edges",
+            dataset.name,
+            links.n_all()
+        )));
+    }
+    let messages = split.messages(&dataset.graph);
+    let non_links = NonLinks::new(dataset.graph.clone(), links.n_all())?;
+    let part = |links: &[Link], part| held_out(links, &non_links, config.seed, part);
+    let pairs = [part(&links.val, LinkPart::Val), part(&links.test, LinkPart::Test)];
+    Ok((links.train, messages, non_links, pairs))
+}
+
+/// Parts of the data's own split. Its graph has the training edges alone, and training knows no others.
+fn shipped(dataset: &Dataset, split: &EdgeSplit, config: &TrainConfig) -> Result<Parts, TrainError> {
+    let (name, usual) = (&dataset.name, LinkConfig::default());
+    if (config.links.val, config.links.test) != (usual.val, usual.test) {
+        return Err(TrainError::invalid(format!(
+            "{name} has a split of edges of its own, so that no links are drawn: leave --val-links and --test-links out"
+        )));
+    }
+    let train = training_links(split);
+    if train.is_empty() {
+        return Err(TrainError::invalid(format!("{name} has no training edge between two different nodes")));
+    }
+    let non_links = NonLinks::new(dataset.graph.clone(), train.len())?;
+    Ok((train, dataset.graph.clone(), non_links, [scored_pairs(&split.val), scored_pairs(&split.test)]))
+}
+
 /// Result of a trained model on a graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embedded {
@@ -111,7 +147,7 @@ pub struct Embedded {
 }
 
 /// Embeddings of the nodes of a data set, with the best parameters of a checkpoint. Messages are passed over the
-/// training links, as the checkpoint's seed and fractions divide them.
+/// training links, as the data's own split has them, or the checkpoint's seed and fractions divide them.
 ///
 /// # Errors
 /// When data set and checkpoint do not match, or the backend fails.

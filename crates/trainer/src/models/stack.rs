@@ -241,7 +241,7 @@ fn residual<'a, B: Backend, C: Convolution>(
     };
     let change = convolution.forward(tape, graph, &Rows::Dense(inner), masks, C::ACTIVATION)?;
     let own = tape.destinations(graph, x)?;
-    tape.combine(&[(1.0, change), (1.0, own)], None, Activation::Identity)
+    tape.add(change, own)
 }
 
 fn normalization<B: Backend>(

@@ -39,13 +39,22 @@ impl<B: Backend> Tape<'_, B> {
         Ok(self.record(out, &operands, Combined { terms: terms.to_vec(), epilogue }))
     }
 
+    /// Sum of two matrices of one shape. [`combine`](Self::combine) adds more at once, and an epilogue. A product that
+    /// is added to needs no buffer for the sum: [`LinearOptions::add`](super::linear::LinearOptions::add).
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when the backend fails.
+    pub fn add(&mut self, x: Var, y: Var) -> Result<Var, ComputeError> {
+        self.combine(&[(1.0, x), (1.0, y)], None, Activation::Identity)
+    }
+
     /// Element-wise maximum of two matrices of one shape: `y + relu(x - y)`.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
     pub fn maximum(&mut self, x: Var, y: Var) -> Result<Var, ComputeError> {
         let excess = self.combine(&[(1.0, x), (-1.0, y)], None, Activation::Relu)?;
-        self.combine(&[(1.0, y), (1.0, excess)], None, Activation::Identity)
+        self.add(y, excess)
     }
 }
 

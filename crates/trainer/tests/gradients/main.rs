@@ -407,7 +407,10 @@ fn sums_and_maxima() {
         let (other, bias) = (tape.param(o.other), Some(tape.param(o.bias)));
         let product = product(tape, o, LinearOptions::default());
         let sum = tape.combine(&[(0.5, other), (-2.0, product), (1.0, other)], bias, Activation::Elu).unwrap();
-        tape.maximum(sum, other).unwrap()
+        let most = tape.maximum(sum, other).unwrap();
+        // One value twice, whose gradients add up.
+        let twice = tape.add(most, most).unwrap();
+        tape.add(twice, sum).unwrap()
     });
 }
 

@@ -3,6 +3,7 @@
 
 mod batches;
 mod pairs;
+mod shipped;
 
 use std::path::Path;
 use std::time::Duration;

@@ -74,6 +74,54 @@ fn new_nodes_are_answered_as_if_the_graph_had_them() {
     }
 }
 
+/// Node 9 again, under a new id: with its features and its in-neighbors, of which it is one if it has a self loop.
+fn copy_of_node_9(dataset: &Dataset, rows: &Matrix) -> NewNodes {
+    let n = dataset.n_nodes() as NodeId;
+    let sources: Vec<NodeId> = dataset.graph.row(9).to_vec();
+    let destinations = vec![n; sources.len()];
+    let x = Matrix::new(1, rows.n_cols(), rows.row(9).to_vec()).unwrap();
+    NewNodes::new(x, [sources, destinations], None).unwrap()
+}
+
+#[test]
+fn a_new_node_that_copies_another_gets_its_scores_also_from_codes() {
+    let dataset = planted("nodes=203");
+    let Some(Features::Dense(rows)) = &dataset.features else { panic!("dense features") };
+    let new = copy_of_node_9(&dataset, rows);
+    let all: FanOut = "-1,-1".parse().unwrap();
+    let codecs = ["topk:8", "topk-residual:8", "pq:8", "pca:8", "int8", "bf16", "f16"];
+    for codec in [None].into_iter().chain(codecs.map(Some)) {
+        // An edge to the copy changes no other node, and rows are normalised alone.
+        let config = TrainConfig { codec: codec.map(|codec| codec.parse().unwrap()), ..config(ModelKind::Sage, 3) };
+        let (checkpoint, backend) = (trained(&dataset, &config), Cpu::new());
+        for fanout in [None, Some(all.clone())] {
+            let mut predictor = NodePredictor::new(&backend, dataset.clone(), &checkpoint, fanout).unwrap();
+            let known = predictor.logits(&[9]).unwrap();
+            let what = format!("{codec:?}");
+            assert_close(&predictor.logits_of_new(&new).unwrap(), &[known.row(0)], &what);
+        }
+        let encoded = dataset.clone().with_codec(config.codec, config.seed).unwrap();
+        let grown = apply(&backend, encoded.with_new_nodes(&new).unwrap(), &checkpoint).unwrap().2;
+        assert_close(&grown.row_slice(203..204), &[grown.row(9)], "girih predict --nodes");
+    }
+}
+
+#[test]
+fn features_that_the_codec_refuses_are_refused_by_its_name() {
+    let dataset = planted("nodes=203");
+    let config = TrainConfig { codec: Some("f16".parse().unwrap()), ..config(ModelKind::Sage, 2) };
+    let (checkpoint, backend) = (trained(&dataset, &config), Cpu::new());
+    let large = Matrix::new(1, dataset.n_features(), vec![1e6; dataset.n_features()]).unwrap();
+    let new = NewNodes::new(large, [vec![], vec![]], None).unwrap();
+    let mut predictor = NodePredictor::new(&backend, dataset.clone(), &checkpoint, None).unwrap();
+    let encoded = dataset.with_codec(config.codec, config.seed).unwrap();
+    let errors =
+        [predictor.logits_of_new(&new).unwrap_err().to_string(), encoded.with_new_nodes(&new).unwrap_err().to_string()];
+    for error in errors {
+        assert!(error.contains("the codec f16") && error.contains("row 0, column 0"), "{error}");
+    }
+}
+
 /// The data with one feature of three kept, as sparse rows.
 fn sparse(dataset: Dataset) -> Dataset {
     let Some(Features::Dense(rows)) = &dataset.features else { panic!("dense features") };

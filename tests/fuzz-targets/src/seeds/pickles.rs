@@ -90,7 +90,15 @@ pub(crate) fn planetoid() -> Vec<Input> {
 pub(crate) fn torch() -> Vec<Input> {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../golden/torch");
     let read = |name: &str| std::fs::read(golden.join(name)).expect("a file that PyTorch wrote");
+    let ddi = golden.join("../ogb/ogbl_ddi");
+    let files = ["raw/edge.csv.gz", "raw/num-node-list.csv.gz", "raw/num-edge-list.csv.gz"];
+    let files = files.into_iter().chain(["split/target/train.pt", "split/target/valid.pt", "split/target/test.pt"]);
+    let links: Vec<(&str, Vec<u8>)> =
+        files.map(|name| (name, std::fs::read(ddi.join(name)).expect("a file of a miniature"))).collect();
+    let links: Vec<(&str, &[u8])> = links.iter().map(|(name, bytes)| (*name, &bytes[..])).collect();
     vec![
+        Input::folder(&links),
+        ogb_with(&[("split/target/train.pt", &read("legacy.pt"))]),
         ogb_with(&[("split/target/split_dict.pt", &read("dict_tensors.pt"))]),
         ogb_with(&[("split/target/split_dict.pt", &read("dict_numpy.pt"))]),
     ]

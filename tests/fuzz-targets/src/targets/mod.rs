@@ -260,6 +260,7 @@ mod words {
         "n_classes = ",
         "n_splits = ",
         "n_users = 3",
+        "edge_split = true",
         "version = 2",
         "features = \"compressed\"",
     ];

@@ -101,7 +101,7 @@ fn blocks(
 ) -> Result<Vec<BatchStats>, CliError> {
     let describe = || {
         let mut relabelled = Relabelled::default();
-        move |batch: Prefetched<'_>| {
+        move |batch: Prefetched| {
             let n_nodes = loader.graph().n_rows();
             let relabelling = relabel.map(|way| relabelled.time(n_nodes, &batch, way)).transpose()?.flatten();
             let inputs = batch.inputs().to_vec();

@@ -7,7 +7,8 @@
 //! NonLinks ──▶ pairs that no edge joins ───────────────────────────┘
 //! ```
 //! - [`LinkSplit`]: the division into training, validation and test links, and the graph of the training links.
-//!   Messages are passed over this graph alone.
+//!   Messages are passed over this graph alone. Data may ship an [`EdgeSplit`](girih_datasets::EdgeSplit) instead, with
+//!   negative pairs: see [`hits_of_edges`] and [`ranks_of_edges`].
 //! - [`NonLinks`]: pairs that no edge joins, drawn uniformly.
 //! - [`Pairs`]: links and non-links on the device, scored by the inner products of their embeddings.
 //! - [`LinkPredictor`]: a run whose steps see the whole graph and all training links. A run on batches of links is a
@@ -20,6 +21,7 @@ pub(crate) mod epochs;
 mod non_links;
 mod pairs;
 pub(crate) mod scorer;
+mod shipped;
 mod split;
 mod train;
 
@@ -28,6 +30,8 @@ pub use non_links::NonLinks;
 pub(crate) use pairs::PairList;
 pub use pairs::Pairs;
 pub use scorer::HITS_K;
-pub(crate) use scorer::{HeldOut, LinkScorer};
+pub(crate) use scorer::{HeldOut, LinkScorer, held_out};
+pub use shipped::{hits_of_edges, ranks_of_edges};
+pub(crate) use shipped::{scored_pairs, training_links};
 pub use split::{Link, LinkPart, LinkSplit, Links};
 pub use train::LinkPredictor;

@@ -28,19 +28,13 @@ struct Part<B: Backend> {
 }
 
 impl<B: Backend> HeldOut<B> {
-    /// Held-out links, with one non-link each.
-    pub(crate) fn new(
-        backend: &B,
-        (val, test): (&[Link], &[Link]),
-        non_links: &NonLinks,
-        seed: u64,
-    ) -> Result<Self, TrainError> {
-        let upload = |links: &[Link], part: LinkPart| -> Result<Option<Part<B>>, TrainError> {
-            let PairList { ends, n_links } = held_out(links, non_links, seed, part);
+    /// Validation and test links, with the non-links that each part is held against.
+    pub(crate) fn new(backend: &B, val: &PairList, test: &PairList) -> Result<Self, TrainError> {
+        let upload = |&PairList { ref ends, n_links }: &PairList| -> Result<Option<Part<B>>, TrainError> {
             let part = |pairs| Part { pairs, n_links };
-            (n_links > 0).then(|| Pairs::upload(backend, &ends, n_links).map(part)).transpose()
+            (n_links > 0).then(|| Pairs::upload(backend, ends, n_links).map(part)).transpose()
         };
-        Ok(Self { val: upload(val, LinkPart::Val)?, test: upload(test, LinkPart::Test)? })
+        Ok(Self { val: upload(val)?, test: upload(test)? })
     }
 }
 
@@ -112,7 +106,7 @@ fn split_at(scores: &Matrix, n_links: usize) -> (Vec<f32>, Vec<f32>) {
     (links.to_vec(), others.to_vec())
 }
 
-/// Scores of a part's links, and of as many non-links.
+/// Scores of a part's links, and of its non-links.
 struct Judged {
     loss: f64,
     links: Vec<f32>,
