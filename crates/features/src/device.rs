@@ -25,7 +25,7 @@ pub trait MiniBatchBackend: Backend + FeatureDevice + SamplingDevice {}
 impl<B: Backend + FeatureDevice + SamplingDevice> MiniBatchBackend for B {}
 
 /// Feature stores and row stores of a device. The defaults offer none, and the host then gathers and uploads.
-pub trait FeatureDevice: Memory {
+pub trait FeatureDevice: Memory + Sized {
     /// Stores feature rows (`rows`, one per node) in memory of the host, for reads rounded to `dtype`. The placement
     /// may store some of them on devices as well. [`HostReads`] says how devices read the others. Returns `None` if
     /// the device's memory is the host's. All ranks of a process call it together, and each holds a part of the rows.
@@ -38,10 +38,7 @@ pub trait FeatureDevice: Memory {
         _rows: &Matrix,
         _dtype: Dtype,
         _placed: (&Placement, HostReads),
-    ) -> Result<Option<HostFeatures<Self>>, ComputeError>
-    where
-        Self: Sized,
-    {
+    ) -> Result<Option<HostFeatures<Self>>, ComputeError> {
         Ok(None)
     }
 
@@ -57,10 +54,7 @@ pub trait FeatureDevice: Memory {
         _codes: &CompressedFeatures,
         _dtype: Dtype,
         _placed: Option<(&Placement, HostReads)>,
-    ) -> Result<Option<Box<dyn FeatureStore<Self>>>, ComputeError>
-    where
-        Self: Sized,
-    {
+    ) -> Result<Option<Box<dyn FeatureStore<Self>>>, ComputeError> {
         Ok(None)
     }
 
@@ -75,10 +69,7 @@ pub trait FeatureDevice: Memory {
         &self,
         _rows: SplitRows<'_>,
         _placement: &Placement,
-    ) -> Result<Option<Box<dyn FeatureStore<Self>>>, ComputeError>
-    where
-        Self: Sized,
-    {
+    ) -> Result<Option<Box<dyn FeatureStore<Self>>>, ComputeError> {
         Ok(None)
     }
 
@@ -95,10 +86,7 @@ pub trait FeatureDevice: Memory {
         _own: PatchRowsOperand<'_, Self>,
         _bounds: &[NodeId],
         _by: &[GpuTransport],
-    ) -> Result<ByTransport<Box<dyn FeatureStore<Self>>>, CommError>
-    where
-        Self: Sized,
-    {
+    ) -> Result<ByTransport<Box<dyn FeatureStore<Self>>>, CommError> {
         Ok(Vec::new())
     }
 
@@ -112,16 +100,13 @@ pub trait FeatureDevice: Memory {
         _shape: Shape,
         _dtype: Dtype,
         _together: bool,
-    ) -> Result<Option<Box<dyn WritableStore<Self>>>, ComputeError>
-    where
-        Self: Sized,
-    {
+    ) -> Result<Option<Box<dyn WritableStore<Self>>>, ComputeError> {
         Ok(None)
     }
 }
 
 /// Graphs from which a device samples by itself. The default offers none, and the host then samples.
-pub trait SamplingDevice: Memory {
+pub trait SamplingDevice: Memory + Sized {
     /// Uploads a graph from which the device samples mini-batches. Returns `None` if the device does not sample; the
     /// host then samples and uploads.
     ///
@@ -130,10 +115,7 @@ pub trait SamplingDevice: Memory {
     fn neighbor_graph(
         &self,
         _operand: &NeighborOperand<'_>,
-    ) -> Result<Option<Box<dyn NeighborGraph<Self>>>, ComputeError>
-    where
-        Self: Sized,
-    {
+    ) -> Result<Option<Box<dyn NeighborGraph<Self>>>, ComputeError> {
         Ok(None)
     }
 
@@ -148,10 +130,7 @@ pub trait SamplingDevice: Memory {
         &self,
         _patch: &PatchOperand<'_>,
         _by: &[GpuTransport],
-    ) -> Result<ByTransport<Box<dyn NeighborGraph<Self>>>, CommError>
-    where
-        Self: Sized,
-    {
+    ) -> Result<ByTransport<Box<dyn NeighborGraph<Self>>>, CommError> {
         Ok(Vec::new())
     }
 }

@@ -14,7 +14,8 @@ use crate::nccl::Peers;
 pub(crate) struct SharedPinned {
     of_first: Arc<Option<Pinned>>,
     uses: OwnedStream,
-    is_shared: bool,
+    /// Whether several ranks have it.
+    pub(super) is_shared: bool,
 }
 
 /// Ranks whose GPUs read each other's rows, or that share host memory.
@@ -29,11 +30,6 @@ impl SharedPinned {
     /// The shared memory.
     pub(crate) fn memory(&self) -> &Pinned {
         self.of_first.as_ref().as_ref().expect("the first rank has it")
-    }
-
-    /// Whether several ranks have it.
-    pub(super) fn is_shared(&self) -> bool {
-        self.is_shared
     }
 }
 
@@ -52,8 +48,8 @@ impl<'c> Group<'c> {
 
     /// The ranks of this process.
     pub(crate) fn of_process(cuda: &'c Cuda) -> Self {
-        let peers = cuda.peers().filter(|peers| peers.is_one_process());
-        peers.map_or(Self::alone(), |peers| Self { rank: peers.rank(), size: peers.size(), peers: Some(peers) })
+        let peers = cuda.peers().filter(|peers| peers.is_one_process);
+        peers.map_or(Self::alone(), |peers| Self { rank: peers.rank, size: peers.size, peers: Some(peers) })
     }
 
     /// The ranks of this process; fails if the placement shards rows over another number of GPUs.

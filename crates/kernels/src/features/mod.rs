@@ -12,7 +12,7 @@
 //! GPUs. Rows on the host are read in one of two ways, which [`HostReads`] selects. They lie in pinned memory that a
 //! launch of few blocks reads over the bus at the same time; or host cores gather them and copies bring them. With one
 //! launch for both kinds, a warp would hold rows of GPUs while it waits for the host. For a code book (paper B) only
-//! codes travel. Where only sums of rows are wanted, these are computed from codes ([`code_book`](self::code_book)).
+//! codes travel. Where only sums of rows are wanted, these are computed from codes ([`code_book`]).
 
 mod cache;
 mod cached;
@@ -93,7 +93,7 @@ impl FeatureDevice for Cuda {
             (self.staged(Form::Dense(form), (&placed, placement), &source)?, source)
         } else {
             let table = UvaTable::new(self, &placed, &write, placement)?;
-            let source = RowsOfPieces { pieces: Arc::clone(table.on_host()), row_bytes };
+            let source = RowsOfPieces { pieces: Arc::clone(&table.on_host), row_bytes };
             (self.placed(Form::Dense(form), (n_rows, row_bytes), table)?, Arc::new(source))
         };
         Ok(Some(HostFeatures { reader, on_host: Arc::new(RowsOnHost { source, n_rows, form }) }))
@@ -150,7 +150,7 @@ impl FeatureDevice for Cuda {
         const NAME: &str = "rows of patches on GPUs";
         let Some(peers) = self.peers() else { return Ok(Vec::new()) };
         let failed = |error: ComputeError| CommError::Library { operation: NAME, message: error.to_string() };
-        let Some(own) = LocalRows::new(self, own, (bounds, peers.rank())).map_err(failed)?.map(Arc::new) else {
+        let Some(own) = LocalRows::new(self, own, (bounds, peers.rank)).map_err(failed)?.map(Arc::new) else {
             return Ok(Vec::new());
         };
         peers.by_transport(NAME, self.device.stream.context(), by, |lists| match lists {
@@ -181,7 +181,7 @@ type Written = Store<Cached<InPlace<SharedPinned>>>;
 
 impl WritableStore<Cuda> for Written {
     fn is_shared(&self) -> bool {
-        self.rows.others.memory.is_shared()
+        self.rows.others.memory.is_shared
     }
 
     fn write(&mut self, cuda: &Cuda, first: usize, rows: &CudaMatrix) -> Result<(), ComputeError> {
@@ -220,7 +220,7 @@ impl Cuda {
         let row_bytes = (rows.offset)(1) as usize;
         self.store_of(form, (rows.n_rows, row_bytes), hot, || {
             // Ranks of this process share its cores.
-            let n_ranks = self.peers().filter(|peers| peers.is_one_process()).map_or(1, |peers| peers.size());
+            let n_ranks = self.peers().filter(|peers| peers.is_one_process).map_or(1, |peers| peers.size);
             let threads = (StagedGather::n_threads(n_ranks), threads::BUFFER_BYTES);
             let job = || GatherJob { source: Arc::clone(source), row_bytes };
             Ok(Staged::new(StagedGather::new(self, OPERATION, threads, job)?, row_bytes, false))

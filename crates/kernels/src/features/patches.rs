@@ -154,7 +154,7 @@ impl AllToAll {
     /// Puts work on the side stream that brings `n` rows by ids at an address; all ranks call this together.
     fn bring(&self, (ids, n): (u64, u64), to: u64, write: &RowLaunch) -> Result<(), ComputeError> {
         let (side, lists) = (&self.side, &self.owners.lists);
-        let (stream, rank) = (&side.device.stream, lists.rank());
+        let (stream, rank) = (&side.device.stream, lists.rank);
         let questions = self.owners.questions(side, n)?;
         let places: CudaSlice<u32> = side.scratch(OPERATION, questions.len())?;
         let argument = self.owners.asking(side, &questions, (0, side.pointer(Some(&places))));

@@ -84,7 +84,8 @@ pub(crate) type WriteRows<'a> = &'a (dyn Fn(Range<usize>, &mut [u8]) + Sync);
 
 /// Rows in pinned host memory and on GPUs; see the module.
 pub(crate) struct UvaTable {
-    on_host: Arc<HostTable>,
+    /// All rows in host memory.
+    pub(super) on_host: Arc<HostTable>,
     /// Rows on GPUs and the list of addresses; `None` where all rows are in one range of host memory.
     on_gpus: Option<Arc<DeviceCache>>,
     uses: OwnedStream,
@@ -127,11 +128,6 @@ impl UvaTable {
             .then(|| DeviceCache::new(cuda, rows, (&mut read, &address), &near, &group).map(Arc::new))
             .transpose()?;
         Ok(Self { on_host, on_gpus, uses: cuda.ending(&cuda.device.stream) })
-    }
-
-    /// All rows in host memory.
-    pub(crate) fn on_host(&self) -> &Arc<HostTable> {
-        &self.on_host
     }
 
     /// Rows on GPUs, if GPUs hold any.

@@ -19,8 +19,10 @@ type Tell = dyn Fn(&'static str, Vec<Parcel>) -> Result<Vec<Parcel>, CommError> 
 
 /// All-to-all exchange of lists for one purpose; all ranks use it together.
 pub(crate) struct ListExchange {
-    rank: usize,
-    size: usize,
+    /// Number of this rank.
+    pub(crate) rank: usize,
+    /// Number of ranks.
+    pub(crate) size: usize,
     tell: Box<Tell>,
     /// Communicator; `None` for a single rank.
     comm: Option<Arc<Comm>>,
@@ -45,16 +47,6 @@ impl ListExchange {
         let (rank, size) = (transport.rank(), transport.size());
         let tell = Box::new(move |operation, messages| all_to_all(&*transport, operation, messages));
         Self { rank, size, tell, comm, peers }
-    }
-
-    /// Number of this rank.
-    pub(crate) fn rank(&self) -> usize {
-        self.rank
-    }
-
-    /// Number of ranks.
-    pub(crate) fn size(&self) -> usize {
-        self.size
     }
 
     /// Values of `of` for each other rank, in order.
@@ -104,7 +96,7 @@ impl ListExchange {
         received: &[ReceivedList],
     ) -> Result<(), CommError> {
         let Some(comm) = &self.comm else { return Ok(()) };
-        if self.peers.shares_context() {
+        if self.peers.shares_context {
             (self.tell)(operation, vec![Parcel::from([]); self.size])?;
         }
         let bound = stream.context().bind_to_thread().map_err(|error| error.to_string());

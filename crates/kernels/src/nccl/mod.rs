@@ -102,7 +102,7 @@ impl<T: Transport> NcclRank<T> {
     /// Puts calls on the stream; does nothing for a single rank.
     fn call(&self, operation: &'static str, calls: impl FnOnce(&Calls) -> Result<(), String>) -> Result<(), CommError> {
         let Some(comm) = &self.comm else { return Ok(()) };
-        if self.peers.shares_context() {
+        if self.peers.shares_context {
             all_gather(&*self.transport, operation, &[])?;
         }
         let bound = self.stream.context().bind_to_thread().map_err(|error| error.to_string());

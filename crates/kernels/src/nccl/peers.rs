@@ -46,11 +46,15 @@ type Lists = dyn Fn(&Arc<Peers>, &dyn Fn() -> Result<Option<Arc<Comm>>, CommErro
 
 /// Other ranks that a device works with.
 pub(crate) struct Peers {
-    rank: usize,
-    size: usize,
-    is_one_process: bool,
-    /// Whether some ranks share the context of a GPU.
-    shares_context: bool,
+    /// Number of this rank.
+    pub(crate) rank: usize,
+    /// Number of ranks.
+    pub(crate) size: usize,
+    /// Whether all ranks are threads of this process.
+    pub(crate) is_one_process: bool,
+    /// Whether some ranks share the context of a GPU. Ranks then have to meet before they launch work that waits for
+    /// another rank.
+    pub(super) shares_context: bool,
     deadline: Duration,
     failure: Box<dyn Fn() -> Option<CommError> + Send + Sync>,
     gather: Box<Gather>,
@@ -84,27 +88,6 @@ impl Peers {
             comms: Mutex::default(),
             one_sided: Mutex::default(),
         }
-    }
-
-    /// Number of this rank.
-    pub(crate) fn rank(&self) -> usize {
-        self.rank
-    }
-
-    /// Number of ranks.
-    pub(crate) fn size(&self) -> usize {
-        self.size
-    }
-
-    /// Whether all ranks are threads of this process.
-    pub(crate) fn is_one_process(&self) -> bool {
-        self.is_one_process
-    }
-
-    /// Whether some ranks share the context of a GPU. Ranks then have to meet before they launch work that waits for
-    /// another rank.
-    pub(super) fn shares_context(&self) -> bool {
-        self.shares_context
     }
 
     /// Whether all ranks agree; all of them call this.

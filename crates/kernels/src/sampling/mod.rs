@@ -12,7 +12,7 @@
 //! - [`DeviceTopology`]: a graph in the memory of the device, or in host memory, read in place.
 //! - [`DeviceSampler`]: neighbor sampling, hop by hop. Start here.
 //! - [`DeviceBatch`]: its result on the device.
-//! - [`CudaGraph`]: the graph from which batches for training are drawn; they come as rows of `Â`.
+//! - [`CudaGraph`](source::CudaGraph): the graph from which batches for training are drawn; they come as rows of `Â`.
 //! - `PatchDraws`: collective draws of ranks that each have the rows of a patch, exchanged between their GPUs.
 //! - [`DeviceWalks`]: random walks.
 

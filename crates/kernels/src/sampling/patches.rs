@@ -54,14 +54,14 @@ pub(crate) struct Requests {
 impl OwnerMap {
     /// Map of owners by the bounds of patches, one patch for each rank.
     pub(crate) fn new(cuda: &Cuda, lists: ListExchange, bounds: &[NodeId]) -> Result<Self, ComputeError> {
-        check_bounds(bounds, lists.size())?;
+        check_bounds(bounds, lists.size)?;
         Ok(Self { lists, bounds: cuda.upload_list(OPERATION, bounds)? })
     }
 
     /// Allocates requests for at most `n_nodes` nodes.
     pub(crate) fn questions(&self, cuda: &Cuda, n_nodes: u64) -> Result<Requests, ComputeError> {
         // An answer has one more offset than nodes.
-        let (n, stride) = (self.lists.size(), n_nodes + 1);
+        let (n, stride) = (self.lists.size, n_nodes + 1);
         let len = n_questions(n, n_nodes)?;
         let mut counts = cuda.scratch(OPERATION, 2 * n)?;
         cuda.device.stream.memset_zeros(&mut counts).map_err(Cuda::failed(OPERATION))?;
@@ -72,7 +72,7 @@ impl OwnerMap {
     pub(crate) fn asking(&self, cuda: &Cuda, questions: &Requests, (slots, places): (u64, u64)) -> RequestArguments {
         RequestArguments {
             bounds: cuda.pointer(Some(&self.bounds)),
-            n_ranks: self.lists.size() as u64,
+            n_ranks: self.lists.size as u64,
             stride: questions.stride,
             counts: cuda.pointer(Some(&questions.counts)),
             nodes: cuda.pointer(Some(&questions.nodes)),
@@ -245,7 +245,7 @@ impl PatchDraws {
         tiles: HopTiles,
         is_local: bool,
     ) -> Result<(), ComputeError> {
-        let (cuda, rank) = (launches.cuda, self.owners.lists.rank());
+        let (cuda, rank) = (launches.cuda, self.owners.lists.rank);
         let (argument, most_rows) = (launches.hop(hop, tiles, is_local), launches.batch.capacities.nodes[hop]);
         // SAFETY: the caller vouches for rows and nodes.
         let asked = unsafe { self.ask(launches, &argument, most_rows) }?;

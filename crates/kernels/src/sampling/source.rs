@@ -135,7 +135,7 @@ impl SamplingDevice for Cuda {
         const NAME: &str = "patches on GPUs";
         let Some(peers) = self.peers() else { return Ok(Vec::new()) };
         let failed = |error: ComputeError| CommError::Library { operation: NAME, message: error.to_string() };
-        let own = Arc::new(DeviceTopology::of_patch(self, patch, peers.rank()).map_err(failed)?);
+        let own = Arc::new(DeviceTopology::of_patch(self, patch, peers.rank).map_err(failed)?);
         peers.by_transport(NAME, self.device.stream.context(), by, |lists| {
             // Ranks ask each other, or read the memory of each other's GPUs.
             let (topology, owners) = match lists {
