@@ -95,7 +95,7 @@ impl Documented {
     /// # Errors
     /// When it does not parse, unless it is a part of a command.
     fn is_complete(&self) -> Result<bool, String> {
-        let Err(error) = Cli::parse_line(&miniature::parsable(&self.words)) else { return Ok(true) };
+        let Err(error) = Cli::parse_line(miniature::parsable(&self.words)) else { return Ok(true) };
         let is_cut = match error.kind() {
             ErrorKind::MissingRequiredArgument => true,
             ErrorKind::InvalidValue => {
