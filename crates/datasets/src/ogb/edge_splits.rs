@@ -39,37 +39,19 @@ pub(super) fn read(folder: &Path, name: &str, graph: &Csr, notes: &mut Notes) ->
             }
             let mut part = Part { file: TorchFile::open(&path)?, entries: Vec::new() };
             part.entries = part.file.entries().unwrap_or_default();
-            let (edges, negatives) = (part.edges()?, part.negatives()?);
-            let held_out = part_of(edges, negatives, graph, path.ends_with("train.pt"))?;
-            Ok((held_out, part.entries))
+            Ok((part.held_out(graph, path.ends_with("train.pt"))?, part.entries))
         };
         let (held_out, entries) = read().map_err(|error: DatasetError| error.at(&path))?;
-        for (key, _) in entries.iter().filter(|(key, _)| !READ.contains(&&key[..])) {
-            notes.leave_out(format!("split/{name}/{part}.pt/{key}"), "only edges and negative pairs are read");
+        // Training draws its negative pairs.
+        let is_read = |key: &str| READ.contains(&key) && !(part == "train" && key.ends_with("_neg"));
+        for (key, _) in entries.iter().filter(|(key, _)| !is_read(key)) {
+            let why = "only edges are read, and negative pairs of held-out ones";
+            notes.leave_out(format!("split/{name}/{part}.pt/{key}"), why);
         }
         Ok::<_, DatasetError>(held_out)
     };
     let train = part("train", notes)?.edges;
     Ok(EdgeSplit { train, val: part("valid", notes)?, test: part("test", notes)? })
-}
-
-/// Edges and negative pairs of a file, checked. Training edges need no negative pairs.
-fn part_of(
-    edges: Vec<Edge>,
-    negatives: Option<Negatives>,
-    graph: &Csr,
-    trains: bool,
-) -> Result<HeldOutEdges, DatasetError> {
-    if trains {
-        check_train(&edges, graph)?;
-        return Ok(HeldOutEdges { edges, negatives: Negatives::Shared(Vec::new()) });
-    }
-    let negatives = negatives.ok_or_else(|| {
-        DatasetError::invalid("no negative pairs; expected edge_neg beside edge, or target_node_neg beside source_node")
-    })?;
-    let part = HeldOutEdges { edges, negatives };
-    part.validate(graph.n_rows())?;
-    Ok(part)
 }
 
 /// File of one part.
@@ -79,6 +61,23 @@ struct Part {
 }
 
 impl Part {
+    /// Edges and negative pairs of the file, checked. Training edges have no negative pairs.
+    fn held_out(&mut self, graph: &Csr, trains: bool) -> Result<HeldOutEdges, DatasetError> {
+        let edges = self.edges()?;
+        if trains {
+            check_train(&edges, graph)?;
+            return Ok(HeldOutEdges { edges, negatives: Negatives::Shared(Vec::new()) });
+        }
+        let negatives = self.negatives()?.ok_or_else(|| {
+            DatasetError::invalid(
+                "no negative pairs; expected edge_neg beside edge, or target_node_neg beside source_node",
+            )
+        })?;
+        let part = HeldOutEdges { edges, negatives };
+        part.validate(graph.n_rows())?;
+        Ok(part)
+    }
+
     /// Ids of an entry; `None` without the entry.
     fn ids(&mut self, key: &str, n_dims: usize) -> Result<Option<IdArray>, DatasetError> {
         let Some((_, value)) = self.entries.iter().find(|(found, _)| found == key) else { return Ok(None) };

@@ -62,12 +62,15 @@ pub fn write_ogb_text(root: &Path, ending: &str) {
     }
 }
 
-/// File as `torch.save` wrote it before PyTorch 1.6: a dictionary of tensors by name, type of storage, shape and values.
-pub fn torch_dict(tensors: &[(&str, &str, &[usize], &[i64])]) -> Vec<u8> {
+/// Name, type of storage, shape and values of a tensor.
+pub type Tensor<'a> = (&'a str, &'a str, &'a [usize], &'a [i64]);
+
+/// File as `torch.save` wrote it before PyTorch 1.6: a dictionary of tensors.
+pub fn torch_dict(tensors: &[Tensor<'_>]) -> Vec<u8> {
     let text = |s: &str| [&b"X"[..], &(s.len() as u32).to_le_bytes(), s.as_bytes()].concat();
     let int = |n: usize| [&b"J"[..], &(n as i32).to_le_bytes()].concat();
     let tuple = |ns: &[usize]| [b"(".to_vec(), ns.iter().flat_map(|&n| int(n)).collect(), b"t".to_vec()].concat();
-    let tensor = |(i, &(name, storage, shape, values)): (usize, &(&str, &str, &[usize], &[i64]))| {
+    let tensor = |(i, &(name, storage, shape, values)): (usize, &Tensor<'_>)| {
         let steps: Vec<usize> = (0..shape.len()).map(|d| shape[d + 1..].iter().product()).collect();
         let storage = format!("ctorch\n{storage}\n");
         [
@@ -88,7 +91,7 @@ pub fn torch_dict(tensors: &[(&str, &str, &[usize], &[i64])]) -> Vec<u8> {
     };
     let tensors_of: Vec<u8> = tensors.iter().enumerate().flat_map(tensor).collect();
     let keys: Vec<u8> = (0..tensors.len()).flat_map(|i| text(&i.to_string())).collect();
-    let values = |&(_, storage, _, values): &(&str, &str, &[usize], &[i64])| {
+    let values = |&(_, storage, _, values): &Tensor<'_>| {
         let word = |v: &i64| match storage {
             "FloatStorage" => (*v as f32).to_le_bytes().to_vec(),
             _ => v.to_le_bytes().to_vec(),

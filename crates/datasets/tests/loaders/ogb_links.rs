@@ -93,6 +93,12 @@ fn tensors_of_either_form_are_read_and_other_entries_named() {
     std::fs::copy(torch_file("links.pt"), dir.path().join("split/target/train.pt")).unwrap();
     let named: Vec<String> = load_default(dir.path()).notes.not_used.into_iter().map(|entry| entry.what).collect();
     assert_eq!(named, ["split/target/train.pt/weight"]);
+
+    // ogbl-vessel has negative pairs for training, which draws its own.
+    let train = [("edge", LONG, &[2usize, 2][..], &[0i64, 1, 1, 2][..]), ("edge_neg", LONG, &[1, 2], &[0, 3])];
+    std::fs::write(dir.path().join("split/target/train.pt"), torch_dict(&train)).unwrap();
+    let named: Vec<String> = load_default(dir.path()).notes.not_used.into_iter().map(|entry| entry.what).collect();
+    assert_eq!(named, ["split/target/train.pt/edge_neg"]);
 }
 
 #[test]
