@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use girih_compute::cpu::CpuMatrix;
 use girih_compute::prelude::*;
-use girih_compute::{Activation, Cpu, Dropout, Dtype, Epilogue, Shape, Transpose};
+use girih_compute::{Activation, Dropout, Dtype, Epilogue, Shape, Transpose};
 use girih_random::Key;
 use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 
-use crate::matrices::{any_dtype, bits, matrix, values};
+use crate::matrices::{CPU, any_dtype, bits, matrix, values};
 
 /// Dense product with its options.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Case {
             dropout: None,
         };
         let (a, b) = ((&self.a, self.transpose_a), (&self.b, self.transpose_b));
-        Cpu::new().gemm(a, self.dropout, b, epilogue, &mut out).unwrap();
+        CPU.gemm(a, self.dropout, b, epilogue, &mut out).unwrap();
         out
     }
 
@@ -49,20 +49,20 @@ impl Case {
         let (a, b) = (self.masked_a(), values(&self.b));
         let position = |matrix: &CpuMatrix, transpose: Transpose, row: usize, column: usize| {
             let (row, column) = if transpose == Transpose::Yes { (column, row) } else { (row, column) };
-            row * Cpu::new().shape(matrix).cols + column
+            row * CPU.shape(matrix).cols + column
         };
         let inner = if self.transpose_a == Transpose::Yes {
-            Cpu::new().shape(&self.a).rows
+            CPU.shape(&self.a).rows
         } else {
-            Cpu::new().shape(&self.a).cols
+            CPU.shape(&self.a).cols
         };
         let (found, old) = (self.run(), values(&self.out));
         let bias = self.bias.as_ref().map(values);
         // The rounding errors of a sum add up like a random walk.
         let rounding = f64::from(f32::EPSILON) / 2.0 * (16.0 + 2.0 * (inner as f64).sqrt());
-        let tolerance = if Cpu::new().dtype(&self.out) == Dtype::Bf16 { 1.0 / 256.0 } else { rounding };
+        let tolerance = if CPU.dtype(&self.out) == Dtype::Bf16 { 1.0 / 256.0 } else { rounding };
         for (i, &found) in values(&found).iter().enumerate() {
-            let (row, column) = (i / Cpu::new().shape(&self.out).cols, i % Cpu::new().shape(&self.out).cols);
+            let (row, column) = (i / CPU.shape(&self.out).cols, i % CPU.shape(&self.out).cols);
             let (mut sum, mut size) = (0.0, 0.0);
             for k in 0..inner {
                 let b = b[position(&self.b, self.transpose_b, k, column)];

@@ -1,10 +1,15 @@
 //! Matrices of the CPU whose values have few bits, so that sums in `f64` are exact and only storage causes errors.
 
 use girih_compute::cpu::CpuMatrix;
+use std::sync::LazyLock;
+
 use girih_compute::prelude::*;
 use girih_compute::{Cpu, Dtype, Shape};
 use girih_graph_format::Matrix;
 use proptest::prelude::*;
+
+/// Backend on the CPU, detected once.
+pub(crate) static CPU: LazyLock<Cpu> = LazyLock::new(Cpu::new);
 
 /// Value of a seed, a multiple of 1/16 between -2 and 2.
 pub(crate) fn value(seed: usize) -> f32 {
@@ -18,12 +23,12 @@ pub(crate) fn matrix(shape: Shape, dtype: Dtype, seed: usize) -> CpuMatrix {
 
 /// Matrix with the given elements, row by row.
 pub(crate) fn of_values(shape: Shape, dtype: Dtype, values: Vec<f32>) -> CpuMatrix {
-    Cpu::new().upload(&Matrix::new(shape.rows, shape.cols, values).unwrap(), dtype).unwrap()
+    CPU.upload(&Matrix::new(shape.rows, shape.cols, values).unwrap(), dtype).unwrap()
 }
 
 /// Elements of a matrix, row by row.
 pub(crate) fn values(matrix: &CpuMatrix) -> Vec<f32> {
-    Cpu::new().download(matrix).unwrap().data().to_vec()
+    CPU.download(matrix).unwrap().data().to_vec()
 }
 
 /// Bits of the elements of a matrix.

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use rayon::ThreadPoolBuilder;
 
-use crate::matrices::{any_dtype, bits, matrix, of_values, value, values};
+use crate::matrices::{CPU, any_dtype, bits, matrix, of_values, value, values};
 
 /// Sparse product with its options.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl Case {
 
     /// Expected result and, for each element, the sum of absolute values, the unit of errors.
     fn expected(&self) -> Vec<(f64, f64)> {
-        let width = Cpu::new().shape(&self.x).cols;
+        let width = CPU.shape(&self.x).cols;
         let (x, old) = (values(&self.x), values(&self.out));
         let mut sums: Vec<(f64, f64)> = vec![(0.0, 0.0); old.len()];
         let factor = |scales: &Option<Vec<f32>>, i: usize| scales.as_ref().map_or(1.0, |s| f64::from(s[i]));
@@ -96,7 +96,7 @@ impl Case {
 
     fn check_result(&self, out: &CpuMatrix, gathered: Dtype) {
         // The relative error of rounding to bf16 is 2⁻⁹. Operands are rounded once after scaling, results once.
-        let bf16 = [Cpu::new().dtype(&self.x), Cpu::new().dtype(&self.out), gathered].contains(&Dtype::Bf16);
+        let bf16 = [CPU.dtype(&self.x), CPU.dtype(&self.out), gathered].contains(&Dtype::Bf16);
         let tolerance = if bf16 { 2.0 / 256.0 } else { 1e-6 };
         for (i, (&found, (expected, size))) in values(out).iter().zip(self.expected()).enumerate() {
             let error = (f64::from(found) - expected).abs();
@@ -218,7 +218,7 @@ fn hubs_agree_with_dense_loops_on_any_number_of_threads() {
         case.check(Cpu::new(), Dtype::F32);
         let on = |threads| {
             let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            bits(&pool.install(|| case.run(&Cpu::new())))
+            bits(&pool.install(|| case.run(&CPU)))
         };
         let one = on(1);
         assert!(one == on(2) && one == on(3), "{transpose:?} {dtype:?}");
