@@ -158,7 +158,7 @@ impl Prefetched {
         Ok(batch)
     }
 
-    /// Number of the batch in its epoch, as the [`EpochPlan`](crate::EpochPlan) counts.
+    /// Number of the batch in its epoch, as the [`EpochPlan`] counts.
     #[must_use]
     pub fn number(&self) -> usize {
         self.number

@@ -6,7 +6,7 @@ use std::io;
 /// File that is read and written by position, from several threads at once.
 pub trait WorkFile: Sync {
     /// Size in bytes.
-    fn len(&self) -> io::Result<u64>;
+    fn n_bytes(&self) -> io::Result<u64>;
     /// Fills `bytes` from `offset` on.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
     /// Writes all of `bytes` at `offset`.
@@ -18,7 +18,7 @@ pub trait WorkFile: Sync {
 }
 
 impl WorkFile for File {
-    fn len(&self) -> io::Result<u64> {
+    fn n_bytes(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }
 

@@ -204,7 +204,7 @@ pub fn encode_into(
 /// Makes `file` an unfinished store; returns whether it already was this one.
 fn start(file: &dyn WorkFile, layout: &Layout, fingerprint: u64) -> Result<bool, CompressError> {
     let header = layout.unfinished_header(fingerprint);
-    if file.len().map_err(CompressError::io)? == layout.file_bytes() {
+    if file.n_bytes().map_err(CompressError::io)? == layout.file_bytes() {
         let mut found = vec![0; header.len()];
         file.read_at(&mut found, 0).map_err(CompressError::io)?;
         if found == header {

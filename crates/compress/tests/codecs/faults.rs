@@ -33,7 +33,7 @@ impl FaultyFile {
 }
 
 impl WorkFile for FaultyFile {
-    fn len(&self) -> io::Result<u64> {
+    fn n_bytes(&self) -> io::Result<u64> {
         Ok(self.bytes.lock().unwrap().len() as u64)
     }
 
