@@ -9,9 +9,13 @@ import torch_geometric
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn import SAGEConv
+from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE
 
 from common import ids, serve, tensor
 
+if not (WITH_PYG_LIB or WITH_TORCH_SPARSE):
+    # The loader's processes would fail instead, and keep this one waiting.
+    sys.exit("NeighborLoader needs pyg-lib or torch-sparse")
 HIDDEN, BATCH_SIZE, LEARNING_RATE = int(sys.argv[2]), int(sys.argv[3]), 0.01
 # Two cores are left to the process that trains.
 WORKERS = max(len(os.sched_getaffinity(0)) - 2, 1)
