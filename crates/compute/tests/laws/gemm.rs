@@ -51,11 +51,7 @@ impl Case {
             let (row, column) = if transpose == Transpose::Yes { (column, row) } else { (row, column) };
             row * CPU.shape(matrix).cols + column
         };
-        let inner = if self.transpose_a == Transpose::Yes {
-            CPU.shape(&self.a).rows
-        } else {
-            CPU.shape(&self.a).cols
-        };
+        let inner = if self.transpose_a == Transpose::Yes { CPU.shape(&self.a).rows } else { CPU.shape(&self.a).cols };
         let (found, old) = (self.run(), values(&self.out));
         let bias = self.bias.as_ref().map(values);
         // The rounding errors of a sum add up like a random walk.
