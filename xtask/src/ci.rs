@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
-
 use crate::bench::counts;
+use crate::command::{Metadata, Package};
 use crate::{command, kernels, tidy};
 
 /// Action of a step: the arguments of one cargo call with its environment, or a check of this program.
@@ -92,8 +91,7 @@ fn steps(root: &Path, skip_tests: bool) -> Result<Vec<Step>, String> {
     } else {
         println!("instructions are not counted: there is no valgrind here (Debian: valgrind)");
     }
-    let metadata = command::cargo_output(root, &["metadata", "--no-deps", "--format-version", "1"])?;
-    let metadata: Metadata = serde_json::from_slice(&metadata).map_err(|e| format!("cargo metadata: {e}"))?;
+    let metadata = command::metadata(root)?;
     steps.extend(feature_steps(&metadata));
     steps.extend(example_steps(root, &metadata.target_directory, skip_tests)?);
     // Packages have all that they need, and no path outside of them.
@@ -115,19 +113,6 @@ fn steps(root: &Path, skip_tests: bool) -> Result<Vec<Step>, String> {
 fn mpi_is_there() -> bool {
     command::version("mpicc").is_some()
         && command::version("mpirun").is_some_and(|version| version.contains("Open MPI"))
-}
-
-/// Part of the output of `cargo metadata` that is used here.
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-    target_directory: String,
-}
-
-#[derive(Deserialize)]
-struct Package {
-    name: String,
-    features: std::collections::BTreeMap<String, Vec<String>>,
 }
 
 /// Steps for each package with features: one check without features, and one with each feature alone. A workspace

@@ -1,8 +1,11 @@
 //! Runs cargo, the same one that the caller uses.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+use serde::Deserialize;
 
 /// The cargo that runs this program, so that a selected toolchain stays selected.
 fn program() -> OsString {
@@ -43,6 +46,32 @@ pub fn cargo_output(root: &Path, arguments: &[&str]) -> Result<Vec<u8>, String> 
         return Err(format!("cargo {}: {}\n{stderr}", arguments.join(" "), output.status));
     }
     Ok(output.stdout)
+}
+
+/// Part of the output of `cargo metadata`.
+#[derive(Deserialize)]
+pub struct Metadata {
+    /// Packages of the workspace.
+    pub packages: Vec<Package>,
+    /// Folder of what cargo builds.
+    pub target_directory: String,
+}
+
+/// Package of the workspace.
+#[derive(Deserialize)]
+pub struct Package {
+    pub name: String,
+    /// Features, with those that each enables.
+    pub features: BTreeMap<String, Vec<String>>,
+}
+
+/// Metadata of the workspace in `root`.
+///
+/// # Errors
+/// When cargo cannot be started or fails.
+pub fn metadata(root: &Path) -> Result<Metadata, String> {
+    let output = cargo_output(root, &["metadata", "--no-deps", "--format-version", "1"])?;
+    serde_json::from_slice(&output).map_err(|e| format!("cargo metadata: {e}"))
 }
 
 /// Output of `program --version`; `None` if it cannot be started.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -78,7 +78,7 @@ fn record_name(rustc: &str) -> Result<String, String> {
 /// Counts of all programs, which are built first: with the features of the whole workspace, as its tests build them.
 fn measure(root: &Path) -> Result<Counts, String> {
     command::cargo(root, &["build", "--quiet", "--workspace", "--example", "counts"], &[])?;
-    let program = program(root)?;
+    let program = Path::new(&command::metadata(root)?.target_directory).join("debug/examples/counts");
     let names = output(Command::new(&program), "counts")?.0;
     let mut instructions = BTreeMap::new();
     for name in names.lines() {
@@ -87,17 +87,6 @@ fn measure(root: &Path) -> Result<Counts, String> {
         instructions.insert(name.to_owned(), count);
     }
     Ok(Counts { instructions })
-}
-
-/// Path of the built programs.
-fn program(root: &Path) -> Result<PathBuf, String> {
-    #[derive(Deserialize)]
-    struct Metadata {
-        target_directory: PathBuf,
-    }
-    let metadata = command::cargo_output(root, &["metadata", "--no-deps", "--format-version", "1"])?;
-    let metadata: Metadata = serde_json::from_slice(&metadata).map_err(|e| format!("cargo metadata: {e}"))?;
-    Ok(metadata.target_directory.join("debug/examples/counts"))
 }
 
 /// Instructions of one program inside of the counted function.

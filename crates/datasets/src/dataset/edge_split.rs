@@ -1,6 +1,7 @@
 //! [`EdgeSplit`]: a data set's own split of edges, for link prediction.
 
 use girih_graph_format::{Csr, NodeId, Permutation};
+use girih_machine::parallel;
 
 use crate::DatasetError;
 
@@ -109,7 +110,7 @@ impl HeldOutEdges {
                         destinations.len()
                     )));
                 }
-                match destinations.iter().position(|&v| v as usize >= n_nodes) {
+                match parallel::position(destinations, |&v| v as usize >= n_nodes) {
                     None => Ok(()),
                     Some(at) => {
                         let (edge, place, node) = (at / n, at % n, destinations[at]);
@@ -127,7 +128,7 @@ impl HeldOutEdges {
 pub(crate) fn check_train(train: &[Edge], graph: &Csr) -> Result<(), DatasetError> {
     check_nodes(train, graph.n_rows(), "edge")?;
     let has = |row: NodeId, column: NodeId| graph.row(row as usize).binary_search(&column).is_ok();
-    match train.iter().position(|&[u, v]| !has(u, v) && !has(v, u)) {
+    match parallel::position(train, |&[u, v]| !has(u, v) && !has(v, u)) {
         None => Ok(()),
         Some(at) => {
             let [u, v] = train[at];
@@ -139,7 +140,7 @@ pub(crate) fn check_train(train: &[Edge], graph: &Csr) -> Result<(), DatasetErro
 }
 
 fn check_nodes(pairs: &[Edge], n_nodes: usize, what: &str) -> Result<(), DatasetError> {
-    match pairs.iter().position(|pair| pair.iter().any(|&v| v as usize >= n_nodes)) {
+    match parallel::position(pairs, |pair| pair.iter().any(|&v| v as usize >= n_nodes)) {
         None => Ok(()),
         Some(at) => {
             let [u, v] = pairs[at];

@@ -18,7 +18,7 @@ use crate::layers::{FeatureInput, Inputs};
 use crate::minibatch::NODES_AT_ONCE;
 use crate::models::{Adjacency, Dims, InputSpec, Propagation};
 use crate::tape::{EncodedInput, Graph, ParamId, ParamInit};
-use crate::tasks::links::{scored_pairs, training_links};
+use crate::tasks::links::{n_scored_pairs, training_links};
 
 /// Sizes of a data set, the only input of a plan besides the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,10 +140,10 @@ impl DataSizes {
             multi_label: dataset.is_multi_label(),
             n_train: dataset.splits.first().map_or(0, |split| split.train.len()),
             n_scored: dataset.splits.first().map_or(0, |split| split.parts().iter().map(|(_, part)| part.len()).sum()),
-            edge_split: dataset.edge_split.as_ref().map(|split| {
-                let pairs = |part| scored_pairs(part).ends.len();
-                [training_links(split).len(), pairs(&split.val), pairs(&split.test)]
-            }),
+            edge_split: dataset
+                .edge_split
+                .as_ref()
+                .map(|split| [training_links(split).len(), n_scored_pairs(&split.val), n_scored_pairs(&split.test)]),
             interactions: dataset.interactions.as_ref().map(InteractionSizes::of),
         }
     }

@@ -32,6 +32,6 @@ pub use pairs::Pairs;
 pub use scorer::HITS_K;
 pub(crate) use scorer::{HeldOut, LinkScorer, held_out};
 pub use shipped::{hits_of_edges, ranks_of_edges};
-pub(crate) use shipped::{scored_pairs, training_links};
+pub(crate) use shipped::{n_scored_pairs, scored_pairs, training_links};
 pub use split::{Link, LinkPart, LinkSplit, Links};
 pub use train::LinkPredictor;

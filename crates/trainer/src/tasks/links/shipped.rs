@@ -27,7 +27,17 @@ pub(crate) fn scored_pairs(part: &HeldOutEdges) -> PairList {
             ends.extend(part.edges.iter().zip(destinations.chunks_exact(*n)).map(|(edge, other)| [edge[0], other[0]]));
         }
     }
+    debug_assert_eq!(ends.len(), n_scored_pairs(part));
     PairList { ends, n_links: part.edges.len() }
+}
+
+/// Number of the pairs of [`scored_pairs`].
+pub(crate) fn n_scored_pairs(part: &HeldOutEdges) -> usize {
+    let n_links = part.edges.len();
+    match &part.negatives {
+        Negatives::Shared(pairs) => n_links + pairs.len(),
+        Negatives::PerEdge { .. } => 2 * n_links,
+    }
 }
 
 /// Hits@k of held-out edges, each scored by the inner product of its embeddings: the share of edges with a larger score
