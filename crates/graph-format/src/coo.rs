@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use girih_machine::parallel;
+use girih_machine::{parallel, zeros};
 use rayon::prelude::*;
 
 use crate::{Csr, FormatError, MAX_NODES, NodeId, Notes, rows};
@@ -211,12 +211,29 @@ impl Coo {
     /// # Errors
     /// With [`Duplicates::Refuse`], at the first repeated entry; when sums of weights overflow `f32`.
     pub fn to_csr(&self, duplicates: Duplicates) -> Result<Csr, FormatError> {
-        let buckets = match &self.values {
-            None => self.bucket(|e| u64::from(self.cols[e])),
-            // The position is in the low half, so that entries of equal columns keep the order of the list.
-            Some(_) if self.len() <= u32::MAX as usize => self.bucket(|e| (u64::from(self.cols[e]) << 32) | e as u64),
-            Some(_) => return Err(FormatError::invalid("more than 2³² weighted edges in one list; split it")),
-        };
+        let buckets = if self.values.is_none() { self.bucket_columns() } else { self.bucket_positions()? };
+        self.matrix_of(&buckets, duplicates)
+    }
+
+    /// As [`to_csr`](Self::to_csr), and for each entry of the matrix its position in this list: of the first, where
+    /// several were merged.
+    ///
+    /// # Errors
+    /// As [`to_csr`](Self::to_csr); when there are more than 2³² entries.
+    pub fn to_csr_with_positions(&self, duplicates: Duplicates) -> Result<(Csr, Vec<u64>), FormatError> {
+        let buckets = self.bucket_positions()?;
+        let csr = self.matrix_of(&buckets, duplicates)?;
+        let mut positions = zeros(csr.nnz());
+        let tasks = rows::row_tasks(csr.indptr());
+        let parts = rows::split_entries(csr.indptr(), &tasks, &mut positions);
+        tasks.into_par_iter().zip(parts).for_each(|(task, part)| {
+            let firsts = task.flat_map(|r| buckets.pairs(r)).map(|same| u64::from(same[0] as u32));
+            part.iter_mut().zip(firsts).for_each(|(position, first)| *position = first);
+        });
+        Ok((csr, positions))
+    }
+
+    fn matrix_of(&self, buckets: &Buckets, duplicates: Duplicates) -> Result<Csr, FormatError> {
         let csr = match &self.values {
             None => buckets.merged(self, false, |same| same.len() as f32),
             Some(values) if duplicates.adds() => {
@@ -236,8 +253,22 @@ impl Coo {
         }
     }
 
-    /// Scatters `key(e)` into the bucket of row `rows[e]` and sorts each bucket.
-    fn bucket(&self, key: impl Fn(usize) -> u64 + Sync) -> Buckets {
+    /// Entries by row and column.
+    fn bucket_columns(&self) -> Buckets {
+        self.bucket(0, |e| u64::from(self.cols[e]))
+    }
+
+    /// Entries by row, column and position: entries of equal columns keep the order of the list.
+    fn bucket_positions(&self) -> Result<Buckets, FormatError> {
+        if self.len() > u32::MAX as usize {
+            return Err(FormatError::invalid("more than 2³² edges, whose order counts, in one list; split it"));
+        }
+        Ok(self.bucket(32, |e| (u64::from(self.cols[e]) << 32) | e as u64))
+    }
+
+    /// Scatters `key(e)` into the bucket of row `rows[e]` and sorts each bucket. Keys have the column from bit `shift`
+    /// on.
+    fn bucket(&self, shift: u32, key: impl Fn(usize) -> u64 + Sync) -> Buckets {
         let cursors: Vec<AtomicU64> = (0..self.n_rows).map(|_| AtomicU64::new(0)).collect();
         self.rows.par_iter().with_min_len(1 << 14).for_each(|&r| {
             cursors[r as usize].fetch_add(1, Relaxed);
@@ -259,7 +290,7 @@ impl Coo {
                 part[(starts[r] - base) as usize..(starts[r + 1] - base) as usize].sort_unstable();
             }
         });
-        Buckets { starts, keys, shift: if self.values.is_some() { 32 } else { 0 } }
+        Buckets { starts, keys, shift }
     }
 
     fn first_duplicate(&self) -> FormatError {

@@ -198,6 +198,29 @@ impl Csr {
         unsafe { rows::build(self.n_rows(), self.n_cols(), self.values().is_some(), count, fill) }
     }
 
+    /// As [`permuted`](Self::permuted), and for each entry of the result its position in this matrix.
+    ///
+    /// # Panics
+    /// As [`permuted`](Self::permuted).
+    #[must_use]
+    pub fn permuted_with_positions(&self, permutation: &Permutation) -> (Self, Vec<u64>) {
+        let csr = self.permuted(permutation);
+        let old_of_new = permutation.inverse();
+        let mut positions = zeros(csr.nnz());
+        let tasks = rows::row_tasks(csr.indptr());
+        let parts = rows::split_entries(csr.indptr(), &tasks, &mut positions);
+        tasks.into_par_iter().zip(parts).for_each(|(task, mut part)| {
+            for new in task {
+                let entries = self.row_range(old_of_new.map(new as NodeId) as usize);
+                let row;
+                (row, part) = part.split_at_mut(entries.len());
+                row.iter_mut().zip(entries).for_each(|(position, entry)| *position = entry as u64);
+                row.sort_unstable_by_key(|&position| permutation.map(self.indices()[position as usize]));
+            }
+        });
+        (csr, positions)
+    }
+
     /// Permutes the rows and keeps the columns: row `i` becomes row `permutation.map(i)`.
     ///
     /// # Panics

@@ -1,12 +1,14 @@
 //! [`Items`]: the consumer's end of a running pipeline.
 
+use std::task::Poll;
 use std::thread;
+use std::time::Duration;
 
 use crate::StageError;
 use crate::error::panic_message;
 use crate::report::{Report, StageName};
 use crate::times::{Activity, Log, SharedLog};
-use crate::worker::{Ended, Parcels, Upstream, close};
+use crate::worker::{Ended, Parcel, Parcels, Upstream, close};
 
 /// Function that joins a thread.
 pub type Handle<'a> = Box<dyn FnOnce() -> thread::Result<Ended> + Send + 'a>;
@@ -78,9 +80,23 @@ impl<'a, T, E> Items<'a, T, E> {
         failure
     }
 
-    /// Next item or error; `None` at the end of the source.
-    fn take(&mut self) -> Option<Result<T, StageError<E>>> {
-        match self.input.take() {
+    /// As [`next`](Iterator::next), but waits for about `limit` at most: pending if no item has come by then. A caller
+    /// that also waits for something else, such as an interrupt, looks there in between.
+    pub fn next_within(&mut self, limit: Duration) -> Poll<Option<Result<T, StageError<E>>>> {
+        if self.upstream.is_empty() {
+            return Poll::Ready(None);
+        }
+        self.log.lap(Activity::Work, self.item.take());
+        let taken = self.input.take_within(limit);
+        let next = taken.map(|taken| self.passed_on(taken));
+        self.log.lap(Activity::WaitInput, self.item);
+        self.log.n_items += u64::from(matches!(next, Poll::Ready(Some(Ok(_)))));
+        next
+    }
+
+    /// Item or error of what was taken from the last queue; `None` at the end of the source.
+    fn passed_on(&mut self, taken: Option<(u64, Parcel<T, E>)>) -> Option<Result<T, StageError<E>>> {
+        match taken {
             Some((_, parcel)) => {
                 self.item = Some(parcel.item);
                 if parcel.outcome.is_err() {
@@ -101,7 +117,8 @@ impl<T, E> Iterator for Items<'_, T, E> {
             return None;
         }
         self.log.lap(Activity::Work, self.item.take());
-        let next = self.take();
+        let taken = self.input.take();
+        let next = self.passed_on(taken);
         self.log.lap(Activity::WaitInput, self.item);
         self.log.n_items += u64::from(matches!(next, Some(Ok(_))));
         next

@@ -12,13 +12,22 @@
 //! slot in the window and never waits for space. All other workers wait for it, so waits form no cycle.
 
 use std::collections::VecDeque;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
-use crate::sync::{Condvar, Mutex, lock, wait};
+use crate::sync::{Condvar, Mutex, lock, wait, wait_for};
 
 /// Source of the items of a stage.
 pub trait Input<T>: Close {
     /// Waits for the next item and takes it, with its position 0, 1, 2, …; `None` after the last one.
     fn take(&self) -> Option<(u64, T)>;
+
+    /// As [`take`](Self::take), but for about `limit` at most: pending if no item has arrived by then. A source that
+    /// makes its items on the caller's thread takes as long as an item takes.
+    fn take_within(&self, limit: Duration) -> Poll<Option<(u64, T)>> {
+        let _ = limit;
+        Poll::Ready(self.take())
+    }
 }
 
 /// Producer that a consumer can close.
@@ -107,22 +116,40 @@ impl<T> State<T> {
     }
 }
 
-impl<T: Send> Input<T> for Queue<T> {
-    fn take(&self) -> Option<(u64, T)> {
+impl<T: Send> Queue<T> {
+    /// Takes the next item; pending if none has arrived by `deadline`.
+    fn take_until(&self, deadline: Option<Instant>) -> Poll<Option<(u64, T)>> {
         let mut state = lock(&self.state);
         loop {
             if state.is_closed {
-                return None;
+                return Poll::Ready(None);
             }
             if let Some(taken) = state.pop() {
                 self.room.notify_all();
-                return Some(taken);
+                return Poll::Ready(Some(taken));
             }
             if state.n_producers == 0 {
-                return None;
+                return Poll::Ready(None);
             }
-            state = wait(&self.ready, state);
+            state = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                None => wait(&self.ready, state),
+                Some(Duration::ZERO) => return Poll::Pending,
+                Some(left) => wait_for(&self.ready, state, left),
+            };
         }
+    }
+}
+
+impl<T: Send> Input<T> for Queue<T> {
+    fn take(&self) -> Option<(u64, T)> {
+        match self.take_until(None) {
+            Poll::Ready(taken) => taken,
+            Poll::Pending => unreachable!("there is no deadline"),
+        }
+    }
+
+    fn take_within(&self, limit: Duration) -> Poll<Option<(u64, T)>> {
+        self.take_until(Instant::now().checked_add(limit))
     }
 }
 

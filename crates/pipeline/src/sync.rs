@@ -14,6 +14,7 @@ pub use loom::{
 };
 
 use std::sync::PoisonError;
+use std::time::Duration;
 
 /// Locks a mutex and ignores poisoning. No thread panics with the lock held, because stages and sources run outside
 /// of it or have their panics caught.
@@ -24,4 +25,9 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Waits on `changed` and releases the mutex of `guard` meanwhile.
 pub fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`wait`], but for `limit` at most. Loom knows no time: there it waits.
+pub fn wait_for<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>, limit: Duration) -> MutexGuard<'a, T> {
+    changed.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0
 }

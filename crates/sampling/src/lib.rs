@@ -13,7 +13,7 @@
 //! - [`Topology`]: the source of its draws: a graph, or [patches](Patch) of one that other ranks hold.
 //! - [`LayerSampler`]: some nodes for a whole hop.
 //! - [`Bias`] and [`ExcludedEdges`]: edges that are drawn with unequal chances, or not at all.
-//! - [`Block`]: a bipartite graph for one layer.
+//! - [`Block`]: a bipartite graph for one layer. [`EdgeList`]: a batch as one list of edges.
 //! - [`SeedLoader`]: the batches of an epoch, sampled on demand, or ahead by [threads](Epoch::on_threads).
 //! - [`Subgraph`]: some nodes and the edges among them, for all layers; chosen by a [`SubgraphSampler`].
 //! - [`ClusterSampler`]: some clusters of a graph at a time.
@@ -30,6 +30,7 @@ mod block;
 mod chances;
 mod cluster;
 mod draw;
+mod edge_list;
 mod error;
 mod excluded;
 mod fan_out;
@@ -54,6 +55,7 @@ pub use bias::Bias;
 pub use block::{Block, Columns, MiniBatch, digest_of};
 pub use cluster::ClusterSampler;
 pub use draw::{DrawScratch, Draws};
+pub use edge_list::{EdgeList, Index};
 pub use error::SampleError;
 pub use excluded::ExcludedEdges;
 pub use fan_out::{FanOut, Neighbors};

@@ -95,13 +95,13 @@ pub(crate) fn check_listed(
     seen.clear();
     for (at, &node) in nodes.iter().enumerate() {
         if node as usize >= n_nodes {
-            return Err(SampleError::invalid(format!(
+            return Err(SampleError::no_such_node(format!(
                 "{what} {at} is node {node}, but the graph has {n_nodes} nodes, counted from 0"
             )));
         }
         if !seen.insert(node) {
             let first = nodes.iter().position(|&other| other == node).unwrap_or(at);
-            return Err(SampleError::invalid(format!(
+            return Err(SampleError::repeated_seed(format!(
                 "node {node} is a {what} twice, at {first} and {at}; list every {what} once"
             )));
         }

@@ -193,7 +193,7 @@ impl RandomWalks {
         check_graph(graph)?;
         check_bias(self.bias.as_ref(), graph)?;
         if let Some(at) = starts.iter().position(|&start| start as usize >= graph.n_rows()) {
-            return Err(SampleError::invalid(format!(
+            return Err(SampleError::no_such_node(format!(
                 "walk {at} starts at node {}, but the graph has {} nodes, counted from 0",
                 starts[at],
                 graph.n_rows()

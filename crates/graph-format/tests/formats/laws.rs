@@ -53,6 +53,15 @@ proptest! {
                 prop_assert_eq!(before[v][u], after[new][p.map(u as u32) as usize]);
             }
         }
+        let (same, positions) = g.permuted_with_positions(&p);
+        for new in 0..h.n_rows() {
+            for (e, &column) in same.row_range(new).zip(same.row(new)) {
+                let old = positions[e] as usize;
+                prop_assert!(g.row_range(p.inverse().map(new as u32) as usize).contains(&old));
+                prop_assert_eq!(p.map(g.indices()[old]), column);
+            }
+        }
+        prop_assert_eq!(&same, &h);
         prop_assert_eq!(h.permuted(&p.inverse()), g);
     }
 
@@ -67,12 +76,20 @@ proptest! {
         let has_repeats = weights.len() < coo.len();
         for rule in Duplicates::ALL {
             if rule == Duplicates::Refuse && has_repeats {
-                prop_assert!(coo.to_csr(rule).is_err());
+                prop_assert!(coo.to_csr(rule).is_err() && coo.to_csr_with_positions(rule).is_err());
                 continue;
             }
             let csr = coo.to_csr(rule).unwrap();
             prop_assert!(csr.validate().is_ok());
             prop_assert_eq!(csr.nnz(), weights.len());
+            let (same, positions) = coo.to_csr_with_positions(rule).unwrap();
+            prop_assert_eq!(&same, &csr);
+            for r in 0..csr.n_rows() {
+                for e in csr.row_range(r) {
+                    let is_pair = |&at: &usize| (coo.rows()[at], coo.cols()[at]) == (r as u32, csr.indices()[e]);
+                    prop_assert_eq!((0..coo.len()).find(is_pair), Some(positions[e] as usize));
+                }
+            }
             let adds = matches!(rule, Duplicates::Sum | Duplicates::Keep);
             prop_assert_eq!(csr.values().is_some(), coo.values().is_some() || (adds && has_repeats));
             for ((r, c), of_pair) in &weights {

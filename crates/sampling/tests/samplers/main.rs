@@ -2,6 +2,7 @@
 
 mod blocks;
 mod common;
+mod edge_lists;
 mod fan_outs;
 mod golden;
 mod kit;

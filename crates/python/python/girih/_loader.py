@@ -1,0 +1,91 @@
+"""Loaders: batches epoch by epoch."""
+
+from ._girih import Epoch, FeatureStore, Graph, Loader, Sampler
+
+
+def _sampler(graph, num_neighbors, options):
+    if isinstance(graph, Sampler):
+        if num_neighbors is not None or options:
+            raise TypeError("a sampler has its num_neighbors and options already; leave them out")
+        return graph
+    if num_neighbors is None:
+        raise TypeError("num_neighbors is missing: one number a layer, such as [15, 10, 5]")
+    return Sampler(graph, list(num_neighbors), **options)
+
+
+def _store(features):
+    return features if features is None or isinstance(features, FeatureStore) else FeatureStore(features)
+
+
+class NeighborLoader:
+    """Batches of sampled neighbors of `seeds`, made ahead by `threads` threads; each `iter()` is the next epoch.
+
+    graph: a `Graph`, or a `Sampler`, which has num_neighbors and the other options already.
+    seeds: ids of nodes, or a mask of all nodes.
+    num_neighbors: number of neighbors a hop, from the seeds outward; -1 for all.
+    features: a `FeatureStore`, or rows of features; then batches have `x`, the rows of their nodes.
+    threads: 0 to sample when a batch is asked for.
+    options: those of `Sampler`.
+
+    A batch depends on (seed, epoch, batch) alone, on any number of threads.
+    """
+
+    def __init__(
+        self,
+        graph: Graph | Sampler,
+        seeds,
+        num_neighbors=None,
+        *,
+        batch_size: int = 1024,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        seed: int = 0,
+        threads: int = 1,
+        features=None,
+        **options,
+    ):
+        self._made_by = (graph, seeds, num_neighbors), dict(
+            batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=seed, threads=threads, features=features, **options
+        )
+        self.sampler = _sampler(graph, num_neighbors, options)
+        self._loader = Loader(
+            self.sampler,
+            seeds,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            seed=seed,
+            threads=threads,
+            features=_store(features),
+        )
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Epoch:
+        return iter(self._loader)
+
+    def epoch(self, number: int, *, first: int = 0) -> Epoch:
+        """Epoch by its number, from batch `first` on, for a training that goes on after a stop."""
+        return self._loader.epoch(number, first=first)
+
+    def __reduce__(self):
+        return _remake, (type(self), *self._made_by)
+
+
+class SubgraphLoader:
+    """Subgraphs of a sampler without seeds (`Sampler.clusters`, `Sampler.saint`), `num_batches` an epoch."""
+
+    def __init__(self, sampler: Sampler, num_batches: int, *, seed: int = 0, threads: int = 1, features=None):
+        self._made_by = (sampler, num_batches), dict(seed=seed, threads=threads, features=features)
+        self.sampler = sampler
+        self._loader = Loader(sampler, None, seed=seed, threads=threads, num_batches=num_batches, features=_store(features))
+
+    __len__ = NeighborLoader.__len__
+    __iter__ = NeighborLoader.__iter__
+    epoch = NeighborLoader.epoch
+    __reduce__ = NeighborLoader.__reduce__
+
+
+def _remake(kind, arguments, options):
+    return kind(*arguments, **options)

@@ -1,0 +1,337 @@
+//! `Graph`: in-neighbors by node, with the names that the caller gave to edges.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use bytemuck::cast_slice;
+use girih_datasets::{Components, LoadOptions};
+use girih_graph_format::{Buffer, Coo, Csr, Duplicates, NodeId, Permutation};
+use girih_reorder::{OrderKind, Quality};
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::arrays::{columns, edges, floats, frozen_view, ids_array, node_ids, offsets};
+use crate::errors::{of_dataset, of_format, value_error};
+use crate::threads::{interruptible, on_pool};
+
+/// Directed graph. Row `v` of its CSR lists the sources of the edges that end in node `v`.
+#[pyclass(frozen, module = "girih")]
+pub struct Graph {
+    pub csr: Csr,
+    /// Name of the edge at each position: its column in the caller's `edge_index`. `None`: the position itself.
+    pub names: Option<Arc<Vec<i64>>>,
+    /// Position of each named edge; made when it is first asked for.
+    positions: OnceLock<Arc<Vec<u64>>>,
+    /// SPEC that the graph was loaded from as it is: it pickles as this.
+    spec: Option<String>,
+}
+
+impl Graph {
+    pub fn new(csr: Csr, names: Option<Arc<Vec<i64>>>) -> Self {
+        Self { csr, names, positions: OnceLock::new(), spec: None }
+    }
+
+    pub fn of_spec(csr: Csr, spec: String) -> Self {
+        Self { spec: csr.is_mapped().then_some(spec), ..Self::new(csr, None) }
+    }
+
+    /// Positions of named edges; an unused name has none, which is `u64::MAX`.
+    pub fn positions(&self) -> Option<Arc<Vec<u64>>> {
+        let names = self.names.as_ref()?;
+        let made = || {
+            let n_names = names.iter().max().map_or(0, |&name| name as usize + 1);
+            let mut positions = vec![u64::MAX; n_names];
+            (0..).zip(names.iter()).for_each(|(position, &name)| positions[name as usize] = position);
+            Arc::new(positions)
+        };
+        Some(Arc::clone(self.positions.get_or_init(made)))
+    }
+
+    /// Weights by edge name as weights by position.
+    pub fn by_position(&self, weights: &[f32]) -> PyResult<Vec<f32>> {
+        let Some(names) = &self.names else { return Ok(weights.to_vec()) };
+        let n_names = names.iter().max().map_or(0, |&name| name as usize + 1);
+        if weights.len() < n_names {
+            return Err(value_error(format!("{} weights for edges named up to {}", weights.len(), n_names - 1)));
+        }
+        Ok(names.iter().map(|&name| weights[name as usize]).collect())
+    }
+
+    fn renamed(&self, order: &Permutation) -> Self {
+        let (csr, positions) = self.csr.permuted_with_positions(order);
+        let name = |&position: &u64| self.names.as_ref().map_or(position as i64, |names| names[position as usize]);
+        Self::new(csr, Some(Arc::new(positions.iter().map(name).collect())))
+    }
+}
+
+fn of_list(coo: &Coo, duplicates: Duplicates) -> PyResult<Graph> {
+    let (csr, positions) = coo.to_csr_with_positions(duplicates).map_err(value_error)?;
+    Ok(Graph::new(csr, Some(Arc::new(bytemuck::cast_vec(positions)))))
+}
+
+fn rule(duplicates: &str) -> PyResult<Duplicates> {
+    duplicates.parse().map_err(value_error)
+}
+
+#[pymethods]
+impl Graph {
+    /// See the stub.
+    #[staticmethod]
+    #[pyo3(signature = (edge_index, num_nodes = None, *, weights = None, duplicates = "refuse"))]
+    fn from_edge_index(
+        edge_index: &Bound<'_, PyAny>,
+        num_nodes: Option<usize>,
+        weights: Option<&Bound<'_, PyAny>>,
+        duplicates: &str,
+    ) -> PyResult<Self> {
+        let rule = rule(duplicates)?;
+        let ([sources, destinations], n_nodes) = edges(edge_index, num_nodes)?;
+        let weights = weights.map(|weights| floats("weights", weights)).transpose()?;
+        on_pool(edge_index.py(), || {
+            let weights = weights.map(|weights| weights.to_vec());
+            of_list(&Coo::new(n_nodes, n_nodes, destinations, sources, weights).map_err(value_error)?, rule)
+        })?
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (indptr, indices, *, weights = None, duplicates = "refuse"))]
+    fn from_csr(
+        indptr: &Bound<'_, PyAny>,
+        indices: &Bound<'_, PyAny>,
+        weights: Option<&Bound<'_, PyAny>>,
+        duplicates: &str,
+    ) -> PyResult<Self> {
+        let (py, rule) = (indptr.py(), rule(duplicates)?);
+        let indptr = offsets("indptr", indptr)?;
+        let Some(n_nodes) = indptr.len().checked_sub(1) else {
+            return Err(value_error("indptr is empty; a graph of n nodes has n + 1 offsets"));
+        };
+        let indices = columns("indices", indices, n_nodes)?;
+        let weights = weights.map(|weights| floats("weights", weights)).transpose()?;
+        on_pool(py, || of_rows(n_nodes, indptr, indices, weights, rule))?
+    }
+
+    #[staticmethod]
+    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let spec = path.to_string_lossy().into_owned();
+        let of = spec.clone();
+        let data =
+            interruptible(py, move || girih_datasets::load(&of, &LoadOptions::default()))?.map_err(of_dataset)?;
+        Ok(Self::of_spec(data.graph, spec))
+    }
+
+    #[getter]
+    fn num_nodes(&self) -> usize {
+        self.csr.n_rows()
+    }
+
+    #[getter]
+    fn num_edges(&self) -> usize {
+        self.csr.nnz()
+    }
+
+    #[getter]
+    fn is_mapped(&self) -> bool {
+        self.csr.is_mapped()
+    }
+
+    /// Offsets and sources, as they lie: read only, no copy.
+    #[getter]
+    fn csr<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i32>>)> {
+        let csr = &slf.get().csr;
+        // SAFETY: both arrays belong to the graph, which is frozen.
+        unsafe { Ok((frozen_view(slf, cast_slice(csr.indptr()))?, frozen_view(slf, cast_slice(csr.indices()))?)) }
+    }
+
+    #[getter]
+    fn weights<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyArray1<f32>>>> {
+        // SAFETY: as for `csr`.
+        slf.get().csr.values().map(|values| unsafe { frozen_view(slf, values) }).transpose()
+    }
+
+    #[getter]
+    fn edge_ids<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyArray1<i64>>>> {
+        // SAFETY: as for `csr`.
+        slf.get().names.as_ref().map(|names| unsafe { frozen_view(slf, &names[..]) }).transpose()
+    }
+
+    /// Sources and destinations, in the order of rows; with names, in the order of names.
+    fn edge_index<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let flat = on_pool(py, || {
+            let n_edges = self.csr.nnz();
+            let mut flat = vec![0i64; 2 * n_edges];
+            let (sources, destinations) = flat.split_at_mut(n_edges);
+            for v in 0..self.csr.n_rows() {
+                for e in self.csr.row_range(v) {
+                    (sources[e], destinations[e]) = (i64::from(self.csr.indices()[e]), v as i64);
+                }
+            }
+            flat
+        })?;
+        flat.into_pyarray(py).call_method1("reshape", (2, self.csr.nnz()))
+    }
+
+    #[pyo3(signature = (order = "community", *, seed = 0, blocks = 1))]
+    fn reorder<'py>(
+        &self,
+        py: Python<'py>,
+        order: &str,
+        seed: u64,
+        blocks: usize,
+    ) -> PyResult<(Self, Bound<'py, PyArray1<i64>>)> {
+        let (kind, csr): (OrderKind, _) = (order.parse().map_err(value_error)?, self.csr.clone());
+        let order = interruptible(py, move || kind.order(blocks, seed).order(&csr))?.map_err(value_error)?;
+        let renamed = on_pool(py, || self.renamed(&order))?;
+        Ok((renamed, ids_array(py, order.new_of_old())))
+    }
+
+    /// The graph whose node `new_ids[v]` is node `v` of this one.
+    fn permute(&self, new_ids: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let n_nodes = self.csr.n_rows();
+        let new_of_old = node_ids("new_ids", new_ids, n_nodes)?;
+        if new_of_old.len() != n_nodes {
+            return Err(value_error(format!("{} new ids for {n_nodes} nodes; give one for each", new_of_old.len())));
+        }
+        let order = Permutation::from_new_of_old(new_of_old).map_err(value_error)?;
+        on_pool(new_ids.py(), || self.renamed(&order))
+    }
+
+    fn symmetrized(&self, py: Python<'_>) -> PyResult<Self> {
+        Ok(Self::new(on_pool(py, || self.csr.symmetrized())?, None))
+    }
+
+    fn is_symmetric(&self, py: Python<'_>) -> PyResult<bool> {
+        on_pool(py, || self.csr.is_symmetric())
+    }
+
+    #[pyo3(signature = (num_parts, *, method = "metis"))]
+    fn partition<'py>(&self, py: Python<'py>, num_parts: usize, method: &str) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        if num_parts == 0 {
+            return Err(value_error("0 parts; give at least 1"));
+        }
+        let csr = self.csr.clone();
+        let parts = match method {
+            "metis" => interruptible(py, move || girih_reorder::clusters(&csr, num_parts))?.map_err(value_error)?,
+            "streaming" => interruptible(py, move || girih_reorder::streaming_clusters(&csr, num_parts))?,
+            other => return Err(value_error(format!("no method {other:?}; there are \"metis\" and \"streaming\""))),
+        };
+        Ok(ids_array(py, &parts))
+    }
+
+    fn quality<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let csr = self.csr.clone();
+        let quality = interruptible(py, move || Quality::of(&csr))?;
+        let out = PyDict::new(py);
+        out.set_item("bandwidth", quality.gaps.bandwidth)?;
+        out.set_item("mean_log2_gap", quality.gaps.mean_log2)?;
+        out.set_item("window_reuse", quality.window_reuse)?;
+        out.set_item("dense_tile_share", quality.dense_tile_share)?;
+        out.set_item("coverage_128", quality.coverage_128)?;
+        out.set_item("coverage_256", quality.coverage_256)?;
+        out.set_item("lru_hit_rate", quality.lru_hit_rate)?;
+        Ok(out)
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let csr = self.csr.clone();
+        let stats = interruptible(py, move || Stats::of(&csr))?;
+        let out = PyDict::new(py);
+        out.set_item("num_nodes", self.csr.n_rows())?;
+        out.set_item("num_edges", self.csr.nnz())?;
+        out.set_item("num_self_loops", stats.n_self_loops)?;
+        out.set_item("num_isolated", stats.n_isolated)?;
+        out.set_item("num_components", stats.n_components)?;
+        out.set_item("is_symmetric", stats.is_symmetric)?;
+        out.set_item("max_in_degree", stats.max_in_degree)?;
+        out.set_item("mean_degree", self.csr.nnz() as f64 / self.csr.n_rows().max(1) as f64)?;
+        Ok(out)
+    }
+
+    /// Arrays for a pickle, or the SPEC of a mapped graph.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let (py, graph) = (slf.py(), slf.get());
+        let class = py.get_type::<Self>();
+        if let Some(spec) = &graph.spec {
+            return Ok((class.getattr("open")?, (spec,).into_pyobject(py)?.into_any()));
+        }
+        let (indptr, indices) = Self::csr(slf)?;
+        let state = (indptr, indices, Self::weights(slf)?, Self::edge_ids(slf)?).into_pyobject(py)?.into_any();
+        Ok((class.getattr("_from_state")?, state))
+    }
+
+    #[staticmethod]
+    fn _from_state(
+        indptr: &Bound<'_, PyAny>,
+        indices: &Bound<'_, PyAny>,
+        weights: Option<&Bound<'_, PyAny>>,
+        edge_ids: Option<Vec<i64>>,
+    ) -> PyResult<Self> {
+        let mut graph = Self::from_csr(indptr, indices, weights, "refuse")?;
+        if let Some(names) = edge_ids {
+            if names.len() != graph.csr.nnz() || names.iter().any(|&name| name < 0) {
+                return Err(value_error("the pickled names of edges are not those of its edges"));
+            }
+            graph.names = Some(Arc::new(names));
+        }
+        Ok(graph)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("girih.Graph(num_nodes={}, num_edges={})", self.csr.n_rows(), self.csr.nnz())
+    }
+}
+
+/// Graph of a CSR whose rows may be in any order: in place where they ascend, else sorted, with positions as names.
+fn of_rows(
+    n_nodes: usize,
+    indptr: Buffer<u64>,
+    indices: Buffer<NodeId>,
+    weights: Option<Buffer<f32>>,
+    rule: Duplicates,
+) -> PyResult<Graph> {
+    let ascend = |v: usize| -> Option<bool> {
+        let row = indices.get(indptr[v] as usize..indptr[v + 1] as usize)?;
+        Some(row.is_sorted_by(|a, b| a < b))
+    };
+    if (0..n_nodes).all(|v| ascend(v) != Some(false)) {
+        let csr = Csr::new(n_nodes, n_nodes, indptr, indices, weights).map_err(of_format)?;
+        return Ok(Graph::new(csr, None));
+    }
+    let counts_fit = indptr[0] == 0 && indptr.is_sorted() && indptr[n_nodes] == indices.len() as u64;
+    if !counts_fit {
+        return Err(value_error(format!(
+            "indptr does not divide the {} entries of indices into {n_nodes} rows; it starts at 0, never falls, and ends there",
+            indices.len()
+        )));
+    }
+    let lengths = indptr.windows(2).map(|ends| (ends[1] - ends[0]) as usize);
+    let rows = (0..).zip(lengths).flat_map(|(v, n): (NodeId, usize)| std::iter::repeat_n(v, n)).collect();
+    let coo = Coo::new(n_nodes, n_nodes, rows, indices.to_vec(), weights.map(|weights| weights.to_vec()));
+    of_list(&coo.map_err(value_error)?, rule)
+}
+
+/// Numbers that describe a graph.
+struct Stats {
+    n_self_loops: usize,
+    n_isolated: usize,
+    n_components: usize,
+    is_symmetric: bool,
+    max_in_degree: usize,
+}
+
+impl Stats {
+    fn of(csr: &Csr) -> Self {
+        let n = csr.n_rows();
+        let mut has_edge = vec![false; n];
+        csr.indices().iter().for_each(|&source| has_edge[source as usize] = true);
+        (0..n).filter(|&v| csr.degree(v) > 0).for_each(|v| has_edge[v] = true);
+        Self {
+            n_self_loops: (0..n).filter(|&v| csr.row(v).binary_search(&(v as NodeId)).is_ok()).count(),
+            n_isolated: has_edge.iter().filter(|has| !**has).count(),
+            n_components: Components::of(csr).count(),
+            is_symmetric: csr.is_symmetric(),
+            max_in_degree: (0..n).map(|v| csr.degree(v)).max().unwrap_or(0),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Native half of the Python package `girih`: graphs, samplers, features and training for NumPy arrays.
+//!
+//! - [`graph`]: `Graph`, from arrays in memory or from files; [`dataset`]: `load` and `Dataset`.
+//! - [`sampler`]: `Sampler` and the other samplers; [`batch`]: what they return; [`loader`]: batches made ahead.
+//! - [`features`]: `FeatureStore`, dense or compressed.
+//! - [`arrays`]: conversion of arguments and of results; [`errors`]: which error is which exception; [`threads`]: work
+//!   without the GIL, Ctrl-C and fork.
+//!
+//! `python/girih` holds the public half, which names things and adapts them to PyTorch, PyG and DGL.
+//!
+//! Not here: anything that the crates below do. A function of this crate converts, calls, and converts back.
+
+// Arguments from Python are owned by the call, and getters take what they return.
+#![allow(clippy::needless_pass_by_value)]
+
+mod arrays;
+mod batch;
+mod dataset;
+mod errors;
+mod features;
+mod graph;
+mod loader;
+mod sampler;
+mod threads;
+mod walks;
+
+use pyo3::prelude::*;
+
+/// Module `girih._girih`.
+#[pymodule(gil_used = false)]
+mod _girih {
+    #[pymodule_export]
+    use super::batch::{Batch, Block};
+    #[pymodule_export]
+    use super::dataset::{Dataset, load};
+    #[pymodule_export]
+    use super::features::FeatureStore;
+    #[pymodule_export]
+    use super::graph::Graph;
+    #[pymodule_export]
+    use super::loader::{Epoch, Loader};
+    #[pymodule_export]
+    use super::sampler::Sampler;
+    #[pymodule_export]
+    use super::threads::{num_threads, set_num_threads};
+    #[pymodule_export]
+    use super::walks::random_walks;
+
+    use pyo3::prelude::*;
+    use pyo3::types::PyModule;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}
