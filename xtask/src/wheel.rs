@@ -19,7 +19,7 @@ pub struct WheelArgs {
     /// Folder of the wheel.
     #[arg(long, default_value = "target/wheels")]
     pub out: PathBuf,
-    /// Build by the profile of tests, to try the package soon; slower at work.
+    /// Build without CUDA, by the profile of tests, to try the package soon; slower at work.
     #[arg(long)]
     pub quick: bool,
     /// Build for glibc 2.17 and later, with zig as the linker; without it, for the glibc of this machine.
@@ -70,6 +70,9 @@ fn built(tools: &Environment, root: &Path, out: &Path, args: &WheelArgs) -> Resu
     maturin.args(["build", "--manifest-path"]).arg(root.join(PACKAGE).join("Cargo.toml"));
     maturin.arg("--out").arg(out).arg("--interpreter").arg(tools.path("python"));
     maturin.args(["--profile", if args.quick { "dev" } else { "release" }]);
+    if args.quick {
+        maturin.arg("--no-default-features");
+    }
     if args.portable {
         maturin.args(["--zig", "--compatibility", "manylinux_2_17"]);
     }
@@ -90,20 +93,19 @@ fn wheels(folder: &Path) -> Vec<PathBuf> {
 /// Runs the tests that need NumPy alone, and checks the types that the wheel states.
 fn tested(fresh: &Environment, root: &Path, wheel: &Path) -> Result<(), String> {
     fresh.install(&[&wheel.display().to_string()])?;
-    // From the root, `girih` is no folder that Python would import instead of the wheel.
-    let mut lines = fresh.program("python");
-    lines.current_dir(root).arg("-c").arg(first_lines(root)?);
-    command::finish(lines, "the first lines of docs/python.md", "see the page")?;
+    // Elsewhere than in the package, so that Python imports the wheel.
+    let outside = root.join("target");
+    let run = |name: &str, arguments: &[&str]| {
+        let mut python = fresh.program("python");
+        python.current_dir(&outside).args(arguments);
+        command::finish(python, name, "see above")
+    };
+    run("the first lines of docs/python.md", &["-c", &first_lines(root)?])?;
     fresh.install(&["pytest>=8", "mypy>=1.11"])?;
-    let mut tests = fresh.program("python");
-    tests.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).arg(root.join(PACKAGE).join("tests"));
-    command::finish(tests.current_dir(root), "tests of the wheel", "see above")?;
-    let mut stubs = fresh.program("python");
-    stubs.args(["-m", "mypy.stubtest", "girih._girih"]);
-    command::finish(stubs.current_dir(root.join("target")), "types of girih._girih", "see above")?;
-    let mut types = fresh.program("python");
-    types.args(["-m", "mypy", "--strict"]).arg(root.join(PACKAGE).join("tests/typed.py"));
-    command::finish(types.current_dir(root.join("target")), "types of a program that uses girih", "see above")
+    let tests = root.join(PACKAGE).join("tests").display().to_string();
+    run("tests of the wheel", &["-m", "pytest", "-q", "-p", "no:cacheprovider", &tests])?;
+    run("types of girih._girih", &["-m", "mypy.stubtest", "girih._girih"])?;
+    run("types of a program that uses girih", &["-m", "mypy", "--strict", &format!("{tests}/typed.py")])
 }
 
 /// The first block of Python in the page of the package.

@@ -7,6 +7,7 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+__all__: list[str]
 __version__: str
 
 _Draws = Literal["node", "layer", "labor"]
