@@ -91,9 +91,10 @@ impl<'m, B: Backend> ModelSource<'m, B> {
     /// Inputs that the models read.
     ///
     /// # Errors
-    /// When they cannot be had in mini-batches.
+    /// When they cannot be had in mini-batches, or ignore the normalisation of the configuration.
     pub(crate) fn input_spec(&self, backend: &B) -> Result<InputSpec, TrainError> {
         let spec = self.build(backend, 0, None)?.0.input_spec();
+        spec.check_degrees(&self.config.model)?;
         if self.config.batch.is_sampled() && spec.propagation == Propagation::Always {
             return Err(TrainError::invalid(format!(
                 "{} reads features that are aggregated before training, and mini-batches have raw features: give --batch full, or \

@@ -26,7 +26,7 @@ use crate::tape::ParamInit;
 /// use girih_trainer::models::BuildModel;
 /// use girih_trainer::{
 ///     Adjacency, AggregateOptions, Control, Dims, InputSpec, Inputs, Linear, LinearOptions, Model, ModelConfig,
-///     ParamInit, Propagation, Rows, SessionOptions, Tape, TrainConfig, Var, train_model,
+///     ParamInit, Rows, SessionOptions, Tape, TrainConfig, Var, train_model,
 /// };
 ///
 /// /// Logits `Â·(X·W + b)`.
@@ -34,8 +34,7 @@ use crate::tape::ParamInit;
 ///
 /// impl<B: Backend> Model<B> for OneHop {
 ///     fn input_spec(&self) -> InputSpec {
-///         let graph = Some(Adjacency::new(true, Norm::Symmetric));
-///         InputSpec { graph, hops: 0, raw_features: true, propagation: Propagation::Never }
+///         InputSpec::of_raw_features(Some(Adjacency::new(true, Norm::Symmetric)))
 ///     }
 ///
 ///     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
