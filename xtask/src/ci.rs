@@ -196,7 +196,7 @@ mod tests {
         for (skip_tests, verb) in [(false, "test"), (true, "check")] {
             let steps = example_steps(root, "/target", skip_tests).unwrap();
             let names: Vec<&str> = steps.iter().map(|step| &*step.name).collect();
-            assert_eq!(names, ["examples: own-model", "examples: own-order"]);
+            assert_eq!(names, ["examples: own-model", "examples: own-order", "examples: own-sampler"]);
             for step in steps {
                 let Action::Cargo { arguments, .. } = step.action else { panic!("a call of cargo") };
                 assert_eq!(arguments[0], verb);
