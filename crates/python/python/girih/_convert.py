@@ -23,7 +23,7 @@ def from_scipy(
 
 def to_scipy(graph: Graph) -> Any:
     """Sparse matrix of SciPy, in CSR form: entry (i, j) is the edge i → j, with its weight or 1."""
-    from scipy.sparse import csc_array
+    from scipy.sparse import csc_array  # type: ignore[import-untyped,unused-ignore]
 
     indptr, indices = graph.csr
     values = graph.weights if graph.weights is not None else np.ones(graph.num_edges, dtype=np.float32)
@@ -46,7 +46,7 @@ def from_networkx(graph: Any, *, weight: str | None = None) -> Graph:
 
 def to_networkx(graph: Graph) -> Any:
     """Directed graph of NetworkX, whose nodes are 0, 1, 2, …; weights are the attribute `weight`."""
-    import networkx
+    import networkx  # type: ignore[import-untyped,unused-ignore]
 
     made = networkx.DiGraph()
     made.add_nodes_from(range(graph.num_nodes))

@@ -7,7 +7,25 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__: list[str]
+__all__ = [
+    "Batch",
+    "Block",
+    "Checkpoint",
+    "Dataset",
+    "Epoch",
+    "FeatureStore",
+    "Graph",
+    "Loader",
+    "Sampler",
+    "__version__",
+    "default_config",
+    "load",
+    "num_threads",
+    "random_walks",
+    "set_num_threads",
+    "train",
+]
+
 __version__: str
 
 _Draws = Literal["node", "layer", "labor"]
