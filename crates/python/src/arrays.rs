@@ -248,7 +248,10 @@ pub unsafe fn frozen_view<'py, T: Element, O>(
     Ok(array)
 }
 
+/// Array of `int64`.
+pub type Ids<'py> = Bound<'py, PyArray1<i64>>;
+
 /// New array of ids as `int64`.
-pub fn ids_array<'py>(py: Python<'py>, ids: &[NodeId]) -> Bound<'py, PyArray1<i64>> {
+pub fn ids_array<'py>(py: Python<'py>, ids: &[NodeId]) -> Ids<'py> {
     PyArray1::from_iter(py, ids.iter().map(|&id| i64::from(id)))
 }

@@ -6,7 +6,7 @@ use bytemuck::cast_slice;
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 
-use crate::arrays::view;
+use crate::arrays::{Ids, view};
 use crate::errors::value_error;
 use crate::sampler::{Arrays, Core};
 
@@ -76,7 +76,7 @@ impl Batch {
     }
 
     #[getter]
-    fn e_id<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyArray1<i64>>>> {
+    fn e_id<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Ids<'py>>> {
         let Self { arrays, core, .. } = slf.get();
         core.form().edge_ids.then_some(()).map_or(Ok(None), |()| {
             slf.get().check_list()?;
@@ -108,6 +108,13 @@ impl Batch {
         // SAFETY: as in `ids!`.
         let flat = unsafe { view(slf, &arrays.x) };
         flat.call_method1("reshape", (-1, *width)).map(Some)
+    }
+
+    /// Digest of the blocks or of the subgraph, as `girih sample` prints it.
+    #[getter]
+    fn digest(&self) -> u64 {
+        let Arrays { batch, subgraph, .. } = &self.arrays;
+        if batch.blocks.is_empty() { subgraph.digest() } else { batch.digest() }
     }
 
     #[getter]
@@ -183,7 +190,7 @@ impl Block {
     }
 
     /// Offsets of rows of destinations, sources of edges by local id, and names of edges.
-    fn csc<'py>(&self, py: Python<'py>) -> (Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Bound<'py, PyArray1<i64>>>) {
+    fn csc<'py>(&self, py: Python<'py>) -> (Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Ids<'py>>) {
         let (batch, block, form) = (self.batch.get(), self.block(), self.batch.get().core.form());
         let owner = self.batch.bind(py);
         let names = form.edge_ids.then(|| batch.core.names_of(&block.edge_ids).into_pyarray(py));

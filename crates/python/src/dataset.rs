@@ -10,7 +10,7 @@ use girih_reorder::OrderKind;
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 
-use crate::arrays::{frozen_view, ids_array};
+use crate::arrays::{Ids, frozen_view, ids_array};
 use crate::errors::{of_dataset, of_features, value_error};
 use crate::features::FeatureStore;
 use crate::graph::Graph;
@@ -96,11 +96,7 @@ impl Dataset {
 
     /// Ids of training, validation and test nodes of the first split; `None` without a split.
     #[getter]
-    #[allow(clippy::type_complexity)] // three arrays of one type
-    fn split<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> Option<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>)> {
+    fn split<'py>(&self, py: Python<'py>) -> Option<(Ids<'py>, Ids<'py>, Ids<'py>)> {
         let split = self.data.splits.first()?;
         let ids = |nodes: &[NodeId]| ids_array(py, nodes);
         Some((ids(&split.train), ids(&split.val), ids(&split.test)))
@@ -122,9 +118,9 @@ impl Dataset {
         self.data.notes.not_used_line().into_iter().chain(self.data.notes.warnings.iter().cloned()).collect()
     }
 
-    /// The same data with nodes renamed, and the new id of each node.
+    /// Data with nodes renamed, and the new id of each node.
     #[pyo3(signature = (order = "community", *, seed = 0))]
-    fn reorder<'py>(&self, py: Python<'py>, order: &str, seed: u64) -> PyResult<(Self, Bound<'py, PyArray1<i64>>)> {
+    fn reorder<'py>(&self, py: Python<'py>, order: &str, seed: u64) -> PyResult<(Self, Ids<'py>)> {
         let (kind, data): (OrderKind, _) = (order.parse().map_err(value_error)?, Arc::clone(&self.data));
         let reordered = interruptible(py, move || -> Result<(Data, Permutation), String> {
             let order = kind.order(1, seed).order(&data.graph).map_err(|error| error.to_string())?;

@@ -11,7 +11,7 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrays::{columns, edges, floats, frozen_view, ids_array, node_ids, offsets};
+use crate::arrays::{Ids, columns, edges, floats, frozen_view, ids_array, node_ids, offsets};
 use crate::errors::{of_dataset, of_format, value_error};
 use crate::threads::{interruptible, on_pool};
 
@@ -138,7 +138,7 @@ impl Graph {
 
     /// Offsets and sources, as they lie: read only, no copy.
     #[getter]
-    fn csr<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i32>>)> {
+    fn csr<'py>(slf: &Bound<'py, Self>) -> PyResult<(Ids<'py>, Bound<'py, PyArray1<i32>>)> {
         let csr = &slf.get().csr;
         // SAFETY: both arrays belong to the graph, which is frozen.
         unsafe { Ok((frozen_view(slf, cast_slice(csr.indptr()))?, frozen_view(slf, cast_slice(csr.indices()))?)) }
@@ -151,7 +151,7 @@ impl Graph {
     }
 
     #[getter]
-    fn edge_ids<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyArray1<i64>>>> {
+    fn edge_ids<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Ids<'py>>> {
         // SAFETY: as for `csr`.
         slf.get().names.as_ref().map(|names| unsafe { frozen_view(slf, &names[..]) }).transpose()
     }
@@ -173,13 +173,7 @@ impl Graph {
     }
 
     #[pyo3(signature = (order = "community", *, seed = 0, blocks = 1))]
-    fn reorder<'py>(
-        &self,
-        py: Python<'py>,
-        order: &str,
-        seed: u64,
-        blocks: usize,
-    ) -> PyResult<(Self, Bound<'py, PyArray1<i64>>)> {
+    fn reorder<'py>(&self, py: Python<'py>, order: &str, seed: u64, blocks: usize) -> PyResult<(Self, Ids<'py>)> {
         let (kind, csr): (OrderKind, _) = (order.parse().map_err(value_error)?, self.csr.clone());
         let order = interruptible(py, move || kind.order(blocks, seed).order(&csr))?.map_err(value_error)?;
         let renamed = on_pool(py, || self.renamed(&order))?;
@@ -206,7 +200,7 @@ impl Graph {
     }
 
     #[pyo3(signature = (num_parts, *, method = "metis"))]
-    fn partition<'py>(&self, py: Python<'py>, num_parts: usize, method: &str) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    fn partition<'py>(&self, py: Python<'py>, num_parts: usize, method: &str) -> PyResult<Ids<'py>> {
         if num_parts == 0 {
             return Err(value_error("0 parts; give at least 1"));
         }

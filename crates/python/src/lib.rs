@@ -4,7 +4,7 @@
 //! - [`sampler`]: `Sampler` and the other samplers; [`batch`]: what they return; [`loader`]: batches made ahead.
 //! - [`features`]: `FeatureStore`, dense or compressed.
 //! - [`train`]: whole trainings; [`checkpoint`]: what they leave, and its predictions; [`device`]: where both compute.
-//! - [`arrays`]: conversion of arguments and of results; [`errors`]: which error is which exception; [`threads`]: work
+//! - [`arrays`], [`options`]: conversion of arguments and of results; [`errors`]: which error is which exception; [`threads`]: work
 //!   without the GIL, Ctrl-C and fork.
 //!
 //! `python/girih` holds the public half, which names things and adapts them to PyTorch, PyG and DGL.
@@ -23,6 +23,7 @@ mod errors;
 mod features;
 mod graph;
 mod loader;
+mod options;
 mod sampler;
 mod threads;
 mod train;
@@ -44,7 +45,7 @@ mod _girih {
     #[pymodule_export]
     use super::graph::Graph;
     #[pymodule_export]
-    use super::loader::{Epoch, Loader};
+    use super::loader::{BatchLoader, Epoch};
     #[pymodule_export]
     use super::sampler::Sampler;
     #[pymodule_export]

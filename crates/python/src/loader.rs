@@ -1,4 +1,4 @@
-//! `Loader` and `Epoch`: batches of seeds, made ahead by threads that never take the GIL.
+//! `BatchLoader` and `Epoch`: batches of seeds, made ahead by threads that never take the GIL.
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,22 +11,24 @@ use girih_pipeline::{Items, Pipeline, Stage, StageError};
 use girih_sampling::{DrawKey, EpochPlan, ExcludedEdges, LoaderOptions, SampleError};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::batch::Batch;
 use crate::errors::{index_error, of_sampling, value_error};
 use crate::features::FeatureStore;
+use crate::options::Options;
 use crate::sampler::{Arrays, Core, Sampler};
 use crate::threads::{TICK, without_gil};
 
 /// Batches of an epoch after the other; each `iter()` is the next epoch.
 #[pyclass(frozen, module = "girih")]
-pub struct Loader {
+pub struct BatchLoader {
     source: Source,
     threads: usize,
     epoch: AtomicU32,
 }
 
-/// What makes any batch of any epoch.
+/// Maker of any batch of any epoch.
 #[derive(Clone)]
 struct Source {
     core: Arc<Core>,
@@ -68,24 +70,23 @@ impl Source {
 }
 
 #[pymethods]
-impl Loader {
+impl BatchLoader {
     #[new]
-    #[pyo3(signature = (sampler, seeds, *, batch_size = 1024, shuffle = true, drop_last = false, seed = 0, threads = 1,
-        num_batches = None, features = None))]
+    #[pyo3(signature = (sampler, seeds, **options))]
     fn new(
         sampler: &Bound<'_, Sampler>,
         seeds: Option<&Bound<'_, PyAny>>,
-        batch_size: usize,
-        shuffle: bool,
-        drop_last: bool,
-        seed: u64,
-        threads: usize,
-        num_batches: Option<usize>,
-        features: Option<&Bound<'_, FeatureStore>>,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         const MOST_THREADS: usize = 256;
         let core = Arc::clone(&sampler.get().core);
         let seeds = sampler.get().seeds("seed", seeds)?;
+        let mut options = Options::new("BatchLoader", options)?;
+        let (batch_size, shuffle) = (options.or("batch_size", 1024)?, options.or("shuffle", true)?);
+        let (drop_last, seed) = (options.or("drop_last", false)?, options.or("seed", 0)?);
+        let (threads, num_batches) = (options.or("threads", 1)?, options.take::<usize>("num_batches")?);
+        let features = options.take::<Bound<'_, FeatureStore>>("features")?;
+        options.finish()?;
         if batch_size == 0 {
             return Err(value_error("batch_size is 0; give at least 1"));
         }
@@ -95,7 +96,7 @@ impl Loader {
         if num_batches.is_some() == core.has_seeds() {
             return Err(value_error("num_batches is for samplers without seeds, which need it"));
         }
-        if let Some(store) = features
+        if let Some(store) = &features
             && store.get().features.n_rows() != core.csr.n_rows()
         {
             return Err(value_error(format!(

@@ -15,6 +15,7 @@ use crate::arrays::{floats, node_ids, offsets};
 use crate::batch::Batch;
 use crate::errors::{index_error, of_sampling, type_error, value_error};
 use crate::graph::Graph;
+use crate::options::Options;
 use crate::threads::{interruptible, on_pool, without_gil};
 
 /// Graph, sampler and memory of batches that Python has released. Any number of threads may sample at once.
@@ -33,7 +34,7 @@ enum Method {
     Subgraphs(Box<dyn SubgraphSampler>),
 }
 
-/// What is made of a batch.
+/// Form of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
     /// Ids are `int64`, else `int32`.
@@ -142,17 +143,17 @@ impl Core {
             Method::Subgraphs(_) => {
                 *n_seeds = subgraph.nodes().len();
                 if self.form.wide {
-                    wide.fill_subgraph(subgraph)
+                    wide.fill_subgraph(subgraph);
                 } else {
-                    narrow.fill_subgraph(subgraph)
+                    narrow.fill_subgraph(subgraph);
                 }
                 &subgraph.block
             }
             _ => {
                 if self.form.wide {
-                    wide.fill(batch, rows)?
+                    wide.fill(batch, rows)?;
                 } else {
-                    narrow.fill(batch, rows)?
+                    narrow.fill(batch, rows)?;
                 }
                 &batch.blocks[0]
             }
@@ -255,34 +256,31 @@ macro_rules! arguments {
 #[pymethods]
 impl Sampler {
     #[new]
-    #[pyo3(signature = (graph, num_neighbors, *, replace = false, weights = None, expand = "once", draws = "node",
-        index_dtype = "int64", edge_ids = true))]
-    fn new(
-        graph: &Bound<'_, Graph>,
-        num_neighbors: Vec<i64>,
-        replace: bool,
-        weights: Option<&Bound<'_, PyAny>>,
-        expand: &str,
-        draws: &str,
-        index_dtype: &str,
-        edge_ids: bool,
-    ) -> PyResult<Self> {
+    #[pyo3(signature = (graph, num_neighbors, **options))]
+    fn new(graph: &Bound<'_, Graph>, num_neighbors: Vec<i64>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let py = graph.py();
-        let made_by = arguments!(py, num_neighbors, replace, weights, expand, draws, index_dtype, edge_ids);
-        let expand = expand_of(expand)?;
-        let options = NeighborOptions { replace, expand, draws: draws_of(draws)?, edge_ids, ..Default::default() };
+        let made_by = options.map_or_else(|| Ok(PyDict::new(py)), |options| options.copy())?;
+        made_by.set_item("num_neighbors", &num_neighbors)?;
+        let mut options = Options::new("Sampler", options)?;
+        let (replace, edge_ids) = (options.or("replace", false)?, options.or("edge_ids", true)?);
+        let weights = options.take::<Bound<'_, PyAny>>("weights")?;
+        let expand = expand_of(&options.or("expand", "once".to_owned())?)?;
+        let draws = draws_of(&options.or("draws", "node".to_owned())?)?;
+        let wide = is_wide(&options.or("index_dtype", "int64".to_owned())?)?;
+        options.finish()?;
+        let options = NeighborOptions { replace, expand, draws, edge_ids, ..Default::default() };
         let is_list = expand == Expand::Once || num_neighbors.len() == 1;
         let mut sampler = NeighborSampler::new(fan_out(&num_neighbors)?, options).map_err(of_sampling)?;
         if let Some(weights) = weights {
             if options.draws == Draws::Labor {
                 return Err(value_error("draws=\"labor\" has no weights of edges; leave weights out, or draw by node"));
             }
-            let by_position = graph.get().by_position(&floats("weights", weights)?)?;
+            let by_position = graph.get().by_position(&floats("weights", &weights)?)?;
             let csr = &graph.get().csr;
             sampler = sampler.weighted(on_pool(py, || Bias::new(csr, &by_position))?.map_err(of_sampling)?);
         }
-        let form = Form { wide: is_wide(index_dtype)?, edge_ids, is_list };
-        Ok(Self::of(graph, Method::Neighbors(sampler), form, ("Sampler", made_by)))
+        let form = Form { wide, edge_ids, is_list };
+        Ok(Self::of(graph, Method::Neighbors(sampler), form, ("Sampler", made_by.unbind())))
     }
 
     #[staticmethod]

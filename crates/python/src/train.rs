@@ -8,13 +8,14 @@ use girih_trainer::{
     Control, Event, ModelKind, Outcome, SessionOptions, TaskKind, TestReport, TrainConfig, TrainError,
 };
 use pyo3::prelude::*;
-use pyo3::types::PyBool;
+use pyo3::types::{PyBool, PyDict};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::dataset::Dataset;
 use crate::device::{Backend, Device, on_backend};
 use crate::errors::value_error;
+use crate::options::Options;
 use crate::threads::stoppable;
 
 /// Settings that a task and a model start from, as JSON: all of them, in sections.
@@ -34,17 +35,19 @@ fn named<V: DeserializeOwned>(what: &str, name: &str) -> PyResult<V> {
 /// Trains on a data set by a configuration in JSON. Calls `on_event` with each event as JSON; `False` stops training.
 /// Returns the outcome as JSON.
 #[pyfunction]
-#[pyo3(signature = (dataset, config, device, out, *, checkpoint_every = None, resume = false, on_event = None))]
+#[pyo3(signature = (dataset, config, device, out, **options))]
 pub fn train(
     py: Python<'_>,
     dataset: &Bound<'_, Dataset>,
     config: &str,
     device: &str,
     out: PathBuf,
-    checkpoint_every: Option<u64>,
-    resume: bool,
-    on_event: Option<Py<PyAny>>,
+    options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<String> {
+    let mut options = Options::new("train", options)?;
+    let (checkpoint_every, resume) = (options.take::<u64>("checkpoint_every")?, options.or("resume", false)?);
+    let on_event = options.take::<Bound<'_, PyAny>>("on_event")?.map(Bound::unbind);
+    options.finish()?;
     let config: TrainConfig = serde_json::from_str(config).map_err(value_error)?;
     config.validate().map_err(value_error)?;
     let device: Device = device.parse().map_err(value_error)?;

@@ -494,3 +494,17 @@ def test_threads():
     assert girih.num_threads() == 1 and len(ring()[0].reorder("community")[1]) == 1000
     girih.set_num_threads(0)
     assert girih.num_threads() == before
+
+
+def test_batches_are_those_of_the_command_line():
+    """Digest that `girih sample --fanout 4,3 --batch-size 100 --seed 5` prints of all batches."""
+    data = girih.load("synth:planted,nodes=500,degree=6,features=8,classes=3")
+    loader = girih.NeighborLoader(
+        data.graph, data.split[0], [4, 3], batch_size=100, seed=5, threads=2, expand="per-layer", edge_ids=False
+    )
+    digests = [batch.digest for batch in loader]
+    state = 0xCBF29CE484222325
+    for word in [len(digests), *digests]:
+        mixed = (state ^ word) * 0x9E3779B97F4A7C15 % 2**64
+        state = mixed ^ mixed >> 32
+    assert f"{state:016x}" == "1d353c781e515283"

@@ -1,3 +1,4 @@
 //! Laws of pipelines.
 
 mod laws;
+mod limits;

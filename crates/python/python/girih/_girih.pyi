@@ -15,7 +15,7 @@ __all__ = [
     "Epoch",
     "FeatureStore",
     "Graph",
-    "Loader",
+    "BatchLoader",
     "Sampler",
     "__version__",
     "default_config",
@@ -152,6 +152,9 @@ class Batch:
     def loss_weights(self) -> NDArray[np.float32] | None:
         """Weight of each node in the loss (GraphSAINT)."""
     @property
+    def digest(self) -> int:
+        """Digest of the blocks, as `girih sample` prints it: equal batches have equal ones."""
+    @property
     def batch_size(self) -> int:
         """Number of seeds."""
     @property
@@ -248,7 +251,7 @@ class Sampler:
         """
 
 @final
-class Loader:
+class BatchLoader:
     """Native part of `NeighborLoader` and `SubgraphLoader`."""
 
     def __new__(
@@ -263,7 +266,7 @@ class Loader:
         threads: int = 1,
         num_batches: int | None = None,
         features: FeatureStore | None = None,
-    ) -> Loader: ...
+    ) -> BatchLoader: ...
     def __len__(self) -> int: ...
     def __iter__(self) -> Epoch: ...
     def epoch(self, number: int, *, first: int = 0) -> Epoch: ...

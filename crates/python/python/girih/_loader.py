@@ -5,7 +5,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from ._girih import Epoch, FeatureStore, Graph, Loader, Sampler
+from ._girih import Epoch, FeatureStore, Graph, BatchLoader, Sampler
 
 
 def _sampler(graph: Graph | Sampler, num_neighbors: Iterable[int] | None, options: dict[str, Any]) -> Sampler:
@@ -53,7 +53,7 @@ class NeighborLoader:
             batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=seed, threads=threads, features=features, **options
         )
         self.sampler = _sampler(graph, num_neighbors, options)
-        self._loader = Loader(
+        self._loader = BatchLoader(
             self.sampler,
             seeds,
             batch_size=batch_size,
@@ -92,7 +92,7 @@ class SubgraphLoader:
     ) -> None:
         self._made_by = (sampler, num_batches), dict(seed=seed, threads=threads, features=features)
         self.sampler = sampler
-        self._loader = Loader(sampler, None, seed=seed, threads=threads, num_batches=num_batches, features=_store(features))
+        self._loader = BatchLoader(sampler, None, seed=seed, threads=threads, num_batches=num_batches, features=_store(features))
 
     def __len__(self) -> int:
         return len(self._loader)
