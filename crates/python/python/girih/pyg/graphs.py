@@ -49,9 +49,10 @@ def graph_of(data: Any, *, duplicates: str = "refuse") -> girih.Graph:
     check_homogeneous(data)
     if not isinstance(data, Data):
         return _graph_of_store(data[1], duplicates)
-    if data.edge_index is None:
+    if data.edge_index is None and ("adj" in data or "adj_t" in data):
         raise ValueError("data has no edge_index; data with adj_t alone get one by torch_geometric.utils.to_edge_index")
-    edge_index = host("edge_index", data.edge_index)
+    no_edges = torch.empty(2, 0, dtype=torch.int64)
+    edge_index = no_edges if data.edge_index is None else host("edge_index", data.edge_index)
     return _of_edges(edge_index, data.num_nodes, duplicates)
 
 

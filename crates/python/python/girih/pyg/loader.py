@@ -169,12 +169,13 @@ class NeighborLoader:
         """Epoch by its number, from batch `first` on, for a training that goes on after a stop."""
         positions, seed = self._order(number)
         seeds = self.input_nodes if positions is None else self.input_nodes[positions]
-        features = None if self.pin_memory or self.transform_sampler_output is not None else self._store()
-        batches = self._loader(seeds, seed, features).epoch(number, first=first)
-        return self._made(batches, positions)
+        store = self._store()
+        is_ahead = not self.pin_memory and self.transform_sampler_output is None
+        batches = self._loader(seeds, seed, store if is_ahead else None).epoch(number, first=first)
+        return self._made(batches, positions, store)
 
     def _store(self) -> girih.FeatureStore | None:
-        """Rows of `x` that the threads bring: those of the argument, or of `data.x` where they lie."""
+        """Rows of `x`: those of the argument, or of `data.x` where they lie."""
         if self.x is not None or not isinstance(self.data, Data):
             return self.x
         x = self.data._store.get("x")
@@ -184,12 +185,14 @@ class NeighborLoader:
             return None
         return girih.FeatureStore(x.numpy())
 
-    def _made(self, batches: girih.Epoch, positions: Tensor | None) -> Iterator[Any]:
+    def _made(
+        self, batches: girih.Epoch, positions: Tensor | None, store: girih.FeatureStore | None
+    ) -> Iterator[Any]:
         for batch in batches:
             start = batch.number * self.batch_size
             stop = start + batch.batch_size
             at = torch.arange(start, stop) if positions is None else positions[start:stop]
-            yield self._data_of(batch, at)
+            yield self._data_of(batch, at, store)
 
     def _order(self, epoch: int) -> tuple[Tensor | None, int]:
         """Positions in `input_nodes` (None: as they are), and the seed of draws."""
@@ -208,9 +211,9 @@ class NeighborLoader:
         """Batch of the seeds at these positions in `input_nodes`; draws follow torch's generator."""
         at = torch.as_tensor(index, dtype=torch.int64)
         batch = self.node_sampler.sampler.sample(self.input_nodes[at].numpy(), seed=drawn_seed(self.generator))
-        return self._data_of(batch, at)
+        return self._data_of(batch, at, self._store())
 
-    def _data_of(self, batch: girih.Batch, at: Tensor) -> Any:
+    def _data_of(self, batch: girih.Batch, at: Tensor, store: girih.FeatureStore | None) -> Any:
         input_id = at if self.input_id is None else self.input_id[at]
         if self.node_sampler.subgraph_type == "directional" and self.transform_sampler_output is None:
             edge_index, node = torch.from_numpy(batch.edge_index), torch.from_numpy(batch.n_id)
@@ -222,10 +225,9 @@ class NeighborLoader:
             if self.transform_sampler_output is not None:
                 out = self.transform_sampler_output(out)
             edge_index = torch.stack([out.row, out.col])
-        brought = tensor_of(batch.x)
-        data = self._filtered(out, edge_index, has_x=brought is not None or self.x is not None)
-        if brought is not None or self.x is not None:
-            data.x = self._rows(out.node) if brought is None else brought
+        data = self._filtered(out, edge_index, has_x=store is not None)
+        if store is not None:
+            data.x = self._rows(batch, out.node, store)
         data.n_id, data.input_id, data.batch_size = out.node, input_id, batch.batch_size
         if out.edge is not None:
             data.e_id = out.edge
@@ -234,10 +236,14 @@ class NeighborLoader:
             data = data.pin_memory()
         return data if self.transform is None else self.transform(data)
 
-    def _rows(self, node: Tensor) -> Tensor:
-        """Rows of the argument `x`, decoded here."""
-        rows = torch.empty(node.numel(), self.x.shape[1], pin_memory=self.pin_memory)
-        self.x.gather(node.numpy(), out=rows)
+    def _rows(self, batch: girih.Batch, node: Tensor, store: girih.FeatureStore) -> Tensor:
+        """Rows of `x`: those that the threads brought, or decoded here."""
+        brought = batch.x
+        # Where seeds are repeated, the threads bring the rows of distinct nodes.
+        if brought is not None and len(brought) == node.numel():
+            return torch.from_numpy(brought)
+        rows = torch.empty(node.numel(), store.shape[1], pin_memory=self.pin_memory)
+        store.gather(node.numpy(), out=rows)
         return rows
 
     def _filtered(self, out: SamplerOutput, edge_index: Tensor, *, has_x: bool) -> Data:
