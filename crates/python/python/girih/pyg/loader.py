@@ -252,10 +252,12 @@ class NeighborLoader:
             node, edge = out.node.long(), out.edge
             return filter_custom_store(*self.data, node, edge_index[0], edge_index[1], edge, self.custom_cls)
         data = copy.copy(self.data)
+        device = edge_index.device if self.data.edge_index is None else self.data.edge_index.device
+        data.edge_index = edge_index.to(device)
         for key, value in self.data._store.items():
             if key == "edge_index":
-                data.edge_index = edge_index.to(value.device)
-            elif key == "num_nodes":
+                continue
+            if key == "num_nodes":
                 data.num_nodes = out.node.numel()
             elif key == "x" and has_x:
                 continue
