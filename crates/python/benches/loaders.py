@@ -3,7 +3,7 @@
     python loaders.py --data ego-twitter.npz --out loaders.json
 
 `--data` is an npz with `indptr` and `indices`, or with `edge_index`, or a SPEC of girih. Each figure is the time
-of a batch, as the mean of an epoch of at most `--batches` batches: the least and the median of `--epochs` epochs. On a
+of a batch, as the mean of an epoch of `--batches` batches: the least and the median of `--epochs` epochs. On a
 shared machine the least ones are to be read: other work only adds to them.
 """
 
@@ -43,18 +43,15 @@ def edges_of(spec):
 def timed(make, options, read):
     """Milliseconds of a batch, and its mean number of edges; or the reason why there are none.
 
-    An epoch is timed as a whole, so that batches made ahead count in full; its start counts too, the first one aside.
+    An epoch is timed as a whole, so that its start and batches made ahead count in full. The first one is not timed.
     """
     try:
-        loader, times, edges = make(), [], []
-        next(iter(loader))
+        loader, times = make(), []
+        edges = [read(batch) for batch in loader]
         for _ in range(options.epochs):
             start, count = time.perf_counter(), 0
-            for batch in loader:
-                edges.append(read(batch))
+            for _ in loader:
                 count += 1
-                if count == options.batches:
-                    break
             times.append(1e3 * (time.perf_counter() - start) / count)
     except Exception as error:  # a peer that lacks a library is a result, too
         return {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
@@ -65,9 +62,15 @@ def timed(make, options, read):
     }
 
 
+def seeds_of(n_nodes, options):
+    """Seeds of an epoch (int64)."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randperm(n_nodes, generator=generator)[: options.batches * options.batch_size]
+
+
 def pyg_cases(edge_index, n_nodes, options):
     """Name and maker of each loader of PyG's `Data`."""
-    edges, seeds = torch.from_numpy(edge_index), torch.arange(n_nodes)
+    edges, seeds = torch.from_numpy(edge_index), seeds_of(n_nodes, options)
     bare = Data(edge_index=edges, num_nodes=n_nodes)
     x = torch.rand(n_nodes, options.features)
     rich = Data(edge_index=edges, x=x, y=torch.zeros(n_nodes, dtype=torch.int64))
@@ -90,8 +93,8 @@ def pyg_cases(edge_index, n_nodes, options):
     yield "PyG NodeLoader over girih, features", node_loader(rich)
     yield "girih.pyg.NeighborLoader", own(bare)
     yield "girih.pyg.NeighborLoader, threads=0", own(bare, threads=0)
-    yield "girih.pyg.NeighborLoader, features by torch", own(rich)
-    yield "girih.pyg.NeighborLoader, features by a dense store", own(bare, x=store)
+    yield "girih.pyg.NeighborLoader, features", own(rich)
+    yield "girih.pyg.NeighborLoader, features, threads=0", own(rich, threads=0)
     yield "girih.pyg.NeighborLoader, features by int8", own(bare, x=store.encode("int8"))
     yield "girih.pyg.NeighborLoader, features by topk:8", own(bare, x=store.encode("topk:8"))
     yield "PyG NeighborLoader", peer(bare)
@@ -106,7 +109,7 @@ def dgl_cases(edge_index, n_nodes, options):
 
     graph = girih.from_edge_index(edge_index, n_nodes, duplicates="merge")
     g = girih.dgl.to_dgl(graph)
-    seeds, fan_out = torch.arange(n_nodes), options.fan_out[::-1]
+    seeds, fan_out = seeds_of(n_nodes, options), options.fan_out[::-1]
 
     def own(index_dtype, threads=options.threads):
         kind = {"index_dtype": index_dtype, "threads": threads}
@@ -132,7 +135,7 @@ def graphbolt_case(edge_index, n_nodes, options):
     order = np.argsort(edge_index[1], kind="stable")
     indptr = np.concatenate([[0], np.bincount(edge_index[1], minlength=n_nodes).cumsum()])
     graph = gb.fused_csc_sampling_graph(torch.from_numpy(indptr), torch.from_numpy(edge_index[0][order]))
-    items = gb.ItemSet(torch.arange(n_nodes), names="seed_nodes")
+    items = gb.ItemSet(seeds_of(n_nodes, options), names="seed_nodes")
     pipe = gb.ItemSampler(items, batch_size=options.batch_size, shuffle=True)
     return gb.DataLoader(pipe.sample_neighbor(graph, options.fan_out[::-1]))
 
@@ -149,7 +152,7 @@ def main():
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--fan-out", type=lambda text: [int(n) for n in text.split(",")], default=[15, 10, 5])
     parser.add_argument("--features", type=int, default=100, help="features of a node")
-    parser.add_argument("--batches", type=int, default=25, help="batches of an epoch that are timed")
+    parser.add_argument("--batches", type=int, default=25, help="batches of an epoch")
     parser.add_argument("--epochs", type=int, default=9)
     parser.add_argument("--threads", type=int, default=1, help="girih's threads that sample ahead")
     parser.add_argument("--torch-threads", type=int, default=1)

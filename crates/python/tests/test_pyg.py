@@ -395,15 +395,33 @@ def test_rows_of_a_store_replace_x(codec):
     assert next(iter(gp.NeighborLoader(data, [3], x=rows))).x.shape[1] == 16
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
+def test_pinned_memory_and_data_on_a_gpu():
+    data = random_data()
+    store = girih.compress(np.random.default_rng(0).random((N, 16), dtype=np.float32), "int8")
+    for batch in gp.NeighborLoader(data, [3], x=store, batch_size=40, pin_memory=True):
+        assert all(batch[key].is_pinned() for key in ("x", "y", "edge_index", "n_id", "e_id"))
+        assert (batch.x.numpy() == store.gather(batch.n_id.numpy())).all()
+    there = data.clone().to("cuda")
+    for loader in loaders(there, [3], input_nodes=there.train_mask, batch_size=10):
+        for batch in loader:
+            assert batch.x.is_cuda and batch.edge_index.is_cuda
+            assert (batch.x[:, 0].long().cpu() == batch.n_id.cpu()).all()
+
+
 # Orders, walks, subgraphs, data sets
 
 
 def test_reorder_renames_everything_together():
     data = random_data()
+    data.edge_label_index, data.rows = data.edge_index[:, :5], np.arange(N)
     renamed, new = gp.reorder(data, "degree")
     assert renamed.edge_index.equal(new[data.edge_index]) and renamed.edge_attr.equal(data.edge_attr)
     assert renamed.y[new].equal(data.y) and renamed.x[new].equal(data.x) and renamed.train_mask[new].equal(data.train_mask)
+    assert renamed.edge_label_index.equal(new[data.edge_label_index]) and torch.as_tensor(renamed.rows)[new].equal(data.y)
     assert data.y.equal(torch.arange(N)) and renamed.name == "graph"
+    with pytest.raises(ValueError, match="sideways"):
+        gp.reorder(data, "sideways")
     back = gp.to_pyg(gp.graph_of(renamed))
     assert back.edge_index.equal(renamed.edge_index) and back.num_nodes == N
 

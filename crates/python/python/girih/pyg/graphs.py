@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Data, EdgeAttr, FeatureStore, GraphStore, HeteroData, TensorAttr
 from torch_geometric.data.graph_store import EdgeLayout
 from torch_geometric.index import ptr2index
+from torch_geometric.loader.utils import index_select
 
 import girih
 
@@ -109,21 +110,37 @@ def to_pyg(source: girih.Graph | girih.Dataset, *, features: bool = True) -> Dat
     return data
 
 
+def selected(value: Any, index: Tensor, dim: int) -> Any:
+    """Entries of an attribute; `index_select` is several times as fast as `value[index]`."""
+    if isinstance(value, Tensor):
+        return value.index_select(dim, index if value.is_cpu else index.to(value.device))
+    return index_select(value, index, dim=dim)
+
+
 def reorder(data: Data, order: str = "community", *, seed: int = 0) -> tuple[Data, Tensor]:
     """The same data with nodes renamed, and the new id of each node (int64).
 
-    All attributes of nodes and `edge_index` are renamed together. Edges keep their columns, so attributes of edges stay.
-    Row `v` of a result `out` for the old node `v` is `out[new_id_of_old[v]]`.
+    All attributes of nodes are renamed together, and all that list nodes: `edge_index`, and others with "index" in their
+    name, as PyG has it. Edges keep their columns, so attributes of edges stay. Row `v` of a result `out` for the old node
+    `v` is `out[new_id_of_old[v]]`.
+
+    Raises NotImplementedError for heterogeneous data and stores, ValueError for an order that girih does not have, and
+    for data with adj_t, whose edges have no columns.
     """
+    check_homogeneous(data)
+    if not isinstance(data, Data):
+        raise NotImplementedError("reorder renames a Data; make one of the stores")
+    if "adj_t" in data or "adj" in data:
+        raise ValueError("data has adj_t; make edge_index of it by torch_geometric.utils.to_edge_index, and remove it")
     _, new = graph_of(data, duplicates="merge").reorder(order, seed=seed)
     new_of_old = torch.from_numpy(new)
     old_of_new = new_of_old.argsort()
     renamed = copy.copy(data)
-    for key, value in data.to_dict().items():
-        if key == "edge_index":
-            renamed.edge_index = new_of_old.to(value.device)[value]
-        elif isinstance(value, Tensor) and data.is_node_attr(key):
-            renamed[key] = value.index_select(data.__cat_dim__(key, value), old_of_new.to(value.device))
+    for key, value in data._store.items():
+        if isinstance(value, Tensor) and ("index" in key or key == "face"):
+            renamed[key] = new_of_old.to(value.device)[value.long()].to(value.dtype)
+        elif key != "num_nodes" and data.is_node_attr(key):
+            renamed[key] = selected(value, old_of_new, data.__cat_dim__(key, value))
     return renamed, new_of_old
 
 

@@ -7,13 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.loader.utils import filter_custom_store, get_input_nodes, index_select
+from torch_geometric.loader.utils import filter_custom_store, get_input_nodes
 from torch_geometric.sampler import SamplerOutput
 
 import girih
 
-from .._girih import Loader
-from .graphs import check_homogeneous, drawn_seed, host
+from .graphs import check_homogeneous, drawn_seed, host, selected
 from .sampler import NeighborSampler, refuse_seed_time, tensor_of
 
 _THREADS = "girih samples on threads of this process: give threads=, or use torch_geometric.loader.NodeLoader with \
@@ -145,8 +144,10 @@ class NeighborLoader:
         if self.x is not None and len(self.x) != self.node_sampler.graph.num_nodes:
             raise ValueError(f"x has {len(self.x)} rows for {self.node_sampler.graph.num_nodes} nodes")
 
-    def _loader(self, seeds: Tensor, seed: int, features: girih.FeatureStore | None = None) -> Loader:
-        return Loader(
+    def _loader(
+        self, seeds: Tensor, seed: int, features: girih.FeatureStore | None = None
+    ) -> girih.NeighborLoader:
+        return girih.NeighborLoader(
             self.node_sampler.sampler,
             seeds.numpy(),
             batch_size=self.batch_size,
@@ -262,19 +263,12 @@ class NeighborLoader:
             elif key == "x" and has_x:
                 continue
             elif self.data.is_node_attr(key):
-                data[key] = _selected(value, out.node, self.data.__cat_dim__(key, value))
+                data[key] = selected(value, out.node, self.data.__cat_dim__(key, value))
             elif self.data.is_edge_attr(key) and out.edge is None:
                 del data[key]
             elif self.data.is_edge_attr(key):
-                data[key] = _selected(value, out.edge, self.data.__cat_dim__(key, value))
+                data[key] = selected(value, out.edge, self.data.__cat_dim__(key, value))
         return data
 
     def __repr__(self) -> str:
         return f"girih.pyg.NeighborLoader({self.node_sampler.graph}, batches={len(self)})"
-
-
-def _selected(value: Any, index: Tensor, dim: int) -> Any:
-    """Entries of an attribute; `index_select` is several times as fast as `value[index]`."""
-    if isinstance(value, Tensor):
-        return value.index_select(dim, index if value.is_cpu else index.to(value.device))
-    return index_select(value, index, dim=dim)

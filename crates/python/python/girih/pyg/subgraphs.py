@@ -10,8 +10,8 @@ from torch_geometric.data import Data
 
 import girih
 
-from .graphs import check_homogeneous, graph_of, host
-from .loader import _selected, check_refused
+from .graphs import check_homogeneous, graph_of, host, selected
+from .loader import check_refused
 from .sampler import induced
 
 
@@ -24,9 +24,9 @@ def _subgraph(data: Data, node: Tensor, edge_index: Tensor, edge: Tensor) -> Dat
         elif key == "num_nodes":
             out.num_nodes = node.numel()
         elif data.is_node_attr(key):
-            out[key] = _selected(value, node, data.__cat_dim__(key, value))
+            out[key] = selected(value, node, data.__cat_dim__(key, value))
         elif data.is_edge_attr(key):
-            out[key] = _selected(value, edge, data.__cat_dim__(key, value))
+            out[key] = selected(value, edge, data.__cat_dim__(key, value))
     out.n_id, out.e_id = node, edge
     return out
 
